@@ -1,0 +1,71 @@
+// A kind of device: its memory, its kernels and its clock. Everything above it is written once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/kernel.h"
+
+namespace roofline {
+
+enum class Fill : std::uint8_t {
+  uniform,  // random in [-sqrt(3), sqrt(3)): mean 0, variance 1; integers over their whole range
+  zeros,
+  pattern,  // every byte 0xA5: guard zones
+};
+
+// What the operating system says of our threads over a window of wall time.
+struct Load {
+  double wall_s = 0;
+  double cpu_share = 1;        // smallest CPU time over wall time of the threads at work
+  double run_delay_share = 0;  // largest share of the window that one of them waited for a core
+};
+
+// One batch: `launches` launches, launch i on set (first + i) mod sets.
+struct Batch {
+  const std::vector<std::vector<Launch>>* sets;
+  std::int64_t first = 0;
+  std::int64_t launches = 1;
+  bool flush_each = false;  // empty the caches before every launch, outside the clock
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual std::string name() const = 0;                                 // "cpu", "cuda:0"
+  virtual std::vector<std::pair<std::string, Value>> facts() const = 0;  // of the device, for provenance
+  virtual const std::vector<KernelEntry>& kernels() const = 0;
+  virtual std::string lacks(const Requires& needs) const = 0;  // why a kernel with these needs cannot run; empty if it can
+
+  virtual void* allocate(std::size_t size_bytes) = 0;  // aligned for any kernel; throws OutOfMemory
+  virtual void release(void* memory, std::size_t size_bytes) noexcept = 0;
+  virtual void copy_in(void* device, const void* host, std::size_t size_bytes) = 0;
+  virtual void copy_out(void* host, const void* device, std::size_t size_bytes) = 0;
+  virtual void fill(void* memory, DType dtype, std::int64_t elements, Fill fill, std::uint64_t seed) = 0;
+
+  virtual double run_batch(const Batch& batch) = 0;  // seconds for the whole batch, finished
+  virtual double clock_hz() = 0;                     // of the core at work, measured now; 0 where it cannot be
+
+  // Contention since `begin_load`. Backends whose work is not on our threads leave it at the default.
+  virtual void begin_load() {}
+  virtual Load end_load() { return {}; }
+};
+
+// What could be opened, and why not: one entry per device, or one per backend that has none.
+struct DeviceInfo {
+  std::string name;
+  std::string summary;
+  std::string missing;  // empty if usable
+};
+
+std::vector<DeviceInfo> list_devices();
+
+// Throws Error for an unknown name, Unsupported with the reason where there is no such device.
+// threads: of a CPU; 0 = all usable cores.
+std::shared_ptr<Backend> open_device(const std::string& name, int threads);
+
+}  // namespace roofline

@@ -1,0 +1,75 @@
+// The kernel interface: bind outside the clock, launch inside it.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/arguments.h"
+
+namespace roofline {
+
+class Backend;
+
+// Where a launch goes: a thread pool on a CPU, a stream on a GPU. Each backend derives its own.
+class Queue {
+ public:
+  virtual ~Queue() = default;
+};
+
+using Launch = std::function<void(Queue&)>;  // only enqueues: never allocates, copies or waits
+
+struct Step {
+  std::string name;
+  Launch launch;
+};
+
+// Facts of what will run: tiles, splits, workspace_bytes, packed_bytes, implementation ("tiled/avx2").
+class Plan {
+ public:
+  void set(const std::string& name, Value value) { facts_.emplace_back(name, std::move(value)); }
+  void set(const std::string& name, int value) { set(name, Value(std::int64_t{value})); }
+  void set(const std::string& name, const char* value) { set(name, Value(std::string(value))); }
+  const std::vector<std::pair<std::string, Value>>& facts() const { return facts_; }
+
+ private:
+  std::vector<std::pair<std::string, Value>> facts_;
+};
+
+struct Bound {
+  std::vector<Step> steps;  // one for a fused kernel, one per pass for a naive one; the launches own their workspace
+  Plan plan;
+};
+
+// A capability a kernel needs ("avx2", "sm_90a"); empty means none. The backend says whether it has it.
+using Requires = std::string;
+
+template <class Problem, class Device>
+struct Kernel {
+  const char* variant;  // what the user asks for
+  DType dtype;
+  Requires needs;
+  const char* summary;                       // who computes what, and what reaches memory
+  Bound (*bind)(const Problem&, Device&);    // all planning; throws Unsupported with a reason
+};
+
+// A kernel without its types, as the backend lists it.
+struct KernelEntry {
+  std::string op;
+  std::string variant;
+  DType dtype;
+  Requires needs;
+  std::string summary;
+  std::function<Bound(const Arguments&, Backend&)> bind;
+};
+
+template <class Problem, class Device>
+KernelEntry entry(const Kernel<Problem, Device>& kernel) {
+  return {Problem::op, kernel.variant, kernel.dtype, kernel.needs, kernel.summary,
+          [bind = kernel.bind](const Arguments& arguments, Backend& backend) {
+            return bind(Problem::from(arguments), static_cast<Device&>(backend));
+          }};
+}
+
+}  // namespace roofline

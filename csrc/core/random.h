@@ -1,0 +1,28 @@
+// Counter-based random numbers: element i of seed s is the same on every device and with any number of threads.
+#pragma once
+
+#include <cstdint>
+
+#if defined(__CUDACC__)
+#define ROOFLINE_HOST_DEVICE __host__ __device__
+#else
+#define ROOFLINE_HOST_DEVICE
+#endif
+
+namespace roofline {
+
+// SplitMix64's finaliser over a Weyl sequence (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
+ROOFLINE_HOST_DEVICE inline std::uint64_t random_bits(std::uint64_t seed, std::uint64_t index) {
+  std::uint64_t z = (seed ^ 0xD1B54A32D192ED03ull) + (index + 1) * 0x9E3779B97F4A7C15ull;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+  return z ^ (z >> 31);
+}
+
+// Uniform in [-sqrt(3), sqrt(3)), so that the variance is 1.
+ROOFLINE_HOST_DEVICE inline double random_uniform(std::uint64_t seed, std::uint64_t index) {
+  constexpr double kSqrt3 = 1.7320508075688772;
+  return (static_cast<double>(random_bits(seed, index) >> 11) * 0x1p-52 - 1.0) * kSqrt3;
+}
+
+}  // namespace roofline

@@ -1,0 +1,59 @@
+// The CPU backend: memory with huge pages, the thread pool, cache sizes, and its kernels.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "core/backend.h"
+#include "cpu/isa.h"
+#include "cpu/pool.h"
+
+namespace roofline::cpu {
+
+struct Caches {
+  std::int64_t l1_bytes = 32 << 10;   // data, per core
+  std::int64_t l2_bytes = 512 << 10;  // per core
+  std::int64_t l3_bytes = 0;          // of the group of cores that shares it; 0 where there is none
+  std::int64_t llc_bytes() const { return l3_bytes ? l3_bytes : l2_bytes; }
+};
+
+class Device final : public Backend, public Queue {
+ public:
+  explicit Device(int threads);
+  ~Device() override;
+
+  Pool& pool() { return *pool_; }
+  const Caches& caches() const { return caches_; }
+  int threads() const { return pool_->threads(); }
+
+  std::string name() const override { return "cpu"; }
+  std::vector<std::pair<std::string, Value>> facts() const override;
+  const std::vector<KernelEntry>& kernels() const override;
+  std::string lacks(const Requires& needs) const override;
+  void* allocate(std::size_t size_bytes) override;
+  void release(void* memory, std::size_t size_bytes) noexcept override;
+  void copy_in(void* device, const void* host, std::size_t size_bytes) override;
+  void copy_out(void* host, const void* device, std::size_t size_bytes) override;
+  void fill(void* memory, DType dtype, std::int64_t elements, Fill fill, std::uint64_t seed) override;
+  double run_batch(const Batch& batch) override;
+  double clock_hz() override;
+  void begin_load() override { pool_->begin_load(); }
+  Load end_load() override { return pool_->end_load(); }
+
+ private:
+  std::unique_ptr<Pool> pool_;
+  Caches caches_;
+  void* flush_memory_ = nullptr;
+  std::size_t flush_bytes_ = 0;
+};
+
+// A launch receives the device as its queue.
+inline Pool& pool(Queue& queue) { return static_cast<Device&>(queue).pool(); }
+
+// Workspace of a launch: allocated in bind (never in a launch), with huge pages, freed with the last owner.
+std::shared_ptr<void> workspace(Device& device, std::size_t size_bytes);
+
+// Logical CPUs this process may use: affinity, one per physical core first, cut to the cgroup's quota; at least one.
+std::vector<int> usable_cpus();
+
+}  // namespace roofline::cpu

@@ -1,0 +1,46 @@
+// Instruction sets: which this CPU has, which may be used, and how a kernel table is picked.
+//
+// A file *_kernels.cpp is compiled once per instruction set, with ROOFLINE_ISA set to its name. It defines one table of raw
+// function pointers, ROOFLINE_TABLE(stream) = stream_avx2, and everything else in it has internal linkage: no STL, no inline
+// function the linker could merge across instruction sets.
+#pragma once
+
+#define ROOFLINE_JOIN_(a, b) a##_##b
+#define ROOFLINE_JOIN(a, b) ROOFLINE_JOIN_(a, b)
+#define ROOFLINE_TABLE(name) ROOFLINE_JOIN(name, ROOFLINE_ISA)
+
+#if !defined(ROOFLINE_ISA)  // baseline-compiled files only
+
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+
+namespace roofline::cpu {
+
+enum class Isa { scalar, avx2, avx512, avx512_bf16, avx512_fp16, amx, neon };
+
+std::string name(Isa isa);
+bool has(Isa isa);                // the CPU and the operating system have it, and ROOFLINE_ISA allows it
+std::vector<Isa> available();     // all that has() says yes to
+std::string lacks(const std::string& isa_name);  // why not; empty if has()
+
+// The first table of the list that may be used here; lists are in order of preference and end with scalar.
+template <class Table>
+struct Choice {
+  Isa isa;
+  const Table* table;
+};
+
+template <class Table>
+Choice<Table> choose(std::initializer_list<std::pair<Isa, const Table*>> tables) {
+  for (const auto& [isa, table] : tables)
+    if (has(isa)) return {isa, table};
+  throw Unsupported("no kernel for the instruction sets allowed here; ROOFLINE_ISA may be too narrow");
+}
+
+}  // namespace roofline::cpu
+
+#endif

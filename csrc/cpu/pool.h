@@ -1,0 +1,78 @@
+// A thread pool whose caller is worker 0: workers spin for a while, then sleep.
+//
+// With N threads on N cores the caller must work too: a spinning caller beside N workers costs half the bandwidth.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include <sched.h>
+#include <sys/types.h>
+
+#include "core/backend.h"
+
+namespace roofline::cpu {
+
+class Pool {
+ public:
+  // cpus: one logical CPU per thread; workers stay pinned to theirs, the caller only between pin() and unpin().
+  explicit Pool(std::vector<int> cpus);
+  ~Pool();
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+
+  int threads() const { return static_cast<int>(cpus_.size()); }
+
+  // work(worker) on every worker, worker 0 being the caller; returns when all are done. `work` must not throw.
+  template <class F>
+  void run(F&& work) {
+    run_erased([](void* f, int worker) { (*static_cast<F*>(f))(worker); }, &work);
+  }
+
+  // work(worker, item) for item in [0, items), handed out one by one.
+  template <class F>
+  void for_each(std::int64_t items, F&& work) {
+    std::atomic<std::int64_t> next{0};
+    run([&](int worker) {
+      for (std::int64_t item; (item = next.fetch_add(1, std::memory_order_relaxed)) < items;) work(worker, item);
+    });
+  }
+
+  void pin();    // the caller to its CPU
+  void unpin();  // to where it was allowed before
+  void park();   // the workers sleep until the next run: before a library with its own threads
+
+  void begin_load();
+  Load end_load();
+
+ private:
+  using Erased = void (*)(void*, int);
+  void run_erased(Erased work, void* context);
+  void start();
+  void worker(int index);
+
+  std::vector<int> cpus_;
+  std::vector<std::thread> workers_;
+  std::vector<pid_t> tids_;  // [threads]; kernel thread ids, the caller's first
+  std::atomic<int> started_{0};
+  Erased work_ = nullptr;
+  void* context_ = nullptr;
+  alignas(64) std::atomic<int> epoch_{0};
+  alignas(64) std::atomic<int> remaining_{0};
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> park_{false};
+  int fork_generation_ = 0;
+  bool pinned_ = false;
+  cpu_set_t before_pin_{};
+  struct Snapshot {
+    double wall_s = 0;
+    std::vector<double> cpu_s;
+    std::vector<double> delay_s;
+  };
+  Snapshot snapshot() const;
+  Snapshot load_start_;
+};
+
+}  // namespace roofline::cpu

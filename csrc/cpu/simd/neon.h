@@ -1,0 +1,55 @@
+// AArch64 NEON: 4 lanes.
+#pragma once
+
+#include <arm_neon.h>
+
+namespace {
+
+using Vec = float32x4_t;
+constexpr int kLanes = 4;
+
+ROOFLINE_INLINE Vec zero() { return vdupq_n_f32(0); }
+ROOFLINE_INLINE Vec set1(float x) { return vdupq_n_f32(x); }
+ROOFLINE_INLINE Vec load(const float* p) { return vld1q_f32(p); }
+ROOFLINE_INLINE void store(float* p, Vec x) { vst1q_f32(p, x); }
+// Non-temporal pair store of one vector in two halves: STNP is the only non-temporal store there is.
+ROOFLINE_INLINE void stream(float* p, Vec x) {
+  asm volatile("stnp %d1, %d2, %0" : "=Q"(*reinterpret_cast<char(*)[16]>(p)) : "w"(vget_low_f32(x)), "w"(vget_high_f32(x)));
+}
+ROOFLINE_INLINE void fence() { asm volatile("dmb ishst" ::: "memory"); }
+ROOFLINE_INLINE Vec add(Vec a, Vec b) { return vaddq_f32(a, b); }
+ROOFLINE_INLINE Vec sub(Vec a, Vec b) { return vsubq_f32(a, b); }
+ROOFLINE_INLINE Vec mul(Vec a, Vec b) { return vmulq_f32(a, b); }
+ROOFLINE_INLINE Vec div(Vec a, Vec b) { return vdivq_f32(a, b); }
+ROOFLINE_INLINE Vec max(Vec a, Vec b) { return vmaxq_f32(a, b); }
+ROOFLINE_INLINE Vec min(Vec a, Vec b) { return vminq_f32(a, b); }
+ROOFLINE_INLINE Vec fma(Vec a, Vec b, Vec c) { return vfmaq_f32(c, a, b); }  // a b + c
+ROOFLINE_INLINE Vec sqrt(Vec a) { return vsqrtq_f32(a); }
+ROOFLINE_INLINE Vec round(Vec a) { return vrndnq_f32(a); }
+
+// a 2^n for whole n: 0 below -126, saturated above 127.
+ROOFLINE_INLINE Vec scale2(Vec a, Vec n) {
+  const int32x4_t exponent = vaddq_s32(vcvtq_s32_f32(min(n, set1(127.0f))), vdupq_n_s32(127));
+  const Vec scaled = mul(a, vreinterpretq_f32_s32(vshlq_n_s32(exponent, 23)));
+  return vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(scaled), vcgeq_f32(n, set1(-126.0f))));
+}
+
+#include "cpu/simd/exp2_polynomial.h"
+
+ROOFLINE_INLINE float reduce_add(Vec a) { return vaddvq_f32(a); }
+ROOFLINE_INLINE float reduce_max(Vec a) { return vmaxvq_f32(a); }
+
+// The first n lanes, 0 <= n <= kLanes; the others come from `other`, and their memory is not touched.
+ROOFLINE_INLINE Vec load_partial(const float* p, int n, Vec other) {
+  float lane[4];
+  store(lane, other);
+  for (int i = 0; i < n; ++i) lane[i] = p[i];
+  return load(lane);
+}
+ROOFLINE_INLINE void store_partial(float* p, int n, Vec x) {
+  float lane[4];
+  store(lane, x);
+  for (int i = 0; i < n; ++i) p[i] = lane[i];
+}
+
+}  // namespace

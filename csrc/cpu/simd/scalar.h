@@ -1,0 +1,46 @@
+// One lane, no vectors: the fallback, and the reference for the vector code. Compiled without auto-vectorisation.
+#pragma once
+
+#include <cmath>
+
+namespace {
+
+using Vec = float;
+constexpr int kLanes = 1;
+
+ROOFLINE_INLINE Vec zero() { return 0.0f; }
+ROOFLINE_INLINE Vec set1(float x) { return x; }
+ROOFLINE_INLINE Vec load(const float* p) { return *p; }
+ROOFLINE_INLINE void store(float* p, Vec x) { *p = x; }
+ROOFLINE_INLINE void stream(float* p, Vec x) { *p = x; }  // no non-temporal store of one float: a plain one
+ROOFLINE_INLINE void fence() {}
+ROOFLINE_INLINE Vec add(Vec a, Vec b) { return a + b; }
+ROOFLINE_INLINE Vec sub(Vec a, Vec b) { return a - b; }
+ROOFLINE_INLINE Vec mul(Vec a, Vec b) { return a * b; }
+ROOFLINE_INLINE Vec div(Vec a, Vec b) { return a / b; }
+ROOFLINE_INLINE Vec max(Vec a, Vec b) { return a > b ? a : b; }
+ROOFLINE_INLINE Vec min(Vec a, Vec b) { return a < b ? a : b; }
+ROOFLINE_INLINE Vec fma(Vec a, Vec b, Vec c) { return a * b + c; }  // two roundings where there is no FMA
+ROOFLINE_INLINE Vec sqrt(Vec a) { return __builtin_sqrtf(a); }
+ROOFLINE_INLINE Vec round(Vec a) { return __builtin_rintf(a); }
+
+// a 2^n for whole n: 0 below -126, saturated above 127.
+ROOFLINE_INLINE Vec scale2(Vec a, Vec n) {
+  if (!(n >= -126.0f)) return 0.0f;
+  const std::int32_t bits = (static_cast<std::int32_t>(min(n, 127.0f)) + 127) << 23;
+  float power;
+  __builtin_memcpy(&power, &bits, sizeof power);
+  return a * power;
+}
+
+#include "cpu/simd/exp2_polynomial.h"
+
+ROOFLINE_INLINE float reduce_add(Vec a) { return a; }
+ROOFLINE_INLINE float reduce_max(Vec a) { return a; }
+// The first n lanes, 0 <= n <= kLanes; the others come from `other`, and their memory is not touched.
+ROOFLINE_INLINE Vec load_partial(const float* p, int n, Vec other) { return n ? *p : other; }
+ROOFLINE_INLINE void store_partial(float* p, int n, Vec x) {
+  if (n) *p = x;
+}
+
+}  // namespace

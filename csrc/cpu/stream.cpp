@@ -1,0 +1,78 @@
+// stream on a CPU: the arrays are cut into one contiguous range per thread, on cache-line boundaries.
+#include "cpu/device.h"
+#include "cpu/kernels.h"
+#include "cpu/stream_kernels.h"
+#include "ops/stream.h"
+
+namespace roofline::cpu {
+namespace {
+
+using ops::Stream;
+
+// [first, last) of `worker`'s share of n elements; boundaries are multiples of a cache line.
+std::pair<std::int64_t, std::int64_t> share(std::int64_t n, int worker, int workers, std::int64_t line) {
+  const std::int64_t lines = (n + line - 1) / line;
+  const auto edge = [&](std::int64_t w) { return std::min(n, (lines / workers * w + std::min<std::int64_t>(w, lines % workers)) * line); };
+  return {edge(worker), edge(worker + 1)};
+}
+
+Bound bind(const Stream& problem, Device& device, bool non_temporal) {
+  const auto [isa, table] = choose<StreamKernels>({
+#if defined(__x86_64__)
+      {Isa::avx512, &stream_avx512},
+      {Isa::avx2, &stream_avx2},
+#else
+      {Isa::neon, &stream_neon},
+#endif
+      {Isa::scalar, &stream_scalar},
+  });
+  if (non_temporal && problem.access == Stream::Access::read)
+    throw Unsupported("stream: read has no stores, so there is no non_temporal variant of it; use plain");
+  if (non_temporal && isa == Isa::scalar)
+    throw Unsupported("stream: the scalar instruction set has no non-temporal store; use plain");
+  if (non_temporal && reinterpret_cast<std::uintptr_t>(problem.c) % 64 != 0)
+    throw Unsupported("stream: non-temporal stores need c aligned to 64 bytes; use plain");
+  const std::int64_t element = size_bytes(problem.dtype);
+  const auto run = table->run[problem.dtype == DType::fp64][static_cast<int>(problem.access)][non_temporal];
+
+  struct alignas(64) Partial {
+    double sum = 0;
+  };
+  auto partials = std::make_shared<std::vector<Partial>>(device.threads());
+
+  Bound bound;
+  bound.plan.set("implementation", std::string(non_temporal ? "non_temporal/" : "plain/") + name(isa));
+  bound.plan.set("threads", device.threads());
+  bound.steps.push_back({"stream", [=](Queue& queue) {
+    Pool& threads = pool(queue);
+    threads.run([&](int worker) {
+      const auto [first, last] = share(problem.elements, worker, threads.threads(), 64 / element);
+      const auto at = [&, first = first](const void* p) { return p ? static_cast<const char*>(p) + first * element : nullptr; };
+      const StreamRange range = {at(problem.a), at(problem.b), const_cast<char*>(at(problem.c)), problem.factor,
+                                 last - first, problem.passes, static_cast<int>(problem.streams)};
+      (*partials)[worker].sum = run(range);
+    });
+    if (problem.sum) {
+      *problem.sum = 0;
+      for (const Partial& partial : *partials) *problem.sum += partial.sum;
+    }
+  }});
+  return bound;
+}
+
+Bound plain(const Stream& problem, Device& device) { return bind(problem, device, false); }
+Bound non_temporal(const Stream& problem, Device& device) { return bind(problem, device, true); }
+
+}  // namespace
+
+std::vector<KernelEntry> stream_kernels() {
+  using K = Kernel<Stream, Device>;
+  std::vector<KernelEntry> all;
+  for (const DType dtype : {DType::fp32, DType::fp64}) {
+    all.push_back(entry(K{"plain", dtype, "", "one range per thread, ordinary vector loads and stores", plain}));
+    all.push_back(entry(K{"non_temporal", dtype, "", "one range per thread, stores that bypass the caches", non_temporal}));
+  }
+  return all;
+}
+
+}  // namespace roofline::cpu

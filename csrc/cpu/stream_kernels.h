@@ -1,0 +1,29 @@
+// The stream kernels of one instruction set.
+#pragma once
+
+#include <cstdint>
+
+namespace roofline::cpu {
+
+struct StreamRange {
+  const void* a;  // [n]
+  const void* b;  // [n]
+  void* c;        // [n], 64-byte aligned for non-temporal stores
+  double factor;
+  std::int64_t n;       // elements
+  std::int64_t passes;
+  int streams;  // 1, 2, 4 or 8 parts of the range walked side by side
+};
+
+struct StreamKernels {
+  using Run = double (*)(const StreamRange&);  // read returns the sum of all passes, the others 0
+  Run run[2][6][2];                            // [fp32, fp64][read, write, copy, scale, add, triad][plain, non-temporal]
+};
+
+#if defined(__x86_64__)
+extern const StreamKernels stream_scalar, stream_avx2, stream_avx512;
+#else
+extern const StreamKernels stream_scalar, stream_neon;
+#endif
+
+}  // namespace roofline::cpu

@@ -1,0 +1,50 @@
+// stream: STREAM-like accesses to memory. a, b are read, c is written; which of them exist depends on `access`.
+#pragma once
+
+#include "core/arguments.h"
+
+namespace roofline::ops {
+
+struct Stream {
+  static constexpr const char* op = "stream";
+
+  enum class Access { read, write, copy, scale, add, triad };
+
+  Access access;
+  DType dtype;
+  std::int64_t elements;      // of each array
+  std::int64_t passes;        // over the arrays in one launch
+  std::int64_t streams;       // address streams per thread
+  double factor;              // of scale and triad; the value that write stores
+  const void* a = nullptr;    // [elements]; read, copy, scale, add, triad
+  const void* b = nullptr;    // [elements]; add, triad
+  void* c = nullptr;          // [elements]; all but read
+  double* sum = nullptr;      // [1]; read: the sum over all passes
+
+  bool reads_a() const { return access != Access::write; }
+  bool reads_b() const { return access == Access::add || access == Access::triad; }
+  bool writes_c() const { return access != Access::read; }
+
+  static Stream from(const Arguments& arguments) {
+    Stream problem{};
+    const std::string& access = arguments.text("access");
+    const char* names[] = {"read", "write", "copy", "scale", "add", "triad"};
+    int index = 0;
+    while (index < 6 && access != names[index]) ++index;
+    if (index == 6) throw Error("stream: access must be one of read, write, copy, scale, add, triad, got '" + access + "'");
+    problem.access = static_cast<Access>(index);
+    problem.dtype = arguments.dtype();
+    problem.elements = arguments.dimension("elements");
+    problem.passes = arguments.dimension("passes");
+    problem.streams = arguments.dimension("streams");
+    problem.factor = arguments.number("factor");
+    const Shape shape = {problem.elements};
+    if (problem.reads_a()) problem.a = arguments.tensor("a", problem.dtype, shape).data;
+    if (problem.reads_b()) problem.b = arguments.tensor("b", problem.dtype, shape).data;
+    if (problem.writes_c()) problem.c = arguments.tensor("c", problem.dtype, shape).data;
+    if (!problem.writes_c()) problem.sum = arguments.tensor("sum", DType::fp64, {1}).as<double>();
+    return problem;
+  }
+};
+
+}  // namespace roofline::ops

@@ -1,0 +1,138 @@
+"""What operators are made of: dtypes, tensors, and the arithmetic that references are written in.
+
+A reference is written with the functions of this module, so that it runs on float64 arrays and, in the tests, on numbers
+that count their own arithmetic. A reduction of n elements starts from its identity and so counts n operations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+
+from .errors import Error
+
+Array = np.ndarray[Any, Any]
+Role = Literal["in", "out", "constant", "in_out"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DType:
+    """An element type: its width in bits and how NumPy stores its bits (None where NumPy cannot hold one element)."""
+
+    name: str
+    bits: Fraction
+    storage: str | None
+    eps: float  # spacing of numbers just above 1 (0 for integers)
+
+
+def _dtype(name: str, bits: int, storage: str | None, eps: float) -> tuple[str, DType]:
+    return name, DType(name=name, bits=Fraction(bits), storage=storage, eps=eps)
+
+
+DTYPES: Mapping[str, DType] = dict(
+    [
+        _dtype("fp64", 64, "float64", 2.0**-52),
+        _dtype("fp32", 32, "float32", 2.0**-23),
+        _dtype("tf32", 32, "float32", 2.0**-10),
+        _dtype("fp16", 16, "float16", 2.0**-10),
+        _dtype("bf16", 16, "uint16", 2.0**-7),
+        _dtype("fp8_e4m3", 8, "uint8", 2.0**-3),
+        _dtype("fp8_e5m2", 8, "uint8", 2.0**-2),
+        _dtype("int32", 32, "int32", 0.0),
+        _dtype("int8", 8, "int8", 0.0),
+        _dtype("int4", 4, None, 0.0),
+        _dtype("nvfp4", 4, None, 0.5),
+        _dtype("mxfp4", 4, None, 0.5),
+    ]
+)
+
+
+def dtype(name: str) -> DType:
+    """The dtype of this name. Raises Error for an unknown one."""
+    found = DTYPES.get(name) if isinstance(name, str) else None
+    if found is None:
+        raise Error(f"unknown dtype {name!r}: use one of {', '.join(DTYPES)}")
+    return found
+
+
+def size_bytes(shape: tuple[int, ...], dtype_name: str) -> int:
+    """Bytes of a dense tensor, rounded up to whole bytes."""
+    return math.ceil(math.prod(shape) * dtype(dtype_name).bits / 8)
+
+
+def to_float64(raw: Array, dtype_name: str) -> Array:
+    """Storage bits (see `DType.storage`) as float64 values."""
+    if dtype_name == "bf16":
+        return (raw.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    if dtype_name in ("fp64", "fp32", "tf32", "fp16", "int32", "int8"):
+        return raw.astype(np.float64)
+    raise Error(f"{dtype_name} values cannot be decoded by NumPy here")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorSpec:
+    """A tensor of an operator: enough to allocate, fill, check and count it."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    role: Role = "in"  # constant: the same in every launch, so that bind may pack it
+
+    @property
+    def size_bytes(self) -> int:
+        return size_bytes(self.shape, self.dtype)
+
+
+# Arithmetic of references: float64, or object arrays of counting numbers.
+
+
+def _unary(x: Array, method: str, function: Any) -> Array:
+    if x.dtype == object:
+        return np.frompyfunc(lambda element: getattr(element, method)(), 1, 1)(x)
+    return function(x)  # type: ignore[no-any-return]
+
+
+def exp(x: Array) -> Array:
+    return _unary(x, "exp", np.exp)
+
+
+def sqrt(x: Array) -> Array:
+    return _unary(x, "sqrt", np.sqrt)
+
+
+def tanh(x: Array) -> Array:
+    return _unary(x, "tanh", np.tanh)
+
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def erf(x: Array) -> Array:
+    return _unary(x, "erf", _erf)
+
+
+def maximum(x: Array, y: Any) -> Array:
+    """One comparison per element; the selection is free."""
+    return np.maximum(x, y)  # type: ignore[no-any-return]
+
+
+def sum_(x: Array, axis: int, keepdims: bool = False) -> Array:
+    """n additions for n elements: it starts from 0."""
+    return np.add.reduce(x, axis=axis, keepdims=keepdims, initial=0.0)  # type: ignore[no-any-return]
+
+
+def max_(x: Array, axis: int, keepdims: bool = False) -> Array:
+    """n comparisons for n elements: it starts from -inf."""
+    return np.maximum.reduce(x, axis=axis, keepdims=keepdims, initial=-np.inf)  # type: ignore[no-any-return]
+
+
+def matmul(a: Array, b: Array) -> Array:
+    """[..., M, K] x [..., K, N] -> [..., M, N]: M N K multiplications and as many additions."""
+    if a.dtype != object:
+        return np.matmul(a, b)  # type: ignore[no-any-return]
+    return sum_(a[..., :, :, None] * b[..., None, :, :], axis=-2)

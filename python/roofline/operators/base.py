@@ -1,0 +1,184 @@
+"""What an operator states about itself. One operator is one file; nothing has a silent default."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self
+
+from ..cost import Array, TensorSpec, dtype
+from ..errors import Error
+
+MAX_DIMENSION = 2**62
+
+# The stream access whose bandwidth is an operator's memory roof.
+MIXES = ("read", "write", "copy", "scale", "add", "triad")
+
+Facts = Mapping[str, Any]  # a plan: what really ran (tiles, splits, workspace_bytes, implementation, ...)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """An algorithm for an operator: on which backends it has kernels, and for which dtypes."""
+
+    summary: str
+    dtypes: Mapping[str, tuple[str, ...]]  # backend -> dtypes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A problem the tests run: small and awkward, or (slow) with an index past 2**31."""
+
+    problem: Operator
+    slow: bool = False
+
+
+class Operator:
+    """Base of all operators: frozen dataclasses whose fields are the sweep axes.
+
+    A subclass states `name`, `summary`, `mix`, `variants` and the methods below. Dimensions are checked on construction; a bad
+    one raises Error.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    mix: ClassVar[str]  # one of MIXES, or a property where it depends on the fields
+    variants: ClassVar[Mapping[str, Variant]]  # slowest first; empty for an operator that is cost only
+    small: ClassVar[frozenset[str]] = frozenset()  # integer fields that may be 0
+
+    _stated = ("name", "summary", "mix", "variants", "inputs", "outputs", "flops", "traffic", "reference", "cases", "compute")
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        missing = [item for item in cls._stated if item not in vars(cls)]
+        if missing:
+            raise TypeError(f"operator {cls.__name__} does not state {', '.join(missing)}")
+
+    # -- stated by each operator ------------------------------------------------------------------------------------------
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """Tensors read. Their sizes are the compulsory bytes."""
+        raise NotImplementedError
+
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """Tensors written."""
+        raise NotImplementedError
+
+    def flops(self) -> dict[str, int]:
+        """Floating-point (or integer) operations by named term, by the counting rules of docs/conventions.md."""
+        raise NotImplementedError
+
+    def traffic(self, plan: Facts) -> dict[str, int]:
+        """Bytes by named term that a variant moves *beyond* the compulsory ones, workspace included.
+
+        `plan` holds at least `variant`; every other fact may be absent (a prediction without a device), and then the
+        term is computed from the problem alone.
+        """
+        raise NotImplementedError
+
+    def compute(self) -> tuple[str, str]:
+        """(dtype, accumulator) of the compute roof it meets, e.g. ("bf16", "fp32")."""
+        raise NotImplementedError
+
+    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
+        """Outputs in float64 from inputs in float64.
+
+        `rows`: indices along the flattened leading dimensions of the output (documented by the operator); only those rows
+        are computed and returned, where the whole would not fit.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def cases(cls) -> tuple[Case, ...]:
+        raise NotImplementedError
+
+    # -- derived ----------------------------------------------------------------------------------------------------------
+
+    def __post_init__(self) -> None:
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            where = f"{self.name}: {field.name}"
+            if field.type in ("int", int):
+                if isinstance(value, bool) or not hasattr(value, "__index__"):
+                    raise Error(f"{where} must be an integer, got {value!r}")
+                object.__setattr__(self, field.name, value := value.__index__())
+                least = 0 if field.name in self.small else 1
+                if not least <= value <= MAX_DIMENSION:
+                    raise Error(f"{where} must be between {least} and 2**62, got {value}")
+            elif field.type in ("bool", bool):
+                if not isinstance(value, bool):
+                    raise Error(f"{where} must be True or False, got {value!r}")
+            elif field.type in ("float", float):
+                if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < float("inf"):
+                    raise Error(f"{where} must be a finite number, got {value!r}")
+            elif field.name == "dtype":
+                dtype(value)
+        self.check()
+        for tensor in self.tensors():
+            if tensor.size_bytes > MAX_DIMENSION:
+                raise Error(f"{self.name}: tensor {tensor.name!r} {list(tensor.shape)} has more than 2**62 bytes; use smaller dimensions")
+
+    def check(self) -> None:
+        """Operator-specific checks of the fields; raises Error."""
+
+    def one_of(self, field: str, allowed: tuple[str, ...]) -> None:
+        value = getattr(self, field)
+        if value not in allowed:
+            raise Error(f"{self.name}: {field} must be one of {', '.join(allowed)}, got {value!r}")
+
+    def tensors(self) -> tuple[TensorSpec, ...]:
+        return self.inputs() + self.outputs()
+
+    def compulsory_bytes(self) -> int:
+        """Each operand once: in-place tensors are read and written."""
+        return sum(t.size_bytes * (2 if t.role == "in_out" else 1) for t in self.tensors())
+
+    def footprint_bytes(self) -> int:
+        """Memory the tensors take."""
+        return sum(t.size_bytes for t in self.tensors())
+
+    def total_flops(self) -> int:
+        return sum(self.flops().values())
+
+    def tolerance(self) -> tuple[float, float]:
+        """(absolute, relative) error allowed against `reference`; operators with long reductions override it."""
+        eps = max(dtype(t.dtype).eps for t in self.tensors())
+        return 16 * eps, 16 * eps
+
+    def values(self) -> dict[str, Any]:
+        """The fields, as handed to the kernel's contract (dtype apart)."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "dtype"}  # type: ignore[arg-type]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+
+    @classmethod
+    def field_names(cls) -> tuple[str, ...]:
+        return tuple(f.name for f in fields(cls))  # type: ignore[arg-type]
+
+    @classmethod
+    def expand(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Keyword fields with the shorthand `seq_len` (seq_q = seq_kv) expanded. Raises Error for unknown or doubled names."""
+        names = cls.field_names()
+        expanded = {key: value for key, value in given.items() if key != "seq_len"}
+        if "seq_len" in given:
+            targets = [field for field in ("seq_q", "seq_kv") if field in names]
+            if not targets:
+                raise Error(f"{cls.name}: has no sequence, so seq_len means nothing; its fields are {', '.join(names)}")
+            for target in targets:
+                if target in expanded:
+                    raise Error(f"{cls.name}: give either seq_len or {target}, not both")
+                expanded[target] = given["seq_len"]
+        for key in expanded:
+            if key not in names:
+                raise Error(f"{cls.name}: unknown field {key!r}; its fields are {', '.join(names)}")
+        return expanded
+
+    @classmethod
+    def make(cls, **given: Any) -> Self:
+        """A problem from keyword fields, `seq_len` shorthand included."""
+        return cls(**cls.expand(given))
+
+    def replace(self, **changes: Any) -> Self:
+        return dataclasses.replace(self, **self.expand(changes))  # type: ignore[type-var]
