@@ -22,6 +22,8 @@ struct Load {
   double wall_s = 0;
   double cpu_share = 1;        // smallest CPU time over wall time of the threads at work
   double run_delay_share = 0;  // largest share of the window that one of them waited for a core
+  double process_run_delay_share = 0;  // the same over every thread of the process: for a user's callable
+  double foreign_cores = 0;    // cores kept busy by other processes; only told of windows of a second or more
 };
 
 // One batch: `launches` launches, launch i on set (first + i) mod sets.
@@ -30,6 +32,7 @@ struct Batch {
   std::int64_t first = 0;
   std::int64_t launches = 1;
   bool flush_each = false;  // empty the caches before every launch, outside the clock
+  bool pin = true;          // false for a user's callable, whose own threads would inherit the mask
 };
 
 class Backend {

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <thread>
 #include <vector>
 
@@ -70,6 +71,9 @@ class Pool {
     double wall_s = 0;
     std::vector<double> cpu_s;
     std::vector<double> delay_s;
+    std::map<pid_t, double> process_delay_s;
+    double own_s = 0;      // CPU time of this process
+    double machine_s = 0;  // CPU time of everything, stolen time included
   };
   Snapshot snapshot() const;
   Snapshot load_start_;

@@ -1,6 +1,7 @@
 // stream on a CPU: the arrays are cut into one contiguous range per thread, on cache-line boundaries.
 #include "cpu/device.h"
 #include "cpu/kernels.h"
+#include "cpu/share.h"
 #include "cpu/stream_kernels.h"
 #include "ops/stream.h"
 
@@ -8,13 +9,6 @@ namespace roofline::cpu {
 namespace {
 
 using ops::Stream;
-
-// [first, last) of `worker`'s share of n elements; boundaries are multiples of a cache line.
-std::pair<std::int64_t, std::int64_t> share(std::int64_t n, int worker, int workers, std::int64_t line) {
-  const std::int64_t lines = (n + line - 1) / line;
-  const auto edge = [&](std::int64_t w) { return std::min(n, (lines / workers * w + std::min<std::int64_t>(w, lines % workers)) * line); };
-  return {edge(worker), edge(worker + 1)};
-}
 
 Bound bind(const Stream& problem, Device& device, bool non_temporal) {
   const auto [isa, table] = choose<StreamKernels>({
@@ -46,10 +40,10 @@ Bound bind(const Stream& problem, Device& device, bool non_temporal) {
   bound.steps.push_back({"stream", [=](Queue& queue) {
     Pool& threads = pool(queue);
     threads.run([&](int worker) {
-      const auto [first, last] = share(problem.elements, worker, threads.threads(), 64 / element);
-      const auto at = [&, first = first](const void* p) { return p ? static_cast<const char*>(p) + first * element : nullptr; };
+      const Range part = share(problem.elements, worker, threads.threads(), 64 / element);
+      const auto at = [&](const void* p) { return p ? static_cast<const char*>(p) + part.first * element : nullptr; };
       const StreamRange range = {at(problem.a), at(problem.b), const_cast<char*>(at(problem.c)), problem.factor,
-                                 last - first, problem.passes, static_cast<int>(problem.streams)};
+                                 part.size(), problem.passes, static_cast<int>(problem.streams)};
       (*partials)[worker].sum = run(range);
     });
     if (problem.sum) {

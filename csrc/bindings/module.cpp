@@ -1,0 +1,346 @@
+// roofline._core: devices, memory, bound kernels and the sampling policy, as Python sees them. Nothing is decided here.
+#include <pybind11/functional.h>
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <cstring>
+
+#include "build_info.h"
+#include "core/backend.h"
+#include "core/sampling.h"
+#include "cpu/library.h"
+
+namespace py = pybind11;
+using namespace py::literals;
+
+namespace roofline {
+namespace {
+
+py::object to_python(const Value& value) {
+  return std::visit([](const auto& held) -> py::object { return py::cast(held); }, value);
+}
+
+py::dict to_python(const std::vector<std::pair<std::string, Value>>& facts) {
+  py::dict all;
+  for (const auto& [name, value] : facts) all[py::str(name)] = to_python(value);
+  return all;
+}
+
+py::array_t<double> to_array(const std::vector<double>& values) { return py::array_t<double>(static_cast<py::ssize_t>(values.size()), values.data()); }
+
+void check_signals() {
+  py::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+}
+
+// Memory of a device; freed with the last reference, Python's or a bound kernel's.
+class Memory {
+ public:
+  Memory(std::shared_ptr<Backend> backend, std::int64_t size_bytes) : backend_(std::move(backend)), size_bytes_(size_bytes) {
+    if (size_bytes < 0) throw Error("memory: the size must not be negative, got " + std::to_string(size_bytes));
+    data_ = backend_->allocate(static_cast<std::size_t>(size_bytes));
+  }
+  ~Memory() { backend_->release(data_, static_cast<std::size_t>(size_bytes_)); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  std::int64_t size_bytes() const { return size_bytes_; }
+
+  char* at(std::int64_t offset, std::int64_t size) const {
+    if (offset < 0 || size < 0 || offset > size_bytes_ - size)
+      throw Error("memory: " + std::to_string(size) + " bytes at offset " + std::to_string(offset) + " do not fit in " + std::to_string(size_bytes_));
+    return static_cast<char*>(data_) + offset;
+  }
+
+  void fill(const std::string& dtype, std::int64_t elements, const std::string& kind, std::uint64_t seed, std::int64_t offset) {
+    const DType type = dtype_named(dtype);
+    const Fill fill = kind == "uniform" ? Fill::uniform : kind == "zeros" ? Fill::zeros : kind == "pattern" ? Fill::pattern
+                      : throw Error("memory: fill must be uniform, zeros or pattern, got '" + kind + "'");
+    char* start = at(offset, product({elements, roofline::size_bytes(type)}, "memory"));
+    py::gil_scoped_release release;
+    backend_->fill(start, type, elements, fill, seed);
+  }
+
+  void write(const py::array& source, std::int64_t offset) {
+    if (!(source.flags() & py::array::c_style)) throw Error("memory: the array to copy in must be contiguous in C order");
+    char* start = at(offset, source.nbytes());
+    const void* from = source.data();
+    const auto size = static_cast<std::size_t>(source.nbytes());
+    py::gil_scoped_release release;
+    backend_->copy_in(start, from, size);
+  }
+
+  void read(py::array& target, std::int64_t offset) const {
+    if (!(target.flags() & py::array::c_style)) throw Error("memory: the array to copy out to must be contiguous in C order");
+    const char* start = at(offset, target.nbytes());
+    void* to = target.mutable_data();
+    const auto size = static_cast<std::size_t>(target.nbytes());
+    py::gil_scoped_release release;
+    backend_->copy_out(to, start, size);
+  }
+
+ private:
+  std::shared_ptr<Backend> backend_;
+  std::int64_t size_bytes_;
+  void* data_ = nullptr;
+};
+
+// A bound kernel with the memory it works on.
+struct BoundKernel {
+  std::shared_ptr<Backend> backend;
+  std::vector<std::shared_ptr<Memory>> memory;
+  Bound bound;
+  bool callable = false;
+
+  std::vector<std::string> steps() const {
+    std::vector<std::string> names;
+    for (const Step& step : bound.steps) names.push_back(step.name);
+    return names;
+  }
+
+  std::vector<Launch> launches(int step) const {
+    std::vector<Launch> all;
+    for (std::size_t i = 0; i < bound.steps.size(); ++i)
+      if (step < 0 || i == static_cast<std::size_t>(step)) all.push_back(bound.steps[i].launch);
+    return all;
+  }
+
+  double run() const {
+    const std::vector<std::vector<Launch>> sets = {launches(-1)};
+    py::gil_scoped_release release;
+    return backend->run_batch({&sets, 0, 1, false, !callable});
+  }
+};
+
+using TensorArgument = std::tuple<std::string, std::shared_ptr<Memory>, std::int64_t, std::string, Shape, Shape, std::string>;
+
+Role role_named(const std::string& role) {
+  if (role == "in") return Role::in;
+  if (role == "out") return Role::out;
+  if (role == "in_out") return Role::in_out;
+  if (role == "constant") return Role::constant;
+  throw Error("tensor role must be in, out, in_out or constant, got '" + role + "'");
+}
+
+class Device {
+ public:
+  Device(const std::string& name, int threads) : backend_(open_device(name, threads)) {}
+
+  std::shared_ptr<Backend> backend() const { return backend_; }
+
+  py::list kernels() const {
+    py::list all;
+    for (const KernelEntry& kernel : backend_->kernels())
+      all.append(py::dict("operator"_a = kernel.op, "variant"_a = kernel.variant, "dtype"_a = name(kernel.dtype), "needs"_a = kernel.needs,
+                          "summary"_a = kernel.summary, "missing"_a = backend_->lacks(kernel.needs)));
+    return all;
+  }
+
+  std::shared_ptr<BoundKernel> bind(const std::string& op, const std::string& variant, const std::string& dtype,
+                                    const std::vector<TensorArgument>& tensors, const std::map<std::string, Value>& values) {
+    const DType type = dtype_named(dtype);
+    Arguments arguments(op, type);
+    auto result = std::make_shared<BoundKernel>();
+    result->backend = backend_;
+    for (const auto& [name, memory, offset, tensor_dtype, shape, strides, role] : tensors) {
+      Tensor tensor{name, nullptr, dtype_named(tensor_dtype), shape, strides, role_named(role)};
+      tensor.data = memory->at(offset, tensor.size_bytes());
+      arguments.add(tensor);
+      result->memory.push_back(memory);
+    }
+    for (const auto& [name, value] : values) arguments.add(name, value);
+    std::string variants;
+    for (const KernelEntry& kernel : backend_->kernels()) {
+      if (kernel.op != op) continue;
+      if (kernel.variant != variant || kernel.dtype != type) {
+        variants += (variants.empty() ? "" : ", ") + kernel.variant + " " + name(kernel.dtype);
+        continue;
+      }
+      if (const std::string reason = backend_->lacks(kernel.needs); !reason.empty())
+        throw Unsupported(op + " " + variant + " " + dtype + ": " + reason);
+      py::gil_scoped_release release;
+      result->bound = kernel.bind(arguments, *backend_);
+      return result;
+    }
+    throw Unsupported(op + ": no " + variant + " kernel for " + dtype + " on " + backend_->name() +
+                      (variants.empty() ? "; there is none of this operator" : "; there are " + variants));
+  }
+
+  std::shared_ptr<BoundKernel> callable(py::function function) {
+    auto result = std::make_shared<BoundKernel>();
+    result->backend = backend_;
+    result->callable = true;
+    // Freed with the interpreter lock held, wherever the last launch dies.
+    std::shared_ptr<py::function> held(new py::function(std::move(function)), [](py::function* f) {
+      py::gil_scoped_acquire gil;
+      delete f;
+    });
+    result->bound.steps.push_back({"call", [held](Queue&) {
+      py::gil_scoped_acquire gil;
+      (*held)();
+    }});
+    return result;
+  }
+
+  static Policy policy(const py::dict& given) {
+    Policy policy;
+    for (const auto& [key, value] : given) {
+      const auto name = py::cast<std::string>(key);
+      if (name == "warmup_min_s") policy.warmup_min_s = py::cast<double>(value);
+      else if (name == "warmup_max_s") policy.warmup_max_s = py::cast<double>(value);
+      else if (name == "batch_s") policy.batch_s = py::cast<double>(value);
+      else if (name == "min_samples") policy.min_samples = py::cast<int>(value);
+      else if (name == "min_s") policy.min_s = py::cast<double>(value);
+      else if (name == "max_s") policy.max_s = py::cast<double>(value);
+      else if (name == "noise") policy.noise = py::cast<double>(value);
+      else if (name == "bracket_s") policy.bracket_s = py::cast<double>(value);
+      else if (name == "tries") policy.tries = py::cast<int>(value);
+      else throw Error("sampling policy: unknown setting '" + name + "'");
+    }
+    return policy;
+  }
+
+  static Target target(const std::vector<std::shared_ptr<BoundKernel>>& sets, int step, bool flush_each) {
+    Target target;
+    target.flush_each = flush_each;
+    for (const auto& set : sets) {
+      target.sets.push_back(set->launches(step));
+      target.callable = target.callable || set->callable;
+    }
+    return target;
+  }
+
+  static py::dict sampled(const Sampled& result, bool callable) {
+    return py::dict("samples_s"_a = to_array(result.samples_s), "launches_per_sample"_a = result.launches_per_sample,
+                    "warmup_s"_a = result.warmup_s, "stop_reason"_a = result.stop_reason, "contended"_a = is_contended(result.load, callable),
+                    "clock_before_hz"_a = result.clock_before_hz, "clock_after_hz"_a = result.clock_after_hz,
+                    "load"_a = py::dict("wall_s"_a = result.load.wall_s, "cpu_share"_a = result.load.cpu_share,
+                                        "run_delay_share"_a = result.load.run_delay_share,
+                                        "process_run_delay_share"_a = result.load.process_run_delay_share,
+                                        "foreign_cores"_a = result.load.foreign_cores));
+  }
+
+  py::dict sample(const std::vector<std::shared_ptr<BoundKernel>>& sets, int step, bool flush_each, const py::dict& settings) {
+    const Policy rules = policy(settings);
+    const Target timed = target(sets, step, flush_each);
+    Sampled result;
+    {
+      py::gil_scoped_release release;
+      result = roofline::sample(*backend_, timed, rules, check_signals);
+    }
+    return sampled(result, timed.callable);
+  }
+
+  using FreezeFunction = std::function<std::size_t(std::vector<std::vector<double>>)>;
+
+  py::dict measure(const std::vector<std::shared_ptr<BoundKernel>>& sets, bool flush_each,
+                   const std::vector<std::vector<std::shared_ptr<BoundKernel>>>& roofs, const FreezeFunction& freeze, const py::dict& settings) {
+    const Policy rules = policy(settings);
+    const Target timed = target(sets, -1, flush_each);
+    std::vector<Target> brackets;
+    for (const auto& roof : roofs) brackets.push_back(target(roof, -1, false));
+    Bracketed result;
+    {
+      py::gil_scoped_release release;
+      result = sample_bracketed(*backend_, timed, brackets, rules, [&](const std::vector<std::vector<double>>& before) {
+        py::gil_scoped_acquire gil;
+        return freeze(before);
+      }, check_signals);
+    }
+    py::dict answer = sampled(result.sampled, timed.callable);
+    const auto arrays = [](const std::vector<std::vector<double>>& all) {
+      py::list list;
+      for (const auto& samples : all) list.append(to_array(samples));
+      return list;
+    };
+    answer["before_s"] = arrays(result.before_s);
+    answer["after_s"] = arrays(result.after_s);
+    answer["limiting"] = result.limiting;
+    answer["repeats"] = result.repeats;
+    answer["contended"] = result.contended;
+    answer["roof_moved"] = result.roof_moved;
+    return answer;
+  }
+
+ private:
+  std::shared_ptr<Backend> backend_;
+};
+
+py::dict describe_build() {
+  namespace info = build_info;
+  return py::dict("version"_a = info::kVersion, "date"_a = info::kDate, "compiler"_a = info::kCompiler, "build_type"_a = info::kBuildType,
+                  "processor"_a = info::kProcessor, "isas"_a = info::kIsas, "onednn_why_not"_a = info::kOneDnnWhyNot,
+                  "openblas_why_not"_a = info::kOpenBlasWhyNot, "cuda"_a = std::strcmp(info::kCudaBuilt, "ON") == 0,
+                  "cuda_why_not"_a = info::kCudaWhyNot, "cuda_version"_a = info::kCudaVersion, "cuda_archs"_a = info::kCudaArchs,
+                  "cublas_headers"_a = info::kCublasHeaders, "cublas_headers_why_not"_a = info::kCublasHeadersWhyNot,
+                  "nvml_headers"_a = info::kNvmlHeaders, "nvml_headers_why_not"_a = info::kNvmlHeadersWhyNot);
+}
+
+}  // namespace
+}  // namespace roofline
+
+PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
+  using namespace roofline;
+  m.doc() = "Kernels, devices and the sampling policy of roofline.";
+
+  // The package's own exception types, so that C++ and Python raise the same ones.
+  const py::module_ errors = py::module_::import("roofline.errors");
+  static PyObject* error = errors.attr("Error").cast<py::object>().release().ptr();
+  static PyObject* unsupported = errors.attr("Unsupported").cast<py::object>().release().ptr();
+  static PyObject* out_of_memory = errors.attr("OutOfMemory").cast<py::object>().release().ptr();
+  py::register_exception_translator([](std::exception_ptr pointer) {
+    try {
+      if (pointer) std::rethrow_exception(pointer);
+    } catch (const Unsupported& e) {
+      PyErr_SetString(unsupported, e.what());
+    } catch (const OutOfMemory& e) {
+      PyErr_SetString(out_of_memory, e.what());
+    } catch (const Error& e) {
+      PyErr_SetString(error, e.what());
+    }
+  });
+
+  py::class_<Memory, std::shared_ptr<Memory>>(m, "Memory")
+      .def_property_readonly("size_bytes", &Memory::size_bytes)
+      .def("fill", &Memory::fill, "dtype"_a, "elements"_a, "kind"_a, "seed"_a = 0, "offset"_a = 0)
+      .def("write", &Memory::write, "source"_a.noconvert(), "offset"_a = 0)
+      .def("read", &Memory::read, "target"_a.noconvert(), "offset"_a = 0);
+
+  py::class_<BoundKernel, std::shared_ptr<BoundKernel>>(m, "BoundKernel")
+      .def_property_readonly("steps", &BoundKernel::steps)
+      .def_property_readonly("plan", [](const BoundKernel& self) { return to_python(self.bound.plan.facts()); })
+      .def("run", &BoundKernel::run);
+
+  py::class_<roofline::Device>(m, "Device")
+      .def(py::init<const std::string&, int>(), "name"_a, "threads"_a = 0)
+      .def_property_readonly("name", [](const roofline::Device& self) { return self.backend()->name(); })
+      .def_property_readonly("facts", [](const roofline::Device& self) { return to_python(self.backend()->facts()); })
+      .def("kernels", &roofline::Device::kernels)
+      .def("clock_hz", [](const roofline::Device& self) { return self.backend()->clock_hz(); })
+      .def("memory", [](const roofline::Device& self, std::int64_t size_bytes) { return std::make_shared<Memory>(self.backend(), size_bytes); },
+           "size_bytes"_a)
+      .def("bind", &roofline::Device::bind, "operator"_a, "variant"_a, "dtype"_a, "tensors"_a, "values"_a)
+      .def("callable", &roofline::Device::callable, "function"_a)
+      .def("sample", &roofline::Device::sample, "sets"_a, "step"_a = -1, "flush_each"_a = false, "policy"_a = py::dict())
+      .def("measure", &roofline::Device::measure, "sets"_a, "flush_each"_a, "roofs"_a, "freeze"_a, "policy"_a);
+
+  m.def("list_devices", [] {
+    py::list all;
+    for (const DeviceInfo& device : list_devices())
+      all.append(py::dict("name"_a = device.name, "summary"_a = device.summary, "missing"_a = device.missing));
+    return all;
+  });
+  m.def("build_info", &describe_build);
+  m.def("median_interval", [](const std::vector<double>& samples) {
+    const Interval interval = median_interval(samples);
+    return py::make_tuple(interval.median, interval.low, interval.high);
+  }, "samples"_a);
+  m.def("set_library_path", &cpu::set_library_path, "name"_a, "path"_a);
+  m.def("libraries", [] {
+    py::list all;
+    for (const cpu::LibraryInfo& library : cpu::libraries())
+      all.append(py::dict("name"_a = library.name, "version"_a = library.version, "path"_a = library.path, "missing"_a = library.missing));
+    return all;
+  });
+}

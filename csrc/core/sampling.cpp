@@ -1,0 +1,147 @@
+#include "core/sampling.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <thread>
+
+namespace roofline {
+namespace {
+
+constexpr double kContendedShare = 0.02;  // run delay, or CPU time missing from wall time
+constexpr double kForeignCores = 0.03;    // kept busy by other processes, over a second or more
+constexpr double kRoofMoved = 0.05;
+constexpr double kSteady = 0.005;         // warm-up ends when samples differ by less than this
+constexpr int kSteadyBatches = 5;
+
+double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// Batches of one target, in turn over its sets.
+class Batches {
+ public:
+  Batches(Backend& backend, const Target& target, double batch_s, const Poll& poll) : backend_(backend), target_(target), poll_(poll) {
+    if (target.sets.empty()) throw Error("sampling: nothing to run");
+    // Grow the batch until it is long enough; every set has then been touched or the launches are long anyway.
+    for (;;) {
+      const double seconds = run();
+      if (seconds >= batch_s) break;
+      const double wanted = static_cast<double>(launches_) * std::min(10.0, 1.2 * batch_s / std::max(seconds, 1e-9));
+      launches_ = std::max(launches_ + 1, static_cast<std::int64_t>(std::ceil(wanted)));
+    }
+  }
+
+  double next() { return run() / static_cast<double>(launches_); }
+  std::int64_t launches() const { return launches_; }
+
+ private:
+  double run() {
+    if (poll_) poll_();
+    const double seconds = backend_.run_batch({&target_.sets, first_, launches_, target_.flush_each, !target_.callable});
+    first_ = (first_ + launches_) % static_cast<std::int64_t>(target_.sets.size());
+    return seconds;
+  }
+
+  Backend& backend_;
+  const Target& target_;
+  const Poll& poll_;
+  std::int64_t first_ = 0;
+  std::int64_t launches_ = 1;
+};
+
+double warm_up(Batches& batches, const Policy& policy) {
+  const double begin = now_s();
+  double reference = 0;
+  int steady = 0;
+  for (;;) {
+    const double value = batches.next();
+    steady = std::abs(value - reference) <= kSteady * value ? steady + 1 : 0;
+    reference = value;
+    const double elapsed = now_s() - begin;
+    if ((steady >= kSteadyBatches && elapsed >= policy.warmup_min_s) || elapsed >= policy.warmup_max_s) return elapsed;
+    // A steady state that does not come within a few minima (a noisy machine) is left to the statistics.
+    if (elapsed >= 4 * policy.warmup_min_s) return elapsed;
+  }
+}
+
+std::vector<double> bracket(Backend& backend, const Target& roof, const Policy& policy, const Poll& poll) {
+  const double begin = now_s();
+  Batches batches(backend, roof, policy.bracket_s / 5, poll);
+  std::vector<double> samples;
+  while (samples.size() < 3 || now_s() - begin < policy.bracket_s) samples.push_back(batches.next());
+  return samples;
+}
+
+}  // namespace
+
+Interval median_interval(std::vector<double> samples) {
+  std::sort(samples.begin(), samples.end());
+  const auto n = static_cast<std::int64_t>(samples.size());
+  if (n == 0) return {NAN, NAN, NAN};
+  const double middle = n % 2 ? samples[n / 2] : 0.5 * (samples[n / 2 - 1] + samples[n / 2]);
+  const double spread = 1.96 * std::sqrt(static_cast<double>(n));
+  const auto low = static_cast<std::int64_t>(std::floor((static_cast<double>(n) - spread) / 2));
+  const auto high = static_cast<std::int64_t>(std::ceil(1 + (static_cast<double>(n) + spread) / 2));
+  const auto at = [&](std::int64_t rank) { return samples[std::clamp<std::int64_t>(rank, 1, n) - 1]; };
+  return {middle, at(low), at(high)};
+}
+
+bool is_contended(const Load& load, bool callable) {
+  if (load.foreign_cores > kForeignCores) return true;
+  if (callable) return load.process_run_delay_share > kContendedShare;
+  return load.run_delay_share > kContendedShare || 1 - load.cpu_share > kContendedShare;
+}
+
+Sampled sample(Backend& backend, const Target& target, const Policy& policy, const Poll& poll) {
+  Batches batches(backend, target, policy.batch_s, poll);
+  Sampled result;
+  result.launches_per_sample = batches.launches();
+  result.warmup_s = warm_up(batches, policy);
+  result.clock_before_hz = backend.clock_hz();
+  batches.next();  // the clock probe left the pool asleep and the caches as they were
+  backend.begin_load();
+  const double begin = now_s();
+  for (;;) {
+    result.samples_s.push_back(batches.next());
+    const double elapsed = now_s() - begin;
+    const auto n = static_cast<int>(result.samples_s.size());
+    if (n >= policy.min_samples && elapsed >= policy.min_s) {
+      const Interval interval = median_interval(result.samples_s);
+      if (interval.high - interval.low <= 2 * policy.noise * interval.median) {
+        result.stop_reason = "noise";
+        break;
+      }
+    }
+    if (elapsed >= policy.max_s && (n >= 3 || elapsed >= 3 * policy.max_s)) {
+      result.stop_reason = "time";
+      break;
+    }
+  }
+  result.load = backend.end_load();
+  result.clock_after_hz = backend.clock_hz();
+  return result;
+}
+
+Bracketed sample_bracketed(Backend& backend, const Target& target, const std::vector<Target>& roofs, const Policy& policy,
+                           const Freeze& freeze, const Poll& poll) {
+  Bracketed result;
+  for (int attempt = 0;; ++attempt) {
+    result.repeats = attempt;
+    result.before_s.clear();
+    result.after_s.clear();
+    for (const Target& roof : roofs) result.before_s.push_back(bracket(backend, roof, policy, poll));
+    result.limiting = freeze(result.before_s);
+    result.sampled = sample(backend, target, policy, poll);
+    for (const Target& roof : roofs) result.after_s.push_back(bracket(backend, roof, policy, poll));
+    result.contended = is_contended(result.sampled.load, target.callable);
+    result.roof_moved = false;
+    if (result.limiting < roofs.size()) {
+      const double before = median_interval(result.before_s[result.limiting]).median;
+      const double after = median_interval(result.after_s[result.limiting]).median;
+      result.roof_moved = std::abs(after / before - 1) > kRoofMoved;
+    }
+    if ((!result.contended && !result.roof_moved) || attempt + 1 >= policy.tries) return result;
+    if (result.contended) std::this_thread::sleep_for(std::chrono::milliseconds(50 << attempt));
+  }
+}
+
+}  // namespace roofline

@@ -1,0 +1,69 @@
+// The one timing policy: warm-up, batch length, stopping, brackets, contention, cancellation, for every backend alike.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/backend.h"
+
+namespace roofline {
+
+struct Policy {
+  double warmup_min_s = 0.05;
+  double warmup_max_s = 3;
+  double batch_s = 5e-3;  // a sample is one batch of at least this length
+  int min_samples = 10;
+  double min_s = 0.2;
+  double max_s = 5;
+  double noise = 0.005;      // stop when the 95 % interval's half-width is below this share of the median
+  double bracket_s = 0.012;  // of each roof, before and after
+  int tries = 3;             // while contended or while the roof moves
+};
+
+// What is timed: launch i runs sets[i mod n]. Several sets of buffers keep the data cold.
+struct Target {
+  std::vector<std::vector<Launch>> sets;
+  bool flush_each = false;
+  bool callable = false;  // a user's function: not pinned, and its threads are not ours
+};
+
+struct Sampled {
+  std::vector<double> samples_s;  // seconds per launch, one value per batch
+  std::int64_t launches_per_sample = 1;
+  double warmup_s = 0;
+  std::string stop_reason;  // "noise": narrow enough; "time": max_s spent
+  Load load;
+  double clock_before_hz = 0;
+  double clock_after_hz = 0;
+};
+
+struct Bracketed {
+  Sampled sampled;
+  std::vector<std::vector<double>> before_s;  // [roofs][samples], seconds per launch
+  std::vector<std::vector<double>> after_s;
+  std::size_t limiting = 0;  // the roof that decides whether it moved
+  int repeats = 0;           // tries beyond the first
+  bool contended = false;
+  bool roof_moved = false;
+};
+
+using Poll = std::function<void()>;  // called between batches; throws to cancel
+// Called with the brackets taken before, before the target runs: freezes the prediction and returns the limiting roof.
+using Freeze = std::function<std::size_t(const std::vector<std::vector<double>>& before_s)>;
+
+struct Interval {
+  double median, low, high;
+};
+// Median and its distribution-free 95 % interval: order statistics of ranks floor((n - 1.96 sqrt n)/2) and ceil(1 + (n + 1.96 sqrt n)/2).
+Interval median_interval(std::vector<double> samples);
+
+bool is_contended(const Load& load, bool callable);
+
+Sampled sample(Backend& backend, const Target& target, const Policy& policy, const Poll& poll);
+
+Bracketed sample_bracketed(Backend& backend, const Target& target, const std::vector<Target>& roofs, const Policy& policy,
+                           const Freeze& freeze, const Poll& poll);
+
+}  // namespace roofline

@@ -1,0 +1,339 @@
+#include "cpu/device.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <set>
+#include <sstream>
+
+#include "core/random.h"
+#include "cpu/kernels.h"
+#include "cpu/share.h"
+
+namespace roofline::cpu {
+namespace {
+
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kPage = 4096;
+
+std::string first_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+std::string cpuinfo(const std::string& key) {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.rfind(key, 0) == 0)
+      if (const auto colon = line.find(": "); colon != std::string::npos) return line.substr(colon + 2);
+  return "";
+}
+
+std::int64_t parse_size(const std::string& text) {  // "32K", "1024K", "32M"
+  if (text.empty()) return 0;
+  const std::int64_t value = std::atoll(text.c_str());
+  switch (text.back()) {
+    case 'K': return value << 10;
+    case 'M': return value << 20;
+    case 'G': return value << 30;
+    default: return value;
+  }
+}
+
+// cpuX/cache/indexN of sysfs, else sysconf, else the defaults of the struct.
+Caches find_caches(int cpu) {
+  Caches caches;
+  const std::string base = "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cache/index";
+  bool found = false;
+  for (int index = 0; index < 8; ++index) {
+    const std::string here = base + std::to_string(index);
+    const std::string type = first_line(here + "/type");
+    if (type != "Data" && type != "Unified") continue;
+    const std::int64_t bytes = parse_size(first_line(here + "/size"));
+    if (bytes <= 0) continue;
+    found = true;
+    switch (std::atoi(first_line(here + "/level").c_str())) {
+      case 1: caches.l1_bytes = bytes; break;
+      case 2: caches.l2_bytes = bytes; break;
+      case 3: caches.l3_bytes = bytes; break;
+      default: break;
+    }
+  }
+  if (!found) {
+    if (const long bytes = sysconf(_SC_LEVEL1_DCACHE_SIZE); bytes > 0) caches.l1_bytes = bytes;
+    if (const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE); bytes > 0) caches.l2_bytes = bytes;
+    if (const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE); bytes > 0) caches.l3_bytes = bytes;
+  }
+  return caches;
+}
+
+// CPUs' worth of the cgroup quota: the smallest over all ancestors, v2 (cpu.max) or v1 (cfs_quota over period).
+double cgroup_cpus() {
+  double cpus = std::numeric_limits<double>::infinity();
+  std::ifstream list("/proc/self/cgroup");
+  for (std::string line; std::getline(list, line);) {
+    const auto first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    std::string path = line.substr(second + 1);
+    const bool unified = controllers.empty();
+    if (!unified && controllers.find("cpu") == std::string::npos) continue;
+    for (;;) {
+      const std::string here = (unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu") + (path == "/" ? "" : path);
+      double quota = -1, period = 0;
+      if (unified) {
+        std::stringstream words(first_line(here + "/cpu.max"));
+        std::string limit;
+        if (words >> limit >> period && limit != "max") quota = std::atof(limit.c_str());
+      } else {
+        quota = std::atof(first_line(here + "/cpu.cfs_quota_us").c_str());
+        period = std::atof(first_line(here + "/cpu.cfs_period_us").c_str());
+      }
+      if (quota > 0 && period > 0) cpus = std::min(cpus, quota / period);
+      if (path.empty() || path == "/") break;
+      path = path.substr(0, path.rfind('/'));
+      if (path.empty()) path = "/";
+    }
+  }
+  return cpus;
+}
+
+// Bytes that can be had without swapping: MemAvailable, cut by the cgroup's limit.
+std::int64_t available_bytes() {
+  std::int64_t available = std::numeric_limits<std::int64_t>::max();
+  std::ifstream meminfo("/proc/meminfo");
+  for (std::string line; std::getline(meminfo, line);)
+    if (line.rfind("MemAvailable:", 0) == 0) available = std::atoll(line.c_str() + 13) * 1024;
+  const std::string limit = first_line("/sys/fs/cgroup/memory.max");
+  const std::string used = first_line("/sys/fs/cgroup/memory.current");
+  if (!limit.empty() && limit != "max" && !used.empty()) available = std::min<std::int64_t>(available, std::atoll(limit.c_str()) - std::atoll(used.c_str()));
+  return available;
+}
+
+std::string joined_isas() {
+  std::string all;
+  for (const Isa isa : available()) all += (all.empty() ? "" : ",") + name(isa);
+  return all;
+}
+
+std::uint16_t to_bf16(float x) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  return static_cast<std::uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);  // to nearest even
+}
+
+template <class T, class Make>
+void fill_range(void* memory, Range part, Make make) {
+  T* out = static_cast<T*>(memory);
+  for (std::int64_t i = part.first; i < part.last; ++i) out[i] = make(i);
+}
+
+}  // namespace
+
+std::vector<int> usable_cpus() {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  std::vector<int> first_siblings, others;
+  if (sched_getaffinity(0, sizeof mask, &mask) == 0) {
+    std::set<std::string> cores;
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (!CPU_ISSET(cpu, &mask)) continue;
+      const std::string siblings = first_line("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
+      (siblings.empty() || cores.insert(siblings).second ? first_siblings : others).push_back(cpu);
+    }
+  }
+  if (first_siblings.empty()) first_siblings.push_back(0);
+  const double quota = cgroup_cpus();
+  const std::size_t most = quota < 1 ? 1 : quota < 1e6 ? static_cast<std::size_t>(quota) : first_siblings.size();
+  if (first_siblings.size() > most) first_siblings.resize(most);
+  return first_siblings;
+}
+
+Device::Device(int threads) {
+  std::vector<int> cpus = usable_cpus();
+  if (threads < 0) throw Error("cpu: threads must be 0 (all usable cores) or more, got " + std::to_string(threads));
+  if (threads > static_cast<int>(cpus.size()))
+    throw Error("cpu: " + std::to_string(threads) + " threads asked for, but only " + std::to_string(cpus.size()) +
+                " cores are usable (affinity, one thread per core, cgroup quota); use fewer threads");
+  if (threads > 0) cpus.resize(threads);
+  caches_ = find_caches(cpus[0]);
+  pool_ = std::make_unique<Pool>(cpus);
+}
+
+Device::~Device() {
+  if (flush_memory_) release(flush_memory_, flush_bytes_);
+}
+
+std::vector<std::pair<std::string, Value>> Device::facts() const {
+  std::string model = cpuinfo("model name");
+  if (model.empty()) model = cpuinfo("CPU part");
+  std::string huge = first_line("/sys/kernel/mm/transparent_hugepage/enabled");
+  if (const auto open = huge.find('['); open != std::string::npos) huge = huge.substr(open + 1, huge.find(']') - open - 1);
+  const std::string governor = first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+  const auto number = [](const std::string& text) { return Value(std::int64_t{std::atoll(text.c_str())}); };
+  return {{"cpu_name", model.empty() ? std::string("unknown CPU") : model},
+          {"cpu_vendor", cpuinfo("vendor_id")},
+          {"cpu_family", number(cpuinfo("cpu family"))},
+          {"cpu_model", number(cpuinfo("model\t"))},
+          {"threads", std::int64_t{pool_->threads()}},
+          {"usable_cores", static_cast<std::int64_t>(usable_cpus().size())},
+          {"isas", joined_isas()},
+          {"l1_bytes", caches_.l1_bytes},
+          {"l2_bytes", caches_.l2_bytes},
+          {"l3_bytes", caches_.l3_bytes},
+          {"memory_bytes", static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE)},
+          {"huge_pages", huge.empty() ? std::string("unknown") : huge},
+          {"governor", governor.empty() ? std::string("unknown") : governor},
+          {"virtual_machine", std::int64_t{cpuinfo("flags").find(" hypervisor") != std::string::npos}}};
+}
+
+const std::vector<KernelEntry>& Device::kernels() const {
+  static const std::vector<KernelEntry> all = all_kernels();
+  return all;
+}
+
+std::string Device::lacks(const Requires& needs) const { return needs.empty() ? "" : cpu::lacks(needs); }
+
+void* Device::allocate(std::size_t size_bytes) {
+  if (size_bytes == 0) size_bytes = kPage;
+  // A small part of memory is left to the rest of the system, which would otherwise be pushed out or killed.
+  constexpr std::int64_t kSpare = std::int64_t{64} << 20;
+  const std::int64_t available = available_bytes() - kSpare;
+  if (size_bytes > static_cast<std::size_t>(std::max<std::int64_t>(available, 0)))
+    throw OutOfMemory("cpu: " + std::to_string(size_bytes) + " bytes are needed, " + std::to_string(std::max<std::int64_t>(available, 0)) +
+                      " are available; use a smaller problem");
+  const bool huge = size_bytes >= kHugePage;
+  const std::size_t alignment = huge ? kHugePage : kPage;
+  const std::size_t rounded = (size_bytes + kPage - 1) / kPage * kPage;
+  // Mapped larger and trimmed, so that huge pages can begin at the first byte.
+  const std::size_t mapped = rounded + alignment;
+  void* memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw OutOfMemory("cpu: mmap of " + std::to_string(mapped) + " bytes failed: " + std::strerror(errno));
+  const std::uintptr_t start = reinterpret_cast<std::uintptr_t>(memory);
+  const std::uintptr_t aligned = (start + alignment - 1) / alignment * alignment;
+  if (aligned > start) munmap(memory, aligned - start);
+  const std::size_t tail = start + mapped - (aligned + rounded);
+  if (tail) munmap(reinterpret_cast<void*>(aligned + rounded), tail);
+  void* result = reinterpret_cast<void*>(aligned);
+  if (huge) madvise(result, rounded, MADV_HUGEPAGE);  // refused where huge pages are off: ordinary ones then
+  return result;
+}
+
+void Device::release(void* memory, std::size_t size_bytes) noexcept {
+  if (memory) munmap(memory, (std::max<std::size_t>(size_bytes, 1) + kPage - 1) / kPage * kPage);
+}
+
+void Device::copy_in(void* device, const void* host, std::size_t size_bytes) { std::memcpy(device, host, size_bytes); }
+void Device::copy_out(void* host, const void* device, std::size_t size_bytes) { std::memcpy(host, device, size_bytes); }
+
+void Device::fill(void* memory, DType dtype, std::int64_t elements, Fill fill, std::uint64_t seed) {
+  const std::int64_t size = size_bytes(dtype);
+  pool_->pin();
+  pool_->run([&](int worker) {
+    const Range part = share(elements, worker, pool_->threads(), 64 / size);
+    if (fill != Fill::uniform) {
+      std::memset(static_cast<char*>(memory) + part.first * size, fill == Fill::zeros ? 0 : 0xA5, part.size() * size);
+      return;
+    }
+    switch (dtype) {
+      case DType::fp64: return fill_range<double>(memory, part, [=](std::int64_t i) { return random_uniform(seed, i); });
+      case DType::fp32: return fill_range<float>(memory, part, [=](std::int64_t i) { return static_cast<float>(random_uniform(seed, i)); });
+      case DType::bf16:
+        return fill_range<std::uint16_t>(memory, part, [=](std::int64_t i) { return to_bf16(static_cast<float>(random_uniform(seed, i))); });
+      case DType::fp16:
+#if defined(__FLT16_MAX__)
+        return fill_range<_Float16>(memory, part, [=](std::int64_t i) { return static_cast<_Float16>(static_cast<float>(random_uniform(seed, i))); });
+#else
+        return;
+#endif
+      case DType::int32: return fill_range<std::int32_t>(memory, part, [=](std::int64_t i) { return static_cast<std::int32_t>(random_bits(seed, i)); });
+      case DType::int8: return fill_range<std::int8_t>(memory, part, [=](std::int64_t i) { return static_cast<std::int8_t>(random_bits(seed, i)); });
+    }
+  });
+  pool_->unpin();
+}
+
+double Device::run_batch(const Batch& batch) {
+  using Clock = std::chrono::steady_clock;
+  const auto& sets = *batch.sets;
+  const auto launch = [&](std::int64_t i) {
+    for (const Launch& step : sets[(batch.first + i) % sets.size()]) step(*this);
+  };
+  struct Pinned {
+    Pool& pool;
+    Pinned(Pool& pool, bool pin) : pool(pool) {
+      if (pin) pool.pin();
+    }
+    ~Pinned() { pool.unpin(); }
+  } pinned(*pool_, batch.pin);
+
+  if (!batch.flush_each) {
+    const auto begin = Clock::now();
+    for (std::int64_t i = 0; i < batch.launches; ++i) launch(i);
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+  if (!flush_memory_) {
+    // Twice the last-level cache, read and written, replaces what it holds whatever its replacement rule.
+    const std::size_t bytes = 2 * caches_.llc_bytes();
+    flush_memory_ = allocate(bytes);
+    flush_bytes_ = bytes;
+    fill(flush_memory_, DType::fp32, static_cast<std::int64_t>(bytes / 4), Fill::uniform, 1);
+    if (batch.pin) pool_->pin();
+  }
+  double seconds = 0;
+  for (std::int64_t i = 0; i < batch.launches; ++i) {
+    pool_->run([&](int worker) {
+      const Range part = share(static_cast<std::int64_t>(flush_bytes_ / 8), worker, pool_->threads(), 8);
+      auto* words = static_cast<std::uint64_t*>(flush_memory_);
+      for (std::int64_t w = part.first; w < part.last; w += 8) words[w] += 1;
+    });
+    const auto begin = Clock::now();
+    launch(i);
+    seconds += std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+  return seconds;
+}
+
+double Device::clock_hz() {
+#if defined(__x86_64__) || defined(__aarch64__)
+  // Dependent register adds: one cycle each. Immediate adds can be folded at rename on some cores.
+  constexpr int kUnroll = 64;
+  constexpr int kRounds = 4000;
+  double best_s = std::numeric_limits<double>::infinity();
+  for (int attempt = 0; attempt < 3; ++attempt) {  // the fastest of three: an interrupt only lengthens one
+    std::uint64_t value = 1, step = 3;
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < kRounds; ++i) {
+#if defined(__x86_64__)
+#define ROOFLINE_ADD4 "add %1, %0\n add %1, %0\n add %1, %0\n add %1, %0\n"
+#define ROOFLINE_ADD16 ROOFLINE_ADD4 ROOFLINE_ADD4 ROOFLINE_ADD4 ROOFLINE_ADD4
+      asm volatile(ROOFLINE_ADD16 ROOFLINE_ADD16 ROOFLINE_ADD16 ROOFLINE_ADD16 : "+r"(value) : "r"(step) : "cc");
+#else
+#define ROOFLINE_ADD4 "add %0, %0, %1\n add %0, %0, %1\n add %0, %0, %1\n add %0, %0, %1\n"
+#define ROOFLINE_ADD16 ROOFLINE_ADD4 ROOFLINE_ADD4 ROOFLINE_ADD4 ROOFLINE_ADD4
+      asm volatile(ROOFLINE_ADD16 ROOFLINE_ADD16 ROOFLINE_ADD16 ROOFLINE_ADD16 : "+r"(value) : "r"(step));
+#endif
+    }
+    best_s = std::min(best_s, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  return kUnroll * static_cast<double>(kRounds) / best_s;
+#else
+  return 0;
+#endif
+}
+
+std::shared_ptr<void> workspace(Device& device, std::size_t size_bytes) {
+  void* memory = device.allocate(size_bytes);
+  // First touch outside any clock; the device outlives every launch bound on it.
+  device.fill(memory, DType::int8, static_cast<std::int64_t>(size_bytes), Fill::zeros, 0);
+  return {memory, [&device, size_bytes](void* p) { device.release(p, size_bytes); }};
+}
+
+}  // namespace roofline::cpu

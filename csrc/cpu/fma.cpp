@@ -1,0 +1,97 @@
+// fma on a CPU: blocks of chains, handed to the threads in equal contiguous parts.
+#include "ops/fma.h"
+
+#include <cstring>
+
+#include "cpu/device.h"
+#include "cpu/fma_kernels.h"
+#include "cpu/kernels.h"
+#include "cpu/share.h"
+
+namespace roofline::cpu {
+namespace {
+
+using ops::Fma;
+
+const FmaKernel& of(const FmaKernels& table, DType dtype) {
+  switch (dtype) {
+    case DType::fp64: return table.fp64;
+    case DType::bf16: return table.bf16;
+    case DType::int8: return table.int8;
+    default: return table.fp32;
+  }
+}
+
+const std::vector<std::pair<Isa, const FmaKernels*>>& tables() {
+  static const std::vector<std::pair<Isa, const FmaKernels*>> all = {
+#if defined(__x86_64__)
+      {Isa::avx512_bf16, &fma_avx512_bf16},
+      {Isa::avx512, &fma_avx512},
+      {Isa::avx2, &fma_avx2},
+#else
+      {Isa::neon, &fma_neon},
+#endif
+      {Isa::scalar, &fma_scalar},
+  };
+  return all;
+}
+
+Bound bind(const Fma& problem, Device& device) {
+  if (!problem.isa.empty())
+    if (const std::string reason = lacks(problem.isa); !reason.empty()) throw Unsupported("fma: " + reason);
+  const FmaKernel* kernel = nullptr;
+  std::string isa;
+  for (const auto& [candidate, table] : tables()) {
+    if (!has(candidate) || !of(*table, problem.dtype).run || (!problem.isa.empty() && problem.isa != name(candidate))) continue;
+    kernel = &of(*table, problem.dtype);
+    isa = name(candidate);
+    break;
+  }
+  if (!kernel)
+    throw Unsupported("fma: " + (problem.isa.empty() ? "this CPU has no" : problem.isa + " has no") + " multiply-add of " + name(problem.dtype));
+
+  const std::int64_t element = size_bytes(Fma::accumulator(problem.dtype));
+  const std::int64_t blocks = (problem.chains + kernel->block - 1) / kernel->block;
+  Bound bound;
+  bound.plan.set("implementation", "registers/" + isa);
+  bound.plan.set("isa", isa);
+  bound.plan.set("block", kernel->block);  // chains is best a multiple of block x threads: a part of a block costs a whole one
+  bound.plan.set("threads", device.threads());
+  bound.steps.push_back({"fma", [=, kernel = *kernel](Queue& queue) {
+    Pool& threads = pool(queue);
+    threads.run([&](int worker) {
+      alignas(64) char padded[2][12 * 64];
+      const Range mine = share(blocks, worker, threads.threads(), 1);
+      for (std::int64_t block = mine.first; block < mine.last; ++block) {
+        const std::int64_t first = block * kernel.block;
+        const std::int64_t count = std::min(kernel.block, problem.chains - first);
+        const char* start = static_cast<const char*>(problem.start) + first * element;
+        char* result = static_cast<char*>(problem.result) + first * element;
+        if (count == kernel.block) {
+          kernel.run(start, result, problem.steps);
+          continue;
+        }
+        std::memset(padded[0], 0, sizeof padded[0]);
+        std::memcpy(padded[0], start, count * element);
+        kernel.run(padded[0], padded[1], problem.steps);
+        std::memcpy(result, padded[1], count * element);
+      }
+    });
+  }});
+  return bound;
+}
+
+}  // namespace
+
+std::vector<KernelEntry> fma_kernels() {
+  std::vector<KernelEntry> all;
+  for (const auto& [dtype, needs] : {std::pair{DType::fp64, ""}, {DType::fp32, ""},
+#if defined(__x86_64__)
+                                     {DType::bf16, "avx512_bf16"}, {DType::int8, "avx512_bf16"}
+#endif
+       })
+    all.push_back(entry(Kernel<Fma, Device>{"registers", dtype, needs, "chains in fixed registers; memory is touched at the ends only", bind}));
+  return all;
+}
+
+}  // namespace roofline::cpu

@@ -1,0 +1,23 @@
+// How a range is cut over the threads: contiguous parts on cache-line boundaries, the same for filling and for working, so that
+// each thread touches first what it will read.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace roofline::cpu {
+
+struct Range {
+  std::int64_t first;
+  std::int64_t last;  // past the end
+  std::int64_t size() const { return last - first; }
+};
+
+// `worker`'s part of n elements; boundaries are multiples of `line` elements.
+inline Range share(std::int64_t n, int worker, int workers, std::int64_t line) {
+  const std::int64_t lines = (n + line - 1) / line;
+  const auto edge = [&](std::int64_t w) { return std::min(n, (lines / workers * w + std::min<std::int64_t>(w, lines % workers)) * line); };
+  return {edge(worker), edge(worker + 1)};
+}
+
+}  // namespace roofline::cpu

@@ -1,0 +1,37 @@
+// fma: independent chains of multiply-adds held in registers, the probe of the compute roofs.
+//
+// One step of a chain: acc <- acc + s w (3 * 5), with s = +1 and -1 in turn, beginning with +1, and w the terms one instruction adds:
+// 1 for fp64 and fp32, 2 for bf16 (accumulated in fp32), 4 for int8 (accumulated in int32). So an even number of steps ends
+// where it began, an odd one 15 w above. Operands reach the kernels at run time, so that no compiler can fold them.
+#pragma once
+
+#include "core/arguments.h"
+
+namespace roofline::ops {
+
+struct Fma {
+  static constexpr const char* op = "fma";
+
+  DType dtype;
+  std::int64_t chains;
+  std::int64_t steps;  // of each chain
+  std::string isa;     // instruction set to use; empty: the widest there is
+  const void* start;   // [chains], of the accumulator's dtype
+  void* result;        // [chains]
+
+  static DType accumulator(DType dtype) { return dtype == DType::bf16 ? DType::fp32 : dtype == DType::int8 ? DType::int32 : dtype; }
+
+  static Fma from(const Arguments& arguments) {
+    Fma problem{};
+    problem.dtype = arguments.dtype();
+    problem.chains = arguments.dimension("chains");
+    problem.steps = arguments.dimension("steps");
+    problem.isa = arguments.text("isa");
+    const DType accumulator = Fma::accumulator(problem.dtype);
+    problem.start = arguments.tensor("start", accumulator, {problem.chains}).data;
+    problem.result = arguments.tensor("result", accumulator, {problem.chains}).data;
+    return problem;
+  }
+};
+
+}  // namespace roofline::ops

@@ -1,0 +1,76 @@
+"""Multiply-adds in registers: the probe of the compute roofs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..cost import Array, TensorSpec
+from .base import Case, Facts, Operator, Variant
+
+ACCUMULATORS = {"fp64": "fp64", "fp32": "fp32", "bf16": "fp32", "int8": "int32"}
+TERMS = {"fp64": 1, "fp32": 1, "bf16": 2, "int8": 4}  # products that one step of a chain adds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fma(Operator):
+    """Independent chains acc <- acc + s w (3 * 5), s = +1 and -1 in turn; w is 1, 2 (bf16) or 4 (int8) products.
+
+    chains: held in registers, best a multiple of 384 per thread. steps: of each chain. isa: instruction set to use, empty for
+    the widest there is. Raises Error for bad fields.
+    """
+
+    chains: int = 1536
+    steps: int = 100_000
+    isa: str = ""
+    dtype: str = "fp32"
+
+    name = "fma"
+    summary = "multiply-adds in registers, the probe of the compute roofs"
+    mix = "copy"
+    variants = {
+        "registers": Variant(
+            summary="fixed registers, no memory",
+            dtypes={"cpu": ("fp64", "fp32", "bf16", "int8"), "cuda": ("fp64", "fp32")},
+        )
+    }
+
+    def check(self) -> None:
+        self.one_of("dtype", tuple(TERMS))
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        return (TensorSpec(name="start", shape=(self.chains,), dtype=ACCUMULATORS[self.dtype]),)
+
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return (TensorSpec(name="result", shape=(self.chains,), dtype=ACCUMULATORS[self.dtype], role="out"),)
+
+    def flops(self) -> dict[str, int]:
+        return {"multiply-add": 2 * TERMS[self.dtype] * self.chains * self.steps}
+
+    def traffic(self, plan: Facts) -> dict[str, int]:
+        return {}
+
+    def compute(self) -> tuple[str, str]:
+        return self.dtype, ACCUMULATORS[self.dtype]
+
+    def tolerance(self) -> tuple[float, float]:
+        # A chain moves between x and x + 15 w: rounding happens once, at the larger magnitude.
+        return {"fp64": 1e-14, "fp32": 1e-5, "bf16": 1e-5, "int8": 0.0}[self.dtype], 0.0
+
+    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
+        """rows: indices of chains."""
+        acc = tensors["start"] if rows is None else tensors["start"][rows]
+        # Two steps cancel: beyond 64 only the parity is left to compute.
+        for step in range(self.steps if self.steps <= 64 else 2 - self.steps % 2):
+            for _ in range(TERMS[self.dtype]):
+                product = np.full_like(acc, 3.0) * (5.0 if step % 2 == 0 else -5.0)
+                acc = acc + product
+        return {"result": acc}
+
+    @classmethod
+    def cases(cls) -> tuple[Case, ...]:
+        shapes = ((1, 1), (7, 2), (48, 9), (385, 16), (1536, 1001))
+        return tuple(Case(problem=cls(chains=c, steps=s, dtype=d)) for d in TERMS for c, s in shapes)
+
