@@ -1,0 +1,150 @@
+"""One ceiling of a device: what was measured, its raw samples, and the rate they stand for."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, ClassVar
+
+from ..cost import dtype as known_dtype
+from ..errors import Error
+from ..operators.base import MIXES
+from ..units import fmt_si
+from .files import build
+from .statistics import Mode, Summary, modes, summary
+
+LEVELS = ("L1", "L2", "L3", "DRAM")  # fastest first; DRAM is also a GPU's HBM
+KINDS = ("bandwidth", "compute", "latency")
+UNITS = ("core", "tensor")
+STATUSES = ("ok", "contended", "implausible", "roof_moved")
+SOURCES = ("measured", "datasheet")
+RATE_UNITS: Mapping[str, str] = {"bandwidth": "B/s", "compute": "FLOP/s", "latency": "s"}
+
+# Results are hashable tuples of samples, and plots and tables ask for the same ones again and again.
+_summary = lru_cache(maxsize=4096)(summary)
+_modes = lru_cache(maxsize=4096)(modes)
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise Error(f"ceiling: {name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+
+
+def fmt_modes(values: Iterable[float], unit: str) -> str:
+    """The values of modes as people read them: "101 or 50 GB/s"."""
+    texts = [fmt_si(value, unit) for value in values]
+    numbers = [number.rstrip("0").rstrip(".") if "." in number else number for number in (text.split(" ")[0] for text in texts)]
+    if len(texts) == 1:
+        return texts[0]
+    suffixes = {text.split(" ")[1] for text in texts}
+    if len(suffixes) == 1:
+        return f"{' or '.join(numbers)} {suffixes.pop()}"
+    return " or ".join(f"{number} {text.split(' ')[1]}" for number, text in zip(numbers, texts, strict=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceiling:
+    """A measured problem (or a datasheet number) that bounds others.
+
+    samples: bytes/s ("bandwidth"), FLOP/s ("compute") or seconds ("latency"), one per timed batch, all positive.
+    problem: {"operator": name, **fields}, enough to measure it again. threads: of the probe (0 where it means nothing).
+    ops_per_cycle: FLOP per cycle and thread that the instruction set allows. clock_hz: while it was measured.
+    Raises Error for fields outside the lists above and for samples that are not positive numbers.
+    """
+
+    kind: str
+    samples: tuple[float, ...]
+    level: str = ""  # bandwidth, and the latency of one memory level
+    access: str = ""  # bandwidth
+    variant: str = ""
+    dtype: str = ""  # compute
+    accumulator: str = ""
+    unit: str = "core"
+    isa: str = ""
+    threads: int = 0
+    problem: Mapping[str, Any] = field(default_factory=dict)
+    clock_hz: float | None = None
+    ops_per_cycle: float | None = None
+    status: str = "ok"
+    reason: str = ""
+    source: str = "measured"
+
+    derived_keys: ClassVar[frozenset[str]] = frozenset({"label", "value", "summary", "modes"})
+
+    def __post_init__(self) -> None:
+        _one_of("kind", self.kind, KINDS)
+        _one_of("unit", self.unit, UNITS)
+        _one_of("status", self.status, STATUSES)
+        _one_of("source", self.source, SOURCES)
+        if self.kind == "bandwidth":
+            _one_of("level", self.level, LEVELS)
+            _one_of("access", self.access, MIXES)
+        if self.kind == "compute":
+            known_dtype(self.dtype)
+        object.__setattr__(self, "samples", tuple(float(sample) for sample in self.samples))
+        if not self.samples:
+            raise Error(f"ceiling {self.name}: it has no samples")
+        if not all(0 < sample < float("inf") for sample in self.samples):
+            raise Error(f"ceiling {self.name}: samples must be positive finite numbers ({RATE_UNITS[self.kind]})")
+
+    @property
+    def summary(self) -> Summary:
+        """Order statistics of all samples. Where `bimodal`, the median says nothing: use `modes`."""
+        return _summary(self.samples)
+
+    @property
+    def modes(self) -> tuple[Mode, ...]:
+        """The modes, best first: highest rate, or lowest time."""
+        found = _modes(self.samples)
+        return found if self.kind == "latency" else found[::-1]
+
+    @property
+    def bimodal(self) -> bool:
+        return len(_modes(self.samples)) > 1
+
+    @property
+    def value(self) -> float:
+        """Median of the best mode, in bytes/s, FLOP/s or seconds."""
+        return self.modes[0].value
+
+    @property
+    def name(self) -> str:
+        """What it is, without its value: "DRAM read", "bf16 tensor", "fp32 avx2", "fork-join"."""
+        if self.kind == "bandwidth":
+            words = [self.level, self.access, "NT" if self.variant == "non_temporal" else ""]
+        elif self.kind == "compute":
+            kept = "" if self.accumulator in ("", self.dtype) else f"→{self.accumulator}"
+            words = [self.dtype + kept, "tensor" if self.unit == "tensor" else "", self.isa]
+        else:
+            words = [self.level, str(self.problem.get("operator", "latency")).replace("_", "-")]
+        return " ".join(word for word in words if word)
+
+    @property
+    def label(self) -> str:
+        """Name and value as a plot prints them: "DRAM read 47.2 GB/s"; a bimodal one names its modes, "101 or 50 GB/s"."""
+        return f"{self.name} {fmt_modes((mode.value for mode in self.modes), RATE_UNITS[self.kind])}"
+
+    def pooled(self, samples: Iterable[float]) -> Ceiling:
+        """This ceiling with more samples of the same roof (brackets, the end check)."""
+        return dataclasses.replace(self, samples=self.samples + tuple(samples))
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form; `label`, `value`, `summary` and `modes` are for readers and ignored when read back."""
+        stated = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        stated["problem"] = dict(self.problem)
+        stated["samples"] = list(self.samples)
+        return {
+            **stated,
+            "label": self.label,
+            "value": self.value,
+            "summary": dataclasses.asdict(self.summary),
+            "modes": [dataclasses.asdict(mode) for mode in self.modes],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], *, where: str = "ceiling") -> Ceiling:
+        """The inverse of `to_dict`. Raises Error naming `where` and the key."""
+        made: Ceiling = build(cls, data, where=where)
+        return made

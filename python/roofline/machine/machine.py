@@ -1,0 +1,282 @@
+"""The ceilings of one device, asked for by what a problem needs of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from .._repr import Row, html_table, text_table
+from ..cost import DTYPES
+from ..errors import Error
+from ..operators.base import MIXES
+from ..units import fmt_bytes, fmt_percent, fmt_si
+from .ceiling import LEVELS, RATE_UNITS, Ceiling
+from .files import SCHEMA_VERSION, build, check_version, from_json, to_json, write_atomically
+from .sanity import flags
+
+# Where an access was not measured: the accesses nearest to it by their share of reads, best first.
+ACCESS_FALLBACK: Mapping[str, tuple[str, ...]] = {
+    "read": ("read", "add", "triad", "copy", "scale", "write"),
+    "write": ("write", "copy", "scale", "triad", "add", "read"),
+    "copy": ("copy", "scale", "triad", "add", "read", "write"),
+    "scale": ("scale", "copy", "triad", "add", "read", "write"),
+    "add": ("add", "triad", "copy", "scale", "read", "write"),
+    "triad": ("triad", "add", "copy", "scale", "read", "write"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Machine:
+    """One device and its ceilings.
+
+    facts: what the backend knows (cpu name, l1_bytes and l2_bytes per core, l3_bytes, isas, threads, ...).
+    provenance: versions and conditions of the run. Both hold JSON values only.
+    """
+
+    name: str
+    device: str = "cpu"
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    ceilings: tuple[Ceiling, ...] = ()
+    created_utc: str = ""
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    # -- asking for a ceiling ---------------------------------------------------------------------------------------------
+
+    def _select(self, kind: str, wanted: Callable[[Ceiling], bool], threads: int | None, what: str) -> list[Ceiling]:
+        """Usable ceilings of this kind at `threads` (None: the most); measured before datasheet, ok before contended."""
+        found = [c for c in self.ceilings if c.kind == kind and c.status != "implausible" and wanted(c)]
+        found = [c for c in found if c.source == "measured"] or found
+        if found and threads is not None:
+            counts = sorted({c.threads for c in found})
+            found = [c for c in found if c.threads == threads]
+            if not found:
+                raise Error(
+                    f"{self.name}: {what} was measured with {', '.join(map(str, counts))} threads, "
+                    f"not with {threads}; measure that too"
+                )
+        most = max((c.threads for c in found), default=0)
+        found = [c for c in found if c.threads == most]
+        return [c for c in found if c.status == "ok"] or found
+
+    def levels(self) -> tuple[str, ...]:
+        """Memory levels with a bandwidth ceiling, fastest first."""
+        present = {c.level for c in self.ceilings if c.kind == "bandwidth"}
+        return tuple(level for level in LEVELS if level in present)
+
+    def bandwidth(
+        self, level: str | None = None, access: str = "read", threads: int | None = None, *, variant: str | None = None
+    ) -> Ceiling:
+        """The bandwidth ceiling (bytes/s) of a level: the better of plain and non-temporal.
+
+        level: None is the slowest one (DRAM). access: one of read, write, copy, scale, add, triad; where it was not
+        measured, the nearest that was, in the order of ACCESS_FALLBACK (the ceiling returned says which). threads: None
+        is the most threads measured. variant: only this one. Raises Error naming what is missing and how to measure it.
+        """
+        if access not in MIXES:
+            raise Error(f"access must be one of {', '.join(MIXES)}, got {access!r}")
+        levels = self.levels()
+        if not levels:
+            raise Error(f"{self.name}: no bandwidth was measured; measure the machine, e.g. with `roofline measure`")
+        level = levels[-1] if level is None else level
+        if level not in levels:
+            raise Error(
+                f"{self.name}: no bandwidth of {level} was measured, only of {', '.join(levels)}; "
+                f"measure stream in {level}, or ask for one of these"
+            )
+        for candidate in ACCESS_FALLBACK[access]:
+
+            def wanted(c: Ceiling, access: str = candidate) -> bool:
+                return c.level == level and c.access == access and variant in (None, c.variant)
+
+            found = self._select("bandwidth", wanted, threads, f"{level} {candidate}")
+            if found:
+                return max(found, key=lambda c: c.value)
+        which = f" with variant {variant!r}" if variant else ""
+        raise Error(
+            f"{self.name}: no usable bandwidth of {level}{which} was measured; "
+            f"measure stream (access={access!r}) again on an idle machine"
+        )
+
+    def compute(self, dtype: str, accumulator: str | None = None, unit: str | None = None, threads: int | None = None) -> Ceiling:
+        """The compute ceiling (FLOP/s) of a dtype: the best over instruction sets and whatever else is left open (None).
+
+        Raises Error naming what is missing and what was measured.
+        """
+        what = " ".join(word for word in (dtype, unit or "", f"accumulating in {accumulator}" if accumulator else "") if word)
+
+        def wanted(c: Ceiling) -> bool:
+            return c.dtype == dtype and accumulator in (None, c.accumulator or c.dtype) and unit in (None, c.unit)
+
+        found = self._select("compute", wanted, threads, f"{what} compute")
+        if not found:
+            present = ", ".join(sorted({c.name for c in self.ceilings if c.kind == "compute"})) or "none"
+            raise Error(
+                f"{self.name}: no compute ceiling for {what} (measured: {present}); "
+                f"measure fma with dtype={dtype!r} or ask for one of these"
+            )
+        return max(found, key=lambda c: c.value)
+
+    def latency(self, level: str | None = None, threads: int | None = None) -> Ceiling:
+        """The floor of one launch in seconds (fork-join on CPUs), or with `level` the load latency of that level.
+
+        Raises Error where it was not measured.
+        """
+        what = f"load latency of {level}" if level else "launch latency"
+        found = self._select("latency", lambda c: c.level == (level or ""), threads, what)
+        if not found:
+            raise Error(f"{self.name}: no {what} was measured; measure {'pointer_chase' if level else 'fork_join or launch'}")
+        return min(found, key=lambda c: c.value)
+
+    def level_for(self, size_bytes: int, threads: int | None = None) -> str:
+        """The fastest measured level that holds a working set of `size_bytes`, spread over `threads` (None: all).
+
+        L1 and L2 belong to a core and count once per thread (at most once per core, where facts say `cores`); L3 is
+        shared. The slowest level holds everything. Raises Error where no bandwidth was measured.
+        """
+        levels = self.levels()
+        if not levels:
+            raise Error(f"{self.name}: no bandwidth was measured; measure the machine first")
+        count = threads or int(self.facts.get("threads") or 1)
+        count = max(min(count, int(self.facts.get("cores") or count)), 1)
+        for level in levels[:-1]:
+            capacity = int(self.facts.get(f"{level.lower()}_bytes") or 0)
+            if size_bytes <= capacity * (1 if level == "L3" else count):
+                return level
+        return levels[-1]
+
+    def sanity(self) -> list[str]:
+        """What does not add up, in plain English; empty where everything does. See `machine.sanity.flags` for the rules."""
+        return flags(self.ceilings)
+
+    def pooled(
+        self, problem: Mapping[str, Any], samples: Iterable[float], *, variant: str = "", threads: int | None = None
+    ) -> Machine:
+        """This machine with more samples of the ceiling that measured `problem` (see `matching`); itself where there is none."""
+        match = self.matching(problem, variant=variant, threads=threads)
+        if match is None:
+            return self
+        more = match.pooled(samples)
+        return dataclasses.replace(self, ceilings=tuple(more if c is match else c for c in self.ceilings))
+
+    def matching(self, problem: Mapping[str, Any], *, variant: str = "", threads: int | None = None) -> Ceiling | None:
+        """The measured ceiling of exactly this problem, variant ("" is any) and threads (None is any), or None."""
+        for c in self.ceilings:
+            same = c.source == "measured" and dict(c.problem) == dict(problem)
+            if same and variant in ("", c.variant) and threads in (None, c.threads):
+                return c
+        return None
+
+    # -- files ------------------------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        stated = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return {
+            **stated,
+            "facts": dict(self.facts),
+            "provenance": dict(self.provenance),
+            "ceilings": [c.to_dict() for c in self.ceilings],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], *, where: str = "machine") -> Machine:
+        """The inverse of `to_dict`. Raises Error naming `where` and the key."""
+        made: Machine = build(cls, data, where=where)
+        return made
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a machine file holding this machine alone; see `save_machines`."""
+        save_machines([self], path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], device: str | None = None) -> Machine:
+        """The first machine of a file, or the first whose device or name is `device`. Raises Error as `load_machines`."""
+        machines = load_machines(path)
+        for machine in machines:
+            if device in (None, machine.device, machine.name):
+                return machine
+        raise Error(f"{os.fspath(path)} has no device {device!r}, only {', '.join(f'{m.device} ({m.name})' for m in machines)}")
+
+    # -- reprs ------------------------------------------------------------------------------------------------------------
+
+    def _best(self) -> list[Ceiling]:
+        """The two ceilings of a one-liner: the slowest level's read, and fp32 (or else the widest dtype there is)."""
+        best: list[Ceiling] = []
+        if self.levels():
+            best.append(self.bandwidth())
+        dtypes = [
+            name
+            for name in ("fp32", *DTYPES)
+            if any(c.kind == "compute" and c.dtype == name and c.status != "implausible" for c in self.ceilings)
+        ]
+        return [*best, *([self.compute(dtypes[0])] if dtypes else [])]
+
+    def __repr__(self) -> str:
+        try:
+            best = self._best()
+        except Error:
+            best = []
+        return f"Machine({self.name!r}, {self.device}, {', '.join(c.label for c in best) or f'{len(self.ceilings)} ceilings'})"
+
+    def _table(self) -> tuple[str, Row, list[Row], list[str]]:
+        headers = ("ceiling", "value", "95 % interval", "p5 … p95", "n", "threads", "clock", "status")
+        rows: list[Row] = []
+        for c in self.ceilings:
+            s, unit = c.summary, RATE_UNITS[c.kind]
+            spread = "" if c.bimodal or s.n == 1 else f"±{fmt_percent(max(s.high - s.median, s.median - s.low) / s.median, 2)}"
+            rows.append(
+                (
+                    c.name,
+                    c.label.removeprefix(c.name).strip(),
+                    spread,
+                    f"{fmt_si(s.p5, unit)} … {fmt_si(s.p95, unit)}" if s.n > 1 else "",
+                    str(s.n),
+                    str(c.threads or ""),
+                    fmt_si(c.clock_hz, "Hz") if c.clock_hz else "",
+                    c.source if c.source != "measured" and c.status == "ok" else c.status + (f": {c.reason}" if c.reason else ""),
+                )
+            )
+        sizes = [
+            f"{key[:-6].upper()} {fmt_bytes(int(self.facts[key]))}"
+            for key in ("l1_bytes", "l2_bytes", "l3_bytes")
+            if self.facts.get(key)
+        ]
+        title = ", ".join(part for part in (self.name, self.device, *sizes, self.created_utc) if part)
+        return title, headers, rows, [f"note: {flag}" for flag in self.sanity()]
+
+    def _repr_html_(self) -> str:
+        title, headers, rows, notes = self._table()
+        return html_table(headers, rows, title=title, notes=notes)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        title, headers, rows, notes = self._table()
+        printer.text("Machine(…)" if cycle else text_table(headers, rows, title=title, notes=notes))
+
+
+def save_machines(machines: Sequence[Machine], path: str | os.PathLike[str]) -> None:
+    """Write a machine file atomically: the old one stays whole if anything fails, and Error names the path and the cause."""
+    kind: Literal["machines"] = "machines"
+    content = {"schema_version": SCHEMA_VERSION, "kind": kind, "machines": [machine.to_dict() for machine in machines]}
+    write_atomically(path, to_json(content, where=f"machine file {os.fspath(path)}", indent=1) + "\n")
+
+
+def load_machines(path: str | os.PathLike[str]) -> tuple[Machine, ...]:
+    """All machines of a machine file. Raises Error naming path, place and remedy for a missing, damaged, foreign or newer file."""
+    where = f"machine file {os.fspath(path)}"
+    try:
+        with open(path, "rb") as file:
+            text = file.read()
+    except OSError as error:
+        raise Error(f"cannot read {where}: {error.strerror or error}") from error
+    data = from_json(text, where=where)
+    if not isinstance(data, dict):
+        raise Error(f"{where} must hold one JSON object, got {data!r:.60}")
+    check_version(data, where=where)
+    machines = data.get("machines")
+    if data.get("kind") != "machines" or not isinstance(machines, list):
+        raise Error(f"{where} has kind {data.get('kind')!r}, not 'machines': is it a results file?")
+    if not machines:
+        raise Error(f"{where} holds no machine: measure one into it")
+    return tuple(Machine.from_dict(item, where=f"{where}, machines[{index}]") for index, item in enumerate(machines))

@@ -1,0 +1,84 @@
+"""Statistics of timing samples, in one place: medians with distribution-free intervals, and modes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from ..errors import Error
+
+MODE_GAP = 0.20  # neighbours in sorted order further apart than this belong to different modes
+MODE_SHARE = 0.15  # fewer samples than this share are outliers, not a mode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Order statistics of samples, in the samples' unit. low..high is the 95 % interval of the median."""
+
+    median: float
+    low: float
+    high: float
+    minimum: float
+    maximum: float
+    p5: float
+    p95: float
+    n: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mode:
+    """One mode of the samples: its median, the share of all samples in it, and their number."""
+
+    value: float
+    share: float
+    n: int
+
+
+def _checked(samples: Iterable[float]) -> list[float]:
+    ordered = sorted(float(sample) for sample in samples)
+    if not ordered:
+        raise Error("no samples to summarise: at least one is needed")
+    if not all(math.isfinite(sample) for sample in ordered):
+        raise Error("samples must be finite numbers; one of them is NaN or infinite")
+    return ordered
+
+
+def summary(samples: Iterable[float]) -> Summary:
+    """Median, its distribution-free 95 % interval, and the spread. Raises Error for no samples, NaN or infinity.
+
+    The interval runs between the order statistics of ranks floor((n - 1.96 sqrt n) / 2) and ceil(1 + (n + 1.96 sqrt n) / 2),
+    clipped to 1..n (Le Boudec, Performance Evaluation of Computer and Communication Systems, 2010). It assumes nothing
+    about the distribution, but does assume independent samples.
+    """
+    ordered = _checked(samples)
+    n = len(ordered)
+    half = 1.96 * math.sqrt(n)
+    low = max(math.floor((n - half) / 2), 1)
+    high = min(math.ceil(1 + (n + half) / 2), n)
+    p5, median, p95 = (float(value) for value in np.percentile(ordered, (5, 50, 95)))
+    return Summary(
+        median=median, low=ordered[low - 1], high=ordered[high - 1], minimum=ordered[0], maximum=ordered[-1], p5=p5, p95=p95, n=n
+    )
+
+
+def modes(samples: Iterable[float]) -> tuple[Mode, ...]:
+    """The modes of positive samples, lowest first; one mode (the median of all) where no two are seen.
+
+    Sorted samples are split at every gap of 20 % and more of the lower neighbour. A group with less than 15 % of the
+    samples, or with a single one, is an outlier and belongs to no mode. Raises Error as `summary` does.
+    """
+    ordered = _checked(samples)
+    groups: list[list[float]] = [[ordered[0]]]
+    for lower, upper in pairwise(ordered):
+        if upper - lower >= MODE_GAP * abs(lower) and upper > lower:
+            groups.append([])
+        groups[-1].append(upper)
+    n = len(ordered)
+    kept = [group for group in groups if len(group) >= max(MODE_SHARE * n, 2)]
+    if len(kept) < 2:
+        return (Mode(value=float(np.median(ordered)), share=1.0, n=n),)
+    return tuple(Mode(value=float(np.median(group)), share=len(group) / n, n=len(group)) for group in kept)

@@ -1,0 +1,237 @@
+"""The roofline model: how fast a problem can run, and what stops it.
+
+attainable [FLOP/s] = min(compute, intensity x bandwidth); time [s] = max(flops / compute, bytes / bandwidth, floor).
+Source: Williams, Waterman, Patterson, "Roofline", CACM 52(4), 2009; the floor is the launch as a third roof.
+Functions take NumPy arrays that broadcast, and give arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ._repr import Row, html_table, text_table
+from .errors import Error
+from .machine import Ceiling, Machine
+from .operators.base import Facts, Operator
+from .units import fmt_percent, fmt_si
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roofs:
+    """The roofs one problem meets: FLOP/s, bytes/s, seconds. `level` names the memory level; labels: term -> ceiling as printed."""
+
+    compute_flops_per_s: float
+    bandwidth_bytes_per_s: float
+    floor_s: float = 0.0
+    level: str = "DRAM"
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not (self.compute_flops_per_s > 0 and self.bandwidth_bytes_per_s > 0 and self.floor_s >= 0):
+            raise Error(f"roofs must be positive (and the floor not negative), got {self}")
+
+    @property
+    def ridge_flops_per_byte(self) -> float:
+        """The arithmetic intensity at which both roofs meet."""
+        return self.compute_flops_per_s / self.bandwidth_bytes_per_s
+
+
+def attainable_flops_per_s(intensity: ArrayLike, compute: ArrayLike, bandwidth: ArrayLike) -> Floats:
+    """min(compute, intensity x bandwidth) in FLOP/s, for FLOP/byte, FLOP/s and bytes/s of any broadcasting shapes."""
+    slope = np.asarray(intensity, dtype=np.float64) * np.asarray(bandwidth, dtype=np.float64)
+    return np.asarray(np.minimum(np.asarray(compute, dtype=np.float64), slope))
+
+
+def ridge_flops_per_byte(compute: ArrayLike, bandwidth: ArrayLike) -> Floats:
+    """compute / bandwidth: the intensity above which compute is the roof."""
+    return np.asarray(np.asarray(compute, dtype=np.float64) / np.asarray(bandwidth, dtype=np.float64))
+
+
+def terms_s(flops: ArrayLike, bytes_: ArrayLike, roofs: Roofs) -> dict[str, Floats]:
+    """Seconds per roof if it were the only one, by name: "compute", the memory level, "launch". Shapes broadcast."""
+    work, moved = np.broadcast_arrays(np.asarray(flops, dtype=np.float64), np.asarray(bytes_, dtype=np.float64))
+    return {
+        "compute": np.asarray(work / roofs.compute_flops_per_s),
+        roofs.level: np.asarray(moved / roofs.bandwidth_bytes_per_s),
+        "launch": np.full(work.shape, roofs.floor_s),
+    }
+
+
+def time_s(flops: ArrayLike, bytes_: ArrayLike, roofs: Roofs) -> Floats:
+    """max(flops / compute, bytes / bandwidth, floor) in seconds: perfect overlap, so a lower bound of any real time."""
+    return np.asarray(np.maximum.reduce(list(terms_s(flops, bytes_, roofs).values())))
+
+
+def bound(flops: ArrayLike, bytes_: ArrayLike, roofs: Roofs) -> NDArray[np.str_]:
+    """Which roof decides: "compute", the memory level's name, or "launch". On a tie the first of these."""
+    terms = terms_s(flops, bytes_, roofs)
+    return np.asarray(np.array(list(terms))[np.argmax(np.stack(list(terms.values())), axis=0)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Prediction:
+    """The model's time of one problem: the longest of `terms` (seconds per roof), and which that is."""
+
+    time_s: float
+    bound: str
+    terms: Mapping[str, float]
+    roofs: Roofs
+    flops: int
+    bytes: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def flops_per_s(self) -> float:
+        return self.flops / self.time_s
+
+    @property
+    def bytes_per_s(self) -> float:
+        return self.bytes / self.time_s
+
+    @property
+    def flops_per_byte(self) -> float:
+        return self.flops / self.bytes if self.bytes else float("inf")
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a measurement stores: time_s, bound, terms."""
+        return {"time_s": self.time_s, "bound": self.bound, "terms": dict(self.terms)}
+
+    def __repr__(self) -> str:
+        return f"Prediction({fmt_si(self.time_s, 's')}, {self.bound}-bound, {fmt_si(self.flops_per_s, 'FLOP/s')})"
+
+    def _table(self) -> tuple[Row, list[Row]]:
+        names = {"compute": "compute", self.roofs.level: "memory", "launch": "launch"}
+        rows: list[Row] = [
+            (term, fmt_si(seconds, "s"), self.roofs.labels.get(names.get(term, term), "")) for term, seconds in self.terms.items()
+        ]
+        return ("roof", "time", "ceiling"), rows
+
+    def _repr_html_(self) -> str:
+        return html_table(*self._table(), title=repr(self), notes=self.notes)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text("Prediction(…)" if cycle else text_table(*self._table(), title=repr(self), notes=self.notes))
+
+
+def default_variant(problem: Operator, device: str) -> str:
+    """The last declared variant (slowest come first) with a kernel for this device and dtype; "" for cost-only operators."""
+    wanted = getattr(problem, "dtype", None)
+    able = [name for name, variant in problem.variants.items() if wanted in variant.dtypes.get(device, ())]
+    return (able or list(problem.variants) or [""])[-1]
+
+
+def _compute_ceiling(machine: Machine, arithmetic: tuple[str, str], threads: int | None) -> tuple[Ceiling, str]:
+    """The roof of (dtype, accumulator), else of the dtype with any accumulator, else of the accumulator's own arithmetic."""
+    dtype, accumulator = arithmetic
+    attempts = ((dtype, accumulator), (dtype, None), (accumulator, accumulator), (accumulator, None))
+    for index, (name, kept) in enumerate(attempts):
+        if any(c.kind == "compute" and c.dtype == name and kept in (None, c.accumulator or c.dtype) for c in machine.ceilings):
+            ceiling = machine.compute(name, kept, threads=threads)
+            notes = (
+                "",
+                f"no roof for {dtype} accumulating in {accumulator}: the {ceiling.name} roof is used",
+                f"no {dtype} roof: its arithmetic is bounded by {ceiling.name}",
+            )
+            return ceiling, notes[min(index, 2)]
+    return machine.compute(dtype, accumulator, threads=threads), ""  # raises, naming what is missing
+
+
+def machine_roofs(machine: Machine, problem: Operator, *, level: str | None = None, threads: int | None = None) -> Roofs:
+    """The roofs `problem` meets: its dtype's compute, its mix's bandwidth at `level` (None: the slowest), the launch floor.
+
+    In-place operators use plain stores, others the better of plain and non-temporal. A problem without FLOPs has an
+    infinite compute roof; a machine without a launch latency a floor of 0. Raises Error naming a ceiling that is missing.
+    """
+    return _roofs(machine, problem, level, threads)[0]
+
+
+def _roofs(machine: Machine, problem: Operator, level: str | None, threads: int | None) -> tuple[Roofs, tuple[str, ...]]:
+    in_place = any(tensor.role == "in_out" for tensor in problem.tensors())
+    memory = machine.bandwidth(level, problem.mix, threads, variant="plain" if in_place else None)
+    notes = [] if memory.access == problem.mix else [f"no {memory.level} {problem.mix} roof: {memory.name} is used"]
+    labels = {"memory": memory.label}
+    compute = float("inf")
+    if problem.total_flops():
+        ceiling, note = _compute_ceiling(machine, problem.compute(), threads)
+        compute, labels["compute"] = ceiling.value, ceiling.label
+        notes += [note] if note else []
+    floor = 0.0
+    if any(c.kind == "latency" and not c.level and c.status != "implausible" for c in machine.ceilings):
+        launch = machine.latency()
+        floor, labels["launch"] = launch.value, launch.label
+    notes += [f"{label} has two modes: the better one is used" for label in labels.values() if " or " in label]
+    roofs = Roofs(compute_flops_per_s=compute, bandwidth_bytes_per_s=memory.value, floor_s=floor, level=memory.level, labels=labels)
+    return roofs, tuple(notes)
+
+
+def total_bytes(problem: Operator, plan: Facts) -> int:
+    """Compulsory bytes plus everything the variant moves beyond them."""
+    return problem.compulsory_bytes() + sum(problem.traffic(plan).values())
+
+
+def predict(
+    machine: Machine,
+    problem: Operator,
+    *,
+    variant: str | None = None,
+    plan: Facts | None = None,
+    level: str | None = None,
+    threads: int | None = None,
+) -> Prediction:
+    """The model's time of `problem` on `machine`, with nothing measured.
+
+    variant: None is the one of `plan`, else `default_variant`. plan: facts of a kernel that ran; without one the traffic
+    comes from the problem alone. level: where the operands lie (None: the slowest level, a cold run). A bimodal ceiling
+    counts with its best mode, and a note says so. Raises Error naming a ceiling that is missing or an unknown variant.
+    """
+    facts = dict(plan or {})
+    chosen = variant or facts.get("variant") or default_variant(problem, machine.device)
+    if variant and variant not in problem.variants:
+        raise Error(f"{problem.name}: unknown variant {variant!r}; it has {', '.join(problem.variants) or 'none'}")
+    facts["variant"] = chosen
+    roofs, notes = _roofs(machine, problem, level, threads)
+    flops, moved = problem.total_flops(), total_bytes(problem, facts)
+    terms = {name: float(seconds) for name, seconds in terms_s(flops, moved, roofs).items()}
+    limit = str(bound(flops, moved, roofs))
+    return Prediction(time_s=terms[limit], bound=limit, terms=terms, roofs=roofs, flops=flops, bytes=moved, notes=notes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """How much of one ceiling a run reached. share: 1 is the ceiling. reached: its rate (for latency, its time).
+
+    own: the ceiling belongs to the run's dtype (bandwidths and the launch floor always do).
+    """
+
+    ceiling: Ceiling
+    reached: float
+    share: float
+    own: bool
+
+    @property
+    def text(self) -> str:
+        return f"{fmt_percent(self.share)} of {self.ceiling.label}"
+
+
+def gaps(machine: Machine, flops: int, bytes_: int, time_s: float, dtype: str) -> tuple[Gap, ...]:
+    """The share of every ceiling of `machine` that a run of `flops` and `bytes_` in `time_s` seconds reached.
+
+    In the machine's order; ceilings found implausible are left out. Raises Error unless time_s > 0.
+    """
+    if not 0 < time_s < float("inf"):
+        raise Error(f"time_s must be positive and finite, got {time_s!r}")
+    found = []
+    for c in machine.ceilings:
+        if c.status == "implausible" or (c.kind == "latency" and c.level):
+            continue
+        reached = {"bandwidth": bytes_ / time_s, "compute": flops / time_s, "latency": time_s}[c.kind]
+        share = c.value / time_s if c.kind == "latency" else reached / c.value
+        found.append(Gap(ceiling=c, reached=reached, share=share, own=c.kind != "compute" or c.dtype == dtype))
+    return tuple(found)

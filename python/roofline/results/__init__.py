@@ -1,0 +1,8 @@
+"""Measurements, and the files and tables of them."""
+
+from __future__ import annotations
+
+from .record import CACHE_STATES, STATUSES, Bracket, Measurement, measurement_key
+from .results import Results, append_to, records_to_csv
+
+__all__ = ["CACHE_STATES", "STATUSES", "Bracket", "Measurement", "Results", "append_to", "measurement_key", "records_to_csv"]

@@ -1,0 +1,360 @@
+"""One problem timed on one device: what was measured is stored, every rate is derived."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, ClassVar
+
+from .._repr import Row, html_table, text_table
+from ..errors import Error
+from ..machine import RATE_UNITS, SCHEMA_VERSION, Machine, Summary, build, modes, summary, to_json
+from ..units import fmt_number, fmt_percent, fmt_si
+
+CACHE_STATES = ("cold", "warm", "user")
+STATUSES = ("ok", "contended", "roof_moved", "implausible", "unsupported", "out_of_memory", "failed")
+
+_summary = lru_cache(maxsize=4096)(summary)
+
+
+def measurement_key(operator: str, problem: Mapping[str, Any], variant: str, device: str, threads: int, cache_state: str) -> str:
+    """What makes two measurements the same point of a sweep: the SHA-256 of these six as canonical JSON, in hexadecimal."""
+    parts = {
+        "operator": operator,
+        "problem": problem,
+        "variant": variant,
+        "device": device,
+        "threads": threads,
+        "cache_state": cache_state,
+    }
+    return hashlib.sha256(to_json(parts, where=f"the problem of {operator}", canonical=True).encode()).hexdigest()
+
+
+def _positive(name: str, samples: tuple[float, ...]) -> tuple[float, ...]:
+    values = tuple(float(sample) for sample in samples)
+    if not all(0 < value < float("inf") for value in values):
+        raise Error(f"{name} must be positive finite numbers")
+    return values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bracket:
+    """Short probes of one roof directly before and after a measurement, on the same threads and level.
+
+    kind: "bandwidth" (samples in bytes/s), "compute" (FLOP/s) or "latency" (seconds). problem: {"operator": ..., **fields}.
+    """
+
+    label: str
+    kind: str
+    before_samples: tuple[float, ...]
+    after_samples: tuple[float, ...] = ()
+    level: str = ""
+    problem: Mapping[str, Any] = field(default_factory=dict)
+    variant: str = ""
+
+    derived_keys: ClassVar[frozenset[str]] = frozenset({"median_before", "median_after"})
+
+    def __post_init__(self) -> None:
+        if self.kind not in RATE_UNITS:
+            raise Error(f"bracket {self.label!r}: kind must be one of {', '.join(RATE_UNITS)}, got {self.kind!r}")
+        for name in ("before_samples", "after_samples"):
+            object.__setattr__(self, name, _positive(f"bracket {self.label!r}: {name}", getattr(self, name)))
+        if not self.before_samples:
+            raise Error(f"bracket {self.label!r}: before_samples is empty")
+
+    @property
+    def median_before(self) -> float:
+        return statistics.median(self.before_samples)
+
+    @property
+    def median_after(self) -> float | None:
+        return statistics.median(self.after_samples) if self.after_samples else None
+
+    @property
+    def value(self) -> float:
+        """The roof around the measurement: the mean of both medians (the one before where there is none after)."""
+        after = self.median_after
+        return self.median_before if after is None else (self.median_before + after) / 2
+
+    @property
+    def moved(self) -> float:
+        """|after - before| / the smaller of both; 0 without an after."""
+        after = self.median_after
+        return 0.0 if after is None else abs(after - self.median_before) / min(after, self.median_before)
+
+    @property
+    def samples(self) -> tuple[float, ...]:
+        return self.before_samples + self.after_samples
+
+    def time_s(self, flops: int, bytes_: int, rate: float | None = None) -> float:
+        """Seconds this roof allows for that work, at `value` or another `rate` of the roof."""
+        rate = self.value if rate is None else rate
+        return rate if self.kind == "latency" else (bytes_ if self.kind == "bandwidth" else flops) / rate
+
+    def to_dict(self) -> dict[str, Any]:
+        stated = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        lists = {
+            "before_samples": list(self.before_samples),
+            "after_samples": list(self.after_samples),
+            "problem": dict(self.problem),
+        }
+        return {**stated, **lists, "median_before": self.median_before, "median_after": self.median_after}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Measurement:
+    """One problem on one device.
+
+    samples_s: seconds per launch, one per timed batch of `launches_per_sample`; empty unless it ran. steps: the same per
+    step of the kernel, timed alone. flops: by term. bytes: by term at `level`, "compulsory" first, then what the variant
+    moves beyond. prediction: {"time_s", "bound", "terms"} from the brackets before. correctness: {"checked",
+    "max_error", "tolerance"}. load: {"cpu_share", "run_delay_share"} as fractions. repeats: tries thrown away because a
+    roof moved. Raises Error for fields outside CACHE_STATES and STATUSES and for samples that are not positive.
+    """
+
+    operator: str
+    problem: Mapping[str, Any]
+    variant: str
+    device: str
+    threads: int
+    cache_state: str
+    status: str = "ok"
+    reason: str = ""
+    plan: Mapping[str, Any] = field(default_factory=dict)
+    samples_s: tuple[float, ...] = ()
+    steps: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    flops: Mapping[str, int] = field(default_factory=dict)
+    bytes: Mapping[str, int] = field(default_factory=dict)
+    level: str = ""
+    brackets: tuple[Bracket, ...] = ()
+    prediction: Mapping[str, Any] = field(default_factory=dict)
+    correctness: Mapping[str, Any] = field(default_factory=dict)
+    launches_per_sample: int = 1
+    warmup_s: float = 0.0
+    stop_reason: str = ""
+    repeats: int = 0
+    load: Mapping[str, Any] = field(default_factory=dict)
+    clock_hz_before: float | None = None
+    clock_hz_after: float | None = None
+    seed: int = 0
+    utc: str = ""
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    derived_keys: ClassVar[frozenset[str]] = frozenset({"schema_version", "key", "derived"})
+
+    def __post_init__(self) -> None:
+        where = f"measurement of {self.operator}"
+        for name, allowed in (("cache_state", CACHE_STATES), ("status", STATUSES)):
+            if getattr(self, name) not in allowed:
+                raise Error(f"{where}: {name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
+        object.__setattr__(self, "samples_s", _positive(f"{where}: samples_s", self.samples_s))
+        object.__setattr__(
+            self, "steps", {name: _positive(f"{where}: steps[{name!r}]", values) for name, values in self.steps.items()}
+        )
+
+    # -- derived ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def key(self) -> str:
+        """See `measurement_key`."""
+        return measurement_key(self.operator, self.problem, self.variant, self.device, self.threads, self.cache_state)
+
+    @property
+    def dtype(self) -> str:
+        return str(self.problem.get("dtype", ""))
+
+    @property
+    def summary(self) -> Summary | None:
+        return _summary(self.samples_s) if self.samples_s else None
+
+    @property
+    def time_s(self) -> float | None:
+        """Median seconds per launch; None where nothing was timed, as for everything derived from it."""
+        return _summary(self.samples_s).median if self.samples_s else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """95 % interval of the median time in seconds."""
+        return (_summary(self.samples_s).low, _summary(self.samples_s).high) if self.samples_s else None
+
+    @property
+    def total_flops(self) -> int:
+        return sum(self.flops.values())
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(self.bytes.values())
+
+    @property
+    def flops_per_s(self) -> float | None:
+        return None if self.time_s is None else self.total_flops / self.time_s
+
+    @property
+    def bytes_per_s(self) -> float | None:
+        return None if self.time_s is None else self.total_bytes / self.time_s
+
+    @property
+    def flops_per_byte(self) -> float | None:
+        return self.total_flops / self.total_bytes if self.total_bytes else None
+
+    @property
+    def limiting_bracket(self) -> Bracket | None:
+        """The bracket that allows the longest time; None without brackets."""
+        return max(self.brackets, key=lambda b: b.time_s(self.total_flops, self.total_bytes), default=None)
+
+    @property
+    def bound(self) -> str:
+        """The roof that decides by the brackets ("compute", a memory level, "launch"); by the prediction without brackets."""
+        bracket = self.limiting_bracket
+        if bracket is None:
+            return str(self.prediction.get("bound", ""))
+        return {"compute": "compute", "latency": "launch"}.get(bracket.kind, bracket.level or self.level)
+
+    @property
+    def attainable_s(self) -> float | None:
+        """The time the roofs allow, from the mean of each bracket's ends; None without brackets."""
+        bracket = self.limiting_bracket
+        return None if bracket is None else bracket.time_s(self.total_flops, self.total_bytes)
+
+    @property
+    def share_of_bracket(self) -> float | None:
+        """attainable time / measured time: 1 is the roof that stood around this very measurement."""
+        attainable = self.attainable_s
+        return None if attainable is None or self.time_s is None else attainable / self.time_s
+
+    def share_of_best_mode(self, machine: Machine) -> float | None:
+        """As `share_of_bracket`, but against the best mode of the limiting roof; None where two modes were never seen.
+
+        The roof's samples are those of the machine's ceiling for the bracket's problem, pooled with the bracket's own.
+        """
+        bracket = self.limiting_bracket
+        if bracket is None or self.time_s is None:
+            return None
+        ceiling = machine.matching(bracket.problem, variant=bracket.variant) if bracket.problem else None
+        found = modes((*(ceiling.samples if ceiling else ()), *bracket.samples))
+        if len(found) < 2:
+            return None
+        best = found[0] if bracket.kind == "latency" else found[-1]
+        return bracket.time_s(self.total_flops, self.total_bytes, best.value) / self.time_s
+
+    @property
+    def prediction_error(self) -> float | None:
+        """predicted / measured - 1: negative where the model was too fast."""
+        predicted = self.prediction.get("time_s")
+        return None if predicted is None or self.time_s is None else float(predicted) / self.time_s - 1
+
+    # -- files ------------------------------------------------------------------------------------------------------------
+
+    def derived(self) -> dict[str, float | str | None]:
+        """Everything derived that a reader of a file wants, units in the names."""
+        low, high = self.interval or (None, None)
+        return {
+            "time_s": self.time_s,
+            "time_low_s": low,
+            "time_high_s": high,
+            "flops_per_s": self.flops_per_s,
+            "bytes_per_s": self.bytes_per_s,
+            "flops_per_byte": self.flops_per_byte,
+            "bound": self.bound,
+            "share_of_bracket": self.share_of_bracket,
+            "prediction_error": self.prediction_error,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form: one line of a results file. `key` and `derived` are for readers and ignored when read back."""
+        stated = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        for name, value in stated.items():
+            if isinstance(value, Mapping):
+                stated[name] = dict(value)
+        stated["samples_s"] = list(self.samples_s)
+        stated["steps"] = {name: list(values) for name, values in self.steps.items()}
+        stated["brackets"] = [bracket.to_dict() for bracket in self.brackets]
+        return {"schema_version": SCHEMA_VERSION, "key": self.key, **stated, "derived": self.derived()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], *, where: str = "measurement") -> Measurement:
+        """The inverse of `to_dict`. Raises Error naming `where` and the key."""
+        made: Measurement = build(cls, data, where=where)
+        return made
+
+    def to_record(self) -> dict[str, Any]:
+        """One flat row: the problem's fields and numbers with their units in the names; None where there is no value."""
+        row: dict[str, Any] = {"operator": self.operator, "variant": self.variant, "device": self.device, "threads": self.threads}
+        row |= {"cache_state": self.cache_state, "status": self.status, "reason": self.reason, "level": self.level}
+        fixed = {*row, *self.derived(), "flops", "bytes", "compulsory_bytes", "key"}
+        row |= {(f"problem_{name}" if name in fixed else name): value for name, value in self.problem.items()}
+        s, bracket = self.summary, self.limiting_bracket
+        row |= {"flops": self.total_flops, "bytes": self.total_bytes, "compulsory_bytes": self.bytes.get("compulsory")}
+        row |= self.derived()
+        row |= {
+            "time_min_s": s.minimum if s else None,
+            "time_p5_s": s.p5 if s else None,
+            "time_p95_s": s.p95 if s else None,
+            "samples": s.n if s else 0,
+            "launches_per_sample": self.launches_per_sample,
+            "predicted_time_s": self.prediction.get("time_s"),
+            "predicted_bound": self.prediction.get("bound"),
+            "bracket": bracket.label if bracket else None,
+            "bracket_before": bracket.median_before if bracket else None,
+            "bracket_after": bracket.median_after if bracket else None,
+            "max_error": self.correctness.get("max_error"),
+            "tolerance": self.correctness.get("tolerance"),
+            "repeats": self.repeats,
+            "clock_hz_before": self.clock_hz_before,
+            "clock_hz_after": self.clock_hz_after,
+            "seed": self.seed,
+            "utc": self.utc,
+            "key": self.key,
+        }
+        return row
+
+    # -- reprs ------------------------------------------------------------------------------------------------------------
+
+    @property
+    def short_problem(self) -> str:
+        """The fields of the problem in one line: "batch=8 seq_q=1 fp32"."""
+        return " ".join(str(value) if name == "dtype" else f"{name}={value}" for name, value in self.problem.items())
+
+    def __repr__(self) -> str:
+        what = f"{self.operator} {self.variant}".strip()
+        if self.time_s is None:
+            return f"Measurement({what}, {self.short_problem}, {self.status}: {self.reason or 'no reason recorded'})"
+        share = "" if self.share_of_bracket is None else f", {fmt_percent(self.share_of_bracket)} of its {self.bound} roof"
+        status = "" if self.status == "ok" else f", {self.status}"
+        return f"Measurement({what}, {self.short_problem}, {self.cache_state}, {fmt_si(self.time_s, 's')}{share}{status})"
+
+    def _table(self) -> tuple[str, Row, list[Row]]:
+        rows: list[Row] = [
+            ("problem", self.short_problem),
+            ("device", f"{self.device}, {self.threads} threads, {self.cache_state}"),
+        ]
+        rows.append(("status", self.status + (f": {self.reason}" if self.reason else "")))
+        s = self.summary
+        if s is not None:
+            rows += [
+                ("time", f"{fmt_si(s.median, 's')}  [{fmt_si(s.low, 's')}, {fmt_si(s.high, 's')}] 95 %, n = {s.n}"),
+                ("rate", f"{fmt_si(self.flops_per_s, 'FLOP/s')}, {fmt_si(self.bytes_per_s, 'B/s')} at {self.level or 'its level'}"),
+                ("intensity", f"{fmt_number(self.flops_per_byte)} FLOP/byte"),
+            ]
+        for bracket in self.brackets:
+            ends = " then ".join(
+                fmt_si(v, RATE_UNITS[bracket.kind]) for v in (bracket.median_before, bracket.median_after) if v is not None
+            )
+            rows.append(("bracket", f"{bracket.label}: {ends}"))
+        if self.share_of_bracket is not None:
+            rows.append(("reached", f"{fmt_percent(self.share_of_bracket)} of the bracket ({self.bound}-bound)"))
+        if self.prediction_error is not None:
+            rows.append(("predicted", f"{fmt_si(self.prediction['time_s'], 's')} ({fmt_percent(self.prediction_error)})"))
+        return f"{self.operator} {self.variant}".strip(), ("", ""), rows
+
+    def _repr_html_(self) -> str:
+        title, headers, rows = self._table()
+        return html_table(headers, rows, title=title)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        title, headers, rows = self._table()
+        printer.text("Measurement(…)" if cycle else text_table(headers, rows, title=title))

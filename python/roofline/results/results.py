@@ -1,0 +1,222 @@
+"""Results files: JSON Lines, one measurement a line, appended as soon as it is there, and what people make of them."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Self, overload
+
+from .._repr import Row, html_table, text_table
+from ..errors import Error
+from ..machine import check_version, from_json, to_json, write_atomically
+from ..units import fmt_percent, fmt_si
+from .record import Measurement
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Results(Sequence[Measurement]):
+    """Measurements in the order they were made. notes: what a reader of their file should know."""
+
+    measurements: tuple[Measurement, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "measurements", tuple(self.measurements))
+
+    def __len__(self) -> int:
+        return len(self.measurements)
+
+    @overload
+    def __getitem__(self, index: int) -> Measurement: ...
+    @overload
+    def __getitem__(self, index: slice) -> Self: ...
+    def __getitem__(self, index: int | slice) -> Measurement | Self:
+        if isinstance(index, slice):
+            return type(self)(self.measurements[index], self.notes)
+        return self.measurements[index]
+
+    def __iter__(self) -> Iterator[Measurement]:
+        return iter(self.measurements)
+
+    def keys(self, statuses: Iterable[str] | None = None) -> frozenset[str]:
+        """Keys of the measurements present, with one of `statuses` only if given: what a resumed sweep need not repeat."""
+        wanted = None if statuses is None else set(statuses)
+        return frozenset(m.key for m in self.measurements if wanted is None or m.status in wanted)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """The measurements of a results file.
+
+        An empty file is fine. A last line cut short by a kill is left out and noted. Raises Error with the line number
+        for any other damage, for a newer schema_version, and for a file that cannot be read.
+        """
+        try:
+            with open(path, "rb") as file:
+                content = file.read()
+        except OSError as error:
+            raise Error(f"cannot read results file {os.fspath(path)}: {error.strerror or error}") from error
+        lines = content.split(b"\n")
+        measurements, notes = [], []
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            where = f"results file {os.fspath(path)}, line {number}"
+            try:
+                data = from_json(line, where=where)
+            except Error:
+                if number < len(lines):
+                    raise
+                notes.append(f"line {number} was cut short (the run was killed or the disk was full) and is left out")
+                continue
+            if not isinstance(data, dict):
+                raise Error(f"{where} must be a JSON object, got {data!r:.60}")
+            check_version(data, where=where)
+            if data.get("kind") == "machines":
+                raise Error(f"{where}: this is a machine file, not a results file")
+            measurements.append(Measurement.from_dict(data, where=where))
+        return cls(tuple(measurements), tuple(notes))
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Flat dicts for `pd.DataFrame(...)`: numbers are numbers, units are in the names, None where there is no value."""
+        return [measurement.to_record() for measurement in self.measurements]
+
+    def _rectangle(self) -> tuple[list[str], list[dict[str, Any]]]:
+        records = self.to_records()
+        columns = list(dict.fromkeys(name for record in records for name in record))
+        return columns, [{name: record.get(name) for name in columns} for record in records]
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the records as CSV, atomically: one header, "." decimals, empty cells where there is no value. Raises Error."""
+        write_atomically(path, records_to_csv(self.to_records()))
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame of the records. Raises Error where pandas is not installed."""
+        try:
+            pandas = importlib.import_module("pandas")
+        except ImportError as error:
+            raise Error("pandas is not installed: `pip install pandas`, or use to_records() or to_csv()") from error
+        columns, rows = self._rectangle()
+        return pandas.DataFrame(rows, columns=columns)
+
+    def to_polars(self) -> Any:
+        """A polars DataFrame of the records. Raises Error where polars is not installed."""
+        try:
+            polars = importlib.import_module("polars")
+        except ImportError as error:
+            raise Error("polars is not installed: `pip install polars`, or use to_records() or to_csv()") from error
+        columns, rows = self._rectangle()
+        return polars.DataFrame({name: [row[name] for row in rows] for name in columns}, strict=False)
+
+    def _table(self) -> tuple[Row, list[Row]]:
+        headers: Row = (
+            "operator",
+            "variant",
+            "problem",
+            "threads",
+            "cache",
+            "time",
+            "FLOP/s",
+            "B/s",
+            "bound",
+            "of roof",
+            "predicted",
+            "status",
+        )
+        rows: list[Row] = []
+        for m in self.measurements:
+            error = m.prediction_error
+            rows.append(
+                (
+                    m.operator,
+                    m.variant,
+                    m.short_problem,
+                    str(m.threads),
+                    m.cache_state,
+                    fmt_si(m.time_s, "s"),
+                    fmt_si(m.flops_per_s, "FLOP/s"),
+                    fmt_si(m.bytes_per_s, "B/s"),
+                    m.bound,
+                    fmt_percent(m.share_of_bracket),
+                    "–" if error is None else f"{error:+.1%}".replace("%", " %"),
+                    m.status + (f": {m.reason}" if m.reason and m.status != "ok" else ""),
+                )
+            )
+        return headers, rows
+
+    def __repr__(self) -> str:
+        counts: dict[str, int] = {}
+        for m in self.measurements:
+            counts[m.status] = counts.get(m.status, 0) + 1
+        return f"Results({len(self)} measurements{''.join(f', {n} {status}' for status, n in counts.items())})"
+
+    def _repr_html_(self) -> str:
+        return html_table(*self._table(), title=repr(self), notes=self.notes)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text("Results(…)" if cycle else text_table(*self._table(), title=repr(self), notes=self.notes))
+
+
+def records_to_csv(records: Sequence[dict[str, Any]]) -> str:
+    """CSV text of flat records, the columns in the order they first appear; empty cells for None and missing keys."""
+    columns = list(dict.fromkeys(name for record in records for name in record))
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    if columns:
+        writer.writerow(columns)
+    writer.writerows([record.get(name) for name in columns] for record in records)
+    return out.getvalue()
+
+
+def append_to(path: str | os.PathLike[str], measurement: Measurement) -> None:
+    """Append one measurement to a results file as one line, on the disk when this returns.
+
+    A last line that an earlier kill cut short is removed first. If the line cannot be written whole (a full disk), what
+    was there before stays, and Error names the path and the cause.
+    """
+    line = (to_json(measurement.to_dict(), where=f"the measurement of {measurement.operator}") + "\n").encode()
+    kept: int | None = None
+    handle: int | None = None
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
+        kept = _repair(handle)
+        view = memoryview(line)
+        while view:
+            view = view[os.write(handle, view) :]
+        os.fsync(handle)
+    except OSError as error:
+        if handle is not None and kept is not None:
+            os.ftruncate(handle, kept)
+        raise Error(
+            f"cannot append to results file {os.fspath(path)}: {error.strerror or error}; what was in it before is kept"
+        ) from error
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _repair(handle: int) -> int:
+    """Make the file end with a whole line and return its size. A whole last line without its newline gets one."""
+    size = os.lseek(handle, 0, os.SEEK_END)
+    tail = b""
+    position = size
+    while position > 0 and b"\n" not in tail:
+        start = max(position - (1 << 16), 0)
+        os.lseek(handle, start, os.SEEK_SET)
+        tail = os.read(handle, position - start) + tail
+        position = start
+    partial = tail.rpartition(b"\n")[2]
+    if not partial:
+        return size
+    try:
+        whole = isinstance(from_json(partial, where="the last line"), dict)
+    except Error:
+        whole = False
+    if whole:
+        os.write(handle, b"\n")
+        return size + 1
+    os.ftruncate(handle, size - len(partial))
+    return size - len(partial)

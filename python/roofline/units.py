@@ -1,0 +1,134 @@
+"""The only place with powers of ten: SI base units in the program, prefixes for people.
+
+GB/s and GFLOP/s are decimal; KiB, MiB, GiB are binary and say so. Nothing rounds before it is printed.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from .errors import Error
+
+KILO, MEGA, GIGA, TERA = 1e3, 1e6, 1e9, 1e12
+MILLI, MICRO, NANO = 1e-3, 1e-6, 1e-9
+KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
+
+MISSING = "–"  # printed where there is no value
+
+_PREFIXES = {-15: "f", -12: "p", -9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
+_BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_BYTE_FACTORS = {
+    "": 1,
+    "b": 1,
+    "kib": KIB,
+    "mib": MIB,
+    "gib": GIB,
+    "tib": TIB,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+}
+_NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+)\s*(\S*)\s*")
+
+
+def si_prefix(value: float, digits: int = 3) -> tuple[float, str]:
+    """(factor, prefix) such that value / factor, rounded to `digits`, lies in [1, 1000): (1e9, "G") for 47.2e9.
+
+    (1.0, "") for 0, NaN and infinities; the outermost prefix beyond femto and exa.
+    """
+    if not math.isfinite(value) or value == 0:
+        return 1.0, ""
+    exponent = int(f"{abs(value):.{max(digits, 1) - 1}e}".partition("e")[2])  # the exponent after rounding: 999.96 is 1.00e3
+    three = min(max(exponent // 3 * 3, min(_PREFIXES)), max(_PREFIXES))
+    return 10.0**three, _PREFIXES[three]
+
+
+def fmt_number(value: float | None, digits: int = 3) -> str:
+    """A plain number to `digits` significant digits: "5.79", "1230", "0". None gives "–"."""
+    if value is None:
+        return MISSING
+    if not math.isfinite(value):
+        return str(float(value))
+    if value == 0:
+        return "0"
+    exponent = int(f"{abs(value):.{digits - 1}e}".partition("e")[2])
+    if exponent < -4 or exponent > 14:
+        return f"{value:.{digits - 1}e}"
+    rounded = round(value, digits - 1 - exponent)
+    return f"{rounded:.{max(digits - 1 - exponent, 0)}f}"
+
+
+def fmt_si(value: float | None, unit: str, digits: int = 3) -> str:
+    """A value in base SI units with its prefix: fmt_si(47.2e9, "B/s") is "47.2 GB/s". None gives "–"."""
+    if value is None:
+        return MISSING
+    factor, prefix = si_prefix(value, digits)
+    return f"{fmt_number(value / factor, digits)} {prefix}{unit}"
+
+
+def fmt_bytes(value: float | None, digits: int = 3) -> str:
+    """A size with a binary prefix, without trailing zeros: "32 MiB", "1.5 GiB", "17 B". None gives "–"."""
+    if value is None:
+        return MISSING
+    if not math.isfinite(value):
+        return f"{float(value)} B"
+    size, index = float(value), 0
+    while index + 1 < len(_BINARY) and float(f"{abs(size):.{digits}g}") >= 1024:
+        size, index = size / 1024, index + 1
+    text = fmt_number(size, max(digits, len(str(int(abs(size))))))
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {_BINARY[index]}"
+
+
+def fmt_percent(share: float | None, digits: int = 3) -> str:
+    """A fraction as a percentage: fmt_percent(0.943) is "94.3 %". None gives "–"."""
+    return MISSING if share is None else f"{fmt_number(share * 100, digits)} %"
+
+
+def _split(text: str, example: str) -> tuple[float, str]:
+    match = _NUMBER.fullmatch(text)
+    value = float(match[1]) if match else math.inf
+    if match is None or not math.isfinite(value):
+        raise Error(f"cannot read {text!r}: write a number and a unit, such as {example}")
+    return value, match[2]
+
+
+def parse_bytes(text: str | int) -> int:
+    """Bytes from "64KiB", "1.5 GiB", "64kB" (decimal), "4096". Raises Error for anything else, "64K" included: it is ambiguous."""
+    if isinstance(text, int):
+        text = str(text)
+    value, unit = _split(text, "64KiB")
+    factor = _BYTE_FACTORS.get(unit.lower())
+    if factor is None:
+        hint = (
+            f"; write {unit}iB (binary) or {unit}B (decimal)"
+            if unit.upper() in ("K", "M", "G", "T")
+            else "; use KiB, MiB, GiB, kB, MB, GB"
+        )
+        raise Error(f"cannot read the size {text!r}: unknown unit {unit!r}{hint}")
+    size = value * factor
+    if size != int(size):
+        raise Error(f"the size {text!r} is not a whole number of bytes")
+    return int(size)
+
+
+def parse_si(text: str, unit: str) -> float:
+    """A value in base units from text with an SI prefix: parse_si("47.2GB/s", "B/s") is 47.2e9. A bare number is in base units.
+
+    Raises Error for another unit or an unknown prefix.
+    """
+    value, given = _split(text, f"1.5 G{unit}")
+    if not given:
+        return value
+    if given.endswith(unit):
+        prefix = given[: len(given) - len(unit)].replace("u", "µ").replace("μ", "µ")
+        for exponent, name in _PREFIXES.items():
+            if name == prefix:
+                return value * 10.0**exponent
+    raise Error(f"cannot read {text!r}: expected a number in {unit}, with an SI prefix or none")
+
+
+def parse_time_s(text: str) -> float:
+    """Seconds from "3.4us", "20ms", "2 s", "0.5". Raises Error for anything else."""
+    return parse_si(text, "s")
