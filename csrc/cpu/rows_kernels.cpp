@@ -1,0 +1,257 @@
+// Row-wise operators, one thread's rows. A row is read from memory by its first pass and from cache by the later ones; every
+// result goes to memory once. Sums run in fp32 over a block of a row, in vectors side by side, and in fp64 over its blocks, so
+// that a long row costs no accuracy.
+#include "cpu/rows_kernels.h"
+
+#include "cpu/isa.h"
+#include "cpu/simd/simd.h"
+
+namespace roofline::cpu {
+namespace {
+
+constexpr std::int64_t kBlock = 4096;  // elements summed in fp32: 64 to a lane of eight vectors of AVX2, so few roundings
+constexpr std::int64_t kLine = 16;     // elements of a cache line
+constexpr float kInfinity = __builtin_inff();
+
+// The first n lanes from memory, 1 <= n <= kLanes, the others from `other`. n is a constant in all but the last vector of a row.
+ROOFLINE_INLINE Vec get(const float* p, int n, Vec other) { return n == kLanes ? load(p) : load_partial(p, n, other); }
+
+template <bool NonTemporal>
+ROOFLINE_INLINE void put(float* p, int n, Vec x) {
+  if (n != kLanes)
+    store_partial(p, n, x);
+  else if constexpr (NonTemporal)
+    stream(p, x);
+  else
+    store(p, x);
+}
+
+// step(state[], i, n) takes elements i to i + n of [first, last) into one of `Sets` independent states.
+template <int Sets, class State, class Step>
+ROOFLINE_INLINE void accumulate(std::int64_t first, std::int64_t last, State (&state)[Sets], Step step) {
+  std::int64_t i = first;
+  for (; i + Sets * kLanes <= last; i += Sets * kLanes) {
+#pragma GCC unroll 8
+    for (int s = 0; s < Sets; ++s) step(state[s], i + s * kLanes, kLanes);
+  }
+  for (; i + kLanes <= last; i += kLanes) step(state[0], i, kLanes);
+  if (i < last) step(state[1], i, static_cast<int>(last - i));
+}
+
+template <int Sums>
+struct Partial {
+  Vec sum[Sums];
+};
+
+template <int Sums>
+struct Total {
+  double sum[Sums];
+};
+
+// Totals over [0, n) of what step adds to the vectors of its state.
+template <int Sums, int Sets, class Step>
+ROOFLINE_INLINE Total<Sums> totals(std::int64_t n, Step step) {
+  Total<Sums> total = {};
+  for (std::int64_t first = 0; first < n; first += kBlock) {
+    Partial<Sums> state[Sets];
+    for (Partial<Sums>& one : state)
+      for (Vec& sum : one.sum) sum = zero();
+    accumulate(first, n - first < kBlock ? n : first + kBlock, state, step);
+    for (int k = 0; k < Sums; ++k) {
+      for (int width = Sets / 2; width > 0; width /= 2)
+        for (int s = 0; s < width; ++s) state[s].sum[k] = add(state[s].sum[k], state[s + width].sum[k]);
+      total.sum[k] += reduce_add(state[0].sum[k]);
+    }
+  }
+  return total;
+}
+
+// y[i] = value(i, n) over a row of any alignment: non-temporal stores write whole cache lines only.
+template <bool NonTemporal, class Value>
+ROOFLINE_INLINE void write(float* y, std::int64_t n, Value value) {
+  std::int64_t i = 0;
+  const auto plainly = [&](std::int64_t last) __attribute__((always_inline)) {
+    for (; i + 4 * kLanes <= last; i += 4 * kLanes) {
+#pragma GCC unroll 4
+      for (int u = 0; u < 4; ++u) put<false>(y + i + u * kLanes, kLanes, value(i + u * kLanes, kLanes));
+    }
+    for (; i + kLanes <= last; i += kLanes) put<false>(y + i, kLanes, value(i, kLanes));
+    if (i < last) put<false>(y + i, static_cast<int>(last - i), value(i, static_cast<int>(last - i)));
+    i = last;
+  };
+  if constexpr (NonTemporal) {
+    const auto head = static_cast<std::int64_t>((64 - reinterpret_cast<std::uintptr_t>(y) % 64) % 64 / sizeof(float));
+    plainly(head < n ? head : n);
+    const std::int64_t lines = i + (n - i) / kLine * kLine;
+    for (; i + 4 * kLine <= lines; i += 4 * kLine) {
+#pragma GCC unroll 16
+      for (int u = 0; u < 4 * kLine; u += kLanes) put<true>(y + i + u, kLanes, value(i + u, kLanes));
+    }
+    for (; i < lines; i += kLanes) put<true>(y + i, kLanes, value(i, kLanes));
+  }
+  plainly(n);
+}
+
+// e^d for d <= 0, 0 below the smallest fp32; NaN stays NaN.
+ROOFLINE_INLINE Vec exp_of_negative(Vec d) {
+  // Far below, exp's range reduction has no correct digit left. In this order max keeps a NaN.
+  return exp(max(set1(-104.0f), d));
+}
+
+// Three passes over a row: its maximum; e^(x - max), kept in cache, and their sum; the quotient, which goes to memory.
+template <bool NonTemporal>
+void softmax(const float* x, float* y, float* scratch, std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t row = 0; row < rows; ++row, x += columns, y += columns) {
+    Vec tops[8];
+    for (Vec& top : tops) top = set1(-kInfinity);
+    accumulate(0, columns, tops, [&](Vec& top, std::int64_t i, int n) __attribute__((always_inline)) {
+      top = max(top, get(x + i, n, set1(-kInfinity)));
+    });
+    for (int s = 1; s < 8; ++s) tops[0] = max(tops[0], tops[s]);
+    const Vec top = set1(reduce_max(tops[0]));
+    float* const kept = scratch ? scratch : y;
+    const auto exps = totals<1, 4>(columns, [&](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
+      const Vec e = exp_of_negative(sub(get(x + i, n, set1(-kInfinity)), top));
+      put<false>(kept + i, n, e);
+      state.sum[0] = add(state.sum[0], e);
+    });
+    const Vec scale = set1(static_cast<float>(1 / exps.sum[0]));
+    write<NonTemporal>(y, columns, [&](std::int64_t i, int n) __attribute__((always_inline)) {
+      return mul(get(kept + i, n, zero()), scale);
+    });
+  }
+  if constexpr (NonTemporal) fence();
+}
+
+// Two passes over a row: the sum of squares; x / sqrt(mean square + eps) * weight, which goes to memory.
+template <bool NonTemporal>
+void rms_norm(const float* x, const float* weight, float* y, std::int64_t rows, std::int64_t columns, double eps) {
+  for (std::int64_t row = 0; row < rows; ++row, x += columns, y += columns) {
+    const auto squares = totals<1, 8>(columns, [&](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
+      const Vec value = get(x + i, n, zero());
+      state.sum[0] = fma(value, value, state.sum[0]);
+    });
+    const Vec scale = set1(static_cast<float>(1 / __builtin_sqrt(squares.sum[0] / static_cast<double>(columns) + eps)));
+    write<NonTemporal>(y, columns, [&](std::int64_t i, int n) __attribute__((always_inline)) {
+      return mul(mul(get(x + i, n, zero()), scale), get(weight + i, n, zero()));
+    });
+  }
+  if constexpr (NonTemporal) fence();
+}
+
+// The last pass of layer_norm over a row: (x - mean) / sqrt(variance + eps) * weight + bias goes to memory.
+template <bool NonTemporal>
+ROOFLINE_INLINE void normalise(const float* x, const float* weight, const float* bias, float* y, std::int64_t columns, float mean,
+                               double variance, double eps) {
+  const Vec centre = set1(mean);
+  const Vec scale = set1(static_cast<float>(1 / __builtin_sqrt(variance + eps)));
+  write<NonTemporal>(y, columns, [&](std::int64_t i, int n) __attribute__((always_inline)) {
+    const Vec scaled = mul(sub(get(x + i, n, centre), centre), scale);
+    return fma(scaled, get(weight + i, n, zero()), get(bias + i, n, zero()));
+  });
+}
+
+// Three passes over a row: its mean; the mean square of the deviations from it; the result.
+template <bool NonTemporal>
+void layer_norm_two_pass(const float* x, const float* weight, const float* bias, float* y, std::int64_t rows, std::int64_t columns,
+                         double eps) {
+  const auto count = static_cast<double>(columns);
+  for (std::int64_t row = 0; row < rows; ++row, x += columns, y += columns) {
+    const auto sums = totals<1, 8>(columns, [&](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
+      state.sum[0] = add(state.sum[0], get(x + i, n, zero()));
+    });
+    const auto mean = static_cast<float>(sums.sum[0] / count);
+    const auto squares = totals<1, 8>(columns, [&](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
+      const Vec deviation = sub(get(x + i, n, set1(mean)), set1(mean));
+      state.sum[0] = fma(deviation, deviation, state.sum[0]);
+    });
+    normalise<NonTemporal>(x, weight, bias, y, columns, mean, squares.sum[0] / count, eps);
+  }
+  if constexpr (NonTemporal) fence();
+}
+
+// Two passes over a row: the sums of d and d² together; the result. d is x less the row's first element: the variance is a
+// difference of two means, and without the shift a large mean would cancel it away.
+template <bool NonTemporal>
+void layer_norm_one_pass(const float* x, const float* weight, const float* bias, float* y, std::int64_t rows, std::int64_t columns,
+                         double eps) {
+  const auto count = static_cast<double>(columns);
+  for (std::int64_t row = 0; row < rows; ++row, x += columns, y += columns) {
+    const float shift = x[0];
+    const auto sums = totals<2, 4>(columns, [&](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
+      const Vec d = sub(get(x + i, n, set1(shift)), set1(shift));
+      state.sum[0] = add(state.sum[0], d);
+      state.sum[1] = fma(d, d, state.sum[1]);
+    });
+    const double mean = sums.sum[0] / count;
+    const double variance = sums.sum[1] / count - mean * mean;
+    normalise<NonTemporal>(x, weight, bias, y, columns, static_cast<float>(shift + mean), variance < 0 ? 0 : variance, eps);
+  }
+  if constexpr (NonTemporal) fence();
+}
+
+template <bool NonTemporal>
+void relu(const float* x, float* y, std::int64_t n) {
+  write<NonTemporal>(y, n, [&](std::int64_t i, int lanes) __attribute__((always_inline)) {
+    return max(zero(), get(x + i, lanes, zero()));  // in this order, so that NaN stays
+  });
+  if constexpr (NonTemporal) fence();
+}
+
+// One pass over a row; the bias stays in cache from row to row.
+template <bool NonTemporal>
+void bias_relu(const float* x, const float* bias, float* y, std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t row = 0; row < rows; ++row, x += columns, y += columns) {
+    write<NonTemporal>(y, columns, [&](std::int64_t i, int n) __attribute__((always_inline)) {
+      return max(zero(), add(get(x + i, n, zero()), get(bias + i, n, zero())));
+    });
+  }
+  if constexpr (NonTemporal) fence();
+}
+
+// The normal distribution's lower tail below -a, a >= 0, is e^(-a²/2) t Q(t) with t = 1 / (1 + 0.34 a). Q: minimax in relative
+// error over a in [0, 14] (3.0e-8; 2.9e-7 evaluated in fp32).
+constexpr float kTail[9] = {0.135620505f, 0.136112198f,  0.115197696f, 0.115359031f,  -0.0447181426f,
+                            0.202182233f, -0.273132384f, 0.139499322f, -0.0261204429f};
+
+// x (1 + erf(x / sqrt(2))) / 2 = max(x, 0) - |x| tail(|x|): no difference of near numbers where x is negative.
+ROOFLINE_INLINE Vec gelu_of(Vec x) {
+  // Below -14 the tail leaves fp32's range; the clamp keeps infinities out of the products.
+  const Vec a = min(max(x, sub(zero(), x)), set1(14.0f));
+  const Vec t = div(set1(1.0f), fma(set1(0.34f), a, set1(1.0f)));
+  Vec q = set1(kTail[8]);
+#pragma GCC unroll 8
+  for (int k = 7; k >= 0; --k) q = fma(q, t, set1(kTail[k]));
+  const Vec tail = mul(mul(exp(mul(mul(a, a), set1(-0.5f))), t), q);
+  return sub(max(zero(), x), mul(a, tail));
+}
+
+void gelu(const float* x, float* y, std::int64_t n) {
+  write<false>(y, n, [&](std::int64_t i, int lanes) __attribute__((always_inline)) {
+    return gelu_of(get(x + i, lanes, zero()));
+  });
+}
+
+void silu_mul(const float* gate, const float* up, float* y, std::int64_t n) {
+  write<false>(y, n, [&](std::int64_t i, int lanes) __attribute__((always_inline)) {
+    const Vec g = get(gate + i, lanes, zero());
+    // -gate is clamped to where exp is accurate: above, the quotient is below 1e-35; below, 1 + e^-gate is 1.
+    const Vec e = exp(max(min(sub(zero(), g), set1(87.0f)), set1(-87.0f)));
+    return mul(div(g, add(set1(1.0f), e)), get(up + i, lanes, zero()));
+  });
+}
+
+}  // namespace
+
+extern const RowsKernels ROOFLINE_TABLE(rows) = {
+    {softmax<false>, softmax<true>},
+    {rms_norm<false>, rms_norm<true>},
+    {layer_norm_two_pass<false>, layer_norm_two_pass<true>},
+    {layer_norm_one_pass<false>, layer_norm_one_pass<true>},
+    {relu<false>, relu<true>},
+    {bias_relu<false>, bias_relu<true>},
+    gelu,
+    silu_mul,
+};
+
+}  // namespace roofline::cpu

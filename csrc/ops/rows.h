@@ -1,0 +1,98 @@
+// The row-wise operators: softmax, rms_norm, layer_norm, relu, bias_relu. A row is contiguous; y has the shape of x.
+#pragma once
+
+#include "core/arguments.h"
+
+namespace roofline::ops {
+
+// The matrix every operator here maps: x is read, y written.
+struct Rows {
+  DType dtype;
+  std::int64_t rows;
+  std::int64_t columns;
+  const void* x;  // [rows, columns]
+  void* y;        // [rows, columns]
+
+  std::int64_t row_bytes() const { return columns * size_bytes(dtype); }
+
+  static Rows from(const Arguments& arguments) {
+    Rows matrix{};
+    matrix.dtype = arguments.dtype();
+    matrix.rows = arguments.dimension("rows");
+    matrix.columns = arguments.dimension("columns");
+    const Shape shape = {matrix.rows, matrix.columns};
+    product({matrix.rows, matrix.columns, size_bytes(matrix.dtype)}, arguments.op());
+    matrix.x = arguments.tensor("x", matrix.dtype, shape).data;
+    matrix.y = arguments.tensor("y", matrix.dtype, shape).data;
+    return matrix;
+  }
+};
+
+// y = e^(x - max) / sum e^(x - max), maximum and sum over a row.
+struct Softmax : Rows {
+  static constexpr const char* op = "softmax";
+
+  static Softmax from(const Arguments& arguments) { return {Rows::from(arguments)}; }
+};
+
+// y = x / sqrt(mean(x²) + eps) weight, mean over a row.
+struct RmsNorm : Rows {
+  static constexpr const char* op = "rms_norm";
+
+  double eps;
+  const void* weight;  // [columns], constant
+
+  static RmsNorm from(const Arguments& arguments) {
+    const Rows matrix = Rows::from(arguments);
+    return {matrix, arguments.number("eps"), arguments.tensor("weight", matrix.dtype, {matrix.columns}).data};
+  }
+};
+
+// y = (x - mean(x)) / sqrt(mean((x - mean(x))²) + eps) weight + bias, means over a row.
+struct LayerNorm : Rows {
+  static constexpr const char* op = "layer_norm";
+
+  double eps;
+  const void* weight;  // [columns], constant
+  const void* bias;    // [columns], constant
+
+  static LayerNorm from(const Arguments& arguments) {
+    const Rows matrix = Rows::from(arguments);
+    return {matrix, arguments.number("eps"), arguments.tensor("weight", matrix.dtype, {matrix.columns}).data,
+            arguments.tensor("bias", matrix.dtype, {matrix.columns}).data};
+  }
+};
+
+// y = max(x, 0); a NaN stays one.
+struct Relu {
+  static constexpr const char* op = "relu";
+
+  DType dtype;
+  std::int64_t elements;
+  const void* x;  // [elements]
+  void* y;        // [elements]
+
+  static Relu from(const Arguments& arguments) {
+    Relu problem{};
+    problem.dtype = arguments.dtype();
+    problem.elements = arguments.dimension("elements");
+    product({problem.elements, size_bytes(problem.dtype)}, arguments.op());
+    problem.x = arguments.tensor("x", problem.dtype, {problem.elements}).data;
+    problem.y = arguments.tensor("y", problem.dtype, {problem.elements}).data;
+    return problem;
+  }
+};
+
+// y = max(x + bias, 0), the bias of a column; a NaN stays one.
+struct BiasRelu : Rows {
+  static constexpr const char* op = "bias_relu";
+
+  const void* bias;  // [columns], constant
+
+  static BiasRelu from(const Arguments& arguments) {
+    const Rows matrix = Rows::from(arguments);
+    return {matrix, arguments.tensor("bias", matrix.dtype, {matrix.columns}).data};
+  }
+};
+
+}  // namespace roofline::ops

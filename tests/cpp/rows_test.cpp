@@ -1,0 +1,317 @@
+// Every row-wise kernel of every instruction set against double, at all lengths and alignments, with guard zones around what
+// it writes. AVX-512 also runs by SIMDe's emulation (table rows_simde), where that is installed.
+#include "cpu/rows_kernels.h"
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "core/random.h"
+#include "cpu/isa.h"
+
+namespace roofline::cpu {
+
+#if defined(ROOFLINE_SIMDE)
+extern const RowsKernels rows_simde;
+#endif
+
+namespace {
+
+struct Tested {
+  const char* name;
+  const RowsKernels* table;
+  const char* needs;
+};
+
+const std::vector<Tested> kTested = {
+    {"scalar", &rows_scalar, "scalar"},
+#if defined(__x86_64__)
+    {"avx2", &rows_avx2, "avx2"},
+    {"avx512", &rows_avx512, "avx512"},
+#else
+    {"neon", &rows_neon, "neon"},
+#endif
+#if defined(ROOFLINE_SIMDE)
+    {"simde", &rows_simde, "avx2"},
+#endif
+};
+
+// n floats, `offset` floats past a cache line, between guard zones.
+class Floats {
+ public:
+  Floats(std::int64_t n, std::int64_t offset) : n_(n), memory_(n + offset + 3 * kGuard) {
+    std::memset(memory_.data(), 0xA5, memory_.size() * sizeof(float));
+    const auto address = reinterpret_cast<std::uintptr_t>(memory_.data() + kGuard);
+    first_ = kGuard + static_cast<std::int64_t>((64 - address % 64) % 64 / sizeof(float)) + offset;
+  }
+  float* data() { return memory_.data() + first_; }
+  float& operator[](std::int64_t i) { return data()[i]; }
+  void fill(std::uint64_t seed, double scale = 1, double shift = 0) {
+    for (std::int64_t i = 0; i < n_; ++i) data()[i] = static_cast<float>(random_uniform(seed, i) * scale + shift);
+  }
+  bool guarded() const {
+    for (std::int64_t i = 0; i < static_cast<std::int64_t>(memory_.size()); ++i) {
+      std::uint32_t bits;
+      std::memcpy(&bits, &memory_[i], sizeof bits);
+      if ((i < first_ || i >= first_ + n_) && bits != 0xA5A5A5A5u) return false;
+    }
+    return true;
+  }
+
+ private:
+  static constexpr std::int64_t kGuard = 32;
+  std::int64_t n_;
+  std::int64_t first_;
+  std::vector<float> memory_;
+};
+
+std::vector<std::int64_t> lengths() {
+  std::vector<std::int64_t> all;
+  for (std::int64_t n = 1; n <= 70; ++n) all.push_back(n);
+  for (const std::int64_t n : {127, 128, 1000, 4096, 4097, 8195, 20011}) all.push_back(n);
+  return all;
+}
+
+double tail(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
+
+class RowsTest : public testing::TestWithParam<Tested> {
+ protected:
+  void SetUp() override {
+    const std::string reason = lacks(GetParam().needs);
+    if (!reason.empty()) GTEST_SKIP() << reason;
+  }
+  const RowsKernels& table() const { return *GetParam().table; }
+
+  using Row = std::function<std::vector<double>(const float* x, std::int64_t columns)>;
+  using Run = std::function<void(const float* x, float* y, std::int64_t rows, std::int64_t columns)>;
+
+  // y = run(x) equals row(x) row by row at every length and alignment, into another matrix and in place.
+  void check(const Row& row, const Run& run, double tolerance, double scale = 1, double shift = 0) {
+    for (const std::int64_t columns : lengths())
+      for (const std::int64_t offset : {0, 1, 7, 13}) {
+        if (columns > 1000 && offset == 7) continue;
+        const std::int64_t rows = 3;
+        Floats x(rows * columns, offset / 2), y(rows * columns, offset);
+        x.fill(columns, scale, shift);
+        run(x.data(), y.data(), rows, columns);
+        ASSERT_TRUE(y.guarded()) << columns << " columns, offset " << offset;
+        std::vector<double> expected;
+        for (std::int64_t r = 0; r < rows; ++r)
+          for (const double value : row(x.data() + r * columns, columns)) expected.push_back(value);
+        for (std::int64_t i = 0; i < rows * columns; ++i)
+          ASSERT_NEAR(y[i], expected[i], tolerance * (1 + std::abs(expected[i])))
+              << columns << " columns, offset " << offset << ", element " << i;
+        run(x.data(), x.data(), rows, columns);
+        ASSERT_TRUE(x.guarded()) << columns << " columns, in place";
+        ASSERT_EQ(0, std::memcmp(x.data(), y.data(), rows * columns * sizeof(float))) << columns << " columns, in place";
+      }
+  }
+};
+
+void PrintTo(const Tested& tested, std::ostream* out) { *out << tested.name; }
+
+INSTANTIATE_TEST_SUITE_P(All, RowsTest, testing::ValuesIn(kTested), [](const auto& info) { return std::string(info.param.name); });
+
+TEST_P(RowsTest, Softmax) {
+  const Row row = [](const float* x, std::int64_t columns) {
+    double top = -std::numeric_limits<double>::infinity(), sum = 0;
+    for (std::int64_t i = 0; i < columns; ++i) top = std::max(top, double{x[i]});
+    std::vector<double> y;
+    for (std::int64_t i = 0; i < columns; ++i) sum += y.emplace_back(std::exp(x[i] - top));
+    for (double& value : y) value /= sum;
+    return y;
+  };
+  for (const int stores : {0, 1})
+    for (const double scale : {1.0, 30.0}) {
+      check(row, [&](auto x, auto y, auto rows, auto columns) { table().softmax[stores](x, y, nullptr, rows, columns); }, 5e-7, scale);
+      check(row, [&](auto x, auto y, auto rows, auto columns) {
+        Floats scratch(columns, 0);
+        table().softmax[stores](x, y, scratch.data(), rows, columns);
+        ASSERT_TRUE(scratch.guarded());
+      }, 5e-7, scale);
+    }
+}
+
+TEST_P(RowsTest, SoftmaxIsSafe) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const std::int64_t columns = 37;
+  for (const int stores : {0, 1})
+    for (const float low : {-kInfinity, -3e38f, -1e30f, -1e10f, -1000.0f, -104.5f}) {
+      Floats x(columns, 0), y(columns, 3);
+      for (std::int64_t i = 0; i < columns; ++i) x[i] = i % 3 ? low : 1e3f;
+      table().softmax[stores](x.data(), y.data(), nullptr, 1, columns);
+      for (std::int64_t i = 0; i < columns; ++i) EXPECT_FLOAT_EQ(y[i], i % 3 ? 0.0f : 1.0f / 13) << low;
+    }
+}
+
+TEST_P(RowsTest, SoftmaxSumsToOneOverLongRows) {
+  const std::int64_t columns = (1 << 20) + 5;
+  Floats x(columns, 0), y(columns, 0);
+  x.fill(1, 0);
+  table().softmax[0](x.data(), y.data(), nullptr, 1, columns);
+  for (const std::int64_t i : {std::int64_t{0}, columns / 2, columns - 1}) EXPECT_NEAR(y[i] * double(columns), 1, 1e-6);
+}
+
+TEST_P(RowsTest, RmsNorm) {
+  Floats weight(20011, 3);
+  weight.fill(99);
+  for (const int stores : {0, 1})
+    check([&](const float* x, std::int64_t columns) {
+      double squares = 0;
+      for (std::int64_t i = 0; i < columns; ++i) squares += double{x[i]} * x[i];
+      std::vector<double> y;
+      for (std::int64_t i = 0; i < columns; ++i) y.push_back(x[i] / std::sqrt(squares / double(columns) + 1e-6) * weight[i]);
+      return y;
+    }, [&](auto x, auto y, auto rows, auto columns) { table().rms_norm[stores](x, weight.data(), y, rows, columns, 1e-6); }, 1e-6);
+}
+
+TEST_P(RowsTest, LayerNorm) {
+  Floats weight(20011, 3), bias(20011, 5);
+  weight.fill(99);
+  bias.fill(98);
+  const Row row = [&](const float* x, std::int64_t columns) {
+    double mean = 0, squares = 0;
+    for (std::int64_t i = 0; i < columns; ++i) mean += x[i] / double(columns);
+    for (std::int64_t i = 0; i < columns; ++i) squares += (x[i] - mean) * (x[i] - mean);
+    std::vector<double> y;
+    for (std::int64_t i = 0; i < columns; ++i)
+      y.push_back((x[i] - mean) / std::sqrt(squares / double(columns) + 1e-5) * weight[i] + bias[i]);
+    return y;
+  };
+  for (const auto& kernels : {table().layer_norm_two_pass, table().layer_norm_one_pass})
+    for (const int stores : {0, 1}) {
+      const Run run = [&](auto x, auto y, auto rows, auto columns) {
+        kernels[stores](x, weight.data(), bias.data(), y, rows, columns, 1e-5);
+      };
+      check(row, run, 4e-6);
+      // A mean of 1000 deviations: x itself has lost three digits, and what is left must not be lost in the variance.
+      check(row, run, 1e-3, 1, 1000);
+    }
+}
+
+TEST_P(RowsTest, ReluAndBiasRelu) {
+  Floats bias(20011, 3);
+  bias.fill(97);
+  for (const int stores : {0, 1}) {
+    check([](const float* x, std::int64_t columns) {
+      std::vector<double> y;
+      for (std::int64_t i = 0; i < columns; ++i) y.push_back(std::max(0.0f, x[i]));
+      return y;
+    }, [&](auto x, auto y, auto rows, auto columns) { table().relu[stores](x, y, rows * columns); }, 0);
+    check([&](const float* x, std::int64_t columns) {
+      std::vector<double> y;
+      for (std::int64_t i = 0; i < columns; ++i) y.push_back(std::max(0.0f, x[i] + bias[i]));
+      return y;
+    }, [&](auto x, auto y, auto rows, auto columns) { table().bias_relu[stores](x, bias.data(), y, rows, columns); }, 0);
+  }
+}
+
+TEST_P(RowsTest, NothingIsWrittenForNoElements) {
+  Floats x(4, 0), y(0, 5);
+  x.fill(1);
+  for (const int stores : {0, 1}) table().relu[stores](x.data(), y.data(), 0);
+  table().gelu(x.data(), y.data(), 0);
+  table().silu_mul(x.data(), x.data(), y.data(), 0);
+  EXPECT_TRUE(y.guarded());
+}
+
+TEST_P(RowsTest, NanStaysNan) {
+  for (const std::int64_t columns : {1, 5, 16, 37, 300})
+    for (std::int64_t at = 0; at < columns; at += 1 + columns / 7)
+      for (const int stores : {0, 1}) {
+        Floats x(columns, 0), y(columns, 0), ones(columns, 0);
+        for (std::int64_t i = 0; i < columns; ++i) ones[i] = 1;
+        x.fill(1);
+        x[at] = std::numeric_limits<float>::quiet_NaN();
+        const auto all_nan = [&](const char* what) {
+          for (std::int64_t i = 0; i < columns; ++i) EXPECT_TRUE(std::isnan(y[i])) << what << " " << columns << " " << at << " " << i;
+          y.fill(2);
+        };
+        table().softmax[stores](x.data(), y.data(), nullptr, 1, columns);
+        all_nan("softmax");
+        table().rms_norm[stores](x.data(), ones.data(), y.data(), 1, columns, 1e-6);
+        all_nan("rms_norm");
+        table().layer_norm_two_pass[stores](x.data(), ones.data(), ones.data(), y.data(), 1, columns, 1e-5);
+        all_nan("layer_norm two_pass");
+        table().layer_norm_one_pass[stores](x.data(), ones.data(), ones.data(), y.data(), 1, columns, 1e-5);
+        all_nan("layer_norm one_pass");
+        const auto one_nan = [&](const char* what) {
+          for (std::int64_t i = 0; i < columns; ++i) EXPECT_EQ(std::isnan(y[i]), i == at) << what << " " << columns << " " << i;
+        };
+        table().relu[stores](x.data(), y.data(), columns);
+        one_nan("relu");
+        table().bias_relu[stores](x.data(), ones.data(), y.data(), 1, columns);
+        one_nan("bias_relu");
+        table().gelu(x.data(), y.data(), columns);
+        one_nan("gelu");
+        table().silu_mul(x.data(), ones.data(), y.data(), columns);
+        one_nan("silu_mul gate");
+        table().silu_mul(ones.data(), x.data(), y.data(), columns);
+        one_nan("silu_mul up");
+      }
+}
+
+TEST_P(RowsTest, GeluLengths) {
+  check([](const float* x, std::int64_t columns) {
+    std::vector<double> y;
+    for (std::int64_t i = 0; i < columns; ++i) y.push_back(x[i] * tail(x[i]));
+    return y;
+  }, [&](auto x, auto y, auto rows, auto columns) { table().gelu(x, y, rows * columns); }, 5e-7, 3);
+}
+
+TEST_P(RowsTest, GeluIsAccurateOverItsRange) {
+  const std::int64_t n = 300001;
+  Floats x(n, 0), y(n, 0);
+  for (std::int64_t i = 0; i < n; ++i) x[i] = static_cast<float>(-15 + 30.0 * double(i) / double(n - 1));
+  table().gelu(x.data(), y.data(), n);
+  double absolute = 0, relative = 0, near_zero = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const double expected = x[i] * tail(x[i]);
+    absolute = std::max(absolute, std::abs(y[i] - expected) / std::max(1.0, std::abs(double{x[i]})));
+    if (expected == 0 || x[i] < -5) continue;
+    const double error = std::abs(y[i] / expected - 1);
+    relative = std::max(relative, error);
+    if (x[i] > -1) near_zero = std::max(near_zero, error);
+  }
+  EXPECT_LT(absolute, 1.5e-7);
+  EXPECT_LT(relative, 2e-6);  // the square in the exponent costs digits towards -5
+  EXPECT_LT(near_zero, 1e-6);
+  Floats edge(4, 0);
+  const float infinity = std::numeric_limits<float>::infinity();
+  edge[0] = infinity, edge[1] = -infinity, edge[2] = 0, edge[3] = 1e-30f;
+  table().gelu(edge.data(), edge.data(), 4);
+  EXPECT_EQ(edge[0], infinity);
+  EXPECT_NEAR(edge[1], 0, 1e-35);
+  EXPECT_EQ(edge[2], 0);
+  EXPECT_FLOAT_EQ(edge[3], 0.5e-30f);
+}
+
+TEST_P(RowsTest, SiluMul) {
+  for (const std::int64_t n : lengths()) {
+    Floats gate(n, 1), up(n, 2), y(n, 3);
+    gate.fill(1, 20);
+    up.fill(2);
+    table().silu_mul(gate.data(), up.data(), y.data(), n);
+    ASSERT_TRUE(y.guarded()) << n;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const double expected = gate[i] / (1 + std::exp(-double{gate[i]})) * up[i];
+      ASSERT_NEAR(y[i], expected, 1e-6 * std::abs(expected) + 1e-30) << n << " " << gate[i];
+    }
+    table().silu_mul(gate.data(), up.data(), up.data(), n);
+    ASSERT_EQ(0, std::memcmp(up.data(), y.data(), n * sizeof(float)));
+  }
+  Floats gate(2, 0), up(2, 0), y(2, 0);
+  gate[0] = 1e30f, gate[1] = -1e30f;
+  up[0] = up[1] = 1;
+  table().silu_mul(gate.data(), up.data(), y.data(), 2);
+  EXPECT_EQ(y[0], 1e30f);
+  EXPECT_NEAR(y[1], 0, 1e-7);
+}
+
+}  // namespace
+}  // namespace roofline::cpu
