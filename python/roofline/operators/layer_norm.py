@@ -1,0 +1,99 @@
+"""Layer normalisation of rows (Ba, Kiros and Hinton, "Layer Normalization", 2016)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..cost import Array, TensorSpec, dtype, sqrt, sum_
+from ..errors import Error
+from .base import Case, Facts, Operator, Variant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerNorm(Operator):
+    """y = (x - mean) / sqrt(variance + eps) weight + bias, with the mean and variance of each row.
+
+    rows, columns: of x and y; eps: above 0. A row with a NaN becomes NaN. Raises Error for bad fields.
+    """
+
+    rows: int = 4096
+    columns: int = 4096
+    eps: float = 1e-5
+    dtype: str = "fp32"
+
+    name = "layer_norm"
+    summary = "layer normalisation of rows"
+    mix = "copy"
+    variants = {
+        "two_pass": Variant(
+            summary="mean first, then the variance from deviations: safe for any mean; a row is read from memory once",
+            dtypes={"cpu": ("fp32",)},
+        ),
+        "one_pass": Variant(
+            summary="sums of d and d² together, d = x less the row's first element; their difference loses digits where that element "
+            "is far from the mean: a relative error of eps (1 + d(mean)² / variance) in the variance",
+            dtypes={"cpu": ("fp32",)},
+        ),
+    }
+
+    def check(self) -> None:
+        self.one_of("dtype", ("fp32", "fp16", "bf16"))
+        if not self.eps > 0:
+            raise Error(f"layer_norm: eps must be above 0, got {self.eps!r}")
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        return (
+            TensorSpec(name="x", shape=(self.rows, self.columns), dtype=self.dtype),
+            TensorSpec(name="weight", shape=(self.columns,), dtype=self.dtype, role="constant"),
+            TensorSpec(name="bias", shape=(self.columns,), dtype=self.dtype, role="constant"),
+        )
+
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return (TensorSpec(name="y", shape=(self.rows, self.columns), dtype=self.dtype, role="out"),)
+
+    def flops(self) -> dict[str, int]:
+        elements = self.rows * self.columns
+        return {
+            "mean": elements + self.rows,
+            "deviations": elements,
+            "variance": 2 * elements + self.rows,
+            "root": 2 * self.rows,
+            "divide": elements,
+            "weight": elements,
+            "bias": elements,
+        }
+
+    def traffic(self, plan: Facts) -> dict[str, int]:
+        """Nothing while a row, weight and bias stay in cache (the plan's row_cached); else each pass meets memory."""
+        if plan.get("row_cached", True):
+            return {}
+        x, weight, bias = self.inputs()
+        further = {"x for the variance": x.size_bytes} if plan.get("variant") == "two_pass" else {}
+        constants = (self.rows - 1) * (weight.size_bytes + bias.size_bytes)
+        return further | {"x for the result": x.size_bytes, "weight and bias for further rows": constants}
+
+    def compute(self) -> tuple[str, str]:
+        return self.dtype, "fp32"
+
+    def tolerance(self) -> tuple[float, float]:
+        # A row of few elements may have next to no variance: the root of eps is then what its mean's rounding is divided by. In
+        # longer rows of random data the shift of one_pass stays within two deviations, and 5 eps of the variance are lost at most.
+        eps = dtype(self.dtype).eps
+        return 16 * eps * (1.0 if self.columns >= 16 else max(1.0, self.eps**-0.5)), 32 * eps
+
+    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
+        """rows: indices of rows."""
+        x = tensors["x"] if rows is None else tensors["x"][rows]
+        deviations = x - sum_(x, axis=-1, keepdims=True) / self.columns
+        variance = sum_(deviations * deviations, axis=-1, keepdims=True) / self.columns
+        return {"y": deviations / sqrt(variance + self.eps) * tensors["weight"] + tensors["bias"]}
+
+    @classmethod
+    def cases(cls) -> tuple[Case, ...]:
+        shapes = ((1, 1), (1, 7), (5, 1), (3, 16), (7, 31), (13, 64), (2, 127), (17, 1000), (3, 4097), (1, 100003), (997, 129))
+        small = tuple(Case(problem=cls(rows=rows, columns=columns)) for rows, columns in shapes)
+        eps = (Case(problem=cls(rows=11, columns=130, eps=0.5)),)
+        # Results beyond a cache, with rows that end inside a line: non-temporal stores.
+        beyond = (Case(problem=cls(rows=4099, columns=4099)),)
+        return small + eps + beyond + (Case(problem=cls(rows=2**19 + 3, columns=4099), slow=True),)

@@ -1,0 +1,55 @@
+"""Rectified linear unit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..cost import Array, TensorSpec, maximum
+from .base import Case, Facts, Operator, Variant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relu(Operator):
+    """y = max(x, 0).
+
+    elements: of x and y. A NaN stays one. Raises Error for bad fields.
+    """
+
+    elements: int = 1 << 24
+    dtype: str = "fp32"
+
+    name = "relu"
+    summary = "max(x, 0), element by element"
+    mix = "copy"
+    variants = {
+        "fused": Variant(summary="each element read once and written once", dtypes={"cpu": ("fp32",)}),
+    }
+
+    def check(self) -> None:
+        self.one_of("dtype", ("fp32", "fp16", "bf16"))
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        return (TensorSpec(name="x", shape=(self.elements,), dtype=self.dtype),)
+
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return (TensorSpec(name="y", shape=(self.elements,), dtype=self.dtype, role="out"),)
+
+    def flops(self) -> dict[str, int]:
+        return {"compare": self.elements}
+
+    def traffic(self, plan: Facts) -> dict[str, int]:
+        return {}
+
+    def compute(self) -> tuple[str, str]:
+        return self.dtype, "fp32"
+
+    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
+        """rows: indices of elements."""
+        return {"y": maximum(tensors["x"] if rows is None else tensors["x"][rows], 0.0)}
+
+    @classmethod
+    def cases(cls) -> tuple[Case, ...]:
+        sizes = (1, 2, 15, 16, 17, 63, 64, 1000, 4099, 262147, 20_000_003)  # the last is beyond most caches
+        small = tuple(Case(problem=cls(elements=elements)) for elements in sizes)
+        return small + (Case(problem=cls(elements=2**31 + 17), slow=True),)
