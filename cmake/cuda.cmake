@@ -67,11 +67,6 @@ if(roofline_cuda STREQUAL "OFF")
   return()
 endif()
 
-if(NOT EXISTS "${PROJECT_SOURCE_DIR}/csrc/cuda/device.cpp")
-  roofline_without_cuda("the sources of the CUDA backend are missing")
-  return()
-endif()
-
 # A build directory from before nvcc appeared remembers NOTFOUND for ever.
 if(NOT CMAKE_CUDA_COMPILER)
   unset(CMAKE_CUDA_COMPILER CACHE)

@@ -1,0 +1,330 @@
+#include "cuda/device.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "cuda/check.h"
+#include "cuda/kernels.h"
+#include "cuda/plan.h"
+#include "cuda/primitives.h"
+
+namespace roofline::cuda {
+namespace {
+
+// Enqueuing a chunk takes milliseconds; a gate that waits longer means that the host cannot get on (a full queue, a debugger, a
+// launch that waits), and must open by itself.
+constexpr std::uint64_t kGateTimeoutNs = 500'000'000;
+
+// Long against the step of %globaltimer (1 us on some GPUs): 0.1 %.
+constexpr std::uint64_t kClockNs = 1'000'000;
+
+// Left to the driver, which needs memory of its own for kernels and their stacks.
+constexpr std::size_t kSpareBytes = std::size_t{64} << 20;
+
+std::string version_text(int version) {  // 13000 -> 13.0
+  return version ? std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10) : "none";
+}
+
+std::string versions() {
+  int driver = 0, runtime = 0;
+  ROOFLINE_CUDA_NOEXCEPT(cudaDriverGetVersion(&driver));
+  ROOFLINE_CUDA_NOEXCEPT(cudaRuntimeGetVersion(&runtime));
+  return "driver for CUDA " + version_text(driver) + ", runtime " + version_text(runtime);
+}
+
+// Usable GPUs, or the reason why there is none.
+std::string count_gpus(int& count) {
+  count = 0;
+  const cudaError_t code = cudaGetDeviceCount(&count);
+  if (code == cudaSuccess && count > 0) return "";
+  cudaGetLastError();
+  count = 0;
+  return "no usable GPU: " + describe(code == cudaSuccess ? cudaErrorNoDevice : code) + "; " + versions();
+}
+
+int attribute(cudaDeviceAttr which, int index) {
+  int value = 0;
+  ROOFLINE_CUDA(cudaDeviceGetAttribute(&value, which, index));
+  return value;
+}
+
+Properties find_properties(int index) {
+  cudaDeviceProp all{};
+  ROOFLINE_CUDA(cudaGetDeviceProperties(&all, index));
+  char bus[32] = "";
+  ROOFLINE_CUDA_NOEXCEPT(cudaDeviceGetPCIBusId(bus, sizeof bus, index));
+  Properties p;
+  p.gpu_name = all.name;
+  p.pci_bus_id = bus;
+  p.capability = all.major * 10 + all.minor;
+  p.sms = all.multiProcessorCount;
+  p.threads_per_sm = all.maxThreadsPerMultiProcessor;
+  p.shared_bytes_per_sm = static_cast<std::int64_t>(all.sharedMemPerMultiprocessor);
+  p.shared_bytes_per_block = static_cast<std::int64_t>(all.sharedMemPerBlockOptin);
+  p.l2_bytes = all.l2CacheSize;
+  p.memory_bytes = static_cast<std::int64_t>(all.totalGlobalMem);
+  p.memory_bus_bits = all.memoryBusWidth;
+  // CUDA 13 took the clocks out of cudaDeviceProp; the attributes are in kHz.
+  p.clock_hz = 1e3 * attribute(cudaDevAttrClockRate, index);
+  p.memory_clock_hz = 1e3 * attribute(cudaDevAttrMemoryClockRate, index);
+  p.ecc = all.ECCEnabled != 0;
+  p.mig = p.gpu_name.find(" MIG ") != std::string::npos;
+  ROOFLINE_CUDA(cudaDriverGetVersion(&p.driver_version));
+  ROOFLINE_CUDA(cudaRuntimeGetVersion(&p.runtime_version));
+  return p;
+}
+
+bool launches_block() {
+  const char* value = std::getenv("CUDA_LAUNCH_BLOCKING");
+  return value && *value && std::strcmp(value, "0") != 0;
+}
+
+}  // namespace
+
+struct Device::Mailbox {
+  volatile int open;
+  volatile int timed_out;
+  volatile std::uint64_t cycles;
+  volatile std::uint64_t nanoseconds;
+};
+
+Device::Device(int index) : index_(index), gated_(!launches_block()) {
+  use();
+  try {
+    properties_ = find_properties(index);
+    load_primitives();  // throws Unsupported where the build holds no code for this GPU
+    // Non-blocking: the default stream, which other libraries use, must not wait for a gate.
+    ROOFLINE_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+    ROOFLINE_CUDA(cudaHostAlloc(reinterpret_cast<void**>(&mailbox_), sizeof(Mailbox), cudaHostAllocMapped));
+    ROOFLINE_CUDA(cudaHostGetDevicePointer(reinterpret_cast<void**>(&device_mailbox_), mailbox_, 0));
+    std::memset(static_cast<void*>(mailbox_), 0, sizeof(Mailbox));
+    // As large as twice the L2, so that writing it leaves nothing else there.
+    flush_bytes_ = 2 * std::max<std::int64_t>(properties_.l2_bytes, 1 << 20);
+  } catch (...) {
+    destroy();
+    throw;
+  }
+}
+
+Device::~Device() { destroy(); }
+
+void Device::destroy() noexcept {
+  ROOFLINE_CUDA_NOEXCEPT(cudaSetDevice(index_));
+  if (mailbox_) open_gate();
+  for (CUevent_st* each : events_) ROOFLINE_CUDA_NOEXCEPT(cudaEventDestroy(each));
+  if (flush_memory_) ROOFLINE_CUDA_NOEXCEPT(cudaFree(flush_memory_));
+  if (stream_) ROOFLINE_CUDA_NOEXCEPT(cudaStreamDestroy(stream_));
+  if (mailbox_) ROOFLINE_CUDA_NOEXCEPT(cudaFreeHost(mailbox_));
+}
+
+void Device::use() const { ROOFLINE_CUDA(cudaSetDevice(index_)); }
+
+std::vector<std::pair<std::string, Value>> Device::facts() const {
+  const Properties& p = properties_;
+  return {{"gpu_name", p.gpu_name},
+          {"architecture", p.architecture()},
+          {"sms", std::int64_t{p.sms}},
+          {"threads_per_sm", std::int64_t{p.threads_per_sm}},
+          {"shared_bytes_per_sm", p.shared_bytes_per_sm},
+          {"shared_bytes_per_block", p.shared_bytes_per_block},
+          {"max_clock_hz", p.clock_hz},
+          {"memory_clock_hz", p.memory_clock_hz},
+          {"memory_bus_bits", p.memory_bus_bits},
+          {"memory_bytes", p.memory_bytes},
+          {"l2_bytes", p.l2_bytes},
+          {"ecc", std::int64_t{p.ecc}},
+          {"mig", std::int64_t{p.mig}},
+          {"pci_bus_id", p.pci_bus_id},
+          {"cuda_driver", version_text(p.driver_version)},
+          {"cuda_runtime", version_text(p.runtime_version)},
+          {"gate", std::string(gated_ ? "on" : "off")},
+          {"gate_timeouts", gate_timeouts_}};
+}
+
+const std::vector<KernelEntry>& Device::kernels() const {
+  static const std::vector<KernelEntry> all = all_kernels();
+  return all;
+}
+
+std::string Device::lacks(const Requires& needs) const {
+  if (needs.empty() || (needs.rfind("sm_", 0) == 0 && architecture_fits(needs.c_str(), properties_.capability))) return "";
+  return "it needs " + needs + ", and this GPU is " + properties_.architecture();
+}
+
+void* Device::allocate(std::size_t size_bytes) {
+  use();
+  size_bytes = std::max<std::size_t>(size_bytes, 1);
+  std::size_t free_bytes = 0, total_bytes = 0;
+  ROOFLINE_CUDA(cudaMemGetInfo(&free_bytes, &total_bytes));
+  const std::size_t available = free_bytes > kSpareBytes ? free_bytes - kSpareBytes : 0;
+  const auto refuse = [&] {
+    return OutOfMemory(name() + ": " + std::to_string(size_bytes) + " bytes are needed, " + std::to_string(available) + " of " +
+                       std::to_string(total_bytes) + " are available; use a smaller problem");
+  };
+  if (size_bytes > available) throw refuse();
+  void* memory = nullptr;
+  const cudaError_t code = cudaMalloc(&memory, size_bytes);
+  if (code == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    throw refuse();
+  }
+  check(code, "cudaMalloc", __FILE__, __LINE__);
+  return memory;
+}
+
+void Device::release(void* memory, std::size_t) noexcept {
+  if (!memory) return;
+  ROOFLINE_CUDA_NOEXCEPT(cudaSetDevice(index_));
+  ROOFLINE_CUDA_NOEXCEPT(cudaFree(memory));
+}
+
+void Device::copy_in(void* device, const void* host, std::size_t size_bytes) {
+  use();
+  ROOFLINE_CUDA(cudaMemcpyAsync(device, host, size_bytes, cudaMemcpyHostToDevice, stream_));
+  ROOFLINE_CUDA(cudaStreamSynchronize(stream_));
+}
+
+void Device::copy_out(void* host, const void* device, std::size_t size_bytes) {
+  use();
+  ROOFLINE_CUDA(cudaMemcpyAsync(host, device, size_bytes, cudaMemcpyDeviceToHost, stream_));
+  ROOFLINE_CUDA(cudaStreamSynchronize(stream_));
+}
+
+void Device::fill(void* memory, DType dtype, std::int64_t elements, Fill fill, std::uint64_t seed) {
+  use();
+  if (elements == 0) return;
+  if (fill == Fill::uniform) {
+    launch_fill(stream_, memory, dtype, elements, seed, properties_.sms);
+    ROOFLINE_CUDA_LAUNCHED("fill_kernel");
+  } else {
+    const std::size_t size = static_cast<std::size_t>(elements * size_bytes(dtype));
+    ROOFLINE_CUDA(cudaMemsetAsync(memory, fill == Fill::zeros ? 0 : 0xA5, size, stream_));
+  }
+  ROOFLINE_CUDA(cudaStreamSynchronize(stream_));
+}
+
+CUevent_st* Device::event(std::size_t index) {
+  while (events_.size() <= index) {
+    cudaEvent_t created = nullptr;
+    ROOFLINE_CUDA(cudaEventCreate(&created));
+    events_.push_back(created);
+  }
+  return events_[index];
+}
+
+void Device::close_gate() {
+  mailbox_->open = 0;
+  mailbox_->timed_out = 0;
+  if (!gated_) return;
+  launch_gate(stream_, &device_mailbox_->open, &device_mailbox_->timed_out, kGateTimeoutNs);
+  ROOFLINE_CUDA_LAUNCHED("gate_kernel");
+}
+
+void Device::open_gate() noexcept {
+  // Everything enqueued is on its way before the flag is.
+  __atomic_store_n(const_cast<int*>(&mailbox_->open), 1, __ATOMIC_SEQ_CST);
+}
+
+// Opens the gate, waits, and sums the windows between event pairs 0 ... windows - 1.
+double Device::finish(int windows) {
+  open_gate();
+  ROOFLINE_CUDA(cudaEventSynchronize(events_[2 * windows - 1]));
+  double seconds = 0;
+  for (int window = 0; window < windows; ++window) {
+    float milliseconds = 0;
+    ROOFLINE_CUDA(cudaEventElapsedTime(&milliseconds, events_[2 * window], events_[2 * window + 1]));
+    seconds += 1e-3 * static_cast<double>(milliseconds);
+  }
+  return seconds;
+}
+
+double Device::run_batch(const Batch& batch) {
+  use();
+  const auto& sets = *batch.sets;
+  if (sets.empty() || batch.launches < 1) return 0;
+  if (batch.flush_each && !flush_memory_) flush_memory_ = allocate(static_cast<std::size_t>(flush_bytes_));
+  // An exception must not leave the stream behind a closed gate.
+  struct Opener {
+    Device& device;
+    ~Opener() { device.open_gate(); }
+  } opener{*this};
+
+  const std::int64_t entries = static_cast<std::int64_t>(sets[0].size()) + (batch.flush_each ? 3 : 0);
+  std::int64_t chunk = gate_chunk(batch.launches, entries);
+  double seconds = 0;
+  for (std::int64_t done = 0; done < batch.launches;) {
+    const std::int64_t count = std::min(chunk, batch.launches - done);
+    const int windows = batch.flush_each ? static_cast<int>(count) : 1;
+    event(2 * static_cast<std::size_t>(windows) - 1);
+    close_gate();
+    if (!batch.flush_each) ROOFLINE_CUDA(cudaEventRecord(events_[0], stream_));
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (batch.flush_each) {
+        ROOFLINE_CUDA(cudaMemsetAsync(flush_memory_, 0, static_cast<std::size_t>(flush_bytes_), stream_));
+        ROOFLINE_CUDA(cudaEventRecord(events_[2 * i], stream_));
+      }
+      for (const Launch& step : sets[(batch.first + done + i) % static_cast<std::int64_t>(sets.size())]) step(*this);
+      if (batch.flush_each) ROOFLINE_CUDA(cudaEventRecord(events_[2 * i + 1], stream_));
+    }
+    if (!batch.flush_each) ROOFLINE_CUDA(cudaEventRecord(events_[1], stream_));
+    ROOFLINE_CUDA_LAUNCHED("a launch of the batch");
+    seconds += finish(windows);
+    done += count;
+    if (mailbox_->timed_out) {
+      // The host got stuck while it filled the queue, so this chunk holds gaps. Queue less; where even one launch is too much (a
+      // launch that waits), do without.
+      ++gate_timeouts_;
+      if (count == 1) gated_ = false;
+      chunk = std::max<std::int64_t>(1, count / 4);
+    }
+  }
+  return seconds;
+}
+
+double Device::clock_hz() {
+  use();
+  launch_clock(stream_, &device_mailbox_->cycles, &device_mailbox_->nanoseconds, kClockNs);
+  ROOFLINE_CUDA_LAUNCHED("clock_kernel");
+  ROOFLINE_CUDA(cudaStreamSynchronize(stream_));
+  const double nanoseconds = static_cast<double>(mailbox_->nanoseconds);
+  return nanoseconds > 0 ? static_cast<double>(mailbox_->cycles) / nanoseconds * 1e9 : 0;
+}
+
+std::shared_ptr<void> workspace(Device& device, std::int64_t size_bytes) {
+  void* memory = device.allocate(static_cast<std::size_t>(size_bytes));
+  return {memory, [&device](void* p) { device.release(p, 0); }};
+}
+
+std::vector<DeviceInfo> list_devices() {
+  int count = 0;
+  if (const std::string reason = count_gpus(count); !reason.empty()) return {{"cuda", "", reason}};
+  std::vector<DeviceInfo> all;
+  for (int index = 0; index < count; ++index) {
+    DeviceInfo info{"cuda:" + std::to_string(index), "", ""};
+    try {
+      const Properties p = find_properties(index);
+      info.summary = p.gpu_name + ", " + p.architecture() + ", " + std::to_string(p.sms) + " SMs, " +
+                     std::to_string(p.memory_bytes >> 30) + " GiB";
+    } catch (const Error& error) {
+      info.missing = error.what();
+    }
+    all.push_back(std::move(info));
+  }
+  return all;
+}
+
+std::shared_ptr<Backend> open(int index) {
+  int count = 0;
+  const std::string reason = count_gpus(count);
+  const std::string here = "cuda:" + std::to_string(index);
+  if (!reason.empty()) throw Unsupported(here + ": " + reason);
+  if (index < 0 || index >= count)
+    throw Unsupported(here + ": there " + (count == 1 ? "is 1 GPU" : "are " + std::to_string(count) + " GPUs") +
+                      ", numbered from cuda:0 (CUDA_VISIBLE_DEVICES counts)");
+  return std::make_shared<Device>(index);
+}
+
+}  // namespace roofline::cuda

@@ -1,0 +1,42 @@
+// What every plan records of a kernel, read off the compiled kernel itself. Reading it also loads the kernel, outside any gate.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <string>
+
+#include "core/kernel.h"
+#include "cuda/check.h"
+#include "cuda/device.h"
+
+namespace roofline::cuda {
+
+struct KernelFacts {
+  int registers = 0;
+  int shared_bytes = 0;  // static and dynamic, of one block
+  int blocks_per_sm = 0;
+};
+
+template <class F>
+KernelFacts kernel_facts(const Device& device, F* kernel, int threads, std::size_t dynamic_shared_bytes = 0) {
+  device.use();
+  cudaFuncAttributes attributes{};
+  ROOFLINE_CUDA(cudaFuncGetAttributes(&attributes, kernel));
+  KernelFacts facts;
+  facts.registers = attributes.numRegs;
+  facts.shared_bytes = static_cast<int>(attributes.sharedSizeBytes + dynamic_shared_bytes);
+  ROOFLINE_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&facts.blocks_per_sm, kernel, threads, dynamic_shared_bytes));
+  return facts;
+}
+
+// prefix: of the step, where a plan has several kernels ("softmax_").
+inline void record(Plan& plan, const std::string& prefix, const KernelFacts& facts, std::int64_t grid, int threads) {
+  plan.set(prefix + "grid", Value(grid));
+  plan.set(prefix + "block", threads);
+  plan.set(prefix + "registers", facts.registers);
+  plan.set(prefix + "shared_bytes", facts.shared_bytes);
+  plan.set(prefix + "blocks_per_sm", facts.blocks_per_sm);
+}
+
+}  // namespace roofline::cuda

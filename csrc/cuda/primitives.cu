@@ -1,0 +1,108 @@
+#include "cuda/primitives.h"
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "core/random.h"
+#include "cuda/check.h"
+#include "cuda/plan.h"
+#include "cuda/ptx.cuh"
+
+namespace roofline::cuda {
+namespace {
+
+constexpr int kFillThreads = 256;
+
+// From fp32 and not from fp64 for the two halves: the CPU rounds twice, and so must this.
+template <class T>
+__device__ T random_value(std::uint64_t seed, std::uint64_t i) {
+  return static_cast<T>(random_uniform(seed, i));
+}
+template <>
+__device__ __half random_value<__half>(std::uint64_t seed, std::uint64_t i) {
+  return __float2half_rn(static_cast<float>(random_uniform(seed, i)));
+}
+template <>
+__device__ __nv_bfloat16 random_value<__nv_bfloat16>(std::uint64_t seed, std::uint64_t i) {
+  return __float2bfloat16_rn(static_cast<float>(random_uniform(seed, i)));
+}
+template <>
+__device__ std::int32_t random_value<std::int32_t>(std::uint64_t seed, std::uint64_t i) {
+  return static_cast<std::int32_t>(static_cast<std::uint32_t>(random_bits(seed, i)));
+}
+template <>
+__device__ std::int8_t random_value<std::int8_t>(std::uint64_t seed, std::uint64_t i) {
+  return static_cast<std::int8_t>(static_cast<std::uint8_t>(random_bits(seed, i)));
+}
+
+// One thread, one element at a time, a grid apart.
+template <class T>
+__global__ void __launch_bounds__(kFillThreads) fill_kernel(T* out, std::int64_t elements, std::uint64_t seed) {
+  const std::int64_t stride = std::int64_t{gridDim.x} * kFillThreads;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kFillThreads + threadIdx.x; i < elements; i += stride)
+    out[i] = random_value<T>(seed, static_cast<std::uint64_t>(i));
+}
+
+template <class T>
+void fill(cudaStream_t stream, void* memory, std::int64_t elements, std::uint64_t seed, int sms) {
+  const std::int64_t blocks = persistent_grid(ceil_div(elements, kFillThreads), sms, 8);
+  fill_kernel<<<static_cast<unsigned>(blocks), kFillThreads, 0, stream>>>(static_cast<T*>(memory), elements, seed);
+}
+
+// One thread polls host memory.
+__global__ void gate_kernel(const volatile int* open, volatile int* timed_out, std::uint64_t timeout_ns) {
+  const std::uint64_t begin = global_timer_ns();
+  while (*open == 0) {
+    if (global_timer_ns() - begin > timeout_ns) {
+      *timed_out = 1;
+      return;
+    }
+  }
+}
+
+// One thread reads both clocks on an edge of the coarser one, works for a while, and does so again.
+__global__ void clock_kernel(volatile std::uint64_t* cycles, volatile std::uint64_t* nanoseconds, std::uint64_t least_ns) {
+  const auto edge = [] {
+    const std::uint64_t before = global_timer_ns();
+    std::uint64_t now = before;
+    while (now == before) now = global_timer_ns();
+    return now;
+  };
+  const std::uint64_t begin_ns = edge();
+  const long long begin = clock64();
+  while (global_timer_ns() - begin_ns < least_ns) {
+  }
+  const std::uint64_t end_ns = edge();
+  const long long end = clock64();
+  *cycles = static_cast<std::uint64_t>(end - begin);
+  *nanoseconds = end_ns - begin_ns;
+}
+
+}  // namespace
+
+void launch_fill(cudaStream_t stream, void* memory, DType dtype, std::int64_t elements, std::uint64_t seed, int sms) {
+  switch (dtype) {
+    case DType::fp64: return fill<double>(stream, memory, elements, seed, sms);
+    case DType::fp32: return fill<float>(stream, memory, elements, seed, sms);
+    case DType::fp16: return fill<__half>(stream, memory, elements, seed, sms);
+    case DType::bf16: return fill<__nv_bfloat16>(stream, memory, elements, seed, sms);
+    case DType::int32: return fill<std::int32_t>(stream, memory, elements, seed, sms);
+    case DType::int8: return fill<std::int8_t>(stream, memory, elements, seed, sms);
+  }
+}
+
+void launch_gate(cudaStream_t stream, const volatile int* open, volatile int* timed_out, std::uint64_t timeout_ns) {
+  gate_kernel<<<1, 1, 0, stream>>>(open, timed_out, timeout_ns);
+}
+
+void launch_clock(cudaStream_t stream, volatile std::uint64_t* cycles, volatile std::uint64_t* nanoseconds, std::uint64_t least_ns) {
+  clock_kernel<<<1, 1, 0, stream>>>(cycles, nanoseconds, least_ns);
+}
+
+void load_primitives() {
+  cudaFuncAttributes attributes;
+  ROOFLINE_CUDA(cudaFuncGetAttributes(&attributes, gate_kernel));
+  ROOFLINE_CUDA(cudaFuncGetAttributes(&attributes, clock_kernel));
+}
+
+}  // namespace roofline::cuda

@@ -1,0 +1,24 @@
+// Small kernels the device itself needs. Each only enqueues; the caller checks for errors with ROOFLINE_CUDA_LAUNCHED.
+#pragma once
+
+#include <cstdint>
+
+#include "core/dtype.h"
+
+struct CUstream_st;
+
+namespace roofline::cuda {
+
+// Random elements, the same bits as on the CPU: element i of seed s is a function of both alone.
+void launch_fill(CUstream_st* stream, void* memory, DType dtype, std::int64_t elements, std::uint64_t seed, int sms);
+
+// Holds the stream until *open is not 0. Gives up after timeout_ns and then writes 1 to *timed_out, so that it can never hang.
+void launch_gate(CUstream_st* stream, const volatile int* open, volatile int* timed_out, std::uint64_t timeout_ns);
+
+// Writes the cycles and the nanoseconds that passed on one SM while it was busy for at least least_ns.
+void launch_clock(CUstream_st* stream, volatile std::uint64_t* cycles, volatile std::uint64_t* nanoseconds, std::uint64_t least_ns);
+
+// Loads the kernels above onto the current device, outside any gate: loading may wait for the stream that the gate holds.
+void load_primitives();
+
+}  // namespace roofline::cuda
