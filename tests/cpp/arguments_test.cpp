@@ -1,0 +1,197 @@
+// What a contract says of bad arguments: every message names the operator, the tensor or value, and what was expected.
+#include "core/arguments.h"
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "ops/rows.h"
+#include "ops/stream.h"
+
+namespace roofline {
+namespace {
+
+float memory[64];
+
+Tensor tensor(const std::string& name, Shape shape, DType dtype = DType::fp32) { return {name, memory, dtype, std::move(shape), {}, Role::in}; }
+
+template <class F>
+std::string message(F&& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// A valid layer_norm of 3 rows of 4 columns, to be spoilt one thing at a time.
+Arguments layer_norm() {
+  Arguments all("layer_norm", DType::fp32);
+  all.add("rows", std::int64_t{3});
+  all.add("columns", std::int64_t{4});
+  all.add("eps", 1e-5);
+  all.add(tensor("x", {3, 4}));
+  all.add(tensor("y", {3, 4}));
+  all.add(tensor("weight", {4}));
+  all.add(tensor("bias", {4}));
+  return all;
+}
+
+std::string refusal(const Arguments& all) { return message([&] { ops::LayerNorm::from(all); }); }
+
+TEST(Arguments, AreTakenOutAsTheyWerePutIn) {
+  const auto problem = ops::LayerNorm::from(layer_norm());
+  EXPECT_EQ(problem.rows, 3);
+  EXPECT_EQ(problem.columns, 4);
+  EXPECT_EQ(problem.row_bytes(), 16);
+  EXPECT_DOUBLE_EQ(problem.eps, 1e-5);
+  EXPECT_EQ(problem.x, memory);
+  EXPECT_EQ(problem.bias, memory);
+}
+
+TEST(Arguments, MissingTensor) {
+  Arguments all("layer_norm", DType::fp32);
+  all.add("rows", std::int64_t{3});
+  all.add("columns", std::int64_t{4});
+  EXPECT_EQ(refusal(all), "layer_norm: tensor 'x' is missing; expected fp32 [3, 4]");
+  all.add(tensor("x", {3, 4}));
+  all.add(tensor("y", {3, 4}));
+  all.add("eps", 1e-5);
+  EXPECT_EQ(refusal(all), "layer_norm: tensor 'weight' is missing; expected fp32 [4]");
+}
+
+TEST(Arguments, WrongShape) {
+  for (const char* name : {"x", "y"}) {
+    Arguments all = layer_norm();
+    all.add(tensor(name, {4, 3}));
+    EXPECT_EQ(refusal(all), std::string("layer_norm: tensor '") + name + "' has shape [4, 3]; expected [3, 4]");
+  }
+  for (const char* name : {"weight", "bias"}) {
+    Arguments all = layer_norm();
+    all.add(tensor(name, {3}));
+    EXPECT_EQ(refusal(all), std::string("layer_norm: tensor '") + name + "' has shape [3]; expected [4]");
+  }
+  Arguments all = layer_norm();
+  all.add(tensor("x", {12}));
+  EXPECT_EQ(refusal(all), "layer_norm: tensor 'x' has shape [12]; expected [3, 4]");
+}
+
+TEST(Arguments, WrongDtype) {
+  Arguments all = layer_norm();
+  all.add(tensor("bias", {4}, DType::fp16));
+  EXPECT_EQ(refusal(all), "layer_norm: tensor 'bias' has dtype fp16; expected fp32");
+}
+
+TEST(Arguments, WrongStrides) {
+  Arguments all = layer_norm();
+  Tensor transposed = tensor("x", {3, 4});
+  transposed.strides = {1, 3};
+  all.add(transposed);
+  EXPECT_EQ(refusal(all), "layer_norm: tensor 'x' has strides [1, 3]; expected C order (make it contiguous first)");
+  Tensor dense = tensor("x", {3, 4});
+  dense.strides = {4, 1};
+  all.add(dense);
+  EXPECT_EQ(refusal(all), "no error");
+}
+
+TEST(Arguments, StridesOfDimensionsOfOneMeanNothing) {
+  Tensor row = tensor("x", {1, 4});
+  row.strides = {99, 1};
+  EXPECT_TRUE(row.contiguous());
+  Tensor column = tensor("x", {4, 1});
+  column.strides = {1, 77};
+  EXPECT_TRUE(column.contiguous());
+}
+
+TEST(Arguments, NoMemory) {
+  Arguments all = layer_norm();
+  Tensor empty = tensor("y", {3, 4});
+  empty.data = nullptr;
+  all.add(empty);
+  EXPECT_EQ(refusal(all), "layer_norm: tensor 'y' has no memory");
+}
+
+TEST(Arguments, DimensionsAreAtLeastOne) {
+  for (const std::int64_t bad : {std::int64_t{0}, std::int64_t{-5}, std::numeric_limits<std::int64_t>::min()}) {
+    Arguments all = layer_norm();
+    all.add("rows", bad);
+    EXPECT_EQ(refusal(all), "layer_norm: rows must be at least 1, got " + std::to_string(bad));
+  }
+}
+
+TEST(Arguments, DimensionsThatOverflow) {
+  Arguments all = layer_norm();
+  all.add("rows", std::int64_t{1} << 32);
+  all.add("columns", std::int64_t{1} << 31);
+  const std::string said = refusal(all);  // 2^63 elements, and even 2^61 of four bytes would not do
+  EXPECT_NE(said.find("layer_norm"), std::string::npos) << said;
+  EXPECT_NE(said.find("more than 2^63"), std::string::npos) << said;
+  all.add("columns", std::int64_t{1} << 29);
+  EXPECT_NE(refusal(all).find("more than 2^63"), std::string::npos) << refusal(all);
+  EXPECT_EQ(product({std::int64_t{1} << 31, std::int64_t{1} << 31}, "x"), std::int64_t{1} << 62);
+  EXPECT_EQ(product({0, std::numeric_limits<std::int64_t>::max()}, "x"), 0);
+  EXPECT_NE(message([] { product({-1}, "x"); }).find("x: negative dimension in [-1]"), std::string::npos);
+}
+
+TEST(Arguments, ValuesOfTheWrongKind) {
+  Arguments all = layer_norm();
+  all.add("rows", 3.0);
+  EXPECT_EQ(refusal(all), "layer_norm: rows must be an integer");
+  all = layer_norm();
+  all.add("rows", std::string("3"));
+  EXPECT_EQ(refusal(all), "layer_norm: rows must be an integer");
+  all = layer_norm();
+  all.add("eps", std::string("small"));
+  EXPECT_EQ(refusal(all), "layer_norm: eps must be a number");
+  all = layer_norm();
+  all.add("eps", std::int64_t{1});  // a whole number is a number
+  EXPECT_DOUBLE_EQ(ops::LayerNorm::from(all).eps, 1);
+}
+
+TEST(Arguments, MissingValue) {
+  Arguments all("rms_norm", DType::fp32);
+  EXPECT_EQ(message([&] { ops::RmsNorm::from(all); }), "rms_norm: value 'rows' is missing");
+}
+
+TEST(Arguments, UnknownWord) {
+  Arguments all("stream", DType::fp32);
+  EXPECT_EQ(message([&] { ops::Stream::from(all); }), "stream: value 'access' is missing");
+  all.add("access", std::string("sideways"));
+  EXPECT_NE(message([&] { ops::Stream::from(all); }).find("access must be one of read, write"), std::string::npos);
+  all.add("access", std::int64_t{1});
+  EXPECT_EQ(message([&] { ops::Stream::from(all); }), "stream: access must be a string");
+}
+
+TEST(Arguments, RowContractsCheckTheirTensors) {
+  Arguments all("x", DType::fp32);
+  all.add("rows", std::int64_t{3});
+  all.add("columns", std::int64_t{4});
+  all.add("elements", std::int64_t{12});
+  all.add("eps", 1e-6);
+  EXPECT_NE(message([&] { ops::Softmax::from(all); }).find("tensor 'x' is missing; expected fp32 [3, 4]"), std::string::npos);
+  EXPECT_NE(message([&] { ops::Relu::from(all); }).find("tensor 'x' is missing; expected fp32 [12]"), std::string::npos);
+  all.add(tensor("x", {3, 4}));
+  EXPECT_NE(message([&] { ops::Softmax::from(all); }).find("tensor 'y' is missing; expected fp32 [3, 4]"), std::string::npos);
+  all.add(tensor("y", {3, 4}));
+  EXPECT_EQ(ops::Softmax::from(all).columns, 4);
+  EXPECT_NE(message([&] { ops::RmsNorm::from(all); }).find("tensor 'weight' is missing; expected fp32 [4]"), std::string::npos);
+  EXPECT_NE(message([&] { ops::BiasRelu::from(all); }).find("tensor 'bias' is missing; expected fp32 [4]"), std::string::npos);
+  all.add(tensor("x", {12}));
+  all.add(tensor("y", {12}));
+  EXPECT_EQ(ops::Relu::from(all).elements, 12);
+}
+
+TEST(DTypes, HaveOneSpelling) {
+  for (const DTypeInfo& known : kDTypes) {
+    EXPECT_EQ(dtype_named(std::string(known.name)), known.dtype);
+    EXPECT_EQ(info(known.dtype).name, known.name);
+    EXPECT_EQ(size_bytes(known.dtype), known.size_bytes);
+  }
+  EXPECT_EQ(message([] { dtype_named("float"); }), "unknown dtype 'float': use one of fp64, fp32, fp16, bf16, int32, int8");
+}
+
+}  // namespace
+}  // namespace roofline
