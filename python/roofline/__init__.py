@@ -1,0 +1,74 @@
+"""Measure what a machine can do, run transformer operators on it, and see how far each is from the limit and why.
+
+The public names are imported on first use, so that `import roofline` costs next to nothing and the analytic half works
+where the compiled part does not.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .ceilings import measure_machine as measure_machine
+    from .errors import Error as Error
+    from .errors import OutOfMemory as OutOfMemory
+    from .errors import Unsupported as Unsupported
+    from .machine import Ceiling as Ceiling
+    from .machine import Machine as Machine
+    from .measurement import Policy as Policy
+    from .measurement import build_info as build_info
+    from .measurement import list_devices as list_devices
+    from .measurement import measure as measure
+    from .measurement import measure_callable as measure_callable
+    from .measurement import run as run
+    from .model import predict as predict
+    from .operators import Attention as Attention
+    from .operators import BiasRelu as BiasRelu
+    from .operators import Ffn as Ffn
+    from .operators import Fma as Fma
+    from .operators import ForkJoin as ForkJoin
+    from .operators import LayerNorm as LayerNorm
+    from .operators import Matmul as Matmul
+    from .operators import Relu as Relu
+    from .operators import RmsNorm as RmsNorm
+    from .operators import Softmax as Softmax
+    from .operators import Stream as Stream
+    from .results import Measurement as Measurement
+    from .results import Results as Results
+    from .sweeps import sweep as sweep
+
+_HOMES = {
+    "ceilings": ("measure_machine",),
+    "errors": ("Error", "OutOfMemory", "Unsupported"),
+    "machine": ("Ceiling", "Machine"),
+    "measurement": ("Policy", "build_info", "list_devices", "measure", "measure_callable", "run"),
+    "model": ("predict",),
+    "operators": (
+        "Attention", "BiasRelu", "Ffn", "Fma", "ForkJoin", "LayerNorm", "Matmul", "Relu", "RmsNorm", "Softmax", "Stream",
+    ),
+    "results": ("Measurement", "Results"),
+    "sweeps": ("sweep",),
+}  # fmt: skip
+_MODULES = ("cost", "errors", "operators", "machine", "model", "results", "measurement", "ceilings", "sweeps", "plot", "report", "units")
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [*sorted(_HOME_OF), "__version__"]  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("roofline")
+    if name in _HOME_OF:
+        value = getattr(importlib.import_module(f".{_HOME_OF[name]}", __name__), name)
+        globals()[name] = value
+        return value
+    if name in _MODULES:
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_MODULES])

@@ -1,0 +1,25 @@
+"""Which memory level holds a working set, from cache sizes alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .ceiling import LEVELS
+
+# A set that fills a cache to the last byte does not stay in it: code, stacks and other data are there too.
+FITS = 0.9
+
+
+def cache_capacity(facts: Mapping[str, Any], level: str) -> int:
+    """Bytes of a cache level over all threads of `facts`: L1 and L2 belong to a core, L3 is shared; 0 where there is none."""
+    size = int(facts.get(f"{level.lower()}_bytes") or 0)
+    return size if level == "L3" else size * max(int(facts.get("threads") or 1), 1)
+
+
+def cache_level(facts: Mapping[str, Any], size_bytes: int) -> str:
+    """The fastest level that holds `size_bytes`, spread over all threads."""
+    for level in LEVELS[:-1]:
+        if 0 < size_bytes <= FITS * cache_capacity(facts, level):
+            return level
+    return LEVELS[-1]

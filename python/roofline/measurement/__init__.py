@@ -1,0 +1,13 @@
+"""Running and timing problems: the only part of the package that touches the compiled module."""
+
+from __future__ import annotations
+
+from .callables import measure_callable
+from .devices import Device, build_info, default_device, libraries, list_devices, open_device
+from .measure import Policy, attempt, measure, timed
+from .run import run
+
+__all__ = [
+    "Device", "Policy", "attempt", "build_info", "default_device", "libraries", "list_devices", "measure", "measure_callable",
+    "open_device", "run", "timed",
+]

@@ -1,0 +1,144 @@
+"""Devices: opening them, what they are, and what was recorded of a run's conditions."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import importlib.metadata
+import os
+import platform
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+from ..errors import Error
+
+# Library -> (distribution on PyPI, how its file is named there).
+_WHEELS = {"onednn": ("onednn-cpu-gomp", "libdnnl.so.3"), "openblas": ("scipy-openblas32", "libscipy_openblas.so")}
+
+
+@functools.cache
+def core() -> ModuleType:
+    """The compiled module, told where pip has put the libraries it opens. Raises Error where it does not load."""
+    try:
+        from .. import _core
+    except ImportError as error:
+        raise Error(
+            f"the compiled part of roofline does not load ({error}); install it with `pip install .` in the source folder "
+            "(the analytic half works without it)"
+        ) from error
+    for name, (distribution, file_name) in _WHEELS.items():
+        try:
+            files = importlib.metadata.distribution(distribution).files or []
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        for file in files:
+            if file.name == file_name:
+                _core.set_library_path(name, os.path.realpath(str(file.locate())))
+                break
+    return _core
+
+
+class Device:
+    """One opened device: "cpu" (with a number of threads) or "cuda:0"."""
+
+    def __init__(self, name: str, threads: int = 0) -> None:
+        self.core = core().Device(name, threads)
+        self.name: str = self.core.name
+        self.facts: Mapping[str, Any] = self.core.facts
+        self.threads: int = int(self.facts.get("threads", 0))
+        self.kernels: list[dict[str, Any]] = self.core.kernels()
+        self.roofs: dict[Any, Any] = {}  # see roofs.py
+
+    @property
+    def backend(self) -> str:
+        return self.name.partition(":")[0]
+
+    @property
+    def title(self) -> str:
+        return str(self.facts.get("cpu_name") or self.facts.get("gpu_name") or self.name)
+
+    def missing(self, operator: str, variant: str, dtype: str) -> str:
+        """Why this kernel cannot run here; empty if it can."""
+        for kernel in self.kernels:
+            if (kernel["operator"], kernel["variant"], kernel["dtype"]) == (operator, variant, dtype):
+                return str(kernel["missing"])
+        return f"{self.name} has no {variant} kernel of {operator} for {dtype}"
+
+
+@functools.lru_cache(maxsize=8)
+def _opened(name: str, threads: int) -> Device:
+    return Device(name, threads)
+
+
+def default_device() -> str:
+    """The first usable GPU, else the CPU."""
+    usable = [d["name"] for d in list_devices() if not d["missing"]]
+    return next((name for name in usable if name.startswith("cuda")), "cpu")
+
+
+def open_device(name: str | Device | None = None, threads: int = 0) -> Device:
+    """The device of this name (None: `default_device()`), opened once. threads: of a CPU, 0 for all usable cores.
+
+    Raises Error for an unknown name or too many threads, Unsupported with the reason where there is no such device.
+    """
+    if isinstance(name, Device):
+        return name
+    if isinstance(threads, bool) or not isinstance(threads, int) or not 0 <= threads < 2**16:
+        raise Error(f"threads must be a whole number from 0 (all usable cores), got {threads!r}")
+    if name is not None and not isinstance(name, str):
+        raise Error(f"device must be a name such as 'cpu' or 'cuda:0', got {name!r}")
+    chosen = name or default_device()
+    everything = _opened(chosen, 0) if chosen == "cpu" and threads else None
+    if everything is not None and threads == everything.threads:
+        return everything
+    return _opened(chosen, threads)
+
+
+def list_devices() -> list[dict[str, str]]:
+    """Every device, and for a backend without one the reason: dicts of name, summary, missing."""
+    found: list[dict[str, str]] = core().list_devices()
+    return found
+
+
+def build_info() -> dict[str, Any]:
+    """What was built, with what, and what was left out and why."""
+    info: dict[str, Any] = core().build_info()
+    return info
+
+
+def libraries() -> list[dict[str, str]]:
+    """The libraries the variant `library` uses: dicts of name, version, path, missing."""
+    found: list[dict[str, str]] = core().libraries()
+    return found
+
+
+def utc_now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+@functools.cache
+def _versions() -> Mapping[str, str]:
+    found = {"python": platform.python_version()}
+    for distribution in ("roofline", "numpy"):
+        try:
+            found[distribution] = importlib.metadata.version(distribution)
+        except importlib.metadata.PackageNotFoundError:
+            found[distribution] = "not installed"
+    return found
+
+
+def provenance(device: Device, seed: int) -> dict[str, Any]:
+    """The conditions of a run. No paths, command lines or host names, so that it can be published."""
+    info = build_info()
+    kept = ("version", "compiler", "build_type", "isas", "cuda", "cuda_version", "cuda_archs")
+    shown = ("cpu_name", "gpu_name", "isas", "governor", "huge_pages", "virtual_machine", "driver_version", "runtime_version")
+    return {
+        "versions": {**_versions(), **{lib["name"]: lib["version"] for lib in libraries() if lib["version"]}},
+        "build": {key: info[key] for key in kept},
+        "os": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "device": {key: device.facts[key] for key in shown if key in device.facts},
+        "roofline_isa": os.environ.get("ROOFLINE_ISA", ""),
+        "seed": seed,
+        "utc": utc_now(),
+    }

@@ -1,0 +1,274 @@
+"""One problem, timed: allocate, bind, check, bracket, sample, and put together what was seen."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import Error, OutOfMemory, Unsupported
+from ..machine import Machine
+from ..model import Roofs, bound, default_variant, terms_s
+from ..operators import Operator
+from ..results import CACHE_STATES, Bracket, Measurement
+from .devices import Device, open_device, provenance, utc_now
+from .roofs import Probe, level_of, roofs_of
+from .tensors import Held, allocate_all, bind, check
+
+IMPLAUSIBLE = 1.03  # of its bracket
+MOST_SETS = 32  # of rotating buffers; a smaller problem is made cold by emptying the caches instead
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """How long and how carefully to sample. Times in seconds; noise: half-width of the 95 % interval over the median."""
+
+    warmup_min_s: float = 0.1
+    warmup_max_s: float = 3.0
+    batch_s: float = 5e-3
+    min_samples: int = 10
+    min_s: float = 0.5
+    max_s: float = 5.0
+    noise: float = 0.005
+    bracket_s: float = 0.012
+    tries: int = 3
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+                raise Error(f"{field.name} must be a number of at least 0, got {value!r}")
+        if self.min_samples < 3 or self.tries < 1:
+            raise Error("min_samples must be at least 3 and tries at least 1")
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+REPORT = Policy(warmup_min_s=0.03, min_s=0.15, max_s=0.4, noise=0.01)
+QUICK = Policy(warmup_min_s=0.02, min_s=0.05, max_s=0.15, noise=0.02, tries=2)
+THOROUGH = Policy(warmup_min_s=0.5, min_s=1.0, max_s=15.0)
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A problem on a device, once per set of buffers."""
+
+    device: Device
+    problem: Operator
+    variant: str
+    sets: list[Any]
+    tensors: list[dict[str, Held]]
+    plan: dict[str, Any]
+    flush_each: bool
+
+    @property
+    def bytes(self) -> dict[str, int]:
+        """By term, compulsory first."""
+        return {"compulsory": self.problem.compulsory_bytes(), **self.problem.traffic(self.plan)}
+
+
+def prepare(device: Device, problem: Operator, variant: str | None, cache_state: str, seed: int) -> Prepared:
+    """Allocate, fill and bind as many sets of buffers as the cache state needs. Raises Unsupported and OutOfMemory."""
+    if cache_state not in CACHE_STATES[:2]:
+        raise Error(f"cache_state must be cold or warm, got {cache_state!r}")
+    if not problem.variants:
+        raise Unsupported(f"{problem.name} is cost only: it has no kernels")
+    chosen = variant or default_variant(problem, device.backend)
+    if chosen not in problem.variants:
+        raise Error(f"{problem.name}: unknown variant {chosen!r}; it has {', '.join(problem.variants)}")
+
+    # Asked before anything is allocated: a problem of terabytes shall say that it does not fit, not that a kernel is missing.
+    tensors = [allocate_all(device, problem, seed)]
+    sets = [bind(device, problem, chosen, tensors[0])]
+    plan = {"variant": chosen, **sets[0].plan}
+    flush_each = False
+    if cache_state == "cold":
+        cache = int(device.facts.get("l3_bytes") or device.facts.get("l2_bytes") or 0)
+        footprint = problem.footprint_bytes()
+        # Between two launches on the same set at least twice the cache has passed through it.
+        wanted = 1 if footprint >= 3 * cache else 1 + math.ceil(2 * cache / max(footprint, 1))
+        flush_each = footprint > 0 and wanted > MOST_SETS
+        if footprint and not flush_each:
+            for index in range(1, wanted):
+                tensors.append(allocate_all(device, problem, seed + index))
+                sets.append(bind(device, problem, chosen, tensors[-1]))
+    plan["buffer_sets"] = len(sets)
+    return Prepared(device, problem, chosen, sets, tensors, plan, flush_each)
+
+
+def timed(prepared: Prepared, policy: Policy, step: int = -1) -> dict[str, Any]:
+    """Samples without brackets: for ceilings, which are their own roof, and for single steps."""
+    result: dict[str, Any] = prepared.device.core.sample(prepared.sets, step, prepared.flush_each, policy.to_dict())
+    return result
+
+
+def freezer(probes: list[Probe], flops: int, moved: int, level: str, frozen: dict[str, Any]) -> Any:
+    """The function that turns the brackets before into the prediction, stored in `frozen` before the problem runs."""
+
+    def freeze(before_s: list[list[float]]) -> int:
+        medians = [float(np.median(p.rates(s))) for p, s in zip(probes, before_s, strict=True)]
+        kinds = {p.kind: value for p, value in zip(probes, medians, strict=True)}
+        roofs = Roofs(
+            compute_flops_per_s=kinds.get("compute", math.inf),
+            bandwidth_bytes_per_s=kinds["bandwidth"],
+            floor_s=kinds.get("latency", 0.0),
+            level=level,
+            labels={},
+        )
+        terms = {name: float(value) for name, value in terms_s(flops, moved, roofs).items()}
+        limit = str(bound(flops, moved, roofs))
+        frozen.clear()
+        frozen.update(time_s=terms[limit], bound=limit, terms=terms, frozen_utc=utc_now())
+        kind = {"compute": "compute", "launch": "latency"}.get(limit, "bandwidth")
+        return next(index for index, p in enumerate(probes) if p.kind == kind)
+
+    return freeze
+
+
+def bracketed(
+    device: Device, sets: list[Any], flush_each: bool, probes: list[Probe], flops: int, moved: int, level: str, policy: Policy
+) -> dict[str, Any]:
+    """Time `sets` between brackets: the fields of a Measurement that come from the clock."""
+    frozen: dict[str, Any] = {}
+    freeze = freezer(probes, flops, moved, level, frozen)
+    seen = device.core.measure(sets, flush_each, [p.sets for p in probes], freeze, policy.to_dict())
+    brackets = tuple(
+        Bracket(
+            label=p.label, kind=p.kind, level=p.level, problem=p.described(), variant=p.variant,
+            before_samples=tuple(p.rates(before)), after_samples=tuple(p.rates(after)),
+        )
+        for p, before, after in zip(probes, seen["before_s"], seen["after_s"], strict=True)
+    )  # fmt: skip
+    status, reason = "ok", ""
+    if seen["contended"]:
+        load = seen["load"]
+        status = "contended"
+        reason = (
+            f"other work ran on these cores: threads had {load['cpu_share']:.1%} of the time and waited {load['run_delay_share']:.1%} "
+            f"of it, other processes kept {load['foreign_cores']:.2f} cores busy; repeat on an idle machine"
+        )
+    elif seen["roof_moved"]:
+        b = brackets[seen["limiting"]]
+        status = "roof_moved"
+        reason = f"the {b.label} roof moved by {b.moved:.0%} around the measurement, {seen['repeats'] + 1} times in a row"
+    return {
+        "samples_s": tuple(map(float, seen["samples_s"])),
+        "launches_per_sample": int(seen["launches_per_sample"]),
+        "warmup_s": float(seen["warmup_s"]),
+        "stop_reason": seen["stop_reason"],
+        "repeats": int(seen["repeats"]),
+        "load": dict(seen["load"]),
+        "clock_hz_before": float(seen["clock_before_hz"]) or None,
+        "clock_hz_after": float(seen["clock_after_hz"]) or None,
+        "brackets": brackets,
+        "prediction": frozen,
+        "status": status,
+        "reason": reason,
+    }
+
+
+def with_plausibility(measurement: Measurement) -> Measurement:
+    """`implausible` where a point is above 103 % of its bracket: evidence of wrong units, work or caches, never a win."""
+    share = measurement.share_of_bracket
+    if measurement.status == "ok" and share is not None and share > IMPLAUSIBLE:
+        reason = f"{share:.1%} of its {measurement.bound} roof: more than the roof allows, so the bytes or FLOPs did not happen as counted"
+        return dataclasses.replace(measurement, status="implausible", reason=reason)
+    return measurement
+
+
+def measure(
+    problem: Operator,
+    *,
+    variant: str | None = None,
+    device: str | Device | None = None,
+    threads: int = 0,
+    machine: Machine | None = None,
+    cache_state: str = "cold",
+    seed: int = 0,
+    policy: Policy | None = None,
+    steps: bool = True,
+) -> Measurement:
+    """Time one problem: correctness first, then samples between brackets of its own roofs.
+
+    variant: None is the operator's default on this device. device: "cpu", "cuda:0"; None is the first GPU, else the CPU.
+    machine: its best configurations of the roofs are used; without one they are found in a short calibration.
+    cache_state: "cold" (operands come from DRAM) or "warm". steps: time each step of a kernel of several alone, too.
+
+    Raises Error (bad input, or a wrong result), Unsupported (no such kernel here, with the reason), OutOfMemory.
+    """
+    opened = open_device(device, threads)
+    policy = policy or Policy()
+    prepared = prepare(opened, problem, variant, cache_state, seed)
+    prepared.sets[0].run()
+    correctness = check(problem, prepared.tensors[0], seed)
+    if not correctness["passed"]:
+        raise Error(f"{problem.name} {prepared.variant}: {correctness['reason']}; nothing was timed")
+
+    moved = prepared.bytes
+    working_set = problem.footprint_bytes() + int(prepared.plan.get("workspace_bytes", 0)) + int(prepared.plan.get("packed_bytes", 0))
+    level = level_of(opened, working_set, cache_state)
+    in_place = any(t.role == "in_out" for t in problem.tensors())
+    flops = problem.flops()
+    probes = roofs_of(
+        opened, mix=problem.mix, arithmetic=problem.compute()[0], level=level, in_place=in_place, flops=sum(flops.values()), machine=machine
+    )
+    clock = bracketed(opened, prepared.sets, prepared.flush_each, probes, sum(flops.values()), sum(moved.values()), level, policy)
+    names = list(prepared.sets[0].steps)
+    alone: dict[str, tuple[float, ...]] = {}
+    if steps and len(names) > 1:
+        short = dataclasses.replace(policy, max_s=min(policy.max_s, 0.5), min_s=min(policy.min_s, 0.1), warmup_min_s=0.0, warmup_max_s=0.05)
+        alone = {name: tuple(map(float, timed(prepared, short, index)["samples_s"])) for index, name in enumerate(names)}
+    return with_plausibility(
+        Measurement(
+            operator=problem.name,
+            problem=problem.to_dict(),
+            variant=prepared.variant,
+            device=opened.name,
+            threads=opened.threads,
+            cache_state=cache_state,
+            plan=prepared.plan,
+            steps=alone,
+            flops=flops,
+            bytes=moved,
+            level=level,
+            correctness=correctness,
+            seed=seed,
+            utc=utc_now(),
+            provenance=provenance(opened, seed),
+            **clock,
+        )
+    )
+
+
+def attempt(problem: Operator, *, variant: str | None = None, device: str | Device | None = None, threads: int = 0,
+            cache_state: str = "cold", seed: int = 0, **options: Any) -> Measurement:  # fmt: skip
+    """As `measure`, but what cannot run is a result too: status unsupported, out_of_memory or failed, with the reason."""
+    opened = open_device(device, threads)
+    try:
+        return measure(problem, variant=variant, device=opened, cache_state=cache_state, seed=seed, **options)
+    except Unsupported as error:
+        status, reason = "unsupported", str(error)
+    except (OutOfMemory, MemoryError) as error:
+        status, reason = "out_of_memory", str(error) or "host memory is exhausted"
+    except Error as error:
+        status, reason = "failed", str(error)
+    return Measurement(
+        operator=problem.name,
+        problem=problem.to_dict(),
+        variant=variant or default_variant(problem, opened.backend),
+        device=opened.name,
+        threads=opened.threads,
+        cache_state=cache_state,
+        status=status,
+        reason=reason,
+        flops=problem.flops(),
+        bytes={"compulsory": problem.compulsory_bytes()},
+        seed=seed,
+        utc=utc_now(),
+        provenance=provenance(opened, seed),
+    )
+

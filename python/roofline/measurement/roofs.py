@@ -1,0 +1,181 @@
+"""The roofs around a measurement: which probes bracket a problem, in the configuration that serves each roof best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..cost import TensorSpec
+from ..cost import dtype as dtype_named
+from ..errors import Unsupported
+from ..machine import Machine, cache_capacity, cache_level
+from ..operators import ForkJoin, Fma, Operator, Stream, from_dict
+from ..units import MIB
+from .devices import Device
+from .tensors import Held, allocate, allocate_all, bind
+
+# DRAM probes use arrays of at least this (and four times the last-level cache), so that nothing survives between passes.
+DRAM_ARRAY_BYTES = 256 * MIB
+# One launch in a cache covers about this much per thread, so that the fork-join of the launch (< 1 us) is below 1 %.
+CACHE_LAUNCH_BYTES = 8 * MIB
+# Cache probes fill this share of a level: L3 less, since it is shared beyond the threads that measure.
+CACHE_SHARE = {"L1": 0.5, "L2": 0.5, "L3": 0.25}
+ARRAYS = {"read": 1, "write": 1, "copy": 2, "scale": 2, "add": 3, "triad": 3}
+
+CHAINS_PER_THREAD = 768  # a multiple of every set's block: 12 registers of up to 16 lanes, 24 of up to 4
+FMA_STEPS = 4_000  # per chain: 0.1 to 2 ms a launch
+
+Problem = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Probe:
+    """A roof's probe, bound and ready: `work` is FLOPs or bytes per launch, 0 for a latency."""
+
+    kind: str
+    level: str
+    label: str
+    problem: Operator
+    variant: str
+    work: int
+    sets: list[Any]
+
+    def rates(self, seconds: Any) -> list[float]:
+        """Seconds per launch as bytes/s, FLOP/s, or seconds."""
+        return [float(s) if self.kind == "latency" else self.work / float(s) for s in seconds]
+
+    def described(self) -> Problem:
+        return {"operator": self.problem.name, **self.problem.to_dict()}
+
+
+def dram_array_bytes(device: Device) -> int:
+    """Size of one array of a DRAM probe; less where memory is short."""
+    cache = int(device.facts.get("l3_bytes") or device.facts.get("l2_bytes") or 0)
+    memory = int(device.facts.get("memory_bytes") or 2**33)
+    return max(min(max(DRAM_ARRAY_BYTES, 4 * cache), memory // 12), MIB)
+
+
+def stream_problem(device: Device, level: str, access: str, streams: int = 1, dtype: str = "fp32") -> Stream:
+    """The probe of one level: arrays that fill the level's share, and enough passes for a launch."""
+    element = int(dtype_named(dtype).bits) // 8
+    if level == "DRAM":
+        return Stream(access=access, elements=dram_array_bytes(device) // element, streams=streams, dtype=dtype)
+    size = cache_capacity(device.facts, level) * CACHE_SHARE[level]
+    whole = 64 * max(device.threads, 1)  # whole cache lines for every thread
+    per_array = max(int(size) // ARRAYS[access] // whole * whole, whole)
+    passes = max(1, CACHE_LAUNCH_BYTES * max(device.threads, 1) // max(per_array * ARRAYS[access], 1))
+    return Stream(access=access, elements=max(per_array // element, 1), passes=passes, streams=streams, dtype=dtype)
+
+
+def fma_problem(device: Device, dtype: str, isa: str = "") -> Fma:
+    return Fma(chains=CHAINS_PER_THREAD * max(device.threads, 1), steps=FMA_STEPS, isa=isa, dtype=dtype)
+
+
+def _arena(device: Device) -> list[Any]:
+    """Three DRAM arrays that all DRAM probes of a device share: allocated and touched once."""
+    if "arena" not in device.roofs:
+        elements = dram_array_bytes(device) // 4
+        device.roofs["arena"] = [allocate(device, TensorSpec(name=n, shape=(elements,), dtype="fp32"), 1, i) for i, n in enumerate("abc")]
+    return device.roofs["arena"]  # type: ignore[no-any-return]
+
+
+def probe(device: Device, problem: Operator, variant: str, level: str = "") -> Probe:
+    """Bound once and kept for the device's life. Raises Unsupported."""
+    key = ("probe", problem, variant)
+    if key in device.roofs:
+        return device.roofs[key]  # type: ignore[no-any-return]
+    shared = isinstance(problem, Stream) and problem.elements * 4 == dram_array_bytes(device) // 4 * 4 and problem.dtype == "fp32"
+    if shared:
+        arena = dict(zip("abc", _arena(device), strict=True))
+        tensors = {
+            spec.name: Held(spec, arena[spec.name].memory) if spec.name in arena else allocate(device, spec, 1, 9) for spec in problem.tensors()
+        }
+    else:
+        tensors = allocate_all(device, problem, 1)
+    bound = bind(device, problem, variant, tensors)
+    if isinstance(problem, Stream):
+        work = sum(t.size_bytes for t in problem.tensors() if t.name != "sum") * problem.passes
+        found = Probe("bandwidth", level, f"{level} {problem.access}{' NT' if variant == 'non_temporal' else ''}", problem, variant, work, [bound])
+    elif isinstance(problem, ForkJoin):
+        found = Probe("latency", "", "fork-join", problem, variant, 0, [bound])
+    else:
+        isa = str(bound.plan.get("isa", ""))
+        found = Probe("compute", "", f"{problem.compute()[0]} {isa}".strip(), problem, variant, problem.total_flops(), [bound])
+    device.roofs[key] = found
+    return found
+
+
+CALIBRATION = {"warmup_min_s": 0.0, "warmup_max_s": 0.02, "batch_s": 3e-3, "min_samples": 3, "min_s": 0.0, "max_s": 0.02, "noise": 1.0}
+
+
+def fastest(device: Device, candidates: list[tuple[Operator, str]], level: str) -> Probe:
+    """The candidate of the highest rate in one short, alternating calibration. Raises Unsupported where none runs."""
+    key = ("fastest", tuple(candidates))
+    if key in device.roofs:
+        return device.roofs[key]  # type: ignore[no-any-return]
+    able, reasons = [], []
+    for problem, variant in candidates:
+        try:
+            able.append(probe(device, problem, variant, level))
+        except Unsupported as reason:
+            reasons.append(str(reason))
+    if not able:
+        raise Unsupported("; ".join(dict.fromkeys(reasons)))
+    rates: list[list[float]] = [[] for _ in able]
+    rounds = 3 if len(able) > 1 else 0
+    for _ in range(rounds):
+        for index, candidate in enumerate(able):
+            rates[index] += candidate.rates(device.core.sample(candidate.sets, policy=CALIBRATION)["samples_s"])
+    best = max(range(len(able)), key=lambda index: np.median(rates[index])) if rounds else 0
+    device.roofs[key] = able[best]
+    return able[best]
+
+
+def stream_candidates(device: Device, level: str, access: str, *, in_place: bool = False, streams: tuple[int, ...] = (1, 2)) -> list[tuple[Operator, str]]:
+    """Configurations that may serve a bandwidth roof best: address streams, and for writers the kind of store."""
+    variants = ["plain"]
+    if device.backend == "cpu" and access != "read" and not in_place and level == "DRAM":
+        variants.append("non_temporal")
+    counts = streams if device.backend == "cpu" else (1,)
+    return [(stream_problem(device, level, access, count), variant) for variant in variants for count in counts]
+
+
+def bandwidth_probe(device: Device, level: str, access: str, *, in_place: bool, machine: Machine | None) -> Probe:
+    if machine is not None and level in machine.levels():
+        ceiling = machine.bandwidth(level, access, variant="plain" if in_place else None)
+        if ceiling.problem and ceiling.source == "measured":
+            return probe(device, _remade(ceiling.problem), ceiling.variant or "plain", level)
+    return fastest(device, stream_candidates(device, level, access, in_place=in_place), level)
+
+
+def compute_probe(device: Device, dtype: str) -> Probe | None:
+    """The multiply-add probe of a dtype, or of fp32 where the device has none of that dtype; None where there is neither."""
+    for candidate in dict.fromkeys((dtype, "fp32")):
+        try:
+            return probe(device, fma_problem(device, candidate), "registers")
+        except Unsupported:
+            continue
+    return None
+
+
+def _remade(problem: Mapping[str, Any]) -> Operator:
+    values = dict(problem)
+    return from_dict(str(values.pop("operator")), values)
+
+
+def roofs_of(device: Device, *, mix: str, arithmetic: str, level: str, in_place: bool, flops: int, machine: Machine | None) -> list[Probe]:
+    """The candidate roofs of a problem: its memory level at its mix, its arithmetic, and the launch."""
+    found = [bandwidth_probe(device, level, mix, in_place=in_place, machine=machine)]
+    if flops:
+        compute = compute_probe(device, arithmetic)
+        found += [compute] if compute else []
+    found.append(probe(device, ForkJoin(), "pool"))
+    return found
+
+
+def level_of(device: Device, size_bytes: int, cache_state: str) -> str:
+    """Where the operands lie: DRAM when cold, else the smallest level that holds them."""
+    return "DRAM" if cache_state != "warm" or device.backend != "cpu" else cache_level(device.facts, size_bytes)

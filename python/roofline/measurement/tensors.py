@@ -1,0 +1,152 @@
+"""Memory of a problem: allocated with guard zones, filled with random data, bound to a kernel, read back and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..cost import Array, TensorSpec, dtype, to_float64
+from ..errors import Error, Unsupported
+from ..operators import Operator
+from .devices import Device
+
+GUARD_BYTES = 64  # before and after every tensor; keeps the alignment that kernels plan with
+_GUARD = 0xA5
+
+WHOLE_CHECK_FLOPS = 2e8  # above this a reference is computed for sampled rows only
+SAMPLED_ROWS = 12
+SAMPLED_ELEMENTS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One tensor in a device's memory."""
+
+    spec: TensorSpec
+    memory: Any
+    offset: int = GUARD_BYTES
+
+    def argument(self) -> tuple[Any, ...]:
+        s = self.spec
+        return s.name, self.memory, self.offset, s.dtype, list(s.shape), [], s.role
+
+    def raw(self) -> Array:
+        """A host copy of its bits (see `cost.DType.storage`)."""
+        storage = dtype(self.spec.dtype).storage
+        if storage is None:
+            raise Unsupported(f"{self.spec.dtype} tensors cannot be read back")
+        array = np.empty(self.spec.shape, dtype=storage)
+        self.memory.read(array, self.offset)
+        return array
+
+    def guards_intact(self) -> bool:
+        before, after = np.empty(GUARD_BYTES, dtype=np.uint8), np.empty(GUARD_BYTES, dtype=np.uint8)
+        self.memory.read(before, 0)
+        self.memory.read(after, self.offset + self.spec.size_bytes)
+        return bool((before == _GUARD).all() and (after == _GUARD).all())
+
+
+def allocate(device: Device, spec: TensorSpec, seed: int, index: int) -> Held:
+    """Memory with intact guards; inputs random, outputs filled with the guard pattern so that a missed element shows."""
+    memory = device.core.memory(spec.size_bytes + 2 * GUARD_BYTES)
+    held = Held(spec, memory)
+    memory.fill("int8", GUARD_BYTES, "pattern", 0, 0)
+    memory.fill("int8", GUARD_BYTES, "pattern", 0, GUARD_BYTES + spec.size_bytes)
+    elements = int(np.prod(spec.shape, dtype=object))
+    kind = "pattern" if spec.role == "out" else "uniform"
+    memory.fill(spec.dtype, elements, kind, seed * 1009 + index, GUARD_BYTES)
+    return held
+
+
+def allocate_all(device: Device, problem: Operator, seed: int) -> dict[str, Held]:
+    return {spec.name: allocate(device, spec, seed, index) for index, spec in enumerate(problem.tensors())}
+
+
+def bind(device: Device, problem: Operator, variant: str, tensors: Mapping[str, Held]) -> Any:
+    """The kernel of this variant, planned for these tensors. Raises Unsupported with the reason."""
+    values = {name: int(value) if isinstance(value, bool) else value for name, value in problem.values().items()}
+    kernel_dtype = getattr(problem, "dtype", "fp32")
+    return device.core.bind(problem.name, variant, kernel_dtype, [held.argument() for held in tensors.values()], values)
+
+
+class _Lazy:
+    """A tensor as float64, converted where it is indexed: a sampled reference need not convert gigabytes."""
+
+    def __init__(self, raw: Array, dtype_name: str) -> None:
+        self._raw, self._dtype_name = raw, dtype_name
+        self.shape, self.ndim, self.dtype = raw.shape, raw.ndim, np.dtype(np.float64)
+
+    def __getitem__(self, index: Any) -> Array:
+        return to_float64(np.asarray(self._raw[index]), self._dtype_name)
+
+    def __len__(self) -> int:
+        return len(self._raw)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
+        return to_float64(self._raw, self._dtype_name)
+
+    def reshape(self, *shape: Any) -> _Lazy:
+        return _Lazy(self._raw.reshape(*shape), self._dtype_name)
+
+
+def _rows(problem: Operator, seed: int) -> Array | None:
+    """Rows to check, first and last among them; None for all."""
+    if problem.total_flops() <= WHOLE_CHECK_FLOPS and problem.footprint_bytes() <= 2**28:
+        return None
+    shape = max((t.shape for t in problem.outputs()), key=lambda s: np.prod(s, dtype=object))
+    flat = len(shape) == 1
+    count = int(np.prod(shape if flat else shape[:-1], dtype=object))
+    wanted = SAMPLED_ELEMENTS if flat else SAMPLED_ROWS
+    if count <= wanted:
+        return None
+    picked = np.random.default_rng(seed).integers(0, count, size=wanted)
+    return np.unique(np.concatenate([[0, count - 1], picked]))
+
+
+def check(problem: Operator, tensors: Mapping[str, Held], seed: int = 0) -> dict[str, Any]:
+    """Outputs against the float64 reference, and guard zones.
+
+    Returns {"checked", "rows" (0: all), "max_error", "tolerance", "passed", "reason"}; the error is |difference| over
+    absolute + relative tolerance x |reference|, so that 1 is the limit, and max_error is absolute.
+    """
+    rows = _rows(problem, seed)
+    inputs = {t.name: _Lazy(tensors[t.name].raw(), t.dtype) for t in problem.inputs()}
+    if rows is None:
+        inputs = {name: np.asarray(lazy) for name, lazy in inputs.items()}  # type: ignore[misc]
+    with np.errstate(all="ignore"):
+        expected = problem.reference(inputs, rows)  # type: ignore[arg-type]
+    absolute, relative = problem.tolerance()
+    worst, max_error, reason = 0.0, 0.0, ""
+    for spec in problem.outputs():
+        held = tensors[spec.name]
+        actual = _Lazy(held.raw(), spec.dtype)
+        want = np.asarray(expected[spec.name], dtype=np.float64)
+        if rows is None or want.shape == spec.shape:
+            got = np.asarray(actual)
+        else:
+            got = actual[rows] if len(spec.shape) == 1 else actual.reshape(-1, spec.shape[-1])[rows]
+        if got.shape != want.shape:
+            raise Error(f"{problem.name}: the reference of {spec.name} has shape {want.shape}, expected {got.shape}")
+        difference = np.abs(got - want)
+        scaled = difference / np.maximum(absolute + relative * np.abs(want), np.finfo(np.float64).tiny)
+        here = float(np.max(scaled, initial=0.0))
+        if not np.isfinite(got).all() and np.isfinite(want).all():
+            reason = f"{spec.name} holds values that are not finite"
+        elif here > 1:
+            at = np.unravel_index(int(np.argmax(scaled)), want.shape)
+            reason = f"{spec.name}{list(map(int, at))} is {got[at]:.6g}, the float64 reference says {want[at]:.6g}"
+        worst, max_error = max(worst, here), max(max_error, float(np.max(difference, initial=0.0)))
+        if not held.guards_intact():
+            reason = f"the kernel wrote outside {spec.name}"
+    return {
+        "checked": True,
+        "rows": 0 if rows is None else len(rows),
+        "max_error": max_error if np.isfinite(max_error) else -1.0,
+        "tolerance": absolute,
+        "tolerance_relative": relative,
+        "passed": not reason,
+        "reason": reason,
+    }

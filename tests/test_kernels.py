@@ -1,0 +1,91 @@
+"""Every kernel of every device here, bound as it is timed, against its float64 reference, with guard zones and random data."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from roofline.errors import OutOfMemory, Unsupported
+from roofline.measurement import list_devices, open_device
+from roofline.measurement.tensors import allocate_all, bind, check
+from roofline.operators import OPERATORS, Operator
+
+DEVICES = ["cpu", pytest.param("cuda:0", marks=pytest.mark.gpu)]
+
+
+def points(slow: bool) -> list[object]:
+    found = []
+    for operator in OPERATORS.values():
+        for case in operator.cases():
+            if case.slow != slow:
+                continue
+            for variant, declared in operator.variants.items():
+                problem = case.problem
+                label = f"{operator.name}-{variant}-" + "-".join(f"{v}" for v in problem.to_dict().values())
+                dtypes = {getattr(problem, "dtype", "fp32")}
+                for dtype in sorted(dtypes & {d for ds in declared.dtypes.values() for d in ds}):
+                    found.append(pytest.param(problem, variant, id=label if dtype == "fp32" else label))
+    return found
+
+
+def run_and_check(device_name: str, problem: Operator, variant: str, threads: int = 0, seed: int = 7) -> None:
+    device = open_device(device_name, threads)
+    dtype = getattr(problem, "dtype", "fp32")
+    if dtype not in problem.variants[variant].dtypes.get(device.backend, ()):
+        pytest.skip(f"{problem.name} {variant} {dtype} is not declared for {device.backend}")
+    try:
+        tensors = allocate_all(device, problem, seed)
+        bound = bind(device, problem, variant, tensors)
+    except (Unsupported, OutOfMemory) as reason:
+        pytest.skip(str(reason))
+    bound.run()
+    report = check(problem, tensors, seed)
+    assert report["passed"], report["reason"]
+    bound.run()  # a second launch sees the same inputs and gives the same result
+    assert check(problem, tensors, seed)["passed"]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("problem", "variant"), points(slow=False))
+def test_kernel(device: str, problem: Operator, variant: str) -> None:
+    run_and_check(device, problem, variant)
+
+
+@pytest.mark.parametrize(("problem", "variant"), [p for p in points(slow=False)][::5])
+def test_kernel_one_thread(problem: Operator, variant: str) -> None:
+    run_and_check("cpu", problem, variant, threads=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("problem", "variant"), points(slow=True))
+def test_kernel_past_2_31(device: str, problem: Operator, variant: str) -> None:
+    run_and_check(device, problem, variant)
+
+
+def test_every_operator_has_awkward_cases() -> None:
+    for operator in OPERATORS.values():
+        assert operator.cases(), operator.name
+
+
+def test_a_wrong_result_is_seen() -> None:
+    """The check itself can fail: one element off, one guard byte off."""
+    device = open_device("cpu")
+    problem = OPERATORS["relu"].make(elements=100)
+    tensors = allocate_all(device, problem, 3)
+    bind(device, problem, "fused", tensors).run()
+    assert check(problem, tensors)["passed"]
+    y = tensors["y"]
+    y.memory.write(np.array([1e3], dtype=np.float32), y.offset + 4 * 57)
+    assert "y[57] is 1000" in check(problem, tensors)["reason"]
+    bind(device, problem, "fused", tensors).run()
+    y.memory.write(np.zeros(1, dtype=np.uint8), y.offset + 400)
+    assert "outside y" in check(problem, tensors)["reason"]
+
+
+def test_devices_are_listed_with_reasons() -> None:
+    devices = {d["name"]: d for d in list_devices()}
+    assert devices["cpu"]["missing"] == ""
+    assert any(name.startswith("cuda") for name in devices)
+    for device in devices.values():
+        assert device["missing"] or device["summary"]
