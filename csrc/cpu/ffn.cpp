@@ -1,0 +1,92 @@
+// ffn on a CPU: the libraries' matrix products (gemm.cpp) with a pass for the activation between them; every intermediate is
+// written to the workspace and read back.
+#include "ops/ffn.h"
+
+#include "cpu/device.h"
+#include "cpu/gemm.h"
+#include "cpu/kernels.h"
+#include "cpu/rows_kernels.h"
+#include "cpu/share.h"
+
+namespace roofline::cpu {
+namespace {
+
+using ops::Ffn;
+
+Bound library(const Ffn& problem, Device& device) {
+  const auto [isa, table] = choose<RowsKernels>({
+#if defined(__x86_64__)
+      {Isa::avx512, &rows_avx512},
+      {Isa::avx2, &rows_avx2},
+#else
+      {Isa::neon, &rows_neon},
+#endif
+      {Isa::scalar, &rows_scalar},
+  });
+  const std::int64_t elements = problem.rows() * problem.d_ff;
+  const std::int64_t line = 64 / size_bytes(problem.dtype);
+  // A step must find the same input however often it is launched alone, so only relu, which changes nothing twice, is in place.
+  const bool in_place = problem.activation == Ffn::Activation::relu;
+  const std::int64_t arrays = in_place ? 1 : problem.gated() ? 3 : 2;
+  const std::int64_t stride = (elements + line - 1) / line * line;
+  std::int64_t workspace_bytes = product({arrays, stride, size_bytes(problem.dtype)}, "ffn: workspace");
+  const auto memory = workspace(device, static_cast<std::size_t>(workspace_bytes));
+  float* const up = static_cast<float*>(memory.get());              // [rows, d_ff]
+  float* const activated = in_place ? up : up + stride;             // [rows, d_ff]
+  float* const gate = problem.gated() ? up + 2 * stride : nullptr;  // [rows, d_ff]
+
+  Bound bound;
+  std::string implementation, library_implementation, instead_of;
+  std::int64_t packed_bytes = 0;
+  double pack_s = 0;
+  const auto add = [&](const char* step, std::int64_t columns, std::int64_t inner, const void* a, const void* b, void* c) {
+    Gemm gemm = plan_gemm({problem.dtype, problem.rows(), columns, inner, a, b, c}, device);
+    bound.plan.set(std::string("split_") + step, gemm.split);
+    const auto join = [](std::string& all, const std::string& one) {
+      if (all.find(one) == std::string::npos) all += (all.empty() ? "" : ", ") + one;
+    };
+    join(implementation, gemm.implementation);
+    join(library_implementation, gemm.library_implementation);
+    join(instead_of, gemm.instead_of);
+    packed_bytes += gemm.packed_bytes;
+    pack_s += gemm.pack_s;
+    workspace_bytes += gemm.workspace_bytes;
+    bound.steps.push_back({step, [launch = std::move(gemm.launch), memory](Queue& queue) { launch(queue); }});
+  };
+
+  add("up", problem.d_ff, problem.d_model, problem.x, problem.w_up, up);
+  if (problem.gated()) add("gate", problem.d_ff, problem.d_model, problem.x, problem.w_gate, gate);
+  bound.steps.push_back({"activation", [=, memory = memory, table = table, activation = problem.activation](Queue& queue) {
+    Pool& threads = pool(queue);
+    threads.run([&](int worker) {
+      const Range part = share(elements, worker, threads.threads(), line);
+      const float* x = up + part.first;
+      float* y = activated + part.first;
+      switch (activation) {
+        case Ffn::Activation::relu: return table->relu[0](x, y, part.size());
+        case Ffn::Activation::gelu: return table->gelu(x, y, part.size());
+        case Ffn::Activation::swiglu: return table->silu_mul(gate + part.first, x, y, part.size());
+      }
+    });
+  }});
+  add("down", problem.d_model, problem.d_ff, activated, problem.w_down, problem.out);
+
+  bound.plan.set("implementation", implementation);
+  bound.plan.set("library_implementation", library_implementation);
+  if (!instead_of.empty()) bound.plan.set("instead_of", instead_of);
+  bound.plan.set("activation_implementation", name(isa));
+  bound.plan.set("threads", device.threads());
+  bound.plan.set("workspace_bytes", workspace_bytes);
+  bound.plan.set("packed_bytes", packed_bytes);
+  bound.plan.set("pack_s", pack_s);
+  return bound;
+}
+
+}  // namespace
+
+std::vector<KernelEntry> ffn_kernels() {
+  constexpr const char* summary = "one library product per weight matrix; hidden activations written to memory and read back";
+  return {entry(Kernel<Ffn, Device>{"library", DType::fp32, "", summary, library})};
+}
+
+}  // namespace roofline::cpu

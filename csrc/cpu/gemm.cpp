@@ -1,0 +1,447 @@
+// A matrix product on all cores: c is cut into blocks of rows and columns, and each thread calls the library, single-threaded, on
+// its own. oneDNN reads a, a packed copy of the block's columns of b (made in bind), and writes c; OpenBLAS packs in every call.
+#include "cpu/gemm.h"
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <limits>
+#include <map>
+
+#include "cpu/library.h"
+#include "cpu/share.h"
+#if defined(ROOFLINE_HAVE_ONEDNN_HEADERS)
+#include "cpu/onednn.h"
+#endif
+
+namespace roofline::cpu {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Parts of columns begin at whole cache lines of c and at whole register tiles of packed b, for every library and element type.
+constexpr std::int64_t kColumns = 64;
+
+// The 32-bit integers of OpenBLAS, and of some oneDNN kernels inside, must hold any index within one call's operands.
+constexpr std::int64_t kMostElements = std::numeric_limits<std::int32_t>::max();
+
+// work(block) for every block, block i on thread i mod threads.
+template <class Work>
+void run_blocks(Pool& threads, const std::vector<Block>& blocks, Work&& work) {
+  threads.run([&](int worker) {
+    for (std::size_t i = worker; i < blocks.size(); i += threads.threads()) work(worker, i);
+  });
+}
+
+template <class T>
+Launch openblas_launch(const GemmProblem& problem, std::vector<Block> blocks, OpenBlas::Gemm<T> gemm) {
+  return [problem, blocks = std::move(blocks), gemm](Queue& queue) {
+    const auto* a = static_cast<const T*>(problem.a);
+    const auto* b = static_cast<const T*>(problem.b);
+    auto* c = static_cast<T*>(problem.c);
+    const int inner = static_cast<int>(problem.inner), columns = static_cast<int>(problem.columns);
+    run_blocks(pool(queue), blocks, [&](int, std::size_t i) {
+      const Block& block = blocks[i];
+      gemm(OpenBlas::kRowMajor, OpenBlas::kNoTranspose, OpenBlas::kNoTranspose, static_cast<int>(block.rows),
+           static_cast<int>(block.columns), inner, T{1}, a + block.row * problem.inner, inner, b + block.column, columns, T{0},
+           c + block.row * problem.columns + block.column, columns);
+    });
+  };
+}
+
+Gemm plan_openblas(const GemmProblem& problem, Device& device) {
+  const OpenBlas& blas = openblas();
+  if (problem.inner > kMostElements || problem.columns > kMostElements)
+    throw Unsupported("OpenBLAS has 32-bit dimensions; use fewer than 2^31 columns and a smaller inner dimension");
+  Split split = split_gemm(problem.rows, problem.columns, problem.inner, device.threads());
+  Gemm gemm;
+  gemm.implementation = "library/OpenBLAS " + blas.info.version;
+  gemm.library_implementation = blas.core;
+  gemm.split = std::to_string(split.row_parts) + "x" + std::to_string(split.column_parts);
+  gemm.launch = problem.dtype == DType::fp64 ? openblas_launch<double>(problem, std::move(split.blocks), blas.dgemm)
+                                             : openblas_launch<float>(problem, std::move(split.blocks), blas.sgemm);
+  return gemm;
+}
+
+#if defined(ROOFLINE_HAVE_ONEDNN_HEADERS)
+
+template <class T>
+using Owned = std::shared_ptr<std::remove_pointer_t<T>>;
+
+#if DNNL_VERSION_MAJOR >= 3
+using Layout = const_dnnl_memory_desc_t;
+using OwnedLayout = Owned<dnnl_memory_desc_t>;
+#else
+using Layout = const dnnl_memory_desc_t*;
+using OwnedLayout = std::shared_ptr<dnnl_memory_desc_t>;
+#endif
+
+void check(dnnl_status_t status, const std::string& what) {
+  if (status == dnnl_success) return;
+  if (status == dnnl_out_of_memory) throw OutOfMemory("oneDNN: out of memory: " + what + "; use a smaller problem");
+  const char* meaning = status == dnnl_invalid_arguments ? "invalid arguments"
+                        : status == dnnl_unimplemented   ? "not implemented"
+                        : status == dnnl_runtime_error   ? "runtime error"
+                                                         : "see dnnl_status_t";
+  throw Unsupported("oneDNN: " + what + " failed with status " + std::to_string(status) + " (" + meaning + ")");
+}
+
+// oneDNN's objects, each released with its last owner.
+class Objects {
+ public:
+  explicit Objects(const OneDnn& dnnl) : dnnl_(dnnl) {
+    dnnl_engine_t engine = nullptr;
+    check(dnnl_.engine_create(&engine, dnnl_cpu, 0), "creating the engine");
+    engine_ = {engine, dnnl_.engine_destroy};
+    dnnl_primitive_attr_t attributes = nullptr;
+    check(dnnl_.primitive_attr_create(&attributes), "creating attributes");
+    attributes_ = {attributes, dnnl_.primitive_attr_destroy};
+    // The library's own scratchpad belongs to the thread that creates a primitive; ours are made in bind, one per thread.
+    check(dnnl_.primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user), "asking for our own scratchpad");
+    // Whatever ONEDNN_DEFAULT_FPMATH_MODE says: fp32 means fp32.
+    check(dnnl_.primitive_attr_set_fpmath_mode(attributes, dnnl_fpmath_mode_strict), "asking for strict arithmetic");
+  }
+
+  // [rows, columns], `stride` elements from row to row.
+  OwnedLayout plain(dnnl_data_type_t type, std::int64_t rows, std::int64_t columns, std::int64_t stride) const {
+    const dnnl_dims_t dims = {rows, columns}, strides = {stride, 1};
+#if DNNL_VERSION_MAJOR >= 3
+    dnnl_memory_desc_t layout = nullptr;
+    check(dnnl_.memory_desc_create_with_strides(&layout, 2, dims, type, strides), "describing a matrix");
+    return {layout, dnnl_.memory_desc_destroy};
+#else
+    auto layout = std::make_shared<dnnl_memory_desc_t>();
+    check(dnnl_.memory_desc_init_by_strides(layout.get(), 2, dims, type, strides), "describing a matrix");
+    return layout;
+#endif
+  }
+
+  // The layout is the library's choice.
+  OwnedLayout any(dnnl_data_type_t type, std::int64_t rows, std::int64_t columns) const {
+    const dnnl_dims_t dims = {rows, columns};
+#if DNNL_VERSION_MAJOR >= 3
+    dnnl_memory_desc_t layout = nullptr;
+    check(dnnl_.memory_desc_create_with_tag(&layout, 2, dims, type, dnnl_format_tag_any), "describing a matrix");
+    return {layout, dnnl_.memory_desc_destroy};
+#else
+    auto layout = std::make_shared<dnnl_memory_desc_t>();
+    check(dnnl_.memory_desc_init_by_tag(layout.get(), 2, dims, type, dnnl_format_tag_any), "describing a matrix");
+    return layout;
+#endif
+  }
+
+  Owned<dnnl_primitive_desc_t> matmul(Layout a, Layout b, Layout c, const std::string& type) const {
+    const std::string what = "planning a matrix product in " + type + " for this CPU, as far as ROOFLINE_ISA allows,";
+    dnnl_primitive_desc_t description = nullptr;
+#if DNNL_VERSION_MAJOR >= 3
+    check(dnnl_.matmul_primitive_desc_create(&description, engine_.get(), a, b, nullptr, c, attributes_.get()), what);
+#else
+    dnnl_matmul_desc_t matmul{};
+    check(dnnl_.matmul_desc_init(&matmul, a, b, nullptr, c), "describing a matrix product");
+    check(dnnl_.primitive_desc_create(&description, &matmul, attributes_.get(), engine_.get(), nullptr), what);
+#endif
+    return {description, dnnl_.primitive_desc_destroy};
+  }
+
+  Owned<dnnl_primitive_desc_t> reorder(Layout from, Layout to) const {
+    dnnl_primitive_desc_t description = nullptr;
+    check(dnnl_.reorder_primitive_desc_create(&description, from, engine_.get(), to, engine_.get(), attributes_.get()),
+          "planning the packing of b");
+    return {description, dnnl_.primitive_desc_destroy};
+  }
+
+  Owned<dnnl_primitive_t> primitive(const Owned<dnnl_primitive_desc_t>& description) const {
+    dnnl_primitive_t primitive = nullptr;
+    check(dnnl_.primitive_create(&primitive, description.get()), "generating a kernel");
+    return {primitive, dnnl_.primitive_destroy};
+  }
+
+  Owned<dnnl_memory_t> memory(Layout layout, void* data) const {
+    dnnl_memory_t memory = nullptr;
+    check(dnnl_.memory_create(&memory, layout, engine_.get(), data), "describing memory");
+    return {memory, dnnl_.memory_destroy};
+  }
+
+  Owned<dnnl_stream_t> stream() const {
+    dnnl_stream_t stream = nullptr;
+    check(dnnl_.stream_create(&stream, engine_.get(), dnnl_stream_default_flags), "creating a stream");
+    return {stream, dnnl_.stream_destroy};
+  }
+
+  Layout layout(const Owned<dnnl_primitive_desc_t>& description, dnnl_query_t what) const {
+    return dnnl_.primitive_desc_query_md(description.get(), what, 0);
+  }
+
+  std::size_t scratchpad_bytes(const Owned<dnnl_primitive_desc_t>& description) const {
+    return dnnl_.memory_desc_get_size(layout(description, dnnl_query_scratchpad_md));
+  }
+
+  std::string implementation(const Owned<dnnl_primitive_desc_t>& description) const {
+    const char* text = "";
+    check(dnnl_.primitive_desc_query(description.get(), dnnl_query_impl_info_str, 0, &text), "asking for the implementation");
+    return text;
+  }
+
+ private:
+  const OneDnn& dnnl_;
+  Owned<dnnl_engine_t> engine_;
+  Owned<dnnl_primitive_attr_t> attributes_;
+};
+
+// Rows that one thread moves from its own dense block into c.
+struct CopyOut {
+  const char* from = nullptr;
+  char* to = nullptr;
+  std::int64_t rows = 0, row_bytes = 0, to_stride_bytes = 0;
+
+  void run() const {
+    for (std::int64_t row = 0; row < rows; ++row) std::memcpy(to + row * to_stride_bytes, from + row * row_bytes, row_bytes);
+  }
+};
+
+// A primitive with everything it runs on, all made in bind.
+struct Call {
+  Owned<dnnl_primitive_t> primitive;
+  Owned<dnnl_stream_t> stream;
+  std::vector<Owned<dnnl_memory_t>> memories;
+  std::vector<dnnl_exec_arg_t> arguments;
+  CopyOut copy_out;
+
+  void add(int argument, Owned<dnnl_memory_t> memory) {
+    arguments.push_back({argument, memory.get()});
+    memories.push_back(std::move(memory));
+  }
+
+  dnnl_status_t run(const OneDnn& dnnl) const {
+    const dnnl_status_t status =
+        dnnl.primitive_execute(primitive.get(), stream.get(), static_cast<int>(arguments.size()), arguments.data());
+    if (status != dnnl_success) return status;
+    copy_out.run();
+    return dnnl_success;
+  }
+};
+
+// What one bound product keeps alive.
+struct OneDnnPlan {
+  explicit OneDnnPlan(const OneDnn& library) : dnnl(&library), objects(library) {}
+
+  const OneDnn* dnnl;
+  Objects objects;  // its engine outlives what was made on it
+  std::vector<Call> calls;                    // one per block
+  std::vector<std::shared_ptr<void>> memory;  // packed b, scratchpads
+
+  void run(Pool& threads, const std::vector<Call>& which) const {
+    std::atomic<int> failed{dnnl_success};
+    threads.run([&](int worker) {
+      const SingleThreaded one(*dnnl);
+      for (std::size_t i = worker; i < which.size(); i += threads.threads())
+        if (const dnnl_status_t status = which[i].run(*dnnl); status != dnnl_success) failed.store(status);
+    });
+    check(static_cast<dnnl_status_t>(failed.load()), "running a kernel");
+  }
+};
+
+Gemm plan_onednn(const GemmProblem& problem, Device& device) {
+  const OneDnn& dnnl = onednn();
+  const SingleThreaded one(dnnl);  // a plan is made for the width it finds
+  const auto plan = std::make_shared<OneDnnPlan>(dnnl);
+  const Objects& objects = plan->objects;
+  const dnnl_data_type_t type = problem.dtype == DType::fp32 ? dnnl_f32 : problem.dtype == DType::bf16 ? dnnl_bf16 : dnnl_s8;
+  const dnnl_data_type_t sum_type = problem.dtype == DType::int8 ? dnnl_s32 : dnnl_f32;
+  const std::int64_t size = size_bytes(problem.dtype);
+
+  const Split split = split_gemm(problem.rows, problem.columns, problem.inner, device.threads());
+  Gemm gemm;
+  gemm.implementation = "library/oneDNN " + dnnl.info.version;
+  gemm.split = std::to_string(split.row_parts) + "x" + std::to_string(split.column_parts);
+
+  struct Shape {  // blocks of one shape share their kernel
+    Owned<dnnl_primitive_desc_t> description;
+    Owned<dnnl_primitive_t> primitive;
+    bool copied = false;  // computed in a dense block of its own and copied to c
+  };
+  std::map<std::pair<std::int64_t, std::int64_t>, Shape> shapes;
+  std::size_t scratchpad_bytes = 0, dense_bytes = 0;
+  const auto plan_shape = [&](const Block& block) {
+    const OwnedLayout a = objects.plain(type, block.rows, problem.inner, problem.inner);
+    const OwnedLayout any_b = objects.any(type, problem.inner, block.columns);
+    const OwnedLayout dense_b = objects.plain(type, problem.inner, block.columns, block.columns);
+    const OwnedLayout natural_b = objects.plain(type, problem.inner, block.columns, problem.columns);
+    const OwnedLayout dense_c = objects.plain(sum_type, block.rows, block.columns, block.columns);
+    const OwnedLayout natural_c = objects.plain(sum_type, block.rows, block.columns, problem.columns);
+    Shape shape;
+    // Kernels on packed b take a dense c only (oneDNN 2 and 3.2), so a block narrower than c is computed apart where that gets one.
+    const bool narrow = block.columns != problem.columns && block.rows > 1;
+    Layout c = narrow ? natural_c.get() : dense_c.get();
+    shape.description = objects.matmul(a.get(), any_b.get(), c, name(problem.dtype));
+    std::string implementation = objects.implementation(shape.description);
+    if (narrow) {
+      auto dense = objects.matmul(a.get(), any_b.get(), dense_c.get(), name(problem.dtype));
+      if (const std::string other = objects.implementation(dense); other != implementation) {
+        shape.description = std::move(dense);
+        shape.copied = true;
+        implementation = other;
+        c = dense_c.get();
+        dense_bytes = std::max(dense_bytes, dnnl.memory_desc_get_size(dense_c.get()));
+      }
+    }
+    // Where packing would only be a copy of those columns, b is read where it is.
+    if (dnnl.memory_desc_equal(objects.layout(shape.description, dnnl_query_weights_md), dense_b.get())) {
+      shape.description = objects.matmul(a.get(), natural_b.get(), c, name(problem.dtype));
+      implementation = objects.implementation(shape.description);
+    }
+    if (implementation.rfind("ref", 0) == 0)
+      throw Unsupported("oneDNN has only its slow reference code (" + implementation + ") for " + name(problem.dtype) +
+                        " on this CPU; use fp32");
+    if (problem.dtype == DType::int8 && !dnnl.vnni && implementation.rfind("brg", 0) != 0)
+      throw Unsupported("oneDNN's int8 kernel for this CPU (" + implementation +
+                        ") adds pairs of products in 16 bits, which saturate: exact sums need AVX512_VNNI, "
+                        "and ROOFLINE_ISA must allow it");
+    if (gemm.library_implementation.find(implementation) == std::string::npos)
+      gemm.library_implementation += (gemm.library_implementation.empty() ? "" : ", ") + implementation;
+    shape.primitive = objects.primitive(shape.description);
+    scratchpad_bytes = std::max(scratchpad_bytes, objects.scratchpad_bytes(shape.description));
+    return shape;
+  };
+  for (const Block& block : split.blocks)
+    if (Shape& shape = shapes[{block.rows, block.columns}]; !shape.primitive) shape = plan_shape(block);
+
+  // Each part of the columns is packed once, for all blocks that read it and agree on the layout.
+  struct Packed {
+    int column_part;
+    Layout layout;
+    void* data;
+  };
+  std::vector<Packed> packed;
+  std::vector<Call> packing;
+  std::vector<std::shared_ptr<void>> packing_memory;
+  const auto pack = [&](const Block& block, Layout layout) -> void* {
+    char* data = const_cast<char*>(static_cast<const char*>(problem.b)) + block.column * size;
+    const OwnedLayout natural = objects.plain(type, problem.inner, block.columns, problem.columns);
+    if (dnnl.memory_desc_equal(natural.get(), layout)) return data;
+    for (const Packed& known : packed)
+      if (known.column_part == block.column_part && dnnl.memory_desc_equal(known.layout, layout)) return known.data;
+    const std::size_t bytes = dnnl.memory_desc_get_size(layout);
+    plan->memory.push_back(workspace(device, bytes));
+    gemm.packed_bytes += static_cast<std::int64_t>(bytes);
+    packed.push_back({block.column_part, layout, plan->memory.back().get()});
+    const auto description = objects.reorder(natural.get(), layout);
+    Call call;
+    call.primitive = objects.primitive(description);
+    call.stream = objects.stream();
+    call.add(DNNL_ARG_FROM, objects.memory(natural.get(), data));
+    call.add(DNNL_ARG_TO, objects.memory(layout, packed.back().data));
+    if (const std::size_t scratch = objects.scratchpad_bytes(description)) {
+      packing_memory.push_back(workspace(device, scratch));
+      const Layout layout = objects.layout(description, dnnl_query_scratchpad_md);
+      call.add(DNNL_ARG_SCRATCHPAD, objects.memory(layout, packing_memory.back().get()));
+    }
+    packing.push_back(std::move(call));
+    return packed.back().data;
+  };
+
+  struct Own {
+    void* scratchpad = nullptr;
+    char* dense = nullptr;
+  };
+  std::vector<Own> own(device.threads());
+  const auto take = [&](std::size_t bytes) {
+    plan->memory.push_back(workspace(device, bytes));
+    gemm.workspace_bytes += static_cast<std::int64_t>(bytes);
+    return plan->memory.back().get();
+  };
+  for (std::size_t i = 0; i < split.blocks.size(); ++i) {
+    const Block& block = split.blocks[i];
+    const Shape& shape = shapes[{block.rows, block.columns}];
+    const auto md = [&](dnnl_query_t what) { return objects.layout(shape.description, what); };
+    const char* a = static_cast<const char*>(problem.a) + block.row * problem.inner * size;
+    char* c = static_cast<char*>(problem.c) + (block.row * problem.columns + block.column) * 4;  // fp32 or int32
+    Call call;
+    call.primitive = shape.primitive;
+    call.stream = objects.stream();
+    call.add(DNNL_ARG_SRC, objects.memory(md(dnnl_query_src_md), const_cast<char*>(a)));
+    call.add(DNNL_ARG_WEIGHTS, objects.memory(md(dnnl_query_weights_md), pack(block, md(dnnl_query_weights_md))));
+    Own& mine = own[i % own.size()];
+    if (shape.copied) {
+      if (!mine.dense) mine.dense = static_cast<char*>(take(dense_bytes));
+      call.copy_out = {mine.dense, c, block.rows, block.columns * 4, problem.columns * 4};
+    }
+    call.add(DNNL_ARG_DST, objects.memory(md(dnnl_query_dst_md), shape.copied ? mine.dense : c));
+    if (scratchpad_bytes) {
+      if (!mine.scratchpad) mine.scratchpad = take(scratchpad_bytes);
+      call.add(DNNL_ARG_SCRATCHPAD, objects.memory(md(dnnl_query_scratchpad_md), mine.scratchpad));
+    }
+    plan->calls.push_back(std::move(call));
+  }
+
+  const auto begin = Clock::now();
+  plan->run(device.pool(), packing);
+  if (gemm.packed_bytes) gemm.pack_s = std::chrono::duration<double>(Clock::now() - begin).count();
+  gemm.launch = [plan](Queue& queue) { plan->run(pool(queue), plan->calls); };
+  return gemm;
+}
+
+#else
+
+Gemm plan_onednn(const GemmProblem&, Device&) {
+  onednn();  // throws the reason
+  throw Unsupported("roofline was built without oneDNN's headers");
+}
+
+#endif
+
+}  // namespace
+
+Split split_gemm(std::int64_t rows, std::int64_t columns, std::int64_t inner, int threads) {
+  const std::int64_t most_column_parts = (columns + kColumns - 1) / kColumns;
+  // Fetching one element of a or b, or copying one of c, costs a thread about as much as this many multiply-adds: it does 16 in a
+  // cycle, and two elements come from a shared cache or memory.
+  constexpr double kFetch = 8;
+  Split best{1, 1, {}};
+  double least = std::numeric_limits<double>::infinity();
+  for (int column_parts = 1; column_parts <= std::min<std::int64_t>(threads, most_column_parts); ++column_parts) {
+    const int row_parts = static_cast<int>(std::min<std::int64_t>(threads / column_parts, rows));
+    const double block_rows = static_cast<double>((rows + row_parts - 1) / row_parts);
+    const double block_columns =
+        static_cast<double>(std::min(columns, (most_column_parts + column_parts - 1) / column_parts * kColumns));
+    const double copied = column_parts > 1 && block_rows > 1 ? block_rows * block_columns : 0;
+    const double depth = static_cast<double>(inner);
+    const double cost = depth * (block_rows * block_columns + kFetch * (block_rows + block_columns)) + kFetch * copied;
+    if (cost < least) {  // equal: fewer column parts, so that blocks are whole rows of c
+      least = cost;
+      best = {row_parts, column_parts, {}};
+    }
+  }
+  for (int row_part = 0; row_part < best.row_parts; ++row_part) {
+    const Range part = share(rows, row_part, best.row_parts, 1);
+    const std::int64_t at_once = std::max<std::int64_t>(1, kMostElements / std::max(inner, columns));
+    for (int column_part = 0; column_part < best.column_parts; ++column_part) {
+      const Range part_columns = share(columns, column_part, best.column_parts, kColumns);
+      for (std::int64_t row = part.first; row < part.last; row += at_once)
+        best.blocks.push_back({row, std::min(at_once, part.last - row), part_columns.first, part_columns.size(), column_part});
+    }
+  }
+  return best;
+}
+
+Gemm plan_gemm(const GemmProblem& problem, Device& device) {
+  if (problem.dtype == DType::fp64) return plan_openblas(problem, device);
+  if (problem.dtype != DType::fp32 && problem.dtype != DType::bf16 && problem.dtype != DType::int8)
+    throw Unsupported("no CPU library here has a matrix product in " + name(problem.dtype) + "; use fp32, fp64, bf16 or int8");
+  std::string why_not;
+  try {
+    return plan_onednn(problem, device);
+  } catch (const Unsupported& why) {
+    if (problem.dtype != DType::fp32) throw;
+    why_not = why.what();
+  }
+  try {
+    Gemm gemm = plan_openblas(problem, device);
+    gemm.instead_of = why_not;
+    return gemm;
+  } catch (const Unsupported& why) {
+    throw Unsupported(why_not + "; " + why.what());
+  }
+}
+
+}  // namespace roofline::cpu

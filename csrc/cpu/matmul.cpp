@@ -1,0 +1,37 @@
+// matmul on a CPU: the libraries' matrix products, split over our own threads (gemm.cpp).
+#include "ops/matmul.h"
+
+#include "cpu/device.h"
+#include "cpu/gemm.h"
+#include "cpu/kernels.h"
+
+namespace roofline::cpu {
+namespace {
+
+Bound library(const ops::Matmul& problem, Device& device) {
+  Gemm gemm = plan_gemm({problem.dtype, problem.rows, problem.columns, problem.inner, problem.a, problem.b, problem.c}, device);
+  Bound bound;
+  bound.plan.set("implementation", gemm.implementation);
+  bound.plan.set("library_implementation", gemm.library_implementation);
+  if (!gemm.instead_of.empty()) bound.plan.set("instead_of", gemm.instead_of);
+  bound.plan.set("threads", device.threads());
+  bound.plan.set("split", gemm.split);
+  bound.plan.set("packed_bytes", gemm.packed_bytes);
+  bound.plan.set("pack_s", gemm.pack_s);
+  bound.plan.set("workspace_bytes", gemm.workspace_bytes);
+  bound.steps.push_back({"matmul", std::move(gemm.launch)});
+  return bound;
+}
+
+}  // namespace
+
+std::vector<KernelEntry> matmul_kernels() {
+  using K = Kernel<ops::Matmul, Device>;
+  const auto with = [](DType dtype, const char* summary) { return entry(K{"library", dtype, "", summary, library}); };
+  return {with(DType::fp32, "oneDNN, or OpenBLAS where it is missing, on one block of c per thread; oneDNN's b packed in bind"),
+          with(DType::fp64, "OpenBLAS on one block of c per thread"),
+          with(DType::bf16, "oneDNN on one block of c per thread, sums and c in fp32; b packed in bind"),
+          with(DType::int8, "oneDNN on one block of c per thread, sums and c in int32; b packed in bind")};
+}
+
+}  // namespace roofline::cpu

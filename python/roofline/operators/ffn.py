@@ -1,0 +1,131 @@
+"""The feed-forward block of a transformer layer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .. import cost
+from ..cost import Array, TensorSpec, size_bytes
+from .base import Case, Facts, Operator, Variant
+
+_ACTIVATIONS = ("relu", "gelu", "swiglu")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ffn(Operator):
+    """out = activation(x w_up) w_down; swiglu: out = (silu(x w_gate) * (x w_up)) w_down, with silu(g) = g / (1 + e^-g).
+
+    x, out: [batch, seq_q, d_model]. w_up, w_gate (swiglu only): [d_model, d_ff] and w_down: [d_ff, d_model], constant: they may be
+    packed before the clock starts. gelu is the exact one, with erf. Sources: Vaswani et al. (2017), Hendrycks and Gimpel (2016),
+    Shazeer, GLU variants improve Transformer (2020). Raises Error for bad fields.
+    """
+
+    batch: int = 1
+    seq_q: int = 512
+    d_model: int = 1024
+    d_ff: int = 4096
+    activation: str = "gelu"
+    dtype: str = "fp32"
+
+    name = "ffn"
+    summary = "the feed-forward block of a transformer layer"
+    mix = "read"
+    variants = {
+        "library": Variant(
+            summary="one library product per weight matrix and a pass for the activation; hidden activations go to memory and back",
+            dtypes={"cpu": ("fp32",)},
+        ),
+    }
+
+    def check(self) -> None:
+        self.one_of("activation", _ACTIVATIONS)
+        self.one_of("dtype", ("fp32",))
+
+    @property
+    def rows(self) -> int:
+        return self.batch * self.seq_q
+
+    @property
+    def gated(self) -> bool:
+        return self.activation == "swiglu"
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        widening = ("w_up", "w_gate") if self.gated else ("w_up",)
+        return (
+            TensorSpec(name="x", shape=(self.batch, self.seq_q, self.d_model), dtype=self.dtype),
+            *(TensorSpec(name=name, shape=(self.d_model, self.d_ff), dtype=self.dtype, role="constant") for name in widening),
+            TensorSpec(name="w_down", shape=(self.d_ff, self.d_model), dtype=self.dtype, role="constant"),
+        )
+
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return (TensorSpec(name="out", shape=(self.batch, self.seq_q, self.d_model), dtype=self.dtype, role="out"),)
+
+    def flops(self) -> dict[str, int]:
+        product = 2 * self.rows * self.d_model * self.d_ff
+        # relu: compare; gelu: 0.5 x (1 + erf(x / sqrt(2))); swiglu: u g / (1 + e^-g).
+        per_element = {"relu": 1, "gelu": 5, "swiglu": 4}[self.activation]
+        gate = {"gate": product} if self.gated else {}
+        return {"up": product, **gate, "activation": per_element * self.rows * self.d_ff, "down": product}
+
+    def traffic(self, plan: Facts) -> dict[str, int]:
+        hidden = size_bytes((self.rows, self.d_ff), self.dtype)
+        terms = {"up written, read": 2 * hidden, "activated written, read": 2 * hidden}
+        if self.gated:
+            terms["gate written, read"] = 2 * hidden
+            terms["x again for gate"] = size_bytes((self.rows, self.d_model), self.dtype)
+        return terms
+
+    def compute(self) -> tuple[str, str]:
+        return self.dtype, self.dtype
+
+    def tolerance(self) -> tuple[float, float]:
+        """Absolute, for x and weights of variance 1.
+
+        Products lose (2 n + 16) eps of a unit as in `Matmul.tolerance`. up is about sqrt(d_model), and swiglu multiplies two such;
+        down adds d_ff of them, with the errors of up in each.
+        """
+        eps = cost.dtype(self.dtype).eps
+        hidden = math.sqrt(self.d_model)
+        hidden_error = (2 * self.d_model + 32) * eps
+        if self.gated:
+            hidden_error *= 2 * hidden
+            hidden *= hidden
+        return hidden_error * math.sqrt(self.d_ff) * 2 + hidden * (2 * self.d_ff + 16) * eps, 4 * eps
+
+    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
+        """rows: indices along batch and seq_q flattened; out is then [len(rows), d_model]."""
+        x = tensors["x"].reshape(self.rows, self.d_model)
+        if rows is not None:
+            x = x[rows]
+        up = cost.matmul(x, tensors["w_up"])
+        if self.activation == "relu":
+            activated = cost.maximum(up, 0.0)
+        elif self.activation == "gelu":
+            activated = 0.5 * up * (1.0 + cost.erf(up * math.sqrt(0.5)))
+        else:
+            gate = cost.matmul(x, tensors["w_gate"])
+            activated = gate / (1.0 + cost.exp(-gate)) * up
+        out = cost.matmul(activated, tensors["w_down"])
+        return {"out": out if rows is not None else out.reshape(self.batch, self.seq_q, self.d_model)}
+
+    @classmethod
+    def cases(cls) -> tuple[Case, ...]:
+        shapes = (
+            (1, 1, 1, 1),
+            (1, 1, 64, 256),  # one token
+            (1, 7, 13, 29),
+            (3, 5, 17, 131),
+            (2, 33, 64, 100),
+            (1, 130, 257, 64),  # narrower inside than outside
+            (4, 1, 96, 1031),
+        )
+        small = tuple(
+            Case(problem=cls(batch=b, seq_q=s, d_model=d, d_ff=f, activation=activation))
+            for activation in _ACTIVATIONS
+            for b, s, d, f in shapes
+        )
+        # The hidden activations pass 2**31 elements; only x and out are tensors of the problem, and they are small.
+        big = (Case(problem=cls(seq_q=2**31 // 512 + 33, d_model=1, d_ff=512, activation="relu"), slow=True),)
+        return small + big

@@ -1,0 +1,101 @@
+"""The matrix product, the probe of the compute roofs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .. import cost
+from ..cost import Array, TensorSpec
+from ..errors import Error
+from .base import Case, Facts, Operator, Variant
+
+_RESULT = {"fp32": "fp32", "fp64": "fp64", "bf16": "fp32", "int8": "int32"}  # of c, and of the sums
+_DTYPES = tuple(_RESULT)
+_MOST_INNER_INT8 = 2**17 - 1  # one more product of -128 by -128, and the sum leaves an int32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matmul(Operator):
+    """c = a b: the GEMM of the textbooks with M = rows, N = columns, K = inner.
+
+    a: [rows, inner]. b: [inner, columns], constant: packing it happens before the clock starts, and its time and bytes are in
+    the plan (pack_s, packed_bytes). c: [rows, columns], fp32 for bf16 inputs, int32 for int8 ones (exact; inner below 2**17).
+    Raises Error for bad fields.
+    """
+
+    rows: int = 4096
+    columns: int = 4096
+    inner: int = 4096
+    dtype: str = "fp32"
+
+    name = "matmul"
+    summary = "the matrix product, the probe of the compute roofs"
+    mix = "read"
+    variants = {
+        "library": Variant(
+            summary="oneDNN (fp32, bf16, int8) or OpenBLAS (fp64, and fp32 without oneDNN), one block of c per thread",
+            dtypes={"cpu": _DTYPES},
+        ),
+    }
+
+    def check(self) -> None:
+        self.one_of("dtype", _DTYPES)
+        if self.dtype == "int8" and self.inner > _MOST_INNER_INT8:
+            raise Error(f"{self.name}: inner must be below 2**17 for int8, so that sums fit in int32, got {self.inner}")
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        return (
+            TensorSpec(name="a", shape=(self.rows, self.inner), dtype=self.dtype),
+            TensorSpec(name="b", shape=(self.inner, self.columns), dtype=self.dtype, role="constant"),
+        )
+
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return (TensorSpec(name="c", shape=(self.rows, self.columns), dtype=_RESULT[self.dtype], role="out"),)
+
+    def flops(self) -> dict[str, int]:
+        return {"a·b": 2 * self.rows * self.columns * self.inner}
+
+    def traffic(self, plan: Facts) -> dict[str, int]:
+        return {}  # packed b is read in place of b; blocks that a library reads again come from a cache
+
+    def compute(self) -> tuple[str, str]:
+        return self.dtype, _RESULT[self.dtype]
+
+    def tolerance(self) -> tuple[float, float]:
+        """Absolute, for terms of variance 1.
+
+        A sum of n terms is about sqrt(n), and each of its n roundings errs by up to eps / 2 of that: 0.14 eps n as the root of
+        the mean square where terms are added one by one. The largest of many outputs is up to 7 times that.
+        """
+        if self.dtype == "int8":
+            return 0.0, 0.0
+        eps = cost.dtype(_RESULT[self.dtype]).eps
+        return (2 * self.inner + 16) * eps, 4 * eps
+
+    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
+        """rows: rows of a and c."""
+        a = tensors["a"] if rows is None else tensors["a"][rows]
+        return {"c": cost.matmul(a, tensors["b"])}
+
+    @classmethod
+    def cases(cls) -> tuple[Case, ...]:
+        shapes = (
+            (1, 1, 1),
+            (1, 4099, 257),  # one row, split by columns
+            (3, 5, 7),
+            (17, 129, 65),
+            (64, 64, 64),
+            (127, 131, 137),
+            (2000, 3, 5),  # tall
+            (3, 2000, 9),  # flat
+            (1000, 1, 333),  # one column
+            (1, 1, 10007),  # one sum
+            (129, 1024, 500),  # rows and columns that no tile divides
+        )
+        small = tuple(Case(problem=cls(rows=m, columns=n, inner=k, dtype=dtype)) for dtype in _DTYPES for m, n, k in shapes)
+        big = (
+            Case(problem=cls(rows=2**31 // 64 + 33, columns=64, inner=3), slow=True),  # c
+            Case(problem=cls(rows=2**31 // 64 + 33, columns=3, inner=64, dtype="int8"), slow=True),  # a
+        )
+        return small + big
