@@ -29,10 +29,44 @@ ROOFLINE_INLINE Vec scale2(Vec a, Vec n) {
   const Vec clamped = min(n, set1(127.0f));
   const __m256i bits = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(clamped), _mm256_set1_epi32(127)), 23);
   const Vec scaled = mul(a, _mm256_castsi256_ps(bits));
-  return _mm256_and_ps(scaled, _mm256_cmp_ps(n, set1(-126.0f), _CMP_GE_OQ));
+  return _mm256_andnot_ps(_mm256_cmp_ps(n, set1(-126.0f), _CMP_LT_OQ), scaled);
 }
 
 #include "cpu/simd/exp2_polynomial.h"
+
+// 2^x for x <= 126, at least 2^-125. Adding 1.5 2^23 rounds x to a whole number and leaves it in the low mantissa bits.
+ROOFLINE_INLINE Vec exp2_bounded(Vec x) {
+  const Vec magic = set1(12582912.0f);
+  const Vec clamped = max(set1(-125.0f), x);  // in this order a NaN stays one
+  const Vec shifted = add(clamped, magic);
+  const __m256i bits = _mm256_castps_si256(exp2_polynomial(sub(clamped, sub(shifted, magic))));
+  return _mm256_castsi256_ps(_mm256_add_epi32(bits, _mm256_slli_epi32(_mm256_castps_si256(shifted), 23)));
+}
+
+// x where a < b, else y.
+ROOFLINE_INLINE Vec select_less(Vec a, Vec b, Vec x, Vec y) { return _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_LT_OQ)); }
+ROOFLINE_INLINE bool any_greater(Vec a, Vec b) { return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ)) != 0; }
+// Rows become columns: 2 x 2 blocks of floats, then of pairs, then of halves.
+ROOFLINE_INLINE void transpose(Vec (&rows)[kLanes]) {
+  Vec pairs[8], quads[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; i += 2) {
+    pairs[i] = _mm256_unpacklo_ps(rows[i], rows[i + 1]);
+    pairs[i + 1] = _mm256_unpackhi_ps(rows[i], rows[i + 1]);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; i += 4) {
+    quads[i] = _mm256_shuffle_ps(pairs[i], pairs[i + 2], 0x44);
+    quads[i + 1] = _mm256_shuffle_ps(pairs[i], pairs[i + 2], 0xEE);
+    quads[i + 2] = _mm256_shuffle_ps(pairs[i + 1], pairs[i + 3], 0x44);
+    quads[i + 3] = _mm256_shuffle_ps(pairs[i + 1], pairs[i + 3], 0xEE);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < 4; ++i) {
+    rows[i] = _mm256_permute2f128_ps(quads[i], quads[i + 4], 0x20);
+    rows[i + 4] = _mm256_permute2f128_ps(quads[i], quads[i + 4], 0x31);
+  }
+}
 
 ROOFLINE_INLINE float reduce_add(Vec a) {
   __m128 x = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));

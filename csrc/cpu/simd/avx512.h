@@ -1,7 +1,14 @@
 // AVX-512 F + DQ: 16 lanes.
 #pragma once
 
+#if !defined(ROOFLINE_SIMDE)  // else the build has included an emulation already
+// The headers of GCC before 13 warn of their own undefined registers (GCC bug 105593).
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
+#pragma GCC diagnostic pop
+#endif
 
 namespace {
 
@@ -28,6 +35,45 @@ ROOFLINE_INLINE Vec round(Vec a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_
 ROOFLINE_INLINE Vec scale2(Vec a, Vec n) { return _mm512_scalef_ps(a, n); }
 
 #include "cpu/simd/exp2_polynomial.h"
+
+// 2^x for x <= 126, the smallest of any kind.
+ROOFLINE_INLINE Vec exp2_bounded(Vec x) {
+  const Vec whole = round(x);
+  return scale2(exp2_polynomial(sub(x, whole)), whole);
+}
+
+// x where a < b, else y.
+ROOFLINE_INLINE Vec select_less(Vec a, Vec b, Vec x, Vec y) {
+  return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), y, x);
+}
+ROOFLINE_INLINE bool any_greater(Vec a, Vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ) != 0; }
+// Rows become columns: 2 x 2 blocks of floats, then of pairs, then of 128-bit quarters (twice).
+ROOFLINE_INLINE void transpose(Vec (&rows)[kLanes]) {
+  Vec pairs[16], quads[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; i += 2) {
+    pairs[i] = _mm512_unpacklo_ps(rows[i], rows[i + 1]);
+    pairs[i + 1] = _mm512_unpackhi_ps(rows[i], rows[i + 1]);
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; i += 4) {
+    quads[i] = _mm512_shuffle_ps(pairs[i], pairs[i + 2], 0x44);
+    quads[i + 1] = _mm512_shuffle_ps(pairs[i], pairs[i + 2], 0xEE);
+    quads[i + 2] = _mm512_shuffle_ps(pairs[i + 1], pairs[i + 3], 0x44);
+    quads[i + 3] = _mm512_shuffle_ps(pairs[i + 1], pairs[i + 3], 0xEE);
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < 4; ++i) {  // quads[4 r + i] holds columns i, i + 4, i + 8, i + 12 of rows 4 r to 4 r + 3
+    const Vec low_even = _mm512_shuffle_f32x4(quads[i], quads[i + 4], 0x88);
+    const Vec low_odd = _mm512_shuffle_f32x4(quads[i], quads[i + 4], 0xDD);
+    const Vec high_even = _mm512_shuffle_f32x4(quads[i + 8], quads[i + 12], 0x88);
+    const Vec high_odd = _mm512_shuffle_f32x4(quads[i + 8], quads[i + 12], 0xDD);
+    rows[i] = _mm512_shuffle_f32x4(low_even, high_even, 0x88);
+    rows[i + 4] = _mm512_shuffle_f32x4(low_odd, high_odd, 0x88);
+    rows[i + 8] = _mm512_shuffle_f32x4(low_even, high_even, 0xDD);
+    rows[i + 12] = _mm512_shuffle_f32x4(low_odd, high_odd, 0xDD);
+  }
+}
 
 ROOFLINE_INLINE float reduce_add(Vec a) { return _mm512_reduce_add_ps(a); }
 ROOFLINE_INLINE float reduce_max(Vec a) { return _mm512_reduce_max_ps(a); }

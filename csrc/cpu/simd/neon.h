@@ -31,10 +31,32 @@ ROOFLINE_INLINE Vec round(Vec a) { return vrndnq_f32(a); }
 ROOFLINE_INLINE Vec scale2(Vec a, Vec n) {
   const int32x4_t exponent = vaddq_s32(vcvtq_s32_f32(min(n, set1(127.0f))), vdupq_n_s32(127));
   const Vec scaled = mul(a, vreinterpretq_f32_s32(vshlq_n_s32(exponent, 23)));
-  return vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(scaled), vcgeq_f32(n, set1(-126.0f))));
+  return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(scaled), vcltq_f32(n, set1(-126.0f))));
 }
 
 #include "cpu/simd/exp2_polynomial.h"
+
+// 2^x for x <= 126, at least 2^-125. Adding 1.5 2^23 rounds x to a whole number and leaves it in the low mantissa bits.
+ROOFLINE_INLINE Vec exp2_bounded(Vec x) {
+  const Vec magic = set1(12582912.0f);
+  const Vec clamped = max(set1(-125.0f), x);
+  const Vec shifted = add(clamped, magic);
+  const int32x4_t bits = vreinterpretq_s32_f32(exp2_polynomial(sub(clamped, sub(shifted, magic))));
+  return vreinterpretq_f32_s32(vaddq_s32(bits, vshlq_n_s32(vreinterpretq_s32_f32(shifted), 23)));
+}
+
+// x where a < b, else y.
+ROOFLINE_INLINE Vec select_less(Vec a, Vec b, Vec x, Vec y) { return vbslq_f32(vcltq_f32(a, b), x, y); }
+ROOFLINE_INLINE bool any_greater(Vec a, Vec b) { return vmaxvq_u32(vcgtq_f32(a, b)) != 0; }
+// Rows become columns.
+ROOFLINE_INLINE void transpose(Vec (&rows)[kLanes]) {
+  const float32x4x2_t low = vtrnq_f32(rows[0], rows[1]);
+  const float32x4x2_t high = vtrnq_f32(rows[2], rows[3]);
+  rows[0] = vcombine_f32(vget_low_f32(low.val[0]), vget_low_f32(high.val[0]));
+  rows[1] = vcombine_f32(vget_low_f32(low.val[1]), vget_low_f32(high.val[1]));
+  rows[2] = vcombine_f32(vget_high_f32(low.val[0]), vget_high_f32(high.val[0]));
+  rows[3] = vcombine_f32(vget_high_f32(low.val[1]), vget_high_f32(high.val[1]));
+}
 
 ROOFLINE_INLINE float reduce_add(Vec a) { return vaddvq_f32(a); }
 ROOFLINE_INLINE float reduce_max(Vec a) { return vmaxvq_f32(a); }

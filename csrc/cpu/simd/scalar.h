@@ -26,7 +26,7 @@ ROOFLINE_INLINE Vec round(Vec a) { return __builtin_rintf(a); }
 
 // a 2^n for whole n: 0 below -126, saturated above 127.
 ROOFLINE_INLINE Vec scale2(Vec a, Vec n) {
-  if (!(n >= -126.0f)) return 0.0f;
+  if (n < -126.0f) return 0.0f;
   const std::int32_t bits = (static_cast<std::int32_t>(min(n, 127.0f)) + 127) << 23;
   float power;
   __builtin_memcpy(&power, &bits, sizeof power);
@@ -34,6 +34,25 @@ ROOFLINE_INLINE Vec scale2(Vec a, Vec n) {
 }
 
 #include "cpu/simd/exp2_polynomial.h"
+
+// 2^x for x <= 126, at least 2^-125. Adding 1.5 2^23 rounds x to a whole number and leaves it in the low mantissa bits.
+ROOFLINE_INLINE Vec exp2_bounded(Vec x) {
+  const Vec clamped = max(-125.0f, x);  // in this order a NaN stays one
+  const Vec shifted = clamped + 12582912.0f;
+  Vec power = exp2_polynomial(clamped - (shifted - 12582912.0f));
+  std::uint32_t bits, whole;
+  __builtin_memcpy(&bits, &power, sizeof bits);
+  __builtin_memcpy(&whole, &shifted, sizeof whole);
+  bits += whole << 23;
+  __builtin_memcpy(&power, &bits, sizeof bits);
+  return power;
+}
+
+// x where a < b, else y.
+ROOFLINE_INLINE Vec select_less(Vec a, Vec b, Vec x, Vec y) { return a < b ? x : y; }
+ROOFLINE_INLINE bool any_greater(Vec a, Vec b) { return a > b; }
+// Rows become columns.
+ROOFLINE_INLINE void transpose(Vec (&)[kLanes]) {}
 
 ROOFLINE_INLINE float reduce_add(Vec a) { return a; }
 ROOFLINE_INLINE float reduce_max(Vec a) { return a; }

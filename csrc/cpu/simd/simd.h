@@ -1,7 +1,7 @@
 // fp32 vectors of the instruction set a kernel file is compiled for. Everything is internal to the file that includes it.
 //
 // The same names in every header: Vec, kLanes, zero, set1, load, store, stream, add, sub, mul, div, max, min, fma, sqrt, exp2,
-// reduce_add, reduce_max, load_partial, store_partial, fence.
+// exp2_bounded, select_less, any_greater, transpose, reduce_add, reduce_max, load_partial, store_partial, fence.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,8 @@
 // This header's functions are always inlined, so that no copy compiled for a wider set can be shared with a narrower one.
 #define ROOFLINE_INLINE [[gnu::always_inline]] static inline
 
-#if defined(__AVX512F__) && defined(__AVX512DQ__)
+// ROOFLINE_SIMDE: the AVX-512 code over an emulation, so that tests run it on any CPU.
+#if defined(ROOFLINE_SIMDE) || (defined(__AVX512F__) && defined(__AVX512DQ__))
 #include "cpu/simd/avx512.h"
 #elif defined(__AVX2__)
 #include "cpu/simd/avx2.h"
@@ -25,6 +26,7 @@ namespace {
 // e^x for x <= ~88: 2^(x log2 e), the product split so that its rounding does not cost accuracy for large |x|.
 ROOFLINE_INLINE Vec exp(Vec x) {
   const Vec log2e = set1(1.44269504f);
+  x = max(set1(-104.0f), x);  // e^-104 is 0 in fp32; far below, the reduction would overflow. In this order a NaN stays one
   const Vec whole = round(mul(x, log2e));
   // Cody-Waite: ln 2 in two parts, the first with few enough bits that whole * part is exact.
   const Vec reduced = fma(whole, set1(2.12194440e-4f), fma(whole, set1(-0.693359375f), x));

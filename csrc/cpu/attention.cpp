@@ -1,0 +1,166 @@
+// attention on a CPU, fp32: naive with a score matrix in memory, tiled with blocks of queries that walk over their keys.
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "cpu/attention_kernels.h"
+#include "cpu/device.h"
+#include "cpu/kernels.h"
+#include "ops/attention.h"
+
+namespace roofline::cpu {
+namespace {
+
+using ops::Attention;
+
+Choice<AttentionKernels> choose_attention() {
+  return choose<AttentionKernels>({
+#if defined(__x86_64__)
+      {Isa::avx512, &attention_avx512},
+      {Isa::avx2, &attention_avx2},
+#else
+      {Isa::neon, &attention_neon},
+#endif
+      {Isa::scalar, &attention_scalar},
+  });
+}
+
+// Queries of one head that share K and V from the cache: a multiple of every set's register tile.
+constexpr std::int64_t kNaiveQueries = 24;
+
+Bound naive(const Attention& problem, Device& device) {
+  const auto [isa, table] = choose_attention();
+  const std::int64_t scores_elements = product({problem.batch, problem.heads, problem.seq_q, problem.seq_kv}, "attention: scores");
+  const std::int64_t workspace_bytes = product({scores_elements, 4}, "attention: bytes of the scores");
+  const std::shared_ptr<void> scores = workspace(device, workspace_bytes);  // [batch, heads, seq_q, seq_kv], fp32
+  const std::int64_t blocks = (problem.seq_q + kNaiveQueries - 1) / kNaiveQueries;
+
+  const auto part = [=](std::int64_t item) {
+    const std::int64_t head = item / blocks;  // of batch x heads
+    const std::int64_t kv_head = head / problem.group();
+    const std::int64_t query = item % blocks * kNaiveQueries;
+    const std::int64_t row = head * problem.seq_q + query;
+    return AttentionRows{
+        .q = static_cast<const float*>(problem.q) + row * problem.head_dim,
+        .k = static_cast<const float*>(problem.k) + kv_head * problem.seq_kv * problem.head_dim,
+        .v = static_cast<const float*>(problem.v) + kv_head * problem.seq_kv * problem.head_dim,
+        .scores = static_cast<float*>(scores.get()) + row * problem.seq_kv,
+        .out = static_cast<float*>(problem.out) + row * problem.head_dim,
+        .rows = std::min(kNaiveQueries, problem.seq_q - query),
+        .seq_kv = problem.seq_kv,
+        .head_dim = problem.head_dim,
+        .visible = problem.visible(query),
+        .growth = problem.causal ? 1 : 0,
+        .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(problem.head_dim))),
+    };
+  };
+  const std::int64_t items = problem.batch * problem.heads * blocks;
+  const auto pass = [=](void (*kernel)(const AttentionRows&)) {
+    return [=](Queue& queue) { pool(queue).for_each(items, [&](int, std::int64_t item) { kernel(part(item)); }); };
+  };
+
+  Bound bound;
+  bound.plan.set("implementation", "naive/" + name(isa));
+  bound.plan.set("scores_elements", problem.pairs());
+  bound.plan.set("workspace_bytes", workspace_bytes);
+  bound.plan.set("threads", device.threads());
+  bound.steps.push_back({"q·kᵀ", pass(table->scores)});
+  bound.steps.push_back({"softmax", pass(table->softmax)});
+  bound.steps.push_back({"p·v", pass(table->values)});
+  return bound;
+}
+
+struct Tiling {
+  std::int64_t query_block;
+  std::int64_t kv_block;
+};
+
+// query_block: 64 queries per walk over K and V, fewer where threads would lack work, but narrower than a register tile only where
+// they would have none. kv_block: as many keys as half of L2 holds of K, V and scores, at most 256, without remainder tiles.
+Tiling plan_tiling(const Attention& problem, const AttentionKernels& table, const Device& device) {
+  const std::int64_t rows = problem.group() * problem.seq_q;
+  const auto items = [&](std::int64_t block) { return problem.batch * problem.kv_heads * ((rows + block - 1) / block); };
+  std::int64_t query_block = AttentionKernels::kMaxQueryBlock;
+  while (query_block > table.tile_width && items(query_block) < 4 * device.threads()) query_block /= 2;
+  while (query_block > table.lanes && items(query_block) < device.threads()) query_block /= 2;
+  const std::int64_t key_bytes = 4 * table.tile_width + 2 * 4 * problem.head_dim;
+  const std::int64_t step = 2 * table.tile_rows;
+  const std::int64_t most = std::min<std::int64_t>(256, device.caches().l2_bytes / 2 / key_bytes) / step * step;
+  const std::int64_t enough = (problem.seq_kv + step - 1) / step * step;
+  return {query_block, std::max(step, std::min(most, enough))};
+}
+
+Bound tiled(const Attention& problem, Device& device) {
+  const auto [isa, table] = choose_attention();
+  const auto [query_block, kv_block] = plan_tiling(problem, *table, device);
+
+  // Query heads that share a KV head lie side by side, so that their queries make up one run of rows.
+  const std::int64_t rows = problem.group() * problem.seq_q;
+  const std::int64_t blocks = (rows + query_block - 1) / query_block;
+  // Within a KV head the blocks with the most keys come first: the last to start are then the shortest.
+  auto order = std::make_shared<std::vector<std::int64_t>>(problem.causal ? blocks : 0);
+  if (problem.causal) {
+    const auto keys = [&, query_block = query_block](std::int64_t block) {
+      const std::int64_t last = std::min((block + 1) * query_block, rows) - 1;
+      const bool whole = last / problem.seq_q != block * query_block / problem.seq_q;  // it holds the last query of a head
+      return problem.visible(whole ? problem.seq_q - 1 : last % problem.seq_q);
+    };
+    for (std::int64_t block = 0; block < blocks; ++block) (*order)[block] = block;
+    std::stable_sort(order->begin(), order->end(), [&](std::int64_t a, std::int64_t b) { return keys(a) > keys(b); });
+  }
+
+  // One workspace per thread, each from a page of its own on: neighbours share neither lines nor what is fetched ahead.
+  const std::int64_t thread_bytes = (table->workspace_floats(query_block, kv_block, problem.head_dim) * 4 + 4095) / 4096 * 4096;
+  const std::int64_t workspace_bytes = thread_bytes * device.threads();
+  const std::shared_ptr<void> memory = workspace(device, workspace_bytes);
+
+  Bound bound;
+  bound.plan.set("implementation", "tiled/" + name(isa));
+  bound.plan.set("query_block", query_block);
+  bound.plan.set("kv_block", kv_block);
+  bound.plan.set("workspace_bytes", workspace_bytes);
+  bound.plan.set("threads", device.threads());
+  const float scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(problem.head_dim)));
+  const std::int64_t items = problem.batch * problem.kv_heads * blocks;
+  bound.steps.push_back({"attention", [=, query_block = query_block, kv_block = kv_block, table = table](Queue& queue) {
+    pool(queue).for_each(items, [&](int worker, std::int64_t item) {
+      const std::int64_t kv_head = item / blocks;  // of batch x kv_heads
+      const std::int64_t block = problem.causal ? (*order)[item % blocks] : item % blocks;
+      const std::int64_t first_row = block * query_block;
+      const std::int64_t at = (kv_head * rows + first_row) * problem.head_dim;
+      const std::int64_t kv_at = kv_head * problem.seq_kv * problem.head_dim;
+      table->tiled({
+          .q = static_cast<const float*>(problem.q) + at,
+          .k = static_cast<const float*>(problem.k) + kv_at,
+          .v = static_cast<const float*>(problem.v) + kv_at,
+          .out = static_cast<float*>(problem.out) + at,
+          .workspace = reinterpret_cast<float*>(static_cast<char*>(memory.get()) + worker * thread_bytes),
+          .rows = std::min(query_block, rows - first_row),
+          .first_row = first_row,
+          .seq_q = problem.seq_q,
+          .seq_kv = problem.seq_kv,
+          .head_dim = problem.head_dim,
+          .kv_block = kv_block,
+          .scale = scale,
+          .causal = problem.causal,
+      });
+    });
+  }});
+  return bound;
+}
+
+}  // namespace
+
+std::vector<KernelEntry> attention_kernels() {
+  using K = Kernel<Attention, Device>;
+  return {
+      entry(K{"naive", DType::fp32, "", "three passes; all scores are written to memory and read back twice", naive}),
+      entry(K{"tiled", DType::fp32, "",
+              "a thread takes a block of queries of one KV head over all its keys; scores and running softmax stay in the cache, only "
+              "out is written",
+              tiled}),
+  };
+}
+
+}  // namespace roofline::cpu

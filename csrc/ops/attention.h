@@ -1,0 +1,62 @@
+// attention: out = softmax(q kᵀ / sqrt(head_dim)) v, each head by itself. Query heads share K and V in groups of heads / kv_heads.
+#pragma once
+
+#include "core/arguments.h"
+
+namespace roofline::ops {
+
+struct Attention {
+  static constexpr const char* op = "attention";
+
+  DType dtype;
+  std::int64_t batch;
+  std::int64_t heads;
+  std::int64_t kv_heads;
+  std::int64_t seq_q;
+  std::int64_t seq_kv;
+  std::int64_t head_dim;
+  bool causal;                // the last query is aligned with the last key: query i sees keys j <= i + seq_kv - seq_q
+  const void* q = nullptr;    // [batch, heads, seq_q, head_dim]
+  const void* k = nullptr;    // [batch, kv_heads, seq_kv, head_dim]
+  const void* v = nullptr;    // [batch, kv_heads, seq_kv, head_dim]
+  void* out = nullptr;        // [batch, heads, seq_q, head_dim]
+
+  std::int64_t group() const { return heads / kv_heads; }  // query heads of one KV head; they lie side by side
+
+  // Keys that a query sees.
+  std::int64_t visible(std::int64_t query) const { return causal ? query + seq_kv - seq_q + 1 : seq_kv; }
+
+  // Pairs of a query and a key it sees, over all heads.
+  std::int64_t pairs() const {
+    const std::int64_t masked = causal ? seq_q * (seq_q - 1) / 2 : 0;
+    return batch * heads * (seq_q * seq_kv - masked);
+  }
+
+  static Attention from(const Arguments& arguments) {
+    Attention problem{};
+    problem.dtype = arguments.dtype();
+    problem.batch = arguments.dimension("batch");
+    problem.heads = arguments.dimension("heads");
+    problem.kv_heads = arguments.dimension("kv_heads");
+    problem.seq_q = arguments.dimension("seq_q");
+    problem.seq_kv = arguments.dimension("seq_kv");
+    problem.head_dim = arguments.dimension("head_dim");
+    problem.causal = arguments.flag("causal");
+    if (problem.heads % problem.kv_heads != 0)
+      throw Error("attention: heads must be a multiple of kv_heads, got heads " + std::to_string(problem.heads) + " and kv_heads " +
+                  std::to_string(problem.kv_heads));
+    if (problem.causal && problem.seq_q > problem.seq_kv)
+      throw Error("attention: causal with seq_q " + std::to_string(problem.seq_q) + " > seq_kv " + std::to_string(problem.seq_kv) +
+                  ": the first queries would see no key; use seq_q <= seq_kv");
+    const Shape queries = {problem.batch, problem.heads, problem.seq_q, problem.head_dim};
+    const Shape keys = {problem.batch, problem.kv_heads, problem.seq_kv, problem.head_dim};
+    product({problem.batch, problem.heads, problem.seq_q, problem.seq_kv, 8}, "attention: bytes of the scores");
+    problem.q = arguments.tensor("q", problem.dtype, queries).data;
+    problem.k = arguments.tensor("k", problem.dtype, keys).data;
+    problem.v = arguments.tensor("v", problem.dtype, keys).data;
+    problem.out = arguments.tensor("out", problem.dtype, queries).data;
+    return problem;
+  }
+};
+
+}  // namespace roofline::ops

@@ -1,0 +1,162 @@
+"""Scaled dot-product attention; decode is its shape with seq_q = 1."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..cost import Array, TensorSpec, exp, matmul, max_, size_bytes, sum_
+from ..errors import Error
+from .base import Case, Facts, Operator, Variant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attention(Operator):
+    """out = softmax(q kᵀ / sqrt(head_dim)) v, each head by itself.
+
+    heads share K and V in groups of heads / kv_heads; kv_heads = 0 means as many as heads, and the field then holds that
+    number. causal aligns the last query with the last key: query i sees keys j <= i + seq_kv - seq_q. Raises Error for bad
+    fields.
+    """
+
+    batch: int = 1
+    heads: int = 8
+    kv_heads: int = 0
+    seq_q: int = 2048
+    seq_kv: int = 2048
+    head_dim: int = 64
+    causal: bool = False
+    dtype: str = "fp32"
+
+    name = "attention"
+    summary = "softmax(q kᵀ / sqrt(head_dim)) v for every head"
+    mix = "read"
+    small = frozenset({"kv_heads"})
+    variants = {
+        "naive": Variant(
+            summary="three passes, all scores written to memory and read back twice",
+            dtypes={"cpu": ("fp32",), "cuda": ("fp32", "fp16", "bf16")},
+        ),
+        "tiled": Variant(
+            summary="one pass, blocks of scores and a running softmax stay on the chip",
+            dtypes={"cpu": ("fp32",)},
+        ),
+    }
+
+    def check(self) -> None:
+        self.one_of("dtype", ("fp64", "fp32", "fp16", "bf16"))
+        if self.kv_heads == 0:
+            object.__setattr__(self, "kv_heads", self.heads)
+        if self.heads % self.kv_heads != 0:
+            raise Error(f"attention: heads must be a multiple of kv_heads, got heads {self.heads} and kv_heads {self.kv_heads}")
+        if self.causal and self.seq_q > self.seq_kv:
+            raise Error(
+                f"attention: causal with seq_q {self.seq_q} > seq_kv {self.seq_kv}: the first queries would see no key; use seq_q <= seq_kv"
+            )
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        keys = (self.batch, self.kv_heads, self.seq_kv, self.head_dim)
+        return (
+            TensorSpec(name="q", shape=(self.batch, self.heads, self.seq_q, self.head_dim), dtype=self.dtype),
+            TensorSpec(name="k", shape=keys, dtype=self.dtype),
+            TensorSpec(name="v", shape=keys, dtype=self.dtype),
+        )
+
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return (TensorSpec(name="out", shape=(self.batch, self.heads, self.seq_q, self.head_dim), dtype=self.dtype, role="out"),)
+
+    def visible(self, query: int) -> int:
+        """Keys that a query sees: a leading part of all keys."""
+        return query + self.seq_kv - self.seq_q + 1 if self.causal else self.seq_kv
+
+    def pairs(self) -> int:
+        """Pairs of a query and a key it sees, over all heads."""
+        masked = self.seq_q * (self.seq_q - 1) // 2 if self.causal else 0
+        return self.batch * self.heads * (self.seq_q * self.seq_kv - masked)
+
+    def flops(self) -> dict[str, int]:
+        product = 2 * self.pairs() * self.head_dim
+        # softmax: compare, subtract, exp, add, divide
+        return {"q·kᵀ": product, "scale": self.pairs(), "softmax": 5 * self.pairs(), "p·v": product}
+
+    def traffic(self, plan: Facts) -> dict[str, int]:
+        # tiled: scores stay in the cache. Blocks of queries read K and V again, but from the last-level cache, as long as one KV
+        # head fits it; this counts what comes from memory.
+        if plan["variant"] != "naive":
+            return {}
+        # Masked scores are neither written nor read, unless the plan says otherwise.
+        scores = size_bytes((plan.get("scores_elements", self.pairs()),), "fp32")
+        return {"scores written": scores, "scores read and written by softmax": 2 * scores, "scores read by p·v": scores}
+
+    def compute(self) -> tuple[str, str]:
+        return self.dtype, "fp64" if self.dtype == "fp64" else "fp32"
+
+    def tolerance(self) -> tuple[float, float]:
+        # Inputs have variance 1: a row of out is an average, of size 1 at most few keys and smaller with more. In 16 bits the
+        # probabilities are rounded too, once each.
+        return {"fp64": (1e-12, 1e-12), "fp32": (1e-5, 1e-4), "fp16": (2e-3, 1e-2), "bf16": (1.5e-2, 4e-2)}[self.dtype]
+
+    def _attend(self, q: Array, k: Array, v: Array) -> Array:
+        """[queries, head_dim] that all see exactly these keys."""
+        scores = matmul(q, k.T) * (1 / math.sqrt(self.head_dim))
+        weights = exp(scores - max_(scores, axis=-1, keepdims=True))
+        return matmul(weights / sum_(weights, axis=-1, keepdims=True), v)
+
+    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
+        """rows: indices along [batch * heads * seq_q]; out is then [len(rows), head_dim]."""
+        q, k, v = tensors["q"], tensors["k"], tensors["v"]
+        group = self.heads // self.kv_heads
+
+        def some(batch: int, head: int, first: int, last: int, limit: int) -> Array:
+            kv_head = head // group
+            return self._attend(q[batch, head, first:last], k[batch, kv_head, :limit], v[batch, kv_head, :limit])
+
+        if rows is not None:
+            picked = (np.unravel_index(int(row), (self.batch, self.heads, self.seq_q)) for row in rows)
+            return {"out": np.concatenate([some(int(b), int(h), int(i), int(i) + 1, self.visible(int(i))) for b, h, i in picked])}
+        # Masked pairs are not computed: causal goes query by query.
+        step = 1 if self.causal else self.seq_q
+        out = [
+            some(batch, head, first, first + step, self.visible(first))
+            for batch in range(self.batch)
+            for head in range(self.heads)
+            for first in range(0, self.seq_q, step)
+        ]
+        return {"out": np.concatenate(out).reshape(self.batch, self.heads, self.seq_q, self.head_dim)}
+
+    @classmethod
+    def cases(cls) -> tuple[Case, ...]:
+        def case(**given: int | bool) -> Case:
+            return Case(problem=cls.make(**given))
+
+        shapes = (
+            case(heads=1, seq_len=1, head_dim=64),
+            case(heads=2, seq_q=1, seq_kv=1000),
+            case(heads=2, seq_q=300, seq_kv=1),
+            case(heads=3, seq_q=37, seq_kv=41, head_dim=17),
+            case(heads=2, seq_q=131, seq_kv=67, head_dim=40),
+            case(batch=2, heads=3, seq_q=67, seq_kv=131, head_dim=80),
+            case(batch=3, heads=2, seq_len=101, causal=True),
+            case(heads=2, seq_q=70, seq_kv=523, causal=True),
+            case(heads=2, seq_q=1, seq_kv=257, causal=True),
+        )
+        groups = (
+            case(batch=2, heads=8, kv_heads=2, seq_q=33, seq_kv=100),
+            case(heads=6, kv_heads=2, seq_q=50, seq_kv=75, causal=True),
+            case(batch=2, heads=8, kv_heads=1, seq_q=5, seq_kv=300, causal=True),
+            case(heads=16, kv_heads=2, seq_q=1, seq_kv=500, head_dim=128),
+        )
+        dims = tuple(
+            case(heads=2, seq_q=70, seq_kv=90, head_dim=d, causal=causal)
+            for d in (1, 16, 17, 40, 64, 80, 128, 256, 512)
+            for causal in (False, True)
+        )
+        edges = tuple(
+            case(heads=1, seq_len=n, head_dim=16, causal=causal) for n in (63, 64, 65, 127, 128, 129, 257) for causal in (False, True)
+        )
+        # More than 2**31 scores, 8.6 GB of them in the naive variant.
+        big = Case(problem=cls(heads=2, seq_q=32771, seq_kv=32777, head_dim=4), slow=True)
+        return (*shapes, *groups, *dims, *edges, big)

@@ -1,0 +1,79 @@
+// The AVX-512 intrinsics of cpu/simd/avx512.h by emulation, so that the AVX-512 kernels can be tested on any CPU with AVX2.
+//
+// For GCC's -include, with -DROOFLINE_SIMDE. SIMDe has most of them; what its releases up to 0.7.4 lack or simplify stands here.
+#pragma once
+
+#define SIMDE_ENABLE_NATIVE_ALIASES
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpsabi"
+#include <simde/x86/avx512.h>
+#include <simde/x86/fma.h>
+#pragma GCC diagnostic pop
+
+#include <math.h>
+
+// Lane by lane. Union, because a vector may alias nothing but itself.
+union RooflineLanes {
+  simde__m512 vector;
+  float lane[16];
+};
+
+[[gnu::always_inline]] static inline simde__m512 roofline_mask_loadu_ps(simde__m512 other, unsigned mask, const float* p) {
+  RooflineLanes x = {other};
+  for (int i = 0; i < 16; ++i)
+    if (mask >> i & 1) x.lane[i] = p[i];
+  return x.vector;
+}
+
+[[gnu::always_inline]] static inline void roofline_mask_storeu_ps(float* p, unsigned mask, simde__m512 a) {
+  const RooflineLanes x = {a};
+  for (int i = 0; i < 16; ++i)
+    if (mask >> i & 1) p[i] = x.lane[i];
+}
+
+[[gnu::always_inline]] static inline float roofline_reduce_add_ps(simde__m512 a) {
+  RooflineLanes x = {a};
+  for (int width = 8; width > 0; width /= 2)
+    for (int i = 0; i < width; ++i) x.lane[i] += x.lane[i + width];
+  return x.lane[0];
+}
+
+[[gnu::always_inline]] static inline float roofline_reduce_max_ps(simde__m512 a) {
+  RooflineLanes x = {a};
+  for (int width = 8; width > 0; width /= 2)
+    for (int i = 0; i < width; ++i) x.lane[i] = x.lane[i] > x.lane[i + width] ? x.lane[i] : x.lane[i + width];
+  return x.lane[0];
+}
+
+// With the special cases of the instruction: a NaN times 2^-inf is 0, a NaN times 2^inf is inf.
+[[gnu::always_inline]] static inline simde__m512 roofline_scalef_ps(simde__m512 a, simde__m512 b) {
+  RooflineLanes x = {a};
+  const RooflineLanes n = {b};
+  for (int i = 0; i < 16; ++i) {
+    const float power = n.lane[i];
+    if (__builtin_isnan(x.lane[i]) && __builtin_isinf(power))
+      x.lane[i] = power > 0 ? power : 0.0f;
+    else
+      x.lane[i] = static_cast<float>(x.lane[i] * ::exp2(static_cast<double>(::floorf(power))));
+  }
+  return x.vector;
+}
+
+// To whole numbers, nearest even; infinities stay.
+[[gnu::always_inline]] static inline simde__m512 roofline_round_ps(simde__m512 a) {
+  RooflineLanes x = {a};
+  for (int i = 0; i < 16; ++i) x.lane[i] = ::rintf(x.lane[i]);
+  return x.vector;
+}
+
+#define _mm512_mask_loadu_ps(other, mask, p) roofline_mask_loadu_ps(other, mask, p)
+#define _mm512_mask_storeu_ps(p, mask, a) roofline_mask_storeu_ps(p, mask, a)
+#define _mm512_reduce_add_ps(a) roofline_reduce_add_ps(a)
+#define _mm512_reduce_max_ps(a) roofline_reduce_max_ps(a)
+#define _mm512_stream_ps(p, a) simde_mm512_store_ps(p, a)
+#undef _mm512_roundscale_ps
+#define _mm512_roundscale_ps(a, how) roofline_round_ps(a)
+#undef _mm512_scalef_ps
+#define _mm512_scalef_ps(a, b) roofline_scalef_ps(a, b)
+#undef _mm512_shuffle_f32x4
+#define _mm512_shuffle_f32x4(a, b, order) simde_mm512_shuffle_f32x4(a, b, order)
