@@ -1,0 +1,495 @@
+"""FLOPs and bytes of every operator, three ways: counted by running the reference, worked out by hand, and by properties."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from roofline.errors import Error
+from roofline.operators import MIXES, OPERATORS, Attention, Ffn, LayerNorm, Matmul, Operator, RmsNorm, Softmax, Stream
+
+# -- counted ---------------------------------------------------------------------------------------------------------------
+
+
+class Counted:
+    """A number that counts its own arithmetic. Negation and absolute value are free; what has no rule (a power) is missing."""
+
+    __slots__ = ("counts", "value")
+
+    def __init__(self, value: float, counts: Counter[str]) -> None:
+        self.value = value
+        self.counts = counts
+
+    def _count(self, kind: str, value: float) -> Counted:
+        self.counts[kind] += 1
+        return Counted(value, self.counts)
+
+    def __add__(self, other: Any) -> Counted:
+        return self._count("add", self.value + _value(other))
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Counted:
+        return self._count("sub", self.value - _value(other))
+
+    def __rsub__(self, other: Any) -> Counted:
+        return self._count("sub", _value(other) - self.value)
+
+    def __mul__(self, other: Any) -> Counted:
+        return self._count("mul", self.value * _value(other))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Counted:
+        return self._count("div", self.value / _value(other))
+
+    def __rtruediv__(self, other: Any) -> Counted:
+        return self._count("div", _value(other) / self.value)
+
+    def __neg__(self) -> Counted:
+        return Counted(-self.value, self.counts)
+
+    def __abs__(self) -> Counted:
+        return Counted(abs(self.value), self.counts)
+
+    def _compare(self, answer: bool) -> bool:
+        self.counts["compare"] += 1
+        return answer
+
+    def __lt__(self, other: Any) -> bool:
+        return self._compare(self.value < _value(other))
+
+    def __le__(self, other: Any) -> bool:
+        return self._compare(self.value <= _value(other))
+
+    def __gt__(self, other: Any) -> bool:
+        return self._compare(self.value > _value(other))
+
+    def __ge__(self, other: Any) -> bool:
+        return self._compare(self.value >= _value(other))
+
+    def __getitem__(self, index: None) -> np.ndarray[Any, Any]:
+        """As of NumPy's scalars: x[None] is an array of one."""
+        assert index is None
+        array = np.empty(1, dtype=object)
+        array[0] = self
+        return array
+
+    def exp(self) -> Counted:
+        return self._count("exp", math.exp(self.value))
+
+    def log(self) -> Counted:
+        return self._count("log", math.log(self.value))
+
+    def sqrt(self) -> Counted:
+        return self._count("sqrt", math.sqrt(self.value))
+
+    def tanh(self) -> Counted:
+        return self._count("tanh", math.tanh(self.value))
+
+    def erf(self) -> Counted:
+        return self._count("erf", math.erf(self.value))
+
+
+def _value(x: Any) -> float:
+    return x.value if isinstance(x, Counted) else float(x)
+
+
+def inputs(problem: Operator, seed: int = 1) -> dict[str, np.ndarray[Any, Any]]:
+    generator = np.random.default_rng(seed)
+    return {t.name: generator.uniform(-(3**0.5), 3**0.5, t.shape) for t in problem.inputs()}
+
+
+def counted(problem: Operator) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    wrap = np.frompyfunc(lambda value: Counted(value, counts), 1, 1)
+    tensors = {name: wrap(x) for name, x in inputs(problem).items()}
+    problem.reference(tensors)
+    return counts
+
+
+def small_problems(largest: int) -> list[Any]:
+    """The operators' own cases that are small enough to run in Python numbers."""
+    found = []
+    for operator in OPERATORS.values():
+        for case in operator.cases():
+            size = max([case.problem.total_flops(), *(math.prod(t.shape) for t in case.problem.tensors())])
+            if not case.slow and size <= largest:
+                label = "-".join(str(value) for value in case.problem.to_dict().values())
+                found.append(pytest.param(case.problem, id=f"{operator.name}-{label}"))
+    return found
+
+
+@pytest.mark.parametrize("problem", small_problems(40_000))
+def test_flops_are_what_the_reference_does(problem: Operator) -> None:
+    counts = counted(problem)
+    if problem.name == "fma":
+        # A register probe: its factors are constants, so only the additions meet counting numbers, and beyond 64 steps the
+        # reference leaves out the steps that cancel. Each addition stands for a multiplication and an addition.
+        if problem.steps <= 64:  # type: ignore[attr-defined]
+            assert 2 * counts["add"] == problem.total_flops()
+            assert counts.keys() <= {"add"}
+        return
+    done = 1
+    if isinstance(problem, Stream):
+        if problem.access == "read":
+            counts["add"] -= problem.passes - 1  # the reference adds up the passes' sums; a kernel goes on with the sum it has
+        else:
+            done = problem.passes  # every pass stores the same, so the reference computes one
+    assert counts.total() * done == problem.total_flops(), f"{dict(counts)} against {problem.flops()}"
+
+
+def test_every_operator_is_counted() -> None:
+    counted_names = {parameter.values[0].name for parameter in small_problems(40_000)}
+    assert counted_names == set(OPERATORS)
+
+
+@pytest.mark.parametrize(
+    ("problem", "expected"),
+    [
+        (Softmax(rows=2, columns=5), {"compare": 10, "sub": 10, "exp": 10, "add": 10, "div": 10}),
+        (RmsNorm(rows=2, columns=5), {"mul": 20, "add": 12, "div": 12, "sqrt": 2}),
+        (LayerNorm(rows=2, columns=5), {"sub": 10, "mul": 20, "add": 32, "div": 14, "sqrt": 2}),
+        # 1 x 1 causal of 2 queries: 3 pairs of 2 dimensions.
+        (Attention(heads=1, seq_q=2, seq_kv=2, head_dim=2, causal=True), {"mul": 15, "add": 15, "compare": 3, "sub": 3, "exp": 3, "div": 3}),
+        (Ffn(seq_q=1, d_model=1, d_ff=1, activation="gelu"), {"mul": 5, "add": 3, "erf": 1}),
+        (Ffn(seq_q=1, d_model=1, d_ff=1, activation="swiglu"), {"mul": 4, "add": 4, "exp": 1, "div": 1}),
+    ],
+    ids=lambda value: value.name if isinstance(value, Operator) else "",
+)
+def test_kinds_of_operations(problem: Operator, expected: dict[str, int]) -> None:
+    assert dict(counted(problem)) == expected
+
+
+def test_counting_costs_the_reference_no_accuracy() -> None:
+    """The counting run computes the same values: it is the reference that is counted, and not something like it."""
+    for problem in (Softmax(rows=3, columns=4), LayerNorm(rows=3, columns=4), Ffn(seq_q=2, d_model=3, d_ff=4)):
+        wrap = np.frompyfunc(lambda value: Counted(value, Counter()), 1, 1)
+        for name, plain in problem.reference(inputs(problem)).items():
+            wrapped = problem.reference({n: wrap(x) for n, x in inputs(problem).items()})[name]
+            np.testing.assert_allclose(np.vectorize(_value, otypes=[float])(wrapped), plain, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("problem", small_problems(40_000))
+def test_sampled_rows_are_rows_of_the_whole(problem: Operator) -> None:
+    if problem.name == "fork_join" or problem.outputs()[0].name == "sum":
+        pytest.skip("has no rows")
+    tensors = inputs(problem)
+    for name, whole in problem.reference(tensors).items():
+        first = problem.reference(tensors, np.array([0]))[name]
+        flat = whole.reshape(-1, *first.shape[1:])
+        rows = np.array(sorted({0, len(flat) // 2, len(flat) - 1}))
+        np.testing.assert_allclose(problem.reference(tensors, rows)[name], flat[rows], rtol=1e-12, atol=1e-12)
+
+
+# -- by hand ---------------------------------------------------------------------------------------------------------------
+
+GQA = {"batch": 2, "heads": 4, "kv_heads": 2, "seq_q": 3, "seq_kv": 5, "head_dim": 8}
+FFN = {"batch": 2, "seq_q": 3, "d_model": 4, "d_ff": 5}
+
+HAND = [
+    # Query 0 of 3 sees keys 0 to 2 of 5, the next one more: 3 + 4 + 5 = 12 pairs a head, 12 x 2 x 4 = 96 in all.
+    # q·kᵀ = p·v = 2 x 96 x 8 = 1536; softmax 5 x 96 = 480. q and out 2 x 4 x 3 x 8 = 192 elements each, k and v
+    # 2 x 2 x 5 x 8 = 160 each: 704 of 4 bytes.
+    ("attention", {**GQA, "causal": True}, {"q·kᵀ": 1536, "scale": 96, "softmax": 480, "p·v": 1536}, 2816),
+    # 3 x 5 = 15 pairs a head, 120 in all; the bytes do not depend on the mask.
+    ("attention", GQA, {"q·kᵀ": 1920, "scale": 120, "softmax": 600, "p·v": 1920}, 2816),
+    # One query that is the last of 1024: 32 x 1024 = 32768 pairs, x 2 x 128 = 8388608. q and out 4096 elements each, k and v
+    # 8 x 1024 x 128 = 1048576 each: 2105344 of 2 bytes.
+    (
+        "attention",
+        {"batch": 1, "heads": 32, "kv_heads": 8, "seq_q": 1, "seq_kv": 1024, "head_dim": 128, "causal": True, "dtype": "bf16"},
+        {"q·kᵀ": 8388608, "scale": 32768, "softmax": 163840, "p·v": 8388608},
+        4210688,
+    ),
+    # 1 + 2 + 3 + 4 = 10 pairs of 2 dimensions; four tensors of 8 elements.
+    (
+        "attention",
+        {"heads": 1, "seq_q": 4, "seq_kv": 4, "head_dim": 2, "causal": True},
+        {"q·kᵀ": 40, "scale": 10, "softmax": 50, "p·v": 40},
+        128,
+    ),
+    # 2 x 3 x 5 x 7 = 210; a 21, b 35, c 15 elements.
+    ("matmul", {"rows": 3, "columns": 5, "inner": 7}, {"a·b": 210}, 284),
+    ("matmul", {"rows": 3, "columns": 5, "inner": 7, "dtype": "fp64"}, {"a·b": 210}, 568),
+    ("matmul", {"rows": 3, "columns": 5, "inner": 7, "dtype": "bf16"}, {"a·b": 210}, 56 * 2 + 15 * 4),  # c is fp32
+    ("matmul", {"rows": 3, "columns": 5, "inner": 7, "dtype": "int8"}, {"a·b": 210}, 56 * 1 + 15 * 4),  # c is int32
+    # 6 tokens: 2 x 6 x 4 x 5 = 240 a product, 6 x 5 = 30 activations. x and out 24 elements each, each weight 20.
+    ("ffn", {**FFN, "activation": "relu"}, {"up": 240, "activation": 30, "down": 240}, 352),
+    # 0.5 x (1 + erf(x / sqrt(2))): three multiplications, an addition, an erf.
+    ("ffn", {**FFN, "activation": "gelu"}, {"up": 240, "activation": 150, "down": 240}, 352),
+    # u g / (1 + e^-g): exp, addition, division, multiplication; a third weight.
+    ("ffn", {**FFN, "activation": "swiglu"}, {"up": 240, "gate": 240, "activation": 120, "down": 240}, 432),
+    # 21 elements read and written.
+    ("softmax", {"rows": 3, "columns": 7}, {"max": 21, "subtract": 21, "exp": 21, "sum": 21, "divide": 21}, 168),
+    ("softmax", {"rows": 3, "columns": 7, "dtype": "fp16"}, {"max": 21, "subtract": 21, "exp": 21, "sum": 21, "divide": 21}, 84),
+    # Squares 21, sums 21, 3 divisions by 7; eps added and root taken 3 times. 21 + 21 + 7 elements.
+    ("rms_norm", {"rows": 3, "columns": 7}, {"mean square": 45, "root": 6, "divide": 21, "weight": 21}, 196),
+    # As above with the mean before; 21 + 21 + 7 + 7 elements.
+    (
+        "layer_norm",
+        {"rows": 3, "columns": 7},
+        {"mean": 24, "deviations": 21, "variance": 45, "root": 6, "divide": 21, "weight": 21, "bias": 21},
+        224,
+    ),
+    ("relu", {"elements": 9}, {"compare": 9}, 72),
+    ("bias_relu", {"rows": 3, "columns": 7}, {"bias": 21, "compare": 21}, 196),
+    # One array of 10 and the fp64 sum; one; two; two; three; three arrays.
+    ("stream", {"access": "read", "elements": 10}, {"read": 10}, 48),
+    ("stream", {"access": "write", "elements": 10}, {"write": 0}, 40),
+    ("stream", {"access": "copy", "elements": 10}, {"copy": 0}, 80),
+    ("stream", {"access": "scale", "elements": 10}, {"scale": 10}, 80),
+    ("stream", {"access": "add", "elements": 10, "dtype": "fp64"}, {"add": 10}, 240),
+    ("stream", {"access": "triad", "elements": 10}, {"triad": 20}, 120),
+    ("stream", {"access": "triad", "elements": 10, "passes": 3}, {"triad": 60}, 120),
+    # 7 chains x 2 steps of 1, 2, 4 products, each with an addition; start and result of 4 bytes.
+    ("fma", {"chains": 7, "steps": 2}, {"multiply-add": 28}, 56),
+    ("fma", {"chains": 7, "steps": 2, "dtype": "bf16"}, {"multiply-add": 56}, 56),
+    ("fma", {"chains": 7, "steps": 2, "dtype": "int8"}, {"multiply-add": 112}, 56),
+    ("fork_join", {}, {}, 0),
+]
+
+
+@pytest.mark.parametrize(("name", "fields", "flops", "size_bytes"), HAND)
+def test_by_hand(name: str, fields: dict[str, Any], flops: dict[str, int], size_bytes: int) -> None:
+    problem = OPERATORS[name].make(**fields)
+    assert problem.flops() == flops
+    assert problem.total_flops() == sum(flops.values())
+    assert problem.compulsory_bytes() == size_bytes
+
+
+def test_every_operator_is_worked_out_by_hand() -> None:
+    assert {row[0] for row in HAND} == set(OPERATORS)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "plan", "expected"),
+    [
+        # 96 scores of 4 bytes: written, read and written by softmax, read by p·v.
+        (
+            "attention",
+            {**GQA, "causal": True},
+            {"variant": "naive"},
+            {"scores written": 384, "scores read and written by softmax": 768, "scores read by p·v": 384},
+        ),
+        ("attention", {**GQA, "causal": True}, {"variant": "tiled"}, {}),
+        ("stream", {"access": "triad", "elements": 10, "passes": 3}, {"variant": "plain"}, {"further passes": 240}),
+        ("softmax", {"rows": 3, "columns": 7}, {"variant": "fused"}, {}),
+        ("softmax", {"rows": 3, "columns": 7}, {"variant": "fused", "row_cached": 1}, {}),
+        # 84 bytes: x again, and the exponentials there and back.
+        (
+            "softmax",
+            {"rows": 3, "columns": 7},
+            {"variant": "fused", "row_cached": 0},
+            {"x for the exponentials": 84, "exponentials read and written": 168},
+        ),
+        # 28 bytes of weight for two further rows.
+        (
+            "rms_norm",
+            {"rows": 3, "columns": 7},
+            {"variant": "fused", "row_cached": 0},
+            {"x for the result": 84, "weight for further rows": 56},
+        ),
+        (
+            "layer_norm",
+            {"rows": 3, "columns": 7},
+            {"variant": "two_pass", "row_cached": 0},
+            {"x for the variance": 84, "x for the result": 84, "weight and bias for further rows": 112},
+        ),
+        (
+            "layer_norm",
+            {"rows": 3, "columns": 7},
+            {"variant": "one_pass", "row_cached": 0},
+            {"x for the result": 84, "weight and bias for further rows": 112},
+        ),
+        ("bias_relu", {"rows": 3, "columns": 7}, {"variant": "fused", "row_cached": 0}, {"bias for further rows": 56}),
+        ("relu", {"elements": 9}, {"variant": "fused"}, {}),
+        ("matmul", {"rows": 3, "columns": 5, "inner": 7}, {"variant": "library"}, {}),
+        # 6 x 5 hidden elements of 4 bytes, written and read.
+        ("ffn", {**FFN, "activation": "relu"}, {"variant": "library"}, {"up written, read": 240, "activated written, read": 240}),
+        # And those of the gate, and x of 6 x 4 elements once more.
+        (
+            "ffn",
+            {**FFN, "activation": "swiglu"},
+            {"variant": "library"},
+            {"up written, read": 240, "activated written, read": 240, "gate written, read": 240, "x again for gate": 96},
+        ),
+    ],
+)
+def test_traffic_by_hand(name: str, fields: dict[str, Any], plan: dict[str, Any], expected: dict[str, int]) -> None:
+    assert OPERATORS[name].make(**fields).traffic(plan) == expected
+
+
+# -- properties ------------------------------------------------------------------------------------------------------------
+
+WIDTH_BYTES = {"fp64": 8, "fp32": 4, "fp16": 2, "bf16": 2, "int32": 4, "int8": 1}
+WORDS = {"access": MIXES, "activation": ("relu", "gelu", "swiglu"), "dtype": tuple(WIDTH_BYTES), "isa": ("", "scalar", "avx2")}
+
+
+def kind(field: dataclasses.Field[Any]) -> str:
+    return field.type if isinstance(field.type, str) else field.type.__name__
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> Operator:
+    """Any operator with any fields it takes."""
+    operator = draw(st.sampled_from(list(OPERATORS.values())))
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(operator):  # type: ignore[arg-type]
+        if kind(field) == "int":
+            values[field.name] = draw(st.integers(1, 3000) | st.sampled_from([1, 2, 4, 8, 16]))
+        elif kind(field) == "bool":
+            values[field.name] = draw(st.booleans())
+        elif kind(field) == "float":
+            values[field.name] = draw(st.floats(1e-12, 1e3))
+        else:
+            values[field.name] = draw(st.sampled_from(WORDS[field.name]))
+    if "kv_heads" in values:
+        values["heads"] = values["kv_heads"] * draw(st.integers(1, 8))
+    try:
+        return operator(**values)
+    except Error:
+        assume(False)
+        raise
+
+
+@settings(deadline=None)
+@given(problems())
+def test_compulsory_bytes_are_each_tensor_once(problem: Operator) -> None:
+    expected = 0
+    for tensor in (*problem.inputs(), *problem.outputs()):
+        size = math.prod(tensor.shape) * WIDTH_BYTES[tensor.dtype]
+        assert tensor.size_bytes == size
+        expected += 2 * size if tensor.role == "in_out" else size
+    assert problem.compulsory_bytes() == expected
+    assert len({tensor.name for tensor in problem.tensors()}) == len(problem.tensors())
+    assert all(tensor.role in ("out", "in_out") for tensor in problem.outputs())
+
+
+@settings(deadline=None)
+@given(problems())
+def test_statements_are_whole(problem: Operator) -> None:
+    """Terms are counts; every variant has traffic without a device; the rest names what exists."""
+    terms = dict(problem.flops())
+    for variant in problem.variants:
+        terms |= {f"{variant} {name}": size for name, size in problem.traffic({"variant": variant}).items()}
+    assert all(type(count) is int and count >= 0 for count in terms.values()), terms
+    assert problem.total_flops() == sum(problem.flops().values())
+    assert problem.mix in MIXES
+    assert all(name in WIDTH_BYTES for name in problem.compute())
+    absolute, relative = problem.tolerance()
+    assert 0 <= absolute < math.inf
+    assert 0 <= relative < 1
+    assert type(problem).make(**problem.to_dict()) == problem
+    assert hash(problem) == hash(problem.replace())
+
+
+@settings(deadline=None)
+@given(st.integers(1, 2000), st.integers(1, 8), st.integers(1, 64))
+def test_causal_square_is_a_triangle(seq_len: int, heads: int, head_dim: int) -> None:
+    problem = Attention.make(seq_len=seq_len, heads=heads, head_dim=head_dim, causal=True)
+    pairs = heads * seq_len * (seq_len + 1) // 2
+    assert problem.flops() == {"q·kᵀ": 2 * pairs * head_dim, "scale": pairs, "softmax": 5 * pairs, "p·v": 2 * pairs * head_dim}
+
+
+@settings(deadline=None)
+@given(st.integers(1, 40), st.integers(0, 40))
+def test_causal_aligns_the_last_query_with_the_last_key(seq_q: int, further: int) -> None:
+    seq_kv = seq_q + further
+    problem = Attention(heads=1, seq_q=seq_q, seq_kv=seq_kv, causal=True)
+    visible = sum(key - (seq_kv - 1) <= query - (seq_q - 1) for query in range(seq_q) for key in range(seq_kv))
+    assert problem.flops()["scale"] == visible
+    assert problem.replace(causal=False).flops()["scale"] == seq_q * seq_kv
+
+
+@settings(deadline=None)
+@given(st.integers(1, 10**6))
+def test_seq_len_is_both_lengths(seq_len: int) -> None:
+    assert Attention.make(seq_len=seq_len) == Attention(seq_q=seq_len, seq_kv=seq_len)
+    assert Attention().replace(seq_len=seq_len) == Attention(seq_q=seq_len, seq_kv=seq_len)
+    assert Ffn.make(seq_len=seq_len) == Ffn(seq_q=seq_len)
+
+
+def test_seq_len_where_it_means_nothing() -> None:
+    with pytest.raises(Error, match="seq_len"):
+        Softmax.make(seq_len=3)
+    with pytest.raises(Error, match="either seq_len or seq_q"):
+        Attention.make(seq_len=3, seq_q=3)
+    with pytest.raises(Error, match="either seq_len or seq_kv"):
+        Attention().replace(seq_len=3, seq_kv=4)
+    with pytest.raises(Error, match="unknown field 'seqlen'.*seq_q"):
+        Attention.make(seqlen=3)
+
+
+NO_INTEGERS = [-1, -(2**63), 2**62 + 1, 2**63, 1.0, 1.5, math.nan, math.inf, True, False, "3", None, [3], np.float64(2)]
+NO_NUMBERS = [math.nan, math.inf, -math.inf, True, "1e-5", None, [1.0]]
+FIELDS = [(operator, field) for operator in OPERATORS.values() for field in dataclasses.fields(operator)]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("operator", "field"), FIELDS, ids=[f"{operator.name}-{field.name}" for operator, field in FIELDS])
+def test_bad_fields_are_named(operator: type[Operator], field: dataclasses.Field[Any]) -> None:
+    if kind(field) == "int":
+        bad = NO_INTEGERS if field.name in operator.small else [0, *NO_INTEGERS]
+    elif kind(field) == "float":
+        bad = NO_NUMBERS
+    elif kind(field) == "bool":
+        bad = [1, 0, "yes", None, 1.0]
+    else:
+        bad = ["fp33", "", 7, None, ["fp32"]] if field.name in ("dtype", "access", "activation") else []
+    for value in bad:
+        with pytest.raises(Error) as caught:
+            operator(**{field.name: value})
+        words = str(caught.value)
+        assert field.name in words, f"{operator.name} {field.name}={value!r}: {words}"
+        if field.name != "dtype":  # an unknown dtype is unknown to all
+            assert operator.name in words, words
+
+
+@pytest.mark.parametrize("eps", [0.0, -1e-5])
+@pytest.mark.parametrize("operator", [RmsNorm, LayerNorm])
+def test_eps_is_positive(operator: type[Operator], eps: float) -> None:
+    with pytest.raises(Error, match="eps must be above 0"):
+        operator(eps=eps)  # type: ignore[call-arg]
+
+
+def test_streams_are_a_power_of_two() -> None:
+    with pytest.raises(Error, match="stream: streams must be one of 1, 2, 4, 8, got 3"):
+        Stream(streams=3)
+
+
+def test_heads_are_shared_evenly() -> None:
+    with pytest.raises(Error, match="heads 6 and kv_heads 4"):
+        Attention(heads=6, kv_heads=4)
+    assert Attention(heads=6, kv_heads=0).kv_heads == 6
+
+
+def test_causal_queries_all_see_a_key() -> None:
+    with pytest.raises(Error, match="seq_q 5 > seq_kv 3"):
+        Attention(seq_q=5, seq_kv=3, causal=True)
+
+
+def test_tensors_past_2_62_bytes_are_named() -> None:
+    with pytest.raises(Error, match="softmax: tensor 'x'"):
+        Softmax(rows=2**31, columns=2**31)
+    with pytest.raises(Error, match="matmul: tensor"):
+        Matmul(rows=2**40, columns=1, inner=2**40)
+    assert Softmax(rows=2**30, columns=2**30).compulsory_bytes() == 2**63  # Python's integers do not overflow
+
+
+def test_numpy_integers_become_integers() -> None:
+    problem = Stream(elements=np.int64(10), passes=np.uint8(3))  # type: ignore[arg-type]
+    assert type(problem.elements) is int
+    assert type(problem.total_flops()) is int
+    assert problem.total_flops() == 30
+
+
+def test_problems_do_not_change() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Softmax().rows = 3  # type: ignore[misc]
