@@ -142,8 +142,8 @@ else()
   endif()
 endif()
 foreach(arch IN LISTS wanted)
-  string(REGEX REPLACE "[af]?(-(real|virtual))?$" "" number "${arch}")  # nvcc lists 90, not 90a
-  if(number IN_LIST known OR number MATCHES "^(all|all-major|native)$")
+  string(REGEX MATCH "^[0-9]+" number "${arch}")  # nvcc lists 90, and not 90a
+  if(number IN_LIST known OR arch MATCHES "^(all|all-major|native)$")
     list(APPEND ROOFLINE_CUDA_ARCHS ${arch})
   else()
     message(STATUS "CUDA backend: this nvcc does not know architecture ${arch}; left out")
