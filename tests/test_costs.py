@@ -15,8 +15,6 @@ from hypothesis import strategies as st
 from roofline.errors import Error
 from roofline.operators import MIXES, OPERATORS, Attention, Ffn, LayerNorm, Matmul, Operator, RmsNorm, Softmax, Stream
 
-# -- counted ---------------------------------------------------------------------------------------------------------------
-
 
 class Counted:
     """A number that counts its own arithmetic. Negation and absolute value are free; what has no rule (a power) is missing."""
@@ -157,8 +155,11 @@ def test_every_operator_is_counted() -> None:
         (Softmax(rows=2, columns=5), {"compare": 10, "sub": 10, "exp": 10, "add": 10, "div": 10}),
         (RmsNorm(rows=2, columns=5), {"mul": 20, "add": 12, "div": 12, "sqrt": 2}),
         (LayerNorm(rows=2, columns=5), {"sub": 10, "mul": 20, "add": 32, "div": 14, "sqrt": 2}),
-        # 1 x 1 causal of 2 queries: 3 pairs of 2 dimensions.
-        (Attention(heads=1, seq_q=2, seq_kv=2, head_dim=2, causal=True), {"mul": 15, "add": 15, "compare": 3, "sub": 3, "exp": 3, "div": 3}),
+        # 3 pairs of 2 dimensions.
+        (
+            Attention(heads=1, seq_q=2, seq_kv=2, head_dim=2, causal=True),
+            {"mul": 15, "add": 15, "compare": 3, "sub": 3, "exp": 3, "div": 3},
+        ),
         (Ffn(seq_q=1, d_model=1, d_ff=1, activation="gelu"), {"mul": 5, "add": 3, "erf": 1}),
         (Ffn(seq_q=1, d_model=1, d_ff=1, activation="swiglu"), {"mul": 4, "add": 4, "exp": 1, "div": 1}),
     ],
@@ -188,8 +189,6 @@ def test_sampled_rows_are_rows_of_the_whole(problem: Operator) -> None:
         rows = np.array(sorted({0, len(flat) // 2, len(flat) - 1}))
         np.testing.assert_allclose(problem.reference(tensors, rows)[name], flat[rows], rtol=1e-12, atol=1e-12)
 
-
-# -- by hand ---------------------------------------------------------------------------------------------------------------
 
 GQA = {"batch": 2, "heads": 4, "kv_heads": 2, "seq_q": 3, "seq_kv": 5, "head_dim": 8}
 FFN = {"batch": 2, "seq_q": 3, "d_model": 4, "d_ff": 5}
@@ -327,8 +326,6 @@ def test_traffic_by_hand(name: str, fields: dict[str, Any], plan: dict[str, Any]
     assert OPERATORS[name].make(**fields).traffic(plan) == expected
 
 
-# -- properties ------------------------------------------------------------------------------------------------------------
-
 WIDTH_BYTES = {"fp64": 8, "fp32": 4, "fp16": 2, "bf16": 2, "int32": 4, "int8": 1}
 WORDS = {"access": MIXES, "activation": ("relu", "gelu", "swiglu"), "dtype": tuple(WIDTH_BYTES), "isa": ("", "scalar", "avx2")}
 
@@ -424,7 +421,7 @@ def test_seq_len_where_it_means_nothing() -> None:
         Attention.make(seq_len=3, seq_q=3)
     with pytest.raises(Error, match="either seq_len or seq_kv"):
         Attention().replace(seq_len=3, seq_kv=4)
-    with pytest.raises(Error, match="unknown field 'seqlen'.*seq_q"):
+    with pytest.raises(Error, match=r"unknown field 'seqlen'.*seq_q"):
         Attention.make(seqlen=3)
 
 

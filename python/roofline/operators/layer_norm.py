@@ -31,8 +31,8 @@ class LayerNorm(Operator):
             dtypes={"cpu": ("fp32",)},
         ),
         "one_pass": Variant(
-            summary="sums of d and d² together, d = x less the row's first element; their difference loses digits where that element "
-            "is far from the mean: a relative error of eps (1 + d(mean)² / variance) in the variance",
+            summary="sums of d and d² together, d = x less the row's first element; their difference loses digits where that "
+            "element is far from the mean: a relative error of eps (1 + d(mean)² / variance) in the variance",
             dtypes={"cpu": ("fp32",)},
         ),
     }
