@@ -76,9 +76,9 @@ Bound library(const Ffn& problem, Device& device) {
   if (!instead_of.empty()) bound.plan.set("instead_of", instead_of);
   bound.plan.set("activation_implementation", name(isa));
   bound.plan.set("threads", device.threads());
-  bound.plan.set("workspace_bytes", workspace_bytes);
-  bound.plan.set("packed_bytes", packed_bytes);
-  bound.plan.set("pack_s", pack_s);
+  bound.plan.set("workspace_bytes", Value(workspace_bytes));
+  bound.plan.set("packed_bytes", Value(packed_bytes));
+  bound.plan.set("pack_s", Value(pack_s));
   return bound;
 }
 

@@ -16,9 +16,9 @@ Bound library(const ops::Matmul& problem, Device& device) {
   if (!gemm.instead_of.empty()) bound.plan.set("instead_of", gemm.instead_of);
   bound.plan.set("threads", device.threads());
   bound.plan.set("split", gemm.split);
-  bound.plan.set("packed_bytes", gemm.packed_bytes);
-  bound.plan.set("pack_s", gemm.pack_s);
-  bound.plan.set("workspace_bytes", gemm.workspace_bytes);
+  bound.plan.set("packed_bytes", Value(gemm.packed_bytes));
+  bound.plan.set("pack_s", Value(gemm.pack_s));
+  bound.plan.set("workspace_bytes", Value(gemm.workspace_bytes));
   bound.steps.push_back({"matmul", std::move(gemm.launch)});
   return bound;
 }

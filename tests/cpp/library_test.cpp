@@ -170,7 +170,7 @@ double ffn_error(Device& device, const std::string& activation, std::int64_t row
   std::map<std::string, Guarded> arrays;
   std::uint64_t seed = 0;
   const auto add = [&](const char* name, const Shape& shape) {
-    const std::int64_t elements = product(shape, name);
+    const std::int64_t elements = roofline::product(shape, name);
     const Guarded& array = arrays.try_emplace(name, device, DType::fp32, elements).first->second;
     if (std::string(name) != "out") device.fill(array.data(), DType::fp32, elements, Fill::uniform, ++seed);
     arguments.add(Tensor{name, array.data(), DType::fp32, shape, {}, Role::in});
