@@ -317,6 +317,7 @@ PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
       .def_property_readonly("name", [](const roofline::Device& self) { return self.backend()->name(); })
       .def_property_readonly("facts", [](const roofline::Device& self) { return to_python(self.backend()->facts()); })
       .def("kernels", &roofline::Device::kernels)
+      .def("available_bytes", [](const roofline::Device& self) { return self.backend()->available_bytes(); })
       .def("clock_hz", [](const roofline::Device& self) { return self.backend()->clock_hz(); })
       .def("memory", [](const roofline::Device& self, std::int64_t size_bytes) { return std::make_shared<Memory>(self.backend(), size_bytes); },
            "size_bytes"_a)

@@ -106,7 +106,7 @@ double cgroup_cpus() {
 }
 
 // Bytes that can be had without swapping: MemAvailable, cut by the cgroup's limit.
-std::int64_t available_bytes() {
+std::int64_t system_available_bytes() {
   std::int64_t available = std::numeric_limits<std::int64_t>::max();
   std::ifstream meminfo("/proc/meminfo");
   for (std::string line; std::getline(meminfo, line);)
@@ -201,13 +201,17 @@ const std::vector<KernelEntry>& Device::kernels() const {
 
 std::string Device::lacks(const Requires& needs) const { return needs.empty() ? "" : cpu::lacks(needs); }
 
-void* Device::allocate(std::size_t size_bytes) {
-  if (size_bytes == 0) size_bytes = kPage;
+std::int64_t Device::available_bytes() const {
   // A small part of memory is left to the rest of the system, which would otherwise be pushed out or killed.
   constexpr std::int64_t kSpare = std::int64_t{64} << 20;
-  const std::int64_t available = available_bytes() - kSpare;
-  if (size_bytes > static_cast<std::size_t>(std::max<std::int64_t>(available, 0)))
-    throw OutOfMemory("cpu: " + std::to_string(size_bytes) + " bytes are needed, " + std::to_string(std::max<std::int64_t>(available, 0)) +
+  return std::max<std::int64_t>(system_available_bytes() - kSpare, 0);
+}
+
+void* Device::allocate(std::size_t size_bytes) {
+  if (size_bytes == 0) size_bytes = kPage;
+  const std::int64_t available = available_bytes();
+  if (size_bytes > static_cast<std::size_t>(available))
+    throw OutOfMemory("cpu: " + std::to_string(size_bytes) + " bytes are needed, " + std::to_string(available) +
                       " are available; use a smaller problem");
   const bool huge = size_bytes >= kHugePage;
   const std::size_t alignment = huge ? kHugePage : kPage;

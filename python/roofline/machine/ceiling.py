@@ -116,7 +116,8 @@ class Ceiling:
             words = [self.level, self.access, "NT" if self.variant == "non_temporal" else ""]
         elif self.kind == "compute":
             kept = "" if self.accumulator in ("", self.dtype) else f"→{self.accumulator}"
-            words = [self.dtype + kept, "tensor" if self.unit == "tensor" else "", self.isa]
+            matrix_product = "GEMM" if self.problem.get("operator") == "matmul" else ""
+            words = [self.dtype + kept, "tensor" if self.unit == "tensor" else "", self.isa or matrix_product]
         else:
             words = [self.level, str(self.problem.get("operator", "latency")).replace("_", "-")]
         return " ".join(word for word in words if word)

@@ -14,6 +14,7 @@ from ..machine import Machine
 from ..model import Roofs, bound, default_variant, terms_s
 from ..operators import Operator
 from ..results import CACHE_STATES, Bracket, Measurement
+from ..units import fmt_bytes
 from .devices import Device, open_device, provenance, utc_now
 from .roofs import Probe, level_of, roofs_of
 from .tensors import Held, allocate_all, bind, check
@@ -81,7 +82,12 @@ def prepare(device: Device, problem: Operator, variant: str | None, cache_state:
     if chosen not in problem.variants:
         raise Error(f"{problem.name}: unknown variant {chosen!r}; it has {', '.join(problem.variants)}")
 
-    # Asked before anything is allocated: a problem of terabytes shall say that it does not fit, not that a kernel is missing.
+    if reason := device.missing(problem.name, chosen, getattr(problem, "dtype", "fp32")):
+        raise Unsupported(f"{problem.name} {chosen}: {reason}")
+    # Memory is only taken when it is touched, so that the sum is asked for before the parts.
+    need, have = problem.footprint_bytes(), device.core.available_bytes()
+    if need > have:
+        raise OutOfMemory(f"{problem.name}: its tensors take {fmt_bytes(need)}, {fmt_bytes(have)} are available; use smaller dimensions")
     tensors = [allocate_all(device, problem, seed)]
     sets = [bind(device, problem, chosen, tensors[0])]
     plan = {"variant": chosen, **sets[0].plan}
@@ -92,6 +98,10 @@ def prepare(device: Device, problem: Operator, variant: str | None, cache_state:
         # Between two launches on the same set at least twice the cache has passed through it.
         wanted = 1 if footprint >= 3 * cache else 1 + math.ceil(2 * cache / max(footprint, 1))
         flush_each = footprint > 0 and wanted > MOST_SETS
+        workspace = int(plan.get("workspace_bytes", 0)) + int(plan.get("packed_bytes", 0))
+        # Workspace and packed operands come once per set too, and count towards the same distance between launches.
+        if workspace and not flush_each:
+            wanted = min(wanted, 1 if workspace >= 3 * cache else 1 + math.ceil(2 * cache / (footprint + workspace)))
         if footprint and not flush_each:
             for index in range(1, wanted):
                 tensors.append(allocate_all(device, problem, seed + index))

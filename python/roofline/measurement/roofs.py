@@ -42,6 +42,7 @@ class Probe:
     variant: str
     work: int
     sets: list[Any]
+    tensors: dict[str, Held]
 
     def rates(self, seconds: Any) -> list[float]:
         """Seconds per launch as bytes/s, FLOP/s, or seconds."""
@@ -87,7 +88,7 @@ def probe(device: Device, problem: Operator, variant: str, level: str = "") -> P
     key = ("probe", problem, variant)
     if key in device.roofs:
         return device.roofs[key]  # type: ignore[no-any-return]
-    shared = isinstance(problem, Stream) and problem.elements * 4 == dram_array_bytes(device) // 4 * 4 and problem.dtype == "fp32"
+    shared = isinstance(problem, Stream) and problem.dtype == "fp32" and problem.elements == dram_array_bytes(device) // 4
     if shared:
         arena = dict(zip("abc", _arena(device), strict=True))
         tensors = {
@@ -98,12 +99,12 @@ def probe(device: Device, problem: Operator, variant: str, level: str = "") -> P
     bound = bind(device, problem, variant, tensors)
     if isinstance(problem, Stream):
         work = sum(t.size_bytes for t in problem.tensors() if t.name != "sum") * problem.passes
-        found = Probe("bandwidth", level, f"{level} {problem.access}{' NT' if variant == 'non_temporal' else ''}", problem, variant, work, [bound])
+        found = Probe("bandwidth", level, f"{level} {problem.access}{' NT' if variant == 'non_temporal' else ''}", problem, variant, work, [bound], tensors)
     elif isinstance(problem, ForkJoin):
-        found = Probe("latency", "", "fork-join", problem, variant, 0, [bound])
+        found = Probe("latency", "", "fork-join", problem, variant, 0, [bound], tensors)
     else:
         isa = str(bound.plan.get("isa", ""))
-        found = Probe("compute", "", f"{problem.compute()[0]} {isa}".strip(), problem, variant, problem.total_flops(), [bound])
+        found = Probe("compute", "", f"{problem.compute()[0]} {isa}".strip(), problem, variant, problem.total_flops(), [bound], tensors)
     device.roofs[key] = found
     return found
 
