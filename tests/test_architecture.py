@@ -1,0 +1,167 @@
+"""The dependency picture of docs/architecture.md, executable: an arrow that points up fails here and names both files."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "python" / "roofline"
+CSRC = ROOT / "csrc"
+
+# Each may import what stands to its left.
+ORDER = (
+    "errors units cost operators hardware _repr machine model transformer claims census results importers measurement ceilings sweeps "
+    "plot interactive report doctor cli"
+).split()
+TOUCH_CORE = {"measurement", "doctor"}
+DRAWS = {"plot"}
+
+
+def module_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> list[tuple[str, int]]:
+    """(dotted name inside or outside the package, line) of every import of a file."""
+    found = []
+    inside = path.relative_to(PACKAGE).parts[:-1]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [(alias.name, node.lineno) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            if node.level == 0:
+                found.append((node.module or "", node.lineno))
+                continue
+            base = list(inside[: len(inside) - node.level + 1])
+            names = [node.module] if node.module else [alias.name for alias in node.names]
+            found += [(".".join(["roofline", *base, name]), node.lineno) for name in names if name]
+    return found
+
+
+def package_files() -> list[Path]:
+    return sorted(p for p in PACKAGE.rglob("*.py") if p.parent != PACKAGE or p.name != "__init__.py")
+
+
+def violations(files: list[Path]) -> list[str]:
+    found = []
+    for path in files:
+        own = module_of(path)
+        if own not in ORDER:
+            found.append(f"{path.relative_to(ROOT)}: the module {own} is not in the order; add it to docs/architecture.md and this test")
+            continue
+        for name, line in imports(path):
+            parts = name.split(".")
+            where = f"{path.relative_to(ROOT)}:{line}"
+            if parts[0] == "matplotlib" and own not in DRAWS:
+                found.append(f"{where}: only {', '.join(DRAWS)} may import matplotlib")
+            if parts[0] == "rich" and own != "cli":
+                found.append(f"{where}: only cli may import rich")
+            if parts[0] != "roofline" or len(parts) < 2 or parts[1] == own:
+                continue
+            if parts[1] == "_core":
+                if own not in TOUCH_CORE:
+                    found.append(f"{where}: only {', '.join(sorted(TOUCH_CORE))} may import roofline._core")
+            elif parts[1] in ORDER and ORDER.index(parts[1]) > ORDER.index(own):
+                found.append(f"{where}: {own} may not import {parts[1]}, which stands to its right")
+    return found
+
+
+def test_python_arrows_point_left() -> None:
+    assert violations(package_files()) == []
+
+
+def test_this_test_can_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "PACKAGE", tmp_path)
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    (tmp_path / "units.py").write_text("from .model import time_s\nimport matplotlib\nfrom . import _core\n")
+    (tmp_path / "helpers.py").write_text("")
+    text = "\n".join(violations([tmp_path / "units.py", tmp_path / "helpers.py"]))
+    for expected in ("units may not import model", "may import matplotlib", "may import roofline._core", "helpers is not in the order"):
+        assert expected in text
+
+
+ALLOWED = {"core": {"core"}, "ops": {"core", "ops"}, "cpu": {"core", "ops", "cpu"}, "cuda": {"core", "ops", "cuda"}, "bindings": {"core"}}
+# The one file that names the backends; and the bindings hand the CPU libraries' paths through.
+EXCEPTIONS = {("core/backends.cpp", "cpu"), ("core/backends.cpp", "cuda"), ("bindings/module.cpp", "cpu")}
+
+
+def test_cpp_arrows() -> None:
+    found = []
+    for path in sorted(CSRC.rglob("*")):
+        if path.suffix not in (".h", ".cpp", ".cu", ".cuh"):
+            continue
+        here = path.relative_to(CSRC).as_posix()
+        layer = here.split("/")[0]
+        for line, text in enumerate(path.read_text().splitlines(), 1):
+            match = re.match(r'\s*#\s*include\s+"(\w+)/', text)
+            if match and match[1] in ALLOWED and match[1] not in ALLOWED[layer] and (here, match[1]) not in EXCEPTIONS:
+                found.append(f"csrc/{here}:{line}: {layer} may not include {match[1]}/")
+    assert found == []
+
+
+def test_only_the_bindings_know_python() -> None:
+    for path in CSRC.rglob("*"):
+        if path.is_file() and path.parent.name != "bindings":
+            text = path.read_text()
+            assert "pybind11" not in text, path
+            assert "Python.h" not in text, path
+
+
+def run_python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "MPLBACKEND": "Agg"})
+
+
+def test_the_analytic_half_works_without_the_compiled_module() -> None:
+    """Everything left of `measurement` imports and computes where roofline._core cannot load."""
+    left = [name for name in ORDER[: ORDER.index("measurement")] if any((PACKAGE / f).exists() for f in (name, f"{name}.py"))]
+    code = f"""
+import sys, importlib
+sys.modules["roofline._core"] = None
+for name in {left!r}:
+    importlib.import_module("roofline." + name)
+import roofline
+from roofline import Attention, Machine, Ceiling, predict
+ceilings = (Ceiling(kind="bandwidth", level="DRAM", access="read", samples=(4e10,)), Ceiling(kind="compute", dtype="fp32", samples=(2e11,)))
+machine = Machine(name="paper", ceilings=ceilings)
+assert predict(machine, Attention(seq_q=1, seq_kv=4096)).bound == "DRAM"
+try:
+    roofline.measure(Attention())
+except roofline.Error as error:
+    assert "pip install" in str(error), error
+else:
+    raise SystemExit("measure must say that the compiled module is missing")
+"""
+    done = run_python(code)
+    assert done.returncode == 0, done.stderr
+
+
+def test_import_is_light() -> None:
+    code = """
+import sys
+import roofline
+heavy = {"numpy", "matplotlib", "rich", "tqdm", "roofline._core", "pandas"} & set(sys.modules)
+assert not heavy, heavy
+"""
+    done = run_python(code)
+    assert done.returncode == 0, done.stderr
+
+
+def test_public_names_resolve() -> None:
+    import roofline
+
+    for name in roofline.__all__:
+        assert getattr(roofline, name) is not None
+    modules = {p.stem if p.is_file() else p.name for p in PACKAGE.iterdir()}
+    assert not modules & set(roofline.__all__), "a module and a function share a name"
+
+
+def test_no_file_is_a_drawer() -> None:
+    for path in [*PACKAGE.rglob("*"), *CSRC.rglob("*")]:
+        assert path.stem not in ("utils", "common", "helpers", "misc"), path
