@@ -1,11 +1,11 @@
 // What a contract says of bad arguments: every message names the operator, the tensor or value, and what was expected.
 #include "core/arguments.h"
 
+#include <gtest/gtest.h>
+
 #include <limits>
 #include <string>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "ops/rows.h"
 #include "ops/stream.h"
@@ -15,7 +15,9 @@ namespace {
 
 float memory[64];
 
-Tensor tensor(const std::string& name, Shape shape, DType dtype = DType::fp32) { return {name, memory, dtype, std::move(shape), {}, Role::in}; }
+Tensor tensor(const std::string& name, Shape shape, DType dtype = DType::fp32) {
+  return {name, memory, dtype, std::move(shape), {}, Role::in};
+}
 
 template <class F>
 std::string message(F&& f) {
@@ -40,7 +42,9 @@ Arguments layer_norm() {
   return all;
 }
 
-std::string refusal(const Arguments& all) { return message([&] { ops::LayerNorm::from(all); }); }
+std::string refusal(const Arguments& all) {
+  return message([&] { ops::LayerNorm::from(all); });
+}
 
 TEST(Arguments, AreTakenOutAsTheyWerePutIn) {
   const auto problem = ops::LayerNorm::from(layer_norm());

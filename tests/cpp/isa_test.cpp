@@ -1,11 +1,11 @@
 // Instruction sets: what ROOFLINE_ISA allows, and which table is picked.
 #include "cpu/isa.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
-
-#include <gtest/gtest.h>
 
 namespace roofline::cpu {
 namespace {
@@ -104,9 +104,7 @@ TEST(Isa, UnknownSettingIsAnErrorThatListsTheKnown) {
 
 TEST(Choose, TakesTheFirstThatMayBeUsed) {
   const int wide = 512, middle = 256, narrow = 1;
-  const auto pick = [&] {
-    return choose<int>({{Isa::avx512, &wide}, {Isa::avx2, &middle}, {Isa::scalar, &narrow}});
-  };
+  const auto pick = [&] { return choose<int>({{Isa::avx512, &wide}, {Isa::avx2, &middle}, {Isa::scalar, &narrow}}); };
   with_setting("scalar", [&]() -> std::string { return pick().table == &narrow && pick().isa == Isa::scalar ? "" : "not scalar"; });
   with_setting("avx2", [&]() -> std::string {
     const bool right = has(Isa::avx2) ? pick().table == &middle && pick().isa == Isa::avx2 : pick().table == &narrow;

@@ -1,14 +1,13 @@
 // The thread pool: every worker once per run, every item once, through sleeping, parking and forking; and under ThreadSanitizer.
 #include "cpu/pool.h"
 
+#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <memory>
 #include <thread>
-
-#include <gtest/gtest.h>
 
 namespace roofline::cpu {
 namespace {
@@ -160,22 +159,24 @@ TEST_P(PoolTest, WorksInAForkedChild) {
   };
   EXPECT_EQ(status_of_child([&] { return runs_on_every_worker(pool, 20); }), 0);
   EXPECT_EQ(status_of_child([&] {
-    nap();
-    pool.park();
-    std::int64_t items[64] = {};
-    pool.for_each(64, [&](int, std::int64_t item) { items[item] += item; });
-    for (std::int64_t i = 0; i < 64; ++i)
-      if (items[i] != i) return false;
-    return runs_on_every_worker(pool, 20);
-  }), 0);
+              nap();
+              pool.park();
+              std::int64_t items[64] = {};
+              pool.for_each(64, [&](int, std::int64_t item) { items[item] += item; });
+              for (std::int64_t i = 0; i < 64; ++i)
+                if (items[i] != i) return false;
+              return runs_on_every_worker(pool, 20);
+            }),
+            0);
   EXPECT_EQ(status_of_child([&] {  // the child of a child
-    if (!runs_on_every_worker(pool, 2)) return false;
-    const pid_t grandchild = fork();
-    if (grandchild == 0) _exit(runs_on_every_worker(pool, 2) ? 0 : 1);
-    int status = -1;
-    waitpid(grandchild, &status, 0);
-    return status == 0 && runs_on_every_worker(pool, 2);
-  }), 0);
+              if (!runs_on_every_worker(pool, 2)) return false;
+              const pid_t grandchild = fork();
+              if (grandchild == 0) _exit(runs_on_every_worker(pool, 2) ? 0 : 1);
+              int status = -1;
+              waitpid(grandchild, &status, 0);
+              return status == 0 && runs_on_every_worker(pool, 2);
+            }),
+            0);
   EXPECT_TRUE(runs_on_every_worker(pool, 20)) << "the parent, afterwards";
 }
 
