@@ -4,7 +4,6 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -95,7 +94,8 @@ bool isa_is_limited() {
   return limit && *limit;
 }
 
-// An environment variable while this lives; the user's value is there again afterwards.
+// An environment variable while this lives; the user's value is there again afterwards, so that a NumPy imported later does not
+// follow ours.
 class Environment {
  public:
   Environment(const char* name, const std::string& value) : name_(name) {
