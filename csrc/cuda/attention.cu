@@ -89,7 +89,7 @@ constexpr int kQueries = 128;  // rows of a tile
 constexpr int kKeys = 64;      // columns of a tile of scores
 constexpr int kValues = 64;    // columns of a tile of the output
 
-// scores = scale q kᵀ where a query sees a key; elsewhere a tile holds anything.
+// scores = scale q kᵀ where a query sees a key; nothing is written elsewhere.
 template <class T>
 __global__ void __launch_bounds__(kThreads, 2) scores_kernel(const T* q,     // [heads, seq_q, head_dim]
                                                           const T* k,     // [kv_heads, seq_kv, head_dim]
@@ -116,11 +116,12 @@ __global__ void __launch_bounds__(kThreads, 2) scores_kernel(const T* q,     // 
     for (int r = 0; r < kQueries / kSide; ++r) {
       const std::int64_t i = query + place(r, static_cast<int>(threadIdx.x) / kSide);
       if (i >= shape.seq_q) continue;
+      const std::int64_t keys = shape.visible(i);
       float* out = scores + (head * shape.seq_q + i) * shape.seq_kv;
 #pragma unroll
       for (int c = 0; c < kKeys / kSide; ++c) {
         const std::int64_t j = key + place(c, static_cast<int>(threadIdx.x) % kSide);
-        if (j < shape.seq_kv) out[j] = scale * sums[r][c];
+        if (j < keys) out[j] = scale * sums[r][c];
       }
     }
   }
