@@ -26,17 +26,22 @@ Choice<AttentionKernels> choose_attention() {
   });
 }
 
+// What threads own starts on a page of its own: neighbours share neither lines nor what is fetched ahead.
+std::int64_t whole_pages(std::int64_t size_bytes) { return (size_bytes + 4095) / 4096 * 4096; }
+
 // Queries of one head that share K and V from the cache: a multiple of every set's register tile.
-constexpr std::int64_t kNaiveQueries = 24;
+constexpr std::int64_t kNaiveQueries = 48;
 
 Bound naive(const Attention& problem, Device& device) {
   const auto [isa, table] = choose_attention();
   const std::int64_t scores_elements = product({problem.batch, problem.heads, problem.seq_q, problem.seq_kv}, "attention: scores");
-  const std::int64_t workspace_bytes = product({scores_elements, 4}, "attention: bytes of the scores");
-  const std::shared_ptr<void> scores = workspace(device, workspace_bytes);  // [batch, heads, seq_q, seq_kv], fp32
+  const std::int64_t panel_bytes = whole_pages(problem.head_dim * table->tile_width * 4);  // of each thread
+  const std::int64_t scores_bytes = whole_pages(product({scores_elements, 4}, "attention: bytes of the scores"));
+  const std::int64_t workspace_bytes = scores_bytes + panel_bytes * device.threads();
+  const std::shared_ptr<void> memory = workspace(device, workspace_bytes);  // scores [batch, heads, seq_q, seq_kv], then panels
   const std::int64_t blocks = (problem.seq_q + kNaiveQueries - 1) / kNaiveQueries;
 
-  const auto part = [=](std::int64_t item) {
+  const auto part = [=](int worker, std::int64_t item) {
     const std::int64_t head = item / blocks;  // of batch x heads
     const std::int64_t kv_head = head / problem.group();
     const std::int64_t query = item % blocks * kNaiveQueries;
@@ -45,7 +50,8 @@ Bound naive(const Attention& problem, Device& device) {
         .q = static_cast<const float*>(problem.q) + row * problem.head_dim,
         .k = static_cast<const float*>(problem.k) + kv_head * problem.seq_kv * problem.head_dim,
         .v = static_cast<const float*>(problem.v) + kv_head * problem.seq_kv * problem.head_dim,
-        .scores = static_cast<float*>(scores.get()) + row * problem.seq_kv,
+        .scores = static_cast<float*>(memory.get()) + row * problem.seq_kv,
+        .panel = reinterpret_cast<float*>(static_cast<char*>(memory.get()) + scores_bytes + worker * panel_bytes),
         .out = static_cast<float*>(problem.out) + row * problem.head_dim,
         .rows = std::min(kNaiveQueries, problem.seq_q - query),
         .seq_kv = problem.seq_kv,
@@ -57,7 +63,7 @@ Bound naive(const Attention& problem, Device& device) {
   };
   const std::int64_t items = problem.batch * problem.heads * blocks;
   const auto pass = [=](void (*kernel)(const AttentionRows&)) {
-    return [=](Queue& queue) { pool(queue).for_each(items, [&](int, std::int64_t item) { kernel(part(item)); }); };
+    return [=](Queue& queue) { pool(queue).for_each(items, [&](int worker, std::int64_t item) { kernel(part(worker, item)); }); };
   };
 
   Bound bound;
@@ -110,8 +116,7 @@ Bound tiled(const Attention& problem, Device& device) {
     std::stable_sort(order->begin(), order->end(), [&](std::int64_t a, std::int64_t b) { return keys(a) > keys(b); });
   }
 
-  // One workspace per thread, each from a page of its own on: neighbours share neither lines nor what is fetched ahead.
-  const std::int64_t thread_bytes = (table->workspace_floats(query_block, kv_block, problem.head_dim) * 4 + 4095) / 4096 * 4096;
+  const std::int64_t thread_bytes = whole_pages(table->workspace_floats(query_block, kv_block, problem.head_dim) * 4);
   const std::int64_t workspace_bytes = thread_bytes * device.threads();
   const std::shared_ptr<void> memory = workspace(device, workspace_bytes);
 
@@ -157,8 +162,8 @@ std::vector<KernelEntry> attention_kernels() {
   return {
       entry(K{"naive", DType::fp32, "", "three passes; all scores are written to memory and read back twice", naive}),
       entry(K{"tiled", DType::fp32, "",
-              "a thread takes a block of queries of one KV head over all its keys; scores and running softmax stay in the cache, only "
-              "out is written",
+              "a thread takes a block of queries of one KV head over all its keys; scores and running softmax stay in the cache, "
+              "only out is written",
               tiled}),
   };
 }

@@ -1,7 +1,7 @@
 // Attention in fp32: three passes through a score matrix (naive), and one pass that keeps the scores in the cache (tiled).
 //
-// Every product runs through one register tile, `multiply`: some rows of broadcast scalars against some vectors, the accumulators in
-// registers throughout.
+// Every product runs through one register tile, `multiply`: some rows of broadcast scalars against some vectors, the accumulators
+// in registers throughout.
 #include "cpu/attention_kernels.h"
 
 #include "cpu/isa.h"
@@ -12,8 +12,8 @@ namespace {
 
 using Index = std::int64_t;
 
-// Register tiles, so that accumulators, one row of vectors and a broadcast fit: 4 x 4 of 32 registers with AVX-512 and NEON (larger ones
-// are slower, or spill), 6 x 2 of 16 with AVX2, 4 x 2 of 16 without vectors.
+// Register tiles, so that accumulators, one row of vectors and a broadcast fit: 4 x 4 of 32 registers with AVX-512 and NEON (larger
+// ones are slower, or spill), 6 x 2 of 16 with AVX2, 4 x 2 of 16 without vectors.
 constexpr int kVectors = kLanes == 16 || kLanes == 4 ? 4 : 2;
 constexpr int kRows = kLanes == 8 ? 6 : 4;
 constexpr int kWidth = kVectors * kLanes;
@@ -53,7 +53,7 @@ ROOFLINE_INLINE int next_rows(Index left) {
   return static_cast<int>(left <= Max ? left : (left + 1) / 2);
 }
 
-// Calls f.template operator()<Rows>(first) over [0, n).
+// Calls f.tile<Rows>(first) for the tiles of [0, n).
 template <int Max, class F>
 ROOFLINE_INLINE void for_tiles(Index n, const F& f) {
   for (Index first = 0; first < n;) {
@@ -72,70 +72,69 @@ ROOFLINE_INLINE void for_tiles(Index n, const F& f) {
   }
 }
 
-// ---- naive: the staircase's first step. Every pass goes through memory.
-
-constexpr int kDotQueries = 4;
-constexpr int kDotKeys = kLanes == 8 || kLanes == 1 ? 2 : 4;
-
-// Scores of Queries x Keys dot products, the lanes along head_dim.
-template <int Queries, int Keys>
-ROOFLINE_INLINE void dots(const float* q, const float* k, float* scores, Index seq_kv, Index head_dim, float scale) {
-  Vec acc[Queries][Keys];
-#pragma GCC unroll 8
-  for (int i = 0; i < Queries; ++i)
-#pragma GCC unroll 8
-    for (int j = 0; j < Keys; ++j) acc[i][j] = zero();
-  Index d = 0;
-  for (; d + kLanes <= head_dim; d += kLanes) {
-    Vec key[Keys];
-#pragma GCC unroll 8
-    for (int j = 0; j < Keys; ++j) key[j] = load(k + j * head_dim + d);
-#pragma GCC unroll 8
-    for (int i = 0; i < Queries; ++i) {
-      const Vec query = load(q + i * head_dim + d);
-#pragma GCC unroll 8
-      for (int j = 0; j < Keys; ++j) acc[i][j] = fma(query, key[j], acc[i][j]);
+// to[head_dim][width] = (from[rows][head_dim] scale)ᵀ, zero in the lanes past the last row.
+void transpose_scaled(const float* from, Index rows, Index head_dim, Vec scale, float* to, Index width) {
+  for (Index lane = 0; lane < width; lane += kLanes) {
+    for (Index d = 0; d < head_dim; d += kLanes) {
+      const int columns = static_cast<int>(least(kLanes, head_dim - d));
+      Vec square[kLanes];
+#pragma GCC unroll 16
+      for (int i = 0; i < kLanes; ++i)
+        square[i] = lane + i < rows ? mul(load_partial(from + (lane + i) * head_dim + d, columns, zero()), scale) : zero();
+      transpose(square);
+#pragma GCC unroll 16
+      for (int i = 0; i < kLanes; ++i)
+        if (i < columns) store(to + (d + i) * width + lane, square[i]);
     }
   }
-  if (const int rest = static_cast<int>(head_dim - d)) {
-#pragma GCC unroll 8
-    for (int j = 0; j < Keys; ++j) {
-      const Vec key = load_partial(k + j * head_dim + d, rest, zero());
-#pragma GCC unroll 8
-      for (int i = 0; i < Queries; ++i) acc[i][j] = fma(load_partial(q + i * head_dim + d, rest, zero()), key, acc[i][j]);
-    }
-  }
-#pragma GCC unroll 8
-  for (int i = 0; i < Queries; ++i)
-#pragma GCC unroll 8
-    for (int j = 0; j < Keys; ++j) scores[i * seq_kv + j] = reduce_add(acc[i][j]) * scale;
 }
 
-// q·kᵀ: writes the scores of the unmasked pairs. 64 keys (16 KiB at head_dim 64) stay in L1 while all queries of the block meet them.
+// Naive: the staircase's first step. Every pass goes through memory.
+
+template <int Rows>
+ROOFLINE_INLINE void score_tile(const AttentionRows& part, Index row, Index key) {
+  Vec acc[Rows][kVectors];
+#pragma GCC unroll 8
+  for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
+    for (int z = 0; z < kVectors; ++z) acc[i][z] = zero();
+  multiply(acc, part.q + row * part.head_dim, part.head_dim, 1, part.panel, kWidth, part.head_dim);
+#pragma GCC unroll 8
+  for (int i = 0; i < Rows; ++i) {
+    float* s = part.scores + (row + i) * part.seq_kv + key;
+    const Index seen = part.visible + (row + i) * part.growth - key;
+#pragma GCC unroll 8
+    for (int z = 0; z < kVectors; ++z) {
+      if (seen >= (z + 1) * kLanes)
+        store(s + z * kLanes, acc[i][z]);
+      else if (seen > z * kLanes)
+        store_partial(s + z * kLanes, static_cast<int>(seen - z * kLanes), acc[i][z]);
+    }
+  }
+}
+
+struct NaiveScoreTiles {
+  const AttentionRows& part;
+  Index key;
+
+  template <int Rows>
+  [[gnu::noinline]] void tile(Index row) const {
+    if (part.visible + (row + Rows - 1) * part.growth > key) score_tile<Rows>(part, row, key);
+  }
+};
+
+// q·kᵀ: writes the scores of the unmasked pairs. A register tile's width of keys is transposed and scaled into the cache, and all
+// queries of the block meet them there.
 void scores(const AttentionRows& part) {
-  constexpr Index kKeyBlock = 64;
-  const Index head_dim = part.head_dim;
-  const Index seq_kv = part.seq_kv;
   const Index all = part.visible + (part.rows - 1) * part.growth;
-  for (Index key_block = 0; key_block < all; key_block += kKeyBlock) {
-    for (Index row = 0; row < part.rows; row += kDotQueries) {
-      const float* q = part.q + row * head_dim;
-      float* s = part.scores + row * seq_kv;
-      const Index visible = part.visible + row * part.growth;  // of the tile's first query
-      Index key = key_block;
-      const Index end = least(key_block + kKeyBlock, visible);
-      if (row + kDotQueries <= part.rows)
-        for (; key + kDotKeys <= end; key += kDotKeys)
-          dots<kDotQueries, kDotKeys>(q, part.k + key * head_dim, s + key, seq_kv, head_dim, part.scale);
-      for (Index i = 0; i < kDotQueries && row + i < part.rows; ++i)
-        for (Index j = key; j < least(key_block + kKeyBlock, visible + i * part.growth); ++j)
-          dots<1, 1>(q + i * head_dim, part.k + j * head_dim, s + i * seq_kv + j, seq_kv, head_dim, part.scale);
-    }
+  for (Index key = 0; key < all; key += kWidth) {
+    transpose_scaled(part.k + key * part.head_dim, least(kWidth, all - key), part.head_dim, set1(part.scale), part.panel, kWidth);
+    for_tiles<kRows>(part.rows, NaiveScoreTiles{part, key});
   }
 }
 
-// softmax: each row of scores is read, and its probabilities are written over it. A row of up to some thousand keys stays in the cache
-// from the maximum to the division, so that memory sees one read and one write.
+// softmax: each row of scores is read, and its probabilities are written over it. A row of up to some thousand keys stays in the
+// cache from the maximum to the division, so that memory sees one read and one write.
 void softmax(const AttentionRows& part) {
   for (Index row = 0; row < part.rows; ++row) {
     float* s = part.scores + row * part.seq_kv;
@@ -228,13 +227,14 @@ void values(const AttentionRows& part) {
       }
       for (Index i = 0; i < kRows && row + i < part.rows; ++i) {
         const Index n = least(key_block + kKeyBlock, visible + i * part.growth) - key;
-        if (n > 0) add_values_all_columns<1>(p + i * seq_kv + key, seq_kv, part.v + key * head_dim, n, out + i * head_dim, head_dim);
+        if (n > 0)
+          add_values_all_columns<1>(p + i * seq_kv + key, seq_kv, part.v + key * head_dim, n, out + i * head_dim, head_dim);
       }
     }
   }
 }
 
-// ---- tiled: the scores never leave the cache, and the softmax runs along.
+// Tiled: the scores never leave the cache, and the softmax runs along.
 //
 // Queries lie in the lanes, so that the maximum, the sum and the rescaling of a query are vertical. A block of queries is cut into
 // chunks as wide as a register tile; chunk by chunk, kv_block keys at a time (they stay in L2 while all chunks meet them):
@@ -329,7 +329,8 @@ void meet(const Chunk& chunk, const AttentionBlock& block, Index begin, Index n,
   for (int z = 0; z < Vectors; ++z) grow[z] = set1(-kInfinity);
   for_tiles<kTileRows<Vectors>>(full, ScoreTiles<Vectors, true>{k, head_dim, chunk, s, grow});
   if (full < n) {
-    for_tiles<kTileRows<Vectors>>(n - full, ScoreTiles<Vectors, false>{k + full * head_dim, head_dim, chunk, s + full * kChunk, nullptr});
+    for_tiles<kTileRows<Vectors>>(n - full,
+                                  ScoreTiles<Vectors, false>{k + full * head_dim, head_dim, chunk, s + full * kChunk, nullptr});
     for (Index key = full; key < n; ++key) {
       const Vec position = set1(static_cast<float>(key));
 #pragma GCC unroll 8
@@ -384,27 +385,11 @@ void meet(const Chunk& chunk, const AttentionBlock& block, Index begin, Index n,
   for_tiles<kTileRows<Vectors>>(head_dim, ValueTiles<Vectors>{block.v + begin * head_dim, head_dim, chunk, s, n});
 }
 
-// chunk.q = (q scale)ᵀ, zero in the lanes without a query; out and sum start from zero.
+// chunk.q = (q scale)ᵀ; out, neg_max and sum start from zero.
 void pack(const Chunk& chunk, const AttentionBlock& block) {
-  const Index head_dim = block.head_dim;
   const Index width = chunk.vectors * kLanes;
-  const Vec scale = set1(block.scale);
-  for (Index lane = 0; lane < width; lane += kLanes) {
-    const float* q = block.q + (chunk.first + lane) * head_dim;
-    const Index rows = chunk.rows - lane;
-    for (Index d = 0; d < head_dim; d += kLanes) {
-      const int columns = static_cast<int>(least(kLanes, head_dim - d));
-      Vec square[kLanes];
-#pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i)
-        square[i] = i < rows ? mul(load_partial(q + i * head_dim + d, columns, zero()), scale) : zero();
-      transpose(square);
-#pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i)
-        if (i < columns) store(chunk.q + (d + i) * width + lane, square[i]);
-    }
-  }
-  for (Index at = 0; at < head_dim * width; at += kLanes) store(chunk.out + at, zero());
+  transpose_scaled(block.q + chunk.first * block.head_dim, chunk.rows, block.head_dim, set1(block.scale), chunk.q, width);
+  for (Index at = 0; at < block.head_dim * width; at += kLanes) store(chunk.out + at, zero());
   for (Index at = 0; at < width; at += kLanes) {
     store(chunk.neg_max + at, zero());
     store(chunk.sum + at, zero());

@@ -11,6 +11,7 @@ struct AttentionRows {
   const float* k;        // [seq_kv, head_dim]
   const float* v;        // [seq_kv, head_dim]
   float* scores;         // [rows, seq_kv]
+  float* panel;          // [head_dim, tile_width], of the thread
   float* out;            // [rows, head_dim]
   std::int64_t rows;
   std::int64_t seq_kv;

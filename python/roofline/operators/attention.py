@@ -54,7 +54,8 @@ class Attention(Operator):
             raise Error(f"attention: heads must be a multiple of kv_heads, got heads {self.heads} and kv_heads {self.kv_heads}")
         if self.causal and self.seq_q > self.seq_kv:
             raise Error(
-                f"attention: causal with seq_q {self.seq_q} > seq_kv {self.seq_kv}: the first queries would see no key; use seq_q <= seq_kv"
+                f"attention: causal with seq_q {self.seq_q} > seq_kv {self.seq_kv}: the first queries would see no key; "
+                "use seq_q <= seq_kv"
             )
 
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -155,7 +156,9 @@ class Attention(Operator):
             for causal in (False, True)
         )
         edges = tuple(
-            case(heads=1, seq_len=n, head_dim=16, causal=causal) for n in (63, 64, 65, 127, 128, 129, 257) for causal in (False, True)
+            case(heads=1, seq_len=n, head_dim=16, causal=causal)
+            for n in (63, 64, 65, 127, 128, 129, 257)
+            for causal in (False, True)
         )
         # More than 2**31 scores, 8.6 GB of them in the naive variant.
         big = Case(problem=cls(heads=2, seq_q=32771, seq_kv=32777, head_dim=4), slow=True)
