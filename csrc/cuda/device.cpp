@@ -138,8 +138,8 @@ std::vector<std::pair<std::string, Value>> Device::facts() const {
           {"ecc", std::int64_t{p.ecc}},
           {"mig", std::int64_t{p.mig}},
           {"pci_bus_id", p.pci_bus_id},
-          {"cuda_driver", version_text(p.driver_version)},
-          {"cuda_runtime", version_text(p.runtime_version)},
+          {"driver_version", version_text(p.driver_version)},
+          {"runtime_version", version_text(p.runtime_version)},
           {"gate", std::string(gated_ ? "on" : "off")},
           {"gate_timeouts", gate_timeouts_}};
 }

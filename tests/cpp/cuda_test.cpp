@@ -1,0 +1,90 @@
+// Grids and tiles of the CUDA backend: plain arithmetic, so it is tested where there is no GPU.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "cuda/plan.h"
+
+namespace {
+
+using namespace roofline::cuda;
+
+// Walks a plan as the kernel does and counts how often each element is touched.
+std::vector<int> touched(std::int64_t elements, std::int64_t element_bytes, int streams, int unroll, int threads, std::int64_t blocks) {
+  const StreamPlan plan = plan_stream(elements, element_bytes, true, streams, unroll, threads, blocks);
+  const std::int64_t lanes = 16 / element_bytes;
+  const std::int64_t per_part = unroll / streams;
+  std::vector<int> count(static_cast<std::size_t>(elements), 0);
+  const auto vector = [&](std::int64_t part, std::int64_t at) {
+    for (std::int64_t lane = 0; lane < lanes; ++lane) ++count.at(static_cast<std::size_t>((part * plan.part + at) * lanes + lane));
+  };
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    for (std::int64_t thread = 0; thread < threads; ++thread) {
+      for (std::int64_t part = 0; part < streams; ++part) {
+        for (std::int64_t u = 0; u < per_part; ++u) {
+          for (std::int64_t wave = 0; wave < plan.waves; ++wave)
+            vector(part, (wave * blocks + block) * threads * per_part + thread + u * threads);
+          const std::int64_t rest = plan.waves * blocks * threads * per_part + block * threads + thread + u * blocks * threads;
+          if (rest < plan.part) vector(part, rest);
+        }
+      }
+    }
+  }
+  for (std::int64_t i = elements - plan.tail_elements; i < elements; ++i) ++count.at(static_cast<std::size_t>(i));
+  return count;
+}
+
+TEST(StreamPlan, TouchesEveryElementOnce) {
+  for (const std::int64_t elements : {1, 3, 4, 17, 255, 1024, 4096, 5003, 20011})
+    for (const std::int64_t bytes : {4, 8})
+      for (const int streams : {1, 2, 4, 8})
+        for (const std::int64_t blocks : {1, 3})
+          for (const int count : touched(elements, bytes, streams, 8, 32, blocks)) ASSERT_EQ(count, 1) << elements << " " << streams;
+}
+
+TEST(StreamPlan, UnalignedArraysAreAllTail) {
+  const StreamPlan plan = plan_stream(1000, 4, false, 1, 8, 256, 4);
+  EXPECT_EQ(plan.vectors, 0);
+  EXPECT_EQ(plan.waves, 0);
+  EXPECT_EQ(plan.tail_elements, 1000);
+}
+
+TEST(StreamPlan, CountsPastTwoToThe31) {
+  const std::int64_t elements = (std::int64_t{1} << 33) + 5;
+  const StreamPlan plan = plan_stream(elements, 4, true, 1, 8, 256, 528);
+  EXPECT_EQ(plan.vectors * 4 + plan.tail_elements, elements);
+  EXPECT_LT(plan.part - plan.waves * 256 * 8 * 528, 256 * 8 * 528);
+}
+
+TEST(PersistentGrid, NeverEmptyNeverMoreThanResidentOrNeeded) {
+  EXPECT_EQ(persistent_grid(1000, 132, 4), 528);
+  EXPECT_EQ(persistent_grid(7, 132, 4), 7);
+  EXPECT_EQ(persistent_grid(0, 132, 4), 1);
+  EXPECT_EQ(persistent_grid(1000, 132, 0), 132);
+}
+
+TEST(TileGrid, CoversAwkwardShapes) {
+  EXPECT_EQ(tile_grid(3, 1, 1, 128, 64).tiles(), 3);
+  EXPECT_EQ(tile_grid(2, 129, 65, 128, 64).tiles(), 2 * 2 * 2);
+  // More tiles than a one-dimensional grid has blocks: the kernels loop.
+  EXPECT_GT(tile_grid(std::int64_t{1} << 20, 1 << 17, 1 << 17, 128, 64).tiles(), kMaxGridX);
+}
+
+TEST(GateChunk, FitsTheQueue) {
+  EXPECT_EQ(gate_chunk(10, 1), 10);
+  EXPECT_EQ(gate_chunk(100000, 1), 512);
+  EXPECT_EQ(gate_chunk(100000, 3), 170);
+  EXPECT_EQ(gate_chunk(100000, 5000), 1);
+  EXPECT_EQ(gate_chunk(10, 0), 10);
+}
+
+TEST(ArchitectureFits, PortableRunsOnNewerSpecificOnItsOwn) {
+  EXPECT_TRUE(architecture_fits("sm_80", 80));
+  EXPECT_TRUE(architecture_fits("sm_80", 120));
+  EXPECT_FALSE(architecture_fits("sm_90", 89));
+  EXPECT_TRUE(architecture_fits("sm_90a", 90));
+  EXPECT_FALSE(architecture_fits("sm_90a", 100));
+  EXPECT_FALSE(architecture_fits("sm_90a", 80));
+}
+
+}  // namespace
