@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 
@@ -154,17 +155,21 @@ std::string Device::lacks(const Requires& needs) const {
   return "it needs " + needs + ", and this GPU is " + properties_.architecture();
 }
 
-void* Device::allocate(std::size_t size_bytes) {
+std::int64_t Device::available_bytes() const {
   use();
-  size_bytes = std::max<std::size_t>(size_bytes, 1);
   std::size_t free_bytes = 0, total_bytes = 0;
   ROOFLINE_CUDA(cudaMemGetInfo(&free_bytes, &total_bytes));
-  const std::size_t available = free_bytes > kSpareBytes ? free_bytes - kSpareBytes : 0;
+  return free_bytes > kSpareBytes ? static_cast<std::int64_t>(free_bytes - kSpareBytes) : 0;
+}
+
+void* Device::allocate(std::size_t size_bytes) {
+  size_bytes = std::max<std::size_t>(size_bytes, 1);
+  const std::int64_t available = available_bytes();
   const auto refuse = [&] {
     return OutOfMemory(name() + ": " + std::to_string(size_bytes) + " bytes are needed, " + std::to_string(available) + " of " +
-                       std::to_string(total_bytes) + " are available; use a smaller problem");
+                       std::to_string(properties_.memory_bytes) + " are available; use a smaller problem");
   };
-  if (size_bytes > available) throw refuse();
+  if (size_bytes > static_cast<std::size_t>(available)) throw refuse();
   void* memory = nullptr;
   const cudaError_t code = cudaMalloc(&memory, size_bytes);
   if (code == cudaErrorMemoryAllocation) {
@@ -241,11 +246,33 @@ double Device::finish(int windows) {
   return seconds;
 }
 
+void Device::flush() { ROOFLINE_CUDA(cudaMemsetAsync(flush_memory_, 0, static_cast<std::size_t>(flush_bytes_), stream_)); }
+
+// A user's callable enqueues on streams of its own, which events on ours do not see, and may wait: by the host's clock, from an idle
+// GPU to an idle GPU.
+double Device::run_callable(const Batch& batch) {
+  using Clock = std::chrono::steady_clock;
+  const auto& sets = *batch.sets;
+  const std::int64_t windows = batch.flush_each ? batch.launches : 1;
+  double seconds = 0;
+  for (std::int64_t window = 0; window < windows; ++window) {
+    if (batch.flush_each) flush();
+    ROOFLINE_CUDA(cudaDeviceSynchronize());
+    const auto begin = Clock::now();
+    for (std::int64_t i = window; i < (batch.flush_each ? window + 1 : batch.launches); ++i)
+      for (const Launch& step : sets[(batch.first + i) % static_cast<std::int64_t>(sets.size())]) step(*this);
+    ROOFLINE_CUDA(cudaDeviceSynchronize());
+    seconds += std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+  return seconds;
+}
+
 double Device::run_batch(const Batch& batch) {
   use();
   const auto& sets = *batch.sets;
   if (sets.empty() || batch.launches < 1) return 0;
   if (batch.flush_each && !flush_memory_) flush_memory_ = allocate(static_cast<std::size_t>(flush_bytes_));
+  if (!batch.pin) return run_callable(batch);
   // An exception must not leave the stream behind a closed gate.
   struct Opener {
     Device& device;
@@ -263,7 +290,7 @@ double Device::run_batch(const Batch& batch) {
     if (!batch.flush_each) ROOFLINE_CUDA(cudaEventRecord(events_[0], stream_));
     for (std::int64_t i = 0; i < count; ++i) {
       if (batch.flush_each) {
-        ROOFLINE_CUDA(cudaMemsetAsync(flush_memory_, 0, static_cast<std::size_t>(flush_bytes_), stream_));
+        flush();
         ROOFLINE_CUDA(cudaEventRecord(events_[2 * i], stream_));
       }
       for (const Launch& step : sets[(batch.first + done + i) % static_cast<std::int64_t>(sets.size())]) step(*this);

@@ -51,6 +51,7 @@ class Device final : public Backend, public Queue {
   std::vector<std::pair<std::string, Value>> facts() const override;
   const std::vector<KernelEntry>& kernels() const override;
   std::string lacks(const Requires& needs) const override;
+  std::int64_t available_bytes() const override;
   void* allocate(std::size_t size_bytes) override;
   void release(void* memory, std::size_t size_bytes) noexcept override;
   void copy_in(void* device, const void* host, std::size_t size_bytes) override;
@@ -64,6 +65,8 @@ class Device final : public Backend, public Queue {
   void close_gate();
   void open_gate() noexcept;
   double finish(int windows);
+  double run_callable(const Batch& batch);
+  void flush();
   CUevent_st* event(std::size_t index);
   void destroy() noexcept;
 
