@@ -1,0 +1,33 @@
+"""The hand-written stub of the compiled module says what the module has."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_the_stub_matches_the_compiled_module(tmp_path: Path) -> None:
+    pytest.importorskip("mypy", reason="stubtest comes with mypy, which is not installed")
+    try:
+        import roofline._core
+    except ImportError as error:
+        pytest.skip(f"the compiled module does not load: {error}")
+    package = Path(str(roofline.__file__)).parent
+    assert (package / "_core.pyi").is_file(), "the stub is not in the package that is tested"
+    # mypy finds an installed package by itself, and refuses to be told where it is.
+    told = {} if "site-packages" in package.parts else {"MYPYPATH": str(package.parent)}
+    paths = os.pathsep.join([str(package.parent), *filter(None, [os.environ.get("PYTHONPATH", "")])])
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy.stubtest", "roofline._core"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": paths, "MYPY_CACHE_DIR": str(tmp_path), **told},
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
