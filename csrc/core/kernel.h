@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -29,7 +30,13 @@ struct Step {
 class Plan {
  public:
   void set(const std::string& name, Value value) { facts_.emplace_back(name, std::move(value)); }
-  void set(const std::string& name, int value) { set(name, Value(std::int64_t{value})); }
+  template <class T>
+  std::enable_if_t<std::is_arithmetic_v<T>> set(const std::string& name, T value) {
+    if constexpr (std::is_floating_point_v<T>)
+      set(name, Value(static_cast<double>(value)));
+    else
+      set(name, Value(static_cast<std::int64_t>(value)));
+  }
   void set(const std::string& name, const char* value) { set(name, Value(std::string(value))); }
   const std::vector<std::pair<std::string, Value>>& facts() const { return facts_; }
 

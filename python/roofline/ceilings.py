@@ -13,13 +13,11 @@ from .measurement import Policy
 from .measurement.devices import Device, open_device, provenance, utc_now
 from .measurement.measure import IMPLAUSIBLE, QUICK, THOROUGH
 from .measurement.progress import Progress, ProgressOption
-from .measurement.roofs import Probe, fastest, fma_problem, probe, stream_candidates
+from .measurement.roofs import Probe, fastest, fma_isas, fma_problem, probe, stream_candidates
 from .measurement.tensors import check
 from .operators import MIXES, ForkJoin, Matmul, Operator
 
 COMPUTE = ("fp32", "fp64", "bf16", "int8")
-_VECTORS = ("scalar", "avx2", "avx512", "neon")
-ISAS_OF = {"fp32": _VECTORS, "fp64": _VECTORS, "bf16": ("avx512_bf16",), "int8": ("avx512_bf16",)}
 GEMM = 2048  # rows, columns and inner of the library's matrix product: large enough to be at its plateau
 
 
@@ -58,17 +56,9 @@ def _bandwidths(device: Device, quick: bool) -> Iterator[Wanted]:
             )  # fmt: skip
 
 
-def _isas(device: Device, dtype: str) -> list[str]:
-    """Instruction sets with a multiply-add of this dtype, widest first; "" alone where the device is no CPU or has none."""
-    if device.backend != "cpu" or device.missing("fma", "registers", dtype):
-        return [""]
-    usable = str(device.facts["isas"]).split(",")
-    return [isa for isa in usable[::-1] if isa in ISAS_OF[dtype]]
-
-
 def _computes(device: Device, quick: bool) -> Iterator[Wanted]:
     for dtype in COMPUTE:
-        for isa in _isas(device, dtype)[: 1 if quick else None]:
+        for isa in fma_isas(device, dtype)[: 1 if quick else None] or [""]:
             yield Wanted(
                 f"{dtype} {isa}".strip(), "compute", lambda d=dtype, i=isa: probe(device, fma_problem(device, d, i), "registers"), isa  # type: ignore[misc]
             )
@@ -164,6 +154,9 @@ def measure_machine(
     opened = open_device(device, threads)
     rules = policy or (QUICK if quick else THOROUGH if thorough else Policy(warmup_min_s=0.1, min_s=0.3, max_s=2.0))
     plan = wanted(opened, quick)
+    if deadline_s is not None:  # the main roofs first: without them nothing can be predicted
+        main = {what.label for _, what in wanted(opened, True)}
+        plan.sort(key=lambda item: item[0] is not opened or item[1].label not in main)
     begun = time.monotonic()
     ceilings: list[Ceiling] = []
     left_out: dict[str, str] = {}

@@ -71,7 +71,21 @@ def stream_problem(device: Device, level: str, access: str, streams: int = 1, dt
     return Stream(access=access, elements=max(per_array // element, 1), passes=passes, streams=streams, dtype=dtype)
 
 
+_VECTORS = ("scalar", "avx2", "avx512", "neon")
+_ISAS_OF = {"fp32": _VECTORS, "fp64": _VECTORS, "bf16": ("avx512_bf16",), "int8": ("avx512_bf16",)}
+
+
+def fma_isas(device: Device, dtype: str) -> list[str]:
+    """Instruction sets of this CPU with a multiply-add of this dtype, widest first; none on other devices."""
+    usable = str(device.facts.get("isas", "")).split(",")
+    return [isa for isa in usable[::-1] if isa in _ISAS_OF.get(dtype, ())]
+
+
 def fma_problem(device: Device, dtype: str, isa: str = "") -> Fma:
+    """The probe of a dtype on one instruction set (empty: the widest there is). Raises Unsupported where there is none."""
+    if dtype not in _ISAS_OF:
+        raise Unsupported(f"there is no multiply-add probe of {dtype}")
+    isa = isa or next(iter(fma_isas(device, dtype)), "")  # by name, so that brackets pool with the ceiling
     return Fma(chains=CHAINS_PER_THREAD * max(device.threads, 1), steps=FMA_STEPS, isa=isa, dtype=dtype)
 
 

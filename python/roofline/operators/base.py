@@ -117,15 +117,16 @@ class Operator:
         self.check()
         for tensor in self.tensors():
             if tensor.size_bytes > MAX_DIMENSION:
-                raise Error(f"{self.name}: tensor {tensor.name!r} {list(tensor.shape)} has more than 2**62 bytes; use smaller dimensions")
+                shape = list(tensor.shape)
+                raise Error(f"{self.name}: tensor {tensor.name!r} {shape} has more than 2**62 bytes; use smaller dimensions")
 
     def check(self) -> None:
         """Operator-specific checks of the fields; raises Error."""
 
-    def one_of(self, field: str, allowed: tuple[str, ...]) -> None:
+    def one_of(self, field: str, allowed: tuple[Any, ...]) -> None:
         value = getattr(self, field)
         if value not in allowed:
-            raise Error(f"{self.name}: {field} must be one of {', '.join(allowed)}, got {value!r}")
+            raise Error(f"{self.name}: {field} must be one of {', '.join(map(str, allowed))}, got {value!r}")
 
     def tensors(self) -> tuple[TensorSpec, ...]:
         return self.inputs() + self.outputs()

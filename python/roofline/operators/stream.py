@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..cost import Array, TensorSpec, dtype, sum_
+from ..cost import Array, TensorSpec, dtype
 from .base import MIXES, Case, Facts, Operator, Variant
 
 
@@ -29,7 +29,9 @@ class Stream(Operator):
     name = "stream"
     summary = "memory accesses of the STREAM kind, the probes of the bandwidth roofs"
     variants = {
-        "plain": Variant(summary="ordinary stores: a written line is read first", dtypes={"cpu": ("fp32", "fp64"), "cuda": ("fp32", "fp64")}),
+        "plain": Variant(
+            summary="ordinary stores: a written line is read first", dtypes={"cpu": ("fp32", "fp64"), "cuda": ("fp32", "fp64")}
+        ),
         "non_temporal": Variant(summary="stores that bypass the caches", dtypes={"cpu": ("fp32", "fp64")}),
     }
 
@@ -73,27 +75,32 @@ class Stream(Operator):
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: indices of elements (all accesses but read)."""
-        picked = {n: x if rows is None or n == "sum" else x[rows] for n, x in tensors.items()}
-        a, b = picked.get("a"), picked.get("b")
         if self.access == "read":
-            total = sum_(tensors["a"], axis=0)
-            for _ in range(self.passes - 1):
-                total = total + sum_(tensors["a"], axis=0)
-            return {"sum": total[None]}
+            total = 0.0
+            for _ in range(self.passes):
+                total = np.add.reduce(tensors["a"], axis=0, initial=total)
+            return {"sum": np.reshape(np.asarray(total), (1,))}
         if self.access == "write":
             return {"c": np.full(self.elements if rows is None else len(rows), self.factor)}
+        a, b = (x if x is None or rows is None else x[rows] for x in (tensors.get("a"), tensors.get("b")))
         assert a is not None
-        if self.access == "copy":
-            return {"c": a}
-        if self.access == "scale":
-            return {"c": self.factor * a}
-        assert b is not None
-        return {"c": a + b if self.access == "add" else a + self.factor * b}
+        for _ in range(self.passes):
+            if self.access == "copy":
+                c = a
+            elif self.access == "scale":
+                c = self.factor * a
+            else:
+                assert b is not None
+                c = a + b if self.access == "add" else a + self.factor * b
+        return {"c": c}
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
         sizes = (1, 7, 64, 1000, 4099, 262147)
-        small = tuple(Case(problem=cls(access=access, elements=n, streams=s)) for access in MIXES for n, s in zip(sizes, (1, 2, 4, 8, 1, 2)))
+        streams = (1, 2, 4, 8, 1, 2)
+        small = tuple(
+            Case(problem=cls(access=access, elements=n, streams=s)) for access in MIXES for n, s in zip(sizes, streams, strict=True)
+        )
         passes = (Case(problem=cls(access="read", elements=4096, passes=3)), Case(problem=cls(access="triad", elements=513, passes=2)))
         doubles = tuple(Case(problem=cls(access=access, elements=1027, dtype="fp64")) for access in MIXES)
         big = (Case(problem=cls(access="copy", elements=2**31 + 17), slow=True),)

@@ -1,0 +1,214 @@
+// The sampling policy on a backend whose clock is scripted: batch length, stopping, brackets, contention, cancellation.
+#include "core/sampling.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace roofline {
+namespace {
+
+class Nothing : public Queue {};
+
+// Every launch adds its cost to the batch; nothing sleeps.
+class Scripted : public Backend {
+ public:
+  double launch_s = 1e-3;
+  double batch_overhead_s = 0;
+  Load load;
+  int loads = 0;
+  std::vector<std::int64_t> first_sets;
+  std::int64_t launches = 0;
+
+  std::string name() const override { return "scripted"; }
+  std::vector<std::pair<std::string, Value>> facts() const override { return {}; }
+  const std::vector<KernelEntry>& kernels() const override { return kernels_; }
+  std::string lacks(const Requires&) const override { return ""; }
+  void* allocate(std::size_t) override { return nullptr; }
+  void release(void*, std::size_t) noexcept override {}
+  void copy_in(void*, const void*, std::size_t) override {}
+  void copy_out(void*, const void*, std::size_t) override {}
+  void fill(void*, DType, std::int64_t, Fill, std::uint64_t) override {}
+  double clock_hz() override { return 3e9; }
+  Load end_load() override {
+    ++loads;
+    return load;
+  }
+  double run_batch(const Batch& batch) override {
+    cost_s = 0;
+    first_sets.push_back(batch.first);
+    Nothing queue;
+    for (std::int64_t i = 0; i < batch.launches; ++i)
+      for (const Launch& step : (*batch.sets)[(batch.first + i) % batch.sets->size()]) step(queue);
+    launches += batch.launches;
+    return cost_s + batch_overhead_s;
+  }
+
+  double cost_s = 0;
+
+ private:
+  std::vector<KernelEntry> kernels_;
+};
+
+Policy quick() {
+  Policy policy;
+  policy.warmup_min_s = 0;
+  policy.warmup_max_s = 1e-3;
+  policy.min_s = 0;
+  policy.max_s = 0.01;
+  policy.bracket_s = 1e-3;
+  return policy;
+}
+
+Target target(Scripted& backend, int sets = 1) {
+  Target made;
+  made.sets.assign(sets, {[&backend](Queue&) { backend.cost_s += backend.launch_s; }});
+  return made;
+}
+
+TEST(MedianInterval, IsTheOrderStatisticsOfTheFormula) {
+  // n = 25: ranks floor((25 - 9.8) / 2) = 7 and ceil(1 + (25 + 9.8) / 2) = 19, by hand.
+  std::vector<double> samples;
+  for (int i = 25; i > 0; --i) samples.push_back(i);
+  const Interval interval = median_interval(samples);
+  EXPECT_EQ(interval.median, 13);
+  EXPECT_EQ(interval.low, 7);
+  EXPECT_EQ(interval.high, 19);
+}
+
+TEST(MedianInterval, OfFewSamplesIsTheirRange) {
+  const Interval interval = median_interval({3, 1, 2, 4});
+  EXPECT_EQ(interval.median, 2.5);
+  EXPECT_EQ(interval.low, 1);
+  EXPECT_EQ(interval.high, 4);
+  EXPECT_TRUE(std::isnan(median_interval({}).median));
+}
+
+TEST(Sample, BatchesAreAtLeastAsLongAsAsked) {
+  Scripted backend;
+  backend.launch_s = 1e-6;
+  const Sampled result = sample(backend, target(backend), quick(), nullptr);
+  EXPECT_GE(result.launches_per_sample * backend.launch_s, 5e-3);
+  EXPECT_LT(result.launches_per_sample * backend.launch_s, 10e-3);
+  for (const double sample_s : result.samples_s) EXPECT_NEAR(sample_s, 1e-6, 1e-12);
+}
+
+TEST(Sample, StopsWhenTheIntervalIsNarrow) {
+  Scripted backend;
+  Policy policy = quick();
+  policy.max_s = 5;
+  const Sampled result = sample(backend, target(backend), policy, nullptr);
+  EXPECT_EQ(result.stop_reason, "noise");
+  EXPECT_EQ(result.samples_s.size(), 10u);
+}
+
+TEST(Sample, StopsByTimeWhenItIsNot) {
+  Scripted backend;
+  Target noisy;
+  int turn = 0;
+  noisy.sets = {{[&](Queue&) { backend.cost_s += ++turn % 2 ? 5e-3 : 9e-3; }}};
+  const Sampled result = sample(backend, noisy, quick(), nullptr);
+  EXPECT_EQ(result.stop_reason, "time");
+  EXPECT_GE(result.samples_s.size(), 3u);
+}
+
+TEST(Sample, RotatesOverTheSets) {
+  Scripted backend;
+  backend.launch_s = 10e-3;  // one launch a batch
+  Target made;
+  std::vector<int> seen(3);
+  for (int set = 0; set < 3; ++set) made.sets.push_back({[&, set](Queue&) { backend.cost_s += backend.launch_s, ++seen[set]; }});
+  sample(backend, made, quick(), nullptr);
+  EXPECT_LE(std::abs(seen[0] - seen[2]), 1);
+  EXPECT_GT(seen[0], 2);
+}
+
+TEST(Sample, NothingToRunIsAnError) {
+  Scripted backend;
+  EXPECT_THROW(sample(backend, Target{}, quick(), nullptr), Error);
+}
+
+TEST(Sample, PollCancelsBetweenBatches) {
+  Scripted backend;
+  int polls = 0;
+  EXPECT_THROW(sample(backend, target(backend), quick(), [&] {
+    if (++polls == 4) throw Cancelled();
+  }), Cancelled);
+  EXPECT_EQ(polls, 4);
+}
+
+TEST(Contention, ThresholdsByWhoseThreadsTheyAre) {
+  Load load;
+  EXPECT_FALSE(is_contended(load, false));
+  load.run_delay_share = 0.03;
+  EXPECT_TRUE(is_contended(load, false));
+  EXPECT_FALSE(is_contended(load, true));  // a user's callable has threads of its own
+  load = {};
+  load.cpu_share = 0.97;
+  EXPECT_TRUE(is_contended(load, false));
+  load = {};
+  load.process_run_delay_share = 0.5;
+  EXPECT_FALSE(is_contended(load, false));
+  EXPECT_TRUE(is_contended(load, true));
+  load = {};
+  load.foreign_cores = 0.04;
+  EXPECT_TRUE(is_contended(load, false));
+  EXPECT_TRUE(is_contended(load, true));
+}
+
+TEST(Bracketed, FreezesThePredictionBeforeTheTargetRuns) {
+  Scripted backend;
+  int target_launches = 0;
+  Target made;
+  made.sets = {{[&](Queue&) { backend.cost_s += 1e-3, ++target_launches; }}};
+  int at_freeze = -1;
+  const Bracketed result = sample_bracketed(backend, made, {target(backend), target(backend)}, quick(), [&](const auto& before) {
+    EXPECT_EQ(before.size(), 2u);
+    EXPECT_GE(before[0].size(), 3u);
+    at_freeze = target_launches;
+    return std::size_t{1};
+  }, nullptr);
+  EXPECT_EQ(at_freeze, 0);
+  EXPECT_EQ(result.limiting, 1u);
+  EXPECT_EQ(result.repeats, 0);
+  EXPECT_FALSE(result.roof_moved);
+  EXPECT_EQ(result.after_s.size(), 2u);
+}
+
+TEST(Bracketed, ARoofThatMovesIsTriedThreeTimesAndSaid) {
+  Scripted backend;
+  double roof_s = 1e-3;
+  Target roof;
+  roof.sets = {{[&](Queue&) { backend.cost_s += roof_s; }}};
+  Target made;
+  made.sets = {{[&](Queue&) { backend.cost_s += 1e-3, roof_s *= 1.001; }}};  // every run of the target slows the roof down
+  int freezes = 0;
+  const Bracketed result = sample_bracketed(backend, made, {roof}, quick(), [&](const auto&) { return ++freezes, std::size_t{0}; }, nullptr);
+  EXPECT_TRUE(result.roof_moved);
+  EXPECT_EQ(result.repeats, 2);
+  EXPECT_EQ(freezes, 3);
+}
+
+TEST(Bracketed, AnotherRoofMayMove) {
+  Scripted backend;
+  double other_s = 1e-3;
+  Target other;
+  other.sets = {{[&](Queue&) { backend.cost_s += other_s; }}};
+  Target made;
+  made.sets = {{[&](Queue&) { backend.cost_s += 1e-3, other_s *= 1.01; }}};
+  const Bracketed result =
+      sample_bracketed(backend, made, {target(backend), other}, quick(), [&](const auto&) { return std::size_t{0}; }, nullptr);
+  EXPECT_FALSE(result.roof_moved);
+}
+
+TEST(Bracketed, ContentionIsTriedAgainAndSaid) {
+  Scripted backend;
+  backend.load.run_delay_share = 0.5;
+  const Bracketed result = sample_bracketed(backend, target(backend), {target(backend)}, quick(), [&](const auto&) { return std::size_t{0}; }, nullptr);
+  EXPECT_TRUE(result.contended);
+  EXPECT_EQ(result.repeats, 2);
+  EXPECT_EQ(backend.loads, 3);
+}
+
+}  // namespace
+}  // namespace roofline

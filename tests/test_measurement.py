@@ -1,0 +1,266 @@
+"""Measuring: correctness first, frozen predictions, contention, cache states, callables, bad input."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import roofline
+from roofline import Attention, Error, Matmul, OutOfMemory, Policy, Relu, Softmax, Stream, Unsupported
+from roofline.measurement import attempt, default_device, open_device
+from roofline.measurement.measure import prepare, with_plausibility
+from roofline.measurement.roofs import compute_probe, dram_array_bytes, fma_problem, level_of, stream_problem
+from roofline.results import Bracket, Measurement
+
+FAST = Policy(warmup_min_s=0.0, min_s=0.02, max_s=0.1, bracket_s=0.004, tries=1)
+
+
+def spin(stop: Any) -> None:
+    while not stop.is_set():
+        for _ in range(10_000):
+            pass
+
+
+@pytest.fixture
+def spinner() -> Iterator[None]:
+    """One process that keeps one core busy."""
+    context = multiprocessing.get_context("spawn")
+    stop = context.Event()
+    process = context.Process(target=spin, args=(stop,), daemon=True)
+    process.start()
+    time.sleep(0.5)
+    yield
+    stop.set()
+    process.join(5)
+    if process.is_alive():
+        process.terminate()
+
+
+def test_a_measurement_is_complete() -> None:
+    m = roofline.measure(Attention(seq_q=96, seq_kv=96), device="cpu", policy=FAST)
+    assert m.operator == "attention"
+    assert m.variant == "tiled"
+    assert len(m.samples_s) >= 3
+    assert m.correctness["passed"]
+    assert m.correctness["max_error"] < 1e-5
+    assert m.prediction["time_s"] == max(m.prediction["terms"].values())
+    assert {b.kind for b in m.brackets} == {"bandwidth", "compute", "latency"}
+    assert all(len(b.before_samples) >= 3 and len(b.after_samples) >= 3 for b in m.brackets)
+    assert m.plan["implementation"].startswith("tiled/")
+    assert m.provenance["seed"] == 0
+    assert Measurement.from_dict(m.to_dict()) == m
+
+
+def test_the_prediction_comes_from_the_brackets_before() -> None:
+    m = roofline.measure(Softmax(rows=64, columns=64), device="cpu", policy=FAST)
+    before = {b.kind: b.median_before for b in m.brackets}
+    assert m.prediction["terms"]["DRAM"] == pytest.approx(m.total_bytes / before["bandwidth"])
+    assert m.prediction["terms"]["compute"] == pytest.approx(m.total_flops / before["compute"])
+    assert m.prediction["terms"]["launch"] == pytest.approx(before["latency"])
+
+
+def test_steps_of_a_kernel_are_timed_alone() -> None:
+    m = roofline.measure(Attention(seq_q=64, seq_kv=64), variant="naive", device="cpu", policy=FAST)
+    assert list(m.steps) == ["q·kᵀ", "softmax", "p·v"]
+    assert all(len(samples) >= 3 for samples in m.steps.values())
+
+
+@pytest.mark.timing
+def test_the_steps_sum_to_the_whole() -> None:
+    m = roofline.measure(Attention(seq_q=1024, seq_kv=1024), variant="naive", device="cpu")
+    assert sum(float(np.median(s)) for s in m.steps.values()) == pytest.approx(m.time_s, rel=0.1)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="no /proc/self/schedstat: run delay cannot be seen here")
+def test_a_planted_load_is_seen_every_time(spinner: None) -> None:
+    """One spinning process against threads on every core: ten measurements, ten times contended."""
+    problem = Relu(elements=1 << 18)
+    policy = Policy(warmup_min_s=0.0, min_s=0.2, max_s=0.2, noise=0.0, tries=1, bracket_s=0.004)
+    statuses = [roofline.measure(problem, device="cpu", policy=policy).status for _ in range(10)]
+    assert statuses == ["contended"] * 10
+
+
+@pytest.mark.timing
+def test_an_idle_machine_is_seldom_called_contended() -> None:
+    policy = Policy(warmup_min_s=0.0, min_s=0.2, max_s=0.2, noise=0.0, tries=1, bracket_s=0.004)
+    statuses = [roofline.measure(Relu(elements=1 << 18), device="cpu", policy=policy).status for _ in range(10)]
+    assert statuses.count("contended") <= 1
+
+
+def test_cold_rotates_or_flushes_and_warm_does_neither() -> None:
+    device = open_device("cpu")
+    cache = device.facts["l3_bytes"] or device.facts["l2_bytes"]
+    small = prepare(device, Relu(elements=64), None, "cold", 0)
+    assert small.flush_each
+    assert len(small.sets) == 1
+    middle = prepare(device, Relu(elements=cache // 16), None, "cold", 0)
+    assert not middle.flush_each
+    assert (len(middle.sets) - 1) * middle.problem.footprint_bytes() >= 2 * cache
+    assert len(prepare(device, Relu(elements=cache), None, "cold", 0).sets) == 1
+    assert len(prepare(device, Relu(elements=64), None, "warm", 0).sets) == 1
+
+
+def test_levels_of_warm_and_cold() -> None:
+    device = open_device("cpu")
+    assert level_of(device, 4096, "cold") == "DRAM"
+    assert level_of(device, 4096, "warm") == "L1"
+    assert level_of(device, 2**34, "warm") == "DRAM"
+
+
+def test_probes_fit_their_level() -> None:
+    device = open_device("cpu")
+    for level in ("L1", "L2"):
+        for access in ("read", "triad"):
+            problem = stream_problem(device, level, access)
+            arrays = sum(t.size_bytes for t in problem.tensors() if t.name != "sum")
+            assert arrays <= device.facts[f"{level.lower()}_bytes"] * device.threads * 0.51
+            assert arrays * problem.passes >= 2**22
+    cache = device.facts["l3_bytes"] or device.facts["l2_bytes"]
+    assert dram_array_bytes(device) >= min(4 * cache, device.facts["memory_bytes"] // 12)
+    assert fma_problem(device, "fp32").chains % device.threads == 0
+    assert compute_probe(device, "int4") is None or compute_probe(device, "fp32") is not None
+
+
+def test_above_the_roof_is_implausible() -> None:
+    def made(seconds: float) -> Measurement:
+        bracket = Bracket(label="DRAM read", kind="bandwidth", level="DRAM", before_samples=(1e10,) * 3, after_samples=(1e10,) * 3)
+        return with_plausibility(
+            Measurement(operator="relu", problem={}, variant="fused", device="cpu", threads=1, cache_state="cold",
+                        samples_s=(seconds,) * 3, bytes={"compulsory": 10**10}, brackets=(bracket,))  # fmt: skip
+        )
+
+    assert made(1.0).status == "ok"
+    assert made(0.98).status == "ok"
+    assert made(0.96).status == "implausible"
+    assert "104" in made(0.96).reason
+
+
+def test_callables_are_timed_and_placed() -> None:
+    calls = []
+
+    def work(x: int, *, y: int) -> str:
+        calls.append((x, y))
+        time.sleep(2e-3)
+        return "dropped"
+
+    m = roofline.measure_callable(work, 1, kwargs={"y": 2}, flops=10**6, bytes=10**6, policy=FAST)
+    assert calls[0] == (1, 2)
+    assert m.time_s > 2e-3
+    assert m.operator == "work"
+    assert m.total_flops == m.total_bytes == 10**6
+    a = np.ones((64, 64), dtype=np.float32)
+    m = roofline.measure_callable(np.matmul, a, a, flops=Matmul(rows=64, columns=64, inner=64), policy=FAST, name="numpy")
+    assert m.total_flops == 2 * 64**3
+    assert m.operator == "numpy"
+
+
+def test_a_callable_that_raises_passes_through() -> None:
+    def broken() -> None:
+        raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        roofline.measure_callable(broken, flops=1, bytes=1, policy=FAST)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"flops": 1}, "bytes is missing"),
+        ({"flops": -1, "bytes": 1}, "flops must be a whole number"),
+        ({"flops": float("nan"), "bytes": 1}, "flops must be a whole number"),
+        ({"flops": 1, "bytes": 1, "dtype": "fp33"}, "unknown dtype"),
+        ({"flops": 1, "bytes": 1, "threads": 10**6}, "threads"),
+    ],
+)
+def test_bad_callables(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(Error, match=words):
+        roofline.measure_callable(lambda: None, policy=FAST, **arguments)
+    with pytest.raises(Error, match="not callable"):
+        roofline.measure_callable(3, flops=1, bytes=1)  # type: ignore[arg-type]
+
+
+def test_run_on_own_data() -> None:
+    x = np.array([[1.0, -2.0], [3.0, 0.0]], dtype=np.float32)
+    assert (roofline.run(roofline.Relu(elements=4), x=x.reshape(-1))["y"] == [1, 0, 3, 0]).all()
+    a, b = np.eye(3, dtype=np.float32), np.arange(9, dtype=np.float32).reshape(3, 3)
+    problem = roofline.BiasRelu(rows=3, columns=3)
+    out = roofline.run(problem, x=b - 4, bias=np.ones(3, dtype=np.float32))["y"]
+    assert (out == np.maximum(b - 3, 0)).all()
+    try:
+        assert (roofline.run(Matmul(rows=3, columns=3, inner=3), a=a, b=b)["c"] == b).all()
+    except Unsupported as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.mark.parametrize(
+    ("x", "words"),
+    [
+        (None, "tensor 'x' is missing"),
+        ([1.0] * 4, "is a list"),
+        (np.ones(5, dtype=np.float32), r"has shape \[5\]; expected fp32 \[4\]"),
+        (np.ones(4), "has dtype float64; expected fp32"),
+        (np.ones(8, dtype=np.float32)[::2], "not contiguous"),
+        (np.ones(4, dtype=">f4"), "dtype"),
+    ],
+)
+def test_bad_data(x: Any, words: str) -> None:
+    with pytest.raises(Error, match=words):
+        roofline.run(Relu(elements=4), **({} if x is None else {"x": x}))
+    with pytest.raises(Error, match="unknown tensor 'z'"):
+        roofline.run(Relu(elements=4), x=np.ones(4, dtype=np.float32), z=np.ones(4))
+
+
+def test_what_cannot_run_says_why() -> None:
+    with pytest.raises(Error, match="unknown device 'tpu'"):
+        roofline.measure(Relu(elements=4), device="tpu")
+    with pytest.raises(Error, match="expected cuda"):
+        roofline.measure(Relu(elements=4), device="cuda:x")
+    with pytest.raises(Error, match="threads"):
+        roofline.measure(Relu(elements=4), device="cpu", threads=-1)
+    with pytest.raises(Error, match="only .* cores are usable"):
+        roofline.measure(Relu(elements=4), device="cpu", threads=4096)
+    with pytest.raises(Error, match="unknown variant"):
+        roofline.measure(Relu(elements=4), device="cpu", variant="fastest")
+    with pytest.raises(Error, match="cache_state"):
+        roofline.measure(Relu(elements=4), device="cpu", cache_state="hot")
+    with pytest.raises(Unsupported, match="no kernel|has no"):
+        roofline.measure(Attention(dtype="fp16"), device="cpu")
+    with pytest.raises(OutOfMemory, match="TiB|PiB|EiB|GiB"):
+        roofline.measure(Relu(elements=2**50), device="cpu")
+    with pytest.raises(Unsupported, match="no stores"):
+        roofline.measure(Stream(access="read", elements=100), device="cpu", variant="non_temporal")
+    assert attempt(Relu(elements=2**50), device="cpu").status == "out_of_memory"
+    assert attempt(Attention(dtype="fp16"), device="cpu").status == "unsupported"
+
+
+def test_a_wrong_kernel_is_never_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Relu, "reference", lambda self, tensors, rows=None: {"y": np.asarray(tensors["x"]) + 1})
+    with pytest.raises(Error, match="nothing was timed"):
+        roofline.measure(Relu(elements=64), device="cpu", policy=FAST)
+    assert attempt(Relu(elements=64), device="cpu", policy=FAST).status == "failed"
+
+
+@pytest.mark.parametrize("bad", [{"min_s": -1}, {"noise": float("nan")}, {"min_samples": 1}, {"tries": 0}, {"max_s": "long"}])
+def test_bad_policies(bad: dict[str, Any]) -> None:
+    with pytest.raises(Error):
+        Policy(**bad)
+
+
+def test_default_device_is_usable() -> None:
+    assert open_device(default_device()).kernels
+
+
+def test_fork_in_the_middle() -> None:
+    """A forked child gets threads of its own."""
+    roofline.run(Relu(elements=4096), x=np.ones(4096, dtype=np.float32))
+    pid = os.fork()
+    if pid == 0:
+        out = roofline.run(Relu(elements=4096), x=np.ones(4096, dtype=np.float32))["y"]
+        os._exit(0 if (out == 1).all() else 1)
+    assert os.waitpid(pid, 0)[1] == 0
