@@ -123,6 +123,12 @@ std::string joined_isas() {
   return all;
 }
 
+#if defined(__aarch64__)
+using Half = __fp16;  // GCC 12 has no _Float16 in C++ there
+#else
+using Half = _Float16;
+#endif
+
 std::uint16_t to_bf16(float x) {
   std::uint32_t bits;
   std::memcpy(&bits, &x, sizeof bits);
@@ -252,11 +258,7 @@ void Device::fill(void* memory, DType dtype, std::int64_t elements, Fill fill, s
       case DType::bf16:
         return fill_range<std::uint16_t>(memory, part, [=](std::int64_t i) { return to_bf16(static_cast<float>(random_uniform(seed, i))); });
       case DType::fp16:
-#if defined(__FLT16_MAX__)
-        return fill_range<_Float16>(memory, part, [=](std::int64_t i) { return static_cast<_Float16>(static_cast<float>(random_uniform(seed, i))); });
-#else
-        return;
-#endif
+        return fill_range<Half>(memory, part, [=](std::int64_t i) { return static_cast<Half>(static_cast<float>(random_uniform(seed, i))); });
       case DType::int32: return fill_range<std::int32_t>(memory, part, [=](std::int64_t i) { return static_cast<std::int32_t>(random_bits(seed, i)); });
       case DType::int8: return fill_range<std::int8_t>(memory, part, [=](std::int64_t i) { return static_cast<std::int8_t>(random_bits(seed, i)); });
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 
@@ -57,6 +58,12 @@ class Attention(Operator):
                 f"attention: causal with seq_q {self.seq_q} > seq_kv {self.seq_kv}: the first queries would see no key; "
                 "use seq_q <= seq_kv"
             )
+
+    def replace(self, **changes: Any) -> Self:
+        """As for every operator; where kv_heads was heads, it stays so unless it is given."""
+        if "heads" in changes and "kv_heads" not in changes and self.kv_heads == self.heads:
+            changes["kv_heads"] = changes["heads"]
+        return Operator.replace(self, **changes)
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         keys = (self.batch, self.kv_heads, self.seq_kv, self.head_dim)
