@@ -54,7 +54,9 @@ def violations(files: list[Path]) -> list[str]:
     for path in files:
         own = module_of(path)
         if own not in ORDER:
-            found.append(f"{path.relative_to(ROOT)}: the module {own} is not in the order; add it to docs/architecture.md and this test")
+            found.append(
+                f"{path.relative_to(ROOT)}: the module {own} is not in the order; add it to docs/architecture.md and this test"
+            )
             continue
         for name, line in imports(path):
             parts = name.split(".")
@@ -83,11 +85,22 @@ def test_this_test_can_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     (tmp_path / "units.py").write_text("from .model import time_s\nimport matplotlib\nfrom . import _core\n")
     (tmp_path / "helpers.py").write_text("")
     text = "\n".join(violations([tmp_path / "units.py", tmp_path / "helpers.py"]))
-    for expected in ("units may not import model", "may import matplotlib", "may import roofline._core", "helpers is not in the order"):
+    for expected in (
+        "units may not import model",
+        "may import matplotlib",
+        "may import roofline._core",
+        "helpers is not in the order",
+    ):
         assert expected in text
 
 
-ALLOWED = {"core": {"core"}, "ops": {"core", "ops"}, "cpu": {"core", "ops", "cpu"}, "cuda": {"core", "ops", "cuda"}, "bindings": {"core"}}
+ALLOWED = {
+    "core": {"core"},
+    "ops": {"core", "ops"},
+    "cpu": {"core", "ops", "cpu"},
+    "cuda": {"core", "ops", "cuda"},
+    "bindings": {"core"},
+}
 # The one file that names the backends; and the bindings hand the CPU libraries' paths through.
 EXCEPTIONS = {("core/backends.cpp", "cpu"), ("core/backends.cpp", "cuda"), ("bindings/module.cpp", "cpu")}
 
@@ -128,8 +141,8 @@ for name in {left!r}:
     importlib.import_module("roofline." + name)
 import roofline
 from roofline import Attention, Machine, Ceiling, predict
-ceilings = (Ceiling(kind="bandwidth", level="DRAM", access="read", samples=(4e10,)), Ceiling(kind="compute", dtype="fp32", samples=(2e11,)))
-machine = Machine(name="paper", ceilings=ceilings)
+dram = Ceiling(kind="bandwidth", level="DRAM", access="read", samples=(4e10,))
+machine = Machine(name="paper", ceilings=(dram, Ceiling(kind="compute", dtype="fp32", samples=(2e11,))))
 assert predict(machine, Attention(seq_q=1, seq_kv=4096)).bound == "DRAM"
 try:
     roofline.measure(Attention())

@@ -11,10 +11,10 @@ from .errors import Error, OutOfMemory, Unsupported
 from .machine import Ceiling, Machine, cache_capacity
 from .measurement import Policy
 from .measurement.devices import Device, open_device, provenance, utc_now
-from .measurement.measure import IMPLAUSIBLE, QUICK, THOROUGH
 from .measurement.progress import Progress, ProgressOption
 from .measurement.roofs import Probe, fastest, fma_isas, fma_problem, probe, stream_candidates
 from .measurement.tensors import check
+from .measurement.timing import IMPLAUSIBLE, QUICK, THOROUGH
 from .operators import MIXES, ForkJoin, Matmul, Operator
 
 COMPUTE = ("fp32", "fp64", "bf16", "int8")
@@ -60,7 +60,10 @@ def _computes(device: Device, quick: bool) -> Iterator[Wanted]:
     for dtype in COMPUTE:
         for isa in fma_isas(device, dtype)[: 1 if quick else None] or [""]:
             yield Wanted(
-                f"{dtype} {isa}".strip(), "compute", lambda d=dtype, i=isa: probe(device, fma_problem(device, d, i), "registers"), isa  # type: ignore[misc]
+                f"{dtype} {isa}".strip(),
+                "compute",
+                lambda d=dtype, i=isa: probe(device, fma_problem(device, d, i), "registers"),
+                isa,  # type: ignore[misc]
             )
 
 

@@ -93,7 +93,7 @@ class TensorSpec:
 
 def _unary(x: Array, method: str, function: Any) -> Array:
     if x.dtype == object:
-        return np.frompyfunc(lambda element: getattr(element, method)(), 1, 1)(x)
+        return np.frompyfunc(lambda element: getattr(element, method)(), 1, 1)(x)  # type: ignore[no-any-return]
     return function(x)  # type: ignore[no-any-return]
 
 
@@ -123,12 +123,12 @@ def maximum(x: Array, y: Any) -> Array:
 
 def sum_(x: Array, axis: int, keepdims: bool = False) -> Array:
     """n additions for n elements: it starts from 0."""
-    return np.add.reduce(x, axis=axis, keepdims=keepdims, initial=0.0)  # type: ignore[no-any-return]
+    return np.add.reduce(x, axis=axis, keepdims=keepdims, initial=0.0)  # type: ignore[call-overload,no-any-return]
 
 
 def max_(x: Array, axis: int, keepdims: bool = False) -> Array:
     """n comparisons for n elements: it starts from -inf."""
-    return np.maximum.reduce(x, axis=axis, keepdims=keepdims, initial=-np.inf)  # type: ignore[no-any-return]
+    return np.maximum.reduce(x, axis=axis, keepdims=keepdims, initial=-np.inf)  # type: ignore[call-overload,no-any-return]
 
 
 def matmul(a: Array, b: Array) -> Array:

@@ -29,7 +29,9 @@ def _values(name: str, given: Any) -> list[Any]:
     return values
 
 
-def points(problem: Operator, variant: str | Sequence[str] | None, device: Device, axes: Mapping[str, Any]) -> list[tuple[Operator, str]]:
+def points(
+    problem: Operator, variant: str | Sequence[str] | None, device: Device, axes: Mapping[str, Any]
+) -> list[tuple[Operator, str]]:
     """The sweep's problems and variants, the last axis fastest. Raises Error for bad fields, before anything is measured."""
     names = list(axes)
     lists = [_values(name, axes[name]) for name in names]

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from .callables import measure_callable
 from .devices import Device, build_info, default_device, libraries, list_devices, open_device
-from .measure import Policy, attempt, measure, timed
-from .run import run
+from .running import run
+from .timing import Policy, attempt, measure, timed
 
 __all__ = [
-    "Device", "Policy", "attempt", "build_info", "default_device", "libraries", "list_devices", "measure", "measure_callable",
-    "open_device", "run", "timed",
+    "Device",
+    "Policy",
+    "attempt",
+    "build_info",
+    "default_device",
+    "libraries",
+    "list_devices",
+    "measure",
+    "measure_callable",
+    "open_device",
+    "run",
+    "timed",
 ]

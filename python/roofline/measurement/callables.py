@@ -11,8 +11,8 @@ from ..machine import Machine
 from ..operators import Operator
 from ..results import Measurement
 from .devices import Device, open_device, provenance, utc_now
-from .measure import Policy, bracketed, with_plausibility
 from .roofs import roofs_of
+from .timing import Policy, bracketed, with_plausibility
 
 
 def _count(name: str, value: Any) -> int:
@@ -25,7 +25,7 @@ def measure_callable(
     function: Callable[..., Any],
     *args: Any,
     flops: int | Operator,
-    bytes: int | None = None,  # noqa: A002
+    bytes: int | None = None,
     dtype: str = "fp32",
     name: str | None = None,
     mix: str = "read",
@@ -46,7 +46,10 @@ def measure_callable(
     if not callable(function):
         raise Error(f"measure_callable: {function!r} is not callable")
     if isinstance(flops, Operator):
-        work, moved = flops.flops(), {"compulsory": flops.compulsory_bytes()} if bytes is None else {"stated": _count("bytes", bytes)}
+        work, moved = (
+            flops.flops(),
+            {"compulsory": flops.compulsory_bytes()} if bytes is None else {"stated": _count("bytes", bytes)},
+        )
         dtype, mix = flops.compute()[0], flops.mix
     else:
         if bytes is None:
@@ -61,7 +64,7 @@ def measure_callable(
     total, traffic = sum(work.values()), sum(moved.values())
     probes = roofs_of(opened, mix=mix, arithmetic=dtype, level=level, in_place=False, flops=total, machine=machine)
     clock = bracketed(opened, [bound], False, probes, total, traffic, level, policy or Policy())
-    title = name or getattr(function, "__name__", type(function).__name__)
+    title = name or str(getattr(function, "__name__", type(function).__name__))
     return with_plausibility(
         Measurement(
             operator=title,

@@ -27,13 +27,15 @@ class Progress:
     def __init__(self, option: ProgressOption, total: int) -> None:
         if option is not None and not isinstance(option, bool) and not callable(option):
             raise Error(f"progress must be None, True, False or a callable(done, total, label), got {option!r}")
-        self.total, self.done, self._callback, self._bar = total, -1, None, None
+        self.total, self.done = total, -1
+        self._callback: Any = None
+        self._bar: Any = None
         if callable(option):
-            self._callback: Any = option
+            self._callback = option
         elif option or (option is None and (sys.stderr.isatty() or _in_jupyter())):
-            from tqdm.auto import tqdm
+            from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
-            self._bar: Any = tqdm(total=total, file=sys.stderr, leave=False, dynamic_ncols=True, unit="point")
+            self._bar = tqdm(total=total, file=sys.stderr, leave=False, dynamic_ncols=True, unit="point")
 
     def step(self, label: str) -> None:
         """The next piece of work begins."""

@@ -12,7 +12,7 @@ from ..cost import TensorSpec
 from ..cost import dtype as dtype_named
 from ..errors import Unsupported
 from ..machine import Machine, cache_capacity, cache_level
-from ..operators import ForkJoin, Fma, Operator, Stream, from_dict
+from ..operators import Fma, ForkJoin, Operator, Stream, from_dict
 from ..units import MIB
 from .devices import Device
 from .tensors import Held, allocate, allocate_all, bind
@@ -93,7 +93,9 @@ def _arena(device: Device) -> list[Any]:
     """Three DRAM arrays that all DRAM probes of a device share: allocated and touched once."""
     if "arena" not in device.roofs:
         elements = dram_array_bytes(device) // 4
-        device.roofs["arena"] = [allocate(device, TensorSpec(name=n, shape=(elements,), dtype="fp32"), 1, i) for i, n in enumerate("abc")]
+        device.roofs["arena"] = [
+            allocate(device, TensorSpec(name=n, shape=(elements,), dtype="fp32"), 1, i) for i, n in enumerate("abc")
+        ]
     return device.roofs["arena"]  # type: ignore[no-any-return]
 
 
@@ -106,24 +108,44 @@ def probe(device: Device, problem: Operator, variant: str, level: str = "") -> P
     if shared:
         arena = dict(zip("abc", _arena(device), strict=True))
         tensors = {
-            spec.name: Held(spec, arena[spec.name].memory) if spec.name in arena else allocate(device, spec, 1, 9) for spec in problem.tensors()
+            spec.name: Held(spec, arena[spec.name].memory) if spec.name in arena else allocate(device, spec, 1, 9)
+            for spec in problem.tensors()
         }
     else:
         tensors = allocate_all(device, problem, 1)
     bound = bind(device, problem, variant, tensors)
     if isinstance(problem, Stream):
         work = sum(t.size_bytes for t in problem.tensors() if t.name != "sum") * problem.passes
-        found = Probe("bandwidth", level, f"{level} {problem.access}{' NT' if variant == 'non_temporal' else ''}", problem, variant, work, [bound], tensors)
+        found = Probe(
+            "bandwidth",
+            level,
+            f"{level} {problem.access}{' NT' if variant == 'non_temporal' else ''}",
+            problem,
+            variant,
+            work,
+            [bound],
+            tensors,
+        )
     elif isinstance(problem, ForkJoin):
         found = Probe("latency", "", "fork-join", problem, variant, 0, [bound], tensors)
     else:
         isa = str(bound.plan.get("isa", ""))
-        found = Probe("compute", "", f"{problem.compute()[0]} {isa}".strip(), problem, variant, problem.total_flops(), [bound], tensors)
+        found = Probe(
+            "compute", "", f"{problem.compute()[0]} {isa}".strip(), problem, variant, problem.total_flops(), [bound], tensors
+        )
     device.roofs[key] = found
     return found
 
 
-CALIBRATION = {"warmup_min_s": 0.0, "warmup_max_s": 0.02, "batch_s": 3e-3, "min_samples": 3, "min_s": 0.0, "max_s": 0.02, "noise": 1.0}
+CALIBRATION = {
+    "warmup_min_s": 0.0,
+    "warmup_max_s": 0.02,
+    "batch_s": 3e-3,
+    "min_samples": 3,
+    "min_s": 0.0,
+    "max_s": 0.02,
+    "noise": 1.0,
+}
 
 
 def fastest(device: Device, candidates: list[tuple[Operator, str]], level: str) -> Probe:
@@ -149,7 +171,9 @@ def fastest(device: Device, candidates: list[tuple[Operator, str]], level: str) 
     return able[best]
 
 
-def stream_candidates(device: Device, level: str, access: str, *, in_place: bool = False, streams: tuple[int, ...] = (1, 2)) -> list[tuple[Operator, str]]:
+def stream_candidates(
+    device: Device, level: str, access: str, *, in_place: bool = False, streams: tuple[int, ...] = (1, 2)
+) -> list[tuple[Operator, str]]:
     """Configurations that may serve a bandwidth roof best: address streams, and for writers the kind of store."""
     variants = ["plain"]
     if device.backend == "cpu" and access != "read" and not in_place and level == "DRAM":
@@ -181,7 +205,9 @@ def _remade(problem: Mapping[str, Any]) -> Operator:
     return from_dict(str(values.pop("operator")), values)
 
 
-def roofs_of(device: Device, *, mix: str, arithmetic: str, level: str, in_place: bool, flops: int, machine: Machine | None) -> list[Probe]:
+def roofs_of(
+    device: Device, *, mix: str, arithmetic: str, level: str, in_place: bool, flops: int, machine: Machine | None
+) -> list[Probe]:
     """The candidate roofs of a problem: its memory level at its mix, its arithmetic, and the launch."""
     found = [bandwidth_probe(device, level, mix, in_place=in_place, machine=machine)]
     if flops:

@@ -39,6 +39,22 @@ def from_dict(name: str, values: Mapping[str, Any]) -> Operator:
 
 
 __all__ = [
-    "MIXES", "OPERATORS", "Attention", "BiasRelu", "Case", "Ffn", "Fma", "ForkJoin", "LayerNorm", "Matmul", "Operator", "Relu",
-    "RmsNorm", "Softmax", "Stream", "Variant", "from_dict", "operator_named",
+    "MIXES",
+    "OPERATORS",
+    "Attention",
+    "BiasRelu",
+    "Case",
+    "Ffn",
+    "Fma",
+    "ForkJoin",
+    "LayerNorm",
+    "Matmul",
+    "Operator",
+    "Relu",
+    "RmsNorm",
+    "Softmax",
+    "Stream",
+    "Variant",
+    "from_dict",
+    "operator_named",
 ]

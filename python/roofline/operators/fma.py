@@ -73,4 +73,3 @@ class Fma(Operator):
     def cases(cls) -> tuple[Case, ...]:
         shapes = ((1, 1), (7, 2), (48, 9), (385, 16), (1536, 1001))
         return tuple(Case(problem=cls(chains=c, steps=s, dtype=d)) for d in TERMS for c, s in shapes)
-

@@ -101,7 +101,10 @@ class Stream(Operator):
         small = tuple(
             Case(problem=cls(access=access, elements=n, streams=s)) for access in MIXES for n, s in zip(sizes, streams, strict=True)
         )
-        passes = (Case(problem=cls(access="read", elements=4096, passes=3)), Case(problem=cls(access="triad", elements=513, passes=2)))
+        passes = (
+            Case(problem=cls(access="read", elements=4096, passes=3)),
+            Case(problem=cls(access="triad", elements=513, passes=2)),
+        )
         doubles = tuple(Case(problem=cls(access=access, elements=1027, dtype="fp64")) for access in MIXES)
         big = (Case(problem=cls(access="copy", elements=2**31 + 17), slow=True),)
         return small + passes + doubles + big

@@ -87,7 +87,9 @@ def prepare(device: Device, problem: Operator, variant: str | None, cache_state:
     # Memory is only taken when it is touched, so that the sum is asked for before the parts.
     need, have = problem.footprint_bytes(), device.core.available_bytes()
     if need > have:
-        raise OutOfMemory(f"{problem.name}: its tensors take {fmt_bytes(need)}, {fmt_bytes(have)} are available; use smaller dimensions")
+        raise OutOfMemory(
+            f"{problem.name}: its tensors take {fmt_bytes(need)}, {fmt_bytes(have)} are available; use smaller dimensions"
+        )
     tensors = [allocate_all(device, problem, seed)]
     sets = [bind(device, problem, chosen, tensors[0])]
     plan = {"variant": chosen, **sets[0].plan}
@@ -158,8 +160,8 @@ def bracketed(
         load = seen["load"]
         status = "contended"
         reason = (
-            f"other work ran on these cores: threads had {load['cpu_share']:.1%} of the time and waited {load['run_delay_share']:.1%} "
-            f"of it, other processes kept {load['foreign_cores']:.2f} cores busy; repeat on an idle machine"
+            f"other work ran on these cores: threads had {load['cpu_share']:.1%} of the time and waited "
+            f"{load['run_delay_share']:.1%} of it, other processes kept {load['foreign_cores']:.2f} cores busy; repeat on an idle machine"
         )
     elif seen["roof_moved"]:
         b = brackets[seen["limiting"]]
@@ -185,7 +187,8 @@ def with_plausibility(measurement: Measurement) -> Measurement:
     """`implausible` where a point is above 103 % of its bracket: evidence of wrong units, work or caches, never a win."""
     share = measurement.share_of_bracket
     if measurement.status == "ok" and share is not None and share > IMPLAUSIBLE:
-        reason = f"{share:.1%} of its {measurement.bound} roof: more than the roof allows, so the bytes or FLOPs did not happen as counted"
+        roof = measurement.bound
+        reason = f"{share:.1%} of its {roof} roof: more than the roof allows, so the bytes or FLOPs did not happen as counted"
         return dataclasses.replace(measurement, status="implausible", reason=reason)
     return measurement
 
@@ -219,18 +222,28 @@ def measure(
         raise Error(f"{problem.name} {prepared.variant}: {correctness['reason']}; nothing was timed")
 
     moved = prepared.bytes
-    working_set = problem.footprint_bytes() + int(prepared.plan.get("workspace_bytes", 0)) + int(prepared.plan.get("packed_bytes", 0))
+    working_set = (
+        problem.footprint_bytes() + int(prepared.plan.get("workspace_bytes", 0)) + int(prepared.plan.get("packed_bytes", 0))
+    )
     level = level_of(opened, working_set, cache_state)
     in_place = any(t.role == "in_out" for t in problem.tensors())
     flops = problem.flops()
     probes = roofs_of(
-        opened, mix=problem.mix, arithmetic=problem.compute()[0], level=level, in_place=in_place, flops=sum(flops.values()), machine=machine
+        opened,
+        mix=problem.mix,
+        arithmetic=problem.compute()[0],
+        level=level,
+        in_place=in_place,
+        flops=sum(flops.values()),
+        machine=machine,
     )
     clock = bracketed(opened, prepared.sets, prepared.flush_each, probes, sum(flops.values()), sum(moved.values()), level, policy)
     names = list(prepared.sets[0].steps)
     alone: dict[str, tuple[float, ...]] = {}
     if steps and len(names) > 1:
-        short = dataclasses.replace(policy, max_s=min(policy.max_s, 0.5), min_s=min(policy.min_s, 0.1), warmup_min_s=0.0, warmup_max_s=0.05)
+        short = dataclasses.replace(
+            policy, max_s=min(policy.max_s, 0.5), min_s=min(policy.min_s, 0.1), warmup_min_s=0.0, warmup_max_s=0.05
+        )
         alone = {name: tuple(map(float, timed(prepared, short, index)["samples_s"])) for index, name in enumerate(names)}
     return with_plausibility(
         Measurement(
@@ -281,4 +294,3 @@ def attempt(problem: Operator, *, variant: str | None = None, device: str | Devi
         utc=utc_now(),
         provenance=provenance(opened, seed),
     )
-
