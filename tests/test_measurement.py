@@ -273,3 +273,16 @@ def test_fork_in_the_middle() -> None:
         out = roofline.run(Relu(elements=4096), x=np.ones(4096, dtype=np.float32))["y"]
         os._exit(0 if (out == 1).all() else 1)
     assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_traffic_that_a_cache_holds_does_not_reach_dram() -> None:
+    device = open_device("cpu")
+    cache = device.facts["l3_bytes"] or device.facts["l2_bytes"]
+    small = prepare(device, Attention(seq_q=64, seq_kv=64), "naive", "cold", 0)
+    assert small.bytes("DRAM") == {"compulsory": small.problem.compulsory_bytes()}
+    assert small.plan["cached_traffic_bytes"] == 4 * 4 * 8 * 64 * 64
+    keys = int((cache / 4 / 8) ** 0.5) + 64  # the score matrix alone is larger than the last cache
+    large = prepare(device, Attention(seq_q=keys, seq_kv=keys, head_dim=1), "naive", "cold", 0)
+    assert sum(large.bytes("DRAM").values()) == large.problem.compulsory_bytes() + 4 * 4 * 8 * keys * keys
+    assert "cached_traffic_bytes" not in large.plan
+    assert len(small.bytes("L2")) == 4  # a warm run is judged at the level that holds everything
