@@ -19,6 +19,7 @@ from .tensors import Held, allocate, allocate_all, bind
 
 # DRAM probes use arrays of at least this (and four times the last-level cache), so that nothing survives between passes.
 DRAM_ARRAY_BYTES = 256 * MIB
+GPU_ARRAY_BYTES = 1024 * MIB
 # One launch in a cache covers about this much per thread, so that the fork-join of the launch (< 1 us) is below 1 %.
 CACHE_LAUNCH_BYTES = 8 * MIB
 # Cache probes fill this share of a level: L3 less, since it is shared beyond the threads that measure.
@@ -56,7 +57,8 @@ def dram_array_bytes(device: Device) -> int:
     """Size of one array of a DRAM probe; less where memory is short."""
     cache = int(device.facts.get("l3_bytes") or device.facts.get("l2_bytes") or 0)
     memory = int(device.facts.get("memory_bytes") or 2**33)
-    return max(min(max(DRAM_ARRAY_BYTES, 4 * cache), memory // 12), MIB)
+    least = DRAM_ARRAY_BYTES if device.backend == "cpu" else GPU_ARRAY_BYTES
+    return max(min(max(least, 4 * cache), memory // 12), MIB)
 
 
 def stream_problem(device: Device, level: str, access: str, streams: int = 1, dtype: str = "fp32") -> Stream:
@@ -86,7 +88,11 @@ def fma_problem(device: Device, dtype: str, isa: str = "") -> Fma:
     if dtype not in _ISAS_OF:
         raise Unsupported(f"there is no multiply-add probe of {dtype}")
     isa = isa or next(iter(fma_isas(device, dtype)), "")  # by name, so that brackets pool with the ceiling
-    return Fma(chains=CHAINS_PER_THREAD * max(device.threads, 1), steps=FMA_STEPS, isa=isa, dtype=dtype)
+    if device.backend == "cpu":
+        chains = CHAINS_PER_THREAD * device.threads
+    else:  # every thread a multiprocessor can hold, with eight independent chains each
+        chains = 8 * int(device.facts["sms"]) * int(device.facts["threads_per_sm"])
+    return Fma(chains=chains, steps=FMA_STEPS, isa=isa, dtype=dtype)
 
 
 def _arena(device: Device) -> list[Any]:
