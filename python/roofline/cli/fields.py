@@ -1,0 +1,105 @@
+"""Flags of an operator, made from its dataclass: no operator is named here."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..operators import Operator
+from .outcomes import BadInput
+
+_TRUE, _FALSE = ("true", "yes", "1"), ("false", "no", "0")
+
+
+def flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
+
+
+def _real(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number, got {text!r}") from None
+
+
+def _truth(text: str) -> bool:
+    if text.lower() in _TRUE + _FALSE:
+        return text.lower() in _TRUE
+    raise argparse.ArgumentTypeError(f"must be true or false, got {text!r}")
+
+
+_READERS: Mapping[str, Callable[[str], Any]] = {"int": _whole, "float": _real, "bool": _truth, "str": str}
+
+
+def several(read: Callable[[str], Any]) -> Callable[[str], list[Any]]:
+    """A reader of comma lists."""
+
+    def reader(text: str) -> list[Any]:
+        parts = [part.strip() for part in text.split(",")]
+        if not all(parts):
+            raise argparse.ArgumentTypeError(f"must be values separated by commas, got {text!r}")
+        return [read(part) for part in parts]
+
+    return reader
+
+
+def add_fields(parser: argparse.ArgumentParser, operator: type[Operator], *, lists: bool) -> None:
+    """One flag per field, the shorthand --seq-len where it means something, and --variant. lists: comma lists are values."""
+    group = parser.add_argument_group(f"fields of {operator.name}", "a list of values, separated by commas, is a sweep" if lists else None)
+    names = set()
+    for field in dataclasses.fields(operator):  # type: ignore[arg-type]
+        kind = field.type if isinstance(field.type, str) else field.type.__name__
+        read = _READERS[kind]
+        names.add(field.name)
+        shown = f"default {field.default!r}" if field.default != "" else "default: chosen by the kernel"
+        common: dict[str, Any] = {"dest": f"field_{field.name}", "default": argparse.SUPPRESS, "help": shown}
+        if kind == "bool" and lists:
+            group.add_argument(flag(field.name), nargs="?", const=[True], type=several(read), metavar="true,false", **common)
+            no = {"const": [False], "action": "store_const", "dest": common["dest"], "default": argparse.SUPPRESS}
+            group.add_argument(f"--no-{field.name.replace('_', '-')}", **no)
+        elif kind == "bool":
+            group.add_argument(flag(field.name), action=argparse.BooleanOptionalAction, **common)
+        else:
+            group.add_argument(flag(field.name), type=several(read) if lists else read, metavar="N,…" if lists else kind.upper(), **common)
+    if {"seq_q", "seq_kv"} & names:
+        group.add_argument(
+            "--seq-len", dest="field_seq_len", default=argparse.SUPPRESS, type=several(_whole) if lists else _whole,
+            metavar="N,…" if lists else "INT", help="shorthand for seq_q = seq_kv",
+        )  # fmt: skip
+    group.add_argument("--variant", type=several(str) if lists else str, help=f"{', '.join(operator.variants) or 'none'} (default: the last that runs here)")
+
+
+def given_fields(options: argparse.Namespace) -> dict[str, Any]:
+    """The fields that stand in the command line."""
+    return {name.removeprefix("field_"): value for name, value in vars(options).items() if name.startswith("field_")}
+
+
+def description(operator: type[Operator]) -> str:
+    """What the operator computes and what its variants do, in plain English."""
+    lines = [f"{operator.name}: {operator.summary}", "", inspect.cleandoc(operator.__doc__ or "")]
+    if operator.variants:
+        lines += ["", "variants, slowest first:"]
+    for name, variant in operator.variants.items():
+        kinds = "; ".join(f"{backend}: {', '.join(dtypes)}" for backend, dtypes in variant.dtypes.items())
+        lines.append(f"  {name} ({kinds}): {variant.summary}")
+    return "\n".join(lines)
+
+
+def problem_of(operator: type[Operator], options: argparse.Namespace) -> Operator:
+    """The problem in the command line. Raises Error for bad values."""
+    return operator.make(**given_fields(options))
+
+
+def known_variant(operator: type[Operator], variant: str | None) -> None:
+    if variant is not None and variant not in operator.variants:
+        raise BadInput(f"{operator.name}: unknown variant {variant!r}; it has {', '.join(operator.variants) or 'none'}")

@@ -1,0 +1,231 @@
+"""Flags and subcommands. An operator's flags are made only when a command asks for them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from .outcomes import OK, BadInput
+
+EPILOG = """exit codes: 0 ok, 1 failed, 2 bad input or usage, 3 backend missing, 130 interrupted (finished results stay on disk)
+
+examples:
+  roofline report                                     ceilings, operators, files in ./roofline-report, in under a minute
+  roofline run attention --seq-len 1024 --causal      one problem
+  roofline sweep attention --seq-len 256,1024 --variant naive,tiled -o attention.jsonl
+  roofline explain attention.jsonl 1                  one point, step by step
+  roofline doctor                                     what is missing here, and its cure"""
+
+WITH_OPERATOR = ("run", "sweep", "explain")
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, with errors of our kind: one line, exit code 2."""
+
+    def __init__(self, **options: Any) -> None:
+        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(allow_abbrev=False, **options)
+
+    def error(self, message: str) -> NoReturn:
+        raise BadInput(f"{message} (`{self.prog} --help` lists what there is)")
+
+    def print_help(self, file: Any = None) -> None:
+        from .terminal import Terminal
+
+        Terminal(file or sys.stdout).line(self.format_help().rstrip())
+
+
+class _Now(argparse.Action):
+    """A flag that answers at once and ends, like --version."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, *, answer: Callable[[bool], int], as_json: bool, **more: Any) -> None:
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, default=argparse.SUPPRESS, **more)
+        self.answer, self.as_json = answer, as_json
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> NoReturn:
+        raise SystemExit(self.answer(self.as_json))
+
+
+def _version(as_json: bool) -> int:
+    from .commands import version
+
+    return version(as_json)
+
+
+def _list_devices(as_json: bool) -> int:
+    from .commands import devices
+
+    return devices(as_json)
+
+
+def _positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a positive number of seconds, got {text!r}")
+    return value
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text.rstrip("% ")) / (100 if text.rstrip().endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"must be a share such as 0.01 or 1%, got {text!r}")
+    return value
+
+
+def _whole(least: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if not least <= value < 2**31:
+            raise argparse.ArgumentTypeError(f"must be a whole number from {least}, got {text!r}")
+        return value
+
+    return read
+
+
+def _talking(parser: argparse.ArgumentParser, as_json: bool) -> None:
+    group = parser.add_argument_group("output")
+    group.add_argument("--json", action="store_true", help="JSON on stdout instead of tables")
+    group.add_argument("--quiet", action="store_true", help="no progress, and no table where there is a file")
+    group.add_argument("-v", "--verbose", action="store_true", help="a traceback with an error")
+    group.add_argument("--list-devices", action=_Now, answer=_list_devices, as_json=as_json, help="list devices, and the reason where there is none")
+
+
+def _measuring(parser: argparse.ArgumentParser, *, machine: bool = True) -> None:
+    group = parser.add_argument_group("measuring")
+    group.add_argument("--device", help="cpu, cuda:0 (default: the first GPU, else the CPU)")
+    group.add_argument("--threads", type=_whole(0), default=0, help="of a CPU (default: all usable cores)")
+    group.add_argument("--seed", type=_whole(0), default=0, help="of the random data (default 0)")
+    pace = group.add_mutually_exclusive_group()
+    pace.add_argument("--quick", action="store_true", help="short samples, main ceilings only")
+    pace.add_argument("--thorough", action="store_true", help="long samples, up to 15 s each")
+    group.add_argument("--min-samples", type=_whole(3), help="at least this many samples a point (unless --timeout comes first)")
+    group.add_argument("--max-noise", type=_share, help="stop when the 95 %% interval is this narrow: half-width over median, 0.01 or 1%%")
+    group.add_argument("--timeout", type=_positive, metavar="S", help="at most this many seconds of samples a point")
+    group.add_argument("--describe", action="store_true", help="say in plain English what would be measured, and measure nothing")
+    if machine:
+        group.add_argument("--machine", metavar="FILE", help="a machine.json with ceilings measured before")
+
+
+def _report(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-o", "--out", default="./roofline-report", metavar="DIR",
+        help="folder of the files (default ./roofline-report); those of an earlier report in it are replaced at the start, others never touched",
+    )  # fmt: skip
+    parser.add_argument("--from", dest="source", metavar="DIR", help="write the text, tables and pictures of DIR's saved files again; measure nothing")
+    parser.add_argument("--no-plot", dest="plot", action="store_false", help="no pictures")
+    parser.add_argument("--time-limit", type=_positive, metavar="S", help="for everything (default 55, --quick 25, --thorough none)")
+    _measuring(parser)
+
+
+def _measure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-o", "--out", default="machine.json", metavar="FILE", help="machine file (default machine.json)")
+    _measuring(parser, machine=False)
+
+
+def _plot(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("machine_file", metavar="PATH", help="a machine.json, or the folder of a report")
+    parser.add_argument("--results", metavar="FILE", help="results to draw (default: results.jsonl in the folder)")
+    parser.add_argument("-o", "--out", metavar="DIR|FILE", help="a folder, or a .svg, .png or .csv file (default: beside the machine file)")
+    parser.add_argument("--dtype", help="only this dtype's roofs and points")
+    parser.add_argument("--device", help="which machine of the file")
+
+
+def _explain_file(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="OPERATOR|FILE", help="an operator (then its fields: a fresh measurement), or a results.jsonl or its folder")
+    parser.add_argument("point", nargs="?", metavar="POINT", help="line in the file (1 is the first) or the beginning of a key; without it, the list")
+    parser.add_argument("--machine", metavar="FILE", help="a machine.json: also the time at each ceiling (default: machine.json in the folder)")
+    parser.add_argument("--describe", action="store_true", help=argparse.SUPPRESS)
+
+
+def _operator(parser: argparse.ArgumentParser, command: str, cls: Any) -> None:
+    from .fields import add_fields
+
+    add_fields(parser, cls, lists=command == "sweep")
+    if command == "run":
+        parser.add_argument("--once", action="store_true", help="launch once, untimed and unchecked: for profilers")
+        parser.add_argument("-o", "--out", metavar="FILE", help="append the result to this file (JSON Lines)")
+    elif command == "sweep":
+        parser.add_argument(
+            "-o", "--out", metavar="FILE", help="results file (JSON Lines): each point at once; run again, only what is missing is measured"
+        )
+    parser.add_argument("--cache-state", choices=("cold", "warm"), default="cold", help="operands come from DRAM (cold, default) or stay in cache")
+    _measuring(parser)
+
+
+COMMANDS = {
+    "report": ("measure everything and write a report", _report),
+    "measure": ("measure the ceilings of a device into a machine file", _measure),
+    "run": ("time one problem of an operator", None),
+    "sweep": ("time an operator over lists of values", None),
+    "plot": ("draw a roofline from saved files", _plot),
+    "explain": ("explain one point: FLOPs, bytes, roofs, prediction", _explain_file),
+    "doctor": ("say what works here, what does not, why, and the cure", lambda parser: None),
+}
+
+
+def _add_operators(parser: argparse.ArgumentParser, command: str, as_json: bool) -> None:
+    """Nested subcommands, one per operator."""
+    from ..operators import OPERATORS
+    from .fields import description
+
+    nested = parser.add_subparsers(dest="operator", metavar="OPERATOR", required=True, parser_class=Parser, title="operators")
+    for name, cls in OPERATORS.items():
+        own = nested.add_parser(name, help=cls.summary, description=description(cls))
+        _operator(own, command, cls)
+        _talking(own, as_json)
+
+
+def build(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser for these arguments: the flags of operators are there only where the command has some."""
+    as_json = "--json" in arguments
+    parser = Parser(
+        prog="roofline", description="Measure what a machine can do, and how far operators are from it.", epilog=EPILOG
+    )
+    parser.add_argument("--version", action=_Now, answer=_version, as_json=as_json, help="print the version")
+    parser.add_argument("--list-devices", action=_Now, answer=_list_devices, as_json=as_json, help="list devices, and the reason where there is none")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
+    asked = next((a for a in arguments if a in COMMANDS), None)
+    for name, (summary, fill) in COMMANDS.items():
+        own = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+        if name != asked:
+            continue
+        if name in WITH_OPERATOR and (fill is None or _names_operator(arguments)):
+            _add_operators(own, name, as_json)
+            if fill is None:
+                own.add_argument("--list-devices", action=_Now, answer=_list_devices, as_json=as_json, help="list devices")
+            continue
+        if fill is not None:
+            fill(own)
+        _talking(own, as_json)
+    return parser
+
+
+def _names_operator(arguments: Sequence[str]) -> bool:
+    """Whether the word after `explain` is an operator, and not a file."""
+    from ..operators import OPERATORS
+
+    after = arguments[list(arguments).index("explain") + 1 :]
+    return bool(after) and after[0] in OPERATORS
+
+
+def dispatch(arguments: Sequence[str]) -> int:
+    """Parse and run. Raises BadInput for what cannot be parsed."""
+    if not arguments:
+        build([]).print_help()
+        return OK
+    options = build(arguments).parse_args(list(arguments))
+    from . import commands
+
+    command: Callable[[argparse.Namespace], int] = getattr(commands, options.command)
+    return command(options)

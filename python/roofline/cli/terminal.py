@@ -1,0 +1,130 @@
+"""What the commands print: tables that fit the terminal, in the characters it has, and JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, TextIO
+
+from .._repr import Row, text_table
+from .._repr.text import right_aligned, width
+
+NARROWEST = 14  # a folded column is still readable at this width
+# For terminals without Unicode: nearest characters, of the same width where there is one.
+_PLAIN = str.maketrans(
+    {
+        "µ": "u", "μ": "u", "–": "-", "—": "-", "−": "-", "─": "-", "·": "*", "…": "~", "±": "~", "ᵀ": "T", "²": "2", "×": "x", "→": ">",
+        "≥": ">", "≤": "<", "√": "V", "∞": "i", "⌈": "[", "⌉": "]", "⌊": "[", "⌋": "]", "⁹": "9", "’": "'",
+    }
+)  # fmt: skip
+
+
+class Terminal:
+    """One output stream: rich tables on a terminal, plain aligned text elsewhere, and never an encoding error."""
+
+    def __init__(self, stream: TextIO | None = None, *, is_terminal: bool | None = None, columns: int | None = None) -> None:
+        self.stream = sys.stdout if stream is None else stream
+        self.encoding = getattr(self.stream, "encoding", None) or "utf-8"
+        self.is_terminal = self.stream.isatty() if is_terminal is None else is_terminal
+        self._columns = columns
+
+    def fit(self, text: str) -> str:
+        """`text` in characters that the stream can encode."""
+        try:
+            text.encode(self.encoding)
+            return text
+        except UnicodeEncodeError:
+            return text.translate(_PLAIN).encode(self.encoding, "replace").decode(self.encoding)
+
+    def line(self, text: str = "") -> None:
+        self.stream.write(self.fit(text) + "\n")
+
+    def lines(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            self.line(text)
+
+    def notes(self, title: str, texts: Sequence[str]) -> None:
+        """A heading and indented lines, or nothing where there are none."""
+        if texts:
+            self.line(title)
+            self.lines(f"  {text}" for text in texts)
+            self.line()
+
+    def table(self, headers: Row, rows: Sequence[Row], *, title: str = "", wide: Sequence[str] = ()) -> None:
+        """wide: headers of columns that may be folded. On a terminal too narrow for columns, one field a line."""
+        if not rows:
+            return
+        if not self.is_terminal:
+            self.line(text_table(headers, rows, title=title))
+            return
+        columns = self.columns()
+        flat = [[" ".join(self.fit(cell).split()) for cell in row] for row in (headers, *rows)]
+        natural = [max(width(row[i]) for row in flat) for i in range(len(headers))]
+        least = sum(min(n, NARROWEST) if h in wide else n for n, h in zip(natural, headers, strict=True)) + len(headers) - 1
+        if least > columns:
+            self._one_field_a_line(headers, flat[1:], title)
+            return
+        self._rich(flat, title, wide, columns)
+
+    def columns(self) -> int:
+        """Width of the terminal; COLUMNS wins."""
+        if self._columns is not None:
+            return self._columns
+        import shutil
+
+        return shutil.get_terminal_size((100, 24)).columns
+
+    def _rich(self, flat: Sequence[Row], title: str, wide: Sequence[str], columns: int) -> None:
+        from rich import box
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        console = Console(file=self.stream, width=columns, height=50, force_terminal=True, highlight=False, markup=False, emoji=False)
+        headers, rows = flat[0], flat[1:]
+        plain = self.fit("─") != "─"
+        table = Table(
+            title=None, box=box.ASCII2 if plain else box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold"
+        )
+        for name, right in zip(headers, right_aligned(headers, rows), strict=True):
+            folded = name in wide
+            table.add_column(name, justify="right" if right else "left", no_wrap=not folded, overflow="fold", min_width=NARROWEST if folded else None)
+        for row in rows:
+            table.add_row(*(Text(cell, style=_style(cell)) for cell in row))
+        if title:
+            console.print(Text(self.fit(title), style="bold"))
+        console.print(table)
+
+    def _one_field_a_line(self, headers: Row, rows: Sequence[Row], title: str) -> None:
+        if title:
+            self.line(title)
+        label = max(width(h) for h in headers)
+        for row in rows:
+            first, *rest = zip(headers, row, strict=True)
+            self.line(first[1])
+            for name, cell in rest:
+                if cell:
+                    self.line(f"  {self.fit(name)}{' ' * (label - width(name))}  {cell}")
+
+    def json(self, value: Any) -> None:
+        """One line of JSON. Raises roofline.Error for what has no JSON form."""
+        from ..machine import from_json, to_json
+
+        text = to_json(value, where="the output")
+        if self.fit(text) != text:
+            text = json.dumps(from_json(text, where="the output"), ensure_ascii=True)
+        self.stream.write(text + "\n")
+        self.stream.flush()
+
+
+def _style(cell: str) -> str:
+    return {"ok": "green", "missing": "red", "failed": "red", "implausible": "red", "warning": "yellow", "contended": "yellow"}.get(
+        cell, "yellow" if cell == "roof moved" else ""
+    )
+
+
+def progress_option(quiet: bool, as_json: bool) -> bool | None:
+    """A bar on stderr in a terminal, unless it was switched off. NO_COLOR has no say in it: the bar has no colours."""
+    return False if quiet or (as_json and not sys.stderr.isatty()) or os.environ.get("TERM") == "dumb" else None

@@ -1,0 +1,214 @@
+"""What works here, what does not, why, and the one command that cures it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .errors import Error
+from .measurement import build_info, libraries, list_devices, open_device
+from .measurement.devices import core
+from .units import MIB, fmt_bytes, fmt_percent
+
+OK, WARNING, MISSING = "ok", "warning", "missing"
+BUSY = 0.03  # of all cores: above this timings are likely to come out contended
+
+# Distribution -> what it is for.
+REQUIRED = {"numpy": "arrays and references", "matplotlib": "plots", "tqdm": "progress bars", "rich": "tables in terminals"}
+OPTIONAL = {
+    "pandas": "Results.to_pandas",
+    "polars": "Results.to_polars",
+    "ml_dtypes": "bf16 arrays in roofline.run",
+    "threadpoolctl": "threads of other libraries in comparisons",
+    "plotly": "interactive plots",
+    "ipywidgets": "sliders in notebooks",
+    "jsonschema": "checking files against their schemas",
+}
+_LIBRARY_CURE = {"onednn": "pip install onednn-cpu-gomp==2023.2.0", "openblas": "pip install scipy-openblas32"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing looked at. state: "ok", "warning" (works, with a caveat) or "missing". cure: what to run or change, if anything."""
+
+    name: str
+    state: str
+    detail: str
+    cure: str = ""
+
+    def to_dict(self) -> dict[str, str]:
+        return {"name": self.name, "state": self.state, "detail": self.detail, "cure": self.cure}
+
+
+def _module() -> list[Check]:
+    core()
+    info = build_info()
+    built = f"version {info['version']}, {info['compiler']}, {info['build_type']}, for {info['processor']}"
+    if info["build_type"] in ("Release", "RelWithDebInfo"):
+        return [Check(name="compiled module", state=OK, detail=built)]
+    cure = "pip install . --config-settings=cmake.build-type=Release"
+    return [Check(name="compiled module", state=WARNING, detail=f"{built}: without optimisation its timings mean little", cure=cure)]
+
+
+def _instruction_sets() -> list[Check]:
+    built = str(build_info()["isas"]).split()
+    usable = [isa for isa in str(open_device("cpu").facts["isas"]).split(",") if isa]
+    limit = os.environ.get("ROOFLINE_ISA", "")
+    detail = f"built {', '.join(built)}; usable here {', '.join(usable)}"
+    if limit:
+        return [Check(name="instruction sets", state=WARNING, detail=f"{detail}; limited by ROOFLINE_ISA={limit}", cure="unset ROOFLINE_ISA")]
+    return [Check(name="instruction sets", state=OK, detail=detail)]
+
+
+def _devices() -> list[Check]:
+    found = []
+    info = build_info()
+    for device in list_devices():
+        name, missing = device["name"], device["missing"]
+        if not missing:
+            found.append(Check(name=f"device {name}", state=OK, detail=device["summary"]))
+            continue
+        cure = "install an NVIDIA driver, and check that nvidia-smi lists the GPU"
+        if not info["cuda"]:
+            cure = "ROOFLINE_CUDA=ON pip install . (in the source folder, with a CUDA 13 toolkit)"
+        found.append(Check(name=f"device {name}", state=MISSING, detail=missing, cure=cure))
+    if info["cuda"]:
+        found.append(Check(name="CUDA build", state=OK, detail=f"CUDA {info['cuda_version']} for {info['cuda_archs']}"))
+    return found
+
+
+def _libraries() -> list[Check]:
+    found = []
+    for library in libraries():
+        name = library["name"]
+        if library["missing"]:
+            found.append(Check(name=name, state=MISSING, detail=library["missing"], cure=_LIBRARY_CURE.get(name, "")))
+        else:
+            found.append(Check(name=name, state=OK, detail=f"version {library['version']}, {library['path']}"))
+    return found
+
+
+def _quota() -> float | None:
+    """Cores that the control group allows; None where there is no limit, or no way to know."""
+    try:
+        limit, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()[:2]
+    except (OSError, ValueError):
+        return None
+    return None if limit == "max" else float(limit) / float(period)
+
+
+def _cores() -> list[Check]:
+    present = os.cpu_count() or 1
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else present
+    usable = open_device("cpu").threads
+    quota = _quota()
+    detail = f"{usable} used by default; {allowed} of {present} logical processors allowed to this process"
+    if quota is not None and quota < allowed:
+        return [
+            Check(
+                name="cores", state=WARNING, detail=f"{detail}; the control group's quota is {quota:.2g} cores, so threads are stopped in mid-run",
+                cure=f"roofline … --threads {max(int(quota), 1)}",
+            )
+        ]  # fmt: skip
+    if allowed < present:
+        return [Check(name="cores", state=WARNING, detail=f"{detail}: the affinity mask hides the rest", cure=f"taskset -c 0-{present - 1} roofline …")]
+    return [Check(name="cores", state=OK, detail=detail)]
+
+
+def _huge_pages() -> list[Check]:
+    state = str(open_device("cpu").facts.get("huge_pages", "unknown"))
+    if state in ("always", "madvise"):
+        return [Check(name="huge pages", state=OK, detail=f"transparent huge pages: {state}")]
+    cure = "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled" if state == "never" else ""
+    return [Check(name="huge pages", state=WARNING, detail=f"transparent huge pages: {state}; bandwidth may come out lower", cure=cure)]
+
+
+def _governor() -> list[Check]:
+    facts = open_device("cpu").facts
+    governor, virtual = str(facts.get("governor", "unknown")), bool(facts.get("virtual_machine"))
+    if governor == "unknown":
+        detail = "unknown" + (": this is a virtual machine, and its host decides" if virtual else "")
+        return [Check(name="frequency governor", state=OK if virtual else WARNING, detail=detail)]
+    if governor == "performance":
+        return [Check(name="frequency governor", state=OK, detail=governor)]
+    cure = "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
+    return [Check(name="frequency governor", state=WARNING, detail=f"{governor}: clocks may wander between samples", cure=cure)]
+
+
+def _memory() -> list[Check]:
+    device = open_device("cpu")
+    available = int(device.core.available_bytes())
+    detail = f"{fmt_bytes(available)} available"
+    # Three arrays of a DRAM probe, and the buffers of a cold problem beside them.
+    if available < 2048 * MIB:
+        return [Check(name="memory", state=WARNING, detail=f"{detail}: DRAM probes want 2 GiB", cure="close other programs")]
+    return [Check(name="memory", state=OK, detail=detail)]
+
+
+def _ticks() -> tuple[int, int, int]:
+    """(busy, stolen, total) ticks of all cores."""
+    values = [int(v) for v in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+    idle, stolen, total = values[3] + values[4], values[7], sum(values[:8])
+    return total - idle - stolen, stolen, total
+
+
+def _contention(wait_s: float) -> list[Check]:
+    name = "load right now"
+    try:
+        before = _ticks()
+        time.sleep(wait_s)
+        after = _ticks()
+    except (OSError, ValueError, IndexError):
+        return [Check(name=name, state=WARNING, detail="unknown: /proc/stat cannot be read")]
+    total = max(after[2] - before[2], 1)
+    busy, stolen = (after[0] - before[0]) / total, (after[1] - before[1]) / total
+    detail = f"other work keeps {fmt_percent(busy, 2)} of the cores busy" + (f", the host takes {fmt_percent(stolen, 2)}" if stolen else "")
+    if busy + stolen > BUSY:
+        return [Check(name=name, state=WARNING, detail=f"{detail}: timings will come out contended", cure="stop other programs, and repeat")]
+    return [Check(name=name, state=OK, detail=detail)]
+
+
+def _packages() -> list[Check]:
+    found = []
+    for group, required in ((REQUIRED, True), (OPTIONAL, False)):
+        for name, purpose in group.items():
+            try:
+                found.append(Check(name=name, state=OK, detail=f"version {importlib.metadata.version(name)}, for {purpose}"))
+            except importlib.metadata.PackageNotFoundError:
+                detail = f"not installed; {'needed' if required else 'optional'}, for {purpose}"
+                found.append(Check(name=name, state=MISSING if required else WARNING, detail=detail, cure=f"pip install {name}"))
+    return found
+
+
+def _guarded(name: str, look: Callable[[], list[Check]]) -> list[Check]:
+    """A check that fails is a finding too, and never the end of the others."""
+    try:
+        return look()
+    except Error as error:
+        cure = "pip install . (in the source folder)" if name == "compiled module" else ""
+        return [Check(name=name, state=MISSING, detail=str(error), cure=cure)]
+    except (OSError, KeyError, ValueError) as error:
+        return [Check(name=name, state=WARNING, detail=f"could not be looked at: {error!r}")]
+
+
+def doctor(wait_s: float = 1.0) -> list[Check]:
+    """Build, instruction sets, devices, libraries, cores, conditions and packages of this machine.
+
+    wait_s: seconds to watch the load of the cores. Never raises for what is missing; details may hold paths, so they are for
+    the screen and belong in no file that is published.
+    """
+    system = Check(name="Python", state=OK, detail=f"{platform.python_version()} ({sys.platform}, {platform.machine()})")
+    loads = _guarded("compiled module", _module)
+    needs_module: dict[str, Any] = {
+        "instruction sets": _instruction_sets, "devices": _devices, "libraries": _libraries, "cores": _cores, "huge pages": _huge_pages,
+        "frequency governor": _governor, "memory": _memory,
+    }  # fmt: skip
+    rest = [] if loads[0].state == MISSING else [check for name, look in needs_module.items() for check in _guarded(name, look)]
+    return [system, *loads, *rest, *_guarded("load right now", lambda: _contention(wait_s)), *_guarded("packages", _packages)]

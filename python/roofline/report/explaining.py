@@ -1,0 +1,189 @@
+"""One measured point, step by step: where its FLOPs and bytes come from, which roof stopped it, and what was predicted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .._repr import text_table
+from ..errors import Error
+from ..machine import RATE_UNITS, Machine
+from ..model import gaps
+from ..operators import Operator, from_dict
+from ..results import Measurement
+from ..units import MISSING, fmt_bytes, fmt_number, fmt_percent, fmt_si
+from .formulas import flops_formulas, tensor_bytes, tensor_formulas, traffic_formulas
+from .tables import Table, fmt_error, fmt_interval, why_wrong
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """One heading with a table, lines, or both."""
+
+    title: str
+    table: Table | None = None
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Explanation:
+    """What `explain` found, as sections of text and as the measurement itself."""
+
+    title: str
+    measurement: Measurement
+    sections: tuple[Section, ...]
+
+    def __str__(self) -> str:
+        parts = [self.title]
+        for section in self.sections:
+            block = [section.title, *([text_table(section.table.headers, section.table.rows)] if section.table else []), *section.lines]
+            parts.append("\n".join(block))
+        return "\n\n".join(parts)
+
+    def __repr__(self) -> str:
+        return f"Explanation({self.title!r})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form: title, the whole measurement, and each section's title, headers, rows and lines."""
+        sections = [
+            {
+                "title": s.title,
+                "headers": list(s.table.headers) if s.table else [],
+                "rows": [list(r) for r in s.table.rows] if s.table else [],
+                "lines": list(s.lines),
+            }
+            for s in self.sections
+        ]
+        return {"title": self.title, "measurement": self.measurement.to_dict(), "sections": sections}
+
+
+def _problem(m: Measurement) -> Operator | None:
+    try:
+        return from_dict(m.operator, m.problem)
+    except Error:  # a user's callable has no operator behind it
+        return None
+
+
+def _flops(m: Measurement, problem: Operator | None) -> Section:
+    formulas = flops_formulas(problem) if problem else {}
+    total = m.total_flops
+    rows = [
+        (term, formulas.get(term, MISSING), str(count), fmt_percent(count / total if total else 0.0)) for term, count in m.flops.items()
+    ]
+    rows.append(("total", "", str(total), fmt_si(float(total), "FLOP")))
+    return Section(title="FLOPs", table=Table(headers=("term", "formula", "FLOPs", "share"), rows=rows, wide=("formula",)))
+
+
+def _bytes(m: Measurement, problem: Operator | None) -> Section:
+    rows: list[tuple[str, ...]] = []
+    if problem is not None:
+        shapes = {t.name: f"{t.name} {list(t.shape)} {t.dtype}" for t in problem.tensors()}
+        formulas, sizes = tensor_formulas(problem), tensor_bytes(problem)
+        rows += [(shapes[name], formulas.get(name, MISSING), str(size), fmt_bytes(size)) for name, size in sizes.items()]
+        beyond = traffic_formulas(problem, m.plan) if m.plan else {}
+    else:
+        beyond = {}
+        rows += [("compulsory", MISSING, str(m.bytes["compulsory"]), fmt_bytes(m.bytes["compulsory"]))] if "compulsory" in m.bytes else []
+    rows += [
+        (f"beyond: {term}", beyond.get(term, MISSING), str(count), fmt_bytes(count)) for term, count in m.bytes.items() if term != "compulsory"
+    ]
+    rows.append(("total", "", str(m.total_bytes), fmt_bytes(m.total_bytes)))
+    where = f"Bytes at {m.level}" if m.level else "Bytes"
+    table = Table(headers=("operand", "formula", "bytes", "size"), rows=rows, wide=("operand", "formula"))
+    intensity = (f"intensity: {fmt_number(m.flops_per_byte)} FLOP/byte (FLOPs over bytes)",) if m.total_bytes else ()
+    return Section(title=where, table=table, lines=intensity)
+
+
+def _roofs(m: Measurement) -> Section:
+    limiting = m.limiting_bracket
+    rows = []
+    for b in m.brackets:
+        unit = RATE_UNITS[b.kind]
+        allowed = b.time_s(m.total_flops, m.total_bytes)
+        rows.append(
+            (
+                b.label,
+                fmt_si(b.median_before, unit),
+                fmt_si(b.median_after, unit),
+                fmt_percent(b.moved, 2),
+                str(len(b.samples)),
+                fmt_si(allowed, "s"),
+                "" if m.time_s is None else fmt_percent(allowed / m.time_s),
+                "the roof" if b is limiting else "",
+            )
+        )
+    headers = ("roof", "before", "after", "moved", "n", "time at this roof", "of measured", "")
+    lines = []
+    found = {b.kind: b for b in m.brackets}
+    if "compute" in found and "bandwidth" in found and m.flops_per_byte is not None:
+        ridge = found["compute"].value / found["bandwidth"].value
+        side = "left of it: memory-bound" if m.flops_per_byte < ridge else "right of it: compute-bound"
+        lines.append(f"the two roofs meet at {fmt_number(ridge)} FLOP/byte; {fmt_number(m.flops_per_byte)} lies {side}, unless the launch is longer")
+    return Section(title="Roofs around it", table=Table(headers=headers, rows=rows), lines=tuple(lines))
+
+
+def _timing(m: Measurement) -> Section:
+    s = m.summary
+    if s is None:
+        return Section(title="Time", lines=("nothing was timed",))
+    lines = [
+        f"median {fmt_si(s.median, 's')}, 95 % interval {fmt_interval(s.low, s.high, 's')}",
+        f"{s.n} samples from {fmt_si(s.minimum, 's')} to {fmt_si(s.maximum, 's')} (p5 {fmt_si(s.p5, 's')}, p95 {fmt_si(s.p95, 's')})",
+        f"each of {m.launches_per_sample} launches; warm-up {fmt_si(m.warmup_s, 's')}; stopped by {m.stop_reason or 'an unknown rule'}; "
+        f"{m.repeats} tries thrown away",
+        f"{fmt_si(m.flops_per_s, 'FLOP/s')} and {fmt_si(m.bytes_per_s, 'B/s')}",
+    ]
+    clocks = [fmt_si(c, "Hz") for c in (m.clock_hz_before, m.clock_hz_after) if c]
+    if clocks:
+        lines.append(f"clock: {' before, '.join(clocks)}{' after' if len(clocks) == 2 else ''}")
+    if m.correctness.get("checked"):
+        rows = m.correctness.get("rows")
+        scope = f"{rows} sampled rows" if rows else "everything"
+        lines.append(
+            f"checked against float64 ({scope}): largest error {fmt_number(m.correctness.get('max_error'))}, "
+            f"tolerance {fmt_number(m.correctness.get('tolerance'))}"
+        )
+    for name, samples in m.steps.items():
+        lines.append(f"step {name} alone: {fmt_si(sorted(samples)[len(samples) // 2], 's')} (n = {len(samples)})" if samples else f"step {name}")
+    return Section(title="Time", lines=tuple(lines))
+
+
+def _prediction(m: Measurement) -> Section:
+    if "time_s" not in m.prediction:
+        return Section(title="Prediction", lines=("none was stored",))
+    rows = [(name, fmt_si(seconds, "s")) for name, seconds in m.prediction.get("terms", {}).items()]
+    lines = [f"predicted {fmt_si(m.prediction['time_s'], 's')} ({m.prediction.get('bound', '')}-bound), fixed before the operator ran"]
+    if m.time_s is not None:
+        lines.append(f"measured {fmt_si(m.time_s, 's')}: predicted / measured − 1 = {fmt_error(m.prediction_error)}")
+        lines.append(f"why: {why_wrong(m) or 'nothing is known'}")
+    return Section(title="Prediction", table=Table(headers=("roof", "time by the probe before"), rows=rows), lines=tuple(lines))
+
+
+def _ceilings(m: Measurement, machine: Machine) -> Section:
+    if m.time_s is None:
+        return Section(title=f"Ceilings of {machine.name}", lines=("nothing was timed",))
+    rows = []
+    for gap in gaps(machine, m.total_flops, m.total_bytes, m.time_s, m.dtype):
+        if gap.own and gap.share > 0:
+            rows.append((gap.ceiling.label, str(gap.ceiling.threads or MISSING), fmt_si(gap.share * m.time_s, "s"), fmt_percent(gap.share)))
+    return Section(title=f"Ceilings of {machine.name}", table=Table(headers=("ceiling", "threads", "time at it", "of measured"), rows=rows))
+
+
+def explain(measurement: Measurement, machine: Machine | None = None) -> Explanation:
+    """Formulas of FLOPs and bytes by term, the brackets, samples, prediction and outcome; with `machine`, the time at each ceiling.
+
+    Works on saved measurements; measures nothing.
+    """
+    m = measurement
+    problem = _problem(m)
+    title = f"{m.operator} {m.variant}: {m.short_problem}; {m.device}, {m.threads} threads, {m.cache_state}"
+    sections = [_flops(m, problem), _bytes(m, problem)]
+    if m.brackets:
+        sections.append(_roofs(m))
+    sections += [_timing(m), _prediction(m)]
+    if machine is not None:
+        sections.append(_ceilings(m, machine))
+    outcome = m.status.replace("_", " ") + (f": {m.reason}" if m.reason else "")
+    reached = f"{fmt_percent(m.share_of_bracket)} of its {m.bound} roof" if m.share_of_bracket is not None else "no roof to compare with"
+    sections.append(Section(title="Outcome", lines=(reached, f"status: {outcome}")))
+    return Explanation(title=title, measurement=m, sections=tuple(sections))

@@ -1,0 +1,157 @@
+"""The text of report.md: every figure comes from machine.json or results.jsonl beside it, and can be computed from them again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ..errors import Error
+from ..machine import RATE_UNITS, Machine, build
+from ..results import Bracket, Measurement
+from ..units import fmt_bytes, fmt_number, fmt_percent, fmt_si
+from .tables import (
+    Table,
+    ceiling_table,
+    defaults_used,
+    fmt_error,
+    operator_table,
+    prediction_summary,
+    reasons,
+    sanity_lines,
+    why_wrong,
+)
+from .tables import brief_problem as brief
+
+TITLE = "# Roofline report"
+MOVED = 0.05  # the bracket rule: beyond this a roof has moved
+
+RULES = (
+    "FLOPs: one per add, multiply, divide, square root, exp, log, tanh, erf and comparison; negation, absolute value, conversion and "
+    "selection are free. A multiply-add is two. Masked pairs of attention are not counted, whatever the kernel computes. All terms "
+    "are counted, softmax and scale included.",
+    "Bytes: every operand once (K and V by KV heads), plus what the variant is modelled to move beyond that; modelled, not counted by "
+    "hardware. GB/s and GFLOP/s are decimal (10⁹).",
+    "Time: median over batches of launches; operands come from DRAM (cold) or stay in a cache (warm). Outputs are checked against a "
+    "float64 reference before anything is timed.",
+    "of bracket: attainable time over measured time, by short probes of the point's own roofs directly before and after it. of best "
+    "mode: the same against the faster mode, where a roof was seen in two. predicted: from the probes before, fixed before the "
+    "operator ran; error is predicted / measured − 1.",
+    "Above 103 % of its bracket a point is implausible: evidence of an error, never a win. contended (other work ran on these cores) "
+    "and roof moved (its bracket's ends differ by more than 5 %) are shown, and never averaged.",
+)
+
+
+def markdown_table(table: Table) -> str:
+    """A GitHub table; columns of numbers to the right, cells escaped."""
+    from .._repr.text import right_aligned
+
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |"
+
+    rule = ["---:" if right else "---" for right in right_aligned(table.headers, table.rows)]
+    return "\n".join([line(table.headers), line(rule), *map(line, table.rows)])
+
+
+def _bullets(lines: Iterable[str], none: str = "") -> str:
+    return "\n".join(f"* {line}" for line in lines) or none
+
+
+def report_facts(machine: Machine) -> Mapping[str, Any]:
+    """What a report stored beside the ceilings: began_utc, took_s, time_limit_s, left_out, end_check; empty for another machine file."""
+    found = machine.provenance.get("report", {})
+    return found if isinstance(found, Mapping) else {}
+
+
+def end_checks(machine: Machine) -> list[Bracket]:
+    """The main roofs at the start and at the end of a report. Raises Error where the file was edited."""
+    found = report_facts(machine).get("end_check", [])
+    return [build(Bracket, item, where=f"provenance: report: end_check[{index}]") for index, item in enumerate(found)]
+
+
+def conditions(machine: Machine) -> list[str]:
+    """Device, software and circumstances as plain lines."""
+    facts, provenance, run = machine.facts, machine.provenance, report_facts(machine)
+    caches = [f"{key[:-6].upper()} {fmt_bytes(int(facts[key]))}" for key in ("l1_bytes", "l2_bytes", "l3_bytes") if facts.get(key)]
+    versions = ", ".join(f"{name} {value}" for name, value in dict(provenance.get("versions", {})).items())
+    build_facts = dict(provenance.get("build", {}))
+    lines = [f"device: {machine.device}, {machine.name}" + (f", {facts['threads']} threads" if facts.get("threads") else "")]
+    if facts.get("isas"):
+        lines.append(f"instruction sets: {str(facts['isas']).replace(',', ', ')}")
+    if caches:
+        lines.append(f"caches: {', '.join(caches)} (L1 and L2 of one core)")
+    if facts.get("memory_bytes"):
+        lines.append(f"memory: {fmt_bytes(int(facts['memory_bytes']))}")
+    when = f"date: {run.get('began_utc') or machine.created_utc}"
+    if "took_s" in run:
+        limit = run.get("time_limit_s")
+        when += f"; took {fmt_number(run['took_s'])} s" + (f" of at most {fmt_number(limit)} s" if limit else ", without a time limit")
+    lines.append(when)
+    if provenance.get("os"):
+        lines.append(f"system: {provenance['os']}")
+    shown = {"governor": "frequency governor", "huge_pages": "huge pages", "driver_version": "driver", "runtime_version": "CUDA runtime"}
+    stated = [f"{name} {facts[key]}" for key, name in shown.items() if facts.get(key)]
+    if facts.get("virtual_machine"):
+        stated.append("in a virtual machine")
+    if provenance.get("roofline_isa"):
+        stated.append(f"ROOFLINE_ISA={provenance['roofline_isa']}")
+    if "seed" in run:
+        stated.append(f"seed {run['seed']}")
+    lines.append(f"conditions: {', '.join(stated) or 'none recorded'}")
+    if versions:
+        lines.append(f"versions: {versions}; built by {build_facts.get('compiler', 'an unknown compiler')}")
+    return lines
+
+
+def end_check_lines(machine: Machine) -> list[str]:
+    """Whether the main roofs moved between the start and the end of the report."""
+    lines = []
+    for check in end_checks(machine):
+        unit = RATE_UNITS[check.kind]
+        ends = f"{fmt_si(check.median_before, unit)} at the start, {fmt_si(check.median_after, unit)} at the end"
+        verdict = f"moved by {fmt_percent(check.moved, 2)}" if check.moved > MOVED else "did not move"
+        lines.append(f"{check.label}: {verdict} ({ends})")
+    return lines
+
+
+def left_out_lines(machine: Machine) -> list[str]:
+    """What was not measured, and why: ceilings first, then points."""
+    lines = [f"ceiling {name}: {reason}" for name, reason in dict(machine.provenance.get("left_out", {})).items()]
+    for item in report_facts(machine).get("left_out", []):
+        fields = " ".join(f"{name}={value}" for name, value in dict(item["problem"]).items())
+        lines.append(f"{item['operator']} {item['variant']} ({fields}, {item['cache_state']}): {item['reason']}")
+    return lines
+
+
+def prediction_lines(results: Iterable[Measurement]) -> list[str]:
+    """Median and 95th percentile of the prediction's error, and the worst points with what is known of the cause."""
+    found = prediction_summary(results)
+    disturbed = f"; {found.disturbed} disturbed points are not averaged" if found.disturbed else ""
+    if found.median is None:
+        return [f"no undisturbed point to average{disturbed}"]
+    lines = [f"|error| over {found.n} points: median {fmt_percent(found.median)}, 95th percentile {fmt_percent(found.p95)}{disturbed}"]
+    for m in found.worst:
+        lines.append(f"{m.operator} {m.variant} ({brief(m)}, {m.cache_state}): {fmt_error(m.prediction_error)}; {why_wrong(m)}")
+    return lines
+
+
+def markdown(machine: Machine, results: Sequence[Measurement], *, picture: bool = True) -> str:
+    """The whole of report.md. picture: refer to roofline.png."""
+    parts = [f"{TITLE}: {machine.name}", _bullets(conditions(machine))]
+    if picture:
+        parts.append("![roofline](roofline.png)")
+    parts += ["## Ceilings", markdown_table(ceiling_table(machine))]
+    parts += ["## Operators", markdown_table(operator_table(results, machine)) if results else "None was measured."]
+    if defaults := defaults_used(results):
+        parts.append("Fields that are not named have their defaults:\n\n" + _bullets(defaults))
+    if why := reasons(results):
+        parts.append("Points that are not ok:\n\n" + _bullets(why))
+    parts += ["## Prediction", _bullets(prediction_lines(results))]
+    try:
+        ends = end_check_lines(machine)
+    except Error as error:
+        ends = [str(error)]
+    parts += ["## Roofs at the end", _bullets(ends, "They were not measured again.")]
+    parts += ["## Sanity", _bullets(sanity_lines(machine), "Nothing contradicts: levels, widths, threads and clocks agree.")]
+    parts += ["## Left out", _bullets(left_out_lines(machine), "Nothing.")]
+    parts += ["## Counting rules", _bullets(RULES)]
+    return "\n\n".join(parts) + "\n"

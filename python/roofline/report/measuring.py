@@ -1,0 +1,163 @@
+"""A whole report: ceilings, operators, the end check, and files, within one deadline."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from ..ceilings import measure_machine
+from ..errors import Error, OutOfMemory, Unsupported
+from ..machine import Ceiling, Machine
+from ..measurement import Device, Policy, attempt, open_device
+from ..measurement.devices import utc_now
+from ..measurement.timing import QUICK, REPORT, THOROUGH
+from ..measurement.progress import Progress, ProgressOption
+from ..measurement.roofs import probe
+from ..operators import from_dict
+from ..results import Bracket, Measurement, Results, append_to
+from .files import MACHINE, RESULTS, Report, begin, render
+from .points import Point, default_points
+
+DEFAULT_S, QUICK_S = 55.0, 25.0
+CEILINGS_SHARE = 0.45  # of the time limit; what is left serves the operators
+RESERVE_S = 5.0  # kept for the end check, the pictures and the files
+LATE = "the time limit was reached"
+
+
+def _limit(time_limit_s: float | None, quick: bool, thorough: bool) -> float | None:
+    if time_limit_s is None:
+        return None if thorough else QUICK_S if quick else DEFAULT_S
+    if isinstance(time_limit_s, bool) or not isinstance(time_limit_s, (int, float)) or not 0 < time_limit_s < float("inf"):
+        raise Error(f"time_limit_s must be a positive number of seconds, got {time_limit_s!r}")
+    return float(time_limit_s)
+
+
+def main_roofs(machine: Machine) -> list[Ceiling]:
+    """The slowest level's read and the fp32 multiply-add: what the end check measures again."""
+    found = []
+    for ask in (lambda: machine.bandwidth(), lambda: machine.compute("fp32")):
+        try:
+            best = ask()
+        except Error:
+            continue
+        own = [
+            c for c in machine.ceilings
+            if c.problem and c.source == "measured" and c.status != "implausible" and c.threads == best.threads
+            and (c.kind, c.level, c.access, c.dtype) == (best.kind, best.level, best.access, best.dtype)
+            and (c.kind == "bandwidth" or c.problem.get("operator") == "fma")
+        ]  # fmt: skip
+        found += [max(own, key=lambda c: c.value)] if own else []
+    return found
+
+
+def end_check(device: Device, machine: Machine, policy: Policy) -> list[tuple[Ceiling, Bracket, bool]]:
+    """The main roofs again, on the same probes: (ceiling, start and end as a bracket, whether other work ran)."""
+    found = []
+    for c in main_roofs(machine):
+        values = dict(c.problem)
+        try:
+            ready = probe(device, from_dict(str(values.pop("operator")), values), c.variant, c.level)
+        except (Unsupported, OutOfMemory):
+            continue
+        seen = device.core.sample(ready.sets, policy=policy.to_dict())
+        ends = Bracket(
+            label=c.name, kind=c.kind, level=c.level, problem=c.problem, variant=c.variant,
+            before_samples=c.samples, after_samples=tuple(ready.rates(seen["samples_s"])),
+        )  # fmt: skip
+        found.append((c, ends, bool(seen["contended"])))
+    return found
+
+
+def pooled(machine: Machine, results: Iterable[Measurement]) -> Machine:
+    """The machine with the bracket samples of its roofs; those taken while other work ran are left out."""
+    for m in results:
+        if m.status == "contended":
+            continue
+        for bracket in m.brackets:
+            if bracket.problem:
+                machine = machine.pooled(bracket.problem, bracket.samples, variant=bracket.variant, threads=m.threads)
+    return machine
+
+
+def _with(machine: Machine, facts: dict[str, Any]) -> Machine:
+    return dataclasses.replace(machine, provenance={**machine.provenance, "report": facts})
+
+
+def report(
+    out: str | os.PathLike[str] = "./roofline-report",
+    *,
+    device: str | Device | None = None,
+    threads: int = 0,
+    quick: bool = False,
+    thorough: bool = False,
+    machine: Machine | None = None,
+    progress: ProgressOption = None,
+    plot: bool = True,
+    time_limit_s: float | None = None,
+    seed: int = 0,
+    policy: Policy | None = None,
+) -> Report:
+    """Measure the ceilings of a device, then every operator against them, and write the files of a report into `out`.
+
+    machine: ceilings measured before (then they are not measured again). time_limit_s: for everything together; None is 55 s,
+    25 s with quick, none with thorough. A point not begun by then is left out, and the report names it. The results of an
+    earlier report in `out` are replaced at the start; other files in it are never touched.
+
+    Each result is on disk before the next begins: on Ctrl-C what is finished stays, in machine.json and results.jsonl.
+    Raises Error for bad input, and where `out` cannot be written, before anything is measured.
+    """
+    if quick and thorough:
+        raise Error("report: quick and thorough exclude each other")
+    begun, began_utc = time.monotonic(), utc_now()
+    limit = _limit(time_limit_s, quick, thorough)
+    opened = open_device(device, threads)
+    folder = begin(out)
+    rules = policy or (QUICK if quick else THOROUGH if thorough else REPORT)
+    facts: dict[str, Any] = {"began_utc": began_utc, "time_limit_s": limit, "seed": seed, "left_out": [], "end_check": []}
+    if machine is None:
+        machine = measure_machine(
+            opened, quick=quick, thorough=thorough, policy=rules, progress=progress,
+            deadline_s=None if limit is None else limit * CEILINGS_SHARE,
+        )  # fmt: skip
+    machine = _with(machine, facts)
+    machine.save(folder / MACHINE)
+
+    results, late = _operators(opened, machine, rules, folder / RESULTS, begun, limit, quick, thorough, seed, progress)
+    facts["left_out"] = [{**point.described(), "reason": LATE} for point in late]
+    checks = end_check(opened, machine, rules)
+    facts["end_check"] = [ends.to_dict() for _, ends, _ in checks]
+    machine = pooled(machine, results)
+    for c, ends, contended in checks:
+        if not contended:
+            machine = machine.pooled(c.problem, ends.after_samples, variant=c.variant, threads=c.threads)
+    facts["took_s"] = round(time.monotonic() - begun, 1)
+    machine = _with(machine, facts)
+    machine.save(folder / MACHINE)
+    files = render(machine, results, folder, plot=plot)
+    return Report(machine=machine, results=results, out=folder, files=(folder / MACHINE, folder / RESULTS, *files))
+
+
+def _operators(
+    device: Device, machine: Machine, rules: Policy, path: os.PathLike[str], begun: float, limit: float | None, quick: bool, thorough: bool,
+    seed: int, progress: ProgressOption,
+) -> tuple[Results, list[Point]]:  # fmt: skip
+    """Every point, each on disk as soon as it is there; and those that the deadline left out."""
+    found: list[Measurement] = []
+    late: list[Point] = []
+    points = default_points(device.facts, device.backend, machine, quick=quick)
+    with Progress(progress, len(points)) as shown:
+        for point in points:
+            shown.step(f"{point.problem.name} {point.variant}, {point.cache_state}")
+            if limit is not None and time.monotonic() - begun > limit - min(RESERVE_S, limit / 4):
+                late.append(point)
+                continue
+            measurement = attempt(
+                point.problem, variant=point.variant, device=device, machine=machine, cache_state=point.cache_state, seed=seed, policy=rules,
+                steps=thorough,
+            )  # fmt: skip
+            append_to(path, measurement)
+            found.append(measurement)
+    return Results(tuple(found)), late

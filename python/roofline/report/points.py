@@ -1,0 +1,124 @@
+"""Which problems a report times: every operator and variant, sizes chosen from the device's caches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+from ..errors import Error
+from ..machine import Machine, cache_capacity
+from ..model import predict
+from ..operators import OPERATORS, Attention, BiasRelu, Ffn, LayerNorm, Matmul, Operator, Relu, RmsNorm, Softmax
+from ..units import KIB, MIB
+
+# A launch may take 0.3 s; the model's time is a lower bound that slow variants miss by a factor of three and more.
+MOST_PREDICTED_S = 0.1
+HALVED_FIRST = ("seq_q", "rows", "elements", "batch")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One problem of a report, the variant that runs it, and where its operands lie ("cold", "warm")."""
+
+    problem: Operator
+    variant: str
+    cache_state: str
+
+    def described(self) -> dict[str, Any]:
+        """JSON form: operator, variant, problem, cache_state."""
+        return {
+            "operator": self.problem.name,
+            "variant": self.variant,
+            "problem": self.problem.to_dict(),
+            "cache_state": self.cache_state,
+        }
+
+
+def _last_cache(facts: Mapping[str, Any]) -> int:
+    return int(facts.get("l3_bytes") or facts.get("l2_bytes") or 32 * MIB)
+
+
+def _far(facts: Mapping[str, Any]) -> int:
+    """Bytes of one operand that no cache keeps: twice the last cache, 64 to 512 MiB, and little of the memory."""
+    memory = int(facts.get("memory_bytes") or 2**33)
+    return min(max(2 * _last_cache(facts), 64 * MIB), 512 * MIB, max(memory // 24, MIB))
+
+
+def _near(facts: Mapping[str, Any]) -> int:
+    """Bytes of one operand such that two of them stay in the second level of all threads together."""
+    return max(cache_capacity(facts, "L2") // 4, 64 * KIB)
+
+
+def _attention(facts: Mapping[str, Any], quick: bool) -> Iterable[tuple[Operator, str]]:
+    bytes_per_key = 2 * 8 * 128 * 4
+    yield Attention(seq_q=1, seq_kv=max(_far(facts) // bytes_per_key, 1024), head_dim=128), "cold"
+    yield Attention(seq_q=2048, seq_kv=2048), "cold"
+    if not quick:
+        yield Attention(seq_q=256, seq_kv=256), "warm"
+        yield Attention(seq_q=1024, seq_kv=1024, head_dim=128, causal=True), "cold"
+
+
+def _matmul(quick: bool) -> Iterable[tuple[Operator, str]]:
+    yield Matmul(rows=1024, columns=1024, inner=1024, dtype="fp32"), "cold"
+    yield Matmul(rows=1, columns=4096, inner=4096, dtype="fp32"), "cold"
+    for dtype in ("fp64",) if quick else ("fp64", "bf16", "int8"):
+        yield Matmul(rows=1024, columns=1024, inner=1024, dtype=dtype), "cold"
+
+
+def _ffn(quick: bool) -> Iterable[tuple[Operator, str]]:
+    for activation in ("gelu",) if quick else ("gelu", "relu", "swiglu"):
+        yield Ffn(batch=4, seq_q=64, activation=activation), "cold"
+        yield Ffn(batch=1, seq_q=1, activation=activation), "cold"
+
+
+def _rows(operator: Any, facts: Mapping[str, Any]) -> Iterable[tuple[Operator, str]]:
+    for size, columns, state in ((_far(facts), 4096, "cold"), (_near(facts), 1024, "warm")):
+        yield operator(rows=max(size // (4 * columns), 1), columns=columns), state
+
+
+def _elements(facts: Mapping[str, Any]) -> Iterable[tuple[Operator, str]]:
+    yield Relu(elements=_far(facts) // 4), "cold"
+    yield Relu(elements=_near(facts) // 4), "warm"
+
+
+def limited(problem: Operator, variant: str, machine: Machine) -> Operator:
+    """The problem, with its first large dimension halved until the model's time is short enough for a report."""
+    made = problem
+    while True:
+        try:
+            predicted_s = predict(made, machine, variant=variant).time_s
+        except Error:  # a machine whose roofs were left out for lack of time says nothing about launches
+            return made
+        halved = next((name for name in HALVED_FIRST if getattr(made, name, 1) > 1), None)
+        if predicted_s <= MOST_PREDICTED_S or halved is None:
+            return made
+        made = made.replace(**{halved: getattr(made, halved) // 2})
+
+
+def default_points(facts: Mapping[str, Any], backend: str, machine: Machine, *, quick: bool = False) -> list[Point]:
+    """A report's points: one of each operator first, then the second of each, so that a time limit cuts depth and not breadth.
+
+    facts: of the device. backend: "cpu" or "cuda". A variant without any kernel for the backend is left out here; a dtype
+    that this very device lacks stays in, and becomes a result with its reason.
+    """
+    problems: dict[str, list[tuple[Operator, str]]] = {
+        "attention": list(_attention(facts, quick)),
+        "matmul": list(_matmul(quick)),
+        "ffn": list(_ffn(quick)),
+        "softmax": list(_rows(Softmax, facts)),
+        "rms_norm": list(_rows(RmsNorm, facts)),
+        "layer_norm": list(_rows(LayerNorm, facts)),
+        "bias_relu": list(_rows(BiasRelu, facts)),
+        "relu": list(_elements(facts)),
+    }
+    chosen: list[list[Point]] = []
+    for name, pairs in problems.items():
+        variants = [v for v, declared in OPERATORS[name].variants.items() if declared.dtypes.get(backend)]
+        for variant in reversed(variants):
+            chosen.append(
+                [Point(problem=limited(p, variant, machine), variant=variant, cache_state=state) for p, state in pairs[: 2 if quick else None]]
+            )
+    rounds = zip_longest(*chosen)
+    return [point for together in rounds for point in together if point is not None]

@@ -1,0 +1,256 @@
+"""The tables of a report: what each column says, once, for report.md, the terminal and the tests."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._repr import Row
+from ..machine import LEVELS, RATE_UNITS, Ceiling, Machine
+from ..operators import OPERATORS
+from ..results import Measurement
+from ..units import GIGA, MISSING, fmt_number, fmt_percent, fmt_si
+
+KIND_ORDER = ("bandwidth", "compute", "latency")
+UNDISTURBED = "ok"  # measurements in any other state are shown, and never averaged
+NEAR = 0.5  # a roof that allows at least this share of the limiting roof's time is one the model overlaps perfectly
+MOVED = 0.05  # the bracket rule: ends of a roof further apart than this are two different roofs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Headers and rows of text cells. wide: headers of the columns that may be folded."""
+
+    headers: Row
+    rows: Sequence[Row]
+    wide: tuple[str, ...] = ()
+
+
+def varying(results: Iterable[Measurement]) -> dict[str, frozenset[str]]:
+    """Per operator: the fields with more than one value among `results`."""
+    seen: dict[str, dict[str, set[object]]] = {}
+    for m in results:
+        for name, value in m.problem.items():
+            seen.setdefault(m.operator, {}).setdefault(name, set()).add(value)
+    return {operator: frozenset(name for name, values in fields.items() if len(values) > 1) for operator, fields in seen.items()}
+
+
+def brief_problem(m: Measurement, always: frozenset[str] = frozenset()) -> str:
+    """The fields that differ from the operator's defaults (or are in `always`), and the dtype: "seq_q=1 seq_kv=8192 fp32"."""
+    cls = OPERATORS.get(m.operator)
+    if cls is None:
+        return m.short_problem
+    defaults, problem = cls().to_dict(), dict(m.problem)
+    if problem.get("kv_heads") == problem.get("heads"):
+        problem.pop("kv_heads", None)
+    kept = {name: value for name, value in problem.items() if name != "dtype" and (value != defaults.get(name) or name in always)}
+    if {"seq_q", "seq_kv"} <= {*kept} and kept["seq_q"] == kept["seq_kv"]:
+        kept = {"seq_len" if name == "seq_q" else name: value for name, value in kept.items() if name != "seq_kv"}
+    return " ".join([*(f"{name}={value}" for name, value in kept.items()), m.dtype]).strip()
+
+
+def defaults_used(results: Iterable[Measurement]) -> list[str]:
+    """Per operator present: the defaults that `brief_problem` leaves out."""
+    lines = []
+    for name in dict.fromkeys(m.operator for m in results):
+        if cls := OPERATORS.get(name):
+            fields = " ".join(f"{field}={value}" for field, value in cls().to_dict().items() if field != "dtype")
+            lines.append(f"{name} {fields}")
+    return lines
+
+
+def ordered(results: Iterable[Measurement]) -> list[Measurement]:
+    """By operator and variant in declared order, then as measured."""
+    names = list(OPERATORS)
+
+    def rank(m: Measurement) -> tuple[int, int]:
+        variants = list(OPERATORS[m.operator].variants) if m.operator in OPERATORS else []
+        return (
+            names.index(m.operator) if m.operator in names else len(names),
+            variants.index(m.variant) if m.variant in variants else len(variants),
+        )
+
+    return sorted(results, key=rank)
+
+
+def ordered_ceilings(machine: Machine) -> list[Ceiling]:
+    """Bandwidths from the slowest level on, then compute, then latencies; most threads first."""
+
+    def rank(c: Ceiling) -> tuple[int, int, int]:
+        level = -LEVELS.index(c.level) if c.level in LEVELS else 0
+        return KIND_ORDER.index(c.kind), -c.threads, level
+
+    return sorted(machine.ceilings, key=rank)
+
+
+def fmt_interval(low: float, high: float, unit: str) -> str:
+    return f"{fmt_si(low, unit)} … {fmt_si(high, unit)}"
+
+
+def fmt_mode_shares(c: Ceiling) -> str:
+    """ "101 GB/s (60 %) or 50.0 GB/s (40 %)"; "one" where a single mode was seen."""
+    if not c.bimodal:
+        return "one"
+    return " or ".join(f"{fmt_si(mode.value, RATE_UNITS[c.kind])} ({fmt_percent(mode.share, 2)})" for mode in c.modes)
+
+
+def ceiling_table(machine: Machine) -> Table:
+    """Median, its 95 % interval, n, clock and modes. A bimodal ceiling has no median: it would lie between the modes."""
+    rows = []
+    for c in ordered_ceilings(machine):
+        s, unit = c.summary, RATE_UNITS[c.kind]
+        rows.append(
+            (
+                c.name,
+                MISSING if c.bimodal else fmt_si(s.median, unit),
+                MISSING if c.bimodal else fmt_interval(s.low, s.high, unit),
+                str(s.n),
+                fmt_mode_shares(c),
+                str(c.threads or MISSING),
+                fmt_si(c.clock_hz, "Hz"),
+                c.status.replace("_", " ") if c.source == "measured" else c.source,
+            )
+        )
+    return Table(headers=("ceiling", "median", "95 % interval", "n", "modes", "threads", "clock", "status"), rows=rows, wide=("modes",))
+
+
+def _billions(rate: float | None) -> str:
+    return MISSING if rate is None else fmt_number(rate / GIGA)
+
+
+def fmt_error(error: float | None) -> str:
+    return MISSING if error is None else ("+" if error > 0 else "") + fmt_percent(error)
+
+
+def operator_table(results: Iterable[Measurement], machine: Machine | None) -> Table:
+    """Everything of a point in one row, for report.md."""
+    rows = []
+    listed = ordered(results)
+    differing = varying(listed)
+    for m in listed:
+        best = None if machine is None else m.share_of_best_mode(machine)
+        rows.append(
+            (
+                m.operator,
+                m.variant,
+                brief_problem(m, differing[m.operator]) if m.problem else MISSING,
+                m.cache_state,
+                fmt_si(m.time_s, "s"),
+                _billions(m.flops_per_s),
+                _billions(m.bytes_per_s),
+                fmt_number(m.flops_per_byte),
+                m.bound or MISSING,
+                fmt_percent(m.share_of_bracket),
+                fmt_percent(best),
+                fmt_si(m.prediction.get("time_s"), "s"),
+                fmt_error(m.prediction_error),
+                m.status.replace("_", " "),
+            )
+        )
+    headers = (
+        "operator", "variant", "problem", "cache", "time", "GFLOP/s", "GB/s", "FLOP/byte", "bound", "of bracket", "of best mode", "predicted",
+        "error", "status",
+    )  # fmt: skip
+    return Table(headers=headers, rows=rows, wide=("problem",))
+
+
+def compact_table(results: Iterable[Measurement], *, sort: bool = True) -> Table:
+    """The same for a terminal of 100 columns; the status only where some point is not ok. sort: by operator, else as given."""
+    listed = ordered(results) if sort else list(results)
+    differing = varying(listed)
+    states = any(m.status != UNDISTURBED for m in listed)
+    rows = []
+    for m in listed:
+        share = m.share_of_bracket
+        row = (
+            f"{m.operator} {m.variant}".strip(),
+            brief_problem(m, differing[m.operator]) if m.problem else MISSING,
+            m.cache_state,
+            fmt_si(m.time_s, "s"),
+            _billions(m.flops_per_s),
+            _billions(m.bytes_per_s),
+            f"{fmt_percent(share)} {m.bound}" if share is not None else MISSING,
+            fmt_error(m.prediction_error),
+        )
+        rows.append((*row, m.status.replace("_", " ")) if states else row)
+    headers = ("operator", "problem", "cache", "time", "GFLOP/s", "GB/s", "of its roof", "predicted")
+    return Table(headers=(*headers, "status") if states else headers, rows=rows, wide=("problem",))
+
+
+def reasons(results: Iterable[Measurement]) -> list[str]:
+    """Why points are not ok, equal reasons of an operator said once."""
+    grouped: dict[tuple[str, str], list[str]] = {}
+    for m in ordered(results):
+        if m.status != UNDISTURBED:
+            # The shares in a reason differ from point to point; the first of its kind stands for all.
+            cause = m.reason.partition(":")[0] if m.status == "contended" else m.reason
+            grouped.setdefault((m.status, cause), []).append(f"{m.operator} {m.variant} ({brief_problem(m)}, {m.cache_state})")
+    lines = []
+    for (status, cause), names in grouped.items():
+        listed = ", ".join(names) if len(names) <= 3 else f"{len(names)} points"
+        lines.append(f"{status.replace('_', ' ')}: {listed}" + (f": {cause}" if cause else ""))
+    return lines
+
+
+def sanity_lines(machine: Machine) -> list[str]:
+    """`Machine.sanity`, with the ceilings in one state and for one reason named together."""
+    grouped: dict[tuple[str, str], list[Ceiling]] = {}
+    for c in machine.ceilings:
+        if c.status != "ok":
+            grouped.setdefault((c.status, c.reason), []).append(c)
+    quiet = dataclasses.replace(machine, ceilings=tuple(dataclasses.replace(c, status="ok", reason="") for c in machine.ceilings if c.status != "implausible"))
+    lines = []
+    for (status, reason), members in grouped.items():
+        names = ", ".join(f"{c.name} ({c.threads} thread{'s' * (c.threads != 1)})" for c in members)
+        everything = f"all {len(members)} ceilings" if len(members) == len(machine.ceilings) else names
+        lines.append(f"{status.replace('_', ' ')}: {everything}" + (f": {reason}" if reason else ""))
+    return [*lines, *quiet.sanity()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictionSummary:
+    """|predicted / measured - 1| over undisturbed points: median and 95th percentile (None without a point), worst first."""
+
+    median: float | None
+    p95: float | None
+    n: int
+    disturbed: int
+    worst: tuple[Measurement, ...]
+
+
+def prediction_summary(results: Iterable[Measurement], worst: int = 5) -> PredictionSummary:
+    """Points that were contended or whose roof moved are counted, and not averaged in."""
+    timed = [m for m in results if m.prediction_error is not None]
+    used = [m for m in timed if m.status == UNDISTURBED]
+    errors = [abs(m.prediction_error or 0.0) for m in used]
+    return PredictionSummary(
+        median=statistics.median(errors) if errors else None,
+        p95=float(np.percentile(errors, 95)) if errors else None,
+        n=len(used),
+        disturbed=len(timed) - len(used),
+        worst=tuple(sorted(used, key=lambda m: -abs(m.prediction_error or 0.0))[:worst]),
+    )
+
+
+def why_wrong(m: Measurement) -> str:
+    """What is known about the cause of a prediction's error: roofs that moved, spread, roofs the model overlaps, the kernel."""
+    causes = []
+    bracket = m.limiting_bracket
+    if bracket is not None and bracket.moved > MOVED:
+        causes.append(f"the {bracket.label} roof moved by {fmt_percent(bracket.moved, 2)} meanwhile")
+    terms = sorted(m.prediction.get("terms", {}).items(), key=lambda item: -item[1])
+    if len(terms) > 1 and terms[0][1] > 0 and terms[1][1] >= NEAR * terms[0][1]:
+        causes.append(
+            f"{terms[0][0]} ({fmt_si(terms[0][1], 's')}) and {terms[1][0]} ({fmt_si(terms[1][1], 's')}) are near each other, "
+            "and the model overlaps them perfectly"
+        )
+    s = m.summary
+    if s is not None and (s.p95 - s.p5) > 0.1 * s.median:
+        causes.append(f"its times spread from {fmt_si(s.p5, 's')} to {fmt_si(s.p95, 's')} (p5 to p95)")
+    if m.share_of_bracket is not None:
+        causes.append(f"the kernel reaches {fmt_percent(m.share_of_bracket)} of its {m.bound} roof")
+    return "; ".join(causes)
