@@ -200,7 +200,10 @@ def compute_probe(device: Device, dtype: str) -> Probe | None:
     """The multiply-add probe of a dtype, or of fp32 where the device has none of that dtype; None where there is neither."""
     for candidate in dict.fromkeys((dtype, "fp32")):
         try:
-            return probe(device, fma_problem(device, candidate), "registers")
+            widest = probe(device, fma_problem(device, candidate), "registers")
+            # By the name of its instruction set, as the ceiling was measured, so that the two pool.
+            isa = str(widest.sets[0].plan.get("isa", "")) if device.backend == "cpu" else ""
+            return probe(device, fma_problem(device, candidate, isa), "registers") if isa else widest
         except Unsupported:
             continue
     return None
