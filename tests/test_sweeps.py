@@ -1,0 +1,95 @@
+"""Sweeps: every point on disk at once, resumed, and what cannot run a result with its reason."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import roofline
+from roofline import Attention, Error, Policy, Relu, Results, Softmax, sweeps
+from roofline.measurement import open_device
+from roofline.sweeps import points
+
+FAST = Policy(warmup_min_s=0.0, min_s=0.01, max_s=0.03, bracket_s=0.002, tries=1)
+
+
+def test_points_are_the_product_last_axis_fastest() -> None:
+    found = points(Attention(), ["naive", "tiled"], open_device("cpu"), {"batch": [1, 2], "seq_len": [64, 128]})
+    assert [(p.batch, p.seq_q, p.seq_kv, v) for p, v in found][:5] == [  # type: ignore[attr-defined]
+        (1, 64, 64, "naive"),
+        (1, 64, 64, "tiled"),
+        (1, 128, 128, "naive"),
+        (1, 128, 128, "tiled"),
+        (2, 64, 64, "naive"),
+    ]
+    assert len(found) == 8
+
+
+def test_a_sweep_is_on_disk_and_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "results.jsonl"
+    first = roofline.sweep(Relu(), elements=[1024, 2048], device="cpu", cache_state="warm", policy=FAST, out=out)
+    assert [m.problem["elements"] for m in first] == [1024, 2048]
+    assert len(Results.load(out)) == 2
+    settled = {m.key for m in first if m.status in ("ok", "implausible")}
+
+    measured: list[int] = []
+    original = sweeps.attempt
+    monkeypatch.setattr(sweeps, "attempt", lambda p, **o: measured.append(p.elements) or original(p, **o))  # type: ignore[attr-defined,func-returns-value]
+    again = roofline.sweep(Relu(), elements=[1024, 2048, 4096], device="cpu", cache_state="warm", policy=FAST, out=out)
+    assert [m.problem["elements"] for m in again] == [1024, 2048, 4096]
+    assert 4096 in measured
+    assert all(m.key not in settled or m.problem["elements"] not in measured for m in first)
+
+
+def test_a_contended_point_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "results.jsonl"
+    original = sweeps.attempt
+    contended = lambda p, **o: dataclasses.replace(original(p, **o), status="contended")  # noqa: E731
+    monkeypatch.setattr(sweeps, "attempt", contended)
+    roofline.sweep(Relu(elements=512), device="cpu", policy=FAST, out=out)
+    roofline.sweep(Relu(elements=512), device="cpu", policy=FAST, out=out)
+    assert len(Results.load(out)) == 2
+
+
+def test_what_cannot_run_is_a_result() -> None:
+    found = roofline.sweep(Attention(seq_q=8, seq_kv=8), dtype=["fp32", "fp16"], device="cpu", policy=FAST)
+    assert found[1].status == "unsupported"
+    assert "fp16" in found[1].reason
+    found = roofline.sweep(Relu(), elements=[64, 2**50], device="cpu", policy=FAST)
+    assert found[1].status == "out_of_memory"
+    assert found[1].time_s is None
+
+
+def test_progress_is_told() -> None:
+    seen: list[tuple[int, int, str]] = []
+    roofline.sweep(Relu(), elements=[64, 128], device="cpu", policy=FAST, progress=lambda *step: seen.append(step))
+    assert [(done, total) for done, total, _ in seen] == [(0, 2), (1, 2), (2, 2)]
+    assert "elements=128" in seen[1][2]
+
+
+def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    roofline.sweep(Relu(elements=64), device="cpu", policy=FAST)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"rows": []}, "rows is empty"),
+        ({"rows": [1, 0]}, "rows must be between 1"),
+        ({"rows": [1, float("nan")]}, "rows must be an integer"),
+        ({"depth": [1]}, "unknown field 'depth'"),
+        ({"seq_len": [1]}, "seq_len means nothing"),
+        ({"rows": [1], "variant": ["fused", "fancy"]}, "unknown variant 'fancy'"),
+        ({"rows": range(2_000_000)}, "more than 1000000"),
+        ({"rows": [1], "progress": "yes"}, "progress must be"),
+    ],
+)
+def test_bad_sweeps_say_so_before_measuring(arguments: dict[str, Any], words: str, tmp_path: Path) -> None:
+    out = tmp_path / "results.jsonl"
+    with pytest.raises(Error, match=words):
+        roofline.sweep(Softmax(), device="cpu", policy=FAST, out=out, **arguments)
+    assert not out.exists()
