@@ -1,0 +1,357 @@
+"""README, docs and CONTRIBUTING say what is there: code runs, commands exist, tables and links are right."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import roofline
+from roofline.machine import Ceiling, Machine
+from roofline.operators import OPERATORS, Operator
+from roofline.results import Measurement
+from roofline.results.record import STATUSES, Bracket
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+CONVENTIONS = ROOT / "docs" / "conventions.md"
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
+PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+# Made by the tool on the machine that the README shows, and committed with its figures.
+MADE_LATER = {"docs/images/roofline.png"}
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def rows(text: str, columns: int) -> list[list[str]]:
+    """Cells of every table row with so many columns."""
+    found = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
+    return [row for row in found if len(row) == columns and not set(row[0]) <= {"-", " "}]
+
+
+def section(path: Path, title: str) -> str:
+    """The text under a heading, up to the next one of the same level."""
+    found = re.search(rf"^(#+) {re.escape(title)}$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    assert found, f"{path.name} has no section {title!r}"
+    rest = path.read_text(encoding="utf-8")[found.end() :]
+    return re.split(rf"^#{{1,{len(found[1])}}} ", rest, maxsplit=1, flags=re.MULTILINE)[0]
+
+
+# -- what can be run ----------------------------------------------------------------------------------------------------------
+
+# The code of the README is run as it stands, but each measurement takes a tenth of a second and DRAM probes are small.
+QUICKLY = """
+import functools
+import roofline
+import roofline.measurement.roofs as roofs
+
+roofs.dram_array_bytes = lambda device: 1 << 22
+policy = roofline.Policy(
+    warmup_min_s=0.0, warmup_max_s=0.01, min_samples=3, min_s=0.0, max_s=0.01, noise=1.0, bracket_s=0.003, tries=1
+)
+for name in ("measure", "measure_callable", "measure_machine", "sweep"):
+    setattr(roofline, name, functools.partial(getattr(roofline, name), policy=policy))
+"""
+
+
+def run_quickly(code: str, where: Path) -> subprocess.CompletedProcess[str]:
+    # The package under test, whatever the working directory.
+    paths = os.pathsep.join([str(Path(str(roofline.__file__)).parent.parent), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    environment = {**os.environ, "PYTHONPATH": paths, "MPLBACKEND": "Agg", "MPLCONFIGDIR": str(where / "matplotlib")}
+    command = [sys.executable, "-c", QUICKLY + code]
+    return subprocess.run(command, capture_output=True, text=True, cwd=where, env=environment, timeout=300)
+
+
+def test_readme_code_runs(tmp_path: Path) -> None:
+    (code,) = blocks(README, "python")
+    assert len(code.strip().splitlines()) <= 12
+    done = run_quickly(code, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "roofline.png").stat().st_size > 10_000
+    for shown in ("Machine(", "Measurement(", "Prediction("):
+        assert shown in done.stdout
+
+
+def test_other_code_runs(tmp_path: Path) -> None:
+    for page in PAGES[1:]:
+        for code in blocks(page, "python"):
+            done = run_quickly(code, tmp_path)
+            assert done.returncode == 0, f"{page.name}: {done.stderr}"
+
+
+def test_readme_begins_with_the_two_commands() -> None:
+    expected = "python3 -m venv .venv && . .venv/bin/activate\npip install . && roofline report\npip install '.[test]' && pytest\n"
+    assert blocks(README, "")[0] == expected
+
+
+def help_of(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    cli = pytest.importorskip("roofline.cli", reason="the command line needs rich")
+    try:
+        code = cli.main([*arguments, "--help"])
+    except SystemExit as stopped:
+        code = stopped.code
+    assert not code, f"`roofline {' '.join(arguments)} --help` fails with {code}"
+    return capsys.readouterr().out
+
+
+def test_commands_in_the_text_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    """`roofline run attention --seq-q 1`: the command, the operator and every flag."""
+    spans = [span.split() for page in PAGES for span in re.findall(r"`roofline ([a-z][^`]*)`", page.read_text(encoding="utf-8"))]
+    assert ["report"] in spans
+    for command, *rest in spans:
+        arguments = [command, *[word for word in rest[:1] if word in OPERATORS]]
+        shown = help_of(arguments, capsys)
+        assert f"roofline {' '.join(arguments)}" in shown
+        for flag in (word for word in rest if word.startswith("-")):
+            assert re.search(rf"{flag}\b", shown), f"`roofline {' '.join(arguments)}` has no {flag}"
+
+
+def test_readme_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = help_of([], capsys)
+    named = {row[0].split()[1].strip("`") for row in rows(section(README, "Command line"), 2)[1:]}
+    listed = re.findall(r"^    ([a-z]+)  ", shown.partition("COMMAND\n")[2].partition("\n\n")[0], re.MULTILINE)
+    assert named == set(listed)
+
+
+# -- what is written down elsewhere too ---------------------------------------------------------------------------------------
+
+
+def test_generated_parts_are_fresh() -> None:
+    done = subprocess.run([sys.executable, str(ROOT / "docs" / "generate.py"), "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_generated_parts_can_be_stale() -> None:
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    generate = importlib.util.module_from_spec(spec)
+    before = list(sys.path)
+    spec.loader.exec_module(generate)
+    sys.path[:] = before
+    text = README.read_text(encoding="utf-8")
+    assert generate.generated(text) == text
+    row = next(line for line in text.splitlines() if line.startswith("| `softmax`"))
+    assert generate.generated(text.replace(row, "")) == text
+    with pytest.raises(ValueError, match="operators:begin"):
+        generate.generated(text.replace("<!-- operators:begin -->", ""))
+
+
+def test_citation_is_of_this_version() -> None:
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    stated = dict(re.findall(r"^([a-z-]+): (\S.*)$", citation, re.MULTILINE))
+    assert stated["version"] == PROJECT["version"]
+    assert stated["license"] == PROJECT["license"]
+    assert stated["title"] == PROJECT["name"]
+    assert re.findall(r"- name: (.*)", citation) == [author["name"] for author in PROJECT["authors"]]
+
+
+def heading_anchor(line: str) -> str:
+    """As GitHub makes it: lower case, punctuation gone, spaces to hyphens."""
+    return re.sub(r"[^\w\- ]", "", line.lstrip("#").strip().lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith(("http://", "https://")):
+            continue
+        name, _, anchor = target.partition("#")
+        there = (page.parent / name).resolve() if name else page
+        if there.is_relative_to(ROOT) and there.relative_to(ROOT).as_posix() in MADE_LATER:
+            continue
+        assert there.exists(), f"{page.name}: {target} leads nowhere"
+        assert there.is_relative_to(ROOT), f"{page.name}: {target} leaves the repository"
+        if anchor:
+            headings = [line for line in there.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
+            assert anchor in map(heading_anchor, headings), f"{page.name}: no heading for {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_named_in_text_exist(page: Path) -> None:
+    """Paths from the repository's root, and those that are written as inside csrc or the package."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for name in re.findall(r"`((?:csrc|cmake|docs|notebooks|python|tests|core|ops|cpu|cuda|bindings|measurement)/[\w./-]*)`", text):
+        if "square" in name:  # the operator that CONTRIBUTING.md adds
+            continue
+        places = (ROOT, ROOT / "csrc", ROOT / "python" / "roofline")
+        assert any((place / name).exists() for place in places), f"{page.name}: there is no {name}"
+
+
+# Folders of one machine, host names and addresses.
+FOLDERS = r"(?<![\w.])/(?:home|root|tmp|work|Users|mnt|opt|var)/"
+PRIVATE = re.compile(FOLDERS + r"|\b[\w-]+\.(?:local|internal|lan|corp)\b|\b\d{1,3}(?:\.\d{1,3}){3}\b")
+SHOWN = [*PAGES, ROOT / "CITATION.cff", *sorted((ROOT / "notebooks").glob("*.ipynb"))]
+
+
+@pytest.mark.parametrize("page", SHOWN, ids=lambda page: page.name)
+def test_no_machine_paths(page: Path) -> None:
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        assert not PRIVATE.search(line), f"{page.name}:{number}: {line.strip()}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_lines_are_not_too_long(page: Path) -> None:
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        assert len(line) <= 132 or line.startswith(("|", "- `")), f"{page.name}:{number} has {len(line)} columns"
+
+
+def test_readme_is_short() -> None:
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 200
+
+
+# -- docs/architecture.md -----------------------------------------------------------------------------------------------------
+
+
+def architecture_order() -> list[str]:
+    source = (ROOT / "tests" / "test_architecture.py").read_text(encoding="utf-8")
+    assigned = re.search(r"^ORDER = .*?(?=^\w)", source, re.MULTILINE | re.DOTALL)
+    assert assigned
+    return " ".join(re.findall(r"\"([^\"]+)\"", assigned[0])).split()
+
+
+def test_the_order_is_the_one_that_is_enforced() -> None:
+    text = ARCHITECTURE.read_text(encoding="utf-8")
+    stated = text.partition("<!-- order:begin -->")[2].partition("<!-- order:end -->")[0]
+    assert stated.replace("`", " ").split() == architecture_order()
+
+
+def test_every_folder_is_described() -> None:
+    described = {row[0].strip("`").rstrip("/") for row in rows(section(ARCHITECTURE, "Layout"), 2)}
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if tracked.returncode:
+        pytest.skip("this is no git repository, so what belongs to it is not known")
+    folders = {str(Path(name).parent) for name in tracked.stdout.splitlines()}
+    for folder in folders:
+        parts = folder.split("/")
+        if parts[0] in ("csrc", "cmake", "tests", "docs", "notebooks", "benchmarks"):
+            known = {"/".join(parts[:depth]) for depth in range(1, len(parts) + 1)}
+            assert known & described, f"docs/architecture.md does not mention {folder}"
+        if parts[0] == "csrc":
+            assert folder in described, f"docs/architecture.md does not mention {folder}"
+
+
+# -- docs/conventions.md ------------------------------------------------------------------------------------------------------
+
+
+def abbreviations(problem: Any) -> dict[str, Any]:
+    """What docs/conventions.md abbreviates, from the words under its tables."""
+    fields = problem.to_dict()
+    dtype = fields.get("dtype", "fp32")
+    width = {"fp64": 8, "fp32": 4, "fp16": 2, "bf16": 2, "int8": 1}
+    names: dict[str, Any] = {"size": width[dtype], "size_of_sums": 8 if dtype == "fp64" else 4}
+    if problem.name == "attention":
+        masked = fields["seq_q"] * (fields["seq_q"] - 1) // 2 if fields["causal"] else 0
+        names["pairs"] = fields["batch"] * fields["heads"] * (fields["seq_q"] * fields["seq_kv"] - masked)
+    if problem.name == "ffn":
+        activation = fields["activation"]
+        names["tokens"] = fields["batch"] * fields["seq_q"]
+        names["per_activation"] = {"relu": 1, "gelu": 5, "swiglu": 4}[activation]
+        names["matrices"] = 3 if activation == "swiglu" else 2
+    if problem.name == "stream":
+        names["arrays"] = {"read": 1, "write": 1, "copy": 2, "scale": 2, "add": 3, "triad": 3}[fields["access"]]
+        names["size_of_sum"] = 8 if fields["access"] == "read" else 0
+    if problem.name == "fma":
+        names["products"] = {"fp64": 1, "fp32": 1, "bf16": 2, "int8": 4}[dtype]
+    return fields | names
+
+
+def evaluate(formula: str, problem: Operator) -> int:
+    return int(eval(formula.strip("`"), {"__builtins__": {}}, abbreviations(problem)))
+
+
+def problems() -> list[Any]:
+    return [pytest.param([case.problem for case in operator.cases()], id=name) for name, operator in OPERATORS.items()]
+
+
+@pytest.mark.parametrize("cases", problems())
+def test_flop_formulas(cases: list[Operator]) -> None:
+    table = {(operator, term): formula for operator, term, formula in rows(section(CONVENTIONS, "Counting FLOPs"), 3)[1:]}
+    assert {operator for operator, _ in table} <= set(OPERATORS)
+    seen = set()
+    for problem in cases:
+        for term, count in problem.flops().items():
+            assert (problem.name, term) in table, f"docs/conventions.md has no row for {problem.name}, {term}"
+            assert evaluate(table[problem.name, term], problem) == count, f"{problem!r}: {term}"
+            seen.add(term)
+    assert seen == {term for operator, term in table if operator == cases[0].name}, "a term that no case has"
+
+
+@pytest.mark.parametrize("cases", problems())
+def test_byte_formulas(cases: list[Operator]) -> None:
+    table = {operator: formula for operator, formula in rows(section(CONVENTIONS, "Counting bytes"), 2)[1:]}
+    assert set(table) == set(OPERATORS)
+    for problem in cases:
+        assert evaluate(table[problem.name], problem) == problem.compulsory_bytes(), repr(problem)
+
+
+@pytest.mark.parametrize("cases", problems())
+def test_traffic_terms_are_named(cases: list[Operator]) -> None:
+    text = section(CONVENTIONS, "Counting bytes")
+    for problem in cases:
+        for variant in problem.variants:
+            for cached in (0, 1):
+                for term in problem.traffic({"variant": variant, "row_cached": cached}):
+                    assert f"`{term}`" in text, f"docs/conventions.md does not name {problem.name}, {variant}: {term}"
+
+
+def test_policies() -> None:
+    from roofline.measurement import measure
+
+    table = rows(section(CONVENTIONS, "Timing"), 5)
+    module = sys.modules[measure.__module__]
+    columns = [roofline.Policy(), module.REPORT, module.QUICK, module.THOROUGH]
+    stated = {row[0].strip("`"): [float(value) for value in row[1:]] for row in table[1:]}
+    names = [field.name for field in dataclasses.fields(roofline.Policy)]
+    assert stated == {name: [getattr(policy, name) for policy in columns] for name in names}
+
+
+def test_statuses_are_explained() -> None:
+    stated = [row[0].strip("`") for row in rows(section(CONVENTIONS, "Timing"), 2)]
+    assert set(STATUSES) <= set(stated)
+    readme = README.read_text(encoding="utf-8")
+    for status in STATUSES:
+        assert f"`{status}`" in readme or status in ("ok", "failed")
+
+
+def test_limits_are_those_of_the_code() -> None:
+    sampling = (ROOT / "csrc" / "core" / "sampling.cpp").read_text(encoding="utf-8")
+    constants = dict(re.findall(r"constexpr \w+ (k\w+) = ([\d.]+);", sampling))
+    assert (constants["kContendedShare"], constants["kForeignCores"], constants["kRoofMoved"]) == ("0.02", "0.03", "0.05")
+    assert (constants["kSteady"], constants["kSteadyBatches"]) == ("0.005", "5")
+    from roofline.machine import statistics
+    from roofline.measurement import measure
+
+    module = sys.modules[measure.__module__]
+    assert (module.IMPLAUSIBLE, module.MOST_SETS) == (1.03, 32)
+    assert (statistics.MODE_GAP, statistics.MODE_SHARE) == (0.20, 0.15)
+
+
+@pytest.mark.parametrize("kind", [Machine, Ceiling, Measurement, Bracket], ids=lambda kind: kind.__name__.lower())
+def test_file_keys_are_described(kind: type[Any]) -> None:
+    named = set(re.findall(r"`(\w+)`", section(CONVENTIONS, "Files")))
+    keys = {field.name for field in dataclasses.fields(kind)} | set(getattr(kind, "derived_keys", ()))
+    assert keys <= named, f"docs/conventions.md does not describe {', '.join(sorted(keys - named))}"
+
+
+def test_file_keys_exist() -> None:
+    """No table row of a key that no file has."""
+    text = section(CONVENTIONS, "Files")
+    for kind, title in ((Machine, "machine"), (Ceiling, "ceiling"), (Measurement, "measurement"), (Bracket, "bracket")):
+        table = text.partition(f"| key of a {title} |")[2].partition("\n\n")[0]
+        stated = {name for row in rows(table, 2) for name in re.findall(r"`(\w+)`", row[0])}
+        keys = {field.name for field in dataclasses.fields(kind)} | set(getattr(kind, "derived_keys", ()))
+        assert stated == keys, title
