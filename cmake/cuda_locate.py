@@ -12,7 +12,9 @@ from pathlib import Path
 
 def roots() -> list[Path]:
     """Directories that hold the packages: site-packages/nvidia/cu<major>, newest major first."""
-    parents = [Path(str(d.locate_file("nvidia"))) for d in distributions() if (d.metadata["Name"] or "").lower().startswith("nvidia-")]
+    parents = [
+        Path(str(d.locate_file("nvidia"))) for d in distributions() if (d.metadata["Name"] or "").lower().startswith("nvidia-")
+    ]
     parents += [Path(entry or ".") / "nvidia" for entry in sys.path]
     found = {child.resolve() for parent in parents if parent.is_dir() for child in parent.glob("cu[0-9]*")}
     return sorted(found, key=lambda path: (-int(path.name[2:]) if path.name[2:].isdigit() else 0, str(path)))

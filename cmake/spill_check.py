@@ -59,7 +59,19 @@ def compile_file(nvcc: str, file: Path, archs: list[str]) -> tuple[list[Kernel],
     """(kernels, C75xx lines, the log where it did not compile)"""
     codes = [f"-gencode=arch=compute_{arch},code=sm_{arch}" for arch in archs]
     with tempfile.TemporaryDirectory() as scratch:
-        command = [nvcc, "-std=c++17", "-I", str(ROOT / "csrc"), "-fatbin", "-Xptxas", "-v", *codes, str(file), "-o", f"{scratch}/out.fatbin"]
+        command = [
+            nvcc,
+            "-std=c++17",
+            "-I",
+            str(ROOT / "csrc"),
+            "-fatbin",
+            "-Xptxas",
+            "-v",
+            *codes,
+            str(file),
+            "-o",
+            f"{scratch}/out.fatbin",
+        ]
         run = subprocess.run(command, text=True, capture_output=True)
     log = run.stdout + run.stderr
     if run.returncode != 0:
@@ -90,7 +102,9 @@ def main() -> int:
     if not nvcc:
         print("spill_check: no nvcc found", file=sys.stderr)
         return 2
-    known = set(re.findall(r"sm_(\w+)", subprocess.run([nvcc, "--list-gpu-code"], text=True, capture_output=True, check=True).stdout))
+    known = set(
+        re.findall(r"sm_(\w+)", subprocess.run([nvcc, "--list-gpu-code"], text=True, capture_output=True, check=True).stdout)
+    )
     wanted = re.split(r"[\s;,]+", options.archs.strip())
     archs = [arch for arch in wanted if arch in known]
     if left_out := [arch for arch in wanted if arch not in known]:
@@ -124,7 +138,10 @@ def main() -> int:
                 failed = True
                 print(f"SPILL {kernel.file} {kernel.name} sm_{kernel.arch}: {kernel.spill_bytes} bytes")
     most = max((k.registers for row in rows.values() for k in row.values()), default=0)
-    print(f"{len(rows)} kernels, {sum(map(len, rows.values()))} builds, at most {most} registers: {'FAILED' if failed else 'no spill, no C75xx'}")
+    print(
+        f"{len(rows)} kernels, {sum(map(len, rows.values()))} builds, at most {most} registers: "
+        f"{'FAILED' if failed else 'no spill, no C75xx'}"
+    )
     return 1 if failed else 0
 
 

@@ -114,7 +114,9 @@ def project(tmp_path: Path) -> Path:
 
 def configure(project: Path, *words: str, **environment: str) -> tuple[int, str]:
     clean = {k: v for k, v in os.environ.items() if k not in ("CUDACXX", "CUDAARCHS", "CUDA_HOME", "CUDA_PATH")}
-    run = subprocess.run(["cmake", "-S", ".", "-B", "b", *words], cwd=project, env=clean | environment, text=True, capture_output=True)
+    run = subprocess.run(
+        ["cmake", "-S", ".", "-B", "b", *words], cwd=project, env=clean | environment, text=True, capture_output=True
+    )
     return run.returncode, re.sub(r"\s+", " ", run.stdout + run.stderr)
 
 
@@ -170,8 +172,11 @@ def test_locating_files_of_wheels(tmp_path: Path) -> None:
     def locate(*words: str) -> list[str]:
         run = subprocess.run(
             [sys.executable, CMAKE / "cuda_locate.py", *words],
-            env={**os.environ, "PYTHONPATH": str(tmp_path)}, text=True, capture_output=True, check=True,
-        )  # fmt: skip
+            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+            text=True,
+            capture_output=True,
+            check=True,
+        )
         return run.stdout.splitlines()
 
     assert locate("include/only_here.h", "include/nowhere.h") == [str((tmp_path / "nvidia/cu13/include/only_here.h").resolve()), ""]

@@ -40,9 +40,10 @@ constexpr int kSide = 16;               // threads along a tile's rows and along
 constexpr int kThreads = kSide * kSide;
 constexpr int kDepth = 16;              // of the reduction, per step through shared memory
 
-// A tile of a b, 16*Rows x 16*Columns, by 256 threads: each keeps Rows x Columns sums in registers. Steps of kDepth go through shared
-// memory as fp32. a(row, depth) and b(depth, column) load one element, or 0 outside. Threads run along b's depth or its columns,
-// whichever is contiguous in memory; a's depth is. The padding of 4 keeps 16-byte reads aligned and spreads the writes over banks.
+// A tile of a b, 16*Rows x 16*Columns, by 256 threads: each keeps Rows x Columns sums in registers. Steps of kDepth go through
+// shared memory as fp32. a(row, depth) and b(depth, column) load one element, or 0 outside. Threads run along b's depth or its
+// columns, whichever is contiguous in memory; a's depth is. The padding of 4 keeps 16-byte reads aligned and
+// spreads the writes over banks.
 template <int Rows, int Columns, bool BAlongDepth, class A, class B>
 __device__ void tile_product(float (&sums)[Rows][Columns], std::int64_t depth, A a, B b) {
   constexpr int kRows = kSide * Rows;
@@ -68,7 +69,8 @@ __device__ void tile_product(float (&sums)[Rows][Columns], std::int64_t depth, A
       float left[Rows], right[Columns];
       // Groups of four neighbours, 64 apart: 16-byte reads without bank conflicts.
 #pragma unroll
-      for (int r = 0; r < Rows; r += 4) *reinterpret_cast<float4*>(left + r) = *reinterpret_cast<const float4*>(&a_tile[d][r * kSide + row * 4]);
+      for (int r = 0; r < Rows; r += 4)
+        *reinterpret_cast<float4*>(left + r) = *reinterpret_cast<const float4*>(&a_tile[d][r * kSide + row * 4]);
 #pragma unroll
       for (int c = 0; c < Columns; c += 4)
         *reinterpret_cast<float4*>(right + c) = *reinterpret_cast<const float4*>(&b_tile[d][c * kSide + column * 4]);

@@ -10,7 +10,9 @@
 
 namespace roofline::cuda {
 
-inline std::string describe(cudaError_t code) { return std::string(cudaGetErrorName(code)) + " (" + cudaGetErrorString(code) + ")"; }
+inline std::string describe(cudaError_t code) {
+  return std::string(cudaGetErrorName(code)) + " (" + cudaGetErrorString(code) + ")";
+}
 
 [[noreturn]] inline void fail(cudaError_t code, std::string_view call, std::string_view file, int line) {
   if (const auto slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);

@@ -248,8 +248,8 @@ double Device::finish(int windows) {
 
 void Device::flush() { ROOFLINE_CUDA(cudaMemsetAsync(flush_memory_, 0, static_cast<std::size_t>(flush_bytes_), stream_)); }
 
-// A user's callable enqueues on streams of its own, which events on ours do not see, and may wait: by the host's clock, from an idle
-// GPU to an idle GPU.
+// A user's callable enqueues on streams of its own, which events on ours do not see, and may wait: by the host's clock, from an
+// idle GPU to an idle GPU.
 double Device::run_callable(const Batch& batch) {
   using Clock = std::chrono::steady_clock;
   const auto& sets = *batch.sets;

@@ -1,7 +1,7 @@
 // fma on a GPU: chains of multiply-adds in registers, on the CUDA cores.
 //
-// A chain's next step waits 4 cycles (fp64 on some GPUs longer) for the one before, and an SM partition issues one warp a cycle: eight
-// chains per thread and four warps per partition leave no cycle empty.
+// A chain's next step waits 4 cycles (fp64 on some GPUs longer) for the one before, and an SM partition issues one warp a cycle:
+// eight chains per thread and four warps per partition leave no cycle empty.
 #include "cuda/kernels.h"
 #include "cuda/launch.cuh"
 #include "cuda/plan.h"
@@ -21,7 +21,8 @@ constexpr int kUnroll = 16;  // steps of every chain between two tests of the lo
 template <class T>
 __global__ void __launch_bounds__(kThreads) fma_kernel(const T* start,  // [chains]
                                                        T* result,       // [chains]
-                                                       std::int64_t chains, std::int64_t steps, T three, T plus_five, T minus_five) {
+                                                       std::int64_t chains, std::int64_t steps,  //
+                                                       T three, T plus_five, T minus_five) {
   const std::int64_t blocks = (chains + kThreads * kChains - 1) / (kThreads * kChains);
   for (std::int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
     const std::int64_t first = block * (kThreads * kChains) + threadIdx.x;
@@ -79,7 +80,8 @@ Bound bind(const Fma& problem, Device& device) {
 std::vector<KernelEntry> fma_kernels() {
   using K = Kernel<Fma, Device>;
   const char* summary = "eight independent chains per thread in registers on the CUDA cores; one load and one store per chain";
-  return {entry(K{"registers", DType::fp32, "", summary, bind<float>}), entry(K{"registers", DType::fp64, "", summary, bind<double>})};
+  return {entry(K{"registers", DType::fp32, "", summary, bind<float>}),
+          entry(K{"registers", DType::fp64, "", summary, bind<double>})};
 }
 
 }  // namespace roofline::cuda

@@ -23,7 +23,8 @@ Bound bind(const ops::ForkJoin&, Device& device) {
 }  // namespace
 
 std::vector<KernelEntry> fork_join_kernels() {
-  return {entry(Kernel<ops::ForkJoin, Device>{"pool", DType::fp32, "", "one block of one thread returns at once; no memory is touched", bind})};
+  using K = Kernel<ops::ForkJoin, Device>;
+  return {entry(K{"pool", DType::fp32, "", "one block of one thread returns at once; no memory is touched", bind})};
 }
 
 }  // namespace roofline::cuda

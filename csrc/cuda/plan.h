@@ -51,8 +51,8 @@ constexpr TileGrid tile_grid(std::int64_t matrices, std::int64_t rows, std::int6
   return {ceil_div(rows, tile_rows), ceil_div(columns, tile_columns), matrices};
 }
 
-// Launches to queue behind one closed gate: what is queued is finite (about 1000 entries), and a full queue blocks the host, which then
-// cannot open the gate. Half of that leaves room for events and for launches of several kernels.
+// Launches to queue behind one closed gate: what is queued is finite (about 1000 entries), and a full queue blocks the host, which
+// then cannot open the gate. Half of that leaves room for events and for launches of several kernels.
 constexpr std::int64_t gate_chunk(std::int64_t launches, std::int64_t entries_per_launch) {
   constexpr std::int64_t kEntries = 512;
   return std::max<std::int64_t>(1, std::min(launches, kEntries / std::max<std::int64_t>(entries_per_launch, 1)));

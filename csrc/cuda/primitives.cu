@@ -95,7 +95,8 @@ void launch_gate(cudaStream_t stream, const volatile int* open, volatile int* ti
   gate_kernel<<<1, 1, 0, stream>>>(open, timed_out, timeout_ns);
 }
 
-void launch_clock(cudaStream_t stream, volatile std::uint64_t* cycles, volatile std::uint64_t* nanoseconds, std::uint64_t least_ns) {
+void launch_clock(cudaStream_t stream, volatile std::uint64_t* cycles, volatile std::uint64_t* nanoseconds,
+                  std::uint64_t least_ns) {
   clock_kernel<<<1, 1, 0, stream>>>(cycles, nanoseconds, least_ns);
 }
 

@@ -245,7 +245,7 @@ std::vector<KernelEntry> stream_kernels() {
   using K = Kernel<Stream, Device>;
   std::vector<KernelEntry> all;
   for (const DType dtype : {DType::fp32, DType::fp64})
-    all.push_back(entry(K{"plain", dtype, "", "persistent blocks, 128-bit loads past L1 and ordinary stores, no data kept", plain}));
+    all.push_back(entry(K{"plain", dtype, "", "persistent blocks, 128-bit loads past L1, ordinary stores, nothing kept", plain}));
   return all;
 }
 

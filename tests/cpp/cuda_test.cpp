@@ -10,7 +10,8 @@ namespace {
 using namespace roofline::cuda;
 
 // Walks a plan as the kernel does and counts how often each element is touched.
-std::vector<int> touched(std::int64_t elements, std::int64_t element_bytes, int streams, int unroll, int threads, std::int64_t blocks) {
+std::vector<int> touched(std::int64_t elements, std::int64_t element_bytes, int streams, int unroll, int threads,
+                         std::int64_t blocks) {
   const StreamPlan plan = plan_stream(elements, element_bytes, true, streams, unroll, threads, blocks);
   const std::int64_t lanes = 16 / element_bytes;
   const std::int64_t per_part = unroll / streams;
@@ -39,7 +40,8 @@ TEST(StreamPlan, TouchesEveryElementOnce) {
     for (const std::int64_t bytes : {4, 8})
       for (const int streams : {1, 2, 4, 8})
         for (const std::int64_t blocks : {1, 3})
-          for (const int count : touched(elements, bytes, streams, 8, 32, blocks)) ASSERT_EQ(count, 1) << elements << " " << streams;
+          for (const int count : touched(elements, bytes, streams, 8, 32, blocks))
+            ASSERT_EQ(count, 1) << elements << " " << streams;
 }
 
 TEST(StreamPlan, UnalignedArraysAreAllTail) {
