@@ -51,15 +51,16 @@ def section(path: Path, title: str) -> str:
 
 # -- what can be run ----------------------------------------------------------------------------------------------------------
 
-# The code of the README is run as it stands, but each measurement takes a tenth of a second and DRAM probes are small.
+# The code of the README is run as it stands, but measurements take a few milliseconds and DRAM probes are small.
 QUICKLY = """
 import functools
 import roofline
 import roofline.measurement.roofs as roofs
 
 roofs.dram_array_bytes = lambda device: 1 << 22
+roofs.CALIBRATION.update(warmup_max_s=0.001, batch_s=0.0002, max_s=0.001)
 policy = roofline.Policy(
-    warmup_min_s=0.0, warmup_max_s=0.01, min_samples=3, min_s=0.0, max_s=0.01, noise=1.0, bracket_s=0.003, tries=1
+    warmup_min_s=0.0, warmup_max_s=0.001, batch_s=0.001, min_samples=3, min_s=0.0, max_s=0.01, noise=1.0, bracket_s=0.001, tries=1
 )
 for name in ("measure", "measure_callable", "measure_machine", "sweep"):
     setattr(roofline, name, functools.partial(getattr(roofline, name), policy=policy))
