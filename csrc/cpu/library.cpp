@@ -89,7 +89,7 @@ Library open_first(const std::string& name, const char* cure, const std::vector<
   throw Unsupported(name + " cannot be used: " + (reasons.empty() ? "no file to try" : reasons) + "; " + cure);
 }
 
-bool isa_is_limited() {
+[[maybe_unused]] bool isa_is_limited() {
   const char* limit = std::getenv("ROOFLINE_ISA");
   return limit && *limit;
 }
