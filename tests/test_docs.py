@@ -159,6 +159,15 @@ def test_citation_is_of_this_version() -> None:
     assert re.findall(r"- name: (.*)", citation) == [author["name"] for author in PROJECT["authors"]]
 
 
+def test_extras_and_variables_exist() -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    assert set(re.findall(r"\.\[(\w+)\]", text)) <= set(PROJECT["optional-dependencies"])
+    where = {"": "pyproject.toml", "cmake": "*.cmake", "csrc": "**/*.[ch]*", "notebooks": "*.ipynb"}
+    source = "".join(path.read_text(encoding="utf-8") for folder, files in where.items() for path in (ROOT / folder).glob(files))
+    for name in sorted(set(re.findall(r"\bROOFLINE_[A-Z_]+\b", text))):
+        assert name in source, f"{name} is in no source"
+
+
 def heading_anchor(line: str) -> str:
     """As GitHub makes it: lower case, punctuation gone, spaces to hyphens."""
     return re.sub(r"[^\w\- ]", "", line.lstrip("#").strip().lower()).replace(" ", "-")
@@ -250,7 +259,7 @@ def test_every_folder_is_described() -> None:
 
 def abbreviations(problem: Any) -> dict[str, Any]:
     """What docs/conventions.md abbreviates, from the words under its tables."""
-    fields = problem.to_dict()
+    fields: dict[str, Any] = problem.to_dict()
     dtype = fields.get("dtype", "fp32")
     width = {"fp64": 8, "fp32": 4, "fp16": 2, "bf16": 2, "int8": 1}
     names: dict[str, Any] = {"size": width[dtype], "size_of_sums": 8 if dtype == "fp64" else 4}
