@@ -402,7 +402,7 @@ def _saved_point(options: argparse.Namespace, screen: Terminal) -> tuple[Any, An
     beside = file.parent / "machine.json"
     with checking_input():
         results = Results.load(file)
-        machine = _machine(options.machine or (str(beside) if beside.exists() else None), None)
+        machine = _machine(options.machine or (str(beside) if path.is_dir() and beside.exists() else None), None)
         if not results:
             raise BadInput(f"{file} holds no results")
         if options.point is None and len(results) > 1:

@@ -58,8 +58,8 @@ def describe_problem(problem: Operator) -> Iterator[str]:
     yield "this problem: " + " ".join(f"{name}={value}" for name, value in problem.to_dict().items())
     counts = problem.flops()
     for term, formula in flops_formulas(problem).items():
-        yield f"  FLOPs, {term}: {formula} = {counts[term]}"
+        yield f"  FLOPs, {term}: {formula[2:]} = {counts[term]}"
     sizes = {t.name: t.size_bytes for t in problem.tensors()}
     for name, formula in tensor_formulas(problem).items():
-        yield f"  bytes, {name}: {formula} = {sizes[name]}"
+        yield f"  bytes, {name}: {formula[2:]} = {sizes[name]}"
     yield f"  its memory roof is the {problem.mix} bandwidth, its compute roof that of {problem.compute()[0]}"

@@ -134,9 +134,9 @@ def _symbolic(problem: Operator) -> Operator:
 
 
 def _formulas(count: Callable[[Operator], Mapping[str, Any]], problem: Operator) -> dict[str, str]:
-    """The formula of each term that `count` gives; {} where it computes what `Term` cannot follow."""
+    """The formula of each term that `count` gives, "= 2 · rows · columns"; {} where it computes what `Term` cannot follow."""
     try:
-        return {name: str(Term.of(value)) for name, value in count(_symbolic(problem)).items()}
+        return {name: f"= {Term.of(value)}" for name, value in count(_symbolic(problem)).items()}
     except (TypeError, ValueError, AttributeError, ArithmeticError):
         return {}
 

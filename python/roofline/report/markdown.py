@@ -23,6 +23,7 @@ from .tables import (
 from .tables import brief_problem as brief
 
 TITLE = "# Roofline report"
+POINT_KEYS = ("operator", "variant", "problem", "cache_state")
 MOVED = 0.05  # the bracket rule: beyond this a roof has moved
 
 RULES = (
@@ -113,13 +114,22 @@ def end_check_lines(machine: Machine) -> list[str]:
     return lines
 
 
+def _joined(lines: Iterable[tuple[str, str]]) -> list[str]:
+    """(name, reason) pairs with the names of equal reasons together."""
+    grouped: dict[str, list[str]] = {}
+    for name, reason in lines:
+        grouped.setdefault(reason, []).append(name)
+    return [f"{', '.join(names)}: {reason}" for reason, names in grouped.items()]
+
+
 def left_out_lines(machine: Machine) -> list[str]:
-    """What was not measured, and why: ceilings first, then points."""
-    lines = [f"ceiling {name}: {reason}" for name, reason in dict(machine.provenance.get("left_out", {})).items()]
+    """What was not measured, and why: ceilings first, then points; equal reasons together."""
+    ceilings = _joined(dict(machine.provenance.get("left_out", {})).items())
+    points = []
     for item in report_facts(machine).get("left_out", []):
-        fields = " ".join(f"{name}={value}" for name, value in dict(item["problem"]).items())
-        lines.append(f"{item['operator']} {item['variant']} ({fields}, {item['cache_state']}): {item['reason']}")
-    return lines
+        m = Measurement(device=machine.device, threads=0, status="unsupported", **{name: item[name] for name in POINT_KEYS})
+        points.append((f"{m.operator} {m.variant} ({brief(m)}, {m.cache_state})", str(item["reason"])))
+    return [*(f"ceilings {line}" for line in ceilings), *(f"operators {line}" for line in _joined(points))]
 
 
 def prediction_lines(results: Iterable[Measurement]) -> list[str]:

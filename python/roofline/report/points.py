@@ -88,7 +88,7 @@ def limited(problem: Operator, variant: str, machine: Machine) -> Operator:
     made = problem
     while True:
         try:
-            predicted_s = predict(made, machine, variant=variant).time_s
+            predicted_s = predict(machine, made, variant=variant).time_s
         except Error:  # a machine whose roofs were left out for lack of time says nothing about launches
             return made
         halved = next((name for name in HALVED_FIRST if getattr(made, name, 1) > 1), None)
@@ -116,9 +116,10 @@ def default_points(facts: Mapping[str, Any], backend: str, machine: Machine, *, 
     chosen: list[list[Point]] = []
     for name, pairs in problems.items():
         variants = [v for v, declared in OPERATORS[name].variants.items() if declared.dtypes.get(backend)]
+        kept = pairs[: 2 if quick else None]
+        for variant in variants:  # variants are compared, so that all run what the slowest of them can
+            kept = [(limited(problem, variant, machine), state) for problem, state in kept]
         for variant in reversed(variants):
-            chosen.append(
-                [Point(problem=limited(p, variant, machine), variant=variant, cache_state=state) for p, state in pairs[: 2 if quick else None]]
-            )
+            chosen.append([Point(problem=problem, variant=variant, cache_state=state) for problem, state in kept])
     rounds = zip_longest(*chosen)
     return [point for together in rounds for point in together if point is not None]

@@ -1,0 +1,329 @@
+"""Reports: what is in the files, that every figure can be computed again from them, and that no foreign file is lost."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import statistics
+from pathlib import Path
+
+import numpy as np
+import pytest
+from roofline.errors import Error
+from roofline.machine import Ceiling, Machine
+from roofline.operators import OPERATORS, Attention, Matmul, Operator, Softmax
+from roofline.report import default_points, explain, load, render, report
+from roofline.report.files import begin
+from roofline.report.formulas import Term, flops_formulas, tensor_formulas, traffic_formulas
+from roofline.report.markdown import markdown
+from roofline.report.measuring import pooled
+from roofline.report.tables import brief_problem, compact_table, prediction_summary, why_wrong
+from roofline.results import Bracket, Measurement, Results, append_to
+from roofline.units import fmt_number, fmt_percent, fmt_si
+
+SPREAD = (0.97, 1.0, 1.0, 1.03, 1.002, 0.998, 1.001, 0.999, 1.003, 1.0, 0.985)
+READ = {"operator": "stream", "access": "read", "elements": 1 << 12, "passes": 1, "streams": 1, "factor": 3.0, "dtype": "fp32"}
+FMA = {"operator": "fma", "chains": 768, "steps": 100, "isa": "", "dtype": "fp32"}
+
+
+def around(value: float) -> tuple[float, ...]:
+    return tuple(value * s for s in SPREAD)
+
+
+def machine(**more: object) -> Machine:
+    """A machine whose DRAM read was seen in two modes; its probes are small, so that brackets on them are quick."""
+    bandwidth = {"kind": "bandwidth", "level": "DRAM", "variant": "plain", "threads": 2}
+    ceilings = (
+        Ceiling(samples=around(100e9) + around(48e9), access="read", problem=READ, **bandwidth),
+        Ceiling(samples=around(41e9), access="copy", problem={**READ, "access": "copy"}, status="contended", reason="other work ran", **bandwidth),
+        Ceiling(
+            kind="compute", dtype="fp32", accumulator="fp32", threads=2, samples=around(200e9), problem=FMA, variant="registers",
+            clock_hz=3.1e9,
+        ),
+        Ceiling(kind="latency", samples=around(1e-6), threads=2, problem={"operator": "fork_join"}, variant="pool"),
+    )  # fmt: skip
+    facts = {"threads": 2, "l1_bytes": 32 << 10, "l2_bytes": 1 << 20, "l3_bytes": 32 << 20, "memory_bytes": 16 << 30, "isas": "scalar,avx2"}
+    return Machine(name="Example CPU", device="cpu", facts=facts, ceilings=ceilings, created_utc="2026-11-21T10:00:00+00:00", **more)
+
+
+def point(problem: Operator, variant: str, slowness: float, *, status: str = "ok", reason: str = "", state: str = "cold") -> Measurement:
+    flops, moved = problem.flops(), {"compulsory": problem.compulsory_bytes(), **problem.traffic({"variant": variant})}
+    brackets = (
+        Bracket(label="DRAM read", kind="bandwidth", level="DRAM", problem=READ, variant="plain", before_samples=around(47e9), after_samples=around(49e9)),
+        Bracket(label="fp32 avx2", kind="compute", problem=FMA, variant="registers", before_samples=around(199e9), after_samples=around(201e9)),
+    )
+    terms = {"compute": sum(flops.values()) / 199e9, "DRAM": sum(moved.values()) / 47e9, "launch": 1e-6}
+    limit = max(terms, key=lambda name: terms[name])
+    timed = status not in ("unsupported", "failed")
+    return Measurement(
+        operator=problem.name, problem=problem.to_dict(), variant=variant, device="cpu", threads=2, cache_state=state, status=status,
+        reason=reason, flops=flops, bytes=moved, level="DRAM", samples_s=around(terms[limit] * slowness) if timed else (),
+        brackets=brackets if timed else (), prediction={"time_s": terms[limit], "bound": limit, "terms": terms} if timed else {},
+        plan={"variant": variant}, utc="2026-11-21T10:01:00+00:00",
+    )  # fmt: skip
+
+
+def measured() -> Results:
+    return Results(
+        (
+            point(Attention(seq_q=1, seq_kv=8192, head_dim=128), "tiled", 1.06),
+            point(Attention(seq_q=256, seq_kv=256), "naive", 3.1),
+            point(Matmul(rows=512, columns=512, inner=512), "library", 1.3),
+            point(Matmul(rows=512, columns=512, inner=512, dtype="bf16"), "library", 1, status="unsupported", reason="this CPU has no avx512_bf16"),
+            point(Softmax(rows=64, columns=1024), "fused", 1.7, status="contended", reason="other work ran on these cores: much", state="warm"),
+        )
+    )
+
+
+def tables_of(text: str) -> dict[str, list[dict[str, str]]]:
+    """The rows of the first table under each heading of report.md."""
+    found: dict[str, list[dict[str, str]]] = {}
+    for block in text.split("\n## ")[1:]:
+        heading, _, body = block.partition("\n")
+        lines = [line for line in body.splitlines() if line.startswith("| ")]
+        if lines:
+            header, _, *rows = ([cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines)
+            found[heading] = [dict(zip(header, row, strict=True)) for row in rows]
+    return found
+
+
+def by_hand(record: dict) -> dict[str, str]:
+    """The figures of a row of the operators' table, from one line of results.jsonl and nothing of the package but number formats."""
+    if not record["samples_s"]:
+        return {"time": "–", "GFLOP/s": "–", "GB/s": "–", "of bracket": "–", "predicted": "–", "error": "–"}
+    time_s, flops, moved = statistics.median(record["samples_s"]), sum(record["flops"].values()), sum(record["bytes"].values())
+    allowed = {}
+    for bracket in record["brackets"]:
+        rate = (statistics.median(bracket["before_samples"]) + statistics.median(bracket["after_samples"])) / 2
+        allowed["compute" if bracket["kind"] == "compute" else bracket["level"]] = (flops if bracket["kind"] == "compute" else moved) / rate
+    bound = max(allowed, key=lambda name: allowed[name])
+    error = record["prediction"]["time_s"] / time_s - 1
+    return {
+        "time": fmt_si(time_s, "s"), "GFLOP/s": fmt_number(flops / time_s / 1e9), "GB/s": fmt_number(moved / time_s / 1e9),
+        "FLOP/byte": fmt_number(flops / moved), "bound": bound, "of bracket": fmt_percent(allowed[bound] / time_s),
+        "predicted": fmt_si(record["prediction"]["time_s"], "s"), "error": ("+" if error > 0 else "") + fmt_percent(error),
+        "status": record["status"], "cache": record["cache_state"],
+    }  # fmt: skip
+
+
+def test_every_figure_of_the_report_can_be_computed_again(tmp_path: Path) -> None:
+    results = measured()
+    for m in results:
+        append_to(tmp_path / "results.jsonl", m)
+    machine().save(tmp_path / "machine.json")
+    render(*load(tmp_path), tmp_path, plot=False)
+    tables = tables_of((tmp_path / "report.md").read_text())
+    records = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
+    unmatched = list(records)
+    assert len(tables["Operators"]) == len(records)
+    for row in tables["Operators"]:
+        fitting = [r for r in unmatched if (r["operator"], r["variant"]) == (row["operator"], row["variant"]) and row["problem"].endswith(r["problem"]["dtype"])]
+        record = next(r for r in fitting if all(row[name] == text for name, text in by_hand(r).items()))
+        unmatched.remove(record)
+        for name, value in (field.split("=") for field in row["problem"].split() if "=" in field):
+            assert str(record["problem"]["seq_kv" if name == "seq_len" else name]) == value
+    assert not unmatched
+
+    saved = json.loads((tmp_path / "machine.json").read_text())["machines"][0]["ceilings"]
+    for row in tables["Ceilings"]:
+        name = row["ceiling"].split()
+        unit = "FLOP/s" if name[0] == "fp32" else "s" if name[0] == "fork-join" else "B/s"
+        (c,) = [c for c in saved if c["label"].startswith(row["ceiling"] + " ")]
+        samples = sorted(c["samples"])
+        assert row["n"] == str(len(samples))
+        if row["modes"] == "one":
+            assert row["median"] == fmt_si(statistics.median(samples), unit)
+            n = len(samples)
+            low, high = samples[max(int((n - 1.96 * n**0.5) // 2), 1) - 1], samples[min(int(np.ceil(1 + (n + 1.96 * n**0.5) / 2)), n) - 1]
+            assert row["95 % interval"] == f"{fmt_si(low, unit)} … {fmt_si(high, unit)}"
+        else:
+            upper, lower = [s for s in samples if s > 70e9], [s for s in samples if s <= 70e9]
+            assert row["median"] == "–"
+            assert row["modes"] == (
+                f"{fmt_si(statistics.median(upper), unit)} ({fmt_percent(len(upper) / len(samples), 2)}) or "
+                f"{fmt_si(statistics.median(lower), unit)} ({fmt_percent(len(lower) / len(samples), 2)})"
+            )
+
+
+def test_prediction_errors_are_of_undisturbed_points_only() -> None:
+    found = prediction_summary(measured())
+    errors = sorted(abs(1 / s - 1) for s in (1.06, 3.1, 1.3))
+    assert (found.n, found.disturbed) == (3, 1)
+    assert found.median == pytest.approx(errors[1])
+    assert found.p95 == pytest.approx(np.percentile(errors, 95))
+    assert found.worst[0].variant == "naive"
+    assert "reaches" in why_wrong(found.worst[0])
+    text = markdown(machine(), measured())
+    assert f"|error| over 3 points: median {fmt_percent(errors[1])}" in text
+    assert "1 disturbed points are not averaged" in text
+    assert prediction_summary(()).median is None
+
+
+def test_share_of_best_mode_is_stated_where_two_were_seen() -> None:
+    rows = tables_of(markdown(machine(), measured()))["Operators"]
+    decode = next(r for r in rows if r["variant"] == "tiled")
+    assert decode["of best mode"] not in ("–", decode["of bracket"])
+    assert next(r for r in rows if r["operator"] == "softmax")["of best mode"] == "–", "contended brackets have no modes"
+
+
+def test_the_report_names_conditions_rules_and_what_was_left_out() -> None:
+    left = [{"operator": "relu", "variant": "fused", "problem": {"elements": 77, "dtype": "fp32"}, "cache_state": "cold", "reason": "the time limit was reached"}]
+    ends = Bracket(label="DRAM read", kind="bandwidth", level="DRAM", before_samples=around(100e9), after_samples=around(50e9)).to_dict()
+    provenance = {
+        "left_out": {"int8": "this CPU has no avx512_bf16"}, "versions": {"numpy": "2.0"}, "os": "Linux 6 x86_64",
+        "report": {"began_utc": "2026-11-21T10:00:00+00:00", "took_s": 41.5, "time_limit_s": 55.0, "seed": 0, "left_out": left, "end_check": [ends]},
+    }  # fmt: skip
+    text = markdown(machine(provenance=provenance), measured())
+    for part in (
+        "# Roofline report: Example CPU", "took 41.5 s of at most 55.0 s", "L3 32 MiB", "relu fused (elements=77 fp32, cold): the time limit was reached",
+        "int8: this CPU has no avx512_bf16", "DRAM read: moved by 100 % (100 GB/s at the start, 50.0 GB/s at the end)", "has 2 modes",
+        "A multiply-add is two", "unsupported: matmul library", "Linux 6 x86_64",
+    ):  # fmt: skip
+        assert part in text, part
+    assert markdown(machine(provenance=provenance), measured()) == text, "the same data give the same text"
+
+
+def test_render_writes_every_file_and_the_pictures(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    files = render(machine(), measured(), tmp_path / "new" / "folder")
+    assert sorted(f.name for f in files) == ["report.md", "results.csv", "roofline.csv", "roofline.png", "roofline.svg"]
+    assert all(f.stat().st_size for f in files)
+    assert "![roofline](roofline.png)" in files[0].read_text()
+
+
+def test_pooling_takes_brackets_of_undisturbed_points() -> None:
+    before = machine()
+    after = pooled(before, measured())
+    n = {c.name: c.summary.n for c in before.ceilings}
+    grown = {c.name: c.summary.n - n[c.name] for c in after.ceilings}
+    assert grown == {"DRAM read": 3 * 22, "DRAM copy": 0, "fp32": 3 * 22, "fork-join": 0}
+
+
+def test_a_foreign_folder_is_never_destroyed(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    assert begin(tmp_path) == tmp_path
+    (tmp_path / "results.jsonl").write_text('{"schema_version": 1}\n')
+    with pytest.raises(Error, match=r"results\.jsonl was not written by a report"):
+        begin(tmp_path)
+    (tmp_path / "results.jsonl").unlink()
+    (tmp_path / "report.md").write_text("# My own text\n")
+    with pytest.raises(Error, match=r"report\.md was not written by a report"):
+        begin(tmp_path)
+    (tmp_path / "report.md").unlink()
+    machine().save(tmp_path / "machine.json")
+    with pytest.raises(Error, match=r"machine\.json was not written by a report"):
+        begin(tmp_path)
+    (tmp_path / "machine.json").unlink()
+
+    render(machine(), measured(), tmp_path, plot=False)
+    append_to(tmp_path / "results.jsonl", measured()[0])
+    begin(tmp_path)
+    assert sorted(f.name for f in tmp_path.iterdir()) == ["notes.txt"], "an earlier report is replaced, nothing else is touched"
+
+
+def test_default_points_cover_operators_variants_and_states() -> None:
+    facts = machine().facts
+    found = default_points(facts, "cpu", machine())
+    for name, cls in OPERATORS.items():
+        if name not in ("stream", "fma", "fork_join"):
+            assert {p.variant for p in found if p.problem.name == name} == {v for v, d in cls.variants.items() if "cpu" in d.dtypes}
+    assert {p.problem.name for p in found[:10]} == {"attention", "matmul", "ffn", "softmax", "rms_norm", "layer_norm", "bias_relu", "relu"}
+    far = [p for p in found if p.problem.name in ("relu", "softmax") and p.cache_state == "cold"]
+    assert all(p.problem.footprint_bytes() >= 4 * facts["l3_bytes"] for p in far)
+    near = [p for p in found if p.problem.name in ("relu", "softmax") and p.cache_state == "warm"]
+    assert all(p.problem.footprint_bytes() <= facts["threads"] * facts["l2_bytes"] for p in near)
+    shapes = [(p.problem, p.cache_state) for p in found if p.variant == "naive"]
+    assert shapes == [(p.problem, p.cache_state) for p in found if p.variant == "tiled"], "variants run the same problems"
+    assert len(default_points(facts, "cpu", machine(), quick=True)) < len(found)
+    slow = dataclasses.replace(
+        machine(), ceilings=tuple(dataclasses.replace(c, samples=(1e9,), status="ok") if c.kind == "compute" else c for c in machine().ceilings)
+    )
+    assert max(p.problem.total_flops() for p in default_points(facts, "cpu", slow)) <= 1e8
+    assert default_points(facts, "cpu", Machine(name="without ceilings"))
+
+
+def test_brief_problem_names_what_is_not_default() -> None:
+    decode, square = point(Attention(seq_q=1, seq_kv=8192), "tiled", 1), point(Attention(seq_q=256, seq_kv=256, kv_heads=2), "tiled", 1)
+    assert brief_problem(decode) == "seq_q=1 seq_kv=8192 fp32"
+    assert brief_problem(square) == "kv_heads=2 seq_len=256 fp32"
+    assert brief_problem(point(Attention(), "tiled", 1)) == "fp32"
+    rows = compact_table([point(Attention(seq_q=n, seq_kv=n), "tiled", 1) for n in (1024, 2048)]).rows
+    assert [r[1] for r in rows] == ["seq_len=1024 fp32", "seq_len=2048 fp32"], "a field that varies is shown, default or not"
+
+
+@pytest.mark.parametrize("operator", OPERATORS.values(), ids=list(OPERATORS))
+def test_formulas_give_the_counts_they_explain(operator: type[Operator]) -> None:
+    """Each formula, computed as it is printed, is what the operator counts."""
+
+    def computed(formula: str, values: dict[str, object]) -> object:
+        text = formula.removeprefix("= ")
+        for mark, python in (("·", "*"), ("−", "-"), ("⌈", "ceil("), ("⌉", ")"), ("⌊", "floor("), ("⌋", ")")):
+            text = text.replace(mark, python)
+        return eval(text, {"ceil": np.ceil, "floor": np.floor}, dict(values))
+
+    for case in operator.cases():
+        problem, variants = case.problem, list(operator.variants)
+        values = problem.to_dict()
+        counts, formulas = problem.flops(), flops_formulas(problem)
+        assert formulas.keys() == counts.keys()
+        assert {name: computed(text, values) for name, text in formulas.items()} == counts
+        assert {n: computed(t, values) for n, t in tensor_formulas(problem).items()} == {t.name: t.size_bytes for t in problem.tensors()}
+        for variant in variants:
+            plan = {"variant": variant, "row_cached": False}
+            traffic = problem.traffic(plan)
+            assert {n: computed(t, values) for n, t in traffic_formulas(problem, plan).items()} == traffic
+
+
+def test_terms_keep_their_arithmetic() -> None:
+    a, b = Term.named("a", 7), Term.named("b", 3)
+    assert str(2 * a * (b - 1)) == "2 · a · (b − 1)"
+    assert str(a - (b - 1)) == "a − (b − 1)"
+    assert str((a + b) / 2) == "(a + b) / 2"
+    assert str(a // 2) == "⌊a / 2⌋"
+    assert (a // 2, a - 7, int(a * b)) == (3, 0, 21)
+    assert str(a * 0 + b) == "b"
+
+
+def test_explain_shows_terms_roofs_and_outcome() -> None:
+    text = str(explain(measured()[1], machine()))
+    for part in ("2 · batch · heads · seq_q · seq_kv · head_dim", "beyond: scores written", "DRAM read", "the roof", "fixed before the operator ran",
+                 "fork-join", "of its compute roof", "status: ok"):  # fmt: skip
+        assert part in text, part
+    assert "nothing was timed" in str(explain(measured()[3]))
+    own = Measurement(
+        operator="my_function", problem={"dtype": "fp32"}, variant="callable", device="cpu", threads=2, cache_state="user", samples_s=around(1e-3),
+        flops={"stated": 10}, bytes={"stated": 20},
+    )  # fmt: skip
+    assert "my_function" in str(explain(own, machine()))
+    json.dumps(explain(measured()[0], machine()).to_dict())
+
+
+def test_bad_input_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    with pytest.raises(Error, match="exclude each other"):
+        report(tmp_path, quick=True, thorough=True)
+    for bad in (0, -1, float("nan"), "3"):
+        with pytest.raises(Error, match="time_limit_s must be a positive number"):
+            report(tmp_path, time_limit_s=bad)  # type: ignore[arg-type]
+    with pytest.raises(Error, match="cannot write into"):
+        report("/dev/null/here")
+
+
+def test_a_short_report_leaves_out_what_it_has_no_time_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("roofline._core")
+    made = report(tmp_path / "r", quick=True, time_limit_s=0.4, machine=machine(), plot=False, device="cpu")
+    names = sorted(f.name for f in (tmp_path / "r").iterdir())
+    assert {"machine.json", "report.md", "results.csv"} <= set(names)
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", ""), "a library call prints nothing"
+    again, results = load(tmp_path / "r")
+    facts = again.provenance["report"]
+    planned = default_points(again.facts, "cpu", machine(), quick=True)
+    assert len(results) + len(facts["left_out"]) == len(planned)
+    assert all(item["reason"] == "the time limit was reached" for item in facts["left_out"])
+    assert made.left_out
+    ends = facts["end_check"]
+    assert [e["label"] for e in ends] == ["DRAM read", "fp32"]
+    assert all(e["before_samples"] and e["after_samples"] for e in ends)
+    text = (tmp_path / "r" / "report.md").read_text()
+    assert re.search(r"DRAM read: (moved by|did not move)", text)
