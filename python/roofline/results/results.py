@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import importlib
 import io
@@ -189,7 +190,8 @@ def append_to(path: str | os.PathLike[str], measurement: Measurement) -> None:
         os.fsync(handle)
     except OSError as error:
         if handle is not None and kept is not None:
-            os.ftruncate(handle, kept)
+            with contextlib.suppress(OSError):  # a device cannot be cut, and the cause below is what matters
+                os.ftruncate(handle, kept)
         raise Error(
             f"cannot append to results file {os.fspath(path)}: {error.strerror or error}; what was in it before is kept"
         ) from error
