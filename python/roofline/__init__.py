@@ -58,9 +58,12 @@ __all__ = [*sorted(_HOME_OF), "__version__"]  # noqa: PLE0605
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib.metadata import version
+        from importlib.metadata import PackageNotFoundError, version
 
-        return version("roofline")
+        try:
+            return version("roofline")
+        except PackageNotFoundError:  # run from the source folder
+            return "unpackaged"
     if name in _HOME_OF:
         value = getattr(importlib.import_module(f".{_HOME_OF[name]}", __name__), name)
         globals()[name] = value

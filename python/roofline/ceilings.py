@@ -6,6 +6,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from .errors import Error, OutOfMemory, Unsupported
 from .machine import Ceiling, Machine, cache_capacity
@@ -43,34 +44,28 @@ def _bandwidths(device: Device, quick: bool) -> Iterator[Wanted]:
             by_variant.setdefault(candidate[1], []).append(candidate)
         for variant, candidates in by_variant.items():
             name = f"DRAM {access}{' NT' if variant == 'non_temporal' else ''}"
-            yield Wanted(name, "bandwidth", lambda c=candidates: fastest(device, c, "DRAM"))  # type: ignore[misc]
+            yield Wanted(name, "bandwidth", partial(fastest, device, candidates, "DRAM"))
     if device.backend != "cpu":
         return
     for level in ("L3", "L2", "L1"):
         if not cache_capacity(device.facts, level):
             continue
         for access in ("read", "copy") if quick else MIXES:
-            yield Wanted(
-                f"{level} {access}", "bandwidth",
-                lambda lv=level, a=access: fastest(device, stream_candidates(device, lv, a), lv),  # type: ignore[misc]
-            )  # fmt: skip
+            find = partial(fastest, device, stream_candidates(device, level, access), level)
+            yield Wanted(f"{level} {access}", "bandwidth", find)
 
 
 def _computes(device: Device, quick: bool) -> Iterator[Wanted]:
     for dtype in COMPUTE:
         for isa in fma_isas(device, dtype)[: 1 if quick else None] or [""]:
-            yield Wanted(
-                f"{dtype} {isa}".strip(),
-                "compute",
-                lambda d=dtype, i=isa: probe(device, fma_problem(device, d, i), "registers"),
-                isa,  # type: ignore[misc]
-            )
+            find = partial(probe, device, fma_problem(device, dtype, isa), "registers")
+            yield Wanted(f"{dtype} {isa}".strip(), "compute", find, isa)
 
 
 def _library(device: Device) -> Iterator[Wanted]:
     for dtype in COMPUTE:
         problem = Matmul(rows=GEMM, columns=GEMM, inner=GEMM, dtype=dtype)
-        yield Wanted(f"{dtype} GEMM", "compute", lambda p=problem: _gemm(device, p))  # type: ignore[misc]
+        yield Wanted(f"{dtype} GEMM", "compute", partial(_gemm, device, problem))
 
 
 def _gemm(device: Device, problem: Matmul) -> Probe:
@@ -81,7 +76,7 @@ def _gemm(device: Device, problem: Matmul) -> Probe:
 
 def wanted(device: Device, quick: bool) -> list[tuple[Device, Wanted]]:
     """Everything to measure on `device`, in order; on CPUs the main roofs with one thread too."""
-    all_: list[tuple[Device, Wanted]] = [(device, Wanted("fork-join", "latency", lambda: probe(device, ForkJoin(), "pool")))]
+    all_: list[tuple[Device, Wanted]] = [(device, Wanted("fork-join", "latency", partial(probe, device, ForkJoin(), "pool")))]
     all_ += [(device, w) for w in (*_bandwidths(device, quick), *_computes(device, quick))]
     if not quick and device.backend == "cpu":
         all_ += [(device, w) for w in _library(device)]
@@ -101,7 +96,7 @@ def ceiling(device: Device, what: Wanted, policy: Policy) -> Ceiling:
         raise Error(f"the probe {what.label} computes a wrong result: {correctness['reason']}")
     for attempt in range(policy.tries):
         seen = device.core.sample(found.sets, policy=policy.to_dict())
-        if not seen["contended"]:
+        if not seen["contended"] or attempt + 1 == policy.tries:
             break
         time.sleep(0.05 * (attempt + 1))
     clock = max(float(seen["clock_before_hz"]), float(seen["clock_after_hz"])) or None

@@ -95,14 +95,13 @@ def fma_problem(device: Device, dtype: str, isa: str = "") -> Fma:
     return Fma(chains=chains, steps=FMA_STEPS, isa=isa, dtype=dtype)
 
 
-def _arena(device: Device) -> list[Any]:
-    """Three DRAM arrays that all DRAM probes of a device share: allocated and touched once."""
-    if "arena" not in device.roofs:
-        elements = dram_array_bytes(device) // 4
-        device.roofs["arena"] = [
-            allocate(device, TensorSpec(name=n, shape=(elements,), dtype="fp32"), 1, i) for i, n in enumerate("abc")
-        ]
-    return device.roofs["arena"]  # type: ignore[no-any-return]
+def _dram_array(device: Device, name: str) -> Held:
+    """An array that all DRAM probes of a device share: allocated and touched once."""
+    key = ("dram", name)
+    if key not in device.roofs:
+        spec = TensorSpec(name=name, shape=(dram_array_bytes(device) // 4,), dtype="fp32")
+        device.roofs[key] = allocate(device, spec, 1, "abc".index(name))
+    return device.roofs[key]  # type: ignore[no-any-return]
 
 
 def probe(device: Device, problem: Operator, variant: str, level: str = "") -> Probe:
@@ -112,9 +111,8 @@ def probe(device: Device, problem: Operator, variant: str, level: str = "") -> P
         return device.roofs[key]  # type: ignore[no-any-return]
     shared = isinstance(problem, Stream) and problem.dtype == "fp32" and problem.elements == dram_array_bytes(device) // 4
     if shared:
-        arena = dict(zip("abc", _arena(device), strict=True))
         tensors = {
-            spec.name: Held(spec, arena[spec.name].memory) if spec.name in arena else allocate(device, spec, 1, 9)
+            spec.name: Held(spec, _dram_array(device, spec.name).memory) if spec.name in "abc" else allocate(device, spec, 1, 9)
             for spec in problem.tensors()
         }
     else:

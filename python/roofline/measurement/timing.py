@@ -228,6 +228,10 @@ def measure(
     Raises Error (bad input, or a wrong result), Unsupported (no such kernel here, with the reason), OutOfMemory.
     """
     opened = open_device(device, threads)
+    if machine is not None and machine.device != opened.name:
+        raise Error(
+            f"the machine {machine.name!r} is of {machine.device}, not of {opened.name}; measure that device's ceilings first"
+        )
     policy = policy or Policy()
     prepared = prepare(opened, problem, variant, cache_state, seed)
     prepared.sets[0].run()
