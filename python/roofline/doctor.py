@@ -54,7 +54,9 @@ def _module() -> list[Check]:
     if info["build_type"] in ("Release", "RelWithDebInfo"):
         return [Check(name="compiled module", state=OK, detail=built)]
     cure = "pip install . --config-settings=cmake.build-type=Release"
-    return [Check(name="compiled module", state=WARNING, detail=f"{built}: without optimisation its timings mean little", cure=cure)]
+    return [
+        Check(name="compiled module", state=WARNING, detail=f"{built}: without optimisation its timings mean little", cure=cure)
+    ]
 
 
 def _instruction_sets() -> list[Check]:
@@ -63,7 +65,14 @@ def _instruction_sets() -> list[Check]:
     limit = os.environ.get("ROOFLINE_ISA", "")
     detail = f"built {', '.join(built)}; usable here {', '.join(usable)}"
     if limit:
-        return [Check(name="instruction sets", state=WARNING, detail=f"{detail}; limited by ROOFLINE_ISA={limit}", cure="unset ROOFLINE_ISA")]
+        return [
+            Check(
+                name="instruction sets",
+                state=WARNING,
+                detail=f"{detail}; limited by ROOFLINE_ISA={limit}",
+                cure="unset ROOFLINE_ISA",
+            )
+        ]
     return [Check(name="instruction sets", state=OK, detail=detail)]
 
 
@@ -113,12 +122,21 @@ def _cores() -> list[Check]:
     if quota is not None and quota < allowed:
         return [
             Check(
-                name="cores", state=WARNING, detail=f"{detail}; the control group's quota is {quota:.2g} cores, so threads are stopped in mid-run",
+                name="cores",
+                state=WARNING,
+                detail=f"{detail}; the control group's quota is {quota:.2g} cores, so threads are stopped in mid-run",
                 cure=f"roofline … --threads {max(int(quota), 1)}",
             )
-        ]  # fmt: skip
+        ]
     if allowed < present:
-        return [Check(name="cores", state=WARNING, detail=f"{detail}: the affinity mask hides the rest", cure=f"taskset -c 0-{present - 1} roofline …")]
+        return [
+            Check(
+                name="cores",
+                state=WARNING,
+                detail=f"{detail}: the affinity mask hides the rest",
+                cure=f"taskset -c 0-{present - 1} roofline …",
+            )
+        ]
     return [Check(name="cores", state=OK, detail=detail)]
 
 
@@ -127,7 +145,9 @@ def _huge_pages() -> list[Check]:
     if state in ("always", "madvise"):
         return [Check(name="huge pages", state=OK, detail=f"transparent huge pages: {state}")]
     cure = "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled" if state == "never" else ""
-    return [Check(name="huge pages", state=WARNING, detail=f"transparent huge pages: {state}; bandwidth may come out lower", cure=cure)]
+    return [
+        Check(name="huge pages", state=WARNING, detail=f"transparent huge pages: {state}; bandwidth may come out lower", cure=cure)
+    ]
 
 
 def _governor() -> list[Check]:
@@ -169,9 +189,18 @@ def _contention(wait_s: float) -> list[Check]:
         return [Check(name=name, state=WARNING, detail="unknown: /proc/stat cannot be read")]
     total = max(after[2] - before[2], 1)
     busy, stolen = (after[0] - before[0]) / total, (after[1] - before[1]) / total
-    detail = f"other work keeps {fmt_percent(busy, 2)} of the cores busy" + (f", the host takes {fmt_percent(stolen, 2)}" if stolen else "")
+    detail = f"other work keeps {fmt_percent(busy, 2)} of the cores busy" + (
+        f", the host takes {fmt_percent(stolen, 2)}" if stolen else ""
+    )
     if busy + stolen > BUSY:
-        return [Check(name=name, state=WARNING, detail=f"{detail}: timings will come out contended", cure="stop other programs, and repeat")]
+        return [
+            Check(
+                name=name,
+                state=WARNING,
+                detail=f"{detail}: timings will come out contended",
+                cure="stop other programs, and repeat",
+            )
+        ]
     return [Check(name=name, state=OK, detail=detail)]
 
 
@@ -207,8 +236,13 @@ def doctor(wait_s: float = 1.0) -> list[Check]:
     system = Check(name="Python", state=OK, detail=f"{platform.python_version()} ({sys.platform}, {platform.machine()})")
     loads = _guarded("compiled module", _module)
     needs_module: dict[str, Any] = {
-        "instruction sets": _instruction_sets, "devices": _devices, "libraries": _libraries, "cores": _cores, "huge pages": _huge_pages,
-        "frequency governor": _governor, "memory": _memory,
-    }  # fmt: skip
+        "instruction sets": _instruction_sets,
+        "devices": _devices,
+        "libraries": _libraries,
+        "cores": _cores,
+        "huge pages": _huge_pages,
+        "frequency governor": _governor,
+        "memory": _memory,
+    }
     rest = [] if loads[0].state == MISSING else [check for name, look in needs_module.items() for check in _guarded(name, look)]
     return [system, *loads, *rest, *_guarded("load right now", lambda: _contention(wait_s)), *_guarded("packages", _packages)]

@@ -6,6 +6,7 @@ commands that need them, so that `roofline --help` is quick.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
@@ -18,18 +19,14 @@ __all__ = ["main"]
 
 
 def _say(line: str) -> None:
-    try:
+    with contextlib.suppress(OSError, ValueError):  # nobody reads stderr: the exit code still tells
         print(f"roofline: {line}", file=sys.stderr, flush=True)
-    except (OSError, ValueError):  # nobody reads stderr: the exit code still tells
-        pass
 
 
 def _silence(stream_name: str) -> None:
     """What is still buffered for a reader that has gone must not raise again when Python ends."""
-    try:
+    with contextlib.suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), getattr(sys, stream_name).fileno())
-    except (OSError, ValueError, AttributeError):
-        pass
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -37,7 +37,8 @@ def describe_ceilings(device: Any, quick: bool) -> Iterator[str]:
     """Each ceiling that would be measured, with what it means."""
     from ..ceilings import wanted
 
-    yield f"Ceilings of {device.title} ({device.name}, {device.threads} threads). Accesses: {inspect.cleandoc(Stream.__doc__ or '').splitlines()[0]}"
+    accesses = inspect.cleandoc(Stream.__doc__ or "").splitlines()[0]
+    yield f"Ceilings of {device.title} ({device.name}, {device.threads} threads). Accesses: {accesses}"
     for where, what in wanted(device, quick):
         threads = "" if where is device else f" ({where.threads} thread)"
         yield f"  {what.label}{threads}: {_ceiling(what.label, what.kind)}"

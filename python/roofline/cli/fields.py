@@ -55,7 +55,9 @@ def several(read: Callable[[str], Any]) -> Callable[[str], list[Any]]:
 
 def add_fields(parser: argparse.ArgumentParser, operator: type[Operator], *, lists: bool) -> None:
     """One flag per field, the shorthand --seq-len where it means something, and --variant. lists: comma lists are values."""
-    group = parser.add_argument_group(f"fields of {operator.name}", "a list of values, separated by commas, is a sweep" if lists else None)
+    group = parser.add_argument_group(
+        f"fields of {operator.name}", "a list of values, separated by commas, is a sweep" if lists else None
+    )
     names = set()
     for field in dataclasses.fields(operator):  # type: ignore[arg-type]
         kind = field.type if isinstance(field.type, str) else field.type.__name__
@@ -70,13 +72,23 @@ def add_fields(parser: argparse.ArgumentParser, operator: type[Operator], *, lis
         elif kind == "bool":
             group.add_argument(flag(field.name), action=argparse.BooleanOptionalAction, **common)
         else:
-            group.add_argument(flag(field.name), type=several(read) if lists else read, metavar="N,…" if lists else kind.upper(), **common)
+            group.add_argument(
+                flag(field.name), type=several(read) if lists else read, metavar="N,…" if lists else kind.upper(), **common
+            )
     if {"seq_q", "seq_kv"} & names:
         group.add_argument(
-            "--seq-len", dest="field_seq_len", default=argparse.SUPPRESS, type=several(_whole) if lists else _whole,
-            metavar="N,…" if lists else "INT", help="shorthand for seq_q = seq_kv",
-        )  # fmt: skip
-    group.add_argument("--variant", type=several(str) if lists else str, help=f"{', '.join(operator.variants) or 'none'} (default: the last that runs here)")
+            "--seq-len",
+            dest="field_seq_len",
+            default=argparse.SUPPRESS,
+            type=several(_whole) if lists else _whole,
+            metavar="N,…" if lists else "INT",
+            help="shorthand for seq_q = seq_kv",
+        )
+    group.add_argument(
+        "--variant",
+        type=several(str) if lists else str,
+        help=f"{', '.join(operator.variants) or 'none'} (default: the last that runs here)",
+    )
 
 
 def given_fields(options: argparse.Namespace) -> dict[str, Any]:

@@ -18,6 +18,7 @@ examples:
   roofline explain attention.jsonl 1                  one point, step by step
   roofline doctor                                     what is missing here, and its cure"""
 
+LOOKING = ("plot", "explain", "doctor")
 WITH_OPERATOR = ("run", "sweep", "explain")
 
 
@@ -40,7 +41,9 @@ class Parser(argparse.ArgumentParser):
 class _Now(argparse.Action):
     """A flag that answers at once and ends, like --version."""
 
-    def __init__(self, option_strings: Sequence[str], dest: str, *, answer: Callable[[bool], int], as_json: bool, **more: Any) -> None:
+    def __init__(
+        self, option_strings: Sequence[str], dest: str, *, answer: Callable[[bool], int], as_json: bool, **more: Any
+    ) -> None:
         super().__init__(option_strings, argparse.SUPPRESS, nargs=0, default=argparse.SUPPRESS, **more)
         self.answer, self.as_json = answer, as_json
 
@@ -49,13 +52,13 @@ class _Now(argparse.Action):
 
 
 def _version(as_json: bool) -> int:
-    from .commands import version
+    from .looking import version
 
     return version(as_json)
 
 
 def _list_devices(as_json: bool) -> int:
-    from .commands import devices
+    from .looking import devices
 
     return devices(as_json)
 
@@ -98,7 +101,13 @@ def _talking(parser: argparse.ArgumentParser, as_json: bool) -> None:
     group.add_argument("--json", action="store_true", help="JSON on stdout instead of tables")
     group.add_argument("--quiet", action="store_true", help="no progress, and no table where there is a file")
     group.add_argument("-v", "--verbose", action="store_true", help="a traceback with an error")
-    group.add_argument("--list-devices", action=_Now, answer=_list_devices, as_json=as_json, help="list devices, and the reason where there is none")
+    group.add_argument(
+        "--list-devices",
+        action=_Now,
+        answer=_list_devices,
+        as_json=as_json,
+        help="list devices, and the reason where there is none",
+    )
 
 
 def _measuring(parser: argparse.ArgumentParser, *, machine: bool = True) -> None:
@@ -110,7 +119,9 @@ def _measuring(parser: argparse.ArgumentParser, *, machine: bool = True) -> None
     pace.add_argument("--quick", action="store_true", help="short samples, main ceilings only")
     pace.add_argument("--thorough", action="store_true", help="long samples, up to 15 s each")
     group.add_argument("--min-samples", type=_whole(3), help="at least this many samples a point (unless --timeout comes first)")
-    group.add_argument("--max-noise", type=_share, help="stop when the 95 %% interval is this narrow: half-width over median, 0.01 or 1%%")
+    group.add_argument(
+        "--max-noise", type=_share, help="stop when the 95 %% interval is this narrow: half-width over median, 0.01 or 1%%"
+    )
     group.add_argument("--timeout", type=_positive, metavar="S", help="at most this many seconds of samples a point")
     group.add_argument("--describe", action="store_true", help="say in plain English what would be measured, and measure nothing")
     if machine:
@@ -119,12 +130,22 @@ def _measuring(parser: argparse.ArgumentParser, *, machine: bool = True) -> None
 
 def _report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "-o", "--out", default="./roofline-report", metavar="DIR",
-        help="folder of the files (default ./roofline-report); those of an earlier report in it are replaced at the start, others never touched",
-    )  # fmt: skip
-    parser.add_argument("--from", dest="source", metavar="DIR", help="write the text, tables and pictures of DIR's saved files again; measure nothing")
+        "-o",
+        "--out",
+        default="./roofline-report",
+        metavar="DIR",
+        help="folder of the files (default ./roofline-report); an earlier report in it is replaced at the start, other files never touched",
+    )
+    parser.add_argument(
+        "--from",
+        dest="source",
+        metavar="DIR",
+        help="write the text, tables and pictures of DIR's saved files again; measure nothing",
+    )
     parser.add_argument("--no-plot", dest="plot", action="store_false", help="no pictures")
-    parser.add_argument("--time-limit", type=_positive, metavar="S", help="for everything (default 55, --quick 25, --thorough none)")
+    parser.add_argument(
+        "--time-limit", type=_positive, metavar="S", help="for everything (default 55, --quick 25, --thorough none)"
+    )
     _measuring(parser)
 
 
@@ -136,15 +157,26 @@ def _measure(parser: argparse.ArgumentParser) -> None:
 def _plot(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("machine_file", metavar="PATH", help="a machine.json, or the folder of a report")
     parser.add_argument("--results", metavar="FILE", help="results to draw (default: results.jsonl in the folder)")
-    parser.add_argument("-o", "--out", metavar="DIR|FILE", help="a folder, or a .svg, .png or .csv file (default: beside the machine file)")
+    parser.add_argument(
+        "-o", "--out", metavar="DIR|FILE", help="a folder, or a .svg, .png or .csv file (default: beside the machine file)"
+    )
     parser.add_argument("--dtype", help="only this dtype's roofs and points")
     parser.add_argument("--device", help="which machine of the file")
 
 
 def _explain_file(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="OPERATOR|FILE", help="an operator (then its fields: a fresh measurement), or a results.jsonl or its folder")
-    parser.add_argument("point", nargs="?", metavar="POINT", help="line in the file (1 is the first) or the beginning of a key; without it, the list")
-    parser.add_argument("--machine", metavar="FILE", help="a machine.json: also the time at each ceiling (default: machine.json in the folder)")
+    parser.add_argument(
+        "file", metavar="OPERATOR|FILE", help="an operator (then its fields: a fresh measurement), or a results.jsonl or its folder"
+    )
+    parser.add_argument(
+        "point",
+        nargs="?",
+        metavar="POINT",
+        help="line in the file (1 is the first) or the beginning of a key; without it, the list",
+    )
+    parser.add_argument(
+        "--machine", metavar="FILE", help="a machine.json: also the time at each ceiling (default: machine.json in the folder)"
+    )
     parser.add_argument("--describe", action="store_true", help=argparse.SUPPRESS)
 
 
@@ -157,9 +189,14 @@ def _operator(parser: argparse.ArgumentParser, command: str, cls: Any) -> None:
         parser.add_argument("-o", "--out", metavar="FILE", help="append the result to this file (JSON Lines)")
     elif command == "sweep":
         parser.add_argument(
-            "-o", "--out", metavar="FILE", help="results file (JSON Lines): each point at once; run again, only what is missing is measured"
+            "-o",
+            "--out",
+            metavar="FILE",
+            help="results file (JSON Lines): each point at once; run again, only what is missing is measured",
         )
-    parser.add_argument("--cache-state", choices=("cold", "warm"), default="cold", help="operands come from DRAM (cold, default) or stay in cache")
+    parser.add_argument(
+        "--cache-state", choices=("cold", "warm"), default="cold", help="operands come from DRAM (cold, default) or stay in cache"
+    )
     _measuring(parser)
 
 
@@ -189,11 +226,15 @@ def _add_operators(parser: argparse.ArgumentParser, command: str, as_json: bool)
 def build(arguments: Sequence[str]) -> argparse.ArgumentParser:
     """The parser for these arguments: the flags of operators are there only where the command has some."""
     as_json = "--json" in arguments
-    parser = Parser(
-        prog="roofline", description="Measure what a machine can do, and how far operators are from it.", epilog=EPILOG
-    )
+    parser = Parser(prog="roofline", description="Measure what a machine can do, and how far operators are from it.", epilog=EPILOG)
     parser.add_argument("--version", action=_Now, answer=_version, as_json=as_json, help="print the version")
-    parser.add_argument("--list-devices", action=_Now, answer=_list_devices, as_json=as_json, help="list devices, and the reason where there is none")
+    parser.add_argument(
+        "--list-devices",
+        action=_Now,
+        answer=_list_devices,
+        as_json=as_json,
+        help="list devices, and the reason where there is none",
+    )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
     asked = next((a for a in arguments if a in COMMANDS), None)
     for name, (summary, fill) in COMMANDS.items():
@@ -225,7 +266,7 @@ def dispatch(arguments: Sequence[str]) -> int:
         build([]).print_help()
         return OK
     options = build(arguments).parse_args(list(arguments))
-    from . import commands
+    from . import looking, measuring
 
-    command: Callable[[argparse.Namespace], int] = getattr(commands, options.command)
+    command: Callable[[argparse.Namespace], int] = getattr(looking if options.command in LOOKING else measuring, options.command)
     return command(options)

@@ -15,10 +15,31 @@ NARROWEST = 14  # a folded column is still readable at this width
 # For terminals without Unicode: nearest characters, of the same width where there is one.
 _PLAIN = str.maketrans(
     {
-        "µ": "u", "μ": "u", "–": "-", "—": "-", "−": "-", "─": "-", "·": "*", "…": "~", "±": "~", "ᵀ": "T", "²": "2", "×": "x", "→": ">",
-        "≥": ">", "≤": "<", "√": "V", "∞": "i", "⌈": "[", "⌉": "]", "⌊": "[", "⌋": "]", "⁹": "9", "’": "'",
+        "µ": "u",
+        "μ": "u",
+        "–": "-",
+        "—": "-",
+        "−": "-",
+        "─": "-",
+        "·": "*",
+        "…": "~",
+        "±": "~",
+        "ᵀ": "T",
+        "²": "2",
+        "×": "x",
+        "→": ">",
+        "≥": ">",
+        "≤": "<",
+        "√": "V",
+        "∞": "i",
+        "⌈": "[",
+        "⌉": "]",
+        "⌊": "[",
+        "⌋": "]",
+        "⁹": "9",
+        "’": "'",
     }
-)  # fmt: skip
+)
 
 
 class Terminal:
@@ -82,15 +103,28 @@ class Terminal:
         from rich.table import Table
         from rich.text import Text
 
-        console = Console(file=self.stream, width=columns, height=50, force_terminal=True, highlight=False, markup=False, emoji=False)
+        console = Console(
+            file=self.stream, width=columns, height=50, force_terminal=True, highlight=False, markup=False, emoji=False
+        )
         headers, rows = flat[0], flat[1:]
         plain = self.fit("─") != "─"
         table = Table(
-            title=None, box=box.ASCII2 if plain else box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold"
+            title=None,
+            box=box.ASCII2 if plain else box.SIMPLE_HEAD,
+            show_edge=False,
+            pad_edge=False,
+            padding=(0, 1, 0, 0),
+            header_style="bold",
         )
         for name, right in zip(headers, right_aligned(headers, rows), strict=True):
             folded = name in wide
-            table.add_column(name, justify="right" if right else "left", no_wrap=not folded, overflow="fold", min_width=NARROWEST if folded else None)
+            table.add_column(
+                name,
+                justify="right" if right else "left",
+                no_wrap=not folded,
+                overflow="fold",
+                min_width=NARROWEST if folded else None,
+            )
         for row in rows:
             table.add_row(*(Text(cell, style=_style(cell)) for cell in row))
         if title:

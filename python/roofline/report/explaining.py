@@ -36,7 +36,11 @@ class Explanation:
     def __str__(self) -> str:
         parts = [self.title]
         for section in self.sections:
-            block = [section.title, *([text_table(section.table.headers, section.table.rows)] if section.table else []), *section.lines]
+            block = [
+                section.title,
+                *([text_table(section.table.headers, section.table.rows)] if section.table else []),
+                *section.lines,
+            ]
             parts.append("\n".join(block))
         return "\n\n".join(parts)
 
@@ -68,7 +72,8 @@ def _flops(m: Measurement, problem: Operator | None) -> Section:
     formulas = flops_formulas(problem) if problem else {}
     total = m.total_flops
     rows = [
-        (term, formulas.get(term, MISSING), str(count), fmt_percent(count / total if total else 0.0)) for term, count in m.flops.items()
+        (term, formulas.get(term, MISSING), str(count), fmt_percent(count / total if total else 0.0))
+        for term, count in m.flops.items()
     ]
     rows.append(("total", "", str(total), fmt_si(float(total), "FLOP")))
     return Section(title="FLOPs", table=Table(headers=("term", "formula", "FLOPs", "share"), rows=rows, wide=("formula",)))
@@ -83,9 +88,15 @@ def _bytes(m: Measurement, problem: Operator | None) -> Section:
         beyond = traffic_formulas(problem, m.plan) if m.plan else {}
     else:
         beyond = {}
-        rows += [("compulsory", MISSING, str(m.bytes["compulsory"]), fmt_bytes(m.bytes["compulsory"]))] if "compulsory" in m.bytes else []
+        rows += (
+            [("compulsory", MISSING, str(m.bytes["compulsory"]), fmt_bytes(m.bytes["compulsory"]))]
+            if "compulsory" in m.bytes
+            else []
+        )
     rows += [
-        (f"beyond: {term}", beyond.get(term, MISSING), str(count), fmt_bytes(count)) for term, count in m.bytes.items() if term != "compulsory"
+        (f"beyond: {term}", beyond.get(term, MISSING), str(count), fmt_bytes(count))
+        for term, count in m.bytes.items()
+        if term != "compulsory"
     ]
     rows.append(("total", "", str(m.total_bytes), fmt_bytes(m.total_bytes)))
     where = f"Bytes at {m.level}" if m.level else "Bytes"
@@ -118,7 +129,10 @@ def _roofs(m: Measurement) -> Section:
     if "compute" in found and "bandwidth" in found and m.flops_per_byte is not None:
         ridge = found["compute"].value / found["bandwidth"].value
         side = "left of it: memory-bound" if m.flops_per_byte < ridge else "right of it: compute-bound"
-        lines.append(f"the two roofs meet at {fmt_number(ridge)} FLOP/byte; {fmt_number(m.flops_per_byte)} lies {side}, unless the launch is longer")
+        lines.append(
+            f"the two roofs meet at {fmt_number(ridge)} FLOP/byte; {fmt_number(m.flops_per_byte)} lies {side}, "
+            "unless the launch is longer"
+        )
     return Section(title="Roofs around it", table=Table(headers=headers, rows=rows), lines=tuple(lines))
 
 
@@ -128,9 +142,9 @@ def _timing(m: Measurement) -> Section:
         return Section(title="Time", lines=("nothing was timed",))
     lines = [
         f"median {fmt_si(s.median, 's')}, 95 % interval {fmt_interval(s.low, s.high, 's')}",
-        f"{s.n} samples from {fmt_si(s.minimum, 's')} to {fmt_si(s.maximum, 's')} (p5 {fmt_si(s.p5, 's')}, p95 {fmt_si(s.p95, 's')})",
-        f"each of {m.launches_per_sample} launches; warm-up {fmt_si(m.warmup_s, 's')}; stopped by {m.stop_reason or 'an unknown rule'}; "
-        f"{m.repeats} tries thrown away",
+        f"{s.n} samples from {fmt_si(s.minimum, 's')} to {fmt_si(s.maximum, 's')}, p5 to p95 {fmt_interval(s.p5, s.p95, 's')}",
+        f"each of {m.launches_per_sample} launches; warm-up {fmt_si(m.warmup_s, 's')}; "
+        f"stopped by {m.stop_reason or 'an unknown rule'}; {m.repeats} tries thrown away",
         f"{fmt_si(m.flops_per_s, 'FLOP/s')} and {fmt_si(m.bytes_per_s, 'B/s')}",
     ]
     clocks = [fmt_si(c, "Hz") for c in (m.clock_hz_before, m.clock_hz_after) if c]
@@ -144,7 +158,11 @@ def _timing(m: Measurement) -> Section:
             f"tolerance {fmt_number(m.correctness.get('tolerance'))}"
         )
     for name, samples in m.steps.items():
-        lines.append(f"step {name} alone: {fmt_si(sorted(samples)[len(samples) // 2], 's')} (n = {len(samples)})" if samples else f"step {name}")
+        lines.append(
+            f"step {name} alone: {fmt_si(sorted(samples)[len(samples) // 2], 's')} (n = {len(samples)})"
+            if samples
+            else f"step {name}"
+        )
     return Section(title="Time", lines=tuple(lines))
 
 
@@ -152,7 +170,9 @@ def _prediction(m: Measurement) -> Section:
     if "time_s" not in m.prediction:
         return Section(title="Prediction", lines=("none was stored",))
     rows = [(name, fmt_si(seconds, "s")) for name, seconds in m.prediction.get("terms", {}).items()]
-    lines = [f"predicted {fmt_si(m.prediction['time_s'], 's')} ({m.prediction.get('bound', '')}-bound), fixed before the operator ran"]
+    lines = [
+        f"predicted {fmt_si(m.prediction['time_s'], 's')} ({m.prediction.get('bound', '')}-bound), fixed before the operator ran"
+    ]
     if m.time_s is not None:
         lines.append(f"measured {fmt_si(m.time_s, 's')}: predicted / measured − 1 = {fmt_error(m.prediction_error)}")
         lines.append(f"why: {why_wrong(m) or 'nothing is known'}")
@@ -165,8 +185,12 @@ def _ceilings(m: Measurement, machine: Machine) -> Section:
     rows = []
     for gap in gaps(machine, m.total_flops, m.total_bytes, m.time_s, m.dtype):
         if gap.own and gap.share > 0:
-            rows.append((gap.ceiling.label, str(gap.ceiling.threads or MISSING), fmt_si(gap.share * m.time_s, "s"), fmt_percent(gap.share)))
-    return Section(title=f"Ceilings of {machine.name}", table=Table(headers=("ceiling", "threads", "time at it", "of measured"), rows=rows))
+            rows.append(
+                (gap.ceiling.label, str(gap.ceiling.threads or MISSING), fmt_si(gap.share * m.time_s, "s"), fmt_percent(gap.share))
+            )
+    return Section(
+        title=f"Ceilings of {machine.name}", table=Table(headers=("ceiling", "threads", "time at it", "of measured"), rows=rows)
+    )
 
 
 def explain(measurement: Measurement, machine: Machine | None = None) -> Explanation:
@@ -184,6 +208,8 @@ def explain(measurement: Measurement, machine: Machine | None = None) -> Explana
     if machine is not None:
         sections.append(_ceilings(m, machine))
     outcome = m.status.replace("_", " ") + (f": {m.reason}" if m.reason else "")
-    reached = f"{fmt_percent(m.share_of_bracket)} of its {m.bound} roof" if m.share_of_bracket is not None else "no roof to compare with"
+    reached = (
+        f"{fmt_percent(m.share_of_bracket)} of its {m.bound} roof" if m.share_of_bracket is not None else "no roof to compare with"
+    )
     sections.append(Section(title="Outcome", lines=(reached, f"status: {outcome}")))
     return Explanation(title=title, measurement=m, sections=tuple(sections))

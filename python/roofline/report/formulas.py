@@ -73,7 +73,8 @@ class Term:
         return Term(self.value * right.value, self.factor * right.factor, self.factors + right.factors)
 
     def __rmul__(self, other: Any) -> Term:
-        return Term.of(other) * self
+        left = Term.of(other)
+        return Term(left.value * self.value, left.factor * self.factor, left.factors + self.factors)
 
     def __truediv__(self, other: Any) -> Term:
         right = Term.of(other)

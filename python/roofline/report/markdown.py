@@ -27,18 +27,18 @@ POINT_KEYS = ("operator", "variant", "problem", "cache_state")
 MOVED = 0.05  # the bracket rule: beyond this a roof has moved
 
 RULES = (
-    "FLOPs: one per add, multiply, divide, square root, exp, log, tanh, erf and comparison; negation, absolute value, conversion and "
-    "selection are free. A multiply-add is two. Masked pairs of attention are not counted, whatever the kernel computes. All terms "
-    "are counted, softmax and scale included.",
-    "Bytes: every operand once (K and V by KV heads), plus what the variant is modelled to move beyond that; modelled, not counted by "
-    "hardware. GB/s and GFLOP/s are decimal (10⁹).",
-    "Time: median over batches of launches; operands come from DRAM (cold) or stay in a cache (warm). Outputs are checked against a "
-    "float64 reference before anything is timed.",
-    "of bracket: attainable time over measured time, by short probes of the point's own roofs directly before and after it. of best "
-    "mode: the same against the faster mode, where a roof was seen in two. predicted: from the probes before, fixed before the "
-    "operator ran; error is predicted / measured − 1.",
-    "Above 103 % of its bracket a point is implausible: evidence of an error, never a win. contended (other work ran on these cores) "
-    "and roof moved (its bracket's ends differ by more than 5 %) are shown, and never averaged.",
+    "FLOPs: one per add, multiply, divide, square root, exp, log, tanh, erf and comparison; negation, absolute value, "
+    "conversion and selection are free. A multiply-add is two. Masked pairs of attention are not counted, whatever the "
+    "kernel computes. All terms are counted, softmax and scale included.",
+    "Bytes: every operand once (K and V by KV heads), plus what the variant is modelled to move beyond that; modelled, not "
+    "counted by hardware. GB/s and GFLOP/s are decimal (10⁹).",
+    "Time: median over batches of launches; operands come from DRAM (cold) or stay in a cache (warm). Outputs are checked "
+    "against a float64 reference before anything is timed.",
+    "of bracket: attainable time over measured time, by short probes of the point's own roofs directly before and after it."
+    " of best mode: the same against the faster mode, where a roof was seen in two. predicted: from the probes before, "
+    "fixed before the operator ran; error is predicted / measured − 1.",
+    "Above 103 % of its bracket a point is implausible: evidence of an error, never a win. contended (other work ran on "
+    "these cores) and roof moved (its bracket's ends differ by more than 5 %) are shown, and never averaged.",
 )
 
 
@@ -58,7 +58,7 @@ def _bullets(lines: Iterable[str], none: str = "") -> str:
 
 
 def report_facts(machine: Machine) -> Mapping[str, Any]:
-    """What a report stored beside the ceilings: began_utc, took_s, time_limit_s, left_out, end_check; empty for another machine file."""
+    """What a report stored beside the ceilings: began_utc, took_s, time_limit_s, left_out, end_check. Empty for others."""
     found = machine.provenance.get("report", {})
     return found if isinstance(found, Mapping) else {}
 
@@ -85,11 +85,18 @@ def conditions(machine: Machine) -> list[str]:
     when = f"date: {run.get('began_utc') or machine.created_utc}"
     if "took_s" in run:
         limit = run.get("time_limit_s")
-        when += f"; took {fmt_number(run['took_s'])} s" + (f" of at most {fmt_number(limit)} s" if limit else ", without a time limit")
+        when += f"; took {fmt_number(run['took_s'])} s" + (
+            f" of at most {fmt_number(limit)} s" if limit else ", without a time limit"
+        )
     lines.append(when)
     if provenance.get("os"):
         lines.append(f"system: {provenance['os']}")
-    shown = {"governor": "frequency governor", "huge_pages": "huge pages", "driver_version": "driver", "runtime_version": "CUDA runtime"}
+    shown = {
+        "governor": "frequency governor",
+        "huge_pages": "huge pages",
+        "driver_version": "driver",
+        "runtime_version": "CUDA runtime",
+    }
     stated = [f"{name} {facts[key]}" for key, name in shown.items() if facts.get(key)]
     if facts.get("virtual_machine"):
         stated.append("in a virtual machine")
@@ -138,7 +145,9 @@ def prediction_lines(results: Iterable[Measurement]) -> list[str]:
     disturbed = f"; {found.disturbed} disturbed points are not averaged" if found.disturbed else ""
     if found.median is None:
         return [f"no undisturbed point to average{disturbed}"]
-    lines = [f"|error| over {found.n} points: median {fmt_percent(found.median)}, 95th percentile {fmt_percent(found.p95)}{disturbed}"]
+    lines = [
+        f"|error| over {found.n} points: median {fmt_percent(found.median)}, 95th percentile {fmt_percent(found.p95)}{disturbed}"
+    ]
     for m in found.worst:
         lines.append(f"{m.operator} {m.variant} ({brief(m)}, {m.cache_state}): {fmt_error(m.prediction_error)}; {why_wrong(m)}")
     return lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..ceilings import measure_machine
@@ -13,9 +13,9 @@ from ..errors import Error, OutOfMemory, Unsupported
 from ..machine import Ceiling, Machine
 from ..measurement import Device, Policy, attempt, open_device
 from ..measurement.devices import utc_now
-from ..measurement.timing import QUICK, REPORT, THOROUGH
 from ..measurement.progress import Progress, ProgressOption
 from ..measurement.roofs import probe
+from ..measurement.timing import QUICK, REPORT, THOROUGH
 from ..operators import from_dict
 from ..results import Bracket, Measurement, Results, append_to
 from .files import MACHINE, RESULTS, Report, begin, render
@@ -38,17 +38,22 @@ def _limit(time_limit_s: float | None, quick: bool, thorough: bool) -> float | N
 def main_roofs(machine: Machine) -> list[Ceiling]:
     """The slowest level's read and the fp32 multiply-add: what the end check measures again."""
     found = []
-    for ask in (lambda: machine.bandwidth(), lambda: machine.compute("fp32")):
+    asks: tuple[Callable[[], Ceiling], ...] = (machine.bandwidth, lambda: machine.compute("fp32"))
+    for ask in asks:
         try:
             best = ask()
         except Error:
             continue
         own = [
-            c for c in machine.ceilings
-            if c.problem and c.source == "measured" and c.status != "implausible" and c.threads == best.threads
+            c
+            for c in machine.ceilings
+            if c.problem
+            and c.source == "measured"
+            and c.status != "implausible"
+            and c.threads == best.threads
             and (c.kind, c.level, c.access, c.dtype) == (best.kind, best.level, best.access, best.dtype)
             and (c.kind == "bandwidth" or c.problem.get("operator") == "fma")
-        ]  # fmt: skip
+        ]
         found += [max(own, key=lambda c: c.value)] if own else []
     return found
 
@@ -64,9 +69,14 @@ def end_check(device: Device, machine: Machine, policy: Policy) -> list[tuple[Ce
             continue
         seen = device.core.sample(ready.sets, policy=policy.to_dict())
         ends = Bracket(
-            label=c.name, kind=c.kind, level=c.level, problem=c.problem, variant=c.variant,
-            before_samples=c.samples, after_samples=tuple(ready.rates(seen["samples_s"])),
-        )  # fmt: skip
+            label=c.name,
+            kind=c.kind,
+            level=c.level,
+            problem=c.problem,
+            variant=c.variant,
+            before_samples=c.samples,
+            after_samples=tuple(ready.rates(seen["samples_s"])),
+        )
         found.append((c, ends, bool(seen["contended"])))
     return found
 
@@ -119,9 +129,13 @@ def report(
     facts: dict[str, Any] = {"began_utc": began_utc, "time_limit_s": limit, "seed": seed, "left_out": [], "end_check": []}
     if machine is None:
         machine = measure_machine(
-            opened, quick=quick, thorough=thorough, policy=rules, progress=progress,
+            opened,
+            quick=quick,
+            thorough=thorough,
+            policy=rules,
+            progress=progress,
             deadline_s=None if limit is None else limit * CEILINGS_SHARE,
-        )  # fmt: skip
+        )
     machine = _with(machine, facts)
     machine.save(folder / MACHINE)
 
@@ -141,9 +155,17 @@ def report(
 
 
 def _operators(
-    device: Device, machine: Machine, rules: Policy, path: os.PathLike[str], begun: float, limit: float | None, quick: bool, thorough: bool,
-    seed: int, progress: ProgressOption,
-) -> tuple[Results, list[Point]]:  # fmt: skip
+    device: Device,
+    machine: Machine,
+    rules: Policy,
+    path: os.PathLike[str],
+    begun: float,
+    limit: float | None,
+    quick: bool,
+    thorough: bool,
+    seed: int,
+    progress: ProgressOption,
+) -> tuple[Results, list[Point]]:
     """Every point, each on disk as soon as it is there; and those that the deadline left out."""
     found: list[Measurement] = []
     late: list[Point] = []
@@ -155,9 +177,15 @@ def _operators(
                 late.append(point)
                 continue
             measurement = attempt(
-                point.problem, variant=point.variant, device=device, machine=machine, cache_state=point.cache_state, seed=seed, policy=rules,
+                point.problem,
+                variant=point.variant,
+                device=device,
+                machine=machine,
+                cache_state=point.cache_state,
+                seed=seed,
+                policy=rules,
                 steps=thorough,
-            )  # fmt: skip
+            )
             append_to(path, measurement)
             found.append(measurement)
     return Results(tuple(found)), late

@@ -91,7 +91,7 @@ def limited(problem: Operator, variant: str, machine: Machine) -> Operator:
             predicted_s = predict(machine, made, variant=variant).time_s
         except Error:  # a machine whose roofs were left out for lack of time says nothing about launches
             return made
-        halved = next((name for name in HALVED_FIRST if getattr(made, name, 1) > 1), None)
+        halved = next((name for name in HALVED_FIRST if name in made.field_names() and getattr(made, name) > 1), None)
         if predicted_s <= MOST_PREDICTED_S or halved is None:
             return made
         made = made.replace(**{halved: getattr(made, halved) // 2})

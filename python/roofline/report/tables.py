@@ -115,7 +115,9 @@ def ceiling_table(machine: Machine) -> Table:
                 c.status.replace("_", " ") if c.source == "measured" else c.source,
             )
         )
-    return Table(headers=("ceiling", "median", "95 % interval", "n", "modes", "threads", "clock", "status"), rows=rows, wide=("modes",))
+    return Table(
+        headers=("ceiling", "median", "95 % interval", "n", "modes", "threads", "clock", "status"), rows=rows, wide=("modes",)
+    )
 
 
 def _billions(rate: float | None) -> str:
@@ -153,9 +155,21 @@ def operator_table(results: Iterable[Measurement], machine: Machine | None) -> T
             )
         )
     headers = (
-        "operator", "variant", "problem", "cache", "time", "GFLOP/s", "GB/s", "FLOP/byte", "bound", "of bracket", "of best mode", "predicted",
-        "error", "status",
-    )  # fmt: skip
+        "operator",
+        "variant",
+        "problem",
+        "cache",
+        "time",
+        "GFLOP/s",
+        "GB/s",
+        "FLOP/byte",
+        "bound",
+        "of bracket",
+        "of best mode",
+        "predicted",
+        "error",
+        "status",
+    )
     return Table(headers=headers, rows=rows, wide=("problem",))
 
 
@@ -203,7 +217,10 @@ def sanity_lines(machine: Machine) -> list[str]:
     for c in machine.ceilings:
         if c.status != "ok":
             grouped.setdefault((c.status, c.reason), []).append(c)
-    quiet = dataclasses.replace(machine, ceilings=tuple(dataclasses.replace(c, status="ok", reason="") for c in machine.ceilings if c.status != "implausible"))
+    quiet = dataclasses.replace(
+        machine,
+        ceilings=tuple(dataclasses.replace(c, status="ok", reason="") for c in machine.ceilings if c.status != "implausible"),
+    )
     lines = []
     for (status, reason), members in grouped.items():
         names = ", ".join(f"{c.name} ({c.threads} thread{'s' * (c.threads != 1)})" for c in members)

@@ -1,0 +1,79 @@
+"""What the options of a command stand for: devices, machines, sampling rules, files."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any
+
+from ..errors import Error, Unsupported
+from .outcomes import FAILED, MISSING, checking_input
+
+# Exit codes of one measurement; every other status is a result.
+BY_STATUS = {"unsupported": MISSING, "out_of_memory": FAILED, "failed": FAILED}
+
+
+def backend() -> None:
+    """Raises Unsupported where the compiled module does not load: a missing backend, not bad input."""
+    from ..measurement.devices import core
+
+    try:
+        core()
+    except Error as error:
+        raise Unsupported(str(error)) from error
+
+
+def policy_of(options: argparse.Namespace, usual: Any) -> Any:
+    """The sampling rules that the flags ask for, from `usual`."""
+    from ..measurement.timing import QUICK, THOROUGH
+
+    rules = QUICK if options.quick else THOROUGH if options.thorough else usual
+    changes: dict[str, Any] = {}
+    if options.min_samples is not None:
+        changes["min_samples"] = options.min_samples
+    if options.max_noise is not None:
+        changes["noise"] = options.max_noise
+    if options.timeout is not None:
+        limit = options.timeout
+        changes |= {"max_s": limit, "min_s": min(rules.min_s, limit)}
+        changes |= {"warmup_min_s": min(rules.warmup_min_s, limit), "warmup_max_s": min(rules.warmup_max_s, limit)}
+    return dataclasses.replace(rules, **changes)
+
+
+def device_of(options: argparse.Namespace) -> Any:
+    from ..measurement import open_device
+
+    backend()
+    with checking_input():
+        return open_device(options.device, options.threads)
+
+
+def machine_of(path: str | None, device: str | None) -> Any:
+    from ..machine import Machine
+
+    if path is None:
+        return None
+    with checking_input():
+        return Machine.load(Path(path) / "machine.json" if os.path.isdir(path) else path, device)
+
+
+def operator_of(options: argparse.Namespace) -> Any:
+    from ..operators import operator_named
+
+    return operator_named(options.operator)
+
+
+def results_file(path: str | None) -> Path | None:
+    """A results file that can be appended to: absent, empty, or with results in it. Raises BadInput before anything is measured."""
+    from ..report.files import require_file
+    from ..results import Results
+
+    if path is None:
+        return None
+    with checking_input():
+        file = require_file(path)
+        if file.is_file() and file.stat().st_size:
+            Results.load(file)
+    return file

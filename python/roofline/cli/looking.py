@@ -1,0 +1,188 @@
+"""Commands that look: at the installation, at devices, and at what was measured."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from .fields import known_variant, problem_of
+from .inputs import BY_STATUS, backend, device_of, machine_of, operator_of, policy_of
+from .outcomes import MISSING, OK, BadInput, checking_input
+from .terminal import Terminal
+
+SHORTEST_KEY = 7  # fewer digits are a line number, and not the beginning of a key
+
+
+def version(as_json: bool) -> int:
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as installed
+
+    try:
+        found = installed("roofline")
+    except PackageNotFoundError:
+        from ..measurement import build_info
+
+        backend()
+        found = str(build_info()["version"])
+    screen = Terminal()
+    screen.json({"roofline": found}) if as_json else screen.line(f"roofline {found}")
+    return OK
+
+
+def devices(as_json: bool) -> int:
+    from ..measurement import list_devices
+
+    backend()
+    found, screen = list_devices(), Terminal()
+    if as_json:
+        screen.json(found)
+    else:
+        rows = [(d["name"], "missing" if d["missing"] else "ok", d["missing"] or d["summary"]) for d in found]
+        screen.table(("device", "state", "what it is"), rows, wide=("what it is",))
+    return OK
+
+
+def plot(options: argparse.Namespace) -> int:
+    from ..plot import roofline_data, save
+    from ..report.files import PICTURES, require_file, require_folder
+    from ..results import Results
+
+    given = Path(options.machine_file)
+    folder = given if given.is_dir() else given.parent
+    machine = machine_of(options.machine_file, options.device)
+    with checking_input():
+        usual = folder / "results.jsonl"
+        source = options.results or (usual if given.is_dir() and usual.exists() else None)
+        results = Results.load(source) if source is not None else Results()
+    if options.json:
+        Terminal().json(roofline_data(machine, results, dtype=options.dtype))
+        return OK
+    out = Path(options.out) if options.out else folder
+    suffixes = {Path(name).suffix for name in PICTURES}
+    if out.suffix and not out.is_dir():
+        if out.suffix not in suffixes:
+            raise BadInput(f"{out}: cannot write a {out.suffix} file; use {', '.join(sorted(suffixes))}, or a folder")
+        with checking_input():
+            require_file(out)
+        _one_picture(machine, results, out, options.dtype)
+        files: tuple[Path, ...] = (out,)
+    else:
+        with checking_input():
+            require_folder(out)
+        files = save(machine, results, out, dtype=options.dtype)
+    if not options.quiet:
+        Terminal().lines(f"wrote {file}" for file in files)
+    return OK
+
+
+def _one_picture(machine: Any, results: Any, out: Path, dtype: str | None) -> None:
+    import tempfile
+
+    from ..machine import write_atomically
+    from ..plot import save
+
+    with tempfile.TemporaryDirectory() as temporary:
+        for file in save(machine, results, temporary, dtype=dtype):
+            if file.suffix == out.suffix:
+                write_atomically(out, file.read_bytes())
+
+
+def explain(options: argparse.Namespace) -> int:
+    from ..measurement import Policy, attempt
+    from ..report import explain as explained
+
+    screen = Terminal()
+    if hasattr(options, "operator"):
+        cls = operator_of(options)
+        with checking_input():
+            problem = problem_of(cls, options)
+            known_variant(cls, options.variant)
+        if options.describe:
+            from .describe import describe_problem
+
+            screen.lines(describe_problem(problem))
+            return OK
+        machine = machine_of(options.machine, options.device)
+        measured = attempt(
+            problem,
+            variant=options.variant,
+            device=device_of(options),
+            machine=machine,
+            cache_state=options.cache_state,
+            seed=options.seed,
+            policy=policy_of(options, Policy()),
+        )
+    else:
+        found = _saved_point(options, screen)
+        if found is None:
+            return OK
+        measured, machine = found
+    explanation = explained(measured, machine)
+    if options.json:
+        screen.json(explanation.to_dict())
+        return OK
+    screen.line(explanation.title)
+    for section in explanation.sections:
+        screen.line()
+        if section.table is not None:
+            screen.table(section.table.headers, section.table.rows, title=section.title, wide=section.table.wide)
+        else:
+            screen.line(section.title)
+        screen.lines(section.lines)
+    return BY_STATUS.get(measured.status, OK) if hasattr(options, "operator") else OK
+
+
+def _saved_point(options: argparse.Namespace, screen: Terminal) -> tuple[Any, Any] | None:
+    """The measurement and the machine that the user names; None where only the list of points was asked for."""
+    from ..operators import OPERATORS
+    from ..report.tables import brief_problem
+    from ..results import Results
+
+    path = Path(options.file)
+    if not path.exists():
+        raise BadInput(f"{options.file} is neither a file nor an operator ({', '.join(OPERATORS)})")
+    file = path / "results.jsonl" if path.is_dir() else path
+    beside = file.parent / "machine.json"
+    with checking_input():
+        results = Results.load(file)
+        machine = machine_of(options.machine or (str(beside) if path.is_dir() and beside.exists() else None), None)
+        if not results:
+            raise BadInput(f"{file} holds no results")
+        if options.point is None and len(results) > 1:
+            rows = [
+                (str(i), m.operator, m.variant, brief_problem(m), m.cache_state, m.status, m.key[:12])
+                for i, m in enumerate(results, start=1)
+            ]
+            if options.json:
+                screen.json(
+                    [{"point": int(row[0]), "key": m.key, "operator": row[1]} for row, m in zip(rows, results, strict=True)]
+                )
+            else:
+                screen.table(("point", "operator", "variant", "problem", "cache", "status", "key"), rows, wide=("problem",))
+                screen.line(f"roofline explain {options.file} POINT explains one of them")
+            return None
+        wanted = options.point or "1"
+        if wanted.isdigit() and len(wanted) < SHORTEST_KEY:
+            matching = list(results[int(wanted) - 1 : int(wanted)]) if int(wanted) else []
+        else:
+            matching = [m for m in results if m.key.startswith(wanted)]
+        if not matching:
+            raise BadInput(f"{file} has no point {wanted!r}: give a number from 1 to {len(results)}, or the beginning of a key")
+        return matching[-1], machine
+
+
+def doctor(options: argparse.Namespace) -> int:
+    from ..doctor import MISSING as ABSENT
+    from ..doctor import REQUIRED
+    from ..doctor import doctor as looked
+
+    checks, screen = looked(), Terminal()
+    if options.json:
+        screen.json([check.to_dict() for check in checks])
+    else:
+        screen.table(("what", "state", "detail"), [(c.name, c.state, c.detail) for c in checks], wide=("detail",))
+        screen.line()
+        screen.notes("cures:", [f"{c.name}: {c.cure}" for c in checks if c.cure])
+    needed = {"compiled module", *REQUIRED}
+    return MISSING if any(c.name in needed and c.state == ABSENT for c in checks) else OK

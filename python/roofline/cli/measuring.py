@@ -1,0 +1,221 @@
+"""Commands that measure: ceilings, one problem, a sweep, a whole report."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from .fields import given_fields, known_variant, problem_of
+from .inputs import BY_STATUS, device_of, machine_of, operator_of, policy_of, results_file
+from .outcomes import FAILED, OK, Interrupted, checking_input
+from .terminal import Terminal, progress_option
+
+
+def measure(options: argparse.Namespace) -> int:
+    from ..ceilings import measure_machine
+    from ..measurement import Policy
+    from ..report.files import require_file
+    from ..report.tables import ceiling_table, sanity_lines
+
+    device, screen = device_of(options), Terminal()
+    if options.describe:
+        from .describe import describe_ceilings
+
+        screen.lines(describe_ceilings(device, options.quick))
+        return OK
+    with checking_input():
+        out = require_file(options.out)
+    rules = policy_of(options, Policy(warmup_min_s=0.1, min_s=0.3, max_s=2.0))
+    machine = measure_machine(
+        device, quick=options.quick, thorough=options.thorough, policy=rules, progress=progress_option(options.quiet, options.json)
+    )
+    machine.save(out)
+    if options.json:
+        screen.json(machine.to_dict())
+    elif not options.quiet:
+        shown = ceiling_table(machine)
+        screen.table(shown.headers, shown.rows, title=f"{machine.name}, {machine.device}", wide=shown.wide)
+        screen.line()
+        screen.notes("left out:", [f"{name}: {reason}" for name, reason in machine.provenance["left_out"].items()])
+        screen.notes("notes:", sanity_lines(machine))
+        screen.line(f"saved in {out}")
+    return OK
+
+
+def run(options: argparse.Namespace) -> int:
+    from ..measurement import Policy, attempt
+    from ..results import append_to
+
+    cls, screen = operator_of(options), Terminal()
+    with checking_input():
+        problem = problem_of(cls, options)
+        known_variant(cls, options.variant)
+    if options.describe:
+        from .describe import describe_problem
+
+        screen.lines(describe_problem(problem))
+        return OK
+    machine = machine_of(options.machine, options.device)
+    out = results_file(options.out)
+    device = device_of(options)
+    if options.once:
+        return _once(device, problem, options.variant, options.seed, screen)
+    measured = attempt(
+        problem,
+        variant=options.variant,
+        device=device,
+        machine=machine,
+        cache_state=options.cache_state,
+        seed=options.seed,
+        policy=policy_of(options, Policy()),
+    )
+    if out is not None:
+        append_to(out, measured)
+    if options.json:
+        screen.json(measured.to_dict())
+    elif not (options.quiet and out):
+        title, _, rows = measured._table()
+        screen.table(("", title), rows, wide=(title,))
+    return BY_STATUS.get(measured.status, OK)
+
+
+def _once(device: Any, problem: Any, variant: str | None, seed: int, screen: Terminal) -> int:
+    from ..measurement.timing import prepare
+
+    prepared = prepare(device, problem, variant, "warm", seed)
+    prepared.sets[0].run()
+    screen.line(f"{problem.name} {prepared.variant} was launched once on {device.name}; nothing was timed or checked")
+    return OK
+
+
+def sweep(options: argparse.Namespace) -> int:
+    from ..measurement import Policy
+    from ..sweeps import points
+    from ..sweeps import sweep as swept
+
+    cls, screen = operator_of(options), Terminal()
+    axes = given_fields(options)
+    for name in options.variant or ():
+        known_variant(cls, name)
+    if options.describe:
+        from .describe import describe_problem
+
+        with checking_input():
+            first = {name: values[0] for name, values in axes.items()}
+            screen.lines(describe_problem(cls.make(**first)))
+        return OK
+    machine = machine_of(options.machine, options.device)
+    out = results_file(options.out)
+    device = device_of(options)
+    with checking_input():
+        # The first value of each axis need not suit the operator's other defaults: fields of one problem are set together.
+        start = cls.make(**{name: values[0] for name, values in axes.items()})
+        total = len(points(start, options.variant, device, axes))
+    try:
+        results = swept(
+            start,
+            variant=options.variant,
+            device=device,
+            machine=machine,
+            cache_state=options.cache_state,
+            seed=options.seed,
+            policy=policy_of(options, Policy()),
+            out=out,
+            progress=progress_option(options.quiet, options.json),
+            **axes,
+        )
+    except KeyboardInterrupt:
+        raise Interrupted(_kept(out, total)) from None
+    _show_sweep(results, screen, options.json, options.quiet and out is not None)
+    codes = {BY_STATUS.get(m.status, OK) for m in results}
+    failed = any(m.status == "failed" for m in results)
+    return FAILED if failed else codes.pop() if len(codes) == 1 else OK
+
+
+def _show_sweep(results: Any, screen: Terminal, as_json: bool, silent: bool) -> None:
+    from ..report.tables import compact_table, reasons
+
+    if as_json:
+        for m in results:
+            screen.json(m.to_dict())
+    elif not silent:
+        shown = compact_table(results, sort=False)
+        screen.table(shown.headers, shown.rows, wide=shown.wide)
+        screen.line()
+        screen.notes("not ok:", reasons(results))
+
+
+def _kept(out: Path | None, total: int | None = None) -> str:
+    """What an interruption leaves behind, in one line."""
+    from ..results import Results
+
+    if out is None:
+        return "nothing was kept (with -o FILE every finished point is)"
+    done = len(Results.load(out)) if out.is_file() else 0
+    count = f"{done} finished point{'s' * (done != 1)}" + (f" of {total}" if total is not None and done <= total else "")
+    return f"{count} in {out}"
+
+
+def report(options: argparse.Namespace) -> int:
+    from ..measurement.timing import REPORT
+    from ..report import report as measured
+    from ..report.files import begin, load, render
+
+    screen = Terminal()
+    if options.source is not None:
+        with checking_input():
+            machine, results = load(options.source)
+            out = Path(options.source if options.out == "./roofline-report" else options.out)
+        files = render(machine, results, out, plot=options.plot)
+        if not options.quiet:
+            screen.lines(f"wrote {file}" for file in files)
+        return OK
+    device = device_of(options)
+    if options.describe:
+        from .describe import describe_ceilings, describe_operators
+
+        screen.lines([*describe_ceilings(device, options.quick), "", *describe_operators()])
+        return OK
+    machine = machine_of(options.machine, device.name)
+    with checking_input():
+        folder = begin(options.out)
+    try:
+        made = measured(
+            folder,
+            device=device,
+            quick=options.quick,
+            thorough=options.thorough,
+            machine=machine,
+            plot=options.plot,
+            progress=progress_option(options.quiet, options.json),
+            time_limit_s=options.time_limit,
+            seed=options.seed,
+            policy=policy_of(options, REPORT),
+        )
+    except KeyboardInterrupt:
+        raise Interrupted(_kept(folder / "results.jsonl") + "; the ceilings are in machine.json once all were measured") from None
+    if options.json:
+        screen.json({"machine": made.machine.to_dict(), "results": [m.to_dict() for m in made.results]})
+    elif not options.quiet:
+        _show_report(made, screen)
+    statuses = {m.status for m in made.results}
+    return FAILED if "failed" in statuses else OK
+
+
+def _show_report(made: Any, screen: Terminal) -> None:
+    from ..report.markdown import end_check_lines, prediction_lines
+    from ..report.tables import ceiling_table, compact_table, reasons, sanity_lines
+
+    shown = ceiling_table(made.machine)
+    screen.table(shown.headers, shown.rows, title=f"Ceilings of {made.machine.name}, {made.machine.device}", wide=shown.wide)
+    screen.line()
+    shown = compact_table(made.results)
+    screen.table(shown.headers, shown.rows, title="Operators", wide=shown.wide)
+    screen.line()
+    screen.notes("not ok:", reasons(made.results))
+    screen.notes("prediction:", prediction_lines(made.results)[:1])
+    screen.notes("roofs at the end:", end_check_lines(made.machine))
+    screen.notes("notes:", sanity_lines(made.machine))
+    screen.notes("left out:", made.left_out)
+    screen.line(f"files in {made.out}: {', '.join(file.name for file in made.files)}")

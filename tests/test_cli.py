@@ -1,0 +1,537 @@
+"""The command line: output, exit codes, errors in one line, files that survive interruptions."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from roofline.cli import main
+from roofline.cli.terminal import Terminal
+from roofline.machine import Ceiling, Machine
+from roofline.report.files import begin
+from roofline.results import Results
+
+pytest.importorskip("roofline._core", reason="the compiled module is not built")
+
+READ = {"operator": "stream", "access": "read", "elements": 1 << 12, "passes": 1, "streams": 1, "factor": 3.0, "dtype": "fp32"}
+BRIEF = ["--quick", "--timeout", "0.01", "--min-samples", "3", "--device", "cpu"]
+FAST = [*BRIEF, "--cache-state", "warm"]  # a small cold problem waits for its caches to be emptied
+PATIENCE_S = 120  # other tests may share these cores
+
+
+@pytest.fixture(scope="module")
+def ceilings(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A machine file whose probes are small, so that every bracket is quick."""
+    bandwidth = {"kind": "bandwidth", "level": "DRAM", "variant": "plain", "threads": 2}
+    made = Machine(
+        name="Example CPU",
+        facts={"threads": 2, "l2_bytes": 1 << 20, "l3_bytes": 32 << 20},
+        ceilings=(
+            Ceiling(samples=(50e9, 51e9, 52e9), access="read", problem=READ, **bandwidth),
+            Ceiling(samples=(40e9, 41e9, 42e9), access="copy", problem={**READ, "access": "copy"}, **bandwidth),
+            Ceiling(
+                kind="compute",
+                dtype="fp32",
+                accumulator="fp32",
+                threads=2,
+                samples=(200e9,),
+                problem={"operator": "fma", "dtype": "fp32"},
+            ),
+        ),
+    )
+    path = tmp_path_factory.mktemp("machine") / "machine.json"
+    made.save(path)
+    return str(path)
+
+
+def command(*arguments: str, **environment: str) -> dict:
+    return {"args": [sys.executable, "-m", "roofline.cli", *arguments], "env": {**os.environ, **environment}}
+
+
+def ran(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        **command(*arguments, **environment), capture_output=True, text=True, encoding="utf-8", errors="replace", timeout=PATIENCE_S
+    )
+
+
+def one_line(err: str) -> str:
+    """The error, which must be one line without a traceback."""
+    assert err.count("\n") == 1, err
+    assert err.startswith("roofline: "), err
+    return err
+
+
+# -- usage ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["--help"], ["report", "--help"], ["run", "--help"], ["run", "attention", "--help"], ["explain", "--help"]]
+)
+def test_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 0
+    assert "usage: roofline" in capsys.readouterr().out
+
+
+def test_help_of_an_operator_comes_from_its_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    from roofline.operators import OPERATORS
+
+    for name, cls in OPERATORS.items():
+        assert main(["run", name, "--help"]) == 0
+        out = capsys.readouterr().out
+        for field in cls.field_names():
+            assert f"--{field.replace('_', '-')} " in out, (name, field)
+        assert cls.summary in out
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from roofline.cli import main; main(['--help']); "
+        "print([m for m in ('numpy', 'rich', 'matplotlib', 'tqdm') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.stdout.splitlines()[-1] == "[]", done
+
+
+@pytest.mark.timing
+def test_help_is_quick() -> None:
+    begun = time.perf_counter()
+    assert ran("--help").returncode == 0
+    assert time.perf_counter() - begun < 0.3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nothing"], "invalid choice: 'nothing'"),
+        (["run"], "the following arguments are required: OPERATOR"),
+        (["run", "convolution"], "invalid choice: 'convolution'"),
+        (["run", "relu", "--rows", "3"], "unrecognized arguments: --rows 3"),
+        (["run", "relu", "--seq-len", "3"], "unrecognized arguments: --seq-len 3"),
+        (["run", "relu", "--elements", "0"], "elements must be between 1"),
+        (["run", "relu", "--elements", "-3"], "elements must be between 1"),
+        (["run", "relu", "--elements", "9223372036854775807"], "elements must be between 1"),
+        (["run", "relu", "--elements", "1" * 5000], "must be a whole number"),
+        (["run", "relu", "--elements", "nan"], "must be a whole number"),
+        (["run", "relu", "--elements", ""], "must be a whole number"),
+        (["run", "relu", "--elements", "4611686018427387904"], "more than 2**62 bytes"),
+        (["run", "rms_norm", "--eps", "nan"], "eps must be a finite number"),
+        (["run", "rms_norm", "--eps", "inf"], "eps must be a finite number"),
+        (["run", "rms_norm", "--eps", "-1"], "eps must be above 0"),
+        (["run", "relu", "--dtype", "fp12"], "unknown dtype 'fp12'"),
+        (["run", "relu", "--dtype", "int8"], "dtype must be one of"),
+        (["run", "relu", "--variant", "tiled"], "unknown variant 'tiled'"),
+        (["run", "relu", "--device", "tpu"], "tpu"),
+        (["run", "relu", "--threads", "60000"], "threads"),
+        (["run", "relu", "--threads", "-1"], "must be a whole number from 0"),
+        (["run", "relu", "--timeout", "0"], "must be a positive number of seconds"),
+        (["run", "relu", "--timeout", "nan"], "must be a positive number of seconds"),
+        (["run", "relu", "--max-noise", "200%"], "must be a share"),
+        (["run", "relu", "--min-samples", "1"], "must be a whole number from 3"),
+        (["run", "relu", "--quick", "--thorough"], "not allowed with"),
+        (["run", "attention", "--seq-len", "8", "--seq-q", "4"], "either seq_len or seq_q"),
+        (["run", "attention", "--seq-q", "8", "--seq-kv", "4", "--causal"], "the first queries would see no key"),
+        (["sweep", "relu", "--elements", "1,,2"], "must be values separated by commas"),
+        (["sweep", "relu", "--elements", "1,two"], "must be a whole number"),
+        (["sweep", "relu", "--elements", "5,-2"], "elements must be between 1"),
+        (["sweep", "attention", "--causal", "maybe"], "must be true or false"),
+        (["sweep", "relu", "--variant", "fused,tiled"], "unknown variant 'tiled'"),
+        (["explain", "/no/such/file.jsonl"], "neither a file nor an operator"),
+        (["plot", "/no/such/machine.json"], "No such file"),
+        (["report", "--from", "/no/such/folder"], "No such file"),
+        (["report", "-o", "/dev/null/report"], "cannot write into"),
+        (["measure", "-o", "/no/such/folder/machine.json"], "cannot write"),
+        (["run", "relu", "-o", "/no/such/folder/r.jsonl"], "cannot write"),
+        (["sweep", "relu", "-o", "/"], "cannot write"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "", "nothing was printed, so nothing was measured"
+    assert said in one_line(captured.err)
+
+
+def test_verbose_adds_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "relu", "--elements", "0", "-v"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+# -- backends -------------------------------------------------------------------------------------------------------------
+
+
+def test_an_absent_device_is_code_3(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "relu", "--elements", "8", "--device", "cuda:99"]) in (2, 3)
+    assert "cuda" in one_line(capsys.readouterr().err)
+
+
+def test_a_module_that_does_not_load_is_code_3(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['roofline._core'] = None\n")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = ran("run", "relu", "--elements", "8", PYTHONPATH=path)
+    assert done.returncode == 3
+    assert "the compiled part of roofline does not load" in one_line(done.stderr)
+    doctor = ran("doctor", "--json", PYTHONPATH=path)
+    assert doctor.returncode == 3
+    module = next(c for c in json.loads(doctor.stdout) if c["name"] == "compiled module")
+    assert (module["state"], "pip install" in module["cure"]) == ("missing", True)
+
+
+def test_a_kernel_that_is_not_there_is_code_3_and_a_result(capsys: pytest.CaptureFixture[str], ceilings: str) -> None:
+    assert main(["run", "relu", "--elements", "8", "--dtype", "bf16", "--json", "--machine", ceilings, *FAST]) == 3
+    record = json.loads(capsys.readouterr().out)
+    assert record["status"] == "unsupported"
+    assert record["reason"]
+
+
+def test_devices_version_and_doctor(capsys: pytest.CaptureFixture[str]) -> None:
+    for flags in (["--list-devices"], ["run", "--list-devices"], ["run", "relu", "--list-devices"]):
+        assert main(flags) == 0
+        assert "cpu" in capsys.readouterr().out
+        assert main([*flags, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)[0]["name"] == "cpu"
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("roofline ")
+    assert main(["doctor"]) == 0
+    out = capsys.readouterr().out
+    assert "compiled module" in out
+    assert "\x1b" not in out, "no colours where stdout is no terminal"
+
+
+# -- one problem ----------------------------------------------------------------------------------------------------------
+
+
+def test_run_prints_a_table_or_json(capsys: pytest.CaptureFixture[str], ceilings: str, tmp_path: Path) -> None:
+    out = str(tmp_path / "r.jsonl")
+    problem = ["run", "softmax", "--rows", "16", "--columns", "64", "--machine", ceilings, *FAST]
+    assert main([*problem, "-o", out]) == 0
+    captured = capsys.readouterr()
+    assert "rows=16 columns=64 fp32" in captured.out
+    assert captured.err == ""
+    assert main([*problem, "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["problem"]["rows"] == 16
+    assert record["samples_s"]
+    assert len(Results.load(out)) == 1
+    assert main([*problem, "-o", out, "--quiet"]) == 0
+    assert capsys.readouterr().out == ""
+    assert len(Results.load(out)) == 2
+
+
+def test_once_launches_without_a_clock(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "attention", "--seq-len", "32", "--causal", "--once", "--device", "cpu"]) == 0
+    assert "launched once" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments", [["run", "attention", "--seq-len", "32"], ["sweep", "attention", "--seq-len", "32,64"], ["explain", "attention"]]
+)
+def test_describe_says_it_in_english(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*arguments, "--describe"]) == 0
+    out = capsys.readouterr().out
+    assert "three passes" in out
+    assert "2 · batch · heads · seq_q · seq_kv · head_dim" in out
+
+
+def test_describe_ceilings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["measure", "--describe", "--quick", "--device", "cpu", "-o", "/no/such/folder/m.json"]) == 0
+    out = capsys.readouterr().out
+    assert "DRAM read: read bandwidth over arrays far larger than any cache" in out
+    assert main(["report", "--describe", "--device", "cpu"]) == 0
+    assert "layer_norm" in capsys.readouterr().out
+
+
+# -- sweeps ---------------------------------------------------------------------------------------------------------------
+
+
+def test_sweep_takes_lists_and_explain_reads_its_file(capsys: pytest.CaptureFixture[str], ceilings: str, tmp_path: Path) -> None:
+    out = str(tmp_path / "s.jsonl")
+    sweep = [
+        "sweep",
+        "attention",
+        "--seq-len",
+        "8,16",
+        "--causal",
+        "true,false",
+        "--variant",
+        "naive,tiled",
+        "--heads",
+        "1",
+        "--machine",
+        ceilings,
+    ]
+    assert main([*sweep, *FAST, "-o", out]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("operator")
+    assert len([line for line in lines if line.startswith("attention ")]) == 8
+    found = Results.load(out)
+    assert [(m.problem["seq_q"], m.problem["causal"], m.variant) for m in found[:3]] == [
+        (8, True, "naive"),
+        (8, True, "tiled"),
+        (8, False, "naive"),
+    ]
+
+    assert main(["explain", out]) == 0
+    assert found[3].key[:12] in capsys.readouterr().out
+    for chosen in ("4", found[3].key[:16]):
+        assert main(["explain", out, chosen, "--machine", ceilings]) == 0
+        text = capsys.readouterr().out
+        assert "attention tiled: batch=1 heads=1" in text
+        assert "Ceilings of Example CPU" in text
+    assert main(["explain", out, "4", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["measurement"]["key"] == found[3].key
+    for absent in ("0", "9", "zzz"):
+        assert main(["explain", out, absent]) == 2
+        assert "has no point" in one_line(capsys.readouterr().err)
+
+
+def test_sweep_writes_json_lines(capsys: pytest.CaptureFixture[str], ceilings: str) -> None:
+    assert main(["sweep", "relu", "--elements", "8,16", "--dtype", "bf16", "--json", "--machine", ceilings, *FAST]) == 3
+    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(r["problem"]["elements"], r["status"]) for r in records] == [(8, "unsupported"), (16, "unsupported")]
+
+
+def started(out: Path, ceilings: str) -> subprocess.Popen[str]:
+    """A sweep of many points, stopped in the middle by the tests: two are settled at once, the others take time."""
+    sizes = ",".join(str(1 << 20 | n) for n in range(400))
+    arguments = ["sweep", "relu", "--elements", sizes, "--dtype", "bf16,fp32", "--machine", ceilings, "-o", str(out), *FAST]
+    process = subprocess.Popen(**command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + PATIENCE_S
+    while process.poll() is None and time.monotonic() < deadline:
+        if out.exists() and out.read_bytes().count(b"\n") >= 2:
+            return process
+        time.sleep(0.02)
+    process.kill()
+    raise AssertionError(f"no two points in {PATIENCE_S} s: {process.communicate()}")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_ctrl_c_keeps_what_is_finished(tmp_path: Path, ceilings: str) -> None:
+    out = tmp_path / "s.jsonl"
+    process = started(out, ceilings)
+    process.send_signal(signal.SIGINT)
+    begun = time.monotonic()
+    printed, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130, (printed, err)
+    assert time.monotonic() - begun < 20, "a second on an idle machine"
+    kept = Results.load(out)
+    assert f"{len(kept)} finished points of 800 in {out}" in one_line(err)
+    assert not kept.notes
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path, ceilings: str) -> None:
+    out = tmp_path / "s.jsonl"
+    process = started(out, ceilings)
+    process.kill()
+    process.communicate()
+    before = out.read_bytes().rpartition(b"\n")[0]
+    settled = [m.key for m in Results.load(out) if m.status in ("ok", "unsupported")]
+    assert settled
+    with open(out, "ab") as file:
+        file.write(b'{"schema_version": 1, "operator": "re')  # what a kill in the middle of a write leaves
+    sizes = f"{1 << 20},{(1 << 20) + 1},77"  # the last is new
+    again = ["sweep", "relu", "--elements", sizes, "--dtype", "bf16", "--machine", ceilings, "-o", str(out), *FAST]
+    assert main([*again, "--quiet"]) == 3, "every point of this sweep is unsupported"
+    after = Results.load(out)
+    assert not after.notes
+    assert out.read_bytes().startswith(before)
+    assert all([m.key for m in after].count(key) == 1 for key in settled), "finished points are not repeated"
+
+
+# -- damaged and full files -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"not json", "is not valid JSON"),
+        (b"\xff\xfe\x00", "is not valid JSON"),
+        (b'{"schema_version": 99, "kind": "machines", "machines": []}', "upgrade roofline"),
+        (b'{"schema_version": 1, "kind": "machines", "machines": [{"name": "x", "ceil', "is not valid JSON"),
+        (b'{"schema_version": 1, "kind": "machines", "machines": []}', "holds no machine"),
+        (b"[]", "must hold one JSON object"),
+        (b"", "is not valid JSON"),
+    ],
+)
+def test_damaged_machine_files(content: bytes, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "machine.json"
+    path.write_bytes(content)
+    for arguments in (["plot", str(path)], ["run", "relu", "--machine", str(path)], ["report", "--from", str(tmp_path)]):
+        assert main(arguments) == 2
+        assert said in one_line(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b'{"schema_version": 99}\n', "upgrade roofline"),
+        (b'not json\n{"schema_version": 1}\n', "line 1"),
+        (b'{"schema_version": 1}\n', "line 1 lacks"),
+        (b"# my notes\n\n", "is not valid JSON"),
+    ],
+)
+def test_a_damaged_results_file_is_not_appended_to(
+    content: bytes, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(content)
+    for arguments in (["sweep", "relu", "-o", str(path)], ["run", "relu", "-o", str(path)], ["explain", str(path)]):
+        assert main(arguments) == 2
+        assert said in one_line(capsys.readouterr().err)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_fails_in_one_line(capsys: pytest.CaptureFixture[str], ceilings: str) -> None:
+    assert main(["run", "relu", "--elements", "8", "--dtype", "bf16", "-o", "/dev/full", "--machine", ceilings, *FAST]) == 1
+    assert "No space left" in one_line(capsys.readouterr().err)
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(**command("--help"), stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S)
+    assert done.returncode == 1
+    assert "No space left" in one_line(done.stderr)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="resource limits are POSIX")
+def test_a_disk_that_fills_up_keeps_the_lines_before(tmp_path: Path, ceilings: str) -> None:
+    import resource
+
+    out = tmp_path / "s.jsonl"
+    arguments = [
+        "sweep",
+        "relu",
+        "--elements",
+        ",".join(map(str, range(1, 40))),
+        "--dtype",
+        "bf16",
+        "-o",
+        str(out),
+        "--machine",
+        ceilings,
+        *FAST,
+    ]
+    limit = 8 << 10
+    done = subprocess.run(
+        **command(*arguments),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+    )
+    assert done.returncode == 1, done
+    assert "cannot append" in one_line(done.stderr)
+    kept = Results.load(out)
+    assert 0 < len(kept) < 39
+    assert not kept.notes
+
+
+# -- terminals ------------------------------------------------------------------------------------------------------------
+
+
+def test_ascii_terminals(tmp_path: Path, ceilings: str) -> None:
+    done = ran("run", "attention", "--describe", PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.isascii()
+    assert "2 * batch * heads" in done.stdout
+    assert ran("run", "attention", "--help", PYTHONIOENCODING="ascii").returncode == 0
+    record = ran(
+        "run", "attention", "--dtype", "fp64", "--json", "--machine", ceilings, "--device", "cpu", PYTHONIOENCODING="ascii"
+    )
+    assert "q·kᵀ" in json.loads(record.stdout)["flops"]
+
+
+def test_a_reader_that_leaves_early_is_no_traceback() -> None:
+    with subprocess.Popen(
+        **command("run", "attention", "--help"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        err = process.stderr.read()
+        process.wait(PATIENCE_S)
+    assert (process.returncode, err) == (1, "")
+
+
+HEADERS = ("operator", "problem", "time", "GFLOP/s", "status")
+ROWS = [
+    ("attention naive", "batch=1 heads=8 seq_q=1 seq_kv=8192 head_dim=128 causal=True fp32", "1.23 ms", "120", "ok"),
+    ("softmax fused", "rows=4096 columns=1024 fp32", "950 µs", "9.5", "contended"),
+]
+
+
+@pytest.mark.parametrize("columns", [40, 72, 100, 200])
+def test_tables_fit_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    stream = io.StringIO()
+    Terminal(stream, is_terminal=True, columns=columns).table(HEADERS, ROWS, wide=("problem",))
+    import re
+
+    text = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
+    lines = text.splitlines()
+    if columns >= 72:
+        assert max(map(len, lines)) <= columns
+        times = [line.index(cell) + len(cell) for line in lines for cell in ("1.23 ms", "950 µs") if cell in line]
+        assert len(times) == 2
+        assert len(set(times)) == 1, "numbers end in one column"
+    assert "seq_kv=8192" in text.replace("\n", "")
+    if columns == 200:
+        assert len(lines) == 4
+
+
+@pytest.mark.parametrize("no_color", [True, False])
+def test_colour_only_where_it_is_wanted(no_color: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("NO_COLOR", "1") if no_color else monkeypatch.delenv("NO_COLOR", raising=False)
+    stream = io.StringIO()
+    Terminal(stream, is_terminal=True, columns=100).table(HEADERS, ROWS, wide=("problem",))
+    assert ("\x1b[32m" in stream.getvalue()) is not no_color
+
+
+# -- pictures and reports -------------------------------------------------------------------------------------------------
+
+
+def test_plot_draws_from_saved_files(ceilings: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    assert main(["plot", ceilings, "-o", str(tmp_path / "folder")]) == 0
+    assert sorted(f.name for f in (tmp_path / "folder").iterdir()) == ["roofline.csv", "roofline.png", "roofline.svg"]
+    assert main(["plot", ceilings, "-o", str(tmp_path / "one.svg")]) == 0
+    assert (tmp_path / "one.svg").read_text().startswith("<?xml")
+    capsys.readouterr()
+    assert main(["plot", ceilings, "--json"]) == 0
+    assert any(record["element"] == "memory_roof" for record in json.loads(capsys.readouterr().out))
+    assert main(["plot", ceilings, "-o", str(tmp_path / "one.pdf")]) == 2
+    assert "cannot write a .pdf file" in one_line(capsys.readouterr().err)
+
+
+def test_report_measures_shows_and_renders_again(ceilings: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "rep"
+    assert main(["report", "-o", str(out), "--machine", ceilings, "--no-plot", "--time-limit", "0.3", *BRIEF]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert "left out:" in captured.out
+    assert "the time limit was reached" in captured.out
+    text = (out / "report.md").read_text()
+    (out / "report.md").unlink()
+    assert main(["report", "--from", str(out), "--no-plot"]) == 0
+    assert (out / "report.md").read_text() == text
+    (out / "report.md").write_text("# something else\n")
+    assert main(["report", "-o", str(out), *BRIEF]) == 2
+    assert "was not written by a report" in capsys.readouterr().err
+    assert (out / "machine.json").exists()
+
+
+def test_begin_does_not_delete_before_the_input_is_checked(ceilings: str, tmp_path: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        begin(tmp_path)
+    kept = tmp_path / "results.jsonl"
+    kept.write_bytes(b"")
+    assert main(["report", "-o", str(tmp_path), "--machine", "/no/such/machine.json"]) == 2
+    assert kept.exists()

@@ -1,0 +1,88 @@
+"""The doctor: what it looks at, and that a broken installation is a finding and not a crash."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from roofline import doctor as module
+from roofline.doctor import Check, doctor
+from roofline.errors import Error
+
+
+def named(checks: list[Check]) -> dict[str, Check]:
+    return {check.name: check for check in checks}
+
+
+def test_every_missing_thing_has_a_reason_and_a_cure() -> None:
+    pytest.importorskip("roofline._core")
+    found = named(doctor(wait_s=0.05))
+    assert {"Python", "compiled module", "instruction sets", "cores", "memory", "load right now", "numpy", "device cpu"} <= set(
+        found
+    )
+    for check in found.values():
+        assert check.state in ("ok", "warning", "missing")
+        assert check.detail
+        if check.state == "missing":
+            assert check.cure, check
+    json.dumps([check.to_dict() for check in found.values()])
+
+
+def test_a_module_that_does_not_load_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise Error("the compiled part of roofline does not load (no such file)")
+
+    monkeypatch.setattr(module, "core", broken)
+    found = named(doctor(wait_s=0.0))
+    assert found["compiled module"].state == "missing"
+    assert "pip install" in found["compiled module"].cure
+    assert "instruction sets" not in found, "nothing else can be asked of it"
+    assert found["numpy"].state == "ok"
+
+
+def test_one_failing_look_does_not_end_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("roofline._core")
+
+    def failing() -> list[Check]:
+        raise OSError("unreadable")
+
+    monkeypatch.setattr(module, "_libraries", failing)
+    found = named(doctor(wait_s=0.0))
+    assert found["libraries"].state == "warning"
+    assert "unreadable" in found["libraries"].detail
+    assert "memory" in found
+
+
+def test_missing_packages_name_their_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "OPTIONAL", {"no-such-package-of-ours": "nothing"})
+    monkeypatch.setattr(module, "REQUIRED", {"another-missing-package": "nothing"})
+    found = named(module._packages())
+    assert found["no-such-package-of-ours"].state == "warning"
+    assert found["another-missing-package"].state == "missing"
+    assert found["another-missing-package"].cure == "pip install another-missing-package"
+
+
+@pytest.mark.parametrize(("text", "cores"), [("max 100000\n", None), ("150000 100000\n", 1.5), ("nonsense", None)])
+def test_a_quota_is_read_from_the_control_group(monkeypatch: pytest.MonkeyPatch, text: str, cores: float | None) -> None:
+    monkeypatch.setattr(module.Path, "read_text", lambda self: text)
+    assert module._quota() == cores
+
+
+def test_load_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter([(0, 0, 0), (50, 0, 100), (0, 0, 0), (0, 0, 100), (0, 0, 0), (0, 40, 100)])
+    monkeypatch.setattr(module, "_ticks", lambda: next(ticks))
+    states = [module._contention(0.0)[0] for _ in range(3)]
+    assert [check.state for check in states] == ["warning", "ok", "warning"]
+    assert "50 %" in states[0].detail
+    assert "the host takes 40 %" in states[2].detail
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="control groups and /proc are Linux's")
+def test_a_limit_on_instruction_sets_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("roofline._core")
+    monkeypatch.setenv("ROOFLINE_ISA", "scalar")
+    (check,) = module._instruction_sets()
+    assert check.state == "warning"
+    assert check.cure == "unset ROOFLINE_ISA"
