@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .ceiling import LEVELS, RATE_UNITS, Ceiling, fmt_modes
 from .files import SCHEMA_VERSION, build, check_version, from_json, to_json, write_atomically
+from .levels import cache_capacity, cache_level
 from .machine import ACCESS_FALLBACK, Machine, load_machines, save_machines
 from .statistics import Mode, Summary, modes, summary
 
@@ -17,6 +18,8 @@ __all__ = [
     "Mode",
     "Summary",
     "build",
+    "cache_capacity",
+    "cache_level",
     "check_version",
     "fmt_modes",
     "from_json",

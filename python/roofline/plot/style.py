@@ -1,0 +1,49 @@
+"""Colours, markers and line styles of the plots: safe for the colour-blind, readable in grey, never set globally."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+# Okabe and Ito, "Color Universal Design" (2008).
+BLUE, ORANGE, GREEN, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
+PURPLE, SKY, BLACK = "#CC79A7", "#56B4E9", "#000000"
+INK, MUTED = "#222222", "#5F6368"
+
+DTYPE_COLOURS: Mapping[str, str] = {
+    "fp32": BLUE,
+    "fp64": VERMILLION,
+    "bf16": GREEN,
+    "fp16": PURPLE,
+    "tf32": SKY,
+    "int8": ORANGE,
+}
+LEVEL_COLOURS: Mapping[str, str] = {"DRAM": "#1A1A1A", "L3": "#4A4F55", "L2": "#6B7077", "L1": "#8A8F96"}
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*", "d", "8", "H")
+
+MEMORY_SHADE, COMPUTE_SHADE = "#0072B20F", "#E69F0017"  # with alpha
+SMALL, TINY = 8.0, 7.0  # points
+RC: Mapping[str, Any] = {
+    "font.size": 9.0,
+    "axes.linewidth": 0.8,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "figure.facecolor": "white",
+    "axes.facecolor": "white",
+    "savefig.facecolor": "white",
+    "svg.hashsalt": "roofline",  # the same data gives the same file
+    "legend.frameon": False,
+}
+
+
+def dtype_colour(dtype: str) -> str:
+    """The colour of a dtype: its own, or black for the rare ones."""
+    return DTYPE_COLOURS.get(dtype, BLACK)
+
+
+def markers(operators: Iterable[str]) -> dict[str, str]:
+    """One marker per operator, in the order they appear; they repeat after the fifteenth."""
+    return {name: MARKERS[i % len(MARKERS)] for i, name in enumerate(dict.fromkeys(operators))}
