@@ -116,7 +116,7 @@ def _measuring(parser: argparse.ArgumentParser, *, machine: bool = True) -> None
     group.add_argument("--threads", type=_whole(0), default=0, help="of a CPU (default: all usable cores)")
     group.add_argument("--seed", type=_whole(0), default=0, help="of the random data (default 0)")
     pace = group.add_mutually_exclusive_group()
-    pace.add_argument("--quick", action="store_true", help="short samples, main ceilings only")
+    pace.add_argument("--quick", action="store_true", help="short samples, fewer ceilings and points")
     pace.add_argument("--thorough", action="store_true", help="long samples, up to 15 s each")
     group.add_argument("--min-samples", type=_whole(3), help="at least this many samples a point (unless --timeout comes first)")
     group.add_argument(
@@ -134,7 +134,7 @@ def _report(parser: argparse.ArgumentParser) -> None:
         "--out",
         default="./roofline-report",
         metavar="DIR",
-        help="folder of the files (default ./roofline-report); an earlier report in it is replaced at the start, other files never touched",
+        help="folder of the files (default ./roofline-report); an earlier report in it is replaced at the start, no other file",
     )
     parser.add_argument(
         "--from",

@@ -83,11 +83,12 @@ class Terminal:
         columns = self.columns()
         flat = [[" ".join(self.fit(cell).split()) for cell in row] for row in (headers, *rows)]
         natural = [max(width(row[i]) for row in flat) for i in range(len(headers))]
-        least = sum(min(n, NARROWEST) if h in wide else n for n, h in zip(natural, headers, strict=True)) + len(headers) - 1
+        gaps = len(headers) - 1
+        least = sum(min(n, NARROWEST) if h in wide else n for n, h in zip(natural, headers, strict=True)) + gaps
         if least > columns:
             self._one_field_a_line(headers, flat[1:], title)
             return
-        self._rich(flat, title, wide, columns)
+        self._rich(flat, title, wide, columns, gap=2 if sum(natural) + 2 * gaps <= columns else 1)
 
     def columns(self) -> int:
         """Width of the terminal; COLUMNS wins."""
@@ -97,7 +98,7 @@ class Terminal:
 
         return shutil.get_terminal_size((100, 24)).columns
 
-    def _rich(self, flat: Sequence[Row], title: str, wide: Sequence[str], columns: int) -> None:
+    def _rich(self, flat: Sequence[Row], title: str, wide: Sequence[str], columns: int, gap: int) -> None:
         from rich import box
         from rich.console import Console
         from rich.table import Table
@@ -113,17 +114,17 @@ class Terminal:
             box=box.ASCII2 if plain else box.SIMPLE_HEAD,
             show_edge=False,
             pad_edge=False,
-            padding=(0, 1, 0, 0),
+            padding=(0, gap - 1, 0, 0),
             header_style="bold",
         )
-        for name, right in zip(headers, right_aligned(headers, rows), strict=True):
-            folded = name in wide
+        for index, (name, right) in enumerate(zip(headers, right_aligned(headers, rows), strict=True)):
+            folded, natural = name in wide, max(width(row[index]) for row in flat)
             table.add_column(
                 name,
                 justify="right" if right else "left",
                 no_wrap=not folded,
                 overflow="fold",
-                min_width=NARROWEST if folded else None,
+                min_width=min(NARROWEST, natural) if folded else natural,
             )
         for row in rows:
             table.add_row(*(Text(cell, style=_style(cell)) for cell in row))

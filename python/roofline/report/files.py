@@ -13,6 +13,7 @@ from ..machine import Machine, load_machines, write_atomically
 from ..plot import save
 from ..results import Measurement, Results
 from .markdown import TITLE, end_checks, left_out_lines, markdown, report_facts
+from .tables import MOVED
 
 MACHINE, RESULTS, TEXT, TABLE = "machine.json", "results.jsonl", "report.md", "results.csv"
 PICTURES = ("roofline.svg", "roofline.png", "roofline.csv")
@@ -35,7 +36,7 @@ class Report:
     @property
     def end_check(self) -> list[str]:
         """Labels of the main roofs that moved between start and end."""
-        return [check.label for check in end_checks(self.machine) if check.moved > 0.05]
+        return [check.label for check in end_checks(self.machine) if check.moved > MOVED]
 
     def __repr__(self) -> str:
         return f"Report({self.machine!r}, {self.results!r}, {str(self.out)!r})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -83,15 +84,15 @@ class Term:
         return Term(self.value / right.value, self.factor / right.factor, self.factors)
 
     def __floordiv__(self, other: Any) -> Term:
-        exact = self / other
+        exact: Term = self / other
         if exact.value.denominator == 1:
             return exact
-        return Term(Fraction(exact.value.__floor__()), Fraction(1), (f"⌊{exact}⌋",))
+        return Term(Fraction(math.floor(exact.value)), Fraction(1), (f"⌊{exact}⌋",))
 
     def __ceil__(self) -> Term:
         if self.value.denominator == 1:
             return self
-        return Term(Fraction(self.value.__ceil__()), Fraction(1), (f"⌈{self}⌉",))
+        return Term(Fraction(math.ceil(self.value)), Fraction(1), (f"⌈{self}⌉",))
 
     def __index__(self) -> int:
         return int(self.value)

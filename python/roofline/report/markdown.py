@@ -10,6 +10,7 @@ from ..machine import RATE_UNITS, Machine, build
 from ..results import Bracket, Measurement
 from ..units import fmt_bytes, fmt_number, fmt_percent, fmt_si
 from .tables import (
+    MOVED,
     Table,
     ceiling_table,
     defaults_used,
@@ -24,7 +25,6 @@ from .tables import brief_problem as brief
 
 TITLE = "# Roofline report"
 POINT_KEYS = ("operator", "variant", "problem", "cache_state")
-MOVED = 0.05  # the bracket rule: beyond this a roof has moved
 
 RULES = (
     "FLOPs: one per add, multiply, divide, square root, exp, log, tanh, erf and comparison; negation, absolute value, "
