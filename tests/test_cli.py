@@ -528,6 +528,31 @@ def test_report_measures_shows_and_renders_again(ceilings: str, tmp_path: Path, 
     assert (out / "machine.json").exists()
 
 
+def test_a_machine_of_another_device_is_refused(ceilings: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tmp_path / "machine.json"
+    other.write_text(Path(ceilings).read_text().replace('"device": "cpu"', '"device": "cuda:0"'))
+    for arguments in (["run", "relu"], ["sweep", "relu"], ["explain", "relu"], ["report", "-o", str(tmp_path / "r")]):
+        assert main([*arguments, "--machine", str(other), "--device", "cpu"]) == 2
+        assert "has no device 'cpu'" in one_line(capsys.readouterr().err)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_an_interrupted_report_says_what_it_kept(ceilings: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "r"
+    arguments = ["report", "-o", str(out), "--machine", ceilings, "--device", "cpu", "--time-limit", "100"]
+    with subprocess.Popen(**command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + PATIENCE_S
+        while process.poll() is None and not (out / "results.jsonl").exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130
+    assert "in " + str(out / "results.jsonl") in one_line(err)
+    assert main(["report", "--from", str(out), "--no-plot"]) == 0
+    assert "## Operators" in (out / "report.md").read_text()
+    capsys.readouterr()
+
+
 def test_begin_does_not_delete_before_the_input_is_checked(ceilings: str, tmp_path: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         begin(tmp_path)

@@ -103,11 +103,12 @@ def explain(options: argparse.Namespace) -> int:
 
             screen.lines(describe_problem(problem))
             return OK
-        machine = machine_of(options.machine, options.device)
+        device = device_of(options)
+        machine = machine_of(options.machine, device.name)
         measured = attempt(
             problem,
             variant=options.variant,
-            device=device_of(options),
+            device=device,
             machine=machine,
             cache_state=options.cache_state,
             seed=options.seed,

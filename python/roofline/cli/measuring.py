@@ -56,9 +56,9 @@ def run(options: argparse.Namespace) -> int:
 
         screen.lines(describe_problem(problem))
         return OK
-    machine = machine_of(options.machine, options.device)
     out = results_file(options.out)
     device = device_of(options)
+    machine = machine_of(options.machine, device.name)
     if options.once:
         return _once(device, problem, options.variant, options.seed, screen)
     measured = attempt(
@@ -105,9 +105,9 @@ def sweep(options: argparse.Namespace) -> int:
             first = {name: values[0] for name, values in axes.items()}
             screen.lines(describe_problem(cls.make(**first)))
         return OK
-    machine = machine_of(options.machine, options.device)
     out = results_file(options.out)
     device = device_of(options)
+    machine = machine_of(options.machine, device.name)
     with checking_input():
         # The first value of each axis need not suit the operator's other defaults: fields of one problem are set together.
         start = cls.make(**{name: values[0] for name, values in axes.items()})
@@ -194,7 +194,10 @@ def report(options: argparse.Namespace) -> int:
             policy=policy_of(options, REPORT),
         )
     except KeyboardInterrupt:
-        raise Interrupted(_kept(folder / "results.jsonl") + "; the ceilings are in machine.json once all were measured") from None
+        kept = _kept(folder / "results.jsonl")
+        if (folder / "machine.json").exists():
+            kept += f"; `roofline report --from {folder}` writes a report of what is there"
+        raise Interrupted(kept) from None
     if options.json:
         screen.json({"machine": made.machine.to_dict(), "results": [m.to_dict() for m in made.results]})
     elif not options.quiet:
