@@ -46,6 +46,7 @@ class Memory {
   Memory& operator=(const Memory&) = delete;
 
   std::int64_t size_bytes() const { return size_bytes_; }
+  bool on_host() const { return backend_->host_memory(); }
 
   char* at(std::int64_t offset, std::int64_t size) const {
     if (offset < 0 || size < 0 || offset > size_bytes_ - size)
@@ -303,6 +304,12 @@ PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
 
   py::class_<Memory, std::shared_ptr<Memory>>(m, "Memory")
       .def_property_readonly("size_bytes", &Memory::size_bytes)
+      .def_property_readonly("on_host", &Memory::on_host)
+      .def("view", [](const std::shared_ptr<Memory>& self, std::int64_t offset, std::int64_t size_bytes) {
+        if (!self->on_host()) throw Error("memory: it is not the host's; read a copy instead");
+        const auto* start = reinterpret_cast<const std::uint8_t*>(self->at(offset, size_bytes));
+        return py::array_t<std::uint8_t>(size_bytes, start, py::cast(self));  // keeps the memory alive
+      }, "offset"_a, "size_bytes"_a)
       .def("fill", &Memory::fill, "dtype"_a, "elements"_a, "kind"_a, "seed"_a = 0, "offset"_a = 0)
       .def("write", &Memory::write, "source"_a.noconvert(), "offset"_a = 0)
       .def("read", &Memory::read, "target"_a.noconvert(), "offset"_a = 0);

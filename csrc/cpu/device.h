@@ -31,6 +31,7 @@ class Device final : public Backend, public Queue {
   const std::vector<KernelEntry>& kernels() const override;
   std::string lacks(const Requires& needs) const override;
   std::int64_t available_bytes() const override;
+  bool host_memory() const override { return true; }
   void* allocate(std::size_t size_bytes) override;
   void release(void* memory, std::size_t size_bytes) noexcept override;
   void copy_in(void* device, const void* host, std::size_t size_bytes) override;

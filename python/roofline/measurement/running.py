@@ -53,4 +53,4 @@ def run(
     for name, array in accepted.items():
         held[name].memory.write(array, GUARD_BYTES)
     bind(opened, problem, variant or default_variant(problem, opened.backend), held).run()
-    return {spec.name: held[spec.name].raw() for spec in problem.outputs()}
+    return {spec.name: held[spec.name].raw().copy() for spec in problem.outputs()}

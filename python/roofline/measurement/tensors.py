@@ -34,10 +34,13 @@ class Held:
         return s.name, self.memory, self.offset, s.dtype, list(s.shape), [], s.role
 
     def raw(self) -> Array:
-        """A host copy of its bits (see `cost.DType.storage`)."""
+        """Its bits (see `cost.DType.storage`): the memory itself where the host can read it, else a copy."""
         storage = dtype(self.spec.dtype).storage
         if storage is None:
             raise Unsupported(f"{self.spec.dtype} tensors cannot be read back")
+        if self.memory.on_host:
+            seen: Array = self.memory.view(self.offset, self.spec.size_bytes).view(storage).reshape(self.spec.shape)
+            return seen
         array = np.empty(self.spec.shape, dtype=storage)
         self.memory.read(array, self.offset)
         return array
