@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import dataclasses
-import itertools
-import subprocess
-import sys
-
 import pytest
 
 pytest.importorskip("matplotlib", reason="the plot needs matplotlib")
@@ -16,15 +10,12 @@ import matplotlib as mpl
 
 mpl.use("Agg")
 
-from matplotlib import pyplot as plt
-from matplotlib.colors import to_hex
-from roofline import plot
-from roofline.errors import Error
 from roofline.machine import Ceiling, Machine
-from roofline.plot.labels import overlap, text_corners
-from roofline.results import Bracket, Measurement, Results, append_to
+from roofline.results import Bracket, Measurement
 
 SPREAD = (0.995, 1.0, 1.0, 1.004, 1.002, 0.998, 1.001, 0.999, 1.003, 1.0)
+
+ELEMENTS = {"L1": 1 << 12, "L2": 1 << 17, "L3": 1 << 22, "DRAM": 1 << 26}  # of the probes
 
 
 def around(value: float) -> tuple[float, ...]:
@@ -32,8 +23,10 @@ def around(value: float) -> tuple[float, ...]:
 
 
 def bandwidth(level: str, access: str, value: float, variant: str = "plain", **more: object) -> Ceiling:
-    problem = {"operator": "stream", "access": access, "elements": 1 << 26, "dtype": "fp32"}
-    return Ceiling(kind="bandwidth", level=level, access=access, variant=variant, threads=2, samples=around(value), problem=problem, **more)
+    problem = {"operator": "stream", "access": access, "elements": ELEMENTS[level], "dtype": "fp32"}
+    return Ceiling(
+        kind="bandwidth", level=level, access=access, variant=variant, threads=2, samples=around(value), problem=problem, **more
+    )
 
 
 def compute(dtype: str, isa: str, value: float, **more: object) -> Ceiling:
@@ -65,9 +58,18 @@ def zen() -> Machine:
 
 
 def point(
-    operator: str, variant: str, flops: int, moved: int, share: float, *, roof: float = 0.0, access: str = "read", dtype: str = "fp32",
-    status: str = "ok", **problem: object,
-) -> Measurement:  # fmt: skip
+    operator: str,
+    variant: str,
+    flops: int,
+    moved: int,
+    share: float,
+    *,
+    roof: float = 0.0,
+    access: str = "read",
+    dtype: str = "fp32",
+    status: str = "ok",
+    **problem: object,
+) -> Measurement:
     """A measurement that reaches `share` of its limiting roof (of the machine's own value unless `roof` is given)."""
     peak = {"fp32": 220e9, "fp64": 110e9}.get(dtype, 220e9)
     memory = {"read": 38e9, "copy": 50e9}[access]
@@ -77,21 +79,39 @@ def point(
         time_s = flops / rate / share
     else:
         rate = roof or memory
-        source = {"operator": "stream", "access": access, "elements": 1 << 26, "dtype": "fp32"}
+        source = {"operator": "stream", "access": access, "elements": ELEMENTS["DRAM"], "dtype": "fp32"}
         label = f"DRAM {access}"
         variant_ = "non_temporal" if access == "copy" else "plain"
-        bracket = Bracket(label=label, kind="bandwidth", level="DRAM", problem=source, variant=variant_, before_samples=(rate,), after_samples=(rate,))
+        bracket = Bracket(
+            label=label,
+            kind="bandwidth",
+            level="DRAM",
+            problem=source,
+            variant=variant_,
+            before_samples=(rate,),
+            after_samples=(rate,),
+        )
         time_s = moved / rate / share
     return Measurement(
-        operator=operator, problem={**problem, "dtype": dtype}, variant=variant, device="cpu", threads=2, cache_state="cold", status=status,
-        samples_s=around(time_s), flops={"all": flops}, bytes={"compulsory": moved}, level="DRAM", brackets=(bracket,),
-    )  # fmt: skip
+        operator=operator,
+        problem={**problem, "dtype": dtype},
+        variant=variant,
+        device="cpu",
+        threads=2,
+        cache_state="cold",
+        status=status,
+        samples_s=around(time_s),
+        flops={"all": flops},
+        bytes={"compulsory": moved},
+        level="DRAM",
+        brackets=(bracket,),
+    )
 
 
 def decode(batch: int, seq: int, share: float, **more: object) -> Measurement:
     heads, dim = 8, 64
-    return point("attention", "split_kv", 4 * batch * heads * seq * dim + 5 * batch * heads * seq, 2 * batch * heads * seq * dim * 4,
-                 share, batch=batch, seq_q=1, seq_kv=seq, **more)  # fmt: skip
+    flops, moved = 4 * batch * heads * seq * dim + 5 * batch * heads * seq, 2 * batch * heads * seq * dim * 4
+    return point("attention", "split_kv", flops, moved, share, batch=batch, seq_q=1, seq_kv=seq, **more)
 
 
 def prefill(seq: int, share: float, variant: str = "tiled", extra: int = 0, **more: object) -> Measurement:
@@ -129,6 +149,12 @@ def twenty() -> list[Measurement]:
 
 
 def thirty() -> list[Measurement]:
-    layer = [point("rms_norm", "tiled", 4 * n * 2048, 2 * n * 2048 * 4, 0.7 + n / 2**16, access="copy", rows=n, columns=2048) for n in (256, 1024, 4096, 8192)]
-    mlp = [point("ffn", "library", 6 * n * 2048 * 8192, 4 * 3 * 2048 * 8192 + 8 * n * 2048, 0.8, rows=n, d_model=2048) for n in (1, 4, 16, 64, 128, 256)]
+    layer = [
+        point("rms_norm", "tiled", 4 * n * 2048, 2 * n * 2048 * 4, 0.7 + n / 2**16, access="copy", rows=n, columns=2048)
+        for n in (256, 1024, 4096, 8192)
+    ]
+    mlp = [
+        point("ffn", "library", 6 * n * 2048 * 8192, 4 * 3 * 2048 * 8192 + 8 * n * 2048, 0.8, rows=n, d_model=2048)
+        for n in (1, 4, 16, 64, 128, 256)
+    ]
     return [*twenty(), *layer, *mlp]

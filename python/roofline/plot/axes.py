@@ -14,7 +14,7 @@ from ..results import Measurement
 from ..units import fmt_number, fmt_si, si_prefix
 from . import style
 from .data import Picture, Point, Roof, picture
-from .labels import PADDING, Canvas, rectangle, rotated, text_corners
+from .labels import PADDING, Canvas, rectangle, rotated
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -112,8 +112,27 @@ def _draw_points(ax: Axes, shown: Picture, markers: dict[str, str]) -> None:
     for index, p in enumerate(shown.points, start=1):
         colour = style.dtype_colour(p.measurement.dtype)
         if p.tick is not None:
-            ax.plot([p.x, p.x], [p.y, p.tick], color=colour, linewidth=0.9, linestyle=(0, (1, 1.2)), zorder=3.3, label="_gap", gid=f"gap {index}")
-            ax.plot([p.x], [p.tick], color=colour, marker="_", markersize=8, markeredgewidth=1.6, zorder=3.4, label="_bracket", gid=f"tick {index}")
+            ax.plot(
+                [p.x, p.x],
+                [p.y, p.tick],
+                color=colour,
+                linewidth=0.9,
+                linestyle=(0, (1, 1.2)),
+                zorder=3.3,
+                label="_gap",
+                gid=f"gap {index}",
+            )
+            ax.plot(
+                [p.x],
+                [p.tick],
+                color=colour,
+                marker="_",
+                markersize=8,
+                markeredgewidth=1.6,
+                zorder=3.4,
+                label="_bracket",
+                gid=f"tick {index}",
+            )
         if (p.y_high - p.y_low) / p.y > SPREAD:
             ax.errorbar([p.x], [p.y], yerr=[[max(p.y - p.y_low, 0)], [max(p.y_high - p.y, 0)]], fmt="none", ecolor=colour,
                         elinewidth=0.9, capsize=2, zorder=3.5, label="_spread")  # fmt: skip
@@ -155,8 +174,9 @@ def _label_slopes(ax: Axes, shown: Picture, canvas: Canvas) -> None:
     padding = PADDING * ax.figure.dpi / 100
     to, back = ax.transData.transform, ax.transData.inverted().transform
     for roof in (r for r in shown.roofs if r.memory):
-        text = _sloped_text()(0, 0, roof.label, fontsize=style.SMALL if roof.best else style.TINY, color=_roof_style(roof)["color"],
-                              ha="center", va="bottom", rotation_mode="anchor", zorder=5, path_effects=_halo(), gid=f"label {roof.label}")  # fmt: skip
+        colour, size = _roof_style(roof)["color"], style.SMALL if roof.best else style.TINY
+        text = _sloped_text()(0, 0, roof.label, fontsize=size, color=colour, ha="center", va="bottom", rotation_mode="anchor",
+                              zorder=5, path_effects=_halo(), gid=f"label {roof.label}")  # fmt: skip
         text.set_transform(ax.transData)
         ax.add_artist(text)
         text.set_clip_on(False)
@@ -173,7 +193,9 @@ def _label_slopes(ax: Axes, shown: Picture, canvas: Canvas) -> None:
                 for side, offset in (("bottom", 2.0 * pixel), ("top", -2.0 * pixel)):
                     at = rotated((anchor + (0, offset))[None, :], anchor, angle)[0]
                     y0 = at[1] if side == "bottom" else at[1] - height
-                    upright = rectangle(at[0] - width / 2 - padding, y0 - padding, at[0] + width / 2 + padding, y0 + height + padding)
+                    upright = rectangle(
+                        at[0] - width / 2 - padding, y0 - padding, at[0] + width / 2 + padding, y0 + height + padding
+                    )
                     yield abs(share - 0.45) * 6 + (side == "top") * 3, rotated(upright, at, angle), (at, side)
 
         (at, side), _ = canvas.place(sorted(candidates(), key=lambda c: c[0]))
@@ -199,11 +221,16 @@ def _label_flats(ax: Axes, shown: Picture, canvas: Canvas) -> None:
             for step in range(40):
                 x = right - (right - left - width) * step / 39
                 for low, worse in ((y + 2 * pixel, 0.0), (y - 2 * pixel - height, 1.0)):
-                    yield step * 0.3 + worse, rectangle(x - width - padding, low - padding, x + padding, low + height + padding), (x, low)
+                    yield (
+                        step * 0.3 + worse,
+                        rectangle(x - width - padding, low - padding, x + padding, low + height + padding),
+                        (x, low),
+                    )
 
         (x, low), _ = canvas.place(sorted(candidates(), key=lambda c: c[0]))
         colour = _roof_style(roof)["color"]
-        ax.text(*back((x, low)), roof.label, fontsize=size, color=colour, ha="right", va="bottom", zorder=5,
+        at_x, at_y = back((x, low))
+        ax.text(at_x, at_y, roof.label, fontsize=size, color=colour, ha="right", va="bottom", zorder=5,
                 path_effects=_halo(), gid=f"label {roof.label}")  # fmt: skip
 
 
@@ -218,7 +245,9 @@ def _around(anchor: Array, width: float, height: float, pixel: float, padding: f
             yield ring * 6.0 + order * 0.2, box, low
 
 
-def _label_around(ax: Axes, canvas: Canvas, at: tuple[float, float], words: str, *, size: float, colour: str, gid: str, bold: bool = False) -> bool:
+def _label_around(
+    ax: Axes, canvas: Canvas, at: tuple[float, float], words: str, *, size: float, colour: str, gid: str, bold: bool = False
+) -> bool:
     """A label near a point, with a thin leader where it had to move away. False if it overlaps another."""
     pixel = ax.figure.dpi / 72
     width, height = _extent(ax, words, size)
@@ -226,7 +255,8 @@ def _label_around(ax: Axes, canvas: Canvas, at: tuple[float, float], words: str,
     anchor = ax.transData.transform(at)
     low, cost = canvas.place(_around(anchor, width, height, pixel, PADDING * ax.figure.dpi / 100))
     back = ax.transData.inverted().transform
-    ax.text(*back(low), words, fontsize=size, color=colour, ha="left", va="bottom", zorder=5, path_effects=_halo(), gid=gid,
+    at_x, at_y = back(low)
+    ax.text(at_x, at_y, words, fontsize=size, color=colour, ha="left", va="bottom", zorder=5, path_effects=_halo(), gid=gid,
             fontweight="bold" if bold else "normal")  # fmt: skip
     nearest = (min(max(anchor[0], low[0]), low[0] + width), min(max(anchor[1], low[1]), low[1] + height))
     if ((anchor - nearest) ** 2).sum() > (11 * pixel) ** 2:
@@ -251,11 +281,16 @@ def _label_regions(ax: Axes, shown: Picture, canvas: Canvas) -> None:
         if left < ax.bbox.x0 or left + width > ax.bbox.x1:
             continue
         places = [
-            (float(step), rectangle(left, ax.bbox.y0 + (5 + 8 * step) * pixel, left + width, ax.bbox.y0 + (5 + 8 * step) * pixel + height), step)
+            (
+                float(step),
+                rectangle(left, ax.bbox.y0 + (5 + 8 * step) * pixel, left + width, ax.bbox.y0 + (5 + 8 * step) * pixel + height),
+                step,
+            )
             for step in range(20)
         ]
         step, _ = canvas.place(places)
-        ax.text(*back((left, ax.bbox.y0 + (5 + 8 * step) * pixel)), words, fontsize=style.SMALL, color=colour, style="italic",
+        at_x, at_y = back((left, ax.bbox.y0 + (5 + 8 * step) * pixel))
+        ax.text(at_x, at_y, words, fontsize=style.SMALL, color=colour, style="italic",
                 ha="left", va="bottom", zorder=1, gid=f"region {words}")  # fmt: skip
 
 
@@ -267,10 +302,21 @@ def _handles(shown: Picture, markers: dict[str, str], numbered: bool) -> tuple[l
 
     def handle(marker: str, colour: str, hollow: bool = False) -> Any:
         face, edge = ("white", colour) if hollow else (colour, "white")
-        return Line2D([], [], linestyle="none", marker=marker, markersize=6, markerfacecolor=face, markeredgecolor=edge, markeredgewidth=1.2 if hollow else 0.6)
+        return Line2D(
+            [],
+            [],
+            linestyle="none",
+            marker=marker,
+            markersize=6,
+            markerfacecolor=face,
+            markeredgecolor=edge,
+            markeredgewidth=1.2 if hollow else 0.6,
+        )
 
     if numbered:
-        handles = [handle(markers[p.measurement.operator], style.dtype_colour(p.measurement.dtype), p.implausible) for p in shown.points]
+        handles = [
+            handle(markers[p.measurement.operator], style.dtype_colour(p.measurement.dtype), p.implausible) for p in shown.points
+        ]
         return handles, [f"{index}  {p.name}  {p.shares}".rstrip() for index, p in enumerate(shown.points, start=1)]
     pairs = dict.fromkeys((p.measurement.operator, p.measurement.dtype) for p in shown.points)
     return [handle(markers[o], style.dtype_colour(d)) for o, d in pairs], [f"{o} {d}".strip() for o, d in pairs]
@@ -281,7 +327,7 @@ def _legend(ax: Axes, handles: list[Any], names: list[str], *, outside: bool) ->
         return None
     place: dict[str, Any] = {"loc": "upper left"}
     if outside:
-        share = GAP / (ax.get_position().width * ax.figure.get_figwidth())
+        share = GAP / (ax.bbox.width / ax.figure.dpi)
         place |= {"bbox_to_anchor": (1 + share, 1.0), "borderaxespad": 0.0}
     spacing = 0.35 if len(names) <= 24 else 0.15
     return ax.legend(handles, names, fontsize=style.TINY, labelspacing=spacing, handletextpad=0.4, handlelength=1.2, **place)
@@ -355,7 +401,7 @@ def draw(machine: Machine, measurements: Iterable[Measurement] | None, ax: Axes,
         _frame(ax, shown, machine)
         _draw_roofs(ax, shown)
         _draw_points(ax, shown, markers)
-        columns = int((WIDTH if fit else ax.get_position().width * figure.get_figwidth()) * 72 / (style.TINY * 0.5))
+        columns = int((WIDTH if fit else ax.bbox.width / figure.dpi) * 72 / (style.TINY * 0.5))
         footer = _footer(machine, shown, columns)
         handles, names = _handles(shown, markers, numbered)
         outside = len(names) > NAMED
@@ -367,10 +413,10 @@ def draw(machine: Machine, measurements: Iterable[Measurement] | None, ax: Axes,
             _fit(figure, ax, len(footer), box.width / figure.dpi)
             legend = _legend(ax, handles, names, outside=True)
         elif not fit:
-            figure.draw_without_rendering()  # a layout engine moves the axes only when it draws
+            figure.figure.draw_without_rendering()  # a layout engine moves the axes only when it draws
         below = ScaledTranslation(0, -0.46, figure.dpi_scale_trans)
-        ax.text(0, 0, "\n".join(footer), transform=ax.transAxes + below, fontsize=style.TINY, color=style.MUTED, ha="left", va="top",
-                linespacing=1.25, gid="footer")  # fmt: skip
+        ax.text(0, 0, "\n".join(footer), transform=ax.transAxes + below, fontsize=style.TINY, color=style.MUTED,
+                ha="left", va="top", linespacing=1.25, gid="footer")  # fmt: skip
 
         canvas = _canvas(ax, shown)
         if legend is not None and not outside:
@@ -385,7 +431,9 @@ def draw(machine: Machine, measurements: Iterable[Measurement] | None, ax: Axes,
     return ax
 
 
-def roofline(machine: Machine, measurements: Iterable[Measurement] | None = None, *, ax: Axes | None = None, dtype: str | None = None) -> Axes:
+def roofline(
+    machine: Machine, measurements: Iterable[Measurement] | None = None, *, ax: Axes | None = None, dtype: str | None = None
+) -> Axes:
     """A roofline plot: performance over arithmetic intensity, the machine's ceilings, and how near measurements come to them.
 
     Log-log; data coordinates are FLOP/byte and FLOP/s. One sloped line per memory level, one flat line per dtype and

@@ -93,14 +93,21 @@ def _strongest(ceilings: Iterable[Ceiling]) -> Ceiling | None:
 
 
 def _drawn(machine: Machine, measurements: Sequence[Measurement], dtype: str | None) -> list[tuple[Ceiling, bool]]:
-    """Ceilings to draw with whether each is a main one: per level the read roof and those the measurements meet; per dtype every set."""
+    """Ceilings to draw, and whether each is a main one: per level the read roof and those that are met; per dtype every set."""
     chosen: list[tuple[Ceiling, bool]] = []
     for source in ("measured", "datasheet"):
-        own = dataclasses.replace(machine, ceilings=tuple(c for c in machine.ceilings if c.source == source and c.status != "implausible"))
+        own = dataclasses.replace(
+            machine, ceilings=tuple(c for c in machine.ceilings if c.source == source and c.status != "implausible")
+        )
         for level in own.levels():
             main = own.bandwidth(level)
             chosen.append((main, True))
-            met = {str(b.problem.get("access", "")) for m in measurements for b in m.brackets if b.kind == "bandwidth" and b.level == level}
+            met = {
+                str(b.problem.get("access", ""))
+                for m in measurements
+                for b in m.brackets
+                if b.kind == "bandwidth" and b.level == level
+            }
             for access in sorted(met - {main.access, ""}):
                 other = own.bandwidth(level, access)
                 if other.access == access and abs(other.value / main.value - 1) > DIFFERENT:
@@ -123,7 +130,8 @@ def _labels(ceiling: Ceiling) -> list[tuple[float, str]]:
         return [(ceiling.value, ceiling.label + suffix)]
     unit = "B/s" if ceiling.kind == "bandwidth" else "FLOP/s"
     return [
-        (mode.value, f"{ceiling.name} {fmt_si(mode.value, unit)} ({fmt_percent(mode.share, 2)} of samples)") for mode in ceiling.modes
+        (mode.value, f"{ceiling.name} {fmt_si(mode.value, unit)} ({fmt_percent(mode.share, 2)} of samples)")
+        for mode in ceiling.modes
     ]
 
 
@@ -138,7 +146,7 @@ def _shorten(text: str) -> str:
 
 
 def short_names(measurements: Sequence[Measurement]) -> list[str]:
-    """A name per measurement: operator, variant, and only what differs among measurements of the operator. Equal ones stay equal."""
+    """A name per measurement: operator, variant, and what differs among measurements of the operator. Equal ones stay equal."""
 
     def facts(m: Measurement) -> dict[str, Any]:
         conditions = {"threads": f"{m.threads} threads", "cache_state": m.cache_state, "device": m.device}
@@ -208,7 +216,9 @@ def _points(machine: Machine, measurements: Sequence[Measurement]) -> tuple[list
                 tick=m.total_flops / attainable if attainable else None,
                 share=share,
                 ceiling_share=ceiling_share,
-                implausible=m.status == "implausible" or (share or 0) > IMPLAUSIBLE or (share is None and (ceiling_share or 0) > IMPLAUSIBLE),
+                implausible=m.status == "implausible"
+                or (share or 0) > IMPLAUSIBLE
+                or (share is None and (ceiling_share or 0) > IMPLAUSIBLE),
             )
         )
     return points, notes
@@ -267,7 +277,9 @@ def picture(
         ridges += [(float(ridge_flops_per_byte(value, slowest)), value) for value in best.values()]
         if best:
             peak = max(best.values())
-            ridges += [(float(ridge_flops_per_byte(peak, c.value)), peak) for c in main if c.kind == "bandwidth" and c.value != slowest]
+            ridges += [
+                (float(ridge_flops_per_byte(peak, c.value)), peak) for c in main if c.kind == "bandwidth" and c.value != slowest
+            ]
 
     xs = [p.x for p in points] + [x for x, _ in ridges] or [1.0]
     x_limits = min(xs) / 4, max(xs) * 8
@@ -321,13 +333,21 @@ def roofline_data(
             element = "memory_roof" if roof.memory else "compute_roof"
             where = {"flops_per_byte": x, "flops_per_s": roof.at(x), "bandwidth_bytes_per_s": roof.rate if roof.memory else None}
             what = {"level": c.level or None, "access": c.access or None, "dtype": c.dtype or None, "variant": c.variant or None}
-            records.append({**empty, "element": element, "label": roof.label, **where, **what, "status": c.status, "source": c.source})
+            records.append(
+                {**empty, "element": element, "label": roof.label, **where, **what, "status": c.status, "source": c.source}
+            )
     for x, y in shown.ridges:
         records.append({**empty, "element": "ridge", "label": f"{fmt_number(x)} FLOP/byte", "flops_per_byte": x, "flops_per_s": y})
     for p in shown.points:
         m = p.measurement
         where = {"flops_per_byte": p.x, "flops_per_s": p.y, "attainable_flops_per_s": p.tick}
-        what = {"level": m.level or None, "dtype": m.dtype or None, "operator": m.operator, "variant": m.variant, "status": m.status}
+        what = {
+            "level": m.level or None,
+            "dtype": m.dtype or None,
+            "operator": m.operator,
+            "variant": m.variant,
+            "status": m.status,
+        }
         shares = {"share_of_bracket": p.share, "share_of_ceiling": p.ceiling_share, "implausible": p.implausible}
         records.append({**empty, "element": "measurement", "label": p.name, **where, **what, **shares, "source": "measured"})
     return records + [{**empty, "element": "note", "label": note} for note in shown.notes]

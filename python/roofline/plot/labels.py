@@ -14,6 +14,8 @@ import numpy as np
 
 from ..cost import Array
 
+Place = Sequence[float] | Array  # x and y
+
 PADDING = 1.5  # pixels of air around a label, per 100 dpi
 
 
@@ -22,7 +24,7 @@ def rectangle(x0: float, y0: float, x1: float, y1: float) -> Array:
     return np.array([(x0, y0), (x1, y0), (x1, y1), (x0, y1)])
 
 
-def rotated(corners: Array, about: Sequence[float], degrees: float) -> Array:
+def rotated(corners: Array, about: Place, degrees: float) -> Array:
     """Corners [4, 2] turned about a point."""
     angle = math.radians(degrees)
     turn = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
@@ -78,14 +80,14 @@ class Canvas:
         self.markers = np.empty((0, 2))
         self.lines = np.empty((0, 2))
 
-    def add_markers(self, points: Iterable[Sequence[float]], radius: float) -> None:
+    def add_markers(self, points: Iterable[Place], radius: float) -> None:
         """Markers as small squares of points around their centres."""
         offsets = [(dx * radius, dy * radius) for dx in (-1, 0, 1) for dy in (-1, 0, 1)]
         more = [(x + dx, y + dy) for x, y in points for dx, dy in offsets]
         if more:
             self.markers = np.vstack([self.markers, more])
 
-    def add_line(self, start: Sequence[float], end: Sequence[float]) -> None:
+    def add_line(self, start: Place, end: Place) -> None:
         """A straight line, sampled every two pixels."""
         length = math.dist(start, end)
         steps = np.linspace(0, 1, max(int(length / 2), 2))[:, None]
@@ -96,7 +98,12 @@ class Canvas:
         low, high = self.bounds.min(axis=0), self.bounds.max(axis=0)
         outside = bool((corners.min(axis=0) < low).any() or (corners.max(axis=0) > high).any())
         over = sum(overlap(corners, label) for label in self.labels)
-        return 1e6 * over + 1e5 * outside + 1e3 * int(contains(corners, self.markers).sum()) + float(contains(corners, self.lines).sum())
+        return (
+            1e6 * over
+            + 1e5 * outside
+            + 1e3 * int(contains(corners, self.markers).sum())
+            + float(contains(corners, self.lines).sum())
+        )
 
     def place(self, candidates: Iterable[tuple[float, Array, Any]]) -> tuple[Any, float]:
         """Takes the cheapest of (preference cost, corners, value) and returns (value, what it overlaps: 0 is nothing).

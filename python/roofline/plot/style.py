@@ -23,7 +23,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*", "d", "8",
 
 MEMORY_SHADE, COMPUTE_SHADE = "#0072B20F", "#E69F0017"  # with alpha
 SMALL, TINY = 8.0, 7.0  # points
-RC: Mapping[str, Any] = {
+RC: Mapping[Any, Any] = {  # the keys that matplotlib allows differ by its version
     "font.size": 9.0,
     "axes.linewidth": 0.8,
     "axes.edgecolor": INK,
