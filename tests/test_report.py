@@ -362,6 +362,10 @@ def test_default_points_cover_operators_variants_and_states() -> None:
     )
     assert max(p.problem.total_flops() for p in default_points(facts, "cpu", slow) if p.problem.to_dict()["dtype"] == "fp32") <= 1e8
     assert default_points(facts, "cpu", Machine(name="without ceilings"))
+    on_gpu = {
+        p.problem.to_dict()["dtype"] for p in default_points({"l2_bytes": 50 << 20}, "cuda", machine()) if p.variant == "naive"
+    }
+    assert on_gpu == set(Attention.variants["naive"].dtypes["cuda"]), "every dtype that a backend has"
 
 
 def test_brief_problem_names_what_is_not_default() -> None:

@@ -83,6 +83,13 @@ def _elements(facts: Mapping[str, Any]) -> Iterable[tuple[Operator, str]]:
     yield Relu(elements=_near(facts) // 4), "warm"
 
 
+def _other_dtypes(pairs: list[tuple[Operator, str]], dtypes: Iterable[str]) -> list[tuple[Operator, str]]:
+    """The same problems in the other dtypes that the variant has on this backend."""
+    present = {problem.to_dict()["dtype"] for problem, _ in pairs}
+    # Two of each: further dtypes move along the same roofs.
+    return [(problem.replace(dtype=dtype), state) for dtype in dtypes if dtype not in present for problem, state in pairs[:2]]
+
+
 def limited(problem: Operator, variant: str, machine: Machine) -> Operator:
     """The problem, with its first large dimension halved until the model's time is short enough for a report."""
     made = problem
@@ -120,6 +127,7 @@ def default_points(facts: Mapping[str, Any], backend: str, machine: Machine, *, 
         for variant in variants:  # variants are compared, so that all run what the slowest of them can
             kept = [(limited(problem, variant, machine), state) for problem, state in kept]
         for variant in reversed(variants):
-            chosen.append([Point(problem=problem, variant=variant, cache_state=state) for problem, state in kept])
+            pairs = [*kept, *_other_dtypes(kept, OPERATORS[name].variants[variant].dtypes[backend])]
+            chosen.append([Point(problem=problem, variant=variant, cache_state=state) for problem, state in pairs])
     rounds = zip_longest(*chosen)
     return [point for together in rounds for point in together if point is not None]
