@@ -145,11 +145,14 @@ CALIBRATION = {
     "warmup_min_s": 0.0,
     "warmup_max_s": 0.02,
     "batch_s": 3e-3,
-    "min_samples": 3,
+    "min_samples": 1,
     "min_s": 0.0,
     "max_s": 0.02,
     "noise": 1.0,
 }
+
+
+ROUNDS = 2
 
 
 def fastest(device: Device, candidates: list[tuple[Operator, str]], level: str) -> Probe:
@@ -166,7 +169,7 @@ def fastest(device: Device, candidates: list[tuple[Operator, str]], level: str) 
     if not able:
         raise Unsupported("; ".join(dict.fromkeys(reasons)))
     rates: list[list[float]] = [[] for _ in able]
-    rounds = 3 if len(able) > 1 else 0
+    rounds = ROUNDS if len(able) > 1 else 0
     for _ in range(rounds):
         for index, candidate in enumerate(able):
             rates[index] += candidate.rates(device.core.sample(candidate.sets, policy=CALIBRATION)["samples_s"])
