@@ -41,9 +41,12 @@ def _last_cache(facts: Mapping[str, Any]) -> int:
 
 
 def _far(facts: Mapping[str, Any]) -> int:
-    """Bytes of one operand that no cache keeps: twice the last cache, 64 to 512 MiB, and little of the memory."""
+    """Bytes of one operand that no cache keeps: four times the last cache, 64 to 512 MiB, and little of the memory.
+
+    At twice the cache a good part of it is still there in the next launch, where results are stored past the caches.
+    """
     memory = int(facts.get("memory_bytes") or 2**33)
-    return min(max(2 * _last_cache(facts), 64 * MIB), 512 * MIB, max(memory // 24, MIB))
+    return min(max(4 * _last_cache(facts), 64 * MIB), 512 * MIB, max(memory // 24, MIB))
 
 
 def _near(facts: Mapping[str, Any]) -> int:
