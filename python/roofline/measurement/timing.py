@@ -20,7 +20,7 @@ from .roofs import Probe, level_of, roofs_of
 from .tensors import Held, allocate_all, bind, check
 
 IMPLAUSIBLE = 1.03  # of its bracket
-MOST_SETS = 32  # of rotating buffers; a smaller problem is made cold by emptying the caches instead
+MOST_SETS = 64  # of rotating buffers; a smaller problem is made cold by emptying the caches instead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,13 +111,14 @@ def prepare(device: Device, problem: Operator, variant: str | None, cache_state:
     if cache_state == "cold":
         cache = int(device.facts.get("l3_bytes") or device.facts.get("l2_bytes") or 0)
         footprint = problem.footprint_bytes()
-        # Between two launches on the same set at least twice the cache has passed through it.
-        wanted = 1 if footprint >= 3 * cache else 1 + math.ceil(2 * cache / max(footprint, 1))
+        # Between two launches on the same set the tensors of the others pass: four caches' worth, since stores may bypass the
+        # cache and its replacement may keep old lines.
+        wanted = 1 if footprint >= 8 * cache else 1 + math.ceil(4 * cache / max(footprint, 1))
         flush_each = footprint > 0 and wanted > MOST_SETS
         workspace = int(plan.get("workspace_bytes", 0)) + int(plan.get("packed_bytes", 0))
         # Workspace and packed operands come once per set too, and count towards the same distance between launches.
         if workspace and not flush_each:
-            wanted = min(wanted, 1 if workspace >= 3 * cache else 1 + math.ceil(2 * cache / (footprint + workspace)))
+            wanted = min(wanted, 1 + math.ceil(4 * cache / (footprint + workspace)))
         if footprint and not flush_each:
             for index in range(1, wanted):
                 tensors.append(allocate_all(device, problem, seed + index))
