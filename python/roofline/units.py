@@ -75,7 +75,8 @@ def fmt_bytes(value: float | None, digits: int = 3) -> str:
     if not math.isfinite(value):
         return f"{float(value)} B"
     size, index = float(value), 0
-    while index + 1 < len(_BINARY) and float(f"{abs(size):.{digits}g}") >= 1024:
+    # As it will be printed: whole numbers of four digits are not rounded.
+    while index + 1 < len(_BINARY) and float(f"{abs(size):.{max(digits, 4)}g}") >= 1024:
         size, index = size / 1024, index + 1
     text = fmt_number(size, max(digits, len(str(int(abs(size))))))
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {_BINARY[index]}"

@@ -86,10 +86,18 @@ def _refuse_constant(name: str) -> typing.NoReturn:
     raise ValueError(f"it contains {name}, which is not a number JSON allows")
 
 
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"it has the key {next(name for name in found if names.count(name) > 1)!r} twice")
+    return found
+
+
 def from_json(text: str | bytes, *, where: str) -> Any:
-    """The value of JSON text. Raises Error naming `where` and the position; NaN and Infinity are refused."""
+    """The value of JSON text. Raises Error naming `where` and the position; NaN, Infinity and repeated keys are refused."""
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
         raise Error(f"{where} is not valid JSON ({error}); the file is truncated or was edited") from error
 

@@ -283,14 +283,16 @@ class Measurement:
 
     def to_record(self) -> dict[str, Any]:
         """One flat row: the problem's fields and numbers with their units in the names; None where there is no value."""
-        row: dict[str, Any] = {"operator": self.operator, "variant": self.variant, "device": self.device, "threads": self.threads}
-        row |= {"cache_state": self.cache_state, "status": self.status, "reason": self.reason, "level": self.level}
-        fixed = {*row, *self.derived(), "flops", "bytes", "compulsory_bytes", "key"}
-        row |= {(f"problem_{name}" if name in fixed else name): value for name, value in self.problem.items()}
+        start: dict[str, Any] = {"operator": self.operator, "variant": self.variant, "device": self.device, "threads": self.threads}
+        start |= {"cache_state": self.cache_state, "status": self.status, "reason": self.reason, "level": self.level}
         s, bracket = self.summary, self.limiting_bracket
-        row |= {"flops": self.total_flops, "bytes": self.total_bytes, "compulsory_bytes": self.bytes.get("compulsory")}
-        row |= self.derived()
-        row |= {
+        rest: dict[str, Any] = {
+            "flops": self.total_flops,
+            "bytes": self.total_bytes,
+            "compulsory_bytes": self.bytes.get("compulsory"),
+        }
+        rest |= self.derived()
+        rest |= {
             "time_min_s": s.minimum if s else None,
             "time_p5_s": s.p5 if s else None,
             "time_p95_s": s.p95 if s else None,
@@ -310,7 +312,9 @@ class Measurement:
             "utc": self.utc,
             "key": self.key,
         }
-        return row
+        taken = {*start, *rest}
+        own = {(f"problem_{name}" if name in taken else name): value for name, value in self.problem.items()}
+        return {**start, **own, **rest}
 
     # -- reprs ------------------------------------------------------------------------------------------------------------
 

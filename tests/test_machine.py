@@ -1,0 +1,582 @@
+"""Machines: statistics by hand-worked ranks, modes, which ceiling answers a question, self-distrust, and files."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roofline.errors import Error
+from roofline.machine import (
+    Ceiling,
+    Machine,
+    cache_capacity,
+    cache_level,
+    load_machines,
+    modes,
+    save_machines,
+    summary,
+    to_json,
+    write_atomically,
+)
+
+
+def bandwidth(access: str, value: float, level: str = "DRAM", variant: str = "plain", threads: int = 2, **more: Any) -> Ceiling:
+    problem = {"operator": "stream", "access": access, "elements": len(level) << 20}
+    more = {"problem": problem, "samples": (value,), **more}
+    return Ceiling(kind="bandwidth", level=level, access=access, variant=variant, threads=threads, **more)
+
+
+def compute(dtype: str, value: float, isa: str = "avx2", threads: int = 2, **more: Any) -> Ceiling:
+    return Ceiling(kind="compute", dtype=dtype, isa=isa, threads=threads, **{"samples": (value,), **more})
+
+
+def latency(value: float, level: str = "", threads: int = 2) -> Ceiling:
+    operator = "pointer_chase" if level else "fork_join"
+    return Ceiling(kind="latency", level=level, threads=threads, samples=(value,), problem={"operator": operator})
+
+
+def machine(*ceilings: Ceiling, **facts: int) -> Machine:
+    return Machine(name="Example CPU", ceilings=ceilings, facts=facts)
+
+
+def whole() -> Machine:
+    """A machine that uses every key of its file."""
+    ceilings = (
+        bandwidth("read", 40e9, samples=(101e9, 50e9, 101e9, 50e9), status="contended", reason="other work ran"),
+        bandwidth("copy", 45e9, variant="non_temporal"),
+        compute("bf16", 800e9, isa="amx", accumulator="fp32", unit="tensor", clock_hz=3.1e9, ops_per_cycle=1024.0),
+        compute("fp32", 900e9, isa="", source="datasheet"),
+        latency(3.4e-6),
+    )
+    return Machine(
+        name="Example CPU – 2 × ½",
+        facts={"threads": 2, "l1_bytes": 32768, "isas": "scalar,avx2"},
+        ceilings=ceilings,
+        created_utc="2026-11-21T10:00:00+00:00",
+        provenance={"versions": {"roofline": "0.1.0"}, "left_out": []},
+    )
+
+
+# -- statistics -----------------------------------------------------------------------------------------------------------
+
+
+def test_summary_by_hand() -> None:
+    # n = 16: 1.96 √16 = 7.84; ranks ⌊(16 − 7.84) / 2⌋ = 4 and ⌈1 + (16 + 7.84) / 2⌉ = 13.
+    samples = [float(value) for value in range(1, 17)]
+    found = summary(reversed(samples))
+    assert (found.median, found.low, found.high, found.n) == (8.5, 4.0, 13.0, 16)
+    assert (found.minimum, found.maximum) == (1.0, 16.0)
+    # Linear between order statistics: 1 + 0.05 · 15 and 1 + 0.95 · 15.
+    assert found.p5 == pytest.approx(1.75) and found.p95 == pytest.approx(15.25)
+
+
+@pytest.mark.parametrize(
+    ("n", "low", "high"),
+    [
+        (1, 1, 1),
+        (2, 1, 2),
+        (5, 1, 5),  # (5 ∓ 4.38) / 2: ranks 0 → 1 and ⌈5.69⌉ = 6 → 5
+        (9, 1, 9),  # (9 ∓ 5.88) / 2: ranks ⌊1.56⌋ and ⌈8.44⌉
+        (25, 7, 19),  # (25 ∓ 9.8) / 2: ⌊7.6⌋ and ⌈18.4⌉
+        (100, 40, 61),  # (100 ∓ 19.6) / 2: ⌊40.2⌋ and ⌈60.8⌉
+    ],
+)
+def test_ranks_of_the_interval(n: int, low: int, high: int) -> None:
+    found = summary(range(1, n + 1))
+    assert (found.low, found.high) == (low, high)
+
+
+def test_the_interval_covers_the_median() -> None:
+    """Of a skewed distribution with a known median (that of exp(1) is ln 2), in at least 95 % of 2000 experiments."""
+    generator = np.random.default_rng(7)
+    inside = 0
+    for _ in range(2000):
+        found = summary(generator.exponential(size=30))
+        inside += found.low <= np.log(2) <= found.high
+    assert inside / 2000 >= 0.945
+
+
+@pytest.mark.parametrize("samples", [[], [1.0, float("nan")], [float("inf")]])
+def test_no_statistics_of_nothing(samples: list[float]) -> None:
+    for function in (summary, modes):
+        with pytest.raises(Error, match="samples"):
+            function(samples)
+
+
+def test_two_modes() -> None:
+    found = modes([101e9, 50e9, 100e9, 49e9, 102e9, 101e9, 51e9, 50e9, 101e9, 101e9])
+    assert [(mode.value, mode.share, mode.n) for mode in found] == [(50e9, 0.4, 4), (101e9, 0.6, 6)]
+
+
+@pytest.mark.parametrize(
+    ("samples", "values"),
+    [
+        ([100.0] * 5 + [119.0] * 5, [109.5]),  # a gap below 20 %
+        ([100.0] * 5 + [120.0] * 5, [100.0, 120.0]),  # of exactly 20 %
+        ([100.0] * 17 + [50.0] * 3, [50.0, 100.0]),  # 15 % of the samples
+        ([100.0] * 18 + [50.0] * 3, [100.0]),  # 14.3 %: outliers
+        ([100.0] * 3 + [50.0], [100.0]),  # a single sample is no mode, whatever its share
+        ([100.0, 110.0, 120.0, 130.0, 143.0, 157.0], [125.0]),  # a slope, no gap
+        ([10.0] * 3 + [20.0] * 3 + [40.0] * 4, [10.0, 20.0, 40.0]),
+        ([7.0], [7.0]),
+    ],
+)
+def test_gaps_and_shares(samples: list[float], values: list[float]) -> None:
+    assert [mode.value for mode in modes(samples)] == values
+
+
+@given(st.lists(st.floats(min_value=1e-9, max_value=1e15), min_size=1, max_size=60), st.randoms())
+def test_modes_do_not_depend_on_order_and_lie_in_the_samples(samples: list[float], random: Any) -> None:
+    found = modes(samples)
+    assert [mode.value for mode in found] == sorted(mode.value for mode in found)
+    assert sum(mode.n for mode in found) <= len(samples)
+    assert min(samples) <= found[0].value and found[-1].value <= max(samples)
+    random.shuffle(samples)
+    assert modes(samples) == found
+
+
+# -- ceilings -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ceiling", "label"),
+    [
+        (bandwidth("read", 47.2e9), "DRAM read 47.2 GB/s"),
+        (bandwidth("copy", 45e9, variant="non_temporal"), "DRAM copy NT 45.0 GB/s"),
+        (bandwidth("read", 1, samples=(101e9, 50e9) * 3), "DRAM read 101 or 50 GB/s"),
+        (bandwidth("read", 1, "L1", samples=(1.2e12, 900e9) * 3), "L1 read 1.2 TB/s or 900 GB/s"),
+        (compute("fp32", 220e9), "fp32 avx2 220 GFLOP/s"),
+        (compute("bf16", 691e12, "", accumulator="fp32", unit="tensor"), "bf16→fp32 tensor 691 TFLOP/s"),
+        (compute("fp64", 1e11, "", problem={"operator": "matmul"}), "fp64 GEMM 100 GFLOP/s"),
+        (compute("fp32", 1e11, accumulator="fp32"), "fp32 avx2 100 GFLOP/s"),
+        (latency(3.4e-6), "fork-join 3.40 µs"),
+        (latency(90e-9, "DRAM"), "DRAM pointer-chase 90.0 ns"),
+    ],
+)
+def test_labels(ceiling: Ceiling, label: str) -> None:
+    assert ceiling.label == label
+
+
+def test_the_best_mode_counts() -> None:
+    fast = bandwidth("read", 1, samples=(101e9, 50e9) * 3)
+    assert fast.bimodal and fast.value == 101e9
+    slow = dataclasses.replace(latency(1.0), samples=(2e-6, 1e-6) * 3)
+    assert slow.value == 1e-6  # of a time, the lowest
+    assert slow.label == "fork-join 1 or 2 µs"
+    assert not bandwidth("read", 40e9).bimodal
+
+
+def test_pooling_finds_the_second_mode() -> None:
+    one = bandwidth("read", 1, samples=(50e9,) * 4)
+    both = one.pooled((101e9, 101e9))
+    assert both.samples == (50e9,) * 4 + (101e9,) * 2
+    assert [mode.value for mode in both.modes] == [101e9, 50e9]
+    m = machine(one, bandwidth("copy", 30e9))
+    pooled = m.pooled(one.problem, (101e9, 101e9))
+    assert pooled.ceilings[0] == both and pooled.ceilings[1] is m.ceilings[1]
+    assert m.pooled({"operator": "unknown"}, (1.0,)) is m
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"kind": "speed"}, "kind must be one of 'bandwidth', 'compute', 'latency', got 'speed'"),
+        ({"kind": "bandwidth", "level": "L4", "access": "read"}, "level must be one of"),
+        ({"kind": "bandwidth", "level": "L1", "access": "peek"}, "access must be one of"),
+        ({"kind": "compute", "dtype": "fp31"}, "unknown dtype 'fp31'"),
+        ({"kind": "compute", "dtype": "fp32", "unit": "sparse"}, "unit must be one of"),
+        ({"kind": "latency", "status": "fine"}, "status must be one of"),
+        ({"kind": "latency", "source": "hearsay"}, "source must be one of"),
+        ({"kind": "latency", "samples": ()}, "has no samples"),
+        ({"kind": "latency", "samples": (1.0, 0.0)}, "positive finite"),
+        ({"kind": "latency", "samples": (float("nan"),)}, "positive finite"),
+    ],
+)
+def test_bad_ceilings(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(Error, match=words):
+        Ceiling(**{"samples": (1.0,), **fields})
+
+
+# -- asking a machine -----------------------------------------------------------------------------------------------------
+
+
+def test_bandwidth_is_the_better_of_plain_and_non_temporal() -> None:
+    m = machine(bandwidth("copy", 30e9), bandwidth("copy", 45e9, variant="non_temporal"), bandwidth("read", 40e9))
+    assert m.bandwidth("DRAM", "copy").value == 45e9
+    assert m.bandwidth("DRAM", "copy", variant="plain").value == 30e9
+    assert m.bandwidth().value == 40e9
+    m = machine(bandwidth("copy", 50e9), bandwidth("copy", 45e9, variant="non_temporal"))
+    assert m.bandwidth("DRAM", "copy").variant == "plain"
+
+
+@pytest.mark.parametrize(
+    ("access", "measured", "answer"),
+    [
+        ("scale", ("read", "copy", "write"), "copy"),
+        ("triad", ("read", "copy", "add"), "add"),
+        ("read", ("write", "copy"), "copy"),
+        ("write", ("read",), "read"),
+        ("add", ("triad", "copy"), "triad"),
+    ],
+)
+def test_an_access_that_was_not_measured(access: str, measured: tuple[str, ...], answer: str) -> None:
+    m = machine(*(bandwidth(name, 40e9) for name in measured))
+    assert m.bandwidth("DRAM", access).access == answer
+
+
+def test_which_ceilings_are_used() -> None:
+    good, contended = bandwidth("read", 40e9), bandwidth("read", 60e9, variant="x", status="contended")
+    assert machine(good, contended).bandwidth() == good  # ok before contended
+    assert machine(contended).bandwidth() == contended
+    impossible = bandwidth("read", 900e9, variant="x", status="implausible")
+    assert machine(good, impossible).bandwidth() == good
+    stated = bandwidth("read", 80e9, variant="", source="datasheet")
+    assert machine(stated, good).bandwidth() == good  # measured before datasheet
+    assert machine(stated).bandwidth() == stated
+    one = bandwidth("read", 50e9, threads=1)
+    assert machine(one, good).bandwidth() == good  # the most threads
+    assert machine(one, good).bandwidth(threads=1) == one
+
+
+def test_compute_and_latency() -> None:
+    m = machine(
+        compute("fp32", 100e9, "avx2"),
+        compute("fp32", 180e9, "avx512"),
+        compute("bf16", 900e9, "amx", accumulator="fp32", unit="tensor"),
+        compute("bf16", 300e9, "avx512", accumulator="fp32"),
+        latency(4e-6),
+        dataclasses.replace(latency(3e-6), variant="better"),
+        latency(90e-9, "DRAM"),
+    )
+    assert m.compute("fp32").isa == "avx512"
+    assert m.compute("fp32", "fp32").value == 180e9  # no accumulator stated is the dtype itself
+    assert m.compute("bf16", unit="core").value == 300e9
+    assert m.compute("bf16", "fp32").value == 900e9
+    assert m.latency().value == 3e-6
+    assert m.latency("DRAM").value == 90e-9
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (lambda m: m.bandwidth("L2"), "no bandwidth of L2 was measured, only of L1, DRAM; measure stream in L2"),
+        (lambda m: m.bandwidth("DRAM", "peek"), "access must be one of read, write"),
+        (lambda m: m.bandwidth(threads=5), "DRAM read was measured with 2 threads, not with 5; measure that too"),
+        (lambda m: m.bandwidth(variant="x"), "no usable bandwidth of DRAM with variant 'x'.*measure stream .access='read'."),
+        (lambda m: m.compute("fp16"), "no compute ceiling for fp16 .measured: fp32 avx2.; measure fma with dtype='fp16'"),
+        (lambda m: m.compute("fp32", "fp64"), "no compute ceiling for fp32 accumulating in fp64"),
+        (lambda m: m.latency(), "no launch latency was measured; measure fork_join or launch"),
+        (lambda m: m.latency("L1"), "no load latency of L1 was measured; measure pointer_chase"),
+    ],
+)
+def test_what_is_missing_is_named(ask: Callable[[Machine], object], words: str) -> None:
+    with pytest.raises(Error, match=f"Example CPU: {words}|^{words}"):
+        ask(machine(bandwidth("read", 40e9), bandwidth("read", 400e9, "L1"), compute("fp32", 1e11)))
+
+
+def test_a_bare_machine_says_what_to_do() -> None:
+    for ask in (lambda m: m.bandwidth(), lambda m: m.level_for(1)):
+        with pytest.raises(Error, match="no bandwidth was measured; measure the machine"):
+            ask(machine())
+    assert machine().levels() == ()
+
+
+@pytest.mark.parametrize(
+    ("size", "threads", "level"),
+    [
+        (64 << 10, None, "L1"),  # 2 × 32 KiB
+        ((64 << 10) + 1, None, "L2"),
+        (40 << 10, 1, "L2"),  # one thread has one L1
+        (2 << 20, None, "L2"),
+        (32 << 20, None, "L3"),  # shared: not once per thread
+        ((32 << 20) + 1, None, "DRAM"),
+        (1 << 60, None, "DRAM"),
+        (128 << 10, 16, "L2"),  # more threads than cores bring no more cache
+    ],
+)
+def test_the_level_of_a_working_set(size: int, threads: int | None, level: str) -> None:
+    m = machine(
+        *(bandwidth("read", 1e9, name) for name in ("DRAM", "L1", "L3", "L2")),
+        threads=2, cores=2, l1_bytes=32 << 10, l2_bytes=1 << 20, l3_bytes=32 << 20,
+    )  # fmt: skip
+    assert m.levels() == ("L1", "L2", "L3", "DRAM")
+    assert m.level_for(size, threads) == level
+
+
+def test_a_level_that_was_not_measured_is_not_named() -> None:
+    m = machine(bandwidth("read", 1e9), bandwidth("read", 1e10, "L2"), threads=1, l1_bytes=32 << 10, l2_bytes=1 << 20)
+    assert m.level_for(1) == "L2"
+
+
+def test_caches_from_facts_alone() -> None:
+    facts = {"threads": 4, "l1_bytes": 1000, "l2_bytes": 10000, "l3_bytes": 50000}
+    assert [cache_capacity(facts, level) for level in ("L1", "L2", "L3")] == [4000, 40000, 50000]
+    # A set of more than nine tenths does not stay.
+    assert [cache_level(facts, size) for size in (3600, 3601, 36000, 36001, 45000, 45001)] == ["L1", "L2", "L2", "L3", "L3", "DRAM"]
+    assert cache_level({}, 100) == "DRAM"
+
+
+# -- self-distrust --------------------------------------------------------------------------------------------------------
+
+SANE = (
+    bandwidth("read", 400e9, "L1"),
+    bandwidth("read", 40e9),
+    bandwidth("read", 25e9, threads=1),
+    compute("fp64", 100e9, clock_hz=3e9, ops_per_cycle=16.0 + 2 / 3),
+    compute("fp32", 200e9, clock_hz=3e9, ops_per_cycle=33.4),
+    compute("fp32", 100e9, threads=1),
+    latency(1e-6),
+)
+
+
+def test_a_sane_machine_is_not_flagged() -> None:
+    assert machine(*SANE).sanity() == []
+
+
+@pytest.mark.parametrize(
+    ("ceiling", "words"),
+    [
+        (bandwidth("read", 38e9, "L2"), "L2 read 38.0 GB/s is slower than DRAM read 40.0 GB/s (2 threads), though L2 is nearer"),
+        (compute("fp16", 150e9), "fp16 avx2 150 GFLOP/s is slower than fp32 avx2 200 GFLOP/s, though its elements are narrower"),
+        (compute("fp32", 10e9, "sse", threads=1), None),
+        (compute("int8", 900e9, "vnni", clock_hz=3e9, ops_per_cycle=128.0),
+         "int8 vnni 900 GFLOP/s is 117 % of what its instructions allow at 3.00 GHz (768 GFLOP/s)"),
+        (bandwidth("read", 39.5e9, threads=4, status="contended", reason="other work ran"), "is contended: other work ran"),
+        (bandwidth("write", 1e9, status="implausible"), "DRAM write 1.00 GB/s is implausible"),
+        (bandwidth("write", 1, samples=(20e9, 10e9) * 3),
+         "DRAM write 20 or 10 GB/s has 2 modes, seen in 50 % and 50 % of 6 samples"),
+        (bandwidth("read", 35e9, threads=3), "DRAM read 35.0 GB/s with 3 threads is slower than with 2 (DRAM read 40.0 GB/s)"),
+        (bandwidth("read", 90e9, threads=4), "with 4 threads is more than 2 times DRAM read 40.0 GB/s with 2"),
+    ],
+)  # fmt: skip
+def test_each_contradiction_is_flagged_once(ceiling: Ceiling, words: str | None) -> None:
+    found = machine(*SANE, ceiling).sanity()
+    if words is None:
+        assert found == []
+    else:
+        assert len(found) == 1, found
+        assert words in found[0]
+
+
+def test_within_tolerance_nothing_is_flagged() -> None:
+    assert machine(bandwidth("read", 39e9, "L2"), bandwidth("read", 40e9)).sanity() == []  # 2.5 % less
+    assert machine(bandwidth("read", 25e9, threads=1), bandwidth("read", 51e9, threads=2)).sanity() == []  # 2.04 times
+
+
+def test_datasheet_numbers_are_not_compared_with_measured_ones() -> None:
+    assert machine(*SANE, bandwidth("read", 1e9, "L1", source="datasheet")).sanity() == []
+
+
+# -- files ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_machine_survives_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "machine.json"
+    whole().save(path)
+    assert Machine.load(path) == whole()
+    assert Machine.from_dict(json.loads(json.dumps(whole().to_dict()))) == whole()
+    assert path.read_bytes().endswith(b"}\n")
+    assert [name.name for name in tmp_path.iterdir()] == ["machine.json"]
+    first = path.read_bytes()
+    Machine.load(path).save(path)
+    assert path.read_bytes() == first
+
+
+def test_a_device_is_chosen(tmp_path: Path) -> None:
+    path = tmp_path / "machine.json"
+    gpu = dataclasses.replace(whole(), name="Example GPU", device="cuda:0")
+    save_machines([whole(), gpu], path)
+    assert load_machines(path) == (whole(), gpu)
+    assert Machine.load(path) == whole()
+    assert Machine.load(path, "cuda:0") == gpu == Machine.load(path, "Example GPU")
+    with pytest.raises(Error, match=r"has no device 'cuda:1', only cpu \(Example CPU.*\), cuda:0 \(Example GPU\)"):
+        Machine.load(path, "cuda:1")
+
+
+def test_the_file_fits_its_schema(tmp_path: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="validates files against their schemas")
+    schema = json.loads((files("roofline") / "schemas" / "machine.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    check = jsonschema.Draft202012Validator(schema)
+    path = tmp_path / "machine.json"
+    save_machines([whole(), Machine(name="bare")], path)
+    written = json.loads(path.read_text(encoding="utf-8"))
+    assert list(check.iter_errors(written)) == []
+    # Closed: what the code does not write is refused, and every key it writes is required.
+    for holder in (written, written["machines"][0], written["machines"][0]["ceilings"][0]):
+        holder["extra"] = 1
+        assert not check.is_valid(written)
+        del holder["extra"]
+        for key in list(holder):
+            value = holder.pop(key)
+            assert not check.is_valid(written), key
+            holder[key] = value
+    assert check.is_valid(written)
+    for key, bad in (("kind", "speed"), ("samples", [0.0]), ("access", ""), ("clock_hz", "3 GHz"), ("status", "fine")):
+        broken = json.loads(json.dumps(written))
+        broken["machines"][0]["ceilings"][0][key] = bad
+        assert not check.is_valid(broken), key
+
+
+def edited(edit: Callable[[dict[str, Any]], object]) -> str:
+    content = {"schema_version": 1, "kind": "machines", "machines": [json.loads(json.dumps(whole().to_dict()))]}
+    edit(content)
+    return json.dumps(content)
+
+
+def ceiling_key(key: str, value: object) -> Callable[[dict[str, Any]], object]:
+    return lambda content: content["machines"][0]["ceilings"][0].__setitem__(key, value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "is not valid JSON"),
+        (edited(lambda c: None)[:700], "is not valid JSON .*truncated or was edited"),
+        ("\x00\xff", "is not valid JSON"),
+        ("[]", "must hold one JSON object"),
+        ("{}", "has no schema_version: it is not a file of this package"),
+        (edited(lambda c: c.update(schema_version=2)), "has schema_version 2, this version reads up to 1: upgrade roofline"),
+        (edited(lambda c: c.update(schema_version=0)), "which never existed"),
+        (edited(lambda c: c.update(schema_version=True)), "has no schema_version"),
+        (edited(lambda c: c.update(kind="results")), "has kind 'results', not 'machines': is it a results file"),
+        (edited(lambda c: c.update(machines=[])), "holds no machine: measure one into it"),
+        (edited(lambda c: c.update(machines=[3])), r"machines\[0\] must be an object, got 3"),
+        (edited(lambda c: c["machines"][0].pop("name")), r"machines\[0\] lacks name: the file is damaged"),
+        (edited(lambda c: c["machines"][0].update(nmae="x")), r"machines\[0\] has the unknown key 'nmae'; known are name, device"),
+        (edited(lambda c: c["machines"][0].update(facts=[])), r"machines\[0\]: facts must be an object"),
+        (edited(lambda c: c["machines"][0].update(ceilings={})), r"machines\[0\]: ceilings must be a list"),
+        (edited(ceiling_key("samples", [1.0, float("nan")])), "contains NaN, which is not a number"),
+        (edited(ceiling_key("samples", [1.0, "2"])), r"ceilings\[0\]: samples\[1\] must be a number, got '2'"),
+        (edited(ceiling_key("samples", [-1.0])), r"ceilings\[0\]: ceiling DRAM read: samples must be positive"),
+        (edited(ceiling_key("threads", 2.5)), r"ceilings\[0\]: threads must be an integer, got 2.5"),
+        (edited(ceiling_key("threads", True)), r"ceilings\[0\]: threads must be an integer"),
+        (edited(ceiling_key("kind", "speed")), r"ceilings\[0\]: ceiling: kind must be one of"),
+        (edited(ceiling_key("clock_hz", 10**400)), r"ceilings\[0\]: clock_hz must be a finite number"),
+        (edited(lambda c: None).replace('"created_utc"', '"name"', 1), "it has the key 'name' twice"),
+        ("[" * 100000, "is not valid JSON"),
+    ],
+)  # fmt: skip
+def test_damaged_files_name_the_file_and_the_place(text: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "machine.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(Error, match=words) as caught:
+        Machine.load(path)
+    assert str(path) in str(caught.value)
+    assert len(str(caught.value)) < 600
+
+
+def test_files_that_are_not_there(tmp_path: Path) -> None:
+    with pytest.raises(Error, match="cannot read machine file .*absent.json: No such file"):
+        Machine.load(tmp_path / "absent.json")
+    with pytest.raises(Error, match="cannot read machine file .*directory"):
+        Machine.load(tmp_path)
+    with pytest.raises(Error, match="cannot write .*No such file or directory; nothing was written"):
+        whole().save(tmp_path / "absent" / "machine.json")
+    (tmp_path / "file").touch()
+    with pytest.raises(Error, match="cannot write .*Not a directory; nothing was written"):
+        whole().save(tmp_path / "file" / "machine.json")
+
+
+def test_derived_values_are_ignored_when_read(tmp_path: Path) -> None:
+    path = tmp_path / "machine.json"
+    path.write_text(edited(ceiling_key("value", 7.0)), encoding="utf-8")
+    assert Machine.load(path) == whole()
+
+
+def test_what_has_no_json_form_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "machine.json"
+    whole().save(path)
+    before = path.read_bytes()
+    for bad in (float("nan"), object()):
+        with pytest.raises(Error, match="machine file .*machine.json cannot be written as JSON"):
+            dataclasses.replace(whole(), facts={"threads": bad}).save(path)
+    assert path.read_bytes() == before
+    plain = to_json({"a": np.float64(1.5), "b": np.array([1, 2]), "c": np.int64(3)}, where="x", canonical=True)
+    assert plain == '{"a":1.5,"b":[1,2],"c":3}'
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "machine.json"
+    whole().save(path)
+    before = path.read_bytes()
+
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(Error, match="cannot write .*machine.json: No space left on device; the file that was there is unchanged"):
+        Machine(name="other").save(path)
+    with pytest.raises(Error, match="No space left on device; nothing was written"):
+        Machine(name="other").save(tmp_path / "new.json")
+    assert path.read_bytes() == before
+    assert [name.name for name in tmp_path.iterdir()] == ["machine.json"]
+
+
+def test_a_failed_replacement_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "machine.json"
+    path.write_text("old")
+
+    def refuse(source: str, target: str) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(Error, match="Permission denied; the file that was there is unchanged"):
+        write_atomically(path, "new")
+    assert path.read_text() == "old"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="file size limits are POSIX")
+def test_a_write_cut_off_by_the_system_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "machine.json"
+    path.write_text("old")
+    program = (
+        "import resource, signal, sys\n"
+        "from roofline.machine import write_atomically\n"
+        "from roofline.errors import Error\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
+        "try:\n"
+        "    write_atomically(sys.argv[1], 'x' * 100000)\n"
+        "except Error as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, timeout=120, check=True)
+    assert "File too large; the file that was there is unchanged" in done.stdout
+    assert path.read_text() == "old"
+    assert [name.name for name in tmp_path.iterdir()] == ["machine.json"]
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="the superuser may write anywhere")
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    folder = tmp_path / "locked"
+    folder.mkdir()
+    folder.chmod(0o500)
+    try:
+        with pytest.raises(Error, match="cannot write .*Permission denied; nothing was written"):
+            whole().save(folder / "machine.json")
+    finally:
+        folder.chmod(0o700)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes are POSIX")
+def test_the_mode_of_a_file_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "machine.json"
+    path.write_text("old")
+    path.chmod(0o640)
+    write_atomically(path, "new")
+    assert path.stat().st_mode & 0o777 == 0o640

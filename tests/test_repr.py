@@ -1,0 +1,151 @@
+"""How objects show themselves: one line in a traceback, an aligned table in a terminal, escaped HTML in a notebook."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from typing import Any
+
+import pytest
+
+from roofline._repr import html_table, text_table
+from roofline._repr.text import width
+from roofline.machine import Ceiling, Machine
+from roofline.model import Prediction, predict
+from roofline.operators import Relu
+from roofline.results import Bracket, Measurement, Results
+
+HOSTILE = "<script>alert('x')</script> & \"co\""
+
+
+class Printer:
+    """The part of IPython's pretty printer that objects use."""
+
+    def __init__(self) -> None:
+        self.written = ""
+
+    def text(self, words: str) -> None:
+        self.written += words
+
+
+def machine(name: str = "Example CPU") -> Machine:
+    return Machine(
+        name=name,
+        facts={"threads": 2, "l1_bytes": 32 << 10},
+        created_utc="2026-11-21T10:00:00+00:00",
+        ceilings=(
+            Ceiling(kind="bandwidth", level="DRAM", access="read", threads=2, samples=(40e9, 41e9, 42e9)),
+            Ceiling(kind="compute", dtype="fp32", isa="avx2", threads=2, samples=(200e9,), clock_hz=3.1e9),
+            Ceiling(kind="latency", threads=2, samples=(1e-6,), problem={"operator": "fork_join"}),
+        ),
+    )
+
+
+def measurement(operator: str = "relu", **more: Any) -> Measurement:
+    fields: dict[str, Any] = {
+        "problem": {"elements": 1000, "dtype": "fp32"}, "variant": "simd", "device": "cpu", "threads": 2, "cache_state": "cold",
+        "samples_s": (200e-9,) * 3, "flops": {"compare": 1000}, "bytes": {"compulsory": 8000}, "level": "DRAM",
+        "brackets": (Bracket(label="DRAM copy", kind="bandwidth", level="DRAM", before_samples=(50e9,), after_samples=(50e9,)),),
+        "prediction": {"time_s": 160e-9, "bound": "DRAM", "terms": {"DRAM": 160e-9}},
+    }  # fmt: skip
+    return Measurement(operator=operator, **{**fields, **more})
+
+
+def objects() -> list[Any]:
+    failed = measurement(status="unsupported", reason="no kernel", samples_s=(), brackets=())
+    return [
+        machine(),
+        measurement(),
+        failed,
+        Results((measurement(), failed), ("line 3 was cut short",)),
+        predict(machine(), Relu()),
+    ]
+
+
+@pytest.mark.parametrize("thing", objects(), ids=lambda thing: type(thing).__name__)
+def test_three_forms(thing: Any) -> None:
+    line = repr(thing)
+    assert line.startswith(type(thing).__name__ + "(")
+    assert "\n" not in line and len(line) < 200
+    printer = Printer()
+    thing._repr_pretty_(printer, False)
+    assert printer.written.count("\n") >= 2
+    assert all(text == text.rstrip() for text in printer.written.split("\n"))
+    printer = Printer()
+    thing._repr_pretty_(printer, True)
+    assert printer.written == f"{type(thing).__name__}(…)"
+    ElementTree.fromstring(thing._repr_html_())  # well formed
+
+
+def test_one_line_says_what_matters() -> None:
+    assert repr(machine()) == "Machine('Example CPU', cpu, DRAM read 41.0 GB/s, fp32 avx2 200 GFLOP/s)"
+    # 8000 bytes in 200 ns are 40 GB/s, 80 % of the bracket's 50
+    assert repr(measurement()) == "Measurement(relu simd, elements=1000 fp32, cold, 200 ns, 80.0 % of its DRAM roof)"
+    assert repr(measurement(status="contended")).endswith("roof, contended)")
+    gone = measurement(status="unsupported", reason="no kernel for fp16", samples_s=())
+    assert repr(gone) == "Measurement(relu simd, elements=1000 fp32, unsupported: no kernel for fp16)"
+    assert repr(Results((measurement(), gone))) == "Results(2 measurements, 1 ok, 1 unsupported)"
+    assert repr(Results()) == "Results(0 measurements)"
+    assert repr(Machine(name="bare")) == "Machine('bare', cpu, 0 ceilings)"
+
+
+def test_a_prediction_shows_its_terms() -> None:
+    found = predict(machine(), Relu(elements=10**6, dtype="fp32"))
+    assert isinstance(found, Prediction)
+    # plain stores only: 8 MB at 41 GB/s are 195.1 us
+    assert repr(found).startswith("Prediction(195 µs, DRAM-bound, ")
+    printer = Printer()
+    found._repr_pretty_(printer, False)
+    assert "no DRAM copy roof: DRAM read is used" in printer.written
+    assert "DRAM read 41.0 GB/s" in printer.written
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [
+        machine(HOSTILE),
+        measurement(HOSTILE),
+        measurement(reason=HOSTILE, status="failed", samples_s=()),
+        measurement(problem={HOSTILE: HOSTILE}),
+        Results((measurement(variant=HOSTILE),), (HOSTILE,)),
+    ],
+    ids=lambda thing: type(thing).__name__,
+)
+def test_html_is_escaped(thing: Any) -> None:
+    html = thing._repr_html_()
+    assert "<script" not in html
+    assert "&lt;script&gt;" in html
+    ElementTree.fromstring(html)
+
+
+def test_html_has_no_colours_and_is_a_table_without_css() -> None:
+    html = html_table(("name", "time"), [("a", "1.5 µs")], title="t", notes=["n"])
+    assert "color" not in html and "background" not in html
+    tree = ElementTree.fromstring(html)
+    assert [cell.text for cell in tree.iter("td")] == ["a", "1.5 µs"]
+    assert [cell.get("style") for cell in tree.iter("th")] == ["text-align:left", "text-align:right"]
+    assert next(tree.iter("caption"))[0].text == "t"
+    assert next(tree.iter("p")).text == "n"
+
+
+def test_text_is_aligned() -> None:
+    assert text_table(("name", "time"), [("relu", "1.5 µs"), ("attention", "12 ms")], title="title", notes=["note"]) == (
+        "title\n"
+        "name         time\n"
+        "─────────  ──────\n"
+        "relu       1.5 µs\n"
+        "attention   12 ms\n"
+        "note"
+    )  # fmt: skip
+    assert text_table(("name",), []) == "name\n────"
+
+
+def test_columns_are_counted_as_a_terminal_shows_them() -> None:
+    assert width("abc") == 3
+    assert width("測定") == 4
+    assert width("e\u0301") == 1
+    lines = text_table(("a", "b"), [("測定", "x"), ("ab", "y")]).split("\n")
+    assert {width(line) for line in lines} == {7}
+
+
+def test_a_cell_with_a_line_break_keeps_its_row() -> None:
+    assert text_table(("a", "b"), [("one\ntwo", "x")]).count("\n") == 2
