@@ -34,7 +34,7 @@ class Matmul(Operator):
     mix = "read"
     variants = {
         "library": Variant(
-            summary="oneDNN (fp32, bf16, int8) or OpenBLAS (fp64, and fp32 without oneDNN), one block of c per thread",
+            summary="oneDNN (fp32, bf16, int8) or OpenBLAS (fp64, fp32 where it is the faster), one block of c per thread",
             dtypes={"cpu": _DTYPES},
         ),
     }
