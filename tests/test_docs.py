@@ -346,7 +346,7 @@ def test_limits_are_those_of_the_code() -> None:
     from roofline.measurement import measure
 
     module = sys.modules[measure.__module__]
-    assert (module.IMPLAUSIBLE, module.MOST_SETS) == (1.03, 32)
+    assert (module.IMPLAUSIBLE, module.MOST_SETS) == (1.03, 64)
     assert (statistics.MODE_GAP, statistics.MODE_SHARE) == (0.20, 0.15)
 
 
