@@ -25,6 +25,7 @@ LEFT, RIGHT, TOP, BOTTOM = 0.72, 0.18, 0.46, 0.62  # inches around the axes
 WIDTH, HEIGHT = 6.7, 4.5  # of the axes, inches
 LINE = 0.135  # inches per line of notes
 GAP = 0.14  # inches between axes and a legend outside
+HINTED = 1.06  # letters are rounded to pixels: the same text is up to this much wider in a coarser picture
 SPREAD = 0.03  # a spread of the times beyond this gets error bars
 
 
@@ -410,7 +411,7 @@ def draw(machine: Machine, measurements: Iterable[Measurement] | None, ax: Axes,
         legend = _legend(ax, handles, names, outside=outside)
         if fit and outside:
             box = legend.get_window_extent()
-            _fit(figure, ax, len(footer), box.width / figure.dpi)
+            _fit(figure, ax, len(footer), HINTED * box.width / figure.dpi)
             legend = _legend(ax, handles, names, outside=True)
         elif not fit:
             figure.figure.draw_without_rendering()  # a layout engine moves the axes only when it draws
@@ -421,7 +422,7 @@ def draw(machine: Machine, measurements: Iterable[Measurement] | None, ax: Axes,
         canvas = _canvas(ax, shown)
         if legend is not None and not outside:
             box = legend.get_window_extent()
-            canvas.labels.append(rectangle(box.x0, box.y0, box.x1, box.y1))
+            canvas.add_label(rectangle(box.x0, box.y0, box.x1, box.y1))
         _label_flats(ax, shown, canvas)
         _label_slopes(ax, shown, canvas)
         for x, y in shown.ridges:

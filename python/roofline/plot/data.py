@@ -365,6 +365,7 @@ def roofline_curve(
         raise Error(f"points must be at least 2, got {points}")
     compute, bandwidth = machine.compute(dtype).value, machine.bandwidth(level, access).value
     ridge = float(ridge_flops_per_byte(compute, bandwidth))
-    x = np.union1d(np.geomspace(ridge / 64, ridge * 64, points), [ridge])
+    spread = np.geomspace(ridge / 64, ridge * 64, points)
+    x = np.union1d(spread[~np.isclose(spread, ridge, rtol=1e-9)], [ridge])
     y = attainable_flops_per_s(x, compute, bandwidth)
     return [{"flops_per_byte": float(a), "flops_per_s": float(b)} for a, b in zip(x, y, strict=True)]

@@ -76,9 +76,13 @@ class Canvas:
 
     def __init__(self, bounds: Array) -> None:
         self.bounds = bounds  # [4, 2]; labels stay inside
-        self.labels: list[Array] = []
+        self.labels = np.empty((0, 4, 2))
         self.markers = np.empty((0, 2))
         self.lines = np.empty((0, 2))
+
+    def add_label(self, corners: Array) -> None:
+        """A label that has its place."""
+        self.labels = np.concatenate([self.labels, corners[None]])
 
     def add_markers(self, points: Iterable[Place], radius: float) -> None:
         """Markers as small squares of points around their centres."""
@@ -97,7 +101,8 @@ class Canvas:
         """0 for a free place; a label below or a border crossed costs more than any number of markers and lines."""
         low, high = self.bounds.min(axis=0), self.bounds.max(axis=0)
         outside = bool((corners.min(axis=0) < low).any() or (corners.max(axis=0) > high).any())
-        over = sum(overlap(corners, label) for label in self.labels)
+        near = (self.labels.min(axis=1) < high).all(axis=1) & (self.labels.max(axis=1) > low).all(axis=1)
+        over = sum(overlap(corners, label) for label in self.labels[near])
         return (
             1e6 * over
             + 1e5 * outside
@@ -118,5 +123,5 @@ class Canvas:
             if best is None or preference + taken < best[0]:
                 best = preference + taken, taken, corners, value
         assert best is not None
-        self.labels.append(best[2])
+        self.add_label(best[2])
         return best[3], best[1]
