@@ -413,6 +413,14 @@ def test_implausible_points_are_hollow_and_listed(share: float, status: str, hol
         assert to_hex(drawn.get_markeredgecolor()) != "#ffffff"
 
 
+def test_no_point_leaves_the_picture() -> None:
+    """Whatever it claims: 50 times its roof, or a bracket of 40 times the ceiling."""
+    ax = plot.roofline(zen(), [matmul(512, 50.0), matmul(256, 0.5, roof=40 * 220e9)])
+    low, high = ax.get_ylim()
+    for gid in ("point 1", "point 2", "tick 2"):
+        assert low < data(named(ax, gid))[0][1] < high
+
+
 def test_other_states_are_listed() -> None:
     ax = plot.roofline(zen(), [decode(2, 1024, 0.9, status="roof_moved"), softmax(64, 0.5, status="contended")])
     assert "roof moved" in footer(ax) and "contended" in footer(ax)

@@ -284,7 +284,8 @@ def picture(
     xs = [p.x for p in points] + [x for x, _ in ridges] or [1.0]
     x_limits = min(xs) / 4, max(xs) * 8
     lowest = [p.y_low for p in points] + ([slowest * x_limits[0] * 2] if slowest else []) + [c.value / 4 for c in flat]
-    y_limits = min(lowest) / 2.5, top * 3
+    highest = [value for p in points for value in (p.y_high, p.tick) if value is not None]
+    y_limits = min(lowest) / 2.5, max([top * 3, *(value * 1.5 for value in highest)])
 
     roofs = []
     for ceiling, is_main in drawn:
