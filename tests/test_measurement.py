@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -21,25 +22,16 @@ from roofline.results import Bracket, Measurement
 FAST = Policy(warmup_min_s=0.0, min_s=0.02, max_s=0.1, bracket_s=0.004, tries=1)
 
 
-def spin(stop: Any) -> None:
-    while not stop.is_set():
-        for _ in range(10_000):
-            pass
-
-
 @pytest.fixture
 def spinner() -> Iterator[None]:
     """One process that keeps one core busy."""
-    context = multiprocessing.get_context("spawn")
-    stop = context.Event()
-    process = context.Process(target=spin, args=(stop,), daemon=True)
-    process.start()
-    time.sleep(0.5)
+    process = subprocess.Popen([sys.executable, "-c", "print(flush=True)\nwhile True: pass"], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()  # it spins
     yield
-    stop.set()
-    process.join(5)
-    if process.is_alive():
-        process.terminate()
+    process.kill()
+    process.wait()
+    process.stdout.close()
 
 
 def test_a_measurement_is_complete() -> None:
