@@ -60,7 +60,7 @@ Bound bind(const Fma& problem, Device& device) {
   bound.steps.push_back({"fma", [=, kernel = *kernel](Queue& queue) {
     Pool& threads = pool(queue);
     threads.run([&](int worker) {
-      alignas(64) char padded[2][12 * 64];
+      alignas(64) char padded[2][12 * 64];  // the widest block: twelve registers of 64 bytes
       const Range mine = share(blocks, worker, threads.threads(), 1);
       for (std::int64_t block = mine.first; block < mine.last; ++block) {
         const std::int64_t first = block * kernel.block;

@@ -26,7 +26,7 @@ CACHE_LAUNCH_BYTES = 8 * MIB
 CACHE_SHARE = {"L1": 0.5, "L2": 0.5, "L3": 0.25}
 ARRAYS = {"read": 1, "write": 1, "copy": 2, "scale": 2, "add": 3, "triad": 3}
 
-CHAINS_PER_THREAD = 768  # a multiple of every set's block: 12 registers of up to 16 lanes, 24 of up to 4
+CHAINS_PER_THREAD = 960  # a multiple of every set's block: 15 chains, 12 registers of up to 16 lanes, 24 of up to 4
 FMA_STEPS = 4_000  # per chain: 0.1 to 2 ms a launch
 
 Problem = dict[str, Any]

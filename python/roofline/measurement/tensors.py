@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from ..cost import Array, TensorSpec, dtype, to_float64
 from ..errors import Error, Unsupported
@@ -119,7 +120,8 @@ def check(problem: Operator, tensors: Mapping[str, Held], seed: int = 0) -> dict
     inputs = {t.name: _Lazy(tensors[t.name].raw(), t.dtype) for t in problem.inputs()}
     if rows is None:
         inputs = {name: np.asarray(lazy) for name, lazy in inputs.items()}  # type: ignore[misc]
-    with np.errstate(all="ignore"):
+    # NumPy's BLAS threads would go on spinning for tens of milliseconds, into whatever is timed next.
+    with threadpool_limits(limits=1), np.errstate(all="ignore"):
         expected = problem.reference(inputs, rows)  # type: ignore[arg-type]
     absolute, relative = problem.tolerance()
     worst, max_error, reason = 0.0, 0.0, ""
