@@ -50,10 +50,12 @@ _HOMES = {
     "results": ("Measurement", "Results"),
     "sweeps": ("sweep",),
 }  # fmt: skip
-_MODULES = ("cost", "errors", "operators", "machine", "model", "results", "measurement", "ceilings", "sweeps", "plot", "report", "units")
+_MODULES = (
+    "ceilings", "cost", "errors", "machine", "measurement", "model", "operators", "plot", "report", "results", "sweeps", "units",
+)  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
-__all__ = [*sorted(_HOME_OF), "__version__"]  # noqa: PLE0605
+__all__ = [*sorted(_HOME_OF), "__version__"]
 
 
 def __getattr__(name: str) -> Any:

@@ -15,7 +15,7 @@ from .measurement.devices import Device, open_device, provenance, utc_now
 from .measurement.progress import Progress, ProgressOption
 from .measurement.roofs import Probe, fastest, fma_isas, fma_problem, probe, stream_candidates
 from .measurement.tensors import check
-from .measurement.timing import IMPLAUSIBLE, QUICK, THOROUGH
+from .measurement.timing import IMPLAUSIBLE, QUICK, THOROUGH, contention
 from .operators import MIXES, ForkJoin, Matmul, Operator
 
 COMPUTE = ("fp32", "fp64", "bf16", "int8")
@@ -113,7 +113,7 @@ def ceiling(device: Device, what: Wanted, policy: Policy) -> Ceiling:
         problem=found.described(),
         clock_hz=clock,
         status="contended" if seen["contended"] else "ok",
-        reason="other work ran on these cores; measure again on an idle machine" if seen["contended"] else "",
+        reason=contention(seen["load"]) if seen["contended"] else "",
     )
     return _with_operations(made)
 

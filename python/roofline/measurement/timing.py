@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -156,6 +157,17 @@ def freezer(probes: list[Probe], flops: int, moved: int, level: str, frozen: dic
     return freeze
 
 
+def contention(load: Mapping[str, float]) -> str:
+    """What kept the threads from their cores: other processes, or the host of a virtual machine, which takes a core unseen."""
+    missing, waited, foreign = 1 - load["cpu_share"], load["run_delay_share"], load["foreign_cores"]
+    seen = f"threads had {load['cpu_share']:.1%} of the time and waited {waited:.1%} of it for a core"
+    if foreign:
+        seen += f", other processes kept {foreign:.2f} cores busy"
+    elif missing > 2 * waited:
+        return f"the host of this virtual machine ran other work on these cores: {seen}; repeat when it is quieter"
+    return f"other work ran on these cores: {seen}; repeat on an idle machine"
+
+
 def bracketed(
     device: Device, sets: list[Any], flush_each: bool, probes: list[Probe], flops: int, moved: int, level: str, policy: Policy
 ) -> dict[str, Any]:
@@ -172,12 +184,7 @@ def bracketed(
     )  # fmt: skip
     status, reason = "ok", ""
     if seen["contended"]:
-        load = seen["load"]
-        status = "contended"
-        reason = (
-            f"other work ran on these cores: threads had {load['cpu_share']:.1%} of the time and waited "
-            f"{load['run_delay_share']:.1%} of it, other processes kept {load['foreign_cores']:.2f} cores busy; repeat on an idle machine"
-        )
+        status, reason = "contended", contention(seen["load"])
     elif seen["roof_moved"]:
         b = brackets[seen["limiting"]]
         status = "roof_moved"

@@ -18,8 +18,8 @@ TERMS = {"fp64": 1, "fp32": 1, "bf16": 2, "int8": 4}  # products that one step o
 class Fma(Operator):
     """Independent chains acc <- acc + s w (3 * 5), s = +1 and -1 in turn; w is 1, 2 (bf16) or 4 (int8) products.
 
-    chains: held in registers, best a multiple of 960 per thread, which every instruction set divides into whole blocks. steps: of each chain. isa: instruction set to use, empty for
-    the widest there is. Raises Error for bad fields.
+    chains: held in registers, best a multiple of 960 per thread, which every instruction set divides into whole blocks.
+    steps: of each chain. isa: instruction set to use, empty for the widest there is. Raises Error for bad fields.
     """
 
     chains: int = 1920
