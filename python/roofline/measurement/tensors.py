@@ -17,7 +17,9 @@ from .devices import Device
 GUARD_BYTES = 64  # before and after every tensor; keeps the alignment that kernels plan with
 _GUARD = 0xA5
 
-WHOLE_CHECK_FLOPS = 2e8  # above this a reference is computed for sampled rows only
+# Above these a reference is computed for sampled rows only: NumPy takes nanoseconds per element and per pass over it.
+WHOLE_CHECK_FLOPS = 2e8
+WHOLE_CHECK_BYTES = 2**24
 SAMPLED_ROWS = 12
 SAMPLED_ELEMENTS = 4096
 
@@ -98,7 +100,7 @@ class _Lazy:
 
 def _rows(problem: Operator, seed: int) -> Array | None:
     """Rows to check, first and last among them; None for all."""
-    if problem.total_flops() <= WHOLE_CHECK_FLOPS and problem.footprint_bytes() <= 2**28:
+    if problem.total_flops() <= WHOLE_CHECK_FLOPS and problem.footprint_bytes() <= WHOLE_CHECK_BYTES:
         return None
     shape = max((t.shape for t in problem.outputs()), key=lambda s: np.prod(s, dtype=object))
     flat = len(shape) == 1
