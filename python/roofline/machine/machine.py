@@ -46,7 +46,10 @@ class Machine:
     # -- asking for a ceiling ---------------------------------------------------------------------------------------------
 
     def _select(self, kind: str, wanted: Callable[[Ceiling], bool], threads: int | None, what: str) -> list[Ceiling]:
-        """Usable ceilings of this kind at `threads` (None: the most); measured before datasheet, ok before contended."""
+        """Usable ceilings of this kind at `threads` (None: the most); measured before datasheet.
+
+        A contended one counts: other load only lowers a rate, so the best of several is still nearest to the roof.
+        """
         found = [c for c in self.ceilings if c.kind == kind and c.status != "implausible" and wanted(c)]
         found = [c for c in found if c.source == "measured"] or found
         if found and threads is not None:
@@ -58,8 +61,7 @@ class Machine:
                     f"not with {threads}; measure that too"
                 )
         most = max((c.threads for c in found), default=0)
-        found = [c for c in found if c.threads == most]
-        return [c for c in found if c.status == "ok"] or found
+        return [c for c in found if c.threads == most]
 
     def levels(self) -> tuple[str, ...]:
         """Memory levels with a bandwidth ceiling, fastest first."""
