@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
+from hypothesis import settings
+
+# No time limit per example: a busy machine is no reason to fail. The same examples every time in CI.
+settings.register_profile("here", deadline=None, derandomize=bool(os.environ.get("CI")))
+settings.load_profile("here")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
