@@ -234,6 +234,8 @@ HAND = [
     ),
     ("relu", {"elements": 9}, {"compare": 9}, 72),
     ("bias_relu", {"rows": 3, "columns": 7}, {"bias": 21, "compare": 21}, 196),
+    ("exp", {"elements": 9}, {"exp": 9}, 72),
+    ("exp", {"elements": 9, "passes": 2}, {"exp": 18}, 72),
     # One array of 10 and the fp64 sum; one; two; two; three; three arrays.
     ("stream", {"access": "read", "elements": 10}, {"read": 10}, 48),
     ("stream", {"access": "write", "elements": 10}, {"write": 0}, 40),
@@ -304,6 +306,7 @@ def test_every_operator_is_worked_out_by_hand() -> None:
         ),
         ("bias_relu", {"rows": 3, "columns": 7}, {"variant": "fused", "row_cached": 0}, {"bias for further rows": 56}),
         ("relu", {"elements": 9}, {"variant": "fused"}, {}),
+        ("exp", {"elements": 9, "passes": 3}, {"variant": "vector"}, {"further passes": 144}),
         ("matmul", {"rows": 3, "columns": 5, "inner": 7}, {"variant": "library"}, {}),
         # 6 x 5 hidden elements of 4 bytes, written and read.
         ("ffn", {**FFN, "activation": "relu"}, {"variant": "library"}, {"up written, read": 240, "activated written, read": 240}),

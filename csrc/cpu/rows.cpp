@@ -131,6 +131,22 @@ Bound relu(const ops::Relu& problem, Device& device) {
   return bound;
 }
 
+Bound exponential(const ops::Exp& problem, Device& device) {
+  const auto [isa, table] = choose_rows();
+  constexpr std::int64_t kLine = kLineBytes / sizeof(float);
+  Bound bound;
+  bound.steps.push_back({"exp", [=, table = table](Queue& queue) {
+    Pool& threads = pool(queue);
+    threads.run([&](int worker) {
+      const Range part = share(problem.elements, worker, threads.threads(), kLine);
+      for (std::int64_t pass = 0; pass < problem.passes; ++pass)
+        table->exp(static_cast<const float*>(problem.x) + part.first, static_cast<float*>(problem.y) + part.first, part.size());
+    });
+  }});
+  state(bound.plan, device, "vector", isa, false, (problem.elements + kLine - 1) / kLine);
+  return bound;
+}
+
 Bound bias_relu(const ops::BiasRelu& problem, Device& device) {
   const auto [isa, table] = choose_rows();
   const bool non_temporal = bypass(device, isa, problem.y, problem.rows, problem.row_bytes());
@@ -175,6 +191,11 @@ std::vector<KernelEntry> layer_norm_kernels() {
 std::vector<KernelEntry> relu_kernels() {
   return {entry(Kernel<ops::Relu, Device>{"fused", DType::fp32, "", "elements shared out over threads, read once and written once",
                                           relu})};
+}
+
+std::vector<KernelEntry> exp_kernels() {
+  return {entry(Kernel<ops::Exp, Device>{"vector", DType::fp32, "", "elements shared out over threads, each read and written in every pass",
+                                         exponential})};
 }
 
 std::vector<KernelEntry> bias_relu_kernels() {

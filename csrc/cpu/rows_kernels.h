@@ -18,6 +18,7 @@ struct RowsKernels {
   void (*relu[2])(const float* x, float* y, std::int64_t n);  // NaN stays NaN
   void (*bias_relu[2])(const float* x, const float* bias, float* y, std::int64_t rows, std::int64_t columns);
 
+  void (*exp)(const float* x, float* y, std::int64_t n);
   void (*gelu)(const float* x, float* y, std::int64_t n);                          // x (1 + erf(x / sqrt(2))) / 2
   void (*silu_mul)(const float* gate, const float* up, float* y, std::int64_t n);  // up gate / (1 + e^-gate)
 };

@@ -1,4 +1,5 @@
-// The row-wise operators: softmax, rms_norm, layer_norm, relu, bias_relu. A row is contiguous; y has the shape of x.
+// The row-wise and element-wise operators: softmax, rms_norm, layer_norm, relu, bias_relu, exp. A row is contiguous; y has the
+// shape of x.
 #pragma once
 
 #include "core/arguments.h"
@@ -76,6 +77,28 @@ struct Relu {
     Relu problem{};
     problem.dtype = arguments.dtype();
     problem.elements = arguments.dimension("elements");
+    product({problem.elements, size_bytes(problem.dtype)}, arguments.op());
+    problem.x = arguments.tensor("x", problem.dtype, {problem.elements}).data;
+    problem.y = arguments.tensor("y", problem.dtype, {problem.elements}).data;
+    return problem;
+  }
+};
+
+// y = e^x, `passes` times over.
+struct Exp {
+  static constexpr const char* op = "exp";
+
+  DType dtype;
+  std::int64_t elements;
+  std::int64_t passes;
+  const void* x;  // [elements]
+  void* y;        // [elements]
+
+  static Exp from(const Arguments& arguments) {
+    Exp problem{};
+    problem.dtype = arguments.dtype();
+    problem.elements = arguments.dimension("elements");
+    problem.passes = arguments.dimension("passes");
     product({problem.elements, size_bytes(problem.dtype)}, arguments.op());
     problem.x = arguments.tensor("x", problem.dtype, {problem.elements}).data;
     problem.y = arguments.tensor("y", problem.dtype, {problem.elements}).data;

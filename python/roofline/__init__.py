@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from .measurement import measure as measure
     from .measurement import measure_callable as measure_callable
     from .measurement import run as run
-    from .model import predict as predict
     from .operators import Attention as Attention
     from .operators import BiasRelu as BiasRelu
+    from .operators import Exp as Exp
     from .operators import Ffn as Ffn
     from .operators import Fma as Fma
     from .operators import ForkJoin as ForkJoin
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .operators import RmsNorm as RmsNorm
     from .operators import Softmax as Softmax
     from .operators import Stream as Stream
+    from .prediction import predict as predict
     from .results import Measurement as Measurement
     from .results import Results as Results
     from .sweeps import sweep as sweep
@@ -43,15 +44,16 @@ _HOMES = {
     "errors": ("Error", "OutOfMemory", "Unsupported"),
     "machine": ("Ceiling", "Machine"),
     "measurement": ("Policy", "build_info", "list_devices", "measure", "measure_callable", "run"),
-    "model": ("predict",),
     "operators": (
-        "Attention", "BiasRelu", "Ffn", "Fma", "ForkJoin", "LayerNorm", "Matmul", "Relu", "RmsNorm", "Softmax", "Stream",
+        "Attention", "BiasRelu", "Exp", "Ffn", "Fma", "ForkJoin", "LayerNorm", "Matmul", "Relu", "RmsNorm", "Softmax", "Stream",
     ),
+    "prediction": ("predict",),
     "results": ("Measurement", "Results"),
     "sweeps": ("sweep",),
 }  # fmt: skip
 _MODULES = (
-    "ceilings", "cost", "errors", "machine", "measurement", "model", "operators", "plot", "report", "results", "sweeps", "units",
+    "ceilings", "cost", "errors", "machine", "measurement", "model", "operators", "plot", "prediction", "report", "results",
+    "sweeps", "units",
 )  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

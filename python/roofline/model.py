@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._repr import Row, html_table, text_table
 from .errors import Error
 from .machine import Ceiling, Machine
-from .operators.base import Facts, Operator
-from .units import fmt_percent, fmt_si
+from .operators.base import Operator
+from .units import fmt_percent
 
 Floats = NDArray[np.float64]
 
@@ -75,51 +73,6 @@ def bound(flops: ArrayLike, bytes_: ArrayLike, roofs: Roofs) -> NDArray[np.str_]
     return np.asarray(np.array(list(terms))[np.argmax(np.stack(list(terms.values())), axis=0)])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Prediction:
-    """The model's time of one problem: the longest of `terms` (seconds per roof), and which that is."""
-
-    time_s: float
-    bound: str
-    terms: Mapping[str, float]
-    roofs: Roofs
-    flops: int
-    bytes: int
-    notes: tuple[str, ...] = ()
-
-    @property
-    def flops_per_s(self) -> float:
-        return self.flops / self.time_s
-
-    @property
-    def bytes_per_s(self) -> float:
-        return self.bytes / self.time_s
-
-    @property
-    def flops_per_byte(self) -> float:
-        return self.flops / self.bytes if self.bytes else float("inf")
-
-    def to_dict(self) -> dict[str, Any]:
-        """What a measurement stores: time_s, bound, terms."""
-        return {"time_s": self.time_s, "bound": self.bound, "terms": dict(self.terms)}
-
-    def __repr__(self) -> str:
-        return f"Prediction({fmt_si(self.time_s, 's')}, {self.bound}-bound, {fmt_si(self.flops_per_s, 'FLOP/s')})"
-
-    def _table(self) -> tuple[Row, list[Row]]:
-        names = {"compute": "compute", self.roofs.level: "memory", "launch": "launch"}
-        rows: list[Row] = [
-            (term, fmt_si(seconds, "s"), self.roofs.labels.get(names.get(term, term), "")) for term, seconds in self.terms.items()
-        ]
-        return ("roof", "time", "ceiling"), rows
-
-    def _repr_html_(self) -> str:
-        return html_table(*self._table(), title=repr(self), notes=self.notes)
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text("Prediction(…)" if cycle else text_table(*self._table(), title=repr(self), notes=self.notes))
-
-
 def default_variant(problem: Operator, device: str) -> str:
     """The last declared variant (slowest come first) with a kernel for this device and dtype; "" for cost-only operators."""
     wanted = getattr(problem, "dtype", None)
@@ -149,10 +102,10 @@ def machine_roofs(machine: Machine, problem: Operator, *, level: str | None = No
     In-place operators use plain stores, others the better of plain and non-temporal. A problem without FLOPs has an
     infinite compute roof; a machine without a launch latency a floor of 0. Raises Error naming a ceiling that is missing.
     """
-    return _roofs(machine, problem, level, threads)[0]
+    return roofs_and_notes(machine, problem, level, threads)[0]
 
 
-def _roofs(machine: Machine, problem: Operator, level: str | None, threads: int | None) -> tuple[Roofs, tuple[str, ...]]:
+def roofs_and_notes(machine: Machine, problem: Operator, level: str | None, threads: int | None) -> tuple[Roofs, tuple[str, ...]]:
     in_place = any(tensor.role == "in_out" for tensor in problem.tensors())
     memory = machine.bandwidth(level, problem.mix, threads, variant="plain" if in_place else None)
     notes = [] if memory.access == problem.mix else [f"no {memory.level} {problem.mix} roof: {memory.name} is used"]
@@ -169,38 +122,6 @@ def _roofs(machine: Machine, problem: Operator, level: str | None, threads: int 
     notes += [f"{label} has two modes: the better one is used" for label in labels.values() if " or " in label]
     roofs = Roofs(compute_flops_per_s=compute, bandwidth_bytes_per_s=memory.value, floor_s=floor, level=memory.level, labels=labels)
     return roofs, tuple(notes)
-
-
-def total_bytes(problem: Operator, plan: Facts) -> int:
-    """Compulsory bytes plus everything the variant moves beyond them."""
-    return problem.compulsory_bytes() + sum(problem.traffic(plan).values())
-
-
-def predict(
-    machine: Machine,
-    problem: Operator,
-    *,
-    variant: str | None = None,
-    plan: Facts | None = None,
-    level: str | None = None,
-    threads: int | None = None,
-) -> Prediction:
-    """The model's time of `problem` on `machine`, with nothing measured.
-
-    variant: None is the one of `plan`, else `default_variant`. plan: facts of a kernel that ran; without one the traffic
-    comes from the problem alone. level: where the operands lie (None: the slowest level, a cold run). A bimodal ceiling
-    counts with its best mode, and a note says so. Raises Error naming a ceiling that is missing or an unknown variant.
-    """
-    facts = dict(plan or {})
-    chosen = variant or facts.get("variant") or default_variant(problem, machine.device)
-    if variant and variant not in problem.variants:
-        raise Error(f"{problem.name}: unknown variant {variant!r}; it has {', '.join(problem.variants) or 'none'}")
-    facts["variant"] = chosen
-    roofs, notes = _roofs(machine, problem, level, threads)
-    flops, moved = problem.total_flops(), total_bytes(problem, facts)
-    terms = {name: float(seconds) for name, seconds in terms_s(flops, moved, roofs).items()}
-    limit = str(bound(flops, moved, roofs))
-    return Prediction(time_s=terms[limit], bound=limit, terms=terms, roofs=roofs, flops=flops, bytes=moved, notes=notes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

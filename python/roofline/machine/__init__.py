@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .ceiling import LEVELS, RATE_UNITS, Ceiling, fmt_modes
 from .files import SCHEMA_VERSION, build, check_version, from_json, to_json, write_atomically
-from .levels import cache_capacity, cache_level
+from .levels import cache_capacity, cache_level, core_level
 from .machine import ACCESS_FALLBACK, Machine, load_machines, save_machines
 from .statistics import Mode, Summary, modes, summary
 
@@ -21,6 +21,7 @@ __all__ = [
     "cache_capacity",
     "cache_level",
     "check_version",
+    "core_level",
     "fmt_modes",
     "from_json",
     "load_machines",

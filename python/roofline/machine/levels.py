@@ -23,3 +23,9 @@ def cache_level(facts: Mapping[str, Any], size_bytes: int) -> str:
         if 0 < size_bytes <= FITS * cache_capacity(facts, level):
             return level
     return LEVELS[-1]
+
+
+def core_level(facts: Mapping[str, Any], size_bytes: int) -> str:
+    """The fastest level that holds `size_bytes` of each thread's own data: its L1 and L2, and its share of L3."""
+    threads = max(int(facts.get("threads") or 1), 1)
+    return cache_level(facts, size_bytes * threads)

@@ -12,7 +12,7 @@ from ..operators import Operator
 from ..results import Measurement
 from .devices import Device, open_device, provenance, utc_now
 from .roofs import roofs_of
-from .timing import Policy, bracketed, with_plausibility
+from .timing import Policy, bracketed, from_roofs, with_plausibility
 
 
 def _count(name: str, value: Any) -> int:
@@ -63,7 +63,7 @@ def measure_callable(
     bound = opened.core.callable(lambda: function(*args, **keywords))
     total, traffic = sum(work.values()), sum(moved.values())
     probes = roofs_of(opened, mix=mix, arithmetic=dtype, level=level, in_place=False, flops=total, machine=machine)
-    clock = bracketed(opened, [bound], False, probes, total, traffic, level, policy or Policy())
+    clock = bracketed(opened, [bound], False, probes, from_roofs(total, traffic), level, policy or Policy())
     title = name or str(getattr(function, "__name__", type(function).__name__))
     return with_plausibility(
         Measurement(

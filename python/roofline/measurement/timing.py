@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..errors import Error, OutOfMemory, Unsupported
-from ..machine import Machine, cache_level
-from ..model import Roofs, bound, default_variant, terms_s
+from ..machine import Machine
+from ..model import Roofs, bound, default_variant, machine_roofs, terms_s
 from ..operators import Operator
+from ..prediction import Rates, expect, machine_rates, moved_bytes
 from ..results import CACHE_STATES, Bracket, Measurement
 from ..units import fmt_bytes
 from .devices import Device, open_device, provenance, utc_now
@@ -71,20 +72,18 @@ class Prepared:
         """What one launch touches: tensors, workspace, packed operands."""
         return self.problem.footprint_bytes() + sum(int(self.plan.get(name, 0)) for name in ("workspace_bytes", "packed_bytes"))
 
-    def bytes(self, level: str) -> dict[str, int]:
-        """Bytes at `level` by term, compulsory first.
+    @property
+    def caches(self) -> Mapping[str, Any]:
+        """Facts with cache sizes where they mean something."""
+        return self.device.facts if self.device.backend == "cpu" else {}
 
-        Traffic beyond the compulsory bytes concerns the workspace (or, without one, the tensors again). In a cold run the
-        operands come from DRAM, but what a launch writes and reads again comes from a cache that holds it: such traffic does
-        not reach `level` and is named in the plan instead.
-        """
-        beyond = self.problem.traffic(self.plan)
-        touched_again = int(self.plan.get("workspace_bytes", 0)) or self.problem.footprint_bytes()
-        held = cache_level(self.device.facts, touched_again) if self.device.backend == "cpu" else "DRAM"
-        if beyond and level == "DRAM" and held != "DRAM":
-            self.plan["cached_traffic_bytes"], self.plan["cached_traffic_level"] = sum(beyond.values()), held
-            beyond = {}
-        return {"compulsory": self.problem.compulsory_bytes(), **beyond}
+    def moved(self, level: str) -> dict[str, dict[str, int]]:
+        """Bytes by level and term with the operands in `level`. What a cache keeps of them is named in the plan."""
+        found = moved_bytes(self.problem, self.plan, self.caches, level)
+        kept = [(where, terms[term]) for where, terms in found.items() for term in self.problem.traffic(self.plan) if term in terms]
+        if kept and kept[0][0] != level:
+            self.plan["cached_traffic_bytes"], self.plan["cached_traffic_level"] = sum(size for _, size in kept), kept[0][0]
+        return found
 
 
 def prepare(device: Device, problem: Operator, variant: str | None, cache_state: str, seed: int) -> Prepared:
@@ -134,27 +133,59 @@ def timed(prepared: Prepared, policy: Policy, step: int = -1) -> dict[str, Any]:
     return result
 
 
-def freezer(probes: list[Probe], flops: int, moved: int, level: str, frozen: dict[str, Any]) -> Any:
+Freeze = Callable[[list[list[float]]], int]
+Expected = Callable[[Roofs], Mapping[str, Any]]  # roofs as the brackets show them -> the prediction to store
+
+
+def freezer(probes: list[Probe], frozen: dict[str, Any], expected: Expected, level: str) -> Freeze:
     """The function that turns the brackets before into the prediction, stored in `frozen` before the problem runs."""
 
     def freeze(before_s: list[list[float]]) -> int:
-        medians = [float(np.median(p.rates(s))) for p, s in zip(probes, before_s, strict=True)]
-        kinds = {p.kind: value for p, value in zip(probes, medians, strict=True)}
+        kinds = {p.kind: float(np.median(p.rates(s))) for p, s in zip(probes, before_s, strict=True)}
         roofs = Roofs(
             compute_flops_per_s=kinds.get("compute", math.inf),
             bandwidth_bytes_per_s=kinds["bandwidth"],
             floor_s=kinds.get("latency", 0.0),
             level=level,
-            labels={},
         )
-        terms = {name: float(value) for name, value in terms_s(flops, moved, roofs).items()}
-        limit = str(bound(flops, moved, roofs))
         frozen.clear()
-        frozen.update(time_s=terms[limit], bound=limit, terms=terms, frozen_utc=utc_now())
-        kind = {"compute": "compute", "launch": "latency"}.get(limit, "bandwidth")
+        frozen.update(expected(roofs), frozen_utc=utc_now())
+        kind = {"compute": "compute", "launch": "latency"}.get(frozen["bound"], "bandwidth")
         return next(index for index, p in enumerate(probes) if p.kind == kind)
 
     return freeze
+
+
+def from_roofs(flops: int, bytes_: int) -> Expected:
+    """The prediction of work known by its FLOPs and bytes alone: what the roofs allow."""
+
+    def expected(roofs: Roofs) -> Mapping[str, Any]:
+        terms = {name: float(value) for name, value in terms_s(flops, bytes_, roofs).items()}
+        limit = str(bound(flops, bytes_, roofs))
+        return {"time_s": terms[limit], "roof_s": terms[limit], "bound": limit, "terms": terms, "parts": terms}
+
+    return expected
+
+
+def from_rates(prepared: Prepared, machine: Machine | None, level: str) -> Expected:
+    """The prediction from the roofs around the problem, and for the rest from `machine`'s ceilings, scaled as the roofs moved."""
+    problem, moved = prepared.problem, prepared.moved(level)
+
+    def expected(roofs: Roofs) -> Mapping[str, Any]:
+        peak = roofs.compute_flops_per_s
+        rates = Rates(
+            bandwidths={level: roofs.bandwidth_bytes_per_s},
+            work={"product": peak, "exp": peak / 2, "other": peak / 2},
+            launch_s=roofs.floor_s,
+        )
+        if machine is not None:
+            stated = machine_roofs(machine, problem, level=level if level in machine.levels() else None)
+            known = machine_rates(machine, problem, stated)
+            change = peak / stated.compute_flops_per_s if math.isfinite(peak) else 1.0
+            rates = known.scaled(level=level, bandwidth=roofs.bandwidth_bytes_per_s, compute=change, launch_s=roofs.floor_s)
+        return expect(problem, prepared.plan, prepared.caches, roofs, rates, moved).to_dict()
+
+    return expected
 
 
 def contention(load: Mapping[str, float]) -> str:
@@ -169,11 +200,11 @@ def contention(load: Mapping[str, float]) -> str:
 
 
 def bracketed(
-    device: Device, sets: list[Any], flush_each: bool, probes: list[Probe], flops: int, moved: int, level: str, policy: Policy
+    device: Device, sets: list[Any], flush_each: bool, probes: list[Probe], expected: Expected, level: str, policy: Policy
 ) -> dict[str, Any]:
-    """Time `sets` between brackets: the fields of a Measurement that come from the clock."""
+    """Brackets, samples, brackets: everything of a Measurement that comes from the clock."""
     frozen: dict[str, Any] = {}
-    freeze = freezer(probes, flops, moved, level, frozen)
+    freeze = freezer(probes, frozen, expected, level)
     seen = device.core.measure(sets, flush_each, [p.sets for p in probes], freeze, policy.to_dict())
     brackets = tuple(
         Bracket(
@@ -248,7 +279,7 @@ def measure(
         raise Error(f"{problem.name} {prepared.variant}: {correctness['reason']}; nothing was timed")
 
     level = level_of(opened, prepared.working_set_bytes(), cache_state)
-    moved = prepared.bytes(level)
+    moved = prepared.moved(level)[level]
     in_place = any(t.role == "in_out" for t in problem.tensors())
     flops = problem.flops()
     probes = roofs_of(
@@ -260,7 +291,8 @@ def measure(
         flops=sum(flops.values()),
         machine=machine,
     )
-    clock = bracketed(opened, prepared.sets, prepared.flush_each, probes, sum(flops.values()), sum(moved.values()), level, policy)
+    expected = from_rates(prepared, machine, level)
+    clock = bracketed(opened, prepared.sets, prepared.flush_each, probes, expected, level, policy)
     names = list(prepared.sets[0].steps)
     alone: dict[str, tuple[float, ...]] = {}
     if steps and len(names) > 1:

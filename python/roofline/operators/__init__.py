@@ -9,6 +9,7 @@ from ..errors import Error
 from .attention import Attention
 from .base import MIXES, Case, Operator, Variant
 from .bias_relu import BiasRelu
+from .exp import Exp
 from .ffn import Ffn
 from .fma import Fma
 from .fork_join import ForkJoin
@@ -21,7 +22,7 @@ from .stream import Stream
 
 OPERATORS: Mapping[str, type[Operator]] = {
     operator.name: operator
-    for operator in (Stream, Fma, ForkJoin, Matmul, Attention, Ffn, Softmax, RmsNorm, LayerNorm, Relu, BiasRelu)
+    for operator in (Stream, Fma, ForkJoin, Matmul, Attention, Ffn, Softmax, RmsNorm, LayerNorm, Relu, BiasRelu, Exp)
 }
 
 
@@ -44,6 +45,7 @@ __all__ = [
     "Attention",
     "BiasRelu",
     "Case",
+    "Exp",
     "Ffn",
     "Fma",
     "ForkJoin",

@@ -99,6 +99,37 @@ class Attention(Operator):
         scores = size_bytes((plan.get("scores_elements", self.pairs()),), "fp32")
         return {"scores written": scores, "scores read and written by softmax": 2 * scores, "scores read by p·v": scores}
 
+    def work(self, plan: Facts) -> dict[str, int]:
+        # A block of queries fills whole vectors: with fewer queries, as in decode, the rest of each is computed for nothing.
+        queries = self.heads // self.kv_heads * self.seq_q if plan["variant"] == "tiled" else self.seq_q
+        padded = max(int(plan.get("query_block", 1)), queries) / queries
+        return {
+            "product": int(4 * self.pairs() * self.head_dim * padded),
+            "exp": int(self.pairs() * padded),
+            "other": int(5 * self.pairs() * padded),
+        }
+
+    def reuse(self, plan: Facts) -> dict[str, tuple[int, int]]:
+        _, k, v = self.inputs()
+        head = (k.size_bytes + v.size_bytes) // (self.batch * self.kv_heads)
+        if plan["variant"] == "naive":
+            blocks, group = math.ceil(self.seq_q / int(plan.get("query_block", 48))), self.heads // self.kv_heads
+            return {"k and v for further queries": ((blocks * group - 1) * (k.size_bytes + v.size_bytes), head)}
+        rows = self.heads // self.kv_heads * self.seq_q
+        blocks = math.ceil(rows / int(plan.get("query_block", 64)))
+        scores = size_bytes((self.pairs(),), "fp32")
+        block = int(plan.get("query_block", 64)) * int(plan.get("kv_block", 256)) * 4
+        return {
+            "k and v for further queries": ((blocks - 1) * (k.size_bytes + v.size_bytes), head),
+            "scores of a block written and read, twice": (4 * scores, block),
+        }
+
+    def product_size(self) -> int:
+        return 0  # its products run block by block, whatever the lengths
+
+    def launches(self, plan: Facts) -> int:
+        return 3 if plan["variant"] == "naive" else 1
+
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp64" if self.dtype == "fp64" else "fp32"
 

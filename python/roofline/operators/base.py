@@ -15,6 +15,9 @@ MAX_DIMENSION = 2**62
 # The stream access whose bandwidth is an operator's memory roof.
 MIXES = ("read", "write", "copy", "scale", "add", "triad")
 
+# Kinds of arithmetic with a rate of their own: matrix products, exponentials, and all else.
+WORK = ("product", "exp", "other")
+
 Facts = Mapping[str, Any]  # a plan: what really ran (tiles, splits, workspace_bytes, implementation, ...)
 
 
@@ -80,6 +83,22 @@ class Operator:
     def compute(self) -> tuple[str, str]:
         """(dtype, accumulator) of the compute roof it meets, e.g. ("bf16", "fp32")."""
         raise NotImplementedError
+
+    def work(self, plan: Facts) -> dict[str, int]:
+        """Operations that a variant executes by kind (WORK), what it pads or computes twice included; `flops` by default."""
+        return {"other": self.total_flops()}
+
+    def reuse(self, plan: Facts) -> dict[str, tuple[int, int]]:
+        """Bytes by named term that a variant finds again in a cache, each with the bytes a thread touched since: who holds them."""
+        return {}
+
+    def product_size(self) -> int:
+        """rows x columns x inner of its smallest matrix product, one head of a batch; 0 where it has none."""
+        return 0
+
+    def launches(self, plan: Facts) -> int:
+        """How often a variant wakes the device's threads, one after the other."""
+        return 1
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """Outputs in float64 from inputs in float64.

@@ -77,6 +77,21 @@ class Ffn(Operator):
             terms["x again for gate"] = size_bytes((self.rows, self.d_model), self.dtype)
         return terms
 
+    def work(self, plan: Facts) -> dict[str, int]:
+        hidden = self.rows * self.d_ff
+        exps = 0 if self.activation == "relu" else hidden  # erf is an exponential and a polynomial
+        return {
+            "product": sum(count for term, count in self.flops().items() if term != "activation"),
+            "exp": exps,
+            "other": self.flops()["activation"] - exps,
+        }
+
+    def product_size(self) -> int:
+        return self.rows * self.d_model * self.d_ff
+
+    def launches(self, plan: Facts) -> int:
+        return 4 if self.gated else 3
+
     def compute(self) -> tuple[str, str]:
         return self.dtype, self.dtype
 

@@ -52,6 +52,9 @@ class Fma(Operator):
     def traffic(self, plan: Facts) -> dict[str, int]:
         return {}
 
+    def work(self, plan: Facts) -> dict[str, int]:
+        return {"other": self.total_flops() // 2}  # one instruction for two operations
+
     def compute(self) -> tuple[str, str]:
         return self.dtype, ACCUMULATORS[self.dtype]
 

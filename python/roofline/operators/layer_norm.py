@@ -73,6 +73,17 @@ class LayerNorm(Operator):
         constants = (self.rows - 1) * (weight.size_bytes + bias.size_bytes)
         return further | {"x for the result": x.size_bytes, "weight and bias for further rows": constants}
 
+    def reuse(self, plan: Facts) -> dict[str, tuple[int, int]]:
+        if not plan.get("row_cached", True):
+            return {}
+        x, weight, bias = self.inputs()
+        row = x.size_bytes // self.rows
+        parameters = weight.size_bytes + bias.size_bytes
+        passes = {"x for the result": (x.size_bytes, row)}
+        if plan["variant"] == "two_pass":
+            passes["x for the variance"] = (x.size_bytes, row)
+        return {**passes, "weight and bias for further rows": ((self.rows - 1) * parameters, 2 * row + parameters)}
+
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"
 

@@ -59,6 +59,12 @@ class Matmul(Operator):
     def traffic(self, plan: Facts) -> dict[str, int]:
         return {}  # packed b is read in place of b; blocks that a library reads again come from a cache
 
+    def work(self, plan: Facts) -> dict[str, int]:
+        return {"product": self.total_flops()}
+
+    def product_size(self) -> int:
+        return self.rows * self.columns * self.inner
+
     def compute(self) -> tuple[str, str]:
         return self.dtype, _RESULT[self.dtype]
 

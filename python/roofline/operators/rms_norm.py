@@ -57,6 +57,14 @@ class RmsNorm(Operator):
         x, weight = self.inputs()
         return {"x for the result": x.size_bytes, "weight for further rows": (self.rows - 1) * weight.size_bytes}
 
+    def reuse(self, plan: Facts) -> dict[str, tuple[int, int]]:
+        if not plan.get("row_cached", True):
+            return {}
+        x, weight = self.inputs()
+        row = x.size_bytes // self.rows
+        further = (self.rows - 1) * weight.size_bytes
+        return {"x for the result": (x.size_bytes, row), "weight for further rows": (further, 2 * row + weight.size_bytes)}
+
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"
 

@@ -50,6 +50,17 @@ class Softmax(Operator):
         (x,) = self.inputs()
         return {"x for the exponentials": x.size_bytes, "exponentials read and written": 2 * x.size_bytes}
 
+    def work(self, plan: Facts) -> dict[str, int]:
+        elements = self.rows * self.columns
+        return {"exp": elements, "other": 4 * elements}
+
+    def reuse(self, plan: Facts) -> dict[str, tuple[int, int]]:
+        if not plan.get("row_cached", True):
+            return {}
+        (x,) = self.inputs()
+        row = x.size_bytes // self.rows
+        return {"x for the exponentials": (x.size_bytes, row), "exponentials written and read": (2 * x.size_bytes, 2 * row)}
+
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from ..errors import Error
 from ..machine import Machine, cache_capacity
-from ..model import predict
 from ..operators import OPERATORS, Attention, BiasRelu, Ffn, LayerNorm, Matmul, Operator, Relu, RmsNorm, Softmax
+from ..prediction import predict
 from ..units import KIB, MIB
 
 # A launch may take 0.3 s; the model's time is a lower bound that slow variants miss by a factor of three and more.

@@ -1,0 +1,63 @@
+"""The exponential, the probe of a roof of its own: softmax and its kin are held against it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..cost import Array, TensorSpec, exp
+from .base import Case, Facts, Operator, Variant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exp(Operator):
+    """y = e^x, as the vector kernels of this package compute it.
+
+    elements: of x and y. passes: over them in one launch (more than one to stay in a cache). Raises Error for bad fields.
+    """
+
+    elements: int = 4096
+    passes: int = 1
+    dtype: str = "fp32"
+
+    name = "exp"
+    summary = "e^x element by element, the probe of the exponential roof"
+    mix = "copy"
+    variants = {
+        "vector": Variant(summary="each element read once and written once, in every pass", dtypes={"cpu": ("fp32",)}),
+    }
+
+    def check(self) -> None:
+        self.one_of("dtype", ("fp32",))
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        return (TensorSpec(name="x", shape=(self.elements,), dtype=self.dtype),)
+
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return (TensorSpec(name="y", shape=(self.elements,), dtype=self.dtype, role="out"),)
+
+    def flops(self) -> dict[str, int]:
+        return {"exp": self.elements * self.passes}
+
+    def traffic(self, plan: Facts) -> dict[str, int]:
+        (x,) = self.inputs()
+        return {"further passes": (self.passes - 1) * 2 * x.size_bytes} if self.passes > 1 else {}
+
+    def work(self, plan: Facts) -> dict[str, int]:
+        return {"exp": self.total_flops()}
+
+    def compute(self) -> tuple[str, str]:
+        return self.dtype, self.dtype
+
+    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
+        """rows: indices of elements."""
+        x = tensors["x"] if rows is None else tensors["x"][rows]
+        for _ in range(self.passes):
+            y = exp(x)
+        return {"y": y}
+
+    @classmethod
+    def cases(cls) -> tuple[Case, ...]:
+        sizes = (1, 2, 15, 16, 17, 63, 64, 1000, 4099, 262147)
+        small = tuple(Case(problem=cls(elements=elements)) for elements in sizes)
+        return (*small, Case(problem=cls(elements=513, passes=3)), Case(problem=cls(elements=2**31 + 17), slow=True))

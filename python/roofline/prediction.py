@@ -1,0 +1,254 @@
+"""The expected time of a problem: what it moves at every memory level and computes by every kind of instruction, at measured rates.
+
+The roofline (`model`) is a lower bound: one memory level, perfect overlap, one kind of arithmetic. What a kernel is expected to
+take needs more of what the machine was measured for:
+
+    time = launches x launch + ( sum over levels (bytes / bandwidth)^p + (sum over kinds work / rate)^p )^(1/p)
+
+Kinds of work: "product" (matrix products, at the rate of the library's GEMM of about that size), "exp", and "other" (one operation
+per lane and instruction, half of the multiply-add peak). p is the sharpness of the machine's measured knee, or KNEE. The kinds add
+up because they share the issue ports; levels and arithmetic overlap as far as p says (hierarchical form of the p-norm knee).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ._repr import Row, html_table, text_table
+from .errors import Error
+from .machine import LEVELS, Ceiling, Machine, cache_level, core_level
+from .model import Roofs, bound, default_variant, roofs_and_notes, terms_s
+from .operators.base import WORK, Facts, Operator
+from .units import fmt_si
+
+KNEE = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """bandwidths: bytes/s by level. work: operations/s by kind (all of WORK). launch_s: of one step. knee: p of the p-norm."""
+
+    bandwidths: Mapping[str, float]
+    work: Mapping[str, float]
+    launch_s: float = 0.0
+    knee: float = KNEE
+    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def scaled(self, *, level: str, bandwidth: float, compute: float, launch_s: float) -> Rates:
+        """With `level` at `bandwidth` (bytes/s), every kind of work times `compute` (a factor), and another launch floor."""
+        return dataclasses.replace(
+            self,
+            bandwidths={**self.bandwidths, level: bandwidth},
+            work={kind: rate * compute for kind, rate in self.work.items()},
+            launch_s=launch_s,
+        )
+
+    def parts_s(self, work: Mapping[str, int], moved: Mapping[str, int], launches: int = 1) -> dict[str, float]:
+        """Seconds of each part alone: memory levels, kinds of work, and "launch"."""
+        parts = {level: size / self.bandwidths[level] for level, size in moved.items() if size}
+        parts |= {kind: count / self.work[kind] for kind, count in work.items() if count}
+        return parts | {"launch": launches * self.launch_s}
+
+    def time_s(self, parts: Mapping[str, float]) -> float:
+        """The expected time from `parts_s`."""
+        arithmetic = sum(seconds for name, seconds in parts.items() if name in WORK)
+        levels = [seconds for name, seconds in parts.items() if name not in WORK and name != "launch"]
+        together = [seconds for seconds in (*levels, arithmetic) if seconds > 0]
+        longest = max(together, default=0.0)
+        if longest == 0.0 or math.isinf(self.knee):
+            return parts.get("launch", 0.0) + longest
+        norm: float = sum((s / longest) ** self.knee for s in together) ** (1 / self.knee)
+        return parts.get("launch", 0.0) + longest * norm
+
+
+def moved_bytes(problem: Operator, plan: Facts, facts: Mapping[str, Any], level: str) -> dict[str, dict[str, int]]:
+    """Bytes by memory level and term, compulsory ones first, with the operands in `level`. facts: cache sizes; none: no caches.
+
+    What a variant moves beyond the compulsory bytes reaches memory unless a cache holds its workspace (without one, the tensors).
+    """
+    found: dict[str, dict[str, int]] = {level: {"compulsory": problem.compulsory_bytes()}}
+    beyond = problem.traffic(plan)
+    if beyond:
+        touched = int(plan.get("workspace_bytes", 0)) or max(problem.footprint_bytes(), sum(beyond.values()) // 2)
+        where = cache_level(facts, touched) if level == "DRAM" else level
+        found.setdefault(where, {}).update(beyond)
+    return found
+
+
+def reused_bytes(problem: Operator, plan: Facts, facts: Mapping[str, Any]) -> dict[str, int]:
+    """Bytes that a variant finds again in a cache (`Operator.reuse`) by the level that holds them; none where no cache is known."""
+    found: dict[str, int] = {}
+    if any(facts.get(f"{level.lower()}_bytes") for level in LEVELS):
+        for size, footprint in problem.reuse(plan).values():
+            where = core_level(facts, footprint)
+            found[where] = found.get(where, 0) + size
+    return found
+
+
+def _products(machine: Machine, dtype: str, threads: int | None) -> list[tuple[float, Ceiling]]:
+    """The library's square products of a dtype by size (cube root of rows x columns x inner), smallest first; aligned ones only."""
+    found = []
+    most = threads or max((c.threads for c in machine.ceilings if c.kind == "compute"), default=0)
+    for c in machine.ceilings:
+        p = c.problem
+        if (
+            c.kind != "compute"
+            or p.get("operator") != "matmul"
+            or c.dtype != dtype
+            or c.threads != most
+            or c.status == "implausible"
+        ):
+            continue
+        if all(int(p[name]) % 16 == 0 for name in ("rows", "columns", "inner")):
+            found.append((math.prod(int(p[name]) for name in ("rows", "columns", "inner")) ** (1 / 3), c))
+    return sorted(found, key=lambda item: item[0])
+
+
+def _product_rate(sizes: list[tuple[float, Ceiling]], size: float) -> float:
+    """Between the measured sizes linearly in log(size); beyond them the nearest."""
+    if size <= sizes[0][0]:
+        return sizes[0][1].value
+    for (small, low), (large, high) in itertools.pairwise(sizes):
+        if size <= large:
+            share = math.log(size / small) / math.log(large / small)
+            return low.value + share * (high.value - low.value)
+    return sizes[-1][1].value
+
+
+def machine_rates(machine: Machine, problem: Operator, roofs: Roofs, *, threads: int | None = None) -> Rates:
+    """What `problem`'s parts run at on `machine`; what was not measured falls back to the roof above it.
+
+    Products run at the library's rate for their size, else at the multiply-add peak; "other" at half of that peak, one
+    operation where a multiply-add counts two; "exp" at its own ceiling, else as "other". Levels run at the problem's mix.
+    """
+    peak = roofs.compute_flops_per_s
+    work = {"product": peak, "exp": peak / 2, "other": peak / 2}
+    labels = {}
+    dtype = problem.compute()[0]
+    if sizes := _products(machine, dtype, threads):
+        size = problem.product_size() ** (1 / 3) if problem.product_size() else math.inf
+        work["product"] = min(_product_rate(sizes, size), peak)
+        labels["product"] = sizes[-1][1].label
+    exps = [c for c in machine.ceilings if c.kind == "compute" and c.problem.get("operator") == "exp" and c.status != "implausible"]
+    exps = [c for c in exps if c.threads == (threads or max(c.threads for c in exps))]
+    if exps:
+        work["exp"], labels["exp"] = max(c.value for c in exps), exps[0].label
+    bandwidths = {roofs.level: roofs.bandwidth_bytes_per_s}
+    for level in machine.levels():
+        if level not in bandwidths:
+            ceiling = machine.bandwidth(level, problem.mix, threads)
+            bandwidths[level] = ceiling.value
+            labels[level] = ceiling.label
+    measured = any(c.source == "measured" for c in machine.ceilings)
+    return Rates(bandwidths=bandwidths, work=work, launch_s=roofs.floor_s, knee=KNEE if measured else math.inf, labels=labels)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Prediction:
+    """The expected time of one problem, and the time its roofs allow.
+
+    time_s: expected, from `parts` (seconds of each level, kind of work, and launch). roof_s: the longest of `terms` (seconds per
+    roof), a lower bound; bound: which that is.
+    """
+
+    time_s: float
+    roof_s: float
+    bound: str
+    terms: Mapping[str, float]
+    parts: Mapping[str, float]
+    roofs: Roofs
+    rates: Rates
+    flops: int
+    bytes: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def flops_per_s(self) -> float:
+        return self.flops / self.time_s
+
+    @property
+    def bytes_per_s(self) -> float:
+        return self.bytes / self.time_s
+
+    @property
+    def flops_per_byte(self) -> float:
+        return self.flops / self.bytes if self.bytes else float("inf")
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a measurement stores: time_s, roof_s, bound, terms, parts."""
+        return {
+            "time_s": self.time_s, "roof_s": self.roof_s, "bound": self.bound, "terms": dict(self.terms), "parts": dict(self.parts)
+        }  # fmt: skip
+
+    def __repr__(self) -> str:
+        return f"Prediction({fmt_si(self.time_s, 's')}, {self.bound}-bound, {fmt_si(self.flops_per_s, 'FLOP/s')})"
+
+    def _table(self) -> tuple[Row, list[Row]]:
+        names = {"compute": "compute", self.roofs.level: "memory", "launch": "launch"}
+        roofs: list[Row] = [
+            (f"{term} roof", fmt_si(seconds, "s"), self.roofs.labels.get(names.get(term, term), ""))
+            for term, seconds in self.terms.items()
+        ]
+        parts: list[Row] = [
+            (name, fmt_si(seconds, "s"), self.rates.labels.get(name, "")) for name, seconds in self.parts.items() if seconds > 0
+        ]
+        return ("", "time", "ceiling"), [*roofs, *parts, ("expected", fmt_si(self.time_s, "s"), "")]
+
+    def _repr_html_(self) -> str:
+        return html_table(*self._table(), title=repr(self), notes=self.notes)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text("Prediction(…)" if cycle else text_table(*self._table(), title=repr(self), notes=self.notes))
+
+
+def expect(
+    problem: Operator, plan: Facts, facts: Mapping[str, Any], roofs: Roofs, rates: Rates, moved: Mapping[str, Mapping[str, int]]
+) -> Prediction:
+    """The prediction from rates and the bytes of `moved_bytes`. A level without a rate is charged at the roofs' level."""
+    sizes: dict[str, int] = {}
+    for level, size in [
+        *((level, sum(terms.values())) for level, terms in moved.items()),
+        *reused_bytes(problem, plan, facts).items(),
+    ]:
+        where = level if level in rates.bandwidths else roofs.level
+        sizes[where] = sizes.get(where, 0) + size
+    flops, bytes_ = problem.total_flops(), sum(moved[roofs.level].values())
+    parts = rates.parts_s(problem.work(plan), sizes, problem.launches(plan))
+    bounds = {name: float(seconds) for name, seconds in terms_s(flops, bytes_, roofs).items()}
+    limit = str(bound(flops, bytes_, roofs))
+    return Prediction(
+        time_s=rates.time_s(parts), roof_s=bounds[limit], bound=limit, terms=bounds, parts=parts, roofs=roofs, rates=rates,
+        flops=flops, bytes=bytes_,
+    )  # fmt: skip
+
+
+def predict(
+    machine: Machine,
+    problem: Operator,
+    *,
+    variant: str | None = None,
+    plan: Facts | None = None,
+    level: str | None = None,
+    threads: int | None = None,
+) -> Prediction:
+    """The expected time of `problem` on `machine`, with nothing measured.
+
+    variant: None is the one of `plan`, else `default_variant`. plan: facts of a kernel that ran; without one the traffic
+    comes from the problem alone. level: where the operands lie (None: the slowest level, a cold run). A bimodal ceiling
+    counts with its best mode, and a note says so. Raises Error naming a ceiling that is missing or an unknown variant.
+    """
+    facts = dict(plan or {})
+    chosen = variant or facts.get("variant") or default_variant(problem, machine.device)
+    if variant and variant not in problem.variants:
+        raise Error(f"{problem.name}: unknown variant {variant!r}; it has {', '.join(problem.variants) or 'none'}")
+    facts["variant"] = chosen
+    roofs, notes = roofs_and_notes(machine, problem, level, threads)
+    rates = machine_rates(machine, problem, roofs, threads=threads)
+    caches = machine.facts if machine.device == "cpu" else {}
+    moved = moved_bytes(problem, facts, caches, roofs.level)
+    return dataclasses.replace(expect(problem, facts, caches, roofs, rates, moved), notes=notes)

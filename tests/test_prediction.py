@@ -1,0 +1,263 @@
+"""Predicted times: the roofs by hand, what is moved at which level, and what the parts come to."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roofline.cost import TensorSpec
+from roofline.errors import Error
+from roofline.machine import Ceiling, Machine
+from roofline.model import default_variant, machine_roofs
+from roofline.operators import OPERATORS, Attention, Ffn, LayerNorm, Matmul, Operator, Relu, RmsNorm, Softmax, Stream
+from roofline.operators.base import WORK
+from roofline.prediction import KNEE, Rates, moved_bytes, predict, reused_bytes
+
+
+def ceilings() -> dict[str, Ceiling]:
+    memory: dict[str, Any] = {"kind": "bandwidth", "level": "DRAM", "threads": 2}
+    return {
+        "read": Ceiling(access="read", samples=(40e9,), **memory),
+        "copy": Ceiling(access="copy", variant="plain", samples=(30e9,), **memory),
+        "copy NT": Ceiling(access="copy", variant="non_temporal", samples=(36e9,), **memory),
+        "L2": Ceiling(kind="bandwidth", level="L2", access="read", threads=2, samples=(400e9,)),
+        "fp32": Ceiling(kind="compute", dtype="fp32", isa="avx2", threads=2, samples=(200e9,)),
+        "fp64": Ceiling(kind="compute", dtype="fp64", isa="avx2", threads=2, samples=(100e9,)),
+        "launch": Ceiling(kind="latency", threads=2, samples=(2e-6,), problem={"operator": "fork_join"}),
+    }
+
+
+def machine(*without: str, **more: Ceiling) -> Machine:
+    kept = {name: ceiling for name, ceiling in {**ceilings(), **more}.items() if name not in without}
+    return Machine(name="Example CPU", ceilings=tuple(kept.values()))
+
+
+# -- the roofs ------------------------------------------------------------------------------------------------------------
+
+
+def test_matmul_by_hand() -> None:
+    # 2 · 1024³ FLOP = 2 147 483 648; 3 · 1024² · 4 bytes = 12 582 912.
+    found = predict(machine(), Matmul(rows=1024, columns=1024, inner=1024))
+    assert (found.flops, found.bytes, found.bound) == (2147483648, 12582912, "compute")
+    assert found.terms == pytest.approx({"compute": 2147483648 / 200e9, "DRAM": 12582912 / 40e9, "launch": 2e-6})
+    assert found.roof_s == pytest.approx(10.737e-3, rel=1e-4)
+    assert found.flops_per_byte == pytest.approx(170.667, rel=1e-5)
+    assert found.notes == ()
+    assert found.to_dict() == {
+        "time_s": found.time_s, "roof_s": found.roof_s, "bound": "compute", "terms": dict(found.terms), "parts": dict(found.parts)
+    }  # fmt: skip
+    # One row: 2 · 1024² FLOP, 4 · (1024² + 2 · 1024) bytes = 4 202 496, at 40 GB/s 105.06 us.
+    found = predict(machine(), Matmul(rows=1, columns=1024, inner=1024))
+    assert found.bound == "DRAM" and found.roof_s == pytest.approx(105.0624e-6)
+
+
+def test_attention_by_hand() -> None:
+    # Decode, 8 heads, 4096 keys of 64: pairs 32768; FLOP 4 · 64 · 32768 + 6 · 32768 = 8 585 216;
+    # bytes 4 · (2 · 8 · 64 + 2 · 8 · 4096 · 64) = 16 781 312: 419.5 us at 40 GB/s.
+    decode = Attention(seq_q=1, seq_kv=4096)
+    found = predict(machine(), decode, variant="tiled")
+    assert (found.flops, found.bytes, found.bound) == (8585216, 16781312, "DRAM")
+    assert found.roof_s == pytest.approx(419.5328e-6)
+    # Prefill 2048: 33 554 432 pairs, 4 · 64 + 6 FLOP each; 4 tensors of 4 MiB.
+    prefill = Attention()
+    found = predict(machine(), prefill, variant="tiled")
+    assert (found.flops, found.bytes, found.bound) == (8791261184, 16777216, "compute")
+    assert found.roof_s == pytest.approx(43.956e-3, rel=1e-4)
+    # naive writes the fp32 scores once, reads and writes them, and reads them: 4 · 134 217 728 bytes more.
+    naive = predict(machine(), prefill, variant="naive")
+    assert naive.bytes == 16777216 + 4 * 134217728
+    assert naive.terms["DRAM"] == pytest.approx(13.841e-3, rel=1e-4)
+    # The plan's variant, and its facts, where it ran.
+    told = predict(machine(), prefill, plan={"variant": "naive", "scores_elements": 1000})
+    assert told.bytes == 16777216 + 16000
+
+
+def test_the_access_decides_the_memory_roof(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Out of place: the better of plain and non-temporal. 10⁶ fp32 read and written, 8 MB at 36 GB/s.
+    found = predict(machine(), Relu(elements=10**6))
+    assert found.roofs.labels["memory"] == "DRAM copy NT 36.0 GB/s"
+    assert found.roof_s == pytest.approx(222.22e-6, rel=1e-4)
+    # An access that was not measured is replaced, and a note says so.
+    found = predict(machine("copy", "copy NT"), Softmax(rows=1024, columns=1024))
+    assert found.notes == ("no DRAM copy roof: DRAM read is used",)
+    # In place: plain stores only, for the line is in the cache already.
+    monkeypatch.setattr(Relu, "tensors", lambda self: (TensorSpec(name="x", shape=(10**6,), dtype="fp32", role="in_out"),))
+    assert Relu(elements=10**6).compulsory_bytes() == 8 * 10**6
+    assert predict(machine(), Relu(elements=10**6)).roofs.labels["memory"] == "DRAM copy 30.0 GB/s"
+
+
+def test_levels() -> None:
+    problem = Matmul(rows=1, columns=256, inner=256)
+    assert machine_roofs(machine(), problem).level == "DRAM"
+    near = machine_roofs(machine(), problem, level="L2")
+    assert (near.level, near.bandwidth_bytes_per_s) == ("L2", 400e9)
+    found = predict(machine(), Matmul(rows=64, columns=1024, inner=1024), level="L2")
+    assert set(found.terms) == {"compute", "L2", "launch"}
+
+
+def test_a_problem_without_flops() -> None:
+    found = predict(machine("fp32"), Stream(access="copy", elements=10**6))
+    assert found.terms["compute"] == 0 and found.bound == "DRAM"
+    assert found.roof_s == pytest.approx(8e6 / 36e9)
+    assert found.flops_per_byte == 0
+
+
+def test_a_machine_without_a_launch_latency() -> None:
+    found = predict(machine("launch"), Relu(elements=1))
+    assert found.roofs.floor_s == 0 and found.bound == "DRAM"
+    assert predict(machine(), Relu(elements=1)).bound == "launch"
+
+
+def test_a_bimodal_roof_counts_with_its_best_mode() -> None:
+    moving = dataclasses.replace(ceilings()["read"], samples=(101e9, 50e9) * 5)
+    found = predict(machine(read=moving), Matmul(rows=1))
+    assert found.roofs.bandwidth_bytes_per_s == 101e9
+    assert found.notes == ("DRAM read 101 or 50 GB/s has two modes: the better one is used",)
+
+
+def test_another_accumulator_is_used_and_said() -> None:
+    bf16 = Matmul(dtype="bf16")  # accumulates in fp32
+    found = predict(machine(), bf16)
+    assert found.roofs.compute_flops_per_s == 200e9
+    assert found.notes == ("no bf16 roof: its arithmetic is bounded by fp32 avx2",)
+    other = Ceiling(kind="compute", dtype="bf16", accumulator="bf16", isa="x", threads=2, samples=(300e9,))
+    found = predict(machine(bf16=other), bf16)
+    assert found.roofs.compute_flops_per_s == 300e9
+    assert found.notes == ("no roof for bf16 accumulating in fp32: the bf16 x roof is used",)
+    exact = dataclasses.replace(other, accumulator="fp32", samples=(250e9,))
+    found = predict(machine(bf16=other, exact=exact), bf16)
+    assert found.roofs.compute_flops_per_s == 250e9 and found.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("without", "problem", "options", "words"),
+    [
+        (("read", "copy", "copy NT", "L2"), Relu(), {}, "Example CPU: no bandwidth was measured"),
+        (("fp32", "fp64"), Relu(), {}, "no compute ceiling for fp32 accumulating in fp32 .measured: none"),
+        ((), Relu(), {"level": "L1"}, "no bandwidth of L1 was measured, only of L2, DRAM"),
+        ((), Relu(), {"threads": 7}, "with 2 threads, not with 7"),
+        ((), Attention(), {"variant": "magic"}, "attention: unknown variant 'magic'; it has naive, tiled"),
+    ],
+)
+def test_missing_ceilings_are_named(without: tuple[str, ...], problem: Operator, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(Error, match=words):
+        predict(machine(*without), problem, **options)
+
+
+def test_the_default_variant_has_a_kernel() -> None:
+    assert default_variant(Attention(), "cpu") == "tiled"
+    assert default_variant(Attention(dtype="fp16"), "cuda") == "naive"
+    assert default_variant(Attention(dtype="fp64"), "cpu") == list(Attention.variants)[-1]  # none has: the last
+
+
+@pytest.mark.parametrize("problem", [LayerNorm(), Softmax(), Relu(), Matmul(), Attention(causal=True)], ids=lambda p: p.name)
+def test_predictions_are_never_above_the_roofs(problem: Operator) -> None:
+    found = predict(machine(), problem)
+    assert found.flops_per_s <= found.roofs.compute_flops_per_s * (1 + 1e-12)
+    assert found.time_s >= found.roof_s
+    assert found.bytes_per_s <= found.roofs.bandwidth_bytes_per_s * (1 + 1e-12)
+    assert found.roof_s == max(found.terms.values()) and found.terms[found.bound] == found.roof_s
+
+
+# -- parts ----------------------------------------------------------------------------------------------------------------
+
+# 32 KiB and 1 MiB a core, 32 MiB shared, two threads.
+FACTS = {"threads": 2, "l1_bytes": 32 << 10, "l2_bytes": 1 << 20, "l3_bytes": 32 << 20}
+RATES = Rates(bandwidths={"L1": 400e9, "DRAM": 40e9}, work={"product": 100e9, "exp": 4e9, "other": 50e9}, launch_s=1e-6, knee=2.0)
+
+
+def test_parts_by_hand() -> None:
+    # 4 GB at 40 GB/s; 3 · 10⁹ products at 100 GFLOP/s and 10⁸ exponentials at 4 G/s; three launches.
+    parts = RATES.parts_s({"product": 3 * 10**9, "exp": 10**8}, {"DRAM": 4 * 10**9, "L1": 0}, launches=3)
+    assert parts == pytest.approx({"DRAM": 0.1, "product": 0.03, "exp": 0.025, "launch": 3e-6})
+    # Arithmetic adds up to 55 ms; with p = 2 the sum is that of a right-angled triangle.
+    assert RATES.time_s(parts) == pytest.approx(3e-6 + math.hypot(0.1, 0.055))
+    assert dataclasses.replace(RATES, knee=math.inf).time_s(parts) == pytest.approx(3e-6 + 0.1)
+    assert dataclasses.replace(RATES, knee=1.0).time_s(parts) == pytest.approx(3e-6 + 0.155)
+    assert RATES.time_s(RATES.parts_s({}, {})) == pytest.approx(1e-6)
+
+
+@given(st.lists(st.floats(1e-9, 1e3), min_size=3, max_size=3), st.floats(1.0, 50.0))
+def test_the_knee_lies_between_the_longest_and_the_sum(seconds: list[float], knee: float) -> None:
+    parts = dict(zip(("DRAM", "L1", "product"), seconds, strict=True))
+    found = dataclasses.replace(RATES, knee=knee).time_s(parts)
+    assert max(seconds) * (1 - 1e-12) <= found <= sum(seconds) * (1 + 1e-12)
+
+
+def test_what_moves_where_by_hand() -> None:
+    # 4096 rows of 4 KiB: x and y once in DRAM; a row is read again from L1, and its exponentials are written and read there.
+    softmax, fused = Softmax(rows=4096, columns=1024), {"variant": "fused"}
+    assert moved_bytes(softmax, fused, FACTS, "DRAM") == {"DRAM": {"compulsory": 2 * 4096 * 4096}}
+    assert reused_bytes(softmax, fused, FACTS) == {"L1": 3 * 4096 * 4096}
+    # Rows of 40 KiB do not stay in L1; two of 20 KiB neither, one does.
+    assert reused_bytes(Softmax(rows=16, columns=10240), fused, FACTS) == {"L2": 3 * 16 * 40960}
+    assert reused_bytes(Softmax(rows=16, columns=5120), fused, FACTS) == {"L1": 16 * 20480, "L2": 2 * 16 * 20480}
+    # Nothing is known without cache sizes; rows that a kernel could not keep are traffic.
+    assert reused_bytes(softmax, fused, {}) == reused_bytes(softmax, {**fused, "row_cached": 0}, FACTS) == {}
+    assert sum(moved_bytes(softmax, {**fused, "row_cached": 0}, FACTS, "DRAM")["DRAM"].values()) == 5 * 4096 * 4096
+
+
+def test_a_workspace_meets_the_level_that_holds_it() -> None:
+    # Scores of 8 heads x 256² x 4 bytes = 2 MiB; of 2048² 128 MiB.
+    for length, level in ((256, "L3"), (2048, "DRAM")):
+        moved = moved_bytes(Attention(seq_q=length, seq_kv=length), {"variant": "naive"}, FACTS, "DRAM")
+        assert moved[level]["scores written"] == 8 * length * length * 4
+    told = moved_bytes(Attention(seq_q=256, seq_kv=256), {"variant": "naive", "workspace_bytes": 1 << 30}, FACTS, "DRAM")
+    assert "scores written" in told["DRAM"]
+
+
+@pytest.mark.parametrize("name", [name for name in OPERATORS if name not in ("fma",)])
+def test_work_is_at_least_the_flops(name: str) -> None:
+    for case in OPERATORS[name].cases():
+        for variant in case.problem.variants or {"": None}:
+            work = case.problem.work({"variant": variant})
+            assert set(work) <= set(WORK)
+            assert sum(work.values()) == case.problem.total_flops()
+
+
+def test_work_by_hand() -> None:
+    # Decode of one query in a block of 8: eight times the work.
+    decode = Attention(seq_q=1, seq_kv=1000, head_dim=64)
+    assert decode.work({"variant": "tiled", "query_block": 8}) == {"product": 8 * 2048000, "exp": 64000, "other": 5 * 64000}
+    # Four query heads of a KV head fill half of it.
+    grouped = Attention(seq_q=1, seq_kv=1000, head_dim=64, kv_heads=2)
+    assert grouped.work({"variant": "tiled", "query_block": 8})["product"] == 2 * 2048000
+    assert Ffn(batch=2, seq_q=3, d_model=4, d_ff=5, activation="swiglu").work({}) == {"product": 720, "exp": 30, "other": 90}
+
+
+def gemm(size: int, rate: float, **changes: Any) -> Ceiling:
+    problem = {"operator": "matmul", "rows": size, "columns": size, "inner": size, "dtype": "fp32"}
+    return Ceiling(kind="compute", dtype="fp32", threads=2, samples=(rate,), problem={**problem, **changes})
+
+
+def test_products_run_at_the_rate_of_their_size() -> None:
+    measured = machine(small=gemm(128, 100e9), large=gemm(2048, 180e9), odd=gemm(2047, 50e9))
+
+    def product_rate(rows: int, columns: int, inner: int) -> float:
+        return predict(measured, Matmul(rows=rows, columns=columns, inner=inner)).rates.work["product"]
+
+    assert product_rate(64, 64, 64) == 100e9
+    assert product_rate(4096, 4096, 4096) == 180e9
+    assert product_rate(512, 512, 512) == pytest.approx(140e9)  # half way in log(size)
+    assert product_rate(32, 2048, 2048) == pytest.approx(140e9)  # 2⁵ · 2¹¹ · 2¹¹ = 512³
+    assert predict(machine(), Matmul()).rates.work["product"] == 200e9  # nothing measured: the multiply-add peak
+
+
+def test_exponentials_have_a_roof_of_their_own() -> None:
+    exp = Ceiling(kind="compute", dtype="fp32", threads=2, samples=(4e9,), problem={"operator": "exp"})
+    found = predict(machine(exp=exp), Softmax(rows=1024, columns=1024))
+    assert found.parts["exp"] == pytest.approx(2**20 / 4e9)
+    assert found.parts["other"] == pytest.approx(4 * 2**20 / 100e9)
+    assert found.roofs.compute_flops_per_s == 200e9
+    assert predict(machine(), Softmax(rows=1024, columns=1024)).parts["exp"] == pytest.approx(2**20 / 100e9)
+
+
+def test_a_datasheet_knows_no_knee() -> None:
+    claimed = Machine(name="x", ceilings=tuple(dataclasses.replace(c, source="datasheet") for c in ceilings().values()))
+    assert predict(claimed, RmsNorm()).rates.knee == math.inf
+    assert predict(machine(), RmsNorm()).rates.knee == KNEE
