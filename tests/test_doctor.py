@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from roofline import doctor as module
 from roofline.doctor import Check, doctor
+from roofline.doctor import checks as module
 from roofline.errors import Error
 
 
@@ -67,12 +67,12 @@ def test_missing_packages_name_their_cure(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(("text", "cores"), [("max 100000\n", None), ("150000 100000\n", 1.5), ("nonsense", None)])
 def test_a_quota_is_read_from_the_control_group(monkeypatch: pytest.MonkeyPatch, text: str, cores: float | None) -> None:
     monkeypatch.setattr(module.Path, "read_text", lambda self: text)
-    assert module._quota() == cores
+    assert module.quota_cores() == cores
 
 
 def test_load_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = iter([(0, 0, 0), (50, 0, 100), (0, 0, 0), (0, 0, 100), (0, 0, 0), (0, 40, 100)])
-    monkeypatch.setattr(module, "_ticks", lambda: next(ticks))
+    monkeypatch.setattr(module, "cpu_ticks", lambda: next(ticks))
     states = [module._contention(0.0)[0] for _ in range(3)]
     assert [check.state for check in states] == ["warning", "ok", "warning"]
     assert "50 %" in states[0].detail

@@ -6,10 +6,11 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from ..units import GIGA, fmt_number, fmt_percent
 from .fields import known_variant, problem_of
 from .inputs import BY_STATUS, backend, device_of, machine_of, operator_of, policy_of
 from .outcomes import MISSING, OK, BadInput, checking_input
-from .terminal import Terminal
+from .terminal import Terminal, progress_option
 
 SHORTEST_KEY = 7  # fewer digits are a line number, and not the beginning of a key
 
@@ -178,6 +179,10 @@ def doctor(options: argparse.Namespace) -> int:
     from ..doctor import REQUIRED
     from ..doctor import doctor as looked
 
+    if options.libraries:
+        return _libraries(options)
+    if options.quick or not options.cure:
+        raise BadInput("--quick and --no-cure belong to `roofline doctor --libraries`")
     checks, screen = looked(), Terminal()
     if options.json:
         screen.json([check.to_dict() for check in checks])
@@ -187,3 +192,70 @@ def doctor(options: argparse.Namespace) -> int:
         screen.notes("cures:", [f"{c.name}: {c.cure}" for c in checks if c.cure])
     needed = {"compiled module", *REQUIRED}
     return MISSING if any(c.name in needed and c.state == ABSENT for c in checks) else OK
+
+
+def _libraries(options: argparse.Namespace) -> int:
+    from ..doctor import BELOW, time_libraries
+
+    backend()
+    report = time_libraries(quick=options.quick, cure=options.cure, progress=progress_option(options.quiet, options.json))
+    screen = Terminal()
+    if options.json:
+        screen.json(report.to_dict())
+        return OK
+    cpu = report.cpu
+    title = f"matrix products on {cpu.name}, {cpu.cores} core{'s' if cpu.cores > 1 else ''}, {cpu.widest() or cpu.isas[-1]}"
+    headers = ("library", "dtype", "threads", "kernels", "n", "GFLOP/s", "of roof", "why", "cure", "gain")
+    screen.table(
+        headers, [_library_row(run) for run in report.runs if run.status != "unsupported"], title=title, wide=("why", "cure")
+    )
+    screen.line()
+    absent = [library.name for library in report.libraries if library.state == "absent"]
+    broken = [f"{library.name} {library.reason}" for library in report.libraries if library.state == "broken"]
+    screen.lines([f"absent: {', '.join(absent)}"] if absent else [])
+    screen.lines(f"broken: {text}" for text in broken)
+    screen.lines(f"unsupported: {run.library} {run.dtype}: {run.reason}" for run in report.runs if run.status == "unsupported")
+    versions = [f"{library.name} {library.version}" for library in report.libraries if library.state == "ok"]
+    screen.line(f"timed: {', '.join(versions) or 'none'}")
+    screen.line(
+        f"The roof is the multiply-add probe of the same dtype and threads, in turn with the library. Below {fmt_percent(BELOW)} a "
+        "run is said to be below it; a cure is an environment, tried in turn with yours, and its gain the median ratio of pairs."
+    )
+    return OK
+
+
+def _library_row(run: Any) -> tuple[str, ...]:
+    from ..doctor.rules import shown
+    from ..machine import summary
+
+    def rate(samples_s: Any) -> str:
+        return fmt_number(summary(run.rates(samples_s)).median / GIGA)
+
+    why = [f"{run.status}: {run.reason}"] if run.status != "ok" else []
+    why += run.why
+    if run.below and not why:
+        why.append("below, and no rule says why")
+    cure, gain = "", ""
+    if run.cure is not None:
+        cure = shown(run.cure.environment)
+        pair = [rate(s) for s in (run.cure.before_samples_s, run.cure.after_samples_s) if s]
+        gain = " → ".join(pair) + (f" ({run.cure.gain:.2f}×)" if run.cure.gain else "")
+        gain = run.cure.reason or (gain if run.cure.works else f"none: {gain}")
+    elif run.below and run.why:
+        cure = "none known"
+    measured = ""
+    if run.samples_s:
+        found = summary(run.rates(run.samples_s))
+        measured = f"{fmt_number(found.median / GIGA)} [{fmt_number(found.low / GIGA)} … {fmt_number(found.high / GIGA)}]"
+    return (
+        run.library,
+        run.dtype,
+        str(run.threads or run.asked or "?"),
+        " ".join(word for word in (run.blas, run.blas_version, run.kernels) if word),
+        str(run.size),
+        measured,
+        f"{fmt_percent(run.share)} of {run.roof}" if run.share is not None else "",
+        "; ".join(why),
+        cure,
+        gain,
+    )

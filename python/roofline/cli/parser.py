@@ -200,6 +200,16 @@ def _operator(parser: argparse.ArgumentParser, command: str, cls: Any) -> None:
     _measuring(parser)
 
 
+def _doctor(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--libraries",
+        action="store_true",
+        help="time the matrix products of NumPy, SciPy, PyTorch, ONNX Runtime and roofline here against the roof, and try cures",
+    )
+    parser.add_argument("--quick", action="store_true", help="with --libraries: smaller products, on all cores only")
+    parser.add_argument("--no-cure", dest="cure", action="store_false", help="with --libraries: name a cure, but do not try it")
+
+
 COMMANDS = {
     "report": ("measure everything and write a report", _report),
     "measure": ("measure the ceilings of a device into a machine file", _measure),
@@ -207,7 +217,7 @@ COMMANDS = {
     "sweep": ("time an operator over lists of values", None),
     "plot": ("draw a roofline from saved files", _plot),
     "explain": ("explain one point: FLOPs, bytes, roofs, prediction", _explain_file),
-    "doctor": ("say what works here, what does not, why, and the cure", lambda parser: None),
+    "doctor": ("say what works here, what does not, why, and the cure", _doctor),
 }
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .errors import Error
-from .measurement import build_info, libraries, list_devices, open_device
-from .measurement.devices import core
-from .units import MIB, fmt_bytes, fmt_percent
+from ..errors import Error
+from ..measurement import build_info, libraries, list_devices, open_device
+from ..measurement.devices import core
+from ..units import MIB, fmt_bytes, fmt_percent
 
 OK, WARNING, MISSING = "ok", "warning", "missing"
 BUSY = 0.03  # of all cores: above this timings are likely to come out contended
@@ -104,7 +104,7 @@ def _libraries() -> list[Check]:
     return found
 
 
-def _quota() -> float | None:
+def quota_cores() -> float | None:
     """Cores that the control group allows; None where there is no limit, or no way to know."""
     try:
         limit, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()[:2]
@@ -117,7 +117,7 @@ def _cores() -> list[Check]:
     present = os.cpu_count() or 1
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else present
     usable = open_device("cpu").threads
-    quota = _quota()
+    quota = quota_cores()
     detail = f"{usable} used by default; {allowed} of {present} logical processors allowed to this process"
     if quota is not None and quota < allowed:
         return [
@@ -172,7 +172,7 @@ def _memory() -> list[Check]:
     return [Check(name="memory", state=OK, detail=detail)]
 
 
-def _ticks() -> tuple[int, int, int]:
+def cpu_ticks() -> tuple[int, int, int]:
     """(busy, stolen, total) ticks of all cores."""
     values = [int(v) for v in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
     idle, stolen, total = values[3] + values[4], values[7], sum(values[:8])
@@ -182,9 +182,9 @@ def _ticks() -> tuple[int, int, int]:
 def _contention(wait_s: float) -> list[Check]:
     name = "load right now"
     try:
-        before = _ticks()
+        before = cpu_ticks()
         time.sleep(wait_s)
-        after = _ticks()
+        after = cpu_ticks()
     except (OSError, ValueError, IndexError):
         return [Check(name=name, state=WARNING, detail="unknown: /proc/stat cannot be read")]
     total = max(after[2] - before[2], 1)

@@ -1,0 +1,23 @@
+"""What works here, what does not, why, and the cure; and how near the numeric libraries come to the roof."""
+
+from __future__ import annotations
+
+from .checks import MISSING, OK, OPTIONAL, REQUIRED, WARNING, Check, doctor
+from .findings import BELOW, Cure, Library, Report, Run
+from .libraries import time_libraries
+
+__all__ = [
+    "BELOW",
+    "MISSING",
+    "OK",
+    "OPTIONAL",
+    "REQUIRED",
+    "WARNING",
+    "Check",
+    "Cure",
+    "Library",
+    "Report",
+    "Run",
+    "doctor",
+    "time_libraries",
+]
