@@ -12,6 +12,7 @@ import numpy as np
 from ..errors import Error
 
 MODE_GAP = 0.20  # neighbours in sorted order further apart than this belong to different modes
+CORRELATED = 0.3  # lag-1 autocorrelation above which samples that follow each other are not independent
 MODE_SHARE = 0.15  # fewer samples than this share are outliers, not a mode
 
 
@@ -38,6 +39,16 @@ class Mode:
     n: int
 
 
+def autocorrelation(samples: Iterable[float]) -> float:
+    """Correlation of each sample with the next, in the order given; 0 for fewer than ten samples, or equal ones."""
+    values = np.asarray(list(samples), dtype=np.float64)
+    if len(values) < 10:
+        return 0.0
+    off = values - values.mean()
+    total = float(off @ off)
+    return float(off[:-1] @ off[1:]) / total if total > 0 else 0.0
+
+
 def _checked(samples: Iterable[float]) -> list[float]:
     ordered = sorted(float(sample) for sample in samples)
     if not ordered:
@@ -52,11 +63,14 @@ def summary(samples: Iterable[float]) -> Summary:
 
     The interval runs between the order statistics of ranks floor((n - 1.96 sqrt n) / 2) and ceil(1 + (n + 1.96 sqrt n) / 2),
     clipped to 1..n (Le Boudec, Performance Evaluation of Computer and Communication Systems, 2010). It assumes nothing
-    about the distribution, but does assume independent samples.
+    about the distribution, but does assume independent samples: where the lag-1 autocorrelation r of the samples as they
+    were taken is above 0.3, 1.96 sqrt n grows by sqrt((1 + r) / (1 - r)), the variance of a mean of such a series (AR(1)).
     """
-    ordered = _checked(samples)
+    taken = list(samples)
+    ordered = _checked(taken)
     n = len(ordered)
-    half = 1.96 * math.sqrt(n)
+    r = min(autocorrelation(taken), 0.99)
+    half = 1.96 * math.sqrt(n) * (math.sqrt((1 + r) / (1 - r)) if r > CORRELATED else 1.0)
     low = max(math.floor((n - half) / 2), 1)
     high = min(math.ceil(1 + (n + half) / 2), n)
     p5, median, p95 = (float(value) for value in np.percentile(ordered, (5, 50, 95)))
