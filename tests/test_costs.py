@@ -130,10 +130,12 @@ def test_flops_are_what_the_reference_does(problem: Operator) -> None:
     counts = counted(problem)
     if problem.name == "fma":
         # A register probe: its factors are constants, so only the additions meet counting numbers, and beyond 64 steps the
-        # reference leaves out the steps that cancel. Each addition stands for a multiplication and an addition.
+        # reference leaves out the steps that cancel. Each addition stands for a multiplication and an addition; the further
+        # addition of the pattern fma_add is written as a subtraction.
         if problem.steps <= 64:  # type: ignore[attr-defined]
-            assert 2 * counts["add"] == problem.total_flops()
-            assert counts.keys() <= {"add"}
+            assert 2 * counts["add"] == problem.flops()["multiply-add"]
+            assert counts["sub"] == problem.flops().get("add", 0)
+            assert counts.keys() <= {"add", "sub"}
         return
     assert counts.total() == problem.total_flops(), f"{dict(counts)} against {problem.flops()}"
 
@@ -248,6 +250,9 @@ HAND = [
     ("fma", {"chains": 7, "steps": 2}, {"multiply-add": 28}, 56),
     ("fma", {"chains": 7, "steps": 2, "dtype": "bf16"}, {"multiply-add": 56}, 56),
     ("fma", {"chains": 7, "steps": 2, "dtype": "int8"}, {"multiply-add": 112}, 56),
+    ("fma", {"chains": 7, "steps": 2, "dtype": "fp16"}, {"multiply-add": 28}, 28),  # accumulated in fp16
+    # And one more addition a step.
+    ("fma", {"chains": 7, "steps": 2, "pattern": "fma_add", "dtype": "fp64"}, {"multiply-add": 28, "add": 14}, 112),
     ("fork_join", {}, {}, 0),
 ]
 
@@ -324,7 +329,13 @@ def test_traffic_by_hand(name: str, fields: dict[str, Any], plan: dict[str, Any]
 
 
 WIDTH_BYTES = {"fp64": 8, "fp32": 4, "fp16": 2, "bf16": 2, "int32": 4, "int8": 1}
-WORDS = {"access": MIXES, "activation": ("relu", "gelu", "swiglu"), "dtype": tuple(WIDTH_BYTES), "isa": ("", "scalar", "avx2")}
+WORDS = {
+    "access": MIXES,
+    "activation": ("relu", "gelu", "swiglu"),
+    "dtype": tuple(WIDTH_BYTES),
+    "isa": ("", "scalar", "avx2"),
+    "pattern": ("fma", "fma_add"),
+}
 
 
 def kind(field: dataclasses.Field[Any]) -> str:
@@ -436,7 +447,7 @@ def test_bad_fields_are_named(operator: type[Operator], field: dataclasses.Field
     elif kind(field) == "bool":
         bad = [1, 0, "yes", None, 1.0]
     else:
-        bad = ["fp33", "", 7, None, ["fp32"]] if field.name in ("dtype", "access", "activation") else []
+        bad = ["fp33", "", 7, None, ["fp32"]] if field.name in ("dtype", "access", "activation", "pattern") else []
     for value in bad:
         with pytest.raises(Error) as caught:
             operator(**{field.name: value})

@@ -270,7 +270,8 @@ def abbreviations(problem: Any) -> dict[str, Any]:
         names["arrays"] = {"read": 1, "write": 1, "copy": 2, "scale": 2, "add": 3, "triad": 3}[fields["access"]]
         names["size_of_sum"] = 8 if fields["access"] == "read" else 0
     if problem.name == "fma":
-        names["products"] = {"fp64": 1, "fp32": 1, "bf16": 2, "int8": 4}[dtype]
+        names["products"] = {"fp64": 1, "fp32": 1, "fp16": 1, "bf16": 2, "int8": 4}[dtype]
+        names["size_of_sums"] = {"fp64": 8, "fp16": 2}.get(dtype, 4)
     return fields | names
 
 

@@ -13,19 +13,38 @@ namespace {
 
 using ops::Fma;
 
-const FmaKernel& of(const FmaKernels& table, DType dtype) {
-  switch (dtype) {
+const FmaKernel& of(const FmaKernels& table, const Fma& problem) {
+  static const FmaKernel none = {0, nullptr};
+  if (problem.pattern == Fma::Pattern::fma_add)
+    return problem.dtype == DType::fp64 ? table.fp64_add : problem.dtype == DType::fp32 ? table.fp32_add : none;
+  switch (problem.dtype) {
     case DType::fp64: return table.fp64;
+    case DType::fp16: return table.fp16;
     case DType::bf16: return table.bf16;
     case DType::int8: return table.int8;
     default: return table.fp32;
   }
 }
 
+// Widest first. What needs a newer compiler or assembler than this build had is absent (cmake/isa.cmake).
 const std::vector<std::pair<Isa, const FmaKernels*>>& tables() {
   static const std::vector<std::pair<Isa, const FmaKernels*>> all = {
-#if defined(__x86_64__)
+#if defined(ROOFLINE_HAVE_amx)
+      {Isa::amx, &fma_amx},
+#endif
+#if defined(ROOFLINE_HAVE_avx512_fp16)
+      {Isa::avx512_fp16, &fma_avx512_fp16},
+#endif
+#if defined(ROOFLINE_HAVE_avx512_bf16)
       {Isa::avx512_bf16, &fma_avx512_bf16},
+#endif
+#if defined(ROOFLINE_HAVE_neon_bf16_i8mm)
+      {Isa::neon_bf16_i8mm, &fma_neon_bf16_i8mm},
+#endif
+#if defined(ROOFLINE_HAVE_neon_dotprod_fp16)
+      {Isa::neon_dotprod_fp16, &fma_neon_dotprod_fp16},
+#endif
+#if defined(__x86_64__)
       {Isa::avx512, &fma_avx512},
       {Isa::avx2, &fma_avx2},
 #else
@@ -42,13 +61,15 @@ Bound bind(const Fma& problem, Device& device) {
   const FmaKernel* kernel = nullptr;
   std::string isa;
   for (const auto& [candidate, table] : tables()) {
-    if (!has(candidate) || !of(*table, problem.dtype).run || (!problem.isa.empty() && problem.isa != name(candidate))) continue;
-    kernel = &of(*table, problem.dtype);
+    if (!has(candidate) || !of(*table, problem).run || (!problem.isa.empty() && problem.isa != name(candidate))) continue;
+    kernel = &of(*table, problem);
     isa = name(candidate);
     break;
   }
   if (!kernel)
-    throw Unsupported("fma: " + (problem.isa.empty() ? "this CPU has no" : problem.isa + " has no") + " multiply-add of " + name(problem.dtype));
+    throw Unsupported("fma: " + (problem.isa.empty() ? "there is" : problem.isa + " has") + " no multiply-add of " + name(problem.dtype) +
+                      (problem.pattern == Fma::Pattern::fma_add ? " with an addition beside it (pattern fma_add)" : "") +
+                      " for this CPU in this build");
 
   const std::int64_t element = size_bytes(Fma::accumulator(problem.dtype));
   const std::int64_t blocks = (problem.chains + kernel->block - 1) / kernel->block;
@@ -60,8 +81,9 @@ Bound bind(const Fma& problem, Device& device) {
   bound.steps.push_back({"fma", [=, kernel = *kernel](Queue& queue) {
     Pool& threads = pool(queue);
     threads.run([&](int worker) {
-      alignas(64) char padded[2][12 * 64];  // the widest block: twelve registers of 64 bytes
+      alignas(64) char padded[2][kWidestFmaBlockBytes];
       const Range mine = share(blocks, worker, threads.threads(), 1);
+      if (mine.size() > 0 && kernel.begin) kernel.begin();
       for (std::int64_t block = mine.first; block < mine.last; ++block) {
         const std::int64_t first = block * kernel.block;
         const std::int64_t count = std::min(kernel.block, problem.chains - first);
@@ -76,6 +98,7 @@ Bound bind(const Fma& problem, Device& device) {
         kernel.run(padded[0], padded[1], problem.steps);
         std::memcpy(result, padded[1], count * element);
       }
+      if (mine.size() > 0 && kernel.end) kernel.end();
     });
   }});
   return bound;
@@ -85,11 +108,13 @@ Bound bind(const Fma& problem, Device& device) {
 
 std::vector<KernelEntry> fma_kernels() {
   std::vector<KernelEntry> all;
-  for (const auto& [dtype, needs] : {std::pair{DType::fp64, ""}, {DType::fp32, ""},
 #if defined(__x86_64__)
-                                     {DType::bf16, "avx512_bf16"}, {DType::int8, "avx512_bf16"}
+  const char *fp16 = "avx512_fp16", *bf16 = "avx512_bf16", *int8 = "avx512_bf16";
+#else
+  const char *fp16 = "neon_dotprod_fp16", *bf16 = "neon_bf16_i8mm", *int8 = "neon_dotprod_fp16";
 #endif
-       })
+  for (const auto& [dtype, needs] :
+       {std::pair{DType::fp64, ""}, {DType::fp32, ""}, {DType::fp16, fp16}, {DType::bf16, bf16}, {DType::int8, int8}})
     all.push_back(entry(Kernel<Fma, Device>{"registers", dtype, needs, "chains in fixed registers; memory is touched at the ends only", bind}));
   return all;
 }

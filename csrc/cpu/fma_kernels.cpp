@@ -1,7 +1,8 @@
 // Multiply-add chains in fixed registers, written in assembly: a C array of vectors is kept in memory by some compilers, which
 // silently costs up to 65 % of the peak.
 //
-// Twelve chains (24 on AArch64) cover 2 (4) instructions per cycle at 4 to 6 cycles of latency. Nothing reaches memory inside the loop.
+// Twelve chains (24 on AArch64) cover 2 (4) instructions per cycle at 4 to 6 cycles of latency; fifteen of pattern fma_add, whose
+// step is 4 + 3 cycles on cores that issue two multiply-adds and two additions at once. Nothing reaches memory inside the loop.
 #include "cpu/fma_kernels.h"
 
 #include "cpu/isa.h"
@@ -10,81 +11,88 @@ namespace roofline::cpu {
 namespace {
 
 #define ROOFLINE_12(F) F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11)
+#define ROOFLINE_15(F) ROOFLINE_12(F) F(12) F(13) F(14)
+// Two instructions a step: the first on chain i, the second half a round away, so that both kinds of pipes have work all the time
+// and neither waits for the other's burst. Some chains so do the second before the first, and what a step adds is the same.
+#define ROOFLINE_SKEWED_12(F) F(0, 6) F(1, 7) F(2, 8) F(3, 9) F(4, 10) F(5, 11) F(6, 0) F(7, 1) F(8, 2) F(9, 3) F(10, 4) F(11, 5)
+#define ROOFLINE_SKEWED_15(F)                                                                                                   \
+  F(0, 7) F(1, 8) F(2, 9) F(3, 10) F(4, 11) F(5, 12) F(6, 13) F(7, 14) F(8, 0) F(9, 1) F(10, 2) F(11, 3) F(12, 4) F(13, 5) F(14, 6)
 
 // A kernel of these pieces: how to broadcast the operands, to load and save a chain, and an odd (plus) and even (minus) step.
 // Eight steps per turn of the loop, the rest one by one.
-#define ROOFLINE_X86_KERNEL(name, type, factor, term, broadcast, load, save, plus, minus)                                                   \
-  void name(const void* start, void* result, std::int64_t steps) {                                                                 \
-    const type operands[3] = {factor, term, static_cast<type>(-(term))};                                                                       \
-    std::int64_t turns = steps / 8, rest = steps % 8;                                                                               \
-    asm volatile(broadcast ROOFLINE_EACH(load)                                                                                      \
-                 "test %[turns], %[turns]\n jz 2f\n 1:\n"                                                                           \
-                 plus minus plus minus plus minus plus minus                                                                       \
-                 "dec %[turns]\n jnz 1b\n 2:\n"                                                                                     \
-                 "test %[rest], %[rest]\n jz 4f\n 3:\n" plus "dec %[rest]\n jz 4f\n" minus "dec %[rest]\n jnz 3b\n 4:\n"            \
-                 ROOFLINE_EACH(save) ROOFLINE_END                                                                                    \
-                 : [turns] "+r"(turns), [rest] "+r"(rest)                                                                          \
-                 : [start] "r"(start), [result] "r"(result), [x] "r"(operands), [y] "r"(operands + 1), [z] "r"(operands + 2)        \
-                 : "cc", "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",         \
-                   "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");                                                                            \
+#define ROOFLINE_X86_KERNEL(name, type, factor, term, broadcast, load, save, plus, minus)                                       \
+  void name(const void* start, void* result, std::int64_t steps) {                                                              \
+    const type operands[3] = {factor, term, static_cast<type>(-(term))};                                                        \
+    std::int64_t turns = steps / 8, rest = steps % 8;                                                                           \
+    asm volatile(broadcast load                                                                                                 \
+                 "test %[turns], %[turns]\n jz 2f\n .p2align 6\n 1:\n"                                                          \
+                 plus minus plus minus plus minus plus minus                                                                    \
+                 "dec %[turns]\n jnz 1b\n 2:\n"                                                                                 \
+                 "test %[rest], %[rest]\n jz 4f\n 3:\n" plus "dec %[rest]\n jz 4f\n" minus "dec %[rest]\n jnz 3b\n 4:\n"        \
+                 save ROOFLINE_END                                                                                              \
+                 : [turns] "+r"(turns), [rest] "+r"(rest)                                                                       \
+                 : [start] "r"(start), [result] "r"(result), [x] "r"(operands), [y] "r"(operands + 1), [z] "r"(operands + 2)    \
+                 : "cc", "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",     \
+                   "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");                                                                \
   }
 
 constexpr FmaKernel kNone = {0, nullptr};
 
 #if defined(__x86_64__) && defined(ROOFLINE_SCALAR)
 
-// No FMA and no vectors: the chain times 1, plus or minus 15. Two instructions a step, one multiply and one add, 6 to 8 cycles
-// after each other: twelve chains would just not do, so fifteen, and the addend comes from memory.
+// No FMA and no vectors: the chain times 1, plus or minus 15. Two instructions a step, one multiply and one add, 6 to 8 cycles after
+// each other.
 #define ROOFLINE_END ""
-#define ROOFLINE_EACH(F) ROOFLINE_12(F) F(12) F(13) F(14)
-#define ROOFLINE_LOAD32(i) "movss 4*" #i "(%[start]), %%xmm" #i "\n"
-#define ROOFLINE_SAVE32(i) "movss %%xmm" #i ", 4*" #i "(%[result])\n"
-#define ROOFLINE_MUL32(i) "mulss %%xmm15, %%xmm" #i "\n"
-#define ROOFLINE_ADD32(i) "addss (%[y]), %%xmm" #i "\n"
-#define ROOFLINE_SUB32(i) "addss (%[z]), %%xmm" #i "\n"
-#define ROOFLINE_LOAD64(i) "movsd 8*" #i "(%[start]), %%xmm" #i "\n"
-#define ROOFLINE_SAVE64(i) "movsd %%xmm" #i ", 8*" #i "(%[result])\n"
-#define ROOFLINE_MUL64(i) "mulsd %%xmm15, %%xmm" #i "\n"
-#define ROOFLINE_ADD64(i) "addsd (%[y]), %%xmm" #i "\n"
-#define ROOFLINE_SUB64(i) "addsd (%[z]), %%xmm" #i "\n"
-ROOFLINE_X86_KERNEL(fp32, float, 1.0f, 15.0f, "movss (%[x]), %%xmm15\n", ROOFLINE_LOAD32, ROOFLINE_SAVE32,
-                    ROOFLINE_EACH(ROOFLINE_MUL32) ROOFLINE_EACH(ROOFLINE_ADD32), ROOFLINE_EACH(ROOFLINE_MUL32) ROOFLINE_EACH(ROOFLINE_SUB32))
-ROOFLINE_X86_KERNEL(fp64, double, 1.0, 15.0, "movsd (%[x]), %%xmm15\n", ROOFLINE_LOAD64, ROOFLINE_SAVE64,
-                    ROOFLINE_EACH(ROOFLINE_MUL64) ROOFLINE_EACH(ROOFLINE_ADD64), ROOFLINE_EACH(ROOFLINE_MUL64) ROOFLINE_EACH(ROOFLINE_SUB64))
-#define ROOFLINE_FMA_TABLE {{15, fp64}, {15, fp32}, kNone, kNone}
+#define ROOFLINE_SCALAR_KERNEL(name, type, suffix, width)                                                                   \
+  ROOFLINE_X86_KERNEL(name, type, type{1}, type{15},                                                                        \
+                      "movs" suffix " (%[x]), %%xmm15\n movs" suffix " (%[y]), %%xmm14\n", ROOFLINE_12(ROOFLINE_LOAD_##width),  \
+                      ROOFLINE_12(ROOFLINE_SAVE_##width), ROOFLINE_SKEWED_12(ROOFLINE_PLUS_##width),                         \
+                      ROOFLINE_SKEWED_12(ROOFLINE_MINUS_##width))
+#define ROOFLINE_LOAD_4(i) "movss 4*" #i "(%[start]), %%xmm" #i "\n"
+#define ROOFLINE_SAVE_4(i) "movss %%xmm" #i ", 4*" #i "(%[result])\n"
+#define ROOFLINE_PLUS_4(i, j) "mulss %%xmm15, %%xmm" #i "\n addss %%xmm14, %%xmm" #j "\n"
+#define ROOFLINE_MINUS_4(i, j) "mulss %%xmm15, %%xmm" #i "\n subss %%xmm14, %%xmm" #j "\n"
+#define ROOFLINE_LOAD_8(i) "movsd 8*" #i "(%[start]), %%xmm" #i "\n"
+#define ROOFLINE_SAVE_8(i) "movsd %%xmm" #i ", 8*" #i "(%[result])\n"
+#define ROOFLINE_PLUS_8(i, j) "mulsd %%xmm15, %%xmm" #i "\n addsd %%xmm14, %%xmm" #j "\n"
+#define ROOFLINE_MINUS_8(i, j) "mulsd %%xmm15, %%xmm" #i "\n subsd %%xmm14, %%xmm" #j "\n"
+ROOFLINE_SCALAR_KERNEL(fp32, float, "s", 4)
+ROOFLINE_SCALAR_KERNEL(fp64, double, "d", 8)
+#define ROOFLINE_FMA_TABLE {{12, fp64}, {12, fp32}, kNone, kNone, kNone, kNone, kNone}
 
 #elif defined(__x86_64__)
 
 #define ROOFLINE_END "vzeroupper\n"
-#define ROOFLINE_EACH(F) ROOFLINE_12(F)
 #if defined(__AVX512F__)
-#define ROOFLINE_REG "zmm"
+#define ROOFLINE_REG "%%zmm"
 #define ROOFLINE_BYTES "64"
 constexpr std::int64_t kBytes = 64;
 #else
-#define ROOFLINE_REG "ymm"
+#define ROOFLINE_REG "%%ymm"
 #define ROOFLINE_BYTES "32"
 constexpr std::int64_t kBytes = 32;
 #endif
-#define ROOFLINE_LOAD(i) "vmovups " ROOFLINE_BYTES "*" #i "(%[start]), %%" ROOFLINE_REG #i "\n"
-#define ROOFLINE_SAVE(i) "vmovups %%" ROOFLINE_REG #i ", " ROOFLINE_BYTES "*" #i "(%[result])\n"
-#define ROOFLINE_PAIR(instruction, operand, i) instruction " %%" ROOFLINE_REG operand ", %%" ROOFLINE_REG "13, %%" ROOFLINE_REG #i "\n"
-#define ROOFLINE_BROADCAST(instruction)                                                                                   \
-  instruction " (%[x]), %%" ROOFLINE_REG "13\n" instruction " (%[y]), %%" ROOFLINE_REG "14\n" instruction " (%[z]), %%" ROOFLINE_REG "15\n"
+#define ROOFLINE_LOAD(i) "vmovups " ROOFLINE_BYTES "*" #i "(%[start]), " ROOFLINE_REG #i "\n"
+#define ROOFLINE_SAVE(i) "vmovups " ROOFLINE_REG #i ", " ROOFLINE_BYTES "*" #i "(%[result])\n"
+#define ROOFLINE_PAIR(instruction, operand, i) instruction " " ROOFLINE_REG operand ", " ROOFLINE_REG "13, " ROOFLINE_REG #i "\n"
+#define ROOFLINE_BROADCAST(instruction) \
+  instruction " (%[x]), " ROOFLINE_REG "13\n" instruction " (%[y]), " ROOFLINE_REG "14\n" instruction " (%[z]), " ROOFLINE_REG "15\n"
+#define ROOFLINE_VECTOR_KERNEL(name, type, factor, term, broadcast, plus, minus)                                            \
+  ROOFLINE_X86_KERNEL(name, type, factor, term, ROOFLINE_BROADCAST(broadcast), ROOFLINE_12(ROOFLINE_LOAD),                  \
+                      ROOFLINE_12(ROOFLINE_SAVE), ROOFLINE_12(plus), ROOFLINE_12(minus))
 
-#if !defined(__AVX512BF16__)
+#if defined(__AVX512FP16__)
 
-#define ROOFLINE_PLUS32(i) ROOFLINE_PAIR("vfmadd231ps", "14", i)
-#define ROOFLINE_MINUS32(i) ROOFLINE_PAIR("vfmadd231ps", "15", i)
-#define ROOFLINE_PLUS64(i) ROOFLINE_PAIR("vfmadd231pd", "14", i)
-#define ROOFLINE_MINUS64(i) ROOFLINE_PAIR("vfmadd231pd", "15", i)
-ROOFLINE_X86_KERNEL(fp32, float, 3.0f, 5.0f, ROOFLINE_BROADCAST("vbroadcastss"), ROOFLINE_LOAD, ROOFLINE_SAVE,
-                    ROOFLINE_12(ROOFLINE_PLUS32), ROOFLINE_12(ROOFLINE_MINUS32))
-ROOFLINE_X86_KERNEL(fp64, double, 3.0, 5.0, ROOFLINE_BROADCAST("vbroadcastsd"), ROOFLINE_LOAD, ROOFLINE_SAVE,
-                    ROOFLINE_12(ROOFLINE_PLUS64), ROOFLINE_12(ROOFLINE_MINUS64))
-#define ROOFLINE_FMA_TABLE {{12 * kBytes / 8, fp64}, {12 * kBytes / 4, fp32}, kNone, kNone}
+struct Fp16 {
+  std::uint16_t bits;
+  constexpr Fp16 operator-() const { return {static_cast<std::uint16_t>(bits ^ 0x8000u)}; }
+};
+#define ROOFLINE_PLUS_FP16(i) ROOFLINE_PAIR("vfmadd231ph", "14", i)
+#define ROOFLINE_MINUS_FP16(i) ROOFLINE_PAIR("vfmadd231ph", "15", i)
+ROOFLINE_VECTOR_KERNEL(fp16, Fp16, Fp16{0x4200}, Fp16{0x4500}, "vpbroadcastw", ROOFLINE_PLUS_FP16, ROOFLINE_MINUS_FP16)  // 3, 5
+#define ROOFLINE_FMA_TABLE {kNone, kNone, {12 * kBytes / 2, fp16}, kNone, kNone, kNone, kNone}
 
-#else
+#elif defined(__AVX512BF16__)
 
 // Operands as bit patterns: pairs of bf16 3, 5, -5; fours of 3 (unsigned) and 5, -5 (signed bytes).
 struct Bf16Pair {
@@ -99,58 +107,145 @@ struct Int8Four {
 #define ROOFLINE_MINUS_BF16(i) ROOFLINE_PAIR("vdpbf16ps", "15", i)
 #define ROOFLINE_PLUS_INT8(i) ROOFLINE_PAIR("vpdpbusd", "14", i)
 #define ROOFLINE_MINUS_INT8(i) ROOFLINE_PAIR("vpdpbusd", "15", i)
-ROOFLINE_X86_KERNEL(bf16, Bf16Pair, Bf16Pair{0x40404040}, Bf16Pair{0x40A040A0}, ROOFLINE_BROADCAST("vpbroadcastd"), ROOFLINE_LOAD,
-                    ROOFLINE_SAVE, ROOFLINE_12(ROOFLINE_PLUS_BF16), ROOFLINE_12(ROOFLINE_MINUS_BF16))
-ROOFLINE_X86_KERNEL(int8, Int8Four, Int8Four{0x03030303}, Int8Four{0x05050505}, ROOFLINE_BROADCAST("vpbroadcastd"), ROOFLINE_LOAD,
-                    ROOFLINE_SAVE, ROOFLINE_12(ROOFLINE_PLUS_INT8), ROOFLINE_12(ROOFLINE_MINUS_INT8))
+ROOFLINE_VECTOR_KERNEL(bf16, Bf16Pair, Bf16Pair{0x40404040}, Bf16Pair{0x40A040A0}, "vpbroadcastd", ROOFLINE_PLUS_BF16, ROOFLINE_MINUS_BF16)
+ROOFLINE_VECTOR_KERNEL(int8, Int8Four, Int8Four{0x03030303}, Int8Four{0x05050505}, "vpbroadcastd", ROOFLINE_PLUS_INT8, ROOFLINE_MINUS_INT8)
 static_assert((-Int8Four{0x05050505}).bits == 0xFBFBFBFBu && (-Bf16Pair{0x40A040A0}).bits == 0xC0A0C0A0u);
-#define ROOFLINE_FMA_TABLE {kNone, kNone, {12 * kBytes / 4, bf16}, {12 * kBytes / 4, int8}}
+#define ROOFLINE_FMA_TABLE {kNone, kNone, kNone, {12 * kBytes / 4, bf16}, {12 * kBytes / 4, int8}, kNone, kNone}
+
+#else
+
+#define ROOFLINE_PLUS32(i) ROOFLINE_PAIR("vfmadd231ps", "14", i)
+#define ROOFLINE_MINUS32(i) ROOFLINE_PAIR("vfmadd231ps", "15", i)
+#define ROOFLINE_PLUS64(i) ROOFLINE_PAIR("vfmadd231pd", "14", i)
+#define ROOFLINE_MINUS64(i) ROOFLINE_PAIR("vfmadd231pd", "15", i)
+ROOFLINE_VECTOR_KERNEL(fp32, float, 3.0f, 5.0f, "vbroadcastss", ROOFLINE_PLUS32, ROOFLINE_MINUS32)
+ROOFLINE_VECTOR_KERNEL(fp64, double, 3.0, 5.0, "vbroadcastsd", ROOFLINE_PLUS64, ROOFLINE_MINUS64)
+
+// One operand for all three uses leaves fifteen registers for chains.
+#define ROOFLINE_BOTH(multiply_add, add, i, j)                                          \
+  multiply_add " " ROOFLINE_REG "15, " ROOFLINE_REG "15, " ROOFLINE_REG #i "\n"           \
+  add " " ROOFLINE_REG "15, " ROOFLINE_REG #j ", " ROOFLINE_REG #j "\n"
+#define ROOFLINE_PLUS32_ADD(i, j) ROOFLINE_BOTH("vfmadd231ps", "vsubps", i, j)
+#define ROOFLINE_MINUS32_ADD(i, j) ROOFLINE_BOTH("vfnmadd231ps", "vaddps", i, j)
+#define ROOFLINE_PLUS64_ADD(i, j) ROOFLINE_BOTH("vfmadd231pd", "vsubpd", i, j)
+#define ROOFLINE_MINUS64_ADD(i, j) ROOFLINE_BOTH("vfnmadd231pd", "vaddpd", i, j)
+ROOFLINE_X86_KERNEL(fp32_add, float, 3.0f, 0.0f, "vbroadcastss (%[x]), " ROOFLINE_REG "15\n", ROOFLINE_15(ROOFLINE_LOAD),
+                    ROOFLINE_15(ROOFLINE_SAVE), ROOFLINE_SKEWED_15(ROOFLINE_PLUS32_ADD), ROOFLINE_SKEWED_15(ROOFLINE_MINUS32_ADD))
+ROOFLINE_X86_KERNEL(fp64_add, double, 3.0, 0.0, "vbroadcastsd (%[x]), " ROOFLINE_REG "15\n", ROOFLINE_15(ROOFLINE_LOAD),
+                    ROOFLINE_15(ROOFLINE_SAVE), ROOFLINE_SKEWED_15(ROOFLINE_PLUS64_ADD), ROOFLINE_SKEWED_15(ROOFLINE_MINUS64_ADD))
+#define ROOFLINE_FMA_TABLE \
+  {{12 * kBytes / 8, fp64}, {12 * kBytes / 4, fp32}, kNone, kNone, kNone, {15 * kBytes / 8, fp64_add}, {15 * kBytes / 4, fp32_add}}
 
 #endif
 
 #else  // AArch64
 
-#define ROOFLINE_24(F) ROOFLINE_12(F) F(12) F(13) F(14) F(15) F(16) F(17) F(18) F(19) F(20) F(21) F(22) F(23)
-#if defined(ROOFLINE_SCALAR)
-#define ROOFLINE_PREFIX32 "s"
-#define ROOFLINE_PREFIX64 "d"
-constexpr std::int64_t kLanes32 = 1, kLanes64 = 1;
-#define ROOFLINE_STEP32P(i) "fmadd s" #i ", s29, s30, s" #i "\n"
-#define ROOFLINE_STEP32M(i) "fmadd s" #i ", s29, s31, s" #i "\n"
-#define ROOFLINE_STEP64P(i) "fmadd d" #i ", d29, d30, d" #i "\n"
-#define ROOFLINE_STEP64M(i) "fmadd d" #i ", d29, d31, d" #i "\n"
-#else
-#define ROOFLINE_PREFIX32 "q"
-#define ROOFLINE_PREFIX64 "q"
-constexpr std::int64_t kLanes32 = 4, kLanes64 = 2;
-#define ROOFLINE_STEP32P(i) "fmla v" #i ".4s, v29.4s, v30.4s\n"
-#define ROOFLINE_STEP32M(i) "fmla v" #i ".4s, v29.4s, v31.4s\n"
-#define ROOFLINE_STEP64P(i) "fmla v" #i ".2d, v29.2d, v30.2d\n"
-#define ROOFLINE_STEP64M(i) "fmla v" #i ".2d, v29.2d, v31.2d\n"
-#endif
-#define ROOFLINE_LOAD32(i) "ldr " ROOFLINE_PREFIX32 #i ", [%[start]], #%c[width]\n"
-#define ROOFLINE_SAVE32(i) "str " ROOFLINE_PREFIX32 #i ", [%[result]], #%c[width]\n"
-#define ROOFLINE_LOAD64(i) "ldr " ROOFLINE_PREFIX64 #i ", [%[start]], #%c[width]\n"
-#define ROOFLINE_SAVE64(i) "str " ROOFLINE_PREFIX64 #i ", [%[result]], #%c[width]\n"
-#define ROOFLINE_ARM_KERNEL(name, type, broadcast, lanes, load, save, plus, minus)                                                  \
-  void name(const void* start, void* result, std::int64_t steps) {                                                                 \
-    const type operands[3] = {3, 5, -5};                                                                                            \
-    std::int64_t turns = steps / 8, rest = steps % 8;                                                                               \
-    asm volatile("ld1r {v29." broadcast "}, [%[x]]\n ld1r {v30." broadcast "}, [%[y]]\n ld1r {v31." broadcast "}, [%[z]]\n"         \
-                 ROOFLINE_24(load)                                                                                                  \
-                 "cbz %[turns], 2f\n 1:\n"                                                                                          \
-                 plus minus plus minus plus minus plus minus                                                                       \
-                 "subs %[turns], %[turns], #1\n b.ne 1b\n 2:\n"                                                                     \
-                 "cbz %[rest], 4f\n 3:\n" plus "subs %[rest], %[rest], #1\n b.eq 4f\n" minus "subs %[rest], %[rest], #1\n b.ne 3b\n 4:\n" \
-                 ROOFLINE_24(save)                                                                                                  \
-                 : [turns] "+r"(turns), [rest] "+r"(rest), [start] "+r"(start), [result] "+r"(result)                              \
-                 : [x] "r"(operands), [y] "r"(operands + 1), [z] "r"(operands + 2), [width] "i"(sizeof(type) * lanes)              \
-                 : "cc", "memory", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14",   \
-                   "v15", "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v29", "v30", "v31");                            \
+// Each operand fills a register. Where an instruction takes two steps at once (bfmmla, smmla: a plus and a minus), an odd last step
+// has an operand of its own, whose second half is 0.
+template <class T, int Lanes>
+struct Operands {
+  alignas(16) T x[Lanes];
+  alignas(16) T y[Lanes];
+  alignas(16) T z[Lanes];
+};
+
+#define ROOFLINE_24(F)                                                                                                       \
+  ROOFLINE_12(F) F(12) F(13) F(14) F(15) F(16) F(17) F(18) F(19) F(20) F(21) F(22) F(23)
+#define ROOFLINE_ARM_KERNEL(name, operands, steps_at_once, reg, width, plus, minus, last)                                    \
+  void name(const void* start, void* result, std::int64_t steps) {                                                          \
+    std::int64_t turns = steps / (steps_at_once) / 8, rest = steps / (steps_at_once) % 8, odd = steps % (steps_at_once);     \
+    asm volatile("ldr q29, [%[x]]\n ldr q30, [%[y]]\n ldr q31, [%[z]]\n" ROOFLINE_24(ROOFLINE_LOAD_##reg)                    \
+                 "cbz %[turns], 2f\n 1:\n"                                                                                   \
+                 ROOFLINE_24(plus) ROOFLINE_24(minus) ROOFLINE_24(plus) ROOFLINE_24(minus)                                   \
+                 ROOFLINE_24(plus) ROOFLINE_24(minus) ROOFLINE_24(plus) ROOFLINE_24(minus)                                   \
+                 "subs %[turns], %[turns], #1\n b.ne 1b\n 2:\n"                                                              \
+                 "cbz %[rest], 4f\n 3:\n" ROOFLINE_24(plus) "subs %[rest], %[rest], #1\n b.eq 4f\n"                          \
+                 ROOFLINE_24(minus) "subs %[rest], %[rest], #1\n b.ne 3b\n 4:\n"                                             \
+                 "cbz %[odd], 5f\n" ROOFLINE_24(last) "5:\n"                                                                 \
+                 ROOFLINE_24(ROOFLINE_SAVE_##reg)                                                                            \
+                 : [turns] "+r"(turns), [rest] "+r"(rest), [odd] "+r"(odd), [start] "+r"(start), [result] "+r"(result)       \
+                 : [x] "r"(operands.x), [y] "r"(operands.y), [z] "r"(operands.z), [bytes] "i"(width)                         \
+                 : "cc", "memory", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13",    \
+                   "v14", "v15", "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v29", "v30", "v31");               \
   }
-ROOFLINE_ARM_KERNEL(fp32, float, "4s", kLanes32, ROOFLINE_LOAD32, ROOFLINE_SAVE32, ROOFLINE_24(ROOFLINE_STEP32P), ROOFLINE_24(ROOFLINE_STEP32M))
-ROOFLINE_ARM_KERNEL(fp64, double, "2d", kLanes64, ROOFLINE_LOAD64, ROOFLINE_SAVE64, ROOFLINE_24(ROOFLINE_STEP64P), ROOFLINE_24(ROOFLINE_STEP64M))
-#define ROOFLINE_FMA_TABLE {{24 * kLanes64, fp64}, {24 * kLanes32, fp32}, kNone, kNone}
+#define ROOFLINE_LOAD_s(i) "ldr s" #i ", [%[start]], #%c[bytes]\n"
+#define ROOFLINE_SAVE_s(i) "str s" #i ", [%[result]], #%c[bytes]\n"
+#define ROOFLINE_LOAD_d(i) "ldr d" #i ", [%[start]], #%c[bytes]\n"
+#define ROOFLINE_SAVE_d(i) "str d" #i ", [%[result]], #%c[bytes]\n"
+#define ROOFLINE_LOAD_q(i) "ldr q" #i ", [%[start]], #%c[bytes]\n"
+#define ROOFLINE_SAVE_q(i) "str q" #i ", [%[result]], #%c[bytes]\n"
+#define ROOFLINE_NO_STEP(i) ""
+
+#if defined(ROOFLINE_SCALAR)
+
+constexpr Operands<float, 4> k32 = {{3}, {5}, {-5}};
+constexpr Operands<double, 2> k64 = {{3}, {5}, {-5}};
+#define ROOFLINE_PLUS32(i) "fmadd s" #i ", s29, s30, s" #i "\n"
+#define ROOFLINE_MINUS32(i) "fmadd s" #i ", s29, s31, s" #i "\n"
+#define ROOFLINE_PLUS64(i) "fmadd d" #i ", d29, d30, d" #i "\n"
+#define ROOFLINE_MINUS64(i) "fmadd d" #i ", d29, d31, d" #i "\n"
+#define ROOFLINE_PLUS32_ADD(i) "fmadd s" #i ", s29, s29, s" #i "\n fsub s" #i ", s" #i ", s29\n"
+#define ROOFLINE_MINUS32_ADD(i) "fmsub s" #i ", s29, s29, s" #i "\n fadd s" #i ", s" #i ", s29\n"
+#define ROOFLINE_PLUS64_ADD(i) "fmadd d" #i ", d29, d29, d" #i "\n fsub d" #i ", d" #i ", d29\n"
+#define ROOFLINE_MINUS64_ADD(i) "fmsub d" #i ", d29, d29, d" #i "\n fadd d" #i ", d" #i ", d29\n"
+ROOFLINE_ARM_KERNEL(fp32, k32, 1, s, 4, ROOFLINE_PLUS32, ROOFLINE_MINUS32, ROOFLINE_NO_STEP)
+ROOFLINE_ARM_KERNEL(fp64, k64, 1, d, 8, ROOFLINE_PLUS64, ROOFLINE_MINUS64, ROOFLINE_NO_STEP)
+ROOFLINE_ARM_KERNEL(fp32_add, k32, 1, s, 4, ROOFLINE_PLUS32_ADD, ROOFLINE_MINUS32_ADD, ROOFLINE_NO_STEP)
+ROOFLINE_ARM_KERNEL(fp64_add, k64, 1, d, 8, ROOFLINE_PLUS64_ADD, ROOFLINE_MINUS64_ADD, ROOFLINE_NO_STEP)
+#define ROOFLINE_FMA_TABLE {{24, fp64}, {24, fp32}, kNone, kNone, kNone, {24, fp64_add}, {24, fp32_add}}
+
+#elif defined(__ARM_FEATURE_MATMUL_INT8)
+
+// A register is a 2 x 2 tile of accumulators; per instruction each adds 4 (bf16) or 8 (int8) products: two steps.
+constexpr Operands<std::uint16_t, 8> kBf16 = {{0x4040, 0x4040, 0x4040, 0x4040, 0x4040, 0x4040, 0x4040, 0x4040},
+                                              {0x40A0, 0x40A0, 0xC0A0, 0xC0A0, 0x40A0, 0x40A0, 0xC0A0, 0xC0A0},
+                                              {0x40A0, 0x40A0, 0, 0, 0x40A0, 0x40A0, 0, 0}};
+constexpr Operands<std::int8_t, 16> kInt8 = {{3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3},
+                                             {5, 5, 5, 5, -5, -5, -5, -5, 5, 5, 5, 5, -5, -5, -5, -5},
+                                             {5, 5, 5, 5, 0, 0, 0, 0, 5, 5, 5, 5, 0, 0, 0, 0}};
+#define ROOFLINE_BOTH_BF16(i) "bfmmla v" #i ".4s, v29.8h, v30.8h\n"
+#define ROOFLINE_LAST_BF16(i) "bfmmla v" #i ".4s, v29.8h, v31.8h\n"
+#define ROOFLINE_BOTH_INT8(i) "smmla v" #i ".4s, v29.16b, v30.16b\n"
+#define ROOFLINE_LAST_INT8(i) "smmla v" #i ".4s, v29.16b, v31.16b\n"
+ROOFLINE_ARM_KERNEL(bf16, kBf16, 2, q, 16, ROOFLINE_BOTH_BF16, ROOFLINE_BOTH_BF16, ROOFLINE_LAST_BF16)
+ROOFLINE_ARM_KERNEL(int8, kInt8, 2, q, 16, ROOFLINE_BOTH_INT8, ROOFLINE_BOTH_INT8, ROOFLINE_LAST_INT8)
+#define ROOFLINE_FMA_TABLE {kNone, kNone, kNone, {24 * 4, bf16}, {24 * 4, int8}, kNone, kNone}
+
+#elif defined(__ARM_FEATURE_DOTPROD)
+
+constexpr Operands<std::uint16_t, 8> kFp16 = {{0x4200, 0x4200, 0x4200, 0x4200, 0x4200, 0x4200, 0x4200, 0x4200},
+                                              {0x4500, 0x4500, 0x4500, 0x4500, 0x4500, 0x4500, 0x4500, 0x4500},
+                                              {0xC500, 0xC500, 0xC500, 0xC500, 0xC500, 0xC500, 0xC500, 0xC500}};
+constexpr Operands<std::int8_t, 16> kInt8 = {{3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3},
+                                             {5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5},
+                                             {-5, -5, -5, -5, -5, -5, -5, -5, -5, -5, -5, -5, -5, -5, -5, -5}};
+#define ROOFLINE_PLUS16(i) "fmla v" #i ".8h, v29.8h, v30.8h\n"
+#define ROOFLINE_MINUS16(i) "fmla v" #i ".8h, v29.8h, v31.8h\n"
+#define ROOFLINE_PLUS_INT8(i) "sdot v" #i ".4s, v29.16b, v30.16b\n"
+#define ROOFLINE_MINUS_INT8(i) "sdot v" #i ".4s, v29.16b, v31.16b\n"
+ROOFLINE_ARM_KERNEL(fp16, kFp16, 1, q, 16, ROOFLINE_PLUS16, ROOFLINE_MINUS16, ROOFLINE_NO_STEP)
+ROOFLINE_ARM_KERNEL(int8, kInt8, 1, q, 16, ROOFLINE_PLUS_INT8, ROOFLINE_MINUS_INT8, ROOFLINE_NO_STEP)
+#define ROOFLINE_FMA_TABLE {kNone, kNone, {24 * 8, fp16}, kNone, {24 * 4, int8}, kNone, kNone}
+
+#else
+
+constexpr Operands<float, 4> k32 = {{3, 3, 3, 3}, {5, 5, 5, 5}, {-5, -5, -5, -5}};
+constexpr Operands<double, 2> k64 = {{3, 3}, {5, 5}, {-5, -5}};
+#define ROOFLINE_PLUS32(i) "fmla v" #i ".4s, v29.4s, v30.4s\n"
+#define ROOFLINE_MINUS32(i) "fmla v" #i ".4s, v29.4s, v31.4s\n"
+#define ROOFLINE_PLUS64(i) "fmla v" #i ".2d, v29.2d, v30.2d\n"
+#define ROOFLINE_MINUS64(i) "fmla v" #i ".2d, v29.2d, v31.2d\n"
+#define ROOFLINE_PLUS32_ADD(i) "fmla v" #i ".4s, v29.4s, v29.4s\n fsub v" #i ".4s, v" #i ".4s, v29.4s\n"
+#define ROOFLINE_MINUS32_ADD(i) "fmls v" #i ".4s, v29.4s, v29.4s\n fadd v" #i ".4s, v" #i ".4s, v29.4s\n"
+#define ROOFLINE_PLUS64_ADD(i) "fmla v" #i ".2d, v29.2d, v29.2d\n fsub v" #i ".2d, v" #i ".2d, v29.2d\n"
+#define ROOFLINE_MINUS64_ADD(i) "fmls v" #i ".2d, v29.2d, v29.2d\n fadd v" #i ".2d, v" #i ".2d, v29.2d\n"
+ROOFLINE_ARM_KERNEL(fp32, k32, 1, q, 16, ROOFLINE_PLUS32, ROOFLINE_MINUS32, ROOFLINE_NO_STEP)
+ROOFLINE_ARM_KERNEL(fp64, k64, 1, q, 16, ROOFLINE_PLUS64, ROOFLINE_MINUS64, ROOFLINE_NO_STEP)
+ROOFLINE_ARM_KERNEL(fp32_add, k32, 1, q, 16, ROOFLINE_PLUS32_ADD, ROOFLINE_MINUS32_ADD, ROOFLINE_NO_STEP)
+ROOFLINE_ARM_KERNEL(fp64_add, k64, 1, q, 16, ROOFLINE_PLUS64_ADD, ROOFLINE_MINUS64_ADD, ROOFLINE_NO_STEP)
+#define ROOFLINE_FMA_TABLE {{24 * 2, fp64}, {24 * 4, fp32}, kNone, kNone, kNone, {24 * 2, fp64_add}, {24 * 4, fp32_add}}
+
+#endif
 
 #endif
 

@@ -1,4 +1,4 @@
-// The fma kernels of one instruction set: a block of `lanes` chains in registers, `steps` steps.
+// The fma kernels of one instruction set: a block of chains in registers, `steps` steps.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,21 @@ namespace roofline::cpu {
 struct FmaKernel {
   std::int64_t block;  // chains per call: registers x lanes; 0 where the set has no such kernel
   void (*run)(const void* start, void* result, std::int64_t steps);  // [block] each, 64-byte aligned
+  void (*begin)() = nullptr;  // by each thread around its blocks, where the registers have to be set up
+  void (*end)() = nullptr;
 };
 
 struct FmaKernels {
-  FmaKernel fp64, fp32, bf16, int8;
+  FmaKernel fp64, fp32, fp16, bf16, int8;
+  FmaKernel fp64_add, fp32_add;  // pattern fma_add
 };
 
+constexpr std::int64_t kWidestFmaBlockBytes = 4096;  // AMX: four tiles of 1024 bytes
+
 #if defined(__x86_64__)
-extern const FmaKernels fma_scalar, fma_avx2, fma_avx512, fma_avx512_bf16;
+extern const FmaKernels fma_scalar, fma_avx2, fma_avx512, fma_avx512_bf16, fma_avx512_fp16, fma_amx;
 #else
-extern const FmaKernels fma_scalar, fma_neon;
+extern const FmaKernels fma_scalar, fma_neon, fma_neon_dotprod_fp16, fma_neon_bf16_i8mm;
 #endif
 
 }  // namespace roofline::cpu

@@ -9,6 +9,11 @@
 #if defined(__x86_64__)
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
 #endif
 
 namespace roofline::cpu {
@@ -29,6 +34,8 @@ const std::vector<Set>& sets() {
       {Isa::avx512_fp16, "avx512_fp16", {Isa::avx512_bf16}},
       {Isa::amx, "amx", {Isa::avx512_bf16}},
       {Isa::neon, "neon", {Isa::scalar}},
+      {Isa::neon_dotprod_fp16, "neon_dotprod_fp16", {Isa::neon}},
+      {Isa::neon_bf16_i8mm, "neon_bf16_i8mm", {Isa::neon_dotprod_fp16}},
   };
   return all;
 }
@@ -37,7 +44,7 @@ bool cpu_has(Isa isa) {
   if (isa == Isa::scalar) return true;
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  // These builtins ask the operating system too (XGETBV), so registers that are not saved do not count.
+  // These builtins read XCR0 too (the tile registers' bits included), so registers that the system does not save do not count.
   switch (isa) {
     case Isa::avx2: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     case Isa::avx512:
@@ -45,26 +52,47 @@ bool cpu_has(Isa isa) {
              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     case Isa::avx512_bf16: return cpu_has(Isa::avx512) && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
     case Isa::avx512_fp16: return cpu_has(Isa::avx512_bf16) && __builtin_cpu_supports("avx512fp16");
-    case Isa::amx: {
-      if (!cpu_has(Isa::avx512_bf16) || !__builtin_cpu_supports("amx-tile") || !__builtin_cpu_supports("amx-bf16") ||
-          !__builtin_cpu_supports("amx-int8"))
-        return false;
-      // The kernel grants the tile registers (state component 18) on request, once per process.
-      constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
-      return syscall(SYS_arch_prctl, kRequestPermission, 18) == 0;
-    }
+    case Isa::amx:
+      return cpu_has(Isa::avx512_bf16) && __builtin_cpu_supports("amx-tile") && __builtin_cpu_supports("amx-bf16") &&
+             __builtin_cpu_supports("amx-int8");
     default: return false;
   }
 #elif defined(__aarch64__)
-  return isa == Isa::neon;
+  // Bits of AT_HWCAP and AT_HWCAP2, by number: the C library may be older than they are.
+  const auto first = [](int bit) { return (getauxval(AT_HWCAP) >> bit & 1) != 0; };
+  const auto second = [](int bit) { return (getauxval(AT_HWCAP2) >> bit & 1) != 0; };
+  switch (isa) {
+    case Isa::neon: return true;
+    case Isa::neon_dotprod_fp16: return first(20) && first(10);                              // ASIMDDP, ASIMDHP
+    case Isa::neon_bf16_i8mm: return cpu_has(Isa::neon_dotprod_fp16) && second(14) && second(13);  // BF16, I8MM
+    default: return false;
+  }
 #else
   return false;
 #endif
 }
 
+// Why the operating system does not let this process use a set that the CPU has; empty if it does.
+std::string refused(Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::amx) {
+    // Linux grants the tile registers (state component 18) on request, once per process, from 5.16 on.
+    static const std::string answer = [] {
+      constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+      if (syscall(SYS_arch_prctl, kRequestPermission, 18) == 0) return std::string();
+      return std::string("the operating system refuses the tile registers of amx: ") + std::strerror(errno);
+    }();
+    return answer;
+  }
+#else
+  (void)isa;
+#endif
+  return "";
+}
+
 struct Allowed {
   bool any = false;  // ROOFLINE_ISA is set
-  bool set[7] = {};
+  bool set[9] = {};
 };
 
 void allow(Allowed& allowed, Isa isa) {
@@ -101,7 +129,7 @@ const Allowed& allowed() {
 
 std::string name(Isa isa) { return sets()[static_cast<int>(isa)].name; }
 
-bool has(Isa isa) { return (!allowed().any || allowed().set[static_cast<int>(isa)]) && cpu_has(isa); }
+bool has(Isa isa) { return (!allowed().any || allowed().set[static_cast<int>(isa)]) && cpu_has(isa) && refused(isa).empty(); }
 
 std::vector<Isa> available() {
   std::vector<Isa> all;
@@ -114,8 +142,8 @@ std::string lacks(const std::string& isa_name) {
   for (const Set& set : sets()) {
     if (isa_name != set.name) continue;
     if (!cpu_has(set.isa)) return "this CPU has no " + isa_name;
-    if (!has(set.isa)) return "ROOFLINE_ISA does not allow " + isa_name;
-    return "";
+    if (allowed().any && !allowed().set[static_cast<int>(set.isa)]) return "ROOFLINE_ISA does not allow " + isa_name;
+    return refused(set.isa);
   }
   return "there is no instruction set '" + isa_name + "'";
 }

@@ -59,6 +59,8 @@ template <class T>
 Bound bind(const Fma& problem, Device& device) {
   if (!problem.isa.empty())
     throw Unsupported("fma: isa '" + problem.isa + "' is an instruction set of CPUs; leave it empty on a GPU");
+  if (problem.pattern != Fma::Pattern::fma)
+    throw Unsupported("fma: the pattern fma_add is for CPUs with separate pipes for additions; use fma on a GPU");
   const KernelFacts facts = kernel_facts(device, fma_kernel<T>, kThreads);
   const std::int64_t grid = std::min(ceil_div(problem.chains, kThreads * kChains), kMaxGridX);
 

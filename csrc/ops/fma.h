@@ -1,8 +1,10 @@
 // fma: independent chains of multiply-adds held in registers, the probe of the compute roofs.
 //
-// One step of a chain: acc <- acc + s w (3 * 5), with s = +1 and -1 in turn, beginning with +1, and w the terms one instruction adds:
-// 1 for fp64 and fp32, 2 for bf16 (accumulated in fp32), 4 for int8 (accumulated in int32). So an even number of steps ends
-// where it began, an odd one 15 w above. Operands reach the kernels at run time, so that no compiler can fold them.
+// Pattern fma: one step of a chain is acc <- acc + s w (3 * 5), with s = +1 and -1 in turn, beginning with +1, and w the products one
+// step adds: 1 for fp64, fp32 and fp16, 2 for bf16 (accumulated in fp32), 4 for int8 (accumulated in int32). So an even number of
+// steps ends where it began, an odd one 15 w above.
+// Pattern fma_add: acc <- acc + s (3 * 3 - 3), a multiply-add and an addition; an odd number of steps ends 6 above.
+// Operands reach the kernels at run time, so that no compiler can fold them.
 #pragma once
 
 #include "core/arguments.h"
@@ -12,6 +14,9 @@ namespace roofline::ops {
 struct Fma {
   static constexpr const char* op = "fma";
 
+  enum class Pattern { fma, fma_add };
+
+  Pattern pattern;
   DType dtype;
   std::int64_t chains;
   std::int64_t steps;  // of each chain
@@ -23,6 +28,9 @@ struct Fma {
 
   static Fma from(const Arguments& arguments) {
     Fma problem{};
+    const std::string& pattern = arguments.text("pattern");
+    if (pattern != "fma" && pattern != "fma_add") throw Error("fma: pattern must be one of fma, fma_add, got '" + pattern + "'");
+    problem.pattern = pattern == "fma" ? Pattern::fma : Pattern::fma_add;
     problem.dtype = arguments.dtype();
     problem.chains = arguments.dimension("chains");
     problem.steps = arguments.dimension("steps");

@@ -10,7 +10,8 @@
 namespace roofline::cpu {
 namespace {
 
-const std::vector<Isa> kAll = {Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::avx512_fp16, Isa::amx, Isa::neon};
+const std::vector<Isa> kAll = {Isa::scalar, Isa::avx2, Isa::avx512,            Isa::avx512_bf16,   Isa::avx512_fp16,
+                               Isa::amx,    Isa::neon, Isa::neon_dotprod_fp16, Isa::neon_bf16_i8mm};
 
 bool listed(const std::vector<Isa>& all, Isa isa) { return std::find(all.begin(), all.end(), isa) != all.end(); }
 
@@ -34,11 +35,13 @@ void with_setting(const char* setting, const std::function<std::string()>& check
       << "ROOFLINE_ISA=" << setting;
 }
 
-// The sets of this CPU, allowed or not.
+bool begins(const std::string& text, const char* with) { return text.rfind(with, 0) == 0; }
+
+// The sets of this CPU that its operating system supports, allowed or not.
 std::vector<Isa> of_cpu() {
   std::vector<Isa> all;
   for (const Isa isa : kAll)
-    if (lacks(name(isa)).rfind("this CPU has no", 0) != 0) all.push_back(isa);
+    if (!begins(lacks(name(isa)), "this CPU has no") && !begins(lacks(name(isa)), "the operating system refuses")) all.push_back(isa);
   return all;
 }
 
@@ -51,7 +54,9 @@ std::string only(const std::vector<Isa>& allowed) {
     if (listed(available(), isa) != expected) return name(isa) + " is wrong in available()";
     if (lacks(name(isa)).empty() != expected) return name(isa) + ": lacks() says '" + lacks(name(isa)) + "'";
     if (listed(cpu, isa) && !expected && lacks(name(isa)) != "ROOFLINE_ISA does not allow " + name(isa)) return lacks(name(isa));
-    if (!listed(cpu, isa) && lacks(name(isa)) != "this CPU has no " + name(isa)) return lacks(name(isa));
+    if (!listed(cpu, isa) && lacks(name(isa)) != "this CPU has no " + name(isa) &&
+        !begins(lacks(name(isa)), "the operating system refuses"))
+      return lacks(name(isa));
   }
   return "";
 }
@@ -71,6 +76,7 @@ TEST(Isa, SettingAllowsWhatItNamesAndWhatThatNeeds) {
   with_setting("avx512", [&] { return only({Isa::scalar, Isa::avx2, Isa::avx512}); });
   with_setting("avx512_bf16", [&] { return only({Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_bf16}); });
   with_setting("neon", [&] { return only({Isa::scalar, Isa::neon}); });
+  with_setting("neon_bf16_i8mm", [&] { return only({Isa::scalar, Isa::neon, Isa::neon_dotprod_fp16, Isa::neon_bf16_i8mm}); });
 }
 
 TEST(Isa, SettingIsASetAndNotALadder) {

@@ -26,8 +26,10 @@ CACHE_LAUNCH_BYTES = 8 * MIB
 CACHE_SHARE = {"L1": 0.5, "L2": 0.5, "L3": 0.25}
 ARRAYS = {"read": 1, "write": 1, "copy": 2, "scale": 2, "add": 3, "triad": 3}
 
-CHAINS_PER_THREAD = 960  # a multiple of every set's block: 15 chains, 12 registers of up to 16 lanes, 24 of up to 4
-FMA_STEPS = 4_000  # per chain: 0.1 to 2 ms a launch
+# Whole blocks of every set: 12 and 15 registers of up to 32 and 16 lanes, 24 of up to 8; AMX: four tiles of 256.
+CHAINS_PER_THREAD = 3840
+AMX_CHAINS_PER_THREAD = 16384
+FMA_STEPS = 4_000  # per chain: 0.1 to 3 ms a launch
 
 Problem = dict[str, Any]
 
@@ -74,25 +76,32 @@ def stream_problem(device: Device, level: str, access: str, streams: int = 1, dt
 
 
 _VECTORS = ("scalar", "avx2", "avx512", "neon")
-_ISAS_OF = {"fp32": _VECTORS, "fp64": _VECTORS, "bf16": ("avx512_bf16",), "int8": ("avx512_bf16",)}
+_ISAS_OF = {
+    "fp32": _VECTORS,
+    "fp64": _VECTORS,
+    "fp16": ("avx512_fp16", "neon_dotprod_fp16"),
+    "bf16": ("avx512_bf16", "amx", "neon_bf16_i8mm"),
+    "int8": ("avx512_bf16", "amx", "neon_dotprod_fp16", "neon_bf16_i8mm"),
+}
 
 
-def fma_isas(device: Device, dtype: str) -> list[str]:
+def fma_isas(device: Device, dtype: str, pattern: str = "fma") -> list[str]:
     """Instruction sets of this CPU with a multiply-add of this dtype, widest first; none on other devices."""
     usable = str(device.facts.get("isas", "")).split(",")
-    return [isa for isa in usable[::-1] if isa in _ISAS_OF.get(dtype, ())]
+    able = _ISAS_OF.get(dtype, ()) if pattern == "fma" else _VECTORS[1:]
+    return [isa for isa in usable[::-1] if isa in able]
 
 
-def fma_problem(device: Device, dtype: str, isa: str = "") -> Fma:
+def fma_problem(device: Device, dtype: str, isa: str = "", pattern: str = "fma") -> Fma:
     """The probe of a dtype on one instruction set (empty: the widest there is). Raises Unsupported where there is none."""
-    if dtype not in _ISAS_OF:
-        raise Unsupported(f"there is no multiply-add probe of {dtype}")
-    isa = isa or next(iter(fma_isas(device, dtype)), "")  # by name, so that brackets pool with the ceiling
+    if dtype not in _ISAS_OF or (pattern == "fma_add" and dtype not in ("fp32", "fp64")):
+        raise Unsupported(f"there is no multiply-add probe of {dtype}{' with additions' if pattern == 'fma_add' else ''}")
+    isa = isa or next(iter(fma_isas(device, dtype, pattern)), "")  # by name, so that brackets pool with the ceiling
     if device.backend == "cpu":
-        chains = CHAINS_PER_THREAD * device.threads
+        chains = (AMX_CHAINS_PER_THREAD if isa == "amx" else CHAINS_PER_THREAD) * device.threads
     else:  # every thread a multiprocessor can hold, with eight independent chains each
         chains = 8 * int(device.facts["sms"]) * int(device.facts["threads_per_sm"])
-    return Fma(chains=chains, steps=FMA_STEPS, isa=isa, dtype=dtype)
+    return Fma(chains=chains, steps=FMA_STEPS, isa=isa, pattern=pattern, dtype=dtype)
 
 
 def _dram_array(device: Device, name: str) -> Held:

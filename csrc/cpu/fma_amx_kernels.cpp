@@ -1,0 +1,96 @@
+// Multiply-adds of AMX: four accumulator tiles, as the products of two tiles of rows and two of columns.
+//
+// A tile instruction adds 16 x 16 sums of 16 pairs (bf16) or fours (int8): sixteen steps of 256 chains at once, plus and minus in turn
+// within it. It takes 16 cycles and its result 52, so that four in turn leave no gap. What remains below sixteen steps is one
+// more instruction, whose further products are 0. Nothing reaches memory inside the loop.
+#include "cpu/fma_kernels.h"
+
+#include "cpu/isa.h"
+
+#if !defined(ROOFLINE_AMX_EMULATED)  // else the build has included an emulation already
+#include <immintrin.h>
+#endif
+
+namespace roofline::cpu {
+namespace {
+
+constexpr int kRows = 16, kRowBytes = 64, kTileBytes = kRows * kRowBytes;
+constexpr int kStepsAtOnce = 16;
+
+struct alignas(64) TileConfiguration {
+  std::uint8_t palette = 1;
+  std::uint8_t start_row = 0;
+  std::uint8_t reserved[14] = {};
+  std::uint16_t row_bytes[16] = {kRowBytes, kRowBytes, kRowBytes, kRowBytes, kRowBytes, kRowBytes, kRowBytes, kRowBytes};
+  std::uint8_t rows[16] = {kRows, kRows, kRows, kRows, kRows, kRows, kRows, kRows};
+};
+static_assert(sizeof(TileConfiguration) == 64);
+
+constexpr TileConfiguration kConfiguration;
+
+void begin() { _tile_loadconfig(&kConfiguration); }
+
+void end() { _tile_release(); }
+
+// An operand: 16 rows of 16 words, each word a pair of bf16 or four int8. A row of the right operand is one step of every column.
+struct alignas(64) Tile {
+  std::uint32_t words[kRows][kRowBytes / 4];
+};
+
+// The first `steps` rows: plus and minus in turn; the others 0.
+void alternate(Tile& tile, std::int64_t steps, std::uint32_t plus, std::uint32_t minus) {
+  for (int row = 0; row < kRows; ++row)
+    for (std::uint32_t& word : tile.words[row]) word = row >= steps ? 0 : row % 2 ? minus : plus;
+}
+
+#define ROOFLINE_AMX_KERNEL(name, instruction, factor, plus, minus)                                       \
+  void name(const void* start, void* result, std::int64_t steps) {                                        \
+    Tile left, right, rest;                                                                               \
+    for (auto& row : left.words)                                                                          \
+      for (std::uint32_t& word : row) word = factor;                                                      \
+    alternate(right, kStepsAtOnce, plus, minus);                                                          \
+    alternate(rest, steps % kStepsAtOnce, plus, minus);                                                   \
+    /* GCC's tile loads do not say that they read memory. */                                              \
+    asm volatile("" : : "r"(&left), "r"(&right), "r"(&rest) : "memory");                                  \
+    const char* from = static_cast<const char*>(start);                                                   \
+    char* to = static_cast<char*>(result);                                                                \
+    _tile_loadd(0, from, kRowBytes);                                                                      \
+    _tile_loadd(1, from + kTileBytes, kRowBytes);                                                         \
+    _tile_loadd(2, from + 2 * kTileBytes, kRowBytes);                                                     \
+    _tile_loadd(3, from + 3 * kTileBytes, kRowBytes);                                                     \
+    _tile_loadd(4, left.words, kRowBytes);                                                                \
+    _tile_loadd(5, left.words, kRowBytes);                                                                \
+    _tile_loadd(6, right.words, kRowBytes);                                                               \
+    _tile_loadd(7, right.words, kRowBytes);                                                               \
+    for (std::int64_t turn = steps / kStepsAtOnce; turn > 0; --turn) {                                    \
+      instruction(0, 4, 6);                                                                               \
+      instruction(1, 4, 7);                                                                               \
+      instruction(2, 5, 6);                                                                               \
+      instruction(3, 5, 7);                                                                               \
+    }                                                                                                     \
+    if (steps % kStepsAtOnce) {                                                                           \
+      _tile_loadd(6, rest.words, kRowBytes);                                                              \
+      _tile_loadd(7, rest.words, kRowBytes);                                                              \
+      instruction(0, 4, 6);                                                                               \
+      instruction(1, 4, 7);                                                                               \
+      instruction(2, 5, 6);                                                                               \
+      instruction(3, 5, 7);                                                                               \
+    }                                                                                                     \
+    _tile_stored(0, to, kRowBytes);                                                                       \
+    _tile_stored(1, to + kTileBytes, kRowBytes);                                                          \
+    _tile_stored(2, to + 2 * kTileBytes, kRowBytes);                                                      \
+    _tile_stored(3, to + 3 * kTileBytes, kRowBytes);                                                      \
+  }
+ROOFLINE_AMX_KERNEL(bf16, _tile_dpbf16ps, 0x40404040u, 0x40A040A0u, 0xC0A0C0A0u)  // pairs of 3; 5, -5
+ROOFLINE_AMX_KERNEL(int8, _tile_dpbssd, 0x03030303u, 0x05050505u, 0xFBFBFBFBu)    // fours of them
+
+constexpr FmaKernel kNone = {0, nullptr};
+constexpr std::int64_t kBlock = 4 * kTileBytes / 4;
+static_assert(4 * kTileBytes == kWidestFmaBlockBytes);
+
+}  // namespace
+
+extern const FmaKernels ROOFLINE_TABLE(fma) = {
+    kNone, kNone, kNone, {kBlock, bf16, begin, end}, {kBlock, int8, begin, end}, kNone, kNone};
+
+}  // namespace roofline::cpu

@@ -1,0 +1,135 @@
+// The multiply-add kernels of every instruction set here, and those of AMX over an emulation of its tiles.
+#include "cpu/fma_kernels.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "cpu/isa.h"
+
+#if defined(ROOFLINE_AMX_EMULATED)
+EmulatedAmx emulated_amx;
+namespace roofline::cpu {
+extern const FmaKernels fma_emulated;
+}
+#endif
+
+namespace roofline::cpu {
+namespace {
+
+const std::int64_t kSteps[] = {1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 100, 1001};
+
+double half(std::uint16_t bits) {  // normal numbers and 0
+  const double sign = bits & 0x8000 ? -1 : 1;
+  return bits & 0x7FFF ? sign * std::ldexp(1024 + (bits & 0x3FF), (bits >> 10 & 0x1F) - 25) : 0;
+}
+
+// Chains start at different whole numbers, so that every result is exact: odd steps end `moved` above, even ones where they began.
+template <class T>
+void whole_numbers(const std::string& name, const FmaKernel& kernel, double moved) {
+  if (!kernel.run) return;
+  ASSERT_LE(kernel.block * static_cast<std::int64_t>(sizeof(T)), kWidestFmaBlockBytes) << name;
+  struct alignas(64) Line {
+    char bytes[64];
+  };
+  std::vector<Line> start(kWidestFmaBlockBytes / 64), result(kWidestFmaBlockBytes / 64 + 1);
+  for (const std::int64_t steps : kSteps) {
+    std::memset(result.data(), 0x55, result.size() * sizeof(Line));
+    for (std::int64_t i = 0; i < kernel.block; ++i) {
+      T value;
+      if constexpr (sizeof(T) == 2)
+        value = static_cast<T>(i % 2 ? 0x4000 : 0xC000);  // 2, -2
+      else
+        value = static_cast<T>(i % 1000 - 500);
+      std::memcpy(reinterpret_cast<char*>(start.data()) + i * sizeof(T), &value, sizeof(T));
+    }
+    if (kernel.begin) kernel.begin();
+    kernel.run(start.data(), result.data(), steps);
+    if (kernel.end) kernel.end();
+    for (std::int64_t i = 0; i < kernel.block; ++i) {
+      T value;
+      std::memcpy(&value, reinterpret_cast<char*>(result.data()) + i * sizeof(T), sizeof(T));
+      const double expected = (sizeof(T) == 2 ? (i % 2 ? 2 : -2) : i % 1000 - 500) + (steps % 2 ? moved : 0);
+      if constexpr (sizeof(T) == 2)
+        ASSERT_EQ(half(value), expected) << name << ", chain " << i << ", " << steps << " steps";
+      else
+        ASSERT_EQ(static_cast<double>(value), expected) << name << ", chain " << i << ", " << steps << " steps";
+    }
+    const char after = reinterpret_cast<char*>(result.data())[kernel.block * sizeof(T)];
+    ASSERT_EQ(after, 0x55) << name << " writes past its block";
+  }
+}
+
+void all_of(const std::string& name, const FmaKernels& kernels) {
+  whole_numbers<double>(name + " fp64", kernels.fp64, 15);
+  whole_numbers<float>(name + " fp32", kernels.fp32, 15);
+  whole_numbers<std::uint16_t>(name + " fp16", kernels.fp16, 15);
+  whole_numbers<float>(name + " bf16", kernels.bf16, 30);
+  whole_numbers<std::int32_t>(name + " int8", kernels.int8, 60);
+  whole_numbers<double>(name + " fp64 fma_add", kernels.fp64_add, 6);
+  whole_numbers<float>(name + " fp32 fma_add", kernels.fp32_add, 6);
+}
+
+const std::vector<std::pair<Isa, const FmaKernels*>> kTables = {
+    {Isa::scalar, &fma_scalar},
+#if defined(__x86_64__)
+    {Isa::avx2, &fma_avx2},
+    {Isa::avx512, &fma_avx512},
+#else
+    {Isa::neon, &fma_neon},
+#endif
+#if defined(ROOFLINE_HAVE_avx512_bf16)
+    {Isa::avx512_bf16, &fma_avx512_bf16},
+#endif
+#if defined(ROOFLINE_HAVE_avx512_fp16)
+    {Isa::avx512_fp16, &fma_avx512_fp16},
+#endif
+#if defined(ROOFLINE_HAVE_amx)
+    {Isa::amx, &fma_amx},
+#endif
+#if defined(ROOFLINE_HAVE_neon_dotprod_fp16)
+    {Isa::neon_dotprod_fp16, &fma_neon_dotprod_fp16},
+#endif
+#if defined(ROOFLINE_HAVE_neon_bf16_i8mm)
+    {Isa::neon_bf16_i8mm, &fma_neon_bf16_i8mm},
+#endif
+};
+
+TEST(Fma, EverySetHere) {
+  for (const auto& [isa, kernels] : kTables)
+    if (has(isa)) all_of(name(isa), *kernels);
+}
+
+// CHAINS_PER_THREAD of measurement/roofs.py are whole blocks of every set, so that no probe runs a padded one.
+TEST(Fma, BlocksDivideTheChainsOfAThread) {
+  for (const auto& [isa, kernels] : kTables)
+    for (const FmaKernel& kernel :
+         {kernels->fp64, kernels->fp32, kernels->fp16, kernels->bf16, kernels->int8, kernels->fp64_add, kernels->fp32_add}) {
+      if (!kernel.run) continue;
+      EXPECT_EQ((isa == Isa::amx ? 16384 : 3840) % kernel.block, 0) << name(isa);
+    }
+}
+
+#if defined(ROOFLINE_AMX_EMULATED)
+TEST(Fma, AmxEmulated) {
+  all_of("emulated amx", fma_emulated);
+  EXPECT_EQ(fma_emulated.bf16.block, 1024);
+}
+
+TEST(Fma, AmxTakesSixteenStepsAtOnce) {
+  std::vector<float> start(1024), result(1024);
+  for (const std::int64_t steps : kSteps) {
+    fma_emulated.bf16.begin();
+    fma_emulated.bf16.run(start.data(), result.data(), steps);
+    EXPECT_EQ(emulated_amx.products, 4 * ((steps + 15) / 16));
+    fma_emulated.bf16.end();
+    EXPECT_FALSE(emulated_amx.configured);
+  }
+}
+#endif
+
+}  // namespace
+}  // namespace roofline::cpu
