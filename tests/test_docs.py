@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import roofline
-from roofline.machine import Ceiling, Machine
+from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, Machine, Plateau, SizeCurve, SizePoint, SustainedSample
 from roofline.operators import OPERATORS, Operator
 from roofline.results import Measurement
 from roofline.results.record import STATUSES, Bracket
@@ -338,15 +338,29 @@ def test_limits_are_those_of_the_code() -> None:
     constants = dict(re.findall(r"constexpr \w+ (k\w+) = ([\d.]+);", sampling))
     assert (constants["kContendedShare"], constants["kForeignCores"], constants["kRoofMoved"]) == ("0.02", "0.03", "0.05")
     assert (constants["kSteady"], constants["kSteadyBatches"]) == ("0.005", "5")
-    from roofline.machine import statistics
+    from roofline.machine import ceiling, curve, empirical, fit, statistics
     from roofline.measurement import measure
 
     module = sys.modules[measure.__module__]
     assert (module.IMPLAUSIBLE, module.MOST_SETS) == (1.03, 64)
     assert (statistics.MODE_GAP, statistics.MODE_SHARE) == (0.20, 0.15)
+    assert (fit.HUBER, fit.WIDTH_FLOOR, fit.DRAWS, fit.SHARP, fit.MISFIT) == (0.02, 0.005, 500, 1 / 20, 0.10)
+    assert (fit.ARTEFACT, fit.STEP, empirical.REACHES, empirical.SETTLED, empirical.SUSTAINED_S) == (0.05, 0.04, 0.95, 0.5, 10)
+    assert (curve.LEAST, curve.FLAT, curve.NOISE[1], ceiling.ALIGNED) == (3, 0.05, 0.05, 16)
 
 
-@pytest.mark.parametrize("kind", [Machine, Ceiling, Measurement, Bracket], ids=lambda kind: kind.__name__.lower())
+KINDS = {
+    "machine": Machine,
+    "ceiling": Ceiling,
+    "size curve": SizeCurve,
+    "empirical roofline": EmpiricalRoofline,
+    "measurement": Measurement,
+    "bracket": Bracket,
+}
+PARTS = (SizePoint, Plateau, IntensityPoint, SustainedSample)  # described in the row of the key that holds them
+
+
+@pytest.mark.parametrize("kind", [*KINDS.values(), *PARTS], ids=lambda kind: kind.__name__.lower())
 def test_file_keys_are_described(kind: type[Any]) -> None:
     named = set(re.findall(r"`(\w+)`", section(CONVENTIONS, "Files")))
     keys = {field.name for field in dataclasses.fields(kind)} | set(getattr(kind, "derived_keys", ()))
@@ -356,8 +370,8 @@ def test_file_keys_are_described(kind: type[Any]) -> None:
 def test_file_keys_exist() -> None:
     """No table row of a key that no file has."""
     text = section(CONVENTIONS, "Files")
-    for kind, title in ((Machine, "machine"), (Ceiling, "ceiling"), (Measurement, "measurement"), (Bracket, "bracket")):
-        table = text.partition(f"| key of a {title} |")[2].partition("\n\n")[0]
+    for title, kind in KINDS.items():
+        table = re.split(rf"\| key of an? {title} \|", text)[1].partition("\n\n")[0]
         stated = {name for row in rows(table, 2) for name in re.findall(r"`(\w+)`", row[0])}
         keys = {field.name for field in dataclasses.fields(kind)} | set(getattr(kind, "derived_keys", ()))
         assert stated == keys, title

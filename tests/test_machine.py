@@ -21,7 +21,12 @@ from hypothesis import strategies as st
 from roofline.errors import Error
 from roofline.machine import (
     Ceiling,
+    EmpiricalRoofline,
+    IntensityPoint,
     Machine,
+    SizeCurve,
+    SizePoint,
+    SustainedSample,
     cache_capacity,
     cache_level,
     load_machines,
@@ -44,9 +49,18 @@ def compute(dtype: str, value: float, isa: str = "avx2", threads: int = 2, **mor
     return Ceiling(kind="compute", dtype=dtype, isa=isa, threads=threads, **{"samples": (value,), **more})
 
 
-def latency(value: float, level: str = "", threads: int = 2) -> Ceiling:
-    operator = "pointer_chase" if level else "fork_join"
-    return Ceiling(kind="latency", level=level, threads=threads, samples=(value,), problem={"operator": operator})
+def latency(value: float, level: str = "", threads: int = 2, operator: str = "", **problem: Any) -> Ceiling:
+    operator = operator or ("pointer_chase" if level else "fork_join")
+    return Ceiling(kind="latency", level=level, threads=threads, samples=(value,), problem={"operator": operator, **problem})
+
+
+def product(value: float, rows: int = 2048, dtype: str = "fp32", **sizes: int) -> Ceiling:
+    problem = {"operator": "matmul", "rows": rows, "columns": rows, "inner": rows, "dtype": dtype, **sizes}
+    return compute(dtype, value, "", problem=problem)
+
+
+def mixed(value: float) -> Ceiling:
+    return compute("fp32", value, problem={"operator": "fma", "pattern": "fma_add"})
 
 
 def machine(*ceilings: Ceiling, **facts: int) -> Machine:
@@ -60,12 +74,36 @@ def whole() -> Machine:
         bandwidth("copy", 45e9, variant="non_temporal"),
         compute("bf16", 800e9, isa="amx", accumulator="fp32", unit="tensor", clock_hz=3.1e9, ops_per_cycle=1024.0),
         compute("fp32", 900e9, isa="", source="datasheet"),
+        compute("fp32", 700e9, sustained=True, plan={"implementation": "fma/avx2", "huge_page_share": 0.5}),
         latency(3.4e-6),
     )
+    points = [SizePoint(size_bytes=1 << i, samples=(1e11, 1.01e11), problem={"operator": "stream"}) for i in range(12, 17)]
+    sweep = [
+        IntensityPoint(intensity_flops_per_byte=2.0**i, samples=(1 / (2.0**-i + 1 / 8), 1.01 / (2.0**-i + 1 / 8)), clock_hz=3e9)
+        for i in range(-2, 9)
+    ]
+    load = (SustainedSample(time_s=5.5, flops_per_s=7.9), SustainedSample(time_s=11.0, flops_per_s=7.5, clock_hz=2.9e9))
     return Machine(
         name="Example CPU – 2 × ½",
         facts={"threads": 2, "l1_bytes": 32768, "isas": "scalar,avx2"},
         ceilings=ceilings,
+        curves=(
+            SizeCurve(access="read", points=tuple(points), threads=2, isa="avx2", variant="plain"),
+            SizeCurve(access="copy", points=tuple(points[:1]), status="contended", reason="other work ran"),
+        ),
+        empirical=(
+            EmpiricalRoofline(
+                level="DRAM",
+                access="read",
+                dtype="fp32",
+                isa="avx2",
+                threads=2,
+                points=tuple(sweep),
+                burst=(8.0, 8.1),
+                sustained=load,
+            ),
+            EmpiricalRoofline(level="L2", access="copy", dtype="fp64", points=tuple(sweep[:2])),
+        ),
         created_utc="2026-11-21T10:00:00+00:00",
         provenance={"versions": {"roofline": "0.1.0"}, "left_out": []},
     )
@@ -187,7 +225,19 @@ def test_modes_do_not_depend_on_order_and_lie_in_the_samples(samples: list[float
         (compute("fp64", 1e11, "", problem={"operator": "matmul"}), "fp64 GEMM 100 GFLOP/s"),
         (compute("fp32", 1e11, accumulator="fp32"), "fp32 avx2 100 GFLOP/s"),
         (latency(3.4e-6), "fork-join 3.40 µs"),
-        (latency(90e-9, "DRAM"), "DRAM pointer-chase 90.0 ns"),
+        (latency(90e-9, "DRAM"), "DRAM latency 90.0 ns"),
+        (latency(90e-9, "DRAM", pages="huge"), "DRAM latency 90.0 ns"),
+        (latency(120e-9, "DRAM", pages="small"), "DRAM latency 4 KiB pages 120 ns"),
+        (latency(90e-9, operator="core_to_core", first=0, second=1), "core-to-core 0–1 90.0 ns"),
+        (dataclasses.replace(latency(9e-9), variant="call"), "call 9.00 ns"),
+        (mixed(330e9), "fp32 avx2 FMA+ADD 330 GFLOP/s"),
+        (compute("fp32", 9e9, "", problem={"operator": "exp"}), "fp32 exp 9.00 GFLOP/s"),
+        (product(200e9), "fp32 GEMM 200 GFLOP/s"),
+        (product(180e9, 2047), "fp32 GEMM 2047 180 GFLOP/s"),
+        (product(180e9, 1, columns=4096, inner=8192), "fp32 GEMM 1×4096×8192 180 GFLOP/s"),
+        (bandwidth("read", 9e9, problem={"operator": "stream", "stride": 16}), "DRAM read stride 16 9.00 GB/s"),
+        (bandwidth("read", 90e9, "L1", problem={"operator": "stream", "stride": 1, "isa": "scalar"}), "L1 read scalar 90.0 GB/s"),
+        (compute("fp32", 180e9, sustained=True), "fp32 avx2 sustained 180 GFLOP/s"),
     ],
 )
 def test_labels(ceiling: Ceiling, label: str) -> None:
@@ -312,6 +362,64 @@ def test_what_is_missing_is_named(ask: Callable[[Machine], object], words: str) 
         ask(machine(bandwidth("read", 40e9), bandwidth("read", 400e9, "L1"), compute("fp32", 1e11)))
 
 
+DIAGNOSTIC = (
+    compute("fp32", 900e9, "", problem={"operator": "exp"}),
+    mixed(900e9),
+    product(900e9, 2047),
+    bandwidth("read", 900e9, problem={"operator": "stream", "stride": 16}),
+    bandwidth("read", 900e9, problem={"operator": "stream", "isa": "scalar"}),
+    bandwidth("read", 900e9, "L2", isa="scalar"),
+    latency(1e-9, operator="core_to_core"),
+    dataclasses.replace(latency(1e-9), variant="call"),
+)
+
+
+@pytest.mark.parametrize("ceiling", DIAGNOSTIC, ids=lambda c: c.name)
+def test_diagnostic_ceilings_are_no_roofs(ceiling: Ceiling) -> None:
+    assert ceiling.diagnostic and not ceiling.is_roof
+    m = machine(ceiling, bandwidth("read", 40e9), compute("fp32", 200e9), latency(3e-6), product(150e9, 4096))
+    assert (m.bandwidth().value, m.compute("fp32").value, m.latency().value) == (40e9, 200e9, 3e-6)
+    assert m.levels() == ("DRAM",)
+    alone = machine(ceiling)
+    for ask in (alone.bandwidth, alone.latency, lambda: alone.compute("fp32")):
+        with pytest.raises(Error, match="measure"):
+            ask()
+
+
+@pytest.mark.parametrize(
+    "ceiling",
+    [
+        bandwidth("read", 1e9, problem={"operator": "stream", "stride": 1, "isa": ""}),
+        compute("fp32", 1e9, "scalar"),  # of arithmetic it is a roof: of code without vectors
+        product(1e9),
+        product(1e9, 4096, inner=16),
+        compute("fp32", 1e9, problem={"operator": "fma", "pattern": "fma"}),
+        latency(1e-6),
+        latency(1e-6, operator="launch"),
+        latency(1e-9, "L1", pages="small"),
+        Ceiling(kind="latency", samples=(1e-6,), source="datasheet"),
+    ],
+    ids=lambda c: c.name,
+)
+def test_ordinary_ceilings_are_roofs(ceiling: Ceiling) -> None:
+    assert ceiling.is_roof and not ceiling.diagnostic
+
+
+def test_sustained_ceilings_are_asked_for() -> None:
+    burst, long = (
+        compute("fp32", 200e9, problem={"operator": "fma"}),
+        compute("fp32", 230e9, sustained=True, problem={"operator": "fma"}),
+    )
+    m = machine(long, burst)
+    assert m.compute("fp32") == burst
+    assert m.compute("fp32", sustained=True) == long
+    assert m.matching({"operator": "fma"}) == burst  # brackets are bursts
+    assert m.roofs("compute") == [burst]
+    with pytest.raises(Error, match="no compute ceiling for fp32 sustained .measured: fp32 avx2."):
+        machine(burst).compute("fp32", sustained=True)
+    assert "fp32 avx2 200 GFLOP/s" in repr(m)
+
+
 def test_a_bare_machine_says_what_to_do() -> None:
     for ask in (lambda m: m.bandwidth(), lambda m: m.level_for(1)):
         with pytest.raises(Error, match="no bandwidth was measured; measure the machine"):
@@ -396,6 +504,56 @@ def test_each_contradiction_is_flagged_once(ceiling: Ceiling, words: str | None)
         assert words in found[0]
 
 
+PAGES = {"huge_page_share": 0.4}
+
+
+@pytest.mark.parametrize(
+    ("ceilings", "words"),
+    [
+        ((latency(20e-9, "L3"), latency(5e-9, "L2"), latency(1e-9, "L1")), None),
+        ((latency(6e-9, "L2"), latency(5e-9, "L3")), "L2 latency 6.00 ns is longer than L3 latency 5.00 ns, though L2 is nearer"),
+        ((latency(5.1e-9, "L2"), latency(5e-9, "L3")), None),
+        # Small pages are slower, and compared among themselves.
+        ((latency(80e-9, "L3", pages="small"), latency(70e-9, "DRAM", pages="huge")), None),
+        ((latency(80e-9, "L3", pages="small"), latency(70e-9, "DRAM", pages="small")), "L3 latency 4 KiB pages 80.0 ns is longer"),
+        ((mixed(200e9), compute("fp32", 300e9)), "fp32 avx2 FMA+ADD 200 GFLOP/s is slower than fp32 avx2 300 GFLOP/s"),
+        ((mixed(295e9), compute("fp32", 300e9)), None),
+        ((mixed(450e9), compute("fp32", 300e9)), None),  # 150 %: on a core with adders of its own
+        ((product(310e9), compute("fp32", 300e9)), "fp32 GEMM 310 GFLOP/s is 103 % of fp32 avx2 300 GFLOP/s"),
+        ((product(305e9), compute("fp32", 300e9)), None),
+        ((product(310e9), compute("fp32", 300e9), compute("fp32", 600e9, "avx512")), None),
+        ((product(310e9), mixed(400e9)), None),
+        ((compute("fp32", 210e9, sustained=True), compute("fp32", 200e9)), "sustained 210 GFLOP/s is faster than its burst"),
+        ((compute("fp32", 150e9, sustained=True), compute("fp32", 200e9)), None),
+        ((bandwidth("read", 40e9, plan=PAGES),), "DRAM read 40.0 GB/s had huge pages for only 40 % of its memory: it includes TLB"),
+        ((dataclasses.replace(latency(9e-8, "DRAM", pages="huge"), plan=PAGES),), "DRAM latency 90.0 ns had huge pages"),
+        ((dataclasses.replace(latency(9e-8, "DRAM", pages="small"), plan=PAGES),), None),
+        ((bandwidth("read", 40e9, "L1", plan=PAGES), bandwidth("copy", 40e9, plan={"huge_page_share": 0.95})), None),
+        # What is diagnostic is compared with nothing that it is not like.
+        ((bandwidth("read", 9e9, "L1", problem={"isa": "scalar"}), bandwidth("read", 40e9)), None),
+        ((bandwidth("read", 9e9, "L2", problem={"stride": 16}), bandwidth("read", 40e9)), None),
+        ((product(100e9, 2047), product(150e9, dtype="fp64")), None),
+        ((bandwidth("read", 9e9, threads=1, problem={"stride": 16}), bandwidth("read", 40e9, threads=2)), None),
+        ((latency(9e-8, operator="core_to_core", first=0, second=1),), None),
+    ],
+)  # fmt: skip
+def test_rules_between_ceilings(ceilings: tuple[Ceiling, ...], words: str | None) -> None:
+    found = machine(*ceilings).sanity()
+    assert len(found) == (0 if words is None else 1), found
+    if words is not None:
+        assert words in found[0]
+
+
+def test_curves_and_sweeps_are_looked_at() -> None:
+    m = whole()
+    found = dataclasses.replace(m, ceilings=()).sanity()
+    # 2 × 32 KiB: the flat curve up to 64 KiB agrees. The sweep of two intensities cannot be fitted.
+    assert found == ["L2 copy, fp64: a fit needs 5 intensities or more, got 2: measure more of them"]
+    small = dataclasses.replace(m, ceilings=(), empirical=(), facts={**m.facts, "l1_bytes": 8192})
+    (note,) = small.sanity()
+    assert note.startswith("read avx2, 2 threads: reported L1 16 KiB over 2 threads, but its bandwidth holds up to 64 KiB")
+
+
 def test_within_tolerance_nothing_is_flagged() -> None:
     assert machine(bandwidth("read", 39e9, "L2"), bandwidth("read", 40e9)).sanity() == []  # 2.5 % less
     assert machine(bandwidth("read", 25e9, threads=1), bandwidth("read", 51e9, threads=2)).sanity() == []  # 2.04 times
@@ -441,7 +599,12 @@ def test_the_file_fits_its_schema(tmp_path: Path) -> None:
     written = json.loads(path.read_text(encoding="utf-8"))
     assert list(check.iter_errors(written)) == []
     # Closed: what the code does not write is refused, and every key it writes is required.
-    for holder in (written, written["machines"][0], written["machines"][0]["ceilings"][0]):
+    first = written["machines"][0]
+    sweep = first["empirical"][0]
+    parts = (first["curves"][0], first["curves"][0]["points"][0], first["curves"][0]["plateaus"][0], sweep, sweep["points"][0])
+    fitted = (sweep["sustained"][0], sweep["fit"], sweep["fit"]["knee"], sweep["fit"]["p"])
+    assert first["empirical"][1]["fit"] is None
+    for holder in (written, first, first["ceilings"][0], *parts, *fitted):
         holder["extra"] = 1
         assert not check.is_valid(written)
         del holder["extra"]
@@ -456,14 +619,30 @@ def test_the_file_fits_its_schema(tmp_path: Path) -> None:
         assert not check.is_valid(broken), key
 
 
-def edited(edit: Callable[[dict[str, Any]], object]) -> str:
+def test_files_of_version_1_are_read(tmp_path: Path) -> None:
+    """Machines without curves and empirical, ceilings without plan and sustained."""
     content = {"schema_version": 1, "kind": "machines", "machines": [json.loads(json.dumps(whole().to_dict()))]}
+    del content["machines"][0]["curves"], content["machines"][0]["empirical"]  # type: ignore[index, attr-defined]
+    for item in content["machines"][0]["ceilings"]:  # type: ignore[index]
+        del item["plan"], item["sustained"]
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    plain = tuple(dataclasses.replace(c, plan={}, sustained=False) for c in whole().ceilings)
+    assert Machine.load(path) == dataclasses.replace(whole(), curves=(), empirical=(), ceilings=plain)
+
+
+def edited(edit: Callable[[dict[str, Any]], object]) -> str:
+    content = {"schema_version": 2, "kind": "machines", "machines": [json.loads(json.dumps(whole().to_dict()))]}
     edit(content)
     return json.dumps(content)
 
 
 def ceiling_key(key: str, value: object) -> Callable[[dict[str, Any]], object]:
     return lambda content: content["machines"][0]["ceilings"][0].__setitem__(key, value)
+
+
+def part_key(part: str, key: str, value: object) -> Callable[[dict[str, Any]], object]:
+    return lambda content: content["machines"][0][part][0].__setitem__(key, value)
 
 
 @pytest.mark.parametrize(
@@ -474,7 +653,7 @@ def ceiling_key(key: str, value: object) -> Callable[[dict[str, Any]], object]:
         ("\x00\xff", "is not valid JSON"),
         ("[]", "must hold one JSON object"),
         ("{}", "has no schema_version: it is not a file of this package"),
-        (edited(lambda c: c.update(schema_version=2)), "has schema_version 2, this version reads up to 1: upgrade roofline"),
+        (edited(lambda c: c.update(schema_version=3)), "has schema_version 3, this version reads up to 2: upgrade roofline"),
         (edited(lambda c: c.update(schema_version=0)), "which never existed"),
         (edited(lambda c: c.update(schema_version=True)), "has no schema_version"),
         (edited(lambda c: c.update(kind="results")), "has kind 'results', not 'machines': is it a results file"),
@@ -491,6 +670,18 @@ def ceiling_key(key: str, value: object) -> Callable[[dict[str, Any]], object]:
         (edited(ceiling_key("threads", True)), r"ceilings\[0\]: threads must be an integer"),
         (edited(ceiling_key("kind", "speed")), r"ceilings\[0\]: ceiling: kind must be one of"),
         (edited(ceiling_key("clock_hz", 10**400)), r"ceilings\[0\]: clock_hz must be a finite number"),
+        (edited(ceiling_key("plan", [])), r"ceilings\[0\]: plan must be an object"),
+        (edited(ceiling_key("sustained", 1)), r"ceilings\[0\]: sustained must be true or false, got 1"),
+        (edited(part_key("curves", "access", "peek")), r"curves\[0\]: size curve: access must be one of"),
+        (edited(part_key("curves", "points", [])), r"curves\[0\]: size curve read avx2, 2 threads: it has no points"),
+        (edited(part_key("curves", "points", [{"size_bytes": 1.5, "samples": [1.0]}])),
+         r"curves\[0\]: points\[0\]: size_bytes must be an integer, got 1.5"),
+        (edited(part_key("curves", "points", [{"size_bytes": 4096, "samples": [0]}])), r"points\[0\]: size point at 4 KiB"),
+        (edited(part_key("curves", "colour", "red")), r"curves\[0\] has the unknown key 'colour'"),
+        (edited(part_key("empirical", "level", "L9")), r"empirical\[0\]: empirical roofline: level must be one of"),
+        (edited(part_key("empirical", "points", [{"samples": [1.0]}])), r"empirical\[0\]: points\[0\] lacks intensity"),
+        (edited(part_key("empirical", "sustained", [{"time_s": 0, "flops_per_s": 1}])),
+         r"empirical\[0\]: sustained\[0\]: sustained sample: time_s must be positive"),
         (edited(lambda c: None).replace('"created_utc"', '"name"', 1), "it has the key 'name' twice"),
         ("[" * 100000, "is not valid JSON"),
     ],
@@ -528,7 +719,7 @@ def test_what_has_no_json_form_is_refused(tmp_path: Path) -> None:
     before = path.read_bytes()
     for bad in (float("nan"), object()):
         with pytest.raises(Error, match="machine file .*machine.json cannot be written as JSON"):
-            dataclasses.replace(whole(), facts={"threads": bad}).save(path)
+            dataclasses.replace(whole(), provenance={"seed": bad}).save(path)
     assert path.read_bytes() == before
     plain = to_json({"a": np.float64(1.5), "b": np.array([1, 2]), "c": np.int64(3)}, where="x", canonical=True)
     assert plain == '{"a":1.5,"b":[1,2],"c":3}'

@@ -269,7 +269,7 @@ def without(key: str) -> bytes:
         (b"\xff\xfe", "line 2 is not valid JSON"),
         (b"[1]", "line 2 must be a JSON object"),
         (b"{}", "line 2 has no schema_version"),
-        (line(schema_version=2), "line 2 has schema_version 2, this version reads up to 1: upgrade roofline"),
+        (line(schema_version=3), "line 2 has schema_version 3, this version reads up to 2: upgrade roofline"),
         (b'{"schema_version": 1, "kind": "machines", "machines": []}', "line 2: this is a machine file, not a results file"),
         (line(extra=1), "line 2 has the unknown key 'extra'"),
         (without("variant"), "line 2 lacks variant"),
@@ -292,8 +292,8 @@ def test_damage_in_the_middle_is_named_with_its_line(damaged: bytes, words: str,
 
 def test_a_newer_last_line_is_not_taken_for_a_truncated_one(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
-    path.write_bytes(line() + b"\n" + line(schema_version=2))
-    with pytest.raises(Error, match="line 2 has schema_version 2"):
+    path.write_bytes(line() + b"\n" + line(schema_version=3))
+    with pytest.raises(Error, match="line 2 has schema_version 3"):
         Results.load(path)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from .errors import Error, OutOfMemory, Unsupported
-from .machine import Ceiling, Machine, cache_capacity
+from .machine import GEMM, Ceiling, Machine, cache_capacity
 from .measurement import Policy
 from .measurement.devices import Device, open_device, provenance, utc_now
 from .measurement.progress import Progress, ProgressOption
@@ -19,7 +19,6 @@ from .measurement.timing import IMPLAUSIBLE, QUICK, THOROUGH, contention
 from .operators import MIXES, ForkJoin, Matmul, Operator
 
 COMPUTE = ("fp32", "fp64", "bf16", "int8")
-GEMM = 2048  # rows, columns and inner of the library's matrix product: large enough to be at its plateau
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ def _compute_ceiling(machine: Machine, arithmetic: tuple[str, str], threads: int
     dtype, accumulator = arithmetic
     attempts = ((dtype, accumulator), (dtype, None), (accumulator, accumulator), (accumulator, None))
     for index, (name, kept) in enumerate(attempts):
-        if any(c.kind == "compute" and c.dtype == name and kept in (None, c.accumulator or c.dtype) for c in machine.ceilings):
+        if any(c.dtype == name and kept in (None, c.accumulator or c.dtype) for c in machine.roofs("compute")):
             ceiling = machine.compute(name, kept, threads=threads)
             notes = (
                 "",
@@ -116,7 +116,7 @@ def roofs_and_notes(machine: Machine, problem: Operator, level: str | None, thre
         compute, labels["compute"] = ceiling.value, ceiling.label
         notes += [note] if note else []
     floor = 0.0
-    if any(c.kind == "latency" and not c.level and c.status != "implausible" for c in machine.ceilings):
+    if any(not c.level for c in machine.roofs("latency")):
         launch = machine.latency()
         floor, labels["launch"] = launch.value, launch.label
     notes += [f"{label} has two modes: the better one is used" for label in labels.values() if " or " in label]
@@ -144,13 +144,13 @@ class Gap:
 def gaps(machine: Machine, flops: int, bytes_: int, time_s: float, dtype: str) -> tuple[Gap, ...]:
     """The share of every ceiling of `machine` that a run of `flops` and `bytes_` in `time_s` seconds reached.
 
-    In the machine's order; ceilings found implausible are left out. Raises Error unless time_s > 0.
+    In the machine's order, without implausible and diagnostic ceilings and load latencies. Raises Error unless time_s > 0.
     """
     if not 0 < time_s < float("inf"):
         raise Error(f"time_s must be positive and finite, got {time_s!r}")
     found = []
     for c in machine.ceilings:
-        if c.status == "implausible" or (c.kind == "latency" and c.level):
+        if c.status == "implausible" or c.diagnostic or (c.kind == "latency" and c.level):
             continue
         reached = {"bandwidth": bytes_ / time_s, "compute": flops / time_s, "latency": time_s}[c.kind]
         share = c.value / time_s if c.kind == "latency" else reached / c.value

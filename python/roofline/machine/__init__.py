@@ -1,29 +1,44 @@
-"""Machines and their ceilings, the statistics behind them, and the files that hold them."""
+"""Machines: ceilings, size curves and measured rooflines, the statistics behind them, and the files that hold them."""
 
 from __future__ import annotations
 
-from .ceiling import LEVELS, RATE_UNITS, Ceiling, fmt_modes
+from .ceiling import GEMM, LEVELS, RATE_UNITS, Ceiling, fmt_modes
+from .curve import Plateau, SizeCurve, SizePoint
+from .empirical import EmpiricalRoofline, IntensityPoint, SustainedSample
 from .files import SCHEMA_VERSION, build, check_version, from_json, to_json, write_atomically
+from .fit import Estimate, Fit, fit_roofline, fmt_p, hierarchical_time_s
 from .levels import cache_capacity, cache_level, core_level
 from .machine import ACCESS_FALLBACK, Machine, load_machines, save_machines
 from .statistics import Mode, Summary, modes, summary
 
 __all__ = [
     "ACCESS_FALLBACK",
+    "GEMM",
     "LEVELS",
     "RATE_UNITS",
     "SCHEMA_VERSION",
     "Ceiling",
+    "EmpiricalRoofline",
+    "Estimate",
+    "Fit",
+    "IntensityPoint",
     "Machine",
     "Mode",
+    "Plateau",
+    "SizeCurve",
+    "SizePoint",
     "Summary",
+    "SustainedSample",
     "build",
     "cache_capacity",
     "cache_level",
     "check_version",
     "core_level",
+    "fit_roofline",
     "fmt_modes",
+    "fmt_p",
     "from_json",
+    "hierarchical_time_s",
     "load_machines",
     "modes",
     "save_machines",

@@ -20,6 +20,9 @@ KINDS = ("bandwidth", "compute", "latency")
 UNITS = ("core", "tensor")
 STATUSES = ("ok", "contended", "implausible", "roof_moved")
 SOURCES = ("measured", "datasheet")
+LAUNCHES = ("", "fork_join", "launch")  # operators whose latency is the floor of a launch; "" is a datasheet's
+GEMM = 2048  # rows, columns and inner of the library's matrix product: large enough to be at its plateau
+ALIGNED = 16  # elements: a matrix product of other sizes leaves vectors and tiles partly empty
 RATE_UNITS: Mapping[str, str] = {"bandwidth": "B/s", "compute": "FLOP/s", "latency": "s"}
 
 # Results are hashable tuples of samples, and plots and tables ask for the same ones again and again.
@@ -27,9 +30,10 @@ _summary = lru_cache(maxsize=4096)(summary)
 _modes = lru_cache(maxsize=4096)(modes)
 
 
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+def one_of(what: str, name: str, value: str, allowed: tuple[str, ...]) -> None:
+    """Raises Error unless `value` is allowed for the field `name` of `what`."""
     if value not in allowed:
-        raise Error(f"ceiling: {name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+        raise Error(f"{what}: {name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
 
 
 def fmt_modes(values: Iterable[float], unit: str) -> str:
@@ -50,6 +54,8 @@ class Ceiling:
 
     samples: bytes/s ("bandwidth"), FLOP/s ("compute") or seconds ("latency"), one per timed batch, all positive.
     problem: {"operator": name, **fields}, enough to measure it again. threads: of the probe (0 where it means nothing).
+    plan: facts of the kernel that ran (implementation, streams, huge_page_share, ...). sustained: the rate after 10 s and more
+    of load, at the clock that power and heat then allow; else it is a burst.
     ops_per_cycle: FLOP per cycle and thread that the instruction set allows. clock_hz: while it was measured.
     Raises Error for fields outside the lists above and for samples that are not positive numbers.
     """
@@ -65,6 +71,8 @@ class Ceiling:
     isa: str = ""
     threads: int = 0
     problem: Mapping[str, Any] = field(default_factory=dict)
+    plan: Mapping[str, Any] = field(default_factory=dict)
+    sustained: bool = False
     clock_hz: float | None = None
     ops_per_cycle: float | None = None
     status: str = "ok"
@@ -74,13 +82,13 @@ class Ceiling:
     derived_keys: ClassVar[frozenset[str]] = frozenset({"label", "value", "summary", "modes"})
 
     def __post_init__(self) -> None:
-        _one_of("kind", self.kind, KINDS)
-        _one_of("unit", self.unit, UNITS)
-        _one_of("status", self.status, STATUSES)
-        _one_of("source", self.source, SOURCES)
+        one_of("ceiling", "kind", self.kind, KINDS)
+        one_of("ceiling", "unit", self.unit, UNITS)
+        one_of("ceiling", "status", self.status, STATUSES)
+        one_of("ceiling", "source", self.source, SOURCES)
         if self.kind == "bandwidth":
-            _one_of("level", self.level, LEVELS)
-            _one_of("access", self.access, MIXES)
+            one_of("ceiling", "level", self.level, LEVELS)
+            one_of("ceiling", "access", self.access, MIXES)
         if self.kind == "compute":
             known_dtype(self.dtype)
         object.__setattr__(self, "samples", tuple(float(sample) for sample in self.samples))
@@ -110,17 +118,65 @@ class Ceiling:
         return self.modes[0].value
 
     @property
-    def name(self) -> str:
-        """What it is, without its value: "DRAM read", "bf16 tensor", "fp32 avx2", "fork-join"."""
+    def diagnostic(self) -> bool:
+        """Whether it was measured to understand the machine and is no roof of a problem.
+
+        These are: a bandwidth with a stride or without vectors (isa "scalar"); multiply-adds mixed with additions, which no
+        operator issues alone; exponentials, which bound a part of an operator; a matrix product whose sizes are not multiples
+        of 16; of latencies without a level, all but the launch on every thread (a bare call, core to core).
+        """
+        problem = self.problem
         if self.kind == "bandwidth":
-            words = [self.level, self.access, "NT" if self.variant == "non_temporal" else ""]
+            return self._stride > 1 or self._isa == "scalar"
+        if self.kind == "compute":
+            mixed = problem.get("pattern") == "fma_add" or problem.get("operator") == "exp"
+            return mixed or any(size % ALIGNED for size in self._sizes)
+        return not self.level and (problem.get("operator", "") not in LAUNCHES or self.variant == "call")
+
+    @property
+    def is_roof(self) -> bool:
+        """Whether problems are held against it: a burst, plausible and not diagnostic."""
+        return self.status != "implausible" and not self.diagnostic and not self.sustained
+
+    @property
+    def _isa(self) -> str:
+        return self.isa or str(self.problem.get("isa", ""))
+
+    @property
+    def _sizes(self) -> tuple[int, ...]:
+        """rows, columns and inner of a matrix product; of other problems nothing."""
+        if self.problem.get("operator") != "matmul":
+            return ()
+        found = (self.problem.get(name) for name in ("rows", "columns", "inner"))
+        return tuple(size for size in found if isinstance(size, int))
+
+    @property
+    def _stride(self) -> int:
+        stride = self.problem.get("stride", 1)
+        return stride if isinstance(stride, int) else 1
+
+    @property
+    def name(self) -> str:
+        """What it is, without its value: "DRAM read", "bf16 tensor", "fp32 avx2 FMA+ADD", "DRAM latency 4 KiB pages"."""
+        problem = self.problem
+        words: list[str]
+        if self.kind == "bandwidth":
+            stride = f"stride {self._stride}" if self._stride > 1 else ""
+            words = [self.level, self.access, "NT" if self.variant == "non_temporal" else "", stride, self._isa]
         elif self.kind == "compute":
             kept = "" if self.accumulator in ("", self.dtype) else f"→{self.accumulator}"
-            matrix_product = "GEMM" if self.problem.get("operator") == "matmul" else ""
-            words = [self.dtype + kept, "tensor" if self.unit == "tensor" else "", self.isa or matrix_product]
+            sizes = dict.fromkeys(self._sizes)
+            listed = "" if list(sizes) in ([], [GEMM]) else "×".join(map(str, sizes if len(sizes) == 1 else self._sizes))
+            matrix_product = f"GEMM {listed}".strip() if problem.get("operator") == "matmul" else ""
+            pattern = "FMA+ADD" if problem.get("pattern") == "fma_add" else "exp" if problem.get("operator") == "exp" else ""
+            words = [self.dtype + kept, "tensor" if self.unit == "tensor" else "", self.isa or matrix_product, pattern]
+        elif self.level:
+            words = [self.level, "latency", "4 KiB pages" if problem.get("pages") == "small" else ""]
         else:
-            words = [self.level, str(self.problem.get("operator", "latency")).replace("_", "-")]
-        return " ".join(word for word in words if word)
+            operator = str(problem.get("operator", "latency"))
+            pair = f"{problem['first']}–{problem['second']}" if operator == "core_to_core" and "second" in problem else ""
+            words = ["call" if self.variant == "call" else operator.replace("_", "-"), pair]
+        return " ".join(word for word in (*words, "sustained" if self.sustained else "") if word)
 
     @property
     def label(self) -> str:
@@ -134,7 +190,7 @@ class Ceiling:
     def to_dict(self) -> dict[str, Any]:
         """JSON form; `label`, `value`, `summary` and `modes` are for readers and ignored when read back."""
         stated = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        stated["problem"] = dict(self.problem)
+        stated["problem"], stated["plan"] = dict(self.problem), dict(self.plan)
         stated["samples"] = list(self.samples)
         return {
             **stated,

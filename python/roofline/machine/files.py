@@ -19,7 +19,7 @@ import numpy as np
 
 from ..errors import Error
 
-SCHEMA_VERSION = 1  # of every file; any change of a file's keys raises it
+SCHEMA_VERSION = 2  # of every file; any change of a file's keys raises it. 1: machines without curves and empirical
 
 
 def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None:

@@ -11,10 +11,14 @@ from .ceiling import LEVELS
 FITS = 0.9
 
 
-def cache_capacity(facts: Mapping[str, Any], level: str) -> int:
-    """Bytes of a cache level over all threads of `facts`: L1 and L2 belong to a core, L3 is shared; 0 where there is none."""
+def cache_capacity(facts: Mapping[str, Any], level: str, threads: int | None = None) -> int:
+    """Bytes of a cache level over `threads` (None: those of `facts`); 0 where there is none.
+
+    L1 and L2 belong to a core and count once per thread, at most once per core where facts say `cores`; L3 is shared.
+    """
     size = int(facts.get(f"{level.lower()}_bytes") or 0)
-    return size if level == "L3" else size * max(int(facts.get("threads") or 1), 1)
+    count = threads or int(facts.get("threads") or 1)
+    return size if level == "L3" else size * max(min(count, int(facts.get("cores") or count)), 1)
 
 
 def cache_level(facts: Mapping[str, Any], size_bytes: int) -> str:

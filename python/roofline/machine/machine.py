@@ -14,7 +14,10 @@ from ..errors import Error
 from ..operators.base import MIXES
 from ..units import fmt_bytes, fmt_percent, fmt_si
 from .ceiling import LEVELS, RATE_UNITS, Ceiling
+from .curve import SizeCurve
+from .empirical import EmpiricalRoofline
 from .files import SCHEMA_VERSION, build, check_version, from_json, to_json, write_atomically
+from .levels import cache_capacity
 from .sanity import flags
 
 # Where an access was not measured: the accesses nearest to it by their share of reads, best first.
@@ -30,7 +33,7 @@ ACCESS_FALLBACK: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Machine:
-    """One device and its ceilings.
+    """One device and its ceilings, what they were over the size of a working set, and over arithmetic intensity.
 
     facts: what the backend knows (cpu name, l1_bytes and l2_bytes per core, l3_bytes, isas, threads, ...).
     provenance: versions and conditions of the run. Both hold JSON values only.
@@ -40,17 +43,26 @@ class Machine:
     device: str = "cpu"
     facts: Mapping[str, Any] = field(default_factory=dict)
     ceilings: tuple[Ceiling, ...] = ()
+    curves: tuple[SizeCurve, ...] = ()
+    empirical: tuple[EmpiricalRoofline, ...] = ()
     created_utc: str = ""
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     # -- asking for a ceiling ---------------------------------------------------------------------------------------------
 
-    def _select(self, kind: str, wanted: Callable[[Ceiling], bool], threads: int | None, what: str) -> list[Ceiling]:
-        """Usable ceilings of this kind at `threads` (None: the most); measured before datasheet.
+    def roofs(self, kind: str, *, sustained: bool = False) -> list[Ceiling]:
+        """The ceilings of a kind that problems are held against, or with `sustained` the same under long load; not diagnostic."""
+        found = [c for c in self.ceilings if c.kind == kind and c.sustained == sustained]
+        return [c for c in found if c.status != "implausible" and not c.diagnostic]
+
+    def _select(
+        self, kind: str, wanted: Callable[[Ceiling], bool], threads: int | None, what: str, *, sustained: bool = False
+    ) -> list[Ceiling]:
+        """Roofs of this kind at `threads` (None: the most); measured before datasheet.
 
         A contended one counts: other load only lowers a rate, so the best of several is still nearest to the roof.
         """
-        found = [c for c in self.ceilings if c.kind == kind and c.status != "implausible" and wanted(c)]
+        found = [c for c in self.roofs(kind, sustained=sustained) if wanted(c)]
         found = [c for c in found if c.source == "measured"] or found
         if found and threads is not None:
             counts = sorted({c.threads for c in found})
@@ -65,7 +77,7 @@ class Machine:
 
     def levels(self) -> tuple[str, ...]:
         """Memory levels with a bandwidth ceiling, fastest first."""
-        present = {c.level for c in self.ceilings if c.kind == "bandwidth"}
+        present = {c.level for c in self.ceilings if c.kind == "bandwidth" and not c.diagnostic}
         return tuple(level for level in LEVELS if level in present)
 
     def bandwidth(
@@ -102,17 +114,26 @@ class Machine:
             f"measure stream (access={access!r}) again on an idle machine"
         )
 
-    def compute(self, dtype: str, accumulator: str | None = None, unit: str | None = None, threads: int | None = None) -> Ceiling:
+    def compute(
+        self,
+        dtype: str,
+        accumulator: str | None = None,
+        unit: str | None = None,
+        threads: int | None = None,
+        *,
+        sustained: bool = False,
+    ) -> Ceiling:
         """The compute ceiling (FLOP/s) of a dtype: the best over instruction sets and whatever else is left open (None).
 
-        Raises Error naming what is missing and what was measured.
+        sustained: after 10 s and more of load, not a burst. Raises Error naming what is missing and what was measured.
         """
-        what = " ".join(word for word in (dtype, unit or "", f"accumulating in {accumulator}" if accumulator else "") if word)
+        words = (dtype, unit or "", f"accumulating in {accumulator}" if accumulator else "", "sustained" if sustained else "")
+        what = " ".join(word for word in words if word)
 
         def wanted(c: Ceiling) -> bool:
             return c.dtype == dtype and accumulator in (None, c.accumulator or c.dtype) and unit in (None, c.unit)
 
-        found = self._select("compute", wanted, threads, f"{what} compute")
+        found = self._select("compute", wanted, threads, f"{what} compute", sustained=sustained)
         if not found:
             present = ", ".join(sorted({c.name for c in self.ceilings if c.kind == "compute"})) or "none"
             raise Error(
@@ -135,23 +156,19 @@ class Machine:
     def level_for(self, size_bytes: int, threads: int | None = None) -> str:
         """The fastest measured level that holds a working set of `size_bytes`, spread over `threads` (None: all).
 
-        L1 and L2 belong to a core and count once per thread (at most once per core, where facts say `cores`); L3 is
-        shared. The slowest level holds everything. Raises Error where no bandwidth was measured.
+        See `cache_capacity`; the slowest level holds everything. Raises Error where no bandwidth was measured.
         """
         levels = self.levels()
         if not levels:
             raise Error(f"{self.name}: no bandwidth was measured; measure the machine first")
-        count = threads or int(self.facts.get("threads") or 1)
-        count = max(min(count, int(self.facts.get("cores") or count)), 1)
         for level in levels[:-1]:
-            capacity = int(self.facts.get(f"{level.lower()}_bytes") or 0)
-            if size_bytes <= capacity * (1 if level == "L3" else count):
+            if size_bytes <= cache_capacity(self.facts, level, threads):
                 return level
         return levels[-1]
 
     def sanity(self) -> list[str]:
         """What does not add up, in plain English; empty where everything does. See `machine.sanity.flags` for the rules."""
-        return flags(self.ceilings)
+        return flags(self.ceilings, self.curves, self.empirical, self.facts)
 
     def pooled(
         self, problem: Mapping[str, Any], samples: Iterable[float], *, variant: str = "", threads: int | None = None
@@ -166,7 +183,7 @@ class Machine:
     def matching(self, problem: Mapping[str, Any], *, variant: str = "", threads: int | None = None) -> Ceiling | None:
         """The measured ceiling of exactly this problem, variant ("" is any) and threads (None is any), or None."""
         for c in self.ceilings:
-            same = c.source == "measured" and dict(c.problem) == dict(problem)
+            same = c.source == "measured" and not c.sustained and dict(c.problem) == dict(problem)
             if same and variant in ("", c.variant) and threads in (None, c.threads):
                 return c
         return None
@@ -180,6 +197,8 @@ class Machine:
             "facts": dict(self.facts),
             "provenance": dict(self.provenance),
             "ceilings": [c.to_dict() for c in self.ceilings],
+            "curves": [curve.to_dict(self.facts) for curve in self.curves],
+            "empirical": [e.to_dict() for e in self.empirical],
         }
 
     @classmethod
@@ -208,11 +227,7 @@ class Machine:
         best: list[Ceiling] = []
         if self.levels():
             best.append(self.bandwidth())
-        dtypes = [
-            name
-            for name in ("fp32", *DTYPES)
-            if any(c.kind == "compute" and c.dtype == name and c.status != "implausible" for c in self.ceilings)
-        ]
+        dtypes = [name for name in ("fp32", *DTYPES) if any(c.dtype == name for c in self.roofs("compute"))]
         return [*best, *([self.compute(dtypes[0])] if dtypes else [])]
 
     def __repr__(self) -> str:

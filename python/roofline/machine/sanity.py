@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 from ..cost import DTYPES
 from ..operators.base import MIXES
 from ..units import fmt_percent, fmt_si
 from .ceiling import LEVELS, RATE_UNITS, Ceiling
+from .curve import SizeCurve
+from .empirical import EmpiricalRoofline
 
 TOLERANCE = 0.03  # measured ceilings of an idle machine repeat within this
+HUGE_PAGES = 0.9  # of a probe's memory: with fewer, address translation is measured too
 
 
 def _best(ceilings: Sequence[Ceiling]) -> Ceiling | None:
@@ -33,10 +37,78 @@ def _hierarchy(bandwidths: Sequence[Ceiling]) -> list[str]:
     return found
 
 
+def _latencies(latencies: Sequence[Ceiling]) -> list[str]:
+    found = []
+    for pages, threads in sorted({(str(c.problem.get("pages", "")), c.threads) for c in latencies if c.level}):
+        own = [c for c in latencies if (str(c.problem.get("pages", "")), c.threads) == (pages, threads)]
+        best = [min((c for c in own if c.level == level), key=lambda c: c.value, default=None) for level in LEVELS]
+        for near, far in pairwise(c for c in best if c is not None):
+            if near.value > far.value * (1 + TOLERANCE):
+                found.append(
+                    f"{near.label} is longer than {far.label}, though {near.level} is nearer: "
+                    f"the {near.level} probe was disturbed or its working set does not stay in {near.level}"
+                )
+    return found
+
+
+def _patterns(computes: Sequence[Ceiling]) -> list[str]:
+    """Multiply-adds against the same with additions between them, which can only use more of a core."""
+    found = []
+    for mixed in (c for c in computes if c.problem.get("pattern") == "fma_add"):
+        same = (mixed.dtype, mixed.accumulator, mixed.unit, mixed.isa, mixed.threads)
+        plain = _best([c for c in computes if (c.dtype, c.accumulator, c.unit, c.isa, c.threads) == same and c.is_roof])
+        if plain is not None and mixed.value < plain.value * (1 - TOLERANCE):
+            found.append(f"{mixed.label} is slower than {plain.label}: one of the two was disturbed")
+    return found
+
+
+def _products(computes: Sequence[Ceiling]) -> list[str]:
+    """Matrix products against the multiply-adds they are made of."""
+    found = []
+    for product in (c for c in computes if c.problem.get("operator") == "matmul"):
+        peak = _best([c for c in computes if (c.dtype, c.threads) == (product.dtype, product.threads) and _is_peak(c)])
+        if peak is not None and product.value > peak.value * (1 + TOLERANCE):
+            found.append(
+                f"{product.label} is {fmt_percent(product.value / peak.value)} of {peak.label}: the multiply-add probe was "
+                f"disturbed, or the library computes with a unit that no probe measures"
+            )
+    return found
+
+
+def _is_peak(c: Ceiling) -> bool:
+    return c.is_roof and c.problem.get("operator") != "matmul"
+
+
+def _sustained(computes: Sequence[Ceiling]) -> list[str]:
+    found = []
+    for long in (c for c in computes if c.sustained):
+        same = (long.dtype, long.accumulator, long.unit, long.isa, long.threads, dict(long.problem))
+        burst = _best(
+            [c for c in computes if (c.dtype, c.accumulator, c.unit, c.isa, c.threads, dict(c.problem)) == same and c.is_roof]
+        )
+        if burst is not None and long.value > burst.value * (1 + TOLERANCE):
+            found.append(f"{long.label} is faster than its burst, {burst.label}: the burst was disturbed")
+    return found
+
+
+def _pages(ceilings: Sequence[Ceiling]) -> list[str]:
+    """DRAM probes that were to have huge pages, and got too few."""
+    found = []
+    for c in ceilings:
+        share = c.plan.get("huge_page_share")
+        asked = c.kind == "bandwidth" or c.problem.get("pages") == "huge"
+        if c.level == "DRAM" and asked and isinstance(share, (int, float)) and share < HUGE_PAGES:
+            found.append(f"{c.label} had huge pages for only {fmt_percent(share, 2)} of its memory: it includes TLB misses")
+    return found
+
+
 def _widths(computes: Sequence[Ceiling]) -> list[str]:
     found = []
-    for group in sorted({(c.unit, c.isa, c.threads) for c in computes}):
-        members = sorted((c for c in computes if (c.unit, c.isa, c.threads) == group), key=lambda c: -DTYPES[c.dtype].bits)
+    kinds = [(c.unit, c.isa, c.threads, c.problem.get("operator") == "matmul") for c in computes]
+    for group in sorted(set(kinds)):
+        members = sorted(
+            (c for c, kind in zip(computes, kinds, strict=True) if kind == group), key=lambda c: (-DTYPES[c.dtype].bits, c.value)
+        )
         for wide, narrow in pairwise(members):
             if DTYPES[wide.dtype].bits > DTYPES[narrow.dtype].bits and narrow.value < wide.value * (1 - TOLERANCE):
                 found.append(
@@ -51,7 +123,7 @@ def _threads(ceilings: Sequence[Ceiling]) -> list[str]:
     groups: dict[tuple[str, ...], list[Ceiling]] = {}
     for c in ceilings:
         if c.kind != "latency" and c.threads:
-            groups.setdefault((c.kind, c.level, c.access, c.variant, c.dtype, c.accumulator, c.unit, c.isa), []).append(c)
+            groups.setdefault((c.kind, c.name, c.variant, c.accumulator), []).append(c)
     for members in groups.values():
         for few, many in pairwise(sorted(members, key=lambda c: c.threads)):
             if few.threads == many.threads:
@@ -79,15 +151,22 @@ def _possible(computes: Sequence[Ceiling]) -> list[str]:
     return found
 
 
-def flags(ceilings: Sequence[Ceiling]) -> list[str]:
+def flags(
+    ceilings: Sequence[Ceiling],
+    curves: Sequence[SizeCurve] = (),
+    empirical: Sequence[EmpiricalRoofline] = (),
+    facts: Mapping[str, Any] | None = None,
+) -> list[str]:
     """Plain-English flags; empty where nothing contradicts, with 3 % tolerance.
 
-    Rules: a nearer memory level is not slower, access by access (better of plain and non-temporal); a narrower dtype is
-    not slower on the same unit and instruction set; more threads are not slower, and not more than proportionally
-    faster; compute is not above clock x operations per cycle; every ceiling that is not `ok`, or has two modes, is named.
+    Rules: a nearer memory level is not slower, access by access (better of plain and non-temporal), and its latency not
+    longer; a narrower dtype is not slower on the same unit and instruction set; additions between multiply-adds do not slow
+    them; a matrix product is not faster than multiply-adds; sustained is not above burst; more threads are not slower, and
+    not more than proportionally faster; compute is not above clock x operations per cycle; DRAM probes have huge pages.
+    Every ceiling that is not `ok`, or has two modes, is named; and what `SizeCurve.notes` and `EmpiricalRoofline.notes` say.
     """
     measured = [c for c in ceilings if c.source == "measured" and c.status != "implausible"]
-    bandwidths = [c for c in measured if c.kind == "bandwidth"]
+    bandwidths = [c for c in measured if c.kind == "bandwidth" and c.is_roof]
     computes = [c for c in measured if c.kind == "compute"]
     states = [
         f"{c.label} is {c.status.replace('_', ' ')}" + (f": {c.reason}" if c.reason else "") for c in ceilings if c.status != "ok"
@@ -98,4 +177,18 @@ def flags(ceilings: Sequence[Ceiling]) -> list[str]:
         for c in measured
         if c.bimodal
     ]
-    return [*_hierarchy(bandwidths), *_widths(computes), *_threads(measured), *_possible(computes), *states, *moving]
+    return [
+        *_hierarchy(bandwidths),
+        *_latencies([c for c in measured if c.kind == "latency"]),
+        *_widths([c for c in computes if c.is_roof]),
+        *_patterns(computes),
+        *_products(computes),
+        *_sustained(computes),
+        *_threads(measured),
+        *_possible(computes),
+        *_pages(measured),
+        *states,
+        *moving,
+        *(note for curve in curves for note in curve.notes(facts or {})),
+        *(note for found in empirical for note in found.notes(ceilings)),
+    ]

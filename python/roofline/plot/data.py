@@ -96,9 +96,7 @@ def _drawn(machine: Machine, measurements: Sequence[Measurement], dtype: str | N
     """Ceilings to draw, and whether each is a main one: per level the read roof and those that are met; per dtype every set."""
     chosen: list[tuple[Ceiling, bool]] = []
     for source in ("measured", "datasheet"):
-        own = dataclasses.replace(
-            machine, ceilings=tuple(c for c in machine.ceilings if c.source == source and c.status != "implausible")
-        )
+        own = dataclasses.replace(machine, ceilings=tuple(c for c in machine.ceilings if c.source == source and c.is_roof))
         for level in own.levels():
             main = own.bandwidth(level)
             chosen.append((main, True))

@@ -1,0 +1,217 @@
+"""The roofline as measured: a sweep over arithmetic intensity at one memory level, burst and sustained arithmetic, and its fit."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, ClassVar
+
+from ..cost import dtype as known_dtype
+from ..errors import Error
+from ..operators.base import MIXES
+from ..units import fmt_number, fmt_percent, fmt_si
+from .ceiling import LEVELS, Ceiling, one_of
+from .files import build
+from .fit import Fit, fit_roofline
+from .statistics import Summary, summary
+
+SUSTAINED_S = 10.0  # a shorter load has not met the limits of power and heat
+SETTLED = 0.5  # the share of the series, at its end, that is the sustained level
+REACHES = 0.95  # of a ceiling: a sweep below it is limited by its own kernel
+
+# Fits take tenths of a second and are asked for by files, plots and tables alike.
+_fit = lru_cache(maxsize=64)(fit_roofline)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntensityPoint:
+    """One arithmetic intensity: FLOP/s of each timed batch. clock_hz: of the cores meanwhile, None where unknown.
+
+    problem: {"operator": name, **fields}, enough to measure it again.
+    """
+
+    intensity_flops_per_byte: float
+    samples: tuple[float, ...]
+    clock_hz: float | None = None
+    problem: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "samples", tuple(float(sample) for sample in self.samples))
+        where = f"intensity point at {fmt_number(self.intensity_flops_per_byte)} FLOP/byte"
+        if not 0 < self.intensity_flops_per_byte < math.inf:
+            raise Error(f"{where}: the intensity must be positive and finite")
+        if not self.samples or not all(0 < sample < math.inf for sample in self.samples):
+            raise Error(f"{where}: samples must be positive finite numbers (FLOP/s), and at least one")
+        if self.clock_hz is not None and not 0 < self.clock_hz < math.inf:
+            raise Error(f"{where}: clock_hz must be positive and finite, or None where unknown")
+
+    @property
+    def summary(self) -> Summary:
+        return summary(self.samples)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SustainedSample:
+    """One interval of a long load: FLOP/s, ending time_s after its start; clock_hz None where unknown."""
+
+    time_s: float
+    flops_per_s: float
+    clock_hz: float | None = None
+
+    def __post_init__(self) -> None:
+        numbers = {"time_s": self.time_s, "flops_per_s": self.flops_per_s, "clock_hz": self.clock_hz}
+        for name, value in numbers.items():
+            if value is not None and not 0 < value < math.inf:
+                raise Error(f"sustained sample: {name} must be positive and finite, got {value!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmpiricalRoofline:
+    """A mixed-intensity sweep of one kernel at one memory level.
+
+    points: of different intensities, in any order. burst: FLOP/s of the same arithmetic without memory, seconds of load only.
+    sustained: the same under load for 10 s and more, in order of time; empty where it was not measured.
+    Raises Error for fields outside their lists, no points, an intensity twice, and times that do not rise.
+    """
+
+    level: str
+    access: str
+    dtype: str
+    points: tuple[IntensityPoint, ...]
+    isa: str = ""
+    threads: int = 0
+    burst: tuple[float, ...] = ()
+    sustained: tuple[SustainedSample, ...] = ()
+    status: str = "ok"
+    reason: str = ""
+
+    derived_keys: ClassVar[frozenset[str]] = frozenset({"label", "fit", "burst_flops_per_s", "sustained_flops_per_s"})
+
+    def __post_init__(self) -> None:
+        one_of("empirical roofline", "level", self.level, LEVELS)
+        one_of("empirical roofline", "access", self.access, MIXES)
+        one_of("empirical roofline", "status", self.status, ("ok", "contended"))
+        known_dtype(self.dtype)
+        object.__setattr__(self, "burst", tuple(float(sample) for sample in self.burst))
+        if not self.points:
+            raise Error(f"empirical roofline {self.name}: it has no points")
+        found = [point.intensity_flops_per_byte for point in self.points]
+        twice = next((x for x in found if found.count(x) > 1), None)
+        if twice is not None:
+            raise Error(f"empirical roofline {self.name}: the intensity {twice:g} FLOP/byte is there twice; pool its samples")
+        if not all(0 < sample < math.inf for sample in self.burst):
+            raise Error(f"empirical roofline {self.name}: burst must be positive finite numbers (FLOP/s)")
+        times = [sample.time_s for sample in self.sustained]
+        if times != sorted(set(times)):
+            raise Error(f"empirical roofline {self.name}: the times of sustained must rise")
+
+    @property
+    def name(self) -> str:
+        """What was swept: "DRAM read, fp32 avx2"."""
+        return f"{self.level} {self.access}, {f'{self.dtype} {self.isa}'.strip()}"
+
+    @property
+    def fit(self) -> Fit:
+        """The fitted roofline. Raises Error for fewer than five intensities."""
+        ordered = sorted(self.points, key=lambda point: point.intensity_flops_per_byte)
+        return _fit(
+            tuple(point.intensity_flops_per_byte for point in ordered),
+            tuple(point.samples for point in ordered),
+            tuple(point.clock_hz for point in ordered),
+        )
+
+    @property
+    def label(self) -> str:
+        """Name and result: "DRAM read, fp32 avx2: knee 5.79 FLOP/byte [5.61, 5.98], p = 3.1 [2.5, 4.3]"."""
+        try:
+            return f"{self.name}: {self.fit.text}"
+        except Error as error:
+            return f"{self.name}: {error}"
+
+    @property
+    def burst_flops_per_s(self) -> float | None:
+        return summary(self.burst).median if self.burst else None
+
+    @property
+    def settled(self) -> tuple[SustainedSample, ...]:
+        """The last half of the load; empty where it lasted less than 10 s."""
+        if not self.sustained or self.sustained[-1].time_s < SUSTAINED_S:
+            return ()
+        start = self.sustained[-1].time_s * (1 - SETTLED)
+        return tuple(sample for sample in self.sustained if sample.time_s > start)
+
+    @property
+    def sustained_flops_per_s(self) -> float | None:
+        """Median of the last half of a load of 10 s and more; None where there was none."""
+        return summary(sample.flops_per_s for sample in self.settled).median if self.settled else None
+
+    def peers(self, ceilings: Sequence[Ceiling]) -> tuple[Ceiling | None, Ceiling | None]:
+        """Of `ceilings`, the bandwidth and the compute roof that this sweep approaches: same level and access, same arithmetic."""
+
+        def best(kind: str, **wanted: str) -> Ceiling | None:
+            same = [c for c in ceilings if c.kind == kind and c.is_roof and c.source == "measured" and c.threads == self.threads]
+            found = [c for c in same if all(getattr(c, key) == value for key, value in wanted.items())]
+            return max(found, key=lambda c: c.value, default=None)
+
+        isa = {"isa": self.isa} if self.isa else {}
+        return best("bandwidth", level=self.level, access=self.access), best("compute", dtype=self.dtype, unit="core", **isa)
+
+    def notes(self, ceilings: Sequence[Ceiling] = ()) -> list[str]:
+        """What limits the result, in plain English: the fit's notes, and the sweep against the ceilings it should approach.
+
+        Compute is compared per cycle where both clocks are known, so that throttling is no fault of the kernel.
+        """
+        try:
+            fitted = self.fit
+        except Error as error:
+            return [f"{self.name}: {error}"]
+        memory, compute = self.peers(ceilings)
+        lines = list(fitted.notes)
+        if fitted.bandwidth and memory and fitted.bandwidth.value < REACHES * memory.value:
+            share = fmt_percent(fitted.bandwidth.value / memory.value)
+            lines.append(f"the sweep reaches {share} of {memory.label}: the sweep kernel limits, not the machine")
+        if fitted.peak and compute:
+            clocks = compute.clock_hz / fitted.clock_hz if compute.clock_hz and fitted.clock_hz else 1.0
+            share_of_peak = fitted.peak.value * clocks / compute.value
+            if share_of_peak < REACHES:
+                roof = compute.label + (" a cycle" if clocks != 1.0 else "")
+                lines.append(f"the sweep reaches {fmt_percent(share_of_peak)} of {roof}: the sweep kernel limits, not the machine")
+        if self.sustained and not self.settled:
+            lines.append(f"the load lasted {fmt_si(self.sustained[-1].time_s, 's')}: too short for a sustained level (10 s)")
+        if self.status != "ok":
+            lines.append(self.status + (f": {self.reason}" if self.reason else ""))
+        return [f"{self.name}: {line}" for line in lines]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form; `derived_keys` are for readers and ignored when read back; `fit` is null where there are too few points."""
+        try:
+            fitted = self.fit.to_dict()
+        except Error:
+            fitted = None
+        stated = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return {
+            **stated,
+            "points": [
+                {
+                    **{f.name: getattr(p, f.name) for f in dataclasses.fields(p)},
+                    "samples": list(p.samples),
+                    "problem": dict(p.problem),
+                }
+                for p in self.points
+            ],
+            "burst": list(self.burst),
+            "sustained": [dataclasses.asdict(sample) for sample in self.sustained],
+            "label": self.label,
+            "fit": fitted,
+            "burst_flops_per_s": self.burst_flops_per_s,
+            "sustained_flops_per_s": self.sustained_flops_per_s,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], *, where: str = "empirical roofline") -> EmpiricalRoofline:
+        """The inverse of `to_dict`. Raises Error naming `where` and the key."""
+        made: EmpiricalRoofline = build(cls, data, where=where)
+        return made
