@@ -102,6 +102,7 @@ def _products(machine: Machine, dtype: str, threads: int | None) -> list[tuple[f
             or c.dtype != dtype
             or c.threads != most
             or c.status == "implausible"
+            or c.sustained
         ):
             continue
         if all(int(p[name]) % 16 == 0 for name in ("rows", "columns", "inner")):
