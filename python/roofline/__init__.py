@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .results import Measurement as Measurement
     from .results import Results as Results
     from .sweeps import sweep as sweep
+    from .transformer import TransformerConfig as TransformerConfig
 
 _HOMES = {
     "ceilings": ("measure_machine",),
@@ -50,10 +51,11 @@ _HOMES = {
     "prediction": ("predict",),
     "results": ("Measurement", "Results"),
     "sweeps": ("sweep",),
+    "transformer": ("TransformerConfig",),
 }  # fmt: skip
 _MODULES = (
     "ceilings", "cost", "errors", "machine", "measurement", "model", "operators", "plot", "prediction", "report", "results",
-    "sweeps", "units",
+    "sweeps", "transformer", "units",
 )  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -1,0 +1,273 @@
+"""What a transformer is made of: dimensions, kinds of layers, and the dtypes its tensors are stored in."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from ..cost import dtype
+from ..errors import Error
+
+ACTIVATIONS = ("silu", "gelu", "relu")  # the tanh form of gelu counts as gelu
+NORMS = ("rms_norm", "layer_norm")
+ROUTERS = ("softmax", "sigmoid")
+COVERS = ("layers", "experts")
+MOST = 2**40  # of any one dimension: beyond what can be built, and products of several stay exact and quick
+
+
+def shown(value: object) -> str:
+    """A value as an error quotes it: short, whatever it is."""
+    try:
+        return repr(value)[:60]
+    except (ValueError, RecursionError):  # an integer of thousands of digits, an object without an end
+        return f"a {type(value).__name__} too large to print"
+
+
+def _check_fields(made: Any, what: str, least: Mapping[str, int]) -> None:
+    """Types and ranges of a dataclass's fields by their annotations. least: of integers; 1 where it is not there."""
+    for field in fields(made):
+        value, where = getattr(made, field.name), f"{what}: {field.name}"
+        if field.type == "int":
+            if isinstance(value, bool) or not hasattr(value, "__index__"):
+                raise Error(f"{where} must be an integer, got {shown(value)}")
+            object.__setattr__(made, field.name, value := value.__index__())
+            if not least.get(field.name, 1) <= value <= MOST:
+                raise Error(f"{where} must be between {least.get(field.name, 1)} and 2**40, got {shown(value)}")
+        elif field.type == "bool" and not isinstance(value, bool):
+            raise Error(f"{where} must be True or False, got {shown(value)}")
+        elif field.type == "str" and not isinstance(value, str):
+            raise Error(f"{where} must be text, got {shown(value)}")
+        elif field.type == "float" and (type(value) not in (int, float) or not 0 <= value < float("inf")):
+            raise Error(f"{where} must be a finite number from 0, got {shown(value)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantization:
+    """How weights are stored where that is not the model's own dtype.
+
+    weights: their dtype. group: how many share one scale of scale_bits and one zero point of zero_bits; 0: a whole tensor.
+    activations: the dtype products read activations in ("": the model's, and weights are widened first). covers: "layers",
+    every matrix of attention and FFN; "experts", those of the routed experts. Embeddings, head, norms, biases and router keep
+    the model's dtype. method: its name in config.json, for readers. Raises Error for bad fields.
+    """
+
+    method: str = ""
+    weights: str = "int4"
+    group: int = 0
+    scale_bits: int = 0
+    zero_bits: int = 0
+    activations: str = ""
+    covers: str = "layers"
+
+    def __post_init__(self) -> None:
+        _check_fields(self, "quantization", {"group": 0, "scale_bits": 0, "zero_bits": 0})
+        dtype(self.weights)
+        if self.activations:
+            dtype(self.activations)
+        if self.covers not in COVERS:
+            raise Error(f"quantization: covers must be one of {', '.join(COVERS)}, got {self.covers!r}")
+
+    @property
+    def bits(self) -> float:
+        """Of one weight, with its part of scale and zero point: 4.25 for mxfp4."""
+        shared = (self.scale_bits + self.zero_bits) / self.group if self.group else 0.0
+        return float(dtype(self.weights).bits) + shared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformerConfig:
+    """A decoder-only transformer. 0 and "" mean that a part is absent, or what is said here.
+
+    heads, kv_heads (0: as heads), head_dim (0: d_model / heads): of attention. window: keys a query sees in `window_layers`
+    (indices; none given: all). kv_lora_rank above 0 makes it multi-head latent attention (MLA): queries through q_lora_rank (0:
+    directly), heads of nope_head_dim + rope_head_dim for q and k and v_head_dim for v; head_dim and kv_heads then follow.
+    d_ff: of dense layers. experts above 0 makes every layer but `dense_layers` (indices) a mixture: experts_per_token of
+    `experts` with expert_d_ff each, and shared_d_ff of experts that every token meets (all shared_experts together).
+    gated: two matrices in (gate and up) instead of one. norms: per layer, of d_model. qk_norm: of each head of q and k.
+    rope_fraction: of head_dim that is rotated (0: no rotation). positions: learned ones. sinks: one logit per head.
+    weights, activations, kv: dtypes; kv is that of the cache ("": as activations). max_seq: what it was made for (0: not known).
+    Raises Error for what is missing, contradictory or absurd.
+    """
+
+    name: str = "transformer"
+    layers: int
+    d_model: int
+    heads: int
+    kv_heads: int = 0
+    head_dim: int = 0
+    d_ff: int = 0
+    vocabulary: int
+
+    activation: str = "silu"
+    gated: bool = True
+    norm: str = "rms_norm"
+    norms: int = 2
+    qk_norm: bool = False
+    tied_embeddings: bool = False
+    qkv_bias: bool = False
+    output_bias: bool = False
+    ffn_bias: bool = False
+    rope_fraction: float = 1.0
+    rope_theta: float = 0.0
+    rope_scaling: str = ""
+    positions: int = 0
+    max_seq: int = 0
+    window: int = 0
+    window_layers: tuple[int, ...] = ()
+    sinks: bool = False
+
+    experts: int = 0
+    experts_per_token: int = 0
+    expert_d_ff: int = 0
+    shared_experts: int = 0
+    shared_d_ff: int = 0
+    shared_gate: bool = False
+    dense_layers: tuple[int, ...] = ()
+    router: str = "softmax"
+    router_bias: bool = False
+
+    q_lora_rank: int = 0
+    kv_lora_rank: int = 0
+    nope_head_dim: int = 0
+    rope_head_dim: int = 0
+    v_head_dim: int = 0
+
+    weights: str = "bf16"
+    activations: str = ""
+    kv: str = ""
+    quantization: Quantization | None = None
+
+    positive: ClassVar[frozenset[str]] = frozenset({"layers", "d_model", "heads", "vocabulary"})
+
+    def __post_init__(self) -> None:
+        _check_fields(self, self._what, {f.name: 0 for f in fields(self) if f.name not in self.positive})
+        for field, derived in (("activations", self.weights), ("kv", self.activations or self.weights)):
+            if not getattr(self, field):
+                object.__setattr__(self, field, derived)
+        for field in ("weights", "activations", "kv"):
+            dtype(getattr(self, field))
+        self._one_of("activation", ACTIVATIONS)
+        self._one_of("norm", NORMS)
+        self._one_of("router", ROUTERS)
+        if not self.rope_fraction <= 1:
+            self._refuse(f"rope_fraction is a share of head_dim from 0 to 1, got {self.rope_fraction}")
+        if self.quantization is not None and not isinstance(self.quantization, Quantization):
+            self._refuse(f"quantization must be a Quantization or None, got {shown(self.quantization)}")
+        self._check_layers("dense_layers", self.experts, "experts")
+        self._check_layers("window_layers", self.window, "window")
+        self._check_attention()
+        self._check_ffn()
+
+    @property
+    def _what(self) -> str:
+        return f"configuration {shown(self.name)}"
+
+    def _refuse(self, why: str) -> None:
+        raise Error(f"{self._what}: {why}")
+
+    def _one_of(self, field: str, allowed: tuple[str, ...]) -> None:
+        if getattr(self, field) not in allowed:
+            self._refuse(f"{field} must be one of {', '.join(allowed)}, got {shown(getattr(self, field))}")
+
+    def _check_layers(self, field: str, needed: int, what: str) -> None:
+        given = getattr(self, field)
+        if not isinstance(given, (tuple, list)) or not all(isinstance(i, int) and not isinstance(i, bool) for i in given):
+            self._refuse(f"{field} must be indices of layers, got {shown(given)}")
+        object.__setattr__(self, field, tuple(sorted(set(given))))
+        if given and not needed:
+            self._refuse(f"{field} without {what}: give both or neither")
+        if given and not 0 <= min(given) <= max(given) < self.layers:
+            outside = min(given) if min(given) < 0 else max(given)
+            self._refuse(f"{field} must lie between 0 and layers - 1 = {self.layers - 1}, got {shown(outside)}")
+
+    def _check_attention(self) -> None:
+        mla = {name: getattr(self, name) for name in ("nope_head_dim", "rope_head_dim", "v_head_dim")}
+        if self.kv_lora_rank:
+            if absent := [name for name, value in mla.items() if not value]:
+                self._refuse(f"MLA (kv_lora_rank {self.kv_lora_rank}) lacks {', '.join(absent)}")
+            width = self.nope_head_dim + self.rope_head_dim
+            if self.head_dim not in (0, width) or self.kv_heads not in (0, self.heads):
+                self._refuse(f"with MLA head_dim is nope_head_dim + rope_head_dim = {width} and kv_heads is heads: leave both at 0")
+            if self.window or self.qk_norm or self.sinks:
+                self._refuse("MLA with a window, qk_norm or sinks is not modelled")
+            object.__setattr__(self, "head_dim", width)
+            object.__setattr__(self, "kv_heads", self.heads)
+            return
+        if present := [name for name, value in (*mla.items(), ("q_lora_rank", self.q_lora_rank)) if value]:
+            self._refuse(f"{', '.join(present)} without kv_lora_rank: these belong to MLA")
+        if not self.head_dim:
+            if self.d_model % self.heads:
+                self._refuse(f"d_model {self.d_model} is no multiple of heads {self.heads}: give head_dim")
+            object.__setattr__(self, "head_dim", self.d_model // self.heads)
+        if not self.kv_heads:
+            object.__setattr__(self, "kv_heads", self.heads)
+        if self.heads % self.kv_heads:
+            self._refuse(f"heads must be a multiple of kv_heads, got heads {self.heads} and kv_heads {self.kv_heads}")
+
+    def _check_ffn(self) -> None:
+        if self.experts:
+            absent = [name for name in ("experts_per_token", "expert_d_ff") if not getattr(self, name)]
+            if absent:
+                self._refuse(f"a mixture of {self.experts} experts lacks {', '.join(absent)}")
+            if self.experts_per_token > self.experts:
+                self._refuse(f"experts_per_token {self.experts_per_token} exceeds experts {self.experts}")
+            if bool(self.shared_experts) != bool(self.shared_d_ff):
+                self._refuse("give both shared_experts and shared_d_ff (of all of them together), or neither")
+        elif present := [n for n in ("experts_per_token", "expert_d_ff", "shared_experts", "shared_d_ff") if getattr(self, n)]:
+            self._refuse(f"{', '.join(present)} without experts: give experts too")
+        if not self.d_ff and (not self.experts or self.dense_layers):
+            self._refuse("dense layers need d_ff")
+
+    # -- derived ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def mla(self) -> bool:
+        return self.kv_lora_rank > 0
+
+    @property
+    def value_dim(self) -> int:
+        """Width of one head of v."""
+        return self.v_head_dim if self.mla else self.head_dim
+
+    @property
+    def windowed(self) -> int:
+        """How many layers see only a window."""
+        return (len(self.window_layers) or self.layers) if self.window else 0
+
+    @property
+    def mixtures(self) -> int:
+        """How many layers are mixtures of experts."""
+        return self.layers - len(self.dense_layers) if self.experts else 0
+
+    @property
+    def matrices(self) -> int:
+        """Of one FFN: up and down, and gate."""
+        return 3 if self.gated else 2
+
+    @property
+    def rotated(self) -> int:
+        """Elements of a head that are rotated."""
+        return self.rope_head_dim if self.mla else int(self.head_dim * self.rope_fraction)
+
+    @property
+    def kv_width(self) -> int:
+        """Elements of the cache per token and layer: K and V of every KV head, or MLA's latent and rotated part."""
+        return self.kv_lora_rank + self.rope_head_dim if self.mla else 2 * self.kv_heads * self.head_dim
+
+    def replace(self, **changes: Any) -> TransformerConfig:
+        """A changed configuration. What was as another field (kv_heads, activations, kv) stays so unless it is given."""
+        if self.mla:
+            changes = {"head_dim": 0, "kv_heads": 0, **changes}
+        elif "heads" in changes and self.kv_heads == self.heads:
+            changes = {"kv_heads": 0, **changes}
+        if "weights" in changes and self.activations == self.weights:
+            changes = {"activations": "", **changes}
+        if "activations" in changes and self.kv == self.activations:
+            changes = {"kv": "", **changes}
+        return dataclasses.replace(self, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form."""
+        return dataclasses.asdict(self)

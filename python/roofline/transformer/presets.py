@@ -1,0 +1,60 @@
+"""Configurations of well-known models, from their published config.json; `parameters` reproduces their published totals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import Error
+from .config import Quantization, TransformerConfig, shown
+
+_LLAMA: dict[str, Any] = {"vocabulary": 32000, "rope_theta": 1e4, "max_seq": 4096}
+_LLAMA3: dict[str, Any] = {"kv_heads": 8, "vocabulary": 128256, "rope_theta": 5e5, "max_seq": 8192}
+
+_ALL = (
+    # The model that tutorials count with: four square projections, a plain FFN of 4 d_model. No embeddings are counted in
+    # them; the vocabulary is Llama's.
+    TransformerConfig(
+        name="7B", layers=32, d_model=4096, heads=32, d_ff=16384, activation="gelu", gated=False, **_LLAMA,
+    ),
+    TransformerConfig(name="Llama-2-7B", layers=32, d_model=4096, heads=32, d_ff=11008, **_LLAMA),
+    TransformerConfig(name="Llama-3-8B", layers=32, d_model=4096, heads=32, d_ff=14336, **_LLAMA3),
+    TransformerConfig(name="Llama-3-70B", layers=80, d_model=8192, heads=64, d_ff=28672, **_LLAMA3),
+    TransformerConfig(
+        name="Mixtral-8x7B", layers=32, d_model=4096, heads=32, kv_heads=8, vocabulary=32000, rope_theta=1e6, max_seq=32768,
+        experts=8, experts_per_token=2, expert_d_ff=14336,
+    ),
+    TransformerConfig(
+        name="Qwen3-8B", layers=36, d_model=4096, heads=32, kv_heads=8, head_dim=128, d_ff=12288, vocabulary=151936, qk_norm=True,
+        rope_theta=1e6, max_seq=40960,
+    ),
+    TransformerConfig(
+        name="Qwen3-30B-A3B", layers=48, d_model=2048, heads=32, kv_heads=4, head_dim=128, vocabulary=151936, qk_norm=True,
+        rope_theta=1e6, max_seq=40960, experts=128, experts_per_token=8, expert_d_ff=768,
+    ),
+    TransformerConfig(
+        name="DeepSeek-V3", layers=61, d_model=7168, heads=128, d_ff=18432, vocabulary=129280, rope_theta=1e4,
+        rope_scaling="yarn × 40", max_seq=163840, q_lora_rank=1536, kv_lora_rank=512, nope_head_dim=128, rope_head_dim=64,
+        v_head_dim=128, experts=256, experts_per_token=8, expert_d_ff=2048, shared_experts=1, shared_d_ff=2048,
+        dense_layers=(0, 1, 2), router="sigmoid", router_bias=True,
+        quantization=Quantization(method="fp8", weights="fp8_e4m3", group=128 * 128, scale_bits=32, activations="fp8_e4m3"),
+    ),
+    TransformerConfig(
+        name="GPT-OSS-120B", layers=36, d_model=2880, heads=64, kv_heads=8, head_dim=64, vocabulary=201088, rope_theta=1.5e5,
+        rope_scaling="yarn × 32", max_seq=131072, qkv_bias=True, output_bias=True, ffn_bias=True, sinks=True, window=128,
+        window_layers=tuple(range(0, 36, 2)), experts=128, experts_per_token=4, expert_d_ff=2880, router_bias=True,
+        quantization=Quantization(method="mxfp4", weights="mxfp4", group=32, scale_bits=8, covers="experts"),
+    ),
+)  # fmt: skip
+
+PRESETS: Mapping[str, TransformerConfig] = {config.name: config for config in _ALL}
+ALIASES: Mapping[str, str] = {"deepseek-r1": "DeepSeek-V3"}  # the same architecture
+
+
+def preset(name: str) -> TransformerConfig:
+    """The preset of this name, whatever its case. Raises Error for an unknown one."""
+    wanted = ALIASES.get(name.lower(), name).lower() if isinstance(name, str) else ""
+    for known, config in PRESETS.items():
+        if known.lower() == wanted:
+            return config
+    raise Error(f"no preset {shown(name)}: use one of {', '.join(PRESETS)}, or the path of a Hugging Face config.json")

@@ -1,0 +1,111 @@
+"""The quantization_config of a Hugging Face config.json: how its weights are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import Error
+from .config import Quantization, shown
+
+METHODS = ("gptq", "awq", "fp8", "mxfp4", "compressed-tensors", "modelopt")
+
+
+def _integer(given: Mapping[str, Any], where: str, *names: str, default: int | None = None) -> int:
+    for name in names:
+        value = given.get(name)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value <= 2**31:
+            raise Error(f"{where}: {name} must be an integer from -1, got {shown(value)}")
+        return value
+    if default is None:
+        raise Error(f"{where} lacks {' (or '.join(names)}{')' * (len(names) - 1)}: nothing is guessed; add it")
+    return default
+
+
+def _group(size: int) -> int:
+    return max(size, 0)  # -1: one per column, whose bytes do not count
+
+
+def _whole_number(bits: int, where: str) -> str:
+    if bits not in (4, 8):
+        raise Error(f"{where}: {bits}-bit integer weights are not modelled, only 4 and 8 bits")
+    return f"int{bits}"
+
+
+def _gptq_awq(given: Mapping[str, Any], method: str, where: str) -> Quantization:
+    bits = _integer(given, where, "bits", "w_bit")
+    group = _group(_integer(given, where, "group_size", "q_group_size"))
+    stored = _whole_number(bits, where)
+    return Quantization(method=method, weights=stored, group=group, scale_bits=16 if group else 0, zero_bits=bits if group else 0)
+
+
+def _fp8(given: Mapping[str, Any], where: str) -> Quantization:
+    block = given.get("weight_block_size")
+    group = 0
+    if block is not None:
+        if not isinstance(block, list) or len(block) != 2 or not all(isinstance(b, int) and 0 < b <= 2**20 for b in block):
+            raise Error(f"{where}: weight_block_size must be two positive integers, got {shown(block)}")
+        group = block[0] * block[1]
+    element = "fp8_e5m2" if given.get("fmt") == "e5m2" else "fp8_e4m3"
+    return Quantization(method="fp8", weights=element, group=group, scale_bits=32 if group else 0, activations=element)
+
+
+def _compressed(given: Mapping[str, Any], where: str) -> Quantization:
+    groups = given.get("config_groups")
+    if not isinstance(groups, Mapping) or len(groups) != 1:
+        raise Error(f"{where}: config_groups must be one group (several kinds of weights are not modelled), got {shown(groups)}")
+    (group,) = groups.values()
+    if not isinstance(group, Mapping) or not isinstance(group.get("weights"), Mapping):
+        raise Error(f"{where}: config_groups has no weights, got {shown(group)}")
+    weights, inputs = group["weights"], group.get("input_activations")
+    if inputs is not None and not isinstance(inputs, Mapping):
+        raise Error(f"{where}: input_activations must be an object, got {shown(inputs)}")
+
+    def element(part: Mapping[str, Any]) -> str:
+        bits, kind = _integer(part, where, "num_bits"), part.get("type")
+        if kind == "int":
+            return _whole_number(bits, where)
+        if kind == "float" and bits in (4, 8):
+            return "nvfp4" if bits == 4 else "fp8_e4m3"
+        raise Error(f"{where}: elements of type {shown(kind)} with {bits} bits are not modelled")
+
+    stored = element(weights)
+    size = _group(_integer(weights, where, "group_size", default=0))
+    # Scales of nvfp4 are fp8, others of groups are in 16 bits.
+    scale = 0 if not size else 8 if stored == "nvfp4" else 16
+    return Quantization(
+        method="compressed-tensors", weights=stored, group=size, scale_bits=scale, activations=element(inputs) if inputs else ""
+    )
+
+
+def _modelopt(given: Mapping[str, Any], where: str) -> Quantization:
+    algorithm = given.get("quant_algo")
+    if algorithm == "FP8":
+        return Quantization(method="modelopt", weights="fp8_e4m3", activations="fp8_e4m3")
+    if algorithm == "NVFP4":
+        group = _integer(given, where, "group_size", default=16)
+        return Quantization(method="modelopt", weights="nvfp4", group=group, scale_bits=8, activations="nvfp4")
+    raise Error(f"{where}: quant_algo {shown(algorithm)} is not known; known are FP8 and NVFP4")
+
+
+def quantization(given: Any, where: str) -> Quantization | None:
+    """The Quantization that a quantization_config states; None where there is none. Raises Error for a method that is not known."""
+    if given is None:
+        return None
+    where = f"{where}: quantization_config"
+    if not isinstance(given, Mapping):
+        raise Error(f"{where} must be an object, got {shown(given)}")
+    method = given.get("quant_method")
+    if method in ("gptq", "awq"):
+        return _gptq_awq(given, method, where)
+    if method == "fp8":
+        return _fp8(given, where)
+    if method == "mxfp4":  # gpt-oss: experts only, blocks of 32 with one 8-bit exponent (OCP Microscaling Formats 1.0)
+        return Quantization(method="mxfp4", weights="mxfp4", group=32, scale_bits=8, covers="experts")
+    if method == "compressed-tensors":
+        return _compressed(given, where)
+    if method == "modelopt":
+        return _modelopt(given, where)
+    raise Error(f"{where}: quant_method {shown(method)} is not known; known are {', '.join(METHODS)}")

@@ -1,0 +1,362 @@
+"""Configurations: published parameter totals, config.json files as they are in the wild, and hostile ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roofline.errors import Error
+from roofline.transformer import (
+    PRESETS,
+    Quantization,
+    TransformerConfig,
+    active_parameters,
+    from_hugging_face,
+    parameters,
+    preset,
+    total_parameters,
+)
+from roofline.transformer.parameters import GROUPS
+
+# What the fields of each config.json say, and what the preset of that name holds.
+CONFIGS: dict[str, dict[str, Any]] = {
+    "Llama-2-7B": {
+        "model_type": "llama", "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 11008, "num_attention_heads": 32,
+        "num_hidden_layers": 32, "num_key_value_heads": 32, "vocab_size": 32000, "max_position_embeddings": 4096,
+        "rope_scaling": None, "rope_theta": 10000.0, "tie_word_embeddings": False, "torch_dtype": "bfloat16",
+    },
+    "Llama-3-8B": {
+        "model_type": "llama", "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
+        "num_hidden_layers": 32, "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 8192,
+        "rope_theta": 500000.0, "attention_bias": False, "tie_word_embeddings": False, "torch_dtype": "bfloat16",
+    },
+    "Llama-3-70B": {
+        "model_type": "llama", "hidden_act": "silu", "hidden_size": 8192, "intermediate_size": 28672, "num_attention_heads": 64,
+        "num_hidden_layers": 80, "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 8192,
+        "rope_theta": 500000.0, "torch_dtype": "bfloat16",
+    },
+    "Mixtral-8x7B": {
+        "model_type": "mixtral", "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
+        "num_hidden_layers": 32, "num_key_value_heads": 8, "num_local_experts": 8, "num_experts_per_tok": 2, "vocab_size": 32000,
+        "max_position_embeddings": 32768, "rope_theta": 1000000.0, "sliding_window": None, "torch_dtype": "bfloat16",
+    },
+    "Qwen3-8B": {
+        "model_type": "qwen3", "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 12288, "head_dim": 128,
+        "num_attention_heads": 32, "num_hidden_layers": 36, "num_key_value_heads": 8, "vocab_size": 151936,
+        "max_position_embeddings": 40960, "max_window_layers": 36, "use_sliding_window": False, "sliding_window": None,
+        "attention_bias": False, "rope_theta": 1000000, "tie_word_embeddings": False, "torch_dtype": "bfloat16",
+    },
+    "Qwen3-30B-A3B": {
+        "model_type": "qwen3_moe", "hidden_act": "silu", "hidden_size": 2048, "intermediate_size": 6144, "head_dim": 128,
+        "num_attention_heads": 32, "num_hidden_layers": 48, "num_key_value_heads": 4, "vocab_size": 151936, "num_experts": 128,
+        "num_experts_per_tok": 8, "moe_intermediate_size": 768, "decoder_sparse_step": 1, "mlp_only_layers": [],
+        "max_position_embeddings": 40960, "use_sliding_window": False, "rope_theta": 1000000.0, "tie_word_embeddings": False,
+        "attention_bias": False, "torch_dtype": "bfloat16",
+    },
+    "DeepSeek-V3": {
+        "model_type": "deepseek_v3", "hidden_act": "silu", "hidden_size": 7168, "intermediate_size": 18432,
+        "moe_intermediate_size": 2048, "first_k_dense_replace": 3, "n_routed_experts": 256, "n_shared_experts": 1,
+        "num_experts_per_tok": 8, "moe_layer_freq": 1, "scoring_func": "sigmoid", "num_attention_heads": 128,
+        "num_hidden_layers": 61, "num_key_value_heads": 128, "num_nextn_predict_layers": 1, "kv_lora_rank": 512,
+        "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "vocab_size": 129280,
+        "max_position_embeddings": 163840, "rope_theta": 10000, "attention_bias": False, "tie_word_embeddings": False,
+        "rope_scaling": {"type": "yarn", "factor": 40, "original_max_position_embeddings": 4096},
+        "quantization_config": {
+            "activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8", "weight_block_size": [128, 128]
+        },
+        "torch_dtype": "bfloat16",
+    },
+    "GPT-OSS-120B": {
+        "model_type": "gpt_oss", "hidden_act": "silu", "hidden_size": 2880, "intermediate_size": 2880, "head_dim": 64,
+        "num_attention_heads": 64, "num_hidden_layers": 36, "num_key_value_heads": 8, "num_local_experts": 128,
+        "num_experts_per_tok": 4, "sliding_window": 128, "layer_types": ["sliding_attention", "full_attention"] * 18,
+        "vocab_size": 201088, "max_position_embeddings": 131072, "rope_theta": 150000, "attention_bias": True,
+        "rope_scaling": {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 4096},
+        "tie_word_embeddings": False, "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]},
+        "dtype": "bfloat16",
+    },
+}  # fmt: skip
+
+# (total, active or None, relative tolerance): exact where the safetensors index of the repository states a count; the others
+# as far as they were published.
+PUBLISHED: dict[str, tuple[float, float | None, float]] = {
+    "Llama-2-7B": (6_738_415_616, None, 0),  # meta-llama/Llama-2-7b-hf, model page: 6.74B
+    "Llama-3-8B": (8_030_261_248, None, 0),  # meta-llama/Meta-Llama-3-8B, model page: 8.03B
+    "Llama-3-70B": (70_553_706_496, None, 0),  # meta-llama/Meta-Llama-3-70B, model page: 70.6B
+    "Mixtral-8x7B": (46_702_792_704, 12.9e9, 0.005),  # mistralai/Mixtral-8x7B-v0.1: 46.7B; Jiang et al. 2024: 13B active
+    "Qwen3-8B": (8_190_735_360, None, 0),  # Qwen/Qwen3-8B: 8.2B, of which 6.95B not in embeddings
+    "Qwen3-30B-A3B": (30.5e9, 3.3e9, 0.02),  # Qwen/Qwen3-30B-A3B, model card: 30.5B and 3.3B activated
+    "DeepSeek-V3": (671e9, 37e9, 0.02),  # DeepSeek-V3 README: 671B main model weights, 37B activated
+    "GPT-OSS-120B": (116.83e9, 5.13e9, 0.001),  # gpt-oss model card, table 1; active without the embedding, which it says
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_totals(name: str) -> None:
+    config = preset(name)
+    total, active, tolerance = PUBLISHED[name]
+    assert total_parameters(config) == pytest.approx(total, rel=tolerance or 1e-15)
+    if active:
+        assert active_parameters(config, embedding=name != "GPT-OSS-120B") == pytest.approx(active, rel=tolerance)
+
+
+def test_published_parts() -> None:
+    """gpt-oss model card, table 1: MLP 114.71B, attention 0.96B, embedding and unembedding 1.16B. Qwen3-8B: 6.95B without both."""
+    oss = parameters(preset("GPT-OSS-120B"))
+    assert oss["experts"] + oss["router"] == pytest.approx(114.71e9, rel=1e-3)
+    assert oss["attention"] == pytest.approx(0.96e9, rel=5e-3)
+    assert oss["embedding"] + oss["head"] == pytest.approx(1.16e9, rel=5e-3)
+    qwen = parameters(preset("Qwen3-8B"))
+    assert sum(qwen.values()) - qwen["embedding"] - qwen["head"] == pytest.approx(6.95e9, rel=2e-3)
+    # DeepSeek-V3 README_WEIGHTS.md: 0.9B for the embedding and as much for the head.
+    assert parameters(preset("DeepSeek-V3"))["head"] == pytest.approx(0.9e9, rel=0.05)
+
+
+def test_one_layer_by_hand() -> None:
+    """d_model 8, 4 heads of 2 on 2 KV heads, d_ff 12, vocabulary 10, two layers: worked out on paper."""
+    c = TransformerConfig(layers=2, d_model=8, heads=4, kv_heads=2, d_ff=12, vocabulary=10)
+    attention = 2 * (8 * 8 + 2 * 8 * 4 + 8 * 8)  # q, k and v, out
+    assert parameters(c) == {
+        "embedding": 80, "attention": attention, "ffn": 2 * 3 * 96, "experts": 0, "shared experts": 0, "router": 0,
+        "norm": 5 * 8, "head": 80,
+    }  # fmt: skip
+    assert tuple(parameters(c)) == GROUPS
+    tied = c.replace(tied_embeddings=True, qkv_bias=True, output_bias=True, ffn_bias=True, norm="layer_norm")
+    assert total_parameters(tied) == 80 + attention + 2 * (16 + 8) + 2 * (3 * 96 + 24 + 8) + 5 * 16
+    mixture = c.replace(d_ff=12, experts=4, experts_per_token=2, expert_d_ff=6, shared_experts=1, shared_d_ff=5, dense_layers=(0,))
+    p = parameters(mixture)
+    assert (p["ffn"], p["experts"], p["shared experts"], p["router"]) == (3 * 96, 4 * 3 * 48, 3 * 40, 32)
+    assert active_parameters(mixture) == total_parameters(mixture) - 2 * 3 * 48
+
+
+def test_gpt2_total() -> None:
+    """openai-community/gpt2: 124,439,808 parameters, tied."""
+    config = from_hugging_face(
+        {"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12, "n_positions": 1024, "vocab_size": 50257,
+         "activation_function": "gelu_new", "torch_dtype": "float32"}
+    )  # fmt: skip
+    assert total_parameters(config) == 124_439_808
+    assert (config.d_ff, config.gated, config.norm, config.rotated) == (3072, False, "layer_norm", 0)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_config_json_gives_the_preset(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(CONFIGS[name]))
+    expected = preset(name)
+    for source in (CONFIGS[name], file, str(tmp_path)):
+        found = from_hugging_face(source)
+        # d_ff of a model without dense layers is named in some files and never used.
+        assert found.replace(name=expected.name) == expected
+
+
+def test_every_preset_has_its_config_json() -> None:
+    assert {*CONFIGS, "7B"} == set(PRESETS)
+    assert preset("deepseek-r1") is preset("DEEPSEEK-V3")
+    with pytest.raises(Error, match="Llama-3-8B"):
+        preset("llama-9")
+
+
+def test_keys_of_newer_files() -> None:
+    """Transformers 5: text_config, dtype, rope_parameters by kind of layer."""
+    inner = {
+        "model_type": "gemma3_text", "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 2560, "intermediate_size": 10240,
+        "head_dim": 256, "num_attention_heads": 8, "num_key_value_heads": 4, "num_hidden_layers": 34, "vocab_size": 262208,
+        "sliding_window": 1024, "layer_types": (["sliding_attention"] * 5 + ["full_attention"]) * 5 + ["sliding_attention"] * 4,
+        "rope_parameters": {
+            "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+        },
+    }  # fmt: skip
+    config = from_hugging_face({"model_type": "gemma3", "dtype": "bfloat16", "text_config": inner, "vision_config": {"x": 1}})
+    assert (config.norms, config.qk_norm, config.activation, config.windowed) == (4, True, "gelu", 29)
+    assert (config.rope_theta, config.rope_scaling, config.weights) == (1e6, "linear × 8", "bf16")
+    # The language model of google/gemma-3-4b-pt: 3.88B.
+    assert total_parameters(config) == 3_880_263_168
+    by_pattern = {key: value for key, value in inner.items() if key != "layer_types"} | {"sliding_window_pattern": 6}
+    assert from_hugging_face({"dtype": "bfloat16", **by_pattern}).window_layers == config.window_layers
+
+
+def llama(**changes: Any) -> dict[str, Any]:
+    return {key: value for key, value in (CONFIGS["Llama-3-8B"] | changes).items() if value is not ...}
+
+
+@pytest.mark.parametrize(
+    ("given", "bits", "activations"),
+    [
+        ({"quant_method": "gptq", "bits": 4, "group_size": 128}, 4 + 20 / 128, ""),
+        ({"quant_method": "awq", "w_bit": 4, "q_group_size": 64}, 4 + 20 / 64, ""),
+        ({"quant_method": "gptq", "bits": 8, "group_size": -1}, 8, ""),
+        ({"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]}, 8 + 32 / 16384, "fp8_e4m3"),
+        ({"quant_method": "fp8"}, 8, "fp8_e4m3"),
+        ({"quant_method": "mxfp4"}, 4.25, ""),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16}, 4.5, "nvfp4"),
+        (
+            {"quant_method": "compressed-tensors", "config_groups": {
+                "group_0": {"weights": {"num_bits": 8, "type": "int", "strategy": "channel"},
+                            "input_activations": {"num_bits": 8, "type": "int"}}}},
+            8, "int8",
+        ),
+    ],
+)  # fmt: skip
+def test_quantization(given: dict[str, Any], bits: float, activations: str) -> None:
+    found = from_hugging_face(llama(quantization_config=given)).quantization
+    assert found is not None
+    assert (found.bits, found.activations) == (bits, activations)
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"model_type": "mamba2"}, "'mamba2' is not known"),
+    ({"model_type": None}, "model_type is missing"),
+    ({"model_type": ["llama"]}, "not known"),
+    ({"hidden_size": ..., "vocab_size": ..., "torch_dtype": ...}, r"lacks hidden_size, vocab_size, dtype \(or torch_dtype"),
+    ({"num_hidden_layers": 0}, "from 1 to 65536, got 0"),
+    ({"num_hidden_layers": 10**30}, "from 1 to 65536"),
+    ({"num_hidden_layers": "32"}, "must be an integer, got '32'"),
+    ({"num_hidden_layers": True}, "must be an integer, got True"),
+    ({"hidden_size": 4096.0}, "must be an integer"),
+    ({"hidden_size": float("nan")}, "must be an integer"),
+    ({"hidden_size": 10**400}, "between 1 and"),
+    ({"hidden_size": 10**5000}, "too large to print"),
+    ({"hidden_size": -4096}, "between 1 and"),
+    ({"num_attention_heads": 24}, "no multiple of heads 24"),
+    ({"num_key_value_heads": 5}, "heads must be a multiple of kv_heads"),
+    ({"hidden_act": "xielu"}, "activation 'xielu' is not known"),
+    ({"torch_dtype": "float8"}, "dtype 'float8' is not known"),
+    ({"layer_types": ["full_attention"]}, "names 1 layers, num_hidden_layers is 32"),
+    ({"layer_types": ["linear_attention"] * 32}, "linear_attention are not modelled"),
+    ({"layer_types": ["sliding_attention"] * 32}, "lacks sliding_window"),
+    ({"attention_chunk_size": 8192}, "chunked attention"),
+    ({"text_config": [1]}, "text_config must be an object"),
+    ({"rope_scaling": {"type": "yarn", "factor": "x"}}, "factor must be a number"),
+    ({"quantization_config": {"quant_method": "exl2"}}, "quant_method 'exl2' is not known"),
+    ({"quantization_config": {"quant_method": "gptq", "bits": 3, "group_size": 128}}, "3-bit"),
+    ({"quantization_config": {"quant_method": "awq"}}, r"lacks bits \(or w_bit"),
+    ({"quantization_config": []}, "must be an object"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), WRONG)
+def test_wrong_configurations_get_one_clear_error(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(Error, match=message) as caught:
+        from_hugging_face(llama(**changes))
+    assert len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize("key", ["qk_nope_head_dim", "n_routed_experts", "first_k_dense_replace", "moe_intermediate_size"])
+def test_missing_keys_of_mixtures_and_mla(key: str) -> None:
+    values = {name: value for name, value in CONFIGS["DeepSeek-V3"].items() if name != key}
+    with pytest.raises(Error, match=f"lacks {key}"):
+        from_hugging_face(values)
+
+
+HOSTILE = [
+    ("{", "not valid JSON"),
+    ("", "not valid JSON"),
+    ("\ufeff{}", "model_type is missing"),
+    ("[" * 200_000, "not valid JSON"),
+    ('{"a":' * 100_000 + "1" + "}" * 100_000, "not valid JSON"),
+    ('{"model_type": "llama", "model_type": "gpt2"}', "twice"),
+    ('{"model_type": "llama", "hidden_size": NaN}', "NaN"),
+    ('{"model_type": "llama", "hidden_size": ' + "9" * 5000 + "}", "not valid JSON"),
+    ("[1, 2]", "one JSON object"),
+    ("null", "one JSON object"),
+    (" " * (5 << 20), "MiB"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_files(text: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(Error, match=message) as caught:
+        from_hugging_face(file)
+    assert len(str(caught.value)) < 600
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    for path in (tmp_path / "nothing.json", tmp_path, "a\0b"):
+        with pytest.raises(Error, match="cannot read"):
+            from_hugging_face(path)
+    (tmp_path / "config.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(Error, match="not valid JSON"):
+        from_hugging_face(tmp_path)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+NAMES = sorted({key for values in CONFIGS.values() for key in values} - {"model_type"})
+
+
+@given(name=st.sampled_from(sorted(CONFIGS)), changes=st.dictionaries(st.sampled_from(NAMES), JSON, max_size=3))
+def test_any_value_of_any_key_is_taken_or_refused(name: str, changes: dict[str, Any]) -> None:
+    try:
+        config = from_hugging_face(CONFIGS[name] | changes)
+    except Error as error:
+        assert len(str(error)) < 2000
+    else:
+        assert total_parameters(config) > 0
+
+
+BASE: dict[str, Any] = {"layers": 2, "d_model": 64, "heads": 4, "d_ff": 128, "vocabulary": 100}
+CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
+    ({"layers": 0}, "layers must be between 1"),
+    ({"vocabulary": 2**41}, "vocabulary must be between"),
+    ({"d_model": "64"}, "d_model must be an integer"),
+    ({"gated": 1}, "gated must be True or False"),
+    ({"rope_fraction": 1.5}, "share of head_dim"),
+    ({"rope_theta": float("inf")}, "finite number"),
+    ({"name": 3}, "name must be text"),
+    ({"heads": 5}, "no multiple of heads"),
+    ({"kv_heads": 3}, "multiple of kv_heads"),
+    ({"d_ff": 0}, "dense layers need d_ff"),
+    ({"activation": "tanh"}, "activation must be one of"),
+    ({"weights": "bf17"}, "unknown dtype"),
+    ({"quantization": {"bits": 4}}, "must be a Quantization"),
+    ({"window_layers": (0,)}, "without window"),
+    ({"window": 8, "window_layers": (2,)}, "between 0 and layers - 1 = 1, got 2"),
+    ({"window": 8, "window_layers": "all"}, "indices of layers"),
+    ({"experts": 4}, "lacks experts_per_token, expert_d_ff"),
+    ({"experts": 4, "experts_per_token": 5, "expert_d_ff": 8}, "exceeds experts 4"),
+    ({"experts_per_token": 2}, "without experts"),
+    ({"experts": 4, "experts_per_token": 2, "expert_d_ff": 8, "shared_experts": 1}, "both shared_experts and shared_d_ff"),
+    ({"dense_layers": (0,)}, "without experts"),
+    ({"kv_lora_rank": 16}, "lacks nope_head_dim, rope_head_dim, v_head_dim"),
+    ({"v_head_dim": 16}, "without kv_lora_rank"),
+    ({"kv_lora_rank": 16, "nope_head_dim": 8, "rope_head_dim": 4, "v_head_dim": 8, "head_dim": 16}, "leave both at 0"),
+    ({"kv_lora_rank": 16, "nope_head_dim": 8, "rope_head_dim": 4, "v_head_dim": 8, "window": 16}, "not modelled"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), CONTRADICTIONS)
+def test_contradictory_fields(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(Error, match=message):
+        TransformerConfig(**{**BASE, **changes})
+    with pytest.raises(TypeError, match="layers"):
+        TransformerConfig(d_model=64, heads=4, vocabulary=100)  # type: ignore[call-arg]
+
+
+def test_bad_quantizations() -> None:
+    for changes, message in (({"weights": "int3"}, "unknown dtype"), ({"covers": "all"}, "covers"), ({"group": -1}, "between 0")):
+        with pytest.raises(Error, match=message):
+            Quantization(**changes)
+
+
+def test_what_follows_follows_again() -> None:
+    c = TransformerConfig(**BASE)
+    assert (c.head_dim, c.kv_heads, c.activations, c.kv, c.kv_width) == (16, 4, "bf16", "bf16", 128)
+    assert c.replace(heads=8, head_dim=8).kv_heads == 8
+    assert c.replace(weights="fp16").kv == "fp16"
+    assert c.replace(kv="fp8_e4m3").replace(weights="fp16").kv == "fp8_e4m3"
+    latent = preset("DeepSeek-V3")
+    assert (latent.head_dim, latent.kv_width, latent.rotated, latent.mixtures) == (192, 576, 64, 58)
+    assert latent.replace(heads=64).kv_heads == 64
+    assert TransformerConfig(**{**latent.to_dict(), "quantization": latent.quantization}) == latent
