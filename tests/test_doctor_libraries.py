@@ -36,7 +36,7 @@ OPENBLAS = {"blas": "openblas", "blas_version": "0.3.31", "layer": "pthreads", "
 
 def found(cpu: Cpu, **facts: Any) -> list[tuple[str, str]]:
     """(why, cure) of each rule that applies."""
-    given = {"library": "numpy", "dtype": "fp32", "threads": cpu.cores, "share": 0.4, **facts}
+    given = {"library": "numpy", "dtype": "fp32", "threads": cpu.cores, **facts}
     return [(reason.why, shown(reason.cure)) for reason in reasons(cpu, Facts(**given))]
 
 
@@ -45,7 +45,7 @@ def found(cpu: Cpu, **facts: Any) -> list[tuple[str, str]]:
 
 def test_openblas_that_does_not_know_the_cpu() -> None:
     """NumPy 2.4 on a Zen 5: 47 % of the roof, 1.9 times faster with SkylakeX."""
-    ((why, cure),) = found(ZEN5, kernels="Haswell", share=0.47, **OPENBLAS)
+    ((why, cure),) = found(ZEN5, kernels="Haswell", **OPENBLAS)
     assert why == "OpenBLAS runs Haswell kernels (AVX2) on a CPU with AVX-512: it does not know this CPU"
     assert cure == "OPENBLAS_CORETYPE=SkylakeX"
 
@@ -141,7 +141,6 @@ def test_a_reference_blas_is_named() -> None:
 def test_bf16_needs_its_instructions() -> None:
     assert "no bf16 arithmetic" in found(ZEN3, library="torch", dtype="bf16", blas="onednn")[0][0]
     assert found(ZEN5, library="torch", dtype="bf16", blas="onednn") == []
-    assert "AMX" in found(SAPPHIRE, library="torch", dtype="bf16", blas="onednn", share=3.0)[0][0]
 
 
 # -- the worker ---------------------------------------------------------------------------------------------------------------
@@ -266,6 +265,12 @@ def test_a_run_at_the_roof_needs_no_reason(zen5: None, tmp_path: Path, monkeypat
     (run,) = time_libraries(["numpy"], quick=True, command=stub(tmp_path)).runs
     assert not run.below and run.why == () and run.cure is None
     assert run.environment == {"OPENBLAS_CORETYPE": "SkylakeX"}
+
+
+def test_more_than_the_roof_is_implausible(zen5: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_roof", lambda device, probe: 40e9)
+    (run,) = time_libraries(["numpy"], quick=True, cure=False, command=stub(tmp_path)).runs
+    assert run.status == "implausible" and "118% of the roof" in run.reason
 
 
 def test_a_library_that_is_absent_is_one_line(zen5: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,13 +24,13 @@ from ..measurement import open_device
 from ..measurement.devices import provenance
 from ..measurement.progress import Progress, ProgressOption
 from ..measurement.roofs import Probe, compute_probe
+from ..measurement.timing import IMPLAUSIBLE
 from .checks import BUSY, quota_cores
 from .findings import BELOW, Cure, Library, Report, Run
 from .rules import VARIABLES, Cpu, Facts, Reason, reasons
 from .sessions import WORKER, Broken, Session, Watch
 
 LIBRARIES = ("numpy", "scipy", "torch", "onnxruntime", "roofline")
-ABOVE = 1.03
 MOVED = 0.05  # of the roof around a block, as in a measurement
 
 SIZES = (4096, 2048, 1024, 512)
@@ -193,14 +193,16 @@ class Examination:
             made = dataclasses.replace(
                 made, status="roof_moved", reason=f"the roof moved by {float(np.median(turns.moved)):.0%} around its turns"
             )
-        if made.status == "ok" and made.share is not None and BELOW <= made.share <= ABOVE:
+        elif made.share is not None and made.share > IMPLAUSIBLE:
+            above = f"{made.share:.0%} of the roof: its work did not happen as counted, or on units that the probe does not use"
+            made = dataclasses.replace(made, status="implausible", reason=above)
+        if made.status == "ok" and not made.below:
             return made
         facts = Facts(
             library=self.library,
             dtype=dtype,
             asked=asked,
             threads=made.threads,
-            share=made.share or 0.0,
             environment=session.environment,
             **kept,
         )

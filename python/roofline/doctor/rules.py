@@ -74,7 +74,6 @@ class Facts:
     kernels: str = ""
     threads: int = 0
     build: str = ""
-    share: float = 0.0
     died: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -180,16 +179,14 @@ def _reference(cpu: Cpu, facts: Facts) -> Reason | None:
 def _bf16(cpu: Cpu, facts: Facts) -> Reason | None:
     if facts.dtype != "bf16" or facts.died:
         return None
-    if not {"avx512_bf16", "amx", "neon"} & set(cpu.isas):
-        return Reason(why="this CPU has no bf16 arithmetic: operands are converted, and the roof is that of fp32")
-    if facts.share > 1 and "amx" in cpu.isas:
-        return Reason(why="it uses AMX, whose roof is not measured")
-    return None
+    if {"avx512_bf16", "amx", "neon_bf16_i8mm"} & set(cpu.isas):
+        return None
+    return Reason(why="this CPU has no bf16 arithmetic: operands are converted, and the roof is that of fp32")
 
 
 RULES = (_kernels, _limited, _threads, _mkl, _reference, _bf16)
 
 
 def reasons(cpu: Cpu, facts: Facts) -> list[Reason]:
-    """Every rule that applies to a run that is below (or above) its roof, in order of what it costs."""
+    """Every rule that applies to a run that is below its roof, or disturbed, in order of what it costs."""
     return [reason for rule in RULES if (reason := rule(cpu, facts)) is not None]
