@@ -26,7 +26,7 @@ from ..measurement.progress import Progress, ProgressOption
 from ..measurement.roofs import Probe, compute_probe
 from ..measurement.timing import IMPLAUSIBLE
 from .checks import BUSY, quota_cores
-from .findings import BELOW, Cure, Library, Report, Run
+from .findings import Cure, Library, Report, Run
 from .rules import VARIABLES, Cpu, Facts, Reason, reasons
 from .sessions import WORKER, Broken, Session, Watch
 
