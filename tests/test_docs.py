@@ -15,7 +15,21 @@ from typing import Any
 import pytest
 
 import roofline
-from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, Machine, Plateau, SizeCurve, SizePoint, SustainedSample
+from roofline.comparison.matching import MOVED
+from roofline.comparison.numbers import LEAST
+from roofline.hardware import read
+from roofline.hardware.datasheet import LISTS, NUMBERS, PEAKS, TEXTS
+from roofline.machine import (
+    TOLERANCE,
+    Ceiling,
+    EmpiricalRoofline,
+    IntensityPoint,
+    Machine,
+    Plateau,
+    SizeCurve,
+    SizePoint,
+    SustainedSample,
+)
 from roofline.operators import OPERATORS, Operator
 from roofline.results import Measurement
 from roofline.results.record import STATUSES, Bracket
@@ -159,7 +173,7 @@ def test_citation_is_of_this_version() -> None:
 def test_extras_and_variables_exist() -> None:
     text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     assert set(re.findall(r"\.\[(\w+)\]", text)) <= set(PROJECT["optional-dependencies"])
-    where = {"": "pyproject.toml", "cmake": "*.cmake", "csrc": "**/*.[ch]*", "notebooks": "*.ipynb"}
+    where = {"": "pyproject.toml", "python": "**/*.py", "cmake": "*.cmake", "csrc": "**/*.[ch]*", "notebooks": "*.ipynb"}
     source = "".join(path.read_text(encoding="utf-8") for folder, files in where.items() for path in (ROOT / folder).glob(files))
     for name in sorted(set(re.findall(r"\bROOFLINE_[A-Z_]+\b", text))):
         assert name in source, f"{name} is in no source"
@@ -375,3 +389,25 @@ def test_file_keys_exist() -> None:
         stated = {name for row in rows(table, 2) for name in re.findall(r"`(\w+)`", row[0])}
         keys = {field.name for field in dataclasses.fields(kind)} | set(getattr(kind, "derived_keys", ()))
         assert stated == keys, title
+
+
+def test_hardware_keys_are_described() -> None:
+    table = section(CONVENTIONS, "Datasheets").partition("| key of a hardware file |")[2]
+    stated = [name for row in rows(table, 2) for name in re.findall(r"`(\w+)`", row[0])]
+    assert sorted(stated) == sorted((*TEXTS, *LISTS, *NUMBERS, *PEAKS))
+
+
+def test_how_much_of_the_datasheets_is_verified() -> None:
+    sheets = [read(file.read_text(), id=file.stem, where=file.name) for file in (ROOT / "python/roofline/hardware").glob("*.toml")]
+    sparse = [peak.number for sheet in sheets for peak in sheet.sparse]
+    counts = [[n.verified for n in numbers] for numbers in ([n for sheet in sheets for n in sheet.counted()], sparse)]
+    total, unverified = (len(counts[0]) - len(counts[1]), counts[0].count(False) - counts[1].count(False))
+    assert f"Of the {total} numbers {unverified} are not verified" in " ".join(section(CONVENTIONS, "Datasheets").split())
+    assert f"{len(sheets)} devices" in README.read_text(encoding="utf-8")
+
+
+def test_limits_of_comparisons() -> None:
+    text = section(CONVENTIONS, "Comparing")
+    assert f"fewer than {LEAST} samples" in text
+    assert f"beyond {TOLERANCE:.0%}".replace("%", " %") in text
+    assert f"more than {MOVED:.0%} apart".replace("%", " %") in text

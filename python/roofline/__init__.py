@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .ceilings import measure_machine as measure_machine
+    from .comparison import Comparison as Comparison
+    from .comparison import compare as compare
     from .errors import Error as Error
     from .errors import OutOfMemory as OutOfMemory
     from .errors import Unsupported as Unsupported
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "ceilings": ("measure_machine",),
+    "comparison": ("Comparison", "compare"),
     "errors": ("Error", "OutOfMemory", "Unsupported"),
     "machine": ("Ceiling", "Machine"),
     "measurement": ("Policy", "build_info", "list_devices", "measure", "measure_callable", "run"),
@@ -54,8 +57,8 @@ _HOMES = {
     "transformer": ("TransformerConfig",),
 }  # fmt: skip
 _MODULES = (
-    "ceilings", "cost", "errors", "machine", "measurement", "model", "operators", "plot", "prediction", "report", "results",
-    "sweeps", "transformer", "units",
+    "ceilings", "comparison", "cost", "errors", "hardware", "machine", "measurement", "model", "operators", "plot", "prediction",
+    "report", "results", "sweeps", "transformer", "units",
 )  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

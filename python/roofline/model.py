@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .errors import Error
-from .machine import Ceiling, Machine
+from .machine import UNVERIFIED, Ceiling, Machine
 from .operators.base import Operator
 from .units import fmt_percent
 
@@ -120,6 +120,7 @@ def roofs_and_notes(machine: Machine, problem: Operator, level: str | None, thre
         launch = machine.latency()
         floor, labels["launch"] = launch.value, launch.label
     notes += [f"{label} has two modes: the better one is used" for label in labels.values() if " or " in label]
+    notes += [f"{label}: a datasheet's number that nobody has verified" for label in labels.values() if UNVERIFIED in label]
     roofs = Roofs(compute_flops_per_s=compute, bandwidth_bytes_per_s=memory.value, floor_s=floor, level=memory.level, labels=labels)
     return roofs, tuple(notes)
 

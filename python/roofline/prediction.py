@@ -244,7 +244,7 @@ def predict(
     counts with its best mode, and a note says so. Raises Error naming a ceiling that is missing or an unknown variant.
     """
     facts = dict(plan or {})
-    chosen = variant or facts.get("variant") or default_variant(problem, machine.device)
+    chosen = variant or facts.get("variant") or default_variant(problem, machine.device.partition(":")[0])
     if variant and variant not in problem.variants:
         raise Error(f"{problem.name}: unknown variant {variant!r}; it has {', '.join(problem.variants) or 'none'}")
     facts["variant"] = chosen

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -16,9 +17,10 @@ examples:
   roofline run attention --seq-len 1024 --causal      one problem
   roofline sweep attention --seq-len 256,1024 --variant naive,tiled -o attention.jsonl
   roofline explain attention.jsonl 1                  one point, step by step
+  roofline compare before.json after.json             what changed by more than its noise
   roofline doctor                                     what is missing here, and its cure"""
 
-LOOKING = ("plot", "explain", "doctor")
+HOMES = {name: "looking" for name in ("plot", "explain", "doctor")} | {"compare": "comparing", "hardware": "hardware"}
 WITH_OPERATOR = ("run", "sweep", "explain")
 
 
@@ -164,6 +166,19 @@ def _plot(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", help="which machine of the file")
 
 
+def _compare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("a", metavar="A", help="a machine.json, a results.jsonl, or the folder of a report")
+    parser.add_argument("b", metavar="B", nargs="?", help="another one of the same kind")
+    parser.add_argument("--datasheet", metavar="NAME", help="instead of B: what the vendor claims, see `roofline hardware`")
+    parser.add_argument("-o", "--out", metavar="FILE", help="also write it as .json, .csv or .md")
+
+
+def _hardware(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "device_name", metavar="NAME", nargs="*", help="one device, e.g. H200 SXM, with its sources (default: a list of all)"
+    )
+
+
 def _explain_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", metavar="OPERATOR|FILE", help="an operator (then its fields: a fresh measurement), or a results.jsonl or its folder"
@@ -217,6 +232,8 @@ COMMANDS = {
     "sweep": ("time an operator over lists of values", None),
     "plot": ("draw a roofline from saved files", _plot),
     "explain": ("explain one point: FLOPs, bytes, roofs, prediction", _explain_file),
+    "compare": ("set two machines or two results files side by side, or one against a datasheet", _compare),
+    "hardware": ("show what vendors state about devices, with sources", _hardware),
     "doctor": ("say what works here, what does not, why, and the cure", _doctor),
 }
 
@@ -276,7 +293,6 @@ def dispatch(arguments: Sequence[str]) -> int:
         build([]).print_help()
         return OK
     options = build(arguments).parse_args(list(arguments))
-    from . import looking, measuring
-
-    command: Callable[[argparse.Namespace], int] = getattr(looking if options.command in LOOKING else measuring, options.command)
+    home = importlib.import_module(f".{HOMES.get(options.command, 'measuring')}", __package__)
+    command: Callable[[argparse.Namespace], int] = getattr(home, options.command)
     return command(options)

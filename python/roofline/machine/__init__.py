@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from .ceiling import GEMM, LEVELS, RATE_UNITS, Ceiling, fmt_modes
+from .ceiling import GEMM, LEVELS, RATE_UNITS, UNVERIFIED, Ceiling, fmt_modes
 from .curve import Plateau, SizeCurve, SizePoint
 from .empirical import EmpiricalRoofline, IntensityPoint, SustainedSample
 from .files import SCHEMA_VERSION, build, check_version, from_json, to_json, write_atomically
 from .fit import Estimate, Fit, fit_roofline, fmt_p, hierarchical_time_s
 from .levels import cache_capacity, cache_level, core_level
 from .machine import ACCESS_FALLBACK, Machine, load_machines, save_machines
-from .statistics import Mode, Summary, modes, summary
+from .sanity import TOLERANCE
+from .statistics import Mode, Summary, grouped, modes, summary
 
 __all__ = [
     "ACCESS_FALLBACK",
@@ -17,6 +18,8 @@ __all__ = [
     "LEVELS",
     "RATE_UNITS",
     "SCHEMA_VERSION",
+    "TOLERANCE",
+    "UNVERIFIED",
     "Ceiling",
     "EmpiricalRoofline",
     "Estimate",
@@ -38,6 +41,7 @@ __all__ = [
     "fmt_modes",
     "fmt_p",
     "from_json",
+    "grouped",
     "hierarchical_time_s",
     "load_machines",
     "modes",

@@ -23,6 +23,7 @@ SOURCES = ("measured", "datasheet")
 LAUNCHES = ("", "fork_join", "launch")  # operators whose latency is the floor of a launch; "" is a datasheet's
 GEMM = 2048  # rows, columns and inner of the library's matrix product: large enough to be at its plateau
 ALIGNED = 16  # elements: a matrix product of other sizes leaves vectors and tiles partly empty
+UNVERIFIED = "unverified"  # what the reason of a datasheet's ceiling begins with where its source was not seen to state it
 RATE_UNITS: Mapping[str, str] = {"bandwidth": "B/s", "compute": "FLOP/s", "latency": "s"}
 
 # Results are hashable tuples of samples, and plots and tables ask for the same ones again and again.
@@ -179,9 +180,31 @@ class Ceiling:
         return " ".join(word for word in (*words, "sustained" if self.sustained else "") if word)
 
     @property
+    def unverified(self) -> bool:
+        """Whether it is a datasheet number that nobody has seen at its source."""
+        return self.source == "datasheet" and self.reason.startswith(UNVERIFIED)
+
+    @property
+    def state(self) -> str:
+        """Status and reason as a table prints them; of a datasheet's ceiling also that."""
+        return ", ".join(
+            word.replace("_", " ")
+            for word in (
+                "" if self.source == "measured" else self.source,
+                "" if self.status == "ok" and self.source != "measured" else self.status,
+                UNVERIFIED if self.unverified else "",
+            )
+            if word
+        )
+
+    @property
     def label(self) -> str:
-        """Name and value as a plot prints them: "DRAM read 47.2 GB/s"; a bimodal one names its modes, "101 or 50 GB/s"."""
-        return f"{self.name} {fmt_modes((mode.value for mode in self.modes), RATE_UNITS[self.kind])}"
+        """Name and value as a plot prints them: "DRAM read 47.2 GB/s"; a bimodal one names its modes, "101 or 50 GB/s".
+
+        A datasheet number that is not verified says so.
+        """
+        values = fmt_modes((mode.value for mode in self.modes), RATE_UNITS[self.kind])
+        return f"{self.name} {values}" + (f" ({UNVERIFIED})" if self.unverified else "")
 
     def pooled(self, samples: Iterable[float]) -> Ceiling:
         """This ceiling with more samples of the same roof (brackets, the end check)."""

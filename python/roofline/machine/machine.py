@@ -13,8 +13,9 @@ from ..cost import DTYPES
 from ..errors import Error
 from ..operators.base import MIXES
 from ..units import fmt_bytes, fmt_percent, fmt_si
-from .ceiling import LEVELS, RATE_UNITS, Ceiling
+from .ceiling import LEVELS, RATE_UNITS, UNVERIFIED, Ceiling
 from .curve import SizeCurve
+from .datasheet import parts
 from .empirical import EmpiricalRoofline
 from .files import SCHEMA_VERSION, build, check_version, from_json, to_json, write_atomically
 from .levels import cache_capacity
@@ -220,6 +221,16 @@ class Machine:
                 return machine
         raise Error(f"{os.fspath(path)} has no device {device!r}, only {', '.join(f'{m.device} ({m.name})' for m in machines)}")
 
+    @classmethod
+    def from_datasheet(cls, name: str) -> Machine:
+        """What a vendor states about a device: `Machine.from_datasheet("H100 SXM")`.
+
+        name: of a file in `roofline/hardware` or of the user's (see `hardware.datasheets`), an alias included. Peaks are dense.
+        Ceilings have the source "datasheet" and one sample; one that is not verified has a reason, and its label says so. Of two
+        bandwidths the datasheet's is the roof; the driver's is in the facts. Raises Error for an ambiguous or unknown name.
+        """
+        return cls(**parts(name))
+
     # -- reprs ------------------------------------------------------------------------------------------------------------
 
     def _best(self) -> list[Ceiling]:
@@ -252,7 +263,7 @@ class Machine:
                     str(s.n),
                     str(c.threads or ""),
                     fmt_si(c.clock_hz, "Hz") if c.clock_hz else "",
-                    c.source if c.source != "measured" and c.status == "ok" else c.status + (f": {c.reason}" if c.reason else ""),
+                    c.state + (f": {c.reason.removeprefix(f'{UNVERIFIED}: ')}" if c.reason else ""),
                 )
             )
         sizes = [

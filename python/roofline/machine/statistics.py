@@ -79,20 +79,26 @@ def summary(samples: Iterable[float]) -> Summary:
     )
 
 
-def modes(samples: Iterable[float]) -> tuple[Mode, ...]:
-    """The modes of positive samples, lowest first; one mode (the median of all) where no two are seen.
+def grouped(samples: Iterable[float]) -> tuple[tuple[float, ...], ...]:
+    """The samples of each mode as they were taken, lowest mode first; all of them in one group where no two modes are seen.
 
     Sorted samples are split at every gap of 20 % and more of the lower neighbour. A group with less than 15 % of the
     samples, or with a single one, is an outlier and belongs to no mode. Raises Error as `summary` does.
     """
-    ordered = _checked(samples)
+    taken = tuple(float(sample) for sample in samples)
+    ordered = _checked(taken)
     groups: list[list[float]] = [[ordered[0]]]
     for lower, upper in pairwise(ordered):
         if upper - lower >= MODE_GAP * abs(lower) and upper > lower:
             groups.append([])
         groups[-1].append(upper)
-    n = len(ordered)
-    kept = [group for group in groups if len(group) >= max(MODE_SHARE * n, 2)]
+    kept = [group for group in groups if len(group) >= max(MODE_SHARE * len(ordered), 2)]
     if len(kept) < 2:
-        return (Mode(value=float(np.median(ordered)), share=1.0, n=n),)
-    return tuple(Mode(value=float(np.median(group)), share=len(group) / n, n=len(group)) for group in kept)
+        return (taken,)
+    return tuple(tuple(sample for sample in taken if group[0] <= sample <= group[-1]) for group in kept)
+
+
+def modes(samples: Iterable[float]) -> tuple[Mode, ...]:
+    """The modes of positive samples (see `grouped`), lowest first; one mode (the median of all) where no two are seen."""
+    seen = list(samples)
+    return tuple(Mode(value=float(np.median(group)), share=len(group) / len(seen), n=len(group)) for group in grouped(seen))

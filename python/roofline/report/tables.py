@@ -114,7 +114,7 @@ def ceiling_table(machine: Machine) -> Table:
                 fmt_mode_shares(c),
                 str(c.threads or MISSING),
                 fmt_si(c.clock_hz, "Hz"),
-                c.status.replace("_", " ") if c.source == "measured" else c.source,
+                c.state,
             )
         )
     return Table(

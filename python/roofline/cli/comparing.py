@@ -1,0 +1,70 @@
+"""`roofline compare`: two files, or a file and a vendor's claim, side by side."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from .outcomes import OK, BadInput, checking_input
+from .terminal import Terminal
+
+SUFFIXES = (".json", ".csv", ".md")
+
+
+def compare(options: argparse.Namespace) -> int:
+    from ..comparison import compare as compared
+    from ..machine import Machine
+    from ..report.files import require_file
+
+    if (options.b is None) == (options.datasheet is None):
+        raise BadInput("give two files, or one file and --datasheet NAME")
+    screen = Terminal()
+    out = Path(options.out) if options.out else None
+    with checking_input():
+        made = compared(options.a, options.b if options.datasheet is None else Machine.from_datasheet(options.datasheet))
+        if out is not None:
+            if out.suffix not in SUFFIXES:
+                raise BadInput(f"{out}: cannot write a {out.suffix or 'nameless'} file; use {', '.join(SUFFIXES)}")
+            require_file(out)
+    if out is not None:
+        _write(made, out)
+    if options.json:
+        screen.json(made.to_dict())
+    elif not (options.quiet and out):
+        _show(made, screen)
+        if out is not None:
+            screen.line(f"saved in {out}")
+    return OK
+
+
+def _titles(made: Any) -> tuple[str, str]:
+    first, second = ("claimed", "measured") if made.kind == "datasheet" else ("A", "B")
+    return f"{first}: {made.a}", f"{second}: {made.b}"
+
+
+def _show(made: Any, screen: Terminal) -> None:
+    screen.lines(_titles(made))
+    screen.line()
+    headers, rows = made.table()
+    screen.table(headers, rows, wide=(headers[0], "verdict"))
+    screen.line()
+    screen.notes("notes:", [*made.row_notes, *made.notes])
+    screen.notes("not compared:", made.absent)
+    screen.lines(made.footer)
+
+
+def _write(made: Any, out: Path) -> None:
+    from ..machine import to_json, write_atomically
+    from ..report.markdown import markdown_table
+    from ..report.tables import Table
+    from ..results import records_to_csv
+
+    if out.suffix == ".json":
+        write_atomically(out, to_json(made.to_dict(), where=str(out), indent=1) + "\n")
+    elif out.suffix == ".csv":
+        write_atomically(out, records_to_csv(made.to_records()))
+    else:
+        headers, rows = made.table()
+        lines = [f"* {line}" for line in (*_titles(made), *made.row_notes, *made.notes, *made.absent, *made.footer)]
+        write_atomically(out, "\n".join([markdown_table(Table(headers=headers, rows=rows)), "", *lines]) + "\n")

@@ -1,0 +1,105 @@
+"""`roofline hardware`: the datasheets there are, and one of them with its sources."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from .._repr import Row
+from ..units import MISSING, fmt_bytes, si_prefix
+from .outcomes import OK, checking_input
+from .terminal import Terminal
+
+MARK = " ?"  # after a number that nobody has seen at its source
+LEGEND = "? unverified: nobody has seen this number at a source."
+LISTED = "Peaks are dense, and the best of each dtype; those of CPUs are for all cores at the boost clock."
+
+
+def hardware(options: argparse.Namespace) -> int:
+    from ..hardware import datasheet, datasheets
+
+    screen = Terminal()
+    with checking_input():
+        if options.device_name:
+            sheets: Sequence[Any] = [datasheet(" ".join(options.device_name))]
+        else:
+            sheets = list(datasheets().values())
+    if options.json:
+        screen.json(sheets[0].to_dict() if options.device_name else [sheet.to_dict() for sheet in sheets])
+    elif options.device_name:
+        _one(sheets[0], screen)
+    else:
+        rows = [_row(sheet) for sheet in sheets]
+        screen.table(("id", "name", "FP32", "BF16", "FP8", "memory", "bandwidth", "TDP"), rows, wide=("name",))
+        screen.line()
+        screen.line(LEGEND)
+        screen.line(
+            "roofline hardware ID shows one with its sources; roofline compare FILE --datasheet ID holds a machine against it"
+        )
+    return OK
+
+
+def _marked(value: float, unit: str, verified: bool) -> str:
+    """To four digits, as vendors state numbers. Powers have no prefix: 1000 W."""
+    factor, prefix = (1.0, "") if unit in ("", "W", "FLOP") else si_prefix(value, 4)
+    text = f"{value / factor:.4g}"
+    return f"{text} {prefix}{unit}".rstrip() + ("" if verified else MARK)
+
+
+def _best(peaks: Iterable[Any], dtype: str) -> str:
+    """The highest peak of a dtype."""
+    own = [p for p in peaks if dtype == p.dtype and not p.mix]
+    best = max(own, key=lambda p: p.number.value, default=None)
+    return MISSING if best is None else _marked(best.number.value, "FLOP/s", best.number.verified)
+
+
+def _stated(sheet: Any, key: str) -> str:
+    from ..hardware.datasheet import NUMBERS
+
+    number = sheet.numbers.get(key)
+    if number is None:
+        return MISSING
+    if key in ("l2_bytes", "l3_bytes"):  # caches are binary
+        return fmt_bytes(number.value) + ("" if number.verified else MARK)
+    return _marked(number.value, NUMBERS[key], number.verified)
+
+
+def _row(sheet: Any) -> Row:
+    peaks = sheet.peaks()
+    tops = (_best(peaks, "fp32"), _best(peaks, "bf16"), _best(peaks, "fp8"))
+    return (sheet.id, sheet.name, *tops, *(_stated(sheet, key) for key in ("memory_bytes", "memory_bytes_per_s", "tdp_w")))
+
+
+def _one(sheet: Any, screen: Terminal) -> None:
+    capability = f"compute capability {sheet.compute_capability}" if sheet.compute_capability else ""
+    what = ", ".join(filter(None, (sheet.name, f"form factor {sheet.form_factor}" if sheet.form_factor else "", capability)))
+    screen.line(f"{what} ({sheet.id}{', from ' + sheet.origin if sheet.origin else ''})")
+    if sheet.aliases:
+        screen.line(f"also called {', '.join(sheet.aliases)}")
+    screen.lines(sheet.notes)
+    screen.line()
+    wide = ("source", "note")
+    numbers = [(key, _stated(sheet, key), n.source, _note(n)) for key, n in sheet.numbers.items()]
+    screen.table(("number", "value", *wide), numbers, wide=wide)
+    groups = (
+        ("dense peaks", sheet.dense, "FLOP/s"),
+        ("with 2:4-sparse operands", sheet.sparse, "FLOP/s"),
+        ("per cycle and core", sheet.per_cycle, "FLOP"),
+        ("all cores at the boost clock, which they need not hold", () if sheet.dense else sheet.peaks(), "FLOP/s"),
+    )
+    for title, peaks, unit in groups:
+        rows = [
+            (" ".join(filter(None, (p.dtype, p.unit, f"→{p.accumulator}" if p.accumulator != p.dtype else "", p.isa, p.mix))),
+             _marked(p.number.value, unit, p.number.verified), p.number.source, _note(p.number))
+            for p in peaks
+        ]  # fmt: skip
+        if rows:
+            screen.line()
+            screen.table(("peak", "value", *wide), rows, title=title, wide=("peak", *wide))
+    screen.line()
+    screen.line(LEGEND)
+
+
+def _note(number: Any) -> str:
+    return "; ".join(filter(None, ("disputed" if number.disputed else "", number.note)))

@@ -1,0 +1,152 @@
+"""A comparison as rows, as a table and as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .._repr import Row, html_table, text_table
+from ..machine import SCHEMA_VERSION, TOLERANCE, UNVERIFIED, fmt_modes
+from ..units import MISSING, fmt_number, fmt_percent, fmt_si
+from .numbers import BY_CHANCE, TESTED, Median
+
+UNITS: Mapping[str, str] = {"bytes_per_s": "B/s", "flops_per_s": "FLOP/s", "time_s": "s"}
+POINT_KEYS = ("a_time_s", "b_time_s", "a_share_of_bracket", "b_share_of_bracket", "a_bracket", "b_bracket")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """One row: the same thing in A and in B. ratio: B / A of `quantity`, with its 95 % interval (None where there is none).
+
+    section: "ceiling", "point" or "claim" (a is then what the vendor states). of_points: times, shares and roofs of a point.
+    """
+
+    section: str
+    name: str
+    quantity: str
+    a: Median | None
+    b: Median | None
+    verdict: str
+    ratio: float | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+    notes: tuple[str, ...] = ()
+    of_points: Mapping[str, float | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Comparison:
+    """Rows that A and B share, the names of what only one has, and notes. kind: "measured" or "datasheet"."""
+
+    kind: str
+    a: str
+    b: str
+    rows: tuple[Pair, ...] = ()
+    only_a: tuple[str, ...] = ()
+    only_b: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def footer(self) -> tuple[str, ...]:
+        """What the verdicts mean, and how many of them chance alone would make."""
+        if self.kind == "datasheet":
+            return (
+                "Claims are dense peaks at the stated clock; measured is the best ceiling of the same kind. Above 100 % the clock "
+                "was above the stated one, or the work was not done as counted.",
+            )
+        tested = sum(row.verdict in TESTED for row in self.rows)
+        return (
+            f"{tested} rows were compared with 95 % intervals: if nothing changed, up to {BY_CHANCE * tested:.1f} of these exclude "
+            "1 by chance.",
+            f"A change below {fmt_percent(TOLERANCE)} is none: ceilings of an idle machine repeat within that. Intervals hold the "
+            "scatter inside each run, not what differs from run to run.",
+        )
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """One flat dict a row, for `pd.DataFrame`; None where there is no value."""
+        return [_record(row) for row in self.rows]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form; see schemas/comparison.schema.json."""
+        stated = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        lists = {name: list(stated[name]) for name in ("only_a", "only_b", "notes")}
+        rows = [{**dataclasses.asdict(row), "notes": list(row.notes), "of_points": dict(row.of_points)} for row in self.rows]
+        top = {"schema_version": SCHEMA_VERSION, "mode": stated.pop("kind"), "kind": "comparison"}
+        return {**top, **stated, **lists, "rows": rows, "footer": list(self.footer)}
+
+    def table(self) -> tuple[Row, list[Row]]:
+        """Headers and rows of text cells; the notes of rows stand in `row_notes`."""
+        if self.kind == "datasheet":
+            headers: Row = ("peak", "claimed", "measured", "of claim", "verdict")
+        else:
+            headers = ("what", "A", "B", "B / A", "verdict")
+        return headers, [
+            (row.name, _value(row, row.a) + _mark(row), _value(row, row.b), self._ratio(row), row.verdict) for row in self.rows
+        ]
+
+    def _ratio(self, row: Pair) -> str:
+        if row.ratio is None:
+            return MISSING
+        if self.kind == "datasheet":
+            return fmt_percent(row.ratio)
+        interval = f" [{fmt_number(row.ratio_low)}, {fmt_number(row.ratio_high)}]" if row.ratio_low is not None else ""
+        return fmt_number(row.ratio) + interval
+
+    @property
+    def row_notes(self) -> tuple[str, ...]:
+        """The notes of the rows, equal ones said once."""
+        names: dict[str, list[str]] = {}
+        for row in self.rows:
+            for note in row.notes:
+                if row.section == "claim" and note == UNVERIFIED:  # the cell says it
+                    continue
+                names.setdefault(note, []).append(row.name)
+        return tuple(f"{'; '.join(rows) if len(rows) <= 3 else f'{len(rows)} rows'}: {note}" for note, rows in names.items())
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """What only one side has, a line a side."""
+        where = ("claimed only", "measured only") if self.kind == "datasheet" else ("only in A", "only in B")
+        return tuple(f"{side}: {'; '.join(names)}" for side, names in zip(where, (self.only_a, self.only_b), strict=True) if names)
+
+    def __repr__(self) -> str:
+        counts: dict[str, int] = {}
+        for row in self.rows:
+            counts[row.verdict] = counts.get(row.verdict, 0) + 1
+        return f"Comparison({len(self.rows)} rows{''.join(f', {n} {verdict}' for verdict, n in counts.items())})"
+
+    def _lines(self) -> list[str]:
+        return [*self.row_notes, *self.absent, *self.notes, *self.footer]
+
+    def _repr_html_(self) -> str:
+        return html_table(*self.table(), title=f"A: {self.a}. B: {self.b}", notes=self._lines())
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        text = text_table(*self.table(), title=f"A: {self.a}\nB: {self.b}", notes=self._lines())
+        printer.text("Comparison(…)" if cycle else text)
+
+
+def _mark(row: Pair) -> str:
+    return f" ({UNVERIFIED})" if row.section == "claim" and UNVERIFIED in row.notes else ""
+
+
+def _value(row: Pair, e: Median | None) -> str:
+    if e is None:
+        return MISSING
+    if row.quantity not in UNITS:
+        return f"{fmt_percent(e.value)}{e.mark}"
+    unit = UNITS[row.quantity]
+    return fmt_modes(e.modes, unit) if e.modes else f"{fmt_si(e.value, unit)}{e.mark}"
+
+
+def _record(row: Pair) -> dict[str, Any]:
+    sides: dict[str, Any] = {}
+    for side, e in (("a", row.a), ("b", row.b)):
+        sides |= {side: e.value if e else None, f"{side}_low": e.low if e else None, f"{side}_high": e.high if e else None}
+        sides |= {f"{side}_samples": e.n if e else 0, f"{side}_status": e.status if e else None}
+    points = {name: row.of_points.get(name) for name in POINT_KEYS}
+    ratios = {"ratio": row.ratio, "ratio_low": row.ratio_low, "ratio_high": row.ratio_high}
+    start = {"section": row.section, "name": row.name, "quantity": row.quantity}
+    return {**start, **sides, **ratios, "verdict": row.verdict, **points, "notes": "; ".join(row.notes)}

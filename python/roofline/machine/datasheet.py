@@ -1,0 +1,48 @@
+"""A datasheet as ceilings: one sample each, and a reason wherever nobody has verified the number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..hardware import Datasheet, Number, datasheet
+from .ceiling import UNVERIFIED, Ceiling
+
+SOURCE = "datasheet"
+
+
+def _reason(number: Number) -> str:
+    words = ["" if number.verified else f"{UNVERIFIED}: {number.source}", "disputed" if number.disputed else "", number.note]
+    return "; ".join(word for word in words if word)
+
+
+def _ceilings(sheet: Datasheet) -> Iterator[Ceiling]:
+    bandwidth = sheet.numbers["memory_bytes_per_s"]
+    # A datasheet has one bandwidth for every access; variant plain, so that in-place operators meet it too.
+    yield Ceiling(
+        kind="bandwidth", level="DRAM", access="read", variant="plain", samples=(bandwidth.value,), source=SOURCE,
+        reason=_reason(bandwidth),
+    )  # fmt: skip
+    threads = int(sheet.value("cores") or 0)
+    for peak in sheet.peaks():
+        if peak.mix:  # more than multiply-adds alone: above what any other peak is compared with
+            continue
+        for dtype in peak.dtypes:
+            yield Ceiling(
+                kind="compute", dtype=dtype, accumulator=peak.accumulator, unit=peak.unit, isa=peak.isa, threads=threads,
+                samples=(peak.number.value,), source=SOURCE, reason=_reason(peak.number),
+            )  # fmt: skip
+
+
+def parts(name: str) -> dict[str, Any]:
+    """The fields of a Machine from the datasheet of `name`. Raises Error as `hardware.datasheet` does."""
+    sheet = datasheet(name)
+    facts = {key: int(n.value) if n.value == int(n.value) else n.value for key, n in sheet.numbers.items()}
+    stated = {"form_factor": sheet.form_factor, "compute_capability": sheet.compute_capability}
+    return {
+        "name": sheet.name,
+        "device": sheet.device,
+        "facts": {"datasheet": sheet.id, **{key: text for key, text in stated.items() if text}, **facts},
+        "ceilings": tuple(_ceilings(sheet)),
+        "provenance": {"datasheet": sheet.to_dict()},
+    }

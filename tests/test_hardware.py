@@ -1,0 +1,488 @@
+"""Datasheets: every value against the table it came from, peaks against arithmetic, the user's files, and machines made of them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from roofline import Attention, predict
+from roofline.cli import main
+from roofline.errors import Error
+from roofline.hardware import VARIABLE, Datasheet, Peak, datasheet, datasheets, read
+from roofline.machine import Ceiling, Machine, load_machines
+from roofline.plot import roofline_data
+
+DATA = Path(__file__).parent / "data" / "hardware.csv"
+SHEETS = datasheets()
+
+
+@pytest.fixture(autouse=True)
+def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without the hardware files of whoever runs the tests."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "nothing"))
+    monkeypatch.delenv(VARIABLE, raising=False)
+
+
+# -- the values ---------------------------------------------------------------------------------------------------------------
+
+# Columns of tests/data/hardware.csv, in the units vendors print: the key of our files, and what one unit is.
+PLAIN = {
+    "mem_gbs": ("memory_bytes_per_s", 1e9),
+    "mem_gbs_from_driver": ("driver_memory_bytes_per_s", 1e9),
+    "mem_gb": ("memory_bytes", 1e9),
+    "l2_mb": ("l2_bytes", 2**20),
+    "l3_mb": ("l3_bytes", 2**20),
+    "bus_bits": ("memory_bus_bits", 1),
+    "mem_clock_mhz": ("memory_clock_hz", 1e6),
+    "channels": ("memory_channels", 1),
+    "mts": ("memory_transfers_per_s", 1e6),
+    "sm": ("multiprocessors", 1),
+    "cu": ("multiprocessors", 1),
+    "cores": ("cores", 1),
+    "clock_mhz": ("boost_clock_hz", 1e6),
+    "boost_mhz": ("boost_clock_hz", 1e6),
+    "base_mhz": ("base_clock_hz", 1e6),
+    "tensor_clock_mhz": ("tensor_clock_hz", 1e6),
+    "nvlink_gbs_bidir": ("link_bytes_per_s", 1e9),
+    "link_gbs": ("link_bytes_per_s", 1e9),
+    "nvlink_c2c_gbs_bidir": ("chip_link_bytes_per_s", 1e9),
+    "tdp_w": ("tdp_w", 1),
+}
+IN_GIB = {("tpu-v5p", "mem_gb"), ("tpu-7x", "mem_gb")}  # as Google states them
+
+
+def named(device: str, key: str) -> tuple[str, str, str]:
+    """dtype, unit and accumulator that a column such as fp16_tc_f32acc stands for."""
+    dtype, *words = key.split("_")
+    accumulator = {"int8": "int32", "int4": "int32", "fp64": "fp64"}.get(dtype, "fp32")
+    if "f16acc" in words or dtype == "fp16x2" or (device, key) == ("rtx-4090", "fp8_tc"):
+        accumulator = "fp16"
+    accelerator = SHEETS[device].device in ("tpu", "hpu")
+    tensor = accelerator or {"tc", "mx", "amx"} & set(words)
+    names = {"fp16x2": "fp16", "fp4": "mxfp4" if "mx" in words else "fp4"}
+    return names.get(dtype, dtype), "tensor" if tensor else "core", accumulator
+
+
+def one(peaks: tuple[Peak, ...], device: str, key: str, mix: str = "") -> Peak:
+    wanted = named(device, key)
+    (found,) = [p for p in peaks if (p.dtype, p.unit, p.accumulator) == wanted and bool(p.mix) == bool(mix)]
+    return found
+
+
+def test_every_value_is_the_one_collected() -> None:
+    counted = dict.fromkeys(SHEETS, 0)
+    with open(DATA, newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            device, key, value, verified = row["device"], row["key"], float(row["value"]), row["verified"] == "true"
+            sheet = SHEETS[device]
+            if key in PLAIN:
+                ours, unit = PLAIN[key]
+                number, unit = sheet.numbers[ours], 2**30 if (device, key) in IN_GIB else unit
+            elif key.startswith("sparse_"):
+                number, unit = one(sheet.sparse, device, key.removeprefix("sparse_")).number, 1e12
+            elif key.startswith("cycle_"):
+                mix = "mix" if "fma_plus_add" in key else ""
+                number, unit = one(sheet.per_cycle, device, key.removeprefix("cycle_"), mix).number, 1
+            else:
+                number, unit = one(sheet.dense, device, key).number, 1e12
+            assert number.value == pytest.approx(value * unit, rel=1e-12), (device, key)
+            assert number.verified == verified, (device, key)
+            counted[device] += 1
+    assert counted == {id: len(sheet.counted()) for id, sheet in SHEETS.items()}
+
+
+def test_how_many_there_are() -> None:
+    """519 stated fields in the collection, of which 7 are empty and left out here; and what vendors quote for sparse operands."""
+    everything = [number for sheet in SHEETS.values() for number in sheet.counted()]
+    sparse = [peak.number for sheet in SHEETS.values() for peak in sheet.sparse]
+    assert len(SHEETS) == 37
+    assert (len(everything) - len(sparse), len(sparse)) == (512, 69)
+    assert sum(not n.verified for n in everything) - sum(not n.verified for n in sparse) == 134
+    assert sum(not n.verified for n in sparse) == 33
+
+
+# What people look up first, in TFLOP/s, GB, GB/s and W; dense.
+SPOT = {
+    "h100-sxm5": {"bf16": 989.4, "fp8": 1978.9, "fp64": 66.9, "fp32": 66.9, "memory": 80, "bandwidth": 3350, "tdp": 700},
+    "h100-pcie": {"bf16": 756, "fp8": 1513, "fp32": 51, "memory": 80, "bandwidth": 2000, "tdp": 350},
+    "h200-sxm": {"bf16": 989.4, "fp8": 1978.9, "memory": 141, "bandwidth": 4800, "tdp": 700},
+    "b200-hgx": {"bf16": 2250, "fp8": 4500, "fp4": 9000, "memory": 180, "bandwidth": 7700, "tdp": 1000},
+    "a100-sxm4-80gb": {
+        "bf16": 312,
+        "tf32": 156,
+        "int8": 624,
+        "int4": 1248,
+        "fp64": 19.5,
+        "memory": 80,
+        "bandwidth": 2039,
+        "tdp": 400,
+    },
+    "rtx-4090": {"bf16": 165.2, "fp32": 82.58, "memory": 24, "bandwidth": 1008, "tdp": 450},
+    "l4": {"bf16": 121, "fp8": 242.5, "memory": 24, "bandwidth": 300, "tdp": 72},
+    "mi300x": {"bf16": 1307.4, "fp8": 2615, "memory": 192, "bandwidth": 5300, "tdp": 750},
+}
+
+
+@pytest.mark.parametrize("id", SPOT)
+def test_well_known_numbers(id: str) -> None:
+    sheet, stated = SHEETS[id], dict(SPOT[id])
+    keys = {"memory": ("memory_bytes", 1e9), "bandwidth": ("memory_bytes_per_s", 1e9), "tdp": ("tdp_w", 1)}
+    for name, (key, unit) in keys.items():
+        assert sheet.value(key) == pytest.approx(stated.pop(name) * unit)
+    for dtype, value in stated.items():
+        assert max(p.number.value for p in sheet.dense if p.dtype == dtype) == pytest.approx(value * 1e12), dtype
+
+
+def test_no_dense_peak_is_the_sparse_one() -> None:
+    """Sparse operands at most double a rate; a dense number above that, or equal, was copied from the wrong column."""
+    for sheet in SHEETS.values():
+        for sparse in sheet.sparse:
+            same = [p for p in sheet.dense if (p.dtype, p.unit, p.accumulator) == (sparse.dtype, sparse.unit, sparse.accumulator)]
+            assert same, (sheet.id, sparse)
+            for dense in same:
+                assert 1.25 < sparse.number.value / dense.number.value < 2.06, (sheet.id, sparse.dtype)
+
+
+# Dense FLOP per cycle and multiprocessor by compute capability, a multiply-add being two (NVIDIA's programming guides and
+# whitepapers; 10.0 measured by https://github.com/SemiAnalysisAI/microbench-blackwell).
+PER_CYCLE: dict[str, dict[str, int]] = {
+    "7.0": {"fp64 core fp64": 64, "fp32 core fp32": 128, "fp16 tensor fp32": 1024},
+    "8.0": {
+        "fp64 core fp64": 64, "fp64 tensor fp64": 128, "fp32 core fp32": 128, "fp16 core fp16": 512,
+        "tf32 tensor fp32": 1024, "fp16 tensor fp32": 2048, "bf16 tensor fp32": 2048,
+        "int8 tensor int32": 4096, "int4 tensor int32": 8192,
+    },
+    "8.6": {
+        "fp32 core fp32": 256, "tf32 tensor fp32": 512, "fp16 tensor fp32": 1024,
+        "bf16 tensor fp32": 1024, "int8 tensor int32": 2048,
+    },
+    "8.9": {
+        "fp64 core fp64": 4, "fp32 core fp32": 256, "tf32 tensor fp32": 512, "fp16 tensor fp32": 1024,
+        "bf16 tensor fp32": 1024, "fp8 tensor fp32": 2048, "int8 tensor int32": 2048,
+    },
+    "9.0": {
+        "fp64 core fp64": 128, "fp64 tensor fp64": 256, "fp32 core fp32": 256, "fp16 core fp16": 512,
+        "tf32 tensor fp32": 2048, "fp16 tensor fp32": 4096, "bf16 tensor fp32": 4096,
+        "fp8 tensor fp32": 8192, "int8 tensor int32": 8192,
+    },
+    "10.0": {
+        "fp64 core fp64": 128, "fp64 tensor fp64": 128, "fp32 core fp32": 256, "tf32 tensor fp32": 4096,
+        "fp16 tensor fp32": 8192, "bf16 tensor fp32": 8192, "fp8 tensor fp32": 16384,
+        "int8 tensor int32": 16384, "fp4 tensor fp32": 32768,
+    },
+    "10.3": {
+        "fp64 core fp64": 4, "fp32 core fp32": 256, "tf32 tensor fp32": 4096, "fp16 tensor fp32": 8192,
+        "bf16 tensor fp32": 8192, "fp8 tensor fp32": 16384, "int8 tensor int32": 512,
+        "nvfp4 tensor fp32": 49152,
+    },
+}  # fmt: skip
+# GeForce: tensor products with 32-bit sums at half the rate.
+GEFORCE: dict[str, int] = {
+    "fp64 core fp64": 4, "fp32 core fp32": 256, "tf32 tensor fp32": 256, "fp16 tensor fp32": 512,
+    "bf16 tensor fp32": 512, "fp16 tensor fp16": 1024, "fp8 tensor fp32": 1024, "fp8 tensor fp16": 2048,
+    "int8 tensor int32": 2048, "int4 tensor int32": 4096, "nvfp4 tensor fp32": 4096,
+}  # fmt: skip
+# Where the arithmetic is more than 2 % away: how far, and why.
+EXCEPTIONS = {
+    ("h100-nvl", "tensor"): (0.16, "the stated tensor peaks imply 1545 MHz; the boards run at 1785"),
+    ("h200-nvl", "tensor"): (0.16, "the stated tensor peaks imply 1545 MHz; the boards run at 1785"),
+    ("b200-hgx", "tensor"): (0.03, "1100 TFLOP/s of tf32 are rounded down from half of 2250"),
+    ("gb200", "tensor"): (0.03, "the number of multiprocessors and the clock have different sources"),
+    ("b300-hgx", "core"): (0.10, "multiprocessors and clock have no source; fp64 is 1.25 or 1.39 TFLOP/s, by source"),
+    ("b300-hgx", "tensor"): (0.04, "multiprocessors and clock have no source"),
+}
+
+
+def test_peaks_are_multiprocessors_times_rate_times_clock() -> None:
+    checked, off = 0, set()
+    for sheet in SHEETS.values():
+        sms, boost = sheet.value("multiprocessors"), sheet.value("boost_clock_hz")
+        if sheet.device != "cuda" or sms is None or boost is None:
+            continue
+        rates = GEFORCE if "GeForce" in sheet.name else PER_CYCLE[sheet.compute_capability]
+        for peak in sheet.dense:
+            per_cycle = rates[f"{peak.dtype} {peak.unit} {peak.accumulator}"]
+            # The matrix units' fp64 peak is stated at the clock of the cores.
+            at_tensor_clock = peak.unit == "tensor" and peak.dtype != "fp64"
+            clock = (sheet.value("tensor_clock_hz") if at_tensor_clock else None) or boost
+            error = abs(sms * per_cycle * clock / peak.number.value - 1)
+            allowed, _ = EXCEPTIONS.get((sheet.id, peak.unit), (0.02, ""))
+            if error > 0.02:
+                off.add((sheet.id, peak.unit))
+            assert error <= allowed, f"{sheet.id} {peak.dtype} {peak.unit}: {error:.1%}"
+            checked += 1
+    assert off == set(EXCEPTIONS), "an exception that is none"
+    assert checked > 150
+
+
+def test_cpu_peaks_are_products() -> None:
+    by_dtype = {(p.dtype, p.unit, p.mix): p.number for p in SHEETS["xeon-8480plus"].peaks()}
+    assert by_dtype["bf16", "tensor", ""].value == 56 * 1024 * 3.8e9
+    assert not by_dtype["bf16", "tensor", ""].verified  # the boost clock is not
+    assert SHEETS["epyc-9654"].value("memory_bytes_per_s") == pytest.approx(12 * 4800e6 * 8)
+
+
+def test_every_file_says_where_its_numbers_are_from() -> None:
+    for sheet in SHEETS.values():
+        for number in sheet.counted():
+            assert number.source == number.source.strip() != ""
+            assert number.source.startswith("http") or not number.verified or "not kept" in number.source
+        assert not sheet.origin
+
+
+# -- names --------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "id"),
+    [
+        ("H100", "h100-sxm5"),
+        ("h100 sxm", "h100-sxm5"),
+        ("H100-SXM5", "h100-sxm5"),
+        ("NVIDIA H100 80GB HBM3", "h100-sxm5"),
+        ("h200", "h200-sxm"),
+        ("H200_SXM", "h200-sxm"),
+        ("NVIDIA A100-SXM4-80GB", "a100-sxm4-80gb"),
+        ("NVIDIA GeForce RTX 4090", "rtx-4090"),
+        ("4090", "rtx-4090"),
+        ("Instinct MI300X", "mi300x"),
+        ("Intel(R) Xeon(R) Platinum 8480+", "xeon-8480plus"),
+        ("gaudi 3", "gaudi3"),
+    ],
+)
+def test_names_people_use(name: str, id: str) -> None:
+    assert datasheet(name).id == id
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("A100", "'A100' is ambiguous: a100-pcie-40gb, a100-pcie-80gb, a100-sxm4-40gb, a100-sxm4-80gb differ; name one of them"),
+        ("gh200", "'gh200' is ambiguous"),
+        ("L40", "no datasheet of 'L40'; did you mean l40s"),  # and not silently another card
+        ("H20", "no datasheet of 'H20'; did you mean .*h200-sxm"),
+        ("mi300a", "did you mean mi300x"),
+        ("qqqq", "no datasheet of 'qqqq'; `roofline hardware` lists them"),
+        ("", "no datasheet of ''; `roofline hardware` lists them"),
+    ],
+)
+def test_names_that_are_no_device(name: str, words: str) -> None:
+    with pytest.raises(Error, match=words):
+        datasheet(name)
+
+
+def test_no_name_but_those_of_families_is_shared() -> None:
+    for sheet in SHEETS.values():
+        assert datasheet(sheet.id) is datasheet(sheet.name), sheet.id
+
+
+# -- the user's files ---------------------------------------------------------------------------------------------------------
+
+OWN = """
+name = "Example X1"
+vendor = "Example"
+device = "cuda"
+memory_bytes_per_s = { value = 1e12, verified = true, source = "https://example.org/x1" }
+dense_flops_per_s = [
+  { dtype = "bf16", unit = "tensor", accumulator = "fp32", value = 2e14, verified = false, source = "unsourced" },
+]
+"""
+
+
+def test_user_files_add_and_replace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, first, second = tmp_path / "config" / "roofline" / "hardware", tmp_path / "first", tmp_path / "second"
+    for folder in (home, first, second):
+        folder.mkdir(parents=True)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (home / "example-x1.toml").write_text(OWN)
+    assert datasheet("x1").value("memory_bytes_per_s") == 1e12
+    assert datasheet("x1").origin == str(home / "example-x1.toml")
+    (home / "H200-SXM.toml").write_text(OWN.replace("Example X1", "My H200"))
+    assert datasheet("h200-sxm").name == "My H200"
+    assert len(datasheets()) == 38
+    monkeypatch.setenv(VARIABLE, f"{first}{os.pathsep}{second}")
+    (second / "example-x1.toml").write_text(OWN.replace("1e12", "2e12"))
+    assert datasheet("x1").value("memory_bytes_per_s") == 2e12
+    (first / "example-x1.toml").write_text(OWN.replace("1e12", "3e12"))
+    assert datasheet("x1").value("memory_bytes_per_s") == 3e12
+    (first / "notes.txt").write_text("not one of ours")
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "absent"))
+    with pytest.raises(Error, match=f"{VARIABLE} names .*absent, which is not a folder"):
+        datasheets()
+
+
+def test_a_home_that_cannot_be_read_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "nowhere"))
+    assert len(datasheets()) == 37
+    (tmp_path / "roofline").write_text("a file where a folder should be")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert len(datasheets()) == 37
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("name =", "nam ="), "unknown key 'nam'"),
+        (('device = "cuda"', 'device = "gpu"'), "device must be one of cuda, .*, got 'gpu'"),
+        (("memory_bytes_per_s = {", "memory_bytes = {"), "it lacks memory_bytes_per_s"),
+        (("value = 1e12, ", ""), "memory_bytes_per_s lacks value"),
+        (("value = 1e12", "value = -1"), "memory_bytes_per_s: value must be a number"),
+        (("value = 1e12", "value = inf"), "memory_bytes_per_s: value must be a number"),
+        (("value = 1e12", "value = 0"), "memory_bytes_per_s: value must be positive"),
+        (("verified = true", 'verified = "yes"'), "memory_bytes_per_s: verified must be true or false"),
+        (('source = "https://example.org/x1"', 'source = "unsourced"'), "memory_bytes_per_s: source must be an address"),
+        (('source = "https://example.org/x1"', 'source = "x", unit = "GB/s"'), "memory_bytes_per_s has the unknown key 'unit'"),
+        (('dtype = "bf16"', 'dtype = "bfloat16"'), r"dense_flops_per_s\[0\]: dtype must be one of fp64"),
+        (('unit = "tensor"', 'unit = "matrix"'), r"dense_flops_per_s\[0\]: unit must be one of core, tensor"),
+        (("value = 2e14", "value = 0"), r"dense_flops_per_s\[0\]: a rate of 0 is no peak"),
+        (('vendor = "Example"', 'vendor = "Example'), "not valid TOML"),
+        (('vendor = "Example"', "vendor = 7"), "vendor must be text, got 7"),
+        (('vendor = "Example"', 'vendor = "Example"\naliases = "x"'), "aliases must be a list of texts"),
+        (
+            ("dense_flops_per_s = [", "dense_flops_per_s = 7\nsparse_flops_per_s = ["),
+            "dense_flops_per_s must be an array of tables",
+        ),
+    ],
+)
+def test_damaged_files_are_named(change: tuple[str, str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    path = tmp_path / "example-x1.toml"
+    assert change[0] in OWN
+    path.write_text(OWN.replace(*change, 1))
+    with pytest.raises(Error, match=words) as raised:
+        datasheets()
+    assert str(path) in str(raised.value)
+
+
+def test_a_peak_stated_twice_is_refused() -> None:
+    peak = next(line for line in OWN.splitlines() if "bf16" in line)
+    with pytest.raises(Error, match=r"dense_flops_per_s\[1\] repeats bf16 tensor fp32"):
+        read(OWN.replace(peak, peak + "\n" + peak), id="x1", where="x1.toml")
+
+
+# -- machines -----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_machine_of_a_datasheet(tmp_path: Path) -> None:
+    machine = Machine.from_datasheet("H200 SXM")
+    assert (machine.name, machine.device) == ("NVIDIA H200 SXM", "cuda")
+    assert {(c.source, c.status, len(c.samples)) for c in machine.ceilings} == {("datasheet", "ok", 1)}
+    # The datasheet's bandwidth is the roof, whatever is asked for; the driver's is kept.
+    assert machine.bandwidth().value == machine.bandwidth(access="triad").value == 4800e9
+    assert machine.facts["driver_memory_bytes_per_s"] == 4917 * 10**9
+    assert machine.compute("bf16").value == machine.compute("bf16", "fp32", "tensor").value == 989.4e12
+    assert machine.compute("fp64", unit="core").value == 33.5e12
+    assert machine.compute("fp8_e5m2").value == machine.compute("fp8_e4m3").value == 1978.9e12
+    assert machine.compute("fp16", "fp16").value == 133.8e12
+    assert "datasheet" in machine._repr_html_()
+    machine.save(tmp_path / "machine.json")
+    assert load_machines(tmp_path / "machine.json") == (machine,)
+    jsonschema = pytest.importorskip("jsonschema", reason="validates files against their schemas")
+    schema = json.loads((files("roofline") / "schemas" / "machine.schema.json").read_text(encoding="utf-8"))
+    jsonschema.validate(json.loads((tmp_path / "machine.json").read_text(encoding="utf-8")), schema)
+
+
+def test_accumulators_are_kept_apart() -> None:
+    machine = Machine.from_datasheet("RTX 4090")
+    assert machine.compute("fp8_e4m3", "fp32").value == 330.3e12
+    assert machine.compute("fp8_e4m3", "fp16").value == machine.compute("fp8_e4m3").value == 660.6e12
+
+
+@pytest.mark.parametrize("id", sorted(SHEETS))
+def test_every_datasheet_makes_a_machine(id: str) -> None:
+    sheet, machine = SHEETS[id], Machine.from_datasheet(id)
+    assert repr(machine) and machine._repr_html_()
+    assert not machine.sanity()
+    stated = [p for p in sheet.peaks() if not p.mix and p.dtype != "fp6"]
+    assert len([c for c in machine.ceilings if c.kind == "compute"]) == sum(len(p.dtypes) for p in stated)
+    unverified = sum(len(p.dtypes) for p in stated if not p.number.verified) + (not sheet.numbers["memory_bytes_per_s"].verified)
+    assert sum(c.unverified for c in machine.ceilings) == unverified
+
+
+def test_what_nobody_verified_says_so_wherever_it_is_used() -> None:
+    machine = Machine.from_datasheet("H100 NVL")
+    peak = machine.compute("bf16")
+    assert (peak.status, peak.unverified) == ("ok", True)
+    assert peak.reason.startswith("unverified: unsourced")
+    assert peak.label.endswith("835 TFLOP/s (unverified)")
+    assert peak.state == "datasheet, unverified"
+    assert "unverified" not in machine.bandwidth().label  # 3900 GB/s has a source
+    predicted = predict(machine, Attention(dtype="bf16"))
+    assert predicted.roofs.labels["compute"] == peak.label
+    assert any("nobody has verified" in note for note in predicted.notes)
+    assert any(record["label"].endswith("835 TFLOP/s (unverified) (datasheet)") for record in roofline_data(machine))
+    from roofline.report.tables import ceiling_table
+
+    assert {row[-1] for row in ceiling_table(machine).rows} == {"datasheet", "datasheet, unverified"}
+
+
+def test_measured_never_gives_way_to_a_datasheet() -> None:
+    stated = Machine.from_datasheet("H200 SXM").ceilings
+    measured = Ceiling(kind="compute", dtype="bf16", accumulator="fp32", unit="tensor", samples=(7e14,) * 10)
+    assert Machine(name="both", device="cuda:0", ceilings=(*stated, measured)).compute("bf16") is measured
+
+
+# -- the command --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["hardware"]) == 0
+    shown = capsys.readouterr().out
+    lines = {line.split()[0]: line for line in shown.splitlines() if line}
+    assert set(SHEETS) <= set(lines)
+    assert "989.4 TFLOP/s" in lines["h200-sxm"] and "4.8 TB/s" in lines["h200-sxm"] and "?" not in lines["h200-sxm"]
+    assert "835 TFLOP/s ?" in lines["h100-nvl"]
+    assert "? unverified" in shown
+
+
+def test_one_device_with_its_sources(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["hardware", "h200", "sxm"]) == 0
+    shown = capsys.readouterr().out
+    for words in (
+        "NVIDIA H200 SXM",
+        "1.979 PFLOP/s",
+        "4.917 TB/s ?",
+        "2:4-sparse operands",
+        "https://github.com/stas00/ml-engineering",
+    ):
+        assert words in shown
+    assert main(["hardware", "EPYC-9654"]) == 0
+    assert "FLOP/cycle" in capsys.readouterr().out
+
+
+def test_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["hardware", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert {item["id"] for item in listed} == set(SHEETS)
+    assert main(["hardware", "H200", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["memory_bytes_per_s"]["value"] == 4800e9 and found["memory_bytes_per_s"]["verified"]
+    assert {"dtype": "bf16", "unit": "tensor"}.items() <= next(
+        p for p in found["dense_flops_per_s"] if p["dtype"] == "bf16"
+    ).items()
+
+
+def test_an_unknown_device_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["hardware", "A100"]) == 2
+    assert "ambiguous" in capsys.readouterr().err
+
+
+def test_it_is_not_read_before_it_is_asked_for() -> None:
+    code = "import sys, roofline; assert not [m for m in sys.modules if m.startswith('roofline.hardware')], 'loaded'"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_datasheet_is_hashable_text_and_numbers() -> None:
+    sheet: Datasheet = SHEETS["a100-sxm4-80gb"]
+    assert sheet.value("tensor_clock_hz") is None
+    with pytest.raises(Error, match="no key 'bandwidth'"):
+        sheet.value("bandwidth")
