@@ -56,7 +56,7 @@ def _claim(claim: Ceiling, measured: Sequence[Ceiling], name: str) -> Pair:
         ratios = tuple(rate / stated.value for rate in (reached.value, reached.low, reached.high))
         said = status_of(best.status) or MEASURED
         cores = f", and claimed for {claim.threads} cores" if claim.threads not in (0, best.threads) else ""
-        notes.append(f"measured by {named(best)}{cores}")
+        notes.append(f"measured by {named(best)}{cores}" if cores or best.name != claim.name else "")
     return Pair(
         section="claim",
         name=name,
