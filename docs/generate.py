@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,8 +31,6 @@ def operators_table() -> str:
             dtypes = [", ".join(declared.dtypes.get(backend, ())) or "–" for backend in BACKENDS]
             rows.append([name, summary, f"`{variant}`", *dtypes])
             name = summary = ""
-        if not operator.variants:
-            rows.append([name, summary, "cost only", *["–"] * len(BACKENDS)])
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
 
 
@@ -46,7 +45,12 @@ def cuda_kernels() -> str:
     return "\n".join(f"- {name}" for name in found)
 
 
-PARTS = {"operators": operators_table, "cuda-kernels": cuda_kernels}
+def cost_only() -> str:
+    """The operators without kernels, as lines of text."""
+    return textwrap.fill(", ".join(f"`{name}`" for name, operator in OPERATORS.items() if not operator.variants) + ".", width=132)
+
+
+PARTS = {"operators": operators_table, "cuda-kernels": cuda_kernels, "cost-only": cost_only}
 
 
 def generated(text: str) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import math
 import os
 import re
 import subprocess
 import sys
 import tomllib
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -270,14 +272,50 @@ def abbreviations(problem: Any) -> dict[str, Any]:
     """What docs/conventions.md abbreviates, from the words under its tables."""
     fields: dict[str, Any] = problem.to_dict()
     dtype = fields.get("dtype", "fp32")
-    width = {"fp64": 8, "fp32": 4, "fp16": 2, "bf16": 2, "int8": 1}
-    names: dict[str, Any] = {"size": width[dtype], "size_of_sums": 8 if dtype == "fp64" else 4}
-    if problem.name == "attention":
+    bits = {"fp64": 64, "fp32": 32, "tf32": 32, "fp16": 16, "bf16": 16, "fp8_e4m3": 8, "fp8_e5m2": 8, "int8": 8, "int32": 32}
+    bits |= {"nvfp4": 4, "mxfp4": 4}
+    width = {name: Fraction(each, 8) for name, each in bits.items()}
+    names: dict[str, Any] = {"size": width[dtype], "size_of_sums": 8 if dtype == "fp64" else 4, "min": min}
+    names |= {"bits": bits[dtype], "up": lambda n: math.ceil(Fraction(n) / 8)}
+    for name, field in (("out", "out_dtype"), ("of_weights", "weight_dtype")):
+        names[f"bits_{name}"] = bits[fields.get(field, dtype)]
+    if "weight_bits" in fields:
+        names["weight_bits"] = Fraction(str(fields["weight_bits"]))
+    for name in ("table", "gradient", "moment"):
+        names[f"size_of_{name}"] = width[fields.get(f"{name}_dtype", dtype)]
+    if problem.name == "attention" or problem.name.startswith("mla_"):
         masked = fields["seq_q"] * (fields["seq_q"] - 1) // 2 if fields["causal"] else 0
         names["pairs"] = fields["batch"] * fields["heads"] * (fields["seq_q"] * fields["seq_kv"] - masked)
-    if problem.name == "ffn":
+    if problem.name == "mla_decode":
+        scales = -(-fields["kv_lora_rank"] // fields["scale_block"]) if fields["scale_block"] else 0
+        rotated = width[fields["rope_dtype"]] * fields["qk_rope_head_dim"]
+        names["token"] = width[fields["cache_dtype"]] * fields["kv_lora_rank"] + rotated + 4 * scales
+    if problem.name == "bmm":
+        operands, scales = fields["batch"] * (fields["rows"] + fields["columns"]), fields["scales"]
+        blocks = operands * -(-fields["inner"] // fields["scale_block"])
+        results = 2 * fields["batch"] * fields["rows"] * fields["columns"]
+        met = {"none": 0, "tensor": results, "row": results, "block": operands * fields["inner"]}
+        names["scaled"] = met["block"] + results if scales == "two_level" else met[scales]
+        count = {"none": 0, "tensor": 2, "row": operands, "block": blocks, "two_level": blocks}[scales]
+        names["scale_bytes"] = count * fields["scale_bits"] / 8 + 8 * (scales == "two_level")
+    if problem.name == "quantized_matmul":
+        names["shared"] = fields["columns"] * -(-fields["inner"] // (fields["group_size"] or fields["inner"]))
+    if problem.name == "grouped_matmul":
+        per_token, experts = fields["experts_per_token"], fields["experts"]
+        names["routed"] = fields["tokens"] * (per_token + fields["shared_experts"])
+        touched = fields["touched_experts"] or experts * (1 - (1 - per_token / experts) ** fields["tokens"])
+        weights = (touched + fields["shared_experts"]) * fields["d_model"] * fields["d_ff"]
+        names["expert_bytes"] = math.ceil(weights * fields["weight_bits"] / 8 * (1 - 1e-12))
+    if problem.name.startswith("topk_"):
+        per_token = fields["experts_per_token"]
+        names["compared"] = per_token * fields["experts"] - per_token * (per_token - 1) // 2
+    if problem.name == "gelu":
+        names["per_gelu"] = {"erf": 5, "tanh": 9}[fields["form"]]
+    if "ranks" in fields:
+        names["chunk"] = -(-fields["elements"] // fields["ranks"])
+    if "activation" in fields:
         activation = fields["activation"]
-        names["tokens"] = fields["batch"] * fields["seq_q"]
+        names["tokens"] = fields.get("tokens") or fields["batch"] * fields["seq_q"]
         names["per_activation"] = {"relu": 1, "gelu": 5, "swiglu": 4}[activation]
         names["matrices"] = 3 if activation == "swiglu" else 2
     if problem.name == "stream":

@@ -403,7 +403,9 @@ def test_every_datasheet_makes_a_machine(id: str) -> None:
     assert not machine.sanity()
     stated = [p for p in sheet.peaks() if not p.mix and p.dtype != "fp6"]
     assert len([c for c in machine.ceilings if c.kind == "compute"]) == sum(len(p.dtypes) for p in stated)
-    unverified = sum(len(p.dtypes) for p in stated if not p.number.verified) + (not sheet.numbers["memory_bytes_per_s"].verified)
+    memory, link = sheet.numbers["memory_bytes_per_s"], sheet.numbers.get("link_bytes_per_s")
+    unverified = sum(len(p.dtypes) for p in stated if not p.number.verified) + (not memory.verified)
+    unverified += link is not None and link.value > 0 and not link.verified
     assert sum(c.unverified for c in machine.ceilings) == unverified
 
 

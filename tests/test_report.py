@@ -397,7 +397,7 @@ def test_formulas_give_the_counts_they_explain(operator: type[Operator]) -> None
         assert formulas.keys() == counts.keys()
         assert {name: computed(text, values) for name, text in formulas.items()} == counts
         assert {n: computed(t, values) for n, t in tensor_formulas(problem).items()} == {
-            t.name: t.size_bytes for t in problem.tensors()
+            t.name: t.moved_bytes for t in problem.tensors()
         }
         for variant in variants:
             plan = {"variant": variant, "row_cached": False}

@@ -24,18 +24,35 @@ if TYPE_CHECKING:
     from .measurement import measure as measure
     from .measurement import measure_callable as measure_callable
     from .measurement import run as run
+    from .operators import Adam as Adam
+    from .operators import AllGather as AllGather
+    from .operators import AllReduce as AllReduce
     from .operators import Attention as Attention
     from .operators import BiasRelu as BiasRelu
+    from .operators import Bmm as Bmm
+    from .operators import Embedding as Embedding
     from .operators import Exp as Exp
     from .operators import Ffn as Ffn
     from .operators import Fma as Fma
     from .operators import ForkJoin as ForkJoin
+    from .operators import Gelu as Gelu
+    from .operators import GroupedMatmul as GroupedMatmul
     from .operators import LayerNorm as LayerNorm
+    from .operators import LmHead as LmHead
     from .operators import Matmul as Matmul
+    from .operators import MlaDecode as MlaDecode
+    from .operators import MlaPrefill as MlaPrefill
+    from .operators import QuantizedMatmul as QuantizedMatmul
+    from .operators import ReduceScatter as ReduceScatter
     from .operators import Relu as Relu
+    from .operators import ResidualRmsNorm as ResidualRmsNorm
     from .operators import RmsNorm as RmsNorm
+    from .operators import Rope as Rope
+    from .operators import SiluMul as SiluMul
     from .operators import Softmax as Softmax
     from .operators import Stream as Stream
+    from .operators import TopkSigmoid as TopkSigmoid
+    from .operators import TopkSoftmax as TopkSoftmax
     from .prediction import predict as predict
     from .results import Measurement as Measurement
     from .results import Results as Results
@@ -49,7 +66,9 @@ _HOMES = {
     "machine": ("Ceiling", "Machine"),
     "measurement": ("Policy", "build_info", "list_devices", "measure", "measure_callable", "run"),
     "operators": (
-        "Attention", "BiasRelu", "Exp", "Ffn", "Fma", "ForkJoin", "LayerNorm", "Matmul", "Relu", "RmsNorm", "Softmax", "Stream",
+        "Adam", "AllGather", "AllReduce", "Attention", "BiasRelu", "Bmm", "Embedding", "Exp", "Ffn", "Fma", "ForkJoin", "Gelu",
+        "GroupedMatmul", "LayerNorm", "LmHead", "Matmul", "MlaDecode", "MlaPrefill", "QuantizedMatmul", "ReduceScatter", "Relu",
+        "ResidualRmsNorm", "RmsNorm", "Rope", "SiluMul", "Softmax", "Stream", "TopkSigmoid", "TopkSoftmax",
     ),
     "prediction": ("predict",),
     "results": ("Measurement", "Results"),

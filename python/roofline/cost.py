@@ -60,9 +60,13 @@ def dtype(name: str) -> DType:
     return found
 
 
-def size_bytes(shape: tuple[int, ...], dtype_name: str) -> int:
-    """Bytes of a dense tensor, rounded up to whole bytes."""
-    return math.ceil(math.prod(shape) * dtype(dtype_name).bits / 8)
+def size_bytes(shape: tuple[Any, ...], dtype_name: str, bits: Any = None) -> Any:
+    """Bytes of a dense tensor, rounded up to whole bytes. bits: of an element, where it is packed otherwise than its dtype."""
+    elements, width = math.prod(shape), dtype(dtype_name).bits if bits is None else bits
+    if isinstance(elements, np.ndarray) and isinstance(width, Fraction):
+        width = float(width)
+    total = elements * width
+    return whole(total / 8) if isinstance(total, np.ndarray) else ceil_div(total, 8)
 
 
 def to_float64(raw: Array, dtype_name: str) -> Array:
@@ -82,10 +86,60 @@ class TensorSpec:
     shape: tuple[int, ...]
     dtype: str
     role: Role = "in"  # constant: the same in every launch, so that bind may pack it
+    bits: Any = None  # of an element as stored, where that is not its dtype's: packed weights, scales
+    touched_bytes: int | None = None  # what one launch reads or writes of it, where that is not all
+    below: int = 0  # indices, all below this; 0: any number
+    link: bool = False  # arrives from other ranks: in no memory of this one
 
     @property
     def size_bytes(self) -> int:
-        return size_bytes(self.shape, self.dtype)
+        return size_bytes(self.shape, self.dtype, self.bits)  # type: ignore[no-any-return]
+
+    @property
+    def moved_bytes(self) -> int:
+        """Compulsory bytes: what is touched of it, once; read and written where it is updated in place."""
+        touched = self.size_bytes if self.touched_bytes is None else self.touched_bytes
+        return touched * (2 if self.role == "in_out" else 1)
+
+
+# Whole numbers in formulas: Python's integers, or in a batch of problems (`Operator.many`) arrays of float64.
+
+_NEARLY = 1 - 2.0**-48  # decimal fractions are rounded in float64: 400 x 1.58 is 632, and never 633 when rounded up
+
+
+def ceil_div(a: Any, b: Any) -> Any:
+    """a / b rounded up."""
+    if type(a) is int and type(b) is int:
+        return -(-a // b)
+    return np.ceil(a / b) if isinstance(a, np.ndarray) or isinstance(b, np.ndarray) else math.ceil(a / b)
+
+
+def larger(a: Any, b: Any) -> Any:
+    return np.maximum(a, b) if isinstance(a, np.ndarray) or isinstance(b, np.ndarray) else max(a, b)
+
+
+def smaller(a: Any, b: Any) -> Any:
+    return np.minimum(a, b) if isinstance(a, np.ndarray) or isinstance(b, np.ndarray) else min(a, b)
+
+
+def pick(condition: Any, a: Any, b: Any) -> Any:
+    """a where the condition holds, else b."""
+    return np.where(condition, a, b) if isinstance(condition, np.ndarray) else a if condition else b
+
+
+def blocks(elements: Any, block: Any) -> Any:
+    """How many blocks cover the elements; 0 where `block` is 0."""
+    return pick(block > 0, ceil_div(elements, larger(block, 1)), 0)
+
+
+def whole(x: Any) -> Any:
+    """x rounded up, where x is a product of fractions and has their rounding errors."""
+    return np.ceil(x * _NEARLY) if isinstance(x, np.ndarray) else math.ceil(float(x) * _NEARLY)
+
+
+def ratio(bits: Any) -> Any:
+    """A width in bits as the decimal it was written as: 1.58 is 79 / 50."""
+    return bits if isinstance(bits, np.ndarray) else Fraction(repr(float(bits)))
 
 
 # Arithmetic of references: float64, or object arrays of counting numbers.
@@ -129,6 +183,29 @@ def sum_(x: Array, axis: int, keepdims: bool = False) -> Array:
 def max_(x: Array, axis: int, keepdims: bool = False) -> Array:
     """n comparisons for n elements: it starts from -inf."""
     return np.maximum.reduce(x, axis=axis, keepdims=keepdims, initial=-np.inf)  # type: ignore[call-overload,no-any-return]
+
+
+def top(x: Array, count: int) -> tuple[Array, Array]:
+    """The `count` largest of each row, largest first (on a tie the leftmost), and where they stand: [..., count] both.
+
+    By as many successive maxima of what is left: count n - count (count - 1) / 2 comparisons for n elements.
+    """
+    if x.dtype != object:
+        at = np.argsort(-x, axis=-1, kind="stable")[..., :count]
+        return np.take_along_axis(x, at, axis=-1), at
+    rows = x.reshape(-1, x.shape[-1])
+    at = np.empty((len(rows), count), dtype=np.intp)
+    for row, found in zip(rows, at, strict=True):
+        left = list(range(len(row)))
+        for position in range(count):
+            best, where = -math.inf, left[0]
+            for index in left:
+                if row[index] > best:
+                    best, where = row[index], index
+            found[position] = where
+            left.remove(where)
+    at = at.reshape(*x.shape[:-1], count)
+    return np.take_along_axis(x, at, axis=-1), at
 
 
 def matmul(a: Array, b: Array) -> Array:

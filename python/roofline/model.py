@@ -23,16 +23,21 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roofs:
-    """The roofs one problem meets: FLOP/s, bytes/s, seconds. `level` names the memory level; labels: term -> ceiling as printed."""
+    """The roofs one problem meets: FLOP/s, bytes/s, seconds. `level` names the memory level; labels: term -> ceiling as printed.
+
+    link_bytes_per_s: to the other ranks, for problems that have any; None for the rest.
+    """
 
     compute_flops_per_s: float
     bandwidth_bytes_per_s: float
     floor_s: float = 0.0
     level: str = "DRAM"
     labels: Mapping[str, str] = field(default_factory=dict)
+    link_bytes_per_s: float | None = None
 
     def __post_init__(self) -> None:
-        if not (self.compute_flops_per_s > 0 and self.bandwidth_bytes_per_s > 0 and self.floor_s >= 0):
+        link = self.link_bytes_per_s is None or self.link_bytes_per_s > 0
+        if not (self.compute_flops_per_s > 0 and self.bandwidth_bytes_per_s > 0 and self.floor_s >= 0 and link):
             raise Error(f"roofs must be positive (and the floor not negative), got {self}")
 
     @property
@@ -52,24 +57,26 @@ def ridge_flops_per_byte(compute: ArrayLike, bandwidth: ArrayLike) -> Floats:
     return np.asarray(np.asarray(compute, dtype=np.float64) / np.asarray(bandwidth, dtype=np.float64))
 
 
-def terms_s(flops: ArrayLike, bytes_: ArrayLike, roofs: Roofs) -> dict[str, Floats]:
-    """Seconds per roof if it were the only one, by name: "compute", the memory level, "launch". Shapes broadcast."""
-    work, moved = np.broadcast_arrays(np.asarray(flops, dtype=np.float64), np.asarray(bytes_, dtype=np.float64))
+def terms_s(flops: ArrayLike, bytes_: ArrayLike, roofs: Roofs, link_bytes: ArrayLike = 0) -> dict[str, Floats]:
+    """Seconds per roof if it were the only one, by name: "compute", the memory level, "launch", "link". Shapes broadcast."""
+    work, moved, sent = np.broadcast_arrays(*(np.asarray(count, dtype=np.float64) for count in (flops, bytes_, link_bytes)))
+    link = {} if roofs.link_bytes_per_s is None else {"link": np.asarray(sent / roofs.link_bytes_per_s)}
     return {
         "compute": np.asarray(work / roofs.compute_flops_per_s),
         roofs.level: np.asarray(moved / roofs.bandwidth_bytes_per_s),
         "launch": np.full(work.shape, roofs.floor_s),
+        **link,
     }
 
 
-def time_s(flops: ArrayLike, bytes_: ArrayLike, roofs: Roofs) -> Floats:
-    """max(flops / compute, bytes / bandwidth, floor) in seconds: perfect overlap, so a lower bound of any real time."""
-    return np.asarray(np.maximum.reduce(list(terms_s(flops, bytes_, roofs).values())))
+def time_s(flops: ArrayLike, bytes_: ArrayLike, roofs: Roofs, link_bytes: ArrayLike = 0) -> Floats:
+    """max(flops / compute, bytes / bandwidth, floor, link bytes / link) in seconds: perfect overlap, a lower bound of any time."""
+    return np.asarray(np.maximum.reduce(list(terms_s(flops, bytes_, roofs, link_bytes).values())))
 
 
-def bound(flops: ArrayLike, bytes_: ArrayLike, roofs: Roofs) -> NDArray[np.str_]:
-    """Which roof decides: "compute", the memory level's name, or "launch". On a tie the first of these."""
-    terms = terms_s(flops, bytes_, roofs)
+def bound(flops: ArrayLike, bytes_: ArrayLike, roofs: Roofs, link_bytes: ArrayLike = 0) -> NDArray[np.str_]:
+    """Which roof decides: "compute", the memory level's name, "launch" or "link". On a tie the first of these."""
+    terms = terms_s(flops, bytes_, roofs, link_bytes)
     return np.asarray(np.array(list(terms))[np.argmax(np.stack(list(terms.values())), axis=0)])
 
 
@@ -111,7 +118,7 @@ def roofs_and_notes(machine: Machine, problem: Operator, level: str | None, thre
     notes = [] if memory.access == problem.mix else [f"no {memory.level} {problem.mix} roof: {memory.name} is used"]
     labels = {"memory": memory.label}
     compute = float("inf")
-    if problem.total_flops():
+    if np.any(problem.total_flops() > 0):
         ceiling, note = _compute_ceiling(machine, problem.compute(), threads)
         compute, labels["compute"] = ceiling.value, ceiling.label
         notes += [note] if note else []
@@ -119,9 +126,16 @@ def roofs_and_notes(machine: Machine, problem: Operator, level: str | None, thre
     if any(not c.level for c in machine.roofs("latency")):
         launch = machine.latency()
         floor, labels["launch"] = launch.value, launch.label
+    link = None
+    if np.any(problem.link_bytes() > 0):
+        ceiling = machine.link()
+        link, labels["link"] = ceiling.value, ceiling.label
     notes += [f"{label} has two modes: the better one is used" for label in labels.values() if " or " in label]
     notes += [f"{label}: a datasheet's number that nobody has verified" for label in labels.values() if UNVERIFIED in label]
-    roofs = Roofs(compute_flops_per_s=compute, bandwidth_bytes_per_s=memory.value, floor_s=floor, level=memory.level, labels=labels)
+    roofs = Roofs(
+        compute_flops_per_s=compute, bandwidth_bytes_per_s=memory.value, floor_s=floor, level=memory.level, labels=labels,
+        link_bytes_per_s=link,
+    )  # fmt: skip
     return roofs, tuple(notes)
 
 
@@ -151,7 +165,7 @@ def gaps(machine: Machine, flops: int, bytes_: int, time_s: float, dtype: str) -
         raise Error(f"time_s must be positive and finite, got {time_s!r}")
     found = []
     for c in machine.ceilings:
-        if c.status == "implausible" or c.diagnostic or (c.kind == "latency" and c.level):
+        if c.status == "implausible" or c.diagnostic or c.kind == "link" or (c.kind == "latency" and c.level):
             continue
         reached = {"bandwidth": bytes_ / time_s, "compute": flops / time_s, "latency": time_s}[c.kind]
         share = c.value / time_s if c.kind == "latency" else reached / c.value

@@ -145,6 +145,8 @@ def machine_rates(machine: Machine, problem: Operator, roofs: Roofs, *, threads:
             ceiling = machine.bandwidth(level, problem.mix, threads)
             bandwidths[level] = ceiling.value
             labels[level] = ceiling.label
+    if roofs.link_bytes_per_s is not None:
+        bandwidths["link"], labels["link"] = roofs.link_bytes_per_s, roofs.labels["link"]
     measured = any(c.source == "measured" for c in machine.ceilings)
     return Rates(bandwidths=bandwidths, work=work, launch_s=roofs.floor_s, knee=KNEE if measured else math.inf, labels=labels)
 
@@ -215,13 +217,14 @@ def expect(
     for level, size in [
         *((level, sum(terms.values())) for level, terms in moved.items()),
         *reused_bytes(problem, plan, facts).items(),
+        ("link", problem.link_bytes()),
     ]:
         where = level if level in rates.bandwidths else roofs.level
         sizes[where] = sizes.get(where, 0) + size
     flops, bytes_ = problem.total_flops(), sum(moved[roofs.level].values())
     parts = rates.parts_s(problem.work(plan), sizes, problem.launches(plan))
-    bounds = {name: float(seconds) for name, seconds in terms_s(flops, bytes_, roofs).items()}
-    limit = str(bound(flops, bytes_, roofs))
+    bounds = {name: float(seconds) for name, seconds in terms_s(flops, bytes_, roofs, problem.link_bytes()).items()}
+    limit = str(bound(flops, bytes_, roofs, problem.link_bytes()))
     return Prediction(
         time_s=rates.time_s(parts), roof_s=bounds[limit], bound=limit, terms=bounds, parts=parts, roofs=roofs, rates=rates,
         flops=flops, bytes=bytes_,

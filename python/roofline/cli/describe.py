@@ -60,7 +60,7 @@ def describe_problem(problem: Operator) -> Iterator[str]:
     counts = problem.flops()
     for term, formula in flops_formulas(problem).items():
         yield f"  FLOPs, {term}: {formula[2:]} = {counts[term]}"
-    sizes = {t.name: t.size_bytes for t in problem.tensors()}
+    sizes = {t.name: t.moved_bytes for t in problem.tensors()}
     for name, formula in tensor_formulas(problem).items():
         yield f"  bytes, {name}: {formula[2:]} = {sizes[name]}"
     yield f"  its memory roof is the {problem.mix} bandwidth, its compute roof that of {problem.compute()[0]}"

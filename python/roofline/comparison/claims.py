@@ -32,7 +32,7 @@ def against(sheet: Machine, machine: Machine) -> tuple[list[Pair], list[str]]:
             if len({c.accumulator for c in rivals}) > 1:
                 same = [c for c in same if (c.accumulator or c.dtype) == claim.accumulator]
         used |= {id(c) for c in same}
-        rows.append(_claim(claim, same, claim.name if claim.kind == "compute" else claim.level))
+        rows.append(_claim(claim, same, claim.level or claim.name))
         driver = sheet.facts.get("driver_memory_bytes_per_s")
         if claim.kind == "bandwidth" and driver:
             other = dataclasses.replace(claim, samples=(float(driver),), reason=UNVERIFIED if not _driver_verified(sheet) else "")

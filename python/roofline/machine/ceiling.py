@@ -16,7 +16,7 @@ from .files import build
 from .statistics import Mode, Summary, modes, summary
 
 LEVELS = ("L1", "L2", "L3", "DRAM")  # fastest first; DRAM is also a GPU's HBM
-KINDS = ("bandwidth", "compute", "latency")
+KINDS = ("bandwidth", "compute", "latency", "link")  # link: what one rank receives from others while it sends as much
 UNITS = ("core", "tensor")
 STATUSES = ("ok", "contended", "implausible", "roof_moved")
 SOURCES = ("measured", "datasheet")
@@ -24,7 +24,7 @@ LAUNCHES = ("", "fork_join", "launch")  # operators whose latency is the floor o
 GEMM = 2048  # rows, columns and inner of the library's matrix product: large enough to be at its plateau
 ALIGNED = 16  # elements: a matrix product of other sizes leaves vectors and tiles partly empty
 UNVERIFIED = "unverified"  # what the reason of a datasheet's ceiling begins with where its source was not seen to state it
-RATE_UNITS: Mapping[str, str] = {"bandwidth": "B/s", "compute": "FLOP/s", "latency": "s"}
+RATE_UNITS: Mapping[str, str] = {"bandwidth": "B/s", "compute": "FLOP/s", "latency": "s", "link": "B/s"}
 
 # Results are hashable tuples of samples, and plots and tables ask for the same ones again and again.
 _summary = lru_cache(maxsize=4096)(summary)
@@ -53,7 +53,7 @@ def fmt_modes(values: Iterable[float], unit: str) -> str:
 class Ceiling:
     """A measured problem (or a datasheet number) that bounds others.
 
-    samples: bytes/s ("bandwidth"), FLOP/s ("compute") or seconds ("latency"), one per timed batch, all positive.
+    samples: bytes/s ("bandwidth", "link"), FLOP/s ("compute") or seconds ("latency"), one per timed batch, all positive.
     problem: {"operator": name, **fields}, enough to measure it again. threads: of the probe (0 where it means nothing).
     plan: facts of the kernel that ran (implementation, streams, huge_page_share, ...). sustained: the rate after 10 s and more
     of load, at the clock that power and heat then allow; else it is a burst.
@@ -132,7 +132,7 @@ class Ceiling:
         if self.kind == "compute":
             mixed = problem.get("pattern") == "fma_add" or problem.get("operator") == "exp"
             return mixed or any(size % ALIGNED for size in self._sizes)
-        return not self.level and (problem.get("operator", "") not in LAUNCHES or self.variant == "call")
+        return self.kind == "latency" and not self.level and (problem.get("operator", "") not in LAUNCHES or self.variant == "call")
 
     @property
     def is_roof(self) -> bool:
@@ -171,6 +171,8 @@ class Ceiling:
             matrix_product = f"GEMM {listed}".strip() if problem.get("operator") == "matmul" else ""
             pattern = "FMA+ADD" if problem.get("pattern") == "fma_add" else "exp" if problem.get("operator") == "exp" else ""
             words = [self.dtype + kept, "tensor" if self.unit == "tensor" else "", self.isa or matrix_product, pattern]
+        elif self.kind == "link":
+            words = ["link"]
         elif self.level:
             words = [self.level, "latency", "4 KiB pages" if problem.get("pages") == "small" else ""]
         else:

@@ -23,6 +23,9 @@ def _ceilings(sheet: Datasheet) -> Iterator[Ceiling]:
         kind="bandwidth", level="DRAM", access="read", variant="plain", samples=(bandwidth.value,), source=SOURCE,
         reason=_reason(bandwidth),
     )  # fmt: skip
+    link = sheet.numbers.get("link_bytes_per_s")
+    if link and link.value:  # both directions together
+        yield Ceiling(kind="link", samples=(link.value / 2,), source=SOURCE, reason=_reason(link))
     threads = int(sheet.value("cores") or 0)
     for peak in sheet.peaks():
         if peak.mix:  # more than multiply-adds alone: above what any other peak is compared with

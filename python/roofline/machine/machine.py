@@ -154,6 +154,16 @@ class Machine:
             raise Error(f"{self.name}: no {what} was measured; measure {'pointer_chase' if level else 'fork_join or launch'}")
         return min(found, key=lambda c: c.value)
 
+    def link(self) -> Ceiling:
+        """The rate (bytes/s) at which a rank receives from the others while it sends as much. Raises Error where none is known."""
+        found = self._select("link", lambda c: True, None, "link")
+        if not found:
+            raise Error(
+                f"{self.name}: no link to other ranks is known; give the machine one: "
+                "Ceiling(kind='link', samples=(bytes per second in one direction,), source='datasheet')"
+            )
+        return max(found, key=lambda c: c.value)
+
     def level_for(self, size_bytes: int, threads: int | None = None) -> str:
         """The fastest measured level that holds a working set of `size_bytes`, spread over `threads` (None: all).
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..cost import Array, TensorSpec, dtype
-from ..errors import Error
+from ..errors import Error, Unsupported
 from ..model import default_variant
 from ..operators import Operator
 from .devices import Device, open_device
@@ -40,6 +40,8 @@ def run(
     Returns the outputs by name; bf16 ones as uint16 bits. Raises Error for a missing, unknown or misshapen tensor,
     Unsupported where there is no such kernel here, OutOfMemory.
     """
+    if not problem.variants:
+        raise Unsupported(f"{problem.name} is cost only: it has no kernels")
     specs = {spec.name: spec for spec in problem.inputs()}
     for name in tensors:
         if name not in specs:

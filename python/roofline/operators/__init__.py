@@ -6,24 +6,46 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import Error
+from .adam import Adam
+from .all_gather import AllGather
+from .all_reduce import AllReduce
 from .attention import Attention
 from .base import MIXES, Case, Operator, Variant
 from .bias_relu import BiasRelu
+from .bmm import Bmm
+from .embedding import Embedding
 from .exp import Exp
 from .ffn import Ffn
 from .fma import Fma
 from .fork_join import ForkJoin
+from .gelu import Gelu
+from .grouped_matmul import GroupedMatmul
 from .layer_norm import LayerNorm
+from .lm_head import LmHead
 from .matmul import Matmul
+from .mla_decode import MlaDecode
+from .mla_prefill import MlaPrefill
+from .quantized_matmul import QuantizedMatmul
+from .reduce_scatter import ReduceScatter
 from .relu import Relu
+from .residual_rms_norm import ResidualRmsNorm
 from .rms_norm import RmsNorm
+from .rope import Rope
+from .silu_mul import SiluMul
 from .softmax import Softmax
 from .stream import Stream
+from .topk_sigmoid import TopkSigmoid
+from .topk_softmax import TopkSoftmax
 
 OPERATORS: Mapping[str, type[Operator]] = {
     operator.name: operator
-    for operator in (Stream, Fma, ForkJoin, Matmul, Attention, Ffn, Softmax, RmsNorm, LayerNorm, Relu, BiasRelu, Exp)
-}
+    for operator in (
+        Stream, Fma, ForkJoin, Matmul, Attention, Ffn, Softmax, RmsNorm, LayerNorm, Relu, BiasRelu, Exp,
+        # cost only: they have no kernels
+        MlaDecode, MlaPrefill, Bmm, QuantizedMatmul, GroupedMatmul, LmHead, Embedding, Rope, TopkSoftmax, TopkSigmoid, Gelu,
+        SiluMul, ResidualRmsNorm, Adam, AllReduce, AllGather, ReduceScatter,
+    )
+}  # fmt: skip
 
 
 def operator_named(name: str) -> type[Operator]:
@@ -42,20 +64,37 @@ def from_dict(name: str, values: Mapping[str, Any]) -> Operator:
 __all__ = [
     "MIXES",
     "OPERATORS",
+    "Adam",
+    "AllGather",
+    "AllReduce",
     "Attention",
     "BiasRelu",
+    "Bmm",
     "Case",
+    "Embedding",
     "Exp",
     "Ffn",
     "Fma",
     "ForkJoin",
+    "Gelu",
+    "GroupedMatmul",
     "LayerNorm",
+    "LmHead",
     "Matmul",
+    "MlaDecode",
+    "MlaPrefill",
     "Operator",
+    "QuantizedMatmul",
+    "ReduceScatter",
     "Relu",
+    "ResidualRmsNorm",
     "RmsNorm",
+    "Rope",
+    "SiluMul",
     "Softmax",
     "Stream",
+    "TopkSigmoid",
+    "TopkSoftmax",
     "Variant",
     "from_dict",
     "operator_named",

@@ -9,8 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..cost import Array, TensorSpec, exp, matmul, max_, size_bytes, sum_
-from ..errors import Error
+from ..cost import Array, TensorSpec, ceil_div, exp, larger, matmul, max_, pick, size_bytes, sum_
 from .base import Case, Facts, Operator, Variant
 
 
@@ -49,15 +48,14 @@ class Attention(Operator):
 
     def check(self) -> None:
         self.one_of("dtype", ("fp64", "fp32", "fp16", "bf16"))
-        if self.kv_heads == 0:
-            object.__setattr__(self, "kv_heads", self.heads)
-        if self.heads % self.kv_heads != 0:
-            raise Error(f"attention: heads must be a multiple of kv_heads, got heads {self.heads} and kv_heads {self.kv_heads}")
-        if self.causal and self.seq_q > self.seq_kv:
-            raise Error(
-                f"attention: causal with seq_q {self.seq_q} > seq_kv {self.seq_kv}: the first queries would see no key; "
-                "use seq_q <= seq_kv"
-            )
+        object.__setattr__(self, "kv_heads", pick(self.kv_heads == 0, self.heads, self.kv_heads))
+        self.require(
+            self.heads % self.kv_heads == 0, "heads must be a multiple of kv_heads, got heads {heads} and kv_heads {kv_heads}"
+        )
+        self.require(
+            not self.causal or self.seq_q <= self.seq_kv,
+            "causal with seq_q {seq_q} > seq_kv {seq_kv}: the first queries would see no key; use seq_q <= seq_kv",
+        )
 
     def replace(self, **changes: Any) -> Self:
         """As for every operator; where kv_heads was heads, it stays so unless it is given."""
@@ -102,21 +100,17 @@ class Attention(Operator):
     def work(self, plan: Facts) -> dict[str, int]:
         # A block of queries fills whole vectors: with fewer queries, as in decode, the rest of each is computed for nothing.
         queries = self.heads // self.kv_heads * self.seq_q if plan["variant"] == "tiled" else self.seq_q
-        padded = max(int(plan.get("query_block", 1)), queries) / queries
-        return {
-            "product": int(4 * self.pairs() * self.head_dim * padded),
-            "exp": int(self.pairs() * padded),
-            "other": int(5 * self.pairs() * padded),
-        }
+        pairs = self.pairs() * larger(int(plan.get("query_block", 1)), queries) // queries
+        return {"product": 4 * pairs * self.head_dim, "exp": pairs, "other": 5 * pairs}
 
     def reuse(self, plan: Facts) -> dict[str, tuple[int, int]]:
         _, k, v = self.inputs()
         head = (k.size_bytes + v.size_bytes) // (self.batch * self.kv_heads)
         if plan["variant"] == "naive":
-            blocks, group = math.ceil(self.seq_q / int(plan.get("query_block", 48))), self.heads // self.kv_heads
+            blocks, group = ceil_div(self.seq_q, int(plan.get("query_block", 48))), self.heads // self.kv_heads
             return {"k and v for further queries": ((blocks * group - 1) * (k.size_bytes + v.size_bytes), head)}
         rows = self.heads // self.kv_heads * self.seq_q
-        blocks = math.ceil(rows / int(plan.get("query_block", 64)))
+        blocks = ceil_div(rows, int(plan.get("query_block", 64)))
         scores = size_bytes((self.pairs(),), "fp32")
         block = int(plan.get("query_block", 64)) * int(plan.get("kv_block", 256)) * 4
         return {

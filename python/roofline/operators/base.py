@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
 from ..cost import Array, TensorSpec, dtype
 from ..errors import Error
 
@@ -116,27 +118,68 @@ class Operator:
 
     def __post_init__(self) -> None:
         for field in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, field.name)
-            where = f"{self.name}: {field.name}"
-            if field.type in ("int", int):
-                if isinstance(value, bool) or not hasattr(value, "__index__"):
-                    raise Error(f"{where} must be an integer, got {value!r}")
-                object.__setattr__(self, field.name, value := value.__index__())
-                least = 0 if field.name in self.small else 1
-                if not least <= value <= MAX_DIMENSION:
-                    raise Error(f"{where} must be between {least} and 2**62, got {value}")
-            elif field.type in ("bool", bool):
-                if not isinstance(value, bool):
-                    raise Error(f"{where} must be True or False, got {value!r}")
-            elif field.type in ("float", float):
-                if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < float("inf"):
-                    raise Error(f"{where} must be a finite number, got {value!r}")
-            elif field.name == "dtype":
-                dtype(value)
+            object.__setattr__(self, field.name, self._accepted(field, getattr(self, field.name)))
         self.check()
+        self._check_sizes()
+
+    def _accepted(self, field: dataclasses.Field[Any], value: Any) -> Any:
+        """The value of a field as it is kept. Raises Error naming the field."""
+        where = f"{self.name}: {field.name}"
+        if field.type in ("int", int):
+            if isinstance(value, bool) or not hasattr(value, "__index__"):
+                raise Error(f"{where} must be an integer, got {value!r}")
+            value = value.__index__()
+            least = 0 if field.name in self.small else 1
+            if not least <= value <= MAX_DIMENSION:
+                raise Error(f"{where} must be between {least} and 2**62, got {value}")
+        elif field.type in ("bool", bool):
+            if not isinstance(value, bool):
+                raise Error(f"{where} must be True or False, got {value!r}")
+        elif field.type in ("float", float):
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < float("inf"):
+                raise Error(f"{where} must be a finite number, got {value!r}")
+        elif field.name == "dtype":
+            dtype(value)
+        return value
+
+    def _accepted_all(self, field: dataclasses.Field[Any], values: Array) -> Array:
+        """As `_accepted`, for an array of a batch: float64, so that no product overflows."""
+        where = f"{self.name}: {field.name}"
+        if field.type in ("int", int):
+            least = 0 if field.name in self.small else 1
+            if values.dtype.kind not in "iu":
+                raise Error(f"{where} must be an array of integers, got one of {values.dtype.name}")
+            if values.size and not least <= (outside := int(values.min())) <= MAX_DIMENSION >= (outside := int(values.max())):
+                raise Error(f"{where} must be between {least} and 2**62, got {outside}")
+        elif field.type in ("float", float):
+            if values.dtype.kind not in "iuf" or not np.isfinite(values).all():
+                raise Error(f"{where} must be an array of finite numbers, got {values.dtype.name} {values!r:.60}")
+        else:
+            raise Error(f"{where} must be one value in a batch, got an array; make one batch for each")
+        return values.astype(np.float64)
+
+    @classmethod
+    def many(cls, **given: Any) -> Self:
+        """A batch of problems, for its costs alone: NumPy arrays as fields, and float64 arrays (exact below 2**53) as costs.
+
+        Arrays broadcast against each other; fields of text and truth, and all that is left out, are one value for the batch.
+        Raises Error for what the operator would refuse, naming the first such problem's values.
+        """
+        made = object.__new__(cls)
+        expanded = cls.expand(given)
+        for field in fields(cls):  # type: ignore[arg-type]
+            value = expanded.get(field.name, field.default)
+            value = np.asarray(value) if isinstance(value, (list, tuple)) else value
+            kept = made._accepted_all(field, value) if isinstance(value, np.ndarray) else made._accepted(field, value)
+            object.__setattr__(made, field.name, kept)
+        made.check()
+        made._check_sizes()
+        return made
+
+    def _check_sizes(self) -> None:
         for tensor in self.tensors():
-            if tensor.size_bytes > MAX_DIMENSION:
-                shape = list(tensor.shape)
+            if (ok := tensor.size_bytes <= MAX_DIMENSION) is not True and not np.all(ok):
+                shape = [int(np.max(side)) for side in tensor.shape]
                 raise Error(f"{self.name}: tensor {tensor.name!r} {shape} has more than 2**62 bytes; use smaller dimensions")
 
     def check(self) -> None:
@@ -144,19 +187,37 @@ class Operator:
 
     def one_of(self, field: str, allowed: tuple[Any, ...]) -> None:
         value = getattr(self, field)
-        if value not in allowed:
-            raise Error(f"{self.name}: {field} must be one of {', '.join(map(str, allowed))}, got {value!r}")
+        values = np.unique(value).tolist() if isinstance(value, np.ndarray) else [value]
+        for each in values:
+            if each not in allowed:
+                raise Error(f"{self.name}: {field} must be one of {', '.join(map(str, allowed))}, got {each!r}")
+
+    def require(self, holds: Any, words: str) -> None:
+        """Raises Error unless `holds`, in a batch for every problem. Names of fields in braces stand for their values."""
+        if holds is True or np.all(holds):
+            return
+        values = self.to_dict()
+        first = np.argmin(holds)  # of a batch
+        for name, value in values.items():
+            if isinstance(value, np.ndarray):
+                at = np.broadcast_to(value, np.shape(holds)).flat[first]
+                values[name] = int(at) if at == int(at) else float(at)
+        raise Error(f"{self.name}: {words.format(**values)}")
 
     def tensors(self) -> tuple[TensorSpec, ...]:
         return self.inputs() + self.outputs()
 
     def compulsory_bytes(self) -> int:
         """Each operand once: in-place tensors are read and written."""
-        return sum(t.size_bytes * (2 if t.role == "in_out" else 1) for t in self.tensors())
+        return sum(t.moved_bytes for t in self.tensors() if not t.link)
 
     def footprint_bytes(self) -> int:
         """Memory the tensors take."""
-        return sum(t.size_bytes for t in self.tensors())
+        return sum(t.size_bytes for t in self.tensors() if not t.link)
+
+    def link_bytes(self) -> int:
+        """What a rank receives from the others, and sends them as much; 0 for all but collectives."""
+        return sum(t.size_bytes for t in self.tensors() if t.link)
 
     def total_flops(self) -> int:
         return sum(self.flops().values())

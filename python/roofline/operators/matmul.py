@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from .. import cost
 from ..cost import Array, TensorSpec
-from ..errors import Error
 from .base import Case, Facts, Operator, Variant
 
 _RESULT = {"fp32": "fp32", "fp64": "fp64", "bf16": "fp32", "int8": "int32"}  # of c, and of the sums
@@ -41,8 +40,10 @@ class Matmul(Operator):
 
     def check(self) -> None:
         self.one_of("dtype", _DTYPES)
-        if self.dtype == "int8" and self.inner > _MOST_INNER_INT8:
-            raise Error(f"{self.name}: inner must be below 2**17 for int8, so that sums fit in int32, got {self.inner}")
+        self.require(
+            self.dtype != "int8" or self.inner <= _MOST_INNER_INT8,
+            "inner must be below 2**17 for int8, so that sums fit in int32, got {inner}",
+        )
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         return (

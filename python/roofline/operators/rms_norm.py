@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..cost import Array, TensorSpec, sqrt, sum_
-from ..errors import Error
 from .base import Case, Facts, Operator, Variant
 
 
@@ -34,8 +33,7 @@ class RmsNorm(Operator):
 
     def check(self) -> None:
         self.one_of("dtype", ("fp32", "fp16", "bf16"))
-        if not self.eps > 0:
-            raise Error(f"rms_norm: eps must be above 0, got {self.eps!r}")
+        self.require(self.eps > 0, "eps must be above 0, got {eps}")
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         return (

@@ -62,7 +62,7 @@ class Stream(Operator):
 
     def traffic(self, plan: Facts) -> dict[str, int]:
         arrays = sum(t.size_bytes for t in self.tensors() if t.name != "sum")
-        return {"further passes": (self.passes - 1) * arrays} if self.passes > 1 else {}
+        return {"further passes": (self.passes - 1) * arrays} if np.any(self.passes > 1) else {}
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, self.dtype

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Self
 
-from ..cost import TensorSpec
 from ..operators import Operator
 
 Number = int | float | Fraction
@@ -153,15 +152,11 @@ def traffic_formulas(problem: Operator, plan: Mapping[str, Any]) -> dict[str, st
     return _formulas(lambda p: p.traffic(plan), problem)
 
 
-def _moved(tensor: TensorSpec) -> Any:
-    return tensor.size_bytes * (2 if tensor.role == "in_out" else 1)
-
-
 def tensor_formulas(problem: Operator) -> dict[str, str]:
     """Per tensor, how its compulsory bytes come from the problem's fields."""
-    return _formulas(lambda p: {t.name: _moved(t) for t in p.tensors()}, problem)
+    return _formulas(lambda p: {t.name: t.moved_bytes for t in p.tensors()}, problem)
 
 
 def tensor_bytes(problem: Operator) -> dict[str, int]:
-    """Per tensor, its compulsory bytes: each operand once, in-place ones read and written."""
-    return {t.name: int(_moved(t)) for t in problem.tensors()}
+    """Per tensor, its compulsory bytes: each operand once, in-place ones read and written; over the link for what comes by it."""
+    return {t.name: int(t.moved_bytes) for t in problem.tensors()}

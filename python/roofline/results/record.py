@@ -15,6 +15,7 @@ from ..errors import Error
 from ..machine import RATE_UNITS, SCHEMA_VERSION, Machine, Summary, build, modes, summary, to_json
 from ..units import fmt_number, fmt_percent, fmt_si
 
+BRACKETED = ("bandwidth", "compute", "latency")  # kinds of roof
 CACHE_STATES = ("cold", "warm", "user")
 STATUSES = ("ok", "contended", "roof_moved", "implausible", "unsupported", "out_of_memory", "failed")
 
@@ -59,8 +60,8 @@ class Bracket:
     derived_keys: ClassVar[frozenset[str]] = frozenset({"median_before", "median_after"})
 
     def __post_init__(self) -> None:
-        if self.kind not in RATE_UNITS:
-            raise Error(f"bracket {self.label!r}: kind must be one of {', '.join(RATE_UNITS)}, got {self.kind!r}")
+        if self.kind not in BRACKETED:
+            raise Error(f"bracket {self.label!r}: kind must be one of {', '.join(BRACKETED)}, got {self.kind!r}")
         for name in ("before_samples", "after_samples"):
             object.__setattr__(self, name, _positive(f"bracket {self.label!r}: {name}", getattr(self, name)))
         if not self.before_samples:

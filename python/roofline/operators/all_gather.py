@@ -1,0 +1,63 @@
+"""The parts of a tensor that the ranks hold, put together on every rank, by a ring."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..cost import Array, TensorSpec, ceil_div
+from .base import Case, Facts, Operator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllGather(Operator):
+    """out = the parts of all ranks, one after the other: what one rank moves.
+
+    elements: of the whole; a part has elements / ranks (rounded up), and a rank receives, and sends, ranks - 1 of them over its
+    link. Source: as of `AllReduce`. Raises Error for bad fields.
+    """
+
+    elements: int = 1 << 24
+    ranks: int = 8
+    dtype: str = "bf16"
+
+    name = "all_gather"
+    summary = "the parts of all ranks put together on each, by a ring; per rank"
+    mix = "copy"
+    variants = {}
+
+    def check(self) -> None:
+        self.one_of("dtype", ("fp64", "fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8"))
+
+    def chunk(self) -> int:
+        return ceil_div(self.elements, self.ranks)  # type: ignore[no-any-return]
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        return (
+            TensorSpec(name="x", shape=(self.chunk(),), dtype=self.dtype),
+            TensorSpec(name="others", shape=(self.ranks - 1, self.chunk()), dtype=self.dtype, link=True),
+        )
+
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return (TensorSpec(name="out", shape=(self.elements,), dtype=self.dtype, role="out"),)
+
+    def flops(self) -> dict[str, int]:
+        return {}
+
+    def traffic(self, plan: Facts) -> dict[str, int]:
+        return {}
+
+    def compute(self) -> tuple[str, str]:
+        return self.dtype, self.dtype
+
+    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
+        """Of the rank that holds the first part. rows: indices of elements."""
+        whole = np.concatenate([tensors["x"], tensors["others"].reshape(-1)])[: self.elements]
+        return {"out": whole if rows is None else whole[rows]}
+
+    @classmethod
+    def cases(cls) -> tuple[Case, ...]:
+        shapes = ((1, 1), (12, 4), (17, 4), (5, 8), (100, 2), (2**34, 72))
+        return tuple(Case(problem=cls(elements=elements, ranks=ranks)) for elements, ranks in shapes)

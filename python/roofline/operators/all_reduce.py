@@ -1,0 +1,65 @@
+"""The sum of a tensor over all ranks, on every rank, by a ring."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..cost import Array, TensorSpec, ceil_div
+from .base import Case, Facts, Operator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllReduce(Operator):
+    """x = sum of x over all ranks, in place: what one rank computes and moves.
+
+    A ring: chunks of elements / ranks (rounded up) go round once to be added up and once to be handed on, so that a rank receives,
+    and sends, 2 (ranks - 1) chunks over its link. Source: Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms for clusters
+    of workstations (2009). The latency of the ring's steps is not modelled. Raises Error for bad fields.
+    """
+
+    elements: int = 1 << 24
+    ranks: int = 8
+    dtype: str = "bf16"
+
+    name = "all_reduce"
+    summary = "the sum of a tensor over all ranks, by a ring; per rank"
+    mix = "copy"
+    variants = {}
+
+    def check(self) -> None:
+        self.one_of("dtype", ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2"))
+
+    def chunk(self) -> int:
+        return ceil_div(self.elements, self.ranks)  # type: ignore[no-any-return]
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        shape = (self.ranks - 1, self.chunk())
+        return tuple(TensorSpec(name=name, shape=shape, dtype=self.dtype, link=True) for name in ("partial", "finished"))
+
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return (TensorSpec(name="x", shape=(self.elements,), dtype=self.dtype, role="in_out"),)
+
+    def flops(self) -> dict[str, int]:
+        return {"add": (self.ranks - 1) * self.chunk()}
+
+    def traffic(self, plan: Facts) -> dict[str, int]:
+        return {}
+
+    def compute(self) -> tuple[str, str]:
+        return self.dtype, "fp32"
+
+    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
+        """Of the rank that adds up the first chunk. partial: that chunk of the others; finished: theirs. rows: of elements."""
+        own = tensors["x"][: self.chunk()]
+        for other in tensors["partial"]:
+            own = own + other
+        whole = np.concatenate([own, tensors["finished"].reshape(-1)])[: self.elements]
+        return {"x": whole if rows is None else whole[rows]}
+
+    @classmethod
+    def cases(cls) -> tuple[Case, ...]:
+        shapes = ((1, 1), (12, 4), (17, 4), (5, 8), (100, 2), (2**34, 72))
+        return tuple(Case(problem=cls(elements=elements, ranks=ranks)) for elements, ranks in shapes)

@@ -1,0 +1,62 @@
+"""Looking up the vectors of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..cost import Array, TensorSpec, size_bytes, smaller
+from .base import Case, Facts, Operator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedding(Operator):
+    """out[i] = table[ids[i]]: nothing is computed.
+
+    ids: [tokens] in int32, below vocabulary. table: [vocabulary, d_model]; a row is read for each token, and no more than there
+    are. out: [tokens, d_model]. Raises Error for bad fields.
+    """
+
+    tokens: int = 4096
+    vocabulary: int = 128256
+    d_model: int = 4096
+    dtype: str = "bf16"
+
+    name = "embedding"
+    summary = "the vectors of tokens, looked up in a table"
+    mix = "copy"
+    variants = {}
+
+    def check(self) -> None:
+        self.one_of("dtype", ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2"))
+        self.require(self.vocabulary <= 2**31, "vocabulary must be at most 2**31, for ids in int32, got {vocabulary}")
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        touched = size_bytes((smaller(self.tokens, self.vocabulary), self.d_model), self.dtype)
+        table = (self.vocabulary, self.d_model)
+        return (
+            TensorSpec(name="ids", shape=(self.tokens,), dtype="int32", below=self.vocabulary),
+            TensorSpec(name="table", shape=table, dtype=self.dtype, role="constant", touched_bytes=touched),
+        )
+
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return (TensorSpec(name="out", shape=(self.tokens, self.d_model), dtype=self.dtype, role="out"),)
+
+    def flops(self) -> dict[str, int]:
+        return {}
+
+    def traffic(self, plan: Facts) -> dict[str, int]:
+        return {}
+
+    def compute(self) -> tuple[str, str]:
+        return self.dtype, self.dtype
+
+    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
+        """rows: tokens."""
+        ids = tensors["ids"] if rows is None else tensors["ids"][rows]
+        return {"out": tensors["table"][ids]}
+
+    @classmethod
+    def cases(cls) -> tuple[Case, ...]:
+        shapes = ((1, 1, 1), (3, 7, 5), (9, 4, 3), (1, 128256, 8192))
+        return tuple(Case(problem=cls(tokens=tokens, vocabulary=v, d_model=d)) for tokens, v, d in shapes)

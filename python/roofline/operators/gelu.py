@@ -1,0 +1,63 @@
+"""The Gaussian error linear unit (Hendrycks and Gimpel, 2016), exact or by its tanh approximation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..cost import Array, TensorSpec, erf, tanh
+from .base import Case, Facts, Operator
+
+_FORMS = {"erf": 5, "tanh": 9}  # FLOPs of an element
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gelu(Operator):
+    """form erf: y = 0.5 x (1 + erf(x / sqrt(2))); tanh: y = 0.5 x (1 + tanh(sqrt(2 / π) (x + 0.044715 x³))).
+
+    elements: of x and y. Raises Error for bad fields.
+    """
+
+    elements: int = 1 << 24
+    form: str = "erf"
+    dtype: str = "fp32"
+
+    name = "gelu"
+    summary = "the Gaussian error linear unit, exact or by tanh"
+    mix = "copy"
+    variants = {}
+
+    def check(self) -> None:
+        self.one_of("form", tuple(_FORMS))
+        self.one_of("dtype", ("fp32", "fp16", "bf16"))
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        return (TensorSpec(name="x", shape=(self.elements,), dtype=self.dtype),)
+
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return (TensorSpec(name="y", shape=(self.elements,), dtype=self.dtype, role="out"),)
+
+    def flops(self) -> dict[str, int]:
+        return {"gelu": _FORMS[self.form] * self.elements}
+
+    def traffic(self, plan: Facts) -> dict[str, int]:
+        return {}
+
+    def work(self, plan: Facts) -> dict[str, int]:
+        # erf and tanh are an exponential and a few operations, as in Ffn.
+        return {"exp": self.elements, "other": self.total_flops() - self.elements}
+
+    def compute(self) -> tuple[str, str]:
+        return self.dtype, "fp32"
+
+    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
+        """rows: indices of elements."""
+        x = tensors["x"] if rows is None else tensors["x"][rows]
+        if self.form == "erf":
+            return {"y": 0.5 * x * (1.0 + erf(x * math.sqrt(0.5)))}
+        return {"y": 0.5 * x * (1.0 + tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))))}
+
+    @classmethod
+    def cases(cls) -> tuple[Case, ...]:
+        return tuple(Case(problem=cls(elements=n, form=form)) for form in _FORMS for n in (1, 17, 1000, 2**31 + 17))

@@ -1,0 +1,174 @@
+"""The experts of a mixture-of-experts layer: one small feed-forward block for each, over the tokens that were routed to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import cost
+from ..cost import Array, TensorSpec, pick, ratio, size_bytes, smaller, whole
+from .base import Case, Facts, Operator
+
+_ACTIVATIONS = ("relu", "gelu", "swiglu")
+_DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "nvfp4", "mxfp4")
+
+
+def expected_touched(tokens: Any, experts: Any, experts_per_token: Any) -> Any:
+    """How many of the experts at least one token goes to, on average, where each takes experts_per_token at random.
+
+    experts (1 - (1 - experts_per_token / experts)^tokens): a token misses an expert with that probability, and expectations add
+    up. Source: MoESD (arXiv:2505.19645), section 3. Real routers are less even, and touch fewer.
+    """
+    total = np.asarray(experts, dtype=np.float64)
+    with np.errstate(divide="ignore"):  # all experts: the logarithm of 0
+        missed = np.asarray(tokens, dtype=np.float64) * np.log1p(-np.asarray(experts_per_token, dtype=np.float64) / total)
+    return total * -np.expm1(missed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupedMatmul(Operator):
+    """out = sum over a token's experts of gate · (activation(x w_up) w_down), each expert with weights of its own.
+
+    x, out: [tokens, d_model]. Every token goes to experts_per_token of the experts, and to all shared_experts (with a gate of 1).
+    touched_experts: how many of the experts have any token, and so have their weights read; 0: the number expected of even
+    routing, a fraction (`expected_touched`). swiglu has a third weight, as in `Ffn`. dtype: of x and of the arithmetic; out_dtype:
+    of out. weight_bits: of a stored weight with its share of the scales: 16, 8, 4.5 (NVFP4), 4.25 (MXFP4); their bytes are
+    rounded up to whole ones, once per matrix. Hidden activations stay on the chip. Raises Error for bad fields.
+    """
+
+    tokens: int = 1
+    experts: int = 256
+    experts_per_token: int = 8
+    shared_experts: int = 0
+    touched_experts: int = 0
+    d_model: int = 7168
+    d_ff: int = 2048
+    activation: str = "swiglu"
+    weight_bits: float = 16.0
+    dtype: str = "bf16"
+    out_dtype: str = "bf16"
+
+    name = "grouped_matmul"
+    summary = "the experts of a mixture-of-experts layer, over the tokens routed to each"
+    mix = "read"
+    small = frozenset({"shared_experts", "touched_experts"})
+    variants = {}
+
+    def check(self) -> None:
+        self.one_of("activation", _ACTIVATIONS)
+        self.one_of("dtype", _DTYPES)
+        self.one_of("out_dtype", _DTYPES)
+        self.require(
+            self.experts_per_token <= self.experts, "experts_per_token must be at most experts {experts}, got {experts_per_token}"
+        )
+        self.require(
+            (self.weight_bits > 0) & (self.weight_bits <= 64), "weight_bits must be above 0 and at most 64, got {weight_bits}"
+        )
+        most = smaller(self.experts, self.tokens * self.experts_per_token)
+        touched = self.touched_experts
+        self.require(
+            (touched == 0) | ((touched >= self.experts_per_token) & (touched <= most)),
+            "touched_experts must be 0, or from experts_per_token {experts_per_token} to the {experts} experts and to "
+            "tokens {tokens} times that, got {touched_experts}",
+        )
+
+    def touched(self) -> Any:
+        """Experts whose weights are read, the shared ones apart: given, or expected, and then no whole number."""
+        expected = expected_touched(self.tokens, self.experts, self.experts_per_token)
+        expected = expected if isinstance(self.touched_experts, np.ndarray) or expected.ndim else float(expected)
+        return pick(self.touched_experts > 0, self.touched_experts, expected)
+
+    @property
+    def gated(self) -> bool:
+        return self.activation == "swiglu"
+
+    def _weight(self, name: str, *shape: int) -> TensorSpec:
+        bits, touched = ratio(self.weight_bits), self.touched() + self.shared_experts
+        each = shape[0] * shape[1] * (bits if isinstance(bits, np.ndarray) else float(bits)) / 8
+        known = size_bytes((touched, *shape), "int8", bits) if isinstance(touched, int) else whole(touched * each)
+        everything = (self.experts + self.shared_experts, *shape)
+        return TensorSpec(name=name, shape=everything, dtype="int8", role="constant", bits=bits, touched_bytes=known)
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        chosen = (self.tokens, self.experts_per_token)
+        wide, narrow = (self.d_model, self.d_ff), (self.d_ff, self.d_model)
+        return (
+            TensorSpec(name="x", shape=(self.tokens, self.d_model), dtype=self.dtype),
+            TensorSpec(name="chosen", shape=chosen, dtype="int32", below=self.experts),
+            TensorSpec(name="gates", shape=chosen, dtype="fp32"),
+            self._weight("w_up", *wide),
+            *((self._weight("w_gate", *wide),) if self.gated else ()),
+            self._weight("w_down", *narrow),
+        )
+
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return (TensorSpec(name="out", shape=(self.tokens, self.d_model), dtype=self.out_dtype, role="out"),)
+
+    def flops(self) -> dict[str, int]:
+        routed = self.tokens * (self.experts_per_token + self.shared_experts)
+        product = 2 * routed * self.d_model * self.d_ff
+        per_element = {"relu": 1, "gelu": 5, "swiglu": 4}[self.activation]  # as in Ffn
+        gate = {"gate": product} if self.gated else {}
+        # A chosen expert's result meets its gate and is added up, a shared one's is added.
+        combine = self.tokens * self.d_model * (2 * self.experts_per_token + self.shared_experts)
+        return {"up": product, **gate, "activation": per_element * routed * self.d_ff, "down": product, "combine": combine}
+
+    def traffic(self, plan: Facts) -> dict[str, int]:
+        return {}
+
+    def work(self, plan: Facts) -> dict[str, int]:
+        flops = self.flops()
+        hidden = self.tokens * (self.experts_per_token + self.shared_experts) * self.d_ff
+        exps = 0 if self.activation == "relu" else hidden  # erf is an exponential and a polynomial
+        return {
+            "product": sum(flops[term] for term in ("up", "gate", "down") if term in flops),
+            "exp": exps,
+            "other": flops["activation"] - exps + flops["combine"],
+        }
+
+    def product_size(self) -> int:
+        """With the tokens of an average expert as rows."""
+        rows = self.tokens * self.experts_per_token / self.touched()
+        return whole(rows * self.d_model * self.d_ff)  # type: ignore[no-any-return]
+
+    def compute(self) -> tuple[str, str]:
+        return self.dtype, "fp32"
+
+    def _expert(self, x: Array, tensors: Mapping[str, Array], expert: int) -> Array:
+        up = cost.matmul(x, tensors["w_up"][expert])
+        if self.activation == "relu":
+            activated = cost.maximum(up, 0.0)
+        elif self.activation == "gelu":
+            activated = 0.5 * up * (1.0 + cost.erf(up * 0.5**0.5))
+        else:
+            gate = cost.matmul(x, tensors["w_gate"][expert])
+            activated = gate / (1.0 + cost.exp(-gate)) * up
+        return cost.matmul(activated, tensors["w_down"][expert])
+
+    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
+        """rows: tokens; out is then [len(rows), d_model]. The shared experts stand behind the others in the weights."""
+        out = []
+        for token in range(self.tokens) if rows is None else rows:
+            x, gates = tensors["x"][token : token + 1], tensors["gates"][token]
+            results = [self._expert(x, tensors, int(expert)) for expert in tensors["chosen"][token]]
+            total = cost.sum_(np.stack(results) * gates[:, None, None], axis=0)
+            for expert in range(self.experts, self.experts + self.shared_experts):
+                total = total + self._expert(x, tensors, expert)
+            out.append(total)
+        return {"out": np.concatenate(out)}
+
+    @classmethod
+    def cases(cls) -> tuple[Case, ...]:
+        few = {"tokens": 3, "experts": 5, "experts_per_token": 2, "d_model": 4, "d_ff": 3}
+        given: tuple[Mapping[str, int | float | str], ...] = (
+            {"experts": 1, "experts_per_token": 1, "d_model": 1, "d_ff": 1},
+            few,
+            {**few, "shared_experts": 1, "touched_experts": 4, "activation": "gelu", "dtype": "fp8_e4m3", "weight_bits": 8.0},
+            {**few, "experts_per_token": 5, "activation": "relu", "weight_bits": 4.5},
+            {"tokens": 64, "shared_experts": 1, "weight_bits": 8.0, "dtype": "fp8_e4m3"},
+            {"tokens": 16384, "weight_bits": 4.5, "dtype": "nvfp4"},
+        )
+        return tuple(Case(problem=cls.make(**fields)) for fields in given)

@@ -1,0 +1,69 @@
+"""The last product of a language model: one logit for every token of the vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..cost import Array, TensorSpec, matmul
+from .base import Case, Facts, Operator
+
+_DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LmHead(Operator):
+    """logits = x w: as many rows as tokens whose successor is wanted (in decode one per sequence, in prefill the last).
+
+    x: [tokens, d_model] in dtype; w: [d_model, vocabulary] in weight_dtype; logits: [tokens, vocabulary] in out_dtype. Raises
+    Error for bad fields.
+    """
+
+    tokens: int = 1
+    d_model: int = 4096
+    vocabulary: int = 128256
+    dtype: str = "bf16"
+    weight_dtype: str = "bf16"
+    out_dtype: str = "fp32"
+
+    name = "lm_head"
+    summary = "the last product of a language model, one logit per token of the vocabulary"
+    mix = "read"
+    variants = {}
+
+    def check(self) -> None:
+        for field in ("dtype", "weight_dtype", "out_dtype"):
+            self.one_of(field, _DTYPES)
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        return (
+            TensorSpec(name="x", shape=(self.tokens, self.d_model), dtype=self.dtype),
+            TensorSpec(name="w", shape=(self.d_model, self.vocabulary), dtype=self.weight_dtype, role="constant"),
+        )
+
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return (TensorSpec(name="logits", shape=(self.tokens, self.vocabulary), dtype=self.out_dtype, role="out"),)
+
+    def flops(self) -> dict[str, int]:
+        return {"x·w": 2 * self.tokens * self.d_model * self.vocabulary}
+
+    def traffic(self, plan: Facts) -> dict[str, int]:
+        return {}
+
+    def work(self, plan: Facts) -> dict[str, int]:
+        return {"product": self.total_flops()}
+
+    def product_size(self) -> int:
+        return self.tokens * self.d_model * self.vocabulary
+
+    def compute(self) -> tuple[str, str]:
+        return self.dtype, "fp32"
+
+    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
+        """rows: tokens."""
+        return {"logits": matmul(tensors["x"] if rows is None else tensors["x"][rows], tensors["w"])}
+
+    @classmethod
+    def cases(cls) -> tuple[Case, ...]:
+        shapes = ((1, 1, 1), (3, 5, 7), (2, 64, 101), (128, 7168, 129280))
+        return tuple(Case(problem=cls(tokens=tokens, d_model=d, vocabulary=v)) for tokens, d, v in shapes)

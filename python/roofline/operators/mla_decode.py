@@ -1,0 +1,130 @@
+"""Multi-head latent attention over its compressed cache: the absorbed form, which decode uses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..cost import Array, TensorSpec, blocks, exp, matmul, max_, sum_
+from .base import Case, Facts, Operator
+
+_DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MlaDecode(Operator):
+    """out = softmax((q_latent cᵀ + q_rope k_ropeᵀ) / sqrt(qk_nope_head_dim + qk_rope_head_dim)) c, each head by itself.
+
+    The cache holds a latent c of kv_lora_rank numbers and a rotated key of qk_rope_head_dim per token, for all heads together.
+    Queries come multiplied by the keys' up-projection, and out still awaits that of the values: two `Bmm`. causal aligns the last
+    query with the last key. dtype: of queries and out. cache_dtype, rope_dtype: of c and of the rotated keys. scale_block: numbers
+    of c to an fp32 scale; 0: none. With keys and values of every head, as in prefill: `MlaPrefill`. Source: DeepSeek-V2
+    (arXiv:2405.04434), section 2.1. Raises Error for bad fields.
+    """
+
+    batch: int = 1
+    heads: int = 128
+    seq_q: int = 1
+    seq_kv: int = 4096
+    kv_lora_rank: int = 512
+    qk_nope_head_dim: int = 128
+    qk_rope_head_dim: int = 64
+    causal: bool = True
+    scale_block: int = 0
+    dtype: str = "bf16"
+    cache_dtype: str = "bf16"
+    rope_dtype: str = "bf16"
+
+    name = "mla_decode"
+    summary = "multi-head latent attention over the compressed cache (absorbed form)"
+    mix = "read"
+    small = frozenset({"scale_block"})
+    variants = {}
+
+    def check(self) -> None:
+        for field in ("dtype", "cache_dtype", "rope_dtype"):
+            self.one_of(field, _DTYPES)
+        self.require(
+            not self.causal or self.seq_q <= self.seq_kv,
+            "causal with seq_q {seq_q} > seq_kv {seq_kv}: the first queries would see no key; use seq_q <= seq_kv",
+        )
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        queries, cached = (self.batch, self.heads, self.seq_q), (self.batch, self.seq_kv)
+        scales = (TensorSpec(name="scales", shape=(*cached, blocks(self.kv_lora_rank, self.scale_block)), dtype="fp32"),)
+        return (
+            TensorSpec(name="q_latent", shape=(*queries, self.kv_lora_rank), dtype=self.dtype),
+            TensorSpec(name="q_rope", shape=(*queries, self.qk_rope_head_dim), dtype=self.dtype),
+            TensorSpec(name="c", shape=(*cached, self.kv_lora_rank), dtype=self.cache_dtype),
+            TensorSpec(name="k_rope", shape=(*cached, self.qk_rope_head_dim), dtype=self.rope_dtype),
+            *(scales if np.any(self.scale_block > 0) else ()),
+        )
+
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        shape = (self.batch, self.heads, self.seq_q, self.kv_lora_rank)
+        return (TensorSpec(name="out", shape=shape, dtype=self.dtype, role="out"),)
+
+    def visible(self, query: int) -> int:
+        """Keys that a query sees: a leading part of all keys."""
+        return query + self.seq_kv - self.seq_q + 1 if self.causal else self.seq_kv
+
+    def pairs(self) -> int:
+        """Pairs of a query and a key it sees, over all heads."""
+        masked = self.seq_q * (self.seq_q - 1) // 2 if self.causal else 0
+        return self.batch * self.heads * (self.seq_q * self.seq_kv - masked)
+
+    def flops(self) -> dict[str, int]:
+        pairs = self.pairs()
+        return {
+            "q·cᵀ": 2 * pairs * self.kv_lora_rank,
+            "q_rope·kᵀ": 2 * pairs * self.qk_rope_head_dim,
+            "scale": pairs,
+            "softmax": 5 * pairs,  # compare, subtract, exp, add, divide
+            "p·c": 2 * pairs * self.kv_lora_rank,
+            "dequantise": self.batch * self.seq_kv * self.kv_lora_rank * (self.scale_block > 0),
+        }
+
+    def traffic(self, plan: Facts) -> dict[str, int]:
+        return {}  # scores stay on the chip, and a block of the cache serves all heads
+
+    def work(self, plan: Facts) -> dict[str, int]:
+        flops, pairs = self.flops(), self.pairs()
+        product = flops["q·cᵀ"] + flops["q_rope·kᵀ"] + flops["p·c"]
+        return {"product": product, "exp": pairs, "other": 5 * pairs + flops["dequantise"]}
+
+    def compute(self) -> tuple[str, str]:
+        return self.dtype, "fp32"
+
+    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
+        """rows: indices along [batch * heads * seq_q]; out is then [len(rows), kv_lora_rank]."""
+        latent, rotated, c = tensors["q_latent"], tensors["q_rope"], tensors["c"]
+        if self.scale_block:
+            c = c * np.repeat(tensors["scales"], self.scale_block, axis=-1)[..., : self.kv_lora_rank]
+        scale = 1 / math.sqrt(self.qk_nope_head_dim + self.qk_rope_head_dim)
+        everything = (self.batch, self.heads, self.seq_q)
+        out = []
+        for row in range(math.prod(everything)) if rows is None else rows:
+            batch, head, query = (int(index) for index in np.unravel_index(int(row), everything))
+            seen = self.visible(query)
+            q = np.concatenate([latent[batch, head, query : query + 1], rotated[batch, head, query : query + 1]], axis=-1)
+            k = np.concatenate([c[batch, :seen], tensors["k_rope"][batch, :seen]], axis=-1)
+            scores = matmul(q, k.T) * scale
+            weights = exp(scores - max_(scores, axis=-1, keepdims=True))
+            out.append(matmul(weights / sum_(weights, axis=-1, keepdims=True), c[batch, :seen]))
+        found = np.concatenate(out)
+        return {"out": found if rows is not None else found.reshape(*everything, self.kv_lora_rank)}
+
+    @classmethod
+    def cases(cls) -> tuple[Case, ...]:
+        few = {"heads": 3, "kv_lora_rank": 5, "qk_nope_head_dim": 3, "qk_rope_head_dim": 2}
+        given: tuple[Mapping[str, int | str | bool], ...] = (
+            {"heads": 1, "seq_kv": 1, "kv_lora_rank": 1, "qk_rope_head_dim": 1},
+            {**few, "batch": 2, "seq_q": 3, "seq_kv": 7},
+            {**few, "batch": 2, "seq_q": 3, "seq_kv": 7, "causal": False, "scale_block": 4, "cache_dtype": "fp8_e4m3"},
+            {**few, "seq_q": 8, "seq_kv": 11, "dtype": "fp16"},
+            {"batch": 128, "seq_q": 2, "seq_kv": 32768, "cache_dtype": "fp8_e4m3", "scale_block": 128},
+        )
+        return tuple(Case(problem=cls.make(**fields)) for fields in given)

@@ -1,0 +1,112 @@
+"""Multi-head latent attention with the keys and values of every head: the form that prefill uses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..cost import Array, TensorSpec, exp, matmul, max_, sum_
+from .base import Case, Facts, Operator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MlaPrefill(Operator):
+    """out = softmax((q_nope k_nopeᵀ + q_rope k_ropeᵀ) / sqrt(qk_nope_head_dim + qk_rope_head_dim)) v, each head by itself.
+
+    Keys and values come multiplied out from the latent (a `Bmm` or `QuantizedMatmul` before it); the rotated part of the keys is
+    one for all heads. Many queries on one key make this cheaper than the absorbed form of `MlaDecode`: 2 (128 + 64 + 128) FLOPs a
+    pair in DeepSeek-V3, against 2 (512 + 64 + 512). causal aligns the last query with the last key. Source: DeepSeek-V2
+    (arXiv:2405.04434), section 2.1. Raises Error for bad fields.
+    """
+
+    batch: int = 1
+    heads: int = 128
+    seq_q: int = 2048
+    seq_kv: int = 2048
+    qk_nope_head_dim: int = 128
+    qk_rope_head_dim: int = 64
+    v_head_dim: int = 128
+    causal: bool = True
+    dtype: str = "bf16"
+
+    name = "mla_prefill"
+    summary = "multi-head latent attention with keys and values of every head"
+    mix = "read"
+    variants = {}
+
+    def check(self) -> None:
+        self.one_of("dtype", ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2"))
+        self.require(
+            not self.causal or self.seq_q <= self.seq_kv,
+            "causal with seq_q {seq_q} > seq_kv {seq_kv}: the first queries would see no key; use seq_q <= seq_kv",
+        )
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        queries, keys = (self.batch, self.heads, self.seq_q), (self.batch, self.heads, self.seq_kv)
+        return (
+            TensorSpec(name="q", shape=(*queries, self.qk_nope_head_dim + self.qk_rope_head_dim), dtype=self.dtype),
+            TensorSpec(name="k_nope", shape=(*keys, self.qk_nope_head_dim), dtype=self.dtype),
+            TensorSpec(name="k_rope", shape=(self.batch, self.seq_kv, self.qk_rope_head_dim), dtype=self.dtype),
+            TensorSpec(name="v", shape=(*keys, self.v_head_dim), dtype=self.dtype),
+        )
+
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        shape = (self.batch, self.heads, self.seq_q, self.v_head_dim)
+        return (TensorSpec(name="out", shape=shape, dtype=self.dtype, role="out"),)
+
+    def visible(self, query: int) -> int:
+        """Keys that a query sees: a leading part of all keys."""
+        return query + self.seq_kv - self.seq_q + 1 if self.causal else self.seq_kv
+
+    def pairs(self) -> int:
+        """Pairs of a query and a key it sees, over all heads."""
+        masked = self.seq_q * (self.seq_q - 1) // 2 if self.causal else 0
+        return self.batch * self.heads * (self.seq_q * self.seq_kv - masked)
+
+    def flops(self) -> dict[str, int]:
+        pairs = self.pairs()
+        return {
+            "q·kᵀ": 2 * pairs * (self.qk_nope_head_dim + self.qk_rope_head_dim),
+            "scale": pairs,
+            "softmax": 5 * pairs,  # compare, subtract, exp, add, divide
+            "p·v": 2 * pairs * self.v_head_dim,
+        }
+
+    def traffic(self, plan: Facts) -> dict[str, int]:
+        return {}  # scores stay on the chip
+
+    def work(self, plan: Facts) -> dict[str, int]:
+        flops, pairs = self.flops(), self.pairs()
+        return {"product": flops["q·kᵀ"] + flops["p·v"], "exp": pairs, "other": 5 * pairs}
+
+    def compute(self) -> tuple[str, str]:
+        return self.dtype, "fp32"
+
+    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
+        """rows: indices along [batch * heads * seq_q]; out is then [len(rows), v_head_dim]."""
+        scale = 1 / math.sqrt(self.qk_nope_head_dim + self.qk_rope_head_dim)
+        everything = (self.batch, self.heads, self.seq_q)
+        out = []
+        for row in range(math.prod(everything)) if rows is None else rows:
+            batch, head, query = (int(index) for index in np.unravel_index(int(row), everything))
+            seen = self.visible(query)
+            k = np.concatenate([tensors["k_nope"][batch, head, :seen], tensors["k_rope"][batch, :seen]], axis=-1)
+            scores = matmul(tensors["q"][batch, head, query : query + 1], k.T) * scale
+            weights = exp(scores - max_(scores, axis=-1, keepdims=True))
+            out.append(matmul(weights / sum_(weights, axis=-1, keepdims=True), tensors["v"][batch, head, :seen]))
+        found = np.concatenate(out)
+        return {"out": found if rows is not None else found.reshape(*everything, self.v_head_dim)}
+
+    @classmethod
+    def cases(cls) -> tuple[Case, ...]:
+        few = {"heads": 2, "qk_nope_head_dim": 3, "qk_rope_head_dim": 2, "v_head_dim": 5}
+        given: tuple[Mapping[str, int | str | bool], ...] = (
+            {"heads": 1, "seq_len": 1, "qk_nope_head_dim": 1, "qk_rope_head_dim": 1, "v_head_dim": 1},
+            {**few, "batch": 2, "seq_q": 3, "seq_kv": 7},
+            {**few, "seq_q": 5, "seq_kv": 3, "causal": False, "dtype": "fp8_e4m3"},
+            {"seq_len": 65536},
+        )
+        return tuple(Case(problem=cls.make(**fields)) for fields in given)

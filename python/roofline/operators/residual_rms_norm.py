@@ -1,0 +1,72 @@
+"""A residual connection and the normalisation after it, in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..cost import Array, TensorSpec, sqrt, sum_
+from .base import Case, Facts, Operator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResidualRmsNorm(Operator):
+    """residual = residual + x, in place; y = residual / sqrt(mean(residual²) + eps) weight, with the mean over each row.
+
+    rows, columns: of x, residual and y; eps: above 0. Raises Error for bad fields.
+    """
+
+    rows: int = 4096
+    columns: int = 4096
+    eps: float = 1e-6
+    dtype: str = "bf16"
+
+    name = "residual_rms_norm"
+    summary = "a residual added in place, and root-mean-square normalisation of the sum"
+    mix = "copy"
+    variants = {}
+
+    def check(self) -> None:
+        self.one_of("dtype", ("fp32", "fp16", "bf16"))
+        self.require(self.eps > 0, "eps must be above 0, got {eps}")
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        return (
+            TensorSpec(name="x", shape=(self.rows, self.columns), dtype=self.dtype),
+            TensorSpec(name="weight", shape=(self.columns,), dtype=self.dtype, role="constant"),
+        )
+
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        shape = (self.rows, self.columns)
+        return (
+            TensorSpec(name="residual", shape=shape, dtype=self.dtype, role="in_out"),
+            TensorSpec(name="y", shape=shape, dtype=self.dtype, role="out"),
+        )
+
+    def flops(self) -> dict[str, int]:
+        elements = self.rows * self.columns
+        return {
+            "add": elements,
+            "mean square": 2 * elements + self.rows,
+            "root": 2 * self.rows,
+            "divide": elements,
+            "weight": elements,
+        }
+
+    def traffic(self, plan: Facts) -> dict[str, int]:
+        return {}  # a row stays in cache between its sum of squares and its result
+
+    def compute(self) -> tuple[str, str]:
+        return self.dtype, "fp32"
+
+    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
+        """rows: indices of rows."""
+        x, residual = (tensors[name] if rows is None else tensors[name][rows] for name in ("x", "residual"))
+        total = residual + x
+        root = sqrt(sum_(total * total, axis=-1, keepdims=True) / self.columns + self.eps)
+        return {"residual": total, "y": total / root * tensors["weight"]}
+
+    @classmethod
+    def cases(cls) -> tuple[Case, ...]:
+        shapes = ((1, 1), (1, 7), (5, 1), (7, 31), (65536, 65536))
+        return tuple(Case(problem=cls(rows=rows, columns=columns)) for rows, columns in shapes)

@@ -1,0 +1,82 @@
+"""Rotary position embedding of queries and keys, in place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..cost import Array, TensorSpec
+from .base import Case, Facts, Operator
+
+_DTYPES = ("fp32", "fp16", "bf16")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rope(Operator):
+    """(x, y) becomes (x cos - y sin, y cos + x sin) for every pair of halves of a head, in place.
+
+    q: [batch, seq_q, heads, head_dim], k: [batch, seq_q, kv_heads, head_dim]; head_dim is what is rotated, and even. cos, sin:
+    [batch, seq_q, head_dim / 2] in table_dtype, one row for each token's position. Source: Su et al., RoFormer (2021). Raises
+    Error for bad fields.
+    """
+
+    batch: int = 1
+    seq_q: int = 2048
+    heads: int = 32
+    kv_heads: int = 8
+    head_dim: int = 128
+    dtype: str = "bf16"
+    table_dtype: str = "fp32"
+
+    name = "rope"
+    summary = "rotary position embedding of queries and keys, in place"
+    mix = "copy"
+    variants = {}
+
+    def check(self) -> None:
+        self.one_of("dtype", _DTYPES)
+        self.one_of("table_dtype", _DTYPES)
+        self.require(self.head_dim % 2 == 0, "head_dim must be even, since numbers are rotated in pairs, got {head_dim}")
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        shape = (self.batch, self.seq_q, self.head_dim // 2)
+        return tuple(TensorSpec(name=name, shape=shape, dtype=self.table_dtype) for name in ("cos", "sin"))
+
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return tuple(
+            TensorSpec(name=name, shape=(self.batch, self.seq_q, heads, self.head_dim), dtype=self.dtype, role="in_out")
+            for name, heads in (("q", self.heads), ("k", self.kv_heads))
+        )
+
+    def flops(self) -> dict[str, int]:
+        each = 3 * self.batch * self.seq_q * self.head_dim  # a pair: four multiplications, a subtraction, an addition
+        return {"rotate q": each * self.heads, "rotate k": each * self.kv_heads}
+
+    def traffic(self, plan: Facts) -> dict[str, int]:
+        return {}
+
+    def compute(self) -> tuple[str, str]:
+        return self.dtype, "fp32"
+
+    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
+        """rows: indices along [batch * seq_q]; q and k are then [len(rows), their heads, head_dim]."""
+        half = self.head_dim // 2
+
+        def tokens(name: str) -> Array:
+            flat = tensors[name].reshape(self.batch * self.seq_q, *tensors[name].shape[2:])
+            return flat if rows is None else flat[rows]
+
+        cos, sin = tokens("cos")[:, None], tokens("sin")[:, None]
+        found = {}
+        for name in ("q", "k"):
+            x, y = tokens(name)[..., :half], tokens(name)[..., half:]
+            rotated = np.concatenate([x * cos - y * sin, y * cos + x * sin], axis=-1)
+            found[name] = rotated if rows is not None else rotated.reshape(tensors[name].shape)
+        return found
+
+    @classmethod
+    def cases(cls) -> tuple[Case, ...]:
+        shapes = ((1, 1, 1, 1, 2), (2, 3, 4, 2, 6), (1, 5, 3, 1, 8), (1, 8192, 128, 1, 64))
+        return tuple(Case(problem=cls(batch=b, seq_q=s, heads=h, kv_heads=g, head_dim=d)) for b, s, h, g, d in shapes)

@@ -1,0 +1,59 @@
+"""The gate of a SwiGLU block between its products (Shazeer, GLU variants improve Transformer, 2020)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..cost import Array, TensorSpec, exp
+from .base import Case, Facts, Operator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiluMul(Operator):
+    """y = gate / (1 + e^-gate) · up, element by element.
+
+    rows, columns: of gate, up and y. Raises Error for bad fields.
+    """
+
+    rows: int = 4096
+    columns: int = 4096
+    dtype: str = "bf16"
+
+    name = "silu_mul"
+    summary = "silu(gate) · up, the gate of a SwiGLU block"
+    mix = "add"
+    variants = {}
+
+    def check(self) -> None:
+        self.one_of("dtype", ("fp32", "fp16", "bf16"))
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        return tuple(TensorSpec(name=name, shape=(self.rows, self.columns), dtype=self.dtype) for name in ("gate", "up"))
+
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return (TensorSpec(name="y", shape=(self.rows, self.columns), dtype=self.dtype, role="out"),)
+
+    def flops(self) -> dict[str, int]:
+        elements = self.rows * self.columns
+        return {"silu": 3 * elements, "multiply": elements}  # exp, addition, division
+
+    def traffic(self, plan: Facts) -> dict[str, int]:
+        return {}
+
+    def work(self, plan: Facts) -> dict[str, int]:
+        elements = self.rows * self.columns
+        return {"exp": elements, "other": 3 * elements}
+
+    def compute(self) -> tuple[str, str]:
+        return self.dtype, "fp32"
+
+    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
+        """rows: indices of rows."""
+        gate, up = (tensors[name] if rows is None else tensors[name][rows] for name in ("gate", "up"))
+        return {"y": gate / (1.0 + exp(-gate)) * up}
+
+    @classmethod
+    def cases(cls) -> tuple[Case, ...]:
+        shapes = ((1, 1), (5, 1), (3, 16), (7, 31), (65536, 65536))
+        return tuple(Case(problem=cls(rows=rows, columns=columns)) for rows, columns in shapes)

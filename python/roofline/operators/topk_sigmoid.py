@@ -1,0 +1,91 @@
+"""The router of DeepSeek-V3 and its kin: sigmoids, a bias that balances the experts, the largest few, renormalised."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..cost import Array, TensorSpec, exp, sum_, top
+from .base import Case, Facts, Operator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopkSigmoid(Operator):
+    """The experts_per_token largest of 1 / (1 + e^-logits) + bias of each token, without the bias, and which experts they are.
+
+    logits: [tokens, experts] in dtype. bias: [experts] in fp32, where biased: it decides the choice and does not enter the weights.
+    weights: [tokens, experts_per_token] in fp32, divided by their sum where renormalise; chosen: as many int32. Selection is by
+    successive maxima of what is left: k n - k (k - 1) / 2 comparisons for k of n; limits on groups of experts are not counted.
+    Source: DeepSeek-V3 (arXiv:2412.19437), section 2.1.2. Raises Error for bad fields.
+    """
+
+    tokens: int = 4096
+    experts: int = 256
+    experts_per_token: int = 8
+    biased: bool = True
+    renormalise: bool = True
+    dtype: str = "fp32"
+
+    name = "topk_sigmoid"
+    summary = "router of a mixture of experts: the largest few of biased sigmoids"
+    mix = "read"
+    variants = {}
+
+    def check(self) -> None:
+        self.one_of("dtype", ("fp32", "fp16", "bf16"))
+        self.require(
+            self.experts_per_token <= self.experts, "experts_per_token must be at most experts {experts}, got {experts_per_token}"
+        )
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        bias = TensorSpec(name="bias", shape=(self.experts,), dtype="fp32", role="constant")
+        logits = TensorSpec(name="logits", shape=(self.tokens, self.experts), dtype=self.dtype)
+        return (logits, bias) if self.biased else (logits,)
+
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        shape = (self.tokens, self.experts_per_token)
+        return (
+            TensorSpec(name="weights", shape=shape, dtype="fp32", role="out"),
+            TensorSpec(name="chosen", shape=shape, dtype="int32", role="out"),
+        )
+
+    def flops(self) -> dict[str, int]:
+        most, scores = self.experts_per_token, self.tokens * self.experts
+        return {
+            "sigmoid": 3 * scores,  # exp, addition, division
+            **({"bias": scores} if self.biased else {}),
+            "select": self.tokens * (most * self.experts - most * (most - 1) // 2),
+            **({"renormalise": 2 * self.tokens * most} if self.renormalise else {}),
+        }
+
+    def traffic(self, plan: Facts) -> dict[str, int]:
+        return {}
+
+    def work(self, plan: Facts) -> dict[str, int]:
+        scores = self.tokens * self.experts
+        return {"exp": scores, "other": self.total_flops() - scores}
+
+    def compute(self) -> tuple[str, str]:
+        return self.dtype, "fp32"
+
+    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
+        """rows: tokens."""
+        logits = tensors["logits"] if rows is None else tensors["logits"][rows]
+        scores = 1.0 / (1.0 + exp(-logits))
+        _, chosen = top(scores + tensors["bias"] if self.biased else scores, self.experts_per_token)
+        weights = np.take_along_axis(scores, chosen, axis=-1)
+        if self.renormalise:
+            weights = weights / sum_(weights, axis=-1, keepdims=True)
+        return {"weights": weights, "chosen": np.asarray(chosen)}
+
+    @classmethod
+    def cases(cls) -> tuple[Case, ...]:
+        shapes = ((1, 1, 1), (1, 7, 1), (3, 5, 5), (2, 64, 6), (5, 17, 4))
+        small = tuple(
+            Case(problem=cls(tokens=t, experts=n, experts_per_token=k, renormalise=again, biased=k != 4))
+            for t, n, k in shapes
+            for again in (False, True)
+        )
+        return (*small, Case(problem=cls(tokens=65536, dtype="bf16")))

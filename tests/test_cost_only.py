@@ -1,0 +1,323 @@
+"""Operators without kernels: figures published elsewhere, identities between them, and bad input."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from roofline.cost import top
+from roofline.errors import Error, Unsupported
+from roofline.machine import Ceiling, Machine
+from roofline.operators import (
+    OPERATORS,
+    Adam,
+    AllGather,
+    AllReduce,
+    Attention,
+    Bmm,
+    Embedding,
+    Ffn,
+    GroupedMatmul,
+    LmHead,
+    MlaDecode,
+    MlaPrefill,
+    Operator,
+    QuantizedMatmul,
+    ReduceScatter,
+    Rope,
+    SiluMul,
+    TopkSigmoid,
+    TopkSoftmax,
+)
+from roofline.operators.grouped_matmul import expected_touched
+from roofline.prediction import predict
+
+
+def intensity(problem: Operator, *terms: str) -> float:
+    flops = problem.flops()
+    return sum(flops[term] for term in terms or flops) / problem.compulsory_bytes()
+
+
+# -- figures published elsewhere ----------------------------------------------------------------------------------------------
+
+
+def fp4(rows: int, columns: int, inner: int) -> QuantizedMatmul:
+    """Weights of 4 bits without scales, 16-bit activations."""
+    return QuantizedMatmul(rows=rows, columns=columns, inner=inner, scale_bits=0, dtype="fp16", out_dtype="fp16")
+
+
+@pytest.mark.parametrize(
+    ("columns", "inner", "expected"),
+    [
+        # The projections of DeepSeek-R1 by tokens: 2 M N K / (2 M K + N K / 2 + 2 M N).
+        (2112, 7168, {1: 3.9902160894721748, 16: 61.58396250976308, 128: 389.6935749588138, 16384: 1591.7165387446114}),
+        (24576, 1536, {1: 3.9889628307093004, 64: 217.4867256637168, 128: 378.0923076923077, 4096: 1328.4324324324325}),
+        (32768, 512, {1: 3.9685115659440475, 16: 56.79029462738301, 1024: 448.8767123287671, 16384: 500.2748091603053}),
+        (7168, 16384, {1: 3.9967938665272698, 64: 243.49893842887474, 1024: 2248.7843137254904, 4096: 3822.9333333333334}),
+    ],
+)
+def test_fp4_projections(columns: int, inner: int, expected: dict[int, float]) -> None:
+    for rows, value in expected.items():
+        assert intensity(fp4(rows, columns, inner)) == pytest.approx(value, rel=1e-12)
+
+
+def test_fp4_projection_in_full() -> None:
+    problem = fp4(128, 24576, 1536)
+    assert (problem.total_flops(), problem.compulsory_bytes()) == (9663676416, 25559040)
+
+
+def test_fp8_bmm() -> None:
+    # The absorbed key projection of DeepSeek-V3, [128, B, 128] x [128, 128, 512].
+    for rows, value in ((1, 1.9806576402321083), (64, 78.76923076923077)):
+        problem = Bmm(batch=128, rows=rows, columns=512, inner=128, dtype="fp8_e4m3", out_dtype="fp8_e4m3")
+        assert intensity(problem) == pytest.approx(value, rel=1e-12)
+
+
+def test_element_wise_figures() -> None:
+    assert intensity(SiluMul(rows=1000, columns=1000, dtype="fp16")) == pytest.approx(2 / 3)
+    # fp32 weights, 16- or 32-bit gradients: 26 and 28 bytes a parameter.
+    for gradient, each in (("fp16", 26), ("fp32", 28)):
+        found = Adam(elements=1000, master=False, dtype="fp32", gradient_dtype=gradient)
+        assert found.compulsory_bytes() == each * 1000
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "inner", "flops", "size"),
+    [(1, 1, 1024, 2048, 4098), (32, 4096, 4096, 1073741824, 34078720), (4096, 4096, 4096, 137438953472, 100663296)],
+)
+def test_sixteen_bit_products(rows: int, columns: int, inner: int, flops: int, size: int) -> None:
+    problem = Bmm(batch=1, rows=rows, columns=columns, inner=inner, dtype="fp16", out_dtype="fp16")
+    assert (problem.total_flops(), problem.compulsory_bytes()) == (flops, size)
+    head = LmHead(tokens=rows, d_model=inner, vocabulary=columns, dtype="bf16", out_dtype="bf16")
+    assert (head.total_flops(), head.compulsory_bytes()) == (flops, size)
+
+
+def test_microscaling_formats_in_bits() -> None:
+    # 4 bits and an 8-bit scale for 16 or 32 of them: 4.5 and 4.25.
+    for dtype, scales, block, bits in (("nvfp4", "two_level", 16, 4.5), ("mxfp4", "block", 32, 4.25)):
+        problem = Bmm(batch=1, rows=64, columns=64, inner=256, dtype=dtype, scales=scales, scale_block=block, scale_bits=8)
+        a, b, *scale, _ = problem.tensors()
+        assert sum(t.size_bytes for t in (a, b, *scale) if t.shape != (1,)) * 8 == bits * 2 * 64 * 256
+
+
+# -- identities ---------------------------------------------------------------------------------------------------------------
+
+
+def test_mla_of_one_head_is_attention() -> None:
+    """Keys c and rotated keys side by side, values c: grouped-query attention with one KV head, wider keys than values."""
+    mla = MlaDecode(batch=3, heads=16, seq_q=2, seq_kv=100, kv_lora_rank=60, qk_rope_head_dim=4)
+    keys = Attention(batch=3, heads=16, kv_heads=1, seq_q=2, seq_kv=100, head_dim=64, causal=True, dtype="bf16").flops()
+    values = Attention(batch=3, heads=16, kv_heads=1, seq_q=2, seq_kv=100, head_dim=60, causal=True, dtype="bf16").flops()
+    found = mla.flops()
+    assert found["q·cᵀ"] + found["q_rope·kᵀ"] == keys["q·kᵀ"]
+    assert (found["p·c"], found["softmax"], found["scale"]) == (values["p·v"], values["softmax"], values["scale"])
+
+
+def test_the_cache_is_read_once_for_all_heads() -> None:
+    one, many = (MlaDecode(heads=heads).compulsory_bytes() for heads in (1, 128))
+    assert many - one == 127 * (2 * 512 + 64) * 2
+    assert MlaDecode(batch=4).compulsory_bytes() == 4 * MlaDecode().compulsory_bytes()
+    assert MlaDecode().compulsory_bytes() == 4096 * 576 * 2 + 128 * 1088 * 2
+
+
+def test_both_forms_of_mla_give_the_same() -> None:
+    generator = np.random.default_rng(3)
+    heads, rank, nope, rope, value = 2, 7, 3, 2, 4
+    up_keys, up_values = generator.normal(size=(heads, nope, rank)), generator.normal(size=(heads, rank, value))
+    q_nope, q_rope = generator.normal(size=(1, heads, 3, nope)), generator.normal(size=(1, heads, 3, rope))
+    c, k_rope = generator.normal(size=(1, 5, rank)), generator.normal(size=(1, 5, rope))
+    sizes: dict[str, Any] = {"heads": heads, "seq_q": 3, "seq_kv": 5, "qk_nope_head_dim": nope, "qk_rope_head_dim": rope}
+    absorbed = MlaDecode(**sizes, kv_lora_rank=rank).reference(
+        {"q_latent": q_nope @ up_keys, "q_rope": q_rope, "c": c, "k_rope": k_rope}
+    )["out"]
+    plain = MlaPrefill(**sizes, v_head_dim=value).reference(
+        {
+            "q": np.concatenate([q_nope, q_rope], axis=-1),
+            "k_nope": c[:, None] @ up_keys.transpose(0, 2, 1),
+            "k_rope": k_rope,
+            "v": c[:, None] @ up_values,
+        }
+    )["out"]
+    np.testing.assert_allclose(absorbed @ up_values, plain, rtol=1e-12)
+
+
+def test_quantised_weights_are_the_weights() -> None:
+    generator = np.random.default_rng(3)
+    problem = QuantizedMatmul(rows=3, columns=5, inner=7, group_size=4, zero_bits=4)
+    b, scale, zero = generator.integers(0, 16, (7, 5)), generator.normal(size=(2, 5)), generator.integers(0, 16, (2, 5))
+    weights = np.array([[(b[i, j] - zero[i // 4, j]) * scale[i // 4, j] for j in range(5)] for i in range(7)])
+    a = generator.normal(size=(3, 7))
+    np.testing.assert_allclose(problem.reference({"a": a, "b": b, "scale": scale, "zero": zero})["c"], a @ weights)
+
+
+def test_experts_that_are_touched() -> None:
+    # Every way in which two tokens choose two of four experts.
+    choices = list(itertools.combinations(range(4), 2))
+    counted = np.mean([len({*first, *second}) for first in choices for second in choices])
+    assert expected_touched(2, 4, 2) == pytest.approx(counted)
+    assert expected_touched(1, 256, 8) == pytest.approx(8, rel=1e-12)
+    assert expected_touched(10**9, 256, 8) == 256
+    assert expected_touched(3, 5, 5) == 5
+    assert expected_touched(1, 2**62, 1) == pytest.approx(1)
+
+
+def test_one_expert_is_a_feed_forward_block() -> None:
+    for activation in ("relu", "gelu", "swiglu"):
+        moe = GroupedMatmul(tokens=6, experts=1, experts_per_token=1, d_model=4, d_ff=5, activation=activation)
+        ffn = Ffn(batch=2, seq_q=3, d_model=4, d_ff=5, activation=activation)
+        assert {term: count for term, count in moe.flops().items() if term != "combine"} == ffn.flops()
+        generator = np.random.default_rng(3)
+        weights = {t.name: generator.normal(size=t.shape) for t in moe.inputs() if t.name.startswith("w_")}
+        x = generator.normal(size=(6, 4))
+        found = moe.reference({"x": x, "chosen": np.zeros((6, 1), dtype=int), "gates": np.ones((6, 1)), **weights})["out"]
+        plain = ffn.reference({"x": x.reshape(2, 3, 4), **{name: w[0] for name, w in weights.items()}})["out"]
+        np.testing.assert_allclose(found, plain.reshape(6, 4), rtol=1e-12)
+
+
+def test_only_touched_experts_are_read() -> None:
+    problem = GroupedMatmul(tokens=4, touched_experts=20)
+    one = 3 * 7168 * 2048 * 2
+    assert problem.replace(touched_experts=21).compulsory_bytes() - problem.compulsory_bytes() == one
+    assert problem.footprint_bytes() > 256 * one  # they all lie in memory
+
+
+def test_the_largest_of_a_row() -> None:
+    x = np.array([[1.0, 5.0, 3.0, 5.0], [-4.0, -1.0, -2.0, -3.0]])
+    values, where = top(x, 3)
+    assert where.tolist() == [[1, 3, 2], [1, 2, 3]]
+    assert values.tolist() == [[5, 5, 3], [-1, -2, -3]]
+    logits = np.random.default_rng(3).normal(size=(4, 9))
+    found = TopkSoftmax(tokens=4, experts=9, experts_per_token=2).reference({"logits": logits})
+    np.testing.assert_allclose(found["weights"].sum(axis=-1), 1)
+    np.testing.assert_array_equal(found["chosen"], np.argsort(-logits, axis=-1)[:, :2])
+    # A bias decides who is chosen, and not with which weight.
+    bias = np.zeros(9)
+    bias[7] = 10
+    biased = TopkSigmoid(tokens=4, experts=9, experts_per_token=1, renormalise=False).reference({"logits": logits, "bias": bias})
+    np.testing.assert_array_equal(biased["chosen"][:, 0], 7)
+    np.testing.assert_allclose(biased["weights"][:, 0], 1 / (1 + np.exp(-logits[:, 7])))
+
+
+def test_rotations_keep_lengths() -> None:
+    problem = Rope(batch=2, seq_q=3, heads=4, kv_heads=2, head_dim=6)
+    generator = np.random.default_rng(3)
+    angle = generator.uniform(0, 2 * math.pi, (2, 3, 3))
+    q, k = generator.normal(size=(2, 3, 4, 6)), generator.normal(size=(2, 3, 2, 6))
+    found = problem.reference({"cos": np.cos(angle), "sin": np.sin(angle), "q": q, "k": k})
+    np.testing.assert_allclose(np.linalg.norm(found["q"], axis=-1), np.linalg.norm(q, axis=-1))
+    turned = (q[..., :3] + 1j * q[..., 3:]) * np.exp(1j * angle)[:, :, None]
+    np.testing.assert_allclose(found["q"], np.concatenate([turned.real, turned.imag], axis=-1))
+    np.testing.assert_allclose(np.linalg.norm(found["k"], axis=-1), np.linalg.norm(k, axis=-1))
+
+
+def test_adam_against_its_paper() -> None:
+    # The first step from nothing moves every parameter by the learning rate, against the sign of its gradient.
+    problem = Adam(elements=5, master=False, decayed=False)
+    g = np.array([3.0, -2.0, 1e-3, 40.0, -7.0])
+    found = problem.reference({"g": g, "m": np.zeros(5), "v": np.zeros(5), "p": np.ones(5)})
+    np.testing.assert_allclose(found["p"], 1 - 1e-3 * np.sign(g), rtol=1e-6)
+    np.testing.assert_allclose(found["m"], 0.1 * g)
+    np.testing.assert_allclose(found["v"], 0.001 * g * g)
+
+
+# -- links --------------------------------------------------------------------------------------------------------------------
+
+
+def on_links(*more: Ceiling) -> Machine:
+    memory = Ceiling(kind="bandwidth", level="DRAM", access="copy", variant="plain", samples=(3e12,), source="datasheet")
+    compute = Ceiling(kind="compute", dtype="bf16", accumulator="fp32", samples=(1e15,), source="datasheet")
+    return Machine(name="Example GPU", device="cuda:0", ceilings=(memory, compute, *more))
+
+
+LINK = Ceiling(kind="link", samples=(450e9,), source="datasheet")
+
+
+def test_collectives_over_links() -> None:
+    # A ring moves 2 (n - 1) / n of the tensor over a link for a sum on every rank, half of that for its two halves.
+    size = 2 * (1 << 24)
+    for ranks in (1, 2, 4, 8):
+        whole = AllReduce(ranks=ranks).link_bytes()
+        assert whole == 2 * (ranks - 1) * size // ranks
+        assert AllGather(ranks=ranks).link_bytes() + ReduceScatter(ranks=ranks).link_bytes() == whole
+    assert all(problem.link_bytes() == 0 for problem in (Attention(), Rope(), Ffn()))
+    found = predict(on_links(LINK), AllReduce(ranks=8))
+    assert found.bound == "link" and found.roof_s == pytest.approx(2 * 7 / 8 * size / 450e9)
+    assert found.terms["DRAM"] == pytest.approx(2 * size / 3e12)
+    assert found.parts["link"] == found.terms["link"] == found.time_s  # a datasheet's roofs overlap perfectly
+    assert found.roofs.labels["link"] == "link 450 GB/s"
+    assert "link" not in predict(on_links(LINK), Rope()).terms
+    with pytest.raises(Error, match="Example GPU: no link to other ranks is known; give the machine one"):
+        predict(on_links(), AllReduce())
+    assert predict(on_links(), AllReduce(ranks=1)).bound == "DRAM"
+
+
+def test_a_datasheet_states_both_directions_of_a_link() -> None:
+    assert Machine.from_datasheet("h100-sxm").link().value == 450e9
+    with pytest.raises(Error, match="no link to other ranks is known"):
+        Machine.from_datasheet("rtx-4090").link()
+
+
+def test_a_link_is_no_memory_level() -> None:
+    machine = on_links(LINK)
+    assert machine.levels() == ("DRAM",)
+    assert machine.sanity() == []
+    assert Machine.from_dict(machine.to_dict()) == machine
+    assert "link" in text_of(machine)
+
+
+def text_of(machine: Machine) -> str:
+    return machine._repr_html_()
+
+
+# -- bad input and no kernels -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("operator", "fields", "words"),
+    [
+        (GroupedMatmul, {"experts": 4, "experts_per_token": 5}, "grouped_matmul: experts_per_token must be at most experts 4"),
+        (TopkSoftmax, {"experts": 4, "experts_per_token": 5}, "topk_softmax: experts_per_token must be at most experts 4, got 5"),
+        (TopkSigmoid, {"experts": 4, "experts_per_token": 5}, "topk_sigmoid: experts_per_token must be at most experts 4, got 5"),
+        (GroupedMatmul, {"touched_experts": 7}, "touched_experts must be 0, or from experts_per_token 8 to the 256 experts"),
+        (GroupedMatmul, {"touched_experts": 9}, "tokens 1 times that, got 9"),
+        (GroupedMatmul, {"tokens": 1000, "touched_experts": 257}, "the 256 experts .* got 257"),
+        (GroupedMatmul, {"weight_bits": 0.0}, "weight_bits must be above 0 and at most 64, got 0.0"),
+        (QuantizedMatmul, {"weight_bits": -4.0}, "quantized_matmul: weight_bits must be above 0 and at most 64, got -4.0"),
+        (QuantizedMatmul, {"weight_bits": math.nan}, "weight_bits must be a finite number, got nan"),
+        (QuantizedMatmul, {"zero_bits": 65}, "zero_bits must be at most 64, got 65"),
+        (QuantizedMatmul, {"columns": 2**61, "inner": 2**61}, "quantized_matmul: tensor 'b' .* more than 2..62 bytes"),
+        (MlaDecode, {"seq_q": 3, "seq_kv": 2}, "mla_decode: causal with seq_q 3 > seq_kv 2"),
+        (MlaPrefill, {"seq_q": 3, "seq_kv": 2}, "mla_prefill: causal with seq_q 3 > seq_kv 2"),
+        (Rope, {"head_dim": 3}, "rope: head_dim must be even, since numbers are rotated in pairs, got 3"),
+        (Rope, {"kv_heads": 0}, "rope: kv_heads must be between 1 and 2..62, got 0"),
+        (Bmm, {"scale_bits": 65}, "bmm: scale_bits must be at most 64, got 65"),
+        (Bmm, {"scales": "column"}, "bmm: scales must be one of none, tensor, row, block, two_level, got 'column'"),
+        (Embedding, {"vocabulary": 2**31 + 1}, "embedding: vocabulary must be at most 2..31, for ids in int32"),
+        (AllReduce, {"ranks": 0}, "all_reduce: ranks must be between 1 and"),
+        (LmHead, {"tokens": 10**30}, "lm_head: tokens must be between 1 and 2..62, got 1000000000000000000000000000000"),
+    ],
+)
+def test_bad_fields(operator: type[Operator], fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(Error, match=words):
+        operator(**fields)
+
+
+def test_large_problems_do_not_overflow() -> None:
+    assert LmHead(tokens=2**30, d_model=2**30, vocabulary=2**30).total_flops() == 2**91
+    assert MlaDecode(batch=2**20, seq_kv=2**30).flops()["p·c"] == 2 * 2**20 * 128 * 2**30 * 512
+    assert GroupedMatmul(tokens=2**40, d_model=2**10, d_ff=2**10).flops()["up"] == 2 * 2**40 * 8 * 2**20
+
+
+@pytest.mark.parametrize("name", [name for name, operator in OPERATORS.items() if not operator.variants])
+def test_nothing_runs(name: str) -> None:
+    pytest.importorskip("roofline._core")
+    from roofline import measure, run
+
+    with pytest.raises(Unsupported, match=f"{name} is cost only: it has no kernels"):
+        measure(OPERATORS[name](), device="cpu")
+    with pytest.raises(Unsupported, match=f"{name} is cost only: it has no kernels"):
+        run(OPERATORS[name]())
