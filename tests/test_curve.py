@@ -125,6 +125,14 @@ def test_a_cache_larger_than_reported() -> None:
     assert "reported L2 1 MiB over 2 threads, but its bandwidth holds up to 1." in note and "larger than reported" in note
 
 
+def test_an_l3_of_which_little_is_ours() -> None:
+    """Reported with 256 MiB, of which a guest gets 28: the last plateau is DRAM all the same."""
+    swept = curve(steps)
+    assert [p.level for p in swept.plateaus({**FACTS, "l3_bytes": 256 * MIB})] == ["L1", "L2", "L3", "DRAM"]
+    (note,) = swept.notes({**FACTS, "l3_bytes": 256 * MIB})
+    assert "reported L3 256 MiB, but its bandwidth holds only up to 2" in note
+
+
 def test_private_caches_count_once_per_thread_and_core() -> None:
     """The same curve with one thread, or two on one core, has plateaus twice as long as that L1 allows."""
     one = SizeCurve(access="read", threads=1, points=curve(steps).points)

@@ -135,7 +135,8 @@ class SizeCurve:
         named = []
         for index, plateau in enumerate(found):
             middle = math.sqrt(plateau.from_bytes * plateau.to_bytes)
-            level = next((level for level, size in caches.items() if middle <= size), None)
+            # Of a set of twice a cache's size at most half is found there: no cache has a plateau so long.
+            level = next((level for level, size in caches.items() if middle <= size and plateau.to_bytes <= 2 * size), None)
             # Beyond every cache only the last can be DRAM: one before it is a cache that nobody reported.
             level = level or ("DRAM" if caches and index == len(found) - 1 else "?")
             named.append(dataclasses.replace(plateau, level=level))
@@ -167,11 +168,14 @@ class SizeCurve:
                     f"larger than reported, or the next level is as fast"
                 )
             elif not own and len(inside) >= LEAST and found:
-                why = "shared with others, or not there for this process"
-                noisy = level != "L3" or self.noise > FLAT / 2
-                lines.append(
-                    f"{stated} no plateau in it: {f'neighbouring sizes differ by {fmt_percent(self.noise, 2)}' if noisy else why}"
-                )
+                across = next((p for p in found if p.from_bytes <= reported < p.to_bytes), None)
+                if across is not None and level != "L3":
+                    why = f"bandwidth is flat from {fmt_bytes(across.from_bytes)} to {fmt_bytes(across.to_bytes)}, across its end"
+                elif self.noise > FLAT / 2:
+                    why = f"no plateau in it: neighbouring sizes differ by {fmt_percent(self.noise, 2)}"
+                else:
+                    why = "no plateau in it: shared with others, or not there for this process"
+                lines.append(f"{stated} {why}")
             nearer = reported
         lines += [
             f"{fmt_si(plateau.value, 'B/s')} from {fmt_bytes(plateau.from_bytes)} to {fmt_bytes(plateau.to_bytes)} belongs to no "

@@ -2,66 +2,23 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ..cost import Array
-from ..errors import Error
 from ..machine import Machine
 from ..results import Measurement
-from ..units import fmt_number, fmt_si, si_prefix
+from ..units import fmt_number
 from . import style
 from .data import Picture, Point, Roof, picture
-from .labels import PADDING, Canvas, rectangle, rotated
+from .frame import GAP, SPREAD, WIDTH, fit_figure, frame, machine_line, wrapped, write_footer
+from .labels import Canvas, rectangle
+from .lettering import extent, import_matplotlib, label_around, label_flat, label_slope
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 NAMED = 8  # with more points, numbers stand at the points and the legend names them
-LEFT, RIGHT, TOP, BOTTOM = 0.72, 0.18, 0.46, 0.62  # inches around the axes
-WIDTH, HEIGHT = 6.7, 4.5  # of the axes, inches
-LINE = 0.135  # inches per line of notes
-GAP = 0.14  # inches between axes and a legend outside
 HINTED = 1.06  # letters are rounded to pixels: the same text is up to this much wider in a coarser picture
-SPREAD = 0.03  # a spread of the times beyond this gets error bars
-
-
-def _import() -> None:
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise Error("plots need matplotlib: `pip install matplotlib`, or use roofline_data() for the data") from error
-
-
-@cache
-def _sloped_text() -> type[Any]:
-    """A Text that runs along slope 1 of its log-log Axes, whatever the figure is resized to."""
-    import math
-
-    from matplotlib.text import Text
-
-    class SlopedText(Text):
-        roofline_sloped = True
-        roofline_upright = False
-
-        def get_rotation(self) -> float:
-            axes = self.axes
-            if self.roofline_upright or axes is None:
-                return 0.0
-            x, y = axes.get_xlim()[0], axes.get_ylim()[0]
-            (x0, y0), (x1, y1) = axes.transData.transform([(x, y), (x * 2, y * 2)])
-            return math.degrees(math.atan2(y1 - y0, x1 - x0))
-
-    return SlopedText
-
-
-def _halo() -> list[Any]:
-    from matplotlib.patheffects import withStroke
-
-    return [withStroke(linewidth=2.2, foreground="white")]
 
 
 # -- lines ----------------------------------------------------------------------------------------------------------------
@@ -146,14 +103,6 @@ def _draw_points(ax: Axes, shown: Picture, markers: dict[str, str]) -> None:
 # -- labels ---------------------------------------------------------------------------------------------------------------
 
 
-def _extent(ax: Axes, text: str, size: float) -> tuple[float, float]:
-    """Width and height in pixels of one upright line of text."""
-    probe = ax.text(0, 0, text, fontsize=size, transform=None)
-    box = probe.get_window_extent()
-    probe.remove()
-    return float(box.width), float(box.height)
-
-
 def _canvas(ax: Axes, shown: Picture) -> Canvas:
     box, dpi = ax.bbox, ax.figure.dpi
     canvas = Canvas(rectangle(box.x0 + 2, box.y0 + 2, box.x1 - 2, box.y1 - 2))
@@ -169,106 +118,10 @@ def _canvas(ax: Axes, shown: Picture) -> Canvas:
     return canvas
 
 
-def _label_slopes(ax: Axes, shown: Picture, canvas: Canvas) -> None:
-    """Each memory roof's label on its line and along it, as near to the middle as is free."""
-    pixel = ax.figure.dpi / 72
-    padding = PADDING * ax.figure.dpi / 100
-    to, back = ax.transData.transform, ax.transData.inverted().transform
-    for roof in (r for r in shown.roofs if r.memory):
-        colour, size = _roof_style(roof)["color"], style.SMALL if roof.best else style.TINY
-        text = _sloped_text()(0, 0, roof.label, fontsize=size, color=colour, ha="center", va="bottom", rotation_mode="anchor",
-                              zorder=5, path_effects=_halo(), gid=f"label {roof.label}")  # fmt: skip
-        text.set_transform(ax.transData)
-        ax.add_artist(text)
-        text.set_clip_on(False)
-        width, height = _extent(ax, roof.label, text.get_fontsize())
-        angle = text.get_rotation()
-        start, end = to((roof.x_from, roof.at(roof.x_from))), to((roof.x_to, roof.at(roof.x_to)))
-
-        def candidates(
-            start: Array = start, end: Array = end, width: float = width, height: float = height, angle: float = angle
-        ) -> Iterator[tuple[float, Array, tuple[Array, str]]]:
-            for step in range(61):
-                share = step / 60
-                anchor = start + (end - start) * share
-                for side, offset in (("bottom", 2.0 * pixel), ("top", -2.0 * pixel)):
-                    at = rotated((anchor + (0, offset))[None, :], anchor, angle)[0]
-                    y0 = at[1] if side == "bottom" else at[1] - height
-                    upright = rectangle(
-                        at[0] - width / 2 - padding, y0 - padding, at[0] + width / 2 + padding, y0 + height + padding
-                    )
-                    yield abs(share - 0.45) * 6 + (side == "top") * 3, rotated(upright, at, angle), (at, side)
-
-        (at, side), _ = canvas.place(sorted(candidates(), key=lambda c: c[0]))
-        text.set_position(back(at))
-        text.set_verticalalignment(side)
-
-
-def _label_flats(ax: Axes, shown: Picture, canvas: Canvas) -> None:
-    """Each compute roof's label at the right end of its line, above it; below it, or further left, where that is taken."""
-    pixel = ax.figure.dpi / 72
-    padding = PADDING * ax.figure.dpi / 100
-    to, back = ax.transData.transform, ax.transData.inverted().transform
-    for roof in (r for r in shown.roofs if not r.memory):
-        size = style.SMALL if roof.best else style.TINY
-        width, height = _extent(ax, roof.label, size)
-        right, y = to((roof.x_to, roof.rate))
-        right = min(right, ax.bbox.x1) - 5 * pixel
-        left = max(to((roof.x_from, roof.rate))[0], ax.bbox.x0)
-
-        def candidates(
-            right: float = right, left: float = left, y: float = y, width: float = width, height: float = height
-        ) -> Iterator[tuple[float, Array, tuple[float, float]]]:
-            for step in range(40):
-                x = right - (right - left - width) * step / 39
-                for low, worse in ((y + 2 * pixel, 0.0), (y - 2 * pixel - height, 1.0)):
-                    yield (
-                        step * 0.3 + worse,
-                        rectangle(x - width - padding, low - padding, x + padding, low + height + padding),
-                        (x, low),
-                    )
-
-        (x, low), _ = canvas.place(sorted(candidates(), key=lambda c: c[0]))
-        colour = _roof_style(roof)["color"]
-        at_x, at_y = back((x, low))
-        ax.text(at_x, at_y, roof.label, fontsize=size, color=colour, ha="right", va="bottom", zorder=5,
-                path_effects=_halo(), gid=f"label {roof.label}")  # fmt: skip
-
-
-def _around(anchor: Array, width: float, height: float, pixel: float, padding: float) -> Iterator[tuple[float, Array, Array]]:
-    """Places for a label around an anchor, nearest first: (preference, corners, lower left corner)."""
-    directions = ((1, 0), (1, 1), (1, -1), (-1, 0), (-1, 1), (-1, -1), (0, 1), (0, -1))
-    for ring, radius in enumerate((6, 9, 14, 20, 28, 38, 50, 64, 80, 98)):
-        for order, (dx, dy) in enumerate(directions):
-            centre = anchor + (dx * (radius * pixel + width / 2), dy * (radius * pixel + height / 2))
-            low = centre - (width / 2, height / 2)
-            box = rectangle(low[0] - padding, low[1] - padding, low[0] + width + padding, low[1] + height + padding)
-            yield ring * 6.0 + order * 0.2, box, low
-
-
-def _label_around(
-    ax: Axes, canvas: Canvas, at: tuple[float, float], words: str, *, size: float, colour: str, gid: str, bold: bool = False
-) -> bool:
-    """A label near a point, with a thin leader where it had to move away. False if it overlaps another."""
-    pixel = ax.figure.dpi / 72
-    width, height = _extent(ax, words, size)
-    width *= 1.12 if bold else 1.0
-    anchor = ax.transData.transform(at)
-    low, cost = canvas.place(_around(anchor, width, height, pixel, PADDING * ax.figure.dpi / 100))
-    back = ax.transData.inverted().transform
-    at_x, at_y = back(low)
-    ax.text(at_x, at_y, words, fontsize=size, color=colour, ha="left", va="bottom", zorder=5, path_effects=_halo(), gid=gid,
-            fontweight="bold" if bold else "normal")  # fmt: skip
-    nearest = (min(max(anchor[0], low[0]), low[0] + width), min(max(anchor[1], low[1]), low[1] + height))
-    if ((anchor - nearest) ** 2).sum() > (11 * pixel) ** 2:
-        ax.plot(*zip(at, back(nearest), strict=True), color=style.MUTED, linewidth=0.5, zorder=3.1, label="_leader")
-    return cost < 1e5
-
-
 def _label_points(ax: Axes, shown: Picture, canvas: Canvas, numbered: bool) -> None:
     for index, p in enumerate(shown.points, start=1):
         words = str(index) if numbered else f"{p.name}  {p.shares}".rstrip()
-        _label_around(ax, canvas, (p.x, p.y), words, size=style.TINY, colour=style.INK, gid=f"name {index}", bold=numbered)
+        label_around(ax, canvas, (p.x, p.y), words, size=style.TINY, colour=style.INK, gid=f"name {index}", bold=numbered)
 
 
 def _label_regions(ax: Axes, shown: Picture, canvas: Canvas) -> None:
@@ -277,7 +130,7 @@ def _label_regions(ax: Axes, shown: Picture, canvas: Canvas) -> None:
     to, back, pixel = ax.transData.transform, ax.transData.inverted().transform, ax.figure.dpi / 72
     split = to(shown.elbow)[0]
     for words, x, colour in (("memory-bound", split - 8 * pixel, style.BLUE), ("compute-bound", split + 8 * pixel, "#9A6A00")):
-        width, height = _extent(ax, words, style.SMALL)
+        width, height = extent(ax, words, style.SMALL)
         left = x - width if words == "memory-bound" else x
         if left < ax.bbox.x0 or left + width > ax.bbox.x1:
             continue
@@ -334,62 +187,32 @@ def _legend(ax: Axes, handles: list[Any], names: list[str], *, outside: bool) ->
     return ax.legend(handles, names, fontsize=style.TINY, labelspacing=spacing, handletextpad=0.4, handlelength=1.2, **place)
 
 
-def _footer(machine: Machine, shown: Picture, columns: int) -> list[str]:
-    """Device, date and clock; then the notes, wrapped."""
-    clocks = sorted({c.clock_hz for c in machine.ceilings if c.clock_hz})
-    between = f"{fmt_si(clocks[0], 'Hz')} to " if clocks and clocks[-1] / clocks[0] > 1 + SPREAD else ""
-    threads = max((c.threads for c in machine.ceilings), default=0)
+def _footer(machine: Machine, shown: Picture) -> list[str]:
+    """Device, date and clock; then the notes."""
     states = sorted({p.measurement.cache_state for p in shown.points})
-    facts = (
-        f"{machine.name} ({machine.device})",
-        f"{threads} threads" if threads else "",
-        machine.created_utc.replace("T", " ")[:16] + " UTC" if machine.created_utc else "",
-        f"clock {between}{fmt_si(clocks[-1], 'Hz')}" if clocks else "",
-        f"points measured {' and '.join(states)}" if states else "",
-    )
-    lines = ["  ·  ".join(fact for fact in facts if fact)]
+    lines = [machine_line(machine, f"points measured {' and '.join(states)}" if states else "")]
     if shown.points and any(p.tick is not None for p in shown.points):
         lines.append("ticks and percentages: the roof measured directly around each point")
-    return [part for line in [*lines, *shown.notes] for part in textwrap.wrap(line, columns, subsequent_indent="    ")]
-
-
-def _fit(figure: Figure, ax: Axes, notes: int, legend_inches: float) -> None:
-    """Size a figure of our own around axes of a fixed size, so that legend and notes are inside it."""
-    bottom = BOTTOM + notes * LINE
-    width = LEFT + WIDTH + max(RIGHT, legend_inches + GAP + 0.1 if legend_inches else 0)
-    height = TOP + HEIGHT + bottom
-    figure.set_size_inches(width, height)
-    ax.set_position((LEFT / width, bottom / height, WIDTH / width, HEIGHT / height))
+    return [*lines, *shown.notes]
 
 
 def _frame(ax: Axes, shown: Picture, machine: Machine) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.set_xlim(*shown.x_limits)
-    ax.set_ylim(*shown.y_limits)
     top = max([r.rate for r in shown.roofs if not r.memory] or [p.y for p in shown.points] or [shown.y_limits[1]])
-    factor, prefix = si_prefix(top)
-    ax.set_xlabel("Arithmetic intensity [FLOP/byte]")
-    ax.set_ylabel(f"Performance [{prefix}FLOP/s]")
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: fmt_number(value, 1)))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: fmt_number(value / factor, 1)))
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_minor_locator(LogLocator(subs=tuple(range(2, 10)), numticks=12))
-        axis.set_minor_formatter(NullFormatter())
-    ax.tick_params(which="both", direction="out", length=2.5)
-    ax.tick_params(which="major", length=4)
-    ax.grid(True, which="major", color="#D9DBDE", linewidth=0.5, zorder=0)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.set_title(f"Roofline of {machine.name}", loc="left", fontsize=10.5, fontweight="bold", pad=8)
+    limits = shown.x_limits, shown.y_limits
+    frame(ax, f"Roofline of {machine.name}", "Arithmetic intensity [FLOP/byte]", "Performance [FLOP/s]", *limits, top)
+
+
+def _label_roofs(ax: Axes, shown: Picture, canvas: Canvas) -> None:
+    for memory, write in ((False, label_flat), (True, label_slope)):
+        for roof in (r for r in shown.roofs if r.memory == memory):
+            ends = (roof.x_from, roof.at(roof.x_from)), (roof.x_to, roof.at(roof.x_to))
+            size = style.SMALL if roof.best else style.TINY
+            write(ax, canvas, ends, roof.label, size=size, colour=_roof_style(roof)["color"])
 
 
 def draw(machine: Machine, measurements: Iterable[Measurement] | None, ax: Axes, *, dtype: str | None, fit: bool) -> Axes:
     """Draw on `ax`; `fit`: size its figure, which is ours, around the legend and the notes."""
     from matplotlib import rc_context
-    from matplotlib.transforms import ScaledTranslation
 
     given = list(measurements or ())
     shown = picture(machine, given, dtype=dtype)
@@ -402,31 +225,27 @@ def draw(machine: Machine, measurements: Iterable[Measurement] | None, ax: Axes,
         _frame(ax, shown, machine)
         _draw_roofs(ax, shown)
         _draw_points(ax, shown, markers)
-        columns = int((WIDTH if fit else ax.bbox.width / figure.dpi) * 72 / (style.TINY * 0.5))
-        footer = _footer(machine, shown, columns)
+        footer = wrapped(_footer(machine, shown), WIDTH if fit else ax.bbox.width / figure.dpi)
         handles, names = _handles(shown, markers, numbered)
         outside = len(names) > NAMED
         if fit:
-            _fit(figure, ax, len(footer), 0.0)
+            fit_figure(figure, ax, len(footer))
         legend = _legend(ax, handles, names, outside=outside)
         if fit and outside:
             box = legend.get_window_extent()
-            _fit(figure, ax, len(footer), HINTED * box.width / figure.dpi)
+            fit_figure(figure, ax, len(footer), HINTED * box.width / figure.dpi)
             legend = _legend(ax, handles, names, outside=True)
         elif not fit:
             figure.figure.draw_without_rendering()  # a layout engine moves the axes only when it draws
-        below = ScaledTranslation(0, -0.46, figure.dpi_scale_trans)
-        ax.text(0, 0, "\n".join(footer), transform=ax.transAxes + below, fontsize=style.TINY, color=style.MUTED,
-                ha="left", va="top", linespacing=1.25, gid="footer")  # fmt: skip
+        write_footer(ax, footer)
 
         canvas = _canvas(ax, shown)
         if legend is not None and not outside:
             box = legend.get_window_extent()
             canvas.add_label(rectangle(box.x0, box.y0, box.x1, box.y1))
-        _label_flats(ax, shown, canvas)
-        _label_slopes(ax, shown, canvas)
+        _label_roofs(ax, shown, canvas)
         for x, y in shown.ridges:
-            _label_around(ax, canvas, (x, y), fmt_number(x, 3), size=style.TINY, colour=style.MUTED, gid="ridge")
+            label_around(ax, canvas, (x, y), fmt_number(x, 3), size=style.TINY, colour=style.MUTED, gid="ridge")
         _label_points(ax, shown, canvas, numbered)
         _label_regions(ax, shown, canvas)
     return ax
@@ -445,7 +264,7 @@ def roofline(
     ax: None makes a new figure. dtype: only its roofs and measurements. Returns the Axes; shows nothing and changes no
     global setting. Raises Error where the machine has no ceilings to draw or matplotlib is missing.
     """
-    _import()
+    import_matplotlib()
     if ax is not None:
         return draw(machine, measurements, ax, dtype=dtype, fit=False)
     from matplotlib import pyplot, rc_context

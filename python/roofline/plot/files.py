@@ -1,36 +1,33 @@
-"""Saves a roofline plot as pictures and as the data in them; it reads saved machines and results, and measures nothing."""
+"""Saves plots as pictures and as the data in them; it reads saved machines and results, and measures nothing."""
 
 from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..errors import Error
 from ..machine import Machine, write_atomically
 from ..results import Measurement, records_to_csv
-from . import style
-from .axes import _import, draw
+from . import axes, latencies, measured, sizes, style
 from .data import roofline_data
+from .lettering import import_matplotlib
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 DPI = 200
+Paths = tuple[Path, Path, Path]
 
 
-def save(
-    machine: Machine, measurements: Iterable[Measurement] | None, directory: str | os.PathLike[str], *, dtype: str | None = None
-) -> tuple[Path, Path, Path]:
-    """Write roofline.svg, roofline.png and roofline.csv into `directory` (made if absent) and return their paths.
-
-    The same data gives the same SVG and CSV, byte for byte, with the same matplotlib. Raises Error as `roofline` does,
-    and where a file cannot be written.
-    """
-    _import()
+def _save(directory: str | os.PathLike[str], stem: str, records: list[dict[str, Any]], draw: Callable[[Axes], object]) -> Paths:
+    """Write stem.svg, stem.png and stem.csv of what `draw` puts on new axes."""
+    import_matplotlib()
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    given = list(measurements or ())
-    records = roofline_data(machine, given, dtype=dtype)
     folder = Path(directory)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -38,11 +35,52 @@ def save(
         raise Error(f"cannot make the folder {folder}: {error.strerror or error}") from error
     with rc_context(dict(style.RC)):
         figure = Figure()
-        draw(machine, given, figure.add_subplot(), dtype=dtype, fit=True)
+        draw(figure.add_subplot())
         svg, png = io.BytesIO(), io.BytesIO()
         figure.savefig(svg, format="svg", metadata={"Date": None})
         figure.savefig(png, format="png", dpi=DPI)
-    paths = folder / "roofline.svg", folder / "roofline.png", folder / "roofline.csv"
+    paths = folder / f"{stem}.svg", folder / f"{stem}.png", folder / f"{stem}.csv"
     for path, content in zip(paths, (svg.getvalue(), png.getvalue(), records_to_csv(records).encode()), strict=True):
         write_atomically(path, content)
     return paths
+
+
+def save(
+    machine: Machine, measurements: Iterable[Measurement] | None, directory: str | os.PathLike[str], *, dtype: str | None = None
+) -> Paths:
+    """Write roofline.svg, roofline.png and roofline.csv into `directory` (made if absent) and return their paths.
+
+    The same data gives the same SVG and CSV, byte for byte, with the same matplotlib. Raises Error as `roofline` does,
+    and where a file cannot be written.
+    """
+    given = list(measurements or ())
+    records = roofline_data(machine, given, dtype=dtype)
+    return _save(directory, "roofline", records, lambda ax: axes.draw(machine, given, ax, dtype=dtype, fit=True))
+
+
+def save_empirical(
+    machine: Machine,
+    directory: str | os.PathLike[str],
+    *,
+    level: str | None = None,
+    dtype: str | None = None,
+    threads: int | None = None,
+) -> Paths:
+    """Write empirical.svg, .png and .csv as `save` does, of what `empirical` draws."""
+    shown = measured.picture(machine, level=level, dtype=dtype, threads=threads)
+    records = measured.empirical_data(machine, level=level, dtype=dtype, threads=threads)
+    return _save(directory, "empirical", records, lambda ax: measured.draw(machine, shown, ax, fit=True))
+
+
+def save_size_curve(
+    machine: Machine, directory: str | os.PathLike[str], *, access: str | None = None, threads: int | None = None
+) -> Paths:
+    """Write size_curve.svg, .png and .csv as `save` does, of what `size_curve` draws."""
+    shown = sizes.picture(machine, access=access, threads=threads)
+    records = sizes.size_curve_data(machine, access=access, threads=threads)
+    return _save(directory, "size_curve", records, lambda ax: sizes.draw(machine, shown, ax, fit=True))
+
+
+def save_latency(machine: Machine, directory: str | os.PathLike[str]) -> Paths:
+    """Write latency.svg, .png and .csv as `save` does, of what `latency` draws."""
+    return _save(directory, "latency", latencies.latency_data(machine), lambda ax: latencies.draw(machine, ax, fit=True))

@@ -19,6 +19,14 @@ DTYPE_COLOURS: Mapping[str, str] = {
     "int8": ORANGE,
 }
 LEVEL_COLOURS: Mapping[str, str] = {"DRAM": "#1A1A1A", "L3": "#4A4F55", "L2": "#6B7077", "L1": "#8A8F96"}
+# Of measured sweeps, whose levels stand beside each other in one picture.
+SWEEP_COLOURS: Mapping[str, str] = {"DRAM": BLUE, "L3": VERMILLION, "L2": "#007A5A", "L1": "#A0467A"}
+SWEEP_MARKERS: Mapping[str, str] = {"DRAM": "o", "L3": "s", "L2": "^", "L1": "D"}
+ACCESS_COLOURS: Mapping[str, str] = {
+    "read": BLUE, "write": VERMILLION, "copy": "#007A5A", "scale": "#A0467A", "add": "#8A5A00", "triad": INK,
+}  # fmt: skip
+ACCESS_MARKERS: Mapping[str, str] = {"read": "o", "write": "s", "copy": "^", "scale": "D", "add": "v", "triad": "P"}
+SUSTAINED = "#8A5A00"
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*", "d", "8", "H")
 
 MEMORY_SHADE, COMPUTE_SHADE = "#0072B20F", "#E69F0017"  # with alpha
