@@ -272,6 +272,10 @@ HAND = [
     # And one more addition a step.
     ("fma", {"chains": 7, "steps": 2, "pattern": "fma_add", "dtype": "fp64"}, {"multiply-add": 28, "add": 14}, 112),
     ("fork_join", {}, {}, 0),
+    # 5 of 8 lines of 64 bytes, and the result; then all 8, though the lap is begun again.
+    ("pointer_chase", {"size_bytes": 512, "hops": 5}, {}, 324),
+    ("pointer_chase", {"size_bytes": 512, "hops": 11}, {}, 516),
+    ("core_to_core", {"rounds": 7}, {}, 4),
     # 2 x 3 x (3 x 7 - 3) = 108 pairs of 5 + 2 and 5 numbers. q and out 18 x 5, rotated q 18 x 2, cache 14 x 5, keys 14 x 2: 314 of
     # two bytes.
     (
@@ -453,6 +457,9 @@ def test_every_operator_is_worked_out_by_hand() -> None:
         ("bias_relu", {"rows": 3, "columns": 7}, {"variant": "fused", "row_cached": 0}, {"bias for further rows": 56}),
         ("relu", {"elements": 9}, {"variant": "fused"}, {}),
         ("exp", {"elements": 9, "passes": 3}, {"variant": "vector"}, {"further passes": 144}),
+        # 3 of 8 lines once more.
+        ("pointer_chase", {"size_bytes": 512, "hops": 11}, {"variant": "dependent"}, {"lines visited again": 192}),
+        ("pointer_chase", {"size_bytes": 512, "hops": 8}, {"variant": "dependent"}, {}),
         ("matmul", {"rows": 3, "columns": 5, "inner": 7}, {"variant": "library"}, {}),
         # 6 x 5 hidden elements of 4 bytes, written and read.
         ("ffn", {**FFN, "activation": "relu"}, {"variant": "library"}, {"up written, read": 240, "activated written, read": 240}),
@@ -479,6 +486,7 @@ WORDS = {
     "form": ("erf", "tanh"),
     "isa": ("", "scalar", "avx2"),
     "pattern": ("fma", "fma_add"),
+    "pages": ("huge", "small"),
     "scales": ("none", "tensor", "row", "block", "two_level"),
 }
 
@@ -542,6 +550,8 @@ def test_compulsory_bytes_are_each_tensor_once(problem: Operator) -> None:
         assert tensor.touched_bytes is None or 0 < tensor.touched_bytes <= size
         size = size if tensor.touched_bytes is None else tensor.touched_bytes
         expected += 0 if tensor.link else 2 * size if tensor.role == "in_out" else size
+    if problem.name == "pointer_chase":  # a launch visits some of its lines, and `order` is read in bind
+        expected = 64 * min(problem.hops, problem.size_bytes // 64) + 4  # type: ignore[attr-defined]
     assert problem.compulsory_bytes() == expected
     assert len({tensor.name for tensor in problem.tensors()}) == len(problem.tensors())
     assert all(tensor.role in ("out", "in_out") for tensor in problem.outputs())
@@ -603,7 +613,7 @@ def test_seq_len_where_it_means_nothing() -> None:
 
 
 NO_INTEGERS = [-1, -(2**63), 2**62 + 1, 2**63, 1.0, 1.5, math.nan, math.inf, True, False, "3", None, [3], np.float64(2)]
-CHOICES = ("access", "activation", "form", "pattern", "scales")
+CHOICES = ("access", "activation", "form", "pages", "pattern", "scales")
 NO_NUMBERS = [math.nan, math.inf, -math.inf, True, "1e-5", None, [1.0]]
 FIELDS = [(operator, field) for operator in OPERATORS.values() for field in dataclasses.fields(operator)]  # type: ignore[arg-type]
 
@@ -637,6 +647,28 @@ def test_eps_is_positive(operator: type[Operator], eps: float) -> None:
 def test_streams_are_a_power_of_two() -> None:
     with pytest.raises(Error, match="stream: streams must be one of 1, 2, 4, 8, got 3"):
         Stream(streams=3)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"size_bytes": 100}, "size_bytes must be a multiple of 64, got 100"),
+        ({"size_bytes": 2**37}, "size_bytes must be below 128 GiB"),
+        ({"pages": "giant"}, "pages must be one of huge, small, got 'giant'"),
+        ({"dtype": "fp32"}, "dtype must be one of int32"),
+    ],
+)
+def test_bad_chases(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(Error, match=words):
+        OPERATORS["pointer_chase"].make(**fields)
+    assert OPERATORS["pointer_chase"].make(size_bytes=2**37 - 64).footprint_bytes() == 68 * (2**31 - 1) + 4
+
+
+def test_bad_pairs_of_threads() -> None:
+    with pytest.raises(Error, match="two different threads, got 3 twice"):
+        OPERATORS["core_to_core"].make(first=3, second=3)
+    with pytest.raises(Error, match=r"rounds must be below 2\*\*30"):
+        OPERATORS["core_to_core"].make(rounds=2**30)
 
 
 def test_heads_are_shared_evenly() -> None:

@@ -73,7 +73,7 @@ def test_bracket_by_hand() -> None:
     assert MEMORY.time_s(0, 90 * 10**6) == 2e-3
     assert MEMORY.time_s(0, 90 * 10**6, 90e9) == 1e-3
     assert COMPUTE.time_s(200, 1) == 1e-9
-    assert LAUNCH.time_s(1, 1) == 3e-6
+    assert LAUNCH.time_s(1, 1) == 2e-6  # the shortest: what else happened only lengthens a launch
 
 
 def test_a_bracket_without_an_after() -> None:

@@ -47,6 +47,7 @@ class Memory {
 
   std::int64_t size_bytes() const { return size_bytes_; }
   bool on_host() const { return backend_->host_memory(); }
+  double huge_page_share() const { return backend_->huge_page_share(data_, static_cast<std::size_t>(size_bytes_)); }
 
   char* at(std::int64_t offset, std::int64_t size) const {
     if (offset < 0 || size < 0 || offset > size_bytes_ - size)
@@ -310,6 +311,7 @@ PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
         const auto* start = reinterpret_cast<const std::uint8_t*>(self->at(offset, size_bytes));
         return py::array_t<std::uint8_t>(size_bytes, start, py::cast(self));  // keeps the memory alive
       }, "offset"_a, "size_bytes"_a)
+      .def("huge_page_share", &Memory::huge_page_share, py::call_guard<py::gil_scoped_release>())
       .def("fill", &Memory::fill, "dtype"_a, "elements"_a, "kind"_a, "seed"_a = 0, "offset"_a = 0)
       .def("write", &Memory::write, "source"_a.noconvert(), "offset"_a = 0)
       .def("read", &Memory::read, "target"_a.noconvert(), "offset"_a = 0);
@@ -326,6 +328,7 @@ PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
       .def("kernels", &roofline::Device::kernels)
       .def("available_bytes", [](const roofline::Device& self) { return self.backend()->available_bytes(); })
       .def("clock_hz", [](const roofline::Device& self) { return self.backend()->clock_hz(); })
+      .def("clocks_hz", [](const roofline::Device& self) { return self.backend()->clocks_hz(); }, py::call_guard<py::gil_scoped_release>())
       .def("memory", [](const roofline::Device& self, std::int64_t size_bytes) { return std::make_shared<Memory>(self.backend(), size_bytes); },
            "size_bytes"_a)
       .def("bind", &roofline::Device::bind, "operator"_a, "variant"_a, "dtype"_a, "tensors"_a, "values"_a)

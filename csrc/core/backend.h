@@ -54,6 +54,10 @@ class Backend {
 
   virtual double run_batch(const Batch& batch) = 0;  // seconds for the whole batch, finished
   virtual double clock_hz() = 0;                     // of the core at work, measured now; 0 where it cannot be
+  virtual std::vector<double> clocks_hz() { return {clock_hz()}; }  // of every thread's core while all of them work
+
+  // Share of a range that lies in huge pages of the host; -1 where that means nothing or is not known.
+  virtual double huge_page_share(const void*, std::size_t) const { return -1; }
 
   // Contention since `begin_load`. Backends whose work is not on our threads leave it at the default.
   virtual void begin_load() {}

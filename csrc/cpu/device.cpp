@@ -3,13 +3,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <fstream>
-#include <limits>
-#include <set>
-#include <sstream>
 
 #include "core/random.h"
 #include "cpu/kernels.h"
@@ -18,103 +17,9 @@
 namespace roofline::cpu {
 namespace {
 
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
-constexpr std::size_t kPage = 4096;
-
-std::string first_line(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
-std::string cpuinfo(const std::string& key) {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.rfind(key, 0) == 0)
-      if (const auto colon = line.find(": "); colon != std::string::npos) return line.substr(colon + 2);
-  return "";
-}
-
-std::int64_t parse_size(const std::string& text) {  // "32K", "1024K", "32M"
-  if (text.empty()) return 0;
-  const std::int64_t value = std::atoll(text.c_str());
-  switch (text.back()) {
-    case 'K': return value << 10;
-    case 'M': return value << 20;
-    case 'G': return value << 30;
-    default: return value;
-  }
-}
-
-// cpuX/cache/indexN of sysfs, else sysconf, else the defaults of the struct.
-Caches find_caches(int cpu) {
-  Caches caches;
-  const std::string base = "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cache/index";
-  bool found = false;
-  for (int index = 0; index < 8; ++index) {
-    const std::string here = base + std::to_string(index);
-    const std::string type = first_line(here + "/type");
-    if (type != "Data" && type != "Unified") continue;
-    const std::int64_t bytes = parse_size(first_line(here + "/size"));
-    if (bytes <= 0) continue;
-    found = true;
-    switch (std::atoi(first_line(here + "/level").c_str())) {
-      case 1: caches.l1_bytes = bytes; break;
-      case 2: caches.l2_bytes = bytes; break;
-      case 3: caches.l3_bytes = bytes; break;
-      default: break;
-    }
-  }
-  if (!found) {
-    if (const long bytes = sysconf(_SC_LEVEL1_DCACHE_SIZE); bytes > 0) caches.l1_bytes = bytes;
-    if (const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE); bytes > 0) caches.l2_bytes = bytes;
-    if (const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE); bytes > 0) caches.l3_bytes = bytes;
-  }
-  return caches;
-}
-
-// CPUs' worth of the cgroup quota: the smallest over all ancestors, v2 (cpu.max) or v1 (cfs_quota over period).
-double cgroup_cpus() {
-  double cpus = std::numeric_limits<double>::infinity();
-  std::ifstream list("/proc/self/cgroup");
-  for (std::string line; std::getline(list, line);) {
-    const auto first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    std::string path = line.substr(second + 1);
-    const bool unified = controllers.empty();
-    if (!unified && controllers.find("cpu") == std::string::npos) continue;
-    for (;;) {
-      const std::string here = (unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu") + (path == "/" ? "" : path);
-      double quota = -1, period = 0;
-      if (unified) {
-        std::stringstream words(first_line(here + "/cpu.max"));
-        std::string limit;
-        if (words >> limit >> period && limit != "max") quota = std::atof(limit.c_str());
-      } else {
-        quota = std::atof(first_line(here + "/cpu.cfs_quota_us").c_str());
-        period = std::atof(first_line(here + "/cpu.cfs_period_us").c_str());
-      }
-      if (quota > 0 && period > 0) cpus = std::min(cpus, quota / period);
-      if (path.empty() || path == "/") break;
-      path = path.substr(0, path.rfind('/'));
-      if (path.empty()) path = "/";
-    }
-  }
-  return cpus;
-}
-
-// Bytes that can be had without swapping: MemAvailable, cut by the cgroup's limit.
-std::int64_t system_available_bytes() {
-  std::int64_t available = std::numeric_limits<std::int64_t>::max();
-  std::ifstream meminfo("/proc/meminfo");
-  for (std::string line; std::getline(meminfo, line);)
-    if (line.rfind("MemAvailable:", 0) == 0) available = std::atoll(line.c_str() + 13) * 1024;
-  const std::string limit = first_line("/sys/fs/cgroup/memory.max");
-  const std::string used = first_line("/sys/fs/cgroup/memory.current");
-  if (!limit.empty() && limit != "max" && !used.empty()) available = std::min<std::int64_t>(available, std::atoll(limit.c_str()) - std::atoll(used.c_str()));
-  return available;
+std::size_t page_bytes() {
+  static const auto bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
 }
 
 std::string joined_isas() {
@@ -141,26 +46,31 @@ void fill_range(void* memory, Range part, Make make) {
   for (std::int64_t i = part.first; i < part.last; ++i) out[i] = make(i);
 }
 
-}  // namespace
-
-std::vector<int> usable_cpus() {
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  std::vector<int> first_siblings, others;
-  if (sched_getaffinity(0, sizeof mask, &mask) == 0) {
-    std::set<std::string> cores;
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-      if (!CPU_ISSET(cpu, &mask)) continue;
-      const std::string siblings = first_line("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
-      (siblings.empty() || cores.insert(siblings).second ? first_siblings : others).push_back(cpu);
-    }
+// Cycles per second by dependent register adds: one cycle each. Immediate adds can be folded at rename on some cores.
+double chain_hz() {
+#if defined(__x86_64__) || defined(__aarch64__)
+  constexpr int kUnroll = 64;
+  constexpr int kRounds = 4000;
+  std::uint64_t value = 1, step = 3;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < kRounds; ++i) {
+#if defined(__x86_64__)
+#define ROOFLINE_ADD4 "add %1, %0\n add %1, %0\n add %1, %0\n add %1, %0\n"
+#define ROOFLINE_ADD16 ROOFLINE_ADD4 ROOFLINE_ADD4 ROOFLINE_ADD4 ROOFLINE_ADD4
+    asm volatile(ROOFLINE_ADD16 ROOFLINE_ADD16 ROOFLINE_ADD16 ROOFLINE_ADD16 : "+r"(value) : "r"(step) : "cc");
+#else
+#define ROOFLINE_ADD4 "add %0, %0, %1\n add %0, %0, %1\n add %0, %0, %1\n add %0, %0, %1\n"
+#define ROOFLINE_ADD16 ROOFLINE_ADD4 ROOFLINE_ADD4 ROOFLINE_ADD4 ROOFLINE_ADD4
+    asm volatile(ROOFLINE_ADD16 ROOFLINE_ADD16 ROOFLINE_ADD16 ROOFLINE_ADD16 : "+r"(value) : "r"(step));
+#endif
   }
-  if (first_siblings.empty()) first_siblings.push_back(0);
-  const double quota = cgroup_cpus();
-  const std::size_t most = quota < 1 ? 1 : quota < 1e6 ? static_cast<std::size_t>(quota) : first_siblings.size();
-  if (first_siblings.size() > most) first_siblings.resize(most);
-  return first_siblings;
+  return kUnroll * static_cast<double>(kRounds) / std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+#else
+  return 0;
+#endif
 }
+
+}  // namespace
 
 Device::Device(int threads) {
   std::vector<int> cpus = usable_cpus();
@@ -194,7 +104,7 @@ std::vector<std::pair<std::string, Value>> Device::facts() const {
           {"l1_bytes", caches_.l1_bytes},
           {"l2_bytes", caches_.l2_bytes},
           {"l3_bytes", caches_.l3_bytes},
-          {"memory_bytes", static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE)},
+          {"memory_bytes", memory_bytes()},
           {"huge_pages", huge.empty() ? std::string("unknown") : huge},
           {"governor", governor.empty() ? std::string("unknown") : governor},
           {"virtual_machine", std::int64_t{cpuinfo("flags").find(" hypervisor") != std::string::npos}}};
@@ -210,18 +120,18 @@ std::string Device::lacks(const Requires& needs) const { return needs.empty() ? 
 std::int64_t Device::available_bytes() const {
   // A small part of memory is left to the rest of the system, which would otherwise be pushed out or killed.
   constexpr std::int64_t kSpare = std::int64_t{64} << 20;
-  return std::max<std::int64_t>(system_available_bytes() - kSpare, 0);
+  return std::max<std::int64_t>(cpu::available_bytes() - kSpare, 0);
 }
 
-void* Device::allocate(std::size_t size_bytes) {
-  if (size_bytes == 0) size_bytes = kPage;
+void* Device::allocate(std::size_t size_bytes, Pages pages) {
+  if (size_bytes == 0) size_bytes = 1;
   const std::int64_t available = available_bytes();
   if (size_bytes > static_cast<std::size_t>(available))
     throw OutOfMemory("cpu: " + std::to_string(size_bytes) + " bytes are needed, " + std::to_string(available) +
                       " are available; use a smaller problem");
   const bool huge = size_bytes >= kHugePage;
-  const std::size_t alignment = huge ? kHugePage : kPage;
-  const std::size_t rounded = (size_bytes + kPage - 1) / kPage * kPage;
+  const std::size_t alignment = std::max(huge ? kHugePage : 0, page_bytes());
+  const std::size_t rounded = (size_bytes + page_bytes() - 1) / page_bytes() * page_bytes();
   // Mapped larger and trimmed, so that huge pages can begin at the first byte.
   const std::size_t mapped = rounded + alignment;
   void* memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -232,12 +142,13 @@ void* Device::allocate(std::size_t size_bytes) {
   const std::size_t tail = start + mapped - (aligned + rounded);
   if (tail) munmap(reinterpret_cast<void*>(aligned + rounded), tail);
   void* result = reinterpret_cast<void*>(aligned);
-  if (huge) madvise(result, rounded, MADV_HUGEPAGE);  // refused where huge pages are off: ordinary ones then
+  // Advice may be refused (no huge pages in this kernel, or switched off): ordinary pages then, and `huge_page_share` tells.
+  if (huge || pages == Pages::small) madvise(result, rounded, pages == Pages::small ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
   return result;
 }
 
 void Device::release(void* memory, std::size_t size_bytes) noexcept {
-  if (memory) munmap(memory, (std::max<std::size_t>(size_bytes, 1) + kPage - 1) / kPage * kPage);
+  if (memory) munmap(memory, (std::max<std::size_t>(size_bytes, 1) + page_bytes() - 1) / page_bytes() * page_bytes());
 }
 
 void Device::copy_in(void* device, const void* host, std::size_t size_bytes) { std::memcpy(device, host, size_bytes); }
@@ -308,31 +219,31 @@ double Device::run_batch(const Batch& batch) {
 }
 
 double Device::clock_hz() {
-#if defined(__x86_64__) || defined(__aarch64__)
-  // Dependent register adds: one cycle each. Immediate adds can be folded at rename on some cores.
-  constexpr int kUnroll = 64;
-  constexpr int kRounds = 4000;
-  double best_s = std::numeric_limits<double>::infinity();
-  for (int attempt = 0; attempt < 3; ++attempt) {  // the fastest of three: an interrupt only lengthens one
-    std::uint64_t value = 1, step = 3;
-    const auto begin = std::chrono::steady_clock::now();
-    for (int i = 0; i < kRounds; ++i) {
-#if defined(__x86_64__)
-#define ROOFLINE_ADD4 "add %1, %0\n add %1, %0\n add %1, %0\n add %1, %0\n"
-#define ROOFLINE_ADD16 ROOFLINE_ADD4 ROOFLINE_ADD4 ROOFLINE_ADD4 ROOFLINE_ADD4
-      asm volatile(ROOFLINE_ADD16 ROOFLINE_ADD16 ROOFLINE_ADD16 ROOFLINE_ADD16 : "+r"(value) : "r"(step) : "cc");
-#else
-#define ROOFLINE_ADD4 "add %0, %0, %1\n add %0, %0, %1\n add %0, %0, %1\n add %0, %0, %1\n"
-#define ROOFLINE_ADD16 ROOFLINE_ADD4 ROOFLINE_ADD4 ROOFLINE_ADD4 ROOFLINE_ADD4
-      asm volatile(ROOFLINE_ADD16 ROOFLINE_ADD16 ROOFLINE_ADD16 ROOFLINE_ADD16 : "+r"(value) : "r"(step));
-#endif
-    }
-    best_s = std::min(best_s, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-  }
-  return kUnroll * static_cast<double>(kRounds) / best_s;
-#else
-  return 0;
-#endif
+  double best = 0;
+  for (int attempt = 0; attempt < 3; ++attempt) best = std::max(best, chain_hz());  // an interrupt only lengthens one
+  return best;
+}
+
+std::vector<double> Device::clocks_hz() {
+  // Cores change their clock within about a millisecond of others starting to work: longer than that first, then the fastest
+  // chain of each core, an interrupt only lengthening one. A core that is done works on until the last one is.
+  constexpr auto kSettle = std::chrono::milliseconds(5), kMeasure = std::chrono::milliseconds(5);
+  std::vector<double> best(threads());
+  std::atomic<int> waiting{threads()}, measuring{threads()};
+  pool_->pin();
+  pool_->run([&](int worker) {
+    using Clock = std::chrono::steady_clock;
+    waiting.fetch_sub(1);
+    while (waiting.load() != 0) chain_hz();
+    for (const auto end = Clock::now() + kSettle; Clock::now() < end;) chain_hz();
+    double fastest = 0;
+    for (const auto end = Clock::now() + kMeasure; Clock::now() < end;) fastest = std::max(fastest, chain_hz());
+    best[worker] = fastest;
+    measuring.fetch_sub(1);
+    while (measuring.load() != 0) chain_hz();
+  });
+  pool_->unpin();
+  return best;
 }
 
 std::shared_ptr<void> workspace(Device& device, std::size_t size_bytes) {

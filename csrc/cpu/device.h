@@ -7,14 +7,13 @@
 #include "core/backend.h"
 #include "cpu/isa.h"
 #include "cpu/pool.h"
+#include "cpu/system.h"
 
 namespace roofline::cpu {
 
-struct Caches {
-  std::int64_t l1_bytes = 32 << 10;   // data, per core
-  std::int64_t l2_bytes = 512 << 10;  // per core
-  std::int64_t l3_bytes = 0;          // of the group of cores that shares it; 0 where there is none
-  std::int64_t llc_bytes() const { return l3_bytes ? l3_bytes : l2_bytes; }
+enum class Pages : std::uint8_t {
+  huge,   // where the system gives them, of 2 MiB and more
+  small,  // never huge ones
 };
 
 class Device final : public Backend, public Queue {
@@ -32,13 +31,16 @@ class Device final : public Backend, public Queue {
   std::string lacks(const Requires& needs) const override;
   std::int64_t available_bytes() const override;
   bool host_memory() const override { return true; }
-  void* allocate(std::size_t size_bytes) override;
+  void* allocate(std::size_t size_bytes) override { return allocate(size_bytes, Pages::huge); }
+  void* allocate(std::size_t size_bytes, Pages pages);
   void release(void* memory, std::size_t size_bytes) noexcept override;
   void copy_in(void* device, const void* host, std::size_t size_bytes) override;
   void copy_out(void* host, const void* device, std::size_t size_bytes) override;
   void fill(void* memory, DType dtype, std::int64_t elements, Fill fill, std::uint64_t seed) override;
   double run_batch(const Batch& batch) override;
   double clock_hz() override;
+  std::vector<double> clocks_hz() override;
+  double huge_page_share(const void* memory, std::size_t size_bytes) const override { return cpu::huge_page_share(memory, size_bytes); }
   void begin_load() override { pool_->begin_load(); }
   Load end_load() override { return pool_->end_load(); }
 
@@ -54,8 +56,5 @@ inline Pool& pool(Queue& queue) { return static_cast<Device&>(queue).pool(); }
 
 // Workspace of a launch: allocated in bind (never in a launch), with huge pages, freed with the last owner.
 std::shared_ptr<void> workspace(Device& device, std::size_t size_bytes);
-
-// Logical CPUs this process may use: affinity, one per physical core first, cut to the cgroup's quota; at least one.
-std::vector<int> usable_cpus();
 
 }  // namespace roofline::cpu

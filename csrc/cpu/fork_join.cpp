@@ -1,4 +1,4 @@
-// fork_join on a CPU: the pool runs nothing on every thread.
+// fork_join on a CPU: nothing, on the calling thread alone or on every thread of the pool.
 #include "ops/fork_join.h"
 
 #include "cpu/device.h"
@@ -7,7 +7,15 @@
 namespace roofline::cpu {
 namespace {
 
-Bound bind(const ops::ForkJoin&, Device& device) {
+Bound call(const ops::ForkJoin&, Device&) {
+  Bound bound;
+  bound.plan.set("implementation", "call");
+  bound.plan.set("threads", 1);
+  bound.steps.push_back({"fork_join", [](Queue&) {}});
+  return bound;
+}
+
+Bound pool_run(const ops::ForkJoin&, Device& device) {
   Bound bound;
   bound.plan.set("implementation", "pool");
   bound.plan.set("threads", device.threads());
@@ -18,7 +26,9 @@ Bound bind(const ops::ForkJoin&, Device& device) {
 }  // namespace
 
 std::vector<KernelEntry> fork_join_kernels() {
-  return {entry(Kernel<ops::ForkJoin, Device>{"pool", DType::fp32, "", "every thread is called and returns; no memory is touched", bind})};
+  using K = Kernel<ops::ForkJoin, Device>;
+  return {entry(K{"call", DType::fp32, "", "the launch is called and returns; no other thread is woken", call}),
+          entry(K{"pool", DType::fp32, "", "every thread is called and returns; no memory is touched", pool_run})};
 }
 
 }  // namespace roofline::cpu

@@ -13,6 +13,8 @@ class Device;
 std::vector<KernelEntry> stream_kernels();
 std::vector<KernelEntry> fma_kernels();
 std::vector<KernelEntry> fork_join_kernels();
+std::vector<KernelEntry> pointer_chase_kernels();
+std::vector<KernelEntry> core_to_core_kernels();
 std::vector<KernelEntry> matmul_kernels();
 std::vector<KernelEntry> attention_kernels();
 std::vector<KernelEntry> ffn_kernels();
@@ -25,9 +27,9 @@ std::vector<KernelEntry> exp_kernels();
 
 inline std::vector<KernelEntry> all_kernels() {
   std::vector<KernelEntry> all;
-  for (auto list : {stream_kernels(), fma_kernels(), fork_join_kernels(), matmul_kernels(), attention_kernels(), ffn_kernels(),
-                    softmax_kernels(), rms_norm_kernels(), layer_norm_kernels(), relu_kernels(), bias_relu_kernels(),
-                    exp_kernels()})
+  for (auto list : {stream_kernels(), fma_kernels(), fork_join_kernels(), pointer_chase_kernels(), core_to_core_kernels(),
+                    matmul_kernels(), attention_kernels(), ffn_kernels(), softmax_kernels(), rms_norm_kernels(),
+                    layer_norm_kernels(), relu_kernels(), bias_relu_kernels(), exp_kernels()})
     all.insert(all.end(), list.begin(), list.end());
   return all;
 }

@@ -20,6 +20,9 @@ namespace {
 constexpr auto kSpin = std::chrono::microseconds(200);
 constexpr int kSpinsPerClockRead = 64;
 
+// Share of a window below which a worker counts as asleep: going to sleep and waking up would be most of what it did.
+constexpr double kLeastAwake = 0.1;
+
 std::atomic<int> fork_generation{0};
 
 void count_forks() {
@@ -38,6 +41,10 @@ inline void relax() {
 pid_t current_tid() { return static_cast<pid_t>(syscall(SYS_gettid)); }
 
 double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 double clock_s(clockid_t clock) {
   timespec spent{};
@@ -72,7 +79,7 @@ double machine_busy_s() {
 
 }  // namespace
 
-Pool::Pool(std::vector<int> cpus) : cpus_(std::move(cpus)), tids_(cpus_.size()) {
+Pool::Pool(std::vector<int> cpus) : cpus_(std::move(cpus)), tids_(cpus_.size()), sleeps_(cpus_.size()) {
   if (cpus_.empty()) throw Error("thread pool: at least one CPU is needed");
   count_forks();
   start();
@@ -110,7 +117,12 @@ void Pool::worker(int index) {
       relax();
       if (park_.load(std::memory_order_relaxed) ||
           (spins % kSpinsPerClockRead == 0 && std::chrono::steady_clock::now() - begin > kSpin)) {
+        Sleep& sleep = sleeps_[index];
+        const std::int64_t begin_ns = now_ns();
+        sleep.since_ns.store(begin_ns, std::memory_order_relaxed);
         epoch_.wait(seen, std::memory_order_acquire);
+        sleep.since_ns.store(0, std::memory_order_relaxed);
+        sleep.slept_ns.fetch_add(now_ns() - begin_ns, std::memory_order_relaxed);
         break;
       }
     }
@@ -165,6 +177,9 @@ Pool::Snapshot Pool::snapshot() const {
     if (pthread_getcpuclockid(thread, &clock) != 0) clock = CLOCK_THREAD_CPUTIME_ID;
     shot.cpu_s.push_back(clock_s(clock));
     shot.delay_s.push_back(run_delay_s(index == 0 ? current_tid() : tids_[index]));
+    const Sleep& sleep = sleeps_[index];
+    const std::int64_t since_ns = sleep.since_ns.load(std::memory_order_relaxed);
+    shot.slept_s.push_back(1e-9 * static_cast<double>(sleep.slept_ns.load(std::memory_order_relaxed) + (since_ns ? now_ns() - since_ns : 0)));
   }
   if (DIR* tasks = opendir("/proc/self/task")) {
     while (const dirent* task = readdir(tasks))
@@ -184,7 +199,10 @@ Load Pool::end_load() {
   load.wall_s = end.wall_s - load_start_.wall_s;
   if (!(load.wall_s > 0)) return load;
   for (int index = 0; index < threads(); ++index) {
-    load.cpu_share = std::min(load.cpu_share, (end.cpu_s[index] - load_start_.cpu_s[index]) / load.wall_s);
+    // A worker that a launch leaves idle soon sleeps: it is judged by the time that it was awake, if that is any.
+    const double awake_s = load.wall_s - (end.slept_s[index] - load_start_.slept_s[index]);
+    if (awake_s > kLeastAwake * load.wall_s)
+      load.cpu_share = std::min(load.cpu_share, (end.cpu_s[index] - load_start_.cpu_s[index]) / awake_s);
     load.run_delay_share = std::max(load.run_delay_share, (end.delay_s[index] - load_start_.delay_s[index]) / load.wall_s);
   }
   for (const auto& [tid, delay_s] : end.process_delay_s)

@@ -57,6 +57,11 @@ class Pool {
   std::vector<int> cpus_;
   std::vector<std::thread> workers_;
   std::vector<pid_t> tids_;  // [threads]; kernel thread ids, the caller's first
+  struct alignas(64) Sleep {
+    std::atomic<std::int64_t> slept_ns{0};
+    std::atomic<std::int64_t> since_ns{0};  // 0 while awake
+  };
+  std::vector<Sleep> sleeps_;  // [threads]; of workers with nothing to do
   std::atomic<int> started_{0};
   Erased work_ = nullptr;
   void* context_ = nullptr;
@@ -71,6 +76,7 @@ class Pool {
     double wall_s = 0;
     std::vector<double> cpu_s;
     std::vector<double> delay_s;
+    std::vector<double> slept_s;
     std::map<pid_t, double> process_delay_s;
     double own_s = 0;      // CPU time of this process
     double machine_s = 0;  // CPU time of everything, stolen time included

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .operators import Attention as Attention
     from .operators import BiasRelu as BiasRelu
     from .operators import Bmm as Bmm
+    from .operators import CoreToCore as CoreToCore
     from .operators import Embedding as Embedding
     from .operators import Exp as Exp
     from .operators import Ffn as Ffn
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from .operators import Matmul as Matmul
     from .operators import MlaDecode as MlaDecode
     from .operators import MlaPrefill as MlaPrefill
+    from .operators import PointerChase as PointerChase
     from .operators import QuantizedMatmul as QuantizedMatmul
     from .operators import ReduceScatter as ReduceScatter
     from .operators import Relu as Relu
@@ -66,9 +68,10 @@ _HOMES = {
     "machine": ("Ceiling", "Machine"),
     "measurement": ("Policy", "build_info", "list_devices", "measure", "measure_callable", "run"),
     "operators": (
-        "Adam", "AllGather", "AllReduce", "Attention", "BiasRelu", "Bmm", "Embedding", "Exp", "Ffn", "Fma", "ForkJoin", "Gelu",
-        "GroupedMatmul", "LayerNorm", "LmHead", "Matmul", "MlaDecode", "MlaPrefill", "QuantizedMatmul", "ReduceScatter", "Relu",
-        "ResidualRmsNorm", "RmsNorm", "Rope", "SiluMul", "Softmax", "Stream", "TopkSigmoid", "TopkSoftmax",
+        "Adam", "AllGather", "AllReduce", "Attention", "BiasRelu", "Bmm", "CoreToCore", "Embedding", "Exp", "Ffn", "Fma",
+        "ForkJoin", "Gelu", "GroupedMatmul", "LayerNorm", "LmHead", "Matmul", "MlaDecode", "MlaPrefill", "PointerChase",
+        "QuantizedMatmul", "ReduceScatter", "Relu", "ResidualRmsNorm", "RmsNorm", "Rope", "SiluMul", "Softmax", "Stream",
+        "TopkSigmoid", "TopkSoftmax",
     ),
     "prediction": ("predict",),
     "results": ("Measurement", "Results"),

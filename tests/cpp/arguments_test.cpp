@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "ops/core_to_core.h"
+#include "ops/pointer_chase.h"
 #include "ops/rows.h"
 #include "ops/stream.h"
 
@@ -186,6 +188,43 @@ TEST(Arguments, RowContractsCheckTheirTensors) {
   all.add(tensor("x", {12}));
   all.add(tensor("y", {12}));
   EXPECT_EQ(ops::Relu::from(all).elements, 12);
+}
+
+TEST(Arguments, PointerChase) {
+  Arguments all("pointer_chase", DType::int32);
+  const auto refused = [&] { return message([&] { ops::PointerChase::from(all); }); };
+  all.add("hops", std::int64_t{3});
+  all.add("pages", std::string("huge"));
+  all.add("size_bytes", std::int64_t{100});
+  EXPECT_EQ(refused(), "pointer_chase: size_bytes must be a multiple of 64, got 100");
+  all.add("size_bytes", std::int64_t{1} << 37);
+  EXPECT_NE(refused().find("more lines than int32 numbers them"), std::string::npos) << refused();
+  all.add("size_bytes", std::int64_t{256});
+  EXPECT_EQ(refused(), "pointer_chase: tensor 'order' is missing; expected int32 [4]");
+  all.add(tensor("order", {4}, DType::int32));
+  EXPECT_EQ(refused(), "pointer_chase: tensor 'reached' is missing; expected int32 [1]");
+  all.add(tensor("reached", {1}, DType::int32));
+  EXPECT_EQ(ops::PointerChase::from(all).lines, 4);
+  EXPECT_TRUE(ops::PointerChase::from(all).huge_pages);
+  all.add("pages", std::string("giant"));
+  EXPECT_EQ(refused(), "pointer_chase: pages must be huge or small, got 'giant'");
+}
+
+TEST(Arguments, CoreToCore) {
+  Arguments all("core_to_core", DType::fp32);
+  const auto refused = [&] { return message([&] { ops::CoreToCore::from(all); }); };
+  all.add("first", std::int64_t{1});
+  all.add("second", std::int64_t{1});
+  all.add("rounds", std::int64_t{1} << 30);
+  EXPECT_EQ(refused(), "core_to_core: first and second must be two different threads, got 1 and 1");
+  all.add("second", std::int64_t{-1});
+  EXPECT_EQ(refused(), "core_to_core: first and second must be two different threads, got 1 and -1");
+  all.add("second", std::int64_t{0});
+  EXPECT_EQ(refused(), "core_to_core: rounds must be below 2^30, got 1073741824");
+  all.add("rounds", std::int64_t{5});
+  EXPECT_EQ(refused(), "core_to_core: tensor 'handovers' is missing; expected int32 [1]");
+  all.add(tensor("handovers", {1}, DType::int32));
+  EXPECT_EQ(ops::CoreToCore::from(all).rounds, 5);
 }
 
 TEST(DTypes, HaveOneSpelling) {

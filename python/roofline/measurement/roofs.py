@@ -10,12 +10,13 @@ import numpy as np
 
 from ..cost import TensorSpec
 from ..cost import dtype as dtype_named
-from ..errors import Unsupported
+from ..errors import Error, Unsupported
 from ..machine import Machine, cache_capacity, cache_level
-from ..operators import Fma, ForkJoin, Operator, Stream, from_dict
-from ..units import MIB
+from ..operators import CoreToCore, Fma, ForkJoin, Operator, PointerChase, Stream, from_dict
+from ..operators.pointer_chase import LINE_BYTES
+from ..units import MIB, fmt_bytes
 from .devices import Device
-from .tensors import Held, allocate, allocate_all, bind
+from .tensors import Held, allocate, allocate_all, bind, huge_page_share
 
 # DRAM probes use arrays of at least this (and four times the last-level cache), so that nothing survives between passes.
 DRAM_ARRAY_BYTES = 256 * MIB
@@ -36,7 +37,7 @@ Problem = dict[str, Any]
 
 @dataclass(slots=True)
 class Probe:
-    """A roof's probe, bound and ready: `work` is FLOPs or bytes per launch, 0 for a latency."""
+    """A roof's probe, bound and ready: `work` is FLOPs, bytes or (of a latency) hops, round trips or calls per launch."""
 
     kind: str
     level: str
@@ -48,8 +49,13 @@ class Probe:
     tensors: dict[str, Held]
 
     def rates(self, seconds: Any) -> list[float]:
-        """Seconds per launch as bytes/s, FLOP/s, or seconds."""
-        return [float(s) if self.kind == "latency" else self.work / float(s) for s in seconds]
+        """Seconds per launch as bytes/s, FLOP/s, or seconds per hop, round trip or call."""
+        return [float(s) / self.work if self.kind == "latency" else self.work / float(s) for s in seconds]
+
+    def plan(self) -> dict[str, Any]:
+        """Facts of what runs, with `huge_page_share` of tensors of 2 MiB and more where the system tells."""
+        share = huge_page_share(self.tensors.values())
+        return {"variant": self.variant, **({} if share is None else {"huge_page_share": share}), **self.sets[0].plan}
 
     def described(self) -> Problem:
         return {"operator": self.problem.name, **self.problem.to_dict()}
@@ -73,6 +79,35 @@ def stream_problem(device: Device, level: str, access: str, streams: int = 1, dt
     per_array = max(int(size) // ARRAYS[access] // whole * whole, whole)
     passes = max(1, CACHE_LAUNCH_BYTES * max(device.threads, 1) // max(per_array * ARRAYS[access], 1))
     return Stream(access=access, elements=max(per_array // element, 1), passes=passes, streams=streams, dtype=dtype)
+
+
+# Hops of one launch: tens of thousands of times its call (some ns), and below 20 ms even where a hop takes 400 ns.
+HOPS = {"L1": 200_000, "L2": 100_000, "L3": 50_000, "DRAM": 50_000}
+
+
+def chase_problem(device: Device, level: str, pages: str = "huge") -> PointerChase:
+    """The latency probe of one level. One core runs, so that its own caches count. Raises Unsupported where it has none.
+
+    L1 and L2: half of them. L3: eight times L2, or a quarter of L3 if that is less, but at least twice L2. DRAM: eight times L3
+    and at least 256 MiB, so that what a lap leaves in the caches is little of the next one; less where memory is short.
+    """
+    if device.backend != "cpu":
+        raise Unsupported(f"{device.name} has no pointer_chase")
+    if level not in HOPS:
+        raise Error(f"level must be one of {', '.join(HOPS)}, got {level!r}")
+    l1, l2, l3 = (int(device.facts.get(f"{name}_bytes") or 0) for name in ("l1", "l2", "l3"))
+    last = l3 or l2
+    if level == "DRAM":
+        size = min(max(8 * last, DRAM_ARRAY_BYTES), int(device.facts.get("memory_bytes") or 2**33) // 8)
+        if size < 4 * last:
+            raise Unsupported(
+                f"latency of DRAM: an eighth of memory, {fmt_bytes(size)}, is too little beside a cache of {fmt_bytes(last)}"
+            )
+    else:
+        size = {"L1": l1 // 2, "L2": l2 // 2, "L3": max(2 * l2, min(8 * l2, l3 // 4)) if l3 else 0}[level]
+    if size < LINE_BYTES:
+        raise Unsupported(f"{device.title} has no {level}, or does not say how large it is")
+    return PointerChase(size_bytes=size // LINE_BYTES * LINE_BYTES, hops=HOPS[level], pages=pages)
 
 
 _VECTORS = ("scalar", "avx2", "avx512", "neon")
@@ -140,7 +175,11 @@ def probe(device: Device, problem: Operator, variant: str, level: str = "") -> P
             tensors,
         )
     elif isinstance(problem, ForkJoin):
-        found = Probe("latency", "", "fork-join", problem, variant, 0, [bound], tensors)
+        found = Probe("latency", "", "call" if variant == "call" else "fork-join", problem, variant, 1, [bound], tensors)
+    elif isinstance(problem, PointerChase):
+        found = Probe("latency", level, f"{level} pointer-chase".strip(), problem, variant, problem.hops, [bound], tensors)
+    elif isinstance(problem, CoreToCore):
+        found = Probe("latency", "", "core-to-core", problem, variant, problem.rounds, [bound], tensors)
     else:
         isa = str(bound.plan.get("isa", ""))
         found = Probe(

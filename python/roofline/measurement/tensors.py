@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +12,12 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,impor
 from ..cost import Array, TensorSpec, dtype, to_float64
 from ..errors import Error, Unsupported
 from ..operators import Operator
+from ..units import MIB
 from .devices import Device
 
 GUARD_BYTES = 64  # before and after every tensor; keeps the alignment that kernels plan with
 _GUARD = 0xA5
+HUGE_PAGE_BYTES = 2 * MIB
 
 # Above these a reference is computed for sampled rows only: NumPy takes nanoseconds per element and per pass over it.
 WHOLE_CHECK_FLOPS = 2e8
@@ -55,12 +57,15 @@ class Held:
         return bool((before == _GUARD).all() and (after == _GUARD).all())
 
 
-def allocate(device: Device, spec: TensorSpec, seed: int, index: int) -> Held:
-    """Memory with intact guards; inputs random, outputs filled with the guard pattern so that a missed element shows."""
+def allocate(device: Device, spec: TensorSpec, seed: int, index: int, data: Array | None = None) -> Held:
+    """Memory with intact guards; inputs random or `data`, outputs filled with the guard pattern so that a missed element shows."""
     memory = device.core.memory(spec.size_bytes + 2 * GUARD_BYTES)
     held = Held(spec, memory)
     memory.fill("int8", GUARD_BYTES, "pattern", 0, 0)
     memory.fill("int8", GUARD_BYTES, "pattern", 0, GUARD_BYTES + spec.size_bytes)
+    if data is not None:
+        memory.write(data, GUARD_BYTES)
+        return held
     elements = int(np.prod(spec.shape, dtype=object))
     kind = "pattern" if spec.role == "out" else "uniform"
     memory.fill(spec.dtype, elements, kind, seed * 1009 + index, GUARD_BYTES)
@@ -68,7 +73,19 @@ def allocate(device: Device, spec: TensorSpec, seed: int, index: int) -> Held:
 
 
 def allocate_all(device: Device, problem: Operator, seed: int) -> dict[str, Held]:
-    return {spec.name: allocate(device, spec, seed, index) for index, spec in enumerate(problem.tensors())}
+    """Every tensor of a problem by name, the same for the same seed."""
+    return {
+        spec.name: allocate(device, spec, seed, index, problem.initial(spec.name, np.random.default_rng((seed, index))))
+        for index, spec in enumerate(problem.tensors())
+    }
+
+
+def huge_page_share(tensors: Iterable[Held]) -> float | None:
+    """Share of the tensors' bytes that lies in huge pages, over those of 2 MiB and more; None without such, or where unknown."""
+    shares = [(t.memory.huge_page_share(), t.memory.size_bytes) for t in tensors if t.spec.size_bytes >= HUGE_PAGE_BYTES]
+    if not shares or any(share < 0 for share, _ in shares):
+        return None
+    return float(sum(share * size for share, size in shares) / sum(size for _, size in shares))
 
 
 def bind(device: Device, problem: Operator, variant: str, tensors: Mapping[str, Held]) -> Any:

@@ -8,14 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ..errors import Error, OutOfMemory, Unsupported
 from ..machine import Machine
 from ..model import Roofs, bound, default_variant, machine_roofs, terms_s
 from ..operators import Operator
 from ..prediction import Rates, expect, machine_rates, moved_bytes
-from ..results import CACHE_STATES, Bracket, Measurement
+from ..results import CACHE_STATES, Bracket, Measurement, roof_value
 from ..units import fmt_bytes
 from .devices import Device, open_device, provenance, utc_now
 from .roofs import Probe, level_of, roofs_of
@@ -141,7 +139,7 @@ def freezer(probes: list[Probe], frozen: dict[str, Any], expected: Expected, lev
     """The function that turns the brackets before into the prediction, stored in `frozen` before the problem runs."""
 
     def freeze(before_s: list[list[float]]) -> int:
-        kinds = {p.kind: float(np.median(p.rates(s))) for p, s in zip(probes, before_s, strict=True)}
+        kinds = {p.kind: roof_value(p.kind, p.rates(s)) for p, s in zip(probes, before_s, strict=True)}
         roofs = Roofs(
             compute_flops_per_s=kinds.get("compute", math.inf),
             bandwidth_bytes_per_s=kinds["bandwidth"],

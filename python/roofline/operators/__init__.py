@@ -13,6 +13,7 @@ from .attention import Attention
 from .base import MIXES, Case, Operator, Variant
 from .bias_relu import BiasRelu
 from .bmm import Bmm
+from .core_to_core import CoreToCore
 from .embedding import Embedding
 from .exp import Exp
 from .ffn import Ffn
@@ -25,6 +26,7 @@ from .lm_head import LmHead
 from .matmul import Matmul
 from .mla_decode import MlaDecode
 from .mla_prefill import MlaPrefill
+from .pointer_chase import PointerChase
 from .quantized_matmul import QuantizedMatmul
 from .reduce_scatter import ReduceScatter
 from .relu import Relu
@@ -40,7 +42,8 @@ from .topk_softmax import TopkSoftmax
 OPERATORS: Mapping[str, type[Operator]] = {
     operator.name: operator
     for operator in (
-        Stream, Fma, ForkJoin, Matmul, Attention, Ffn, Softmax, RmsNorm, LayerNorm, Relu, BiasRelu, Exp,
+        Stream, Fma, ForkJoin, PointerChase, CoreToCore,
+        Matmul, Attention, Ffn, Softmax, RmsNorm, LayerNorm, Relu, BiasRelu, Exp,
         # cost only: they have no kernels
         MlaDecode, MlaPrefill, Bmm, QuantizedMatmul, GroupedMatmul, LmHead, Embedding, Rope, TopkSoftmax, TopkSigmoid, Gelu,
         SiluMul, ResidualRmsNorm, Adam, AllReduce, AllGather, ReduceScatter,
@@ -71,6 +74,7 @@ __all__ = [
     "BiasRelu",
     "Bmm",
     "Case",
+    "CoreToCore",
     "Embedding",
     "Exp",
     "Ffn",
@@ -84,6 +88,7 @@ __all__ = [
     "MlaDecode",
     "MlaPrefill",
     "Operator",
+    "PointerChase",
     "QuantizedMatmul",
     "ReduceScatter",
     "Relu",

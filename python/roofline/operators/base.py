@@ -114,6 +114,10 @@ class Operator:
     def cases(cls) -> tuple[Case, ...]:
         raise NotImplementedError
 
+    def initial(self, tensor: str, generator: np.random.Generator) -> Array | None:
+        """What this input holds before a launch, in its dtype's storage, where random numbers would mean nothing; None: those."""
+        return None
+
     # -- derived ----------------------------------------------------------------------------------------------------------
 
     def __post_init__(self) -> None:

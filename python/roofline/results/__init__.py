@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from .record import CACHE_STATES, STATUSES, Bracket, Measurement, measurement_key
+from .record import CACHE_STATES, STATUSES, Bracket, Measurement, measurement_key, roof_value
 from .results import Results, append_to, records_to_csv
 
-__all__ = ["CACHE_STATES", "STATUSES", "Bracket", "Measurement", "Results", "append_to", "measurement_key", "records_to_csv"]
+__all__ = [
+    "CACHE_STATES",
+    "STATUSES",
+    "Bracket",
+    "Measurement",
+    "Results",
+    "append_to",
+    "measurement_key",
+    "records_to_csv",
+    "roof_value",
+]

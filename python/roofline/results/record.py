@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -40,6 +40,15 @@ def _positive(name: str, samples: tuple[float, ...]) -> tuple[float, ...]:
     if not all(0 < value < float("inf") for value in values):
         raise Error(f"{name} must be positive finite numbers")
     return values
+
+
+def roof_value(kind: str, samples: Sequence[float]) -> float:
+    """The rate that samples of a roof of this kind stand for: their median; of a latency the shortest.
+
+    A launch takes below a microsecond: whatever else the machine does can lengthen it many times over, and nothing shortens it.
+    A median of few samples taken in such a moment would make the launch the bound of a problem that it does not bound.
+    """
+    return min(samples) if kind == "latency" else statistics.median(samples)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +86,12 @@ class Bracket:
 
     @property
     def value(self) -> float:
-        """The roof around the measurement: the mean of both medians (the one before where there is none after)."""
+        """The roof around the measurement: the mean of both medians (the one before where there is none after).
+
+        Of a latency the shortest sample, see `roof_value`.
+        """
+        if self.kind == "latency":
+            return roof_value(self.kind, self.samples)
         after = self.median_after
         return self.median_before if after is None else (self.median_before + after) / 2
 

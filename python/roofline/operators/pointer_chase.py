@@ -1,0 +1,90 @@
+"""Loads that wait for each other: the probe of the latency of a memory level."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..cost import Array, TensorSpec
+from ..errors import Error
+from .base import Case, Facts, Operator, Variant
+
+LINE_BYTES = 64
+MOST_LINES = 2**31 - 1  # int32 numbers them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointerChase(Operator):
+    """reached = the line that lies `hops` places after the first in `order`, a permutation of all lines, found line by line.
+
+    size_bytes: of all lines, a multiple of 64. hops: of one launch, each a load at the address that the one before brought. A
+    launch goes on where the last one ended. pages: "huge" or "small", as asked of the system; the plan's `huge_page_share`
+    says what it gave. dtype: of the lines' numbers. Raises Error for bad fields.
+    """
+
+    size_bytes: int = 1 << 28
+    hops: int = 50_000
+    pages: str = "huge"
+    dtype: str = "int32"
+
+    name = "pointer_chase"
+    summary = "loads that wait for each other, in random order over a set: the latency of its memory level"
+    mix = "read"
+    variants = {"dependent": Variant(summary="one thread, one load in flight", dtypes={"cpu": ("int32",)})}
+
+    def check(self) -> None:
+        self.one_of("pages", ("huge", "small"))
+        self.one_of("dtype", ("int32",))
+        if self.size_bytes % LINE_BYTES:
+            raise Error(f"{self.name}: size_bytes must be a multiple of {LINE_BYTES}, got {self.size_bytes}")
+        if self.lines > MOST_LINES:
+            raise Error(f"{self.name}: size_bytes must be below 128 GiB, whose lines int32 can number, got {self.size_bytes}")
+
+    @property
+    def lines(self) -> int:
+        return self.size_bytes // LINE_BYTES
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        return (TensorSpec(name="order", shape=(self.lines,), dtype=self.dtype, role="constant"),)
+
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return (TensorSpec(name="reached", shape=(1,), dtype=self.dtype, role="out"),)
+
+    def initial(self, tensor: str, generator: np.random.Generator) -> Array | None:
+        return generator.permutation(np.arange(self.lines, dtype=np.int32)) if tensor == "order" else None
+
+    def flops(self) -> dict[str, int]:
+        return {}
+
+    def compulsory_bytes(self) -> int:
+        """The lines that a launch visits, once each: not all of them, and not `order`, which only says how they lie."""
+        return LINE_BYTES * min(self.hops, self.lines) + 4
+
+    def footprint_bytes(self) -> int:
+        """With the lines themselves, which bind lays out: asked for before `order` is made."""
+        return self.size_bytes + sum(t.size_bytes for t in self.tensors())
+
+    def traffic(self, plan: Facts) -> dict[str, int]:
+        return {"lines visited again": LINE_BYTES * (self.hops - self.lines)} if self.hops > self.lines else {}
+
+    def launches(self, plan: Facts) -> int:
+        return 0  # one thread works, no other is woken
+
+    def compute(self) -> tuple[str, str]:
+        return "fp32", "fp32"
+
+    def tolerance(self) -> tuple[float, float]:
+        return 0.0, 0.0
+
+    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
+        reached: Any = tensors["order"][self.hops % self.lines]
+        return {"reached": np.reshape(np.asarray(reached), (1,))}
+
+    @classmethod
+    def cases(cls) -> tuple[Case, ...]:
+        shapes = ((1, 1), (1, 7), (2, 3), (3, 16), (17, 1000), (509, 33), (40_009, 100_003))
+        small = tuple(Case(problem=cls(size_bytes=LINE_BYTES * n, hops=h, pages=p)) for n, h in shapes for p in ("huge", "small"))
+        return (*small, Case(problem=cls(size_bytes=2**31 + 2**20, hops=1_000_003), slow=True))
