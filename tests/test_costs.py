@@ -426,6 +426,16 @@ def test_every_operator_is_worked_out_by_hand() -> None:
         ),
         ("attention", {**GQA, "causal": True}, {"variant": "tiled"}, {}),
         ("stream", {"access": "triad", "elements": 10, "passes": 3}, {"variant": "plain"}, {"further passes": 240}),
+        # Sixteen floats, or eight doubles, to a line of 64 bytes: each line comes once per walk that needs it.
+        ("stream", {"elements": 1000, "stride": 3}, {"variant": "plain"}, {"lines fetched again": 2 * 4000}),
+        ("stream", {"elements": 1000, "stride": 16}, {"variant": "plain"}, {"lines fetched again": 15 * 4000}),
+        (
+            "stream",
+            {"elements": 1000, "stride": 500, "passes": 2, "dtype": "fp64"},
+            {"variant": "plain", "lines_cached": 0},
+            {"further passes": 8000, "lines fetched again": 2 * 7 * 8000},
+        ),
+        ("stream", {"elements": 1000, "stride": 16}, {"variant": "plain", "lines_cached": 1}, {}),
         ("softmax", {"rows": 3, "columns": 7}, {"variant": "fused"}, {}),
         ("softmax", {"rows": 3, "columns": 7}, {"variant": "fused", "row_cached": 1}, {}),
         # 84 bytes: x again, and the exponentials there and back.
@@ -488,7 +498,9 @@ WORDS = {
     "pattern": ("fma", "fma_add"),
     "pages": ("huge", "small"),
     "scales": ("none", "tensor", "row", "block", "two_level"),
+    "prefetch": ("none", "nta"),
 }
+FEW = {"streams": (1, 2, 4, 8), "stride": (1, 1, 3)}  # integers of which most values are refused
 
 
 def kind(field: dataclasses.Field[Any]) -> str:
@@ -515,7 +527,9 @@ def problems(draw: st.DrawFn) -> Operator:
     operator = draw(st.sampled_from(list(OPERATORS.values())))
     values: dict[str, Any] = {}
     for field in dataclasses.fields(operator):  # type: ignore[arg-type]
-        if kind(field) == "int":
+        if field.name in FEW:
+            values[field.name] = draw(st.sampled_from(FEW[field.name]))
+        elif kind(field) == "int":
             values[field.name] = draw(st.integers(1, 3000) | st.sampled_from([1, 2, 4, 8, 16]))
         elif kind(field) == "bool":
             values[field.name] = draw(st.booleans())
@@ -669,6 +683,24 @@ def test_bad_pairs_of_threads() -> None:
         OPERATORS["core_to_core"].make(first=3, second=3)
     with pytest.raises(Error, match=r"rounds must be below 2\*\*30"):
         OPERATORS["core_to_core"].make(rounds=2**30)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"stride": 0}, "stride must be between 1"),
+        ({"stride": 10, "elements": 10}, r"stride must be 1, or less than elements \(10\), got 10"),
+        ({"stride": 2, "access": "copy"}, "stride and prefetch are of access 'read' only, not of 'copy'"),
+        ({"prefetch": "nta", "access": "triad"}, "stride and prefetch are of access 'read' only, not of 'triad'"),
+        ({"prefetch": "t0"}, "prefetch must be one of none, nta, got 't0'"),
+        ({"stride": 2, "streams": 2}, "one stream and no prefetch"),
+        ({"stride": 2, "prefetch": "nta"}, "one stream and no prefetch"),
+        ({"stride": 2, "isa": "avx2"}, "strided loads are scalar ones; leave isa empty, not 'avx2'"),
+    ],
+)
+def test_strides_and_prefetches_are_of_reads(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(Error, match=message):
+        Stream.make(**fields)
 
 
 def test_heads_are_shared_evenly() -> None:

@@ -15,7 +15,17 @@ import pytest
 import roofline
 from roofline import Attention, Error, Matmul, OutOfMemory, Policy, Relu, Softmax, Stream, Unsupported
 from roofline.measurement import attempt, default_device, open_device
-from roofline.measurement.roofs import compute_probe, dram_array_bytes, fma_problem, level_of, stream_problem
+from roofline.measurement.roofs import (
+    compute_probe,
+    dram_array_bytes,
+    fastest,
+    fma_problem,
+    level_of,
+    size_problem,
+    stream_candidates,
+    stream_problem,
+)
+from roofline.measurement.tensors import allocate_all, bind, check
 from roofline.measurement.timing import prepare, with_plausibility
 from roofline.results import Bracket, Measurement
 
@@ -118,6 +128,67 @@ def test_probes_fit_their_level() -> None:
     assert dram_array_bytes(device) >= min(4 * cache, device.facts["memory_bytes"] // 12)
     assert fma_problem(device, "fp32").chains % device.threads == 0
     assert compute_probe(device, "int4") == compute_probe(device, "fp32")  # a dtype without a probe meets the fp32 roof
+
+
+def test_a_working_set_has_the_size_asked_for() -> None:
+    device = open_device("cpu")
+    for access, arrays in (("read", 1), ("copy", 2), ("triad", 3)):
+        for size in (4096, 5000, 40 << 10, 1 << 20, 1 << 30):
+            problem = size_problem(device, size, access)
+            held = sum(t.size_bytes for t in problem.tensors() if t.name != "sum")
+            least = arrays * device.threads * (1024 if size >= arrays * device.threads * 1024 else 64)
+            assert size - least < held <= size, (access, size)
+            assert problem.elements * 4 % (64 * device.threads) == 0, "a thread with less to do than another"
+            assert held * problem.passes >= min(size, 2**25) / 2
+    assert size_problem(device, 1).elements == 16 * device.threads
+    for size, access in ((0, "read"), (4096, "sideways")):
+        with pytest.raises(Error, match="size_problem"):
+            size_problem(device, size, access)
+
+
+def test_many_passes_add_up() -> None:
+    """The sum of a long launch in L1 is within its tolerance: rounding errors do not grow with the square of the passes."""
+    device = open_device("cpu", 1)
+    for problem in (size_problem(device, 4096), size_problem(device, 4096).replace(isa="scalar"), size_problem(device, 16384)):
+        assert problem.passes >= 2000
+        tensors = allocate_all(device, problem, 5)
+        bind(device, problem, "plain", tensors).run()
+        report = check(problem, tensors)
+        assert report["passed"], report["reason"]
+        assert report["max_error"] < abs(float(tensors["sum"].raw()[0])) / problem.passes, "a lost pass would not show"
+
+
+def test_candidates_are_few_and_can_all_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("roofline.measurement.roofs.dram_array_bytes", lambda device: 1 << 22)
+    device = open_device("cpu", 1)
+    for level in ("L1", "DRAM"):
+        for access in ("read", "copy"):
+            candidates = stream_candidates(device, level, access)
+            assert 2 <= len(candidates) <= 6
+            best = fastest(device, candidates, level)
+            assert (best.problem, best.variant) in candidates
+    assert {variant for _, variant in stream_candidates(device, "DRAM", "copy", in_place=True)} == {"plain"}
+
+
+def test_instruction_sets_of_streams() -> None:
+    device = open_device("cpu", 1)
+    for isa in str(device.facts["isas"]).split(","):
+        problem = Stream(elements=1000, isa=isa)
+        try:
+            bound = bind(device, problem, "plain", allocate_all(device, problem, 1))
+        except Unsupported as reason:
+            assert "stream" in str(reason)
+        else:
+            assert bound.plan["isa"] == isa
+            assert bound.plan["implementation"] == f"plain/{isa}"
+    for isa, why in (("sse9", "no instruction set 'sse9'"), ("amx", "amx")):
+        problem = Stream(elements=1000, isa=isa)
+        with pytest.raises(Unsupported, match=why):
+            bind(device, problem, "plain", allocate_all(device, problem, 1))
+    strided = Stream(elements=1 << 12, stride=16)
+    plan = bind(device, strided, "plain", allocate_all(device, strided, 1)).plan
+    assert plan["implementation"] == "strided/scalar"
+    assert strided.traffic(plan) == {}, "a walk over 16 KiB stays in the last cache"
 
 
 def test_above_the_roof_is_implausible() -> None:

@@ -10,16 +10,32 @@ namespace {
 
 using ops::Stream;
 
-Bound bind(const Stream& problem, Device& device, bool non_temporal) {
-  const auto [isa, table] = choose<StreamKernels>({
+Choice<StreamKernels> choose_for(const Stream& problem) {
+  if (problem.stride != 1 && !problem.isa.empty() && problem.isa != "scalar")
+    throw Unsupported("stream: strided loads are scalar ones; leave isa empty, not " + problem.isa);
+  if (!problem.isa.empty())
+    if (const std::string reason = lacks(problem.isa); !reason.empty()) throw Unsupported("stream: " + reason);
+  for (const auto& [isa, table] : std::initializer_list<std::pair<Isa, const StreamKernels*>>{
 #if defined(__x86_64__)
-      {Isa::avx512, &stream_avx512},
-      {Isa::avx2, &stream_avx2},
+           {Isa::avx512, &stream_avx512},
+           {Isa::avx2, &stream_avx2},
 #else
-      {Isa::neon, &stream_neon},
+           {Isa::neon, &stream_neon},
 #endif
-      {Isa::scalar, &stream_scalar},
-  });
+           {Isa::scalar, &stream_scalar},
+       })
+    if (has(isa) && (problem.isa.empty() || problem.isa == name(isa)) && (problem.stride == 1 || table->strided[0])) return {isa, table};
+  throw Unsupported("stream: " + problem.isa + " has no kernels of its own; use one of scalar, avx2, avx512, neon");
+}
+
+// Whether the lines that one walk of a strided read touches stay in the last cache until the next walk needs them.
+bool lines_cached(const Stream& problem, const Device& device) {
+  const std::int64_t walk_bytes = std::min(problem.elements * size_bytes(problem.dtype), problem.elements / problem.stride * 64);
+  return walk_bytes <= (device.caches().l3_bytes ? device.caches().l3_bytes : device.caches().l2_bytes * device.threads());
+}
+
+Bound bind(const Stream& problem, Device& device, bool non_temporal) {
+  const auto [isa, table] = choose_for(problem);
   if (non_temporal && problem.access == Stream::Access::read)
     throw Unsupported("stream: read has no stores, so there is no non_temporal variant of it; use plain");
   if (non_temporal && isa == Isa::scalar)
@@ -27,7 +43,9 @@ Bound bind(const Stream& problem, Device& device, bool non_temporal) {
   if (non_temporal && reinterpret_cast<std::uintptr_t>(problem.c) % 64 != 0)
     throw Unsupported("stream: non-temporal stores need c aligned to 64 bytes; use plain");
   const std::int64_t element = size_bytes(problem.dtype);
-  const auto run = table->run[problem.dtype == DType::fp64][static_cast<int>(problem.access)][non_temporal];
+  const bool strided = problem.stride != 1;
+  const int width = problem.dtype == DType::fp64;
+  const auto run = strided ? table->strided[width] : table->run[width][static_cast<int>(problem.access)][non_temporal];
 
   struct alignas(64) Partial {
     double sum = 0;
@@ -35,7 +53,9 @@ Bound bind(const Stream& problem, Device& device, bool non_temporal) {
   auto partials = std::make_shared<std::vector<Partial>>(device.threads());
 
   Bound bound;
-  bound.plan.set("implementation", std::string(non_temporal ? "non_temporal/" : "plain/") + name(isa));
+  bound.plan.set("implementation", std::string(strided ? "strided/" : non_temporal ? "non_temporal/" : "plain/") + name(isa));
+  bound.plan.set("isa", name(isa));
+  if (strided) bound.plan.set("lines_cached", lines_cached(problem, device));
   bound.plan.set("threads", device.threads());
   bound.steps.push_back({"stream", [=](Queue& queue) {
     Pool& threads = pool(queue);
@@ -43,7 +63,7 @@ Bound bind(const Stream& problem, Device& device, bool non_temporal) {
       const Range part = share(problem.elements, worker, threads.threads(), 64 / element);
       const auto at = [&](const void* p) { return p ? static_cast<const char*>(p) + part.first * element : nullptr; };
       const StreamRange range = {at(problem.a), at(problem.b), const_cast<char*>(at(problem.c)), problem.factor,
-                                 part.size(), problem.passes, static_cast<int>(problem.streams)};
+                                 part.size(), problem.passes, static_cast<int>(problem.streams), problem.prefetch, problem.stride};
       (*partials)[worker].sum = run(range);
     });
     if (problem.sum) {
@@ -63,7 +83,7 @@ std::vector<KernelEntry> stream_kernels() {
   using K = Kernel<Stream, Device>;
   std::vector<KernelEntry> all;
   for (const DType dtype : {DType::fp32, DType::fp64}) {
-    all.push_back(entry(K{"plain", dtype, "", "one range per thread, ordinary vector loads and stores", plain}));
+    all.push_back(entry(K{"plain", dtype, "", "one range per thread, ordinary loads and stores", plain}));
     all.push_back(entry(K{"non_temporal", dtype, "", "one range per thread, stores that bypass the caches", non_temporal}));
   }
   return all;

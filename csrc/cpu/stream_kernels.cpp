@@ -1,4 +1,6 @@
-// Memory accesses, one thread's range. Eight vectors are in flight per step: eight of one address stream, or fewer of several.
+// Memory accesses, one thread's range, walked as one address stream or as several side by side.
+//
+// A pass may be as short as 100 cycles (a set in L1), so nothing but a pointer changes between two: the sums stay in registers.
 #include "cpu/stream_kernels.h"
 
 #include "cpu/isa.h"
@@ -6,6 +8,11 @@
 
 namespace roofline::cpu {
 namespace {
+
+// Assembly for what the compiler must not rearrange; the emulation of a set has no registers for it.
+#if defined(__x86_64__) && !defined(ROOFLINE_SIMDE)
+#define ROOFLINE_ASM
+#endif
 
 enum Access { kRead, kWrite, kCopy, kScale, kAdd, kTriad };
 
@@ -23,16 +30,35 @@ struct VectorOf<T, 0> {
 template <class T>
 using V = typename VectorOf<T, kVectorBytes>::type;
 
-template <class T>
-ROOFLINE_INLINE V<T> get(const T* p) {
-  V<T> x;
+// Sums of a read. Cores load two or three vectors a cycle and add two, 3 to 4 cycles after each other; those that load three
+// (Golden Cove) take the third addition on a port that has only multiply-adds. So the later sums are 1 x + sum: with 32 vectors
+// a step, six sums of three additions and seven of two multiply-adds keep every chain below 12 cycles, and all of it fits 16
+// registers. The scalar set has no multiply-add.
+constexpr int kSums = 13;
+constexpr int kAdded = kLanes == 1 ? kSums : 6;
+
+constexpr int kLineBytes = 64;
+constexpr int kAheadBytes = 512;  // of a prefetch: on Zen 3, 128 to 512 serve best with 8 streams, and 2048 loses a tenth
+
+// Keeps a product out of a fused multiply-add.
+template <class X>
+ROOFLINE_INLINE X unfused(X product) {
+#if defined(ROOFLINE_ASM)
+  asm("" : "+v"(product));
+#endif
+  return product;
+}
+
+template <class X, class T>
+ROOFLINE_INLINE X get(const T* p) {
+  X x;
   __builtin_memcpy(&x, p, sizeof x);
   return x;
 }
 
-template <bool NonTemporal, class T>
-ROOFLINE_INLINE void put(T* p, V<T> x) {
-  if constexpr (NonTemporal && sizeof(V<T>) == sizeof(Vec)) {
+template <bool NonTemporal, class X, class T>
+ROOFLINE_INLINE void put(T* p, X x) {
+  if constexpr (NonTemporal && sizeof(X) == sizeof(Vec)) {
     Vec bits;
     __builtin_memcpy(&bits, &x, sizeof bits);
     stream(reinterpret_cast<float*>(p), bits);
@@ -41,79 +67,193 @@ ROOFLINE_INLINE void put(T* p, V<T> x) {
   }
 }
 
-template <int Access, class T, class X>
-ROOFLINE_INLINE X value(const T* a, const T* b, X factor, X (*at)(const T*)) {
-  if constexpr (Access == kWrite) return factor;
-  if constexpr (Access == kCopy) return at(a);
-  if constexpr (Access == kScale) return factor * at(a);
-  if constexpr (Access == kAdd) return at(a) + at(b);
-  return at(a) + factor * at(b);
+// sum += *p, in this order and these registers. Left to the compiler, loads change places (62 instead of 64 B/cycle from L1 on
+// Zen 3), and scalar sums wandered into integer registers (half the rate).
+template <bool Fused, class X, class T>
+ROOFLINE_INLINE void accumulate(X& sum, const T* p, [[maybe_unused]] X one) {
+#if defined(ROOFLINE_ASM)
+  typedef X Unaligned __attribute__((may_alias, aligned(alignof(T))));
+  const Unaligned& x = *reinterpret_cast<const Unaligned*>(p);
+#if defined(ROOFLINE_SCALAR)
+  if constexpr (sizeof(T) == 4)
+    asm volatile("addss %1, %0" : "+x"(sum) : "m"(x));
+  else
+    asm volatile("addsd %1, %0" : "+x"(sum) : "m"(x));
+#else
+  if constexpr (Fused && sizeof(T) == 4)
+    asm volatile("vfmadd231ps %1, %2, %0" : "+v"(sum) : "m"(x), "v"(one));
+  else if constexpr (Fused)
+    asm volatile("vfmadd231pd %1, %2, %0" : "+v"(sum) : "m"(x), "v"(one));
+  else if constexpr (sizeof(T) == 4)
+    asm volatile("vaddps %1, %0, %0" : "+v"(sum) : "m"(x));
+  else
+    asm volatile("vaddpd %1, %0, %0" : "+v"(sum) : "m"(x));
+#endif
+#else
+  sum += get<X>(p);
+#endif
 }
+
+// Passes over the same values make the same rounding errors. So that they do not grow with the square of the passes, sums go to
+// fp64 this often: 20 cycles, which are lost among the loads of 32 passes.
+constexpr std::int64_t kPassesPerTotal = 32;
 
 template <class T>
-ROOFLINE_INLINE T one(const T* p) {
-  return *p;
+struct Totals {
+  static constexpr int kWidth = sizeof(V<T>) / sizeof(T);
+  typename VectorOf<double, kLanes == 1 ? 0 : kWidth * 8>::type wide{};
+  double rest = 0;
+
+  // Adds the sums, and begins them again.
+  [[gnu::always_inline]] void take(V<T> (&sums)[kSums]) {
+    V<T> all = sums[0];
+#pragma GCC unroll 16
+    for (int k = 1; k < kSums; ++k) all += sums[k];
+    if constexpr (kWidth == 1)
+      wide += all;
+    else
+      wide += __builtin_convertvector(all, decltype(wide));
+#pragma GCC unroll 16
+    for (int k = 0; k < kSums; ++k) sums[k] = V<T>{};
+  }
+
+  [[gnu::always_inline]] double value() const {
+    double sum = rest;
+    double lanes[kWidth];
+    __builtin_memcpy(lanes, &wide, sizeof lanes);
+    for (const double lane : lanes) sum += lane;
+    return sum;
+  }
+};
+
+// A product and a sum, not a multiply-add: with both operands from memory, the latter makes 64 instead of 95 B/cycle on Zen 3.
+template <int Access, class X, class T>
+ROOFLINE_INLINE X value(const T* a, const T* b, X factor) {
+  if constexpr (Access == kWrite) return factor;
+  if constexpr (Access == kCopy) return get<X>(a);
+  if constexpr (Access == kScale) return factor * get<X>(a);
+  if constexpr (Access == kAdd) return get<X>(a) + get<X>(b);
+  return get<X>(a) + unfused(factor * get<X>(b));
 }
 
-template <class T, int Access, bool NonTemporal, int Streams>
+template <class T, int Access, bool NonTemporal, int Streams, bool Prefetch>
 double walk(const StreamRange& range) {
-  constexpr int kPerStream = 8 / Streams;
+  constexpr int kPerStream = (Access == kRead ? 32 : 16) / Streams;  // vectors of each stream per step
   constexpr std::int64_t kWidth = sizeof(V<T>) / sizeof(T);
   constexpr std::int64_t kStep = kPerStream * kWidth;
-  // Parts begin on cache lines, so that non-temporal stores stay aligned and no line is shared.
-  constexpr std::int64_t kLine = 64 / sizeof(T);
+  // Streams begin on cache lines, so that non-temporal stores stay aligned and no line is shared.
+  constexpr std::int64_t kLine = kLineBytes / sizeof(T);
   constexpr std::int64_t kPart = kStep > kLine ? kStep : kLine;
   const T* a = static_cast<const T*>(range.a);
   const T* b = static_cast<const T*>(range.b);
   T* c = static_cast<T*>(range.c);
   const T factor = static_cast<T>(range.factor);
   const V<T> factors = V<T>{} + factor;
-  const std::int64_t part = range.n / Streams / kPart * kPart;
-  const std::int64_t walked = part * Streams;
-  V<T> sums[8] = {};
-  T tail{};
+  const V<T> one = V<T>{} + 1;
+  const std::int64_t n = range.n;
+  std::int64_t part = n / Streams;
+  // Long streams begin a part of a page after each other: at the same place of their pages, they would compete for the same sets
+  // of L1, and loads of one would wait for stores of another whose address has the same low 12 bits.
+  constexpr std::int64_t kPage = 4096 / sizeof(T);
+  if (Streams > 1 && part >= 64 * kPage)
+    part = (part / kPage - 1) * kPage + kPage / Streams;
+  else
+    part = part / kPart * kPart;
+  V<T> sums[kSums] = {};
+  Totals<T> totals;
   for (std::int64_t pass = 0; pass < range.passes; ++pass) {
+    asm volatile("" : "+r"(a), "+r"(b), "+r"(c));  // might be other arrays: every pass really happens
     for (std::int64_t i = 0; i < part; i += kStep) {
 #pragma GCC unroll 8
       for (int s = 0; s < Streams; ++s) {
-#pragma GCC unroll 8
+#pragma GCC unroll 32
         for (int u = 0; u < kPerStream; ++u) {
           const std::int64_t at = s * part + i + u * kWidth;
-          if constexpr (Access == kRead)
-            sums[s * kPerStream + u] += get(a + at);
-          else
-            put<NonTemporal>(c + at, value<Access, T, V<T>>(a + at, b + at, factors, get<T>));
+          if constexpr (Prefetch) {
+            if (u * kWidth % kLine == 0) __builtin_prefetch(reinterpret_cast<const char*>(a + at) + kAheadBytes, 0, 0);
+          }
+          if constexpr (Access == kRead) {
+            const int k = (s * kPerStream + u) % kSums;
+            k < kAdded ? accumulate<false>(sums[k], a + at, one) : accumulate<true>(sums[k], a + at, one);
+          } else {
+            put<NonTemporal>(c + at, value<Access, V<T>>(a + at, b + at, factors));
+          }
         }
       }
     }
-    for (std::int64_t i = walked; i < range.n; ++i) {
+    std::int64_t i = Streams * part;
+#pragma GCC unroll 1
+    for (; i + kWidth <= n; i += kWidth) {
       if constexpr (Access == kRead)
-        tail += a[i];
+        accumulate<false>(sums[0], a + i, one);
       else
-        c[i] = value<Access, T, T>(a + i, b + i, factor, one<T>);
+        put<NonTemporal>(c + i, value<Access, V<T>>(a + i, b + i, factors));
     }
-    asm volatile("" ::: "memory");  // every pass really happens
+#pragma GCC unroll 1
+    for (; i < n; ++i) {
+      if constexpr (Access == kRead)
+        totals.rest += a[i];
+      else
+        c[i] = value<Access, T>(a + i, b + i, factor);
+    }
+    if constexpr (Access == kRead) {
+      if ((pass + 1) % kPassesPerTotal == 0) totals.take(sums);
+    }
   }
   if constexpr (NonTemporal) fence();
-  if constexpr (Access != kRead) return 0;
-  double sum = tail;
-  T lanes[sizeof(V<T>) / sizeof(T)];
-  for (const V<T>& x : sums) {
-    __builtin_memcpy(lanes, &x, sizeof x);
-    for (const T lane : lanes) sum += lane;
+  totals.take(sums);
+  return totals.value();
+}
+
+template <class T, int Access, bool NonTemporal, bool Prefetch>
+double with_streams(const StreamRange& range) {
+  switch (range.streams) {
+    case 2: return walk<T, Access, NonTemporal, 2, Prefetch>(range);
+    case 4: return walk<T, Access, NonTemporal, 4, Prefetch>(range);
+    case 8: return walk<T, Access, NonTemporal, 8, Prefetch>(range);
+    default: return walk<T, Access, NonTemporal, 1, Prefetch>(range);
   }
-  return sum;
 }
 
 template <class T, int Access, bool NonTemporal>
 double run(const StreamRange& range) {
-  switch (range.streams) {
-    case 2: return walk<T, Access, NonTemporal, 2>(range);
-    case 4: return walk<T, Access, NonTemporal, 4>(range);
-    case 8: return walk<T, Access, NonTemporal, 8>(range);
-    default: return walk<T, Access, NonTemporal, 1>(range);
+  if constexpr (Access == kRead) {
+    if (range.prefetch) return with_streams<T, Access, NonTemporal, true>(range);
   }
+  return with_streams<T, Access, NonTemporal, false>(range);
 }
+
+#if defined(ROOFLINE_SCALAR)
+
+// Elements 0, stride, 2 stride, ..., then 1, 1 + stride, ...: each once. One load per element.
+template <class T>
+double strided(const StreamRange& range) {
+  T sums[kSums] = {};
+  Totals<T> totals;
+  const T* a = static_cast<const T*>(range.a);
+  const std::int64_t stride = range.stride;
+  for (std::int64_t pass = 0; pass < range.passes; ++pass) {
+    asm volatile("" : "+r"(a));  // might be another array: every pass really happens
+    for (std::int64_t first = 0; first < stride && first < range.n; ++first) {
+      const T* p = a + first;
+      std::int64_t left = (range.n - first + stride - 1) / stride;
+      for (; left >= kSums; left -= kSums, p += kSums * stride) {
+#pragma GCC unroll 16
+        for (int k = 0; k < kSums; ++k) accumulate<false>(sums[k], p + k * stride, T{1});
+      }
+#pragma GCC unroll 1
+      for (; left > 0; --left, p += stride) accumulate<false>(sums[0], p, T{1});
+    }
+    if ((pass + 1) % kPassesPerTotal == 0) totals.take(sums);
+  }
+  totals.take(sums);
+  return totals.value();
+}
+#define ROOFLINE_STRIDED {strided<float>, strided<double>}
+
+#else
+#define ROOFLINE_STRIDED {nullptr, nullptr}
+#endif
 
 #define ROOFLINE_ACCESSES(T)                                                                              \
   {                                                                                                       \
@@ -124,6 +264,6 @@ double run(const StreamRange& range) {
 
 }  // namespace
 
-extern const StreamKernels ROOFLINE_TABLE(stream) = {{ROOFLINE_ACCESSES(float), ROOFLINE_ACCESSES(double)}};
+extern const StreamKernels ROOFLINE_TABLE(stream) = {{ROOFLINE_ACCESSES(float), ROOFLINE_ACCESSES(double)}, ROOFLINE_STRIDED};
 
 }  // namespace roofline::cpu

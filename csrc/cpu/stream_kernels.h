@@ -12,12 +12,15 @@ struct StreamRange {
   double factor;
   std::int64_t n;       // elements
   std::int64_t passes;
-  int streams;  // 1, 2, 4 or 8 parts of the range walked side by side
+  int streams;          // 1, 2, 4 or 8 parts of the range walked side by side
+  bool prefetch;        // read: a prefetchnta ahead of every line
+  std::int64_t stride;  // of `strided`, in elements
 };
 
 struct StreamKernels {
   using Run = double (*)(const StreamRange&);  // read returns the sum of all passes, the others 0
-  Run run[2][6][2];                            // [fp32, fp64][read, write, copy, scale, add, triad][plain, non-temporal]
+  Run run[2][6][2];  // [fp32, fp64][read, write, copy, scale, add, triad][plain, non-temporal]
+  Run strided[2];    // [fp32, fp64]: read in strided order; the scalar set alone has them
 };
 
 #if defined(__x86_64__)

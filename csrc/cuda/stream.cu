@@ -199,6 +199,10 @@ StreamKernel with_access(const Stream& problem) {
 }
 
 Bound plain(const Stream& problem, Device& device) {
+  if (!problem.isa.empty())
+    throw Unsupported("stream: isa '" + problem.isa + "' is an instruction set of CPUs; leave it empty on a GPU");
+  if (problem.stride != 1) throw Unsupported("stream: strided reads are implemented for CPUs only; use stride 1 on a GPU");
+  if (problem.prefetch) throw Unsupported("stream: prefetchnta is an instruction of CPUs; use prefetch none on a GPU");
   const StreamKernel kernel = problem.dtype == DType::fp64 ? with_access<double>(problem) : with_access<float>(problem);
   const KernelFacts facts = kernel_facts(device, kernel, kThreads);
   const int streams = static_cast<int>(problem.streams);

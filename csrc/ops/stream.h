@@ -15,6 +15,9 @@ struct Stream {
   std::int64_t elements;      // of each array
   std::int64_t passes;        // over the arrays in one launch
   std::int64_t streams;       // address streams per thread
+  std::int64_t stride;        // in elements; read: 0, stride, 2 stride, ..., then 1, 1 + stride, ...: every element once
+  std::string isa;            // instruction set to use; empty: the widest there is
+  bool prefetch;              // read: a non-temporal prefetch ahead of every line
   double factor;              // of scale and triad; the value that write stores
   const void* a = nullptr;    // [elements]; read, copy, scale, add, triad
   const void* b = nullptr;    // [elements]; add, triad
@@ -37,6 +40,15 @@ struct Stream {
     problem.elements = arguments.dimension("elements");
     problem.passes = arguments.dimension("passes");
     problem.streams = arguments.dimension("streams");
+    problem.stride = arguments.dimension("stride");
+    problem.isa = arguments.text("isa");
+    const std::string& prefetch = arguments.text("prefetch");
+    if (prefetch != "none" && prefetch != "nta") throw Error("stream: prefetch must be none or nta, got '" + prefetch + "'");
+    problem.prefetch = prefetch == "nta";
+    if (problem.access != Access::read && (problem.prefetch || problem.stride != 1))
+      throw Error("stream: prefetch and stride are of read only, got access '" + access + "'");
+    if (problem.stride != 1 && (problem.prefetch || problem.streams != 1))
+      throw Error("stream: a strided read has one stream and no prefetch");
     problem.factor = arguments.number("factor");
     const Shape shape = {problem.elements};
     if (problem.reads_a()) problem.a = arguments.tensor("a", problem.dtype, shape).data;

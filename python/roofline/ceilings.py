@@ -39,7 +39,7 @@ def _single(device: Device) -> Device | None:
 def _bandwidths(device: Device, quick: bool) -> Iterator[Wanted]:
     for access in ("read", "copy", "triad") if quick else MIXES:
         by_variant: dict[str, list[tuple[Operator, str]]] = {}
-        for candidate in stream_candidates(device, "DRAM", access, streams=(1, 2, 4) if access == "read" else (1, 2)):
+        for candidate in stream_candidates(device, "DRAM", access):
             by_variant.setdefault(candidate[1], []).append(candidate)
         for variant, candidates in by_variant.items():
             name = f"DRAM {access}{' NT' if variant == 'non_temporal' else ''}"

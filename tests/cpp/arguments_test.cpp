@@ -171,6 +171,25 @@ TEST(Arguments, UnknownWord) {
   EXPECT_EQ(message([&] { ops::Stream::from(all); }), "stream: access must be a string");
 }
 
+TEST(Arguments, StreamTakesPrefetchAndStrideOfReadsOnly) {
+  const auto refusal = [](const char* access, const char* prefetch, std::int64_t stride, std::int64_t streams) {
+    Arguments all("stream", DType::fp32);
+    all.add("access", std::string(access));
+    all.add("prefetch", std::string(prefetch));
+    all.add("isa", std::string());
+    for (const auto& [name, value] : {std::pair{"elements", std::int64_t{12}}, {"passes", 1}, {"streams", streams}, {"stride", stride}})
+      all.add(name, value);
+    all.add("factor", 3.0);
+    return message([&] { ops::Stream::from(all); });
+  };
+  EXPECT_EQ(refusal("read", "t0", 1, 1), "stream: prefetch must be none or nta, got 't0'");
+  EXPECT_EQ(refusal("copy", "nta", 1, 1), "stream: prefetch and stride are of read only, got access 'copy'");
+  EXPECT_EQ(refusal("triad", "none", 2, 1), "stream: prefetch and stride are of read only, got access 'triad'");
+  EXPECT_EQ(refusal("read", "none", 2, 4), "stream: a strided read has one stream and no prefetch");
+  EXPECT_EQ(refusal("read", "nta", 2, 1), "stream: a strided read has one stream and no prefetch");
+  EXPECT_NE(refusal("read", "nta", 1, 8).find("tensor 'a' is missing"), std::string::npos);  // as far as the tensors
+}
+
 TEST(Arguments, RowContractsCheckTheirTensors) {
   Arguments all("x", DType::fp32);
   all.add("rows", std::int64_t{3});

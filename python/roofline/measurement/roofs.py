@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from ..cost import TensorSpec
 from ..cost import dtype as dtype_named
@@ -21,9 +20,10 @@ from .tensors import Held, allocate, allocate_all, bind, huge_page_share
 # DRAM probes use arrays of at least this (and four times the last-level cache), so that nothing survives between passes.
 DRAM_ARRAY_BYTES = 256 * MIB
 GPU_ARRAY_BYTES = 1024 * MIB
-# One launch in a cache covers about this much per thread, so that the fork-join of the launch (< 1 us) is below 1 %.
-CACHE_LAUNCH_BYTES = 8 * MIB
-# Cache probes fill this share of a level: L3 less, since it is shared beyond the threads that measure.
+# One launch in a cache covers about this much per thread: 0.15 ms and more, so that the fork-join (< 1 us) is below 0.5 %.
+CACHE_LAUNCH_BYTES = 32 * MIB
+# Cache probes fill this share of a level: far from the edge, where stacks and page tables already push lines out, and far above
+# the level below. L3 less, since it is shared beyond the threads that measure.
 CACHE_SHARE = {"L1": 0.5, "L2": 0.5, "L3": 0.25}
 ARRAYS = {"read": 1, "write": 1, "copy": 2, "scale": 2, "add": 3, "triad": 3}
 
@@ -79,6 +79,22 @@ def stream_problem(device: Device, level: str, access: str, streams: int = 1, dt
     per_array = max(int(size) // ARRAYS[access] // whole * whole, whole)
     passes = max(1, CACHE_LAUNCH_BYTES * max(device.threads, 1) // max(per_array * ARRAYS[access], 1))
     return Stream(access=access, elements=max(per_array // element, 1), passes=passes, streams=streams, dtype=dtype)
+
+
+def size_problem(device: Device, size_bytes: int, access: str = "read") -> Stream:
+    """fp32 accesses to a working set of `size_bytes`, over all arrays and threads: a point of the bandwidth curve over size.
+
+    Each array is rounded down to 1 KiB (where it has less: to whole cache lines, where it has less: to one) per thread, so
+    that every thread has the same work and whole steps of the kernels; `footprint_bytes` says what it came to. As many passes
+    as make a launch long against its fork-join. Raises Error where size_bytes is not positive or `access` is unknown.
+    """
+    if size_bytes < 1 or access not in ARRAYS:
+        raise Error(f"size_problem: needs size_bytes >= 1 and one of {', '.join(ARRAYS)}, got {size_bytes} and {access!r}")
+    per_array = size_bytes // ARRAYS[access]
+    whole = next((w for w in (1024 * device.threads, 64 * device.threads) if w <= per_array), 64 * device.threads)
+    per_array = max(per_array // whole, 1) * whole
+    passes = max(1, CACHE_LAUNCH_BYTES * device.threads // (per_array * ARRAYS[access]))
+    return Stream(access=access, elements=per_array // 4, passes=passes)
 
 
 # Hops of one launch: tens of thousands of times its call (some ns), and below 20 ms even where a hop takes 400 ns.
@@ -189,22 +205,13 @@ def probe(device: Device, problem: Operator, variant: str, level: str = "") -> P
     return found
 
 
-CALIBRATION = {
-    "warmup_min_s": 0.0,
-    "warmup_max_s": 0.02,
-    "batch_s": 3e-3,
-    "min_samples": 1,
-    "min_s": 0.0,
-    "max_s": 0.02,
-    "noise": 1.0,
-}
-
-
-ROUNDS = 2
+# Of a calibration: single launches, in turn, at least this often, and on until this much time is spent.
+ROUNDS = 3
+CALIBRATION_S = 0.03
 
 
 def fastest(device: Device, candidates: list[tuple[Operator, str]], level: str) -> Probe:
-    """The candidate of the highest rate in one short, alternating calibration. Raises Unsupported where none runs."""
+    """The candidate of the fastest launch in a short, alternating calibration. Raises Unsupported where none runs."""
     key = ("fastest", tuple(candidates))
     if key in device.roofs:
         return device.roofs[key]  # type: ignore[no-any-return]
@@ -216,25 +223,29 @@ def fastest(device: Device, candidates: list[tuple[Operator, str]], level: str) 
             reasons.append(str(reason))
     if not able:
         raise Unsupported("; ".join(dict.fromkeys(reasons)))
-    rates: list[list[float]] = [[] for _ in able]
-    rounds = ROUNDS if len(able) > 1 else 0
-    for _ in range(rounds):
-        for index, candidate in enumerate(able):
-            rates[index] += candidate.rates(device.core.sample(candidate.sets, policy=CALIBRATION)["samples_s"])
-    best = max(range(len(able)), key=lambda index: np.median(rates[index])) if rounds else 0
-    device.roofs[key] = able[best]
-    return able[best]
+    best = able[0]
+    if len(able) > 1:
+        seconds = [float("inf")] * len(able)  # of the fastest launch: other load only lengthens one
+        begun, rounds = time.monotonic(), 0
+        while rounds < ROUNDS or time.monotonic() - begun < CALIBRATION_S:
+            seconds = [min(s, candidate.sets[0].run()) for s, candidate in zip(seconds, able, strict=True)]
+            rounds += 1
+        best = max(zip(able, seconds, strict=True), key=lambda pair: pair[0].rates([pair[1]])[0])[0]
+    device.roofs[key] = best
+    return best
 
 
-def stream_candidates(
-    device: Device, level: str, access: str, *, in_place: bool = False, streams: tuple[int, ...] = (1, 2)
-) -> list[tuple[Operator, str]]:
-    """Configurations that may serve a bandwidth roof best: address streams, and for writers the kind of store."""
-    variants = ["plain"]
-    if device.backend == "cpu" and access != "read" and not in_place and level == "DRAM":
-        variants.append("non_temporal")
-    counts = streams if device.backend == "cpu" else (1,)
-    return [(stream_problem(device, level, access, count), variant) for variant in variants for count in counts]
+def stream_candidates(device: Device, level: str, access: str, *, in_place: bool = False) -> list[tuple[Operator, str]]:
+    """Configurations that may serve a bandwidth roof best: address streams, a prefetch, and for writers the kind of store."""
+    if device.backend != "cpu":
+        return [(stream_problem(device, level, access), "plain")]
+    if level != "DRAM":
+        return [(stream_problem(device, level, access, count), "plain") for count in (1, 2)]
+    if access == "read":
+        plain = [stream_problem(device, level, access, count) for count in (1, 2, 4, 8)]
+        return [(problem, "plain") for problem in (*plain, plain[-1].replace(prefetch="nta"))]
+    variants = ["plain"] if in_place else ["plain", "non_temporal"]
+    return [(stream_problem(device, level, access, count), variant) for variant in variants for count in (1, 2, 4)]
 
 
 def bandwidth_probe(device: Device, level: str, access: str, *, in_place: bool, machine: Machine | None) -> Probe:

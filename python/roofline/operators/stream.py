@@ -10,19 +10,28 @@ import numpy as np
 from ..cost import Array, TensorSpec, dtype
 from .base import MIXES, Case, Facts, Operator, Variant
 
+LINE_BYTES = 64  # of a cache line, on every CPU with kernels here but some Arm ones (128)
+MOST_PASSES = 64  # that the reference repeats: beyond, every further one does the same
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream(Operator):
     """read: sum of a; write: c = factor; copy: c = a; scale: c = factor a; add: c = a + b; triad: c = a + factor b.
 
     elements: of each array. passes: over the arrays in one launch (more than one to see a cache). streams: address
-    streams per thread. Source of the accesses: McCalpin, STREAM (1995). Raises Error for bad fields.
+    streams per thread. isa: instruction set to use, empty for the widest there is. Of read only: prefetch ("none" or "nta",
+    a non-temporal prefetch ahead of the loads) and stride (in elements, within each thread's range: 0, stride, 2 stride,
+    ..., then 1, 1 + stride, ..., so that every element is still read once, by scalar loads; with one stream). Source of
+    the accesses: McCalpin, STREAM (1995). Raises Error for bad fields.
     """
 
     access: str = "read"
     elements: int = 1 << 26
     passes: int = 1
     streams: int = 1
+    stride: int = 1
+    prefetch: str = "none"
+    isa: str = ""
     factor: float = 3.0
     dtype: str = "fp32"
 
@@ -39,6 +48,20 @@ class Stream(Operator):
         self.one_of("access", MIXES)
         self.one_of("dtype", ("fp32", "fp64"))
         self.one_of("streams", (1, 2, 4, 8))
+        self.one_of("prefetch", ("none", "nta"))
+        plain, together = self.prefetch == "none", self.stride == 1
+        self.require(
+            (self.access == "read") | (plain & together),
+            "stride and prefetch are of access 'read' only, not of '{access}'; leave them out",
+        )
+        self.require(
+            together | (self.stride < self.elements), "stride must be 1, or less than elements ({elements}), got {stride}"
+        )
+        self.require(
+            together | (plain & (self.streams == 1)),
+            "a strided read has one stream and no prefetch; use streams=1, prefetch='none'",
+        )
+        self.require(together | (self.isa in ("", "scalar")), "strided loads are scalar ones; leave isa empty, not '{isa}'")
 
     @property
     def mix(self) -> str:  # type: ignore[override]
@@ -61,8 +84,15 @@ class Stream(Operator):
         return {self.access: per_element * self.elements * self.passes}
 
     def traffic(self, plan: Facts) -> dict[str, int]:
+        """A strided walk uses one element of a line and needs the line again in the next walk. Lines are taken to be of 64
+        bytes; nothing is fetched again where the lines of one walk stay in the last cache (the plan's lines_cached)."""
         arrays = sum(t.size_bytes for t in self.tensors() if t.name != "sum")
-        return {"further passes": (self.passes - 1) * arrays} if np.any(self.passes > 1) else {}
+        terms = {"further passes": (self.passes - 1) * arrays} if np.any(self.passes > 1) else {}
+        if np.any(self.stride > 1) and not plan.get("lines_cached", False):
+            per_line = LINE_BYTES * 8 // dtype(self.dtype).bits
+            walks = self.stride - (self.stride > per_line) * (self.stride - per_line)  # that share a line: at most per_line
+            terms["lines fetched again"] = (walks - 1) * arrays * self.passes
+        return terms
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, self.dtype
@@ -77,14 +107,16 @@ class Stream(Operator):
         """rows: indices of elements (all accesses but read)."""
         if self.access == "read":
             total = 0.0
-            for _ in range(self.passes):
+            for _ in range(min(self.passes, MOST_PASSES)):
                 total = np.add.reduce(tensors["a"], axis=0, initial=total)
+            if self.passes > MOST_PASSES:
+                total = total * (self.passes / MOST_PASSES)
             return {"sum": np.reshape(np.asarray(total), (1,))}
         if self.access == "write":
             return {"c": np.full(self.elements if rows is None else len(rows), self.factor)}
         a, b = (x if x is None or rows is None else x[rows] for x in (tensors.get("a"), tensors.get("b")))
         assert a is not None
-        for _ in range(self.passes):
+        for _ in range(min(self.passes, MOST_PASSES)):
             if self.access == "copy":
                 c = a
             elif self.access == "scale":
@@ -106,5 +138,13 @@ class Stream(Operator):
             Case(problem=cls(access="triad", elements=513, passes=2)),
         )
         doubles = tuple(Case(problem=cls(access=access, elements=1027, dtype="fp64")) for access in MIXES)
+        # Streams of several pages begin at different places of their pages.
+        long = tuple(Case(problem=cls(access=a, elements=8 * 67589 + 3, streams=s)) for a in ("read", "triad") for s in (2, 4, 8))
+        prefetched = tuple(Case(problem=cls(elements=n, streams=s, prefetch="nta")) for n, s in ((1, 1), (4099, 2), (540715, 8)))
+        strides = ((3, 2), (10, 3), (1000, 7), (4099, 16), (4099, 4098), (262147, 1024))
+        strided = tuple(
+            Case(problem=cls(elements=n, stride=s, passes=p, dtype=d)) for n, s in strides for p, d in ((1, "fp32"), (3, "fp64"))
+        )
+        scalar = tuple(Case(problem=cls(access=access, elements=1003, streams=4, passes=2, isa="scalar")) for access in MIXES)
         big = (Case(problem=cls(access="copy", elements=2**31 + 17), slow=True),)
-        return small + passes + doubles + big
+        return small + passes + doubles + long + prefetched + strided + scalar + big

@@ -1,0 +1,149 @@
+// Every memory access of every instruction set against double: all lengths around a step and a page, with guard zones around what
+// is written. AVX-512 also runs by SIMDe's emulation (table stream_simde), where that is installed.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/random.h"
+#include "cpu/isa.h"
+#include "cpu/stream_kernels.h"
+
+namespace roofline::cpu {
+
+#if defined(ROOFLINE_SIMDE)
+extern const StreamKernels stream_simde;
+#endif
+
+namespace {
+
+struct Tested {
+  const char* name;
+  const StreamKernels* table;
+  const char* needs;
+};
+
+const std::vector<Tested> kTested = {
+    {"scalar", &stream_scalar, "scalar"},
+#if defined(__x86_64__)
+    {"avx2", &stream_avx2, "avx2"},
+    {"avx512", &stream_avx512, "avx512"},
+#else
+    {"neon", &stream_neon, "neon"},
+#endif
+#if defined(ROOFLINE_SIMDE)
+    {"simde", &stream_simde, "avx2"},
+#endif
+};
+
+// Around a vector and a step of one and of several streams; and, of several, streams that begin at different places of a page.
+std::vector<std::int64_t> lengths(int streams) {
+  std::vector<std::int64_t> all = {1, 3, 15, 16, 17, 63, 255, 511, 512, 513, 1030, 4099, 8191};
+  if (streams > 1) all.push_back(streams * 65536 + 1041);
+  return all;
+}
+
+// n elements on a cache line, with a line of pattern on either side.
+template <class T>
+class Array {
+ public:
+  explicit Array(std::int64_t n) : n_(n), memory_(n * sizeof(T) + 3 * 64, char(0xA5)) {
+    first_ = memory_.data() + 64 + (64 - reinterpret_cast<std::uintptr_t>(memory_.data()) % 64) % 64;
+  }
+  T* data() { return reinterpret_cast<T*>(first_); }
+  bool guarded() const {
+    const char* end = first_ + n_ * sizeof(T);
+    for (const char* p = first_ - 64; p != end + 64; p = p + 1 == first_ ? end : p + 1)
+      if (*p != char(0xA5)) return false;
+    return true;
+  }
+
+ private:
+  std::int64_t n_;
+  std::vector<char> memory_;
+  char* first_;
+};
+
+class StreamTest : public testing::TestWithParam<Tested> {
+ protected:
+  void SetUp() override {
+    const std::string reason = lacks(GetParam().needs);
+    if (!reason.empty()) GTEST_SKIP() << reason;
+  }
+  const StreamKernels& table() const { return *GetParam().table; }
+};
+
+void PrintTo(const Tested& tested, std::ostream* out) { *out << tested.name; }
+
+INSTANTIATE_TEST_SUITE_P(All, StreamTest, testing::ValuesIn(kTested), [](const auto& info) { return std::string(info.param.name); });
+
+// Small whole numbers, whose sums are exact in any order.
+template <class T>
+double fill(Array<T>& array, std::int64_t n, std::uint64_t seed) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < n; ++i) sum += array.data()[i] = static_cast<T>(static_cast<int>(random_bits(seed, i) % 17) - 8);
+  return sum;
+}
+
+template <class T>
+void reads(const StreamKernels& table, int width) {
+  for (const int streams : {1, 2, 4, 8})
+    for (const std::int64_t n : lengths(streams)) {
+      Array<T> a(n);
+      const double sum = fill(a, n, n);
+      for (const std::int64_t passes : {1, 3, 32, 33}) {  // sums move on every 32 passes
+        if (passes > 3 && n > 10000) continue;
+        for (const bool prefetch : {false, true})
+          ASSERT_EQ(table.run[width][0][0]({a.data(), nullptr, nullptr, 0, n, passes, streams, prefetch, 1}), passes * sum)
+              << n << " elements, " << streams << " streams, " << passes << " passes";
+        if (!table.strided[width] || streams > 1) continue;
+        for (const std::int64_t stride : {2, 3, 7, 16, 64, 1000, 4098, 1 << 20})
+          ASSERT_EQ(table.strided[width]({a.data(), nullptr, nullptr, 0, n, passes, 1, false, stride}), passes * sum)
+              << n << " elements, stride " << stride << ", " << passes << " passes";
+      }
+    }
+}
+
+TEST_P(StreamTest, Reads32) { reads<float>(table(), 0); }
+TEST_P(StreamTest, Reads64) { reads<double>(table(), 1); }
+
+template <class T>
+void writes(const StreamKernels& table, int width) {
+  const double factor = 3;
+  for (const int streams : {1, 2, 4, 8})
+    for (const std::int64_t n : lengths(streams)) {
+      Array<T> a(n), b(n), expected(n);
+      fill(a, n, 1);
+      fill(b, n, 2);
+      for (int access = 1; access < 6; ++access) {
+        for (std::int64_t i = 0; i < n; ++i) {
+          const double x = a.data()[i], y = b.data()[i];
+          const double values[] = {0, factor, x, factor * x, x + y, x + factor * y};
+          expected.data()[i] = static_cast<T>(values[access]);
+        }
+        for (const bool non_temporal : {false, true}) {
+          Array<T> c(n);
+          EXPECT_EQ(table.run[width][access][non_temporal]({a.data(), b.data(), c.data(), factor, n, 2, streams, false, 1}), 0);
+          ASSERT_TRUE(c.guarded()) << n << " elements, access " << access << ", " << streams << " streams";
+          const auto [wrong, right] = std::mismatch(c.data(), c.data() + n, expected.data());
+          ASSERT_EQ(wrong, c.data() + n) << "element " << wrong - c.data() << " of " << n << " is " << *wrong << " and not " << *right
+                                         << ", access " << access << ", " << streams << " streams, non_temporal " << non_temporal;
+        }
+      }
+    }
+}
+
+TEST_P(StreamTest, Writes32) { writes<float>(table(), 0); }
+TEST_P(StreamTest, Writes64) { writes<double>(table(), 1); }
+
+TEST(StreamTables, ScalarAloneReadsStrided) {
+  for (const Tested& tested : kTested) {
+    EXPECT_EQ(tested.table->strided[0] != nullptr, tested.table == &stream_scalar) << tested.name;
+    EXPECT_EQ(tested.table->strided[1] != nullptr, tested.table == &stream_scalar) << tested.name;
+  }
+}
+
+}  // namespace
+}  // namespace roofline::cpu
