@@ -396,6 +396,32 @@ HAND = [
         260,
     ),
     # Chunks of 5: three rounds of additions. In place 17 numbers of two bytes, read and written.
+    # Queries of 3 tokens see 3, 4 and 4 of the last 4 keys: 11 pairs a head, 22. The first sees keys 0 to 2, the last 1 to 4: all
+    # five. q and out 2 x 3 x 4 of two bytes, k and v 5 x 4 of one, two sinks of four.
+    (
+        "cached_attention",
+        {"heads": 2, "kv_heads": 1, "seq_q": 3, "seq_kv": 5, "head_dim": 4, "window": 4, "sinks": True, "kv_dtype": "fp8_e4m3"},
+        {"q·kᵀ": 176, "scale": 22, "softmax": 110, "sinks": 24, "p·v": 176},
+        2 * 48 + 40 + 8,
+    ),
+    # One query that sees 128 keys of 100000.
+    (
+        "cached_attention",
+        {"heads": 64, "seq_kv": 100000, "head_dim": 64, "window": 128},
+        {"q·kᵀ": 1048576, "scale": 8192, "softmax": 40960, "p·v": 1048576},
+        2 * (2 * 64 * 64 + 2 * 8 * 128 * 64),
+    ),
+    # 3 + 4 + 5 = 12 pairs a head, 24. Four tensors of 2 x 3 x 4 numbers and four of 5 x 4, of two bytes, and six of four.
+    (
+        "attention_backward",
+        {"heads": 2, "kv_heads": 1, "seq_q": 3, "seq_kv": 5, "head_dim": 4},
+        {
+            "q·kᵀ": 192, "scale": 24, "softmax": 48, "pᵀ·dout": 192, "dout·vᵀ": 192, "out·dout": 48, "ds": 72, "ds·k": 192,
+            "dsᵀ·q": 192,
+        },
+        2 * 4 * (24 + 20) + 24,
+    ),
+    ("convert", {"elements": 9, "out_dtype": "int4"}, {}, 18 + 5),
     ("all_reduce", {"elements": 17, "ranks": 4}, {"add": 15}, 68),
     ("all_gather", {"elements": 17, "ranks": 4}, {}, 10 + 34),
     ("reduce_scatter", {"elements": 17, "ranks": 4}, {"add": 15}, 34 + 10),
@@ -487,8 +513,8 @@ def test_traffic_by_hand(name: str, fields: dict[str, Any], plan: dict[str, Any]
 
 
 WIDTH_BITS = {
-    "fp64": 64, "fp32": 32, "tf32": 32, "fp16": 16, "bf16": 16, "fp8_e4m3": 8, "fp8_e5m2": 8, "int32": 32, "int8": 8, "nvfp4": 4,
-    "mxfp4": 4,
+    "fp64": 64, "fp32": 32, "tf32": 32, "fp16": 16, "bf16": 16, "fp8_e4m3": 8, "fp8_e5m2": 8, "int32": 32, "int8": 8, "int4": 4,
+    "nvfp4": 4, "mxfp4": 4,
 }  # fmt: skip
 WORDS = {
     "access": MIXES,

@@ -273,7 +273,7 @@ def abbreviations(problem: Any) -> dict[str, Any]:
     fields: dict[str, Any] = problem.to_dict()
     dtype = fields.get("dtype", "fp32")
     bits = {"fp64": 64, "fp32": 32, "tf32": 32, "fp16": 16, "bf16": 16, "fp8_e4m3": 8, "fp8_e5m2": 8, "int8": 8, "int32": 32}
-    bits |= {"nvfp4": 4, "mxfp4": 4}
+    bits |= {"nvfp4": 4, "mxfp4": 4, "int4": 4}
     width = {name: Fraction(each, 8) for name, each in bits.items()}
     names: dict[str, Any] = {"size": width[dtype], "size_of_sums": 8 if dtype == "fp64" else 4, "min": min}
     names |= {"bits": bits[dtype], "up": lambda n: math.ceil(Fraction(n) / 8)}
@@ -283,7 +283,13 @@ def abbreviations(problem: Any) -> dict[str, Any]:
         names["weight_bits"] = Fraction(str(fields["weight_bits"]))
     for name in ("table", "gradient", "moment"):
         names[f"size_of_{name}"] = width[fields.get(f"{name}_dtype", dtype)]
-    if problem.name == "attention" or problem.name.startswith("mla_"):
+    if problem.name == "cached_attention":
+        most = fields["window"] or fields["seq_kv"]
+        first = fields["seq_kv"] - fields["seq_q"] + 1
+        names["pairs"] = fields["batch"] * fields["heads"] * sum(min(first + query, most) for query in range(fields["seq_q"]))
+        names["keys"] = min(fields["seq_kv"], most + fields["seq_q"] - 1)
+        names["bits_of_kv"] = bits[fields["kv_dtype"]]
+    if problem.name in ("attention", "attention_backward") or problem.name.startswith("mla_"):
         masked = fields["seq_q"] * (fields["seq_q"] - 1) // 2 if fields["causal"] else 0
         names["pairs"] = fields["batch"] * fields["heads"] * (fields["seq_q"] * fields["seq_kv"] - masked)
     if problem.name == "mla_decode":
@@ -354,6 +360,13 @@ def test_byte_formulas(cases: list[Operator]) -> None:
     assert set(table) == set(OPERATORS)
     for problem in cases:
         assert evaluate(table[problem.name], problem) == problem.compulsory_bytes(), repr(problem)
+
+
+def test_phases_and_their_fields() -> None:
+    from roofline.transformer.phases import PHASES
+
+    stated = {row[0].strip("`"): re.findall(r"`(\w+)`", row[1]) for row in rows(section(CONVENTIONS, "Whole models"), 2)[1:]}
+    assert stated == {name: [field.name for field in dataclasses.fields(phase)] for name, phase in PHASES.items()}
 
 
 @pytest.mark.parametrize("cases", problems())

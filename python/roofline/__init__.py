@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from .operators import AllGather as AllGather
     from .operators import AllReduce as AllReduce
     from .operators import Attention as Attention
+    from .operators import AttentionBackward as AttentionBackward
     from .operators import BiasRelu as BiasRelu
     from .operators import Bmm as Bmm
+    from .operators import CachedAttention as CachedAttention
+    from .operators import Convert as Convert
     from .operators import CoreToCore as CoreToCore
     from .operators import Embedding as Embedding
     from .operators import Exp as Exp
@@ -60,6 +63,7 @@ if TYPE_CHECKING:
     from .results import Results as Results
     from .sweeps import sweep as sweep
     from .transformer import TransformerConfig as TransformerConfig
+    from .transformer import estimate as estimate
 
 _HOMES = {
     "ceilings": ("measure_machine",),
@@ -68,15 +72,15 @@ _HOMES = {
     "machine": ("Ceiling", "Machine"),
     "measurement": ("Policy", "build_info", "list_devices", "measure", "measure_callable", "run"),
     "operators": (
-        "Adam", "AllGather", "AllReduce", "Attention", "BiasRelu", "Bmm", "CoreToCore", "Embedding", "Exp", "Ffn", "Fma",
-        "ForkJoin", "Gelu", "GroupedMatmul", "LayerNorm", "LmHead", "Matmul", "MlaDecode", "MlaPrefill", "PointerChase",
-        "QuantizedMatmul", "ReduceScatter", "Relu", "ResidualRmsNorm", "RmsNorm", "Rope", "SiluMul", "Softmax", "Stream",
-        "TopkSigmoid", "TopkSoftmax",
+        "Adam", "AllGather", "AllReduce", "Attention", "AttentionBackward", "BiasRelu", "Bmm", "CachedAttention", "Convert",
+        "CoreToCore", "Embedding", "Exp", "Ffn", "Fma", "ForkJoin", "Gelu", "GroupedMatmul", "LayerNorm", "LmHead", "Matmul",
+        "MlaDecode", "MlaPrefill", "PointerChase", "QuantizedMatmul", "ReduceScatter", "Relu", "ResidualRmsNorm", "RmsNorm", "Rope",
+        "SiluMul", "Softmax", "Stream", "TopkSigmoid", "TopkSoftmax",
     ),
     "prediction": ("predict",),
     "results": ("Measurement", "Results"),
     "sweeps": ("sweep",),
-    "transformer": ("TransformerConfig",),
+    "transformer": ("TransformerConfig", "estimate"),
 }  # fmt: skip
 _MODULES = (
     "ceilings", "comparison", "cost", "errors", "hardware", "machine", "measurement", "model", "operators", "plot", "prediction",

@@ -17,10 +17,15 @@ examples:
   roofline run attention --seq-len 1024 --causal      one problem
   roofline sweep attention --seq-len 256,1024 --variant naive,tiled -o attention.jsonl
   roofline explain attention.jsonl 1                  one point, step by step
+  roofline predict Llama-3-8B --machine "H100 SXM"    a whole model's decode step, from a datasheet or a machine.json
   roofline compare before.json after.json             what changed by more than its noise
   roofline doctor                                     what is missing here, and its cure"""
 
-HOMES = {name: "looking" for name in ("plot", "explain", "doctor")} | {"compare": "comparing", "hardware": "hardware"}
+HOMES = {name: "looking" for name in ("plot", "explain", "doctor")} | {
+    "compare": "comparing",
+    "hardware": "hardware",
+    "predict": "predicting",
+}
 WITH_OPERATOR = ("run", "sweep", "explain")
 
 
@@ -179,6 +184,12 @@ def _hardware(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _predict(parser: argparse.ArgumentParser) -> None:
+    from .predicting import flags
+
+    flags(parser)
+
+
 def _explain_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", metavar="OPERATOR|FILE", help="an operator (then its fields: a fresh measurement), or a results.jsonl or its folder"
@@ -232,6 +243,7 @@ COMMANDS = {
     "sweep": ("time an operator over lists of values", None),
     "plot": ("draw a roofline from saved files", _plot),
     "explain": ("explain one point: FLOPs, bytes, roofs, prediction", _explain_file),
+    "predict": ("predict a whole model's time on a machine, from its configuration", _predict),
     "compare": ("set two machines or two results files side by side, or one against a datasheet", _compare),
     "hardware": ("show what vendors state about devices, with sources", _hardware),
     "doctor": ("say what works here, what does not, why, and the cure", _doctor),

@@ -10,9 +10,12 @@ from .adam import Adam
 from .all_gather import AllGather
 from .all_reduce import AllReduce
 from .attention import Attention
+from .attention_backward import AttentionBackward
 from .base import MIXES, Case, Operator, Variant
 from .bias_relu import BiasRelu
 from .bmm import Bmm
+from .cached_attention import CachedAttention
+from .convert import Convert
 from .core_to_core import CoreToCore
 from .embedding import Embedding
 from .exp import Exp
@@ -46,7 +49,7 @@ OPERATORS: Mapping[str, type[Operator]] = {
         Matmul, Attention, Ffn, Softmax, RmsNorm, LayerNorm, Relu, BiasRelu, Exp,
         # cost only: they have no kernels
         MlaDecode, MlaPrefill, Bmm, QuantizedMatmul, GroupedMatmul, LmHead, Embedding, Rope, TopkSoftmax, TopkSigmoid, Gelu,
-        SiluMul, ResidualRmsNorm, Adam, AllReduce, AllGather, ReduceScatter,
+        SiluMul, ResidualRmsNorm, CachedAttention, AttentionBackward, Convert, Adam, AllReduce, AllGather, ReduceScatter,
     )
 }  # fmt: skip
 
@@ -71,9 +74,12 @@ __all__ = [
     "AllGather",
     "AllReduce",
     "Attention",
+    "AttentionBackward",
     "BiasRelu",
     "Bmm",
+    "CachedAttention",
     "Case",
+    "Convert",
     "CoreToCore",
     "Embedding",
     "Exp",

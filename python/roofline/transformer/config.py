@@ -14,6 +14,8 @@ ACTIVATIONS = ("silu", "gelu", "relu")  # the tanh form of gelu counts as gelu
 NORMS = ("rms_norm", "layer_norm")
 ROUTERS = ("softmax", "sigmoid")
 COVERS = ("layers", "experts")
+DTYPES = ("fp32", "fp16", "bf16")  # of a model as it is trained; narrower weights are a Quantization
+CACHES = (*DTYPES, "fp8_e4m3", "fp8_e5m2", "int8", "int4")
 MOST = 2**40  # of any one dimension: beyond what can be built, and products of several stay exact and quick
 
 
@@ -146,8 +148,9 @@ class TransformerConfig:
         for field, derived in (("activations", self.weights), ("kv", self.activations or self.weights)):
             if not getattr(self, field):
                 object.__setattr__(self, field, derived)
-        for field in ("weights", "activations", "kv"):
-            dtype(getattr(self, field))
+        self._one_of("weights", DTYPES)
+        self._one_of("activations", DTYPES)
+        self._one_of("kv", CACHES)
         self._one_of("activation", ACTIVATIONS)
         self._one_of("norm", NORMS)
         self._one_of("router", ROUTERS)

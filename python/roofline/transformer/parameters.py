@@ -1,51 +1,64 @@
-"""How many parameters a transformer has, by what they belong to, and how many of them one token meets."""
+"""How many parameters a transformer has, by what they belong to, how many of them one token meets, and what they weigh."""
 
 from __future__ import annotations
 
+import math
+
+from ..cost import dtype
 from .config import TransformerConfig
+from .ranks import Ranks, ranks_of
 
 GROUPS = ("embedding", "attention", "ffn", "experts", "shared experts", "router", "norm", "head")
 
 
-def attention_parameters(config: TransformerConfig) -> int:
-    """Of one layer, norms of q, k and of latents included."""
+def _attention(config: TransformerConfig, r: Ranks) -> tuple[int, int]:
+    """Of one layer: numbers in matrices, and all others (norms of q, k and latents, biases, sinks)."""
     c = config
-    out = c.heads * c.value_dim * c.d_model + c.output_bias * c.d_model
+    out = r.heads * c.value_dim * c.d_model
     if c.mla:
-        queries = c.heads * c.head_dim
-        q = c.d_model * c.q_lora_rank + c.q_lora_rank + c.q_lora_rank * queries if c.q_lora_rank else c.d_model * queries
-        latent = c.d_model * (c.kv_lora_rank + c.rope_head_dim) + c.kv_lora_rank
-        return q + latent + c.kv_lora_rank * c.heads * (c.nope_head_dim + c.v_head_dim) + out
-    width = (c.heads + 2 * c.kv_heads) * c.head_dim
-    return c.d_model * width + c.qkv_bias * width + out + 2 * c.qk_norm * c.head_dim + c.sinks * c.heads
+        queries = r.heads * c.head_dim
+        q = c.q_lora_rank * (c.d_model + queries) if c.q_lora_rank else c.d_model * queries
+        latent = c.d_model * (c.kv_lora_rank + c.rope_head_dim)
+        return q + latent + c.kv_lora_rank * r.heads * (c.nope_head_dim + c.v_head_dim) + out, c.q_lora_rank + c.kv_lora_rank
+    width = (r.heads + 2 * r.kv_heads) * c.head_dim
+    others = c.qkv_bias * width + c.output_bias * c.d_model + 2 * c.qk_norm * c.head_dim + c.sinks * r.heads
+    return c.d_model * width + out, others
 
 
-def ffn_parameters(config: TransformerConfig, d_ff: int) -> int:
-    """Of one FFN of width d_ff."""
-    bias = config.ffn_bias * ((config.matrices - 1) * d_ff + config.d_model)
-    return config.matrices * config.d_model * d_ff + bias
+def _ffn(config: TransformerConfig, d_ff: int) -> tuple[int, int]:
+    """Of one FFN of width d_ff: numbers in matrices, and in biases."""
+    c = config
+    return c.matrices * c.d_model * d_ff, c.ffn_bias * ((c.matrices - 1) * d_ff + c.d_model)
 
 
-def parameters(config: TransformerConfig) -> dict[str, int]:
-    """Parameters by GROUPS; those a model has not are 0. Tied embeddings count once, as "embedding"."""
+def _split(config: TransformerConfig, r: Ranks) -> dict[str, tuple[int, int]]:
+    """By GROUPS: numbers in matrices that quantization may narrow, and all others."""
     c = config
     mixtures = c.mixtures
-    norm = c.d_model * (2 if c.norm == "layer_norm" else 1)
-    shared = c.matrices * c.d_model * c.shared_d_ff + c.shared_gate * c.d_model
+
+    def times(count: int, each: tuple[int, int]) -> tuple[int, int]:
+        return count * each[0], count * each[1]
+
+    shared = (c.matrices * c.d_model * r.shared_d_ff, c.shared_gate * c.d_model)
     return {
-        "embedding": (c.vocabulary + c.positions) * c.d_model,
-        "attention": c.layers * attention_parameters(c),
-        "ffn": (c.layers - mixtures) * ffn_parameters(c, c.d_ff),
-        "experts": mixtures * c.experts * ffn_parameters(c, c.expert_d_ff),
-        "shared experts": mixtures * shared if c.shared_experts else 0,
-        "router": mixtures * (c.d_model + c.router_bias) * c.experts,
-        "norm": (c.layers * c.norms + 1) * norm,
-        "head": 0 if c.tied_embeddings else c.vocabulary * c.d_model,
+        "embedding": (0, (r.vocabulary + c.positions) * c.d_model),
+        "attention": times(c.layers, _attention(c, r)),
+        "ffn": times(c.layers - mixtures, _ffn(c, r.d_ff)),
+        "experts": times(mixtures * c.experts, _ffn(c, r.expert_d_ff)),
+        "shared experts": times(mixtures if c.shared_experts else 0, shared),
+        "router": (0, mixtures * (c.d_model + c.router_bias) * c.experts),
+        "norm": (0, (c.layers * c.norms + 1) * c.d_model * (2 if c.norm == "layer_norm" else 1)),
+        "head": (0, 0 if c.tied_embeddings else r.vocabulary * c.d_model),
     }
 
 
-def total_parameters(config: TransformerConfig) -> int:
-    return sum(parameters(config).values())
+def parameters(config: TransformerConfig, *, tp: int = 1) -> dict[str, int]:
+    """Parameters by GROUPS, of one rank of tp; 0 for what a model has not. Tied embeddings count once, as "embedding"."""
+    return {group: sum(counts) for group, counts in _split(config, ranks_of(config, tp)).items()}
+
+
+def total_parameters(config: TransformerConfig, *, tp: int = 1) -> int:
+    return sum(parameters(config, tp=tp).values())
 
 
 def active_parameters(config: TransformerConfig, *, embedding: bool = True) -> int:
@@ -59,3 +72,13 @@ def active_parameters(config: TransformerConfig, *, embedding: bool = True) -> i
         counts["experts"] = counts["experts"] // config.experts * config.experts_per_token
     left_out = 0 if embedding or config.tied_embeddings else counts["embedding"]
     return sum(counts.values()) - left_out
+
+
+def weights_bytes(config: TransformerConfig, *, tp: int = 1) -> int:
+    """Memory of the weights of one rank of tp, as they are stored."""
+    q, plain = config.quantization, float(dtype(config.weights).bits)
+    covered = () if q is None else ("experts",) if q.covers == "experts" else ("attention", "ffn", "experts", "shared experts")
+    bits = 0.0
+    for group, (matrices, others) in _split(config, ranks_of(config, tp)).items():
+        bits += matrices * (q.bits if q is not None and group in covered else plain) + others * plain
+    return math.ceil(bits / 8)

@@ -1,0 +1,132 @@
+"""The backward pass of attention, from the outputs and one number per query that the forward pass kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..cost import Array, TensorSpec, exp, matmul, pick, sum_
+from .base import Case, Facts, Operator
+
+_DTYPES = ("fp32", "fp16", "bf16")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionBackward(Operator):
+    """dq, dk and dv of softmax(q kᵀ / sqrt(head_dim)) v, each head by itself, with the scores computed again.
+
+    q, out, dout, dq: [batch, heads, seq_q, head_dim]; k, v, dk, dv: [batch, kv_heads, seq_kv, head_dim]; logsumexp: [batch, heads,
+    seq_q] in fp32, of the scaled scores. causal aligns the last query with the last key; kv_heads = 0 means as many as heads. Five
+    products, against two of the forward pass. Source: FlashAttention-2 (arXiv:2307.08691), algorithm 2. Raises Error for bad
+    fields.
+    """
+
+    batch: int = 1
+    heads: int = 8
+    kv_heads: int = 0
+    seq_q: int = 2048
+    seq_kv: int = 2048
+    head_dim: int = 64
+    causal: bool = True
+    dtype: str = "bf16"
+
+    name = "attention_backward"
+    summary = "gradients of attention, with its scores computed again"
+    mix = "read"
+    small = frozenset({"kv_heads"})
+    variants = {}
+
+    def check(self) -> None:
+        self.one_of("dtype", _DTYPES)
+        object.__setattr__(self, "kv_heads", pick(self.kv_heads == 0, self.heads, self.kv_heads))
+        self.require(
+            self.heads % self.kv_heads == 0, "heads must be a multiple of kv_heads, got heads {heads} and kv_heads {kv_heads}"
+        )
+        self.require(
+            not self.causal or self.seq_q <= self.seq_kv,
+            "causal with seq_q {seq_q} > seq_kv {seq_kv}: the first queries would see no key; use seq_q <= seq_kv",
+        )
+
+    def pairs(self) -> Any:
+        """Pairs of a query and a key it sees, over all heads."""
+        masked = self.seq_q * (self.seq_q - 1) // 2 if self.causal else 0
+        return self.batch * self.heads * (self.seq_q * self.seq_kv - masked)
+
+    def _tensor(self, name: str, keys: bool, role: Any) -> TensorSpec:
+        shape = (
+            (self.batch, self.kv_heads, self.seq_kv, self.head_dim) if keys else (self.batch, self.heads, self.seq_q, self.head_dim)
+        )
+        return TensorSpec(name=name, shape=shape, dtype=self.dtype, role=role)
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        given = tuple(self._tensor(name, name in "kv", "in") for name in ("q", "k", "v", "out", "dout"))
+        return (*given, TensorSpec(name="logsumexp", shape=(self.batch, self.heads, self.seq_q), dtype="fp32"))
+
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return tuple(self._tensor(name, name != "dq", "out") for name in ("dq", "dk", "dv"))
+
+    def flops(self) -> dict[str, int]:
+        pairs = self.pairs()
+        product = 2 * pairs * self.head_dim
+        return {
+            "q·kᵀ": product,
+            "scale": pairs,
+            "softmax": 2 * pairs,  # subtract, exp
+            "pᵀ·dout": product,
+            "dout·vᵀ": product,
+            "out·dout": 2 * self.batch * self.heads * self.seq_q * self.head_dim,
+            "ds": 3 * pairs,  # subtract, multiply, scale
+            "ds·k": product,
+            "dsᵀ·q": product,
+        }
+
+    def traffic(self, plan: Facts) -> dict[str, int]:
+        return {}  # scores stay on the chip; what blocks of keys read again comes from a cache
+
+    def work(self, plan: Facts) -> dict[str, int]:
+        pairs = self.pairs()
+        products = 10 * pairs * self.head_dim
+        return {"product": products, "exp": pairs, "other": self.total_flops() - products - pairs}
+
+    def compute(self) -> tuple[str, str]:
+        return self.dtype, "fp32"
+
+    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
+        """rows: indices along [batch * heads * seq_q], of dq only; gradients of keys need every query."""
+        q, k, v, out, dout, logsumexp = (tensors[name] for name in ("q", "k", "v", "out", "dout", "logsumexp"))
+        group, scale, later = self.heads // self.kv_heads, 1 / math.sqrt(self.head_dim), self.seq_kv - self.seq_q
+        dq, dk, dv = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
+        for batch, kv_head in np.ndindex(self.batch, self.kv_heads):
+            heads = slice(kv_head * group, (kv_head + 1) * group)
+            p = np.zeros((group, self.seq_q, self.seq_kv), dtype=q.dtype)
+            ds = np.zeros_like(p)
+            step = 1 if self.causal else self.seq_q  # masked pairs are not computed: causal goes query by query
+            for member, first in np.ndindex(group, self.seq_q // step):
+                head, at = heads.start + member, slice(first, first + step)
+                seen = slice(first + later + 1 if self.causal else self.seq_kv)
+                keys, values = k[batch, kv_head, seen], v[batch, kv_head, seen]
+                shifted = matmul(q[batch, head, at], keys.T) * scale - logsumexp[batch, head, at, None]
+                delta = sum_(out[batch, head, at] * dout[batch, head, at], axis=-1, keepdims=True)
+                p[member, at, seen] = exp(shifted)
+                ds[member, at, seen] = p[member, at, seen] * (matmul(dout[batch, head, at], values.T) - delta) * scale
+                dq[batch, head, at] = matmul(ds[member, at, seen], keys)
+            for key in range(self.seq_kv):
+                seeing = slice(max(key - later, 0) if self.causal else 0, None)
+                for gradient, weights, terms in ((dk, ds, q), (dv, p, dout)):
+                    column = weights[:, seeing, key].reshape(1, -1)
+                    gradient[batch, kv_head, key] = matmul(column, terms[batch, heads, seeing].reshape(-1, self.head_dim))[0]
+        return {"dq": dq if rows is None else dq.reshape(-1, self.head_dim)[rows], "dk": dk, "dv": dv}
+
+    @classmethod
+    def cases(cls) -> tuple[Case, ...]:
+        given: tuple[Mapping[str, int | bool | str], ...] = (
+            {"heads": 1, "seq_q": 1, "seq_kv": 1, "head_dim": 1},
+            {"heads": 2, "kv_heads": 1, "seq_q": 3, "seq_kv": 5, "head_dim": 4},
+            {"batch": 2, "heads": 2, "seq_q": 4, "seq_kv": 3, "head_dim": 2, "causal": False},
+            {"batch": 64, "heads": 128, "seq_q": 8192, "seq_kv": 8192, "head_dim": 128},
+        )
+        return tuple(Case(problem=cls.make(**fields)) for fields in given)

@@ -1,0 +1,132 @@
+"""Attention over a KV cache: within a window, from a cache of another dtype, with sinks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..cost import Array, TensorSpec, exp, larger, matmul, max_, maximum, pick, smaller, sum_
+from .base import Case, Facts, Operator
+
+_DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CachedAttention(Operator):
+    """out = softmax(q kᵀ / sqrt(head_dim)) v, causal: the last query sees the last key, and each one `window` keys at most.
+
+    q, out: [batch, heads, seq_q, head_dim] in dtype; k, v: [batch, kv_heads, keys, head_dim] in kv_dtype, where keys are those of
+    the seq_kv that some query sees. window: 0 for all keys. sinks: every head has one more score, of no key, that takes part in the
+    softmax. Source of windows: Longformer (arXiv:2004.05150); of sinks: arXiv:2309.17453. Raises Error for bad fields.
+    """
+
+    batch: int = 1
+    heads: int = 32
+    kv_heads: int = 8
+    seq_q: int = 1
+    seq_kv: int = 2048
+    head_dim: int = 128
+    window: int = 0
+    sinks: bool = False
+    dtype: str = "bf16"
+    kv_dtype: str = "bf16"
+
+    name = "cached_attention"
+    summary = "causal attention over a KV cache, of another dtype or within a window"
+    mix = "read"
+    small = frozenset({"window"})
+    variants = {}
+
+    def check(self) -> None:
+        self.one_of("dtype", _DTYPES)
+        self.one_of("kv_dtype", (*_DTYPES, "int8", "int4"))
+        self.require(
+            self.heads % self.kv_heads == 0, "heads must be a multiple of kv_heads, got heads {heads} and kv_heads {kv_heads}"
+        )
+        self.require(
+            self.seq_q <= self.seq_kv, "seq_q {seq_q} > seq_kv {seq_kv}: the first queries would see no key; use seq_q <= seq_kv"
+        )
+
+    def _most(self) -> Any:
+        """Keys that one query sees at most."""
+        return pick(self.window > 0, smaller(self.window, self.seq_kv), self.seq_kv)
+
+    def keys(self) -> Any:
+        """Keys that some query sees: the last ones."""
+        return smaller(self.seq_kv, self._most() + self.seq_q - 1)
+
+    def pairs(self) -> Any:
+        """Pairs of a query and a key it sees, over all heads."""
+        first = self.seq_kv - self.seq_q + 1  # keys before the end of the first query's row
+        growing = smaller(larger(self._most() - first, 0), self.seq_q)  # queries that see all keys before them
+        seen = growing * first + growing * (growing - 1) // 2 + (self.seq_q - growing) * self._most()
+        return self.batch * self.heads * seen
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        kv = (self.batch, self.kv_heads, self.keys(), self.head_dim)
+        sinks = TensorSpec(name="sinks", shape=(self.heads,), dtype="fp32", role="constant")
+        return (
+            TensorSpec(name="q", shape=(self.batch, self.heads, self.seq_q, self.head_dim), dtype=self.dtype),
+            TensorSpec(name="k", shape=kv, dtype=self.kv_dtype),
+            TensorSpec(name="v", shape=kv, dtype=self.kv_dtype),
+            *((sinks,) if self.sinks else ()),
+        )
+
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return (TensorSpec(name="out", shape=(self.batch, self.heads, self.seq_q, self.head_dim), dtype=self.dtype, role="out"),)
+
+    def flops(self) -> dict[str, int]:
+        pairs = self.pairs()
+        product = 2 * pairs * self.head_dim
+        # softmax: compare, subtract, exp, add, divide; a sink all but the division
+        sinks = {"sinks": 4 * self.batch * self.heads * self.seq_q} if self.sinks else {}
+        return {"q·kᵀ": product, "scale": pairs, "softmax": 5 * pairs, **sinks, "p·v": product}
+
+    def traffic(self, plan: Facts) -> dict[str, int]:
+        return {}  # scores stay on the chip
+
+    def work(self, plan: Facts) -> dict[str, int]:
+        pairs, sinks = self.pairs(), self.flops().get("sinks", 0) // 4
+        return {"product": 4 * pairs * self.head_dim, "exp": pairs + sinks, "other": 5 * pairs + 3 * sinks}
+
+    def compute(self) -> tuple[str, str]:
+        return self.dtype, "fp32"
+
+    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
+        """rows: indices along [batch * heads * seq_q]; out is then [len(rows), head_dim]."""
+        q, k, v = tensors["q"], tensors["k"], tensors["v"]
+        group, left_out = self.heads // self.kv_heads, self.seq_kv - self.keys()
+        shape = (self.batch, self.heads, self.seq_q)
+        found = []
+        for row in range(math.prod(shape)) if rows is None else rows:
+            batch, head, query = (int(i) for i in np.unravel_index(int(row), shape))
+            end = query + self.seq_kv - self.seq_q + 1 - left_out
+            seen = slice(max(end - self._most(), 0), end)
+            k_seen, v_seen = k[batch, head // group, seen], v[batch, head // group, seen]
+            scores = matmul(q[batch, head, query : query + 1], k_seen.T) * (1 / math.sqrt(self.head_dim))
+            largest = max_(scores, axis=-1, keepdims=True)
+            if self.sinks:
+                largest = maximum(largest, tensors["sinks"][head : head + 1, None])
+            weights = exp(scores - largest)
+            total = sum_(weights, axis=-1, keepdims=True)
+            if self.sinks:
+                total = total + exp(tensors["sinks"][head : head + 1, None] - largest)
+            found.append(matmul(weights / total, v_seen))
+        out = np.concatenate(found)
+        return {"out": out if rows is not None else out.reshape(*shape, self.head_dim)}
+
+    @classmethod
+    def cases(cls) -> tuple[Case, ...]:
+        given: tuple[Mapping[str, int | bool | str], ...] = (
+            {"heads": 1, "kv_heads": 1, "seq_kv": 1, "head_dim": 1},
+            {"heads": 4, "kv_heads": 2, "seq_q": 3, "seq_kv": 7, "head_dim": 5},
+            {"heads": 2, "kv_heads": 1, "seq_q": 5, "seq_kv": 9, "head_dim": 3, "window": 4, "sinks": True},
+            {"batch": 2, "heads": 2, "kv_heads": 2, "seq_q": 6, "seq_kv": 6, "head_dim": 2, "window": 3},
+            {"heads": 2, "kv_heads": 1, "seq_q": 2, "seq_kv": 4, "head_dim": 3, "window": 9, "sinks": True},
+            {"batch": 128, "heads": 64, "seq_kv": 131072, "kv_dtype": "fp8_e4m3"},
+        )
+        return tuple(Case(problem=cls.make(**fields)) for fields in given)

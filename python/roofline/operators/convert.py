@@ -1,0 +1,55 @@
+"""Numbers copied into another dtype: new keys and values into a cache, activations before a narrower product."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..cost import Array, TensorSpec
+from .base import Case, Facts, Operator
+
+_DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "int4", "nvfp4", "mxfp4")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Convert(Operator):
+    """y = x in another dtype (or the same: a copy). Conversion is free; what scales would cost is not in it.
+
+    elements: of x and y. dtype: of x; out_dtype: of y. Raises Error for bad fields.
+    """
+
+    elements: int = 1 << 24
+    dtype: str = "bf16"
+    out_dtype: str = "bf16"
+
+    name = "convert"
+    summary = "numbers copied into another dtype"
+    mix = "copy"
+    variants = {}
+
+    def check(self) -> None:
+        self.one_of("dtype", _DTYPES)
+        self.one_of("out_dtype", _DTYPES)
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        return (TensorSpec(name="x", shape=(self.elements,), dtype=self.dtype),)
+
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return (TensorSpec(name="y", shape=(self.elements,), dtype=self.out_dtype, role="out"),)
+
+    def flops(self) -> dict[str, int]:
+        return {}
+
+    def traffic(self, plan: Facts) -> dict[str, int]:
+        return {}
+
+    def compute(self) -> tuple[str, str]:
+        return self.dtype, self.dtype
+
+    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
+        """rows: indices of elements."""
+        return {"y": tensors["x"] if rows is None else tensors["x"][rows]}
+
+    @classmethod
+    def cases(cls) -> tuple[Case, ...]:
+        return tuple(Case(problem=cls(elements=n, out_dtype=to)) for n, to in ((1, "bf16"), (17, "fp8_e4m3"), (2**31 + 17, "int4")))

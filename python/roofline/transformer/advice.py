@@ -1,0 +1,159 @@
+"""What would it take: each change with the gain that the model expects of it, as a number."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import Error
+from ..machine import Machine
+from ..model import machine_roofs
+from ..units import fmt_number, fmt_si
+from .calls import calls_of
+from .config import CACHES, Quantization, TransformerConfig
+from .estimates import Estimate
+from .estimating import estimate
+from .layers import Call
+from .phases import Mixed, Training
+from .pricing import scaled
+
+ALL_TOUCHED = 40  # times experts over experts_per_token: with so many tokens e^-40 of the experts are left out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """One change. gain: tokens/s with it over tokens/s without. time_s: of the changed phase. detail: what else to know."""
+
+    change: str
+    gain: float
+    time_s: float
+    detail: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossing:
+    """Where intensity, which grows with the batch, meets a ridge.
+
+    batch: there (a fraction), None where it never does: every sequence then brings bytes of its own. limit: the intensity that an
+    endless batch approaches. ridge: both in FLOP/byte.
+    """
+
+    batch: float | None
+    limit: float
+    ridge: float
+
+    @property
+    def text(self) -> str:
+        ridge = f"the ridge of {fmt_number(self.ridge)} FLOP/byte"
+        if self.batch is None:
+            return f"no batch reaches it: the intensity saturates at {fmt_number(self.limit)} FLOP/byte, below {ridge}"
+        return f"from batch {math.ceil(self.batch)} on the intensity is above {ridge}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+def crossing(*, flops_each: float, bytes_each: float, bytes_once: float, ridge: float) -> Crossing:
+    """The b at which b flops_each / (bytes_once + b bytes_each) is the ridge. All above 0."""
+    limit = flops_each / bytes_each
+    room = flops_each - ridge * bytes_each
+    return Crossing(batch=ridge * bytes_once / room if room > 0 else None, limit=limit, ridge=ridge)
+
+
+def _sums(calls: Sequence[Call]) -> tuple[int, int]:
+    """FLOPs of products, and all bytes."""
+    flops = sum(call.count * call.problem.work({"variant": call.variant}).get("product", 0) for call in calls)
+    return flops, sum(call.count * call.problem.compulsory_bytes() for call in calls)
+
+
+def ridge_batch(found: Estimate, machine: Machine) -> Crossing:
+    """The batch at which the phase of `found` as a whole (FLOPs of products over all bytes) reaches the ridge point of `machine`.
+
+    FLOPs and bytes are linear in the batch, so two batches give both. Experts are taken as all touched, as they are in any batch
+    that is near a ridge. The ridge is that of the product with most FLOPs, with the estimate's utilisation.
+    """
+    config, phase, options = found.config, found.phase, found.options
+    derated, _ = scaled(machine, options.compute_utilisation, options.bandwidth_utilisation)
+    first = 1
+    if config.experts:
+        tokens = phase.replace(batch=1)
+        each = max(sum(s.tokens for s in step.segments) for step in tokens.steps())
+        first = math.ceil(ALL_TOUCHED * config.experts / config.experts_per_token / each)
+    few, many = (
+        calls_of(config, phase.replace(batch=batch), tp=options.tp, lm_head=options.lm_head, fused=options.fused)
+        for batch in (first, 2 * first)
+    )
+    (flops_few, bytes_few), (flops_many, bytes_many) = _sums(few), _sums(many)
+    flops_each, bytes_each = (flops_many - flops_few) / first, (bytes_many - bytes_few) / first
+    largest = max(few, key=lambda call: call.count * call.problem.work({"variant": call.variant}).get("product", 0))
+    roofs = machine_roofs(derated, largest.problem)
+    once = bytes_few - first * bytes_each
+    return crossing(flops_each=flops_each, bytes_each=bytes_each, bytes_once=once, ridge=roofs.ridge_flops_per_byte)
+
+
+def _narrower(config: TransformerConfig, machine: Machine) -> Iterator[tuple[str, TransformerConfig]]:
+    """Weights and caches of fewer bits than the model's."""
+    c = config
+    bits = c.quantization.bits if c.quantization else 32.0 if c.weights == "fp32" else 16.0
+    multiplies = any(ceiling.kind == "compute" and ceiling.dtype == "fp8_e4m3" for ceiling in machine.ceilings)
+    if bits > 8.1:
+        both = Quantization(weights="fp8_e4m3", activations="fp8_e4m3" if multiplies else "")
+        yield f"weights{' and their products' if multiplies else ''} in fp8", c.replace(quantization=both)
+    if bits > 5:
+        yield "weights in int4, groups of 128", c.replace(quantization=Quantization(weights="int4", group=128, scale_bits=16))
+    if c.kv in CACHES[:3]:
+        yield "KV cache in fp8", c.replace(kv="fp8_e4m3")
+
+
+def _faster(machine: Machine, kind: str) -> Machine:
+    """Twice the ceilings of one kind."""
+    doubled = (
+        dataclasses.replace(c, samples=tuple(2 * sample for sample in c.samples)) if c.kind == kind else c for c in machine.ceilings
+    )
+    return dataclasses.replace(machine, ceilings=tuple(doubled))
+
+
+def advise(found: Estimate, machine: Machine, others: Sequence[Machine] = ()) -> tuple[Advice, ...]:
+    """Changes to `found`, an estimate on `machine`, by their expected gain, largest first.
+
+    Fusing (where it is not), narrower weights and cache, twice the batch, twice the ranks, twice the bandwidth or the arithmetic,
+    and each of `others`. What cannot be (dimensions that ranks do not divide, a ceiling that is missing) is left out.
+    """
+    c, phase = found.config, found.phase
+    given = {field.name: getattr(found.options, field.name) for field in dataclasses.fields(found.options)}
+    advice: list[Advice] = []
+
+    def add(change: str, detail: Callable[[Estimate], str] | None = None, **changed: Any) -> None:
+        arguments = {"config": c, "phase": phase, "machine": machine, **given, **changed}
+        try:
+            new = estimate(arguments.pop("config"), arguments.pop("phase"), arguments.pop("machine"), **arguments)
+        except Error:
+            return
+        fits = f"; {new.memory.text}" if new.memory.fits is False and found.memory.fits else ""
+        words = f"{detail(new) if detail else ''}{fits}".removeprefix("; ")
+        gain = new.tokens_per_s / found.tokens_per_s
+        advice.append(Advice(change=change, gain=gain, time_s=new.time_s, detail=words))
+
+    if not found.options.fused:
+        add("fuse attention and products", fused=True)
+    if not isinstance(phase, Training):
+        for change, config in _narrower(c, machine):
+            add(change, config=config)
+    if not isinstance(phase, Mixed):
+        add("twice the batch", _per_user, phase=phase.replace(batch=2 * phase.batch))
+    add("twice the ranks", _per_user, tp=2 * found.options.tp)
+    add("twice the bandwidth", machine=_faster(machine, "bandwidth"))
+    add("twice the arithmetic", machine=_faster(machine, "compute"))
+    for other in others:
+        add(other.name, machine=other)
+    return tuple(sorted(advice, key=lambda item: -item.gain))
+
+
+def _per_user(new: Estimate) -> str:
+    return f"{fmt_si(new.tokens_per_s_per_user, 'tok/s')} per sequence"

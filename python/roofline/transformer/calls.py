@@ -1,0 +1,29 @@
+"""Every problem that a phase runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+from .config import TransformerConfig
+from .layers import Call, step_calls
+from .phases import Phase, Training
+from .ranks import ranks_of
+from .training import training_calls
+
+
+def merged(calls: Iterable[Call]) -> tuple[Call, ...]:
+    """The same calls with equal ones added up, in the order of their first appearance."""
+    found: dict[Call, int] = {}
+    for call in calls:
+        key = dataclasses.replace(call, count=1)
+        found[key] = found.get(key, 0) + call.count
+    return tuple(dataclasses.replace(call, count=count) for call, count in found.items() if count)
+
+
+def calls_of(config: TransformerConfig, phase: Phase, *, tp: int = 1, lm_head: bool = True, fused: bool = True) -> tuple[Call, ...]:
+    """Everything that one rank of `tp` runs in a phase. Raises Error where the ranks do not divide the model."""
+    r = ranks_of(config, tp)
+    if isinstance(phase, Training):
+        return merged(training_calls(config, phase, r, lm_head=lm_head, fused=fused))
+    return merged(call for step in phase.steps() for call in step_calls(config, step, r, lm_head=lm_head, fused=fused))

@@ -1,0 +1,239 @@
+"""The expected time of a whole model's phase on a machine: what it is made of, under which roofs, and what fits in memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from .._repr import Row, html_table, text_table
+from ..machine import SCHEMA_VERSION
+from ..units import MISSING, fmt_number, fmt_percent, fmt_si
+from .config import TransformerConfig
+from .memory import Memory
+from .phases import Decode, Phase, Prefill, Training
+from .pricing import FULL, Part
+
+DEFINITIONS = {
+    "TTFT": "time to first token: the whole prefill of the batch, with nothing before it in a queue",
+    "TPOT": "time per output token: one decode step over the tokens it adds to a sequence; TTFT is not in it",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How an estimate is made; the arguments of `estimate`."""
+
+    tp: int = 1
+    lm_head: bool = True
+    fused: bool = True
+    counting: str = FULL
+    compute_utilisation: float = 1.0
+    bandwidth_utilisation: float = 1.0
+    overhead_s: float = 0.0
+    link_bytes_per_s: float | None = None
+    link_latency_s: float = 0.0
+    memory_share: float = 1.0
+    memory_bytes: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Estimate:
+    """The expected time of one phase on one rank, which with tensor parallelism is that of all.
+
+    parts: in the order they run. ceilings: labels of those that were used, unverified ones marked. counted: what is in it, in plain
+    English. notes: what was assumed.
+    """
+
+    config: TransformerConfig
+    phase: Phase
+    machine: str
+    options: Options
+    parts: tuple[Part, ...]
+    memory: Memory
+    ceilings: tuple[str, ...]
+    counted: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    # -- totals -----------------------------------------------------------------------------------------------------------
+
+    @property
+    def overhead_s(self) -> float:
+        """What was given for each pass through the layers, times their number."""
+        return self.options.overhead_s * sum(1 for _ in self.phase.steps())
+
+    @property
+    def time_s(self) -> float:
+        return math.fsum(part.time_s for part in self.parts) + self.overhead_s
+
+    @property
+    def flops(self) -> int:
+        return sum(part.flops for part in self.parts)
+
+    @property
+    def bytes(self) -> int:
+        return sum(part.bytes for part in self.parts)
+
+    @property
+    def flops_per_byte(self) -> float:
+        return self.flops / self.bytes
+
+    @property
+    def profile(self) -> dict[str, float]:
+        """Seconds by roof, longest first: memory levels, "product", "exp", "other", "launch", "link"; "overlap" is what levels and
+        arithmetic do not hide of each other, "overhead" what was given for neither.
+        """
+        found: dict[str, float] = {"overhead": self.overhead_s} if self.overhead_s else {}
+        for part in self.parts:
+            for roof, seconds in part.profile.items():
+                found[roof] = found.get(roof, 0.0) + seconds
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+    @property
+    def groups(self) -> dict[str, float]:
+        """Seconds by group of parts, longest first."""
+        found: dict[str, float] = {}
+        for part in self.parts:
+            found[part.call.group] = found.get(part.call.group, 0.0) + part.time_s
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+    # -- rates ------------------------------------------------------------------------------------------------------------
+
+    @property
+    def ttft_s(self) -> float | None:
+        return self.time_s if isinstance(self.phase, Prefill) else None
+
+    @property
+    def tokens_per_sequence(self) -> float:
+        """That the phase adds to each sequence: new ones in decode, of the prompt or sample elsewhere."""
+        phase = self.phase
+        if isinstance(phase, Decode):
+            return phase.tokens_per_sequence
+        return float(phase.seq_q) if isinstance(phase, (Prefill, Training)) else 1.0
+
+    @property
+    def tpot_s(self) -> float | None:
+        return None if isinstance(self.phase, (Prefill, Training)) else self.time_s / self.tokens_per_sequence
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Of all sequences together: generated in decode (and beside a prefill), of the prompt or sample elsewhere."""
+        return self.phase.batch * self.tokens_per_sequence / self.time_s
+
+    @property
+    def tokens_per_s_per_user(self) -> float:
+        return self.tokens_per_s / self.phase.batch
+
+    @property
+    def mfu(self) -> float | None:
+        """Model FLOPs utilisation of training: FLOPs of products, those computed again left out, over time times their peak."""
+        if not isinstance(self.phase, Training):
+            return None
+        useful = [part for part in self.parts if part.product_flops and not part.call.name.endswith(", again")]
+        return sum(part.product_flops for part in useful) / (self.time_s * max(part.peak_flops_per_s for part in useful))
+
+    @property
+    def unsharded_s(self) -> float:
+        """Time of parts that tensor parallelism does not divide, collectives and overhead apart."""
+        return math.fsum(p.time_s for p in self.parts if not p.call.sharded and p.call.group != "communication")
+
+    @property
+    def amdahl(self) -> float:
+        """The speed-up that no number of further ranks exceeds: what is divided takes no time then, and collectives none either."""
+        kept = self.unsharded_s + self.overhead_s
+        return self.time_s / kept if kept else math.inf
+
+    # -- showing ----------------------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        pace = f"{fmt_si(self.tokens_per_s, 'tok/s')}"
+        return f"Estimate({self.config.name!r}, {self.phase}, {self.machine}: {fmt_si(self.time_s, 's', 4)}, {pace})"
+
+    def table(self) -> tuple[Row, list[Row]]:
+        """One row per part, several of one name joined (chunks of a prefill), and the total."""
+        headers = ("part", "group", "count", "time", "share", "bound", "FLOPs", "bytes", "FLOP/byte")
+        joined: dict[tuple[str, str], list[Part]] = {}
+        for part in self.parts:
+            joined.setdefault((part.call.name, part.call.group), []).append(part)
+        rows: list[Row] = []
+        for (name, group), parts in joined.items():
+            flops, moved = sum(p.flops for p in parts), sum(p.bytes for p in parts)
+            seconds = math.fsum(p.time_s for p in parts)
+            longest = max(parts, key=lambda p: p.time_s)
+            count = sum(p.call.count for p in parts)
+            rows.append(_row(name, group, str(count), seconds, self.time_s, longest.bound, flops, moved))
+        if self.overhead_s:
+            rows.append(("overhead", "", "", fmt_si(self.overhead_s, "s"), fmt_percent(self.overhead_s / self.time_s), *[""] * 4))
+        return headers, [*rows, _row("total", "", "", self.time_s, self.time_s, "", self.flops, self.bytes)]
+
+    def summary(self) -> list[tuple[str, str]]:
+        """What a reader wants first: (name, value)."""
+        rates = [
+            ("TTFT", fmt_si(self.ttft_s, "s", 4) if self.ttft_s is not None else ""),
+            ("TPOT", fmt_si(self.tpot_s, "s", 4) if self.tpot_s is not None else ""),
+            ("tokens", f"{fmt_si(self.tokens_per_s, 'tok/s')} in all, {fmt_si(self.tokens_per_s_per_user, 'tok/s')} per sequence"),
+            ("MFU", fmt_percent(self.mfu) if self.mfu is not None else ""),
+        ]
+        profile = ", ".join(f"{roof} {fmt_percent(seconds / self.time_s)}" for roof, seconds in self.profile.items())
+        limit = "" if math.isinf(self.amdahl) else f", so more ranks gain at most {fmt_number(self.amdahl)} times"
+        parts = ", ".join(f"{name} {fmt_si(size, 'B')}" for name, size in self.memory.parts.items())
+        return [
+            ("time", fmt_si(self.time_s, "s", 4)),
+            *((name, value) for name, value in rates if value),
+            ("under", profile),
+            ("groups", ", ".join(f"{group} {fmt_percent(seconds / self.time_s)}" for group, seconds in self.groups.items())),
+            ("not sharded", f"{fmt_percent(self.unsharded_s / self.time_s)}{limit}"),
+            ("memory", f"{self.memory.text} ({parts})"),
+            ("ceilings", "; ".join(self.ceilings)),
+        ]
+
+    def remarks(self) -> list[str]:
+        """How its rates are defined, what is counted, and what was assumed."""
+        defined = [f"{name}: {text}." for name, text in DEFINITIONS.items() if any(name == row[0] for row in self.summary())]
+        return [*defined, *self.counted, *(f"note: {note}" for note in self.notes)]
+
+    def _notes(self) -> list[str]:
+        return [*(f"{name}: {value}" for name, value in self.summary()), *self.remarks()]
+
+    def _repr_html_(self) -> str:
+        return html_table(*self.table(), title=repr(self), notes=self._notes())
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text("Estimate(…)" if cycle else text_table(*self.table(), title=repr(self), notes=self._notes()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form, see `estimate.schema.json`."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "kind": "estimate",
+            "config": self.config.to_dict(),
+            "phase": self.phase.to_dict(),
+            "machine": self.machine,
+            "options": dataclasses.asdict(self.options),
+            "time_s": self.time_s,
+            "ttft_s": self.ttft_s,
+            "tpot_s": self.tpot_s,
+            "tokens_per_s": self.tokens_per_s,
+            "tokens_per_s_per_user": self.tokens_per_s_per_user,
+            "mfu": self.mfu,
+            "flops": self.flops,
+            "bytes": self.bytes,
+            "profile_s": self.profile,
+            "groups_s": self.groups,
+            "overhead_s": self.overhead_s,
+            "unsharded_s": self.unsharded_s,
+            "amdahl": None if math.isinf(self.amdahl) else self.amdahl,
+            "memory": self.memory.to_dict(),
+            "parts": [part.to_dict() for part in self.parts],
+            "ceilings": list(self.ceilings),
+            "definitions": dict(DEFINITIONS),
+            "counted": list(self.counted),
+            "notes": list(self.notes),
+        }
+
+
+def _row(name: str, group: str, count: str, seconds: float, total: float, bound: str, flops: int, moved: int) -> Row:
+    intensity = fmt_number(flops / moved) if moved else MISSING
+    share = fmt_percent(seconds / total) if total else MISSING
+    return (name, group, count, fmt_si(seconds, "s"), share, bound, fmt_si(flops, "FLOP"), fmt_si(moved, "B"), intensity)

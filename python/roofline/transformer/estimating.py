@@ -1,0 +1,128 @@
+"""Making an estimate: the calls of a phase, priced one by one on a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ..errors import Error
+from ..machine import Machine
+from ..operators import GroupedMatmul
+from ..units import fmt_number
+from .calls import calls_of
+from .config import TransformerConfig, shown
+from .estimates import Estimate, Options
+from .memory import memory_of
+from .phases import Decode, Phase, Training
+from .pricing import COUNTINGS, FULL, Part, linked, price, scaled
+
+FUSED = "Fused: q, k and v in one product, gate and up in one, residual and norm, attention with its scores on the chip."
+APART = "Not fused: a product each for q, k, v, gate and up, and scores of attention written to memory and read back."
+
+
+def _check(options: Options) -> None:
+    for name in ("lm_head", "fused"):
+        if not isinstance(getattr(options, name), bool):
+            raise Error(f"{name} must be True or False, got {shown(getattr(options, name))}")
+    if options.counting not in COUNTINGS:
+        raise Error(f"counting must be one of {', '.join(COUNTINGS)}, got {shown(options.counting)}")
+    for name in ("overhead_s", "link_latency_s"):
+        value = getattr(options, name)
+        if type(value) not in (int, float) or not 0 <= value < float("inf"):
+            raise Error(f"{name} must be a number of seconds from 0, got {shown(value)}")
+    if type(options.memory_share) not in (int, float) or not 0 < options.memory_share <= 1:
+        raise Error(f"memory_share must be above 0 and at most 1, got {shown(options.memory_share)}")
+
+
+def _counted(config: TransformerConfig, phase: Phase, options: Options) -> tuple[str, ...]:
+    head = "lm_head" if options.lm_head else "no lm_head"
+    if options.counting != FULL:
+        return (
+            f"Counted: weights of all products ({head}) and the KV cache, once a step each, and the products' FLOPs.",
+            "Not counted: activations, norms and all else that is no product, embedding rows, launches.",
+        )
+    kept = "" if isinstance(phase, Training) else ", new keys and values written to the cache"
+    return (
+        f"Counted: every product, attention, norm, rotation and activation, embedding rows, {head}{kept}; of each its weights, "
+        "cache and activations, read and written once.",
+        "Not counted: biases, sampling, conversions to narrower activations, and what runs between the calls (overhead_s adds it).",
+        FUSED if options.fused else APART,
+    )
+
+
+def _notes(config: TransformerConfig, phase: Phase, machine: Machine, options: Options, parts: Iterable[Part]) -> Iterable[str]:
+    c = config
+    if options.counting == FULL and not any(x.kind == "latency" and not x.level for x in machine.ceilings):
+        yield f"{machine.name}: no launch latency is known, so launches take no time"
+    if c.max_seq and phase.longest > c.max_seq:
+        yield f"{phase.longest} keys are more than the {c.max_seq} that {c.name} was made for"
+    if isinstance(phase, Decode) and phase.seq_q > 1:
+        kept = f"{fmt_number(phase.tokens_per_sequence)} of {phase.seq_q} tokens are kept"
+        yield f"speculative decoding: {kept}{'' if phase.accepted else ', the best case'}; the draft's own cost is not in it"
+    experts = [part.call.problem for part in parts if isinstance(part.call.problem, GroupedMatmul)]
+    if experts:
+        read = max(float(problem.touched()) for problem in experts)
+        yield f"experts: {fmt_number(read)} of {c.experts} are read per layer and step, as expected where tokens choose evenly"
+    if options.tp > 1:
+        if not c.mla and c.kv_heads < options.tp:
+            yield f"tp {options.tp}: {c.kv_heads} KV heads are replicated, {options.tp // c.kv_heads} times each"
+        if c.mla:
+            yield f"tp {options.tp}: every rank keeps all latents"
+        if c.vocabulary % options.tp:
+            yield f"tp {options.tp}: the vocabulary is padded to a multiple of it"
+        if not options.link_latency_s:
+            yield "collectives take their bytes over the link and no latency (link_latency_s adds one)"
+
+
+def _ceilings(parts: Iterable[Part], names: Mapping[str, str]) -> tuple[str, ...]:
+    used = dict.fromkeys(label for part in parts for label in part.roofs)
+    return tuple(names.get(label, label) for label in used)
+
+
+def estimate(
+    config: TransformerConfig,
+    phase: Phase,
+    machine: Machine,
+    *,
+    tp: int = 1,
+    lm_head: bool = True,
+    fused: bool = True,
+    counting: str = FULL,
+    compute_utilisation: float = 1.0,
+    bandwidth_utilisation: float = 1.0,
+    overhead_s: float = 0.0,
+    link_bytes_per_s: float | None = None,
+    link_latency_s: float = 0.0,
+    memory_share: float = 1.0,
+    memory_bytes: float | None = None,
+    must_fit: bool = False,
+) -> Estimate:
+    """The expected time of `phase` on `machine`, with nothing measured: the sum of its calls, one after the other.
+
+    tp: ranks of tensor parallelism, each such a machine. lm_head: whether the head is counted. fused: see `layers`. counting:
+    "full", or "weights_and_kv" for what is often done by hand: weights of products and KV cache over bandwidth, FLOPs of products
+    over their roof, nothing else. *_utilisation: factors on the ceilings. overhead_s: seconds per pass through the layers that are
+    neither computing nor moving. link_bytes_per_s: what one rank receives, and sends as much (None: the machine's link);
+    link_latency_s: of each collective. memory_share: of memory_bytes (None: the machine's) that may be used.
+    must_fit: raise Error where it does not. Raises Error for what the operators or ranks refuse and for ceilings that are missing.
+    """
+    options = Options(
+        tp=tp, lm_head=lm_head, fused=fused, counting=counting, compute_utilisation=compute_utilisation,
+        bandwidth_utilisation=bandwidth_utilisation, overhead_s=overhead_s, link_bytes_per_s=link_bytes_per_s,
+        link_latency_s=link_latency_s, memory_share=memory_share, memory_bytes=memory_bytes,
+    )  # fmt: skip
+    _check(options)
+    derated, names = scaled(linked(machine, link_bytes_per_s), compute_utilisation, bandwidth_utilisation)
+    calls = calls_of(config, phase, tp=tp, lm_head=lm_head, fused=fused)
+    memory = memory_of(config, phase, machine, tp=tp, lm_head=lm_head, share=memory_share, capacity_bytes=memory_bytes)
+    if must_fit and memory.fits is False:
+        raise Error(f"{config.name}, {phase}: {memory.text}")
+    priced = (price(call, derated, link_latency_s, counting) for call in calls)
+    parts = tuple(part for part in priced if part is not None)
+    said = dict.fromkeys(note for part in parts for note in part.notes)
+    for new, old in names.items():
+        said = {note.replace(new, old): None for note in said}
+    return Estimate(
+        config=config, phase=phase, machine=machine.name, options=options, parts=parts, memory=memory,
+        ceilings=_ceilings(parts, names), counted=_counted(config, phase, options),
+        notes=(*_notes(config, phase, machine, options, parts), *said),
+    )  # fmt: skip

@@ -1,0 +1,136 @@
+"""What a phase keeps in memory, whether that fits, and how large a batch would."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..cost import size_bytes
+from ..errors import Error
+from ..machine import Machine
+from ..units import fmt_bytes
+from .calls import calls_of
+from .config import MOST, TransformerConfig
+from .parameters import weights_bytes
+from .phases import Phase, Training
+from .ranks import ranks_of
+from .training import kept_bytes, states_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Bytes on one rank, by what they are: "weights", "KV cache", "activations", in training also "gradients" and "optimizer".
+
+    Activations: in inference the residual stream, and the inputs and outputs of the call that has most of them. capacity_bytes: of
+    one device, as far as it may be used; None where that is not known. largest_batch: that fits, 0 where not even one sequence
+    does; None without a capacity. Fragments, contexts and other programs are not in it.
+    """
+
+    parts: Mapping[str, int]
+    capacity_bytes: int | None = None
+    largest_batch: int | None = None
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(self.parts.values())
+
+    @property
+    def fits(self) -> bool | None:
+        return None if self.capacity_bytes is None else self.total_bytes <= self.capacity_bytes
+
+    @property
+    def text(self) -> str:
+        """One line: "13.5 GiB of 74.5 GiB, at most batch 98"."""
+        if self.capacity_bytes is None:
+            return f"{fmt_bytes(self.total_bytes)}; the device's memory is not known"
+        of = f"{fmt_bytes(self.total_bytes)} of {fmt_bytes(self.capacity_bytes)}"
+        batch = f"the largest batch that fits is {self.largest_batch}" if self.largest_batch else "not even one sequence fits"
+        return f"{of}: {'fits' if self.fits else 'does not fit'}; {batch}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "parts": dict(self.parts),
+            "total_bytes": self.total_bytes,
+            "capacity_bytes": self.capacity_bytes,
+            "fits": self.fits,
+            "largest_batch": self.largest_batch,
+        }
+
+
+def kv_bytes(config: TransformerConfig, seq_kv: int, *, batch: int = 1, tp: int = 1) -> int:
+    """Of one rank's cache for `batch` sequences of seq_kv keys. Layers with a window keep no more; every rank has MLA's latents."""
+    c, r = config, ranks_of(config, tp)
+    width = c.kv_width if c.mla else 2 * r.kv_heads * c.head_dim
+    keys = (c.layers - c.windowed) * seq_kv + c.windowed * min(c.window or seq_kv, seq_kv)
+    return int(size_bytes((batch, keys, width), c.kv))
+
+
+def _activations(config: TransformerConfig, phase: Phase, tp: int, lm_head: bool) -> int:
+    """The residual stream beside the largest call's own inputs and outputs."""
+    largest = 0
+    for call in calls_of(config, phase, tp=tp, lm_head=lm_head):
+        own = (*call.weights, *call.cached)
+        held = sum(t.size_bytes for t in call.problem.tensors() if t.name not in own and t.role != "constant" and not t.link)
+        largest = max(largest, held)
+    return largest + max(int(size_bytes((step.tokens, config.d_model), config.activations)) for step in phase.steps())
+
+
+def parts_of(config: TransformerConfig, phase: Phase, *, tp: int = 1, lm_head: bool = True) -> dict[str, int]:
+    """The parts of `Memory`. The weights of the head count with lm_head=False too: they are loaded."""
+    found = {"weights": weights_bytes(config, tp=tp)}
+    if isinstance(phase, Training):
+        r = ranks_of(config, tp)
+        return {**found, **states_bytes(config, phase, r), "activations": kept_bytes(config, phase, r)}
+    found["KV cache"] = sum(kv_bytes(config, s.seq_kv, batch=s.batch, tp=tp) for s in phase.cached)
+    return {**found, "activations": _activations(config, phase, tp, lm_head)}
+
+
+def largest_batch(config: TransformerConfig, phase: Phase, capacity_bytes: float, *, tp: int = 1, lm_head: bool = True) -> int:
+    """Sequences that fit at once, 0 where not even one does. Memory grows with the batch."""
+
+    def fits(batch: int) -> bool:
+        try:
+            parts = parts_of(config, phase.replace(batch=batch), tp=tp, lm_head=lm_head)
+        except Error:  # a tensor of more than 2**62 bytes
+            return False
+        return sum(parts.values()) <= capacity_bytes
+
+    if not fits(1):
+        return 0
+    # Memory is nearly linear in the batch: two batches say where to look, and doubling steps from there find both sides.
+    one, two = (sum(parts_of(config, phase.replace(batch=b), tp=tp, lm_head=lm_head).values()) for b in (1, 2))
+    guess = min(max(int((capacity_bytes - one) / max(two - one, 1)) + 1, 1), MOST)
+    low, high, step = 1, MOST + 1, 1
+    while low < guess < high:
+        if fits(guess):
+            low, guess = guess, guess + step
+        else:
+            high, guess = guess, guess - step
+        step *= 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def memory_of(
+    config: TransformerConfig,
+    phase: Phase,
+    machine: Machine | None = None,
+    *,
+    tp: int = 1,
+    lm_head: bool = True,
+    share: float = 1.0,
+    capacity_bytes: float | None = None,
+) -> Memory:
+    """What one rank of tp keeps, against `share` of a device's memory: capacity_bytes, else what the machine's facts say."""
+    stated = capacity_bytes if capacity_bytes is not None else (machine.facts.get("memory_bytes") if machine else None)
+    parts = parts_of(config, phase, tp=tp, lm_head=lm_head)
+    if stated is None:
+        return Memory(parts=parts)
+    if isinstance(stated, bool) or not isinstance(stated, (int, float)) or not 0 < stated < float("inf"):
+        raise Error(f"the device's memory must be a positive number of bytes, got {stated!r:.60}")
+    usable = int(stated * share)
+    most = largest_batch(config, phase, usable, tp=tp, lm_head=lm_head)
+    return Memory(parts=parts, capacity_bytes=usable, largest_batch=most)

@@ -1,0 +1,232 @@
+"""What a transformer is asked to do in one go: prefill, decode, both at once, or a step of training."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self
+
+from ..errors import Error
+from .config import MOST, shown
+
+MOST_CHUNKS = 4096  # each is a problem of its own
+RECOMPUTE = ("none", "full")
+STATES = ("fp32", "fp16", "bf16")  # dtypes of gradients and moments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """Sequences of equal shape in one step: seq_q new tokens each, whose last one sees seq_kv keys, its own included."""
+
+    batch: int
+    seq_q: int
+    seq_kv: int
+
+    @property
+    def tokens(self) -> int:
+        return self.batch * self.seq_q
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One pass through all layers. Its tokens go through every product together; attention goes segment by segment.
+
+    logits: rows that the head computes.
+    """
+
+    segments: tuple[Segment, ...]
+    logits: int
+
+    @property
+    def tokens(self) -> int:
+        return sum(segment.tokens for segment in self.segments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """Base of the phases. `batch` sequences at a time. Raises Error for bad fields."""
+
+    batch: int = 1
+
+    name: ClassVar[str] = ""
+    zero: ClassVar[frozenset[str]] = frozenset()  # integer fields that may be 0
+    follows: ClassVar[tuple[tuple[str, str], ...]] = ()  # (field, the one it equals where it is 0)
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value, where = getattr(self, field.name), f"{self.name}: {field.name}"
+            if field.type == "int":
+                if isinstance(value, bool) or not hasattr(value, "__index__"):
+                    raise Error(f"{where} must be an integer, got {shown(value)}")
+                object.__setattr__(self, field.name, value := value.__index__())
+                least = 0 if field.name in self.zero else 1
+                if not least <= value <= MOST:
+                    raise Error(f"{where} must be between {least} and 2**40, got {shown(value)}")
+        for follower, leader in self.follows:
+            if not getattr(self, follower):
+                object.__setattr__(self, follower, getattr(self, leader))
+        self.check()
+
+    def check(self) -> None:
+        """Checks of single phases; raises Error."""
+
+    def steps(self) -> Iterator[Step]:
+        """The passes through the layers, in order."""
+        raise NotImplementedError
+
+    @property
+    def longest(self) -> int:
+        """Keys that the cache holds of the longest sequence at the end."""
+        return max(segment.seq_kv for step in self.steps() for segment in step.segments)
+
+    @property
+    def cached(self) -> tuple[Segment, ...]:
+        """What the cache holds at the end: of each segment batch sequences of seq_kv keys."""
+        *_, last = self.steps()
+        return last.segments
+
+    def replace(self, **changes: Any) -> Self:
+        """A changed phase. What followed from another field follows again unless it is given."""
+        for follower, leader in self.follows:
+            if leader in changes and getattr(self, follower) == getattr(self, leader):
+                changes = {follower: 0, **changes}
+        return dataclasses.replace(self, **changes)
+
+    def __str__(self) -> str:
+        """ "decode: batch 8, seq_kv 2048": lengths, and what else is not as usual."""
+        led = {follower for follower, leader in self.follows if getattr(self, follower) == getattr(self, leader)}
+        always = ("batch", "seq", "prefill")
+        told = [f for f in fields(self) if f.name.startswith(always) or getattr(self, f.name) != f.default]
+        return f"{self.name}: " + ", ".join(f"{f.name} {getattr(self, f.name)}" for f in told if f.name not in led)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"phase": self.name, **{f.name: getattr(self, f.name) for f in fields(self)}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prefill(Phase):
+    """seq_q prompt tokens of every sequence, up to the first token of the answer.
+
+    seq_kv: keys the last token sees (0: seq_q; more: a prefix was cached before). chunk: tokens of a sequence per step (0: all at
+    once); every step reads the weights again and sees what earlier ones cached. The head computes one row a sequence.
+    """
+
+    seq_q: int = 2048
+    seq_kv: int = 0
+    chunk: int = 0
+
+    name: ClassVar[str] = "prefill"
+    zero: ClassVar[frozenset[str]] = frozenset({"seq_kv", "chunk"})
+    follows: ClassVar[tuple[tuple[str, str], ...]] = (("seq_kv", "seq_q"),)
+
+    def check(self) -> None:
+        if self.seq_kv < self.seq_q:
+            raise Error(f"prefill: seq_kv counts the new tokens too, so at least seq_q {self.seq_q}, got {self.seq_kv}")
+        if self.chunk and (chunks := math.ceil(self.seq_q / self.chunk)) > MOST_CHUNKS:
+            raise Error(f"prefill: {chunks} chunks are more than {MOST_CHUNKS}; use a larger chunk")
+
+    def steps(self) -> Iterator[Step]:
+        done, cached = 0, self.seq_kv - self.seq_q
+        while done < self.seq_q:
+            size = min(self.chunk or self.seq_q, self.seq_q - done)
+            done += size
+            last = done == self.seq_q
+            segment = Segment(batch=self.batch, seq_q=size, seq_kv=cached + done)
+            yield Step(segments=(segment,), logits=self.batch if last else 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decode(Phase):
+    """One step of decoding: the next token of every sequence.
+
+    seq_kv: keys it sees, its own included. seq_q above 1 is speculative decoding: that many tokens of a draft are checked at once,
+    of which `accepted` are kept on average (0: all of them, the best case). The draft's own cost is not in it.
+    """
+
+    seq_kv: int = 2048
+    seq_q: int = 1
+    accepted: float = 0.0
+
+    name: ClassVar[str] = "decode"
+
+    def check(self) -> None:
+        if self.seq_kv < self.seq_q:
+            raise Error(f"decode: seq_kv counts the new tokens too, so at least seq_q {self.seq_q}, got {self.seq_kv}")
+        accepted = self.accepted
+        if type(accepted) not in (int, float) or not (accepted == 0 or 1 <= accepted <= self.seq_q):
+            raise Error(f"decode: accepted must lie between 1 and seq_q {self.seq_q} (or be 0: all), got {shown(accepted)}")
+        object.__setattr__(self, "accepted", float(accepted))
+
+    @property
+    def tokens_per_sequence(self) -> float:
+        """That a step adds to the answer."""
+        return self.accepted or float(self.seq_q)
+
+    def steps(self) -> Iterator[Step]:
+        segment = Segment(batch=self.batch, seq_q=self.seq_q, seq_kv=self.seq_kv)
+        yield Step(segments=(segment,), logits=segment.tokens)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mixed(Phase):
+    """One step that decodes `batch` sequences of seq_kv keys and prefills a piece of another prompt beside them.
+
+    prefill_seq_q: tokens of that piece. prefill_seq_kv: keys its last token sees (0: prefill_seq_q). The head computes a row for
+    each decoded sequence and one for the piece.
+    """
+
+    seq_kv: int = 2048
+    prefill_seq_q: int = 512
+    prefill_seq_kv: int = 0
+
+    name: ClassVar[str] = "mixed"
+    zero: ClassVar[frozenset[str]] = frozenset({"prefill_seq_kv"})
+    follows: ClassVar[tuple[tuple[str, str], ...]] = (("prefill_seq_kv", "prefill_seq_q"),)
+
+    def check(self) -> None:
+        if self.prefill_seq_kv < self.prefill_seq_q:
+            raise Error(
+                f"mixed: prefill_seq_kv counts the new tokens too, so at least prefill_seq_q {self.prefill_seq_q}, "
+                f"got {self.prefill_seq_kv}"
+            )
+
+    def steps(self) -> Iterator[Step]:
+        decode = Segment(batch=self.batch, seq_q=1, seq_kv=self.seq_kv)
+        prefill = Segment(batch=1, seq_q=self.prefill_seq_q, seq_kv=self.prefill_seq_kv)
+        yield Step(segments=(decode, prefill), logits=self.batch + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training(Phase):
+    """One step of training on `batch` sequences of seq_q tokens: forward, backward, and Adam.
+
+    recompute: "none" keeps every activation the backward pass reads; "full" keeps the input of each layer and computes the layer
+    again. gradients, moments: dtypes of the gradients and of the optimizer's two moments. master: it keeps an fp32 copy of weights
+    that are narrower.
+    """
+
+    seq_q: int = 2048
+    recompute: str = "none"
+    gradients: str = "fp32"
+    moments: str = "fp32"
+    master: bool = True
+
+    name: ClassVar[str] = "training"
+
+    def check(self) -> None:
+        if self.recompute not in RECOMPUTE:
+            raise Error(f"training: recompute must be one of {', '.join(RECOMPUTE)}, got {shown(self.recompute)}")
+        for field in ("gradients", "moments"):
+            if getattr(self, field) not in STATES:
+                raise Error(f"training: {field} must be one of {', '.join(STATES)}, got {shown(getattr(self, field))}")
+        if not isinstance(self.master, bool):
+            raise Error(f"training: master must be True or False, got {shown(self.master)}")
+
+    def steps(self) -> Iterator[Step]:
+        segment = Segment(batch=self.batch, seq_q=self.seq_q, seq_kv=self.seq_q)
+        yield Step(segments=(segment,), logits=segment.tokens)
+
+
+PHASES: dict[str, type[Phase]] = {phase.name: phase for phase in (Prefill, Decode, Mixed, Training)}

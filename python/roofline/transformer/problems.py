@@ -1,0 +1,192 @@
+"""Which operator stands for which part of a transformer, and in which dtypes: the one place that names them."""
+
+from __future__ import annotations
+
+from ..cost import dtype as known_dtype
+from ..operators import (
+    AllGather,
+    AllReduce,
+    Attention,
+    Bmm,
+    CachedAttention,
+    Convert,
+    Embedding,
+    Gelu,
+    GroupedMatmul,
+    LayerNorm,
+    LmHead,
+    MlaDecode,
+    MlaPrefill,
+    Operator,
+    QuantizedMatmul,
+    ResidualRmsNorm,
+    RmsNorm,
+    Rope,
+    SiluMul,
+    TopkSigmoid,
+    TopkSoftmax,
+)
+from .config import Quantization, TransformerConfig
+from .phases import Segment
+
+CACHED = ("k", "v", "c", "k_rope", "scales")  # tensors of attention that lie in the KV cache
+WEIGHTS = ("b", "scale", "zero", "b_scale", "b_whole", "w", "w_up", "w_gate", "w_down")  # of products
+FUSED = "tiled"  # the variant of `Attention` whose scores stay on the chip
+
+# Arithmetic on operands of 4 bits has scales of its own, which `Bmm` counts: (scales, numbers that share one, bits of one).
+_FOUR_BITS = {"nvfp4": ("two_level", 16, 8), "mxfp4": ("block", 32, 8)}
+
+
+def _quantized(config: TransformerConfig, experts: bool = False) -> Quantization | None:
+    found = config.quantization
+    return found if found is not None and (experts or found.covers == "layers") else None
+
+
+def _width(name: str) -> float:
+    return float(known_dtype(name).bits)
+
+
+def plain_product(config: TransformerConfig, rows: int, inner: int, columns: int) -> Operator:
+    """[rows, inner] x [inner, columns] with weights in the model's dtype, whatever the quantization."""
+    c = config
+    return QuantizedMatmul(
+        rows=rows, columns=columns, inner=inner, weight_bits=_width(c.weights), group_size=0, scale_bits=0, dtype=c.activations,
+        out_dtype=c.activations,
+    )  # fmt: skip
+
+
+def product(config: TransformerConfig, rows: int, inner: int, columns: int) -> Operator:
+    """[rows, inner] x [inner, columns] with a layer's weights as they are stored.
+
+    Weights alone of few bits: each meets its scale on the way to an arithmetic in the activations' dtype. Both: products of the
+    narrow numbers, with the scales' bytes spread over the weights.
+    """
+    c, q = config, _quantized(config)
+    if q is None:
+        return plain_product(c, rows, inner, columns)
+    if q.activations in _FOUR_BITS:
+        scales, block, bits = _FOUR_BITS[q.activations]
+        return Bmm(
+            batch=1, rows=rows, columns=columns, inner=inner, dtype=q.activations, out_dtype=c.activations, scales=scales,
+            scale_block=block, scale_bits=bits,
+        )  # fmt: skip
+    if q.activations:
+        return QuantizedMatmul(
+            rows=rows, columns=columns, inner=inner, weight_bits=q.bits, group_size=0, scale_bits=0, dtype=q.activations,
+            out_dtype=c.activations,
+        )  # fmt: skip
+    return QuantizedMatmul(
+        rows=rows, columns=columns, inner=inner, weight_bits=_width(q.weights), group_size=q.group, scale_bits=q.scale_bits,
+        zero_bits=q.zero_bits, dtype=c.activations, out_dtype=c.activations,
+    )  # fmt: skip
+
+
+def experts(config: TransformerConfig, tokens: int, d_ff: int) -> Operator:
+    """The routed experts of one mixture, of (local) width d_ff: products, activation between them, weighted sum."""
+    c, q = config, _quantized(config, experts=True)
+    return GroupedMatmul(
+        tokens=tokens, experts=c.experts, experts_per_token=c.experts_per_token, d_model=c.d_model, d_ff=d_ff,
+        activation="swiglu" if c.gated else "relu" if c.activation == "relu" else "gelu",
+        weight_bits=q.bits if q else _width(c.weights), dtype=q.activations if q and q.activations else c.activations,
+        out_dtype=c.activations,
+    )  # fmt: skip
+
+
+def top_k(config: TransformerConfig, tokens: int) -> Operator:
+    c = config
+    if c.router == "sigmoid":
+        return TopkSigmoid(
+            tokens=tokens, experts=c.experts, experts_per_token=c.experts_per_token, biased=c.router_bias, dtype=c.activations
+        )
+    return TopkSoftmax(tokens=tokens, experts=c.experts, experts_per_token=c.experts_per_token, dtype=c.activations)
+
+
+def attention(config: TransformerConfig, heads: int, kv_heads: int, segment: Segment, window: int) -> Operator:
+    """window: 0 for all keys."""
+    c, s = config, segment
+    inside = window if 0 < window < s.seq_kv else 0
+    if not inside and not c.sinks and c.kv == c.activations:
+        return Attention(
+            batch=s.batch, heads=heads, kv_heads=kv_heads, seq_q=s.seq_q, seq_kv=s.seq_kv, head_dim=c.head_dim, causal=True,
+            dtype=c.activations,
+        )  # fmt: skip
+    return CachedAttention(
+        batch=s.batch, heads=heads, kv_heads=kv_heads, seq_q=s.seq_q, seq_kv=s.seq_kv, head_dim=c.head_dim, window=inside,
+        sinks=c.sinks, dtype=c.activations, kv_dtype=c.kv,
+    )  # fmt: skip
+
+
+def mla_decode(config: TransformerConfig, heads: int, segment: Segment) -> Operator:
+    c, s = config, segment
+    return MlaDecode(
+        batch=s.batch, heads=heads, seq_q=s.seq_q, seq_kv=s.seq_kv, kv_lora_rank=c.kv_lora_rank, qk_nope_head_dim=c.nope_head_dim,
+        qk_rope_head_dim=c.rope_head_dim, dtype=c.activations, cache_dtype=c.kv, rope_dtype=c.kv,
+    )  # fmt: skip
+
+
+def mla_prefill(config: TransformerConfig, heads: int, segment: Segment) -> Operator:
+    c, s = config, segment
+    return MlaPrefill(
+        batch=s.batch, heads=heads, seq_q=s.seq_q, seq_kv=s.seq_kv, qk_nope_head_dim=c.nope_head_dim,
+        qk_rope_head_dim=c.rope_head_dim, v_head_dim=c.v_head_dim, dtype=c.activations,
+    )  # fmt: skip
+
+
+def absorbed(config: TransformerConfig, heads: int, tokens: int) -> tuple[Operator, Operator]:
+    """MLA's way of queries into the latent space and of its result out of it, one small product per head each."""
+    c, q = config, _quantized(config)
+    narrow = q is not None and q.activations.startswith("fp8")
+    dtype, scales = (q.activations, "tensor") if q is not None and narrow else (c.activations, "none")
+
+    def each(inner: int, columns: int) -> Operator:
+        return Bmm(
+            batch=heads, rows=tokens, inner=inner, columns=columns, dtype=dtype, out_dtype=c.activations, scales=scales,
+            scale_bits=32,
+        )  # fmt: skip
+
+    return each(c.nope_head_dim, c.kv_lora_rank), each(c.kv_lora_rank, c.v_head_dim)
+
+
+def rope(config: TransformerConfig, tokens: int, heads: int, kv_heads: int) -> Operator:
+    return Rope(seq_q=tokens, heads=heads, kv_heads=kv_heads, head_dim=config.rotated, dtype=config.activations)
+
+
+def cache_write(config: TransformerConfig, elements: int) -> Operator:
+    return Convert(elements=elements, dtype=config.activations, out_dtype=config.kv)
+
+
+def norm(config: TransformerConfig, rows: int, columns: int) -> Operator:
+    if config.norm == "layer_norm":
+        return LayerNorm(rows=rows, columns=columns, dtype=config.activations)
+    return RmsNorm(rows=rows, columns=columns, dtype=config.activations)
+
+
+def residual_norm(config: TransformerConfig, rows: int) -> Operator:
+    """Of layer norms too: they move the same bytes but for a bias of d_model numbers."""
+    return ResidualRmsNorm(rows=rows, columns=config.d_model, dtype=config.activations)
+
+
+def activation(config: TransformerConfig, rows: int, columns: int) -> Operator:
+    """Between the products of a dense FFN. What is gated costs as silu, the rest as gelu; both are bound by memory."""
+    if config.gated:
+        return SiluMul(rows=rows, columns=columns, dtype=config.activations)
+    return Gelu(elements=rows * columns, form="tanh", dtype=config.activations)
+
+
+def embedding(config: TransformerConfig, tokens: int) -> Operator:
+    return Embedding(tokens=tokens, vocabulary=config.vocabulary, d_model=config.d_model, dtype=config.weights)
+
+
+def lm_head(config: TransformerConfig, rows: int, vocabulary: int) -> Operator:
+    c = config
+    return LmHead(
+        tokens=rows, d_model=c.d_model, vocabulary=vocabulary, dtype=c.activations, weight_dtype=c.weights, out_dtype=c.activations
+    )
+
+
+def all_reduce(config: TransformerConfig, tokens: int, ranks: int) -> Operator:
+    return AllReduce(elements=tokens * config.d_model, ranks=ranks, dtype=config.activations)
+
+
+def all_gather(config: TransformerConfig, rows: int, vocabulary: int, ranks: int) -> Operator:
+    return AllGather(elements=rows * vocabulary * ranks, ranks=ranks, dtype=config.activations)

@@ -1,0 +1,417 @@
+"""Estimates of whole models: golden numbers, what they are made of, properties, advice, and bad input."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+from importlib.resources import files
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import roofline
+from roofline.errors import Error
+from roofline.machine import Ceiling, Machine
+from roofline.transformer import (
+    Decode,
+    Estimate,
+    Mixed,
+    Prefill,
+    Training,
+    TransformerConfig,
+    advise,
+    calls_of,
+    crossing,
+    estimate,
+    preset,
+    ridge_batch,
+)
+
+LLAMA = preset("Llama-3-8B")
+
+
+def on_paper(*, bandwidth: float = 1e12, compute: float = 100e12, launch_s: float = 0.0, **facts: Any) -> Machine:
+    """A machine of round numbers, in bf16."""
+    latency = (Ceiling(kind="latency", samples=(launch_s,), source="datasheet"),) if launch_s else ()
+    return Machine(
+        name="paper",
+        facts=facts,
+        ceilings=(
+            Ceiling(kind="bandwidth", level="DRAM", access="read", variant="plain", samples=(bandwidth,), source="datasheet"),
+            Ceiling(kind="compute", dtype="bf16", accumulator="fp32", unit="tensor", samples=(compute,), source="datasheet"),
+            Ceiling(kind="compute", dtype="fp32", accumulator="fp32", samples=(compute / 10,), source="datasheet"),
+            *latency,
+        ),
+    )
+
+
+def h100() -> Machine:
+    return Machine.from_datasheet("H100 SXM")
+
+
+# -- golden -------------------------------------------------------------------------------------------------------------------
+
+
+def test_llama_3_8b_on_h100() -> None:
+    """One decode step against 2048 cached tokens in bf16 at 3350 GB/s: 4.247 ms of weights and KV, 4.561 ms with the head."""
+    given = {"config": LLAMA, "phase": Decode(seq_kv=2048), "machine": h100()}
+    without = estimate(**given, lm_head=False, counting="weights_and_kv")
+    assert without.bytes == 13_958_643_712 + 268_435_456
+    assert without.time_s == pytest.approx(14_227_079_168 / 3350e9, rel=1e-12)
+    assert f"{without.time_s * 1e3:.3f}" == "4.247"
+    assert f"{estimate(**given, counting='weights_and_kv').time_s * 1e3:.3f}" == "4.561"
+    # Activations, norms, rotation, cache writes and the embedding row add less than 0.1 %.
+    full = estimate(**given, lm_head=False)
+    assert 1 < full.time_s / without.time_s < 1.001
+    assert full.tpot_s == full.time_s
+    assert full.tokens_per_s == full.tokens_per_s_per_user == 1 / full.time_s
+
+
+def test_prefill_is_bound_by_products() -> None:
+    """Products at 989.4 TFLOP/s, and what passes over activations beside them: other tools give 34.3 and 35.5 ms."""
+    found = estimate(LLAMA, Prefill(seq_q=2048), h100())
+    assert found.ttft_s == pytest.approx(33.9e-3, rel=0.005)
+    assert found.profile["product"] / found.time_s > 0.85
+    assert found.tpot_s is None
+
+
+def tutorial_activations(batch: int) -> int:
+    """Bytes: x and result of q, k, v and out, three of attention, three of the FFN, whose inside is left out."""
+    return 32 * (6 + 2 + 3 + 3) * batch * 4096 * 2
+
+
+# A "7B" at 70 % of 989.5 TFLOP/s and 80 % of 3.35 TB/s, 2048 keys: seconds a step, by batch.
+TUTORIAL = {1: 0.0052098185552238805, 8: 0.008023953958208955, 64: 0.03053703718208955, 256: 0.10772475109253732}
+
+
+@pytest.mark.parametrize("batch", TUTORIAL)
+def test_utilisation_factors_of_tutorials(batch: int) -> None:
+    machine = on_paper(bandwidth=3.35e12, compute=989.5e12)
+    found = estimate(
+        preset("7B"), Decode(batch=batch, seq_kv=2048), machine, lm_head=False, counting="weights_and_kv", compute_utilisation=0.7,
+        bandwidth_utilisation=0.8,
+    )  # fmt: skip
+    assert found.time_s + tutorial_activations(batch) / (0.8 * 3.35e12) == pytest.approx(TUTORIAL[batch], rel=1e-12)
+    assert found.ceilings == ("DRAM read 3.35 TB/s × 0.8", "bf16→fp32 tensor 990 TFLOP/s × 0.7")
+
+
+def test_twice_the_batch_does_not_double_throughput() -> None:
+    """Ratios of throughput for batches 1→2, 2→4, … of a "7B" against 2048 keys: the cache saturates it."""
+    rates = []
+    for batch in (1, 2, 4, 8, 16, 32, 64, 128, 256):
+        found = estimate(
+            preset("7B"), Decode(batch=batch, seq_kv=2048), on_paper(compute=1e15), lm_head=False, counting="weights_and_kv"
+        )
+        rates.append(batch / (found.time_s + tutorial_activations(batch) / 1e12))
+    ratios = [many / few for few, many in itertools.pairwise(rates)]
+    assert ratios == pytest.approx([1.857, 1.749, 1.599, 1.428, 1.272, 1.157, 1.085, 1.045], abs=6e-4)
+
+
+# -- what it is made of -------------------------------------------------------------------------------------------------------
+
+SMALL = TransformerConfig(layers=2, d_model=64, heads=4, kv_heads=2, d_ff=128, vocabulary=100)
+
+
+def test_parts_add_up() -> None:
+    machine = on_paper(launch_s=1e-6)
+    for phase in (Prefill(seq_q=64, chunk=24), Decode(batch=3, seq_kv=50), Mixed(batch=2, seq_kv=9), Training(seq_q=16)):
+        found = estimate(SMALL, phase, machine, overhead_s=1e-3)
+        steps = sum(1 for _ in phase.steps())
+        assert found.overhead_s == pytest.approx(1e-3 * steps)
+        for shares in (found.profile, {**found.groups, "overhead": found.overhead_s}):
+            assert sum(shares.values()) == pytest.approx(found.time_s, rel=1e-12)
+        runs = sum(part.call.count for part in found.parts)
+        assert found.profile["launch"] == pytest.approx(1e-6 * runs)
+        assert found.flops == sum(c.count * c.problem.total_flops() for c in calls_of(SMALL, phase))
+        assert list(found.profile.values()) == sorted(found.profile.values(), reverse=True)
+
+
+def test_one_part_by_hand() -> None:
+    """lm_head of 3 rows: 2 x 3 x 64 x 100 FLOPs at 100 MFLOP/s, against 2 (192 + 6400 + 300) bytes at 1 GB/s."""
+    found = estimate(SMALL, Decode(batch=3, seq_kv=5), on_paper(bandwidth=1e9, compute=100e6))
+    (head,) = (part for part in found.parts if part.call.group == "head")
+    assert (head.time_s, head.bound) == (pytest.approx(384e-6), "product")
+    found = estimate(SMALL, Decode(batch=3, seq_kv=5), on_paper(bandwidth=1e9, compute=100e9))
+    (head,) = (part for part in found.parts if part.call.group == "head")
+    assert (head.time_s, head.bound) == (pytest.approx(13784e-9), "DRAM")
+
+
+def test_measured_machines_overlap_imperfectly() -> None:
+    machine = on_paper(bandwidth=1e9, compute=2e9)
+    measured = dataclasses.replace(machine, ceilings=tuple(dataclasses.replace(c, source="measured") for c in machine.ceilings))
+    perfect, real = (estimate(SMALL, Decode(seq_kv=64), m) for m in (machine, measured))
+    assert "overlap" not in perfect.profile
+    assert real.profile["overlap"] > 0
+    assert real.time_s > perfect.time_s
+
+
+def test_collectives() -> None:
+    machine = on_paper()
+    with pytest.raises(Error, match="no link to other ranks is known"):
+        estimate(SMALL, Decode(seq_kv=8), machine, tp=2)
+    found = estimate(SMALL, Decode(seq_kv=8), machine, tp=2, link_bytes_per_s=1e6, link_latency_s=1e-3)
+    # Five all-reduces of 64 numbers: two halves of 64 bytes each go over the link. Then half of 100 logits of two bytes.
+    assert found.profile["link"] == pytest.approx((5 * 2 * 64 + 100) / 1e6)
+    assert found.profile["link latency"] == pytest.approx(6e-3)
+    assert "link 1.00 MB/s" in found.ceilings
+    assert estimate(LLAMA, Decode(), h100(), tp=8).ceilings[-1] == "link 450 GB/s"
+
+
+def test_amdahl() -> None:
+    """A third of the time that no rank shares leaves at most three times the speed, as in any profile of decode and recompute."""
+    found = estimate(SMALL, Decode(seq_kv=64), on_paper())
+    kept = sum(part.time_s for part in found.parts if part.call.name in ("embedding", "norm", "residual and norm"))
+    assert found.unsharded_s == pytest.approx(kept)
+    assert found.amdahl == pytest.approx(found.time_s / kept)
+    third = estimate(SMALL, Decode(seq_kv=64), on_paper(), overhead_s=(found.time_s - 3 * kept) / 2)
+    assert third.amdahl == pytest.approx(3)
+    many = estimate(SMALL, Decode(seq_kv=64), on_paper(), tp=2, link_bytes_per_s=1e30)
+    assert found.time_s / found.amdahl < many.time_s < found.time_s
+
+
+def test_speculative_decoding() -> None:
+    plain = estimate(LLAMA, Decode(seq_kv=2048), h100())
+    four = estimate(LLAMA, Decode(seq_kv=2048, seq_q=4, accepted=2.5), h100())
+    assert four.tpot_s == pytest.approx(four.time_s / 2.5)
+    assert 1 < four.time_s / plain.time_s < 1.01  # the same weights and cache
+    assert any("the draft's own cost is not in it" in note for note in four.notes)
+    best = estimate(LLAMA, Decode(seq_kv=2048, seq_q=4), h100())
+    assert best.tpot_s == pytest.approx(best.time_s / 4)
+    assert any("the best case" in note for note in best.notes)
+
+
+def test_training_counts_useful_flops() -> None:
+    kept, again = (estimate(SMALL, Training(batch=4, seq_q=64, recompute=r), on_paper(compute=1e9)) for r in ("none", "full"))
+    assert kept.mfu is not None and again.mfu is not None
+    assert kept.mfu * kept.time_s == pytest.approx(again.mfu * again.time_s)
+    assert again.mfu < kept.mfu < 1
+    assert kept.tokens_per_s == pytest.approx(256 / kept.time_s)
+
+
+def test_fusing_gains() -> None:
+    fused, apart = (estimate(LLAMA, Prefill(seq_q=2048), h100(), fused=fused) for fused in (True, False))
+    # Scores of 32 heads and layers in fp32, four passes: 34 GB more than a fused attention moves.
+    pairs = 32 * 32 * 2048 * 2049 // 2
+    moved = {e.options.fused: sum(p.bytes for p in e.parts if p.call.name == "attention") for e in (fused, apart)}
+    assert moved[False] - moved[True] == 4 * 4 * pairs
+    assert apart.time_s > fused.time_s
+
+
+# -- properties ---------------------------------------------------------------------------------------------------------------
+
+NAMES = st.sampled_from(["7B", "Llama-3-8B", "Qwen3-30B-A3B", "DeepSeek-V3", "GPT-OSS-120B"])
+
+
+@settings(max_examples=40)
+@given(name=NAMES, batch=st.integers(1, 300), seq_kv=st.integers(1, 30000), more=st.integers(1, 100))
+def test_time_grows_with_batch_and_length(name: str, batch: int, seq_kv: int, more: int) -> None:
+    def time_s(batch: int, seq_kv: int) -> float:
+        return estimate(preset(name), Decode(batch=batch, seq_kv=seq_kv), on_paper_of_all()).time_s
+
+    first = time_s(batch, seq_kv)
+    assert time_s(batch + more, seq_kv) > first
+    # A window bounds what a longer cache adds, and other layers see it.
+    assert time_s(batch, seq_kv + more) > first
+
+
+def on_paper_of_all() -> Machine:
+    machine = on_paper()
+    fp8 = Ceiling(kind="compute", dtype="fp8_e4m3", accumulator="fp32", unit="tensor", samples=(200e12,), source="datasheet")
+    return dataclasses.replace(machine, ceilings=(*machine.ceilings, fp8))
+
+
+@settings(max_examples=25)
+@given(name=NAMES, seq_q=st.integers(1, 3000), more=st.integers(1, 500), tp=st.sampled_from([2, 4, 8]))
+def test_ranks_never_slow_a_part(name: str, seq_q: int, more: int, tp: int) -> None:
+    machine = on_paper_of_all()
+    whole = estimate(preset(name), Prefill(seq_q=seq_q), machine)
+    part = estimate(preset(name), Prefill(seq_q=seq_q), machine, tp=tp, link_bytes_per_s=1e11)
+    own = [p for p in part.parts if p.call.group != "communication"]
+    assert [p.call.name for p in own] == [p.call.name for p in whole.parts]
+    for one, other in zip(whole.parts, own, strict=True):
+        assert other.time_s <= one.time_s * (1 + 1e-9)
+    longer = estimate(preset(name), Prefill(seq_q=seq_q + more), machine)
+    assert longer.time_s > whole.time_s
+
+
+@settings(max_examples=25)
+@given(name=NAMES, compute=st.floats(0.05, 1), bandwidth=st.floats(0.05, 1), batch=st.integers(1, 500))
+def test_lower_utilisation_is_slower(name: str, compute: float, bandwidth: float, batch: int) -> None:
+    machine, phase = on_paper_of_all(), Decode(batch=batch)
+    best = estimate(preset(name), phase, machine).time_s
+    given = estimate(preset(name), phase, machine, compute_utilisation=compute, bandwidth_utilisation=bandwidth).time_s
+    assert best <= given * (1 + 1e-9)
+    assert given <= best / min(compute, bandwidth) * (1 + 1e-9)
+
+
+# -- advice -------------------------------------------------------------------------------------------------------------------
+
+
+def test_crossings_of_a_linear_layer() -> None:
+    """b d / (2 b + d) reaches 295.4 at b = 345.15, and 156 at 168.9; 2-byte elements, d = 4096."""
+    each, once = {"flops_each": 2 * 4096**2, "bytes_each": 2 * 2 * 4096}, 2 * 4096**2
+    assert crossing(**each, bytes_once=once, ridge=989.5e12 / 3.35e12).batch == pytest.approx(345.15286222812665)
+    assert crossing(**each, bytes_once=once, ridge=156).batch == pytest.approx(168.87, abs=0.01)
+    never = crossing(**each, bytes_once=once, ridge=5000)
+    assert never.batch is None
+    assert never.limit == 2048
+    assert never.text == "no batch reaches it: the intensity saturates at 2050 FLOP/byte, below the ridge of 5000 FLOP/byte"
+
+
+def test_decode_of_a_7b_never_reaches_the_ridge() -> None:
+    """Every sequence brings its own cache: 24 d² + 4 S d FLOPs a layer against 4 S d bytes, 13 FLOP/byte for S = 2048."""
+    found = ridge_batch(estimate(preset("7B"), Decode(seq_kv=2048), h100(), lm_head=False), h100())
+    assert found.batch is None
+    assert found.ridge == pytest.approx(989.4 / 3.35)
+    # Less what activations move: 12.9 as tutorials count them, a little less in full.
+    assert 12 < found.limit < (24 * 4096**2 + 4 * 2048 * 4096) / (4 * 2048 * 4096)
+    short = ridge_batch(estimate(preset("7B"), Decode(seq_kv=2), h100()), h100())
+    assert short.batch is not None and 345 < short.batch < 500
+    assert short.text.startswith(f"from batch {math.ceil(short.batch)} on")
+
+
+def test_batch_at_the_ridge_is_where_the_intensity_passes() -> None:
+    machine, phase = on_paper(compute=20e12), Decode(seq_kv=128)
+    found = ridge_batch(estimate(LLAMA, phase, machine), machine)
+    assert found.batch is not None
+
+    def intensity(batch: int) -> float:
+        calls = calls_of(LLAMA, phase.replace(batch=batch))
+        flops = sum(call.count * call.problem.work({"variant": call.variant}).get("product", 0) for call in calls)
+        return flops / sum(call.count * call.problem.compulsory_bytes() for call in calls)
+
+    assert intensity(int(found.batch)) <= 20 <= intensity(int(found.batch) + 1)
+
+
+def test_advice_is_what_the_changed_estimate_says() -> None:
+    machine = h100()
+    found = estimate(LLAMA, Decode(batch=8), machine, fused=False)
+    advice = {item.change: item for item in advise(found, machine, [Machine.from_datasheet("H200 SXM")])}
+    assert list(advice) == sorted(advice, key=lambda change: -advice[change].gain)
+    options = {"fused": False}
+    fp8 = estimate(LLAMA.replace(kv="fp8_e4m3"), Decode(batch=8), machine, **options)
+    assert advice["KV cache in fp8"].gain == pytest.approx(found.time_s / fp8.time_s)
+    doubled = estimate(LLAMA, Decode(batch=16), machine, **options)
+    assert advice["twice the batch"].gain == pytest.approx(doubled.tokens_per_s / found.tokens_per_s)
+    assert advice["twice the bandwidth"].gain == pytest.approx(2, rel=1e-3)
+    assert advice["twice the arithmetic"].gain == pytest.approx(1, rel=1e-3)
+    assert advice["NVIDIA H200 SXM"].gain == pytest.approx(4.8 / 3.35, rel=1e-3)
+    assert advice["twice the ranks"].gain < 2
+    assert advice["fuse attention and products"].gain > 1
+    assert 2 < advice["weights in int4, groups of 128"].gain < 4
+
+
+def test_advice_leaves_out_what_cannot_be() -> None:
+    machine = on_paper(memory_bytes=10**8)
+    found = estimate(SMALL, Decode(seq_kv=8), machine)
+    changes = {item.change for item in advise(found, machine)}
+    assert "twice the ranks" not in changes  # no link is known
+    assert "fuse attention and products" not in changes  # it is
+    assert "weights in fp8" in changes  # without fp8 arithmetic they are widened
+    training = {item.change for item in advise(estimate(SMALL, Training(seq_q=8), machine), machine)}
+    assert not any("weights" in change for change in training)
+
+
+# -- what is shown ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_counted_is_said() -> None:
+    machine = on_paper(memory_bytes=80e9)
+    full = estimate(LLAMA, Decode(), machine, lm_head=False)
+    assert any("no lm_head" in line for line in full.counted)
+    assert any("no launch latency is known" in note for note in full.notes)
+    rough = estimate(LLAMA, Decode(), machine, counting="weights_and_kv")
+    assert any("Not counted: activations" in line for line in rough.counted)
+    assert not any("launch" in note for note in rough.notes)
+    ranks = estimate(preset("GPT-OSS-120B"), Decode(seq_kv=200000), machine, tp=16, link_bytes_per_s=1e11)
+    said = " ".join(ranks.notes)
+    assert "8 KV heads are replicated, 2 times each" in said
+    assert "200000 keys are more than the 131072" in said
+    assert "of 128 are read per layer" in said
+    assert "no latency" in said
+    assert {"TTFT", "TPOT"} <= {line.split(":")[0] for e in (full, estimate(LLAMA, Prefill(), machine)) for line in e.remarks()}
+
+
+def test_unverified_ceilings_are_marked() -> None:
+    machine = on_paper()
+    doubtful = tuple(dataclasses.replace(c, reason="unverified: hearsay") for c in machine.ceilings)
+    found = estimate(SMALL, Decode(), dataclasses.replace(machine, ceilings=doubtful), bandwidth_utilisation=0.8)
+    assert "DRAM read 1.00 TB/s (unverified) × 0.8" in found.ceilings
+
+
+def test_reprs() -> None:
+    found = estimate(LLAMA, Decode(batch=8), h100())
+    assert repr(found) == "Estimate('Llama-3-8B', decode: batch 8, seq_kv 2048, seq_q 1, NVIDIA H100 SXM: 5.148 ms, 1.55 ktok/s)"
+    html = found._repr_html_()
+    assert "lm_head" in html and "TPOT" in html
+    headers, rows = found.table()
+    assert all(len(row) == len(headers) for row in rows)
+    assert rows[-1][0] == "total"
+    chunked = estimate(LLAMA, Prefill(seq_q=4096, chunk=512), h100())
+    names = [row[0] for row in chunked.table()[1]]
+    assert len(names) == len(set(names))  # eight attentions of growing length are one row
+    assert dict(chunked.summary())["TTFT"]
+
+
+@pytest.mark.parametrize(
+    ("config", "phase", "options"),
+    [
+        (LLAMA, Decode(batch=4), {}),
+        (preset("DeepSeek-V3"), Prefill(seq_q=100, chunk=30), {"tp": 8, "overhead_s": 1e-4}),
+        (preset("GPT-OSS-120B"), Mixed(batch=4), {"counting": "weights_and_kv", "memory_share": 0.9}),
+        (LLAMA, Training(seq_q=128), {"fused": False}),
+    ],
+)
+def test_the_json_form_fits_its_schema(config: TransformerConfig, phase: Any, options: dict[str, Any]) -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="validates files against their schemas")
+    schema = json.loads((files("roofline") / "schemas" / "estimate.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    found = estimate(config, phase, h100(), **options)
+    more = {"advice": [item.to_dict() for item in advise(found, h100())], "ridge": ridge_batch(found, h100()).to_dict()}
+    text = json.dumps(found.to_dict() | more, allow_nan=False)
+    jsonschema.Draft202012Validator(schema).validate(json.loads(text))
+
+
+def test_public_names() -> None:
+    assert roofline.estimate is estimate
+    assert isinstance(estimate(SMALL, Decode(), on_paper()), Estimate)
+
+
+# -- bad input ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"counting": "some"}, "counting must be one of full, weights_and_kv"),
+        ({"compute_utilisation": 0}, "compute_utilisation must be a share above 0"),
+        ({"bandwidth_utilisation": 1.2}, "bandwidth_utilisation must be a share above 0 and at most 1, got 1.2"),
+        ({"bandwidth_utilisation": math.nan}, "bandwidth_utilisation must be a share"),
+        ({"overhead_s": -1}, "overhead_s must be a number of seconds from 0"),
+        ({"link_latency_s": math.inf}, "link_latency_s must be a number of seconds"),
+        ({"link_bytes_per_s": 0, "tp": 2}, "link_bytes_per_s must be a positive finite number"),
+        ({"memory_share": 0}, "memory_share must be above 0"),
+        ({"memory_bytes": "80GB"}, "positive number of bytes"),
+        ({"lm_head": "no"}, "lm_head must be True or False"),
+        ({"fused": 1}, "fused must be True or False"),
+        ({"tp": 3, "link_bytes_per_s": 1e9}, "tp 3 does not divide heads"),
+        ({"memory_bytes": 1e6, "must_fit": True}, "does not fit; not even one sequence fits"),
+    ],
+)
+def test_bad_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(Error, match=message):
+        estimate(LLAMA, Decode(), on_paper(), **options)
+
+
+def test_a_machine_without_what_it_takes() -> None:
+    with pytest.raises(Error, match="no bandwidth was measured"):
+        estimate(SMALL, Decode(), Machine(name="empty"))
+    bandwidth = tuple(c for c in on_paper().ceilings if c.kind == "bandwidth")
+    with pytest.raises(Error, match="no compute ceiling for bf16"):
+        estimate(SMALL, Decode(), Machine(name="no arithmetic", ceilings=bandwidth))
+    # Other dtypes fall back to the arithmetic they accumulate in, and it is said.
+    assert any("no fp16 roof" in note for note in estimate(SMALL.replace(weights="fp16"), Decode(), on_paper()).notes)
