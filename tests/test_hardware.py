@@ -37,7 +37,9 @@ PLAIN = {
     "mem_gbs": ("memory_bytes_per_s", 1e9),
     "mem_gbs_from_driver": ("driver_memory_bytes_per_s", 1e9),
     "mem_gb": ("memory_bytes", 1e9),
+    "l1_bytes_cycle": ("l1_bytes_per_cycle", 1),
     "l2_mb": ("l2_bytes", 2**20),
+    "l2_gbs": ("l2_bytes_per_s", 1e9),
     "l3_mb": ("l3_bytes", 2**20),
     "bus_bits": ("memory_bus_bits", 1),
     "mem_clock_mhz": ("memory_clock_hz", 1e6),
@@ -64,6 +66,8 @@ def named(device: str, key: str) -> tuple[str, str, str]:
     accumulator = {"int8": "int32", "int4": "int32", "fp64": "fp64"}.get(dtype, "fp32")
     if "f16acc" in words or dtype == "fp16x2" or (device, key) == ("rtx-4090", "fp8_tc"):
         accumulator = "fp16"
+    if key == "bf16_cuda":
+        accumulator = "bf16"
     accelerator = SHEETS[device].device in ("tpu", "hpu")
     tensor = accelerator or {"tc", "mx", "amx"} & set(words)
     names = {"fp16x2": "fp16", "fp4": "mxfp4" if "mx" in words else "fp4"}
@@ -99,12 +103,12 @@ def test_every_value_is_the_one_collected() -> None:
 
 
 def test_how_many_there_are() -> None:
-    """519 stated fields in the collection, of which 7 are empty and left out here; and what vendors quote for sparse operands."""
+    """Everything collected: stated numbers, and apart what vendors quote for sparse operands."""
     everything = [number for sheet in SHEETS.values() for number in sheet.counted()]
     sparse = [peak.number for sheet in SHEETS.values() for peak in sheet.sparse]
     assert len(SHEETS) == 37
-    assert (len(everything) - len(sparse), len(sparse)) == (512, 69)
-    assert sum(not n.verified for n in everything) - sum(not n.verified for n in sparse) == 134
+    assert (len(everything) - len(sparse), len(sparse)) == (521, 69)
+    assert sum(not n.verified for n in everything) - sum(not n.verified for n in sparse) == 135
     assert sum(not n.verified for n in sparse) == 33
 
 
@@ -157,7 +161,7 @@ PER_CYCLE: dict[str, dict[str, int]] = {
     "8.0": {
         "fp64 core fp64": 64, "fp64 tensor fp64": 128, "fp32 core fp32": 128, "fp16 core fp16": 512,
         "tf32 tensor fp32": 1024, "fp16 tensor fp32": 2048, "bf16 tensor fp32": 2048,
-        "int8 tensor int32": 4096, "int4 tensor int32": 8192,
+        "int8 tensor int32": 4096, "int4 tensor int32": 8192, "bf16 core bf16": 256,
     },
     "8.6": {
         "fp32 core fp32": 256, "tf32 tensor fp32": 512, "fp16 tensor fp32": 1024,

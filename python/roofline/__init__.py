@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from .measurement import measure as measure
     from .measurement import measure_callable as measure_callable
     from .measurement import run as run
+    from .model import Placement as Placement
+    from .model import Roofs as Roofs
+    from .model import place as place
     from .operators import Adam as Adam
     from .operators import AllGather as AllGather
     from .operators import AllReduce as AllReduce
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from .operators import CachedAttention as CachedAttention
     from .operators import Convert as Convert
     from .operators import CoreToCore as CoreToCore
+    from .operators import Counts as Counts
     from .operators import Embedding as Embedding
     from .operators import Exp as Exp
     from .operators import Ffn as Ffn
@@ -58,6 +62,8 @@ if TYPE_CHECKING:
     from .operators import Stream as Stream
     from .operators import TopkSigmoid as TopkSigmoid
     from .operators import TopkSoftmax as TopkSoftmax
+    from .operators import count as count
+    from .operators import growth as growth
     from .prediction import predict as predict
     from .results import Measurement as Measurement
     from .results import Results as Results
@@ -71,11 +77,13 @@ _HOMES = {
     "errors": ("Error", "OutOfMemory", "Unsupported"),
     "machine": ("Ceiling", "Machine"),
     "measurement": ("Policy", "build_info", "list_devices", "measure", "measure_callable", "run"),
+    "model": ("Placement", "Roofs", "place"),
     "operators": (
         "Adam", "AllGather", "AllReduce", "Attention", "AttentionBackward", "BiasRelu", "Bmm", "CachedAttention", "Convert",
-        "CoreToCore", "Embedding", "Exp", "Ffn", "Fma", "ForkJoin", "Gelu", "GroupedMatmul", "LayerNorm", "LmHead", "Matmul",
-        "MlaDecode", "MlaPrefill", "PointerChase", "QuantizedMatmul", "ReduceScatter", "Relu", "ResidualRmsNorm", "RmsNorm", "Rope",
-        "SiluMul", "Softmax", "Stream", "TopkSigmoid", "TopkSoftmax",
+        "CoreToCore", "Counts", "Embedding", "Exp", "Ffn", "Fma", "ForkJoin", "Gelu", "GroupedMatmul", "LayerNorm",
+        "LmHead", "Matmul", "MlaDecode", "MlaPrefill", "PointerChase", "QuantizedMatmul", "ReduceScatter", "Relu",
+        "ResidualRmsNorm", "RmsNorm", "Rope", "SiluMul", "Softmax", "Stream", "TopkSigmoid", "TopkSoftmax", "count",
+        "growth",
     ),
     "prediction": ("predict",),
     "results": ("Measurement", "Results"),
@@ -83,8 +91,8 @@ _HOMES = {
     "transformer": ("TransformerConfig", "estimate"),
 }  # fmt: skip
 _MODULES = (
-    "ceilings", "comparison", "cost", "errors", "hardware", "machine", "measurement", "model", "operators", "plot", "prediction",
-    "report", "results", "sweeps", "transformer", "units",
+    "ceilings", "claims", "comparison", "cost", "errors", "hardware", "importers", "machine", "measurement", "model", "operators",
+    "plot", "prediction", "report", "results", "sweeps", "transformer", "units",
 )  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -7,6 +7,7 @@ Functions take NumPy arrays that broadcast, and give arrays.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -15,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .errors import Error
 from .machine import UNVERIFIED, Ceiling, Machine
-from .operators.base import Operator
+from .operators import Counts, Operator, count
 from .units import fmt_percent
 
 Floats = NDArray[np.float64]
@@ -44,6 +45,14 @@ class Roofs:
     def ridge_flops_per_byte(self) -> float:
         """The arithmetic intensity at which both roofs meet."""
         return self.compute_flops_per_s / self.bandwidth_bytes_per_s
+
+    def derated(self, *, compute: float = 1.0, bandwidth: float = 1.0) -> Roofs:
+        """The roofs at these shares of compute and bandwidth. Raises Error unless both are above 0."""
+        return dataclasses.replace(
+            self,
+            compute_flops_per_s=self.compute_flops_per_s * compute,
+            bandwidth_bytes_per_s=self.bandwidth_bytes_per_s * bandwidth,
+        )
 
 
 def attainable_flops_per_s(intensity: ArrayLike, compute: ArrayLike, bandwidth: ArrayLike) -> Floats:
@@ -137,6 +146,67 @@ def roofs_and_notes(machine: Machine, problem: Operator, level: str | None, thre
         link_bytes_per_s=link,
     )  # fmt: skip
     return roofs, tuple(notes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where work lies under two roofs, compute and one memory level, by the model alone."""
+
+    counts: Counts
+    roofs: Roofs
+
+    @property
+    def flops_per_byte(self) -> float:
+        return self.counts.flops_per_byte
+
+    @property
+    def ridge_flops_per_byte(self) -> float:
+        return self.roofs.ridge_flops_per_byte
+
+    @property
+    def below_ridge(self) -> float:
+        """Ridge over intensity: how many times more FLOPs a byte would do before compute is the roof."""
+        return self.ridge_flops_per_byte / self.flops_per_byte
+
+    @property
+    def time_s(self) -> float:
+        """A lower bound."""
+        return float(time_s(self.counts.flops, self.counts.bytes, self.roofs))
+
+    @property
+    def bound(self) -> str:
+        """ "compute", the memory level, or "launch"."""
+        return str(bound(self.counts.flops, self.counts.bytes, self.roofs))
+
+    @property
+    def attainable_flops_per_s(self) -> float:
+        return self.counts.flops / self.time_s
+
+    @property
+    def share_of_peak(self) -> float:
+        """Attainable over the compute roof: what FLOP/s utilisation could be at best."""
+        return self.attainable_flops_per_s / self.roofs.compute_flops_per_s
+
+
+def place(work: Counts | Operator, on: Machine | Roofs, dtype: str = "", *, level: str | None = None) -> Placement:
+    """Where a problem, or counts of several, lies on the roofline of a machine or of given roofs.
+
+    dtype: of the arithmetic (the problem's own where it is left out). level: of the operands; None is the slowest. Of a problem the
+    compulsory bytes count. Raises Error naming a ceiling that is missing, and for counts on a machine without a dtype.
+    """
+    counts = count(work) if isinstance(work, Operator) else work
+    if isinstance(on, Roofs):
+        return Placement(counts=counts, roofs=on)
+    if not dtype and isinstance(work, Operator):
+        return Placement(counts=counts, roofs=machine_roofs(on, work, level=level))
+    if not dtype:
+        raise Error("place: counts have no dtype of their own; name that of their arithmetic, e.g. dtype='fp16'")
+    memory = on.bandwidth(level)
+    roofs = Roofs(
+        compute_flops_per_s=on.compute(dtype).value, bandwidth_bytes_per_s=memory.value, level=memory.level,
+        labels={"memory": memory.label, "compute": on.compute(dtype).label},
+    )  # fmt: skip
+    return Placement(counts=counts, roofs=roofs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,7 +60,7 @@ def _stated(sheet: Any, key: str) -> str:
     number = sheet.numbers.get(key)
     if number is None:
         return MISSING
-    if key in ("l2_bytes", "l3_bytes"):  # caches are binary
+    if key in ("l2_bytes", "l3_bytes", "l1_bytes_per_cycle"):  # caches are binary
         return fmt_bytes(number.value) + ("" if number.verified else MARK)
     return _marked(number.value, NUMBERS[key], number.verified)
 
@@ -73,7 +73,8 @@ def _row(sheet: Any) -> Row:
 
 def _one(sheet: Any, screen: Terminal) -> None:
     capability = f"compute capability {sheet.compute_capability}" if sheet.compute_capability else ""
-    what = ", ".join(filter(None, (sheet.name, f"form factor {sheet.form_factor}" if sheet.form_factor else "", capability)))
+    form = f"form factor {sheet.form_factor}" if sheet.form_factor else ""
+    what = ", ".join(filter(None, (sheet.name, form, capability, sheet.memory_type)))
     screen.line(f"{what} ({sheet.id}{', from ' + sheet.origin if sheet.origin else ''})")
     if sheet.aliases:
         screen.line(f"also called {', '.join(sheet.aliases)}")

@@ -18,7 +18,7 @@ UNSOURCED = "unsourced"
 FAMILIES: Mapping[str, tuple[str, ...]] = {"fp8": ("fp8_e4m3", "fp8_e5m2"), "fp6": (), "fp4": ("nvfp4", "mxfp4")}
 UNITS = ("core", "tensor")
 DEVICES = ("cuda", "rocm", "cpu", "tpu", "hpu")
-TEXTS = ("name", "vendor", "device", "form_factor", "compute_capability")
+TEXTS = ("name", "vendor", "device", "form_factor", "compute_capability", "memory_type")
 LISTS = ("aliases", "notes")
 NUMBERS: Mapping[str, str] = {
     "memory_bytes_per_s": "B/s",
@@ -28,7 +28,9 @@ NUMBERS: Mapping[str, str] = {
     "memory_clock_hz": "Hz",
     "memory_channels": "",
     "memory_transfers_per_s": "T/s",
+    "l1_bytes_per_cycle": "B",
     "l2_bytes": "B",
+    "l2_bytes_per_s": "B/s",
     "l3_bytes": "B",
     "multiprocessors": "",
     "cores": "",
@@ -86,6 +88,7 @@ class Datasheet:
     device: str
     form_factor: str = ""
     compute_capability: str = ""
+    memory_type: str = ""
     aliases: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     numbers: Mapping[str, Number] = field(default_factory=dict)
@@ -100,6 +103,17 @@ class Datasheet:
             raise Error(f"a datasheet has no key {key!r}; it has {', '.join(NUMBERS)}")
         number = self.numbers.get(key)
         return None if number is None else number.value
+
+    def cache_bytes_per_s(self, level: str) -> float | None:
+        """Bytes/s of L1 (of all multiprocessors at the boost clock) or L2 of the whole device; None where a factor is not stated.
+
+        Raises Error for another level.
+        """
+        factors = {"L1": ("multiprocessors", "l1_bytes_per_cycle", "boost_clock_hz"), "L2": ("l2_bytes_per_s",)}.get(level)
+        if factors is None:
+            raise Error(f"a datasheet has bandwidths of the caches L1 and L2, not of {level!r}")
+        values = [value for key in factors if (value := self.value(key)) is not None]
+        return math.prod(values) if len(values) == len(factors) else None
 
     def peaks(self) -> tuple[Peak, ...]:
         """Dense FLOP/s. Of CPUs: cores x FLOP per cycle x boost clock, which all cores together need not hold.

@@ -15,7 +15,7 @@ from ..operators.base import MIXES
 from ..units import fmt_bytes, fmt_percent, fmt_si
 from .ceiling import LEVELS, RATE_UNITS, UNVERIFIED, Ceiling
 from .curve import SizeCurve
-from .datasheet import parts
+from .datasheet import SOURCE, parts
 from .empirical import EmpiricalRoofline
 from .files import SCHEMA_VERSION, build, check_version, from_json, to_json, write_atomically
 from .levels import cache_capacity
@@ -30,6 +30,8 @@ ACCESS_FALLBACK: Mapping[str, tuple[str, ...]] = {
     "add": ("add", "triad", "copy", "scale", "read", "write"),
     "triad": ("triad", "add", "copy", "scale", "read", "write"),
 }
+
+_SUMS = {"fp64": "fp64", "int8": "int32", "int4": "int32"}  # what products of a dtype are added up in; fp32 for the rest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -143,6 +145,12 @@ class Machine:
             )
         return max(found, key=lambda c: c.value)
 
+    def ridge(
+        self, dtype: str, accumulator: str | None = None, unit: str | None = None, *, level: str | None = None, access: str = "read"
+    ) -> float:
+        """The ridge point in FLOP/byte: `compute` over `bandwidth`, each the best there is. Raises Error as these do."""
+        return self.compute(dtype, accumulator, unit).value / self.bandwidth(level, access).value
+
     def latency(self, level: str | None = None, threads: int | None = None) -> Ceiling:
         """The floor of one launch in seconds (fork-join on CPUs), or with `level` the load latency of that level.
 
@@ -240,6 +248,22 @@ class Machine:
         bandwidths the datasheet's is the roof; the driver's is in the facts. Raises Error for an ambiguous or unknown name.
         """
         return cls(**parts(name))
+
+    @classmethod
+    def from_peaks(cls, name: str, bytes_per_s: float, **flops_per_s: float) -> Machine:
+        """A machine on paper: `Machine.from_peaks("A100", 2e12, fp16=312e12, fp32=19.5e12)`, one bandwidth, peaks by dtype.
+
+        The ceilings have the source "datasheet". Raises Error for an unknown dtype and for rates that are not positive.
+        """
+        def ceiling(**what: Any) -> Ceiling:
+            return Ceiling(source=SOURCE, reason="as given", **what)
+
+        bandwidth = ceiling(kind="bandwidth", level="DRAM", access="read", variant="plain", samples=(bytes_per_s,))
+        peaks = (
+            ceiling(kind="compute", dtype=dtype, accumulator=_SUMS.get(dtype, "fp32"), samples=(rate,))
+            for dtype, rate in flops_per_s.items()
+        )
+        return cls(name=name, device="paper", ceilings=(bandwidth, *peaks))
 
     # -- reprs ------------------------------------------------------------------------------------------------------------
 

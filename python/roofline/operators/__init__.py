@@ -17,6 +17,7 @@ from .bmm import Bmm
 from .cached_attention import CachedAttention
 from .convert import Convert
 from .core_to_core import CoreToCore
+from .counting import Counts, Growth, count, growth
 from .embedding import Embedding
 from .exp import Exp
 from .ffn import Ffn
@@ -81,6 +82,7 @@ __all__ = [
     "Case",
     "Convert",
     "CoreToCore",
+    "Counts",
     "Embedding",
     "Exp",
     "Ffn",
@@ -88,6 +90,7 @@ __all__ = [
     "ForkJoin",
     "Gelu",
     "GroupedMatmul",
+    "Growth",
     "LayerNorm",
     "LmHead",
     "Matmul",
@@ -107,6 +110,8 @@ __all__ = [
     "TopkSigmoid",
     "TopkSoftmax",
     "Variant",
+    "count",
     "from_dict",
+    "growth",
     "operator_named",
 ]

@@ -94,8 +94,14 @@ class Attention(Operator):
         if plan["variant"] != "naive":
             return {}
         # Masked scores are neither written nor read, unless the plan says otherwise.
-        scores = size_bytes((plan.get("scores_elements", self.pairs()),), "fp32")
-        return {"scores written": scores, "scores read and written by softmax": 2 * scores, "scores read by p·v": scores}
+        scores = size_bytes((plan.get("scores_elements", self.pairs()),), plan.get("scores_dtype", "fp32"))
+        # Where p·v takes the exponentials of the scores itself, softmax only reads them, for the sums of its rows.
+        softmax = (
+            {"scores read and written by softmax": 2 * scores}
+            if plan.get("probabilities_written", True)
+            else {"scores read by softmax": scores}
+        )
+        return {"scores written": scores, **softmax, "scores read by p·v": scores}
 
     def work(self, plan: Facts) -> dict[str, int]:
         # A block of queries fills whole vectors: with fewer queries, as in decode, the rest of each is computed for nothing.

@@ -11,6 +11,7 @@ from typing import Any
 from ..errors import Error
 from ..machine import Machine
 from ..model import machine_roofs
+from ..operators import Growth
 from ..units import fmt_number, fmt_si
 from .calls import calls_of
 from .config import CACHES, Quantization, TransformerConfig
@@ -61,9 +62,8 @@ class Crossing:
 
 def crossing(*, flops_each: float, bytes_each: float, bytes_once: float, ridge: float) -> Crossing:
     """The b at which b flops_each / (bytes_once + b bytes_each) is the ridge. All above 0."""
-    limit = flops_each / bytes_each
-    room = flops_each - ridge * bytes_each
-    return Crossing(batch=ridge * bytes_once / room if room > 0 else None, limit=limit, ridge=ridge)
+    grown = Growth(flops_each=flops_each, bytes_each=bytes_each, bytes_once=bytes_once)
+    return Crossing(batch=grown.reaches(ridge), limit=grown.limit, ridge=ridge)
 
 
 def _sums(calls: Sequence[Call]) -> tuple[int, int]:

@@ -1,0 +1,96 @@
+"""FLOPs and bytes of problems together, the intensity that follows, and how it grows with one field."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..errors import Error
+from .base import Facts, Operator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """What problems compute and move. Counts of problems that run one after the other add up; a number times them repeats them."""
+
+    flops: float = 0
+    bytes: float = 0
+
+    @property
+    def flops_per_byte(self) -> float:
+        """The arithmetic intensity; infinite where nothing moves."""
+        return self.flops / self.bytes if self.bytes else float("inf")
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(flops=self.flops + other.flops, bytes=self.bytes + other.bytes)
+
+    def __mul__(self, times: float) -> Counts:
+        return Counts(flops=self.flops * times, bytes=self.bytes * times)
+
+    __rmul__ = __mul__
+
+
+def count(
+    *problems: Operator,
+    variant: str = "",
+    plan: Facts | None = None,
+    products_only: bool = False,
+    tensors: Sequence[str] | None = None,
+) -> Counts:
+    """FLOPs and bytes of problems that run one after the other, by docs/conventions.md.
+
+    Bytes are the compulsory ones, and what `variant` moves beyond them (plan: its facts, see `Operator.traffic`). products_only:
+    FLOPs of matrix products alone, as papers count. tensors: names of those whose compulsory bytes count (None: all; empty: only
+    what the variant moves beyond). Raises Error for a variant or a tensor that a problem has not.
+    """
+    flops = bytes_ = 0
+    for problem in problems:
+        if variant and variant not in problem.variants:
+            raise Error(f"{problem.name}: unknown variant {variant!r}; it has {', '.join(problem.variants) or 'none'}")
+        own = {t.name: 0 if t.link else t.moved_bytes for t in problem.tensors()}
+        if unknown := [name for name in tensors or () if name not in own]:
+            raise Error(f"{problem.name}: has no tensor {unknown[0]!r}; it has {', '.join(own)}")
+        facts = {**(plan or {}), "variant": variant}
+        flops += problem.work(facts).get("product", 0) if products_only else problem.total_flops()
+        bytes_ += sum(size for name, size in own.items() if tensors is None or name in tensors)
+        bytes_ += sum(problem.traffic(facts).values()) if variant else 0
+    return Counts(flops=flops, bytes=bytes_)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """Counts over a number x (a batch, tokens): flops_each x FLOPs over bytes_once + bytes_each x bytes. All above 0.
+
+    bytes_once: what all share, such as weights. bytes_each: what every one brings, such as activations or a KV cache.
+    """
+
+    flops_each: float
+    bytes_each: float
+    bytes_once: float
+
+    @property
+    def slope(self) -> float:
+        """FLOP/byte that each one adds while what they share dominates."""
+        return self.flops_each / self.bytes_once
+
+    @property
+    def limit(self) -> float:
+        """The intensity that an endless number approaches."""
+        return self.flops_each / self.bytes_each
+
+    def flops_per_byte(self, x: float) -> float:
+        return self.flops_each * x / (self.bytes_once + self.bytes_each * x)
+
+    def reaches(self, ridge: float) -> float | None:
+        """The x at which the intensity is `ridge` FLOP/byte; None where it stays below it for every x."""
+        room = self.flops_each - ridge * self.bytes_each
+        return ridge * self.bytes_once / room if room > 0 else None
+
+
+def growth(problem: Operator, field: str, *, products_only: bool = False) -> Growth:
+    """How the counts of `problem` grow with one of its fields. Raises Error unless linearly, with bytes that are shared."""
+    one, two, three = (count(problem.replace(**{field: n}), products_only=products_only) for n in (1, 2, 3))
+    each = Counts(flops=two.flops - one.flops, bytes=two.bytes - one.bytes)
+    if one + 2 * each != three or one.flops != each.flops or not 0 < each.bytes < one.bytes:
+        raise Error(f"{problem.name}: its FLOPs are not proportional to {field}, or its bytes no constant and a part for each")
+    return Growth(flops_each=each.flops, bytes_each=each.bytes, bytes_once=one.bytes - each.bytes)

@@ -1,0 +1,536 @@
+"""The figures of the documents this project comes from, right or wrong there, computed from their inputs through the public API."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roofline import (
+    Adam,
+    Attention,
+    BiasRelu,
+    Bmm,
+    CachedAttention,
+    Counts,
+    Ffn,
+    Machine,
+    QuantizedMatmul,
+    Relu,
+    RmsNorm,
+    Roofs,
+    SiluMul,
+    Softmax,
+    count,
+    growth,
+    place,
+)
+from roofline.claims import notebook_decode
+from roofline.hardware import datasheet
+from roofline.transformer import Decode, calls_of, kv_bytes, parameters, preset
+from roofline.units import GIB
+
+FIGURES = json.loads((Path(__file__).parent / "data" / "document_figures.json").read_text(encoding="utf-8"))["figures"]
+BY_ID = {figure["id"]: figure for figure in FIGURES}
+REL = 1e-9
+ENDLESS = 2**30  # of a sequence: the largest power of two whose scores are below 2**62 bytes
+NEAR = {"unfused-attention-limit": 1e-6, "naive-attention-limit": 1e-6}  # computed at ENDLESS
+
+
+def product(rows: int, columns: int, inner: int) -> Bmm:
+    return Bmm(batch=1, rows=rows, columns=columns, inner=inner, dtype="fp16", out_dtype="fp16")
+
+
+def linear(batch: int, d_model: int) -> Bmm:
+    return product(batch, d_model, d_model)
+
+
+def narrow(rows: int, shape: list[int]) -> QuantizedMatmul:
+    inner, columns = shape
+    return QuantizedMatmul(rows=rows, columns=columns, inner=inner, scale_bits=0, dtype="fp16", out_dtype="fp16")
+
+
+def roofs(flops_per_s: float, bytes_per_s: float) -> Roofs:
+    return Roofs(compute_flops_per_s=flops_per_s, bandwidth_bytes_per_s=bytes_per_s)
+
+
+def unfused(seq_len: int, head_dim: int) -> list[Counts]:
+    """One head in three kernels, in 2-byte elements."""
+    return [
+        count(product(seq_len, seq_len, head_dim)),
+        count(Softmax(rows=seq_len, columns=seq_len, dtype="fp16")),
+        count(product(seq_len, head_dim, seq_len)),
+    ]
+
+
+def total(counts: list[Counts]) -> Counts:
+    return sum(counts, Counts())
+
+
+def naive(seq_len: int, head_dim: int) -> Counts:
+    """One head in fp16 whose softmax reads the scores and writes none; products only."""
+    plan = {"scores_dtype": "fp16", "probabilities_written": False}
+    problem = Attention(heads=1, seq_q=seq_len, seq_kv=seq_len, head_dim=head_dim, dtype="fp16")
+    return count(problem, variant="naive", plan=plan, products_only=True)
+
+
+def fused(seq_len: int, head_dim: int) -> Counts:
+    return count(Attention(heads=1, seq_q=seq_len, seq_kv=seq_len, head_dim=head_dim, dtype="fp16"), products_only=True)
+
+
+# -- one function a figure, or several of one kind: what it is, from its inputs -------------------------------------------------
+
+
+def ridge(device: str, flops_per_s: float, bytes_per_s: float) -> float:
+    dtype = {"fp16": "fp16", "fp8": "fp8_e4m3"}[device.split()[1]]
+    return Machine.from_peaks(device, bytes_per_s, **{dtype: flops_per_s}).ridge(dtype)
+
+
+def a_product(rows: int, columns: int, inner: int) -> dict[str, float]:
+    found = count(product(rows, columns, inner))
+    return {"flops": found.flops, "bytes": found.bytes, "flops_per_byte": found.flops_per_byte}
+
+
+def ridge_batch(d_model: int, ridge: float) -> float | None:
+    return growth(linear(1, d_model), "rows").reaches(ridge)
+
+
+def unfused_steps(head_dim: int, seq_len: int) -> dict[str, Any]:
+    steps = unfused(seq_len, head_dim)
+    whole = total(steps)
+    return {
+        "flops": [step.flops for step in steps],
+        "bytes": [step.bytes for step in steps],
+        "total_flops": whole.flops,
+        "total_bytes": whole.bytes,
+        "flops_per_byte": whole.flops_per_byte,
+    }
+
+
+def unfused_lengths(head_dim: int, seq_len: list[int]) -> list[float]:
+    return [total(unfused(length, head_dim)).flops_per_byte for length in seq_len]
+
+
+def unfused_limit(head_dim: int) -> float:
+    return total(unfused(ENDLESS, head_dim)).flops_per_byte
+
+
+def decode_batches(
+    batch: list[int],
+    seq_kv: int,
+    flops_per_s: float,
+    bytes_per_s: float,
+    compute_share: float,
+    bandwidth_share: float,
+    **model: int,
+) -> list[dict[str, float]]:
+    derated = roofs(flops_per_s, bytes_per_s).derated(compute=compute_share, bandwidth=bandwidth_share)
+    found = []
+    for b in batch:
+        step = place(notebook_decode(batch=b, seq_kv=seq_kv, **model), derated)
+        found.append(
+            {
+                "batch": b,
+                "flops": step.counts.flops,
+                "bytes": step.counts.bytes,
+                "flops_per_byte": step.flops_per_byte,
+                "time_s": step.time_s,
+                "tokens_per_s": b / step.time_s,
+                "latency_per_request_s": step.time_s / b,
+            }
+        )
+    return found
+
+
+def decode_grid(batch: list[int], seq_kv: list[int], **model: int) -> list[list[float]]:
+    return [[notebook_decode(batch=b, seq_kv=s, **model).flops_per_byte for s in seq_kv] for b in batch]
+
+
+def decode_cheat_sheet(batch: list[int], seq_kv: int, **model: int) -> list[float]:
+    return [notebook_decode(batch=b, seq_kv=seq_kv, **model).flops_per_byte for b in batch]
+
+
+def doubling(**inputs: Any) -> list[float]:
+    return [many["tokens_per_s"] / few["tokens_per_s"] for few, many in pairwise(decode_batches(**inputs))]
+
+
+def memory(device: str) -> dict[str, Any]:
+    sheet = datasheet(device)
+    return {"bytes": sheet.value("memory_bytes"), "type": sheet.memory_type}
+
+
+def relu(elements: int) -> dict[str, float]:
+    return {dtype: count(Relu(elements=elements, dtype=dtype)).flops_per_byte for dtype in ("fp32", "fp16")}
+
+
+def bias_relu(elements: int) -> float:
+    return count(BiasRelu(rows=1, columns=elements)).flops_per_byte
+
+
+def square(n: int) -> dict[str, float]:
+    wide = Bmm(batch=1, rows=n, columns=n, inner=n, dtype="fp32", out_dtype="fp32")
+    return {"fp32": count(wide).flops_per_byte, "fp16": count(product(n, n, n)).flops_per_byte}
+
+
+def linear_layer(d_model: int, batch: int, ridge: float | None = None) -> dict[str, Any]:
+    crossing = {} if ridge is None else {"batch_at_ridge": ridge_batch(d_model, ridge)}
+    return {**a_product(batch, d_model, d_model), **crossing}
+
+
+def naive_limit(head_dim: int) -> float:
+    return naive(ENDLESS, head_dim).flops_per_byte
+
+
+def naive_and_fused(seq_len: int, head_dim: int) -> dict[str, float]:
+    slow, fast = naive(seq_len, head_dim), fused(seq_len, head_dim)
+    return {
+        "naive_flops_per_byte": slow.flops_per_byte,
+        "fused_flops_per_byte": fast.flops_per_byte,
+        "naive_bytes": slow.bytes,
+        "fused_bytes": fast.bytes,
+        "traffic_ratio": slow.bytes / fast.bytes,
+        "intensity_ratio": fast.flops_per_byte / slow.flops_per_byte,
+    }
+
+
+def h100(device: str) -> dict[str, float]:
+    machine = Machine.from_datasheet(device)
+    (sparse,) = [peak.number.value for peak in datasheet(device).sparse if peak.dtype == "fp16"]
+    return {
+        "flops_per_s": machine.compute("fp16", unit="tensor").value,
+        "ridge_flops_per_byte": machine.ridge("fp16", unit="tensor"),
+        "sparse_flops_per_s": sparse,
+    }
+
+
+def geforce(devices: list[str]) -> dict[str, dict[str, float]]:
+    machines = {name: Machine.from_datasheet(name) for name in devices}
+    return {name: {sums: m.compute("fp16", sums, "tensor").value for sums in ("fp16", "fp32")} for name, m in machines.items()}
+
+
+def caches(device: str) -> dict[str, float | None]:
+    return {f"{level}_bytes_per_s": datasheet(device).cache_bytes_per_s(level) for level in ("L1", "L2")}
+
+
+def adam(flops_per_parameter: int) -> dict[str, float]:
+    found = {
+        gradient: count(Adam(elements=1, master=False, dtype="fp32", gradient_dtype=gradient)).bytes
+        for gradient in ("fp16", "fp32")
+    }
+    stated = Counts(flops=flops_per_parameter, bytes=found["fp32"])
+    return {"bytes_fp16": found["fp16"], "bytes_fp32": found["fp32"], "flops_per_byte": stated.flops_per_byte}
+
+
+def a100_ridges(device: str, bytes_per_s: float) -> dict[str, float]:
+    machine = Machine.from_datasheet(device)
+    kinds = [("int8", "tensor"), ("fp16", "tensor"), ("tf32", "tensor"), ("fp32", "core"), ("fp64", "core")]
+    return {
+        f"{dtype} {unit}": roofs(machine.compute(dtype, unit=unit).value, bytes_per_s).ridge_flops_per_byte for dtype, unit in kinds
+    }
+
+
+def decode_attention(heads: int, head_dim: int, seq_kv: int, flops_per_s: float, bytes_per_s: float) -> dict[str, float]:
+    problem = Attention(heads=heads, seq_q=1, seq_kv=seq_kv, head_dim=head_dim, dtype="fp16")
+    found = place(count(problem, products_only=True, tensors=("k", "v")), roofs(flops_per_s, bytes_per_s))
+    return {
+        "flops": found.counts.flops,
+        "bytes": found.counts.bytes,
+        "flops_per_byte": found.flops_per_byte,
+        "attainable_flops_per_s": found.attainable_flops_per_s,
+        "share_of_peak": found.share_of_peak,
+    }
+
+
+def prefill_flops(heads: int, head_dim: int, seq_len: int) -> float:
+    return count(Attention(heads=heads, seq_q=seq_len, seq_kv=seq_len, head_dim=head_dim, dtype="fp16"), products_only=True).flops
+
+
+def prefill_scores(heads: int, head_dim: int, seq_len: int) -> float:
+    problem = Attention(heads=heads, seq_q=seq_len, seq_kv=seq_len, head_dim=head_dim, dtype="fp16")
+    return count(problem, variant="naive", plan={"scores_dtype": "fp16"}, products_only=True, tensors=()).flops_per_byte
+
+
+def ffn_decode(d_model: int, d_ff: int) -> dict[str, float]:
+    ffn = count(Ffn(batch=1, seq_q=1, d_model=d_model, d_ff=d_ff), products_only=True)
+    return {"ffn": ffn.flops, "layer": (ffn + 4 * count(linear(1, d_model))).flops}
+
+
+def weights_floor(model: str, bytes_per_s: float) -> dict[str, float]:
+    config = preset(model)
+    layers = parameters(config.replace(weights="fp16"))
+    read = Counts(bytes=2 * (layers["attention"] + layers["ffn"]))
+    return {"bytes": read.bytes, "time_s": place(read, roofs(math.inf, bytes_per_s)).time_s}
+
+
+def kv_gib(model: str, batch: int, seq_kv: int) -> float:
+    return kv_bytes(preset(model), seq_kv, batch=batch) / GIB
+
+
+def h100_drill(heads: int, head_dim: int, seq_kv: int, flops_per_s: float, bytes_per_s: float, times: float) -> dict[str, float]:
+    given = roofs(flops_per_s, bytes_per_s)
+    problem = {"heads": heads, "kv_heads": heads, "seq_q": 1, "seq_kv": seq_kv, "head_dim": head_dim, "dtype": "fp16"}
+    found = {kv: count(CachedAttention(**problem, kv_dtype=kv), products_only=True, tensors=("k", "v")) for kv in ("fp16", "int8")}
+    plain, int8 = (place(each, given) for each in found.values())
+    denser = place(Counts(flops=times * plain.counts.flops, bytes=plain.counts.bytes), given)
+    return {
+        "balance": given.ridge_flops_per_byte,
+        "attainable": plain.attainable_flops_per_s,
+        "share": plain.share_of_peak,
+        "at_4x": denser.attainable_flops_per_s,
+        "int8_cache_intensity": int8.flops_per_byte,
+        "int8_cache_attainable": int8.attainable_flops_per_s,
+    }
+
+
+def gb200_ridges(flops_per_s: dict[str, float], bytes_per_s: float) -> dict[str, float]:
+    return {name: roofs(rate, bytes_per_s).ridge_flops_per_byte for name, rate in flops_per_s.items()}
+
+
+def q_b_proj(rows: int, inner: int, columns: int, flops_per_s: float, bytes_per_s: float) -> dict[str, Any]:
+    found = place(narrow(rows, [inner, columns]), roofs(flops_per_s, bytes_per_s))
+    flops, size = found.counts.flops, found.counts.bytes
+    return {"flops": flops, "bytes": size, "flops_per_byte": found.flops_per_byte, "bound": found.bound}
+
+
+def fp4_projections(shapes: dict[str, list[int]], rows: list[int]) -> dict[str, dict[str, float]]:
+    return {
+        name: {
+            **{str(m): count(narrow(m, shape)).flops_per_byte for m in rows},
+            "limit": growth(narrow(1, shape), "rows").limit,
+        }
+        for name, shape in shapes.items()
+    }
+
+
+def fp8_bmm(rows: list[int], inner: int, columns: int, flops_per_s: float, bytes_per_s: float) -> dict[str, Any]:
+    given = roofs(flops_per_s, bytes_per_s)
+    found = [place(Bmm(batch=1, rows=m, columns=columns, inner=inner, dtype="fp8_e4m3", out_dtype="fp8_e4m3"), given) for m in rows]
+    return {"flops_per_byte": [each.flops_per_byte for each in found], "bound": [each.bound for each in found]}
+
+
+def elementwise_attainable(flops_per_byte: dict[str, float], flops_per_s: float, bytes_per_s: float) -> dict[str, float]:
+    given = roofs(flops_per_s, bytes_per_s)
+    return {name: place(Counts(flops=each, bytes=1), given).attainable_flops_per_s for name, each in flops_per_byte.items()}
+
+
+def elementwise_intensity(rows: int, columns: int, rms_norm_flops_per_element: int) -> dict[str, float]:
+    moved = count(RmsNorm(rows=rows, columns=columns, dtype="fp16"), tensors=("x", "y"))
+    stated = Counts(flops=rms_norm_flops_per_element * rows * columns, bytes=moved.bytes)
+    silu = count(SiluMul(rows=rows, columns=columns, dtype="fp16"))
+    return {"rms_norm": stated.flops_per_byte, "silu_mul": silu.flops_per_byte}
+
+
+def batch_growth(shapes: dict[str, list[int]]) -> float:
+    (slope,) = {growth(narrow(1, shape), "rows").slope for shape in shapes.values()}
+    return slope
+
+
+def frame_rates(devices: list[str]) -> dict[str, float]:
+    machines = [Machine.from_datasheet(name) for name in devices]
+    work = count(Attention(batch=1, heads=16, seq_q=1, seq_kv=65536, head_dim=128, dtype="fp16"))
+    times = [place(work, machine, "fp16").time_s for machine in machines]
+    rates = {name: machine.bandwidth().value for name, machine in zip(devices, machines, strict=True)}
+    return {**rates, "ratio": times[1] / times[0]}
+
+
+def tf32_over_fp32(device: str) -> float:
+    machine = Machine.from_datasheet(device)
+    return machine.compute("tf32").value / machine.compute("fp32").value
+
+
+def fp16_over_fp32(device: str) -> float:
+    machine = Machine.from_datasheet(device)
+    return machine.compute("fp16").value / machine.compute("fp32").value
+
+
+def bf16_cores(device: str) -> float:
+    return Machine.from_datasheet(device).compute("bf16", unit="core").value
+
+
+def int4_tensor(devices: list[str]) -> dict[str, float | None]:
+    return {name: next((p.number.value for p in datasheet(name).peaks() if p.dtype == "int4"), None) for name in devices}
+
+
+def prefill_ffn(d_model: int, d_ff: int, rows: list[int]) -> list[float]:
+    return [count(product(tokens, d_ff, d_model)).flops_per_byte for tokens in rows]
+
+
+def below(d_model: int, batch: int, flops_per_s: list[float], bytes_per_s: list[float]) -> list[float]:
+    given = [roofs(*pair) for pair in zip(flops_per_s, bytes_per_s, strict=True)]
+    return [place(linear(batch, d_model), each).below_ridge for each in given]
+
+
+def crosses(d_model: int, batch: int, flops_per_s: list[float], bytes_per_s: list[float]) -> dict[str, Any]:
+    found = [place(linear(batch, d_model), roofs(*pair)) for pair in zip(flops_per_s, bytes_per_s, strict=True)]
+    (intensity,) = {each.flops_per_byte for each in found}
+    return {"flops_per_byte": intensity, "bound": [each.bound for each in found]}
+
+
+def summary(d_model: int, batch: int) -> float:
+    return count(linear(batch, d_model)).flops_per_byte
+
+
+def blackwell(devices: list[str]) -> dict[str, dict[str, float]]:
+    names = {"FP4": "nvfp4", "FP8": "fp8_e4m3", "FP16": "fp16"}
+    machines = {name: Machine.from_datasheet(name) for name in devices}
+    return {name: {shown: m.compute(dtype).value for shown, dtype in names.items()} for name, m in machines.items()}
+
+
+def fp4_batch_1(shapes: dict[str, list[int]], rows: int, flops_per_s: float, bytes_per_s: float) -> dict[str, Any]:
+    given = roofs(flops_per_s, bytes_per_s)
+    found = {name: place(narrow(rows, shape), given) for name, shape in shapes.items()}
+    (bound,) = {each.bound for each in found.values()}
+    return {
+        "bound": bound,
+        "flops_per_byte": {name: each.flops_per_byte for name, each in found.items()},
+        "ridge": given.ridge_flops_per_byte,
+    }
+
+
+KINDS: dict[str, Callable[..., Any]] = {
+    "ridge-batch-h100": ridge_batch,
+    "ridge-": ridge,
+    "product-": a_product,
+    "unfused-attention-4096": unfused_steps,
+    "unfused-attention-lengths": unfused_lengths,
+    "unfused-attention-limit": unfused_limit,
+    "decode-7b-batches": decode_batches,
+    "decode-7b-grid": decode_grid,
+    "decode-7b-cheat-sheet": decode_cheat_sheet,
+    "doubling-the-batch": doubling,
+    "memory-a100": memory,
+    "relu": relu,
+    "bias-relu": bias_relu,
+    "square-product": square,
+    "linear-512-bound": crosses,
+    "linear-batch-": linear_layer,
+    "naive-attention-limit": naive_limit,
+    "naive-and-fused-": naive_and_fused,
+    "h100-dense": h100,
+    "geforce-accumulators": geforce,
+    "a100-caches": caches,
+    "adam": adam,
+    "a100-ridges": a100_ridges,
+    "decode-attention": decode_attention,
+    "prefill-attention": prefill_flops,
+    "prefill-unfused": prefill_scores,
+    "ffn-decode": ffn_decode,
+    "weights-floor": weights_floor,
+    "kv-156": kv_gib,
+    "h100-drill": h100_drill,
+    "gb200-ridges": gb200_ridges,
+    "q-b-proj": q_b_proj,
+    "fp4-projections": fp4_projections,
+    "fp8-bmm": fp8_bmm,
+    "elementwise-attainable": elementwise_attainable,
+    "elementwise-intensity": elementwise_intensity,
+    "gemm-batch-growth": batch_growth,
+    "frame-rates": frame_rates,
+    "tf32-over-fp32": tf32_over_fp32,
+    "fp16-over-fp32": fp16_over_fp32,
+    "bf16-cores": bf16_cores,
+    "int4-tensor": int4_tensor,
+    "prefill-ffn": prefill_ffn,
+    "below-the-ridge": below,
+    "summary-": summary,
+    "blackwell-peaks": blackwell,
+    "fp4-batch-1": fp4_batch_1,
+}  # by id, or by how ids begin; the first that fits
+
+
+@cache
+def computed(figure: str) -> Any:
+    function = next(function for name, function in KINDS.items() if figure.startswith(name))
+    return function(**BY_ID[figure]["inputs"])
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Every number and text of nested lists and objects, with the way to it."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from leaves(item, (*path, key))
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from leaves(item, (*path, index))
+    else:
+        yield path, value
+
+
+def check(figure: str, expected: Any) -> None:
+    found, wanted = dict(leaves(computed(figure))), dict(leaves(expected))
+    assert set(found) == set(wanted)
+    for path, value in wanted.items():
+        if isinstance(value, (int, float)):
+            assert found[path] == pytest.approx(value, rel=NEAR.get(figure, REL), abs=0), (figure, path)
+        else:
+            assert found[path] == value, (figure, path)
+
+
+def test_there_are_as_many_as_the_documents_state() -> None:
+    assert len(BY_ID) == len(FIGURES) == 60
+    assert sum(not figure["agrees"] for figure in FIGURES) == 30
+    assert len({figure["document"] for figure in FIGURES}) == 5
+
+
+@pytest.mark.parametrize("figure", BY_ID)
+def test_figure(figure: str) -> None:
+    check(figure, BY_ID[figure]["expected"])
+
+
+def changed(value: Any) -> Any:
+    """A number 1 % larger; anything else replaced."""
+    return value * 1.01 if isinstance(value, (int, float)) else 1.0 if value is None else f"not {value}"
+
+
+def failing(figures: list[dict[str, Any]]) -> set[str]:
+    found = set()
+    for figure in figures:
+        try:
+            check(figure["id"], figure["expected"])
+        except AssertionError:
+            found.add(figure["id"])
+    return found
+
+
+@pytest.mark.parametrize("figure", BY_ID)
+def test_a_change_of_one_per_cent_fails_that_test_alone(figure: str) -> None:
+    """Every number of every figure by itself, and every text."""
+    ways = [path for path, _ in leaves(BY_ID[figure]["expected"])]
+    for path in ways:
+        figures = copy.deepcopy(FIGURES)
+        holder: Any = next(each for each in figures if each["id"] == figure)
+        *way, last = ("expected", *path)
+        for step in way:
+            holder = holder[step]
+        holder[last] = changed(holder[last])
+        assert failing(figures) == {figure}, path
+
+
+SINGLE = [f["id"] for f in FIGURES if isinstance(f["stated"], (int, float)) and isinstance(f["expected"], (int, float))]
+
+
+@pytest.mark.parametrize("figure", SINGLE)
+def test_what_a_document_has_wrong_is_not_what_we_compute(figure: str) -> None:
+    """Where a document prints one number: wrong, and ours is another one; right, and ours is near it."""
+    entry = BY_ID[figure]
+    near = computed(figure) == pytest.approx(entry["stated"], rel=0.005)
+    assert near == entry["agrees"]
+
+
+def test_the_full_rule_of_a_decode_step() -> None:
+    """Beside the notebook's: every product, the norms between them, the FFN's activations and the cache's new entry."""
+    for batch, rule in ((1, 13962313728), (128, 150793617408)):
+        parts = calls_of(preset("7B").replace(weights="fp16"), Decode(batch=batch, seq_kv=2048), lm_head=False, fused=False)
+        products = [part for part in parts if part.weights or part.name == "attention"]
+        moved = sum(part.count * part.problem.compulsory_bytes() for part in products)
+        # By hand: 8 B d vectors of the projections, 2 of attention, 10 B d of the FFN (2 d_model and 8 d_model wide), and the rest.
+        layer = 12 * 4096**2 * 2 + batch * 2048 * 4096 * 2 * 2 + (8 + 2 + 10) * batch * 4096 * 2
+        assert moved == 32 * layer
+        assert notebook_decode(batch=batch, seq_kv=2048).bytes == rule == 32 * (layer - 6 * batch * 4096 * 2)
