@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from .operators import count as count
     from .operators import growth as growth
     from .prediction import predict as predict
+    from .prediction import predict_many as predict_many
     from .results import Measurement as Measurement
     from .results import Results as Results
     from .sweeps import sweep as sweep
@@ -85,7 +86,7 @@ _HOMES = {
         "ResidualRmsNorm", "RmsNorm", "Rope", "SiluMul", "Softmax", "Stream", "TopkSigmoid", "TopkSoftmax", "count",
         "growth",
     ),
-    "prediction": ("predict",),
+    "prediction": ("predict", "predict_many"),
     "results": ("Measurement", "Results"),
     "sweeps": ("sweep",),
     "transformer": ("TransformerConfig", "estimate"),

@@ -13,15 +13,20 @@ up because they share the issue ports; levels and arithmetic overlap as far as p
 from __future__ import annotations
 
 import dataclasses
-import itertools
+import functools
 import math
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ._repr import Row, html_table, text_table
+from .cost import larger, pick, smaller
 from .errors import Error
-from .machine import LEVELS, Ceiling, Machine, cache_level, core_level
+from .machine import LEVELS, Ceiling, Machine, held_by, own_bytes
 from .model import Roofs, bound, default_variant, roofs_and_notes, terms_s
 from .operators.base import WORK, Facts, Operator
 from .units import fmt_si
@@ -50,20 +55,25 @@ class Rates:
 
     def parts_s(self, work: Mapping[str, int], moved: Mapping[str, int], launches: int = 1) -> dict[str, float]:
         """Seconds of each part alone: memory levels, kinds of work, and "launch"."""
-        parts = {level: size / self.bandwidths[level] for level, size in moved.items() if size}
-        parts |= {kind: count / self.work[kind] for kind, count in work.items() if count}
+        parts = {level: size / self.bandwidths[level] for level, size in moved.items() if _any(size)}
+        parts |= {kind: count / self.work[kind] for kind, count in work.items() if _any(count)}
         return parts | {"launch": launches * self.launch_s}
 
     def time_s(self, parts: Mapping[str, float]) -> float:
         """The expected time from `parts_s`."""
         arithmetic = sum(seconds for name, seconds in parts.items() if name in WORK)
         levels = [seconds for name, seconds in parts.items() if name not in WORK and name != "launch"]
-        together = [seconds for seconds in (*levels, arithmetic) if seconds > 0]
-        longest = max(together, default=0.0)
-        if longest == 0.0 or math.isinf(self.knee):
+        longest = functools.reduce(larger, (*levels, arithmetic), 0.0)
+        if math.isinf(self.knee):
             return parts.get("launch", 0.0) + longest
-        norm: float = sum((s / longest) ** self.knee for s in together) ** (1 / self.knee)
+        scale = larger(longest, sys.float_info.min)  # where nothing takes time at all
+        norm: float = sum((seconds / scale) ** self.knee for seconds in (*levels, arithmetic)) ** (1 / self.knee)
         return parts.get("launch", 0.0) + longest * norm
+
+
+def _any(x: Any) -> Any:
+    """Whether a number is not 0, or any number of an array."""
+    return x.any() if isinstance(x, np.ndarray) else x
 
 
 def moved_bytes(problem: Operator, plan: Facts, facts: Mapping[str, Any], level: str) -> dict[str, dict[str, int]]:
@@ -74,9 +84,10 @@ def moved_bytes(problem: Operator, plan: Facts, facts: Mapping[str, Any], level:
     found: dict[str, dict[str, int]] = {level: {"compulsory": problem.compulsory_bytes()}}
     beyond = problem.traffic(plan)
     if beyond:
-        touched = int(plan.get("workspace_bytes", 0)) or max(problem.footprint_bytes(), sum(beyond.values()) // 2)
-        where = cache_level(facts, touched) if level == "DRAM" else level
-        found.setdefault(where, {}).update(beyond)
+        touched = int(plan.get("workspace_bytes", 0)) or larger(problem.footprint_bytes(), sum(beyond.values()) // 2)
+        for where, there in held_by(facts, touched) if level == "DRAM" else ((level, True),):
+            if _any(there):
+                found.setdefault(where, {}).update({term: size * there for term, size in beyond.items()})
     return found
 
 
@@ -85,8 +96,9 @@ def reused_bytes(problem: Operator, plan: Facts, facts: Mapping[str, Any]) -> di
     found: dict[str, int] = {}
     if any(facts.get(f"{level.lower()}_bytes") for level in LEVELS):
         for size, footprint in problem.reuse(plan).values():
-            where = core_level(facts, footprint)
-            found[where] = found.get(where, 0) + size
+            for where, there in held_by(facts, own_bytes(facts, footprint)):
+                if _any(there):
+                    found[where] = found.get(where, 0) + size * there
     return found
 
 
@@ -110,15 +122,9 @@ def _products(machine: Machine, dtype: str, threads: int | None) -> list[tuple[f
     return sorted(found, key=lambda item: item[0])
 
 
-def _product_rate(sizes: list[tuple[float, Ceiling]], size: float) -> float:
+def _product_rate(sizes: list[tuple[float, Ceiling]], size: Any) -> Any:
     """Between the measured sizes linearly in log(size); beyond them the nearest."""
-    if size <= sizes[0][0]:
-        return sizes[0][1].value
-    for (small, low), (large, high) in itertools.pairwise(sizes):
-        if size <= large:
-            share = math.log(size / small) / math.log(large / small)
-            return low.value + share * (high.value - low.value)
-    return sizes[-1][1].value
+    return np.interp(np.log(size), np.log([measured for measured, _ in sizes]), [ceiling.value for _, ceiling in sizes])
 
 
 def machine_rates(machine: Machine, problem: Operator, roofs: Roofs, *, threads: int | None = None) -> Rates:
@@ -132,8 +138,9 @@ def machine_rates(machine: Machine, problem: Operator, roofs: Roofs, *, threads:
     labels = {}
     dtype = problem.compute()[0]
     if sizes := _products(machine, dtype, threads):
-        size = problem.product_size() ** (1 / 3) if problem.product_size() else math.inf
-        work["product"] = min(_product_rate(sizes, size), peak)
+        product = problem.product_size()
+        rate = smaller(_product_rate(sizes, pick(product > 0, product, math.inf) ** (1 / 3)), peak)
+        work["product"] = rate if isinstance(product, np.ndarray) else float(rate)
         labels["product"] = sizes[-1][1].label
     exps = [c for c in machine.ceilings if c.kind == "compute" and c.problem.get("operator") == "exp" and c.status != "implausible"]
     exps = [c for c in exps if c.threads == (threads or max(c.threads for c in exps))]
@@ -209,10 +216,10 @@ class Prediction:
         printer.text("Prediction(…)" if cycle else text_table(*self._table(), title=repr(self), notes=self.notes))
 
 
-def expect(
+def _parts_s(
     problem: Operator, plan: Facts, facts: Mapping[str, Any], roofs: Roofs, rates: Rates, moved: Mapping[str, Mapping[str, int]]
-) -> Prediction:
-    """The prediction from rates and the bytes of `moved_bytes`. A level without a rate is charged at the roofs' level."""
+) -> dict[str, float]:
+    """Seconds of each part. A level without a rate is charged at the roofs' level."""
     sizes: dict[str, int] = {}
     for level, size in [
         *((level, sum(terms.values())) for level, terms in moved.items()),
@@ -221,14 +228,30 @@ def expect(
     ]:
         where = level if level in rates.bandwidths else roofs.level
         sizes[where] = sizes.get(where, 0) + size
+    return rates.parts_s(problem.work(plan), sizes, problem.launches(plan))
+
+
+def expect(
+    problem: Operator, plan: Facts, facts: Mapping[str, Any], roofs: Roofs, rates: Rates, moved: Mapping[str, Mapping[str, int]]
+) -> Prediction:
+    """The prediction from rates and the bytes of `moved_bytes`."""
     flops, bytes_ = problem.total_flops(), sum(moved[roofs.level].values())
-    parts = rates.parts_s(problem.work(plan), sizes, problem.launches(plan))
+    parts = _parts_s(problem, plan, facts, roofs, rates, moved)
     bounds = {name: float(seconds) for name, seconds in terms_s(flops, bytes_, roofs, problem.link_bytes()).items()}
     limit = str(bound(flops, bytes_, roofs, problem.link_bytes()))
     return Prediction(
         time_s=rates.time_s(parts), roof_s=bounds[limit], bound=limit, terms=bounds, parts=parts, roofs=roofs, rates=rates,
         flops=flops, bytes=bytes_,
     )  # fmt: skip
+
+
+def _facts(machine: Machine, problem: Operator, variant: str | None, plan: Facts | None) -> dict[str, Any]:
+    """The plan with its variant: the one asked for, else its own, else the default."""
+    facts = dict(plan or {})
+    if variant and variant not in problem.variants:
+        raise Error(f"{problem.name}: unknown variant {variant!r}; it has {', '.join(problem.variants) or 'none'}")
+    chosen = variant or facts.get("variant") or default_variant(problem, machine.device.partition(":")[0])
+    return facts | {"variant": chosen}
 
 
 def predict(
@@ -246,13 +269,108 @@ def predict(
     comes from the problem alone. level: where the operands lie (None: the slowest level, a cold run). A bimodal ceiling
     counts with its best mode, and a note says so. Raises Error naming a ceiling that is missing or an unknown variant.
     """
-    facts = dict(plan or {})
-    chosen = variant or facts.get("variant") or default_variant(problem, machine.device.partition(":")[0])
-    if variant and variant not in problem.variants:
-        raise Error(f"{problem.name}: unknown variant {variant!r}; it has {', '.join(problem.variants) or 'none'}")
-    facts["variant"] = chosen
+    facts = _facts(machine, problem, variant, plan)
     roofs, notes = roofs_and_notes(machine, problem, level, threads)
     rates = machine_rates(machine, problem, roofs, threads=threads)
     caches = machine.facts if machine.device == "cpu" else {}
     moved = moved_bytes(problem, facts, caches, roofs.level)
     return dataclasses.replace(expect(problem, facts, caches, roofs, rates, moved), notes=notes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Predictions:
+    """Many predictions of one operator, as arrays of one shape; each as in `Prediction`. level: where the operands lie."""
+
+    time_s: NDArray[np.float64]
+    roof_s: NDArray[np.float64]
+    bound: NDArray[np.str_]
+    level: NDArray[np.str_]
+    flops: NDArray[np.float64]
+    bytes: NDArray[np.float64]
+
+    @property
+    def flops_per_s(self) -> NDArray[np.float64]:
+        return np.asarray(self.flops / self.time_s)
+
+    @property
+    def flops_per_byte(self) -> NDArray[np.float64]:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(self.flops / self.bytes)
+
+    def __len__(self) -> int:
+        return len(self.time_s)
+
+    def __repr__(self) -> str:
+        bounds = ", ".join(f"{count} {name}" for name, count in zip(*np.unique(self.bound, return_counts=True), strict=True))
+        return f"Predictions({list(self.time_s.shape)}, bound: {bounds or 'none'})"
+
+
+_KINDS = {"time_s": "f8", "roof_s": "f8", "bound": "U7", "level": "U7", "flops": "f8", "bytes": "f8"}
+CHUNK = 1 << 13  # predictions at a time: their two dozen arrays stay in a second-level cache
+
+
+def predict_many(
+    machine: Machine,
+    operator: type[Operator],
+    *,
+    variant: str | None = None,
+    plan: Facts | None = None,
+    level: str | None = None,
+    fitting: bool = False,
+    threads: int | None = None,
+    **given: Any,
+) -> Predictions:
+    """`predict` for all problems of NumPy arrays that broadcast: predict_many(machine, Attention, seq_q=1, seq_kv=lengths).
+
+    given: fields of the operator, numbers as arrays (see `Operator.many`). fitting: the operands of each problem lie in the fastest
+    measured level that holds them (a warm run), instead of `level` for all. The rest is as for `predict`. Counts are float64, exact
+    below 2**53. Raises Error as `predict` does, and for fields, naming the values of the first problem that is refused.
+    """
+    expanded = operator.expand(given)
+    arrays = {name: np.asarray(value) for name, value in expanded.items() if isinstance(value, (np.ndarray, list, tuple))}
+    try:
+        shape = np.broadcast_shapes(*(array.shape for array in arrays.values()))
+    except ValueError:
+        shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
+        raise Error(f"{operator.name}: the fields do not broadcast: {shapes}") from None
+    flat = {name: np.broadcast_to(array, shape).reshape(-1) for name, array in arrays.items()}
+    count = math.prod(shape)
+    found = {name: np.empty(count, dtype=kind) for name, kind in _KINDS.items()}
+    caches = machine.facts if machine.device == "cpu" else {}
+    for begin in range(0, count, CHUNK):
+        part = slice(begin, begin + CHUNK)
+        fields = {**expanded, **{name: array[part] for name, array in flat.items()}}
+        problem = operator.many(**fields)
+        everywhere = np.ones(min(CHUNK, count - begin), dtype=bool)
+        for where, there in _levels(machine, problem, caches, everywhere) if fitting else ((level, everywhere),):
+            if not there.all():
+                problem = operator.many(**{name: x[there] if name in flat else x for name, x in fields.items()})
+            facts = _facts(machine, problem, variant, plan)
+            roofs, _ = roofs_and_notes(machine, problem, where, threads)
+            rates = machine_rates(machine, problem, roofs, threads=threads)
+            moved = moved_bytes(problem, facts, caches, roofs.level)
+            flops, bytes_, link = problem.total_flops(), sum(moved[roofs.level].values()), problem.link_bytes()
+            terms = terms_s(flops, bytes_, roofs, link)
+            answers: dict[str, Any] = {
+                "time_s": rates.time_s(_parts_s(problem, facts, caches, roofs, rates, moved)),
+                "roof_s": functools.reduce(np.maximum, terms.values()),
+                "bound": bound(flops, bytes_, roofs, link),
+                "level": roofs.level,
+                "flops": flops,
+                "bytes": bytes_,
+            }
+            for name, values in answers.items():
+                found[name][part][there] = values
+    return Predictions(**{name: values.reshape(shape) for name, values in found.items()})
+
+
+def _levels(machine: Machine, problem: Operator, facts: Mapping[str, Any], everywhere: Any) -> Iterator[tuple[str, Any]]:
+    """Each measured level with the problems whose tensors it is the fastest to hold, as a mask."""
+    measured = machine.levels()
+    masks = {level: everywhere & False for level in measured}
+    for level, there in held_by(facts, problem.footprint_bytes() * everywhere):
+        # A level that was not measured stands for the next one farther out.
+        near = next((other for other in measured if LEVELS.index(other) >= LEVELS.index(level)), None)
+        if near is not None:
+            masks[near] |= there
+    return ((level, mask) for level, mask in masks.items() if mask.any())

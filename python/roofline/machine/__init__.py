@@ -7,7 +7,7 @@ from .curve import Plateau, SizeCurve, SizePoint
 from .empirical import EmpiricalRoofline, IntensityPoint, SustainedSample
 from .files import SCHEMA_VERSION, build, check_version, from_json, to_json, write_atomically
 from .fit import Estimate, Fit, fit_roofline, fmt_p, hierarchical_time_s
-from .levels import cache_capacity, cache_level, core_level
+from .levels import cache_capacity, cache_level, held_by, own_bytes
 from .machine import ACCESS_FALLBACK, Machine, load_machines, save_machines
 from .sanity import TOLERANCE
 from .statistics import Mode, Summary, grouped, modes, summary
@@ -36,15 +36,16 @@ __all__ = [
     "cache_capacity",
     "cache_level",
     "check_version",
-    "core_level",
     "fit_roofline",
     "fmt_modes",
     "fmt_p",
     "from_json",
     "grouped",
+    "held_by",
     "hierarchical_time_s",
     "load_machines",
     "modes",
+    "own_bytes",
     "save_machines",
     "summary",
     "to_json",

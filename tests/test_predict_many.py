@@ -1,0 +1,182 @@
+"""Predictions of whole arrays of problems: each is what `predict` says, counts included, and a second is enough for millions."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import pytest
+
+from roofline.errors import Error
+from roofline.machine import Ceiling, Machine
+from roofline.operators import OPERATORS, Attention, Ffn, GroupedMatmul, Matmul, MlaDecode, Operator, QuantizedMatmul, RmsNorm
+from roofline.prediction import Predictions, predict, predict_many
+
+
+def machine(device: str = "cpu") -> Machine:
+    """Every level, two sizes of GEMM, exponentials, a launch and a link."""
+    rates = {"L1": 400e9, "L2": 200e9, "L3": 100e9, "DRAM": 40e9}
+    bandwidths = [
+        Ceiling(kind="bandwidth", level=level, access=access, variant="plain", threads=2, samples=(rate * share,))
+        for level, rate in rates.items()
+        for access, share in (("read", 1.0), ("copy", 0.8))
+    ]
+    peaks = [Ceiling(kind="compute", dtype=dtype, threads=2, samples=(200e9,)) for dtype in ("fp64", "fp32", "fp16", "int8", "int32")]
+    products = [
+        Ceiling(
+            kind="compute", dtype="fp32", threads=2, samples=(rate,),
+            problem={"operator": "matmul", "rows": size, "columns": size, "inner": size, "dtype": "fp32"},
+        )
+        for size, rate in ((128, 100e9), (2048, 180e9))
+    ]  # fmt: skip
+    others = (
+        Ceiling(kind="compute", dtype="fp32", threads=2, samples=(4e9,), problem={"operator": "exp"}),
+        Ceiling(kind="latency", threads=2, samples=(2e-6,), problem={"operator": "fork_join"}),
+        Ceiling(kind="link", samples=(10e9,)),
+    )
+    facts = {"threads": 2, "l1_bytes": 32 << 10, "l2_bytes": 1 << 20, "l3_bytes": 32 << 20}
+    return Machine(name="Example CPU", device=device, facts=facts, ceilings=(*bandwidths, *peaks, *products, *others))
+
+
+def batches(operator: type[Operator]) -> list[list[Operator]]:
+    """The operator's cases, in groups that share their words and truths."""
+    groups = defaultdict(list)
+    for case in operator.cases():
+        fields = case.problem.to_dict()
+        groups[tuple(value for value in fields.values() if isinstance(value, (str, bool)))].append(case.problem)
+    return list(groups.values())
+
+
+def fields_of(problems: list[Operator]) -> dict[str, Any]:
+    """Numbers as arrays, the rest as of the first problem."""
+    fields = problems[0].to_dict()
+    for name, value in fields.items():
+        if not isinstance(value, (str, bool)):
+            fields[name] = np.array([getattr(problem, name) for problem in problems])
+    return fields
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_counts_of_a_batch_are_those_of_its_problems(name: str) -> None:
+    for problems in batches(OPERATORS[name]):
+        many = OPERATORS[name].many(**fields_of(problems))
+        for variant in many.variants or {"": None}:
+            plans = [{"variant": variant}, {"variant": variant, "row_cached": 0, "query_block": 16, "kv_block": 32}]
+            for plan in plans:
+                for index, one in enumerate(problems):
+                    for count in ("flops", "traffic", "work"):
+                        whole, single = (getattr(p, count)(*([plan] if count != "flops" else [])) for p in (many, one))
+                        found = {term: float(np.broadcast_to(x, len(problems))[index]) for term, x in whole.items()}
+                        # A term that one problem has not is 0 in the batch.
+                        assert {k: v for k, v in found.items() if v} == pytest.approx({k: v for k, v in single.items() if v})
+                    for size in ("compulsory_bytes", "footprint_bytes", "link_bytes", "product_size", "total_flops"):
+                        whole, single = getattr(many, size)(), getattr(one, size)()
+                        assert np.broadcast_to(whole, len(problems))[index] == pytest.approx(single, rel=1e-14), size
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_each_is_what_predict_says(name: str, device: str) -> None:
+    with_all = machine(device)
+    for problems in batches(OPERATORS[name]):
+        for options in ({}, {"level": "L2"}, {"threads": 2}):
+            found = predict_many(with_all, OPERATORS[name], **options, **fields_of(problems))  # type: ignore[arg-type]
+            for index, problem in enumerate(problems):
+                one = predict(with_all, problem, **options)  # type: ignore[arg-type]
+                for value in ("time_s", "roof_s", "flops", "bytes"):
+                    assert np.broadcast_to(getattr(found, value), len(problems))[index] == pytest.approx(getattr(one, value), 1e-12)
+                bounds = np.broadcast_to(found.bound, len(problems))
+                assert (bounds[index], np.broadcast_to(found.level, len(problems))[index]) == (one.bound, one.roofs.level)
+
+
+def test_arrays_broadcast_and_pass_through_chunks() -> None:
+    found = predict_many(machine(), Matmul, rows=np.arange(1, 201)[:, None], columns=np.arange(1, 101), inner=64)
+    assert found.time_s.shape == (200, 100) and len(found) == 200
+    for i, j in ((0, 0), (99, 7), (199, 99)):
+        one = predict(machine(), Matmul(rows=i + 1, columns=j + 1, inner=64))
+        assert found.time_s[i, j] == pytest.approx(one.time_s)
+        assert found.bound[i, j] == one.bound
+        assert found.flops_per_byte[i, j] == pytest.approx(one.flops_per_byte)
+        assert found.flops_per_s[i, j] == pytest.approx(one.flops_per_s)
+    listed = predict_many(machine(), Attention, seq_q=1, seq_kv=[1, 1000, 10**6])
+    assert listed.bound.tolist() == ["launch", "DRAM", "DRAM"]
+    assert repr(listed) == "Predictions([3], bound: 2 DRAM, 1 launch)"
+    assert predict_many(machine(), Matmul, rows=7).time_s.shape == ()
+    empty = predict_many(machine(), Matmul, rows=np.empty(0, dtype=int))
+    assert len(empty) == 0 and repr(empty) == "Predictions([0], bound: none)"
+
+
+def test_each_problem_at_the_level_that_holds_it() -> None:
+    # Two operands of 4 bytes: 64 KiB of L1 and 2 MiB of L2 over two threads, 32 MiB of L3, each nine tenths full at most.
+    elements = np.array([1000, 7000, 8000, 200_000, 3_000_000, 4_000_000, 10**8])
+    found = predict_many(machine(), OPERATORS["relu"], elements=elements, fitting=True)
+    assert found.level.tolist() == ["L1", "L1", "L2", "L2", "L3", "DRAM", "DRAM"]
+    for index, level in enumerate(found.level):
+        one = predict(machine(), OPERATORS["relu"](elements=int(elements[index])), level=str(level))  # type: ignore[call-arg]
+        assert found.time_s[index] == pytest.approx(one.time_s)
+    # A level without a ceiling stands for the next one.
+    known = tuple(c for c in machine().ceilings if c.level != "L2")
+    fewer = Machine(name="x", facts=machine().facts, ceilings=known)
+    found = predict_many(fewer, OPERATORS["relu"], elements=elements, fitting=True)
+    assert found.level.tolist() == ["L1", "L1", "L3", "L3", "L3", "DRAM", "DRAM"]
+
+
+def test_counts_do_not_overflow() -> None:
+    found = predict_many(machine(), Matmul, rows=np.array([1, 2**31]), columns=2**29, inner=2**29)
+    assert found.flops[1] == 2.0**90
+
+
+@pytest.mark.parametrize(
+    ("operator", "fields", "words"),
+    [
+        (Matmul, {"rows": np.array([1, 0])}, "matmul: rows must be between 1 and 2..62, got 0"),
+        (Matmul, {"rows": np.array([1, 2**63 - 1])}, "matmul: rows must be between 1 and 2..62, got 9223372036854775807"),
+        (Matmul, {"rows": np.array([1.0, 2.0])}, "matmul: rows must be an array of integers, got one of float64"),
+        (Matmul, {"rows": np.array([True])}, "rows must be an array of integers, got one of bool"),
+        (Matmul, {"dtype": np.array(["fp32", "fp64"])}, "matmul: dtype must be one value in a batch, got an array"),
+        (Matmul, {"rows": np.array([2**40]), "inner": 2**40}, "matmul: tensor 'a' .1099511627776, 1099511627776. has more than"),
+        (Matmul, {"rows": np.ones(3, int), "inner": np.ones(2, int)}, r"matmul: the fields do not broadcast: rows \[3\], inner \[2\]"),
+        (Matmul, {"sides": np.array([1])}, "matmul: unknown field 'sides'"),
+        (Attention, {"heads": np.array([8, 6]), "kv_heads": 4}, "multiple of kv_heads, got heads 6 and kv_heads 4"),
+        (Attention, {"causal": True, "seq_q": np.array([1, 9]), "seq_kv": np.array([3, 8])}, "seq_q 9 > seq_kv 8"),
+        (GroupedMatmul, {"experts": np.array([16, 4])}, "experts_per_token must be at most experts 4, got 8"),
+        (OPERATORS["stream"], {"streams": np.array([1, 3])}, "stream: streams must be one of 1, 2, 4, 8, got 3"),
+        (RmsNorm, {"eps": np.array([1e-6, -1.0])}, "rms_norm: eps must be above 0, got -1"),
+        (RmsNorm, {"eps": np.array([np.nan])}, "rms_norm: eps must be an array of finite numbers"),
+    ],
+)
+def test_bad_arrays(operator: type[Operator], fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(Error, match=words):
+        predict_many(machine(), operator, **fields)
+
+
+def test_a_batch_resolves_what_a_problem_does() -> None:
+    many = Attention.many(heads=np.array([8, 16, 32]), kv_heads=np.array([0, 4, 0]))
+    assert np.asarray(many.kv_heads).tolist() == [8, 4, 32]
+
+
+@pytest.mark.timing
+@pytest.mark.parametrize("cpu", [True, False])
+def test_a_million_a_second(cpu: bool) -> None:
+    """Five operators on one core; the margin is for slower machines."""
+    count, generator = 200_000, np.random.default_rng(3)
+    sizes = [generator.integers(1, 1 << 14, count) for _ in range(3)]
+    asked: list[tuple[type[Operator], dict[str, Any]]] = [
+        (Matmul, {"rows": sizes[0], "columns": sizes[1], "inner": sizes[2]}),
+        (Attention, {"batch": sizes[0], "seq_q": 1, "seq_kv": sizes[1], "causal": True, "dtype": "fp32"}),
+        (Ffn, {"batch": sizes[0], "d_model": sizes[1], "d_ff": sizes[2], "activation": "swiglu"}),
+        (RmsNorm, {"rows": sizes[0], "columns": sizes[1]}),
+        (QuantizedMatmul, {"rows": sizes[0], "columns": sizes[1], "inner": sizes[2], "dtype": "fp32"}),
+        (GroupedMatmul, {"tokens": sizes[0], "d_model": sizes[1], "d_ff": sizes[2], "dtype": "fp32"}),
+        (MlaDecode, {"batch": sizes[0], "seq_kv": sizes[1], "dtype": "fp32"}),
+    ]
+    with_all, rates = machine("cpu" if cpu else "cuda:0"), {}
+    for operator, fields in asked:
+        begun = time.process_time()
+        found = predict_many(with_all, operator, **fields)
+        rates[operator.name] = count / (time.process_time() - begun)
+        assert isinstance(found, Predictions) and len(found) == count
+    assert min(rates.values()) > 0.5e6, rates
+    print({name: f"{rate / 1e6:.1f} M/s" for name, rate in rates.items()})
