@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofline import model
+from roofline.cost import WIDER
 from roofline.errors import Error
 from roofline.machine import Ceiling, Machine
 from roofline.model import Roofs, attainable_flops_per_s, bound, gaps, time_s
@@ -47,6 +49,60 @@ def test_attainable_by_hand() -> None:
     assert attainable_flops_per_s([0.25, 5.0, 50.0], 200e9, 40e9).tolist() == [10e9, 200e9, 200e9]
     # Williams, Waterman, Patterson (2009), Opteron X2: 17.6 GFLOP/s and 15 GB/s; at 0.5 FLOP/byte 7.5 GFLOP/s.
     assert float(attainable_flops_per_s(0.5, 17.6e9, 15e9)) == 7.5e9
+
+
+@pytest.mark.parametrize(
+    ("peak", "bandwidth", "ridge"),
+    # As published: A100 and H100 in fp16 and fp8, B200 in fp16, fp8 and fp4.
+    [(312e12, 2e12, 156.0), (989.5e12, 3.35e12, 295.4), (1979e12, 3.35e12, 590.7), (2250e12, 8e12, 281.25), (4500e12, 8e12, 562.5),
+     (9000e12, 8e12, 1125.0)],
+)  # fmt: skip
+def test_published_ridge_points(peak: float, bandwidth: float, ridge: float) -> None:
+    device = Machine(
+        name="x",
+        ceilings=(
+            Ceiling(kind="bandwidth", level="DRAM", access="read", samples=(bandwidth,), source="datasheet"),
+            Ceiling(kind="compute", dtype="fp16", accumulator="fp32", unit="tensor", samples=(peak,), source="datasheet"),
+        ),
+    )
+    [row] = model.ridge_table(device)
+    assert row["ridge_flops_per_byte"] == pytest.approx(ridge, rel=2e-4)
+
+
+def test_ridge_table() -> None:
+    rows = model.ridge_table(machine())
+    assert [(r["level"], r["dtype"], r["unit"], r["ridge_flops_per_byte"]) for r in rows] == [
+        ("DRAM", "fp32", "core", 5.0), ("DRAM", "fp64", "core", 2.5), ("L2", "fp32", "core", 0.5), ("L2", "fp64", "core", 0.25),
+    ]  # fmt: skip
+    assert model.ridge_table(machine(), access="copy")[0]["bandwidth_bytes_per_s"] == 36e9
+    with pytest.raises(Error, match="no bandwidth was measured"):
+        model.ridge_table(machine("read", "copy", "copy NT", "L2"))
+    b200 = model.ridge_table(Machine.from_datasheet("B200"))
+    assert b200[0]["dtype"] in ("nvfp4", "mxfp4") and b200[0]["ridge_flops_per_byte"] == pytest.approx(9000 / 7.7)
+    assert {("fp64", "core"), ("fp64", "tensor")} <= {(r["dtype"], r["unit"]) for r in b200}
+
+
+# Exponent bits, mantissa bits, and the largest number where that is not IEEE's (OCP 8-bit and Microscaling specifications).
+FORMATS = {
+    "nvfp4": (2, 1, 6), "mxfp4": (2, 1, 6), "fp8_e4m3": (4, 3, 448), "fp8_e5m2": (5, 2, None), "fp16": (5, 10, None),
+    "bf16": (8, 7, None), "tf32": (8, 10, None), "fp32": (8, 23, None),
+}  # fmt: skip
+
+
+def test_wider_formats_hold_all_numbers() -> None:
+    def span(name: str) -> tuple[int, Fraction, Fraction]:
+        exponent, mantissa, largest = FORMATS[name]
+        bias = 2 ** (exponent - 1) - 1
+        most = Fraction(largest) if largest else (2 - Fraction(1, 2**mantissa)) * 2**bias
+        return mantissa, Fraction(2) ** (1 - bias - mantissa), most  # digits, smallest subnormal, largest
+
+    for name, wider in WIDER.items():
+        if name == "int4":
+            assert wider == ("int8",)
+            continue
+        for other in wider:
+            (digits, small, large), (more, smaller, larger) = span(name), span(other)
+            assert digits <= more and small >= smaller and large <= larger, (name, other)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from roofline.cost import TensorSpec
 from roofline.errors import Error
 from roofline.machine import Ceiling, Machine
 from roofline.model import default_variant, machine_roofs
-from roofline.operators import OPERATORS, Attention, Ffn, LayerNorm, Matmul, Operator, Relu, RmsNorm, Softmax, Stream
+from roofline.operators import OPERATORS, Attention, Bmm, Ffn, LayerNorm, Matmul, Operator, Relu, RmsNorm, Softmax, Stream
 from roofline.operators.base import WORK
 from roofline.prediction import KNEE, Rates, moved_bytes, predict, reused_bytes
 
@@ -162,6 +162,104 @@ def test_predictions_are_never_above_the_roofs(problem: Operator) -> None:
     assert found.time_s >= found.roof_s
     assert found.bytes_per_s <= found.roofs.bandwidth_bytes_per_s * (1 + 1e-12)
     assert found.roof_s == max(found.terms.values()) and found.terms[found.bound] == found.roof_s
+
+
+# -- what the user assumes ------------------------------------------------------------------------------------------------
+
+
+def test_utilisation_by_hand() -> None:
+    # 0.7 of 200 GFLOP/s and 0.8 of 40 GB/s, as the sum of what is measured and as the roof.
+    hard = {"utilisation": {"compute": 0.7, "bandwidth": 0.8}, "knee": math.inf, "launch_s": 0.0}
+    large = predict(machine(), Matmul(rows=1024, columns=1024, inner=1024), **hard)
+    assert large.time_s == large.roof_s == pytest.approx(2 * 1024**3 / (0.7 * 200e9))
+    assert large.roofs.labels["compute"] == "fp32 avx2 200 GFLOP/s × 0.7"
+    assert large.roofs.labels["launch"] == "as given"
+    flat = predict(machine(), Matmul(rows=1, columns=1024, inner=1024), **hard)
+    assert flat.bound == "DRAM" and flat.time_s == flat.roof_s == pytest.approx(4 * (1024**2 + 2048) / (0.8 * 40e9))
+    # Every part is slower by its share: levels near the cores, and a library's product too.
+    measured = machine(gemm=gemm(2048, 100e9))
+    whole, part = predict(measured, Matmul()), predict(measured, Matmul(), utilisation={"compute": 0.5, "bandwidth": 0.25})
+    assert part.parts == pytest.approx({"DRAM": 4 * whole.parts["DRAM"], "product": 2 * whole.parts["product"], "launch": 2e-6})
+    assert part.rates.bandwidths["L2"] == 100e9
+
+
+def test_a_link_used_in_part() -> None:
+    linked = machine(link=Ceiling(kind="link", samples=(10e9,)))
+    problem = OPERATORS["all_gather"](ranks=2, elements=1 << 20)  # type: ignore[call-arg]
+    found = predict(linked, problem, utilisation={"link": 0.5}, knee=math.inf)
+    assert found.bound == "link" and found.roof_s == pytest.approx(problem.link_bytes() / 5e9)
+    assert found.time_s == pytest.approx(found.roof_s + 2e-6)
+
+
+def test_the_knee_and_the_launch_are_the_users() -> None:
+    problem = Matmul(rows=128, columns=1024, inner=1024)
+    times = [predict(machine(), problem, knee=knee, launch_s=1e-3).time_s for knee in (1.0, KNEE, 50.0, math.inf)]
+    parts = predict(machine(), problem).parts
+    assert times[0] == pytest.approx(1e-3 + parts["DRAM"] + parts["product"])
+    assert times[-1] == pytest.approx(1e-3 + max(parts["DRAM"], parts["product"]))
+    assert sorted(times, reverse=True) == times
+    assert predict(machine(), problem).time_s == pytest.approx(times[1] - 1e-3 + 2e-6)
+    assert predict(machine(), Attention(), variant="naive", launch_s=1e-3).parts["launch"] == pytest.approx(3e-3)
+    assert predict(machine("launch"), Relu(elements=1), launch_s=1e-3).bound == "launch"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"utilisation": {"DRAM": 0.5}}, "utilisation is given for compute, bandwidth, link, not for 'DRAM'"),
+        ({"utilisation": {"bandwidth": 0}}, "utilisation of bandwidth must be a share of its roof, above 0 and at most 1, got 0"),
+        ({"utilisation": {"compute": 1.1}}, "above 0 and at most 1, got 1.1"),
+        ({"launch_s": -1.0}, "launch_s must be seconds from 0, got -1.0"),
+        ({"knee": 0.5}, "knee must be at least 1"),
+        ({"knee": math.nan}, "knee must be at least 1"),
+        ({"unit": "tensor"}, "no compute ceiling for fp32 tensor accumulating in fp32"),
+    ],
+)
+def test_bad_assumptions(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(Error, match=words):
+        predict(machine(), Relu(), **options)
+
+
+# -- datasheets -----------------------------------------------------------------------------------------------------------
+
+
+def test_tensor_units_are_for_products() -> None:
+    h100 = Machine.from_datasheet("H100 SXM")
+    # 989.4 TFLOP/s of bf16 on tensor units; the cores compute bf16 as fp32, 66.9 TFLOP/s.
+    assert predict(h100, Bmm(dtype="bf16")).roofs.compute_flops_per_s == 989.4e12
+    norm = predict(h100, RmsNorm(dtype="bf16"))
+    assert norm.roofs.compute_flops_per_s == 66.9e12
+    assert norm.notes == ("no bf16 roof: its arithmetic is bounded by fp32",)
+    assert predict(h100, RmsNorm(dtype="bf16"), unit="tensor").roofs.compute_flops_per_s == 989.4e12
+    assert predict(h100, Bmm(dtype="bf16"), unit="core").roofs.compute_flops_per_s == 66.9e12
+    # Attention: products on tensor units, its softmax on the cores, one operation where a multiply-add counts two.
+    attention = predict(h100, Attention(dtype="bf16"))
+    assert attention.rates.work == {"product": 989.4e12, "exp": 66.9e12 / 2, "other": 66.9e12 / 2}
+    assert attention.rates.labels["exp"] == "half of fp32 66.9 TFLOP/s"
+    assert attention.rates.knee == math.inf
+    # A device of which only tensor units are known.
+    tpu = Machine.from_datasheet("TPU v5e")
+    assert {c.unit for c in tpu.roofs("compute")} == {"tensor"}
+    assert predict(tpu, RmsNorm(dtype="bf16")).roofs.labels["compute"].startswith("bf16→fp32 tensor")
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "roof", "note"),
+    [
+        ("B200", "nvfp4", 9000e12, ""),
+        ("B200", "mxfp4", 9000e12, ""),
+        ("MI355X", "mxfp4", 10100e12, ""),
+        ("H100 SXM", "nvfp4", 1978.9e12, "no nvfp4 roof: its arithmetic is bounded by fp8_e4m3→fp32 tensor"),
+        ("A100 SXM 80GB", "int4", 1248e12, ""),
+        ("H100 SXM", "int4", 1978.9e12, "no int4 roof: its arithmetic is bounded by int8→int32 tensor"),
+        ("A100 SXM 80GB", "fp8_e4m3", 312e12, "no fp8_e4m3 roof: its arithmetic is bounded by fp16→fp32 tensor"),
+        ("V100", "fp16", 125e12, ""),
+    ],
+)
+def test_few_bits_on_datasheets(device: str, dtype: str, roof: float, note: str) -> None:
+    found = predict(Machine.from_datasheet(device), Bmm(dtype=dtype))
+    assert found.roofs.compute_flops_per_s == pytest.approx(roof, rel=1e-3)
+    assert [n for n in found.notes if "bounded" in n] == ([note] if note else [])
 
 
 # -- parts ----------------------------------------------------------------------------------------------------------------

@@ -72,9 +72,9 @@ def test_llama_3_8b_on_h100() -> None:
 
 
 def test_prefill_is_bound_by_products() -> None:
-    """Products at 989.4 TFLOP/s, and what passes over activations beside them: other tools give 34.3 and 35.5 ms."""
+    """Products at 989.4 TFLOP/s, softmax on the cores, and what passes over activations: other tools give 34.3 and 35.5 ms."""
     found = estimate(LLAMA, Prefill(seq_q=2048), h100())
-    assert found.ttft_s == pytest.approx(33.9e-3, rel=0.005)
+    assert found.ttft_s == pytest.approx(34.3e-3, rel=0.005)
     assert found.profile["product"] / found.time_s > 0.85
     assert found.tpot_s is None
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .model import Placement as Placement
     from .model import Roofs as Roofs
     from .model import place as place
+    from .model import ridge_table as ridge_table
     from .operators import Adam as Adam
     from .operators import AllGather as AllGather
     from .operators import AllReduce as AllReduce
@@ -78,7 +79,7 @@ _HOMES = {
     "errors": ("Error", "OutOfMemory", "Unsupported"),
     "machine": ("Ceiling", "Machine"),
     "measurement": ("Policy", "build_info", "list_devices", "measure", "measure_callable", "run"),
-    "model": ("Placement", "Roofs", "place"),
+    "model": ("Placement", "Roofs", "place", "ridge_table"),
     "operators": (
         "Adam", "AllGather", "AllReduce", "Attention", "AttentionBackward", "BiasRelu", "Bmm", "CachedAttention", "Convert",
         "CoreToCore", "Counts", "Embedding", "Exp", "Ffn", "Fma", "ForkJoin", "Gelu", "GroupedMatmul", "LayerNorm",

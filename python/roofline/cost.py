@@ -51,6 +51,18 @@ DTYPES: Mapping[str, DType] = dict(
     ]
 )
 
+# Formats that hold every number of another one, narrowest first: what a unit without it may compute in.
+WIDER: Mapping[str, tuple[str, ...]] = {
+    "nvfp4": ("fp8_e4m3", "fp8_e5m2", "fp16", "bf16", "tf32", "fp32"),
+    "mxfp4": ("fp8_e4m3", "fp8_e5m2", "fp16", "bf16", "tf32", "fp32"),
+    "fp8_e4m3": ("fp16", "bf16", "tf32", "fp32"),
+    "fp8_e5m2": ("fp16", "bf16", "tf32", "fp32"),
+    "fp16": ("tf32", "fp32"),
+    "bf16": ("tf32", "fp32"),
+    "tf32": ("fp32",),
+    "int4": ("int8",),
+}
+
 
 def dtype(name: str) -> DType:
     """The dtype of this name. Raises Error for an unknown one."""

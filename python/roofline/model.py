@@ -10,10 +10,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .cost import WIDER
 from .errors import Error
 from .machine import UNVERIFIED, Ceiling, Machine
 from .operators import Counts, Operator, count
@@ -46,12 +48,13 @@ class Roofs:
         """The arithmetic intensity at which both roofs meet."""
         return self.compute_flops_per_s / self.bandwidth_bytes_per_s
 
-    def derated(self, *, compute: float = 1.0, bandwidth: float = 1.0) -> Roofs:
-        """The roofs at these shares of compute and bandwidth. Raises Error unless both are above 0."""
+    def derated(self, *, compute: float = 1.0, bandwidth: float = 1.0, link: float = 1.0) -> Roofs:
+        """The roofs at these shares of compute, bandwidth and link. Raises Error unless all are above 0."""
         return dataclasses.replace(
             self,
             compute_flops_per_s=self.compute_flops_per_s * compute,
             bandwidth_bytes_per_s=self.bandwidth_bytes_per_s * bandwidth,
+            link_bytes_per_s=None if self.link_bytes_per_s is None else self.link_bytes_per_s * link,
         )
 
 
@@ -64,6 +67,26 @@ def attainable_flops_per_s(intensity: ArrayLike, compute: ArrayLike, bandwidth: 
 def ridge_flops_per_byte(compute: ArrayLike, bandwidth: ArrayLike) -> Floats:
     """compute / bandwidth: the intensity above which compute is the roof."""
     return np.asarray(np.asarray(compute, dtype=np.float64) / np.asarray(bandwidth, dtype=np.float64))
+
+
+def ridge_table(machine: Machine, *, access: str = "read") -> list[dict[str, Any]]:
+    """Every ridge point of a machine as records, by memory level (slowest first) and compute roof (highest first).
+
+    Keys: level, access, bandwidth_bytes_per_s, dtype, accumulator, unit, compute_flops_per_s, ridge_flops_per_byte. The roofs are
+    those that problems are held against. Raises Error where no bandwidth is known.
+    """
+    kinds = {(c.dtype, c.accumulator or c.dtype, c.unit) for c in machine.roofs("compute")}
+    peaks = sorted((machine.compute(*kind).value, *kind) for kind in kinds)[::-1]
+    memories = [machine.bandwidth(level, access) for level in machine.levels()[::-1]] or [machine.bandwidth()]  # raises
+    return [
+        {
+            "level": memory.level, "access": memory.access, "bandwidth_bytes_per_s": memory.value, "dtype": dtype,
+            "accumulator": accumulator, "unit": unit, "compute_flops_per_s": peak,
+            "ridge_flops_per_byte": float(ridge_flops_per_byte(peak, memory.value)),
+        }
+        for memory in memories
+        for peak, dtype, accumulator, unit in peaks
+    ]  # fmt: skip
 
 
 def terms_s(flops: ArrayLike, bytes_: ArrayLike, roofs: Roofs, link_bytes: ArrayLike = 0) -> dict[str, Floats]:
@@ -96,39 +119,70 @@ def default_variant(problem: Operator, device: str) -> str:
     return (able or list(problem.variants) or [""])[-1]
 
 
-def _compute_ceiling(machine: Machine, arithmetic: tuple[str, str], threads: int | None) -> tuple[Ceiling, str]:
-    """The roof of (dtype, accumulator), else of the dtype with any accumulator, else of the accumulator's own arithmetic."""
+def _compute_ceiling(
+    machine: Machine, arithmetic: tuple[str, str], threads: int | None, unit: str | None
+) -> tuple[Ceiling, str] | None:
+    """The roof of (dtype, accumulator) on a unit (None: the better), and a note where it is another one.
+
+    That is of the dtype with any accumulator, else of the narrowest dtype that holds all its numbers, else of the accumulator's
+    own arithmetic; None where there is no such roof.
+    """
     dtype, accumulator = arithmetic
-    attempts = ((dtype, accumulator), (dtype, None), (accumulator, accumulator), (accumulator, None))
-    for index, (name, kept) in enumerate(attempts):
-        if any(c.dtype == name and kept in (None, c.accumulator or c.dtype) for c in machine.roofs("compute")):
-            ceiling = machine.compute(name, kept, threads=threads)
-            notes = (
-                "",
-                f"no roof for {dtype} accumulating in {accumulator}: the {ceiling.name} roof is used",
-                f"no {dtype} roof: its arithmetic is bounded by {ceiling.name}",
-            )
-            return ceiling, notes[min(index, 2)]
-    return machine.compute(dtype, accumulator, threads=threads), ""  # raises, naming what is missing
+    roofs = [c for c in machine.roofs("compute") if unit in (None, c.unit)]
+    for name in dict.fromkeys((dtype, *WIDER.get(dtype, ()), accumulator)):
+        for kept in (accumulator, None):
+            if any(c.dtype == name and kept in (None, c.accumulator or c.dtype) for c in roofs):
+                ceiling = machine.compute(name, kept, unit, threads)
+                if name != dtype:
+                    return ceiling, f"no {dtype} roof: its arithmetic is bounded by {ceiling.name}"
+                other = f"no roof for {dtype} accumulating in {accumulator}: the {ceiling.name} roof is used"
+                return ceiling, "" if kept else other
+    return None
 
 
-def machine_roofs(machine: Machine, problem: Operator, *, level: str | None = None, threads: int | None = None) -> Roofs:
+def compute_ceiling(machine: Machine, problem: Operator, threads: int | None, unit: str | None) -> tuple[Ceiling, str]:
+    """The compute roof of `problem` on a unit, and a note or "". None: tensor units for products only, else the cores.
+
+    Raises Error naming what is missing.
+    """
+    asked = (unit,) if unit or problem.has_products() else ("core", None)
+    for each in asked:
+        if found := _compute_ceiling(machine, problem.compute(), threads, each):
+            return found
+    dtype, accumulator = problem.compute()
+    return machine.compute(dtype, accumulator, unit, threads), ""  # raises
+
+
+def core_ceiling(machine: Machine, problem: Operator, threads: int | None) -> Ceiling | None:
+    """What does the arithmetic of `problem` that is no matrix product; None where nothing is known of the cores."""
+    found = _compute_ceiling(machine, problem.compute(), threads, "core")
+    return found and found[0]
+
+
+def machine_roofs(
+    machine: Machine, problem: Operator, *, level: str | None = None, threads: int | None = None, unit: str | None = None
+) -> Roofs:
     """The roofs `problem` meets: its dtype's compute, its mix's bandwidth at `level` (None: the slowest), the launch floor.
+
+    unit: None is tensor units for matrix products, and the cores for operators without any.
 
     In-place operators use plain stores, others the better of plain and non-temporal. A problem without FLOPs has an
     infinite compute roof; a machine without a launch latency a floor of 0. Raises Error naming a ceiling that is missing.
     """
-    return roofs_and_notes(machine, problem, level, threads)[0]
+    return roofs_and_notes(machine, problem, level, threads, unit)[0]
 
 
-def roofs_and_notes(machine: Machine, problem: Operator, level: str | None, threads: int | None) -> tuple[Roofs, tuple[str, ...]]:
+def roofs_and_notes(
+    machine: Machine, problem: Operator, level: str | None, threads: int | None, unit: str | None = None
+) -> tuple[Roofs, tuple[str, ...]]:
     in_place = any(tensor.role == "in_out" for tensor in problem.tensors())
     memory = machine.bandwidth(level, problem.mix, threads, variant="plain" if in_place else None)
-    notes = [] if memory.access == problem.mix else [f"no {memory.level} {problem.mix} roof: {memory.name} is used"]
+    same = memory.access == problem.mix or memory.source == "datasheet"  # of which one bandwidth is for every access
+    notes = [] if same else [f"no {memory.level} {problem.mix} roof: {memory.name} is used"]
     labels = {"memory": memory.label}
     compute = float("inf")
     if np.any(problem.total_flops() > 0):
-        ceiling, note = _compute_ceiling(machine, problem.compute(), threads)
+        ceiling, note = compute_ceiling(machine, problem, threads, unit)
         compute, labels["compute"] = ceiling.value, ceiling.label
         notes += [note] if note else []
     floor = 0.0

@@ -27,11 +27,12 @@ from ._repr import Row, html_table, text_table
 from .cost import larger, pick, smaller
 from .errors import Error
 from .machine import LEVELS, Ceiling, Machine, held_by, own_bytes
-from .model import Roofs, bound, default_variant, roofs_and_notes, terms_s
+from .model import Roofs, bound, core_ceiling, default_variant, roofs_and_notes, terms_s
 from .operators.base import WORK, Facts, Operator
 from .units import fmt_si
 
 KNEE = 3.0
+UTILISED = ("compute", "bandwidth", "link")  # what a share of the peak is given for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,21 @@ class Rates:
             launch_s=launch_s,
         )
 
+    def derated(self, shares: Mapping[str, float]) -> Rates:
+        """With `shares` of all work ("compute"), of every memory level ("bandwidth"), and of the link."""
+        levels = {
+            level: rate * shares.get("link" if level == "link" else "bandwidth", 1.0) for level, rate in self.bandwidths.items()
+        }
+        return dataclasses.replace(
+            self,
+            bandwidths=levels,
+            work={kind: rate * shares.get("compute", 1.0) for kind, rate in self.work.items()},
+            labels={
+                name: _share_of(label, shares, "compute" if name in WORK else "link" if name == "link" else "bandwidth")
+                for name, label in self.labels.items()
+            },
+        )
+
     def parts_s(self, work: Mapping[str, int], moved: Mapping[str, int], launches: int = 1) -> dict[str, float]:
         """Seconds of each part alone: memory levels, kinds of work, and "launch"."""
         parts = {level: size / self.bandwidths[level] for level, size in moved.items() if _any(size)}
@@ -69,6 +85,11 @@ class Rates:
         scale = larger(longest, sys.float_info.min)  # where nothing takes time at all
         norm: float = sum((seconds / scale) ** self.knee for seconds in (*levels, arithmetic)) ** (1 / self.knee)
         return parts.get("launch", 0.0) + longest * norm
+
+
+def _share_of(label: str, shares: Mapping[str, float], roof: str) -> str:
+    share = shares.get(roof, 1.0)
+    return label if share == 1 else f"{label} × {share:g}"
 
 
 def _any(x: Any) -> Any:
@@ -130,12 +151,15 @@ def _product_rate(sizes: list[tuple[float, Ceiling]], size: Any) -> Any:
 def machine_rates(machine: Machine, problem: Operator, roofs: Roofs, *, threads: int | None = None) -> Rates:
     """What `problem`'s parts run at on `machine`; what was not measured falls back to the roof above it.
 
-    Products run at the library's rate for their size, else at the multiply-add peak; "other" at half of that peak, one
-    operation where a multiply-add counts two; "exp" at its own ceiling, else as "other". Levels run at the problem's mix.
+    Products run at the library's rate for their size, else at the multiply-add peak; "other" at half of the cores' peak (tensor
+    units do nothing else than products), one operation where a multiply-add counts two; "exp" at its own ceiling, else as
+    "other". Levels run at the problem's mix.
     """
     peak = roofs.compute_flops_per_s
-    work = {"product": peak, "exp": peak / 2, "other": peak / 2}
-    labels = {}
+    cores = core_ceiling(machine, problem, threads)
+    half = (peak if cores is None else min(cores.value, peak)) / 2
+    work = {"product": peak, "exp": half, "other": half}
+    labels = {} if cores is None else dict.fromkeys(("exp", "other"), f"half of {cores.label}")
     dtype = problem.compute()[0]
     if sizes := _products(machine, dtype, threads):
         product = problem.product_size()
@@ -254,6 +278,45 @@ def _facts(machine: Machine, problem: Operator, variant: str | None, plan: Facts
     return facts | {"variant": chosen}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Assumed:
+    """What a prediction takes from the user instead of the machine; see `predict`. Raises Error for what makes no sense."""
+
+    level: str | None = None
+    threads: int | None = None
+    unit: str | None = None
+    utilisation: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    launch_s: float | None = None
+    knee: float | None = None
+
+    def __post_init__(self) -> None:
+        for roof, share in self.utilisation.items():
+            if roof not in UTILISED:
+                raise Error(f"utilisation is given for {', '.join(UTILISED)}, not for {roof!r}")
+            if not 0 < share <= 1:
+                raise Error(f"utilisation of {roof} must be a share of its roof, above 0 and at most 1, got {share!r}")
+        if self.launch_s is not None and not 0 <= self.launch_s < math.inf:
+            raise Error(f"launch_s must be seconds from 0, got {self.launch_s!r}")
+        if self.knee is not None and not self.knee >= 1:
+            raise Error(f"knee must be at least 1 (times add), and infinite for perfect overlap, got {self.knee!r}")
+
+    def rates(self, machine: Machine, problem: Operator) -> tuple[Roofs, Rates, tuple[str, ...]]:
+        """The roofs of `problem`, what its parts run at, and notes."""
+        roofs, notes = roofs_and_notes(machine, problem, self.level, self.threads, self.unit)
+        if self.launch_s is not None:
+            roofs = dataclasses.replace(roofs, floor_s=self.launch_s, labels={**roofs.labels, "launch": "as given"})
+        rates = machine_rates(machine, problem, roofs, threads=self.threads)
+        if self.knee is not None:
+            rates = dataclasses.replace(rates, knee=self.knee)
+        if shares := self.utilisation:
+            rates, roofs = rates.derated(shares), roofs.derated(**shares)
+            labels = {
+                name: _share_of(label, shares, "bandwidth" if name == "memory" else name) for name, label in roofs.labels.items()
+            }
+            roofs = dataclasses.replace(roofs, labels=labels)
+        return roofs, rates, notes
+
+
 def predict(
     machine: Machine,
     problem: Operator,
@@ -262,16 +325,27 @@ def predict(
     plan: Facts | None = None,
     level: str | None = None,
     threads: int | None = None,
+    unit: str | None = None,
+    utilisation: Mapping[str, float] | None = None,
+    launch_s: float | None = None,
+    knee: float | None = None,
 ) -> Prediction:
     """The expected time of `problem` on `machine`, with nothing measured.
 
     variant: None is the one of `plan`, else `default_variant`. plan: facts of a kernel that ran; without one the traffic
     comes from the problem alone. level: where the operands lie (None: the slowest level, a cold run). A bimodal ceiling
-    counts with its best mode, and a note says so. Raises Error naming a ceiling that is missing or an unknown variant.
+    counts with its best mode, and a note says so.
+
+    What the machine does not say, or should not: unit ("core", "tensor"): the compute roof's. utilisation: shares of the roofs
+    that a run reaches, e.g. {"compute": 0.7, "bandwidth": 0.8}, for the roofs and the expected time. launch_s: floor of
+    one launch. knee: p of the sum of levels and arithmetic, 1 (times add) to math.inf (the hard roof); None is the measured one.
+    Raises Error naming a ceiling that is missing, an unknown variant, or what cannot be assumed.
     """
+    assumed = _Assumed(
+        level=level, threads=threads, unit=unit, utilisation=utilisation or {}, launch_s=launch_s, knee=knee
+    )  # fmt: skip
     facts = _facts(machine, problem, variant, plan)
-    roofs, notes = roofs_and_notes(machine, problem, level, threads)
-    rates = machine_rates(machine, problem, roofs, threads=threads)
+    roofs, rates, notes = assumed.rates(machine, problem)
     caches = machine.facts if machine.device == "cpu" else {}
     moved = moved_bytes(problem, facts, caches, roofs.level)
     return dataclasses.replace(expect(problem, facts, caches, roofs, rates, moved), notes=notes)
@@ -318,6 +392,10 @@ def predict_many(
     level: str | None = None,
     fitting: bool = False,
     threads: int | None = None,
+    unit: str | None = None,
+    utilisation: Mapping[str, float] | None = None,
+    launch_s: float | None = None,
+    knee: float | None = None,
     **given: Any,
 ) -> Predictions:
     """`predict` for all problems of NumPy arrays that broadcast: predict_many(machine, Attention, seq_q=1, seq_kv=lengths).
@@ -326,6 +404,7 @@ def predict_many(
     measured level that holds them (a warm run), instead of `level` for all. The rest is as for `predict`. Counts are float64, exact
     below 2**53. Raises Error as `predict` does, and for fields, naming the values of the first problem that is refused.
     """
+    assumed = _Assumed(threads=threads, unit=unit, utilisation=utilisation or {}, launch_s=launch_s, knee=knee)
     expanded = operator.expand(given)
     arrays = {name: np.asarray(value) for name, value in expanded.items() if isinstance(value, (np.ndarray, list, tuple))}
     try:
@@ -346,8 +425,7 @@ def predict_many(
             if not there.all():
                 problem = operator.many(**{name: x[there] if name in flat else x for name, x in fields.items()})
             facts = _facts(machine, problem, variant, plan)
-            roofs, _ = roofs_and_notes(machine, problem, where, threads)
-            rates = machine_rates(machine, problem, roofs, threads=threads)
+            roofs, rates, _ = dataclasses.replace(assumed, level=where).rates(machine, problem)
             moved = moved_bytes(problem, facts, caches, roofs.level)
             flops, bytes_, link = problem.total_flops(), sum(moved[roofs.level].values()), problem.link_bytes()
             terms = terms_s(flops, bytes_, roofs, link)

@@ -94,6 +94,10 @@ class Operator:
         """Bytes by named term that a variant finds again in a cache, each with the bytes a thread touched since: who holds them."""
         return {}
 
+    def has_products(self) -> bool:
+        """Whether tensor units do part of its arithmetic."""
+        return "product" in self.work({"variant": ""})
+
     def product_size(self) -> int:
         """rows x columns x inner of its smallest matrix product, one head of a batch; 0 where it has none."""
         return 0

@@ -10,8 +10,8 @@ import numpy as np
 from ..cost import Array, TensorSpec, ceil_div, matmul
 from .base import Case, Facts, Operator
 
-_DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "nvfp4", "mxfp4")
-_ACCUMULATORS = {"fp64": "fp64", "int8": "int32"}  # fp32 for the rest
+_DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "int4", "nvfp4", "mxfp4")
+_ACCUMULATORS = {"fp64": "fp64", "int8": "int32", "int4": "int32"}  # fp32 for the rest
 _SCALES = ("none", "tensor", "row", "block", "two_level")
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..cost import Array, TensorSpec
-from ..errors import Error
 from .base import Case, Facts, Operator, Variant
 
 
@@ -31,10 +30,8 @@ class CoreToCore(Operator):
     small = frozenset({"first", "second"})
 
     def check(self) -> None:
-        if self.first == self.second:
-            raise Error(f"{self.name}: first and second must be two different threads, got {self.first} twice")
-        if self.rounds >= 2**30:
-            raise Error(f"{self.name}: rounds must be below 2**30, got {self.rounds}")
+        self.require(self.first != self.second, "first and second must be two different threads, got {first} twice")
+        self.require(self.rounds < 2**30, "rounds must be below 2**30, got {rounds}")
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         return ()

@@ -61,6 +61,9 @@ class Fma(Operator):
         terms = self.flops()
         return {"other": terms["multiply-add"] // 2 + terms.get("add", 0)}  # one instruction for a multiplication and an addition
 
+    def has_products(self) -> bool:
+        return True  # the probe of both units
+
     def compute(self) -> tuple[str, str]:
         return self.dtype, ACCUMULATORS[self.dtype]
 

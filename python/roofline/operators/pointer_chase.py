@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..cost import Array, TensorSpec
-from ..errors import Error
+from ..cost import Array, TensorSpec, larger, smaller
 from .base import Case, Facts, Operator, Variant
 
 LINE_BYTES = 64
@@ -38,10 +37,8 @@ class PointerChase(Operator):
     def check(self) -> None:
         self.one_of("pages", ("huge", "small"))
         self.one_of("dtype", ("int32",))
-        if self.size_bytes % LINE_BYTES:
-            raise Error(f"{self.name}: size_bytes must be a multiple of {LINE_BYTES}, got {self.size_bytes}")
-        if self.lines > MOST_LINES:
-            raise Error(f"{self.name}: size_bytes must be below 128 GiB, whose lines int32 can number, got {self.size_bytes}")
+        self.require(self.size_bytes % LINE_BYTES == 0, f"size_bytes must be a multiple of {LINE_BYTES}, got {{size_bytes}}")
+        self.require(self.lines <= MOST_LINES, "size_bytes must be below 128 GiB, whose lines int32 can number, got {size_bytes}")
 
     @property
     def lines(self) -> int:
@@ -61,14 +58,15 @@ class PointerChase(Operator):
 
     def compulsory_bytes(self) -> int:
         """The lines that a launch visits, once each: not all of them, and not `order`, which only says how they lie."""
-        return LINE_BYTES * min(self.hops, self.lines) + 4
+        return LINE_BYTES * smaller(self.hops, self.lines) + 4  # type: ignore[no-any-return]
 
     def footprint_bytes(self) -> int:
         """With the lines themselves, which bind lays out: asked for before `order` is made."""
         return self.size_bytes + sum(t.size_bytes for t in self.tensors())
 
     def traffic(self, plan: Facts) -> dict[str, int]:
-        return {"lines visited again": LINE_BYTES * (self.hops - self.lines)} if self.hops > self.lines else {}
+        again = larger(self.hops - self.lines, 0)
+        return {"lines visited again": LINE_BYTES * again} if np.any(again > 0) else {}
 
     def launches(self, plan: Facts) -> int:
         return 0  # one thread works, no other is woken
