@@ -30,7 +30,7 @@ function(roofline_kernels isa)
 endfunction()
 
 foreach(isa IN LISTS ROOFLINE_ISAS)
-  roofline_kernels(${isa} attention fma rows stream)
+  roofline_kernels(${isa} attention fma mixed_intensity rows stream)
 endforeach()
 
 # roofline_extra_kernels(<isa> <instruction> <operator>...): the same where the compiler and its assembler know the set, which is
@@ -42,6 +42,7 @@ function(roofline_extra_kernels isa instruction)
   if(ROOFLINE_COMPILES_${isa})
     roofline_kernels(${isa} ${ARGN})
     target_compile_definitions(roofline_core PUBLIC ROOFLINE_HAVE_${isa})
+    set(ROOFLINE_EXTRA_ISAS ${ROOFLINE_EXTRA_ISAS} ${isa} PARENT_SCOPE)
   endif()
 endfunction()
 

@@ -15,7 +15,19 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from roofline.errors import Error
-from roofline.operators import MIXES, OPERATORS, Attention, Ffn, LayerNorm, Matmul, Operator, RmsNorm, Softmax, Stream
+from roofline.operators import (
+    MIXES,
+    OPERATORS,
+    Attention,
+    Ffn,
+    LayerNorm,
+    Matmul,
+    MixedIntensity,
+    Operator,
+    RmsNorm,
+    Softmax,
+    Stream,
+)
 
 
 class Counted:
@@ -181,7 +193,14 @@ COST_ONLY = [operator.cases()[1].problem for operator in OPERATORS.values() if n
 
 def test_counting_costs_the_reference_no_accuracy() -> None:
     """The counting run computes the same values: it is the reference that is counted, and not something like it."""
-    for problem in (Softmax(rows=3, columns=4), LayerNorm(rows=3, columns=4), Ffn(seq_q=2, d_model=3, d_ff=4), *COST_ONLY):
+    for problem in (
+        Softmax(rows=3, columns=4),
+        LayerNorm(rows=3, columns=4),
+        Ffn(seq_q=2, d_model=3, d_ff=4),
+        MixedIntensity(elements=90, multiply_adds=1),  # the loop against the closed form
+        MixedIntensity(elements=90, multiply_adds=300, every=2, passes=3),
+        *COST_ONLY,
+    ):
         for name, plain in problem.reference(inputs(problem)).items():
             found = problem.reference(wrapped(problem, Counter()))[name]
             np.testing.assert_allclose(np.vectorize(_value, otypes=[float])(found), plain, rtol=1e-13, atol=1e-13)
@@ -271,6 +290,9 @@ HAND = [
     ("fma", {"chains": 7, "steps": 2, "dtype": "fp16"}, {"multiply-add": 28}, 28),  # accumulated in fp16
     # And one more addition a step.
     ("fma", {"chains": 7, "steps": 2, "pattern": "fma_add", "dtype": "fp64"}, {"multiply-add": 28, "add": 14}, 112),
+    # 6 periods of 2 lines of 8 elements, of which 8 count, and 4 of a begun line: 52, x 2 x 3. a of 8 bytes, and the sum.
+    ("mixed_intensity", {"elements": 100, "multiply_adds": 3, "every": 2, "dtype": "fp64"}, {"multiply-add": 312}, 808),
+    ("mixed_intensity", {"elements": 100, "multiply_adds": 3}, {"multiply-add": 600}, 408),
     ("fork_join", {}, {}, 0),
     # 5 of 8 lines of 64 bytes, and the result; then all 8, though the lap is begun again.
     ("pointer_chase", {"size_bytes": 512, "hops": 5}, {}, 324),
@@ -462,6 +484,7 @@ def test_every_operator_is_worked_out_by_hand() -> None:
             {"further passes": 8000, "lines fetched again": 2 * 7 * 8000},
         ),
         ("stream", {"elements": 1000, "stride": 16}, {"variant": "plain", "lines_cached": 1}, {}),
+        ("mixed_intensity", {"elements": 10, "passes": 3}, {"variant": "read"}, {"further passes": 80}),
         ("softmax", {"rows": 3, "columns": 7}, {"variant": "fused"}, {}),
         ("softmax", {"rows": 3, "columns": 7}, {"variant": "fused", "row_cached": 1}, {}),
         # 84 bytes: x again, and the exponentials there and back.
@@ -682,6 +705,25 @@ def test_bad_fields_are_named(operator: type[Operator], field: dataclasses.Field
 def test_eps_is_positive(operator: type[Operator], eps: float) -> None:
     with pytest.raises(Error, match="eps must be above 0"):
         operator(eps=eps)  # type: ignore[call-arg]
+
+
+def test_mixed_intensity_is_bounded() -> None:
+    with pytest.raises(Error, match="mixed_intensity: every must be one of 1, 2, 4, 8, got 3"):
+        MixedIntensity(every=3)
+    with pytest.raises(Error, match="mixed_intensity: multiply_adds must be at most 16384, got 16385"):
+        MixedIntensity(multiply_adds=16385)
+
+
+def test_one_multiply_add_more_shows_in_the_sum() -> None:
+    """The check of a kernel sees a step too few or too many."""
+    for problem in (case.problem for case in MixedIntensity.cases()):
+        assert isinstance(problem, MixedIntensity)
+        if problem.elements > (1100 if problem.dtype == "fp32" else 2**20):  # there fp32's own rounding is larger
+            continue
+        tensors = inputs(problem)
+        right = problem.reference(tensors)["sum"]
+        more = problem.replace(multiply_adds=problem.multiply_adds + 1).reference(tensors)["sum"]
+        assert abs(more - right) > sum(problem.tolerance()), problem
 
 
 def test_streams_are_a_power_of_two() -> None:

@@ -327,6 +327,10 @@ def abbreviations(problem: Any) -> dict[str, Any]:
     if problem.name == "stream":
         names["arrays"] = {"read": 1, "write": 1, "copy": 2, "scale": 2, "add": 3, "triad": 3}[fields["access"]]
         names["size_of_sum"] = 8 if fields["access"] == "read" else 0
+    if problem.name == "mixed_intensity":
+        line = 64 // width[dtype]
+        skipped = (range(start, fields["elements"], line * fields["every"]) for start in range(line, line * fields["every"]))
+        names["computed"] = fields["elements"] - sum(map(len, skipped))
     if problem.name == "fma":
         names["products"] = {"fp64": 1, "fp32": 1, "fp16": 1, "bf16": 2, "int8": 4}[dtype]
         names["size_of_sums"] = {"fp64": 8, "fp16": 2}.get(dtype, 4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -21,12 +22,14 @@ from roofline.measurement.roofs import (
     fastest,
     fma_problem,
     level_of,
+    mixed_intensity_grid,
     size_problem,
     stream_candidates,
     stream_problem,
 )
 from roofline.measurement.tensors import allocate_all, bind, check
 from roofline.measurement.timing import prepare, with_plausibility
+from roofline.operators import MixedIntensity
 from roofline.results import Bracket, Measurement
 
 FAST = Policy(warmup_min_s=0.0, min_s=0.02, max_s=0.1, bracket_s=0.004, tries=1)
@@ -189,6 +192,32 @@ def test_instruction_sets_of_streams() -> None:
     plan = bind(device, strided, "plain", allocate_all(device, strided, 1)).plan
     assert plan["implementation"] == "strided/scalar"
     assert strided.traffic(plan) == {}, "a walk over 16 KiB stays in the last cache"
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp64"])
+@pytest.mark.parametrize("level", ["L1", "L2", "DRAM"])
+def test_the_grid_of_intensities(level: str, dtype: str) -> None:
+    device = open_device("cpu")
+    element = 4 if dtype == "fp32" else 8
+    compute, bandwidth = 2e11, 2e10  # a knee at 10 FLOP/byte
+
+    def intensities(problems: list[MixedIntensity]) -> list[float]:
+        return [p.total_flops() / (p.elements * element * p.passes) for p in problems]
+
+    plain = mixed_intensity_grid(device, level, dtype)
+    dense = mixed_intensity_grid(device, level, dtype, flops_per_s=compute, bytes_per_s=bandwidth)
+    for problems in (plain, dense):
+        seen = intensities(problems)
+        assert 24 <= len(problems) <= 40
+        assert seen == sorted(set(seen))
+        assert (seen[0], seen[-1]) == (1 / 16, 256)
+        assert max(b / a for a, b in itertools.pairwise(seen)) < 2.01
+    assert sum(5 <= i <= 20 for i in intensities(dense)) >= 1.5 * sum(40 <= i <= 160 for i in intensities(dense))
+    read = stream_problem(device, level, "read", dtype=dtype)
+    for problem, intensity in zip(dense, intensities(dense), strict=True):
+        assert 0.7 * read.elements < problem.elements <= read.elements
+        launch_s = problem.passes * problem.elements * element * max(1 / bandwidth, intensity / compute)
+        assert problem.passes == 1 if level == "DRAM" else 0.2e-3 <= launch_s <= 2e-3
 
 
 def test_above_the_roof_is_implausible() -> None:

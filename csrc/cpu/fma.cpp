@@ -67,8 +67,8 @@ Bound bind(const Fma& problem, Device& device) {
     break;
   }
   if (!kernel)
-    throw Unsupported("fma: " + (problem.isa.empty() ? "there is" : problem.isa + " has") + " no multiply-add of " + name(problem.dtype) +
-                      (problem.pattern == Fma::Pattern::fma_add ? " with an addition beside it (pattern fma_add)" : "") +
+    throw Unsupported("fma: " + (problem.isa.empty() ? "there is" : problem.isa + " has") + " no multiply-add of " +
+                      name(problem.dtype) + (problem.pattern == Fma::Pattern::fma_add ? " with an addition beside it" : "") +
                       " for this CPU in this build");
 
   const std::int64_t element = size_bytes(Fma::accumulator(problem.dtype));
@@ -115,7 +115,8 @@ std::vector<KernelEntry> fma_kernels() {
 #endif
   for (const auto& [dtype, needs] :
        {std::pair{DType::fp64, ""}, {DType::fp32, ""}, {DType::fp16, fp16}, {DType::bf16, bf16}, {DType::int8, int8}})
-    all.push_back(entry(Kernel<Fma, Device>{"registers", dtype, needs, "chains in fixed registers; memory is touched at the ends only", bind}));
+    all.push_back(entry(
+        Kernel<Fma, Device>{"registers", dtype, needs, "chains in fixed registers; memory is touched at the ends only", bind}));
   return all;
 }
 

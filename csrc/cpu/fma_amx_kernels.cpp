@@ -1,7 +1,7 @@
 // Multiply-adds of AMX: four accumulator tiles, as the products of two tiles of rows and two of columns.
 //
-// A tile instruction adds 16 x 16 sums of 16 pairs (bf16) or fours (int8): sixteen steps of 256 chains at once, plus and minus in turn
-// within it. It takes 16 cycles and its result 52, so that four in turn leave no gap. What remains below sixteen steps is one
+// A tile instruction adds 16 x 16 sums of 16 pairs (bf16) or fours (int8): sixteen steps of 256 chains at once, plus and minus in
+// turn within it. It takes 16 cycles and its result 52, so that four in turn leave no gap. What remains below sixteen steps is one
 // more instruction, whose further products are 0. Nothing reaches memory inside the loop.
 #include "cpu/fma_kernels.h"
 

@@ -40,14 +40,12 @@ constexpr FmaKernel kNone = {0, nullptr};
 
 #if defined(__x86_64__) && defined(ROOFLINE_SCALAR)
 
-// No FMA and no vectors: the chain times 1, plus or minus 15. Two instructions a step, one multiply and one add, 6 to 8 cycles after
-// each other.
+// No FMA and no vectors: the chain times 1, plus or minus 15. Two instructions a step, one multiply and one add, of 6 to 8 cycles.
 #define ROOFLINE_END ""
-#define ROOFLINE_SCALAR_KERNEL(name, type, suffix, width)                                                                   \
-  ROOFLINE_X86_KERNEL(name, type, type{1}, type{15},                                                                        \
-                      "movs" suffix " (%[x]), %%xmm15\n movs" suffix " (%[y]), %%xmm14\n", ROOFLINE_12(ROOFLINE_LOAD_##width),  \
-                      ROOFLINE_12(ROOFLINE_SAVE_##width), ROOFLINE_SKEWED_12(ROOFLINE_PLUS_##width),                         \
-                      ROOFLINE_SKEWED_12(ROOFLINE_MINUS_##width))
+#define ROOFLINE_SCALAR_KERNEL(name, type, suffix, width)                                                                    \
+  ROOFLINE_X86_KERNEL(name, type, type{1}, type{15}, "movs" suffix " (%[x]), %%xmm15\n movs" suffix " (%[y]), %%xmm14\n",    \
+                      ROOFLINE_12(ROOFLINE_LOAD_##width), ROOFLINE_12(ROOFLINE_SAVE_##width),                                \
+                      ROOFLINE_SKEWED_12(ROOFLINE_PLUS_##width), ROOFLINE_SKEWED_12(ROOFLINE_MINUS_##width))
 #define ROOFLINE_LOAD_4(i) "movss 4*" #i "(%[start]), %%xmm" #i "\n"
 #define ROOFLINE_SAVE_4(i) "movss %%xmm" #i ", 4*" #i "(%[result])\n"
 #define ROOFLINE_PLUS_4(i, j) "mulss %%xmm15, %%xmm" #i "\n addss %%xmm14, %%xmm" #j "\n"
@@ -76,7 +74,8 @@ constexpr std::int64_t kBytes = 32;
 #define ROOFLINE_SAVE(i) "vmovups " ROOFLINE_REG #i ", " ROOFLINE_BYTES "*" #i "(%[result])\n"
 #define ROOFLINE_PAIR(instruction, operand, i) instruction " " ROOFLINE_REG operand ", " ROOFLINE_REG "13, " ROOFLINE_REG #i "\n"
 #define ROOFLINE_BROADCAST(instruction) \
-  instruction " (%[x]), " ROOFLINE_REG "13\n" instruction " (%[y]), " ROOFLINE_REG "14\n" instruction " (%[z]), " ROOFLINE_REG "15\n"
+  instruction " (%[x]), " ROOFLINE_REG "13\n" instruction " (%[y]), " ROOFLINE_REG "14\n"                                     \
+  instruction " (%[z]), " ROOFLINE_REG "15\n"
 #define ROOFLINE_VECTOR_KERNEL(name, type, factor, term, broadcast, plus, minus)                                            \
   ROOFLINE_X86_KERNEL(name, type, factor, term, ROOFLINE_BROADCAST(broadcast), ROOFLINE_12(ROOFLINE_LOAD),                  \
                       ROOFLINE_12(ROOFLINE_SAVE), ROOFLINE_12(plus), ROOFLINE_12(minus))
@@ -107,8 +106,10 @@ struct Int8Four {
 #define ROOFLINE_MINUS_BF16(i) ROOFLINE_PAIR("vdpbf16ps", "15", i)
 #define ROOFLINE_PLUS_INT8(i) ROOFLINE_PAIR("vpdpbusd", "14", i)
 #define ROOFLINE_MINUS_INT8(i) ROOFLINE_PAIR("vpdpbusd", "15", i)
-ROOFLINE_VECTOR_KERNEL(bf16, Bf16Pair, Bf16Pair{0x40404040}, Bf16Pair{0x40A040A0}, "vpbroadcastd", ROOFLINE_PLUS_BF16, ROOFLINE_MINUS_BF16)
-ROOFLINE_VECTOR_KERNEL(int8, Int8Four, Int8Four{0x03030303}, Int8Four{0x05050505}, "vpbroadcastd", ROOFLINE_PLUS_INT8, ROOFLINE_MINUS_INT8)
+ROOFLINE_VECTOR_KERNEL(bf16, Bf16Pair, Bf16Pair{0x40404040}, Bf16Pair{0x40A040A0}, "vpbroadcastd", ROOFLINE_PLUS_BF16,
+                       ROOFLINE_MINUS_BF16)
+ROOFLINE_VECTOR_KERNEL(int8, Int8Four, Int8Four{0x03030303}, Int8Four{0x05050505}, "vpbroadcastd", ROOFLINE_PLUS_INT8,
+                       ROOFLINE_MINUS_INT8)
 static_assert((-Int8Four{0x05050505}).bits == 0xFBFBFBFBu && (-Bf16Pair{0x40A040A0}).bits == 0xC0A0C0A0u);
 #define ROOFLINE_FMA_TABLE {kNone, kNone, kNone, {12 * kBytes / 4, bf16}, {12 * kBytes / 4, int8}, kNone, kNone}
 

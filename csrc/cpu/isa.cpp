@@ -50,7 +50,8 @@ bool cpu_has(Isa isa) {
     case Isa::avx512:
       return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    case Isa::avx512_bf16: return cpu_has(Isa::avx512) && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
+    case Isa::avx512_bf16:
+      return cpu_has(Isa::avx512) && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
     case Isa::avx512_fp16: return cpu_has(Isa::avx512_bf16) && __builtin_cpu_supports("avx512fp16");
     case Isa::amx:
       return cpu_has(Isa::avx512_bf16) && __builtin_cpu_supports("amx-tile") && __builtin_cpu_supports("amx-bf16") &&

@@ -1,8 +1,8 @@
 // fma: independent chains of multiply-adds held in registers, the probe of the compute roofs.
 //
-// Pattern fma: one step of a chain is acc <- acc + s w (3 * 5), with s = +1 and -1 in turn, beginning with +1, and w the products one
-// step adds: 1 for fp64, fp32 and fp16, 2 for bf16 (accumulated in fp32), 4 for int8 (accumulated in int32). So an even number of
-// steps ends where it began, an odd one 15 w above.
+// Pattern fma: one step of a chain is acc <- acc + s w (3 * 5), with s = +1 and -1 in turn, beginning with +1, and w the products
+// one step adds: 1 for fp64, fp32 and fp16, 2 for bf16 (accumulated in fp32), 4 for int8 (accumulated in int32). So an even number
+// of steps ends where it began, an odd one 15 w above.
 // Pattern fma_add: acc <- acc + s (3 * 3 - 3), a multiply-add and an addition; an odd number of steps ends 6 above.
 // Operands reach the kernels at run time, so that no compiler can fold them.
 #pragma once

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from .operators import LayerNorm as LayerNorm
     from .operators import LmHead as LmHead
     from .operators import Matmul as Matmul
+    from .operators import MixedIntensity as MixedIntensity
     from .operators import MlaDecode as MlaDecode
     from .operators import MlaPrefill as MlaPrefill
     from .operators import PointerChase as PointerChase
@@ -83,8 +84,8 @@ _HOMES = {
     "operators": (
         "Adam", "AllGather", "AllReduce", "Attention", "AttentionBackward", "BiasRelu", "Bmm", "CachedAttention", "Convert",
         "CoreToCore", "Counts", "Embedding", "Exp", "Ffn", "Fma", "ForkJoin", "Gelu", "GroupedMatmul", "LayerNorm",
-        "LmHead", "Matmul", "MlaDecode", "MlaPrefill", "PointerChase", "QuantizedMatmul", "ReduceScatter", "Relu",
-        "ResidualRmsNorm", "RmsNorm", "Rope", "SiluMul", "Softmax", "Stream", "TopkSigmoid", "TopkSoftmax", "count",
+        "LmHead", "Matmul", "MixedIntensity", "MlaDecode", "MlaPrefill", "PointerChase", "QuantizedMatmul", "ReduceScatter",
+        "Relu", "ResidualRmsNorm", "RmsNorm", "Rope", "SiluMul", "Softmax", "Stream", "TopkSigmoid", "TopkSoftmax", "count",
         "growth",
     ),
     "prediction": ("predict", "predict_many"),

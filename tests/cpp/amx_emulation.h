@@ -65,7 +65,8 @@ static inline void amx_product(int c, int a, int b, Products products) {
   EmulatedAmx& amx = emulated_amx;
   amx_expect(amx.configured, "product without a configuration");
   amx_expect(c != a && c != b && a != b, "the three tiles differ");
-  amx_expect(amx.rows[c] == amx.rows[a] && amx.row_bytes[c] == amx.row_bytes[b] && amx.row_bytes[a] == 4 * amx.rows[b], "shapes fit");
+  amx_expect(amx.rows[c] == amx.rows[a] && amx.row_bytes[c] == amx.row_bytes[b], "the result has rows of a, columns of b");
+  amx_expect(amx.row_bytes[a] == 4 * amx.rows[b], "a row of a is as long as a column of b");
   for (int m = 0; m < amx.rows[c]; ++m)
     for (int k = 0; k < amx.row_bytes[a] / 4; ++k)
       for (int n = 0; n < amx.row_bytes[b] / 4; ++n) {

@@ -40,8 +40,10 @@ bool begins(const std::string& text, const char* with) { return text.rfind(with,
 // The sets of this CPU that its operating system supports, allowed or not.
 std::vector<Isa> of_cpu() {
   std::vector<Isa> all;
-  for (const Isa isa : kAll)
-    if (!begins(lacks(name(isa)), "this CPU has no") && !begins(lacks(name(isa)), "the operating system refuses")) all.push_back(isa);
+  for (const Isa isa : kAll) {
+    const std::string said = lacks(name(isa));
+    if (!begins(said, "this CPU has no") && !begins(said, "the operating system refuses")) all.push_back(isa);
+  }
   return all;
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,10 +12,10 @@ from ..cost import TensorSpec
 from ..cost import dtype as dtype_named
 from ..errors import Error, Unsupported
 from ..machine import Machine, cache_capacity, cache_level
-from ..operators import CoreToCore, Fma, ForkJoin, Operator, PointerChase, Stream, from_dict
+from ..operators import CoreToCore, Fma, ForkJoin, MixedIntensity, Operator, PointerChase, Stream, from_dict
 from ..operators.pointer_chase import LINE_BYTES
 from ..units import MIB, fmt_bytes
-from .devices import Device
+from .devices import Device, build_info
 from .tensors import Held, allocate, allocate_all, bind, huge_page_share
 
 # DRAM probes use arrays of at least this (and four times the last-level cache), so that nothing survives between passes.
@@ -138,7 +139,8 @@ _ISAS_OF = {
 
 def fma_isas(device: Device, dtype: str, pattern: str = "fma") -> list[str]:
     """Instruction sets of this CPU with a multiply-add of this dtype, widest first; none on other devices."""
-    usable = str(device.facts.get("isas", "")).split(",")
+    built = str(build_info()["isas"]).split()
+    usable = [isa for isa in str(device.facts.get("isas", "")).split(",") if isa in built]
     able = _ISAS_OF.get(dtype, ()) if pattern == "fma" else _VECTORS[1:]
     return [isa for isa in usable[::-1] if isa in able]
 
@@ -153,6 +155,47 @@ def fma_problem(device: Device, dtype: str, isa: str = "", pattern: str = "fma")
     else:  # every thread a multiprocessor can hold, with eight independent chains each
         chains = 8 * int(device.facts["sms"]) * int(device.facts["threads_per_sm"])
     return Fma(chains=chains, steps=FMA_STEPS, isa=isa, pattern=pattern, dtype=dtype)
+
+
+# Whole tiles of mixed_intensity on every instruction set, in bytes per thread: where every line is computed on, and where not.
+MIXED_TILE_BYTES = (1280, 4096)
+MIXED_LAUNCH_S = 0.5e-3
+# FLOP/s and bytes/s per thread that are taken where the roofs are not known; a launch then lasts 0.2 to 2 ms on any core of today.
+GUESSED_FLOPS_PER_S = {"fp32": 120e9, "fp64": 60e9}
+GUESSED_BYTES_PER_S = 60e9
+
+
+def mixed_intensity_grid(
+    device: Device, level: str, dtype: str = "fp32", *, flops_per_s: float = 0.0, bytes_per_s: float = 0.0, streams: int = 1
+) -> list[MixedIntensity]:
+    """Problems of one level from 1/16 to 256 FLOP/byte in rising order, three an octave; about thirty.
+
+    flops_per_s, bytes_per_s: the roofs of all threads, if known: then four an octave within a factor of two of their knee and two
+    elsewhere, and launches of 0.5 ms in caches. Measure them in random order, so that drift is not intensity.
+    """
+    element = int(dtype_named(dtype).bits) // 8
+    compute = flops_per_s or GUESSED_FLOPS_PER_S[dtype] * device.threads
+    bandwidth = bytes_per_s or GUESSED_BYTES_PER_S * device.threads
+    targets = [2.0 ** (third / 3) for third in range(-12, 25)]
+    if flops_per_s and bytes_per_s:
+        knee = flops_per_s / bytes_per_s
+        targets = [2.0 ** (half / 2) for half in range(-8, 17) if not 0.5 < 2.0 ** (half / 2) / knee < 2]
+        targets += [knee * 2.0 ** (quarter / 4) for quarter in range(-4, 5)]
+    # Below one multiply-add per element, one or three of them on every second, fourth or eighth line.
+    choices = [(adds, every) for adds in (1, 3) for every in (8, 4, 2)] + [(adds, 1) for adds in range(1, 128 * element + 1)]
+    intensity = {choice: 2 * choice[0] / element / choice[1] for choice in choices}
+    wanted = (target for target in targets if 1 / 16 <= target <= 256)
+    chosen = {min(choices, key=lambda choice: abs(math.log(intensity[choice] / target))) for target in wanted}
+    size = stream_problem(device, level, "read", dtype=dtype).elements * element
+    found = []
+    for multiply_adds, every in sorted(chosen, key=lambda choice: intensity[choice]):
+        whole = MIXED_TILE_BYTES[every > 1] * device.threads
+        size_bytes = max(size // whole, 1) * whole
+        pass_s = max(size_bytes / bandwidth, size_bytes * intensity[multiply_adds, every] / compute)
+        passes = 1 if level == "DRAM" else max(1, round(MIXED_LAUNCH_S / pass_s))
+        sized = MixedIntensity(elements=size_bytes // element, passes=passes, streams=streams, dtype=dtype)
+        found.append(sized.replace(multiply_adds=multiply_adds, every=every))
+    return found
 
 
 def _dram_array(device: Device, name: str) -> Held:

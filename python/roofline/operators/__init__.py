@@ -28,6 +28,7 @@ from .grouped_matmul import GroupedMatmul
 from .layer_norm import LayerNorm
 from .lm_head import LmHead
 from .matmul import Matmul
+from .mixed_intensity import MixedIntensity
 from .mla_decode import MlaDecode
 from .mla_prefill import MlaPrefill
 from .pointer_chase import PointerChase
@@ -46,7 +47,7 @@ from .topk_softmax import TopkSoftmax
 OPERATORS: Mapping[str, type[Operator]] = {
     operator.name: operator
     for operator in (
-        Stream, Fma, ForkJoin, PointerChase, CoreToCore,
+        Stream, Fma, ForkJoin, PointerChase, CoreToCore, MixedIntensity,
         Matmul, Attention, Ffn, Softmax, RmsNorm, LayerNorm, Relu, BiasRelu, Exp,
         # cost only: they have no kernels
         MlaDecode, MlaPrefill, Bmm, QuantizedMatmul, GroupedMatmul, LmHead, Embedding, Rope, TopkSoftmax, TopkSigmoid, Gelu,
@@ -94,6 +95,7 @@ __all__ = [
     "LayerNorm",
     "LmHead",
     "Matmul",
+    "MixedIntensity",
     "MlaDecode",
     "MlaPrefill",
     "Operator",

@@ -1,0 +1,76 @@
+// mixed_intensity on a CPU: the array is cut into one contiguous range per thread, on multiples of `every` cache lines.
+#include "ops/mixed_intensity.h"
+
+#include "cpu/device.h"
+#include "cpu/kernels.h"
+#include "cpu/mixed_intensity_kernels.h"
+#include "cpu/share.h"
+
+namespace roofline::cpu {
+namespace {
+
+using ops::MixedIntensity;
+
+constexpr std::pair<Isa, const MixedIntensityKernels*> kTables[] = {
+#if defined(__x86_64__)
+    {Isa::avx512, &mixed_intensity_avx512},
+    {Isa::avx2, &mixed_intensity_avx2},
+#else
+    {Isa::neon, &mixed_intensity_neon},
+#endif
+    {Isa::scalar, &mixed_intensity_scalar},
+};
+
+Bound bind(const MixedIntensity& problem, Device& device) {
+  if (!problem.isa.empty())
+    if (const std::string reason = lacks(problem.isa); !reason.empty()) throw Unsupported("mixed_intensity: " + reason);
+  const MixedIntensityKernels* table = nullptr;
+  std::string isa;
+  for (const auto& [candidate, kernels] : kTables) {
+    if (!has(candidate) || (!problem.isa.empty() && problem.isa != name(candidate))) continue;
+    table = kernels;
+    isa = name(candidate);
+    break;
+  }
+  if (!table) throw Unsupported("mixed_intensity: " + problem.isa + " has no kernel; leave isa empty for the widest that has");
+
+  const std::int64_t element = size_bytes(problem.dtype);
+  const auto run = table->run[problem.dtype == DType::fp64];
+  struct alignas(64) Partial {
+    double sum = 0;
+  };
+  auto partials = std::make_shared<std::vector<Partial>>(device.threads());
+
+  Bound bound;
+  bound.plan.set("implementation", "read/" + isa);
+  bound.plan.set("isa", isa);
+  bound.plan.set("threads", device.threads());
+  bound.steps.push_back({"mixed_intensity", [=](Queue& queue) {
+    Pool& threads = pool(queue);
+    threads.run([&](int worker) {
+      const Range part = share(problem.elements, worker, threads.threads(), 64 / element * problem.every);
+      const MixedRange range = {static_cast<const char*>(problem.a) + part.first * element,
+                                MixedIntensity::alpha,
+                                MixedIntensity::gamma,
+                                part.size(),
+                                problem.passes,
+                                problem.multiply_adds,
+                                static_cast<int>(problem.every),
+                                static_cast<int>(problem.streams)};
+      (*partials)[worker].sum = run(range);
+    });
+    *problem.sum = 0;
+    for (const Partial& partial : *partials) *problem.sum += partial.sum;
+  }});
+  return bound;
+}
+
+}  // namespace
+
+std::vector<KernelEntry> mixed_intensity_kernels() {
+  using K = Kernel<MixedIntensity, Device>;
+  const char* summary = "one range per thread: a tile of vectors is loaded, advanced in registers and summed";
+  return {entry(K{"read", DType::fp32, "", summary, bind}), entry(K{"read", DType::fp64, "", summary, bind})};
+}
+
+}  // namespace roofline::cpu
