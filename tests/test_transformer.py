@@ -305,6 +305,35 @@ def test_advice_is_what_the_changed_estimate_says() -> None:
     assert 2 < advice["weights in int4, groups of 128"].gain < 4
 
 
+def test_advice_by_what_takes_the_time() -> None:
+    """Launches, links and overhead are worth what they take; what does not bound is worth nothing."""
+    machine = on_paper(launch_s=1e-6)
+    given: dict[str, Any] = {"tp": 2, "link_bytes_per_s": 1e9, "link_latency_s": 1e-5, "overhead_s": 1e-3}
+    found = estimate(SMALL, Decode(seq_kv=64), machine, **given)
+    assert found.bound == "overhead" == next(iter(found.profile))
+    advice = {item.change: item for item in advise(found, machine)}
+    for change, roof, left in (
+        ("no overhead", "overhead", 0.0),
+        ("no launches between kernels (a graph, one kernel)", "launch", 0.0),
+        ("no latency of collectives", "link latency", 0.0),
+        ("twice the link", "link", 0.5),
+    ):
+        gone = (1 - left) * found.profile[roof]
+        assert advice[change].time_s == pytest.approx(found.time_s - gone), change
+        assert advice[change].gain == pytest.approx(found.time_s / (found.time_s - gone)), change
+    assert advice["no overhead"].bound == "link latency"
+    assert not {"no overhead", "twice the link"} & {a.change for a in advise(estimate(SMALL, Decode(seq_kv=64), machine), machine)}
+
+
+def test_advice_on_speculation() -> None:
+    """Weights and cache are read once for four tokens: while memory bounds, the step is hardly longer."""
+    found = estimate(LLAMA, Decode(seq_kv=2048), h100())
+    (four,) = (item for item in advise(found, h100()) if item.change.startswith("speculative"))
+    assert 3.9 < four.gain < 4
+    assert four.at_most
+    assert four.detail.startswith("pays from 1.00 kept")
+
+
 def test_advice_leaves_out_what_cannot_be() -> None:
     machine = on_paper(memory_bytes=10**8)
     found = estimate(SMALL, Decode(seq_kv=8), machine)
@@ -361,9 +390,9 @@ def test_reprs() -> None:
     ("config", "phase", "options"),
     [
         (LLAMA, Decode(batch=4), {}),
-        (preset("DeepSeek-V3"), Prefill(seq_q=100, chunk=30), {"tp": 8, "overhead_s": 1e-4}),
+        (preset("DeepSeek-V3"), Prefill(seq_q=100, chunk=30), {"tp": 16, "overhead_s": 1e-4}),
         (preset("GPT-OSS-120B"), Mixed(batch=4), {"counting": "weights_and_kv", "memory_share": 0.9}),
-        (LLAMA, Training(seq_q=128), {"fused": False}),
+        (LLAMA, Training(seq_q=128), {"fused": False, "must_fit": False}),
     ],
 )
 def test_the_json_form_fits_its_schema(config: TransformerConfig, phase: Any, options: dict[str, Any]) -> None:
@@ -399,12 +428,25 @@ def test_public_names() -> None:
         ({"lm_head": "no"}, "lm_head must be True or False"),
         ({"fused": 1}, "fused must be True or False"),
         ({"tp": 3, "link_bytes_per_s": 1e9}, "tp 3 does not divide heads"),
-        ({"memory_bytes": 1e6, "must_fit": True}, "does not fit; not even one sequence fits"),
+        ({"memory_bytes": 1e6}, "does not fit; not even one sequence fits .must_fit=False"),
     ],
 )
 def test_bad_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(Error, match=message):
         estimate(LLAMA, Decode(), on_paper(), **options)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    """80 GB less 16.06 of weights, 268 MB of cache a sequence: 238 by hand, less what activations take."""
+    with pytest.raises(Error, match="does not fit; the largest batch that fits is 2[23]."):
+        estimate(LLAMA, Decode(batch=300, seq_kv=2048), h100())
+    beyond = estimate(LLAMA, Decode(batch=300, seq_kv=2048), h100(), must_fit=False)
+    assert beyond.memory.fits is False
+    assert beyond.memory.largest_batch is not None
+    most = estimate(LLAMA, Decode(batch=beyond.memory.largest_batch, seq_kv=2048), h100())
+    assert most.memory.fits
+    with pytest.raises(Error, match="does not fit"):
+        estimate(LLAMA, Decode(batch=beyond.memory.largest_batch + 1, seq_kv=2048), h100())
 
 
 def test_a_machine_without_what_it_takes() -> None:

@@ -119,6 +119,15 @@ def test_a_small_latent_attention_by_hand() -> None:
     assert "q into latent" in by_name(calls_of(c, Prefill(batch=2, seq_q=8, seq_kv=15)))
 
 
+@pytest.mark.parametrize(("norms", "plain", "joint"), [(0, 1, 0), (1, 1, 2), (2, 1, 4), (4, 5, 4)])
+def test_norms_of_a_layer(norms: int, plain: int, joint: int) -> None:
+    """GPT-J has one a layer and adds attention and FFN at once, Gemma 2 four; one more stands before the head."""
+    calls = by_name(calls_of(SMALL.replace(norms=norms), Decode(seq_kv=4)))
+    assert calls["norm"].count == plain
+    assert (calls["residual and norm"].count if joint else 0) == joint
+    assert plain + joint == 2 * norms + 1
+
+
 def test_windows_by_hand() -> None:
     c = SMALL.replace(window=3, window_layers=(1,), sinks=True)
     calls = by_name(calls_of(c, Prefill(seq_q=5)))

@@ -313,6 +313,7 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"d_model": "64"}, "d_model must be an integer"),
     ({"gated": 1}, "gated must be True or False"),
     ({"rope_fraction": 1.5}, "share of head_dim"),
+    ({"rope_fraction": 0.2}, "rotated in pairs, and rope_fraction of head_dim 16 are 3"),
     ({"rope_theta": float("inf")}, "finite number"),
     ({"name": 3}, "name must be text"),
     ({"heads": 5}, "no multiple of heads"),

@@ -182,6 +182,24 @@ def machine_rates(machine: Machine, problem: Operator, roofs: Roofs, *, threads:
     return Rates(bandwidths=bandwidths, work=work, launch_s=roofs.floor_s, knee=KNEE if measured else math.inf, labels=labels)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """One change, and what is expected of it. gain: the rate with it over the rate without. time_s: with it; bound: what then takes
+    most of that ("" where that is not known). at_most: the gain is that of reaching a roof, which few kernels do. detail: why, and
+    what else to know.
+    """
+
+    change: str
+    gain: float
+    time_s: float
+    bound: str = ""
+    at_most: bool = False
+    detail: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Prediction:
     """The expected time of one problem, and the time its roofs allow.

@@ -93,7 +93,7 @@ def explain(options: argparse.Namespace) -> int:
     from ..measurement import Policy, attempt
     from ..report import explain as explained
 
-    screen = Terminal()
+    screen, peers = Terminal(), ()
     if hasattr(options, "operator"):
         cls = operator_of(options)
         with checking_input():
@@ -119,8 +119,8 @@ def explain(options: argparse.Namespace) -> int:
         found = _saved_point(options, screen)
         if found is None:
             return OK
-        measured, machine = found
-    explanation = explained(measured, machine)
+        measured, machine, peers = found
+    explanation = explained(measured, machine, peers)
     if options.json:
         screen.json(explanation.to_dict())
         return OK
@@ -135,8 +135,8 @@ def explain(options: argparse.Namespace) -> int:
     return BY_STATUS.get(measured.status, OK) if hasattr(options, "operator") else OK
 
 
-def _saved_point(options: argparse.Namespace, screen: Terminal) -> tuple[Any, Any] | None:
-    """The measurement and the machine that the user names; None where only the list of points was asked for."""
+def _saved_point(options: argparse.Namespace, screen: Terminal) -> tuple[Any, Any, Any] | None:
+    """The measurement and the machine that the user names, and all of its file; None where their list alone was asked for."""
     from ..operators import OPERATORS
     from ..report.tables import brief_problem
     from ..results import Results
@@ -171,7 +171,7 @@ def _saved_point(options: argparse.Namespace, screen: Terminal) -> tuple[Any, An
             matching = [m for m in results if m.key.startswith(wanted)]
         if not matching:
             raise BadInput(f"{file} has no point {wanted!r}: give a number from 1 to {len(results)}, or the beginning of a key")
-        return matching[-1], machine
+        return matching[-1], machine, results
 
 
 def doctor(options: argparse.Namespace) -> int:

@@ -66,6 +66,9 @@ def flags(parser: argparse.ArgumentParser) -> None:
     model.add_argument(
         "--weights", metavar="DTYPE", help="of the matrices of layers: also fp8_e4m3, int8, int4 (scales are not counted)"
     )
+    model.add_argument(
+        "--activations", metavar="DTYPE", help="that products read: with narrow --weights also fp8_e4m3, int8 (default: as --dtype)"
+    )
     model.add_argument("--kv", metavar="DTYPE", help="of the KV cache: also fp8_e4m3, int8")
     model.add_argument("--no-lm-head", dest="lm_head", action="store_false", help="without the product that makes logits")
     model.add_argument(
@@ -87,7 +90,7 @@ def flags(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--memory-share", type=_TYPES["float"], default=1.0, metavar="SHARE", help="of it that may be used (default 1)"
     )
-    how.add_argument("--must-fit", action="store_true", help="fail where it does not fit in memory")
+    how.add_argument("--ignore-memory", action="store_true", help="estimate what does not fit in memory too")
     how.add_argument("--advice", action="store_true", help="also what changes would gain")
     how.add_argument("--against", metavar="FILE|NAME", action="append", default=[], help="with --advice: another machine")
 
@@ -116,6 +119,12 @@ def _config(options: argparse.Namespace) -> Any:
         config = config.replace(quantization=None, weights=options.weights)
     elif options.weights:
         config = config.replace(quantization=Quantization(weights=options.weights))
+    if options.activations in DTYPES:
+        config = config.replace(activations=options.activations)
+    elif options.activations:
+        if config.quantization is None:
+            raise BadInput(f"--activations {options.activations} is of products with narrow weights: give --weights too")
+        config = config.replace(quantization=dataclasses.replace(config.quantization, activations=options.activations))
     return config.replace(kv=options.kv) if options.kv else config
 
 
@@ -151,7 +160,7 @@ def predict(options: argparse.Namespace) -> int:
             counting=options.counting.replace("-", "_"), compute_utilisation=options.compute_utilisation,
             bandwidth_utilisation=options.bandwidth_utilisation, overhead_s=options.overhead, link_bytes_per_s=options.link,
             link_latency_s=options.link_latency, memory_share=options.memory_share, memory_bytes=options.memory,
-            must_fit=options.must_fit,
+            must_fit=not options.ignore_memory,
         )  # fmt: skip
         advice = advise(found, machine, others) if options.advice else ()
         ridge = ridge_batch(found, machine) if options.advice else None
@@ -166,8 +175,9 @@ def predict(options: argparse.Namespace) -> int:
     screen.table(("", "value"), found.summary(), wide=("value",))
     screen.line()
     if advice:
-        gains = [(item.change, f"{item.gain:.3f}×", fmt_si(item.time_s, "s"), item.detail) for item in advice]
-        screen.table(("what would it take", "tokens/s", "time", "and"), gains, wide=("what would it take", "and"))
+        gains = [(a.change, f"{'≤ ' if a.at_most else ''}{a.gain:.3f}×", fmt_si(a.time_s, "s"), a.bound, a.detail) for a in advice]
+        headers = ("what would it take", "tokens/s", "time", "then bound by", "and")
+        screen.table(headers, gains, wide=("what would it take", "and"))
         screen.line()
     if ridge is not None:
         screen.line(f"compute-bound: {ridge.text}")

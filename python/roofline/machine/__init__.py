@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .ceiling import GEMM, LEVELS, RATE_UNITS, UNVERIFIED, Ceiling, fmt_modes
+from .ceiling import ALIGNED, GEMM, LEVELS, RATE_UNITS, UNVERIFIED, Ceiling, fmt_modes
 from .curve import Plateau, SizeCurve, SizePoint
 from .empirical import EmpiricalRoofline, IntensityPoint, SustainedSample
 from .files import SCHEMA_VERSION, build, check_version, from_json, to_json, write_atomically
@@ -14,6 +14,7 @@ from .statistics import Mode, Summary, grouped, modes, summary
 
 __all__ = [
     "ACCESS_FALLBACK",
+    "ALIGNED",
     "GEMM",
     "LEVELS",
     "RATE_UNITS",

@@ -89,8 +89,9 @@ def _refuse_constant(name: str) -> typing.NoReturn:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"it has the key {next(name for name in found if names.count(name) > 1)!r} twice")
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise ValueError(f"it has the key {twice!r:.60} twice")
     return found
 
 
@@ -98,7 +99,9 @@ def from_json(text: str | bytes, *, where: str) -> Any:
     """The value of JSON text. Raises Error naming `where` and the position; NaN, Infinity and repeated keys are refused."""
     try:
         return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
-    except (ValueError, RecursionError) as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
+    except RecursionError as error:
+        raise Error(f"{where} is not valid JSON: it is nested too deeply") from error
+    except ValueError as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
         raise Error(f"{where} is not valid JSON ({error}); the file is truncated or was edited") from error
 
 

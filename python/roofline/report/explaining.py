@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from ..errors import Error
 from ..machine import RATE_UNITS, Machine
 from ..model import gaps
 from ..operators import Operator, from_dict
-from ..results import Measurement
+from ..results import Measurement, advise
 from ..units import MISSING, fmt_bytes, fmt_number, fmt_percent, fmt_si
 from .formulas import flops_formulas, tensor_bytes, tensor_formulas, traffic_formulas
 from .tables import Table, fmt_error, fmt_interval, why_wrong
@@ -193,10 +194,21 @@ def _ceilings(m: Measurement, machine: Machine) -> Section:
     )
 
 
-def explain(measurement: Measurement, machine: Machine | None = None) -> Explanation:
-    """Formulas of FLOPs and bytes by term, the brackets, samples, prediction and outcome; with `machine`, the time at each ceiling.
+def _advice(m: Measurement, machine: Machine, peers: Iterable[Measurement]) -> Section:
+    rows = [
+        (item.change, f"{'≤ ' if item.at_most else ''}{item.gain:.2f}×", fmt_si(item.time_s, "s"), item.bound, item.detail)
+        for item in advise(m, machine, peers)
+    ]
+    headers = ("change", "gain", "time", "then bound by", "why")
+    lines = () if rows else ("no change that is known here gains more than 2 %",)
+    return Section(title="What would it take", table=Table(headers=headers, rows=rows, wide=("change", "why")), lines=lines)
 
-    Works on saved measurements; measures nothing.
+
+def explain(measurement: Measurement, machine: Machine | None = None, peers: Iterable[Measurement] = ()) -> Explanation:
+    """Formulas of FLOPs and bytes by term, the brackets, samples, prediction and outcome; with `machine`, the time at each ceiling
+    and what each change would gain.
+
+    peers: measurements beside it, for the gain of other variants. Works on saved measurements; measures nothing.
     """
     m = measurement
     problem = _problem(m)
@@ -207,6 +219,8 @@ def explain(measurement: Measurement, machine: Machine | None = None) -> Explana
     sections += [_timing(m), _prediction(m)]
     if machine is not None:
         sections.append(_ceilings(m, machine))
+        if m.time_s is not None:
+            sections.append(_advice(m, machine, peers))
     outcome = m.status.replace("_", " ") + (f": {m.reason}" if m.reason else "")
     reached = (
         f"{fmt_percent(m.share_of_bracket)} of its {m.bound} roof" if m.share_of_bracket is not None else "no roof to compare with"

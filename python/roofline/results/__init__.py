@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .advice import advise
 from .record import CACHE_STATES, STATUSES, Bracket, Measurement, measurement_key, roof_value
 from .results import Results, append_to, records_to_csv
 
@@ -11,6 +12,7 @@ __all__ = [
     "Bracket",
     "Measurement",
     "Results",
+    "advise",
     "append_to",
     "measurement_key",
     "records_to_csv",

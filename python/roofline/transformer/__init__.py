@@ -8,7 +8,8 @@ estimate(preset("Llama-3-8B"), Decode(batch=8, seq_kv=4096), Machine.from_datash
 
 from __future__ import annotations
 
-from .advice import Advice, Crossing, advise, crossing, ridge_batch
+from ..prediction import Advice
+from .advice import Crossing, advise, crossing, ridge_batch
 from .calls import calls_of
 from .config import Quantization, TransformerConfig
 from .estimates import Estimate

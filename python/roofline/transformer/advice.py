@@ -12,29 +12,18 @@ from ..errors import Error
 from ..machine import Machine
 from ..model import machine_roofs
 from ..operators import Growth
+from ..prediction import Advice
 from ..units import fmt_number, fmt_si
 from .calls import calls_of
 from .config import CACHES, Quantization, TransformerConfig
 from .estimates import Estimate
 from .estimating import estimate
 from .layers import Call
-from .phases import Mixed, Training
+from .phases import Decode, Mixed, Training
 from .pricing import scaled
 
+DRAFTED = 4  # tokens of a speculative step
 ALL_TOUCHED = 40  # times experts over experts_per_token: with so many tokens e^-40 of the experts are left out
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
-    """One change. gain: tokens/s with it over tokens/s without. time_s: of the changed phase. detail: what else to know."""
-
-    change: str
-    gain: float
-    time_s: float
-    detail: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,18 +108,23 @@ def _faster(machine: Machine, kind: str) -> Machine:
     return dataclasses.replace(machine, ceilings=tuple(doubled))
 
 
-def advise(found: Estimate, machine: Machine, others: Sequence[Machine] = ()) -> tuple[Advice, ...]:
-    """Changes to `found`, an estimate on `machine`, by their expected gain, largest first.
+def _without_launches(machine: Machine) -> Machine:
+    return dataclasses.replace(machine, ceilings=tuple(c for c in machine.ceilings if c.kind != "latency" or c.level))
 
-    Fusing (where it is not), narrower weights and cache, twice the batch, twice the ranks, twice the bandwidth or the arithmetic,
-    and each of `others`. What cannot be (dimensions that ranks do not divide, a ceiling that is missing) is left out.
+
+def advise(found: Estimate, machine: Machine, others: Sequence[Machine] = ()) -> tuple[Advice, ...]:
+    """Changes to `found`, an estimate on `machine`, by their expected gain, largest first: in tokens/s of all sequences.
+
+    Fusing (where it is not), narrower weights and cache, speculation, twice the batch, twice the ranks, each of `others`; and what
+    the roofs that take the time are worth: twice the bandwidth, the arithmetic or the link, no launches, no overhead. What cannot
+    be (dimensions that ranks do not divide, a ceiling that is missing) is left out.
     """
     c, phase = found.config, found.phase
     given = {field.name: getattr(found.options, field.name) for field in dataclasses.fields(found.options)}
     advice: list[Advice] = []
 
-    def add(change: str, detail: Callable[[Estimate], str] | None = None, **changed: Any) -> None:
-        arguments = {"config": c, "phase": phase, "machine": machine, **given, **changed}
+    def add(change: str, detail: Callable[[Estimate], str] | None = None, at_most: bool = False, **changed: Any) -> None:
+        arguments = {"config": c, "phase": phase, "machine": machine, "must_fit": False, **given, **changed}
         try:
             new = estimate(arguments.pop("config"), arguments.pop("phase"), arguments.pop("machine"), **arguments)
         except Error:
@@ -138,7 +132,7 @@ def advise(found: Estimate, machine: Machine, others: Sequence[Machine] = ()) ->
         fits = f"; {new.memory.text}" if new.memory.fits is False and found.memory.fits else ""
         words = f"{detail(new) if detail else ''}{fits}".removeprefix("; ")
         gain = new.tokens_per_s / found.tokens_per_s
-        advice.append(Advice(change=change, gain=gain, time_s=new.time_s, detail=words))
+        advice.append(Advice(change=change, gain=gain, time_s=new.time_s, bound=new.bound, at_most=at_most, detail=words))
 
     if not found.options.fused:
         add("fuse attention and products", fused=True)
@@ -148,8 +142,24 @@ def advise(found: Estimate, machine: Machine, others: Sequence[Machine] = ()) ->
     if not isinstance(phase, Mixed):
         add("twice the batch", _per_user, phase=phase.replace(batch=2 * phase.batch))
     add("twice the ranks", _per_user, tp=2 * found.options.tp)
+    if isinstance(phase, Decode) and phase.seq_q == 1 and phase.seq_kv >= DRAFTED:
+
+        def pays(new: Estimate) -> str:
+            return f"pays from {new.time_s / found.time_s:.2f} kept on average, the draft's cost apart"
+
+        add(f"speculative decoding, {DRAFTED} tokens a step, all kept", pays, at_most=True, phase=phase.replace(seq_q=DRAFTED))
+    spent = found.profile
     add("twice the bandwidth", machine=_faster(machine, "bandwidth"))
     add("twice the arithmetic", machine=_faster(machine, "compute"))
+    if "link" in spent:
+        rate = found.options.link_bytes_per_s
+        add("twice the link", machine=_faster(machine, "link"), link_bytes_per_s=rate and 2 * rate)
+    if "link latency" in spent:
+        add("no latency of collectives", link_latency_s=0.0)
+    if "launch" in spent:
+        add("no launches between kernels (a graph, one kernel)", machine=_without_launches(machine))
+    if "overhead" in spent:
+        add("no overhead", overhead_s=0.0)
     for other in others:
         add(other.name, machine=other)
     return tuple(sorted(advice, key=lambda item: -item.gain))

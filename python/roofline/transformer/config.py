@@ -208,6 +208,8 @@ class TransformerConfig:
             object.__setattr__(self, "kv_heads", self.heads)
         if self.heads % self.kv_heads:
             self._refuse(f"heads must be a multiple of kv_heads, got heads {self.heads} and kv_heads {self.kv_heads}")
+        if self.rotated % 2:
+            self._refuse(f"numbers are rotated in pairs, and rope_fraction of head_dim {self.head_dim} are {self.rotated}")
 
     def _check_ffn(self) -> None:
         if self.experts:

@@ -91,6 +91,11 @@ class Estimate:
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     @property
+    def bound(self) -> str:
+        """The roof with most of the time."""
+        return next(iter(self.profile))
+
+    @property
     def groups(self) -> dict[str, float]:
         """Seconds by group of parts, longest first."""
         found: dict[str, float] = {}
@@ -181,7 +186,7 @@ class Estimate:
         return [
             ("time", fmt_si(self.time_s, "s", 4)),
             *((name, value) for name, value in rates if value),
-            ("under", profile),
+            ("bound by", profile),
             ("groups", ", ".join(f"{group} {fmt_percent(seconds / self.time_s)}" for group, seconds in self.groups.items())),
             ("not sharded", f"{fmt_percent(self.unsharded_s / self.time_s)}{limit}"),
             ("memory", f"{self.memory.text} ({parts})"),
@@ -219,6 +224,7 @@ class Estimate:
             "mfu": self.mfu,
             "flops": self.flops,
             "bytes": self.bytes,
+            "bound": self.bound,
             "profile_s": self.profile,
             "groups_s": self.groups,
             "overhead_s": self.overhead_s,

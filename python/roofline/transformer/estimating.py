@@ -94,7 +94,7 @@ def estimate(
     link_latency_s: float = 0.0,
     memory_share: float = 1.0,
     memory_bytes: float | None = None,
-    must_fit: bool = False,
+    must_fit: bool = True,
 ) -> Estimate:
     """The expected time of `phase` on `machine`, with nothing measured: the sum of its calls, one after the other.
 
@@ -103,7 +103,8 @@ def estimate(
     over their roof, nothing else. *_utilisation: factors on the ceilings. overhead_s: seconds per pass through the layers that are
     neither computing nor moving. link_bytes_per_s: what one rank receives, and sends as much (None: the machine's link);
     link_latency_s: of each collective. memory_share: of memory_bytes (None: the machine's) that may be used.
-    must_fit: raise Error where it does not. Raises Error for what the operators or ranks refuse and for ceilings that are missing.
+    must_fit: raise Error where it does not, naming the largest batch that does; False estimates it nevertheless. Raises Error for
+    what the operators or ranks refuse and for ceilings that are missing.
     """
     options = Options(
         tp=tp, lm_head=lm_head, fused=fused, counting=counting, compute_utilisation=compute_utilisation,
@@ -115,7 +116,7 @@ def estimate(
     calls = calls_of(config, phase, tp=tp, lm_head=lm_head, fused=fused)
     memory = memory_of(config, phase, machine, tp=tp, lm_head=lm_head, share=memory_share, capacity_bytes=memory_bytes)
     if must_fit and memory.fits is False:
-        raise Error(f"{config.name}, {phase}: {memory.text}")
+        raise Error(f"{config.name}, {phase}: {memory.text} (must_fit=False or --ignore-memory estimates it nevertheless)")
     priced = (price(call, derated, link_latency_s, counting) for call in calls)
     parts = tuple(part for part in priced if part is not None)
     said = dict.fromkeys(note for part in parts for note in part.notes)

@@ -169,12 +169,14 @@ def layer_calls(config: TransformerConfig, step: Step, r: Ranks, fused: bool = T
         yield from _times(_ffn(c, tokens, r.d_ff, "", fused), dense)
     if c.mixtures:
         yield from _times(_mixture(c, r, tokens, fused), c.mixtures)
-    # The first norm of a step has no residual to add yet; the one before the head adds the last.
-    added = 2 * c.layers
+    # The first norm of a step has no residual to add yet; the one before the head adds the last. A layer adds two residuals, or
+    # both at once where it has one norm; norms beyond two are those of what attention and FFN give.
+    added = min(c.norms, 2) * c.layers
     plain = problems.norm(c, tokens, c.d_model)
-    yield Call(name="norm", group="norm", problem=plain, count=(c.norms - 2) * c.layers + 1, sharded=False)
-    joint = problems.residual_norm(c, tokens)
-    yield Call(name="residual and norm", group="norm", problem=joint, count=added, sharded=False)
+    yield Call(name="norm", group="norm", problem=plain, count=c.norms * c.layers + 1 - added, sharded=False)
+    if added:
+        joint = problems.residual_norm(c, tokens)
+        yield Call(name="residual and norm", group="norm", problem=joint, count=added, sharded=False)
     if r.tp > 1:
         reduced = problems.all_reduce(c, tokens, r.tp)
         yield Call(name="all-reduce", group="communication", problem=reduced, count=2 * c.layers + 1, sharded=False)

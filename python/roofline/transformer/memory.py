@@ -10,8 +10,8 @@ from ..cost import size_bytes
 from ..errors import Error
 from ..machine import Machine
 from ..units import fmt_bytes
-from .calls import calls_of
 from .config import MOST, TransformerConfig
+from .layers import step_calls
 from .parameters import weights_bytes
 from .phases import Phase, Training
 from .ranks import ranks_of
@@ -68,12 +68,14 @@ def kv_bytes(config: TransformerConfig, seq_kv: int, *, batch: int = 1, tp: int 
 
 def _activations(config: TransformerConfig, phase: Phase, tp: int, lm_head: bool) -> int:
     """The residual stream beside the largest call's own inputs and outputs."""
-    largest = 0
-    for call in calls_of(config, phase, tp=tp, lm_head=lm_head):
-        own = (*call.weights, *call.cached)
-        held = sum(t.size_bytes for t in call.problem.tensors() if t.name not in own and t.role != "constant" and not t.link)
-        largest = max(largest, held)
-    return largest + max(int(size_bytes((step.tokens, config.d_model), config.activations)) for step in phase.steps())
+    steps, largest = list(phase.steps()), 0
+    # Chunks are of one size but for the last, which sees the most keys and has the head: it and the first have the largest calls.
+    for step in {steps[0], steps[-1]}:
+        for call in step_calls(config, step, ranks_of(config, tp), lm_head=lm_head):
+            own = (*call.weights, *call.cached)
+            held = sum(t.size_bytes for t in call.problem.tensors() if t.name not in own and t.role != "constant" and not t.link)
+            largest = max(largest, held)
+    return largest + int(size_bytes((steps[0].tokens, config.d_model), config.activations))
 
 
 def parts_of(config: TransformerConfig, phase: Phase, *, tp: int = 1, lm_head: bool = True) -> dict[str, int]:

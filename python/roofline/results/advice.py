@@ -1,0 +1,168 @@
+"""What would it take, from a measurement: what keeps it below its roof, and what each change is expected to gain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from ..cost import ceil_div
+from ..cost import dtype as known_dtype
+from ..errors import Error
+from ..machine import ALIGNED, Ceiling, Machine
+from ..operators import Operator, from_dict
+from ..prediction import Advice, Prediction, predict
+from ..units import fmt_percent, fmt_si
+from .record import Measurement
+
+LOW = 0.8  # of its roof: below this the kernel is what stops a problem, above it the roof
+WORTH = 1.02  # gains below this are noise
+LIKE = (0.85, 1.05)  # of the roof of another path: a rate in between looks like that path
+APART = 1.5  # between the roofs of two paths, so that a slow run on one is not taken for the other
+PADDED = ("rows", "columns", "inner", "head_dim", "d_model", "d_ff")  # fields that products are tiled along
+
+
+def _problem(m: Measurement) -> Operator | None:
+    try:
+        return from_dict(m.operator, m.problem)
+    except Error:  # a user's callable has no operator behind it
+        return None
+
+
+def _gain(m: Measurement, change: str, gain: float, detail: str, *, bound: str = "", at_most: bool = False) -> Advice:
+    assert m.time_s is not None
+    return Advice(change=change, gain=gain, time_s=m.time_s / gain, bound=bound, at_most=at_most, detail=detail)
+
+
+def _launch(m: Measurement) -> Iterator[Advice]:
+    """Too little work: what the launch takes is gone where one launch does more of it."""
+    launch_s = m.prediction.get("parts", {}).get("launch") or max(
+        (bracket.value for bracket in m.brackets if bracket.kind == "latency"), default=0.0
+    )
+    work_s = [b.time_s(m.total_flops, m.total_bytes) for b in m.brackets if b.kind != "latency"]
+    if m.time_s is None or not launch_s or not work_s:
+        return
+    left = max(m.time_s - launch_s, *work_s)
+    detail = f"launching takes {fmt_si(launch_s, 's')} of {fmt_si(m.time_s, 's')}: too little work (a rate, per unit of work)"
+    yield _gain(m, "more work in one launch", m.time_s / left, detail, at_most=True)
+
+
+def _misaligned(problem: Operator) -> dict[str, int]:
+    """Fields that leave vectors or tiles of a product partly empty, and the next size that does not."""
+    sizes = {name: getattr(problem, name) for name in PADDED if hasattr(problem, name)}
+    return {name: ceil_div(size, ALIGNED) * ALIGNED for name, size in sizes.items() if size > ALIGNED and size % ALIGNED}
+
+
+def _pair(machine: Machine, m: Measurement) -> float | None:
+    """The library's rate for products of aligned sizes over that for others, where both were measured in this dtype."""
+    found: dict[bool, Ceiling] = {}
+    for c in machine.ceilings:
+        if c.kind == "compute" and c.problem.get("operator") == "matmul" and (c.dtype, c.threads) == (m.dtype, m.threads):
+            found.setdefault(not c.diagnostic, c)
+    return found[True].value / found[False].value if len(found) == 2 else None
+
+
+def _kernel(m: Measurement, problem: Operator | None, machine: Machine) -> Iterator[Advice]:
+    """A low share of the roof: sizes, the path of the dtype, the kernel itself."""
+    share, reached = m.share_of_bracket, m.flops_per_s
+    if share is None or reached is None or share >= LOW or m.bound == "launch":
+        return
+    whose = "the library" if m.variant == "library" else f"the kernel {m.variant}".strip()
+    low = f"{whose} reaches {fmt_percent(share)} of its {m.bound} roof"
+    products = problem is not None and m.bound == "compute" and problem.product_size() > 0
+    padding = _misaligned(problem) if problem is not None and products else {}
+    if problem is not None and padding:
+        more = problem.replace(**padding).total_flops() / problem.total_flops()
+        pair = _pair(machine, m)
+        sizes = ", ".join(f"{name} {size}" for name, size in padding.items())
+        known = f"aligned products are {pair:.2f} times as fast here" if pair else "what the roof allows"
+        detail = f"{low} with sizes that are no multiples of {ALIGNED}; {known}, for {fmt_percent(more - 1)} more FLOPs"
+        yield _gain(m, f"pad to {sizes}", (pair or 1 / share) / more, detail, at_most=pair is None)
+    elif products:
+        low += f" with sizes that are multiples of {ALIGNED}"
+    own = m.limiting_bracket
+    if m.bound == "compute" and own is not None:
+        slower = [
+            c
+            for c in machine.roofs("compute")
+            if c.value * APART < own.value and c.threads in (0, m.threads) and LIKE[0] <= reached / c.value <= LIKE[1]
+        ]
+        if slower:
+            path = min(slower, key=lambda c: abs(reached / c.value - 1))
+            detail = f"{fmt_si(reached, 'FLOP/s')} is {fmt_percent(reached / path.value)} of {path.label}: it looks like that path"
+            yield _gain(m, f"the path of {m.dtype} ({own.label})", 1 / share, detail, at_most=True)
+    cure = "; `roofline doctor --libraries` looks for the cause" if m.variant == "library" and m.operator == "matmul" else ""
+    yield _gain(m, f"a kernel at the {m.bound} roof", 1 / share, low + cure, bound=m.bound, at_most=True)
+
+
+def _same_point(m: Measurement, other: Measurement) -> bool:
+    names = ("operator", "problem", "device", "threads", "cache_state")
+    return other.variant != m.variant and all(getattr(other, name) == getattr(m, name) for name in names)
+
+
+def _changed(m: Measurement, problem: Operator, machine: Machine, peers: Iterable[Measurement]) -> Iterator[Advice]:
+    """Other variants (measured ones before expected ones) and narrower dtypes."""
+
+    def expected(changed: Operator, variant: str) -> Prediction | None:
+        plan = m.plan if changed == problem and variant == m.variant else None
+        try:
+            return predict(machine, changed, variant=variant, plan=plan, level=m.level or None, threads=m.threads or None)
+        except Error:
+            return None
+
+    backend = m.device.partition(":")[0]
+    timed = {p.variant: p for p in peers if _same_point(m, p) and p.time_s is not None}
+    now = expected(problem, m.variant)
+    for name, variant in problem.variants.items():
+        if name == m.variant or (backend and m.dtype not in variant.dtypes.get(backend, ())):
+            continue
+        if name in timed:
+            faster = timed[name].time_s
+            assert m.time_s is not None and faster is not None
+            yield _gain(m, f"variant {name}", m.time_s / faster, "as measured beside it", bound=timed[name].bound)
+        elif now is not None and (new := expected(problem, name)) is not None:
+            detail = f"{fmt_si(now.bytes - new.bytes, 'B')} fewer" if now.bytes > new.bytes else "as expected of both"
+            yield _gain(m, f"variant {name}", now.time_s / new.time_s, detail, bound=new.bound)
+    if now is None or not m.dtype:
+        return
+    own = known_dtype(m.dtype)
+    for name in dict.fromkeys(ceiling.dtype for ceiling in machine.roofs("compute")):
+        other = known_dtype(name)
+        if other.bits >= own.bits or (other.eps == 0) != (own.eps == 0):  # an integer is no narrower float
+            continue
+        try:
+            changed = problem.replace(dtype=name)
+        except Error:
+            continue
+        if (new := expected(changed, m.variant)) is not None:
+            detail = "fewer bytes, and its own arithmetic, as expected of both"
+            yield _gain(m, f"in {name}", now.time_s / new.time_s, detail, bound=new.bound)
+
+
+def _elsewhere(m: Measurement, problem: Operator, machine: Machine, others: Sequence[Machine]) -> Iterator[Advice]:
+    if m.cache_state != "cold":  # which level of another machine would hold it is not known
+        return
+    for other in others:
+        try:
+            now = predict(machine, problem, variant=m.variant, plan=m.plan, threads=m.threads or None)
+            new = predict(other, problem, variant=m.variant)
+        except Error:
+            continue
+        yield _gain(m, other.name, now.time_s / new.time_s, "as expected of both", bound=new.bound)
+
+
+def advise(
+    measured: Measurement, machine: Machine, peers: Iterable[Measurement] = (), others: Sequence[Machine] = ()
+) -> tuple[Advice, ...]:
+    """Changes to what was measured on `machine`, by their gain, largest first; () where nothing was timed.
+
+    More work in one launch; sizes that are multiples of 16, the path of its dtype and the kernel itself, where it is below 80 % of
+    its roof; other variants and narrower dtypes; each of `others`. peers: measurements beside it, of which those of the same
+    problem say what another variant really gains. Gains below 2 % are left out.
+    """
+    m = measured
+    if m.time_s is None:
+        return ()
+    problem = _problem(m)
+    found = [*_launch(m), *_kernel(m, problem, machine)]
+    if problem is not None:
+        found += [*_changed(m, problem, machine, peers), *_elsewhere(m, problem, machine, others)]
+    return tuple(sorted((item for item in found if item.gain >= WORTH), key=lambda item: -item.gain))

@@ -1,0 +1,162 @@
+"""What a measurement advises: every gain worked out on paper from the numbers that are made up here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from roofline.machine import Ceiling, Machine
+from roofline.operators import Attention, Matmul, Operator, RmsNorm
+from roofline.prediction import Advice
+from roofline.report import explain
+from roofline.results import Bracket, Measurement, advise
+
+
+def machine(*more: Ceiling) -> Machine:
+    """100 GB/s, and on two threads 400 GFLOP/s in fp32 by AVX2, 100 GFLOP/s without, 1 TFLOP/s in bf16."""
+
+    def fma(dtype: str, isa: str, rate: float) -> Ceiling:
+        problem = {"operator": "fma", "dtype": dtype, "isa": isa}
+        return Ceiling(kind="compute", dtype=dtype, accumulator="fp32", isa=isa, threads=2, samples=(rate,), problem=problem)
+
+    return Machine(
+        name="Example CPU",
+        ceilings=(
+            Ceiling(kind="bandwidth", level="DRAM", access="read", variant="plain", threads=2, samples=(100e9,)),
+            fma("fp32", "avx2", 400e9), fma("fp32", "scalar", 100e9), fma("bf16", "avx512_bf16", 1e12), *more,
+        ),
+    )  # fmt: skip
+
+
+def gemm(size: int, rate: float) -> Ceiling:
+    problem = {"operator": "matmul", "rows": size, "columns": size, "inner": size, "dtype": "fp32"}
+    return Ceiling(kind="compute", dtype="fp32", accumulator="fp32", variant="library", threads=2, samples=(rate,), problem=problem)
+
+
+def measured(
+    problem: Operator, time_s: float, *, variant: str = "library", launch_s: float = 0.0, compute: float = 400e9, **more: Any
+) -> Measurement:
+    latency = (Bracket(label="launch", kind="latency", before_samples=(launch_s,)),) if launch_s else ()
+    return Measurement(
+        operator=problem.name, problem=problem.to_dict(), variant=variant, device="cpu", threads=2, cache_state="cold",
+        level="DRAM", samples_s=(time_s,) * 5, flops=problem.flops(), bytes={"compulsory": problem.compulsory_bytes()},
+        brackets=(
+            Bracket(label="DRAM read", kind="bandwidth", level="DRAM", before_samples=(100e9,)),
+            Bracket(label="fp32 roof", kind="compute", before_samples=(compute,)), *latency,
+        ),
+        **more,
+    )  # fmt: skip
+
+
+def by_change(found: tuple[Advice, ...]) -> dict[str, Advice]:
+    assert [item.gain for item in found] == sorted((item.gain for item in found), reverse=True)
+    return {item.change: item for item in found}
+
+
+def test_too_little_work() -> None:
+    """2 us of 3 us are the launch, and 1 MB at 100 GB/s are 10 times less."""
+    norm = RmsNorm(rows=1, columns=8000)
+    found = by_change(advise(measured(norm, 3e-6, variant="fused", launch_s=2e-6), machine()))
+    more = found["more work in one launch"]
+    assert more.gain == pytest.approx(3)
+    assert more.at_most
+    assert "launching takes 2.00 µs of 3.00 µs" in more.detail
+    # Where the work's own roof is above what is left, that is the limit: 96 kB take 0.96 us.
+    wide = measured(norm.replace(columns=8000), 2.1e-6, variant="fused", launch_s=2e-6)
+    roof_s = norm.compulsory_bytes() / 100e9
+    assert by_change(advise(wide, machine()))["more work in one launch"].gain == pytest.approx(2.1e-6 / roof_s)
+
+
+def test_sizes_that_are_no_multiples() -> None:
+    """1000 x 1000 x 1001 in 10 ms: 200 GFLOP/s, half the roof; 1008 x 1008 x 1008 are 2.3 % more FLOPs."""
+    product = Matmul(rows=1000, columns=1000, inner=1001)
+    more = 1008**3 / (1000 * 1000 * 1001)
+    m = measured(product, product.total_flops() / 200e9)
+    pad = by_change(advise(m, machine()))["pad to rows 1008, columns 1008, inner 1008"]
+    assert pad.gain == pytest.approx(2 / more)
+    assert pad.at_most
+    assert "50 % of its compute roof with sizes that are no multiples of 16" in pad.detail.replace("50.0", "50")
+    # What was measured of aligned and other sizes is better than the roof.
+    pair = machine(gemm(2048, 360e9), gemm(2047, 240e9))
+    pad = by_change(advise(m, pair))["pad to rows 1008, columns 1008, inner 1008"]
+    assert pad.gain == pytest.approx(1.5 / more)
+    assert not pad.at_most
+
+
+def test_a_library_below_the_roof_with_aligned_sizes() -> None:
+    product = Matmul(rows=1024, columns=1024, inner=1024)
+    m = measured(product, product.total_flops() / 200e9)
+    found = by_change(advise(m, machine()))
+    assert not any(change.startswith("pad") for change in found)
+    kernel = found["a kernel at the compute roof"]
+    assert kernel.gain == pytest.approx(2)
+    assert kernel.time_s == pytest.approx(m.attainable_s)
+    for said in ("the library reaches 50", "multiples of 16", "doctor --libraries"):
+        assert said in kernel.detail
+    near = measured(product, product.total_flops() / 390e9)
+    assert "a kernel at the compute roof" not in by_change(advise(near, machine()))
+
+
+def test_the_wrong_path() -> None:
+    """97 GFLOP/s of 400 is what code without vectors reaches; 200 GFLOP/s is like no other path."""
+    product = Matmul(rows=1024, columns=1024, inner=1024)
+    path = by_change(advise(measured(product, product.total_flops() / 97e9), machine()))["the path of fp32 (fp32 roof)"]
+    assert path.gain == pytest.approx(400 / 97)
+    assert "97.0 % of" in path.detail and "100 GFLOP/s" in path.detail
+    assert not any("path" in change for change in by_change(advise(measured(product, product.total_flops() / 200e9), machine())))
+
+
+def test_variants_and_dtypes() -> None:
+    attention = Attention(seq_q=512, seq_kv=512, heads=8, kv_heads=8, head_dim=16)
+    slow, fast = (measured(attention, time_s, variant=v) for v, time_s in (("naive", 8e-3), ("tiled", 2e-3)))
+    alone = by_change(advise(slow, machine()))["variant tiled"]
+    assert "fewer" in alone.detail
+    beside = by_change(advise(slow, machine(), peers=[slow, fast]))["variant tiled"]
+    assert beside.gain == pytest.approx(4)
+    assert beside.time_s == pytest.approx(2e-3)
+    other = measured(attention.replace(head_dim=128), 1e-3, variant="tiled")
+    assert by_change(advise(slow, machine(), peers=[other]))["variant tiled"].detail != "as measured beside it"
+    # A product that is bound by memory moves half the bytes in bf16.
+    thin = Matmul(rows=1, columns=4096, inner=4096)
+    bytes_s = thin.compulsory_bytes() / 100e9
+    narrow = by_change(advise(measured(thin, bytes_s), machine()))["in bf16"]
+    assert narrow.gain == pytest.approx(2, rel=0.05)
+    assert narrow.bound == "DRAM"
+
+
+def test_another_machine() -> None:
+    thin = Matmul(rows=1, columns=4096, inner=4096)
+    twice = Machine(
+        name="Twice",
+        ceilings=(
+            Ceiling(kind="bandwidth", level="DRAM", access="read", variant="plain", threads=4, samples=(200e9,)),
+            Ceiling(kind="compute", dtype="fp32", accumulator="fp32", threads=4, samples=(800e9,)),
+        ),
+    )
+    m = measured(thin, thin.compulsory_bytes() / 100e9)
+    assert by_change(advise(m, machine(), others=[twice]))["Twice"].gain == pytest.approx(2)
+
+
+def test_nothing_to_say() -> None:
+    norm = RmsNorm(rows=4096, columns=4096)
+    unsupported = Measurement(
+        operator="rms_norm", problem=norm.to_dict(), variant="fused", device="cpu", threads=2, cache_state="cold",
+        status="unsupported",
+    )  # fmt: skip
+    assert advise(unsupported, machine()) == ()
+    own = Measurement(
+        operator="mine", problem={}, variant="", device="cpu", threads=2, cache_state="user", samples_s=(1e-3,) * 5,
+        flops={"all": 10**6}, bytes={"all": 10**7}, level="DRAM",
+        brackets=(Bracket(label="DRAM read", kind="bandwidth", level="DRAM", before_samples=(100e9,)),),
+    )  # fmt: skip
+    (item,) = advise(own, machine())
+    assert (item.change, item.gain) == ("a kernel at the DRAM roof", pytest.approx(10))
+
+
+def test_explain_shows_it() -> None:
+    product = Matmul(rows=1024, columns=1024, inner=1024)
+    m = measured(product, product.total_flops() / 200e9)
+    text = str(explain(m, machine()))
+    assert "What would it take" in text and "≤ 2.00×" in text
+    assert "What would it take" not in str(explain(m))

@@ -1,0 +1,164 @@
+"""`roofline predict`: what it prints, its JSON, and errors in one line. It needs no compiled module and no machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roofline.cli import main
+from roofline.machine import Machine
+
+LLAMA = {
+    "model_type": "llama", "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
+    "num_hidden_layers": 32, "num_key_value_heads": 8, "vocab_size": 128256, "torch_dtype": "bfloat16",
+    "tie_word_embeddings": False, "rope_theta": 500000.0, "max_position_embeddings": 8192,
+}  # fmt: skip
+
+
+def predicted(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert main(["predict", *arguments, "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_llama_on_h100(capsys: pytest.CaptureFixture[str]) -> None:
+    """The numbers that everyone works out by hand: 4.247 ms without and 4.561 ms with the head."""
+    given = ["Llama-3-8B", "--machine", "H100", "--phase", "decode", "--batch", "1", "--seq-kv", "2048"]
+    rough = predicted(capsys, *given, "--counting", "weights-and-kv", "--no-lm-head")
+    assert f"{rough['tpot_s'] * 1e3:.3f}" == "4.247"
+    assert f"{predicted(capsys, *given, '--counting', 'weights-and-kv')['tpot_s'] * 1e3:.3f}" == "4.561"
+    assert main(["predict", *given]) == 0
+    out = capsys.readouterr().out
+    for said in ("TPOT", "lm_head", "Counted:", "DRAM read 3.35 TB/s", "the largest batch that fits is", "not sharded", "bound by"):
+        assert said in out
+    assert main(["predict", *given, "--no-lm-head"]) == 0
+    assert "no lm_head" in capsys.readouterr().out
+
+
+def test_json_fits_its_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="validates files against their schemas")
+    schema = json.loads((files("roofline") / "schemas" / "estimate.schema.json").read_text(encoding="utf-8"))
+    for more in (
+        ["--phase", "prefill", "--seq-len", "300", "--chunk", "128", "--advice", "--against", "H200"],
+        ["--phase", "decode", "--seq-q", "4", "--accepted", "2.5", "--tp", "2", "--overhead", "50us", "--link-latency", "10us"],
+        ["--phase", "mixed", "--batch", "8", "--kv", "fp8_e4m3", "--weights", "int8", "--activations", "int8"],
+        ["--phase", "training", "--seq-q", "64", "--recompute", "full", "--ignore-memory", "--no-master"],
+    ):
+        jsonschema.Draft202012Validator(schema).validate(predicted(capsys, "Llama-3-8B", "--machine", "H100", *more))
+
+
+def test_config_and_machine_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    machine = Machine.from_datasheet("H100 SXM")
+    machine.save(tmp_path / "machine.json")
+    by_name = predicted(capsys, "Llama-3-8B", "--machine", "H100")
+    for config in (tmp_path, tmp_path / "config.json"):
+        for where in (tmp_path, tmp_path / "machine.json"):
+            assert predicted(capsys, str(config), "--machine", str(where))["time_s"] == by_name["time_s"]
+
+
+def test_dtypes_each(capsys: pytest.CaptureFixture[str]) -> None:
+    """Weights, activations and cache are chosen apart from each other."""
+    given = ["Llama-3-8B", "--machine", "H100", "--batch", "4"]
+
+    def moved(*more: str) -> tuple[int, int]:
+        parts = predicted(capsys, *given, *more)["parts"]
+        return sum(p["weights_bytes"] for p in parts if p["name"] != "lm_head"), sum(p["cached_bytes"] for p in parts)
+
+    weights, cache = moved()
+    assert moved("--weights", "fp8_e4m3") == (weights // 2, cache)
+    assert moved("--weights", "int4") == (weights // 4, cache)
+    assert moved("--kv", "fp8_e4m3") == (weights, cache // 2)
+    assert moved("--dtype", "fp32") == (2 * weights, 2 * cache)
+    problems = predicted(capsys, *given, "--weights", "int8", "--activations", "int8")["parts"]
+    assert {p["problem"]["dtype"] for p in problems if p["name"] in ("down", "q, k and v")} == {"int8"}
+
+
+BAD = [
+    (["Lama-4"], "no preset 'Lama-4'"),
+    (["Llama-3-8B", "--machine", "H1000"], "H1000"),
+    (["Llama-3-8B", "--machine", "A100"], "ambiguous"),
+    (["Llama-3-70B"], "does not fit; not even one sequence fits"),
+    (["Llama-3-8B", "--batch", "4096"], "the largest batch that fits is"),
+    (["Llama-3-8B", "--batch", "0"], "batch must be between 1"),
+    (["Llama-3-8B", "--batch", str(10**30)], "batch must be between 1"),
+    (["Llama-3-8B", "--batch", "many"], "must be a number"),
+    (["Llama-3-8B", "--seq-q", "9", "--seq-kv", "4"], "at least seq_q 9"),
+    (["Llama-3-8B", "--chunk", "4"], "--chunk is not of --phase decode"),
+    (["Llama-3-8B", "--seq-len", "4", "--seq-kv", "4"], "not both"),
+    (["Llama-3-8B", "--tp", "3"], "tp 3 does not divide heads"),
+    (["Llama-3-8B", "--tp", "5000000000"], "tp must be a number of ranks"),
+    (["Llama-3-8B", "--weights", "int3"], "unknown dtype"),
+    (["Llama-3-8B", "--kv", "int3"], "kv must be one of"),
+    (["Llama-3-8B", "--activations", "int8"], "give --weights too"),
+    (["Llama-3-8B", "--overhead", "fast"], "fast"),
+    (["Llama-3-8B", "--compute-utilisation", "2"], "at most 1"),
+    (["Llama-3-8B", "--against", "H200"], "--against belongs to --advice"),
+    (["Llama-3-8B", "--phase", "training", "--recompute", "some", "--ignore-memory"], "recompute must be one of"),
+    (["DeepSeek-V3", "--phase", "training", "--ignore-memory"], "quantized"),
+]
+
+
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    machine = [] if "--machine" in arguments else ["--machine", "H100"]
+    assert main(["predict", *arguments, *machine]) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert err.count("\n") == 1 and err.startswith("roofline: error: "), err
+    assert len(err) < 400, err
+    return err
+
+
+@pytest.mark.parametrize(("arguments", "said"), BAD, ids=[" ".join(a) for a, _ in BAD])
+def test_bad_input_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said in refused(arguments, capsys)
+
+
+def _without(key: str) -> str:
+    return json.dumps({name: value for name, value in LLAMA.items() if name != key})
+
+
+HOSTILE = {
+    "nothing": ("", "config.json"),
+    "no JSON": ("{", "config.json"),
+    "deep": ("[" * 200_000, "nested too deeply"),
+    "deep objects": ('{"a":' * 100_000 + "1" + "}" * 100_000, "nested too deeply"),
+    "many keys, one of them twice": ("{" + "".join(f'"k{i}": 0, ' for i in range(200_000)) + '"k199999": 1}', "twice"),
+    "a list": ("[1, 2]", "object"),
+    "huge integer": (json.dumps({**LLAMA, "hidden_size": 10**30}), "d_model must be between"),
+    "thousands of digits": (json.dumps(LLAMA)[:-1] + ', "hidden_size": ' + "9" * 10_000 + "}", ""),
+    "duplicate keys": (json.dumps(LLAMA)[:-1] + ', "hidden_size": 64}', "hidden_size"),
+    "NaN": (json.dumps({**LLAMA, "rope_theta": float("nan")}), "NaN"),
+    "infinity": (json.dumps({**LLAMA, "rope_theta": float("inf")}), "Infinity"),
+    "zero layers": (json.dumps({**LLAMA, "num_hidden_layers": 0}), "num_hidden_layers must be from 1"),
+    "negative": (json.dumps({**LLAMA, "num_attention_heads": -4}), "heads must be between"),
+    "text": (json.dumps({**LLAMA, "hidden_size": "4096"}), "hidden_size"),
+    "heads that do not divide": (json.dumps({**LLAMA, "num_key_value_heads": 7}), "kv_heads 7"),
+    "missing": (_without("hidden_size"), "hidden_size"),
+    "unknown model": (json.dumps({**LLAMA, "model_type": "lama"}), "lama"),
+    "binary": ("\0\1\2", "config.json"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_configurations_are_one_line(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text, said = HOSTILE[name]
+    (tmp_path / "config.json").write_text(text)
+    assert said in refused([str(tmp_path)], capsys)
+
+
+def test_it_needs_neither_the_compiled_module_nor_drawing() -> None:
+    code = (
+        "import sys; sys.modules['roofline._core'] = None; from roofline.cli import main; "
+        "code = main(['predict', 'Llama-3-8B', '--machine', 'H100', '--json']); "
+        "print([code, *(m for m in ('matplotlib', 'pandas', 'torch') if m in sys.modules)])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=dict(os.environ))
+    assert done.stdout.splitlines()[-1] == "[0]", done
