@@ -55,17 +55,23 @@ def by_change(found: tuple[Advice, ...]) -> dict[str, Advice]:
 
 
 def test_too_little_work() -> None:
-    """2 us of 3 us are the launch, and 1 MB at 100 GB/s are 10 times less."""
-    norm = RmsNorm(rows=1, columns=8000)
-    found = by_change(advise(measured(norm, 3e-6, variant="fused", launch_s=2e-6), machine()))
+    """2.4 MB at 100 GB/s are 24 us. A launch of 2 us is a part of 30 us; 3 us are more than a tenth of what the roof allows."""
+    norm = RmsNorm(rows=1, columns=200_000)
+    assert norm.compulsory_bytes() == 2_400_000
+    found = by_change(advise(measured(norm, 30e-6, variant="fused", launch_s=2e-6), machine()))
     more = found["more work in one launch"]
-    assert more.gain == pytest.approx(3)
+    assert more.gain == pytest.approx(30 / 28)
     assert more.at_most
-    assert "launching takes 2.00 µs of 3.00 µs" in more.detail
-    # Where the work's own roof is above what is left, that is the limit: 96 kB take 0.96 us.
-    wide = measured(norm.replace(columns=8000), 2.1e-6, variant="fused", launch_s=2e-6)
-    roof_s = norm.compulsory_bytes() / 100e9
-    assert by_change(advise(wide, machine()))["more work in one launch"].gain == pytest.approx(2.1e-6 / roof_s)
+    assert "its roofs allow 24.0 µs, a launch takes 2.00 µs" in more.detail
+    low = by_change(advise(measured(norm, 48e-6, variant="fused", launch_s=2e-6), machine()))
+    assert low["more work in one launch"].gain == pytest.approx(48 / 46)
+    assert low["a kernel at the DRAM roof"].gain == pytest.approx(2)
+    short = by_change(advise(measured(norm, 48e-6, variant="fused", launch_s=3e-6), machine()))
+    assert short["more work in one launch"].gain == pytest.approx(2)
+    assert "a kernel at the DRAM roof" not in short
+    # No gain beyond the roof: 24.5 us less the launch would be.
+    near = measured(norm, 24.6e-6, variant="fused", launch_s=2e-6)
+    assert by_change(advise(near, machine()))["more work in one launch"].gain == pytest.approx(24.6 / 24)
 
 
 def test_sizes_that_are_no_multiples() -> None:

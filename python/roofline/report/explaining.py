@@ -200,8 +200,10 @@ def _advice(m: Measurement, machine: Machine, peers: Iterable[Measurement]) -> S
         for item in advise(m, machine, peers)
     ]
     headers = ("change", "gain", "time", "then bound by", "why")
-    lines = () if rows else ("no change that is known here gains more than 2 %",)
-    return Section(title="What would it take", table=Table(headers=headers, rows=rows, wide=("change", "why")), lines=lines)
+    lines = [] if rows else ["no change that is known here gains more than 2 %"]
+    if m.status == "contended":
+        lines.append("other work ran beside it, and part of a gain may be what that took")
+    return Section(title="What would it take", table=Table(headers=headers, rows=rows, wide=("change", "why")), lines=tuple(lines))
 
 
 def explain(measurement: Measurement, machine: Machine | None = None, peers: Iterable[Measurement] = ()) -> Explanation:

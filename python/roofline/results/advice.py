@@ -14,6 +14,7 @@ from ..units import fmt_percent, fmt_si
 from .record import Measurement
 
 LOW = 0.8  # of its roof: below this the kernel is what stops a problem, above it the roof
+SHORT = 10  # launches: threads start and stop, and memory answers, in about one; what is over sooner says nothing of its roof
 WORTH = 1.02  # gains below this are noise
 LIKE = (0.85, 1.05)  # of the roof of another path: a rate in between looks like that path
 APART = 1.5  # between the roofs of two paths, so that a slow run on one is not taken for the other
@@ -32,16 +33,28 @@ def _gain(m: Measurement, change: str, gain: float, detail: str, *, bound: str =
     return Advice(change=change, gain=gain, time_s=m.time_s / gain, bound=bound, at_most=at_most, detail=detail)
 
 
+def _launch_s(m: Measurement) -> float:
+    parts = m.prediction.get("parts", {})
+    return float(parts.get("launch") or max((b.value for b in m.brackets if b.kind == "latency"), default=0.0))
+
+
+def _work_s(m: Measurement) -> float:
+    """The time that its roofs allow, launches apart."""
+    return max((b.time_s(m.total_flops, m.total_bytes) for b in m.brackets if b.kind != "latency"), default=0.0)
+
+
+def _little(m: Measurement) -> bool:
+    """Whether it does too little for its roof to be in sight."""
+    return _work_s(m) < SHORT * _launch_s(m)
+
+
 def _launch(m: Measurement) -> Iterator[Advice]:
-    """Too little work: what the launch takes is gone where one launch does more of it."""
-    launch_s = m.prediction.get("parts", {}).get("launch") or max(
-        (bracket.value for bracket in m.brackets if bracket.kind == "latency"), default=0.0
-    )
-    work_s = [b.time_s(m.total_flops, m.total_bytes) for b in m.brackets if b.kind != "latency"]
+    """Too little work: where one launch does more of it, what the launch takes is gone, and of little work all that is no roof."""
+    launch_s, work_s = _launch_s(m), _work_s(m)
     if m.time_s is None or not launch_s or not work_s:
         return
-    left = max(m.time_s - launch_s, *work_s)
-    detail = f"launching takes {fmt_si(launch_s, 's')} of {fmt_si(m.time_s, 's')}: too little work (a rate, per unit of work)"
+    left = work_s if _little(m) else max(m.time_s - launch_s, work_s)
+    detail = f"its roofs allow {fmt_si(work_s, 's')}, a launch takes {fmt_si(launch_s, 's')} (gain: per unit of work)"
     yield _gain(m, "more work in one launch", m.time_s / left, detail, at_most=True)
 
 
@@ -63,7 +76,7 @@ def _pair(machine: Machine, m: Measurement) -> float | None:
 def _kernel(m: Measurement, problem: Operator | None, machine: Machine) -> Iterator[Advice]:
     """A low share of the roof: sizes, the path of the dtype, the kernel itself."""
     share, reached = m.share_of_bracket, m.flops_per_s
-    if share is None or reached is None or share >= LOW or m.bound == "launch":
+    if share is None or reached is None or share >= LOW or m.bound == "launch" or _little(m):
         return
     whose = "the library" if m.variant == "library" else f"the kernel {m.variant}".strip()
     low = f"{whose} reaches {fmt_percent(share)} of its {m.bound} roof"
