@@ -47,7 +47,22 @@ def test_json_fits_its_schema(capsys: pytest.CaptureFixture[str]) -> None:
     schema = json.loads((files("roofline") / "schemas" / "estimate.schema.json").read_text(encoding="utf-8"))
     for more in (
         ["--phase", "prefill", "--seq-len", "300", "--chunk", "128", "--advice", "--against", "H200"],
-        ["--phase", "decode", "--seq-q", "4", "--accepted", "2.5", "--tp", "2", "--overhead", "50us", "--link-latency", "10us"],
+        [
+            "--phase",
+            "decode",
+            "--seq-q",
+            "4",
+            "--accepted",
+            "2.5",
+            "--tp",
+            "2",
+            "--overhead",
+            "50us",
+            "--launch",
+            "2us",
+            "--link-latency",
+            "10us",
+        ],
         ["--phase", "mixed", "--batch", "8", "--kv", "fp8_e4m3", "--weights", "int8", "--activations", "int8"],
         ["--phase", "training", "--seq-q", "64", "--recompute", "full", "--ignore-memory", "--no-master"],
     ):

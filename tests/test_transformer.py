@@ -140,6 +140,18 @@ def test_one_part_by_hand() -> None:
     assert (head.time_s, head.bound) == (pytest.approx(13784e-9), "DRAM")
 
 
+def test_launches_as_given() -> None:
+    """23 calls of 2 us each, whatever the machine says: with none the note goes too."""
+    runs = sum(call.count for call in calls_of(SMALL, Decode(seq_kv=64)))
+    assert runs == 1 + 2 * 8 + 1 + 4 + 1 == 23
+    for machine in (on_paper(), on_paper(launch_s=1e-3)):
+        found = estimate(SMALL, Decode(seq_kv=64), machine, launch_s=2e-6)
+        assert found.profile["launch"] == pytest.approx(runs * 2e-6)
+        assert "launch 2.00 µs, as given" in found.ceilings
+        assert not any("launch latency" in note for note in found.notes)
+        assert "launch" not in estimate(SMALL, Decode(seq_kv=64), machine, launch_s=0).profile
+
+
 def test_measured_machines_overlap_imperfectly() -> None:
     machine = on_paper(bandwidth=1e9, compute=2e9)
     measured = dataclasses.replace(machine, ceilings=tuple(dataclasses.replace(c, source="measured") for c in machine.ceilings))
@@ -421,6 +433,7 @@ def test_public_names() -> None:
         ({"bandwidth_utilisation": 1.2}, "bandwidth_utilisation must be a share above 0 and at most 1, got 1.2"),
         ({"bandwidth_utilisation": math.nan}, "bandwidth_utilisation must be a share"),
         ({"overhead_s": -1}, "overhead_s must be a number of seconds from 0"),
+        ({"launch_s": math.nan}, "launch_s must be a number of seconds from 0, got nan"),
         ({"link_latency_s": math.inf}, "link_latency_s must be a number of seconds"),
         ({"link_bytes_per_s": 0, "tp": 2}, "link_bytes_per_s must be a positive finite number"),
         ({"memory_share": 0}, "memory_share must be above 0"),

@@ -82,6 +82,7 @@ def flags(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--compute-utilisation", type=_TYPES["float"], default=1.0, metavar="SHARE", help="of compute ceilings")
     how.add_argument("--bandwidth-utilisation", type=_TYPES["float"], default=1.0, metavar="SHARE", help="of bandwidth ceilings")
     how.add_argument("--overhead", type=_typed(parse_time_s), default=0.0, metavar="TIME", help="added to each step, e.g. 100us")
+    how.add_argument("--launch", type=_typed(parse_time_s), metavar="TIME", help="of each kernel (default: the machine's latency)")
     how.add_argument(
         "--link", type=_typed(lambda text: parse_si(text, "B/s")), metavar="RATE", help="between ranks, one way: 450GB/s"
     )
@@ -158,9 +159,9 @@ def predict(options: argparse.Namespace) -> int:
         found = estimate(
             _config(options), _phase(options), machine, tp=options.tp, lm_head=options.lm_head, fused=options.fused,
             counting=options.counting.replace("-", "_"), compute_utilisation=options.compute_utilisation,
-            bandwidth_utilisation=options.bandwidth_utilisation, overhead_s=options.overhead, link_bytes_per_s=options.link,
-            link_latency_s=options.link_latency, memory_share=options.memory_share, memory_bytes=options.memory,
-            must_fit=not options.ignore_memory,
+            bandwidth_utilisation=options.bandwidth_utilisation, overhead_s=options.overhead, launch_s=options.launch,
+            link_bytes_per_s=options.link, link_latency_s=options.link_latency, memory_share=options.memory_share,
+            memory_bytes=options.memory, must_fit=not options.ignore_memory,
         )  # fmt: skip
         advice = advise(found, machine, others) if options.advice else ()
         ridge = ridge_batch(found, machine) if options.advice else None

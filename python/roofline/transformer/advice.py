@@ -108,10 +108,6 @@ def _faster(machine: Machine, kind: str) -> Machine:
     return dataclasses.replace(machine, ceilings=tuple(doubled))
 
 
-def _without_launches(machine: Machine) -> Machine:
-    return dataclasses.replace(machine, ceilings=tuple(c for c in machine.ceilings if c.kind != "latency" or c.level))
-
-
 def advise(found: Estimate, machine: Machine, others: Sequence[Machine] = ()) -> tuple[Advice, ...]:
     """Changes to `found`, an estimate on `machine`, by their expected gain, largest first: in tokens/s of all sequences.
 
@@ -157,7 +153,7 @@ def advise(found: Estimate, machine: Machine, others: Sequence[Machine] = ()) ->
     if "link latency" in spent:
         add("no latency of collectives", link_latency_s=0.0)
     if "launch" in spent:
-        add("no launches between kernels (a graph, one kernel)", machine=_without_launches(machine))
+        add("no launches between kernels (a graph, one kernel)", launch_s=0.0)
     if "overhead" in spent:
         add("no overhead", overhead_s=0.0)
     for other in others:

@@ -13,29 +13,12 @@ from ..units import MISSING, fmt_number, fmt_percent, fmt_si
 from .config import TransformerConfig
 from .memory import Memory
 from .phases import Decode, Phase, Prefill, Training
-from .pricing import FULL, Part
+from .pricing import Options, Part
 
 DEFINITIONS = {
     "TTFT": "time to first token: the whole prefill of the batch, with nothing before it in a queue",
     "TPOT": "time per output token: one decode step over the tokens it adds to a sequence; TTFT is not in it",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """How an estimate is made; the arguments of `estimate`."""
-
-    tp: int = 1
-    lm_head: bool = True
-    fused: bool = True
-    counting: str = FULL
-    compute_utilisation: float = 1.0
-    bandwidth_utilisation: float = 1.0
-    overhead_s: float = 0.0
-    link_bytes_per_s: float | None = None
-    link_latency_s: float = 0.0
-    memory_share: float = 1.0
-    memory_bytes: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -10,10 +10,10 @@ from ..operators import GroupedMatmul
 from ..units import fmt_number
 from .calls import calls_of
 from .config import TransformerConfig, shown
-from .estimates import Estimate, Options
+from .estimates import Estimate
 from .memory import memory_of
 from .phases import Decode, Phase, Training
-from .pricing import COUNTINGS, FULL, Part, linked, price, scaled
+from .pricing import COUNTINGS, FULL, Options, Part, linked, price, scaled
 
 FUSED = "Fused: q, k and v in one product, gate and up in one, residual and norm, attention with its scores on the chip."
 APART = "Not fused: a product each for q, k, v, gate and up, and scores of attention written to memory and read back."
@@ -25,9 +25,9 @@ def _check(options: Options) -> None:
             raise Error(f"{name} must be True or False, got {shown(getattr(options, name))}")
     if options.counting not in COUNTINGS:
         raise Error(f"counting must be one of {', '.join(COUNTINGS)}, got {shown(options.counting)}")
-    for name in ("overhead_s", "link_latency_s"):
+    for name in ("overhead_s", "launch_s", "link_latency_s"):
         value = getattr(options, name)
-        if type(value) not in (int, float) or not 0 <= value < float("inf"):
+        if (name != "launch_s" or value is not None) and (type(value) not in (int, float) or not 0 <= value < float("inf")):
             raise Error(f"{name} must be a number of seconds from 0, got {shown(value)}")
     if type(options.memory_share) not in (int, float) or not 0 < options.memory_share <= 1:
         raise Error(f"memory_share must be above 0 and at most 1, got {shown(options.memory_share)}")
@@ -51,8 +51,9 @@ def _counted(config: TransformerConfig, phase: Phase, options: Options) -> tuple
 
 def _notes(config: TransformerConfig, phase: Phase, machine: Machine, options: Options, parts: Iterable[Part]) -> Iterable[str]:
     c = config
-    if options.counting == FULL and not any(x.kind == "latency" and not x.level for x in machine.ceilings):
-        yield f"{machine.name}: no launch latency is known, so launches take no time"
+    known = options.launch_s is not None or any(x.kind == "latency" and not x.level for x in machine.ceilings)
+    if options.counting == FULL and not known:
+        yield f"{machine.name}: no launch latency is known, so launches take no time (launch_s gives one)"
     if c.max_seq and phase.longest > c.max_seq:
         yield f"{phase.longest} keys are more than the {c.max_seq} that {c.name} was made for"
     if isinstance(phase, Decode) and phase.seq_q > 1:
@@ -90,6 +91,7 @@ def estimate(
     compute_utilisation: float = 1.0,
     bandwidth_utilisation: float = 1.0,
     overhead_s: float = 0.0,
+    launch_s: float | None = None,
     link_bytes_per_s: float | None = None,
     link_latency_s: float = 0.0,
     memory_share: float = 1.0,
@@ -101,15 +103,16 @@ def estimate(
     tp: ranks of tensor parallelism, each such a machine. lm_head: whether the head is counted. fused: see `layers`. counting:
     "full", or "weights_and_kv" for what is often done by hand: weights of products and KV cache over bandwidth, FLOPs of products
     over their roof, nothing else. *_utilisation: factors on the ceilings. overhead_s: seconds per pass through the layers that are
-    neither computing nor moving. link_bytes_per_s: what one rank receives, and sends as much (None: the machine's link);
-    link_latency_s: of each collective. memory_share: of memory_bytes (None: the machine's) that may be used.
+    neither computing nor moving; launch_s: of each call (None: the machine's launch latency). link_bytes_per_s: what one rank
+    receives, and sends as much (None: the machine's link); link_latency_s: of each collective. memory_share: of memory_bytes (None:
+    the machine's) that may be used.
     must_fit: raise Error where it does not, naming the largest batch that does; False estimates it nevertheless. Raises Error for
     what the operators or ranks refuse and for ceilings that are missing.
     """
     options = Options(
         tp=tp, lm_head=lm_head, fused=fused, counting=counting, compute_utilisation=compute_utilisation,
-        bandwidth_utilisation=bandwidth_utilisation, overhead_s=overhead_s, link_bytes_per_s=link_bytes_per_s,
-        link_latency_s=link_latency_s, memory_share=memory_share, memory_bytes=memory_bytes,
+        bandwidth_utilisation=bandwidth_utilisation, overhead_s=overhead_s, launch_s=launch_s,
+        link_bytes_per_s=link_bytes_per_s, link_latency_s=link_latency_s, memory_share=memory_share, memory_bytes=memory_bytes,
     )  # fmt: skip
     _check(options)
     derated, names = scaled(linked(machine, link_bytes_per_s), compute_utilisation, bandwidth_utilisation)
@@ -117,7 +120,7 @@ def estimate(
     memory = memory_of(config, phase, machine, tp=tp, lm_head=lm_head, share=memory_share, capacity_bytes=memory_bytes)
     if must_fit and memory.fits is False:
         raise Error(f"{config.name}, {phase}: {memory.text} (must_fit=False or --ignore-memory estimates it nevertheless)")
-    priced = (price(call, derated, link_latency_s, counting) for call in calls)
+    priced = (price(call, derated, options) for call in calls)
     parts = tuple(part for part in priced if part is not None)
     said = dict.fromkeys(note for part in parts for note in part.notes)
     for new, old in names.items():

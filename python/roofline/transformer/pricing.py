@@ -12,11 +12,30 @@ from ..machine import Ceiling, Machine
 from ..model import roofs_and_notes
 from ..operators.base import WORK
 from ..prediction import Prediction, predict
+from ..units import fmt_si
 from .config import shown
 from .layers import Call
 
 FULL, WEIGHTS_AND_KV = "full", "weights_and_kv"
 COUNTINGS = (FULL, WEIGHTS_AND_KV)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How an estimate is made; the arguments of `estimate`."""
+
+    tp: int = 1
+    lm_head: bool = True
+    fused: bool = True
+    counting: str = FULL
+    compute_utilisation: float = 1.0
+    bandwidth_utilisation: float = 1.0
+    overhead_s: float = 0.0
+    launch_s: float | None = None
+    link_bytes_per_s: float | None = None
+    link_latency_s: float = 0.0
+    memory_share: float = 1.0
+    memory_bytes: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,14 +134,14 @@ def _product_flops(call: Call) -> int:
     return call.problem.work({"variant": call.variant}).get("product", 0)
 
 
-def price(call: Call, machine: Machine, link_latency_s: float, counting: str) -> Part | None:
-    """The call's part of the time; None for what `counting` leaves out.
+def price(call: Call, machine: Machine, options: Options) -> Part | None:
+    """The call's part of the time; None for what `options.counting` leaves out.
 
     full: the expected time of the problem (`predict`), and link_latency_s more for a collective. weights_and_kv: only the weights
     of products and the KV cache move, only products compute, and both overlap perfectly.
     """
     count, problem = call.count, call.problem
-    if counting == WEIGHTS_AND_KV:
+    if options.counting == WEIGHTS_AND_KV:
         moved = call.weights_bytes + call.cached_bytes
         if not moved:
             return None
@@ -135,12 +154,15 @@ def price(call: Call, machine: Machine, link_latency_s: float, counting: str) ->
             call=call, time_s=count * terms[roof], profile={roof: count * terms[roof]}, flops=count * flops,
             product_flops=count * flops, bytes=count * moved, roofs=labels, notes=notes, peak_flops_per_s=roofs.compute_flops_per_s,
         )  # fmt: skip
-    found = predict(machine, problem, plan={"variant": call.variant} if call.variant else None)
-    profile, time_s, labels = _profile(found), found.time_s, tuple(found.roofs.labels.values())
-    if link_latency_s and problem.link_bytes():
-        profile, time_s = {**profile, "link latency": link_latency_s}, time_s + link_latency_s
+    found = predict(machine, problem, plan={"variant": call.variant} if call.variant else None, launch_s=options.launch_s)
+    profile, time_s = _profile(found), found.time_s
+    labelled = dict(found.roofs.labels)
+    if options.launch_s is not None:
+        labelled["launch"] = f"launch {fmt_si(options.launch_s, 's')}, as given"
+    if options.link_latency_s and problem.link_bytes():
+        profile, time_s = {**profile, "link latency": options.link_latency_s}, time_s + options.link_latency_s
     return Part(
         call=call, time_s=count * time_s, profile=_times(profile, count), flops=count * found.flops,
-        product_flops=count * _product_flops(call), bytes=count * found.bytes, roofs=labels, notes=found.notes,
+        product_flops=count * _product_flops(call), bytes=count * found.bytes, roofs=tuple(labelled.values()), notes=found.notes,
         peak_flops_per_s=found.roofs.compute_flops_per_s,
     )  # fmt: skip
