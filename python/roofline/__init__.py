@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from .results import Measurement as Measurement
     from .results import Results as Results
     from .sweeps import sweep as sweep
+    from .tiling import level_bytes as level_bytes
     from .transformer import TransformerConfig as TransformerConfig
     from .transformer import estimate as estimate
 
@@ -91,11 +92,12 @@ _HOMES = {
     "prediction": ("predict", "predict_many"),
     "results": ("Measurement", "Results"),
     "sweeps": ("sweep",),
+    "tiling": ("level_bytes",),
     "transformer": ("TransformerConfig", "estimate"),
 }  # fmt: skip
 _MODULES = (
     "ceilings", "claims", "comparison", "cost", "errors", "hardware", "importers", "machine", "measurement", "model", "operators",
-    "plot", "prediction", "report", "results", "sweeps", "transformer", "units",
+    "plot", "prediction", "report", "results", "sweeps", "tiling", "transformer", "units",
 )  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
