@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the generated parts of README.md: what has kernels where, from the operators' own declarations.
+"""Writes the generated parts of README.md and docs/claims.md, from the operators' own declarations and the claims' data.
 
 Usage: python docs/generate.py [--check]
 With --check nothing is written. Needs no compiled module.
@@ -12,13 +12,16 @@ import argparse
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
+CLAIMS = ROOT / "docs" / "claims.md"
 BACKENDS = {"cpu": "CPU", "cuda": "CUDA"}  # as declared, as shown
 
 sys.path.insert(0, str(ROOT / "python"))
 
+from roofline.claims import documents, list_claims  # noqa: E402
 from roofline.operators import OPERATORS  # noqa: E402
 
 
@@ -50,37 +53,60 @@ def cost_only() -> str:
     return textwrap.fill(", ".join(f"`{name}`" for name, operator in OPERATORS.items() if not operator.variants) + ".", width=132)
 
 
-PARTS = {"operators": operators_table, "cuda-kernels": cuda_kernels, "cost-only": cost_only}
+def _value(gives: Any) -> str:
+    if isinstance(gives, list):
+        return ", ".join(map(_value, gives)) or "none"
+    return f"{gives:.4g}" if isinstance(gives, float) else str(gives)
 
 
-def generated(text: str) -> str:
-    """The README's text with every generated part as it should be. Raises ValueError naming a marker that is missing."""
-    for name, make in PARTS.items():
+def claims_tables() -> str:
+    """A heading and a table for each text."""
+    found = []
+    for title, about in documents().items():
+        found += [f"## {title}", "", f"{about[0].upper()}{about[1:]}.", ""]
+        found += ["| claim | | why | call | gives |", "| --- | --- | --- | --- | --- |"]
+        for claim in list_claims(title):
+            cells = (claim.claim, claim.verdict, f"{claim.why}.", f"`{claim.call}`", _value(claim.gives))
+            found.append("| " + " | ".join(cells) + " |")
+        found.append("")
+    return "\n".join(found).rstrip()
+
+
+PAGES = {
+    README: {"operators": operators_table, "cuda-kernels": cuda_kernels, "cost-only": cost_only},
+    CLAIMS: {"claims": claims_tables},
+}
+
+
+def generated(text: str, page: Path = README) -> str:
+    """The page's text with every generated part as it should be. Raises ValueError naming a marker that is missing."""
+    for name, make in PAGES[page].items():
         begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
         before, found, rest = text.partition(begin)
         _, closed, after = rest.partition(end)
         if not found or not closed:
-            raise ValueError(f"README.md has no {begin} … {end}")
+            raise ValueError(f"{page.name} has no {begin} … {end}")
         text = f"{before}{begin}\n{make()}\n{end}{after}"
     return text
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Write the generated parts of README.md.")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 where README.md is stale")
-    check = parser.parse_args().check
-    text = README.read_text(encoding="utf-8")
-    try:
-        wanted = generated(text)
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        return 2
-    if check and text != wanted:
-        print("README.md is stale: run `python docs/generate.py`", file=sys.stderr)
-        return 1
-    if text != wanted:
-        README.write_text(wanted, encoding="utf-8")
-    return 0
+    parser = argparse.ArgumentParser(description="Write the generated parts of README.md and docs/claims.md.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 where a page is stale")
+    check, stale = parser.parse_args().check, False
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        try:
+            wanted = generated(text, page)
+        except ValueError as error:
+            print(error, file=sys.stderr)
+            return 2
+        if check and text != wanted:
+            print(f"{page.name} is stale: run `python docs/generate.py`", file=sys.stderr)
+            stale = True
+        if text != wanted and not check:
+            page.write_text(wanted, encoding="utf-8")
+    return int(stale)
 
 
 if __name__ == "__main__":

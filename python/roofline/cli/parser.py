@@ -19,13 +19,17 @@ examples:
   roofline explain attention.jsonl 1                  one point, step by step
   roofline predict Llama-3-8B --machine "H100 SXM"    a whole model's decode step, from a datasheet or a machine.json
   roofline compare before.json after.json             what changed by more than its noise
+  roofline claims --wrong                             what well-known texts on the roofline have wrong, and the call that shows it
   roofline doctor                                     what is missing here, and its cure"""
 
 HOMES = {name: "looking" for name in ("plot", "explain", "doctor")} | {
     "compare": "comparing",
     "hardware": "hardware",
+    "claims": "claims",
+    "import": "importing",
     "predict": "predicting",
 }
+FUNCTIONS = {"import": "import_file"}  # of commands whose name is no name in Python
 WITH_OPERATOR = ("run", "sweep", "explain")
 
 
@@ -68,6 +72,12 @@ def _list_devices(as_json: bool) -> int:
     from .looking import devices
 
     return devices(as_json)
+
+
+def _ncu_metrics(as_json: bool) -> int:
+    from .importing import ncu_metrics
+
+    return ncu_metrics()
 
 
 def _positive(text: str) -> float:
@@ -190,6 +200,24 @@ def _predict(parser: argparse.ArgumentParser) -> None:
     flags(parser)
 
 
+def _import(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="output of `ncu --csv`, or a log of nccl-tests (told by its content)")
+    parser.add_argument("-o", "--out", metavar="FILE", help="append the points to this results file (JSON Lines)")
+    parser.add_argument("--machine", metavar="FILE", help="add the ceilings to this machine file; made where it is not there")
+    parser.add_argument("--device", help="which machine of that file (default: its first GPU)")
+    parser.add_argument("--tool", choices=("ncu", "nccl-tests"), help="what made FILE (default: told by its content)")
+    parser.add_argument("--collective", metavar="NAME", help="of a log of nccl-tests that does not name its own, e.g. all_reduce")
+    parser.add_argument(
+        "--ncu-metrics", action=_Now, answer=_ncu_metrics, as_json=False, help="print what to give to ncu --metrics"
+    )
+
+
+def _claims(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("claim_id", metavar="ID", nargs="?", help="one claim, with the call that shows it (default: a list of all)")
+    parser.add_argument("--document", metavar="TITLE", help="only those of the text with this in its title")
+    parser.add_argument("--wrong", action="store_true", help="only those that do not hold")
+
+
 def _explain_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", metavar="OPERATOR|FILE", help="an operator (then its fields: a fresh measurement), or a results.jsonl or its folder"
@@ -244,7 +272,9 @@ COMMANDS = {
     "plot": ("draw a roofline from saved files", _plot),
     "explain": ("explain one point: FLOPs, bytes, roofs, prediction", _explain_file),
     "predict": ("predict a whole model's time on a machine, from its configuration", _predict),
+    "import": ("read points and ceilings from files of other tools: ncu --csv, nccl-tests", _import),
     "compare": ("set two machines or two results files side by side, or one against a datasheet", _compare),
+    "claims": ("check what well-known texts on the roofline claim, each with a line of Python that shows it", _claims),
     "hardware": ("show what vendors state about devices, with sources", _hardware),
     "doctor": ("say what works here, what does not, why, and the cure", _doctor),
 }
@@ -306,5 +336,5 @@ def dispatch(arguments: Sequence[str]) -> int:
         return OK
     options = build(arguments).parse_args(list(arguments))
     home = importlib.import_module(f".{HOMES.get(options.command, 'measuring')}", __package__)
-    command: Callable[[argparse.Namespace], int] = getattr(home, options.command)
+    command: Callable[[argparse.Namespace], int] = getattr(home, FUNCTIONS.get(options.command, options.command))
     return command(options)

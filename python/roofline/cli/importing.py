@@ -1,0 +1,110 @@
+"""`roofline import`: a file of another tool as points of a results file and ceilings of a machine file."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from ..units import fmt_number, fmt_si
+from .inputs import results_file
+from .outcomes import OK, BadInput, checking_input
+from .terminal import Terminal
+
+NAME_LENGTH = 40  # kernels of templates have names of hundreds of characters
+
+
+def ncu_metrics() -> int:
+    from ..importers import NCU_METRICS
+
+    Terminal().line(NCU_METRICS)
+    return OK
+
+
+def import_file(options: argparse.Namespace) -> int:
+    from ..importers import read
+
+    if options.device and not options.machine:
+        raise BadInput("--device names a machine of a file: give --machine FILE too")
+    with checking_input():
+        found = read(options.file, tool=options.tool, collective=options.collective)
+        machines = _machines(options, found)
+    out = results_file(options.out)
+    screen = Terminal()
+    saved = [*_append(found, out), *_save(machines, options.machine)]
+    if options.json:
+        screen.json(found.to_dict())
+    elif not (options.quiet and saved):
+        _show(found, screen)
+        screen.lines(saved)
+    return OK
+
+
+def _machines(options: argparse.Namespace, found: Any) -> tuple[Any, ...]:
+    """Those of the machine file with the ceilings added to one of them; none where there is nothing to write."""
+    from ..machine import load_machines
+    from ..report.files import require_file
+
+    if not options.machine:
+        return ()
+    path = require_file(options.machine)
+    if not found.ceilings:
+        raise BadInput(f"{options.file} holds no ceiling that --machine could take")
+    if not path.exists():
+        if options.device:
+            raise BadInput(f"{path} is not there, so it has no device {options.device!r}")
+        return (found.machine,)
+    machines = load_machines(path)
+    wanted = options.device
+    fitting = [m for m in machines if (wanted in (m.device, m.name) if wanted else m.device.partition(":")[0] != "cpu")]
+    if not fitting:
+        there = ", ".join(f"{m.device} ({m.name})" for m in machines)
+        raise BadInput(f"{path} has no {f'device {wanted!r}' if wanted else 'GPU'}, only {there}")
+    return tuple(found.added_to(m) if m is fitting[0] else m for m in machines)
+
+
+def _append(found: Any, out: Path | None) -> list[str]:
+    from ..results import Results, append_to
+
+    if out is None:
+        return []
+    before = [m.to_dict() for m in Results.load(out)] if out.exists() else []
+    new = [m for m in found.measurements if m.to_dict() not in before]
+    for measurement in new:
+        append_to(out, measurement)
+    there = len(found.measurements) - len(new)
+    return [f"{len(new)} points appended to {out}" + (f", {there} were in it" if there else "")]
+
+
+def _save(machines: tuple[Any, ...], path: str | None) -> list[str]:
+    from ..machine import save_machines
+
+    if not machines or path is None:
+        return []
+    save_machines(machines, path)
+    return [f"ceilings saved in {path}"]
+
+
+def _show(found: Any, screen: Terminal) -> None:
+    rows = [
+        (
+            m.operator[:NAME_LENGTH],
+            m.dtype,
+            str(len(m.samples_s)),
+            fmt_si(m.time_s, "s"),
+            fmt_si(m.flops_per_s, "FLOP/s"),
+            fmt_si(m.bytes_per_s, "B/s"),
+            fmt_number(m.flops_per_byte),
+            m.status + (f": {m.reason}" if m.reason else ""),
+        )
+        for m in found.measurements
+    ]
+    headers = ("what", "dtype", "n", "time", "FLOP/s", "B/s", "FLOP/byte", "status")
+    screen.table(headers, rows, title=f"points, from {found.tool}", wide=("what", "status"))
+    screen.line()
+    ceilings = [(c.name, c.label.removeprefix(c.name).strip(), str(c.summary.n), c.state, c.reason) for c in found.ceilings]
+    title = f"ceilings of {found.machine.name}" if found.machine else ""
+    screen.table(("ceiling", "value", "n", "source", "what it is"), ceilings, title=title, wide=("what it is",))
+    if ceilings:
+        screen.line()
+    screen.notes("notes:", found.notes)

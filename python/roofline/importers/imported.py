@@ -1,0 +1,101 @@
+"""What a file of another tool holds for us."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import Error
+from ..machine import SCHEMA_VERSION, Ceiling, Machine
+from ..results import Measurement
+
+MOST_BYTES = 1 << 30  # of a file: logs are far smaller, and a binary report named by mistake is not read whole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """Points and ceilings of one file, and notes on what was left out or assumed.
+
+    tool: "ncu" or "nccl-tests". machine: the device as the file names it, with the ceilings found; without ceilings there may be
+    none. Provenance of every point and of the machine holds the tool, its version as far as it says, and the file's SHA-256.
+    """
+
+    tool: str
+    measurements: tuple[Measurement, ...] = ()
+    machine: Machine | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ceilings(self) -> tuple[Ceiling, ...]:
+        return self.machine.ceilings if self.machine else ()
+
+    def added_to(self, machine: Machine) -> Machine:
+        """`machine` with the ceilings of the file, which replace those of the same problem, kind and tool.
+
+        Raises Error where the file has none, and for a machine that is no GPU.
+        """
+        if self.machine is None or not self.ceilings:
+            raise Error(f"the {self.tool} file holds no ceiling for {machine.name}")
+        if machine.device.partition(":")[0] == "cpu":
+            raise Error(f"{machine.name} is a CPU; the ceilings of {self.tool} are those of a GPU, {self.machine.name}")
+
+        def same(one: Ceiling, other: Ceiling) -> bool:
+            return one.plan.get("tool") == self.tool and (one.name, dict(one.problem)) == (other.name, dict(other.problem))
+
+        kept = tuple(c for c in machine.ceilings if not any(same(c, new) for new in self.ceilings))
+        before = [item for item in machine.provenance.get("imported", []) if item != self.machine.provenance["imported"][0]]
+        provenance = {**machine.provenance, "imported": [*before, *self.machine.provenance["imported"]]}
+        return dataclasses.replace(machine, ceilings=kept + self.ceilings, provenance=provenance)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form; see schemas/import.schema.json."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "kind": "import",
+            "tool": self.tool,
+            "measurements": [m.to_dict() for m in self.measurements],
+            "machine": self.machine.to_dict() if self.machine else None,
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A file's lines, what messages call it, and what points remember of it: no path, and no host."""
+
+    where: str
+    lines: tuple[str, ...]
+    sha256: str
+
+    def provenance(self, tool: str, **more: Any) -> dict[str, Any]:
+        return {"tool": tool, "file_sha256": self.sha256, **{key: value for key, value in more.items() if value}}
+
+
+def source_of(path: str | os.PathLike[str]) -> Source:
+    """Raises Error for a file that cannot be read, is no text, or is empty."""
+    where = os.fspath(path)
+    try:
+        with open(path, "rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise Error(f"cannot read {where}: {error.strerror or error}") from error
+    if len(content) > MOST_BYTES:
+        raise Error(f"{where} has more than 1 GiB: it is no log; export the kernels that matter")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        hint = "export a report with `ncu --import REPORT --page raw --csv`" if where.endswith(".ncu-rep") else "it is binary"
+        raise Error(f"{where} is no text (byte {error.start}): {hint}") from error
+    if "\0" in text:
+        raise Error(f"{where} is no text: it holds null bytes")
+    if not text.strip():
+        raise Error(f"{where} is empty")
+    return Source(where=where, lines=tuple(text.splitlines()), sha256=hashlib.sha256(content).hexdigest())
+
+
+def machine_from(name: str, ceilings: tuple[Ceiling, ...], provenance: Mapping[str, Any], facts: Mapping[str, Any]) -> Machine:
+    return Machine(name=name, device="cuda:0", facts=dict(facts), ceilings=ceilings, provenance={"imported": [dict(provenance)]})

@@ -1,0 +1,37 @@
+"""A file of any tool we know, told by what is in it."""
+
+from __future__ import annotations
+
+import os
+
+from ..errors import Error
+from .imported import Imported, Source, source_of
+from .nccl import from_nccl_tests, is_nccl_tests
+from .ncu import from_ncu, is_ncu
+
+TOOLS = ("ncu", "nccl-tests")
+
+
+def _tool(source: Source) -> str:
+    for tool, fits in (("ncu", is_ncu), ("nccl-tests", is_nccl_tests)):
+        if fits(source):
+            return tool
+    raise Error(
+        f"{source.where} is neither output of `ncu --csv` (no line of column names that begins with ID) nor a log of nccl-tests "
+        "(no line with size, count, type and busbw)"
+    )
+
+
+def read(path: str | os.PathLike[str], *, tool: str | None = None, collective: str | None = None) -> Imported:
+    """Points and ceilings of a file of `ncu --csv` or nccl-tests.
+
+    tool: one of TOOLS (None: told by the content). collective: of a log of nccl-tests that does not name its own. Raises Error for
+    any other file, and for what is wrong in it with the line's number.
+    """
+    if tool not in (None, *TOOLS):
+        raise Error(f"tool must be one of {', '.join(TOOLS)}, got {tool!r}")
+    source = source_of(path)
+    found = tool or _tool(source)
+    if found == "ncu" and collective is not None:
+        raise Error(f"{source.where} is of ncu: a collective belongs to nccl-tests")
+    return from_ncu(source) if found == "ncu" else from_nccl_tests(source, collective)

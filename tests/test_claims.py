@@ -1,0 +1,136 @@
+"""Claims: every call gives what is written beside it, figures agree with their test data, pages say what their code prints."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import subprocess
+import sys
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import roofline
+from roofline.claims import Claim, documents, find_claim, list_claims, notebook_decode, to_dict
+from roofline.claims.claim import FILES, SUFFIX
+from roofline.cli import main
+
+ROOT = Path(__file__).parent.parent
+FIGURES = json.loads((ROOT / "tests" / "data" / "document_figures.json").read_text(encoding="utf-8"))["figures"]
+BY_ID = {figure["id"]: figure for figure in FIGURES}
+CLAIMS = {claim.id: claim for claim in list_claims()}
+
+
+def leaves(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [leaf for item in value for leaf in leaves(item)] if isinstance(value, (list, tuple)) else [value]
+
+
+@pytest.mark.parametrize("claim", CLAIMS.values(), ids=lambda claim: claim.id)
+def test_the_call_gives_what_is_written(claim: Claim) -> None:
+    found, written = leaves(eval(claim.call, {"roofline": roofline})), leaves(claim.gives)
+    assert len(found) == len(written)
+    for ours, stated in zip(found, written, strict=True):
+        assert ours == (pytest.approx(stated, rel=6e-4) if isinstance(stated, float) else stated)
+
+
+@pytest.mark.parametrize("figure", BY_ID)
+def test_every_figure_is_a_claim_with_the_same_verdict(figure: str) -> None:
+    claim, entry = CLAIMS[figure], BY_ID[figure]
+    assert claim.document == entry["document"]
+    assert claim.holds == entry["agrees"]
+    expected = leaves(entry["expected"])
+    numbers = [leaf for leaf in expected if isinstance(leaf, (int, float))]
+    shared = [
+        leaf
+        for leaf in leaves(claim.gives)
+        if leaf in expected or (isinstance(leaf, float) and any(leaf == pytest.approx(n, rel=6e-4) for n in numbers))
+    ]
+    assert shared, "what the call gives is no part of the figure"
+
+
+def test_each_once() -> None:
+    assert len(CLAIMS) == len(list_claims())
+    assert set(documents()) == {figure["document"] for figure in FIGURES}
+    assert {path.name for path in (files("roofline") / "claims").iterdir() if path.name.endswith(SUFFIX)} == {
+        f"{name}{SUFFIX}" for name in FILES
+    }
+
+
+def test_a_line_can_be_pasted() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", find_claim("linear-batch-512").line],
+        capture_output=True,
+        text=True,
+        cwd=Path(str(roofline.__file__)).parent.parent,
+    )
+    assert done.stdout == "[409.6, 168.86257928118394]\n", done.stderr
+
+
+def test_the_notebooks_rule_by_hand() -> None:
+    """One layer, one head of 4, a batch of 2 with 3 cached tokens, in 2-byte elements."""
+    found = notebook_decode(batch=2, seq_kv=3, d_model=4, layers=1, heads=1)
+    assert found.flops == 2 * (24 * 16 + 4 * 3 * 4)
+    assert found.bytes == 2 * (12 * 16 + 2 * 2 * 3 * 4 + 2 * 4 * (8 + 3 + 3))
+    with pytest.raises(roofline.Error, match="between 1"):
+        notebook_decode(batch=0, seq_kv=3)
+
+
+def test_unknown_names() -> None:
+    with pytest.raises(roofline.Error, match="no claim 'nothing'"):
+        find_claim("nothing")
+    with pytest.raises(roofline.Error, match="no text has 'nothing' in its title; there are"):
+        list_claims("nothing")
+    assert {claim.document for claim in list_claims("gb200")} == {"GB200 Roofline Analysis"}
+
+
+def test_json_fits_its_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="validates files against their schemas")
+    schema = json.loads((files("roofline") / "schemas" / "claims.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    check = jsonschema.Draft202012Validator(schema)
+    assert main(["claims", "--json"]) == 0
+    written = json.loads(capsys.readouterr().out)
+    assert written == json.loads(json.dumps(to_dict(list_claims())))
+    assert list(check.iter_errors(written)) == []
+    for holder in (written, written["claims"][0]):
+        for key in list(holder):
+            value = holder.pop(key)
+            assert not check.is_valid(written), key
+            holder[key] = value
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["claims"]) == 0
+    out = capsys.readouterr().out
+    assert all(claim.id in out for claim in CLAIMS.values())
+    assert main(["claims", "--wrong", "--document", "notebook"]) == 2
+    assert "no text has 'notebook'" in capsys.readouterr().err
+    assert main(["claims", "--wrong"]) == 0
+    out = capsys.readouterr().out
+    assert "ridge-a100-fp16" not in out
+    assert f"{sum(not claim.holds for claim in CLAIMS.values())} do not hold" in out
+    assert main(["claims", "q-b-proj"]) == 0
+    assert CLAIMS["q-b-proj"].line in capsys.readouterr().out
+    assert main(["claims", "q-b-proj", "--wrong"]) == 2
+    assert main(["claims", "nothing"]) == 2
+
+
+# -- docs/mental_model.md -------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_says_what_its_code_prints() -> None:
+    """`print(...)  # output`, or the output as comments after the code that prints it."""
+    text = (ROOT / "docs" / "mental_model.md").read_text(encoding="utf-8")
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    stated = re.findall(r"^print\(.*\)  # (.*)$|^# (.*)$", code, re.MULTILINE)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, "mental_model.md", "exec"), {})
+    assert printed.getvalue().splitlines() == [inline or block for inline, block in stated]
+    assert len(stated) > 20

@@ -1,0 +1,388 @@
+"""Files of other tools: recorded formats as points and ceilings against numbers worked out by hand; one error for a bad file."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roofline import AllReduce, Error, Machine, predict
+from roofline.cli import main
+from roofline.importers import NCU_METRICS, Imported, read, read_nccl_tests, read_ncu
+from roofline.machine import Ceiling, load_machines, save_machines
+from roofline.plot import roofline_data
+from roofline.report import explain
+from roofline.results import Results
+
+DATA = Path(__file__).parent / "data" / "importers"
+METRICS, RAW, REDUCE, GATHER = (DATA / f for f in ("ncu_metrics.csv", "ncu_raw.csv", "all_reduce_perf.log", "all_gather_mpi.log"))
+
+
+# -- ncu ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_kernels_are_points() -> None:
+    saxpy, gemm = read_ncu(METRICS).measurements
+    assert (saxpy.operator, gemm.operator) == ("saxpy", "gemm")
+    assert saxpy.samples_s == pytest.approx((72.5e-6, 73.1e-6))  # two launches of one kernel
+    assert saxpy.flops == {"fp32 ffma": 2 * 16_777_216}
+    assert saxpy.bytes == {"dram__bytes.sum": 201_340_000}
+    assert saxpy.flops_per_byte == pytest.approx(1 / 6, rel=1e-3)
+    assert gemm.flops == {"fp32 fmul": 16_777_216, "bf16 tensor": 137_438_953_472}
+    assert (saxpy.dtype, gemm.dtype) == ("fp32", "bf16")
+    assert gemm.flops_per_s == pytest.approx((137_438_953_472 + 16_777_216) / 250e-6)
+    assert gemm.problem["kernel"] == "void lib::gemm<__nv_bfloat16, 128>(Params)"
+    assert (gemm.device, gemm.problem["block"], gemm.problem["grid"]) == ("cuda:0", "(384,1,1)", "(132,1,1)")
+
+
+def test_one_kernel_a_row() -> None:
+    found = read_ncu(RAW)
+    stencil, half = found.measurements
+    assert stencil.flops == {"fp64 dadd": 1000, "fp64 dfma": 4000, "fp64 dmul": 500}
+    assert stencil.bytes == {"dram__bytes_read.sum": 2_000_000, "dram__bytes_write.sum": 1_000_000}
+    assert (stencil.dtype, stencil.device, stencil.time_s) == ("fp64", "cuda:1", pytest.approx(2e-6))
+    assert (half.dtype, half.flops) == ("fp16", {"fp16 hfma": 4 * 2048})  # pairs
+    assert found.machine is None
+    assert found.notes[:2] == (
+        "1 launches left out: FLOPs, or those of matrix units, not counted",
+        "1 launches left out: no DRAM bytes",
+    )
+
+
+def test_peaks_of_counters_are_ceilings() -> None:
+    machine = read_ncu(METRICS).machine
+    assert machine is not None
+    assert machine.bandwidth().value == pytest.approx(1280 * 2.62e9)
+    assert machine.compute("fp32").value == pytest.approx(2 * 16896 * 1.5e9)
+    assert {c.source for c in machine.ceilings} == {"datasheet"}
+    assert all("nothing measured it" in c.reason for c in machine.ceilings)
+
+
+def test_provenance_holds_no_host_and_no_path() -> None:
+    for path, collective in ((METRICS, None), (REDUCE, None), (GATHER, "all_gather")):
+        found = read(path, collective=collective)
+        text = json.dumps(found.to_dict())
+        for private in ("127.0.0.1", "a.out", "4711", "node01", "worker-0", str(DATA), "12897"):
+            assert private not in text, private
+        for m in found.measurements:
+            assert m.provenance["tool"] == found.tool
+            assert len(m.provenance["file_sha256"]) == 64
+
+
+def with_units(unit: str, value: str) -> str:
+    return METRICS.read_text().replace('"usecond","72.50"', f'"{unit}","{value}"')
+
+
+@pytest.mark.parametrize(
+    ("unit", "value", "seconds"),
+    [
+        ("ns", "72,500", 72.5e-6),
+        ("us", "72.5", 72.5e-6),
+        ("msecond", "0.0725", 72.5e-6),
+        ("second", "7.25e-05", 72.5e-6),
+        ("s", "2", 2.0),
+    ],
+)
+def test_units_of_time(tmp_path: Path, unit: str, value: str, seconds: float) -> None:
+    path = tmp_path / "units.csv"
+    path.write_text(with_units(unit, value))
+    assert read_ncu(path).measurements[0].samples_s[0] == pytest.approx(seconds)
+
+
+def test_sparse_and_dense_matrix_operations(tmp_path: Path) -> None:
+    lines = METRICS.read_text().splitlines()
+    line = next(text for text in lines if "bf16_dst_fp32" in text)
+    parts = [
+        line.replace(".sum", f"_sparsity_{which}.sum").replace("137,438,953,472", count)
+        for which, count in (("off", "100"), ("on", "50"))
+    ]
+    path = tmp_path / "sparse.csv"
+    path.write_text("\n".join([*lines, *parts]))  # beside their sum they count nothing
+    assert read_ncu(path).measurements[1].flops["bf16 tensor"] == 137_438_953_472
+    path.write_text("\n".join([*(text for text in lines if text != line), *parts]))
+    assert {name: n for name, n in read_ncu(path).measurements[1].flops.items() if "tensor" in name} == {
+        "bf16 tensor": 100,
+        "bf16 tensor sparse": 50,
+    }
+
+
+def test_what_ncu_is_to_be_asked_for_is_enough(tmp_path: Path) -> None:
+    names = NCU_METRICS.split(",")
+    value = {"gpu__time_duration.sum": "1000", "dram__bytes.sum": "100"}
+    rows = [
+        ",".join(f'"{text}"' for text in ("ID", "Kernel Name", *names)),
+        ",".join(f'"{text}"' for text in ("", "", *("nsecond" if "time" in name else "" for name in names))),
+        ",".join(f'"{text}"' for text in ("0", "k", *(value.get(name, "1") for name in names))),
+    ]
+    path = tmp_path / "asked.csv"
+    path.write_text("\n".join(rows))
+    found = read_ncu(path)
+    assert sum(found.measurements[0].flops.values()) == (1 + 1 + 2) * 2 + (2 + 2 + 4)
+    assert len(found.ceilings) == 2
+
+
+# -- nccl-tests ---------------------------------------------------------------------------------------------------------------
+
+
+def test_lines_are_points_of_the_collective() -> None:
+    found = read_nccl_tests(REDUCE)
+    first = found.measurements[0]
+    assert first.problem == AllReduce(elements=262144, ranks=8, dtype="fp32").to_dict()
+    assert first.samples_s == pytest.approx((41.94e-6, 40.96e-6))
+    assert first.correctness == {"checked": True, "passed": True}
+    assert (first.provenance["version"], first.provenance["nccl"]) == ("2.17.1", "22705")
+    assert (first.provenance["ranks"], first.provenance["gpu_name"]) == (8, "NVIDIA A100-SXM4-80GB")
+
+
+def test_the_link_is_a_measured_ceiling() -> None:
+    """2 (n - 1) / n of the largest message over its time: what the log calls busbw."""
+    (link,) = read_nccl_tests(REDUCE).ceilings
+    assert (link.kind, link.source) == ("link", "measured")
+    assert link.samples == pytest.approx([2 * 7 / 8 * 2**30 / t for t in (8053.1e-6, 8045e-6)])
+    assert link.value == pytest.approx(233.4e9, rel=1e-3)
+    assert link.problem["operator"] == "all_reduce"
+    assert "1 GiB" in link.reason
+
+
+def test_all_gather_under_mpi() -> None:
+    found = read_nccl_tests(GATHER, collective="all_gather")
+    assert [m.status for m in found.measurements] == ["ok", "ok", "failed"]
+    assert found.measurements[0].problem == {"elements": 4194304, "ranks": 4, "dtype": "bf16"}
+    (link,) = found.ceilings
+    assert link.value == pytest.approx(3 / 4 * 33554432 / 134.2e-6)  # the largest has wrong results
+    assert found.notes[0] == "1 lines left out: empty"
+    assert found.notes[1].startswith("1 lines with wrong results")
+    assert "8 MiB take 52.4 µs" in found.notes[2]
+    assert len(found.notes) == 3  # busbw agrees
+
+
+def test_busbw_that_was_counted_otherwise_is_noted(tmp_path: Path) -> None:
+    path = tmp_path / "nvls.log"
+    path.write_text(REDUCE.read_text().replace("233.33", "103.70").replace("233.57", "103.81"))
+    found = read(path)
+    assert any("busbw of the log is 0.44 ×" in note for note in found.notes)
+    assert found.ceilings == read(REDUCE).ceilings
+
+
+def test_older_logs_without_root_and_wrong(tmp_path: Path) -> None:
+    text = """# nThread 1 nGpus 2 minBytes 1310720000 maxBytes 1310720000 step: 1048576(bytes) warmup iters: 5 iters: 20
+#   Rank  0 Pid   1320 on      one device  0 [0x00] Tesla V100-SXM2-16GB
+#   Rank  1 Pid   1320 on      one device  1 [0x00] Tesla V100-SXM2-16GB
+#                                                       out-of-place                       in-place
+#       size         count      type   redop     time   algbw   busbw  error     time   algbw   busbw  error
+#        (B)    (elements)                       (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+  1310720000     327680000     float     sum   100000   13.11   13.11  2e-07   100000   13.11   13.11  1e-07
+"""
+    path = tmp_path / "old.log"
+    path.write_text(text)
+    found = read_nccl_tests(path, collective="all_reduce")
+    assert found.measurements[0].correctness == {"checked": False}
+    assert found.ceilings[0].value == pytest.approx(1310720000 / 0.1)
+
+
+def test_a_measured_link_is_used_before_the_stated_one() -> None:
+    stated = Machine.from_datasheet("A100 SXM 80GB")
+    measured = read(REDUCE).added_to(stated)
+    assert stated.link().value == 300e9
+    assert measured.link().value == pytest.approx(233.4e9, rel=1e-3)
+    assert read(REDUCE).added_to(measured).ceilings == measured.ceilings  # again: replaced, and not doubled
+    problem = AllReduce(elements=1 << 28, ranks=8, dtype="fp32")
+    assert predict(measured, problem).terms["link"] == pytest.approx(8.05e-3, rel=1e-3)
+    assert [item["tool"] for item in measured.provenance["imported"]] == ["nccl-tests"]
+
+
+# -- what is made of them -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [METRICS, RAW, REDUCE])
+def test_points_can_be_written_explained_and_drawn(tmp_path: Path, path: Path) -> None:
+    found = read(path)
+    out = tmp_path / "points.jsonl"
+    assert main(["import", str(path), "-o", str(out), "--quiet"]) == 0
+    again = Results.load(out)
+    assert [m.to_dict() for m in again] == [m.to_dict() for m in found.measurements]
+    machine = Machine.from_datasheet("A100 SXM 80GB")
+    for m in again:
+        assert explain(m, machine).sections
+    assert roofline_data(machine, again)
+
+
+def test_points_without_flops_are_drawn_without_complaint() -> None:
+    """A gather computes nothing: it has no place on a roofline, and that is said."""
+    points = read(GATHER, collective="all_gather").measurements
+    assert points[0].flops == {}
+    assert roofline_data(Machine.from_datasheet("H100 SXM"), points)
+
+
+def test_results_and_json_fit_their_schemas(capsys: pytest.CaptureFixture[str]) -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="validates files against their schemas")
+    schemas = {
+        name: json.loads((files("roofline") / "schemas" / f"{name}.schema.json").read_text(encoding="utf-8"))
+        for name in ("import", "results", "machine")
+    }
+    for path in (METRICS, RAW, REDUCE):
+        assert main(["import", str(path), "--json"]) == 0
+        written = json.loads(capsys.readouterr().out)
+        jsonschema.validate(written, schemas["import"])
+        for measurement in written["measurements"]:
+            jsonschema.validate(measurement, schemas["results"])
+        if written["machine"]:
+            whole = {"schema_version": written["schema_version"], "kind": "machines", "machines": [written["machine"]]}
+            jsonschema.validate(whole, schemas["machine"])
+    check = jsonschema.Draft202012Validator(schemas["import"])
+    for key in list(written):
+        value = written.pop(key)
+        assert not check.is_valid(written), key
+        written[key] = value
+
+
+def test_the_command_adds_to_a_machine_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    machine = tmp_path / "machine.json"
+    cpu = Machine(name="Example CPU", ceilings=(Ceiling(kind="bandwidth", level="DRAM", access="read", samples=(1e10,)),))
+    save_machines([cpu, Machine.from_datasheet("A100 SXM 80GB")], machine)
+    assert main(["import", str(REDUCE), "--machine", str(machine)]) == 0
+    out = capsys.readouterr().out
+    assert "link" in out
+    assert "233 GB/s" in out
+    kept, gpu = load_machines(machine)
+    assert kept == cpu
+    assert gpu.link().value == pytest.approx(233.4e9, rel=1e-3)
+    fresh = tmp_path / "fresh.json"
+    assert main(["import", str(REDUCE), "--machine", str(fresh), "--quiet"]) == 0
+    assert Machine.load(fresh).name == "NVIDIA A100-SXM4-80GB"
+    assert main(["import", "--ncu-metrics"]) == 0
+    assert NCU_METRICS in capsys.readouterr().out
+
+
+def test_the_same_file_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "points.jsonl")
+    for _ in range(2):
+        assert main(["import", str(METRICS), "-o", out]) == 0
+    assert "0 points appended" in capsys.readouterr().out
+    assert len(Results.load(out)) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([str(REDUCE), "--device", "cuda:0"], "give --machine FILE too"),
+        ([str(RAW), "--machine", "machine.json"], "holds no ceiling"),
+        ([str(REDUCE), "--machine", "missing.json", "--device", "cuda:1"], "is not there, so it has no device"),
+        (["missing.csv"], "cannot read missing.csv: No such file"),
+        ([str(REDUCE), "--tool", "ncu"], "has no line of column names"),
+        ([str(METRICS), "--tool", "nccl-tests"], "no line with a size and a time"),
+        ([str(METRICS), "--collective", "all_reduce"], "a collective belongs to nccl-tests"),
+        ([str(REDUCE), "--collective", "all_gather"], "is of all_reduce, not of all_gather"),
+        ([str(GATHER)], "does not say which collective it is of"),
+        ([str(GATHER), "--collective", "broadcast"], "is of broadcast; only all_reduce"),
+    ],
+)
+def test_errors_of_the_command(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["import", *arguments]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_a_cpu_takes_no_link(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    machine = tmp_path / "machine.json"
+    Machine(name="Example CPU", ceilings=(Ceiling(kind="bandwidth", level="DRAM", access="read", samples=(1e10,)),)).save(machine)
+    before = machine.read_bytes()
+    assert main(["import", str(REDUCE), "--machine", str(machine)]) == 2
+    assert "has no GPU, only cpu (Example CPU)" in capsys.readouterr().err
+    assert main(["import", str(REDUCE), "--machine", str(machine), "--device", "cpu"]) == 2
+    assert "is a CPU" in capsys.readouterr().err
+    assert machine.read_bytes() == before
+    with pytest.raises(Error, match="holds no ceiling"):
+        Imported(tool="ncu").added_to(Machine.from_datasheet("H200 SXM"))
+
+
+METRICS_TEXT, RAW_TEXT, REDUCE_TEXT = METRICS.read_text(), RAW.read_text(), REDUCE.read_text()
+BAD = [
+    ("", "is empty"),
+    ("\n \n", "is empty"),
+    ("hello, world\n", "is neither output of `ncu --csv`"),
+    ('{"schema_version": 2}\n', "is neither output"),
+    (METRICS_TEXT.split('"ID"')[0], "is neither output"),
+    (METRICS_TEXT.split('"0","4711"')[0], "has names of columns and no kernel"),
+    (METRICS_TEXT[:-60], r"line 25: \d+ columns of 15; the output is cut short|line 25: no CSV"),
+    (METRICS_TEXT.replace('"72.50"', '"72,50"'), "line 10: gpu__time_duration.sum is '72,50', .* LC_ALL=C"),
+    (METRICS_TEXT.replace('"72.50"', '"fast"'), "line 10: gpu__time_duration.sum is 'fast', which is no number"),
+    (METRICS_TEXT.replace('"usecond"', '"fortnight"'), "line 10: unknown unit 'fortnight'"),
+    (METRICS_TEXT.replace('"Metric Unit",', '"Unit",'), "no Metric Unit and Metric Value beside it"),
+    (METRICS_TEXT.replace('"Kernel Name",', '"Function",'), "line 7: there is no column Kernel Name"),
+    (
+        METRICS_TEXT.replace("gpu__time_duration", "gpu__other"),
+        r"no kernel with time.*3 launches left out: no time.*ask for gpu__time",
+    ),
+    (METRICS_TEXT.replace("dram__bytes.sum", "lts__t_bytes.sum"), "3 launches left out: no DRAM bytes"),
+    (METRICS_TEXT.replace("pred_on", "all").replace("ops_path", "other"), "3 launches left out: FLOPs"),
+    (RAW_TEXT.replace(RAW_TEXT.splitlines()[1] + "\n", ""), "line 2: the row of units below the names of columns is missing"),
+    (METRICS_TEXT + RAW_TEXT, "line 26: other columns than before"),
+    (REDUCE_TEXT.split("     1048576        262144")[0], "the run ended before its first result"),
+    (REDUCE_TEXT.replace("   41.94   25.00", "   25.00"), "line 18: 12 columns where the heading has 13"),
+    (REDUCE_TEXT.replace("41.94", "soon"), "line 18: time must be a number from 0, got 'soon'"),
+    (REDUCE_TEXT.replace("41.94", "nan"), "line 18: time must be a number"),
+    (REDUCE_TEXT.replace("     1048576   ", "   1048576.5   "), "line 18: size must be a number from 0, got '1048576.5'"),
+    (REDUCE_TEXT.replace("#  Rank", "#  Task"), "lists no ranks"),
+    ("\n".join(x for x in REDUCE_TEXT.splitlines() if "Rank" not in x or "Rank  0" in x), "is of one rank"),
+    (REDUCE_TEXT.replace("all_reduce_perf", "alltoall_perf"), "is of alltoall; only all_reduce, all_gather, reduce_scatter"),
+    (REDUCE_TEXT + REDUCE_TEXT.replace("all_reduce", "all_gather"), "holds logs of all_gather, all_reduce"),
+    (REDUCE_TEXT.replace("      0", "      7"), "every line has wrong results"),
+    (REDUCE_TEXT.replace("float", "int32"), "no line that all_reduce can stand for, only int32 sum"),
+    (REDUCE_TEXT.replace("    time", " cputime"), "times of the CPU"),
+    (REDUCE_TEXT.replace("(us)", "(ms)"), "times are not in µs"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), BAD, ids=range(len(BAD)))
+def test_bad_files(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.txt"
+    path.write_text(text)
+    with pytest.raises(Error, match=said):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("report.ncu-rep", b"NVR\xff\xfe\x00", "is no text .byte 3.: export a report with `ncu --import REPORT"),
+        ("log.txt", b"\xff\xfe", "is no text .byte 0.: it is binary"),
+        ("log.txt", b"ID\0", "holds null bytes"),
+    ],
+)
+def test_files_that_are_no_text(name: str, content: bytes, said: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(Error, match=said):
+        read(path)
+
+
+def test_a_failed_ncu_is_quoted(tmp_path: Path) -> None:
+    path = tmp_path / "failed.csv"
+    path.write_text("==PROF== Connected to process 1\n==ERROR== ERR_NVGPUCTRPERM - no permission to access GPU counters\n")
+    with pytest.raises(Error, match="ncu says 'ERR_NVGPUCTRPERM"):
+        read_ncu(path)
+
+
+def test_an_unknown_tool_is_refused() -> None:
+    with pytest.raises(Error, match="tool must be one of ncu, nccl-tests"):
+        read(METRICS, tool="nsys")
+
+
+def test_what_a_reader_gives_is_what_the_file_says(tmp_path: Path) -> None:
+    """Carriage returns and a byte-order mark, as from another system, change nothing."""
+
+    def bare(found: Imported) -> Any:
+        return [(m.operator, m.samples_s, m.flops, m.bytes) for m in found.measurements]
+
+    for path in (METRICS, RAW, REDUCE):
+        other = tmp_path / path.name
+        other.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+        assert bare(read(other)) == bare(read(path))
