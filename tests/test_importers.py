@@ -155,7 +155,7 @@ def test_all_gather_under_mpi() -> None:
     assert link.value == pytest.approx(3 / 4 * 33554432 / 134.2e-6)  # the largest has wrong results
     assert found.notes[0] == "1 lines left out: empty"
     assert found.notes[1].startswith("1 lines with wrong results")
-    assert "8 MiB take 52.4 µs" in found.notes[2]
+    assert "the smallest message, 8 MiB, takes 52.4 µs" in found.notes[2]
     assert len(found.notes) == 3  # busbw agrees
 
 
@@ -247,6 +247,7 @@ def test_the_command_adds_to_a_machine_file(tmp_path: Path, capsys: pytest.Captu
     out = capsys.readouterr().out
     assert "link" in out
     assert "233 GB/s" in out
+    assert "as those of NVIDIA A100 SXM 80GB" in out
     kept, gpu = load_machines(machine)
     assert kept == cpu
     assert gpu.link().value == pytest.approx(233.4e9, rel=1e-3)

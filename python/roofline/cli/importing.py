@@ -31,7 +31,7 @@ def import_file(options: argparse.Namespace) -> int:
         machines = _machines(options, found)
     out = results_file(options.out)
     screen = Terminal()
-    saved = [*_append(found, out), *_save(machines, options.machine)]
+    saved = [*_append(found, out), *_save(found, machines, options.machine)]
     if options.json:
         screen.json(found.to_dict())
     elif not (options.quiet and saved):
@@ -76,13 +76,14 @@ def _append(found: Any, out: Path | None) -> list[str]:
     return [f"{len(new)} points appended to {out}" + (f", {there} were in it" if there else "")]
 
 
-def _save(machines: tuple[Any, ...], path: str | None) -> list[str]:
+def _save(found: Any, machines: tuple[Any, ...], path: str | None) -> list[str]:
     from ..machine import save_machines
 
     if not machines or path is None:
         return []
     save_machines(machines, path)
-    return [f"ceilings saved in {path}"]
+    taker = next(m for m in machines if all(c in m.ceilings for c in found.ceilings))
+    return [f"ceilings of {found.machine.name} saved in {path}, as those of {taker.name}"]
 
 
 def _show(found: Any, screen: Terminal) -> None:

@@ -204,8 +204,8 @@ def from_nccl_tests(source: Source, collective: str | None = None) -> Imported:
     machine = machine_from(name, (_link(good, ranks),), provenance, {"ranks": ranks})
     smallest = min(good, key=lambda point: point[0].size_bytes)
     notes.append(
-        f"{fmt_bytes(smallest[0].size_bytes)} take {fmt_si(statistics.median(smallest[2].samples_s), 's')}: the latency of a "
-        "collective, for --link-latency of `roofline predict`"
+        f"the smallest message, {fmt_bytes(smallest[0].size_bytes)}, takes {fmt_si(statistics.median(smallest[2].samples_s), 's')}: "
+        "a collective's latency is no more (--link-latency of `roofline predict`)"
     )
     notes += _busbw_notes(good)
     return Imported(tool=TOOL, measurements=tuple(m for _, _, m in points), machine=machine, notes=tuple(notes))
