@@ -202,9 +202,9 @@ def from_nccl_tests(source: Source, collective: str | None = None) -> Imported:
     if not good:
         raise Error(f"{source.where}: every line has wrong results, so none is a measurement of the link")
     machine = machine_from(name, (_link(good, ranks),), provenance, {"ranks": ranks})
-    smallest = min(good, key=lambda point: point[0].size_bytes)
+    row, _, least = min(good, key=lambda point: point[0].size_bytes)
     notes.append(
-        f"the smallest message, {fmt_bytes(smallest[0].size_bytes)}, takes {fmt_si(statistics.median(smallest[2].samples_s), 's')}: "
+        f"the smallest message, {fmt_bytes(row.size_bytes)}, takes {fmt_si(least.time_s, 's')}: "
         "a collective's latency is no more (--link-latency of `roofline predict`)"
     )
     notes += _busbw_notes(good)
