@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the generated parts of README.md and docs/claims.md, from the operators' own declarations and the claims' data.
+"""Writes the generated parts of README.md, docs/claims.md and docs/census.md: what operators declare, what claims say, a census.
 
 Usage: python docs/generate.py [--check]
 With --check nothing is written. Needs no compiled module.
@@ -17,12 +17,16 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 CLAIMS = ROOT / "docs" / "claims.md"
+CENSUS = ROOT / "docs" / "census.md"
 BACKENDS = {"cpu": "CPU", "cuda": "CUDA"}  # as declared, as shown
 
 sys.path.insert(0, str(ROOT / "python"))
 
+from roofline.census import census_of  # noqa: E402
 from roofline.claims import documents, list_claims  # noqa: E402
+from roofline.machine import Machine  # noqa: E402
 from roofline.operators import OPERATORS  # noqa: E402
+from roofline.transformer import Decode, Prefill, preset  # noqa: E402
 
 
 def operators_table() -> str:
@@ -72,9 +76,16 @@ def claims_tables() -> str:
     return "\n".join(found).rstrip()
 
 
+def deepseek_census() -> str:
+    """Decode of one sequence and of many, and a prefill."""
+    phases = [Decode(batch=1, seq_kv=2048), Decode(batch=128, seq_kv=2048), Prefill(seq_q=1024)]
+    return census_of(preset("DeepSeek-R1-NVFP4"), phases, Machine.from_datasheet("GB200")).to_markdown().rstrip()
+
+
 PAGES = {
     README: {"operators": operators_table, "cuda-kernels": cuda_kernels, "cost-only": cost_only},
     CLAIMS: {"claims": claims_tables},
+    CENSUS: {"census": deepseek_census},
 }
 
 
@@ -91,7 +102,7 @@ def generated(text: str, page: Path = README) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Write the generated parts of README.md and docs/claims.md.")
+    parser = argparse.ArgumentParser(description="Write the generated parts of README.md, docs/claims.md and docs/census.md.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 where a page is stale")
     check, stale = parser.parse_args().check, False
     for page in PAGES:

@@ -156,7 +156,7 @@ def test_config_json_gives_the_preset(name: str, tmp_path: Path) -> None:
 
 
 def test_every_preset_has_its_config_json() -> None:
-    assert {*CONFIGS, "7B"} == set(PRESETS)
+    assert {*CONFIGS, "7B", "DeepSeek-R1-NVFP4"} == set(PRESETS)
     assert preset("deepseek-r1") is preset("DEEPSEEK-V3")
     with pytest.raises(Error, match="Llama-3-8B"):
         preset("llama-9")

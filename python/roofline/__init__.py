@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .ceilings import measure_machine as measure_machine
+    from .census import census_of as census_of
     from .comparison import Comparison as Comparison
     from .comparison import compare as compare
     from .errors import Error as Error
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "ceilings": ("measure_machine",),
+    "census": ("census_of",),
     "comparison": ("Comparison", "compare"),
     "errors": ("Error", "OutOfMemory", "Unsupported"),
     "machine": ("Ceiling", "Machine"),
@@ -96,8 +98,8 @@ _HOMES = {
     "transformer": ("TransformerConfig", "estimate"),
 }  # fmt: skip
 _MODULES = (
-    "ceilings", "claims", "comparison", "cost", "errors", "hardware", "importers", "machine", "measurement", "model", "operators",
-    "plot", "prediction", "report", "results", "sweeps", "tiling", "transformer", "units",
+    "ceilings", "census", "claims", "comparison", "cost", "errors", "hardware", "importers", "machine", "measurement", "model",
+    "operators", "plot", "prediction", "report", "results", "sweeps", "tiling", "transformer", "units",
 )  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -18,6 +18,7 @@ examples:
   roofline sweep attention --seq-len 256,1024 --variant naive,tiled -o attention.jsonl
   roofline explain attention.jsonl 1                  one point, step by step
   roofline predict Llama-3-8B --machine "H100 SXM"    a whole model's decode step, from a datasheet or a machine.json
+  roofline census Llama-3-8B --machine "H100 SXM"     its kernels: M, N, K, FLOPs, bytes, intensity, bound
   roofline compare before.json after.json             what changed by more than its noise
   roofline claims --wrong                             what well-known texts on the roofline have wrong, and the call that shows it
   roofline doctor                                     what is missing here, and its cure"""
@@ -28,6 +29,7 @@ HOMES = {name: "looking" for name in ("plot", "explain", "doctor")} | {
     "claims": "claims",
     "import": "importing",
     "predict": "predicting",
+    "census": "census",
 }
 FUNCTIONS = {"import": "import_file"}  # of commands whose name is no name in Python
 WITH_OPERATOR = ("run", "sweep", "explain")
@@ -218,6 +220,12 @@ def _claims(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--wrong", action="store_true", help="only those that do not hold")
 
 
+def _census(parser: argparse.ArgumentParser) -> None:
+    from .census import flags
+
+    flags(parser)
+
+
 def _explain_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", metavar="OPERATOR|FILE", help="an operator (then its fields: a fresh measurement), or a results.jsonl or its folder"
@@ -272,6 +280,7 @@ COMMANDS = {
     "plot": ("draw a roofline from saved files", _plot),
     "explain": ("explain one point: FLOPs, bytes, roofs, prediction", _explain_file),
     "predict": ("predict a whole model's time on a machine, from its configuration", _predict),
+    "census": ("list every kernel of a model with its shapes, FLOPs, bytes, intensity and bound", _census),
     "import": ("read points and ceilings from files of other tools: ncu --csv, nccl-tests", _import),
     "compare": ("set two machines or two results files side by side, or one against a datasheet", _compare),
     "claims": ("check what well-known texts on the roofline claim, each with a line of Python that shows it", _claims),

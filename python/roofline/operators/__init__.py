@@ -11,7 +11,7 @@ from .all_gather import AllGather
 from .all_reduce import AllReduce
 from .attention import Attention
 from .attention_backward import AttentionBackward
-from .base import MIXES, Case, Operator, Variant
+from .base import MIXES, Case, Operator, Product, Variant
 from .bias_relu import BiasRelu
 from .bmm import Bmm
 from .cached_attention import CachedAttention
@@ -100,6 +100,7 @@ __all__ = [
     "MlaPrefill",
     "Operator",
     "PointerChase",
+    "Product",
     "QuantizedMatmul",
     "ReduceScatter",
     "Relu",

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..cost import Array, TensorSpec, ceil_div, exp, larger, matmul, max_, pick, size_bytes, sum_
-from .base import Case, Facts, Operator, Variant
+from .base import Case, Facts, Operator, Product, Variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +87,14 @@ class Attention(Operator):
         product = 2 * self.pairs() * self.head_dim
         # softmax: compare, subtract, exp, add, divide
         return {"q·kᵀ": product, "scale": self.pairs(), "softmax": 5 * self.pairs(), "p·v": product}
+
+    def products(self) -> tuple[Product, ...]:
+        """Heads that share keys and values are rows of one product."""
+        count, rows, keys = self.batch * self.kv_heads, self.heads // self.kv_heads * self.seq_q, self.seq_kv
+        return (
+            Product(term="q·kᵀ", count=count, rows=rows, columns=keys, inner=self.head_dim),
+            Product(term="p·v", count=count, rows=rows, columns=self.head_dim, inner=keys),
+        )
 
     def traffic(self, plan: Facts) -> dict[str, int]:
         # tiled: scores stay in the cache. Blocks of queries read K and V again, but from the last-level cache, as long as one KV

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..cost import Array, TensorSpec, exp, matmul, pick, sum_
-from .base import Case, Facts, Operator
+from .base import Case, Facts, Operator, Product
 
 _DTYPES = ("fp32", "fp16", "bf16")
 
@@ -83,6 +83,18 @@ class AttentionBackward(Operator):
             "ds·k": product,
             "dsᵀ·q": product,
         }
+
+    def products(self) -> tuple[Product, ...]:
+        """Heads that share keys and values are rows of one product, or terms of its sums."""
+        count, rows, keys, width = self.batch * self.kv_heads, self.heads // self.kv_heads * self.seq_q, self.seq_kv, self.head_dim
+        sizes = {
+            "q·kᵀ": (rows, keys, width),
+            "pᵀ·dout": (keys, width, rows),
+            "dout·vᵀ": (rows, keys, width),
+            "ds·k": (rows, width, keys),
+            "dsᵀ·q": (keys, width, rows),
+        }
+        return tuple(Product(term=term, count=count, rows=m, columns=n, inner=k) for term, (m, n, k) in sizes.items())
 
     def traffic(self, plan: Facts) -> dict[str, int]:
         return {}  # scores stay on the chip; what blocks of keys read again comes from a cache

@@ -32,6 +32,25 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Product:
+    """The matrix products of one term of `flops`: `count` of them, [rows, inner] x [inner, columns], in GEMM's words M, K and N.
+
+    Numbers are fractions where they are averages (tokens of an expert). What a mask hides is in the sizes, and not in `flops`.
+    """
+
+    term: str
+    count: float = 1
+    rows: float
+    columns: float
+    inner: float
+
+    @property
+    def flops(self) -> float:
+        """Of all of them, what a mask hides included."""
+        return 2 * self.count * self.rows * self.columns * self.inner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """A problem the tests run: small and awkward, or (slow) with an index past 2**31."""
 
@@ -97,6 +116,10 @@ class Operator:
     def has_products(self) -> bool:
         """Whether tensor units do part of its arithmetic."""
         return "product" in self.work({"variant": ""})
+
+    def products(self) -> tuple[Product, ...]:
+        """Its matrix products by the term of `flops` that they are; none for operators without."""
+        return ()
 
     def product_size(self) -> int:
         """rows x columns x inner of its smallest matrix product, one head of a batch; 0 where it has none."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..cost import Array, TensorSpec, ceil_div, matmul
-from .base import Case, Facts, Operator
+from .base import Case, Facts, Operator, Product
 
 _DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "int4", "nvfp4", "mxfp4")
 _ACCUMULATORS = {"fp64": "fp64", "int8": "int32", "int4": "int32"}  # fp32 for the rest
@@ -80,6 +80,9 @@ class Bmm(Operator):
         # Scales of blocks meet the operands, the others the result, once each for a and b.
         scaled = {"none": 0, "tensor": 2 * results, "row": 2 * results, "block": elements, "two_level": elements + 2 * results}
         return {"a·b": 2 * results * self.inner, "scale": scaled[self.scales]}
+
+    def products(self) -> tuple[Product, ...]:
+        return (Product(term="a·b", count=self.batch, rows=self.rows, columns=self.columns, inner=self.inner),)
 
     def traffic(self, plan: Facts) -> dict[str, int]:
         return {}

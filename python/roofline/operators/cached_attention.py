@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..cost import Array, TensorSpec, exp, larger, matmul, max_, maximum, pick, smaller, sum_
-from .base import Case, Facts, Operator
+from .base import Case, Facts, Operator, Product
 
 _DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")
 
@@ -85,6 +85,14 @@ class CachedAttention(Operator):
         # softmax: compare, subtract, exp, add, divide; a sink all but the division
         sinks = {"sinks": 4 * self.batch * self.heads * self.seq_q} if self.sinks else {}
         return {"q·kᵀ": product, "scale": pairs, "softmax": 5 * pairs, **sinks, "p·v": product}
+
+    def products(self) -> tuple[Product, ...]:
+        """Heads that share keys and values are rows of one product."""
+        count, rows, keys = self.batch * self.kv_heads, self.heads // self.kv_heads * self.seq_q, self.keys()
+        return (
+            Product(term="q·kᵀ", count=count, rows=rows, columns=keys, inner=self.head_dim),
+            Product(term="p·v", count=count, rows=rows, columns=self.head_dim, inner=keys),
+        )
 
     def traffic(self, plan: Facts) -> dict[str, int]:
         return {}  # scores stay on the chip

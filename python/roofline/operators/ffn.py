@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from .. import cost
 from ..cost import Array, TensorSpec, size_bytes
-from .base import Case, Facts, Operator, Variant
+from .base import Case, Facts, Operator, Product, Variant
 
 _ACTIVATIONS = ("relu", "gelu", "swiglu")
 
@@ -68,6 +68,13 @@ class Ffn(Operator):
         per_element = {"relu": 1, "gelu": 5, "swiglu": 4}[self.activation]
         gate = {"gate": product} if self.gated else {}
         return {"up": product, **gate, "activation": per_element * self.rows * self.d_ff, "down": product}
+
+    def products(self) -> tuple[Product, ...]:
+        widening = ("up", "gate") if self.gated else ("up",)
+        return (
+            *(Product(term=term, rows=self.rows, columns=self.d_ff, inner=self.d_model) for term in widening),
+            Product(term="down", rows=self.rows, columns=self.d_model, inner=self.d_ff),
+        )
 
     def traffic(self, plan: Facts) -> dict[str, int]:
         hidden = size_bytes((self.rows, self.d_ff), self.dtype)

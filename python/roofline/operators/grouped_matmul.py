@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import cost
 from ..cost import Array, TensorSpec, pick, ratio, size_bytes, smaller, whole
-from .base import Case, Facts, Operator
+from .base import Case, Facts, Operator, Product
 
 _ACTIVATIONS = ("relu", "gelu", "swiglu")
 _DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "nvfp4", "mxfp4")
@@ -115,6 +115,18 @@ class GroupedMatmul(Operator):
         # A chosen expert's result meets its gate and is added up, a shared one's is added.
         combine = self.tokens * self.d_model * (2 * self.experts_per_token + self.shared_experts)
         return {"up": product, **gate, "activation": per_element * routed * self.d_ff, "down": product, "combine": combine}
+
+    def products(self) -> tuple[Product, ...]:
+        """Of the routed experts with the tokens of an average one as rows; shared experts see every token."""
+        found = []
+        touched = self.touched()
+        for term in ("up", "gate", "down") if self.gated else ("up", "down"):
+            columns, inner = (self.d_model, self.d_ff) if term == "down" else (self.d_ff, self.d_model)
+            rows = self.tokens * self.experts_per_token / touched
+            found.append(Product(term=term, count=touched, rows=rows, columns=columns, inner=inner))
+            if np.any(self.shared_experts > 0):
+                found.append(Product(term=term, count=self.shared_experts, rows=self.tokens, columns=columns, inner=inner))
+        return tuple(found)
 
     def traffic(self, plan: Facts) -> dict[str, int]:
         return {}

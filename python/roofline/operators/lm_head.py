@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..cost import Array, TensorSpec, matmul
-from .base import Case, Facts, Operator
+from .base import Case, Facts, Operator, Product
 
 _DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")
 
@@ -46,6 +46,9 @@ class LmHead(Operator):
 
     def flops(self) -> dict[str, int]:
         return {"x·w": 2 * self.tokens * self.d_model * self.vocabulary}
+
+    def products(self) -> tuple[Product, ...]:
+        return (Product(term="x·w", rows=self.tokens, columns=self.vocabulary, inner=self.d_model),)
 
     def traffic(self, plan: Facts) -> dict[str, int]:
         return {}

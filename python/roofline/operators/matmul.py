@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from .. import cost
 from ..cost import Array, TensorSpec
-from .base import Case, Facts, Operator, Variant
+from .base import Case, Facts, Operator, Product, Variant
 
 _RESULT = {"fp32": "fp32", "fp64": "fp64", "bf16": "fp32", "int8": "int32"}  # of c, and of the sums
 _DTYPES = tuple(_RESULT)
@@ -56,6 +56,9 @@ class Matmul(Operator):
 
     def flops(self) -> dict[str, int]:
         return {"a·b": 2 * self.rows * self.columns * self.inner}
+
+    def products(self) -> tuple[Product, ...]:
+        return (Product(term="a·b", rows=self.rows, columns=self.columns, inner=self.inner),)
 
     def traffic(self, plan: Facts) -> dict[str, int]:
         return {}  # packed b is read in place of b; blocks that a library reads again come from a cache

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..cost import Array, TensorSpec, blocks, exp, matmul, max_, sum_
-from .base import Case, Facts, Operator
+from .base import Case, Facts, Operator, Product
 
 _DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")
 
@@ -86,6 +86,15 @@ class MlaDecode(Operator):
             "p·c": 2 * pairs * self.kv_lora_rank,
             "dequantise": self.batch * self.seq_kv * self.kv_lora_rank * (self.scale_block > 0),
         }
+
+    def products(self) -> tuple[Product, ...]:
+        """All heads share one latent: their queries are rows of one product."""
+        rows, keys, rank = self.heads * self.seq_q, self.seq_kv, self.kv_lora_rank
+        return (
+            Product(term="q·cᵀ", count=self.batch, rows=rows, columns=keys, inner=rank),
+            Product(term="q_rope·kᵀ", count=self.batch, rows=rows, columns=keys, inner=self.qk_rope_head_dim),
+            Product(term="p·c", count=self.batch, rows=rows, columns=rank, inner=keys),
+        )
 
     def traffic(self, plan: Facts) -> dict[str, int]:
         return {}  # scores stay on the chip, and a block of the cache serves all heads

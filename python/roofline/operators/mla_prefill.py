@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..cost import Array, TensorSpec, exp, matmul, max_, sum_
-from .base import Case, Facts, Operator
+from .base import Case, Facts, Operator, Product
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +74,14 @@ class MlaPrefill(Operator):
             "softmax": 5 * pairs,  # compare, subtract, exp, add, divide
             "p·v": 2 * pairs * self.v_head_dim,
         }
+
+    def products(self) -> tuple[Product, ...]:
+        count, rows, keys = self.batch * self.heads, self.seq_q, self.seq_kv
+        width = self.qk_nope_head_dim + self.qk_rope_head_dim
+        return (
+            Product(term="q·kᵀ", count=count, rows=rows, columns=keys, inner=width),
+            Product(term="p·v", count=count, rows=rows, columns=self.v_head_dim, inner=keys),
+        )
 
     def traffic(self, plan: Facts) -> dict[str, int]:
         return {}  # scores stay on the chip

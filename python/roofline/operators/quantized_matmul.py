@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..cost import Array, TensorSpec, ceil_div, larger, matmul, pick, ratio
-from .base import Case, Facts, Operator
+from .base import Case, Facts, Operator, Product
 
-_DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8")
+_DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "nvfp4", "mxfp4")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +71,9 @@ class QuantizedMatmul(Operator):
         operations = (self.scale_bits > 0) * 1 + (self.zero_bits > 0) * 1  # a multiplication, a subtraction
         return {"a·b": 2 * self.rows * each, "dequantise": each * operations}
 
+    def products(self) -> tuple[Product, ...]:
+        return (Product(term="a·b", rows=self.rows, columns=self.columns, inner=self.inner),)
+
     def traffic(self, plan: Facts) -> dict[str, int]:
         return {}
 
@@ -104,6 +107,7 @@ class QuantizedMatmul(Operator):
             {"rows": 3, "columns": 5, "inner": 7, "weight_bits": 3.0, "group_size": 4, "zero_bits": 3},
             {"rows": 3, "columns": 5, "inner": 20, "weight_bits": 1.58, "scale_bits": 0, "dtype": "int8"},  # 158 bits, 20 bytes
             {"rows": 2, "columns": 8, "inner": 32, "weight_bits": 4.25, "scale_bits": 0, "dtype": "fp16"},
+            {"rows": 3, "columns": 5, "inner": 16, "weight_bits": 4.5, "group_size": 0, "scale_bits": 0, "dtype": "nvfp4"},
             {"rows": 128, "columns": 24576, "inner": 1536, "zero_bits": 4},
         )
         return tuple(Case(problem=cls.make(**fields)) for fields in given)

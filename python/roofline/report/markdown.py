@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from .._repr import github_table
 from ..errors import Error
 from ..machine import RATE_UNITS, Machine, build
 from ..results import Bracket, Measurement
@@ -44,13 +45,7 @@ RULES = (
 
 def markdown_table(table: Table) -> str:
     """A GitHub table; columns of numbers to the right, cells escaped."""
-    from .._repr.text import right_aligned
-
-    def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |"
-
-    rule = ["---:" if right else "---" for right in right_aligned(table.headers, table.rows)]
-    return "\n".join([line(table.headers), line(rule), *map(line, table.rows)])
+    return github_table(table.headers, table.rows)
 
 
 def _bullets(lines: Iterable[str], none: str = "") -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from .._repr import records_to_csv
 from .advice import advise
 from .record import CACHE_STATES, STATUSES, Bracket, Measurement, measurement_key, roof_value
-from .results import Results, append_to, records_to_csv
+from .results import Results, append_to
 
 __all__ = [
     "CACHE_STATES",

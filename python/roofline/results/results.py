@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import importlib
-import io
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, overload
 
-from .._repr import Row, html_table, text_table
+from .._repr import Row, html_table, records_to_csv, text_table
 from ..errors import Error
 from ..machine import check_version, from_json, to_json, write_atomically
 from ..units import fmt_percent, fmt_si
@@ -159,17 +157,6 @@ class Results(Sequence[Measurement]):
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text("Results(…)" if cycle else text_table(*self._table(), title=repr(self), notes=self.notes))
-
-
-def records_to_csv(records: Sequence[dict[str, Any]]) -> str:
-    """CSV text of flat records, the columns in the order they first appear; empty cells for None and missing keys."""
-    columns = list(dict.fromkeys(name for record in records for name in record))
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    if columns:
-        writer.writerow(columns)
-    writer.writerows([record.get(name) for name in columns] for record in records)
-    return out.getvalue()
 
 
 def append_to(path: str | os.PathLike[str], measurement: Measurement) -> None:

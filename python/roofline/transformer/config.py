@@ -13,7 +13,13 @@ from ..errors import Error
 ACTIVATIONS = ("silu", "gelu", "relu")  # the tanh form of gelu counts as gelu
 NORMS = ("rms_norm", "layer_norm")
 ROUTERS = ("softmax", "sigmoid")
-COVERS = ("layers", "experts")
+# Matrices that a quantization narrows, by the name of its coverage.
+COVERS: Mapping[str, tuple[str, ...]] = {
+    "layers": ("attention", "output", "ffn", "experts"),
+    "ffn_and_output": ("output", "ffn", "experts"),
+    "ffn": ("ffn", "experts"),
+    "experts": ("experts",),
+}
 DTYPES = ("fp32", "fp16", "bf16")  # of a model as it is trained; narrower weights are a Quantization
 CACHES = (*DTYPES, "fp8_e4m3", "fp8_e5m2", "int8", "int4")
 MOST = 2**40  # of any one dimension: beyond what can be built, and products of several stay exact and quick
@@ -51,8 +57,9 @@ class Quantization:
 
     weights: their dtype. group: how many share one scale of scale_bits and one zero point of zero_bits; 0: a whole tensor.
     activations: the dtype products read activations in ("": the model's, and weights are widened first). covers: "layers",
-    every matrix of attention and FFN; "experts", those of the routed experts. Embeddings, head, norms, biases and router keep
-    the model's dtype. method: its name in config.json, for readers. Raises Error for bad fields.
+    every matrix of attention and FFN; "ffn", those of dense FFNs and all experts; "ffn_and_output", attention's output projection
+    too; "experts", those of the routed experts. Embeddings, head, norms, biases and router keep the model's dtype. method: its name
+    in config.json, for readers. Raises Error for bad fields.
     """
 
     method: str = ""
@@ -70,6 +77,10 @@ class Quantization:
             dtype(self.activations)
         if self.covers not in COVERS:
             raise Error(f"quantization: covers must be one of {', '.join(COVERS)}, got {self.covers!r}")
+
+    def narrows(self, part: str) -> bool:
+        """Whether it covers "attention" (but for "output", its last projection), "ffn" (shared experts too) or "experts"."""
+        return part in COVERS[self.covers]
 
     @property
     def bits(self) -> float:

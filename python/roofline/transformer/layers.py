@@ -61,10 +61,10 @@ def _heads_attention(config: TransformerConfig, r: Ranks, step: Step, fused: boo
     c, tokens = config, step.tokens
     q, kv = r.heads * c.head_dim, r.kv_heads * c.head_dim
     if fused:
-        yield _product("q, k and v", problems.product(c, tokens, c.d_model, q + 2 * kv), group="attention")
+        yield _product("q, k and v", problems.product(c, "attention", tokens, c.d_model, q + 2 * kv), group="attention")
     else:
-        yield _product("q", problems.product(c, tokens, c.d_model, q), group="attention")
-        yield _product("k or v", problems.product(c, tokens, c.d_model, kv), group="attention", count=2)
+        yield _product("q", problems.product(c, "attention", tokens, c.d_model, q), group="attention")
+        yield _product("k or v", problems.product(c, "attention", tokens, c.d_model, kv), group="attention", count=2)
     if c.qk_norm:
         yield Call(name="norm of q", group="norm", problem=problems.norm(c, tokens * r.heads, c.head_dim))
         yield Call(name="norm of k", group="norm", problem=problems.norm(c, tokens * r.kv_heads, c.head_dim))
@@ -93,13 +93,13 @@ def _latent_attention(config: TransformerConfig, r: Ranks, step: Step) -> Iterat
     latent = c.kv_lora_rank + c.rope_head_dim
     queries = r.heads * c.head_dim
     # Every rank needs all of the latents: the ways down to them are not divided.
-    down = problems.product(c, tokens, c.d_model, c.q_lora_rank + latent)
+    down = problems.product(c, "attention", tokens, c.d_model, c.q_lora_rank + latent)
     yield _product("q and kv down" if c.q_lora_rank else "kv down", down, group="attention", sharded=False)
     if not c.q_lora_rank:
-        yield _product("q", problems.product(c, tokens, c.d_model, queries), group="attention")
+        yield _product("q", problems.product(c, "attention", tokens, c.d_model, queries), group="attention")
     else:
         yield Call(name="norm of q latent", group="norm", problem=problems.norm(c, tokens, c.q_lora_rank), sharded=False)
-        yield _product("q up", problems.product(c, tokens, c.q_lora_rank, queries), group="attention")
+        yield _product("q up", problems.product(c, "attention", tokens, c.q_lora_rank, queries), group="attention")
     yield Call(name="norm of kv latent", group="norm", problem=problems.norm(c, tokens, c.kv_lora_rank), sharded=False)
     yield Call(name="rope", group="attention", problem=problems.rope(c, tokens, r.heads, 1))
     yield Call(name="cache write", group="attention", problem=problems.cache_write(c, tokens * latent), sharded=False)
@@ -112,7 +112,7 @@ def _latent_attention(config: TransformerConfig, r: Ranks, step: Step) -> Iterat
             yield _product("latent into v", out_of, group="attention")
         else:
             width = r.heads * (c.nope_head_dim + c.v_head_dim)
-            up = problems.product(c, s.batch * s.seq_kv, c.kv_lora_rank, width)
+            up = problems.product(c, "attention", s.batch * s.seq_kv, c.kv_lora_rank, width)
             yield _product("k and v up", up, group="attention", cached=("a",) if s.seq_kv > s.seq_q else ())
             yield Call(name="attention", group="attention", problem=problems.mla_prefill(c, r.heads, s))
 
@@ -126,12 +126,12 @@ def _ffn(config: TransformerConfig, tokens: int, d_ff: int, whose: str, fused: b
     """A dense FFN of (local) width d_ff. whose: in front of the names."""
     c = config
     if c.gated and not fused:
-        yield _product(f"{whose}gate or up", problems.product(c, tokens, c.d_model, d_ff), count=2)
+        yield _product(f"{whose}gate or up", problems.product(c, "ffn", tokens, c.d_model, d_ff), count=2)
     else:
-        wide = problems.product(c, tokens, c.d_model, d_ff * (c.matrices - 1))
+        wide = problems.product(c, "ffn", tokens, c.d_model, d_ff * (c.matrices - 1))
         yield _product(f"{whose}gate and up" if c.gated else f"{whose}up", wide)
     yield Call(name=f"{whose}activation", group="ffn", problem=problems.activation(c, tokens, d_ff))
-    yield _product(f"{whose}down", problems.product(c, tokens, d_ff, c.d_model))
+    yield _product(f"{whose}down", problems.product(c, "ffn", tokens, d_ff, c.d_model))
 
 
 def _mixture(config: TransformerConfig, r: Ranks, tokens: int, fused: bool) -> Iterator[Call]:
@@ -163,7 +163,7 @@ def layer_calls(config: TransformerConfig, step: Step, r: Ranks, fused: bool = T
                 yield from _times([_attention(c, r, segment, 0, fused)], full)
             if c.windowed:
                 yield from _times([_attention(c, r, segment, c.window, fused)], c.windowed)
-    out = problems.product(c, tokens, r.heads * c.value_dim, c.d_model)
+    out = problems.product(c, "output", tokens, r.heads * c.value_dim, c.d_model)
     yield _product("output projection", out, group="attention", count=c.layers)
     if dense := c.layers - c.mixtures:
         yield from _times(_ffn(c, tokens, r.d_ff, "", fused), dense)

@@ -9,6 +9,7 @@ from .config import TransformerConfig
 from .ranks import Ranks, ranks_of
 
 GROUPS = ("embedding", "attention", "ffn", "experts", "shared experts", "router", "norm", "head")
+PARTS = {"attention": "attention", "ffn": "ffn", "shared experts": "ffn", "experts": "experts"}  # as quantization covers them
 
 
 def _attention(config: TransformerConfig, r: Ranks) -> tuple[int, int]:
@@ -76,9 +77,12 @@ def active_parameters(config: TransformerConfig, *, embedding: bool = True) -> i
 
 def weights_bytes(config: TransformerConfig, *, tp: int = 1) -> int:
     """Memory of the weights of one rank of tp, as they are stored."""
-    q, plain = config.quantization, float(dtype(config.weights).bits)
-    covered = () if q is None else ("experts",) if q.covers == "experts" else ("attention", "ffn", "experts", "shared experts")
+    c, r = config, ranks_of(config, tp)
+    q, plain = c.quantization, float(dtype(c.weights).bits)
     bits = 0.0
-    for group, (matrices, others) in _split(config, ranks_of(config, tp)).items():
-        bits += matrices * (q.bits if q is not None and group in covered else plain) + others * plain
+    for group, (matrices, others) in _split(c, r).items():
+        output = c.layers * r.heads * c.value_dim * c.d_model if group == "attention" else 0
+        for part, count in ((PARTS.get(group, ""), matrices - output), ("output", output)):
+            bits += count * (q.bits if q is not None and q.narrows(part) else plain)
+        bits += others * plain
     return math.ceil(bits / 8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,13 @@ from .config import Quantization, TransformerConfig, shown
 
 _LLAMA: dict[str, Any] = {"vocabulary": 32000, "rope_theta": 1e4, "max_seq": 4096}
 _LLAMA3: dict[str, Any] = {"kv_heads": 8, "vocabulary": 128256, "rope_theta": 5e5, "max_seq": 8192}
+
+_DEEPSEEK: dict[str, Any] = {
+    "layers": 61, "d_model": 7168, "heads": 128, "d_ff": 18432, "vocabulary": 129280, "rope_theta": 1e4,
+    "rope_scaling": "yarn × 40", "max_seq": 163840, "q_lora_rank": 1536, "kv_lora_rank": 512, "nope_head_dim": 128,
+    "rope_head_dim": 64, "v_head_dim": 128, "experts": 256, "experts_per_token": 8, "expert_d_ff": 2048, "shared_experts": 1,
+    "shared_d_ff": 2048, "dense_layers": (0, 1, 2), "router": "sigmoid", "router_bias": True,
+}  # fmt: skip
 
 _ALL = (
     # The model that tutorials count with: four square projections, a plain FFN of 4 d_model. No embeddings are counted in
@@ -33,11 +41,16 @@ _ALL = (
         rope_theta=1e6, max_seq=40960, experts=128, experts_per_token=8, expert_d_ff=768,
     ),
     TransformerConfig(
-        name="DeepSeek-V3", layers=61, d_model=7168, heads=128, d_ff=18432, vocabulary=129280, rope_theta=1e4,
-        rope_scaling="yarn × 40", max_seq=163840, q_lora_rank=1536, kv_lora_rank=512, nope_head_dim=128, rope_head_dim=64,
-        v_head_dim=128, experts=256, experts_per_token=8, expert_d_ff=2048, shared_experts=1, shared_d_ff=2048,
-        dense_layers=(0, 1, 2), router="sigmoid", router_bias=True,
+        name="DeepSeek-V3", **_DEEPSEEK,
         quantization=Quantization(method="fp8", weights="fp8_e4m3", group=128 * 128, scale_bits=32, activations="fp8_e4m3"),
+    ),
+    # nvidia/DeepSeek-R1-NVFP4-v2 by its model card: as its first version, which leaves attention in bf16, and the output
+    # projections in NVFP4 too.
+    TransformerConfig(
+        name="DeepSeek-R1-NVFP4", **_DEEPSEEK,
+        quantization=Quantization(
+            method="modelopt", weights="nvfp4", group=16, scale_bits=8, activations="nvfp4", covers="ffn_and_output"
+        ),
     ),
     TransformerConfig(
         name="GPT-OSS-120B", layers=36, d_model=2880, heads=64, kv_heads=8, head_dim=64, vocabulary=201088, rope_theta=1.5e5,
@@ -57,4 +70,7 @@ def preset(name: str) -> TransformerConfig:
     for known, config in PRESETS.items():
         if known.lower() == wanted:
             return config
-    raise Error(f"no preset {shown(name)}: use one of {', '.join(PRESETS)}, or the path of a Hugging Face config.json")
+    close = difflib.get_close_matches(wanted, [known.lower() for known in (*PRESETS, *ALIASES)], n=1)
+    meant = [known for known in (*PRESETS, *ALIASES) if known.lower() in close]
+    hint = f" (did you mean {meant[0]}?)" if meant else ""
+    raise Error(f"no preset {shown(name)}{hint}: use one of {', '.join(PRESETS)}, or the path of a Hugging Face config.json")

@@ -33,13 +33,12 @@ CACHED = ("k", "v", "c", "k_rope", "scales")  # tensors of attention that lie in
 WEIGHTS = ("b", "scale", "zero", "b_scale", "b_whole", "w", "w_up", "w_gate", "w_down")  # of products
 FUSED = "tiled"  # the variant of `Attention` whose scores stay on the chip
 
-# Arithmetic on operands of 4 bits has scales of its own, which `Bmm` counts: (scales, numbers that share one, bits of one).
-_FOUR_BITS = {"nvfp4": ("two_level", 16, 8), "mxfp4": ("block", 32, 8)}
+FOUR_BITS = ("nvfp4", "mxfp4")
 
 
-def _quantized(config: TransformerConfig, experts: bool = False) -> Quantization | None:
+def _quantized(config: TransformerConfig, part: str) -> Quantization | None:
     found = config.quantization
-    return found if found is not None and (experts or found.covers == "layers") else None
+    return found if found is not None and found.narrows(part) else None
 
 
 def _width(name: str) -> float:
@@ -55,21 +54,15 @@ def plain_product(config: TransformerConfig, rows: int, inner: int, columns: int
     )  # fmt: skip
 
 
-def product(config: TransformerConfig, rows: int, inner: int, columns: int) -> Operator:
-    """[rows, inner] x [inner, columns] with a layer's weights as they are stored.
+def product(config: TransformerConfig, part: str, rows: int, inner: int, columns: int) -> Operator:
+    """[rows, inner] x [inner, columns] with a layer's weights as they are stored. part: see `Quantization.narrows`.
 
     Weights alone of few bits: each meets its scale on the way to an arithmetic in the activations' dtype. Both: products of the
     narrow numbers, with the scales' bytes spread over the weights.
     """
-    c, q = config, _quantized(config)
+    c, q = config, _quantized(config, part)
     if q is None:
         return plain_product(c, rows, inner, columns)
-    if q.activations in _FOUR_BITS:
-        scales, block, bits = _FOUR_BITS[q.activations]
-        return Bmm(
-            batch=1, rows=rows, columns=columns, inner=inner, dtype=q.activations, out_dtype=c.activations, scales=scales,
-            scale_block=block, scale_bits=bits,
-        )  # fmt: skip
     if q.activations:
         return QuantizedMatmul(
             rows=rows, columns=columns, inner=inner, weight_bits=q.bits, group_size=0, scale_bits=0, dtype=q.activations,
@@ -83,7 +76,7 @@ def product(config: TransformerConfig, rows: int, inner: int, columns: int) -> O
 
 def experts(config: TransformerConfig, tokens: int, d_ff: int) -> Operator:
     """The routed experts of one mixture, of (local) width d_ff: products, activation between them, weighted sum."""
-    c, q = config, _quantized(config, experts=True)
+    c, q = config, _quantized(config, "experts")
     return GroupedMatmul(
         tokens=tokens, experts=c.experts, experts_per_token=c.experts_per_token, d_model=c.d_model, d_ff=d_ff,
         activation="swiglu" if c.gated else "relu" if c.activation == "relu" else "gelu",
@@ -134,9 +127,11 @@ def mla_prefill(config: TransformerConfig, heads: int, segment: Segment) -> Oper
 
 def absorbed(config: TransformerConfig, heads: int, tokens: int) -> tuple[Operator, Operator]:
     """MLA's way of queries into the latent space and of its result out of it, one small product per head each."""
-    c, q = config, _quantized(config)
-    narrow = q is not None and q.activations.startswith("fp8")
-    dtype, scales = (q.activations, "tensor") if q is not None and narrow else (c.activations, "none")
+    c, q = config, _quantized(config, "attention")
+    asked = q.activations if q is not None else ""
+    # Of four-bit models too these run in fp8 (SGLang: bmm_fp8): the up-projection is taken apart and stored anew.
+    narrow = asked if asked.startswith("fp8") else "fp8_e4m3" if asked in FOUR_BITS else ""
+    dtype, scales = (narrow, "tensor") if narrow else (c.activations, "none")
 
     def each(inner: int, columns: int) -> Operator:
         return Bmm(

@@ -1,0 +1,238 @@
+"""One kernel of a census: its sizes, its costs, and where it lies on a roofline."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ..cost import dtype as known_dtype
+from ..model import default_variant
+from ..operators import Operator, Product
+from ..prediction import Prediction
+from ..transformer import Call, Phase
+
+SCALES = ("scale", "zero", "b_scale", "b_whole")  # of weights: bytes that belong to them, and no numbers of their own
+
+
+class Measured(Protocol):
+    """What a census takes from a measurement (`roofline.Measurement` has it)."""
+
+    @property
+    def operator(self) -> str: ...
+    @property
+    def problem(self) -> Mapping[str, Any]: ...
+    @property
+    def variant(self) -> str: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def cache_state(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def time_s(self) -> float | None: ...
+    @property
+    def provenance(self) -> Mapping[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A kernel that a phase runs `call.count` times; everything here is of one run.
+
+    placed: its prediction on the machine, None without one. measured: the measurement of this shape, where there is one.
+    """
+
+    phase: Phase
+    call: Call
+    placed: Prediction | None = None
+    measured: Measured | None = None
+
+    @property
+    def name(self) -> str:
+        return self.call.name
+
+    @property
+    def problem(self) -> Operator:
+        return self.call.problem
+
+    @property
+    def count(self) -> int:
+        return self.call.count
+
+    @property
+    def dtype(self) -> str:
+        """Of its arithmetic."""
+        return self.problem.compute()[0]
+
+    @property
+    def weight_bits(self) -> float | None:
+        """Of one stored weight, its part of scales and zero points included; None for kernels without weights of products."""
+        found = [t for t in self.problem.inputs() if t.name in self.call.weights]
+        numbers = sum(math.prod(t.shape) for t in found if t.name not in SCALES)
+        return 8 * sum(t.size_bytes for t in found) / numbers if numbers else None
+
+    @property
+    def cache_dtype(self) -> str:
+        """Of what it reads from the KV cache; "" where it reads none."""
+        return next((t.dtype for t in self.problem.inputs() if t.name in self.call.cached), "")
+
+    @property
+    def stored(self) -> str:
+        """Its dtype, and that of weights and cache where they differ: "bf16, weights 4.12 bit", "bf16, cache fp8_e4m3"."""
+        bits, own = self.weight_bits, known_dtype(self.dtype).bits
+        weights = f", weights {bits:.3g} bit" if bits is not None and not math.isclose(bits, own, rel_tol=1e-3) else ""
+        cache = f", cache {self.cache_dtype}" if self.cache_dtype not in ("", self.dtype) else ""
+        return f"{self.dtype}{weights}{cache}"
+
+    @property
+    def products(self) -> tuple[Product, ...]:
+        return self.problem.products()
+
+    def product_flops(self) -> Iterator[tuple[Product, int]]:
+        """Its products with the FLOPs that count: what a mask hides does not."""
+        flops, products = self.problem.flops(), self.products
+        for product in products:
+            whole = sum(other.flops for other in products if other.term == product.term)
+            yield product, round(flops[product.term] * product.flops / whole)
+
+    # -- costs ------------------------------------------------------------------------------------------------------------
+
+    @property
+    def variant(self) -> str:
+        """Whose bytes count; "" for operators that are cost only."""
+        return self.call.variant or default_variant(self.problem, "")
+
+    @property
+    def flops(self) -> int:
+        return self.problem.total_flops()
+
+    @property
+    def bytes(self) -> int:
+        """That reach memory: the compulsory ones, and what the variant moves beyond."""
+        if self.placed is not None:
+            return self.placed.bytes
+        return self.problem.compulsory_bytes() + sum(self.problem.traffic({"variant": self.variant}).values())
+
+    @property
+    def link_bytes(self) -> int:
+        """Received from other ranks, and as much sent."""
+        return self.problem.link_bytes()
+
+    @property
+    def flops_per_byte(self) -> float | None:
+        return self.flops / self.bytes if self.bytes else None
+
+    # -- on a machine -----------------------------------------------------------------------------------------------------
+
+    @property
+    def ridge_flops_per_byte(self) -> float | None:
+        """Of its compute roof and the memory; None for kernels that compute nothing."""
+        ridge = math.inf if self.placed is None else self.placed.roofs.ridge_flops_per_byte
+        return ridge if math.isfinite(ridge) else None
+
+    @property
+    def bound(self) -> str | None:
+        """The roof that allows it the longest time: "compute", a memory level, "launch", "link"."""
+        return None if self.placed is None else self.placed.bound
+
+    @property
+    def roof_s(self) -> float | None:
+        """The time its roofs allow, a lower bound."""
+        return None if self.placed is None else self.placed.roof_s
+
+    @property
+    def attainable_flops_per_s(self) -> float | None:
+        """FLOPs over `roof_s`; None for kernels that compute nothing."""
+        return self.flops / self.roof_s if self.flops and self.roof_s else None
+
+    @property
+    def time_s(self) -> float | None:
+        """The expected time of one run, see `roofline.predict`."""
+        return None if self.placed is None else self.placed.time_s
+
+    @property
+    def measured_s(self) -> float | None:
+        return None if self.measured is None else self.measured.time_s
+
+    @property
+    def share_of_roof(self) -> float | None:
+        """The time its roofs allow over the measured one."""
+        return self.roof_s / self.measured_s if self.roof_s and self.measured_s else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form: a kernel of `census.schema.json`."""
+        m = self.measured
+        return {
+            "name": self.name,
+            "group": self.call.group,
+            "operator": self.problem.name,
+            "variant": self.variant,
+            "problem": self.problem.to_dict(),
+            "count": self.count,
+            "sharded": self.call.sharded,
+            "dtype": self.dtype,
+            "weight_bits": self.weight_bits,
+            "cache_dtype": self.cache_dtype or None,
+            "products": [
+                {"term": p.term, "count": p.count, "rows": p.rows, "columns": p.columns, "inner": p.inner, "flops": flops}
+                for p, flops in self.product_flops()
+            ],
+            "flops": self.flops,
+            "bytes": self.bytes,
+            "link_bytes": self.link_bytes,
+            "flops_per_byte": self.flops_per_byte,
+            "ridge_flops_per_byte": self.ridge_flops_per_byte,
+            "bound": self.bound,
+            "attainable_flops_per_s": self.attainable_flops_per_s,
+            "roof_s": self.roof_s,
+            "time_s": self.time_s,
+            "measured": None
+            if m is None
+            else {
+                "time_s": m.time_s,
+                "share_of_roof": self.share_of_roof,
+                "operator": m.operator,
+                "variant": m.variant,
+                "device": m.device,
+                "threads": m.threads,
+                "cache_state": m.cache_state,
+            },
+        }
+
+    def to_record(self) -> dict[str, Any]:
+        """One flat row; sizes of a product only where the kernel is a single one, the others in `products`."""
+        one = self.products[0] if len(self.products) == 1 else None
+        several = "; ".join(f"{p.term}: {p.count:.6g} × M {p.rows:.6g} N {p.columns:.6g} K {p.inner:.6g}" for p in self.products)
+        return {
+            "phase": self.phase.name,
+            **{f"phase_{name}": value for name, value in self.phase.to_dict().items() if name != "phase"},
+            "kernel": self.name,
+            "group": self.call.group,
+            "operator": self.problem.name,
+            "variant": self.variant,
+            "count": self.count,
+            "product_count": one and one.count,
+            "rows": one and one.rows,
+            "columns": one and one.columns,
+            "inner": one and one.inner,
+            "products": "" if one else several,
+            "dtype": self.dtype,
+            "weight_bits": self.weight_bits,
+            "cache_dtype": self.cache_dtype or None,
+            "flops": self.flops,
+            "bytes": self.bytes,
+            "link_bytes": self.link_bytes,
+            "flops_per_byte": self.flops_per_byte,
+            "ridge_flops_per_byte": self.ridge_flops_per_byte,
+            "bound": self.bound,
+            "attainable_flops_per_s": self.attainable_flops_per_s,
+            "roof_s": self.roof_s,
+            "time_s": self.time_s,
+            "measured_s": self.measured_s,
+            "measured_variant": self.measured and self.measured.variant,
+            "share_of_roof": self.share_of_roof,
+        }

@@ -1,0 +1,116 @@
+"""`roofline census`: every kernel of a model's phases, its place on a machine's roofline, and what was measured of its shape."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..units import parse_si, parse_time_s
+from .models import PHASES, TYPES, config_flag, config_of, field_flags, given_fields, machine_of, model_flags, phase_of, typed
+from .outcomes import OK, BadInput, checking_input
+from .terminal import Terminal
+
+SUFFIXES = (".md", ".csv", ".json")
+MOST_PHASES = 64
+# Fields that several phases have and mean differently by: of several phases they go to these.
+OWNERS = {"seq_q": ("prefill", "training"), "seq_kv": ("decode", "mixed")}
+
+
+def flags(parser: argparse.ArgumentParser) -> None:
+    config_flag(parser)
+    parser.add_argument(
+        "--machine", metavar="NAME|FILE", help="a datasheet of `roofline hardware`, or a machine.json: also ridge, bound and time"
+    )
+    parser.add_argument("--device", help="which machine of the file")
+    parser.add_argument("--results", metavar="FILE", help="a results.jsonl: also the measured time of kernels of the same shape")
+    phase = parser.add_argument_group(
+        "phases", "With several phases --seq-q is that of prefill and training, and --seq-kv that of decode and mixed."
+    )
+    phase.add_argument(
+        "--phase", metavar="LIST", default="prefill,decode", help=f"of {', '.join(PHASES)}, with commas (default prefill,decode)"
+    )
+    field_flags(phase, batch=typed(_batches))
+    model_flags(parser)
+    parser.add_argument("--tp", type=TYPES["int"], default=1, help="ranks of tensor parallelism (default 1)")
+    parser.add_argument("--launch", type=typed(parse_time_s), metavar="TIME", help="of each kernel (default: the machine's)")
+    parser.add_argument(
+        "--link", type=typed(lambda text: parse_si(text, "B/s")), metavar="RATE", help="between ranks, one way: 450GB/s"
+    )
+    parser.add_argument("--format", choices=("table", "markdown", "csv"), default="table", help="what is printed (default table)")
+    parser.add_argument("-o", "--out", metavar="FILE", help=f"also write it, as {', '.join(SUFFIXES)}")
+
+
+def _batches(text: str) -> list[int]:
+    """1,8,128. Raises ValueError."""
+    return [int(part) for part in text.split(",")]
+
+
+def _phases(options: argparse.Namespace) -> Iterator[Any]:
+    """Each phase that was asked for with each batch. Raises BadInput."""
+    names = list(dict.fromkeys(name.strip() for name in options.phase.split(",")))
+    if unknown := [name for name in names if name not in PHASES]:
+        raise BadInput(f"--phase: unknown phase {unknown[0]!r:.40}; use {', '.join(PHASES)}, with commas between several")
+    fields = given_fields(options)
+    batches = fields.pop("batch", [1])
+    if len(names) * len(batches) > MOST_PHASES:
+        raise BadInput(f"{len(names)} phases of {len(batches)} batches are more than {MOST_PHASES} tables; give fewer batches")
+    if len(names) == 1:
+        yield from (phase_of(names[0], {**fields, "batch": batch}) for batch in batches)
+        return
+    from ..transformer.phases import PHASES as known
+
+    own = {name: {*known[name].__dataclass_fields__, "seq_len"} for name in names}
+    taken = set()
+    for name in names:
+        mine = {field: x for field, x in fields.items() if field in own[name] and name in OWNERS.get(field, (name,))}
+        taken |= {*mine}
+        yield from (phase_of(name, {**mine, "batch": batch}) for batch in batches)
+    if left := [f"--{field.replace('_', '-')}" for field in fields if field not in taken]:
+        raise BadInput(f"{', '.join(left)} is of none of --phase {options.phase}")
+
+
+def census(options: argparse.Namespace) -> int:
+    from ..census import census_of
+    from ..report.files import require_file
+    from ..results import Results
+
+    screen, out = Terminal(), Path(options.out) if options.out else None
+    if out is not None and out.suffix not in SUFFIXES:
+        raise BadInput(f"{out}: cannot write a {out.suffix or 'nameless'} file; use {', '.join(SUFFIXES)}")
+    with checking_input():
+        if out is not None:
+            require_file(out)
+        made = census_of(
+            config_of(options), list(_phases(options)), machine_of(options.machine, options.device) if options.machine else None,
+            tp=options.tp, lm_head=options.lm_head, fused=options.fused, launch_s=options.launch, link_bytes_per_s=options.link,
+            results=Results.load(options.results) if options.results else None,
+        )  # fmt: skip
+    if out is not None:
+        _write(made, out)
+    if options.json:
+        screen.json(made.to_dict())
+    elif options.format == "table":
+        if not (options.quiet and out):
+            _show(made, screen)
+    else:
+        screen.line((made.to_markdown() if options.format == "markdown" else made.to_csv()).rstrip("\n"))
+    return OK
+
+
+def _show(made: Any, screen: Terminal) -> None:
+    for phase in made.phases:
+        screen.table(*made.table(phase), title=made.title(phase), wide=("kernel", "dtype"))
+        screen.line()
+    screen.lines(made.remarks())
+
+
+def _write(made: Any, out: Path) -> None:
+    from ..machine import to_json, write_atomically
+
+    if out.suffix == ".json":
+        text = to_json(made.to_dict(), where=str(out), indent=1) + "\n"
+    else:
+        text = made.to_csv() if out.suffix == ".csv" else made.to_markdown()
+    write_atomically(out, text)
