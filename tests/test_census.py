@@ -260,6 +260,7 @@ def test_json_fits_its_schema(capsys: pytest.CaptureFixture[str], tmp_path: Path
         ["DeepSeek-R1-NVFP4", "--machine", "GB200"],
         ["Mixtral-8x7B", "--phase", "decode,mixed", "--batch", "1,32"],
         ["Llama-3-70B", "--machine", "H100 SXM", "--tp", "8", "--no-fused", "--launch", "2us", "--link", "450GB/s"],
+        ["DeepSeek-R1-NVFP4", "--machine", "GB200", "--phase", "decode", "--ep", "8", "--batch", "64"],
         ["Llama-3-8B", "--phase", "training", "--seq-q", "64"],
         ["Llama-3-8B", *here],
     ):
@@ -317,6 +318,7 @@ BAD = [
     (["7B", "--phase", "decode", "--chunk", "4"], "--chunk is not of --phase decode"),
     (["7B", "--machine", "H1000"], "H1000"),
     (["7B", "--tp", "3"], "tp 3 does not divide heads"),
+    (["7B", "--ep", "4"], "7B has no experts to spread"),
     (["7B", "--tp", "2", "--machine", "PAPER.json"], "link"),
     (["7B", "--machine", "INT8.json", "--dtype", "fp16"], "fp16"),
     (["7B", "--results", "nothing.jsonl"], "cannot read results file"),

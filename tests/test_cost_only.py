@@ -17,6 +17,7 @@ from roofline.operators import (
     Adam,
     AllGather,
     AllReduce,
+    AllToAll,
     Attention,
     Bmm,
     Embedding,
@@ -40,6 +41,22 @@ from roofline.prediction import predict
 def intensity(problem: Operator, *terms: str) -> float:
     flops = problem.flops()
     return sum(flops[term] for term in terms or flops) / problem.compulsory_bytes()
+
+
+def test_experts_over_ranks_against_drawn_routings() -> None:
+    """Tokens of all ranks choose at random: what reaches one rank, and how many of its experts, on average over draws."""
+    problem = GroupedMatmul(tokens=5, experts=16, experts_per_token=3, ranks=4)
+    generator = np.random.default_rng(3)
+    drawn = generator.permuted(np.tile(np.arange(16), (40_000, 20, 1)), axis=-1)[..., :3]  # 20 tokens of 3 different experts
+    here = drawn < 4
+    touched = np.mean([len(set(chosen[mine])) for chosen, mine in zip(drawn[:4000], here[:4000], strict=True)])
+    assert problem.touched() == pytest.approx(touched, rel=0.01)
+    assert problem.arriving() == math.ceil(here.any(axis=-1).sum(axis=-1).mean())
+    assert problem.flops()["up"] == pytest.approx(2 * here.sum(axis=(1, 2)).mean() * 7168 * 2048, rel=0.01)
+    everyone = GroupedMatmul(tokens=5, experts=16, experts_per_token=16, ranks=4)
+    assert (everyone.arriving(), everyone.touched()) == (20, 4)
+    with pytest.raises(Error, match="no reference"):
+        problem.reference({})
 
 
 # -- figures published elsewhere ----------------------------------------------------------------------------------------------
@@ -298,6 +315,10 @@ def text_of(machine: Machine) -> str:
         (Bmm, {"scales": "column"}, "bmm: scales must be one of none, tensor, row, block, two_level, got 'column'"),
         (Embedding, {"vocabulary": 2**31 + 1}, "embedding: vocabulary must be at most 2..31, for ids in int32"),
         (AllReduce, {"ranks": 0}, "all_reduce: ranks must be between 1 and"),
+        (AllToAll, {"dtype": "int4"}, "all_to_all: dtype must be one of"),
+        (GroupedMatmul, {"ranks": 3}, "grouped_matmul: ranks must divide experts 256, got 3"),
+        (GroupedMatmul, {"ranks": 8, "shared_experts": 1}, "with ranks 8 state them apart"),
+        (GroupedMatmul, {"ranks": 8, "tokens": 64, "touched_experts": 33}, "those of one of 8 ranks"),
         (LmHead, {"tokens": 10**30}, "lm_head: tokens must be between 1 and 2..62, got 1000000000000000000000000000000"),
     ],
 )

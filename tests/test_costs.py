@@ -366,6 +366,14 @@ HAND = [
         {"up": 144, "gate": 144, "activation": 72, "down": 144, "combine": 48},
         24 + 24 + 24 + 3 * 95 + 24,
     ),
+    # 6 experts on 3 ranks of 3 tokens, 2 each: a rank misses 1 - 6/15 of 9 tokens, 5.4, 6 rows; of its 2 experts (1 - (2/3)^9) have
+    # any, 1.948 times 24 bytes a matrix: 46.75, 47. FLOPs are those of an even share, as of one rank alone.
+    (
+        "grouped_matmul",
+        {**MOE, "experts": 6, "ranks": 3},
+        {"up": 144, "gate": 144, "activation": 72, "down": 144, "combine": 48},
+        6 * 8 + 2 * 6 * 8 + 3 * 47 + 6 * 8,
+    ),
     # One token of DeepSeek-V3 touches 8 of 256 experts: 3 x 8 x 7168 x 2048 weights of two bytes.
     (
         "grouped_matmul",
@@ -447,6 +455,7 @@ HAND = [
     ("all_reduce", {"elements": 17, "ranks": 4}, {"add": 15}, 68),
     ("all_gather", {"elements": 17, "ranks": 4}, {}, 10 + 34),
     ("reduce_scatter", {"elements": 17, "ranks": 4}, {"add": 15}, 34 + 10),
+    ("all_to_all", {"elements": 17, "ranks": 4}, {}, 34 + 34),
 ]
 
 

@@ -317,7 +317,10 @@ def abbreviations(problem: Any) -> dict[str, Any]:
     if problem.name == "grouped_matmul":
         per_token, experts = fields["experts_per_token"], fields["experts"]
         names["routed"] = fields["tokens"] * (per_token + fields["shared_experts"])
-        touched = fields["touched_experts"] or experts * (1 - (1 - per_token / experts) ** fields["tokens"])
+        ranks, own = fields["ranks"], experts // fields["ranks"]
+        touched = fields["touched_experts"] or own * (1 - (1 - per_token / experts) ** (ranks * fields["tokens"]))
+        missed = Fraction(math.comb(experts - own, per_token), math.comb(experts, per_token)) if ranks > 1 else 0
+        names["arriving"] = math.ceil(ranks * fields["tokens"] * (1 - missed))
         weights = (touched + fields["shared_experts"]) * fields["d_model"] * fields["d_ff"]
         names["expert_bytes"] = math.ceil(weights * fields["weight_bits"] / 8 * (1 - 1e-12))
     if problem.name.startswith("topk_"):
@@ -325,7 +328,7 @@ def abbreviations(problem: Any) -> dict[str, Any]:
         names["compared"] = per_token * fields["experts"] - per_token * (per_token - 1) // 2
     if problem.name == "gelu":
         names["per_gelu"] = {"erf": 5, "tanh": 9}[fields["form"]]
-    if "ranks" in fields:
+    if "ranks" in fields and "elements" in fields:
         names["chunk"] = -(-fields["elements"] // fields["ranks"])
     if "activation" in fields:
         activation = fields["activation"]

@@ -79,6 +79,36 @@ def test_prefill_is_bound_by_products() -> None:
     assert found.tpot_s is None
 
 
+# From the published shapes: numbers in the matrices of layers that a token meets (of Mixtral two experts), those of the head,
+# bytes of the cache per token; layers times heads times head_dim.
+MODELS = {
+    # 32 (4 4096^2 + 3 4096 11008)
+    "Llama-2-7B": (6_476_005_376, 32000 * 4096, 32 * 2 * 32 * 128 * 2, 32 * 32 * 128),
+    # 32 (4096 (4096 + 2 1024) + 4096^2 + 8 4096 + 2 3 4096 14336)
+    "Mixtral-8x7B": (12_617_515_008, 32000 * 4096, 32 * 2 * 8 * 128 * 2, 32 * 32 * 128),
+    # 36 (4096 (4096 + 2 1024) + 4096^2 + 3 4096 12288)
+    "Qwen3-8B": (6_945_767_424, 151936 * 4096, 36 * 2 * 8 * 128 * 2, 36 * 32 * 128),
+}
+MACHINES = {"H100 SXM": (3.35e12, 989.4e12), "MI300X": (5.3e12, 1307.4e12), "HGX B200": (7.7e12, 2250e12)}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("model", MODELS)
+def test_three_models_on_three_machines(model: str, machine: str) -> None:
+    """Decode takes weights and cache over bandwidth and hardly more; a prefill its products over their peak, or a fifth more."""
+    matrices, head, cached, width = MODELS[model]
+    bandwidth, peak = MACHINES[machine]
+    config, on = preset(model), Machine.from_datasheet(machine)
+    floor_s = (2 * (matrices + head) + 4096 * cached) / bandwidth
+    step = {"config": config, "phase": Decode(seq_kv=4096), "machine": on, "must_fit": False}
+    assert estimate(**step, counting="weights_and_kv").time_s == pytest.approx(floor_s, rel=1e-12)
+    assert 1 < estimate(**step).time_s / floor_s < 1.001
+    flops = 2 * (2048 * matrices + head) + 4 * width * 2048 * 2049 // 2
+    prefill = estimate(config, Prefill(seq_q=2048), on, must_fit=False)
+    assert sum(part.product_flops for part in prefill.parts) == flops
+    assert 1 < prefill.time_s / (flops / peak) < 1.2
+
+
 def tutorial_activations(batch: int) -> int:
     """Bytes: x and result of q, k, v and out, three of attention, three of the FFN, whose inside is left out."""
     return 32 * (6 + 2 + 3 + 3) * batch * 4096 * 2
@@ -171,6 +201,34 @@ def test_collectives() -> None:
     assert found.profile["link latency"] == pytest.approx(6e-3)
     assert "link 1.00 MB/s" in found.ceilings
     assert estimate(LLAMA, Decode(), h100(), tp=8).ceilings[-1] == "link 450 GB/s"
+
+
+def test_expert_parallelism_by_hand() -> None:
+    """Mixtral on 8 ranks of 8 sequences: each reads its one expert (a token in 64 misses it rarely), and all of attention."""
+    config, phase = preset("Mixtral-8x7B"), Decode(batch=64, seq_kv=2048)
+    on = h100()
+    found = estimate(config, phase, on, ep=8, lm_head=False, counting="weights_and_kv")
+    attention = 32 * 2 * (4096 * 6144 + 4096 * 4096 + 8 * 4096)
+    expert = 32 * 3 * math.ceil((1 - 0.75**64) * 2 * 4096 * 14336)
+    assert found.bytes == attention + expert + 8 * 2048 * 131072
+    full = estimate(config, phase, on, ep=8)
+    # 8 ranks of 8 tokens with 2 of 8 experts: a rank has one, which a quarter of the 64 tokens choose: 16 rows, of which 2 stay.
+    sent = 2 * 32 * 2 * 14 * 4096
+    assert full.profile["link"] == pytest.approx(sent / 450e9)
+    assert full.tokens_per_s == pytest.approx(64 / full.time_s)
+    assert full.tokens_per_s_per_user == pytest.approx(1 / full.time_s)
+    assert math.isinf(full.amdahl)
+    assert any("every rank has 1 experts" in note for note in full.notes)
+    more = {item.change: item for item in advise(full, on)}
+    assert "twice the ranks" not in more  # 16 do not divide 8 experts
+    assert "twice the link" in more
+    # Fewer expert bytes than tensor parallelism has at this batch: none; but no all-reduce.
+    other = estimate(config, phase, on, tp=8)
+    assert sum(p.bytes for p in full.parts if p.call.name == "experts") == pytest.approx(
+        sum(p.bytes for p in other.parts if p.call.name == "experts"), rel=0.01
+    )
+    batch = ridge_batch(estimate(config, phase, on, ep=4), on).batch
+    assert batch is None or batch > 64
 
 
 def test_amdahl() -> None:

@@ -119,6 +119,62 @@ def test_a_small_latent_attention_by_hand() -> None:
     assert "q into latent" in by_name(calls_of(c, Prefill(batch=2, seq_q=8, seq_kv=15)))
 
 
+def test_experts_over_ranks_by_hand() -> None:
+    """Two ranks of 3 sequences, 4 experts, 2 a token: of 6 tokens 1/6 choose both experts of the other rank, so 5 reach each."""
+    c = SMALL.replace(experts=4, experts_per_token=2, expert_d_ff=6, weights="fp32", activations="bf16")
+    calls = by_name(calls_of(c, Decode(batch=6, seq_kv=5), ep=2))
+    assert (calls["dispatch"].count, calls["combine"].count) == (2, 2)
+    for name in ("dispatch", "combine"):
+        assert calls[name].problem.link_bytes() == 2 * (5 * 8 // 2)  # half of 5 rows stays
+        assert calls[name].problem.compulsory_bytes() == 2 * 2 * 5 * 8
+    experts = calls["experts"].problem
+    assert isinstance(experts, GroupedMatmul)
+    assert experts.touched() == pytest.approx(2 * (1 - 1 / 64))
+    assert product_flops(calls["experts"]) == 2 * 3 * 2 * (3 * 2) * 8 * 6  # 2 layers, 3 matrices, an even share of 12 pairs
+    alone = by_name(calls_of(c, Decode(batch=3, seq_kv=5)))
+    assert {n: call for n, call in calls.items() if n not in ("dispatch", "combine", "experts")} == {
+        n: call for n, call in alone.items() if n != "experts"
+    }
+    assert parameters(c, ep=2)["experts"] == parameters(c)["experts"] // 2
+    assert parts_of(c, Decode(batch=6, seq_kv=5), ep=2)["KV cache"] == kv_bytes(c, 5, batch=3)
+    half = parts_of(c, Decode(batch=6, seq_kv=5), ep=2)["weights"]
+    assert weights_bytes(c) - half == 4 * parameters(c)["experts"] // 2
+
+
+def test_the_dtype_in_which_tokens_are_sent() -> None:
+    calls = by_name(calls_of(preset("DeepSeek-V3"), Decode(batch=64), ep=8))
+    dtypes = [calls[name].problem.to_dict()["dtype"] for name in ("dispatch", "combine")]
+    assert dtypes == ["fp8_e4m3", "bf16"]
+
+
+@pytest.mark.parametrize(
+    ("name", "phase", "ranks", "message"),
+    [
+        ("Llama-3-8B", Decode(batch=8), {"ep": 8}, "has no experts to spread; use tp"),
+        ("Mixtral-8x7B", Decode(batch=8), {"ep": 3}, "ep 3 does not divide the 8 experts"),
+        ("Mixtral-8x7B", Decode(batch=6), {"ep": 4}, "ep 4 does not divide batch 6"),
+        ("Mixtral-8x7B", Decode(batch=8), {"ep": 4, "tp": 2}, "together are not modelled"),
+        ("Mixtral-8x7B", Mixed(batch=8), {"ep": 4}, "only prefill and decode"),
+        ("Mixtral-8x7B", Decode(), {"ep": 0}, "ep must be a number of ranks"),
+        ("Mixtral-8x7B", Decode(), {"ep": True}, "ep must be a number of ranks"),
+    ],
+)
+def test_bad_expert_parallelism(name: str, phase: Phase, ranks: dict[str, Any], message: str) -> None:
+    with pytest.raises(Error, match=message):
+        calls_of(preset(name), phase, **ranks)
+
+
+def test_the_largest_batch_of_all_ranks() -> None:
+    config, phase = preset("Mixtral-8x7B"), Decode(batch=8, seq_kv=4096)
+    most = largest_batch(config, phase, 80e9, ep=8)
+    assert most % 8 == 0
+
+    def needed(batch: int) -> int:
+        return sum(parts_of(config, phase.replace(batch=batch), ep=8).values())
+
+    assert needed(most) <= 80e9 < needed(most + 8)
+
+
 @pytest.mark.parametrize(("norms", "plain", "joint"), [(0, 1, 0), (1, 1, 2), (2, 1, 4), (4, 5, 4)])
 def test_norms_of_a_layer(norms: int, plain: int, joint: int) -> None:
     """GPT-J has one a layer and adds attention and FFN at once, Gemma 2 four; one more stands before the head."""

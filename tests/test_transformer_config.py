@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from roofline.transformer import (
     parameters,
     preset,
     total_parameters,
+    weights_bytes,
 )
 from roofline.transformer.parameters import GROUPS
 
@@ -210,6 +212,36 @@ def test_quantization(given: dict[str, Any], bits: float, activations: str) -> N
     assert (found.bits, found.activations) == (bits, activations)
 
 
+NVFP4 = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
+
+
+@pytest.mark.parametrize(
+    ("given", "covers"),
+    [
+        ({"exclude_modules": ["lm_head", "model.layers.61*", "model.layers.3.mlp.gate"]}, "layers"),
+        ({"ignore": ["lm_head", "model.layers.0.self_attn*", "model.layers.1.self_attn*"]}, "ffn"),
+        ({"ignore": ["re:.*self_attn.*"]}, "ffn"),
+        ({"exclude_modules": ["*.0.self_attn.q_a_proj", "*.kv_a_proj_with_mqa", "*.q_b_proj", "*.kv_b_proj"]}, "ffn_and_output"),
+        ({"ignore": ["model.layers.0.self_attn.q_a_layernorm"]}, "layers"),
+        ({"ignore": None}, "layers"),
+    ],
+)
+def test_modules_that_are_left_out(given: dict[str, Any], covers: str) -> None:
+    found = from_hugging_face(CONFIGS["DeepSeek-V3"] | {"quantization_config": {**NVFP4, **given}})
+    assert found.quantization is not None
+    assert found.quantization.covers == covers
+    if covers == "ffn_and_output":
+        assert found.replace(name="DeepSeek-R1-NVFP4") == preset("DeepSeek-R1-NVFP4")
+
+
+def test_weights_of_the_nvfp4_checkpoint() -> None:
+    """By hand: bf16 in embedding, head, norms, router and attention but for o_proj, 4.5 bits in the rest."""
+    config = preset("DeepSeek-R1-NVFP4")
+    counts, output = parameters(config), 61 * 128 * 128 * 7168
+    narrow = counts["ffn"] + counts["experts"] + counts["shared experts"] + output
+    assert weights_bytes(config) == math.ceil((4.5 * narrow + 16 * (total_parameters(config) - narrow)) / 8)
+
+
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"model_type": "mamba2"}, "'mamba2' is not known"),
     ({"model_type": None}, "model_type is missing"),
@@ -238,6 +270,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"quantization_config": {"quant_method": "gptq", "bits": 3, "group_size": 128}}, "3-bit"),
     ({"quantization_config": {"quant_method": "awq"}}, r"lacks bits \(or w_bit"),
     ({"quantization_config": []}, "must be an object"),
+    ({"quantization_config": {**NVFP4, "ignore": 3}}, "ignore must be a list of names of modules, got 3"),
+    ({"quantization_config": {**NVFP4, "ignore": ["model.layers.0.self_attn.o_proj"]}}, "but for its output projection"),
 ]
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .operators import Adam as Adam
     from .operators import AllGather as AllGather
     from .operators import AllReduce as AllReduce
+    from .operators import AllToAll as AllToAll
     from .operators import Attention as Attention
     from .operators import AttentionBackward as AttentionBackward
     from .operators import BiasRelu as BiasRelu
@@ -85,8 +86,8 @@ _HOMES = {
     "measurement": ("Policy", "build_info", "list_devices", "measure", "measure_callable", "run"),
     "model": ("Placement", "Roofs", "place", "ridge_table"),
     "operators": (
-        "Adam", "AllGather", "AllReduce", "Attention", "AttentionBackward", "BiasRelu", "Bmm", "CachedAttention", "Convert",
-        "CoreToCore", "Counts", "Embedding", "Exp", "Ffn", "Fma", "ForkJoin", "Gelu", "GroupedMatmul", "LayerNorm",
+        "Adam", "AllGather", "AllReduce", "AllToAll", "Attention", "AttentionBackward", "BiasRelu", "Bmm", "CachedAttention",
+        "Convert", "CoreToCore", "Counts", "Embedding", "Exp", "Ffn", "Fma", "ForkJoin", "Gelu", "GroupedMatmul", "LayerNorm",
         "LmHead", "Matmul", "MixedIntensity", "MlaDecode", "MlaPrefill", "PointerChase", "QuantizedMatmul", "ReduceScatter",
         "Relu", "ResidualRmsNorm", "RmsNorm", "Rope", "SiluMul", "Softmax", "Stream", "TopkSigmoid", "TopkSoftmax", "count",
         "growth",

@@ -43,6 +43,7 @@ class Census:
     machine: str
     entries: tuple[Entry, ...]
     tp: int = 1
+    ep: int = 1
     fused: bool = True
     notes: tuple[str, ...] = ()
 
@@ -104,7 +105,7 @@ class Census:
         return self._filled(cells)
 
     def title(self, phase: Phase) -> str:
-        ranks = f", one of {self.tp} ranks" if self.tp > 1 else ""
+        ranks = f", one of {max(self.tp, self.ep)} ranks" if max(self.tp, self.ep) > 1 else ""
         return f"{self.config.name}, {phase}{ranks}{', on ' + self.machine if self.machine else ''}"
 
     @property
@@ -156,6 +157,7 @@ class Census:
             "config": self.config.to_dict(),
             "machine": self.machine or None,
             "tp": self.tp,
+            "ep": self.ep,
             "fused": self.fused,
             "phases": [
                 {

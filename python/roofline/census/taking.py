@@ -25,7 +25,8 @@ def _notes(config: TransformerConfig, machine: Machine | None, entries: Sequence
     if experts:
         least, most = (fmt_number(f(float(p.touched()) for p in experts)) for f in (min, max))
         read = least if least == most else f"{least} to {most}"
-        yield f"experts: {read} of {config.experts} are read, as expected where tokens choose evenly; batch and M are averages"
+        own = config.experts // experts[0].ranks
+        yield f"experts: {read} of {own} are read, as expected where tokens choose evenly; batch and M are averages"
     if machine is not None and launch_s is None and not any(c.kind == "latency" and not c.level for c in machine.ceilings):
         yield f"{machine.name}: no launch latency is known, so launches take no time"
 
@@ -36,6 +37,7 @@ def census_of(
     machine: Machine | None = None,
     *,
     tp: int = 1,
+    ep: int = 1,
     lm_head: bool = True,
     fused: bool = True,
     launch_s: float | None = None,
@@ -44,9 +46,9 @@ def census_of(
 ) -> Census:
     """Every kernel of each phase: its products, FLOPs, bytes and intensity, and on a machine its bound and expected time.
 
-    tp, lm_head, fused, launch_s, link_bytes_per_s: as for `roofline.transformer.estimate`; whether the model fits in memory is not
-    asked. results: measurements (a `Results`) of the machine's kind of device that stand beside the kernels of their shape. Raises
-    Error for what the operators or ranks refuse, for ceilings that are missing, and for results of another kind of device.
+    tp, ep, lm_head, fused, launch_s, link_bytes_per_s: as for `roofline.transformer.estimate`; whether the model fits in memory is
+    not asked. results: measurements (a `Results`) of the machine's kind of device that stand beside the kernels of their shape.
+    Raises Error for what the operators or ranks refuse, for ceilings that are missing, and for results of another kind of device.
     """
     asked = [phases] if isinstance(phases, Phase) else list(phases)
     if not asked:
@@ -54,7 +56,7 @@ def census_of(
     on = None if machine is None else linked(machine, link_bytes_per_s)
     entries = []
     for phase in asked:
-        for call in calls_of(config, phase, tp=tp, lm_head=lm_head, fused=fused):
+        for call in calls_of(config, phase, tp=tp, ep=ep, lm_head=lm_head, fused=fused):
             entries.append(Entry(phase=phase, call=call, placed=None if on is None else _placed(call, on, launch_s)))
     notes = [*_notes(config, machine, entries, launch_s), *(note for e in entries if e.placed for note in e.placed.notes)]
     if results is not None:
@@ -62,6 +64,6 @@ def census_of(
         entries = [Entry(phase=e.phase, call=e.call, placed=e.placed, measured=found.get(index)) for index, e in enumerate(entries)]
         notes += said
     return Census(
-        config=config, machine="" if machine is None else machine.name, tp=tp, entries=tuple(entries), fused=fused,
+        config=config, machine="" if machine is None else machine.name, tp=tp, ep=ep, entries=tuple(entries), fused=fused,
         notes=tuple(dict.fromkeys(notes)),
     )  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..units import parse_si, parse_time_s
-from .models import PHASES, TYPES, config_flag, config_of, field_flags, given_fields, machine_of, model_flags, phase_of, typed
+from .models import PHASES, config_flag, config_of, field_flags, given_fields, machine_of, model_flags, phase_of, ranks_flags, typed
 from .outcomes import OK, BadInput, checking_input
 from .terminal import Terminal
 
@@ -33,7 +33,7 @@ def flags(parser: argparse.ArgumentParser) -> None:
     )
     field_flags(phase, batch=typed(_batches))
     model_flags(parser)
-    parser.add_argument("--tp", type=TYPES["int"], default=1, help="ranks of tensor parallelism (default 1)")
+    ranks_flags(parser)
     parser.add_argument("--launch", type=typed(parse_time_s), metavar="TIME", help="of each kernel (default: the machine's)")
     parser.add_argument(
         "--link", type=typed(lambda text: parse_si(text, "B/s")), metavar="RATE", help="between ranks, one way: 450GB/s"
@@ -84,8 +84,8 @@ def census(options: argparse.Namespace) -> int:
             require_file(out)
         made = census_of(
             config_of(options), list(_phases(options)), machine_of(options.machine, options.device) if options.machine else None,
-            tp=options.tp, lm_head=options.lm_head, fused=options.fused, launch_s=options.launch, link_bytes_per_s=options.link,
-            results=Results.load(options.results) if options.results else None,
+            tp=options.tp, ep=options.ep, lm_head=options.lm_head, fused=options.fused, launch_s=options.launch,
+            link_bytes_per_s=options.link, results=Results.load(options.results) if options.results else None,
         )  # fmt: skip
     if out is not None:
         _write(made, out)

@@ -77,6 +77,14 @@ def field_flags(group: Any, **instead: Callable[[str], Any]) -> None:
     group.add_argument("--no-master", dest="master", action="store_false", help="training: no fp32 copy of the weights")
 
 
+def ranks_flags(group: Any) -> None:
+    """Over how many devices the model is spread."""
+    group.add_argument("--tp", type=TYPES["int"], default=1, help="ranks of tensor parallelism (default 1)")
+    group.add_argument(
+        "--ep", type=TYPES["int"], default=1, help="ranks of expert parallelism, which share the batch too (default 1)"
+    )
+
+
 def machine_of(given: str, device: str | None) -> Any:
     """The machine of a file, a folder or a datasheet. Raises Error."""
     from ..machine import Machine

@@ -5,7 +5,19 @@ from __future__ import annotations
 import argparse
 
 from ..units import fmt_si, parse_bytes, parse_si, parse_time_s
-from .models import PHASES, TYPES, config_flag, config_of, field_flags, given_fields, machine_of, model_flags, phase_of, typed
+from .models import (
+    PHASES,
+    TYPES,
+    config_flag,
+    config_of,
+    field_flags,
+    given_fields,
+    machine_of,
+    model_flags,
+    phase_of,
+    ranks_flags,
+    typed,
+)
 from .outcomes import OK, BadInput, checking_input
 from .terminal import Terminal
 
@@ -21,7 +33,7 @@ def flags(parser: argparse.ArgumentParser) -> None:
     field_flags(phase)
     model_flags(parser)
     how = parser.add_argument_group("how it is counted")
-    how.add_argument("--tp", type=TYPES["int"], default=1, help="ranks of tensor parallelism (default 1)")
+    ranks_flags(how)
     how.add_argument(
         "--counting", choices=("full", "weights-and-kv"), default="full", help="everything, or weights and KV cache alone"
     )
@@ -52,8 +64,9 @@ def predict(options: argparse.Namespace) -> int:
         if others and not options.advice:
             raise BadInput("--against belongs to --advice")
         found = estimate(
-            config_of(options), phase_of(options.phase, given_fields(options)), machine, tp=options.tp, lm_head=options.lm_head,
-            fused=options.fused, counting=options.counting.replace("-", "_"), compute_utilisation=options.compute_utilisation,
+            config_of(options), phase_of(options.phase, given_fields(options)), machine, tp=options.tp, ep=options.ep,
+            lm_head=options.lm_head, fused=options.fused, counting=options.counting.replace("-", "_"),
+            compute_utilisation=options.compute_utilisation,
             bandwidth_utilisation=options.bandwidth_utilisation, overhead_s=options.overhead, launch_s=options.launch,
             link_bytes_per_s=options.link, link_latency_s=options.link_latency, memory_share=options.memory_share,
             memory_bytes=options.memory, must_fit=not options.ignore_memory,

@@ -9,6 +9,7 @@ from ..errors import Error
 from .adam import Adam
 from .all_gather import AllGather
 from .all_reduce import AllReduce
+from .all_to_all import AllToAll
 from .attention import Attention
 from .attention_backward import AttentionBackward
 from .base import MIXES, Case, Operator, Product, Variant
@@ -52,6 +53,7 @@ OPERATORS: Mapping[str, type[Operator]] = {
         # cost only: they have no kernels
         MlaDecode, MlaPrefill, Bmm, QuantizedMatmul, GroupedMatmul, LmHead, Embedding, Rope, TopkSoftmax, TopkSigmoid, Gelu,
         SiluMul, ResidualRmsNorm, CachedAttention, AttentionBackward, Convert, Adam, AllReduce, AllGather, ReduceScatter,
+        AllToAll,
     )
 }  # fmt: skip
 
@@ -75,6 +77,7 @@ __all__ = [
     "Adam",
     "AllGather",
     "AllReduce",
+    "AllToAll",
     "Attention",
     "AttentionBackward",
     "BiasRelu",

@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import cost
 from ..cost import Array, TensorSpec, pick, ratio, size_bytes, smaller, whole
+from ..errors import Error
 from .base import Case, Facts, Operator, Product
 
 _ACTIVATIONS = ("relu", "gelu", "swiglu")
@@ -28,6 +29,21 @@ def expected_touched(tokens: Any, experts: Any, experts_per_token: Any) -> Any:
     return total * -np.expm1(missed)
 
 
+def _reaches(experts: int, experts_per_token: int, ranks: int) -> float:
+    """The probability that a token chooses any expert of one rank, with experts_per_token different ones at random."""
+    own, missed = int(experts // ranks), 1.0
+    # C(experts - own, k) / C(experts, k), which is the same with own and k exchanged.
+    few, many = sorted((own, int(experts_per_token)))
+    for taken in range(few):
+        missed *= max(experts - many - taken, 0) / (experts - taken)
+        if missed < 1e-18:
+            break
+    return 1 - missed
+
+
+_reaches_each = np.frompyfunc(_reaches, 3, 1)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupedMatmul(Operator):
     """out = sum over a token's experts of gate · (activation(x w_up) w_down), each expert with weights of its own.
@@ -36,7 +52,9 @@ class GroupedMatmul(Operator):
     touched_experts: how many of the experts have any token, and so have their weights read; 0: the number expected of even
     routing, a fraction (`expected_touched`). swiglu has a third weight, as in `Ffn`. dtype: of x and of the arithmetic; out_dtype:
     of out. weight_bits: of a stored weight with its share of the scales: 16, 8, 4.5 (NVFP4), 4.25 (MXFP4); their bytes are
-    rounded up to whole ones, once per matrix. Hidden activations stay on the chip. Raises Error for bad fields.
+    rounded up to whole ones, once per matrix. Hidden activations stay on the chip.
+    ranks: among which the experts are spread, `tokens` coming from each; all is then what one rank is expected to compute and move
+    for the tokens that reach it (rounded up), and touched_experts are its own. Raises Error for bad fields.
     """
 
     tokens: int = 1
@@ -44,6 +62,7 @@ class GroupedMatmul(Operator):
     experts_per_token: int = 8
     shared_experts: int = 0
     touched_experts: int = 0
+    ranks: int = 1
     d_model: int = 7168
     d_ff: int = 2048
     activation: str = "swiglu"
@@ -67,19 +86,35 @@ class GroupedMatmul(Operator):
         self.require(
             (self.weight_bits > 0) & (self.weight_bits <= 64), "weight_bits must be above 0 and at most 64, got {weight_bits}"
         )
-        most = smaller(self.experts, self.tokens * self.experts_per_token)
-        touched = self.touched_experts
+        self.require(self.experts % self.ranks == 0, "ranks must divide experts {experts}, got {ranks}")
         self.require(
-            (touched == 0) | ((touched >= self.experts_per_token) & (touched <= most)),
+            (self.ranks == 1) | (self.shared_experts == 0), "shared_experts are on every rank: with ranks {ranks} state them apart"
+        )
+        most = smaller(self.experts // self.ranks, self.ranks * self.tokens * self.experts_per_token)
+        touched, one = self.touched_experts, self.ranks == 1
+        self.require(
+            (one == 0) | (touched == 0) | ((touched >= self.experts_per_token) & (touched <= most)),
             "touched_experts must be 0, or from experts_per_token {experts_per_token} to the {experts} experts and to "
             "tokens {tokens} times that, got {touched_experts}",
+        )
+        self.require(
+            one | (touched <= most),
+            "touched_experts are those of one of {ranks} ranks, at most its part of {experts} experts, got {touched_experts}",
         )
 
     def touched(self) -> Any:
         """Experts whose weights are read, the shared ones apart: given, or expected, and then no whole number."""
-        expected = expected_touched(self.tokens, self.experts, self.experts_per_token)
+        expected = expected_touched(self.ranks * self.tokens, self.experts, self.experts_per_token) / self.ranks
         expected = expected if isinstance(self.touched_experts, np.ndarray) or expected.ndim else float(expected)
         return pick(self.touched_experts > 0, self.touched_experts, expected)
+
+    def arriving(self) -> Any:
+        """Tokens that choose an expert of this rank, as expected and rounded up; `tokens` where there is one rank."""
+        if np.all(self.ranks == 1):
+            return self.tokens
+        found = np.asarray(_reaches_each(self.experts, self.experts_per_token, self.ranks), dtype=np.float64)
+        expected = self.ranks * self.tokens * (found if found.ndim else float(found))
+        return pick(self.ranks == 1, self.tokens, whole(expected))
 
     @property
     def gated(self) -> bool:
@@ -89,14 +124,15 @@ class GroupedMatmul(Operator):
         bits, touched = ratio(self.weight_bits), self.touched() + self.shared_experts
         each = shape[0] * shape[1] * (bits if isinstance(bits, np.ndarray) else float(bits)) / 8
         known = size_bytes((touched, *shape), "int8", bits) if isinstance(touched, int) else whole(touched * each)
-        everything = (self.experts + self.shared_experts, *shape)
+        everything = (self.experts // self.ranks + self.shared_experts, *shape)
         return TensorSpec(name=name, shape=everything, dtype="int8", role="constant", bits=bits, touched_bytes=known)
 
     def inputs(self) -> tuple[TensorSpec, ...]:
-        chosen = (self.tokens, self.experts_per_token)
+        tokens = self.arriving()
+        chosen = (tokens, self.experts_per_token)
         wide, narrow = (self.d_model, self.d_ff), (self.d_ff, self.d_model)
         return (
-            TensorSpec(name="x", shape=(self.tokens, self.d_model), dtype=self.dtype),
+            TensorSpec(name="x", shape=(tokens, self.d_model), dtype=self.dtype),
             TensorSpec(name="chosen", shape=chosen, dtype="int32", below=self.experts),
             TensorSpec(name="gates", shape=chosen, dtype="fp32"),
             self._weight("w_up", *wide),
@@ -105,7 +141,7 @@ class GroupedMatmul(Operator):
         )
 
     def outputs(self) -> tuple[TensorSpec, ...]:
-        return (TensorSpec(name="out", shape=(self.tokens, self.d_model), dtype=self.out_dtype, role="out"),)
+        return (TensorSpec(name="out", shape=(self.arriving(), self.d_model), dtype=self.out_dtype, role="out"),)
 
     def flops(self) -> dict[str, int]:
         routed = self.tokens * (self.experts_per_token + self.shared_experts)
@@ -161,7 +197,12 @@ class GroupedMatmul(Operator):
         return cost.matmul(activated, tensors["w_down"][expert])
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
-        """rows: tokens; out is then [len(rows), d_model]. The shared experts stand behind the others in the weights."""
+        """rows: tokens; out is then [len(rows), d_model]. The shared experts stand behind the others in the weights.
+
+        Raises Error with several ranks: what reaches one is an expectation.
+        """
+        if self.ranks > 1:
+            raise Error(f"{self.name}: with ranks {self.ranks} there is no reference, only costs; use ranks=1")
         out = []
         for token in range(self.tokens) if rows is None else rows:
             x, gates = tensors["x"][token : token + 1], tensors["gates"][token]

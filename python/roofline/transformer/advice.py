@@ -74,8 +74,9 @@ def ridge_batch(found: Estimate, machine: Machine) -> Crossing:
         tokens = phase.replace(batch=1)
         each = max(sum(s.tokens for s in step.segments) for step in tokens.steps())
         first = math.ceil(ALL_TOUCHED * config.experts / config.experts_per_token / each)
+    first = math.ceil(first / options.ep) * options.ep
     few, many = (
-        calls_of(config, phase.replace(batch=batch), tp=options.tp, lm_head=options.lm_head, fused=options.fused)
+        calls_of(config, phase.replace(batch=batch), tp=options.tp, ep=options.ep, lm_head=options.lm_head, fused=options.fused)
         for batch in (first, 2 * first)
     )
     (flops_few, bytes_few), (flops_many, bytes_many) = _sums(few), _sums(many)
@@ -137,7 +138,8 @@ def advise(found: Estimate, machine: Machine, others: Sequence[Machine] = ()) ->
             add(change, config=config)
     if not isinstance(phase, Mixed):
         add("twice the batch", _per_user, phase=phase.replace(batch=2 * phase.batch))
-    add("twice the ranks", _per_user, tp=2 * found.options.tp)
+    axis = "ep" if found.options.ep > 1 else "tp"
+    add("twice the ranks", _per_user, **{axis: 2 * given[axis]})
     if isinstance(phase, Decode) and phase.seq_q == 1 and phase.seq_kv >= DRAFTED:
 
         def pays(new: Estimate) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from .config import TransformerConfig
 from .layers import Call, step_calls
 from .phases import Phase, Training
-from .ranks import ranks_of
+from .ranks import own_part, ranks_of
 from .training import training_calls
 
 
@@ -21,9 +21,11 @@ def merged(calls: Iterable[Call]) -> tuple[Call, ...]:
     return tuple(dataclasses.replace(call, count=count) for call, count in found.items() if count)
 
 
-def calls_of(config: TransformerConfig, phase: Phase, *, tp: int = 1, lm_head: bool = True, fused: bool = True) -> tuple[Call, ...]:
-    """Everything that one rank of `tp` runs in a phase. Raises Error where the ranks do not divide the model."""
-    r = ranks_of(config, tp)
-    if isinstance(phase, Training):
-        return merged(training_calls(config, phase, r, lm_head=lm_head, fused=fused))
-    return merged(call for step in phase.steps() for call in step_calls(config, step, r, lm_head=lm_head, fused=fused))
+def calls_of(
+    config: TransformerConfig, phase: Phase, *, tp: int = 1, ep: int = 1, lm_head: bool = True, fused: bool = True
+) -> tuple[Call, ...]:
+    """Everything that one rank of `tp` or `ep` runs in a phase. Raises Error where the ranks do not divide model or phase."""
+    r, own = ranks_of(config, tp, ep), own_part(phase, ep)
+    if isinstance(own, Training):
+        return merged(training_calls(config, own, r, lm_head=lm_head, fused=fused))
+    return merged(call for step in own.steps() for call in step_calls(config, step, r, lm_head=lm_head, fused=fused))

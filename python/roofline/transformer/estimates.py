@@ -23,7 +23,7 @@ DEFINITIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Estimate:
-    """The expected time of one phase on one rank, which with tensor parallelism is that of all.
+    """The expected time of one phase on one rank, which with several is that of all.
 
     parts: in the order they run. ceilings: labels of those that were used, unverified ones marked. counted: what is in it, in plain
     English. notes: what was assumed.
@@ -128,7 +128,12 @@ class Estimate:
 
     @property
     def amdahl(self) -> float:
-        """The speed-up that no number of further ranks exceeds: what is divided takes no time then, and collectives none either."""
+        """The speed-up that no number of further ranks exceeds: what is divided takes no time then, and collectives none either.
+
+        Infinite with ep, whose ranks divide the sequences too.
+        """
+        if self.options.ep > 1:
+            return math.inf
         kept = self.unsharded_s + self.overhead_s
         return self.time_s / kept if kept else math.inf
 
@@ -171,7 +176,7 @@ class Estimate:
             *((name, value) for name, value in rates if value),
             ("bound by", profile),
             ("groups", ", ".join(f"{group} {fmt_percent(seconds / self.time_s)}" for group, seconds in self.groups.items())),
-            ("not sharded", f"{fmt_percent(self.unsharded_s / self.time_s)}{limit}"),
+            *([] if self.options.ep > 1 else [("not sharded", f"{fmt_percent(self.unsharded_s / self.time_s)}{limit}")]),
             ("memory", f"{self.memory.text} ({parts})"),
             ("ceilings", "; ".join(self.ceilings)),
         ]

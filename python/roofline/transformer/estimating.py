@@ -62,7 +62,13 @@ def _notes(config: TransformerConfig, phase: Phase, machine: Machine, options: O
     experts = [part.call.problem for part in parts if isinstance(part.call.problem, GroupedMatmul)]
     if experts:
         read = max(float(problem.touched()) for problem in experts)
-        yield f"experts: {fmt_number(read)} of {c.experts} are read per layer and step, as expected where tokens choose evenly"
+        own, sequences = c.experts // options.ep, phase.batch // options.ep
+        yield f"experts: {fmt_number(read)} of {own} are read per layer and step, as expected where tokens choose evenly"
+        if options.ep > 1:
+            yield (
+                f"ep {options.ep}: every rank has {own} experts, {sequences} sequences and all other weights, and equally many "
+                "tokens reach each, which real routers do not grant"
+            )
     if options.tp > 1:
         if not c.mla and c.kv_heads < options.tp:
             yield f"tp {options.tp}: {c.kv_heads} KV heads are replicated, {options.tp // c.kv_heads} times each"
@@ -70,8 +76,8 @@ def _notes(config: TransformerConfig, phase: Phase, machine: Machine, options: O
             yield f"tp {options.tp}: every rank keeps all latents"
         if c.vocabulary % options.tp:
             yield f"tp {options.tp}: the vocabulary is padded to a multiple of it"
-        if not options.link_latency_s:
-            yield "collectives take their bytes over the link and no latency (link_latency_s adds one)"
+    if (options.tp > 1 or options.ep > 1) and not options.link_latency_s:
+        yield "collectives take their bytes over the link and no latency (link_latency_s adds one)"
 
 
 def _ceilings(parts: Iterable[Part], names: Mapping[str, str]) -> tuple[str, ...]:
@@ -85,6 +91,7 @@ def estimate(
     machine: Machine,
     *,
     tp: int = 1,
+    ep: int = 1,
     lm_head: bool = True,
     fused: bool = True,
     counting: str = FULL,
@@ -100,7 +107,8 @@ def estimate(
 ) -> Estimate:
     """The expected time of `phase` on `machine`, with nothing measured: the sum of its calls, one after the other.
 
-    tp: ranks of tensor parallelism, each such a machine. lm_head: whether the head is counted. fused: see `layers`. counting:
+    tp: ranks of tensor parallelism, each such a machine; or ep: ranks of expert parallelism, each with an equal part of the experts
+    and of the phase's sequences, and all else of the model. lm_head: whether the head is counted. fused: see `layers`. counting:
     "full", or "weights_and_kv" for what is often done by hand: weights of products and KV cache over bandwidth, FLOPs of products
     over their roof, nothing else. *_utilisation: factors on the ceilings. overhead_s: seconds per pass through the layers that are
     neither computing nor moving; launch_s: of each call (None: the machine's launch latency). link_bytes_per_s: what one rank
@@ -110,14 +118,14 @@ def estimate(
     what the operators or ranks refuse and for ceilings that are missing.
     """
     options = Options(
-        tp=tp, lm_head=lm_head, fused=fused, counting=counting, compute_utilisation=compute_utilisation,
+        tp=tp, ep=ep, lm_head=lm_head, fused=fused, counting=counting, compute_utilisation=compute_utilisation,
         bandwidth_utilisation=bandwidth_utilisation, overhead_s=overhead_s, launch_s=launch_s,
         link_bytes_per_s=link_bytes_per_s, link_latency_s=link_latency_s, memory_share=memory_share, memory_bytes=memory_bytes,
     )  # fmt: skip
     _check(options)
     derated, names = scaled(linked(machine, link_bytes_per_s), compute_utilisation, bandwidth_utilisation)
-    calls = calls_of(config, phase, tp=tp, lm_head=lm_head, fused=fused)
-    memory = memory_of(config, phase, machine, tp=tp, lm_head=lm_head, share=memory_share, capacity_bytes=memory_bytes)
+    calls = calls_of(config, phase, tp=tp, ep=ep, lm_head=lm_head, fused=fused)
+    memory = memory_of(config, phase, machine, tp=tp, ep=ep, lm_head=lm_head, share=memory_share, capacity_bytes=memory_bytes)
     if must_fit and memory.fits is False:
         raise Error(f"{config.name}, {phase}: {memory.text} (must_fit=False or --ignore-memory estimates it nevertheless)")
     priced = (price(call, derated, options) for call in calls)

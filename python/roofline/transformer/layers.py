@@ -135,11 +135,22 @@ def _ffn(config: TransformerConfig, tokens: int, d_ff: int, whose: str, fused: b
 
 
 def _mixture(config: TransformerConfig, r: Ranks, tokens: int, fused: bool) -> Iterator[Call]:
-    """Router, experts and shared experts of one layer. Each rank holds its part of every expert."""
+    """Router, experts and shared experts of one layer.
+
+    Each of tp ranks holds its part of every expert. Of ep ranks each sends its tokens to the ranks of their experts and gets the
+    results back: one row for each rank that a token goes to.
+    """
     c = config
+    routed = problems.experts(c, tokens, r.expert_d_ff, r.ep)
     yield _product("router", problems.plain_product(c, tokens, c.d_model, c.experts), sharded=False)
     yield Call(name="top-k", group="ffn", problem=problems.top_k(c, tokens), sharded=False)
-    yield _product("experts", problems.experts(c, tokens, r.expert_d_ff))
+    if r.ep > 1:
+        sent = problems.all_to_all(c, routed, routed.dtype)
+        yield Call(name="dispatch", group="communication", problem=sent, sharded=False)
+    yield _product("experts", routed)
+    if r.ep > 1:
+        back = problems.all_to_all(c, routed, c.activations)
+        yield Call(name="combine", group="communication", problem=back, sharded=False)
     if c.shared_experts:
         yield from _ffn(c, tokens, r.shared_d_ff, "shared ", fused)
     if c.shared_gate:

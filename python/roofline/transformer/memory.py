@@ -14,7 +14,7 @@ from .config import MOST, TransformerConfig
 from .layers import step_calls
 from .parameters import weights_bytes
 from .phases import Phase, Training
-from .ranks import ranks_of
+from .ranks import own_part, ranks_of
 from .training import kept_bytes, states_bytes
 
 
@@ -66,42 +66,47 @@ def kv_bytes(config: TransformerConfig, seq_kv: int, *, batch: int = 1, tp: int 
     return int(size_bytes((batch, keys, width), c.kv))
 
 
-def _activations(config: TransformerConfig, phase: Phase, tp: int, lm_head: bool) -> int:
+def _activations(config: TransformerConfig, phase: Phase, tp: int, ep: int, lm_head: bool) -> int:
     """The residual stream beside the largest call's own inputs and outputs."""
     steps, largest = list(phase.steps()), 0
     # Chunks are of one size but for the last, which sees the most keys and has the head: it and the first have the largest calls.
     for step in {steps[0], steps[-1]}:
-        for call in step_calls(config, step, ranks_of(config, tp), lm_head=lm_head):
+        for call in step_calls(config, step, ranks_of(config, tp, ep), lm_head=lm_head):
             own = (*call.weights, *call.cached)
             held = sum(t.size_bytes for t in call.problem.tensors() if t.name not in own and t.role != "constant" and not t.link)
             largest = max(largest, held)
     return largest + int(size_bytes((steps[0].tokens, config.d_model), config.activations))
 
 
-def parts_of(config: TransformerConfig, phase: Phase, *, tp: int = 1, lm_head: bool = True) -> dict[str, int]:
+def parts_of(config: TransformerConfig, phase: Phase, *, tp: int = 1, ep: int = 1, lm_head: bool = True) -> dict[str, int]:
     """The parts of `Memory`. The weights of the head count with lm_head=False too: they are loaded."""
-    found = {"weights": weights_bytes(config, tp=tp)}
+    found, phase = {"weights": weights_bytes(config, tp=tp, ep=ep)}, own_part(phase, ep)
     if isinstance(phase, Training):
         r = ranks_of(config, tp)
         return {**found, **states_bytes(config, phase, r), "activations": kept_bytes(config, phase, r)}
     found["KV cache"] = sum(kv_bytes(config, s.seq_kv, batch=s.batch, tp=tp) for s in phase.cached)
-    return {**found, "activations": _activations(config, phase, tp, lm_head)}
+    return {**found, "activations": _activations(config, phase, tp, ep, lm_head)}
 
 
-def largest_batch(config: TransformerConfig, phase: Phase, capacity_bytes: float, *, tp: int = 1, lm_head: bool = True) -> int:
-    """Sequences that fit at once, 0 where not even one does. Memory grows with the batch."""
+def largest_batch(
+    config: TransformerConfig, phase: Phase, capacity_bytes: float, *, tp: int = 1, ep: int = 1, lm_head: bool = True
+) -> int:
+    """Sequences that fit at once, on all ranks of ep together; 0 where not even one (a rank) does. Memory grows with the batch."""
+
+    def needed(batch: int) -> int:
+        """Of one rank with `batch` sequences."""
+        return sum(parts_of(config, phase.replace(batch=batch * ep), tp=tp, ep=ep, lm_head=lm_head).values())
 
     def fits(batch: int) -> bool:
         try:
-            parts = parts_of(config, phase.replace(batch=batch), tp=tp, lm_head=lm_head)
+            return needed(batch) <= capacity_bytes
         except Error:  # a tensor of more than 2**62 bytes
             return False
-        return sum(parts.values()) <= capacity_bytes
 
     if not fits(1):
         return 0
     # Memory is nearly linear in the batch: two batches say where to look, and doubling steps from there find both sides.
-    one, two = (sum(parts_of(config, phase.replace(batch=b), tp=tp, lm_head=lm_head).values()) for b in (1, 2))
+    one, two = needed(1), needed(2)
     guess = min(max(int((capacity_bytes - one) / max(two - one, 1)) + 1, 1), MOST)
     low, high, step = 1, MOST + 1, 1
     while low < guess < high:
@@ -113,7 +118,7 @@ def largest_batch(config: TransformerConfig, phase: Phase, capacity_bytes: float
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return low * ep
 
 
 def memory_of(
@@ -122,17 +127,18 @@ def memory_of(
     machine: Machine | None = None,
     *,
     tp: int = 1,
+    ep: int = 1,
     lm_head: bool = True,
     share: float = 1.0,
     capacity_bytes: float | None = None,
 ) -> Memory:
-    """What one rank of tp keeps, against `share` of a device's memory: capacity_bytes, else what the machine's facts say."""
+    """What one rank of tp or ep keeps, against `share` of a device's memory: capacity_bytes, else what the machine's facts say."""
     stated = capacity_bytes if capacity_bytes is not None else (machine.facts.get("memory_bytes") if machine else None)
-    parts = parts_of(config, phase, tp=tp, lm_head=lm_head)
+    parts = parts_of(config, phase, tp=tp, ep=ep, lm_head=lm_head)
     if stated is None:
         return Memory(parts=parts)
     if isinstance(stated, bool) or not isinstance(stated, (int, float)) or not 0 < stated < float("inf"):
         raise Error(f"the device's memory must be a positive number of bytes, got {stated!r:.60}")
     usable = int(stated * share)
-    most = largest_batch(config, phase, usable, tp=tp, lm_head=lm_head)
+    most = largest_batch(config, phase, usable, tp=tp, ep=ep, lm_head=lm_head)
     return Memory(parts=parts, capacity_bytes=usable, largest_batch=most)

@@ -45,7 +45,7 @@ def _split(config: TransformerConfig, r: Ranks) -> dict[str, tuple[int, int]]:
         "embedding": (0, (r.vocabulary + c.positions) * c.d_model),
         "attention": times(c.layers, _attention(c, r)),
         "ffn": times(c.layers - mixtures, _ffn(c, r.d_ff)),
-        "experts": times(mixtures * c.experts, _ffn(c, r.expert_d_ff)),
+        "experts": times(mixtures * c.experts // r.ep, _ffn(c, r.expert_d_ff)),
         "shared experts": times(mixtures if c.shared_experts else 0, shared),
         "router": (0, mixtures * (c.d_model + c.router_bias) * c.experts),
         "norm": (0, (c.layers * c.norms + 1) * c.d_model * (2 if c.norm == "layer_norm" else 1)),
@@ -53,13 +53,13 @@ def _split(config: TransformerConfig, r: Ranks) -> dict[str, tuple[int, int]]:
     }
 
 
-def parameters(config: TransformerConfig, *, tp: int = 1) -> dict[str, int]:
-    """Parameters by GROUPS, of one rank of tp; 0 for what a model has not. Tied embeddings count once, as "embedding"."""
-    return {group: sum(counts) for group, counts in _split(config, ranks_of(config, tp)).items()}
+def parameters(config: TransformerConfig, *, tp: int = 1, ep: int = 1) -> dict[str, int]:
+    """Parameters by GROUPS, of one rank of tp or ep; 0 for what a model has not. Tied embeddings count once, as "embedding"."""
+    return {group: sum(counts) for group, counts in _split(config, ranks_of(config, tp, ep)).items()}
 
 
-def total_parameters(config: TransformerConfig, *, tp: int = 1) -> int:
-    return sum(parameters(config, tp=tp).values())
+def total_parameters(config: TransformerConfig, *, tp: int = 1, ep: int = 1) -> int:
+    return sum(parameters(config, tp=tp, ep=ep).values())
 
 
 def active_parameters(config: TransformerConfig, *, embedding: bool = True) -> int:
@@ -75,9 +75,9 @@ def active_parameters(config: TransformerConfig, *, embedding: bool = True) -> i
     return sum(counts.values()) - left_out
 
 
-def weights_bytes(config: TransformerConfig, *, tp: int = 1) -> int:
-    """Memory of the weights of one rank of tp, as they are stored."""
-    c, r = config, ranks_of(config, tp)
+def weights_bytes(config: TransformerConfig, *, tp: int = 1, ep: int = 1) -> int:
+    """Memory of the weights of one rank of tp or ep, as they are stored."""
+    c, r = config, ranks_of(config, tp, ep)
     q, plain = c.quantization, float(dtype(c.weights).bits)
     bits = 0.0
     for group, (matrices, others) in _split(c, r).items():

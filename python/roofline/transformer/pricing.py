@@ -25,6 +25,7 @@ class Options:
     """How an estimate is made; the arguments of `estimate`."""
 
     tp: int = 1
+    ep: int = 1
     lm_head: bool = True
     fused: bool = True
     counting: str = FULL

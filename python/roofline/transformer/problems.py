@@ -6,6 +6,7 @@ from ..cost import dtype as known_dtype
 from ..operators import (
     AllGather,
     AllReduce,
+    AllToAll,
     Attention,
     Bmm,
     CachedAttention,
@@ -74,11 +75,14 @@ def product(config: TransformerConfig, part: str, rows: int, inner: int, columns
     )  # fmt: skip
 
 
-def experts(config: TransformerConfig, tokens: int, d_ff: int) -> Operator:
-    """The routed experts of one mixture, of (local) width d_ff: products, activation between them, weighted sum."""
+def experts(config: TransformerConfig, tokens: int, d_ff: int, ranks: int) -> GroupedMatmul:
+    """The routed experts of one mixture, of (local) width d_ff: products, activation between them, weighted sum.
+
+    ranks: among which they are spread, each with `tokens` tokens.
+    """
     c, q = config, _quantized(config, "experts")
     return GroupedMatmul(
-        tokens=tokens, experts=c.experts, experts_per_token=c.experts_per_token, d_model=c.d_model, d_ff=d_ff,
+        tokens=tokens, experts=c.experts, experts_per_token=c.experts_per_token, ranks=ranks, d_model=c.d_model, d_ff=d_ff,
         activation="swiglu" if c.gated else "relu" if c.activation == "relu" else "gelu",
         weight_bits=q.bits if q else _width(c.weights), dtype=q.activations if q and q.activations else c.activations,
         out_dtype=c.activations,
@@ -181,6 +185,11 @@ def lm_head(config: TransformerConfig, rows: int, vocabulary: int) -> Operator:
 
 def all_reduce(config: TransformerConfig, tokens: int, ranks: int) -> Operator:
     return AllReduce(elements=tokens * config.d_model, ranks=ranks, dtype=config.activations)
+
+
+def all_to_all(config: TransformerConfig, routed: GroupedMatmul, dtype: str) -> Operator:
+    """Tokens on their way to experts of other ranks, or what those make of them."""
+    return AllToAll(elements=routed.arriving() * config.d_model, ranks=routed.ranks, dtype=dtype)
 
 
 def all_gather(config: TransformerConfig, rows: int, vocabulary: int, ranks: int) -> Operator:

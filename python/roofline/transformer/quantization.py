@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from ..errors import Error
 from .config import Quantization, shown
+
+# Where methods list modules that stay as they were, and what names in those lists are attention's.
+LEFT_OUT = ("ignore", "exclude_modules", "modules_to_not_convert")
+INTO = re.compile(r"\b(?:q|k|v|qkv|q_a|q_b|kv_a|kv_b)_proj|c_attn|fused_qkv")  # projections in front of attention
+OUT = re.compile(r"\bo_proj")
+WHOLE = re.compile(r"attn\W*$")  # model.layers.3.self_attn, and with wildcards
 
 METHODS = ("gptq", "awq", "fp8", "mxfp4", "compressed-tensors", "modelopt")
 
@@ -90,6 +98,24 @@ def _modelopt(given: Mapping[str, Any], where: str) -> Quantization:
     raise Error(f"{where}: quant_algo {shown(algorithm)} is not known; known are FP8 and NVFP4")
 
 
+def _covers(given: Mapping[str, Any], where: str) -> str:
+    """What is left when attention's projections are in the list of modules that stay as they were, of any layer.
+
+    Others in it (heads, routers, layers beyond the model's own) are never covered.
+    """
+    listed: list[str] = []
+    for key in LEFT_OUT:
+        names = given.get(key) or []
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise Error(f"{where}: {key} must be a list of names of modules, got {shown(names)}")
+        listed += names
+    whole = any(map(WHOLE.search, listed))
+    into, out = whole or any(map(INTO.search, listed)), whole or any(map(OUT.search, listed))
+    if out and not into:
+        raise Error(f"{where}: attention quantized but for its output projection is not modelled")
+    return "ffn" if out else "ffn_and_output" if into else "layers"
+
+
 def quantization(given: Any, where: str) -> Quantization | None:
     """The Quantization that a quantization_config states; None where there is none. Raises Error for a method that is not known."""
     if given is None:
@@ -97,6 +123,11 @@ def quantization(given: Any, where: str) -> Quantization | None:
     where = f"{where}: quantization_config"
     if not isinstance(given, Mapping):
         raise Error(f"{where} must be an object, got {shown(given)}")
+    found = _stated(given, where)
+    return dataclasses.replace(found, covers=_covers(given, where)) if found.covers == "layers" else found
+
+
+def _stated(given: Mapping[str, Any], where: str) -> Quantization:
     method = given.get("quant_method")
     if method in ("gptq", "awq"):
         return _gptq_awq(given, method, where)

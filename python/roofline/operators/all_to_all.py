@@ -1,0 +1,63 @@
+"""Every rank hands each other one a part of its own: tokens on their way to experts, and their results on the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..cost import Array, TensorSpec, ceil_div
+from .base import Case, Facts, Operator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllToAll(Operator):
+    """out = the part that each rank has for this one, in the order of ranks: what one rank moves.
+
+    elements: that a rank holds, before and after; a part has elements / ranks (rounded up), and a rank receives, and sends,
+    ranks - 1 of them over its link. Raises Error for bad fields.
+    """
+
+    elements: int = 1 << 24
+    ranks: int = 8
+    dtype: str = "bf16"
+
+    name = "all_to_all"
+    summary = "every rank hands each other one a part of its own; per rank"
+    mix = "copy"
+    variants = {}
+
+    def check(self) -> None:
+        self.one_of("dtype", ("fp64", "fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "nvfp4", "mxfp4"))
+
+    def chunk(self) -> int:
+        return ceil_div(self.elements, self.ranks)  # type: ignore[no-any-return]
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        return (
+            TensorSpec(name="x", shape=(self.elements,), dtype=self.dtype),
+            TensorSpec(name="others", shape=(self.ranks - 1, self.chunk()), dtype=self.dtype, link=True),
+        )
+
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return (TensorSpec(name="out", shape=(self.elements,), dtype=self.dtype, role="out"),)
+
+    def flops(self) -> dict[str, int]:
+        return {}
+
+    def traffic(self, plan: Facts) -> dict[str, int]:
+        return {}
+
+    def compute(self) -> tuple[str, str]:
+        return self.dtype, self.dtype
+
+    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
+        """Of the first rank. others: the parts that the other ranks have for it. rows: indices of elements."""
+        whole = np.concatenate([tensors["x"][: self.chunk()], tensors["others"].reshape(-1)])[: self.elements]
+        return {"out": whole if rows is None else whole[rows]}
+
+    @classmethod
+    def cases(cls) -> tuple[Case, ...]:
+        shapes = ((1, 1), (12, 4), (17, 4), (5, 8), (100, 2), (2**34, 72))
+        return tuple(Case(problem=cls(elements=elements, ranks=ranks)) for elements, ranks in shapes)
