@@ -104,7 +104,8 @@ class GroupedMatmul(Operator):
 
     def touched(self) -> Any:
         """Experts whose weights are read, the shared ones apart: given, or expected, and then no whole number."""
-        expected = expected_touched(self.ranks * self.tokens, self.experts, self.experts_per_token) / self.ranks
+        of_all = expected_touched(self.ranks * self.tokens, self.experts, self.experts_per_token)
+        expected = of_all / np.asarray(self.ranks, dtype=np.float64)
         expected = expected if isinstance(self.touched_experts, np.ndarray) or expected.ndim else float(expected)
         return pick(self.touched_experts > 0, self.touched_experts, expected)
 
