@@ -46,7 +46,7 @@ def imports(path: Path) -> list[tuple[str, int]]:
 
 
 def package_files() -> list[Path]:
-    return sorted(p for p in PACKAGE.rglob("*.py") if p.parent != PACKAGE or p.name != "__init__.py")
+    return sorted(p for p in PACKAGE.rglob("*.py") if p.parent != PACKAGE or p.name not in ("__init__.py", "__main__.py"))
 
 
 def violations(files: list[Path]) -> list[str]:

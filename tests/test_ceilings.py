@@ -9,9 +9,14 @@ import pytest
 
 import roofline
 from roofline import Error, Machine, Policy
-from roofline.ceilings import wanted
+from roofline.ceilings import DEPTHS, wanted, wanted_series
+from roofline.ceilings.measuring import better, burst_and_sustained
+from roofline.ceilings.series import curve_sizes, intensity_sweep, size_curve
+from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, SustainedSample
 from roofline.measurement import open_device
+from roofline.measurement.devices import Device
 from roofline.operators import from_dict
+from roofline.units import GIB, KIB, MIB
 
 FAST = Policy(warmup_min_s=0.0, min_s=0.01, max_s=0.02, bracket_s=0.002, tries=1)
 
@@ -55,11 +60,161 @@ def test_progress_and_deadline() -> None:
 
 def test_full_list_covers_accesses_levels_sets_and_one_thread() -> None:
     device = open_device("cpu")
-    labels = [what.label for _, what in wanted(device, quick=False)]
+    labels = [what.label for _, what in wanted(device)]
     for expected in ("DRAM triad NT", "DRAM write NT", "DRAM scale", "L1 add", "L2 triad", "fp64 scalar", "fp32 GEMM", "fork-join"):
         assert expected in labels
+    for expected in ("call", "L1 latency", "DRAM latency", "fp32 GEMM 2047", "fp32 exp"):
+        assert expected in labels
     if device.threads > 1:
-        assert any(where.threads == 1 for where, _ in wanted(device, quick=False))
+        assert any(where.threads == 1 for where, _ in wanted(device))
+        assert "core-to-core 0–1" in labels
+    assert [series.label for series in wanted_series(device)] == ["DRAM read over intensity"]
+
+
+def test_thorough_has_every_access_at_every_level_with_all_threads_and_with_one() -> None:
+    device = open_device("cpu")
+    found = [(what.label, where.threads) for where, what in wanted(device, "thorough")]
+    levels = ["DRAM", *(level for level in ("L3", "L2", "L1") if device.facts.get(f"{level.lower()}_bytes"))]
+    for threads in {1, device.threads}:
+        for level in levels:
+            for access in ("read", "write", "write NT", "copy", "copy NT", "scale", "add", "triad", "triad NT", "read scalar"):
+                assert (f"{level} {access}", threads) in found
+        assert ("DRAM read stride 16", threads) in found
+    assert ("DRAM latency 4 KiB pages", device.threads) in found
+    assert len(found) == len(set(found)), "every ceiling once"
+    series = [series.label for series in wanted_series(device, "thorough")]
+    assert {"read over size", "copy over size", *(f"{level} read over intensity" for level in levels[1:])} <= set(series)
+    assert wanted_series(device, "quick") == []
+    assert {label for label, _ in found} >= {what.label for depth in DEPTHS[:2] for _, what in wanted(device, depth)}
+
+
+class Stop(Exception):
+    pass
+
+
+def test_an_interrupted_measurement_is_finished_by_the_same_call(tmp_path: Path) -> None:
+    out, seen = tmp_path / "machine.json", []
+
+    def stop_at_four(done: int, total: int, label: str) -> None:
+        seen.append(label)
+        if done == 4:
+            raise Stop
+
+    with pytest.raises(Stop):
+        roofline.measure_machine("cpu", quick=True, policy=FAST, out=out, progress=stop_at_four)
+    half = Machine.load(out)
+    assert len(half.ceilings) == 4
+    assert half.provenance["pending"][0] == seen[4]
+
+    with pytest.raises(
+        Error, match=r"unfinished measurement .*with other options \(depth quick, now standard.*choose another file"
+    ):
+        roofline.measure_machine("cpu", out=out, policy=FAST)
+    assert Machine.load(out) == half, "nothing is lost"
+
+    again: list[str] = []
+    whole = roofline.measure_machine("cpu", quick=True, policy=FAST, out=out, progress=lambda d, t, label: again.append(label))
+    assert again[0] == seen[4], "what was there is not measured again"
+    assert whole.ceilings[:4] == half.ceilings
+    assert "pending" not in whole.provenance
+    assert Machine.load(out) == whole
+    assert [c.name for c in whole.ceilings] == [c.name for c in roofline.measure_machine("cpu", quick=True, policy=FAST).ceilings]
+
+
+def test_a_file_that_is_no_machine_is_not_replaced(tmp_path: Path) -> None:
+    out = tmp_path / "machine.json"
+    out.write_text("my notes")
+    with pytest.raises(Error, match="move it away, or choose another file"):
+        roofline.measure_machine("cpu", quick=True, policy=FAST, out=out)
+    assert out.read_text() == "my notes"
+
+
+def test_an_undisturbed_ceiling_is_better_then_the_faster_one() -> None:
+    def made(value: float, status: str = "ok", kind: str = "compute") -> Ceiling:
+        return Ceiling(kind=kind, dtype="fp32" if kind == "compute" else "", samples=(value,), status=status)
+
+    assert better(made(1.0), made(2.0, "contended")) == made(1.0)
+    assert better(made(1.0, "contended"), made(2.0, "contended")) == made(2.0, "contended")
+    assert better(made(1.0, kind="latency"), made(2.0, kind="latency")) == made(1.0, kind="latency")
+
+
+def test_a_disturbed_ceiling_is_measured_again_after_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first three samples see other work; with three tries none of it is left."""
+    device = open_device("cpu")
+    real, calls = device.core.sample, [0]
+
+    class Core:
+        def __getattr__(self, name: str) -> object:
+            return getattr(device.core, name)
+
+        def sample(self, *arguments: object, **options: object) -> dict[str, object]:
+            calls[0] += 1
+            seen = real(*arguments, **options)
+            load = {"cpu_share": 0.9, "run_delay_share": 0.1, "foreign_cores": 0.0, "process_run_delay_share": 0.1}
+            return {**seen, "contended": calls[0] <= 3, "load": load}
+
+    planted = Device("cpu")
+    planted.core = Core()
+    labels: list[str] = []
+    made = roofline.measure_machine(
+        planted,
+        quick=True,
+        policy=Policy(warmup_min_s=0.0, min_s=0.01, max_s=0.02, tries=3),
+        progress=lambda d, t, label: labels.append(label),
+    )
+    assert {c.status for c in made.ceilings} == {"ok"}
+    assert [label for label in labels if "again" in label] == [f"{label}, again (2 of 3)" for label in labels[:3]]
+    assert calls[0] == len(made.ceilings) + 3
+
+
+SHORT = Policy(warmup_min_s=0.0, batch_s=1e-4, min_samples=3, min_s=0.0, max_s=0.001, tries=1)
+
+
+def test_a_size_curve_covers_its_sizes() -> None:
+    assert curve_sizes(GIB)[0] == 4 * KIB
+    assert curve_sizes(GIB)[-1] == GIB
+    assert len(curve_sizes(GIB)) == 18 * 3 + 1
+    device = open_device("cpu")
+    for access in ("read", "copy"):
+        curve = size_curve(device, access, Machine(name="m"), largest=MIB, policy=SHORT)
+        sizes = [point.size_bytes for point in curve.points]
+        assert len(sizes) >= 20
+        assert sizes[0] <= 4 * KIB
+        assert 0.9 * MIB < sizes[-1] <= MIB
+        assert curve.threads == device.threads
+        for point in curve.points:
+            values = dict(point.problem)
+            problem = from_dict(values.pop("operator"), values)
+            assert sum(t.size_bytes for t in problem.tensors() if t.name != "sum") == point.size_bytes
+
+
+def test_a_sweep_over_intensity_covers_its_range_around_the_knee() -> None:
+    device = open_device("cpu")
+    swept = intensity_sweep(device, "L1", Machine(name="m"), policy=SHORT)
+    found = [point.intensity_flops_per_byte for point in swept.points]
+    assert (found[0], found[-1]) == (1 / 16, 256)
+    assert found == sorted(found)
+    assert swept.threads == device.threads
+    assert swept.burst
+    assert not swept.sustained
+    for point in swept.points:
+        values = dict(point.problem)
+        problem = from_dict(values.pop("operator"), values)
+        assert problem.total_flops() / problem.inputs()[0].size_bytes / values["passes"] == point.intensity_flops_per_byte
+
+
+def test_the_last_half_of_a_long_load_is_the_sustained_ceiling() -> None:
+    point = IntensityPoint(intensity_flops_per_byte=1.0, samples=(1e9,))
+    load = tuple(SustainedSample(time_s=t + 1.0, flops_per_s=2e9 - 1e8 * t, clock_hz=3e9) for t in range(12))
+    swept = EmpiricalRoofline(level="DRAM", access="read", dtype="fp32", isa="avx2", threads=2, points=(point,), sustained=load)
+    burst = Ceiling(
+        kind="compute", dtype="fp32", isa="avx2", threads=2, samples=(2e9,), problem={"operator": "fma"}, ops_per_cycle=32.0
+    )
+    (found,) = burst_and_sustained(Machine(name="m", ceilings=(burst,), empirical=(swept,)))
+    assert found.samples == tuple(sample.flops_per_s for sample in load[6:])
+    assert found.sustained
+    assert found.name == "fp32 avx2 sustained"
+    assert burst_and_sustained(Machine(name="m", empirical=(swept,))) == ()
 
 
 def test_bad_requests() -> None:
@@ -97,7 +252,13 @@ def test_two_threads_are_twice_one() -> None:
 
 @pytest.mark.timing
 def test_repeated_runs_agree() -> None:
-    """Of ten more runs of the fp32 peak, nine medians fall inside the first's interval widened by 1 %."""
-    values = [roofline.measure_machine("cpu", quick=True).compute("fp32") for _ in range(11)]
-    low, high = values[0].summary.low * 0.99, values[0].summary.high * 1.01
-    assert sum(low <= float(np.median(v.samples)) <= high for v in values[1:]) >= 9
+    """Of twenty more runs, the medians of 18 and more fall inside the first's interval widened by its modes and by 1 %."""
+    runs = [roofline.measure_machine("cpu", quick=True) for _ in range(21)]
+    for ceiling in runs[0].ceilings:
+        if ceiling.kind == "latency":
+            continue
+        modes = [mode.value for mode in ceiling.modes]
+        low, high = min(ceiling.summary.low, *modes) * 0.99, max(ceiling.summary.high, *modes) * 1.01
+        same = [run.matching(ceiling.problem, variant=ceiling.variant) for run in runs[1:]]
+        medians = [float(np.median(c.samples)) for c in same if c is not None]
+        assert sum(low <= median <= high for median in medians) >= 0.9 * len(medians), ceiling.label

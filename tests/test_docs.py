@@ -395,11 +395,12 @@ def test_traffic_terms_are_named(cases: list[Operator]) -> None:
 
 
 def test_policies() -> None:
+    from roofline.ceilings import STANDARD
     from roofline.measurement import measure
 
-    table = rows(section(CONVENTIONS, "Timing"), 5)
+    table = rows(section(CONVENTIONS, "Timing"), 6)
     module = sys.modules[measure.__module__]
-    columns = [roofline.Policy(), module.REPORT, module.QUICK, module.THOROUGH]
+    columns = [roofline.Policy(), module.REPORT, module.QUICK, STANDARD, module.THOROUGH]
     stated = {row[0].strip("`"): [float(value) for value in row[1:]] for row in table[1:]}
     names = [field.name for field in dataclasses.fields(roofline.Policy)]
     assert stated == {name: [getattr(policy, name) for policy in columns] for name in names}

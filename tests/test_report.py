@@ -335,7 +335,7 @@ def test_default_points_cover_operators_variants_and_states() -> None:
     facts = machine().facts
     found = default_points(facts, "cpu", machine())
     for name, cls in OPERATORS.items():
-        if name not in ("stream", "fma", "fork_join", "exp", "pointer_chase", "core_to_core"):
+        if name not in ("stream", "fma", "fork_join", "exp", "pointer_chase", "core_to_core", "mixed_intensity"):
             assert {p.variant for p in found if p.problem.name == name} == {v for v, d in cls.variants.items() if "cpu" in d.dtypes}
     assert {p.problem.name for p in found[:10]} == {
         "attention",
@@ -386,7 +386,8 @@ def test_formulas_give_the_counts_they_explain(operator: type[Operator]) -> None
 
     def computed(formula: str, values: dict[str, object]) -> object:
         text = formula.removeprefix("= ")
-        for mark, python in (("·", "*"), ("−", "-"), ("⌈", "ceil("), ("⌉", ")"), ("⌊", "floor("), ("⌋", ")")):
+        marks = {"·": "*", "−": "-", "⌈": "ceil(", "⌉": ")", "⌊": "floor(", "⌋": ")", " mod ": " % "}
+        for mark, python in marks.items():
             text = text.replace(mark, python)
         return eval(text, {"ceil": np.ceil, "floor": np.floor}, dict(values))
 
@@ -411,6 +412,8 @@ def test_terms_keep_their_arithmetic() -> None:
     assert str(a - (b - 1)) == "a − (b − 1)"
     assert str((a + b) / 2) == "(a + b) / 2"
     assert str(a // 2) == "⌊a / 2⌋"
+    assert (str(3 + 2 * a % 4), 2 * a % 4) == ("3 + 2 · a mod 4", 2)
+    assert (str(3 + a % (2 * b)), a % (2 * b)) == ("3 + a mod (2 · b)", 1)
     assert (a // 2, a - 7, int(a * b)) == (3, 0, 21)
     assert str(a * 0 + b) == "b"
 

@@ -68,6 +68,23 @@ ROOFLINE_INLINE void advance(X (&y)[Size], X alpha, std::int64_t steps) {
   }
 }
 
+// Passes over the same values make the same rounding errors: sums go to fp64 this often, so that the errors do not grow with the
+// square of the passes.
+constexpr std::int64_t kPassesPerTotal = 32;
+
+// Adds the lanes of the sums, and begins them again.
+template <class T, class X, int Size>
+[[gnu::noinline]] double take(X (&sums)[Size]) {
+  double total = 0;
+  T lanes[sizeof(X) / sizeof(T)];
+  for (X& x : sums) {
+    __builtin_memcpy(lanes, &x, sizeof x);
+    for (const T lane : lanes) total += lane;
+    x = X{};
+  }
+  return total;
+}
+
 // One range. Of each `Every` lines the first is computed on. Known: the number of multiply-adds; 0: that of the range.
 template <class T, int Known, int Every>
 double walk(const MixedRange& range) {
@@ -91,9 +108,16 @@ double walk(const MixedRange& range) {
   const std::int64_t second = range.streams == 2 ? tiles * kHalfSpan : kHalfSpan;
   const std::int64_t stride = range.streams == 2 ? kHalfSpan : 2 * kHalfSpan;
   V<T> sums[kRunning] = {};
-  V<T> rest_sum = {};
-  T last_sum{};
+  V<T> rest_sum[1] = {};
+  T last_sum[1] = {};
+  double total = 0;
   for (std::int64_t pass = 0; pass < range.passes; ++pass) {
+    if (pass % kPassesPerTotal == kPassesPerTotal - 1) {
+      V<T> kept[kRunning];  // a copy, so that the sums themselves need no address and stay in registers
+      __builtin_memcpy(kept, sums, sizeof kept);
+      total += take<T>(kept) + take<T>(rest_sum) + take<T>(last_sum);
+      for (V<T>& x : sums) x = V<T>{};
+    }
     const T* p = a;
     for (std::int64_t tile = 0; tile < tiles; ++tile, p += stride) {
       const T* q = p + second;
@@ -125,7 +149,7 @@ double walk(const MixedRange& range) {
       V<T> y[1] = {get<V<T>>(a + i)};
       if (i / kLine % Every == 0) {
         advance<Known>(y, alphas, steps);
-        rest_sum += y[0] * gammas;
+        rest_sum[0] += y[0] * gammas;
       } else {
         touch(y[0]);
       }
@@ -134,22 +158,14 @@ double walk(const MixedRange& range) {
       T y[1] = {a[i]};
       if (i / kLine % Every == 0) {
         advance<Known>(y, alpha, steps);
-        last_sum += y[0] * gamma;
+        last_sum[0] += y[0] * gamma;
       } else {
         touch(y[0]);
       }
     }
     asm volatile("" ::: "memory");  // every pass really happens
   }
-  double sum = last_sum;
-  T lanes[kWidth];
-  const auto add = [&](const V<T>& x) {
-    __builtin_memcpy(lanes, &x, sizeof x);
-    for (const T lane : lanes) sum += lane;
-  };
-  for (const V<T>& x : sums) add(x);
-  add(rest_sum);
-  return sum;
+  return total + take<T>(sums) + take<T>(rest_sum) + take<T>(last_sum);
 }
 
 template <class T>

@@ -178,8 +178,23 @@ def machine_rates(machine: Machine, problem: Operator, roofs: Roofs, *, threads:
             labels[level] = ceiling.label
     if roofs.link_bytes_per_s is not None:
         bandwidths["link"], labels["link"] = roofs.link_bytes_per_s, roofs.labels["link"]
-    measured = any(c.source == "measured" for c in machine.ceilings)
-    return Rates(bandwidths=bandwidths, work=work, launch_s=roofs.floor_s, knee=KNEE if measured else math.inf, labels=labels)
+    return Rates(bandwidths=bandwidths, work=work, launch_s=roofs.floor_s, knee=_knee(machine, roofs.level), labels=labels)
+
+
+def _knee(machine: Machine, level: str) -> float:
+    """p of the undisturbed sweep over intensity at `level`, else at DRAM; KNEE where there is none, infinite on paper."""
+    if not any(c.source == "measured" for c in machine.ceilings):
+        return math.inf
+    for wanted in (level, LEVELS[-1]):
+        for swept in machine.empirical:
+            if swept.level == wanted and swept.status == "ok":
+                try:
+                    p = swept.fit.p
+                except Error:
+                    continue
+                if p is not None:
+                    return max(p.value, 1.0)
+    return KNEE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from ..operators import OPERATORS, Fma, ForkJoin, Matmul, Operator, Stream
+from ..operators import OPERATORS, CoreToCore, Exp, Fma, ForkJoin, Matmul, Operator, PointerChase, Stream
 from ..report.formulas import flops_formulas, tensor_formulas
 from .fields import description
 
@@ -16,32 +16,48 @@ _LEVELS = {
     "L2": "arrays that stay in each core's second cache",
     "L1": "arrays that stay in each core's first cache",
 }
-_KINDS = {
-    "latency": f"{ForkJoin.summary}: no operator can be shorter",
-    "compute": f"{Fma.summary}: arithmetic with nothing to wait for",
-}
 
 
 def _ceiling(label: str, kind: str) -> str:
-    level = label.split()[0]
+    words = label.split()
     if kind == "bandwidth":
-        access = label.split()[1]
-        stores = ", with stores that bypass the caches" if label.endswith("NT") else ""
-        return f"{access} bandwidth over {_LEVELS.get(level, level)}{stores}"
-    if label.endswith("GEMM"):
+        how = ", with stores that bypass the caches" if "NT" in words else ""
+        if "stride" in words:
+            how = f", one fp32 element of every {words[-1]} a walk: what an uncoalesced access costs"
+        if "scalar" in words:
+            how = ", one element at a time: what code without vectors gets"
+        return f"{words[1]} bandwidth over {_LEVELS.get(words[0], words[0])}{how}"
+    if kind == "latency":
+        return _latency(label)
+    if "GEMM" in words:
         return f"{Matmul.summary}, by the library: what tuned code reaches"
-    return _KINDS[kind]
+    if "exp" in words:
+        return Exp.summary
+    mixed = ", with an addition beside each: more where a core has pipes for both" if "FMA+ADD" in words else ""
+    return f"{Fma.summary}: arithmetic with nothing to wait for{mixed}"
 
 
-def describe_ceilings(device: Any, quick: bool) -> Iterator[str]:
-    """Each ceiling that would be measured, with what it means."""
-    from ..ceilings import wanted
+def _latency(label: str) -> str:
+    if label == "fork-join":
+        return f"{ForkJoin.summary}: no operator can be shorter"
+    if label == "call":
+        return "one empty call, without waking any thread"
+    if label.startswith("core-to-core"):
+        return CoreToCore.summary
+    return PointerChase.summary + (", with pages of 4 KiB" if label.endswith("pages") else "")
+
+
+def describe_ceilings(device: Any, depth: str) -> Iterator[str]:
+    """Each ceiling and series that would be measured, with what it means. depth: see `ceilings.DEPTHS`."""
+    from ..ceilings import wanted, wanted_series
 
     accesses = inspect.cleandoc(Stream.__doc__ or "").splitlines()[0]
     yield f"Ceilings of {device.title} ({device.name}, {device.threads} threads). Accesses: {accesses}"
-    for where, what in wanted(device, quick):
+    for where, what in wanted(device, depth):
         threads = "" if where is device else f" ({where.threads} thread)"
         yield f"  {what.label}{threads}: {_ceiling(what.label, what.kind)}"
+    for series in wanted_series(device, depth):
+        yield f"  {series.label}"
 
 
 def describe_operators() -> Iterator[str]:

@@ -42,6 +42,10 @@ def policy_of(options: argparse.Namespace, usual: Any) -> Any:
     return dataclasses.replace(rules, **changes)
 
 
+def depth_of(options: argparse.Namespace) -> str:
+    return "quick" if options.quick else "thorough" if options.thorough else "standard"
+
+
 def device_of(options: argparse.Namespace) -> Any:
     from ..measurement import open_device
 

@@ -6,15 +6,15 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from ..machine import Machine
 from .fields import given_fields, known_variant, problem_of
-from .inputs import BY_STATUS, device_of, machine_of, operator_of, policy_of, results_file
+from .inputs import BY_STATUS, depth_of, device_of, machine_of, operator_of, policy_of, results_file
 from .outcomes import FAILED, OK, Interrupted, checking_input
 from .terminal import Terminal, progress_option
 
 
 def measure(options: argparse.Namespace) -> int:
-    from ..ceilings import measure_machine
-    from ..measurement import Policy
+    from ..ceilings import STANDARD, measure_machine
     from ..report.files import require_file
     from ..report.tables import ceiling_table, sanity_lines
 
@@ -22,15 +22,22 @@ def measure(options: argparse.Namespace) -> int:
     if options.describe:
         from .describe import describe_ceilings
 
-        screen.lines(describe_ceilings(device, options.quick))
+        screen.lines(describe_ceilings(device, depth_of(options)))
         return OK
     with checking_input():
         out = require_file(options.out)
-    rules = policy_of(options, Policy(warmup_min_s=0.1, min_s=0.3, max_s=2.0))
-    machine = measure_machine(
-        device, quick=options.quick, thorough=options.thorough, policy=rules, progress=progress_option(options.quiet, options.json)
-    )
-    machine.save(out)
+    try:
+        machine = measure_machine(
+            device,
+            quick=options.quick,
+            thorough=options.thorough,
+            policy=policy_of(options, STANDARD),
+            progress=progress_option(options.quiet, options.json),
+            out=out,
+        )
+    except KeyboardInterrupt:
+        kept = len(Machine.load(out).ceilings) if out.is_file() and out.stat().st_size else 0
+        raise Interrupted(f"{kept} ceilings are in {out}; the same command goes on with them") from None
     if options.json:
         screen.json(machine.to_dict())
     elif not options.quiet:
@@ -175,11 +182,12 @@ def report(options: argparse.Namespace) -> int:
     if options.describe:
         from .describe import describe_ceilings, describe_operators
 
-        screen.lines([*describe_ceilings(device, options.quick), "", *describe_operators()])
+        # The default report measures the main ceilings only, as with --quick.
+        screen.lines([*describe_ceilings(device, "thorough" if options.thorough else "quick"), "", *describe_operators()])
         return OK
     machine = machine_of(options.machine, device.name)
     with checking_input():
-        folder = begin(options.out)
+        folder = begin(options.out, resume=options.thorough)
     try:
         made = measured(
             folder,

@@ -37,6 +37,12 @@ class Progress:
 
             self._bar = tqdm(total=total, file=sys.stderr, leave=False, dynamic_ncols=True, unit="point")
 
+    def more(self, pieces: int) -> None:
+        """So many more pieces of work than were expected."""
+        self.total += pieces
+        if self._bar is not None:
+            self._bar.total = self.total
+
     def step(self, label: str) -> None:
         """The next piece of work begins."""
         self.done += 1

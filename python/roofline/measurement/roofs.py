@@ -207,13 +207,26 @@ def _dram_array(device: Device, name: str) -> Held:
     return device.roofs[key]  # type: ignore[no-any-return]
 
 
-def probe(device: Device, problem: Operator, variant: str, level: str = "") -> Probe:
-    """Bound once and kept for the device's life. Raises Unsupported."""
+def probe(
+    device: Device, problem: Operator, variant: str, level: str = "", *, inputs: dict[TensorSpec, Held] | None = None
+) -> Probe:
+    """Bound once and kept for the device's life; or with `inputs` not kept, and its inputs taken from there, or put there.
+
+    Raises Unsupported.
+    """
     key = ("probe", problem, variant)
-    if key in device.roofs:
+    if inputs is None and key in device.roofs:
         return device.roofs[key]  # type: ignore[no-any-return]
     shared = isinstance(problem, Stream) and problem.dtype == "fp32" and problem.elements == dram_array_bytes(device) // 4
-    if shared:
+    tensors: dict[str, Held]
+    if inputs is not None:
+        tensors = {}
+        for index, spec in enumerate(problem.tensors()):
+            if spec.role != "in":
+                tensors[spec.name] = allocate(device, spec, 1, index)
+            else:
+                tensors[spec.name] = inputs.get(spec) or inputs.setdefault(spec, allocate(device, spec, 1, index))
+    elif shared:
         tensors = {
             spec.name: Held(spec, _dram_array(device, spec.name).memory) if spec.name in "abc" else allocate(device, spec, 1, 9)
             for spec in problem.tensors()
@@ -244,7 +257,8 @@ def probe(device: Device, problem: Operator, variant: str, level: str = "") -> P
         found = Probe(
             "compute", "", f"{problem.compute()[0]} {isa}".strip(), problem, variant, problem.total_flops(), [bound], tensors
         )
-    device.roofs[key] = found
+    if inputs is None:
+        device.roofs[key] = found
     return found
 
 

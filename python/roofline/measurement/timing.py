@@ -51,7 +51,7 @@ class Policy:
 
 REPORT = Policy(warmup_min_s=0.03, min_s=0.15, max_s=0.4, noise=0.01, tries=2)
 QUICK = Policy(warmup_min_s=0.02, min_s=0.05, max_s=0.15, noise=0.02, tries=2)
-THOROUGH = Policy(warmup_min_s=0.5, min_s=1.0, max_s=15.0)
+THOROUGH = Policy(warmup_min_s=0.2, min_s=0.5, max_s=3.0)
 
 
 @dataclass(slots=True)

@@ -10,13 +10,14 @@ from pathlib import Path
 
 from ..errors import Error
 from ..machine import Machine, load_machines, write_atomically
-from ..plot import save
+from ..plot import save, save_empirical, save_latency, save_size_curve
 from ..results import Measurement, Results
 from .markdown import TITLE, end_checks, left_out_lines, markdown, report_facts
 from .tables import MOVED
 
 MACHINE, RESULTS, TEXT, TABLE = "machine.json", "results.jsonl", "report.md", "results.csv"
-PICTURES = ("roofline.svg", "roofline.png", "roofline.csv")
+SERIES = ("empirical", "size_curve", "latency")  # stems of the pictures of what only a thorough machine holds
+PICTURES = tuple(f"{stem}.{suffix}" for stem in ("roofline", *SERIES) for suffix in ("svg", "png", "csv"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -68,10 +69,11 @@ def require_file(path: str | os.PathLike[str]) -> Path:
     return file
 
 
-def begin(path: str | os.PathLike[str]) -> Path:
+def begin(path: str | os.PathLike[str], *, resume: bool = False) -> Path:
     """The folder of a new report: the files of an earlier report in it are replaced, others are never touched.
 
-    Raises Error where the folder cannot be written, or holds a file of one of our names that no report wrote.
+    resume: keep a machine file whose measurement was interrupted, to be finished. Raises Error where the folder cannot be written,
+    or holds a file of one of our names that no report wrote.
     """
     folder = require_folder(path)
     text, machine, results = folder / TEXT, folder / MACHINE, folder / RESULTS
@@ -79,7 +81,7 @@ def begin(path: str | os.PathLike[str]) -> Path:
     def refuse(file: Path) -> Error:
         return Error(f"{file} was not written by a report; choose another folder, or move it away")
 
-    ours = False
+    ours = unfinished = False
     if text.exists():
         with open(text, encoding="utf-8", errors="replace") as file:
             ours = file.readline().startswith(TITLE)
@@ -87,7 +89,9 @@ def begin(path: str | os.PathLike[str]) -> Path:
             raise refuse(text)
     if machine.exists() and not ours:
         try:
-            ours = any(report_facts(m) for m in load_machines(machine))
+            found = load_machines(machine)
+            unfinished = any(m.provenance.get("pending") for m in found)
+            ours = unfinished or any(report_facts(m) for m in found)
         except Error as error:
             raise refuse(machine) from error
         if not ours:
@@ -95,7 +99,7 @@ def begin(path: str | os.PathLike[str]) -> Path:
     if results.exists() and results.stat().st_size and not ours:
         raise refuse(results)
     # What is left of an earlier report would describe another run beside the new results.
-    for name in (TEXT, MACHINE, RESULTS, TABLE, *PICTURES):
+    for name in (TEXT, RESULTS, TABLE, *PICTURES, *(() if resume and unfinished else (MACHINE,))):
         try:
             (folder / name).unlink(missing_ok=True)
         except OSError as error:
@@ -110,11 +114,16 @@ def render(machine: Machine, results: Iterable[Measurement], out: str | os.PathL
     """
     folder = require_folder(out)
     given = results if isinstance(results, Results) else Results(tuple(results))
-    pictures: tuple[Path, ...] = ()
-    drawable = any(c.kind in ("bandwidth", "compute") for c in machine.ceilings)
-    if plot and drawable:
-        pictures = save(machine, given, folder)
-    write_atomically(folder / TEXT, markdown(machine, given, picture=bool(pictures)))
+    pictures: list[Path] = []
+    if plot and any(c.kind in ("bandwidth", "compute") for c in machine.ceilings):
+        pictures += save(machine, given, folder)
+    if plot and machine.empirical:
+        pictures += save_empirical(machine, folder)
+    if plot and machine.curves:
+        pictures += save_size_curve(machine, folder)
+    if plot and any(c.kind == "latency" and c.level for c in machine.ceilings):
+        pictures += save_latency(machine, folder)
+    write_atomically(folder / TEXT, markdown(machine, given, pictures=[p.name for p in pictures if p.suffix == ".png"]))
     given.to_csv(folder / TABLE)
     return (folder / TEXT, folder / TABLE, *pictures)
 

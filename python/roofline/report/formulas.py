@@ -88,6 +88,11 @@ class Term:
             return exact
         return Term(Fraction(math.floor(exact.value)), Fraction(1), (f"⌊{exact}⌋",))
 
+    def __mod__(self, other: Any) -> Term:
+        right = Term.of(other)
+        by = f"({right})" if right.factors and str(right) != "".join(right.factors) else str(right)
+        return Term(self.value % right.value, Fraction(1), (f"({self} mod {by})",))
+
     def __ceil__(self) -> Term:
         if self.value.denominator == 1:
             return self

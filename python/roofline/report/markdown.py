@@ -148,12 +148,27 @@ def prediction_lines(results: Iterable[Measurement]) -> list[str]:
     return lines
 
 
-def markdown(machine: Machine, results: Sequence[Measurement], *, picture: bool = True) -> str:
-    """The whole of report.md. picture: refer to roofline.png."""
+def series_lines(machine: Machine) -> list[str]:
+    """Knees and sustained rates of the sweeps over intensity, plateaus of the curves over size."""
+    lines = []
+    for swept in machine.empirical:
+        burst, long = swept.burst_flops_per_s, swept.sustained_flops_per_s
+        lines.append(swept.label)
+        if burst and long:
+            lines[-1] += f"; under load for {fmt_si(swept.sustained[-1].time_s, 's')} {fmt_percent(long / burst)} of its burst"
+    for curve in machine.curves:
+        found = ", ".join(plateau.label for plateau in curve.plateaus(machine.facts)) or "no plateau"
+        lines.append(f"{curve.name}: {found}")
+    return lines
+
+
+def markdown(machine: Machine, results: Sequence[Measurement], *, pictures: Sequence[str] = ("roofline.png",)) -> str:
+    """The whole of report.md. pictures: file names to refer to."""
     parts = [f"{TITLE}: {machine.name}", _bullets(conditions(machine))]
-    if picture:
-        parts.append("![roofline](roofline.png)")
+    parts += [f"![{name.removesuffix('.png').replace('_', ' ')}]({name})" for name in pictures]
     parts += ["## Ceilings", markdown_table(ceiling_table(machine))]
+    if series := series_lines(machine):
+        parts += ["## Series", _bullets(series)]
     parts += ["## Operators", markdown_table(operator_table(results, machine)) if results else "None was measured."]
     if defaults := defaults_used(results):
         parts.append("Fields that are not named have their defaults:\n\n" + _bullets(defaults))

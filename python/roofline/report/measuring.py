@@ -117,7 +117,8 @@ def report(
     out, and the report names it. The results of an earlier report in `out` are replaced at the start; other files in it are
     never touched.
 
-    Each result is on disk before the next begins: on Ctrl-C what is finished stays, in machine.json and results.jsonl.
+    Each result is on disk before the next begins: on Ctrl-C what is finished stays, in machine.json and results.jsonl, and with
+    thorough the same call goes on with the ceilings that are there.
     Raises Error for bad input, and where `out` cannot be written, before anything is measured.
     """
     if quick and thorough:
@@ -125,7 +126,7 @@ def report(
     begun, began_utc = time.monotonic(), utc_now()
     limit = _limit(time_limit_s, quick, thorough)
     opened = open_device(device, threads)
-    folder = begin(out)
+    folder = begin(out, resume=thorough)
     rules = policy or (QUICK if quick else THOROUGH if thorough else REPORT)
     facts: dict[str, Any] = {"began_utc": began_utc, "time_limit_s": limit, "seed": seed, "left_out": [], "end_check": []}
     if machine is None:
@@ -136,6 +137,7 @@ def report(
             policy=rules,
             progress=progress,
             deadline_s=None if limit is None else limit * CEILINGS_SHARE,
+            out=folder / MACHINE,
         )
     machine = _with(machine, facts)
     machine.save(folder / MACHINE)

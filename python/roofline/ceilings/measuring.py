@@ -1,0 +1,278 @@
+"""Measuring the ceilings and series of a device: each checked, sampled, and on disk before the next begins."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import Error, OutOfMemory, Unsupported
+from ..machine import Ceiling, EmpiricalRoofline, Machine, SizeCurve
+from ..measurement import Policy
+from ..measurement.devices import Device, open_device, provenance, utc_now
+from ..measurement.progress import Progress, ProgressOption
+from ..measurement.tensors import check
+from ..measurement.timing import IMPLAUSIBLE, QUICK, THOROUGH, contention
+from .wanted import DEPTHS, Wanted, wanted, wanted_series
+
+STANDARD = Policy(warmup_min_s=0.1, min_s=0.3, max_s=1.5, tries=3)
+POLICIES = {"quick": QUICK, "standard": STANDARD, "thorough": THOROUGH}
+LATE = "the time limit was reached"
+PENDING = "pending"  # of the provenance: what a file still lacks
+
+
+def ceiling(device: Device, what: Wanted, policy: Policy) -> Ceiling:
+    """One ceiling: checked, then sampled once. Raises Unsupported, and Error for a wrong result."""
+    found = what.find()
+    found.sets[0].run()
+    correctness = check(found.problem, found.tensors)
+    if not correctness["passed"]:
+        raise Error(f"the probe {what.label} computes a wrong result: {correctness['reason']}")
+    seen = device.core.sample(found.sets, policy=policy.to_dict())
+    made = Ceiling(
+        kind=what.kind,
+        samples=tuple(found.rates(seen["samples_s"])),
+        level=found.level,
+        access=getattr(found.problem, "access", ""),
+        variant=found.variant,
+        dtype=found.problem.compute()[0] if what.kind == "compute" else "",
+        accumulator=found.problem.compute()[1] if what.kind == "compute" else "",
+        isa=what.isa,
+        threads=device.threads,
+        problem=found.described(),
+        plan=found.plan(),
+        clock_hz=max(float(seen["clock_before_hz"]), float(seen["clock_after_hz"])) or None,
+        status="contended" if seen["contended"] else "ok",
+        reason=contention(seen["load"]) if seen["contended"] else "",
+    )
+    return _with_operations(made)
+
+
+def _with_operations(made: Ceiling) -> Ceiling:
+    """Of a multiply-add ceiling: its operations per cycle and thread, if they are a whole number of vectors' worth.
+
+    An instruction issues a power of two operations, one to four of them a cycle (AMD and Intel cores: two; some: more), so that
+    the measured value over the measured clock must come out near k x 2^n. A rate above 103 % of the nearest is implausible.
+    """
+    if made.kind != "compute" or made.problem.get("operator") != "fma" or not made.clock_hz or not made.threads:
+        return made
+    per_cycle = made.value / made.clock_hz / made.threads
+    nearest = min((k * 2**n for k in (1, 3) for n in range(12)), key=lambda ops: abs(ops / per_cycle - 1))
+    return dataclasses.replace(made, ops_per_cycle=float(nearest)) if per_cycle <= IMPLAUSIBLE * nearest else made
+
+
+def better(one: Ceiling, other: Ceiling) -> Ceiling:
+    """Of two measurements of one ceiling the undisturbed one, else the better: other load never helps."""
+    if (one.status == "ok") != (other.status == "ok"):
+        return one if one.status == "ok" else other
+    return max(one, other, key=lambda c: -c.value if c.kind == "latency" else c.value)
+
+
+def burst_and_sustained(machine: Machine) -> tuple[Ceiling, ...]:
+    """The sustained ceilings that the machine's long loads show: their last half, beside the burst of the same problem."""
+    found = []
+    for swept in machine.empirical:
+        _, burst = swept.peers(machine.ceilings)
+        if swept.settled and burst is not None and burst.problem.get("operator") == "fma":
+            samples = tuple(sample.flops_per_s for sample in swept.settled)
+            clocks = [sample.clock_hz for sample in swept.settled if sample.clock_hz]
+            found.append(
+                dataclasses.replace(
+                    burst,
+                    samples=samples,
+                    sustained=True,
+                    clock_hz=sorted(clocks)[len(clocks) // 2] if clocks else None,
+                    status=swept.status,
+                    reason=swept.reason,
+                )
+            )
+    return tuple(found)
+
+
+class _File:
+    """The machine file of a run: read to go on with it, and written after every piece."""
+
+    def __init__(self, path: str | os.PathLike[str] | None, options: Mapping[str, Any], device: Device) -> None:
+        self.path = Path(path) if path is not None else None
+        self.begun = self._unfinished(options, device)
+
+    def _unfinished(self, options: Mapping[str, Any], device: Device) -> Machine | None:
+        """The machine in the file if its measurement was interrupted. Raises Error where that was of something else."""
+        if self.path is None or not self.path.is_file() or not self.path.stat().st_size:
+            return None
+        try:
+            machine = Machine.load(self.path)
+        except Error as error:
+            raise Error(f"{error}; it is not replaced: move it away, or choose another file") from error
+        if not machine.provenance.get(PENDING):
+            return None
+        before = machine.provenance.get("options")
+        if machine.device != device.name or machine.name != device.title or before != options:
+            raise Error(
+                f"{self.path} holds an unfinished measurement of {machine.name}, {machine.device}, with other options "
+                f"({_changed(before, options) or 'another device'}); finish it with these, or choose another file"
+            )
+        return machine
+
+    def save(self, machine: Machine) -> None:
+        if self.path is not None:
+            machine.save(self.path)
+
+
+def _changed(before: Any, now: Mapping[str, Any]) -> str:
+    stated = before if isinstance(before, Mapping) else {}
+    differing = [name for name in now if stated.get(name) != now[name]]
+    return ", ".join(f"{name} {stated.get(name)}, now {now[name]}" for name in differing)
+
+
+def _label(what: str, device: Device, main: Device) -> str:
+    return what if device is main else f"{what} ({device.threads} thread{'s' * (device.threads != 1)})"
+
+
+class _Run:
+    """What one call of measure_machine has found so far, by label."""
+
+    def __init__(self, device: Device, depth: str, policy: Policy, options: Mapping[str, Any], file: _File) -> None:
+        self.device, self.depth, self.policy, self.options, self.file = device, depth, policy, options, file
+        self.plan = [(_label(what.label, where, device), where, what) for where, what in wanted(device, depth)]
+        self.series = wanted_series(device, depth)
+        self.ceilings: dict[str, Ceiling] = {}
+        self.found_series: dict[str, SizeCurve | EmpiricalRoofline] = {}
+        self.left_out: dict[str, str] = {}
+        self.took = 0
+        if file.begun is not None:
+            self._take_over(file.begun)
+
+    def _take_over(self, machine: Machine) -> None:
+        done = [str(label) for label in machine.provenance.get("done", ())]
+        parts: list[Ceiling | SizeCurve | EmpiricalRoofline] = [
+            *(c for c in machine.ceilings if not c.sustained),
+            *machine.curves,
+            *machine.empirical,
+        ]
+        for label, part in zip(done, parts, strict=True):
+            if isinstance(part, Ceiling):
+                self.ceilings[label] = part
+            else:
+                self.found_series[label] = part
+        self.left_out = dict(machine.provenance.get("left_out", {}))
+
+    @property
+    def labels(self) -> list[str]:
+        return [label for label, _, _ in self.plan] + [s.label for s in self.series]
+
+    def pending(self) -> list[str]:
+        have = {*self.ceilings, *self.found_series, *self.left_out}
+        return [label for label in self.labels if label not in have]
+
+    def machine(self, *, finished: bool = False) -> Machine:
+        """All that is there; while it is unfinished, with what is pending in the provenance."""
+        curves = {label: s for label, s in self.found_series.items() if isinstance(s, SizeCurve)}
+        empirical = {label: s for label, s in self.found_series.items() if isinstance(s, EmpiricalRoofline)}
+        in_order = [label for label in self.labels if label in self.ceilings]
+        stated = {
+            **provenance(self.device, 1),
+            "policy": self.policy.to_dict(),
+            "depth": self.depth,
+            "left_out": dict(self.left_out),
+        }
+        if not finished:
+            done = [*in_order, *curves, *empirical]
+            stated |= {"options": dict(self.options), "done": done, PENDING: self.pending()}
+        made = Machine(
+            name=self.device.title,
+            device=self.device.name,
+            facts=dict(self.device.facts),
+            ceilings=tuple(self.ceilings[label] for label in in_order),
+            curves=tuple(curves.values()),
+            empirical=tuple(empirical.values()),
+            created_utc=utc_now(),
+            provenance=stated,
+        )
+        return dataclasses.replace(made, ceilings=(*made.ceilings, *burst_and_sustained(made)))
+
+    def attempt(self, label: str, measured: Callable[[], Ceiling | SizeCurve | EmpiricalRoofline]) -> None:
+        """One piece, kept and on disk; what cannot be measured here is left out with its reason."""
+        try:
+            made = measured()
+        except (Unsupported, OutOfMemory, MemoryError) as reason:
+            self.left_out[label] = str(reason) or "host memory is exhausted"
+        else:
+            if isinstance(made, Ceiling):
+                before = self.ceilings.get(label)
+                self.ceilings[label] = made if before is None else better(before, made)
+            else:
+                self.found_series[label] = made
+        if self.file.path is not None:
+            self.file.save(self.machine())
+
+
+def measure_machine(
+    device: str | Device | None = None,
+    *,
+    threads: int = 0,
+    quick: bool = False,
+    thorough: bool = False,
+    policy: Policy | None = None,
+    progress: ProgressOption = None,
+    deadline_s: float | None = None,
+    out: str | os.PathLike[str] | None = None,
+) -> Machine:
+    """The ceilings of one device: bandwidth by level and access, arithmetic by dtype and instruction set, latencies.
+
+    device: "cpu", "cuda:0"; None is the first GPU, else the CPU. threads: of a CPU, 0 for all usable cores. quick: the main
+    ceilings only, under 10 s. thorough: every access at every level with all threads and with one, strides, the knee at every
+    level, size curves and a long load; minutes. A ceiling disturbed by other work is measured again after the others, up to
+    policy.tries times in all. deadline_s: what is not begun by then is left out, and the machine's provenance names it.
+    out: a machine file, written after every ceiling; an unfinished measurement with the same options in it is finished. Raises
+    Error for bad input, for a file of other options or another device, and Unsupported where there is no such device.
+    """
+    if quick and thorough:
+        raise Error("measure_machine: quick and thorough exclude each other")
+    opened = open_device(device, threads)
+    depth = DEPTHS[0] if quick else DEPTHS[2] if thorough else DEPTHS[1]
+    rules = policy or POLICIES[depth]
+    options = {"depth": depth, "threads": opened.threads, "policy": rules.to_dict()}
+    run = _Run(opened, depth, rules, options, _File(out, options, opened))
+    if deadline_s is not None:  # the main roofs first: without them nothing can be predicted
+        main = {what.label for _, what in wanted(opened, DEPTHS[0])}
+        first = ("DRAM read", "fp32")
+        run.plan.sort(key=lambda item: (item[1] is not opened or item[2].label not in main, not item[2].label.startswith(first)))
+    begun = time.monotonic()
+
+    def late() -> bool:
+        return deadline_s is not None and bool(run.ceilings) and time.monotonic() - begun > deadline_s
+
+    todo = run.pending()
+    with Progress(progress, len(todo)) as shown:
+        for label, where, what in run.plan:
+            if label not in todo:
+                continue
+            shown.step(label)
+            if late():
+                run.left_out[label] = LATE
+            else:
+                run.attempt(label, lambda where=where, what=what: ceiling(where, what, rules))  # type: ignore[misc]
+        for series in run.series:
+            if series.label not in todo:
+                continue
+            shown.step(series.label)
+            if late():
+                run.left_out[series.label] = LATE
+            else:
+                run.attempt(series.label, lambda series=series: series.measure(run.machine()))  # type: ignore[misc]
+        for again in range(1, rules.tries):
+            disturbed = [item for item in run.plan if item[0] in run.ceilings and run.ceilings[item[0]].status == "contended"]
+            if not disturbed or late():
+                break
+            shown.more(len(disturbed))
+            for label, where, what in disturbed:
+                shown.step(f"{label}, again ({again + 1} of {rules.tries})")
+                if not late():
+                    run.attempt(label, lambda where=where, what=what: ceiling(where, what, rules))  # type: ignore[misc]
+    made = run.machine(finished=True)
+    run.file.save(made)
+    return made

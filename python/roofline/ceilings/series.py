@@ -1,0 +1,192 @@
+"""Series: bandwidth over the size of a working set, and the rate over arithmetic intensity.
+
+Their points are measured in rounds, each in another random order, so that what drifts with time is not taken for size or
+intensity.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..cost import TensorSpec
+from ..errors import Error, OutOfMemory, Unsupported
+from ..machine import EmpiricalRoofline, IntensityPoint, Machine, SizeCurve, SizePoint, SustainedSample
+from ..measurement import Policy
+from ..measurement.devices import Device
+from ..measurement.roofs import Probe, fma_problem, mixed_intensity_grid, probe, size_problem
+from ..measurement.tensors import Held, check
+from ..measurement.timing import contention
+from ..operators import Operator
+from ..units import GIB, KIB
+
+ROUNDS = 3  # undisturbed ones of every point
+MOST_ROUNDS = 10
+DISTURBED = 0.03  # below the best round of its point, while other work ran: taken again
+POINT = Policy(warmup_min_s=0.0, batch_s=2e-3, min_samples=5, min_s=0.03, max_s=0.15, tries=1)
+SMALLEST, LARGEST = 4 * KIB, GIB
+PER_OCTAVE = 3
+LOAD_S, INTERVAL_S = 12.0, 0.5  # of a sustained load: the last half of it counts
+LOAD = Policy(warmup_min_s=0.0, warmup_max_s=0.0, batch_s=0.02, min_s=INTERVAL_S, max_s=INTERVAL_S, noise=0.0, tries=1)
+
+
+@dataclass(slots=True)
+class _Point:
+    """One problem of a series and the rounds it was measured in: (rates, clock, why contended)."""
+
+    found: Probe
+    rounds: list[tuple[list[float], float, str]] = field(default_factory=list)
+
+    def _kept(self) -> list[tuple[list[float], float, str]]:
+        """Rounds without other work, and with it those that show nothing of it."""
+        best = max(float(np.median(rates)) for rates, _, _ in self.rounds)
+        return [r for r in self.rounds if not r[2] or float(np.median(r[0])) > best * (1 - DISTURBED)]
+
+    @property
+    def done(self) -> bool:
+        return bool(self.rounds) and len(self._kept()) >= ROUNDS
+
+    @property
+    def samples(self) -> tuple[float, ...]:
+        kept = self._kept() if self.done else self.rounds
+        return tuple(rate for rates, _, _ in kept for rate in rates)
+
+    @property
+    def clock_hz(self) -> float | None:
+        return float(np.median([clock for _, clock, _ in self.rounds])) or None
+
+    @property
+    def reason(self) -> str:
+        return "" if self.done else self.rounds[-1][2]
+
+
+def _arrays_bytes(problem: Operator) -> int:
+    """What one pass goes over: all but the sum."""
+    return sum(t.size_bytes for t in problem.tensors() if t.name != "sum")
+
+
+def _clock(seen: Mapping[str, Any]) -> float:
+    return max(float(seen["clock_before_hz"]), float(seen["clock_after_hz"]))
+
+
+def _prepared(device: Device, problems: Sequence[tuple[Operator, str]], level: str) -> list[_Point]:
+    """Every problem bound and its result checked. Inputs are shared among those that read the same; none outlives the series."""
+    inputs: dict[TensorSpec, Held] = {}
+    points = []
+    for problem, variant in problems:
+        found = probe(device, problem, variant, level, inputs=inputs)
+        found.sets[0].run()
+        correctness = check(problem, found.tensors)
+        if not correctness["passed"]:
+            raise Error(f"{problem.name} {dict(problem.to_dict())} computes a wrong result: {correctness['reason']}")
+        points.append(_Point(found))
+    return points
+
+
+def _measured(device: Device, points: Sequence[_Point], policy: Policy) -> tuple[str, str]:
+    """Rounds until every point has enough undisturbed ones; the status of the series and its reason."""
+    shuffle = random.Random(0).shuffle
+    for _ in range(MOST_ROUNDS):
+        order = [point for point in points if not point.done]
+        shuffle(order)
+        for point in order:
+            seen = device.core.sample(point.found.sets, policy=policy.to_dict())
+            why = contention(seen["load"]) if seen["contended"] else ""
+            point.rounds.append((point.found.rates(seen["samples_s"]), _clock(seen), why))
+    left = [point for point in points if not point.done]
+    if not left:
+        return "ok", ""
+    return "contended", f"{len(left)} of its {len(points)} points in every one of {MOST_ROUNDS} rounds: {left[-1].reason}"
+
+
+def curve_sizes(largest: int = LARGEST) -> list[int]:
+    """Sizes of a curve in bytes: three an octave from 4 KiB to `largest`."""
+    sizes: list[int] = []
+    while (size := round(SMALLEST * 2 ** (len(sizes) / PER_OCTAVE))) <= largest:
+        sizes.append(size)
+    return sizes
+
+
+def size_curve(device: Device, access: str, machine: Machine, *, largest: int = LARGEST, policy: Policy = POINT) -> SizeCurve:
+    """The bandwidth of `access` over working sets of all threads, 4 KiB to `largest` bytes, less where memory is short.
+
+    Sizes that come to the same problem are measured once. Raises OutOfMemory where there is no room at all.
+    """
+    room = int(device.core.available_bytes()) // 16  # all sizes together take five times the largest, and their checks as much
+    if room < SMALLEST:
+        raise OutOfMemory(f"{access} over size: a sixteenth of the available memory is below 4 KiB")
+    problems = {size_problem(device, size, access): None for size in curve_sizes(min(largest, room))}
+    points = _prepared(device, [(problem, "plain") for problem in problems], "")
+    status, reason = _measured(device, points, policy)
+    return SizeCurve(
+        access=access,
+        points=tuple(
+            SizePoint(size_bytes=_arrays_bytes(p.found.problem), samples=p.samples, problem=p.found.described()) for p in points
+        ),
+        threads=device.threads,
+        isa=str(points[0].found.sets[0].plan.get("isa", "")),
+        status=status,
+        reason=reason,
+    )
+
+
+def intensity_sweep(
+    device: Device, level: str, machine: Machine, *, dtype: str = "fp32", sustained: bool = False, policy: Policy = POINT
+) -> EmpiricalRoofline:
+    """The mixed-intensity sweep of one level, between a burst of multiply-adds and (sustained) 12 s of them.
+
+    machine: its roofs, if it has them, say where the knee will be. Raises Unsupported where there is no such kernel.
+    """
+    if device.backend != "cpu":
+        raise Unsupported(f"{device.name} has no mixed_intensity")
+    flops_per_s = bytes_per_s = 0.0  # unknown: the grid is laid over guessed roofs, with more points far from the knee
+    bursts: list[float] = []
+    peak = probe(device, fma_problem(device, dtype), "registers")
+    with suppress(Error):
+        flops_per_s = machine.compute(dtype, threads=device.threads).value
+        bytes_per_s = machine.bandwidth(level, "read", threads=device.threads).value
+
+    def burst() -> None:
+        bursts.extend(peak.rates(device.core.sample(peak.sets, policy=policy.to_dict())["samples_s"]))
+
+    grid = mixed_intensity_grid(device, level, dtype, flops_per_s=flops_per_s, bytes_per_s=bytes_per_s)
+    points = _prepared(device, [(problem, "read") for problem in grid], level)
+    burst()
+    status, reason = _measured(device, points, policy)
+    burst()
+    by_intensity = {}
+    for point in points:
+        problem = point.found.problem
+        intensity = problem.total_flops() / (_arrays_bytes(problem) * int(problem.to_dict()["passes"]))
+        by_intensity[intensity] = IntensityPoint(
+            intensity_flops_per_byte=intensity, samples=point.samples, clock_hz=point.clock_hz, problem=point.found.described()
+        )
+    return EmpiricalRoofline(
+        level=level,
+        access="read",
+        dtype=dtype,
+        isa=str(points[0].found.sets[0].plan.get("isa", "")),
+        threads=device.threads,
+        points=tuple(by_intensity[intensity] for intensity in sorted(by_intensity)),
+        burst=tuple(bursts),
+        sustained=_load(device, peak) if sustained else (),
+        status=status,
+        reason=reason,
+    )
+
+
+def _load(device: Device, peak: Probe, seconds: float = LOAD_S) -> tuple[SustainedSample, ...]:
+    """Multiply-adds for so long, in intervals of half a second with the clock read between them (for some milliseconds)."""
+    begun = time.monotonic()
+    found: list[SustainedSample] = []
+    while time.monotonic() - begun < seconds:
+        seen = device.core.sample(peak.sets, policy=LOAD.to_dict())
+        rate = float(np.median(peak.rates(seen["samples_s"])))
+        found.append(SustainedSample(time_s=time.monotonic() - begun, flops_per_s=rate, clock_hz=_clock(seen) or None))
+    return tuple(found)

@@ -1,0 +1,179 @@
+"""What is measured of a device, by depth: quick (the main roofs), standard (every roof), thorough (everything there is)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from ..errors import Unsupported
+from ..machine import GEMM, EmpiricalRoofline, Machine, SizeCurve, cache_capacity
+from ..measurement.devices import Device, open_device
+from ..measurement.roofs import (
+    Probe,
+    chase_problem,
+    fastest,
+    fma_isas,
+    fma_problem,
+    probe,
+    stream_candidates,
+    stream_problem,
+)
+from ..operators import MIXES, CoreToCore, Exp, ForkJoin, Matmul, Operator
+from .series import intensity_sweep, size_curve
+
+DEPTHS = ("quick", "standard", "thorough")
+COMPUTE = ("fp32", "fp64", "fp16", "bf16", "int8")
+PRODUCT_DTYPES = ("fp32", "fp64", "bf16", "int8")
+PRODUCTS = (256, 512, 1024, GEMM)  # sizes of the library's square products: small ones run below its plateau
+MISALIGNED = (255, 1023, GEMM - 1)
+STRIDES = (2, 4, 8, 16)  # fp32 elements: the last uses one element of a line of 64 bytes
+STORING = ("write", "copy", "triad")  # measured with stores that bypass the caches where the data could stay in one
+PARTNERS = 8  # threads that exchange a line with thread 0, spread evenly over all
+EXP_ELEMENTS = 2048  # per thread, with its result half of an L1 cache of 32 KiB
+EXP_PASSES = 256  # about 0.2 ms
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A ceiling to measure: how to find its probe, and what to call it."""
+
+    label: str
+    kind: str
+    find: Callable[[], Probe]
+    isa: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedSeries:
+    """A series to measure once the ceilings are known: bandwidth over size, or rate over arithmetic intensity."""
+
+    label: str
+    measure: Callable[[Machine], SizeCurve | EmpiricalRoofline]
+
+
+def _single(device: Device) -> Device | None:
+    """The same CPU with one thread; None where it has only one or is no CPU."""
+    return open_device("cpu", 1) if device.backend == "cpu" and device.threads > 1 else None
+
+
+def _latencies(device: Device, depth: str) -> Iterator[Wanted]:
+    yield Wanted("fork-join", "latency", partial(probe, device, ForkJoin(), "pool"))
+    if depth == "quick" or device.backend != "cpu":
+        return
+    yield Wanted("call", "latency", partial(probe, device, ForkJoin(), "call"))
+    for level in ("L1", "L2", "L3", "DRAM"):
+        if level == "DRAM" or cache_capacity(device.facts, level):
+            yield Wanted(f"{level} latency", "latency", partial(_chase, device, level, "huge"))
+    if depth == "thorough":
+        yield Wanted("DRAM latency 4 KiB pages", "latency", partial(_chase, device, "DRAM", "small"))
+    others = range(1, device.threads)
+    step = max(len(others) // PARTNERS, 1)
+    for other in list(others)[::step] if depth == "thorough" else list(others)[:1]:
+        yield Wanted(f"core-to-core 0–{other}", "latency", partial(probe, device, CoreToCore(second=other), "ping_pong"))
+
+
+def _chase(device: Device, level: str, pages: str) -> Probe:
+    return probe(device, chase_problem(device, level, pages), "dependent", level)
+
+
+def _bandwidths(device: Device, depth: str) -> Iterator[Wanted]:
+    accesses = ("read", "copy", "triad") if depth == "quick" else MIXES
+    for access in accesses:
+        by_variant: dict[str, list[tuple[Operator, str]]] = {}
+        for candidate in stream_candidates(device, "DRAM", access):
+            by_variant.setdefault(candidate[1], []).append(candidate)
+        for variant, candidates in by_variant.items():
+            name = f"DRAM {access}{' NT' if variant == 'non_temporal' else ''}"
+            yield Wanted(name, "bandwidth", partial(fastest, device, candidates, "DRAM"))
+    if device.backend != "cpu":
+        return
+    levels = [level for level in ("L3", "L2", "L1") if cache_capacity(device.facts, level)]
+    for level in levels:
+        for access in accesses[:2] if depth == "quick" else accesses:
+            yield Wanted(
+                f"{level} {access}", "bandwidth", partial(fastest, device, stream_candidates(device, level, access), level)
+            )
+        for access in STORING if depth == "thorough" else ():
+            bypassing = [(problem, "non_temporal") for problem, _ in stream_candidates(device, level, access)]
+            yield Wanted(f"{level} {access} NT", "bandwidth", partial(fastest, device, bypassing, level))
+    if depth == "thorough":
+        yield from _uncoalesced(device, levels)
+
+
+def _uncoalesced(device: Device, levels: list[str]) -> Iterator[Wanted]:
+    """What an access costs that uses part of a line, or one element at a time."""
+    for stride in STRIDES:
+        problem = stream_problem(device, "DRAM", "read").replace(stride=stride)
+        yield Wanted(f"DRAM read stride {stride}", "bandwidth", partial(probe, device, problem, "plain", "DRAM"))
+    for level in ("DRAM", *levels):
+        scalar = [(problem.replace(isa="scalar"), variant) for problem, variant in stream_candidates(device, level, "read")]
+        yield Wanted(f"{level} read scalar", "bandwidth", partial(fastest, device, scalar, level), "scalar")
+
+
+def _computes(device: Device, depth: str) -> Iterator[Wanted]:
+    for dtype in COMPUTE:
+        for isa in fma_isas(device, dtype)[: 1 if depth == "quick" else None] or [""]:
+            find = partial(_multiply_adds, device, dtype, isa, "fma")
+            yield Wanted(f"{dtype} {isa}".strip(), "compute", find, isa)
+        mixed = fma_isas(device, dtype, "fma_add") if depth != "quick" and dtype in ("fp32", "fp64") else []
+        for isa in mixed[:1]:
+            find = partial(_multiply_adds, device, dtype, isa, "fma_add")
+            yield Wanted(f"{dtype} {isa} FMA+ADD", "compute", find, isa)
+
+
+def _multiply_adds(device: Device, dtype: str, isa: str, pattern: str) -> Probe:
+    return probe(device, fma_problem(device, dtype, isa, pattern), "registers")
+
+
+def _library(device: Device, depth: str) -> Iterator[Wanted]:
+    """The library's matrix products, aligned at several sizes and misaligned; and exponentials."""
+    for dtype in PRODUCT_DTYPES:
+        sizes = PRODUCTS if dtype == "fp32" or depth == "thorough" else PRODUCTS[-1:]
+        misaligned = MISALIGNED if depth == "thorough" else MISALIGNED[-1:] if dtype == "fp32" else ()
+        for size in (*sizes, *misaligned):
+            name = f"{dtype} GEMM{'' if size == GEMM else f' {size}'}"
+            problem = Matmul(rows=size, columns=size, inner=size, dtype=dtype)
+            yield Wanted(name, "compute", partial(_gemm, device, problem))
+    exponentials = Exp(elements=EXP_ELEMENTS * device.threads, passes=EXP_PASSES)
+    yield Wanted("fp32 exp", "compute", partial(probe, device, exponentials, "vector"))
+
+
+def _gemm(device: Device, problem: Matmul) -> Probe:
+    if device.backend not in problem.variants["library"].dtypes:
+        raise Unsupported(f"{device.name} has no library GEMM")
+    return probe(device, problem, "library")
+
+
+def wanted(device: Device, depth: str = "standard") -> list[tuple[Device, Wanted]]:
+    """Every ceiling to measure on `device`, in order; on CPUs with one thread too: the main roofs, or with thorough all of them."""
+    all_ = [(device, w) for w in (*_latencies(device, depth), *_bandwidths(device, depth), *_computes(device, depth))]
+    if depth != "quick" and device.backend == "cpu":
+        all_ += [(device, w) for w in _library(device, depth)]
+    single = None if depth == "quick" else _single(device)
+    if single is not None:
+        if depth == "thorough":
+            all_ += [(single, w) for w in (*_bandwidths(single, depth), *_computes(single, depth), *_library(single, "standard"))]
+        else:
+            all_ += [(single, w) for w in _bandwidths(single, "quick") if w.label in ("DRAM read", "DRAM copy")]
+            all_ += [(single, w) for w in _computes(single, "quick")]
+    return all_
+
+
+def wanted_series(device: Device, depth: str = "standard") -> list[WantedSeries]:
+    """Every series of a CPU: the knee of DRAM, or with thorough that of every level, a long load, and curves over size."""
+    if device.backend != "cpu" or depth == "quick":
+        return []
+    if depth == "standard":
+        return [WantedSeries("DRAM read over intensity", partial(intensity_sweep, device, "DRAM"))]
+    found = [WantedSeries("DRAM read over intensity, and 12 s of load", partial(intensity_sweep, device, "DRAM", sustained=True))]
+    for level in ("L3", "L2", "L1"):
+        if cache_capacity(device.facts, level):
+            found.append(WantedSeries(f"{level} read over intensity", partial(intensity_sweep, device, level)))
+    found.append(WantedSeries("DRAM read over intensity, fp64", partial(intensity_sweep, device, "DRAM", dtype="fp64")))
+    single = _single(device)
+    for access in ("read", "copy"):
+        found.append(WantedSeries(f"{access} over size", partial(size_curve, device, access)))
+    if single is not None:
+        found.append(WantedSeries("read over size (1 thread)", partial(size_curve, single, "read")))
+    return found
