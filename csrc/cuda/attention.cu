@@ -249,8 +249,11 @@ Bound naive(const Attention& problem, Device& device) {
 std::vector<KernelEntry> attention_kernels() {
   using K = Kernel<Attention, Device>;
   const char* summary = "three kernels on the CUDA cores; fp32 scores of every query and key go to memory and come back twice";
-  return {entry(K{"naive", DType::fp32, "", summary, naive<float>}), entry(K{"naive", DType::fp16, "", summary, naive<__half>}),
-          entry(K{"naive", DType::bf16, "", summary, naive<__nv_bfloat16>})};
+  std::vector<KernelEntry> all = {entry(K{"naive", DType::fp32, "", summary, naive<float>}),
+                                  entry(K{"naive", DType::fp16, "", summary, naive<__half>}),
+                                  entry(K{"naive", DType::bf16, "", summary, naive<__nv_bfloat16>})};
+  for (const auto& list : {attention_tiled_kernels()}) all.insert(all.end(), list.begin(), list.end());
+  return all;
 }
 
 }  // namespace roofline::cuda

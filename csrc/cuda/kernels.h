@@ -11,7 +11,8 @@ namespace roofline::cuda {
 std::vector<KernelEntry> stream_kernels();
 std::vector<KernelEntry> fma_kernels();
 std::vector<KernelEntry> fork_join_kernels();
-std::vector<KernelEntry> attention_kernels();
+std::vector<KernelEntry> attention_kernels();  // with those below
+std::vector<KernelEntry> attention_tiled_kernels();
 
 inline std::vector<KernelEntry> all_kernels() {
   std::vector<KernelEntry> all;

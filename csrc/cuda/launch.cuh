@@ -30,6 +30,13 @@ KernelFacts kernel_facts(const Device& device, F* kernel, int threads, std::size
   return facts;
 }
 
+// Lets a kernel take this much dynamic shared memory: more than 48 KB must be asked for.
+template <class F>
+void allow_shared(const Device& device, F* kernel, std::int64_t shared_bytes) {
+  device.use();
+  ROOFLINE_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)));
+}
+
 // prefix: of the step, where a plan has several kernels ("softmax_").
 inline void record(Plan& plan, const std::string& prefix, const KernelFacts& facts, std::int64_t grid, int threads) {
   plan.set(prefix + "grid", Value(grid));

@@ -42,7 +42,7 @@ class Attention(Operator):
         ),
         "tiled": Variant(
             summary="one pass, blocks of scores and a running softmax stay on the chip",
-            dtypes={"cpu": ("fp32",)},
+            dtypes={"cpu": ("fp32",), "cuda": ("fp32", "fp16", "bf16")},
         ),
     }
 
@@ -176,7 +176,7 @@ class Attention(Operator):
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
-        def case(**given: int | bool) -> Case:
+        def case(**given: int | bool | str) -> Case:
             return Case(problem=cls.make(**given))
 
         shapes = (
@@ -206,6 +206,12 @@ class Attention(Operator):
             for n in (63, 64, 65, 127, 128, 129, 257)
             for causal in (False, True)
         )
+        halves = tuple(
+            case(heads=4, kv_heads=2, seq_q=q, seq_kv=kv, head_dim=d, causal=causal, dtype=dtype)
+            for q, kv, d in ((1, 1, 64), (150, 200, 64), (129, 129, 128), (70, 90, 256), (33, 100, 40), (5, 700, 128), (9, 31, 17))
+            for causal in (False, True)
+            for dtype in ("fp16", "bf16")
+        )
         # More than 2**31 scores, 8.6 GB of them in the naive variant.
         big = Case(problem=cls(heads=2, seq_q=32771, seq_kv=32777, head_dim=4), slow=True)
-        return (*shapes, *groups, *dims, *edges, big)
+        return (*shapes, *groups, *dims, *edges, *halves, big)

@@ -1,0 +1,125 @@
+// How attention's kernels cut their work into blocks: plain arithmetic, so that tests can check it on any machine.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "core/random.h"
+#include "cuda/plan.h"
+
+namespace roofline::cuda {
+
+// -- tiled: blocks of queries -----------------------------------------------------------------------------------------------
+
+// Rows of queries that share K and V make up a unit: those of one head, or with few queries those of all heads of a KV head, which
+// lie side by side. A block takes `block_q` rows of one unit.
+struct QueryTiling {
+  std::int64_t units = 0;
+  std::int64_t unit_rows = 0;
+  std::int64_t unit_blocks = 0;
+  std::int64_t heads_per_unit = 0;  // of queries
+  std::int64_t units_per_kv = 0;    // that read the same K and V
+  std::int64_t section = 0;         // units whose blocks are handed out together, so that their K and V stay in L2
+  std::int64_t blocks() const { return units * unit_blocks; }
+};
+
+// kv_heads, heads: of the whole batch. kv_bytes: K and V of one KV head.
+constexpr QueryTiling plan_queries(std::int64_t heads, std::int64_t kv_heads, std::int64_t seq_q, std::int64_t kv_bytes,
+                                   int block_q, std::int64_t l2_bytes) {
+  QueryTiling tiling;
+  const std::int64_t group = heads / kv_heads;
+  const bool together = group > 1 && seq_q < block_q;
+  tiling.heads_per_unit = together ? group : 1;
+  tiling.units_per_kv = together ? 1 : group;
+  tiling.units = heads / tiling.heads_per_unit;
+  tiling.unit_rows = tiling.heads_per_unit * seq_q;
+  tiling.unit_blocks = ceil_div(tiling.unit_rows, block_q);
+  // Half of L2: queries, results and what is on its way need room too. Whole KV heads.
+  const std::int64_t kept = std::max<std::int64_t>(1, l2_bytes / 2 / std::max<std::int64_t>(kv_bytes, 1));
+  tiling.section = std::min(tiling.units, kept * tiling.units_per_kv);
+  return tiling;
+}
+
+struct QueryBlock {
+  std::int64_t unit;
+  std::int64_t row;  // the first, within the unit
+};
+
+// Section by section; within one, the last rows of every unit first: with a causal mask they see the most keys, and the blocks that
+// end the launch are then short.
+ROOFLINE_HOST_DEVICE constexpr QueryBlock query_block(const QueryTiling& tiling, std::int64_t index, int block_q) {
+  const std::int64_t section = index / (tiling.section * tiling.unit_blocks);
+  const std::int64_t first = section * tiling.section;
+  const std::int64_t left = tiling.units - first;
+  const std::int64_t units = left < tiling.section ? left : tiling.section;
+  const std::int64_t within = index - first * tiling.unit_blocks;
+  return {first + within % units, (tiling.unit_blocks - 1 - within / units) * block_q};
+}
+
+// Buffers for tiles of K and V: as many as fit, at most `most`, with as many blocks on an SM as its registers allow, or else fewer.
+// At least 2; blocks is 0 where not even one block fits. Every block costs 1 KB of shared memory beyond its own.
+struct Buffers {
+  int slots = 0;
+  int blocks_per_sm = 0;
+  std::int64_t shared_bytes = 0;
+};
+
+constexpr Buffers plan_buffers(std::int64_t fixed_bytes, std::int64_t slot_bytes, int most, int blocks_by_registers,
+                               std::int64_t shared_per_sm, std::int64_t shared_per_block) {
+  for (int blocks = std::max(blocks_by_registers, 1); blocks > 0; --blocks) {
+    const std::int64_t room = std::min(shared_per_block, shared_per_sm / blocks - 1024);
+    const int slots = static_cast<int>(std::min<std::int64_t>(most, (room - fixed_bytes) / slot_bytes));
+    if (room >= fixed_bytes && slots >= 2) return {slots, blocks, fixed_bytes + slots * slot_bytes};
+  }
+  return {};
+}
+
+// More tiles under way than this hide no further latency.
+constexpr int kMostSlots = 4;
+
+// Why the tiled kernels do not take a head_dim; empty if they do.
+inline std::string tiled_refuses(std::int64_t head_dim, int element_bytes) {
+  if (head_dim > 256) return "tiled takes head_dim up to 256, got " + std::to_string(head_dim) + "; use naive";
+  if (element_bytes == 2 && head_dim % 8 != 0)
+    return "tiled in 16 bits takes multiples of 8 as head_dim (rows of whole 16 bytes), got " + std::to_string(head_dim) +
+           "; pad the heads, or use naive";
+  return "";
+}
+
+// -- split_kv: ranges of keys -----------------------------------------------------------------------------------------------
+
+// Every unit (a KV head of a batch entry and up to `rows` of its queries) has the same number of steps over its keys. All steps of
+// all units stand in one line, and each block takes an equal share of it: its first and its last unit may be shared with others.
+struct KvSplit {
+  std::int64_t units = 0;
+  std::int64_t unit_steps = 0;
+  std::int64_t blocks = 0;
+  ROOFLINE_HOST_DEVICE constexpr std::int64_t steps() const { return units * unit_steps; }
+  // Block b takes steps begin(b) up to begin(b + 1).
+  ROOFLINE_HOST_DEVICE constexpr std::int64_t begin(std::int64_t block) const {
+    const std::int64_t each = steps() / blocks, rest = steps() % blocks;
+    return block * each + (block < rest ? block : rest);
+  }
+  ROOFLINE_HOST_DEVICE constexpr std::int64_t block_of(std::int64_t step) const {
+    const std::int64_t each = steps() / blocks, rest = steps() % blocks;
+    return step < rest * (each + 1) ? step / (each + 1) : rest + (step - rest * (each + 1)) / each;
+  }
+  // Blocks first ... last work on a unit.
+  ROOFLINE_HOST_DEVICE constexpr std::int64_t first_block(std::int64_t unit) const { return block_of(unit * unit_steps); }
+  ROOFLINE_HOST_DEVICE constexpr std::int64_t last_block(std::int64_t unit) const { return block_of((unit + 1) * unit_steps - 1); }
+  // Where a block leaves its part of a unit: each block has two places, for its first unit and for its last.
+  ROOFLINE_HOST_DEVICE constexpr std::int64_t scratch(std::int64_t block, std::int64_t unit) const {
+    return 2 * block + (begin(block) / unit_steps == unit ? 0 : 1);
+  }
+};
+
+// resident: blocks that run at once. least_steps: of a block, since below it the parts cost more to merge than they save.
+constexpr KvSplit plan_split(std::int64_t units, std::int64_t unit_steps, std::int64_t resident, std::int64_t least_steps) {
+  const std::int64_t steps = units * unit_steps;
+  const std::int64_t worth = std::max<std::int64_t>(steps / std::max<std::int64_t>(least_steps, 1), 1);
+  // More units than places: whole units where they come out even, equal shares of steps otherwise.
+  return {units, unit_steps, std::max<std::int64_t>(1, std::min({resident, worth, steps}))};
+}
+
+}  // namespace roofline::cuda

@@ -1,0 +1,287 @@
+// CUDA attention where there is no GPU: layouts against the tables of the PTX ISA, plans by counting, and whole kernels on emulated
+// blocks against float64.
+#define ROOFLINE_CUDA_EMULATED
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+#include <vector>
+
+#include "core/random.h"
+#include "cuda/attention_fp32.cuh"
+#include "cuda/attention_plan.h"
+#include "cuda/attention_tiled.cuh"
+#include "cuda/tiles.h"
+
+namespace {
+
+using namespace roofline;
+using namespace roofline::cuda;
+
+// -- layouts ------------------------------------------------------------------------------------------------------------------
+
+template <int RowChunks>
+void expect_swizzle() {
+  constexpr int kRows = 32;
+  std::set<int> seen;
+  for (int row = 0; row < kRows; ++row)
+    for (int chunk = 0; chunk < RowChunks; ++chunk) {
+      const int at = swizzled<RowChunks>(row, chunk);
+      ASSERT_EQ(at % kChunkBytes, 0);
+      ASSERT_EQ(at / (RowChunks * kChunkBytes), row);  // rows stay where they are
+      seen.insert(at);
+      if constexpr (RowChunks >= 8) {
+        ASSERT_EQ(at, swizzled_from<RowChunks>(swizzled<RowChunks>(row % 8, chunk % 2), row / 8, chunk / 2));
+        ASSERT_EQ(at, swizzled_from<RowChunks>(swizzled<RowChunks>(row % 16, chunk % 2), row / 16 * 2, chunk / 2));
+      }
+    }
+  EXPECT_EQ(seen.size(), static_cast<std::size_t>(kRows * RowChunks));
+  for (int row = 0; row < kRows; row += 8)
+    for (int chunk = 0; chunk < RowChunks; ++chunk) {
+      std::set<int> banks;  // of ldmatrix: eight rows, one chunk
+      for (int i = 0; i < 8; ++i) banks.insert(swizzled<RowChunks>(row + i, chunk) / kChunkBytes % 8);
+      EXPECT_EQ(banks.size(), 8u) << RowChunks;
+    }
+  for (int first = 0; first < kRows * RowChunks; first += 8) {
+    std::set<int> banks;  // of a copy: eight chunks, one after the other
+    for (int i = first; i < first + 8; ++i) banks.insert(swizzled<RowChunks>(i / RowChunks, i % RowChunks) / kChunkBytes % 8);
+    EXPECT_EQ(banks.size(), 8u) << RowChunks;
+  }
+}
+
+TEST(Tiles, SwizzleIsAPermutationWithoutBankConflicts) {
+  expect_swizzle<4>();
+  expect_swizzle<8>();
+  expect_swizzle<16>();
+  expect_swizzle<32>();
+}
+
+// PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type": groupID = %laneid >> 2, threadID_in_group = %laneid % 4.
+TEST(Tiles, FragmentsAreThoseOfThePtxIsa) {
+  std::set<std::pair<int, int>> a, b, c;
+  for (int lane = 0; lane < 32; ++lane) {
+    const int group = lane >> 2, in_group = lane % 4;
+    for (int i = 0; i < 8; ++i) {
+      const int row = (0 <= i && i < 2) || (4 <= i && i < 6) ? group : group + 8;
+      const int column = i < 4 ? in_group * 2 + (i & 1) : in_group * 2 + (i & 1) + 8;
+      EXPECT_EQ(a_place(lane, i).row, row);
+      EXPECT_EQ(a_place(lane, i).column, column);
+      a.insert({row, column});
+    }
+    for (int i = 0; i < 4; ++i) {
+      EXPECT_EQ(b_place(lane, i).row, i < 2 ? in_group * 2 + (i & 1) : in_group * 2 + (i & 1) + 8);
+      EXPECT_EQ(b_place(lane, i).column, group);
+      b.insert({b_place(lane, i).row, b_place(lane, i).column});
+      EXPECT_EQ(c_place(lane, i).row, i < 2 ? group : group + 8);
+      EXPECT_EQ(c_place(lane, i).column, in_group * 2 + (i & 1));
+      c.insert({c_place(lane, i).row, c_place(lane, i).column});
+    }
+  }
+  EXPECT_EQ(a.size(), 256u);
+  EXPECT_EQ(b.size(), 128u);
+  EXPECT_EQ(c.size(), 128u);
+}
+
+TEST(Tiles, ByteOrdersArePermutations) {
+  std::set<int> depths, rows;
+  for (int i = 0; i < 16; ++i) depths.insert(byte_depth(i)), rows.insert(byte_row(i));
+  EXPECT_EQ(depths.size(), 16u);
+  EXPECT_EQ(rows.size(), 16u);
+  EXPECT_EQ(*depths.rbegin(), 15);
+  EXPECT_EQ(*rows.rbegin(), 15);
+}
+
+// -- plans --------------------------------------------------------------------------------------------------------------------
+
+TEST(QueryTiling, TakesEveryRowOnceAndTheLongestFirst) {
+  for (const std::int64_t kv_heads : {1, 2, 6})
+    for (const std::int64_t group : {1, 4})
+      for (const std::int64_t seq_q : {1, 5, 127, 128, 129, 300})
+        for (const std::int64_t l2 : {1, 5000, 1 << 30}) {
+          const QueryTiling tiling = plan_queries(kv_heads * group, kv_heads, seq_q, 1000, 128, l2);
+          ASSERT_EQ(tiling.units * tiling.unit_rows, kv_heads * group * seq_q);
+          std::set<std::pair<std::int64_t, std::int64_t>> seen;
+          std::int64_t before = INT64_MAX, unit_before = 0;
+          for (std::int64_t i = 0; i < tiling.blocks(); ++i) {
+            const QueryBlock at = query_block(tiling, i, 128);
+            ASSERT_GE(at.row, 0);
+            ASSERT_LT(at.row, tiling.unit_rows);
+            ASSERT_EQ(at.row % 128, 0);
+            ASSERT_LT(at.unit, tiling.units);
+            seen.insert({at.unit, at.row});
+            if (at.unit / tiling.section != unit_before / tiling.section) before = INT64_MAX;  // a new section
+            ASSERT_LE(at.row, before);
+            before = at.row, unit_before = at.unit;
+          }
+          ASSERT_EQ(seen.size(), static_cast<std::size_t>(tiling.blocks()));
+        }
+}
+
+TEST(Buffers, FitEveryArchitecture) {
+  struct Limits {
+    std::int64_t per_sm, per_block;
+  };
+  // Shared memory of sm_80, sm_86 (and 89, 120), sm_90 (and 100), as the driver gives it.
+  for (const Limits limits : {Limits{167936, 166912}, Limits{102400, 101376}, Limits{233472, 232448}})
+    for (const std::int64_t fixed : {16384, 32768})
+      for (const std::int64_t slot : {8192, 16384, 32768}) {
+        const Buffers buffers = plan_buffers(fixed, slot, 4, 2, limits.per_sm, limits.per_block);
+        ASSERT_GE(buffers.slots, 2);
+        ASSERT_LE(buffers.shared_bytes, limits.per_block);
+        ASSERT_LE(buffers.blocks_per_sm * (buffers.shared_bytes + 1024), limits.per_sm);
+      }
+  EXPECT_EQ(plan_buffers(1 << 20, 1024, 4, 2, 233472, 232448).blocks_per_sm, 0);
+}
+
+TEST(TiledRefuses, WhatItCannotLoad) {
+  EXPECT_EQ(tiled_refuses(64, 2), "");
+  EXPECT_EQ(tiled_refuses(17, 4), "");
+  EXPECT_NE(tiled_refuses(17, 2).find("multiples of 8"), std::string::npos);
+  EXPECT_NE(tiled_refuses(512, 4).find("up to 256"), std::string::npos);
+}
+
+TEST(KvSplit, CoversEveryStepOnceWithEqualShares) {
+  for (const std::int64_t units : {1, 2, 7, 64})
+    for (const std::int64_t unit_steps : {1, 3, 16, 100})
+      for (const std::int64_t resident : {1, 5, 132, 264})
+        for (const std::int64_t least : {1, 4}) {
+          const KvSplit split = plan_split(units, unit_steps, resident, least);
+          ASSERT_GE(split.blocks, 1);
+          ASSERT_LE(split.blocks, resident);
+          ASSERT_EQ(split.begin(0), 0);
+          ASSERT_EQ(split.begin(split.blocks), split.steps());
+          std::set<std::int64_t> places;
+          for (std::int64_t block = 0; block < split.blocks; ++block) {
+            const std::int64_t share = split.begin(block + 1) - split.begin(block);
+            ASSERT_GE(share, std::min(least, split.steps()));
+            ASSERT_LE(share, ceil_div(split.steps(), split.blocks));
+            for (std::int64_t step = split.begin(block); step < split.begin(block + 1); ++step)
+              ASSERT_EQ(split.block_of(step), block);
+          }
+          std::int64_t parts = 0;
+          for (std::int64_t unit = 0; unit < units; ++unit)
+            for (std::int64_t block = split.first_block(unit); block <= split.last_block(unit); ++block, ++parts) {
+              const bool shared = split.first_block(unit) != split.last_block(unit);
+              if (!shared) continue;
+              ASSERT_TRUE(places.insert(split.scratch(block, unit)).second) << "two parts in one place";
+              ASSERT_LT(split.scratch(block, unit), 2 * split.blocks);
+            }
+          ASSERT_LE(parts, units + split.blocks);
+        }
+}
+
+// -- numbers ------------------------------------------------------------------------------------------------------------------
+
+template <class T>
+struct Tensor16 {
+  std::vector<std::uint16_t> bits;
+  std::vector<double> values;
+  Tensor16(std::int64_t elements, std::uint64_t seed) : bits(elements), values(elements) {
+    for (std::int64_t i = 0; i < elements; ++i) {
+      bits[i] = static_cast<std::uint16_t>(rounded(T{}, static_cast<float>(random_uniform(seed, i))));
+      values[i] = number(T{}, bits[i]);
+    }
+  }
+};
+
+// softmax(q kᵀ / sqrt(dim)) v of one query over keys [first, last), in float64.
+std::vector<double> attend(const double* q, const double* k, const double* v, std::int64_t first, std::int64_t last, int dim) {
+  std::vector<double> scores, out(dim, 0.0);
+  double max = -INFINITY, sum = 0;
+  for (std::int64_t j = first; j < last; ++j) {
+    double score = 0;
+    for (int d = 0; d < dim; ++d) score += q[d] * k[j * dim + d];
+    scores.push_back(score / std::sqrt(static_cast<double>(dim)));
+    max = std::max(max, scores.back());
+  }
+  for (double& score : scores) sum += score = std::exp(score - max);
+  for (std::int64_t j = first; j < last; ++j)
+    for (int d = 0; d < dim; ++d) out[d] += scores[j - first] / sum * v[j * dim + d];
+  return out;
+}
+
+struct AttentionShape {
+  int batch, heads, kv_heads, seq_q, seq_kv, head_dim;
+  bool causal;
+};
+
+template <class Shape>
+void expect_fp32(const AttentionShape& s, Emulation mode) {
+  const auto filled = [](std::int64_t elements, std::uint64_t seed) {
+    std::vector<float> x(elements);
+    for (std::int64_t i = 0; i < elements; ++i) x[i] = static_cast<float>(random_uniform(seed, i));
+    return x;
+  };
+  const auto q = filled(std::int64_t{s.batch} * s.heads * s.seq_q * s.head_dim, 1);
+  const auto k = filled(std::int64_t{s.batch} * s.kv_heads * s.seq_kv * s.head_dim, 2);
+  const auto v = filled(std::int64_t{s.batch} * s.kv_heads * s.seq_kv * s.head_dim, 3);
+  std::vector<float> out(q.size(), NAN);
+  TiledWork work;
+  work.q = q.data(), work.k = k.data(), work.v = v.data(), work.out = out.data();
+  work.tiling = plan_queries(s.batch * s.heads, s.batch * s.kv_heads, s.seq_q, 1 << 20, Shape::kBlockQ, 5 << 20);
+  work.seq_q = s.seq_q, work.seq_kv = s.seq_kv, work.head_dim = s.head_dim, work.causal = s.causal;
+  work.scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(s.head_dim)));
+  emulate(work.tiling.blocks(), Shape::kThreads, Shape::kSharedBytes, mode, [&] { fp32_attention<Shape>(work); });
+  const std::vector<double> q64(q.begin(), q.end()), k64(k.begin(), k.end()), v64(v.begin(), v.end());
+  for (std::int64_t row = 0; row < std::int64_t{s.batch} * s.heads * s.seq_q; ++row) {
+    const std::int64_t head = row / s.seq_q, kv_head = head / (s.heads / s.kv_heads), query = row % s.seq_q;
+    const std::int64_t at = kv_head * s.seq_kv * s.head_dim;
+    const auto want = attend(&q64[row * s.head_dim], &k64[at], &v64[at], 0,
+                             s.causal ? query + s.seq_kv - s.seq_q + 1 : s.seq_kv, s.head_dim);
+    for (int d = 0; d < s.head_dim; ++d)
+      ASSERT_NEAR(out[row * s.head_dim + d], want[d], 1e-5 + 1e-4 * std::fabs(want[d])) << "row " << row << ", " << d;
+  }
+}
+
+TEST(TiledFp32, EmulatedBlocksAgreeWithFloat64) {
+  expect_fp32<Fp32Shape<64>>({1, 2, 1, 150, 200, 64, true}, {.late_copies = true});
+  expect_fp32<Fp32Shape<64>>({2, 4, 2, 33, 100, 17, true}, {.last_warp_first = true});
+  expect_fp32<Fp32Shape<64>>({1, 1, 1, 1, 63, 1, false}, {});
+  expect_fp32<Fp32Shape<128>>({1, 1, 1, 130, 129, 80, false}, {.last_warp_first = true});
+  expect_fp32<Fp32Shape<256>>({1, 1, 1, 70, 90, 250, true}, {.late_copies = true, .last_warp_first = true});
+}
+
+template <class T, class Shape>
+void expect_tiled(const AttentionShape& s, Emulation mode, int slots) {
+  const Tensor16<T> q(std::int64_t{s.batch} * s.heads * s.seq_q * s.head_dim, 1);
+  const Tensor16<T> k(std::int64_t{s.batch} * s.kv_heads * s.seq_kv * s.head_dim, 2);
+  const Tensor16<T> v(std::int64_t{s.batch} * s.kv_heads * s.seq_kv * s.head_dim, 3);
+  std::vector<std::uint16_t> out(q.bits.size() + 8, 0xFFFF);
+  TiledWork work;
+  work.q = q.bits.data(), work.k = k.bits.data(), work.v = v.bits.data(), work.out = out.data();
+  work.tiling = plan_queries(s.batch * s.heads, s.batch * s.kv_heads, s.seq_q, 1 << 20, Shape::kBlockQ, 5 << 20);
+  work.seq_q = s.seq_q, work.seq_kv = s.seq_kv, work.head_dim = s.head_dim, work.slots = slots, work.causal = s.causal;
+  work.scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(s.head_dim)));
+  emulate(work.tiling.blocks(), Shape::kThreads, Shape::kQueryBytes + slots * Shape::kSlotBytes, mode,
+          [&] { tiled_attention<T, Shape>(work); });
+  const double tolerance = std::is_same_v<T, Bf16> ? 1.5e-2 : 2e-3;  // the operator's own
+  for (std::int64_t row = 0; row < std::int64_t{s.batch} * s.heads * s.seq_q; ++row) {
+    const std::int64_t head = row / s.seq_q, kv_head = head / (s.heads / s.kv_heads), query = row % s.seq_q;
+    const std::int64_t at = kv_head * s.seq_kv * s.head_dim;
+    const auto want = attend(&q.values[row * s.head_dim], &k.values[at], &v.values[at], 0,
+                             s.causal ? query + s.seq_kv - s.seq_q + 1 : s.seq_kv, s.head_dim);
+    for (int d = 0; d < s.head_dim; ++d) {
+      const double got = number(T{}, out[row * s.head_dim + d]);
+      ASSERT_LE(std::fabs(got - want[d]), tolerance + 0.01 * std::fabs(want[d])) << "row " << row << " of " << s.seq_q << ", " << d;
+    }
+  }
+  for (std::size_t i = q.bits.size(); i < out.size(); ++i) ASSERT_EQ(out[i], 0xFFFF);
+}
+
+TEST(Tiled, EmulatedBlocksAgreeWithFloat64) {
+  EmulatedBlock::matrix_rows = EmulatedBlock::bank_conflicts = 0;
+  using Small = TiledShape<64, 64, 2>;
+  expect_tiled<Bf16, Small>({1, 1, 1, 130, 70, 64, false}, {}, 2);
+  expect_tiled<Fp16, Small>({1, 2, 1, 150, 200, 64, true}, {.late_copies = true}, 3);
+  expect_tiled<Bf16, Small>({2, 4, 2, 33, 100, 40, true}, {.late_copies = true, .last_warp_first = true}, 4);  // heads packed
+  expect_tiled<Bf16, Small>({1, 1, 1, 1, 1, 8, true}, {.last_warp_first = true}, 2);
+  expect_tiled<Fp16, TiledShape<128, 64, 2>>({1, 2, 2, 129, 129, 128, true}, {.late_copies = true}, 2);
+  expect_tiled<Bf16, TiledShape<128, 64, 2>>({1, 1, 1, 64, 65, 80, false}, {.last_warp_first = true}, 4);
+  expect_tiled<Fp16, Small>({1, 1, 1, 2, 63, 64, false}, {}, 2);  // one key short of a tile
+  expect_tiled<Bf16, TiledShape<256, 64, 1>>({1, 1, 1, 70, 90, 256, true}, {.late_copies = true}, 2);
+  EXPECT_GT(EmulatedBlock::matrix_rows, 0);
+  EXPECT_EQ(EmulatedBlock::bank_conflicts, 0);
+}
+
+}  // namespace
