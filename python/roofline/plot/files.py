@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +14,11 @@ from ..results import Measurement, records_to_csv
 from . import axes, latencies, measured, sizes, style
 from .data import roofline_data
 from .lettering import import_matplotlib
+from .show import Shown, draw_panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 DPI = 200
 Paths = tuple[Path, Path, Path]
@@ -24,6 +26,15 @@ Paths = tuple[Path, Path, Path]
 
 def _save(directory: str | os.PathLike[str], stem: str, records: list[dict[str, Any]], draw: Callable[[Axes], object]) -> Paths:
     """Write stem.svg, stem.png and stem.csv of what `draw` puts on new axes."""
+    return _write(directory, stem, records, lambda figure: draw(figure.add_subplot()))
+
+
+def save_panels(directory: str | os.PathLike[str], stem: str, records: list[dict[str, Any]], shown: Sequence[Shown]) -> Paths:
+    """Write stem.svg, stem.png and stem.csv of pictures side by side."""
+    return _write(directory, stem, records, lambda figure: draw_panels(shown, [figure.add_axes((0, 0, 1, 1)) for _ in shown]))
+
+
+def _write(directory: str | os.PathLike[str], stem: str, records: list[dict[str, Any]], draw: Callable[[Figure], object]) -> Paths:
     import_matplotlib()
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -35,7 +46,7 @@ def _save(directory: str | os.PathLike[str], stem: str, records: list[dict[str, 
         raise Error(f"cannot make the folder {folder}: {error.strerror or error}") from error
     with rc_context(dict(style.RC)):
         figure = Figure()
-        draw(figure.add_subplot())
+        draw(figure)
         svg, png = io.BytesIO(), io.BytesIO()
         figure.savefig(svg, format="svg", metadata={"Date": None})
         figure.savefig(png, format="png", dpi=DPI)

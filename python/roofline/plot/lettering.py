@@ -130,7 +130,7 @@ def label_flat(
             path_effects=halo(), gid=f"label {words}")  # fmt: skip
 
 
-def _around(anchor: Array, width: float, height: float, pixel: float, padding: float) -> Iterator[tuple[float, Array, Array]]:
+def around(anchor: Array, width: float, height: float, pixel: float, padding: float) -> Iterator[tuple[float, Array, Array]]:
     """Places for a label around an anchor, nearest first: (preference, corners, lower left corner)."""
     directions = ((1, 0), (1, 1), (1, -1), (-1, 0), (-1, 1), (-1, -1), (0, 1), (0, -1))
     for ring, radius in enumerate((6, 9, 14, 20, 28, 38, 50, 64, 80, 98)):
@@ -149,7 +149,7 @@ def label_around(
     width, height = extent(ax, words, size)
     width *= 1.12 if bold else 1.0
     anchor = ax.transData.transform(at)
-    low, cost = canvas.place(_around(anchor, width, height, pixel, PADDING * ax.figure.dpi / 100))
+    low, cost = canvas.place(around(anchor, width, height, pixel, PADDING * ax.figure.dpi / 100))
     back = ax.transData.inverted().transform
     at_x, at_y = back(low)
     ax.text(at_x, at_y, words, fontsize=size, color=colour, ha="left", va="bottom", zorder=5, path_effects=halo(), gid=gid,

@@ -55,3 +55,36 @@ def dtype_colour(dtype: str) -> str:
 def markers(operators: Iterable[str]) -> dict[str, str]:
     """One marker per operator, in the order they appear; they repeat after the fifteenth."""
     return {name: MARKERS[i % len(MARKERS)] for i, name in enumerate(dict.fromkeys(operators))}
+
+
+# Series that stand beside each other: dark enough to be written in, and told apart by marker and dashes too.
+SERIES_COLOURS = (BLUE, VERMILLION, "#007A5A", "#A0467A", "#8A5A00", INK, "#4B5FA8")
+SERIES_DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)))
+# Darker shades of colours that are too light to be written in.
+INKS: Mapping[str, str] = {SKY: "#1B6FA3", ORANGE: "#8A5A00", PURPLE: "#A0467A", GREEN: "#007A5A"}
+# What time is spent on: fill and hatch, so that neighbours differ in grey too.
+ROOF_FILLS: Mapping[str, tuple[str, str]] = {
+    "DRAM": ("#7FB2D9", ""),
+    "L3": ("#B5D2E8", "||||"),
+    "L2": ("#D5E5F2", "----"),
+    "L1": ("#EDF4FA", "||||"),
+    "product": ("#F2C46B", "////"),
+    "exp": ("#F8E0AE", "...."),
+    "other": ("#FBEFD5", "xxxx"),
+    "launch": ("#D9A2C0", "\\\\\\\\"),
+    "link": ("#9CCFBC", "++++"),
+    "link latency": ("#D3EBE2", "oo"),
+    "overlap": ("#E4E6E8", "..."),
+    "overhead": ("#C6C9CC", "xx"),
+}
+# Bounds under which kernels stand, as `Entry.bound` names them.
+BOUND_FILLS: Mapping[str, tuple[str, str]] = {**ROOF_FILLS, "compute": ROOF_FILLS["product"]}
+
+
+def series(index: int) -> tuple[str, str, Any]:
+    """Colour, marker and dashes of a series; no two of the first 60 share marker and dashes."""
+    return (
+        SERIES_COLOURS[index % len(SERIES_COLOURS)],
+        MARKERS[index % len(MARKERS)],
+        SERIES_DASHES[(index + index // len(MARKERS)) % len(SERIES_DASHES)],
+    )
