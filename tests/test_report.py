@@ -331,6 +331,20 @@ def test_a_foreign_folder_is_never_destroyed(tmp_path: Path) -> None:
     assert sorted(f.name for f in tmp_path.iterdir()) == ["notes.txt"], "an earlier report is replaced, nothing else is touched"
 
 
+def test_thorough_points_reach_from_l1_to_a_gigabyte() -> None:
+    facts = {**machine().facts, "l1_bytes": 32 * 1024, "l2_bytes": 2**20, "l3_bytes": 2**25, "memory_bytes": 2**34, "threads": 2}
+    found = default_points(facts, "cpu", machine(), thorough=True)
+    assert len(found) >= 60
+    assert len(set(found)) == len(found)
+    sizes = [point.problem.footprint_bytes() for point in found]
+    assert min(sizes) <= 64 * 1024, "two first caches"
+    assert 2**30 <= max(sizes) < 1.01 * 2**30
+    assert set(default_points(facts, "cpu", machine())) <= set(found)
+    for name in ("matmul", "attention", "ffn", "softmax"):
+        own = {(point.variant, str(point.problem.to_dict()["dtype"])) for point in found if point.problem.name == name}
+        assert own == {(v, d) for v, declared in OPERATORS[name].variants.items() for d in declared.dtypes["cpu"]}
+
+
 def test_default_points_cover_operators_variants_and_states() -> None:
     facts = machine().facts
     found = default_points(facts, "cpu", machine())

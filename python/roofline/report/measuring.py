@@ -172,7 +172,7 @@ def _operators(
     """Every point, each on disk as soon as it is there; and those that the deadline left out."""
     found: list[Measurement] = []
     late: list[Point] = []
-    points = default_points(device.facts, device.backend, machine, quick=quick)
+    points = default_points(device.facts, device.backend, machine, quick=quick, thorough=thorough)
     with Progress(progress, len(points)) as shown:
         for point in points:
             shown.step(f"{point.problem.name} {point.variant}, {point.cache_state}")

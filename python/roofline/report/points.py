@@ -93,6 +93,50 @@ def _other_dtypes(pairs: list[tuple[Operator, str]], dtypes: Iterable[str]) -> l
     return [(problem.replace(dtype=dtype), state) for dtype in dtypes if dtype not in present for problem, state in pairs[:2]]
 
 
+LARGEST = 1024 * MIB  # all tensors of the largest problems of a thorough report
+
+
+def _sizes(facts: Mapping[str, Any]) -> list[tuple[int, str]]:
+    """Bytes of one operand of two, from L1 to 1 GiB in all."""
+    last = cache_capacity(facts, "L3") or cache_capacity(facts, "L2")
+    largest = min(LARGEST, int(facts.get("memory_bytes") or 2**33) // 4) // 2
+    return [(max(cache_capacity(facts, "L1") // 4, 8 * KIB), "warm"), (max(last // 8, 64 * KIB), "warm"), (largest, "cold")]
+
+
+def _more(facts: Mapping[str, Any]) -> dict[str, list[tuple[Operator, str]]]:
+    """What a thorough report times beyond the default one: from L1-resident to 1 GiB, awkward and grouped shapes, few rows."""
+    attention: list[tuple[Operator, str]] = [
+        (Attention(seq_q=64, seq_kv=64, heads=2), "warm"),
+        (Attention(seq_q=128, seq_kv=128, head_dim=128), "warm"),
+        (Attention(seq_q=1000, seq_kv=1000, heads=4), "cold"),
+        (Attention(seq_q=512, seq_kv=2048, heads=8, kv_heads=2, head_dim=128), "cold"),
+        (Attention(seq_q=4096, seq_kv=4096, heads=2, causal=True), "cold"),
+        (Attention(seq_q=1, seq_kv=512), "warm"),
+        (Attention(batch=8, seq_q=1, seq_kv=4096, heads=32, kv_heads=8, head_dim=128), "cold"),
+    ]
+    shapes = [
+        (64, 64, 64, "warm"), (256, 256, 256, "warm"), (1000, 1000, 1000, "cold"), (2048, 2048, 2048, "cold"),
+        (8, 4096, 4096, "cold"), (64, 4096, 1024, "cold"), (4096, 64, 1024, "cold"),
+    ]  # fmt: skip
+    matmul: list[tuple[Operator, str]] = [(Matmul(rows=m, columns=n, inner=k, dtype="fp32"), state) for m, n, k, state in shapes]
+    for dtype in ("fp64", "bf16", "int8"):
+        matmul += [(Matmul(rows=m, columns=n, inner=k, dtype=dtype), state) for m, n, k, state in (shapes[1], shapes[3], shapes[4])]
+    ffn: list[tuple[Operator, str]] = [
+        (Ffn(batch=1, seq_q=16, d_model=256, d_ff=1024, activation="gelu"), "warm"),
+        (Ffn(batch=8, seq_q=128, activation="swiglu"), "cold"),
+        (Ffn(batch=1, seq_q=8, d_model=4096, d_ff=14336, activation="swiglu"), "cold"),
+    ]
+    found = {"attention": attention, "matmul": matmul, "ffn": ffn}
+    far = _far(facts)
+    for operator in (Softmax, RmsNorm, LayerNorm, BiasRelu):
+        shaped = [(size, 1024, state) for size, state in _sizes(facts)] + [(far, 256, "cold"), (far, 16384, "cold")]
+        found[operator.name] = [
+            (operator(rows=max(size // (4 * columns), 1), columns=columns), state) for size, columns, state in shaped
+        ]
+    found["relu"] = [(Relu(elements=size // 4), state) for size, state in _sizes(facts)]
+    return found
+
+
 def limited(problem: Operator, variant: str, machine: Machine) -> Operator:
     """The problem, with its first large dimension halved until the model's time is short enough for a report."""
     made = problem
@@ -107,10 +151,13 @@ def limited(problem: Operator, variant: str, machine: Machine) -> Operator:
         made = made.replace(**{halved: getattr(made, halved) // 2})
 
 
-def default_points(facts: Mapping[str, Any], backend: str, machine: Machine, *, quick: bool = False) -> list[Point]:
+def default_points(
+    facts: Mapping[str, Any], backend: str, machine: Machine, *, quick: bool = False, thorough: bool = False
+) -> list[Point]:
     """A report's points: one of each operator first, then the second of each, so that a time limit cuts depth and not breadth.
 
-    facts: of the device. backend: "cpu" or "cuda". A variant without any kernel for the backend is left out here; a dtype
+    thorough: more sizes and shapes of each, 60 points and more on a CPU. facts: of the device. backend: "cpu" or "cuda". A variant
+    without any kernel for the backend is left out here; a dtype
     that this very device lacks stays in, and becomes a result with its reason.
     """
     problems: dict[str, list[tuple[Operator, str]]] = {
@@ -123,6 +170,8 @@ def default_points(facts: Mapping[str, Any], backend: str, machine: Machine, *, 
         "bias_relu": list(_rows(BiasRelu, facts)),
         "relu": list(_elements(facts)),
     }
+    for name, more in _more(facts).items() if thorough else ():
+        problems[name] += more
     chosen: list[list[Point]] = []
     for name, pairs in problems.items():
         variants = [v for v, declared in OPERATORS[name].variants.items() if declared.dtypes.get(backend)]

@@ -242,7 +242,7 @@ class PredictionSummary:
     worst: tuple[Measurement, ...]
 
 
-def prediction_summary(results: Iterable[Measurement], worst: int = 5) -> PredictionSummary:
+def prediction_summary(results: Iterable[Measurement], worst: int = 10) -> PredictionSummary:
     """Points that were contended or whose roof moved are counted, and not averaged in."""
     timed = [m for m in results if m.prediction_error is not None]
     used = [m for m in timed if m.status == UNDISTURBED]
