@@ -6,6 +6,7 @@ import dataclasses
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from roofline.machine import Ceiling, Machine
 from roofline.model import default_variant, machine_roofs
 from roofline.operators import OPERATORS, Attention, Bmm, Ffn, LayerNorm, Matmul, Operator, Relu, RmsNorm, Softmax, Stream
 from roofline.operators.base import WORK
-from roofline.prediction import KNEE, Rates, moved_bytes, predict, reused_bytes
+from roofline.prediction import KNEE, Rates, moved_bytes, predict, predict_many, reused_bytes
 
 
 def ceilings() -> dict[str, Ceiling]:
@@ -319,12 +320,16 @@ def test_work_is_at_least_the_flops(name: str) -> None:
 
 
 def test_work_by_hand() -> None:
-    # Decode of one query in a block of 8: eight times the work.
+    # Decode of one query in vectors of 8: eight times the work, whatever the block holds.
     decode = Attention(seq_q=1, seq_kv=1000, head_dim=64)
-    assert decode.work({"variant": "tiled", "query_block": 8}) == {"product": 8 * 2048000, "exp": 64000, "other": 5 * 64000}
+    tiled = {"variant": "tiled", "query_lanes": 8, "query_block": 64}
+    assert decode.work(tiled) == {"product": 8 * 2048000, "exp": 64000, "other": 5 * 64000}
     # Four query heads of a KV head fill half of it.
     grouped = Attention(seq_q=1, seq_kv=1000, head_dim=64, kv_heads=2)
-    assert grouped.work({"variant": "tiled", "query_block": 8})["product"] == 2 * 2048000
+    assert grouped.work(tiled)["product"] == 2 * 2048000
+    # 100 queries in blocks of 48: three blocks transpose 1000 keys of 64 elements, for each of 8 heads.
+    naive = Attention(seq_q=100, seq_kv=1000, head_dim=64).work({"variant": "naive", "query_block": 48})
+    assert naive["other"] == 5 * 800000 + 5 * 3 * 8 * 1000 * 64
     assert Ffn(batch=2, seq_q=3, d_model=4, d_ff=5, activation="swiglu").work({}) == {"product": 720, "exp": 30, "other": 90}
 
 
@@ -344,6 +349,25 @@ def test_products_run_at_the_rate_of_their_size() -> None:
     assert product_rate(512, 512, 512) == pytest.approx(140e9)  # half way in log(size)
     assert product_rate(32, 2048, 2048) == pytest.approx(140e9)  # 2⁵ · 2¹¹ · 2¹¹ = 512³
     assert predict(machine(), Matmul()).rates.work["product"] == 200e9  # nothing measured: the multiply-add peak
+
+
+def test_narrow_products_run_at_the_rate_of_their_rows() -> None:
+    wide = {"columns": 512, "inner": 512}
+    measured = machine(square=gemm(64, 160e9), large=gemm(2048, 180e9), one=gemm(1, 10e9, **wide), four=gemm(4, 40e9, **wide))
+
+    def product_rate(problem: Operator) -> float:
+        return predict(measured, problem).rates.work["product"]
+
+    assert product_rate(Matmul(rows=1, columns=4096, inner=4096)) == pytest.approx(10e9)
+    assert product_rate(Matmul(rows=4096, columns=1, inner=4096)) == pytest.approx(10e9)
+    assert product_rate(Matmul(rows=2, columns=4096, inner=4096)) == pytest.approx(20e9)  # half way in the logarithms
+    assert product_rate(Matmul(rows=16, columns=4096, inner=4096)) == pytest.approx(80e9)  # half way from 4 rows to the square
+    assert product_rate(Matmul(rows=2048, columns=2048, inner=2048)) == 180e9
+    assert product_rate(Ffn(batch=1, seq_q=1)) == pytest.approx(10e9)
+    assert product_rate(Attention(seq_q=1, seq_kv=64)) == 180e9, "its own kernel"
+    many = predict_many(measured, Matmul, rows=np.array([1, 2, 2048]), columns=4096, inner=4096)
+    one_by_one = [predict(measured, Matmul(rows=r, columns=4096, inner=4096)).time_s for r in (1, 2, 2048)]
+    assert many.time_s == pytest.approx(one_by_one)
 
 
 def test_exponentials_have_a_roof_of_their_own() -> None:

@@ -68,6 +68,7 @@ Bound naive(const Attention& problem, Device& device) {
 
   Bound bound;
   bound.plan.set("implementation", "naive/" + name(isa));
+  bound.plan.set("query_block", kNaiveQueries);
   bound.plan.set("scores_elements", problem.pairs());
   bound.plan.set("workspace_bytes", workspace_bytes);
   bound.plan.set("threads", device.threads());
@@ -123,6 +124,7 @@ Bound tiled(const Attention& problem, Device& device) {
   Bound bound;
   bound.plan.set("implementation", "tiled/" + name(isa));
   bound.plan.set("query_block", query_block);
+  bound.plan.set("query_lanes", table->lanes);
   bound.plan.set("kv_block", kv_block);
   bound.plan.set("workspace_bytes", workspace_bytes);
   bound.plan.set("threads", device.threads());

@@ -150,6 +150,15 @@ class Objects {
     return {description, dnnl_.primitive_desc_destroy};
   }
 
+  // Some layouts that oneDNN 2 chooses for b in int8 have no reorder from a matrix that is part of a wider one.
+  bool packable(Layout from, Layout to) const {
+    dnnl_primitive_desc_t description = nullptr;
+    const bool able =
+        dnnl_.reorder_primitive_desc_create(&description, from, engine_.get(), to, engine_.get(), attributes_.get()) == dnnl_success;
+    if (able) dnnl_.primitive_desc_destroy(description);
+    return able;
+  }
+
   Owned<dnnl_primitive_t> primitive(const Owned<dnnl_primitive_desc_t>& description) const {
     dnnl_primitive_t primitive = nullptr;
     check(dnnl_.primitive_create(&primitive, description.get()), "generating a kernel");
@@ -285,8 +294,9 @@ Gemm plan_onednn(const GemmProblem& problem, Device& device) {
         dense_bytes = std::max(dense_bytes, dnnl.memory_desc_get_size(dense_c.get()));
       }
     }
-    // Where packing would only be a copy of those columns, b is read where it is.
-    if (dnnl.memory_desc_equal(objects.layout(shape.description, dnnl_query_weights_md), dense_b.get())) {
+    // Where packing would only be a copy of those columns, or is not possible, b is read where it is.
+    const Layout wanted_b = objects.layout(shape.description, dnnl_query_weights_md);
+    if (dnnl.memory_desc_equal(wanted_b, dense_b.get()) || !objects.packable(natural_b.get(), wanted_b)) {
       shape.description = objects.matmul(a.get(), natural_b.get(), c, name(problem.dtype));
       implementation = objects.implementation(shape.description);
     }

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from ._repr import Row, html_table, text_table
 from .cost import larger, pick, smaller
 from .errors import Error
-from .machine import LEVELS, Ceiling, Machine, held_by, own_bytes
+from .machine import ALIGNED, LEVELS, Ceiling, Machine, held_by, own_bytes
 from .model import Roofs, bound, core_ceiling, default_variant, roofs_and_notes, terms_s
 from .operators.base import WORK, Facts, Operator
 from .units import fmt_si
@@ -123,8 +123,8 @@ def reused_bytes(problem: Operator, plan: Facts, facts: Mapping[str, Any]) -> di
     return found
 
 
-def _products(machine: Machine, dtype: str, threads: int | None) -> list[tuple[float, Ceiling]]:
-    """The library's square products of a dtype by size (cube root of rows x columns x inner), smallest first; aligned ones only."""
+def _products(machine: Machine, dtype: str, threads: int | None, *, narrow: bool = False) -> list[tuple[float, Ceiling]]:
+    """The library's products of a dtype: (size, ceiling), smallest first. Aligned squares by their edge; or narrow ones by rows."""
     found = []
     most = threads or max((c.threads for c in machine.ceilings if c.kind == "compute"), default=0)
     for c in machine.ceilings:
@@ -138,22 +138,34 @@ def _products(machine: Machine, dtype: str, threads: int | None) -> list[tuple[f
             or c.sustained
         ):
             continue
-        if all(int(p[name]) % 16 == 0 for name in ("rows", "columns", "inner")):
-            found.append((math.prod(int(p[name]) for name in ("rows", "columns", "inner")) ** (1 / 3), c))
+        rows, columns, inner = (int(p[name]) for name in ("rows", "columns", "inner"))
+        square = rows == columns == inner
+        if (rows < columns) if narrow else (square and rows % ALIGNED == 0):
+            found.append((float(rows), c))
     return sorted(found, key=lambda item: item[0])
 
 
-def _product_rate(sizes: list[tuple[float, Ceiling]], size: Any) -> Any:
-    """Between the measured sizes linearly in log(size); beyond them the nearest."""
-    return np.interp(np.log(size), np.log([measured for measured, _ in sizes]), [ceiling.value for _, ceiling in sizes])
+def _product_rate(sizes: list[tuple[float, Ceiling]], narrow: list[tuple[float, Ceiling]], size: Any, width: Any) -> Any:
+    """Rate of a product of `size` (cube root of rows x columns x inner) and `width` (the smaller of rows and columns; 0: unknown).
+
+    Linear in log(size) between the measured ones, beyond them the nearest; no faster than narrow ones (log over log of width).
+    """
+    rate = np.interp(np.log(size), np.log([measured for measured, _ in sizes]), [ceiling.value for _, ceiling in sizes])
+    if not narrow:
+        return rate
+    ends = [*narrow, sizes[0]]
+    slow = np.exp(
+        np.interp(np.log(pick(width > 0, width, math.inf)), np.log([w for w, _ in ends]), np.log([c.value for _, c in ends]))
+    )
+    return smaller(rate, pick((width > 0) & (width < sizes[0][0]), slow, math.inf))
 
 
 def machine_rates(machine: Machine, problem: Operator, roofs: Roofs, *, threads: int | None = None) -> Rates:
     """What `problem`'s parts run at on `machine`; what was not measured falls back to the roof above it.
 
-    Products run at the library's rate for their size, else at the multiply-add peak; "other" at half of the cores' peak (tensor
-    units do nothing else than products), one operation where a multiply-add counts two; "exp" at its own ceiling, else as
-    "other". Levels run at the problem's mix.
+    Products run at the library's rate for their size, narrow ones at that for their rows, else at the multiply-add peak; "other"
+    at half of the cores' peak (tensor units do nothing else than products), one operation where a multiply-add counts two; "exp"
+    at its own ceiling, else as "other". Levels run at the problem's mix.
     """
     peak = roofs.compute_flops_per_s
     cores = core_ceiling(machine, problem, threads)
@@ -163,7 +175,9 @@ def machine_rates(machine: Machine, problem: Operator, roofs: Roofs, *, threads:
     dtype = problem.compute()[0]
     if sizes := _products(machine, dtype, threads):
         product = problem.product_size()
-        rate = smaller(_product_rate(sizes, pick(product > 0, product, math.inf) ** (1 / 3)), peak)
+        narrow = _products(machine, dtype, threads, narrow=True)
+        edge = pick(product > 0, product, math.inf) ** (1 / 3)
+        rate = smaller(_product_rate(sizes, narrow, edge, problem.product_width()), peak)
         work["product"] = rate if isinstance(product, np.ndarray) else float(rate)
         labels["product"] = sizes[-1][1].label
     exps = [c for c in machine.ceilings if c.kind == "compute" and c.problem.get("operator") == "exp" and c.status != "implausible"]

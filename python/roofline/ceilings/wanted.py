@@ -25,7 +25,9 @@ from .series import intensity_sweep, size_curve
 DEPTHS = ("quick", "standard", "thorough")
 COMPUTE = ("fp32", "fp64", "fp16", "bf16", "int8")
 PRODUCT_DTYPES = ("fp32", "fp64", "bf16", "int8")
-PRODUCTS = (256, 512, 1024, GEMM)  # sizes of the library's square products: small ones run below its plateau
+PRODUCTS = (64, 256, 512, 1024, GEMM)  # sizes of the library's square products: small ones run below its plateau
+NARROW = (1, 8, 32)  # rows of products with 512 columns for two threads: b stays in L2, and is read once for few rows
+NARROW_COLUMNS, NARROW_INNER = 256, 512  # columns per thread
 MISALIGNED = (255, 1023, GEMM - 1)
 STRIDES = (2, 4, 8, 16)  # fp32 elements: the last uses one element of a line of 64 bytes
 STORING = ("write", "copy", "triad")  # measured with stores that bypass the caches where the data could stay in one
@@ -134,6 +136,10 @@ def _library(device: Device, depth: str) -> Iterator[Wanted]:
         for size in (*sizes, *misaligned):
             name = f"{dtype} GEMM{'' if size == GEMM else f' {size}'}"
             problem = Matmul(rows=size, columns=size, inner=size, dtype=dtype)
+            yield Wanted(name, "compute", partial(_gemm, device, problem))
+        for rows in NARROW:
+            problem = Matmul(rows=rows, columns=NARROW_COLUMNS * device.threads, inner=NARROW_INNER, dtype=dtype)
+            name = f"{dtype} GEMM {rows}×{problem.columns}×{problem.inner}"
             yield Wanted(name, "compute", partial(_gemm, device, problem))
     exponentials = Exp(elements=EXP_ELEMENTS * device.threads, passes=EXP_PASSES)
     yield Wanted("fp32 exp", "compute", partial(probe, device, exponentials, "vector"))

@@ -131,7 +131,7 @@ class Ceiling:
             return self._stride > 1 or self._isa == "scalar"
         if self.kind == "compute":
             mixed = problem.get("pattern") == "fma_add" or problem.get("operator") == "exp"
-            return mixed or any(size % ALIGNED for size in self._sizes)
+            return mixed or any(size % ALIGNED for size in self.sizes)
         return self.kind == "latency" and not self.level and (problem.get("operator", "") not in LAUNCHES or self.variant == "call")
 
     @property
@@ -144,7 +144,7 @@ class Ceiling:
         return self.isa or str(self.problem.get("isa", ""))
 
     @property
-    def _sizes(self) -> tuple[int, ...]:
+    def sizes(self) -> tuple[int, ...]:
         """rows, columns and inner of a matrix product; of other problems nothing."""
         if self.problem.get("operator") != "matmul":
             return ()
@@ -166,8 +166,8 @@ class Ceiling:
             words = [self.level, self.access, "NT" if self.variant == "non_temporal" else "", stride, self._isa]
         elif self.kind == "compute":
             kept = "" if self.accumulator in ("", self.dtype) else f"→{self.accumulator}"
-            sizes = dict.fromkeys(self._sizes)
-            listed = "" if list(sizes) in ([], [GEMM]) else "×".join(map(str, sizes if len(sizes) == 1 else self._sizes))
+            sizes = dict.fromkeys(self.sizes)
+            listed = "" if list(sizes) in ([], [GEMM]) else "×".join(map(str, sizes if len(sizes) == 1 else self.sizes))
             matrix_product = f"GEMM {listed}".strip() if problem.get("operator") == "matmul" else ""
             pattern = "FMA+ADD" if problem.get("pattern") == "fma_add" else "exp" if problem.get("operator") == "exp" else ""
             words = [self.dtype + kept, "tensor" if self.unit == "tensor" else "", self.isa or matrix_product, pattern]

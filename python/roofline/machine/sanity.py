@@ -104,7 +104,7 @@ def _pages(ceilings: Sequence[Ceiling]) -> list[str]:
 
 def _widths(computes: Sequence[Ceiling]) -> list[str]:
     found = []
-    kinds = [(c.unit, c.isa, c.threads, c.problem.get("operator") == "matmul") for c in computes]
+    kinds = [(c.unit, c.isa, c.threads, c.sizes) for c in computes]
     for group in sorted(set(kinds)):
         members = sorted(
             (c for c, kind in zip(computes, kinds, strict=True) if kind == group), key=lambda c: (-DTYPES[c.dtype].bits, c.value)

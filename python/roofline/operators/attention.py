@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..cost import Array, TensorSpec, ceil_div, exp, larger, matmul, max_, pick, size_bytes, sum_
+from ..cost import Array, TensorSpec, ceil_div, exp, matmul, max_, pick, size_bytes, sum_
 from .base import Case, Facts, Operator, Product, Variant
 
 
@@ -112,9 +112,17 @@ class Attention(Operator):
         return {"scores written": scores, **softmax, "scores read by p·v": scores}
 
     def work(self, plan: Facts) -> dict[str, int]:
-        # A block of queries fills whole vectors: with fewer queries, as in decode, the rest of each is computed for nothing.
-        queries = self.heads // self.kv_heads * self.seq_q if plan["variant"] == "tiled" else self.seq_q
-        pairs = self.pairs() * larger(int(plan.get("query_block", 1)), queries) // queries
+        if plan["variant"] == "naive":
+            pairs = self.pairs()
+            work = {"product": 4 * pairs * self.head_dim, "exp": pairs, "other": 5 * pairs}
+            if block := int(plan.get("query_block", 0)):
+                # Every block of queries scales and transposes the keys it sees: a product and four exchanges an element.
+                work["other"] += 5 * (pairs * ceil_div(self.seq_q, block) // self.seq_q) * self.head_dim
+            return work
+        # Queries fill the lanes of whole vectors: with fewer of them, as in decode, the rest is computed for nothing.
+        queries = self.heads // self.kv_heads * self.seq_q
+        lanes = int(plan.get("query_lanes", 1))
+        pairs = self.pairs() * (ceil_div(queries, lanes) * lanes) // queries
         return {"product": 4 * pairs * self.head_dim, "exp": pairs, "other": 5 * pairs}
 
     def reuse(self, plan: Facts) -> dict[str, tuple[int, int]]:

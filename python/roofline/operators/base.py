@@ -125,6 +125,10 @@ class Operator:
         """rows x columns x inner of its smallest matrix product, one head of a batch; 0 where it has none."""
         return 0
 
+    def product_width(self) -> int:
+        """The smaller of rows and columns of its narrowest product, where a library computes it; 0 where none does."""
+        return 0
+
     def launches(self, plan: Facts) -> int:
         """How often a variant wakes the device's threads, one after the other."""
         return 1

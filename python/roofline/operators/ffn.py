@@ -96,6 +96,9 @@ class Ffn(Operator):
     def product_size(self) -> int:
         return self.rows * self.d_model * self.d_ff
 
+    def product_width(self) -> int:
+        return self.rows
+
     def launches(self, plan: Facts) -> int:
         return 4 if self.gated else 3
 

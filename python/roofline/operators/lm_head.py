@@ -59,6 +59,9 @@ class LmHead(Operator):
     def product_size(self) -> int:
         return self.tokens * self.d_model * self.vocabulary
 
+    def product_width(self) -> int:
+        return self.tokens
+
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .. import cost
-from ..cost import Array, TensorSpec
+from ..cost import Array, TensorSpec, smaller
 from .base import Case, Facts, Operator, Product, Variant
 
 _RESULT = {"fp32": "fp32", "fp64": "fp64", "bf16": "fp32", "int8": "int32"}  # of c, and of the sums
@@ -68,6 +68,9 @@ class Matmul(Operator):
 
     def product_size(self) -> int:
         return self.rows * self.columns * self.inner
+
+    def product_width(self) -> int:
+        return smaller(self.rows, self.columns)  # type: ignore[no-any-return]
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, _RESULT[self.dtype]

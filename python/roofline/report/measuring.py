@@ -49,7 +49,7 @@ def main_roofs(machine: Machine) -> list[Ceiling]:
             for c in machine.ceilings
             if c.problem
             and c.source == "measured"
-            and c.status != "implausible"
+            and c.is_roof
             and c.threads == best.threads
             and (c.kind, c.level, c.access, c.dtype) == (best.kind, best.level, best.access, best.dtype)
             and (c.kind == "bandwidth" or c.problem.get("operator") == "fma")

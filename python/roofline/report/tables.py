@@ -266,7 +266,7 @@ def why_wrong(m: Measurement) -> str:
     if len(terms) > 1 and terms[0][1] > 0 and terms[1][1] >= NEAR * terms[0][1]:
         causes.append(
             f"{terms[0][0]} ({fmt_si(terms[0][1], 's')}) and {terms[1][0]} ({fmt_si(terms[1][1], 's')}) are near each other, "
-            "and the model overlaps them perfectly"
+            "and how far they overlap is a matter of the kernel"
         )
     s = m.summary
     if s is not None and (s.p95 - s.p5) > 0.1 * s.median:
