@@ -199,10 +199,13 @@ add_library(roofline_cuda STATIC
   csrc/cuda/attention.cu
   csrc/cuda/attention_tiled.cu
   csrc/cuda/device.cpp
+  csrc/cuda/elements.cu
   csrc/cuda/fma.cu
   csrc/cuda/fork_join.cu
   csrc/cuda/primitives.cu
-  csrc/cuda/stream.cu)
+  csrc/cuda/rows.cu
+  csrc/cuda/stream.cu
+  csrc/cuda/tokens.cu)
 target_include_directories(roofline_cuda PRIVATE csrc)
 target_include_directories(roofline_cuda SYSTEM PRIVATE
   ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES} ${ROOFLINE_CUBLAS_INCLUDE} ${ROOFLINE_NVML_INCLUDE})

@@ -42,14 +42,14 @@ def operators_table() -> str:
 
 
 def cuda_kernels() -> str:
-    """Every CUDA kernel in one list."""
-    found = [
-        f"`{operator.name}` {variant} ({', '.join(declared.dtypes['cuda'])})"
-        for operator in OPERATORS.values()
-        for variant, declared in operator.variants.items()
-        if "cuda" in declared.dtypes
-    ]
-    return "\n".join(f"- {name}" for name in found)
+    """Every CUDA kernel, by the dtypes it has."""
+    found: dict[str, list[str]] = {}
+    for operator in OPERATORS.values():
+        for variant, declared in operator.variants.items():
+            if "cuda" in declared.dtypes:
+                found.setdefault(", ".join(declared.dtypes["cuda"]), []).append(f"`{operator.name}` {variant}")
+    lines = [f"- {dtypes}: {', '.join(names)}" for dtypes, names in found.items()]
+    return "\n".join(textwrap.fill(line, width=132, subsequent_indent="  ") for line in lines)
 
 
 def cost_only() -> str:

@@ -239,7 +239,8 @@ def test_lines_are_not_too_long(page: Path) -> None:
 
 
 def test_readme_is_short() -> None:
-    assert len(README.read_text(encoding="utf-8").splitlines()) <= 200
+    by_hand = re.sub(r"<!-- (\S+):begin -->.*?<!-- \1:end -->", "", README.read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert len(by_hand.splitlines()) <= 170  # the generated lists grow with the operators
 
 
 # -- docs/architecture.md -----------------------------------------------------------------------------------------------------

@@ -7,16 +7,44 @@
 
 namespace roofline::cuda {
 
+class Device;
+
+// The same variant for the three dtypes whose arithmetic is in fp32.
+template <class Problem>
+std::vector<KernelEntry> floating_kernels(const char* variant, const char* summary, Bound (*fp32)(const Problem&, Device&),
+                                          Bound (*fp16)(const Problem&, Device&), Bound (*bf16)(const Problem&, Device&)) {
+  using K = Kernel<Problem, Device>;
+  return {entry(K{variant, DType::fp32, "", summary, fp32}), entry(K{variant, DType::fp16, "", summary, fp16}),
+          entry(K{variant, DType::bf16, "", summary, bf16})};
+}
+
 // One function per operator file; each returns its variants, slowest first.
 std::vector<KernelEntry> stream_kernels();
 std::vector<KernelEntry> fma_kernels();
 std::vector<KernelEntry> fork_join_kernels();
 std::vector<KernelEntry> attention_kernels();  // with those below
 std::vector<KernelEntry> attention_tiled_kernels();
+std::vector<KernelEntry> softmax_kernels();
+std::vector<KernelEntry> rms_norm_kernels();
+std::vector<KernelEntry> residual_rms_norm_kernels();
+std::vector<KernelEntry> layer_norm_kernels();
+std::vector<KernelEntry> bias_relu_kernels();
+std::vector<KernelEntry> relu_kernels();
+std::vector<KernelEntry> gelu_kernels();
+std::vector<KernelEntry> silu_mul_kernels();
+std::vector<KernelEntry> convert_kernels();
+std::vector<KernelEntry> adam_kernels();
+std::vector<KernelEntry> rope_kernels();
+std::vector<KernelEntry> embedding_kernels();
+std::vector<KernelEntry> topk_softmax_kernels();
+std::vector<KernelEntry> topk_sigmoid_kernels();
 
 inline std::vector<KernelEntry> all_kernels() {
   std::vector<KernelEntry> all;
-  for (const auto& list : {stream_kernels(), fma_kernels(), fork_join_kernels(), attention_kernels()})
+  for (const auto& list :
+       {stream_kernels(), fma_kernels(), fork_join_kernels(), attention_kernels(), softmax_kernels(), rms_norm_kernels(),
+        residual_rms_norm_kernels(), layer_norm_kernels(), bias_relu_kernels(), relu_kernels(), gelu_kernels(), silu_mul_kernels(),
+        convert_kernels(), adam_kernels(), rope_kernels(), embedding_kernels(), topk_softmax_kernels(), topk_sigmoid_kernels()})
     all.insert(all.end(), list.begin(), list.end());
   return all;
 }

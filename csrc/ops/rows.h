@@ -1,5 +1,5 @@
-// The row-wise and element-wise operators: softmax, rms_norm, layer_norm, relu, bias_relu, exp. A row is contiguous; y has the
-// shape of x.
+// The row-wise and element-wise operators: softmax, rms_norm, residual_rms_norm, layer_norm, relu, gelu, silu_mul, bias_relu, exp,
+// convert. A row is contiguous; y has the shape of x.
 #pragma once
 
 #include "core/arguments.h"
@@ -49,6 +49,21 @@ struct RmsNorm : Rows {
   }
 };
 
+// residual = residual + x, in place; y = residual / sqrt(mean(residual²) + eps) weight, mean over a row.
+struct ResidualRmsNorm : Rows {
+  static constexpr const char* op = "residual_rms_norm";
+
+  double eps;
+  const void* weight;  // [columns], constant
+  void* residual;      // [rows, columns], read and written
+
+  static ResidualRmsNorm from(const Arguments& arguments) {
+    const Rows matrix = Rows::from(arguments);
+    return {matrix, arguments.number("eps"), arguments.tensor("weight", matrix.dtype, {matrix.columns}).data,
+            arguments.tensor("residual", matrix.dtype, {matrix.rows, matrix.columns}).data};
+  }
+};
+
 // y = (x - mean(x)) / sqrt(mean((x - mean(x))²) + eps) weight + bias, means over a row.
 struct LayerNorm : Rows {
   static constexpr const char* op = "layer_norm";
@@ -80,6 +95,77 @@ struct Relu {
     product({problem.elements, size_bytes(problem.dtype)}, arguments.op());
     problem.x = arguments.tensor("x", problem.dtype, {problem.elements}).data;
     problem.y = arguments.tensor("y", problem.dtype, {problem.elements}).data;
+    return problem;
+  }
+};
+
+// form erf: y = 0.5 x (1 + erf(x / sqrt(2))); tanh: y = 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x³))).
+struct Gelu {
+  static constexpr const char* op = "gelu";
+
+  DType dtype;
+  std::int64_t elements;
+  bool tanh;
+  const void* x;  // [elements]
+  void* y;        // [elements]
+
+  static Gelu from(const Arguments& arguments) {
+    Gelu problem{};
+    problem.dtype = arguments.dtype();
+    problem.elements = arguments.dimension("elements");
+    const std::string& form = arguments.text("form");
+    if (form != "erf" && form != "tanh") throw Error("gelu: form must be erf or tanh, got '" + form + "'");
+    problem.tanh = form == "tanh";
+    product({problem.elements, size_bytes(problem.dtype)}, arguments.op());
+    problem.x = arguments.tensor("x", problem.dtype, {problem.elements}).data;
+    problem.y = arguments.tensor("y", problem.dtype, {problem.elements}).data;
+    return problem;
+  }
+};
+
+// y = gate / (1 + e^-gate) up.
+struct SiluMul {
+  static constexpr const char* op = "silu_mul";
+
+  DType dtype;
+  std::int64_t rows, columns;
+  const void* gate;  // [rows, columns]
+  const void* up;    // [rows, columns]
+  void* y;           // [rows, columns]
+
+  std::int64_t elements() const { return rows * columns; }
+
+  static SiluMul from(const Arguments& arguments) {
+    SiluMul problem{};
+    problem.dtype = arguments.dtype();
+    problem.rows = arguments.dimension("rows");
+    problem.columns = arguments.dimension("columns");
+    const Shape shape = {problem.rows, problem.columns};
+    product({problem.rows, problem.columns, size_bytes(problem.dtype)}, arguments.op());
+    problem.gate = arguments.tensor("gate", problem.dtype, shape).data;
+    problem.up = arguments.tensor("up", problem.dtype, shape).data;
+    problem.y = arguments.tensor("y", problem.dtype, shape).data;
+    return problem;
+  }
+};
+
+// y = x in another dtype.
+struct Convert {
+  static constexpr const char* op = "convert";
+
+  DType dtype, out_dtype;
+  std::int64_t elements;
+  const void* x;  // [elements] in dtype
+  void* y;        // [elements] in out_dtype
+
+  static Convert from(const Arguments& arguments) {
+    Convert problem{};
+    problem.dtype = arguments.dtype();
+    problem.out_dtype = dtype_named(arguments.text("out_dtype"));
+    problem.elements = arguments.dimension("elements");
+    product({problem.elements, 8}, arguments.op());
+    problem.x = arguments.tensor("x", problem.dtype, {problem.elements}).data;
+    problem.y = arguments.tensor("y", problem.out_dtype, {problem.elements}).data;
     return problem;
   }
 };

@@ -35,14 +35,15 @@ def _accept(problem: Operator, spec: TensorSpec, array: Any) -> Array:
 def run(
     problem: Operator, *, variant: str | None = None, device: str | Device | None = None, threads: int = 0, **tensors: Array
 ) -> dict[str, Array]:
-    """Run one problem on `tensors`, NumPy arrays by the names, shapes and dtypes of `problem.inputs()`.
+    """Run one problem on `tensors`, NumPy arrays by the names, shapes and dtypes of `problem.inputs()` and of what is
+    updated in place; the given arrays stay as they are.
 
     Returns the outputs by name; bf16 ones as uint16 bits. Raises Error for a missing, unknown or misshapen tensor,
     Unsupported where there is no such kernel here, OutOfMemory.
     """
     if not problem.variants:
         raise Unsupported(f"{problem.name} is cost only: it has no kernels")
-    specs = {spec.name: spec for spec in problem.inputs()}
+    specs = {spec.name: spec for spec in problem.tensors() if spec.role != "out"}
     for name in tensors:
         if name not in specs:
             raise Error(f"{problem.name}: unknown tensor {name!r}; it reads {', '.join(specs) or 'nothing'}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,7 @@ class Held:
     spec: TensorSpec
     memory: Any
     offset: int = GUARD_BYTES
+    before: Callable[[], Array] | None = None  # its bits before the first launch, made again; of tensors updated in place
 
     def argument(self) -> tuple[Any, ...]:
         s = self.spec
@@ -60,7 +62,9 @@ class Held:
 def allocate(device: Device, spec: TensorSpec, seed: int, index: int, data: Array | None = None) -> Held:
     """Memory with intact guards; inputs random or `data`, outputs filled with the guard pattern so that a missed element shows."""
     memory = device.core.memory(spec.size_bytes + 2 * GUARD_BYTES)
-    held = Held(spec, memory)
+    again = dataclasses.replace(spec, role="in")
+    before = (lambda: allocate(device, again, seed, index, data).raw()) if spec.role == "in_out" else None
+    held = Held(spec, memory, before=before)
     memory.fill("int8", GUARD_BYTES, "pattern", 0, 0)
     memory.fill("int8", GUARD_BYTES, "pattern", 0, GUARD_BYTES + spec.size_bytes)
     if data is not None:
@@ -78,6 +82,13 @@ def allocate_all(device: Device, problem: Operator, seed: int) -> dict[str, Held
         spec.name: allocate(device, spec, seed, index, problem.initial(spec.name, np.random.default_rng((seed, index))))
         for index, spec in enumerate(problem.tensors())
     }
+
+
+def restore(tensors: Mapping[str, Held]) -> None:
+    """Tensors that are updated in place hold again what they held before the first launch."""
+    for held in tensors.values():
+        if held.before is not None:
+            held.memory.write(held.before(), held.offset)
 
 
 def huge_page_share(tensors: Iterable[Held]) -> float | None:
@@ -130,13 +141,14 @@ def _rows(problem: Operator, seed: int) -> Array | None:
 
 
 def check(problem: Operator, tensors: Mapping[str, Held], seed: int = 0) -> dict[str, Any]:
-    """Outputs against the float64 reference, and guard zones.
+    """Outputs against the float64 reference, and guard zones. Tensors updated in place must have seen one launch (`restore`).
 
     Returns {"checked", "rows" (0: all), "max_error", "tolerance", "passed", "reason"}; the error is |difference| over
     absolute + relative tolerance x |reference|, so that 1 is the limit, and max_error is absolute.
     """
     rows = _rows(problem, seed)
     inputs = {t.name: _Lazy(tensors[t.name].raw(), t.dtype) for t in problem.inputs()}
+    inputs |= {name: _Lazy(held.before(), held.spec.dtype) for name, held in tensors.items() if held.before is not None}
     if rows is None:
         inputs = {name: np.asarray(lazy) for name, lazy in inputs.items()}  # type: ignore[misc]
     # NumPy's BLAS threads would go on spinning for tens of milliseconds, into whatever is timed next.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..cost import Array, TensorSpec, sqrt
-from .base import Case, Facts, Operator
+from ..cost import Array, TensorSpec, dtype, sqrt
+from .base import Case, Facts, Operator, Variant
 
 _DTYPES = ("fp32", "fp16", "bf16")
 
@@ -34,7 +34,12 @@ class Adam(Operator):
     name = "adam"
     summary = "one step of the optimiser Adam, in place"
     mix = "copy"
-    variants = {}
+    variants = {
+        "fused": Variant(
+            summary="one pass: each byte of parameters, gradients and moments is read once and written once",
+            dtypes={"cuda": ("fp32", "fp16", "bf16")},
+        ),
+    }
 
     def check(self) -> None:
         for field in ("dtype", "gradient_dtype", "moment_dtype"):
@@ -65,6 +70,11 @@ class Adam(Operator):
     def compute(self) -> tuple[str, str]:
         return "fp32", "fp32"
 
+    def tolerance(self) -> tuple[float, float]:
+        """Two steps of the widest-stepped result; arithmetic is in fp32."""
+        eps = max(dtype(name).eps for name in (self.dtype, self.moment_dtype))
+        return 2 * eps, 2 * eps
+
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: indices of elements. v is taken by its magnitude, since it is a sum of squares."""
         kept = "master" if self.master else "p"
@@ -82,6 +92,9 @@ class Adam(Operator):
             {"elements": 1},
             {"elements": 17, "decayed": False},
             {"elements": 1000, "master": False, "dtype": "fp32", "gradient_dtype": "fp16"},
-            {"elements": 2**31 + 17, "moment_dtype": "bf16"},
+            {"elements": 4099, "moment_dtype": "bf16", "gradient_dtype": "fp32"},
+            {"elements": 4099, "dtype": "fp16", "moment_dtype": "fp16", "gradient_dtype": "fp16"},
+            {"elements": 100003, "master": False, "dtype": "fp32", "gradient_dtype": "fp32"},
         )
-        return tuple(Case(problem=cls.make(**fields)) for fields in given)
+        big = Case(problem=cls(elements=2**31 + 17, moment_dtype="bf16"), slow=True)
+        return (*(Case(problem=cls.make(**fields)) for fields in given), big)

@@ -146,7 +146,13 @@ class Operator:
         raise NotImplementedError
 
     def initial(self, tensor: str, generator: np.random.Generator) -> Array | None:
-        """What this input holds before a launch, in its dtype's storage, where random numbers would mean nothing; None: those."""
+        """What this input holds before a launch, in its dtype's storage, where random numbers would mean nothing; None: those.
+
+        Indices are random ones below their bound.
+        """
+        for spec in self.tensors():
+            if spec.name == tensor and spec.below:
+                return generator.integers(0, spec.below, size=spec.shape, dtype=np.int32)
         return None
 
     # -- derived ----------------------------------------------------------------------------------------------------------

@@ -24,7 +24,10 @@ class BiasRelu(Operator):
     summary = "max(x + bias, 0), one bias for each column"
     mix = "copy"
     variants = {
-        "fused": Variant(summary="each element read once and written once; the bias stays in cache", dtypes={"cpu": ("fp32",)}),
+        "fused": Variant(
+            summary="each element read once and written once; the bias stays in cache",
+            dtypes={"cpu": ("fp32",), "cuda": ("fp32", "fp16", "bf16")},
+        ),
     }
 
     def check(self) -> None:
@@ -68,6 +71,11 @@ class BiasRelu(Operator):
     def cases(cls) -> tuple[Case, ...]:
         shapes = ((1, 1), (1, 7), (5, 1), (3, 16), (7, 31), (13, 64), (2, 127), (17, 1000), (3, 4097), (1, 100003), (997, 129))
         small = tuple(Case(problem=cls(rows=rows, columns=columns)) for rows, columns in shapes)
+        narrow = tuple(
+            Case(problem=cls(rows=rows, columns=columns, dtype=dtype))
+            for dtype in ("fp16", "bf16")
+            for rows, columns in ((70, 64), (7, 31), (5, 4096), (3, 4097), (2, 50000))
+        )
         # Results beyond a cache, with rows that end inside a line: non-temporal stores.
         beyond = (Case(problem=cls(rows=4099, columns=4099)),)
-        return small + beyond + (Case(problem=cls(rows=2**19 + 3, columns=4099), slow=True),)
+        return small + narrow + beyond + (Case(problem=cls(rows=2**19 + 3, columns=4099), slow=True),)

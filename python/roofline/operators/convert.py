@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..cost import Array, TensorSpec
-from .base import Case, Facts, Operator
+from ..cost import Array, TensorSpec, dtype
+from .base import Case, Facts, Operator, Variant
 
 _DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "int4", "nvfp4", "mxfp4")
 
@@ -25,7 +25,12 @@ class Convert(Operator):
     name = "convert"
     summary = "numbers copied into another dtype"
     mix = "copy"
-    variants = {}
+    variants = {
+        "fused": Variant(
+            summary="each element is read once and written once",
+            dtypes={"cuda": ("fp32", "fp16", "bf16")},
+        ),
+    }
 
     def check(self) -> None:
         self.one_of("dtype", _DTYPES)
@@ -46,10 +51,18 @@ class Convert(Operator):
     def compute(self) -> tuple[str, str]:
         return self.dtype, self.dtype
 
+    def tolerance(self) -> tuple[float, float]:
+        """Half a step of out_dtype, whose smallest normal number is above the absolute part."""
+        eps = dtype(self.out_dtype).eps
+        return eps * 2.0**-14, eps / 2 * (1 + 2.0**-20)
+
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: indices of elements."""
         return {"y": tensors["x"] if rows is None else tensors["x"][rows]}
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
-        return tuple(Case(problem=cls(elements=n, out_dtype=to)) for n, to in ((1, "bf16"), (17, "fp8_e4m3"), (2**31 + 17, "int4")))
+        few = tuple(Case(problem=cls(elements=n, out_dtype=to)) for n, to in ((1, "bf16"), (17, "fp8_e4m3")))
+        floating = ("fp32", "fp16", "bf16")
+        pairs = tuple(Case(problem=cls(elements=4099, dtype=of, out_dtype=to)) for of in floating for to in floating)
+        return (*few, *pairs, Case(problem=cls(elements=2**31 + 17, out_dtype="int4"), slow=True))

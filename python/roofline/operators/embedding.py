@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..cost import Array, TensorSpec, size_bytes, smaller
-from .base import Case, Facts, Operator
+from .base import Case, Facts, Operator, Variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,12 @@ class Embedding(Operator):
     name = "embedding"
     summary = "the vectors of tokens, looked up in a table"
     mix = "copy"
-    variants = {}
+    variants = {
+        "fused": Variant(
+            summary="a row of the table is read and written for each token",
+            dtypes={"cuda": ("fp32", "fp16", "bf16")},
+        ),
+    }
 
     def check(self) -> None:
         self.one_of("dtype", ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2"))
@@ -51,6 +56,9 @@ class Embedding(Operator):
     def compute(self) -> tuple[str, str]:
         return self.dtype, self.dtype
 
+    def tolerance(self) -> tuple[float, float]:
+        return 0.0, 0.0  # a copy
+
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: tokens."""
         ids = tensors["ids"] if rows is None else tensors["ids"][rows]
@@ -58,5 +66,9 @@ class Embedding(Operator):
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
-        shapes = ((1, 1, 1), (3, 7, 5), (9, 4, 3), (1, 128256, 8192))
-        return tuple(Case(problem=cls(tokens=tokens, vocabulary=v, d_model=d)) for tokens, v, d in shapes)
+        shapes = ((1, 1, 1), (3, 7, 5), (9, 4, 3), (1, 128256, 8192), (1000, 97, 1024))
+        small = tuple(Case(problem=cls(tokens=tokens, vocabulary=v, d_model=d)) for tokens, v, d in shapes)
+        others = tuple(
+            Case(problem=cls(tokens=50, vocabulary=97, d_model=d, dtype=dtype)) for dtype in ("fp32", "fp16") for d in (5, 64)
+        )
+        return (*small, *others, Case(problem=cls(tokens=2**18 + 1, d_model=8192), slow=True))

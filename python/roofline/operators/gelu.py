@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..cost import Array, TensorSpec, erf, tanh
-from .base import Case, Facts, Operator
+from .base import Case, Facts, Operator, Variant
 
 _FORMS = {"erf": 5, "tanh": 9}  # FLOPs of an element
 
@@ -26,7 +26,12 @@ class Gelu(Operator):
     name = "gelu"
     summary = "the Gaussian error linear unit, exact or by tanh"
     mix = "copy"
-    variants = {}
+    variants = {
+        "fused": Variant(
+            summary="each element is read once and written once",
+            dtypes={"cuda": ("fp32", "fp16", "bf16")},
+        ),
+    }
 
     def check(self) -> None:
         self.one_of("form", tuple(_FORMS))
@@ -60,4 +65,10 @@ class Gelu(Operator):
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
-        return tuple(Case(problem=cls(elements=n, form=form)) for form in _FORMS for n in (1, 17, 1000, 2**31 + 17))
+        small = tuple(
+            Case(problem=cls(elements=n, form=form, dtype=dtype))
+            for dtype in ("fp32", "fp16", "bf16")
+            for form in _FORMS
+            for n in (1, 17, 1000, 262147)
+        )
+        return (*small, *(Case(problem=cls(elements=2**31 + 17, form=form), slow=True) for form in _FORMS))

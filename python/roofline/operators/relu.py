@@ -23,7 +23,9 @@ class Relu(Operator):
     summary = "max(x, 0), element by element"
     mix = "copy"
     variants = {
-        "fused": Variant(summary="each element read once and written once", dtypes={"cpu": ("fp32",)}),
+        "fused": Variant(
+            summary="each element read once and written once", dtypes={"cpu": ("fp32",), "cuda": ("fp32", "fp16", "bf16")}
+        ),
     }
 
     def check(self) -> None:
@@ -52,4 +54,5 @@ class Relu(Operator):
     def cases(cls) -> tuple[Case, ...]:
         sizes = (1, 2, 15, 16, 17, 63, 64, 1000, 4099, 262147, 20_000_003)  # the last is beyond most caches
         small = tuple(Case(problem=cls(elements=elements)) for elements in sizes)
-        return (*small, Case(problem=cls(elements=2**31 + 17), slow=True))
+        narrow = tuple(Case(problem=cls(elements=n, dtype=dtype)) for dtype in ("fp16", "bf16") for n in (1, 17, 4099))
+        return (*small, *narrow, Case(problem=cls(elements=2**31 + 17), slow=True))

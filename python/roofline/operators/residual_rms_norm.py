@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..cost import Array, TensorSpec, sqrt, sum_
-from .base import Case, Facts, Operator
+from .base import Case, Facts, Operator, Variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,12 @@ class ResidualRmsNorm(Operator):
     name = "residual_rms_norm"
     summary = "a residual added in place, and root-mean-square normalisation of the sum"
     mix = "copy"
-    variants = {}
+    variants = {
+        "fused": Variant(
+            summary="a row and its residual are read once; their sum stays on the chip until both results are written",
+            dtypes={"cuda": ("fp32", "fp16", "bf16")},
+        ),
+    }
 
     def check(self) -> None:
         self.one_of("dtype", ("fp32", "fp16", "bf16"))
@@ -54,7 +59,8 @@ class ResidualRmsNorm(Operator):
         }
 
     def traffic(self, plan: Facts) -> dict[str, int]:
-        return {}  # a row stays in cache between its sum of squares and its result
+        """Nothing while a row stays in registers or cache (the plan's row_cached) between its sum of squares and its result."""
+        return {} if plan.get("row_cached", True) else {"residual for the result": self.outputs()[0].size_bytes}
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"
@@ -68,5 +74,9 @@ class ResidualRmsNorm(Operator):
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
-        shapes = ((1, 1), (1, 7), (5, 1), (7, 31), (65536, 65536))
-        return tuple(Case(problem=cls(rows=rows, columns=columns)) for rows, columns in shapes)
+        shapes = ((1, 1), (1, 7), (5, 1), (7, 31), (300, 128), (17, 1000), (5, 4096), (3, 4097), (3, 33000))
+        small = tuple(Case(problem=cls(rows=rows, columns=columns)) for rows, columns in shapes)
+        others = tuple(
+            Case(problem=cls(rows=13, columns=columns, dtype=dtype)) for dtype in ("fp32", "fp16") for columns in (130, 4096)
+        )
+        return (*small, *others, Case(problem=cls(rows=65536, columns=65536), slow=True))

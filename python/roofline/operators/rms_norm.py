@@ -27,7 +27,7 @@ class RmsNorm(Operator):
     variants = {
         "fused": Variant(
             summary="a row is read from memory for its sum of squares and from cache for the result",
-            dtypes={"cpu": ("fp32",)},
+            dtypes={"cpu": ("fp32",), "cuda": ("fp32", "fp16", "bf16")},
         ),
     }
 
@@ -77,6 +77,11 @@ class RmsNorm(Operator):
         shapes = ((1, 1), (1, 7), (5, 1), (3, 16), (7, 31), (13, 64), (2, 127), (17, 1000), (3, 4097), (1, 100003), (997, 129))
         small = tuple(Case(problem=cls(rows=rows, columns=columns)) for rows, columns in shapes)
         eps = (Case(problem=cls(rows=11, columns=130, eps=0.5)),)
+        narrow = tuple(
+            Case(problem=cls(rows=rows, columns=columns, dtype=dtype))
+            for dtype in ("fp16", "bf16")
+            for rows, columns in ((70, 64), (7, 31), (5, 4096), (3, 4097), (2, 50000))
+        )
         # Results beyond a cache, with rows that end inside a line: non-temporal stores.
         beyond = (Case(problem=cls(rows=4099, columns=4099)),)
-        return small + eps + beyond + (Case(problem=cls(rows=2**19 + 3, columns=4099), slow=True),)
+        return small + narrow + eps + beyond + (Case(problem=cls(rows=2**19 + 3, columns=4099), slow=True),)

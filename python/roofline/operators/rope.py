@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..cost import Array, TensorSpec
-from .base import Case, Facts, Operator
+from .base import Case, Facts, Operator, Variant
 
 _DTYPES = ("fp32", "fp16", "bf16")
 
@@ -33,7 +33,12 @@ class Rope(Operator):
     name = "rope"
     summary = "rotary position embedding of queries and keys, in place"
     mix = "copy"
-    variants = {}
+    variants = {
+        "fused": Variant(
+            summary="q and k are read and written once; a token's cos and sin are read once for all its heads",
+            dtypes={"cuda": ("fp32", "fp16", "bf16")},
+        ),
+    }
 
     def check(self) -> None:
         self.one_of("dtype", _DTYPES)
@@ -78,5 +83,11 @@ class Rope(Operator):
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
-        shapes = ((1, 1, 1, 1, 2), (2, 3, 4, 2, 6), (1, 5, 3, 1, 8), (1, 8192, 128, 1, 64))
-        return tuple(Case(problem=cls(batch=b, seq_q=s, heads=h, kv_heads=g, head_dim=d)) for b, s, h, g, d in shapes)
+        shapes = ((1, 1, 1, 1, 2), (2, 3, 4, 2, 6), (1, 5, 3, 1, 8), (2, 37, 5, 1, 128), (1, 8192, 128, 1, 64))
+        small = tuple(Case(problem=cls(batch=b, seq_q=s, heads=h, kv_heads=g, head_dim=d)) for b, s, h, g, d in shapes)
+        tables = tuple(
+            Case(problem=cls(seq_q=33, heads=3, kv_heads=2, head_dim=64, dtype=dtype, table_dtype=table))
+            for dtype in _DTYPES
+            for table in _DTYPES
+        )
+        return (*small, *tables, Case(problem=cls(seq_q=2**17, heads=128, kv_heads=1), slow=True))

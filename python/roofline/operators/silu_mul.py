@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..cost import Array, TensorSpec, exp
-from .base import Case, Facts, Operator
+from .base import Case, Facts, Operator, Variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,12 @@ class SiluMul(Operator):
     name = "silu_mul"
     summary = "silu(gate) · up, the gate of a SwiGLU block"
     mix = "add"
-    variants = {}
+    variants = {
+        "fused": Variant(
+            summary="each element of gate and up is read once, each result written once",
+            dtypes={"cuda": ("fp32", "fp16", "bf16")},
+        ),
+    }
 
     def check(self) -> None:
         self.one_of("dtype", ("fp32", "fp16", "bf16"))
@@ -55,5 +60,7 @@ class SiluMul(Operator):
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
-        shapes = ((1, 1), (5, 1), (3, 16), (7, 31), (65536, 65536))
-        return tuple(Case(problem=cls(rows=rows, columns=columns)) for rows, columns in shapes)
+        shapes = ((1, 1), (5, 1), (3, 16), (7, 31), (1000, 1009))
+        small = tuple(Case(problem=cls(rows=rows, columns=columns)) for rows, columns in shapes)
+        others = tuple(Case(problem=cls(rows=37, columns=129, dtype=dtype)) for dtype in ("fp32", "fp16"))
+        return (*small, *others, Case(problem=cls(rows=65536, columns=65536), slow=True))

@@ -26,7 +26,7 @@ class Softmax(Operator):
     variants = {
         "fused": Variant(
             summary="a row is read from memory once; its exponentials wait in cache for their sum",
-            dtypes={"cpu": ("fp32",)},
+            dtypes={"cpu": ("fp32",), "cuda": ("fp32", "fp16", "bf16")},
         ),
     }
 
@@ -48,7 +48,9 @@ class Softmax(Operator):
         if plan.get("row_cached", True):
             return {}
         (x,) = self.inputs()
-        return {"x for the exponentials": x.size_bytes, "exponentials read and written": 2 * x.size_bytes}
+        # A kernel may compute the exponentials twice instead of keeping them.
+        kept = {"exponentials read and written": 2 * x.size_bytes} if plan.get("exponentials_kept", True) else {}
+        return {"x for the exponentials": x.size_bytes, **kept}
 
     def work(self, plan: Facts) -> dict[str, int]:
         elements = self.rows * self.columns
@@ -74,6 +76,11 @@ class Softmax(Operator):
     def cases(cls) -> tuple[Case, ...]:
         shapes = ((1, 1), (1, 7), (5, 1), (3, 16), (7, 31), (13, 64), (2, 127), (17, 1000), (3, 4097), (1, 100003), (997, 129))
         small = tuple(Case(problem=cls(rows=rows, columns=columns)) for rows, columns in shapes)
+        narrow = tuple(
+            Case(problem=cls(rows=rows, columns=columns, dtype=dtype))
+            for dtype in ("fp16", "bf16")
+            for rows, columns in ((70, 64), (7, 31), (5, 4096), (3, 4097), (2, 50000))
+        )
         # Results beyond a cache, with rows that end inside a line: non-temporal stores.
         beyond = (Case(problem=cls(rows=4099, columns=4099)),)
-        return small + beyond + (Case(problem=cls(rows=2**19 + 3, columns=4099), slow=True),)
+        return small + narrow + beyond + (Case(problem=cls(rows=2**19 + 3, columns=4099), slow=True),)

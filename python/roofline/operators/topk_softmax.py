@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..cost import Array, TensorSpec, exp, max_, sum_, top
-from .base import Case, Facts, Operator
+from .base import Case, Facts, Operator, Variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,12 @@ class TopkSoftmax(Operator):
     name = "topk_softmax"
     summary = "router of a mixture of experts: the largest few of a softmax"
     mix = "read"
-    variants = {}
+    variants = {
+        "fused": Variant(
+            summary="a token's logits are read once and stay on the chip for their sum and the selection",
+            dtypes={"cuda": ("fp32", "fp16", "bf16")},
+        ),
+    }
 
     def check(self) -> None:
         self.one_of("dtype", ("fp32", "fp16", "bf16"))
@@ -66,6 +71,10 @@ class TopkSoftmax(Operator):
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"
 
+    def tolerance(self) -> tuple[float, float]:
+        """Of fp32, in which all is computed; a number of an expert is exact within it."""
+        return 2.0**-22, 2.0**-18
+
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: tokens."""
         logits = tensors["logits"] if rows is None else tensors["logits"][rows]
@@ -83,4 +92,9 @@ class TopkSoftmax(Operator):
             for t, n, k in shapes
             for again in (False, True)
         )
-        return (*small, Case(problem=cls(tokens=65536, dtype="bf16")))
+        others = tuple(
+            Case(problem=cls(tokens=9, experts=n, experts_per_token=8, dtype=dtype))
+            for dtype in ("fp32", "fp16")
+            for n in (64, 384)
+        )
+        return (*small, *others, Case(problem=cls(tokens=65536, dtype="bf16")))

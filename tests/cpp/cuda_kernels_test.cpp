@@ -1,0 +1,446 @@
+// The row-wise, element-wise and token kernels of the CUDA backend, run thread by thread on the host: results against double, in
+// tensors that begin anywhere, with guard zones around them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+
+#include "cuda/elements_kernels.cuh"
+#include "cuda/rows_kernels.cuh"
+#include "cuda/tokens_kernels.cuh"
+#include "emulated_gpu.h"
+
+namespace {
+
+using namespace roofline::cuda;
+using roofline::DType;
+
+template <class T>
+constexpr DType dtype_of = sizeof(T) == 4              ? DType::fp32
+                           : std::is_same_v<T, __half> ? DType::fp16
+                                                       : DType::bf16;
+template <class T>
+constexpr double eps_of = sizeof(T) == 4              ? 0x1p-23
+                          : std::is_same_v<T, __half> ? 0x1p-10
+                                                      : 0x1p-7;
+
+// A tensor `shift` elements behind a multiple of 64 bytes, with guard zones.
+template <class T>
+struct Guarded {
+  explicit Guarded(std::int64_t elements, int shift = 0) : count(elements), bytes((elements + shift) * sizeof(T) + 192) {
+    memory.reset(static_cast<unsigned char*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64)));
+    std::memset(memory.get(), 0xA5, bytes);
+    data = reinterpret_cast<T*>(memory.get() + 64) + shift;
+  }
+  Guarded& random(unsigned seed, double scale = 1.7) {
+    std::mt19937 generator(seed);
+    std::uniform_real_distribution<float> any(static_cast<float>(-scale), static_cast<float>(scale));
+    for (std::int64_t i = 0; i < count; ++i) data[i] = from_float<T>(any(generator));
+    return *this;
+  }
+  double operator[](std::int64_t i) const { return to_float(data[i]); }
+  bool intact() const {
+    const auto* first = reinterpret_cast<unsigned char*>(data);
+    const auto* last = reinterpret_cast<unsigned char*>(data + count);
+    return std::all_of(static_cast<const unsigned char*>(memory.get()), first, [](unsigned char c) { return c == 0xA5; }) &&
+           std::all_of(last, static_cast<const unsigned char*>(memory.get()) + bytes, [](unsigned char c) { return c == 0xA5; });
+  }
+  struct Free {
+    void operator()(unsigned char* p) const { std::free(p); }
+  };
+  std::int64_t count;
+  std::size_t bytes;
+  std::unique_ptr<unsigned char, Free> memory;
+  T* data;
+};
+
+struct RowCase {
+  std::int64_t rows, columns;
+  int shift = 0, y_shift = 0;  // of x and y, in elements
+};
+
+void PrintTo(const RowCase& c, std::ostream* out) { *out << c.rows << "x" << c.columns << "+" << c.shift << "," << c.y_shift; }
+
+std::vector<RowCase> row_cases() {
+  return {{1, 1},         {5, 1},    {3, 16},    {7, 31},    {70, 8},         {13, 64},       {2, 127},
+          {5, 1000},      {2, 2048}, {3, 2056},  {2, 4097},  {3, 4096, 8},    {9, 129, 3, 3}, {3, 520, 1, 1},
+          {5, 136, 0, 2}, {2, 9000}, {1, 20480}, {1, 40000}, {1, 70001, 5, 5}};
+}
+
+template <class T>
+RowsWork work_for(const RowCase& c, const RowPlan& plan, const void* x, const void* y, float eps = 0) {
+  const bool alike = (reinterpret_cast<std::uintptr_t>(x) ^ reinterpret_cast<std::uintptr_t>(y)) % 16 == 0;
+  return {c.rows, c.columns, plan.team, alike, eps};
+}
+
+// May this case be kept in registers? As rows.cu decides.
+template <class T>
+bool may_keep(const RowCase& c, const void* x, const void* y) {
+  return (reinterpret_cast<std::uintptr_t>(x) | reinterpret_cast<std::uintptr_t>(y)) % 16 == 0 && c.columns % Pack<T>::kLanes == 0;
+}
+
+template <class T>
+class Rows : public testing::Test {};
+using Types = testing::Types<float, __half, __nv_bfloat16>;
+TYPED_TEST_SUITE(Rows, Types);
+
+// Runs kept (where it may be) and looped, and hands each to `check`.
+template <class T, class Launch>
+void both(const RowCase& c, const void* x, const void* y, int kept_chunks, Launch launch) {
+  for (const bool keep : {true, false}) {
+    const RowPlan plan = plan_row(c.columns, sizeof(T), keep && may_keep<T>(c, x, y), kept_chunks);
+    if (keep && !plan.kept) continue;
+    SCOPED_TRACE(std::string(plan.kept ? "kept " : "looped ") + testing::PrintToString(c));
+    launch(plan, std::min<std::int64_t>(3, (c.rows + plan.rows_per_block() - 1) / plan.rows_per_block()));
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+TYPED_TEST(Rows, Softmax) {
+  using T = TypeParam;
+  for (const RowCase& c : row_cases()) {
+    Guarded<T> x(c.rows * c.columns, c.shift);
+    x.random(1);
+    Guarded<T> y(c.rows * c.columns, c.y_shift ? c.y_shift : c.shift);
+    both<T>(c, x.data, y.data, kKeptChunks, [&](const RowPlan& plan, std::int64_t grid) {
+      std::memset(static_cast<void*>(y.data), 0xFF, c.rows * c.columns * sizeof(T));
+      const RowsWork work = work_for<T>(c, plan, x.data, y.data);
+      emulated::launch(grid, plan.threads, plan.kept ? softmax_kept<T> : softmax_looped<T>, x.data, y.data, work);
+      for (std::int64_t row = 0; row < c.rows; ++row) {
+        double largest = -1e300, sum = 0;
+        for (std::int64_t i = 0; i < c.columns; ++i) largest = std::max(largest, x[row * c.columns + i]);
+        for (std::int64_t i = 0; i < c.columns; ++i) sum += std::exp(x[row * c.columns + i] - largest);
+        for (std::int64_t i = 0; i < c.columns; ++i) {
+          const double want = std::exp(x[row * c.columns + i] - largest) / sum;
+          ASSERT_NEAR(y[row * c.columns + i], want, 4 * eps_of<T> * (want + 1e-3)) << row << " " << i;
+        }
+      }
+      ASSERT_TRUE(y.intact());
+    });
+  }
+}
+
+TYPED_TEST(Rows, SoftmaxOfExtremes) {
+  using T = TypeParam;
+  // A row with -inf, one of huge numbers, one with a NaN.
+  const RowCase c = {3, 24};
+  Guarded<T> x(72), y(72);
+  x.random(2, 100);
+  x.data[5] = from_float<T>(-INFINITY);
+  for (int i = 24; i < 48; ++i) x.data[i] = from_float<T>(60000.f);
+  x.data[60] = from_float<T>(NAN);
+  both<T>(c, x.data, y.data, kKeptChunks, [&](const RowPlan& plan, std::int64_t grid) {
+    emulated::launch(grid, plan.threads, plan.kept ? softmax_kept<T> : softmax_looped<T>, x.data, y.data,
+                     work_for<T>(c, plan, x.data, y.data));
+    EXPECT_EQ(y[5], 0.0);
+    for (int i = 24; i < 48; ++i) EXPECT_NEAR(y[i], 1.0 / 24, eps_of<T>);
+    for (int i = 48; i < 72; ++i) EXPECT_TRUE(std::isnan(y[i]));
+  });
+}
+
+TYPED_TEST(Rows, Normalisations) {
+  using T = TypeParam;
+  constexpr float kEps = 1e-3f;
+  for (const RowCase& c : row_cases()) {
+    const int y_shift = c.y_shift ? c.y_shift : c.shift;
+    Guarded<T> x(c.rows * c.columns, c.shift), y(c.rows * c.columns, y_shift), residual(c.rows * c.columns, c.shift);
+    Guarded<T> weight(c.columns), bias(c.columns);
+    x.random(3), weight.random(4), bias.random(5);
+    const auto at = [&](std::int64_t row, std::int64_t i) { return x[row * c.columns + i]; };
+    const auto compare = [&](auto want, double slack) {
+      for (std::int64_t row = 0; row < c.rows; ++row)
+        for (std::int64_t i = 0; i < c.columns; ++i)
+          ASSERT_NEAR(y[row * c.columns + i], want(row, i), slack * eps_of<T> * (1 + std::abs(want(row, i)))) << row << " " << i;
+      ASSERT_TRUE(y.intact());
+    };
+    std::vector<double> mean(c.rows), scale(c.rows), root(c.rows);
+    for (std::int64_t row = 0; row < c.rows; ++row) {
+      double sum = 0, squares = 0, deviations = 0;
+      for (std::int64_t i = 0; i < c.columns; ++i) sum += at(row, i), squares += at(row, i) * at(row, i);
+      mean[row] = sum / c.columns;
+      for (std::int64_t i = 0; i < c.columns; ++i) deviations += (at(row, i) - mean[row]) * (at(row, i) - mean[row]);
+      scale[row] = 1 / std::sqrt(deviations / c.columns + kEps);
+      root[row] = 1 / std::sqrt(squares / c.columns + kEps);
+    }
+    both<T>(c, x.data, y.data, kKeptChunks, [&](const RowPlan& plan, std::int64_t grid) {
+      const RowsWork work = work_for<T>(c, plan, x.data, y.data, kEps);
+      std::memset(static_cast<void*>(y.data), 0xFF, c.rows * c.columns * sizeof(T));
+      emulated::launch(grid, plan.threads, plan.kept ? rms_norm_kept<T> : rms_norm_looped<T>, x.data, weight.data, y.data, work);
+      compare([&](std::int64_t row, std::int64_t i) { return at(row, i) * root[row] * weight[i]; }, 4);
+      std::memset(static_cast<void*>(y.data), 0xFF, c.rows * c.columns * sizeof(T));
+      emulated::launch(grid, plan.threads, plan.kept ? layer_norm_kept<T> : layer_norm_looped<T>, x.data, weight.data, bias.data,
+                       y.data, work);
+      compare([&](std::int64_t row, std::int64_t i) { return (at(row, i) - mean[row]) * scale[row] * weight[i] + bias[i]; }, 40);
+      if (!plan.kept) {
+        emulated::launch(grid, plan.threads, bias_relu_rows<T>, x.data, bias.data, y.data, work);
+        compare([&](std::int64_t row, std::int64_t i) { return std::max(0.0, at(row, i) + bias[i]); }, 2);
+      }
+    });
+    both<T>(c, x.data, y.data, kKeptPairs, [&](const RowPlan& plan, std::int64_t grid) {
+      const RowsWork work = work_for<T>(c, plan, x.data, y.data, kEps);
+      residual.random(6);
+      std::vector<double> total(c.rows * c.columns);
+      for (std::int64_t i = 0; i < c.rows * c.columns; ++i)
+        total[i] = to_float(from_float<T>(static_cast<float>(x[i] + residual[i])));
+      std::memset(static_cast<void*>(y.data), 0xFF, c.rows * c.columns * sizeof(T));
+      emulated::launch(grid, plan.threads, plan.kept ? residual_rms_norm_kept<T> : residual_rms_norm_looped<T>, x.data, weight.data,
+                       residual.data, y.data, work);
+      for (std::int64_t row = 0; row < c.rows; ++row) {
+        double squares = 0;
+        for (std::int64_t i = 0; i < c.columns; ++i) squares += total[row * c.columns + i] * total[row * c.columns + i];
+        root[row] = 1 / std::sqrt(squares / c.columns + kEps);
+      }
+      compare([&](std::int64_t row, std::int64_t i) { return total[row * c.columns + i] * root[row] * weight[i]; }, 4);
+      for (std::int64_t i = 0; i < c.rows * c.columns; ++i) ASSERT_EQ(residual[i], total[i]);
+      ASSERT_TRUE(residual.intact());
+    });
+  }
+}
+
+template <class F, class T>
+void check_map(double (*want)(double), double slack) {
+  for (const int n : {1, 2, 15, 17, 64, 4099, 9001})
+    for (const auto& [shift, y_shift] : std::vector<std::pair<int, int>>{{0, 0}, {1, 1}, {0, 1}}) {
+      Guarded<T> x(n, shift), y(n, y_shift);
+      x.random(7, 6);
+      if (n > 20) x.data[3] = from_float<T>(40.f), x.data[4] = from_float<T>(-40.f);
+      const bool vectors = (reinterpret_cast<std::uintptr_t>(x.data) ^ reinterpret_cast<std::uintptr_t>(y.data)) % 16 == 0;
+      emulated::launch(2, kElementThreads, map_kernel<F, T>, x.data, y.data, std::int64_t{n}, vectors);
+      for (int i = 0; i < n; ++i)
+        ASSERT_NEAR(y[i], want(x[i]), slack * eps_of<T> * (0.1 + std::abs(want(x[i])))) << n << " " << i << " " << x[i];
+      ASSERT_TRUE(y.intact());
+    }
+}
+
+TYPED_TEST(Rows, Elements) {
+  using T = TypeParam;
+  check_map<Relu, T>([](double x) { return std::max(x, 0.0); }, 0);
+  check_map<GeluErf, T>([](double x) { return 0.5 * x * (1 + std::erf(x * std::sqrt(0.5))); }, 8);
+  check_map<GeluTanh, T>([](double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }, 8);
+  for (const int shift : {0, 1}) {
+    Guarded<T> gate(3001, shift), up(3001, shift), y(3001);
+    gate.random(8, 6), up.random(9);
+    emulated::launch(2, kElementThreads, map2_kernel<SiluMul, T>, gate.data, up.data, y.data, std::int64_t{3001}, shift == 0);
+    for (int i = 0; i < 3001; ++i) {
+      const double want = gate[i] / (1 + std::exp(-gate[i])) * up[i];
+      ASSERT_NEAR(y[i], want, 4 * eps_of<T> * (0.1 + std::abs(want)));
+    }
+    ASSERT_TRUE(y.intact());
+  }
+}
+
+// The 16-bit gelu leaves room for its own approximation.
+TEST(Elements, ErfcNear) {
+  for (double x = 0; x < 6; x += 0.01) EXPECT_NEAR(erfc_near(static_cast<float>(x)), std::erfc(x), 3e-7);
+}
+
+TYPED_TEST(Rows, ConvertToEveryDtype) {
+  using T = TypeParam;
+  const auto to = [&](auto zero) {
+    using U = decltype(zero);
+    Guarded<T> x(4003);
+    Guarded<U> y(4003);
+    x.random(10);
+    for (const std::int64_t groups : {std::int64_t{0}, std::int64_t{4003 / kGroup}}) {
+      std::memset(static_cast<void*>(y.data), 0xFF, 4003 * sizeof(U));
+      emulated::launch(2, kElementThreads, convert_kernel, AnyTensor{x.data, dtype_of<T>}, AnyTensor{y.data, dtype_of<U>},
+                       std::int64_t{4003}, groups);
+      for (int i = 0; i < 4003; ++i) ASSERT_EQ(y[i], to_float(from_float<U>(static_cast<float>(x[i]))));
+      ASSERT_TRUE(y.intact());
+    }
+  };
+  to(0.f), to(__half{}), to(__nv_bfloat16{});
+}
+
+template <class P, class G, class M>
+void check_adam(bool master, bool decayed, bool vectors) {
+  constexpr int kN = 2051;
+  Guarded<P> p(kN);
+  Guarded<G> g(kN);
+  Guarded<M> m(kN), v(kN);
+  Guarded<float> kept(kN);
+  p.random(11), g.random(12), m.random(13), v.random(14), kept.random(15);
+  AdamWork work{};
+  work.p = {p.data, dtype_of<P>}, work.g = {g.data, dtype_of<G>};
+  work.m = {m.data, dtype_of<M>}, work.v = {v.data, dtype_of<M>};
+  work.master = {master ? kept.data : nullptr, DType::fp32};
+  work.elements = kN, work.groups = vectors ? kN / kGroup : 0;
+  work.beta1 = 0.9f, work.beta2 = 0.999f, work.keep = decayed ? 0.99f : 1.f;
+  work.step = 0.01f, work.root = 0.0316f, work.eps = 1e-8f;
+  std::vector<double> p0(kN), g0(kN), m0(kN), v0(kN);
+  for (int i = 0; i < kN; ++i) p0[i] = master ? kept[i] : p[i], g0[i] = g[i], m0[i] = m[i], v0[i] = v[i];
+  emulated::launch(2, kElementThreads, adam_kernel, work);
+  for (int i = 0; i < kN; ++i) {
+    const double m1 = 0.9 * m0[i] + 0.1 * g0[i], v1 = 0.999 * std::abs(v0[i]) + 0.001 * g0[i] * g0[i];
+    const double p1 = p0[i] * (decayed ? 0.99 : 1.0) - 0.01 * (m1 / (std::sqrt(v1) / 0.0316 + 1e-8));
+    ASSERT_NEAR(m[i], m1, 2 * eps_of<M>) << i;
+    ASSERT_NEAR(v[i], v1, 2 * eps_of<M>) << i;
+    ASSERT_NEAR(p[i], p1, 2 * eps_of<P> * (1 + std::abs(p1))) << i;
+    if (master) {
+      ASSERT_NEAR(kept[i], p1, 2e-6 * (1 + std::abs(p1))) << i;
+    }
+  }
+  EXPECT_TRUE(p.intact() && g.intact() && m.intact() && v.intact() && kept.intact());
+}
+
+TEST(Adam, EveryCombinationThatDiffers) {
+  for (const bool vectors : {true, false}) {
+    check_adam<__nv_bfloat16, __nv_bfloat16, float>(true, true, vectors);
+    check_adam<float, __half, float>(false, false, vectors);
+    check_adam<__half, float, __nv_bfloat16>(true, false, vectors);
+    check_adam<float, float, __half>(false, true, vectors);
+  }
+}
+
+template <class T, class U, int Width>
+void check_rope(int tokens, int heads, int kv_heads, int half) {
+  Guarded<T> q(std::int64_t{tokens} * heads * 2 * half), k(std::int64_t{tokens} * kv_heads * 2 * half);
+  Guarded<U> cos(tokens * half), sin(tokens * half);
+  q.random(16), k.random(17), cos.random(18), sin.random(19);
+  std::vector<double> q0(q.count), k0(k.count);
+  for (std::int64_t i = 0; i < q.count; ++i) q0[i] = q[i];
+  for (std::int64_t i = 0; i < k.count; ++i) k0[i] = k[i];
+  RopeWork work{};
+  work.cos = {cos.data, dtype_of<U>}, work.sin = {sin.data, dtype_of<U>};
+  work.tokens = tokens, work.heads = heads, work.kv_heads = kv_heads, work.half = half;
+  emulated::launch(2, kElementThreads, rope_kernel<T, Width>, q.data, k.data, work);
+  const auto check = [&](const Guarded<T>& now, const std::vector<double>& before, int all) {
+    for (int token = 0; token < tokens; ++token)
+      for (int head = 0; head < all; ++head)
+        for (int i = 0; i < half; ++i) {
+          const std::int64_t at = (std::int64_t{token} * all + head) * 2 * half + i;
+          const double c = cos[token * half + i], s = sin[token * half + i], x = before[at], y = before[at + half];
+          ASSERT_NEAR(now[at], x * c - y * s, 4 * eps_of<T>) << token << " " << head << " " << i;
+          ASSERT_NEAR(now[at + half], y * c + x * s, 4 * eps_of<T>) << token << " " << head << " " << i;
+        }
+    ASSERT_TRUE(now.intact());
+  };
+  check(q, q0, heads);
+  check(k, k0, kv_heads);
+}
+
+TYPED_TEST(Rows, Rope) {
+  using T = TypeParam;
+  check_rope<T, float, 8>(7, 4, 2, 64);
+  check_rope<T, __half, 8>(3, 1, 1, 8);
+  check_rope<T, __nv_bfloat16, 8>(37, 3, 1, 16);
+  check_rope<T, float, 1>(5, 3, 1, 3);
+  check_rope<T, __nv_bfloat16, 1>(1, 1, 1, 1);
+}
+
+TEST(Embedding, RowsOfEveryWord) {
+  const auto check = [](auto zero, int words) {
+    using Word = decltype(zero);
+    constexpr int kVocabulary = 11, kTokens = 23;
+    Guarded<std::int32_t> ids(kTokens);
+    std::vector<Word> table(kVocabulary * words);
+    for (int i = 0; i < kTokens; ++i) ids.data[i] = i * 7 % kVocabulary;
+    for (std::size_t i = 0; i < table.size() * sizeof(Word); ++i)
+      reinterpret_cast<unsigned char*>(table.data())[i] = static_cast<unsigned char>(i * 37);
+    std::vector<Word> out(kTokens * words + 1);
+    std::memset(static_cast<void*>(&out.back()), 0xA5, sizeof(Word));
+    emulated::launch(2, kElementThreads, embedding_kernel<Word>, ids.data, table.data(), out.data(), std::int64_t{kTokens},
+                     std::int64_t{words});
+    for (int token = 0; token < kTokens; ++token)
+      ASSERT_EQ(std::memcmp(&out[token * words], &table[ids.data[token] * words], words * sizeof(Word)), 0) << token;
+    const unsigned char guard = 0xA5;
+    EXPECT_EQ(std::memcmp(&out.back(), &guard, 1), 0);
+  };
+  for (const int words : {1, 3, 128, 300}) check(uint4{}, words), check(std::uint32_t{}, words), check(std::uint16_t{}, words);
+}
+
+template <class T, bool Sigmoid>
+void check_topk(int tokens, int experts, int chosen, bool renormalise, bool biased) {
+  Guarded<T> logits(std::int64_t{tokens} * experts);
+  Guarded<float> bias(experts), weights(std::int64_t{tokens} * chosen);
+  Guarded<std::int32_t> found(std::int64_t{tokens} * chosen);
+  logits.random(20), bias.random(21);
+  if (tokens > 1)
+    for (int i = 0; i < experts; ++i) logits.data[experts + i] = from_float<T>(0.25f);  // all equal: in order of their numbers
+  const TopkWork work = {tokens, experts, chosen, renormalise, Sigmoid && biased ? bias.data : nullptr};
+  emulated::launch(2, kTopkThreads, topk_kernel<T, Sigmoid>, logits.data, weights.data, found.data, work);
+  for (int token = 0; token < tokens; ++token) {
+    std::vector<double> weight(experts), score(experts);
+    double sum = 0;
+    for (int i = 0; i < experts; ++i) {
+      const double x = logits[std::int64_t{token} * experts + i];
+      weight[i] = Sigmoid ? 1 / (1 + std::exp(-x)) : std::exp(x);
+      score[i] = weight[i] + (Sigmoid && biased ? bias[i] : 0);
+      sum += weight[i];
+    }
+    if (!Sigmoid)
+      for (double& each : weight) each /= sum;
+    std::vector<int> order(experts);
+    for (int i = 0; i < experts; ++i) order[i] = i;
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return score[a] > score[b]; });
+    double total = 0;
+    for (int i = 0; i < chosen; ++i) total += weight[order[i]];
+    for (int i = 0; i < chosen; ++i) {
+      const std::int64_t at = std::int64_t{token} * chosen + i;
+      ASSERT_EQ(found.data[at], order[i]) << token << " " << i;
+      const double want = weight[order[i]] / (renormalise ? total : 1);
+      ASSERT_NEAR(weights[at], want, 4e-6 * want + 1e-7);
+    }
+  }
+  EXPECT_TRUE(weights.intact());
+}
+
+TYPED_TEST(Rows, Routers) {
+  using T = TypeParam;
+  for (const bool renormalise : {false, true}) {
+    check_topk<T, false>(1, 1, 1, renormalise, false);
+    check_topk<T, false>(9, 7, 7, renormalise, false);
+    check_topk<T, false>(5, 64, 6, renormalise, false);
+    check_topk<T, false>(3, 256, 40, renormalise, false);
+    check_topk<T, false>(2, 300, 8, renormalise, false);
+    check_topk<T, true>(5, 128, 8, renormalise, true);
+    check_topk<T, true>(3, 257, 8, renormalise, true);
+    check_topk<T, true>(3, 17, 17, renormalise, false);
+  }
+}
+
+// -- the plan -----------------------------------------------------------------------------------------------------------------
+
+TEST(RowPlan, EveryRowFitsItsTeam) {
+  for (const int element : {2, 4})
+    for (const int kept : {kKeptChunks, kKeptPairs})
+      for (std::int64_t columns = 1; columns < 100000; columns += columns < 300 ? 1 : 257)
+        for (const bool keep : {true, false}) {
+          const RowPlan plan = plan_row(columns, element, keep, kept);
+          ASSERT_EQ(plan.threads % plan.team, 0);
+          ASSERT_LE(plan.threads, kMostTeam);
+          ASSERT_TRUE(plan.team % 32 == 0 || 32 % plan.team == 0) << plan.team;
+          ASSERT_TRUE(plan.team <= 32 || plan.team == plan.threads);
+          ASSERT_EQ(plan.threads % 32, 0);
+          if (plan.kept) {
+            ASSERT_GE(std::int64_t{plan.team} * kept * (16 / element), columns);
+          }
+          if (!keep) {
+            ASSERT_FALSE(plan.kept);
+          }
+        }
+  EXPECT_TRUE(plan_row(32768, 2, true).kept);
+  EXPECT_FALSE(plan_row(32776, 2, true).kept);
+  EXPECT_EQ(plan_row(128, 2, true).team, 4);  // 128 columns of 16 bits: a quarter of a warp has each row
+  EXPECT_EQ(plan_row(1024, 2, true).team, 16);
+  EXPECT_EQ(plan_row(8192, 2, true).team, 128);
+}
+
+TEST(Emulator, SeesAShuffleAndABarrier) {
+  static float seen[64];
+  emulated::launch(1, 64, [] {
+    const float sum = [] {
+      float x = static_cast<float>(threadIdx.x);
+      for (int half = 16; half > 0; half /= 2) x += __shfl_xor_sync(0xFFFFFFFFu, x, half);
+      return x;
+    }();
+    static float shared[64];
+    shared[threadIdx.x] = sum;
+    __syncthreads();
+    seen[threadIdx.x] = shared[63 - threadIdx.x];
+  });
+  for (int i = 0; i < 64; ++i) EXPECT_EQ(seen[i], i < 32 ? 1520.f : 496.f);
+}
+
+}  // namespace
