@@ -64,10 +64,20 @@ def test_missing_packages_name_their_cure(monkeypatch: pytest.MonkeyPatch) -> No
     assert found["another-missing-package"].cure == "pip install another-missing-package"
 
 
-@pytest.mark.parametrize(("text", "cores"), [("max 100000\n", None), ("150000 100000\n", 1.5), ("nonsense", None)])
-def test_a_quota_is_read_from_the_control_group(monkeypatch: pytest.MonkeyPatch, text: str, cores: float | None) -> None:
-    monkeypatch.setattr(module.Path, "read_text", lambda self: text)
+@pytest.mark.parametrize(("quota", "cores", "state"), [(0.0, None, "ok"), (0.5, 0.5, "warning")])
+def test_a_quota_of_the_control_group_is_named(
+    monkeypatch: pytest.MonkeyPatch, quota: float, cores: float | None, state: str
+) -> None:
+    """How it is read, nested groups of both versions included, is tested with the compiled code (system_test)."""
+
+    class Cpu:
+        threads, facts = 1, {"quota_cores": quota}
+
+    monkeypatch.setattr(module, "open_device", lambda name: Cpu())
+    monkeypatch.setattr(module.os, "sched_getaffinity", lambda pid: {0}, raising=False)
+    monkeypatch.setattr(module.os, "cpu_count", lambda: 1)
     assert module.quota_cores() == cores
+    assert module._cores()[0].state == state
 
 
 def test_load_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

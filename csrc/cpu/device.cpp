@@ -94,12 +94,14 @@ std::vector<std::pair<std::string, Value>> Device::facts() const {
   if (const auto open = huge.find('['); open != std::string::npos) huge = huge.substr(open + 1, huge.find(']') - open - 1);
   const std::string governor = first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
   const auto number = [](const std::string& text) { return Value(std::int64_t{std::atoll(text.c_str())}); };
+  const double quota = cgroup_cpus();
   return {{"cpu_name", model.empty() ? std::string("unknown CPU") : model},
           {"cpu_vendor", cpuinfo("vendor_id")},
           {"cpu_family", number(cpuinfo("cpu family"))},
           {"cpu_model", number(cpuinfo("model\t"))},
           {"threads", std::int64_t{pool_->threads()}},
           {"usable_cores", static_cast<std::int64_t>(usable_cpus().size())},
+          {"quota_cores", std::isfinite(quota) ? quota : 0.0},  // 0: none
           {"isas", joined_isas()},
           {"l1_bytes", caches_.l1_bytes},
           {"l2_bytes", caches_.l2_bytes},

@@ -46,7 +46,7 @@ def ceiling(device: Device, what: Wanted, policy: Policy) -> Ceiling:
         plan=found.plan(),
         clock_hz=max(float(seen["clock_before_hz"]), float(seen["clock_after_hz"])) or None,
         status="contended" if seen["contended"] else "ok",
-        reason=contention(seen["load"]) if seen["contended"] else "",
+        reason=contention(seen["load"], device.facts) if seen["contended"] else "",
     )
     return _with_operations(made)
 

@@ -97,7 +97,7 @@ def _measured(device: Device, points: Sequence[_Point], policy: Policy) -> tuple
         shuffle(order)
         for point in order:
             seen = device.core.sample(point.found.sets, policy=policy.to_dict())
-            why = contention(seen["load"]) if seen["contended"] else ""
+            why = contention(seen["load"], device.facts) if seen["contended"] else ""
             point.rounds.append((point.found.rates(seen["samples_s"]), _clock(seen), why))
     left = [point for point in points if not point.done]
     if not left:

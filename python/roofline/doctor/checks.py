@@ -105,12 +105,8 @@ def _libraries() -> list[Check]:
 
 
 def quota_cores() -> float | None:
-    """Cores that the control group allows; None where there is no limit, or no way to know."""
-    try:
-        limit, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()[:2]
-    except (OSError, ValueError):
-        return None
-    return None if limit == "max" else float(limit) / float(period)
+    """Cores that the control groups allow; None where there is no limit, or no way to know."""
+    return float(open_device("cpu").facts.get("quota_cores") or 0) or None
 
 
 def _cores() -> list[Check]:

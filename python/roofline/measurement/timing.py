@@ -186,10 +186,13 @@ def from_rates(prepared: Prepared, machine: Machine | None, level: str) -> Expec
     return expected
 
 
-def contention(load: Mapping[str, float]) -> str:
-    """What kept the threads from their cores: other processes, or the host of a virtual machine, which takes a core unseen."""
+def contention(load: Mapping[str, float], facts: Mapping[str, Any]) -> str:
+    """What kept the threads from their cores: a quota (of the device's facts), other processes, or the host of a guest."""
     missing, waited, foreign = 1 - load["cpu_share"], load["run_delay_share"], load["foreign_cores"]
     seen = f"threads had {load['cpu_share']:.1%} of the time and waited {waited:.1%} of it for a core"
+    quota = float(facts.get("quota_cores") or 0)
+    if 0 < quota < int(facts.get("threads") or 1) and waited > 0:
+        return f"the control group allows {quota:.3g} cores and stops threads in mid-run: {seen}; raise its quota"
     if foreign:
         seen += f", other processes kept {foreign:.2f} cores busy"
     elif missing > 2 * waited:
@@ -213,7 +216,7 @@ def bracketed(
     )  # fmt: skip
     status, reason = "ok", ""
     if seen["contended"]:
-        status, reason = "contended", contention(seen["load"])
+        status, reason = "contended", contention(seen["load"], device.facts)
     elif seen["roof_moved"]:
         b = brackets[seen["limiting"]]
         status = "roof_moved"
