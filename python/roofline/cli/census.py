@@ -13,6 +13,7 @@ from .outcomes import OK, BadInput, checking_input
 from .terminal import Terminal
 
 SUFFIXES = (".md", ".csv", ".json")
+PICTURES = (".svg", ".png")
 MOST_PHASES = 64
 # Fields that several phases have and mean differently by: of several phases they go to these.
 OWNERS = {"seq_q": ("prefill", "training"), "seq_kv": ("decode", "mixed")}
@@ -40,6 +41,9 @@ def flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--format", choices=("table", "markdown", "csv"), default="table", help="what is printed (default table)")
     parser.add_argument("-o", "--out", metavar="FILE", help=f"also write it, as {', '.join(SUFFIXES)}")
+    parser.add_argument(
+        "--plot", metavar="FILE", help="also draw the kernels of each phase on their roofs, as .svg or .png, the data beside it"
+    )
 
 
 def _batches(text: str) -> list[int]:
@@ -79,9 +83,15 @@ def census(options: argparse.Namespace) -> int:
     screen, out = Terminal(), Path(options.out) if options.out else None
     if out is not None and out.suffix not in SUFFIXES:
         raise BadInput(f"{out}: cannot write a {out.suffix or 'nameless'} file; use {', '.join(SUFFIXES)}")
+    picture = Path(options.plot) if options.plot else None
+    if picture is not None and picture.suffix not in PICTURES:
+        raise BadInput(f"--plot {picture}: cannot write a {picture.suffix or 'nameless'} file; use {' or '.join(PICTURES)}")
+    if picture is not None and not options.machine:
+        raise BadInput("--plot needs --machine: without one the kernels have no roofs")
     with checking_input():
-        if out is not None:
-            require_file(out)
+        for file in (out, *((picture, picture.with_suffix(".csv")) if picture else ())):
+            if file is not None:
+                require_file(file)
         made = census_of(
             config_of(options), list(_phases(options)), machine_of(options.machine, options.device) if options.machine else None,
             tp=options.tp, ep=options.ep, lm_head=options.lm_head, fused=options.fused, launch_s=options.launch,
@@ -89,6 +99,8 @@ def census(options: argparse.Namespace) -> int:
         )  # fmt: skip
     if out is not None:
         _write(made, out)
+    if picture is not None:
+        _draw(made, picture)
     if options.json:
         screen.json(made.to_dict())
     elif options.format == "table":
@@ -114,3 +126,16 @@ def _write(made: Any, out: Path) -> None:
     else:
         text = made.to_csv() if out.suffix == ".csv" else made.to_markdown()
     write_atomically(out, text)
+
+
+def _draw(made: Any, picture: Path) -> None:
+    """Write the picture, and its data beside it."""
+    import tempfile
+
+    from ..machine import write_atomically
+    from ..plot import save_picture
+
+    with tempfile.TemporaryDirectory() as temporary:
+        for file in save_picture(temporary, "kernel_placement", made):
+            if file.suffix in (picture.suffix, ".csv"):
+                write_atomically(picture.with_suffix(file.suffix), file.read_bytes())

@@ -44,51 +44,6 @@ def devices(as_json: bool) -> int:
     return OK
 
 
-def plot(options: argparse.Namespace) -> int:
-    from ..plot import roofline_data, save
-    from ..report.files import PICTURES, require_file, require_folder
-    from ..results import Results
-
-    given = Path(options.machine_file)
-    folder = given if given.is_dir() else given.parent
-    machine = machine_of(options.machine_file, options.device)
-    with checking_input():
-        usual = folder / "results.jsonl"
-        source = options.results or (usual if given.is_dir() and usual.exists() else None)
-        results = Results.load(source) if source is not None else Results()
-    if options.json:
-        Terminal().json(roofline_data(machine, results, dtype=options.dtype))
-        return OK
-    out = Path(options.out) if options.out else folder
-    suffixes = {Path(name).suffix for name in PICTURES}
-    if out.suffix and not out.is_dir():
-        if out.suffix not in suffixes:
-            raise BadInput(f"{out}: cannot write a {out.suffix} file; use {', '.join(sorted(suffixes))}, or a folder")
-        with checking_input():
-            require_file(out)
-        _one_picture(machine, results, out, options.dtype)
-        files: tuple[Path, ...] = (out,)
-    else:
-        with checking_input():
-            require_folder(out)
-        files = save(machine, results, out, dtype=options.dtype)
-    if not options.quiet:
-        Terminal().lines(f"wrote {file}" for file in files)
-    return OK
-
-
-def _one_picture(machine: Any, results: Any, out: Path, dtype: str | None) -> None:
-    import tempfile
-
-    from ..machine import write_atomically
-    from ..plot import save
-
-    with tempfile.TemporaryDirectory() as temporary:
-        for file in save(machine, results, temporary, dtype=dtype):
-            if file.suffix == out.suffix:
-                write_atomically(out, file.read_bytes())
-
-
 def explain(options: argparse.Namespace) -> int:
     from ..measurement import Policy, attempt
     from ..report import explain as explained

@@ -23,7 +23,8 @@ examples:
   roofline claims --wrong                             what well-known texts on the roofline have wrong, and the call that shows it
   roofline doctor                                     what is missing here, and its cure"""
 
-HOMES = {name: "looking" for name in ("plot", "explain", "doctor")} | {
+HOMES = {name: "looking" for name in ("explain", "doctor")} | {
+    "plot": "plotting",
     "compare": "comparing",
     "hardware": "hardware",
     "claims": "claims",
@@ -174,13 +175,10 @@ def _measure(parser: argparse.ArgumentParser) -> None:
 
 
 def _plot(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("machine_file", metavar="PATH", help="a machine.json, or the folder of a report")
-    parser.add_argument("--results", metavar="FILE", help="results to draw (default: results.jsonl in the folder)")
-    parser.add_argument(
-        "-o", "--out", metavar="DIR|FILE", help="a folder, or a .svg, .png or .csv file (default: beside the machine file)"
-    )
-    parser.add_argument("--dtype", help="only this dtype's roofs and points")
-    parser.add_argument("--device", help="which machine of the file")
+    from .plotting import description, flags
+
+    parser.description = description()
+    flags(parser)
 
 
 def _compare(parser: argparse.ArgumentParser) -> None:
@@ -277,7 +275,7 @@ COMMANDS = {
     "measure": ("measure the ceilings of a device into a machine file", _measure),
     "run": ("time one problem of an operator", None),
     "sweep": ("time an operator over lists of values", None),
-    "plot": ("draw a roofline from saved files", _plot),
+    "plot": ("draw saved files, or the roofline as a model: 17 pictures by name", _plot),
     "explain": ("explain one point: FLOPs, bytes, roofs, prediction", _explain_file),
     "predict": ("predict a whole model's time on a machine, from its configuration", _predict),
     "census": ("list every kernel of a model with its shapes, FLOPs, bytes, intensity and bound", _census),

@@ -133,6 +133,21 @@ def _labels(ceiling: Ceiling) -> list[tuple[float, str]]:
     ]
 
 
+def _joined(ceilings: Iterable[Ceiling]) -> dict[int, str]:
+    """Labels of datasheet peaks of one unit and rate by the `id` of the first; "" for the others, which are the same line."""
+    groups: dict[tuple[Any, ...], list[Ceiling]] = {}
+    for c in ceilings:
+        if c.kind == "compute" and c.source == "datasheet":
+            groups.setdefault((c.unit, c.isa, c.value, c.unverified), []).append(c)
+    found: dict[int, str] = {}
+    for first, *others in groups.values():
+        if others:
+            dtypes = "/".join(dict.fromkeys(c.dtype for c in (first, *others)))
+            words = dtypes, "tensor" if first.unit == "tensor" else first.isa, first.label.removeprefix(first.name).strip()
+            found |= {id(first): f"{' '.join(word for word in words if word)} ({first.source})", **{id(c): "" for c in others}}
+    return found
+
+
 # -- points ---------------------------------------------------------------------------------------------------------------
 
 
@@ -285,9 +300,12 @@ def picture(
     highest = [value for p in points for value in (p.y_high, p.tick) if value is not None]
     y_limits = min(lowest) / 2.5, max([top * 3, *(value * 1.5 for value in highest)])
 
-    roofs = []
+    roofs, joined = [], _joined(c for c, _ in drawn)
     for ceiling, is_main in drawn:
         for index, (rate, label) in enumerate(_labels(ceiling)):
+            label = joined.get(id(ceiling), label)
+            if not label:
+                continue
             if ceiling.kind == "bandwidth":
                 span = (max(x_limits[0], y_limits[0] / rate), top / rate)
             else:

@@ -95,3 +95,22 @@ def save_size_curve(
 def save_latency(machine: Machine, directory: str | os.PathLike[str]) -> Paths:
     """Write latency.svg, .png and .csv as `save` does, of what `latency` draws."""
     return _save(directory, "latency", latencies.latency_data(machine), lambda ax: latencies.draw(machine, ax, fit=True))
+
+
+def saved(
+    machine: Machine, measurements: Iterable[Measurement], *, dtype: str | None = None
+) -> dict[str, tuple[Callable[[], list[dict[str, Any]]], Callable[[str | os.PathLike[str]], Paths]]]:
+    """The pictures of a machine by name: what gives the records, and what saves it. dtype: only its roofs and points."""
+    given = list(measurements)
+    return {
+        "roofline": (
+            lambda: roofline_data(machine, given, dtype=dtype),
+            lambda directory: save(machine, given, directory, dtype=dtype),
+        ),
+        "empirical": (
+            lambda: measured.empirical_data(machine, dtype=dtype),
+            lambda directory: save_empirical(machine, directory, dtype=dtype),
+        ),
+        "size-curve": (lambda: sizes.size_curve_data(machine), lambda directory: save_size_curve(machine, directory)),
+        "latency": (lambda: latencies.latency_data(machine), lambda directory: save_latency(machine, directory)),
+    }

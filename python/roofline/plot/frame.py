@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LEFT, RIGHT, TOP, BOTTOM = 0.72, 0.18, 0.46, 0.62  # inches around the axes
+LEFT, RIGHT, TOP, BOTTOM = 0.72, 0.3, 0.46, 0.62  # inches around the axes; right: half of a tick label at the end
 WIDTH, HEIGHT = 6.7, 4.5  # of the axes, inches
 LINE = 0.135  # inches per line of notes
 GAP = 0.14  # inches between axes and a legend outside

@@ -30,6 +30,7 @@ QUANTITIES: Mapping[str, str] = {
 CELL = (0.66, 0.3)  # inches
 LEAST = 5.4  # inches of the axes, for the title
 PALE, DARK = "#F1F6FA", "#0B4A75"
+WHITE = 0.58  # of the way between these: from here on words are white
 UNFIT = "does not fit in memory"
 EDGE, UNFIT_EDGE = "#B9BEC3", "#DADDE0"
 UNFIT_FILL = ("#F4F4F5", "//", style.MUTED)
@@ -97,7 +98,7 @@ class Grid:
         from matplotlib.colors import to_hex, to_rgb
 
         red, green, blue = (a + (b - a) * share for a, b in zip(to_rgb(PALE), to_rgb(DARK), strict=True))
-        return to_hex((red, green, blue)), "white" if share > 0.5 else style.INK
+        return to_hex((red, green, blue)), "white" if share > WHITE else style.INK
 
     def _fills(self) -> list[list[tuple[str, str, str]]]:
         """Colour, hatch, and colour of the words, of each cell."""

@@ -45,7 +45,7 @@ def named(model: Operator | Mapping[str, Operator]) -> dict[str, Operator]:
 
 def counts_of(calls: Iterable[Call]) -> Counts:
     """FLOPs and bytes of all runs of calls."""
-    return sum((call.count * count(call.problem, variant=call.variant) for call in calls), Counts())
+    return sum((c.count * count(c.problem, variant=c.variant if c.variant in c.problem.variants else "") for c in calls), Counts())
 
 
 # -- intensity over a batch ---------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from ..transformer import Call, Decode, Estimate, Phase, Prefill, TransformerCon
 from ..units import fmt_number, fmt_percent, fmt_si
 from . import style
 from .bars import Bar, Bars, Mark, Row
-from .over import attention_of, counts_of, named, unfused, unmasked
+from .over import attention_of, counts_of, estimate_notes, named, unfused, unmasked
 from .placing import names_of
 from .ridges import machine_notes
 from .show import quantity_of
@@ -183,7 +183,7 @@ def profile_bars(found: Estimate) -> Bars:
     ]
     notes.append(f"ceilings: {'; '.join(found.ceilings)}")
     notes += [f"others: {', '.join(small)}"] if len(small) > 1 else []
-    notes += [*found.counted, *(f"note: {note}" for note in found.notes)]
+    notes += estimate_notes([found])
     return Bars(
         title=f"Where the time goes: {found.config.name}, {names_of([found.phase])[0]}",
         x_label="Share of the time [%]", rows=tuple(rows),

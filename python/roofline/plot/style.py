@@ -86,5 +86,5 @@ def series(index: int) -> tuple[str, str, Any]:
     return (
         SERIES_COLOURS[index % len(SERIES_COLOURS)],
         MARKERS[index % len(MARKERS)],
-        SERIES_DASHES[(index + index // len(MARKERS)) % len(SERIES_DASHES)],
+        SERIES_DASHES[index % len(SERIES_DASHES)],
     )
