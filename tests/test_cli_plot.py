@@ -46,7 +46,8 @@ def whole() -> Machine:
         access="read", threads=2, isa="avx2",
         points=tuple(SizePoint(size_bytes=n, samples=tuple((200e9 if n < 1 << 20 else 38e9) * a for a in around)) for n in sizes),
     )  # fmt: skip
-    latency = Ceiling(kind="latency", level="DRAM", samples=(98e-9,), problem={"operator": "pointer_chase", "pages": "huge"}, threads=1)
+    chase = {"operator": "pointer_chase", "pages": "huge"}
+    latency = Ceiling(kind="latency", level="DRAM", samples=(98e-9,), problem=chase, threads=1)
     return dataclasses.replace(cpu(), ceilings=(*cpu().ceilings, latency), empirical=(sweep,), curves=(curve,))
 
 
