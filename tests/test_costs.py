@@ -434,6 +434,14 @@ HAND = [
         {"q·kᵀ": 176, "scale": 22, "softmax": 110, "sinks": 24, "p·v": 176},
         2 * 48 + 40 + 8,
     ),
+    # 7 keys in pages of 3, of which two rows stay empty: 2 x 3 entries of four bytes. 2 x 2 x (6 + 7) pairs of 4. q and out
+    # 2 x 2 x 2 x 4, k and v 2 x 7 x 4, of two bytes.
+    (
+        "cached_attention",
+        {"batch": 2, "heads": 2, "kv_heads": 1, "seq_q": 2, "seq_kv": 7, "head_dim": 4, "page_size": 3},
+        {"q·kᵀ": 416, "scale": 52, "softmax": 260, "p·v": 416},
+        2 * 2 * 32 + 2 * 2 * 56 + 24,
+    ),
     # One query that sees 128 keys of 100000.
     (
         "cached_attention",

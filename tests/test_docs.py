@@ -298,6 +298,7 @@ def abbreviations(problem: Any) -> dict[str, Any]:
         names["pairs"] = fields["batch"] * fields["heads"] * sum(min(first + query, most) for query in range(fields["seq_q"]))
         names["keys"] = min(fields["seq_kv"], most + fields["seq_q"] - 1)
         names["bits_of_kv"] = bits[fields["kv_dtype"]]
+        names["entries"] = -(-names["keys"] // fields["page_size"]) if fields["page_size"] else 0
     if problem.name in ("attention", "attention_backward") or problem.name.startswith("mla_"):
         masked = fields["seq_q"] * (fields["seq_q"] - 1) // 2 if fields["causal"] else 0
         names["pairs"] = fields["batch"] * fields["heads"] * (fields["seq_q"] * fields["seq_kv"] - masked)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from roofline.cost import TensorSpec, to_float64
 from roofline.errors import OutOfMemory, Unsupported
 from roofline.measurement import list_devices, open_device
-from roofline.measurement.tensors import allocate_all, bind, check, restore
+from roofline.measurement.tensors import allocate, allocate_all, bind, check, restore
 from roofline.operators import OPERATORS, Operator, Stream
 
 DEVICES = ["cpu", pytest.param("cuda:0", marks=pytest.mark.gpu)]
@@ -63,6 +64,20 @@ def test_kernel_one_thread(problem: Operator, variant: str) -> None:
 @pytest.mark.parametrize(("problem", "variant"), points(slow=True))
 def test_kernel_past_2_31(device: str, problem: Operator, variant: str) -> None:
     run_and_check(device, problem, variant)
+
+
+def test_random_fp8_numbers_are_the_rounded_ones() -> None:
+    """The same seed gives the same numbers in every dtype, rounded: so the bits are made and read alike."""
+    device = open_device("cpu")
+    made = {}
+    for dtype in ("fp32", "fp8_e4m3"):
+        held = allocate(device, TensorSpec(name="x", shape=(5000,), dtype=dtype), 3, 0)
+        made[dtype] = to_float64(held.raw(), dtype)
+    exact, rounded = made["fp32"], made["fp8_e4m3"]
+    step = np.maximum(2.0 ** np.floor(np.log2(np.abs(exact))), 2.0**-6) / 8
+    assert (np.abs(rounded - exact) <= step / 2 * (1 + 1e-6)).all()
+    assert len(np.unique(rounded)) > 100
+    assert np.isnan(to_float64(np.array([0x7F, 0xFF], dtype=np.uint8), "fp8_e4m3")).all()
 
 
 def test_every_operator_has_awkward_cases() -> None:

@@ -150,10 +150,17 @@ def test_missing_ceilings_are_named(without: tuple[str, ...], problem: Operator,
         predict(machine(*without), problem, **options)
 
 
+def test_the_default_variant_suits_the_problem() -> None:
+    decode = OPERATORS["attention"].make(seq_q=1, seq_kv=1000, dtype="bf16")
+    assert default_variant(decode, "cuda") == "split_kv"
+    assert default_variant(decode.replace(seq_q=9), "cuda") == "tiled"
+    assert default_variant(decode.replace(dtype="fp32"), "cuda") == default_variant(decode.replace(dtype="fp32"), "cpu") == "tiled"
+
+
 def test_the_default_variant_has_a_kernel() -> None:
     assert default_variant(Attention(), "cpu") == "tiled"
-    assert default_variant(Attention(dtype="fp16"), "cuda") == "naive"
-    assert default_variant(Attention(dtype="fp64"), "cpu") == list(Attention.variants)[-1]  # none has: the last
+    assert default_variant(Attention(dtype="fp16"), "cuda") == "tiled"
+    assert default_variant(Attention(dtype="fp64"), "cpu") == "tiled"  # none has: the last that suits it
 
 
 @pytest.mark.parametrize("problem", [LayerNorm(), Softmax(), Relu(), Matmul(), Attention(causal=True)], ids=lambda p: p.name)

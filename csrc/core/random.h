@@ -25,4 +25,18 @@ ROOFLINE_HOST_DEVICE inline double random_uniform(std::uint64_t seed, std::uint6
   return (static_cast<double>(random_bits(seed, index) >> 11) * 0x1p-52 - 1.0) * kSqrt3;
 }
 
+// Rounded to nearest even in fp8_e4m3 (OCP 8-bit floating point: 4 bits of exponent biased by 7, 3 of fraction); |x| below 448.
+ROOFLINE_HOST_DEVICE inline std::uint8_t to_fp8_e4m3(double x) {
+  const std::uint8_t sign = x < 0 ? 0x80 : 0;
+  const double size = x < 0 ? -x : x;
+  double step = 0x1p-9;  // between neighbours: of the subnormal numbers and the first normal ones
+  int exponent = 0;
+  while (size >= step * 16) step *= 2, ++exponent;
+  const double steps = size / step;  // below 16: exact, since step is a power of two
+  int whole = static_cast<int>(steps);
+  const double rest = steps - whole;
+  if (rest > 0.5 || (rest == 0.5 && whole % 2 == 1)) ++whole;
+  return static_cast<std::uint8_t>(sign + exponent * 8 + whole);  // a carry out of the fraction raises the exponent
+}
+
 }  // namespace roofline

@@ -173,6 +173,8 @@ void Device::fill(void* memory, DType dtype, std::int64_t elements, Fill fill, s
       case DType::fp16:
         return fill_range<Half>(memory, part, [=](std::int64_t i) { return static_cast<Half>(static_cast<float>(random_uniform(seed, i))); });
       case DType::int32: return fill_range<std::int32_t>(memory, part, [=](std::int64_t i) { return static_cast<std::int32_t>(random_bits(seed, i)); });
+      case DType::fp8_e4m3:
+        return fill_range<std::uint8_t>(memory, part, [=](std::int64_t i) { return to_fp8_e4m3(random_uniform(seed, i)); });
       case DType::int8: return fill_range<std::int8_t>(memory, part, [=](std::int64_t i) { return static_cast<std::int8_t>(random_bits(seed, i)); });
     }
   });

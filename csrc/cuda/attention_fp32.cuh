@@ -11,10 +11,6 @@
 
 namespace roofline::cuda {
 
-struct alignas(16) FourFloats {
-  float x[4];
-};
-
 template <int Head>
 struct Fp32Shape {
   static constexpr int kHeadDim = Head;

@@ -122,4 +122,36 @@ constexpr KvSplit plan_split(std::int64_t units, std::int64_t unit_steps, std::i
   return {units, unit_steps, std::max<std::int64_t>(1, std::min({resident, worth, steps}))};
 }
 
+// Parts of units that more than one block works on: what goes to memory and back.
+constexpr std::int64_t split_parts(const KvSplit& split) {
+  std::int64_t parts = 0;
+  for (std::int64_t block = 0; block < split.blocks; ++block) {
+    const std::int64_t begin = split.begin(block), end = split.begin(block + 1);
+    const std::int64_t first = begin / split.unit_steps, last = (end - 1) / split.unit_steps;
+    const bool shares_first = begin % split.unit_steps != 0 || end < (first + 1) * split.unit_steps;
+    parts += shares_first;
+    if (last != first) parts += end % split.unit_steps != 0;
+  }
+  return parts;
+}
+
+constexpr int kMostSplitSlots = 6;
+constexpr std::int64_t kLeastSplitKeys = 256;  // of a block: its part is then at most 2 % of what it reads
+
+// Why split_kv does not take a problem; empty if it does. rows: queries of the whole batch.
+inline std::string split_refuses(std::int64_t head_dim, std::int64_t seq_q, std::int64_t element_bytes, std::int64_t page_size,
+                                 std::int64_t keys, std::int64_t rows) {
+  const std::int64_t most_dim = element_bytes == 1 ? 128 : 256, multiple = 16 / element_bytes;
+  if (seq_q > 8) return "split_kv takes seq_q up to 8, got " + std::to_string(seq_q) + "; use another variant";
+  if (head_dim > most_dim)
+    return "split_kv takes head_dim up to " + std::to_string(most_dim) + " with a cache of " + std::to_string(element_bytes) +
+           "-byte numbers, got " + std::to_string(head_dim);
+  if (head_dim % multiple != 0)
+    return "split_kv takes multiples of " + std::to_string(multiple) + " as head_dim (rows of whole 16 bytes), got " +
+           std::to_string(head_dim) + "; pad the heads";
+  if (page_size % 16 != 0) return "split_kv takes multiples of 16 as page_size, got " + std::to_string(page_size);
+  if (keys > INT32_MAX - 1024 || rows > INT32_MAX) return "split_kv takes up to 2^31 keys and queries; use smaller dimensions";
+  return "";
+}
+
 }  // namespace roofline::cuda

@@ -18,6 +18,10 @@ struct alignas(16) Chunk {
   std::uint32_t words[4];
 };
 
+struct alignas(16) FourFloats {
+  float x[4];
+};
+
 }  // namespace roofline::cuda
 
 #if defined(ROOFLINE_CUDA_EMULATED)
@@ -134,9 +138,10 @@ ROOFLINE_DEVICE float larger_of(float a, float b) { return fmaxf(a, b); }
 ROOFLINE_DEVICE float fused(float a, float b, float c) { return fmaf(a, b, c); }
 
 // What other blocks wrote, from L2: L1 may hold what was there before.
-template <class T>
-ROOFLINE_DEVICE T from_others(const T* memory) {
-  return __ldcg(memory);
+ROOFLINE_DEVICE float from_others(const float* memory) { return __ldcg(memory); }
+ROOFLINE_DEVICE FourFloats from_others(const FourFloats* memory) {
+  const float4 all = __ldcg(reinterpret_cast<const float4*>(memory));
+  return {{all.x, all.y, all.z, all.w}};
 }
 // This block's earlier writes are seen by every block that sees its later ones; to be called between two synchronize().
 ROOFLINE_DEVICE void publish() { __threadfence(); }

@@ -81,12 +81,27 @@ def size_bytes(shape: tuple[Any, ...], dtype_name: str, bits: Any = None) -> Any
     return whole(total / 8) if isinstance(total, np.ndarray) else ceil_div(total, 8)
 
 
+def _e4m3() -> Array:
+    """Every fp8_e4m3 number by its bits (OCP 8-bit floating point: 4 bits of exponent biased by 7, 3 of fraction, no infinity)."""
+    bits = np.arange(256)
+    exponent, fraction = bits >> 3 & 15, bits & 7
+    size = np.where(exponent == 0, np.ldexp(fraction, -9), np.ldexp(8.0 + fraction, exponent - 10))
+    size[bits & 127 == 127] = np.nan
+    signed: Array = np.where(bits & 128, -size, size)
+    return signed
+
+
+_E4M3 = _e4m3()
+
+
 def to_float64(raw: Array, dtype_name: str) -> Array:
     """Storage bits (see `DType.storage`) as float64 values."""
     if dtype_name == "bf16":
         return (raw.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
     if dtype_name in ("fp64", "fp32", "tf32", "fp16", "int32", "int8"):
         return raw.astype(np.float64)
+    if dtype_name == "fp8_e4m3":
+        return np.asarray(_E4M3[raw])
     raise Error(f"{dtype_name} values cannot be decoded by NumPy here")
 
 

@@ -113,10 +113,12 @@ def bound(flops: ArrayLike, bytes_: ArrayLike, roofs: Roofs, link_bytes: ArrayLi
 
 
 def default_variant(problem: Operator, device: str) -> str:
-    """The last declared variant (slowest come first) with a kernel for this device and dtype; "" for cost-only operators."""
+    """The last declared variant (slowest come first) that suits the problem and has a kernel for this device and dtype, or for any;
+    "" for cost-only operators."""
     wanted = getattr(problem, "dtype", None)
-    able = [name for name, variant in problem.variants.items() if wanted in variant.dtypes.get(device, ())]
-    return (able or list(problem.variants) or [""])[-1]
+    suited = [name for name in problem.variants if problem.suits(name)]
+    able = [name for name in suited if wanted in problem.variants[name].dtypes.get(device, ())]
+    return (able or suited or [""])[-1]
 
 
 def _compute_ceiling(

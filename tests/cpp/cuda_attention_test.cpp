@@ -11,6 +11,7 @@
 #include "core/random.h"
 #include "cuda/attention_fp32.cuh"
 #include "cuda/attention_plan.h"
+#include "cuda/attention_split.cuh"
 #include "cuda/attention_tiled.cuh"
 #include "cuda/tiles.h"
 
@@ -171,6 +172,41 @@ TEST(KvSplit, CoversEveryStepOnceWithEqualShares) {
         }
 }
 
+TEST(KvSplit, PartsAreThoseOfSharedUnits) {
+  for (const std::int64_t units : {1, 3, 8})
+    for (const std::int64_t steps : {1, 5, 12})
+      for (const std::int64_t resident : {1, 4, 7, 100}) {
+        const KvSplit split = plan_split(units, steps, resident, 1);
+        std::int64_t parts = 0;
+        for (std::int64_t unit = 0; unit < units; ++unit)
+          if (split.first_block(unit) != split.last_block(unit)) parts += split.last_block(unit) - split.first_block(unit) + 1;
+        EXPECT_EQ(split_parts(split), parts) << units << " " << steps << " " << resident;
+      }
+}
+
+TEST(SplitRefuses, WhatItCannotTake) {
+  EXPECT_EQ(split_refuses(128, 8, 2, 16, 1000, 64), "");
+  EXPECT_EQ(split_refuses(64, 1, 1, 0, 1000, 64), "");
+  EXPECT_NE(split_refuses(128, 9, 2, 0, 1000, 64).find("seq_q up to 8"), std::string::npos);
+  EXPECT_NE(split_refuses(264, 1, 2, 0, 1000, 64).find("up to 256"), std::string::npos);
+  EXPECT_NE(split_refuses(256, 1, 1, 0, 1000, 64).find("up to 128"), std::string::npos);
+  EXPECT_NE(split_refuses(72, 1, 1, 0, 1000, 64).find("multiples of 16 as head_dim"), std::string::npos);
+  EXPECT_NE(split_refuses(128, 1, 2, 24, 1000, 64).find("page_size"), std::string::npos);
+  EXPECT_NE(split_refuses(128, 1, 2, 0, std::int64_t{1} << 31, 64).find("2^31"), std::string::npos);
+}
+
+TEST(Fp8, IsRoundedToNearestEven) {
+  for (int bits = 0; bits < 126; ++bits) {  // between every two neighbours: half and a bit to either side
+    const auto value = [](int b) { return b >> 3 ? std::ldexp(8 + (b & 7), (b >> 3) - 10) : std::ldexp(b & 7, -9); };
+    const double low = value(bits), high = value(bits + 1), half = (low + high) / 2;
+    EXPECT_EQ(to_fp8_e4m3(low), bits);
+    EXPECT_EQ(to_fp8_e4m3(half), bits + bits % 2);
+    EXPECT_EQ(to_fp8_e4m3(half + (high - low) / 1024), bits + 1);
+    EXPECT_EQ(to_fp8_e4m3(half - (high - low) / 1024), bits);
+    EXPECT_EQ(to_fp8_e4m3(-high), bits + 1 + 128);
+  }
+}
+
 // -- numbers ------------------------------------------------------------------------------------------------------------------
 
 template <class T>
@@ -281,6 +317,174 @@ TEST(Tiled, EmulatedBlocksAgreeWithFloat64) {
   expect_tiled<Fp16, Small>({1, 1, 1, 2, 63, 64, false}, {}, 2);  // one key short of a tile
   expect_tiled<Bf16, TiledShape<256, 64, 1>>({1, 1, 1, 70, 90, 256, true}, {.late_copies = true}, 2);
   EXPECT_GT(EmulatedBlock::matrix_rows, 0);
+  EXPECT_EQ(EmulatedBlock::bank_conflicts, 0);
+}
+
+// -- split_kv -----------------------------------------------------------------------------------------------------------------
+
+// A number of one byte: all 256 of int8; e4m3 by its definition (OCP 8-bit floating point), 0x7F and 0xFF being no numbers.
+double byte_number(Cache cache, std::uint8_t bits) {
+  if (cache == Cache::int8) return static_cast<std::int8_t>(bits);
+  const int exponent = bits >> 3 & 15, fraction = bits & 7;
+  const double size = exponent == 0 ? std::ldexp(fraction, -9) : std::ldexp(8 + fraction, exponent - 10);
+  return bits & 128 ? -size : size;
+}
+
+template <class T, Cache Kind>
+void expect_widened() {
+  for (int bits = 0; bits < 256; ++bits) {
+    if (Kind == Cache::fp8_e4m3 && (bits & 127) == 127) continue;
+    const std::uint32_t word = static_cast<std::uint32_t>(bits) << 16 | 0x3800009Bu;  // bits at place 2, 0x38 at 3
+    const std::uint32_t pair = widened<Kind>(T{}, word, 2, 3);
+    EXPECT_EQ(number(T{}, pair & 0xFFFF), byte_number(Kind, static_cast<std::uint8_t>(bits))) << bits;
+    EXPECT_EQ(number(T{}, pair >> 16), byte_number(Kind, 0x38)) << bits;
+  }
+}
+
+TEST(SplitKv, BytesAreWidenedExactly) {
+  expect_widened<Fp16, Cache::fp8_e4m3>();
+  expect_widened<Bf16, Cache::fp8_e4m3>();
+  expect_widened<Fp16, Cache::int8>();
+  expect_widened<Bf16, Cache::int8>();
+}
+
+struct DecodeShape {
+  int batch, kv_heads, group, seq_q, keys, head_dim;
+  bool causal = true;
+  int window = 0;
+  bool sinks = false;
+  int page_size = 0;
+};
+
+template <class T, class Shape>
+void expect_split(const DecodeShape& s, Emulation mode, int slots, int resident) {
+  const int rows = s.group * s.seq_q, units = s.batch * s.kv_heads;
+  const int per_entry = s.page_size ? static_cast<int>(ceil_div(s.keys, s.page_size)) : 0;
+  // Keys of unit u lie at place(u, key): in order, or in pages handed out backwards, with one to spare.
+  const int all_pages = s.batch * per_entry + 1;
+  std::vector<int> table(s.batch * per_entry);
+  for (std::size_t i = 0; i < table.size(); ++i) table[i] = all_pages - 1 - static_cast<int>(i);
+  const auto place = [&](int unit, int key) -> std::int64_t {
+    if (!s.page_size) return std::int64_t{unit} * s.keys + key;
+    const int page = table[unit / s.kv_heads * per_entry + key / s.page_size];
+    return (std::int64_t{page} * s.kv_heads + unit % s.kv_heads) * s.page_size + key % s.page_size;
+  };
+  const std::int64_t cached = s.page_size ? std::int64_t{all_pages} * s.kv_heads * s.page_size : std::int64_t{units} * s.keys;
+  const Tensor16<T> q(std::int64_t{units} * rows * s.head_dim, 1);
+  struct Cached {
+    std::vector<std::uint8_t> bytes;
+    std::vector<double> values;
+  };
+  const auto make = [&](std::uint64_t seed) {
+    Cached made;
+    const std::int64_t elements = cached * s.head_dim;
+    made.bytes.resize(elements * Shape::kElementBytes);
+    made.values.resize(elements);
+    for (std::int64_t i = 0; i < elements; ++i) {
+      if constexpr (Shape::kCache == Cache::same) {
+        const std::uint16_t bits = static_cast<std::uint16_t>(rounded(T{}, static_cast<float>(random_uniform(seed, i))));
+        std::memcpy(&made.bytes[2 * i], &bits, 2);
+        made.values[i] = number(T{}, bits);
+      } else {  // of a size near 1, so that more than one key counts
+        const std::uint64_t random = random_bits(seed, i);
+        made.bytes[i] = Shape::kCache == Cache::int8 ? static_cast<std::uint8_t>(random % 5 - 2)
+                                                     : static_cast<std::uint8_t>(random % 2 << 7 | random / 2 % 0x40);
+        made.values[i] = byte_number(Shape::kCache, made.bytes[i]);
+      }
+    }
+    return made;
+  };
+  const Cached k = make(2), v = make(3);
+  std::vector<float> sinks(s.kv_heads * s.group);
+  for (std::size_t i = 0; i < sinks.size(); ++i) sinks[i] = static_cast<float>(random_uniform(5, i)) + 1;
+
+  SplitWork work;
+  std::vector<std::uint16_t> out(q.bits.size() + 8, 0xFFFF);
+  work.q = q.bits.data(), work.k = k.bytes.data(), work.v = v.bytes.data(), work.out = out.data();
+  work.page_table = s.page_size ? table.data() : nullptr, work.sinks = s.sinks ? sinks.data() : nullptr;
+  work.row_chunks = static_cast<int>(ceil_div(rows, Shape::kRows));
+  work.split = plan_split(std::int64_t{units} * work.row_chunks, ceil_div(s.keys, Shape::kStepKeys), resident, 1);
+  work.kv_heads = s.kv_heads, work.rows = rows, work.seq_q = s.seq_q, work.keys = s.keys, work.window = s.window;
+  work.head_dim = s.head_dim, work.page_size = s.page_size, work.slots = slots, work.causal = s.causal;
+  work.scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(s.head_dim)));
+  std::vector<float> parts(2 * work.split.blocks * Shape::kRows * Shape::kHeadDim, NAN);
+  std::vector<float> stats(2 * work.split.blocks * Shape::kRows * 2, NAN);
+  std::vector<unsigned> arrivals(work.split.units, 0);
+  work.parts = parts.data(), work.stats = stats.data(), work.arrivals = arrivals.data();
+  emulate(work.split.blocks, Shape::kThreads, Shape::kFixedBytes + slots * Shape::kSlotBytes, mode,
+          [&] { split_attention<T, Shape>(work); });
+  for (const unsigned arrived : arrivals) ASSERT_EQ(arrived, 0u) << "a counter is not ready for the next launch";
+
+  const double tolerance = std::is_same_v<T, Bf16> ? 1.5e-2 : 2e-3;
+  for (int unit = 0; unit < units; ++unit) {
+    std::vector<double> keys, values;
+    for (int key = 0; key < s.keys; ++key)
+      for (int d = 0; d < s.head_dim; ++d) {
+        keys.push_back(k.values[place(unit, key) * s.head_dim + d]);
+        values.push_back(v.values[place(unit, key) * s.head_dim + d]);
+      }
+    for (int row = 0; row < rows; ++row) {
+      const int past = s.causal ? row % s.seq_q + s.keys - s.seq_q + 1 : s.keys;
+      const int first = s.window ? std::max(0, past - s.window) : 0;
+      const std::int64_t at = (std::int64_t{unit} * rows + row) * s.head_dim;
+      auto want = attend(&q.values[at], keys.data(), values.data(), first, past, s.head_dim);
+      if (s.sinks) {  // one more term of the denominator
+        double total = 0;
+        for (int key = first; key < past; ++key) {
+          double score = 0;
+          for (int d = 0; d < s.head_dim; ++d) score += q.values[at + d] * keys[key * s.head_dim + d];
+          total += std::exp(score / std::sqrt(static_cast<double>(s.head_dim)));
+        }
+        const double sink = std::exp(static_cast<double>(sinks[unit % s.kv_heads * s.group + row / s.seq_q]));
+        for (double& x : want) x *= total / (total + sink);
+      }
+      for (int d = 0; d < s.head_dim; ++d) {
+        const double got = number(T{}, out[at + d]);
+        ASSERT_LE(std::fabs(got - want[d]), tolerance + 0.012 * std::fabs(want[d])) << unit << ", row " << row << ", " << d;
+      }
+    }
+  }
+  for (std::size_t i = q.bits.size(); i < out.size(); ++i) ASSERT_EQ(out[i], 0xFFFF);
+}
+
+constexpr Emulation kLate = {.late_copies = true};
+constexpr Emulation kBackwards = {.last_warp_first = true, .last_block_first = true};
+constexpr Emulation kLateBackwards = {.late_copies = true, .last_warp_first = true, .last_block_first = true};
+
+TEST(SplitKv, EmulatedBlocksAgreeWithFloat64) {
+  EmulatedBlock::matrix_rows = EmulatedBlock::bank_conflicts = 0;
+  using Small = SplitShape<Cache::same, 64, 1>;
+  expect_split<Bf16, Small>({1, 1, 8, 1, 300, 64}, {}, 2, 1);
+  expect_split<Fp16, Small>({2, 2, 4, 2, 1000, 64}, kLate, 3, 7);  // blocks that share units, and units that share blocks
+  expect_split<Bf16, Small>({3, 1, 1, 1, 1, 40}, kBackwards, 2, 64);
+  expect_split<Bf16, SplitShape<Cache::same, 64, 4>>({1, 2, 5, 8, 520, 64}, kLateBackwards, 4, 5);  // 40 rows: two chunks
+  expect_split<Fp16, SplitShape<Cache::same, 128, 1>>({1, 2, 7, 1, 333, 128}, kLate, 5, 6);
+  expect_split<Bf16, SplitShape<Cache::same, 128, 4>>({1, 1, 4, 5, 200, 80, false}, kBackwards, 2, 3);
+  expect_split<Bf16, SplitShape<Cache::same, 256, 1>>({1, 1, 3, 1, 200, 256}, kLate, 2, 2);
+  expect_split<Fp16, SplitShape<Cache::same, 256, 2>>({1, 1, 2, 6, 150, 200}, {}, 3, 2);
+  EXPECT_GT(EmulatedBlock::matrix_rows, 0);
+  EXPECT_EQ(EmulatedBlock::bank_conflicts, 0);
+}
+
+TEST(SplitKv, WindowsAndSinks) {
+  using Small = SplitShape<Cache::same, 64, 1>;
+  expect_split<Bf16, Small>({1, 2, 2, 3, 130, 64, true, 128}, kLate, 3, 5);
+  expect_split<Fp16, Small>({1, 1, 1, 8, 12, 64, true, 5, true}, {}, 2, 1);
+  expect_split<Fp16, SplitShape<Cache::same, 128, 1>>({1, 2, 4, 2, 300, 128, true, 0, true}, kBackwards, 2, 4);
+}
+
+TEST(SplitKv, Pages) {
+  expect_split<Bf16, SplitShape<Cache::same, 64, 1>>({2, 2, 2, 1, 301, 64, true, 0, false, 16}, kLate, 3, 5);
+  expect_split<Fp16, SplitShape<Cache::same, 128, 4>>({2, 1, 4, 4, 200, 128, true, 0, false, 64}, kBackwards, 2, 3);
+  expect_split<Bf16, SplitShape<Cache::fp8_e4m3, 128, 1>>({2, 2, 2, 1, 201, 128, true, 0, false, 16}, kLate, 4, 5);
+}
+
+TEST(SplitKv, CachesOfBytes) {
+  EmulatedBlock::matrix_rows = EmulatedBlock::bank_conflicts = 0;
+  expect_split<Bf16, SplitShape<Cache::fp8_e4m3, 128, 1>>({1, 2, 8, 1, 333, 128}, kLate, 4, 3);
+  expect_split<Fp16, SplitShape<Cache::fp8_e4m3, 128, 4>>({1, 1, 4, 8, 200, 64}, kBackwards, 3, 3);
+  expect_split<Fp16, SplitShape<Cache::int8, 128, 1>>({1, 2, 3, 2, 300, 128}, kLateBackwards, 5, 4);
+  expect_split<Bf16, SplitShape<Cache::int8, 128, 4>>({1, 1, 16, 2, 150, 96}, {}, 2, 2);
   EXPECT_EQ(EmulatedBlock::bank_conflicts, 0);
 }
 

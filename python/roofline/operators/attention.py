@@ -12,6 +12,8 @@ import numpy as np
 from ..cost import Array, TensorSpec, ceil_div, exp, matmul, max_, pick, size_bytes, sum_
 from .base import Case, Facts, Operator, Product, Variant
 
+FEW_QUERIES = 8  # what split_kv takes of a sequence
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attention(Operator):
@@ -43,6 +45,10 @@ class Attention(Operator):
         "tiled": Variant(
             summary="one pass, blocks of scores and a running softmax stay on the chip",
             dtypes={"cpu": ("fp32",), "cuda": ("fp32", "fp16", "bf16")},
+        ),
+        "split_kv": Variant(
+            summary="as tiled, for few queries: the keys are shared out to blocks, whose parts are added up at the end",
+            dtypes={"cuda": ("fp16", "bf16")},
         ),
     }
 
@@ -100,7 +106,8 @@ class Attention(Operator):
         # tiled: scores stay in the cache. Blocks of queries read K and V again, but from the last-level cache, as long as one KV
         # head fits it; this counts what comes from memory.
         if plan["variant"] != "naive":
-            return {}
+            parts = int(plan.get("parts_bytes", 0))
+            return {"parts written, read": 2 * parts} if parts else {}
         # Masked scores are neither written nor read, unless the plan says otherwise.
         scores = size_bytes((plan.get("scores_elements", self.pairs()),), plan.get("scores_dtype", "fp32"))
         # Where p·v takes the exponentials of the scores itself, softmax only reads them, for the sums of its rows.
@@ -142,6 +149,10 @@ class Attention(Operator):
 
     def product_size(self) -> int:
         return 0  # its products run block by block, whatever the lengths
+
+    def suits(self, variant: str) -> bool:
+        # A few queries of each head, as in decode: blocks of queries alone would leave most of a GPU idle.
+        return variant != "split_kv" or bool(np.all(self.seq_q <= FEW_QUERIES))
 
     def launches(self, plan: Facts) -> int:
         return 3 if plan["variant"] == "naive" else 1

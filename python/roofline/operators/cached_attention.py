@@ -1,4 +1,4 @@
-"""Attention over a KV cache: within a window, from a cache of another dtype, with sinks."""
+"""Attention over a KV cache: within a window, from a cache of another dtype, with sinks, in pages."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..cost import Array, TensorSpec, exp, larger, matmul, max_, maximum, pick, smaller, sum_
-from .base import Case, Facts, Operator, Product
+from ..cost import Array, TensorSpec, blocks, exp, larger, matmul, max_, maximum, pick, size_bytes, smaller, sum_
+from .base import Case, Facts, Operator, Product, Variant
 
 _DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")
 
@@ -20,8 +20,10 @@ class CachedAttention(Operator):
     """out = softmax(q kᵀ / sqrt(head_dim)) v, causal: the last query sees the last key, and each one `window` keys at most.
 
     q, out: [batch, heads, seq_q, head_dim] in dtype; k, v: [batch, kv_heads, keys, head_dim] in kv_dtype, where keys are those of
-    the seq_kv that some query sees. window: 0 for all keys. sinks: every head has one more score, of no key, that takes part in the
-    softmax. Source of windows: Longformer (arXiv:2004.05150); of sinks: arXiv:2309.17453. Raises Error for bad fields.
+    the seq_kv that some query sees. page_size: tokens to a page, in [pages, kv_heads, page_size, head_dim], which `page_table`
+    [batch, pages of each] (int32) names in order; 0: one piece. window: 0 for all keys. sinks: every head has one more score, of no
+    key, that takes part in the softmax. Source of windows: Longformer (arXiv:2004.05150); of sinks: arXiv:2309.17453; of pages:
+    arXiv:2309.06180. Raises Error for bad fields.
     """
 
     batch: int = 1
@@ -32,14 +34,20 @@ class CachedAttention(Operator):
     head_dim: int = 128
     window: int = 0
     sinks: bool = False
+    page_size: int = 0
     dtype: str = "bf16"
     kv_dtype: str = "bf16"
 
     name = "cached_attention"
     summary = "causal attention over a KV cache, of another dtype or within a window"
     mix = "read"
-    small = frozenset({"window"})
-    variants = {}
+    small = frozenset({"window", "page_size"})
+    variants = {
+        "split_kv": Variant(
+            summary="one pass for few queries: the keys are shared out to blocks, whose parts are added up at the end",
+            dtypes={"cuda": ("fp16", "bf16")},
+        ),
+    }
 
     def check(self) -> None:
         self.one_of("dtype", _DTYPES)
@@ -67,12 +75,18 @@ class CachedAttention(Operator):
         return self.batch * self.heads * seen
 
     def inputs(self) -> tuple[TensorSpec, ...]:
-        kv = (self.batch, self.kv_heads, self.keys(), self.head_dim)
+        paged, entries = self.page_size > 0, blocks(self.keys(), self.page_size)
+        pages = pick(paged, self.batch * entries, self.batch)
+        kv = (pages, self.kv_heads, pick(paged, self.page_size, self.keys()), self.head_dim)
+        touched = size_bytes((self.batch, self.kv_heads, self.keys(), self.head_dim), self.kv_dtype)
+        touched = touched if np.any(paged) else None
+        table = TensorSpec(name="page_table", shape=(self.batch, entries), dtype="int32", below=pages)
         sinks = TensorSpec(name="sinks", shape=(self.heads,), dtype="fp32", role="constant")
         return (
             TensorSpec(name="q", shape=(self.batch, self.heads, self.seq_q, self.head_dim), dtype=self.dtype),
-            TensorSpec(name="k", shape=kv, dtype=self.kv_dtype),
-            TensorSpec(name="v", shape=kv, dtype=self.kv_dtype),
+            TensorSpec(name="k", shape=kv, dtype=self.kv_dtype, touched_bytes=touched),
+            TensorSpec(name="v", shape=kv, dtype=self.kv_dtype, touched_bytes=touched),
+            *((table,) if np.any(paged) else ()),
             *((sinks,) if self.sinks else ()),
         )
 
@@ -95,7 +109,8 @@ class CachedAttention(Operator):
         )
 
     def traffic(self, plan: Facts) -> dict[str, int]:
-        return {}  # scores stay on the chip
+        parts = int(plan.get("parts_bytes", 0))  # scores stay on the chip
+        return {"parts written, read": 2 * parts} if parts else {}
 
     def work(self, plan: Facts) -> dict[str, int]:
         pairs, sinks = self.pairs(), self.flops().get("sinks", 0) // 4
@@ -104,9 +119,30 @@ class CachedAttention(Operator):
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"
 
+    def tolerance(self) -> tuple[float, float]:
+        # As `Attention`; probabilities rounded to 16 bits weigh keys of size 1, or of up to 128 where they are whole numbers.
+        size = {"int8": 128.0, "int4": 8.0}.get(self.kv_dtype, 1.0)
+        absolute, relative = {"fp32": (1e-5, 1e-4), "fp16": (2e-3, 1e-2)}.get(self.dtype, (1.5e-2, 4e-2))
+        return absolute * size, relative
+
+    def initial(self, tensor: str, generator: np.random.Generator) -> Array | None:
+        if tensor != "page_table":
+            return Operator.initial(self, tensor, generator)
+        shape = next(spec.shape for spec in self.inputs() if spec.name == tensor)
+        return generator.permutation(math.prod(shape)).astype(np.int32).reshape(shape)  # every page once
+
+    def _cached(self, tensors: Mapping[str, Array], name: str, batch: int, kv_head: int, seen: slice) -> Array:
+        """[keys of seen, head_dim]."""
+        if not self.page_size:
+            return tensors[name][batch, kv_head, seen]
+        wanted = np.arange(seen.start, seen.stop)
+        table = np.asarray(tensors["page_table"][batch]).astype(np.int64)
+        rows: Array = tensors[name][table[wanted // self.page_size], kv_head, wanted % self.page_size]
+        return rows
+
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: indices along [batch * heads * seq_q]; out is then [len(rows), head_dim]."""
-        q, k, v = tensors["q"], tensors["k"], tensors["v"]
+        q = tensors["q"]
         group, left_out = self.heads // self.kv_heads, self.seq_kv - self.keys()
         shape = (self.batch, self.heads, self.seq_q)
         found = []
@@ -114,7 +150,7 @@ class CachedAttention(Operator):
             batch, head, query = (int(i) for i in np.unravel_index(int(row), shape))
             end = query + self.seq_kv - self.seq_q + 1 - left_out
             seen = slice(max(end - self._most(), 0), end)
-            k_seen, v_seen = k[batch, head // group, seen], v[batch, head // group, seen]
+            k_seen, v_seen = (self._cached(tensors, name, batch, head // group, seen) for name in ("k", "v"))
             scores = matmul(q[batch, head, query : query + 1], k_seen.T) * (1 / math.sqrt(self.head_dim))
             largest = max_(scores, axis=-1, keepdims=True)
             if self.sinks:
@@ -135,6 +171,27 @@ class CachedAttention(Operator):
             {"heads": 2, "kv_heads": 1, "seq_q": 5, "seq_kv": 9, "head_dim": 3, "window": 4, "sinks": True},
             {"batch": 2, "heads": 2, "kv_heads": 2, "seq_q": 6, "seq_kv": 6, "head_dim": 2, "window": 3},
             {"heads": 2, "kv_heads": 1, "seq_q": 2, "seq_kv": 4, "head_dim": 3, "window": 9, "sinks": True},
-            {"batch": 128, "heads": 64, "seq_kv": 131072, "kv_dtype": "fp8_e4m3"},
+            {"batch": 2, "heads": 2, "kv_heads": 1, "seq_q": 2, "seq_kv": 7, "head_dim": 3, "page_size": 3},
+            {"heads": 2, "kv_heads": 2, "seq_kv": 9, "head_dim": 2, "page_size": 4, "window": 5},
         )
-        return tuple(Case(problem=cls.make(**fields)) for fields in given)
+        served: tuple[Mapping[str, int | bool | str], ...] = (
+            {"batch": 2, "heads": 16, "kv_heads": 2, "seq_kv": 777},
+            {"batch": 3, "heads": 4, "kv_heads": 2, "seq_q": 5, "seq_kv": 300, "head_dim": 64},
+            {"heads": 40, "kv_heads": 1, "seq_q": 8, "seq_kv": 520, "head_dim": 256},
+            {"heads": 8, "kv_heads": 2, "seq_q": 3, "seq_kv": 400, "head_dim": 64, "window": 128, "sinks": True},
+            {"batch": 2, "heads": 8, "kv_heads": 2, "seq_q": 2, "seq_kv": 301, "page_size": 16},
+            {"batch": 2, "heads": 8, "kv_heads": 2, "seq_kv": 301, "page_size": 64, "window": 200, "sinks": True},
+        )
+        narrow = {"heads": 8, "kv_heads": 2, "seq_q": 2, "seq_kv": 333}
+        caches: tuple[Mapping[str, int | bool | str], ...] = (
+            {**narrow, "kv_dtype": "fp8_e4m3"},
+            {**narrow, "kv_dtype": "int8"},
+            {**narrow, "batch": 2, "seq_q": 8, "head_dim": 96, "page_size": 32, "kv_dtype": "fp8_e4m3"},
+        )
+        halves = ("bf16", "fp16")
+        return (
+            *(Case(problem=cls.make(**fields)) for fields in given),
+            *(Case(problem=cls.make(**fields, dtype=d, kv_dtype=d)) for fields in served for d in halves),
+            *(Case(problem=cls.make(**fields, dtype=d)) for fields in caches for d in halves),
+            Case(problem=cls.make(batch=128, heads=64, seq_kv=131072, kv_dtype="fp8_e4m3"), slow=True),
+        )

@@ -79,7 +79,8 @@ class Term:
     def __truediv__(self, other: Any) -> Term:
         right = Term.of(other)
         if right.factors:
-            return Term(self.value / right.value, Fraction(1), (f"({self} / ({right}))",))
+            above = self.factors[0] if len(self.factors) == 1 and self.factor == 1 else str(self)  # a sum keeps its parentheses
+            return Term(self.value / right.value, Fraction(1), (f"({above} / ({right}))",))
         return Term(self.value / right.value, self.factor / right.factor, self.factors)
 
     def __floordiv__(self, other: Any) -> Term:

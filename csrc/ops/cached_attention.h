@@ -1,0 +1,71 @@
+// cached_attention: causal attention over a KV cache, of another dtype, within a window, with sinks, in pages.
+#pragma once
+
+#include <algorithm>
+
+#include "core/arguments.h"
+
+namespace roofline::ops {
+
+struct CachedAttention {
+  static constexpr const char* op = "cached_attention";
+
+  DType dtype;
+  DType kv_dtype;
+  std::int64_t batch;
+  std::int64_t heads;
+  std::int64_t kv_heads;
+  std::int64_t seq_q;
+  std::int64_t keys;       // that some query sees; the last of seq_kv
+  std::int64_t head_dim;
+  std::int64_t window;     // keys that a query sees at most; 0: all
+  std::int64_t page_size;  // tokens of a page; 0: the cache lies in one piece
+  const void* q = nullptr;           // [batch, heads, seq_q, head_dim]
+  const void* k = nullptr;           // [batch, kv_heads, keys, head_dim], or [pages, kv_heads, page_size, head_dim]
+  const void* v = nullptr;           // as k
+  const float* sinks = nullptr;      // [heads], or null
+  const void* page_table = nullptr;  // int32 [batch, ceil(keys / page_size)], or null: the page of every page_size keys
+  void* out = nullptr;               // [batch, heads, seq_q, head_dim]
+
+  std::int64_t group() const { return heads / kv_heads; }
+
+  static CachedAttention from(const Arguments& arguments) {
+    CachedAttention problem{};
+    problem.dtype = arguments.dtype();
+    problem.kv_dtype = dtype_named(arguments.text("kv_dtype"));
+    problem.batch = arguments.dimension("batch");
+    problem.heads = arguments.dimension("heads");
+    problem.kv_heads = arguments.dimension("kv_heads");
+    problem.seq_q = arguments.dimension("seq_q");
+    const std::int64_t seq_kv = arguments.dimension("seq_kv");
+    problem.head_dim = arguments.dimension("head_dim");
+    problem.window = arguments.integer("window");
+    problem.page_size = arguments.integer("page_size");
+    if (problem.window < 0 || problem.page_size < 0)
+      throw Error("cached_attention: window and page_size must be at least 0, got " + std::to_string(problem.window) + " and " +
+                  std::to_string(problem.page_size));
+    if (problem.heads % problem.kv_heads != 0)
+      throw Error("cached_attention: heads must be a multiple of kv_heads, got heads " + std::to_string(problem.heads) +
+                  " and kv_heads " + std::to_string(problem.kv_heads));
+    if (problem.seq_q > seq_kv)
+      throw Error("cached_attention: seq_q " + std::to_string(problem.seq_q) + " > seq_kv " + std::to_string(seq_kv) +
+                  ": the first queries would see no key; use seq_q <= seq_kv");
+    const std::int64_t most = problem.window > 0 ? std::min(problem.window, seq_kv) : seq_kv;
+    problem.keys = std::min(seq_kv, most + problem.seq_q - 1);
+    const Shape queries = {problem.batch, problem.heads, problem.seq_q, problem.head_dim};
+    Shape cache = {problem.batch, problem.kv_heads, problem.keys, problem.head_dim};
+    if (problem.page_size > 0) {
+      const std::int64_t each = (problem.keys + problem.page_size - 1) / problem.page_size;
+      cache = {problem.batch * each, problem.kv_heads, problem.page_size, problem.head_dim};
+      problem.page_table = arguments.tensor("page_table", DType::int32, {problem.batch, each}).data;
+    }
+    problem.q = arguments.tensor("q", problem.dtype, queries).data;
+    problem.k = arguments.tensor("k", problem.kv_dtype, cache).data;
+    problem.v = arguments.tensor("v", problem.kv_dtype, cache).data;
+    if (arguments.flag("sinks")) problem.sinks = arguments.tensor("sinks", DType::fp32, {problem.heads}).as<const float>();
+    problem.out = arguments.tensor("out", problem.dtype, queries).data;
+    return problem;
+  }
+};
+
+}  // namespace roofline::ops
