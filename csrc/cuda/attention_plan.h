@@ -135,6 +135,15 @@ constexpr std::int64_t split_parts(const KvSplit& split) {
   return parts;
 }
 
+// Why mla_decode's split_kv does not take a problem; empty if it does. rows: queries of all heads of the whole batch.
+inline std::string mla_refuses(std::int64_t rank, std::int64_t rope_dim, std::int64_t keys, std::int64_t rows) {
+  if (rank > 512 || rope_dim > 64 || rank % 8 != 0 || rope_dim % 8 != 0)
+    return "split_kv takes multiples of 8 (rows of whole 16 bytes), up to 512 as kv_lora_rank and 64 as qk_rope_head_dim, got " +
+           std::to_string(rank) + " and " + std::to_string(rope_dim);
+  if (keys > INT32_MAX - 1024 || rows > INT32_MAX) return "split_kv takes up to 2^31 keys and queries; use smaller dimensions";
+  return "";
+}
+
 constexpr int kMostSplitSlots = 6;
 constexpr std::int64_t kLeastSplitKeys = 256;  // of a block: its part is then at most 2 % of what it reads
 

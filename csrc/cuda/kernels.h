@@ -26,6 +26,7 @@ std::vector<KernelEntry> attention_kernels();  // with those below
 std::vector<KernelEntry> attention_tiled_kernels();
 std::vector<KernelEntry> attention_split_kernels();
 std::vector<KernelEntry> cached_attention_kernels();
+std::vector<KernelEntry> mla_decode_kernels();
 std::vector<KernelEntry> softmax_kernels();
 std::vector<KernelEntry> rms_norm_kernels();
 std::vector<KernelEntry> residual_rms_norm_kernels();
@@ -47,7 +48,7 @@ inline std::vector<KernelEntry> all_kernels() {
        {stream_kernels(), fma_kernels(), fork_join_kernels(), attention_kernels(), softmax_kernels(), rms_norm_kernels(),
         residual_rms_norm_kernels(), layer_norm_kernels(), bias_relu_kernels(), relu_kernels(), gelu_kernels(), silu_mul_kernels(),
         convert_kernels(), adam_kernels(), rope_kernels(), embedding_kernels(), topk_softmax_kernels(), topk_sigmoid_kernels(),
-        cached_attention_kernels()})
+        cached_attention_kernels(), mla_decode_kernels()})
     all.insert(all.end(), list.begin(), list.end());
   return all;
 }

@@ -10,6 +10,7 @@
 
 #include "core/random.h"
 #include "cuda/attention_fp32.cuh"
+#include "cuda/attention_mla.cuh"
 #include "cuda/attention_plan.h"
 #include "cuda/attention_split.cuh"
 #include "cuda/attention_tiled.cuh"
@@ -195,6 +196,13 @@ TEST(SplitRefuses, WhatItCannotTake) {
   EXPECT_NE(split_refuses(128, 1, 2, 0, std::int64_t{1} << 31, 64).find("2^31"), std::string::npos);
 }
 
+TEST(MlaRefuses, WhatItCannotTake) {
+  EXPECT_EQ(mla_refuses(512, 64, 1000, 128), "");
+  EXPECT_NE(mla_refuses(520, 64, 1000, 128).find("up to 512"), std::string::npos);
+  EXPECT_NE(mla_refuses(512, 4, 1000, 128).find("multiples of 8"), std::string::npos);
+  EXPECT_NE(mla_refuses(512, 64, std::int64_t{1} << 31, 128).find("2^31"), std::string::npos);
+}
+
 TEST(Fp8, IsRoundedToNearestEven) {
   for (int bits = 0; bits < 126; ++bits) {  // between every two neighbours: half and a bit to either side
     const auto value = [](int b) { return b >> 3 ? std::ldexp(8 + (b & 7), (b >> 3) - 10) : std::ldexp(b & 7, -9); };
@@ -205,6 +213,26 @@ TEST(Fp8, IsRoundedToNearestEven) {
     EXPECT_EQ(to_fp8_e4m3(half - (high - low) / 1024), bits);
     EXPECT_EQ(to_fp8_e4m3(-high), bits + 1 + 128);
   }
+}
+
+template <class... Shapes>
+void expect_room(std::int64_t per_sm, std::int64_t per_block) {
+  EXPECT_TRUE(((plan_buffers(Shapes::kFixedBytes, Shapes::kSlotBytes, 6, 2, per_sm, per_block).slots >= 2) && ...));
+}
+
+TEST(Buffers, HoldEveryKernelOnTheSmallest) {
+  constexpr std::int64_t kPerSm = 102400, kPerBlock = 101376;  // sm_86, 89 and 120
+  expect_room<SplitShape<Cache::same, 64, 1>, SplitShape<Cache::same, 64, 4>, SplitShape<Cache::same, 128, 1>,
+              SplitShape<Cache::same, 128, 4>, SplitShape<Cache::same, 256, 1>, SplitShape<Cache::same, 256, 2>,
+              SplitShape<Cache::fp8_e4m3, 128, 1>, SplitShape<Cache::int8, 128, 4>, MlaShape<2, 1>>(kPerSm, kPerBlock);
+  const auto tiled_slots = [&](auto shape) {
+    return plan_buffers(decltype(shape)::kQueryBytes, decltype(shape)::kSlotBytes, 4, 2, kPerSm, kPerBlock).slots;
+  };
+  EXPECT_GE(tiled_slots(TiledShape<64, 64, 2>{}), 3);
+  EXPECT_GE(tiled_slots(TiledShape<128, 64, 2>{}), 4);
+  EXPECT_GE(tiled_slots(TiledShape<256, 64, 1>{}), 2);
+  EXPECT_LE(Fp32Shape<256>::kSharedBytes, kPerBlock);
+  expect_room<MlaShape<4, 2>>(167936, 166912);  // sm_80
 }
 
 // -- numbers ------------------------------------------------------------------------------------------------------------------
@@ -485,6 +513,67 @@ TEST(SplitKv, CachesOfBytes) {
   expect_split<Fp16, SplitShape<Cache::fp8_e4m3, 128, 4>>({1, 1, 4, 8, 200, 64}, kBackwards, 3, 3);
   expect_split<Fp16, SplitShape<Cache::int8, 128, 1>>({1, 2, 3, 2, 300, 128}, kLateBackwards, 5, 4);
   expect_split<Bf16, SplitShape<Cache::int8, 128, 4>>({1, 1, 16, 2, 150, 96}, {}, 2, 2);
+  EXPECT_EQ(EmulatedBlock::bank_conflicts, 0);
+}
+
+// -- mla_decode ---------------------------------------------------------------------------------------------------------------
+
+struct MlaCase {
+  int batch, heads, seq_q, keys, rank, rope_dim;
+  bool causal = true;
+};
+
+template <class T, class Shape>
+void expect_mla(const MlaCase& s, Emulation mode, int slots, int resident) {
+  const int rows = s.heads * s.seq_q, width = s.rank + s.rope_dim;
+  const Tensor16<T> latent(std::int64_t{s.batch} * rows * s.rank, 1), rotated(std::int64_t{s.batch} * rows * s.rope_dim, 2);
+  const Tensor16<T> c(std::int64_t{s.batch} * s.keys * s.rank, 3), rope(std::int64_t{s.batch} * s.keys * s.rope_dim, 4);
+  std::vector<std::uint16_t> out(latent.bits.size() + 8, 0xFFFF);
+  MlaWork work;
+  work.q_latent = latent.bits.data(), work.q_rope = rotated.bits.data(), work.c = c.bits.data(), work.k_rope = rope.bits.data();
+  work.out = out.data(), work.rows = rows, work.seq_q = s.seq_q, work.keys = s.keys, work.rank = s.rank, work.rope_dim = s.rope_dim;
+  work.slots = slots, work.causal = s.causal, work.row_chunks = static_cast<int>(ceil_div(rows, Shape::kRows));
+  work.split = plan_split(std::int64_t{s.batch} * work.row_chunks, ceil_div(s.keys, Shape::kStepKeys), resident, 1);
+  work.scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(width)));  // as `attend`
+  std::vector<float> parts(2 * work.split.blocks * Shape::kRows * Shape::kRank, NAN);
+  std::vector<float> stats(2 * work.split.blocks * Shape::kRows * 2, NAN);
+  std::vector<unsigned> arrivals(work.split.units, 0);
+  work.parts = parts.data(), work.stats = stats.data(), work.arrivals = arrivals.data();
+  emulate(work.split.blocks, Shape::kThreads, Shape::kFixedBytes + slots * Shape::kSlotBytes, mode,
+          [&] { mla_attention<T, Shape>(work); });
+  for (const unsigned arrived : arrivals) ASSERT_EQ(arrived, 0u);
+  const double tolerance = std::is_same_v<T, Bf16> ? 1.5e-2 : 2e-3;
+  for (int entry = 0; entry < s.batch; ++entry) {
+    std::vector<double> keys;  // latent and rotated part side by side
+    for (int key = 0; key < s.keys; ++key) {
+      const std::int64_t at = std::int64_t{entry} * s.keys + key;
+      keys.insert(keys.end(), &c.values[at * s.rank], &c.values[at * s.rank] + s.rank);
+      keys.insert(keys.end(), &rope.values[at * s.rope_dim], &rope.values[at * s.rope_dim] + s.rope_dim);
+    }
+    for (int row = 0; row < rows; ++row) {
+      const std::int64_t at = std::int64_t{entry} * rows + row;
+      std::vector<double> q(&latent.values[at * s.rank], &latent.values[at * s.rank] + s.rank);
+      q.insert(q.end(), &rotated.values[at * s.rope_dim], &rotated.values[at * s.rope_dim] + s.rope_dim);
+      const int past = s.causal ? row % s.seq_q + s.keys - s.seq_q + 1 : s.keys;
+      const auto want = attend(q.data(), keys.data(), keys.data(), 0, past, width);
+      for (int d = 0; d < s.rank; ++d) {
+        const double got = number(T{}, out[at * s.rank + d]);
+        ASSERT_LE(std::fabs(got - want[d]), tolerance + 0.012 * std::fabs(want[d])) << entry << ", row " << row << ", " << d;
+      }
+    }
+  }
+  for (std::size_t i = latent.bits.size(); i < out.size(); ++i) ASSERT_EQ(out[i], 0xFFFF);
+}
+
+TEST(Mla, EmulatedBlocksAgreeWithFloat64) {
+  EmulatedBlock::matrix_rows = EmulatedBlock::bank_conflicts = 0;
+  using Large = MlaShape<4, 2>;
+  using Lean = MlaShape<2, 1>;
+  expect_mla<Bf16, Large>({1, 70, 1, 100, 512, 64}, kLate, 2, 3);
+  expect_mla<Fp16, Large>({2, 16, 2, 65, 512, 64}, kBackwards, 3, 5);
+  expect_mla<Bf16, Lean>({2, 20, 3, 50, 512, 64}, kLateBackwards, 2, 3);
+  expect_mla<Fp16, Lean>({1, 3, 1, 40, 256, 32, false}, {}, 4, 2);
+  expect_mla<Bf16, Lean>({1, 1, 8, 11, 40, 8}, kLate, 2, 1);
   EXPECT_EQ(EmulatedBlock::bank_conflicts, 0);
 }
 

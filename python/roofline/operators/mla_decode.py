@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..cost import Array, TensorSpec, blocks, exp, matmul, max_, sum_
-from .base import Case, Facts, Operator, Product
+from .base import Case, Facts, Operator, Product, Variant
 
 _DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")
 
@@ -42,7 +42,12 @@ class MlaDecode(Operator):
     summary = "multi-head latent attention over the compressed cache (absorbed form)"
     mix = "read"
     small = frozenset({"scale_block"})
-    variants = {}
+    variants = {
+        "split_kv": Variant(
+            summary="one pass: the keys are shared out to blocks, whose parts are added up at the end",
+            dtypes={"cuda": ("fp16", "bf16")},
+        ),
+    }
 
     def check(self) -> None:
         for field in ("dtype", "cache_dtype", "rope_dtype"):
@@ -97,7 +102,8 @@ class MlaDecode(Operator):
         )
 
     def traffic(self, plan: Facts) -> dict[str, int]:
-        return {}  # scores stay on the chip, and a block of the cache serves all heads
+        parts = int(plan.get("parts_bytes", 0))  # scores stay on the chip, and a block of the cache serves all heads
+        return {"parts written, read": 2 * parts} if parts else {}
 
     def work(self, plan: Facts) -> dict[str, int]:
         flops, pairs = self.flops(), self.pairs()
@@ -106,6 +112,10 @@ class MlaDecode(Operator):
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"
+
+    def tolerance(self) -> tuple[float, float]:
+        # As `Attention`: rows of out are averages of numbers of size 1, by probabilities rounded once.
+        return {"fp32": (1e-5, 1e-4), "fp16": (2e-3, 1e-2)}.get(self.dtype, (1.5e-2, 4e-2))
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: indices along [batch * heads * seq_q]; out is then [len(rows), kv_lora_rank]."""
@@ -134,6 +144,16 @@ class MlaDecode(Operator):
             {**few, "batch": 2, "seq_q": 3, "seq_kv": 7},
             {**few, "batch": 2, "seq_q": 3, "seq_kv": 7, "causal": False, "scale_block": 4, "cache_dtype": "fp8_e4m3"},
             {**few, "seq_q": 8, "seq_kv": 11, "dtype": "fp16"},
-            {"batch": 128, "seq_q": 2, "seq_kv": 32768, "cache_dtype": "fp8_e4m3", "scale_block": 128},
         )
-        return tuple(Case(problem=cls.make(**fields)) for fields in given)
+        served: tuple[Mapping[str, int | str | bool], ...] = (
+            {"heads": 16, "seq_kv": 333},
+            {"batch": 2, "heads": 70, "seq_q": 2, "seq_kv": 130},
+            {"heads": 3, "seq_q": 5, "seq_kv": 65, "kv_lora_rank": 256, "qk_rope_head_dim": 32, "causal": False},
+        )
+        halves = [{"dtype": dtype, "cache_dtype": dtype, "rope_dtype": dtype} for dtype in ("bf16", "fp16")]
+        many = cls.make(batch=128, seq_q=2, seq_kv=32768, cache_dtype="fp8_e4m3", scale_block=128)
+        return (
+            *(Case(problem=cls.make(**fields)) for fields in given),
+            *(Case(problem=cls.make(**fields, **dtypes)) for fields in served for dtypes in halves),
+            Case(problem=many, slow=True),
+        )
