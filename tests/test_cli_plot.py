@@ -5,12 +5,21 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("rich", reason="the command line needs rich")
 pytest.importorskip("matplotlib", reason="the plots need matplotlib")
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
 
 from roofline import plot
 from roofline.cli import main
@@ -166,3 +175,26 @@ def test_census_draws_its_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "--plot needs --machine" in said(capsys)
     assert main([*command, *H100, "--plot", str(tmp_path / "kernels.pdf")]) == 2
     assert "cannot write a .pdf file; use .svg or .png" in said(capsys)
+
+
+PAGE = Path(__file__).parent.parent / "docs" / "plots.md"
+
+
+def test_the_page_names_every_picture_with_a_call_that_runs() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([\w-]+)` \| .* \| `(plot\..*)` \|$", text, re.MULTILINE)
+    assert {name for name, _ in rows} == {*SAVED, *MODEL}
+    (first, *_) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {"machine": whole(), "results": []}
+    exec(first.partition("\n\nplot.")[0], names)
+    for name, call in rows:
+        assert call.startswith(f"plot.{name.replace('-', '_')}("), call
+        assert isinstance(eval(call, names), Axes), call
+        plt.close("all")
+
+
+def test_pictures_of_the_docs_are_small_and_used() -> None:
+    pages = "".join(page.read_text(encoding="utf-8") for page in (*PAGE.parent.glob("*.md"), PAGE.parent.parent / "README.md"))
+    for picture in (PAGE.parent / "images").glob("*.png"):
+        assert picture.stat().st_size <= 120 << 10, picture.name
+        assert picture.name in pages, picture.name

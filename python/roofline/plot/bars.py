@@ -145,7 +145,7 @@ class Bars:
         keys = [key for key in self.names if key in found]
         if not keys:
             return None
-        gap = self.size(ax).right + 0.1
+        gap = self.size(ax).right - 0.05
         return outside(ax, [found[key] for key in keys], [self.names[key] for key in keys], handlelength=1.8, gap=gap)
 
     def write(self, ax: Axes) -> None:

@@ -166,20 +166,33 @@ class Chart:
     def write(self, ax: Axes) -> None:
         canvas = self._canvas(ax)
         low, high = ax.get_xlim()
-        for level in sorted(self.levels, key=lambda each: -each.y):
-            words = level.label if self.direct else fmt_number(level.y)
-            label_flat(ax, canvas, ((low, level.y), (high, level.y)), words, size=style.TINY, colour=style.MUTED,
-                       gaps=(2.0, 5.0, 9.0, 14.0, 20.0))  # fmt: skip
-        for c in (c for c in self.crossings if c.label):
-            label_around(ax, canvas, (c.x, c.y), c.label, size=style.TINY, colour=style.INK, gid="crossing")
         if self.direct and len(self.series) > 1:
             for index, s in enumerate(self.series):
                 self._name(ax, canvas, s, style.series(index)[0], f"name {index + 1}")
+        for group in self._near(ax):
+            words = "\n".join(level.label if self.direct else fmt_number(level.y) for level in group)
+            gaps, sides = ((2.0, 4.0), ("above", "below")) if len(group) == 1 else ((2.0, 5.0, 9.0, 14.0), ("above",))
+            label_flat(ax, canvas, ((low, group[0].y), (high, group[0].y)), words, size=style.TINY, colour=style.MUTED,
+                       gaps=gaps, sides=sides)  # fmt: skip
+        for c in (c for c in self.crossings if c.label):
+            label_around(ax, canvas, (c.x, c.y), c.label, size=style.TINY, colour=style.INK, gid="crossing")
         if len(self.series) <= 3:
             for index, s in enumerate(self.series):
                 for x, y in dict.fromkeys((s.points[0], s.points[-1])):
                     words = fmt_si(y, self.unit) if self.unit else fmt_number(y)
                     label_around(ax, canvas, (x, y), words, size=style.TINY, colour=style.series(index)[0], gid="value")
+
+    def _near(self, ax: Axes) -> list[list[Level]]:
+        """Levels, highest first, those together whose labels would not fit between them."""
+        groups: list[list[Level]] = []
+        for level in sorted(self.levels, key=lambda each: -each.y):
+            last = groups[-1][-1].y if groups else math.inf
+            apart = math.log(last / level.y) / math.log(ax.get_ylim()[1] / ax.get_ylim()[0]) * ax.bbox.height
+            if groups and apart < 2 * style.TINY * ax.figure.dpi / 72:
+                groups[-1].append(level)
+            else:
+                groups.append([level])
+        return groups
 
     def _name(self, ax: Axes, canvas: Canvas, s: Series, colour: str, gid: str) -> None:
         """The line's name at one of its points, the last one if there is room."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ..units import fmt_number
 from . import style
 from .axes import NAMED
+from .chart import y_ticks
 from .frame import frame
 from .labels import Canvas, rectangle
 from .lettering import extent, halo, label_around, label_flat, label_slope
@@ -118,6 +119,7 @@ class RoofDots:
         x_limits, y_limits = self.x_limits(), self.y_limits()
         middle = math.sqrt(y_limits[0] * y_limits[1])
         frame(ax, self.title, "Arithmetic intensity [FLOP/byte]", "Performance [FLOP/s]", x_limits, y_limits, middle)
+        y_ticks(ax, *y_limits)
         for x, _ in self.guides:
             ax.plot(
                 [x, x], y_limits, color=style.MUTED, linewidth=0.7, linestyle=(0, (1, 2)), zorder=1.6, label="_guide", gid="guide"
@@ -130,10 +132,22 @@ class RoofDots:
             ax.plot(*zip(*self.ridges, strict=True), linestyle="none", marker="o", markersize=4, markerfacecolor="white",
                     markeredgecolor=style.INK, markeredgewidth=0.9, zorder=3.2, label="_ridge points",
                     gid="ridge points")  # fmt: skip
-        for index, dot in enumerate(self.dots, start=1):
-            ax.plot([dot.x], [dot.y], linestyle="none", marker=dot.marker, markersize=6.5, zorder=4,
+        sizes = self._marker_sizes(x_limits, y_limits)
+        for index, (dot, points) in enumerate(zip(self.dots, sizes, strict=True), start=1):
+            ax.plot([dot.x], [dot.y], linestyle="none", marker=dot.marker, markersize=points, zorder=4,
                     markerfacecolor="white" if dot.hollow else dot.colour, markeredgecolor=dot.colour if dot.hollow else "white",
                     markeredgewidth=1.4 if dot.hollow else 0.7, label=f"_{dot.name}", gid=f"dot {index}")  # fmt: skip
+
+    def _marker_sizes(self, x_limits: tuple[float, float], y_limits: tuple[float, float]) -> list[float]:
+        """In points; larger where a later dot lies on one, so that both are seen."""
+        if self.numbered:
+            return [6.5] * len(self.dots)
+        spans = [math.log(high / low) for low, high in (x_limits, y_limits)]
+
+        def on(a: Dot, b: Dot) -> bool:
+            return all(abs(math.log(p / q)) < SAME / 2 * span for p, q, span in zip((a.x, a.y), (b.x, b.y), spans, strict=True))
+
+        return [6.5 + 4.5 * min(sum(on(dot, other) for other in self.dots[i + 1 :]), 2) for i, dot in enumerate(self.dots)]
 
     def legend(self, ax: Axes) -> Any:
         if not self.numbered:
