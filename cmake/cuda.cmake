@@ -200,17 +200,24 @@ add_library(roofline_cuda STATIC
   csrc/cuda/attention_mla.cu
   csrc/cuda/attention_split.cu
   csrc/cuda/attention_tiled.cu
+  csrc/cuda/cublas_lt.cpp
   csrc/cuda/device.cpp
   csrc/cuda/elements.cu
   csrc/cuda/fma.cu
   csrc/cuda/fork_join.cu
+  csrc/cuda/gemm.cpp
   csrc/cuda/primitives.cu
+  csrc/cuda/products.cpp
   csrc/cuda/rows.cu
   csrc/cuda/stream.cu
   csrc/cuda/tokens.cu)
 target_include_directories(roofline_cuda PRIVATE csrc)
 target_include_directories(roofline_cuda SYSTEM PRIVATE
   ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES} ${ROOFLINE_CUBLAS_INCLUDE} ${ROOFLINE_NVML_INCLUDE})
+target_link_libraries(roofline_cuda PRIVATE ${CMAKE_DL_LIBS})
+if(ROOFLINE_CUBLAS_INCLUDE)
+  target_compile_definitions(roofline_cuda PRIVATE ROOFLINE_HAVE_CUBLAS_HEADERS)  # they check what cublas_lt.h declares
+endif()
 target_compile_options(roofline_cuda PRIVATE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra>
   $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo -Xcompiler=-Wall,-Wextra>)

@@ -347,7 +347,7 @@ PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
     const Interval interval = median_interval(samples);
     return py::make_tuple(interval.median, interval.low, interval.high);
   }, "samples"_a);
-  m.def("set_library_path", &cpu::set_library_path, "name"_a, "path"_a);
+  m.def("set_library_path", &set_library_path, "name"_a, "path"_a);
   m.def("libraries", [] {
     py::list all;
     for (const cpu::LibraryInfo& library : cpu::libraries())

@@ -77,4 +77,7 @@ std::vector<DeviceInfo> list_devices();
 // threads: of a CPU; 0 = all usable cores.
 std::shared_ptr<Backend> open_device(const std::string& name, int threads);
 
+// The file to open for a library ("onednn", "openblas", "cublaslt"), tried before the system's. Throws Error once it is open.
+void set_library_path(const std::string& name, const std::string& path);
+
 }  // namespace roofline

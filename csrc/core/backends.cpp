@@ -1,8 +1,10 @@
 // The one file that names the backends.
 #include "core/backend.h"
 #include "cpu/device.h"
+#include "cpu/library.h"
 
 #if defined(ROOFLINE_WITH_CUDA)
+#include "cuda/cublas_lt.h"
 #include "cuda/device.h"
 #endif
 
@@ -35,6 +37,13 @@ std::shared_ptr<Backend> open_device(const std::string& name, int threads) {
 #endif
   }
   throw Error("unknown device '" + name + "': use cpu, cuda or cuda:N");
+}
+
+void set_library_path(const std::string& name, const std::string& path) {
+  if (name != "cublaslt") return cpu::set_library_path(name, path);
+#if defined(ROOFLINE_WITH_CUDA)
+  cuda::set_cublas_lt_path(path);
+#endif
 }
 
 }  // namespace roofline

@@ -9,7 +9,7 @@
 
 namespace roofline {
 
-enum class DType : std::uint8_t { fp64, fp32, fp16, bf16, int32, int8, fp8_e4m3 };
+enum class DType : std::uint8_t { fp64, fp32, fp16, bf16, int32, int8, fp8_e4m3, tf32 };  // tf32: stored as fp32, multiplied in 19 bits
 
 struct DTypeInfo {
   DType dtype;
@@ -21,6 +21,7 @@ inline constexpr DTypeInfo kDTypes[] = {
     {DType::fp64, "fp64", 8}, {DType::fp32, "fp32", 4},   {DType::fp16, "fp16", 2},
     {DType::bf16, "bf16", 2}, {DType::int32, "int32", 4}, {DType::int8, "int8", 1},
     {DType::fp8_e4m3, "fp8_e4m3", 1},
+    {DType::tf32, "tf32", 4},
 };
 
 constexpr const DTypeInfo& info(DType dtype) { return kDTypes[static_cast<int>(dtype)]; }

@@ -167,6 +167,7 @@ void Device::fill(void* memory, DType dtype, std::int64_t elements, Fill fill, s
     }
     switch (dtype) {
       case DType::fp64: return fill_range<double>(memory, part, [=](std::int64_t i) { return random_uniform(seed, i); });
+      case DType::tf32:
       case DType::fp32: return fill_range<float>(memory, part, [=](std::int64_t i) { return static_cast<float>(random_uniform(seed, i)); });
       case DType::bf16:
         return fill_range<std::uint16_t>(memory, part, [=](std::int64_t i) { return to_bf16(static_cast<float>(random_uniform(seed, i))); });

@@ -91,6 +91,7 @@ __global__ void clock_kernel(volatile std::uint64_t* cycles, volatile std::uint6
 void launch_fill(cudaStream_t stream, void* memory, DType dtype, std::int64_t elements, std::uint64_t seed, int sms) {
   switch (dtype) {
     case DType::fp64: return fill<double>(stream, memory, elements, seed, sms);
+    case DType::tf32:
     case DType::fp32: return fill<float>(stream, memory, elements, seed, sms);
     case DType::fp16: return fill<__half>(stream, memory, elements, seed, sms);
     case DType::bf16: return fill<__nv_bfloat16>(stream, memory, elements, seed, sms);
@@ -98,6 +99,31 @@ void launch_fill(cudaStream_t stream, void* memory, DType dtype, std::int64_t el
     case DType::int8: return fill<std::int8_t>(stream, memory, elements, seed, sms);
     case DType::fp8_e4m3: return fill<Fp8E4m3>(stream, memory, elements, seed, sms);
   }
+}
+
+// Tiles of 64 x 64 go through shared memory, so that both sides are walked along their rows.
+__global__ void __launch_bounds__(256) transpose_kernel(const std::uint8_t* __restrict__ from,  // [rows, columns]
+                                                        std::uint8_t* __restrict__ to,          // [columns, rows]
+                                                        std::int64_t rows, std::int64_t columns) {
+  constexpr int kSide = 64;
+  __shared__ std::uint8_t tile[kSide][kSide + 4];
+  const std::int64_t across = (columns + kSide - 1) / kSide, tiles = (rows + kSide - 1) / kSide * across;
+  const int x = static_cast<int>(threadIdx.x) % kSide, y = static_cast<int>(threadIdx.x) / kSide;
+  for (std::int64_t index = blockIdx.x; index < tiles; index += gridDim.x) {
+    const std::int64_t row = index / across * kSide, column = index % across * kSide;
+    for (int i = y; i < kSide; i += 4)
+      if (row + i < rows && column + x < columns) tile[i][x] = from[(row + i) * columns + column + x];
+    __syncthreads();
+    for (int i = y; i < kSide; i += 4)
+      if (column + i < columns && row + x < rows) to[(column + i) * rows + row + x] = tile[x][i];
+    __syncthreads();
+  }
+}
+
+void launch_transpose(cudaStream_t stream, const void* from, void* to, std::int64_t rows, std::int64_t columns) {
+  const std::int64_t tiles = ceil_div(rows, 64) * ceil_div(columns, 64);
+  transpose_kernel<<<static_cast<unsigned>(std::min(tiles, kMaxGridX)), 256, 0, stream>>>(
+      static_cast<const std::uint8_t*>(from), static_cast<std::uint8_t*>(to), rows, columns);
 }
 
 void launch_gate(cudaStream_t stream, const volatile int* open, volatile int* timed_out, std::uint64_t timeout_ns) {

@@ -18,6 +18,9 @@ void launch_gate(CUstream_st* stream, const volatile int* open, volatile int* ti
 // Writes the cycles and the nanoseconds that passed on one SM while it was busy for at least least_ns.
 void launch_clock(CUstream_st* stream, volatile std::uint64_t* cycles, volatile std::uint64_t* nanoseconds, std::uint64_t least_ns);
 
+// to = fromᵀ, of one-byte elements. from: [rows, columns].
+void launch_transpose(CUstream_st* stream, const void* from, void* to, std::int64_t rows, std::int64_t columns);
+
 // Loads the kernels above onto the current device, outside any gate: loading may wait for the stream that the gate holds.
 void load_primitives();
 

@@ -14,7 +14,11 @@ from typing import Any
 from ..errors import Error
 
 # Library -> (distribution on PyPI, how its file is named there).
-_WHEELS = {"onednn": ("onednn-cpu-gomp", "libdnnl.so.3"), "openblas": ("scipy-openblas32", "libscipy_openblas.so")}
+_WHEELS = {
+    "onednn": ("onednn-cpu-gomp", "libdnnl.so.3"),
+    "openblas": ("scipy-openblas32", "libscipy_openblas.so"),
+    "cublaslt": ("nvidia-cublas", "libcublasLt.so.13"),
+}
 
 
 @functools.cache

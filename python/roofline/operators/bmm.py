@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from ..cost import Array, TensorSpec, ceil_div, matmul
-from .base import Case, Facts, Operator, Product
+from ..cost import Array, TensorSpec, ceil_div, dtype, matmul
+from .base import Case, Facts, Operator, Product, Variant
 
 _DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "int4", "nvfp4", "mxfp4")
 _ACCUMULATORS = {"fp64": "fp64", "int8": "int32", "int4": "int32"}  # fp32 for the rest
@@ -38,7 +39,12 @@ class Bmm(Operator):
     name = "bmm"
     summary = "a batch of matrix products, with the scales of low-precision operands"
     mix = "read"
-    variants = {}
+    variants = {
+        "library": Variant(
+            summary="cuBLASLt, the fastest of its heuristic's proposals; without scales, out_dtype that of the operands or fp32",
+            dtypes={"cuda": ("fp64", "fp32", "tf32", "fp16", "bf16")},
+        ),
+    }
 
     def check(self) -> None:
         self.one_of("dtype", _DTYPES)
@@ -97,6 +103,12 @@ class Bmm(Operator):
     def compute(self) -> tuple[str, str]:
         return self.dtype, _ACCUMULATORS.get(self.dtype, "fp32")
 
+    def tolerance(self) -> tuple[float, float]:
+        """Absolute, for terms of variance 1: as `Matmul.tolerance`, and half a step of a result in out_dtype."""
+        eps = dtype(_ACCUMULATORS.get(self.dtype, "fp32")).eps
+        lost = 2.0**-6 * math.sqrt(self.inner) if self.dtype == "tf32" else 0.0
+        return (2 * self.inner + 16) * eps + lost, 4 * eps + dtype(self.out_dtype).eps
+
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: indices along [batch * rows]; c is then [len(rows), columns]."""
         a, b = tensors["a"], tensors["b"]
@@ -120,4 +132,10 @@ class Bmm(Operator):
         )
         one = Case(problem=cls(batch=1, rows=1, columns=1, inner=1, dtype="fp32", out_dtype="fp32"))
         odd = Case(problem=cls(batch=1, rows=3, columns=1, inner=1, dtype="mxfp4"))  # a: 12 bits, two bytes
-        return (*shapes, one, odd, Case(problem=cls(dtype="fp8_e4m3", scales="tensor")))
+        kept = (("fp64", "fp64"), ("fp32", "fp32"), ("tf32", "fp32"), ("fp16", "fp16"), ("bf16", "bf16"), ("bf16", "fp32"))
+        products = tuple(
+            Case(problem=cls(batch=batch, rows=m, columns=n, inner=k, dtype=of, out_dtype=to))
+            for of, to in kept
+            for batch, m, n, k in ((3, 5, 7, 9), (2, 64, 128, 256), (5, 1, 300, 33))
+        )
+        return (*shapes, one, *products, odd, Case(problem=cls(dtype="fp8_e4m3", scales="tensor")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ from .. import cost
 from ..cost import Array, TensorSpec, smaller
 from .base import Case, Facts, Operator, Product, Variant
 
-_RESULT = {"fp32": "fp32", "fp64": "fp64", "bf16": "fp32", "int8": "int32"}  # of c, and of the sums
+_RESULT = {"fp32": "fp32", "fp64": "fp64", "bf16": "fp32", "int8": "int32", "fp16": "fp32", "tf32": "fp32"}  # of c, and of the sums
 _DTYPES = tuple(_RESULT)
 _MOST_INNER_INT8 = 2**17 - 1  # one more product of -128 by -128, and the sum leaves an int32
 
@@ -19,7 +20,8 @@ class Matmul(Operator):
     """c = a b: the GEMM of the textbooks with M = rows, N = columns, K = inner.
 
     a: [rows, inner]. b: [inner, columns], constant: packing it happens before the clock starts, and its time and bytes are in
-    the plan (pack_s, packed_bytes). c: [rows, columns], fp32 for bf16 inputs, int32 for int8 ones (exact; inner below 2**17).
+    the plan (pack_s, packed_bytes). c: [rows, columns], fp32 for fp16, bf16 and tf32 inputs (tf32 ones are stored as fp32), int32
+    for int8 ones (exact; inner below 2**17).
     Raises Error for bad fields.
     """
 
@@ -33,8 +35,9 @@ class Matmul(Operator):
     mix = "read"
     variants = {
         "library": Variant(
-            summary="oneDNN (fp32, bf16, int8) or OpenBLAS (fp64, fp32 where it is the faster), one block of c per thread",
-            dtypes={"cpu": _DTYPES},
+            summary="oneDNN (fp32, bf16, int8) or OpenBLAS (fp64, fp32 where it is the faster), one block of c per thread; on a "
+            "GPU cuBLASLt, the fastest of its heuristic's proposals",
+            dtypes={"cpu": ("fp32", "fp64", "bf16", "int8"), "cuda": ("fp64", "fp32", "tf32", "fp16", "bf16", "int8")},
         ),
     }
 
@@ -84,6 +87,8 @@ class Matmul(Operator):
         if self.dtype == "int8":
             return 0.0, 0.0
         eps = cost.dtype(_RESULT[self.dtype]).eps
+        if self.dtype == "tf32":  # operands lose their last 13 bits, 2**-9 of a product at most; the errors add up like the terms
+            return 2.0**-6 * math.sqrt(self.inner), 4 * cost.dtype("tf32").eps
         return (2 * self.inner + 16) * eps, 4 * eps
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:

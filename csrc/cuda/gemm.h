@@ -1,0 +1,43 @@
+// Matrix products by cuBLASLt, as the operators ask for them: row-major, batched, with an activation behind.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/kernel.h"
+#include "cuda/device.h"
+
+namespace roofline::cuda {
+
+enum class Activation : std::uint8_t { none, relu, gelu_tanh };
+
+// c[i] = activation(alpha a[i] b[i]).
+struct GemmProblem {
+  DType dtype;      // of a and b
+  DType out_dtype;  // of c
+  std::int64_t batch = 1, rows = 0, columns = 0, inner = 0;
+  const void* a = nullptr;  // [batch, rows, inner]
+  const void* b = nullptr;  // [batch, inner, columns]; [batch, columns, inner] where b_transposed
+  void* c = nullptr;        // [batch, rows, columns]; overwritten when the plan is made
+  bool b_transposed = false;
+  double alpha = 1;
+  Activation activation = Activation::none;
+  bool b_shared = false;  // one b for the whole batch
+};
+
+struct Gemm {
+  Launch launch;                       // owns its workspace
+  std::string library_implementation;  // "cuBLASLt 13.1.1 algorithm 66 tile 20 stages 11 split_k 1"
+  std::int64_t workspace_bytes = 0;
+  int candidates = 0;   // that the heuristic proposed and that ran
+  double first_s = 0;   // of the heuristic's first, as timed here; 0 where nothing was timed
+  double chosen_s = 0;  // of the one taken, measured again
+};
+
+// Throws Unsupported where the library is not there or has no kernel for this, OutOfMemory, Error.
+Gemm plan_gemm(const GemmProblem& problem, Device& device);
+
+// The facts of a product, under `prefix` where a plan has several ("up_").
+void record(Plan& plan, const std::string& prefix, const Gemm& gemm);
+
+}  // namespace roofline::cuda

@@ -1,0 +1,446 @@
+// The CUDA backend over a runtime without a GPU (fake_cuda.h) and a stub of cuBLASLt: what each error says, what is freed, and
+// every product by its numbers.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "cuda/cublas_lt.h"
+#include "cuda/device.h"
+#include "cuda/gemm.h"
+#include "cuda/kernels.h"
+#include "fake_cuda.h"
+#include "stub_cublas_lt.h"
+
+namespace {
+
+using namespace roofline;
+using namespace roofline::cuda;
+
+Stub& stub() {
+  static Stub* const found = [] {
+    void* handle = dlopen(STUB_CUBLAS_LT, RTLD_NOW);
+    return reinterpret_cast<Stub* (*)()>(dlsym(handle, "stub_cublas_lt"))();
+  }();
+  return *found;
+}
+
+class OnFakeGpu : public testing::Test {
+ protected:
+  void SetUp() override {
+    fake::reset();
+    int* const live = stub().live;
+    stub() = Stub();
+    stub().live = live;
+    if (static bool once = true; once) set_cublas_lt_path(STUB_CUBLAS_LT), once = false;
+    stub().on_run = [](int, long) { fake::runtime().clock_s += 1e-3; };
+  }
+  // Nothing is left of a device, whatever happened to it.
+  void TearDown() override {
+    EXPECT_EQ(fake::runtime().allocations.size(), 0u);
+    EXPECT_EQ(fake::runtime().streams, 0);
+    EXPECT_EQ(fake::runtime().events, 0);
+    EXPECT_EQ(fake::runtime().pinned, 0);
+    EXPECT_EQ(*stub().live, 0) << "descriptors of cuBLASLt";
+  }
+};
+
+template <class Exception, class F>
+std::string message(F f) {
+  try {
+    f();
+  } catch (const Exception& error) {
+    EXPECT_EQ(typeid(error), typeid(Exception));
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return "";
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// -- opening ------------------------------------------------------------------------------------------------------------------
+
+TEST_F(OnFakeGpu, NoDriver) {
+  fake::runtime().failures["cudaGetDeviceCount"] = {cudaErrorInsufficientDriver};
+  const std::string text = message<Unsupported>([] { cuda::open(0); });
+  EXPECT_TRUE(has(text, "cuda:0") && has(text, "cudaErrorInsufficientDriver") && has(text, "driver for CUDA 13.0")) << text;
+  fake::runtime().failures["cudaGetDeviceCount"] = {cudaErrorInsufficientDriver};
+  EXPECT_TRUE(has(cuda::list_devices().at(0).missing, "cudaErrorInsufficientDriver"));
+}
+
+TEST_F(OnFakeGpu, NoDevice) {
+  fake::runtime().devices = 0;
+  const std::string text = message<Unsupported>([] { cuda::open(0); });
+  EXPECT_TRUE(has(text, "cudaErrorNoDevice")) << text;
+  fake::runtime().devices = 2;
+  const std::string which = message<Unsupported>([] { cuda::open(2); });
+  EXPECT_TRUE(has(which, "there are 2 GPUs") && has(which, "CUDA_VISIBLE_DEVICES")) << which;
+}
+
+TEST_F(OnFakeGpu, WrongArchitecture) {
+  fake::runtime().failures["load_primitives"] = {cudaErrorNoKernelImageForDevice};
+  const std::string text = message<Unsupported>([] { cuda::open(0); });
+  EXPECT_TRUE(has(text, "cudaErrorNoKernelImageForDevice") && has(text, "CUDAARCHS")) << text;
+}
+
+TEST_F(OnFakeGpu, NeedsOfAnotherArchitecture) {
+  fake::runtime().capability = 80;
+  const auto device = cuda::open(0);
+  EXPECT_EQ(device->lacks("sm_80"), "");
+  EXPECT_EQ(device->lacks("sm_90a"), "it needs sm_90a, and this GPU is sm_80");
+}
+
+// Whichever call fails, the error names it, and what was made before is gone.
+TEST_F(OnFakeGpu, EveryFailureWhileOpening) {
+  for (const char* call : {"cudaSetDevice", "cudaGetDeviceProperties", "cudaDeviceGetAttribute", "cudaStreamCreateWithFlags",
+                           "cudaHostAlloc", "cudaHostGetDevicePointer"}) {
+    fake::runtime().failures[call] = {cudaErrorLaunchOutOfResources};
+    const std::string text = message<Error>([] { cuda::open(0); });
+    EXPECT_TRUE(has(text, call)) << text;
+    EXPECT_EQ(fake::runtime().streams + fake::runtime().pinned, 0) << call;
+  }
+}
+
+// -- memory and errors of kernels -----------------------------------------------------------------------------------------------
+
+TEST_F(OnFakeGpu, OutOfMemory) {
+  const auto device = cuda::open(0);
+  const long before = fake::runtime().mallocs;
+  std::string text = message<OutOfMemory>([&] { device->allocate(std::size_t{1} << 40); });
+  EXPECT_TRUE(has(text, "1099511627776 bytes are needed") && has(text, "smaller problem")) << text;
+  EXPECT_EQ(fake::runtime().mallocs, before) << "it is refused before the driver is asked";
+  fake::runtime().failures["cudaMalloc"] = {cudaErrorMemoryAllocation};
+  text = message<OutOfMemory>([&] { device->allocate(1000); });
+  EXPECT_TRUE(has(text, "1000 bytes are needed")) << text;
+  device->release(device->allocate(1000), 1000);  // the refusal does not stick
+}
+
+TEST_F(OnFakeGpu, StickyErrorSaysThatTheContextIsLost) {
+  {
+    const auto device = cuda::open(0);
+    void* memory = device->allocate(64);
+    char byte = 0;
+    fake::runtime().failures["cudaStreamSynchronize"] = {cudaErrorIllegalAddress, 0, true};
+    std::string text = message<Error>([&] { device->copy_out(&byte, memory, 1); });
+    EXPECT_TRUE(has(text, "cudaStreamSynchronize") && has(text, "cudaErrorIllegalAddress") && has(text, "start a new process"))
+        << text;
+    text = message<Error>([&] { device->copy_out(&byte, memory, 1); });  // and so does every later call
+    EXPECT_TRUE(has(text, "cudaErrorIllegalAddress") && has(text, "start a new process")) << text;
+    device->release(memory, 64);
+  }
+}
+
+TEST_F(OnFakeGpu, AnErrorOfALaunchSurfacesInItsBatchAndNotInTheNext) {
+  const auto device = cuda::open(0);
+  const std::vector<std::vector<Launch>> sets = {{[](Queue&) {}}};
+  fake::runtime().failures["a launch"] = {cudaErrorLaunchOutOfResources};
+  EXPECT_THROW(device->run_batch({&sets, 0, 3}), Error);
+  EXPECT_NO_THROW(device->run_batch({&sets, 0, 3}));
+}
+
+// -- cuBLASLt -----------------------------------------------------------------------------------------------------------------
+
+TEST_F(OnFakeGpu, CublasMissing) {
+  const std::string text = message<Unsupported>([] { open_cublas_lt({"/nowhere/libcublasLt.so.13", "libcublasLt-not-here.so"}); });
+  EXPECT_TRUE(has(text, "cuBLASLt cannot be used") && has(text, "/nowhere/libcublasLt.so.13") && has(text, "not-here") &&
+              has(text, "pip install"))
+      << text;
+  const std::string other = message<Unsupported>([] { open_cublas_lt({"libm.so.6"}); });
+  EXPECT_TRUE(has(other, "no symbol cublasLtCreate")) << other;
+  stub().version = 120903;
+  const std::string old = message<Unsupported>([] { open_cublas_lt({STUB_CUBLAS_LT}); });
+  EXPECT_TRUE(has(old, "12.9.3")) << old;
+}
+
+template <class T>
+double value(const void* data, std::int64_t i) {
+  return static_cast<const T*>(data)[i];
+}
+
+double element(DType dtype, const void* data, std::int64_t i) {
+  switch (dtype) {
+    case DType::fp64:
+      return value<double>(data, i);
+    case DType::fp32:
+    case DType::tf32:
+      return value<float>(data, i);
+    case DType::int8:
+      return value<std::int8_t>(data, i);
+    case DType::int32:
+      return value<std::int32_t>(data, i);
+    case DType::fp16:
+      return static_cast<double>(value<_Float16>(data, i));
+    case DType::bf16: {
+      const std::uint32_t bits = static_cast<std::uint32_t>(static_cast<const std::uint16_t*>(data)[i]) << 16;
+      float x;
+      std::memcpy(&x, &bits, sizeof x);
+      return x;
+    }
+  }
+  return NAN;
+}
+
+// Small whole numbers: exact in every dtype, as are their products' sums.
+void set(DType dtype, void* data, std::int64_t i, int x) {
+  switch (dtype) {
+    case DType::fp64:
+      static_cast<double*>(data)[i] = x;
+      break;
+    case DType::int8:
+      static_cast<std::int8_t*>(data)[i] = static_cast<std::int8_t>(x);
+      break;
+    case DType::fp16:
+      static_cast<_Float16*>(data)[i] = static_cast<_Float16>(x);
+      break;
+    case DType::bf16: {
+      const float f = static_cast<float>(x);
+      std::uint32_t bits;
+      std::memcpy(&bits, &f, sizeof bits);
+      static_cast<std::uint16_t*>(data)[i] = static_cast<std::uint16_t>(bits >> 16);
+      break;
+    }
+    default:
+      static_cast<float*>(data)[i] = static_cast<float>(x);
+  }
+}
+
+struct Operands {
+  Operands(Backend& device, DType dtype, DType out, std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k)
+      : device(device) {
+    a = take(batch * m * k * size_bytes(dtype));
+    b = take(batch * k * n * size_bytes(dtype));
+    c = take(batch * m * n * size_bytes(out));
+    std::mt19937 generator(5);
+    for (std::int64_t i = 0; i < batch * m * k; ++i) set(dtype, a, i, static_cast<int>(generator() % 7) - 3);
+    for (std::int64_t i = 0; i < batch * k * n; ++i) set(dtype, b, i, static_cast<int>(generator() % 7) - 3);
+  }
+  ~Operands() {
+    for (void* each : all) device.release(each, 0);
+  }
+  void* take(std::int64_t bytes) {
+    all.push_back(device.allocate(static_cast<std::size_t>(bytes)));
+    std::memset(all.back(), 0xFF, static_cast<std::size_t>(bytes));
+    return all.back();
+  }
+  Backend& device;
+  std::vector<void*> all;
+  void *a, *b, *c;
+};
+
+constexpr std::int64_t kShapes[][4] = {{1, 1, 1, 1}, {1, 3, 5, 7},  {1, 17, 2, 9}, {1, 1, 33, 4},
+                                       {4, 3, 5, 7}, {3, 8, 4, 16}, {2, 1, 6, 3}};
+
+TEST_F(OnFakeGpu, ProductsOfEveryDtypeAndLayout) {
+  const auto device = cuda::open(0);
+  const std::pair<DType, DType> dtypes[] = {{DType::fp64, DType::fp64}, {DType::fp32, DType::fp32}, {DType::tf32, DType::fp32},
+                                            {DType::fp16, DType::fp32}, {DType::fp16, DType::fp16}, {DType::bf16, DType::fp32},
+                                            {DType::bf16, DType::bf16}, {DType::int8, DType::int32}};
+  for (const auto& [dtype, out] : dtypes)
+    for (const auto& [batch, m, n, k] : kShapes)
+      for (const bool transposed : {false, true})
+        for (const bool shared : {false, true}) {
+          SCOPED_TRACE(name(dtype) + " " + std::to_string(batch) + ":" + std::to_string(m) + "x" + std::to_string(n) + "x" +
+                       std::to_string(k));
+          const Operands data(*device, dtype, out, batch, m, n, k);
+          GemmProblem problem{dtype, out};
+          problem.batch = batch, problem.rows = m, problem.columns = n, problem.inner = k;
+          problem.a = data.a, problem.b = data.b, problem.c = data.c;
+          problem.b_transposed = transposed, problem.b_shared = shared;
+          const Gemm gemm = plan_gemm(problem, static_cast<Device&>(*device));
+          std::memset(data.c, 0xFF, static_cast<std::size_t>(batch * m * n * size_bytes(out)));
+          gemm.launch(static_cast<Device&>(*device));
+          for (std::int64_t i = 0; i < batch; ++i)
+            for (std::int64_t row = 0; row < m; ++row)
+              for (std::int64_t column = 0; column < n; ++column) {
+                double sum = 0;
+                for (std::int64_t l = 0; l < k; ++l)
+                  sum += element(dtype, data.a, (i * m + row) * k + l) *
+                         element(dtype, data.b, (shared ? 0 : i) * k * n + (transposed ? column * k + l : l * n + column));
+                ASSERT_EQ(element(out, data.c, (i * m + row) * n + column), sum) << i << " " << row << " " << column;
+              }
+        }
+  EXPECT_EQ(stub().compute, lt::compute_32i);
+  EXPECT_EQ(stub().scale, lt::r_32i);
+}
+
+TEST_F(OnFakeGpu, EpiloguesAndAlpha) {
+  const auto device = cuda::open(0);
+  const Operands data(*device, DType::bf16, DType::fp32, 1, 4, 6, 5);
+  for (const Activation activation : {Activation::none, Activation::relu, Activation::gelu_tanh}) {
+    GemmProblem problem{DType::bf16, DType::fp32};
+    problem.rows = 4, problem.columns = 6, problem.inner = 5, problem.a = data.a, problem.b = data.b, problem.c = data.c;
+    problem.alpha = 0.125, problem.activation = activation;
+    plan_gemm(problem, static_cast<Device&>(*device)).launch(static_cast<Device&>(*device));
+    for (int i = 0; i < 24; ++i) {
+      double x = 0;
+      for (int l = 0; l < 5; ++l) x += element(DType::bf16, data.a, i / 6 * 5 + l) * element(DType::bf16, data.b, l * 6 + i % 6);
+      x *= 0.125;
+      const double want = activation == Activation::none ? x
+                          : activation == Activation::relu
+                              ? std::max(x, 0.0)
+                              : 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+      ASSERT_NEAR(element(DType::fp32, data.c, i), want, 1e-6);
+    }
+  }
+  GemmProblem exact{DType::fp32, DType::fp32};
+  exact.rows = exact.columns = exact.inner = 2, exact.activation = Activation::gelu_tanh;
+  EXPECT_TRUE(has(message<Unsupported>([&] { plan_gemm(exact, static_cast<Device&>(*device)); }), "by tanh"));
+}
+
+GemmProblem small(const Operands& data) {
+  GemmProblem problem{DType::fp32, DType::fp32};
+  problem.rows = 3, problem.columns = 5, problem.inner = 7, problem.a = data.a, problem.b = data.b, problem.c = data.c;
+  return problem;
+}
+
+TEST_F(OnFakeGpu, TheFastestCandidateOfTheSecondTimingIsTaken) {
+  const auto device = cuda::open(0);
+  const Operands data(*device, DType::fp32, DType::fp32, 1, 3, 5, 7);
+  stub().proposals = 5;
+  stub().states[0] = lt::not_supported;  // not run at all
+  stub().run[1] = lt::not_supported;     // proposed, and fails
+  stub().workspace_bytes[2] = 4096, stub().workspace_bytes[3] = 100, stub().workspace_bytes[4] = 0;
+  // 2 looks fastest at first, and is not when measured again.
+  stub().on_run = [](int which, long) {
+    fake::runtime().clock_s += which == 2 ? (stub().runs[2] <= 4 ? 1e-3 : 9e-3) : which == 3 ? 2e-3 : 5e-3;
+  };
+  const Gemm gemm = plan_gemm(small(data), static_cast<Device&>(*device));
+  EXPECT_EQ(stub().runs[0], 0);
+  EXPECT_EQ(gemm.candidates, 3);
+  EXPECT_TRUE(has(gemm.library_implementation, "cuBLASLt 13.1.1 algorithm 103")) << gemm.library_implementation;
+  EXPECT_NEAR(gemm.chosen_s, 2e-3, 1e-6);
+  EXPECT_EQ(gemm.workspace_bytes, 100);
+  EXPECT_EQ(fake::runtime().allocations.size(), 4u) << "the trial's workspace is gone, the plan's is there";
+  EXPECT_EQ(stub().workspace_limit, std::size_t{32} << 20);
+  EXPECT_EQ(stub().alignment[0], 256u);
+}
+
+TEST_F(OnFakeGpu, AddressesAreDeclaredAsAlignedAsTheyAre) {
+  const auto device = cuda::open(0);
+  const Operands data(*device, DType::fp32, DType::fp32, 1, 30, 50, 7);
+  GemmProblem problem = small(data);
+  problem.a = static_cast<const float*>(data.a) + 1;
+  problem.b = static_cast<const float*>(data.b) + 4;
+  plan_gemm(problem, static_cast<Device&>(*device));
+  EXPECT_EQ(stub().alignment[0], 16u) << "the library's A is our b";
+  EXPECT_EQ(stub().alignment[1], 4u);
+}
+
+TEST_F(OnFakeGpu, WhatCublasRefusesIsSaid) {
+  const auto device = cuda::open(0);
+  auto& gpu = static_cast<Device&>(*device);
+  const Operands data(*device, DType::fp32, DType::fp32, 1, 3, 5, 7);
+  stub().heuristics = lt::not_supported;
+  std::string text = message<Unsupported>([&] { plan_gemm(small(data), gpu); });
+  EXPECT_TRUE(has(text, "fp32 3 x 5 x 7 on sm_90") && has(text, "NOT_SUPPORTED")) << text;
+  stub().heuristics = {};
+  stub().proposals = 0;
+  EXPECT_TRUE(has(message<Unsupported>([&] { plan_gemm(small(data), gpu); }), "no kernel for fp32"));
+  stub().proposals = 2;
+  stub().run[0] = stub().run[1] = lt::invalid_value;
+  EXPECT_TRUE(has(message<Error>([&] { plan_gemm(small(data), gpu); }), "running fp32"));
+  GemmProblem other = small(data);
+  other.out_dtype = DType::int32;
+  EXPECT_TRUE(has(message<Unsupported>([&] { plan_gemm(other, gpu); }), "no product of fp32 with a result in int32"));
+  GemmProblem large = small(data);
+  large.rows = std::int64_t{1} << 31;
+  EXPECT_TRUE(has(message<Unsupported>([&] { plan_gemm(large, gpu); }), "2^31 - 1"));
+}
+
+Tensor tensor(const std::string& name, void* data, DType dtype, const Shape& shape) {
+  return {name, data, dtype, shape, {}, Role::in};
+}
+
+Arguments matmul_arguments(const Operands& data, DType dtype, DType out, std::int64_t m, std::int64_t n, std::int64_t k) {
+  Arguments arguments("matmul", dtype);
+  arguments.add("rows", m), arguments.add("columns", n), arguments.add("inner", k);
+  arguments.add(tensor("a", data.a, dtype, {m, k})), arguments.add(tensor("b", data.b, dtype, {k, n}));
+  arguments.add(tensor("c", data.c, out, {m, n}));
+  return arguments;
+}
+
+const KernelEntry& kernel(const Backend& device, const std::string& op, DType dtype) {
+  for (const KernelEntry& each : device.kernels())
+    if (each.op == op && each.dtype == dtype) return each;
+  throw Error("no such kernel");
+}
+
+TEST_F(OnFakeGpu, MatmulOfBytesTurnsItsConstantOperand) {
+  const auto device = cuda::open(0);
+  const Operands data(*device, DType::int8, DType::int32, 1, 8, 12, 16);
+  const Bound bound =
+      kernel(*device, "matmul", DType::int8).bind(matmul_arguments(data, DType::int8, DType::int32, 8, 12, 16), *device);
+  std::memset(data.c, 0xFF, 8 * 12 * 4);
+  bound.steps.at(0).launch(static_cast<Device&>(*device));
+  EXPECT_EQ(stub().transa, lt::op_t);
+  for (int i = 0; i < 96; ++i) {
+    double sum = 0;
+    for (int l = 0; l < 16; ++l)
+      sum += element(DType::int8, data.a, i / 12 * 16 + l) * element(DType::int8, data.b, l * 12 + i % 12);
+    ASSERT_EQ(element(DType::int32, data.c, i), sum);
+  }
+}
+
+// Whatever fails while a product is planned, nothing of it is left; and binding again and again takes no memory.
+TEST_F(OnFakeGpu, NothingIsLeftOfAThousandBindsAndOfFailedOnes) {
+  const auto device = cuda::open(0);
+  const Operands data(*device, DType::fp32, DType::fp32, 1, 3, 5, 7);
+  stub().proposals = 3;
+  stub().workspace_bytes[0] = 1 << 20, stub().workspace_bytes[1] = 1 << 10;
+  const std::size_t before = fake::runtime().used_bytes, count = fake::runtime().allocations.size();
+  const int events = fake::runtime().events;
+  const KernelEntry& matmul = kernel(*device, "matmul", DType::fp32);
+  for (int i = 0; i < 1000; ++i) {
+    Bound bound = matmul.bind(matmul_arguments(data, DType::fp32, DType::fp32, 3, 5, 7), *device);
+    bound.steps.at(0).launch(static_cast<Device&>(*device));
+  }
+  for (const char* call : {"cudaMalloc", "cudaEventCreate", "cudaEventRecord", "cudaEventSynchronize", "cudaEventElapsedTime",
+                           "cudaSetDevice", "cudaMemGetInfo"})
+    for (int after = 0; after < 6; ++after) {
+      fake::runtime().failures.clear();
+      fake::runtime().failures[call] = {cudaErrorLaunchOutOfResources, after};
+      try {
+        matmul.bind(matmul_arguments(data, DType::fp32, DType::fp32, 3, 5, 7), *device);
+      } catch (const Error&) {
+      }
+      ASSERT_EQ(fake::runtime().allocations.size(), count) << call << " " << after;
+    }
+  fake::runtime().failures.clear();
+  for (lt::Status* each : {&stub().heuristics, &stub().run[0], &stub().run[1], &stub().run[2]}) {
+    *each = lt::alloc_failed;
+    try {
+      matmul.bind(matmul_arguments(data, DType::fp32, DType::fp32, 3, 5, 7), *device);
+    } catch (const Error&) {
+    }
+  }
+  EXPECT_EQ(fake::runtime().used_bytes, before);
+  EXPECT_EQ(fake::runtime().allocations.size(), count);
+  EXPECT_EQ(fake::runtime().events, events);
+  EXPECT_EQ(*stub().live, 0);
+  EXPECT_LE(stub().handles, 1) << "one handle serves them all";
+}
+
+TEST_F(OnFakeGpu, BmmTakesItsOwnContract) {
+  const auto device = cuda::open(0);
+  const Operands data(*device, DType::bf16, DType::bf16, 3, 4, 5, 6);
+  Arguments arguments("bmm", DType::bf16);
+  arguments.add("batch", std::int64_t{3}), arguments.add("rows", std::int64_t{4}), arguments.add("columns", std::int64_t{5});
+  arguments.add("inner", std::int64_t{6}), arguments.add("scales", std::string("none")),
+      arguments.add("out_dtype", std::string("bf16"));
+  arguments.add(tensor("a", data.a, DType::bf16, {3, 4, 6})), arguments.add(tensor("b", data.b, DType::bf16, {3, 6, 5}));
+  arguments.add(tensor("c", data.c, DType::bf16, {3, 4, 5}));
+  const Bound bound = kernel(*device, "bmm", DType::bf16).bind(arguments, *device);
+  bound.steps.at(0).launch(static_cast<Device&>(*device));
+  double sum = 0;
+  for (int l = 0; l < 6; ++l)
+    sum += element(DType::bf16, data.a, (2 * 4 + 3) * 6 + l) * element(DType::bf16, data.b, 2 * 30 + l * 5 + 4);
+  EXPECT_EQ(element(DType::bf16, data.c, 2 * 20 + 3 * 5 + 4), sum);
+  arguments.add("scales", std::string("row"));
+  EXPECT_TRUE(has(message<Unsupported>([&] { kernel(*device, "bmm", DType::bf16).bind(arguments, *device); }), "scales none"));
+}
+
+}  // namespace

@@ -1,0 +1,224 @@
+#include "fake_cuda.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "cuda/check.h"
+#include "cuda/kernels.h"
+#include "cuda/primitives.h"
+
+namespace fake {
+
+Runtime& runtime() {
+  static Runtime one;
+  return one;
+}
+
+void reset() { runtime() = Runtime(); }
+
+namespace {
+
+cudaError_t outcome(const char* call) {
+  Runtime& r = runtime();
+  if (r.lost != cudaSuccess) return r.last = r.lost;
+  if (const auto found = r.failures.find(call); found != r.failures.end() && found->second.after-- <= 0) {
+    const Failure failure = found->second;
+    if (failure.sticky) r.lost = failure.code;
+    r.failures.erase(found);
+    return r.last = failure.code;
+  }
+  return cudaSuccess;
+}
+
+struct Event {
+  double at = 0;
+};
+
+}  // namespace
+}  // namespace fake
+
+#define FAKE(call) \
+  if (const cudaError_t code = fake::outcome(#call); code != cudaSuccess) return code
+
+extern "C" {
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  FAKE(cudaGetDeviceCount);
+  *count = fake::runtime().devices;
+  return cudaSuccess;
+}
+cudaError_t cudaGetLastError() {
+  fake::Runtime& r = fake::runtime();
+  const cudaError_t last = r.lost != cudaSuccess ? r.lost : r.last;
+  r.last = cudaSuccess;
+  if (last == cudaSuccess) {
+    if (const cudaError_t code = fake::outcome("a launch"); code != cudaSuccess) {
+      r.last = cudaSuccess;
+      return code;
+    }
+  }
+  return last;
+}
+cudaError_t cudaPeekAtLastError() { return fake::runtime().lost != cudaSuccess ? fake::runtime().lost : fake::runtime().last; }
+const char* cudaGetErrorName(cudaError_t code) {
+  switch (code) {
+    case cudaErrorNoDevice:
+      return "cudaErrorNoDevice";
+    case cudaErrorInsufficientDriver:
+      return "cudaErrorInsufficientDriver";
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorNoKernelImageForDevice:
+      return "cudaErrorNoKernelImageForDevice";
+    case cudaErrorIllegalAddress:
+      return "cudaErrorIllegalAddress";
+    case cudaErrorLaunchOutOfResources:
+      return "cudaErrorLaunchOutOfResources";
+    default:
+      return "cudaError";
+  }
+}
+const char* cudaGetErrorString(cudaError_t) { return "in words"; }
+cudaError_t cudaDriverGetVersion(int* version) { return *version = 13000, cudaSuccess; }
+cudaError_t cudaRuntimeGetVersion(int* version) { return *version = 13000, cudaSuccess; }
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+  FAKE(cudaDeviceGetAttribute);
+  return *value = 1000000, cudaSuccess;
+}
+#undef cudaGetDeviceProperties
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* all, int) {
+  FAKE(cudaGetDeviceProperties);
+  std::memset(all, 0, sizeof *all);
+  std::snprintf(all->name, sizeof all->name, "Fake GPU");
+  const fake::Runtime& r = fake::runtime();
+  all->major = r.capability / 10, all->minor = r.capability % 10;
+  all->multiProcessorCount = 132, all->maxThreadsPerMultiProcessor = 2048;
+  all->sharedMemPerMultiprocessor = 233472, all->sharedMemPerBlockOptin = 232448;
+  all->l2CacheSize = 50 << 20, all->totalGlobalMem = r.total_bytes, all->memoryBusWidth = 6144;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetPCIBusId(char* bus, int size, int) { return std::snprintf(bus, size, "0000:01:00.0"), cudaSuccess; }
+cudaError_t cudaSetDevice(int) {
+  FAKE(cudaSetDevice);
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize() {
+  FAKE(cudaDeviceSynchronize);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  FAKE(cudaStreamCreateWithFlags);
+  ++fake::runtime().streams;
+  *stream = reinterpret_cast<cudaStream_t>(std::malloc(1));
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  --fake::runtime().streams;
+  std::free(stream);
+  FAKE(cudaStreamDestroy);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t) {
+  FAKE(cudaStreamSynchronize);
+  return cudaSuccess;
+}
+cudaError_t cudaHostAlloc(void** memory, std::size_t size, unsigned) {
+  FAKE(cudaHostAlloc);
+  ++fake::runtime().pinned;
+  *memory = std::calloc(1, size);
+  return cudaSuccess;
+}
+cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned) {
+  FAKE(cudaHostGetDevicePointer);
+  return *device = host, cudaSuccess;
+}
+cudaError_t cudaFreeHost(void* memory) {
+  --fake::runtime().pinned;
+  std::free(memory);
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  FAKE(cudaEventCreate);
+  ++fake::runtime().events;
+  *event = reinterpret_cast<cudaEvent_t>(new fake::Event);
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  --fake::runtime().events;
+  delete reinterpret_cast<fake::Event*>(event);
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+  FAKE(cudaEventRecord);
+  reinterpret_cast<fake::Event*>(event)->at = fake::runtime().clock_s;
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t) {
+  FAKE(cudaEventSynchronize);
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  FAKE(cudaEventElapsedTime);
+  *milliseconds = static_cast<float>(1e3 * (reinterpret_cast<fake::Event*>(to)->at - reinterpret_cast<fake::Event*>(from)->at));
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total) {
+  FAKE(cudaMemGetInfo);
+  *free_bytes = fake::runtime().total_bytes - fake::runtime().used_bytes, *total = fake::runtime().total_bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaMalloc(void** memory, std::size_t size) {
+  FAKE(cudaMalloc);
+  fake::Runtime& r = fake::runtime();
+  *memory = std::aligned_alloc(256, (size + 255) / 256 * 256);
+  r.allocations[*memory] = size, r.used_bytes += size, ++r.mallocs;
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* memory) {
+  fake::Runtime& r = fake::runtime();
+  if (const auto found = r.allocations.find(memory); found != r.allocations.end()) {
+    r.used_bytes -= found->second, r.allocations.erase(found);
+    std::free(memory);
+  }
+  FAKE(cudaFree);
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t size, cudaMemcpyKind, cudaStream_t) {
+  FAKE(cudaMemcpyAsync);
+  return std::memcpy(to, from, size), cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t size, cudaStream_t) {
+  FAKE(cudaMemsetAsync);
+  return std::memset(memory, value, size), cudaSuccess;
+}
+
+}  // extern "C"
+
+namespace roofline::cuda {
+
+// What primitives.cu does, without kernels.
+void launch_fill(CUstream_st*, void*, DType, std::int64_t, std::uint64_t, int) {}
+void launch_gate(CUstream_st*, const volatile int*, volatile int*, std::uint64_t) {}
+void launch_clock(CUstream_st*, volatile std::uint64_t* cycles, volatile std::uint64_t* nanoseconds, std::uint64_t) {
+  *cycles = 1980;
+  *nanoseconds = 1000;
+}
+void launch_transpose(CUstream_st*, const void* from, void* to, std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < columns; ++j)
+      static_cast<char*>(to)[j * rows + i] = static_cast<const char*>(from)[i * columns + j];
+}
+void load_primitives() {
+  if (const cudaError_t code = fake::outcome("load_primitives"); code != cudaSuccess)
+    ::roofline::cuda::fail(code, "cudaFuncGetAttributes", __FILE__, __LINE__);
+}
+
+#define WITHOUT(operators) \
+  std::vector<KernelEntry> operators##_kernels() { return {}; }
+WITHOUT(stream)
+WITHOUT(fma) WITHOUT(fork_join) WITHOUT(attention) WITHOUT(softmax) WITHOUT(rms_norm) WITHOUT(residual_rms_norm) WITHOUT(layer_norm)
+    WITHOUT(bias_relu) WITHOUT(relu) WITHOUT(gelu) WITHOUT(silu_mul) WITHOUT(convert) WITHOUT(adam) WITHOUT(rope) WITHOUT(embedding)
+        WITHOUT(topk_softmax) WITHOUT(topk_sigmoid) WITHOUT(cached_attention) WITHOUT(mla_decode)
+
+}  // namespace roofline::cuda

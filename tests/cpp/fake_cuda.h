@@ -1,0 +1,33 @@
+// A CUDA runtime that has no GPU: memory is the host's, launches are done at once, and any call can be made to fail. Linked in
+// place of NVIDIA's, it shows what the backend does with every error, and what it leaves behind.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <map>
+#include <string>
+
+namespace fake {
+
+struct Failure {
+  cudaError_t code = cudaSuccess;
+  int after = 0;        // calls that still succeed
+  bool sticky = false;  // every later call fails with it
+};
+
+struct Runtime {
+  int devices = 1;
+  int capability = 90;
+  std::size_t total_bytes = std::size_t{4} << 30, used_bytes = 0;
+  std::map<void*, std::size_t> allocations;
+  int streams = 0, events = 0, pinned = 0;
+  long mallocs = 0;
+  double clock_s = 0;                       // what events record; work advances it
+  std::map<std::string, Failure> failures;  // by the name of the call
+  cudaError_t last = cudaSuccess, lost = cudaSuccess;
+};
+
+Runtime& runtime();
+void reset();  // as if the process had just begun; live allocations are forgotten
+
+}  // namespace fake

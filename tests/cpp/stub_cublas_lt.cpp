@@ -1,0 +1,215 @@
+// A shared library with cuBLASLt's names: it records what it is told, and computes the product on the host, column-major as the
+// reference says, so that a layout told wrong is a number that comes out wrong.
+#include "stub_cublas_lt.h"
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "cuda/cublas_lt.h"
+
+using namespace roofline::cuda::lt;
+
+namespace {
+
+struct Shape {
+  Type type;
+  std::uint64_t rows, columns;
+  std::int64_t leading;
+  std::int32_t batch = 1;
+  std::int64_t stride = 0;
+};
+
+struct Meaning {
+  Compute compute;
+  Type scale;
+  std::int32_t transa = 0, transb = 0;
+  std::uint32_t epilogue = epilogue_default;
+};
+
+double read(Type type, const void* data, std::int64_t i) {
+  switch (type) {
+    case r_64f:
+      return static_cast<const double*>(data)[i];
+    case r_32f:
+      return static_cast<const float*>(data)[i];
+    case r_16f:
+      return __half2float(static_cast<const __half*>(data)[i]);
+    case r_16bf:
+      return __bfloat162float(static_cast<const __nv_bfloat16*>(data)[i]);
+    case r_8i:
+      return static_cast<const std::int8_t*>(data)[i];
+    case r_32i:
+      return static_cast<const std::int32_t*>(data)[i];
+    default:
+      return NAN;
+  }
+}
+
+void write(Type type, void* data, std::int64_t i, double x) {
+  switch (type) {
+    case r_64f:
+      static_cast<double*>(data)[i] = x;
+      break;
+    case r_32f:
+      static_cast<float*>(data)[i] = static_cast<float>(x);
+      break;
+    case r_16f:
+      static_cast<__half*>(data)[i] = __float2half_rn(static_cast<float>(x));
+      break;
+    case r_16bf:
+      static_cast<__nv_bfloat16*>(data)[i] = __float2bfloat16_rn(static_cast<float>(x));
+      break;
+    case r_32i:
+      static_cast<std::int32_t*>(data)[i] = static_cast<std::int32_t>(x);
+      break;
+    default:
+      break;
+  }
+}
+
+std::int64_t size_of(Type type) { return type == r_64f ? 8 : type == r_32f || type == r_32i ? 4 : type == r_8i ? 1 : 2; }
+
+double scalar(Type type, const void* at) { return read(type, at, 0); }
+
+Stub stub;
+int live = 0;
+
+template <class T>
+const T& as(const void* p) {
+  return *static_cast<const T*>(p);
+}
+
+}  // namespace
+
+extern "C" {
+
+__attribute__((visibility("default"))) Stub* stub_cublas_lt() {
+  stub.live = &live;
+  return &stub;
+}
+
+#define API __attribute__((visibility("default")))
+
+API Status cublasLtCreate(Handle* handle) {
+  if (stub.create != success) return stub.create;
+  ++stub.handles;
+  *handle = reinterpret_cast<Handle>(&stub);
+  return success;
+}
+API Status cublasLtDestroy(Handle) { return success; }
+API const char* cublasLtGetStatusName(Status status) {
+  return status == not_supported  ? "CUBLAS_STATUS_NOT_SUPPORTED"
+         : status == alloc_failed ? "CUBLAS_STATUS_ALLOC_FAILED"
+                                  : "CUBLAS_STATUS_OTHER";
+}
+API std::size_t cublasLtGetVersion() { return stub.version; }
+API Status cublasLtMatrixLayoutCreate(Layout* layout, Type type, std::uint64_t rows, std::uint64_t columns, std::int64_t leading) {
+  if (leading < static_cast<std::int64_t>(rows)) return invalid_value;
+  ++live;
+  *layout = reinterpret_cast<Layout>(new Shape{type, rows, columns, leading});
+  return success;
+}
+API Status cublasLtMatrixLayoutDestroy(Layout layout) { return --live, delete reinterpret_cast<Shape*>(layout), success; }
+API Status cublasLtMatrixLayoutSetAttribute(Layout layout, LayoutAttribute attribute, const void* value, std::size_t size) {
+  Shape& shape = *reinterpret_cast<Shape*>(layout);
+  if (attribute == layout_batch_count && size == 4) return shape.batch = as<std::int32_t>(value), success;
+  if (attribute == layout_batch_stride && size == 8) return shape.stride = as<std::int64_t>(value), success;
+  return invalid_value;
+}
+API Status cublasLtMatmulDescCreate(Description* description, Compute compute, Type scale) {
+  ++live;
+  *description = reinterpret_cast<Description>(new Meaning{compute, scale});
+  return success;
+}
+API Status cublasLtMatmulDescDestroy(Description description) {
+  return --live, delete reinterpret_cast<Meaning*>(description), success;
+}
+API Status cublasLtMatmulDescSetAttribute(Description description, DescriptionAttribute attribute, const void* value,
+                                          std::size_t size) {
+  Meaning& meaning = *reinterpret_cast<Meaning*>(description);
+  if (size != 4) return invalid_value;
+  if (attribute == desc_transa) return meaning.transa = as<std::int32_t>(value), success;
+  if (attribute == desc_transb) return meaning.transb = as<std::int32_t>(value), success;
+  if (attribute == desc_epilogue) return meaning.epilogue = as<std::uint32_t>(value), success;
+  return invalid_value;
+}
+API Status cublasLtMatmulPreferenceCreate(Preference* preference) {
+  ++live;
+  *preference = reinterpret_cast<Preference>(new std::size_t{0});
+  return success;
+}
+API Status cublasLtMatmulPreferenceDestroy(Preference preference) {
+  return --live, delete reinterpret_cast<std::size_t*>(preference), success;
+}
+API Status cublasLtMatmulPreferenceSetAttribute(Preference, PreferenceAttribute attribute, const void* value, std::size_t size) {
+  if (attribute == pref_max_workspace_bytes && size == 8) return stub.workspace_limit = as<std::uint64_t>(value), success;
+  if (attribute >= pref_min_alignment_a_bytes && attribute <= pref_min_alignment_d_bytes && size == 4)
+    return stub.alignment[attribute - pref_min_alignment_a_bytes] = as<std::uint32_t>(value), success;
+  return invalid_value;
+}
+API Status cublasLtMatmulAlgoGetHeuristic(Handle handle, Description, Layout, Layout, Layout, Layout, Preference, int wanted,
+                                          Heuristic* found, int* count) {
+  if (handle != reinterpret_cast<Handle>(&stub)) return invalid_value;
+  *count = 0;
+  if (stub.heuristics != success) return stub.heuristics;
+  for (int i = 0; i < stub.proposals && i < wanted; ++i) {
+    found[i] = {};
+    found[i].algo.data[0] = static_cast<std::uint64_t>(i);
+    found[i].workspace_bytes = stub.workspace_bytes[i];
+    found[i].state = stub.states[i];
+    ++*count;
+  }
+  return success;
+}
+API Status cublasLtMatmulAlgoConfigGetAttribute(const Algo* algo, AlgoAttribute attribute, void* value, std::size_t size,
+                                                std::size_t* written) {
+  if (size != 4) return invalid_value;
+  const std::int32_t answer = attribute == algo_id ? 100 + static_cast<std::int32_t>(algo->data[0]) : 1;
+  std::memcpy(value, &answer, 4);
+  *written = 4;
+  return success;
+}
+API Status cublasLtMatmul(Handle, Description description, const void* alpha, const void* a, Layout a_layout, const void* b,
+                          Layout b_layout, const void* beta, const void* c, Layout c_layout, void* d, Layout d_layout,
+                          const Algo* algo, void* workspace, std::size_t workspace_bytes, CUstream_st* stream) {
+  const Meaning& meaning = *reinterpret_cast<Meaning*>(description);
+  const Shape &A = *reinterpret_cast<Shape*>(a_layout), &B = *reinterpret_cast<Shape*>(b_layout),
+              &D = *reinterpret_cast<Shape*>(d_layout);
+  const std::uint64_t which = algo->data[0];
+  ++stub.runs[which];
+  if (!stream || !reinterpret_cast<Shape*>(c_layout) || (workspace_bytes && !workspace) ||
+      workspace_bytes < stub.workspace_bytes[which])
+    return invalid_value;
+  if (stub.run[which] != success) return stub.run[which];
+  if (workspace_bytes) std::memset(workspace, 0x5A, workspace_bytes);  // it is really there
+  const std::uint64_t m = meaning.transa ? A.columns : A.rows, k = meaning.transa ? A.rows : A.columns;
+  const std::uint64_t n = meaning.transb ? B.rows : B.columns;
+  if (m != D.rows || n != D.columns || k != (meaning.transb ? B.columns : B.rows)) return invalid_value;
+  stub.compute = meaning.compute, stub.scale = meaning.scale, stub.transa = meaning.transa, stub.transb = meaning.transb;
+  const double first = scalar(meaning.scale, alpha), second = scalar(meaning.scale, beta);
+  for (std::int32_t i = 0; i < D.batch; ++i) {
+    const void* left = static_cast<const char*>(a) + i * A.stride * size_of(A.type);
+    const void* right = static_cast<const char*>(b) + i * B.stride * size_of(B.type);
+    void* out = static_cast<char*>(d) + i * D.stride * size_of(D.type);
+    const void* before = static_cast<const char*>(c) + i * D.stride * size_of(D.type);
+    for (std::uint64_t row = 0; row < m; ++row)
+      for (std::uint64_t column = 0; column < n; ++column) {
+        double sum = 0;
+        for (std::uint64_t l = 0; l < k; ++l)
+          sum += read(A.type, left, meaning.transa ? l + row * A.leading : row + l * A.leading) *
+                 read(B.type, right, meaning.transb ? column + l * B.leading : l + column * B.leading);
+        double x = first * sum + (second != 0 ? second * read(D.type, before, row + column * D.leading) : 0);
+        if (meaning.epilogue == epilogue_relu) x = x > 0 ? x : 0;
+        if (meaning.epilogue == epilogue_gelu) x = 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+        write(D.type, out, row + column * D.leading, x);
+      }
+  }
+  if (stub.on_run) stub.on_run(static_cast<int>(which), ++stub.total_runs);
+  return success;
+}
+
+}  // extern "C"
