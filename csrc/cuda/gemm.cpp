@@ -72,6 +72,7 @@ Types types_of(DType dtype, DType out) {
     case DType::int8:
       if (out == DType::int32) return {lt::r_8i, lt::r_32i, lt::r_32i, lt::compute_32i};
       break;
+    case DType::fp8_e4m3:
     case DType::int32:
       break;
   }
