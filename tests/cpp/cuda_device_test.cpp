@@ -168,6 +168,7 @@ double element(DType dtype, const void* data, std::int64_t i) {
     case DType::fp32:
     case DType::tf32:
       return value<float>(data, i);
+    case DType::fp8_e4m3:
     case DType::int8:
       return value<std::int8_t>(data, i);
     case DType::int32:
