@@ -205,7 +205,7 @@ def test_a_sweep_over_intensity_covers_its_range_around_the_knee() -> None:
 
 def test_the_last_half_of_a_long_load_is_the_sustained_ceiling() -> None:
     point = IntensityPoint(intensity_flops_per_byte=1.0, samples=(1e9,))
-    load = tuple(SustainedSample(time_s=t + 1.0, flops_per_s=2e9 - 1e8 * t, clock_hz=3e9) for t in range(12))
+    load = tuple(SustainedSample(time_s=t + 1.0, flops_per_s=200e9 - 2e9 * t, clock_hz=3e9) for t in range(12))
     swept = EmpiricalRoofline(level="DRAM", access="read", dtype="fp32", isa="avx2", threads=2, points=(point,), sustained=load)
     burst = Ceiling(
         kind="compute", dtype="fp32", isa="avx2", threads=2, samples=(2e9,), problem={"operator": "fma"}, ops_per_cycle=32.0
@@ -214,6 +214,8 @@ def test_the_last_half_of_a_long_load_is_the_sustained_ceiling() -> None:
     assert found.samples == tuple(sample.flops_per_s for sample in load[6:])
     assert found.sustained
     assert found.name == "fp32 avx2 sustained"
+    assert found.clock_hz == 3e9
+    assert found.ops_per_cycle == 32, "183e9 FLOP/s of two threads at 3e9 Hz are 30.5 a cycle"
     assert burst_and_sustained(Machine(name="m", empirical=(swept,))) == ()
 
 

@@ -52,13 +52,15 @@ def ceiling(device: Device, what: Wanted, policy: Policy) -> Ceiling:
 
 
 def _with_operations(made: Ceiling) -> Ceiling:
-    """Of a multiply-add ceiling: its operations per cycle and thread, if they are a whole number of vectors' worth.
+    """Of an undisturbed multiply-add ceiling: its operations per cycle and thread, if a whole number of vectors' worth.
 
     An instruction issues a power of two operations, one to four of them a cycle (AMD and Intel cores: two; some: more), so that
     the measured value over the measured clock must come out near k x 2^n. A rate above 103 % of the nearest is implausible.
     """
-    if made.kind != "compute" or made.problem.get("operator") != "fma" or not made.clock_hz or not made.threads:
+    known = made.clock_hz and made.threads and made.status == "ok"
+    if made.kind != "compute" or made.problem.get("operator") != "fma" or not known:
         return made
+    assert made.clock_hz is not None
     per_cycle = made.value / made.clock_hz / made.threads
     nearest = min((k * 2**n for k in (1, 3) for n in range(12)), key=lambda ops: abs(ops / per_cycle - 1))
     return dataclasses.replace(made, ops_per_cycle=float(nearest)) if per_cycle <= IMPLAUSIBLE * nearest else made
@@ -79,16 +81,16 @@ def burst_and_sustained(machine: Machine) -> tuple[Ceiling, ...]:
         if swept.settled and burst is not None and burst.problem.get("operator") == "fma":
             samples = tuple(sample.flops_per_s for sample in swept.settled)
             clocks = [sample.clock_hz for sample in swept.settled if sample.clock_hz]
-            found.append(
-                dataclasses.replace(
-                    burst,
-                    samples=samples,
-                    sustained=True,
-                    clock_hz=sorted(clocks)[len(clocks) // 2] if clocks else None,
-                    status=swept.status,
-                    reason=swept.reason,
-                )
+            long = dataclasses.replace(
+                burst,
+                samples=samples,
+                sustained=True,
+                clock_hz=sorted(clocks)[len(clocks) // 2] if clocks else None,
+                ops_per_cycle=None,
+                status=swept.status,
+                reason=swept.reason,
             )
+            found.append(_with_operations(long))
     return tuple(found)
 
 
