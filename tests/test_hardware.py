@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import json
 import os
@@ -16,6 +17,7 @@ from roofline import Attention, predict
 from roofline.cli import main
 from roofline.errors import Error
 from roofline.hardware import VARIABLE, Datasheet, Peak, datasheet, datasheets, read
+from roofline.hardware.datasheet import NUMBERS
 from roofline.machine import Ceiling, Machine, load_machines
 from roofline.plot import roofline_data
 
@@ -467,9 +469,18 @@ def test_one_device_with_its_sources(capsys: pytest.CaptureFixture[str]) -> None
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["hardware", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
-    assert {item["id"] for item in listed} == set(SHEETS)
+    assert {item["id"] for item in listed["devices"]} == set(SHEETS)
+    jsonschema = pytest.importorskip("jsonschema", reason="validates files against their schemas")
+    schema = json.loads((files("roofline") / "schemas" / "hardware.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    check = jsonschema.Draft202012Validator(schema)
+    check.validate(listed)
+    assert set(schema["$defs"]["device"]["properties"]) >= set(NUMBERS), "every number of a datasheet has its place"
+    broken = copy.deepcopy(listed)
+    del broken["devices"][0]["memory_bytes_per_s"]["source"]
+    assert not check.is_valid(broken)
     assert main(["hardware", "H200", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    (found,) = json.loads(capsys.readouterr().out)["devices"]
     assert found["memory_bytes_per_s"]["value"] == 4800e9 and found["memory_bytes_per_s"]["verified"]
     assert {"dtype": "bf16", "unit": "tensor"}.items() <= next(
         p for p in found["dense_flops_per_s"] if p["dtype"] == "bf16"

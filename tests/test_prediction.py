@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from roofline.cost import TensorSpec
 from roofline.errors import Error
-from roofline.machine import Ceiling, Machine
+from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, Machine
 from roofline.model import default_variant, machine_roofs
 from roofline.operators import OPERATORS, Attention, Bmm, Ffn, LayerNorm, Matmul, Operator, Relu, RmsNorm, Softmax, Stream
 from roofline.operators.base import WORK
@@ -336,7 +336,7 @@ def test_work_by_hand() -> None:
     assert grouped.work(tiled)["product"] == 2 * 2048000
     # 100 queries in blocks of 48: three blocks transpose 1000 keys of 64 elements, for each of 8 heads.
     naive = Attention(seq_q=100, seq_kv=1000, head_dim=64).work({"variant": "naive", "query_block": 48})
-    assert naive["other"] == 5 * 800000 + 5 * 3 * 8 * 1000 * 64
+    assert naive["other"] == 5 * 800000 + 7 * 3 * 8 * 1000 * 64
     assert Ffn(batch=2, seq_q=3, d_model=4, d_ff=5, activation="swiglu").work({}) == {"product": 720, "exp": 30, "other": 90}
 
 
@@ -375,6 +375,19 @@ def test_narrow_products_run_at_the_rate_of_their_rows() -> None:
     many = predict_many(measured, Matmul, rows=np.array([1, 2, 2048]), columns=4096, inner=4096)
     one_by_one = [predict(measured, Matmul(rows=r, columns=4096, inner=4096)).time_s for r in (1, 2, 2048)]
     assert many.time_s == pytest.approx(one_by_one)
+
+
+def test_the_knee_is_that_of_the_measured_sweep() -> None:
+    """Points of R = ((30 GB/s I)^-2 + (200 GFLOP/s)^-2)^(-1/2) without noise: p is 2, and so is the knee of the prediction."""
+    intensities = [2.0**k for k in range(-4, 9)]
+    rates = [((30e9 * i) ** -2 + 200e9**-2) ** -0.5 for i in intensities]
+    points = tuple(IntensityPoint(intensity_flops_per_byte=i, samples=(r, r, r)) for i, r in zip(intensities, rates, strict=True))
+    swept = EmpiricalRoofline(level="DRAM", access="read", dtype="fp32", threads=2, points=points)
+    measured = dataclasses.replace(machine(), empirical=(swept,))
+    assert predict(measured, Relu(elements=1 << 20)).rates.knee == pytest.approx(2, rel=0.05)
+    assert predict(machine(), Relu(elements=1 << 20)).rates.knee == KNEE
+    doubtful = dataclasses.replace(measured, empirical=(dataclasses.replace(swept, status="contended"),))
+    assert predict(doubtful, Relu(elements=1 << 20)).rates.knee == KNEE
 
 
 def test_exponentials_have_a_roof_of_their_own() -> None:

@@ -256,14 +256,22 @@ struct Chunk {
   Index stop;  // keys that any of them sees
 };
 
+// Few queries, as in decode, compute too little on K and V to hide where these come from, and the order of the products (columns of V
+// in turn) is none that the hardware sees ahead. So while the scores of a block are computed its values are fetched into the cache,
+// and with the values the next block's keys.
+ROOFLINE_INLINE void fetch(const float* first, const float* last) {
+  for (; first < last; first += 64 / sizeof(float)) __builtin_prefetch(first, 0, 2);
+}
+
 template <int Vectors, bool Grow>
 struct ScoreTiles {
   static constexpr int kChunk = Vectors * kLanes;
   const float* k;
   Index head_dim;
   const Chunk& chunk;
-  float* s;    // [keys, width]
-  Vec* grow;   // [Vectors]; highest score above the old maximum
+  float* s;        // [keys, width]
+  Vec* grow;       // [Vectors]; highest score above the old maximum
+  const float* v;  // values of these keys
 
   template <int Rows>
   [[gnu::noinline]] void tile(Index key) const {
@@ -274,6 +282,7 @@ struct ScoreTiles {
 #pragma GCC unroll 8
       for (int i = 0; i < Rows; ++i) acc[i][z] = start;
     }
+    if constexpr (Vectors == 1) fetch(v + key * head_dim, v + (key + Rows) * head_dim);
     multiply(acc, k + key * head_dim, head_dim, 1, chunk.q, kChunk, head_dim);
     float* to = s + key * kChunk;
 #pragma GCC unroll 8
@@ -299,9 +308,11 @@ struct ValueTiles {
   const Chunk& chunk;
   const float* p;  // [keys, width]
   Index keys;
+  const float* next;  // keys of the next block, as many; may lie past the end
 
   template <int Rows>
   [[gnu::noinline]] void tile(Index d) const {
+    if constexpr (Vectors == 1) fetch(next + d * keys, next + (d + Rows) * keys);  // head_dim tiles in all: keys x head_dim
     float* out = chunk.out + d * kChunk;
     Vec acc[Rows][Vectors];
 #pragma GCC unroll 8
@@ -322,15 +333,17 @@ void meet(const Chunk& chunk, const AttentionBlock& block, Index begin, Index n,
   constexpr int kChunk = Vectors * kLanes;
   const Index head_dim = block.head_dim;
   const float* k = block.k + begin * head_dim;
+  const float* v = block.v + begin * head_dim;
   const Index full = most(0, least(chunk.full - begin, n));  // keys before the diagonal
 
   Vec grow[Vectors];
 #pragma GCC unroll 8
   for (int z = 0; z < Vectors; ++z) grow[z] = set1(-kInfinity);
-  for_tiles<kTileRows<Vectors>>(full, ScoreTiles<Vectors, true>{k, head_dim, chunk, s, grow});
+  for_tiles<kTileRows<Vectors>>(full, ScoreTiles<Vectors, true>{k, head_dim, chunk, s, grow, v});
   if (full < n) {
     for_tiles<kTileRows<Vectors>>(n - full,
-                                  ScoreTiles<Vectors, false>{k + full * head_dim, head_dim, chunk, s + full * kChunk, nullptr});
+                                  ScoreTiles<Vectors, false>{k + full * head_dim, head_dim, chunk, s + full * kChunk, nullptr,
+                                                             v + full * head_dim});
     for (Index key = full; key < n; ++key) {
       const Vec position = set1(static_cast<float>(key));
 #pragma GCC unroll 8
@@ -382,7 +395,7 @@ void meet(const Chunk& chunk, const AttentionBlock& block, Index begin, Index n,
 #pragma GCC unroll 8
   for (int z = 0; z < Vectors; ++z) store(chunk.sum + z * kLanes, sums[z]);
 
-  for_tiles<kTileRows<Vectors>>(head_dim, ValueTiles<Vectors>{block.v + begin * head_dim, head_dim, chunk, s, n});
+  for_tiles<kTileRows<Vectors>>(head_dim, ValueTiles<Vectors>{v, head_dim, chunk, s, n, k + n * head_dim});
 }
 
 // chunk.q = (q scale)ᵀ; out, neg_max and sum start from zero.

@@ -196,7 +196,10 @@ def machine_rates(machine: Machine, problem: Operator, roofs: Roofs, *, threads:
 
 
 def _knee(machine: Machine, level: str) -> float:
-    """p of the undisturbed sweep over intensity at `level`, else at DRAM; KNEE where there is none, infinite on paper."""
+    """p of the undisturbed sweep over intensity at `level`, else at DRAM; KNEE where there is none, infinite on paper.
+
+    The lower end of its 95 % interval: operators overlap memory and arithmetic no better than the sweep's kernel, made for it.
+    """
     if not any(c.source == "measured" for c in machine.ceilings):
         return math.inf
     for wanted in (level, LEVELS[-1]):
@@ -207,7 +210,7 @@ def _knee(machine: Machine, level: str) -> float:
                 except Error:
                     continue
                 if p is not None:
-                    return max(p.value, 1.0)
+                    return max(p.low, 1.0)
     return KNEE
 
 

@@ -18,6 +18,7 @@ LISTED = "Peaks are dense, and the best of each dtype; those of CPUs are for all
 
 def hardware(options: argparse.Namespace) -> int:
     from ..hardware import datasheet, datasheets
+    from ..machine import SCHEMA_VERSION
 
     screen = Terminal()
     with checking_input():
@@ -26,7 +27,7 @@ def hardware(options: argparse.Namespace) -> int:
         else:
             sheets = list(datasheets().values())
     if options.json:
-        screen.json(sheets[0].to_dict() if options.device_name else [sheet.to_dict() for sheet in sheets])
+        screen.json({"schema_version": SCHEMA_VERSION, "kind": "hardware", "devices": [sheet.to_dict() for sheet in sheets]})
     elif options.device_name:
         _one(sheets[0], screen)
     else:

@@ -172,13 +172,15 @@ class EmpiricalRoofline:
         lines = list(fitted.notes)
         if fitted.bandwidth and memory and fitted.bandwidth.value < REACHES * memory.value:
             share = fmt_percent(fitted.bandwidth.value / memory.value)
-            lines.append(f"the sweep reaches {share} of {memory.label}: its kernel is the limit, or the machine moved meanwhile")
+            lines.append(f"the sweep reaches {share} of {memory.label}: its kernel limits it, or the machine moved")
         if fitted.peak and compute:
             clocks = compute.clock_hz / fitted.clock_hz if compute.clock_hz and fitted.clock_hz else 1.0
             share_of_peak = fitted.peak.value * clocks / compute.value
             if share_of_peak < REACHES:
                 roof = compute.label + (" a cycle" if clocks != 1.0 else "")
-                lines.append(f"the sweep reaches {fmt_percent(share_of_peak)} of {roof}: its kernel is the limit, or the machine moved meanwhile")
+                lines.append(
+                    f"the sweep reaches {fmt_percent(share_of_peak)} of {roof}: its kernel limits it, or the machine moved"
+                )
         if self.sustained and not self.settled:
             lines.append(f"the load lasted {fmt_si(self.sustained[-1].time_s, 's')}: too short for a sustained level (10 s)")
         if self.status != "ok":

@@ -123,8 +123,8 @@ class Attention(Operator):
             pairs = self.pairs()
             work = {"product": 4 * pairs * self.head_dim, "exp": pairs, "other": 5 * pairs}
             if block := int(plan.get("query_block", 0)):
-                # Every block of queries scales and transposes the keys it sees: a product and four exchanges an element.
-                work["other"] += 5 * (pairs * ceil_div(self.seq_q, block) // self.seq_q) * self.head_dim
+                # Every block of queries scales and transposes the keys it sees: a load, a product, four exchanges, a store.
+                work["other"] += 7 * (pairs * ceil_div(self.seq_q, block) // self.seq_q) * self.head_dim
             return work
         # Queries fill the lanes of whole vectors: with fewer of them, as in decode, the rest is computed for nothing.
         queries = self.heads // self.kv_heads * self.seq_q
