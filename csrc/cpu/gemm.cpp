@@ -150,7 +150,7 @@ class Objects {
     return {description, dnnl_.primitive_desc_destroy};
   }
 
-  // Some layouts that oneDNN 2 chooses for b in int8 have no reorder from a matrix that is part of a wider one.
+  // The layouts that oneDNN chooses for b in int8 have no reorder from columns of a wider matrix, only from a matrix of their own.
   bool packable(Layout from, Layout to) const {
     dnnl_primitive_desc_t description = nullptr;
     const bool able =
@@ -296,7 +296,8 @@ Gemm plan_onednn(const GemmProblem& problem, Device& device) {
     }
     // Where packing would only be a copy of those columns, or is not possible, b is read where it is.
     const Layout wanted_b = objects.layout(shape.description, dnnl_query_weights_md);
-    if (dnnl.memory_desc_equal(wanted_b, dense_b.get()) || !objects.packable(natural_b.get(), wanted_b)) {
+    const bool packable = objects.packable(natural_b.get(), wanted_b) || objects.packable(dense_b.get(), wanted_b);
+    if (dnnl.memory_desc_equal(wanted_b, dense_b.get()) || !packable) {
       shape.description = objects.matmul(a.get(), natural_b.get(), c, name(problem.dtype));
       implementation = objects.implementation(shape.description);
     }
@@ -325,6 +326,7 @@ Gemm plan_onednn(const GemmProblem& problem, Device& device) {
   std::vector<Packed> packed;
   std::vector<Call> packing;
   std::vector<std::shared_ptr<void>> packing_memory;
+  double copy_s = 0;
   const auto pack = [&](const Block& block, Layout layout) -> void* {
     char* data = const_cast<char*>(static_cast<const char*>(problem.b)) + block.column * size;
     const OwnedLayout natural = objects.plain(type, problem.inner, block.columns, problem.columns);
@@ -335,11 +337,23 @@ Gemm plan_onednn(const GemmProblem& problem, Device& device) {
     plan->memory.push_back(workspace(device, bytes));
     gemm.packed_bytes += static_cast<std::int64_t>(bytes);
     packed.push_back({block.column_part, layout, plan->memory.back().get()});
-    const auto description = objects.reorder(natural.get(), layout);
+    const OwnedLayout dense = objects.plain(type, problem.inner, block.columns, block.columns);
+    const bool direct = objects.packable(natural.get(), layout);
+    const OwnedLayout& from = direct ? natural : dense;
+    if (!direct) {
+      packing_memory.push_back(workspace(device, static_cast<std::size_t>(problem.inner * block.columns * size)));
+      char* copy = static_cast<char*>(packing_memory.back().get());
+      const auto begin = Clock::now();
+      for (std::int64_t row = 0; row < problem.inner; ++row)
+        std::memcpy(copy + row * block.columns * size, data + row * problem.columns * size, block.columns * size);
+      copy_s += std::chrono::duration<double>(Clock::now() - begin).count();
+      data = copy;
+    }
+    const auto description = objects.reorder(from.get(), layout);
     Call call;
     call.primitive = objects.primitive(description);
     call.stream = objects.stream();
-    call.add(DNNL_ARG_FROM, objects.memory(natural.get(), data));
+    call.add(DNNL_ARG_FROM, objects.memory(from.get(), data));
     call.add(DNNL_ARG_TO, objects.memory(layout, packed.back().data));
     if (const std::size_t scratch = objects.scratchpad_bytes(description)) {
       packing_memory.push_back(workspace(device, scratch));
@@ -386,7 +400,7 @@ Gemm plan_onednn(const GemmProblem& problem, Device& device) {
 
   const auto begin = Clock::now();
   plan->run(device.pool(), packing);
-  if (gemm.packed_bytes) gemm.pack_s = std::chrono::duration<double>(Clock::now() - begin).count();
+  if (gemm.packed_bytes) gemm.pack_s = copy_s + std::chrono::duration<double>(Clock::now() - begin).count();
   gemm.launch = [plan](Queue& queue) { plan->run(pool(queue), plan->calls); };
   return gemm;
 }
