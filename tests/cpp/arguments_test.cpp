@@ -252,7 +252,8 @@ TEST(DTypes, HaveOneSpelling) {
     EXPECT_EQ(info(known.dtype).name, known.name);
     EXPECT_EQ(size_bytes(known.dtype), known.size_bytes);
   }
-  EXPECT_EQ(message([] { dtype_named("float"); }), "unknown dtype 'float': use one of fp64, fp32, fp16, bf16, int32, int8");
+  EXPECT_EQ(message([] { dtype_named("float"); }), "unknown dtype 'float': use one of fp64, fp32, fp16, bf16, int32, int8, "
+                                                      "fp8_e4m3, tf32");
 }
 
 }  // namespace
