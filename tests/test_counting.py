@@ -89,7 +89,7 @@ def test_caches_of_a_datasheet() -> None:
     ("call", "said"),
     [
         (lambda: count(LINEAR, tensors=("w",)), "has no tensor 'w'; it has a, b, c"),
-        (lambda: count(LINEAR, variant="naive"), "unknown variant 'naive'; it has none"),
+        (lambda: count(LINEAR, variant="naive"), "unknown variant 'naive'; it has library"),
         (lambda: count(Matmul(), variant="naive"), "unknown variant 'naive'; it has library"),
         (lambda: growth(LINEAR, "tokens"), "unknown field 'tokens'"),
         (lambda: place(Counts(flops=1, bytes=1), PAPER), "name that of their arithmetic"),
