@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -54,3 +55,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         if item.config.getoption("--require-gpu"):
             pytest.fail(f"--require-gpu: {missing}", pytrace=False)
         pytest.skip(missing)
+
+
+@pytest.fixture
+def nothing_is_shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Plots come without a window, and leave no figure behind."""
+    from matplotlib import pyplot as plt
+
+    def refuse(*arguments: object, **options: object) -> None:
+        raise AssertionError("plt.show was called")
+
+    monkeypatch.setattr(plt, "show", refuse)
+    yield
+    plt.close("all")

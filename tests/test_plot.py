@@ -9,7 +9,7 @@ import math
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,8 @@ from roofline.machine import Ceiling, Machine
 from roofline.plot import style
 from roofline.plot.labels import contains, overlap, rectangle, rotated, text_corners
 from roofline.results import Bracket, Measurement, Results, append_to
+
+pytestmark = pytest.mark.usefixtures("nothing_is_shown")
 
 SPREAD = (0.995, 1.0, 1.0, 1.004, 1.002, 0.998, 1.001, 0.999, 1.003, 1.0)
 
@@ -181,16 +183,6 @@ def thirty() -> list[Measurement]:
         for n in (1, 4, 16, 64, 128, 256)
     ]
     return [*twenty(), *layer, *mlp]
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    def refuse(*arguments: object, **options: object) -> None:
-        raise AssertionError("plt.show was called")
-
-    monkeypatch.setattr(plt, "show", refuse)
-    yield
-    plt.close("all")
 
 
 def named(ax: Axes, gid: str) -> Line2D:

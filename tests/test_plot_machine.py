@@ -8,7 +8,7 @@ import itertools
 import math
 import sys
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,8 @@ from roofline.errors import Error
 from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, Machine, SizeCurve, SizePoint, SustainedSample
 from roofline.plot import style
 from roofline.plot.labels import contains, overlap, text_corners
+
+pytestmark = pytest.mark.usefixtures("nothing_is_shown")
 
 CLOCK = 3.44e9
 KIB, MIB = 1 << 10, 1 << 20
@@ -144,16 +146,6 @@ PICTURES: dict[str, Callable[[], Axes]] = {
     "latency": lambda: plot.latency(zen()),
 }
 EACH_PICTURE = pytest.mark.parametrize("make", list(PICTURES.values()), ids=list(PICTURES))
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    def refuse(*arguments: object, **options: object) -> None:
-        raise AssertionError("plt.show was called")
-
-    monkeypatch.setattr(plt, "show", refuse)
-    yield
-    plt.close("all")
 
 
 def lines(ax: Axes, start: str) -> list[Any]:

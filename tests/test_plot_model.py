@@ -36,6 +36,8 @@ from roofline.plot.models import panels
 from roofline.results import Results
 from roofline.transformer import Decode, Prefill, TransformerConfig, preset
 
+pytestmark = pytest.mark.usefixtures("nothing_is_shown")
+
 FIGURES = {
     figure["id"]: figure
     for figure in json.loads((Path(__file__).parent / "data" / "document_figures.json").read_text(encoding="utf-8"))["figures"]
@@ -110,16 +112,6 @@ EACH_SETTING = pytest.mark.parametrize("setting", list(SETTINGS))
 @cache
 def given(setting: str) -> dict[str, tuple[Any, ...]]:
     return arguments(*SETTINGS[setting]())
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    def refuse(*arguments: object, **options: object) -> None:
-        raise AssertionError("plt.show was called")
-
-    monkeypatch.setattr(plt, "show", refuse)
-    yield
-    plt.close("all")
 
 
 def lines(ax: Axes, start: str) -> list[Any]:
@@ -205,9 +197,7 @@ def test_intensity_over_lengths_is_the_documents() -> None:
 def test_decode_of_llama_on_an_h100_takes_what_others_computed() -> None:
     """4.561 ms with the head and 4.247 ms without at 3350 GB/s, batch 1, 2048 cached tokens, by weights and cache."""
     for head, value in ((True, 4.561e-3), (False, 4.247e-3)):
-        records = plot.decode_latency_data(
-            LLAMA, sheet("H100 SXM"), batches=[1, 2], counting="weights_and_kv", lm_head=head
-        )
+        records = plot.decode_latency_data(LLAMA, sheet("H100 SXM"), batches=[1, 2], counting="weights_and_kv", lm_head=head)
         assert points(records, "NVIDIA H100 SXM", "batch", "time_s")[1] == pytest.approx(value, rel=2e-4)
         cells = plot.decode_heatmap_data(
             LLAMA, sheet("H100 SXM"), batches=[1], seqs=[2048], counting="weights_and_kv", lm_head=head

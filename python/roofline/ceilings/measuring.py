@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import statistics
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,7 @@ from ..machine import Ceiling, EmpiricalRoofline, Machine, SizeCurve
 from ..measurement import Policy
 from ..measurement.devices import Device, open_device, provenance, utc_now
 from ..measurement.progress import Progress, ProgressOption
-from ..measurement.tensors import check
-from ..measurement.timing import IMPLAUSIBLE, QUICK, THOROUGH, contention
+from ..measurement.timing import IMPLAUSIBLE, QUICK, THOROUGH, clock_hz, disturbed
 from .wanted import DEPTHS, Wanted, wanted, wanted_series
 
 STANDARD = Policy(warmup_min_s=0.1, min_s=0.3, max_s=1.5, tries=3)
@@ -27,10 +28,7 @@ PENDING = "pending"  # of the provenance: what a file still lacks
 def ceiling(device: Device, what: Wanted, policy: Policy) -> Ceiling:
     """One ceiling: checked, then sampled once. Raises Unsupported, and Error for a wrong result."""
     found = what.find()
-    found.sets[0].run()
-    correctness = check(found.problem, found.tensors)
-    if not correctness["passed"]:
-        raise Error(f"the probe {what.label} computes a wrong result: {correctness['reason']}")
+    found.verify(f"the probe {what.label}")
     seen = device.core.sample(found.sets, policy=policy.to_dict())
     made = Ceiling(
         kind=what.kind,
@@ -44,9 +42,9 @@ def ceiling(device: Device, what: Wanted, policy: Policy) -> Ceiling:
         threads=device.threads,
         problem=found.described(),
         plan=found.plan(),
-        clock_hz=max(float(seen["clock_before_hz"]), float(seen["clock_after_hz"])) or None,
+        clock_hz=clock_hz(seen) or None,
         status="contended" if seen["contended"] else "ok",
-        reason=contention(seen["load"], device.facts) if seen["contended"] else "",
+        reason=disturbed(seen, device.facts),
     )
     return _with_operations(made)
 
@@ -85,7 +83,7 @@ def burst_and_sustained(machine: Machine) -> tuple[Ceiling, ...]:
                 burst,
                 samples=samples,
                 sustained=True,
-                clock_hz=sorted(clocks)[len(clocks) // 2] if clocks else None,
+                clock_hz=statistics.median_high(clocks) if clocks else None,
                 ops_per_cycle=None,
                 status=swept.status,
                 reason=swept.reason,
@@ -144,7 +142,6 @@ class _Run:
         self.ceilings: dict[str, Ceiling] = {}
         self.found_series: dict[str, SizeCurve | EmpiricalRoofline] = {}
         self.left_out: dict[str, str] = {}
-        self.took = 0
         if file.begun is not None:
             self._take_over(file.begun)
 
@@ -257,7 +254,7 @@ def measure_machine(
             if late():
                 run.left_out[label] = LATE
             else:
-                run.attempt(label, lambda where=where, what=what: ceiling(where, what, rules))  # type: ignore[misc]
+                run.attempt(label, partial(ceiling, where, what, rules))
         for series in run.series:
             if series.label not in todo:
                 continue
@@ -265,7 +262,7 @@ def measure_machine(
             if late():
                 run.left_out[series.label] = LATE
             else:
-                run.attempt(series.label, lambda series=series: series.measure(run.machine()))  # type: ignore[misc]
+                run.attempt(series.label, partial(series.measure, run.machine()))
         for again in range(1, rules.tries):
             disturbed = [item for item in run.plan if item[0] in run.ceilings and run.ceilings[item[0]].status == "contended"]
             if not disturbed or late():
@@ -274,7 +271,7 @@ def measure_machine(
             for label, where, what in disturbed:
                 shown.step(f"{label}, again ({again + 1} of {rules.tries})")
                 if not late():
-                    run.attempt(label, lambda where=where, what=what: ceiling(where, what, rules))  # type: ignore[misc]
+                    run.attempt(label, partial(ceiling, where, what, rules))
     made = run.machine(finished=True)
     run.file.save(made)
     return made

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -21,8 +20,8 @@ from ..machine import EmpiricalRoofline, IntensityPoint, Machine, SizeCurve, Siz
 from ..measurement import Policy
 from ..measurement.devices import Device
 from ..measurement.roofs import Probe, fma_problem, mixed_intensity_grid, probe, size_problem
-from ..measurement.tensors import Held, check
-from ..measurement.timing import contention
+from ..measurement.tensors import Held
+from ..measurement.timing import clock_hz, disturbed
 from ..operators import Operator
 from ..units import GIB, KIB
 
@@ -71,20 +70,13 @@ def _arrays_bytes(problem: Operator) -> int:
     return sum(t.size_bytes for t in problem.tensors() if t.name != "sum")
 
 
-def _clock(seen: Mapping[str, Any]) -> float:
-    return max(float(seen["clock_before_hz"]), float(seen["clock_after_hz"]))
-
-
 def _prepared(device: Device, problems: Sequence[tuple[Operator, str]], level: str) -> list[_Point]:
     """Every problem bound and its result checked. Inputs are shared among those that read the same; none outlives the series."""
     inputs: dict[TensorSpec, Held] = {}
     points = []
     for problem, variant in problems:
         found = probe(device, problem, variant, level, inputs=inputs)
-        found.sets[0].run()
-        correctness = check(problem, found.tensors)
-        if not correctness["passed"]:
-            raise Error(f"{problem.name} {dict(problem.to_dict())} computes a wrong result: {correctness['reason']}")
+        found.verify(f"{problem.name} {dict(problem.to_dict())}")
         points.append(_Point(found))
     return points
 
@@ -97,8 +89,7 @@ def _measured(device: Device, points: Sequence[_Point], policy: Policy) -> tuple
         shuffle(order)
         for point in order:
             seen = device.core.sample(point.found.sets, policy=policy.to_dict())
-            why = contention(seen["load"], device.facts) if seen["contended"] else ""
-            point.rounds.append((point.found.rates(seen["samples_s"]), _clock(seen), why))
+            point.rounds.append((point.found.rates(seen["samples_s"]), clock_hz(seen), disturbed(seen, device.facts)))
     left = [point for point in points if not point.done]
     if not left:
         return "ok", ""
@@ -188,5 +179,5 @@ def _load(device: Device, peak: Probe, seconds: float = LOAD_S) -> tuple[Sustain
     while time.monotonic() - begun < seconds:
         seen = device.core.sample(peak.sets, policy=LOAD.to_dict())
         rate = float(np.median(peak.rates(seen["samples_s"])))
-        found.append(SustainedSample(time_s=time.monotonic() - begun, flops_per_s=rate, clock_hz=_clock(seen) or None))
+        found.append(SustainedSample(time_s=time.monotonic() - begun, flops_per_s=rate, clock_hz=clock_hz(seen) or None))
     return tuple(found)

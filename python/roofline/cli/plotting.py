@@ -186,7 +186,7 @@ def _saved(options: argparse.Namespace, name: str | None, given: str | None) -> 
         source = options.results or (usual if path is not None and path.is_dir() and usual.exists() else None)
         results = Results.load(source) if source is not None else Results()
     makers = pictures.saved(machine, results, dtype=options.dtype)
-    wanted = [name] if name is not None else _having(machine)
+    wanted = [name] if name is not None else ["roofline", *pictures.held_pictures(machine)]
     if options.json:
         Terminal().json(makers[name or "roofline"][0]())
         return OK
@@ -194,13 +194,6 @@ def _saved(options: argparse.Namespace, name: str | None, given: str | None) -> 
     if single:
         return _write(options, folder, lambda where: makers[name or "roofline"][1](where))
     return _write(options, folder, lambda where: [file for each in wanted for file in makers[each][1](where)])
-
-
-def _having(machine: Any) -> list[str]:
-    """The pictures that this machine has something for."""
-    latencies = any(c.kind == "latency" and c.level and c.status != "implausible" for c in machine.ceilings)
-    have = {"roofline": True, "empirical": bool(machine.empirical), "size-curve": bool(machine.curves), "latency": latencies}
-    return [name for name, there in have.items() if there]
 
 
 def _write(options: argparse.Namespace, folder: Path, save: Callable[[Path], Sequence[Path]]) -> int:

@@ -16,7 +16,7 @@ from ..operators import CoreToCore, Fma, ForkJoin, MixedIntensity, Operator, Poi
 from ..operators.pointer_chase import LINE_BYTES
 from ..units import MIB, fmt_bytes
 from .devices import Device, build_info
-from .tensors import Held, allocate, allocate_all, bind, huge_page_share
+from .tensors import Held, allocate, allocate_all, bind, check, huge_page_share
 
 # DRAM probes use arrays of at least this (and four times the last-level cache), so that nothing survives between passes.
 DRAM_ARRAY_BYTES = 256 * MIB
@@ -52,6 +52,13 @@ class Probe:
     def rates(self, seconds: Any) -> list[float]:
         """Seconds per launch as bytes/s, FLOP/s, or seconds per hop, round trip or call."""
         return [float(s) / self.work if self.kind == "latency" else self.work / float(s) for s in seconds]
+
+    def verify(self, name: str) -> None:
+        """One launch, and its result against the reference. Raises Error naming `name` where it is wrong."""
+        self.sets[0].run()
+        correctness = check(self.problem, self.tensors)
+        if not correctness["passed"]:
+            raise Error(f"{name} computes a wrong result: {correctness['reason']}")
 
     def plan(self) -> dict[str, Any]:
         """Facts of what runs, with `huge_page_share` of tensors of 2 MiB and more where the system tells."""

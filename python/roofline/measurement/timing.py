@@ -186,6 +186,16 @@ def from_rates(prepared: Prepared, machine: Machine | None, level: str) -> Expec
     return expected
 
 
+def disturbed(seen: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    """Of what `Device.core.sample` or `measure` saw: why it was contended; empty where it was not."""
+    return contention(seen["load"], facts) if seen["contended"] else ""
+
+
+def clock_hz(seen: Mapping[str, Any]) -> float:
+    """The clock around what `Device.core.sample` saw: the higher of before and after; 0 where unknown."""
+    return max(float(seen["clock_before_hz"]), float(seen["clock_after_hz"]))
+
+
 def contention(load: Mapping[str, float], facts: Mapping[str, Any]) -> str:
     """What kept the threads from their cores: a quota (of the device's facts), other processes, or the host of a guest."""
     missing, waited, foreign = 1 - load["cpu_share"], load["run_delay_share"], load["foreign_cores"]

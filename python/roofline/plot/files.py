@@ -97,6 +97,13 @@ def save_latency(machine: Machine, directory: str | os.PathLike[str]) -> Paths:
     return _save(directory, "latency", latencies.latency_data(machine), lambda ax: latencies.draw(machine, ax, fit=True))
 
 
+def held_pictures(machine: Machine) -> list[str]:
+    """The names in `saved`, beyond the roofline, that this machine has something for."""
+    latencies = any(c.kind == "latency" and c.level and c.status != "implausible" for c in machine.ceilings)
+    have = {"empirical": bool(machine.empirical), "size-curve": bool(machine.curves), "latency": latencies}
+    return [name for name, there in have.items() if there]
+
+
 def saved(
     machine: Machine, measurements: Iterable[Measurement], *, dtype: str | None = None
 ) -> dict[str, tuple[Callable[[], list[dict[str, Any]]], Callable[[str | os.PathLike[str]], Paths]]]:

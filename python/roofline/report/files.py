@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..ceilings import PENDING
 from ..errors import Error
 from ..machine import Machine, load_machines, write_atomically
-from ..plot import save, save_empirical, save_latency, save_size_curve
+from ..plot.files import held_pictures, saved
 from ..results import Measurement, Results
 from .markdown import TITLE, end_checks, left_out_lines, markdown, report_facts
 from .tables import MOVED
@@ -90,7 +91,7 @@ def begin(path: str | os.PathLike[str], *, resume: bool = False) -> Path:
     if machine.exists() and not ours:
         try:
             found = load_machines(machine)
-            unfinished = any(m.provenance.get("pending") for m in found)
+            unfinished = any(m.provenance.get(PENDING) for m in found)
             ours = unfinished or any(report_facts(m) for m in found)
         except Error as error:
             raise refuse(machine) from error
@@ -114,15 +115,10 @@ def render(machine: Machine, results: Iterable[Measurement], out: str | os.PathL
     """
     folder = require_folder(out)
     given = results if isinstance(results, Results) else Results(tuple(results))
-    pictures: list[Path] = []
-    if plot and any(c.kind in ("bandwidth", "compute") for c in machine.ceilings):
-        pictures += save(machine, given, folder)
-    if plot and machine.empirical:
-        pictures += save_empirical(machine, folder)
-    if plot and machine.curves:
-        pictures += save_size_curve(machine, folder)
-    if plot and any(c.kind == "latency" and c.level for c in machine.ceilings):
-        pictures += save_latency(machine, folder)
+    makers, wanted = saved(machine, given), held_pictures(machine)
+    if any(c.kind in ("bandwidth", "compute") for c in machine.ceilings):
+        wanted = ["roofline", *wanted]
+    pictures = [file for name in wanted for file in makers[name][1](folder)] if plot else []
     write_atomically(folder / TEXT, markdown(machine, given, pictures=[p.name for p in pictures if p.suffix == ".png"]))
     given.to_csv(folder / TABLE)
     return (folder / TEXT, folder / TABLE, *pictures)
