@@ -1,57 +1,65 @@
-"""benchmarks/gpu_check where there is no GPU: it says so, claims nothing, and resumes."""
+"""benchmarks/gpu_check where there is no GPU: it says so, claims nothing, and resumes; parsers and tables on made-up results."""
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
+import importlib
 import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+
+from roofline.machine import Ceiling, Machine
+from roofline.operators import OPERATORS
 
 SCRIPT = Path(__file__).resolve().parent.parent / "benchmarks" / "gpu_check"
 
 
 @pytest.fixture(scope="module")
-def script() -> ModuleType:
-    loader = importlib.machinery.SourceFileLoader("gpu_check", str(SCRIPT))
-    spec = importlib.util.spec_from_loader("gpu_check", loader)
-    assert spec
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["gpu_check"] = module  # dataclasses look their module up
+def stages() -> Iterator[dict[str, ModuleType]]:
+    """The modules of gpu_stages by name."""
+    sys.path.insert(0, str(SCRIPT.parent))
     keep, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
-        loader.exec_module(module)
+        names = ("running", "building", "measuring", "proving", "tables", "side_by_side")
+        found = {name: importlib.import_module(f"gpu_stages.{name}") for name in names}
+        yield found | {"all": importlib.import_module("gpu_stages")}
     finally:
         sys.dont_write_bytecode = keep
-    return module
+        sys.path.remove(str(SCRIPT.parent))
 
 
 def run(out: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(SCRIPT), "--out", str(out), "--work", str(out / "work"), *words]
+    command = [sys.executable, "-B", str(SCRIPT), "--out", str(out), "--work", str(out / "work"), *words]
     return subprocess.run(command, text=True, capture_output=True, timeout=120)
 
 
-def test_list_names_every_stage(script: ModuleType) -> None:
-    listed = subprocess.run([sys.executable, str(SCRIPT), "--list"], text=True, capture_output=True)
+def test_list_names_every_stage(stages: dict[str, ModuleType]) -> None:
+    listed = subprocess.run([sys.executable, "-B", str(SCRIPT), "--list"], text=True, capture_output=True)
     assert listed.returncode == 0
-    assert [line.split()[0] for line in listed.stdout.splitlines()] == [stage.name for stage in script.STAGES]
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == [stage.name for stage in stages["all"].STAGES]
 
 
-def test_without_a_gpu_nothing_is_passed_that_needs_one(script: ModuleType, tmp_path: Path) -> None:
-    if not script.gpu_missing():
+def test_all_stages_together_end_within_nine_minutes(stages: dict[str, ModuleType]) -> None:
+    assert sum(stage.limit_s for stage in stages["all"].STAGES) <= 540
+
+
+def test_without_a_gpu_nothing_is_passed_that_needs_one(stages: dict[str, ModuleType], tmp_path: Path) -> None:
+    if not stages["running"].gpu_missing():
         pytest.skip("there is a GPU here")
-    gpu = [stage.name for stage in script.STAGES if stage.needs_gpu]
+    gpu = [stage.name for stage in stages["all"].STAGES if stage.needs_gpu]
     done = run(tmp_path, *(word for name in gpu for word in ("--only", name)))
     assert done.returncode == 3, done.stderr
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["gpu_missing"]
     assert {name: stage["status"] for name, stage in summary["stages"].items()} == dict.fromkeys(gpu, "unavailable")
     assert all(stage["reason"] for stage in summary["stages"].values())
+    assert "| ceilings | unavailable |" in (tmp_path / "tables.md").read_text()
 
 
 def test_what_has_passed_is_not_run_again(tmp_path: Path) -> None:
@@ -62,20 +70,90 @@ def test_what_has_passed_is_not_run_again(tmp_path: Path) -> None:
     assert "(from before)" not in run(tmp_path, "--only", "environment", "--force").stdout
 
 
-def test_nothing_kept_names_a_place(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(script.platform, "node", lambda: "secret-host")
-    job = script.Run(tmp_path, tmp_path / "work")
+def test_nothing_kept_names_a_place(stages: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = stages["running"]
+    monkeypatch.setattr(running.platform, "node", lambda: "secret-host")
+    job = running.Run(tmp_path, tmp_path / "work")
     kept = job.scrub(
-        f"{script.ROOT}/tests/a.py and /home/someone/.cache/x.log on secret-host at 3 GB/s, naive/sm_90, {tmp_path}/work/r.so"
+        f"{running.ROOT}/tests/a.py and /home/someone/.cache/x.log on secret-host at 3 GB/s, naive/sm_90, {tmp_path}/work/r.so"
     )
     assert "someone" not in kept and "secret" not in kept and str(tmp_path) not in kept
     assert "3 GB/s" in kept and "naive/sm_90" in kept and "tests/a.py" in kept
 
 
-def test_a_stage_past_its_limit_is_ended_with_what_it_started(script: ModuleType, tmp_path: Path) -> None:
-    job = script.Run(tmp_path, tmp_path / "work", deadline=time.monotonic() + 1)
+def test_a_command_past_its_limit_is_ended_with_what_it_started(stages: dict[str, ModuleType], tmp_path: Path) -> None:
+    job = stages["running"].Run(tmp_path, tmp_path / "work", deadline=time.monotonic() + 1)
     began = time.monotonic()
-    with pytest.raises(script.Failed, match="time limit"):
-        job.command("sh", "-c", "echo begun; sleep 60 & sleep 60")
+    done = job.command("sh", "-c", "echo begun; sleep 60 & sleep 60")
     assert time.monotonic() - began < 20
-    assert "begun" in (tmp_path / "timed_out.txt").read_text()
+    assert done.timed_out and "begun" in done.stdout
+    with pytest.raises(stages["running"].Failed, match="past the stage's time limit") as failed:
+        done.require("it")
+    assert "begun" in failed.value.log
+
+
+DUMP = """
+Fatbin elf code:
+arch = sm_90
+        Function : _ZN8roofline4cuda52_GLOBAL__N__0_9_stream_cu_12345678_13stream_kernelE
+        /*0010*/                   LDG.E.128.STRONG.GPU R4, desc[UR4][R2.64] ;
+        /*0020*/              @!P0 LDG.E R4, desc[UR4][R2.64] ;
+        /*0030*/                   STL [R1], R4 ;
+        /*0040*/                   HGMMA.64x256x16.F32.BF16 R24, gdesc[UR8], R24 ;
+"""
+
+
+def test_instructions_are_counted_by_kernel(stages: dict[str, ModuleType]) -> None:
+    (counted,) = stages["proving"].instruction_counts(DUMP)["sm_90"].values()
+    assert counted == {"global load 128": 1, "global load": 2, "local": 1, "HGMMA": 1}
+
+
+def test_what_is_run_beside_pytorch_has_kernels(stages: dict[str, ModuleType]) -> None:
+    """Every row is a problem that a CUDA kernel of that variant and dtype is declared for, and no two have one name."""
+    found = list(stages["side_by_side"].rows(OPERATORS["stream"].make(access="copy"), "plain"))
+    assert len({row.name for row in found}) == len(found) > 20
+    for row in found:
+        declared = row.problem.variants[row.variant].dtypes.get("cuda", ())
+        assert row.problem.to_dict()["dtype"] in declared, row.name
+        kinds = {"fused", "two_pass"}
+        if row.roof and row.variant in kinds:  # memory-bound ones, of a size at which a launch is nothing
+            assert row.problem.compulsory_bytes() >= 256e6, row.name
+
+
+class OurDevice:
+    """Batches of a fixed time, in place of a GPU's."""
+
+    class core:
+        @staticmethod
+        def sample(sets: Any, step: int, flush_each: bool, policy: Any) -> dict[str, Any]:
+            return {"samples_s": [2e-3, 2e-3, 4e-3]}
+
+
+def test_a_ratio_is_theirs_over_ours(stages: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = stages["side_by_side"]
+    monkeypatch.setattr(worker, "their_turn", lambda torch, launch, launches: 3e-3)
+    seen = worker.turns(None, OurDevice(), [], False, lambda: None)
+    assert (seen["ratio"], seen["low"], seen["high"]) == pytest.approx((1.5, 1.5, 1.5))
+    assert len(seen["ours_s"]) == len(seen["theirs_s"]) == worker.ROUNDS
+
+
+def test_tables_hold_ceilings_and_rivals_against_what_is_asked(stages: dict[str, ModuleType], tmp_path: Path) -> None:
+    read = Ceiling(kind="bandwidth", level="DRAM", access="read", variant="bulk", samples=(4.45e12, 4.46e12, 4.47e12))
+    slow = Ceiling(kind="bandwidth", level="DRAM", access="copy", variant="plain", samples=(3.1e12,))
+    cores = Ceiling(
+        kind="compute", dtype="fp32", samples=(60e12,), clock_hz=1.9e9, ops_per_cycle=256, problem={"operator": "fma"}
+    )  # 60e12 / (132 x 256 x 1.9e9) = 93.45 %
+    machine = Machine(name="NVIDIA H200", device="cuda:0", facts={"sms": 132}, ceilings=(read, slow, cores))
+    machine.save(tmp_path / "ceilings.json")
+    row = {"name": "decode", "variant": "split_kv", "status": "ok", "time_s": 1e-3, "bound": "DRAM", "share_of_bracket": 0.93}
+    rival = {"ratio": 0.97, "low": 0.95, "high": 0.99, "theirs_s": [0.97e-3]}
+    rivals = {"SDPA": rival, "other": {"missing": "no such backend"}}
+    row |= {"roof_asked": [0.88, 0.92], "ratio_asked": [1.0, 1.0], "rivals": rivals}
+    (tmp_path / "rivals.json").write_text(json.dumps({"about": {"torch": "2.11", "rounds": 5}, "rows": [row]}))
+    lines = stages["tables"].tables(tmp_path, {"stages": {}}).splitlines()
+    by_first = {line.split(" | ")[0].removeprefix("| "): line for line in lines if line.startswith("| ")}
+    assert by_first[read.label].endswith("| floor met |")
+    assert by_first[slow.label].endswith("| **below the floor** |")
+    assert "| 93.5 % | ok | **below the floor** |" in by_first[cores.label]
+    assert by_first["decode"].endswith("| 93.0 % | aim met | SDPA | 0.97 ms | 0.970 [0.950, 0.990] | **below the floor** |")
+    assert any("no such backend" in line for line in lines)

@@ -1,0 +1,198 @@
+"""Stages: the tests on the GPU, a memory and race checker over every kernel, and the instructions they are made of."""
+
+from __future__ import annotations
+
+import collections
+import importlib.util
+import json
+import os
+import re
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from .running import Done, Failed, Run, Unavailable, tool
+
+# Each process has a GPU context of its own, and a kernel that breaks it takes only that process's tests with it.
+MOST_PROCESSES = 8
+KEPT_EACH = 18_000  # characters of each checker's log
+
+
+def tests(run: Run) -> dict[str, Any]:
+    run.installed()
+    processes = min(MOST_PROCESSES, os.cpu_count() or 1)
+    spread = ["-n", str(processes), "--dist", "worksteal"] if importlib.util.find_spec("xdist") else []
+    done = run.command(
+        sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--require-gpu", "-m", "gpu", "--tb=short", *spread, "tests"
+    )
+    run.keep("tests.txt", done.log)
+    counts = {
+        word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|errors?|skipped|deselected)\b", done.stdout[-400:])
+    }
+    failures = [run.scrub(line) for line in re.findall(r"^(?:FAILED|ERROR) .*", done.stdout, re.MULTILINE)]
+    found = {**counts, "failures": failures}
+    if done.timed_out or done.code != 0 or not counts.get("passed"):
+        why = "ran past the stage's time limit" if done.timed_out else f"ended with {done.code}"
+        raise Failed(f"pytest {why}: {counts or 'no result line'}; see tests.txt", found=found)
+    return found
+
+
+# Every kernel's first small problem, then every second one, until the time is up: a checker slows kernels down a hundredfold.
+SMALL = """
+import sys, time
+from roofline.errors import OutOfMemory, Unsupported
+from roofline.measurement import open_device
+from roofline.measurement.tensors import allocate_all, bind, check
+from roofline.operators import OPERATORS
+begun, device, ran, wrong, skipped, ranked = time.monotonic(), open_device("cuda:0"), 0, [], {}, []
+for operator in OPERATORS.values():
+    for variant, declared in operator.variants.items():
+        for dtype in declared.dtypes.get("cuda", ()):
+            problems = [c.problem for c in operator.cases() if not c.slow and getattr(c.problem, "dtype", "fp32") == dtype]
+            ranked += [(rank, variant, problem) for rank, problem in enumerate(problems)]
+ranked.sort(key=lambda item: item[0])
+for rank, variant, problem in ranked:
+    if time.monotonic() - begun > float(sys.argv[1]):
+        break
+    try:
+        tensors = allocate_all(device, problem, 7)
+        bound = bind(device, problem, variant, tensors)
+    except (Unsupported, OutOfMemory) as reason:
+        skipped[f"{problem.name} {variant}"] = str(reason)
+        continue
+    bound.run()
+    report = check(problem, tensors, 7)
+    ran += 1
+    if not report["passed"]:
+        wrong.append(f"{problem.name} {variant}: {report['reason']}")
+print("problems run:", ran, "of", len(ranked), "up to rank", rank)
+print("wrong:", wrong)
+print("skipped:", skipped)
+"""
+
+# One access past the end, which memcheck must find: a checker that finds nothing anywhere proves nothing.
+PLANTED = """
+__global__ void past_the_end(int* p) { p[threadIdx.x + 1024] = 1; }
+int main() {
+  int* p;
+  if (cudaMalloc(&p, 1024 * sizeof(int)) != cudaSuccess) return 3;
+  past_the_end<<<1, 32>>>(p);
+  return cudaDeviceSynchronize() == cudaSuccess ? 0 : 1;
+}
+"""
+
+
+def _planted(run: Run, checker: str) -> str:
+    """The log of the checker over a program with a fault. Raises Unavailable where it does not find it."""
+    with tempfile.TemporaryDirectory() as scratch:
+        source, program = Path(scratch, "planted.cu"), Path(scratch, "planted")
+        source.write_text(PLANTED)
+        if run.command(tool("nvcc"), "-arch=native", source, "-o", program).code != 0:
+            raise Unavailable("the program with a planted fault does not compile")
+        log = run.command(checker, "--tool", "memcheck", program).log
+    if "Invalid __global__ write" not in log:
+        run.keep("sanitizer.txt", log)
+        raise Unavailable("compute-sanitizer does not work here: it does not find a planted fault; see sanitizer.txt")
+    return log
+
+
+def _checked(run: Run, checker: str, name: str, share: float) -> tuple[dict[str, Any], Done]:
+    """One tool over the small problems, in `share` of the time that is left: two thirds of it for launching them."""
+    limit_s = share * run.left_s()
+    done = run.command(
+        checker, "--tool", name, "--error-exitcode", "9", sys.executable, "-c", SMALL, str(0.67 * limit_s), limit_s=limit_s
+    )
+    found = re.search(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)", done.log)
+    ran = re.search(r"problems run: (\d+) of (\d+)", done.stdout)
+    wrong = re.search(r"^wrong: (.*)$", done.stdout, re.MULTILINE)
+    skipped = re.search(r"^skipped: (.*)$", done.stdout, re.MULTILINE)
+    return {
+        "found": int(found[1]) if found else None,
+        "problems_run": int(ran[1]) if ran else 0,
+        "problems": int(ran[2]) if ran else 0,
+        "wrong": wrong[1] if wrong else "",
+        "skipped": skipped[1] if skipped else "",
+        "timed_out": done.timed_out,
+    }, done
+
+
+def sanitizer(run: Run) -> dict[str, Any]:
+    run.installed()
+    checker = tool("compute-sanitizer")
+    log = _planted(run, checker)
+    results: dict[str, Any] = {"planted fault": "found"}
+    for name, share in (("memcheck", 0.5), ("racecheck", 1.0)):  # what one finds must not hide what the other finds
+        results[name], done = _checked(run, checker, name, share)
+        log += f"\n{name}\n{done.log[-KEPT_EACH:]}"
+        run.keep("sanitizer.txt", log)
+    bad = [
+        f"{name} {'did not finish' if seen['found'] is None or not seen['problems_run'] else 'found ' + str(seen['found'])}"
+        for name in ("memcheck", "racecheck")
+        if (seen := results[name])["found"] != 0 or not seen["problems_run"] or seen["wrong"] not in ("", "[]")
+    ]
+    if bad:
+        raise Failed(f"{'; '.join(bad)}; see sanitizer.txt", found=results)
+    return results
+
+
+# What a kernel is made of: wide loads and stores, arithmetic on CUDA and tensor cores, and traffic to local memory (spills).
+CLASSES = {
+    "global load 128": r"LDG\.E\S*\.128",
+    "global load": r"LDG\b",
+    "global store 128": r"STG\.E\S*\.128",
+    "global store": r"STG\b",
+    "shared load 128": r"LDS\S*\.128",
+    "shared load": r"LDS\b",
+    "shared store": r"STS\b",
+    "matrix load": r"LDSM\b",
+    "local": r"(?:LDL|STL)\b",
+    "FFMA": r"FFMA2?\b",
+    "DFMA": r"DFMA\b",
+    "HFMA2": r"HFMA2\b",
+    "MUFU": r"MUFU\b",
+    "HMMA": r"HMMA\b",
+    "DMMA": r"DMMA\b",
+    "IMMA": r"IMMA\b",
+    "QMMA": r"QMMA\b",
+    "HGMMA": r"HGMMA\b",
+    "IGMMA": r"IGMMA\b",
+    "QGMMA": r"QGMMA\b",
+    "bulk copy": r"UBLKCP|UTMALDG|UTMASTG",
+    "async copy": r"LDGSTS\b",
+    "barrier": r"BAR\.",
+    "mbarrier": r"SYNCS\b",
+}
+
+
+def sass(run: Run) -> dict[str, Any]:
+    run.installed()
+    dump = tool("cuobjdump")
+    module = next((run.prefix / "roofline").glob("_core*.so"))
+    listed = run.command(dump, "--list-elf", module)
+    images = sorted(set(re.findall(r"\.(sm_\w+)\.cubin", listed.stdout)))
+    if listed.code != 0 or not images:
+        raise Unavailable(f"cuobjdump lists no machine code in the module: {run.scrub(listed.log.strip())[-200:]}")
+    counts = instruction_counts(run.command(dump, "--dump-sass", module).require("cuobjdump --dump-sass").stdout)
+    (run.out / "sass.json").write_text(json.dumps(counts, indent=1, sort_keys=True) + "\n")
+    spilled = sorted(f"{a} {k}" for a, kernels in counts.items() for k, c in kernels.items() if c.get("local"))
+    return {"architectures": images, "kernels": sum(map(len, counts.values())), "kernels with local memory": spilled}
+
+
+def instruction_counts(dump: str) -> dict[str, dict[str, dict[str, int]]]:
+    """architecture -> kernel -> class -> how many of its instructions, of what cuobjdump --dump-sass prints."""
+    counts: dict[str, dict[str, dict[str, int]]] = {}
+    arch, kernel = "", ""
+    patterns = {name: re.compile(rf"\*/\s+(?:@\S+\s+)?{pattern}") for name, pattern in CLASSES.items()}
+    for line in dump.splitlines():
+        if found := re.search(r"\barch = (sm_\w+)", line):
+            arch = found[1]
+        elif found := re.search(r"Function : (\S+)", line):
+            # The part of the mangled name between file and parameters.
+            kernel = re.sub(r"^_ZN.*?\d_(?:\w*?_cu_\w{8})?", "", found[1])
+        elif "/*" in line and kernel:
+            counted = counts.setdefault(arch, {}).setdefault(kernel, collections.Counter())
+            for name, pattern in patterns.items():
+                if pattern.search(line):
+                    counted[name] += 1
+    return counts

@@ -1,0 +1,123 @@
+"""What a reader looks at: the stages, the ceilings against what is asked of an H200, operators against their roofs and rivals."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .measuring import CEILINGS, RIVALS
+
+# Bytes/s of an H200 SXM: least asked for, and aimed at. Public measurements reach 4.48 (read), 4.28, 4.15 and 4.0 TB/s.
+H200_BANDWIDTHS = {
+    "read": (4.40e12, 4.50e12),
+    "write": (4.25e12, 4.40e12),
+    "triad": (4.10e12, 4.15e12),
+    "copy": (3.95e12, 4.05e12),
+}
+# Share of operations per clock and SM that the architecture allows, at the clock measured.
+CORES, TENSOR = (0.96, 0.98), (0.95, 0.97)
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    plain = [[cell.replace("|", "/") for cell in row] for row in rows]
+    return ["| " + " | ".join(line) + " |" for line in (headers, ["---"] * len(headers), *plain)] + [""]
+
+
+def judged(value: float | None, asked: Sequence[float] | None) -> str:
+    """How a value stands to (floor, aim)."""
+    if value is None or not asked:
+        return ""
+    return "aim met" if value >= asked[1] else "floor met" if value >= asked[0] else "**below the floor**"
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.1f} %"
+
+
+def stage_table(summary: Mapping[str, Any]) -> list[str]:
+    rows = [[name, seen["status"], f"{seen['seconds']:.0f} s", seen["reason"]] for name, seen in summary["stages"].items()]
+    return table(("stage", "state", "time", "why"), rows)
+
+
+def _median(ceiling: Mapping[str, Any]) -> float:
+    return float(statistics.median(ceiling["samples"]))
+
+
+def ceiling_tables(machine: Mapping[str, Any]) -> list[str]:
+    """Every ceiling with its spread; those of an H200's memory and of the arithmetic units against what is asked of them."""
+    h200 = "H200" in machine["name"] and "NVL" not in machine["name"]
+    sms = machine["facts"].get("sms") or 0
+    best = {
+        access: max((_median(c) for c in machine["ceilings"] if (c["level"], c["access"]) == ("DRAM", access)), default=0.0)
+        for access in H200_BANDWIDTHS
+    }
+    rows = []
+    for c in machine["ceilings"]:
+        value, share, asked = _median(c), None, None
+        if c["kind"] == "compute" and c.get("ops_per_cycle") and c.get("clock_hz") and sms:
+            share = value / (c["ops_per_cycle"] * c["clock_hz"] * sms)
+            operator = c["problem"].get("operator")
+            asked = CORES if operator == "fma" else TENSOR if c["variant"] == "wgmma" else None
+        stands = judged(share, asked)
+        if h200 and c["kind"] == "bandwidth" and c["level"] == "DRAM" and value == best.get(c["access"]):
+            stands = judged(value, H200_BANDWIDTHS[c["access"]])
+        rows.append(
+            [
+                c["label"],
+                c["variant"],
+                f"{_percent(min(c['samples']) / value - 1)} … +{_percent(max(c['samples']) / value - 1)}",
+                str(len(c["samples"])),
+                f"{c['clock_hz'] / 1e9:.3f} GHz" if c.get("clock_hz") else "",
+                _percent(share),
+                c["status"],
+                stands,
+            ]
+        )
+    headers = ("ceiling", "variant", "least … most", "n", "SM clock", "of clock × SMs × operations", "state", "asked")
+    return table(headers, rows)
+
+
+def rival_tables(found: Mapping[str, Any]) -> list[str]:
+    rows = []
+    for row in found["rows"]:
+        share = row.get("share_of_bracket")
+        first = [
+            row["name"],
+            row["variant"],
+            f"{1e3 * row['time_s']:.4g} ms" if row.get("time_s") else row["status"],
+            row.get("bound", ""),
+            _percent(share),
+            judged(share, row["roof_asked"]),
+        ]
+        for name, seen in row["rivals"].items() or [("", {})]:
+            ratio = seen.get("ratio")
+            shown = f"{ratio:.3f} [{seen['low']:.3f}, {seen['high']:.3f}]" if ratio else seen.get("missing", row.get("reason", ""))
+            theirs = f"{1e3 * statistics.median(seen['theirs_s']):.4g} ms" if ratio else ""
+            rows.append([*first, name, theirs, shown, judged(ratio, row["ratio_asked"])])
+            first = ["", "", "", "", "", ""]
+    headers = (
+        "problem", "variant", "ours", "bound", "of its bracket", "asked", "rival", "theirs", "theirs / ours [least, most]", "asked",
+    )  # fmt: skip
+    return table(headers, rows)
+
+
+def tables(out: Path, summary: Mapping[str, Any]) -> str:
+    """tables.md from what is in the folder."""
+    environment = summary["stages"].get("environment", {}).get("found", {})
+    gpu = environment.get("gpu", {})
+    lines = [f"# {gpu.get('name') or 'no GPU'}", ""]
+    if environment:
+        versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items())
+        lines += [f"{environment['os']}, {environment['cpus']} cores; {versions}.", ""]
+        lines += [", ".join(f"{name} {value}" for name, value in gpu.items()) + ".", ""] if gpu else []
+    lines += stage_table(summary)
+    if (out / CEILINGS).is_file():
+        lines += ["## Ceilings", "", *ceiling_tables(json.loads((out / CEILINGS).read_text())["machines"][0])]
+    if (out / RIVALS).is_file():
+        found = json.loads((out / RIVALS).read_text())
+        lines += ["## Operators", "", f"PyTorch {found['about']['torch']}, {found['about']['rounds']} rounds in turns.", ""]
+        lines += rival_tables(found)
+    return "\n".join(lines).rstrip() + "\n"
