@@ -26,7 +26,7 @@ def stages() -> Iterator[dict[str, ModuleType]]:
     sys.path.insert(0, str(SCRIPT.parent))
     keep, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
-        names = ("running", "building", "measuring", "proving", "tables", "side_by_side")
+        names = ("running", "building", "measuring", "proving", "sass", "tables", "side_by_side")
         found = {name: importlib.import_module(f"gpu_stages.{name}") for name in names}
         yield found | {"all": importlib.import_module("gpu_stages")}
     finally:
@@ -95,17 +95,47 @@ def test_a_command_past_its_limit_is_ended_with_what_it_started(stages: dict[str
 DUMP = """
 Fatbin elf code:
 arch = sm_90
-        Function : _ZN8roofline4cuda52_GLOBAL__N__0_9_stream_cu_12345678_13stream_kernelE
+        Function : _ZN8roofline4cuda52_GLOBAL__N__0_9_stream_cu_1234567813stream_kernelE
         /*0010*/                   LDG.E.128.STRONG.GPU R4, desc[UR4][R2.64] ;
         /*0020*/              @!P0 LDG.E R4, desc[UR4][R2.64] ;
         /*0030*/                   STL [R1], R4 ;
         /*0040*/                   HGMMA.64x256x16.F32.BF16 R24, gdesc[UR8], R24 ;
+        Function : _ZN8roofline4cuda52_GLOBAL__N__0_6_fma_cu_1234567810fma_kernelIfE
+        /*0010*/                   LDG.E R4, desc[UR4][R2.64] ;
+        /*0020*/                   FFMA R12, R10.reuse, UR20, R12 ;
+        /*0030*/                   FFMA R13, R10.reuse, UR20, R13 ;
+        /*0040*/                   IADD3 R3, R3, 0x1, RZ ;
+        /*0050*/              @!P0 BRA 0x20 ;
+        /*0060*/                   EXIT ;
+        /*0070*/                   BRA 0x70;
 """
 
 
 def test_instructions_are_counted_by_kernel(stages: dict[str, ModuleType]) -> None:
-    (counted,) = stages["proving"].instruction_counts(DUMP)["sm_90"].values()
-    assert counted == {"global load 128": 1, "global load": 2, "local": 1, "HGMMA": 1}
+    stream, fma = stages["sass"].parsed(DUMP)
+    assert stream.counts() == {"global load 128": 1, "global load": 2, "local": 1, "HGMMA": 1}
+    assert stages["sass"].short(stream.kernel) == "13stream_kernelE"
+    assert fma.longest_loop() == (0x20, 0x50)
+    assert fma.share("FFMA") == 0.5
+
+
+def test_what_a_kernel_must_be_made_of_is_missed(stages: dict[str, ModuleType]) -> None:
+    sass = stages["sass"]
+    codes = list(sass.parsed(DUMP))
+    assert not sass.unexpected(codes, [sass.Expected("stream", has=("HGMMA",)), sass.Expected("fma", loop={"FFMA": 0.5})])
+    wanted = [
+        sass.Expected("", lacks=("local",)),
+        sass.Expected("stream", has=("MUFU",), loop={"FFMA": 0.1}),
+        sass.Expected("fma", loop={"FFMA": 0.51}),
+        sass.Expected("absent"),
+    ]
+    assert sass.unexpected(codes, wanted) == [
+        "sm_90 13stream_kernelE has 1 x local",
+        "sm_90 13stream_kernelE has no MUFU",
+        "sm_90 13stream_kernelE: it has no loop, and FFMA is to be at least 10% of one",
+        "sm_90 10fma_kernelIfE: FFMA is 50.0% of its longest loop, at least 51% is asked for",
+        "there is no kernel named like absent",
+    ]
 
 
 def test_what_is_run_beside_pytorch_has_kernels(stages: dict[str, ModuleType]) -> None:

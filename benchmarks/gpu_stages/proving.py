@@ -1,10 +1,8 @@
-"""Stages: the tests on the GPU, a memory and race checker over every kernel, and the instructions they are made of."""
+"""Stages: the tests on the GPU, and a memory and race checker over every kernel."""
 
 from __future__ import annotations
 
-import collections
 import importlib.util
-import json
 import os
 import re
 import sys
@@ -134,65 +132,3 @@ def sanitizer(run: Run) -> dict[str, Any]:
     if bad:
         raise Failed(f"{'; '.join(bad)}; see sanitizer.txt", found=results)
     return results
-
-
-# What a kernel is made of: wide loads and stores, arithmetic on CUDA and tensor cores, and traffic to local memory (spills).
-CLASSES = {
-    "global load 128": r"LDG\.E\S*\.128",
-    "global load": r"LDG\b",
-    "global store 128": r"STG\.E\S*\.128",
-    "global store": r"STG\b",
-    "shared load 128": r"LDS\S*\.128",
-    "shared load": r"LDS\b",
-    "shared store": r"STS\b",
-    "matrix load": r"LDSM\b",
-    "local": r"(?:LDL|STL)\b",
-    "FFMA": r"FFMA2?\b",
-    "DFMA": r"DFMA\b",
-    "HFMA2": r"HFMA2\b",
-    "MUFU": r"MUFU\b",
-    "HMMA": r"HMMA\b",
-    "DMMA": r"DMMA\b",
-    "IMMA": r"IMMA\b",
-    "QMMA": r"QMMA\b",
-    "HGMMA": r"HGMMA\b",
-    "IGMMA": r"IGMMA\b",
-    "QGMMA": r"QGMMA\b",
-    "bulk copy": r"UBLKCP|UTMALDG|UTMASTG",
-    "async copy": r"LDGSTS\b",
-    "barrier": r"BAR\.",
-    "mbarrier": r"SYNCS\b",
-}
-
-
-def sass(run: Run) -> dict[str, Any]:
-    run.installed()
-    dump = tool("cuobjdump")
-    module = next((run.prefix / "roofline").glob("_core*.so"))
-    listed = run.command(dump, "--list-elf", module)
-    images = sorted(set(re.findall(r"\.(sm_\w+)\.cubin", listed.stdout)))
-    if listed.code != 0 or not images:
-        raise Unavailable(f"cuobjdump lists no machine code in the module: {run.scrub(listed.log.strip())[-200:]}")
-    counts = instruction_counts(run.command(dump, "--dump-sass", module).require("cuobjdump --dump-sass").stdout)
-    (run.out / "sass.json").write_text(json.dumps(counts, indent=1, sort_keys=True) + "\n")
-    spilled = sorted(f"{a} {k}" for a, kernels in counts.items() for k, c in kernels.items() if c.get("local"))
-    return {"architectures": images, "kernels": sum(map(len, counts.values())), "kernels with local memory": spilled}
-
-
-def instruction_counts(dump: str) -> dict[str, dict[str, dict[str, int]]]:
-    """architecture -> kernel -> class -> how many of its instructions, of what cuobjdump --dump-sass prints."""
-    counts: dict[str, dict[str, dict[str, int]]] = {}
-    arch, kernel = "", ""
-    patterns = {name: re.compile(rf"\*/\s+(?:@\S+\s+)?{pattern}") for name, pattern in CLASSES.items()}
-    for line in dump.splitlines():
-        if found := re.search(r"\barch = (sm_\w+)", line):
-            arch = found[1]
-        elif found := re.search(r"Function : (\S+)", line):
-            # The part of the mangled name between file and parameters.
-            kernel = re.sub(r"^_ZN.*?\d_(?:\w*?_cu_\w{8})?", "", found[1])
-        elif "/*" in line and kernel:
-            counted = counts.setdefault(arch, {}).setdefault(kernel, collections.Counter())
-            for name, pattern in patterns.items():
-                if pattern.search(line):
-                    counted[name] += 1
-    return counts
