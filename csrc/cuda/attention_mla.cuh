@@ -7,21 +7,16 @@
 // Parts of a unit that blocks share are added up by the last block to arrive.
 #pragma once
 
-#include "cuda/attention_plan.h"
-#include "cuda/warp.cuh"
+#include "cuda/attention_parts.cuh"
 
 namespace roofline::cuda {
 
-struct MlaWork {
+struct MlaWork : PartsWork {  // parts: of a unit's rows, 512 wide
   const void* q_latent = nullptr;  // [batch, rows, rank]
   const void* q_rope = nullptr;    // [batch, rows, rope_dim]
   const void* c = nullptr;         // [batch, keys, rank]
   const void* k_rope = nullptr;    // [batch, keys, rope_dim]
   void* out = nullptr;             // [batch, rows, rank]
-  float* parts = nullptr;          // [2 * blocks, rows of a unit, 512]
-  float* stats = nullptr;          // [2 * blocks, rows of a unit, 2]: maximum, in log2 of the exponential, and sum
-  unsigned* arrivals = nullptr;    // [units], all 0 between launches
-  KvSplit split;
   int row_chunks = 0;  // units per batch entry
   int rows = 0;        // heads * seq_q
   int seq_q = 0;
@@ -237,39 +232,15 @@ ROOFLINE_DEVICE void mla_attention(const MlaWork& work) {
           }
         }
       }
-    if (first == last) continue;
-
-    publish();
-    synchronize();
-    const unsigned others = static_cast<unsigned>(last - first);
-    if (thread() == 0) *shared_at<int>(Shape::kFlag) = arrive(work.arrivals + unit, others + 1) == others;
-    synchronize();
-    if (*shared_at<const int>(Shape::kFlag) == 0) continue;
-    publish();
+    if (first == last || !last_to_arrive(work, unit, first, last, Shape::kFlag)) continue;
     for (int i = thread(); i < kRows * Shape::kRankChunks; i += kThreads) {
       const int row = i / Shape::kRankChunks, column = i % Shape::kRankChunks * 8;
       if (first_row + row >= work.rows || column >= work.rank) continue;
-      float all_max = -INFINITY, total = 0.f, x[8] = {};
-      for (std::int64_t other = first; other <= last; ++other) {
-        const std::int64_t at = work.split.scratch(other, unit) * kRows + row;
-        const float its_max = from_others(work.stats + at * 2), its_sum = from_others(work.stats + at * 2 + 1);
-        if (its_max == -INFINITY) continue;  // it saw no key of this query
-        const float before = all_max;
-        all_max = larger_of(all_max, its_max);
-        const float less = exp2_of(before - all_max), weight = exp2_of(its_max - all_max);
-        total = fused(its_sum, weight, total * less);
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const float* from = work.parts + at * Shape::kRank + column + 4 * half;
-          const FourFloats its = from_others(reinterpret_cast<const FourFloats*>(from));
-#pragma unroll
-          for (int j = 0; j < 4; ++j) x[4 * half + j] = fused(its.x[j], weight, x[4 * half + j] * less);
-        }
-      }
-      const float inverse = 1.f / total;
+      const AddedParts all = add_parts<kRows, Shape::kRank>(work, unit, first, last, row, column);
+      const float inverse = 1.f / all.total;
       Chunk chunk;
 #pragma unroll
-      for (int j = 0; j < 4; ++j) chunk.words[j] = packed(T{}, x[2 * j] * inverse, x[2 * j + 1] * inverse);
+      for (int j = 0; j < 4; ++j) chunk.words[j] = packed(T{}, all.x[2 * j] * inverse, all.x[2 * j + 1] * inverse);
       *reinterpret_cast<Chunk*>(out + std::int64_t{row} * work.rank + column) = chunk;
     }
   }

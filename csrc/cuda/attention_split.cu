@@ -63,25 +63,12 @@ Bound split_with(const Decode& problem, Device& device) {
   work.page_size = static_cast<int>(problem.page_size), work.slots = buffers.slots, work.causal = problem.causal;
   work.scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(problem.head_dim)));
 
-  // Parts, their maxima and sums, then one counter a unit: 0 now, and again after every launch.
-  const std::int64_t part_rows = 2 * work.split.blocks * Shape::kRows;
-  const std::int64_t parts_bytes = part_rows * Shape::kHeadDim * 4, stats_bytes = part_rows * 2 * 4;
-  const std::int64_t workspace_bytes = parts_bytes + stats_bytes + work.split.units * 4;
-  const std::shared_ptr<void> memory = workspace(device, workspace_bytes);
-  device.fill(memory.get(), DType::int8, workspace_bytes, Fill::zeros, 0);
-  work.parts = static_cast<float*>(memory.get());
-  work.stats = work.parts + parts_bytes / 4;
-  work.arrivals = reinterpret_cast<unsigned*>(work.stats + stats_bytes / 4);
-
   Bound bound;
   bound.plan.set("implementation", "split_kv/mma/" + gpu.architecture());
   bound.plan.set("query_block", Shape::kRows);
   bound.plan.set("kv_block", Shape::kStepKeys);
   bound.plan.set("kv_buffers", buffers.slots);
-  bound.plan.set("units", work.split.units);
-  bound.plan.set("parts", split_parts(work.split));
-  bound.plan.set("parts_bytes", split_parts(work.split) * Shape::kRows * (Shape::kHeadDim + 2) * 4);
-  bound.plan.set("workspace_bytes", workspace_bytes);
+  const std::shared_ptr<void> memory = allocate_parts(work, Shape::kRows, Shape::kHeadDim, device, bound.plan);
   record(bound.plan, "", facts, work.split.blocks, Shape::kThreads);
   bound.steps.push_back({"attention", [=, keep = memory](Queue& queue) {
     split_kernel<T, Shape><<<static_cast<unsigned>(work.split.blocks), Shape::kThreads, shared_bytes, stream(queue)>>>(work);

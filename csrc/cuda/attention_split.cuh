@@ -12,24 +12,19 @@
 
 #include <type_traits>
 
-#include "cuda/attention_plan.h"
-#include "cuda/warp.cuh"
+#include "cuda/attention_parts.cuh"
 
 namespace roofline::cuda {
 
 enum class Cache : std::uint8_t { same, fp8_e4m3, int8 };  // what K and V hold: numbers as of q, or one byte each
 
-struct SplitWork {
+struct SplitWork : PartsWork {  // parts: of 8 * HeadTiles rows, HeadDim wide
   const void* q = nullptr;  // [batch * kv_heads, rows, head_dim]
   const void* k = nullptr;  // [batch * kv_heads, keys, head_dim], or [pages, kv_heads, page_size, head_dim]
   const void* v = nullptr;  // as k
   void* out = nullptr;      // as q
   const int* page_table = nullptr;  // [batch, ceil(keys / page_size)], or null
   const float* sinks = nullptr;     // [kv_heads, rows / seq_q], or null
-  float* parts = nullptr;           // [2 * blocks, 8 * HeadTiles, HeadDim]
-  float* stats = nullptr;           // [2 * blocks, 8 * HeadTiles, 2]: maximum, in log2 of the exponential, and sum
-  unsigned* arrivals = nullptr;     // [units], all 0 between launches
-  KvSplit split;
   int row_chunks = 0;  // units per KV head
   int kv_heads = 0;
   int rows = 0;        // queries of one KV head: group * seq_q
@@ -376,37 +371,11 @@ struct SplitAttention {
         }
       }
     }
-    if (first != last) add_parts(unit, first, last);
-  }
-
-  ROOFLINE_DEVICE void add_parts(int unit, std::int64_t first, std::int64_t last) {
-    publish();
-    synchronize();
-    const unsigned others = static_cast<unsigned>(last - first);
-    if (thread() == 0) *shared_at<int>(Shape::kFlag) = arrive(work.arrivals + unit, others + 1) == others;
-    synchronize();
-    if (*shared_at<const int>(Shape::kFlag) == 0) return;
-    publish();
+    if (first == last || !last_to_arrive(work, unit, first, last, Shape::kFlag)) return;
     for (int i = thread(); i < kRows * kQueryChunks; i += Shape::kThreads) {
       const int row = i / kQueryChunks, dim = i % kQueryChunks * 8;
-      float most = -INFINITY, total = 0.f, x[8] = {};
-      for (std::int64_t other = first; other <= last; ++other) {
-        const std::int64_t at = work.split.scratch(other, unit) * kRows + row;
-        const float its_max = from_others(work.stats + at * 2), its_sum = from_others(work.stats + at * 2 + 1);
-        if (its_max == -INFINITY) continue;  // it saw no key of this query
-        const float before = most;
-        most = larger_of(most, its_max);
-        const float shrunk = exp2_of(before - most), weight = exp2_of(its_max - most);
-        total = fused(its_sum, weight, total * shrunk);
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const float* part = work.parts + at * Shape::kHeadDim + dim + 4 * half;
-          const FourFloats its = from_others(reinterpret_cast<const FourFloats*>(part));
-#pragma unroll
-          for (int j = 0; j < 4; ++j) x[4 * half + j] = fused(its.x[j], weight, x[4 * half + j] * shrunk);
-        }
-      }
-      write(unit, row, dim, x, most, total);
+      const AddedParts all = add_parts<kRows, Shape::kHeadDim>(work, unit, first, last, row, dim);
+      write(unit, row, dim, all.x, all.most, all.total);
     }
   }
 
