@@ -6,6 +6,8 @@
 
 #include <cstring>
 
+#include "bindings/dlpack.h"
+#include "bindings/memory.h"
 #include "build_info.h"
 #include "core/backend.h"
 #include "core/sampling.h"
@@ -33,60 +35,6 @@ void check_signals() {
   py::gil_scoped_acquire gil;
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
 }
-
-// Memory of a device; freed with the last reference, Python's or a bound kernel's.
-class Memory {
- public:
-  Memory(std::shared_ptr<Backend> backend, std::int64_t size_bytes) : backend_(std::move(backend)), size_bytes_(size_bytes) {
-    if (size_bytes < 0) throw Error("memory: the size must not be negative, got " + std::to_string(size_bytes));
-    data_ = backend_->allocate(static_cast<std::size_t>(size_bytes));
-  }
-  ~Memory() { backend_->release(data_, static_cast<std::size_t>(size_bytes_)); }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-
-  std::int64_t size_bytes() const { return size_bytes_; }
-  bool on_host() const { return backend_->host_memory(); }
-  double huge_page_share() const { return backend_->huge_page_share(data_, static_cast<std::size_t>(size_bytes_)); }
-
-  char* at(std::int64_t offset, std::int64_t size) const {
-    if (offset < 0 || size < 0 || offset > size_bytes_ - size)
-      throw Error("memory: " + std::to_string(size) + " bytes at offset " + std::to_string(offset) + " do not fit in " + std::to_string(size_bytes_));
-    return static_cast<char*>(data_) + offset;
-  }
-
-  void fill(const std::string& dtype, std::int64_t elements, const std::string& kind, std::uint64_t seed, std::int64_t offset) {
-    const DType type = dtype_named(dtype);
-    const Fill fill = kind == "uniform" ? Fill::uniform : kind == "zeros" ? Fill::zeros : kind == "pattern" ? Fill::pattern
-                      : throw Error("memory: fill must be uniform, zeros or pattern, got '" + kind + "'");
-    char* start = at(offset, product({elements, roofline::size_bytes(type)}, "memory"));
-    py::gil_scoped_release release;
-    backend_->fill(start, type, elements, fill, seed);
-  }
-
-  void write(const py::array& source, std::int64_t offset) {
-    if (!(source.flags() & py::array::c_style)) throw Error("memory: the array to copy in must be contiguous in C order");
-    char* start = at(offset, source.nbytes());
-    const void* from = source.data();
-    const auto size = static_cast<std::size_t>(source.nbytes());
-    py::gil_scoped_release release;
-    backend_->copy_in(start, from, size);
-  }
-
-  void read(py::array& target, std::int64_t offset) const {
-    if (!(target.flags() & py::array::c_style)) throw Error("memory: the array to copy out to must be contiguous in C order");
-    const char* start = at(offset, target.nbytes());
-    void* to = target.mutable_data();
-    const auto size = static_cast<std::size_t>(target.nbytes());
-    py::gil_scoped_release release;
-    backend_->copy_out(to, start, size);
-  }
-
- private:
-  std::shared_ptr<Backend> backend_;
-  std::int64_t size_bytes_;
-  void* data_ = nullptr;
-};
 
 // A bound kernel with the memory it works on.
 struct BoundKernel {
@@ -173,12 +121,7 @@ class Device {
     auto result = std::make_shared<BoundKernel>();
     result->backend = backend_;
     result->callable = true;
-    // Freed with the interpreter lock held, wherever the last launch dies.
-    std::shared_ptr<py::function> held(new py::function(std::move(function)), [](py::function* f) {
-      py::gil_scoped_acquire gil;
-      delete f;
-    });
-    result->bound.steps.push_back({"call", [held](Queue&) {
+    result->bound.steps.push_back({"call", [held = shared(std::move(function))](Queue&) {
       py::gil_scoped_acquire gil;
       (*held)();
     }});
@@ -305,6 +248,7 @@ PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
 
   py::class_<Memory, std::shared_ptr<Memory>>(m, "Memory")
       .def_property_readonly("size_bytes", &Memory::size_bytes)
+      .def_property_readonly("address", &Memory::address)
       .def_property_readonly("on_host", &Memory::on_host)
       .def("view", [](const std::shared_ptr<Memory>& self, std::int64_t offset, std::int64_t size_bytes) {
         if (!self->on_host()) throw Error("memory: it is not the host's; read a copy instead");
@@ -314,7 +258,22 @@ PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
       .def("huge_page_share", &Memory::huge_page_share, py::call_guard<py::gil_scoped_release>())
       .def("fill", &Memory::fill, "dtype"_a, "elements"_a, "kind"_a, "seed"_a = 0, "offset"_a = 0)
       .def("write", &Memory::write, "source"_a.noconvert(), "offset"_a = 0)
-      .def("read", &Memory::read, "target"_a.noconvert(), "offset"_a = 0);
+      .def("read", &Memory::read, "target"_a.noconvert(), "offset"_a = 0)
+      .def("copy", &Memory::copy, "source"_a, "offset"_a = 0)
+      .def("dlpack", [](const std::shared_ptr<Memory>& self, std::int64_t offset, const Shape& shape, std::pair<int, int> dtype,
+                        std::pair<int, int> device, bool versioned, bool copied) {
+        const dlpack::Type type{static_cast<std::uint8_t>(dtype.first), static_cast<std::uint8_t>(dtype.second), 1};
+        return dlpack::give(self, offset, shape, type, {device.first, device.second}, versioned, copied ? dlpack::is_copied : 0);
+      }, "offset"_a, "shape"_a, "dtype"_a, "device"_a, "versioned"_a, "copied"_a = false);
+
+  py::class_<dlpack::Taken>(m, "Taken")
+      .def(py::init<const py::capsule&>(), "capsule"_a)
+      .def_property_readonly("address", &dlpack::Taken::address)
+      .def_property_readonly("device", &dlpack::Taken::device)
+      .def_property_readonly("dtype", &dlpack::Taken::dtype)
+      .def_property_readonly("shape", &dlpack::Taken::shape)
+      .def_property_readonly("strides", &dlpack::Taken::strides)
+      .def_property_readonly("read_only", &dlpack::Taken::read_only);
 
   py::class_<BoundKernel, std::shared_ptr<BoundKernel>>(m, "BoundKernel")
       .def_property_readonly("steps", &BoundKernel::steps)
@@ -331,6 +290,15 @@ PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
       .def("clocks_hz", [](const roofline::Device& self) { return self.backend()->clocks_hz(); }, py::call_guard<py::gil_scoped_release>())
       .def("memory", [](const roofline::Device& self, std::int64_t size_bytes) { return std::make_shared<Memory>(self.backend(), size_bytes); },
            "size_bytes"_a)
+      .def("borrow", [](const roofline::Device& self, std::uintptr_t address, std::int64_t size_bytes, py::object owner) {
+        return std::make_shared<Memory>(self.backend(), address, size_bytes, std::move(owner));
+      }, "address"_a, "size_bytes"_a, "owner"_a)
+      .def_property_readonly("stream", [](const roofline::Device& self) { return self.backend()->stream_handle(); })
+      .def("wait_for", [](const roofline::Device& self, std::uintptr_t stream) { self.backend()->wait_for(stream); }, "stream"_a)
+      .def("signal", [](const roofline::Device& self, std::uintptr_t stream) { self.backend()->signal(stream); }, "stream"_a)
+      .def("place_of", [](const roofline::Device& self, std::uintptr_t address) {
+        return self.backend()->place_of(reinterpret_cast<const void*>(address));
+      }, "address"_a)
       .def("bind", &roofline::Device::bind, "operator"_a, "variant"_a, "dtype"_a, "tensors"_a, "values"_a)
       .def("callable", &roofline::Device::callable, "function"_a)
       .def("sample", &roofline::Device::sample, "sets"_a, "step"_a = -1, "flush_each"_a = false, "policy"_a = py::dict())

@@ -48,9 +48,16 @@ class Backend {
   virtual bool host_memory() const { return false; }  // the host may read what allocate() gives
   virtual void* allocate(std::size_t size_bytes) = 0;  // aligned for any kernel; throws OutOfMemory
   virtual void release(void* memory, std::size_t size_bytes) noexcept = 0;
-  virtual void copy_in(void* device, const void* host, std::size_t size_bytes) = 0;
+  virtual void copy_in(void* device, const void* source, std::size_t size_bytes) = 0;  // source: the host's, or this device's
   virtual void copy_out(void* host, const void* device, std::size_t size_bytes) = 0;
   virtual void fill(void* memory, DType dtype, std::int64_t elements, Fill fill, std::uint64_t seed) = 0;
+
+  // Streams of other libraries, by their handles (of CUDA; 1: the legacy default stream, 2: the thread's default stream), for
+  // memory that is theirs. Where launches are done when they return, there is nothing to order.
+  virtual std::uintptr_t stream_handle() const { return 0; }
+  virtual void wait_for(std::uintptr_t) {}  // what is enqueued here next begins after what that stream holds now
+  virtual void signal(std::uintptr_t) {}    // what that stream is given next begins after what is enqueued here now
+  virtual std::string place_of(const void*) const { return name(); }  // the device whose memory it is
 
   virtual double run_batch(const Batch& batch) = 0;  // seconds for the whole batch, finished
   virtual double clock_hz() = 0;                     // of the core at work, measured now; 0 where it cannot be

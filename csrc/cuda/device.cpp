@@ -116,6 +116,7 @@ void Device::destroy() noexcept {
   ROOFLINE_CUDA_NOEXCEPT(cudaSetDevice(index_));
   if (mailbox_) open_gate();
   for (CUevent_st* each : events_) ROOFLINE_CUDA_NOEXCEPT(cudaEventDestroy(each));
+  if (order_event_) ROOFLINE_CUDA_NOEXCEPT(cudaEventDestroy(order_event_));
   if (flush_memory_) ROOFLINE_CUDA_NOEXCEPT(cudaFree(flush_memory_));
   if (stream_) ROOFLINE_CUDA_NOEXCEPT(cudaStreamDestroy(stream_));
   if (mailbox_) ROOFLINE_CUDA_NOEXCEPT(cudaFreeHost(mailbox_));
@@ -186,9 +187,9 @@ void Device::release(void* memory, std::size_t) noexcept {
   ROOFLINE_CUDA_NOEXCEPT(cudaFree(memory));
 }
 
-void Device::copy_in(void* device, const void* host, std::size_t size_bytes) {
+void Device::copy_in(void* device, const void* source, std::size_t size_bytes) {
   use();
-  ROOFLINE_CUDA(cudaMemcpyAsync(device, host, size_bytes, cudaMemcpyHostToDevice, stream_));
+  ROOFLINE_CUDA(cudaMemcpyAsync(device, source, size_bytes, cudaMemcpyDefault, stream_));
   ROOFLINE_CUDA(cudaStreamSynchronize(stream_));
 }
 
@@ -209,6 +210,26 @@ void Device::fill(void* memory, DType dtype, std::int64_t elements, Fill fill, s
     ROOFLINE_CUDA(cudaMemsetAsync(memory, fill == Fill::zeros ? 0 : 0xA5, size, stream_));
   }
   ROOFLINE_CUDA(cudaStreamSynchronize(stream_));
+}
+
+// An event without a time in it, which a stream passes sooner.
+void Device::order(CUstream_st* first, CUstream_st* then) {
+  use();
+  if (!order_event_) ROOFLINE_CUDA(cudaEventCreateWithFlags(&order_event_, cudaEventDisableTiming));
+  ROOFLINE_CUDA(cudaEventRecord(order_event_, first));
+  ROOFLINE_CUDA(cudaStreamWaitEvent(then, order_event_, 0));
+}
+
+void Device::wait_for(std::uintptr_t stream) { order(reinterpret_cast<CUstream_st*>(stream), stream_); }
+
+void Device::signal(std::uintptr_t stream) { order(stream_, reinterpret_cast<CUstream_st*>(stream)); }
+
+std::string Device::place_of(const void* address) const {
+  use();
+  cudaPointerAttributes attributes{};
+  ROOFLINE_CUDA(cudaPointerGetAttributes(&attributes, address));
+  const bool on_gpu = attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
+  return on_gpu ? "cuda:" + std::to_string(attributes.device) : "cpu";
 }
 
 CUevent_st* Device::event(std::size_t index) {

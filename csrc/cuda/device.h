@@ -54,9 +54,13 @@ class Device final : public Backend, public Queue {
   std::int64_t available_bytes() const override;
   void* allocate(std::size_t size_bytes) override;
   void release(void* memory, std::size_t size_bytes) noexcept override;
-  void copy_in(void* device, const void* host, std::size_t size_bytes) override;
+  void copy_in(void* device, const void* source, std::size_t size_bytes) override;
   void copy_out(void* host, const void* device, std::size_t size_bytes) override;
   void fill(void* memory, DType dtype, std::int64_t elements, Fill fill, std::uint64_t seed) override;
+  std::uintptr_t stream_handle() const override { return reinterpret_cast<std::uintptr_t>(stream_); }
+  void wait_for(std::uintptr_t stream) override;
+  void signal(std::uintptr_t stream) override;
+  std::string place_of(const void* address) const override;
   double run_batch(const Batch& batch) override;
   double clock_hz() override;
 
@@ -68,6 +72,7 @@ class Device final : public Backend, public Queue {
   double run_callable(const Batch& batch);
   void flush();
   CUevent_st* event(std::size_t index);
+  void order(CUstream_st* first, CUstream_st* then);
   void destroy() noexcept;
 
   int index_;
@@ -76,6 +81,7 @@ class Device final : public Backend, public Queue {
   Mailbox* mailbox_ = nullptr;         // as the host sees it
   Mailbox* device_mailbox_ = nullptr;  // the same memory, as the GPU sees it
   std::vector<CUevent_st*> events_;    // even: a window begins; odd: it ends
+  CUevent_st* order_event_ = nullptr;
   void* flush_memory_ = nullptr;
   std::int64_t flush_bytes_ = 0;
   bool gated_ = true;

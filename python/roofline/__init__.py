@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .errors import Unsupported as Unsupported
     from .machine import Ceiling as Ceiling
     from .machine import Machine as Machine
+    from .measurement import DeviceArray as DeviceArray
     from .measurement import Policy as Policy
     from .measurement import build_info as build_info
     from .measurement import list_devices as list_devices
@@ -83,7 +84,7 @@ _HOMES = {
     "comparison": ("Comparison", "compare"),
     "errors": ("Error", "OutOfMemory", "Unsupported"),
     "machine": ("Ceiling", "Machine"),
-    "measurement": ("Policy", "build_info", "list_devices", "measure", "measure_callable", "run"),
+    "measurement": ("DeviceArray", "Policy", "build_info", "list_devices", "measure", "measure_callable", "run"),
     "model": ("Placement", "Roofs", "place", "ridge_table"),
     "operators": (
         "Adam", "AllGather", "AllReduce", "AllToAll", "Attention", "AttentionBackward", "BiasRelu", "Bmm", "CachedAttention",

@@ -142,6 +142,45 @@ TEST_F(OnFakeGpu, AnErrorOfALaunchSurfacesInItsBatchAndNotInTheNext) {
   EXPECT_NO_THROW(device->run_batch({&sets, 0, 3}));
 }
 
+// -- streams and memory of others -----------------------------------------------------------------------------------------------
+
+TEST_F(OnFakeGpu, StreamsAreOrderedByAnEventThatIsRecordedOnTheFirst) {
+  const auto device = cuda::open(0);
+  const std::string ours = "stream " + std::to_string(device->stream_handle());
+  EXPECT_GT(device->stream_handle(), 2u) << "no default stream: other libraries' work must not wait for a gate";
+  const auto event = [] { return fake::runtime().order.at(0).substr(0, fake::runtime().order.at(0).find(" on ")); };
+  for (const std::uintptr_t theirs : {std::uintptr_t{0}, std::uintptr_t{1}, std::uintptr_t{2}, std::uintptr_t{0x7F00}}) {
+    const std::string other = "stream " + std::to_string(theirs);
+    fake::runtime().order.clear();
+    device->wait_for(theirs);
+    EXPECT_EQ(fake::runtime().order, (std::vector<std::string>{event() + " on " + other, ours + " after " + event()}));
+    fake::runtime().order.clear();
+    device->signal(theirs);
+    EXPECT_EQ(fake::runtime().order, (std::vector<std::string>{event() + " on " + ours, other + " after " + event()}));
+  }
+  EXPECT_EQ(fake::runtime().events, 1) << "one event serves them all";
+  for (const char* call : {"cudaEventRecord", "cudaStreamWaitEvent"}) {
+    fake::runtime().failures[call] = {cudaErrorLaunchOutOfResources};
+    EXPECT_TRUE(has(message<Error>([&] { device->wait_for(1); }), call));
+  }
+}
+
+TEST_F(OnFakeGpu, WhereMemoryLies) {
+  const auto device = cuda::open(0);
+  void* ours = device->allocate(64);
+  EXPECT_EQ(device->place_of(static_cast<char*>(ours) + 32), "cuda:0");
+  char host = 0, elsewhere = 0, managed = 0;
+  cudaPointerAttributes attributes{};
+  attributes.type = cudaMemoryTypeDevice, attributes.device = 3;
+  fake::runtime().pointers[&elsewhere] = attributes;
+  attributes.type = cudaMemoryTypeManaged, attributes.device = 1;
+  fake::runtime().pointers[&managed] = attributes;
+  EXPECT_EQ(device->place_of(&host), "cpu");
+  EXPECT_EQ(device->place_of(&elsewhere), "cuda:3");
+  EXPECT_EQ(device->place_of(&managed), "cuda:1");
+  device->release(ours, 64);
+}
+
 // -- cuBLASLt -----------------------------------------------------------------------------------------------------------------
 
 TEST_F(OnFakeGpu, CublasMissing) {

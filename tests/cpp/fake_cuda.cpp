@@ -35,6 +35,9 @@ struct Event {
   double at = 0;
 };
 
+std::string text(cudaStream_t stream) { return "stream " + std::to_string(reinterpret_cast<std::uintptr_t>(stream)); }
+std::string text(cudaEvent_t event) { return "event " + std::to_string(reinterpret_cast<std::uintptr_t>(event)); }
+
 }  // namespace
 }  // namespace fake
 
@@ -149,8 +152,28 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete reinterpret_cast<fake::Event*>(event);
   return cudaSuccess;
 }
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  FAKE(cudaEventCreateWithFlags);
+  if (flags != cudaEventDisableTiming) return cudaErrorInvalidValue;
+  return cudaEventCreate(event);
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  FAKE(cudaStreamWaitEvent);
+  fake::runtime().order.push_back(fake::text(stream) + " after " + fake::text(event));
+  return cudaSuccess;
+}
+#undef cudaPointerGetAttributes
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
+  FAKE(cudaPointerGetAttributes);
+  *attributes = {};
+  for (const auto& [memory, size] : fake::runtime().allocations)
+    if (pointer >= memory && pointer < static_cast<const char*>(memory) + size) attributes->type = cudaMemoryTypeDevice;
+  if (const auto found = fake::runtime().pointers.find(pointer); found != fake::runtime().pointers.end()) *attributes = found->second;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   FAKE(cudaEventRecord);
+  fake::runtime().order.push_back(fake::text(event) + " on " + fake::text(stream));
   reinterpret_cast<fake::Event*>(event)->at = fake::runtime().clock_s;
   return cudaSuccess;
 }

@@ -6,6 +6,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 namespace fake {
 
@@ -24,6 +25,8 @@ struct Runtime {
   long mallocs = 0;
   double clock_s = 0;                       // what events record; work advances it
   std::map<std::string, Failure> failures;  // by the name of the call
+  std::map<const void*, cudaPointerAttributes> pointers;  // of others; memory of ours is found by itself
+  std::vector<std::string> order;  // events recorded and waited for: "event 1 on stream 7", "stream 9 after event 1"
   cudaError_t last = cudaSuccess, lost = cudaSuccess;
 };
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from .callables import measure_callable
 from .devices import Device, build_info, default_device, libraries, list_devices, open_device
+from .exchange import DeviceArray
 from .running import run
 from .timing import Policy, attempt, measure, timed
 
 __all__ = [
     "Device",
+    "DeviceArray",
     "Policy",
     "attempt",
     "build_info",

@@ -1,59 +1,126 @@
-"""Running a problem on the user's own data."""
+"""Running a problem on the user's own data, where it lies."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
-from ..cost import Array, TensorSpec, dtype
+from ..cost import TensorSpec
 from ..errors import Error, Unsupported
 from ..model import default_variant
 from ..operators import Operator
 from .devices import Device, open_device
-from .tensors import GUARD_BYTES, Held, bind
+from .exchange import DeviceArray, Given, alignment_bytes, borrow, look, place_of
+from .tensors import Held, bind
 
 
-def _accept(problem: Operator, spec: TensorSpec, array: Any) -> Array:
-    """The array's bits, if it is exactly what the operator reads. Nothing is converted or copied in silence."""
+def _checked_names(problem: Operator, names: Collection[str], in_place: Collection[str]) -> None:
+    """Raises Error for what is missing, unknown, or in place and not updated."""
+    specs = {spec.name: spec for spec in problem.tensors()}
+    for name in names:
+        if name not in specs:
+            raise Error(f"{problem.name}: unknown tensor {name!r}; it has {', '.join(specs)}")
+    for name, spec in specs.items():
+        if spec.role != "out" and name not in names:
+            raise Error(f"{problem.name}: tensor {name!r} is missing; expected {spec.dtype} {list(spec.shape)}")
+    updated = [name for name, spec in specs.items() if spec.role == "in_out"]
+    for name in in_place:
+        if name not in updated:
+            raise Error(f"{problem.name}: in_place names {name!r}; it updates {', '.join(updated) or 'nothing'} in place")
+
+
+def _device(device: str | Device | None, threads: int, tensors: dict[str, Any], problem: Operator) -> Device:
+    """The one asked for; else that of the tensors, if they say where they lie."""
+    if device is not None:
+        return open_device(device, threads)
+    places = {name: place for name, tensor in tensors.items() if (place := place_of(tensor))}
+    if len(set(places.values())) > 1:
+        where = ", ".join(f"{name} on {place}" for name, place in places.items())
+        raise Error(f"{problem.name}: its tensors lie on several devices ({where}); move them to one")
+    return open_device(next(iter(places.values()), None), threads)
+
+
+def _held(problem: Operator, spec: TensorSpec, tensor: Any, given: Given, device: Device, in_place: bool) -> Held:
+    """The tensor's own memory, or a copy of it where it must stay as it is or the device cannot read it."""
     where = f"{problem.name}: tensor {spec.name!r}"
-    expected = f"expected {spec.dtype} {list(spec.shape)}"
-    if not isinstance(array, np.ndarray):
-        raise Error(f"{where} is a {type(array).__name__}; {expected} as a NumPy array")
-    storage = dtype(spec.dtype).storage
-    names = {storage, "bfloat16"} if spec.dtype == "bf16" else {storage}
-    if array.dtype.name not in names or not array.dtype.isnative:
-        hint = " (bf16 is passed as ml_dtypes.bfloat16, or as its bits in uint16)" if spec.dtype == "bf16" else ""
-        raise Error(f"{where} has dtype {array.dtype.name}; {expected}, which NumPy calls {storage}{hint}")
-    if array.shape != spec.shape:
-        raise Error(f"{where} has shape {list(array.shape)}; {expected}")
-    if not array.flags.c_contiguous:
-        raise Error(f"{where} is not contiguous (strides {array.strides}); pass np.ascontiguousarray({spec.name})")
-    return array.view(storage) if array.dtype.name != storage else array
+    written = spec.role == "out" or in_place
+    if written and given.read_only:
+        raise Error(f"{where} is read-only, and the problem writes it; pass a writable tensor")
+    if written and given.place != device.name:
+        raise Error(f"{where} lies on {given.place}, and is written on {device.name}; pass a tensor there, or leave it out")
+    least = alignment_bytes(problem.name, spec, device)
+    aligned = given.address % least == 0
+    if not aligned and (written or device.backend != "cpu") and given.place == device.name:
+        raise Error(
+            f"{where} begins at {given.address:#x}, no multiple of the {least} bytes that the kernels need; "
+            f"pass a copy of {spec.name}, which its library aligns"
+        )
+    if given.place != device.name or not aligned or (spec.role == "in_out" and not in_place):
+        memory = device.core.memory(spec.size_bytes)
+        if isinstance(tensor, np.ndarray):
+            memory.write(tensor.reshape(-1).view(np.uint8))
+        else:
+            memory.copy(borrow(given, spec, device))
+        return Held(spec, memory, offset=0)
+    return Held(spec, borrow(given, spec, device), offset=0)
+
+
+def _apart(problem: Operator, held: dict[str, Held], written: Collection[str]) -> None:
+    """Raises Error where a tensor that is written shares memory with another: kernels read and write in any order."""
+    ranges = {name: (one.memory.address, one.memory.address + one.spec.size_bytes) for name, one in held.items()}
+    for name in written:
+        for other, (begin, end) in ranges.items():
+            if other != name and max(begin, ranges[name][0]) < min(end, ranges[name][1]):
+                shared = f"tensors {name!r} and {other!r} share memory, and {name!r} is written"
+                raise Error(f"{problem.name}: {shared}; pass a copy of one")
 
 
 def run(
-    problem: Operator, *, variant: str | None = None, device: str | Device | None = None, threads: int = 0, **tensors: Array
-) -> dict[str, Array]:
-    """Run one problem on `tensors`, NumPy arrays by the names, shapes and dtypes of `problem.inputs()` and of what is
-    updated in place; the given arrays stay as they are.
+    problem: Operator,
+    *,
+    variant: str | None = None,
+    device: str | Device | None = None,
+    threads: int = 0,
+    in_place: Collection[str] = (),
+    **tensors: Any,
+) -> dict[str, Any]:
+    """Run one problem on `tensors`, given by the names, shapes and dtypes of `problem.tensors()`.
 
-    Returns the outputs by name; bf16 ones as uint16 bits. Raises Error for a missing, unknown or misshapen tensor,
-    Unsupported where there is no such kernel here, OutOfMemory.
+    A tensor is a NumPy array, or anything with `__dlpack__` or `__cuda_array_interface__` (PyTorch, CuPy, JAX) that lies on the
+    device; it is used where it lies, after what its library has enqueued. device: None is where the tensors lie; if all are
+    NumPy arrays, the first GPU, else the CPU. An output that is given is written; one that is not, is returned in new memory: as
+    a NumPy array on the CPU and where all tensors are NumPy arrays, else as a `DeviceArray`. What the problem updates in place
+    is copied first, and the copy returned, but for the names in `in_place`. All work is finished on return.
+
+    Returns the outputs by name; bf16 and fp8 ones in NumPy as their bits. Raises Error for a missing, unknown or misshapen
+    tensor or one on another device, Unsupported where there is no such kernel here, OutOfMemory.
     """
     if not problem.variants:
         raise Unsupported(f"{problem.name} is cost only: it has no kernels")
-    specs = {spec.name: spec for spec in problem.tensors() if spec.role != "out"}
-    for name in tensors:
-        if name not in specs:
-            raise Error(f"{problem.name}: unknown tensor {name!r}; it reads {', '.join(specs) or 'nothing'}")
-    for name, spec in specs.items():
-        if name not in tensors:
-            raise Error(f"{problem.name}: tensor {name!r} is missing; expected {spec.dtype} {list(spec.shape)}")
-    accepted = {name: _accept(problem, specs[name], array) for name, array in tensors.items()}
-    opened = open_device(device, threads)
-    held = {s.name: Held(s, opened.core.memory(s.size_bytes + 2 * GUARD_BYTES)) for s in problem.tensors()}
-    for name, array in accepted.items():
-        held[name].memory.write(array, GUARD_BYTES)
+    in_place = (in_place,) if isinstance(in_place, str) else tuple(in_place)
+    _checked_names(problem, tensors, in_place)
+    opened = _device(device, threads, tensors, problem)
+    held, owned = {}, []
+    for spec in problem.tensors():
+        if spec.name in tensors:
+            tensor = tensors[spec.name]
+            given = look(tensor, spec, opened, f"{problem.name}: tensor {spec.name!r}")
+            held[spec.name] = _held(problem, spec, tensor, given, opened, spec.name in in_place)
+        else:
+            held[spec.name] = Held(spec, opened.core.memory(spec.size_bytes), offset=0)
+        if spec.role == "in_out" and spec.name not in in_place:
+            owned.append(spec.name)
+    _apart(problem, held, [spec.name for spec in problem.outputs()])
     bind(opened, problem, variant or default_variant(problem, opened.backend), held).run()
-    return {spec.name: held[spec.name].raw().copy() for spec in problem.outputs()}
+    as_numpy = opened.backend == "cpu" or all(isinstance(tensor, np.ndarray) for tensor in tensors.values())
+
+    def result(spec: TensorSpec) -> Any:
+        if spec.name in tensors and spec.name not in owned:
+            return tensors[spec.name]
+        if as_numpy:
+            return held[spec.name].raw().copy() if opened.backend == "cpu" else held[spec.name].raw()
+        return DeviceArray(opened, held[spec.name].memory, spec.shape, spec.dtype)
+
+    return {spec.name: result(spec) for spec in problem.outputs()}
