@@ -203,6 +203,7 @@ add_library(roofline_cuda STATIC
   csrc/cuda/cublas_lt.cpp
   csrc/cuda/device.cpp
   csrc/cuda/elements.cu
+  csrc/cuda/ffn.cpp
   csrc/cuda/fma.cu
   csrc/cuda/fork_join.cu
   csrc/cuda/gemm.cpp

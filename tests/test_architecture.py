@@ -101,8 +101,8 @@ ALLOWED = {
     "cuda": {"core", "ops", "cuda"},
     "bindings": {"core", "bindings"},
 }
-# The one file that names the backends; and the bindings hand the CPU libraries' paths through.
-EXCEPTIONS = {("core/backends.cpp", "cpu"), ("core/backends.cpp", "cuda"), ("bindings/module.cpp", "cpu")}
+# The one file that names the backends.
+EXCEPTIONS = {("core/backends.cpp", "cpu"), ("core/backends.cpp", "cuda")}
 
 
 def test_cpp_arrows() -> None:

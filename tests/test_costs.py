@@ -179,6 +179,8 @@ def test_every_operator_is_counted() -> None:
             {"mul": 15, "add": 15, "compare": 3, "sub": 3, "exp": 3, "div": 3},
         ),
         (Ffn(seq_q=1, d_model=1, d_ff=1, activation="gelu"), {"mul": 5, "add": 3, "erf": 1}),
+        # 0.5 x (1 + tanh(a (x + b x³))): six multiplications, two additions, a tanh.
+        (Ffn(seq_q=1, d_model=1, d_ff=1, activation="gelu_tanh"), {"mul": 8, "add": 4, "tanh": 1}),
         (Ffn(seq_q=1, d_model=1, d_ff=1, activation="swiglu"), {"mul": 4, "add": 4, "exp": 1, "div": 1}),
     ],
     ids=lambda value: value.name if isinstance(value, Operator) else "",
@@ -257,6 +259,7 @@ HAND = [
     ("ffn", {**FFN, "activation": "relu"}, {"up": 240, "activation": 30, "down": 240}, 352),
     # 0.5 x (1 + erf(x / sqrt(2))): three multiplications, an addition, an erf.
     ("ffn", {**FFN, "activation": "gelu"}, {"up": 240, "activation": 150, "down": 240}, 352),
+    ("ffn", {**FFN, "activation": "gelu_tanh"}, {"up": 240, "activation": 270, "down": 240}, 352),
     # u g / (1 + e^-g): exp, addition, division, multiplication; a third weight.
     ("ffn", {**FFN, "activation": "swiglu"}, {"up": 240, "gate": 240, "activation": 120, "down": 240}, 432),
     # 21 elements read and written.
@@ -545,6 +548,14 @@ def test_every_operator_is_worked_out_by_hand() -> None:
             {**FFN, "activation": "swiglu"},
             {"variant": "library"},
             {"up written, read": 240, "activated written, read": 240, "gate written, read": 240, "x again for gate": 96},
+        ),
+        # In 16 bits; relu and gelu inside the product, and up and gate as one product of 6 x 10.
+        ("ffn", {**FFN, "activation": "gelu_tanh", "dtype": "bf16"}, {"variant": "fused"}, {"activated written, read": 120}),
+        (
+            "ffn",
+            {**FFN, "activation": "swiglu", "dtype": "bf16"},
+            {"variant": "fused"},
+            {"up and gate written, read": 240, "activated written, read": 120},
         ),
     ],
 )

@@ -336,7 +336,7 @@ def abbreviations(problem: Any) -> dict[str, Any]:
     if "activation" in fields:
         activation = fields["activation"]
         names["tokens"] = fields.get("tokens") or fields["batch"] * fields["seq_q"]
-        names["per_activation"] = {"relu": 1, "gelu": 5, "swiglu": 4}[activation]
+        names["per_activation"] = {"relu": 1, "gelu": 5, "gelu_tanh": 9, "swiglu": 4}[activation]
         names["matrices"] = 3 if activation == "swiglu" else 2
     if problem.name == "stream":
         names["arrays"] = {"read": 1, "write": 1, "copy": 2, "scale": 2, "add": 3, "triad": 3}[fields["access"]]

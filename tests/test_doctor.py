@@ -42,6 +42,14 @@ def test_a_module_that_does_not_load_is_a_finding(monkeypatch: pytest.MonkeyPatc
     assert found["numpy"].state == "ok"
 
 
+def test_every_library_of_a_built_backend_is_listed() -> None:
+    core = pytest.importorskip("roofline._core")
+    found = named(module._libraries())
+    assert set(found) == {"onednn", "openblas"} | ({"cublaslt"} if core.build_info()["cuda"] else set())
+    for check in found.values():
+        assert check.state == "ok" or (check.state == "missing" and "install" in check.cure)
+
+
 def test_one_failing_look_does_not_end_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("roofline._core")
 

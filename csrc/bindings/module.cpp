@@ -11,7 +11,6 @@
 #include "build_info.h"
 #include "core/backend.h"
 #include "core/sampling.h"
-#include "cpu/library.h"
 
 namespace py = pybind11;
 using namespace py::literals;
@@ -318,7 +317,7 @@ PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
   m.def("set_library_path", &set_library_path, "name"_a, "path"_a);
   m.def("libraries", [] {
     py::list all;
-    for (const cpu::LibraryInfo& library : cpu::libraries())
+    for (const LibraryInfo& library : list_libraries())
       all.append(py::dict("name"_a = library.name, "version"_a = library.version, "path"_a = library.path, "missing"_a = library.missing));
     return all;
   });

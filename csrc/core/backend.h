@@ -78,7 +78,18 @@ struct DeviceInfo {
   std::string missing;  // empty if usable
 };
 
+// A library that a backend opens on first use.
+struct LibraryInfo {
+  std::string name;     // "onednn", "openblas", "cublaslt"
+  std::string version;  // empty where it is missing
+  std::string path;     // of the file that was opened
+  std::string missing;  // why it cannot be used, and the cure; empty if it can
+};
+
 std::vector<DeviceInfo> list_devices();
+
+// Opens every library of the backends that were built: what they are, or why not.
+std::vector<LibraryInfo> list_libraries();
 
 // Throws Error for an unknown name, Unsupported with the reason where there is no such device.
 // threads: of a CPU; 0 = all usable cores.

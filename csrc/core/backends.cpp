@@ -24,6 +24,14 @@ std::vector<DeviceInfo> list_devices() {
   return all;
 }
 
+std::vector<LibraryInfo> list_libraries() {
+  std::vector<LibraryInfo> all = cpu::libraries();
+#if defined(ROOFLINE_WITH_CUDA)
+  all.push_back(cuda::cublas_lt_info());
+#endif
+  return all;
+}
+
 std::shared_ptr<Backend> open_device(const std::string& name, int threads) {
   if (name == "cpu") return std::make_shared<cpu::Device>(threads);
   if (name == "cuda" || name.rfind("cuda:", 0) == 0) {

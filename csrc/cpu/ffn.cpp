@@ -14,6 +14,8 @@ namespace {
 using ops::Ffn;
 
 Bound library(const Ffn& problem, Device& device) {
+  if (problem.activation == Ffn::Activation::gelu_tanh)
+    throw Unsupported("ffn: there is no CPU kernel for activation gelu_tanh; use gelu, the exact one");
   const auto [isa, table] = choose<RowsKernels>({
 #if defined(__x86_64__)
       {Isa::avx512, &rows_avx512},
@@ -64,7 +66,8 @@ Bound library(const Ffn& problem, Device& device) {
       float* y = activated + part.first;
       switch (activation) {
         case Ffn::Activation::relu: return table->relu[0](x, y, part.size());
-        case Ffn::Activation::gelu: return table->gelu(x, y, part.size());
+        case Ffn::Activation::gelu:
+        case Ffn::Activation::gelu_tanh: return table->gelu(x, y, part.size());
         case Ffn::Activation::swiglu: return table->silu_mul(gate + part.first, x, y, part.size());
       }
     });

@@ -5,14 +5,9 @@
 #include <string>
 #include <vector>
 
-namespace roofline::cpu {
+#include "core/backend.h"
 
-struct LibraryInfo {
-  std::string name;     // "onednn", "openblas"
-  std::string version;  // empty where it is missing
-  std::string path;     // of the file that was opened
-  std::string missing;  // why it cannot be used, and the cure; empty if it can
-};
+namespace roofline::cpu {
 
 // The file to open for `name` ("onednn", "openblas"), tried before the system's. Throws Error once that library is open.
 void set_library_path(const std::string& name, const std::string& path);

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "core/backend.h"
+
 struct CUstream_st;
 
 namespace roofline::cuda {
@@ -31,7 +33,10 @@ enum DescriptionAttribute : int {
   desc_bias_pointer = 8,
   desc_a_scale_pointer = 17,
   desc_b_scale_pointer = 18,
+  desc_a_scale_mode = 31,
+  desc_b_scale_mode = 32,
 };
+enum ScaleMode : int { scale_scalar_32f = 0, scale_outer_vec_32f = 3 };
 enum LayoutAttribute : int { layout_batch_count = 5, layout_batch_stride = 6 };
 enum PreferenceAttribute : int {
   pref_max_workspace_bytes = 1,
@@ -87,6 +92,7 @@ void set_cublas_lt_path(const std::string& path);
 
 // Throws Unsupported with the reason and the cure; tried again at the next call.
 const CublasLt& cublas_lt();
+LibraryInfo cublas_lt_info();  // the same without throwing
 
 // The same from the first of `files` that can be used.
 CublasLt open_cublas_lt(const std::vector<std::string>& files);

@@ -1,4 +1,5 @@
 // Binding the kernels over elements (cuda/elements_kernels.cuh).
+#include "cuda/elements.h"
 #include "cuda/elements_kernels.cuh"
 #include "cuda/kernels.h"
 #include "cuda/launch.cuh"
@@ -51,21 +52,43 @@ Bound gelu(const ops::Gelu& problem, Device& device) {
                       : map<GeluErf, T>("gelu", problem.elements, problem.x, problem.y, problem.dtype, device);
 }
 
+// pitch: elements from one row of gate and up to the next.
 template <class T>
-Bound silu_mul(const ops::SiluMul& problem, Device& device) {
-  const bool vectors = phase(problem.gate) == phase(problem.y) && phase(problem.up) == phase(problem.y);
+Bound silu_mul(const ops::SiluMul& problem, std::int64_t pitch, Device& device) {
+  // Rows that follow each other are one.
+  const std::int64_t rows = pitch == problem.columns ? 1 : problem.rows;
+  const std::int64_t columns = pitch == problem.columns ? problem.elements() : problem.columns;
+  const bool even = rows == 1 || (pitch % Pack<T>::kLanes == 0 && columns % Pack<T>::kLanes == 0);
+  const bool vectors = even && phase(problem.gate) == phase(problem.y) && phase(problem.up) == phase(problem.y);
   Bound bound;
   const auto kernel = map2_kernel<SiluMul, T>;
-  const std::int64_t elements = problem.elements();
-  const std::int64_t grid =
-      plan_elements(bound, device, kernel, ceil_div(elements, Pack<T>::kLanes), kElementUnroll / 2, vectors, problem.dtype);
+  constexpr int kUnroll = kElementUnroll / 2;
+  const std::int64_t segments = ceil_div(ceil_div(columns, Pack<T>::kLanes), std::int64_t{kElementThreads} * kUnroll);
+  const std::int64_t grid = plan_elements(bound, device, kernel, rows * segments * kElementThreads * kUnroll, kUnroll, vectors,
+                                          problem.dtype);
+  // One row is shared out to the whole grid, in tiles that lie a grid apart.
+  const std::int64_t parts = rows == 1 ? grid : segments;
   bound.steps.push_back({"silu_mul", [=](Queue& queue) {
                            kernel<<<static_cast<unsigned>(grid), kElementThreads, 0, stream(queue)>>>(
                                static_cast<const T*>(problem.gate), static_cast<const T*>(problem.up), static_cast<T*>(problem.y),
-                               elements, vectors);
+                               rows, columns, pitch, parts, vectors);
                            ROOFLINE_CUDA_LAUNCHED("map2_kernel");
                          }});
   return bound;
+}
+
+template <class T>
+Bound silu_mul(const ops::SiluMul& problem, Device& device) {
+  return silu_mul<T>(problem, problem.columns, device);
+}
+
+// What `of` makes of the element type.
+template <class Of>
+Bound by_dtype(DType dtype, Of of) {
+  if (dtype == DType::fp32) return of(float{});
+  if (dtype == DType::fp16) return of(__half{});
+  if (dtype == DType::bf16) return of(__nv_bfloat16{});
+  throw Unsupported("there is no kernel over elements of " + name(dtype));
 }
 
 bool floating(DType dtype) { return dtype == DType::fp32 || dtype == DType::fp16 || dtype == DType::bf16; }
@@ -117,6 +140,18 @@ Bound adam(const ops::Adam& problem, Device& device) {
 constexpr const char* kOnce = "persistent blocks, 128-bit accesses; each element is read once and written once";
 
 }  // namespace
+
+Bound bind_relu(const ops::Relu& problem, Device& device) {
+  return by_dtype(problem.dtype, [&](auto type) { return relu<decltype(type)>(problem, device); });
+}
+
+Bound bind_gelu(const ops::Gelu& problem, Device& device) {
+  return by_dtype(problem.dtype, [&](auto type) { return gelu<decltype(type)>(problem, device); });
+}
+
+Bound bind_silu_mul(const ops::SiluMul& problem, std::int64_t pitch, Device& device) {
+  return by_dtype(problem.dtype, [&](auto type) { return silu_mul<decltype(type)>(problem, pitch, device); });
+}
 
 std::vector<KernelEntry> relu_kernels() {
   return floating_kernels<ops::Relu>("fused", kOnce, relu<float>, relu<__half>, relu<__nv_bfloat16>);

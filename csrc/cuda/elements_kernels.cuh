@@ -85,39 +85,46 @@ __global__ void __launch_bounds__(kElementThreads) map_kernel(const T* __restric
     store_chunk<false>(run, y, run.other(i), result(load_chunk<true, false>(run, x, run.other(i), 0.f)));
 }
 
+// rows of a and b begin every `pitch` elements, those of y follow each other. Blocks take a segment of a row after the other:
+// segments per row.
 template <class F, class T>
-__global__ void __launch_bounds__(kElementThreads, 2) map2_kernel(const T* __restrict__ a,  // [elements]
-                                                                  const T* __restrict__ b,  // [elements]
-                                                                  T* __restrict__ y,        // [elements]
-                                                                  std::int64_t elements, bool vectors) {
-  const Run<T> run(a, elements, vectors);
-  const auto result = [&](const Pack<T>& left, const Pack<T>& right) {
-    Pack<T> out;
-#pragma unroll
-    for (int j = 0; j < run.kLanes; ++j)
-      out.lane[j] = from_float<T>(F::template value<T>(to_float(left.lane[j]), to_float(right.lane[j])));
-    return out;
-  };
+__global__ void __launch_bounds__(kElementThreads, 2) map2_kernel(const T* __restrict__ a,  // [rows, columns]
+                                                                  const T* __restrict__ b,  // [rows, columns]
+                                                                  T* __restrict__ y,        // [rows, columns]
+                                                                  std::int64_t rows, std::int64_t columns, std::int64_t pitch,
+                                                                  std::int64_t segments, bool vectors) {
   constexpr int kUnroll = kElementUnroll / 2;  // of both tensors
   const std::int64_t tile = std::int64_t{kElementThreads} * kUnroll;
-  for (std::int64_t first = run.low + blockIdx.x * tile + threadIdx.x; first < run.high; first += gridDim.x * tile) {
-    Pack<T> left[kUnroll], right[kUnroll];
+  for (std::int64_t part = blockIdx.x; part < rows * segments; part += gridDim.x) {
+    const std::int64_t row = part / segments, segment = part % segments;
+    const T *const left_row = a + row * pitch, *const right_row = b + row * pitch;
+    T* const out_row = y + row * columns;
+    const Run<T> run(left_row, columns, vectors);
+    const auto result = [&](const Pack<T>& left, const Pack<T>& right) {
+      Pack<T> out;
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u)
-      if (const std::int64_t chunk = first + u * kElementThreads; chunk < run.high) {
-        left[u] = load_chunk<true, true>(run, a, chunk, 0.f);
-        right[u] = load_chunk<true, true>(run, b, chunk, 0.f);
-      }
+      for (int j = 0; j < run.kLanes; ++j)
+        out.lane[j] = from_float<T>(F::template value<T>(to_float(left.lane[j]), to_float(right.lane[j])));
+      return out;
+    };
+    for (std::int64_t first = run.low + segment * tile + threadIdx.x; first < run.high; first += segments * tile) {
+      Pack<T> left[kUnroll], right[kUnroll];
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u)
-      if (const std::int64_t chunk = first + u * kElementThreads; chunk < run.high)
-        store_chunk<true>(run, y, chunk, result(left[u], right[u]));
-  }
-  const std::int64_t thread = std::int64_t{blockIdx.x} * kElementThreads + threadIdx.x;
-  for (std::int64_t i = thread; i < run.others(); i += std::int64_t{gridDim.x} * kElementThreads) {
-    const std::int64_t chunk = run.other(i);
-    store_chunk<false>(run, y, chunk,
-                       result(load_chunk<true, false>(run, a, chunk, 0.f), load_chunk<true, false>(run, b, chunk, 0.f)));
+      for (int u = 0; u < kUnroll; ++u)
+        if (const std::int64_t chunk = first + u * kElementThreads; chunk < run.high) {
+          left[u] = load_chunk<true, true>(run, left_row, chunk, 0.f);
+          right[u] = load_chunk<true, true>(run, right_row, chunk, 0.f);
+        }
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u)
+        if (const std::int64_t chunk = first + u * kElementThreads; chunk < run.high)
+          store_chunk<true>(run, out_row, chunk, result(left[u], right[u]));
+    }
+    for (std::int64_t i = segment * kElementThreads + threadIdx.x; i < run.others(); i += segments * kElementThreads) {
+      const std::int64_t chunk = run.other(i);
+      const Pack<T> left = load_chunk<true, false>(run, left_row, chunk, 0.f);
+      store_chunk<false>(run, out_row, chunk, result(left, load_chunk<true, false>(run, right_row, chunk, 0.f)));
+    }
   }
 }
 

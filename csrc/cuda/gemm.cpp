@@ -15,9 +15,6 @@
 namespace roofline::cuda {
 namespace {
 
-// What NVIDIA recommends for Hopper; smaller GPUs take less of it.
-constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
-
 // Proposals of the heuristic to time: with eight the best is within about 1 % of an exhaustive search on large shapes.
 constexpr int kCandidates = 8;
 constexpr int kTimedLaunches = 3;
@@ -73,6 +70,10 @@ Types types_of(DType dtype, DType out) {
       if (out == DType::int32) return {lt::r_8i, lt::r_32i, lt::r_32i, lt::compute_32i};
       break;
     case DType::fp8_e4m3:
+      if (out == DType::fp32) return {lt::r_8f_e4m3, lt::r_32f, lt::r_32f, lt::compute_32f};
+      if (out == DType::fp16) return {lt::r_8f_e4m3, lt::r_16f, lt::r_32f, lt::compute_32f};
+      if (out == DType::bf16) return {lt::r_8f_e4m3, lt::r_16bf, lt::r_32f, lt::compute_32f};
+      break;
     case DType::int32:
       break;
   }
@@ -188,6 +189,64 @@ std::string describe(const CublasLt& library, const lt::Algo& algo) {
   return text;
 }
 
+// What cuBLASLt asks of fp8 products on every GPU that has them.
+void check_fp8(const GemmProblem& problem, const Device& device) {
+  const int capability = device.properties().capability;
+  if (capability < 89) throw Unsupported("fp8 products need a GPU of compute capability 8.9 or newer, and this one is sm_" +
+                                         std::to_string(capability));
+  if (!problem.b_transposed) throw Error("plan_gemm: fp8 kernels read both operands along inner; hand b over transposed");
+  if (problem.inner % 16 != 0 || problem.columns % 16 != 0)
+    throw Unsupported("cuBLASLt's fp8 kernels take inner and columns in multiples of 16, got inner " +
+                      std::to_string(problem.inner) + " and columns " + std::to_string(problem.columns));
+  if (problem.scaling != Scaling::row) return;
+  if (capability != 90)
+    throw Unsupported("cuBLASLt takes scales of rows and columns on sm_90 only, and this GPU is sm_" + std::to_string(capability));
+  if (problem.batch > 1)
+    throw Unsupported("cuBLASLt does not say where the scales of rows and columns lie in a batch; use batch 1, got " +
+                      std::to_string(problem.batch));
+}
+
+void set_scales(const CublasLt& library, const LtPlan& plan) {
+  if (plan.problem.scaling == Scaling::none) return;
+  const std::int32_t mode = plan.problem.scaling == Scaling::row ? lt::scale_outer_vec_32f : lt::scale_scalar_32f;
+  // The library's first operand is our b.
+  const auto set = [&](lt::DescriptionAttribute pointer, lt::DescriptionAttribute how, const void* scale) {
+    ROOFLINE_LT(library, description_set(plan.description.get(), pointer, &scale, sizeof scale));
+    if (mode != lt::scale_scalar_32f) ROOFLINE_LT(library, description_set(plan.description.get(), how, &mode, sizeof mode));
+  };
+  set(lt::desc_a_scale_pointer, lt::desc_a_scale_mode, plan.problem.b_scale);
+  set(lt::desc_b_scale_pointer, lt::desc_b_scale_mode, plan.problem.a_scale);
+}
+
+// Times the candidates on the real operands, the fastest few once more, so that luck in the first timing does not choose. Returns
+// the one to take; scratch is enough for any of them.
+std::size_t fastest(const LtPlan& plan, const std::vector<lt::Heuristic>& candidates, void* scratch, Device& device,
+                    const std::string& what, Gemm& gemm) {
+  struct Timed {
+    double seconds;
+    std::size_t index;
+  };
+  std::vector<Timed> timed;
+  for (std::size_t i = 0; i < candidates.size(); ++i)
+    timed.push_back({time_of(plan, candidates[i], scratch, device, kTimedLaunches), i});
+  gemm.first_s = timed[0].seconds;
+  std::stable_sort(timed.begin(), timed.end(), [](const Timed& x, const Timed& y) { return x.seconds < y.seconds; });
+  while (!timed.empty() && !(timed.back().seconds < std::numeric_limits<double>::infinity())) timed.pop_back();
+  const CublasLt& library = *plan.library;
+  if (timed.empty()) {
+    check(library, plan.run(candidates[0].algo, scratch, candidates[0].workspace_bytes, device.stream()), "running " + what);
+    throw Error("cuBLASLt " + library.version + ": no kernel for " + what + " can be timed");
+  }
+  gemm.candidates = static_cast<int>(timed.size());
+  Timed best = {std::numeric_limits<double>::infinity(), timed[0].index};
+  for (int i = 0; i < std::min(kFinalists, gemm.candidates); ++i) {
+    const double again = time_of(plan, candidates[timed[i].index], scratch, device, 2 * kTimedLaunches);
+    if (again < best.seconds) best = {again, timed[i].index};
+  }
+  gemm.chosen_s = best.seconds;
+  return best.index;
+}
+
 }  // namespace
 
 Gemm plan_gemm(const GemmProblem& problem, Device& device) {
@@ -197,7 +256,11 @@ Gemm plan_gemm(const GemmProblem& problem, Device& device) {
                       std::to_string(problem.columns) + ", inner " + std::to_string(problem.inner) + ", batch " +
                       std::to_string(problem.batch));
   if (problem.activation == Activation::gelu_tanh && problem.dtype != DType::fp16 && problem.dtype != DType::bf16)
-    throw Unsupported("cuBLASLt's gelu is the one by tanh, which " + name(problem.dtype) + " tells from the exact one");
+    throw Unsupported("how near cuBLASLt's gelu comes to the one by tanh is not stated: enough for fp16 and bf16, not for " +
+                      name(problem.dtype));
+  if (problem.dtype == DType::fp8_e4m3) check_fp8(problem, device);
+  if (problem.dtype != DType::fp8_e4m3 && problem.scaling != Scaling::none)
+    throw Unsupported("cuBLASLt takes scales of fp8 operands only, got " + name(problem.dtype));
   const CublasLt& library = cublas_lt();
   device.use();
   const auto plan = std::make_shared<LtPlan>(library);
@@ -214,6 +277,7 @@ Gemm plan_gemm(const GemmProblem& problem, Device& device) {
                                  : problem.activation == Activation::gelu_tanh ? lt::epilogue_gelu
                                                                                : lt::epilogue_default;
   ROOFLINE_LT(library, description_set(plan->description.get(), lt::desc_epilogue, &epilogue, sizeof epilogue));
+  set_scales(library, *plan);
   set_layout(library, plan->a, types.operand, problem.rows, problem.inner, problem.batch, false);
   set_layout(library, plan->b, types.operand, problem.b_transposed ? problem.columns : problem.inner,
              problem.b_transposed ? problem.inner : problem.columns, problem.batch, problem.b_shared);
@@ -221,7 +285,8 @@ Gemm plan_gemm(const GemmProblem& problem, Device& device) {
 
   Owned<lt::Preference> preference(library.preference_destroy);
   ROOFLINE_LT(library, preference_create(preference.out()));
-  const std::size_t most = std::min(kWorkspaceBytes, static_cast<std::size_t>(std::max<std::int64_t>(device.available_bytes(), 0)));
+  const std::size_t most = static_cast<std::size_t>(
+      problem.scratch ? problem.scratch_bytes : std::min(kScratchBytes, std::max<std::int64_t>(device.available_bytes(), 0)));
   ROOFLINE_LT(library, preference_set(preference.get(), lt::pref_max_workspace_bytes, &most, sizeof most));
   const std::pair<lt::PreferenceAttribute, const void*> aligned[] = {{lt::pref_min_alignment_a_bytes, problem.b},
                                                                      {lt::pref_min_alignment_b_bytes, problem.a},
@@ -250,37 +315,24 @@ Gemm plan_gemm(const GemmProblem& problem, Device& device) {
     }
   if (candidates.empty()) throw Unsupported("cuBLASLt " + library.version + " has no kernel for " + what);
 
-  // Timed on the real operands; the fastest few once more, so that luck in the first timing does not choose.
-  const std::shared_ptr<void> trial = largest ? workspace(device, static_cast<std::int64_t>(largest)) : nullptr;
-  struct Timed {
-    double seconds;
-    int index;
-  };
-  std::vector<Timed> timed;
-  for (int i = 0; i < static_cast<int>(candidates.size()); ++i)
-    timed.push_back({time_of(*plan, candidates[i], trial.get(), device, kTimedLaunches), i});
   Gemm gemm;
-  gemm.first_s = timed[0].seconds;
-  std::stable_sort(timed.begin(), timed.end(), [](const Timed& x, const Timed& y) { return x.seconds < y.seconds; });
-  while (!timed.empty() && !(timed.back().seconds < std::numeric_limits<double>::infinity())) timed.pop_back();
-  if (timed.empty())
-    check(library, plan->run(candidates[0].algo, trial.get(), candidates[0].workspace_bytes, device.stream()), "running " + what);
-  if (timed.empty()) throw Error("cuBLASLt " + library.version + ": no kernel for " + what + " can be timed");
-  gemm.candidates = static_cast<int>(timed.size());
-  Timed best = {std::numeric_limits<double>::infinity(), timed[0].index};
-  for (int i = 0; i < std::min(kFinalists, gemm.candidates); ++i) {
-    const double again = time_of(*plan, candidates[timed[i].index], trial.get(), device, 2 * kTimedLaunches);
-    if (again < best.seconds) best = {again, timed[i].index};
+  gemm.alignment_bytes = static_cast<int>(std::min({alignment(problem.a), alignment(problem.b), alignment(problem.c)}));
+  gemm.candidates = static_cast<int>(candidates.size());
+  const auto allocated = [&](std::size_t bytes) {
+    return problem.scratch ? problem.scratch : bytes ? workspace(device, static_cast<std::int64_t>(bytes)) : nullptr;
+  };
+  std::size_t index = 0;
+  std::shared_ptr<void> trial;
+  if (problem.choice == Choice::fastest) {
+    trial = allocated(largest);
+    index = fastest(*plan, candidates, trial.get(), device, what, gemm);
   }
-  gemm.chosen_s = best.seconds;
-  const lt::Heuristic& chosen = candidates[best.index];
+  const lt::Heuristic& chosen = candidates[index];
   plan->algo = chosen.algo;
   plan->workspace_bytes = chosen.workspace_bytes;
-  plan->workspace = chosen.workspace_bytes == largest ? trial
-                    : chosen.workspace_bytes          ? workspace(device, static_cast<std::int64_t>(chosen.workspace_bytes))
-                                                      : nullptr;
+  plan->workspace = trial && chosen.workspace_bytes == largest ? trial : allocated(chosen.workspace_bytes);
   gemm.library_implementation = describe(library, plan->algo);
-  gemm.workspace_bytes = static_cast<std::int64_t>(chosen.workspace_bytes);
+  if (!problem.scratch) gemm.workspace_bytes = static_cast<std::int64_t>(chosen.workspace_bytes);
   gemm.launch = [plan](Queue& queue) {
     check(*plan->library, plan->run(plan->algo, plan->workspace.get(), plan->workspace_bytes, stream(queue)), "cublasLtMatmul");
   };
@@ -289,7 +341,10 @@ Gemm plan_gemm(const GemmProblem& problem, Device& device) {
 
 void record(Plan& plan, const std::string& prefix, const Gemm& gemm) {
   plan.set(prefix + "library_implementation", gemm.library_implementation);
+  plan.set(prefix + "alignment_bytes", gemm.alignment_bytes);
   plan.set(prefix + "candidates", gemm.candidates);
+  plan.set(prefix + "chosen_by", gemm.chosen_s > 0 ? "timing" : "heuristic");
+  if (!(gemm.chosen_s > 0)) return;
   plan.set(prefix + "heuristic_s", gemm.first_s);
   plan.set(prefix + "chosen_s", gemm.chosen_s);
 }

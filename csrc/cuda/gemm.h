@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "core/kernel.h"
@@ -10,6 +11,12 @@
 namespace roofline::cuda {
 
 enum class Activation : std::uint8_t { none, relu, gelu_tanh };
+
+// Of fp8 operands. tensor: one fp32 number for all of a, one for all of b; row: one for each row of a and each column of b.
+enum class Scaling : std::uint8_t { none, tensor, row };
+
+// Of the heuristic's proposals: the fastest, as timed on the operands when the plan is made, or the first, with nothing timed.
+enum class Choice : std::uint8_t { fastest, first };
 
 // c[i] = activation(alpha a[i] b[i]).
 struct GemmProblem {
@@ -23,15 +30,26 @@ struct GemmProblem {
   double alpha = 1;
   Activation activation = Activation::none;
   bool b_shared = false;  // one b for the whole batch
+  Scaling scaling = Scaling::none;
+  const void* a_scale = nullptr;  // [1], or [rows]
+  const void* b_scale = nullptr;  // [1], or [columns]
+  Choice choice = Choice::fastest;
+  // Scratch that products on one stream may share; without, each has its own.
+  std::shared_ptr<void> scratch = nullptr;
+  std::int64_t scratch_bytes = 0;
 };
+
+// What NVIDIA recommends for Hopper; smaller GPUs take less of it.
+constexpr std::int64_t kScratchBytes = std::int64_t{32} << 20;
 
 struct Gemm {
   Launch launch;                       // owns its workspace
   std::string library_implementation;  // "cuBLASLt 13.1.1 algorithm 66 tile 20 stages 11 split_k 1"
-  std::int64_t workspace_bytes = 0;
-  int candidates = 0;   // that the heuristic proposed and that ran
-  double first_s = 0;   // of the heuristic's first, as timed here; 0 where nothing was timed
-  double chosen_s = 0;  // of the one taken, measured again
+  std::int64_t workspace_bytes = 0;  // of its own
+  int alignment_bytes = 0;           // of the least aligned operand, up to 256
+  int candidates = 0;                // that the heuristic proposed and, where they are timed, that ran
+  double first_s = 0;                // of the heuristic's first, as timed here; 0 where nothing was timed
+  double chosen_s = 0;               // of the one taken, measured again
 };
 
 // Throws Unsupported where the library is not there or has no kernel for this, OutOfMemory, Error.

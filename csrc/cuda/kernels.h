@@ -43,6 +43,7 @@ std::vector<KernelEntry> topk_softmax_kernels();
 std::vector<KernelEntry> topk_sigmoid_kernels();
 std::vector<KernelEntry> matmul_kernels();
 std::vector<KernelEntry> bmm_kernels();
+std::vector<KernelEntry> ffn_kernels();
 
 inline std::vector<KernelEntry> all_kernels() {
   std::vector<KernelEntry> all;
@@ -50,7 +51,8 @@ inline std::vector<KernelEntry> all_kernels() {
        {stream_kernels(), fma_kernels(), fork_join_kernels(), attention_kernels(), softmax_kernels(), rms_norm_kernels(),
         residual_rms_norm_kernels(), layer_norm_kernels(), bias_relu_kernels(), relu_kernels(), gelu_kernels(), silu_mul_kernels(),
         convert_kernels(), adam_kernels(), rope_kernels(), embedding_kernels(), topk_softmax_kernels(), topk_sigmoid_kernels(),
-        cached_attention_kernels(), mla_decode_kernels(), matmul_kernels(), bmm_kernels()})
+        cached_attention_kernels(), mla_decode_kernels(), matmul_kernels(), bmm_kernels(),
+        ffn_kernels()})
     all.insert(all.end(), list.begin(), list.end());
   return all;
 }

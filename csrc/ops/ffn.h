@@ -1,4 +1,5 @@
 // ffn: the feed-forward block of a transformer layer, out = activation(x w_up) w_down, with silu(x w_gate) * (x w_up) for swiglu.
+// gelu is the exact one, with erf.
 #pragma once
 
 #include "core/arguments.h"
@@ -8,7 +9,7 @@ namespace roofline::ops {
 struct Ffn {
   static constexpr const char* op = "ffn";
 
-  enum class Activation { relu, gelu, swiglu };
+  enum class Activation { relu, gelu, gelu_tanh, swiglu };
 
   Activation activation;
   DType dtype;
@@ -25,10 +26,10 @@ struct Ffn {
   static Ffn from(const Arguments& arguments) {
     Ffn problem{};
     const std::string& activation = arguments.text("activation");
-    const char* names[] = {"relu", "gelu", "swiglu"};
+    const char* names[] = {"relu", "gelu", "gelu_tanh", "swiglu"};
     int index = 0;
-    while (index < 3 && activation != names[index]) ++index;
-    if (index == 3) throw Error("ffn: activation must be one of relu, gelu, swiglu, got '" + activation + "'");
+    while (index < 4 && activation != names[index]) ++index;
+    if (index == 4) throw Error("ffn: activation must be one of relu, gelu, gelu_tanh, swiglu, got '" + activation + "'");
     problem.activation = static_cast<Activation>(index);
     problem.dtype = arguments.dtype();
     problem.batch = arguments.dimension("batch");

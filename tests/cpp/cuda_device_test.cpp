@@ -1,66 +1,8 @@
 // The CUDA backend over a runtime without a GPU (fake_cuda.h) and a stub of cuBLASLt: what each error says, what is freed, and
 // every product by its numbers.
-#include <dlfcn.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <cstring>
-#include <limits>
-#include <random>
-
-#include "cuda/cublas_lt.h"
-#include "cuda/device.h"
-#include "cuda/gemm.h"
-#include "cuda/kernels.h"
-#include "fake_cuda.h"
-#include "stub_cublas_lt.h"
+#include "on_fake_gpu.h"
 
 namespace {
-
-using namespace roofline;
-using namespace roofline::cuda;
-
-Stub& stub() {
-  static Stub* const found = [] {
-    void* handle = dlopen(STUB_CUBLAS_LT, RTLD_NOW);
-    return reinterpret_cast<Stub* (*)()>(dlsym(handle, "stub_cublas_lt"))();
-  }();
-  return *found;
-}
-
-class OnFakeGpu : public testing::Test {
- protected:
-  void SetUp() override {
-    fake::reset();
-    int* const live = stub().live;
-    stub() = Stub();
-    stub().live = live;
-    if (static bool once = true; once) set_cublas_lt_path(STUB_CUBLAS_LT), once = false;
-    stub().on_run = [](int, long) { fake::runtime().clock_s += 1e-3; };
-  }
-  // Nothing is left of a device, whatever happened to it.
-  void TearDown() override {
-    EXPECT_EQ(fake::runtime().allocations.size(), 0u);
-    EXPECT_EQ(fake::runtime().streams, 0);
-    EXPECT_EQ(fake::runtime().events, 0);
-    EXPECT_EQ(fake::runtime().pinned, 0);
-    EXPECT_EQ(*stub().live, 0) << "descriptors of cuBLASLt";
-  }
-};
-
-template <class Exception, class F>
-std::string message(F f) {
-  try {
-    f();
-  } catch (const Exception& error) {
-    EXPECT_EQ(typeid(error), typeid(Exception));
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
-}
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // -- opening ------------------------------------------------------------------------------------------------------------------
 
@@ -195,81 +137,13 @@ TEST_F(OnFakeGpu, CublasMissing) {
   EXPECT_TRUE(has(old, "12.9.3")) << old;
 }
 
-template <class T>
-double value(const void* data, std::int64_t i) {
-  return static_cast<const T*>(data)[i];
+TEST_F(OnFakeGpu, CublasSaysWhichItIs) {
+  const LibraryInfo info = cublas_lt_info();
+  EXPECT_EQ(info.name, "cublaslt");
+  EXPECT_EQ(info.version, "13.1.1");
+  EXPECT_TRUE(has(info.path, "libcublasLt.so.13")) << info.path;
+  EXPECT_EQ(info.missing, "");
 }
-
-double element(DType dtype, const void* data, std::int64_t i) {
-  switch (dtype) {
-    case DType::fp64:
-      return value<double>(data, i);
-    case DType::fp32:
-    case DType::tf32:
-      return value<float>(data, i);
-    case DType::fp8_e4m3:
-    case DType::int8:
-      return value<std::int8_t>(data, i);
-    case DType::int32:
-      return value<std::int32_t>(data, i);
-    case DType::fp16:
-      return static_cast<double>(value<_Float16>(data, i));
-    case DType::bf16: {
-      const std::uint32_t bits = static_cast<std::uint32_t>(static_cast<const std::uint16_t*>(data)[i]) << 16;
-      float x;
-      std::memcpy(&x, &bits, sizeof x);
-      return x;
-    }
-  }
-  return NAN;
-}
-
-// Small whole numbers: exact in every dtype, as are their products' sums.
-void set(DType dtype, void* data, std::int64_t i, int x) {
-  switch (dtype) {
-    case DType::fp64:
-      static_cast<double*>(data)[i] = x;
-      break;
-    case DType::int8:
-      static_cast<std::int8_t*>(data)[i] = static_cast<std::int8_t>(x);
-      break;
-    case DType::fp16:
-      static_cast<_Float16*>(data)[i] = static_cast<_Float16>(x);
-      break;
-    case DType::bf16: {
-      const float f = static_cast<float>(x);
-      std::uint32_t bits;
-      std::memcpy(&bits, &f, sizeof bits);
-      static_cast<std::uint16_t*>(data)[i] = static_cast<std::uint16_t>(bits >> 16);
-      break;
-    }
-    default:
-      static_cast<float*>(data)[i] = static_cast<float>(x);
-  }
-}
-
-struct Operands {
-  Operands(Backend& device, DType dtype, DType out, std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k)
-      : device(device) {
-    a = take(batch * m * k * size_bytes(dtype));
-    b = take(batch * k * n * size_bytes(dtype));
-    c = take(batch * m * n * size_bytes(out));
-    std::mt19937 generator(5);
-    for (std::int64_t i = 0; i < batch * m * k; ++i) set(dtype, a, i, static_cast<int>(generator() % 7) - 3);
-    for (std::int64_t i = 0; i < batch * k * n; ++i) set(dtype, b, i, static_cast<int>(generator() % 7) - 3);
-  }
-  ~Operands() {
-    for (void* each : all) device.release(each, 0);
-  }
-  void* take(std::int64_t bytes) {
-    all.push_back(device.allocate(static_cast<std::size_t>(bytes)));
-    std::memset(all.back(), 0xFF, static_cast<std::size_t>(bytes));
-    return all.back();
-  }
-  Backend& device;
-  std::vector<void*> all;
-  void *a, *b, *c;
-};
 
 constexpr std::int64_t kShapes[][4] = {{1, 1, 1, 1}, {1, 3, 5, 7},  {1, 17, 2, 9}, {1, 1, 33, 4},
                                        {4, 3, 5, 7}, {3, 8, 4, 16}, {2, 1, 6, 3}};
@@ -391,22 +265,12 @@ TEST_F(OnFakeGpu, WhatCublasRefusesIsSaid) {
   EXPECT_TRUE(has(message<Unsupported>([&] { plan_gemm(large, gpu); }), "2^31 - 1"));
 }
 
-Tensor tensor(const std::string& name, void* data, DType dtype, const Shape& shape) {
-  return {name, data, dtype, shape, {}, Role::in};
-}
-
 Arguments matmul_arguments(const Operands& data, DType dtype, DType out, std::int64_t m, std::int64_t n, std::int64_t k) {
   Arguments arguments("matmul", dtype);
   arguments.add("rows", m), arguments.add("columns", n), arguments.add("inner", k);
   arguments.add(tensor("a", data.a, dtype, {m, k})), arguments.add(tensor("b", data.b, dtype, {k, n}));
   arguments.add(tensor("c", data.c, out, {m, n}));
   return arguments;
-}
-
-const KernelEntry& kernel(const Backend& device, const std::string& op, DType dtype) {
-  for (const KernelEntry& each : device.kernels())
-    if (each.op == op && each.dtype == dtype) return each;
-  throw Error("no such kernel");
 }
 
 TEST_F(OnFakeGpu, MatmulOfBytesTurnsItsConstantOperand) {

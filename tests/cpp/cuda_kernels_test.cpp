@@ -221,13 +221,30 @@ TYPED_TEST(Rows, Elements) {
   for (const int shift : {0, 1}) {
     Guarded<T> gate(3001, shift), up(3001, shift), y(3001);
     gate.random(8, 6), up.random(9);
-    emulated::launch(2, kElementThreads, map2_kernel<SiluMul, T>, gate.data, up.data, y.data, std::int64_t{3001}, shift == 0);
+    emulated::launch(2, kElementThreads, map2_kernel<SiluMul, T>, gate.data, up.data, y.data, std::int64_t{1}, std::int64_t{3001},
+                     std::int64_t{3001}, std::int64_t{2}, shift == 0);
     for (int i = 0; i < 3001; ++i) {
       const double want = gate[i] / (1 + std::exp(-gate[i])) * up[i];
       ASSERT_NEAR(y[i], want, 4 * eps_of<T> * (0.1 + std::abs(want)));
     }
     ASSERT_TRUE(y.intact());
   }
+  // Halves of longer rows: columns that fill vectors and that do not, more segments than blocks and the reverse.
+  for (const std::int64_t columns : {std::int64_t{9}, std::int64_t{64}, std::int64_t{5000}, std::int64_t{8192}})
+    for (const int blocks : {1, 3}) {
+      const std::int64_t rows = 3;
+      Guarded<T> both(static_cast<int>(rows * 2 * columns)), y(static_cast<int>(rows * columns));
+      both.random(8, 6);
+      emulated::launch(blocks, kElementThreads, map2_kernel<SiluMul, T>, both.data + columns, both.data, y.data, rows, columns,
+                       2 * columns, std::int64_t{2}, columns % 8 == 0);
+      for (std::int64_t row = 0; row < rows; ++row)
+        for (std::int64_t i = 0; i < columns; ++i) {
+          const double up = both[row * 2 * columns + i], gate = both[row * 2 * columns + columns + i];
+          const double want = gate / (1 + std::exp(-gate)) * up;
+          ASSERT_NEAR(y[row * columns + i], want, 4 * eps_of<T> * (0.1 + std::abs(want))) << row << " " << i;
+        }
+      ASSERT_TRUE(y.intact());
+    }
 }
 
 // The 16-bit gelu leaves room for its own approximation.

@@ -4,7 +4,14 @@
 #include <cstdlib>
 #include <cstring>
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+
+#include <cmath>
+
 #include "cuda/check.h"
+#include "cuda/elements.h"
 #include "cuda/kernels.h"
 #include "cuda/primitives.h"
 
@@ -16,6 +23,50 @@ Runtime& runtime() {
 }
 
 void reset() { runtime() = Runtime(); }
+
+namespace {
+
+// f(a pointer of the element's type).
+template <class F>
+auto as_type(roofline::DType dtype, void* data, F f) {
+  using roofline::DType;
+  switch (dtype) {
+    case DType::fp64: return f(static_cast<double*>(data));
+    case DType::fp32:
+    case DType::tf32: return f(static_cast<float*>(data));
+    case DType::fp16: return f(static_cast<__half*>(data));
+    case DType::bf16: return f(static_cast<__nv_bfloat16*>(data));
+    case DType::int32: return f(static_cast<std::int32_t*>(data));
+    case DType::int8: return f(static_cast<std::int8_t*>(data));
+    case DType::fp8_e4m3: break;
+  }
+  return f(static_cast<__nv_fp8_e4m3*>(data));
+}
+
+template <class T>
+constexpr bool is_narrow = std::is_class_v<T>;
+
+}  // namespace
+
+double element(roofline::DType dtype, const void* data, std::int64_t i) {
+  return as_type(dtype, const_cast<void*>(data), [&](auto* p) {
+    using T = std::decay_t<decltype(*p)>;
+    if constexpr (is_narrow<T>)
+      return static_cast<double>(static_cast<float>(p[i]));
+    else
+      return static_cast<double>(p[i]);
+  });
+}
+
+void set(roofline::DType dtype, void* data, std::int64_t i, double x) {
+  as_type(dtype, data, [&](auto* p) {
+    using T = std::decay_t<decltype(*p)>;
+    if constexpr (is_narrow<T>)
+      p[i] = T(static_cast<float>(x));
+    else
+      p[i] = static_cast<T>(x);
+  });
+}
 
 namespace {
 
@@ -211,6 +262,13 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t size, cudaMe
   FAKE(cudaMemcpyAsync);
   return std::memcpy(to, from, size), cudaSuccess;
 }
+cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
+                              std::size_t height, cudaMemcpyKind, cudaStream_t) {
+  FAKE(cudaMemcpy2DAsync);
+  for (std::size_t i = 0; i < height; ++i)
+    std::memcpy(static_cast<char*>(to) + i * to_pitch, static_cast<const char*>(from) + i * from_pitch, width);
+  return cudaSuccess;
+}
 cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t size, cudaStream_t) {
   FAKE(cudaMemsetAsync);
   return std::memset(memory, value, size), cudaSuccess;
@@ -231,6 +289,39 @@ void launch_transpose(CUstream_st*, const void* from, void* to, std::int64_t row
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t j = 0; j < columns; ++j)
       static_cast<char*>(to)[j * rows + i] = static_cast<const char*>(from)[i * columns + j];
+}
+// What elements.cu binds, done on the host.
+namespace {
+
+template <class F>
+Bound elements(const char* step, DType dtype, std::int64_t count, void* y, F value) {
+  Bound bound;
+  bound.plan.set("workspace_bytes", 0);
+  bound.plan.set("grid", 1);
+  bound.steps.push_back({step, [=](Queue&) {
+                           for (std::int64_t i = 0; i < count; ++i) fake::set(dtype, y, i, value(i));
+                         }});
+  return bound;
+}
+
+}  // namespace
+
+Bound bind_relu(const ops::Relu& p, Device&) {
+  return elements("relu", p.dtype, p.elements, p.y, [=](std::int64_t i) { return std::max(fake::element(p.dtype, p.x, i), 0.0); });
+}
+Bound bind_gelu(const ops::Gelu& p, Device&) {
+  return elements("gelu", p.dtype, p.elements, p.y, [=](std::int64_t i) {
+    const double x = fake::element(p.dtype, p.x, i);
+    const double inner = p.tanh ? std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)) : std::erf(x * std::sqrt(0.5));
+    return 0.5 * x * (1 + inner);
+  });
+}
+Bound bind_silu_mul(const ops::SiluMul& p, std::int64_t pitch, Device&) {
+  return elements("silu_mul", p.dtype, p.elements(), p.y, [=](std::int64_t i) {
+    const std::int64_t at = i / p.columns * pitch + i % p.columns;
+    const double gate = fake::element(p.dtype, p.gate, at);
+    return gate / (1 + std::exp(-gate)) * fake::element(p.dtype, p.up, at);
+  });
 }
 void load_primitives() {
   if (const cudaError_t code = fake::outcome("load_primitives"); code != cudaSuccess)

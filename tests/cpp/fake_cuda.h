@@ -4,9 +4,12 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
+
+#include "core/dtype.h"
 
 namespace fake {
 
@@ -29,6 +32,10 @@ struct Runtime {
   std::vector<std::string> order;  // events recorded and waited for: "event 1 on stream 7", "stream 9 after event 1"
   cudaError_t last = cudaSuccess, lost = cudaSuccess;
 };
+
+// Element i of a tensor, and small whole numbers as elements: exact in every dtype, as are their products' sums.
+double element(roofline::DType dtype, const void* data, std::int64_t i);
+void set(roofline::DType dtype, void* data, std::int64_t i, double x);
 
 Runtime& runtime();
 void reset();  // as if the process had just begun; live allocations are forgotten

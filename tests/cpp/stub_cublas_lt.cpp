@@ -4,6 +4,7 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 
 #include <cmath>
 #include <cstdint>
@@ -28,6 +29,8 @@ struct Meaning {
   Type scale;
   std::int32_t transa = 0, transb = 0;
   std::uint32_t epilogue = epilogue_default;
+  const float *a_scale = nullptr, *b_scale = nullptr;
+  std::int32_t a_mode = scale_scalar_32f, b_mode = scale_scalar_32f;
 };
 
 double read(Type type, const void* data, std::int64_t i) {
@@ -44,6 +47,8 @@ double read(Type type, const void* data, std::int64_t i) {
       return static_cast<const std::int8_t*>(data)[i];
     case r_32i:
       return static_cast<const std::int32_t*>(data)[i];
+    case r_8f_e4m3:
+      return static_cast<float>(static_cast<const __nv_fp8_e4m3*>(data)[i]);
     default:
       return NAN;
   }
@@ -71,7 +76,7 @@ void write(Type type, void* data, std::int64_t i, double x) {
   }
 }
 
-std::int64_t size_of(Type type) { return type == r_64f ? 8 : type == r_32f || type == r_32i ? 4 : type == r_8i ? 1 : 2; }
+std::int64_t size_of(Type type) { return type == r_64f ? 8 : type == r_32f || type == r_32i ? 4 : type == r_8i || type == r_8f_e4m3 ? 1 : 2; }
 
 double scalar(Type type, const void* at) { return read(type, at, 0); }
 
@@ -131,7 +136,11 @@ API Status cublasLtMatmulDescDestroy(Description description) {
 API Status cublasLtMatmulDescSetAttribute(Description description, DescriptionAttribute attribute, const void* value,
                                           std::size_t size) {
   Meaning& meaning = *reinterpret_cast<Meaning*>(description);
+  if (attribute == desc_a_scale_pointer && size == 8) return meaning.a_scale = as<const float*>(value), success;
+  if (attribute == desc_b_scale_pointer && size == 8) return meaning.b_scale = as<const float*>(value), success;
   if (size != 4) return invalid_value;
+  if (attribute == desc_a_scale_mode) return meaning.a_mode = as<std::int32_t>(value), success;
+  if (attribute == desc_b_scale_mode) return meaning.b_mode = as<std::int32_t>(value), success;
   if (attribute == desc_transa) return meaning.transa = as<std::int32_t>(value), success;
   if (attribute == desc_transb) return meaning.transb = as<std::int32_t>(value), success;
   if (attribute == desc_epilogue) return meaning.epilogue = as<std::uint32_t>(value), success;
@@ -151,10 +160,17 @@ API Status cublasLtMatmulPreferenceSetAttribute(Preference, PreferenceAttribute 
     return stub.alignment[attribute - pref_min_alignment_a_bytes] = as<std::uint32_t>(value), success;
   return invalid_value;
 }
-API Status cublasLtMatmulAlgoGetHeuristic(Handle handle, Description, Layout, Layout, Layout, Layout, Preference, int wanted,
-                                          Heuristic* found, int* count) {
+API Status cublasLtMatmulAlgoGetHeuristic(Handle handle, Description description, Layout a, Layout b, Layout, Layout d,
+                                          Preference, int wanted, Heuristic* found, int* count) {
   if (handle != reinterpret_cast<Handle>(&stub)) return invalid_value;
   *count = 0;
+  ++stub.asked;
+  // What the reference asks of fp8: both operands along inner, leading dimensions of 16 bytes, both scales of one kind.
+  const Meaning& meaning = *reinterpret_cast<Meaning*>(description);
+  const Shape &A = *reinterpret_cast<Shape*>(a), &B = *reinterpret_cast<Shape*>(b), &D = *reinterpret_cast<Shape*>(d);
+  if (A.type == r_8f_e4m3 && (meaning.transa != op_t || meaning.transb != op_n || A.leading % 16 != 0 || B.leading % 16 != 0 ||
+                              D.leading * size_of(D.type) % 16 != 0 || meaning.a_mode != meaning.b_mode))
+    return not_supported;
   if (stub.heuristics != success) return stub.heuristics;
   for (int i = 0; i < stub.proposals && i < wanted; ++i) {
     found[i] = {};
@@ -202,7 +218,10 @@ API Status cublasLtMatmul(Handle, Description description, const void* alpha, co
         for (std::uint64_t l = 0; l < k; ++l)
           sum += read(A.type, left, meaning.transa ? l + row * A.leading : row + l * A.leading) *
                  read(B.type, right, meaning.transb ? column + l * B.leading : l + column * B.leading);
-        double x = first * sum + (second != 0 ? second * read(D.type, before, row + column * D.leading) : 0);
+        const std::uint64_t of_a = meaning.a_mode == scale_outer_vec_32f ? row : 0;
+        const std::uint64_t of_b = meaning.b_mode == scale_outer_vec_32f ? column : 0;
+        const double scales = (meaning.a_scale ? meaning.a_scale[of_a] : 1.0) * (meaning.b_scale ? meaning.b_scale[of_b] : 1.0);
+        double x = first * sum * scales + (second != 0 ? second * read(D.type, before, row + column * D.leading) : 0);
         if (meaning.epilogue == epilogue_relu) x = x > 0 ? x : 0;
         if (meaning.epilogue == epilogue_gelu) x = 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
         write(D.type, out, row + column * D.leading, x);

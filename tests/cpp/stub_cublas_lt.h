@@ -14,6 +14,7 @@ struct Stub {
   void (*on_run)(int which, long number) = nullptr;
   // Records.
   int handles = 0;
+  long asked = 0;       // proposals, times
   int* live = nullptr;  // descriptors
   std::size_t workspace_limit = 0;
   unsigned alignment[4] = {};

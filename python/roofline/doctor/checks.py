@@ -31,7 +31,11 @@ OPTIONAL = {
     "ipywidgets": "sliders in notebooks",
     "jsonschema": "checking files against their schemas",
 }
-_LIBRARY_CURE = {"onednn": "pip install onednn-cpu-gomp==2023.2.0", "openblas": "pip install scipy-openblas32"}
+_LIBRARY_CURE = {
+    "onednn": "pip install onednn-cpu-gomp==2023.2.0",
+    "openblas": "pip install scipy-openblas32",
+    "cublaslt": "pip install 'cuda-toolkit[cublas]==13.*'",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,11 +6,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from .. import cost
 from ..cost import Array, TensorSpec, size_bytes
 from .base import Case, Facts, Operator, Product, Variant
 
-_ACTIVATIONS = ("relu", "gelu", "swiglu")
+# FLOPs of an element. relu: compare; gelu: 0.5 x (1 + erf(x / sqrt(2))); gelu_tanh: as in Gelu; swiglu: u g / (1 + e^-g).
+ACTIVATIONS = {"relu": 1, "gelu": 5, "gelu_tanh": 9, "swiglu": 4}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +21,8 @@ class Ffn(Operator):
     """out = activation(x w_up) w_down; swiglu: out = (silu(x w_gate) * (x w_up)) w_down, with silu(g) = g / (1 + e^-g).
 
     x, out: [batch, seq_q, d_model]. w_up, w_gate (swiglu only): [d_model, d_ff] and w_down: [d_ff, d_model], constant: they may be
-    packed before the clock starts. gelu is the exact one, with erf. Sources: Vaswani et al. (2017), Hendrycks and Gimpel (2016),
+    packed before the clock starts. gelu is the exact one, with erf; gelu_tanh its approximation, which libraries can fuse (`Gelu`
+    states both). Hidden activations are in dtype, sums in fp32. Sources: Vaswani et al. (2017), Hendrycks and Gimpel (2016),
     Shazeer, GLU variants improve Transformer (2020). Raises Error for bad fields.
     """
 
@@ -35,13 +39,17 @@ class Ffn(Operator):
     variants = {
         "library": Variant(
             summary="one library product per weight matrix and a pass for the activation; hidden activations go to memory and back",
-            dtypes={"cpu": ("fp32",)},
+            dtypes={"cpu": ("fp32",), "cuda": ("fp32", "fp16", "bf16")},
+        ),
+        "fused": Variant(
+            summary="relu and gelu_tanh inside the first product; swiglu: up and gate as one product, one pass over both halves",
+            dtypes={"cuda": ("fp32", "fp16", "bf16")},
         ),
     }
 
     def check(self) -> None:
-        self.one_of("activation", _ACTIVATIONS)
-        self.one_of("dtype", ("fp32",))
+        self.one_of("activation", tuple(ACTIVATIONS))
+        self.one_of("dtype", ("fp32", "fp16", "bf16"))
 
     @property
     def rows(self) -> int:
@@ -64,10 +72,8 @@ class Ffn(Operator):
 
     def flops(self) -> dict[str, int]:
         product = 2 * self.rows * self.d_model * self.d_ff
-        # relu: compare; gelu: 0.5 x (1 + erf(x / sqrt(2))); swiglu: u g / (1 + e^-g).
-        per_element = {"relu": 1, "gelu": 5, "swiglu": 4}[self.activation]
         gate = {"gate": product} if self.gated else {}
-        return {"up": product, **gate, "activation": per_element * self.rows * self.d_ff, "down": product}
+        return {"up": product, **gate, "activation": ACTIVATIONS[self.activation] * self.rows * self.d_ff, "down": product}
 
     def products(self) -> tuple[Product, ...]:
         widening = ("up", "gate") if self.gated else ("up",)
@@ -78,6 +84,9 @@ class Ffn(Operator):
 
     def traffic(self, plan: Facts) -> dict[str, int]:
         hidden = size_bytes((self.rows, self.d_ff), self.dtype)
+        if plan["variant"] == "fused":
+            wide = {"up and gate written, read": 4 * hidden} if self.gated else {}
+            return {**wide, "activated written, read": 2 * hidden}
         terms = {"up written, read": 2 * hidden, "activated written, read": 2 * hidden}
         if self.gated:
             terms["gate written, read"] = 2 * hidden
@@ -86,7 +95,7 @@ class Ffn(Operator):
 
     def work(self, plan: Facts) -> dict[str, int]:
         hidden = self.rows * self.d_ff
-        exps = 0 if self.activation == "relu" else hidden  # erf is an exponential and a polynomial
+        exps = 0 if self.activation == "relu" else hidden  # erf and tanh are an exponential and a few operations
         return {
             "product": sum(count for term, count in self.flops().items() if term != "activation"),
             "exp": exps,
@@ -99,25 +108,45 @@ class Ffn(Operator):
     def product_width(self) -> int:
         return self.rows
 
+    def suits(self, variant: str) -> bool:
+        # The epilogue of a library knows gelu by tanh only, and how exactly it computes it is not stated: near enough in 16 bits.
+        gelu = self.activation == "gelu" or (self.activation == "gelu_tanh" and self.dtype == "fp32")
+        return variant != "fused" or not gelu
+
     def launches(self, plan: Facts) -> int:
-        return 4 if self.gated else 3
+        # fused: the activation of relu and gelu_tanh, or the product for the gate, is none of its own.
+        return (4 if self.gated else 3) - int(plan["variant"] == "fused")
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, self.dtype
 
     def tolerance(self) -> tuple[float, float]:
-        """Absolute, for x and weights of variance 1.
+        """Absolute, for x of variance 1 and weights as `initial` states.
 
         Products lose (2 n + 16) eps of a unit as in `Matmul.tolerance`. up is about sqrt(d_model), and swiglu multiplies two such;
-        down adds d_ff of them, with the errors of up in each.
+        down adds d_ff of them, with the errors of up in each. In 16 bits up, gate and what becomes of them are rounded too, each
+        by a quarter of an eps of itself on average; the largest of many sums of such errors is a few times that.
         """
-        eps = cost.dtype(self.dtype).eps
+        eps, rounding = cost.dtype("fp32").eps, cost.dtype(self.dtype).eps
         hidden = math.sqrt(self.d_model)
-        hidden_error = (2 * self.d_model + 32) * eps
+        hidden_error = (2 * self.d_model + 32) * eps + (2 * rounding * hidden if rounding > eps else 0.0)
         if self.gated:
             hidden_error *= 2 * hidden
             hidden *= hidden
-        return hidden_error * math.sqrt(self.d_ff) * 2 + hidden * (2 * self.d_ff + 16) * eps, 4 * eps
+        absolute = hidden_error * math.sqrt(self.d_ff) * 2 + hidden * (2 * self.d_ff + 16) * eps
+        return absolute * self._weights("w_up") ** (2 if self.gated else 1) * self._weights("w_down"), 4 * rounding
+
+    def _weights(self, tensor: str) -> float:
+        """The size of a weight. In fp16 sums of numbers about 1 would pass 65504, the largest there is."""
+        inner = self.d_ff if tensor == "w_down" else self.d_model
+        return 1 / math.sqrt(inner) if self.dtype == "fp16" else 1.0
+
+    def initial(self, tensor: str, generator: np.random.Generator) -> Array | None:
+        """In fp16 weights are 1 / sqrt(inner) the size of other random numbers, so that no result leaves it."""
+        if self.dtype != "fp16" or not tensor.startswith("w_"):
+            return None
+        shape = next(spec.shape for spec in self.inputs() if spec.name == tensor)
+        return generator.uniform(-math.sqrt(3), math.sqrt(3), size=shape).astype(np.float16) * np.float16(self._weights(tensor))
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: indices along batch and seq_q flattened; out is then [len(rows), d_model]."""
@@ -129,6 +158,8 @@ class Ffn(Operator):
             activated = cost.maximum(up, 0.0)
         elif self.activation == "gelu":
             activated = 0.5 * up * (1.0 + cost.erf(up * math.sqrt(0.5)))
+        elif self.activation == "gelu_tanh":
+            activated = 0.5 * up * (1.0 + cost.tanh(math.sqrt(2 / math.pi) * (up + 0.044715 * (up * up * up))))
         else:
             gate = cost.matmul(x, tensors["w_gate"])
             activated = gate / (1.0 + cost.exp(-gate)) * up
@@ -148,9 +179,15 @@ class Ffn(Operator):
         )
         small = tuple(
             Case(problem=cls(batch=b, seq_q=s, d_model=d, d_ff=f, activation=activation))
-            for activation in _ACTIVATIONS
+            for activation in ACTIVATIONS
             for b, s, d, f in shapes
+        )
+        halves = tuple(
+            Case(problem=cls(batch=b, seq_q=s, d_model=d, d_ff=f, activation=activation, dtype=dtype))
+            for dtype in ("fp16", "bf16")
+            for activation in ACTIVATIONS
+            for b, s, d, f in ((1, 1, 64, 256), (3, 5, 17, 131), (2, 33, 64, 104), (1, 130, 256, 1024))
         )
         # The hidden activations pass 2**31 elements; only x and out are tensors of the problem, and they are small.
         big = (Case(problem=cls(seq_q=2**31 // 512 + 33, d_model=1, d_ff=512, activation="relu"), slow=True),)
-        return small + big
+        return small + halves + big

@@ -1,0 +1,97 @@
+// What the tests of the CUDA backend over a runtime without a GPU (fake_cuda.h) and a stub of cuBLASLt have in common.
+#pragma once
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "cuda/cublas_lt.h"
+#include "cuda/device.h"
+#include "cuda/gemm.h"
+#include "cuda/kernels.h"
+#include "fake_cuda.h"
+#include "stub_cublas_lt.h"
+
+using namespace roofline;
+using namespace roofline::cuda;
+using fake::element;
+using fake::set;
+
+inline Stub& stub() {
+  static Stub* const found = [] {
+    void* handle = dlopen(STUB_CUBLAS_LT, RTLD_NOW);
+    return reinterpret_cast<Stub* (*)()>(dlsym(handle, "stub_cublas_lt"))();
+  }();
+  return *found;
+}
+
+class OnFakeGpu : public testing::Test {
+ protected:
+  void SetUp() override {
+    fake::reset();
+    int* const live = stub().live;
+    stub() = Stub();
+    stub().live = live;
+    if (static bool once = true; once) set_cublas_lt_path(STUB_CUBLAS_LT), once = false;
+    stub().on_run = [](int, long) { fake::runtime().clock_s += 1e-3; };
+  }
+  // Nothing is left of a device, whatever happened to it.
+  void TearDown() override {
+    EXPECT_EQ(fake::runtime().allocations.size(), 0u);
+    EXPECT_EQ(fake::runtime().streams, 0);
+    EXPECT_EQ(fake::runtime().events, 0);
+    EXPECT_EQ(fake::runtime().pinned, 0);
+    EXPECT_EQ(*stub().live, 0) << "descriptors of cuBLASLt";
+  }
+};
+
+template <class Exception, class F>
+std::string message(F f) {
+  try {
+    f();
+  } catch (const Exception& error) {
+    EXPECT_EQ(typeid(error), typeid(Exception));
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return "";
+}
+
+inline bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+struct Operands {
+  Operands(Backend& device, DType dtype, DType out, std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k)
+      : device(device) {
+    a = take(batch * m * k * size_bytes(dtype));
+    b = take(batch * k * n * size_bytes(dtype));
+    c = take(batch * m * n * size_bytes(out));
+    std::mt19937 generator(5);
+    for (std::int64_t i = 0; i < batch * m * k; ++i) set(dtype, a, i, static_cast<int>(generator() % 7) - 3);
+    for (std::int64_t i = 0; i < batch * k * n; ++i) set(dtype, b, i, static_cast<int>(generator() % 7) - 3);
+  }
+  ~Operands() {
+    for (void* each : all) device.release(each, 0);
+  }
+  void* take(std::int64_t bytes) {
+    all.push_back(device.allocate(static_cast<std::size_t>(bytes)));
+    std::memset(all.back(), 0xFF, static_cast<std::size_t>(bytes));
+    return all.back();
+  }
+  Backend& device;
+  std::vector<void*> all;
+  void *a, *b, *c;
+};
+
+inline Tensor tensor(const std::string& name, void* data, DType dtype, const Shape& shape) {
+  return {name, data, dtype, shape, {}, Role::in};
+}
+
+inline const KernelEntry& kernel(const Backend& device, const std::string& op, DType dtype,
+                                 const std::string& variant = "library") {
+  for (const KernelEntry& each : device.kernels())
+    if (each.op == op && each.dtype == dtype && each.variant == variant) return each;
+  throw Error("no such kernel");
+}
