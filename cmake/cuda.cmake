@@ -205,13 +205,14 @@ add_library(roofline_cuda STATIC
   csrc/cuda/elements.cu
   csrc/cuda/ffn.cpp
   csrc/cuda/fma.cu
-  csrc/cuda/fork_join.cu
+  csrc/cuda/fork_join.cpp
   csrc/cuda/gemm.cpp
   csrc/cuda/primitives.cu
   csrc/cuda/products.cpp
   csrc/cuda/rows.cu
   csrc/cuda/stream.cu
-  csrc/cuda/tokens.cu)
+  csrc/cuda/tokens.cu
+  csrc/cuda/transfers.cpp)
 target_include_directories(roofline_cuda PRIVATE csrc)
 target_include_directories(roofline_cuda SYSTEM PRIVATE
   ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES} ${ROOFLINE_CUBLAS_INCLUDE} ${ROOFLINE_NVML_INCLUDE})

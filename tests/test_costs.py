@@ -214,6 +214,8 @@ def test_sampled_rows_are_rows_of_the_whole(problem: Operator) -> None:
         pytest.skip("has no rows")
     tensors = inputs(problem)
     for name, whole in problem.reference(tensors).items():
+        if name == "sample":
+            continue  # of a copy: always whole
         first = problem.reference(tensors, np.array([0]))[name]
         flat = whole.reshape(-1, *first.shape[1:])
         rows = np.array(sorted({0, len(flat) // 2, len(flat) - 1}))
@@ -301,6 +303,12 @@ HAND = [
     ("pointer_chase", {"size_bytes": 512, "hops": 5}, {}, 324),
     ("pointer_chase", {"size_bytes": 512, "hops": 11}, {}, 516),
     ("core_to_core", {"rounds": 7}, {}, 4),
+    # Each way once, whatever is read back to be compared.
+    ("host_copy", {"size_bytes": 1000}, {}, 1000),
+    ("host_copy", {"size_bytes": 1000, "direction": "from_device"}, {}, 1000),
+    ("host_copy", {"size_bytes": 1000, "direction": "both"}, {}, 2000),
+    ("peer_copy", {"size_bytes": 7, "direction": "both"}, {}, 14),
+    ("fork_join", {"calls": 5}, {}, 0),
     # 2 x 3 x (3 x 7 - 3) = 108 pairs of 5 + 2 and 5 numbers. q and out 18 x 5, rotated q 18 x 2, cache 14 x 5, keys 14 x 2: 314 of
     # two bytes.
     (
@@ -568,6 +576,7 @@ WIDTH_BITS = {
     "nvfp4": 4, "mxfp4": 4,
 }  # fmt: skip
 WORDS = {
+    "direction": ("to_device", "from_device", "to_peer", "from_peer", "both"),
     "access": MIXES,
     "activation": ("relu", "gelu", "swiglu"),
     "form": ("erf", "tanh"),
@@ -643,6 +652,8 @@ def test_compulsory_bytes_are_each_tensor_once(problem: Operator) -> None:
         expected += 0 if tensor.link else 2 * size if tensor.role == "in_out" else size
     if problem.name == "pointer_chase":  # a launch visits some of its lines, and `order` is read in bind
         expected = 64 * min(problem.hops, problem.size_bytes // 64) + 4  # type: ignore[attr-defined]
+    if problem.name in ("host_copy", "peer_copy"):  # what is on the way, not what lies at its ends
+        expected = problem.size_bytes * (2 if problem.direction == "both" else 1)  # type: ignore[attr-defined]
     assert problem.compulsory_bytes() == expected
     assert len({tensor.name for tensor in problem.tensors()}) == len(problem.tensors())
     assert all(tensor.role in ("out", "in_out") for tensor in problem.outputs())

@@ -345,6 +345,8 @@ def abbreviations(problem: Any) -> dict[str, Any]:
         line = 64 // width[dtype]
         skipped = (range(start, fields["elements"], line * fields["every"]) for start in range(line, line * fields["every"]))
         names["computed"] = fields["elements"] - sum(map(len, skipped))
+    if problem.name in ("host_copy", "peer_copy"):
+        names["directions"] = 2 if fields["direction"] == "both" else 1
     if problem.name == "fma":
         names["products"] = {"fp64": 1, "fp32": 1, "fp16": 1, "bf16": 2, "int8": 4}[dtype]
         names["size_of_sums"] = {"fp64": 8, "fp16": 2}.get(dtype, 4)

@@ -267,7 +267,7 @@ def test_pooling_finds_the_second_mode() -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"kind": "speed"}, "kind must be one of 'bandwidth', 'compute', 'latency', 'link', got 'speed'"),
+        ({"kind": "speed"}, "kind must be one of 'bandwidth', 'compute', 'latency', 'link', 'transfer', got 'speed'"),
         ({"kind": "bandwidth", "level": "L4", "access": "read"}, "level must be one of"),
         ({"kind": "bandwidth", "level": "L1", "access": "peek"}, "access must be one of"),
         ({"kind": "compute", "dtype": "fp31"}, "unknown dtype 'fp31'"),

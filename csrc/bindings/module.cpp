@@ -58,7 +58,7 @@ struct BoundKernel {
   double run() const {
     const std::vector<std::vector<Launch>> sets = {launches(-1)};
     py::gil_scoped_release release;
-    return backend->run_batch({&sets, 0, 1, false, !callable});
+    return backend->run_batch({&sets, 0, 1, false, !callable, bound.host_timed});
   }
 };
 
@@ -120,6 +120,7 @@ class Device {
     auto result = std::make_shared<BoundKernel>();
     result->backend = backend_;
     result->callable = true;
+    result->bound.host_timed = true;  // it enqueues on streams of its own, and may wait
     result->bound.steps.push_back({"call", [held = shared(std::move(function))](Queue&) {
       py::gil_scoped_acquire gil;
       (*held)();
@@ -151,6 +152,7 @@ class Device {
     for (const auto& set : sets) {
       target.sets.push_back(set->launches(step));
       target.callable = target.callable || set->callable;
+      target.host_timed = target.host_timed || set->bound.host_timed;
     }
     return target;
   }

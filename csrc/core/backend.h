@@ -33,6 +33,7 @@ struct Batch {
   std::int64_t launches = 1;
   bool flush_each = false;  // empty the caches before every launch, outside the clock
   bool pin = true;          // false for a user's callable, whose own threads would inherit the mask
+  bool host_timed = false;  // by the host's clock, from an idle device to an idle one: launches that wait, or that work elsewhere too
 };
 
 class Backend {

@@ -19,7 +19,7 @@ class Queue {
   virtual ~Queue() = default;
 };
 
-using Launch = std::function<void(Queue&)>;  // only enqueues: never allocates, copies or waits
+using Launch = std::function<void(Queue&)>;  // only enqueues: never allocates, copies or waits (but see Bound::host_timed)
 
 struct Step {
   std::string name;
@@ -47,6 +47,7 @@ class Plan {
 struct Bound {
   std::vector<Step> steps;  // one for a fused kernel, one per pass for a naive one; the launches own their workspace
   Plan plan;
+  bool host_timed = false;  // a launch may wait: it is timed by the host's clock, from an idle device to an idle one
 };
 
 // A capability a kernel needs ("avx2", "sm_90a"); empty means none. The backend says whether it has it.

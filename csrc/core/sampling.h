@@ -27,6 +27,7 @@ struct Target {
   std::vector<std::vector<Launch>> sets;
   bool flush_each = false;
   bool callable = false;  // a user's function: not pinned, and its threads are not ours
+  bool host_timed = false;  // see Batch
 };
 
 struct Sampled {

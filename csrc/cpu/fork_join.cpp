@@ -7,19 +7,24 @@
 namespace roofline::cpu {
 namespace {
 
-Bound call(const ops::ForkJoin&, Device&) {
+Bound call(const ops::ForkJoin& problem, Device&) {
   Bound bound;
   bound.plan.set("implementation", "call");
   bound.plan.set("threads", 1);
-  bound.steps.push_back({"fork_join", [](Queue&) {}});
+  const Launch empty = [](Queue&) {};
+  bound.steps.push_back({"fork_join", problem.calls == 1 ? empty : [calls = problem.calls, empty](Queue& queue) {
+    for (std::int64_t i = 0; i < calls; ++i) empty(queue);
+  }});
   return bound;
 }
 
-Bound pool_run(const ops::ForkJoin&, Device& device) {
+Bound pool_run(const ops::ForkJoin& problem, Device& device) {
   Bound bound;
   bound.plan.set("implementation", "pool");
   bound.plan.set("threads", device.threads());
-  bound.steps.push_back({"fork_join", [](Queue& queue) { pool(queue).run([](int) {}); }});
+  bound.steps.push_back({"fork_join", [calls = problem.calls](Queue& queue) {
+    for (std::int64_t i = 0; i < calls; ++i) pool(queue).run([](int) {});
+  }});
   return bound;
 }
 

@@ -269,9 +269,9 @@ double Device::finish(int windows) {
 
 void Device::flush() { ROOFLINE_CUDA(cudaMemsetAsync(flush_memory_, 0, static_cast<std::size_t>(flush_bytes_), stream_)); }
 
-// A user's callable enqueues on streams of its own, which events on ours do not see, and may wait: by the host's clock, from an
-// idle GPU to an idle GPU.
-double Device::run_callable(const Batch& batch) {
+// Launches that wait would wait for ever behind a gate, and work on other streams is not seen by events on ours: by the host's
+// clock, from an idle GPU to an idle GPU.
+double Device::run_host_timed(const Batch& batch) {
   using Clock = std::chrono::steady_clock;
   const auto& sets = *batch.sets;
   const std::int64_t windows = batch.flush_each ? batch.launches : 1;
@@ -293,7 +293,7 @@ double Device::run_batch(const Batch& batch) {
   const auto& sets = *batch.sets;
   if (sets.empty() || batch.launches < 1) return 0;
   if (batch.flush_each && !flush_memory_) flush_memory_ = allocate(static_cast<std::size_t>(flush_bytes_));
-  if (!batch.pin) return run_callable(batch);
+  if (batch.host_timed) return run_host_timed(batch);
   // An exception must not leave the stream behind a closed gate.
   struct Opener {
     Device& device;

@@ -43,6 +43,7 @@ class Device final : public Backend, public Queue {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
+  int index() const { return index_; }
   const Properties& properties() const { return properties_; }
   CUstream_st* stream() const { return stream_; }
   void use() const;  // makes this GPU the calling thread's: before any CUDA call
@@ -69,7 +70,7 @@ class Device final : public Backend, public Queue {
   void close_gate();
   void open_gate() noexcept;
   double finish(int windows);
-  double run_callable(const Batch& batch);
+  double run_host_timed(const Batch& batch);
   void flush();
   CUevent_st* event(std::size_t index);
   void order(CUstream_st* first, CUstream_st* then);

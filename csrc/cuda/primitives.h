@@ -21,6 +21,13 @@ void launch_clock(CUstream_st* stream, volatile std::uint64_t* cycles, volatile 
 // to = fromᵀ, of one-byte elements. from: [rows, columns].
 void launch_transpose(CUstream_st* stream, const void* from, void* to, std::int64_t rows, std::int64_t columns);
 
+// size_bytes from one place to another, which may be memory of a peer.
+void launch_copy(CUstream_st* stream, void* to, const void* from, std::int64_t size_bytes, int sms);
+
+// Nothing is computed and no memory is touched: by launch, or as a node of a graph.
+void launch_empty(CUstream_st* stream);
+void* empty_kernel_address();
+
 // Loads the kernels above onto the current device, outside any gate: loading may wait for the stream that the gate holds.
 void load_primitives();
 

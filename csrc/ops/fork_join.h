@@ -1,4 +1,4 @@
-// fork_join: nothing, on every thread of a device (or one empty launch): the floor below which no operator can be.
+// fork_join: nothing, on every thread of a device (or by empty launches): the floor below which no operator can be.
 #pragma once
 
 #include "core/arguments.h"
@@ -8,7 +8,9 @@ namespace roofline::ops {
 struct ForkJoin {
   static constexpr const char* op = "fork_join";
 
-  static ForkJoin from(const Arguments&) { return {}; }
+  std::int64_t calls;  // one after the other in one launch
+
+  static ForkJoin from(const Arguments& arguments) { return {arguments.dimension("calls")}; }
 };
 
 }  // namespace roofline::ops

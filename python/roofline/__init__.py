@@ -49,12 +49,14 @@ if TYPE_CHECKING:
     from .operators import ForkJoin as ForkJoin
     from .operators import Gelu as Gelu
     from .operators import GroupedMatmul as GroupedMatmul
+    from .operators import HostCopy as HostCopy
     from .operators import LayerNorm as LayerNorm
     from .operators import LmHead as LmHead
     from .operators import Matmul as Matmul
     from .operators import MixedIntensity as MixedIntensity
     from .operators import MlaDecode as MlaDecode
     from .operators import MlaPrefill as MlaPrefill
+    from .operators import PeerCopy as PeerCopy
     from .operators import PointerChase as PointerChase
     from .operators import QuantizedMatmul as QuantizedMatmul
     from .operators import ReduceScatter as ReduceScatter
@@ -88,10 +90,10 @@ _HOMES = {
     "model": ("Placement", "Roofs", "place", "ridge_table"),
     "operators": (
         "Adam", "AllGather", "AllReduce", "AllToAll", "Attention", "AttentionBackward", "BiasRelu", "Bmm", "CachedAttention",
-        "Convert", "CoreToCore", "Counts", "Embedding", "Exp", "Ffn", "Fma", "ForkJoin", "Gelu", "GroupedMatmul", "LayerNorm",
-        "LmHead", "Matmul", "MixedIntensity", "MlaDecode", "MlaPrefill", "PointerChase", "QuantizedMatmul", "ReduceScatter",
-        "Relu", "ResidualRmsNorm", "RmsNorm", "Rope", "SiluMul", "Softmax", "Stream", "TopkSigmoid", "TopkSoftmax", "count",
-        "growth",
+        "Convert", "CoreToCore", "Counts", "Embedding", "Exp", "Ffn", "Fma", "ForkJoin", "Gelu", "GroupedMatmul", "HostCopy",
+        "LayerNorm", "LmHead", "Matmul", "MixedIntensity", "MlaDecode", "MlaPrefill", "PeerCopy", "PointerChase",
+        "QuantizedMatmul", "ReduceScatter", "Relu", "ResidualRmsNorm", "RmsNorm", "Rope", "SiluMul", "Softmax", "Stream",
+        "TopkSigmoid", "TopkSoftmax", "count", "growth",
     ),
     "prediction": ("predict", "predict_many"),
     "results": ("Measurement", "Results"),

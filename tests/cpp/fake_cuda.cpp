@@ -153,8 +153,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* all, int) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetPCIBusId(char* bus, int size, int) { return std::snprintf(bus, size, "0000:01:00.0"), cudaSuccess; }
-cudaError_t cudaSetDevice(int) {
+cudaError_t cudaSetDevice(int device) {
   FAKE(cudaSetDevice);
+  fake::runtime().current = device;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {
@@ -175,6 +176,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t) {
   FAKE(cudaStreamSynchronize);
+  ++fake::runtime().synchronised;
   return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** memory, std::size_t size, unsigned) {
@@ -269,6 +271,56 @@ cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, 
     std::memcpy(static_cast<char*>(to) + i * to_pitch, static_cast<const char*>(from) + i * from_pitch, width);
   return cudaSuccess;
 }
+cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, std::size_t size, cudaStream_t) {
+  FAKE(cudaMemcpyPeerAsync);
+  if (to_device == from_device) return cudaErrorInvalidDevice;
+  return std::memcpy(to, from, size), cudaSuccess;
+}
+cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
+  FAKE(cudaDeviceCanAccessPeer);
+  return *can = fake::runtime().peer_access, cudaSuccess;
+}
+cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
+  FAKE(cudaDeviceEnablePeerAccess);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphCreate(cudaGraph_t* graph, unsigned) {
+  FAKE(cudaGraphCreate);
+  ++fake::runtime().graphs;
+  *graph = reinterpret_cast<cudaGraph_t>(new long(0));
+  return cudaSuccess;
+}
+// Only chains: every node but the first depends on the one before.
+cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* after, std::size_t count,
+                                   const cudaKernelNodeParams* kernel) {
+  FAKE(cudaGraphAddKernelNode);
+  long& nodes = *reinterpret_cast<long*>(graph);
+  if (!kernel->func || kernel->gridDim.x != 1 || kernel->blockDim.x != 1) return cudaErrorInvalidValue;
+  if (count != (nodes ? 1u : 0u) || (nodes && *after != reinterpret_cast<cudaGraphNode_t>(nodes))) return cudaErrorInvalidValue;
+  *node = reinterpret_cast<cudaGraphNode_t>(++nodes);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* ready, cudaGraph_t graph, unsigned long long) {
+  FAKE(cudaGraphInstantiateWithFlags);
+  ++fake::runtime().graphs;
+  *ready = reinterpret_cast<cudaGraphExec_t>(new long(*reinterpret_cast<long*>(graph)));
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t ready, cudaStream_t) {
+  FAKE(cudaGraphLaunch);
+  fake::runtime().graph_nodes += *reinterpret_cast<long*>(ready);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  --fake::runtime().graphs;
+  delete reinterpret_cast<long*>(graph);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t ready) {
+  --fake::runtime().graphs;
+  delete reinterpret_cast<long*>(ready);
+  return cudaSuccess;
+}
 cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t size, cudaStream_t) {
   FAKE(cudaMemsetAsync);
   return std::memset(memory, value, size), cudaSuccess;
@@ -323,6 +375,11 @@ Bound bind_silu_mul(const ops::SiluMul& p, std::int64_t pitch, Device&) {
     return gate / (1 + std::exp(-gate)) * fake::element(p.dtype, p.up, at);
   });
 }
+void launch_copy(CUstream_st*, void* to, const void* from, std::int64_t size_bytes, int) {
+  std::memcpy(to, from, static_cast<std::size_t>(size_bytes));
+}
+void launch_empty(CUstream_st*) { ++fake::runtime().empty_launches; }
+void* empty_kernel_address() { return &fake::runtime(); }
 void load_primitives() {
   if (const cudaError_t code = fake::outcome("load_primitives"); code != cudaSuccess)
     ::roofline::cuda::fail(code, "cudaFuncGetAttributes", __FILE__, __LINE__);
@@ -331,7 +388,7 @@ void load_primitives() {
 #define WITHOUT(operators) \
   std::vector<KernelEntry> operators##_kernels() { return {}; }
 WITHOUT(stream)
-WITHOUT(fma) WITHOUT(fork_join) WITHOUT(attention) WITHOUT(softmax) WITHOUT(rms_norm) WITHOUT(residual_rms_norm) WITHOUT(layer_norm)
+WITHOUT(fma) WITHOUT(attention) WITHOUT(softmax) WITHOUT(rms_norm) WITHOUT(residual_rms_norm) WITHOUT(layer_norm)
     WITHOUT(bias_relu) WITHOUT(relu) WITHOUT(gelu) WITHOUT(silu_mul) WITHOUT(convert) WITHOUT(adam) WITHOUT(rope) WITHOUT(embedding)
         WITHOUT(topk_softmax) WITHOUT(topk_sigmoid) WITHOUT(cached_attention) WITHOUT(mla_decode)
 

@@ -24,7 +24,10 @@ struct Runtime {
   int capability = 90;
   std::size_t total_bytes = std::size_t{4} << 30, used_bytes = 0;
   std::map<void*, std::size_t> allocations;
-  int streams = 0, events = 0, pinned = 0;
+  int streams = 0, events = 0, pinned = 0, graphs = 0;  // alive
+  int current = 0;  // the device that was set last
+  long empty_launches = 0, synchronised = 0, graph_nodes = 0;
+  bool peer_access = true;
   long mallocs = 0;
   double clock_s = 0;                       // what events record; work advances it
   std::map<std::string, Failure> failures;  // by the name of the call

@@ -93,7 +93,11 @@ TEST(ForkJoin, LaunchesAndReturns) {
   Device device(0);
   ASSERT_EQ(fork_join_kernels().size(), 2u);
   EXPECT_EQ(fork_join_kernels().back().variant, "pool") << "the default";
-  for (const KernelEntry& kernel : fork_join_kernels()) launch(kernel.bind(Arguments("fork_join", DType::fp32), device), device);
+  for (const std::int64_t calls : {1, 3}) {
+    Arguments arguments("fork_join", DType::fp32);
+    arguments.add("calls", calls);
+    for (const KernelEntry& kernel : fork_join_kernels()) launch(kernel.bind(arguments, device), device);
+  }
 }
 
 TEST(Memory, OfBothKindsOfPages) {

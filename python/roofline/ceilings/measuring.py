@@ -34,7 +34,7 @@ def ceiling(device: Device, what: Wanted, policy: Policy) -> Ceiling:
         kind=what.kind,
         samples=tuple(found.rates(seen["samples_s"])),
         level=found.level,
-        access=getattr(found.problem, "access", ""),
+        access=getattr(found.problem, "access", getattr(found.problem, "direction", "")),
         variant=found.variant,
         dtype=found.problem.compute()[0] if what.kind == "compute" else "",
         accumulator=found.problem.compute()[1] if what.kind == "compute" else "",

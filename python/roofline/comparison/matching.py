@@ -14,7 +14,9 @@ from .rows import POINT_KEYS, Pair
 
 CLAIMED, ABSENT = "as claimed, without an interval", "not measured"
 MOVED = 0.05  # brackets further apart than this are two different roofs: the bracket rule
-QUANTITIES: Mapping[str, str] = {"bandwidth": "bytes_per_s", "compute": "flops_per_s", "latency": "time_s", "link": "bytes_per_s"}
+QUANTITIES: Mapping[str, str] = {
+    "bandwidth": "bytes_per_s", "compute": "flops_per_s", "latency": "time_s", "link": "bytes_per_s", "transfer": "bytes_per_s",
+}  # fmt: skip
 
 
 class Found(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .ceiling import ALIGNED, GEMM, LEVELS, RATE_UNITS, UNVERIFIED, Ceiling, fmt_modes
+from .ceiling import ALIGNED, GEMM, HOST_CALLS, LEVELS, RATE_UNITS, TRANSFERS, UNVERIFIED, Ceiling, fmt_modes
 from .curve import Plateau, SizeCurve, SizePoint
 from .empirical import EmpiricalRoofline, IntensityPoint, SustainedSample
 from .files import SCHEMA_VERSION, build, check_version, from_json, to_json, write_atomically
@@ -16,10 +16,12 @@ __all__ = [
     "ACCESS_FALLBACK",
     "ALIGNED",
     "GEMM",
+    "HOST_CALLS",
     "LEVELS",
     "RATE_UNITS",
     "SCHEMA_VERSION",
     "TOLERANCE",
+    "TRANSFERS",
     "UNVERIFIED",
     "Ceiling",
     "EmpiricalRoofline",

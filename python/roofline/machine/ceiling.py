@@ -16,7 +16,12 @@ from .files import build
 from .statistics import Mode, Summary, modes, summary
 
 LEVELS = ("L1", "L2", "L3", "DRAM")  # fastest first; DRAM is also a GPU's HBM
-KINDS = ("bandwidth", "compute", "latency", "link")  # link: what one rank receives from others while it sends as much
+# link: what one rank receives from others while it sends as much; transfer: what a copy to or from other memory moves.
+KINDS = ("bandwidth", "compute", "latency", "link", "transfer")
+TRANSFERS: Mapping[str, str] = {
+    "to_device": "host to device", "from_device": "device to host", "to_peer": "device to peer", "from_peer": "peer to device",
+    "both": "both directions",
+}  # fmt: skip
 UNITS = ("core", "tensor")
 STATUSES = ("ok", "contended", "implausible", "roof_moved")
 SOURCES = ("measured", "datasheet")
@@ -24,7 +29,11 @@ LAUNCHES = ("", "fork_join", "launch")  # operators whose latency is the floor o
 GEMM = 2048  # rows, columns and inner of the library's matrix product: large enough to be at its plateau
 ALIGNED = 16  # elements: a matrix product of other sizes leaves vectors and tiles partly empty
 UNVERIFIED = "unverified"  # what the reason of a datasheet's ceiling begins with where its source was not seen to state it
-RATE_UNITS: Mapping[str, str] = {"bandwidth": "B/s", "compute": "FLOP/s", "latency": "s", "link": "B/s"}
+RATE_UNITS: Mapping[str, str] = {"bandwidth": "B/s", "compute": "FLOP/s", "latency": "s", "link": "B/s", "transfer": "B/s"}
+# Variants of fork_join that are no floor of an operator: its launch wakes every thread, or is queued behind others.
+HOST_CALLS: Mapping[str, str] = {"call": "call", "synchronised": "launch and wait", "graph": "graph node"}
+
+VARIANTS: Mapping[str, str] = {"non_temporal": "NT", "shared": "shared memory"}  # of a bandwidth, as its name says them
 
 # Results are hashable tuples of samples, and plots and tables ask for the same ones again and again.
 _summary = lru_cache(maxsize=4096)(summary)
@@ -53,7 +62,7 @@ def fmt_modes(values: Iterable[float], unit: str) -> str:
 class Ceiling:
     """A measured problem (or a datasheet number) that bounds others.
 
-    samples: bytes/s ("bandwidth", "link"), FLOP/s ("compute") or seconds ("latency"), one per timed batch, all positive.
+    samples: bytes/s ("bandwidth", "link", "transfer"), FLOP/s ("compute") or seconds ("latency"), one per timed batch, positive.
     problem: {"operator": name, **fields}, enough to measure it again. threads: of the probe (0 where it means nothing).
     plan: facts of the kernel that ran (implementation, streams, huge_page_share, ...). sustained: the rate after 10 s and more
     of load, at the clock that power and heat then allow; else it is a burst.
@@ -64,7 +73,7 @@ class Ceiling:
     kind: str
     samples: tuple[float, ...]
     level: str = ""  # bandwidth, and the latency of one memory level
-    access: str = ""  # bandwidth
+    access: str = ""  # bandwidth, and the direction of a transfer
     variant: str = ""
     dtype: str = ""  # compute
     accumulator: str = ""
@@ -90,6 +99,8 @@ class Ceiling:
         if self.kind == "bandwidth":
             one_of("ceiling", "level", self.level, LEVELS)
             one_of("ceiling", "access", self.access, MIXES)
+        if self.kind == "transfer":
+            one_of("ceiling", "access", self.access, tuple(TRANSFERS))
         if self.kind == "compute":
             known_dtype(self.dtype)
         object.__setattr__(self, "samples", tuple(float(sample) for sample in self.samples))
@@ -122,17 +133,21 @@ class Ceiling:
     def diagnostic(self) -> bool:
         """Whether it was measured to understand the machine and is no roof of a problem.
 
-        These are: a bandwidth with a stride or without vectors (isa "scalar"); multiply-adds mixed with additions, which no
-        operator issues alone; exponentials, which bound a part of an operator; a matrix product whose sizes are not multiples
-        of 16; of latencies without a level, all but the launch on every thread (a bare call, core to core).
+        These are: a transfer; a bandwidth with a stride, without vectors (isa "scalar") or of shared memory; multiply-adds mixed
+        with additions, which no operator issues alone; exponentials, which bound a part of an operator; a matrix product whose
+        sizes are not multiples of 16; of latencies without a level, all but the launch on every thread (a bare call, core to
+        core).
         """
         problem = self.problem
         if self.kind == "bandwidth":
-            return self._stride > 1 or self._isa == "scalar"
+            return self._stride > 1 or self._isa == "scalar" or self.variant == "shared"
+        if self.kind == "transfer":
+            return True
         if self.kind == "compute":
             mixed = problem.get("pattern") == "fma_add" or problem.get("operator") == "exp"
             return mixed or any(size % ALIGNED for size in self.sizes)
-        return self.kind == "latency" and not self.level and (problem.get("operator", "") not in LAUNCHES or self.variant == "call")
+        launch = problem.get("operator", "") in LAUNCHES and self.variant not in HOST_CALLS
+        return self.kind == "latency" and not self.level and not launch
 
     @property
     def is_roof(self) -> bool:
@@ -163,7 +178,7 @@ class Ceiling:
         words: list[str]
         if self.kind == "bandwidth":
             stride = f"stride {self._stride}" if self._stride > 1 else ""
-            words = [self.level, self.access, "NT" if self.variant == "non_temporal" else "", stride, self._isa]
+            words = [self.level, self.access, VARIANTS.get(self.variant, ""), stride, self._isa]
         elif self.kind == "compute":
             kept = "" if self.accumulator in ("", self.dtype) else f"→{self.accumulator}"
             sizes = dict.fromkeys(self.sizes)
@@ -173,12 +188,15 @@ class Ceiling:
             words = [self.dtype + kept, "tensor" if self.unit == "tensor" else "", self.isa or matrix_product, pattern]
         elif self.kind == "link":
             words = ["link"]
+        elif self.kind == "transfer":
+            peer = f"{problem['peer']}" if "peer" in problem else ""
+            words = [TRANSFERS[self.access], peer, self.variant.replace("_", " ")]
         elif self.level:
             words = [self.level, "latency", "4 KiB pages" if problem.get("pages") == "small" else ""]
         else:
             operator = str(problem.get("operator", "latency"))
             pair = f"{problem['first']}–{problem['second']}" if operator == "core_to_core" and "second" in problem else ""
-            words = ["call" if self.variant == "call" else operator.replace("_", "-"), pair]
+            words = [HOST_CALLS.get(self.variant, operator.replace("_", "-")), pair]
         return " ".join(word for word in (*words, "sustained" if self.sustained else "") if word)
 
     @property

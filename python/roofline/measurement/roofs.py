@@ -11,8 +11,19 @@ from typing import Any
 from ..cost import TensorSpec
 from ..cost import dtype as dtype_named
 from ..errors import Error, Unsupported
-from ..machine import Machine, cache_capacity, cache_level
-from ..operators import CoreToCore, Fma, ForkJoin, MixedIntensity, Operator, PointerChase, Stream, from_dict
+from ..machine import HOST_CALLS, TRANSFERS, Machine, cache_capacity, cache_level
+from ..operators import (
+    CoreToCore,
+    Fma,
+    ForkJoin,
+    HostCopy,
+    MixedIntensity,
+    Operator,
+    PeerCopy,
+    PointerChase,
+    Stream,
+    from_dict,
+)
 from ..operators.pointer_chase import LINE_BYTES
 from ..units import MIB, fmt_bytes
 from .devices import Device, build_info
@@ -254,9 +265,13 @@ def probe(
             tensors,
         )
     elif isinstance(problem, ForkJoin):
-        found = Probe("latency", "", "call" if variant == "call" else "fork-join", problem, variant, 1, [bound], tensors)
+        label = HOST_CALLS.get(variant, "fork-join")
+        found = Probe("latency", "", label, problem, variant, problem.calls, [bound], tensors)
     elif isinstance(problem, PointerChase):
         found = Probe("latency", level, f"{level} pointer-chase".strip(), problem, variant, problem.hops, [bound], tensors)
+    elif isinstance(problem, (HostCopy, PeerCopy)):
+        label = f"{TRANSFERS[problem.direction]} {variant.replace('_', ' ')}"
+        found = Probe("transfer", "", label, problem, variant, problem.transferred_bytes(), [bound], tensors)
     elif isinstance(problem, CoreToCore):
         found = Probe("latency", "", "core-to-core", problem, variant, problem.rounds, [bound], tensors)
     else:

@@ -26,12 +26,14 @@ from .fma import Fma
 from .fork_join import ForkJoin
 from .gelu import Gelu
 from .grouped_matmul import GroupedMatmul
+from .host_copy import HostCopy
 from .layer_norm import LayerNorm
 from .lm_head import LmHead
 from .matmul import Matmul
 from .mixed_intensity import MixedIntensity
 from .mla_decode import MlaDecode
 from .mla_prefill import MlaPrefill
+from .peer_copy import PeerCopy
 from .pointer_chase import PointerChase
 from .quantized_matmul import QuantizedMatmul
 from .reduce_scatter import ReduceScatter
@@ -48,7 +50,7 @@ from .topk_softmax import TopkSoftmax
 OPERATORS: Mapping[str, type[Operator]] = {
     operator.name: operator
     for operator in (
-        Stream, Fma, ForkJoin, PointerChase, CoreToCore, MixedIntensity,
+        Stream, Fma, ForkJoin, PointerChase, CoreToCore, MixedIntensity, HostCopy, PeerCopy,
         Matmul, Attention, Ffn, Softmax, RmsNorm, LayerNorm, Relu, BiasRelu, Exp,
         # cost only: they have no kernels
         MlaDecode, MlaPrefill, Bmm, QuantizedMatmul, GroupedMatmul, LmHead, Embedding, Rope, TopkSoftmax, TopkSigmoid, Gelu,
@@ -95,6 +97,7 @@ __all__ = [
     "Gelu",
     "GroupedMatmul",
     "Growth",
+    "HostCopy",
     "LayerNorm",
     "LmHead",
     "Matmul",
@@ -102,6 +105,7 @@ __all__ = [
     "MlaDecode",
     "MlaPrefill",
     "Operator",
+    "PeerCopy",
     "PointerChase",
     "Product",
     "QuantizedMatmul",

@@ -11,15 +11,28 @@ from .base import Case, Facts, Operator, Variant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkJoin(Operator):
-    """One call of every thread (CPU) or one empty launch (GPU): its time is the launch ceiling."""
+    """`calls` calls of every thread (CPU) or empty launches (GPU), one after the other: the time of one is the launch ceiling.
+
+    Raises Error for bad fields.
+    """
+
+    calls: int = 1
 
     name = "fork_join"
     summary = "every thread is called and returns: the launch ceiling"
     mix = "read"
     # Not slowest first: the launch ceiling is that of operators that use every thread, so that `pool` is the default.
     variants = {
-        "call": Variant(summary="an empty call of the launch alone; no thread is woken", dtypes={"cpu": ("fp32",)}),
-        "pool": Variant(summary="an empty call of every thread", dtypes={"cpu": ("fp32",), "cuda": ("fp32",)}),
+        "call": Variant(
+            summary="an empty call of the launch alone, no thread woken; the host's cost of a launch",
+            dtypes={"cpu": ("fp32",), "cuda": ("fp32",)},
+        ),
+        "synchronised": Variant(summary="an empty launch, waited for, by the host's clock", dtypes={"cuda": ("fp32",)}),
+        "graph": Variant(summary="empty launches as the nodes of one graph, replayed", dtypes={"cuda": ("fp32",)}),
+        "pool": Variant(
+            summary="an empty call of every thread; an empty launch queued behind others",
+            dtypes={"cpu": ("fp32",), "cuda": ("fp32",)},
+        ),
     }
 
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -35,7 +48,7 @@ class ForkJoin(Operator):
         return {}
 
     def launches(self, plan: Facts) -> int:
-        return 0 if plan.get("variant") == "call" else 1
+        return 0 if plan.get("variant") == "call" else self.calls
 
     def compute(self) -> tuple[str, str]:
         return "fp32", "fp32"
@@ -48,4 +61,4 @@ class ForkJoin(Operator):
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
-        return (Case(problem=cls()),)
+        return (Case(problem=cls()), Case(problem=cls(calls=7)))

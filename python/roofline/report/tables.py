@@ -15,7 +15,7 @@ from ..operators import OPERATORS
 from ..results import Measurement
 from ..units import GIGA, MISSING, fmt_number, fmt_percent, fmt_si
 
-KIND_ORDER = ("bandwidth", "link", "compute", "latency")
+KIND_ORDER = ("bandwidth", "link", "transfer", "compute", "latency")
 UNDISTURBED = "ok"  # measurements in any other state are shown, and never averaged
 NEAR = 0.5  # a roof that allows at least this share of the limiting roof's time is one the model overlaps perfectly
 MOVED = 0.05  # the bracket rule: ends of a roof further apart than this are two different roofs

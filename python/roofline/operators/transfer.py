@@ -1,0 +1,73 @@
+"""What copies between a device's memory and memory elsewhere have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..cost import Array, TensorSpec, smaller
+from .base import Facts
+
+PIECE_BYTES, PIECES = 64, 64  # of what left the device, so much comes back to be compared
+
+
+class Transfer:
+    """Mixed into an operator with the fields `direction` and `size_bytes`; `inward` and `outward` name its directions.
+
+    What leaves the device is `a`, and `sample`, evenly spread pieces of it, comes back from the far side in the same launch.
+    What comes to the device, `c`, is a copy of `a` that lay on the far side before.
+    """
+
+    direction: str
+    size_bytes: int
+    inward: str
+    outward: str
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        return (TensorSpec(name="a", shape=(self.size_bytes,), dtype="int8"),)
+
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        found = []
+        if self.direction != self.outward:
+            found.append(TensorSpec(name="c", shape=(self.size_bytes,), dtype="int8", role="out"))
+        if self.direction != self.inward:
+            width = smaller(self.size_bytes, PIECE_BYTES)
+            pieces = smaller(self.size_bytes // width, PIECES)
+            found.append(TensorSpec(name="sample", shape=(pieces * width,), dtype="int8", role="out"))
+        return tuple(found)
+
+    def compulsory_bytes(self) -> int:
+        """What the device's memory gives and takes."""
+        return self.transferred_bytes()
+
+    def transferred_bytes(self) -> int:
+        """Over both directions."""
+        return self.size_bytes * (1 + (self.direction == "both"))
+
+    def flops(self) -> dict[str, int]:
+        return {}
+
+    def traffic(self, plan: Facts) -> dict[str, int]:
+        return {}
+
+    def compute(self) -> tuple[str, str]:
+        return "int8", "int32"
+
+    def tolerance(self) -> tuple[float, float]:
+        return 0.0, 0.0
+
+    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
+        """rows: indices of elements of `c`; `sample` is always whole."""
+        a = tensors["a"]
+        found = {}
+        for spec in self.outputs():
+            if spec.name == "c":
+                found["c"] = a if rows is None else a[rows]
+                continue
+            width = min(self.size_bytes, PIECE_BYTES)
+            pieces = spec.shape[0] // width
+            pitch = self.size_bytes // pieces
+            at = (np.arange(pieces)[:, None] * pitch + np.arange(width)).ravel()
+            found["sample"] = a[at]
+        return found

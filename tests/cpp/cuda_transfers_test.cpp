@@ -1,0 +1,234 @@
+// Copies to and from the host and a peer, empty launches and graphs, and batches timed by the host's clock: over a runtime without
+// a GPU (fake_cuda.h), in which every call can fail.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <thread>
+
+#include "cuda/device.h"
+#include "cuda/kernels.h"
+#include "fake_cuda.h"
+
+namespace {
+
+using namespace roofline;
+using namespace roofline::cuda;
+
+class Transfers : public testing::Test {
+ protected:
+  void SetUp() override { fake::reset(); }
+  void TearDown() override {
+    EXPECT_EQ(fake::runtime().allocations.size(), 0u);
+    EXPECT_EQ(fake::runtime().streams + fake::runtime().events + fake::runtime().pinned + fake::runtime().graphs, 0);
+  }
+};
+
+const KernelEntry& kernel(const Backend& device, const std::string& op, const std::string& variant) {
+  for (const KernelEntry& each : device.kernels())
+    if (each.op == op && each.variant == variant) return each;
+  throw Error("no such kernel");
+}
+
+template <class Exception, class F>
+std::string message(F f) {
+  try {
+    f();
+  } catch (const Exception& error) {
+    EXPECT_EQ(typeid(error), typeid(Exception));
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return "";
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::string text_of(const Bound& bound, const std::string& name) {
+  for (const auto& [key, value] : bound.plan.facts())
+    if (key == name) return std::holds_alternative<std::string>(value) ? std::get<std::string>(value) : "?";
+  return "";
+}
+
+struct Buffers {
+  Buffers(Backend& device, std::int64_t size) : device(device), size(size) {
+    for (unsigned char** each : {&a, &c, &sample}) *each = static_cast<unsigned char*>(device.allocate(size));
+    for (std::int64_t i = 0; i < size; ++i) a[i] = static_cast<unsigned char>(i * 37 + i / 251);
+  }
+  ~Buffers() {
+    for (unsigned char* each : {a, c, sample}) device.release(each, 0);
+  }
+  Arguments arguments(const std::string& op, const std::string& direction, std::int64_t pieces) const {
+    Arguments all(op, DType::int8);
+    all.add("direction", direction), all.add("size_bytes", size), all.add("peer", std::int64_t{1});
+    const auto tensor = [](const char* name, void* data, std::int64_t n) { return Tensor{name, data, DType::int8, {n}, {}, Role::in}; };
+    all.add(tensor("a", a, size)), all.add(tensor("c", c, size)), all.add(tensor("sample", sample, pieces));
+    return all;
+  }
+  Backend& device;
+  std::int64_t size;
+  unsigned char *a, *c, *sample;
+};
+
+// What comes back of `size` bytes, as operators/transfer.py states it.
+std::vector<unsigned char> pieces_of(const unsigned char* a, std::int64_t size) {
+  const std::int64_t width = std::min<std::int64_t>(size, 64), pieces = std::min<std::int64_t>(size / width, 64);
+  std::vector<unsigned char> all;
+  for (std::int64_t piece = 0; piece < pieces; ++piece)
+    for (std::int64_t i = 0; i < width; ++i) all.push_back(a[piece * (size / pieces) + i]);
+  return all;
+}
+
+constexpr std::pair<const char*, const char*> kVariants[] = {
+    {"host_copy", "pinned"}, {"host_copy", "pageable"}, {"peer_copy", "copy_engine"}, {"peer_copy", "kernel"}};
+
+TEST_F(Transfers, EveryDirectionBringsWhatItShould) {
+  fake::runtime().devices = 2;
+  const auto device = cuda::open(0);
+  for (const auto& [op, variant] : kVariants) {
+    const bool host = std::string(op) == "host_copy";
+    for (const std::int64_t size : {1, 63, 64, 100, 4096, 4097, 100003})
+      for (const char* direction : {host ? "to_device" : "from_peer", host ? "from_device" : "to_peer", "both"}) {
+        SCOPED_TRACE(std::string(op) + " " + variant + " " + direction + " " + std::to_string(size));
+        const Buffers buffers(*device, size);
+        const std::vector<unsigned char> want = pieces_of(buffers.a, size);
+        const Arguments arguments = buffers.arguments(op, direction, static_cast<std::int64_t>(want.size()));
+        const Bound bound = kernel(*device, op, variant).bind(arguments, *device);
+        std::memset(buffers.c, 0xEE, size), std::memset(buffers.sample, 0xEE, size);
+        bound.steps.at(0).launch(static_cast<Device&>(*device));
+        const bool in = std::string(direction) != (host ? "from_device" : "to_peer");
+        const bool out = std::string(direction) != (host ? "to_device" : "from_peer");
+        const auto expect = [](const unsigned char* got, bool written, const unsigned char* all, std::size_t bytes) {
+          EXPECT_EQ(std::memcmp(got, all, bytes) == 0, written);
+          EXPECT_EQ(got[0] == 0xEE, !written);
+        };
+        expect(buffers.c, in, buffers.a, size);
+        expect(buffers.sample, out, want.data(), want.size());
+        ASSERT_EQ(bound.host_timed, std::string(variant) == "pageable") << "a copy from pageable memory waits";
+        ASSERT_EQ(fake::runtime().current, 0) << "the device stays the thread's";
+      }
+  }
+}
+
+TEST_F(Transfers, WhateverFailsNothingIsLeft) {
+  fake::runtime().devices = 2;
+  const auto device = cuda::open(0);
+  const Buffers buffers(*device, 5000);
+  const auto count = fake::runtime().allocations.size();
+  const int streams = fake::runtime().streams, events = fake::runtime().events, pinned = fake::runtime().pinned;
+  int failed = 0;
+  for (const auto& [op, variant] : kVariants)
+    for (const char* call : {"cudaSetDevice", "cudaHostAlloc", "cudaMalloc", "cudaStreamCreateWithFlags", "cudaEventCreateWithFlags",
+                             "cudaMemcpyAsync", "cudaMemcpyPeerAsync", "cudaStreamSynchronize", "cudaGetDeviceCount",
+                             "cudaDeviceCanAccessPeer", "cudaDeviceEnablePeerAccess"})
+      for (int after = 0; after < 3; ++after) {
+        fake::runtime().failures.clear();
+        fake::runtime().failures[call] = {cudaErrorLaunchOutOfResources, after};
+        try {
+          kernel(*device, op, variant).bind(buffers.arguments(op, "both", 4096), *device);
+        } catch (const Error& error) {
+          ++failed;
+          EXPECT_TRUE(has(error.what(), call)) << error.what();
+        }
+        ASSERT_EQ(fake::runtime().allocations.size(), count) << call << " " << after;
+        ASSERT_EQ(fake::runtime().streams, streams) << call << " " << after;
+        ASSERT_EQ(fake::runtime().events, events) << call << " " << after;
+        ASSERT_EQ(fake::runtime().pinned, pinned) << call << " " << after;
+      }
+  EXPECT_GT(failed, 20);
+}
+
+TEST_F(Transfers, PinnedMemoryThatIsNotThere) {
+  const auto device = cuda::open(0);
+  const Buffers buffers(*device, 5000);
+  fake::runtime().failures["cudaHostAlloc"] = {cudaErrorMemoryAllocation};
+  message<OutOfMemory>([&] { kernel(*device, "host_copy", "pinned").bind(buffers.arguments("host_copy", "to_device", 4096), *device); });
+}
+
+TEST_F(Transfers, PeersThatAreNotThere) {
+  const auto device = cuda::open(0);
+  const Buffers buffers(*device, 128);
+  Arguments arguments = buffers.arguments("peer_copy", "from_peer", 128);
+  const auto bind = [&](const char* variant) { kernel(*device, "peer_copy", variant).bind(arguments, *device); };
+  EXPECT_TRUE(has(message<Unsupported>([&] { bind("copy_engine"); }), "one GPU"));
+  fake::runtime().devices = 2;
+  arguments.add("peer", std::int64_t{2});
+  EXPECT_TRUE(has(message<Unsupported>([&] { bind("copy_engine"); }), "there are 2 GPUs"));
+  arguments.add("peer", std::int64_t{0});
+  EXPECT_TRUE(has(message<Error>([&] { bind("copy_engine"); }), "is cuda:0 itself"));
+  arguments.add("peer", std::int64_t{1});
+  fake::runtime().peer_access = false;
+  EXPECT_TRUE(has(message<Unsupported>([&] { bind("kernel"); }), "use the variant copy_engine"));
+  EXPECT_NO_THROW(bind("copy_engine")) << "through the host's memory";
+  fake::runtime().peer_access = true;
+  fake::runtime().failures["cudaDeviceEnablePeerAccess"] = {cudaErrorPeerAccessAlreadyEnabled};
+  EXPECT_NO_THROW(bind("kernel"));
+}
+
+// -- launches -----------------------------------------------------------------------------------------------------------------
+
+Arguments calls(std::int64_t count) {
+  Arguments arguments("fork_join", DType::fp32);
+  arguments.add("calls", count);
+  return arguments;
+}
+
+TEST_F(Transfers, EmptyLaunchesAreAsManyAsAsked) {
+  const auto device = cuda::open(0);
+  const struct {
+    const char* variant;
+    long launches, synchronised, nodes;
+    bool host_timed;
+  } expected[] = {{"pool", 5, 0, 0, false}, {"call", 5, 0, 0, true}, {"synchronised", 5, 5, 0, true}, {"graph", 0, 0, 5, false}};
+  for (const auto& each : expected) {
+    SCOPED_TRACE(each.variant);
+    const Bound bound = kernel(*device, "fork_join", each.variant).bind(calls(5), *device);
+    EXPECT_EQ(bound.host_timed, each.host_timed);
+    EXPECT_TRUE(has(text_of(bound, "implementation"), each.variant));
+    fake::Runtime& r = fake::runtime();
+    r.empty_launches = r.synchronised = r.graph_nodes = 0;
+    bound.steps.at(0).launch(static_cast<Device&>(*device));
+    EXPECT_EQ(r.empty_launches, each.launches);
+    EXPECT_EQ(r.synchronised, each.synchronised);
+    EXPECT_EQ(r.graph_nodes, each.nodes);
+  }
+  EXPECT_EQ(kernel(*device, "fork_join", "pool").variant, "pool");
+  EXPECT_TRUE(has(message<Unsupported>([&] { kernel(*device, "fork_join", "graph").bind(calls(1025), *device); }), "1024 nodes"));
+}
+
+TEST_F(Transfers, GraphsThatFailLeaveNothing) {
+  const auto device = cuda::open(0);
+  for (const char* call : {"cudaGraphCreate", "cudaGraphAddKernelNode", "cudaGraphInstantiateWithFlags"})
+    for (int after = 0; after < 3; ++after) {
+      fake::runtime().failures.clear();
+      fake::runtime().failures[call] = {cudaErrorLaunchOutOfResources, after};
+      try {
+        kernel(*device, "fork_join", "graph").bind(calls(4), *device);
+      } catch (const Error& error) {
+        EXPECT_TRUE(has(error.what(), call)) << error.what();
+      }
+      EXPECT_EQ(fake::runtime().graphs, 0) << call << " " << after;
+    }
+}
+
+// -- batches by the host's clock ------------------------------------------------------------------------------------------------
+
+TEST_F(Transfers, HostTimedBatchesTakeTheHostsTimeAndNoGate) {
+  const auto device = cuda::open(0);
+  int launched = 0;
+  const std::vector<std::vector<Launch>> sets = {{[&](Queue&) {
+    ++launched;
+    fake::runtime().clock_s += 100;  // what events would say
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }}};
+  const double host_s = device->run_batch({&sets, 0, 3, false, true, true});
+  EXPECT_EQ(launched, 3);
+  EXPECT_GE(host_s, 6e-3);
+  EXPECT_LT(host_s, 50);
+  EXPECT_EQ(fake::runtime().events, 0) << "no event was needed";
+  EXPECT_NEAR(device->run_batch({&sets, 0, 3, false, true, false}), 300, 1e-3) << "by events";
+  launched = 0;
+  EXPECT_GE(device->run_batch({&sets, 0, 2, true, true, true}), 4e-3) << "each launch alone, caches emptied between them";
+  EXPECT_EQ(launched, 2);
+}
+
+}  // namespace
