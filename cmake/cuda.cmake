@@ -200,6 +200,7 @@ add_library(roofline_cuda STATIC
   csrc/cuda/attention_mla.cu
   csrc/cuda/attention_split.cu
   csrc/cuda/attention_tiled.cu
+  csrc/cuda/collectives.cpp
   csrc/cuda/cublas_lt.cpp
   csrc/cuda/device.cpp
   csrc/cuda/elements.cu
@@ -207,6 +208,7 @@ add_library(roofline_cuda STATIC
   csrc/cuda/fma.cu
   csrc/cuda/fork_join.cpp
   csrc/cuda/gemm.cpp
+  csrc/cuda/nccl.cpp
   csrc/cuda/primitives.cu
   csrc/cuda/products.cpp
   csrc/cuda/rows.cu

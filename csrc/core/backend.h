@@ -81,7 +81,7 @@ struct DeviceInfo {
 
 // A library that a backend opens on first use.
 struct LibraryInfo {
-  std::string name;     // "onednn", "openblas", "cublaslt"
+  std::string name;     // "onednn", "openblas", "cublaslt", "nccl"
   std::string version;  // empty where it is missing
   std::string path;     // of the file that was opened
   std::string missing;  // why it cannot be used, and the cure; empty if it can
@@ -96,7 +96,7 @@ std::vector<LibraryInfo> list_libraries();
 // threads: of a CPU; 0 = all usable cores.
 std::shared_ptr<Backend> open_device(const std::string& name, int threads);
 
-// The file to open for a library ("onednn", "openblas", "cublaslt"), tried before the system's. Throws Error once it is open.
+// The file to open for a library ("onednn", "openblas", "cublaslt", "nccl"), tried before the system's. Throws Error once it is open.
 void set_library_path(const std::string& name, const std::string& path);
 
 }  // namespace roofline

@@ -6,6 +6,7 @@
 #if defined(ROOFLINE_WITH_CUDA)
 #include "cuda/cublas_lt.h"
 #include "cuda/device.h"
+#include "cuda/nccl.h"
 #endif
 
 #include "build_info.h"
@@ -28,6 +29,7 @@ std::vector<LibraryInfo> list_libraries() {
   std::vector<LibraryInfo> all = cpu::libraries();
 #if defined(ROOFLINE_WITH_CUDA)
   all.push_back(cuda::cublas_lt_info());
+  all.push_back(cuda::nccl_info());
 #endif
   return all;
 }
@@ -48,10 +50,13 @@ std::shared_ptr<Backend> open_device(const std::string& name, int threads) {
 }
 
 void set_library_path(const std::string& name, const std::string& path) {
-  if (name != "cublaslt") return cpu::set_library_path(name, path);
 #if defined(ROOFLINE_WITH_CUDA)
-  cuda::set_cublas_lt_path(path);
+  if (name == "cublaslt") return cuda::set_cublas_lt_path(path);
+  if (name == "nccl") return cuda::set_nccl_path(path);
+#else
+  if (name == "cublaslt" || name == "nccl") return;  // nothing will open it
 #endif
+  cpu::set_library_path(name, path);
 }
 
 }  // namespace roofline

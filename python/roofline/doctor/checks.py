@@ -35,6 +35,7 @@ _LIBRARY_CURE = {
     "onednn": "pip install onednn-cpu-gomp==2023.2.0",
     "openblas": "pip install scipy-openblas32",
     "cublaslt": "pip install 'cuda-toolkit[cublas]==13.*'",
+    "nccl": "pip install nvidia-nccl-cu13",
 }
 
 

@@ -18,6 +18,7 @@ _WHEELS = {
     "onednn": ("onednn-cpu-gomp", "libdnnl.so.3"),
     "openblas": ("scipy-openblas32", "libscipy_openblas.so"),
     "cublaslt": ("nvidia-cublas", "libcublasLt.so.13"),
+    "nccl": ("nvidia-nccl-cu13", "libnccl.so.2"),
 }
 
 
