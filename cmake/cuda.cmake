@@ -209,6 +209,7 @@ add_library(roofline_cuda STATIC
   csrc/cuda/fork_join.cpp
   csrc/cuda/gemm.cpp
   csrc/cuda/nccl.cpp
+  csrc/cuda/nvml.cpp
   csrc/cuda/primitives.cu
   csrc/cuda/products.cpp
   csrc/cuda/rows.cu
@@ -221,6 +222,9 @@ target_include_directories(roofline_cuda SYSTEM PRIVATE
 target_link_libraries(roofline_cuda PRIVATE ${CMAKE_DL_LIBS})
 if(ROOFLINE_CUBLAS_INCLUDE)
   target_compile_definitions(roofline_cuda PRIVATE ROOFLINE_HAVE_CUBLAS_HEADERS)  # they check what cublas_lt.h declares
+endif()
+if(ROOFLINE_NVML_INCLUDE)
+  target_compile_definitions(roofline_cuda PRIVATE ROOFLINE_HAVE_NVML_HEADERS)
 endif()
 target_compile_options(roofline_cuda PRIVATE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra>

@@ -635,7 +635,7 @@ def test_files_of_version_1_are_read(tmp_path: Path) -> None:
 
 
 def edited(edit: Callable[[dict[str, Any]], object]) -> str:
-    content = {"schema_version": 2, "kind": "machines", "machines": [json.loads(json.dumps(whole().to_dict()))]}
+    content = {"schema_version": 3, "kind": "machines", "machines": [json.loads(json.dumps(whole().to_dict()))]}
     edit(content)
     return json.dumps(content)
 
@@ -656,7 +656,7 @@ def part_key(part: str, key: str, value: object) -> Callable[[dict[str, Any]], o
         ("\x00\xff", "is not valid JSON"),
         ("[]", "must hold one JSON object"),
         ("{}", "has no schema_version: it is not a file of this package"),
-        (edited(lambda c: c.update(schema_version=3)), "has schema_version 3, this version reads up to 2: upgrade roofline"),
+        (edited(lambda c: c.update(schema_version=4)), "has schema_version 4, this version reads up to 3: upgrade roofline"),
         (edited(lambda c: c.update(schema_version=0)), "which never existed"),
         (edited(lambda c: c.update(schema_version=True)), "has no schema_version"),
         (edited(lambda c: c.update(kind="results")), "has kind 'results', not 'machines': is it a results file"),

@@ -15,7 +15,7 @@ import pytest
 
 import roofline
 from roofline import Attention, Error, Matmul, OutOfMemory, Policy, Relu, Softmax, Stream, Unsupported
-from roofline.measurement import attempt, default_device, open_device
+from roofline.measurement import attempt, default_device, open_device, timing
 from roofline.measurement.roofs import (
     compute_probe,
     dram_array_bytes,
@@ -379,3 +379,11 @@ def test_traffic_that_a_cache_holds_does_not_reach_dram() -> None:
     assert sum(large.moved("DRAM")["DRAM"].values()) == large.problem.compulsory_bytes() + 4 * 4 * 8 * keys * keys
     assert "cached_traffic_bytes" not in large.plan
     assert len(small.moved("L2")["L2"]) == 4  # a warm run is judged at the level that holds everything
+
+
+def test_a_gpu_that_slowed_itself_down_says_what_held_it() -> None:
+    conditions = {"hw_thermal_slowdown_share": 0.3, "sw_power_cap_share": 0.9, "hw_slowdown_share": 0.31}
+    seen = {"throttled": True, "contended": True, "conditions": conditions, "load": {}}
+    reason = timing.disturbed(seen, {})
+    assert reason.startswith("the GPU slowed itself down: hw slowdown for 31 %, hw thermal slowdown for 30 % of the time")
+    assert "power cap" not in reason

@@ -14,14 +14,14 @@ import pytest
 from roofline.errors import Error
 from roofline.machine import Ceiling, Machine
 from roofline.operators import OPERATORS, Attention, Matmul, Operator, Softmax
-from roofline.report import default_points, explain, load, render, report
+from roofline.report import default_points, explain, load, render, report, tables
 from roofline.report.files import begin
 from roofline.report.formulas import Term, flops_formulas, tensor_formulas, traffic_formulas
 from roofline.report.markdown import markdown
 from roofline.report.measuring import pooled
 from roofline.report.tables import brief_problem, compact_table, prediction_summary, why_wrong
 from roofline.results import Bracket, Measurement, Results, append_to
-from roofline.units import fmt_number, fmt_percent, fmt_si
+from roofline.units import MISSING, fmt_number, fmt_percent, fmt_si
 
 SPREAD = (0.97, 1.0, 1.0, 1.03, 1.002, 0.998, 1.001, 0.999, 1.003, 1.0, 0.985)
 READ = {"operator": "stream", "access": "read", "elements": 1 << 12, "passes": 1, "streams": 1, "factor": 3.0, "dtype": "fp32"}
@@ -489,3 +489,24 @@ def test_a_short_report_leaves_out_what_it_has_no_time_for(tmp_path: Path, capsy
     assert all(e["before_samples"] and e["after_samples"] for e in ends)
     text = (tmp_path / "r" / "report.md").read_text()
     assert re.search(r"DRAM read: (moved by|did not move)", text)
+
+
+def test_power_and_energy_have_columns_where_a_device_tells_them() -> None:
+    silent = tables.ceiling_table(machine())
+    assert "power" not in silent.headers
+    first, *others = machine().ceilings
+    told = dataclasses.replace(first, conditions={"power_w": 612.4, "power_limited": 1})
+    shown = tables.ceiling_table(dataclasses.replace(machine(), ceilings=(told, *others)))
+    at = shown.headers.index("power")
+    assert {row[0]: row[at] for row in shown.rows}[told.name] == "612 W"
+    assert [row[at] for row in shown.rows].count(MISSING) == len(others)
+    assert {row[0]: row[-1] for row in shown.rows}[told.name].endswith("power limited")
+    quiet = point(Matmul(rows=512, columns=512, inner=512), "library", 1.3)
+    ran_s = sum(quiet.samples_s) * quiet.launches_per_sample
+    energy_j = 6.0 * len(quiet.samples_s) * quiet.launches_per_sample  # six joules a launch
+    m = dataclasses.replace(quiet, conditions={"power_w": 600.0, "energy_j": energy_j}, load={"wall_s": ran_s / 0.9})
+    table = tables.operator_table([m], None)
+    row = dict(zip(table.headers, table.rows[0], strict=True))
+    assert row["power"] == "600 W"
+    assert (row["per FLOP"], row["per byte"]) == ("22.4 nJ", fmt_si(6.0 / m.total_bytes, "J"))  # 2 x 512^3 FLOPs
+    assert "power" not in tables.operator_table([quiet], None).headers

@@ -114,7 +114,30 @@ def test_derived_values_by_hand() -> None:
     assert m.derived() == {
         "time_s": m.time_s, "time_low_s": 2.4e-3, "time_high_s": 2.6e-3, "flops_per_s": m.flops_per_s, "bytes_per_s": m.bytes_per_s,
         "flops_per_byte": 0.5, "bound": "DRAM", "share_of_bracket": m.share_of_bracket, "prediction_error": m.prediction_error,
+        "energy_per_launch_j": None,
     }  # fmt: skip
+
+
+WORKING = {
+    "sm_clock_hz": 1.41e9, "memory_clock_hz": 3.2e9, "power_w": 690.0, "power_max_w": 702.0, "temperature_c": 62.0,
+    "gpu_idle_share": 0.1, "sw_power_cap_share": 0.96, "power_limited": 1, "other_processes": 0, "energy_j": 19.2,
+}  # fmt: skip
+
+
+def test_energy_by_hand() -> None:
+    """Three samples of four launches: 30 ms of work in the window."""
+    m = measurement(conditions=WORKING, load={"wall_s": 0.032})
+    assert m.energy_per_launch_j == pytest.approx(1.6)
+    shown = dict(row[:2] for row in m._table()[2])
+    assert shown["conditions"] == "1.41 GHz, 690 W, 62 °C, power limited, sw power cap 96 %"
+    assert shown["energy"] == "1.60 J per launch, 35.6 nJ/FLOP, 17.8 nJ/B"
+    record = m.to_record()
+    assert (record["energy_per_launch_j"], record["power_w"], record["power_limited"]) == (m.energy_per_launch_j, 690.0, 1)
+    assert m.status == "ok", "the power cap is a property of the ceiling"
+    assert measurement(conditions=WORKING, load={"wall_s": 0.04}).energy_per_launch_j is None, "a quarter of it were pauses"
+    assert measurement(conditions={"power_w": 690.0}, load={"wall_s": 0.032}).energy_per_launch_j is None
+    assert "energy" not in dict(row[:2] for row in measurement()._table()[2])
+    assert Measurement.from_dict(json.loads(json.dumps(m.to_dict()))) == m
 
 
 @pytest.mark.parametrize(
@@ -269,7 +292,7 @@ def without(key: str) -> bytes:
         (b"\xff\xfe", "line 2 is not valid JSON"),
         (b"[1]", "line 2 must be a JSON object"),
         (b"{}", "line 2 has no schema_version"),
-        (line(schema_version=3), "line 2 has schema_version 3, this version reads up to 2: upgrade roofline"),
+        (line(schema_version=4), "line 2 has schema_version 4, this version reads up to 3: upgrade roofline"),
         (b'{"schema_version": 1, "kind": "machines", "machines": []}', "line 2: this is a machine file, not a results file"),
         (line(extra=1), "line 2 has the unknown key 'extra'"),
         (without("variant"), "line 2 lacks variant"),
@@ -292,8 +315,8 @@ def test_damage_in_the_middle_is_named_with_its_line(damaged: bytes, words: str,
 
 def test_a_newer_last_line_is_not_taken_for_a_truncated_one(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
-    path.write_bytes(line() + b"\n" + line(schema_version=3))
-    with pytest.raises(Error, match="line 2 has schema_version 3"):
+    path.write_bytes(line() + b"\n" + line(schema_version=4))
+    with pytest.raises(Error, match="line 2 has schema_version 4"):
         Results.load(path)
 
 

@@ -161,6 +161,7 @@ class Device {
     return py::dict("samples_s"_a = to_array(result.samples_s), "launches_per_sample"_a = result.launches_per_sample,
                     "warmup_s"_a = result.warmup_s, "stop_reason"_a = result.stop_reason, "contended"_a = is_contended(result.load, callable),
                     "clock_before_hz"_a = result.clock_before_hz, "clock_after_hz"_a = result.clock_after_hz,
+                    "conditions"_a = to_python(result.load.conditions), "throttled"_a = result.load.throttled,
                     "load"_a = py::dict("wall_s"_a = result.load.wall_s, "cpu_share"_a = result.load.cpu_share,
                                         "run_delay_share"_a = result.load.run_delay_share,
                                         "process_run_delay_share"_a = result.load.process_run_delay_share,

@@ -17,13 +17,15 @@ enum class Fill : std::uint8_t {
   pattern,  // every byte 0xA5: guard zones
 };
 
-// What the operating system says of our threads over a window of wall time.
+// What the operating system says of our threads, and a device of itself, over a window of wall time.
 struct Load {
   double wall_s = 0;
   double cpu_share = 1;        // smallest CPU time over wall time of the threads at work
   double run_delay_share = 0;  // largest share of the window that one of them waited for a core
   double process_run_delay_share = 0;  // the same over every thread of the process: for a user's callable
   double foreign_cores = 0;    // cores kept busy by other processes; only told of windows of a second or more
+  std::vector<std::pair<std::string, Value>> conditions;  // clocks, power, temperature, shares of what slowed it, as it names them
+  bool throttled = false;      // it slowed down for heat or a fault of its supply, and may not when it is measured again
 };
 
 // One batch: `launches` launches, launch i on set (first + i) mod sets.
@@ -67,7 +69,7 @@ class Backend {
   // Share of a range that lies in huge pages of the host; -1 where that means nothing or is not known.
   virtual double huge_page_share(const void*, std::size_t) const { return -1; }
 
-  // Contention since `begin_load`. Backends whose work is not on our threads leave it at the default.
+  // Contention and conditions since `begin_load`. Backends whose work is not on our threads leave the former at the default.
   virtual void begin_load() {}
   virtual Load end_load() { return {}; }
 };
@@ -96,7 +98,8 @@ std::vector<LibraryInfo> list_libraries();
 // threads: of a CPU; 0 = all usable cores.
 std::shared_ptr<Backend> open_device(const std::string& name, int threads);
 
-// The file to open for a library ("onednn", "openblas", "cublaslt", "nccl"), tried before the system's. Throws Error once it is open.
+// The file to open for a library ("onednn", "openblas", "cublaslt", "nccl", "nvml"), tried before the system's. Throws Error once
+// it is open.
 void set_library_path(const std::string& name, const std::string& path);
 
 }  // namespace roofline

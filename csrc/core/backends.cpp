@@ -7,6 +7,7 @@
 #include "cuda/cublas_lt.h"
 #include "cuda/device.h"
 #include "cuda/nccl.h"
+#include "cuda/nvml.h"
 #endif
 
 #include "build_info.h"
@@ -53,8 +54,9 @@ void set_library_path(const std::string& name, const std::string& path) {
 #if defined(ROOFLINE_WITH_CUDA)
   if (name == "cublaslt") return cuda::set_cublas_lt_path(path);
   if (name == "nccl") return cuda::set_nccl_path(path);
+  if (name == "nvml") return cuda::set_nvml_path(path);
 #else
-  if (name == "cublaslt" || name == "nccl") return;  // nothing will open it
+  if (name == "cublaslt" || name == "nccl" || name == "nvml") return;  // nothing will open it
 #endif
   cpu::set_library_path(name, path);
 }

@@ -53,6 +53,29 @@ class Batches {
   std::int64_t launches_ = 1;
 };
 
+// Between begin_load and end_load, also where a batch throws.
+class Window {
+ public:
+  explicit Window(Backend& backend) : backend_(backend) { backend_.begin_load(); }
+  ~Window() {
+    if (!open_) return;
+    try {
+      backend_.end_load();
+    } catch (const std::exception&) {  // another one is on its way
+    }
+  }
+  Window(const Window&) = delete;
+  Window& operator=(const Window&) = delete;
+  Load end() {
+    open_ = false;
+    return backend_.end_load();
+  }
+
+ private:
+  Backend& backend_;
+  bool open_ = true;
+};
+
 double warm_up(Batches& batches, const Policy& policy) {
   const double begin = now_s();
   double reference = 0;
@@ -91,6 +114,7 @@ Interval median_interval(std::vector<double> samples) {
 }
 
 bool is_contended(const Load& load, bool callable) {
+  if (load.throttled) return true;
   if (load.foreign_cores > kForeignCores) return true;
   if (callable) return load.process_run_delay_share > kContendedShare;
   return load.run_delay_share > kContendedShare || 1 - load.cpu_share > kContendedShare;
@@ -103,7 +127,7 @@ Sampled sample(Backend& backend, const Target& target, const Policy& policy, con
   result.warmup_s = warm_up(batches, policy);
   result.clock_before_hz = backend.clock_hz();
   batches.next();  // the clock probe left the pool asleep and the caches as they were
-  backend.begin_load();
+  Window window(backend);
   const double begin = now_s();
   for (;;) {
     result.samples_s.push_back(batches.next());
@@ -121,7 +145,7 @@ Sampled sample(Backend& backend, const Target& target, const Policy& policy, con
       break;
     }
   }
-  result.load = backend.end_load();
+  result.load = window.end();
   result.clock_after_hz = backend.clock_hz();
   return result;
 }

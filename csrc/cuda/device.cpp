@@ -96,6 +96,7 @@ Device::Device(int index) : index_(index), gated_(!launches_block()) {
   use();
   try {
     properties_ = find_properties(index);
+    telemetry_ = std::make_unique<Telemetry>(properties_.pci_bus_id, !properties_.mig);
     load_primitives();  // throws Unsupported where the build holds no code for this GPU
     // Non-blocking: the default stream, which other libraries use, must not wait for a gate.
     ROOFLINE_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
@@ -126,24 +127,34 @@ void Device::use() const { ROOFLINE_CUDA(cudaSetDevice(index_)); }
 
 std::vector<std::pair<std::string, Value>> Device::facts() const {
   const Properties& p = properties_;
-  return {{"gpu_name", p.gpu_name},
-          {"architecture", p.architecture()},
-          {"sms", std::int64_t{p.sms}},
-          {"threads_per_sm", std::int64_t{p.threads_per_sm}},
-          {"shared_bytes_per_sm", p.shared_bytes_per_sm},
-          {"shared_bytes_per_block", p.shared_bytes_per_block},
-          {"max_clock_hz", p.clock_hz},
-          {"memory_clock_hz", p.memory_clock_hz},
-          {"memory_bus_bits", p.memory_bus_bits},
-          {"memory_bytes", p.memory_bytes},
-          {"l2_bytes", p.l2_bytes},
-          {"ecc", std::int64_t{p.ecc}},
-          {"mig", std::int64_t{p.mig}},
-          {"pci_bus_id", p.pci_bus_id},
-          {"driver_version", version_text(p.driver_version)},
-          {"runtime_version", version_text(p.runtime_version)},
-          {"gate", std::string(gated_ ? "on" : "off")},
-          {"gate_timeouts", gate_timeouts_}};
+  std::vector<std::pair<std::string, Value>> all = {
+      {"gpu_name", p.gpu_name},
+      {"architecture", p.architecture()},
+      {"sms", std::int64_t{p.sms}},
+      {"threads_per_sm", std::int64_t{p.threads_per_sm}},
+      {"shared_bytes_per_sm", p.shared_bytes_per_sm},
+      {"shared_bytes_per_block", p.shared_bytes_per_block},
+      {"max_clock_hz", p.clock_hz},
+      {"memory_clock_hz", p.memory_clock_hz},
+      {"memory_bus_bits", p.memory_bus_bits},
+      {"memory_bytes_per_s", 2 * p.memory_clock_hz * static_cast<double>(p.memory_bus_bits) / 8},  // two transfers per cycle
+      {"memory_bytes", p.memory_bytes},
+      {"l2_bytes", p.l2_bytes},
+      {"ecc", std::int64_t{p.ecc}},
+      {"mig", std::int64_t{p.mig}},
+      {"pci_bus_id", p.pci_bus_id},
+      {"driver_version", version_text(p.driver_version)},
+      {"runtime_version", version_text(p.runtime_version)},
+      {"gate", std::string(gated_ ? "on" : "off")},
+      {"gate_timeouts", gate_timeouts_}};
+  for (auto& fact : telemetry_->facts()) all.push_back(std::move(fact));
+  return all;
+}
+
+Load Device::end_load() {
+  Load load;
+  telemetry_->end(load);
+  return load;
 }
 
 const std::vector<KernelEntry>& Device::kernels() const {

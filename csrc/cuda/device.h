@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/backend.h"
+#include "cuda/nvml.h"
 
 struct CUstream_st;
 struct CUevent_st;
@@ -64,6 +65,8 @@ class Device final : public Backend, public Queue {
   std::string place_of(const void* address) const override;
   double run_batch(const Batch& batch) override;
   double clock_hz() override;
+  void begin_load() override { telemetry_->begin(); }
+  Load end_load() override;
 
  private:
   struct Mailbox;  // pinned memory that both sides see: the gate and the clock readings
@@ -78,6 +81,7 @@ class Device final : public Backend, public Queue {
 
   int index_;
   Properties properties_;
+  std::unique_ptr<Telemetry> telemetry_;
   CUstream_st* stream_ = nullptr;
   Mailbox* mailbox_ = nullptr;         // as the host sees it
   Mailbox* device_mailbox_ = nullptr;  // the same memory, as the GPU sees it

@@ -43,6 +43,7 @@ def ceiling(device: Device, what: Wanted, policy: Policy) -> Ceiling:
         problem=found.described(),
         plan=found.plan(),
         clock_hz=clock_hz(seen) or None,
+        conditions=dict(seen["conditions"]),
         status="contended" if seen["contended"] else "ok",
         reason=disturbed(seen, device.facts),
     )

@@ -66,7 +66,8 @@ class Ceiling:
     problem: {"operator": name, **fields}, enough to measure it again. threads: of the probe (0 where it means nothing).
     plan: facts of the kernel that ran (implementation, streams, huge_page_share, ...). sustained: the rate after 10 s and more
     of load, at the clock that power and heat then allow; else it is a burst.
-    ops_per_cycle: FLOP per cycle and thread that the instruction set allows. clock_hz: while it was measured.
+    ops_per_cycle: FLOP per cycle and thread that the instruction set allows. clock_hz: while it was measured. conditions: what the
+    device said of itself meanwhile (clocks, power, temperature, shares of what held its clocks).
     Raises Error for fields outside the lists above and for samples that are not positive numbers.
     """
 
@@ -85,6 +86,7 @@ class Ceiling:
     sustained: bool = False
     clock_hz: float | None = None
     ops_per_cycle: float | None = None
+    conditions: Mapping[str, Any] = field(default_factory=dict)
     status: str = "ok"
     reason: str = ""
     source: str = "measured"
@@ -213,6 +215,7 @@ class Ceiling:
                 "" if self.source == "measured" else self.source,
                 "" if self.status == "ok" and self.source != "measured" else self.status,
                 UNVERIFIED if self.unverified else "",
+                "power limited" if self.conditions.get("power_limited") else "",
             )
             if word
         )
@@ -233,7 +236,7 @@ class Ceiling:
     def to_dict(self) -> dict[str, Any]:
         """JSON form; `label`, `value`, `summary` and `modes` are for readers and ignored when read back."""
         stated = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        stated["problem"], stated["plan"] = dict(self.problem), dict(self.plan)
+        stated["problem"], stated["plan"], stated["conditions"] = dict(self.problem), dict(self.plan), dict(self.conditions)
         stated["samples"] = list(self.samples)
         return {
             **stated,

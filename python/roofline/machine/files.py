@@ -19,7 +19,8 @@ import numpy as np
 
 from ..errors import Error
 
-SCHEMA_VERSION = 2  # of every file; any change of a file's keys raises it. 1: machines without curves and empirical
+# Of every file; any change of a file's keys raises it. 1: machines without curves and empirical; 2: no conditions.
+SCHEMA_VERSION = 3
 
 
 def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None:

@@ -133,16 +133,24 @@ def _versions() -> Mapping[str, str]:
     return found
 
 
+# Facts of a device that say under what conditions it worked.
+_SHOWN = (
+    "cpu_name", "gpu_name", "isas", "governor", "huge_pages", "virtual_machine", "driver_version", "runtime_version",
+    "driver_release", "power_limit_w", "power_limit_default_w", "persistence_mode", "ecc", "mig", "mig_mode", "compute_mode",
+    "pcie_generation", "pcie_generation_max", "pcie_width", "pcie_width_max", "other_processes", "other_processes_bytes",
+)  # fmt: skip
+
+
 def provenance(device: Device, seed: int) -> dict[str, Any]:
     """The conditions of a run. No paths, command lines or host names, so that it can be published."""
     info = build_info()
     kept = ("version", "compiler", "build_type", "isas", "cuda", "cuda_version", "cuda_archs")
-    shown = ("cpu_name", "gpu_name", "isas", "governor", "huge_pages", "virtual_machine", "driver_version", "runtime_version")
+    facts = device.facts if device.backend == "cpu" else device.core.facts  # who else is on a GPU changes
     return {
         "versions": {**_versions(), **{lib["name"]: lib["version"] for lib in libraries() if lib["version"]}},
         "build": {key: info[key] for key in kept},
         "os": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "device": {key: device.facts[key] for key in shown if key in device.facts},
+        "device": {key: facts[key] for key in _SHOWN if key in facts},
         "roofline_isa": os.environ.get("ROOFLINE_ISA", ""),
         "seed": seed,
         "utc": utc_now(),

@@ -14,7 +14,7 @@ from ..model import Roofs, bound, default_variant, machine_roofs, terms_s
 from ..operators import Operator
 from ..prediction import Rates, expect, machine_rates, moved_bytes
 from ..results import CACHE_STATES, Bracket, Measurement, roof_value
-from ..units import fmt_bytes
+from ..units import fmt_bytes, fmt_percent
 from .devices import Device, open_device, provenance, utc_now
 from .roofs import Probe, level_of, roofs_of
 from .tensors import Held, allocate_all, bind, check
@@ -188,12 +188,25 @@ def from_rates(prepared: Prepared, machine: Machine | None, level: str) -> Expec
 
 def disturbed(seen: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     """Of what `Device.core.sample` or `measure` saw: why it was contended; empty where it was not."""
+    if seen["throttled"]:
+        return throttling(seen["conditions"])
     return contention(seen["load"], facts) if seen["contended"] else ""
 
 
 def clock_hz(seen: Mapping[str, Any]) -> float:
     """The clock around what `Device.core.sample` saw: the higher of before and after; 0 where unknown."""
     return max(float(seen["clock_before_hz"]), float(seen["clock_after_hz"]))
+
+
+# What holds a GPU's clocks and is no property of the roof: heat, and faults of its supply.
+THROTTLING = ("hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake")
+
+
+def throttling(conditions: Mapping[str, Any]) -> str:
+    """What slowed the GPU, and for how much of the time."""
+    shares = {name.replace("_", " "): conditions.get(f"{name}_share") for name in THROTTLING}
+    causes = ", ".join(f"{name} for {fmt_percent(share, 2)}" for name, share in shares.items() if share)
+    return f"the GPU slowed itself down: {causes} of the time; improve its cooling or supply, or let it rest"
 
 
 def contention(load: Mapping[str, float], facts: Mapping[str, Any]) -> str:
@@ -226,7 +239,7 @@ def bracketed(
     )  # fmt: skip
     status, reason = "ok", ""
     if seen["contended"]:
-        status, reason = "contended", contention(seen["load"], device.facts)
+        status, reason = "contended", disturbed(seen, device.facts)
     elif seen["roof_moved"]:
         b = brackets[seen["limiting"]]
         status = "roof_moved"
@@ -238,6 +251,7 @@ def bracketed(
         "stop_reason": seen["stop_reason"],
         "repeats": int(seen["repeats"]),
         "load": dict(seen["load"]),
+        "conditions": dict(seen["conditions"]),
         "clock_hz_before": float(seen["clock_before_hz"]) or None,
         "clock_hz_after": float(seen["clock_after_hz"]) or None,
         "brackets": brackets,

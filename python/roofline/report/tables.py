@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -100,8 +100,17 @@ def fmt_mode_shares(c: Ceiling) -> str:
     return " or ".join(f"{fmt_si(mode.value, RATE_UNITS[c.kind])} ({fmt_percent(mode.share, 2)})" for mode in c.modes)
 
 
+def _power(conditions: Mapping[str, object]) -> str:
+    power = conditions.get("power_w")
+    return f"{fmt_number(power)} W" if isinstance(power, (int, float)) else MISSING
+
+
 def ceiling_table(machine: Machine) -> Table:
-    """Median, its 95 % interval, n, clock and modes. A bimodal ceiling has no median: it would lie between the modes."""
+    """Median, its 95 % interval, n, clock, modes, and power where some device tells it.
+
+    A bimodal ceiling has no median: it would lie between the modes.
+    """
+    powers = ("power",) if any("power_w" in c.conditions for c in machine.ceilings) else ()
     rows = []
     for c in ordered_ceilings(machine):
         s, unit = c.summary, RATE_UNITS[c.kind]
@@ -114,12 +123,12 @@ def ceiling_table(machine: Machine) -> Table:
                 fmt_mode_shares(c),
                 str(c.threads or MISSING),
                 fmt_si(c.clock_hz, "Hz"),
+                *(_power(c.conditions) for _ in powers),
                 c.state,
             )
         )
-    return Table(
-        headers=("ceiling", "median", "95 % interval", "n", "modes", "threads", "clock", "status"), rows=rows, wide=("modes",)
-    )
+    headers = ("ceiling", "median", "95 % interval", "n", "modes", "threads", "clock", *powers, "status")
+    return Table(headers=headers, rows=rows, wide=("modes",))
 
 
 def _billions(rate: float | None) -> str:
@@ -130,10 +139,21 @@ def fmt_error(error: float | None) -> str:
     return MISSING if error is None else ("+" if error > 0 else "") + fmt_percent(error)
 
 
+def _energies(m: Measurement) -> tuple[str, str, str]:
+    """Power, and the energy of a launch over its FLOPs and its bytes."""
+    energy = m.energy_per_launch_j
+
+    def per(count: int) -> str:
+        return fmt_si(energy / count, "J") if energy is not None and count else MISSING
+
+    return _power(m.conditions), per(m.total_flops), per(m.total_bytes)
+
+
 def operator_table(results: Iterable[Measurement], machine: Machine | None) -> Table:
-    """Everything of a point in one row, for report.md."""
+    """Everything of a point in one row, for report.md; power and energy where some device tells them."""
     rows = []
     listed = ordered(results)
+    energies = ("power", "per FLOP", "per byte") if any("power_w" in m.conditions for m in listed) else ()
     differing = varying(listed)
     for m in listed:
         # Brackets taken while other work ran scatter by themselves: their modes are not the roof's.
@@ -153,6 +173,7 @@ def operator_table(results: Iterable[Measurement], machine: Machine | None) -> T
                 fmt_percent(best),
                 fmt_si(m.prediction.get("time_s"), "s"),
                 fmt_error(m.prediction_error),
+                *(_energies(m) if energies else ()),
                 m.status.replace("_", " "),
             )
         )
@@ -170,6 +191,7 @@ def operator_table(results: Iterable[Measurement], machine: Machine | None) -> T
         "of best mode",
         "predicted",
         "error",
+        *energies,
         "status",
     )
     return Table(headers=headers, rows=rows, wide=("problem",))

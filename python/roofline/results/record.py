@@ -15,6 +15,7 @@ from ..errors import Error
 from ..machine import RATE_UNITS, SCHEMA_VERSION, Machine, Summary, build, modes, summary, to_json
 from ..units import fmt_number, fmt_percent, fmt_si
 
+BUSY = 0.8  # of a window: below, more than a quarter of its energy may be that of pauses
 BRACKETED = ("bandwidth", "compute", "latency")  # kinds of roof
 CACHE_STATES = ("cold", "warm", "user")
 STATUSES = ("ok", "contended", "roof_moved", "implausible", "unsupported", "out_of_memory", "failed")
@@ -49,6 +50,24 @@ def roof_value(kind: str, samples: Sequence[float]) -> float:
     A median of few samples taken in such a moment would make the launch the bound of a problem that it does not bound.
     """
     return min(samples) if kind == "latency" else statistics.median(samples)
+
+
+def fmt_conditions(conditions: Mapping[str, Any]) -> str:
+    """In one line: "1.41 GHz, 690 W, 62 °C, power limited, sw power cap 96 %"."""
+    value = conditions.get
+    words = [
+        fmt_si(value("sm_clock_hz"), "Hz") if value("sm_clock_hz") else "",
+        f"{fmt_number(value('power_w'))} W" if value("power_w") else "",
+        f"{fmt_number(value('temperature_c'), 2)} °C" if value("temperature_c") else "",
+        "power limited" if value("power_limited") else "",
+        *(
+            f"{name.removesuffix('_share').replace('_', ' ')} {fmt_percent(share, 2)}"
+            for name, share in conditions.items()
+            if name.endswith("_share") and name != "gpu_idle_share"
+        ),
+        f"{value('other_processes')} other processes" if value("other_processes") else "",
+    ]
+    return ", ".join(word for word in words if word)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +147,8 @@ class Measurement:
     step of the kernel, timed alone. flops: by term. bytes: by term at `level`, "compulsory" first, then what the variant
     moves beyond. prediction: {"time_s", "bound", "terms"} from the brackets before. correctness: {"checked",
     "max_error", "tolerance"}. load: {"cpu_share", "run_delay_share"} as fractions. repeats: tries thrown away because a
-    roof moved. Raises Error for fields outside CACHE_STATES and STATUSES and for samples that are not positive.
+    roof moved. conditions: what the device said of itself meanwhile (clocks, power, temperature, shares of what held its clocks,
+    energy). Raises Error for fields outside CACHE_STATES and STATUSES and for samples that are not positive.
     """
 
     operator: str
@@ -153,6 +173,7 @@ class Measurement:
     stop_reason: str = ""
     repeats: int = 0
     load: Mapping[str, Any] = field(default_factory=dict)
+    conditions: Mapping[str, Any] = field(default_factory=dict)
     clock_hz_before: float | None = None
     clock_hz_after: float | None = None
     seed: int = 0
@@ -211,6 +232,16 @@ class Measurement:
     @property
     def bytes_per_s(self) -> float | None:
         return None if self.time_s is None else self.total_bytes / self.time_s
+
+    @property
+    def energy_per_launch_j(self) -> float | None:
+        """Joules of the device per launch, the pauses between batches included; None where it does not tell, or mostly paused."""
+        energy, window_s = self.conditions.get("energy_j"), self.load.get("wall_s")
+        if energy is None or not window_s or not self.samples_s:
+            return None
+        launches = len(self.samples_s) * self.launches_per_sample
+        busy = sum(self.samples_s) * self.launches_per_sample / float(window_s)
+        return float(energy) / launches if busy >= BUSY else None
 
     @property
     def flops_per_byte(self) -> float | None:
@@ -276,6 +307,7 @@ class Measurement:
             "flops_per_byte": self.flops_per_byte,
             "bound": self.bound,
             "share_of_bracket": self.share_of_bracket,
+            "energy_per_launch_j": self.energy_per_launch_j,
             "prediction_error": self.prediction_error,
         }
 
@@ -323,6 +355,7 @@ class Measurement:
             "repeats": self.repeats,
             "clock_hz_before": self.clock_hz_before,
             "clock_hz_after": self.clock_hz_after,
+            **{name: self.conditions.get(name) for name in ("sm_clock_hz", "power_w", "temperature_c", "power_limited")},
             "seed": self.seed,
             "utc": self.utc,
             "key": self.key,
@@ -359,6 +392,13 @@ class Measurement:
                 ("rate", f"{fmt_si(self.flops_per_s, 'FLOP/s')}, {fmt_si(self.bytes_per_s, 'B/s')} at {self.level or 'its level'}"),
                 ("intensity", f"{fmt_number(self.flops_per_byte)} FLOP/byte"),
             ]
+        if self.conditions:
+            rows.append(("conditions", fmt_conditions(self.conditions)))
+        energy = self.energy_per_launch_j
+        if energy is not None:
+            per = {"FLOP": self.total_flops, "B": self.total_bytes}
+            each = [fmt_si(energy / count, f"J/{unit}") for unit, count in per.items() if count]
+            rows.append(("energy", ", ".join([f"{fmt_si(energy, 'J')} per launch", *each])))
         for bracket in self.brackets:
             ends = " then ".join(
                 fmt_si(v, RATE_UNITS[bracket.kind]) for v in (bracket.median_before, bracket.median_after) if v is not None
