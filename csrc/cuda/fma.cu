@@ -2,6 +2,7 @@
 //
 // A chain's next step waits 4 cycles (fp64 on some GPUs longer) for the one before, and an SM partition issues one warp a cycle:
 // eight chains per thread and four warps per partition leave no cycle empty.
+#include "cuda/fma_kernels.cuh"
 #include "cuda/kernels.h"
 #include "cuda/launch.cuh"
 #include "cuda/plan.h"
@@ -12,78 +13,58 @@ namespace {
 
 using ops::Fma;
 
-constexpr int kThreads = 256;
-constexpr int kChains = 8;   // per thread
-constexpr int kUnroll = 16;  // steps of every chain between two tests of the loop's end; even, so that each round begins with +
+constexpr const char* kPairs = "f32x2";  // the one instruction set to choose: fp32 two by two
 
-// One thread advances kChains chains, a block's width apart. Accumulators stay in registers from the one load to the one store.
-// Operands come at run time: known ones would let the compiler fold two steps into none.
-template <class T>
-__global__ void __launch_bounds__(kThreads) fma_kernel(const T* start,  // [chains]
-                                                       T* result,       // [chains]
-                                                       std::int64_t chains, std::int64_t steps,  //
-                                                       T three, T plus_five, T minus_five) {
-  const std::int64_t blocks = (chains + kThreads * kChains - 1) / (kThreads * kChains);
-  for (std::int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
-    const std::int64_t first = block * (kThreads * kChains) + threadIdx.x;
-    T acc[kChains];
-#pragma unroll
-    for (int c = 0; c < kChains; ++c) {
-      const std::int64_t chain = first + c * kThreads;
-      acc[c] = start[chain < chains ? chain : chains - 1];
-    }
-    std::int64_t step = 0;
-#pragma unroll 1
-    for (; step + kUnroll <= steps; step += kUnroll) {
-#pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
-#pragma unroll
-        for (int c = 0; c < kChains; ++c) acc[c] = fma(three, u % 2 ? minus_five : plus_five, acc[c]);
-      }
-    }
-#pragma unroll 1
-    for (; step < steps; ++step) {
-      const T five = step % 2 ? minus_five : plus_five;
-#pragma unroll
-      for (int c = 0; c < kChains; ++c) acc[c] = fma(three, five, acc[c]);
-    }
-#pragma unroll
-    for (int c = 0; c < kChains; ++c) {
-      const std::int64_t chain = first + c * kThreads;
-      if (chain < chains) result[chain] = acc[c];
-    }
-  }
-}
-
-template <class T>
-Bound bind(const Fma& problem, Device& device) {
-  if (!problem.isa.empty())
-    throw Unsupported("fma: isa '" + problem.isa + "' is an instruction set of CPUs; leave it empty on a GPU");
+template <class V>
+Bound bind_lanes(const Fma& problem, Device& device) {
+  using T = typename V::Element;
   if (problem.pattern != Fma::Pattern::fma)
     throw Unsupported("fma: the pattern fma_add is for CPUs with separate pipes for additions; use fma on a GPU");
-  const KernelFacts facts = kernel_facts(device, fma_kernel<T>, kThreads);
-  const std::int64_t grid = std::min(ceil_div(problem.chains, kThreads * kChains), kMaxGridX);
+  const KernelFacts facts = kernel_facts(device, fma_kernel<V>, kFmaThreads);
+  constexpr int kChains = kFmaRegisters * V::kLanes;
+  const std::int64_t grid = std::min(ceil_div(problem.chains, kFmaThreads * kChains), kMaxGridX);
 
   Bound bound;
   bound.plan.set("implementation", "registers/" + device.properties().architecture());
-  record(bound.plan, "", facts, grid, kThreads);
+  bound.plan.set("isa", Value(problem.isa));
+  record(bound.plan, "", facts, grid, kFmaThreads);
   bound.plan.set("chains_per_thread", kChains);
-  bound.plan.set("chains_resident", Value(std::int64_t{device.properties().sms} * facts.blocks_per_sm * kThreads * kChains));
+  bound.plan.set("chains_resident",
+                 Value(std::int64_t{device.properties().sms} * facts.blocks_per_sm * kFmaThreads * kChains));
   bound.steps.push_back({"fma", [problem, grid](Queue& queue) {
-    fma_kernel<T><<<static_cast<unsigned>(grid), kThreads, 0, stream(queue)>>>(
-        static_cast<const T*>(problem.start), static_cast<T*>(problem.result), problem.chains, problem.steps, T{3}, T{5}, T{-5});
+    fma_kernel<V><<<static_cast<unsigned>(grid), kFmaThreads, 0, stream(queue)>>>(
+        static_cast<const T*>(problem.start), static_cast<T*>(problem.result), problem.chains, problem.steps, T(3.f), T(5.f),
+        T(-5.f));
     ROOFLINE_CUDA_LAUNCHED("fma_kernel");
   }});
   return bound;
+}
+
+template <class V>
+Bound bind(const Fma& problem, Device& device) {
+  if (!problem.isa.empty())
+    throw Unsupported("fma: " + name(problem.dtype) + " on a GPU has no instruction set '" + problem.isa + "'; leave it empty");
+  return bind_lanes<V>(problem, device);
+}
+
+Bound bind_fp32(const Fma& problem, Device& device) {
+  if (problem.isa != kPairs) {
+    if (problem.isa.empty()) return bind_lanes<Lane<float>>(problem, device);
+    throw Unsupported("fma: fp32 on a GPU has no instruction set '" + problem.isa + "'; use f32x2, or leave it empty");
+  }
+  if (device.properties().capability / 10 != 10)  // elsewhere ptxas makes two ordinary ones of it
+    throw Unsupported("fma: f32x2 is an instruction of sm_100 and sm_103, and this GPU is " + device.properties().architecture());
+  return bind_lanes<FloatLanes>(problem, device);
 }
 
 }  // namespace
 
 std::vector<KernelEntry> fma_kernels() {
   using K = Kernel<Fma, Device>;
-  const char* summary = "eight independent chains per thread in registers on the CUDA cores; one load and one store per chain";
-  return {entry(K{"registers", DType::fp32, "", summary, bind<float>}),
-          entry(K{"registers", DType::fp64, "", summary, bind<double>})};
+  const char* summary = "independent chains in eight registers per thread on the CUDA cores; one load and one store per chain";
+  return {entry(K{"registers", DType::fp32, "", summary, bind_fp32}),
+          entry(K{"registers", DType::fp64, "", summary, bind<Lane<double>>}),
+          entry(K{"registers", DType::fp16, "", summary, bind<HalfLanes>})};
 }
 
 }  // namespace roofline::cuda

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cuda/elements_kernels.cuh"
+#include "cuda/fma_kernels.cuh"
 #include "cuda/rows_kernels.cuh"
 #include "cuda/tokens_kernels.cuh"
 #include "emulated_gpu.h"
@@ -442,6 +443,31 @@ TEST(RowPlan, EveryRowFitsItsTeam) {
   EXPECT_EQ(plan_row(128, 2, true).team, 4);  // 128 columns of 16 bits: a quarter of a warp has each row
   EXPECT_EQ(plan_row(1024, 2, true).team, 16);
   EXPECT_EQ(plan_row(8192, 2, true).team, 128);
+}
+
+// Every chain ends at its start after an even number of steps, and 15 above after an odd one: rounded once, at the larger of both.
+template <class V>
+void expect_chains(double eps) {
+  using T = typename V::Element;
+  for (const auto& [chains, steps] : {std::pair{1, 1}, {7, 2}, {385, 16}, {4097, 33}, {9001, 48}}) {
+    Guarded<T> start(chains), result(chains);
+    std::mt19937 generator(chains);
+    std::uniform_real_distribution<float> any(-1.7f, 1.7f);
+    for (int i = 0; i < chains; ++i) start.data[i] = T(any(generator));
+    emulated::launch(2, kFmaThreads, fma_kernel<V>, start.data, result.data, std::int64_t{chains}, std::int64_t{steps}, T(3.f),
+                     T(5.f), T(-5.f));
+    ASSERT_TRUE(result.intact());
+    for (int i = 0; i < chains; ++i)
+      ASSERT_NEAR(static_cast<double>(result.data[i]), static_cast<double>(start.data[i]) + steps % 2 * 15, 17 * eps)
+          << chains << " chains, " << steps << " steps, chain " << i;
+  }
+}
+
+TEST(Fma, ChainsEndWhereTheirStepsLead) {
+  expect_chains<Lane<float>>(0x1p-24);
+  expect_chains<Lane<double>>(0x1p-53);
+  expect_chains<FloatLanes>(0x1p-24);
+  expect_chains<HalfLanes>(0x1p-11);
 }
 
 TEST(Emulator, SeesAShuffleAndABarrier) {

@@ -19,7 +19,8 @@ class Fma(Operator):
     """Independent chains acc <- acc + s w (3 * 5), s = +1 and -1 in turn; w is 1, 2 (bf16) or 4 (int8) products.
 
     chains: held in registers, best a multiple of 3840 per thread, which every instruction set divides into whole blocks
-    (amx: 1024). steps: of each chain. isa: instruction set to use, empty for the widest there is. pattern: fma, or
+    (amx: 1024). steps: of each chain. isa: instruction set to use, empty for the widest there is; on a GPU f32x2 are fp32
+    ones in pairs (sm_100, sm_103), empty the ordinary ones. pattern: fma, or
     fma_add (fp64 and fp32): acc <- acc + s (3 * 3 - 3), a multiply-add and an addition a step, for cores whose pipes for
     additions issue beside those for multiply-adds. Raises Error for bad fields.
     """
@@ -36,7 +37,7 @@ class Fma(Operator):
     variants = {
         "registers": Variant(
             summary="fixed registers, no memory",
-            dtypes={"cpu": ("fp64", "fp32", "fp16", "bf16", "int8"), "cuda": ("fp64", "fp32")},
+            dtypes={"cpu": ("fp64", "fp32", "fp16", "bf16", "int8"), "cuda": ("fp64", "fp32", "fp16")},
         )
     }
 
