@@ -290,6 +290,9 @@ HAND = [
     ("stream", {"access": "triad", "elements": 10, "passes": 3}, {"triad": 60}, 120),
     # 7 chains x 2 steps of 1, 2, 4 products, each with an addition; start and result of 4 bytes.
     ("fma", {"chains": 7, "steps": 2}, {"multiply-add": 28}, 56),
+    # 2 tiles of 3 x 5 x 7, 4 times. a and -a 84, b 70 of one byte, c 30 of four.
+    ("mma", {"tiles": 2, "rows": 3, "columns": 5, "inner": 7, "steps": 4, "dtype": "int8"}, {"a·b": 1680}, 84 + 70 + 120),
+    ("mma", {"tiles": 2, "rows": 3, "columns": 5, "inner": 7, "steps": 1, "accumulator": "fp16"}, {"a·b": 420}, 154 * 2 + 60),
     ("fma", {"chains": 7, "steps": 2, "dtype": "bf16"}, {"multiply-add": 56}, 56),
     ("fma", {"chains": 7, "steps": 2, "dtype": "int8"}, {"multiply-add": 112}, 56),
     ("fma", {"chains": 7, "steps": 2, "dtype": "fp16"}, {"multiply-add": 28}, 28),  # accumulated in fp16
@@ -581,6 +584,8 @@ WORDS = {
     "activation": ("relu", "gelu", "swiglu"),
     "form": ("erf", "tanh"),
     "isa": ("", "scalar", "avx2"),
+    "accumulator": ("", "fp64", "fp32", "fp16", "int32"),
+    "data": ("random", "constant", "zeros"),
     "pattern": ("fma", "fma_add"),
     "pages": ("huge", "small"),
     "scales": ("none", "tensor", "row", "block", "two_level"),

@@ -10,7 +10,7 @@ namespace roofline::cuda {
 
 constexpr int kFmaThreads = 256;
 constexpr int kFmaRegisters = 8;  // per thread, each with as many chains as it has lanes
-constexpr int kFmaUnroll = 16;    // steps of every chain between two tests of the loop's end; even, so that each round begins with +
+constexpr int kFmaUnroll = 16;    // steps of every chain between two tests of the loop's end; even: each round begins with +
 
 // What one instruction advances: one chain, or two side by side in a register (fp16), or in a pair of them (fp32 on sm_10x).
 template <class T>

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from .operators import MixedIntensity as MixedIntensity
     from .operators import MlaDecode as MlaDecode
     from .operators import MlaPrefill as MlaPrefill
+    from .operators import Mma as Mma
     from .operators import PeerCopy as PeerCopy
     from .operators import PointerChase as PointerChase
     from .operators import QuantizedMatmul as QuantizedMatmul
@@ -91,7 +92,7 @@ _HOMES = {
     "operators": (
         "Adam", "AllGather", "AllReduce", "AllToAll", "Attention", "AttentionBackward", "BiasRelu", "Bmm", "CachedAttention",
         "Convert", "CoreToCore", "Counts", "Embedding", "Exp", "Ffn", "Fma", "ForkJoin", "Gelu", "GroupedMatmul", "HostCopy",
-        "LayerNorm", "LmHead", "Matmul", "MixedIntensity", "MlaDecode", "MlaPrefill", "PeerCopy", "PointerChase",
+        "LayerNorm", "LmHead", "Matmul", "MixedIntensity", "MlaDecode", "MlaPrefill", "Mma", "PeerCopy", "PointerChase",
         "QuantizedMatmul", "ReduceScatter", "Relu", "ResidualRmsNorm", "RmsNorm", "Rope", "SiluMul", "Softmax", "Stream",
         "TopkSigmoid", "TopkSoftmax", "count", "growth",
     ),

@@ -105,6 +105,24 @@ def to_float64(raw: Array, dtype_name: str) -> Array:
     raise Error(f"{dtype_name} values cannot be decoded by NumPy here")
 
 
+def from_float64(values: Array, dtype_name: str) -> Array:
+    """The storage bits of the nearest numbers, ties to even: the inverse of `to_float64`. fp8_e4m3 keeps to its largest number."""
+    if dtype_name in ("bf16", "tf32"):
+        dropped = 16 if dtype_name == "bf16" else 13
+        bits = values.astype(np.float32).view(np.uint32).astype(np.uint64)
+        bits = (bits + ((1 << dropped - 1) - 1) + (bits >> dropped & 1)) >> dropped
+        return bits.astype(np.uint16) if dtype_name == "bf16" else (bits << dropped).astype(np.uint32).view(np.float32)
+    if dtype_name in ("fp64", "fp32", "fp16", "int32", "int8"):
+        return values.astype(np.dtype(DTYPES[dtype_name].storage))
+    if dtype_name == "fp8_e4m3":
+        sizes = _E4M3[:127]  # rising with their bits; a tie goes to the even bits, which end in 0
+        above = np.clip(np.searchsorted(sizes, np.abs(values)), 1, 126)
+        low, high = np.abs(values) - sizes[above - 1], sizes[above] - np.abs(values)
+        nearest = np.where((low < high) | ((low == high) & (above % 2 == 1)), above - 1, above)
+        return np.asarray(nearest | np.where(np.signbit(values), 128, 0), dtype=np.uint8)
+    raise Error(f"{dtype_name} values cannot be encoded by NumPy here")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorSpec:
     """A tensor of an operator: enough to allocate, fill, check and count it."""

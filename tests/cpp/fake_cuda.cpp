@@ -388,6 +388,7 @@ void load_primitives() {
 #define WITHOUT(operators) \
   std::vector<KernelEntry> operators##_kernels() { return {}; }
 WITHOUT(stream)
+WITHOUT(mma)
 WITHOUT(fma) WITHOUT(attention) WITHOUT(softmax) WITHOUT(rms_norm) WITHOUT(residual_rms_norm) WITHOUT(layer_norm)
     WITHOUT(bias_relu) WITHOUT(relu) WITHOUT(gelu) WITHOUT(silu_mul) WITHOUT(convert) WITHOUT(adam) WITHOUT(rope) WITHOUT(embedding)
         WITHOUT(topk_softmax) WITHOUT(topk_sigmoid) WITHOUT(cached_attention) WITHOUT(mla_decode)

@@ -33,6 +33,7 @@ from .matmul import Matmul
 from .mixed_intensity import MixedIntensity
 from .mla_decode import MlaDecode
 from .mla_prefill import MlaPrefill
+from .mma import Mma
 from .peer_copy import PeerCopy
 from .pointer_chase import PointerChase
 from .quantized_matmul import QuantizedMatmul
@@ -50,7 +51,7 @@ from .topk_softmax import TopkSoftmax
 OPERATORS: Mapping[str, type[Operator]] = {
     operator.name: operator
     for operator in (
-        Stream, Fma, ForkJoin, PointerChase, CoreToCore, MixedIntensity, HostCopy, PeerCopy,
+        Stream, Fma, Mma, ForkJoin, PointerChase, CoreToCore, MixedIntensity, HostCopy, PeerCopy,
         Matmul, Attention, Ffn, Softmax, RmsNorm, LayerNorm, Relu, BiasRelu, Exp,
         # cost only: they have no kernels
         MlaDecode, MlaPrefill, Bmm, QuantizedMatmul, GroupedMatmul, LmHead, Embedding, Rope, TopkSoftmax, TopkSigmoid, Gelu,
@@ -104,6 +105,7 @@ __all__ = [
     "MixedIntensity",
     "MlaDecode",
     "MlaPrefill",
+    "Mma",
     "Operator",
     "PeerCopy",
     "PointerChase",

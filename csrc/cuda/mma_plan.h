@@ -1,0 +1,40 @@
+// What the kernels of mma can be asked for: tiles as large as their instructions make them, operands in whole words.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/kernel.h"
+#include "ops/mma.h"
+
+namespace roofline::cuda {
+
+class Device;
+
+struct MmaTile {
+  int rows, columns, inner_bytes;
+};
+
+// Throws Unsupported for other tiles, sums or places in memory than a variant's kernels have. half_sums: of fp16 and fp8_e4m3.
+inline void check_mma(const ops::Mma& problem, const char* variant, const MmaTile& tile, bool half_sums) {
+  const std::string here = std::string("mma ") + variant + ": ";
+  const std::int64_t inner = tile.inner_bytes / size_bytes(problem.dtype);
+  if (problem.rows != tile.rows || problem.columns != tile.columns || problem.inner != inner)
+    throw Unsupported(here + "tiles of " + name(problem.dtype) + " have rows " + std::to_string(tile.rows) + ", columns " +
+                      std::to_string(tile.columns) + " and inner " + std::to_string(inner) + ", got " +
+                      std::to_string(problem.rows) + ", " + std::to_string(problem.columns) + " and " +
+                      std::to_string(problem.inner));
+  const bool halves = half_sums && (problem.dtype == DType::fp16 || problem.dtype == DType::fp8_e4m3);
+  const DType usual = ops::Mma::usual_accumulator(problem.dtype);
+  if (problem.accumulator != usual && !(halves && problem.accumulator == DType::fp16))
+    throw Unsupported(here + name(problem.dtype) + " is accumulated in " + name(usual) + (halves ? " or fp16" : "") + ", not in " +
+                      name(problem.accumulator));
+  const auto places = reinterpret_cast<std::uintptr_t>(problem.a) | reinterpret_cast<std::uintptr_t>(problem.b) |
+                      reinterpret_cast<std::uintptr_t>(problem.c);
+  if (places % 16 != 0) throw Unsupported(here + "a, b and c must begin at multiples of 16 bytes");
+}
+
+// By wgmma, in code for sm_90a alone (sm90a/mma.cu).
+Bound bind_mma_wgmma(const ops::Mma& problem, Device& device);
+
+}  // namespace roofline::cuda

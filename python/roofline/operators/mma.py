@@ -1,0 +1,158 @@
+"""Products of tiles in registers or shared memory: the probe of the tensor units."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from .. import cost
+from ..cost import Array, TensorSpec
+from .base import Case, Facts, Operator, Product, Variant
+
+# What products of a dtype may be added up in, the usual one first.
+ACCUMULATORS: Mapping[str, tuple[str, ...]] = {
+    "fp64": ("fp64",),
+    "tf32": ("fp32",),
+    "fp16": ("fp32", "fp16"),
+    "bf16": ("fp32",),
+    "int8": ("int32",),
+    "fp8_e4m3": ("fp32", "fp16"),
+}
+
+_WARP_BYTES, _WARPGROUP_BYTES = 32, 128  # of the inner dimension of a tile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mma(Operator):
+    """tiles independent sums c[t] = a[0][t] bᵀ[t] + a[1][t] bᵀ[t] + a[0][t] bᵀ[t] + …, `steps` products each.
+
+    a[1] is -a[0], so that an odd number of steps gives one product and an even one zeros, whatever the number: no sum grows, and
+    each is checked. a: [2, tiles, rows, inner]. b: [tiles, columns, inner], as the units read it. A variant's kernels have tiles of
+    one size for a dtype (see `tile`). accumulator: of the sums, empty for the usual one; fp16 for fp16 and fp8_e4m3.
+    data: random numbers of variance 1 (integers from -127 to 127), constant (all ones), or zeros: what a unit draws, and so
+    the clock of a limited one, depends on the bits that change. Raises Error for bad fields.
+    """
+
+    tiles: int = 24
+    rows: int = 32
+    columns: int = 64
+    inner: int = 16
+    steps: int = 1001
+    accumulator: str = ""
+    data: str = "random"
+    dtype: str = "fp16"
+
+    name = "mma"
+    summary = "products of tiles held on chip, the probe of the tensor units"
+    mix = "read"
+    variants = {
+        "mma_sync": Variant(
+            summary="a tile per warp, all of it in registers; mma.sync, on every tensor unit",
+            dtypes={"cuda": ("fp64", "tf32", "fp16", "bf16", "int8", "fp8_e4m3")},
+        ),
+        "wgmma": Variant(
+            summary="a tile per warpgroup, operands in shared memory; sm_90a",
+            dtypes={"cuda": ("tf32", "fp16", "bf16", "int8", "fp8_e4m3")},
+        ),
+    }
+
+    @staticmethod
+    def tile(variant: str, dtype: str) -> dict[str, int]:
+        """rows, columns and inner of a variant's tiles."""
+        size = int(cost.dtype(dtype).bits) // 8
+        if variant == "wgmma":
+            return {"rows": 64, "columns": 256, "inner": _WARPGROUP_BYTES // size}
+        if dtype == "fp64":
+            return {"rows": 32, "columns": 32, "inner": 16}
+        return {"rows": 32, "columns": 64, "inner": _WARP_BYTES // size}
+
+    def check(self) -> None:
+        self.one_of("dtype", tuple(ACCUMULATORS))
+        self.one_of("data", ("random", "constant", "zeros"))
+        self.one_of("accumulator", ("", *ACCUMULATORS[self.dtype]))
+
+    def suits(self, variant: str) -> bool:
+        return all(np.all(getattr(self, field) == size) for field, size in self.tile(variant, self.dtype).items())
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        return (
+            TensorSpec(name="a", shape=(2, self.tiles, self.rows, self.inner), dtype=self.dtype),
+            TensorSpec(name="b", shape=(self.tiles, self.columns, self.inner), dtype=self.dtype),
+        )
+
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return (TensorSpec(name="c", shape=(self.tiles, self.rows, self.columns), dtype=self.compute()[1], role="out"),)
+
+    def initial(self, tensor: str, generator: np.random.Generator) -> Array | None:
+        shape = next(spec.shape for spec in self.tensors() if spec.name == tensor)
+        if tensor == "a":
+            shape = shape[1:]
+        if tensor == "c":
+            return None
+        if self.data == "random":
+            whole = self.dtype == "int8"
+            values = generator.integers(-127, 128, shape) if whole else generator.uniform(-(3**0.5), 3**0.5, shape)
+        else:
+            values = np.full(shape, float(self.data == "constant"))
+        return cost.from_float64(np.stack([values, -values]) if tensor == "a" else values, self.dtype)
+
+    def flops(self) -> dict[str, int]:
+        return {"a·b": 2 * self.tiles * self.steps * self.rows * self.columns * self.inner}
+
+    def products(self) -> tuple[Product, ...]:
+        return (Product(term="a·b", count=self.tiles * self.steps, rows=self.rows, columns=self.columns, inner=self.inner),)
+
+    def traffic(self, plan: Facts) -> dict[str, int]:
+        return {}
+
+    def work(self, plan: Facts) -> dict[str, int]:
+        return {"product": self.total_flops()}
+
+    def compute(self) -> tuple[str, str]:
+        return self.dtype, self.accumulator or ACCUMULATORS[self.dtype][0]
+
+    def tolerance(self) -> tuple[float, float]:
+        """Absolute, against products of about sqrt(inner), which a wrong place or a step too few is off by.
+
+        Far above what rounding leaves: units truncate, and of fp8_e4m3 keep 14 bits of a sum or fewer.
+        """
+        if self.dtype == "int8":
+            return 0.0, 0.0
+        kept = {"fp64": 2.0**-40, "fp32": 2.0**-10, "fp16": 2.0**-5}[self.compute()[1]]
+        return math.sqrt(self.inner) * (2.0**-4 if self.dtype == "fp8_e4m3" else kept), 0.0
+
+    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
+        """rows: of all tiles, one after the other."""
+        if rows is None:
+            a, b = tensors["a"], tensors["b"]
+        else:
+            tile, row = np.divmod(rows, self.rows)
+            a, b = tensors["a"][:, tile, row][:, :, None], tensors["b"][tile]
+        if self.steps <= 64:  # one sum of all steps' products
+            along = np.concatenate([a[step % 2] for step in range(self.steps)], axis=-1)
+            c = cost.matmul(along, np.concatenate([b] * self.steps, axis=-1).swapaxes(-1, -2))
+        else:
+            c = sum(cost.matmul(a[i], b.swapaxes(-1, -2)) * ((self.steps + 1 - i) // 2) for i in range(2))
+        return {"c": c if rows is None else c[:, 0]}
+
+    @classmethod
+    def cases(cls) -> tuple[Case, ...]:
+        shapes = ((1, 3, 5, 2, 1), (2, 2, 3, 4, 2), (3, 5, 2, 7, 3))  # no unit's: tiles, rows, columns, inner, steps
+        small = tuple(
+            Case(problem=cls(tiles=t, rows=m, columns=n, inner=k, steps=s, dtype=dtype))
+            for dtype in ACCUMULATORS
+            for t, m, n, k, s in shapes
+        )
+        kept = tuple((dtype, accumulator) for dtype, listed in ACCUMULATORS.items() for accumulator in listed)
+        tiles = tuple(
+            Case(problem=cls(tiles=tiles, steps=steps, dtype=dtype, accumulator=accumulator, **cls.tile(variant, dtype)))
+            for variant, declared in cls.variants.items()
+            for dtype, accumulator in kept
+            if dtype in declared.dtypes["cuda"]
+            for tiles, steps in ((1, 1), (5, 2), (131, 1001))
+        )
+        data = tuple(Case(problem=cls(data=data, steps=3)) for data in ("constant", "zeros"))
+        return small + tiles + data
