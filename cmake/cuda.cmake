@@ -227,7 +227,7 @@ if("${ROOFLINE_CUDA_ARCHS}" MATCHES "(^|;)(90a?|all|all-major|native)(-|;|$)")
   target_include_directories(roofline_cuda_sm90a PRIVATE csrc)
   target_compile_options(roofline_cuda_sm90a PRIVATE -lineinfo -Xcompiler=-Wall,-Wextra)
   target_sources(roofline_cuda PRIVATE $<TARGET_OBJECTS:roofline_cuda_sm90a>)
-  target_compile_definitions(roofline_cuda PRIVATE ROOFLINE_CUDA_SM90A)
+  target_compile_definitions(roofline_cuda PRIVATE ROOFLINE_CUDA_SM90A)  # of mma.cu, which else says that it is missing
 endif()
 target_include_directories(roofline_cuda SYSTEM PRIVATE
   ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES} ${ROOFLINE_CUBLAS_INCLUDE} ${ROOFLINE_NVML_INCLUDE})

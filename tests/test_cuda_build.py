@@ -91,7 +91,7 @@ set(ROOFLINE_CUDA AUTO CACHE STRING "")
 set(ROOFLINE_CUDA_WHEELS "" CACHE STRING "")
 add_library(roofline_core STATIC empty.cpp)
 include(cmake/cuda.cmake)
-message(STATUS "built=${ROOFLINE_CUDA_BUILT} archs=${ROOFLINE_CUDA_ARCHS} why=${ROOFLINE_CUDA_WHY_NOT}")
+message(STATUS "built=${ROOFLINE_CUDA_BUILT} archs=${ROOFLINE_CUDA_ARCHS} why=${ROOFLINE_CUDA_WHY_NOT} own=${roofline_sm90a}")
 """
 
 
@@ -104,7 +104,7 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "cmake").mkdir()
     for file in ("cuda.cmake", "cuda_locate.py"):
         shutil.copy(CMAKE / file, tmp_path / "cmake" / file)
-    sources = re.findall(r"csrc/cuda/\w+\.(?:cu|cpp)", (CMAKE / "cuda.cmake").read_text())
+    sources = re.findall(r"csrc/cuda/[\w/]+\.(?:cu|cpp)", (CMAKE / "cuda.cmake").read_text())
     assert sources
     for source in sources:
         (tmp_path / source).parent.mkdir(parents=True, exist_ok=True)
@@ -161,6 +161,16 @@ def test_a_compiler_that_appears_later_is_found(project: Path) -> None:
     code, output = configure(project, CUDAARCHS="80;35;90a-real")
     assert code == 0 and "built=ON archs=80;90a-real" in output
     assert "does not know architecture 35" in output
+    assert "own=csrc/cuda/sm90a/" in output
+
+
+@pytest.mark.parametrize(
+    ("archs", "own"), [("80", False), ("80-real;100-virtual", False), ("80-real;90-virtual", True), ("90a", True), ("all", True)]
+)
+def test_code_for_one_architecture_alone_is_built_with_it(project: Path, archs: str, own: bool) -> None:
+    if not any(shutil.which("nvcc", path=path) for path in (os.environ.get("PATH"), "/usr/local/cuda/bin")):
+        pytest.skip("no nvcc here")
+    assert ("own=csrc/cuda/sm90a/mma.cu" in configure(project, CUDAARCHS=archs)[1]) == own
 
 
 def test_locating_files_of_wheels(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def from_float64(values: Array, dtype_name: str) -> Array:
     """The storage bits of the nearest numbers, ties to even: the inverse of `to_float64`. fp8_e4m3 keeps to its largest number."""
     if dtype_name in ("bf16", "tf32"):
         dropped = 16 if dtype_name == "bf16" else 13
-        bits = values.astype(np.float32).view(np.uint32).astype(np.uint64)
+        bits: Array = values.astype(np.float32).view(np.uint32).astype(np.int64)
         bits = (bits + ((1 << dropped - 1) - 1) + (bits >> dropped & 1)) >> dropped
         return bits.astype(np.uint16) if dtype_name == "bf16" else (bits << dropped).astype(np.uint32).view(np.float32)
     if dtype_name in ("fp64", "fp32", "fp16", "int32", "int8"):

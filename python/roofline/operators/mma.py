@@ -135,7 +135,8 @@ class Mma(Operator):
             along = np.concatenate([a[step % 2] for step in range(self.steps)], axis=-1)
             c = cost.matmul(along, np.concatenate([b] * self.steps, axis=-1).swapaxes(-1, -2))
         else:
-            c = sum(cost.matmul(a[i], b.swapaxes(-1, -2)) * ((self.steps + 1 - i) // 2) for i in range(2))
+            first, second = (cost.matmul(a[i], b.swapaxes(-1, -2)) * ((self.steps + 1 - i) // 2) for i in range(2))
+            c = first + second
         return {"c": c if rows is None else c[:, 0]}
 
     @classmethod
@@ -148,7 +149,7 @@ class Mma(Operator):
         )
         kept = tuple((dtype, accumulator) for dtype, listed in ACCUMULATORS.items() for accumulator in listed)
         tiles = tuple(
-            Case(problem=cls(tiles=tiles, steps=steps, dtype=dtype, accumulator=accumulator, **cls.tile(variant, dtype)))
+            Case(problem=cls.make(tiles=tiles, steps=steps, dtype=dtype, accumulator=accumulator, **cls.tile(variant, dtype)))
             for variant, declared in cls.variants.items()
             for dtype, accumulator in kept
             if dtype in declared.dtypes["cuda"]
