@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import os
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 import roofline
 from roofline import Attention, Error, Matmul, OutOfMemory, Policy, Relu, Softmax, Stream, Unsupported
 from roofline.measurement import attempt, default_device, open_device, timing
+from roofline.measurement.callables import stream_handle
 from roofline.measurement.roofs import (
     compute_probe,
     dram_array_bytes,
@@ -387,3 +389,37 @@ def test_a_gpu_that_slowed_itself_down_says_what_held_it() -> None:
     reason = timing.disturbed(seen, {})
     assert reason.startswith("the GPU slowed itself down: hw slowdown for 31 %, hw thermal slowdown for 30 % of the time")
     assert "power cap" not in reason
+
+
+class _Held:
+    def __init__(self, **attributes: Any) -> None:
+        self.__dict__.update(attributes)
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        32512,
+        _Held(cuda_stream=32512),  # PyTorch
+        _Held(ptr=32512),  # CuPy
+        _Held(handle=ctypes.c_void_p(32512)),  # Numba
+        _Held(__cuda_stream__=lambda: (0, 32512)),
+        _Held(__cuda_stream__=(0, 32512), cuda_stream=7),
+    ],
+)
+def test_handles_of_streams(stream: Any) -> None:
+    assert stream_handle(stream) == 32512
+
+
+def test_bad_streams() -> None:
+    for stream in (True, -1, "0", object(), _Held(cuda_stream=None)):
+        with pytest.raises(Error, match="stream must be a CUDA stream"):
+            stream_handle(stream)
+    assert stream_handle(0) == 0, "the legacy default stream"
+    with pytest.raises(Error, match="a stream belongs to a GPU, and the device is 'cpu'"):
+        roofline.measure_callable(lambda: None, flops=1, bytes=1, stream=0)
+
+
+def test_how_a_callable_was_timed_is_in_the_record() -> None:
+    m = roofline.measure_callable(lambda: None, flops=10, bytes=10, policy=FAST)
+    assert dict(m.plan) == {"clock": "host"}

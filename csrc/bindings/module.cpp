@@ -5,6 +5,7 @@
 #include <pybind11/stl.h>
 
 #include <cstring>
+#include <optional>
 
 #include "bindings/dlpack.h"
 #include "bindings/memory.h"
@@ -40,7 +41,9 @@ struct BoundKernel {
   std::shared_ptr<Backend> backend;
   std::vector<std::shared_ptr<Memory>> memory;
   Bound bound;
+  std::string name;  // for profilers
   bool callable = false;
+  std::shared_ptr<ForeignStream> stream;  // that a callable launches on
 
   std::vector<std::string> steps() const {
     std::vector<std::string> names;
@@ -55,10 +58,25 @@ struct BoundKernel {
     return all;
   }
 
-  double run() const {
-    const std::vector<std::vector<Launch>> sets = {launches(-1)};
+  // profiled: it alone is what a profiler is to look at, and nothing holds it back.
+  double run(bool profiled) const {
+    std::vector<std::vector<Launch>> sets(1);
+    for (const Step& step : bound.steps)
+      sets[0].push_back([&](Queue& queue) {
+        const Range range(*backend, step.name);
+        step.launch(queue);
+      });
+    struct Profile {
+      Backend* backend;
+      ~Profile() {
+        if (backend) backend->end_profile();
+      }
+    };
     py::gil_scoped_release release;
-    return backend->run_batch({&sets, 0, 1, false, !callable, bound.host_timed});
+    const Range range(*backend, name);
+    if (profiled) backend->begin_profile();
+    const Profile profile{profiled ? backend.get() : nullptr};
+    return backend->run_batch({&sets, 0, 1, false, !callable, bound.host_timed, stream.get(), !profiled});
   }
 };
 
@@ -109,6 +127,8 @@ class Device {
       if (const std::string reason = backend_->lacks(kernel.needs); !reason.empty())
         throw Unsupported(op + " " + variant + " " + dtype + ": " + reason);
       py::gil_scoped_release release;
+      result->name = op + " " + variant + " " + dtype;
+      const Range range(*backend_, "bind " + result->name);
       result->bound = kernel.bind(arguments, *backend_);
       return result;
     }
@@ -116,11 +136,13 @@ class Device {
                       (variants.empty() ? "; there is none of this operator" : "; there are " + variants));
   }
 
-  std::shared_ptr<BoundKernel> callable(py::function function) {
+  std::shared_ptr<BoundKernel> callable(py::function function, std::optional<std::uintptr_t> stream) {
     auto result = std::make_shared<BoundKernel>();
     result->backend = backend_;
+    result->name = "a callable";
     result->callable = true;
-    result->bound.host_timed = true;  // it enqueues on streams of its own, and may wait
+    result->bound.host_timed = !stream;  // it enqueues on streams of its own, and may wait
+    if (stream) result->stream = std::make_shared<ForeignStream>(ForeignStream{*stream});
     result->bound.steps.push_back({"call", [held = shared(std::move(function))](Queue&) {
       py::gil_scoped_acquire gil;
       (*held)();
@@ -153,6 +175,8 @@ class Device {
       target.sets.push_back(set->launches(step));
       target.callable = target.callable || set->callable;
       target.host_timed = target.host_timed || set->bound.host_timed;
+      target.stream = set->stream;
+      target.name = set->name;
     }
     return target;
   }
@@ -280,7 +304,8 @@ PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
   py::class_<BoundKernel, std::shared_ptr<BoundKernel>>(m, "BoundKernel")
       .def_property_readonly("steps", &BoundKernel::steps)
       .def_property_readonly("plan", [](const BoundKernel& self) { return to_python(self.bound.plan.facts()); })
-      .def("run", &BoundKernel::run);
+      .def_property_readonly("waits", [](const BoundKernel& self) { return self.stream && self.stream->waits; })
+      .def("run", &BoundKernel::run, "profiled"_a = false);
 
   py::class_<roofline::Device>(m, "Device")
       .def(py::init<const std::string&, int>(), "name"_a, "threads"_a = 0)
@@ -302,7 +327,7 @@ PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
         return self.backend()->place_of(reinterpret_cast<const void*>(address));
       }, "address"_a)
       .def("bind", &roofline::Device::bind, "operator"_a, "variant"_a, "dtype"_a, "tensors"_a, "values"_a)
-      .def("callable", &roofline::Device::callable, "function"_a)
+      .def("callable", &roofline::Device::callable, "function"_a, "stream"_a = py::none())
       .def("sample", &roofline::Device::sample, "sets"_a, "step"_a = -1, "flush_each"_a = false, "policy"_a = py::dict())
       .def("measure", &roofline::Device::measure, "sets"_a, "flush_each"_a, "roofs"_a, "freeze"_a, "policy"_a);
 

@@ -28,6 +28,13 @@ struct Load {
   bool throttled = false;      // it slowed down for heat or a fault of its supply, and may not when it is measured again
 };
 
+// A stream of somebody else's, which a user's callable launches on, and what is found out about the callable there.
+struct ForeignStream {
+  std::uintptr_t handle = 0;
+  bool waits = false;       // a call waits for the GPU, so that it cannot be held back until all are enqueued
+  std::int64_t chunk = 16;  // calls that are enqueued at once: nobody knows how many launches one makes
+};
+
 // One batch: `launches` launches, launch i on set (first + i) mod sets.
 struct Batch {
   const std::vector<std::vector<Launch>>* sets;
@@ -36,6 +43,8 @@ struct Batch {
   bool flush_each = false;  // empty the caches before every launch, outside the clock
   bool pin = true;          // false for a user's callable, whose own threads would inherit the mask
   bool host_timed = false;  // by the host's clock, from an idle device to an idle one: launches that wait, or that work elsewhere too
+  ForeignStream* stream = nullptr;  // where the launches go, if not to the device's own
+  bool gate = true;         // launches may be held back until all are enqueued; false under a profiler that runs one at a time
 };
 
 class Backend {
@@ -62,6 +71,12 @@ class Backend {
   virtual void signal(std::uintptr_t) {}    // what that stream is given next begins after what is enqueued here now
   virtual std::string place_of(const void*) const { return name(); }  // the device whose memory it is
 
+  // For profilers: named ranges around what is bound and run, and the part of the program that they are to look at.
+  virtual void push_range(const std::string&) {}
+  virtual void pop_range() noexcept {}
+  virtual void begin_profile() {}
+  virtual void end_profile() noexcept {}
+
   virtual double run_batch(const Batch& batch) = 0;  // seconds for the whole batch, finished
   virtual double clock_hz() = 0;                     // of the core at work, measured now; 0 where it cannot be
   virtual std::vector<double> clocks_hz() { return {clock_hz()}; }  // of every thread's core while all of them work
@@ -72,6 +87,18 @@ class Backend {
   // Contention and conditions since `begin_load`. Backends whose work is not on our threads leave the former at the default.
   virtual void begin_load() {}
   virtual Load end_load() { return {}; }
+};
+
+// A named range as long as it lives.
+class Range {
+ public:
+  Range(Backend& backend, const std::string& name) : backend_(backend) { backend_.push_range(name); }
+  ~Range() { backend_.pop_range(); }
+  Range(const Range&) = delete;
+  Range& operator=(const Range&) = delete;
+
+ private:
+  Backend& backend_;
 };
 
 // What could be opened, and why not: one entry per device, or one per backend that has none.

@@ -40,8 +40,9 @@ class Batches {
  private:
   double run() {
     if (poll_) poll_();
-    const double seconds =
-        backend_.run_batch({&target_.sets, first_, launches_, target_.flush_each, !target_.callable, target_.host_timed});
+    const Range range(backend_, target_.name);
+    const double seconds = backend_.run_batch(
+        {&target_.sets, first_, launches_, target_.flush_each, !target_.callable, target_.host_timed, target_.stream.get()});
     first_ = (first_ + launches_) % static_cast<std::int64_t>(target_.sets.size());
     return seconds;
   }

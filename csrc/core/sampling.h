@@ -28,6 +28,8 @@ struct Target {
   bool flush_each = false;
   bool callable = false;  // a user's function: not pinned, and its threads are not ours
   bool host_timed = false;  // see Batch
+  std::shared_ptr<ForeignStream> stream;
+  std::string name;  // for profilers
 };
 
 struct Sampled {

@@ -1,5 +1,6 @@
 #include "cuda/device.h"
 
+#include <cuda_profiler_api.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 
 #include "cuda/check.h"
 #include "cuda/kernels.h"
+#include "cuda/nvtx.h"
 #include "cuda/plan.h"
 #include "cuda/primitives.h"
 
@@ -235,6 +237,17 @@ void Device::wait_for(std::uintptr_t stream) { order(reinterpret_cast<CUstream_s
 
 void Device::signal(std::uintptr_t stream) { order(stream_, reinterpret_cast<CUstream_st*>(stream)); }
 
+void Device::push_range(const std::string& name) { nvtx::push(name); }
+
+void Device::pop_range() noexcept { nvtx::pop(); }
+
+void Device::begin_profile() {
+  use();
+  ROOFLINE_CUDA(cudaProfilerStart());
+}
+
+void Device::end_profile() noexcept { ROOFLINE_CUDA_NOEXCEPT(cudaProfilerStop()); }
+
 std::string Device::place_of(const void* address) const {
   use();
   cudaPointerAttributes attributes{};
@@ -252,11 +265,11 @@ CUevent_st* Device::event(std::size_t index) {
   return events_[index];
 }
 
-void Device::close_gate() {
+void Device::close_gate(CUstream_st* stream, bool gated) {
   mailbox_->open = 0;
   mailbox_->timed_out = 0;
-  if (!gated_) return;
-  launch_gate(stream_, &device_mailbox_->open, &device_mailbox_->timed_out, kGateTimeoutNs);
+  if (!gated) return;
+  launch_gate(stream, &device_mailbox_->open, &device_mailbox_->timed_out, kGateTimeoutNs);
   ROOFLINE_CUDA_LAUNCHED("gate_kernel");
 }
 
@@ -278,7 +291,9 @@ double Device::finish(int windows) {
   return seconds;
 }
 
-void Device::flush() { ROOFLINE_CUDA(cudaMemsetAsync(flush_memory_, 0, static_cast<std::size_t>(flush_bytes_), stream_)); }
+void Device::flush(CUstream_st* stream) {
+  ROOFLINE_CUDA(cudaMemsetAsync(flush_memory_, 0, static_cast<std::size_t>(flush_bytes_), stream));
+}
 
 // Launches that wait would wait for ever behind a gate, and work on other streams is not seen by events on ours: by the host's
 // clock, from an idle GPU to an idle GPU.
@@ -288,7 +303,7 @@ double Device::run_host_timed(const Batch& batch) {
   const std::int64_t windows = batch.flush_each ? batch.launches : 1;
   double seconds = 0;
   for (std::int64_t window = 0; window < windows; ++window) {
-    if (batch.flush_each) flush();
+    if (batch.flush_each) flush(stream_);
     ROOFLINE_CUDA(cudaDeviceSynchronize());
     const auto begin = Clock::now();
     for (std::int64_t i = window; i < (batch.flush_each ? window + 1 : batch.launches); ++i)
@@ -312,23 +327,26 @@ double Device::run_batch(const Batch& batch) {
   } opener{*this};
 
   const std::int64_t entries = static_cast<std::int64_t>(sets[0].size()) + (batch.flush_each ? 3 : 0);
-  std::int64_t chunk = gate_chunk(batch.launches, entries);
+  ForeignStream* const foreign = batch.stream;
+  CUstream_st* const stream = foreign ? reinterpret_cast<CUstream_st*>(foreign->handle) : stream_;
+  std::int64_t chunk = foreign ? std::min(foreign->chunk, batch.launches) : gate_chunk(batch.launches, entries);
   double seconds = 0;
   for (std::int64_t done = 0; done < batch.launches;) {
     const std::int64_t count = std::min(chunk, batch.launches - done);
     const int windows = batch.flush_each ? static_cast<int>(count) : 1;
     event(2 * static_cast<std::size_t>(windows) - 1);
-    close_gate();
-    if (!batch.flush_each) ROOFLINE_CUDA(cudaEventRecord(events_[0], stream_));
+    if (foreign) use();  // a user's call may have chosen another GPU
+    close_gate(stream, batch.gate && gated_ && !(foreign && foreign->waits));
+    if (!batch.flush_each) ROOFLINE_CUDA(cudaEventRecord(events_[0], stream));
     for (std::int64_t i = 0; i < count; ++i) {
       if (batch.flush_each) {
-        flush();
-        ROOFLINE_CUDA(cudaEventRecord(events_[2 * i], stream_));
+        flush(stream);
+        ROOFLINE_CUDA(cudaEventRecord(events_[2 * i], stream));
       }
       for (const Launch& step : sets[(batch.first + done + i) % static_cast<std::int64_t>(sets.size())]) step(*this);
-      if (batch.flush_each) ROOFLINE_CUDA(cudaEventRecord(events_[2 * i + 1], stream_));
+      if (batch.flush_each) ROOFLINE_CUDA(cudaEventRecord(events_[2 * i + 1], stream));
     }
-    if (!batch.flush_each) ROOFLINE_CUDA(cudaEventRecord(events_[1], stream_));
+    if (!batch.flush_each) ROOFLINE_CUDA(cudaEventRecord(events_[1], stream));
     ROOFLINE_CUDA_LAUNCHED("a launch of the batch");
     seconds += finish(windows);
     done += count;
@@ -336,8 +354,13 @@ double Device::run_batch(const Batch& batch) {
       // The host got stuck while it filled the queue, so this chunk holds gaps. Queue less; where even one launch is too much (a
       // launch that waits), do without.
       ++gate_timeouts_;
-      if (count == 1) gated_ = false;
       chunk = std::max<std::int64_t>(1, count / 4);
+      if (foreign) {
+        foreign->chunk = chunk;
+        foreign->waits = count == 1;
+      } else if (count == 1) {
+        gated_ = false;
+      }
     }
   }
   return seconds;

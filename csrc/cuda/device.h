@@ -62,6 +62,10 @@ class Device final : public Backend, public Queue {
   std::uintptr_t stream_handle() const override { return reinterpret_cast<std::uintptr_t>(stream_); }
   void wait_for(std::uintptr_t stream) override;
   void signal(std::uintptr_t stream) override;
+  void push_range(const std::string& name) override;
+  void pop_range() noexcept override;
+  void begin_profile() override;
+  void end_profile() noexcept override;
   std::string place_of(const void* address) const override;
   double run_batch(const Batch& batch) override;
   double clock_hz() override;
@@ -70,11 +74,11 @@ class Device final : public Backend, public Queue {
 
  private:
   struct Mailbox;  // pinned memory that both sides see: the gate and the clock readings
-  void close_gate();
+  void close_gate(CUstream_st* stream, bool gated);
   void open_gate() noexcept;
   double finish(int windows);
   double run_host_timed(const Batch& batch);
-  void flush();
+  void flush(CUstream_st* stream);
   CUevent_st* event(std::size_t index);
   void order(CUstream_st* first, CUstream_st* then);
   void destroy() noexcept;

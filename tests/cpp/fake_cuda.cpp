@@ -1,5 +1,7 @@
 #include "fake_cuda.h"
 
+#include <cuda_profiler_api.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -239,6 +241,14 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEven
   *milliseconds = static_cast<float>(1e3 * (reinterpret_cast<fake::Event*>(to)->at - reinterpret_cast<fake::Event*>(from)->at));
   return cudaSuccess;
 }
+cudaError_t cudaProfilerStart() {
+  fake::runtime().order.push_back("profile");
+  return cudaSuccess;
+}
+cudaError_t cudaProfilerStop() {
+  fake::runtime().order.push_back("end of profile");
+  return cudaSuccess;
+}
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total) {
   FAKE(cudaMemGetInfo);
   *free_bytes = fake::runtime().total_bytes - fake::runtime().used_bytes, *total = fake::runtime().total_bytes;
@@ -332,7 +342,10 @@ namespace roofline::cuda {
 
 // What primitives.cu does, without kernels.
 void launch_fill(CUstream_st*, void*, DType, std::int64_t, std::uint64_t, int) {}
-void launch_gate(CUstream_st*, const volatile int*, volatile int*, std::uint64_t) {}
+void launch_gate(CUstream_st* stream, const volatile int*, volatile int* timed_out, std::uint64_t) {
+  fake::runtime().order.push_back("gate on " + fake::text(stream));
+  if (fake::runtime().gate_times_out) *timed_out = 1;
+}
 void launch_clock(CUstream_st*, volatile std::uint64_t* cycles, volatile std::uint64_t* nanoseconds, std::uint64_t) {
   *cycles = 1980;
   *nanoseconds = 1000;

@@ -91,7 +91,7 @@ def _once(device: Any, problem: Any, variant: str | None, seed: int, screen: Ter
     from ..measurement.timing import prepare
 
     prepared = prepare(device, problem, variant, "warm", seed)
-    prepared.sets[0].run()
+    prepared.sets[0].run(profiled=True)
     screen.line(f"{problem.name} {prepared.variant} was launched once on {device.name}; nothing was timed or checked")
     return OK
 

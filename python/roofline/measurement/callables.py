@@ -1,4 +1,4 @@
-"""Any Python callable on this CPU: warmed, sampled, bracketed, and placed on the roofline."""
+"""Any Python callable, on the CPU or on a stream of a GPU: warmed, sampled, bracketed, and placed on the roofline."""
 
 from __future__ import annotations
 
@@ -21,6 +21,23 @@ def _count(name: str, value: Any) -> int:
     return int(value)
 
 
+def stream_handle(stream: Any) -> int:
+    """The handle of a CUDA stream: an integer, or PyTorch's, CuPy's, Numba's or anything's with `__cuda_stream__`."""
+    found: Any = stream
+    if hasattr(stream, "__cuda_stream__"):  # (version, handle); a property in its first version
+        stated = stream.__cuda_stream__
+        _, found = stated() if callable(stated) else stated
+    else:
+        for name in ("cuda_stream", "ptr", "handle"):
+            if hasattr(stream, name):
+                found = getattr(stream, name)
+                break
+    found = getattr(found, "value", found)  # ctypes
+    if isinstance(found, bool) or not isinstance(found, int) or found < 0:
+        raise Error(f"stream must be a CUDA stream (PyTorch's, CuPy's, one with __cuda_stream__, or a handle), got {stream!r}")
+    return found
+
+
 def measure_callable(
     function: Callable[..., Any],
     *args: Any,
@@ -32,16 +49,20 @@ def measure_callable(
     level: str = "DRAM",
     device: str | Device | None = "cpu",
     threads: int = 0,
+    stream: Any = None,
     machine: Machine | None = None,
     policy: Policy | None = None,
     kwargs: Mapping[str, Any] | None = None,
 ) -> Measurement:
-    """Time `function(*args, **kwargs)` and place it on the roofline of this CPU.
+    """Time `function(*args, **kwargs)` and place it on the roofline of the device.
 
     flops, bytes: what one call computes and moves, as numbers, or an operator of ours as `flops` (its FLOPs, compulsory
     bytes, dtype and mix). dtype: of the compute roof. mix: the access whose bandwidth is the memory roof. level: where its
     data lies ("DRAM", "L1", ...). threads: of the roofs it is compared with. The callable runs on its own threads, unpinned;
-    what it returns is dropped. Raises Error for bad input; what the callable raises passes through.
+    what it returns is dropped. stream: of a GPU, the one that the callable launches on (PyTorch's, CuPy's, a handle): it is timed
+    by events there, and what it launches elsewhere is not seen. Without one it is timed by the host's clock, from an idle GPU to
+    an idle GPU, launches included; the plan's `clock` says which. Raises Error for bad input; what the callable raises passes
+    through.
     """
     if not callable(function):
         raise Error(f"measure_callable: {function!r} is not callable")
@@ -57,19 +78,24 @@ def measure_callable(
         work, moved = {"stated": _count("flops", flops)}, {"stated": _count("bytes", bytes)}
     dtype_named(dtype)
     opened = open_device(device, threads)
-    if opened.backend != "cpu":
-        raise Error(f"measure_callable times on the CPU's clock; device must be 'cpu', got {opened.name!r}")
+    if stream is not None and opened.backend != "cuda":
+        raise Error(f"measure_callable: a stream belongs to a GPU, and the device is {opened.name!r}; pass device='cuda:0'")
     keywords = dict(kwargs or {})
-    bound = opened.core.callable(lambda: function(*args, **keywords))
+    handle = None if stream is None else stream_handle(stream)
+    bound = opened.core.callable(lambda: function(*args, **keywords), handle)
     total, traffic = sum(work.values()), sum(moved.values())
     probes = roofs_of(opened, mix=mix, arithmetic=dtype, level=level, in_place=False, flops=total, machine=machine)
     clock = bracketed(opened, [bound], False, probes, from_roofs(total, traffic), level, policy or Policy())
+    plan = {"clock": "host" if handle is None else "events on the stream"}
+    if handle is not None:
+        plan["gate"] = "off: a call waits for the GPU" if bound.waits else "on"
     title = name or str(getattr(function, "__name__", type(function).__name__))
     return with_plausibility(
         Measurement(
             operator=title,
             problem={**(flops.to_dict() if isinstance(flops, Operator) else {}), "dtype": dtype},
             variant="callable",
+            plan=plan,
             device=opened.name,
             threads=opened.threads,
             cache_state="user",

@@ -1,0 +1,130 @@
+// Callables on streams of others, what holds them back, and what profilers are shown, over a runtime without a GPU.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "core/sampling.h"
+#include "cuda/device.h"
+#include "fake_cuda.h"
+
+namespace {
+
+using namespace roofline;
+using namespace roofline::cuda;
+using Order = std::vector<std::string>;
+
+constexpr std::uintptr_t kTheirs = 0x7F00;
+const std::string kStream = "stream " + std::to_string(kTheirs);
+
+class OnFakeGpu : public testing::Test {
+ protected:
+  void SetUp() override { fake::reset(); }
+  // What the runtime was told, with the events numbered as they came.
+  static Order told() {
+    std::map<std::string, std::string> names;
+    Order all;
+    for (const std::string& line : fake::runtime().order) {
+      const auto end = line.find(" on ");
+      if (line.rfind("event ", 0) != 0 || end == std::string::npos) {
+        all.push_back(line);
+        continue;
+      }
+      const auto name = names.emplace(line.substr(0, end), "event " + std::to_string(names.size() + 1)).first->second;
+      all.push_back(name + line.substr(end));
+    }
+    fake::runtime().order.clear();
+    return all;
+  }
+  int calls = 0;
+  std::vector<std::vector<Launch>> sets = {{[this](Queue&) {
+    ++calls;
+    fake::runtime().order.push_back("call");
+    fake::runtime().clock_s += 1e-3;
+  }}};
+};
+
+TEST_F(OnFakeGpu, ACallableIsTimedByEventsOnItsOwnStreamBehindAGateThere) {
+  const auto device = cuda::open(0);
+  for (const std::uintptr_t handle : {kTheirs, std::uintptr_t{0}, std::uintptr_t{1}, std::uintptr_t{2}}) {
+    ForeignStream theirs{handle};
+    const std::string stream = "stream " + std::to_string(handle);
+    EXPECT_NEAR(device->run_batch({&sets, 0, 3, false, false, false, &theirs}), 3e-3, 1e-9);
+    EXPECT_EQ(told(), (Order{"gate on " + stream, "event 1 on " + stream, "call", "call", "call", "event 2 on " + stream}));
+    EXPECT_FALSE(theirs.waits);
+  }
+}
+
+TEST_F(OnFakeGpu, ManyCallsAreEnqueuedAFewAtATime) {
+  const auto device = cuda::open(0);
+  ForeignStream theirs{kTheirs};
+  EXPECT_NEAR(device->run_batch({&sets, 0, 40, false, false, false, &theirs}), 40e-3, 1e-6);
+  EXPECT_EQ(calls, 40);
+  const Order all = told();
+  EXPECT_EQ(std::count(all.begin(), all.end(), "gate on " + kStream), 3) << "16, 16 and 8";
+}
+
+// The gate of a call that waits for the GPU times out: fewer at once, and then none.
+TEST_F(OnFakeGpu, ACallThatWaitsIsNotHeldBackAgain) {
+  const auto device = cuda::open(0);
+  ForeignStream theirs{kTheirs};
+  fake::runtime().gate_times_out = true;
+  device->run_batch({&sets, 0, 64, false, false, false, &theirs});
+  EXPECT_EQ(calls, 64) << "every call is made once";
+  EXPECT_TRUE(theirs.waits);
+  EXPECT_EQ(theirs.chunk, 1);
+  const Order first = told();
+  EXPECT_EQ(std::count(first.begin(), first.end(), "gate on " + kStream), 3) << "of 16, 4 and 1";
+  device->run_batch({&sets, 0, 1, false, false, false, &theirs});
+  EXPECT_EQ(told(), (Order{"event 1 on " + kStream, "call", "event 2 on " + kStream}));
+  // Our own kernels keep their gate.
+  fake::runtime().gate_times_out = false;
+  device->run_batch({&sets, 0, 1});
+  EXPECT_EQ(told().at(0), "gate on stream " + std::to_string(device->stream_handle()));
+  for (const auto& [name, value] : device->facts())
+    if (name == "gate_timeouts") {
+      EXPECT_EQ(std::get<std::int64_t>(value), 3);
+    }
+}
+
+TEST_F(OnFakeGpu, AFailingCallLeavesNoClosedGate) {
+  const auto device = cuda::open(0);
+  ForeignStream theirs{kTheirs};
+  const std::vector<std::vector<Launch>> broken = {{[](Queue&) { throw Error("the callable's own"); }}};
+  EXPECT_THROW(device->run_batch({&broken, 0, 1, false, false, false, &theirs}), Error);
+  EXPECT_NEAR(device->run_batch({&sets, 0, 2, false, false, false, &theirs}), 2e-3, 1e-9);
+}
+
+TEST_F(OnFakeGpu, UnderAProfilerNothingIsHeldBack) {
+  const auto device = cuda::open(0);
+  device->begin_profile();
+  device->run_batch({&sets, 0, 1, false, true, false, nullptr, false});
+  device->end_profile();
+  const std::string ours = "stream " + std::to_string(device->stream_handle());
+  EXPECT_EQ(told(), (Order{"profile", "event 1 on " + ours, "call", "event 2 on " + ours, "end of profile"}));
+}
+
+#if defined(STUB_NVTX)
+TEST_F(OnFakeGpu, RangesAreWhatAProfilerSees) {
+  setenv("NVTX_INJECTION64_PATH", STUB_NVTX, 1);  // read at the first range of the process
+  const auto device = cuda::open(0);
+  auto& said = *reinterpret_cast<std::vector<std::string>* (*)()>(dlsym(dlopen(STUB_NVTX, RTLD_NOW), "stub_nvtx"))();
+  said.clear();
+  {
+    const Range outer(*device, "bind matmul library bf16");
+    const Range inner(*device, "a step");
+  }
+  const std::vector<std::string> expected = {"push roofline: bind matmul library bf16", "push roofline: a step", "pop", "pop"};
+  EXPECT_EQ(said, expected);
+  said.clear();
+  Target target;
+  target.sets = sets, target.name = "relu fused fp32";
+  Policy policy;
+  policy.warmup_min_s = 0, policy.warmup_max_s = 0, policy.min_s = 0, policy.max_s = 0, policy.min_samples = 3;
+  sample(*device, target, policy, {});
+  EXPECT_EQ(said.at(0), "push roofline: relu fused fp32") << "every batch is one";
+  EXPECT_EQ(std::count(said.begin(), said.end(), "pop"), std::count(said.begin(), said.end(), said.at(0)));
+}
+#endif
+
+}  // namespace
