@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -104,3 +105,56 @@ def test_a_limit_on_instruction_sets_is_named(monkeypatch: pytest.MonkeyPatch) -
     (check,) = module._instruction_sets()
     assert check.state == "warning"
     assert check.cure == "unset ROOFLINE_ISA"
+
+
+H200 = {
+    "pci_bus_id": "0000:01:00.0", "ecc": 1, "mig": 0, "mig_mode": 0, "driver_release": "580.65.06", "compute_mode": "default",
+    "pcie_generation": 5, "pcie_width": 16, "pcie_width_max": 16, "power_limit_w": 700.0, "power_limit_default_w": 700.0,
+    "persistence_mode": 1, "other_processes": 0, "clock_reasons": "gpu_idle", "memory_bytes_per_s": 4.917e12,
+}  # fmt: skip
+
+
+def test_a_healthy_gpu() -> None:
+    found = named(module.gpu_checks("cuda:0", H200))
+    assert {check.state for check in found.values()} == {"ok"}
+    facts = found["cuda:0 facts"].detail
+    for words in ("driver 580.65.06", "ECC on", "MIG off", "PCIe 5.0 ×16", "power limit 700 W", "4.92 TB/s"):
+        assert words in facts
+    assert found["cuda:0 throttling now"].detail == "no (gpu idle)"
+    assert found["cuda:0 other processes"].detail == "none"
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "detail", "cure"),
+    [
+        ({"nvml_missing": "libnvidia-ml.so.1: cannot open"}, "NVML", "libnvidia-ml.so.1: cannot open", "utility"),
+        ({"power_limit_w": 450.0}, "power limit", "450 W, its default is 700 W", "-i 0000:01:00.0 -pl 700"),
+        ({"clock_reasons": "hw_thermal_slowdown,hw_slowdown"}, "throttling now", "hw thermal slowdown", "cooling"),
+        ({"clock_reasons": "application_clocks"}, "throttling now", "set by hand", "-rgc"),
+        ({"mig": 1}, "sharing", "an instance", "-mig 0"),
+        ({"other_processes": 2, "other_processes_bytes": 3 << 30}, "other processes", "2 other processes with 3 GiB", "stop them"),
+        ({"other_processes": 1}, "other processes", "1 other process: timings", "stop them"),
+        ({"persistence_mode": 0}, "persistence mode", "off", "-pm 1"),
+        ({"pcie_width": 8}, "link", "×8 of ×16", "slot"),
+    ],
+)
+def test_what_is_wrong_with_a_gpu(changes: dict[str, object], name: str, detail: str, cure: str) -> None:
+    found = named(module.gpu_checks("cuda:0", {**H200, **changes}))
+    check = found[f"cuda:0 {name}"]
+    assert check.state == "warning"
+    assert detail in check.detail
+    assert cure in check.cure
+    assert [c for c in found.values() if c.state != "ok"] == [check]
+
+
+def test_a_gpu_of_which_nothing_is_told() -> None:
+    facts, nvml = module.gpu_checks("cuda:0", {})
+    assert (facts.detail, nvml.state) == ("none are told", "warning")
+    assert "nothing" in nvml.detail
+
+
+def test_the_doctor_looks_at_every_usable_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = [{"name": "cpu", "missing": ""}, {"name": "cuda:0", "missing": ""}, {"name": "cuda:1", "missing": "wrong"}]
+    monkeypatch.setattr(module, "list_devices", lambda: listed)
+    monkeypatch.setattr(module, "open_device", lambda name: SimpleNamespace(core=SimpleNamespace(facts=H200)))
+    assert {check.name.split()[0] for check in module._gpus()} == {"cuda:0"}

@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ from typing import Any
 from ..errors import Error
 from ..measurement import build_info, libraries, list_devices, open_device
 from ..measurement.devices import core
-from ..units import MIB, fmt_bytes, fmt_percent
+from ..measurement.timing import THROTTLING
+from ..units import MIB, fmt_bytes, fmt_number, fmt_percent, fmt_si
 
 OK, WARNING, MISSING = "ok", "warning", "missing"
 BUSY = 0.03  # of all cores: above this timings are likely to come out contended
@@ -96,6 +97,75 @@ def _devices() -> list[Check]:
     if info["cuda"]:
         found.append(Check(name="CUDA build", state=OK, detail=f"CUDA {info['cuda_version']} for {info['cuda_archs']}"))
     return found
+
+
+def _flag(facts: Mapping[str, Any], name: str, shown: str) -> str:
+    return f"{shown} {'on' if facts[name] else 'off'}" if name in facts else ""
+
+
+def gpu_checks(name: str, facts: Mapping[str, Any]) -> list[Check]:
+    """What a GPU's facts say for its timings. NVML's are there where the driver tells them."""
+
+    def watts(key: str) -> str:
+        return f"{fmt_number(facts[key])} W"
+
+    link = f"PCIe {facts['pcie_generation']}.0 ×{facts['pcie_width']}" if {"pcie_generation", "pcie_width"} <= {*facts} else ""
+    told = [
+        f"driver {facts['driver_release']}" if "driver_release" in facts else "",
+        _flag(facts, "ecc", "ECC"),
+        _flag(facts, "mig_mode", "MIG"),
+        f"compute mode {facts['compute_mode']}" if "compute_mode" in facts else "",
+        link,
+        f"power limit {watts('power_limit_w')}" if "power_limit_w" in facts else "",
+        f"{fmt_si(facts['memory_bytes_per_s'], 'B/s')} by memory clock and bus" if facts.get("memory_bytes_per_s") else "",
+    ]
+    found = [Check(name=f"{name} facts", state=OK, detail=", ".join(fact for fact in told if fact) or "none are told")]
+
+    def add(what: str, state: str, detail: str, cure: str = "") -> None:
+        found.append(Check(name=f"{name} {what}", state=state, detail=detail, cure=cure))
+
+    smi = f"sudo nvidia-smi -i {facts['pci_bus_id']}" if facts.get("pci_bus_id") else "sudo nvidia-smi"
+    if "nvml_missing" in facts:
+        detail = f"{facts['nvml_missing']}; clocks, power, heat and other processes are not seen"
+        add("NVML", WARNING, detail, "NVIDIA_DRIVER_CAPABILITIES=compute,utility (in a container), or reinstall the driver")
+    elif not {"clock_reasons", "power_limit_w"} & {*facts}:
+        add("NVML", WARNING, "it tells nothing of this GPU's clocks and power: not supported, or not permitted here")
+    else:
+        add("NVML", OK, "clocks, power, temperature and what holds them are recorded with every measurement")
+    limit, default = facts.get("power_limit_w"), facts.get("power_limit_default_w")
+    if limit and default and limit < default:
+        detail = f"{watts('power_limit_w')}, its default is {watts('power_limit_default_w')}: sustained ceilings are lower"
+        add("power limit", WARNING, detail, f"{smi} -pl {default:.0f}")
+    if "clock_reasons" in facts:
+        reasons = [reason for reason in str(facts["clock_reasons"]).split(",") if reason]
+        words = ", ".join(reasons).replace("_", " ")
+        if {*reasons} & {*THROTTLING}:
+            add("throttling now", WARNING, f"its clocks are held by {words}", "improve its cooling or supply, or let it rest")
+        elif "application_clocks" in reasons:
+            add("throttling now", WARNING, "its clocks are set by hand: ceilings are those of these clocks", f"{smi} -rac -rgc")
+        else:
+            add("throttling now", OK, f"no ({words})" if words else "no")
+    if facts.get("mig") or facts.get("mig_mode"):
+        detail = "an instance (MIG): ceilings are its own, other instances share the memory's and the board's power"
+        add("sharing", WARNING, detail, f"{smi} -mig 0 (for all of the GPU)")
+    others = facts.get("other_processes")
+    if others:
+        size = f" with {fmt_bytes(facts['other_processes_bytes'])}" if "other_processes_bytes" in facts else ""
+        detail = f"{others} other process{'es' * (others != 1)}{size}: timings include their work"
+        add("other processes", WARNING, detail, "stop them (nvidia-smi lists them)")
+    elif others == 0:
+        add("other processes", OK, "none")
+    if facts.get("persistence_mode") == 0:
+        add("persistence mode", WARNING, "off: the driver starts anew for every program, which takes seconds", f"{smi} -pm 1")
+    width, widest = facts.get("pcie_width"), facts.get("pcie_width_max")
+    if width and widest and width < widest:
+        add("link", WARNING, f"×{width} of ×{widest}: copies from and to the host are slower", "look at the slot, riser and BIOS")
+    return found
+
+
+def _gpus() -> list[Check]:
+    names = [device["name"] for device in list_devices() if device["name"].startswith("cuda") and not device["missing"]]
+    return [check for name in names for check in gpu_checks(name, open_device(name).core.facts)]
 
 
 def _libraries() -> list[Check]:
@@ -229,7 +299,7 @@ def _guarded(name: str, look: Callable[[], list[Check]]) -> list[Check]:
 
 
 def doctor(wait_s: float = 1.0) -> list[Check]:
-    """Build, instruction sets, devices, libraries, cores, conditions and packages of this machine.
+    """Build, instruction sets, devices, GPUs and their neighbours, libraries, cores, conditions and packages of this machine.
 
     wait_s: seconds to watch the load of the cores. Never raises for what is missing; details may hold paths, so they are for
     the screen and belong in no file that is published.
@@ -239,6 +309,7 @@ def doctor(wait_s: float = 1.0) -> list[Check]:
     needs_module: dict[str, Any] = {
         "instruction sets": _instruction_sets,
         "devices": _devices,
+        "GPUs": _gpus,
         "libraries": _libraries,
         "cores": _cores,
         "huge pages": _huge_pages,
