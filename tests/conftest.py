@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -68,3 +69,15 @@ def nothing_is_shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(plt, "show", refuse)
     yield
     plt.close("all")
+
+
+@pytest.fixture
+def reported() -> Callable[..., Any]:
+    """reported("cuda:0", sms=132): a device that is not there, only what it says of itself."""
+    from roofline.measurement.devices import Device
+
+    class Reported(Device):
+        def __init__(self, name: str = "cpu", **facts: Any) -> None:
+            self.name, self.facts, self.threads, self.roofs = name, facts, 1, {}
+
+    return Reported

@@ -71,9 +71,18 @@ def test_bracket_by_hand() -> None:
     assert MEMORY.moved == 0.25
     assert MEMORY.samples == (39e9, 40e9, 44e9, 50e9)
     assert MEMORY.time_s(0, 90 * 10**6) == 2e-3
-    assert MEMORY.time_s(0, 90 * 10**6, 90e9) == 1e-3
+    assert MEMORY.time_s(0, 90 * 10**6, rate=90e9) == 1e-3
     assert COMPUTE.time_s(200, 1) == 1e-9
     assert LAUNCH.time_s(1, 1) == 2e-6  # the shortest: what else happened only lengthens a launch
+
+
+def test_the_link_to_other_ranks_is_a_roof() -> None:
+    """150 MB at 100 GB/s are 1.5 ms, less than the 2 ms of DRAM; 300 MB are 3 ms, more than all others."""
+    link = Bracket(label="link of 8 ranks", kind="link", before_samples=(100e9,))
+    less, more = (measurement(brackets=(MEMORY, COMPUTE, LAUNCH, link), link_bytes=sent) for sent in (150 * 10**6, 300 * 10**6))
+    assert (less.bound, less.attainable_s) == ("DRAM", 2e-3)
+    assert (more.bound, more.attainable_s, more.share_of_bracket) == ("link", 3e-3, 3e-3 / 2.5e-3)
+    assert Measurement.from_dict(more.to_dict()) == more
 
 
 def test_a_bracket_without_an_after() -> None:

@@ -45,11 +45,11 @@ class Rates:
     knee: float = KNEE
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
-    def scaled(self, *, level: str, bandwidth: float, compute: float, launch_s: float) -> Rates:
-        """With `level` at `bandwidth` (bytes/s), every kind of work times `compute` (a factor), and another launch floor."""
+    def scaled(self, *, bandwidths: Mapping[str, float], compute: float, launch_s: float) -> Rates:
+        """With these `bandwidths` (bytes/s by level), every kind of work times `compute` (a factor), and another launch floor."""
         return dataclasses.replace(
             self,
-            bandwidths={**self.bandwidths, level: bandwidth},
+            bandwidths={**self.bandwidths, **bandwidths},
             work={kind: rate * compute for kind, rate in self.work.items()},
             launch_s=launch_s,
         )

@@ -8,13 +8,14 @@ from functools import partial
 
 from ..errors import Unsupported
 from ..machine import GEMM, EmpiricalRoofline, Machine, SizeCurve, cache_capacity
-from ..measurement.devices import Device, open_device
+from ..measurement.devices import Device, list_devices, open_device
 from ..measurement.roofs import (
     Probe,
     chase_problem,
     fastest,
     fma_isas,
     fma_problem,
+    link_probe,
     probe,
     stream_candidates,
     stream_problem,
@@ -77,6 +78,13 @@ def _latencies(device: Device, depth: str) -> Iterator[Wanted]:
 
 def _chase(device: Device, level: str, pages: str) -> Probe:
     return probe(device, chase_problem(device, level, pages), "dependent", level)
+
+
+def _links(device: Device) -> Iterator[Wanted]:
+    """Between all GPUs of this machine, where there are several."""
+    gpus = sum(d["name"].startswith("cuda") and not d["missing"] for d in list_devices())
+    if device.backend == "cuda" and gpus > 1:
+        yield Wanted("link", "link", partial(link_probe, device, gpus))
 
 
 def _bandwidths(device: Device, depth: str) -> Iterator[Wanted]:
@@ -154,6 +162,7 @@ def _gemm(device: Device, problem: Matmul) -> Probe:
 def wanted(device: Device, depth: str = "standard") -> list[tuple[Device, Wanted]]:
     """Every ceiling to measure on `device`, in order; on CPUs with one thread too: the main roofs, or with thorough all of them."""
     all_ = [(device, w) for w in (*_latencies(device, depth), *_bandwidths(device, depth), *_computes(device, depth))]
+    all_ += [(device, w) for w in _links(device)]
     if depth != "quick" and device.backend == "cpu":
         all_ += [(device, w) for w in _library(device, depth)]
     single = None if depth == "quick" else _single(device)

@@ -13,6 +13,7 @@ from ..cost import dtype as dtype_named
 from ..errors import Error, Unsupported
 from ..machine import HOST_CALLS, TRANSFERS, Machine, cache_capacity, cache_level
 from ..operators import (
+    AllGather,
     CoreToCore,
     Fma,
     ForkJoin,
@@ -43,6 +44,7 @@ ARRAYS = {"read": 1, "write": 1, "copy": 2, "scale": 2, "add": 3, "triad": 3}
 CHAINS_PER_THREAD = 3840
 AMX_CHAINS_PER_THREAD = 16384
 FMA_STEPS = 4_000  # per chain: 0.1 to 3 ms a launch
+LINK_ELEMENTS = 2**28  # bf16: half a GiB, where a ring's start no longer counts
 
 Problem = dict[str, Any]
 
@@ -272,6 +274,8 @@ def probe(
     elif isinstance(problem, (HostCopy, PeerCopy)):
         label = f"{TRANSFERS[problem.direction]} {variant.replace('_', ' ')}"
         found = Probe("transfer", "", label, problem, variant, problem.transferred_bytes(), [bound], tensors)
+    elif isinstance(problem, AllGather):
+        found = Probe("link", "", f"link of {problem.ranks} ranks", problem, variant, problem.link_bytes(), [bound], tensors)
     elif isinstance(problem, CoreToCore):
         found = Probe("latency", "", "core-to-core", problem, variant, problem.rounds, [bound], tensors)
     else:
@@ -353,15 +357,23 @@ def _remade(problem: Mapping[str, Any]) -> Operator:
     return from_dict(str(values.pop("operator")), values)
 
 
+def link_probe(device: Device, ranks: int) -> Probe:
+    """The link to so many ranks, this one among them: parts gathered, large enough for its plateau. Raises Unsupported."""
+    gathered = AllGather(elements=LINK_ELEMENTS // ranks * ranks, ranks=ranks, dtype="bf16")
+    return probe(device, gathered, "library")
+
+
 def roofs_of(
-    device: Device, *, mix: str, arithmetic: str, level: str, in_place: bool, flops: int, machine: Machine | None
+    device: Device, *, mix: str, arithmetic: str, level: str, in_place: bool, flops: int, machine: Machine | None, ranks: int = 1
 ) -> list[Probe]:
-    """The candidate roofs of a problem: its memory level at its mix, its arithmetic, and the launch."""
+    """The candidate roofs of a problem: its memory level at its mix, its arithmetic, the launch, and with ranks their link."""
     found = [bandwidth_probe(device, level, mix, in_place=in_place, machine=machine)]
     if flops:
         compute = compute_probe(device, arithmetic)
         found += [compute] if compute else []
     found.append(probe(device, ForkJoin(), "pool"))
+    if ranks > 1:
+        found.append(link_probe(device, ranks))
     return found
 
 

@@ -145,10 +145,11 @@ def freezer(probes: list[Probe], frozen: dict[str, Any], expected: Expected, lev
             bandwidth_bytes_per_s=kinds["bandwidth"],
             floor_s=kinds.get("latency", 0.0),
             level=level,
+            link_bytes_per_s=kinds.get("link"),
         )
         frozen.clear()
         frozen.update(expected(roofs), frozen_utc=utc_now())
-        kind = {"compute": "compute", "launch": "latency"}.get(frozen["bound"], "bandwidth")
+        kind = {"compute": "compute", "launch": "latency", "link": "link"}.get(frozen["bound"], "bandwidth")
         return next(index for index, p in enumerate(probes) if p.kind == kind)
 
     return freeze
@@ -171,8 +172,9 @@ def from_rates(prepared: Prepared, machine: Machine | None, level: str) -> Expec
 
     def expected(roofs: Roofs) -> Mapping[str, Any]:
         peak = roofs.compute_flops_per_s
+        link = {} if roofs.link_bytes_per_s is None else {"link": roofs.link_bytes_per_s}
         rates = Rates(
-            bandwidths={level: roofs.bandwidth_bytes_per_s},
+            bandwidths={level: roofs.bandwidth_bytes_per_s, **link},
             work={"product": peak, "exp": peak / 2, "other": peak / 2},
             launch_s=roofs.floor_s,
         )
@@ -180,7 +182,7 @@ def from_rates(prepared: Prepared, machine: Machine | None, level: str) -> Expec
             stated = machine_roofs(machine, problem, level=level if level in machine.levels() else None)
             known = machine_rates(machine, problem, stated)
             change = peak / stated.compute_flops_per_s if math.isfinite(peak) else 1.0
-            rates = known.scaled(level=level, bandwidth=roofs.bandwidth_bytes_per_s, compute=change, launch_s=roofs.floor_s)
+            rates = known.scaled(bandwidths=rates.bandwidths, compute=change, launch_s=roofs.floor_s)
         return expect(problem, prepared.plan, prepared.caches, roofs, rates, moved).to_dict()
 
     return expected
@@ -315,6 +317,7 @@ def measure(
         in_place=in_place,
         flops=sum(flops.values()),
         machine=machine,
+        ranks=prepared.plan.get("ranks", 1),
     )
     expected = from_rates(prepared, machine, level)
     clock = bracketed(opened, prepared.sets, prepared.flush_each, probes, expected, level, policy)
@@ -337,6 +340,7 @@ def measure(
             steps=alone,
             flops=flops,
             bytes=moved,
+            link_bytes=problem.link_bytes(),
             level=level,
             correctness=correctness,
             seed=seed,

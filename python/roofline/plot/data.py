@@ -193,7 +193,7 @@ def _ceiling_share(machine: Machine, m: Measurement, time_s: float) -> float | N
     """attainable time by the machine's ceilings / measured time; None where the roof was not measured."""
     bracket, rate = _ceiling_of(machine, m, m.limiting_bracket)
     if bracket is not None:
-        return None if rate is None else bracket.time_s(m.total_flops, m.total_bytes, rate) / time_s
+        return None if rate is None else m.allowed_s(bracket, rate) / time_s
     try:
         compute = machine.compute(m.dtype).value
         bandwidth = machine.bandwidth(m.level or None).value

@@ -111,7 +111,7 @@ def _roofs(m: Measurement) -> Section:
     rows = []
     for b in m.brackets:
         unit = RATE_UNITS[b.kind]
-        allowed = b.time_s(m.total_flops, m.total_bytes)
+        allowed = m.allowed_s(b)
         rows.append(
             (
                 b.label,

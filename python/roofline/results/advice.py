@@ -40,7 +40,7 @@ def _launch_s(m: Measurement) -> float:
 
 def _work_s(m: Measurement) -> float:
     """The time that its roofs allow, launches apart."""
-    return max((b.time_s(m.total_flops, m.total_bytes) for b in m.brackets if b.kind != "latency"), default=0.0)
+    return max((m.allowed_s(b) for b in m.brackets if b.kind != "latency"), default=0.0)
 
 
 def _little(m: Measurement) -> bool:

@@ -16,7 +16,7 @@ from ..machine import RATE_UNITS, SCHEMA_VERSION, Machine, Summary, build, modes
 from ..units import fmt_number, fmt_percent, fmt_si
 
 BUSY = 0.8  # of a window: below, more than a quarter of its energy may be that of pauses
-BRACKETED = ("bandwidth", "compute", "latency")  # kinds of roof
+BRACKETED = ("bandwidth", "compute", "latency", "link")  # kinds of roof
 CACHE_STATES = ("cold", "warm", "user")
 STATUSES = ("ok", "contended", "roof_moved", "implausible", "unsupported", "out_of_memory", "failed")
 
@@ -74,7 +74,7 @@ def fmt_conditions(conditions: Mapping[str, Any]) -> str:
 class Bracket:
     """Short probes of one roof directly before and after a measurement, on the same threads and level.
 
-    kind: "bandwidth" (samples in bytes/s), "compute" (FLOP/s) or "latency" (seconds). problem: {"operator": ..., **fields}.
+    kind: "bandwidth", "link" (samples in bytes/s), "compute" (FLOP/s) or "latency" (seconds). problem: {"operator": ..., **fields}.
     """
 
     label: str
@@ -124,10 +124,11 @@ class Bracket:
     def samples(self) -> tuple[float, ...]:
         return self.before_samples + self.after_samples
 
-    def time_s(self, flops: int, bytes_: int, rate: float | None = None) -> float:
+    def time_s(self, flops: int, bytes_: int, link_bytes: int = 0, *, rate: float | None = None) -> float:
         """Seconds this roof allows for that work, at `value` or another `rate` of the roof."""
         rate = self.value if rate is None else rate
-        return rate if self.kind == "latency" else (bytes_ if self.kind == "bandwidth" else flops) / rate
+        work = {"bandwidth": bytes_, "link": link_bytes, "compute": flops}
+        return rate if self.kind == "latency" else work[self.kind] / rate
 
     def to_dict(self) -> dict[str, Any]:
         stated = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
@@ -145,10 +146,11 @@ class Measurement:
 
     samples_s: seconds per launch, one per timed batch of `launches_per_sample`; empty unless it ran. steps: the same per
     step of the kernel, timed alone. flops: by term. bytes: by term at `level`, "compulsory" first, then what the variant
-    moves beyond. prediction: {"time_s", "bound", "terms"} from the brackets before. correctness: {"checked",
-    "max_error", "tolerance"}. load: {"cpu_share", "run_delay_share"} as fractions. repeats: tries thrown away because a
-    roof moved. conditions: what the device said of itself meanwhile (clocks, power, temperature, shares of what held its clocks,
-    energy). Raises Error for fields outside CACHE_STATES and STATUSES and for samples that are not positive.
+    moves beyond. link_bytes: from other ranks, and as many to them. prediction: {"time_s", "bound", "terms"} from the brackets
+    before. correctness: {"checked", "max_error", "tolerance"}. load: {"cpu_share", "run_delay_share"} as fractions. repeats:
+    tries thrown away because a roof moved. conditions: what the device said of itself meanwhile (clocks, power, temperature,
+    shares of what held its clocks, energy). Raises Error for fields outside CACHE_STATES and STATUSES and for samples that are
+    not positive.
     """
 
     operator: str
@@ -164,6 +166,7 @@ class Measurement:
     steps: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     flops: Mapping[str, int] = field(default_factory=dict)
     bytes: Mapping[str, int] = field(default_factory=dict)
+    link_bytes: int = 0
     level: str = ""
     brackets: tuple[Bracket, ...] = ()
     prediction: Mapping[str, Any] = field(default_factory=dict)
@@ -250,21 +253,25 @@ class Measurement:
     @property
     def limiting_bracket(self) -> Bracket | None:
         """The bracket that allows the longest time; None without brackets."""
-        return max(self.brackets, key=lambda b: b.time_s(self.total_flops, self.total_bytes), default=None)
+        return max(self.brackets, key=self.allowed_s, default=None)
+
+    def allowed_s(self, bracket: Bracket, rate: float | None = None) -> float:
+        """Seconds that a bracket's roof allows for this work, at its own value or another `rate` of it."""
+        return bracket.time_s(self.total_flops, self.total_bytes, self.link_bytes, rate=rate)
 
     @property
     def bound(self) -> str:
-        """The roof that decides by the brackets ("compute", a memory level, "launch"); by the prediction without brackets."""
+        """The roof that decides by the brackets: "compute", a memory level, "launch", "link"; without them by the prediction."""
         bracket = self.limiting_bracket
         if bracket is None:
             return str(self.prediction.get("bound", ""))
-        return {"compute": "compute", "latency": "launch"}.get(bracket.kind, bracket.level or self.level)
+        return {"compute": "compute", "latency": "launch", "link": "link"}.get(bracket.kind, bracket.level or self.level)
 
     @property
     def attainable_s(self) -> float | None:
         """The time the roofs allow, from the mean of each bracket's ends; None without brackets."""
         bracket = self.limiting_bracket
-        return None if bracket is None else bracket.time_s(self.total_flops, self.total_bytes)
+        return None if bracket is None else self.allowed_s(bracket)
 
     @property
     def share_of_bracket(self) -> float | None:
@@ -285,7 +292,7 @@ class Measurement:
         if len(found) < 2:
             return None
         best = found[0] if bracket.kind == "latency" else found[-1]
-        return bracket.time_s(self.total_flops, self.total_bytes, best.value) / self.time_s
+        return self.allowed_s(bracket, best.value) / self.time_s
 
     @property
     def prediction_error(self) -> float | None:
