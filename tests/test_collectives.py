@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 import pytest
 
-import roofline.ceilings.wanted as wanted_module
 from roofline.ceilings.wanted import wanted
 from roofline.measurement import roofs
 from roofline.measurement.devices import Device
@@ -45,7 +45,7 @@ def test_the_link_is_asked_for_where_there_are_several_gpus(
     monkeypatch: pytest.MonkeyPatch, reported: Callable[..., Device], gpus: int, links: int
 ) -> None:
     listed = [{"name": f"cuda:{i}", "missing": "", "summary": ""} for i in range(gpus)]
-    monkeypatch.setattr(wanted_module, "list_devices", lambda: [*listed, {"name": "cpu", "missing": "", "summary": ""}])
+    monkeypatch.setattr(sys.modules[wanted.__module__], "list_devices", lambda: [*listed, {"name": "cpu", "missing": "", "summary": ""}])
     device = reported("cuda:0", sms=132, threads_per_sm=2048, l2_bytes=50 << 20, architecture="sm_90")
     assert sum(w.kind == "link" for _, w in wanted(device, "quick")) == links
 

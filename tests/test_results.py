@@ -93,7 +93,7 @@ def test_a_bracket_without_an_after() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"kind": "speed"}, "bracket 'DRAM read': kind must be one of bandwidth, compute, latency, got 'speed'"),
+        ({"kind": "speed"}, "bracket 'DRAM read': kind must be one of bandwidth, compute, latency, link, got 'speed'"),
         ({"before_samples": ()}, "before_samples is empty"),
         ({"before_samples": (0.0,)}, "before_samples must be positive finite"),
         ({"after_samples": (float("nan"),)}, "after_samples must be positive finite"),
