@@ -45,7 +45,8 @@ def test_the_link_is_asked_for_where_there_are_several_gpus(
     monkeypatch: pytest.MonkeyPatch, reported: Callable[..., Device], gpus: int, links: int
 ) -> None:
     listed = [{"name": f"cuda:{i}", "missing": "", "summary": ""} for i in range(gpus)]
-    monkeypatch.setattr(sys.modules[wanted.__module__], "list_devices", lambda: [*listed, {"name": "cpu", "missing": "", "summary": ""}])
+    listed.append({"name": "cpu", "missing": "", "summary": ""})
+    monkeypatch.setattr(sys.modules[wanted.__module__], "list_devices", lambda: listed)
     device = reported("cuda:0", sms=132, threads_per_sm=2048, l2_bytes=50 << 20, architecture="sm_90")
     assert sum(w.kind == "link" for _, w in wanted(device, "quick")) == links
 

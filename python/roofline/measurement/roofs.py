@@ -43,7 +43,7 @@ ARRAYS = {"read": 1, "write": 1, "copy": 2, "scale": 2, "add": 3, "triad": 3}
 # Whole blocks of every set: 12 and 15 registers of up to 32 and 16 lanes, 24 of up to 8; AMX: four tiles of 256.
 CHAINS_PER_THREAD = 3840
 AMX_CHAINS_PER_THREAD = 16384
-FMA_STEPS = 4_000  # per chain: 0.1 to 3 ms a launch
+FMA_STEPS = 4096  # per chain: 0.1 to 3 ms a launch; whole rounds of every kernel
 LINK_ELEMENTS = 2**28  # bf16: half a GiB, where a ring's start no longer counts
 
 Problem = dict[str, Any]
