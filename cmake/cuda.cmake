@@ -197,6 +197,7 @@ roofline_cuda_header(NVML nvml.h nvml.h NVML_API_VERSION)
 
 add_library(roofline_cuda STATIC
   csrc/cuda/attention.cu
+  csrc/cuda/attention_library.cpp
   csrc/cuda/attention_mla.cu
   csrc/cuda/attention_split.cu
   csrc/cuda/attention_tiled.cu

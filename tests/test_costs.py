@@ -560,6 +560,21 @@ def test_every_operator_is_worked_out_by_hand() -> None:
             {"variant": "library"},
             {"up written, read": 240, "activated written, read": 240, "gate written, read": 240, "x again for gate": 96},
         ),
+        # fp32 scores of 2 x 3 x 5 pairs, of which the mask hides 2 x 3; probabilities of all in 16 bits.
+        (
+            "attention",
+            {"heads": 2, "seq_q": 3, "seq_kv": 5, "head_dim": 4, "causal": True, "dtype": "bf16"},
+            {"variant": "library"},
+            {"scores written": 120, "scores read by softmax": 96, "probabilities written": 60, "probabilities read by p·v": 60},
+        ),
+        # b of 2 x 3 x 5 bytes; scales of 2 rows and one block each.
+        (
+            "bmm",
+            {"batch": 2, "rows": 2, "columns": 5, "inner": 3, "dtype": "fp8_e4m3", "scales": "block", "scale_block": 128},
+            {"variant": "library"},
+            {"b transposed written, read": 60, "a_scale transposed written, read": 32},
+        ),
+        ("bmm", {"batch": 2, "rows": 2, "columns": 5, "inner": 3, "dtype": "bf16"}, {"variant": "library"}, {}),
         # In 16 bits; relu and gelu inside the product, and up and gate as one product of 6 x 10.
         ("ffn", {**FFN, "activation": "gelu_tanh", "dtype": "bf16"}, {"variant": "fused"}, {"activated written, read": 120}),
         (

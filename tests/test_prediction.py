@@ -142,7 +142,7 @@ def test_another_accumulator_is_used_and_said() -> None:
         (("fp32", "fp64"), Relu(), {}, "no compute ceiling for fp32 accumulating in fp32 .measured: none"),
         ((), Relu(), {"level": "L1"}, "no bandwidth of L1 was measured, only of L2, DRAM"),
         ((), Relu(), {"threads": 7}, "with 2 threads, not with 7"),
-        ((), Attention(), {"variant": "magic"}, "attention: unknown variant 'magic'; it has naive, tiled"),
+        ((), Attention(), {"variant": "magic"}, "attention: unknown variant 'magic'; it has naive, library, tiled"),
     ],
 )
 def test_missing_ceilings_are_named(without: tuple[str, ...], problem: Operator, options: dict[str, Any], words: str) -> None:
@@ -337,6 +337,9 @@ def test_work_by_hand() -> None:
     # 100 queries in blocks of 48: three blocks transpose 1000 keys of 64 elements, for each of 8 heads.
     naive = Attention(seq_q=100, seq_kv=1000, head_dim=64).work({"variant": "naive", "query_block": 48})
     assert naive["other"] == 5 * 800000 + 7 * 3 * 8 * 1000 * 64
+    # Products of all pairs, 6 x 7 of 2 heads, masked or not; exponentials of those that are seen, 42 - 15 of each head, twice.
+    library = Attention(heads=2, seq_q=6, seq_kv=7, head_dim=8, causal=True).work({"variant": "library", "scores_elements": 84})
+    assert library == {"product": 4 * 84 * 8, "exp": 2 * 54, "other": 5 * 54}
     assert Ffn(batch=2, seq_q=3, d_model=4, d_ff=5, activation="swiglu").work({}) == {"product": 720, "exp": 30, "other": 90}
 
 

@@ -252,7 +252,8 @@ std::vector<KernelEntry> attention_kernels() {
   std::vector<KernelEntry> all = {entry(K{"naive", DType::fp32, "", summary, naive<float>}),
                                   entry(K{"naive", DType::fp16, "", summary, naive<__half>}),
                                   entry(K{"naive", DType::bf16, "", summary, naive<__nv_bfloat16>})};
-  for (const auto& list : {attention_tiled_kernels(), attention_split_kernels()}) all.insert(all.end(), list.begin(), list.end());
+  for (const auto& list : {attention_library_kernels(), attention_tiled_kernels(), attention_split_kernels()})
+    all.insert(all.end(), list.begin(), list.end());
   return all;
 }
 

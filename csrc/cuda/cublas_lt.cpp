@@ -36,10 +36,12 @@ static_assert(lt::desc_transa == int{CUBLASLT_MATMUL_DESC_TRANSA} && lt::desc_tr
               lt::desc_bias_pointer == int{CUBLASLT_MATMUL_DESC_BIAS_POINTER} &&
               lt::desc_a_scale_pointer == int{CUBLASLT_MATMUL_DESC_A_SCALE_POINTER} &&
               lt::desc_b_scale_pointer == int{CUBLASLT_MATMUL_DESC_B_SCALE_POINTER} &&
+              lt::desc_fast_accum == int{CUBLASLT_MATMUL_DESC_FAST_ACCUM} &&
               lt::desc_a_scale_mode == int{CUBLASLT_MATMUL_DESC_A_SCALE_MODE} &&
               lt::desc_b_scale_mode == int{CUBLASLT_MATMUL_DESC_B_SCALE_MODE});
 static_assert(lt::scale_scalar_32f == int{CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F} &&
-              lt::scale_outer_vec_32f == int{CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F});
+              lt::scale_outer_vec_32f == int{CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F} &&
+              lt::scale_vec128_32f == int{CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F});
 static_assert(lt::layout_batch_count == int{CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT} &&
               lt::layout_batch_stride == int{CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET});
 static_assert(lt::pref_max_workspace_bytes == int{CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES} &&

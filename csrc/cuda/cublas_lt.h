@@ -33,10 +33,11 @@ enum DescriptionAttribute : int {
   desc_bias_pointer = 8,
   desc_a_scale_pointer = 17,
   desc_b_scale_pointer = 18,
+  desc_fast_accum = 25,
   desc_a_scale_mode = 31,
   desc_b_scale_mode = 32,
 };
-enum ScaleMode : int { scale_scalar_32f = 0, scale_outer_vec_32f = 3 };
+enum ScaleMode : int { scale_scalar_32f = 0, scale_outer_vec_32f = 3, scale_vec128_32f = 4 };
 enum LayoutAttribute : int { layout_batch_count = 5, layout_batch_stride = 6 };
 enum PreferenceAttribute : int {
   pref_max_workspace_bytes = 1,

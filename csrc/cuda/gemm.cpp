@@ -198,17 +198,20 @@ void check_fp8(const GemmProblem& problem, const Device& device) {
   if (problem.inner % 16 != 0 || problem.columns % 16 != 0)
     throw Unsupported("cuBLASLt's fp8 kernels take inner and columns in multiples of 16, got inner " +
                       std::to_string(problem.inner) + " and columns " + std::to_string(problem.columns));
-  if (problem.scaling != Scaling::row) return;
+  if (problem.scaling != Scaling::row && problem.scaling != Scaling::block) return;
   if (capability != 90)
-    throw Unsupported("cuBLASLt takes scales of rows and columns on sm_90 only, and this GPU is sm_" + std::to_string(capability));
+    throw Unsupported("cuBLASLt takes fp32 scales of rows and of blocks on sm_90 only, and this GPU is sm_" +
+                      std::to_string(capability) + "; use one for the whole tensor");
   if (problem.batch > 1)
-    throw Unsupported("cuBLASLt does not say where the scales of rows and columns lie in a batch; use batch 1, got " +
+    throw Unsupported("cuBLASLt does not say where the scales of rows and of blocks lie in a batch; use batch 1, got " +
                       std::to_string(problem.batch));
 }
 
 void set_scales(const CublasLt& library, const LtPlan& plan) {
   if (plan.problem.scaling == Scaling::none) return;
-  const std::int32_t mode = plan.problem.scaling == Scaling::row ? lt::scale_outer_vec_32f : lt::scale_scalar_32f;
+  const std::int32_t mode = plan.problem.scaling == Scaling::row     ? lt::scale_outer_vec_32f
+                            : plan.problem.scaling == Scaling::block ? lt::scale_vec128_32f
+                                                                     : lt::scale_scalar_32f;
   // The library's first operand is our b.
   const auto set = [&](lt::DescriptionAttribute pointer, lt::DescriptionAttribute how, const void* scale) {
     ROOFLINE_LT(library, description_set(plan.description.get(), pointer, &scale, sizeof scale));
@@ -278,6 +281,8 @@ Gemm plan_gemm(const GemmProblem& problem, Device& device) {
                                                                                : lt::epilogue_default;
   ROOFLINE_LT(library, description_set(plan->description.get(), lt::desc_epilogue, &epilogue, sizeof epilogue));
   set_scales(library, *plan);
+  if (const std::int8_t fast = problem.fast_accumulation)
+    ROOFLINE_LT(library, description_set(plan->description.get(), lt::desc_fast_accum, &fast, sizeof fast));
   set_layout(library, plan->a, types.operand, problem.rows, problem.inner, problem.batch, false);
   set_layout(library, plan->b, types.operand, problem.b_transposed ? problem.columns : problem.inner,
              problem.b_transposed ? problem.inner : problem.columns, problem.batch, problem.b_shared);

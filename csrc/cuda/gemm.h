@@ -12,8 +12,10 @@ namespace roofline::cuda {
 
 enum class Activation : std::uint8_t { none, relu, gelu_tanh };
 
-// Of fp8 operands. tensor: one fp32 number for all of a, one for all of b; row: one for each row of a and each column of b.
-enum class Scaling : std::uint8_t { none, tensor, row };
+// Of fp8 operands, in fp32. tensor: one number for all of a, one for all of b; row: one for each row of a and each column of b;
+// block: one for every kScaleBlock numbers along inner of each row of a and each column of b.
+enum class Scaling : std::uint8_t { none, tensor, row, block };
+constexpr std::int64_t kScaleBlock = 128;
 
 // Of the heuristic's proposals: the fastest, as timed on the operands when the plan is made, or the first, with nothing timed.
 enum class Choice : std::uint8_t { fastest, first };
@@ -31,8 +33,9 @@ struct GemmProblem {
   Activation activation = Activation::none;
   bool b_shared = false;  // one b for the whole batch
   Scaling scaling = Scaling::none;
-  const void* a_scale = nullptr;  // [1], or [rows]
-  const void* b_scale = nullptr;  // [1], or [columns]
+  const void* a_scale = nullptr;   // [1], [rows] or [inner / kScaleBlock, rows]
+  const void* b_scale = nullptr;   // [1], [columns] or [inner / kScaleBlock, columns]
+  bool fast_accumulation = false;  // of fp8: sums are not carried over into fp32 now and then
   Choice choice = Choice::fastest;
   // Scratch that products on one stream may share; without, each has its own.
   std::shared_ptr<void> scratch = nullptr;

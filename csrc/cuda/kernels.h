@@ -26,6 +26,7 @@ std::vector<KernelEntry> fork_join_kernels();
 std::vector<KernelEntry> host_copy_kernels();
 std::vector<KernelEntry> peer_copy_kernels();
 std::vector<KernelEntry> attention_kernels();  // with those below
+std::vector<KernelEntry> attention_library_kernels();
 std::vector<KernelEntry> attention_tiled_kernels();
 std::vector<KernelEntry> attention_split_kernels();
 std::vector<KernelEntry> cached_attention_kernels();

@@ -7,6 +7,7 @@
 #include "cuda/check.h"
 #include "cuda/plan.h"
 #include "cuda/ptx.cuh"
+#include "cuda/transpose.cuh"
 
 namespace roofline::cuda {
 namespace {
@@ -122,29 +123,21 @@ void launch_fill(cudaStream_t stream, void* memory, DType dtype, std::int64_t el
   }
 }
 
-// Tiles of 64 x 64 go through shared memory, so that both sides are walked along their rows.
-__global__ void __launch_bounds__(256) transpose_kernel(const std::uint8_t* __restrict__ from,  // [rows, columns]
-                                                        std::uint8_t* __restrict__ to,          // [columns, rows]
-                                                        std::int64_t rows, std::int64_t columns) {
-  constexpr int kSide = 64;
-  __shared__ std::uint8_t tile[kSide][kSide + 4];
-  const std::int64_t across = (columns + kSide - 1) / kSide, tiles = (rows + kSide - 1) / kSide * across;
-  const int x = static_cast<int>(threadIdx.x) % kSide, y = static_cast<int>(threadIdx.x) / kSide;
-  for (std::int64_t index = blockIdx.x; index < tiles; index += gridDim.x) {
-    const std::int64_t row = index / across * kSide, column = index % across * kSide;
-    for (int i = y; i < kSide; i += 4)
-      if (row + i < rows && column + x < columns) tile[i][x] = from[(row + i) * columns + column + x];
-    __syncthreads();
-    for (int i = y; i < kSide; i += 4)
-      if (column + i < columns && row + x < rows) to[(column + i) * rows + row + x] = tile[x][i];
-    __syncthreads();
-  }
+template <class T>
+void transpose(cudaStream_t stream, const void* from, void* to, std::int64_t matrices, std::int64_t rows, std::int64_t columns) {
+  const TileGrid tiles = tile_grid(matrices, rows, columns, kTransposeSide, kTransposeSide);
+  transpose_kernel<T><<<static_cast<unsigned>(std::min(tiles.tiles(), kMaxGridX)), kTransposeThreads, 0, stream>>>(
+      static_cast<const T*>(from), static_cast<T*>(to), tiles, rows, columns);
 }
 
-void launch_transpose(cudaStream_t stream, const void* from, void* to, std::int64_t rows, std::int64_t columns) {
-  const std::int64_t tiles = ceil_div(rows, 64) * ceil_div(columns, 64);
-  transpose_kernel<<<static_cast<unsigned>(std::min(tiles, kMaxGridX)), 256, 0, stream>>>(
-      static_cast<const std::uint8_t*>(from), static_cast<std::uint8_t*>(to), rows, columns);
+void launch_transpose(cudaStream_t stream, const void* from, void* to, DType dtype, std::int64_t matrices, std::int64_t rows,
+                      std::int64_t columns) {
+  switch (size_bytes(dtype)) {
+    case 1: return transpose<std::uint8_t>(stream, from, to, matrices, rows, columns);
+    case 2: return transpose<std::uint16_t>(stream, from, to, matrices, rows, columns);
+    case 4: return transpose<std::uint32_t>(stream, from, to, matrices, rows, columns);
+    default: return transpose<std::uint64_t>(stream, from, to, matrices, rows, columns);
+  }
 }
 
 void launch_gate(cudaStream_t stream, const volatile int* open, volatile int* timed_out, std::uint64_t timeout_ns) {

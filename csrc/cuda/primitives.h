@@ -18,8 +18,9 @@ void launch_gate(CUstream_st* stream, const volatile int* open, volatile int* ti
 // Writes the cycles and the nanoseconds that passed on one SM while it was busy for at least least_ns.
 void launch_clock(CUstream_st* stream, volatile std::uint64_t* cycles, volatile std::uint64_t* nanoseconds, std::uint64_t least_ns);
 
-// to = fromᵀ, of one-byte elements. from: [rows, columns].
-void launch_transpose(CUstream_st* stream, const void* from, void* to, std::int64_t rows, std::int64_t columns);
+// to[i] = from[i]ᵀ. from: [matrices, rows, columns].
+void launch_transpose(CUstream_st* stream, const void* from, void* to, DType dtype, std::int64_t matrices, std::int64_t rows,
+                      std::int64_t columns);
 
 // size_bytes from one place to another, which may be memory of a peer.
 void launch_copy(CUstream_st* stream, void* to, const void* from, std::int64_t size_bytes, int sms);

@@ -1,6 +1,8 @@
 // Binding the kernels over rows (cuda/rows_kernels.cuh): which of the two, and how many threads share a row.
 #include "cuda/kernels.h"
 #include "cuda/launch.cuh"
+#include "cuda/probabilities.cuh"
+#include "cuda/rows.h"
 #include "cuda/rows_kernels.cuh"
 #include "ops/rows.h"
 
@@ -99,7 +101,24 @@ Bound bias_relu(const ops::BiasRelu& problem, Device& device) {
                    in<T>(problem.bias), out<T>(problem.y));
 }
 
+template <class T>
+Bound probabilities(const Probabilities& problem, Device& device) {
+  const ops::Rows rows = {DType::fp32, problem.rows, problem.columns, problem.scores, problem.p};
+  Chosen chosen;
+  chosen.plan = plan_row(problem.columns, size_bytes(DType::fp32), false);
+  chosen.work = {problem.rows, problem.columns, chosen.plan.team, true, 0.f};
+  return bind_rows("fused", "softmax", rows, device, chosen, rows.row_bytes(), probabilities_kernel<T>, in<float>(problem.scores),
+                   out<T>(problem.p), problem.seq_q, problem.causal);
+}
+
 }  // namespace
+
+Bound bind_probabilities(const Probabilities& problem, Device& device) {
+  if (problem.dtype == DType::fp32) return probabilities<float>(problem, device);
+  if (problem.dtype == DType::fp16) return probabilities<__half>(problem, device);
+  if (problem.dtype == DType::bf16) return probabilities<__nv_bfloat16>(problem, device);
+  throw Unsupported("attention: there are no probabilities in " + name(problem.dtype));
+}
 
 std::vector<KernelEntry> softmax_kernels() {
   return floating_kernels<ops::Softmax>(

@@ -131,6 +131,29 @@ __global__ void __launch_bounds__(kMostTeam, 1) softmax_kept(const T* __restrict
   });
 }
 
+struct Exponentials {
+  float largest, inverse;  // of the row; one over the sum of e^(x - largest)
+};
+
+// Arithmetic: the dtype whose accuracy the exponentials need.
+template <class Arithmetic, class T>
+__device__ inline Exponentials exponentials_of(const Run<T>& run, const T* from, Team& team) {
+  float largest = -INFINITY, sum = 0.f;
+  each_chunk<true>(run, from, team, -INFINITY, [&](std::int64_t, const Pack<T>& pack, auto) {
+    float above = largest;
+#pragma unroll
+    for (int j = 0; j < run.kLanes; ++j) above = larger(above, to_float(pack.lane[j]));
+    if (above == -INFINITY) return;  // nothing seen yet, and -inf - -inf is not a number
+    sum *= exponential<Arithmetic>(largest - above);
+#pragma unroll
+    for (int j = 0; j < run.kLanes; ++j) sum += exponential<Arithmetic>(to_float(pack.lane[j]) - above);
+    largest = above;
+  });
+  const float whole = team.max(largest);
+  // A thread that saw nothing has the sum 0; a row of -inf alone becomes NaN, as in the formula.
+  return {whole, 1.f / team.sum(sum == 0.f ? 0.f : sum * exponential<Arithmetic>(largest - whole))};
+}
+
 template <class T>
 __global__ void __launch_bounds__(kLoopedTeam, kLoopedBlocks) softmax_looped(const T* __restrict__ x,  // [rows, columns]
                                                                              T* __restrict__ y,        // [rows, columns]
@@ -139,24 +162,12 @@ __global__ void __launch_bounds__(kLoopedTeam, kLoopedBlocks) softmax_looped(con
   each_row(work, shared, [&](std::int64_t row, Team& team) {
     const T* const from = x + row * work.columns;
     const Run<T> run(from, row < work.rows ? work.columns : 0, work.vectors);
-    float largest = -INFINITY, sum = 0.f;
-    each_chunk<true>(run, from, team, -INFINITY, [&](std::int64_t, const Pack<T>& pack, auto) {
-      float above = largest;
-#pragma unroll
-      for (int j = 0; j < run.kLanes; ++j) above = larger(above, to_float(pack.lane[j]));
-      if (above == -INFINITY) return;  // nothing seen yet, and -inf - -inf is not a number
-      sum *= exponential<T>(largest - above);
-#pragma unroll
-      for (int j = 0; j < run.kLanes; ++j) sum += exponential<T>(to_float(pack.lane[j]) - above);
-      largest = above;
-    });
-    const float whole = team.max(largest);
-    // A thread that saw nothing has the sum 0; a row of -inf alone becomes NaN, as in the formula.
-    const float inverse = 1.f / team.sum(sum == 0.f ? 0.f : sum * exponential<T>(largest - whole));
+    const Exponentials of = exponentials_of<T>(run, from, team);
     each_chunk<true>(run, from, team, 0.f, [&](std::int64_t chunk, const Pack<T>& pack, auto is_whole) {
       Pack<T> out;
 #pragma unroll
-      for (int j = 0; j < run.kLanes; ++j) out.lane[j] = from_float<T>(exponential<T>(to_float(pack.lane[j]) - whole) * inverse);
+      for (int j = 0; j < run.kLanes; ++j)
+        out.lane[j] = from_float<T>(exponential<T>(to_float(pack.lane[j]) - of.largest) * of.inverse);
       store_chunk<decltype(is_whole)::value>(run, y + row * work.columns, chunk, out);
     });
   });

@@ -15,7 +15,7 @@ struct Matmul {
   std::int64_t rows, columns, inner;
   const void* a = nullptr;  // [rows, inner]
   const void* b = nullptr;  // [inner, columns], constant
-  void* c = nullptr;        // [rows, columns]; fp32 for fp16, bf16 and tf32, int32 for int8
+  void* c = nullptr;        // [rows, columns]; fp32 for fp16, bf16, tf32 and fp8, int32 for int8
 
   static DType result(DType dtype) { return dtype == DType::int8 ? DType::int32 : dtype == DType::fp64 ? DType::fp64 : DType::fp32; }
 

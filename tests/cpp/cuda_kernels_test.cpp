@@ -3,13 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <random>
 #include <string>
 
 #include "cuda/elements_kernels.cuh"
 #include "cuda/fma_kernels.cuh"
+#include "cuda/probabilities.cuh"
 #include "cuda/rows_kernels.cuh"
 #include "cuda/tokens_kernels.cuh"
+#include "cuda/transpose.cuh"
 #include "emulated_gpu.h"
 
 namespace {
@@ -246,6 +249,58 @@ TYPED_TEST(Rows, Elements) {
         }
       ASSERT_TRUE(y.intact());
     }
+}
+
+TYPED_TEST(Rows, Probabilities) {
+  using T = TypeParam;
+  for (const bool causal : {false, true})
+    for (const auto& [seq_q, seq_kv] :
+         {std::array<std::int64_t, 2>{1, 1}, {1, 37}, {3, 5}, {7, 64}, {4, 67}, {5, 1100}, {2, 2048}, {130, 131}}) {
+      const std::int64_t rows = 2 * seq_q;
+      Guarded<float> scores(rows * seq_kv);
+      Guarded<T> p(rows * seq_kv);
+      scores.random(3, 9);
+      // What the product leaves in masked places must not matter.
+      for (std::int64_t i = 0; causal && i < rows; ++i)
+        for (std::int64_t j = i % seq_q + seq_kv - seq_q + 1; j < seq_kv; ++j) scores.data[i * seq_kv + j] = NAN;
+      const RowPlan plan = plan_row(seq_kv, 4, false);
+      emulated::launch(2, plan.threads, probabilities_kernel<T>, scores.data, p.data, seq_q, causal,
+                       RowsWork{rows, seq_kv, plan.team, true, 0.f});
+      for (std::int64_t i = 0; i < rows; ++i) {
+        const std::int64_t visible = causal ? i % seq_q + seq_kv - seq_q + 1 : seq_kv;
+        double largest = -INFINITY, sum = 0;
+        for (std::int64_t j = 0; j < visible; ++j) largest = std::max<double>(largest, scores[i * seq_kv + j]);
+        for (std::int64_t j = 0; j < visible; ++j) sum += std::exp(scores[i * seq_kv + j] - largest);
+        for (std::int64_t j = 0; j < seq_kv; ++j) {
+          const double want = j < visible ? std::exp(scores[i * seq_kv + j] - largest) / sum : 0;
+          ASSERT_NEAR(p[i * seq_kv + j], want, 4 * eps_of<T> * want + 1e-7) << causal << " " << seq_kv << " " << i << " " << j;
+        }
+      }
+      ASSERT_TRUE(p.intact());
+    }
+}
+
+template <class T>
+void check_transpose() {
+  for (const auto& [matrices, rows, columns] : {std::array<std::int64_t, 3>{1, 1, 1}, {3, 65, 7}, {2, 64, 128}, {1, 3, 130}})
+    for (const int blocks : {1, 5}) {
+      std::vector<T> from(static_cast<std::size_t>(matrices * rows * columns)), to(from.size() + 1, T(77));
+      for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<T>(i * 7 + 1);
+      emulated::launch(blocks, kTransposeThreads, transpose_kernel<T>, from.data(), to.data(),
+                       tile_grid(matrices, rows, columns, kTransposeSide, kTransposeSide), rows, columns);
+      for (std::int64_t m = 0; m < matrices; ++m)
+        for (std::int64_t i = 0; i < rows; ++i)
+          for (std::int64_t j = 0; j < columns; ++j)
+            ASSERT_EQ(to[m * rows * columns + j * rows + i], from[m * rows * columns + i * columns + j]) << m << " " << i << " " << j;
+      ASSERT_EQ(to.back(), T(77));
+    }
+}
+
+TEST(Transpose, EverySize) {
+  check_transpose<std::uint8_t>();
+  check_transpose<std::uint16_t>();
+  check_transpose<std::uint32_t>();
+  check_transpose<std::uint64_t>();
 }
 
 // The 16-bit gelu leaves room for its own approximation.

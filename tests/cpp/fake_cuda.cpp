@@ -16,6 +16,7 @@
 #include "cuda/elements.h"
 #include "cuda/kernels.h"
 #include "cuda/primitives.h"
+#include "cuda/rows.h"
 
 namespace fake {
 
@@ -350,10 +351,14 @@ void launch_clock(CUstream_st*, volatile std::uint64_t* cycles, volatile std::ui
   *cycles = 1980;
   *nanoseconds = 1000;
 }
-void launch_transpose(CUstream_st*, const void* from, void* to, std::int64_t rows, std::int64_t columns) {
-  for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t j = 0; j < columns; ++j)
-      static_cast<char*>(to)[j * rows + i] = static_cast<const char*>(from)[i * columns + j];
+void launch_transpose(CUstream_st*, const void* from, void* to, DType dtype, std::int64_t matrices, std::int64_t rows,
+                      std::int64_t columns) {
+  const std::int64_t size = size_bytes(dtype);
+  for (std::int64_t m = 0; m < matrices; ++m)
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t j = 0; j < columns; ++j)
+        std::memcpy(static_cast<char*>(to) + (m * rows * columns + j * rows + i) * size,
+                    static_cast<const char*>(from) + (m * rows * columns + i * columns + j) * size, static_cast<std::size_t>(size));
 }
 // What elements.cu binds, done on the host.
 namespace {
@@ -393,16 +398,34 @@ void launch_copy(CUstream_st*, void* to, const void* from, std::int64_t size_byt
 }
 void launch_empty(CUstream_st*) { ++fake::runtime().empty_launches; }
 void* empty_kernel_address() { return &fake::runtime(); }
+Bound bind_probabilities(const Probabilities& p, Device&) {
+  Bound bound;
+  bound.plan.set("grid", 1);
+  bound.steps.push_back({"softmax", [=](Queue&) {
+                           for (std::int64_t row = 0; row < p.rows; ++row) {
+                             const float* const scores = static_cast<const float*>(p.scores) + row * p.columns;
+                             const std::int64_t visible = p.causal ? row % p.seq_q + p.columns - p.seq_q + 1 : p.columns;
+                             const double largest = *std::max_element(scores, scores + visible);
+                             double sum = 0;
+                             for (std::int64_t j = 0; j < visible; ++j) sum += std::exp(scores[j] - largest);
+                             for (std::int64_t j = 0; j < p.columns; ++j)
+                               fake::set(p.dtype, p.p, row * p.columns + j, j < visible ? std::exp(scores[j] - largest) / sum : 0);
+                           }
+                         }});
+  return bound;
+}
 void load_primitives() {
   if (const cudaError_t code = fake::outcome("load_primitives"); code != cudaSuccess)
     ::roofline::cuda::fail(code, "cudaFuncGetAttributes", __FILE__, __LINE__);
 }
 
+std::vector<KernelEntry> attention_kernels() { return attention_library_kernels(); }
+
 #define WITHOUT(operators) \
   std::vector<KernelEntry> operators##_kernels() { return {}; }
 WITHOUT(stream)
 WITHOUT(mma)
-WITHOUT(fma) WITHOUT(attention) WITHOUT(softmax) WITHOUT(rms_norm) WITHOUT(residual_rms_norm) WITHOUT(layer_norm)
+WITHOUT(fma) WITHOUT(softmax) WITHOUT(rms_norm) WITHOUT(residual_rms_norm) WITHOUT(layer_norm)
     WITHOUT(bias_relu) WITHOUT(relu) WITHOUT(gelu) WITHOUT(silu_mul) WITHOUT(convert) WITHOUT(adam) WITHOUT(rope) WITHOUT(embedding)
         WITHOUT(topk_softmax) WITHOUT(topk_sigmoid) WITHOUT(cached_attention) WITHOUT(mla_decode)
 

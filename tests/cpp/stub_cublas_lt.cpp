@@ -31,6 +31,7 @@ struct Meaning {
   std::uint32_t epilogue = epilogue_default;
   const float *a_scale = nullptr, *b_scale = nullptr;
   std::int32_t a_mode = scale_scalar_32f, b_mode = scale_scalar_32f;
+  std::int8_t fast = 0;
 };
 
 double read(Type type, const void* data, std::int64_t i) {
@@ -76,9 +77,18 @@ void write(Type type, void* data, std::int64_t i, double x) {
   }
 }
 
-std::int64_t size_of(Type type) { return type == r_64f ? 8 : type == r_32f || type == r_32i ? 4 : type == r_8i || type == r_8f_e4m3 ? 1 : 2; }
+std::int64_t size_of(Type type) {
+  if (type == r_8i || type == r_8f_e4m3) return 1;
+  return type == r_64f ? 8 : type == r_32f || type == r_32i ? 4 : 2;
+}
 
 double scalar(Type type, const void* at) { return read(type, at, 0); }
+
+// That of row or column `i` at depth l: those of blocks lie with i running fastest.
+double scale_of(const float* scales, std::int32_t mode, std::uint64_t i, std::uint64_t l, std::uint64_t count) {
+  if (!scales) return 1;
+  return scales[mode == scale_outer_vec_32f ? i : mode == scale_vec128_32f ? l / 128 * count + i : 0];
+}
 
 Stub stub;
 int live = 0;
@@ -138,6 +148,7 @@ API Status cublasLtMatmulDescSetAttribute(Description description, DescriptionAt
   Meaning& meaning = *reinterpret_cast<Meaning*>(description);
   if (attribute == desc_a_scale_pointer && size == 8) return meaning.a_scale = as<const float*>(value), success;
   if (attribute == desc_b_scale_pointer && size == 8) return meaning.b_scale = as<const float*>(value), success;
+  if (attribute == desc_fast_accum && size == 1) return meaning.fast = as<std::int8_t>(value), success;
   if (size != 4) return invalid_value;
   if (attribute == desc_a_scale_mode) return meaning.a_mode = as<std::int32_t>(value), success;
   if (attribute == desc_b_scale_mode) return meaning.b_mode = as<std::int32_t>(value), success;
@@ -205,6 +216,7 @@ API Status cublasLtMatmul(Handle, Description description, const void* alpha, co
   const std::uint64_t m = meaning.transa ? A.columns : A.rows, k = meaning.transa ? A.rows : A.columns;
   const std::uint64_t n = meaning.transb ? B.rows : B.columns;
   if (m != D.rows || n != D.columns || k != (meaning.transb ? B.columns : B.rows)) return invalid_value;
+  stub.fast_accumulation = meaning.fast != 0;
   stub.compute = meaning.compute, stub.scale = meaning.scale, stub.transa = meaning.transa, stub.transb = meaning.transb;
   const double first = scalar(meaning.scale, alpha), second = scalar(meaning.scale, beta);
   for (std::int32_t i = 0; i < D.batch; ++i) {
@@ -217,11 +229,9 @@ API Status cublasLtMatmul(Handle, Description description, const void* alpha, co
         double sum = 0;
         for (std::uint64_t l = 0; l < k; ++l)
           sum += read(A.type, left, meaning.transa ? l + row * A.leading : row + l * A.leading) *
-                 read(B.type, right, meaning.transb ? column + l * B.leading : l + column * B.leading);
-        const std::uint64_t of_a = meaning.a_mode == scale_outer_vec_32f ? row : 0;
-        const std::uint64_t of_b = meaning.b_mode == scale_outer_vec_32f ? column : 0;
-        const double scales = (meaning.a_scale ? meaning.a_scale[of_a] : 1.0) * (meaning.b_scale ? meaning.b_scale[of_b] : 1.0);
-        double x = first * sum * scales + (second != 0 ? second * read(D.type, before, row + column * D.leading) : 0);
+                 read(B.type, right, meaning.transb ? column + l * B.leading : l + column * B.leading) *
+                 scale_of(meaning.a_scale, meaning.a_mode, row, l, m) * scale_of(meaning.b_scale, meaning.b_mode, column, l, n);
+        double x = first * sum + (second != 0 ? second * read(D.type, before, row + column * D.leading) : 0);
         if (meaning.epilogue == epilogue_relu) x = x > 0 ? x : 0;
         if (meaning.epilogue == epilogue_gelu) x = 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
         write(D.type, out, row + column * D.leading, x);

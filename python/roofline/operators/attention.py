@@ -42,6 +42,10 @@ class Attention(Operator):
             summary="three passes, all scores written to memory and read back twice",
             dtypes={"cpu": ("fp32",), "cuda": ("fp32", "fp16", "bf16")},
         ),
+        "library": Variant(
+            summary="three passes with cuBLASLt's products; fp32 scores and probabilities of all pairs, masked ones too, in memory",
+            dtypes={"cuda": ("fp32", "fp16", "bf16")},
+        ),
         "tiled": Variant(
             summary="one pass, blocks of scores and a running softmax stay on the chip",
             dtypes={"cpu": ("fp32",), "cuda": ("fp32", "fp16", "bf16")},
@@ -105,6 +109,16 @@ class Attention(Operator):
     def traffic(self, plan: Facts) -> dict[str, int]:
         # tiled: scores stay in the cache. Blocks of queries read K and V again, but from the last-level cache, as long as one KV
         # head fits it; this counts what comes from memory.
+        if plan["variant"] == "library":
+            pairs = (self.batch * self.heads, self.seq_q, self.seq_kv)
+            scores, probabilities = size_bytes(pairs, "fp32"), size_bytes(pairs, self.dtype)
+            # The softmax reads what is not masked, and finds it in a cache when it does so again.
+            return {
+                "scores written": scores,
+                "scores read by softmax": size_bytes((self.pairs(),), "fp32"),
+                "probabilities written": probabilities,
+                "probabilities read by p·v": probabilities,
+            }
         if plan["variant"] != "naive":
             parts = int(plan.get("parts_bytes", 0))
             return {"parts written, read": 2 * parts} if parts else {}
@@ -119,6 +133,12 @@ class Attention(Operator):
         return {"scores written": scores, **softmax, "scores read by p·v": scores}
 
     def work(self, plan: Facts) -> dict[str, int]:
+        if plan["variant"] == "library":
+            pairs = self.pairs()
+            work = {"product": 4 * pairs * self.head_dim, "exp": pairs, "other": 5 * pairs}
+            if computed := int(plan.get("scores_elements", 0)):  # masked ones too, and exponentials for the sums and for the results
+                work.update(product=4 * computed * self.head_dim, exp=2 * pairs)
+            return work
         if plan["variant"] == "naive":
             pairs = self.pairs()
             work = {"product": 4 * pairs * self.head_dim, "exp": pairs, "other": 5 * pairs}
@@ -133,6 +153,8 @@ class Attention(Operator):
         return {"product": 4 * pairs * self.head_dim, "exp": pairs, "other": 5 * pairs}
 
     def reuse(self, plan: Facts) -> dict[str, tuple[int, int]]:
+        if plan["variant"] == "library":
+            return {}
         _, k, v = self.inputs()
         head = (k.size_bytes + v.size_bytes) // (self.batch * self.kv_heads)
         if plan["variant"] == "naive":
@@ -155,7 +177,7 @@ class Attention(Operator):
         return variant != "split_kv" or bool(np.all(self.seq_q <= FEW_QUERIES))
 
     def launches(self, plan: Facts) -> int:
-        return 3 if plan["variant"] == "naive" else 1
+        return 3 if plan["variant"] in ("naive", "library") else 1
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp64" if self.dtype == "fp64" else "fp32"

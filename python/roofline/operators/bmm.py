@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from ..cost import Array, TensorSpec, ceil_div, dtype, matmul
 from .base import Case, Facts, Operator, Product, Variant
+from .matmul import lost
 
 _DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "int4", "nvfp4", "mxfp4")
 _ACCUMULATORS = {"fp64": "fp64", "int8": "int32", "int4": "int32"}  # fp32 for the rest
@@ -41,8 +41,9 @@ class Bmm(Operator):
     mix = "read"
     variants = {
         "library": Variant(
-            summary="cuBLASLt, the fastest of its heuristic's proposals; without scales, out_dtype that of the operands or fp32",
-            dtypes={"cuda": ("fp64", "fp32", "tf32", "fp16", "bf16")},
+            summary="cuBLASLt, the fastest of its heuristic's proposals; fp8 with scales of tensors, rows or blocks of 128; b of "
+            "fp8 and int8 is transposed first",
+            dtypes={"cuda": ("fp64", "fp32", "tf32", "fp16", "bf16", "int8", "fp8_e4m3")},
         ),
     }
 
@@ -91,7 +92,16 @@ class Bmm(Operator):
         return (Product(term="a·b", count=self.batch, rows=self.rows, columns=self.columns, inner=self.inner),)
 
     def traffic(self, plan: Facts) -> dict[str, int]:
-        return {}
+        # Their kernels read both operands along inner, and the scales of a's blocks along rows.
+        if self.dtype not in ("int8", "fp8_e4m3") or plan["variant"] != "library":
+            return {}
+        turned = {"b": "b transposed written, read"}
+        if self.scales == "block":
+            turned["a_scale"] = "a_scale transposed written, read"
+        return {turned[spec.name]: 2 * spec.size_bytes for spec in self.inputs() if spec.name in turned}
+
+    def launches(self, plan: Facts) -> int:
+        return 1 + len(self.traffic(plan))
 
     def work(self, plan: Facts) -> dict[str, int]:
         flops = self.flops()
@@ -106,8 +116,8 @@ class Bmm(Operator):
     def tolerance(self) -> tuple[float, float]:
         """Absolute, for terms of variance 1: as `Matmul.tolerance`, and half a step of a result in out_dtype."""
         eps = dtype(_ACCUMULATORS.get(self.dtype, "fp32")).eps
-        lost = 2.0**-6 * math.sqrt(self.inner) if self.dtype == "tf32" else 0.0
-        return (2 * self.inner + 16) * eps + lost, 4 * eps + dtype(self.out_dtype).eps
+        largest = 1 if self.scales == "none" else 3  # product of two scales below sqrt(3)
+        return largest * ((2 * self.inner + 16) * eps + lost(self.dtype, self.inner)), 4 * eps + dtype(self.out_dtype).eps
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: indices along [batch * rows]; c is then [len(rows), columns]."""
@@ -138,4 +148,15 @@ class Bmm(Operator):
             for of, to in kept
             for batch, m, n, k in ((3, 5, 7, 9), (2, 64, 128, 256), (5, 1, 300, 33))
         )
-        return (*shapes, one, *products, odd, Case(problem=cls(dtype="fp8_e4m3", scales="tensor")))
+        bytes_ = tuple(
+            Case(problem=cls(batch=batch, rows=m, columns=n, inner=k, scales=scales, scale_block=128, dtype=of, out_dtype=to))
+            for of, to, scales in (
+                ("int8", "int32", "none"),
+                *(("fp8_e4m3", to, "tensor") for to in ("bf16", "fp16", "fp32")),
+                ("fp8_e4m3", "bf16", "none"),
+                ("fp8_e4m3", "bf16", "row"),
+                ("fp8_e4m3", "fp32", "block"),
+            )
+            for batch, m, n, k in ((3, 5, 16, 32), (1, 70, 144, 272), (1, 128, 256, 1024))
+        )
+        return (*shapes, one, *products, *bytes_, odd, Case(problem=cls(dtype="fp8_e4m3", scales="tensor")))

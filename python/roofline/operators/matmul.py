@@ -7,12 +7,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .. import cost
-from ..cost import Array, TensorSpec, smaller
+from ..cost import Array, TensorSpec, ceil_div, smaller
 from .base import Case, Facts, Operator, Product, Variant
 
-_RESULT = {"fp32": "fp32", "fp64": "fp64", "bf16": "fp32", "int8": "int32", "fp16": "fp32", "tf32": "fp32"}  # of c, and of the sums
+# Of c, and of the sums.
+_RESULT = {
+    "fp32": "fp32",
+    "fp64": "fp64",
+    "bf16": "fp32",
+    "int8": "int32",
+    "fp16": "fp32",
+    "tf32": "fp32",
+    "fp8_e4m3": "fp32",
+}
 _DTYPES = tuple(_RESULT)
 _MOST_INNER_INT8 = 2**17 - 1  # one more product of -128 by -128, and the sum leaves an int32
+
+
+def lost(dtype: str, inner: int) -> float:
+    """What a tensor unit may lose of a sum of `inner` terms of variance 1 beside the roundings of its accumulator.
+
+    tf32: operands lose their last 13 bits, 2**-9 of a product at most, and the errors add up like the terms. fp8: Hopper's units
+    keep about 14 bits of a sum while 32 products at a time come to it (DeepSeek-V3 Technical Report, section 3.3.2), cutting off
+    the rest; the largest of many such errors is a few times 2**-13 of the sum.
+    """
+    if dtype == "tf32":
+        return 2.0**-6 * math.sqrt(inner)
+    if dtype == "fp8_e4m3":
+        return 2.0**-11 * math.sqrt(inner) * ceil_div(inner, 32)  # type: ignore[no-any-return]
+    return 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +43,8 @@ class Matmul(Operator):
     """c = a b: the GEMM of the textbooks with M = rows, N = columns, K = inner.
 
     a: [rows, inner]. b: [inner, columns], constant: packing it happens before the clock starts, and its time and bytes are in
-    the plan (pack_s, packed_bytes). c: [rows, columns], fp32 for fp16, bf16 and tf32 inputs (tf32 ones are stored as fp32), int32
-    for int8 ones (exact; inner below 2**17).
+    the plan (pack_s, packed_bytes). c: [rows, columns], fp32 for fp16, bf16, fp8 and tf32 inputs (tf32 ones are stored as fp32),
+    int32 for int8 ones (exact; inner below 2**17).
     Raises Error for bad fields.
     """
 
@@ -37,7 +60,14 @@ class Matmul(Operator):
         "library": Variant(
             summary="oneDNN (fp32, bf16, int8) or OpenBLAS (fp64, fp32 where it is the faster), one block of c per thread; on a "
             "GPU cuBLASLt, the fastest of its heuristic's proposals",
-            dtypes={"cpu": ("fp32", "fp64", "bf16", "int8"), "cuda": ("fp64", "fp32", "tf32", "fp16", "bf16", "int8")},
+            dtypes={
+                "cpu": ("fp32", "fp64", "bf16", "int8"),
+                "cuda": ("fp64", "fp32", "tf32", "fp16", "bf16", "int8", "fp8_e4m3"),
+            },
+        ),
+        "fast_accumulation": Variant(
+            summary="as library on a GPU, with sums left to its tensor cores, which keep fewer bits of them than fp32 has",
+            dtypes={"cuda": ("fp8_e4m3",)},
         ),
     }
 
@@ -87,9 +117,9 @@ class Matmul(Operator):
         if self.dtype == "int8":
             return 0.0, 0.0
         eps = cost.dtype(_RESULT[self.dtype]).eps
-        if self.dtype == "tf32":  # operands lose their last 13 bits, 2**-9 of a product at most; the errors add up like the terms
-            return 2.0**-6 * math.sqrt(self.inner), 4 * cost.dtype("tf32").eps
-        return (2 * self.inner + 16) * eps, 4 * eps
+        if self.dtype == "tf32":
+            return lost("tf32", self.inner), 4 * cost.dtype("tf32").eps
+        return (2 * self.inner + 16) * eps + lost(self.dtype, self.inner), 4 * eps
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: rows of a and c."""
@@ -112,8 +142,14 @@ class Matmul(Operator):
             (129, 1024, 500),  # rows and columns that no tile divides
         )
         small = tuple(Case(problem=cls(rows=m, columns=n, inner=k, dtype=dtype)) for dtype in _DTYPES for m, n, k in shapes)
+        # Whose kernels want inner and columns in multiples of 16.
+        bytes_ = tuple(
+            Case(problem=cls(rows=m, columns=n, inner=k, dtype=dtype))
+            for dtype in ("int8", "fp8_e4m3")
+            for m, n, k in ((1, 16, 16), (37, 48, 80), (129, 256, 1024), (300, 1040, 64))
+        )
         big = (
             Case(problem=cls(rows=46351, columns=46337, inner=3), slow=True),  # c
             Case(problem=cls(rows=2**31 // 64 + 33, columns=3, inner=64, dtype="int8"), slow=True),  # a
         )
-        return small + big
+        return small + bytes_ + big
