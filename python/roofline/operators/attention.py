@@ -136,7 +136,7 @@ class Attention(Operator):
         if plan["variant"] == "library":
             pairs = self.pairs()
             work = {"product": 4 * pairs * self.head_dim, "exp": pairs, "other": 5 * pairs}
-            if computed := int(plan.get("scores_elements", 0)):  # masked ones too, and exponentials for the sums and for the results
+            if computed := int(plan.get("scores_elements", 0)):  # masked ones too, and exponentials for sums and results
                 work.update(product=4 * computed * self.head_dim, exp=2 * pairs)
             return work
         if plan["variant"] == "naive":
