@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import roofline
 from roofline import Attention, Error, Matmul, OutOfMemory, Policy, Relu, Softmax, Stream, Unsupported
 from roofline.measurement import attempt, default_device, open_device, timing
 from roofline.measurement.callables import stream_handle
+from roofline.measurement.devices import provenance
 from roofline.measurement.roofs import (
     compute_probe,
     dram_array_bytes,
@@ -391,20 +393,15 @@ def test_a_gpu_that_slowed_itself_down_says_what_held_it() -> None:
     assert "power cap" not in reason
 
 
-class _Held:
-    def __init__(self, **attributes: Any) -> None:
-        self.__dict__.update(attributes)
-
-
 @pytest.mark.parametrize(
     "stream",
     [
         32512,
-        _Held(cuda_stream=32512),  # PyTorch
-        _Held(ptr=32512),  # CuPy
-        _Held(handle=ctypes.c_void_p(32512)),  # Numba
-        _Held(__cuda_stream__=lambda: (0, 32512)),
-        _Held(__cuda_stream__=(0, 32512), cuda_stream=7),
+        SimpleNamespace(cuda_stream=32512),  # PyTorch
+        SimpleNamespace(ptr=32512),  # CuPy
+        SimpleNamespace(handle=ctypes.c_void_p(32512)),  # Numba
+        SimpleNamespace(__cuda_stream__=lambda: (0, 32512)),
+        SimpleNamespace(__cuda_stream__=(0, 32512), cuda_stream=7),
     ],
 )
 def test_handles_of_streams(stream: Any) -> None:
@@ -412,7 +409,7 @@ def test_handles_of_streams(stream: Any) -> None:
 
 
 def test_bad_streams() -> None:
-    for stream in (True, -1, "0", object(), _Held(cuda_stream=None)):
+    for stream in (True, -1, "0", object(), SimpleNamespace(cuda_stream=None)):
         with pytest.raises(Error, match="stream must be a CUDA stream"):
             stream_handle(stream)
     assert stream_handle(0) == 0, "the legacy default stream"
@@ -423,3 +420,11 @@ def test_bad_streams() -> None:
 def test_how_a_callable_was_timed_is_in_the_record() -> None:
     m = roofline.measure_callable(lambda: None, flops=10, bytes=10, policy=FAST)
     assert dict(m.plan) == {"clock": "host"}
+
+
+def test_who_else_is_on_a_gpu_is_in_the_provenance() -> None:
+    """As it is when something was measured, not when the GPU was opened; and no names."""
+    now = {"gpu_name": "H200", "other_processes": 2, "other_processes_bytes": 5, "mig": 0, "power_limit_w": 700.0, "sms": 132}
+    gpu = SimpleNamespace(backend="cuda", facts={**now, "other_processes": 0}, core=SimpleNamespace(facts=now))
+    device = provenance(gpu, 0)["device"]  # type: ignore[arg-type]
+    assert device == {name: value for name, value in now.items() if name != "sms"}

@@ -86,6 +86,7 @@ def burst_and_sustained(machine: Machine) -> tuple[Ceiling, ...]:
                 sustained=True,
                 clock_hz=statistics.median_high(clocks) if clocks else None,
                 ops_per_cycle=None,
+                conditions={},  # those of the burst
                 status=swept.status,
                 reason=swept.reason,
             )
