@@ -289,7 +289,7 @@ PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
       .def("dlpack", [](const std::shared_ptr<Memory>& self, std::int64_t offset, const Shape& shape, std::pair<int, int> dtype,
                         std::pair<int, int> device, bool versioned, bool copied) {
         const dlpack::Type type{static_cast<std::uint8_t>(dtype.first), static_cast<std::uint8_t>(dtype.second), 1};
-        return dlpack::give(self, offset, shape, type, {device.first, device.second}, versioned, copied ? dlpack::is_copied : 0);
+        return dlpack::give(self, offset, shape, type, {device.first, device.second}, versioned, copied ? std::uint64_t{dlpack::is_copied} : 0);
       }, "offset"_a, "shape"_a, "dtype"_a, "device"_a, "versioned"_a, "copied"_a = false);
 
   py::class_<dlpack::Taken>(m, "Taken")
