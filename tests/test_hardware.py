@@ -16,8 +16,9 @@ import pytest
 from roofline import Attention, predict
 from roofline.cli import main
 from roofline.errors import Error
-from roofline.hardware import VARIABLE, Datasheet, Peak, datasheet, datasheets, read
+from roofline.hardware import RATES, VARIABLE, Datasheet, Peak, datasheet, datasheets, read, unit_rate, unit_rates
 from roofline.hardware.datasheet import NUMBERS
+from roofline.hardware.rates import SHEETS as FROM_SHEETS
 from roofline.machine import Ceiling, Machine, load_machines
 from roofline.plot import roofline_data
 
@@ -156,45 +157,6 @@ def test_no_dense_peak_is_the_sparse_one() -> None:
                 assert 1.25 < sparse.number.value / dense.number.value < 2.06, (sheet.id, sparse.dtype)
 
 
-# Dense FLOP per cycle and multiprocessor by compute capability, a multiply-add being two (NVIDIA's programming guides and
-# whitepapers; 10.0 measured by https://github.com/SemiAnalysisAI/microbench-blackwell).
-PER_CYCLE: dict[str, dict[str, int]] = {
-    "7.0": {"fp64 core fp64": 64, "fp32 core fp32": 128, "fp16 tensor fp32": 1024},
-    "8.0": {
-        "fp64 core fp64": 64, "fp64 tensor fp64": 128, "fp32 core fp32": 128, "fp16 core fp16": 512,
-        "tf32 tensor fp32": 1024, "fp16 tensor fp32": 2048, "bf16 tensor fp32": 2048,
-        "int8 tensor int32": 4096, "int4 tensor int32": 8192, "bf16 core bf16": 256,
-    },
-    "8.6": {
-        "fp32 core fp32": 256, "tf32 tensor fp32": 512, "fp16 tensor fp32": 1024,
-        "bf16 tensor fp32": 1024, "int8 tensor int32": 2048,
-    },
-    "8.9": {
-        "fp64 core fp64": 4, "fp32 core fp32": 256, "tf32 tensor fp32": 512, "fp16 tensor fp32": 1024,
-        "bf16 tensor fp32": 1024, "fp8 tensor fp32": 2048, "int8 tensor int32": 2048,
-    },
-    "9.0": {
-        "fp64 core fp64": 128, "fp64 tensor fp64": 256, "fp32 core fp32": 256, "fp16 core fp16": 512,
-        "tf32 tensor fp32": 2048, "fp16 tensor fp32": 4096, "bf16 tensor fp32": 4096,
-        "fp8 tensor fp32": 8192, "int8 tensor int32": 8192,
-    },
-    "10.0": {
-        "fp64 core fp64": 128, "fp64 tensor fp64": 128, "fp32 core fp32": 256, "tf32 tensor fp32": 4096,
-        "fp16 tensor fp32": 8192, "bf16 tensor fp32": 8192, "fp8 tensor fp32": 16384,
-        "int8 tensor int32": 16384, "fp4 tensor fp32": 32768,
-    },
-    "10.3": {
-        "fp64 core fp64": 4, "fp32 core fp32": 256, "tf32 tensor fp32": 4096, "fp16 tensor fp32": 8192,
-        "bf16 tensor fp32": 8192, "fp8 tensor fp32": 16384, "int8 tensor int32": 512,
-        "nvfp4 tensor fp32": 49152,
-    },
-}  # fmt: skip
-# GeForce: tensor products with 32-bit sums at half the rate.
-GEFORCE: dict[str, int] = {
-    "fp64 core fp64": 4, "fp32 core fp32": 256, "tf32 tensor fp32": 256, "fp16 tensor fp32": 512,
-    "bf16 tensor fp32": 512, "fp16 tensor fp16": 1024, "fp8 tensor fp32": 1024, "fp8 tensor fp16": 2048,
-    "int8 tensor int32": 2048, "int4 tensor int32": 4096, "nvfp4 tensor fp32": 4096,
-}  # fmt: skip
 # Where the arithmetic is more than 2 % away: how far, and why.
 EXCEPTIONS = {
     ("h100-nvl", "tensor"): (0.16, "the stated tensor peaks imply 1545 MHz; the boards run at 1785"),
@@ -212,9 +174,9 @@ def test_peaks_are_multiprocessors_times_rate_times_clock() -> None:
         sms, boost = sheet.value("multiprocessors"), sheet.value("boost_clock_hz")
         if sheet.device != "cuda" or sms is None or boost is None:
             continue
-        rates = GEFORCE if "GeForce" in sheet.name else PER_CYCLE[sheet.compute_capability]
+        rates = unit_rates(sheet.compute_capability, sheet.name)
         for peak in sheet.dense:
-            per_cycle = rates[f"{peak.dtype} {peak.unit} {peak.accumulator}"]
+            per_cycle = rates[f"{peak.dtype} {peak.unit} {peak.accumulator}"].flops_per_cycle
             # The matrix units' fp64 peak is stated at the clock of the cores.
             at_tensor_clock = peak.unit == "tensor" and peak.dtype != "fp64"
             clock = (sheet.value("tensor_clock_hz") if at_tensor_clock else None) or boost
@@ -226,6 +188,33 @@ def test_peaks_are_multiprocessors_times_rate_times_clock() -> None:
             checked += 1
     assert off == set(EXCEPTIONS), "an exception that is none"
     assert checked > 150
+
+
+def test_rates_said_to_be_of_datasheets_are_theirs() -> None:
+    seen = {
+        (f"{sheet.compute_capability}{' GeForce' if 'GeForce' in sheet.name else ''}", f"{p.dtype} {p.unit} {p.accumulator}")
+        for sheet in SHEETS.values()
+        for p in sheet.dense
+        if sheet.device == "cuda"
+    }
+    said = {(key, name) for key, rates in RATES.items() for name, rate in rates.items() if rate.source == FROM_SHEETS}
+    assert said <= seen, said - seen
+
+
+def test_rates_by_unit_and_accumulator() -> None:
+    def rate(*asked: str) -> int:
+        found = unit_rate(*asked)
+        assert found is not None
+        return found.flops_per_cycle
+
+    assert rate("9.0", "NVIDIA H200", "bf16", "tensor") == 4096
+    assert rate("9.0", "NVIDIA H200", "fp8_e4m3", "tensor", "fp32") == 8192
+    assert rate("8.9", "NVIDIA L40S", "fp16", "tensor", "fp32") == 1024
+    assert rate("8.9", "NVIDIA GeForce RTX 4090", "fp16", "tensor", "fp32") == 512
+    assert rate("8.9", "NVIDIA GeForce RTX 4090", "fp16", "tensor") == 1024  # whatever sums are kept in
+    assert unit_rate("8.9", "NVIDIA L40S", "fp64", "tensor") is None
+    assert unit_rate("6.1", "", "fp32", "core") is None
+    assert unit_rates("13.0") == {}
 
 
 def test_cpu_peaks_are_products() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from .datasheet import Datasheet, Number, Peak, read
+from .rates import RATES, Rate, unit_rate, unit_rates
 from .search import VARIABLE, datasheet, datasheets
 
-__all__ = ["VARIABLE", "Datasheet", "Number", "Peak", "datasheet", "datasheets", "read"]
+__all__ = [
+    "RATES", "VARIABLE", "Datasheet", "Number", "Peak", "Rate", "datasheet", "datasheets", "read", "unit_rate", "unit_rates",
+]  # fmt: skip
