@@ -17,6 +17,9 @@ from ..measurement import Policy
 from ..measurement.devices import Device, open_device, provenance, utc_now
 from ..measurement.progress import Progress, ProgressOption
 from ..measurement.timing import IMPLAUSIBLE, QUICK, THOROUGH, clock_hz, disturbed
+from ..measurement.units import rate, unit_of
+from ..units import fmt_percent
+from .series import sustained_load
 from .wanted import DEPTHS, Wanted, wanted, wanted_series
 
 STANDARD = Policy(warmup_min_s=0.1, min_s=0.3, max_s=1.5, tries=3)
@@ -30,9 +33,13 @@ def ceiling(device: Device, what: Wanted, policy: Policy) -> Ceiling:
     found = what.find()
     found.verify(f"the probe {what.label}")
     seen = device.core.sample(found.sets, policy=policy.to_dict())
+    load = sustained_load(device, found) if what.sustained else ()
+    clocks = [sample.clock_hz for sample in load if sample.clock_hz]
     made = Ceiling(
         kind=what.kind,
-        samples=tuple(found.rates(seen["samples_s"])),
+        samples=tuple(sample.flops_per_s for sample in load) or tuple(found.rates(seen["samples_s"])),
+        unit=unit_of(device, found.problem),
+        sustained=what.sustained,
         level=found.level,
         access=getattr(found.problem, "access", getattr(found.problem, "direction", "")),
         variant=found.variant,
@@ -42,12 +49,32 @@ def ceiling(device: Device, what: Wanted, policy: Policy) -> Ceiling:
         threads=device.threads,
         problem=found.described(),
         plan=found.plan(),
-        clock_hz=clock_hz(seen) or None,
+        clock_hz=statistics.median_high(clocks) if clocks else clock_hz(seen) or None,
         conditions=dict(seen["conditions"]),
         status="contended" if seen["contended"] else "ok",
         reason=disturbed(seen, device.facts),
     )
-    return _with_operations(made)
+    return _with_unit_rate(made, device) if device.backend == "cuda" else _with_operations(made)
+
+
+def _with_unit_rate(made: Ceiling, device: Device) -> Ceiling:
+    """Of a GPU's compute ceiling: what its unit does in a cycle of a multiprocessor, where that is known.
+
+    A rate above 103 % of it at the measured clock is implausible, unless what is known is an estimate. A library chooses what it
+    adds products up in: its own are held against the fastest.
+    """
+    if made.kind != "compute":
+        return made
+    accumulator = "" if made.problem.get("operator") == "matmul" else made.accumulator
+    known = rate(device, made.dtype, made.unit, accumulator)
+    if known is None:
+        return made
+    made = dataclasses.replace(made, ops_per_cycle=float(known.flops_per_cycle))
+    share = made.value / (made.clock_hz * known.flops_per_cycle * int(device.facts["sms"])) if made.clock_hz else 0.0
+    if share <= IMPLAUSIBLE or known.estimated:
+        return made
+    reason = f"{fmt_percent(share)} of what its units do at the measured clock ({known.source})"
+    return dataclasses.replace(made, status="implausible", reason=reason)
 
 
 def _with_operations(made: Ceiling) -> Ceiling:
@@ -149,8 +176,9 @@ class _Run:
 
     def _take_over(self, machine: Machine) -> None:
         done = [str(label) for label in machine.provenance.get("done", ())]
+        planned = {label for label, _, _ in self.plan}
         parts: list[Ceiling | SizeCurve | EmpiricalRoofline] = [
-            *(c for c in machine.ceilings if not c.sustained),
+            *machine.ceilings[: sum(label in planned for label in done)],  # before those that series show
             *machine.curves,
             *machine.empirical,
         ]

@@ -172,6 +172,12 @@ def intensity_sweep(
     )
 
 
+def sustained_load(device: Device, peak: Probe) -> tuple[SustainedSample, ...]:
+    """What a long load comes to: its last half, where power and heat have settled."""
+    found = _load(device, peak)
+    return tuple(sample for sample in found if sample.time_s > found[-1].time_s / 2)
+
+
 def _load(device: Device, peak: Probe, seconds: float = LOAD_S) -> tuple[SustainedSample, ...]:
     """Multiply-adds for so long, in intervals of half a second with the clock read between them (for some milliseconds)."""
     begun = time.monotonic()

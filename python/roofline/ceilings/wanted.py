@@ -20,7 +20,9 @@ from ..measurement.roofs import (
     stream_candidates,
     stream_problem,
 )
+from ..measurement.units import core_isas, peak_flops_per_s, tensor_problem, tensor_variants, unit_of
 from ..operators import MIXES, CoreToCore, Exp, ForkJoin, Matmul, Operator
+from ..operators.mma import ACCUMULATORS
 from .series import intensity_sweep, size_curve
 
 DEPTHS = ("quick", "standard", "thorough")
@@ -30,6 +32,12 @@ PRODUCTS = (64, 256, 512, 1024, GEMM)  # sizes of the library's square products:
 NARROW = (1, 8, 32)  # rows of products with 512 columns for two threads: b stays in L2, and is read once for few rows
 NARROW_COLUMNS, NARROW_INNER = 256, 512  # columns per thread
 MISALIGNED = (255, 1023, GEMM - 1)
+CORE_DTYPES = ("fp32", "fp64", "fp16")  # of a GPU
+DATA = ("random", "constant", "zeros")
+SUSTAINED = "bf16"  # the dtype of a GPU's long load
+GPU_PRODUCTS = ((8192, 8192, 8192), (4096, 4096, 4096), (16384, 8192, 8192))  # rows, columns, inner
+GPU_MISALIGNED = ((8191, 8191, 8191),)
+LONGEST_S = 0.2  # of a launch
 STRIDES = (2, 4, 8, 16)  # fp32 elements: the last uses one element of a line of 64 bytes
 STORING = ("write", "copy", "triad")  # measured with stores that bypass the caches where the data could stay in one
 PARTNERS = 8  # threads that exchange a line with thread 0, spread evenly over all
@@ -45,6 +53,7 @@ class Wanted:
     kind: str
     find: Callable[[], Probe]
     isa: str = ""
+    sustained: bool = False  # after a long load, not a burst
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +131,9 @@ def _uncoalesced(device: Device, levels: list[str]) -> Iterator[Wanted]:
 
 
 def _computes(device: Device, depth: str) -> Iterator[Wanted]:
+    if device.backend == "cuda":
+        yield from _units(device, depth)
+        return
     for dtype in COMPUTE:
         for isa in fma_isas(device, dtype)[: 1 if depth == "quick" else None] or [""]:
             find = partial(_multiply_adds, device, dtype, isa, "fma")
@@ -130,6 +142,53 @@ def _computes(device: Device, depth: str) -> Iterator[Wanted]:
         for isa in mixed[:1]:
             find = partial(_multiply_adds, device, dtype, isa, "fma_add")
             yield Wanted(f"{dtype} {isa} FMA+ADD", "compute", find, isa)
+
+
+def _units(device: Device, depth: str) -> Iterator[Wanted]:
+    """A GPU's cores by multiply-adds, its tensor units by products of tiles, and what the library makes of these."""
+    for dtype in CORE_DTYPES:
+        for isa in core_isas(device, dtype):
+            yield Wanted(f"{dtype} {isa}".strip(), "compute", partial(_multiply_adds, device, dtype, isa, "fma"), isa)
+    for dtype, accumulators in ACCUMULATORS.items():
+        variants = tensor_variants(device, dtype)
+        for variant in variants[:1] if depth == "quick" else variants:
+            for accumulator in accumulators[:1] if depth == "quick" or variant == "wgmma" else accumulators:
+                for data in DATA if depth == "thorough" else DATA[:1]:
+                    into = "" if accumulator == dtype else f"→{accumulator}"
+                    label = f"{dtype}{into} tensor {variant} {data.removeprefix('random')}".strip()
+                    yield Wanted(label, "compute", partial(_tiles, device, variant, dtype, accumulator, data))
+    yield from _gpu_library(device, depth)
+    if depth == "thorough":
+        variant = tensor_variants(device, SUSTAINED)[0]
+        accumulator = ACCUMULATORS[SUSTAINED][0]
+        find = partial(_tiles, device, variant, SUSTAINED, accumulator, "random")
+        yield Wanted(f"{SUSTAINED}→{accumulator} tensor {variant} sustained", "compute", find, sustained=True)
+
+
+def _tiles(device: Device, variant: str, dtype: str, accumulator: str, data: str) -> Probe:
+    if reason := device.missing("mma", variant, dtype):
+        raise Unsupported(reason)
+    return probe(device, tensor_problem(device, variant, dtype, accumulator, data), variant)
+
+
+def _gpu_library(device: Device, depth: str) -> Iterator[Wanted]:
+    """Products of the library in every dtype it has. Operands and result together are larger than the second-level cache."""
+    for dtype in Matmul.variants["library"].dtypes["cuda"]:
+        sizes = GPU_PRODUCTS[:1] if depth == "quick" else GPU_PRODUCTS
+        misaligned = GPU_MISALIGNED if depth == "thorough" or (depth == "standard" and dtype == SUSTAINED) else ()
+        for rows, columns, inner in (*sizes, *misaligned):
+            text = "×".join(map(str, (rows, columns, inner) if len({rows, columns, inner}) > 1 else (rows,)))
+            problem = Matmul(rows=rows, columns=columns, inner=inner, dtype=dtype)
+            yield Wanted(f"{dtype} GEMM {text}", "compute", partial(_gpu_gemm, device, problem))
+
+
+def _gpu_gemm(device: Device, problem: Matmul) -> Probe:
+    if reason := device.missing("matmul", "library", problem.dtype):
+        raise Unsupported(reason)
+    seconds = problem.total_flops() / peak_flops_per_s(device, problem.dtype, unit_of(device, problem))
+    if seconds > LONGEST_S:
+        raise Unsupported(f"one launch would take {seconds:.2g} s or more: {problem.dtype} is too slow here for this size")
+    return _gemm(device, problem)
 
 
 def _multiply_adds(device: Device, dtype: str, isa: str, pattern: str) -> Probe:

@@ -66,8 +66,9 @@ class Ceiling:
     problem: {"operator": name, **fields}, enough to measure it again. threads: of the probe (0 where it means nothing).
     plan: facts of the kernel that ran (implementation, streams, huge_page_share, ...). sustained: the rate after 10 s and more
     of load, at the clock that power and heat then allow; else it is a burst.
-    ops_per_cycle: FLOP per cycle and thread that the instruction set allows. clock_hz: while it was measured. conditions: what the
-    device said of itself meanwhile (clocks, power, temperature, shares of what held its clocks).
+    ops_per_cycle: FLOP per cycle that the instruction set allows a thread, or a GPU's unit a multiprocessor. clock_hz: while it
+    was measured. conditions: what the device said of itself meanwhile (clocks, power, temperature, shares of what held its
+    clocks).
     Raises Error for fields outside the lists above and for samples that are not positive numbers.
     """
 
@@ -136,9 +137,9 @@ class Ceiling:
         """Whether it was measured to understand the machine and is no roof of a problem.
 
         These are: a transfer; a bandwidth with a stride, without vectors (isa "scalar") or of shared memory; multiply-adds mixed
-        with additions, which no operator issues alone; exponentials, which bound a part of an operator; a matrix product whose
-        sizes are not multiples of 16; of latencies without a level, all but the launch on every thread (a bare call, core to
-        core).
+        with additions, which no operator issues alone; products of constants or zeros, which draw less power; exponentials, which
+        bound a part of an operator; a matrix product whose sizes are not multiples of 16; of latencies without a level, all but
+        the launch on every thread (a bare call, core to core).
         """
         problem = self.problem
         if self.kind == "bandwidth":
@@ -147,7 +148,7 @@ class Ceiling:
             return True
         if self.kind == "compute":
             mixed = problem.get("pattern") == "fma_add" or problem.get("operator") == "exp"
-            return mixed or any(size % ALIGNED for size in self.sizes)
+            return mixed or problem.get("data", "random") != "random" or any(size % ALIGNED for size in self.sizes)
         launch = problem.get("operator", "") in LAUNCHES and self.variant not in HOST_CALLS
         return self.kind == "latency" and not self.level and not launch
 
@@ -187,7 +188,10 @@ class Ceiling:
             listed = "" if list(sizes) in ([], [GEMM]) else "×".join(map(str, sizes if len(sizes) == 1 else self.sizes))
             matrix_product = f"GEMM {listed}".strip() if problem.get("operator") == "matmul" else ""
             pattern = "FMA+ADD" if problem.get("pattern") == "fma_add" else "exp" if problem.get("operator") == "exp" else ""
-            words = [self.dtype + kept, "tensor" if self.unit == "tensor" else "", self.isa or matrix_product, pattern]
+            probe = self.variant if problem.get("operator") == "mma" else ""
+            data = str(problem.get("data", "random")).removeprefix("random")
+            unit = "tensor" if self.unit == "tensor" else ""
+            words = [self.dtype + kept, unit, self.isa or matrix_product or probe, pattern, data]
         elif self.kind == "link":
             words = ["link"]
         elif self.kind == "transfer":

@@ -104,7 +104,7 @@ def _pages(ceilings: Sequence[Ceiling]) -> list[str]:
 
 def _widths(computes: Sequence[Ceiling]) -> list[str]:
     found = []
-    kinds = [(c.unit, c.isa, c.threads, c.sizes) for c in computes]
+    kinds = [(c.unit, c.isa, c.variant, c.threads, c.sizes) for c in computes]
     for group in sorted(set(kinds)):
         members = sorted(
             (c for c, kind in zip(computes, kinds, strict=True) if kind == group), key=lambda c: (-DTYPES[c.dtype].bits, c.value)
@@ -138,11 +138,11 @@ def _threads(ceilings: Sequence[Ceiling]) -> list[str]:
     return found
 
 
-def _possible(computes: Sequence[Ceiling]) -> list[str]:
+def _possible(computes: Sequence[Ceiling], facts: Mapping[str, Any]) -> list[str]:
     found = []
     for c in computes:
         if c.ops_per_cycle and c.clock_hz and c.source == "measured":
-            limit = c.ops_per_cycle * c.clock_hz * max(c.threads, 1)
+            limit = c.ops_per_cycle * c.clock_hz * (c.threads or int(facts.get("sms") or 1))
             if c.value > limit * (1 + TOLERANCE):
                 found.append(
                     f"{c.label} is {fmt_percent(c.value / limit)} of what its instructions allow at {fmt_si(c.clock_hz, 'Hz')} "
@@ -185,7 +185,7 @@ def flags(
         *_products(computes),
         *_sustained(computes),
         *_threads(measured),
-        *_possible(computes),
+        *_possible(computes, facts or {}),
         *_pages(measured),
         *states,
         *moving,

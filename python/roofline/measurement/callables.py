@@ -84,7 +84,11 @@ def measure_callable(
     handle = None if stream is None else stream_handle(stream)
     bound = opened.core.callable(lambda: function(*args, **keywords), handle)
     total, traffic = sum(work.values()), sum(moved.values())
-    probes = roofs_of(opened, mix=mix, arithmetic=dtype, level=level, in_place=False, flops=total, machine=machine)
+    # Of plain numbers nothing says that they are products: dtypes narrower than fp32 are computed with for their sake.
+    products = bool(flops.products()) if isinstance(flops, Operator) else dtype not in ("fp32", "fp64")
+    probes = roofs_of(
+        opened, mix=mix, arithmetic=dtype, level=level, in_place=False, flops=total, machine=machine, products=products
+    )
     clock = bracketed(opened, [bound], False, probes, from_roofs(total, traffic), level, policy or Policy())
     plan = {"clock": "host" if handle is None else "events on the stream"}
     if handle is not None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..cost import TensorSpec
+from ..cost import WIDER, TensorSpec
 from ..cost import dtype as dtype_named
 from ..errors import Error, Unsupported
 from ..machine import HOST_CALLS, TRANSFERS, Machine, cache_capacity, cache_level
@@ -18,7 +18,9 @@ from ..operators import (
     Fma,
     ForkJoin,
     HostCopy,
+    Matmul,
     MixedIntensity,
+    Mma,
     Operator,
     PeerCopy,
     PointerChase,
@@ -29,6 +31,7 @@ from ..operators.pointer_chase import LINE_BYTES
 from ..units import MIB, fmt_bytes
 from .devices import Device, build_info
 from .tensors import Held, allocate, allocate_all, bind, check, huge_page_share
+from .units import LIBRARY_SIZE, launch_steps, library_is_faster, rate, tensor_problem, tensor_variants
 
 # DRAM probes use arrays of at least this (and four times the last-level cache), so that nothing survives between passes.
 DRAM_ARRAY_BYTES = 256 * MIB
@@ -172,9 +175,11 @@ def fma_problem(device: Device, dtype: str, isa: str = "", pattern: str = "fma")
     isa = isa or next(iter(fma_isas(device, dtype, pattern)), "")  # by name, so that brackets pool with the ceiling
     if device.backend == "cpu":
         chains = (AMX_CHAINS_PER_THREAD if isa == "amx" else CHAINS_PER_THREAD) * device.threads
-    else:  # every thread a multiprocessor can hold, with eight independent chains each
-        chains = 8 * int(device.facts["sms"]) * int(device.facts["threads_per_sm"])
-    return Fma(chains=chains, steps=FMA_STEPS, isa=isa, pattern=pattern, dtype=dtype)
+        steps = FMA_STEPS
+    else:  # every thread a multiprocessor can hold, with eight independent chains each, or eight pairs
+        chains = 8 * int(device.facts["sms"]) * int(device.facts["threads_per_sm"]) * (1 + (dtype == "fp16" or isa == "f32x2"))
+        steps = launch_steps(device, 2 * chains, dtype, "core")
+    return Fma(chains=chains, steps=steps, isa=isa, pattern=pattern, dtype=dtype)
 
 
 # Whole tiles of mixed_intensity on every instruction set, in bytes per thread: where every line is computed on, and where not.
@@ -279,9 +284,9 @@ def probe(
     elif isinstance(problem, CoreToCore):
         found = Probe("latency", "", "core-to-core", problem, variant, problem.rounds, [bound], tensors)
     else:
-        isa = str(bound.plan.get("isa", ""))
+        which = f"tensor {variant}" if isinstance(problem, Mma) else str(bound.plan.get("isa", ""))
         found = Probe(
-            "compute", "", f"{problem.compute()[0]} {isa}".strip(), problem, variant, problem.total_flops(), [bound], tensors
+            "compute", "", f"{problem.compute()[0]} {which}".strip(), problem, variant, problem.total_flops(), [bound], tensors
         )
     if inputs is None:
         device.roofs[key] = found
@@ -339,8 +344,37 @@ def bandwidth_probe(device: Device, level: str, access: str, *, in_place: bool, 
     return fastest(device, stream_candidates(device, level, access, in_place=in_place), level)
 
 
-def compute_probe(device: Device, dtype: str) -> Probe | None:
-    """The multiply-add probe of a dtype, or of fp32 where the device has none of that dtype; None where there is neither."""
+def tensor_probe(device: Device, dtype: str) -> Probe | None:
+    """The probe of a GPU's tensor units for products of a dtype, else of the narrowest that holds its numbers; None without one.
+
+    Where no probe here issues the units' fastest instructions it is the library's product.
+    """
+    if device.backend != "cuda":
+        return None
+    for name in (dtype, *WIDER.get(dtype, ())):
+        candidates: list[tuple[Operator, str]] = []
+        if name in Matmul.variants["library"].dtypes["cuda"] and library_is_faster(device) and name not in ("fp32", "fp64"):
+            size = LIBRARY_SIZE
+            candidates.append((Matmul(rows=size, columns=size, inner=size, dtype=name), "library"))
+        if name != "fp64" or rate(device, name, "tensor") is not None:
+            candidates += [(tensor_problem(device, variant, name), variant) for variant in tensor_variants(device, name)]
+        for problem, variant in candidates:
+            try:
+                return probe(device, problem, variant)
+            except Unsupported:
+                continue
+        if name == "fp32":
+            break
+    return None
+
+
+def compute_probe(device: Device, dtype: str, *, products: bool = False) -> Probe | None:
+    """The multiply-add probe of a dtype, or of fp32 where the device has none of that dtype; None where there is neither.
+
+    products: of a problem whose arithmetic is matrix products, which a GPU's tensor units do.
+    """
+    if products and (found := tensor_probe(device, dtype)) is not None:
+        return found
     for candidate in dict.fromkeys((dtype, "fp32")):
         try:
             widest = probe(device, fma_problem(device, candidate), "registers")
@@ -364,12 +398,21 @@ def link_probe(device: Device, ranks: int) -> Probe:
 
 
 def roofs_of(
-    device: Device, *, mix: str, arithmetic: str, level: str, in_place: bool, flops: int, machine: Machine | None, ranks: int = 1
+    device: Device,
+    *,
+    mix: str,
+    arithmetic: str,
+    level: str,
+    in_place: bool,
+    flops: int,
+    machine: Machine | None,
+    products: bool = False,
+    ranks: int = 1,
 ) -> list[Probe]:
     """The candidate roofs of a problem: its memory level at its mix, its arithmetic, the launch, and with ranks their link."""
     found = [bandwidth_probe(device, level, mix, in_place=in_place, machine=machine)]
     if flops:
-        compute = compute_probe(device, arithmetic)
+        compute = compute_probe(device, arithmetic, products=products)
         found += [compute] if compute else []
     found.append(probe(device, ForkJoin(), "pool"))
     if ranks > 1:

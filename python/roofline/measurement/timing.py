@@ -317,6 +317,7 @@ def measure(
         in_place=in_place,
         flops=sum(flops.values()),
         machine=machine,
+        products=bool(problem.products()),
         ranks=prepared.plan.get("ranks", 1),
     )
     expected = from_rates(prepared, machine, level)

@@ -1,0 +1,232 @@
+"""What would be measured of a GPU's arithmetic, by architecture, and what a measured rate is held against; no GPU is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from roofline import Attention, Fma, Machine, Matmul, Mma, Unsupported
+from roofline.ceilings import wanted
+from roofline.ceilings.measuring import _with_unit_rate
+from roofline.cost import dtype, from_float64, to_float64
+from roofline.machine import Ceiling
+from roofline.measurement import roofs
+from roofline.measurement.devices import Device
+from roofline.measurement.units import peak_flops_per_s, tensor_problem, unit_of
+from roofline.model import compute_ceiling
+
+SMS = {"sm_80": 108, "sm_89": 142, "sm_90": 132, "sm_100": 148, "sm_120": 188}
+
+
+class Reported(Device):
+    """A GPU that is not there: what it says of itself, and its kernels with why they cannot run."""
+
+    def __init__(self, architecture: str, gpu_name: str = "Example GPU", **missing: str) -> None:
+        self.name, self.threads, self.roofs = "cuda:0", 0, {}
+        self.facts = {
+            "gpu_name": gpu_name, "architecture": architecture, "sms": SMS[architecture], "threads_per_sm": 2048,
+            "max_clock_hz": 1.8e9, "l2_bytes": 50 << 20, "memory_bytes": 80 << 30, "shared_bytes_per_sm": 228 << 10,
+        }  # fmt: skip
+        self.kernels = [
+            {"operator": operator.name, "variant": variant, "dtype": name, "missing": missing.get(f"{variant}_{name}", "")}
+            for operator in (Mma, Matmul, Fma)
+            for variant, declared in operator.variants.items()
+            for name in declared.dtypes["cuda"]
+        ]
+
+
+def labels(architecture: str, depth: str = "standard", **missing: str) -> list[str]:
+    device = Reported(architecture, **missing)
+    return [what.label for _, what in wanted(device, depth) if what.kind == "compute"]
+
+
+@pytest.mark.parametrize("architecture", SMS)
+def test_cores_and_tensor_units_are_asked_for(architecture: str) -> None:
+    found = labels(architecture)
+    assert len(found) == len(set(found))
+    assert {"fp32", "fp64", "fp16", "fp64 tensor mma_sync", "fp16 tensor mma_sync", "fp8_e4m3→fp16 tensor mma_sync"} <= set(found)
+    for name in ("tf32→fp32", "fp16→fp32", "bf16→fp32", "int8→int32", "fp8_e4m3→fp32"):
+        assert f"{name} tensor mma_sync" in found
+        assert (f"{name} tensor wgmma" in found) == (architecture == "sm_90")
+    assert ("fp32 f32x2" in found) == (architecture == "sm_100")
+    for name in Matmul.variants["library"].dtypes["cuda"]:
+        assert {f"{name} GEMM 8192", f"{name} GEMM 4096", f"{name} GEMM 16384×8192×8192"} <= set(found)
+    assert "bf16 GEMM 8191" in found
+    assert not any(word in label for label in found for word in ("zeros", "constant", "sustained"))
+
+
+def test_quick_asks_for_the_fastest_and_thorough_for_all_data_and_a_long_load() -> None:
+    quick, thorough = labels("sm_90", "quick"), labels("sm_90", "thorough")
+    assert set(quick) <= set(labels("sm_90")) <= set(thorough)
+    assert "bf16→fp32 tensor wgmma" in quick
+    assert "bf16→fp32 tensor mma_sync" not in quick
+    for data in ("zeros", "constant"):
+        assert f"bf16→fp32 tensor wgmma {data}" in thorough
+    assert [what.label for _, what in wanted(Reported("sm_90"), "thorough") if what.sustained] == [
+        "bf16→fp32 tensor wgmma sustained"
+    ]
+
+
+def test_what_cannot_run_is_left_out_with_the_reason() -> None:
+    device = Reported("sm_80", mma_sync_fp8_e4m3="it needs sm_89, and this GPU is sm_80")
+    found = {what.label: what for _, what in wanted(device)}
+    with pytest.raises(Unsupported, match="it needs sm_89, and this GPU is sm_80"):
+        found["fp8_e4m3→fp32 tensor mma_sync"].find()
+    slow = {what.label: what for _, what in wanted(Reported("sm_89"))}
+    with pytest.raises(Unsupported, match=r"one launch would take 1\.1 s or more: fp64 is too slow here"):
+        slow["fp64 GEMM 8192"].find()
+
+
+@pytest.mark.parametrize("architecture", SMS)
+def test_probes_fill_the_gpu_and_last_about_two_milliseconds(architecture: str) -> None:
+    device = Reported(architecture)
+    sms = SMS[architecture]
+    for variant, declared in Mma.variants.items():
+        for name in declared.dtypes["cuda"]:
+            problem = tensor_problem(device, variant, name)
+            resident = 2 if variant == "wgmma" else 8 if name == "fp64" else 12
+            assert problem.tiles % (sms * resident) == 0
+            assert problem.steps % 2 == 1, "an even number of steps would give zeros"
+            assert problem.suits(variant)
+            seconds = problem.total_flops() / peak_flops_per_s(device, name, unit_of(device, problem))
+            assert 1e-3 < seconds < 30e-3 if name == "fp64" else 1.5e-3 < seconds < 2.1e-3
+    for name in ("fp32", "fp16"):
+        fma = roofs.fma_problem(device, name)
+        assert fma.chains == sms * 2048 * 8 * (2 if name == "fp16" else 1)
+        assert fma.steps % 2 == 1
+
+
+def test_units() -> None:
+    hopper, ada, cpu = Reported("sm_90"), Reported("sm_89"), Reported("sm_90")
+    cpu.name = "cpu"
+    assert unit_of(hopper, Matmul(dtype="bf16")) == "tensor"
+    assert unit_of(hopper, Matmul(dtype="fp32")) == "core"
+    assert (unit_of(hopper, Matmul(dtype="fp64")), unit_of(ada, Matmul(dtype="fp64"))) == ("tensor", "core")
+    assert unit_of(hopper, Mma()) == "tensor"
+    assert unit_of(hopper, Fma(dtype="fp16")) == "core"
+    assert unit_of(cpu, Matmul(dtype="bf16")) == "core"
+
+
+@pytest.mark.parametrize(
+    ("architecture", "name", "refused", "expected"),
+    [
+        ("sm_80", "bf16", (), ("mma", "mma_sync", "bf16")),
+        ("sm_80", "fp64", (), ("mma", "mma_sync", "fp64")),
+        ("sm_80", "fp8_e4m3", ("mma_sync fp8_e4m3",), ("mma", "mma_sync", "fp16")),
+        ("sm_89", "fp64", (), None),  # no such units: the cores
+        ("sm_90", "bf16", (), ("mma", "wgmma", "bf16")),
+        ("sm_90", "bf16", ("wgmma",), ("mma", "mma_sync", "bf16")),
+        ("sm_90", "fp32", (), None),
+        ("sm_100", "bf16", (), ("matmul", "library", "bf16")),
+        ("sm_100", "bf16", ("library",), ("mma", "mma_sync", "bf16")),
+        ("sm_120", "int8", (), ("mma", "mma_sync", "int8")),
+    ],
+)
+def test_the_roof_of_products_is_the_fastest_way_to_the_units(
+    monkeypatch: pytest.MonkeyPatch, architecture: str, name: str, refused: tuple[str, ...], expected: Any
+) -> None:
+    def probe(device: Device, problem: Any, variant: str) -> Any:
+        if variant in refused or f"{variant} {problem.dtype}" in refused:
+            raise Unsupported("refused")
+        return problem.name, variant, problem.dtype
+
+    monkeypatch.setattr(roofs, "probe", probe)
+    assert roofs.tensor_probe(Reported(architecture), name) == expected
+
+
+def made(value: float, **fields: Any) -> Ceiling:
+    given: dict[str, Any] = {
+        "kind": "compute", "samples": (value,), "dtype": "bf16", "accumulator": "fp32", "unit": "tensor", "clock_hz": 1.5e9,
+        "variant": "wgmma", "problem": {"operator": "mma", "data": "random"},
+    }  # fmt: skip
+    return Ceiling(**given | fields)
+
+
+def test_a_rate_above_what_the_units_do_is_implausible() -> None:
+    device = Reported("sm_90")
+    peak = 132 * 4096 * 1.5e9
+    good = _with_unit_rate(made(0.97 * peak), device)
+    assert (good.ops_per_cycle, good.status) == (4096, "ok")
+    high = _with_unit_rate(made(1.05 * peak), device)
+    assert high.status == "implausible"
+    assert high.reason.startswith("105 % of what its units do at the measured clock")
+    estimated = made(1.05 * peak, dtype="fp16", accumulator="fp16")
+    assert _with_unit_rate(estimated, device).status == "ok", "no source states the limit"
+    assert _with_unit_rate(made(2 * peak, clock_hz=None), device).status == "ok"
+    machine = Machine(name="m", device="cuda:0", facts=device.facts, ceilings=(good,))
+    assert machine.sanity() == []
+
+
+def test_a_library_is_held_against_the_fastest_sums() -> None:
+    """A GeForce adds up fp16 products in fp16 at twice the rate."""
+    device = Reported("sm_89", "NVIDIA GeForce Example")
+    peak = 142 * 512 * 1.5e9
+    product = made(1.9 * peak, dtype="fp16", variant="library", problem={"operator": "matmul", "rows": 8192})
+    assert (_with_unit_rate(product, device).status, _with_unit_rate(product, device).ops_per_cycle) == ("ok", 1024)
+    assert _with_unit_rate(made(1.9 * peak, dtype="fp16"), device).status == "implausible"
+
+
+def test_products_meet_the_tensor_roof_of_random_data() -> None:
+    ceilings = (
+        made(60e12, dtype="fp32", accumulator="fp32", unit="core", variant="registers", problem={"operator": "fma"}),
+        made(700e12),
+        made(800e12, problem={"operator": "mma", "data": "zeros"}),
+        made(600e12, variant="mma_sync"),
+    )
+    machine = Machine(name="m", device="cuda:0", ceilings=ceilings)
+    assert compute_ceiling(machine, Matmul(dtype="bf16"), None, None)[0].value == 700e12
+    assert compute_ceiling(machine, Attention(dtype="bf16"), None, None)[0].value == 700e12
+    assert [c.name for c in ceilings[1:]] == [
+        "bf16→fp32 tensor wgmma", "bf16→fp32 tensor wgmma zeros", "bf16→fp32 tensor mma_sync"
+    ]  # fmt: skip
+    assert ceilings[2].diagnostic
+
+
+# -- operands -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "int8", "int32"])
+def test_numbers_are_stored_as_the_nearest(name: str) -> None:
+    x = np.random.default_rng(1).uniform(-100, 100, 4000)
+    x = np.round(x) if name.startswith("int") else x
+    kept = to_float64(from_float64(x, name), name)
+    assert (np.abs(kept - x) <= np.abs(x) * dtype(name).eps / 2).all()
+    assert (to_float64(from_float64(kept, name), name) == kept).all()
+    assert (to_float64(from_float64(-x, name), name) == -kept).all()
+    assert len(np.unique(kept)) > 100
+
+
+def test_ties_go_to_the_even_number() -> None:
+    assert list(to_float64(from_float64(np.array([17.0, 19.0, 0.0009765625, -17.0, 1e9]), "fp8_e4m3"), "fp8_e4m3")) == [
+        16, 20, 0, -16, 448
+    ]  # fmt: skip
+    assert list(to_float64(from_float64(np.array([257.0, 259.0]), "bf16"), "bf16")) == [256, 260]
+    assert list(from_float64(np.array([2049.0, 2051.0]), "tf32")) == [2048, 2052]
+
+
+def test_operands_are_what_the_data_field_says() -> None:
+    generator = np.random.default_rng(0)
+    for name in ("fp64", "tf32", "fp16", "bf16", "int8", "fp8_e4m3"):
+        for data in ("random", "constant", "zeros"):
+            problem = Mma(dtype=name, data=data, tiles=3)
+            a, b = (to_float64(problem.initial(each, generator), name) for each in "ab")  # type: ignore[arg-type]
+            assert (a.shape, b.shape) == (problem.inputs()[0].shape, problem.inputs()[1].shape)
+            assert (a[1] == -a[0]).all()
+            distinct = len(np.unique(b))
+            assert distinct > 50 if data == "random" else distinct == 1
+            assert (b == {"constant": 1.0, "zeros": 0.0}.get(data, b)).all()
+
+
+def test_any_steps_of_any_operands_are_summed() -> None:
+    """Beyond 64 steps the reference multiplies by their number; a[1] need not be -a[0]."""
+    generator = np.random.default_rng(3)
+    tensors = {"a": generator.standard_normal((2, 2, 3, 4)), "b": generator.standard_normal((2, 5, 4))}
+    for steps in (1, 2, 63, 64, 65, 1001):
+        whole = Mma(tiles=2, rows=3, columns=5, inner=4, steps=steps).reference(tensors)["c"]
+        expected = sum(np.einsum("tik,tjk->tij", tensors["a"][step % 2], tensors["b"]) for step in range(steps))
+        assert np.allclose(whole, expected)
+        rows = np.array([0, 4, 5])
+        some = Mma(tiles=2, rows=3, columns=5, inner=4, steps=steps).reference(tensors, rows)["c"]
+        assert np.allclose(some, whole.reshape(-1, 5)[rows])
