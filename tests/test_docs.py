@@ -350,6 +350,8 @@ def abbreviations(problem: Any) -> dict[str, Any]:
     if problem.name == "fma":
         names["products"] = {"fp64": 1, "fp32": 1, "fp16": 1, "bf16": 2, "int8": 4}[dtype]
         names["size_of_sums"] = {"fp64": 8, "fp16": 2}.get(dtype, 4)
+    if problem.name == "mma":
+        names["size_of_sums"] = 2 if fields["accumulator"] == "fp16" else names["size_of_sums"]
     return fields | names
 
 
