@@ -209,13 +209,16 @@ add_library(roofline_cuda STATIC
   csrc/cuda/fma.cu
   csrc/cuda/fork_join.cpp
   csrc/cuda/gemm.cpp
+  csrc/cuda/mixed_intensity.cu
   csrc/cuda/mma.cu
   csrc/cuda/nccl.cpp
   csrc/cuda/nvml.cpp
+  csrc/cuda/pointer_chase.cu
   csrc/cuda/primitives.cu
   csrc/cuda/products.cpp
   csrc/cuda/rows.cu
   csrc/cuda/stream.cu
+  csrc/cuda/stream_bulk.cu
   csrc/cuda/tokens.cu
   csrc/cuda/transfers.cpp)
 target_include_directories(roofline_cuda PRIVATE csrc)

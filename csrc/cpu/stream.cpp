@@ -35,6 +35,8 @@ bool lines_cached(const Stream& problem, const Device& device) {
 }
 
 Bound bind(const Stream& problem, Device& device, bool non_temporal) {
+  if (problem.in_flight_bytes != 0)
+    throw Unsupported("stream: in_flight_bytes is chosen on GPUs only; leave it 0 on a CPU, and use streams");
   const auto [isa, table] = choose_for(problem);
   if (non_temporal && problem.access == Stream::Access::read)
     throw Unsupported("stream: read has no stores, so there is no non_temporal variant of it; use plain");

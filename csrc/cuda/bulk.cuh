@@ -33,7 +33,8 @@ __device__ __forceinline__ void fence_barriers() { ROOFLINE_BULK("fence.mbarrier
 
 // One arrival, and so many bytes more until the phase is complete.
 __device__ __forceinline__ void expect_bytes(std::uint64_t* barrier, std::uint32_t bytes) {
-  ROOFLINE_BULK("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address_of(barrier)), "r"(bytes) : "memory");
+  ROOFLINE_BULK("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address_of(barrier)), "r"(bytes)
+                : "memory");
 }
 
 // Until the phase of this parity (0 for the first) is complete.
@@ -50,7 +51,8 @@ __device__ __forceinline__ void wait_phase(std::uint64_t* barrier, unsigned pari
 }
 
 __device__ __forceinline__ void bulk_load(void* to, const void* from, std::uint32_t bytes, std::uint64_t* barrier) {
-  ROOFLINE_BULK("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_address_of(to)),
+  ROOFLINE_BULK("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                    shared_address_of(to)),
                 "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(shared_address_of(barrier))
                 : "memory");
 }

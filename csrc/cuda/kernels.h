@@ -19,10 +19,13 @@ std::vector<KernelEntry> floating_kernels(const char* variant, const char* summa
 }
 
 // One function per operator file; each returns its variants, slowest first.
-std::vector<KernelEntry> stream_kernels();
+std::vector<KernelEntry> stream_kernels();  // with those below
+std::vector<KernelEntry> stream_bulk_kernels();
 std::vector<KernelEntry> fma_kernels();
 std::vector<KernelEntry> mma_kernels();
 std::vector<KernelEntry> fork_join_kernels();
+std::vector<KernelEntry> pointer_chase_kernels();
+std::vector<KernelEntry> mixed_intensity_kernels();
 std::vector<KernelEntry> host_copy_kernels();
 std::vector<KernelEntry> peer_copy_kernels();
 std::vector<KernelEntry> attention_kernels();  // with those below
@@ -56,13 +59,12 @@ std::vector<KernelEntry> ffn_kernels();
 inline std::vector<KernelEntry> all_kernels() {
   std::vector<KernelEntry> all;
   for (const auto& list :
-       {stream_kernels(), fma_kernels(), fork_join_kernels(), host_copy_kernels(), peer_copy_kernels(), attention_kernels(),
-        softmax_kernels(), rms_norm_kernels(),
+       {stream_kernels(), fma_kernels(), fork_join_kernels(), pointer_chase_kernels(), mixed_intensity_kernels(),
+        host_copy_kernels(), peer_copy_kernels(), attention_kernels(), softmax_kernels(), rms_norm_kernels(),
         residual_rms_norm_kernels(), layer_norm_kernels(), bias_relu_kernels(), relu_kernels(), gelu_kernels(), silu_mul_kernels(),
         convert_kernels(), adam_kernels(), rope_kernels(), embedding_kernels(), topk_softmax_kernels(), topk_sigmoid_kernels(),
-        cached_attention_kernels(), mla_decode_kernels(), matmul_kernels(), bmm_kernels(),
-        ffn_kernels(), all_reduce_kernels(), all_gather_kernels(), reduce_scatter_kernels(), all_to_all_kernels(),
-        mma_kernels()})
+        cached_attention_kernels(), mla_decode_kernels(), matmul_kernels(), bmm_kernels(), ffn_kernels(), all_reduce_kernels(),
+        all_gather_kernels(), reduce_scatter_kernels(), all_to_all_kernels(), mma_kernels()})
     all.insert(all.end(), list.begin(), list.end());
   return all;
 }

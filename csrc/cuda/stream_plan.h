@@ -15,7 +15,7 @@ constexpr bool is_in_flight(std::int64_t bytes) {
 
 constexpr int kStreamThreads = 256;
 constexpr int kUnroll = 8;       // 16-byte accesses per thread and round, over all arrays: 32 KB for a block
-constexpr int kDeepUnroll = 12;  // 48 KB: 192 KB in four blocks, where eight would need six, and six leave 40 registers a thread
+constexpr int kDeepUnroll = 12;  // 48 KB: 192 KB in four blocks, where eight would need six, which leave 40 registers a thread
 
 struct Flight {
   int unroll = 0;
@@ -23,13 +23,14 @@ struct Flight {
   constexpr std::int64_t bytes() const { return std::int64_t{16} * kStreamThreads * unroll * blocks_per_sm; }
 };
 
-// resident: blocks of the kernel with `kUnroll` that fit an SM.
-constexpr Flight plan_flight(std::int64_t in_flight_bytes, int streams, int resident) {
+// resident: blocks of the kernel with `kUnroll` that fit an SM. deep: whether there is one with kDeepUnroll: for read with one
+// stream, since stores need registers for their addresses.
+constexpr Flight plan_flight(std::int64_t in_flight_bytes, bool deep, int resident) {
   if (in_flight_bytes == 0) return {kUnroll, resident};
   constexpr std::int64_t kBlock = std::int64_t{16} * kStreamThreads * kUnroll;
   if (in_flight_bytes / kBlock <= resident) return {kUnroll, static_cast<int>(in_flight_bytes / kBlock)};
   constexpr std::int64_t kDeep = std::int64_t{16} * kStreamThreads * kDeepUnroll;
-  if (streams == 1 && in_flight_bytes % kDeep == 0 && in_flight_bytes / kDeep <= resident)
+  if (deep && in_flight_bytes % kDeep == 0 && in_flight_bytes / kDeep <= resident)
     return {kDeepUnroll, static_cast<int>(in_flight_bytes / kDeep)};
   return {kUnroll, 0};
 }

@@ -3,13 +3,9 @@
 
 #include <cstdint>
 
-namespace roofline::cuda {
+#include "cuda/grid_sum.h"
 
-struct GridSum {
-  double* partials;    // [gridDim.x]
-  unsigned* finished;  // [1], 0 between launches
-  double* sum;         // [1]
-};
+namespace roofline::cuda {
 
 // One block reduces its sums in a fixed tree; the last block to finish adds the blocks' sums in their order, so that the result
 // does not depend on timing. Threads: of the block, a power of two.

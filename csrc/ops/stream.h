@@ -18,6 +18,7 @@ struct Stream {
   std::int64_t stride;        // in elements; read: 0, stride, 2 stride, ..., then 1, 1 + stride, ...: every element once
   std::string isa;            // instruction set to use; empty: the widest there is
   bool prefetch;              // read: a non-temporal prefetch ahead of every line
+  std::int64_t in_flight_bytes;  // per multiprocessor of a GPU; 0: what serves best
   double factor;              // of scale and triad; the value that write stores
   const void* a = nullptr;    // [elements]; read, copy, scale, add, triad
   const void* b = nullptr;    // [elements]; add, triad
@@ -42,6 +43,7 @@ struct Stream {
     problem.streams = arguments.dimension("streams");
     problem.stride = arguments.dimension("stride");
     problem.isa = arguments.text("isa");
+    problem.in_flight_bytes = arguments.integer("in_flight_bytes");
     const std::string& prefetch = arguments.text("prefetch");
     if (prefetch != "none" && prefetch != "nta") throw Error("stream: prefetch must be none or nta, got '" + prefetch + "'");
     problem.prefetch = prefetch == "nta";

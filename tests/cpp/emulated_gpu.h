@@ -5,6 +5,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <ucontext.h>
+#include <vector_functions.h>
 #include <vector_types.h>
 
 #include <cmath>
@@ -167,6 +168,31 @@ T __shfl_xor_sync(unsigned mask, T value, int lanes) {
   T other;
   std::memcpy(&other, &slots[(self % 32) ^ lanes], sizeof other);
   return other;
+}
+
+// Blocks run one after the other, threads of a block in turn: what is written is seen, and nothing intervenes.
+inline void __threadfence() {}
+inline unsigned atomicAdd(unsigned* at, unsigned more) { return *at += more, *at - more; }
+inline unsigned long long atomicCAS(unsigned long long* at, unsigned long long expected, unsigned long long value) {
+  const unsigned long long before = *at;
+  if (before == expected) *at = value;
+  return before;
+}
+inline long long clock64() {
+  static long long ticks = 0;
+  return ++ticks;
+}
+template <class T>
+T __ldcg(const T* p) {
+  return *p;
+}
+template <class T>
+T __ldca(const T* p) {
+  return *p;
+}
+template <class T>
+void __stcs(T* p, T x) {
+  *p = x;
 }
 
 inline float __expf(float x) { return std::exp(x); }

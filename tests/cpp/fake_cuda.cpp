@@ -423,7 +423,7 @@ std::vector<KernelEntry> attention_kernels() { return attention_library_kernels(
 
 #define WITHOUT(operators) \
   std::vector<KernelEntry> operators##_kernels() { return {}; }
-WITHOUT(stream)
+WITHOUT(stream) WITHOUT(pointer_chase) WITHOUT(mixed_intensity)
 WITHOUT(mma)
 WITHOUT(fma) WITHOUT(softmax) WITHOUT(rms_norm) WITHOUT(residual_rms_norm) WITHOUT(layer_norm)
     WITHOUT(bias_relu) WITHOUT(relu) WITHOUT(gelu) WITHOUT(silu_mul) WITHOUT(convert) WITHOUT(adam) WITHOUT(rope) WITHOUT(embedding)

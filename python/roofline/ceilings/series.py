@@ -134,8 +134,8 @@ def intensity_sweep(
 
     machine: its roofs, if it has them, say where the knee will be. Raises Unsupported where there is no such kernel.
     """
-    if device.backend != "cpu":
-        raise Unsupported(f"{device.name} has no mixed_intensity")
+    if reason := device.missing("mixed_intensity", "read", dtype):
+        raise Unsupported(reason)
     flops_per_s = bytes_per_s = 0.0  # unknown: the grid is laid over guessed roofs, with more points far from the knee
     bursts: list[float] = []
     peak = probe(device, fma_problem(device, dtype), "registers")

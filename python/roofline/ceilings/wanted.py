@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ..errors import Unsupported
-from ..machine import GEMM, EmpiricalRoofline, Machine, SizeCurve, cache_capacity
+from ..machine import GEMM, HOST_CALLS, TRANSFERS, VARIANTS, EmpiricalRoofline, Machine, SizeCurve, cache_capacity
 from ..measurement.devices import Device, list_devices, open_device
 from ..measurement.roofs import (
     Probe,
@@ -21,8 +21,11 @@ from ..measurement.roofs import (
     stream_problem,
 )
 from ..measurement.units import core_isas, peak_flops_per_s, tensor_problem, tensor_variants, unit_of
-from ..operators import MIXES, CoreToCore, Exp, ForkJoin, Matmul, Operator
+from ..operators import MIXES, CoreToCore, Exp, ForkJoin, HostCopy, Matmul, Operator, PeerCopy
+from ..operators.host_copy import DIRECTIONS
 from ..operators.mma import ACCUMULATORS
+from ..operators.peer_copy import DIRECTIONS as PEER_DIRECTIONS
+from ..units import GIB, MIB
 from .series import intensity_sweep, size_curve
 
 DEPTHS = ("quick", "standard", "thorough")
@@ -39,6 +42,9 @@ GPU_PRODUCTS = ((8192, 8192, 8192), (4096, 4096, 4096), (16384, 8192, 8192))  # 
 GPU_MISALIGNED = ((8191, 8191, 8191),)
 LONGEST_S = 0.2  # of a launch
 STRIDES = (2, 4, 8, 16)  # fp32 elements: the last uses one element of a line of 64 bytes
+GPU_STRIDES = (*STRIDES, 32)  # one element of every sector of 32 bytes from 8 on, of a line of 128 at 32
+GRAPH_NODES = 256  # of one graph: its own launch is spread over them
+TRANSFER_BYTES = 512 * MIB  # 10 ms at 50 GB/s
 STORING = ("write", "copy", "triad")  # measured with stores that bypass the caches where the data could stay in one
 PARTNERS = 8  # threads that exchange a line with thread 0, spread evenly over all
 EXP_ELEMENTS = 2048  # per thread, with its result half of an L1 cache of 32 KiB
@@ -71,7 +77,10 @@ def _single(device: Device) -> Device | None:
 
 def _latencies(device: Device, depth: str) -> Iterator[Wanted]:
     yield Wanted("fork-join", "latency", partial(probe, device, ForkJoin(), "pool"))
-    if depth == "quick" or device.backend != "cpu":
+    if depth == "quick":
+        return
+    if device.backend != "cpu":
+        yield from _gpu_latencies(device)
         return
     yield Wanted("call", "latency", partial(probe, device, ForkJoin(), "call"))
     for level in ("L1", "L2", "L3", "DRAM"):
@@ -83,6 +92,33 @@ def _latencies(device: Device, depth: str) -> Iterator[Wanted]:
     step = max(len(others) // PARTNERS, 1)
     for other in list(others)[::step] if depth == "thorough" else list(others)[:1]:
         yield Wanted(f"core-to-core 0–{other}", "latency", partial(probe, device, CoreToCore(second=other), "ping_pong"))
+
+
+def _gpu_latencies(device: Device) -> Iterator[Wanted]:
+    for variant, problem in (
+        ("call", ForkJoin()), ("synchronised", ForkJoin()), ("graph", ForkJoin(calls=GRAPH_NODES))
+    ):  # fmt: skip
+        yield Wanted(HOST_CALLS[variant], "latency", partial(probe, device, problem, variant))
+    for level in ("L1", "L2", "DRAM"):
+        yield Wanted(f"{level} latency", "latency", partial(_chase, device, level, "huge"))
+
+
+def _transfers(device: Device, depth: str) -> Iterator[Wanted]:
+    """Of a GPU: copies to and from the host, and to and from every other GPU here."""
+    if device.backend == "cpu" or depth == "quick":
+        return
+    size = min(TRANSFER_BYTES, int(device.facts.get("memory_bytes") or TRANSFER_BYTES * 16) // 16)
+    for variant in ("pinned", "pageable") if depth == "thorough" else ("pinned",):
+        for direction in DIRECTIONS:
+            problem = HostCopy(size_bytes=size, direction=direction)
+            yield Wanted(f"{TRANSFERS[direction]} {variant}", "transfer", partial(probe, device, problem, variant))
+    others = [name for d in list_devices() if (name := d["name"]).startswith("cuda:") and name != device.name and not d["missing"]]
+    for peer in (int(name.partition(":")[2]) for name in others if depth == "thorough" or name == others[0]):
+        for variant in ("copy_engine", "kernel") if depth == "thorough" else ("copy_engine",):
+            for direction in PEER_DIRECTIONS if depth == "thorough" else PEER_DIRECTIONS[::2]:
+                name = f"{TRANSFERS[direction]} {peer} {variant.replace('_', ' ')}"
+                to_peer = PeerCopy(size_bytes=size, direction=direction, peer=peer)
+                yield Wanted(name, "transfer", partial(probe, device, to_peer, variant))
 
 
 def _chase(device: Device, level: str, pages: str) -> Probe:
@@ -100,12 +136,12 @@ def _bandwidths(device: Device, depth: str) -> Iterator[Wanted]:
     accesses = ("read", "copy", "triad") if depth == "quick" else MIXES
     for access in accesses:
         by_variant: dict[str, list[tuple[Operator, str]]] = {}
-        for candidate in stream_candidates(device, "DRAM", access):
-            by_variant.setdefault(candidate[1], []).append(candidate)
-        for variant, candidates in by_variant.items():
-            name = f"DRAM {access}{' NT' if variant == 'non_temporal' else ''}"
-            yield Wanted(name, "bandwidth", partial(fastest, device, candidates, "DRAM"))
+        for candidate in stream_candidates(device, "DRAM", access, thorough=depth == "thorough"):
+            by_variant.setdefault(VARIANTS.get(candidate[1], ""), []).append(candidate)
+        for name, candidates in by_variant.items():
+            yield Wanted(f"DRAM {access} {name}".rstrip(), "bandwidth", partial(fastest, device, candidates, "DRAM"))
     if device.backend != "cpu":
+        yield from _gpu_caches(device, depth, accesses)
         return
     levels = [level for level in ("L3", "L2", "L1") if cache_capacity(device.facts, level)]
     for level in levels:
@@ -120,13 +156,28 @@ def _bandwidths(device: Device, depth: str) -> Iterator[Wanted]:
         yield from _uncoalesced(device, levels)
 
 
+def _gpu_caches(device: Device, depth: str, accesses: tuple[str, ...]) -> Iterator[Wanted]:
+    if cache_capacity(device.facts, "L2"):
+        for access in accesses[:2] if depth == "quick" else accesses:
+            candidates = stream_candidates(device, "L2", access, thorough=depth == "thorough")
+            yield Wanted(f"L2 {access}", "bandwidth", partial(fastest, device, candidates, "L2"))
+    if cache_capacity(device.facts, "L1"):
+        yield Wanted("L1 read", "bandwidth", partial(fastest, device, stream_candidates(device, "L1", "read"), "L1"))
+        if depth != "quick":
+            problem = stream_problem(device, "L1", "read")
+            yield Wanted("L1 read shared memory", "bandwidth", partial(probe, device, problem, "shared", "L1"))
+    if depth == "thorough":
+        yield from _uncoalesced(device, ["L2"] if cache_capacity(device.facts, "L2") else [])
+
+
 def _uncoalesced(device: Device, levels: list[str]) -> Iterator[Wanted]:
     """What an access costs that uses part of a line, or one element at a time."""
-    for stride in STRIDES:
+    for stride in STRIDES if device.backend == "cpu" else GPU_STRIDES:
         problem = stream_problem(device, "DRAM", "read").replace(stride=stride)
         yield Wanted(f"DRAM read stride {stride}", "bandwidth", partial(probe, device, problem, "plain", "DRAM"))
     for level in ("DRAM", *levels):
-        scalar = [(problem.replace(isa="scalar"), variant) for problem, variant in stream_candidates(device, level, "read")]
+        found = [(problem, variant) for problem, variant in stream_candidates(device, level, "read") if variant == "plain"]
+        scalar = [(problem.replace(isa="scalar"), variant) for problem, variant in found]
         yield Wanted(f"{level} read scalar", "bandwidth", partial(fastest, device, scalar, level), "scalar")
 
 
@@ -218,9 +269,17 @@ def _gemm(device: Device, problem: Matmul) -> Probe:
     return probe(device, problem, "library")
 
 
+def _own(device: Device, depth: str) -> Iterator[Wanted]:
+    """What is measured with all of a device."""
+    yield from _latencies(device, depth)
+    yield from _bandwidths(device, depth)
+    yield from _transfers(device, depth)
+    yield from _computes(device, depth)
+
+
 def wanted(device: Device, depth: str = "standard") -> list[tuple[Device, Wanted]]:
     """Every ceiling to measure on `device`, in order; on CPUs with one thread too: the main roofs, or with thorough all of them."""
-    all_ = [(device, w) for w in (*_latencies(device, depth), *_bandwidths(device, depth), *_computes(device, depth))]
+    all_ = [(device, w) for w in _own(device, depth)]
     all_ += [(device, w) for w in _links(device)]
     if depth != "quick" and device.backend == "cpu":
         all_ += [(device, w) for w in _library(device, depth)]
@@ -235,19 +294,20 @@ def wanted(device: Device, depth: str = "standard") -> list[tuple[Device, Wanted
 
 
 def wanted_series(device: Device, depth: str = "standard") -> list[WantedSeries]:
-    """Every series of a CPU: the knee of DRAM, or with thorough that of every level, a long load, and curves over size."""
-    if device.backend != "cpu" or depth == "quick":
+    """Every series: the knee of DRAM, or with thorough that of every level, a long load, and curves over size."""
+    if depth == "quick":
         return []
     if depth == "standard":
         return [WantedSeries("DRAM read over intensity", partial(intensity_sweep, device, "DRAM"))]
     found = [WantedSeries("DRAM read over intensity, and 12 s of load", partial(intensity_sweep, device, "DRAM", sustained=True))]
-    for level in ("L3", "L2", "L1"):
+    for level in ("L3", "L2", "L1") if device.backend == "cpu" else ("L2",):
         if cache_capacity(device.facts, level):
             found.append(WantedSeries(f"{level} read over intensity", partial(intensity_sweep, device, level)))
     found.append(WantedSeries("DRAM read over intensity, fp64", partial(intensity_sweep, device, "DRAM", dtype="fp64")))
     single = _single(device)
+    largest = GIB if device.backend == "cpu" else max(GIB, 16 * cache_capacity(device.facts, "L2"))
     for access in ("read", "copy"):
-        found.append(WantedSeries(f"{access} over size", partial(size_curve, device, access)))
+        found.append(WantedSeries(f"{access} over size", partial(size_curve, device, access, largest=largest)))
     if single is not None:
         found.append(WantedSeries("read over size (1 thread)", partial(size_curve, single, "read")))
     return found

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from ..operators import OPERATORS, CoreToCore, Exp, Fma, ForkJoin, Matmul, Operator, PointerChase, Stream
+from ..operators import OPERATORS, CoreToCore, Exp, Fma, ForkJoin, HostCopy, Matmul, Operator, PeerCopy, PointerChase, Stream
 from ..report.formulas import flops_formulas, tensor_formulas
 from .fields import description
 
@@ -18,12 +18,25 @@ _LEVELS = {
 }
 
 
+_TRANSFERS = {"peer": PeerCopy.summary, "host": HostCopy.summary}
+_HOST_CALLS = {
+    "call": "one empty call, without waking any thread; on a GPU what a launch costs the host",
+    "launch and wait": "an empty launch, and the wait until it is done: what a synchronous call costs",
+    "graph node": "an empty kernel within a replayed CUDA graph",
+}
+
+
 def _ceiling(label: str, kind: str) -> str:
     words = label.split()
+    if kind == "transfer":
+        between = _TRANSFERS["peer" if {"peer", "engine", "kernel"} & {*words} else "host"]
+        return between + (", both ways at once" if words[0] == "both" else "")
     if kind == "bandwidth":
         how = ", with stores that bypass the caches" if "NT" in words else ""
         if "stride" in words:
             how = f", one fp32 element of every {words[-1]} a walk: what an uncoalesced access costs"
+        if "shared" in words:
+            how = ", from shared memory, each SM its own part"
         if "scalar" in words:
             how = ", one element at a time: what code without vectors gets"
         return f"{words[1]} bandwidth over {_LEVELS.get(words[0], words[0])}{how}"
@@ -40,8 +53,8 @@ def _ceiling(label: str, kind: str) -> str:
 def _latency(label: str) -> str:
     if label == "fork-join":
         return f"{ForkJoin.summary}: no operator can be shorter"
-    if label == "call":
-        return "one empty call, without waking any thread"
+    if label in _HOST_CALLS:
+        return _HOST_CALLS[label]
     if label.startswith("core-to-core"):
         return CoreToCore.summary
     return PointerChase.summary + (", with pages of 4 KiB" if label.endswith("pages") else "")

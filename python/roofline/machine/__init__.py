@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from .ceiling import ALIGNED, GEMM, HOST_CALLS, LEVELS, RATE_UNITS, TRANSFERS, UNVERIFIED, Ceiling, fmt_modes
+from .ceiling import ALIGNED, GEMM, HOST_CALLS, LEVELS, RATE_UNITS, TRANSFERS, UNVERIFIED, VARIANTS, Ceiling, fmt_modes
 from .curve import Plateau, SizeCurve, SizePoint
 from .empirical import EmpiricalRoofline, IntensityPoint, SustainedSample
 from .files import SCHEMA_VERSION, build, check_version, from_json, to_json, write_atomically
 from .fit import Estimate, Fit, fit_roofline, fmt_p, hierarchical_time_s
-from .levels import cache_capacity, cache_level, held_by, own_bytes
+from .levels import cache_capacity, cache_level, curve_capacity, held_by, lasting_capacity, own_bytes
 from .machine import ACCESS_FALLBACK, Machine, load_machines, save_machines
 from .sanity import TOLERANCE
 from .statistics import Mode, Summary, grouped, modes, summary
@@ -23,6 +23,7 @@ __all__ = [
     "TOLERANCE",
     "TRANSFERS",
     "UNVERIFIED",
+    "VARIANTS",
     "Ceiling",
     "EmpiricalRoofline",
     "Estimate",
@@ -39,6 +40,7 @@ __all__ = [
     "cache_capacity",
     "cache_level",
     "check_version",
+    "curve_capacity",
     "fit_roofline",
     "fmt_modes",
     "fmt_p",
@@ -46,6 +48,7 @@ __all__ = [
     "grouped",
     "held_by",
     "hierarchical_time_s",
+    "lasting_capacity",
     "load_machines",
     "modes",
     "own_bytes",

@@ -18,7 +18,7 @@ from ..operators.base import MIXES
 from ..units import fmt_bytes, fmt_percent, fmt_si
 from .ceiling import LEVELS, one_of
 from .files import build
-from .levels import cache_capacity
+from .levels import curve_capacity, lasting_capacity
 from .statistics import Summary, summary
 
 Floats = NDArray[np.float64]
@@ -131,7 +131,7 @@ class SizeCurve:
         return self._named(found, facts or {})
 
     def _named(self, found: list[Plateau], facts: Mapping[str, Any]) -> tuple[Plateau, ...]:
-        caches = {level: size for level in LEVELS[:-1] if (size := cache_capacity(facts, level, self.threads or None))}
+        caches = {level: size for level in LEVELS[:-1] if (size := curve_capacity(facts, level, self.threads or None))}
         named = []
         for index, plateau in enumerate(found):
             middle = math.sqrt(plateau.from_bytes * plateau.to_bytes)
@@ -150,14 +150,15 @@ class SizeCurve:
         lines = []
         nearer = 0
         for level in LEVELS[:-1]:
-            reported = cache_capacity(facts, level, self.threads or None)
+            reported = curve_capacity(facts, level, self.threads or None)
             if not reported:
                 continue
             own = [plateau for plateau in found if plateau.level == level]
             inside = [point for point in self.points if nearer < point.size_bytes <= reported]
             each = "" if level == "L3" or self.threads in (0, 1) else f" over {self.threads} threads"
             stated = f"reported {level} {fmt_bytes(reported)}{each}, but"
-            if own and own[-1].to_bytes < HOLDS[0] * reported and own[-1].to_bytes < self.points[-1].size_bytes:
+            least = min(HOLDS[0] * reported, lasting_capacity(facts, level, self.threads or None))
+            if own and own[-1].to_bytes < least and own[-1].to_bytes < self.points[-1].size_bytes:
                 lines.append(
                     f"{stated} its bandwidth holds only up to {fmt_bytes(own[-1].to_bytes)}: "
                     f"shared with others, filled unevenly by small pages, or smaller than reported"
@@ -181,7 +182,7 @@ class SizeCurve:
             f"{fmt_si(plateau.value, 'B/s')} from {fmt_bytes(plateau.from_bytes)} to {fmt_bytes(plateau.to_bytes)} belongs to no "
             f"reported level: a cache that the system does not name"
             for plateau in found
-            if plateau.level == "?" and any(cache_capacity(facts, level) for level in LEVELS[:-1])
+            if plateau.level == "?" and any(curve_capacity(facts, level) for level in LEVELS[:-1])
         ]
         return [f"{self.name}: {line}" for line in lines]
 

@@ -5,27 +5,54 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..units import KIB
 from .ceiling import LEVELS
 
 # A set that fills a cache to the last byte does not stay in it: code, stacks and other data are there too.
 FITS = 0.9
 
+# An SM of 8.0 and later has one array for L1 and shared memory, of which so much is always L1.
+L1_BESIDE_SHARED_BYTES = 28 * KIB
+# The L2 of large GPUs has two halves, and a line that both sides read may lie in each: what is to stay must fit one, with room.
+GPU_LASTING = 0.4
+
+
+def _is_gpu(facts: Mapping[str, Any]) -> bool:
+    return "sms" in facts
+
 
 def cache_capacity(facts: Mapping[str, Any], level: str, threads: int | None = None) -> int:
     """Bytes of a cache level over `threads` (None: those of `facts`); 0 where there is none.
 
-    L1 and L2 belong to a core and count once per thread, at most once per core where facts say `cores`; L3 is shared.
+    L1 and L2 belong to a core and count once per thread, at most once per core where facts say `cores`; L3 is shared. A GPU has
+    an L1 in every SM, here without shared memory, and one L2.
     """
+    if _is_gpu(facts):
+        shared = int(facts.get("shared_bytes_per_sm") or 0)
+        l1 = (shared + L1_BESIDE_SHARED_BYTES) * int(facts["sms"]) if shared else 0
+        return {"L1": l1, "L2": int(facts.get("l2_bytes") or 0)}.get(level, 0)
     size = int(facts.get(f"{level.lower()}_bytes") or 0)
     count = threads or int(facts.get("threads") or 1)
     return size if level == "L3" else size * max(min(count, int(facts.get("cores") or count)), 1)
+
+
+def curve_capacity(facts: Mapping[str, Any], level: str, threads: int | None = None) -> int:
+    """Bytes of a cache level that a curve over size can show: of a GPU only L2, for its loads go past L1."""
+    return 0 if _is_gpu(facts) and level == "L1" else cache_capacity(facts, level, threads)
+
+
+def lasting_capacity(facts: Mapping[str, Any], level: str, threads: int | None = None) -> int:
+    """Bytes of a cache level in which operands may wait for a launch: of a GPU a part of its L2, since its L1 is empty by then."""
+    if _is_gpu(facts):
+        return int(GPU_LASTING * curve_capacity(facts, level))
+    return cache_capacity(facts, level, threads)
 
 
 def held_by(facts: Mapping[str, Any], size_bytes: Any) -> Iterator[tuple[str, Any]]:
     """Each level with whether it is the fastest that holds `size_bytes`, spread over all threads: a bool, or an array of them."""
     left: Any = True
     for level in LEVELS[:-1]:
-        capacity = FITS * cache_capacity(facts, level)
+        capacity = FITS * lasting_capacity(facts, level)
         if capacity:
             fits = (size_bytes > 0) & (size_bytes <= capacity) & left
             yield level, fits

@@ -18,7 +18,7 @@ from .curve import SizeCurve
 from .datasheet import SOURCE, parts
 from .empirical import EmpiricalRoofline
 from .files import SCHEMA_VERSION, build, check_version, from_json, to_json, write_atomically
-from .levels import cache_capacity
+from .levels import lasting_capacity
 from .sanity import flags
 
 # Where an access was not measured: the accesses nearest to it by their share of reads, best first.
@@ -86,11 +86,12 @@ class Machine:
     def bandwidth(
         self, level: str | None = None, access: str = "read", threads: int | None = None, *, variant: str | None = None
     ) -> Ceiling:
-        """The bandwidth ceiling (bytes/s) of a level: the better of plain and non-temporal.
+        """The bandwidth ceiling (bytes/s) of a level: the better of plain (on a GPU: plain and bulk) and non-temporal.
 
         level: None is the slowest one (DRAM). access: one of read, write, copy, scale, add, triad; where it was not
         measured, the nearest that was, in the order of ACCESS_FALLBACK (the ceiling returned says which). threads: None
-        is the most threads measured. variant: only this one. Raises Error naming what is missing and how to measure it.
+        is the most threads measured. variant: only this one; "plain" stands for ordinary stores by any kernel. Raises Error
+        naming what is missing and how to measure it.
         """
         if access not in MIXES:
             raise Error(f"access must be one of {', '.join(MIXES)}, got {access!r}")
@@ -106,7 +107,8 @@ class Machine:
         for candidate in ACCESS_FALLBACK[access]:
 
             def wanted(c: Ceiling, access: str = candidate) -> bool:
-                return c.level == level and c.access == access and variant in (None, c.variant)
+                own = "plain" if c.variant == "bulk" else c.variant
+                return c.level == level and c.access == access and variant in (None, c.variant, own)
 
             found = self._select("bandwidth", wanted, threads, f"{level} {candidate}")
             if found:
@@ -175,13 +177,13 @@ class Machine:
     def level_for(self, size_bytes: int, threads: int | None = None) -> str:
         """The fastest measured level that holds a working set of `size_bytes`, spread over `threads` (None: all).
 
-        See `cache_capacity`; the slowest level holds everything. Raises Error where no bandwidth was measured.
+        See `lasting_capacity`; the slowest level holds everything. Raises Error where no bandwidth was measured.
         """
         levels = self.levels()
         if not levels:
             raise Error(f"{self.name}: no bandwidth was measured; measure the machine first")
         for level in levels[:-1]:
-            if size_bytes <= cache_capacity(self.facts, level, threads):
+            if size_bytes <= lasting_capacity(self.facts, level, threads):
                 return level
         return levels[-1]
 

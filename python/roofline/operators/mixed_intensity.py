@@ -36,7 +36,11 @@ class MixedIntensity(Operator):
     name = "mixed_intensity"
     summary = "a read with a chosen number of multiply-adds per element, from bandwidth to arithmetic"
     mix = "read"
-    variants = {"read": Variant(summary="loads, multiply-adds in registers, one sum", dtypes={"cpu": ("fp32", "fp64")})}
+    variants = {
+        "read": Variant(
+            summary="loads, multiply-adds in registers, one sum", dtypes={"cpu": ("fp32", "fp64"), "cuda": ("fp32", "fp64")}
+        )
+    }
 
     def check(self) -> None:
         self.one_of("dtype", ("fp32", "fp64"))

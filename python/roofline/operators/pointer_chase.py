@@ -32,7 +32,7 @@ class PointerChase(Operator):
     name = "pointer_chase"
     summary = "loads that wait for each other, in random order over a set: the latency of its memory level"
     mix = "read"
-    variants = {"dependent": Variant(summary="one thread, one load in flight", dtypes={"cpu": ("int32",)})}
+    variants = {"dependent": Variant(summary="one thread, one load in flight", dtypes={"cpu": ("int32",), "cuda": ("int32",)})}
 
     def check(self) -> None:
         self.one_of("pages", ("huge", "small"))

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..cost import Array, TensorSpec, dtype
+from ..units import KIB
 from .base import MIXES, Case, Facts, Operator, Variant
 
 LINE_BYTES = 64  # of a cache line, on every CPU with kernels here but some Arm ones (128)
+IN_FLIGHT_BYTES = (0, 32 * KIB, 64 * KIB, 96 * KIB, 128 * KIB, 192 * KIB)
 MOST_PASSES = 64  # that the reference repeats: beyond, every further one does the same
 
 
@@ -19,10 +21,12 @@ class Stream(Operator):
     """read: sum of a; write: c = factor; copy: c = a; scale: c = factor a; add: c = a + b; triad: c = a + factor b.
 
     elements: of each array. passes: over the arrays in one launch (more than one to see a cache). streams: address
-    streams per thread. isa: instruction set to use, empty for the widest there is. Of read only: prefetch ("none" or "nta",
-    a non-temporal prefetch ahead of the loads) and stride (in elements, within each thread's range: 0, stride, 2 stride,
-    ..., then 1, 1 + stride, ..., so that every element is still read once, by scalar loads; with one stream). Source of
-    the accesses: McCalpin, STREAM (1995). Raises Error for bad fields.
+    streams per thread. isa: instruction set to use, empty for the widest there is (on a GPU: empty for 128-bit accesses, or
+    "scalar" for single elements). Of read only: prefetch ("none" or "nta", a non-temporal prefetch ahead of the loads) and stride
+    (in elements: 0, stride, 2 stride, ..., then 1, 1 + stride, ..., so that every element is still read once, by scalar loads with
+    one stream; within each thread's range on a CPU, shared out to neighbouring threads on a GPU). in_flight_bytes: kept on the way
+    for each multiprocessor of a GPU, 0 for what serves best. Source of the accesses: McCalpin, STREAM (1995). Raises Error for
+    bad fields.
     """
 
     access: str = "read"
@@ -32,23 +36,32 @@ class Stream(Operator):
     stride: int = 1
     prefetch: str = "none"
     isa: str = ""
+    in_flight_bytes: int = 0
     factor: float = 3.0
     dtype: str = "fp32"
 
     name = "stream"
     summary = "memory accesses of the STREAM kind, the probes of the bandwidth roofs"
     variants = {
+        "cached": Variant(summary="each block re-reads its own part through L1", dtypes={"cuda": ("fp32",)}),
+        "shared": Variant(summary="each block re-reads its own part from shared memory", dtypes={"cuda": ("fp32",)}),
+        "bulk": Variant(summary="a ring of bulk copies (TMA) through shared memory", dtypes={"cuda": ("fp32", "fp64")}),
         "plain": Variant(
             summary="ordinary stores: a written line is read first", dtypes={"cpu": ("fp32", "fp64"), "cuda": ("fp32", "fp64")}
         ),
-        "non_temporal": Variant(summary="stores that bypass the caches", dtypes={"cpu": ("fp32", "fp64")}),
+        "non_temporal": Variant(
+            summary="stores that bypass the caches, or leave them first",
+            dtypes={"cpu": ("fp32", "fp64"), "cuda": ("fp32", "fp64")},
+        ),
     }
+    small = frozenset({"in_flight_bytes"})
 
     def check(self) -> None:
         self.one_of("access", MIXES)
         self.one_of("dtype", ("fp32", "fp64"))
         self.one_of("streams", (1, 2, 4, 8))
         self.one_of("prefetch", ("none", "nta"))
+        self.one_of("in_flight_bytes", IN_FLIGHT_BYTES)
         plain, together = self.prefetch == "none", self.stride == 1
         self.require(
             (self.access == "read") | (plain & together),
@@ -84,15 +97,18 @@ class Stream(Operator):
         return {self.access: per_element * self.elements * self.passes}
 
     def traffic(self, plan: Facts) -> dict[str, int]:
-        """A strided walk uses one element of a line and needs the line again in the next walk. Lines are taken to be of 64
-        bytes; nothing is fetched again where the lines of one walk stay in the last cache (the plan's lines_cached)."""
+        """A strided walk uses one element of a line and needs the line again in the next walk. Lines are of 64 bytes, or what the
+        plan's line_bytes says; nothing is fetched again where the lines of one walk stay in the last cache (its lines_cached)."""
         arrays = sum(t.size_bytes for t in self.tensors() if t.name != "sum")
         terms = {"further passes": (self.passes - 1) * arrays} if np.any(self.passes > 1) else {}
         if np.any(self.stride > 1) and not plan.get("lines_cached", False):
-            per_line = LINE_BYTES * 8 // dtype(self.dtype).bits
+            per_line = int(plan.get("line_bytes", LINE_BYTES)) * 8 // dtype(self.dtype).bits
             walks = self.stride - (self.stride > per_line) * (self.stride - per_line)  # that share a line: at most per_line
             terms["lines fetched again"] = (walks - 1) * arrays * self.passes
         return terms
+
+    def suits(self, variant: str) -> bool:
+        return variant == "plain" or (variant == "non_temporal" and self.access != "read")
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, self.dtype
@@ -146,5 +162,11 @@ class Stream(Operator):
             Case(problem=cls(elements=n, stride=s, passes=p, dtype=d)) for n, s in strides for p, d in ((1, "fp32"), (3, "fp64"))
         )
         scalar = tuple(Case(problem=cls(access=access, elements=1003, streams=4, passes=2, isa="scalar")) for access in MIXES)
+        # More pieces than stages, with a short last one, over and over.
+        flying = tuple(
+            Case(problem=cls(access=access, elements=n, passes=2, in_flight_bytes=size, dtype=d))
+            for access in MIXES
+            for n, size, d in ((40_961, 32 * KIB, "fp32"), (700_003, 128 * KIB, "fp64"))
+        )
         big = (Case(problem=cls(access="copy", elements=2**31 + 17), slow=True),)
-        return small + passes + doubles + long + prefetched + strided + scalar + big
+        return small + flying + passes + doubles + long + prefetched + strided + scalar + big

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Error
-from ..machine import Machine, Plateau, SizeCurve, cache_capacity
+from ..machine import Machine, Plateau, SizeCurve, curve_capacity
 from ..units import fmt_bytes
 from . import style
 from .frame import WIDTH, fit_figure, frame, machine_line, wrapped, write_footer
@@ -43,7 +43,7 @@ def picture(machine: Machine, *, access: str | None = None, threads: int | None 
     values = [v for c in curves for p in c.points for v in (p.summary.low, p.summary.high)]
     x_limits = min(sizes) / 1.5, max(sizes) * 1.7
     most = max(c.threads for c in curves)
-    capacities = [(level, cache_capacity(machine.facts, level, most or None)) for level in ("L1", "L2", "L3")]
+    capacities = [(level, curve_capacity(machine.facts, level, most or None)) for level in ("L1", "L2", "L3")]
     caches = tuple((level, size) for level, size in capacities if x_limits[0] < size < x_limits[1])
     said = [(c.name, note.removeprefix(f"{c.name}: ")) for c in curves for note in c.notes(machine.facts)]
     said += [(c.name, c.status + (f": {c.reason}" if c.reason else "")) for c in curves if c.status != "ok"]

@@ -1,0 +1,325 @@
+// The memory probes of the CUDA backend, run thread by thread on the host: every access of stream by every kernel, and what plans
+// them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "emulated_gpu.h"
+
+#include "cuda/mixed_intensity_kernels.cuh"
+#include "cuda/pointer_chase_kernels.cuh"
+#include "cuda/stream_bulk.cuh"
+
+namespace {
+
+using namespace roofline::cuda;
+
+constexpr Access kAccesses[] = {Access::read, Access::write, Access::copy, Access::scale, Access::add, Access::triad};
+
+// Small whole numbers: every sum of them is exact, in any order.
+template <class T>
+struct Arrays {
+  explicit Arrays(std::int64_t n, int shift = 0) : n(n) {
+    for (std::vector<T>* each : {&memory_a, &memory_b, &memory_c}) each->assign(n + 64, T(-77));
+    const auto at16 = [&](std::vector<T>& v) {
+      return reinterpret_cast<T*>((reinterpret_cast<std::uintptr_t>(v.data() + 8) + 15) / 16 * 16) + shift;
+    };
+    a = at16(memory_a), b = at16(memory_b), c = at16(memory_c);
+    for (std::int64_t i = 0; i < n; ++i) a[i] = T(i * 7 % 13 - 6), b[i] = T(i * 5 % 11 - 5);
+  }
+  T expected(Access access, std::int64_t i) const {
+    switch (access) {
+      case Access::write: return T(3);
+      case Access::copy: return a[i];
+      case Access::scale: return T(3) * a[i];
+      case Access::add: return a[i] + b[i];
+      default: return a[i] + T(3) * b[i];
+    }
+  }
+  double total(std::int64_t passes) const {
+    double sum = 0;
+    for (std::int64_t i = 0; i < n; ++i) sum += static_cast<double>(a[i]);
+    return sum * static_cast<double>(passes);
+  }
+  StreamWork work(std::int64_t passes, std::int64_t grid) {
+    partials.assign(grid, -1e300), finished = 0, sum = -1e300;
+    StreamWork made{};
+    made.a = a, made.b = b, made.c = c, made.factor = 3, made.elements = n, made.passes = passes;
+    made.stride = 1;
+    made.sum = {partials.data(), &finished, &sum};
+    return made;
+  }
+  // Whether the access did exactly what it should, and nothing else; a second launch finds all as the first did.
+  void check(Access access, std::int64_t passes) {
+    if (access == Access::read) {
+      ASSERT_EQ(sum, total(passes));
+      ASSERT_EQ(finished, 0u);
+      ASSERT_EQ(c[0], T(-77)) << "nothing is stored";
+      return;
+    }
+    for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(c[i], expected(access, i)) << i;
+    for (const T* p = memory_c.data(); p < c; ++p) ASSERT_EQ(*p, T(-77));
+    for (const T* p = c + n; p < memory_c.data() + memory_c.size(); ++p) ASSERT_EQ(*p, T(-77));
+  }
+  std::int64_t n;
+  std::vector<T> memory_a, memory_b, memory_c;
+  T *a, *b, *c;
+  std::vector<double> partials;
+  unsigned finished = 0;
+  double sum = 0;
+};
+
+template <class T, int Streams, int Unroll, class F>
+void with_kernels(F check) {
+  constexpr bool kEvictFirst = Streams == 1;
+  check(Access::read, stream_kernel<Access::read, T, Streams, Unroll, kEvictFirst>);
+  check(Access::write, stream_kernel<Access::write, T, Streams, Unroll, kEvictFirst>);
+  check(Access::copy, stream_kernel<Access::copy, T, Streams, Unroll, kEvictFirst>);
+  check(Access::scale, stream_kernel<Access::scale, T, Streams, Unroll, kEvictFirst>);
+  check(Access::add, stream_kernel<Access::add, T, Streams, Unroll, kEvictFirst>);
+  check(Access::triad, stream_kernel<Access::triad, T, Streams, Unroll, kEvictFirst>);
+}
+
+template <class T, int Streams, int Unroll>
+void expect_vectors() {
+  for (const auto& [n, grid] : std::vector<std::pair<std::int64_t, std::int64_t>>{{7, 1}, {1000, 1}, {40961, 2}})
+      for (const int shift : {0, 1})
+        with_kernels<T, Streams, Unroll>([&](Access access, void (*kernel)(StreamWork)) {
+          SCOPED_TRACE(std::to_string(n) + " access " + std::to_string(static_cast<int>(access)));
+          Arrays<T> arrays(n, shift);
+          const bool two = access == Access::add || access == Access::triad;
+          const int round = two && Streams < kUnroll ? Unroll / 2 : Unroll;
+          StreamWork work = arrays.work(3, grid);
+          work.plan = plan_stream(n, sizeof(T), shift == 0, Streams, round, kStreamThreads, grid);
+          for (int launch = 0; launch < 2; ++launch) emulated::launch(grid, kStreamThreads, kernel, work);
+          arrays.check(access, 3);
+        });
+}
+
+TEST(Stream, VectorsOfEveryAccess) {
+  expect_vectors<float, 1, 8>();
+  expect_vectors<double, 2, 8>();
+  expect_vectors<float, 8, 8>();
+  expect_vectors<double, 1, 12>();
+}
+
+template <class T, class F>
+void with_element_kernels(F check) {
+  check(Access::read, element_kernel<Access::read, T>);
+  check(Access::write, element_kernel<Access::write, T>);
+  check(Access::copy, element_kernel<Access::copy, T>);
+  check(Access::scale, element_kernel<Access::scale, T>);
+  check(Access::add, element_kernel<Access::add, T>);
+  check(Access::triad, element_kernel<Access::triad, T>);
+}
+
+TEST(Stream, SingleElementsOfEveryAccess) {
+  for (const std::int64_t n : {1, 9, 1003, 9001})
+    with_element_kernels<float>([&](Access access, void (*kernel)(StreamWork)) {
+      Arrays<float> arrays(n, 1);
+      emulated::launch(3, kStreamThreads, kernel, arrays.work(2, 3));
+      arrays.check(access, 2);
+    });
+}
+
+TEST(Stream, StridesVisitEveryElementOnce) {
+  for (const auto& [n, stride] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+           {3, 2}, {10, 3}, {1000, 7}, {4099, 16}, {4099, 4098}, {9001, 32}}) {
+    SCOPED_TRACE(std::to_string(n) + " / " + std::to_string(stride));
+    Arrays<double> arrays(n);
+    StreamWork work = arrays.work(3, 2);
+    work.stride = stride;
+    emulated::launch(2, kStreamThreads, element_kernel<Access::read, double>, work);
+    arrays.check(Access::read, 3);
+  }
+}
+
+template <class T>
+void expect_bulk(std::int64_t n, std::int64_t in_flight, std::int64_t shared, std::int64_t grid) {
+  const auto each = [&](Access access, void (*kernel)(BulkWork)) {
+    SCOPED_TRACE(std::to_string(n) + " access " + std::to_string(static_cast<int>(access)) + " " + std::to_string(in_flight));
+    Arrays<T> arrays(n);
+    const int read = access == Access::add || access == Access::triad ? 2 : 1;
+    BulkWork work{};
+    work.stream = arrays.work(3, grid);
+    work.ring = plan_ring(in_flight, read, access != Access::read, shared);
+    ASSERT_GT(work.ring.stages, 0);
+    work.pieces = plan_pieces(n, sizeof(T), work.ring.piece_bytes);
+    emulated::bulk_barriers.clear();
+    emulated::bulk_loads = emulated::bulk_stores = 0;
+    for (int launch = 0; launch < 2; ++launch) emulated::launch(grid, kBulkThreads, kernel, work);
+    arrays.check(access, 3);
+    EXPECT_TRUE(emulated::bulk_idle()) << "copies are under way when the kernel has ended";
+    EXPECT_EQ(emulated::bulk_loads, access == Access::write ? 0 : 2 * 3 * read * work.pieces.count);
+    EXPECT_EQ(emulated::bulk_stores, access == Access::read ? 0 : 2 * 3 * work.pieces.count);
+  };
+  each(Access::read, bulk_kernel<Access::read, T>);
+  each(Access::write, bulk_write_kernel<T>);
+  each(Access::copy, bulk_kernel<Access::copy, T>);
+  each(Access::scale, bulk_kernel<Access::scale, T>);
+  each(Access::add, bulk_kernel<Access::add, T>);
+  each(Access::triad, bulk_kernel<Access::triad, T>);
+}
+
+TEST(Stream, BulkCopiesOfEveryAccess) {
+  for (const std::int64_t n : {1, 3, 4, 1003, 40961}) expect_bulk<float>(n, 32 << 10, 232448, 2);
+  expect_bulk<double>(120007, 64 << 10, 101376, 1);  // the ring goes round several times
+  expect_bulk<float>(150001, 0, 232448, 1);
+  expect_bulk<float>(250003, 192 << 10, 232448, 2);
+  expect_bulk<double>(100001, 96 << 10, 232448, 3);
+}
+
+TEST(Stream, BlocksReadTheirOwnPartAgain) {
+  for (const std::int64_t n : {1, 5, 1003, 8192, 40961})
+    for (const std::int64_t grid : {1, 3}) {
+      Arrays<float> arrays(n);
+      StreamWork work = arrays.work(5, grid);
+      work.plan = plan_stream(n, 4, true, 1, kCachedUnroll, kCachedThreads, grid);
+      emulated::launch(grid, kCachedThreads, cached_kernel<float>, work);
+      arrays.check(Access::read, 5);
+      for (const int chunk : {16, 4096, 65536}) {
+        if (n / chunk > 100) continue;
+        arrays.sum = -1;
+        emulated::launch(grid, kSharedThreads, shared_kernel, work, chunk);
+        arrays.check(Access::read, 5);
+      }
+    }
+}
+
+// -- pointer_chase ------------------------------------------------------------------------------------------------------------
+
+struct Cycle {
+  explicit Cycle(std::int64_t lines) : lines(static_cast<Line*>(std::aligned_alloc(64, lines * sizeof(Line))), std::free), order(lines) {
+    std::memset(static_cast<void*>(this->lines.get()), 0xFF, lines * sizeof(Line));
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), std::mt19937(7));
+  }
+  void lay_out() {
+    emulated::launch(2, kLayOutThreads, lay_out_kernel, lines.get(), order.data(), static_cast<std::int64_t>(order.size()), &chase);
+  }
+  template <Through through>
+  std::int32_t follow(std::int64_t hops, int threads) {
+    std::int32_t reached = -9;
+    emulated::launch(1, threads, chase_kernel<through>, lines.get(), order.data(), static_cast<std::int64_t>(order.size()), hops,
+                     &chase, &reached);
+    return reached;
+  }
+  std::unique_ptr<Line, void (*)(void*)> lines;
+  std::vector<std::int32_t> order;
+  Chase chase{nullptr, 0, -1};
+};
+
+TEST(PointerChase, ReachesWhatLiesSoFarFromTheFirstAndGoesOnFromThere) {
+  for (const std::int64_t lines : {1, 2, 3, 17, 509, 40009})
+    for (const std::int64_t hops : {1, 7, 16, 33, 1000}) {
+      Cycle cycle(lines);
+      cycle.lay_out();
+      ASSERT_EQ(cycle.chase.wrong, -1);
+      ASSERT_EQ(cycle.chase.at, &cycle.lines.get()[cycle.order[0]]);
+      for (int launch = 1; launch < 4; ++launch) {
+        const std::int32_t reached =
+            launch == 2 ? cycle.follow<Through::l1>(hops, kChaseThreads) : cycle.follow<Through::l2>(hops, 1);
+        ASSERT_EQ(reached, cycle.order[hops % lines]) << lines << " " << hops;
+        ASSERT_EQ(cycle.chase.at, &cycle.lines.get()[cycle.order[hops * launch % lines]]);
+        ASSERT_GT(cycle.chase.cycles, 0);
+      }
+    }
+}
+
+TEST(PointerChase, WhatIsNoPermutationIsSeen) {
+  for (const auto& bad : std::vector<std::vector<std::int32_t>>{{0, 1, 1}, {0, 1, 3}, {0, -1, 2}, {2, 2, 2}, {0, 1, INT32_MAX}}) {
+    Cycle cycle(3);
+    cycle.order = bad;
+    cycle.lay_out();
+    EXPECT_GE(cycle.chase.wrong, 0);
+  }
+}
+
+// -- mixed_intensity ----------------------------------------------------------------------------------------------------------
+
+template <class T, int Known>
+void expect_mixed(std::int64_t n, std::int64_t multiply_adds, int every, std::int64_t passes, std::int64_t grid,
+                  int shift = 0) {
+  SCOPED_TRACE(std::to_string(n) + " x " + std::to_string(multiply_adds) + " every " + std::to_string(every));
+  std::vector<T> memory(n + 16);
+  T* a = reinterpret_cast<T*>((reinterpret_cast<std::uintptr_t>(memory.data()) + 15) / 16 * 16) + shift;
+  std::mt19937 generator(3);
+  double want = 0, magnitude = 0;
+  const std::int64_t line = 64 / sizeof(T);
+  for (std::int64_t i = 0; i < n; ++i) {
+    a[i] = std::uniform_real_distribution<T>(-1.7, 1.7)(generator);
+    if (i / line % every != 0) continue;
+    const double y = a[i] * std::pow(1 + roofline::ops::MixedIntensity::alpha, multiply_adds - 1) * 0.75;
+    want += static_cast<double>(passes) * y, magnitude += static_cast<double>(passes) * std::abs(y);
+  }
+  std::vector<double> partials(grid);
+  unsigned finished = 0;
+  double sum = -1e300;
+  MixedWork work{};
+  work.a = a, work.passes = passes, work.steps = multiply_adds - 1, work.every = every;
+  work.alpha = roofline::ops::MixedIntensity::alpha, work.gamma = 0.75;
+  work.plan = plan_stream(n, sizeof(T), shift == 0, 1, kMixedVectors, kMixedThreads, grid);
+  work.sum = {partials.data(), &finished, &sum};
+  emulated::launch(grid, kMixedThreads, mixed_intensity_kernel<T, Known>, work);
+  const double eps = sizeof(T) == 4 ? 0x1p-23 : 0x1p-52;
+  EXPECT_NEAR(sum, want, 4 * eps * static_cast<double>(multiply_adds) * magnitude + 1e-300);
+}
+
+TEST(MixedIntensity, EveryNumberOfMultiplyAddsAndShareOfLines) {
+  for (const std::int64_t n : {1, 7, 1000, 4099, 40961}) {
+    expect_mixed<float, 1>(n, 1, 1, 1, 2);
+    expect_mixed<float, 3>(n, 3, 2, 2, 1);
+    expect_mixed<double, 5>(n, 5, 8, 1, 3);
+    expect_mixed<float, 0>(n, 65, 4, 1, 2);
+    expect_mixed<double, 0>(n, 40, 1, 1, 1);
+    expect_mixed<double, 0>(n, 9, 2, 3, 1, 1);
+  }
+  expect_mixed<float, 16>(70001, 16, 1, 2, 2);  // several waves
+  expect_mixed<double, 0>(60003, 17, 8, 1, 2);
+}
+
+// -- planners -----------------------------------------------------------------------------------------------------------------
+
+static_assert(plan_flight(0, true, 4).bytes() == 128 << 10);
+static_assert(plan_flight(32 << 10, true, 4).blocks_per_sm == 1);
+static_assert(plan_flight(96 << 10, false, 4).bytes() == 96 << 10);
+static_assert(plan_flight(192 << 10, true, 4).unroll == kDeepUnroll && plan_flight(192 << 10, true, 4).bytes() == 192 << 10);
+static_assert(plan_flight(192 << 10, false, 4).blocks_per_sm == 0);
+static_assert(plan_flight(192 << 10, true, 6).unroll == kUnroll);
+static_assert(plan_flight(128 << 10, false, 3).blocks_per_sm == 0);
+
+constexpr std::int64_t kHopper = 232448, kAda = 101376;  // shared memory of one block
+static_assert(plan_ring(0, 1, false, kHopper).bytes(1) == 128 << 10 && plan_ring(0, 1, false, kAda).bytes(1) == 64 << 10);
+static_assert(plan_ring(192 << 10, 2, true, kHopper).stages == 12 && plan_ring(192 << 10, 2, true, kHopper).lag == 3);
+static_assert(plan_ring(128 << 10, 1, false, kAda).stages == 0, "it does not fit");
+
+TEST(Ring, HoldsWhatItShouldAndFits) {
+  for (const std::int64_t in_flight : {32 << 10, 64 << 10, 96 << 10, 128 << 10, 192 << 10})
+    for (const int arrays : {1, 2})
+      for (const bool stores : {false, true}) {
+        const Ring ring = plan_ring(in_flight, arrays, stores, kHopper);
+        EXPECT_EQ(ring.bytes(arrays), in_flight);
+        EXPECT_LE(ring.bytes(arrays) + kRingReserve, kHopper);
+        EXPECT_TRUE(ring.stages >= 4 && ring.stages <= kMostStages);
+        EXPECT_EQ(ring.piece_bytes % 16, 0);
+        EXPECT_EQ(ring.lag > 0, stores);
+        EXPECT_LT(ring.lag, ring.stages - 1) << "loads stay under way";
+      }
+}
+
+TEST(Pieces, CoverTheArrayInUnitsOf16Bytes) {
+  for (const std::int64_t n : {std::int64_t{1}, std::int64_t{4095}, std::int64_t{4096}, (std::int64_t{1} << 33) + 5})
+    for (const int piece : {4096, 16384}) {
+      const Pieces pieces = plan_pieces(n, 4, piece);
+      EXPECT_EQ(pieces.bytes % 16, 0);
+      EXPECT_EQ(pieces.bytes / 4 + pieces.tail_elements, n);
+      EXPECT_LT(pieces.tail_elements, 4);
+      EXPECT_EQ(pieces.count, (pieces.bytes + piece - 1) / piece);
+    }
+}
+
+}  // namespace

@@ -1,0 +1,318 @@
+"""What is measured of a GPU: problems, sizes and candidates, asked of devices that are not there; and pictures of one made up."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roofline import Ceiling, Error, HostCopy, Machine, PeerCopy, Unsupported
+from roofline.ceilings import wanted, wanted_series
+from roofline.ceilings.series import curve_sizes
+from roofline.cli.describe import describe_ceilings
+from roofline.machine import EmpiricalRoofline, IntensityPoint, SizeCurve, SizePoint, cache_capacity, cache_level, lasting_capacity
+from roofline.measurement import roofs as roofs_module
+from roofline.measurement.devices import Device
+from roofline.measurement.roofs import (
+    chase_problem,
+    dram_array_bytes,
+    level_of,
+    mixed_intensity_grid,
+    size_problem,
+    stream_candidates,
+    stream_problem,
+)
+from roofline.operators import OPERATORS
+from roofline.plot import files as plot_files
+from roofline.units import GIB, KIB, MIB
+
+# (architecture, facts as the backend reports them, L1 with shared memory by the CUDA C++ programming guide)
+GPUS = {
+    "A100": ("sm_80", {"sms": 108, "shared_bytes_per_sm": 164 * KIB, "l2_bytes": 40 * MIB, "memory_bytes": 80 * GIB}, 192 * KIB),
+    "H200": ("sm_90", {"sms": 132, "shared_bytes_per_sm": 228 * KIB, "l2_bytes": 50 * MIB, "memory_bytes": 141 * GIB}, 256 * KIB),
+    "GB202": ("sm_120", {"sms": 170, "shared_bytes_per_sm": 100 * KIB, "l2_bytes": 96 * MIB, "memory_bytes": 32 * GIB}, 128 * KIB),
+}
+
+
+class Reported(Device):
+    """A GPU that is not there: what it says of itself, and the kernels that Python declares for one."""
+
+    def __init__(self, gpu: str) -> None:
+        architecture, facts, _ = GPUS[gpu]
+        self.name, self.threads, self.roofs = "cuda:0", 0, {}
+        self.facts = {"gpu_name": gpu, "architecture": architecture, "threads_per_sm": 2048, **facts}
+        lacking = "bulk" if architecture == "sm_80" else None
+        self.kernels = [
+            {"operator": operator.name, "variant": variant, "dtype": dtype, "missing": "sm_90" if variant == lacking else ""}
+            for operator in OPERATORS.values()
+            for variant, declared in operator.variants.items()
+            for dtype in declared.dtypes.get("cuda", ())
+        ]
+
+
+@pytest.fixture(params=GPUS)
+def gpu(request: pytest.FixtureRequest) -> Reported:
+    return Reported(request.param)
+
+
+def labels(device: Device, depth: str) -> list[str]:
+    return [what.label for _, what in wanted(device, depth)]
+
+
+def test_l1_is_what_the_programming_guide_says(gpu: Reported) -> None:
+    assert cache_capacity(gpu.facts, "L1") == GPUS[gpu.title][2] * gpu.facts["sms"]
+    assert cache_capacity(gpu.facts, "L2") == gpu.facts["l2_bytes"]
+    assert cache_capacity(gpu.facts, "L3") == 0
+
+
+def test_only_a_part_of_l2_keeps_what_a_launch_left(gpu: Reported) -> None:
+    l2 = gpu.facts["l2_bytes"]
+    assert lasting_capacity(gpu.facts, "L1") == 0
+    assert lasting_capacity(gpu.facts, "L2") <= 0.4 * l2
+    assert [cache_level(gpu.facts, size) for size in (1, l2 // 4, l2 // 2, 8 * l2)] == ["L2", "L2", "DRAM", "DRAM"]
+    assert level_of(gpu, l2 // 4, "warm") == "L2"
+    assert level_of(gpu, l2 // 4, "cold") == "DRAM"
+
+
+def test_stream_sets_lie_where_their_ceiling_says(gpu: Reported) -> None:
+    sms, l2 = gpu.facts["sms"], gpu.facts["l2_bytes"]
+    for access in ("read", "copy", "triad"):
+        near = stream_problem(gpu, "L2", access)
+        assert 0.3 * l2 < near.footprint_bytes() <= 0.4 * l2
+        assert near.footprint_bytes() * near.passes > 32 * MIB * sms, "long against a launch"
+        far = stream_problem(gpu, "DRAM", access)
+        assert far.footprint_bytes() >= GIB
+        assert far.elements * 4 == dram_array_bytes(gpu)
+    own = stream_problem(gpu, "L1", "read")
+    assert own.elements * 4 % (16 * KIB * sms) == 0, "whole rounds of every block"
+    assert 16 * KIB <= own.elements * 4 / sms <= GPUS[gpu.title][2] / 4
+    with pytest.raises(Unsupported, match="has no L3"):
+        stream_problem(gpu, "L3", "read")
+
+
+def test_candidates_are_those_that_the_architecture_has(gpu: Reported) -> None:
+    variants = {variant for _, variant in stream_candidates(gpu, "DRAM", "read")}
+    assert variants == ({"plain"} if gpu.title == "A100" else {"plain", "bulk"})
+    assert {variant for _, variant in stream_candidates(gpu, "DRAM", "copy")} == variants | {"non_temporal"}
+    assert "non_temporal" not in {variant for _, variant in stream_candidates(gpu, "DRAM", "copy", in_place=True)}
+    tuned = {problem.to_dict()["in_flight_bytes"] // KIB for problem, _ in stream_candidates(gpu, "DRAM", "read", thorough=True)}
+    assert tuned == {0, 32, 64, 96, 128, 192}
+    assert all(problem.to_dict()["in_flight_bytes"] == 0 for problem, _ in stream_candidates(gpu, "DRAM", "read"))
+    assert [variant for _, variant in stream_candidates(gpu, "L1", "read")] == ["cached"]
+    assert stream_candidates(gpu, "L1", "copy") == []
+
+
+def test_chases_stay_in_their_level(gpu: Reported) -> None:
+    l1, l2 = GPUS[gpu.title][2], gpu.facts["l2_bytes"]
+    sizes = {level: chase_problem(gpu, level).size_bytes for level in ("L1", "L2", "DRAM")}
+    assert sizes["L1"] == l1 // 4 <= gpu.facts["shared_bytes_per_sm"]
+    assert 4 * l1 < sizes["L2"] == l2 // 4
+    assert sizes["DRAM"] >= 8 * l2
+    with pytest.raises(Unsupported, match="no L3"):
+        chase_problem(gpu, "L3")
+
+
+def test_size_curves_reach_from_one_line_per_sm_to_many_times_l2(gpu: Reported) -> None:
+    sms, l2 = gpu.facts["sms"], gpu.facts["l2_bytes"]
+    problems = [size_problem(gpu, size) for size in curve_sizes(max(GIB, 16 * l2))]
+    sizes = [problem.footprint_bytes() for problem in problems]
+    assert sizes == sorted(sizes)
+    assert sizes[0] <= 64 * sms + 8
+    assert sizes[-1] >= 10 * l2
+    for problem in problems:
+        assert problem.elements * 4 % (64 * sms) == 0
+        assert problem.elements * 4 * problem.passes > 32 * MIB * sms or problem.passes == 1, "long against a launch"
+    with pytest.raises(Error, match="size_bytes >= 1"):
+        size_problem(gpu, 0)
+
+
+@pytest.mark.parametrize("level", ["DRAM", "L2"])
+@pytest.mark.parametrize("dtype", ["fp32", "fp64"])
+def test_intensities_lie_around_the_knee(gpu: Reported, level: str, dtype: str) -> None:
+    grid = mixed_intensity_grid(gpu, level, dtype, flops_per_s=60e12, bytes_per_s=4e12)
+    found = [p.total_flops() / p.passes / p.inputs()[0].size_bytes for p in grid]
+    assert found == pytest.approx(sorted(found))
+    assert sum(7.5 <= intensity <= 30 for intensity in found) >= 7
+    assert all(p.streams == 1 and p.isa == "" for p in grid), "kernels of a GPU have one address stream"
+    size = grid[0].inputs()[0].size_bytes
+    assert size >= GIB - 64 * KIB * gpu.facts["sms"] if level == "DRAM" else size <= 0.4 * gpu.facts["l2_bytes"]
+    assert mixed_intensity_grid(gpu, level, dtype), "without known roofs too"
+
+
+def test_depths(gpu: Reported) -> None:
+    quick, standard, thorough = (labels(gpu, depth) for depth in ("quick", "standard", "thorough"))
+    assert set(quick) < set(standard) < set(thorough)
+    assert len(set(thorough)) == len(thorough), "two ceilings would share a name"
+    for label in ("fork-join", "DRAM read", "DRAM copy", "DRAM triad", "L2 read", "L2 copy", "L1 read"):
+        assert label in quick
+    assert len([label for label in quick if not label.startswith(("fp", "bf", "int", "tf"))]) < 12, "ten seconds"
+    for label in (
+        "call", "launch and wait", "graph node", "L1 latency", "L2 latency", "DRAM latency", "L1 read shared memory",
+        "DRAM write NT", "host to device pinned", "device to host pinned", "both directions pinned",
+    ):  # fmt: skip
+        assert label in standard
+    for label in ("DRAM read stride 32", "DRAM read scalar", "L2 read scalar", "host to device pageable"):
+        assert label in thorough
+    assert not any("peer" in label for label in thorough), "there is one GPU"
+
+
+def test_every_other_gpu_is_a_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module("roofline.ceilings.wanted")  # its name is also that of a function
+    found = [{"name": f"cuda:{index}", "summary": "", "missing": ""} for index in range(3)]
+    monkeypatch.setattr(module, "list_devices", lambda: found)
+    device = Reported("H200")
+    assert [label for label in labels(device, "standard") if "engine" in label] == [
+        "peer to device 1 copy engine",
+        "both directions 1 copy engine",
+    ]
+    thorough = [label for label in labels(device, "thorough") if "engine" in label or "kernel" in label]
+    assert len(thorough) == 2 * 2 * 3
+    assert "device to peer 2 kernel" in thorough
+
+
+def test_series() -> None:
+    device = Reported("H200")
+    assert wanted_series(device, "quick") == []
+    assert [series.label for series in wanted_series(device, "standard")] == ["DRAM read over intensity"]
+    thorough = [series.label for series in wanted_series(device, "thorough")]
+    for label in ("L2 read over intensity", "DRAM read over intensity, fp64", "read over size", "copy over size"):
+        assert label in thorough
+    assert "L1 read over intensity" not in thorough, "of a GPU's L1 there is no sweep"
+
+
+def test_each_is_described_in_words() -> None:
+    lines = {line.strip().split(": ")[0]: line for line in describe_ceilings(Reported("H200"), "thorough")}
+    assert "the host's memory" in lines["host to device pinned"]
+    assert "both ways" in lines["both directions pinned"]
+    assert "shared memory" in lines["L1 read shared memory"]
+    assert "waits" in lines["launch and wait"] or "wait" in lines["launch and wait"]
+
+
+class _Bound:
+    plan: dict[str, Any] = {}
+
+
+@pytest.mark.parametrize(
+    ("problem", "variant", "label", "work"),
+    [
+        (HostCopy(size_bytes=1000), "pinned", "host to device pinned", 1000),
+        (HostCopy(size_bytes=1000, direction="both"), "pageable", "both directions pageable", 2000),
+        (PeerCopy(size_bytes=7, direction="to_peer"), "copy_engine", "device to peer copy engine", 7),
+    ],
+)
+def test_a_transfer_is_rated_by_what_is_on_the_way(
+    monkeypatch: pytest.MonkeyPatch, problem: Any, variant: str, label: str, work: int
+) -> None:
+    monkeypatch.setattr(roofs_module, "allocate_all", lambda *_: {})
+    monkeypatch.setattr(roofs_module, "bind", lambda *_: _Bound())
+    found = roofs_module.probe(Reported("H200"), problem, variant)
+    assert (found.kind, found.label, found.work) == ("transfer", label, work)
+    assert found.rates([0.5]) == [2 * work]
+
+
+# -- a machine that was made up -----------------------------------------------------------------------------------------------
+
+
+def around(value: float) -> tuple[float, ...]:
+    return tuple(value * (1 + 0.002 * (i % 5 - 2)) for i in range(15))
+
+
+def made_up() -> Machine:
+    """Plausible for an H200, and measured by nobody."""
+
+    def bandwidth(level: str, access: str, value: float, variant: str = "plain", **problem: Any) -> Ceiling:
+        stated = {"operator": "stream", "access": access, **problem}
+        return Ceiling(kind="bandwidth", level=level, access=access, variant=variant, samples=around(value), problem=stated)
+
+    def latency(value: float, variant: str = "", level: str = "", operator: str = "fork_join") -> Ceiling:
+        problem = {"operator": operator, **({"pages": "huge"} if level else {})}
+        return Ceiling(kind="latency", level=level, variant=variant, samples=around(value), problem=problem, clock_hz=1.98e9)
+
+    def transfer(access: str, value: float, variant: str, **problem: Any) -> Ceiling:
+        return Ceiling(kind="transfer", access=access, variant=variant, samples=around(value), problem=problem)
+
+    def swept(level: str, bytes_per_s: float) -> EmpiricalRoofline:
+        points = tuple(
+            IntensityPoint(
+                intensity_flops_per_byte=x, samples=around(((bytes_per_s * x) ** -6 + 60e12**-6) ** (-1 / 6)), clock_hz=1.98e9
+            )
+            for x in (2.0 ** (i / 2) for i in range(-6, 15))
+        )
+        return EmpiricalRoofline(level=level, access="read", dtype="fp32", points=points, burst=around(62e12))
+
+    sizes = [round(2 ** (i / 2) * MIB) for i in range(21)]
+    curve = SizeCurve(
+        access="read",
+        points=tuple(SizePoint(size_bytes=size, samples=around(9.5e12 if size <= 24 * MIB else 4.4e12)) for size in sizes),
+    )
+    return Machine(
+        name="Example GPU",
+        device="cuda:0",
+        facts=Reported("H200").facts,
+        ceilings=(
+            bandwidth("DRAM", "read", 4.4e12, "bulk", in_flight_bytes=131072),
+            bandwidth("DRAM", "copy", 4.0e12, "bulk"),
+            bandwidth("DRAM", "write", 4.2e12),
+            bandwidth("DRAM", "write", 4.3e12, "non_temporal"),
+            bandwidth("DRAM", "read", 0.6e12, stride=8),
+            bandwidth("DRAM", "read", 3.9e12, isa="scalar"),
+            bandwidth("L2", "read", 9.5e12),
+            bandwidth("L1", "read", 32e12, "cached"),
+            bandwidth("L1", "read", 33e12, "shared"),
+            Ceiling(kind="compute", dtype="fp32", samples=around(62e12), problem={"operator": "fma"}),
+            Ceiling(kind="compute", dtype="fp64", samples=around(31e12), problem={"operator": "fma"}),
+            latency(2.2e-6, "pool"),
+            latency(2.6e-6, "call"),
+            latency(5e-6, "synchronised"),
+            latency(1.1e-6, "graph"),
+            latency(16e-9, "dependent", "L1", "pointer_chase"),
+            latency(140e-9, "dependent", "L2", "pointer_chase"),
+            latency(330e-9, "dependent", "DRAM", "pointer_chase"),
+            transfer("to_device", 52e9, "pinned"),
+            transfer("from_device", 53e9, "pinned"),
+            transfer("both", 95e9, "pinned"),
+            transfer("from_peer", 380e9, "copy_engine", peer=1),
+        ),
+        curves=(curve,),
+        empirical=(swept("DRAM", 4.4e12), swept("L2", 9.5e12)),
+    )
+
+
+def test_names_tell_its_ceilings_apart(tmp_path: Path) -> None:
+    machine = made_up()
+    names = [c.name for c in machine.ceilings]
+    assert len(set(names)) == len(names), names
+    expected = {"L1 read shared memory", "launch and wait", "graph node", "both directions pinned", "peer to device 1 copy engine"}
+    assert expected <= set(names)
+    machine.save(tmp_path / "machine.json")
+    assert Machine.load(tmp_path / "machine.json") == machine
+
+
+def test_its_roofs_are_those_of_operators() -> None:
+    machine = made_up()
+    assert machine.levels() == ("L1", "L2", "DRAM")
+    assert machine.latency().variant == "pool"
+    assert machine.bandwidth("DRAM", "read").variant == "bulk"
+    assert machine.bandwidth("DRAM", "copy", variant="plain").variant == "bulk", "its stores are ordinary ones"
+    assert machine.bandwidth("DRAM", "write").value == pytest.approx(4.3e12, rel=0.01)
+    assert machine.bandwidth("DRAM", "write", variant="plain").value == pytest.approx(4.2e12, rel=0.01)
+    assert machine.bandwidth("L1").variant == "cached", "no operator's operands lie in shared memory"
+    assert machine.roofs("transfer") == []
+    assert [machine.level_for(size) for size in (KIB, 16 * MIB, 30 * MIB)] == ["L2", "L2", "DRAM"]
+    assert machine.sanity() == []
+
+
+def test_its_pictures_draw(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    machine = made_up()
+    assert set(plot_files.held_pictures(machine)) == {"empirical", "size-curve", "latency"}
+    for name, (records, save) in plot_files.saved(machine, []).items():
+        assert records(), name
+        svg, png, csv = save(tmp_path)
+        assert all(path.stat().st_size > 300 for path in (svg, png, csv)), name
+    curve = plot_files.saved(machine, [])["size-curve"][0]()
+    assert {record["level"] for record in curve if record["element"] in ("plateau", "cache")} == {"L2", "DRAM"}, "loads go past L1"
+    drawn = {record["label"] for record in plot_files.saved(machine, [])["roofline"][0]() if record.get("label")}
+    assert not any("shared memory" in label or "directions" in label for label in drawn), "no roofs of operators"
