@@ -14,6 +14,7 @@ from roofline.cost import dtype, from_float64, to_float64
 from roofline.machine import Ceiling
 from roofline.measurement import roofs
 from roofline.measurement.devices import Device
+from roofline.measurement.timing import clock_hz
 from roofline.measurement.units import peak_flops_per_s, tensor_problem, unit_of
 from roofline.model import compute_ceiling
 
@@ -157,6 +158,12 @@ def test_a_rate_above_what_the_units_do_is_implausible() -> None:
     assert _with_unit_rate(made(2 * peak, clock_hz=None), device).status == "ok"
     machine = Machine(name="m", device="cuda:0", facts=device.facts, ceilings=(good,))
     assert machine.sanity() == []
+
+
+def test_the_clock_is_that_of_the_batches_where_they_tell() -> None:
+    around = {"clock_before_hz": 1.9e9, "clock_after_hz": 1.8e9}
+    assert clock_hz({**around, "conditions": {"sm_clock_in_batches_hz": 1.4e9}}) == 1.4e9
+    assert clock_hz({**around, "conditions": {}}) == clock_hz(around) == 1.9e9
 
 
 def test_a_library_is_held_against_the_fastest_sums() -> None:

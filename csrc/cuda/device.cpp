@@ -92,6 +92,7 @@ struct Device::Mailbox {
   volatile int timed_out;
   volatile std::uint64_t cycles;
   volatile std::uint64_t nanoseconds;
+  volatile ClockStamp stamps[2][kClockStamps];  // before and after a batch
 };
 
 Device::Device(int index) : index_(index), gated_(!launches_block()) {
@@ -153,9 +154,15 @@ std::vector<std::pair<std::string, Value>> Device::facts() const {
   return all;
 }
 
+void Device::begin_load() {
+  cycles_ = counted_ns_ = 0;
+  telemetry_->begin();
+}
+
 Load Device::end_load() {
   Load load;
   telemetry_->end(load);
+  if (counted_ns_ > 0) load.conditions.emplace_back("sm_clock_in_batches_hz", Value(cycles_ / counted_ns_ * 1e9));
   return load;
 }
 
@@ -291,6 +298,17 @@ double Device::finish(int windows) {
   return seconds;
 }
 
+// The clock at which the batch ran: every SM's cycles between the two stamps, over the time between them.
+void Device::count_cycles() {
+  ROOFLINE_CUDA(cudaStreamSynchronize(stream_));  // the second stamp comes after the last event
+  for (int sm = 0; sm < kClockStamps; ++sm) {
+    const volatile ClockStamp &before = mailbox_->stamps[0][sm], &after = mailbox_->stamps[1][sm];
+    if (before.nanoseconds == 0 || after.nanoseconds <= before.nanoseconds) continue;
+    cycles_ += static_cast<double>(after.cycles - before.cycles);
+    counted_ns_ += static_cast<double>(after.nanoseconds - before.nanoseconds);
+  }
+}
+
 void Device::flush(CUstream_st* stream) {
   ROOFLINE_CUDA(cudaMemsetAsync(flush_memory_, 0, static_cast<std::size_t>(flush_bytes_), stream));
 }
@@ -337,6 +355,10 @@ double Device::run_batch(const Batch& batch) {
     event(2 * static_cast<std::size_t>(windows) - 1);
     if (foreign) use();  // a user's call may have chosen another GPU
     close_gate(stream, batch.gate && gated_ && !(foreign && foreign->waits));
+    if (!foreign) {
+      std::memset(const_cast<ClockStamp*>(&mailbox_->stamps[0][0]), 0, sizeof mailbox_->stamps);
+      launch_stamp(stream, device_mailbox_->stamps[0], properties_.sms);
+    }
     if (!batch.flush_each) ROOFLINE_CUDA(cudaEventRecord(events_[0], stream));
     for (std::int64_t i = 0; i < count; ++i) {
       if (batch.flush_each) {
@@ -347,8 +369,10 @@ double Device::run_batch(const Batch& batch) {
       if (batch.flush_each) ROOFLINE_CUDA(cudaEventRecord(events_[2 * i + 1], stream));
     }
     if (!batch.flush_each) ROOFLINE_CUDA(cudaEventRecord(events_[1], stream));
+    if (!foreign) launch_stamp(stream, device_mailbox_->stamps[1], properties_.sms);
     ROOFLINE_CUDA_LAUNCHED("a launch of the batch");
     seconds += finish(windows);
+    if (!foreign) count_cycles();
     done += count;
     if (mailbox_->timed_out) {
       // The host got stuck while it filled the queue, so this chunk holds gaps. Queue less; where even one launch is too much (a

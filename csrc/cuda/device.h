@@ -69,7 +69,7 @@ class Device final : public Backend, public Queue {
   std::string place_of(const void* address) const override;
   double run_batch(const Batch& batch) override;
   double clock_hz() override;
-  void begin_load() override { telemetry_->begin(); }
+  void begin_load() override;
   Load end_load() override;
 
  private:
@@ -77,6 +77,7 @@ class Device final : public Backend, public Queue {
   void close_gate(CUstream_st* stream, bool gated);
   void open_gate() noexcept;
   double finish(int windows);
+  void count_cycles();
   double run_host_timed(const Batch& batch);
   void flush(CUstream_st* stream);
   CUevent_st* event(std::size_t index);
@@ -95,6 +96,7 @@ class Device final : public Backend, public Queue {
   std::int64_t flush_bytes_ = 0;
   bool gated_ = true;
   std::int64_t gate_timeouts_ = 0;
+  double cycles_ = 0, counted_ns_ = 0;  // of all SMs during the batches since begin_load
 };
 
 // A launch receives the device as its queue.

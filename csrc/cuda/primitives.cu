@@ -108,6 +108,16 @@ __global__ void clock_kernel(volatile std::uint64_t* cycles, volatile std::uint6
   *nanoseconds = end_ns - begin_ns;
 }
 
+// So many threads that two blocks fill an SM: as many blocks reach every one. One thread of each writes.
+constexpr int kStampThreads = 1024;
+__global__ void __launch_bounds__(kStampThreads) stamp_kernel(volatile ClockStamp* stamps) {
+  unsigned sm;
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
+  if (threadIdx.x != 0 || sm >= kClockStamps) return;
+  stamps[sm].cycles = static_cast<std::uint64_t>(clock64());
+  stamps[sm].nanoseconds = global_timer_ns();
+}
+
 }  // namespace
 
 void launch_fill(cudaStream_t stream, void* memory, DType dtype, std::int64_t elements, std::uint64_t seed, int sms) {
@@ -159,8 +169,13 @@ void launch_empty(cudaStream_t stream) { empty_kernel<<<1, 1, 0, stream>>>(); }
 
 void* empty_kernel_address() { return reinterpret_cast<void*>(empty_kernel); }
 
+void launch_stamp(cudaStream_t stream, volatile ClockStamp* stamps, int sms) {
+  stamp_kernel<<<static_cast<unsigned>(2 * sms), kStampThreads, 0, stream>>>(stamps);
+}
+
 void load_primitives() {
   cudaFuncAttributes attributes;
+  ROOFLINE_CUDA(cudaFuncGetAttributes(&attributes, stamp_kernel));
   ROOFLINE_CUDA(cudaFuncGetAttributes(&attributes, gate_kernel));
   ROOFLINE_CUDA(cudaFuncGetAttributes(&attributes, clock_kernel));
   ROOFLINE_CUDA(cudaFuncGetAttributes(&attributes, copy_kernel));

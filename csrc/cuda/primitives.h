@@ -18,6 +18,16 @@ void launch_gate(CUstream_st* stream, const volatile int* open, volatile int* ti
 // Writes the cycles and the nanoseconds that passed on one SM while it was busy for at least least_ns.
 void launch_clock(CUstream_st* stream, volatile std::uint64_t* cycles, volatile std::uint64_t* nanoseconds, std::uint64_t least_ns);
 
+// Both clocks of an SM at one moment.
+struct ClockStamp {
+  std::uint64_t cycles;
+  std::uint64_t nanoseconds;
+};
+constexpr int kClockStamps = 512;  // SMs that are told apart, by their number
+
+// Writes the clocks of every SM to stamps[its number].
+void launch_stamp(CUstream_st* stream, volatile ClockStamp* stamps, int sms);
+
 // to[i] = from[i]ᵀ. from: [matrices, rows, columns].
 void launch_transpose(CUstream_st* stream, const void* from, void* to, DType dtype, std::int64_t matrices, std::int64_t rows,
                       std::int64_t columns);

@@ -47,6 +47,25 @@ TEST_F(OnFakeGpu, EveryFailureWhileOpening) {
   }
 }
 
+// -- clocks -----------------------------------------------------------------------------------------------------------------------
+
+TEST_F(OnFakeGpu, TheClockOfBatchesIsReadInThem) {
+  const auto device = cuda::open(0);
+  const std::vector<std::vector<Launch>> sets = {{[](Queue&) { fake::runtime().clock_s += 1e-3; }}};
+  const auto seen = [&] {
+    for (const auto& [name, value] : device->end_load().conditions)
+      if (name == "sm_clock_in_batches_hz") return std::get<double>(value);
+    return 0.0;
+  };
+  device->begin_load();
+  EXPECT_EQ(seen(), 0) << "no batch, no clock";
+  device->begin_load();
+  for (int i = 0; i < 3; ++i) EXPECT_NEAR(device->run_batch({&sets, 0, 700}), 0.7, 1e-3);  // of several chunks
+  EXPECT_NEAR(seen(), 1.5e9, 1e3);
+  device->begin_load();
+  EXPECT_EQ(seen(), 0) << "each load counts its own batches";
+}
+
 // -- memory and errors of kernels -----------------------------------------------------------------------------------------------
 
 TEST_F(OnFakeGpu, OutOfMemory) {

@@ -196,8 +196,9 @@ def disturbed(seen: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
 
 
 def clock_hz(seen: Mapping[str, Any]) -> float:
-    """The clock around what `Device.core.sample` saw: the higher of before and after; 0 where unknown."""
-    return max(float(seen["clock_before_hz"]), float(seen["clock_after_hz"]))
+    """The clock of what `Device.core.sample` saw: in its batches, else the higher of before and after; 0 where unknown."""
+    within = float(seen.get("conditions", {}).get("sm_clock_in_batches_hz", 0.0))
+    return within or max(float(seen["clock_before_hz"]), float(seen["clock_after_hz"]))
 
 
 # What holds a GPU's clocks and is no property of the roof: heat, and faults of its supply.
