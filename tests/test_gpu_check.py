@@ -46,7 +46,9 @@ def test_list_names_every_stage(stages: dict[str, ModuleType]) -> None:
 
 
 def test_all_stages_together_end_within_nine_minutes(stages: dict[str, ModuleType]) -> None:
-    assert sum(stage.limit_s for stage in stages["all"].STAGES) <= 540
+    *timed, last = stages["all"].STAGES
+    assert sum(stage.limit_s for stage in timed) <= 520  # the last gets what is left
+    assert last.name == "thorough"
 
 
 def test_without_a_gpu_nothing_is_passed_that_needs_one(stages: dict[str, ModuleType], tmp_path: Path) -> None:

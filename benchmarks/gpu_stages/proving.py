@@ -24,7 +24,6 @@ def tests(run: Run) -> dict[str, Any]:
     done = run.command(
         sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--require-gpu", "-m", "gpu", "--tb=short", *spread, "tests"
     )
-    run.keep("tests.txt", done.log)
     counts = {
         word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|errors?|skipped|deselected)\b", done.stdout[-400:])
     }
@@ -32,7 +31,7 @@ def tests(run: Run) -> dict[str, Any]:
     found = {**counts, "failures": failures}
     if done.timed_out or done.code != 0 or not counts.get("passed"):
         why = "ran past the stage's time limit" if done.timed_out else f"ended with {done.code}"
-        raise Failed(f"pytest {why}: {counts or 'no result line'}; see tests.txt", found=found)
+        raise Failed(f"pytest {why}: {counts or 'no result line'}", done.log, found)
     return found
 
 

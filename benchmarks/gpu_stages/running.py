@@ -18,7 +18,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 KEPT_CHARACTERS = 40_000  # of a file of a stage's log: its end
-TAIL_CHARACTERS = 3_000  # of a log in the summary
+TAIL_CHARACTERS = 12_000  # of a log in the summary
 
 
 class Unavailable(Exception):
@@ -32,6 +32,10 @@ class Failed(Exception):
         super().__init__(message)
         self.log = log
         self.found = found or {}
+
+
+class Unfinished(Failed):
+    """The stage's time was up; what it has is kept, and the next call goes on with it."""
 
 
 @dataclass(frozen=True)

@@ -82,11 +82,15 @@ def product(torch: Any, problem: Any) -> Callable[[], Any]:
     return lambda: torch.matmul(a, b, out=c)
 
 
-def scaled_product(torch: Any, problem: Any) -> Callable[[], Any]:
-    a = _random(torch, (problem.rows, problem.inner), problem.dtype)
-    b = _random(torch, (problem.columns, problem.inner), problem.dtype)
-    one = torch.ones((), device="cuda")
-    return lambda: torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+def scaled_product(fast: bool) -> Rival:
+    def made(torch: Any, problem: Any) -> Callable[[], Any]:
+        a = _random(torch, (problem.rows, problem.inner), problem.dtype)
+        b = _random(torch, (problem.columns, problem.inner), problem.dtype)
+        one = torch.ones((), device="cuda")
+        kept = {"scale_a": one, "scale_b": one, "out_dtype": torch.float32, "use_fast_accum": fast}
+        return lambda: torch._scaled_mm(a, b.t(), **kept)
+
+    return made
 
 
 def attention(backend: str) -> Rival:
@@ -161,10 +165,18 @@ def rows(copied: Operator, copied_by: str) -> Iterator[Row]:
         kept = "fp32" if dtype == "tf32" else dtype
         problem = _made("bmm", batch=1, rows=size, columns=size, inner=size, dtype=dtype, out_dtype=kept)
         yield Row(f"matmul {dtype} {size}", problem, "library", rivals={"torch.matmul": product}, ratio=(1.0, 1.0))
+    for variant in ("library", "fast_accumulation"):
+        problem = _made("matmul", rows=8192, columns=8192, inner=8192, dtype="fp8_e4m3")
+        rival = {"torch._scaled_mm": scaled_product(variant != "library")}
+        yield Row(f"matmul fp8 8192 {variant}", problem, variant, rivals=rival, ratio=(1.0, 1.0))
     misaligned = _made("bmm", batch=1, rows=8191, columns=8191, inner=8191, dtype="bf16", out_dtype="bf16")
     yield Row("matmul bf16 8191", misaligned, "library", rivals={"torch.matmul": product}, ratio=(1.0, 1.0))
     small = _made("bmm", batch=64, rows=1024, columns=1024, inner=1024, dtype="bf16", out_dtype="bf16")
     yield Row("bmm bf16 64 × 1024", small, "library", rivals={"torch.matmul": product}, ratio=(1.0, 1.0))
+    for activation in ("swiglu", "gelu_tanh"):
+        for variant in ("library", "fused"):
+            block = _made("ffn", seq_q=8192, d_model=4096, d_ff=14336, activation=activation, dtype="bf16")
+            yield Row(f"ffn {activation} {variant}", block, variant)
     mla = _made("mla_decode", batch=64, heads=128, seq_kv=8192, dtype="bf16")
     yield Row("MLA decode 64 × 8192", mla, "split_kv")
     fused = {"roof": (0.93, 0.93)}

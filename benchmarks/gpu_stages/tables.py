@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .measuring import CEILINGS, RIVALS
+from .measuring import CEILINGS, RIVALS, THOROUGH
 
 # Bytes/s of an H200 SXM: least asked for, and aimed at. Public measurements reach 4.48 (read), 4.28, 4.15 and 4.0 TB/s.
 H200_BANDWIDTHS = {
@@ -114,8 +114,9 @@ def tables(out: Path, summary: Mapping[str, Any]) -> str:
         lines += [f"{environment['os']}, {environment['cpus']} cores; {versions}.", ""]
         lines += [", ".join(f"{name} {value}" for name, value in gpu.items()) + ".", ""] if gpu else []
     lines += stage_table(summary)
-    if (out / CEILINGS).is_file():
-        lines += ["## Ceilings", "", *ceiling_tables(json.loads((out / CEILINGS).read_text())["machines"][0])]
+    for name, title in ((CEILINGS, "Ceilings"), (THOROUGH, "Ceilings, thorough")):
+        if (out / name).is_file():
+            lines += [f"## {title}", "", *ceiling_tables(json.loads((out / name).read_text())["machines"][0])]
     if (out / RIVALS).is_file():
         found = json.loads((out / RIVALS).read_text())
         lines += ["## Operators", "", f"PyTorch {found['about']['torch']}, {found['about']['rounds']} rounds in turns.", ""]
