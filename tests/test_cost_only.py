@@ -342,3 +342,19 @@ def test_nothing_runs(name: str) -> None:
         measure(OPERATORS[name](), device="cpu")
     with pytest.raises(Unsupported, match=f"{name} is cost only: it has no kernels"):
         run(OPERATORS[name]())
+
+
+@pytest.mark.parametrize("touched", [0, 5])
+def test_routing_that_is_measured(touched: int) -> None:
+    """Different experts for a token, as many in all as are said to be touched, and the same again from the same seed."""
+    problem = GroupedMatmul(tokens=7, experts=8, experts_per_token=2, touched_experts=touched, d_model=4, d_ff=4)
+    chosen = problem.initial("chosen", np.random.default_rng(3))
+    assert chosen is not None
+    assert chosen.shape == (7, 2)
+    assert all(len(set(row)) == 2 for row in chosen.tolist())
+    assert chosen.min() >= 0
+    assert chosen.max() < 8
+    assert not touched or len(np.unique(chosen)) == touched
+    assert np.array_equal(chosen, problem.initial("chosen", np.random.default_rng(3)))
+    # Three products of each touched expert, a gather, an activation and a sum.
+    assert problem.launches({"variant": "library", "experts_with_tokens": 5}) == 3 + 3 * 5

@@ -560,6 +560,13 @@ def test_every_operator_is_worked_out_by_hand() -> None:
             {"variant": "library"},
             {"up written, read": 240, "activated written, read": 240, "gate written, read": 240, "x again for gate": 96},
         ),
+        # 3 tokens of 2 experts each: 6 rows of 4 numbers and of 5 hidden ones, in 16 bits.
+        (
+            "grouped_matmul",
+            {"tokens": 3, "experts": 4, "experts_per_token": 2, "d_model": 4, "d_ff": 5, "activation": "relu"},
+            {"variant": "library"},
+            {"gathered x written, read": 96, "up written, read": 120, "activated written, read": 120, "results written, read": 96},
+        ),
         # fp32 scores of 2 x 3 x 5 pairs, of which the mask hides 2 x 3; probabilities of all in 16 bits.
         (
             "attention",

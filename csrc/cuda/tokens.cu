@@ -3,7 +3,7 @@
 #include "cuda/launch.cuh"
 #include "cuda/plan.h"
 #include "cuda/tokens_kernels.cuh"
-#include "ops/tokens.h"
+#include "cuda/tokens.h"
 
 namespace roofline::cuda {
 namespace {
@@ -76,6 +76,31 @@ Bound embedding(const ops::Embedding& problem, Device& device) {
   return gather<std::uint16_t>(problem, device, problem.d_model);
 }
 
+template <class T, int Width>
+Bound combine(const Combine& problem, Device& device) {
+  const auto kernel = combine_kernel<T, Width>;
+  const KernelFacts facts = kernel_facts(device, kernel, kElementThreads);
+  const CombineWork work = {problem.places, problem.gates, problem.tokens, problem.d_model / Width, problem.per_token, problem.routed};
+  const std::int64_t grid =
+      persistent_grid(ceil_div(work.tokens * work.parts, kElementThreads), device.properties().sms, facts.blocks_per_sm);
+  Bound bound;
+  record(bound.plan, "", facts, grid, kElementThreads);
+  bound.plan.set("vector_bytes", static_cast<int>(Width * sizeof(T)));
+  bound.steps.push_back({"combine", [=](Queue& queue) {
+                           kernel<<<static_cast<unsigned>(grid), kElementThreads, 0, stream(queue)>>>(
+                               static_cast<const T*>(problem.rows), static_cast<T*>(problem.out), work);
+                           ROOFLINE_CUDA_LAUNCHED("combine_kernel");
+                         }});
+  return bound;
+}
+
+template <class T>
+Bound combine(const Combine& problem, Device& device) {
+  constexpr int kLanes = 16 / static_cast<int>(sizeof(T));
+  if (problem.d_model % kLanes == 0 && aligned(problem.rows, problem.out)) return combine<T, kLanes>(problem, device);
+  return combine<T, 1>(problem, device);
+}
+
 template <class T, bool Sigmoid>
 Bound topk(const ops::Topk& problem, const void* bias, Device& device) {
   if (problem.experts > (std::int64_t{1} << 30))
@@ -119,6 +144,15 @@ std::vector<KernelEntry> rope_kernels() {
       "fused",
       "persistent blocks, 128-bit accesses; q and k are read and written once, cos and sin come from L1 for all heads but one",
       rope<float>, rope<__half>, rope<__nv_bfloat16>);
+}
+
+Bound bind_embedding(const ops::Embedding& problem, Device& device) { return embedding(problem, device); }
+
+Bound bind_combine(const Combine& problem, Device& device) {
+  if (problem.dtype == DType::fp32) return combine<float>(problem, device);
+  if (problem.dtype == DType::fp16) return combine<__half>(problem, device);
+  if (problem.dtype == DType::bf16) return combine<__nv_bfloat16>(problem, device);
+  throw Unsupported("combine: there is no kernel for " + name(problem.dtype));
 }
 
 std::vector<KernelEntry> embedding_kernels() {

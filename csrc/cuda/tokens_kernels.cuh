@@ -1,4 +1,4 @@
-// Kernels over tokens: rope, embedding, topk_softmax and topk_sigmoid.
+// Kernels over tokens: rope, embedding, the sum over a token's experts, topk_softmax and topk_sigmoid.
 #pragma once
 
 #include <cmath>
@@ -101,6 +101,42 @@ __global__ void __launch_bounds__(kElementThreads) embedding_kernel(const std::i
 #pragma unroll
     for (int u = 0; u < kCopyUnroll; ++u)
       if (const std::int64_t at = first + u * kElementThreads; at < all) out[at] = word[u];
+  }
+}
+
+// -- combine ------------------------------------------------------------------------------------------------------------------
+
+struct CombineWork {
+  const std::int32_t* places;  // [tokens, per_token]
+  const float* gates;          // [tokens, routed]
+  std::int64_t tokens, parts;  // parts: of a row, Width elements each
+  int per_token, routed;
+};
+
+// A thread adds up Width neighbouring elements of one token over its rows, in fp32 and in the order of its experts.
+template <class T, int Width>
+__global__ void __launch_bounds__(kElementThreads, 2) combine_kernel(const T* __restrict__ rows,  // [any, parts * Width]
+                                                                     T* __restrict__ out,         // [tokens, parts * Width]
+                                                                     CombineWork work) {
+  struct alignas(Width == 1 ? sizeof(T) : 16) Part {
+    T lane[Width];
+  };
+  const std::int64_t all = work.tokens * work.parts, threads = std::int64_t{gridDim.x} * kElementThreads;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kElementThreads + threadIdx.x; i < all; i += threads) {
+    const std::int64_t token = i / work.parts, part = i % work.parts;
+    float sum[Width] = {};
+#pragma unroll 4
+    for (int j = 0; j < work.per_token; ++j) {
+      const std::int64_t row = work.places[token * work.per_token + j];
+      const float gate = j < work.routed ? work.gates[token * work.routed + j] : 1.f;
+      const Part mine = *reinterpret_cast<const Part*>(rows + (row * work.parts + part) * Width);
+#pragma unroll
+      for (int lane = 0; lane < Width; ++lane) sum[lane] = fmaf(gate, to_float(mine.lane[lane]), sum[lane]);
+    }
+    Part result;
+#pragma unroll
+    for (int lane = 0; lane < Width; ++lane) result.lane[lane] = from_float<T>(sum[lane]);
+    *reinterpret_cast<Part*>(out + i * Width) = result;
   }
 }
 

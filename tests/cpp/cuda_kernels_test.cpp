@@ -423,6 +423,32 @@ TEST(Embedding, RowsOfEveryWord) {
   for (const int words : {1, 3, 128, 300}) check(uint4{}, words), check(std::uint32_t{}, words), check(std::uint16_t{}, words);
 }
 
+template <class T, int Width>
+void check_combine(int tokens, int per_token, int routed, int d_model) {
+  Guarded<T> rows(std::int64_t{tokens} * per_token * d_model), out(std::int64_t{tokens} * d_model);
+  Guarded<float> gates(std::int64_t{tokens} * routed);
+  rows.random(4), gates.random(5);
+  std::vector<std::int32_t> places(static_cast<std::size_t>(tokens * per_token));
+  for (std::size_t i = 0; i < places.size(); ++i) places[i] = static_cast<std::int32_t>(places.size() - 1 - i);
+  emulated::launch(2, kElementThreads, combine_kernel<T, Width>, rows.data, out.data,
+                   CombineWork{places.data(), gates.data, tokens, d_model / Width, per_token, routed});
+  for (int token = 0; token < tokens; ++token)
+    for (int d = 0; d < d_model; ++d) {
+      double want = 0;
+      for (int j = 0; j < per_token; ++j)
+        want += (j < routed ? gates[token * routed + j] : 1.f) * rows[places[token * per_token + j] * d_model + d];
+      ASSERT_NEAR(out[token * d_model + d], want, 8 * eps_of<T> * (0.5 + std::abs(want))) << token << " " << d;
+    }
+  ASSERT_TRUE(out.intact());
+}
+
+TYPED_TEST(Rows, Combine) {
+  using T = TypeParam;
+  constexpr int kLanes = 16 / static_cast<int>(sizeof(T));
+  for (const auto& [tokens, per_token, routed] : {std::array<int, 3>{1, 1, 1}, {5, 3, 3}, {40, 9, 8}})
+    check_combine<T, kLanes>(tokens, per_token, routed, 64), check_combine<T, 1>(tokens, per_token, routed, 13);
+}
+
 template <class T, bool Sigmoid>
 void check_topk(int tokens, int experts, int chosen, bool renormalise, bool biased) {
   Guarded<T> logits(std::int64_t{tokens} * experts);

@@ -394,4 +394,107 @@ TEST_F(OnFakeGpu, NothingIsLeftOfAttention) {
   check_leaks(*device, kernel(*device, "attention", DType::bf16), data.arguments, 1000);
 }
 
+// -- grouped_matmul -------------------------------------------------------------------------------------------------------------
+
+struct GroupedData {
+  GroupedData(Backend& device, DType dtype, const std::string& activation, std::int64_t tokens, std::int64_t experts, std::int64_t k,
+              std::int64_t shared, std::int64_t d_model, std::int64_t d_ff)
+      : memory(device), dtype(dtype), activation(activation), tokens(tokens), experts(experts), k(k), shared(shared),
+        d_model(d_model), d_ff(d_ff), arguments("grouped_matmul", dtype) {
+    const std::int64_t all = experts + shared;
+    x = memory.random(dtype, tokens * d_model, 2), up = memory.random(dtype, all * d_model * d_ff, 1);
+    gate = memory.random(dtype, all * d_model * d_ff, 1), down = memory.random(dtype, all * d_ff * d_model, 1);
+    out = memory.random(dtype, tokens * d_model), gates = memory.random(DType::fp32, tokens * k);
+    chosen = static_cast<std::int32_t*>(memory.random(DType::int32, tokens * k));
+    // The last expert gets no token; the others are unevenly met.
+    for (std::int64_t i = 0; i < tokens * k; ++i)
+      chosen[i] = static_cast<std::int32_t>((i / k * (i / k) + i % k) % std::max<std::int64_t>(experts - 1, 1));
+    for (const auto& [key, number] : {std::pair<const char*, std::int64_t>{"tokens", tokens}, {"experts", experts},
+                                      {"experts_per_token", k}, {"shared_experts", shared}, {"d_model", d_model}, {"d_ff", d_ff},
+                                      {"ranks", 1}, {"touched_experts", 0}, {"weight_bits", 8 * size_bytes(dtype)}})
+      arguments.add(key, number);
+    arguments.add("activation", activation), arguments.add("out_dtype", name(dtype));
+    arguments.add(tensor("x", x, dtype, {tokens, d_model})), arguments.add(tensor("chosen", chosen, DType::int32, {tokens, k}));
+    arguments.add(tensor("gates", gates, DType::fp32, {tokens, k})), arguments.add(tensor("out", out, dtype, {tokens, d_model}));
+    arguments.add(tensor("w_up", up, dtype, {all, d_model, d_ff})), arguments.add(tensor("w_gate", gate, dtype, {all, d_model, d_ff}));
+    arguments.add(tensor("w_down", down, dtype, {all, d_ff, d_model}));
+  }
+  double product(const void* weights, std::int64_t expert, std::int64_t token, std::int64_t column) const {
+    double sum = 0;
+    for (std::int64_t l = 0; l < d_model; ++l)
+      sum += element(dtype, x, token * d_model + l) * element(dtype, weights, (expert * d_model + l) * d_ff + column);
+    return sum;
+  }
+  void check() const {
+    for (std::int64_t token = 0; token < tokens; ++token) {
+      std::vector<double> want(static_cast<std::size_t>(d_model));
+      double size = 1;
+      for (std::int64_t j = 0; j < k + shared; ++j) {
+        const std::int64_t expert = j < k ? chosen[token * k + j] : experts + j - k;
+        const double weight = j < k ? static_cast<const float*>(gates)[token * k + j] : 1;
+        for (std::int64_t i = 0; i < d_ff; ++i) {
+          const double u = product(up, expert, token, i), g = activation == "swiglu" ? product(gate, expert, token, i) : 0;
+          const double hidden = activation == "relu"   ? std::max(u, 0.0)
+                                : activation == "gelu" ? 0.5 * u * (1 + std::erf(u * std::sqrt(0.5)))
+                                                       : g / (1 + std::exp(-g)) * u;
+          size += std::abs(weight * hidden);
+          for (std::int64_t d = 0; d < d_model; ++d)
+            want[static_cast<std::size_t>(d)] += weight * hidden * element(dtype, down, (expert * d_ff + i) * d_model + d);
+        }
+      }
+      for (std::int64_t d = 0; d < d_model; ++d)
+        ASSERT_NEAR(element(dtype, out, token * d_model + d), want[static_cast<std::size_t>(d)], half_step(dtype) * size) << token;
+    }
+  }
+  Memory memory;
+  DType dtype;
+  std::string activation;
+  std::int64_t tokens, experts, k, shared, d_model, d_ff;
+  void *x, *up, *gate, *down, *out, *gates;
+  std::int32_t* chosen;
+  Arguments arguments;
+};
+
+TEST_F(OnFakeGpu, GroupedMatmulIsTheOperator) {
+  const auto device = cuda::open(0);
+  for (const DType dtype : {DType::fp32, DType::fp16, DType::bf16})
+    for (const char* activation : {"relu", "gelu", "swiglu"})
+      for (const auto& [tokens, experts, k, shared] : {std::array<std::int64_t, 4>{1, 1, 1, 0}, {7, 5, 2, 0}, {4, 3, 1, 2}}) {
+        SCOPED_TRACE(name(dtype) + " " + activation + " " + std::to_string(tokens));
+        const GroupedData data(*device, dtype, activation, tokens, experts, k, shared, 5, 6);
+        stub().asked = 0;
+        const Bound bound = kernel(*device, "grouped_matmul", dtype).bind(data.arguments, *device);
+        std::vector<std::string> names = {"gather", "up", "activation", "down", "combine"};
+        if (data.activation == "swiglu") names.insert(names.begin() + 2, "gate");
+        EXPECT_EQ(steps(bound), names);
+        run(bound, *device);
+        data.check();
+        for (int i = static_cast<int>(bound.steps.size()); i-- > 0;)
+          bound.steps[static_cast<std::size_t>(i)].launch(static_cast<Device&>(*device));
+        run(bound, *device);
+        data.check();
+        std::vector<std::int32_t> met(data.chosen, data.chosen + tokens * k);
+        std::sort(met.begin(), met.end());
+        const auto touched = std::unique(met.begin(), met.end()) - met.begin() + shared;
+        EXPECT_EQ(std::get<std::int64_t>(fact(bound, "experts_with_tokens")), touched);
+        EXPECT_EQ(stub().asked, touched * (data.activation == "swiglu" ? 3 : 2)) << "one product per expert that has a token";
+      }
+  EXPECT_EQ(stub().total_runs > 0, true);
+}
+
+TEST_F(OnFakeGpu, GroupedMatmulRefusesWhatItCannotRun) {
+  const auto device = cuda::open(0);
+  GroupedData data(*device, DType::bf16, "relu", 3, 4, 2, 0, 4, 4);
+  const auto bind = [&] { kernel(*device, "grouped_matmul", DType::bf16).bind(data.arguments, *device); };
+  data.arguments.add("weight_bits", 4.5);
+  EXPECT_TRUE(has(message<Unsupported>(bind), "weight_bits 16"));
+  data.arguments.add("weight_bits", 16.0), data.arguments.add("ranks", std::int64_t{2});
+  EXPECT_TRUE(has(message<Unsupported>(bind), "ranks 1"));
+  data.arguments.add("ranks", std::int64_t{1});
+  data.chosen[3] = 4;
+  EXPECT_TRUE(has(message<Error>(bind), "expert 4 of 4"));
+  data.chosen[3] = 0;
+  check_leaks(*device, kernel(*device, "grouped_matmul", DType::bf16), data.arguments, 1000);
+}
+
 }  // namespace

@@ -17,6 +17,7 @@
 #include "cuda/kernels.h"
 #include "cuda/primitives.h"
 #include "cuda/rows.h"
+#include "cuda/tokens.h"
 
 namespace fake {
 
@@ -405,6 +406,22 @@ void launch_copy(CUstream_st*, void* to, const void* from, std::int64_t size_byt
 }
 void launch_empty(CUstream_st*) { ++fake::runtime().empty_launches; }
 void* empty_kernel_address() { return &fake::runtime(); }
+Bound bind_embedding(const ops::Embedding& p, Device&) {
+  const auto* const ids = static_cast<const std::int32_t*>(p.ids);
+  return elements("embedding", p.dtype, p.tokens * p.d_model, p.out, [=](std::int64_t i) {
+    return fake::element(p.dtype, p.table, ids[i / p.d_model] * p.d_model + i % p.d_model);
+  });
+}
+Bound bind_combine(const Combine& p, Device&) {
+  return elements("combine", p.dtype, p.tokens * p.d_model, p.out, [=](std::int64_t i) {
+    const std::int64_t token = i / p.d_model;
+    double sum = 0;
+    for (int j = 0; j < p.per_token; ++j)
+      sum += (j < p.routed ? p.gates[token * p.routed + j] : 1) *
+             fake::element(p.dtype, p.rows, p.places[token * p.per_token + j] * p.d_model + i % p.d_model);
+    return sum;
+  });
+}
 Bound bind_probabilities(const Probabilities& p, Device&) {
   Bound bound;
   bound.plan.set("grid", 1);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,8 @@ import numpy as np
 from .. import cost
 from ..cost import Array, TensorSpec, pick, ratio, size_bytes, smaller, whole
 from ..errors import Error
-from .base import Case, Facts, Operator, Product
+from .base import Case, Facts, Operator, Product, Variant
+from .ffn import Ffn
 
 _ACTIVATIONS = ("relu", "gelu", "swiglu")
 _DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "nvfp4", "mxfp4")
@@ -52,7 +54,7 @@ class GroupedMatmul(Operator):
     touched_experts: how many of the experts have any token, and so have their weights read; 0: the number expected of even
     routing, a fraction (`expected_touched`). swiglu has a third weight, as in `Ffn`. dtype: of x and of the arithmetic; out_dtype:
     of out. weight_bits: of a stored weight with its share of the scales: 16, 8, 4.5 (NVFP4), 4.25 (MXFP4); their bytes are
-    rounded up to whole ones, once per matrix. Hidden activations stay on the chip.
+    rounded up to whole ones, once per matrix. Weights as wide as dtype are stored in it; for others there are costs alone.
     ranks: among which the experts are spread, `tokens` coming from each; all is then what one rank is expected to compute and move
     for the tokens that reach it (rounded up), and touched_experts are its own. Raises Error for bad fields.
     """
@@ -74,7 +76,13 @@ class GroupedMatmul(Operator):
     summary = "the experts of a mixture-of-experts layer, over the tokens routed to each"
     mix = "read"
     small = frozenset({"shared_experts", "touched_experts"})
-    variants = {}
+    variants = {
+        "library": Variant(
+            summary="rows gathered by expert, a cuBLASLt product per expert and matrix, one pass for the activation, results added "
+            "up by token; the routing is read by bind",
+            dtypes={"cuda": ("fp32", "fp16", "bf16")},
+        ),
+    }
 
     def check(self) -> None:
         self.one_of("activation", _ACTIVATIONS)
@@ -121,11 +129,17 @@ class GroupedMatmul(Operator):
     def gated(self) -> bool:
         return self.activation == "swiglu"
 
+    def _plain(self) -> bool:
+        """Whether weights are numbers of dtype, and no packed ones with scales."""
+        return self.dtype in ("fp32", "fp16", "bf16") and bool(np.all(self.weight_bits == cost.dtype(self.dtype).bits))
+
     def _weight(self, name: str, *shape: int) -> TensorSpec:
         bits, touched = ratio(self.weight_bits), self.touched() + self.shared_experts
         each = shape[0] * shape[1] * (bits if isinstance(bits, np.ndarray) else float(bits)) / 8
         known = size_bytes((touched, *shape), "int8", bits) if isinstance(touched, int) else whole(touched * each)
         everything = (self.experts // self.ranks + self.shared_experts, *shape)
+        if self._plain():
+            return TensorSpec(name=name, shape=everything, dtype=self.dtype, role="constant", touched_bytes=known)
         return TensorSpec(name=name, shape=everything, dtype="int8", role="constant", bits=bits, touched_bytes=known)
 
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -166,7 +180,50 @@ class GroupedMatmul(Operator):
         return tuple(found)
 
     def traffic(self, plan: Facts) -> dict[str, int]:
-        return {}
+        if plan["variant"] != "library":
+            return {}
+        rows = self.tokens * (self.experts_per_token + self.shared_experts)
+        narrow, hidden = size_bytes((rows, self.d_model), self.dtype), size_bytes((rows, self.d_ff), self.dtype)
+        gate = {"gate written, read": 2 * hidden, "gathered x again for gate": narrow} if self.gated else {}
+        return {
+            "gathered x written, read": 2 * narrow,
+            "up written, read": 2 * hidden,
+            **gate,
+            "activated written, read": 2 * hidden,
+            "results written, read": 2 * narrow,
+        }
+
+    def suits(self, variant: str) -> bool:
+        return False  # models run experts fused, as the costs alone describe them; a product per expert is measured where asked for
+
+    def launches(self, plan: Facts) -> int:
+        if plan["variant"] != "library":
+            return 1
+        experts = whole(plan.get("experts_with_tokens", self.touched() + self.shared_experts))
+        return 3 + (3 if self.gated else 2) * experts  # type: ignore[no-any-return]
+
+    def tolerance(self) -> tuple[float, float]:
+        """As `Ffn.tolerance`, of experts_per_token results that meet gates of variance 1, and those of the shared experts."""
+        one = Ffn(d_model=self.d_model, d_ff=self.d_ff, activation=self.activation, dtype=self.dtype if self._plain() else "fp32")
+        absolute, relative = one.tolerance()
+        added = self.experts_per_token + self.shared_experts
+        return 2 * math.sqrt(added) * absolute, relative
+
+    def initial(self, tensor: str, generator: np.random.Generator) -> Array | None:
+        """Every token goes to different experts, of as many as are touched; weights in fp16 are as small as those of `Ffn`."""
+        if tensor == "chosen":
+            experts = generator.permutation(self.experts)
+            if not self.touched_experts:
+                return np.stack([generator.permutation(self.experts)[: self.experts_per_token] for _ in range(self.tokens)]).astype(
+                    np.int32
+                )
+            turn = np.arange(self.tokens * self.experts_per_token) % self.touched_experts
+            return experts[turn].reshape(self.tokens, self.experts_per_token).astype(np.int32)
+        if self.dtype != "fp16" or not tensor.startswith("w_") or not self._plain():
+            return None
+        shape = next(spec.shape for spec in self.inputs() if spec.name == tensor)
+        uniform = generator.uniform(-math.sqrt(3), math.sqrt(3), size=shape).astype(np.float16)
+        return uniform * np.float16(1 / math.sqrt(shape[1]))
 
     def work(self, plan: Facts) -> dict[str, int]:
         flops = self.flops()
@@ -217,6 +274,28 @@ class GroupedMatmul(Operator):
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
         few = {"tokens": 3, "experts": 5, "experts_per_token": 2, "d_model": 4, "d_ff": 3}
+        measured: list[Mapping[str, int | float | str]] = [
+            {
+                "tokens": tokens,
+                "experts": experts,
+                "experts_per_token": 2,
+                "shared_experts": shared,
+                "touched_experts": touched,
+                "d_model": d_model,
+                "d_ff": d_ff,
+                "activation": activation,
+                "dtype": dtype,
+                "out_dtype": dtype,
+                "weight_bits": float(cost.dtype(dtype).bits),
+            }
+            for dtype in ("fp32", "fp16", "bf16")
+            for activation in _ACTIVATIONS
+            for tokens, experts, shared, touched, d_model, d_ff in (
+                (1, 4, 0, 0, 16, 8),
+                (37, 8, 1, 5, 64, 136),
+                (5, 6, 0, 6, 17, 9),
+            )
+        ]
         given: tuple[Mapping[str, int | float | str], ...] = (
             {"experts": 1, "experts_per_token": 1, "d_model": 1, "d_ff": 1},
             few,
@@ -224,5 +303,6 @@ class GroupedMatmul(Operator):
             {**few, "experts_per_token": 5, "activation": "relu", "weight_bits": 4.5},
             {"tokens": 64, "shared_experts": 1, "weight_bits": 8.0, "dtype": "fp8_e4m3"},
             {"tokens": 16384, "weight_bits": 4.5, "dtype": "nvfp4"},
+            *measured,
         )
         return tuple(Case(problem=cls.make(**fields)) for fields in given)
