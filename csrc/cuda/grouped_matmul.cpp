@@ -87,7 +87,8 @@ Bound library(const GroupedMatmul& problem, Device& device) {
     bound.steps.push_back({step, std::move(other.steps.at(0).launch)});
   };
   // a and c: of all experts' rows; weights: of all experts.
-  const auto multiply = [&](const char* step, std::int64_t columns, std::int64_t inner, const void* a, const void* weights, void* c) {
+  const auto multiply = [&](const char* step, std::int64_t columns, std::int64_t inner, const void* a, const void* weights,
+                            void* c) {
     std::vector<Launch> products;
     for (std::int64_t expert = 0; expert < problem.all_experts(); ++expert) {
       const std::int64_t first = routing.first[static_cast<std::size_t>(expert)];

@@ -65,7 +65,8 @@ inline std::vector<KernelEntry> all_kernels() {
         residual_rms_norm_kernels(), layer_norm_kernels(), bias_relu_kernels(), relu_kernels(), gelu_kernels(), silu_mul_kernels(),
         convert_kernels(), adam_kernels(), rope_kernels(), embedding_kernels(), topk_softmax_kernels(), topk_sigmoid_kernels(),
         cached_attention_kernels(), mla_decode_kernels(), matmul_kernels(), bmm_kernels(), ffn_kernels(),
-        grouped_matmul_kernels(), all_reduce_kernels(), all_gather_kernels(), reduce_scatter_kernels(), all_to_all_kernels(), mma_kernels()})
+        grouped_matmul_kernels(), all_reduce_kernels(), all_gather_kernels(), reduce_scatter_kernels(), all_to_all_kernels(),
+        mma_kernels()})
     all.insert(all.end(), list.begin(), list.end());
   return all;
 }

@@ -23,9 +23,10 @@ __device__ inline void store_four(T* to, const float (&values)[4]) {
 
 // A team of threads per row walks the keys that the row's query sees twice, and writes the whole row once.
 template <class T>
-__global__ void __launch_bounds__(kLoopedTeam, kLoopedBlocks) probabilities_kernel(const float* __restrict__ scores,  // [rows, columns]
-                                                                                   T* __restrict__ p,  // [rows, columns]
-                                                                                   std::int64_t seq_q, bool causal, RowsWork work) {
+__global__ void __launch_bounds__(kLoopedTeam, kLoopedBlocks)
+    probabilities_kernel(const float* __restrict__ scores,  // [rows, columns]
+                         T* __restrict__ p,                 // [rows, columns]
+                         std::int64_t seq_q, bool causal, RowsWork work) {
   __shared__ float shared[64];
   each_row(work, shared, [&](std::int64_t row, Team& team) {
     const float* const from = scores + row * work.columns;

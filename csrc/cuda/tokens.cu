@@ -80,7 +80,8 @@ template <class T, int Width>
 Bound combine(const Combine& problem, Device& device) {
   const auto kernel = combine_kernel<T, Width>;
   const KernelFacts facts = kernel_facts(device, kernel, kElementThreads);
-  const CombineWork work = {problem.places, problem.gates, problem.tokens, problem.d_model / Width, problem.per_token, problem.routed};
+  const CombineWork work = {problem.places,          problem.gates,     problem.tokens,
+                            problem.d_model / Width, problem.per_token, problem.routed};
   const std::int64_t grid =
       persistent_grid(ceil_div(work.tokens * work.parts, kElementThreads), device.properties().sms, facts.blocks_per_sm);
   Bound bound;

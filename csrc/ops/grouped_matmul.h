@@ -35,10 +35,11 @@ struct GroupedMatmul {
     problem.activation = static_cast<Activation>(index);
     const DType dtype = problem.dtype = arguments.dtype();
     if (arguments.integer("ranks") != 1)
-      throw Unsupported("grouped_matmul: kernels run one rank's experts; what reaches it from others is an expectation: use ranks 1");
-    if (arguments.number("weight_bits") != 8.0 * static_cast<double>(size_bytes(dtype)) || arguments.text("out_dtype") != name(dtype))
-      throw Unsupported("grouped_matmul: kernels take weights and results in the dtype of x, " + name(dtype) + "; use weight_bits " +
-                        std::to_string(8 * size_bytes(dtype)) + " and out_dtype " + name(dtype));
+      throw Unsupported("grouped_matmul: what reaches one of several ranks is an expectation, with costs alone; use ranks 1");
+    const std::int64_t bits = 8 * size_bytes(dtype);
+    if (arguments.number("weight_bits") != static_cast<double>(bits) || arguments.text("out_dtype") != name(dtype))
+      throw Unsupported("grouped_matmul: kernels take weights and results in the dtype of x, " + name(dtype) +
+                        "; use weight_bits " + std::to_string(bits) + " and out_dtype " + name(dtype));
     problem.tokens = arguments.dimension("tokens");
     problem.experts = arguments.dimension("experts");
     problem.experts_per_token = arguments.dimension("experts_per_token");

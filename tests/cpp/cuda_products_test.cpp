@@ -108,7 +108,8 @@ struct BmmData {
         for (std::int64_t column = 0; column < n; ++column) {
           double want = 0;
           for (std::int64_t l = 0; l < k; ++l)
-            want += scale(i, row, column, l) * element(dtype, a, (i * m + row) * k + l) * element(dtype, b, (i * k + l) * n + column);
+            want += scale(i, row, column, l) * element(dtype, a, (i * m + row) * k + l) *
+                    element(dtype, b, (i * k + l) * n + column);
           const double slack = out == DType::int32 || out == DType::fp32 ? 0 : std::abs(want) * half_step(out);
           ASSERT_NEAR(element(out, c, (i * m + row) * n + column), want, slack) << i << " " << row << " " << column;
         }
@@ -342,7 +343,8 @@ struct AttentionData {
           double want = 0;
           for (std::size_t j = 0; j < weight.size(); ++j)
             want += weight[j] / sum * element(dtype, v, (kv + static_cast<std::int64_t>(j)) * dim + d);
-          ASSERT_NEAR(element(dtype, out, (head * seq_q + i) * dim + d), want, 4 * half_step(dtype)) << head << " " << i << " " << d;
+          const double got = element(dtype, out, (head * seq_q + i) * dim + d);
+          ASSERT_NEAR(got, want, 4 * half_step(dtype)) << head << " " << i << " " << d;
         }
       }
   }
@@ -397,8 +399,8 @@ TEST_F(OnFakeGpu, NothingIsLeftOfAttention) {
 // -- grouped_matmul -------------------------------------------------------------------------------------------------------------
 
 struct GroupedData {
-  GroupedData(Backend& device, DType dtype, const std::string& activation, std::int64_t tokens, std::int64_t experts, std::int64_t k,
-              std::int64_t shared, std::int64_t d_model, std::int64_t d_ff)
+  GroupedData(Backend& device, DType dtype, const std::string& activation, std::int64_t tokens, std::int64_t experts,
+              std::int64_t k, std::int64_t shared, std::int64_t d_model, std::int64_t d_ff)
       : memory(device), dtype(dtype), activation(activation), tokens(tokens), experts(experts), k(k), shared(shared),
         d_model(d_model), d_ff(d_ff), arguments("grouped_matmul", dtype) {
     const std::int64_t all = experts + shared;
@@ -416,7 +418,8 @@ struct GroupedData {
     arguments.add("activation", activation), arguments.add("out_dtype", name(dtype));
     arguments.add(tensor("x", x, dtype, {tokens, d_model})), arguments.add(tensor("chosen", chosen, DType::int32, {tokens, k}));
     arguments.add(tensor("gates", gates, DType::fp32, {tokens, k})), arguments.add(tensor("out", out, dtype, {tokens, d_model}));
-    arguments.add(tensor("w_up", up, dtype, {all, d_model, d_ff})), arguments.add(tensor("w_gate", gate, dtype, {all, d_model, d_ff}));
+    arguments.add(tensor("w_up", up, dtype, {all, d_model, d_ff}));
+    arguments.add(tensor("w_gate", gate, dtype, {all, d_model, d_ff}));
     arguments.add(tensor("w_down", down, dtype, {all, d_ff, d_model}));
   }
   double product(const void* weights, std::int64_t expert, std::int64_t token, std::int64_t column) const {
