@@ -9,11 +9,12 @@ import pytest
 
 import roofline
 from roofline import Error, Machine, Policy
-from roofline.ceilings import DEPTHS, wanted, wanted_series
+from roofline.ceilings import DEPTHS, FAILURE, wanted, wanted_series
 from roofline.ceilings.measuring import better, burst_and_sustained
 from roofline.ceilings.series import curve_sizes, intensity_sweep, size_curve
+from roofline.cli import main
 from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, SustainedSample
-from roofline.measurement import open_device
+from roofline.measurement import open_device, roofs
 from roofline.measurement.devices import Device
 from roofline.operators import from_dict
 from roofline.units import GIB, KIB, MIB
@@ -119,6 +120,22 @@ def test_an_interrupted_measurement_is_finished_by_the_same_call(tmp_path: Path)
     assert "pending" not in whole.provenance
     assert Machine.load(out) == whole
     assert [c.name for c in whole.ceilings] == [c.name for c in roofline.measure_machine("cpu", quick=True, policy=FAST).ceilings]
+
+
+def test_a_probe_that_fails_does_not_take_the_others_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    verify = roofs.Probe.verify
+
+    def wrong_of_fp64(self: roofs.Probe, name: str) -> None:
+        if self.problem.to_dict().get("dtype") == "fp64":
+            raise Error(f"{name} computes a wrong result: planted")
+        verify(self, name)
+
+    monkeypatch.setattr(roofs.Probe, "verify", wrong_of_fp64)
+    made = roofline.measure_machine("cpu", quick=True, policy=FAST)
+    failed = {label: reason for label, reason in made.provenance["left_out"].items() if reason.startswith(FAILURE)}
+    assert failed and all("fp64" in label and "planted" in reason for label, reason in failed.items())
+    assert {c.dtype for c in made.ceilings} >= {"fp32"} and all(c.dtype != "fp64" for c in made.ceilings)
+    assert main(["measure", "--device", "cpu", "--quick", "--timeout", "0.02", "--quiet", "--out", str(tmp_path / "m.json")]) == 1
 
 
 def test_a_file_that_is_no_machine_is_not_replaced(tmp_path: Path) -> None:

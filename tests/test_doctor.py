@@ -46,7 +46,7 @@ def test_a_module_that_does_not_load_is_a_finding(monkeypatch: pytest.MonkeyPatc
 def test_every_library_of_a_built_backend_is_listed() -> None:
     core = pytest.importorskip("roofline._core")
     found = named(module._libraries())
-    assert set(found) == {"onednn", "openblas"} | ({"cublaslt"} if core.build_info()["cuda"] else set())
+    assert set(found) == {"onednn", "openblas"} | ({"cublaslt", "nccl"} if core.build_info()["cuda"] else set())
     for check in found.values():
         assert check.state == "ok" or (check.state == "missing" and "install" in check.cure)
 

@@ -15,7 +15,7 @@ from roofline.machine import Ceiling
 from roofline.measurement import roofs
 from roofline.measurement.devices import Device
 from roofline.measurement.timing import clock_hz
-from roofline.measurement.units import peak_flops_per_s, tensor_problem, unit_of
+from roofline.measurement.units import core_flops_per_s, peak_flops_per_s, tensor_problem, unit_of
 from roofline.model import compute_ceiling
 
 SMS = {"sm_80": 108, "sm_89": 142, "sm_90": 132, "sm_100": 148, "sm_120": 188}
@@ -211,6 +211,11 @@ def test_ties_go_to_the_even_number() -> None:
     ]  # fmt: skip
     assert list(to_float64(from_float64(np.array([257.0, 259.0]), "bf16"), "bf16")) == [256, 260]
     assert list(from_float64(np.array([2049.0, 2051.0]), "tf32")) == [2048, 2052]
+
+
+def test_what_is_no_product_is_held_against_the_cores() -> None:
+    """256 operations per cycle of 132 multiprocessors at 1.8 GHz, whatever the tensor units do."""
+    assert core_flops_per_s(Reported("sm_90")) == 256 * 132 * 1.8e9
 
 
 def test_operands_are_what_the_data_field_says() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .measuring import PENDING, STANDARD, measure_machine
+from .measuring import FAILURE, PENDING, STANDARD, measure_machine
 from .wanted import DEPTHS, Wanted, WantedSeries, wanted, wanted_series
 
-__all__ = ["DEPTHS", "PENDING", "STANDARD", "Wanted", "WantedSeries", "measure_machine", "wanted", "wanted_series"]
+__all__ = ["DEPTHS", "FAILURE", "PENDING", "STANDARD", "Wanted", "WantedSeries", "measure_machine", "wanted", "wanted_series"]

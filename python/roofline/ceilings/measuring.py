@@ -25,6 +25,7 @@ from .wanted import DEPTHS, Wanted, wanted, wanted_series
 STANDARD = Policy(warmup_min_s=0.1, min_s=0.3, max_s=1.5, tries=3)
 POLICIES = {"quick": QUICK, "standard": STANDARD, "thorough": THOROUGH}
 LATE = "the time limit was reached"
+FAILURE = "failed: "  # begins the reason of what was left out although it should have run
 PENDING = "pending"  # of the provenance: what a file still lacks
 
 
@@ -224,11 +225,13 @@ class _Run:
         return dataclasses.replace(made, ceilings=(*made.ceilings, *burst_and_sustained(made)))
 
     def attempt(self, label: str, measured: Callable[[], Ceiling | SizeCurve | EmpiricalRoofline]) -> None:
-        """One piece, kept and on disk; what cannot be measured here is left out with its reason."""
+        """One piece, kept and on disk; what cannot be measured here is left out with its reason, and so is what fails."""
         try:
             made = measured()
         except (Unsupported, OutOfMemory, MemoryError) as reason:
             self.left_out[label] = str(reason) or "host memory is exhausted"
+        except Error as failure:  # a wrong result, a lost GPU: no reason to lose the others
+            self.left_out[label] = f"{FAILURE}{failure}"
         else:
             if isinstance(made, Ceiling):
                 before = self.ceilings.get(label)
@@ -255,7 +258,8 @@ def measure_machine(
     device: "cpu", "cuda:0"; None is the first GPU, else the CPU. threads: of a CPU, 0 for all usable cores. quick: the main
     ceilings only, under 10 s. thorough: every access at every level with all threads and with one, strides, the knee at every
     level, size curves and a long load; minutes. A ceiling disturbed by other work is measured again after the others, up to
-    policy.tries times in all. deadline_s: what is not begun by then is left out, and the machine's provenance names it.
+    policy.tries times in all. deadline_s: what is not begun by then is left out, and the machine's provenance names it under
+    left_out; what fails (a probe with a wrong result) too, with a reason that begins with "failed: ".
     out: a machine file, written after every ceiling; an unfinished measurement with the same options in it is finished. Raises
     Error for bad input, for a file of other options or another device, and Unsupported where there is no such device.
     """

@@ -14,7 +14,7 @@ from .terminal import Terminal, progress_option
 
 
 def measure(options: argparse.Namespace) -> int:
-    from ..ceilings import STANDARD, measure_machine
+    from ..ceilings import FAILURE, STANDARD, measure_machine
     from ..report.files import require_file
     from ..report.tables import ceiling_table, sanity_lines
 
@@ -47,7 +47,8 @@ def measure(options: argparse.Namespace) -> int:
         screen.notes("left out:", [f"{name}: {reason}" for name, reason in machine.provenance["left_out"].items()])
         screen.notes("notes:", sanity_lines(machine))
         screen.line(f"saved in {out}")
-    return OK
+    failed = any(reason.startswith(FAILURE) for reason in machine.provenance["left_out"].values())
+    return FAILED if failed else OK
 
 
 def run(options: argparse.Namespace) -> int:

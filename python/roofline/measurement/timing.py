@@ -18,6 +18,7 @@ from ..units import fmt_bytes, fmt_percent
 from .devices import Device, open_device, provenance, utc_now
 from .roofs import Probe, level_of, roofs_of
 from .tensors import Held, allocate_all, bind, check
+from .units import core_flops_per_s
 
 IMPLAUSIBLE = 1.03  # of its bracket
 MOST_SETS = 64  # of rotating buffers; a smaller problem is made cold by emptying the caches instead
@@ -173,9 +174,11 @@ def from_rates(prepared: Prepared, machine: Machine | None, level: str) -> Expec
     def expected(roofs: Roofs) -> Mapping[str, Any]:
         peak = roofs.compute_flops_per_s
         link = {} if roofs.link_bytes_per_s is None else {"link": roofs.link_bytes_per_s}
+        # Of multiply-adds that are no products an instruction does one operation, not two.
+        other = min(peak, core_flops_per_s(prepared.device)) / 2
         rates = Rates(
             bandwidths={level: roofs.bandwidth_bytes_per_s, **link},
-            work={"product": peak, "exp": peak / 2, "other": peak / 2},
+            work={"product": peak, "exp": other, "other": other},
             launch_s=roofs.floor_s,
         )
         if machine is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ..hardware import Rate, unit_rate
 from ..operators import Matmul, Mma, Operator
 from .devices import Device
@@ -29,6 +31,11 @@ def peak_flops_per_s(device: Device, dtype: str, unit: str, accumulator: str = "
     known = rate(device, dtype, unit, accumulator)
     per_cycle = known.flops_per_cycle if known else _UNKNOWN[unit]
     return per_cycle * int(device.facts["sms"]) * float(device.facts.get("max_clock_hz") or 1e9)
+
+
+def core_flops_per_s(device: Device) -> float:
+    """What arithmetic outside tensor units can be at most: fp32 of a GPU's cores; infinite, so not known, elsewhere."""
+    return peak_flops_per_s(device, "fp32", "core") if device.backend == "cuda" else math.inf
 
 
 def unit_of(device: Device, problem: Operator) -> str:
