@@ -1,15 +1,13 @@
 // Opening oneDNN and OpenBLAS: where the file is, whether it is the right one, and how far it may use the CPU.
 #include "cpu/library.h"
 
-#include <dlfcn.h>
-
 #include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
 
-#include "core/error.h"
+#include "core/shared_object.h"
 #include "cpu/isa.h"
 #if defined(ROOFLINE_HAVE_ONEDNN_HEADERS)
 #include "cpu/onednn.h"
@@ -33,61 +31,6 @@ constexpr const char* kOneDnnCure = "install it with: pip install onednn-cpu-gom
 constexpr const char* kOneDnnCure = "install it with: apt install libdnnl2";
 #endif
 constexpr const char* kOpenBlasCure = "install it with: pip install scipy-openblas32 (or apt install libopenblas0)";
-
-// A shared library for as long as this lives, or for ever after keep().
-class File {
- public:
-  // RTLD_LOCAL: its symbols must not meet those of another copy in the process (NumPy's OpenBLAS, PyTorch's oneDNN).
-  explicit File(const std::string& name) : handle_(dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-    if (!handle_) {
-      const char* why = dlerror();
-      throw Unsupported(why ? why : name + " cannot be opened");
-    }
-  }
-  ~File() {
-    if (handle_) dlclose(handle_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-
-  // Finds the library's dependencies' symbols too; null where there is none.
-  template <class Function>
-  Function find(const std::string& symbol) const {
-    return reinterpret_cast<Function>(dlsym(handle_, symbol.c_str()));
-  }
-
-  template <class Function>
-  void take(Function& function, const std::string& symbol) const {
-    function = find<Function>(symbol);
-    if (!function) throw Unsupported("it has no symbol " + symbol);
-  }
-
-  void keep() { handle_ = nullptr; }
-
- private:
-  void* handle_;
-};
-
-// The file a symbol came from: dlopen by soname does not tell.
-template <class Function>
-std::string path_of(Function function) {
-  Dl_info found{};
-  return dladdr(reinterpret_cast<void*>(function), &found) && found.dli_fname ? found.dli_fname : "";
-}
-
-template <class Library, class Open>
-Library open_first(const std::string& name, const char* cure, const std::vector<std::string>& files, Open&& open) {
-  std::string reasons;
-  for (const std::string& file : files) {
-    try {
-      return open(file);
-    } catch (const Unsupported& why) {
-      const std::string reason = why.what();
-      reasons += (reasons.empty() ? "" : "; ") + (reason.find(file) == std::string::npos ? file + ": " + reason : reason);
-    }
-  }
-  throw Unsupported(name + " cannot be used: " + (reasons.empty() ? "no file to try" : reasons) + "; " + cure);
-}
 
 [[maybe_unused]] bool isa_is_limited() {
   const char* limit = std::getenv("ROOFLINE_ISA");
@@ -129,7 +72,7 @@ OpenBlas open_one_openblas(const std::string& file) {
   if (!core.empty()) forced.emplace("OPENBLAS_CORETYPE", core);
   // It starts its threads when it is opened, and they would stay; ours call it single-threaded.
   const Environment one_thread("OPENBLAS_NUM_THREADS", "1");
-  File library(file);
+  SharedObject library(file);
   OpenBlas blas;
   const std::string prefix = library.find<void*>("scipy_cblas_dgemm") ? "scipy_" : "";
   const char* (*config)() = nullptr;
@@ -145,7 +88,7 @@ OpenBlas open_one_openblas(const std::string& file) {
   set_num_threads(1);
   const std::size_t space = built.find(' ');
   const std::size_t from = space == std::string::npos ? 0 : space + 1;
-  blas.info = {"openblas", built.substr(from, built.find(' ', from) - from), path_of(blas.sgemm), ""};
+  blas.info = {"openblas", built.substr(from, built.find(' ', from) - from), SharedObject::path_of(blas.sgemm), ""};
   blas.core = corename();
   library.keep();
   return blas;
@@ -164,7 +107,7 @@ dnnl_cpu_isa_t highest_allowed() {
 }
 
 OneDnn open_one_onednn(const std::string& file) {
-  File library(file);
+  SharedObject library(file);
   OneDnn dnnl;
   library.take(dnnl.version, "dnnl_version");  // first: by the version the names of the rest are known
   const dnnl_version_t& version = *dnnl.version();
@@ -186,7 +129,7 @@ OneDnn open_one_onednn(const std::string& file) {
 #endif
   dnnl.info = {"onednn",
                std::to_string(version.major) + "." + std::to_string(version.minor) + "." + std::to_string(version.patch),
-               path_of(dnnl.version), ""};
+               SharedObject::path_of(dnnl.version), ""};
   library.keep();
   return dnnl;
 }
@@ -277,12 +220,12 @@ const OpenBlas& openblas() { return lazy_openblas().get(); }
 const OneDnn& onednn() { return lazy_onednn().get(); }
 
 OpenBlas open_openblas(const std::vector<std::string>& files) {
-  return open_first<OpenBlas>("OpenBLAS", kOpenBlasCure, files, open_one_openblas);
+  return open_first("OpenBLAS", kOpenBlasCure, files, open_one_openblas);
 }
 
 #if defined(ROOFLINE_HAVE_ONEDNN_HEADERS)
 OneDnn open_onednn(const std::vector<std::string>& files) {
-  return open_first<OneDnn>("oneDNN", kOneDnnCure, files, open_one_onednn);
+  return open_first("oneDNN", kOneDnnCure, files, open_one_onednn);
 }
 #else
 OneDnn open_onednn(const std::vector<std::string>&) {

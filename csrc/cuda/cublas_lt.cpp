@@ -2,12 +2,8 @@
 #include "cuda/cublas_lt.h"
 
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
 
-#include <memory>
-#include <mutex>
-
-#include "core/error.h"
+#include "cuda/opened.h"
 
 #if defined(ROOFLINE_HAVE_CUBLAS_HEADERS)
 #include <cublasLt.h>
@@ -60,106 +56,50 @@ std::string cure() {
   return "install it with: pip install 'cuda-toolkit[cublas]==" + major + ".*' (or CUDA " + major + "'s toolkit)";
 }
 
-struct Close {
-  void operator()(void* handle) const { dlclose(handle); }
-};
-
-template <class Function>
-void take(void* handle, Function& function, const char* symbol) {
-  function = reinterpret_cast<Function>(dlsym(handle, symbol));
-  if (!function) throw Unsupported(std::string("it has no symbol ") + symbol);
-}
-
 CublasLt open_one(const std::string& file) {
-  // RTLD_LOCAL: its symbols must not meet those of another copy in the process.
-  const std::unique_ptr<void, Close> handle(dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL));
-  if (!handle) {
-    const char* why = dlerror();
-    throw Unsupported(why ? why : "it cannot be opened");
-  }
+  SharedObject from(file);
   CublasLt library;
-  void* const from = handle.get();
-  take(from, library.create, "cublasLtCreate");
-  take(from, library.destroy, "cublasLtDestroy");
-  take(from, library.status_name, "cublasLtGetStatusName");
-  take(from, library.get_version, "cublasLtGetVersion");
-  take(from, library.layout_create, "cublasLtMatrixLayoutCreate");
-  take(from, library.layout_destroy, "cublasLtMatrixLayoutDestroy");
-  take(from, library.layout_set, "cublasLtMatrixLayoutSetAttribute");
-  take(from, library.description_create, "cublasLtMatmulDescCreate");
-  take(from, library.description_destroy, "cublasLtMatmulDescDestroy");
-  take(from, library.description_set, "cublasLtMatmulDescSetAttribute");
-  take(from, library.preference_create, "cublasLtMatmulPreferenceCreate");
-  take(from, library.preference_destroy, "cublasLtMatmulPreferenceDestroy");
-  take(from, library.preference_set, "cublasLtMatmulPreferenceSetAttribute");
-  take(from, library.heuristics, "cublasLtMatmulAlgoGetHeuristic");
-  take(from, library.algo_get, "cublasLtMatmulAlgoConfigGetAttribute");
-  take(from, library.matmul, "cublasLtMatmul");
+  from.take(library.create, "cublasLtCreate");
+  from.take(library.destroy, "cublasLtDestroy");
+  from.take(library.status_name, "cublasLtGetStatusName");
+  from.take(library.get_version, "cublasLtGetVersion");
+  from.take(library.layout_create, "cublasLtMatrixLayoutCreate");
+  from.take(library.layout_destroy, "cublasLtMatrixLayoutDestroy");
+  from.take(library.layout_set, "cublasLtMatrixLayoutSetAttribute");
+  from.take(library.description_create, "cublasLtMatmulDescCreate");
+  from.take(library.description_destroy, "cublasLtMatmulDescDestroy");
+  from.take(library.description_set, "cublasLtMatmulDescSetAttribute");
+  from.take(library.preference_create, "cublasLtMatmulPreferenceCreate");
+  from.take(library.preference_destroy, "cublasLtMatmulPreferenceDestroy");
+  from.take(library.preference_set, "cublasLtMatmulPreferenceSetAttribute");
+  from.take(library.heuristics, "cublasLtMatmulAlgoGetHeuristic");
+  from.take(library.algo_get, "cublasLtMatmulAlgoConfigGetAttribute");
+  from.take(library.matmul, "cublasLtMatmul");
   // 130101 is 13.1.1: major * 10000 + minor * 100 + patch.
   const std::size_t version = library.get_version();
   library.version =
       std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." + std::to_string(version % 100);
   if (static_cast<int>(version / 10000) != kMajor)
     throw Unsupported("it is version " + library.version + ", and roofline was built for CUDA " + std::to_string(kMajor));
-  Dl_info found{};
-  if (dladdr(reinterpret_cast<void*>(library.matmul), &found) && found.dli_fname) library.path = found.dli_fname;
-  dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);  // once more, and for ever: its threads and handlers outlive any closing
+  library.path = SharedObject::path_of(library.matmul);
+  from.keep();
   return library;
 }
 
-struct Lazy {
-  std::mutex mutex;
-  std::string preferred;
-  std::unique_ptr<CublasLt> library;
-};
-
-Lazy& lazy() {
-  static Lazy one;
+Opened<CublasLt>& opened() {
+  static Opened<CublasLt> one;
   return one;
 }
 
 }  // namespace
 
-void set_cublas_lt_path(const std::string& path) {
-  if (path.empty()) throw Error("set_library_path: the path of cublaslt is empty");
-  const std::lock_guard<std::mutex> lock(lazy().mutex);
-  if (lazy().library) throw Error("set_library_path: cublaslt is open already (" + lazy().library->path + ")");
-  lazy().preferred = path;
-}
+void set_cublas_lt_path(const std::string& path) { opened().prefer("cublaslt", path); }
 
-CublasLt open_cublas_lt(const std::vector<std::string>& files) {
-  std::string reasons;
-  for (const std::string& file : files) {
-    try {
-      return open_one(file);
-    } catch (const Unsupported& why) {
-      const std::string reason = why.what();
-      reasons += (reasons.empty() ? "" : "; ") + (reason.find(file) == std::string::npos ? file + ": " + reason : reason);
-    }
-  }
-  throw Unsupported("cuBLASLt cannot be used: " + (reasons.empty() ? "no file to try" : reasons) + "; " + cure());
-}
+CublasLt open_cublas_lt(const std::vector<std::string>& files) { return open_first("cuBLASLt", cure(), files, open_one); }
 
-const CublasLt& cublas_lt() {
-  const std::lock_guard<std::mutex> lock(lazy().mutex);
-  if (!lazy().library) {
-    // By its soname a copy that the process has loaded already (PyTorch's) is found first.
-    std::vector<std::string> files;
-    if (!lazy().preferred.empty()) files.push_back(lazy().preferred);
-    files.push_back("libcublasLt.so." + std::to_string(kMajor));
-    lazy().library = std::make_unique<CublasLt>(open_cublas_lt(files));
-  }
-  return *lazy().library;
-}
+const CublasLt& cublas_lt() { return opened().get("libcublasLt.so." + std::to_string(kMajor), open_cublas_lt); }
 
-LibraryInfo cublas_lt_info() {
-  try {
-    const CublasLt& library = cublas_lt();
-    return {"cublaslt", library.version, library.path, ""};
-  } catch (const Unsupported& why) {
-    return {"cublaslt", "", "", why.what()};
-  }
-}
+LibraryInfo cublas_lt_info() { return info_of("cublaslt", cublas_lt); }
 
 void check(const CublasLt& library, lt::Status status, const std::string& call) {
   if (status == lt::success) return;

@@ -1,7 +1,7 @@
 // Opening NCCL: where the file is, and whether it is one that is understood.
 #include "cuda/nccl.h"
 
-#include "cuda/shared_object.h"
+#include "cuda/opened.h"
 
 namespace roofline::cuda {
 namespace {
@@ -14,7 +14,7 @@ std::string version_text(int version) {
 }
 
 Nccl open_one(const std::string& file) {
-  const SharedObject from(file);
+  SharedObject from(file);
   Nccl library;
   from.take(library.get_version, "ncclGetVersion");
   from.take(library.error_string, "ncclGetErrorString");
@@ -46,19 +46,12 @@ Opened<Nccl>& opened() {
 void set_nccl_path(const std::string& path) { opened().prefer("nccl", path); }
 
 Nccl open_nccl(const std::vector<std::string>& files) {
-  return open_first("NCCL", files, open_one, "install it with: pip install nvidia-nccl-cu13 (or libnccl2)");
+  return open_first("NCCL", "install it with: pip install nvidia-nccl-cu13 (or libnccl2)", files, open_one);
 }
 
 const Nccl& nccl_library() { return opened().get("libnccl.so.2", open_nccl); }
 
-LibraryInfo nccl_info() {
-  try {
-    const Nccl& library = nccl_library();
-    return {"nccl", library.version, library.path, ""};
-  } catch (const Unsupported& why) {
-    return {"nccl", "", "", why.what()};
-  }
-}
+LibraryInfo nccl_info() { return info_of("nccl", nccl_library); }
 
 void check(const Nccl& library, nccl::Status status, const char* call) {
   if (status != nccl::success)

@@ -1,7 +1,6 @@
 // Opening NVML, asking it, and summing up what it said over a window.
 #include "cuda/nvml.h"
 
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,7 +8,7 @@
 #include <memory>
 #include <system_error>
 
-#include "core/error.h"
+#include "core/shared_object.h"
 
 #if defined(ROOFLINE_HAVE_NVML_HEADERS)
 #include <nvml.h>
@@ -59,9 +58,10 @@ constexpr std::size_t kFewestPowerReadings = 5;
 
 double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
+// null where the library is too old for it
 template <class Function>
-void take(void* handle, Function& function, const char* symbol) {
-  if (!function) function = reinterpret_cast<Function>(dlsym(handle, symbol));
+void take(const SharedObject& from, Function& function, const char* symbol) {
+  if (!function) function = from.find<Function>(symbol);
 }
 
 struct Lazy {
@@ -113,35 +113,31 @@ void set_nvml_path(const std::string& path) {
 }
 
 std::unique_ptr<Nvml> open_nvml(const std::string& file) {
-  // Never closed: it keeps threads and handlers.
-  void* const handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!handle) {
-    const char* why = dlerror();
-    throw Unsupported(why ? why : "NVML cannot be opened");
-  }
+  SharedObject from(file);
   auto library = std::make_unique<Nvml>();
-  take(handle, library->init, "nvmlInit_v2");
-  take(handle, library->by_bus, "nvmlDeviceGetHandleByPciBusId_v2");
-  take(handle, library->error_text, "nvmlErrorString");
-  take(handle, library->driver_release, "nvmlSystemGetDriverVersion");
-  take(handle, library->clock_mhz, "nvmlDeviceGetClockInfo");
-  take(handle, library->power_mw, "nvmlDeviceGetPowerUsage");
-  take(handle, library->fields, "nvmlDeviceGetFieldValues");
-  take(handle, library->temperature_c, "nvmlDeviceGetTemperature");
-  take(handle, library->reasons, "nvmlDeviceGetCurrentClocksEventReasons");
-  take(handle, library->reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");  // its name before driver 535
-  take(handle, library->energy_mj, "nvmlDeviceGetTotalEnergyConsumption");
-  take(handle, library->power_limit_mw, "nvmlDeviceGetEnforcedPowerLimit");
-  take(handle, library->power_limit_default_mw, "nvmlDeviceGetPowerManagementDefaultLimit");
-  take(handle, library->persistence, "nvmlDeviceGetPersistenceMode");
-  take(handle, library->mig_mode, "nvmlDeviceGetMigMode");
-  take(handle, library->compute_mode, "nvmlDeviceGetComputeMode");
-  take(handle, library->pcie_generation, "nvmlDeviceGetCurrPcieLinkGeneration");
-  take(handle, library->pcie_generation_max, "nvmlDeviceGetMaxPcieLinkGeneration");
-  take(handle, library->pcie_width, "nvmlDeviceGetCurrPcieLinkWidth");
-  take(handle, library->pcie_width_max, "nvmlDeviceGetMaxPcieLinkWidth");
-  take(handle, library->processes, "nvmlDeviceGetComputeRunningProcesses_v3");
+  take(from, library->init, "nvmlInit_v2");
+  take(from, library->by_bus, "nvmlDeviceGetHandleByPciBusId_v2");
+  take(from, library->error_text, "nvmlErrorString");
+  take(from, library->driver_release, "nvmlSystemGetDriverVersion");
+  take(from, library->clock_mhz, "nvmlDeviceGetClockInfo");
+  take(from, library->power_mw, "nvmlDeviceGetPowerUsage");
+  take(from, library->fields, "nvmlDeviceGetFieldValues");
+  take(from, library->temperature_c, "nvmlDeviceGetTemperature");
+  take(from, library->reasons, "nvmlDeviceGetCurrentClocksEventReasons");
+  take(from, library->reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");  // its name before driver 535
+  take(from, library->energy_mj, "nvmlDeviceGetTotalEnergyConsumption");
+  take(from, library->power_limit_mw, "nvmlDeviceGetEnforcedPowerLimit");
+  take(from, library->power_limit_default_mw, "nvmlDeviceGetPowerManagementDefaultLimit");
+  take(from, library->persistence, "nvmlDeviceGetPersistenceMode");
+  take(from, library->mig_mode, "nvmlDeviceGetMigMode");
+  take(from, library->compute_mode, "nvmlDeviceGetComputeMode");
+  take(from, library->pcie_generation, "nvmlDeviceGetCurrPcieLinkGeneration");
+  take(from, library->pcie_generation_max, "nvmlDeviceGetMaxPcieLinkGeneration");
+  take(from, library->pcie_width, "nvmlDeviceGetCurrPcieLinkWidth");
+  take(from, library->pcie_width_max, "nvmlDeviceGetMaxPcieLinkWidth");
+  take(from, library->processes, "nvmlDeviceGetComputeRunningProcesses_v3");
   if (!library->init || !library->by_bus || !library->error_text) throw Unsupported(file + " is not NVML, or too old");
+  from.keep();
   if (const nv::Status status = library->init(); status != nv::success)
     throw Unsupported(std::string("NVML does not start: ") + library->error_text(status));
   return library;
