@@ -69,9 +69,10 @@ def section(path: Path, title: str) -> str:
 QUICKLY = """
 import functools
 import roofline
+import roofline.measurement.problems as problems
 import roofline.measurement.roofs as roofs
 
-roofs.dram_array_bytes = lambda device: 1 << 22
+problems.dram_array_bytes = roofs.dram_array_bytes = lambda device: 1 << 22
 roofs.ROUNDS, roofs.CALIBRATION_S = 1, 0.0
 policy = roofline.Policy(
     warmup_min_s=0.0, warmup_max_s=0.001, batch_s=0.001, min_samples=3, min_s=0.0, max_s=0.01, noise=1.0, bracket_s=0.001, tries=1

@@ -14,6 +14,7 @@ from roofline.cost import dtype, from_float64, to_float64
 from roofline.machine import Ceiling
 from roofline.measurement import roofs
 from roofline.measurement.devices import Device
+from roofline.measurement.problems import fma_problem
 from roofline.measurement.timing import clock_hz
 from roofline.measurement.units import core_flops_per_s, peak_flops_per_s, tensor_problem, unit_of
 from roofline.model import compute_ceiling
@@ -94,7 +95,7 @@ def test_probes_fill_the_gpu_and_last_about_two_milliseconds(architecture: str) 
             seconds = problem.total_flops() / peak_flops_per_s(device, name, unit_of(device, problem))
             assert 1e-3 < seconds < 30e-3 if name == "fp64" else 1.5e-3 < seconds < 2.1e-3
     for name in ("fp32", "fp16"):
-        fma = roofs.fma_problem(device, name)
+        fma = fma_problem(device, name)
         assert fma.chains == sms * 2048 * 8 * (2 if name == "fp16" else 1)
         assert fma.steps % 2 == 1
 

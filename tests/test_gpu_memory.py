@@ -15,15 +15,15 @@ from roofline.cli.describe import describe_ceilings
 from roofline.machine import EmpiricalRoofline, IntensityPoint, SizeCurve, SizePoint, cache_capacity, cache_level, lasting_capacity
 from roofline.measurement import roofs as roofs_module
 from roofline.measurement.devices import Device
-from roofline.measurement.roofs import (
+from roofline.measurement.problems import (
     chase_problem,
     dram_array_bytes,
-    level_of,
     mixed_intensity_grid,
     size_problem,
     stream_candidates,
     stream_problem,
 )
+from roofline.measurement.roofs import level_of
 from roofline.operators import OPERATORS
 from roofline.plot import files as plot_files
 from roofline.units import GIB, KIB, MIB

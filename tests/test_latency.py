@@ -16,7 +16,8 @@ import roofline
 from roofline import CoreToCore, Error, ForkJoin, OutOfMemory, PointerChase, Policy, Relu, Stream, Unsupported
 from roofline.measurement import open_device
 from roofline.measurement.devices import Device
-from roofline.measurement.roofs import HOPS, Probe, chase_problem, probe
+from roofline.measurement.problems import HOPS, chase_problem
+from roofline.measurement.roofs import Probe, probe
 from roofline.measurement.tensors import allocate_all, check, huge_page_share
 from roofline.measurement.timing import freezer, from_roofs
 from roofline.model import default_variant
@@ -308,7 +309,8 @@ WITHOUT = """
     import numpy as np
     import roofline
     from roofline.measurement import open_device
-    from roofline.measurement.roofs import chase_problem, probe, stream_problem
+    from roofline.measurement.problems import chase_problem, stream_problem
+    from roofline.measurement.roofs import probe
     device = open_device("cpu")
     for pages in ("huge", "small"):
         for size in (6400, 2**24):
@@ -329,7 +331,8 @@ def test_without_huge_pages_all_runs_and_says_so() -> None:
 EVERYTHING = """
     import roofline
     from roofline.measurement import open_device
-    from roofline.measurement.roofs import chase_problem, probe
+    from roofline.measurement.problems import chase_problem
+    from roofline.measurement.roofs import probe
     device = open_device()
     if device.backend != "cpu":
         device = open_device("cpu")

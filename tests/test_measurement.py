@@ -20,17 +20,15 @@ from roofline import Attention, Error, Matmul, OutOfMemory, Policy, Relu, Softma
 from roofline.measurement import attempt, default_device, open_device, timing
 from roofline.measurement.callables import stream_handle
 from roofline.measurement.devices import provenance
-from roofline.measurement.roofs import (
-    compute_probe,
+from roofline.measurement.problems import (
     dram_array_bytes,
-    fastest,
     fma_problem,
-    level_of,
     mixed_intensity_grid,
     size_problem,
     stream_candidates,
     stream_problem,
 )
+from roofline.measurement.roofs import compute_probe, fastest, level_of
 from roofline.measurement.tensors import allocate_all, bind, check
 from roofline.measurement.timing import prepare, with_plausibility
 from roofline.operators import MixedIntensity
@@ -166,7 +164,8 @@ def test_many_passes_add_up() -> None:
 
 
 def test_candidates_are_few_and_can_all_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("roofline.measurement.roofs.dram_array_bytes", lambda device: 1 << 22)
+    for module in ("problems", "roofs"):
+        monkeypatch.setattr(f"roofline.measurement.{module}.dram_array_bytes", lambda device: 1 << 22)
     device = open_device("cpu", 1)
     for level in ("L1", "DRAM"):
         for access in ("read", "copy"):

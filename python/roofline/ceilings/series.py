@@ -19,7 +19,8 @@ from ..errors import Error, OutOfMemory, Unsupported
 from ..machine import EmpiricalRoofline, IntensityPoint, Machine, SizeCurve, SizePoint, SustainedSample
 from ..measurement import Policy
 from ..measurement.devices import Device
-from ..measurement.roofs import Probe, fma_problem, mixed_intensity_grid, probe, size_problem
+from ..measurement.problems import fma_problem, mixed_intensity_grid, size_problem
+from ..measurement.roofs import Probe, probe
 from ..measurement.tensors import Held
 from ..measurement.timing import clock_hz, disturbed
 from ..operators import Operator

@@ -9,17 +9,8 @@ from functools import partial
 from ..errors import Unsupported
 from ..machine import GEMM, HOST_CALLS, TRANSFERS, VARIANTS, EmpiricalRoofline, Machine, SizeCurve, cache_capacity
 from ..measurement.devices import Device, list_devices, open_device
-from ..measurement.roofs import (
-    Probe,
-    chase_problem,
-    fastest,
-    fma_isas,
-    fma_problem,
-    link_probe,
-    probe,
-    stream_candidates,
-    stream_problem,
-)
+from ..measurement.problems import chase_problem, fma_isas, fma_problem, stream_candidates, stream_problem
+from ..measurement.roofs import Probe, fastest, link_probe, probe
 from ..measurement.units import core_isas, peak_flops_per_s, tensor_problem, tensor_variants, unit_of
 from ..operators import MIXES, CoreToCore, Exp, ForkJoin, HostCopy, Matmul, Operator, PeerCopy
 from ..operators.host_copy import DIRECTIONS
