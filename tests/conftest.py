@@ -78,6 +78,6 @@ def reported() -> Callable[..., Any]:
 
     class Reported(Device):
         def __init__(self, name: str = "cpu", **facts: Any) -> None:
-            self.name, self.facts, self.threads, self.roofs = name, facts, 1, {}
+            self.name, self.facts, self.threads, self.roofs, self.kernels = name, facts, 1, {}, []
 
     return Reported
