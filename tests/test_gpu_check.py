@@ -169,6 +169,18 @@ def test_a_ratio_is_theirs_over_ours(stages: dict[str, ModuleType], monkeypatch:
     assert len(seen["ours_s"]) == len(seen["theirs_s"]) == worker.ROUNDS
 
 
+def test_what_is_asked_is_what_the_page_says(stages: dict[str, ModuleType]) -> None:
+    page = (SCRIPT.parent.parent / "docs" / "probes.md").read_text(encoding="utf-8").split("## Targets on an H200")[1]
+    cells_of = [[cell.strip() for cell in line.split("|")] for line in page.splitlines() if line.count("|") == 4]
+    told = {cells[1]: cells[2:4] for cells in cells_of}
+    for access, asked in stages["tables"].H200_BANDWIDTHS.items():
+        row = next(cells for what, cells in told.items() if what.startswith(f"DRAM {access}"))
+        assert row == [f"{value / 1e12:.2f} TB/s" for value in asked]
+    for what, asked in (("multiply-adds of the cores", stages["tables"].CORES), ("products by wgmma", stages["tables"].TENSOR)):
+        row = next(cells for name, cells in told.items() if name.startswith(what))
+        assert row == [f"{value:.0%}".replace("%", " %") for value in asked]
+
+
 def test_tables_hold_ceilings_and_rivals_against_what_is_asked(stages: dict[str, ModuleType], tmp_path: Path) -> None:
     read = Ceiling(kind="bandwidth", level="DRAM", access="read", variant="bulk", samples=(4.45e12, 4.46e12, 4.47e12))
     slow = Ceiling(kind="bandwidth", level="DRAM", access="copy", variant="plain", samples=(3.1e12,))
