@@ -11,6 +11,7 @@
 #include "cuda/kernels.h"
 #include "cuda/nccl.h"
 #include "fake_cuda.h"
+#include "thrown.h"
 
 namespace {
 
@@ -97,17 +98,6 @@ TEST_F(OnFakeGpus, AllGatherAndAllToAllPutPartsInTheOrderOfRanks) {
   std::fill(out.begin(), out.end(), -1.f);
   run(bind("all_to_all", DType::fp32, 6, 3, {tensor("x", whole, {6}), tensor("others", others, {2, 2}), tensor("out", out, {6})}));
   EXPECT_EQ(out, (Floats{1, 2, 3, 4, 5, 6}));
-}
-
-template <class Exception, class F>
-std::string message(F f) {
-  try {
-    f();
-  } catch (const Exception& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
 }
 
 TEST_F(OnFakeGpus, RefusalsSayWhy) {

@@ -8,6 +8,7 @@
 #include "cuda/device.h"
 #include "cuda/kernels.h"
 #include "fake_cuda.h"
+#include "thrown.h"
 
 namespace {
 
@@ -28,20 +29,6 @@ const KernelEntry& kernel(const Backend& device, const std::string& op, const st
     if (each.op == op && each.variant == variant) return each;
   throw Error("no such kernel");
 }
-
-template <class Exception, class F>
-std::string message(F f) {
-  try {
-    f();
-  } catch (const Exception& error) {
-    EXPECT_EQ(typeid(error), typeid(Exception));
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
-}
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 std::string text_of(const Bound& bound, const std::string& name) {
   for (const auto& [key, value] : bound.plan.facts())

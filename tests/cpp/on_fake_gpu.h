@@ -14,6 +14,7 @@
 #include "cuda/kernels.h"
 #include "fake_cuda.h"
 #include "stub_cublas_lt.h"
+#include "thrown.h"
 
 using namespace roofline;
 using namespace roofline::cuda;
@@ -47,20 +48,6 @@ class OnFakeGpu : public testing::Test {
     EXPECT_EQ(*stub().live, 0) << "descriptors of cuBLASLt";
   }
 };
-
-template <class Exception, class F>
-std::string message(F f) {
-  try {
-    f();
-  } catch (const Exception& error) {
-    EXPECT_EQ(typeid(error), typeid(Exception));
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
-}
-
-inline bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 struct Operands {
   Operands(Backend& device, DType dtype, DType out, std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .base import Case, Operator, Variant
-from .transfer import Transfer
+from .transfer import CASE_SIZES, Transfer
 
 DIRECTIONS = ("to_device", "from_device", "both")
 
@@ -33,11 +33,6 @@ class HostCopy(Transfer, Operator):
     inputs, outputs, flops, traffic = Transfer.inputs, Transfer.outputs, Transfer.flops, Transfer.traffic
     reference, compute = Transfer.reference, Transfer.compute
 
-    def check(self) -> None:
-        self.one_of("direction", DIRECTIONS)
-        self.one_of("dtype", ("int8",))
-
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
-        sizes = (1, 63, 64, 100, 4096, 4097, 1 << 20, 5_000_011)
-        return tuple(Case(problem=cls(size_bytes=size, direction=direction)) for size in sizes for direction in DIRECTIONS)
+        return tuple(Case(problem=cls(size_bytes=size, direction=direction)) for size in CASE_SIZES for direction in DIRECTIONS)

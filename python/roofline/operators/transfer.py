@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 
 from ..cost import Array, TensorSpec, smaller
 from .base import Facts
 
+CASE_SIZES = (1, 63, 64, 100, 4096, 4097, 1 << 20, 5_000_011)
 PIECE_BYTES, PIECES = 64, 64  # of what left the device, so much comes back to be compared
 
 
@@ -21,8 +23,12 @@ class Transfer:
 
     direction: str
     size_bytes: int
-    inward: str
-    outward: str
+    inward: ClassVar[str]
+    outward: ClassVar[str]
+
+    def check(self) -> None:
+        self.one_of("direction", (self.inward, self.outward, "both"))  # type: ignore[attr-defined]
+        self.one_of("dtype", ("int8",))  # type: ignore[attr-defined]
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         return (TensorSpec(name="a", shape=(self.size_bytes,), dtype="int8"),)
