@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import pytest
 
-from roofline.measurement import open_device
+from roofline.measurement import build_info, open_device
 from roofline.operators import MIXES, OPERATORS
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda:0", marks=pytest.mark.gpu)])
-def test_declared_and_listed_kernels_agree(device: str) -> None:
-    opened = open_device(device)
+@pytest.mark.parametrize("backend", ["cpu", "cuda"])
+def test_declared_and_listed_kernels_agree(backend: str) -> None:
+    """Whether there is a device for them or not."""
+    core = pytest.importorskip("roofline._core")
+    if backend == "cuda" and not build_info()["cuda"]:
+        assert core.kernels(backend) == []
+        pytest.skip(f"the CUDA backend was not built: {build_info()['cuda_why_not']}")
     declared = {
         (operator.name, variant, dtype)
         for operator in OPERATORS.values()
         for variant, facts in operator.variants.items()
-        for dtype in facts.dtypes.get(opened.backend, ())
+        for dtype in facts.dtypes.get(backend, ())
     }
-    listed = {(k["operator"], k["variant"], k["dtype"]) for k in opened.kernels}
+    kernels = core.kernels(backend)
+    listed = {(k["operator"], k["variant"], k["dtype"]) for k in kernels}
     assert declared == listed
-    assert len(listed) == len(opened.kernels), "a kernel is listed twice"
-    assert all(k["summary"] for k in opened.kernels)
+    assert len(listed) == len(kernels), "a kernel is listed twice"
+    assert all(k["summary"] for k in kernels)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda:0", marks=pytest.mark.gpu)])
+def test_a_device_has_the_kernels_of_its_backend_and_says_which_cannot_run(device: str) -> None:
+    core, opened = pytest.importorskip("roofline._core"), open_device(device)
+    assert [{k: v for k, v in kernel.items() if k != "missing"} for kernel in opened.kernels] == core.kernels(opened.backend)
+    assert any(not kernel["missing"] for kernel in opened.kernels)
 
 
 def test_operators_state_what_is_known() -> None:

@@ -90,6 +90,14 @@ Role role_named(const std::string& role) {
   throw Error("tensor role must be in, out, in_out or constant, got '" + role + "'");
 }
 
+py::list described(const std::vector<KernelEntry>& kernels) {
+  py::list all;
+  for (const KernelEntry& kernel : kernels)
+    all.append(py::dict("operator"_a = kernel.op, "variant"_a = kernel.variant, "dtype"_a = name(kernel.dtype), "needs"_a = kernel.needs,
+                        "summary"_a = kernel.summary));
+  return all;
+}
+
 class Device {
  public:
   Device(const std::string& name, int threads) : backend_(open_device(name, threads)) {}
@@ -97,10 +105,8 @@ class Device {
   std::shared_ptr<Backend> backend() const { return backend_; }
 
   py::list kernels() const {
-    py::list all;
-    for (const KernelEntry& kernel : backend_->kernels())
-      all.append(py::dict("operator"_a = kernel.op, "variant"_a = kernel.variant, "dtype"_a = name(kernel.dtype), "needs"_a = kernel.needs,
-                          "summary"_a = kernel.summary, "missing"_a = backend_->lacks(kernel.needs)));
+    py::list all = described(backend_->kernels());
+    for (std::size_t i = 0; i < all.size(); ++i) all[i]["missing"] = backend_->lacks(backend_->kernels()[i].needs);
     return all;
   }
 
@@ -338,6 +344,7 @@ PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
     return all;
   });
   m.def("build_info", &describe_build);
+  m.def("kernels", [](const std::string& backend) { return described(list_kernels(backend)); }, "backend"_a);
   m.def("median_interval", [](const std::vector<double>& samples) {
     const Interval interval = median_interval(samples);
     return py::make_tuple(interval.median, interval.low, interval.high);

@@ -118,6 +118,9 @@ struct LibraryInfo {
 
 std::vector<DeviceInfo> list_devices();
 
+// Every kernel of a backend ("cpu", "cuda"), whether there is a device for it or not; none where it was not built.
+std::vector<KernelEntry> list_kernels(const std::string& backend);
+
 // Opens every library of the backends that were built: what they are, or why not.
 std::vector<LibraryInfo> list_libraries();
 

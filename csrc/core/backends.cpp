@@ -1,11 +1,13 @@
 // The one file that names the backends.
 #include "core/backend.h"
 #include "cpu/device.h"
+#include "cpu/kernels.h"
 #include "cpu/library.h"
 
 #if defined(ROOFLINE_WITH_CUDA)
 #include "cuda/cublas_lt.h"
 #include "cuda/device.h"
+#include "cuda/kernels.h"
 #include "cuda/nccl.h"
 #include "cuda/nvml.h"
 #endif
@@ -24,6 +26,14 @@ std::vector<DeviceInfo> list_devices() {
   all.push_back({"cuda", "", std::string("the CUDA backend was not built: ") + build_info::kCudaWhyNot});
 #endif
   return all;
+}
+
+std::vector<KernelEntry> list_kernels(const std::string& backend) {
+  if (backend == "cpu") return cpu::all_kernels();
+#if defined(ROOFLINE_WITH_CUDA)
+  if (backend == "cuda") return cuda::all_kernels();
+#endif
+  return {};
 }
 
 std::vector<LibraryInfo> list_libraries() {
