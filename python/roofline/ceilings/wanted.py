@@ -102,14 +102,14 @@ def _transfers(device: Device, depth: str) -> Iterator[Wanted]:
     for variant in ("pinned", "pageable") if depth == "thorough" else ("pinned",):
         for direction in DIRECTIONS:
             problem = HostCopy(size_bytes=size, direction=direction)
-            yield Wanted(f"{TRANSFERS[direction]} {variant}", "transfer", partial(probe, device, problem, variant))
+            yield Wanted(f"{TRANSFERS[direction]} {variant}", "transfer", partial(_not_kept, device, problem, variant))
     others = [name for d in list_devices() if (name := d["name"]).startswith("cuda:") and name != device.name and not d["missing"]]
     for peer in (int(name.partition(":")[2]) for name in others if depth == "thorough" or name == others[0]):
         for variant in ("copy_engine", "kernel") if depth == "thorough" else ("copy_engine",):
             for direction in PEER_DIRECTIONS if depth == "thorough" else PEER_DIRECTIONS[::2]:
                 name = f"{TRANSFERS[direction]} {peer} {variant.replace('_', ' ')}"
                 to_peer = PeerCopy(size_bytes=size, direction=direction, peer=peer)
-                yield Wanted(name, "transfer", partial(probe, device, to_peer, variant))
+                yield Wanted(name, "transfer", partial(_not_kept, device, to_peer, variant))
 
 
 def _chase(device: Device, level: str, pages: str) -> Probe:
@@ -230,7 +230,12 @@ def _gpu_gemm(device: Device, problem: Matmul) -> Probe:
     seconds = problem.total_flops() / peak_flops_per_s(device, problem.dtype, unit_of(device, problem))
     if seconds > LONGEST_S:
         raise Unsupported(f"one launch would take {seconds:.2g} s or more: {problem.dtype} is too slow here for this size")
-    return _gemm(device, problem)
+    return _not_kept(device, problem, "library")
+
+
+def _not_kept(device: Device, problem: Operator, variant: str) -> Probe:
+    """A probe that brackets nothing, and whose memory, up to gigabytes, goes with it."""
+    return probe(device, problem, variant, inputs={})
 
 
 def _multiply_adds(device: Device, dtype: str, isa: str, pattern: str) -> Probe:
