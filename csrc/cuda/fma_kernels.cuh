@@ -25,7 +25,7 @@ struct Lane {
 };
 template <class T>
 __device__ inline Lane<T> multiply_add(Lane<T> a, Lane<T> b, Lane<T> c) {
-  return {fma(a.x, b.x, c.x)};
+  return {static_cast<T>(fma(a.x, b.x, c.x))};
 }
 
 struct HalfLanes {
