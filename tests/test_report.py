@@ -509,4 +509,5 @@ def test_power_and_energy_have_columns_where_a_device_tells_them() -> None:
     row = dict(zip(table.headers, table.rows[0], strict=True))
     assert row["power"] == "600 W"
     assert (row["per FLOP"], row["per byte"]) == ("22.4 nJ", fmt_si(6.0 / m.total_bytes, "J"))  # 2 x 512^3 FLOPs
+    assert row["per token"] == MISSING
     assert "power" not in tables.operator_table([quiet], None).headers

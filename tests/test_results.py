@@ -140,6 +140,9 @@ def test_energy_by_hand() -> None:
     shown = dict(row[:2] for row in m._table()[2])
     assert shown["conditions"] == "1.41 GHz, 690 W, 62 °C, power limited, sw power cap 96 %"
     assert shown["energy"] == "1.60 J per launch, 35.6 nJ/FLOP, 17.8 nJ/B"
+    decode = measurement(problem={"batch": 16, "seq_q": 2}, conditions=WORKING, load={"wall_s": 0.032})
+    assert dict(row[:2] for row in decode._table()[2])["energy"].endswith("17.8 nJ/B, 50.0 mJ/token")  # 1.6 J over 32
+    assert (measurement(problem={"tokens": 7}).tokens, m.tokens) == (7, 0)
     record = m.to_record()
     assert (record["energy_per_launch_j"], record["power_w"], record["power_limited"]) == (m.energy_per_launch_j, 690.0, 1)
     assert m.status == "ok", "the power cap is a property of the ceiling"

@@ -139,21 +139,21 @@ def fmt_error(error: float | None) -> str:
     return MISSING if error is None else ("+" if error > 0 else "") + fmt_percent(error)
 
 
-def _energies(m: Measurement) -> tuple[str, str, str]:
-    """Power, and the energy of a launch over its FLOPs and its bytes."""
+def _energies(m: Measurement) -> tuple[str, ...]:
+    """Power, and the energy of a launch over its FLOPs, its bytes and its tokens."""
     energy = m.energy_per_launch_j
 
     def per(count: int) -> str:
         return fmt_si(energy / count, "J") if energy is not None and count else MISSING
 
-    return _power(m.conditions), per(m.total_flops), per(m.total_bytes)
+    return _power(m.conditions), per(m.total_flops), per(m.total_bytes), per(m.tokens)
 
 
 def operator_table(results: Iterable[Measurement], machine: Machine | None) -> Table:
     """Everything of a point in one row, for report.md; power and energy where some device tells them."""
     rows = []
     listed = ordered(results)
-    energies = ("power", "per FLOP", "per byte") if any("power_w" in m.conditions for m in listed) else ()
+    energies = ("power", "per FLOP", "per byte", "per token") if any("power_w" in m.conditions for m in listed) else ()
     differing = varying(listed)
     for m in listed:
         # Brackets taken while other work ran scatter by themselves: their modes are not the roof's.

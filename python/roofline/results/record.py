@@ -237,6 +237,13 @@ class Measurement:
         return None if self.time_s is None else self.total_bytes / self.time_s
 
     @property
+    def tokens(self) -> int:
+        """Tokens that one launch is for: `tokens` of its problem, or batch x seq_q; 0 where it has neither."""
+        if "seq_q" in self.problem:
+            return int(self.problem["seq_q"]) * int(self.problem.get("batch", 1))
+        return int(self.problem.get("tokens", 0))
+
+    @property
     def energy_per_launch_j(self) -> float | None:
         """Joules of the device per launch, the pauses between batches included; None where it does not tell, or mostly paused."""
         energy, window_s = self.conditions.get("energy_j"), self.load.get("wall_s")
@@ -403,7 +410,7 @@ class Measurement:
             rows.append(("conditions", fmt_conditions(self.conditions)))
         energy = self.energy_per_launch_j
         if energy is not None:
-            per = {"FLOP": self.total_flops, "B": self.total_bytes}
+            per = {"FLOP": self.total_flops, "B": self.total_bytes, "token": self.tokens}
             each = [fmt_si(energy / count, f"J/{unit}") for unit, count in per.items() if count]
             rows.append(("energy", ", ".join([f"{fmt_si(energy, 'J')} per launch", *each])))
         for bracket in self.brackets:
