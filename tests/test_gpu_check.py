@@ -140,6 +140,18 @@ def test_what_a_kernel_must_be_made_of_is_missed(stages: dict[str, ModuleType]) 
     ]
 
 
+def test_failures_are_known_of_a_run_that_was_ended(stages: dict[str, ModuleType]) -> None:
+    progress = "[gw0] [  1%] PASSED tests/a.py::one\n[gw3] [ 12%] FAILED tests/a.py::two[x-1]\n"
+    assert stages["proving"].failures(progress) == ["tests/a.py::two[x-1]"]
+    assert stages["proving"].failures("tests/a.py::one PASSED   [  1%]\ntests/a.py::two[x 1] FAILED [  2%]\n") == ["tests/a.py::two[x 1]"]
+    whole = progress + "=== short test summary info ===\nFAILED tests/a.py::two[x-1] - assert 1 == 2\n"
+    assert stages["proving"].failures(whole) == ["FAILED tests/a.py::two[x-1] - assert 1 == 2"]
+
+
+def test_the_words_for_what_is_left_agree(stages: dict[str, ModuleType]) -> None:
+    assert f'"{stages["measuring"].NOT_BEGUN} ' in Path(str(stages["side_by_side"].__file__)).read_text()
+
+
 def test_what_is_run_beside_pytorch_has_kernels(stages: dict[str, ModuleType]) -> None:
     """Every row is a problem that a CUDA kernel of that variant and dtype is declared for, and no two have one name."""
     found = list(stages["side_by_side"].rows(OPERATORS["stream"].make(access="copy"), "plain"))

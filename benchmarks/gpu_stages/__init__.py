@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .building import build, environment
-from .measuring import ceilings, operators, thorough
+from .measuring import CEILINGS, RESULTS, RIVALS, THOROUGH, ceilings, operators, thorough
 from .proving import sanitizer, tests
 from .running import Stage
 from .sass import sass
@@ -13,12 +13,12 @@ from .sass import sass
 STAGES = (
     Stage("environment", "versions, driver, GPU", 10, False, environment),
     Stage("build", "pip install into a private folder, for this GPU alone", 130, False, build),
-    Stage("ceilings", "roofline measure", 140, True, ceilings),
+    Stage("ceilings", "roofline measure", 140, True, ceilings, (CEILINGS,)),
     Stage("tests", "pytest --require-gpu -m gpu", 70, True, tests),
-    Stage("operators", "operators at size, in turns with PyTorch's", 90, True, operators),
+    Stage("operators", "operators at size, in turns with PyTorch's", 90, True, operators, (RESULTS, RIVALS)),
     Stage("sanitizer", "compute-sanitizer memcheck and racecheck, small shapes of every kernel", 50, True, sanitizer),
     Stage("sass", "machine code of every kernel against what it must be made of", 15, False, sass),
-    Stage("thorough", "roofline measure --thorough: strides, data, curves, knees, long loads", 400, True, thorough),
+    Stage("thorough", "roofline measure --thorough: strides, data, curves, knees, long loads", 400, True, thorough, (THOROUGH,)),
 )
 
 __all__ = ["STAGES"]

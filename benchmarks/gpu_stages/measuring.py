@@ -10,6 +10,7 @@ from typing import Any
 from .running import MOVING, Failed, Run, Unfinished, smi
 
 CEILINGS, THOROUGH, RESULTS, RIVALS = "ceilings.json", "thorough.json", "results.jsonl", "rivals.json"
+NOT_BEGUN = "not begun:"  # what side_by_side.py prints of rows that are left
 SAMPLES_S = "0.4"  # of one ceiling, at most
 
 
@@ -56,7 +57,7 @@ def operators(run: Run) -> dict[str, Any]:
         (run.out / RESULTS).write_text(run.scrub((run.out / RESULTS).read_text()))
     disturbed = [row["name"] for row in rows if row["status"] != "ok"]
     found = {"rows": len(rows), "not ok": disturbed, "left": done.stdout.strip()[-400:]}
-    if done.timed_out and rows:
+    if rows and (done.timed_out or NOT_BEGUN in done.stdout):
         raise Unfinished(f"its time was up after {len(rows)} rows", done.log, found)
     if done.code != 0 or not rows:
         raise Failed(f"it ended with {done.code} after {len(rows)} rows", done.log, found)

@@ -21,18 +21,25 @@ def tests(run: Run) -> dict[str, Any]:
     run.installed()
     processes = min(MOST_PROCESSES, os.cpu_count() or 1)
     spread = ["-n", str(processes), "--dist", "worksteal"] if importlib.util.find_spec("xdist") else []
+    # Verbose: what has failed is then told at once, and known of a run that is ended too.
     done = run.command(
-        sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--require-gpu", "-m", "gpu", "--tb=short", *spread, "tests"
+        sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--require-gpu", "-m", "gpu", "--tb=short", *spread, "tests"
     )
     counts = {
         word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|errors?|skipped|deselected)\b", done.stdout[-400:])
     }
-    failures = [run.scrub(line) for line in re.findall(r"^(?:FAILED|ERROR) .*", done.stdout, re.MULTILINE)]
-    found = {**counts, "failures": failures}
+    found = {**counts, "failures": [run.scrub(line) for line in failures(done.stdout)]}
     if done.timed_out or done.code != 0 or not counts.get("passed"):
         why = "ran past the stage's time limit" if done.timed_out else f"ended with {done.code}"
         raise Failed(f"pytest {why}: {counts or 'no result line'}", done.log, found)
     return found
+
+
+def failures(printed: str) -> list[str]:
+    """Of what pytest printed: its summary's lines, or where it was ended before, those of its progress."""
+    told = re.findall(r"^(?:FAILED|ERROR) .*", printed, re.MULTILINE)
+    spread = re.findall(r"^\[gw\d+\] \[ *\d+%\] (?:FAILED|ERROR) (.*)", printed, re.MULTILINE)
+    return told or spread or re.findall(r"^(tests/.*) (?:FAILED|ERROR) +\[", printed, re.MULTILINE)
 
 
 # Every kernel's first small problem, then every second one, until the time is up: a checker slows kernels down a hundredfold.

@@ -67,6 +67,7 @@ class Stage:
     limit_s: float
     needs_gpu: bool
     run: Callable[[Run], dict[str, Any]]
+    files: tuple[str, ...] = ()  # of the results, that it goes on with
 
 
 @dataclass

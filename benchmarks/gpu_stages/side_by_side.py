@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Our operators at size on a GPU, each measured against its roof and then in turns with PyTorch's, in one process.
 
-Run by gpu_check; alone: PYTHONPATH=... python3 side_by_side.py --out DIR [--seconds 120] [--only attention]
+Run by gpu_check; alone: PYTHONPATH=... python3 side_by_side.py --out DIR [--seconds 120] [--only attention]. Rows that DIR has are
+not measured again.
 
 A row is one problem. Ours is checked against the float64 reference before anything is timed, and recorded with its brackets in
 results.jsonl. Then ours and theirs take turns, ROUNDS of each, the order changing from round to round: CUDA events around enough
@@ -285,12 +286,12 @@ def main() -> int:
     except Error:
         machine = None
     results, kept = options.out / "results.jsonl", options.out / "rivals.json"
-    results.unlink(missing_ok=True)
-    done: list[dict[str, Any]] = []
+    done: list[dict[str, Any]] = json.loads(kept.read_text())["rows"] if kept.is_file() else []
+    begun_before = {row["name"] for row in done}
     about = {"gpu": device.title, "torch": torch.__version__ if torch else "not installed", "rounds": ROUNDS, "turn_s": TURN_S}
     copies = fastest(device, stream_candidates(device, "DRAM", "copy"), "DRAM")
     for row in rows(copies.problem, copies.variant):
-        if not row.name.startswith(options.only):
+        if row.name in begun_before or not row.name.startswith(options.only):
             continue
         if time.monotonic() - begun > options.seconds:
             print(f"not begun: {row.name} and what follows")
