@@ -52,17 +52,20 @@ _PATTERNS = {name: re.compile(rf"(?:@!?U?P\w+\s+)?(?:{pattern})") for name, patt
 
 @dataclass(frozen=True)
 class Expected:
-    """kernels: a pattern of mangled names. has, lacks: classes. loop: least shares of classes in the longest innermost loop."""
+    """kernels, archs: patterns of mangled names and of architectures. has, lacks: classes. loop: least shares of classes in the
+    longest innermost loop.
+    """
 
     kernels: str
     has: Sequence[str] = ()
     lacks: Sequence[str] = ()
     loop: Mapping[str, float] = field(default_factory=dict)
+    archs: str = r"sm_\d+$"  # portable code
 
 
 # An SM's partition issues one instruction a cycle: what is not a multiply-add in a peak's loop is a cycle lost.
 EXPECTED = (
-    Expected("", lacks=("local",)),
+    Expected("", lacks=("local",), archs=""),
     Expected(r"fma_kernelI\w*(LaneIf|FloatLanes)", loop={"FFMA": 0.95}),
     Expected(r"fma_kernelI\w*HalfLanes", loop={"HFMA2": 0.97}),
     Expected(r"fma_kernelI\w*LaneId", has=("DFMA",)),  # issues every second cycle and later: others fit between
@@ -71,15 +74,15 @@ EXPECTED = (
     Expected(r"17mma_double_kernelILb0E", has=("DMMA",)),
     Expected(r"13stream_kernelILN\w*Access\w*E0E", has=("global load 128",), lacks=("global store 128",)),  # read
     Expected(r"13stream_kernelILN\w*Access\w*E[2-5]E", has=("global load 128", "global store 128")),
+    Expected(r"1[17]bulk_(write_)?kernelI", has=("bulk copy",), archs=r"sm_(9|1\d)\d$"),
+    Expected(r"11bulk_kernelI\w*AccessE[0345]E", has=("mbarrier", "shared load 128"), archs=r"sm_(9|1\d)\d$"),
+    Expected(r"13cached_kernelI", has=("global load 128",)),
+    Expected(r"13shared_kernel", has=("shared load 128",)),
     Expected(r"12tiled_kernelI", has=("HMMA", "matrix load", "async copy", "MUFU")),
     Expected(r"split\w*_kernelI", has=("HMMA",)),
-)
-
-# Of code for one architecture alone, looked for where the module has it.
-OF_SM90A = (
-    Expected(r"16mma_wgmma_kernelI\w*(Fp16|Bf16|Tf32)E", has=("HGMMA",)),
-    Expected(r"16mma_wgmma_kernelI\w*Int8E", has=("IGMMA",)),
-    Expected(r"16mma_wgmma_kernelI\w*Fp8E4m3E", has=("QGMMA",)),
+    Expected(r"16mma_wgmma_kernelI\w*(Fp16|Bf16|Tf32)E", has=("HGMMA",), archs="sm_90a"),
+    Expected(r"16mma_wgmma_kernelI\w*Int8E", has=("IGMMA",), archs="sm_90a"),
+    Expected(r"16mma_wgmma_kernelI\w*Fp8E4m3E", has=("QGMMA",), archs="sm_90a"),
 )
 
 
@@ -134,18 +137,17 @@ def parsed(dump: str) -> Iterator[Code]:
 
 
 def short(kernel: str) -> str:
-    """The part of the mangled name between file and parameters."""
-    return re.sub(r"^_ZN.*?\d_(?:\w*?_cu_\w{8})?", "", kernel)
+    """The mangled name without the project's namespaces and the file's."""
+    return re.sub(r"^_ZN8roofline4cuda(?:\d+_GLOBAL__N_\w*?_cu_[0-9a-f]{8})?", "", kernel)
 
 
-def unexpected(codes: Sequence[Code], expected: Sequence[Expected] | None = None) -> list[str]:
+def unexpected(codes: Sequence[Code], expected: Sequence[Expected] = EXPECTED) -> list[str]:
     """What is not as expected, one line each; an expectation that no kernel meets by name is one too."""
     wrong = []
-    if expected is None:
-        expected = EXPECTED + (OF_SM90A if any(code.arch == "sm_90a" for code in codes) else ())
     for want in expected:
-        named = [code for code in codes if re.search(want.kernels, code.kernel)]
-        if not named:
+        able = [code for code in codes if re.search(want.archs, code.arch)]
+        named = [code for code in able if re.search(want.kernels, code.kernel)]
+        if able and not named:
             wrong.append(f"there is no kernel named like {want.kernels}")
         for code in named:
             counts = code.counts()
