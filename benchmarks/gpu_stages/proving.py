@@ -21,10 +21,12 @@ def tests(run: Run) -> dict[str, Any]:
     run.installed()
     processes = min(MOST_PROCESSES, os.cpu_count() or 1)
     spread = ["-n", str(processes), "--dist", "worksteal"] if importlib.util.find_spec("xdist") else []
-    # Verbose: what has failed is then told at once, and known of a run that is ended too.
+    # Verbose: what has failed is then told at once, and known of a run that is ended too. Warnings of the packages that happen to
+    # be there, and of a plugin for benchmarks about being run in several processes, are no failures.
+    lenient = ["-W", "default", "-p", "no:benchmark", "-p", "no:cacheprovider"]
     done = run.command(
-        sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--require-gpu", "-m", "gpu", "--tb=short", *spread, "tests"
-    )
+        sys.executable, "-m", "pytest", "-v", *lenient, "--require-gpu", "-m", "gpu", "--tb=short", *spread, "tests"
+    )  # fmt: skip
     counts = {
         word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|errors?|skipped|deselected)\b", done.stdout[-400:])
     }
