@@ -54,7 +54,8 @@ def ceilings(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def command(*arguments: str, **environment: str) -> dict:
-    return {"args": [sys.executable, "-m", "roofline.cli", *arguments], "env": {**os.environ, **environment}}
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}  # a user's stdout has a buffer
+    return {"args": [sys.executable, "-m", "roofline.cli", *arguments], "env": {**kept, **environment}}
 
 
 def ran(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

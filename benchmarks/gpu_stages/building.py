@@ -12,7 +12,7 @@ import shutil
 import sys
 from typing import Any
 
-from .running import Failed, Run, Unavailable, capability, gpu_missing, smi, tool
+from .running import Failed, Run, Unavailable, Unfinished, capability, gpu_missing, smi, tool
 
 QUERIES = (
     "name",
@@ -55,7 +55,10 @@ def environment(run: Run) -> dict[str, Any]:
 
 
 def build(run: Run) -> dict[str, Any]:
-    """Into a folder of its own, so that neither an installed roofline nor a virtual environment is touched."""
+    """Into a folder of its own, so that neither an installed roofline nor a virtual environment is touched.
+
+    What is compiled stays: where few cores do not finish it in time, the next call goes on.
+    """
     offline = [name for name in ("scikit_build_core", "pybind11") if importlib.util.find_spec(name) is None]
     isolation = [] if offline else ["--no-build-isolation"]
     shutil.rmtree(run.prefix, ignore_errors=True)
@@ -68,8 +71,10 @@ def build(run: Run) -> dict[str, Any]:
         extra["CUDAARCHS"] = f"{own}-real"
     done = run.command(
         sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "-v", *isolation, "--no-deps",
-        "--target", run.prefix, ".", extra=extra,
+        "--config-settings", f"build-dir={run.work / 'compiled'}", "--target", run.prefix, ".", extra=extra,
     )  # fmt: skip
+    if done.timed_out:
+        raise Unfinished("it takes longer than the stage's time limit here", done.log)
     done.require(f"pip (without {' and '.join(offline)} here, it needs the network)" if offline else "pip")
     seen = run.command(
         sys.executable, "-c", "import json, roofline._core as c; print(json.dumps([c.build_info(), c.list_devices()]))"

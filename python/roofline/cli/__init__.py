@@ -36,11 +36,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         from .parser import dispatch
 
-        code = dispatch(arguments)
-        sys.stdout.flush()
+        try:
+            code = dispatch(arguments)
+        except SystemExit as end:  # --help and --version
+            code = end.code if isinstance(end.code, int) else 0
+        sys.stdout.flush()  # here, where a failure is still said: Python itself ends with 120
         return code
-    except SystemExit as end:  # --help and --version
-        return end.code if isinstance(end.code, int) else 0
     except KeyboardInterrupt as stopped:
         _say("interrupted" + (f"; {stopped}" if isinstance(stopped, Interrupted) else ""))
         return INTERRUPTED
