@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -124,24 +125,17 @@ def test_sets_fit_their_levels() -> None:
     assert chase_problem(device, "L1", "small").pages == "small"
 
 
-class Reported(Device):
-    """A device that is not there: only what it says of itself."""
-
-    def __init__(self, name: str = "cpu", **facts: Any) -> None:
-        self.name, self.facts, self.threads, self.roofs = name, facts, 1, {}
-
-
-def test_sets_of_other_machines() -> None:
-    large = Reported(l1_bytes=48 << 10, l2_bytes=2 * MIB, l3_bytes=504 * MIB, memory_bytes=2**40)
+def test_sets_of_other_machines(reported: Callable[..., Device]) -> None:
+    large = reported(l1_bytes=48 << 10, l2_bytes=2 * MIB, l3_bytes=504 * MIB, memory_bytes=2**40)
     assert [chase_problem(large, level).size_bytes for level in HOPS] == [24 << 10, MIB, 16 * MIB, 8 * 504 * MIB]
-    little = Reported(l1_bytes=32 << 10, l2_bytes=512 << 10, l3_bytes=4 * MIB, memory_bytes=2**30)
+    little = reported(l1_bytes=32 << 10, l2_bytes=512 << 10, l3_bytes=4 * MIB, memory_bytes=2**30)
     assert [chase_problem(little, level).size_bytes for level in ("L3", "DRAM")] == [MIB, 128 * MIB]
-    without = Reported(l1_bytes=64 << 10, l2_bytes=MIB, l3_bytes=0, memory_bytes=2**34)
+    without = reported(l1_bytes=64 << 10, l2_bytes=MIB, l3_bytes=0, memory_bytes=2**34)
     assert chase_problem(without, "DRAM").size_bytes == 256 * MIB
     with pytest.raises(Unsupported, match="no L3"):
         chase_problem(without, "L3")
     with pytest.raises(Unsupported, match="an eighth of memory, 128 MiB, is too little beside a cache of 256 MiB"):
-        chase_problem(Reported(l1_bytes=1, l2_bytes=1, l3_bytes=256 * MIB, memory_bytes=2**30), "DRAM")
+        chase_problem(reported(l1_bytes=1, l2_bytes=1, l3_bytes=256 * MIB, memory_bytes=2**30), "DRAM")
     with pytest.raises(Error, match="level must be one of"):
         chase_problem(without, "L4")
 

@@ -50,6 +50,19 @@ struct Bound {
   bool host_timed = false;  // a launch may wait: it is timed by the host's clock, from an idle device to an idle one
 };
 
+// The one step of another kernel as a further step of this one, its facts under the step's name; memory is counted by the whole.
+inline void append(Bound& bound, const std::string& step, Bound other) {
+  for (const auto& [name, value] : other.plan.facts())
+    if (name != "workspace_bytes") bound.plan.set(step + "_" + name, value);
+  bound.steps.push_back({step, std::move(other.steps.at(0).launch)});
+}
+
+// Every step owns `memory` too.
+template <class Memory>
+void keep(Bound& bound, const Memory& memory) {
+  for (Step& step : bound.steps) step.launch = [launch = std::move(step.launch), memory](Queue& queue) { launch(queue); };
+}
+
 // A capability a kernel needs ("avx2", "sm_90a"); empty means none. The backend says whether it has it.
 using Requires = std::string;
 

@@ -36,7 +36,7 @@ Bound library(const Attention& problem, Device& device) {
     gemm.scratch = scratch, gemm.scratch_bytes = kScratchBytes;
     Gemm planned = plan_gemm(gemm, device);
     record(bound.plan, prefix, planned);
-    bound.steps.push_back({step, [launch = std::move(planned.launch), memory](Queue& queue) { launch(queue); }});
+    bound.steps.push_back({step, std::move(planned.launch)});
   };
   GemmProblem first{problem.dtype, DType::fp32};
   first.columns = problem.seq_kv, first.inner = problem.head_dim;
@@ -48,15 +48,13 @@ Bound library(const Attention& problem, Device& device) {
   Bound softmax = bind_probabilities({problem.dtype, problem.batch * problem.heads * problem.seq_q, problem.seq_kv, problem.seq_q,
                                       problem.causal, scores, p},
                                      device);
-  for (const auto& [name, value] : softmax.plan.facts())
-    if (name != "workspace_bytes") bound.plan.set("softmax_" + name, value);
-  bound.steps.push_back(
-      {"softmax", [launch = std::move(softmax.steps.at(0).launch), memory](Queue& queue) { launch(queue); }});
+  append(bound, "softmax", std::move(softmax));
 
   GemmProblem second{problem.dtype, problem.dtype};
   second.columns = problem.head_dim, second.inner = problem.seq_kv;
   second.a = p, second.b = problem.v, second.c = problem.out;
   multiply("p·v", "values_", second);
+  keep(bound, memory);
   return bound;
 }
 

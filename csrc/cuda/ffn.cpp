@@ -31,7 +31,7 @@ class Steps {
     workspace_bytes_ += bytes;
     return kept_.emplace_back(workspace(device_, bytes));
   }
-  std::shared_ptr<void> keep(std::shared_ptr<void> other) { return kept_.emplace_back(std::move(other)); }
+  std::shared_ptr<void> own(std::shared_ptr<void> other) { return kept_.emplace_back(std::move(other)); }
   void* hidden(std::int64_t matrices = 1) {
     return memory({matrices, problem_.rows(), problem_.d_ff, size_bytes(problem_.dtype)}).get();
   }
@@ -48,16 +48,12 @@ class Steps {
     bound_.steps.push_back({step, std::move(planned.launch)});
   }
 
-  void pass(Bound elements) {
-    for (const auto& [name, value] : elements.plan.facts())
-      if (name != "workspace_bytes") bound_.plan.set("activation_" + name, value);
-    bound_.steps.push_back({"activation", std::move(elements.steps.at(0).launch)});
-  }
+  void pass(Bound elements) { append(bound_, "activation", std::move(elements)); }
 
   Bound finish(std::int64_t packed_bytes = 0) {
     bound_.plan.set("workspace_bytes", Value(workspace_bytes_));
     bound_.plan.set("packed_bytes", Value(packed_bytes));
-    for (Step& step : bound_.steps) step.launch = [launch = std::move(step.launch), kept = kept_](Queue& queue) { launch(queue); };
+    keep(bound_, kept_);
     return std::move(bound_);
   }
 
@@ -121,7 +117,7 @@ Bound fused(const Ffn& problem, Device& device) {
   std::int64_t packed_bytes = 0;
   if (problem.gated()) {
     packed_bytes = product({2, problem.d_model, problem.d_ff, size_bytes(problem.dtype)}, "ffn: w_up and w_gate");
-    const std::shared_ptr<void> packed = steps.keep(side_by_side(problem, device, packed_bytes));
+    const std::shared_ptr<void> packed = steps.own(side_by_side(problem, device, packed_bytes));
     char* const both = static_cast<char*>(steps.hidden(2));  // [rows, 2 d_ff]
     steps.multiply("up and gate", "up_gate_", 2 * problem.d_ff, problem.d_model, problem.x, packed.get(), both);
     const void* const gate = both + problem.d_ff * size_bytes(problem.dtype);

@@ -81,11 +81,6 @@ Bound library(const GroupedMatmul& problem, Device& device) {
 
   Bound bound;
   bound.plan.set("implementation", "library/" + device.properties().architecture());
-  const auto pass = [&](const char* step, Bound other) {
-    for (const auto& [name, value] : other.plan.facts())
-      if (name != "workspace_bytes") bound.plan.set(std::string(step) + "_" + name, value);
-    bound.steps.push_back({step, std::move(other.steps.at(0).launch)});
-  };
   // a and c: of all experts' rows; weights: of all experts.
   const auto multiply = [&](const char* step, std::int64_t columns, std::int64_t inner, const void* a, const void* weights,
                             void* c) {
@@ -111,23 +106,23 @@ Bound library(const GroupedMatmul& problem, Device& device) {
     return static_cast<std::int64_t>(products.size());
   };
 
-  pass("gather", bind_embedding({problem.dtype, rows, problem.tokens, problem.d_model, table(routing.token), problem.x, gathered},
+  append(bound, "gather", bind_embedding({problem.dtype, rows, problem.tokens, problem.d_model, table(routing.token), problem.x, gathered},
                                 device));
   const std::int64_t touched = multiply("up", problem.d_ff, problem.d_model, gathered, problem.w_up, up);
   if (problem.gated()) multiply("gate", problem.d_ff, problem.d_model, gathered, problem.w_gate, gate);
   switch (problem.activation) {
     case GroupedMatmul::Activation::relu:
-      pass("activation", bind_relu({problem.dtype, rows * problem.d_ff, up, up}, device));
+      append(bound, "activation", bind_relu({problem.dtype, rows * problem.d_ff, up, up}, device));
       break;
     case GroupedMatmul::Activation::gelu:
-      pass("activation", bind_gelu({problem.dtype, rows * problem.d_ff, false, up, activated}, device));
+      append(bound, "activation", bind_gelu({problem.dtype, rows * problem.d_ff, false, up, activated}, device));
       break;
     case GroupedMatmul::Activation::swiglu:
-      pass("activation", bind_silu_mul({problem.dtype, rows, problem.d_ff, gate, up, activated}, problem.d_ff, device));
+      append(bound, "activation", bind_silu_mul({problem.dtype, rows, problem.d_ff, gate, up, activated}, problem.d_ff, device));
       break;
   }
   multiply("down", problem.d_model, problem.d_ff, activated, problem.w_down, results);
-  pass("combine", bind_combine({problem.dtype, problem.tokens, problem.d_model, static_cast<int>(problem.per_token()),
+  append(bound, "combine", bind_combine({problem.dtype, problem.tokens, problem.d_model, static_cast<int>(problem.per_token()),
                                 static_cast<int>(problem.experts_per_token), results, table(routing.places), problem.gates,
                                 problem.out},
                                device));
@@ -137,7 +132,7 @@ Bound library(const GroupedMatmul& problem, Device& device) {
   bound.plan.set("experts_with_tokens", Value(touched));
   bound.plan.set("most_rows", Value(most));
   bound.plan.set("workspace_bytes", Value(workspace_bytes));
-  for (Step& step : bound.steps) step.launch = [launch = std::move(step.launch), kept](Queue& queue) { launch(queue); };
+  keep(bound, kept);
   return bound;
 }
 

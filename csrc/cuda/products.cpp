@@ -38,8 +38,7 @@ Bound bind_matmul(const ops::Matmul& problem, Device& device, bool fast_accumula
   gemm.b_transposed = true;
   Bound bound = bind("matmul", gemm, device);
   bound.plan.set("packed_bytes", Value(packed_bytes));
-  Launch& launch = bound.steps[0].launch;
-  launch = [launch, packed](Queue& queue) { launch(queue); };
+  keep(bound, packed);
   return bound;
 }
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..cost import TensorSpec
 from ..errors import Error, OutOfMemory, Unsupported
-from ..machine import EmpiricalRoofline, IntensityPoint, Machine, SizeCurve, SizePoint, SustainedSample
+from ..machine import EmpiricalRoofline, IntensityPoint, Machine, SizeCurve, SizePoint, SustainedSample, last_half
 from ..measurement import Policy
 from ..measurement.devices import Device
 from ..measurement.problems import fma_problem, mixed_intensity_grid, size_problem
@@ -175,8 +175,7 @@ def intensity_sweep(
 
 def sustained_load(device: Device, peak: Probe) -> tuple[SustainedSample, ...]:
     """What a long load comes to: its last half, where power and heat have settled."""
-    found = _load(device, peak)
-    return tuple(sample for sample in found if sample.time_s > found[-1].time_s / 2)
+    return last_half(_load(device, peak))
 
 
 def _load(device: Device, peak: Probe, seconds: float = LOAD_S) -> tuple[SustainedSample, ...]:

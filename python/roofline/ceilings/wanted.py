@@ -94,6 +94,11 @@ def _gpu_latencies(device: Device) -> Iterator[Wanted]:
         yield Wanted(f"{level} latency", "latency", partial(_chase, device, level, "huge"))
 
 
+def _gpus() -> list[str]:
+    """Those of this machine that can be used."""
+    return [d["name"] for d in list_devices() if d["name"].startswith("cuda") and not d["missing"]]
+
+
 def _transfers(device: Device, depth: str) -> Iterator[Wanted]:
     """Of a GPU: copies to and from the host, and to and from every other GPU here."""
     if device.backend == "cpu" or depth == "quick":
@@ -103,7 +108,7 @@ def _transfers(device: Device, depth: str) -> Iterator[Wanted]:
         for direction in DIRECTIONS:
             problem = HostCopy(size_bytes=size, direction=direction)
             yield Wanted(f"{TRANSFERS[direction]} {variant}", "transfer", partial(_not_kept, device, problem, variant))
-    others = [name for d in list_devices() if (name := d["name"]).startswith("cuda:") and name != device.name and not d["missing"]]
+    others = [name for name in _gpus() if name != device.name]
     for peer in (int(name.partition(":")[2]) for name in others if depth == "thorough" or name == others[0]):
         for variant in ("copy_engine", "kernel") if depth == "thorough" else ("copy_engine",):
             for direction in PEER_DIRECTIONS if depth == "thorough" else PEER_DIRECTIONS[::2]:
@@ -118,9 +123,9 @@ def _chase(device: Device, level: str, pages: str) -> Probe:
 
 def _links(device: Device) -> Iterator[Wanted]:
     """Between all GPUs of this machine, where there are several."""
-    gpus = sum(d["name"].startswith("cuda") and not d["missing"] for d in list_devices())
-    if device.backend == "cuda" and gpus > 1:
-        yield Wanted("link", "link", partial(link_probe, device, gpus))
+    gpus = _gpus()
+    if device.backend == "cuda" and len(gpus) > 1:
+        yield Wanted("link", "link", partial(link_probe, device, len(gpus)))
 
 
 def _bandwidths(device: Device, depth: str) -> Iterator[Wanted]:

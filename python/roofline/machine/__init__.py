@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .ceiling import ALIGNED, GEMM, HOST_CALLS, LEVELS, RATE_UNITS, TRANSFERS, UNVERIFIED, VARIANTS, Ceiling, fmt_modes
 from .curve import Plateau, SizeCurve, SizePoint
-from .empirical import EmpiricalRoofline, IntensityPoint, SustainedSample
+from .empirical import EmpiricalRoofline, IntensityPoint, SustainedSample, last_half
 from .files import SCHEMA_VERSION, build, check_version, from_json, to_json, write_atomically
 from .fit import Estimate, Fit, fit_roofline, fmt_p, hierarchical_time_s
 from .levels import cache_capacity, cache_level, curve_capacity, held_by, lasting_capacity, own_bytes
@@ -48,6 +48,7 @@ __all__ = [
     "grouped",
     "held_by",
     "hierarchical_time_s",
+    "last_half",
     "lasting_capacity",
     "load_machines",
     "modes",

@@ -68,6 +68,12 @@ class SustainedSample:
                 raise Error(f"sustained sample: {name} must be positive and finite, got {value!r}")
 
 
+def last_half(load: Sequence[SustainedSample]) -> tuple[SustainedSample, ...]:
+    """The end of a long load, where power and heat have settled: SETTLED of its time. load: not empty."""
+    start = load[-1].time_s * (1 - SETTLED)
+    return tuple(sample for sample in load if sample.time_s > start)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmpiricalRoofline:
     """A mixed-intensity sweep of one kernel at one memory level.
@@ -140,8 +146,7 @@ class EmpiricalRoofline:
         """The last half of the load; empty where it lasted less than 10 s."""
         if not self.sustained or self.sustained[-1].time_s < SUSTAINED_S:
             return ()
-        start = self.sustained[-1].time_s * (1 - SETTLED)
-        return tuple(sample for sample in self.sustained if sample.time_s > start)
+        return last_half(self.sustained)
 
     @property
     def sustained_flops_per_s(self) -> float | None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..cost import Array, TensorSpec, ceil_div, dtype
-from .base import Case, Facts, Operator, Variant
+from .base import Case, Facts, Operator
+from .collective import by_nccl, cases_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,12 +28,7 @@ class AllReduce(Operator):
     name = "all_reduce"
     summary = "the sum of a tensor over all ranks, by a ring; per rank"
     mix = "copy"
-    variants = {
-        "library": Variant(
-            summary="NCCL between the GPUs of one machine; what other ranks hold is laid out before the clock starts",
-            dtypes={"cuda": ("fp32", "fp16", "bf16")},
-        ),
-    }
+    variants = by_nccl("fp32", "fp16", "bf16")
 
     def check(self) -> None:
         self.one_of("dtype", ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2"))
@@ -71,6 +67,4 @@ class AllReduce(Operator):
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
-        shapes = ((1, 1), (12, 4), (17, 4), (5, 8), (100, 2), (100_000, 1))
-        small = tuple(Case(problem=cls(elements=elements, ranks=ranks)) for elements, ranks in shapes)
-        return (*small, Case(problem=cls(elements=2**34, ranks=72), slow=True))
+        return cases_of(cls)
