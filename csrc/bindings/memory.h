@@ -56,7 +56,7 @@ class Memory {
     const DType type = dtype_named(dtype);
     const Fill fill = kind == "uniform" ? Fill::uniform : kind == "zeros" ? Fill::zeros : kind == "pattern" ? Fill::pattern
                       : throw Error("memory: fill must be uniform, zeros or pattern, got '" + kind + "'");
-    char* start = at(offset, product({elements, roofline::size_bytes(type)}, "memory"));
+    char* start = at(offset, roofline::size_bytes(type, product({elements, 8}, "memory") / 8));
     py::gil_scoped_release release;
     backend_->fill(start, type, elements, fill, seed);
   }

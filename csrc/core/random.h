@@ -39,4 +39,9 @@ ROOFLINE_HOST_DEVICE inline std::uint8_t to_fp8_e4m3(double x) {
   return static_cast<std::uint8_t>(sign + exponent * 8 + whole);  // a carry out of the fraction raises the exponent
 }
 
+// A scale of a block in fp8_e8m0 (OCP Microscaling specification 1.0: an exponent biased by 127): 1/2, 1 or 2.
+ROOFLINE_HOST_DEVICE inline std::uint8_t random_fp8_e8m0(std::uint64_t seed, std::uint64_t index) {
+  return static_cast<std::uint8_t>(126 + random_bits(seed, index) % 3);
+}
+
 }  // namespace roofline

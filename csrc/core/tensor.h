@@ -46,7 +46,7 @@ struct Tensor {
   Role role = Role::in;
 
   std::int64_t elements() const { return product(shape, name); }
-  std::int64_t size_bytes() const { return elements() * roofline::size_bytes(dtype); }
+  std::int64_t size_bytes() const { return roofline::size_bytes(dtype, elements()); }
 
   bool contiguous() const {
     if (strides.empty()) return true;

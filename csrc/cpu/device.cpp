@@ -157,10 +157,11 @@ void Device::copy_in(void* device, const void* host, std::size_t size_bytes) { s
 void Device::copy_out(void* host, const void* device, std::size_t size_bytes) { std::memcpy(host, device, size_bytes); }
 
 void Device::fill(void* memory, DType dtype, std::int64_t elements, Fill fill, std::uint64_t seed) {
-  const std::int64_t size = size_bytes(dtype);
+  const bool packed = bits(dtype) < 8;  // filled by bytes
+  const std::int64_t size = packed ? 1 : size_bytes(dtype), count = packed ? size_bytes(dtype, elements) : elements;
   pool_->pin();
   pool_->run([&](int worker) {
-    const Range part = share(elements, worker, pool_->threads(), 64 / size);
+    const Range part = share(count, worker, pool_->threads(), 64 / size);
     if (fill != Fill::uniform) {
       std::memset(static_cast<char*>(memory) + part.first * size, fill == Fill::zeros ? 0 : 0xA5, part.size() * size);
       return;
@@ -176,6 +177,9 @@ void Device::fill(void* memory, DType dtype, std::int64_t elements, Fill fill, s
       case DType::int32: return fill_range<std::int32_t>(memory, part, [=](std::int64_t i) { return static_cast<std::int32_t>(random_bits(seed, i)); });
       case DType::fp8_e4m3:
         return fill_range<std::uint8_t>(memory, part, [=](std::int64_t i) { return to_fp8_e4m3(random_uniform(seed, i)); });
+      case DType::fp8_e8m0: return fill_range<std::uint8_t>(memory, part, [=](std::int64_t i) { return random_fp8_e8m0(seed, i); });
+      case DType::int4:
+      case DType::nvfp4:
       case DType::int8: return fill_range<std::int8_t>(memory, part, [=](std::int64_t i) { return static_cast<std::int8_t>(random_bits(seed, i)); });
     }
   });

@@ -226,7 +226,7 @@ void Device::fill(void* memory, DType dtype, std::int64_t elements, Fill fill, s
     launch_fill(stream_, memory, dtype, elements, seed, properties_.sms);
     ROOFLINE_CUDA_LAUNCHED("fill_kernel");
   } else {
-    const std::size_t size = static_cast<std::size_t>(elements * size_bytes(dtype));
+    const std::size_t size = static_cast<std::size_t>(size_bytes(dtype, elements));
     ROOFLINE_CUDA(cudaMemsetAsync(memory, fill == Fill::zeros ? 0 : 0xA5, size, stream_));
   }
   ROOFLINE_CUDA(cudaStreamSynchronize(stream_));

@@ -52,6 +52,14 @@ __device__ Fp8E4m3 random_value<Fp8E4m3>(std::uint64_t seed, std::uint64_t i) {
   return {to_fp8_e4m3(random_uniform(seed, i))};
 }
 
+struct Fp8E8m0 {
+  std::uint8_t bits;
+};
+template <>
+__device__ Fp8E8m0 random_value<Fp8E8m0>(std::uint64_t seed, std::uint64_t i) {
+  return {random_fp8_e8m0(seed, i)};
+}
+
 template <class T>
 void fill(cudaStream_t stream, void* memory, std::int64_t elements, std::uint64_t seed, int sms) {
   const std::int64_t blocks = persistent_grid(ceil_div(elements, kFillThreads), sms, 8);
@@ -129,7 +137,10 @@ void launch_fill(cudaStream_t stream, void* memory, DType dtype, std::int64_t el
     case DType::bf16: return fill<__nv_bfloat16>(stream, memory, elements, seed, sms);
     case DType::int32: return fill<std::int32_t>(stream, memory, elements, seed, sms);
     case DType::int8: return fill<std::int8_t>(stream, memory, elements, seed, sms);
+    case DType::int4:
+    case DType::nvfp4: return fill<std::int8_t>(stream, memory, size_bytes(dtype, elements), seed, sms);
     case DType::fp8_e4m3: return fill<Fp8E4m3>(stream, memory, elements, seed, sms);
+    case DType::fp8_e8m0: return fill<Fp8E8m0>(stream, memory, elements, seed, sms);
   }
 }
 

@@ -20,11 +20,15 @@ _DTYPES = {
     (1, 8): "uint8", (1, 16): "uint16", (1, 32): "uint32", (1, 64): "uint64",
     (2, 16): "float16", (2, 32): "float32", (2, 64): "float64",
     (4, 16): "bfloat16", (5, 64): "complex64", (5, 128): "complex128", (6, 8): "bool",
-    (10, 8): "float8_e4m3fn", (12, 8): "float8_e5m2",
+    (10, 8): "float8_e4m3fn", (12, 8): "float8_e5m2", (14, 8): "float8_e8m0fnu",
 }  # fmt: skip
 _CODES = {name: number for number, name in _DTYPES.items()}
+_FP4_PAIR = (17, 4, 2)  # as PyTorch hands over two E2M1 in a byte
 # What others call the dtypes whose bits NumPy stores as unsigned integers.
-NATIVE = {"bf16": "bfloat16", "fp8_e4m3": "float8_e4m3fn", "fp8_e5m2": "float8_e5m2"}
+NATIVE = {
+    "bf16": "bfloat16", "fp8_e4m3": "float8_e4m3fn", "fp8_e5m2": "float8_e5m2", "fp8_e8m0": "float8_e8m0fnu",
+    "nvfp4": "float4_e2m1fn_x2",
+}  # fmt: skip
 
 # Vectors that GPU kernels move where they do not plan otherwise. CPU kernels load from any element on, but for these.
 GPU_ALIGNMENT_BYTES = 16
@@ -87,6 +91,8 @@ def _by_dlpack(tensor: Any, device: Device, where: str) -> Given:
         raise Error(f"{where} cannot be shared by DLPack: {reason}") from reason
     code, bits, lanes = taken.dtype
     name = _DTYPES.get((code, bits), f"DLPack's code {code} of {bits} bits") if lanes == 1 else f"a vector of {lanes} lanes"
+    if (code, bits, lanes) == _FP4_PAIR:
+        name = NATIVE["nvfp4"]
     return Given(
         address=taken.address,
         dtype=name,
@@ -147,7 +153,8 @@ def look(tensor: Any, spec: TensorSpec, device: Device, where: str) -> Given:
 
     Work that its owner has enqueued is then ordered before what the device is given next. Nothing is converted or copied.
     """
-    expected = f"expected {spec.dtype} {list(spec.shape)}"
+    shape = dtype(spec.dtype).stored_shape(spec.shape)
+    expected = f"expected {spec.dtype} {list(spec.shape)}" + (f", two to a byte: {list(shape)}" if shape != spec.shape else "")
     if isinstance(tensor, np.ndarray):
         given = _of_numpy(tensor)
     elif hasattr(tensor, "__dlpack__") and hasattr(tensor, "__dlpack_device__"):
@@ -163,7 +170,7 @@ def look(tensor: Any, spec: TensorSpec, device: Device, where: str) -> Given:
     if given.dtype not in names:
         hint = f" (or its bits: {names[0]})" if len(names) > 1 else ""
         raise Error(f"{where} has dtype {given.dtype}; {expected}, which others call {names[-1]}{hint}")
-    if given.shape != spec.shape:
+    if given.shape != shape:
         raise Error(f"{where} has shape {list(given.shape)}; {expected}")
     if not given.contiguous():
         raise Error(f"{where} is not contiguous in C order; pass a contiguous copy of {spec.name}")
@@ -209,7 +216,7 @@ class DeviceArray:
         storage = dtype(self.dtype).storage
         if storage is None:
             raise Unsupported(f"NumPy holds no {self.dtype}")
-        array = np.empty(self.shape, dtype=storage)
+        array = np.empty(dtype(self.dtype).stored_shape(self.shape), dtype=storage)
         self._memory.read(array)
         return array
 

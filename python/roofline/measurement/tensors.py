@@ -42,13 +42,13 @@ class Held:
 
     def raw(self) -> Array:
         """Its bits (see `cost.DType.storage`): the memory itself where the host can read it, else a copy."""
-        storage = dtype(self.spec.dtype).storage
+        storage, shape = dtype(self.spec.dtype).storage, dtype(self.spec.dtype).stored_shape(self.spec.shape)
         if storage is None:
             raise Unsupported(f"{self.spec.dtype} tensors cannot be read back")
         if self.memory.on_host:
-            seen: Array = self.memory.view(self.offset, self.spec.size_bytes).view(storage).reshape(self.spec.shape)
+            seen: Array = self.memory.view(self.offset, self.spec.size_bytes).view(storage).reshape(shape)
             return seen
-        array = np.empty(self.spec.shape, dtype=storage)
+        array = np.empty(shape, dtype=storage)
         self.memory.read(array, self.offset)
         return array
 
@@ -111,7 +111,9 @@ class _Lazy:
 
     def __init__(self, raw: Array, dtype_name: str) -> None:
         self._raw, self._dtype_name = raw, dtype_name
-        self.shape, self.ndim, self.dtype = raw.shape, raw.ndim, np.dtype(np.float64)
+        self._packed = dtype(dtype_name).packed
+        self.shape = (*raw.shape[:-1], raw.shape[-1] * self._packed) if raw.ndim else raw.shape
+        self.ndim, self.dtype = raw.ndim, np.dtype(np.float64)
 
     def __getitem__(self, index: Any) -> Array:
         return to_float64(np.asarray(self._raw[index]), self._dtype_name)
@@ -122,8 +124,8 @@ class _Lazy:
     def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
         return to_float64(self._raw, self._dtype_name)
 
-    def reshape(self, *shape: Any) -> _Lazy:
-        return _Lazy(self._raw.reshape(*shape), self._dtype_name)
+    def reshape(self, *shape: Any) -> _Lazy | Array:
+        return np.asarray(self).reshape(*shape) if self._packed > 1 else _Lazy(self._raw.reshape(*shape), self._dtype_name)
 
 
 def _rows(problem: Operator, seed: int) -> Array | None:
