@@ -218,6 +218,7 @@ add_library(roofline_cuda STATIC
   csrc/cuda/primitives.cu
   csrc/cuda/products.cpp
   csrc/cuda/rows.cu
+  csrc/cuda/scales.cpp
   csrc/cuda/stream.cu
   csrc/cuda/stream_bulk.cu
   csrc/cuda/tokens.cu

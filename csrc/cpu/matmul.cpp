@@ -9,6 +9,7 @@ namespace roofline::cpu {
 namespace {
 
 Bound library(const ops::Matmul& problem, Device& device) {
+  if (problem.scales.kind != ops::Scales::Kind::none) throw Unsupported("matmul library: its kernels on a CPU take no scales; use scales none");
   Gemm gemm = plan_gemm({problem.dtype, problem.rows, problem.columns, problem.inner, problem.a, problem.b, problem.c}, device);
   Bound bound;
   bound.plan.set("implementation", gemm.implementation);

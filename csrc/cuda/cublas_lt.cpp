@@ -21,13 +21,15 @@ static_assert(lt::success == int{CUBLAS_STATUS_SUCCESS} && lt::not_initialized =
               lt::arch_mismatch == int{CUBLAS_STATUS_ARCH_MISMATCH} && lt::not_supported == int{CUBLAS_STATUS_NOT_SUPPORTED});
 static_assert(lt::r_32f == int{CUDA_R_32F} && lt::r_64f == int{CUDA_R_64F} && lt::r_16f == int{CUDA_R_16F} &&
               lt::r_8i == int{CUDA_R_8I} && lt::r_32i == int{CUDA_R_32I} && lt::r_16bf == int{CUDA_R_16BF} &&
-              lt::r_8f_e4m3 == int{CUDA_R_8F_E4M3} && lt::r_8f_e5m2 == int{CUDA_R_8F_E5M2});
+              lt::r_8f_e4m3 == int{CUDA_R_8F_E4M3} && lt::r_8f_e5m2 == int{CUDA_R_8F_E5M2} &&
+              lt::r_4f_e2m1 == int{CUDA_R_4F_E2M1});
 static_assert(lt::compute_32f == int{CUBLAS_COMPUTE_32F} && lt::compute_64f == int{CUBLAS_COMPUTE_64F} &&
               lt::compute_32i == int{CUBLAS_COMPUTE_32I} && lt::compute_32f_fast_tf32 == int{CUBLAS_COMPUTE_32F_FAST_TF32});
 static_assert(lt::op_n == int{CUBLAS_OP_N} && lt::op_t == int{CUBLAS_OP_T});
 static_assert(lt::epilogue_default == int{CUBLASLT_EPILOGUE_DEFAULT} && lt::epilogue_relu == int{CUBLASLT_EPILOGUE_RELU} &&
               lt::epilogue_bias == int{CUBLASLT_EPILOGUE_BIAS} && lt::epilogue_gelu == int{CUBLASLT_EPILOGUE_GELU});
-static_assert(lt::desc_transa == int{CUBLASLT_MATMUL_DESC_TRANSA} && lt::desc_transb == int{CUBLASLT_MATMUL_DESC_TRANSB} &&
+static_assert(lt::desc_pointer_mode == int{CUBLASLT_MATMUL_DESC_POINTER_MODE} &&
+              lt::desc_transa == int{CUBLASLT_MATMUL_DESC_TRANSA} && lt::desc_transb == int{CUBLASLT_MATMUL_DESC_TRANSB} &&
               lt::desc_epilogue == int{CUBLASLT_MATMUL_DESC_EPILOGUE} &&
               lt::desc_bias_pointer == int{CUBLASLT_MATMUL_DESC_BIAS_POINTER} &&
               lt::desc_a_scale_pointer == int{CUBLASLT_MATMUL_DESC_A_SCALE_POINTER} &&
@@ -36,8 +38,12 @@ static_assert(lt::desc_transa == int{CUBLASLT_MATMUL_DESC_TRANSA} && lt::desc_tr
               lt::desc_a_scale_mode == int{CUBLASLT_MATMUL_DESC_A_SCALE_MODE} &&
               lt::desc_b_scale_mode == int{CUBLASLT_MATMUL_DESC_B_SCALE_MODE});
 static_assert(lt::scale_scalar_32f == int{CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F} &&
+              lt::scale_vec16_ue4m3 == int{CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3} &&
+              lt::scale_vec32_ue8m0 == int{CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0} &&
               lt::scale_outer_vec_32f == int{CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F} &&
-              lt::scale_vec128_32f == int{CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F});
+              lt::scale_vec128_32f == int{CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F} &&
+              lt::scale_blk128x128_32f == int{CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F});
+static_assert(lt::pointers_to_host == int{CUBLASLT_POINTER_MODE_HOST} && lt::pointers_to_device == int{CUBLASLT_POINTER_MODE_DEVICE});
 static_assert(lt::layout_batch_count == int{CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT} &&
               lt::layout_batch_stride == int{CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET});
 static_assert(lt::pref_max_workspace_bytes == int{CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES} &&

@@ -22,11 +22,13 @@ using Description = struct DescriptionOpaque*;
 using Preference = struct PreferenceOpaque*;
 
 enum Status : int { success = 0, not_initialized = 1, alloc_failed = 3, invalid_value = 7, arch_mismatch = 8, not_supported = 15 };
-enum Type : int { r_32f = 0, r_64f = 1, r_16f = 2, r_8i = 3, r_32i = 10, r_16bf = 14, r_8f_e4m3 = 28, r_8f_e5m2 = 29 };
+enum Type : int { r_32f = 0, r_64f = 1, r_16f = 2, r_8i = 3, r_32i = 10, r_16bf = 14, r_8f_e4m3 = 28, r_8f_e5m2 = 29, r_4f_e2m1 = 33 };
 enum Compute : int { compute_32f = 68, compute_64f = 70, compute_32i = 72, compute_32f_fast_tf32 = 77 };
 enum Operation : int { op_n = 0, op_t = 1 };
 enum Epilogue : int { epilogue_default = 1, epilogue_relu = 2, epilogue_bias = 4, epilogue_gelu = 32 };
+enum PointerMode : int { pointers_to_host = 0, pointers_to_device = 1 };  // of alpha and beta
 enum DescriptionAttribute : int {
+  desc_pointer_mode = 2,
   desc_transa = 3,
   desc_transb = 4,
   desc_epilogue = 7,
@@ -37,7 +39,14 @@ enum DescriptionAttribute : int {
   desc_a_scale_mode = 31,
   desc_b_scale_mode = 32,
 };
-enum ScaleMode : int { scale_scalar_32f = 0, scale_outer_vec_32f = 3, scale_vec128_32f = 4 };
+enum ScaleMode : int {
+  scale_scalar_32f = 0,
+  scale_vec16_ue4m3 = 1,
+  scale_vec32_ue8m0 = 2,
+  scale_outer_vec_32f = 3,
+  scale_vec128_32f = 4,
+  scale_blk128x128_32f = 5,
+};
 enum LayoutAttribute : int { layout_batch_count = 5, layout_batch_stride = 6 };
 enum PreferenceAttribute : int {
   pref_max_workspace_bytes = 1,

@@ -70,11 +70,14 @@ Types types_of(DType dtype, DType out) {
       if (out == DType::int32) return {lt::r_8i, lt::r_32i, lt::r_32i, lt::compute_32i};
       break;
     case DType::fp8_e4m3:
-      if (out == DType::fp32) return {lt::r_8f_e4m3, lt::r_32f, lt::r_32f, lt::compute_32f};
-      if (out == DType::fp16) return {lt::r_8f_e4m3, lt::r_16f, lt::r_32f, lt::compute_32f};
-      if (out == DType::bf16) return {lt::r_8f_e4m3, lt::r_16bf, lt::r_32f, lt::compute_32f};
+    case DType::nvfp4: {
+      const lt::Type operand = dtype == DType::nvfp4 ? lt::r_4f_e2m1 : lt::r_8f_e4m3;
+      if (out == DType::fp32) return {operand, lt::r_32f, lt::r_32f, lt::compute_32f};
+      if (out == DType::fp16) return {operand, lt::r_16f, lt::r_32f, lt::compute_32f};
+      if (out == DType::bf16) return {operand, lt::r_16bf, lt::r_32f, lt::compute_32f};
       break;
-    case DType::int32:
+    }
+    default:
       break;
   }
   throw unsupported();
@@ -136,7 +139,10 @@ struct LtPlan {
 
   // Column-major, the library computes cᵀ = bᵀ aᵀ on the same memory: its first operand is our b.
   lt::Status run(const lt::Algo& which, void* scratch, std::size_t scratch_bytes, CUstream_st* stream) const {
-    return library->matmul(handle, description.get(), &alpha, problem.b, b.get(), problem.a, a.get(), &beta, problem.c, c.get(),
+    const auto* const factors = static_cast<const float*>(problem.alpha_beta);
+    const void *const one = factors ? factors : static_cast<const void*>(&alpha),
+               *const other = factors ? factors + 1 : static_cast<const void*>(&beta);
+    return library->matmul(handle, description.get(), one, problem.b, b.get(), problem.a, a.get(), other, problem.c, c.get(),
                            problem.c, c.get(), &which, scratch, scratch_bytes, stream);
   }
 };
@@ -189,36 +195,61 @@ std::string describe(const CublasLt& library, const lt::Algo& algo) {
   return text;
 }
 
-// What cuBLASLt asks of fp8 products on every GPU that has them.
-void check_fp8(const GemmProblem& problem, const Device& device) {
+// What cuBLASLt asks of products of fp8 and nvfp4 on every GPU that has them.
+void check_low_precision(const GemmProblem& problem, const Device& device) {
   const int capability = device.properties().capability;
-  if (capability < 89) throw Unsupported("fp8 products need a GPU of compute capability 8.9 or newer, and this one is sm_" +
-                                         std::to_string(capability));
-  if (!problem.b_transposed) throw Error("plan_gemm: fp8 kernels read both operands along inner; hand b over transposed");
-  if (problem.inner % 16 != 0 || problem.columns % 16 != 0)
-    throw Unsupported("cuBLASLt's fp8 kernels take inner and columns in multiples of 16, got inner " +
-                      std::to_string(problem.inner) + " and columns " + std::to_string(problem.columns));
-  if (problem.scaling != Scaling::row && problem.scaling != Scaling::block) return;
-  if (capability != 90)
-    throw Unsupported("cuBLASLt takes fp32 scales of rows and of blocks on sm_90 only, and this GPU is sm_" +
-                      std::to_string(capability) + "; use one for the whole tensor");
+  const std::string here = ", and this GPU is " + device.properties().architecture();
+  const bool fp4 = problem.dtype == DType::nvfp4;
+  const int least = fp4 ? 100 : 89;
+  if (capability < least)
+    throw Unsupported(name(problem.dtype) + " products need sm_" + std::to_string(least) + " or newer" + here);
+  if (!problem.b_transposed)
+    throw Error("plan_gemm: " + name(problem.dtype) + " kernels read both operands along inner; hand b over transposed");
+  const std::int64_t whole = fp4 ? 32 : 16;  // of inner: 16 bytes
+  if (problem.inner % whole != 0 || problem.columns % 16 != 0)
+    throw Unsupported("cuBLASLt's " + name(problem.dtype) + " kernels take inner in multiples of " + std::to_string(whole) +
+                      " and columns of 16, got inner " + std::to_string(problem.inner) + " and columns " +
+                      std::to_string(problem.columns));
+  if (fp4 != (problem.scaling == Scaling::blocks_of_16))
+    throw Unsupported("cuBLASLt takes nvfp4 with scales of blocks of 16 in fp8_e4m3 and no other dtype with these: scales block or "
+                      "two_level, scale_block 16, scale_bits 8");
+  if (problem.scaling == Scaling::none || problem.scaling == Scaling::tensor) return;
   if (problem.batch > 1)
     throw Unsupported("cuBLASLt does not say where the scales of rows and of blocks lie in a batch; use batch 1, got " +
                       std::to_string(problem.batch));
+  if (fp4) return;
+  if (problem.scaling == Scaling::blocks_of_32 && capability < 100)
+    throw Unsupported("cuBLASLt takes scales of blocks of 32 on sm_100 and newer" + here +
+                      "; use blocks of 128 in fp32, or scales of tensors");
+  if (problem.scaling != Scaling::blocks_of_32 && capability != 90)
+    throw Unsupported("cuBLASLt takes fp32 scales of rows and of blocks on sm_90 only" + here +
+                      "; use blocks of 32 in 8 bits, or scales of tensors");
 }
 
 void set_scales(const CublasLt& library, const LtPlan& plan) {
-  if (plan.problem.scaling == Scaling::none) return;
-  const std::int32_t mode = plan.problem.scaling == Scaling::row     ? lt::scale_outer_vec_32f
-                            : plan.problem.scaling == Scaling::block ? lt::scale_vec128_32f
-                                                                     : lt::scale_scalar_32f;
-  // The library's first operand is our b.
-  const auto set = [&](lt::DescriptionAttribute pointer, lt::DescriptionAttribute how, const void* scale) {
+  const GemmProblem& problem = plan.problem;
+  if (problem.alpha_beta) {
+    const std::int32_t mode = lt::pointers_to_device;
+    ROOFLINE_LT(library, description_set(plan.description.get(), lt::desc_pointer_mode, &mode, sizeof mode));
+  }
+  const auto [of_a, of_b] = [&]() -> std::pair<lt::ScaleMode, lt::ScaleMode> {
+    switch (problem.scaling) {
+      case Scaling::row: return {lt::scale_outer_vec_32f, lt::scale_outer_vec_32f};
+      case Scaling::blocks_of_128: return {lt::scale_vec128_32f, lt::scale_vec128_32f};
+      case Scaling::squares: return {lt::scale_vec128_32f, lt::scale_blk128x128_32f};
+      case Scaling::blocks_of_32: return {lt::scale_vec32_ue8m0, lt::scale_vec32_ue8m0};
+      case Scaling::blocks_of_16: return {lt::scale_vec16_ue4m3, lt::scale_vec16_ue4m3};
+      default: return {lt::scale_scalar_32f, lt::scale_scalar_32f};
+    }
+  }();
+  if (problem.scaling == Scaling::none) return;
+  const auto set = [&](lt::DescriptionAttribute pointer, lt::DescriptionAttribute how, const void* scale, std::int32_t mode) {
     ROOFLINE_LT(library, description_set(plan.description.get(), pointer, &scale, sizeof scale));
     if (mode != lt::scale_scalar_32f) ROOFLINE_LT(library, description_set(plan.description.get(), how, &mode, sizeof mode));
   };
-  set(lt::desc_a_scale_pointer, lt::desc_a_scale_mode, plan.problem.b_scale);
-  set(lt::desc_b_scale_pointer, lt::desc_b_scale_mode, plan.problem.a_scale);
+  // The library's first operand is our b.
+  set(lt::desc_a_scale_pointer, lt::desc_a_scale_mode, problem.b_scale, of_b);
+  set(lt::desc_b_scale_pointer, lt::desc_b_scale_mode, problem.a_scale, of_a);
 }
 
 // Times the candidates on the real operands, the fastest few once more, so that luck in the first timing does not choose. Returns
@@ -261,9 +292,10 @@ Gemm plan_gemm(const GemmProblem& problem, Device& device) {
   if (problem.activation == Activation::gelu_tanh && problem.dtype != DType::fp16 && problem.dtype != DType::bf16)
     throw Unsupported("how near cuBLASLt's gelu comes to the one by tanh is not stated: enough for fp16 and bf16, not for " +
                       name(problem.dtype));
-  if (problem.dtype == DType::fp8_e4m3) check_fp8(problem, device);
-  if (problem.dtype != DType::fp8_e4m3 && problem.scaling != Scaling::none)
-    throw Unsupported("cuBLASLt takes scales of fp8 operands only, got " + name(problem.dtype));
+  if (problem.dtype == DType::fp8_e4m3 || problem.dtype == DType::nvfp4)
+    check_low_precision(problem, device);
+  else if (problem.scaling != Scaling::none)
+    throw Unsupported("cuBLASLt takes scales of fp8 and nvfp4 operands only, got " + name(problem.dtype));
   const CublasLt& library = cublas_lt();
   device.use();
   const auto plan = std::make_shared<LtPlan>(library);

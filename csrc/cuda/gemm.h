@@ -12,10 +12,10 @@ namespace roofline::cuda {
 
 enum class Activation : std::uint8_t { none, relu, gelu_tanh };
 
-// Of fp8 operands, in fp32. tensor: one number for all of a, one for all of b; row: one for each row of a and each column of b;
-// block: one for every kScaleBlock numbers along inner of each row of a and each column of b.
-enum class Scaling : std::uint8_t { none, tensor, row, block };
-constexpr std::int64_t kScaleBlock = 128;
+// Scales of fp8 and nvfp4 operands, laid out as cuBLASLt reads them. tensor: one number for all of a, one for all of b; row: one for
+// each row of a and each column of b; blocks_of_128: one for every 128 numbers along inner of these; squares: the same of a, and one
+// for every 128 x 128 of b; all in fp32. blocks_of_32 of fp8 in E8M0, blocks_of_16 of nvfp4 in E4M3, both in tiles.
+enum class Scaling : std::uint8_t { none, tensor, row, blocks_of_128, squares, blocks_of_32, blocks_of_16 };
 
 // Of the heuristic's proposals: the fastest, as timed on the operands when the plan is made, or the first, with nothing timed.
 enum class Choice : std::uint8_t { fastest, first };
@@ -33,8 +33,9 @@ struct GemmProblem {
   Activation activation = Activation::none;
   bool b_shared = false;  // one b for the whole batch
   Scaling scaling = Scaling::none;
-  const void* a_scale = nullptr;   // [1], [rows] or [inner / kScaleBlock, rows]
-  const void* b_scale = nullptr;   // [1], [columns] or [inner / kScaleBlock, columns]
+  const void* a_scale = nullptr;   // [1], [rows], [inner / 128, rows], or tiles (scale_layout.h)
+  const void* b_scale = nullptr;   // [1], [columns], [inner / 128, columns], [columns / 128, square_scale_pitch(...)], or tiles
+  const void* alpha_beta = nullptr;  // in the device's memory: alpha times this, and 0, in fp32; where given, `alpha` is 1
   bool fast_accumulation = false;  // of fp8: sums are not carried over into fp32 now and then
   Choice choice = Choice::fastest;
   // Scratch that products on one stream may share; without, each has its own.

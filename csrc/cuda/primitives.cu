@@ -7,6 +7,7 @@
 #include "cuda/check.h"
 #include "cuda/plan.h"
 #include "cuda/ptx.cuh"
+#include "cuda/scale_kernels.cuh"
 #include "cuda/transpose.cuh"
 
 namespace roofline::cuda {
@@ -153,12 +154,36 @@ void transpose(cudaStream_t stream, const void* from, void* to, std::int64_t mat
 
 void launch_transpose(cudaStream_t stream, const void* from, void* to, DType dtype, std::int64_t matrices, std::int64_t rows,
                       std::int64_t columns) {
+  if (bits(dtype) == 4) {
+    const TileGrid tiles = tile_grid(matrices, rows, columns, kTransposeSide, kTransposeSide);
+    transpose_nibbles_kernel<<<static_cast<unsigned>(std::min(tiles.tiles(), kMaxGridX)), kTransposeThreads, 0, stream>>>(
+        static_cast<const std::uint8_t*>(from), static_cast<std::uint8_t*>(to), tiles, rows, columns);
+    return;
+  }
   switch (size_bytes(dtype)) {
     case 1: return transpose<std::uint8_t>(stream, from, to, matrices, rows, columns);
     case 2: return transpose<std::uint16_t>(stream, from, to, matrices, rows, columns);
     case 4: return transpose<std::uint32_t>(stream, from, to, matrices, rows, columns);
     default: return transpose<std::uint64_t>(stream, from, to, matrices, rows, columns);
   }
+}
+
+void launch_tile_scales(cudaStream_t stream, const void* from, void* to, std::int64_t rows, std::int64_t blocks,
+                        std::int64_t row_stride, std::int64_t block_stride, int sms) {
+  const std::int64_t grid = persistent_grid(ceil_div(tiled_scale_bytes(rows, blocks), kScaleThreads), sms, 8);
+  tile_scales_kernel<<<static_cast<unsigned>(grid), kScaleThreads, 0, stream>>>(
+      static_cast<const std::uint8_t*>(from), static_cast<std::uint8_t*>(to), rows, blocks, row_stride, block_stride);
+}
+
+void launch_square_scales(cudaStream_t stream, const void* from, void* to, std::int64_t blocks, std::int64_t columns, int sms) {
+  const std::int64_t grid = persistent_grid(ceil_div(square_scale_pitch(blocks) * columns, kScaleThreads), sms, 8);
+  square_scales_kernel<<<static_cast<unsigned>(grid), kScaleThreads, 0, stream>>>(static_cast<const float*>(from),
+                                                                                 static_cast<float*>(to), blocks, columns);
+}
+
+void launch_product_factors(cudaStream_t stream, const void* a, const void* b, void* alpha_beta) {
+  product_factors_kernel<<<1, 1, 0, stream>>>(static_cast<const float*>(a), static_cast<const float*>(b),
+                                              static_cast<float*>(alpha_beta));
 }
 
 void launch_gate(cudaStream_t stream, const volatile int* open, volatile int* timed_out, std::uint64_t timeout_ns) {

@@ -28,9 +28,19 @@ constexpr int kClockStamps = 512;  // SMs that are told apart, by their number
 // Writes the clocks of every SM to stamps[its number].
 void launch_stamp(CUstream_st* stream, volatile ClockStamp* stamps, int sms);
 
-// to[i] = from[i]ᵀ. from: [matrices, rows, columns].
+// to[i] = from[i]ᵀ. from: [matrices, rows, columns]; of 4 bits both even.
 void launch_transpose(CUstream_st* stream, const void* from, void* to, DType dtype, std::int64_t matrices, std::int64_t rows,
                       std::int64_t columns);
+
+// Scales of blocks of 8 bits in cuBLASLt's tiles (cuda/scale_layout.h). Strides: of `from`.
+void launch_tile_scales(CUstream_st* stream, const void* from, void* to, std::int64_t rows, std::int64_t blocks,
+                        std::int64_t row_stride, std::int64_t block_stride, int sms);
+
+// Scales of 128 x 128 numbers in fp32, [blocks, columns], as cuBLASLt reads them.
+void launch_square_scales(CUstream_st* stream, const void* from, void* to, std::int64_t blocks, std::int64_t columns, int sms);
+
+// alpha_beta: *a times *b, and 0, in fp32.
+void launch_product_factors(CUstream_st* stream, const void* a, const void* b, void* alpha_beta);
 
 // size_bytes from one place to another, which may be memory of a peer.
 void launch_copy(CUstream_st* stream, void* to, const void* from, std::int64_t size_bytes, int sms);

@@ -3,6 +3,7 @@
 #include "cuda/gemm.h"
 #include "cuda/kernels.h"
 #include "cuda/primitives.h"
+#include "cuda/scales.h"
 #include "ops/bmm.h"
 #include "ops/matmul.h"
 
@@ -19,70 +20,63 @@ Bound bind(const char* step, const GemmProblem& problem, Device& device) {
   return bound;
 }
 
-// cuBLASLt's kernels for bytes read both operands along inner.
-bool along_inner(DType dtype) { return dtype == DType::int8 || dtype == DType::fp8_e4m3; }
+// cuBLASLt's kernels for 8 and 4 bits read both operands along inner.
+bool along_inner(DType dtype) { return bits(dtype) <= 8; }
+
+// A step that writes b, [matrices, inner, columns], transposed to memory of its own, from which `gemm` then reads it.
+Step transpose_b(GemmProblem& gemm, Device& device, std::int64_t& transposed_bytes) {
+  if (bits(gemm.dtype) < 8 && (gemm.inner % 2 != 0 || gemm.columns % 2 != 0))
+    throw Unsupported(name(gemm.dtype) + " products need an even inner and even columns, got " + std::to_string(gemm.inner) + " and " +
+                      std::to_string(gemm.columns));
+  const std::int64_t bytes = size_bytes(gemm.dtype, product({gemm.batch, gemm.inner, gemm.columns}, "b"));
+  const std::shared_ptr<void> to = workspace(device, bytes);
+  transposed_bytes += bytes;
+  const GemmProblem from = gemm;
+  gemm.b = to.get();
+  gemm.b_transposed = true;
+  return {"transpose b", [=](Queue& queue) {
+            launch_transpose(stream(queue), from.b, to.get(), from.dtype, from.batch, from.inner, from.columns);
+            ROOFLINE_CUDA_LAUNCHED("transpose_kernel");
+          }};
+}
+
+// What must run before a product, so that it reads its operands and their scales as it wants them.
+std::vector<Step> prepare(const ops::Scales& scales, GemmProblem& gemm, Device& device, std::int64_t& bytes) {
+  std::vector<Step> steps;
+  if (along_inner(gemm.dtype)) steps.push_back(transpose_b(gemm, device, bytes));
+  for (Step& step : lay_out(scales, gemm, device, bytes)) steps.push_back(std::move(step));
+  device.use();
+  for (const Step& step : steps) step.launch(device);  // proposals are timed on what they will read
+  return steps;
+}
 
 Bound bind_matmul(const ops::Matmul& problem, Device& device, bool fast_accumulation) {
   GemmProblem gemm{problem.dtype, ops::Matmul::result(problem.dtype)};
   gemm.rows = problem.rows, gemm.columns = problem.columns, gemm.inner = problem.inner;
   gemm.a = problem.a, gemm.b = problem.b, gemm.c = problem.c;
   gemm.fast_accumulation = fast_accumulation;
-  if (!along_inner(problem.dtype)) return bind("matmul", gemm, device);
-  // b is the same in every launch, so it is turned here.
-  const std::int64_t packed_bytes = problem.inner * problem.columns;
-  const std::shared_ptr<void> packed = workspace(device, packed_bytes);
-  device.use();
-  launch_transpose(device.stream(), problem.b, packed.get(), problem.dtype, 1, problem.inner, problem.columns);
-  ROOFLINE_CUDA_LAUNCHED("transpose_kernel");
-  gemm.b = packed.get();
-  gemm.b_transposed = true;
+  // b and the scales are the same in every launch, so what must be done to them is done here.
+  std::int64_t packed_bytes = 0;
+  const std::vector<Step> before = prepare(problem.scales, gemm, device, packed_bytes);
   Bound bound = bind("matmul", gemm, device);
+  if (before.empty()) return bound;
   bound.plan.set("packed_bytes", Value(packed_bytes));
-  keep(bound, packed);
+  keep(bound, before);
   return bound;
 }
 
 Bound matmul(const ops::Matmul& problem, Device& device) { return bind_matmul(problem, device, false); }
 Bound matmul_fast(const ops::Matmul& problem, Device& device) { return bind_matmul(problem, device, true); }
 
-// A step that writes `from` transposed to memory of its own. from: [matrices, rows, columns].
-Step transposed(const void* from, const std::shared_ptr<void>& to, DType dtype, std::int64_t matrices, std::int64_t rows,
-                std::int64_t columns, const char* name) {
-  return {name, [=](Queue& queue) {
-            launch_transpose(stream(queue), from, to.get(), dtype, matrices, rows, columns);
-            ROOFLINE_CUDA_LAUNCHED("transpose_kernel");
-          }};
-}
-
 Bound bmm(const ops::Bmm& problem, Device& device) {
   GemmProblem gemm{problem.dtype, problem.out_dtype};
   gemm.batch = problem.batch, gemm.rows = problem.rows, gemm.columns = problem.columns, gemm.inner = problem.inner;
   gemm.a = problem.a, gemm.b = problem.b, gemm.c = problem.c;
-  gemm.scaling = static_cast<Scaling>(problem.scales);
-  gemm.a_scale = problem.a_scale, gemm.b_scale = problem.b_scale;
-  std::vector<Step> before;
-  std::int64_t transposed_bytes = 0;
-  const auto turn = [&](const char* name, const void* from, DType dtype, std::int64_t rows, std::int64_t columns) -> const void* {
-    const std::int64_t bytes = product({problem.batch, rows, columns, size_bytes(dtype)}, "bmm: a transposed operand");
-    const std::shared_ptr<void> to = workspace(device, bytes);
-    transposed_bytes += bytes;
-    before.push_back(transposed(from, to, dtype, problem.batch, rows, columns, name));
-    return to.get();
-  };
-  // b may differ from launch to launch, so turning it is part of each.
-  if (along_inner(problem.dtype)) {
-    gemm.b = turn("transpose b", problem.b, problem.dtype, problem.inner, problem.columns);
-    gemm.b_transposed = true;
-  }
-  if (problem.scales == ops::Bmm::Scales::block) {
-    if (problem.scale_block != kScaleBlock)
-      throw Unsupported("bmm: cuBLASLt takes fp32 scales of blocks of " + std::to_string(kScaleBlock) + ", got scale_block " +
-                        std::to_string(problem.scale_block));
-    gemm.a_scale = turn("transpose a_scale", problem.a_scale, DType::fp32, problem.rows, problem.scale_blocks());
-  }
-  for (const Step& step : before) step.launch(device);  // proposals are timed on what they will read
+  // b and the scales may differ from launch to launch, so turning them is part of each.
+  std::int64_t laid_out_bytes = 0;
+  const std::vector<Step> before = prepare(problem.scales, gemm, device, laid_out_bytes);
   Bound bound = bind("bmm", gemm, device);
-  bound.plan.set("transposed_bytes", Value(transposed_bytes));
+  bound.plan.set("laid_out_bytes", Value(laid_out_bytes));
   bound.steps.insert(bound.steps.begin(), before.begin(), before.end());
   return bound;
 }
@@ -92,7 +86,7 @@ std::vector<KernelEntry> library(Bound (*bind)(const Problem&, Device&), std::in
   std::vector<KernelEntry> all;
   for (const DType dtype : dtypes)
     all.push_back(entry(Kernel<Problem, Device>{
-        "library", dtype, dtype == DType::fp8_e4m3 ? "sm_89" : "",
+        "library", dtype, dtype == DType::nvfp4 ? "sm_100" : dtype == DType::fp8_e4m3 ? "sm_89" : "",
         "cuBLASLt: its heuristic's proposals timed on the operands, the fastest measured again and taken",
         bind}));
   return all;
@@ -102,7 +96,7 @@ std::vector<KernelEntry> library(Bound (*bind)(const Problem&, Device&), std::in
 
 std::vector<KernelEntry> matmul_kernels() {
   std::vector<KernelEntry> all = library<ops::Matmul>(
-      matmul, {DType::fp64, DType::fp32, DType::tf32, DType::fp16, DType::bf16, DType::int8, DType::fp8_e4m3});
+      matmul, {DType::fp64, DType::fp32, DType::tf32, DType::fp16, DType::bf16, DType::int8, DType::fp8_e4m3, DType::nvfp4});
   all.push_back(entry(Kernel<ops::Matmul, Device>{
       "fast_accumulation", DType::fp8_e4m3, "sm_89",
       "as library, with sums left to the tensor cores, which keep fewer bits than fp32 of them", matmul_fast}));
@@ -110,7 +104,7 @@ std::vector<KernelEntry> matmul_kernels() {
 }
 std::vector<KernelEntry> bmm_kernels() {
   return library<ops::Bmm>(
-      bmm, {DType::fp64, DType::fp32, DType::tf32, DType::fp16, DType::bf16, DType::int8, DType::fp8_e4m3});
+      bmm, {DType::fp64, DType::fp32, DType::tf32, DType::fp16, DType::bf16, DType::int8, DType::fp8_e4m3, DType::nvfp4});
 }
 
 }  // namespace roofline::cuda

@@ -1,7 +1,7 @@
 // matmul: c = a b, the GEMM of the textbooks with M = rows, N = columns, K = inner.
 #pragma once
 
-#include "core/arguments.h"
+#include "ops/scales.h"
 
 namespace roofline::ops {
 
@@ -15,7 +15,8 @@ struct Matmul {
   std::int64_t rows, columns, inner;
   const void* a = nullptr;  // [rows, inner]
   const void* b = nullptr;  // [inner, columns], constant
-  void* c = nullptr;        // [rows, columns]; fp32 for fp16, bf16, tf32 and fp8, int32 for int8
+  void* c = nullptr;        // [rows, columns]; fp32 for fp16, bf16, tf32, fp8 and nvfp4, int32 for int8
+  Scales scales;            // constant
 
   static DType result(DType dtype) { return dtype == DType::int8 ? DType::int32 : dtype == DType::fp64 ? DType::fp64 : DType::fp32; }
 
@@ -30,6 +31,7 @@ struct Matmul {
     problem.a = arguments.tensor("a", problem.dtype, {problem.rows, problem.inner}).data;
     problem.b = arguments.tensor("b", problem.dtype, {problem.inner, problem.columns}).data;
     problem.c = arguments.tensor("c", result(problem.dtype), {problem.rows, problem.columns}).data;
+    problem.scales = Scales::from(arguments, {}, problem.rows, problem.columns, problem.inner);
     return problem;
   }
 };

@@ -137,7 +137,7 @@ def to_float64(raw: Array, dtype_name: str) -> Array:
 
 
 def from_float64(values: Array, dtype_name: str) -> Array:
-    """The storage bits of the nearest numbers, ties to even: the inverse of `to_float64`. Small formats keep to their largest number.
+    """The storage bits of the nearest numbers, ties to even: the inverse of `to_float64`. Small formats keep to their largest.
 
     fp8_e8m0: of powers of two. int4 and nvfp4: the last dimension is even.
     """
@@ -155,7 +155,7 @@ def from_float64(values: Array, dtype_name: str) -> Array:
         return np.asarray(np.log2(values) + 127, dtype=np.uint8)
     if dtype_name in _NIBBLES:
         if dtype_name == "int4":
-            codes = np.clip(np.rint(values), -8, 7).astype(np.int64) & 15
+            codes: Array = np.clip(np.rint(values), -8, 7).astype(np.int64) & 15
         else:
             codes = _nearest(_E2M1, values) | np.where(np.signbit(values), 8, 0)
         return np.asarray(codes[..., ::2] | codes[..., 1::2] << 4, dtype=np.uint8)

@@ -12,6 +12,7 @@
 #include "cuda/probabilities.cuh"
 #include "cuda/rows_kernels.cuh"
 #include "cuda/tokens_kernels.cuh"
+#include "cuda/scale_kernels.cuh"
 #include "cuda/transpose.cuh"
 #include "emulated_gpu.h"
 
@@ -301,6 +302,63 @@ TEST(Transpose, EverySize) {
   check_transpose<std::uint16_t>();
   check_transpose<std::uint32_t>();
   check_transpose<std::uint64_t>();
+}
+
+TEST(Transpose, Nibbles) {
+  for (const auto& [matrices, rows, columns] : {std::array<std::int64_t, 3>{1, 2, 2}, {3, 66, 8}, {2, 64, 128}, {1, 4, 130}})
+    for (const int blocks : {1, 5}) {
+      std::vector<std::uint8_t> from(static_cast<std::size_t>(matrices * rows * columns / 2)), to(from.size() + 1, 77);
+      for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::uint8_t>(i * 37 + 1);
+      emulated::launch(blocks, kTransposeThreads, transpose_nibbles_kernel, from.data(), to.data(),
+                       tile_grid(matrices, rows, columns, kTransposeSide, kTransposeSide), rows, columns);
+      const auto nibble = [](const std::vector<std::uint8_t>& all, std::int64_t i) { return all[i / 2] >> i % 2 * 4 & 15; };
+      for (std::int64_t m = 0; m < matrices; ++m)
+        for (std::int64_t i = 0; i < rows; ++i)
+          for (std::int64_t j = 0; j < columns; ++j)
+            ASSERT_EQ(nibble(to, m * rows * columns + j * rows + i), nibble(from, m * rows * columns + i * columns + j))
+                << m << " " << i << " " << j;
+      ASSERT_EQ(to.back(), 77);
+    }
+}
+
+// By the figure in cuBLASLt's reference: tiles of 128 rows by 4 blocks; in one, byte 0 is row 0, byte 4 row 32, byte 16 row 1.
+TEST(Scales, TilesHoldEveryScaleOnce) {
+  for (const auto& [rows, blocks] : {std::array<std::int64_t, 2>{1, 1}, {128, 4}, {129, 5}, {300, 9}})
+    for (const bool turned : {false, true}) {
+      std::vector<std::uint8_t> from(static_cast<std::size_t>(rows * blocks));
+      for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::uint8_t>(1 + i % 251);
+      std::vector<std::uint8_t> to(static_cast<std::size_t>(tiled_scale_bytes(rows, blocks)) + 1, 77);
+      emulated::launch(3, kScaleThreads, tile_scales_kernel, from.data(), to.data(), rows, blocks, turned ? 1 : blocks, turned ? rows : 1);
+      std::vector<std::uint8_t> want(to.size(), 0);
+      want.back() = 77;
+      const std::int64_t across = (blocks + 3) / 4;
+      for (std::int64_t row = 0; row < rows; ++row)
+        for (std::int64_t block = 0; block < blocks; ++block)
+          want[(row / 128 * across + block / 4) * 512 + row % 32 * 16 + row % 128 / 32 * 4 + block % 4] =
+              from[turned ? block * rows + row : row * blocks + block];
+      ASSERT_EQ(to, want) << rows << " x " << blocks;
+    }
+  EXPECT_EQ(tiled_scale_bytes(128, 4), 512);
+  EXPECT_EQ(tiled_scale_bytes(129, 5), 2048);
+}
+
+TEST(Scales, SquaresLieAlongInnerInFours) {
+  for (const auto& [blocks, columns] : {std::array<std::int64_t, 2>{1, 1}, {4, 3}, {5, 7}}) {
+    std::vector<float> from(static_cast<std::size_t>(blocks * columns)), to(static_cast<std::size_t>(columns * (blocks + 3) / 4 * 4 + 64), 77.f);
+    for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<float>(i + 1);
+    emulated::launch(2, kScaleThreads, square_scales_kernel, from.data(), to.data(), blocks, columns);
+    const std::int64_t pitch = blocks <= 4 ? 4 : 8;
+    ASSERT_EQ(square_scale_pitch(blocks), pitch);
+    for (std::int64_t column = 0; column < columns; ++column)
+      for (std::int64_t block = 0; block < pitch; ++block)
+        ASSERT_EQ(to[column * pitch + block], block < blocks ? from[block * columns + column] : 0.f) << column << " " << block;
+    ASSERT_EQ(to[columns * pitch], 77.f);
+  }
+  const float a = 3, b = -0.5f;
+  float factors[2] = {7, 7};
+  emulated::launch(1, 1, product_factors_kernel, &a, &b, factors);
+  EXPECT_EQ(factors[0], -1.5f);
+  EXPECT_EQ(factors[1], 0.f);
 }
 
 // The 16-bit gelu leaves room for its own approximation.

@@ -15,8 +15,15 @@ struct Memory {
   }
   // Whole numbers from -span to span.
   void* random(DType dtype, std::int64_t elements, int span = 3) {
-    void* const data = all.emplace_back(device.allocate(static_cast<std::size_t>(elements * size_bytes(dtype))));
+    void* const data = all.emplace_back(device.allocate(static_cast<std::size_t>(size_bytes(dtype, elements))));
     for (std::int64_t i = 0; i < elements; ++i) set(dtype, data, i, static_cast<int>(generator() % (2 * span + 1)) - span);
+    return data;
+  }
+  // 1, 2 and 4, and of fp32 their negatives.
+  void* scales(DType dtype, std::int64_t elements) {
+    void* const data = all.emplace_back(device.allocate(static_cast<std::size_t>(size_bytes(dtype, elements))));
+    for (std::int64_t i = 0; i < elements; ++i)
+      set(dtype, data, i, std::ldexp(dtype == DType::fp32 && generator() % 2 ? -1.0 : 1.0, static_cast<int>(generator() % 3)));
     return data;
   }
   Backend& device;
@@ -77,30 +84,56 @@ void check_leaks(Backend& device, const KernelEntry& kernel, const Arguments& ar
 
 // -- matmul and bmm of bytes ------------------------------------------------------------------------------------------------------
 
-struct BmmData {
-  BmmData(Backend& device, DType dtype, DType out, const std::string& scales, std::int64_t batch, std::int64_t m, std::int64_t n,
-          std::int64_t k)
-      : memory(device), dtype(dtype), out(out), scales(scales), batch(batch), m(m), n(n), k(k), arguments("bmm", dtype) {
-    a = memory.random(dtype, batch * m * k), b = memory.random(dtype, batch * k * n), c = memory.random(out, batch * m * n);
-    const std::int64_t blocks = (k + 127) / 128;
-    const bool row = scales == "row", block = scales == "block";
-    const Shape of_a = block ? Shape{batch, m, blocks} : row ? Shape{batch, m} : Shape{1};
-    const Shape of_b = block ? Shape{batch, blocks, n} : row ? Shape{batch, n} : Shape{1};
-    a_scale = memory.random(DType::fp32, product(of_a, "")), b_scale = memory.random(DType::fp32, product(of_b, ""));
-    arguments.add("batch", batch), arguments.add("rows", m), arguments.add("columns", n), arguments.add("inner", k);
-    arguments.add("scales", scales), arguments.add("out_dtype", name(out)), arguments.add("scale_bits", std::int64_t{32});
-    arguments.add("scale_block", std::int64_t{128});
-    arguments.add(tensor("a", a, dtype, {batch, m, k})), arguments.add(tensor("b", b, dtype, {batch, k, n}));
-    arguments.add(tensor("c", c, out, {batch, m, n}));
-    arguments.add(tensor("a_scale", a_scale, DType::fp32, of_a)), arguments.add(tensor("b_scale", b_scale, DType::fp32, of_b));
+// How operands are scaled: scales, scale_block, scale_columns, scale_bits.
+struct Scaled {
+  const char* scales = "none";
+  std::int64_t block = 128, columns = 1, bits = 32;
+  bool of_blocks() const { return std::string(scales) == "block" || std::string(scales) == "two_level"; }
+};
+
+std::string text(const Scaled& how) {
+  return std::string(how.scales) + " of " + std::to_string(how.block) + " x " + std::to_string(how.columns) + " in " + std::to_string(how.bits);
+}
+
+constexpr Scaled kTensor{"tensor"}, kRow{"row"}, kBlock{"block"}, kSquare{"block", 128, 128}, kMx{"block", 32, 1, 8},
+    kNv{"block", 16, 1, 8}, kNvTwoLevel{"two_level", 16, 1, 8};
+
+// Operands of bmm, and with batch 0 of matmul, whose tensors have no batch.
+struct ProductData {
+  ProductData(Backend& device, DType dtype, DType out, const Scaled& how, std::int64_t batch, std::int64_t m, std::int64_t n,
+              std::int64_t k)
+      : memory(device), dtype(dtype), out(out), how(how), batch(std::max<std::int64_t>(batch, 1)), m(m), n(n), k(k),
+        arguments(batch ? "bmm" : "matmul", dtype) {
+    const auto in = [&](Shape shape) {
+      if (batch) shape.insert(shape.begin(), batch);
+      return shape;
+    };
+    a = memory.random(dtype, this->batch * m * k), b = memory.random(dtype, this->batch * k * n);
+    c = memory.random(out, this->batch * m * n);
+    blocks = (k + how.block - 1) / how.block, across = (n + how.columns - 1) / how.columns;
+    const bool row = how.scales == std::string("row"), block = how.of_blocks();
+    const Shape of_a = block ? in({m, blocks}) : row ? in({m}) : Shape{1};
+    const Shape of_b = block ? in({blocks, across}) : row ? in({n}) : Shape{1};
+    const DType scale = how.bits == 32 ? DType::fp32 : dtype == DType::nvfp4 ? DType::fp8_e4m3 : DType::fp8_e8m0;
+    a_scale = memory.scales(scale, product(of_a, "")), b_scale = memory.scales(scale, product(of_b, ""));
+    a_whole = memory.scales(DType::fp32, 1), b_whole = memory.scales(DType::fp32, 1);
+    if (batch) arguments.add("batch", batch), arguments.add("out_dtype", name(out));
+    arguments.add("rows", m), arguments.add("columns", n), arguments.add("inner", k), arguments.add("scales", std::string(how.scales));
+    arguments.add("scale_bits", how.bits), arguments.add("scale_block", how.block), arguments.add("scale_columns", how.columns);
+    arguments.add(tensor("a", a, dtype, in({m, k}))), arguments.add(tensor("b", b, dtype, in({k, n})));
+    arguments.add(tensor("c", c, out, in({m, n})));
+    arguments.add(tensor("a_scale", a_scale, scale, of_a)), arguments.add(tensor("b_scale", b_scale, scale, of_b));
+    arguments.add(tensor("a_whole", a_whole, DType::fp32, {1})), arguments.add(tensor("b_whole", b_whole, DType::fp32, {1}));
+    type = scale;
   }
   double scale(std::int64_t i, std::int64_t row, std::int64_t column, std::int64_t l) const {
-    const float *of_a = static_cast<const float*>(a_scale), *of_b = static_cast<const float*>(b_scale);
-    const std::int64_t blocks = (k + 127) / 128, block = l / 128;
-    if (scales == "tensor") return of_a[0] * of_b[0];
-    if (scales == "row") return of_a[i * m + row] * of_b[i * n + column];
-    if (scales == "block") return of_a[(i * m + row) * blocks + block] * of_b[(i * blocks + block) * n + column];
-    return 1;
+    const auto of = [&](const void* scales, std::int64_t at) { return element(type, scales, at); };
+    if (how.scales == std::string("none")) return 1;
+    if (how.scales == std::string("tensor")) return of(a_scale, 0) * of(b_scale, 0);
+    if (how.scales == std::string("row")) return of(a_scale, i * m + row) * of(b_scale, i * n + column);
+    const double whole = how.scales == std::string("block") ? 1 : element(DType::fp32, a_whole, 0) * element(DType::fp32, b_whole, 0);
+    const std::int64_t block = l / how.block;
+    return whole * of(a_scale, (i * m + row) * blocks + block) * of(b_scale, (i * blocks + block) * across + column / how.columns);
   }
   void check() const {
     for (std::int64_t i = 0; i < batch; ++i)
@@ -115,89 +148,134 @@ struct BmmData {
         }
   }
   Memory memory;
-  DType dtype, out;
-  std::string scales;
-  std::int64_t batch, m, n, k;
-  void *a, *b, *c, *a_scale, *b_scale;
+  DType dtype, out, type;
+  Scaled how;
+  std::int64_t batch, m, n, k, blocks, across;
+  void *a, *b, *c, *a_scale, *b_scale, *a_whole, *b_whole;
   Arguments arguments;
 };
 
-TEST_F(OnFakeGpu, BmmOfBytesTurnsItsOperandInAStepOfItsOwn) {
-  const auto device = cuda::open(0);
-  const std::tuple<DType, DType, std::string> kinds[] = {
-      {DType::int8, DType::int32, "none"},    {DType::fp8_e4m3, DType::bf16, "none"},   {DType::fp8_e4m3, DType::bf16, "tensor"},
-      {DType::fp8_e4m3, DType::fp16, "tensor"}, {DType::fp8_e4m3, DType::fp32, "tensor"}, {DType::fp8_e4m3, DType::fp32, "row"},
-      {DType::fp8_e4m3, DType::fp32, "block"}};
-  for (const auto& [dtype, out, scales] : kinds)
-    for (const auto& [batch, m, n, k] : {std::array<std::int64_t, 4>{1, 3, 16, 32}, {3, 5, 32, 16}, {1, 20, 48, 272}}) {
-      if (batch > 1 && (scales == "row" || scales == "block")) continue;
-      SCOPED_TRACE(name(dtype) + " " + name(out) + " " + scales + " " + std::to_string(k));
-      const BmmData data(*device, dtype, out, scales, batch, m, n, k);
-      const Bound bound = kernel(*device, "bmm", dtype).bind(data.arguments, *device);
-      std::vector<std::string> want = {"transpose b", "bmm"};
-      if (scales == "block") want.insert(want.begin() + 1, "transpose a_scale");
+struct Kind {
+  DType dtype, out;
+  Scaled how;
+  int capability;
+  std::vector<std::string> prepared;  // steps before the product, b's transposition apart
+};
+
+const std::vector<Kind> kKinds = {
+    {DType::int8, DType::int32, {}, 90, {}},
+    {DType::fp8_e4m3, DType::bf16, {}, 90, {}},
+    {DType::fp8_e4m3, DType::bf16, kTensor, 90, {}},
+    {DType::fp8_e4m3, DType::fp16, kTensor, 120, {}},
+    {DType::fp8_e4m3, DType::fp32, kTensor, 89, {}},
+    {DType::fp8_e4m3, DType::fp32, kRow, 90, {}},
+    {DType::fp8_e4m3, DType::fp32, kBlock, 90, {"transpose a_scale"}},
+    {DType::fp8_e4m3, DType::fp32, kSquare, 90, {"transpose a_scale", "lay out b_scale"}},
+    {DType::fp8_e4m3, DType::fp32, kMx, 100, {"lay out a_scale", "lay out b_scale"}},
+    {DType::fp8_e4m3, DType::bf16, kMx, 120, {"lay out a_scale", "lay out b_scale"}},
+    {DType::nvfp4, DType::fp32, kNv, 100, {"lay out a_scale", "lay out b_scale"}},
+    {DType::nvfp4, DType::fp32, kNvTwoLevel, 103, {"lay out a_scale", "lay out b_scale", "scales of tensors"}},
+    {DType::nvfp4, DType::bf16, kNvTwoLevel, 120, {"lay out a_scale", "lay out b_scale", "scales of tensors"}},
+};
+
+TEST_F(OnFakeGpu, BmmOfBytesMakesItsOperandsReadyInStepsOfTheirOwn) {
+  for (const Kind& kind : kKinds) {
+    fake::runtime().capability = kind.capability;
+    const auto device = cuda::open(0);
+    for (const auto& [batch, m, n, k] : {std::array<std::int64_t, 4>{1, 3, 16, 32}, {3, 5, 32, 96}, {1, 2, 16, 640}, {1, 130, 144, 160}}) {
+      if (batch > 1 && (kind.how.of_blocks() || kind.how.scales == std::string("row"))) continue;
+      SCOPED_TRACE(name(kind.dtype) + " " + name(kind.out) + " " + text(kind.how) + " " + std::to_string(k));
+      const ProductData data(*device, kind.dtype, kind.out, kind.how, batch, m, n, k);
+      const Bound bound = kernel(*device, "bmm", kind.dtype).bind(data.arguments, *device);
+      std::vector<std::string> want = kind.prepared;
+      want.insert(want.begin(), "transpose b"), want.push_back("bmm");
       EXPECT_EQ(steps(bound), want);
-      set(dtype, data.b, 0, 2);  // an operand that changes after bind is seen
+      set(kind.dtype, data.b, 0, 2);  // operands that change after bind are seen
+      if (kind.how.of_blocks()) set(data.type, data.a_scale, 0, 2);
+      if (kind.how.scales == std::string("two_level")) set(DType::fp32, data.b_whole, 0, -4);
       run(bound, *device);
       data.check();
+      EXPECT_EQ(stub().device_factors, kind.how.scales == std::string("two_level"));
     }
+  }
 }
 
-TEST_F(OnFakeGpu, WhatCublasTakesOfFp8IsSaid) {
-  const auto refused = [](const std::string& scales, std::int64_t batch, std::int64_t n, std::int64_t k) {
+TEST_F(OnFakeGpu, WhatCublasTakesOfLowPrecisionIsSaid) {
+  const auto refused = [](DType dtype, const Scaled& how, int capability, std::int64_t batch, std::int64_t n, std::int64_t k) {
+    fake::runtime().capability = capability;
     const auto device = cuda::open(0);
-    const BmmData data(*device, DType::fp8_e4m3, DType::bf16, scales, batch, 3, n, k);
-    return message<Unsupported>([&] { kernel(*device, "bmm", DType::fp8_e4m3).bind(data.arguments, *device); });
+    const ProductData data(*device, dtype, DType::bf16, how, batch, 3, n, k);
+    return message<Unsupported>([&] { kernel(*device, "bmm", dtype).bind(data.arguments, *device); });
   };
-  EXPECT_TRUE(has(refused("tensor", 1, 16, 24), "multiples of 16, got inner 24"));
-  EXPECT_TRUE(has(refused("tensor", 1, 8, 16), "columns 8"));
-  EXPECT_TRUE(has(refused("row", 2, 16, 16), "batch 1"));
-  EXPECT_TRUE(has(refused("block", 2, 16, 16), "batch 1"));
-  fake::runtime().capability = 100;
-  EXPECT_TRUE(has(refused("row", 1, 16, 16), "sm_90 only"));
+  const DType fp8 = DType::fp8_e4m3, fp4 = DType::nvfp4;
+  EXPECT_TRUE(has(refused(fp8, kTensor, 90, 1, 16, 24), "multiples of 16 and columns of 16, got inner 24"));
+  EXPECT_TRUE(has(refused(fp8, kTensor, 90, 1, 8, 16), "columns 8"));
+  EXPECT_TRUE(has(refused(fp8, kRow, 90, 2, 16, 16), "batch 1"));
+  EXPECT_TRUE(has(refused(fp8, kBlock, 90, 2, 16, 16), "batch 1"));
+  EXPECT_TRUE(has(refused(fp8, kRow, 100, 1, 16, 16), "sm_90 only, and this GPU is sm_100"));
+  EXPECT_TRUE(has(refused(fp8, kSquare, 120, 1, 16, 16), "sm_90 only, and this GPU is sm_120"));
+  EXPECT_TRUE(has(refused(fp8, kMx, 90, 1, 16, 32), "sm_100 and newer, and this GPU is sm_90"));
+  EXPECT_TRUE(has(refused(fp8, kMx, 100, 2, 16, 32), "batch 1"));
+  EXPECT_TRUE(has(refused(fp8, Scaled{"block", 64}, 90, 1, 16, 32), "got scale_block 64, scale_columns 1, scale_bits 32 of fp8_e4m3"));
+  EXPECT_TRUE(has(refused(fp8, Scaled{"block", 128, 64}, 90, 1, 16, 32), "scale_columns 64"));
+  EXPECT_TRUE(has(refused(fp8, Scaled{"two_level", 32, 1, 8}, 100, 1, 16, 32), "in two levels of fp8_e4m3"));
+  EXPECT_TRUE(has(refused(fp8, Scaled{"tensor", 128, 1, 8}, 90, 1, 16, 32), "got scale_bits 8 of scales tensor"));
+  EXPECT_TRUE(has(refused(fp8, Scaled{"block", 128, 1, 16}, 90, 1, 16, 32), "got scale_bits 16"));
+  EXPECT_TRUE(has(refused(fp4, Scaled{}, 100, 1, 16, 32), "scales block or two_level, scale_block 16, scale_bits 8"));
+  EXPECT_TRUE(has(refused(fp4, kTensor, 100, 1, 16, 32), "scale_block 16"));
+  EXPECT_TRUE(has(refused(fp4, Scaled{"block", 32, 1, 8}, 100, 1, 16, 32), "got scale_block 32"));
+  EXPECT_TRUE(has(refused(fp4, kNv, 100, 1, 16, 48), "multiples of 32 and columns of 16, got inner 48"));
+  EXPECT_TRUE(has(refused(fp4, kNv, 100, 1, 15, 48), "even columns"));
+  EXPECT_TRUE(has(refused(DType::bf16, kTensor, 90, 1, 16, 16), "fp8 and nvfp4 operands only, got bf16"));
+  EXPECT_TRUE(has(refused(DType::int8, kTensor, 90, 1, 16, 16), "no product of int8"));
   fake::runtime().capability = 80;
   const auto device = cuda::open(0);
-  EXPECT_TRUE(has(device->lacks(kernel(*device, "bmm", DType::fp8_e4m3).needs), "it needs sm_89"));
-  BmmData data(*device, DType::fp8_e4m3, DType::bf16, "block", 1, 3, 16, 256);
-  const auto why = [&] {
-    return message<Unsupported>([&] { kernel(*device, "bmm", DType::fp8_e4m3).bind(data.arguments, *device); });
-  };
-  data.arguments.add("scale_bits", std::int64_t{8});
-  EXPECT_TRUE(has(why(), "scales in fp32"));
-  data.arguments.add("scales", std::string("two_level")), data.arguments.add("scale_bits", std::int64_t{32});
-  EXPECT_TRUE(has(why(), "two_level"));
+  EXPECT_TRUE(has(device->lacks(kernel(*device, "bmm", fp8).needs), "it needs sm_89"));
+  EXPECT_TRUE(has(device->lacks(kernel(*device, "matmul", fp4).needs), "it needs sm_100"));
+  ProductData data(*device, fp8, DType::bf16, kBlock, 1, 3, 16, 256);
+  data.arguments.add("scales", std::string("column"));
+  EXPECT_TRUE(has(message<Error>([&] { kernel(*device, "bmm", fp8).bind(data.arguments, *device); }), "got 'column'"));
 }
 
-TEST_F(OnFakeGpu, MatmulOfFp8TurnsItsConstantOperandAndLeavesSumsToTheUnitsWhereAsked) {
-  const auto device = cuda::open(0);
-  const std::int64_t m = 5, n = 32, k = 48;
-  Memory memory(*device);
-  void *const a = memory.random(DType::fp8_e4m3, m * k), *const b = memory.random(DType::fp8_e4m3, k * n);
-  void* const c = memory.random(DType::fp32, m * n);
-  Arguments arguments("matmul", DType::fp8_e4m3);
-  arguments.add("rows", m), arguments.add("columns", n), arguments.add("inner", k);
-  arguments.add(tensor("a", a, DType::fp8_e4m3, {m, k})), arguments.add(tensor("b", b, DType::fp8_e4m3, {k, n}));
-  arguments.add(tensor("c", c, DType::fp32, {m, n}));
-  for (const char* variant : {"library", "fast_accumulation"}) {
-    const Bound bound = kernel(*device, "matmul", DType::fp8_e4m3, variant).bind(arguments, *device);
-    EXPECT_EQ(steps(bound), std::vector<std::string>{"matmul"});
-    EXPECT_EQ(std::get<std::int64_t>(fact(bound, "packed_bytes")), n * k);
-    for (std::int64_t i = 0; i < m * n; ++i) set(DType::fp32, c, i, -1);
-    run(bound, *device);
-    EXPECT_EQ(stub().fast_accumulation, variant == std::string("fast_accumulation"));
-    for (std::int64_t i = 0; i < m * n; ++i) {
-      double want = 0;
-      for (std::int64_t l = 0; l < k; ++l)
-        want += element(DType::fp8_e4m3, a, i / n * k + l) * element(DType::fp8_e4m3, b, l * n + i % n);
-      ASSERT_EQ(element(DType::fp32, c, i), want);
+TEST_F(OnFakeGpu, MatmulOfLowPrecisionPacksWhatIsConstant) {
+  for (const Kind& kind : kKinds) {
+    if (kind.out != (kind.dtype == DType::int8 ? DType::int32 : DType::fp32)) continue;
+    fake::runtime().capability = kind.capability;
+    const auto device = cuda::open(0);
+    for (const char* variant : {"library", "fast_accumulation"}) {
+      if (variant == std::string("fast_accumulation") && kind.dtype != DType::fp8_e4m3) continue;
+      SCOPED_TRACE(name(kind.dtype) + " " + text(kind.how) + " " + variant);
+      const std::int64_t m = 5, n = 32, k = 96;
+      const ProductData data(*device, kind.dtype, kind.out, kind.how, 0, m, n, k);
+      const Bound bound = kernel(*device, "matmul", kind.dtype, variant).bind(data.arguments, *device);
+      EXPECT_EQ(steps(bound), std::vector<std::string>{"matmul"});
+      std::int64_t packed = size_bytes(kind.dtype, n * k);
+      for (const std::string& step : kind.prepared)  // one tile of scales each, or two: of 6 blocks of 16
+        packed += step == "transpose a_scale" ? 4 * m : step == "scales of tensors" ? 8 : kind.how.columns > 1 ? 4 * 4 : 512 * (k / kind.how.block > 4 ? 2 : 1);
+      EXPECT_EQ(std::get<std::int64_t>(fact(bound, "packed_bytes")), packed);
+      for (std::int64_t i = 0; i < m * n; ++i) set(kind.out, data.c, i, -1);
+      run(bound, *device);
+      EXPECT_EQ(stub().fast_accumulation, variant == std::string("fast_accumulation"));
+      data.check();
     }
   }
 }
 
 TEST_F(OnFakeGpu, NothingIsLeftOfBmm) {
   const auto device = cuda::open(0);
-  const BmmData data(*device, DType::fp8_e4m3, DType::bf16, "block", 1, 2, 16, 256);
-  check_leaks(*device, kernel(*device, "bmm", DType::fp8_e4m3), data.arguments, 1000);
+  for (const Scaled& how : {kBlock, kSquare}) {
+    const ProductData data(*device, DType::fp8_e4m3, DType::bf16, how, 1, 2, 16, 256);
+    check_leaks(*device, kernel(*device, "bmm", DType::fp8_e4m3), data.arguments, 1000);
+  }
+}
+
+TEST_F(OnFakeGpu, NothingIsLeftOfProductsWithTwoLevelsOfScales) {
+  fake::runtime().capability = 100;
+  const auto device = cuda::open(0);
+  for (const std::int64_t batch : {0, 1}) {
+    const ProductData data(*device, DType::nvfp4, DType::fp32, kNvTwoLevel, batch, 2, 16, 64);
+    check_leaks(*device, kernel(*device, batch ? "bmm" : "matmul", DType::nvfp4), data.arguments, 100);
+  }
 }
 
 // -- ffn ------------------------------------------------------------------------------------------------------------------------

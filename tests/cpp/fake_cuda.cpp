@@ -8,6 +8,7 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp4.h>
 #include <cuda_fp8.h>
 
 #include <cmath>
@@ -42,7 +43,8 @@ auto as_type(roofline::DType dtype, void* data, F f) {
     case DType::bf16: return f(static_cast<__nv_bfloat16*>(data));
     case DType::int32: return f(static_cast<std::int32_t*>(data));
     case DType::int8: return f(static_cast<std::int8_t*>(data));
-    case DType::fp8_e4m3: break;
+    case DType::fp8_e8m0: return f(static_cast<__nv_fp8_e8m0*>(data));
+    default: break;
   }
   return f(static_cast<__nv_fp8_e4m3*>(data));
 }
@@ -53,6 +55,13 @@ constexpr bool is_narrow = std::is_class_v<T>;
 }  // namespace
 
 double element(roofline::DType dtype, const void* data, std::int64_t i) {
+  if (bits(dtype) == 4) {
+    const int code = static_cast<const std::uint8_t*>(data)[i / 2] >> i % 2 * 4 & 15;
+    if (dtype == roofline::DType::int4) return code < 8 ? code : code - 16;
+    __nv_fp4_e2m1 x;
+    x.__x = static_cast<__nv_fp4_storage_t>(code);
+    return static_cast<double>(static_cast<float>(x));
+  }
   return as_type(dtype, const_cast<void*>(data), [&](auto* p) {
     using T = std::decay_t<decltype(*p)>;
     if constexpr (is_narrow<T>)
@@ -63,6 +72,12 @@ double element(roofline::DType dtype, const void* data, std::int64_t i) {
 }
 
 void set(roofline::DType dtype, void* data, std::int64_t i, double x) {
+  if (bits(dtype) == 4) {
+    const int code = dtype == roofline::DType::int4 ? static_cast<int>(x) & 15 : __nv_fp4_e2m1(static_cast<float>(x)).__x & 15;
+    std::uint8_t& both = static_cast<std::uint8_t*>(data)[i / 2];
+    both = static_cast<std::uint8_t>(i % 2 ? (both & 15) | code << 4 : (both & 240) | code);
+    return;
+  }
   as_type(dtype, data, [&](auto* p) {
     using T = std::decay_t<decltype(*p)>;
     if constexpr (is_narrow<T>)
@@ -361,12 +376,40 @@ void launch_clock(CUstream_st*, volatile std::uint64_t* cycles, volatile std::ui
 }
 void launch_transpose(CUstream_st*, const void* from, void* to, DType dtype, std::int64_t matrices, std::int64_t rows,
                       std::int64_t columns) {
+  if (bits(dtype) == 4) {
+    for (std::int64_t m = 0; m < matrices; ++m)
+      for (std::int64_t i = 0; i < rows; ++i)
+        for (std::int64_t j = 0; j < columns; ++j)
+          fake::set(dtype, to, m * rows * columns + j * rows + i, fake::element(dtype, from, m * rows * columns + i * columns + j));
+    return;
+  }
   const std::int64_t size = size_bytes(dtype);
   for (std::int64_t m = 0; m < matrices; ++m)
     for (std::int64_t i = 0; i < rows; ++i)
       for (std::int64_t j = 0; j < columns; ++j)
         std::memcpy(static_cast<char*>(to) + (m * rows * columns + j * rows + i) * size,
                     static_cast<const char*>(from) + (m * rows * columns + i * columns + j) * size, static_cast<std::size_t>(size));
+}
+// Each scale to its place: rows of 16 bytes in tiles of 512, as the reference's figure has them.
+void launch_tile_scales(CUstream_st*, const void* from, void* to, std::int64_t rows, std::int64_t blocks, std::int64_t row_stride,
+                        std::int64_t block_stride, int) {
+  const std::int64_t across = (blocks + 3) / 4;
+  std::memset(to, 0, static_cast<std::size_t>((rows + 127) / 128 * across * 512));
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t block = 0; block < blocks; ++block)
+      static_cast<char*>(to)[(row / 128 * across + block / 4) * 512 + row % 32 * 16 + row % 128 / 32 * 4 + block % 4] =
+          static_cast<const char*>(from)[row * row_stride + block * block_stride];
+}
+void launch_square_scales(CUstream_st*, const void* from, void* to, std::int64_t blocks, std::int64_t columns, int) {
+  const std::int64_t pitch = (blocks + 3) / 4 * 4;
+  std::memset(to, 0, static_cast<std::size_t>(4 * pitch * columns));
+  for (std::int64_t block = 0; block < blocks; ++block)
+    for (std::int64_t column = 0; column < columns; ++column)
+      static_cast<float*>(to)[column * pitch + block] = static_cast<const float*>(from)[block * columns + column];
+}
+void launch_product_factors(CUstream_st*, const void* a, const void* b, void* alpha_beta) {
+  static_cast<float*>(alpha_beta)[0] = *static_cast<const float*>(a) * *static_cast<const float*>(b);
+  static_cast<float*>(alpha_beta)[1] = 0;
 }
 // What elements.cu binds, done on the host.
 namespace {

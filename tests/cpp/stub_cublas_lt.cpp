@@ -4,6 +4,7 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp4.h>
 #include <cuda_fp8.h>
 
 #include <cmath>
@@ -29,7 +30,8 @@ struct Meaning {
   Type scale;
   std::int32_t transa = 0, transb = 0;
   std::uint32_t epilogue = epilogue_default;
-  const float *a_scale = nullptr, *b_scale = nullptr;
+  const void *a_scale = nullptr, *b_scale = nullptr;
+  std::int32_t pointers = pointers_to_host;
   std::int32_t a_mode = scale_scalar_32f, b_mode = scale_scalar_32f;
   std::int8_t fast = 0;
 };
@@ -50,6 +52,11 @@ double read(Type type, const void* data, std::int64_t i) {
       return static_cast<const std::int32_t*>(data)[i];
     case r_8f_e4m3:
       return static_cast<float>(static_cast<const __nv_fp8_e4m3*>(data)[i]);
+    case r_4f_e2m1: {
+      __nv_fp4_e2m1 x;
+      x.__x = static_cast<__nv_fp4_storage_t>(static_cast<const std::uint8_t*>(data)[i / 2] >> i % 2 * 4 & 15);
+      return static_cast<float>(x);
+    }
     default:
       return NAN;
   }
@@ -84,10 +91,31 @@ std::int64_t size_of(Type type) {
 
 double scalar(Type type, const void* at) { return read(type, at, 0); }
 
-// That of row or column `i` at depth l: those of blocks lie with i running fastest.
-double scale_of(const float* scales, std::int32_t mode, std::uint64_t i, std::uint64_t l, std::uint64_t count) {
+// Where the reference's figure has the scale of block `block` of row or column `i`: tiles of 128 by 4, 16 bytes to a row of the tile,
+// in which the four quarters of it stand side by side.
+std::uint64_t tiled(std::uint64_t i, std::uint64_t block, std::uint64_t blocks) {
+  const std::uint64_t tile = i / 128 * ((blocks + 3) / 4) + block / 4;
+  return tile * 512 + i % 128 % 32 * 16 + i % 128 / 32 * 4 + block % 4;
+}
+
+// That of row or column `i` (of `count`) at depth l (of `depth`).
+double scale_of(const void* scales, std::int32_t mode, std::uint64_t i, std::uint64_t l, std::uint64_t count, std::uint64_t depth) {
   if (!scales) return 1;
-  return scales[mode == scale_outer_vec_32f ? i : mode == scale_vec128_32f ? l / 128 * count + i : 0];
+  const auto* const floats = static_cast<const float*>(scales);
+  switch (mode) {
+    case scale_outer_vec_32f:
+      return floats[i];
+    case scale_vec128_32f:  // i runs fastest
+      return floats[l / 128 * count + i];
+    case scale_blk128x128_32f:  // along inner fastest, in multiples of four
+      return floats[i / 128 * (((depth + 127) / 128 + 3) / 4 * 4) + l / 128];
+    case scale_vec32_ue8m0:
+      return static_cast<float>(static_cast<const __nv_fp8_e8m0*>(scales)[tiled(i, l / 32, (depth + 31) / 32)]);
+    case scale_vec16_ue4m3:
+      return static_cast<float>(static_cast<const __nv_fp8_e4m3*>(scales)[tiled(i, l / 16, (depth + 15) / 16)]);
+    default:
+      return floats[0];
+  }
 }
 
 Stub stub;
@@ -146,10 +174,11 @@ API Status cublasLtMatmulDescDestroy(Description description) {
 API Status cublasLtMatmulDescSetAttribute(Description description, DescriptionAttribute attribute, const void* value,
                                           std::size_t size) {
   Meaning& meaning = *reinterpret_cast<Meaning*>(description);
-  if (attribute == desc_a_scale_pointer && size == 8) return meaning.a_scale = as<const float*>(value), success;
-  if (attribute == desc_b_scale_pointer && size == 8) return meaning.b_scale = as<const float*>(value), success;
+  if (attribute == desc_a_scale_pointer && size == 8) return meaning.a_scale = as<const void*>(value), success;
+  if (attribute == desc_b_scale_pointer && size == 8) return meaning.b_scale = as<const void*>(value), success;
   if (attribute == desc_fast_accum && size == 1) return meaning.fast = as<std::int8_t>(value), success;
   if (size != 4) return invalid_value;
+  if (attribute == desc_pointer_mode) return meaning.pointers = as<std::int32_t>(value), success;
   if (attribute == desc_a_scale_mode) return meaning.a_mode = as<std::int32_t>(value), success;
   if (attribute == desc_b_scale_mode) return meaning.b_mode = as<std::int32_t>(value), success;
   if (attribute == desc_transa) return meaning.transa = as<std::int32_t>(value), success;
@@ -176,11 +205,16 @@ API Status cublasLtMatmulAlgoGetHeuristic(Handle handle, Description description
   if (handle != reinterpret_cast<Handle>(&stub)) return invalid_value;
   *count = 0;
   ++stub.asked;
-  // What the reference asks of fp8: both operands along inner, leading dimensions of 16 bytes, both scales of one kind.
+  // What the reference asks of fp8 and fp4: both operands along inner, leading dimensions of 16 bytes, scales of one kind, or of
+  // squares on one side; of fp4 those of 16.
   const Meaning& meaning = *reinterpret_cast<Meaning*>(description);
   const Shape &A = *reinterpret_cast<Shape*>(a), &B = *reinterpret_cast<Shape*>(b), &D = *reinterpret_cast<Shape*>(d);
-  if (A.type == r_8f_e4m3 && (meaning.transa != op_t || meaning.transb != op_n || A.leading % 16 != 0 || B.leading % 16 != 0 ||
-                              D.leading * size_of(D.type) % 16 != 0 || meaning.a_mode != meaning.b_mode))
+  const bool squares = meaning.a_mode == scale_blk128x128_32f && meaning.b_mode == scale_vec128_32f;
+  const std::int64_t whole = A.type == r_4f_e2m1 ? 32 : 16;
+  if ((A.type == r_8f_e4m3 || A.type == r_4f_e2m1) &&
+      (meaning.transa != op_t || meaning.transb != op_n || A.leading % whole != 0 || B.leading % whole != 0 ||
+       D.leading * size_of(D.type) % 16 != 0 || (meaning.a_mode != meaning.b_mode && !squares) ||
+       (A.type == r_4f_e2m1) != (meaning.a_mode == scale_vec16_ue4m3)))
     return not_supported;
   if (stub.heuristics != success) return stub.heuristics;
   for (int i = 0; i < stub.proposals && i < wanted; ++i) {
@@ -217,6 +251,7 @@ API Status cublasLtMatmul(Handle, Description description, const void* alpha, co
   const std::uint64_t n = meaning.transb ? B.rows : B.columns;
   if (m != D.rows || n != D.columns || k != (meaning.transb ? B.columns : B.rows)) return invalid_value;
   stub.fast_accumulation = meaning.fast != 0;
+  stub.device_factors = meaning.pointers == pointers_to_device;
   stub.compute = meaning.compute, stub.scale = meaning.scale, stub.transa = meaning.transa, stub.transb = meaning.transb;
   const double first = scalar(meaning.scale, alpha), second = scalar(meaning.scale, beta);
   for (std::int32_t i = 0; i < D.batch; ++i) {
@@ -230,7 +265,8 @@ API Status cublasLtMatmul(Handle, Description description, const void* alpha, co
         for (std::uint64_t l = 0; l < k; ++l)
           sum += read(A.type, left, meaning.transa ? l + row * A.leading : row + l * A.leading) *
                  read(B.type, right, meaning.transb ? column + l * B.leading : l + column * B.leading) *
-                 scale_of(meaning.a_scale, meaning.a_mode, row, l, m) * scale_of(meaning.b_scale, meaning.b_mode, column, l, n);
+                 scale_of(meaning.a_scale, meaning.a_mode, row, l, m, k) *
+                 scale_of(meaning.b_scale, meaning.b_mode, column, l, n, k);
         double x = first * sum + (second != 0 ? second * read(D.type, before, row + column * D.leading) : 0);
         if (meaning.epilogue == epilogue_relu) x = x > 0 ? x : 0;
         if (meaning.epilogue == epilogue_gelu) x = 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));

@@ -22,5 +22,5 @@ struct Stub {
   roofline::cuda::lt::Compute compute = {};
   roofline::cuda::lt::Type scale = {};
   int transa = 0, transb = 0;
-  bool fast_accumulation = false;
+  bool fast_accumulation = false, device_factors = false;
 };

@@ -6,9 +6,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from .. import cost
 from ..cost import Array, TensorSpec, ceil_div, smaller
 from .base import Case, Facts, Operator, Product, Variant
+from .scales import SCALES, Scaled
 
 # Of c, and of the sums.
 _RESULT = {
@@ -19,8 +22,10 @@ _RESULT = {
     "fp16": "fp32",
     "tf32": "fp32",
     "fp8_e4m3": "fp32",
+    "nvfp4": "fp32",
 }
 _DTYPES = tuple(_RESULT)
+ALONG_INNER = ("int8", "fp8_e4m3", "nvfp4")  # dtypes whose kernels read both operands along inner
 _MOST_INNER_INT8 = 2**17 - 1  # one more product of -128 by -128, and the sum leaves an int32
 
 
@@ -33,24 +38,35 @@ def lost(dtype: str, inner: int) -> float:
     """
     if dtype == "tf32":
         return 2.0**-6 * math.sqrt(inner)
-    if dtype == "fp8_e4m3":
+    if dtype in ("fp8_e4m3", "nvfp4"):
         return 2.0**-11 * math.sqrt(inner) * ceil_div(inner, 32)  # type: ignore[no-any-return]
     return 0.0
 
 
+def spread(dtype: str) -> float:
+    """Variance of random numbers, root of that of a term: 1, but of nvfp4, whose bits are random, the mean of 0 … 36, 68.5 / 8."""
+    return 68.5 / 8 if dtype == "nvfp4" else 1.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Matmul(Operator):
+class Matmul(Scaled, Operator):
     """c = a b: the GEMM of the textbooks with M = rows, N = columns, K = inner.
 
     a: [rows, inner]. b: [inner, columns], constant: packing it happens before the clock starts, and its time and bytes are in
-    the plan (pack_s, packed_bytes). c: [rows, columns], fp32 for fp16, bf16, fp8 and tf32 inputs (tf32 ones are stored as fp32),
-    int32 for int8 ones (exact; inner below 2**17).
+    the plan (pack_s, packed_bytes). c: [rows, columns], fp32 for fp16, bf16, fp8, nvfp4 and tf32 inputs (tf32 ones are stored as
+    fp32), int32 for int8 ones (exact; inner below 2**17). scales, scale_block, scale_columns, scale_bits: see `scales.Scaled`; they
+    are constant too. MXFP8 is dtype fp8_e4m3, block, 32, 8 bits; NVFP4 is dtype nvfp4, two_level, 16, 8 bits; 128 numbers of a and
+    128 x 128 of b are fp8_e4m3, block, 128, scale_columns 128, 32 bits.
     Raises Error for bad fields.
     """
 
     rows: int = 4096
     columns: int = 4096
     inner: int = 4096
+    scales: str = "none"
+    scale_block: int = 32
+    scale_columns: int = 1
+    scale_bits: int = 32
     dtype: str = "fp32"
 
     name = "matmul"
@@ -62,7 +78,7 @@ class Matmul(Operator):
             "GPU cuBLASLt, the fastest of its heuristic's proposals",
             dtypes={
                 "cpu": ("fp32", "fp64", "bf16", "int8"),
-                "cuda": ("fp64", "fp32", "tf32", "fp16", "bf16", "int8", "fp8_e4m3"),
+                "cuda": ("fp64", "fp32", "tf32", "fp16", "bf16", "int8", "fp8_e4m3", "nvfp4"),
             },
         ),
         "fast_accumulation": Variant(
@@ -73,6 +89,8 @@ class Matmul(Operator):
 
     def check(self) -> None:
         self.one_of("dtype", _DTYPES)
+        self.one_of("scales", SCALES)
+        self.require(self.scale_bits <= 64, "scale_bits must be at most 64, got {scale_bits}")
         self.require(
             self.dtype != "int8" or self.inner <= _MOST_INNER_INT8,
             "inner must be below 2**17 for int8, so that sums fit in int32, got {inner}",
@@ -82,13 +100,19 @@ class Matmul(Operator):
         return (
             TensorSpec(name="a", shape=(self.rows, self.inner), dtype=self.dtype),
             TensorSpec(name="b", shape=(self.inner, self.columns), dtype=self.dtype, role="constant"),
+            *self.scale_tensors(role="constant"),
         )
 
     def outputs(self) -> tuple[TensorSpec, ...]:
         return (TensorSpec(name="c", shape=(self.rows, self.columns), dtype=_RESULT[self.dtype], role="out"),)
 
     def flops(self) -> dict[str, int]:
-        return {"a·b": 2 * self.rows * self.columns * self.inner}
+        results, elements = self.rows * self.columns, self.inner * (self.rows + self.columns)
+        product = {"a·b": 2 * results * self.inner}
+        return product if self.scales == "none" else {**product, "scale": self.scale_flops(results, elements)}
+
+    def initial(self, tensor: str, generator: np.random.Generator) -> Array | None:
+        return next(self.scale_values(spec, generator) for spec in self.tensors() if spec.name == tensor)
 
     def products(self) -> tuple[Product, ...]:
         return (Product(term="a·b", rows=self.rows, columns=self.columns, inner=self.inner),)
@@ -97,7 +121,8 @@ class Matmul(Operator):
         return {}  # packed b is read in place of b; blocks that a library reads again come from a cache
 
     def work(self, plan: Facts) -> dict[str, int]:
-        return {"product": self.total_flops()}
+        flops = self.flops()
+        return {"product": flops["a·b"], **({"other": flops["scale"]} if "scale" in flops else {})}
 
     def product_size(self) -> int:
         return self.rows * self.columns * self.inner
@@ -118,13 +143,17 @@ class Matmul(Operator):
             return 0.0, 0.0
         eps = cost.dtype(_RESULT[self.dtype]).eps
         if self.dtype == "tf32":
-            return lost("tf32", self.inner), 4 * cost.dtype("tf32").eps
-        return (2 * self.inner + 16) * eps + lost(self.dtype, self.inner), 4 * eps
+            return self.largest_scale() * lost("tf32", self.inner), 4 * cost.dtype("tf32").eps
+        largest = self.largest_scale() * spread(self.dtype)
+        return largest * ((2 * self.inner + 16) * eps + lost(self.dtype, self.inner)), 4 * eps
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: rows of a and c."""
         a = tensors["a"] if rows is None else tensors["a"][rows]
-        return {"c": cost.matmul(a, tensors["b"])}
+        if rows is not None and self.scales not in ("none", "tensor"):
+            tensors = {**tensors, "a_scale": tensors["a_scale"][rows]}
+        a, b = self.scaled_operands(a, tensors["b"], tensors)
+        return {"c": self.scaled_results(cost.matmul(a, b), tensors)}
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
@@ -141,15 +170,34 @@ class Matmul(Operator):
             (1, 1, 10007),  # one sum
             (129, 1024, 500),  # rows and columns that no tile divides
         )
-        small = tuple(Case(problem=cls(rows=m, columns=n, inner=k, dtype=dtype)) for dtype in _DTYPES for m, n, k in shapes)
+        whole = tuple(dtype for dtype in _DTYPES if dtype != "nvfp4")
+        small = tuple(Case(problem=cls(rows=m, columns=n, inner=k, dtype=dtype)) for dtype in whole for m, n, k in shapes)
         # Whose kernels want inner and columns in multiples of 16.
         bytes_ = tuple(
             Case(problem=cls(rows=m, columns=n, inner=k, dtype=dtype))
             for dtype in ("int8", "fp8_e4m3")
             for m, n, k in ((1, 16, 16), (37, 48, 80), (129, 256, 1024), (300, 1040, 64))
         )
+        scales = (
+            ("fp8_e4m3", "tensor", 128, 1, 32),
+            ("fp8_e4m3", "row", 128, 1, 32),
+            ("fp8_e4m3", "block", 128, 1, 32),
+            ("fp8_e4m3", "block", 128, 128, 32),
+            ("fp8_e4m3", "block", 32, 1, 8),
+            ("nvfp4", "block", 16, 1, 8),
+            ("nvfp4", "two_level", 16, 1, 8),
+        )
+        scaled = tuple(
+            Case(
+                problem=cls(
+                    rows=m, columns=n, inner=k, dtype=of, scales=how, scale_block=block, scale_columns=wide, scale_bits=bits
+                )
+            )
+            for of, how, block, wide, bits in scales
+            for m, n, k in ((3, 16, 32), (70, 144, 288), (129, 256, 1024), (256, 384, 640))
+        )
         big = (
             Case(problem=cls(rows=46351, columns=46337, inner=3), slow=True),  # c
             Case(problem=cls(rows=2**31 // 64 + 33, columns=3, inner=64, dtype="int8"), slow=True),  # a
         )
-        return small + bytes_ + big
+        return small + bytes_ + scaled + big

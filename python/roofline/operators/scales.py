@@ -1,0 +1,102 @@
+"""Scales of the operands of a matrix product: of whole tensors, of rows, of blocks along the inner dimension, or of both levels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..cost import Array, TensorSpec, ceil_div, from_float64
+
+SCALES = ("none", "tensor", "row", "block", "two_level")
+# What cuBLASLt reads the scales of blocks of 8 bits in: tiles of so many rows (columns of b) by so many blocks along inner.
+TILE_ROWS, TILE_BLOCKS = 128, 4
+
+
+class Scaled:
+    """What operators with these fields have in common.
+
+    scales: none; tensor: one number each for a and b; row: one for each row of a and column of b; block: one for every scale_block
+    numbers along inner, of b for scale_columns columns together; two_level: block, and one more for each whole tensor. A scale has
+    scale_bits (that of a whole tensor 32): 32 is fp32; 8 is fp8_e4m3, never negative, of nvfp4 and fp8_e8m0 of all others.
+    """
+
+    scales: str
+    scale_block: int
+    scale_columns: int
+    scale_bits: int
+    dtype: str
+    rows: int
+    columns: int
+    inner: int
+
+    def scale_tensors(self, *batch: int, role: Any = "in") -> tuple[TensorSpec, ...]:
+        """a_scale and b_scale, and of two levels a_whole and b_whole. batch: the leading dimension, if there is one."""
+
+        def scale(name: str, *shape: int) -> TensorSpec:
+            small = "fp8_e4m3" if self.dtype == "nvfp4" else "fp8_e8m0"
+            named = np.all(self.scale_bits == 8)
+            bits = None if named else self.scale_bits
+            return TensorSpec(name=name, shape=shape, dtype=small if named else "fp32", role=role, bits=bits)
+
+        if self.scales == "none":
+            return ()
+        if self.scales == "tensor":
+            return scale("a_scale", 1), scale("b_scale", 1)
+        if self.scales == "row":
+            return scale("a_scale", *batch, self.rows), scale("b_scale", *batch, self.columns)
+        blocks = ceil_div(self.inner, self.scale_block)
+        found = scale("a_scale", *batch, self.rows, blocks), scale("b_scale", *batch, blocks, self._column_blocks())
+        if self.scales == "block":
+            return found
+        return *found, *(TensorSpec(name=name, shape=(1,), dtype="fp32", role=role) for name in ("a_whole", "b_whole"))
+
+    def _column_blocks(self) -> Any:
+        return ceil_div(self.columns, self.scale_columns)
+
+    @staticmethod
+    def scale_values(spec: TensorSpec, generator: np.random.Generator) -> Array | None:
+        """Scales that must not be negative, where numbers of both signs would be made; None for all other tensors."""
+        if spec.dtype != "fp8_e4m3" or not spec.name.endswith("_scale"):
+            return None
+        return from_float64(generator.uniform(0.5, 1.75, spec.shape), spec.dtype)
+
+    def scale_flops(self, results: int, elements: int) -> int:
+        """Scales of blocks meet the operands, the others the results: once each for a and b."""
+        scaled = {"none": 0, "tensor": 2 * results, "row": 2 * results, "block": elements, "two_level": elements + 2 * results}
+        return scaled[self.scales]
+
+    def scale_traffic(self) -> dict[str, int]:
+        """Bytes of scales that are laid out again for the library's kernels, written and read, in a product without a batch."""
+        if self.scales not in ("block", "two_level"):
+            return {}
+        blocks, along = ceil_div(self.inner, self.scale_block), "laid out again: written, read"
+        if self.scale_bits == 8:
+
+            def tiled(outer: int) -> int:
+                return ceil_div(outer, TILE_ROWS) * TILE_ROWS * ceil_div(blocks, TILE_BLOCKS) * TILE_BLOCKS  # type: ignore[no-any-return]
+
+            return {f"a_scale {along}": 2 * tiled(self.rows), f"b_scale {along}": 2 * tiled(self.columns)}
+        found = {f"a_scale {along}": 2 * 4 * self.rows * blocks}
+        if self.scale_columns > 1:
+            found[f"b_scale {along}"] = 2 * 4 * self._column_blocks() * ceil_div(blocks, TILE_BLOCKS) * TILE_BLOCKS
+        return found
+
+    def largest_scale(self) -> float:
+        """Of a product of all scales that random ones have: below sqrt(3) in fp32, 2 in fp8_e8m0, 1.75 in fp8_e4m3."""
+        return {"none": 1.0, "two_level": 12.0}.get(self.scales, 4.0)
+
+    def scaled_operands(self, a: Array, b: Array, tensors: Any) -> tuple[Array, Array]:
+        """a and b with the scales of their blocks. a: [..., rows, inner]; b: [..., inner, columns]."""
+        if self.scales not in ("block", "two_level"):
+            return a, b
+        of_b = np.repeat(np.asarray(tensors["b_scale"]), self.scale_columns, axis=-1)[..., : self.columns]
+        a = a * np.repeat(np.asarray(tensors["a_scale"]), self.scale_block, axis=-1)[..., : self.inner]
+        return a, b * np.repeat(of_b, self.scale_block, axis=-2)[..., : self.inner, :]
+
+    def scaled_results(self, c: Array, tensors: Any) -> Array:
+        """c with the scales of rows or whole tensors."""
+        if self.scales == "row":
+            return c * np.asarray(tensors["a_scale"])[..., :, None] * np.asarray(tensors["b_scale"])[..., None, :]  # type: ignore[no-any-return]
+        level = {"tensor": "scale", "two_level": "whole"}.get(self.scales)
+        return c if level is None else c * tensors[f"a_{level}"][0] * tensors[f"b_{level}"][0]
