@@ -226,6 +226,8 @@ GQA = {"batch": 2, "heads": 4, "kv_heads": 2, "seq_q": 3, "seq_kv": 5, "head_dim
 FFN = {"batch": 2, "seq_q": 3, "d_model": 4, "d_ff": 5}
 BMM = {"batch": 2, "rows": 3, "columns": 5, "inner": 7}
 MX = {"scale_block": 4, "scale_bits": 8}
+SQUARES = {"scales": "block", "scale_block": 128, "scale_columns": 128}
+NV = {"scales": "two_level", "scale_block": 16, "scale_bits": 8}
 BITS = {"rows": 1, "scale_bits": 0}
 MOE = {"tokens": 3, "experts": 5, "experts_per_token": 2, "d_model": 4, "d_ff": 3}
 ROUTER = {"tokens": 2, "experts": 7, "experts_per_token": 3}
@@ -257,6 +259,20 @@ HAND = [
     ("matmul", {"rows": 3, "columns": 5, "inner": 7, "dtype": "fp64"}, {"a·b": 210}, 568),
     ("matmul", {"rows": 3, "columns": 5, "inner": 7, "dtype": "bf16"}, {"a·b": 210}, 56 * 2 + 15 * 4),  # c is fp32
     ("matmul", {"rows": 3, "columns": 5, "inner": 7, "dtype": "int8"}, {"a·b": 210}, 56 * 1 + 15 * 4),  # c is int32
+    # 3 rows and 5 columns of two blocks of 4 each: 16 scales of a byte; 56 operands and twice 15 results meet one.
+    (
+        "matmul",
+        {"rows": 3, "columns": 5, "inner": 7, **MX, "dtype": "nvfp4", "scales": "two_level"},
+        {"a·b": 210, "scale": 56 + 30},
+        11 + 18 + 16 + 8 + 60,
+    ),
+    # Blocks of 4 along inner by 3 columns: 6 scales of a, 2 x 2 of b.
+    (
+        "matmul",
+        {"rows": 3, "columns": 5, "inner": 7, "scales": "block", "scale_block": 4, "scale_columns": 3, "dtype": "fp8_e4m3"},
+        {"a·b": 210, "scale": 56},
+        56 + 4 * 10 + 60,
+    ),
     # 6 tokens: 2 x 6 x 4 x 5 = 240 a product, 6 x 5 = 30 activations. x and out 24 elements each, each weight 20.
     ("ffn", {**FFN, "activation": "relu"}, {"up": 240, "activation": 30, "down": 240}, 352),
     # 0.5 x (1 + erf(x / sqrt(2))): three multiplications, an addition, an erf.
@@ -579,8 +595,32 @@ def test_every_operator_is_worked_out_by_hand() -> None:
             "bmm",
             {"batch": 2, "rows": 2, "columns": 5, "inner": 3, "dtype": "fp8_e4m3", "scales": "block", "scale_block": 128},
             {"variant": "library"},
-            {"b transposed written, read": 60, "a_scale transposed written, read": 32},
+            {"b transposed: written, read": 60, "a_scale laid out again: written, read": 32},
         ),
+        # Three blocks of 128 along inner and one across columns, which takes four numbers.
+        (
+            "bmm",
+            {"batch": 1, "rows": 3, "columns": 32, "inner": 288, **SQUARES, "dtype": "fp8_e4m3"},
+            {"variant": "library"},
+            {
+                "b transposed: written, read": 2 * 32 * 288,
+                "a_scale laid out again: written, read": 2 * 3 * 3 * 4,
+                "b_scale laid out again: written, read": 2 * 4 * 4,
+            },
+        ),
+        # 18 blocks of 16, so that a's take 2 x 5 tiles of 128 rows by 4 blocks, and b's 1 x 5; b has half a byte a number.
+        (
+            "bmm",
+            {"batch": 1, "rows": 129, "columns": 32, "inner": 288, **NV, "dtype": "nvfp4"},
+            {"variant": "library"},
+            {
+                "b transposed: written, read": 32 * 288,
+                "a_scale laid out again: written, read": 2 * 10 * 512,
+                "b_scale laid out again: written, read": 2 * 5 * 512,
+            },
+        ),
+        # Laid out before the clock starts.
+        ("matmul", {"rows": 3, "columns": 32, "inner": 288, **NV, "dtype": "nvfp4"}, {"variant": "library"}, {}),
         ("bmm", {"batch": 2, "rows": 2, "columns": 5, "inner": 3, "dtype": "bf16"}, {"variant": "library"}, {}),
         # In 16 bits; relu and gelu inside the product, and up and gate as one product of 6 x 10.
         ("ffn", {**FFN, "activation": "gelu_tanh", "dtype": "bf16"}, {"variant": "fused"}, {"activated written, read": 120}),

@@ -308,10 +308,11 @@ def abbreviations(problem: Any) -> dict[str, Any]:
         scales = -(-fields["kv_lora_rank"] // fields["scale_block"]) if fields["scale_block"] else 0
         rotated = width[fields["rope_dtype"]] * fields["qk_rope_head_dim"]
         names["token"] = width[fields["cache_dtype"]] * fields["kv_lora_rank"] + rotated + 4 * scales
-    if problem.name == "bmm":
-        operands, scales = fields["batch"] * (fields["rows"] + fields["columns"]), fields["scales"]
-        blocks = operands * -(-fields["inner"] // fields["scale_block"])
-        results = 2 * fields["batch"] * fields["rows"] * fields["columns"]
+    if "scales" in fields:
+        batch, scales = fields.get("batch", 1), fields["scales"]
+        operands, results = batch * (fields["rows"] + fields["columns"]), 2 * batch * fields["rows"] * fields["columns"]
+        columns = -(-fields["columns"] // fields["scale_columns"])
+        blocks = batch * (fields["rows"] + columns) * -(-fields["inner"] // fields["scale_block"])
         met = {"none": 0, "tensor": results, "row": results, "block": operands * fields["inner"]}
         names["scaled"] = met["block"] + results if scales == "two_level" else met[scales]
         count = {"none": 0, "tensor": 2, "row": operands, "block": blocks, "two_level": blocks}[scales]

@@ -195,11 +195,18 @@ def test_dtypes_by_their_dlpack_codes() -> None:
         spec = SimpleNamespace(name="x", dtype="bf16", shape=(4,))
         assert look(Tensor(one, code), spec, open_device("cpu"), "x").address == one.ctypes.data  # type: ignore[arg-type]
     codes = {"fp8_e4m3": ((10, 8), (1, 8)), "fp8_e5m2": ((12, 8), (1, 8)), "int8": ((0, 8),), "fp16": ((2, 16),)}
+    codes["fp8_e8m0"] = ((14, 8), (1, 8))
     for dtype, known in codes.items():
         for code in known:
             spec = SimpleNamespace(name="x", dtype=dtype, shape=(4,))
             given = Tensor(np.zeros(4, np.uint16 if dtype == "fp16" else np.uint8), code)
             assert look(given, spec, open_device("cpu"), "x").address == given.array.ctypes.data  # type: ignore[arg-type]
+    pairs = np.zeros((4, 3), dtype=np.uint8)  # two of four bits to a byte, as PyTorch says it, and as their bits
+    packed = SimpleNamespace(name="x", dtype="nvfp4", shape=(4, 6))
+    for given in (Tensor(pairs, (17, 4), lanes=2), Tensor(pairs, (1, 8)), pairs):
+        assert look(given, packed, open_device("cpu"), "x").address == pairs.ctypes.data  # type: ignore[arg-type]
+    with pytest.raises(Error, match=r"has shape \[4, 6\]; expected nvfp4 \[4, 6\], two to a byte: \[4, 3\]"):
+        look(np.zeros((4, 6), dtype=np.uint8), packed, open_device("cpu"), "x")  # type: ignore[arg-type]
     with pytest.raises(Error, match="has dtype float8_e5m2; expected fp8_e4m3"):
         spec = SimpleNamespace(name="x", dtype="fp8_e4m3", shape=(4,))
         look(Tensor(np.zeros(4, np.uint8), (12, 8)), spec, open_device("cpu"), "x")  # type: ignore[arg-type]

@@ -54,8 +54,11 @@ def test_cores_and_tensor_units_are_asked_for(architecture: str) -> None:
         assert (f"{name} tensor wgmma" in found) == (architecture == "sm_90")
     assert ("fp32 f32x2" in found) == (architecture == "sm_100")
     for name in Matmul.variants["library"].dtypes["cuda"]:
-        assert {f"{name} GEMM 8192", f"{name} GEMM 4096", f"{name} GEMM 16384×8192×8192"} <= set(found)
+        scales = " 1×16 scales in two levels" if name == "nvfp4" else ""
+        assert {f"{name} GEMM {size}{scales}" for size in ("8192", "4096", "16384×8192×8192")} <= set(found)
     assert "bf16 GEMM 8191" in found
+    for scales in ("tensor", "row", "1×128", "128×128", "1×32"):
+        assert f"fp8_e4m3 GEMM 8192 {scales} scales" in found
     assert not any(word in label for label in found for word in ("zeros", "constant", "sustained"))
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from ..errors import Unsupported
 from ..machine import GEMM, HOST_CALLS, TRANSFERS, VARIANTS, EmpiricalRoofline, Machine, SizeCurve, cache_capacity
@@ -16,6 +17,7 @@ from ..operators import MIXES, CoreToCore, Exp, ForkJoin, HostCopy, Matmul, Oper
 from ..operators.host_copy import DIRECTIONS
 from ..operators.mma import ACCUMULATORS
 from ..operators.peer_copy import DIRECTIONS as PEER_DIRECTIONS
+from ..operators.scales import USUAL_SCALES, scales_name
 from ..units import GIB, MIB
 from .series import intensity_sweep, size_curve
 
@@ -31,6 +33,18 @@ DATA = ("random", "constant", "zeros")
 SUSTAINED = "bf16"  # the dtype of a GPU's long load
 GPU_PRODUCTS = ((8192, 8192, 8192), (4096, 4096, 4096), (16384, 8192, 8192))  # rows, columns, inner
 GPU_MISALIGNED = ((8191, 8191, 8191),)
+# How else operands of few bits are scaled: cuBLASLt takes fp32 scales of rows and blocks on sm_90 only, blocks of 32 and 16 from
+# sm_100 on.
+GPU_SCALES: Mapping[str, tuple[Mapping[str, Any], ...]] = {
+    "fp8_e4m3": (
+        {"scales": "tensor"},
+        {"scales": "row"},
+        {"scales": "block", "scale_block": 128},
+        {"scales": "block", "scale_block": 128, "scale_columns": 128},
+        {"scales": "block", "scale_block": 32, "scale_bits": 8},
+    ),
+    "nvfp4": ({"scales": "block", "scale_block": 16, "scale_bits": 8},),
+}
 LONGEST_S = 0.2  # of a launch
 STRIDES = (2, 4, 8, 16)  # fp32 elements: the last uses one element of a line of 64 bytes
 GPU_STRIDES = (*STRIDES, 32)  # one element of every sector of 32 bytes from 8 on, of a line of 128 at 32
@@ -223,10 +237,13 @@ def _gpu_library(device: Device, depth: str) -> Iterator[Wanted]:
     for dtype in Matmul.variants["library"].dtypes["cuda"]:
         sizes = GPU_PRODUCTS[:1] if depth == "quick" else GPU_PRODUCTS
         misaligned = GPU_MISALIGNED if depth == "thorough" or (depth == "standard" and dtype == SUSTAINED) else ()
-        for rows, columns, inner in (*sizes, *misaligned):
+        wanted = [(size, USUAL_SCALES.get(dtype, {})) for size in (*sizes, *misaligned)]
+        wanted += [(GPU_PRODUCTS[0], how) for how in GPU_SCALES.get(dtype, ()) if depth != "quick"]
+        for (rows, columns, inner), how in wanted:
             text = "×".join(map(str, (rows, columns, inner) if len({rows, columns, inner}) > 1 else (rows,)))
-            problem = Matmul(rows=rows, columns=columns, inner=inner, dtype=dtype)
-            yield Wanted(f"{dtype} GEMM {text}", "compute", partial(_gpu_gemm, device, problem))
+            problem = Matmul.make(rows=rows, columns=columns, inner=inner, dtype=dtype, **how)
+            label = f"{dtype} GEMM {text} {scales_name(how)}".rstrip()
+            yield Wanted(label, "compute", partial(_gpu_gemm, device, problem))
 
 
 def _gpu_gemm(device: Device, problem: Matmul) -> Probe:

@@ -92,14 +92,15 @@ RATES: Mapping[str, Mapping[str, Rate]] = {
 
 
 def unit_rates(capability: str, gpu_name: str = "") -> Mapping[str, Rate]:
-    """The rates of a GPU by "dtype unit accumulator"; empty for a capability that nothing is known of. fp8 is any of that width."""
+    """The rates of a GPU by "dtype unit accumulator"; empty where nothing is known. fp8, fp4: any of that width."""
     geforce = RATES.get(f"{capability} GeForce") if "GeForce" in gpu_name else None
     return geforce or RATES.get(capability, {})
 
 
 def unit_rate(capability: str, gpu_name: str, dtype: str, unit: str, accumulator: str = "") -> Rate | None:
     """The rate of a dtype on "core" or "tensor" units, or None. accumulator: of the sums; empty for the fastest."""
-    short = "fp8" if dtype.startswith("fp8") else dtype
+    names = (dtype, "fp8" if dtype.startswith("fp8") else "fp4" if dtype.endswith("fp4") else dtype)
     rates = unit_rates(capability, gpu_name)
-    found = [rate for key, rate in rates.items() if key.startswith(f"{short} {unit} ") and key.endswith(f" {accumulator}".rstrip())]
+    known = next((name for name in names if any(key.startswith(f"{name} {unit} ") for key in rates)), dtype)
+    found = [rate for key, rate in rates.items() if key.startswith(f"{known} {unit} ") and key.endswith(f" {accumulator}".rstrip())]
     return max(found, key=lambda rate: rate.flops_per_cycle, default=None)

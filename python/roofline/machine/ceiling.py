@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from ..cost import dtype as known_dtype
 from ..errors import Error
 from ..operators.base import MIXES
+from ..operators.scales import scales_name
 from ..units import fmt_si
 from .files import build
 from .statistics import Mode, Summary, modes, summary
@@ -191,7 +192,7 @@ class Ceiling:
             probe = self.variant if problem.get("operator") == "mma" else ""
             data = str(problem.get("data", "random")).removeprefix("random")
             unit = "tensor" if self.unit == "tensor" else ""
-            words = [self.dtype + kept, unit, self.isa or matrix_product or probe, pattern, data]
+            words = [self.dtype + kept, unit, self.isa or matrix_product or probe, pattern, scales_name(problem), data]
         elif self.kind == "link":
             words = ["link"]
         elif self.kind == "transfer":

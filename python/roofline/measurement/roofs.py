@@ -23,6 +23,7 @@ from ..operators import (
     Stream,
     from_dict,
 )
+from ..operators.scales import USUAL_SCALES
 from .devices import Device
 from .problems import dram_array_bytes, fma_problem, stream_candidates
 from .tensors import Held, allocate, allocate_all, bind, check, huge_page_share
@@ -185,7 +186,8 @@ def tensor_probe(device: Device, dtype: str) -> Probe | None:
         candidates: list[tuple[Operator, str]] = []
         if name in Matmul.variants["library"].dtypes["cuda"] and library_is_faster(device) and name not in ("fp32", "fp64"):
             size = LIBRARY_SIZE
-            candidates.append((Matmul(rows=size, columns=size, inner=size, dtype=name), "library"))
+            product = Matmul.make(rows=size, columns=size, inner=size, dtype=name, **USUAL_SCALES.get(name, {}))
+            candidates.append((product, "library"))
         if name != "fp64" or rate(device, name, "tensor") is not None:
             candidates += [(tensor_problem(device, variant, name), variant) for variant in tensor_variants(device, name)]
         for problem, variant in candidates:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..cost import Array, TensorSpec, dtype, matmul
+from ..cost import Array, TensorSpec, dtype, matmul, smaller
 from .base import Case, Facts, Operator, Product, Variant
 from .matmul import ALONG_INNER, lost, spread
 from .scales import SCALES, Scaled
@@ -84,7 +84,7 @@ class Bmm(Scaled, Operator):
         }
 
     def launches(self, plan: Facts) -> int:
-        return 1 + len(self.traffic(plan)) + (self.scales == "two_level")
+        return 1 + sum(smaller(size, 1) for size in self.traffic(plan).values()) + (self.scales == "two_level")  # type: ignore[no-any-return]
 
     def work(self, plan: Facts) -> dict[str, int]:
         flops = self.flops()

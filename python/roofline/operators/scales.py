@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from ..cost import Array, TensorSpec, ceil_div, from_float64
+from ..cost import Array, TensorSpec, ceil_div, from_float64, pick
 
 SCALES = ("none", "tensor", "row", "block", "two_level")
 # What cuBLASLt reads the scales of blocks of 8 bits in: tiles of so many rows (columns of b) by so many blocks along inner.
 TILE_ROWS, TILE_BLOCKS = 128, 4
+
+
+# How a format that is no other without them is scaled: NVFP4.
+USUAL_SCALES: Mapping[str, Mapping[str, Any]] = {"nvfp4": {"scales": "two_level", "scale_block": 16, "scale_bits": 8}}
+
+
+def scales_name(problem: Mapping[str, Any]) -> str:
+    """How the operands of a problem are scaled, as a name says it: "row scales", "1×32 scales"; empty for none."""
+    scales = str(problem.get("scales", "none"))
+    if scales in ("tensor", "row"):
+        return f"{scales} scales"
+    size = f"{problem.get('scale_columns', 1)}×{problem.get('scale_block')} scales"
+    return {"block": size, "two_level": f"{size} in two levels"}.get(scales, "")
+
+
+def without_unused(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a problem without those that say how it is scaled, where it has no scales."""
+    unused = {"scales", "scale_block", "scale_columns", "scale_bits"} if fields.get("scales") == "none" else set()
+    return {name: value for name, value in fields.items() if name not in unused}
 
 
 class Scaled:
@@ -70,17 +90,17 @@ class Scaled:
         """Bytes of scales that are laid out again for the library's kernels, written and read, in a product without a batch."""
         if self.scales not in ("block", "two_level"):
             return {}
-        blocks, along = ceil_div(self.inner, self.scale_block), "laid out again: written, read"
-        if self.scale_bits == 8:
+        blocks, small = ceil_div(self.inner, self.scale_block), self.scale_bits == 8
 
-            def tiled(outer: int) -> int:
-                return ceil_div(outer, TILE_ROWS) * TILE_ROWS * ceil_div(blocks, TILE_BLOCKS) * TILE_BLOCKS  # type: ignore[no-any-return]
+        def tiled(outer: Any) -> Any:
+            return ceil_div(outer, TILE_ROWS) * TILE_ROWS * ceil_div(blocks, TILE_BLOCKS) * TILE_BLOCKS
 
-            return {f"a_scale {along}": 2 * tiled(self.rows), f"b_scale {along}": 2 * tiled(self.columns)}
-        found = {f"a_scale {along}": 2 * 4 * self.rows * blocks}
-        if self.scale_columns > 1:
-            found[f"b_scale {along}"] = 2 * 4 * self._column_blocks() * ceil_div(blocks, TILE_BLOCKS) * TILE_BLOCKS
-        return found
+        squares = 4 * self._column_blocks() * ceil_div(blocks, TILE_BLOCKS) * TILE_BLOCKS
+        sizes = {
+            "a_scale": pick(small, tiled(self.rows), 4 * self.rows * blocks),
+            "b_scale": pick(small, tiled(self.columns), pick(self.scale_columns > 1, squares, 0)),
+        }
+        return {f"{name} laid out again: written, read": 2 * size for name, size in sizes.items() if np.any(size)}
 
     def largest_scale(self) -> float:
         """Of a product of all scales that random ones have: below sqrt(3) in fp32, 2 in fp8_e8m0, 1.75 in fp8_e4m3."""

@@ -12,6 +12,7 @@ import numpy as np
 from .._repr import Row
 from ..machine import LEVELS, RATE_UNITS, Ceiling, Machine
 from ..operators import OPERATORS
+from ..operators.scales import without_unused
 from ..results import Measurement
 from ..units import GIGA, MISSING, fmt_number, fmt_percent, fmt_si
 
@@ -58,7 +59,7 @@ def defaults_used(results: Iterable[Measurement]) -> list[str]:
     lines = []
     for name in dict.fromkeys(m.operator for m in results):
         if cls := OPERATORS.get(name):
-            fields = " ".join(f"{field}={value}" for field, value in cls().to_dict().items() if field != "dtype")
+            fields = " ".join(f"{field}={value}" for field, value in without_unused(cls().to_dict()).items() if field != "dtype")
             lines.append(f"{name} {fields}")
     return lines
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from .._repr import Row, html_table, text_table
 from ..errors import Error
 from ..machine import RATE_UNITS, SCHEMA_VERSION, Machine, Summary, build, modes, summary, to_json
+from ..operators.scales import without_unused
 from ..units import fmt_number, fmt_percent, fmt_si
 
 BUSY = 0.8  # of a window: below, more than a quarter of its energy may be that of pauses
@@ -383,7 +384,8 @@ class Measurement:
     @property
     def short_problem(self) -> str:
         """The fields of the problem in one line: "batch=8 seq_q=1 fp32"."""
-        return " ".join(str(value) if name == "dtype" else f"{name}={value}" for name, value in self.problem.items())
+        fields = without_unused(self.problem)
+        return " ".join(str(value) if name == "dtype" else f"{name}={value}" for name, value in fields.items())
 
     def __repr__(self) -> str:
         what = f"{self.operator} {self.variant}".strip()
