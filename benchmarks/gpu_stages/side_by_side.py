@@ -95,6 +95,16 @@ def scaled_product(fast: bool) -> Rival:
     return made
 
 
+def block_scaled_product(torch: Any, problem: Any) -> Callable[[], Any]:
+    """One scale for 128 numbers of a row of a, one for 128 x 128 of b, in the order that torch asks for."""
+    a = _random(torch, (problem.rows, problem.inner), problem.dtype)
+    b = _random(torch, (problem.columns, problem.inner), problem.dtype)
+    blocks = problem.inner // 128
+    of_a = torch.rand(blocks, problem.rows, device="cuda").t()
+    of_b = torch.rand(problem.columns // 128, blocks, device="cuda").t()
+    return lambda: torch._scaled_mm(a, b.t(), scale_a=of_a, scale_b=of_b, out_dtype=torch.float32)
+
+
 def attention(backend: str) -> Rival:
     def made(torch: Any, problem: Any) -> Callable[[], Any]:
         from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -171,6 +181,9 @@ def rows(copied: Operator, copied_by: str) -> Iterator[Row]:
         problem = _made("matmul", rows=8192, columns=8192, inner=8192, dtype="fp8_e4m3")
         rival = {"torch._scaled_mm": scaled_product(variant != "library")}
         yield Row(f"matmul fp8 8192 {variant}", problem, variant, rivals=rival, ratio=(1.0, 1.0))
+    squares = problem.replace(scales="block", scale_block=128, scale_columns=128)
+    rival = {"torch._scaled_mm": block_scaled_product}
+    yield Row("matmul fp8 8192 1×128 by 128×128", squares, "library", rivals=rival, ratio=(1.0, 1.0))
     misaligned = _made("bmm", batch=1, rows=8191, columns=8191, inner=8191, dtype="bf16", out_dtype="bf16")
     yield Row("matmul bf16 8191", misaligned, "library", rivals={"torch.matmul": product}, ratio=(1.0, 1.0))
     small = _made("bmm", batch=64, rows=1024, columns=1024, inner=1024, dtype="bf16", out_dtype="bf16")
