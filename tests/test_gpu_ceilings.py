@@ -19,7 +19,7 @@ from roofline.measurement.timing import clock_hz
 from roofline.measurement.units import core_flops_per_s, peak_flops_per_s, tensor_problem, unit_of
 from roofline.model import compute_ceiling
 
-SMS = {"sm_80": 108, "sm_89": 142, "sm_90": 132, "sm_100": 148, "sm_120": 188}
+SMS = {"sm_80": 108, "sm_86": 84, "sm_89": 142, "sm_90": 132, "sm_100": 148, "sm_120": 188}
 
 
 class Reported(Device):
@@ -52,6 +52,7 @@ def test_cores_and_tensor_units_are_asked_for(architecture: str) -> None:
     for name in ("tf32→fp32", "fp16→fp32", "bf16→fp32", "int8→int32", "fp8_e4m3→fp32"):
         assert f"{name} tensor mma_sync" in found
         assert (f"{name} tensor wgmma" in found) == (architecture == "sm_90")
+    assert "int4→int32 tensor mma_sync" in found
     assert ("fp32 f32x2" in found) == (architecture == "sm_100")
     for name in Matmul.variants["library"].dtypes["cuda"]:
         scales = " 1×16 scales in two levels" if name == "nvfp4" else ""
@@ -79,6 +80,10 @@ def test_what_cannot_run_is_left_out_with_the_reason() -> None:
     found = {what.label: what for _, what in wanted(device)}
     with pytest.raises(Unsupported, match="it needs sm_89, and this GPU is sm_80"):
         found["fp8_e4m3→fp32 tensor mma_sync"].find()
+    refusal = "mma.sync of int4 is made of int8 products"
+    found = {what.label: what for _, what in wanted(Reported("sm_90", mma_sync_int4=refusal))}
+    with pytest.raises(Unsupported, match=refusal):
+        found["int4→int32 tensor mma_sync"].find()
     slow = {what.label: what for _, what in wanted(Reported("sm_89"))}
     with pytest.raises(Unsupported, match=r"one launch would take 1\.1 s or more: fp64 is too slow here"):
         slow["fp64 GEMM 8192"].find()
@@ -120,6 +125,8 @@ def test_units() -> None:
         ("sm_80", "bf16", (), ("mma", "mma_sync", "bf16")),
         ("sm_80", "fp64", (), ("mma", "mma_sync", "fp64")),
         ("sm_80", "fp8_e4m3", ("mma_sync fp8_e4m3",), ("mma", "mma_sync", "fp16")),
+        ("sm_86", "int4", (), ("mma", "mma_sync", "int4")),
+        ("sm_90", "int4", ("mma_sync int4",), ("mma", "wgmma", "int8")),
         ("sm_89", "fp64", (), None),  # no such units: the cores
         ("sm_90", "bf16", (), ("mma", "wgmma", "bf16")),
         ("sm_90", "bf16", ("wgmma",), ("mma", "mma_sync", "bf16")),
@@ -217,6 +224,12 @@ def test_ties_go_to_the_even_number() -> None:
     assert list(from_float64(np.array([2049.0, 2051.0]), "tf32")) == [2048, 2052]
 
 
+def test_int4_lies_two_to_a_byte_the_first_in_the_low_bits() -> None:
+    stored = from_float64(np.array([[1, -8, 7, -1], [9, -9, 0, 2.5]]), "int4")
+    assert (stored == [[0x81, 0xF7], [0x87, 0x20]]).all()
+    assert list(to_float64(np.arange(0, 256, 17, dtype=np.uint8), "int4")[::2]) == [*range(8), *range(-8, 0)]
+
+
 def test_what_is_no_product_is_held_against_the_cores() -> None:
     """256 operations per cycle of 132 multiprocessors at 1.8 GHz, whatever the tensor units do."""
     assert core_flops_per_s(Reported("sm_90")) == 256 * 132 * 1.8e9
@@ -224,14 +237,14 @@ def test_what_is_no_product_is_held_against_the_cores() -> None:
 
 def test_operands_are_what_the_data_field_says() -> None:
     generator = np.random.default_rng(0)
-    for name in ("fp64", "tf32", "fp16", "bf16", "int8", "fp8_e4m3"):
+    for name in ("fp64", "tf32", "fp16", "bf16", "int8", "int4", "fp8_e4m3"):
         for data in ("random", "constant", "zeros"):
             problem = Mma(dtype=name, data=data, tiles=3)
             a, b = (to_float64(problem.initial(each, generator), name) for each in "ab")  # type: ignore[arg-type]
             assert (a.shape, b.shape) == (problem.inputs()[0].shape, problem.inputs()[1].shape)
             assert (a[1] == -a[0]).all()
             distinct = len(np.unique(b))
-            assert distinct > 50 if data == "random" else distinct == 1
+            assert distinct > (14 if name == "int4" else 50) if data == "random" else distinct == 1
             assert (b == {"constant": 1.0, "zeros": 0.0}.get(data, b)).all()
 
 

@@ -212,6 +212,9 @@ def test_rates_by_unit_and_accumulator() -> None:
     assert rate("8.9", "NVIDIA L40S", "fp16", "tensor", "fp32") == 1024
     assert rate("8.9", "NVIDIA GeForce RTX 4090", "fp16", "tensor", "fp32") == 512
     assert rate("8.9", "NVIDIA GeForce RTX 4090", "fp16", "tensor") == 1024  # whatever sums are kept in
+    assert rate("8.6", "NVIDIA GeForce RTX 3090", "int4", "tensor") == 4096
+    for later in ("9.0", "10.0", "12.0"):
+        assert unit_rate(later, "NVIDIA GeForce RTX 5090", "int4", "tensor") is None
     assert unit_rate("8.9", "NVIDIA L40S", "fp64", "tensor") is None
     assert unit_rate("6.1", "", "fp32", "core") is None
     assert unit_rates("13.0") == {}

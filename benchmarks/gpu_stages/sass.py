@@ -38,6 +38,7 @@ CLASSES = {
     "HMMA": r"HMMA\b",
     "DMMA": r"DMMA\b",
     "IMMA": r"IMMA\b",
+    "IMMA of int4": r"IMMA\.16864\.S4\.S4\b",
     "QMMA": r"QMMA\b",
     "HGMMA": r"HGMMA\b",
     "IGMMA": r"IGMMA\b",
@@ -71,6 +72,7 @@ EXPECTED = (
     Expected(r"fma_kernelI\w*LaneId", has=("DFMA",)),  # issues every second cycle and later: others fit between
     Expected(r"10mma_kernelI\w*(Fp16|Bf16|Tf32)E", loop={"HMMA": 0.80}),  # issues every eighth cycle and later
     Expected(r"10mma_kernelI\w*Int8E", loop={"IMMA": 0.80}),
+    Expected(r"10mma_kernelI\w*Int4E", loop={"IMMA of int4": 0.80}, archs=r"sm_8\d$"),  # later ones have none
     Expected(r"17mma_double_kernelILb0E", has=("DMMA",)),
     Expected(r"13stream_kernelILN\w*Access\w*E0E", has=("global load 128",), lacks=("global store 128",)),  # read
     Expected(r"13stream_kernelILN\w*Access\w*E[2-5]E", has=("global load 128", "global store 128")),

@@ -34,6 +34,7 @@ Choice choose(const Mma& problem, int capability) {
     case DType::bf16: return {mma_kernel<Bf16, float>, "m16n8k16"};
     case DType::fp16: return {half ? mma_kernel<Fp16, Half> : mma_kernel<Fp16, float>, "m16n8k16"};
     case DType::int8: return {mma_kernel<Int8, std::int32_t>, "m16n8k32"};
+    case DType::int4: return {mma_kernel<Int4, std::int32_t>, "m16n8k64"};
     default: return {half ? mma_kernel<Fp8E4m3, Half> : mma_kernel<Fp8E4m3, float>, "m16n8k32"};
   }
 }
@@ -41,9 +42,11 @@ Choice choose(const Mma& problem, int capability) {
 Bound bind_mma_sync(const Mma& problem, Device& device) {
   const int capability = device.properties().capability;
   check_mma(problem, "mma_sync", problem.dtype == DType::fp64 ? kWarpDoubleTile : kWarpTile, true);
+  const std::string made =
+      "mma mma_sync: on " + device.properties().architecture() + " mma.sync of " + name(problem.dtype) + " is made of ";
   if (problem.dtype == DType::fp8_e4m3 && capability != 89 && capability < 120)
-    throw Unsupported("mma mma_sync: on " + device.properties().architecture() +
-                      " mma.sync of fp8_e4m3 is made of fp16 products; its tensor units take fp8 by other instructions only");
+    throw Unsupported(made + "fp16 products; its tensor units take fp8 by other instructions only");
+  if (problem.dtype == DType::int4 && capability >= 90) throw Unsupported(made + "int8 products; its tensor units have no int4");
   const auto [kernel, instruction] = choose(problem, capability);
   const KernelFacts facts = kernel_facts(device, kernel, kMmaThreads);
   const std::int64_t grid = persistent_grid(ceil_div(problem.tiles, kMmaWarps), device.properties().sms, facts.blocks_per_sm);
@@ -72,7 +75,7 @@ namespace {
 std::vector<KernelEntry> mma_kernels() {
   using K = Kernel<Mma, Device>;
   std::vector<KernelEntry> all;
-  for (const DType dtype : {DType::fp64, DType::tf32, DType::fp16, DType::bf16, DType::int8, DType::fp8_e4m3})
+  for (const DType dtype : {DType::fp64, DType::tf32, DType::fp16, DType::bf16, DType::int8, DType::int4, DType::fp8_e4m3})
     all.push_back(entry(K{"mma_sync", dtype, dtype == DType::fp8_e4m3 ? "sm_89" : "sm_80",
                           "fragments and sums of a tile in one warp's registers; one load and one store", bind_mma_sync}));
   for (const DType dtype : {DType::tf32, DType::fp16, DType::bf16, DType::int8, DType::fp8_e4m3})

@@ -1,6 +1,6 @@
 // Products of fragments for the dtypes that cuda/warp.cuh does not need: thin wrappers of mma.sync, each of a whole warp.
 //
-// Operands of 8 to 32 bits lie alike: a row of a, and a column of b, is eight words of 32 bits, and lane = 4 * group + pair holds
+// Operands of 4 to 32 bits lie alike: a row of a, and a column of b, is eight words of 32 bits, and lane = 4 * group + pair holds
 // words `pair` and `pair + 4` of rows `group` and `group + 8` (a) or of column `group` (b).
 #pragma once
 
@@ -11,6 +11,7 @@ namespace roofline::cuda {
 struct Tf32 {};
 struct Fp8E4m3 {};
 struct Int8 {};
+struct Int4 {};
 
 constexpr int kRowWords = 8;  // of a fragment's row of a, and of its column of b
 
@@ -39,6 +40,14 @@ ROOFLINE_DEVICE void multiply_add(Int8, std::int32_t (&c)[4], const std::uint32_
   asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 " ROOFLINE_FRAGMENTS
                : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
                : ROOFLINE_OPERANDS);
+}
+// On sm_80 to sm_89. Later ones have no int4, and ptxas makes int8 products of it: the plan refuses it there.
+ROOFLINE_DEVICE void multiply_add(Int4, std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
+#if __CUDA_ARCH__ < 900
+  asm volatile("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32 " ROOFLINE_FRAGMENTS
+               : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+               : ROOFLINE_OPERANDS);
+#endif
 }
 // Sums in fp16, two to a register.
 ROOFLINE_DEVICE void multiply_add(Fp16, std::uint32_t (&c)[2], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {

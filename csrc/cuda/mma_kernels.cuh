@@ -60,7 +60,7 @@ struct Sums<Half> {
   static constexpr int kBytes = 2;
 };
 
-// In: what the words hold (Fp16, Bf16, Tf32, Fp8E4m3, Int8). Sum: float, std::int32_t or Half.
+// In: what the words hold (Fp16, Bf16, Tf32, Fp8E4m3, Int8, Int4). Sum: float, std::int32_t or Half.
 template <class In, class Sum>
 ROOFLINE_DEVICE void mma_words(const MmaWork& work) {
   constexpr int kM = kWarpTile.rows / 16, kN = kWarpTile.columns / 8;

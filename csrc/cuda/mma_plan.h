@@ -18,7 +18,7 @@ struct MmaTile {
 // Throws Unsupported for other tiles, sums or places in memory than a variant's kernels have. half_sums: of fp16 and fp8_e4m3.
 inline void check_mma(const ops::Mma& problem, const char* variant, const MmaTile& tile, bool half_sums) {
   const std::string here = std::string("mma ") + variant + ": ";
-  const std::int64_t inner = tile.inner_bytes / size_bytes(problem.dtype);
+  const std::int64_t inner = 8 * tile.inner_bytes / bits(problem.dtype);
   if (problem.rows != tile.rows || problem.columns != tile.columns || problem.inner != inner)
     throw Unsupported(here + "tiles of " + name(problem.dtype) + " have rows " + std::to_string(tile.rows) + ", columns " +
                       std::to_string(tile.columns) + " and inner " + std::to_string(inner) + ", got " +

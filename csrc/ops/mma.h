@@ -22,7 +22,8 @@ struct Mma {
 
   // What sums are kept in where nothing is said.
   static DType usual_accumulator(DType dtype) {
-    return dtype == DType::fp64 ? DType::fp64 : dtype == DType::int8 ? DType::int32 : DType::fp32;
+    const bool whole = dtype == DType::int8 || dtype == DType::int4;
+    return dtype == DType::fp64 ? DType::fp64 : whole ? DType::int32 : DType::fp32;
   }
 
   static Mma from(const Arguments& arguments) {

@@ -63,19 +63,27 @@ struct Aligned {
 };
 
 template <class In>
-constexpr int kSize = kBytesOf<In>;
+constexpr int kBits = kBitsOf<In>;
 struct Double {};
 template <>
-constexpr int kSize<Double> = 8;
+constexpr int kBits<Double> = 64;
 
-// A random element of variance 1 (of int8 between -127 and 127), and the same negative.
+// Element i: random of variance 1 (of int8 between -127 and 127, of int4 between -8 and 7), and the same negative (then from -7).
 template <class In>
 void put(char* to, char* negative, std::uint64_t seed, std::uint64_t i) {
   const double x = random_uniform(seed, i);
   const auto both = [&](auto bits, auto flipped) {
-    std::memcpy(to, &bits, sizeof bits);
-    if (negative) std::memcpy(negative, &flipped, sizeof flipped);
+    std::memcpy(to + i * sizeof bits, &bits, sizeof bits);
+    if (negative) std::memcpy(negative + i * sizeof flipped, &flipped, sizeof flipped);
   };
+  if constexpr (std::is_same_v<In, Int4>) {
+    const int whole = negative ? static_cast<int>(random_bits(seed, i) % 15) - 7 : static_cast<int>(random_bits(seed, i) % 16) - 8;
+    const auto half = [&](char& byte, int number) {
+      byte = static_cast<char>(i % 2 ? (byte & 15) | (number & 15) << 4 : number & 15);
+    };
+    half(to[i / 2], whole);
+    if (negative) half(negative[i / 2], -whole);
+  }
   if constexpr (std::is_same_v<In, Double>) both(x, -x);
   if constexpr (std::is_same_v<In, Tf32>) both(static_cast<float>(x), -static_cast<float>(x));
   if constexpr (std::is_same_v<In, Fp16> || std::is_same_v<In, Bf16>) {
@@ -93,20 +101,20 @@ double get(const char* from, std::int64_t i) {
   if constexpr (std::is_same_v<In, Double>)
     return reinterpret_cast<const double*>(from)[i];
   else
-    return element(In{}, from + i * kSize<In>, 0);
+    return element(In{}, from, static_cast<int>(i));
 }
 
 // Sum: what c holds; Half of 16 bits.
 template <class In, class Sum, class Kernel>
 void expect_products(const MmaTile& tile, int threads, int shared_bytes, double tolerance, Kernel kernel) {
-  const std::int64_t inner = tile.inner_bytes / kSize<In>;
+  const std::int64_t inner = 8 * tile.inner_bytes / kBits<In>;
   for (const auto& [tiles, steps] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {3, 2}, {2, 5}}) {
     const std::int64_t as = tiles * tile.rows * inner, bs = tiles * tile.columns * inner, cs = tiles * tile.rows * tile.columns;
     constexpr int kSumBytes = std::is_same_v<Sum, Half> ? 2 : static_cast<int>(sizeof(Sum));
-    Aligned a(2 * as * kSize<In>), b(bs * kSize<In>), c(cs * kSumBytes + 64);
-    for (std::int64_t i = 0; i < as; ++i)
-      put<In>(a.memory.get() + i * kSize<In>, a.memory.get() + (as + i) * kSize<In>, 1 + steps, i);
-    for (std::int64_t i = 0; i < bs; ++i) put<In>(b.memory.get() + i * kSize<In>, nullptr, 2, i);
+    const std::int64_t a_bytes = as * kBits<In> / 8;
+    Aligned a(2 * a_bytes), b(bs * kBits<In> / 8), c(cs * kSumBytes + 64);
+    for (std::int64_t i = 0; i < as; ++i) put<In>(a.memory.get(), a.memory.get() + a_bytes, 1 + steps, i);
+    for (std::int64_t i = 0; i < bs; ++i) put<In>(b.memory.get(), nullptr, 2, i);
     const MmaWork work = {a.memory.get(), b.memory.get(), c.memory.get(), tiles, steps, 1};
     for (const Emulation mode : {Emulation{}, Emulation{false, true, false}})
       emulate(work.blocks, threads, shared_bytes, mode, [&] { kernel(work); });
@@ -140,6 +148,7 @@ TEST(MmaSync, EveryFragmentIsTheProductOfItsOperands) {
   expect_warps<Tf32, float>(1e-5);
   expect_warps<Fp8E4m3, float>(1e-5);
   expect_warps<Int8, std::int32_t>(0);
+  expect_warps<Int4, std::int32_t>(0);
   expect_warps<Fp16, Half>(0.05);
   expect_warps<Fp8E4m3, Half>(0.05);
 }
@@ -152,9 +161,11 @@ TEST(MmaSync, DoublesByBothInstructions) {
 TEST(MmaSync, EveryStepOfEveryTileIsExecuted) {
   Aligned a(2 * 5 * 32 * 32), b(5 * 64 * 32), c(5 * 32 * 64 * 4);
   const MmaWork work = {a.memory.get(), b.memory.get(), c.memory.get(), 5, 7, 2};
-  EmulatedBlock::products = 0;
-  emulate(work.blocks, kMmaThreads, 0, {}, [&] { mma_words<Int8, std::int32_t>(work); });
-  EXPECT_EQ(EmulatedBlock::products, 5 * 7 * (32 / 16) * (64 / 8));
+  for (const auto kernel : {mma_words<Int8, std::int32_t>, mma_words<Int4, std::int32_t>}) {
+    EmulatedBlock::products = 0;
+    emulate(work.blocks, kMmaThreads, 0, {}, [&] { kernel(work); });
+    EXPECT_EQ(EmulatedBlock::products, 5 * 7 * (32 / 16) * (64 / 8));
+  }
 }
 
 template <class In, class Sum>

@@ -1,4 +1,4 @@
-// Products of fragments on the host: the instructions of cuda/mma.cuh by the element tables of the PTX ISA (mma.m16n8k8, k16, k32,
+// Products of fragments on the host: the instructions of cuda/mma.cuh by the element tables of the PTX ISA (mma.m16n8k8 to k64,
 // and m8n8k4), not from the kernels' headers. Included by cuda/mma.cuh under ROOFLINE_CUDA_EMULATED.
 #pragma once
 
@@ -28,43 +28,51 @@ inline double element(Tf32, const void* bytes, int index) {
   return static_cast<double>(x);
 }
 inline double element(Int8, const void* bytes, int index) { return static_cast<const std::int8_t*>(bytes)[index]; }
+inline double element(Int4, const void* bytes, int index) {
+  const int code = static_cast<const std::uint8_t*>(bytes)[index / 2] >> index % 2 * 4 & 15;
+  return code < 8 ? code : code - 16;
+}
 inline double element(Fp8E4m3, const void* bytes, int index) {
   const int bits = static_cast<const std::uint8_t*>(bytes)[index], exponent = bits >> 3 & 15, fraction = bits & 7;
   const double size = (bits & 127) == 127 ? NAN : exponent ? std::ldexp(8 + fraction, exponent - 10) : std::ldexp(fraction, -9);
   return bits & 128 ? -size : size;
 }
 template <class In>
-constexpr int kBytesOf = 1;
+constexpr int kBitsOf = 8;
 template <>
-inline constexpr int kBytesOf<Fp16> = 2;
+inline constexpr int kBitsOf<Int4> = 4;
 template <>
-inline constexpr int kBytesOf<Bf16> = 2;
+inline constexpr int kBitsOf<Fp16> = 16;
 template <>
-inline constexpr int kBytesOf<Tf32> = 4;
+inline constexpr int kBitsOf<Bf16> = 16;
+template <>
+inline constexpr int kBitsOf<Tf32> = 32;
 
 inline float added(float c, double products) { return static_cast<float>(static_cast<double>(c) + products); }
 inline std::int32_t added(std::int32_t c, double products) { return c + static_cast<std::int32_t>(products); }
 inline double added(double c, double products) { return c + products; }
 
-// Row and first element of the register i of a lane, by the tables for 32-bit, 16-bit and 8-bit elements.
+// Row and first element of the register i of a lane, by the tables for elements of 32, 16, 8 and 4 bits.
 template <class In>
 Place a_table(int lane, int i) {
   const int group = lane >> 2, in_group = lane & 3, row = i == 0 || i == 2 ? group : group + 8;
-  if constexpr (kBytesOf<In> == 4) return {row, i < 2 ? in_group : in_group + 4};
-  if constexpr (kBytesOf<In> == 2) return {row, in_group * 2 + (i < 2 ? 0 : 8)};
+  if constexpr (kBitsOf<In> == 32) return {row, i < 2 ? in_group : in_group + 4};
+  if constexpr (kBitsOf<In> == 16) return {row, in_group * 2 + (i < 2 ? 0 : 8)};
+  if constexpr (kBitsOf<In> == 4) return {row, in_group * 8 + (i < 2 ? 0 : 32)};
   return {row, in_group * 4 + (i < 2 ? 0 : 16)};
 }
 template <class In>
 Place b_table(int lane, int i) {  // column and first row
   const int group = lane >> 2, in_group = lane & 3;
-  if constexpr (kBytesOf<In> == 4) return {group, in_group + 4 * i};
-  if constexpr (kBytesOf<In> == 2) return {group, in_group * 2 + 8 * i};
+  if constexpr (kBitsOf<In> == 32) return {group, in_group + 4 * i};
+  if constexpr (kBitsOf<In> == 16) return {group, in_group * 2 + 8 * i};
+  if constexpr (kBitsOf<In> == 4) return {group, in_group * 8 + 32 * i};
   return {group, in_group * 4 + 16 * i};
 }
 
 template <class In>
 struct WarpOperands {
-  static constexpr int kDepth = 32 / kBytesOf<In>;
+  static constexpr int kDepth = 256 / kBitsOf<In>;
   double a[16][kDepth], b[8][kDepth];  // b by columns
   double product(int row, int column) const {
     double sum = 0;
@@ -85,7 +93,7 @@ void warp_product(const char* what, C& c, const std::uint32_t (&a)[4], std::uint
     ++EmulatedBlock::products;
     WarpOperands<In> operands;
     for (int lane = 0; lane < 32; ++lane) {
-      for (int j = 0; j < 4 / kBytesOf<In>; ++j) {
+      for (int j = 0; j < 32 / kBitsOf<In>; ++j) {
         for (int i = 0; i < 4; ++i) {
           const Place at = a_table<In>(lane, i);
           operands.a[at.row][at.column + j] = element(In{}, &in[lane]->a[i], j);
@@ -124,6 +132,7 @@ void multiply_add_all(std::uint32_t (&c)[2], const std::uint32_t (&a)[4], std::u
   }
 ROOFLINE_EMULATED_PRODUCT(Tf32, float, 4)
 ROOFLINE_EMULATED_PRODUCT(Int8, std::int32_t, 4)
+ROOFLINE_EMULATED_PRODUCT(Int4, std::int32_t, 4)
 ROOFLINE_EMULATED_PRODUCT(Fp8E4m3, float, 4)
 ROOFLINE_EMULATED_PRODUCT(Fp8E4m3, std::uint32_t, 2)
 ROOFLINE_EMULATED_PRODUCT(Fp16, std::uint32_t, 2)

@@ -35,12 +35,12 @@ void multiply_add_async(In, Sum (&c)[128], std::uint64_t a, std::uint64_t b) {
   std::memcpy(mine.c, c, sizeof c);
   const int warp = EmulatedBlock::current->thread() / 32 % 4;
   const Lane done = EmulatedBlock::current->together<Lane, Lane>("wgmma", mine, [&](auto in, auto out) {
-    constexpr int kDepth = 32 / kBytesOf<In>;
+    constexpr int kBytes = kBitsOf<In> / 8, kDepth = 32 / kBytes;
     ++EmulatedBlock::products;
     static double left[16][kDepth], right[256][kDepth];
     const auto read = [&](std::uint64_t descriptor, int row, int k) {
       unsigned char bytes[4];
-      for (int i = 0; i < kBytesOf<In>; ++i) bytes[i] = *operand_byte(descriptor, row, k * kBytesOf<In> + i);
+      for (int i = 0; i < kBytes; ++i) bytes[i] = *operand_byte(descriptor, row, k * kBytes + i);
       return element(In{}, bytes, 0);
     };
     for (int k = 0; k < kDepth; ++k) {

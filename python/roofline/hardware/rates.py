@@ -35,10 +35,11 @@ def _stated(source: str, **rates: int) -> dict[str, Rate]:
 # "dtype unit accumulator" by compute capability. GeForce boards have entries of their own: their tensor units add up products in
 # 32 bits at half the rate.
 _GEFORCE_8 = (
-    _stated(GUIDE, fp64_core_fp64=4, fp32_core_fp32=256, fp16_core_fp16=256, int4_tensor_int32=4096)
+    _stated(GUIDE, fp64_core_fp64=4, fp32_core_fp32=256, fp16_core_fp16=256)
     | _stated(SHEETS, tf32_tensor_fp32=256, fp16_tensor_fp32=512, bf16_tensor_fp32=512, fp16_tensor_fp16=1024)
     | _stated(SHEETS, int8_tensor_int32=2048)
 )
+_GEFORCE_INT4 = _stated(GUIDE, int4_tensor_int32=4096)
 _GEFORCE_FP8 = _stated(SHEETS, fp8_tensor_fp32=1024, fp8_tensor_fp16=2048)
 RATES: Mapping[str, Mapping[str, Rate]] = {
     "7.0": {
@@ -57,14 +58,14 @@ RATES: Mapping[str, Mapping[str, Rate]] = {
         **_stated(SHEETS, tf32_tensor_fp32=512, fp16_tensor_fp32=1024, bf16_tensor_fp32=1024, int8_tensor_int32=2048),
         **_stated(GUIDE, fp16_tensor_fp16=1024, int4_tensor_int32=4096),
     },
-    "8.6 GeForce": _GEFORCE_8,
+    "8.6 GeForce": _GEFORCE_8 | _GEFORCE_INT4,
     "8.9": {
         **_stated(GUIDE, fp64_core_fp64=4, fp32_core_fp32=256, fp16_core_fp16=256),
         **_stated(SHEETS, tf32_tensor_fp32=512, fp16_tensor_fp32=1024, bf16_tensor_fp32=1024, int8_tensor_int32=2048),
         **_stated(SHEETS, fp8_tensor_fp32=2048),
         **_stated(GUIDE, fp16_tensor_fp16=1024, fp8_tensor_fp16=2048, int4_tensor_int32=4096),
     },
-    "8.9 GeForce": _GEFORCE_8 | _GEFORCE_FP8,
+    "8.9 GeForce": _GEFORCE_8 | _GEFORCE_INT4 | _GEFORCE_FP8,
     "9.0": {
         **_stated(GUIDE, fp64_core_fp64=128, fp32_core_fp32=256),
         **_stated(KLOCKWOOD, fp16_core_fp16=512, bf16_core_bf16=512),

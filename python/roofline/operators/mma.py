@@ -19,9 +19,11 @@ ACCUMULATORS: Mapping[str, tuple[str, ...]] = {
     "fp16": ("fp32", "fp16"),
     "bf16": ("fp32",),
     "int8": ("int32",),
+    "int4": ("int32",),
     "fp8_e4m3": ("fp32", "fp16"),
 }
 
+_LARGEST = {"int8": 127, "int4": 7}  # of random integers: the negative of each is one too
 _WARP_BYTES, _WARPGROUP_BYTES = 32, 128  # of the inner dimension of a tile
 
 
@@ -32,8 +34,8 @@ class Mma(Operator):
     a[1] is -a[0], so that an odd number of steps gives one product and an even one zeros, whatever the number: no sum grows, and
     each is checked. a: [2, tiles, rows, inner]. b: [tiles, columns, inner], as the units read it. A variant's kernels have tiles of
     one size for a dtype (see `tile`). accumulator: of the sums, empty for the usual one; fp16 for fp16 and fp8_e4m3.
-    data: random numbers of variance 1 (integers from -127 to 127), constant (all ones), or zeros: what a unit draws, and so
-    the clock of a limited one, depends on the bits that change. Raises Error for bad fields.
+    data: random numbers of variance 1 (integers from -127 to 127, of int4 from -7 to 7), constant (all ones), or zeros: what a unit
+    draws, and so the clock of a limited one, depends on the bits that change. Raises Error for bad fields.
     """
 
     tiles: int = 24
@@ -51,7 +53,7 @@ class Mma(Operator):
     variants = {
         "mma_sync": Variant(
             summary="a tile per warp, all of it in registers; mma.sync, on every tensor unit",
-            dtypes={"cuda": ("fp64", "tf32", "fp16", "bf16", "int8", "fp8_e4m3")},
+            dtypes={"cuda": ("fp64", "tf32", "fp16", "bf16", "int8", "int4", "fp8_e4m3")},
         ),
         "wgmma": Variant(
             summary="a tile per warpgroup, operands in shared memory; sm_90a",
@@ -62,12 +64,12 @@ class Mma(Operator):
     @staticmethod
     def tile(variant: str, dtype: str) -> dict[str, int]:
         """rows, columns and inner of a variant's tiles."""
-        size = int(cost.dtype(dtype).bits) // 8
+        bits = int(cost.dtype(dtype).bits)
         if variant == "wgmma":
-            return {"rows": 64, "columns": 256, "inner": _WARPGROUP_BYTES // size}
+            return {"rows": 64, "columns": 256, "inner": 8 * _WARPGROUP_BYTES // bits}
         if dtype == "fp64":
             return {"rows": 32, "columns": 32, "inner": 16}
-        return {"rows": 32, "columns": 64, "inner": _WARP_BYTES // size}
+        return {"rows": 32, "columns": 64, "inner": 8 * _WARP_BYTES // bits}
 
     def check(self) -> None:
         self.one_of("dtype", tuple(ACCUMULATORS))
@@ -93,8 +95,8 @@ class Mma(Operator):
         if tensor == "c":
             return None
         if self.data == "random":
-            whole = self.dtype == "int8"
-            values = generator.integers(-127, 128, shape) if whole else generator.uniform(-(3**0.5), 3**0.5, shape)
+            largest = _LARGEST.get(self.dtype)
+            values = generator.integers(-largest, largest + 1, shape) if largest else generator.uniform(-(3**0.5), 3**0.5, shape)
         else:
             values = np.full(shape, float(self.data == "constant"))
         return cost.from_float64(np.stack([values, -values]) if tensor == "a" else values, self.dtype)
@@ -119,7 +121,7 @@ class Mma(Operator):
 
         Far above what rounding leaves: units truncate, and of fp8_e4m3 keep 14 bits of a sum or fewer.
         """
-        if self.dtype == "int8":
+        if self.dtype in _LARGEST:
             return 0.0, 0.0
         kept = {"fp64": 2.0**-40, "fp32": 2.0**-10, "fp16": 2.0**-5}[self.compute()[1]]
         return math.sqrt(self.inner) * (2.0**-4 if self.dtype == "fp8_e4m3" else kept), 0.0
@@ -143,7 +145,7 @@ class Mma(Operator):
     def cases(cls) -> tuple[Case, ...]:
         shapes = ((1, 3, 5, 2, 1), (2, 2, 3, 4, 2), (3, 5, 2, 7, 3))  # no unit's: tiles, rows, columns, inner, steps
         small = tuple(
-            Case(problem=cls(tiles=t, rows=m, columns=n, inner=k, steps=s, dtype=dtype))
+            Case(problem=cls(tiles=t, rows=m, columns=n, inner=k + k % cost.dtype(dtype).packed, steps=s, dtype=dtype))
             for dtype in ACCUMULATORS
             for t, m, n, k, s in shapes
         )
