@@ -7,6 +7,7 @@
 #include <random>
 #include <string>
 
+#include "cuda/attention_naive.cuh"
 #include "cuda/elements_kernels.cuh"
 #include "cuda/fma_kernels.cuh"
 #include "cuda/probabilities.cuh"
@@ -279,6 +280,62 @@ TYPED_TEST(Rows, Probabilities) {
       }
       ASSERT_TRUE(p.intact());
     }
+}
+
+struct Naive {
+  std::int64_t heads, kv_heads, seq_q, seq_kv, head_dim;
+  bool causal;
+};
+
+void PrintTo(const Naive& c, std::ostream* out) {
+  *out << c.heads << "/" << c.kv_heads << " heads, " << c.seq_q << "x" << c.seq_kv << "x" << c.head_dim << " causal " << c.causal;
+}
+
+TYPED_TEST(Rows, NaiveAttention) {
+  using T = TypeParam;
+  for (const Naive& c : {Naive{1, 1, 1, 1, 1, false}, {2, 1, 1, 70, 17, true}, {2, 2, 3, 1, 64, false}, {4, 2, 37, 41, 17, true},
+                         {1, 1, 129, 200, 65, true}, {2, 1, 131, 67, 40, false}, {2, 1, 65, 131, 130, true}}) {
+    SCOPED_TRACE(testing::PrintToString(c));
+    const NaiveShape shape = {c.heads, c.kv_heads, c.seq_q, c.seq_kv, c.head_dim, c.heads / c.kv_heads, c.causal};
+    Guarded<T> q(c.heads * c.seq_q * c.head_dim), k(c.kv_heads * c.seq_kv * c.head_dim), v(c.kv_heads * c.seq_kv * c.head_dim);
+    Guarded<T> out(c.heads * c.seq_q * c.head_dim);
+    Guarded<float> scores(c.heads * c.seq_q * c.seq_kv);
+    q.random(1), k.random(2), v.random(3);
+    // A score that is read before it is written, and an element that is left out, are not numbers.
+    std::fill(scores.data, scores.data + scores.count, NAN);
+    std::fill(out.data, out.data + out.count, from_float<T>(NAN));
+    const TileGrid score_tiles = tile_grid(c.heads, c.seq_q, c.seq_kv, kNaiveQueries, kNaiveKeys);
+    const TileGrid value_tiles = tile_grid(c.heads, c.seq_q, c.head_dim, kNaiveQueries, kNaiveValues);
+    const auto grid = [&](std::int64_t tiles) { return std::min<std::int64_t>(tiles, 2); };
+    const float scale = static_cast<float>(1 / std::sqrt(static_cast<double>(c.head_dim)));
+    const T *const queries = q.data, *const keys = k.data, *const values = v.data;
+    emulated::launch(grid(score_tiles.tiles()), kNaiveThreads, scores_kernel<T>, queries, keys, scores.data, shape, score_tiles,
+                     scale);
+    emulated::launch(grid(c.heads * c.seq_q), kNaiveThreads, softmax_kernel, scores.data, shape);
+    const float* const p = scores.data;
+    emulated::launch(grid(value_tiles.tiles()), kNaiveThreads, values_kernel<T>, p, values, out.data, shape, value_tiles);
+    for (std::int64_t head = 0; head < c.heads; ++head)
+      for (std::int64_t i = 0; i < c.seq_q; ++i) {
+        const std::int64_t seen = c.causal ? i + c.seq_kv - c.seq_q + 1 : c.seq_kv, row = head * c.seq_q + i;
+        const std::int64_t first_key = head / shape.group * c.seq_kv;
+        std::vector<double> weights(static_cast<std::size_t>(seen));
+        double largest = -INFINITY, sum = 0;
+        for (std::int64_t j = 0; j < seen; ++j) {
+          double score = 0;
+          for (std::int64_t d = 0; d < c.head_dim; ++d) score += q[row * c.head_dim + d] * k[(first_key + j) * c.head_dim + d];
+          weights[j] = score / std::sqrt(static_cast<double>(c.head_dim));
+          largest = std::max(largest, weights[j]);
+        }
+        for (double& each : weights) sum += each = std::exp(each - largest);
+        for (std::int64_t d = 0; d < c.head_dim; ++d) {
+          double want = 0;
+          for (std::int64_t j = 0; j < seen; ++j) want += weights[j] / sum * v[(first_key + j) * c.head_dim + d];
+          ASSERT_NEAR(out[row * c.head_dim + d], want, eps_of<T> * std::abs(want) + 3e-6) << head << " " << i << " " << d;
+        }
+        for (std::int64_t j = seen; j < c.seq_kv; ++j) ASSERT_TRUE(std::isnan(scores[row * c.seq_kv + j])) << "a masked score";
+      }
+    ASSERT_TRUE(out.intact() && scores.intact());
+  }
 }
 
 template <class T>
