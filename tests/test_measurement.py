@@ -220,7 +220,8 @@ def test_the_grid_of_intensities(level: str, dtype: str) -> None:
     for problem, intensity in zip(dense, intensities(dense), strict=True):
         assert 0.7 * read.elements < problem.elements <= read.elements
         launch_s = problem.passes * problem.elements * element * max(1 / bandwidth, intensity / compute)
-        assert problem.passes == 1 if level == "DRAM" else 0.2e-3 <= launch_s <= 2e-3
+        once = problem.passes == 1  # of a large cache one pass at a high intensity may take longer
+        assert once if level == "DRAM" else 0.2e-3 <= launch_s <= 2e-3 or (once and launch_s > 2e-3)
 
 
 def test_above_the_roof_is_implausible() -> None:
