@@ -4,6 +4,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -44,6 +45,7 @@ struct BoundKernel {
   std::string name;  // for profilers
   bool callable = false;
   std::shared_ptr<ForeignStream> stream;  // that a callable launches on
+  mutable bool has_run = false;
 
   std::vector<std::string> steps() const {
     std::vector<std::string> names;
@@ -58,7 +60,15 @@ struct BoundKernel {
     return all;
   }
 
-  // profiled: it alone is what a profiler is to look at, and nothing holds it back.
+  // Of a queue, for one launch of a step, or of all.
+  std::int64_t entries(int step) const {
+    std::int64_t all = 0;
+    for (std::size_t i = 0; i < bound.steps.size(); ++i)
+      if (step < 0 || i == static_cast<std::size_t>(step)) all += bound.steps[i].entries;
+    return all;
+  }
+
+  // profiled: it alone is what a profiler is to look at, and nothing holds it back; nor the first run, which may load code.
   double run(bool profiled) const {
     std::vector<std::vector<Launch>> sets(1);
     for (const Step& step : bound.steps)
@@ -76,7 +86,9 @@ struct BoundKernel {
     const Range range(*backend, name);
     if (profiled) backend->begin_profile();
     const Profile profile{profiled ? backend.get() : nullptr};
-    return backend->run_batch({&sets, 0, 1, false, !callable, bound.host_timed, stream.get(), !profiled});
+    const bool gate = !profiled && has_run;
+    has_run = true;
+    return backend->run_batch({&sets, 0, 1, false, !callable, bound.host_timed, stream.get(), gate, entries(-1)});
   }
 };
 
@@ -179,6 +191,7 @@ class Device {
     target.flush_each = flush_each;
     for (const auto& set : sets) {
       target.sets.push_back(set->launches(step));
+      target.entries = std::max(target.entries, set->entries(step));
       target.callable = target.callable || set->callable;
       target.host_timed = target.host_timed || set->bound.host_timed;
       target.stream = set->stream;

@@ -31,6 +31,7 @@ struct Load {
 // A stream of somebody else's, which a user's callable launches on, and what is found out about the callable there.
 struct ForeignStream {
   std::uintptr_t handle = 0;
+  bool called = false;      // once: what a first call does (loads code, takes memory) may wait for the GPU, and later ones do not
   bool waits = false;       // a call waits for the GPU, so that it cannot be held back until all are enqueued
   std::int64_t chunk = 16;  // calls that are enqueued at once: nobody knows how many launches one makes
 };
@@ -45,6 +46,7 @@ struct Batch {
   bool host_timed = false;  // by the host's clock, from an idle device to an idle one: launches that wait, or that work elsewhere too
   ForeignStream* stream = nullptr;  // where the launches go, if not to the device's own
   bool gate = true;         // launches may be held back until all are enqueued; false under a profiler that runs one at a time
+  std::int64_t entries = 0;  // of a queue that one launch takes (see Step); 0: one for each step
 };
 
 class Backend {

@@ -1,6 +1,7 @@
 // The kernel interface: bind outside the clock, launch inside it.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <type_traits>
@@ -24,6 +25,7 @@ using Launch = std::function<void(Queue&)>;  // only enqueues: never allocates, 
 struct Step {
   std::string name;
   Launch launch;
+  std::int64_t entries = 1;  // of a queue that it takes: kernels, copies
 };
 
 // Facts of what will run: tiles, splits, workspace_bytes, packed_bytes, implementation ("tiled/avx2").
@@ -54,7 +56,7 @@ struct Bound {
 inline void append(Bound& bound, const std::string& step, Bound other) {
   for (const auto& [name, value] : other.plan.facts())
     if (name != "workspace_bytes") bound.plan.set(step + "_" + name, value);
-  bound.steps.push_back({step, std::move(other.steps.at(0).launch)});
+  bound.steps.push_back({step, std::move(other.steps.at(0).launch), other.steps.at(0).entries});
 }
 
 // Every step owns `memory` too.

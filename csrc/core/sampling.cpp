@@ -25,6 +25,8 @@ class Batches {
   Batches(Backend& backend, const Target& target, double batch_s, const Poll& poll) : backend_(backend), target_(target), poll_(poll) {
     if (target.sets.empty()) throw Error("sampling: nothing to run");
     if (target.flush_each) batch_s = std::min(batch_s, kFlushedBatch_s);
+    // A first call may compile, load and allocate: how long it takes says nothing of a batch's length.
+    if (target.callable) run();
     // Grow the batch until it is long enough; every set has then been touched or the launches are long anyway.
     for (;;) {
       const double seconds = run();
@@ -41,8 +43,9 @@ class Batches {
   double run() {
     if (poll_) poll_();
     const Range range(backend_, target_.name);
-    const double seconds = backend_.run_batch(
-        {&target_.sets, first_, launches_, target_.flush_each, !target_.callable, target_.host_timed, target_.stream.get()});
+    Batch batch{&target_.sets, first_, launches_, target_.flush_each, !target_.callable, target_.host_timed, target_.stream.get()};
+    batch.entries = target_.entries;
+    const double seconds = backend_.run_batch(batch);
     first_ = (first_ + launches_) % static_cast<std::int64_t>(target_.sets.size());
     return seconds;
   }

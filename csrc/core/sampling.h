@@ -29,6 +29,7 @@ struct Target {
   bool callable = false;  // a user's function: not pinned, and its threads are not ours
   bool host_timed = false;  // see Batch
   std::shared_ptr<ForeignStream> stream;
+  std::int64_t entries = 0;  // see Batch
   std::string name;  // for profilers
 };
 

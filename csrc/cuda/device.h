@@ -96,6 +96,7 @@ class Device final : public Backend, public Queue {
   std::int64_t flush_bytes_ = 0;
   bool gated_ = true;
   std::int64_t gate_timeouts_ = 0;
+  int stuck_ = 0;  // batches in a row whose gate timed out before a single launch
   double cycles_ = 0, counted_ns_ = 0;  // of all SMs during the batches since begin_load
 };
 

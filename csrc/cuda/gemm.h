@@ -17,7 +17,7 @@ enum class Activation : std::uint8_t { none, relu, gelu_tanh };
 // for every 128 x 128 of b; all in fp32. blocks_of_32 of fp8 in E8M0, blocks_of_16 of nvfp4 in E4M3, both in tiles.
 enum class Scaling : std::uint8_t { none, tensor, row, blocks_of_128, squares, blocks_of_32, blocks_of_16 };
 
-// Of the heuristic's proposals: the fastest, as timed on the operands when the plan is made, or the first, with nothing timed.
+// Of the heuristic's proposals: the fastest, as timed on the operands when the plan is made, or the first, run once and not timed.
 enum class Choice : std::uint8_t { fastest, first };
 
 // c[i] = activation(alpha a[i] b[i]).
@@ -45,6 +45,9 @@ struct GemmProblem {
 
 // What NVIDIA recommends for Hopper; smaller GPUs take less of it.
 constexpr std::int64_t kScratchBytes = std::int64_t{32} << 20;
+
+// Of a queue, for one product: where inner is split, a kernel adds up the parts.
+constexpr std::int64_t kGemmEntries = 2;
 
 struct Gemm {
   Launch launch;                       // owns its workspace

@@ -102,7 +102,7 @@ Bound library(const GroupedMatmul& problem, Device& device) {
     }
     bound.steps.push_back({step, [products](Queue& queue) {
                              for (const Launch& each : products) each(queue);
-                           }});
+                           }, static_cast<std::int64_t>(products.size())});
     return static_cast<std::int64_t>(products.size());
   };
 

@@ -53,9 +53,10 @@ constexpr TileGrid tile_grid(std::int64_t matrices, std::int64_t rows, std::int6
 
 // Launches to queue behind one closed gate: what is queued is finite (about 1000 entries), and a full queue blocks the host, which
 // then cannot open the gate. Half of that leaves room for events and for launches of several kernels.
+constexpr std::int64_t kGateEntries = 512;
+constexpr std::int64_t kMostGateEntries = 900;  // of a single launch; what takes more keeps the queue full without a gate
 constexpr std::int64_t gate_chunk(std::int64_t launches, std::int64_t entries_per_launch) {
-  constexpr std::int64_t kEntries = 512;
-  return std::max<std::int64_t>(1, std::min(launches, kEntries / std::max<std::int64_t>(entries_per_launch, 1)));
+  return std::max<std::int64_t>(1, std::min(launches, kGateEntries / std::max<std::int64_t>(entries_per_launch, 1)));
 }
 
 // What sm_XX or sm_XXa asks for, against a compute capability written as one number (90). Portable code runs on anything newer;

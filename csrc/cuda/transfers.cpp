@@ -90,7 +90,7 @@ Bound bind(const Transfer& problem, Device& device, const Route& route) {
     }
   };
   Bound bound;
-  bound.steps.push_back({"copy", launch});
+  bound.steps.push_back({"copy", launch, aside ? 7 : 2});
   return bound;
 }
 

@@ -363,7 +363,8 @@ TEST_F(OnFakeGpu, FfnTimesNothingWhileItIsBoundAndSaysHowItRuns) {
     EXPECT_EQ(std::get<std::string>(fact(bound, "down_chosen_by")), "heuristic");
     EXPECT_TRUE(has(std::get<std::string>(fact(bound, "down_library_implementation")), "algorithm 100"));
   }
-  EXPECT_EQ(stub().total_runs, 0);
+  EXPECT_EQ(stub().total_runs, 2 + 3 + 2 + 2 + 2) << "each product once, so that its kernel is loaded";
+  EXPECT_EQ(fake::runtime().events, 0) << "and none is timed";
   data.arguments.add("activation", std::string("swiglu"));
   const Bound bound = kernel(*device, "ffn", DType::bf16, "fused").bind(data.arguments, *device);
   EXPECT_EQ(std::get<std::int64_t>(fact(bound, "packed_bytes")), 2 * 8 * 16 * 2);
@@ -576,6 +577,34 @@ TEST_F(OnFakeGpu, GroupedMatmulRefusesWhatItCannotRun) {
   EXPECT_TRUE(has(message<Error>(bind), "expert 4 of 4"));
   data.chosen[3] = 0;
   check_leaks(*device, kernel(*device, "grouped_matmul", DType::bf16), data.arguments, 1000);
+}
+
+// -- gates ----------------------------------------------------------------------------------------------------------------------
+
+// Loading a kernel waits until the GPU is idle, and so would wait for the gate that holds its first launch.
+TEST_F(OnFakeGpu, NothingIsLoadedBehindAGate) {
+  const auto device = cuda::open(0);
+  FfnData ffn(*device, DType::bf16, 1, 3, 8, 16);
+  ffn.arguments.add("activation", std::string("relu"));
+  const AttentionData attention(*device, DType::bf16, 1, 2, 1, 3, 5, 5, false);
+  const GroupedData grouped(*device, DType::bf16, "relu", 7, 5, 2, 0, 5, 6);
+  const std::tuple<const char*, const char*, const Arguments&> all[] = {{"ffn", "library", ffn.arguments},
+                                                                        {"ffn", "fused", ffn.arguments},
+                                                                        {"attention", "library", attention.arguments},
+                                                                        {"grouped_matmul", "library", grouped.arguments}};
+  for (const auto& [op, variant, arguments] : all) {
+    fake::runtime().loaded.erase(&stub().runs[0]);  // as where it is the first of the process
+    const Bound bound = kernel(*device, op, DType::bf16, variant).bind(arguments, *device);
+    std::vector<std::vector<Launch>> sets(1);
+    std::int64_t entries = 0;
+    for (const Step& step : bound.steps) sets[0].push_back(step.launch), entries += step.entries;
+    for (const bool flush_each : {false, true}) device->run_batch({&sets, 0, 3, flush_each});
+    for (const auto& [name, value] : device->facts())
+      if (name == "gate_timeouts") {
+        EXPECT_EQ(std::get<std::int64_t>(value), 0) << op << " " << variant;
+      }
+    EXPECT_GT(entries, static_cast<std::int64_t>(bound.steps.size())) << "products may be several kernels";
+  }
 }
 
 }  // namespace

@@ -49,6 +49,8 @@ TEST_F(OnFakeGpu, ACallableIsTimedByEventsOnItsOwnStreamBehindAGateThere) {
   for (const std::uintptr_t handle : {kTheirs, std::uintptr_t{0}, std::uintptr_t{1}, std::uintptr_t{2}}) {
     ForeignStream theirs{handle};
     const std::string stream = "stream " + std::to_string(handle);
+    device->run_batch({&sets, 0, 1, false, false, false, &theirs});
+    EXPECT_EQ(told(), (Order{"event 1 on " + stream, "call", "event 2 on " + stream})) << "the first call may load code, which waits";
     EXPECT_NEAR(device->run_batch({&sets, 0, 3, false, false, false, &theirs}), 3e-3, 1e-9);
     EXPECT_EQ(told(), (Order{"gate on " + stream, "event 1 on " + stream, "call", "call", "call", "event 2 on " + stream}));
     EXPECT_FALSE(theirs.waits);
@@ -57,7 +59,7 @@ TEST_F(OnFakeGpu, ACallableIsTimedByEventsOnItsOwnStreamBehindAGateThere) {
 
 TEST_F(OnFakeGpu, ManyCallsAreEnqueuedAFewAtATime) {
   const auto device = cuda::open(0);
-  ForeignStream theirs{kTheirs};
+  ForeignStream theirs{kTheirs, true};
   EXPECT_NEAR(device->run_batch({&sets, 0, 40, false, false, false, &theirs}), 40e-3, 1e-6);
   EXPECT_EQ(calls, 40);
   const Order all = told();
@@ -67,7 +69,7 @@ TEST_F(OnFakeGpu, ManyCallsAreEnqueuedAFewAtATime) {
 // The gate of a call that waits for the GPU times out: fewer at once, and then none.
 TEST_F(OnFakeGpu, ACallThatWaitsIsNotHeldBackAgain) {
   const auto device = cuda::open(0);
-  ForeignStream theirs{kTheirs};
+  ForeignStream theirs{kTheirs, true};
   fake::runtime().gate_times_out = true;
   device->run_batch({&sets, 0, 64, false, false, false, &theirs});
   EXPECT_EQ(calls, 64) << "every call is made once";
@@ -85,6 +87,50 @@ TEST_F(OnFakeGpu, ACallThatWaitsIsNotHeldBackAgain) {
     if (name == "gate_timeouts") {
       EXPECT_EQ(std::get<std::int64_t>(value), 3);
     }
+}
+
+// A chunk whose gate timed out holds gaps: its time is not counted where others have none.
+TEST_F(OnFakeGpu, WhatHoldsGapsIsNotCounted) {
+  const auto device = cuda::open(0);
+  const std::vector<std::vector<Launch>> gaps = {{[this](Queue&) {
+    if (++calls == 7) fake::waits();
+    fake::runtime().clock_s += calls <= 512 ? 50e-3 : 1e-3;
+  }}};
+  EXPECT_NEAR(device->run_batch({&gaps, 0, 1000}), 1.0, 1e-6);
+  EXPECT_EQ(calls, 1000) << "every launch is made once";
+}
+
+// Kernels that wait once, to be loaded, are held back the next time; those that wait always are not.
+TEST_F(OnFakeGpu, OneKernelThatIsLoadedLateDoesNotTakeAwayTheGate) {
+  static const int late_kernel = 0;
+  const auto device = cuda::open(0);
+  const std::vector<std::vector<Launch>> late = {{[](Queue&) { fake::loads(&late_kernel); }}};
+  const auto gates = [&](const std::vector<std::vector<Launch>>& which) {
+    told();
+    for (int i = 0; i < 4; ++i) device->run_batch({&which, 0, 1});
+    const Order all = told();
+    return std::count(all.begin(), all.end(), "gate on stream " + std::to_string(device->stream_handle()));
+  };
+  EXPECT_EQ(gates(late), 4);
+  EXPECT_EQ(gates({{[](Queue&) { fake::waits(); }}}), 2);
+  EXPECT_EQ(gates(late), 0);
+}
+
+// What is queued is finite: a step says how much of it it takes.
+TEST_F(OnFakeGpu, StepsOfManyKernelsAreQueuedAFewAtATime) {
+  const auto device = cuda::open(0);
+  const auto gates = [&](std::int64_t entries) {
+    Batch batch{&sets, 0, 10};
+    batch.entries = entries;
+    told();
+    device->run_batch(batch);
+    const Order all = told();
+    return std::count(all.begin(), all.end(), "gate on stream " + std::to_string(device->stream_handle()));
+  };
+  EXPECT_EQ(gates(0), 1);
+  EXPECT_EQ(gates(256), 5);
+  EXPECT_EQ(gates(600), 10);
+  EXPECT_EQ(gates(1000), 0) << "the queue is full in any case";
 }
 
 TEST_F(OnFakeGpu, AFailingCallLeavesNoClosedGate) {

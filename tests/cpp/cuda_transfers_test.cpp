@@ -184,7 +184,7 @@ TEST_F(Transfers, EmptyLaunchesAreAsManyAsAsked) {
 
 TEST_F(Transfers, GraphsThatFailLeaveNothing) {
   const auto device = cuda::open(0);
-  for (const char* call : {"cudaGraphCreate", "cudaGraphAddKernelNode", "cudaGraphInstantiateWithFlags"})
+  for (const char* call : {"cudaGraphCreate", "cudaGraphAddKernelNode", "cudaGraphInstantiateWithFlags", "cudaGraphUpload"})
     for (int after = 0; after < 3; ++after) {
       fake::runtime().failures.clear();
       fake::runtime().failures[call] = {cudaErrorLaunchOutOfResources, after};

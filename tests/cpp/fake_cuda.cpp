@@ -29,6 +29,17 @@ Runtime& runtime() {
 
 void reset() { runtime() = Runtime(); }
 
+void waits() {
+  Runtime& r = runtime();
+  if (!r.gate || *r.gate) return;
+  *r.gave_up = 1;
+  r.gate = nullptr;
+}
+
+void loads(const void* what) {
+  if (runtime().loaded.insert(what).second) waits();
+}
+
 namespace {
 
 // f(a pointer of the element's type).
@@ -179,6 +190,7 @@ cudaError_t cudaSetDevice(int device) {
 }
 cudaError_t cudaDeviceSynchronize() {
   FAKE(cudaDeviceSynchronize);
+  fake::waits();
   return cudaSuccess;
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
@@ -195,11 +207,13 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t) {
   FAKE(cudaStreamSynchronize);
+  fake::waits();
   ++fake::runtime().synchronised;
   return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** memory, std::size_t size, unsigned) {
   FAKE(cudaHostAlloc);
+  fake::waits();
   ++fake::runtime().pinned;
   *memory = std::calloc(1, size);
   return cudaSuccess;
@@ -209,6 +223,8 @@ cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned) {
   return *device = host, cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* memory) {
+  fake::waits();
+  fake::runtime().gate = nullptr;  // it may lie there
   --fake::runtime().pinned;
   std::free(memory);
   return cudaSuccess;
@@ -251,6 +267,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t) {
   FAKE(cudaEventSynchronize);
+  fake::waits();
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
@@ -273,12 +290,14 @@ cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total) {
 }
 cudaError_t cudaMalloc(void** memory, std::size_t size) {
   FAKE(cudaMalloc);
+  fake::waits();
   fake::Runtime& r = fake::runtime();
   *memory = std::aligned_alloc(256, (size + 255) / 256 * 256);
   r.allocations[*memory] = size, r.used_bytes += size, ++r.mallocs;
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* memory) {
+  fake::waits();
   fake::Runtime& r = fake::runtime();
   if (const auto found = r.allocations.find(memory); found != r.allocations.end()) {
     r.used_bytes -= found->second, r.allocations.erase(found);
@@ -333,8 +352,13 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* ready, cudaGraph_t gr
   *ready = reinterpret_cast<cudaGraphExec_t>(new long(*reinterpret_cast<long*>(graph)));
   return cudaSuccess;
 }
+cudaError_t cudaGraphUpload(cudaGraphExec_t ready, cudaStream_t) {
+  FAKE(cudaGraphUpload);
+  return fake::loads(ready), cudaSuccess;
+}
 cudaError_t cudaGraphLaunch(cudaGraphExec_t ready, cudaStream_t) {
   FAKE(cudaGraphLaunch);
+  fake::loads(ready);
   fake::runtime().graph_nodes += *reinterpret_cast<long*>(ready);
   return cudaSuccess;
 }
@@ -345,11 +369,15 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t ready) {
   --fake::runtime().graphs;
+  fake::runtime().loaded.erase(ready);
   delete reinterpret_cast<long*>(ready);
   return cudaSuccess;
 }
+// One kernel of the driver's for small memory, another for large.
 cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t size, cudaStream_t) {
   FAKE(cudaMemsetAsync);
+  static const int small = 0, large = 0;
+  fake::loads(size < 1 << 20 ? &small : &large);
   return std::memset(memory, value, size), cudaSuccess;
 }
 
@@ -359,8 +387,9 @@ namespace roofline::cuda {
 
 // What primitives.cu does, without kernels.
 void launch_fill(CUstream_st*, void*, DType, std::int64_t, std::uint64_t, int) {}
-void launch_gate(CUstream_st* stream, const volatile int*, volatile int* timed_out, std::uint64_t) {
+void launch_gate(CUstream_st* stream, const volatile int* open, volatile int* timed_out, std::uint64_t) {
   fake::runtime().order.push_back("gate on " + fake::text(stream));
+  fake::runtime().gate = open, fake::runtime().gave_up = timed_out;
   if (fake::runtime().gate_times_out) *timed_out = 1;
 }
 // SMs 3 and 131 at 1.5 GHz; the kernels of a batch take the time that the test says.

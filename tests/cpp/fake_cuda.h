@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,12 +35,20 @@ struct Runtime {
   std::map<const void*, cudaPointerAttributes> pointers;  // of others; memory of ours is found by itself
   std::vector<std::string> order;  // events recorded and waited for, gates: "event 1 on stream 7", "stream 9 after event 1"
   bool gate_times_out = false;
+  const volatile int* gate = nullptr;  // where the last one looks whether it is open, and says that it gave up
+  volatile int* gave_up = nullptr;
+  std::set<const void*> loaded;  // graphs and what else is loaded before it first runs
   cudaError_t last = cudaSuccess, lost = cudaSuccess;
 };
 
 // Element i of a tensor, and small whole numbers as elements: exact in every dtype, as are their products' sums; fp8_e8m0 has 1, 2, 4.
 double element(roofline::DType dtype, const void* data, std::int64_t i);
 void set(roofline::DType dtype, void* data, std::int64_t i, double x);
+
+// A call that waits until the GPU is idle: behind a closed gate, until that gives up.
+void waits();
+// What runs for the first time is loaded before, and that waits.
+void loads(const void* what);
 
 Runtime& runtime();
 void reset();  // as if the process had just begun; live allocations are forgotten

@@ -37,7 +37,10 @@ class OnFakeGpu : public testing::Test {
     stub() = Stub();
     stub().live = live;
     if (static bool once = true; once) set_cublas_lt_path(STUB_CUBLAS_LT), once = false;
-    stub().on_run = [](int, long) { fake::runtime().clock_s += 1e-3; };
+    stub().on_run = [](int which, long) {
+      fake::runtime().clock_s += 1e-3;
+      fake::loads(&stub().runs[which]);
+    };
   }
   // Nothing is left of a device, whatever happened to it.
   void TearDown() override {
