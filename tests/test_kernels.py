@@ -100,6 +100,19 @@ def test_a_wrong_result_is_seen() -> None:
     assert "outside y" in check(problem, tensors)["reason"]
 
 
+@pytest.mark.parametrize("name", ["softmax", "attention", "cached_attention"])
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_averages_over_many_are_told_from_zeros(name: str, dtype: str) -> None:
+    """The more a result is an average of, the smaller it is: and so is the error that passes."""
+    fields = {"rows": 1, "columns": 100_000} if name == "softmax" else {"heads": 1, "kv_heads": 1, "seq_q": 1, "seq_kv": 100_000}
+    problem = OPERATORS[name].make(**fields, **({} if name == "softmax" else {"head_dim": 16}), dtype=dtype)
+    generator = np.random.default_rng(3)
+    given = {tensor.name: generator.uniform(-(3**0.5), 3**0.5, tensor.shape) for tensor in problem.inputs()}
+    (expected,) = problem.reference(given).values()
+    absolute, relative = problem.tolerance()
+    assert (abs(expected) > absolute + relative * abs(expected)).mean() > 0.9
+
+
 def test_devices_are_listed_with_reasons() -> None:
     devices = {d["name"]: d for d in list_devices()}
     assert devices["cpu"]["missing"] == ""

@@ -15,6 +15,19 @@ from .base import Case, Facts, Operator, Product, Variant
 FEW_QUERIES = 8  # what split_kv takes of a sequence
 
 
+def averaged_tolerance(dtype: str, keys: int) -> tuple[float, float]:
+    """(absolute, relative) error of averages over so many keys and more, of values of variance 1.
+
+    Their size is 1 at most few keys, and with more falls as one over the root of their number; so does the error of
+    probabilities that are rounded to 16 bits, once each (of very many keys they are below fp16's normal numbers, 2^-24 apart). In
+    fp32 it is that of the sums.
+    """
+    absolute, relative = {"fp64": (1e-12, 1e-12), "fp32": (1e-5, 1e-4), "fp16": (2e-3, 1e-2)}.get(dtype, (1.5e-2, 4e-2))
+    if dtype in ("fp64", "fp32"):
+        return absolute, relative
+    return absolute * math.sqrt(8 / max(keys, 8)) + (2.0**-23 * math.sqrt(keys) if dtype == "fp16" else 0.0), relative
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attention(Operator):
     """out = softmax(q kᵀ / sqrt(head_dim)) v, each head by itself.
@@ -183,9 +196,7 @@ class Attention(Operator):
         return self.dtype, "fp64" if self.dtype == "fp64" else "fp32"
 
     def tolerance(self) -> tuple[float, float]:
-        # Inputs have variance 1: a row of out is an average, of size 1 at most few keys and smaller with more. In 16 bits the
-        # probabilities are rounded too, once each.
-        return {"fp64": (1e-12, 1e-12), "fp32": (1e-5, 1e-4), "fp16": (2e-3, 1e-2), "bf16": (1.5e-2, 4e-2)}[self.dtype]
+        return averaged_tolerance(self.dtype, self.visible(0))
 
     def _attend(self, q: Array, k: Array, v: Array) -> Array:
         """[queries, head_dim] that all see exactly these keys."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..cost import Array, TensorSpec, blocks, exp, larger, matmul, max_, maximum, pick, size_bytes, smaller, sum_
+from .attention import averaged_tolerance
 from .base import Case, Facts, Operator, Product, Variant
 
 _DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")
@@ -120,9 +121,10 @@ class CachedAttention(Operator):
         return self.dtype, "fp32"
 
     def tolerance(self) -> tuple[float, float]:
-        # As `Attention`; probabilities rounded to 16 bits weigh keys of size 1, or of up to 128 where they are whole numbers.
+        # Whole numbers are of a size of up to 128: scores lie so far apart then that few keys have all the weight.
         size = {"int8": 128.0, "int4": 8.0}.get(self.kv_dtype, 1.0)
-        absolute, relative = {"fp32": (1e-5, 1e-4), "fp16": (2e-3, 1e-2)}.get(self.dtype, (1.5e-2, 4e-2))
+        fewest = min(self._most(), self.seq_kv - self.seq_q + 1) if size == 1 else 1
+        absolute, relative = averaged_tolerance(self.dtype, fewest)
         return absolute * size, relative
 
     def initial(self, tensor: str, generator: np.random.Generator) -> Array | None:

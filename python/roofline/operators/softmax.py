@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..cost import Array, TensorSpec, exp, max_, sum_
+from ..cost import Array, TensorSpec, dtype, exp, max_, sum_
 from .base import Case, Facts, Operator, Variant
 
 
@@ -65,6 +66,12 @@ class Softmax(Operator):
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"
+
+    def tolerance(self) -> tuple[float, float]:
+        # Results are as small as a row is long, so next to nothing is absolute: a step below fp16's normal numbers. Sums are
+        # in fp32, of long rows in parts; a result is rounded once.
+        eps = dtype(self.dtype).eps
+        return eps * 2.0**-14, eps + dtype("fp32").eps * (16 + math.sqrt(self.columns) / 4)
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: indices of rows."""
