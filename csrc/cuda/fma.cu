@@ -1,7 +1,7 @@
 // fma on a GPU: chains of multiply-adds in registers, on the CUDA cores.
 //
 // A chain's next step waits 4 cycles (fp64 on some GPUs longer) for the one before, and an SM partition issues one warp a cycle:
-// eight chains per thread and four warps per partition leave no cycle empty.
+// eight chains per thread and four warps per partition leave no cycle empty. Every thread has as many chains as any other.
 #include "cuda/fma_kernels.cuh"
 #include "cuda/kernels.h"
 #include "cuda/launch.cuh"
@@ -22,15 +22,15 @@ Bound bind_lanes(const Fma& problem, Device& device) {
     throw Unsupported("fma: the pattern fma_add is for CPUs with separate pipes for additions; use fma on a GPU");
   const KernelFacts facts = kernel_facts(device, fma_kernel<V>, kFmaThreads);
   constexpr int kChains = kFmaRegisters * V::kLanes;
-  const std::int64_t grid = std::min(ceil_div(problem.chains, kFmaThreads * kChains), kMaxGridX);
+  const std::int64_t grid =
+      even_grid(ceil_div(problem.chains, kFmaThreads * kChains), device.properties().sms, facts.blocks_per_sm);
 
   Bound bound;
   bound.plan.set("implementation", "registers/" + device.properties().architecture());
   bound.plan.set("isa", Value(problem.isa));
   record(bound.plan, "", facts, grid, kFmaThreads);
   bound.plan.set("chains_per_thread", kChains);
-  bound.plan.set("chains_resident",
-                 Value(std::int64_t{device.properties().sms} * facts.blocks_per_sm * kFmaThreads * kChains));
+  bound.plan.set("chains_resident", Value(grid * kFmaThreads * kChains));
   bound.steps.push_back({"fma", [problem, grid](Queue& queue) {
     fma_kernel<V><<<static_cast<unsigned>(grid), kFmaThreads, 0, stream(queue)>>>(
         static_cast<const T*>(problem.start), static_cast<T*>(problem.result), problem.chains, problem.steps, T(3.f), T(5.f),

@@ -30,11 +30,16 @@ KernelFacts kernel_facts(const Device& device, F* kernel, int threads, std::size
   return facts;
 }
 
-// Lets a kernel take this much dynamic shared memory: more than 48 KB must be asked for.
+// Lets a kernel take this much dynamic shared memory: more than 48 KB must be asked for. What another plan of the kernel was allowed
+// stays: a launch with more than was asked for last is refused.
 template <class F>
 void allow_shared(const Device& device, F* kernel, std::int64_t shared_bytes) {
   device.use();
-  ROOFLINE_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)));
+  const void* const of = reinterpret_cast<const void*>(kernel);
+  cudaFuncAttributes attributes{};
+  ROOFLINE_CUDA(cudaFuncGetAttributes(&attributes, of));
+  if (shared_bytes <= attributes.maxDynamicSharedSizeBytes) return;
+  ROOFLINE_CUDA(cudaFuncSetAttribute(of, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)));
 }
 
 // prefix: of the step, where a plan has several kernels ("softmax_").

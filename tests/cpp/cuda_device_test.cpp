@@ -1,5 +1,6 @@
 // The CUDA backend over a runtime without a GPU (fake_cuda.h) and a stub of cuBLASLt: what each error says, what is freed, and
 // every product by its numbers.
+#include "cuda/launch.cuh"
 #include "on_fake_gpu.h"
 
 namespace {
@@ -124,6 +125,23 @@ TEST_F(OnFakeGpu, StreamsAreOrderedByAnEventThatIsRecordedOnTheFirst) {
     fake::runtime().failures[call] = {cudaErrorLaunchOutOfResources};
     EXPECT_TRUE(has(message<Error>([&] { device->wait_for(1); }), call));
   }
+}
+
+void some_kernel(int) {}
+void other_kernel(int) {}
+
+// Two plans of one kernel live side by side: the second must not take from the first what it was allowed.
+TEST_F(OnFakeGpu, SharedMemoryOnceAllowedStays) {
+  const auto of = [](void (*kernel)(int)) {
+    cudaFuncAttributes attributes{};
+    cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel));
+    return attributes.maxDynamicSharedSizeBytes;
+  };
+  Device device(0);
+  for (const int size : {128 << 10, 192 << 10, 32 << 10, 16}) allow_shared(device, some_kernel, size);
+  EXPECT_EQ(of(some_kernel), 192 << 10);
+  EXPECT_EQ(of(other_kernel), 48 << 10);
+  EXPECT_THROW(allow_shared(device, some_kernel, 256 << 10), Error);
 }
 
 TEST_F(OnFakeGpu, WhereMemoryLies) {

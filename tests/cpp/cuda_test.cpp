@@ -65,6 +65,15 @@ TEST(PersistentGrid, NeverEmptyNeverMoreThanResidentOrNeeded) {
   EXPECT_EQ(persistent_grid(1000, 132, 0), 132);
 }
 
+TEST(EvenGrid, EveryBlockTakesAsManyTiles) {
+  EXPECT_EQ(even_grid(8 * 132, 132, 8), 8 * 132);
+  EXPECT_EQ(even_grid(8 * 132, 132, 6), 4 * 132) << "not 6 and then 2 an SM";
+  EXPECT_EQ(even_grid(8 * 132, 132, 4), 4 * 132);
+  EXPECT_EQ(even_grid(6 * 84, 84, 4), 3 * 84);
+  EXPECT_EQ(even_grid(7, 132, 4), 7);
+  EXPECT_EQ(even_grid(0, 132, 4), 1);
+}
+
 TEST(TileGrid, CoversAwkwardShapes) {
   EXPECT_EQ(tile_grid(3, 1, 1, 128, 64).tiles(), 3);
   EXPECT_EQ(tile_grid(2, 129, 65, 128, 64).tiles(), 2 * 2 * 2);

@@ -275,6 +275,20 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEven
   *milliseconds = static_cast<float>(1e3 * (reinterpret_cast<fake::Event*>(to)->at - reinterpret_cast<fake::Event*>(from)->at));
   return cudaSuccess;
 }
+// The last word counts: what a kernel was allowed can be taken from it again.
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+  FAKE(cudaFuncSetAttribute);
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || value > 232448) return cudaErrorInvalidValue;
+  fake::runtime().dynamic_shared[kernel] = value;
+  return cudaSuccess;
+}
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
+  FAKE(cudaFuncGetAttributes);
+  *attributes = {};
+  const auto found = fake::runtime().dynamic_shared.find(kernel);
+  attributes->maxDynamicSharedSizeBytes = found == fake::runtime().dynamic_shared.end() ? 48 << 10 : found->second;
+  return cudaSuccess;
+}
 cudaError_t cudaProfilerStart() {
   fake::runtime().order.push_back("profile");
   return cudaSuccess;

@@ -32,6 +32,7 @@ struct Runtime {
   long mallocs = 0;
   double clock_s = 0;                       // what events record; work advances it
   std::map<std::string, Failure> failures;  // by the name of the call
+  std::map<const void*, int> dynamic_shared;  // of kernels that were allowed more, or less, than 48 KB
   std::map<const void*, cudaPointerAttributes> pointers;  // of others; memory of ours is found by itself
   std::vector<std::string> order;  // events recorded and waited for, gates: "event 1 on stream 7", "stream 9 after event 1"
   bool gate_times_out = false;

@@ -24,6 +24,8 @@ CACHE_LAUNCH_BYTES = 32 * MIB
 CACHE_SHARE = {"L1": 0.5, "L2": 0.5, "L3": 0.25}
 # Of a GPU a launch in a cache moves so much for every SM: 0.25 ms and more at the 128 bytes a cycle of an L1; a launch costs 2 us.
 GPU_LAUNCH_BYTES = 64 * MIB
+# But no more passes than this over a small set: each waits for L2 once, 0.3 us and more, and adds its rounding errors to a sum.
+GPU_MOST_PASSES = 1024
 # Of the L2 of a GPU: a line may lie in both its halves, so that more than 40 % need not stay. Of an L1: whole rounds of its probe.
 GPU_L2_SHARE, GPU_L1_SHARE, GPU_L1_ROUND = 0.35, 0.25, 16 * KIB
 ARRAYS = {"read": 1, "write": 1, "copy": 2, "scale": 2, "add": 3, "triad": 3}
@@ -76,17 +78,18 @@ def size_problem(device: Device, size_bytes: int, access: str = "read") -> Strea
 
     Each array is rounded down to 1 KiB (where it has less: to whole cache lines, where it has less: to one) per thread, of a GPU
     per SM, so that every one has the same work and whole steps of the kernels; `footprint_bytes` says what it came to. As many
-    passes as make a launch long against its fork-join. Raises Error where size_bytes is not positive or `access` is unknown.
+    passes as make a launch long against its fork-join, of a GPU at most 1024. Raises Error where size_bytes is not positive or
+    `access` is unknown.
     """
     if size_bytes < 1 or access not in ARRAYS:
         raise Error(f"size_problem: needs size_bytes >= 1 and one of {', '.join(ARRAYS)}, got {size_bytes} and {access!r}")
     per_array = size_bytes // ARRAYS[access]
-    threads, launch = device.threads, CACHE_LAUNCH_BYTES
+    threads, launch, most = device.threads, CACHE_LAUNCH_BYTES, 2**40
     if device.backend != "cpu":
-        threads, launch = int(device.facts["sms"]), GPU_LAUNCH_BYTES
+        threads, launch, most = int(device.facts["sms"]), GPU_LAUNCH_BYTES, GPU_MOST_PASSES
     whole = next((w for w in (1024 * threads, 64 * threads) if w <= per_array), 64 * threads)
     per_array = max(per_array // whole, 1) * whole
-    passes = max(1, launch * threads // (per_array * ARRAYS[access]))
+    passes = max(1, min(launch * threads // (per_array * ARRAYS[access]), most))
     return Stream(access=access, elements=per_array // 4, passes=passes)
 
 

@@ -16,7 +16,9 @@ from ..operators import Operator
 from ..units import MIB
 from .devices import Device
 
-GUARD_BYTES = 64  # before and after every tensor; keeps the alignment that kernels plan with
+# Before and after every tensor. What allocators of GPUs align to, and whole lines of 128 bytes: a warp's access of 512 bytes from
+# the middle of a line on would touch five lines for four.
+GUARD_BYTES = 256
 _GUARD = 0xA5
 HUGE_PAGE_BYTES = 2 * MIB
 
