@@ -210,6 +210,7 @@ add_library(roofline_cuda STATIC
   csrc/cuda/fork_join.cpp
   csrc/cuda/gemm.cpp
   csrc/cuda/grouped_matmul.cpp
+  csrc/cuda/grouped_tiled.cu
   csrc/cuda/mixed_intensity.cu
   csrc/cuda/mma.cu
   csrc/cuda/nccl.cpp

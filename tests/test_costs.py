@@ -583,6 +583,13 @@ def test_every_operator_is_worked_out_by_hand() -> None:
             {"variant": "library"},
             {"gathered x written, read": 96, "up written, read": 120, "activated written, read": 120, "results written, read": 96},
         ),
+        # The same without x in between, and two numbers of a row in 32 bits.
+        (
+            "grouped_matmul",
+            {"tokens": 3, "experts": 4, "experts_per_token": 2, "d_model": 4, "d_ff": 5},
+            {"variant": "tiled"},
+            {"routing written, read": 96, "activated written, read": 120, "results written, read": 96},
+        ),
         # fp32 scores of 2 x 3 x 5 pairs, of which the mask hides 2 x 3; probabilities of all in 16 bits.
         (
             "attention",

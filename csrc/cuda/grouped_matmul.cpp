@@ -1,4 +1,4 @@
-// grouped_matmul on a GPU: the experts' products by cuBLASLt, one for each expert that has a token.
+// grouped_matmul on a GPU by the library: the experts' products by cuBLASLt, one for each expert that has a token.
 //
 // Which rows are whose is read from `chosen` when the kernel is bound, since the library wants sizes on the host; launches then
 // expect the same routing. Rows of an expert lie side by side in the workspace, the shared experts' last.
@@ -14,6 +14,7 @@
 
 #include "cuda/elements.h"
 #include "cuda/gemm.h"
+#include "cuda/grouped_matmul.h"
 #include "cuda/kernels.h"
 #include "cuda/tokens.h"
 
@@ -29,21 +30,29 @@ struct Routing {
   std::vector<std::int32_t> places;  // [tokens, per_token], the rows of a token
 };
 
-Routing routing_of(const GroupedMatmul& problem, Device& device) {
+}  // namespace
+
+std::vector<std::int32_t> chosen_experts(const GroupedMatmul& problem, Device& device) {
   std::vector<std::int32_t> chosen(static_cast<std::size_t>(problem.tokens * problem.experts_per_token));
   device.copy_out(chosen.data(), problem.chosen, chosen.size() * sizeof chosen[0]);
+  for (const std::int32_t expert : chosen)
+    if (expert < 0 || expert >= problem.experts)
+      throw Error("grouped_matmul: chosen holds expert " + std::to_string(expert) + " of " + std::to_string(problem.experts));
+  return chosen;
+}
+
+namespace {
+
+Routing routing_of(const GroupedMatmul& problem, Device& device) {
+  const std::vector<std::int32_t> chosen = chosen_experts(problem, device);
   const std::int64_t per_token = problem.per_token(), routed = problem.experts_per_token;
   const auto expert_of = [&](std::int64_t token, std::int64_t j) {
     return j < routed ? std::int64_t{chosen[static_cast<std::size_t>(token * routed + j)]} : problem.experts + j - routed;
   };
   Routing routing;
   routing.first.assign(static_cast<std::size_t>(problem.all_experts()) + 1, 0);
-  for (std::int64_t i = 0; i < problem.tokens * per_token; ++i) {
-    const std::int64_t expert = expert_of(i / per_token, i % per_token);
-    if (expert < 0 || expert >= problem.all_experts())
-      throw Error("grouped_matmul: chosen holds expert " + std::to_string(expert) + " of " + std::to_string(problem.experts));
-    ++routing.first[static_cast<std::size_t>(expert) + 1];
-  }
+  for (std::int64_t i = 0; i < problem.tokens * per_token; ++i)
+    ++routing.first[static_cast<std::size_t>(expert_of(i / per_token, i % per_token)) + 1];
   std::partial_sum(routing.first.begin(), routing.first.end(), routing.first.begin());
   std::vector<std::int64_t> next(routing.first.begin(), routing.first.end() - 1);
   routing.token.resize(static_cast<std::size_t>(problem.tokens * per_token));
@@ -138,7 +147,7 @@ Bound library(const GroupedMatmul& problem, Device& device) {
 
 }  // namespace
 
-std::vector<KernelEntry> grouped_matmul_kernels() {
+std::vector<KernelEntry> grouped_matmul_library_kernels() {
   return floating_kernels<GroupedMatmul>(
       "library", "rows gathered by expert, one cuBLASLt product per expert and matrix, results added up by token", library, library,
       library);

@@ -55,7 +55,8 @@ std::vector<KernelEntry> all_gather_kernels();
 std::vector<KernelEntry> reduce_scatter_kernels();
 std::vector<KernelEntry> all_to_all_kernels();
 std::vector<KernelEntry> ffn_kernels();
-std::vector<KernelEntry> grouped_matmul_kernels();
+std::vector<KernelEntry> grouped_matmul_kernels();  // with that below
+std::vector<KernelEntry> grouped_matmul_library_kernels();
 
 inline std::vector<KernelEntry> all_kernels() {
   std::vector<KernelEntry> all;

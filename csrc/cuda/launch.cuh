@@ -42,6 +42,12 @@ void allow_shared(const Device& device, F* kernel, std::int64_t shared_bytes) {
   ROOFLINE_CUDA(cudaFuncSetAttribute(of, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)));
 }
 
+// Whether vectors of 16 bytes can be moved from and to them.
+template <class... Pointers>
+bool aligned(Pointers... pointers) {
+  return ((reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0) && ...);
+}
+
 // prefix: of the step, where a plan has several kernels ("softmax_").
 inline void record(Plan& plan, const std::string& prefix, const KernelFacts& facts, std::int64_t grid, int threads) {
   plan.set(prefix + "grid", Value(grid));

@@ -8,11 +8,6 @@
 namespace roofline::cuda {
 namespace {
 
-template <class... Pointers>
-bool aligned(Pointers... pointers) {
-  return ((reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0) && ...);
-}
-
 template <class T>
 Bound rope(const ops::Rope& problem, Device& device) {
   const std::int64_t half = problem.head_dim / 2;

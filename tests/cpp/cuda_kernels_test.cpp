@@ -13,6 +13,7 @@
 #include "cuda/probabilities.cuh"
 #include "cuda/rows_kernels.cuh"
 #include "cuda/tokens_kernels.cuh"
+#include "cuda/routing_kernels.cuh"
 #include "cuda/scale_kernels.cuh"
 #include "cuda/transpose.cuh"
 #include "emulated_gpu.h"
@@ -376,6 +377,42 @@ TEST(Transpose, Nibbles) {
                 << m << " " << i << " " << j;
       ASSERT_EQ(to.back(), 77);
     }
+}
+
+TEST(Routing, EveryRowStandsWithItsExpertOnce) {
+  std::mt19937 generator(9);
+  for (const auto& [tokens, experts, routed, shared, tile_rows] :
+       {std::array<int, 5>{1, 1, 1, 0, 16}, {7, 5, 2, 0, 16}, {300, 3, 1, 2, 64}, {513, 2500, 8, 1, 16}, {64, 4095, 3, 1, 64}}) {
+    const int per_token = routed + shared, all = experts + shared, rows = tokens * per_token;
+    std::vector<std::int32_t> chosen;
+    for (int i = 0; i < tokens * routed; ++i) chosen.push_back(static_cast<std::int32_t>(generator() % experts));
+    std::vector<std::int32_t> token(rows, -1), places(rows, -1);
+    std::vector<RowTile> tiles(most_tiles(rows, all, tile_rows) + 1, RowTile{-1, -1, -1, -1, -1, -1});
+    std::int32_t count = -1;
+    RouteWork work = {chosen.data(), tokens, routed, per_token, experts, all, tile_rows, token.data(), places.data(), tiles.data(), &count};
+    for (int again = 0; again < 2; ++again) emulated::launch(1, kRouteThreads, route_kernel, work);
+    const auto expert_of = [&](int i) { return i % per_token < routed ? chosen[i / per_token * routed + i % per_token] : experts + i % per_token - routed; };
+    std::vector<int> of_row(rows, -1), counts(all, 0);
+    for (int i = 0; i < rows; ++i) {
+      ASSERT_TRUE(places[i] >= 0 && places[i] < rows);
+      ASSERT_EQ(of_row[places[i]], -1) << "two of one place";
+      of_row[places[i]] = expert_of(i), ++counts[expert_of(i)];
+      ASSERT_EQ(token[places[i]], i / per_token);
+    }
+    for (int row = 1; row < rows; ++row) ASSERT_LE(of_row[row - 1], of_row[row]);
+    int tile = 0, row = 0;
+    for (int expert = 0; expert < all; ++expert) {
+      const int of = (counts[expert] + tile_rows - 1) / tile_rows, begin = tile;
+      for (int i = 0; i < of; ++i, ++tile) {
+        const RowTile& found = tiles[tile];
+        ASSERT_EQ((std::array<int, 6>{found.expert, found.first, found.rows, found.index, found.of, found.first_tile}),
+                  (std::array<int, 6>{expert, row + i * tile_rows, std::min(tile_rows, counts[expert] - i * tile_rows), i, of, begin}));
+      }
+      row += counts[expert];
+    }
+    ASSERT_EQ(count, tile);
+    ASSERT_EQ(tiles[tile].expert, -1) << "no tile too many";
+  }
 }
 
 // By the figure in cuBLASLt's reference: tiles of 128 rows by 4 blocks; in one, byte 0 is row 0, byte 4 row 32, byte 16 row 1.

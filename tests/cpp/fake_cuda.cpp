@@ -530,6 +530,7 @@ void load_primitives() {
 }
 
 std::vector<KernelEntry> attention_kernels() { return attention_library_kernels(); }
+std::vector<KernelEntry> grouped_matmul_kernels() { return grouped_matmul_library_kernels(); }
 
 #define WITHOUT(operators) \
   std::vector<KernelEntry> operators##_kernels() { return {}; }

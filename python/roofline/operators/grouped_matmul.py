@@ -82,6 +82,11 @@ class GroupedMatmul(Operator):
             "up by token; the routing is read by bind",
             dtypes={"cuda": ("fp32", "fp16", "bf16")},
         ),
+        "tiled": Variant(
+            summary="all experts in one launch, by mma.sync: rows taken from x by token, up, gate and activation together, then "
+            "down; results added up by token; routed anew in each launch",
+            dtypes={"cuda": ("fp16", "bf16")},
+        ),
     }
 
     def check(self) -> None:
@@ -180,10 +185,13 @@ class GroupedMatmul(Operator):
         return tuple(found)
 
     def traffic(self, plan: Facts) -> dict[str, int]:
-        if plan["variant"] != "library":
+        if plan["variant"] not in self.variants:
             return {}
         rows = self.tokens * (self.experts_per_token + self.shared_experts)
         narrow, hidden = size_bytes((rows, self.d_model), self.dtype), size_bytes((rows, self.d_ff), self.dtype)
+        if plan["variant"] == "tiled":
+            routing = 2 * 2 * size_bytes((rows,), "int32")  # whose a row is, and where the rows of a token are
+            return {"routing written, read": routing, "activated written, read": 2 * hidden, "results written, read": 2 * narrow}
         gate = {"gate written, read": 2 * hidden, "gathered x again for gate": narrow} if self.gated else {}
         return {
             "gathered x written, read": 2 * narrow,
@@ -194,11 +202,11 @@ class GroupedMatmul(Operator):
         }
 
     def suits(self, variant: str) -> bool:
-        return False  # models run experts fused, as the costs alone describe them; a product per expert is measured where asked for
+        return False  # models run experts fused, as the costs alone describe them; what is not is measured where asked for
 
     def launches(self, plan: Facts) -> int:
         if plan["variant"] != "library":
-            return 1
+            return 4 if plan["variant"] == "tiled" else 1
         experts = whole(plan.get("experts_with_tokens", self.touched() + self.shared_experts))
         return 3 + (3 if self.gated else 2) * experts  # type: ignore[no-any-return]
 
