@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -74,10 +75,11 @@ def _arrays_bytes(problem: Operator) -> int:
 def _prepared(device: Device, problems: Sequence[tuple[Operator, str]], level: str) -> list[_Point]:
     """Every problem bound and its result checked. Inputs are shared among those that read the same; none outlives the series."""
     inputs: dict[TensorSpec, Held] = {}
+    last: dict[Any, Any] = {}
     points = []
     for problem, variant in problems:
         found = probe(device, problem, variant, level, inputs=inputs)
-        found.verify(f"{problem.name} {dict(problem.to_dict())}")
+        found.verify(f"{problem.name} {dict(problem.to_dict())}", last)
         points.append(_Point(found))
     return points
 

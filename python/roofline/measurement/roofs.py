@@ -51,10 +51,10 @@ class Probe:
         """Seconds per launch as bytes/s, FLOP/s, or seconds per hop, round trip or call."""
         return [float(s) / self.work if self.kind == "latency" else self.work / float(s) for s in seconds]
 
-    def verify(self, name: str) -> None:
-        """One launch, and its result against the reference. Raises Error naming `name` where it is wrong."""
+    def verify(self, name: str, last: dict[Any, Any] | None = None) -> None:
+        """One launch, and its result against the reference (last: see `check`). Raises Error naming `name` where it is wrong."""
         self.sets[0].run()
-        correctness = check(self.problem, self.tensors)
+        correctness = check(self.problem, self.tensors, last=last)
         if not correctness["passed"]:
             raise Error(f"{name} computes a wrong result: {correctness['reason']}")
 
