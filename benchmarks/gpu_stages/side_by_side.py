@@ -193,7 +193,7 @@ def rows(copied: Operator, copied_by: str) -> Iterator[Row]:
             block = _made("ffn", seq_q=8192, d_model=4096, d_ff=14336, activation=activation, dtype="bf16")
             yield Row(f"ffn {activation} {variant}", block, variant)
     for variant in ("library", "tiled"):
-        experts = _made("grouped_matmul", tokens=64, experts=128, experts_per_token=8, d_model=4096, d_ff=1536, dtype="bf16")
+        experts = _made("grouped_matmul", tokens=64, experts=128, experts_per_token=8, d_model=2048, d_ff=768, dtype="bf16")
         yield Row(f"experts 64 × 8 of 128 {variant}", experts, variant)
     mla = _made("mla_decode", batch=64, heads=128, seq_kv=8192, dtype="bf16")
     yield Row("MLA decode 64 × 8192", mla, "split_kv")
