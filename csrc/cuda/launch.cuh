@@ -30,8 +30,8 @@ KernelFacts kernel_facts(const Device& device, F* kernel, int threads, std::size
   return facts;
 }
 
-// Lets a kernel take this much dynamic shared memory: more than 48 KB must be asked for. What another plan of the kernel was allowed
-// stays: a launch with more than was asked for last is refused.
+// Lets a kernel take this much dynamic shared memory: more than 48 KB must be asked for. What another plan of the kernel was
+// allowed stays: a launch with more than was asked for last is refused.
 template <class F>
 void allow_shared(const Device& device, F* kernel, std::int64_t shared_bytes) {
   device.use();

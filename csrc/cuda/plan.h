@@ -15,8 +15,8 @@ constexpr std::int64_t persistent_grid(std::int64_t tiles, int sms, int blocks_p
   return std::max<std::int64_t>(1, std::min<std::int64_t>(tiles, std::int64_t{sms} * std::max(blocks_per_sm, 1)));
 }
 
-// As persistent_grid, but no more blocks than need as many rounds: 8 tiles for 6 places are 4 blocks of 2 each. With one block a tile
-// those that find no place would go where one is free first, to some SMs six more and to others none.
+// As persistent_grid, but no more blocks than need as many rounds: 8 tiles for 6 places are 4 blocks of 2 each. With one block a
+// tile those that find no place would go where one is free first, to some SMs six more and to others none.
 constexpr std::int64_t even_grid(std::int64_t tiles, int sms, int blocks_per_sm) {
   const std::int64_t grid = persistent_grid(tiles, sms, blocks_per_sm);
   return std::max<std::int64_t>(1, ceil_div(tiles, std::max<std::int64_t>(1, ceil_div(tiles, grid))));

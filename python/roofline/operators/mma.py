@@ -24,6 +24,12 @@ ACCUMULATORS: Mapping[str, tuple[str, ...]] = {
 }
 
 _LARGEST = {"int8": 127, "int4": 7}  # of random integers: the negative of each is one too
+# Random numbers are multiples of these, so that every unit's sums are exact (in fp16, up to 32). Units truncate, and of fp8_e4m3
+# keep 14 bits of a sum or fewer: a product loses more at the top, where it is taken away, than below, where it is added, and sums
+# would drift, of fp8_e4m3 by a whole one in a few thousand steps.
+_GRAINS = {"fp16": 2.0**-9, "bf16": 2.0**-7, "tf32": 2.0**-9, "fp8_e4m3": 2.0**-3}
+_HALF_GRAIN = 2.0**-3
+
 _WARP_BYTES, _WARPGROUP_BYTES = 32, 128  # of the inner dimension of a tile
 
 
@@ -34,8 +40,8 @@ class Mma(Operator):
     a[1] is -a[0], so that an odd number of steps gives one product and an even one zeros, whatever the number: no sum grows, and
     each is checked. a: [2, tiles, rows, inner]. b: [tiles, columns, inner], as the units read it. A variant's kernels have tiles of
     one size for a dtype (see `tile`). accumulator: of the sums, empty for the usual one; fp16 for fp16 and fp8_e4m3.
-    data: random numbers of variance 1 (integers from -127 to 127, of int4 from -7 to 7), constant (all ones), or zeros: what a unit
-    draws, and so the clock of a limited one, depends on the bits that change. Raises Error for bad fields.
+    data: random numbers of variance 1 whose sums are exact (integers from -127 to 127, of int4 from -7 to 7), constant (all ones),
+    or zeros: what a unit draws, and so the clock of a limited one, depends on the bits that change. Raises Error for bad fields.
     """
 
     tiles: int = 24
@@ -97,6 +103,8 @@ class Mma(Operator):
         if self.data == "random":
             largest = _LARGEST.get(self.dtype)
             values = generator.integers(-largest, largest + 1, shape) if largest else generator.uniform(-(3**0.5), 3**0.5, shape)
+            if grain := _HALF_GRAIN if self.accumulator == "fp16" else _GRAINS.get(self.dtype):
+                values = np.round(values / grain) * grain
         else:
             values = np.full(shape, float(self.data == "constant"))
         return cost.from_float64(np.stack([values, -values]) if tensor == "a" else values, self.dtype)
@@ -119,11 +127,11 @@ class Mma(Operator):
     def tolerance(self) -> tuple[float, float]:
         """Absolute, against products of about sqrt(inner), which a wrong place or a step too few is off by.
 
-        Far above what rounding leaves: units truncate, and of fp8_e4m3 keep 14 bits of a sum or fewer.
+        Far above what rounding leaves: nothing but in fp64, where it adds up over the steps.
         """
         if self.dtype in _LARGEST:
             return 0.0, 0.0
-        kept = {"fp64": 2.0**-40, "fp32": 2.0**-10, "fp16": 2.0**-5}[self.compute()[1]]
+        kept = {"fp64": 2.0**-30, "fp32": 2.0**-10, "fp16": 2.0**-5}[self.compute()[1]]
         return math.sqrt(self.inner) * (2.0**-4 if self.dtype == "fp8_e4m3" else kept), 0.0
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
