@@ -423,8 +423,8 @@ def test_how_a_callable_was_timed_is_in_the_record() -> None:
 
 
 def test_who_else_is_on_a_gpu_is_in_the_provenance() -> None:
-    """As it is when something was measured, not when the GPU was opened; and no names."""
-    now = {"gpu_name": "H200", "other_processes": 2, "other_processes_bytes": 5, "mig": 0, "power_limit_w": 700.0, "sms": 132}
-    gpu = SimpleNamespace(backend="cuda", facts={**now, "other_processes": 0}, core=SimpleNamespace(facts=now))
+    """As it is when something was measured, not when the GPU was opened; and no names. Also whether launches were held back."""
+    now = {"gpu_name": "H200", "other_processes": 2, "other_processes_bytes": 5, "mig": 0, "gate": "off", "sms": 132}
+    gpu = SimpleNamespace(backend="cuda", facts={**now, "other_processes": 0, "gate": "on"}, core=SimpleNamespace(facts=now))
     device = provenance(gpu, 0)["device"]  # type: ignore[arg-type]
     assert device == {name: value for name, value in now.items() if name != "sms"}

@@ -36,7 +36,7 @@ Bound library(const Attention& problem, Device& device) {
     gemm.scratch = scratch, gemm.scratch_bytes = kScratchBytes;
     Gemm planned = plan_gemm(gemm, device);
     record(bound.plan, prefix, planned);
-    bound.steps.push_back({step, std::move(planned.launch), kGemmEntries});
+    bound.steps.push_back({step, std::move(planned.launch), planned.entries});
   };
   GemmProblem first{problem.dtype, DType::fp32};
   first.columns = problem.seq_kv, first.inner = problem.head_dim;

@@ -45,7 +45,7 @@ class Steps {
     gemm.scratch = scratch_, gemm.scratch_bytes = kScratchBytes;
     Gemm planned = plan_gemm(gemm, device_);
     record(bound_.plan, prefix, planned);
-    bound_.steps.push_back({step, std::move(planned.launch), kGemmEntries});
+    bound_.steps.push_back({step, std::move(planned.launch), planned.entries});
   }
 
   void pass(Bound elements) { append(bound_, "activation", std::move(elements)); }

@@ -183,15 +183,18 @@ double time_of(const LtPlan& plan, const lt::Heuristic& candidate, void* scratch
   return best;
 }
 
+std::int32_t config(const CublasLt& library, const lt::Algo& algo, lt::AlgoAttribute attribute, std::int32_t unknown) {
+  std::int32_t value = 0;
+  std::size_t written = 0;
+  return library.algo_get(&algo, attribute, &value, sizeof value, &written) == lt::success ? value : unknown;
+}
+
 std::string describe(const CublasLt& library, const lt::Algo& algo) {
   std::string text = "cuBLASLt " + library.version;
   const std::pair<lt::AlgoAttribute, const char*> facts[] = {
       {lt::algo_id, " algorithm "}, {lt::algo_tile_id, " tile "}, {lt::algo_stages_id, " stages "}, {lt::algo_splitk, " split_k "}};
-  for (const auto& [attribute, word] : facts) {
-    std::int32_t value = 0;
-    std::size_t written = 0;
-    if (library.algo_get(&algo, attribute, &value, sizeof value, &written) == lt::success) text += word + std::to_string(value);
-  }
+  for (const auto& [attribute, word] : facts)
+    if (const std::int32_t value = config(library, algo, attribute, -1); value >= 0) text += word + std::to_string(value);
   return text;
 }
 
@@ -369,6 +372,7 @@ Gemm plan_gemm(const GemmProblem& problem, Device& device) {
   plan->workspace_bytes = chosen.workspace_bytes;
   plan->workspace = trial && chosen.workspace_bytes == largest ? trial : allocated(chosen.workspace_bytes);
   gemm.library_implementation = describe(library, plan->algo);
+  gemm.entries = config(library, plan->algo, lt::algo_splitk, 1) > 1 ? 3 : 1;
   if (!problem.scratch) gemm.workspace_bytes = static_cast<std::int64_t>(chosen.workspace_bytes);
   gemm.launch = [plan](Queue& queue) {
     check(*plan->library, plan->run(plan->algo, plan->workspace.get(), plan->workspace_bytes, stream(queue)), "cublasLtMatmul");

@@ -46,14 +46,12 @@ struct GemmProblem {
 // What NVIDIA recommends for Hopper; smaller GPUs take less of it.
 constexpr std::int64_t kScratchBytes = std::int64_t{32} << 20;
 
-// Of a queue, for one product: where inner is split, a kernel adds up the parts.
-constexpr std::int64_t kGemmEntries = 2;
-
 struct Gemm {
   Launch launch;                       // owns its workspace
   std::string library_implementation;  // "cuBLASLt 13.1.1 algorithm 66 tile 20 stages 11 split_k 1"
   std::int64_t workspace_bytes = 0;  // of its own
   int alignment_bytes = 0;           // of the least aligned operand, up to 256
+  std::int64_t entries = 1;          // of a queue: where inner is split, memory may be zeroed before, and parts are added up after
   int candidates = 0;                // that the heuristic proposed and, where they are timed, that ran
   double first_s = 0;                // of the heuristic's first, as timed here; 0 where nothing was timed
   double chosen_s = 0;               // of the one taken, measured again

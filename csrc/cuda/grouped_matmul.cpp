@@ -94,6 +94,7 @@ Bound library(const GroupedMatmul& problem, Device& device) {
   const auto multiply = [&](const char* step, std::int64_t columns, std::int64_t inner, const void* a, const void* weights,
                             void* c) {
     std::vector<Launch> products;
+    std::int64_t entries = 0;
     for (std::int64_t expert = 0; expert < problem.all_experts(); ++expert) {
       const std::int64_t first = routing.first[static_cast<std::size_t>(expert)];
       const std::int64_t count = routing.first[static_cast<std::size_t>(expert) + 1] - first;
@@ -108,10 +109,11 @@ Bound library(const GroupedMatmul& problem, Device& device) {
       Gemm planned = plan_gemm(gemm, device);
       if (products.empty()) record(bound.plan, std::string(step) + "_", planned);
       products.push_back(std::move(planned.launch));
+      entries += planned.entries;
     }
     bound.steps.push_back({step, [products](Queue& queue) {
                              for (const Launch& each : products) each(queue);
-                           }, static_cast<std::int64_t>(products.size())});
+                           }, entries});
     return static_cast<std::int64_t>(products.size());
   };
 

@@ -16,7 +16,7 @@ Bound bind(const char* step, const GemmProblem& problem, Device& device) {
   bound.plan.set("implementation", "library/" + device.properties().architecture());
   record(bound.plan, "", gemm);
   bound.plan.set("workspace_bytes", Value(gemm.workspace_bytes));
-  bound.steps.push_back({step, std::move(gemm.launch), kGemmEntries});
+  bound.steps.push_back({step, std::move(gemm.launch), gemm.entries});
   return bound;
 }
 

@@ -229,7 +229,9 @@ API Status cublasLtMatmulAlgoGetHeuristic(Handle handle, Description description
 API Status cublasLtMatmulAlgoConfigGetAttribute(const Algo* algo, AlgoAttribute attribute, void* value, std::size_t size,
                                                 std::size_t* written) {
   if (size != 4) return invalid_value;
-  const std::int32_t answer = attribute == algo_id ? 100 + static_cast<std::int32_t>(algo->data[0]) : 1;
+  const std::int32_t answer = attribute == algo_id       ? 100 + static_cast<std::int32_t>(algo->data[0])
+                              : attribute == algo_splitk ? stub.split_k
+                                                         : 1;
   std::memcpy(value, &answer, 4);
   *written = 4;
   return success;

@@ -11,6 +11,7 @@ struct Stub {
   int proposals = 1;
   std::size_t workspace_bytes[16] = {};
   Status states[16] = {}, run[16] = {};  // of each proposal
+  int split_k = 1;
   void (*on_run)(int which, long number) = nullptr;
   // Records.
   int handles = 0;

@@ -138,6 +138,7 @@ _SHOWN = (
     "cpu_name", "gpu_name", "isas", "governor", "huge_pages", "virtual_machine", "driver_version", "runtime_version",
     "driver_release", "power_limit_w", "power_limit_default_w", "persistence_mode", "ecc", "mig", "mig_mode", "compute_mode",
     "pcie_generation", "pcie_generation_max", "pcie_width", "pcie_width_max", "other_processes", "other_processes_bytes",
+    "gate", "gate_timeouts",
 )  # fmt: skip
 
 
