@@ -24,7 +24,7 @@ struct Chosen {
   RowsWork work;
 };
 
-// others: the tensors of x's shape; vectors: those over columns.
+// others: the tensors of x's shape; vectors: those over columns. kept_chunks: 0 where nothing is kept, since there is one pass.
 Chosen choose(const ops::Rows& problem, double eps, std::initializer_list<const void*> others,
               std::initializer_list<const void*> vectors, int kept_chunks) {
   const std::int64_t element = size_bytes(problem.dtype);
@@ -33,7 +33,8 @@ Chosen choose(const ops::Rows& problem, double eps, std::initializer_list<const 
   for (const void* each : others) alike = alike && phase(each) == phase(problem.x);
   for (const void* each : vectors) aligned = aligned && phase(each) == 0;
   Chosen chosen;
-  chosen.plan = plan_row(problem.columns, element, alike && aligned, kept_chunks);
+  chosen.plan =
+      plan_row(problem.columns, element, alike && aligned && kept_chunks > 0, kept_chunks > 0 ? kept_chunks : kLoopedChunks);
   chosen.work = {problem.rows, problem.columns, chosen.plan.team, alike, static_cast<float>(eps)};
   return chosen;
 }
@@ -96,7 +97,7 @@ Bound layer_norm(const ops::LayerNorm& problem, Device& device) {
 
 template <class T>
 Bound bias_relu(const ops::BiasRelu& problem, Device& device) {
-  const Chosen chosen = choose(problem, 0, {problem.y}, {}, 0);  // keeps nothing: there is no second pass
+  const Chosen chosen = choose(problem, 0, {problem.y}, {}, 0);
   return bind_rows("fused", "bias_relu", problem, device, chosen, problem.row_bytes(), bias_relu_rows<T>, in<T>(problem.x),
                    in<T>(problem.bias), out<T>(problem.y));
 }

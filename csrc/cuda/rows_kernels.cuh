@@ -81,7 +81,7 @@ struct Kept {
 // Chunks of a looped row: each(chunk, pack, IsWhole), with four loads in flight per thread.
 template <bool Fresh, class T, class Each>
 __device__ inline void each_chunk(const Run<T>& run, const T* start, const Team& team, float outside, Each each) {
-  constexpr int kAtOnce = 4;
+  constexpr int kAtOnce = kLoopedChunks;
   for (std::int64_t first = run.low + team.rank; first < run.high; first += std::int64_t{kAtOnce} * team.size) {
     Pack<T> pack[kAtOnce];
 #pragma unroll

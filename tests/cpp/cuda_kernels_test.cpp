@@ -655,7 +655,7 @@ TYPED_TEST(Rows, Routers) {
 
 TEST(RowPlan, EveryRowFitsItsTeam) {
   for (const int element : {2, 4})
-    for (const int kept : {kKeptChunks, kKeptPairs})
+    for (const int kept : {kKeptChunks, kKeptPairs, kLoopedChunks})
       for (std::int64_t columns = 1; columns < 100000; columns += columns < 300 ? 1 : 257)
         for (const bool keep : {true, false}) {
           const RowPlan plan = plan_row(columns, element, keep, kept);
@@ -676,6 +676,11 @@ TEST(RowPlan, EveryRowFitsItsTeam) {
   EXPECT_EQ(plan_row(128, 2, true).team, 4);  // 128 columns of 16 bits: a quarter of a warp has each row
   EXPECT_EQ(plan_row(1024, 2, true).team, 16);
   EXPECT_EQ(plan_row(8192, 2, true).team, 128);
+  // Looped: as many threads as have four vectors each, as far as a block goes; of short rows several to a block.
+  EXPECT_EQ(plan_row(4097, 2, false).team, 160);
+  EXPECT_EQ(plan_row(100000, 2, false).team, kLoopedTeam);
+  EXPECT_EQ(plan_row(4096, 2, false, kLoopedChunks).team, 128);
+  EXPECT_EQ(plan_row(128, 4, false, kLoopedChunks).rows_per_block(), 16);
 }
 
 // Every chain ends at its start after an even number of steps, and 15 above after an odd one: rounded once, at the larger of both.
