@@ -50,7 +50,7 @@ TEST_F(OnFakeGpu, ACallableIsTimedByEventsOnItsOwnStreamBehindAGateThere) {
     ForeignStream theirs{handle};
     const std::string stream = "stream " + std::to_string(handle);
     device->run_batch({&sets, 0, 1, false, false, false, &theirs});
-    EXPECT_EQ(told(), (Order{"event 1 on " + stream, "call", "event 2 on " + stream})) << "the first call may load code, which waits";
+    EXPECT_EQ(told(), (Order{"event 1 on " + stream, "call", "event 2 on " + stream})) << "the first may load code, which waits";
     EXPECT_NEAR(device->run_batch({&sets, 0, 3, false, false, false, &theirs}), 3e-3, 1e-9);
     EXPECT_EQ(told(), (Order{"gate on " + stream, "event 1 on " + stream, "call", "call", "call", "event 2 on " + stream}));
     EXPECT_FALSE(theirs.waits);

@@ -2,6 +2,7 @@
 
 #include <cuda_profiler_api.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -114,6 +115,7 @@ cudaError_t outcome(const char* call) {
 
 struct Event {
   double at = 0;
+  bool recorded = false, finished = false, timing = true;
 };
 
 std::string text(cudaStream_t stream) { return "stream " + std::to_string(reinterpret_cast<std::uintptr_t>(stream)); }
@@ -237,13 +239,17 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) {
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   --fake::runtime().events;
+  std::vector<cudaEvent_t>& pending = fake::runtime().unfinished;
+  pending.erase(std::remove(pending.begin(), pending.end(), event), pending.end());
   delete reinterpret_cast<fake::Event*>(event);
   return cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   FAKE(cudaEventCreateWithFlags);
   if (flags != cudaEventDisableTiming) return cudaErrorInvalidValue;
-  return cudaEventCreate(event);
+  const cudaError_t code = cudaEventCreate(event);
+  if (code == cudaSuccess) reinterpret_cast<fake::Event*>(*event)->timing = false;
+  return code;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   FAKE(cudaStreamWaitEvent);
@@ -262,16 +268,29 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   FAKE(cudaEventRecord);
   fake::runtime().order.push_back(fake::text(event) + " on " + fake::text(stream));
-  reinterpret_cast<fake::Event*>(event)->at = fake::runtime().clock_s;
+  auto& recorded = *reinterpret_cast<fake::Event*>(event);
+  recorded.at = fake::runtime().clock_s, recorded.recorded = true, recorded.finished = false;
+  fake::runtime().unfinished.push_back(event);
   return cudaSuccess;
 }
-cudaError_t cudaEventSynchronize(cudaEvent_t) {
+// With it all that was recorded before: tests have one stream at a time.
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   FAKE(cudaEventSynchronize);
   fake::waits();
+  std::vector<cudaEvent_t>& pending = fake::runtime().unfinished;
+  const auto found = std::find(pending.begin(), pending.end(), event);
+  if (found == pending.end()) return cudaSuccess;
+  for (auto each = pending.begin(); each <= found; ++each) reinterpret_cast<fake::Event*>(*each)->finished = true;
+  pending.erase(pending.begin(), found + 1);
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
   FAKE(cudaEventElapsedTime);
+  for (const cudaEvent_t each : {from, to}) {
+    const auto& event = *reinterpret_cast<fake::Event*>(each);
+    if (!event.recorded || !event.timing) return cudaErrorInvalidResourceHandle;
+    if (!event.finished) return cudaErrorNotReady;
+  }
   *milliseconds = static_cast<float>(1e3 * (reinterpret_cast<fake::Event*>(to)->at - reinterpret_cast<fake::Event*>(from)->at));
   return cudaSuccess;
 }

@@ -38,6 +38,7 @@ struct Runtime {
   bool gate_times_out = false;
   const volatile int* gate = nullptr;  // where the last one looks whether it is open, and says that it gave up
   volatile int* gave_up = nullptr;
+  std::vector<cudaEvent_t> unfinished;  // recorded, and not waited for
   std::set<const void*> loaded;  // graphs and what else is loaded before it first runs
   cudaError_t last = cudaSuccess, lost = cudaSuccess;
 };
