@@ -34,22 +34,41 @@ struct AddedParts {
   float most = -INFINITY, total = 0.f, x[8] = {};
 };
 
+// Several parts are asked for before the first is added: one after the other, each would be a round trip to L2 and back.
 template <int Rows, int Width>
 ROOFLINE_DEVICE AddedParts add_parts(const PartsWork& work, int unit, std::int64_t first, std::int64_t last, int row, int column) {
+  constexpr int kAtOnce = 8;
   AddedParts added;
-  for (std::int64_t other = first; other <= last; ++other) {
-    const std::int64_t at = work.split.scratch(other, unit) * Rows + row;
-    const float its_max = from_others(work.stats + at * 2), its_sum = from_others(work.stats + at * 2 + 1);
-    if (its_max == -INFINITY) continue;  // it saw no key of this query
-    const float before = added.most;
-    added.most = larger_of(before, its_max);
-    const float shrunk = exp2_of(before - added.most), weight = exp2_of(its_max - added.most);
-    added.total = fused(its_sum, weight, added.total * shrunk);
+  const std::int64_t first_place = work.split.scratch(first, unit);  // the blocks after it begin within the unit
+  for (std::int64_t other = first; other <= last; other += kAtOnce) {
+    float its_max[kAtOnce], its_sum[kAtOnce], most = added.most;
+    FourFloats its[kAtOnce][2];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const FourFloats its = from_others(reinterpret_cast<const FourFloats*>(work.parts + at * Width + column + 4 * half));
+    for (int i = 0; i < kAtOnce; ++i) {
+      const std::int64_t block = other + i <= last ? other + i : last;  // past the last: that again, without weight
+      const std::int64_t at = (block == first ? first_place : 2 * block) * Rows + row;
+      its_max[i] = from_others(work.stats + at * 2), its_sum[i] = from_others(work.stats + at * 2 + 1);
 #pragma unroll
-      for (int j = 0; j < 4; ++j) added.x[4 * half + j] = fused(its.x[j], weight, added.x[4 * half + j] * shrunk);
+      for (int half = 0; half < 2; ++half)
+        its[i][half] = from_others(reinterpret_cast<const FourFloats*>(work.parts + at * Width + column + 4 * half));
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (other + i > last) its_max[i] = -INFINITY;
+      most = larger_of(most, its_max[i]);
+    }
+    if (most == -INFINITY) continue;  // none saw a key of this query
+    const float shrunk = exp2_of(added.most - most);
+    added.most = most;
+    added.total *= shrunk;
+#pragma unroll
+    for (int j = 0; j < 8; ++j) added.x[j] *= shrunk;
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const float weight = exp2_of(its_max[i] - most);  // 0 where it saw none
+      added.total = fused(its_sum[i], weight, added.total);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) added.x[j] = fused(its[i][j / 4].x[j % 4], weight, added.x[j]);
     }
   }
   return added;

@@ -490,6 +490,9 @@ TEST(SplitKv, EmulatedBlocksAgreeWithFloat64) {
   expect_split<Bf16, SplitShape<Cache::same, 128, 4>>({1, 1, 4, 5, 200, 80, false}, kBackwards, 2, 3);
   expect_split<Bf16, SplitShape<Cache::same, 256, 1>>({1, 1, 3, 1, 200, 256}, kLate, 2, 2);
   expect_split<Fp16, SplitShape<Cache::same, 256, 2>>({1, 1, 2, 6, 150, 200}, {}, 3, 2);
+  // More parts than are asked for at once, and one whose only keys the first queries do not see.
+  expect_split<Bf16, Small>({1, 1, 8, 1, 2500, 64}, kLateBackwards, 3, 19);
+  expect_split<Fp16, Small>({1, 2, 1, 8, 1155, 64}, kBackwards, 2, 20);
   EXPECT_GT(EmulatedBlock::matrix_rows, 0);
   EXPECT_EQ(EmulatedBlock::bank_conflicts, 0);
 }
@@ -574,6 +577,7 @@ TEST(Mla, EmulatedBlocksAgreeWithFloat64) {
   expect_mla<Bf16, Lean>({2, 20, 3, 50, 512, 64}, kLateBackwards, 2, 3);
   expect_mla<Fp16, Lean>({1, 3, 1, 40, 256, 32, false}, {}, 4, 2);
   expect_mla<Bf16, Lean>({1, 1, 8, 11, 40, 8}, kLate, 2, 1);
+  expect_mla<Fp16, Lean>({1, 5, 3, 146, 64, 16}, kBackwards, 2, 10);  // more parts than are asked for at once
   EXPECT_EQ(EmulatedBlock::bank_conflicts, 0);
 }
 
