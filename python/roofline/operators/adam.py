@@ -92,6 +92,7 @@ class Adam(Operator):
             {"elements": 1},
             {"elements": 17, "decayed": False},
             {"elements": 1000, "master": False, "dtype": "fp32", "gradient_dtype": "fp16"},
+            {"elements": 4099, "dtype": "fp32", "decayed": False},  # a step of the master shows in the error that passes
             {"elements": 4099, "moment_dtype": "bf16", "gradient_dtype": "fp32"},
             {"elements": 4099, "dtype": "fp16", "moment_dtype": "fp16", "gradient_dtype": "fp16"},
             {"elements": 100003, "master": False, "dtype": "fp32", "gradient_dtype": "fp32"},
