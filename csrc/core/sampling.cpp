@@ -157,6 +157,13 @@ Sampled sample(Backend& backend, const Target& target, const Policy& policy, con
 Bracketed sample_bracketed(Backend& backend, const Target& target, const std::vector<Target>& roofs, const Policy& policy,
                            const Freeze& freeze, const Poll& poll) {
   Bracketed result;
+  // A GPU has waited while the host checked results: its clocks fall meanwhile, and take milliseconds to rise again.
+  if (!roofs.empty() && !backend.host_memory()) {
+    Policy rise = policy;
+    rise.warmup_min_s = policy.bracket_s;
+    Batches batches(backend, roofs.front(), policy.bracket_s / 5, poll);
+    warm_up(batches, rise);
+  }
   for (int attempt = 0;; ++attempt) {
     result.repeats = attempt;
     result.before_s.clear();

@@ -44,7 +44,10 @@ class Scripted : public Backend {
     return cost_s + batch_overhead_s;
   }
 
+  bool host_memory() const override { return on_host; }
+
   double cost_s = 0;
+  bool on_host = true;
 
  private:
   std::vector<KernelEntry> kernels_;
@@ -173,6 +176,22 @@ TEST(Bracketed, FreezesThePredictionBeforeTheTargetRuns) {
   EXPECT_EQ(result.repeats, 0);
   EXPECT_FALSE(result.roof_moved);
   EXPECT_EQ(result.after_s.size(), 2u);
+}
+
+// A roof whose first launches after a pause are slow, as those of a GPU whose clocks have fallen.
+TEST(Bracketed, AGpuIsAwakeBeforeItsFirstBracket) {
+  for (const bool on_host : {true, false}) {
+    Scripted backend;
+    backend.on_host = on_host;
+    int launches = 0;
+    Target roof;
+    roof.sets = {{[&](Queue&) { backend.cost_s += ++launches < 6 ? 2e-3 : 1e-3; }}};
+    int freezes = 0;
+    const Bracketed result =
+        sample_bracketed(backend, target(backend), {roof}, quick(), [&](const auto&) { return ++freezes, std::size_t{0}; }, nullptr);
+    EXPECT_EQ(result.before_s[0][0], on_host ? 2e-3 : 1e-3);
+    EXPECT_EQ(freezes, 1 + result.repeats);
+  }
 }
 
 TEST(Bracketed, ARoofThatMovesIsTriedThreeTimesAndSaid) {

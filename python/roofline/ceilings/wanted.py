@@ -183,7 +183,7 @@ def _gpu_caches(device: Device, depth: str, accesses: tuple[str, ...]) -> Iterat
 def _uncoalesced(device: Device, levels: list[str]) -> Iterator[Wanted]:
     """What an access costs that uses part of a line, or one element at a time."""
     for stride in STRIDES if device.backend == "cpu" else GPU_STRIDES:
-        problem = stream_problem(device, "DRAM", "read").replace(stride=stride)
+        problem = stream_problem(device, "DRAM", "read").replace(stride=stride, passes=1)  # a pass is as many walks
         yield Wanted(f"DRAM read stride {stride}", "bandwidth", partial(probe, device, problem, "plain", "DRAM"))
     for level in ("DRAM", *levels):
         found = [(problem, variant) for problem, variant in stream_candidates(device, level, "read") if variant == "plain"]

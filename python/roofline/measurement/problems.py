@@ -17,6 +17,8 @@ from .units import launch_steps
 # DRAM probes use arrays of at least this (and four times the last-level cache), so that nothing survives between passes.
 DRAM_ARRAY_BYTES = 256 * MIB
 GPU_ARRAY_BYTES = 1024 * MIB
+# Of a launch, over arrays that no cache keeps: the 4 to 5 us in which a GPU's loads start and end are then below 0.5 % of it.
+GPU_DRAM_PASSES = 4
 # One launch in a cache covers about this much per thread: 0.15 ms and more, so that the fork-join (< 1 us) is below 0.5 %.
 CACHE_LAUNCH_BYTES = 32 * MIB
 # Cache probes fill this share of a level: far from the edge, where stacks and page tables already push lines out, and far above
@@ -48,7 +50,8 @@ def stream_problem(device: Device, level: str, access: str, streams: int = 1, dt
     """The probe of one level: arrays that fill the level's share, and enough passes for a launch."""
     element = int(dtype_named(dtype).bits) // 8
     if level == "DRAM":
-        return Stream(access=access, elements=dram_array_bytes(device) // element, streams=streams, dtype=dtype)
+        passes = 1 if device.backend == "cpu" else GPU_DRAM_PASSES
+        return Stream(access=access, elements=dram_array_bytes(device) // element, passes=passes, streams=streams, dtype=dtype)
     if device.backend != "cpu":
         return _gpu_stream_problem(device, level, access, streams, dtype)
     size = cache_capacity(device.facts, level) * CACHE_SHARE[level]
