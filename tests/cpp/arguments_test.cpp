@@ -251,10 +251,17 @@ TEST(DTypes, HaveOneSpelling) {
   for (const DTypeInfo& known : kDTypes) {
     EXPECT_EQ(dtype_named(std::string(known.name)), known.dtype);
     EXPECT_EQ(info(known.dtype).name, known.name);
-    EXPECT_EQ(size_bytes(known.dtype), known.size_bytes);
+    EXPECT_EQ(size_bytes(known.dtype, 24), 3 * known.bits);
+  }
+  EXPECT_EQ(size_bytes(DType::fp64), 8);
+  EXPECT_EQ(size_bytes(DType::int8), 1);
+  EXPECT_EQ(message([] { size_bytes(DType::nvfp4); }), "elements of 4 bits have no size in bytes");
+  for (const auto& [elements, bytes] : {std::pair{0, 0}, {1, 1}, {2, 1}, {3, 2}, {15, 8}, {16, 8}, {17, 9}}) {
+    EXPECT_EQ(size_bytes(DType::int4, elements), bytes);
+    EXPECT_EQ(size_bytes(DType::bf16, elements), 2 * elements);
   }
   EXPECT_EQ(message([] { dtype_named("float"); }), "unknown dtype 'float': use one of fp64, fp32, fp16, bf16, int32, int8, "
-                                                      "fp8_e4m3, tf32");
+                                                      "fp8_e4m3, tf32, int4, nvfp4, fp8_e8m0");
 }
 
 }  // namespace
