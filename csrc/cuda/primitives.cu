@@ -5,6 +5,7 @@
 
 #include "core/random.h"
 #include "cuda/check.h"
+#include "cuda/copy_kernel.cuh"
 #include "cuda/plan.h"
 #include "cuda/ptx.cuh"
 #include "cuda/scale_kernels.cuh"
@@ -79,25 +80,6 @@ __global__ void gate_kernel(const volatile int* open, volatile int* timed_out, s
 }
 
 __global__ void empty_kernel() {}
-
-// Each thread moves eight vectors, a block's width apart, all loaded before the first is stored; past the last whole vector bytes.
-constexpr int kCopyThreads = 256, kCopyUnroll = 8;
-__global__ void __launch_bounds__(kCopyThreads) copy_kernel(uint4* to, const uint4* from, std::int64_t size_bytes) {
-  const std::int64_t vectors = size_bytes / 16, round = std::int64_t{gridDim.x} * kCopyThreads * kCopyUnroll;
-  for (std::int64_t begin = std::int64_t{blockIdx.x} * kCopyThreads * kCopyUnroll + threadIdx.x; begin < vectors; begin += round) {
-    uint4 x[kCopyUnroll];
-#pragma unroll
-    for (int u = 0; u < kCopyUnroll; ++u)
-      if (begin + u * kCopyThreads < vectors) x[u] = from[begin + u * kCopyThreads];
-#pragma unroll
-    for (int u = 0; u < kCopyUnroll; ++u)
-      if (begin + u * kCopyThreads < vectors) to[begin + u * kCopyThreads] = x[u];
-  }
-  if (blockIdx.x == 0 && threadIdx.x < size_bytes % 16) {
-    const std::int64_t at = vectors * 16 + threadIdx.x;
-    reinterpret_cast<char*>(to)[at] = reinterpret_cast<const char*>(from)[at];
-  }
-}
 
 // One thread reads both clocks on an edge of the coarser one, works for a while, and does so again.
 __global__ void clock_kernel(volatile std::uint64_t* cycles, volatile std::uint64_t* nanoseconds, std::uint64_t least_ns) {
@@ -196,7 +178,7 @@ void launch_clock(cudaStream_t stream, volatile std::uint64_t* cycles, volatile 
 }
 
 void launch_copy(cudaStream_t stream, void* to, const void* from, std::int64_t size_bytes, int sms) {
-  const std::int64_t tiles = ceil_div(size_bytes, 16 * kCopyThreads * kCopyUnroll);
+  const std::int64_t tiles = ceil_div(size_bytes, 16 * kCopyThreads * kCopyVectors);
   copy_kernel<<<static_cast<unsigned>(persistent_grid(tiles, sms, 4)), kCopyThreads, 0, stream>>>(
       static_cast<uint4*>(to), static_cast<const uint4*>(from), size_bytes);
 }

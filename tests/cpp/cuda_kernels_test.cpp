@@ -13,6 +13,7 @@
 #include "cuda/probabilities.cuh"
 #include "cuda/rows_kernels.cuh"
 #include "cuda/tokens_kernels.cuh"
+#include "cuda/copy_kernel.cuh"
 #include "cuda/routing_kernels.cuh"
 #include "cuda/scale_kernels.cuh"
 #include "cuda/transpose.cuh"
@@ -360,6 +361,19 @@ TEST(Transpose, EverySize) {
   check_transpose<std::uint16_t>();
   check_transpose<std::uint32_t>();
   check_transpose<std::uint64_t>();
+}
+
+TEST(Copy, EveryByteOnce) {
+  for (const std::int64_t size : {std::int64_t{1}, std::int64_t{15}, std::int64_t{16}, std::int64_t{4096}, std::int64_t{100'003}})
+    for (const int blocks : {1, 3}) {
+      std::vector<uint4> from(static_cast<std::size_t>(size / 16 + 2)), to(from.size());
+      auto* const source = reinterpret_cast<std::uint8_t*>(from.data());
+      auto* const target = reinterpret_cast<std::uint8_t*>(to.data());
+      for (std::int64_t i = 0; i < size; ++i) source[i] = static_cast<std::uint8_t>(1 + i % 255);
+      emulated::launch(blocks, kCopyThreads, copy_kernel, to.data(), from.data(), size);
+      for (std::int64_t i = 0; i < size; ++i) ASSERT_EQ(target[i], source[i]) << i << " of " << size;
+      for (std::int64_t i = size; i < size + 16; ++i) ASSERT_EQ(target[i], 0) << i << " past " << size;
+    }
 }
 
 TEST(Transpose, Nibbles) {

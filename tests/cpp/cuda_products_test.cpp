@@ -184,6 +184,7 @@ TEST_F(OnFakeGpu, BmmOfBytesMakesItsOperandsReadyInStepsOfTheirOwn) {
     const auto device = cuda::open(0);
     for (const auto& [batch, m, n, k] : {std::array<std::int64_t, 4>{1, 3, 16, 32}, {3, 5, 32, 96}, {1, 2, 16, 640}, {1, 130, 144, 160}}) {
       if (batch > 1 && (kind.how.of_blocks() || kind.how.scales == std::string("row"))) continue;
+      if (m > 128 && !kind.how.of_blocks()) continue;  // for more than one tile of scales
       SCOPED_TRACE(name(kind.dtype) + " " + name(kind.out) + " " + text(kind.how) + " " + std::to_string(k));
       const ProductData data(*device, kind.dtype, kind.out, kind.how, batch, m, n, k);
       const Bound bound = kernel(*device, "bmm", kind.dtype).bind(data.arguments, *device);
@@ -265,7 +266,7 @@ TEST_F(OnFakeGpu, NothingIsLeftOfBmm) {
   const auto device = cuda::open(0);
   for (const Scaled& how : {kBlock, kSquare}) {
     const ProductData data(*device, DType::fp8_e4m3, DType::bf16, how, 1, 2, 16, 256);
-    check_leaks(*device, kernel(*device, "bmm", DType::fp8_e4m3), data.arguments, 1000);
+    check_leaks(*device, kernel(*device, "bmm", DType::fp8_e4m3), data.arguments, how.columns > 1 ? 100 : 1000);
   }
 }
 
