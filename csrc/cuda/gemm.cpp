@@ -77,7 +77,9 @@ Types types_of(DType dtype, DType out) {
       if (out == DType::bf16) return {operand, lt::r_16bf, lt::r_32f, lt::compute_32f};
       break;
     }
-    default:
+    case DType::int32:
+    case DType::int4:
+    case DType::fp8_e8m0:
       break;
   }
   throw unsupported();

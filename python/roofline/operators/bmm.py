@@ -10,7 +10,7 @@ import numpy as np
 from ..cost import Array, TensorSpec, dtype, matmul, smaller
 from .base import Case, Facts, Operator, Product, Variant
 from .matmul import ALONG_INNER, lost, spread
-from .scales import SCALES, Scaled
+from .scales import SCALES, Scaled, check_scales, scale_values
 
 _DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "int4", "nvfp4", "mxfp4")
 _ACCUMULATORS = {"fp64": "fp64", "int8": "int32", "int4": "int32"}  # fp32 for the rest
@@ -50,8 +50,7 @@ class Bmm(Scaled, Operator):
     def check(self) -> None:
         self.one_of("dtype", _DTYPES)
         self.one_of("out_dtype", (*_DTYPES, "int32"))
-        self.one_of("scales", SCALES)
-        self.require(self.scale_bits <= 64, "scale_bits must be at most 64, got {scale_bits}")
+        check_scales(self, self.scale_bits)
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         return (
@@ -69,7 +68,7 @@ class Bmm(Scaled, Operator):
         return {"a·b": 2 * results * self.inner, "scale": self.scale_flops(results, elements)}
 
     def initial(self, tensor: str, generator: np.random.Generator) -> Array | None:
-        return next(self.scale_values(spec, generator) for spec in self.tensors() if spec.name == tensor)
+        return scale_values(self, tensor, generator)
 
     def products(self) -> tuple[Product, ...]:
         return (Product(term="a·b", count=self.batch, rows=self.rows, columns=self.columns, inner=self.inner),)

@@ -11,7 +11,7 @@ import numpy as np
 from .. import cost
 from ..cost import Array, TensorSpec, ceil_div, smaller
 from .base import Case, Facts, Operator, Product, Variant
-from .scales import SCALES, Scaled
+from .scales import Scaled, check_scales, scale_values
 
 # Of c, and of the sums.
 _RESULT = {
@@ -89,8 +89,7 @@ class Matmul(Scaled, Operator):
 
     def check(self) -> None:
         self.one_of("dtype", _DTYPES)
-        self.one_of("scales", SCALES)
-        self.require(self.scale_bits <= 64, "scale_bits must be at most 64, got {scale_bits}")
+        check_scales(self, self.scale_bits)
         self.require(
             self.dtype != "int8" or self.inner <= _MOST_INNER_INT8,
             "inner must be below 2**17 for int8, so that sums fit in int32, got {inner}",
@@ -112,7 +111,7 @@ class Matmul(Scaled, Operator):
         return product if self.scales == "none" else {**product, "scale": self.scale_flops(results, elements)}
 
     def initial(self, tensor: str, generator: np.random.Generator) -> Array | None:
-        return next(self.scale_values(spec, generator) for spec in self.tensors() if spec.name == tensor)
+        return scale_values(self, tensor, generator)
 
     def products(self) -> tuple[Product, ...]:
         return (Product(term="a·b", rows=self.rows, columns=self.columns, inner=self.inner),)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from ..cost import Array, TensorSpec, ceil_div, from_float64, pick
+from .base import Operator
 
 SCALES = ("none", "tensor", "row", "block", "two_level")
 # What cuBLASLt reads the scales of blocks of 8 bits in: tiles of so many rows (columns of b) by so many blocks along inner.
 TILE_ROWS, TILE_BLOCKS = 128, 4
-
 
 # How a format that is no other without them is scaled: NVFP4.
 USUAL_SCALES: Mapping[str, Mapping[str, Any]] = {"nvfp4": {"scales": "two_level", "scale_block": 16, "scale_bits": 8}}
@@ -31,6 +31,20 @@ def without_unused(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a problem without those that say how it is scaled, where it has no scales."""
     unused = {"scales", "scale_block", "scale_columns", "scale_bits"} if fields.get("scales") == "none" else set()
     return {name: value for name, value in fields.items() if name not in unused}
+
+
+def check_scales(problem: Operator, scale_bits: Any) -> None:
+    """Raises Error for fields of `Scaled` that mean nothing."""
+    problem.one_of("scales", SCALES)
+    problem.require(scale_bits <= 64, "scale_bits must be at most 64, got {scale_bits}")
+
+
+def scale_values(problem: Operator, tensor: str, generator: np.random.Generator) -> Array | None:
+    """Scales that must not be negative, where numbers of both signs would be made; None for all other tensors of `problem`."""
+    spec = next(spec for spec in problem.tensors() if spec.name == tensor)
+    if spec.dtype != "fp8_e4m3" or not spec.name.endswith("_scale"):
+        return None
+    return from_float64(generator.uniform(0.5, 1.75, spec.shape), spec.dtype)
 
 
 class Scaled:
@@ -73,13 +87,6 @@ class Scaled:
 
     def _column_blocks(self) -> Any:
         return ceil_div(self.columns, self.scale_columns)
-
-    @staticmethod
-    def scale_values(spec: TensorSpec, generator: np.random.Generator) -> Array | None:
-        """Scales that must not be negative, where numbers of both signs would be made; None for all other tensors."""
-        if spec.dtype != "fp8_e4m3" or not spec.name.endswith("_scale"):
-            return None
-        return from_float64(generator.uniform(0.5, 1.75, spec.shape), spec.dtype)
 
     def scale_flops(self, results: int, elements: int) -> int:
         """Scales of blocks meet the operands, the others the results: once each for a and b."""
