@@ -133,8 +133,8 @@ def test_the_producer_lives_while_it_is_bound() -> None:
     device = open_device("cpu")
     x, y = Tensor(np.ones(4, dtype=np.float32)), Tensor(np.zeros(4, dtype=np.float32))
     specs = {spec.name: spec for spec in Relu(elements=4).tensors()}
-    held = {name: device.core.borrow(core.Taken(t.__dlpack__()).address, 16, t) for name, t in (("x", x), ("y", y))}
-    taken = core.Taken(x.__dlpack__())
+    held = {name: device.core.borrow(core.take(t.__dlpack__()).address, 16, t) for name, t in (("x", x), ("y", y))}
+    taken = core.take(x.__dlpack__())
     memory = device.core.borrow(taken.address, 16, taken)
     arguments = [("x", memory, 0, "fp32", [4], [], "in"), ("y", held["y"], 0, "fp32", list(specs["y"].shape), [], "out")]
     bound = device.core.bind("relu", "fused", "fp32", arguments, {"elements": 4})
@@ -152,12 +152,12 @@ def test_the_producer_lives_while_it_is_bound() -> None:
 def test_a_capsule_is_taken_once() -> None:
     given = Tensor(np.ones(3, dtype=np.float32))
     capsule = given.__dlpack__()
-    taken = core.Taken(capsule)
+    taken = core.take(capsule)
     assert (taken.shape, taken.strides, taken.dtype, taken.device) == ([3], [1], (2, 32, 1), (1, 0))
     with pytest.raises(Error, match="still to be taken"):
-        core.Taken(capsule)
+        core.take(capsule)
     with pytest.raises(TypeError):
-        core.Taken(3)
+        core.take(3)
     del taken
     assert given.deleted == 1
 

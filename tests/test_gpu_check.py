@@ -172,7 +172,7 @@ class OurDevice:
 
     class core:
         @staticmethod
-        def sample(sets: Any, step: int, flush_each: bool, policy: Any) -> dict[str, Any]:
+        def sample(sets: Any, step: int, flush_each: bool, *, policy: Any) -> dict[str, Any]:
             return {"samples_s": [2e-3, 2e-3, 4e-3]}
 
 

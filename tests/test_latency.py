@@ -41,8 +41,8 @@ def alone(code: str, *prefix: str, **environment: str) -> str:
 
 def shortest(found: Probe, seconds: float = 0.1) -> float:
     device = open_device("cpu")
-    settings = {"warmup_min_s": 0.02, "min_s": seconds, "max_s": 2 * seconds, "batch_s": 2e-3}
-    return min(found.rates(device.core.sample(found.sets, policy=settings)["samples_s"]))
+    policy = Policy(warmup_min_s=0.02, min_s=seconds, max_s=2 * seconds, batch_s=2e-3)
+    return min(found.rates(device.core.sample(found.sets, policy=policy.to_dict())["samples_s"]))
 
 
 # -- pointer_chase ------------------------------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ def test_idle_threads_are_no_contention() -> None:
     """One thread works, the others sleep: what these did not use was not taken from them."""
     device = open_device("cpu")
     found = probe(device, chase_problem(device, "L1"), "dependent", "L1")
-    policy = {"warmup_min_s": 0.05, "min_s": 0.2, "max_s": 0.2}
+    policy = Policy(warmup_min_s=0.05, min_s=0.2, max_s=0.2).to_dict()
     shares = [device.core.sample(found.sets, policy=policy)["load"]["cpu_share"] for _ in range(3)]
     assert max(shares) > 0.3, "the CPU time of a sleeping thread was held against it"
 

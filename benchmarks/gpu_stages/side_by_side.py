@@ -244,7 +244,7 @@ def turns(torch: Any, device: Device, sets: list[Any], flush_each: bool, launch:
     theirs: list[float] = []
 
     def our_turn() -> None:
-        ours.append(statistics.median(device.core.sample(sets, -1, flush_each, TURN.to_dict())["samples_s"]))
+        ours.append(statistics.median(device.core.sample(sets, -1, flush_each, policy=TURN.to_dict())["samples_s"]))
 
     for round_ in range(ROUNDS):
         for turn in (our_turn, lambda: theirs.append(their_turn(torch, launch, launches)))[:: 1 if round_ % 2 == 0 else -1]:

@@ -74,9 +74,16 @@ Taken::Taken(const py::capsule& capsule) {
   } else {
     throw Error("not a DLPack capsule that is still to be taken");
   }
+  const int dimensions = view().dimensions;
+  if (dimensions < 0 || (dimensions > 0 && !view().shape)) {
+    release();
+    throw Error("a DLPack tensor of " + std::to_string(dimensions) + " dimensions without its shape");
+  }
 }
 
-Taken::~Taken() {
+Taken::~Taken() { release(); }
+
+void Taken::release() {
   if (versioned_ && versioned_->deleter) versioned_->deleter(versioned_);
   if (managed_ && managed_->deleter) managed_->deleter(managed_);
 }

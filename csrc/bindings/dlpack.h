@@ -67,6 +67,7 @@ class Taken {
   bool read_only() const { return versioned_ && (versioned_->flags & Flag::read_only); }
 
  private:
+  void release();
   const View& view() const { return versioned_ ? versioned_->tensor : managed_->tensor; }
   std::vector<std::int64_t> list(const std::int64_t* values) const {
     return values ? std::vector<std::int64_t>(values, values + view().dimensions) : std::vector<std::int64_t>();

@@ -23,6 +23,22 @@ inline std::shared_ptr<py::object> shared(py::object object) {
           }};
 }
 
+// Ctrl-C, where Python's main thread asks.
+inline void check_signals() {
+  py::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+}
+
+// While it lives the device is this thread's, and the interpreter lock another's: who waits for the one never holds the other.
+class Working {
+ public:
+  explicit Working(Backend& backend) : held_(backend.turn(), check_signals) {}
+
+ private:
+  py::gil_scoped_release release_;
+  Turn::Held held_;
+};
+
 // Freed, or given back, with the last reference: Python's, a bound kernel's or that of a consumer of DLPack.
 class Memory {
  public:
@@ -57,16 +73,17 @@ class Memory {
     const Fill fill = kind == "uniform" ? Fill::uniform : kind == "zeros" ? Fill::zeros : kind == "pattern" ? Fill::pattern
                       : throw Error("memory: fill must be uniform, zeros or pattern, got '" + kind + "'");
     char* start = at(offset, roofline::size_bytes(type, product({elements, 8}, "memory") / 8));
-    py::gil_scoped_release release;
+    const Working working(*backend_);
     backend_->fill(start, type, elements, fill, seed);
   }
 
   void write(const py::array& source, std::int64_t offset) {
+    require_plain(source);
     if (!(source.flags() & py::array::c_style)) throw Error("memory: the array to copy in must be contiguous in C order");
     char* start = at(offset, source.nbytes());
     const void* from = source.data();
     const auto size = static_cast<std::size_t>(source.nbytes());
-    py::gil_scoped_release release;
+    const Working working(*backend_);
     backend_->copy_in(start, from, size);
   }
 
@@ -74,20 +91,25 @@ class Memory {
   void copy(const Memory& source, std::int64_t offset) {
     if (source.backend_ != backend_) throw Error("memory: the source of a copy is of another device");
     char* start = at(offset, source.size_bytes_);
-    py::gil_scoped_release release;
+    const Working working(*backend_);
     backend_->copy_in(start, source.data_, static_cast<std::size_t>(source.size_bytes_));
   }
 
   void read(py::array& target, std::int64_t offset) const {
+    require_plain(target);
     if (!(target.flags() & py::array::c_style)) throw Error("memory: the array to copy out to must be contiguous in C order");
     const char* start = at(offset, target.nbytes());
     void* to = target.mutable_data();
     const auto size = static_cast<std::size_t>(target.nbytes());
-    py::gil_scoped_release release;
+    const Working working(*backend_);
     backend_->copy_out(to, start, size);
   }
 
  private:
+  static void require_plain(const py::array& array) {
+    if (py::cast<bool>(array.dtype().attr("hasobject"))) throw Error("memory: an array of Python objects has no bytes to copy");
+  }
+
   std::shared_ptr<Backend> backend_;
   std::int64_t size_bytes_;
   void* data_ = nullptr;

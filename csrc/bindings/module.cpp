@@ -32,11 +32,6 @@ py::dict to_python(const std::vector<std::pair<std::string, Value>>& facts) {
 
 py::array_t<double> to_array(const std::vector<double>& values) { return py::array_t<double>(static_cast<py::ssize_t>(values.size()), values.data()); }
 
-void check_signals() {
-  py::gil_scoped_acquire gil;
-  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-}
-
 // A bound kernel with the memory it works on.
 struct BoundKernel {
   std::shared_ptr<Backend> backend;
@@ -82,13 +77,15 @@ struct BoundKernel {
         if (backend) backend->end_profile();
       }
     };
-    py::gil_scoped_release release;
+    const py::gil_scoped_release release;
+    std::optional<Turn::Held> turn;  // a callable may run kernels of ours, on threads of its own too
+    if (!callable) turn.emplace(backend->turn(), check_signals);
     const Range range(*backend, name);
     if (profiled) backend->begin_profile();
     const Profile profile{profiled ? backend.get() : nullptr};
     const bool gate = !profiled && has_run;
     has_run = true;
-    return backend->run_batch({&sets, 0, 1, false, !callable, bound.host_timed, stream.get(), gate, entries(-1)});
+    return backend->run_batch({.sets = &sets, .pin = !callable, .host_timed = bound.host_timed, .stream = stream.get(), .gate = gate, .entries = entries(-1)});
   }
 };
 
@@ -130,6 +127,7 @@ class Device {
     result->backend = backend_;
     for (const auto& [name, memory, offset, tensor_dtype, shape, strides, role] : tensors) {
       Tensor tensor{name, nullptr, dtype_named(tensor_dtype), shape, strides, role_named(role)};
+      if (!memory) throw Error("bind: the memory of " + name + " is None");
       tensor.data = memory->at(offset, tensor.size_bytes());
       arguments.add(tensor);
       result->memory.push_back(memory);
@@ -144,7 +142,7 @@ class Device {
       }
       if (const std::string reason = backend_->lacks(kernel.needs); !reason.empty())
         throw Unsupported(op + " " + variant + " " + dtype + ": " + reason);
-      py::gil_scoped_release release;
+      const Working working(*backend_);
       result->name = op + " " + variant + " " + dtype;
       const Range range(*backend_, "bind " + result->name);
       result->bound = kernel.bind(arguments, *backend_);
@@ -162,6 +160,7 @@ class Device {
     result->bound.host_timed = !stream;  // it enqueues on streams of its own, and may wait
     if (stream) result->stream = std::make_shared<ForeignStream>(ForeignStream{*stream});
     result->bound.steps.push_back({"call", [held = shared(std::move(function))](Queue&) {
+      const Turn::Callable callable(measuring());
       py::gil_scoped_acquire gil;
       (*held)();
     }});
@@ -169,27 +168,21 @@ class Device {
   }
 
   static Policy policy(const py::dict& given) {
-    Policy policy;
-    for (const auto& [key, value] : given) {
-      const auto name = py::cast<std::string>(key);
-      if (name == "warmup_min_s") policy.warmup_min_s = py::cast<double>(value);
-      else if (name == "warmup_max_s") policy.warmup_max_s = py::cast<double>(value);
-      else if (name == "batch_s") policy.batch_s = py::cast<double>(value);
-      else if (name == "min_samples") policy.min_samples = py::cast<int>(value);
-      else if (name == "min_s") policy.min_s = py::cast<double>(value);
-      else if (name == "max_s") policy.max_s = py::cast<double>(value);
-      else if (name == "noise") policy.noise = py::cast<double>(value);
-      else if (name == "bracket_s") policy.bracket_s = py::cast<double>(value);
-      else if (name == "tries") policy.tries = py::cast<int>(value);
-      else throw Error("sampling policy: unknown setting '" + name + "'");
-    }
-    return policy;
+    const auto setting = [&](const char* name) {
+      if (!given.contains(name)) throw Error(std::string("sampling policy: it lacks ") + name);
+      return given[name];
+    };
+    const auto number = [&](const char* name) { return py::cast<double>(setting(name)); };
+    return {.warmup_min_s = number("warmup_min_s"), .warmup_max_s = number("warmup_max_s"), .batch_s = number("batch_s"),
+            .min_samples = py::cast<int>(setting("min_samples")), .min_s = number("min_s"), .max_s = number("max_s"),
+            .noise = number("noise"), .bracket_s = number("bracket_s"), .tries = py::cast<int>(setting("tries"))};
   }
 
   static Target target(const std::vector<std::shared_ptr<BoundKernel>>& sets, int step, bool flush_each) {
     Target target;
     target.flush_each = flush_each;
     for (const auto& set : sets) {
+      if (!set) throw Error("sampling: a set of buffers is None; it must be a bound kernel");
       target.sets.push_back(set->launches(step));
       target.entries = std::max(target.entries, set->entries(step));
       target.callable = target.callable || set->callable;
@@ -267,11 +260,20 @@ py::dict describe_build() {
                   "nvml_headers"_a = info::kNvmlHeaders, "nvml_headers_why_not"_a = info::kNvmlHeadersWhyNot);
 }
 
+// For types whose objects only this module makes: one without its C++ object would be read all the same.
+void refuse_new(PyHeapTypeObject* type) {
+  type->ht_type.tp_new = [](PyTypeObject* made, PyObject*, PyObject*) -> PyObject* {
+    PyErr_Format(PyExc_TypeError, "%s: Python code cannot make one", made->tp_name);
+    return nullptr;
+  };
+}
+
 }  // namespace
 }  // namespace roofline
 
 PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
   using namespace roofline;
+  const py::custom_type_setup made_here(refuse_new);
   m.doc() = "Kernels, devices and the sampling policy of roofline.";
 
   // The package's own exception types, so that C++ and Python raise the same ones.
@@ -291,7 +293,7 @@ PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
     }
   });
 
-  py::class_<Memory, std::shared_ptr<Memory>>(m, "Memory")
+  py::class_<Memory, std::shared_ptr<Memory>>(m, "Memory", made_here)
       .def_property_readonly("size_bytes", &Memory::size_bytes)
       .def_property_readonly("address", &Memory::address)
       .def_property_readonly("on_host", &Memory::on_host)
@@ -311,8 +313,7 @@ PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
         return dlpack::give(self, offset, shape, type, {device.first, device.second}, versioned, copied ? std::uint64_t{dlpack::is_copied} : 0);
       }, "offset"_a, "shape"_a, "dtype"_a, "device"_a, "versioned"_a, "copied"_a = false);
 
-  py::class_<dlpack::Taken>(m, "Taken")
-      .def(py::init<const py::capsule&>(), "capsule"_a)
+  py::class_<dlpack::Taken>(m, "Taken", made_here)
       .def_property_readonly("address", &dlpack::Taken::address)
       .def_property_readonly("device", &dlpack::Taken::device)
       .def_property_readonly("dtype", &dlpack::Taken::dtype)
@@ -320,20 +321,31 @@ PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
       .def_property_readonly("strides", &dlpack::Taken::strides)
       .def_property_readonly("read_only", &dlpack::Taken::read_only);
 
-  py::class_<BoundKernel, std::shared_ptr<BoundKernel>>(m, "BoundKernel")
+  py::class_<Turn>(m, "Turn", made_here)
+      .def("__enter__", [](Turn& self) {
+        const py::gil_scoped_release release;
+        self.take(check_signals);
+      })
+      .def("__exit__", [](Turn& self, const py::args&) { self.give(); });
+
+  py::class_<BoundKernel, std::shared_ptr<BoundKernel>>(m, "BoundKernel", made_here)
       .def_property_readonly("steps", &BoundKernel::steps)
       .def_property_readonly("plan", [](const BoundKernel& self) { return to_python(self.bound.plan.facts()); })
       .def_property_readonly("waits", [](const BoundKernel& self) { return self.stream && self.stream->waits; })
       .def("run", &BoundKernel::run, "profiled"_a = false);
 
-  py::class_<roofline::Device>(m, "Device")
-      .def(py::init<const std::string&, int>(), "name"_a, "threads"_a = 0)
+  py::class_<roofline::Device>(m, "Device", made_here)
       .def_property_readonly("name", [](const roofline::Device& self) { return self.backend()->name(); })
       .def_property_readonly("facts", [](const roofline::Device& self) { return to_python(self.backend()->facts()); })
       .def("kernels", &roofline::Device::kernels)
       .def("available_bytes", [](const roofline::Device& self) { return self.backend()->available_bytes(); })
       .def("clock_hz", [](const roofline::Device& self) { return self.backend()->clock_hz(); })
-      .def("clocks_hz", [](const roofline::Device& self) { return self.backend()->clocks_hz(); }, py::call_guard<py::gil_scoped_release>())
+      .def("clocks_hz", [](const roofline::Device& self) {
+        const Working working(*self.backend());
+        return self.backend()->clocks_hz();
+      })
+      .def_property_readonly("turn", [](const roofline::Device& self) -> Turn& { return self.backend()->turn(); },
+                             py::return_value_policy::reference_internal)
       .def("memory", [](const roofline::Device& self, std::int64_t size_bytes) { return std::make_shared<Memory>(self.backend(), size_bytes); },
            "size_bytes"_a)
       .def("borrow", [](const roofline::Device& self, std::uintptr_t address, std::int64_t size_bytes, py::object owner) {
@@ -347,15 +359,19 @@ PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
       }, "address"_a)
       .def("bind", &roofline::Device::bind, "operator"_a, "variant"_a, "dtype"_a, "tensors"_a, "values"_a)
       .def("callable", &roofline::Device::callable, "function"_a, "stream"_a = py::none())
-      .def("sample", &roofline::Device::sample, "sets"_a, "step"_a = -1, "flush_each"_a = false, "policy"_a = py::dict())
+      .def("sample", &roofline::Device::sample, "sets"_a, "step"_a = -1, "flush_each"_a = false, py::kw_only(), "policy"_a)
       .def("measure", &roofline::Device::measure, "sets"_a, "flush_each"_a, "roofs"_a, "freeze"_a, "policy"_a);
 
+  m.def("open_device", [](const std::string& name, int threads) { return std::make_unique<roofline::Device>(name, threads); }, "name"_a,
+        "threads"_a = 0);
+  m.def("take", [](const py::capsule& capsule) { return std::make_unique<dlpack::Taken>(capsule); }, "capsule"_a);
   m.def("list_devices", [] {
     py::list all;
     for (const DeviceInfo& device : list_devices())
       all.append(py::dict("name"_a = device.name, "summary"_a = device.summary, "missing"_a = device.missing));
     return all;
   });
+  m.attr("measuring") = py::cast(&measuring(), py::return_value_policy::reference);
   m.def("build_info", &describe_build);
   m.def("kernels", [](const std::string& backend) { return described(list_kernels(backend)); }, "backend"_a);
   m.def("median_interval", [](const std::vector<double>& samples) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/kernel.h"
+#include "core/turn.h"
 
 namespace roofline {
 
@@ -54,6 +55,7 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual std::string name() const = 0;                                 // "cpu", "cuda:0"
+  virtual Turn& turn() = 0;  // to be held around every call below that works on the device: its threads, its stream
   virtual std::vector<std::pair<std::string, Value>> facts() const = 0;  // of the device, for provenance
   virtual const std::vector<KernelEntry>& kernels() const = 0;
   virtual std::string lacks(const Requires& needs) const = 0;  // why a kernel with these needs cannot run; empty if it can

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <optional>
 #include <thread>
 
 namespace roofline {
@@ -24,6 +25,7 @@ class Batches {
  public:
   Batches(Backend& backend, const Target& target, double batch_s, const Poll& poll) : backend_(backend), target_(target), poll_(poll) {
     if (target.sets.empty()) throw Error("sampling: nothing to run");
+    if (target.callable && target.flush_each) throw Error("sampling: the caches are not emptied before a callable");
     if (target.flush_each) batch_s = std::min(batch_s, kFlushedBatch_s);
     // A first call may compile, load and allocate: how long it takes says nothing of a batch's length.
     if (target.callable) run();
@@ -45,6 +47,9 @@ class Batches {
     const Range range(backend_, target_.name);
     Batch batch{&target_.sets, first_, launches_, target_.flush_each, !target_.callable, target_.host_timed, target_.stream.get()};
     batch.entries = target_.entries;
+    // A callable may run kernels of ours, on threads of its own too.
+    std::optional<Turn::Held> turn;
+    if (!target_.callable) turn.emplace(backend_.turn(), poll_);
     const double seconds = backend_.run_batch(batch);
     first_ = (first_ + launches_) % static_cast<std::int64_t>(target_.sets.size());
     return seconds;
@@ -89,9 +94,8 @@ double warm_up(Batches& batches, const Policy& policy) {
     steady = std::abs(value - reference) <= kSteady * value ? steady + 1 : 0;
     reference = value;
     const double elapsed = now_s() - begin;
+    // A steady state that does not come in time (a noisy machine) is left to the statistics.
     if ((steady >= kSteadyBatches && elapsed >= policy.warmup_min_s) || elapsed >= policy.warmup_max_s) return elapsed;
-    // A steady state that does not come within a few minima (a noisy machine) is left to the statistics.
-    if (elapsed >= 4 * policy.warmup_min_s) return elapsed;
   }
 }
 
@@ -103,14 +107,37 @@ std::vector<double> bracket(Backend& backend, const Target& roof, const Policy& 
   return samples;
 }
 
+constexpr double kCorrelated = 0.3;  // above it samples that follow each other are not independent
+constexpr double kMostCorrelated = 0.99;
+
+// Correlation of each sample with the next; 0 for fewer than ten samples, or equal ones.
+double autocorrelation(const std::vector<double>& samples) {
+  if (samples.size() < 10) return 0;
+  double mean = 0, total = 0, next = 0;
+  for (const double sample : samples) mean += sample / static_cast<double>(samples.size());
+  for (const double sample : samples) total += (sample - mean) * (sample - mean);
+  for (std::size_t i = 1; i < samples.size(); ++i) next += (samples[i - 1] - mean) * (samples[i] - mean);
+  return total > 0 ? next / total : 0;
+}
+
 }  // namespace
 
+void Policy::check() const {
+  const std::pair<const char*, double> all[] = {{"warmup_min_s", warmup_min_s}, {"warmup_max_s", warmup_max_s}, {"batch_s", batch_s},
+                                                {"min_s", min_s}, {"max_s", max_s}, {"noise", noise}, {"bracket_s", bracket_s}};
+  for (const auto& [name, value] : all)
+    if (!(value >= 0) || std::isinf(value)) throw Error(std::string("sampling policy: ") + name + " must be a number of at least 0");
+  if (min_samples < 3 || tries < 1) throw Error("sampling policy: min_samples must be at least 3 and tries at least 1");
+  if (warmup_max_s < warmup_min_s) throw Error("sampling policy: warmup_max_s must be at least warmup_min_s");
+}
+
 Interval median_interval(std::vector<double> samples) {
+  const double r = std::min(autocorrelation(samples), kMostCorrelated);
   std::sort(samples.begin(), samples.end());
   const auto n = static_cast<std::int64_t>(samples.size());
   if (n == 0) return {NAN, NAN, NAN};
   const double middle = n % 2 ? samples[n / 2] : 0.5 * (samples[n / 2 - 1] + samples[n / 2]);
-  const double spread = 1.96 * std::sqrt(static_cast<double>(n));
+  const double spread = 1.96 * std::sqrt(static_cast<double>(n)) * (r > kCorrelated ? std::sqrt((1 + r) / (1 - r)) : 1);
   const auto low = static_cast<std::int64_t>(std::floor((static_cast<double>(n) - spread) / 2));
   const auto high = static_cast<std::int64_t>(std::ceil(1 + (static_cast<double>(n) + spread) / 2));
   const auto at = [&](std::int64_t rank) { return samples[std::clamp<std::int64_t>(rank, 1, n) - 1]; };
@@ -125,6 +152,7 @@ bool is_contended(const Load& load, bool callable) {
 }
 
 Sampled sample(Backend& backend, const Target& target, const Policy& policy, const Poll& poll) {
+  policy.check();
   Batches batches(backend, target, policy.batch_s, poll);
   Sampled result;
   result.launches_per_sample = batches.launches();
@@ -156,11 +184,13 @@ Sampled sample(Backend& backend, const Target& target, const Policy& policy, con
 
 Bracketed sample_bracketed(Backend& backend, const Target& target, const std::vector<Target>& roofs, const Policy& policy,
                            const Freeze& freeze, const Poll& poll) {
+  policy.check();
   Bracketed result;
   // A GPU has waited while the host checked results: its clocks fall meanwhile, and take milliseconds to rise again.
   if (!roofs.empty() && !backend.host_memory()) {
     Policy rise = policy;
     rise.warmup_min_s = policy.bracket_s;
+    rise.warmup_max_s = 4 * policy.bracket_s;
     Batches batches(backend, roofs.front(), policy.bracket_s / 5, poll);
     warm_up(batches, rise);
   }

@@ -10,16 +10,19 @@
 
 namespace roofline {
 
+// The caller sets every field; Python's `Policy` has the defaults.
 struct Policy {
-  double warmup_min_s = 0.05;
-  double warmup_max_s = 3;
-  double batch_s = 5e-3;  // a sample is one batch of at least this length
-  int min_samples = 10;
-  double min_s = 0.2;
-  double max_s = 5;
-  double noise = 0.005;      // stop when the 95 % interval's half-width is below this share of the median
-  double bracket_s = 0.012;  // of each roof, before and after
-  int tries = 3;             // while contended or while the roof moves
+  double warmup_min_s = 0;
+  double warmup_max_s = 0;  // even if the samples are not steady by then
+  double batch_s = 0;       // a sample is one batch of at least this length
+  int min_samples = 0;
+  double min_s = 0;
+  double max_s = 0;
+  double noise = 0;      // stop when the 95 % interval's half-width is below this share of the median
+  double bracket_s = 0;  // of each roof, before and after
+  int tries = 0;         // while contended or while the roof moves
+
+  void check() const;  // throws Error naming the field
 };
 
 // What is timed: launch i runs sets[i mod n]. Several sets of buffers keep the data cold.
@@ -61,6 +64,8 @@ struct Interval {
   double median, low, high;
 };
 // Median and its distribution-free 95 % interval: order statistics of ranks floor((n - 1.96 sqrt n)/2) and ceil(1 + (n + 1.96 sqrt n)/2).
+// Where the lag-1 autocorrelation r of the samples, in the order given, is above 0.3, 1.96 sqrt n grows by sqrt((1 + r)/(1 - r)).
+// machine/statistics.py reports the same interval: tests compare them.
 Interval median_interval(std::vector<double> samples);
 
 bool is_contended(const Load& load, bool callable);

@@ -192,12 +192,15 @@ double Device::run_batch(const Batch& batch) {
   const auto launch = [&](std::int64_t i) {
     for (const Launch& step : sets[(batch.first + i) % sets.size()]) step(*this);
   };
+  // A user's callable does not hold the turn: the pool, and whom it has pinned, may be another thread's.
   struct Pinned {
-    Pool& pool;
-    Pinned(Pool& pool, bool pin) : pool(pool) {
+    Pool* pool;
+    Pinned(Pool& pool, bool pin) : pool(pin ? &pool : nullptr) {
       if (pin) pool.pin();
     }
-    ~Pinned() { pool.unpin(); }
+    ~Pinned() {
+      if (pool) pool->unpin();
+    }
   } pinned(*pool_, batch.pin);
 
   if (!batch.flush_each) {
@@ -253,6 +256,12 @@ std::vector<double> Device::clocks_hz() {
   });
   pool_->unpin();
   return best;
+}
+
+// One for all: devices of other numbers of threads work on the same cores.
+Turn& Device::turn() {
+  static auto* turn = new Turn("cpu");  // outlives threads that are still at work when the process ends
+  return *turn;
 }
 
 std::shared_ptr<void> workspace(Device& device, std::size_t size_bytes) {

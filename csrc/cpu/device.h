@@ -26,6 +26,7 @@ class Device final : public Backend, public Queue {
   int threads() const { return pool_->threads(); }
 
   std::string name() const override { return "cpu"; }
+  Turn& turn() override;
   std::vector<std::pair<std::string, Value>> facts() const override;
   const std::vector<KernelEntry>& kernels() const override;
   std::string lacks(const Requires& needs) const override;

@@ -10,7 +10,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <mutex>
 
 namespace roofline::cpu {
 namespace {
@@ -22,13 +21,6 @@ constexpr int kSpinsPerClockRead = 64;
 
 // Share of a window below which a worker counts as asleep: going to sleep and waking up would be most of what it did.
 constexpr double kLeastAwake = 0.1;
-
-std::atomic<int> fork_generation{0};
-
-void count_forks() {
-  static std::once_flag once;
-  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, [] { fork_generation.fetch_add(1); }); });
-}
 
 inline void relax() {
 #if defined(__x86_64__)
@@ -81,13 +73,12 @@ double machine_busy_s() {
 
 Pool::Pool(std::vector<int> cpus) : cpus_(std::move(cpus)), tids_(cpus_.size()), sleeps_(cpus_.size()) {
   if (cpus_.empty()) throw Error("thread pool: at least one CPU is needed");
-  count_forks();
   start();
 }
 
 Pool::~Pool() {
-  if (fork_generation_ != fork_generation.load()) {  // a forked child never had these threads
-    for (std::thread& thread : workers_) thread.detach();
+  if (fork_generation_ != fork_generation()) {
+    abandon();
     return;
   }
   stop_.store(true);
@@ -96,8 +87,16 @@ Pool::~Pool() {
   for (std::thread& thread : workers_) thread.join();
 }
 
+// In a forked child, which never had these threads: their handles are neither joined nor detached, but kept.
+void Pool::abandon() {
+  static auto* all = new std::vector<std::vector<std::thread>>;
+  all->push_back(std::move(workers_));
+  workers_.clear();
+  pinned_ = false;
+}
+
 void Pool::start() {
-  fork_generation_ = fork_generation.load();
+  fork_generation_ = fork_generation();
   started_.store(1);
   for (int index = 1; index < threads(); ++index) workers_.emplace_back([this, index] { worker(index); });
   while (started_.load(std::memory_order_acquire) != threads()) relax();
@@ -136,9 +135,8 @@ void Pool::worker(int index) {
 
 void Pool::run_erased(Erased work, void* context) {
   if (threads() == 1) return work(context, 0);
-  if (fork_generation_ != fork_generation.load(std::memory_order_relaxed)) {
-    for (std::thread& thread : workers_) thread.detach();
-    workers_.clear();
+  if (fork_generation_ != fork_generation()) {
+    abandon();
     start();
   }
   park_.store(false, std::memory_order_relaxed);

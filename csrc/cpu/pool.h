@@ -1,4 +1,4 @@
-// A thread pool whose caller is worker 0: workers spin for a while, then sleep.
+// A thread pool whose caller is worker 0: workers spin for a while, then sleep. One caller at a time: see Backend::turn.
 //
 // With N threads on N cores the caller must work too: a spinning caller beside N workers costs half the bandwidth.
 #pragma once
@@ -52,6 +52,7 @@ class Pool {
   using Erased = void (*)(void*, int);
   void run_erased(Erased work, void* context);
   void start();
+  void abandon();
   void worker(int index);
 
   std::vector<int> cpus_;

@@ -50,6 +50,7 @@ class Device final : public Backend, public Queue {
   void use() const;  // makes this GPU the calling thread's: before any CUDA call
 
   std::string name() const override { return "cuda:" + std::to_string(index_); }
+  Turn& turn() override { return turn_; }
   std::vector<std::pair<std::string, Value>> facts() const override;
   const std::vector<KernelEntry>& kernels() const override;
   std::string lacks(const Requires& needs) const override;
@@ -85,6 +86,7 @@ class Device final : public Backend, public Queue {
   void destroy() noexcept;
 
   int index_;
+  Turn turn_{name()};
   Properties properties_;
   std::unique_ptr<Telemetry> telemetry_;
   CUstream_st* stream_ = nullptr;

@@ -242,8 +242,8 @@ TEST_F(OverNvml, AThrottledSampleIsTakenAgain) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
       fake::runtime().clock_s += 2e-3;
     }}};
-    Policy policy;
-    policy.warmup_min_s = 0.01, policy.min_s = 0.1, policy.max_s = 0.2, policy.tries = 2;
+    const Policy policy{.warmup_min_s = 0.01, .warmup_max_s = 0.04, .batch_s = 5e-3, .min_samples = 10, .min_s = 0.1, .max_s = 0.2,
+                        .noise = 0.005, .bracket_s = 0.012, .tries = 2};
     stub().reasons = nv::hw_thermal_slowdown;
     const auto measured = [&] { return sample_bracketed(*device, target, {target}, policy, [](const auto&) { return 0; }, {}); };
     const Bracketed hot = measured();

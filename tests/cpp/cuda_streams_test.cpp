@@ -165,8 +165,7 @@ TEST_F(OnFakeGpu, RangesAreWhatAProfilerSees) {
   said.clear();
   Target target;
   target.sets = sets, target.name = "relu fused fp32";
-  Policy policy;
-  policy.warmup_min_s = 0, policy.warmup_max_s = 0, policy.min_s = 0, policy.max_s = 0, policy.min_samples = 3;
+  const Policy policy{.batch_s = 5e-3, .min_samples = 3, .tries = 1};
   sample(*device, target, policy, {});
   EXPECT_EQ(said.at(0), "push roofline: relu fused fp32") << "every batch is one";
   EXPECT_EQ(std::count(said.begin(), said.end(), "pop"), std::count(said.begin(), said.end(), said.at(0)));

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 namespace roofline {
 namespace {
@@ -21,6 +23,7 @@ class Scripted : public Backend {
   std::int64_t launches = 0;
 
   std::string name() const override { return "scripted"; }
+  Turn& turn() override { return turn_; }
   std::vector<std::pair<std::string, Value>> facts() const override { return {}; }
   const std::vector<KernelEntry>& kernels() const override { return kernels_; }
   std::string lacks(const Requires&) const override { return ""; }
@@ -51,16 +54,12 @@ class Scripted : public Backend {
 
  private:
   std::vector<KernelEntry> kernels_;
+  Turn turn_{"scripted"};
 };
 
 Policy quick() {
-  Policy policy;
-  policy.warmup_min_s = 0;
-  policy.warmup_max_s = 1e-3;
-  policy.min_s = 0;
-  policy.max_s = 0.01;
-  policy.bracket_s = 1e-3;
-  return policy;
+  return {.warmup_min_s = 0, .warmup_max_s = 1e-3, .batch_s = 5e-3, .min_samples = 10, .min_s = 0, .max_s = 0.01, .noise = 0.005,
+          .bracket_s = 1e-3, .tries = 3};
 }
 
 Target target(Scripted& backend, int sets = 1) {
@@ -72,7 +71,7 @@ Target target(Scripted& backend, int sets = 1) {
 TEST(MedianInterval, IsTheOrderStatisticsOfTheFormula) {
   // n = 25: ranks floor((25 - 9.8) / 2) = 7 and ceil(1 + (25 + 9.8) / 2) = 19, by hand.
   std::vector<double> samples;
-  for (int i = 25; i > 0; --i) samples.push_back(i);
+  for (int i = 0; i < 25; ++i) samples.push_back(1 + 7 * i % 25);  // in an order without autocorrelation
   const Interval interval = median_interval(samples);
   EXPECT_EQ(interval.median, 13);
   EXPECT_EQ(interval.low, 7);
@@ -85,6 +84,53 @@ TEST(MedianInterval, OfFewSamplesIsTheirRange) {
   EXPECT_EQ(interval.low, 1);
   EXPECT_EQ(interval.high, 4);
   EXPECT_TRUE(std::isnan(median_interval({}).median));
+}
+
+TEST(MedianInterval, IsWiderWhereSamplesResembleTheOneBefore) {
+  // 0 0 0 ... 1 1 1, 50 of each: r = (sum of products of neighbours) / (sum of squares) = (98 / 4 - 1 / 4) / (100 / 4) = 0.97, so
+  // that 1.96 sqrt 100 = 19.6 grows by sqrt(1.97 / 0.03) = 8.1 to 158.8: every rank.
+  std::vector<double> drifting(100);
+  for (int i = 0; i < 100; ++i) drifting[i] = i < 50 ? 1 + 1e-3 * i : 2 + 1e-3 * i;
+  EXPECT_EQ(median_interval(drifting).low, 1);
+  EXPECT_EQ(median_interval(drifting).high, 2 + 1e-3 * 99);
+  std::vector<double> shuffled;  // the same numbers, no two of one half in a row: ranks 40 and 61
+  for (int i = 0; i < 50; ++i) shuffled.push_back(drifting[i]), shuffled.push_back(drifting[50 + i]);
+  EXPECT_EQ(median_interval(shuffled).low, drifting[39]);
+  EXPECT_EQ(median_interval(shuffled).high, drifting[60]);
+}
+
+TEST(Sample, RefusesAPolicyThatCannotEnd) {
+  Scripted backend;
+  const auto refused = [&](auto change) {
+    Policy policy = quick();
+    change(policy);
+    EXPECT_THROW(sample(backend, target(backend), policy, nullptr), Error);
+  };
+  refused([](Policy& p) { p.batch_s = NAN; });
+  refused([](Policy& p) { p.max_s = INFINITY; });
+  refused([](Policy& p) { p.noise = -1; });
+  refused([](Policy& p) { p.min_samples = 2; });
+  refused([](Policy& p) { p.tries = 0; });
+  refused([](Policy& p) { p.warmup_min_s = 1; });
+}
+
+TEST(Sample, WarmsUpUntilTheTimeIsSpentWhereNothingIsSteady) {
+  for (const double limit : {0.0, 0.02}) {
+    Scripted backend;
+    Target noisy;
+    int turn = 0;
+    noisy.sets = {{[&](Queue&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      backend.cost_s += ++turn % 2 ? 5e-3 : 9e-3;
+    }}};
+    Policy policy = quick();
+    policy.warmup_max_s = limit;
+    EXPECT_GE(sample(backend, noisy, policy, nullptr).warmup_s, limit);
+  }
+  Scripted steady;
+  Policy policy = quick();
+  policy.warmup_max_s = 60;
+  EXPECT_LT(sample(steady, target(steady), policy, nullptr).warmup_s, 30);
 }
 
 TEST(Sample, BatchesAreAtLeastAsLongAsAsked) {

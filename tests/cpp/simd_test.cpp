@@ -211,6 +211,16 @@ TEST(Simd, Exp) {
   EXPECT_LT(worst_error(exp_of, exact_exp, -1, 1, 1'000'003), 4e-7);
 }
 
+// Denormal numbers are slow. Only the half octave below the smallest normal number, where the exponent rounds up to it, has some.
+TEST(Simd, ExponentialsGiveNoDenormalNumbers) {
+  for (int i = 0; i <= 400; ++i) {
+    const float x = -126.51f - 0.1f * static_cast<float>(i);
+    for (const float y : lanes(exp2(set1(x)))) EXPECT_EQ(y, 0.0f) << x;
+    for (const float y : lanes(exp(set1(x * 0.69314718f)))) EXPECT_EQ(y, 0.0f) << x;
+    for (const float y : lanes(exp2_bounded(set1(x)))) EXPECT_FALSE(std::fpclassify(y) == FP_SUBNORMAL) << x;
+  }
+}
+
 TEST(Simd, ExponentialsUnderflow) {
   for (const float x : {-127.0f, -130.0f, -149.5f, -200.0f, -1e4f, -1e30f, -std::numeric_limits<float>::max(), -kInfinity}) {
     for (const float y : lanes(exp2(set1(x)))) {

@@ -14,7 +14,7 @@ from typing import Any
 from ..errors import Error, OutOfMemory, Unsupported
 from ..machine import Ceiling, EmpiricalRoofline, Machine, SizeCurve
 from ..measurement import Policy
-from ..measurement.devices import Device, open_device, provenance, utc_now
+from ..measurement.devices import Device, exclusive, open_device, provenance, utc_now
 from ..measurement.progress import Progress, ProgressOption
 from ..measurement.timing import IMPLAUSIBLE, QUICK, THOROUGH, clock_hz, disturbed
 from ..measurement.units import rate, unit_of
@@ -22,13 +22,14 @@ from ..units import fmt_percent
 from .series import sustained_load
 from .wanted import DEPTHS, Wanted, wanted, wanted_series
 
-STANDARD = Policy(warmup_min_s=0.1, min_s=0.3, max_s=1.5, tries=3)
+STANDARD = Policy(min_s=0.3, max_s=1.5, tries=3)
 POLICIES = {"quick": QUICK, "standard": STANDARD, "thorough": THOROUGH}
 LATE = "the time limit was reached"
 FAILURE = "failed: "  # begins the reason of what was left out although it should have run
 PENDING = "pending"  # of the provenance: what a file still lacks
 
 
+@exclusive
 def ceiling(device: Device, what: Wanted, policy: Policy) -> Ceiling:
     """One ceiling: checked, then sampled once. Raises Unsupported, and Error for a wrong result."""
     found = what.find()

@@ -19,7 +19,7 @@ from ..cost import TensorSpec
 from ..errors import Error, OutOfMemory, Unsupported
 from ..machine import EmpiricalRoofline, IntensityPoint, Machine, SizeCurve, SizePoint, SustainedSample, last_half
 from ..measurement import Policy
-from ..measurement.devices import Device
+from ..measurement.devices import Device, exclusive
 from ..measurement.problems import fma_problem, mixed_intensity_grid, size_problem
 from ..measurement.roofs import Probe, probe
 from ..measurement.tensors import Held
@@ -30,7 +30,7 @@ from ..units import GIB, KIB
 ROUNDS = 3  # undisturbed ones of every point
 MOST_ROUNDS = 10
 DISTURBED = 0.03  # below the best round of its point, while other work ran: taken again
-POINT = Policy(warmup_min_s=0.0, batch_s=2e-3, min_samples=5, min_s=0.03, max_s=0.15, tries=1)
+POINT = Policy(warmup_min_s=0.0, warmup_max_s=0.01, batch_s=2e-3, min_samples=5, min_s=0.03, max_s=0.15, tries=1)
 SMALLEST, LARGEST = 4 * KIB, GIB
 PER_OCTAVE = 3
 LOAD_S, INTERVAL_S = 12.0, 0.5  # of a sustained load: the last half of it counts
@@ -107,6 +107,7 @@ def curve_sizes(largest: int = LARGEST) -> list[int]:
     return sizes
 
 
+@exclusive
 def size_curve(device: Device, access: str, machine: Machine, *, largest: int = LARGEST, policy: Policy = POINT) -> SizeCurve:
     """The bandwidth of `access` over working sets of all threads, 4 KiB to `largest` bytes, less where memory is short.
 
@@ -130,6 +131,7 @@ def size_curve(device: Device, access: str, machine: Machine, *, largest: int = 
     )
 
 
+@exclusive
 def intensity_sweep(
     device: Device, level: str, machine: Machine, *, dtype: str = "fp32", sustained: bool = False, policy: Policy = POINT
 ) -> EmpiricalRoofline:

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import Error
-from ..measurement import open_device
-from ..measurement.devices import provenance
+from ..measurement import Device, Policy, open_device
+from ..measurement.devices import exclusive, provenance
 from ..measurement.progress import Progress, ProgressOption
 from ..measurement.roofs import Probe, compute_probe
 from ..measurement.timing import IMPLAUSIBLE
@@ -39,15 +39,7 @@ SMALLEST = SIZES[-1]
 LARGE_BELOW_S = 0.01
 IDLE_S = 0.06  # libgomp and OpenBLAS spin for up to some 30 ms after a call
 OPEN_LIMIT_S, TIME_LIMIT_S = 120.0, 90.0
-ROOF = {
-    "warmup_min_s": 0.0,
-    "warmup_max_s": 0.01,
-    "batch_s": 3e-3,
-    "min_samples": 5,
-    "min_s": 0.0,
-    "max_s": 0.02,
-    "noise": 1.0,
-}
+ROOF = Policy(warmup_min_s=0.0, warmup_max_s=0.01, batch_s=3e-3, min_samples=5, min_s=0.0, max_s=0.02, noise=1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +85,9 @@ def this_cpu() -> Cpu:
     )
 
 
-def _roof(device: Any, probe: Probe) -> float:
-    return float(np.median(probe.rates(device.core.sample(probe.sets, policy=ROOF)["samples_s"])))
+@exclusive
+def _roof(device: Device, probe: Probe) -> float:
+    return float(np.median(probe.rates(device.core.sample(probe.sets, policy=ROOF.to_dict())["samples_s"])))
 
 
 def _interleaved(sessions: Sequence[Session], pace: Pace, request: Mapping[str, Any], device: Any, probe: Probe) -> list[Turns]:

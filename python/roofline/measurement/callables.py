@@ -10,7 +10,7 @@ from ..errors import Error
 from ..machine import Machine
 from ..operators import Operator
 from ..results import Measurement
-from .devices import Device, open_device, provenance, utc_now
+from .devices import Device, measuring, open_device, provenance, utc_now
 from .roofs import roofs_of
 from .timing import Policy, bracketed, from_roofs, with_plausibility
 
@@ -86,10 +86,11 @@ def measure_callable(
     total, traffic = sum(work.values()), sum(moved.values())
     # Of plain numbers nothing says that they are products: dtypes narrower than fp32 are computed with for their sake.
     products = bool(flops.products()) if isinstance(flops, Operator) else dtype not in ("fp32", "fp64")
-    probes = roofs_of(
-        opened, mix=mix, arithmetic=dtype, level=level, in_place=False, flops=total, machine=machine, products=products
-    )
-    clock = bracketed(opened, [bound], False, probes, from_roofs(total, traffic), level, policy or Policy())
+    with measuring(None):  # the callable may run kernels of ours
+        probes = roofs_of(
+            opened, mix=mix, arithmetic=dtype, level=level, in_place=False, flops=total, machine=machine, products=products
+        )
+        clock = bracketed(opened, [bound], False, probes, from_roofs(total, traffic), level, policy or Policy())
     plan = {"clock": "host" if handle is None else "events on the stream"}
     if handle is not None:
         plan["gate"] = "off: a call waits for the GPU" if bound.waits else "on"

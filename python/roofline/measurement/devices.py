@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import importlib.metadata
 import os
 import platform
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ..errors import Error
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 # Library -> (distribution on PyPI, how its file is named there).
 _WHEELS = {
@@ -22,9 +27,26 @@ _WHEELS = {
 }
 
 
-@functools.cache
+_opening = threading.RLock()  # a library is told its path before anybody opens it, a device opened once
+
+
+def _renew_lock() -> None:
+    """In a forked child, where the thread that held the lock may not exist."""
+    global _opening
+    _opening = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
 def core() -> ModuleType:
     """The compiled module, told where pip has put the libraries it opens. Raises Error where it does not load."""
+    with _opening:
+        return _loaded()
+
+
+@functools.cache
+def _loaded() -> ModuleType:
     try:
         from .. import _core
     except ImportError as error:
@@ -48,7 +70,7 @@ class Device:
     """One opened device: "cpu" (with a number of threads) or "cuda:0"."""
 
     def __init__(self, name: str, threads: int = 0) -> None:
-        self.core = core().Device(name, threads)
+        self.core = core().open_device(name, threads)
         self.name: str = self.core.name
         self.facts: Mapping[str, Any] = self.core.facts
         self.threads: int = int(self.facts.get("threads", 0))
@@ -76,6 +98,27 @@ def _opened(name: str, threads: int) -> Device:
     return Device(name, threads)
 
 
+@contextlib.contextmanager
+def measuring(device: Device | None) -> Iterator[None]:
+    """While it lasts no other thread of this process measures, and none runs a kernel on `device` (None: kernels may run).
+
+    Threads measure in the order of asking. Raises Error where waiting would never end: in a callable that is being measured.
+    """
+    with core().measuring, contextlib.nullcontext() if device is None else device.core.turn:
+        yield
+
+
+def exclusive(function: Callable[Concatenate[Device, P], T]) -> Callable[Concatenate[Device, P], T]:
+    """`function(device, …)` under `measuring(device)`."""
+
+    @functools.wraps(function)
+    def alone(device: Device, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with measuring(device):
+            return function(device, *args, **kwargs)
+
+    return alone
+
+
 def default_device() -> str:
     """The first usable GPU, else the CPU."""
     usable = [d["name"] for d in list_devices() if not d["missing"]]
@@ -91,13 +134,13 @@ def open_device(name: str | Device | None = None, threads: int = 0) -> Device:
         return name
     if isinstance(threads, bool) or not isinstance(threads, int) or not 0 <= threads < 2**16:
         raise Error(f"threads must be a whole number from 0 (all usable cores), got {threads!r}")
-    if name is not None and not isinstance(name, str):
-        raise Error(f"device must be a name such as 'cpu' or 'cuda:0', got {name!r}")
-    chosen = name or default_device()
-    everything = _opened(chosen, 0) if chosen == "cpu" and threads else None
-    if everything is not None and threads == everything.threads:
-        return everything
-    return _opened(chosen, threads)
+    if name is not None and (not isinstance(name, str) or not name):
+        raise Error(f"device must be a name such as 'cpu' or 'cuda:0', got {name!r:.60}")
+    chosen = default_device() if name is None else "cuda:0" if name == "cuda" else name
+    with _opening:
+        if chosen != "cpu" or not threads or threads == _opened(chosen, 0).threads:
+            return _opened(chosen, 0)
+        return _opened(chosen, threads)
 
 
 def list_devices() -> list[dict[str, str]]:

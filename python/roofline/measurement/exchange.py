@@ -86,7 +86,7 @@ def _by_dlpack(tensor: Any, device: Device, where: str) -> Given:
             capsule = tensor.__dlpack__(max_version=(1, 0), **options)
         except TypeError:  # of before version 1
             capsule = tensor.__dlpack__(**options)
-        taken = core().Taken(capsule)
+        taken = core().take(capsule)
     except (BufferError, Error, RuntimeError, TypeError, ValueError) as reason:
         raise Error(f"{where} cannot be shared by DLPack: {reason}") from reason
     code, bits, lanes = taken.dtype

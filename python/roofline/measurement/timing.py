@@ -15,7 +15,7 @@ from ..operators import Operator
 from ..prediction import Rates, expect, machine_rates, moved_bytes
 from ..results import CACHE_STATES, Bracket, Measurement, roof_value
 from ..units import fmt_bytes, fmt_percent
-from .devices import Device, open_device, provenance, utc_now
+from .devices import Device, measuring, open_device, provenance, utc_now
 from .roofs import Probe, level_of, roofs_of
 from .tensors import Held, allocate_all, bind, check
 from .units import core_flops_per_s
@@ -29,7 +29,7 @@ class Policy:
     """How long and how carefully to sample. Times in seconds; noise: half-width of the 95 % interval over the median."""
 
     warmup_min_s: float = 0.1
-    warmup_max_s: float = 3.0
+    warmup_max_s: float = 0.4
     batch_s: float = 5e-3
     min_samples: int = 10
     min_s: float = 0.5
@@ -45,14 +45,16 @@ class Policy:
                 raise Error(f"{field.name} must be a number of at least 0, got {value!r}")
         if self.min_samples < 3 or self.tries < 1:
             raise Error("min_samples must be at least 3 and tries at least 1")
+        if self.warmup_max_s < self.warmup_min_s:
+            raise Error(f"warmup_max_s ({self.warmup_max_s} s) must be at least warmup_min_s ({self.warmup_min_s} s)")
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
 
-REPORT = Policy(warmup_min_s=0.03, min_s=0.15, max_s=0.4, noise=0.01, tries=2)
-QUICK = Policy(warmup_min_s=0.02, min_s=0.05, max_s=0.15, noise=0.02, tries=2)
-THOROUGH = Policy(warmup_min_s=0.2, min_s=0.5, max_s=3.0)
+REPORT = Policy(warmup_min_s=0.03, warmup_max_s=0.12, min_s=0.15, max_s=0.4, noise=0.01, tries=2)
+QUICK = Policy(warmup_min_s=0.02, warmup_max_s=0.08, min_s=0.05, max_s=0.15, noise=0.02, tries=2)
+THOROUGH = Policy(warmup_min_s=0.2, warmup_max_s=0.8, min_s=0.5, max_s=3.0)
 
 
 @dataclass(slots=True)
@@ -128,7 +130,7 @@ def prepare(device: Device, problem: Operator, variant: str | None, cache_state:
 
 def timed(prepared: Prepared, policy: Policy, step: int = -1) -> dict[str, Any]:
     """Samples without brackets: for ceilings, which are their own roof, and for single steps."""
-    result: dict[str, Any] = prepared.device.core.sample(prepared.sets, step, prepared.flush_each, policy.to_dict())
+    result: dict[str, Any] = prepared.device.core.sample(prepared.sets, step, prepared.flush_each, policy=policy.to_dict())
     return result
 
 
@@ -303,57 +305,58 @@ def measure(
             f"the machine {machine.name!r} is of {machine.device}, not of {opened.name}; measure that device's ceilings first"
         )
     policy = policy or Policy()
-    prepared = prepare(opened, problem, variant, cache_state, seed)
-    prepared.sets[0].run()
-    correctness = check(problem, prepared.tensors[0], seed)
-    if not correctness["passed"]:
-        raise Error(f"{problem.name} {prepared.variant}: {correctness['reason']}; nothing was timed")
+    with measuring(opened):
+        prepared = prepare(opened, problem, variant, cache_state, seed)
+        prepared.sets[0].run()
+        correctness = check(problem, prepared.tensors[0], seed)
+        if not correctness["passed"]:
+            raise Error(f"{problem.name} {prepared.variant}: {correctness['reason']}; nothing was timed")
 
-    level = level_of(opened, prepared.working_set_bytes(), cache_state)
-    moved = prepared.moved(level)[level]
-    in_place = any(t.role == "in_out" for t in problem.tensors())
-    flops = problem.flops()
-    probes = roofs_of(
-        opened,
-        mix=problem.mix,
-        arithmetic=problem.compute()[0],
-        level=level,
-        in_place=in_place,
-        flops=sum(flops.values()),
-        machine=machine,
-        products=bool(problem.products()),
-        ranks=prepared.plan.get("ranks", 1),
-    )
-    expected = from_rates(prepared, machine, level)
-    clock = bracketed(opened, prepared.sets, prepared.flush_each, probes, expected, level, policy)
-    names = list(prepared.sets[0].steps)
-    alone: dict[str, tuple[float, ...]] = {}
-    if steps and len(names) > 1:
-        short = dataclasses.replace(
-            policy, max_s=min(policy.max_s, 0.5), min_s=min(policy.min_s, 0.1), warmup_min_s=0.0, warmup_max_s=0.05
-        )
-        alone = {name: tuple(map(float, timed(prepared, short, index)["samples_s"])) for index, name in enumerate(names)}
-    return with_plausibility(
-        Measurement(
-            operator=problem.name,
-            problem=problem.to_dict(),
-            variant=prepared.variant,
-            device=opened.name,
-            threads=opened.threads,
-            cache_state=cache_state,
-            plan=prepared.plan,
-            steps=alone,
-            flops=flops,
-            bytes=moved,
-            link_bytes=problem.link_bytes(),
+        level = level_of(opened, prepared.working_set_bytes(), cache_state)
+        moved = prepared.moved(level)[level]
+        in_place = any(t.role == "in_out" for t in problem.tensors())
+        flops = problem.flops()
+        probes = roofs_of(
+            opened,
+            mix=problem.mix,
+            arithmetic=problem.compute()[0],
             level=level,
-            correctness=correctness,
-            seed=seed,
-            utc=utc_now(),
-            provenance=provenance(opened, seed),
-            **clock,
+            in_place=in_place,
+            flops=sum(flops.values()),
+            machine=machine,
+            products=bool(problem.products()),
+            ranks=prepared.plan.get("ranks", 1),
         )
-    )
+        expected = from_rates(prepared, machine, level)
+        clock = bracketed(opened, prepared.sets, prepared.flush_each, probes, expected, level, policy)
+        names = list(prepared.sets[0].steps)
+        alone: dict[str, tuple[float, ...]] = {}
+        if steps and len(names) > 1:
+            short = dataclasses.replace(
+                policy, max_s=min(policy.max_s, 0.5), min_s=min(policy.min_s, 0.1), warmup_min_s=0.0, warmup_max_s=0.05
+            )
+            alone = {name: tuple(map(float, timed(prepared, short, index)["samples_s"])) for index, name in enumerate(names)}
+        return with_plausibility(
+            Measurement(
+                operator=problem.name,
+                problem=problem.to_dict(),
+                variant=prepared.variant,
+                device=opened.name,
+                threads=opened.threads,
+                cache_state=cache_state,
+                plan=prepared.plan,
+                steps=alone,
+                flops=flops,
+                bytes=moved,
+                link_bytes=problem.link_bytes(),
+                level=level,
+                correctness=correctness,
+                seed=seed,
+                utc=utc_now(),
+                provenance=provenance(opened, seed),
+                **clock,
+            )
+        )
 
 
 def attempt(problem: Operator, *, variant: str | None = None, device: str | Device | None = None, threads: int = 0,

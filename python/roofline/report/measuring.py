@@ -12,7 +12,7 @@ from ..ceilings import measure_machine
 from ..errors import Error, OutOfMemory, Unsupported
 from ..machine import Ceiling, Machine
 from ..measurement import Device, Policy, attempt, open_device
-from ..measurement.devices import utc_now
+from ..measurement.devices import exclusive, utc_now
 from ..measurement.progress import Progress, ProgressOption
 from ..measurement.roofs import probe
 from ..measurement.timing import QUICK, REPORT, THOROUGH
@@ -58,6 +58,7 @@ def main_roofs(machine: Machine) -> list[Ceiling]:
     return found
 
 
+@exclusive
 def end_check(device: Device, machine: Machine, policy: Policy) -> list[tuple[Ceiling, Bracket, bool]]:
     """The main roofs again, on the same probes: (ceiling, start and end as a bracket, whether other work ran)."""
     found = []
