@@ -63,7 +63,10 @@ class Tensor:
         self.deleted, self.asked, self.kept = 0, [], []
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return self.says.get("device", (1, 0))
+        says = self.says.get("device", (1, 0))
+        if isinstance(says, Exception):
+            raise says
+        return says
 
     def __dlpack__(self, **asked: Any) -> Any:
         if self.says.get("old") and "max_version" in asked:
@@ -77,8 +80,9 @@ class Tensor:
         counted = None if strides is None else (ctypes.c_int64 * self.array.ndim)(*strides)
         element = (*self.dtype, self.says.get("lanes", 1))
         view = View(
-            self.array.ctypes.data - offset, *self.__dlpack_device__(), self.array.ndim, *element, shape, counted, offset
-        )
+            self.array.ctypes.data - offset, *self.says.get("capsule_device", self.__dlpack_device__()),
+            self.says.get("dimensions", self.array.ndim), *element, shape, counted, offset,
+        )  # fmt: skip
 
         def delete(_: int) -> None:
             self.deleted += 1
@@ -177,6 +181,13 @@ def test_a_capsule_is_taken_once() -> None:
         ({"strides": [-1]}, "not contiguous"),
         ({"refuses": "it requires grad"}, "cannot be shared by DLPack: it requires grad"),
         ({"version": (2, 3)}, "DLPack 2.3 is newer"),
+        ({"dimensions": -1}, "of -1 dimensions"),
+        ({"dimensions": -1, "old": True}, "of -1 dimensions"),
+        ({"capsule_device": (2, 0)}, "says that it lies on cpu, and its DLPack capsule on cuda:0"),
+        ({"device": None}, "a Tensor does not say by __dlpack_device__ where it lies"),
+        ({"device": 5}, "does not say"),
+        ({"device": ("x", 0)}, "does not say"),
+        ({"device": RuntimeError("lost")}, "does not say.*lost"),
     ],
 )
 def test_what_does_not_fit_says_so(says: dict[str, Any], words: str) -> None:

@@ -282,13 +282,49 @@ def test_a_callable_that_raises_passes_through() -> None:
         ({"flops": float("nan"), "bytes": 1}, "flops must be a whole number"),
         ({"flops": 1, "bytes": 1, "dtype": "fp33"}, "unknown dtype"),
         ({"flops": 1, "bytes": 1, "threads": 10**6}, "threads"),
+        ({"flops": 1, "bytes": 1, "level": "L9"}, "level must be one of"),
+        ({"flops": 1, "bytes": 1, "level": 3}, "level must be one of"),
+        ({"flops": 1, "bytes": 1, "policy": "x"}, "policy must be"),
+        ({"flops": 1, "bytes": 1, "machine": "x"}, "machine must be"),
+        ({"flops": 1, "bytes": 1, "kwargs": 5}, "kwargs must be"),
+        ({"flops": 1, "bytes": 1, "device": ""}, "device must be"),
+        ({"flops": np.bool_(True), "bytes": 1}, "flops must be a whole number"),
+        ({"flops": np.float64("nan"), "bytes": 1}, "flops must be a whole number"),
+        ({"flops": "1" * 5000, "bytes": 1}, r"^.{1,200}$"),
     ],
 )
 def test_bad_callables(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(Error, match=words):
-        roofline.measure_callable(lambda: None, policy=FAST, **arguments)
+        roofline.measure_callable(lambda: None, **{"policy": FAST, **arguments})
     with pytest.raises(Error, match="not callable"):
         roofline.measure_callable(3, flops=1, bytes=1)  # type: ignore[arg-type]
+
+
+def test_counts_of_numpy_are_numbers() -> None:
+    m = roofline.measure_callable(lambda: None, flops=np.int64(5), bytes=np.float32(7), policy=FAST)
+    assert (m.total_flops, m.total_bytes) == (5, 7)
+
+
+@pytest.mark.parametrize("call", [roofline.run, roofline.measure, roofline.measurement.attempt])
+@pytest.mark.parametrize("problem", ["matmul", Matmul, None, 5])
+def test_what_is_no_problem(call: Any, problem: Any) -> None:
+    with pytest.raises(Error, match="the problem must be an operator such as"):
+        call(problem)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"variant": 5}, "variant must be"),
+        ({"in_place": 5}, "in_place must be"),
+        ({"device": 5}, "device must be"),
+        ({"x": np.ma.masked_equal(np.ones(4, dtype=np.float32), 1)}, "has a mask"),
+        ({"x": np.ma.MaskedArray(np.ones(4, dtype=np.float32))}, "has a mask"),
+    ],
+)
+def test_bad_options_of_run(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(Error, match=words):
+        roofline.run(roofline.Relu(elements=4), **{"x": np.ones(4, dtype=np.float32), **options})
 
 
 def test_run_on_own_data() -> None:

@@ -11,3 +11,9 @@ class Unsupported(Error):
 
 class OutOfMemory(Error):
     """The device has not the memory a problem needs. In a sweep it is a result with its reason."""
+
+
+def require_type(name: str, value: object, kind: type | tuple[type, ...], wanted: str) -> None:
+    """Raises Error naming the argument unless `value` is of `kind`."""
+    if not isinstance(value, kind):
+        raise Error(f"{name} must be {wanted}, got {value!r:.60}")

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from ..cost import dtype as dtype_named
-from ..errors import Error
-from ..machine import Machine
+from ..errors import Error, require_type
+from ..machine import LEVELS, Machine
 from ..operators import Operator
 from ..results import Measurement
 from .devices import Device, measuring, open_device, provenance, utc_now
 from .roofs import roofs_of
-from .timing import Policy, bracketed, from_roofs, with_plausibility
+from .timing import Policy, bracketed, checked_options, from_roofs, with_plausibility
 
 
 def _count(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 2**62 or value != int(value):
-        raise Error(f"{name} must be a whole number from 0, got {value!r}")
+    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not number or not 0 <= value < 2**62 or value != int(value):
+        raise Error(f"{name} must be a whole number from 0, got {value!r:.60}")
     return int(value)
 
 
@@ -77,6 +80,10 @@ def measure_callable(
             raise Error("measure_callable: bytes is missing; state what one call moves, or pass an operator as flops")
         work, moved = {"stated": _count("flops", flops)}, {"stated": _count("bytes", bytes)}
     dtype_named(dtype)
+    require_type("kwargs", kwargs, (Mapping, type(None)), "a mapping of keyword arguments")
+    policy = checked_options(machine, policy)
+    if level not in LEVELS:
+        raise Error(f"level must be one of {', '.join(LEVELS)}, got {level!r:.60}")
     opened = open_device(device, threads)
     if stream is not None and opened.backend != "cuda":
         raise Error(f"measure_callable: a stream belongs to a GPU, and the device is {opened.name!r}; pass device='cuda:0'")
@@ -90,7 +97,7 @@ def measure_callable(
         probes = roofs_of(
             opened, mix=mix, arithmetic=dtype, level=level, in_place=False, flops=total, machine=machine, products=products
         )
-        clock = bracketed(opened, [bound], False, probes, from_roofs(total, traffic), level, policy or Policy())
+        clock = bracketed(opened, [bound], False, probes, from_roofs(total, traffic), level, policy)
     plan = {"clock": "host" if handle is None else "events on the stream"}
     if handle is not None:
         plan["gate"] = "off: a call waits for the GPU" if bound.waits else "on"

@@ -71,8 +71,11 @@ def place_of(tensor: Any) -> str | None:
     """Where a tensor says it lies; None for NumPy arrays, which go anywhere, and for what does not say."""
     if isinstance(tensor, np.ndarray) or not hasattr(tensor, "__dlpack_device__"):
         return None
-    kind, index = tensor.__dlpack_device__()
-    return _place(int(kind), int(index))
+    try:
+        kind, index = tensor.__dlpack_device__()
+        return _place(int(kind), int(index))
+    except Exception as reason:  # whatever another library raises
+        raise Error(f"a {type(tensor).__name__} does not say by __dlpack_device__ where it lies: {reason!r:.200}") from reason
 
 
 def _by_dlpack(tensor: Any, device: Device, where: str) -> Given:
@@ -87,8 +90,10 @@ def _by_dlpack(tensor: Any, device: Device, where: str) -> Given:
         except TypeError:  # of before version 1
             capsule = tensor.__dlpack__(**options)
         taken = core().take(capsule)
-    except (BufferError, Error, RuntimeError, TypeError, ValueError) as reason:
+    except Exception as reason:  # whatever another library raises
         raise Error(f"{where} cannot be shared by DLPack: {reason}") from reason
+    if _place(*taken.device) != place:
+        raise Error(f"{where} says that it lies on {place}, and its DLPack capsule on {_place(*taken.device)}; pass a copy")
     code, bits, lanes = taken.dtype
     name = _DTYPES.get((code, bits), f"DLPack's code {code} of {bits} bits") if lanes == 1 else f"a vector of {lanes} lanes"
     if (code, bits, lanes) == _FP4_PAIR:
@@ -155,6 +160,8 @@ def look(tensor: Any, spec: TensorSpec, device: Device, where: str) -> Given:
     """
     shape = dtype(spec.dtype).stored_shape(spec.shape)
     expected = f"expected {spec.dtype} {list(spec.shape)}" + (f", two to a byte: {list(shape)}" if shape != spec.shape else "")
+    if isinstance(tensor, np.ma.MaskedArray):
+        raise Error(f"{where} has a mask, which kernels do not see; pass tensor.filled(value), or the values alone: tensor.data")
     if isinstance(tensor, np.ndarray):
         given = _of_numpy(tensor)
     elif hasattr(tensor, "__dlpack__") and hasattr(tensor, "__dlpack_device__"):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..cost import TensorSpec
-from ..errors import Error, Unsupported
+from ..errors import Error, Unsupported, require_type
 from ..model import default_variant
 from ..operators import Operator
 from .devices import Device, open_device
@@ -97,8 +97,11 @@ def run(
     Returns the outputs by name; bf16 and fp8 ones in NumPy as their bits. Raises Error for a missing, unknown or misshapen
     tensor or one on another device, Unsupported where there is no such kernel here, OutOfMemory.
     """
+    require_type("the problem", problem, Operator, "an operator such as roofline.Softmax(rows=8, columns=8)")
     if not problem.variants:
         raise Unsupported(f"{problem.name} is cost only: it has no kernels")
+    require_type("variant", variant, (str, type(None)), "the name of a variant")
+    require_type("in_place", in_place, (str, Collection), "names of tensors")
     in_place = (in_place,) if isinstance(in_place, str) else tuple(in_place)
     _checked_names(problem, tensors, in_place)
     opened = _device(device, threads, tensors, problem)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import Error, OutOfMemory, Unsupported
+from ..errors import Error, OutOfMemory, Unsupported, require_type
 from ..machine import Machine
 from ..model import Roofs, bound, default_variant, machine_roofs, terms_s
 from ..operators import Operator
@@ -279,6 +279,13 @@ def with_plausibility(measurement: Measurement) -> Measurement:
     return measurement
 
 
+def checked_options(machine: Machine | None, policy: Policy | None) -> Policy:
+    """The policy, or the usual one. Raises Error for what is neither a machine nor a policy."""
+    require_type("machine", machine, (Machine, type(None)), "a roofline.Machine, such as Machine.load('machine.json')")
+    require_type("policy", policy, (Policy, type(None)), "a roofline.Policy")
+    return policy or Policy()
+
+
 def measure(
     problem: Operator,
     *,
@@ -299,12 +306,13 @@ def measure(
 
     Raises Error (bad input, or a wrong result), Unsupported (no such kernel here, with the reason), OutOfMemory.
     """
-    opened = open_device(device, threads)
+    require_type("the problem", problem, Operator, "an operator such as roofline.Softmax(rows=8, columns=8)")
+    require_type("variant", variant, (str, type(None)), "the name of a variant")
+    opened, policy = open_device(device, threads), checked_options(machine, policy)
     if machine is not None and machine.device != opened.name:
         raise Error(
             f"the machine {machine.name!r} is of {machine.device}, not of {opened.name}; measure that device's ceilings first"
         )
-    policy = policy or Policy()
     with measuring(opened):
         prepared = prepare(opened, problem, variant, cache_state, seed)
         prepared.sets[0].run()
@@ -362,6 +370,7 @@ def measure(
 def attempt(problem: Operator, *, variant: str | None = None, device: str | Device | None = None, threads: int = 0,
             cache_state: str = "cold", seed: int = 0, **options: Any) -> Measurement:  # fmt: skip
     """As `measure`, but what cannot run is a result too: status unsupported, out_of_memory or failed, with the reason."""
+    require_type("the problem", problem, Operator, "an operator such as roofline.Softmax(rows=8, columns=8)")
     opened = open_device(device, threads)
     try:
         return measure(problem, variant=variant, device=opened, cache_state=cache_state, seed=seed, **options)
