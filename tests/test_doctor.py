@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
+import platform
+import re
 import sys
+import tomllib
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +16,9 @@ import pytest
 from roofline.doctor import Check, doctor
 from roofline.doctor import checks as module
 from roofline.errors import Error
+
+
+ROOT = Path(__file__).parent.parent
 
 
 def named(checks: list[Check]) -> dict[str, Check]:
@@ -66,11 +74,23 @@ def test_one_failing_look_does_not_end_the_others(monkeypatch: pytest.MonkeyPatc
 
 def test_missing_packages_name_their_cure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "OPTIONAL", {"no-such-package-of-ours": "nothing"})
-    monkeypatch.setattr(module, "REQUIRED", {"another-missing-package": "nothing"})
+    monkeypatch.setattr(importlib.metadata, "requires", lambda name: ["another-missing-package", "numpy>=999", "pip; extra == 'x'"])
     found = named(module._packages())
     assert found["no-such-package-of-ours"].state == "warning"
     assert found["another-missing-package"].state == "missing"
     assert found["another-missing-package"].cure == "pip install another-missing-package"
+    assert found["numpy"].state == "missing" and found["numpy"].cure == "pip install 'numpy>=999'"
+    assert "pip" not in found
+
+
+def test_every_hard_dependency_is_looked_at() -> None:
+    installed = {need.name for need in module.required()}
+    if not installed:
+        pytest.skip("the package runs from its source folder: it has no metadata")
+    stated = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    here = {re.match(r"[\w-]+", need)[0] for need in stated if ";" not in need or platform.machine() == "x86_64"}  # type: ignore[index]
+    assert installed == here
+    assert {"threadpoolctl", "numpy"} <= installed
 
 
 @pytest.mark.parametrize(("quota", "cores", "state"), [(0.0, None, "ok"), (0.5, 0.5, "warning")])

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <string_view>
 
@@ -25,6 +26,14 @@ inline constexpr DTypeInfo kDTypes[] = {
     {DType::tf32, "tf32", 32},         {DType::int4, "int4", 4},  {DType::nvfp4, "nvfp4", 4},
     {DType::fp8_e8m0, "fp8_e8m0", 8},
 };
+
+constexpr bool in_order(const DTypeInfo* all, int count) {
+  for (int i = 0; i < count; ++i)
+    if (static_cast<int>(all[i].dtype) != i) return false;
+  return true;
+}
+static_assert(in_order(kDTypes, std::size(kDTypes)) && std::size(kDTypes) == static_cast<int>(DType::fp8_e8m0) + 1,
+              "kDTypes is indexed by DType");
 
 constexpr const DTypeInfo& info(DType dtype) { return kDTypes[static_cast<int>(dtype)]; }
 constexpr std::int64_t bits(DType dtype) { return info(dtype).bits; }

@@ -3,6 +3,7 @@
 // ROOFLINE_ISA is a set of capabilities, not a ladder: one name or several separated by commas; each brings what it needs.
 #include "cpu/isa.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <sstream>
 
@@ -91,14 +92,20 @@ std::string refused(Isa isa) {
   return "";
 }
 
+const Set& set_of(Isa isa) {
+  return *std::find_if(sets().begin(), sets().end(), [&](const Set& set) { return set.isa == isa; });
+}
+
 struct Allowed {
   bool any = false;  // ROOFLINE_ISA is set
-  bool set[9] = {};
+  std::vector<Isa> isas;
+
+  bool has(Isa isa) const { return !any || std::find(isas.begin(), isas.end(), isa) != isas.end(); }
 };
 
 void allow(Allowed& allowed, Isa isa) {
-  allowed.set[static_cast<int>(isa)] = true;
-  for (const Isa need : sets()[static_cast<int>(isa)].needs) allow(allowed, need);
+  allowed.isas.push_back(isa);
+  for (const Isa need : set_of(isa).needs) allow(allowed, need);
 }
 
 const Allowed& allowed() {
@@ -118,7 +125,7 @@ const Allowed& allowed() {
       if (!known) {
         std::string all;
         for (const Set& set : sets()) all += (all.empty() ? "" : ", ") + std::string(set.name);
-        throw Error("ROOFLINE_ISA: unknown instruction set '" + word + "'; use one or more of " + all + ", separated by commas");
+        throw Error("ROOFLINE_ISA: unknown instruction set '" + word.substr(0, 60) + "'; use one or more of " + all + ", separated by commas");
       }
     }
     return allowed;
@@ -128,9 +135,9 @@ const Allowed& allowed() {
 
 }  // namespace
 
-std::string name(Isa isa) { return sets()[static_cast<int>(isa)].name; }
+std::string name(Isa isa) { return set_of(isa).name; }
 
-bool has(Isa isa) { return (!allowed().any || allowed().set[static_cast<int>(isa)]) && cpu_has(isa) && refused(isa).empty(); }
+bool has(Isa isa) { return allowed().has(isa) && cpu_has(isa) && refused(isa).empty(); }
 
 std::vector<Isa> available() {
   std::vector<Isa> all;
@@ -143,7 +150,7 @@ std::string lacks(const std::string& isa_name) {
   for (const Set& set : sets()) {
     if (isa_name != set.name) continue;
     if (!cpu_has(set.isa)) return "this CPU has no " + isa_name;
-    if (allowed().any && !allowed().set[static_cast<int>(set.isa)]) return "ROOFLINE_ISA does not allow " + isa_name;
+    if (!allowed().has(set.isa)) return "ROOFLINE_ISA does not allow " + isa_name;
     return refused(set.isa);
   }
   return "there is no instruction set '" + isa_name + "'";

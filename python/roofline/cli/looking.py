@@ -131,8 +131,8 @@ def _saved_point(options: argparse.Namespace, screen: Terminal) -> tuple[Any, An
 
 def doctor(options: argparse.Namespace) -> int:
     from ..doctor import MISSING as ABSENT
-    from ..doctor import REQUIRED
     from ..doctor import doctor as looked
+    from ..doctor import required
 
     if options.libraries:
         return _libraries(options)
@@ -145,7 +145,7 @@ def doctor(options: argparse.Namespace) -> int:
         screen.table(("what", "state", "detail"), [(c.name, c.state, c.detail) for c in checks], wide=("detail",))
         screen.line()
         screen.notes("cures:", [f"{c.name}: {c.cure}" for c in checks if c.cure])
-    needed = {"compiled module", *REQUIRED}
+    needed = {"compiled module", *(need.name for need in required())}
     return MISSING if any(c.name in needed and c.state == ABSENT for c in checks) else OK
 
 

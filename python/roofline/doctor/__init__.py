@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .checks import MISSING, OK, OPTIONAL, REQUIRED, WARNING, Check, doctor
+from .checks import MISSING, OK, WARNING, Check, doctor, required
 from .findings import BELOW, Cure, Library, Report, Run
 from .libraries import time_libraries
 
@@ -10,8 +10,6 @@ __all__ = [
     "BELOW",
     "MISSING",
     "OK",
-    "OPTIONAL",
-    "REQUIRED",
     "WARNING",
     "Check",
     "Cure",
@@ -19,5 +17,6 @@ __all__ = [
     "Report",
     "Run",
     "doctor",
+    "required",
     "time_libraries",
 ]

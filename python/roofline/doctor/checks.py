@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from packaging.requirements import Requirement
+
 from ..errors import Error
 from ..measurement import build_info, libraries, list_devices, open_device
 from ..measurement.devices import core
@@ -21,15 +23,11 @@ from ..units import MIB, fmt_bytes, fmt_number, fmt_percent, fmt_si
 OK, WARNING, MISSING = "ok", "warning", "missing"
 BUSY = 0.03  # of all cores: above this timings are likely to come out contended
 
-# Distribution -> what it is for.
-REQUIRED = {"numpy": "arrays and references", "matplotlib": "plots", "tqdm": "progress bars", "rich": "tables in terminals"}
+# What works only where a distribution is that the package does not need: name -> what for.
 OPTIONAL = {
     "pandas": "Results.to_pandas",
     "polars": "Results.to_polars",
     "ml_dtypes": "bf16 arrays in roofline.run",
-    "threadpoolctl": "threads of other libraries in comparisons",
-    "plotly": "interactive plots",
-    "ipywidgets": "sliders in notebooks",
     "jsonschema": "checking files against their schemas",
 }
 _LIBRARY_CURE = {
@@ -275,15 +273,28 @@ def _contention(wait_s: float) -> list[Check]:
     return [Check(name=name, state=OK, detail=detail)]
 
 
+def required() -> list[Requirement]:
+    """What the installed package's metadata says that it needs on this machine, without its extras; nothing where it has none."""
+    try:
+        stated = [Requirement(need) for need in importlib.metadata.requires("roofline") or ()]
+    except importlib.metadata.PackageNotFoundError:  # run from its source folder
+        stated = []
+    return [need for need in stated if need.marker is None or need.marker.evaluate({"extra": ""})]
+
+
 def _packages() -> list[Check]:
     found = []
-    for group, required in ((REQUIRED, True), (OPTIONAL, False)):
-        for name, purpose in group.items():
-            try:
-                found.append(Check(name=name, state=OK, detail=f"version {importlib.metadata.version(name)}, for {purpose}"))
-            except importlib.metadata.PackageNotFoundError:
-                detail = f"not installed; {'needed' if required else 'optional'}, for {purpose}"
-                found.append(Check(name=name, state=MISSING if required else WARNING, detail=detail, cure=f"pip install {name}"))
+    for need, purpose in [*((need, "") for need in required()), *((Requirement(name), use) for name, use in OPTIONAL.items())]:
+        absent, cure = WARNING if purpose else MISSING, f"pip install '{need}'" if need.specifier else f"pip install {need.name}"
+        note = f"optional, for {purpose}" if purpose else "needed"
+        try:
+            version = importlib.metadata.version(need.name)
+        except importlib.metadata.PackageNotFoundError:
+            found.append(Check(name=need.name, state=absent, detail=f"not installed; {note}", cure=cure))
+            continue
+        fits = need.specifier.contains(version, prereleases=True)
+        detail = f"version {version}{'' if fits else f', where {need.specifier} is wanted'}; {note}"
+        found.append(Check(name=need.name, state=OK if fits else absent, detail=detail, cure="" if fits else cure))
     return found
 
 

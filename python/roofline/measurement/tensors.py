@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
 from ..cost import Array, TensorSpec, dtype, to_float64
 from ..errors import Error, Unsupported
@@ -161,6 +160,8 @@ def check(problem: Operator, tensors: Mapping[str, Held], seed: int = 0, *, last
     absolute + relative tolerance x |reference|, so that 1 is the limit, and max_error is absolute. last: a dict that problems which
     read the same memory, one after the other, have in common.
     """
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
     rows = _rows(problem, seed)
     before = {name: _Lazy(held.before(), held.spec.dtype) for name, held in tensors.items() if held.before is not None}
     inputs: dict[str, Any] = {}
