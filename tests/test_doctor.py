@@ -17,7 +17,6 @@ from roofline.doctor import Check, doctor
 from roofline.doctor import checks as module
 from roofline.errors import Error
 
-
 ROOT = Path(__file__).parent.parent
 
 

@@ -348,9 +348,13 @@ def test_thorough_points_reach_from_l1_to_a_gigabyte() -> None:
 def test_default_points_cover_operators_variants_and_states() -> None:
     facts = machine().facts
     found = default_points(facts, "cpu", machine())
-    for name, cls in OPERATORS.items():
-        if name not in ("stream", "fma", "fork_join", "exp", "pointer_chase", "core_to_core", "mixed_intensity"):
-            assert {p.variant for p in found if p.problem.name == name} == {v for v, d in cls.variants.items() if "cpu" in d.dtypes}
+    probes = "stream fma mma exp mixed_intensity pointer_chase core_to_core fork_join host_copy peer_copy".split()
+    for backend in ("cpu", "cuda"):
+        timed = found if backend == "cpu" else default_points(facts, "cuda", machine())
+        for name, cls in OPERATORS.items():
+            if name not in probes:
+                declared = {v for v, d in cls.variants.items() if backend in d.dtypes}
+                assert {p.variant for p in timed if p.problem.name == name} == declared, name
     assert {p.problem.name for p in found[:10]} == {
         "attention",
         "matmul",

@@ -15,7 +15,11 @@ from ..units import KIB, MIB
 
 # A launch may take 0.3 s; the model's time is a lower bound that slow variants miss by a factor of three and more.
 MOST_PREDICTED_S = 0.1
-HALVED_FIRST = ("seq_q", "rows", "elements", "batch")
+HALVED_FIRST = ("seq_q", "rows", "elements", "batch", "tokens")
+# Timed as ceilings, and no points of their own.
+PROBES = (
+    "stream", "fma", "mma", "exp", "mixed_intensity", "pointer_chase", "core_to_core", "fork_join", "host_copy", "peer_copy",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +160,8 @@ def default_points(
 ) -> list[Point]:
     """A report's points: one of each operator first, then the second of each, so that a time limit cuts depth and not breadth.
 
+    An operator without sizes of its own here runs with its defaults.
+
     thorough: more sizes and shapes of each, 60 points and more on a CPU. facts: of the device. backend: "cpu" or "cuda". A variant
     without any kernel for the backend is left out here; a dtype
     that this very device lacks stays in, and becomes a result with its reason.
@@ -170,6 +176,9 @@ def default_points(
         "bias_relu": list(_rows(BiasRelu, facts)),
         "relu": list(_elements(facts)),
     }
+    for name, operator in OPERATORS.items():
+        if name not in PROBES and any(declared.dtypes.get(backend) for declared in operator.variants.values()):
+            problems.setdefault(name, [(operator(), "cold")])
     for name, more in _more(facts).items() if thorough else ():
         problems[name] += more
     chosen: list[list[Point]] = []
