@@ -19,7 +19,7 @@ from roofline.measurement.devices import Device
 from roofline.operators import from_dict
 from roofline.units import GIB, KIB, MIB
 
-FAST = Policy(warmup_min_s=0.0, min_s=0.01, max_s=0.02, bracket_s=0.002, tries=1)
+FAST = Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.01, max_s=0.02, bracket_s=0.002, tries=1)
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +176,7 @@ def test_a_disturbed_ceiling_is_measured_again_after_the_others(monkeypatch: pyt
     made = roofline.measure_machine(
         planted,
         quick=True,
-        policy=Policy(warmup_min_s=0.0, min_s=0.01, max_s=0.02, tries=3),
+        policy=Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.01, max_s=0.02, tries=3),
         progress=lambda d, t, label: labels.append(label),
     )
     assert {c.status for c in made.ceilings} == {"ok"}
@@ -184,7 +184,7 @@ def test_a_disturbed_ceiling_is_measured_again_after_the_others(monkeypatch: pyt
     assert calls[0] == len(made.ceilings) + 3
 
 
-SHORT = Policy(warmup_min_s=0.0, batch_s=1e-4, min_samples=3, min_s=0.0, max_s=0.001, tries=1)
+SHORT = Policy(warmup_min_s=0.0, warmup_max_s=0.005, batch_s=1e-4, min_samples=3, min_s=0.0, max_s=0.001, tries=1)
 
 
 def test_a_size_curve_covers_its_sizes() -> None:

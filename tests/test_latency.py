@@ -24,7 +24,7 @@ from roofline.measurement.timing import freezer, from_roofs
 from roofline.model import default_variant
 from roofline.results import Bracket, Measurement, roof_value
 
-FAST = Policy(warmup_min_s=0.0, min_s=0.02, max_s=0.1, bracket_s=0.004, tries=1)
+FAST = Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.02, max_s=0.1, bracket_s=0.004, tries=1)
 MIB = 2**20
 
 

@@ -34,7 +34,7 @@ from roofline.measurement.timing import prepare, with_plausibility
 from roofline.operators import MixedIntensity
 from roofline.results import Bracket, Measurement
 
-FAST = Policy(warmup_min_s=0.0, min_s=0.02, max_s=0.1, bracket_s=0.004, tries=1)
+FAST = Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.02, max_s=0.1, bracket_s=0.004, tries=1)
 
 
 @pytest.fixture
@@ -89,14 +89,14 @@ def test_the_steps_sum_to_the_whole() -> None:
 def test_a_planted_load_is_seen_every_time(spinner: None) -> None:
     """One spinning process against threads on every core: ten measurements, ten times contended."""
     problem = Relu(elements=1 << 18)
-    policy = Policy(warmup_min_s=0.0, min_s=0.2, max_s=0.2, noise=0.0, tries=1, bracket_s=0.004)
+    policy = Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.2, max_s=0.2, noise=0.0, tries=1, bracket_s=0.004)
     statuses = [roofline.measure(problem, device="cpu", policy=policy).status for _ in range(10)]
     assert statuses == ["contended"] * 10
 
 
 @pytest.mark.timing
 def test_an_idle_machine_is_seldom_called_contended() -> None:
-    policy = Policy(warmup_min_s=0.0, min_s=0.2, max_s=0.2, noise=0.0, tries=1, bracket_s=0.004)
+    policy = Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.2, max_s=0.2, noise=0.0, tries=1, bracket_s=0.004)
     statuses = [roofline.measure(Relu(elements=1 << 18), device="cpu", policy=policy).status for _ in range(10)]
     assert statuses.count("contended") <= 1
 

@@ -426,7 +426,7 @@ def test_what_is_really_measured_fits_its_schema() -> None:
     jsonschema = pytest.importorskip("jsonschema", reason="validates files against their schemas")
     schema = json.loads((files("roofline") / "schemas" / "results.schema.json").read_text(encoding="utf-8"))
     check = jsonschema.Draft202012Validator(schema)
-    policy = roofline.Policy(warmup_min_s=0.0, min_s=0.01, max_s=0.03, bracket_s=0.002, tries=1)
+    policy = roofline.Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.01, max_s=0.03, bracket_s=0.002, tries=1)
     m = roofline.measure(roofline.Relu(elements=4096), device="cpu", cache_state="warm", policy=policy)
     assert list(check.iter_errors(json.loads(json.dumps(m.to_dict())))) == []
     assert Measurement.from_dict(json.loads(json.dumps(m.to_dict()))) == m

@@ -13,7 +13,7 @@ from roofline import Attention, Error, Policy, Relu, Results, Softmax, sweeps
 from roofline.measurement import open_device
 from roofline.sweeps import points
 
-FAST = Policy(warmup_min_s=0.0, min_s=0.01, max_s=0.03, bracket_s=0.002, tries=1)
+FAST = Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.01, max_s=0.03, bracket_s=0.002, tries=1)
 
 
 def test_points_are_the_product_last_axis_fastest() -> None:
