@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import roofline
-from roofline.claims import Claim, documents, find_claim, list_claims, notebook_decode, to_dict
+from roofline.claims import SAYS, Claim, documents, find_claim, list_claims, notebook_decode, to_dict
 from roofline.claims.claim import FILES, SUFFIX
 from roofline.cli import main
 
@@ -92,8 +92,8 @@ def test_a_wrong_number_is_found() -> None:
         ("product-256x4096x4096", "Activations are an eighth of the bytes"),
         ("softmax-lowest", "1.26 FLOP/byte"),
         ("decode-7b-batches", "0.1 % less at batch 128"),
-        ("linear-512-bound", "At 159 FLOP/byte"),
-        ("weights-floor", "6.5 ms"),
+        ("linear-512-bound", "At 408.6 FLOP/byte"),
+        ("weights-floor", "13.2e9 bytes"),
     ):
         assert unexplained(CLAIMS[id], wrong), id
     assert set(REASONS) <= set(CLAIMS)
@@ -177,6 +177,8 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"{sum(not claim.holds for claim in CLAIMS.values())} do not hold" in out
     assert main(["claims", "q-b-proj"]) == 0
     assert CLAIMS["q-b-proj"].line in capsys.readouterr().out
+    assert main(["claims", "naive-and-fused-8192"]) == 0
+    assert f"follows: {SAYS['follows']}" in capsys.readouterr().out
     assert main(["claims", "q-b-proj", "--wrong"]) == 2
     assert main(["claims", "nothing"]) == 2
 
@@ -194,3 +196,16 @@ def test_the_page_says_what_its_code_prints() -> None:
         exec(compile(code, "mental_model.md", "exec"), {})
     assert printed.getvalue().splitlines() == [inline or block for inline, block in stated]
     assert len(stated) > 20
+
+
+def test_the_row_of_what_is_done_element_by_element() -> None:
+    """The page's table: from a sum of two tensors, one FLOP over three of two bytes, to the tanh form of GELU."""
+    text = (ROOT / "docs" / "mental_model.md").read_text(encoding="utf-8")
+    (row,) = re.findall(r"^\| element-wise, norms \| ([\d.]+) to ([\d.]+) \|", text, re.MULTILINE)
+    each = (
+        roofline.Relu, roofline.Gelu, roofline.SiluMul, roofline.RmsNorm, roofline.ResidualRmsNorm, roofline.LayerNorm,
+        roofline.Rope, roofline.Softmax,
+    )  # fmt: skip
+    found = [roofline.count(operator(dtype="bf16")).flops_per_byte for operator in each]
+    found += [roofline.count(roofline.Gelu(form="tanh", dtype="bf16")).flops_per_byte, 1 / (3 * 2)]
+    assert [float(end) for end in row] == [round(min(found), 2), round(max(found), 2)]

@@ -24,7 +24,8 @@ def claims(options: argparse.Namespace) -> int:
         screen.json(to_dict(found))
     elif options.claim_id:
         (claim,) = found
-        screen.lines((f"{claim.document}, {documents()[claim.document]}", f"claim: {claim.claim}", f"{claim.says}: {SAYS[claim.says]}", f"{claim.verdict}: {claim.why}"))
+        screen.lines((f"{claim.document}, {documents()[claim.document]}", f"claim: {claim.claim}"))
+        screen.lines((f"{claim.says}: {SAYS[claim.says]}", f"{claim.verdict}: {claim.why}"))
         screen.lines((f"shown by: {claim.line}", f"gives: {claim.gives}"))
     else:
         for title, about in documents().items():

@@ -74,8 +74,9 @@ class GroupedMatmul(Operator):
     of out. weight_bits: of a stored weight with its share of the scales: 16, 8, 4.5 (NVFP4), 4.25 (MXFP4); their bytes are
     rounded up to whole ones, once per matrix. Weights as wide as dtype are stored in it; for others there are costs alone.
     ranks: among which the experts are spread, `tokens` coming from each; all is then what one rank is expected to compute and move
-    for the tokens that reach it (rounded up), and touched_experts are its own. groups, groups_per_token: with ranks, a token chooses
-    its experts within so many of as many equal groups of neighbouring experts, as DeepSeek-V3 has it. Raises Error for bad fields.
+    for the tokens that reach it (rounded up), and touched_experts are its own. groups: with several ranks, equal groups of
+    neighbouring experts, of which a token draws groups_per_token and chooses its experts within them, as DeepSeek-V3 has it.
+    Raises Error for bad fields.
     """
 
     tokens: int = 1

@@ -249,7 +249,8 @@ class TransformerConfig:
             self._refuse(f"expert_groups {groups} do not divide experts {self.experts}")
         if drawn > groups or (groups and drawn * (self.experts // groups) < self.experts_per_token):
             self._refuse(
-                f"groups_per_token {drawn} must be at most expert_groups {groups} and hold experts_per_token {self.experts_per_token}"
+                f"groups_per_token {drawn} must be at most expert_groups {groups}, and these groups hold experts_per_token "
+                f"{self.experts_per_token}"
             )
 
     # -- derived ----------------------------------------------------------------------------------------------------------

@@ -17,9 +17,13 @@ from .phases import Phase, Training
 from .ranks import own_part, ranks_of
 from .training import kept_bytes, states_bytes
 
-
 # Whose number a device's memory is, and how a line says it.
-SOURCES: Mapping[str, str] = {"given": "as given", "driver": "by the driver", "datasheet": "by the datasheet", "machine": "as reported"}
+SOURCES: Mapping[str, str] = {
+    "given": "as given",
+    "driver": "by the driver",
+    "datasheet": "by the datasheet",
+    "machine": "as reported",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
