@@ -157,14 +157,17 @@ class GroupedMatmul(Operator):
         expected = expected if isinstance(self.touched_experts, np.ndarray) or expected.ndim else float(expected)
         return pick(self.touched_experts > 0, self.touched_experts, expected)
 
+    def reached(self) -> Any:
+        """Ranks that a token goes to on average."""
+        routing = (self.experts, self.experts_per_token, self.ranks, self.groups, self.groups_per_token)
+        found = np.asarray(_reaches_each(*routing), dtype=np.float64)
+        return self.ranks * (found if found.ndim else float(found))
+
     def arriving(self) -> Any:
         """Tokens that choose an expert of this rank, as expected and rounded up; `tokens` where there is one rank."""
         if np.all(self.ranks == 1):
             return self.tokens
-        routing = (self.experts, self.experts_per_token, self.ranks, self.groups, self.groups_per_token)
-        found = np.asarray(_reaches_each(*routing), dtype=np.float64)
-        expected = self.ranks * self.tokens * (found if found.ndim else float(found))
-        return pick(self.ranks == 1, self.tokens, whole(expected))
+        return pick(self.ranks == 1, self.tokens, whole(self.tokens * self.reached()))
 
     @property
     def gated(self) -> bool:
