@@ -68,9 +68,9 @@ def claims_tables() -> str:
     found = []
     for title, about in documents().items():
         found += [f"## {title}", "", f"{about[0].upper()}{about[1:]}.", ""]
-        found += ["| claim | | why | call | gives |", "| --- | --- | --- | --- | --- |"]
+        found += ["| claim | says | | why | call | gives |", "| --- | --- | --- | --- | --- | --- |"]
         for claim in list_claims(title):
-            cells = (claim.claim, claim.verdict, f"{claim.why}.", f"`{claim.call}`", _value(claim.gives))
+            cells = (claim.claim, claim.says, claim.verdict, f"{claim.why}.", f"`{claim.call}`", _value(claim.gives))
             found.append("| " + " | ".join(cells) + " |")
         found.append("")
     return "\n".join(found).rstrip()

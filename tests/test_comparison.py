@@ -394,7 +394,7 @@ def test_a_claim_against_a_measurement() -> None:
 
 def test_unverified_claims_say_so() -> None:
     _, rows = compare(h200(tensor(800e12)), Machine.from_datasheet("H100 NVL")).table()
-    assert next(row for row in rows if row[0].startswith("bf16"))[1] == "835 TFLOP/s (unverified)"
+    assert next(row for row in rows if row[0] == "bf16→fp32 tensor")[1] == "835 TFLOP/s (unverified)"
     assert next(row for row in rows if row[0] == "DRAM")[1] == "3.90 TB/s"
 
 

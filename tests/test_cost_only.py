@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,66 @@ def test_experts_over_ranks_against_drawn_routings() -> None:
     assert (everyone.arriving(), everyone.touched()) == (20, 4)
     with pytest.raises(Error, match="no reference"):
         problem.reference({})
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8, 16, 64])
+def test_ranks_that_a_token_goes_to_against_drawn_routings(ranks: int) -> None:
+    """64 experts in 8 groups; a token draws 3 groups and then 6 of their 24 experts."""
+    problem = GroupedMatmul(tokens=10_000, experts=64, experts_per_token=6, ranks=ranks, groups=8, groups_per_token=3)
+    generator = np.random.default_rng(11)
+    groups = generator.permuted(np.tile(np.arange(8), (60_000, 1)), axis=-1)[:, :3]
+    open_to_it = (groups[:, :, None] * 8 + np.arange(8)).reshape(-1, 24)
+    chosen = generator.permuted(open_to_it, axis=-1)[:, :6]
+    reached = np.array([np.unique(row).size for row in chosen // (64 // ranks)])
+    spread = reached.std() / math.sqrt(len(reached))
+    assert problem.reached() == pytest.approx(reached.mean(), abs=4 * spread)
+    assert problem.arriving() == math.ceil(10_000 * problem.reached())
+    ungrouped = GroupedMatmul(tokens=10_000, experts=64, experts_per_token=6, ranks=ranks)
+    assert problem.arriving() <= ungrouped.arriving() + 1
+    assert problem.touched() == ungrouped.touched()  # every expert is as likely as before
+
+
+def test_ranks_that_a_token_goes_to_by_hand() -> None:
+    """DeepSeek-V3: C(96, 8) / C(128, 8) = 0.0927 miss a drawn group, so 4 (1 - 0.0927) = 3.63 of 8 ranks are reached."""
+    deepseek = {"tokens": 1000, "experts": 256, "experts_per_token": 8}
+    missed = Fraction(math.comb(96, 8), math.comb(128, 8))
+    one = GroupedMatmul(**deepseek, ranks=8, groups=8, groups_per_token=4)
+    assert one.reached() == pytest.approx(float(4 * (1 - missed)), rel=1e-12)
+    assert one.arriving() == math.ceil(1000 * 4 * (1 - missed)) == 3630
+    assert GroupedMatmul(**deepseek, ranks=8).arriving() == 5295
+    # Over two ranks: 4 groups each, of which 4 (or 0) are drawn in 1 of 70 cases, 3 (or 1) in 16, 2 in 36.
+    two = GroupedMatmul(**deepseek, ranks=2, groups=8, groups_per_token=4)
+    alone = [Fraction(math.comb(128 - 32 * j, 8), math.comb(128, 8)) for j in range(5)]
+    reached = sum(Fraction(ways, 70) * (1 - alone[j]) for j, ways in enumerate((1, 16, 36, 16, 1)))
+    assert two.arriving() == math.ceil(1000 * 2 * reached)
+    # Two experts of four, one group of two drawn: both are on one rank.
+    assert GroupedMatmul(tokens=50, experts=4, experts_per_token=2, ranks=2, groups=2, groups_per_token=1).arriving() == 50
+
+
+def test_groups_picked_by_scores_spread_a_little_more() -> None:
+    """What docs/conventions.md says of DeepSeek-V3's router: groups by their two best scores, experts by score within these."""
+    scores = np.random.default_rng(7).random((20_000, 8, 32))
+    best = np.sort(scores, axis=-1)[..., -2:].sum(axis=-1)
+    left_out = np.argsort(best, axis=-1)[:, :4]
+    np.put_along_axis(scores, left_out[:, :, None], -1.0, axis=1)
+    chosen = np.argpartition(scores.reshape(-1, 256), -8, axis=-1)[:, -8:] // 32
+    assert np.mean([np.unique(row).size for row in chosen]) == pytest.approx(3.96, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"groups": 8, "groups_per_token": 4, "ranks": 1}, "groups 8 matter to ranks alone"),
+        ({"groups": 6, "groups_per_token": 4, "ranks": 2}, "groups must divide experts 256, got 6"),
+        ({"groups": 8, "groups_per_token": 9, "ranks": 2}, "groups_per_token must be at most groups 8 .* got 9"),
+        ({"groups": 64, "groups_per_token": 1, "ranks": 2}, "leave experts_per_token 8 to choose from, got 1"),
+        ({"groups": 2, "ranks": 3, "experts": 6, "experts_per_token": 2}, "ranks 3 must divide groups 2 or be"),
+        ({"groups": 4096, "groups_per_token": 4096, "ranks": 2, "experts": 4096}, "groups must be at most 1024, got 4096"),
+    ],
+)
+def test_groups_that_cannot_be(fields: dict[str, int], message: str) -> None:
+    with pytest.raises(Error, match=message):
+        GroupedMatmul(**{"experts": 256, **fields})
 
 
 # -- figures published elsewhere ----------------------------------------------------------------------------------------------

@@ -324,8 +324,14 @@ def abbreviations(problem: Any) -> dict[str, Any]:
         names["routed"] = fields["tokens"] * (per_token + fields["shared_experts"])
         ranks, own = fields["ranks"], experts // fields["ranks"]
         touched = fields["touched_experts"] or own * (1 - (1 - per_token / experts) ** (ranks * fields["tokens"]))
-        missed = Fraction(math.comb(experts - own, per_token), math.comb(experts, per_token)) if ranks > 1 else 0
-        names["arriving"] = math.ceil(ranks * fields["tokens"] * (1 - missed))
+        groups, drawn = fields["groups"], fields["groups_per_token"]
+        whole, room = max(1, groups // ranks), drawn * experts // groups
+        reached = sum(
+            Fraction(math.comb(whole, j) * math.comb(groups - whole, drawn - j), math.comb(groups, drawn))
+            * (1 - Fraction(math.comb(max(room - j * own // whole, 0), per_token), math.comb(room, per_token)))
+            for j in range(1, min(whole, drawn) + 1)
+        )
+        names["arriving"] = math.ceil(ranks * fields["tokens"] * reached) if ranks > 1 else fields["tokens"]
         weights = (touched + fields["shared_experts"]) * fields["d_model"] * fields["d_ff"]
         names["expert_bytes"] = math.ceil(weights * fields["weight_bits"] / 8 * (1 - 1e-12))
     if problem.name.startswith("topk_"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roofline.errors import Error
+from roofline.machine import Machine
 from roofline.operators import GroupedMatmul
 from roofline.transformer import (
     Call,
@@ -20,6 +22,7 @@ from roofline.transformer import (
     Training,
     TransformerConfig,
     calls_of,
+    estimate,
     from_hugging_face,
     kv_bytes,
     largest_batch,
@@ -147,6 +150,20 @@ def test_the_dtype_in_which_tokens_are_sent() -> None:
     assert dtypes == ["fp8_e4m3", "bf16"]
 
 
+def test_groups_lessen_what_goes_over_the_link() -> None:
+    """DeepSeek-V3 on 8 ranks: 64 tokens of each, 3.629 ranks a token, rounded up to 233 rows, of which an eighth stays."""
+    c = preset("DeepSeek-V3")
+    dispatch = by_name(calls_of(c, Decode(batch=512), ep=8))["dispatch"].problem
+    rows = math.ceil(64 * 3.629)
+    assert dispatch.link_bytes() == rows * 7168 * 7 // 8
+    plain = c.replace(expert_groups=0, groups_per_token=0)
+    found = estimate(c, Decode(batch=512), Machine.from_datasheet("H200 SXM"), ep=8, must_fit=False)
+    (said,) = (note for note in found.notes if "a token goes to" in note)
+    assert said == "a token goes to 3.63 of 8 ranks on average, chosen within 4 of 8 groups of experts"
+    more = by_name(calls_of(plain, Decode(batch=512), ep=8))["dispatch"].problem
+    assert more.link_bytes() / dispatch.link_bytes() == pytest.approx(5.295 / 3.629, rel=0.01)
+
+
 @pytest.mark.parametrize(
     ("name", "phase", "ranks", "message"),
     [
@@ -157,11 +174,15 @@ def test_the_dtype_in_which_tokens_are_sent() -> None:
         ("Mixtral-8x7B", Mixed(batch=8), {"ep": 4}, "only prefill and decode"),
         ("Mixtral-8x7B", Decode(), {"ep": 0}, "ep must be a number of ranks"),
         ("Mixtral-8x7B", Decode(), {"ep": True}, "ep must be a number of ranks"),
+        (
+            preset("Mixtral-8x7B").replace(experts=24, expert_groups=8, groups_per_token=4), Decode(batch=6), {"ep": 6},
+            "ep 6 neither divides the 8 groups .* of Mixtral-8x7B are routed by nor is a multiple",
+        ),
     ],
 )
-def test_bad_expert_parallelism(name: str, phase: Phase, ranks: dict[str, Any], message: str) -> None:
+def test_bad_expert_parallelism(name: str | TransformerConfig, phase: Phase, ranks: dict[str, Any], message: str) -> None:
     with pytest.raises(Error, match=message):
-        calls_of(preset(name), phase, **ranks)
+        calls_of(preset(name) if isinstance(name, str) else name, phase, **ranks)
 
 
 def test_the_largest_batch_of_all_ranks() -> None:

@@ -64,6 +64,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "deepseek_v3", "hidden_act": "silu", "hidden_size": 7168, "intermediate_size": 18432,
         "moe_intermediate_size": 2048, "first_k_dense_replace": 3, "n_routed_experts": 256, "n_shared_experts": 1,
         "num_experts_per_tok": 8, "moe_layer_freq": 1, "scoring_func": "sigmoid", "num_attention_heads": 128,
+        "n_group": 8, "topk_group": 4, "topk_method": "noaux_tc",
         "num_hidden_layers": 61, "num_key_value_heads": 128, "num_nextn_predict_layers": 1, "kv_lora_rank": 512,
         "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "vocab_size": 129280,
         "max_position_embeddings": 163840, "rope_theta": 10000, "attention_bias": False, "tie_word_embeddings": False,
@@ -232,6 +233,35 @@ def test_modules_that_are_left_out(given: dict[str, Any], covers: str) -> None:
     assert found.quantization.covers == covers
     if covers == "ffn_and_output":
         assert found.replace(name="DeepSeek-R1-NVFP4") == preset("DeepSeek-R1-NVFP4")
+
+
+@pytest.mark.parametrize(
+    ("keys", "groups"),
+    [
+        ({}, (8, 4)),
+        ({"n_group": 1, "topk_group": 1}, (0, 0)),  # Kimi K2's
+        ({"topk_method": "group_limited_greedy", "topk_group": 3}, (8, 3)),
+        ({"topk_method": "greedy"}, (0, 0)),
+    ],
+)
+def test_groups_of_experts(keys: dict[str, Any], groups: tuple[int, int]) -> None:
+    found = from_hugging_face(CONFIGS["DeepSeek-V3"] | keys)
+    assert (found.expert_groups, found.groups_per_token) == groups
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"groups_per_token": 0}, "give both expert_groups and groups_per_token, or neither"),
+        ({"expert_groups": 7}, "expert_groups 7 do not divide experts 256"),
+        ({"groups_per_token": 9}, "groups_per_token 9 must be at most expert_groups 8"),
+        ({"expert_groups": 64, "groups_per_token": 1}, "groups_per_token 1 .* hold experts_per_token 8"),
+        ({"experts": 0, "dense_layers": ()}, "expert_groups, groups_per_token.* without experts"),
+    ],
+)
+def test_groups_that_cannot_be(fields: dict[str, int], message: str) -> None:
+    with pytest.raises(Error, match=message):
+        preset("DeepSeek-V3").replace(**fields)
 
 
 def test_weights_of_the_nvfp4_checkpoint() -> None:

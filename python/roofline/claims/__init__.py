@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .claim import Claim, documents, find_claim, list_claims, to_dict
+from .claim import SAYS, Claim, documents, find_claim, list_claims, to_dict
 from .rules import notebook_decode
 
-__all__ = ["Claim", "documents", "find_claim", "list_claims", "notebook_decode", "to_dict"]
+__all__ = ["SAYS", "Claim", "documents", "find_claim", "list_claims", "notebook_decode", "to_dict"]

@@ -14,12 +14,14 @@ from ..errors import Error
 from ..machine import SCHEMA_VERSION
 
 SUFFIX = ".toml"
+# Whose words a claim is.
+SAYS = {"printed": "the text says it", "follows": "its formulas or code give it, worked out or run; the text does not print it"}
 FILES = ("transformers", "article", "gpu", "gb200", "notebook")  # in the order they are shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One claim of a text, in our words. why: what is right, and for what reason.
+    """One claim of a text, in our words but for what stands in quotation marks. says: of `SAYS`. why: what is right, and why.
 
     call: a Python expression of this package's public names that shows it, after `import roofline`. gives: what the call gives, to
     four digits: a number, text, or a list of these. The tests execute every call.
@@ -28,6 +30,7 @@ class Claim:
     id: str
     document: str
     claim: str
+    says: str
     holds: bool
     why: str
     call: str

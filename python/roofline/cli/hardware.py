@@ -61,7 +61,7 @@ def _stated(sheet: Any, key: str) -> str:
     number = sheet.numbers.get(key)
     if number is None:
         return MISSING
-    if key in ("l2_bytes", "l3_bytes", "l1_bytes_per_cycle"):  # caches are binary
+    if NUMBERS[key] == "B":  # caches and memories are made in powers of two
         return fmt_bytes(number.value) + ("" if number.verified else MARK)
     return _marked(number.value, NUMBERS[key], number.verified)
 

@@ -24,6 +24,7 @@ NUMBERS: Mapping[str, str] = {
     "memory_bytes_per_s": "B/s",
     "driver_memory_bytes_per_s": "B/s",
     "memory_bytes": "B",
+    "driver_memory_bytes": "B",
     "memory_bus_bits": "",
     "memory_clock_hz": "Hz",
     "memory_channels": "",

@@ -17,6 +17,7 @@ from .ffn import Ffn
 
 _ACTIVATIONS = ("relu", "gelu", "swiglu")
 _DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "nvfp4", "mxfp4")
+MOST_GROUPS = 1024  # models have 8; binomials of them stay small
 
 
 def expected_touched(tokens: Any, experts: Any, experts_per_token: Any) -> Any:
@@ -31,19 +32,36 @@ def expected_touched(tokens: Any, experts: Any, experts_per_token: Any) -> Any:
     return total * -np.expm1(missed)
 
 
-def _reaches(experts: int, experts_per_token: int, ranks: int) -> float:
-    """The probability that a token chooses any expert of one rank, with experts_per_token different ones at random."""
-    own, missed = int(experts // ranks), 1.0
-    # C(experts - own, k) / C(experts, k), which is the same with own and k exchanged.
-    few, many = sorted((own, int(experts_per_token)))
+def _misses(experts: int, own: int, chosen: int) -> float:
+    """The probability that `chosen` different ones of `experts`, drawn at random, have none of `own` among them."""
+    # C(experts - own, chosen) / C(experts, chosen), which is the same with own and chosen exchanged.
+    (few, many), missed = sorted((own, chosen)), 1.0
     for taken in range(few):
         missed *= max(experts - many - taken, 0) / (experts - taken)
         if missed < 1e-18:
             break
-    return 1 - missed
+    return missed
 
 
-_reaches_each = np.frompyfunc(_reaches, 3, 1)
+def _reaches(experts: int, experts_per_token: int, ranks: int, groups: int, groups_per_token: int) -> float:
+    """The probability that a token chooses any expert of one rank.
+
+    It draws t = groups_per_token of g = groups at random, then k = experts_per_token different experts of those t / g of all. A
+    rank has w whole groups (or, with more ranks than groups, an equal part of one: w = 1) with e experts each. It has j of the
+    groups drawn with the probability C(w, j) C(g - w, t - j) / C(g, t), and a token that may choose among n = t experts / g misses
+    its j e experts with C(n - j e, k) / C(n, k). ranks times the sum over j of the first times 1 less the second is how many ranks
+    a token goes to: 8 of 256 experts in 4 of 8 groups over 8 ranks reach 8 (1/2) (1 - C(96, 8) / C(128, 8)) = 3.63.
+    """
+    experts, chosen, ranks, groups, drawn = map(int, (experts, experts_per_token, ranks, groups, groups_per_token))
+    mine, each = max(groups // ranks, 1), min(experts // groups, experts // ranks)
+    open_to_it, reached = drawn * (experts // groups), 0.0
+    for j in range(1, min(mine, drawn) + 1):
+        share = math.comb(mine, j) * math.comb(groups - mine, drawn - j) / math.comb(groups, drawn)
+        reached += share * (1 - _misses(open_to_it, j * each, chosen))
+    return reached
+
+
+_reaches_each = np.frompyfunc(_reaches, 5, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +74,9 @@ class GroupedMatmul(Operator):
     of out. weight_bits: of a stored weight with its share of the scales: 16, 8, 4.5 (NVFP4), 4.25 (MXFP4); their bytes are
     rounded up to whole ones, once per matrix. Weights as wide as dtype are stored in it; for others there are costs alone.
     ranks: among which the experts are spread, `tokens` coming from each; all is then what one rank is expected to compute and move
-    for the tokens that reach it (rounded up), and touched_experts are its own. Raises Error for bad fields.
+    for the tokens that reach it (rounded up), and touched_experts are its own. groups: with several ranks, equal groups of
+    neighbouring experts, of which a token draws groups_per_token and chooses its experts within them, as DeepSeek-V3 has it.
+    Raises Error for bad fields.
     """
 
     tokens: int = 1
@@ -65,6 +85,8 @@ class GroupedMatmul(Operator):
     shared_experts: int = 0
     touched_experts: int = 0
     ranks: int = 1
+    groups: int = 1
+    groups_per_token: int = 1
     d_model: int = 7168
     d_ff: int = 2048
     activation: str = "swiglu"
@@ -103,6 +125,19 @@ class GroupedMatmul(Operator):
         self.require(
             (self.ranks == 1) | (self.shared_experts == 0), "shared_experts are on every rank: with ranks {ranks} state them apart"
         )
+        self.require((self.ranks > 1) | (self.groups == 1), "groups {groups} matter to ranks alone: with one rank leave them at 1")
+        self.require(self.groups <= MOST_GROUPS, f"groups must be at most {MOST_GROUPS}, got {{groups}}")
+        self.require(self.experts % self.groups == 0, "groups must divide experts {experts}, got {groups}")
+        self.require(
+            (self.groups % self.ranks == 0) | (self.ranks % self.groups == 0),
+            "ranks {ranks} must divide groups {groups} or be a multiple of them: a rank with parts of several is not modelled",
+        )
+        self.require(
+            (self.groups_per_token <= self.groups)
+            & (self.groups_per_token * (self.experts // self.groups) >= self.experts_per_token),
+            "groups_per_token must be at most groups {groups} and leave experts_per_token {experts_per_token} to choose from, got "
+            "{groups_per_token}",
+        )
         most = smaller(self.experts // self.ranks, self.ranks * self.tokens * self.experts_per_token)
         touched, one = self.touched_experts, self.ranks == 1
         self.require(
@@ -122,13 +157,17 @@ class GroupedMatmul(Operator):
         expected = expected if isinstance(self.touched_experts, np.ndarray) or expected.ndim else float(expected)
         return pick(self.touched_experts > 0, self.touched_experts, expected)
 
+    def reached(self) -> Any:
+        """Ranks that a token goes to on average."""
+        routing = (self.experts, self.experts_per_token, self.ranks, self.groups, self.groups_per_token)
+        found = np.asarray(_reaches_each(*routing), dtype=np.float64)
+        return self.ranks * (found if found.ndim else float(found))
+
     def arriving(self) -> Any:
         """Tokens that choose an expert of this rank, as expected and rounded up; `tokens` where there is one rank."""
         if np.all(self.ranks == 1):
             return self.tokens
-        found = np.asarray(_reaches_each(self.experts, self.experts_per_token, self.ranks), dtype=np.float64)
-        expected = self.ranks * self.tokens * (found if found.ndim else float(found))
-        return pick(self.ranks == 1, self.tokens, whole(expected))
+        return pick(self.ranks == 1, self.tokens, whole(self.tokens * self.reached()))
 
     @property
     def gated(self) -> bool:
@@ -313,6 +352,7 @@ class GroupedMatmul(Operator):
             {**few, "experts_per_token": 5, "activation": "relu", "weight_bits": 4.5},
             {"tokens": 64, "shared_experts": 1, "weight_bits": 8.0, "dtype": "fp8_e4m3"},
             {"tokens": 16384, "weight_bits": 4.5, "dtype": "nvfp4"},
+            {"tokens": 64, "ranks": 16, "groups": 8, "groups_per_token": 4, "weight_bits": 8.0, "dtype": "fp8_e4m3"},
             *measured,
         )
         return tuple(Case(problem=cls.make(**fields)) for fields in given)

@@ -22,6 +22,7 @@ COVERS: Mapping[str, tuple[str, ...]] = {
 }
 DTYPES = ("fp32", "fp16", "bf16")  # of a model as it is trained; narrower weights are a Quantization
 CACHES = (*DTYPES, "fp8_e4m3", "fp8_e5m2", "int8", "int4")
+_OF_EXPERTS = ("experts_per_token", "expert_groups", "groups_per_token", "expert_d_ff", "shared_experts", "shared_d_ff")
 MOST = 2**40  # of any one dimension: beyond what can be built, and products of several stay exact and quick
 
 
@@ -97,7 +98,8 @@ class TransformerConfig:
     (indices; none given: all). kv_lora_rank above 0 makes it multi-head latent attention (MLA): queries through q_lora_rank (0:
     directly), heads of nope_head_dim + rope_head_dim for q and k and v_head_dim for v; head_dim and kv_heads then follow.
     d_ff: of dense layers. experts above 0 makes every layer but `dense_layers` (indices) a mixture: experts_per_token of
-    `experts` with expert_d_ff each, and shared_d_ff of experts that every token meets (all shared_experts together).
+    `experts` with expert_d_ff each, and shared_d_ff of experts that every token meets (all shared_experts together); with
+    expert_groups a token chooses within groups_per_token of as many equal groups of neighbouring experts.
     gated: two matrices in (gate and up) instead of one. norms: per layer, of d_model. qk_norm: of each head of q and k.
     rope_fraction: of head_dim that is rotated (0: no rotation). positions: learned ones. sinks: one logit per head.
     weights, activations, kv: dtypes; kv is that of the cache ("": as activations). max_seq: what it was made for (0: not known).
@@ -133,6 +135,8 @@ class TransformerConfig:
 
     experts: int = 0
     experts_per_token: int = 0
+    expert_groups: int = 0
+    groups_per_token: int = 0
     expert_d_ff: int = 0
     shared_experts: int = 0
     shared_d_ff: int = 0
@@ -229,12 +233,25 @@ class TransformerConfig:
                 self._refuse(f"a mixture of {self.experts} experts lacks {', '.join(absent)}")
             if self.experts_per_token > self.experts:
                 self._refuse(f"experts_per_token {self.experts_per_token} exceeds experts {self.experts}")
+            self._check_groups()
             if bool(self.shared_experts) != bool(self.shared_d_ff):
                 self._refuse("give both shared_experts and shared_d_ff (of all of them together), or neither")
-        elif present := [n for n in ("experts_per_token", "expert_d_ff", "shared_experts", "shared_d_ff") if getattr(self, n)]:
+        elif present := [name for name in _OF_EXPERTS if getattr(self, name)]:
             self._refuse(f"{', '.join(present)} without experts: give experts too")
         if not self.d_ff and (not self.experts or self.dense_layers):
             self._refuse("dense layers need d_ff")
+
+    def _check_groups(self) -> None:
+        groups, drawn = self.expert_groups, self.groups_per_token
+        if bool(groups) != bool(drawn):
+            self._refuse("give both expert_groups and groups_per_token, or neither")
+        if groups and self.experts % groups:
+            self._refuse(f"expert_groups {groups} do not divide experts {self.experts}")
+        if drawn > groups or (groups and drawn * (self.experts // groups) < self.experts_per_token):
+            self._refuse(
+                f"groups_per_token {drawn} must be at most expert_groups {groups}, and these groups hold experts_per_token "
+                f"{self.experts_per_token}"
+            )
 
     # -- derived ----------------------------------------------------------------------------------------------------------
 

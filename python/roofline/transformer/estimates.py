@@ -9,7 +9,7 @@ from typing import Any
 
 from .._repr import Row, html_table, text_table
 from ..machine import SCHEMA_VERSION
-from ..units import MISSING, fmt_number, fmt_percent, fmt_si
+from ..units import MISSING, fmt_bytes, fmt_number, fmt_percent, fmt_si
 from .config import TransformerConfig
 from .memory import Memory
 from .phases import Decode, Phase, Prefill, Training
@@ -170,7 +170,7 @@ class Estimate:
         ]
         profile = ", ".join(f"{roof} {fmt_percent(seconds / self.time_s)}" for roof, seconds in self.profile.items())
         limit = "" if math.isinf(self.amdahl) else f", so more ranks gain at most {fmt_number(self.amdahl)} times"
-        parts = ", ".join(f"{name} {fmt_si(size, 'B')}" for name, size in self.memory.parts.items())
+        parts = ", ".join(f"{name} {fmt_bytes(size)}" for name, size in self.memory.parts.items())
         return [
             ("time", fmt_si(self.time_s, "s", 4)),
             *((name, value) for name, value in rates if value),

@@ -69,6 +69,9 @@ def _notes(config: TransformerConfig, phase: Phase, machine: Machine, options: O
                 f"ep {options.ep}: every rank has {own} experts, {sequences} sequences and all other weights, and equally many "
                 "tokens reach each, which real routers do not grant"
             )
+            reached = float(experts[0].reached())
+            within = f", chosen within {c.groups_per_token} of {c.expert_groups} groups of experts" if c.expert_groups else ""
+            yield f"a token goes to {fmt_number(reached)} of {options.ep} ranks on average{within}"
     if options.tp > 1:
         if not c.mla and c.kv_heads < options.tp:
             yield f"tp {options.tp}: {c.kv_heads} KV heads are replicated, {options.tp // c.kv_heads} times each"

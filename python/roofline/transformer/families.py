@@ -56,6 +56,7 @@ FAMILIES: Mapping[str, Family] = {
     "deepseek_v2": Family(mla=True, mixture="n_routed_experts", dense="first_k_dense_replace"),
     "deepseek_v3": Family(
         mla=True, mixture="n_routed_experts", dense="first_k_dense_replace", router="sigmoid", router_bias=True,
+        required=("n_group", "topk_group"),
     ),
     "gpt_oss": Family(
         qkv_bias=True, output_bias=True, ffn_bias=True, window="listed", required=("head_dim",), mixture="num_local_experts",

@@ -155,6 +155,9 @@ def _mixture(keys: _Keys, family: Family, layers: int) -> dict[str, Any]:
     }
     if scoring := keys.get("scoring_func", str, ""):
         found["router"] = scoring
+    groups, drawn = keys.get("n_group", int, 1), keys.get("topk_group", int, 1)
+    if groups > 1 and keys.get("topk_method", str, "") != "greedy":  # DeepSeek-V2-Lite's, which has no use for groups
+        found |= {"expert_groups": groups, "groups_per_token": drawn}
     if shared := keys.get("n_shared_experts", int, 0):
         found |= {"shared_experts": shared, "shared_d_ff": shared * found["expert_d_ff"]}
     if width := keys.get("shared_expert_intermediate_size", int, 0):

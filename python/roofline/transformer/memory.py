@@ -17,18 +17,28 @@ from .phases import Phase, Training
 from .ranks import own_part, ranks_of
 from .training import kept_bytes, states_bytes
 
+# Whose number a device's memory is, and how a line says it.
+SOURCES: Mapping[str, str] = {
+    "given": "as given",
+    "driver": "by the driver",
+    "datasheet": "by the datasheet",
+    "machine": "as reported",
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """Bytes on one rank, by what they are: "weights", "KV cache", "activations", in training also "gradients" and "optimizer".
 
     Activations: in inference the residual stream, and the inputs and outputs of the call that has most of them. capacity_bytes: of
-    one device, as far as it may be used; None where that is not known. largest_batch: that fits, 0 where not even one sequence
-    does; None without a capacity. Fragments, contexts and other programs are not in it.
+    one device, as far as it may be used; None where that is not known. capacity_source: whose number that is, of `SOURCES`; ""
+    where it is not known. largest_batch: that fits, 0 where not even one sequence does; None without a capacity. Fragments,
+    contexts and other programs are not in it.
     """
 
     parts: Mapping[str, int]
     capacity_bytes: int | None = None
+    capacity_source: str = ""
     largest_batch: int | None = None
 
     @property
@@ -41,10 +51,10 @@ class Memory:
 
     @property
     def text(self) -> str:
-        """One line: "13.5 GiB of 74.5 GiB, at most batch 98"."""
+        """One line: "132 GiB of 140 GiB (by the driver): fits; the largest batch that fits is 12"."""
         if self.capacity_bytes is None:
             return f"{fmt_bytes(self.total_bytes)}; the device's memory is not known"
-        of = f"{fmt_bytes(self.total_bytes)} of {fmt_bytes(self.capacity_bytes)}"
+        of = f"{fmt_bytes(self.total_bytes)} of {fmt_bytes(self.capacity_bytes)} ({SOURCES[self.capacity_source]})"
         batch = f"the largest batch that fits is {self.largest_batch}" if self.largest_batch else "not even one sequence fits"
         return f"{of}: {'fits' if self.fits else 'does not fit'}; {batch}"
 
@@ -53,6 +63,7 @@ class Memory:
             "parts": dict(self.parts),
             "total_bytes": self.total_bytes,
             "capacity_bytes": self.capacity_bytes,
+            "capacity_source": self.capacity_source,
             "fits": self.fits,
             "largest_batch": self.largest_batch,
         }
@@ -121,6 +132,15 @@ def largest_batch(
     return low * ep
 
 
+def _capacity(machine: Machine | None) -> tuple[Any, str]:
+    """The memory of a machine by its facts, and whose number it is."""
+    facts = machine.facts if machine else {}
+    if "driver_memory_bytes" in facts:
+        return facts["driver_memory_bytes"], "driver"
+    stated = facts.get("memory_bytes")
+    return stated, "" if stated is None else "datasheet" if "datasheet" in facts else "machine"
+
+
 def memory_of(
     config: TransformerConfig,
     phase: Phase,
@@ -132,8 +152,11 @@ def memory_of(
     share: float = 1.0,
     capacity_bytes: float | None = None,
 ) -> Memory:
-    """What one rank of tp or ep keeps, against `share` of a device's memory: capacity_bytes, else what the machine's facts say."""
-    stated = capacity_bytes if capacity_bytes is not None else (machine.facts.get("memory_bytes") if machine else None)
+    """What one rank of tp or ep keeps, against `share` of a device's memory: capacity_bytes, else what the machine's facts say.
+
+    Of a datasheet's two numbers the driver's counts, where it is known, since what is reserved holds no model.
+    """
+    stated, source = (capacity_bytes, "given") if capacity_bytes is not None else _capacity(machine)
     parts = parts_of(config, phase, tp=tp, ep=ep, lm_head=lm_head)
     if stated is None:
         return Memory(parts=parts)
@@ -141,4 +164,4 @@ def memory_of(
         raise Error(f"the device's memory must be a positive number of bytes, got {stated!r:.60}")
     usable = int(stated * share)
     most = largest_batch(config, phase, usable, tp=tp, ep=ep, lm_head=lm_head)
-    return Memory(parts=parts, capacity_bytes=usable, largest_batch=most)
+    return Memory(parts=parts, capacity_bytes=usable, capacity_source=source, largest_batch=most)

@@ -12,11 +12,13 @@ from .config import Quantization, TransformerConfig, shown
 _LLAMA: dict[str, Any] = {"vocabulary": 32000, "rope_theta": 1e4, "max_seq": 4096}
 _LLAMA3: dict[str, Any] = {"kv_heads": 8, "vocabulary": 128256, "rope_theta": 5e5, "max_seq": 8192}
 
+# Without the layer that predicts a second token (MTP, 14B more in the published file of 685B): decoding does without it.
 _DEEPSEEK: dict[str, Any] = {
     "layers": 61, "d_model": 7168, "heads": 128, "d_ff": 18432, "vocabulary": 129280, "rope_theta": 1e4,
     "rope_scaling": "yarn × 40", "max_seq": 163840, "q_lora_rank": 1536, "kv_lora_rank": 512, "nope_head_dim": 128,
-    "rope_head_dim": 64, "v_head_dim": 128, "experts": 256, "experts_per_token": 8, "expert_d_ff": 2048, "shared_experts": 1,
-    "shared_d_ff": 2048, "dense_layers": (0, 1, 2), "router": "sigmoid", "router_bias": True,
+    "rope_head_dim": 64, "v_head_dim": 128, "experts": 256, "experts_per_token": 8, "expert_groups": 8, "groups_per_token": 4,
+    "expert_d_ff": 2048, "shared_experts": 1, "shared_d_ff": 2048, "dense_layers": (0, 1, 2), "router": "sigmoid",
+    "router_bias": True,
 }  # fmt: skip
 
 _ALL = (

@@ -81,11 +81,12 @@ def experts(config: TransformerConfig, tokens: int, d_ff: int, ranks: int) -> Gr
     ranks: among which they are spread, each with `tokens` tokens.
     """
     c, q = config, _quantized(config, "experts")
+    groups = {"groups": c.expert_groups, "groups_per_token": c.groups_per_token} if ranks > 1 and c.expert_groups else {}
     return GroupedMatmul(
         tokens=tokens, experts=c.experts, experts_per_token=c.experts_per_token, ranks=ranks, d_model=c.d_model, d_ff=d_ff,
         activation="swiglu" if c.gated else "relu" if c.activation == "relu" else "gelu",
         weight_bits=q.bits if q else _width(c.weights), dtype=q.activations if q and q.activations else c.activations,
-        out_dtype=c.activations,
+        out_dtype=c.activations, **groups,
     )  # fmt: skip
 
 

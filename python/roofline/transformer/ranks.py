@@ -41,6 +41,11 @@ def ranks_of(config: TransformerConfig, tp: int, ep: int = 1) -> Ranks:
         raise Error(f"ep {ep}: {c.name} has no experts to spread; use tp")
     if ep > 1 and c.experts % ep:
         raise Error(f"ep {ep} does not divide the {c.experts} experts of {c.name}; use a divisor of it")
+    if ep > 1 and c.expert_groups and ep % c.expert_groups and c.expert_groups % ep:
+        raise Error(
+            f"ep {ep} neither divides the {c.expert_groups} groups that experts of {c.name} are routed by nor is a multiple of "
+            "them: a rank with parts of several groups is not modelled"
+        )
     for name in ("heads", "d_ff", "expert_d_ff", "shared_d_ff"):
         if getattr(c, name) % tp:
             raise Error(f"tp {tp} does not divide {name} {getattr(c, name)} of {c.name}; use a divisor of it")
