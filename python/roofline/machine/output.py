@@ -51,7 +51,7 @@ def is_stream(path: Name) -> bool:
         return True
     try:
         mode = os.stat(target).st_mode
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     except (OSError, ValueError) as error:
         raise Error(f"cannot write {os.fspath(path)}: {getattr(error, 'strerror', None) or error}") from error
@@ -141,7 +141,7 @@ def require_replaceable(path: Name, content: str | bytes, *, force: bool = False
             head = file.read(HEAD)
             file.seek(max(file.seek(0, os.SEEK_END) - TAIL, 0))
             tail = file.read(TAIL)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
         raise Error(f"cannot write {os.fspath(path)}: {error.strerror or error}") from error

@@ -141,8 +141,11 @@ def begun(path: str | os.PathLike[str]) -> Results:
         raise Error(f"cannot read results file {os.fspath(path)}: {error.strerror or error}") from error
     try:
         with locked(handle, shared=True):
+            if os.fstat(handle).st_size > LONGEST_FIRST:
+                _end(handle, path)  # before all of it is read
+            found = Results.load(path)  # which says what is wrong in a line
             _end(handle, path)
-            return Results.load(path)
+            return found
     except OSError as error:
         raise Error(f"cannot read results file {os.fspath(path)}: {error.strerror or error}") from error
     finally:
