@@ -326,7 +326,7 @@ def test_a_foreign_folder_is_never_destroyed(tmp_path: Path) -> None:
         begin(tmp_path)
     (tmp_path / "machine.json").unlink()
 
-    def unfinished_one(**more: Any) -> None:
+    def unfinished_one(**more: bool) -> None:
         begin(tmp_path)
         machine().save(tmp_path / "unfinished" / "machine.json")
         append_to(tmp_path / "unfinished" / "results.jsonl", measured()[0])
