@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import json
 import os
+import random
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -60,6 +62,35 @@ def test_three_processes_lose_no_line_in_twenty_rounds(samples: int, tmp_path: P
 
 def test_three_processes_lose_no_line(tmp_path: Path) -> None:
     assert race(tmp_path / "r.jsonl", 4000)[0] == 3 * LINES
+
+
+KILLED = WRITER.replace("    append_to(", "    print(number, flush=True)\n    append_to(")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_killed_processes_lose_no_line_that_was_there(tmp_path: Path) -> None:
+    """Two writers are killed at random moments: all lines are there but the last that each of them had begun."""
+    path, rng, finished = tmp_path / "r.jsonl", random.Random(7), set()
+    for attempt in range(4):
+        command = [sys.executable, "-c", KILLED, str(path)]
+        started = {
+            n: subprocess.Popen([*command, str(n), "200", "400"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            for n in (10 * attempt + 1, 10 * attempt + 2)
+        }
+        assert all(process.stdout and process.stdout.readline() for process in started.values())
+        for process in started.values():
+            assert process.stdin
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+        time.sleep(rng.uniform(0.01, 0.2))
+        for n, process in started.items():
+            process.kill()
+            said = process.communicate(timeout=PATIENCE_S)[0].count(b"\n")
+            finished |= {(n, number) for number in range(said - 1)}
+    append_to(path, point())
+    found = Results.load(path)
+    assert not found.notes and finished
+    assert {(m.threads, m.problem["elements"]) for m in found} >= finished
 
 
 # -- what is not ours ------------------------------------------------------------------------------------------------------------

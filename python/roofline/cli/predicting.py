@@ -46,7 +46,9 @@ def flags(parser: argparse.ArgumentParser) -> None:
     )
     how.add_argument("--link-latency", type=typed(parse_time_s), default=0.0, metavar="TIME", help="of a collective, e.g. 10us")
     how.add_argument("--memory", type=typed(parse_bytes), metavar="SIZE", help="of one device, e.g. 80GB (default: the machine's)")
-    how.add_argument("--memory-share", type=TYPES["float"], default=1.0, metavar="SHARE", help="of it that may be used (default 1)")
+    how.add_argument(
+        "--memory-share", type=TYPES["float"], default=1.0, metavar="SHARE", help="of it that may be used (default 1)"
+    )
     how.add_argument("--ignore-memory", action="store_true", help="estimate what does not fit in memory too")
     how.add_argument("--advice", action="store_true", help="also what changes would gain")
     how.add_argument("--against", metavar="FILE|NAME", action="append", default=[], help="with --advice: another machine")
