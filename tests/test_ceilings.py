@@ -103,7 +103,9 @@ def test_an_interrupted_measurement_is_finished_by_the_same_call(tmp_path: Path)
 
     with pytest.raises(Stop):
         roofline.measure_machine("cpu", quick=True, policy=FAST, out=out, progress=stop_at_four)
-    half = Machine.load(out)
+    assert not out.exists(), "a machine file holds finished machines"
+    side = tmp_path / "machine.json.partial"
+    half = Machine.load(side)
     assert len(half.ceilings) == 4
     assert half.provenance["pending"][0] == seen[4]
 
@@ -111,7 +113,7 @@ def test_an_interrupted_measurement_is_finished_by_the_same_call(tmp_path: Path)
         Error, match=r"unfinished measurement .*with other options \(depth quick, now standard.*choose another file"
     ):
         roofline.measure_machine("cpu", out=out, policy=FAST)
-    assert Machine.load(out) == half, "nothing is lost"
+    assert Machine.load(side) == half, "nothing is lost"
 
     again: list[str] = []
     whole = roofline.measure_machine("cpu", quick=True, policy=FAST, out=out, progress=lambda d, t, label: again.append(label))
@@ -119,6 +121,7 @@ def test_an_interrupted_measurement_is_finished_by_the_same_call(tmp_path: Path)
     assert whole.ceilings[:4] == half.ceilings
     assert "pending" not in whole.provenance
     assert Machine.load(out) == whole
+    assert not side.exists()
     assert [c.name for c in whole.ceilings] == [c.name for c in roofline.measure_machine("cpu", quick=True, policy=FAST).ceilings]
 
 
@@ -141,7 +144,7 @@ def test_a_probe_that_fails_does_not_take_the_others_with_it(monkeypatch: pytest
 def test_a_file_that_is_no_machine_is_not_replaced(tmp_path: Path) -> None:
     out = tmp_path / "machine.json"
     out.write_text("my notes")
-    with pytest.raises(Error, match="move it away, or choose another file"):
+    with pytest.raises(Error, match="it is not replaced: choose another file, move it away, or replace it with --force"):
         roofline.measure_machine("cpu", quick=True, policy=FAST, out=out)
     assert out.read_text() == "my notes"
 

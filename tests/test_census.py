@@ -281,7 +281,7 @@ def test_csv_and_markdown(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     assert (head["rows"], head["columns"], head["inner"], head["bound"]) == ("8", "128256", "4096", "DRAM")
     text = printed(capsys, *given, "--format", "markdown", "-o", str(tmp_path / "census.md"))
     assert text.count("| kernel | runs | batch | M | N | K |") == 4
-    assert (tmp_path / "census.md").read_text(encoding="utf-8") == text
+    assert (tmp_path / "census.md").read_text(encoding="utf-8") == f"{text}\n<!-- written by roofline census -->\n"
     assert main(["census", *given, "--quiet", "-o", str(tmp_path / "census.csv")]) == 0
     assert not capsys.readouterr().out
     assert (tmp_path / "census.csv").read_text(encoding="utf-8").startswith("config,machine,phase,")

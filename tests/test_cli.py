@@ -338,7 +338,7 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path, ceilings: str) -> N
     settled = [m.key for m in Results.load(out) if m.status in ("ok", "unsupported")]
     assert settled
     with open(out, "ab") as file:
-        file.write(b'{"schema_version": 1, "operator": "re')  # what a kill in the middle of a write leaves
+        file.write(before[:200])  # what a kill in the middle of a write leaves
     sizes = f"{1 << 20},{(1 << 20) + 1},77"  # the last is new
     again = ["sweep", "relu", "--elements", sizes, "--dtype", "bf16", "--machine", ceilings, "-o", str(out), *FAST]
     assert main([*again, "--quiet"]) == 3, "every point of this sweep is unsupported"
@@ -543,13 +543,13 @@ def test_an_interrupted_report_says_what_it_kept(ceilings: str, tmp_path: Path, 
     arguments = ["report", "-o", str(out), "--machine", ceilings, "--device", "cpu", "--time-limit", "100"]
     with subprocess.Popen(**command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         deadline = time.monotonic() + PATIENCE_S
-        while process.poll() is None and not (out / "results.jsonl").exists() and time.monotonic() < deadline:
+        while process.poll() is None and not (out / "unfinished" / "results.jsonl").exists() and time.monotonic() < deadline:
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
-    assert "in " + str(out / "results.jsonl") in one_line(err)
-    assert main(["report", "--from", str(out), "--no-plot"]) == 0
+    assert "in " + str(out / "unfinished" / "results.jsonl") in one_line(err)
+    assert main(["report", "--from", str(out / "unfinished"), "-o", str(out), "--no-plot"]) == 0
     assert "## Operators" in (out / "report.md").read_text()
     capsys.readouterr()
 

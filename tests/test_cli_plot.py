@@ -174,7 +174,7 @@ def test_census_draws_its_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main([*command, "--plot", str(picture)]) == 2
     assert "--plot needs --machine" in said(capsys)
     assert main([*command, *H100, "--plot", str(tmp_path / "kernels.pdf")]) == 2
-    assert "cannot write a .pdf file; use .svg or .png" in said(capsys)
+    assert "cannot write a .pdf file; use .svg, .png" in said(capsys)
 
 
 PAGE = Path(__file__).parent.parent / "docs" / "plots.md"

@@ -15,7 +15,7 @@ from roofline.errors import Error
 from roofline.machine import Ceiling, Machine
 from roofline.operators import OPERATORS, Attention, Matmul, Operator, Softmax
 from roofline.report import default_points, explain, load, render, report, tables
-from roofline.report.files import begin
+from roofline.report.files import begin, finish
 from roofline.report.formulas import Term, flops_formulas, tensor_formulas, traffic_formulas
 from roofline.report.markdown import markdown
 from roofline.report.measuring import pooled
@@ -312,6 +312,7 @@ def test_pooling_takes_brackets_of_undisturbed_points() -> None:
 def test_a_foreign_folder_is_never_destroyed(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     assert begin(tmp_path) == tmp_path
+    assert sorted(f.name for f in tmp_path.iterdir()) == ["notes.txt", "unfinished"]
     (tmp_path / "results.jsonl").write_text('{"schema_version": 1}\n')
     with pytest.raises(Error, match=r"results\.jsonl was not written by a report"):
         begin(tmp_path)
@@ -325,10 +326,24 @@ def test_a_foreign_folder_is_never_destroyed(tmp_path: Path) -> None:
         begin(tmp_path)
     (tmp_path / "machine.json").unlink()
 
-    render(machine(), measured(), tmp_path, plot=False)
-    append_to(tmp_path / "results.jsonl", measured()[0])
-    begin(tmp_path)
-    assert sorted(f.name for f in tmp_path.iterdir()) == ["notes.txt"], "an earlier report is replaced, nothing else is touched"
+    def unfinished_one(**more: bool) -> None:
+        begin(tmp_path)
+        machine().save(tmp_path / "unfinished" / "machine.json")
+        append_to(tmp_path / "unfinished" / "results.jsonl", measured()[0])
+        render(machine(), measured(), tmp_path / "unfinished", **more)
+
+    unfinished_one()
+    first = {file.name: file.read_bytes() for file in finish(tmp_path)}
+    assert set(first) >= {"machine.json", "results.jsonl", "report.md", "results.csv", "roofline.svg"}
+    unfinished_one(plot=False)
+    assert all((tmp_path / name).read_bytes() == content for name, content in first.items()), "until the next one is finished"
+    finish(tmp_path)
+    kept = ["machine.json", "notes.txt", "report.md", "results.csv", "results.jsonl"]
+    assert sorted(f.name for f in tmp_path.iterdir() if f.name[0] != ".") == kept, "no picture of the other report"
+
+    append_to(tmp_path / "results.jsonl", measured()[1])  # the user's own point
+    with pytest.raises(Error, match=r"results\.jsonl was not written by a report, or was changed since"):
+        begin(tmp_path)
 
 
 def test_thorough_points_reach_from_l1_to_a_gigabyte() -> None:

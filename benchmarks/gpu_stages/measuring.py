@@ -22,9 +22,10 @@ def _measured(run: Run, name: str, *depth: str) -> dict[str, Any]:
     command = (sys.executable, "-m", "roofline.cli", "measure", "--device", "cuda:0", "--quiet", "--timeout", SAMPLES_S)
     done = run.command(*command, "--out", kept, *depth)
     found: dict[str, Any] = {"before": before, "after": smi(*MOVING)}
-    if kept.is_file() and kept.stat().st_size:
-        kept.write_text(run.scrub(kept.read_text()))
-        machine = json.loads(kept.read_text())["machines"][0]
+    unfinished = kept.with_name(f"{name}.partial")
+    for file in (each for each in (kept, unfinished) if each.is_file()):
+        file.write_text(run.scrub(file.read_text()))
+        machine = json.loads(file.read_text())["machines"][0]
         found |= {
             "ceilings": len(machine["ceilings"]),
             "pending": machine["provenance"].get("pending", []),

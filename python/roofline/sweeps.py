@@ -13,7 +13,7 @@ from .measurement import Device, Policy, attempt, open_device
 from .measurement.progress import Progress, ProgressOption
 from .model import default_variant
 from .operators import Operator
-from .results import Measurement, Results, append_to, measurement_key
+from .results import Measurement, Results, append_to, begun, measurement_key
 
 # A point with one of these need not be measured again; a contended one, or one whose roof moved, is.
 SETTLED = ("ok", "implausible", "unsupported", "out_of_memory")
@@ -77,8 +77,8 @@ def sweep(
     opened = open_device(device, threads)
     todo = points(problem, variant, opened, axes)
     known: dict[str, Measurement] = {}
-    if out is not None and os.path.exists(out):
-        known = {m.key: m for m in Results.load(out) if m.status in SETTLED}
+    if out is not None:
+        known = {m.key: m for m in begun(out) if m.status in SETTLED}
     found: list[Measurement] = []
     with Progress(progress, len(todo)) as shown:
         for point, name in todo:

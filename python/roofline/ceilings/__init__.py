@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from .measuring import FAILURE, PENDING, STANDARD, measure_machine
+from .kept import machines_in, side_file
+from .measuring import FAILURE, STANDARD, measure_machine
 from .wanted import DEPTHS, Wanted, WantedSeries, wanted, wanted_series
 
-__all__ = ["DEPTHS", "FAILURE", "PENDING", "STANDARD", "Wanted", "WantedSeries", "measure_machine", "wanted", "wanted_series"]
+__all__ = [
+    "DEPTHS",
+    "FAILURE",
+    "STANDARD",
+    "Wanted",
+    "WantedSeries",
+    "machines_in",
+    "measure_machine",
+    "side_file",
+    "wanted",
+    "wanted_series",
+]

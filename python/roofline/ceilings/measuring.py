@@ -8,7 +8,6 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from ..errors import Error, OutOfMemory, Unsupported
@@ -19,6 +18,7 @@ from ..measurement.progress import Progress, ProgressOption
 from ..measurement.timing import IMPLAUSIBLE, QUICK, THOROUGH, clock_hz, disturbed
 from ..measurement.units import rate, unit_of
 from ..units import fmt_percent
+from .kept import PENDING, Kept
 from .series import sustained_load
 from .wanted import DEPTHS, Wanted, wanted, wanted_series
 
@@ -26,7 +26,6 @@ STANDARD = Policy(min_s=0.3, max_s=1.5, tries=3)
 POLICIES = {"quick": QUICK, "standard": STANDARD, "thorough": THOROUGH}
 LATE = "the time limit was reached"
 FAILURE = "failed: "  # begins the reason of what was left out although it should have run
-PENDING = "pending"  # of the provenance: what a file still lacks
 
 
 @exclusive
@@ -123,42 +122,6 @@ def burst_and_sustained(machine: Machine) -> tuple[Ceiling, ...]:
     return tuple(found)
 
 
-class _File:
-    """The machine file of a run: read to go on with it, and written after every piece."""
-
-    def __init__(self, path: str | os.PathLike[str] | None, options: Mapping[str, Any], device: Device) -> None:
-        self.path = Path(path) if path is not None else None
-        self.begun = self._unfinished(options, device)
-
-    def _unfinished(self, options: Mapping[str, Any], device: Device) -> Machine | None:
-        """The machine in the file if its measurement was interrupted. Raises Error where that was of something else."""
-        if self.path is None or not self.path.is_file() or not self.path.stat().st_size:
-            return None
-        try:
-            machine = Machine.load(self.path)
-        except Error as error:
-            raise Error(f"{error}; it is not replaced: move it away, or choose another file") from error
-        if not machine.provenance.get(PENDING):
-            return None
-        before = machine.provenance.get("options")
-        if machine.device != device.name or machine.name != device.title or before != options:
-            raise Error(
-                f"{self.path} holds an unfinished measurement of {machine.name}, {machine.device}, with other options "
-                f"({_changed(before, options) or 'another device'}); finish it with these, or choose another file"
-            )
-        return machine
-
-    def save(self, machine: Machine) -> None:
-        if self.path is not None:
-            machine.save(self.path)
-
-
-def _changed(before: Any, now: Mapping[str, Any]) -> str:
-    stated = before if isinstance(before, Mapping) else {}
-    differing = [name for name in now if stated.get(name) != now[name]]
-    return ", ".join(f"{name} {stated.get(name)}, now {now[name]}" for name in differing)
-
-
 def _label(what: str, device: Device, main: Device) -> str:
     return what if device is main else f"{what} ({device.threads} thread{'s' * (device.threads != 1)})"
 
@@ -166,15 +129,15 @@ def _label(what: str, device: Device, main: Device) -> str:
 class _Run:
     """What one call of measure_machine has found so far, by label."""
 
-    def __init__(self, device: Device, depth: str, policy: Policy, options: Mapping[str, Any], file: _File) -> None:
-        self.device, self.depth, self.policy, self.options, self.file = device, depth, policy, options, file
+    def __init__(self, device: Device, depth: str, policy: Policy, options: Mapping[str, Any], kept: Kept) -> None:
+        self.device, self.depth, self.policy, self.options, self.kept = device, depth, policy, options, kept
         self.plan = [(_label(what.label, where, device), where, what) for where, what in wanted(device, depth)]
         self.series = wanted_series(device, depth)
         self.ceilings: dict[str, Ceiling] = {}
         self.found_series: dict[str, SizeCurve | EmpiricalRoofline] = {}
         self.left_out: dict[str, str] = {}
-        if file.begun is not None:
-            self._take_over(file.begun)
+        if kept.begun is not None:
+            self._take_over(kept.begun)
 
     def _take_over(self, machine: Machine) -> None:
         done = [str(label) for label in machine.provenance.get("done", ())]
@@ -239,8 +202,8 @@ class _Run:
                 self.ceilings[label] = made if before is None else better(before, made)
             else:
                 self.found_series[label] = made
-        if self.file.path is not None:
-            self.file.save(self.machine())
+        if self.kept.side is not None:
+            self.kept.save(self.machine())
 
 
 def measure_machine(
@@ -253,6 +216,8 @@ def measure_machine(
     progress: ProgressOption = None,
     deadline_s: float | None = None,
     out: str | os.PathLike[str] | None = None,
+    unfinished: str | os.PathLike[str] | None = None,
+    force: bool = False,
 ) -> Machine:
     """The ceilings of one device: bandwidth by level and access, arithmetic by dtype and instruction set, latencies.
 
@@ -261,8 +226,10 @@ def measure_machine(
     level, size curves and a long load; minutes. A ceiling disturbed by other work is measured again after the others, up to
     policy.tries times in all. deadline_s: what is not begun by then is left out, and the machine's provenance names it under
     left_out; what fails (a probe with a wrong result) too, with a reason that begins with "failed: ".
-    out: a machine file, written after every ceiling; an unfinished measurement with the same options in it is finished. Raises
-    Error for bad input, for a file of other options or another device, and Unsupported where there is no such device.
+    out: a machine file. The finished machine takes the place of the same device and name in it, and all others are kept; until
+    then it stays as it was. unfinished: what is written after every ceiling (default: `out` with .partial behind it, which goes
+    in the end); the same call goes on with it. force: replace an `out` that is no machine file, and an unfinished measurement of
+    other options. Raises Error for bad input and for such files, and Unsupported where there is no such device.
     """
     if quick and thorough:
         raise Error("measure_machine: quick and thorough exclude each other")
@@ -270,7 +237,7 @@ def measure_machine(
     depth = DEPTHS[0] if quick else DEPTHS[2] if thorough else DEPTHS[1]
     rules = policy or POLICIES[depth]
     options = {"depth": depth, "threads": opened.threads, "policy": rules.to_dict()}
-    run = _Run(opened, depth, rules, options, _File(out, options, opened))
+    run = _Run(opened, depth, rules, options, Kept(out, unfinished, options, opened, force))
     if deadline_s is not None:  # the main roofs first: without them nothing can be predicted
         main = {what.label for _, what in wanted(opened, DEPTHS[0])}
         first = ("DRAM read", "fp32")
@@ -308,5 +275,5 @@ def measure_machine(
                 if not late():
                     run.attempt(label, partial(ceiling, where, what, rules))
     made = run.machine(finished=True)
-    run.file.save(made)
+    run.kept.finish(made)
     return made

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..units import parse_si, parse_time_s
+from .inputs import output_file, write_outputs
 from .models import PHASES, config_flag, config_of, field_flags, given_fields, machine_of, model_flags, phase_of, ranks_flags, typed
 from .outcomes import OK, BadInput, checking_input
 from .terminal import Terminal
@@ -77,30 +78,23 @@ def _phases(options: argparse.Namespace) -> Iterator[Any]:
 
 def census(options: argparse.Namespace) -> int:
     from ..census import census_of
-    from ..report.files import require_file
     from ..results import Results
 
-    screen, out = Terminal(), Path(options.out) if options.out else None
-    if out is not None and out.suffix not in SUFFIXES:
-        raise BadInput(f"{out}: cannot write a {out.suffix or 'nameless'} file; use {', '.join(SUFFIXES)}")
-    picture = Path(options.plot) if options.plot else None
-    if picture is not None and picture.suffix not in PICTURES:
-        raise BadInput(f"--plot {picture}: cannot write a {picture.suffix or 'nameless'} file; use {' or '.join(PICTURES)}")
-    if picture is not None and not options.machine:
-        raise BadInput("--plot needs --machine: without one the kernels have no roofs")
+    screen, inputs = Terminal(), (options.config, options.machine, options.results)
+    out = output_file(options.out, SUFFIXES, *inputs)
+    picture = output_file(options.plot, PICTURES, *inputs)
+    if picture is not None:
+        output_file(str(picture.with_suffix(".csv")), (".csv",), *inputs, out)
+        if not options.machine:
+            raise BadInput("--plot needs --machine: without one the kernels have no roofs")
     with checking_input():
-        for file in (out, *((picture, picture.with_suffix(".csv")) if picture else ())):
-            if file is not None:
-                require_file(file)
         made = census_of(
             config_of(options), list(_phases(options)), machine_of(options.machine, options.device) if options.machine else None,
             tp=options.tp, ep=options.ep, lm_head=options.lm_head, fused=options.fused, launch_s=options.launch,
             link_bytes_per_s=options.link, results=Results.load(options.results) if options.results else None,
         )  # fmt: skip
-    if out is not None:
-        _write(made, out)
-    if picture is not None:
-        _draw(made, picture)
+    contents: dict[Path, str | bytes] = {} if out is None else {out: _content(made, out)}
+    write_outputs(contents | ({} if picture is None else _drawn(made, picture)), options)
     if options.json:
         screen.json(made.to_dict())
     elif options.format == "table":
@@ -118,24 +112,20 @@ def _show(made: Any, screen: Terminal) -> None:
     screen.lines(made.remarks())
 
 
-def _write(made: Any, out: Path) -> None:
-    from ..machine import to_json, write_atomically
+def _content(made: Any, out: Path) -> str:
+    from ..machine import marked, to_json
 
     if out.suffix == ".json":
-        text = to_json(made.to_dict(), where=str(out), indent=1) + "\n"
-    else:
-        text = made.to_csv() if out.suffix == ".csv" else made.to_markdown()
-    write_atomically(out, text)
+        return to_json(made.to_dict(), where=str(out), indent=1) + "\n"
+    return str(made.to_csv()) if out.suffix == ".csv" else marked(made.to_markdown(), "census")
 
 
-def _draw(made: Any, picture: Path) -> None:
-    """Write the picture, and its data beside it."""
+def _drawn(made: Any, picture: Path) -> dict[Path, bytes]:
+    """The picture, and its data beside it."""
     import tempfile
 
-    from ..machine import write_atomically
     from ..plot import save_picture
 
     with tempfile.TemporaryDirectory() as temporary:
-        for file in save_picture(temporary, "kernel_placement", made):
-            if file.suffix in (picture.suffix, ".csv"):
-                write_atomically(picture.with_suffix(file.suffix), file.read_bytes())
+        saved = save_picture(temporary, "kernel_placement", made)
+        return {picture.with_suffix(file.suffix): file.read_bytes() for file in saved if file.suffix in (picture.suffix, ".csv")}

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from .inputs import output_file, write_outputs
 from .outcomes import OK, BadInput, checking_input
 from .terminal import Terminal
 
@@ -15,20 +16,15 @@ SUFFIXES = (".json", ".csv", ".md")
 def compare(options: argparse.Namespace) -> int:
     from ..comparison import compare as compared
     from ..machine import Machine
-    from ..report.files import require_file
 
     if (options.b is None) == (options.datasheet is None):
         raise BadInput("give two files, or one file and --datasheet NAME")
     screen = Terminal()
-    out = Path(options.out) if options.out else None
+    out = output_file(options.out, SUFFIXES, options.a, options.b)
     with checking_input():
         made = compared(options.a, options.b if options.datasheet is None else Machine.from_datasheet(options.datasheet))
-        if out is not None:
-            if out.suffix not in SUFFIXES:
-                raise BadInput(f"{out}: cannot write a {out.suffix or 'nameless'} file; use {', '.join(SUFFIXES)}")
-            require_file(out)
     if out is not None:
-        _write(made, out)
+        write_outputs({out: _content(made, out)}, options)
     if options.json:
         screen.json(made.to_dict())
     elif not (options.quiet and out):
@@ -54,17 +50,16 @@ def _show(made: Any, screen: Terminal) -> None:
     screen.lines(made.footer)
 
 
-def _write(made: Any, out: Path) -> None:
-    from ..machine import to_json, write_atomically
+def _content(made: Any, out: Path) -> str:
+    from ..machine import marked, to_json
     from ..report.markdown import markdown_table
     from ..report.tables import Table
     from ..results import records_to_csv
 
     if out.suffix == ".json":
-        write_atomically(out, to_json(made.to_dict(), where=str(out), indent=1) + "\n")
-    elif out.suffix == ".csv":
-        write_atomically(out, records_to_csv(made.to_records()))
-    else:
-        headers, rows = made.table()
-        lines = [f"* {line}" for line in (*_titles(made), *made.row_notes, *made.notes, *made.absent, *made.footer)]
-        write_atomically(out, "\n".join([markdown_table(Table(headers=headers, rows=rows)), "", *lines]) + "\n")
+        return to_json(made.to_dict(), where=str(out), indent=1) + "\n"
+    if out.suffix == ".csv":
+        return records_to_csv(made.to_records())
+    headers, rows = made.table()
+    lines = [f"* {line}" for line in (*_titles(made), *made.row_notes, *made.notes, *made.absent, *made.footer)]
+    return marked("\n".join([markdown_table(Table(headers=headers, rows=rows)), "", *lines]), "compare")

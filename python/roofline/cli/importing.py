@@ -29,7 +29,7 @@ def import_file(options: argparse.Namespace) -> int:
     with checking_input():
         found = read(options.file, tool=options.tool, collective=options.collective)
         machines = _machines(options, found)
-    out = results_file(options.out)
+    out = results_file(options.out, options.file, options.machine)
     screen = Terminal()
     saved = [*_append(found, out), *_save(found, machines, options.machine)]
     if options.json:
@@ -42,12 +42,11 @@ def import_file(options: argparse.Namespace) -> int:
 
 def _machines(options: argparse.Namespace, found: Any) -> tuple[Any, ...]:
     """Those of the machine file with the ceilings added to one of them; none where there is nothing to write."""
-    from ..machine import load_machines
-    from ..report.files import require_file
+    from ..machine import load_machines, require_file
 
     if not options.machine:
         return ()
-    path = require_file(options.machine)
+    path = require_file(options.machine, apart_from=(options.file,))
     if not found.ceilings:
         raise BadInput(f"{options.file} holds no ceiling that --machine could take")
     if not path.exists():
@@ -64,11 +63,11 @@ def _machines(options: argparse.Namespace, found: Any) -> tuple[Any, ...]:
 
 
 def _append(found: Any, out: Path | None) -> list[str]:
-    from ..results import Results, append_to
+    from ..results import append_to, begun
 
     if out is None:
         return []
-    before = [m.to_dict() for m in Results.load(out)] if out.exists() else []
+    before = [m.to_dict() for m in begun(out)]
     new = [m for m in found.measurements if m.to_dict() not in before]
     for measurement in new:
         append_to(out, measurement)
@@ -81,7 +80,7 @@ def _save(found: Any, machines: tuple[Any, ...], path: str | None) -> list[str]:
 
     if not machines or path is None:
         return []
-    save_machines(machines, path)
+    save_machines(machines, path, force=True)  # they were read from it
     taker = next(m for m in machines if all(c in m.ceilings for c in found.ceilings))
     return [f"ceilings of {found.machine.name} saved in {path}, as those of {taker.name}"]
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import Error, Unsupported
-from .outcomes import FAILED, MISSING, checking_input
+from .outcomes import FAILED, MISSING, BadInput, checking_input
 
 # Exit codes of one measurement; every other status is a result.
 BY_STATUS = {"unsupported": MISSING, "out_of_memory": FAILED, "failed": FAILED}
@@ -69,15 +70,37 @@ def operator_of(options: argparse.Namespace) -> Any:
     return operator_named(options.operator)
 
 
-def results_file(path: str | None) -> Path | None:
+def results_file(path: str | None, *apart_from: str | None) -> Path | None:
     """A results file that can be appended to: absent, empty, or with results in it. Raises BadInput before anything is measured."""
-    from ..report.files import require_file
-    from ..results import Results
+    from ..machine import require_file
+    from ..results import begun
 
     if path is None:
         return None
     with checking_input():
-        file = require_file(path)
-        if file.is_file() and file.stat().st_size:
-            Results.load(file)
+        file = require_file(path, apart_from=apart_from)
+        begun(file)
     return file
+
+
+def output_file(path: str | None, suffixes: Sequence[str], *apart_from: str | os.PathLike[str] | None) -> Path | None:
+    """A file to be written, of one of these suffixes. Raises BadInput where that cannot be."""
+    from ..machine import require_file
+
+    if path is None:
+        return None
+    with checking_input():
+        if Path(path).suffix not in suffixes:
+            raise BadInput(f"{path}: cannot write a {Path(path).suffix or 'nameless'} file; use {', '.join(suffixes)}")
+        return require_file(path, apart_from=apart_from)
+
+
+def write_outputs(contents: Mapping[Path, str | bytes], options: argparse.Namespace) -> None:
+    """Write files. Raises BadInput, and writes none, where one is there that the command did not write (unless --force)."""
+    from ..machine import require_replaceable
+    from ..machine.manifest import replace_all
+
+    with checking_input():
+        for path, content in contents.items():
+            require_replaceable(path, content, force=options.force)
+    replace_all(contents, force=True)

@@ -14,8 +14,8 @@ from .terminal import Terminal, progress_option
 
 
 def measure(options: argparse.Namespace) -> int:
-    from ..ceilings import FAILURE, STANDARD, measure_machine
-    from ..report.files import require_file
+    from ..ceilings import FAILURE, STANDARD, machines_in, measure_machine, side_file
+    from ..machine import require_file
     from ..report.tables import ceiling_table, sanity_lines
 
     device, screen = device_of(options), Terminal()
@@ -26,6 +26,7 @@ def measure(options: argparse.Namespace) -> int:
         return OK
     with checking_input():
         out = require_file(options.out)
+        machines_in(out, force=options.force)
     try:
         machine = measure_machine(
             device,
@@ -34,10 +35,13 @@ def measure(options: argparse.Namespace) -> int:
             policy=policy_of(options, STANDARD),
             progress=progress_option(options.quiet, options.json),
             out=out,
+            force=options.force,
         )
     except KeyboardInterrupt:
-        kept = len(Machine.load(out).ceilings) if out.is_file() and out.stat().st_size else 0
-        raise Interrupted(f"{kept} ceilings are in {out}; the same command goes on with them") from None
+        side = side_file(out)
+        kept = len(Machine.load(side).ceilings) if side.is_file() else 0
+        where = f"{kept} ceilings are in {side}; the same command goes on with them" if kept else "no ceiling is finished"
+        raise Interrupted(f"{where}, and {out} is as it was") from None
     if options.json:
         screen.json(machine.to_dict())
     elif not options.quiet:
@@ -64,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
 
         screen.lines(describe_problem(problem))
         return OK
-    out = results_file(options.out)
+    out = results_file(options.out, options.machine)
     device = device_of(options)
     machine = machine_of(options.machine, device.name)
     if options.once:
@@ -113,7 +117,7 @@ def sweep(options: argparse.Namespace) -> int:
             first = {name: values[0] for name, values in axes.items()}
             screen.lines(describe_problem(cls.make(**first)))
         return OK
-    out = results_file(options.out)
+    out = results_file(options.out, options.machine)
     device = device_of(options)
     machine = machine_of(options.machine, device.name)
     with checking_input():
@@ -166,16 +170,18 @@ def _kept(out: Path | None, total: int | None = None) -> str:
 
 
 def report(options: argparse.Namespace) -> int:
+    from ..machine.output import require_apart
     from ..measurement.timing import REPORT
     from ..report import report as measured
-    from ..report.files import begin, load, render
+    from ..report.files import DEFAULT, NAMES, PICTURES, RESULTS, TABLE, TEXT, UNFINISHED, begin, load, render, require_ours
 
     screen = Terminal()
     if options.source is not None:
         with checking_input():
             machine, results = load(options.source)
-            out = Path(options.source if options.out == "./roofline-report" else options.out)
-        files = render(machine, results, out, plot=options.plot)
+            out = Path(options.out or options.source)
+            require_ours(out, (TEXT, TABLE, *(PICTURES if options.plot else ())), force=options.force)
+        files = render(machine, results, out, plot=options.plot, force=options.force)
         if not options.quiet:
             screen.lines(f"wrote {file}" for file in files)
         return OK
@@ -188,7 +194,10 @@ def report(options: argparse.Namespace) -> int:
         return OK
     machine = machine_of(options.machine, device.name)
     with checking_input():
-        folder = begin(options.out, resume=options.thorough)
+        out = Path(options.out or DEFAULT)
+        for file in (folder / name for folder in (out, out / UNFINISHED) for name in NAMES):
+            require_apart(file, (options.machine,))
+        folder = begin(out, thorough=options.thorough, force=options.force)
     try:
         made = measured(
             folder,
@@ -201,11 +210,13 @@ def report(options: argparse.Namespace) -> int:
             time_limit_s=options.time_limit,
             seed=options.seed,
             policy=policy_of(options, REPORT),
+            force=options.force,
         )
     except KeyboardInterrupt:
-        kept = _kept(folder / "results.jsonl")
-        if (folder / "machine.json").exists():
-            kept += f"; `roofline report --from {folder}` writes a report of what is there"
+        work = folder / UNFINISHED
+        kept = _kept(work / RESULTS)
+        if (work / "machine.json").exists():
+            kept += f"; `roofline report --from {work}` writes a report of what is there"
         raise Interrupted(kept) from None
     if options.json:
         screen.json({"machine": made.machine.to_dict(), "results": [m.to_dict() for m in made.results]})

@@ -34,6 +34,7 @@ HOMES = {name: "looking" for name in ("explain", "doctor")} | {
 }
 FUNCTIONS = {"import": "import_file"}  # of commands whose name is no name in Python
 WITH_OPERATOR = ("run", "sweep", "explain")
+REPLACING = ("report", "measure", "plot", "compare", "census")  # what their -o names is replaced; others append to it
 
 
 class Parser(argparse.ArgumentParser):
@@ -152,9 +153,9 @@ def _report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--out",
-        default="./roofline-report",
         metavar="DIR",
-        help="folder of the files (default ./roofline-report); an earlier report in it is replaced at the start, no other file",
+        help="folder of the files (default ./roofline-report, with --from its DIR); an earlier report in it is replaced when this "
+        "one is finished, no other file",
     )
     parser.add_argument(
         "--from",
@@ -170,7 +171,13 @@ def _report(parser: argparse.ArgumentParser) -> None:
 
 
 def _measure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--out", default="machine.json", metavar="FILE", help="machine file (default machine.json)")
+    parser.add_argument(
+        "-o",
+        "--out",
+        default="machine.json",
+        metavar="FILE",
+        help="machine file (default machine.json): takes the place of the same device in it when it is finished, others stay",
+    )
     _measuring(parser, machine=False)
 
 
@@ -246,7 +253,7 @@ def _operator(parser: argparse.ArgumentParser, command: str, cls: Any) -> None:
     add_fields(parser, cls, lists=command == "sweep")
     if command == "run":
         parser.add_argument("--once", action="store_true", help="launch once, untimed and unchecked: for profilers")
-        parser.add_argument("-o", "--out", metavar="FILE", help="append the result to this file (JSON Lines)")
+        parser.add_argument("-o", "--out", metavar="FILE", help="append the result to this results file (JSON Lines)")
     elif command == "sweep":
         parser.add_argument(
             "-o",
@@ -324,6 +331,8 @@ def build(arguments: Sequence[str]) -> argparse.ArgumentParser:
             continue
         if fill is not None:
             fill(own)
+        if name in REPLACING:
+            own.add_argument("--force", action="store_true", help="replace files that this command did not write, too")
         _talking(own, as_json)
     return parser
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..units import parse_time_s
 from .inputs import machine_of as saved_machine
+from .inputs import output_file, write_outputs
 from .models import PHASES, config_of, machine_of, model_flags, phase_of, ranks_flags, typed
 from .outcomes import OK, BadInput, checking_input
 from .terminal import Terminal
@@ -198,26 +199,26 @@ def _saved(options: argparse.Namespace, name: str | None, given: str | None) -> 
 
 def _write(options: argparse.Namespace, folder: Path, save: Callable[[Path], Sequence[Path]]) -> int:
     """Save into the folder that is asked for, or of its files the one that is."""
-    from ..machine import write_atomically
-    from ..report.files import require_file, require_folder
+    from ..report.files import require_folder
 
-    out = Path(options.out) if options.out else folder
-    if out.suffix and not out.is_dir():
-        if out.suffix not in SUFFIXES:
-            raise BadInput(f"{out}: cannot write a {out.suffix} file; use {', '.join(sorted(SUFFIXES))}, or a folder")
-        with checking_input():
-            require_file(out)
-        with tempfile.TemporaryDirectory() as temporary:
-            for file in save(Path(temporary)):
-                if file.suffix == out.suffix:
-                    write_atomically(out, file.read_bytes())
-        files: Sequence[Path] = (out,)
-    else:
-        with checking_input():
+    out, inputs = (
+        Path(options.out) if options.out else folder,
+        (*options.machine, options.config, options.results, options.measured),
+    )
+    single = bool(out.suffix) and not out.is_dir()
+    with checking_input():
+        if single:
+            if out.suffix not in SUFFIXES:
+                raise BadInput(f"{out}: cannot write a {out.suffix} file; use {', '.join(sorted(SUFFIXES))}, or a folder")
+            output_file(str(out), SUFFIXES, *inputs)
+        else:
             require_folder(out)
-        files = save(out)
+    with tempfile.TemporaryDirectory() as temporary:
+        made = [file for file in save(Path(temporary)) if not single or file.suffix == out.suffix]
+        contents = {out if single else out / file.name: file.read_bytes() for file in made}
+    write_outputs(contents, options)
     if not options.quiet:
-        Terminal().lines(f"wrote {file}" for file in files)
+        Terminal().lines(f"wrote {file}" for file in contents)
     return OK
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from .ceiling import ALIGNED, GEMM, HOST_CALLS, LEVELS, RATE_UNITS, TRANSFERS, UNVERIFIED, VARIANTS, Ceiling, fmt_modes
 from .curve import Plateau, SizeCurve, SizePoint
 from .empirical import EmpiricalRoofline, IntensityPoint, SustainedSample, last_half
-from .files import SCHEMA_VERSION, build, check_version, from_json, to_json, write_atomically
+from .files import SCHEMA_VERSION, build, check_version, from_json, to_json
 from .fit import Estimate, Fit, fit_roofline, fmt_p, hierarchical_time_s
 from .levels import cache_capacity, cache_level, curve_capacity, held_by, lasting_capacity, own_bytes
 from .machine import ACCESS_FALLBACK, Machine, load_machines, save_machines
+from .output import marked, require_file, require_replaceable, write_atomically
 from .sanity import TOLERANCE
 from .statistics import Mode, Summary, grouped, modes, summary
 
@@ -51,8 +52,11 @@ __all__ = [
     "last_half",
     "lasting_capacity",
     "load_machines",
+    "marked",
     "modes",
     "own_bytes",
+    "require_file",
+    "require_replaceable",
     "save_machines",
     "summary",
     "to_json",

@@ -1,18 +1,13 @@
-"""Files that survive crashes and full disks, and JSON that is checked key by key when it is read back."""
+"""JSON that is checked key by key when it is read back."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import math
-import os
-import tempfile
 import types
 import typing
 from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,39 +16,6 @@ from ..errors import Error
 
 # Of every file; any change of a file's keys raises it. 1: machines without curves and empirical; 2: no conditions.
 SCHEMA_VERSION = 3
-
-
-def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None:
-    """Write a whole file or leave the old one as it was.
-
-    The content goes to a temporary file in the same folder, to the disk, and then into place. Raises Error naming the
-    path and the cause (no space, no permission, no such folder).
-    """
-    target = Path(path)
-    data = content.encode("utf-8") if isinstance(content, str) else content
-    temporary = ""
-    try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
-        os.chmod(temporary, mode)
-        os.replace(temporary, target)
-    except OSError as error:
-        if temporary:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-        kept = "the file that was there is unchanged" if target.is_file() else "nothing was written"
-        raise Error(f"cannot write {target}: {error.strerror or error}; {kept}") from error
-
-
-@cache
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
 
 
 def _plain(value: object) -> object:

@@ -17,8 +17,9 @@ from .ceiling import LEVELS, RATE_UNITS, UNVERIFIED, Ceiling
 from .curve import SizeCurve
 from .datasheet import SOURCE, parts
 from .empirical import EmpiricalRoofline
-from .files import SCHEMA_VERSION, build, check_version, from_json, to_json, write_atomically
+from .files import SCHEMA_VERSION, build, check_version, from_json, to_json
 from .levels import lasting_capacity
+from .output import require_replaceable, write_atomically
 from .sanity import flags
 
 # Where an access was not measured: the accesses nearest to it by their share of reads, best first.
@@ -228,9 +229,9 @@ class Machine:
         made: Machine = build(cls, data, where=where)
         return made
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write a machine file holding this machine alone; see `save_machines`."""
-        save_machines([self], path)
+        save_machines([self], path, force=force)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], device: str | None = None) -> Machine:
@@ -257,6 +258,7 @@ class Machine:
 
         The ceilings have the source "datasheet". Raises Error for an unknown dtype and for rates that are not positive.
         """
+
         def ceiling(**what: Any) -> Ceiling:
             return Ceiling(source=SOURCE, reason="as given", **what)
 
@@ -319,11 +321,16 @@ class Machine:
         printer.text("Machine(…)" if cycle else text_table(headers, rows, title=title, notes=notes))
 
 
-def save_machines(machines: Sequence[Machine], path: str | os.PathLike[str]) -> None:
-    """Write a machine file atomically: the old one stays whole if anything fails, and Error names the path and the cause."""
+def save_machines(machines: Sequence[Machine], path: str | os.PathLike[str], *, force: bool = False) -> None:
+    """Write a machine file atomically: the old one stays whole if anything fails, and Error names the path and the cause.
+
+    A file there that is no machine file is refused, unless `force`.
+    """
     kind: Literal["machines"] = "machines"
     content = {"schema_version": SCHEMA_VERSION, "kind": kind, "machines": [machine.to_dict() for machine in machines]}
-    write_atomically(path, to_json(content, where=f"machine file {os.fspath(path)}", indent=1) + "\n")
+    text = to_json(content, where=f"machine file {os.fspath(path)}", indent=1) + "\n"
+    require_replaceable(path, text, force=force)
+    write_atomically(path, text)
 
 
 def load_machines(path: str | os.PathLike[str]) -> tuple[Machine, ...]:

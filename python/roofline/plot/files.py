@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Error
-from ..machine import Machine, write_atomically
+from ..machine import Machine
+from ..machine.manifest import replace_all
 from ..results import Measurement, records_to_csv
 from . import axes, latencies, measured, sizes, style
 from .data import roofline_data
@@ -48,11 +49,12 @@ def _write(directory: str | os.PathLike[str], stem: str, records: list[dict[str,
         figure = Figure()
         draw(figure)
         svg, png = io.BytesIO(), io.BytesIO()
-        figure.savefig(svg, format="svg", metadata={"Date": None})
-        figure.savefig(png, format="png", dpi=DPI)
+        # By these names `require_replaceable` knows our pictures.
+        figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": "roofline"})
+        figure.savefig(png, format="png", dpi=DPI, metadata={"Software": "roofline"})
     paths = folder / f"{stem}.svg", folder / f"{stem}.png", folder / f"{stem}.csv"
-    for path, content in zip(paths, (svg.getvalue(), png.getvalue(), records_to_csv(records).encode()), strict=True):
-        write_atomically(path, content)
+    contents = dict(zip(paths, (svg.getvalue(), png.getvalue(), records_to_csv(records).encode()), strict=True))
+    replace_all(contents)
     return paths
 
 

@@ -18,7 +18,7 @@ from ..measurement.roofs import probe
 from ..measurement.timing import QUICK, REPORT, THOROUGH
 from ..operators import from_dict
 from ..results import Bracket, Measurement, Results, append_to
-from .files import MACHINE, RESULTS, Report, begin, render
+from .files import DEFAULT, MACHINE, RESULTS, UNFINISHED, Report, begin, finish, render
 from .points import Point, default_points
 
 DEFAULT_S, QUICK_S = 55.0, 25.0
@@ -98,7 +98,7 @@ def _with(machine: Machine, facts: dict[str, Any]) -> Machine:
 
 
 def report(
-    out: str | os.PathLike[str] = "./roofline-report",
+    out: str | os.PathLike[str] = DEFAULT,
     *,
     device: str | Device | None = None,
     threads: int = 0,
@@ -110,24 +110,26 @@ def report(
     time_limit_s: float | None = None,
     seed: int = 0,
     policy: Policy | None = None,
+    force: bool = False,
 ) -> Report:
     """Measure the ceilings of a device, then every operator against them, and write the files of a report into `out`.
 
     The main ceilings, or with thorough all of them. machine: ceilings measured before; then none is measured again.
     time_limit_s: for everything together; None is 55 s, 25 s with quick, none with thorough. A point not begun by then is left
-    out, and the report names it. The results of an earlier report in `out` are replaced at the start; other files in it are
-    never touched.
+    out, and the report names it. When all is there, it takes the place of an earlier report in `out`, which stays as it was until
+    then; other files in it are never touched. force: replace files in `out` of the names that a report writes, whoever wrote them.
 
-    Each result is on disk before the next begins: on Ctrl-C what is finished stays, in machine.json and results.jsonl, and with
-    thorough the same call goes on with the ceilings that are there.
-    Raises Error for bad input, and where `out` cannot be written, before anything is measured.
+    Each result is on disk before the next begins, in machine.json and results.jsonl of the folder `unfinished` in `out`: on Ctrl-C
+    they stay there, and with thorough the same call goes on with the ceilings. Raises Error for bad input, where `out` cannot be
+    written, and for a file in it that no report wrote, before anything is measured.
     """
     if quick and thorough:
         raise Error("report: quick and thorough exclude each other")
     begun, began_utc = time.monotonic(), utc_now()
     limit = _limit(time_limit_s, quick, thorough)
     opened = open_device(device, threads)
-    folder = begin(out, resume=thorough)
+    folder = begin(out, thorough=thorough, force=force)
+    work = folder / UNFINISHED
     rules = policy or (QUICK if quick else THOROUGH if thorough else REPORT)
     facts: dict[str, Any] = {"began_utc": began_utc, "time_limit_s": limit, "seed": seed, "left_out": [], "end_check": []}
     if machine is None:
@@ -138,12 +140,15 @@ def report(
             policy=rules,
             progress=progress,
             deadline_s=None if limit is None else limit * CEILINGS_SHARE,
-            out=folder / MACHINE,
+            unfinished=work / MACHINE,
+            force=force,
         )
-    machine = _with(machine, facts)
-    machine.save(folder / MACHINE)
+        machine = _with(machine, facts)
+    else:
+        machine = _with(machine, facts)
+        machine.save(work / MACHINE)
 
-    results, late = _operators(opened, machine, rules, folder / RESULTS, begun, limit, quick, thorough, seed, progress)
+    results, late = _operators(opened, machine, rules, work / RESULTS, begun, limit, quick, thorough, seed, progress)
     facts["left_out"] = [{**point.described(), "reason": LATE} for point in late]
     checks = end_check(opened, machine, rules)
     facts["end_check"] = [ends.to_dict() for _, ends, _ in checks]
@@ -153,9 +158,9 @@ def report(
             machine = machine.pooled(c.problem, ends.after_samples, variant=c.variant, threads=c.threads)
     facts["took_s"] = round(time.monotonic() - begun, 1)
     machine = _with(machine, facts)
-    machine.save(folder / MACHINE)
-    files = render(machine, results, folder, plot=plot)
-    return Report(machine=machine, results=results, out=folder, files=(folder / MACHINE, folder / RESULTS, *files))
+    machine.save(work / MACHINE)
+    render(machine, results, work, plot=plot)
+    return Report(machine=machine, results=results, out=folder, files=finish(folder, force=force))
 
 
 def _operators(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from .._repr import records_to_csv
 from .advice import advise
+from .appending import append_to, begun
 from .record import CACHE_STATES, STATUSES, Bracket, Measurement, measurement_key, roof_value
-from .results import Results, append_to
+from .results import Results
 
 __all__ = [
     "CACHE_STATES",
@@ -15,6 +16,7 @@ __all__ = [
     "Results",
     "advise",
     "append_to",
+    "begun",
     "measurement_key",
     "records_to_csv",
     "roof_value",

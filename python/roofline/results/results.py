@@ -1,8 +1,7 @@
-"""Results files: JSON Lines, one measurement a line, appended as soon as it is there, and what people make of them."""
+"""Results files: JSON Lines, one measurement a line, and what people make of them."""
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +10,7 @@ from typing import Any, Self, overload
 
 from .._repr import Row, html_table, records_to_csv, text_table
 from ..errors import Error
-from ..machine import check_version, from_json, to_json, write_atomically
+from ..machine import check_version, from_json, require_replaceable, write_atomically
 from ..units import fmt_percent, fmt_si
 from .record import Measurement
 
@@ -88,9 +87,14 @@ class Results(Sequence[Measurement]):
         columns = list(dict.fromkeys(name for record in records for name in record))
         return columns, [{name: record.get(name) for name in columns} for record in records]
 
-    def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write the records as CSV, atomically: one header, "." decimals, empty cells where there is no value. Raises Error."""
-        write_atomically(path, records_to_csv(self.to_records()))
+    def to_csv(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write the records as CSV, atomically: one header, "." decimals, empty cells where there is no value.
+
+        Raises Error where it cannot be written, and for a file there that is no such table, unless `force`.
+        """
+        text = records_to_csv(self.to_records())
+        require_replaceable(path, text, force=force)
+        write_atomically(path, text)
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame of the records. Raises Error where pandas is not installed."""
@@ -157,55 +161,3 @@ class Results(Sequence[Measurement]):
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text("Results(…)" if cycle else text_table(*self._table(), title=repr(self), notes=self.notes))
-
-
-def append_to(path: str | os.PathLike[str], measurement: Measurement) -> None:
-    """Append one measurement to a results file as one line, on the disk when this returns.
-
-    A last line that an earlier kill cut short is removed first. If the line cannot be written whole (a full disk), what
-    was there before stays, and Error names the path and the cause.
-    """
-    line = (to_json(measurement.to_dict(), where=f"the measurement of {measurement.operator}") + "\n").encode()
-    kept: int | None = None
-    handle: int | None = None
-    try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
-        kept = _repair(handle)
-        view = memoryview(line)
-        while view:
-            view = view[os.write(handle, view) :]
-        os.fsync(handle)
-    except OSError as error:
-        if handle is not None and kept is not None:
-            with contextlib.suppress(OSError):  # a device cannot be cut, and the cause below is what matters
-                os.ftruncate(handle, kept)
-        raise Error(
-            f"cannot append to results file {os.fspath(path)}: {error.strerror or error}; what was in it before is kept"
-        ) from error
-    finally:
-        if handle is not None:
-            os.close(handle)
-
-
-def _repair(handle: int) -> int:
-    """Make the file end with a whole line and return its size. A whole last line without its newline gets one."""
-    size = os.lseek(handle, 0, os.SEEK_END)
-    tail = b""
-    position = size
-    while position > 0 and b"\n" not in tail:
-        start = max(position - (1 << 16), 0)
-        os.lseek(handle, start, os.SEEK_SET)
-        tail = os.read(handle, position - start) + tail
-        position = start
-    partial = tail.rpartition(b"\n")[2]
-    if not partial:
-        return size
-    try:
-        whole = isinstance(from_json(partial, where="the last line"), dict)
-    except Error:
-        whole = False
-    if whole:
-        os.write(handle, b"\n")
-        return size + 1
-    os.ftruncate(handle, size - len(partial))
-    return size - len(partial)
