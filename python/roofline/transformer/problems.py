@@ -101,7 +101,7 @@ def top_k(config: TransformerConfig, tokens: int) -> Operator:
 def attention(config: TransformerConfig, heads: int, kv_heads: int, segment: Segment, window: int) -> Operator:
     """window: 0 for all keys."""
     c, s = config, segment
-    inside = window if 0 < window < s.seq_kv else 0
+    inside = window if window and s.longer_than(window) else 0
     if not inside and not c.sinks and c.kv == c.activations:
         return Attention(
             batch=s.batch, heads=heads, kv_heads=kv_heads, seq_q=s.seq_q, seq_kv=s.seq_kv, head_dim=c.head_dim, causal=True,
