@@ -173,7 +173,7 @@ class Operator:
         if isinstance(value, Sizes):
             return self._accepted_all(field, value)
         if field.type in ("int", int):
-            if isinstance(value, bool) or not hasattr(value, "__index__"):
+            if isinstance(value, bool) or not hasattr(value, "__index__") or (isinstance(value, np.ndarray) and value.ndim):
                 raise Error(f"{where} must be an integer, got {value!r}")
             value = value.__index__()
             least = 0 if field.name in self.small else 1

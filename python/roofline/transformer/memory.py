@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -96,7 +97,11 @@ def largest_batch(
     config: TransformerConfig, phase: Phase, capacity_bytes: float, *, tp: int = 1, ep: int = 1, lm_head: bool = True
 ) -> int:
     """Sequences that fit at once, on all ranks of ep together; 0 where not even one (a rank) does. Memory grows with the batch."""
+    return _largest_batch(config, phase.replace(batch=ep), capacity_bytes, tp, ep, lm_head)
 
+
+@functools.lru_cache(maxsize=256)  # estimates of several batches ask for the same
+def _largest_batch(config: TransformerConfig, phase: Phase, capacity_bytes: float, tp: int, ep: int, lm_head: bool) -> int:
     def needed(batch: int) -> int:
         """Of one rank with `batch` sequences."""
         return sum(parts_of(config, phase.replace(batch=batch * ep), tp=tp, ep=ep, lm_head=lm_head).values())

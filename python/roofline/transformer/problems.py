@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..cost import dtype as known_dtype
+from ..cost import sizes
 from ..operators import (
     AllGather,
     AllReduce,
@@ -189,7 +192,10 @@ def all_reduce(config: TransformerConfig, tokens: int, ranks: int) -> Operator:
 
 def all_to_all(config: TransformerConfig, routed: GroupedMatmul, dtype: str) -> Operator:
     """Tokens on their way to experts of other ranks, or what those make of them."""
-    return AllToAll(elements=routed.arriving() * config.d_model, ranks=routed.ranks, dtype=dtype)
+    arriving = routed.arriving()
+    if isinstance(arriving, np.ndarray):  # costs are float64, fields are whole numbers
+        arriving = sizes(arriving.astype(np.int64))
+    return AllToAll(elements=arriving * config.d_model, ranks=routed.ranks, dtype=dtype)
 
 
 def all_gather(config: TransformerConfig, rows: int, vocabulary: int, ranks: int) -> Operator:
