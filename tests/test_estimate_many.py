@@ -102,7 +102,7 @@ def test_a_step_by_hand() -> None:
         (lambda: estimate_many(DENSE, Decode.many(batch=1, seq_kv=[5]), MACHINES["H100"], tp=3), "does not divide"),
         (lambda: estimate_many(EXPERTS, Decode.many(batch=[4, 6], seq_kv=5), MACHINES["H100"], ep=4), "divide batch 6"),
         (lambda: estimate_many(DENSE, Decode.many(batch=[1, 2**40], seq_kv=2**40), MACHINES["H100"]), "2\\*\\*62"),
-        (lambda: estimate_many(DENSE, Decode.many(batch=1, seq_kv=[5]), MACHINES["H100"], compute_utilisation=2), "a share above 0"),
+        (lambda: estimate_many(DENSE, Decode.many(batch=1, seq_kv=[5]), MACHINES["H100"], memory_share=2), "above 0 and at most 1"),
     ],
 )
 def test_what_one_step_refuses_many_refuse(make: Any, words: str) -> None:
@@ -119,10 +119,11 @@ def test_large_sums_do_not_overflow() -> None:
 def test_a_heat_map_of_many_points_is_quick(capsys: pytest.CaptureFixture[str]) -> None:
     """64 x 64 points took 30 s of CPU one by one."""
     sizes = ",".join(map(str, range(1, 65)))
-    main(["plot", "decode-heatmap", "Llama-3-8B", "--machine", "H100 SXM", "--json", "--batch", "1", "--seq-kv", "2"])  # imports
+    command = ["plot", "decode-heatmap", "Llama-3-8B", "--machine", "H100 SXM", "--json", "--batch"]
+    main([*command, "1", "--seq-kv", "2"])  # imports
     capsys.readouterr()
     begun = time.process_time()
-    assert main(["plot", "decode-heatmap", "Llama-3-8B", "--machine", "H100 SXM", "--json", "--batch", sizes, "--seq-kv", sizes]) == 0
+    assert main([*command, sizes, "--seq-kv", sizes]) == 0
     assert time.process_time() - begun < 6
     cells = [record for record in json.loads(capsys.readouterr().out) if record["element"] == "cell"]
     assert len(cells) == 3 * 64 * 64
