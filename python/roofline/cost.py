@@ -193,7 +193,7 @@ class Sizes(np.ndarray[Any, np.dtype[Any]]):
     """A number of each of many problems: what makes a batch of problems where it is given as a field. Arithmetic keeps the type."""
 
 
-def sizes(values: Any) -> Sizes:
+def sizes(values: Any) -> Any:
     return np.asarray(values).view(Sizes)
 
 

@@ -47,7 +47,7 @@ class Estimates:
     @property
     def bound(self) -> NDArray[np.str_]:
         """The roof with most of the time."""
-        return np.array(list(self.profile))[np.argmax(np.stack(list(self.profile.values())), axis=0)]
+        return np.asarray(np.array(list(self.profile))[np.argmax(np.stack(list(self.profile.values())), axis=0)])
 
     @property
     def tpot_s(self) -> Floats:
@@ -87,7 +87,7 @@ def estimate_many(config: TransformerConfig, phase: Decode, machine: Machine, **
     """
     options = options_of(how)
     largest = Decode(batch=int(np.max(phase.batch)), seq_kv=int(np.max(phase.seq_kv)), seq_q=phase.seq_q, accepted=phase.accepted)
-    ranks = {"tp": options.tp, "ep": options.ep, "lm_head": options.lm_head}
+    ranks: dict[str, Any] = {"tp": options.tp, "ep": options.ep, "lm_head": options.lm_head}
     # The largest step is refused where any other is, and its arrays are the longest: no product of 64 bits overflows after it.
     _, counted = priced(config, largest, machine, options)
     shape = np.shape(phase.batch)

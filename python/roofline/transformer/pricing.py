@@ -102,7 +102,8 @@ def linked(machine: Machine, bytes_per_s: float | None) -> Machine:
 def longest(seconds: Mapping[str, Any]) -> dict[str, Any]:
     """The longest of these times alone; of several problems at once each time where it is the longest, and 0 elsewhere."""
     most = functools.reduce(larger, seconds.values(), 0.0)
-    found, left = {}, True
+    left: Any = True
+    found = {}
     for name, each in seconds.items():
         here = (each == most) & left
         left = left & ~here if isinstance(here, np.ndarray) else left and not here
