@@ -116,7 +116,10 @@ BAD = [
     (["Llama-3-8B", "--activations", "int8"], "give --weights too"),
     (["Llama-3-8B", "--overhead", "fast"], "fast"),
     (["Llama-3-8B", "--compute-utilisation", "2"], "at most 1"),
-    (["Llama-3-8B", "--against", "H200"], "--against belongs to --advice"),
+    (["Llama-3-8B", "--against", "H2000"], "no datasheet of 'H2000'"),
+    (["Llama-3-8B", "--machine", "H100", "--machine", "GB200"], "--machine: is given more than once"),
+    (["Llama-3-8B", "--batch", "1", "--batch=1"], "--batch: is given more than once"),
+    (["Llama-3-8B", "--batch=--"], "--batch: '--' is no value"),
     (["Llama-3-8B", "--phase", "training", "--recompute", "some", "--ignore-memory"], "recompute must be one of"),
     (["DeepSeek-V3", "--phase", "training", "--ignore-memory"], "quantized"),
 ]

@@ -9,6 +9,7 @@ import math
 import os
 import subprocess
 import sys
+import warnings
 from importlib.resources import files
 from pathlib import Path
 
@@ -401,8 +402,35 @@ def test_damaged_files_are_named(change: tuple[str, str], words: str, tmp_path: 
     assert change[0] in OWN
     path.write_text(OWN.replace(*change, 1))
     with pytest.raises(Error, match=words) as raised:
-        datasheets()
+        datasheet("example x1")
     assert str(path) in str(raised.value)
+    with pytest.warns(UserWarning, match=words):
+        assert "example-x1" not in datasheets()
+
+
+def test_a_damaged_file_stops_only_those_who_ask_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    (tmp_path / "broken.toml").write_bytes(b"\xff")
+    (tmp_path / "h100-sxm5.toml").write_text("name = 3\n")  # was to replace the package's
+    warnings.simplefilter("default")
+    for name in ("broken", "H100 SXM", "NVIDIA H100 SXM5"):
+        assert main(["hardware", name]) == 2
+        assert str(tmp_path) in capsys.readouterr().err
+    assert main(["hardware", "A100-SXM4-80GB"]) == 0
+    out, err = capsys.readouterr()
+    assert "A100" in out
+    assert err.count("roofline: warning: a datasheet of yours is left out: ") == err.count("\n") == 2
+    monkeypatch.delenv(VARIABLE)
+    assert main(["hardware", "H100 SXM"]) == 0
+
+
+def test_the_mark_is_explained_where_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    for sheet in SHEETS.values():
+        assert main(["hardware", sheet.id]) == 0
+        marked, legend, _ = capsys.readouterr().out.partition("? unverified: nobody")
+        assert bool(legend) == any(line.split("  http")[0].rstrip().endswith(" ?") or " ? " in line for line in marked.splitlines())
 
 
 def test_a_peak_stated_twice_is_refused() -> None:

@@ -12,6 +12,7 @@ import pytest
 from roofline import AllReduce, Error, Machine, predict
 from roofline.cli import main
 from roofline.importers import NCU_METRICS, Imported, read, read_nccl_tests, read_ncu
+from roofline.importers.ncu import AGAIN
 from roofline.machine import Ceiling, load_machines, save_machines
 from roofline.plot import roofline_data
 from roofline.report import explain
@@ -47,7 +48,7 @@ def test_one_kernel_a_row() -> None:
     assert (half.dtype, half.flops) == ("fp16", {"fp16 hfma": 4 * 2048})  # pairs
     assert found.machine is None
     assert found.notes[:2] == (
-        "1 launches left out: FLOPs, or those of matrix units, not counted",
+        f"1 launches left out: FLOPs of matrix units not counted; {AGAIN}",
         "1 launches left out: no DRAM bytes",
     )
 
@@ -109,19 +110,123 @@ def test_sparse_and_dense_matrix_operations(tmp_path: Path) -> None:
     }
 
 
-def test_what_ncu_is_to_be_asked_for_is_enough(tmp_path: Path) -> None:
-    names = NCU_METRICS.split(",")
-    value = {"gpu__time_duration.sum": "1000", "dram__bytes.sum": "100"}
+def asked(path: Path, kernel: str, values: dict[str, str], names: list[str] | None = None) -> Path:
+    """What ncu prints of one kernel that is asked for the metrics that we print (or `names`); those without a value are n/a."""
+    names = NCU_METRICS.split(",") if names is None else names
+    usual = {"gpu__time_duration.sum": "1000000", "dram__bytes.sum": "105000000"}
     rows = [
         ",".join(f'"{text}"' for text in ("ID", "Kernel Name", *names)),
         ",".join(f'"{text}"' for text in ("", "", *("nsecond" if "time" in name else "" for name in names))),
-        ",".join(f'"{text}"' for text in ("0", "k", *(value.get(name, "1") for name in names))),
+        ",".join(f'"{text}"' for text in ("0", kernel, *({**usual, **values}.get(name, "n/a") for name in names))),
     ]
-    path = tmp_path / "asked.csv"
     path.write_text("\n".join(rows))
-    found = read_ncu(path)
+    return path
+
+
+def core(**counts: str) -> dict[str, str]:
+    every = {"ffma": "0", "fmul": "0", **counts}
+    return {f"sm__sass_thread_inst_executed_op_{op}_pred_on.sum": count for op, count in every.items()}
+
+
+def paths(**counts: int) -> dict[str, str]:
+    return {f"sm__ops_path_tensor_src_{path}.sum": str(count) for path, count in counts.items()}
+
+
+PIPE = "sm__inst_executed_pipe_tensor.sum"
+
+
+def test_the_metrics_that_are_printed_are_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["import", "--ncu-metrics"]) == 0
+    names = capsys.readouterr().out.strip().split(",")
+    assert len(set(names)) == len(names) and PIPE in names
+    peaks = {
+        "dram__bytes.sum.peak_sustained": "1", "dram__cycles_elapsed.avg.per_second": "1", "sm__cycles_elapsed.avg.per_second": "1",
+        "sm__sass_thread_inst_executed_op_ffma_pred_on.sum.peak_sustained": "1",
+    }  # fmt: skip
+    ones = {f"{kind}{op}": "1" for kind in "fdh" for op in ("add", "mul", "fma")}
+    found = read_ncu(asked(tmp_path / "cores.csv", "k", {**core(**ones), **peaks, PIPE: "0"}, names))
     assert sum(found.measurements[0].flops.values()) == (1 + 1 + 2) * 2 + (2 + 2 + 4)
     assert len(found.ceilings) == 2
+
+
+# Counters as GPUs have them (public lists of metrics): of a product of 4096 x 4096 x 4096, by what it reads.
+WHOLE = 2 * 4096**3
+
+
+@pytest.mark.parametrize(
+    ("dtype", "counted"),
+    [
+        ("bf16", paths(bf16_dst_fp32=WHOLE, fp16=0, fp8=0, int8=0)),  # Hopper
+        ("fp16", paths(fp16=WHOLE, bf16_dst_fp32=0, fp8=0)),
+        ("fp8_e4m3", paths(fp8=WHOLE, fp16=0)),
+        ("fp16", paths(fp16=WHOLE, fp16_dst_fp16=0, fp16_dst_fp32=WHOLE)),  # a sum beside its parts counts once
+        ("fp16", paths(fp16_dst_fp16=WHOLE // 2, fp16_dst_fp32=WHOLE // 2)),  # Ampere has the parts alone
+        ("tf32", paths(tf32_dst_fp32=WHOLE)),
+        ("fp64", paths(fp64=WHOLE)),
+        ("int8", paths(int8=WHOLE)),
+        ("int4", paths(int4=WHOLE)),
+        ("fp8_e4m3", paths(fp8_dst_fp32=WHOLE, fp8_dst_fp16=0)),  # Blackwell
+        ("fp8_e4m3", paths(fp4_fp6_fp8_dst_fp32=WHOLE, fp4_dst_fp32=0)),
+        ("nvfp4", paths(fp4_fp6_fp8_dst_fp32=WHOLE, fp4_dst_fp32=WHOLE)),
+    ],
+)
+def test_products_on_matrix_units(tmp_path: Path, dtype: str, counted: dict[str, str]) -> None:
+    """With exactly the printed metrics: the product, and an epilogue of one multiplication an element."""
+    name = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64"
+    found = read_ncu(asked(tmp_path / "gemm.csv", name, {**core(fmul=str(4096**2)), **counted, PIPE: "1048576"}))
+    (point,) = found.measurements
+    assert (point.dtype, point.status) == (dtype, "ok")
+    assert point.flops == {"fp32 fmul": 4096**2, f"{dtype} tensor": WHOLE}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x_cublas",
+        "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_tn",
+        "turing_h1688gemm_128x128_nn",
+        "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16_128x128_32x3_nn_align8>(Params)",
+        "void cutlass::device_kernel<flash::FlashAttnFwdSm90<flash::CollectiveMainloopFwd>>(Params)",
+        "flash_fwd_kernel",
+        "fmha_cutlassF_bf16_aligned_64x128_rf_sm80",
+        "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNN",
+        "wgmma_kernel",
+        "hmma_kernel",
+        "tcgen05_matmul",
+    ],
+)
+def test_a_name_of_matrix_units_without_their_counters(tmp_path: Path, name: str) -> None:
+    names = [metric for metric in NCU_METRICS.split(",") if "tensor" not in metric]
+    path = asked(tmp_path / "gemm.csv", name, core(fmul="16777216"), names)
+    with pytest.raises(Error, match="no kernel with.*matrix units.*profile again.*--ncu-metrics") as caught:
+        read_ncu(path)
+    assert len(str(caught.value)) < 1500
+    # Their counters say that it does not use them: the name does not matter.
+    (point,) = read_ncu(asked(path, name, {**core(fmul="16777216"), PIPE: "0"})).measurements
+    assert point.flops == {"fp32 fmul": 16777216}
+
+
+@pytest.mark.parametrize("name", ["ampere_sgemm_128x64_nn", "volta_dgemm_64x64", "cutlass_80_simt_gemm_256x128", "gamma_summary"])
+def test_other_names_need_no_counters_of_matrix_units(tmp_path: Path, name: str) -> None:
+    names = [metric for metric in NCU_METRICS.split(",") if "tensor" not in metric]
+    (point,) = read_ncu(asked(tmp_path / "k.csv", name, core(ffma="5"), names)).measurements
+    assert point.flops == {"fp32 ffma": 10}
+
+
+@pytest.mark.parametrize(
+    ("counted", "words"),
+    [
+        ({PIPE: "7"}, "FLOPs of matrix units not counted"),
+        ({PIPE: "7", **paths(bf16_dst_fp32=0)}, "FLOPs of matrix units not counted"),
+        ({"sm__inst_executed_pipe_tensor_op_hmma.sum": "7"}, "FLOPs of matrix units not counted"),
+        (paths(int1=64), "what has no dtype here .sm__ops_path_tensor_src_int1.sum"),
+        (paths(fp3_dst_fp32=64, bf16_dst_fp32=64), "what has no dtype here .sm__ops_path_tensor_src_fp3"),
+    ],
+)
+def test_matrix_units_that_worked_uncounted(tmp_path: Path, counted: dict[str, str], words: str) -> None:
+    names = [*dict.fromkeys([*NCU_METRICS.split(","), *counted])]
+    with pytest.raises(Error, match=words):
+        read_ncu(asked(tmp_path / "k.csv", "k", {**core(ffma="16"), **counted}, names))
 
 
 # -- nccl-tests ---------------------------------------------------------------------------------------------------------------
@@ -320,7 +425,7 @@ BAD = [
     (METRICS_TEXT.replace('"Kernel Name",', '"Function",'), "line 7: there is no column Kernel Name"),
     (
         METRICS_TEXT.replace("gpu__time_duration", "gpu__other"),
-        r"no kernel with time.*3 launches left out: no time.*ask for gpu__time",
+        r"no kernel with time.*3 launches left out: no time.*profile again with the metrics",
     ),
     (METRICS_TEXT.replace("dram__bytes.sum", "lts__t_bytes.sum"), "3 launches left out: no DRAM bytes"),
     (METRICS_TEXT.replace("pred_on", "all").replace("ops_path", "other"), "3 launches left out: FLOPs"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 import roofline
 from roofline import Attention, Error, Policy, Relu, Results, Softmax, sweeps
 from roofline.measurement import open_device
+from roofline.operators import Operator
 from roofline.sweeps import points
 
 FAST = Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.01, max_s=0.03, bracket_s=0.002, tries=1)
@@ -93,3 +96,64 @@ def test_bad_sweeps_say_so_before_measuring(arguments: dict[str, Any], words: st
     with pytest.raises(Error, match=words):
         roofline.sweep(Softmax(), device="cpu", policy=FAST, out=out, **arguments)
     assert not out.exists()
+
+
+def endless() -> Iterator[int]:
+    number = 0
+    while True:
+        number += 1
+        yield number
+
+
+@pytest.mark.parametrize(
+    "axes",
+    [
+        {"rows": range(1, 10**9)},
+        {"rows": range(1, 10**18), "columns": range(1, 10**18)},
+        {"rows": range(1, 10**40)},
+        {name: range(1, 10**6) for name in ("batch", "heads", "seq_q", "seq_kv", "head_dim")},
+        {"rows": endless()},
+        {"rows": (n for n in range(1, 10**9))},
+        {"rows": range(1, 1002), "columns": range(1, 1001)},
+    ],
+)
+def test_too_many_points_are_counted_and_not_made(axes: dict[str, Any]) -> None:
+    begun = time.process_time()
+    with pytest.raises(Error, match="more than 1000000 points"):
+        points(Softmax() if "rows" in axes else Attention(), None, open_device("cpu"), axes)
+    assert time.process_time() - begun < 1
+
+
+@pytest.mark.parametrize(
+    "axes",
+    [
+        {"rows": range(1, 101), "columns": range(1, 101), "dtype": ["fp32"] * 100},
+        {"rows": range(1, 1_000_001)},
+        {"rows": list(range(1, 1_000_001))},
+    ],
+)
+def test_a_million_points_begin_at_once(axes: dict[str, Any]) -> None:
+    begun = time.process_time()
+    found = points(Softmax(), None, open_device("cpu"), axes)
+    first = next(iter(found))
+    assert time.process_time() - begun < 2
+    assert len(found) == 1_000_000 and first[0].to_dict()["rows"] == 1
+
+
+@pytest.mark.parametrize(
+    ("problem", "axes", "words"),
+    [
+        (Softmax(), {"rows": range(999_999, -1, -1)}, "rows must be between 1"),
+        (Softmax(), {"rows": [1, 2**63]}, "rows must be between 1 and 2..62, got 9223372036854775808"),
+        (Softmax(), {"rows": [1, True]}, "rows must be an integer, got True"),
+        (Softmax(), {"rows": [1, 2.0]}, "rows must be an integer, got 2.0"),
+        (Softmax(), {"rows": ["8"]}, "rows must be an integer, got '8'"),
+        (Softmax(), {"rows": [8], "dtype": ["fp32", "fp3"]}, "unknown dtype 'fp3'"),
+        (Softmax(), {"rows": [2**31, 2**61], "columns": [4, 8]}, "more than 2..62 bytes"),
+        (Attention(heads=8), {"kv_heads": [1, 2, 3]}, "kv_heads"),
+        (Attention(), {"causal": [True, 1]}, "causal must be True or False"),
+    ],
+)
+def test_every_point_is_checked_before_the_first(problem: Operator, axes: dict[str, Any], words: str) -> None:
+    with pytest.raises(Error, match=words):
+        points(problem, None, open_device("cpu"), axes)

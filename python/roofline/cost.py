@@ -188,6 +188,15 @@ class TensorSpec:
 
 # Whole numbers in formulas: Python's integers, or in a batch of problems (`Operator.many`) arrays of float64.
 
+
+class Sizes(np.ndarray[Any, np.dtype[Any]]):
+    """A number of each of many problems: what makes a batch of problems where it is given as a field. Arithmetic keeps the type."""
+
+
+def sizes(values: Any) -> Any:
+    return np.asarray(values).view(Sizes)
+
+
 _NEARLY = 1 - 2.0**-48  # decimal fractions are rounded in float64: 400 x 1.58 is 632, and never 633 when rounded up
 
 

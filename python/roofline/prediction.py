@@ -28,6 +28,7 @@ from .cost import larger, pick, smaller
 from .errors import Error
 from .machine import ALIGNED, LEVELS, Ceiling, Machine, held_by, own_bytes
 from .model import Roofs, bound, core_ceiling, default_variant, roofs_and_notes, terms_s
+from .model import time_s as roof_time_s
 from .operators.base import WORK, Facts, Operator
 from .units import fmt_si
 
@@ -308,15 +309,20 @@ def _parts_s(
 def expect(
     problem: Operator, plan: Facts, facts: Mapping[str, Any], roofs: Roofs, rates: Rates, moved: Mapping[str, Mapping[str, int]]
 ) -> Prediction:
-    """The prediction from rates and the bytes of `moved_bytes`."""
-    flops, bytes_ = problem.total_flops(), sum(moved[roofs.level].values())
+    """The prediction from rates and the bytes of `moved_bytes`. Of a batch (`Operator.many`) its numbers are arrays."""
+    flops, bytes_, link = problem.total_flops(), sum(moved[roofs.level].values()), problem.link_bytes()
     parts = _parts_s(problem, plan, facts, roofs, rates, moved)
-    bounds = {name: float(seconds) for name, seconds in terms_s(flops, bytes_, roofs, problem.link_bytes()).items()}
-    limit = str(bound(flops, bytes_, roofs, problem.link_bytes()))
     return Prediction(
-        time_s=rates.time_s(parts), roof_s=bounds[limit], bound=limit, terms=bounds, parts=parts, roofs=roofs, rates=rates,
-        flops=flops, bytes=bytes_,
+        time_s=rates.time_s(parts), roof_s=_plain(roof_time_s(flops, bytes_, roofs, link)),
+        bound=_plain(bound(flops, bytes_, roofs, link)),
+        terms={name: _plain(seconds) for name, seconds in terms_s(flops, bytes_, roofs, link).items()}, parts=parts, roofs=roofs,
+        rates=rates, flops=flops, bytes=bytes_,
     )  # fmt: skip
+
+
+def _plain(x: NDArray[Any]) -> Any:
+    """A Python number or text of an array without axes; an array with some as it is."""
+    return x if x.ndim else x.item()
 
 
 def _facts(machine: Machine, problem: Operator, variant: str | None, plan: Facts | None) -> dict[str, Any]:
@@ -477,16 +483,8 @@ def predict_many(
             facts = _facts(machine, problem, variant, plan)
             roofs, rates, _ = dataclasses.replace(assumed, level=where).rates(machine, problem)
             moved = moved_bytes(problem, facts, caches, roofs.level)
-            flops, bytes_, link = problem.total_flops(), sum(moved[roofs.level].values()), problem.link_bytes()
-            terms = terms_s(flops, bytes_, roofs, link)
-            answers: dict[str, Any] = {
-                "time_s": rates.time_s(_parts_s(problem, facts, caches, roofs, rates, moved)),
-                "roof_s": functools.reduce(np.maximum, terms.values()),
-                "bound": bound(flops, bytes_, roofs, link),
-                "level": roofs.level,
-                "flops": flops,
-                "bytes": bytes_,
-            }
+            expected = expect(problem, facts, caches, roofs, rates, moved)
+            answers = {name: roofs.level if name == "level" else getattr(expected, name) for name in _KINDS}
             for name, values in answers.items():
                 found[name][part][there] = values
     return Predictions(**{name: values.reshape(shape) for name, values in found.items()})

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from .errors import Error
 from .machine import Machine
@@ -20,34 +24,67 @@ SETTLED = ("ok", "implausible", "unsupported", "out_of_memory")
 MOST_POINTS = 1_000_000
 
 
-def _values(name: str, given: Any) -> list[Any]:
+def _values(name: str, given: Any) -> Sequence[Any]:
+    """The values of an axis; of an endless iterable one more than a sweep may have. Raises Error where there is none."""
     if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
         return [given]
-    values = list(given)
+    given = given.tolist() if isinstance(given, np.ndarray) else given
+    # No more is made than shows that there are too many.
+    values = given[: MOST_POINTS + 1] if isinstance(given, (range, list, tuple)) else list(itertools.islice(given, MOST_POINTS + 1))
     if not values:
         raise Error(f"sweep: {name} is empty; give at least one value")
     return values
 
 
-def points(
-    problem: Operator, variant: str | Sequence[str] | None, device: Device, axes: Mapping[str, Any]
-) -> list[tuple[Operator, str]]:
-    """The sweep's problems and variants, the last axis fastest. Raises Error for bad fields, before anything is measured."""
-    names = list(axes)
-    lists = [_values(name, axes[name]) for name in names]
-    variants = [default_variant(problem, device.backend)] if variant is None else [str(v) for v in _values("variant", variant)]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Points:
+    """The problems and variants of a sweep, each made when it is asked for; the last axis changes fastest."""
+
+    problem: Operator
+    variants: tuple[str, ...]
+    axes: Mapping[str, Sequence[Any]]
+
+    def __len__(self) -> int:
+        return min(len(self.variants) * math.prod(map(len, self.axes.values())), MOST_POINTS + 1)
+
+    def __iter__(self) -> Iterator[tuple[Operator, str]]:
+        for combination in itertools.product(*self.axes.values()):
+            made = self.problem.replace(**dict(zip(self.axes, combination, strict=True)))
+            yield from ((made, name) for name in self.variants)
+
+    def check(self) -> None:
+        """Raises Error for the first problem that the operator refuses; numbers are checked as arrays, many at a time."""
+        numbers = {name: np.asarray(values) for name, values in self.axes.items() if _are_numbers(values)}
+        words = {name: values for name, values in self.axes.items() if name not in numbers}
+        shape = tuple(map(len, numbers.values()))
+        for combination in itertools.product(*words.values()):
+            fields = self.problem.to_dict() | self.problem.expand(dict(zip(words, combination, strict=True)))
+            for begin in range(0, math.prod(shape), CHUNK):
+                at = np.unravel_index(np.arange(begin, min(begin + CHUNK, math.prod(shape))), shape) if shape else ()
+                several = {name: values[index] for (name, values), index in zip(numbers.items(), at, strict=True)}
+                type(self.problem).many(**fields | self.problem.expand(several))
+
+
+CHUNK = 1 << 16  # problems that are checked at a time
+
+
+def _are_numbers(values: Sequence[Any]) -> bool:
+    """Whether all are whole numbers of 64 bits, or all are fractions."""
+    kinds = {int} if isinstance(values, range) else set(map(type, values))
+    return kinds in ({int}, {float}) and np.asarray(values).dtype.kind == ("i" if int in kinds else "f")
+
+
+def points(problem: Operator, variant: str | Sequence[str] | None, device: Device, axes: Mapping[str, Any]) -> Points:
+    """The sweep's problems and variants. Raises Error for bad fields and for too many points, before anything is measured."""
+    lists = {name: _values(name, values) for name, values in axes.items()}
+    variants = (default_variant(problem, device.backend),) if variant is None else tuple(map(str, _values("variant", variant)))
     for name in variants:
         if problem.variants and name not in problem.variants:
             raise Error(f"{problem.name}: unknown variant {name!r}; it has {', '.join(problem.variants)}")
-    count = len(variants)
-    for values in lists:
-        count *= len(values)
-    if count > MOST_POINTS:
-        raise Error(f"sweep: {count} points are more than {MOST_POINTS}; give fewer values")
-    found = []
-    for combination in itertools.product(*lists):
-        made = problem.replace(**dict(zip(names, combination, strict=True)))
-        found += [(made, name) for name in variants]
+    found = Points(problem=problem, variants=variants, axes=lists)
+    if len(found) > MOST_POINTS:
+        raise Error(f"sweep: more than {MOST_POINTS} points; give fewer values")
+    found.check()
     return found
 
 
@@ -75,19 +112,38 @@ def sweep(
     finished is on disk.
     """
     opened = open_device(device, threads)
-    todo = points(problem, variant, opened, axes)
+    return measure_points(
+        points(problem, variant, opened, axes), device=opened, machine=machine, cache_state=cache_state, seed=seed, policy=policy,
+        out=out, progress=progress,
+    )  # fmt: skip
+
+
+def measure_points(
+    todo: Points,
+    *,
+    device: Device,
+    machine: Machine | None = None,
+    cache_state: str = "cold",
+    seed: int = 0,
+    policy: Policy | None = None,
+    out: str | os.PathLike[str] | None = None,
+    progress: ProgressOption = None,
+) -> Results:
+    """`sweep` for `points`."""
     known: dict[str, Measurement] = {}
     if out is not None:
         known = {m.key: m for m in begun(out) if m.status in SETTLED}
+    fields = todo.problem.expand(dict.fromkeys(todo.axes))  # seq_len is two of them
     found: list[Measurement] = []
     with Progress(progress, len(todo)) as shown:
         for point, name in todo:
-            shown.step(f"{point.name} {name} {' '.join(f'{axis}={getattr(point, axis, axes[axis])}' for axis in axes)}".strip())
-            key = measurement_key(point.name, point.to_dict(), name, opened.name, opened.threads, cache_state)
+            sizes = " ".join(f"{axis}={getattr(point, axis)}" for axis in fields)
+            shown.step(f"{point.name} {name} {sizes}".strip())
+            key = measurement_key(point.name, point.to_dict(), name, device.name, device.threads, cache_state)
             measurement = known.get(key)
             if measurement is None:
                 measurement = attempt(
-                    point, variant=name, device=opened, machine=machine, cache_state=cache_state, seed=seed, policy=policy
+                    point, variant=name, device=device, machine=machine, cache_state=cache_state, seed=seed, policy=policy
                 )
                 if out is not None:
                     append_to(out, measurement)

@@ -10,6 +10,7 @@ import contextlib
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 
 from ..errors import Error, Unsupported
@@ -18,7 +19,13 @@ from .outcomes import FAILED, INTERRUPTED, MISSING, USAGE, BadInput, Interrupted
 __all__ = ["main"]
 
 
+LONGEST = 1400  # characters of a line that quotes what was given
+
+
 def _say(line: str) -> None:
+    """One line on stderr: no control characters, and of a long one the beginning and the end."""
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    line = line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} … {line[-LONGEST // 3 :]}"
     with contextlib.suppress(OSError, ValueError):  # nobody reads stderr: the exit code still tells
         print(f"roofline: {line}", file=sys.stderr, flush=True)
 
@@ -29,9 +36,28 @@ def _silence(stream_name: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), getattr(sys, stream_name).fileno())
 
 
+def _open_streams() -> None:
+    """Streams that were closed before we began: writing to stdout fails as it does to a full disk, stderr says nothing."""
+    if sys.stdout is None:
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+
+
+def _warned(message: Warning | str, *_: object, **__: object) -> None:
+    _say(f"warning: {' '.join(str(message).split())}")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; `argv` is without the program's name. Returns the exit code; prints errors as one line on stderr."""
+    _open_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
+    with warnings.catch_warnings():
+        warnings.showwarning = _warned
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
     verbose = any(argument in ("-v", "--verbose") for argument in arguments)
     try:
         from .parser import dispatch

@@ -20,6 +20,12 @@ def compare(options: argparse.Namespace) -> int:
     if (options.b is None) == (options.datasheet is None):
         raise BadInput("give two files, or one file and --datasheet NAME")
     screen = Terminal()
+    for given in filter(None, (options.a, options.b)):
+        if not Path(given).exists():
+            raise BadInput(
+                f"{given!r:.80}: no such file; compare takes two machine.json, two results.jsonl or two folders of reports, or "
+                "one of them and --datasheet NAME (datasheets beside each other: `roofline plot machines --machine A --machine B`)"
+            )
     out = output_file(options.out, SUFFIXES, options.a, options.b)
     with checking_input():
         made = compared(options.a, options.b if options.datasheet is None else Machine.from_datasheet(options.datasheet))

@@ -34,11 +34,17 @@ def hardware(options: argparse.Namespace) -> int:
         rows = [_row(sheet) for sheet in sheets]
         screen.table(("id", "name", "FP32", "BF16", "FP8", "memory", "bandwidth", "TDP"), rows, wide=("name",))
         screen.line()
-        screen.line(LEGEND)
+        screen.lines(_legend(sheets))
         screen.line(
             "roofline hardware ID shows one with its sources; roofline compare FILE --datasheet ID holds a machine against it"
         )
     return OK
+
+
+def _legend(sheets: Sequence[Any]) -> list[str]:
+    """What the mark means, where there is one."""
+    numbers = (n for s in sheets for n in (*s.numbers.values(), *(p.number for p in (*s.peaks(), *s.sparse, *s.per_cycle))))
+    return [] if all(number.verified for number in numbers) else [LEGEND]
 
 
 def _marked(value: float, unit: str, verified: bool) -> str:
@@ -100,7 +106,7 @@ def _one(sheet: Any, screen: Terminal) -> None:
             screen.line()
             screen.table(("peak", "value", *wide), rows, title=title, wide=("peak", *wide))
     screen.line()
-    screen.line(LEGEND)
+    screen.lines(_legend([sheet]))
 
 
 def _note(number: Any) -> str:

@@ -102,7 +102,7 @@ def _show(found: Any, screen: Terminal) -> None:
     headers = ("what", "dtype", "n", "time", "FLOP/s", "B/s", "FLOP/byte", "status")
     screen.table(headers, rows, title=f"points, from {found.tool}", wide=("what", "status"))
     screen.line()
-    ceilings = [(c.name, c.label.removeprefix(c.name).strip(), str(c.summary.n), c.state, c.reason) for c in found.ceilings]
+    ceilings = [(c.name, c.stated, str(c.summary.n), c.state, c.reason) for c in found.ceilings]
     title = f"ceilings of {found.machine.name}" if found.machine else ""
     screen.table(("ceiling", "value", "n", "source", "what it is"), ceilings, title=title, wide=("what it is",))
     if ceilings:

@@ -120,7 +120,7 @@ def _saved_point(options: argparse.Namespace, screen: Terminal) -> tuple[Any, An
                 screen.line(f"roofline explain {options.file} POINT explains one of them")
             return None
         wanted = options.point or "1"
-        if wanted.isdigit() and len(wanted) < SHORTEST_KEY:
+        if wanted.isascii() and wanted.isdigit() and len(wanted) < SHORTEST_KEY:
             matching = list(results[int(wanted) - 1 : int(wanted)]) if int(wanted) else []
         else:
             matching = [m for m in results if m.key.startswith(wanted)]

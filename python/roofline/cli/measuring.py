@@ -103,8 +103,7 @@ def _once(device: Any, problem: Any, variant: str | None, seed: int, screen: Ter
 
 def sweep(options: argparse.Namespace) -> int:
     from ..measurement import Policy
-    from ..sweeps import points
-    from ..sweeps import sweep as swept
+    from ..sweeps import measure_points, points
 
     cls, screen = operator_of(options), Terminal()
     axes = given_fields(options)
@@ -123,11 +122,10 @@ def sweep(options: argparse.Namespace) -> int:
     with checking_input():
         # The first value of each axis need not suit the operator's other defaults: fields of one problem are set together.
         start = cls.make(**{name: values[0] for name, values in axes.items()})
-        total = len(points(start, options.variant, device, axes))
+        todo = points(start, options.variant, device, axes)
     try:
-        results = swept(
-            start,
-            variant=options.variant,
+        results = measure_points(
+            todo,
             device=device,
             machine=machine,
             cache_state=options.cache_state,
@@ -135,10 +133,9 @@ def sweep(options: argparse.Namespace) -> int:
             policy=policy_of(options, Policy()),
             out=out,
             progress=progress_option(options.quiet, options.json),
-            **axes,
         )
     except KeyboardInterrupt:
-        raise Interrupted(_kept(out, total)) from None
+        raise Interrupted(_kept(out, len(todo))) from None
     _show_sweep(results, screen, options.json, options.quiet and out is not None)
     codes = {BY_STATUS.get(m.status, OK) for m in results}
     failed = any(m.status == "failed" for m in results)

@@ -37,12 +37,26 @@ WITH_OPERATOR = ("run", "sweep", "explain")
 REPLACING = ("report", "measure", "plot", "compare", "census")  # what their -o names is replaced; others append to it
 
 
+class _Once(argparse._StoreAction):
+    """A flag with one value: given again it would silently replace the first."""
+
+    seen = False
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        if self.seen and option_string:
+            parser.error(f"argument {option_string}: is given more than once, and takes one value")
+        self.seen = True
+        super().__call__(parser, namespace, values, option_string)
+
+
 class Parser(argparse.ArgumentParser):
     """argparse, with errors of our kind: one line, exit code 2."""
 
     def __init__(self, **options: Any) -> None:
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(allow_abbrev=False, **options)
+        self.register("action", None, _Once)
+        self.register("action", "store", _Once)
 
     def error(self, message: str) -> NoReturn:
         raise BadInput(f"{message} (`{self.prog} --help` lists what there is)")
@@ -350,6 +364,8 @@ def dispatch(arguments: Sequence[str]) -> int:
     if not arguments:
         build([]).print_help()
         return OK
+    if empty := next((argument for argument in arguments if argument.startswith("-") and argument.endswith("=--")), None):
+        raise BadInput(f"argument {empty.removesuffix('=--')[:80]}: '--' is no value")  # argparse would take it for none at all
     options = build(arguments).parse_args(list(arguments))
     home = importlib.import_module(f".{HOMES.get(options.command, 'measuring')}", __package__)
     command: Callable[[argparse.Namespace], int] = getattr(home, FUNCTIONS.get(options.command, options.command))

@@ -18,7 +18,7 @@ from .models import (
     ranks_flags,
     typed,
 )
-from .outcomes import OK, BadInput, checking_input
+from .outcomes import OK, checking_input
 from .terminal import Terminal
 
 
@@ -51,7 +51,9 @@ def flags(parser: argparse.ArgumentParser) -> None:
     )
     how.add_argument("--ignore-memory", action="store_true", help="estimate what does not fit in memory too")
     how.add_argument("--advice", action="store_true", help="also what changes would gain")
-    how.add_argument("--against", metavar="FILE|NAME", action="append", default=[], help="with --advice: another machine")
+    how.add_argument(
+        "--against", metavar="FILE|NAME", action="append", default=[], help="another machine in the advice, which this asks for too"
+    )
 
 
 def predict(options: argparse.Namespace) -> int:
@@ -61,8 +63,7 @@ def predict(options: argparse.Namespace) -> int:
     with checking_input():
         machine = machine_of(options.machine, options.device)
         others = [machine_of(name, None) for name in options.against]
-        if others and not options.advice:
-            raise BadInput("--against belongs to --advice")
+        advised = options.advice or bool(others)
         found = estimate(
             config_of(options), phase_of(options.phase, given_fields(options)), machine, tp=options.tp, ep=options.ep,
             lm_head=options.lm_head, fused=options.fused, counting=options.counting.replace("-", "_"),
@@ -71,8 +72,8 @@ def predict(options: argparse.Namespace) -> int:
             link_bytes_per_s=options.link, link_latency_s=options.link_latency, memory_share=options.memory_share,
             memory_bytes=options.memory, must_fit=not options.ignore_memory,
         )  # fmt: skip
-        advice = advise(found, machine, others) if options.advice else ()
-        ridge = ridge_batch(found, machine) if options.advice else None
+        advice = advise(found, machine, others) if advised else ()
+        ridge = ridge_batch(found, machine) if advised else None
     if options.json:
         wanted = {"advice": [item.to_dict() for item in advice], "ridge": ridge.to_dict()} if ridge is not None else {}
         screen.json(found.to_dict() | wanted)

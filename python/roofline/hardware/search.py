@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib.resources
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -52,21 +53,37 @@ def _listed(folder: Path) -> list[Path]:
         return []
 
 
+def _found() -> tuple[dict[str, Datasheet], dict[str, Error]]:
+    """All datasheets by id, the package's first, and what is wrong with those that cannot be read."""
+    found, broken = dict(_packaged()), dict[str, Error]()
+    for folder in _folders():
+        for path in _listed(folder):
+            id = path.stem.casefold()
+            try:
+                found[id] = read(path.read_text(encoding="utf-8"), id=id, where=str(path), origin=str(path))
+                broken.pop(id, None)
+            except (OSError, UnicodeDecodeError) as error:
+                broken[id] = Error(f"cannot read hardware file {path}: {getattr(error, 'strerror', None) or error}")
+            except Error as error:
+                broken[id] = error
+    # What was to replace another one does not leave that in its place.
+    return {id: sheet for id, sheet in found.items() if id not in broken}, broken
+
+
+def _warn(broken: Mapping[str, Error]) -> None:
+    for error in broken.values():
+        warnings.warn(f"a datasheet of yours is left out: {error}", stacklevel=3)
+
+
 def datasheets() -> dict[str, Datasheet]:
     """All of them by id (the file's name), the package's first.
 
     A user's file replaces the one of the same id or adds one: from `~/.config/roofline/hardware` (or XDG_CONFIG_HOME), and
-    above that from the folders in ROOFLINE_HARDWARE_PATH, the first of them last. Raises Error naming a file and its key.
+    above that from the folders in ROOFLINE_HARDWARE_PATH, the first of them last. One that cannot be read is left out with a
+    warning that names the file and its key.
     """
-    found = dict(_packaged())
-    for folder in _folders():
-        for path in _listed(folder):
-            try:
-                text = path.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                raise Error(f"cannot read hardware file {path}: {getattr(error, 'strerror', None) or error}") from error
-            id = path.stem.casefold()
-            found[id] = read(text, id=id, where=str(path), origin=str(path))
+    found, broken = _found()
+    _warn(broken)
     return found
 
 
@@ -80,9 +97,14 @@ def _names(sheet: Datasheet) -> set[str]:
 def datasheet(name: str) -> Datasheet:
     """The datasheet of an id, a name or an alias, with or without its vendor, whatever the case, spaces and dashes.
 
-    Raises Error for a name that several share, and for an unknown one with those that resemble it.
+    Raises Error for a name that several share, for an unknown one with those that resemble it, and for a file of the user's that
+    cannot be read where its id is asked for; otherwise that is a warning.
     """
-    sheets, wanted = datasheets(), spelled(name)
+    (sheets, broken), wanted = _found(), spelled(name)
+    replaced = {id for id in broken if id in _packaged() and wanted in _names(_packaged()[id])}
+    if asked := next((id for id in broken if spelled(id) == wanted or id in replaced), None):
+        raise broken[asked]
+    _warn(broken)
     if exact := [s for s in sheets.values() if spelled(s.id) == wanted]:
         return exact[0]
     names = {id: _names(sheet) for id, sheet in sheets.items()}

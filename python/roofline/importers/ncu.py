@@ -36,23 +36,41 @@ INSTRUCTIONS: Mapping[str, tuple[str, int]] = {
 }  # fmt: skip
 SOURCES: Mapping[str, str] = {
     "bf16": "bf16", "fp16": "fp16", "tf32": "tf32", "fp64": "fp64", "fp8": "fp8_e4m3", "int8": "int8", "int4": "int4",
-    "fp4": "nvfp4", "fp4_fp6_fp8": "fp8_e4m3",
+    "fp4": "nvfp4", "fp4_fp6": "nvfp4", "fp4_fp6_fp8": "fp8_e4m3",
 }  # fmt: skip
+# Operations of the matrix units by what they read and add up in. No GPU has all: Hopper sums fp16 and fp8 over what they are added
+# up in, Blackwell has one counter for narrow numbers. ncu says n/a for those that a GPU lacks.
+_TENSOR_PATHS = (
+    "fp64", "tf32_dst_fp32", "bf16_dst_fp32", "fp16", "fp16_dst_fp16", "fp16_dst_fp32", "fp8", "fp8_dst_fp16", "fp8_dst_fp32",
+    "fp4_dst_fp32", "fp4_fp6_dst_fp16", "fp4_fp6_dst_fp32", "fp4_fp6_fp8_dst_fp16", "fp4_fp6_fp8_dst_fp32", "int8", "int4",
+)  # fmt: skip
 NCU_METRICS = ",".join(
     [
         "gpu__time_duration.sum",
         "dram__bytes.sum",
         *(f"sm__sass_thread_inst_executed_op_{kind}{op}_pred_on.sum" for kind in "fdh" for op in ("add", "mul", "fma")),
+        "sm__inst_executed_pipe_tensor.sum",
+        *(f"sm__ops_path_tensor_src_{path}.sum" for path in _TENSOR_PATHS),
         "dram__bytes.sum.peak_sustained",
         "dram__cycles_elapsed.avg.per_second",
         "sm__sass_thread_inst_executed_op_ffma_pred_on.sum.peak_sustained",
         "sm__cycles_elapsed.avg.per_second",
     ]
-)  # what to ask ncu for; of kernels on matrix units also sm__ops_path_tensor_src_<dtype>_dst_<dtype>.sum
+)  # what to ask ncu for
+AGAIN = "profile again with the metrics that `roofline import --ncu-metrics` prints"
 
 _INSTRUCTION = re.compile(r"sm(?:sp)?__sass_thread_inst_executed_op_(\w+?)_pred_on\.sum(\.peak_sustained)?")
-_TENSOR = re.compile(r"sm__ops_path_tensor(?:_op_\w+?)?_src_(\w+?)(?:_dst_(\w+?))?(?:_sparsity_(on|off))?\.sum(\.peak_sustained)?")
+_TENSOR = re.compile(
+    r"sm__ops_path_tensor(?:_op_(?P<op>\w+?))?_src_(?P<src>\w+?)(?:_dst_(?P<dst>\w+?))?(?:_sparsity_(?P<sparse>on|off))?\.sum"
+    r"(?P<peak>\.peak_sustained)?"
+)
 _TENSOR_PIPE = re.compile(r"sm__inst_executed_pipe_tensor\w*\.sum")
+# Names of kernels on matrix units: their instructions, CUTLASS, cuBLAS (but for sgemm, dgemm and what says simt), attention.
+_TENSOR_NAME = re.compile(
+    r"(?<![a-z])(?:xmma|wgmma|hmma|imma|dmma|gmma|umma|wmma|mma)(?![a-z])|tensor_?op|tcgen05|nvjet|(?<![a-z])[hi]?gemm"
+    r"|flash_?(?:attn|attention|fwd|bwd|decod)|fmha",
+    re.IGNORECASE,
+)
 _GROUPED = re.compile(r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _ABSENT = ("", "n/a", "nan", "-nan", "(not found)")
 _PREFIXES = {"": 1.0, "K": KILO, "M": MEGA, "G": GIGA, "T": TERA}
@@ -213,20 +231,35 @@ def _bytes(launch: _Launch) -> dict[str, int] | None:
     return None
 
 
-def _tensor_terms(metrics: Mapping[str, float]) -> Iterator[tuple[str, str, float]]:
-    """(term, dtype, operations) of the matrix units. Dense and sparse parts are read only where their sum is not there."""
-    found = {match[0]: match for match in map(_TENSOR.fullmatch, metrics) if match and not match[4]}
-    whole = {(match[1], match[2]) for match in found.values() if not match[3]}
-    for name, match in found.items():
-        if match[3] and (match[1], match[2]) in whole:
+def _tensor_terms(metrics: Mapping[str, float]) -> tuple[list[tuple[str, str, float]], list[str]]:
+    """(term, dtype, operations) of the matrix units, and counters of operations on what has no dtype here.
+
+    A counter that is part of another one, of all accumulators or of dense and sparse, counts where that is not there; one of
+    several sources where none of them has a counter of its own that is not 0.
+    """
+    found = {match[0]: match for match in map(_TENSOR.fullmatch, metrics) if match and not match["peak"]}
+
+    def part(match: re.Match[str], whole: re.Match[str]) -> bool:
+        same = all(whole[key] in (None, match[key]) for key in ("op", "dst", "sparse"))
+        return match[0] != whole[0] and match["src"] == whole["src"] and same
+
+    kept = {name: match for name, match in found.items() if not any(part(match, other) for other in found.values())}
+    worked = {match["src"] for name, match in kept.items() if metrics[name] > 0}
+    terms, unknown = [], []
+    for name, match in kept.items():
+        src = match["src"]
+        if worked & set(src.split("_")) - {src}:
             continue
-        dtype = SOURCES.get(match[1])
-        if dtype is not None:
-            yield f"{dtype} tensor{' sparse' if match[3] == 'on' else ''}", dtype, metrics[name]
+        if src in SOURCES:
+            dtype = SOURCES[src]
+            terms.append((f"{dtype} tensor{' sparse' if match['sparse'] == 'on' else ''}", dtype, metrics[name]))
+        elif metrics[name] > 0:
+            unknown.append(name)
+    return terms, unknown
 
 
-def _flops(launch: _Launch) -> tuple[dict[str, int], dict[str, float]] | None:
-    """FLOPs by term and by dtype; None where no counter of them is there, or matrix units worked uncounted."""
+def _flops(launch: _Launch) -> tuple[dict[str, int], dict[str, float]] | str:
+    """FLOPs by term and by dtype; or why they are not known: no counter of them is there, or matrix units worked uncounted."""
     terms: dict[str, int] = {}
     dtypes: dict[str, float] = {}
     counted = False
@@ -237,13 +270,19 @@ def _flops(launch: _Launch) -> tuple[dict[str, int], dict[str, float]] | None:
             dtype, each = INSTRUCTIONS[match[1]]
             terms[f"{dtype} {match[1]}"] = round(value * each)
             dtypes[dtype] = dtypes.get(dtype, 0.0) + value * each
-    tensor = list(_tensor_terms(launch.metrics))
+    tensor, unknown = _tensor_terms(launch.metrics)
     for term, dtype, operations in tensor:
         terms[term] = terms.get(term, 0) + round(operations)
         dtypes[dtype] = dtypes.get(dtype, 0.0) + operations
-    pipe = any(value > 0 for metric, value in launch.metrics.items() if _TENSOR_PIPE.fullmatch(metric))
-    if not (counted or tensor) or (pipe and not any(operations for _, _, operations in tensor)):
-        return None
+    pipe = [value for metric, value in launch.metrics.items() if _TENSOR_PIPE.fullmatch(metric)]
+    if unknown:
+        return f"matrix units worked on what has no dtype here ({', '.join(unknown):.100})"
+    if any(pipe) and not any(operations for _, _, operations in tensor):
+        return f"FLOPs of matrix units not counted; {AGAIN}"
+    if not (counted or tensor):
+        return f"FLOPs not counted; {AGAIN}"
+    if not (tensor or pipe) and _TENSOR_NAME.search(launch.kernel) and "simt" not in launch.kernel.lower():
+        return f"by its name {_short(launch.kernel)!r:.60} works on matrix units, and no counter of them is there; {AGAIN}"
     return {term: value for term, value in terms.items() if value}, dtypes
 
 
@@ -259,14 +298,8 @@ def _measurements(launches: list[_Launch], provenance: Mapping[str, Any]) -> tup
     without: dict[str, int] = {}
     for launch in launches:
         time_s, moved, flops = _time_s(launch), _bytes(launch), _flops(launch)
-        if time_s is None or moved is None or flops is None:
-            what = (
-                "no time"
-                if time_s is None
-                else "no DRAM bytes"
-                if moved is None
-                else "FLOPs, or those of matrix units, not counted"
-            )
+        if time_s is None or moved is None or isinstance(flops, str):
+            what = "no time" if time_s is None else "no DRAM bytes" if moved is None else str(flops)
             without[what] = without.get(what, 0) + 1
             continue
         key = (launch.kernel, launch.block, launch.grid, launch.device, tuple(flops[0].items()))
@@ -316,8 +349,8 @@ def _ceilings(launches: list[_Launch]) -> tuple[Ceiling, ...]:
                 dtype, each = INSTRUCTIONS[found[1]]
                 samples.setdefault(("compute", dtype, "core"), []).append(sm * value * each)
             tensor = _TENSOR.fullmatch(metric)
-            if sm and value and tensor and tensor[4] and tensor[3] != "on" and tensor[1] in SOURCES:
-                samples.setdefault(("compute", SOURCES[tensor[1]], "tensor"), []).append(sm * value)
+            if sm and value and tensor and tensor["peak"] and tensor["sparse"] != "on" and tensor["src"] in SOURCES:
+                samples.setdefault(("compute", SOURCES[tensor["src"]], "tensor"), []).append(sm * value)
     reason = "ncu: what the unit could do at the clock of the run; nothing measured it"
     made = []
     for (kind, dtype, unit), rates in samples.items():
@@ -334,7 +367,7 @@ def from_ncu(source: Source) -> Imported:
     provenance = source.provenance(TOOL, compute_capability=capability)
     measurements, notes = _measurements(launches, provenance)
     if not measurements:
-        raise Error(f"{source.where} has no kernel with time, DRAM bytes and FLOPs ({'; '.join(notes)}): ask for {NCU_METRICS}")
+        raise Error(f"{source.where} has no kernel with time, DRAM bytes and FLOPs ({'; '.join(notes):.400}): {AGAIN}")
     notes.append("times are those under ncu, which locks the clocks to the base and empties the caches unless it is told otherwise")
     ceilings = _ceilings(launches)
     facts = {"compute_capability": capability} if capability else {}

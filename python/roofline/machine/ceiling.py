@@ -231,8 +231,13 @@ class Ceiling:
 
         A datasheet number that is not verified says so.
         """
+        return f"{self.name} {self.stated}"
+
+    @property
+    def stated(self) -> str:
+        """The label without the name."""
         values = fmt_modes((mode.value for mode in self.modes), RATE_UNITS[self.kind])
-        return f"{self.name} {values}" + (f" ({UNVERIFIED})" if self.unverified else "")
+        return values + (f" ({UNVERIFIED})" if self.unverified else "")
 
     def pooled(self, samples: Iterable[float]) -> Ceiling:
         """This ceiling with more samples of the same roof (brackets, the end check)."""

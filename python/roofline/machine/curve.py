@@ -143,9 +143,13 @@ class SizeCurve:
         return tuple(named)
 
     def notes(self, facts: Mapping[str, Any]) -> list[str]:
+        """`findings`, each with the curve's name."""
+        return [f"{self.name}: {line}" for line in self.findings(facts)]
+
+    def findings(self, facts: Mapping[str, Any]) -> list[str]:
         """Where the curve contradicts the reported cache sizes, in plain English; and why it says nothing, if so."""
         if self.noise > NOISE[1]:
-            return [f"{self.name}: sizes next to each other differ by {fmt_percent(self.noise, 2)}: too noisy to find plateaus"]
+            return [f"sizes next to each other differ by {fmt_percent(self.noise, 2)}: too noisy to find plateaus"]
         found = self.plateaus(facts)
         lines = []
         nearer = 0
@@ -184,7 +188,7 @@ class SizeCurve:
             for plateau in found
             if plateau.level == "?" and any(curve_capacity(facts, level) for level in LEVELS[:-1])
         ]
-        return [f"{self.name}: {line}" for line in lines]
+        return lines
 
     def to_dict(self, facts: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """JSON form; `plateaus` is for readers and ignored when read back."""

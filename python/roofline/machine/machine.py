@@ -295,7 +295,7 @@ class Machine:
             rows.append(
                 (
                     c.name,
-                    c.label.removeprefix(c.name).strip(),
+                    c.stated,
                     spread,
                     f"{fmt_si(s.p5, unit)} … {fmt_si(s.p95, unit)}" if s.n > 1 else "",
                     str(s.n),

@@ -67,12 +67,15 @@ class Probe:
         return {"operator": self.problem.name, **self.problem.to_dict()}
 
 
+ARRAYS = {spec.name: index for index, spec in enumerate(Stream(access="triad").tensors())}  # of all accesses, and their data
+
+
 def _dram_array(device: Device, name: str) -> Held:
     """An array that all DRAM probes of a device share: allocated and touched once."""
     key = ("dram", name)
     if key not in device.roofs:
         spec = TensorSpec(name=name, shape=(dram_array_bytes(device) // 4,), dtype="fp32")
-        device.roofs[key] = allocate(device, spec, 1, "abc".index(name))
+        device.roofs[key] = allocate(device, spec, 1, ARRAYS[name])
     return device.roofs[key]  # type: ignore[no-any-return]
 
 
@@ -97,7 +100,7 @@ def probe(
                 tensors[spec.name] = inputs.get(spec) or inputs.setdefault(spec, allocate(device, spec, 1, index))
     elif shared:
         tensors = {
-            spec.name: Held(spec, _dram_array(device, spec.name).memory) if spec.name in "abc" else allocate(device, spec, 1, 9)
+            spec.name: Held(spec, _dram_array(device, spec.name).memory) if spec.name in ARRAYS else allocate(device, spec, 1, 9)
             for spec in problem.tensors()
         }
     else:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from ..cost import Array, TensorSpec, dtype
+from ..cost import Array, Sizes, TensorSpec, dtype, sizes
 from ..errors import Error
 
 MAX_DIMENSION = 2**62
@@ -170,8 +170,10 @@ class Operator:
     def _accepted(self, field: dataclasses.Field[Any], value: Any) -> Any:
         """The value of a field as it is kept. Raises Error naming the field."""
         where = f"{self.name}: {field.name}"
+        if isinstance(value, Sizes):
+            return self._accepted_all(field, value)
         if field.type in ("int", int):
-            if isinstance(value, bool) or not hasattr(value, "__index__"):
+            if isinstance(value, bool) or not hasattr(value, "__index__") or (isinstance(value, np.ndarray) and value.ndim):
                 raise Error(f"{where} must be an integer, got {value!r}")
             value = value.__index__()
             least = 0 if field.name in self.small else 1
@@ -201,7 +203,7 @@ class Operator:
                 raise Error(f"{where} must be an array of finite numbers, got {values.dtype.name} {values!r:.60}")
         else:
             raise Error(f"{where} must be one value in a batch, got an array; make one batch for each")
-        return values.astype(np.float64)
+        return np.asarray(values).astype(np.float64)
 
     @classmethod
     def many(cls, **given: Any) -> Self:
@@ -210,16 +212,8 @@ class Operator:
         Arrays broadcast against each other; fields of text and truth, and all that is left out, are one value for the batch.
         Raises Error for what the operator would refuse, naming the first such problem's values.
         """
-        made = object.__new__(cls)
-        expanded = cls.expand(given)
-        for field in fields(cls):  # type: ignore[arg-type]
-            value = expanded.get(field.name, field.default)
-            value = np.asarray(value) if isinstance(value, (list, tuple)) else value
-            kept = made._accepted_all(field, value) if isinstance(value, np.ndarray) else made._accepted(field, value)
-            object.__setattr__(made, field.name, kept)
-        made.check()
-        made._check_sizes()
-        return made
+        several = (np.ndarray, list, tuple)
+        return cls(**{name: sizes(value) if isinstance(value, several) else value for name, value in cls.expand(given).items()})
 
     def _check_sizes(self) -> None:
         for tensor in self.tensors():

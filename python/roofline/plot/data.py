@@ -143,7 +143,7 @@ def _joined(ceilings: Iterable[Ceiling]) -> dict[int, str]:
     for first, *others in groups.values():
         if others:
             dtypes = "/".join(dict.fromkeys(c.dtype for c in (first, *others)))
-            words = dtypes, "tensor" if first.unit == "tensor" else first.isa, first.label.removeprefix(first.name).strip()
+            words = dtypes, "tensor" if first.unit == "tensor" else first.isa, first.stated
             found |= {id(first): f"{' '.join(word for word in words if word)} ({first.source})", **{id(c): "" for c in others}}
     return found
 

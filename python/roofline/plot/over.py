@@ -9,7 +9,8 @@ from typing import Any
 from ..errors import Error
 from ..machine import Machine
 from ..operators import Bmm, Counts, Operator, Softmax, count, growth
-from ..transformer import Call, Decode, Estimate, Prefill, TransformerConfig, calls_of, estimate, ridge_batch
+from ..transformer import Call, Decode, Estimate, Estimates, Prefill, TransformerConfig, calls_of, estimate_many
+from ..transformer.advice import ridge_batches
 from ..units import fmt_number
 from .chart import Chart, Crossing, Level, Series
 from .ridges import Machines, machine_notes, ridge_levels, several
@@ -180,39 +181,38 @@ def seq_chart(model: TransformerConfig | Operator, machines: Machines, *, seqs: 
 # -- decode over a batch or a length ------------------------------------------------------------------------------------------
 
 
-def estimates(config: TransformerConfig, machine: Machine, phases: Iterable[Decode], how: Options) -> list[Estimate]:
-    """Each phase on the machine, whether it fits or not."""
-    return [estimate(config, phase, machine, **{**how, "must_fit": False}) for phase in phases]
+def estimates(config: TransformerConfig, machine: Machine, batches: Any, seqs: Any, how: Options) -> Estimates:
+    """Decode steps of each batch and length (arrays that broadcast) on the machine, whether they fit or not."""
+    return estimate_many(config, Decode.many(batch=batches, seq_kv=seqs), machine, **asked(how))
+
+
+def asked(how: Options) -> Options:
+    return {name: value for name, value in how.items() if name != "must_fit"}
 
 
 UNSAID = ("lm_head", "fused", "counting")  # options that `Estimate.counted` tells
-LONGER = "more keys"
 
 
-def estimate_notes(found: Iterable[Estimate]) -> tuple[str, ...]:
-    """What was counted, and what was assumed, each once."""
+def estimate_notes(found: Iterable[Estimate | Estimates]) -> tuple[str, ...]:
+    """What was counted, and what was assumed, each once; of keys that are too many the most."""
     every = list(found)
-    counted, changed = every[0].counted[0].partition(";")[0], every[0].options
+    changed = every[0].options
     given = [f"{f.name} {getattr(changed, f.name):g}" for f in dataclasses.fields(changed) if f.name not in UNSAID
              and getattr(changed, f.name) not in (None, f.default)]  # fmt: skip
-    machines: dict[str, dict[str, None]] = {}
-    for e in every:
-        for note in e.notes:
-            if not note.startswith("experts:"):
-                own, text = note.startswith(f"{e.machine}: "), note.removeprefix(f"{e.machine}: ")
-                key = LONGER if text.endswith(f"{e.config.name} was made for") else text
-                machines.setdefault(key, {}).update({e.machine: None} if own else {})
-    texts = {
-        key: next(n for e in reversed(every) for n in e.notes if key in n or (key == LONGER and "was made for" in n))
-        for key in machines
-    }
-    said = [f"{'; '.join(names)}: {key}" if names else texts[key] for key, names in machines.items()]
+    texts: dict[tuple[str, str], str] = {}
+    machines: dict[tuple[str, str], dict[str, None]] = {}
+    for note in (note for e in every for note in e.assumed if note.kind != "experts"):
+        key = note.kind, "" if note.kind == "length" else note.text
+        texts[key] = note.text
+        machines.setdefault(key, {}).update({note.machine: None} if note.machine else {})
+    said = [f"note: {'; '.join(machines[key])}: {text}" if machines[key] else f"note: {text}" for key, text in texts.items()]
     fused = "" if changed.fused else " Not fused."
-    return (f"{counted}.{fused}", *([", ".join(given)] if given else []), *(f"note: {note}" for note in said))
+    return (f"{every[0].counted[0]}{fused}", *([", ".join(given)] if given else []), *said)
 
 
-def _fits(found: Iterable[Estimate]) -> tuple[bool, ...]:
-    return tuple(e.memory.fits is not False for e in found)
+def _series(machine: Machine, sizes: Sequence[int], values: Any, found: Estimates) -> Series:
+    points = tuple(zip(sizes, values.tolist(), strict=True))
+    return Series(label=machine.name, points=points, fits=tuple(found.fits.tolist()))
 
 
 def _hollow(series: Iterable[Series]) -> tuple[str, ...]:
@@ -237,32 +237,28 @@ def decode_chart(
     """A decode step's intensity (one line, which no machine changes) or tokens per second (one a machine) over the batch."""
     quantity_of(quantity, RATES)
     sizes, given = checked("batches", batches), _machines(machines)
-    found = [(m, estimates(config, m, (Decode(batch=b, seq_kv=seq_kv) for b in sizes), how)) for m in given]
-    every = [e for _, each in found for e in each]
+    found = [(m, estimates(config, m, sizes, seq_kv, how)) for m in given]
     notes = [*machine_notes(given), f"{config.name}, {seq_kv} keys a sequence"]
     if quantity == "tokens_per_s":
-        series = tuple(
-            Series(label=m.name, points=tuple(zip(sizes, (e.tokens_per_s for e in each), strict=True)), fits=_fits(each))
-            for m, each in found
-        )
+        series = tuple(_series(m, sizes, each.tokens_per_s, each) for m, each in found)
         return Chart(
             title=f"Decode throughput over batch: {config.name}", x_name="batch", x_label="Batch", y_name="tokens_per_s",
             y_label="Throughput of all sequences [tok/s]", unit="tok/s", series=series,
-            notes=(*notes, *_hollow(series), *estimate_notes(every)),
+            notes=(*notes, *_hollow(series), *estimate_notes(each for _, each in found)),
         )  # fmt: skip
     levels, crossings = [], []
-    for m, each in found:
-        crossed = ridge_batch(each[0], m)
+    for m in given:
+        crossed = ridge_batches(config, [seq_kv], m, **asked(how))[0]
         levels.append(Level(label=f"{m.name}: {fmt_number(crossed.ridge)} FLOP/byte", y=crossed.ridge))
         if crossed.batch is not None and sizes[0] <= crossed.batch <= sizes[-1]:
             crossings.append(Crossing(label=f"batch {fmt_number(crossed.batch)}", x=crossed.batch, y=crossed.ridge))
         notes.append(f"{m.name}: {crossed.text}")
-    line = Series(label=config.name, points=tuple(zip(sizes, (e.flops_per_byte for e in found[0][1]), strict=True)))
+    line = Series(label=config.name, points=tuple(zip(sizes, found[0][1].flops_per_byte.tolist(), strict=True)))
     return Chart(
         title=f"Decode intensity over batch: {config.name}", x_name="batch", x_label="Batch", y_name="flops_per_byte",
         y_label=INTENSITY, series=(line,), levels=tuple(levels), crossings=tuple(crossings),
         notes=(*notes, "dashed: ridge points of the product with most FLOPs; a cross counts the FLOPs of products alone",
-               *estimate_notes(every[:1])),
+               *estimate_notes([found[0][1]])),
     )  # fmt: skip
 
 
@@ -283,19 +279,16 @@ def latency_chart(
     given = _machines(machines)
     if over == "batch":
         sizes = checked("batches", batches)
-        phases, kept = [Decode(batch=n, seq_kv=seq_kv) for n in sizes], f"{seq_kv} keys a sequence"
+        found = [(m, estimates(config, m, sizes, seq_kv, how)) for m in given]
+        kept = f"{seq_kv} keys a sequence"
     else:
         sizes = checked("seqs", seqs)
-        phases, kept = [Decode(batch=batch, seq_kv=n) for n in sizes], f"batch {batch}"
-    found = [(m, estimates(config, m, phases, how)) for m in given]
-    series = tuple(
-        Series(label=m.name, points=tuple((n, e.tpot_s or e.time_s) for n, e in zip(sizes, each, strict=True)), fits=_fits(each))
-        for m, each in found
-    )
+        found, kept = [(m, estimates(config, m, batch, sizes, how)) for m in given], f"batch {batch}"
+    series = tuple(_series(m, sizes, each.tpot_s, each) for m, each in found)
     names = {"batch": ("batch", "Batch"), "seq_kv": ("KV length", "Keys in the cache of a sequence")}
     return Chart(
         title=f"Time per output token over {names[over][0]}: {config.name}", x_name=over, x_label=names[over][1],
         y_name="time_s", y_label="Time per output token [s]", unit="s", series=series,
         notes=(*machine_notes(given), f"{config.name}, {kept}", *_hollow(series),
-               *estimate_notes(e for _, each in found for e in each)),
+               *estimate_notes(each for _, each in found)),
     )  # fmt: skip

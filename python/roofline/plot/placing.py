@@ -195,7 +195,7 @@ def ceilings_roofs(
     lines = [Line(label=memory.label, rate=memory.value, slope=True, dashes=dashes)]
     ridges = []
     for name, c in _ceilings(machine, kinds, (each.roofs.compute_flops_per_s for _, each in placed_dots)):
-        label = f"{name} {c.label.removeprefix(c.name).strip()}"
+        label = f"{name} {c.stated}"
         lines.append(
             Line(
                 label=label,

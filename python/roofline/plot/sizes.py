@@ -45,7 +45,7 @@ def picture(machine: Machine, *, access: str | None = None, threads: int | None 
     most = max(c.threads for c in curves)
     capacities = [(level, curve_capacity(machine.facts, level, most or None)) for level in ("L1", "L2", "L3")]
     caches = tuple((level, size) for level, size in capacities if x_limits[0] < size < x_limits[1])
-    said = [(c.name, note.removeprefix(f"{c.name}: ")) for c in curves for note in c.notes(machine.facts)]
+    said = [(c.name, note) for c in curves for note in c.findings(machine.facts)]
     said += [(c.name, c.status + (f": {c.reason}" if c.reason else "")) for c in curves if c.status != "ok"]
     grouped: dict[str, list[str]] = {}
     for name, words in said:

@@ -16,6 +16,7 @@ from .estimates import Estimate
 from .estimating import estimate
 from .hugging_face import from_hugging_face
 from .layers import Call
+from .many import Estimates, estimate_many
 from .memory import Memory, kv_bytes, largest_batch, memory_of
 from .parameters import active_parameters, parameters, total_parameters, weights_bytes
 from .phases import Decode, Mixed, Phase, Prefill, Training
@@ -29,6 +30,7 @@ __all__ = [
     "Crossing",
     "Decode",
     "Estimate",
+    "Estimates",
     "Memory",
     "Mixed",
     "Part",
@@ -42,6 +44,7 @@ __all__ = [
     "calls_of",
     "crossing",
     "estimate",
+    "estimate_many",
     "from_hugging_face",
     "kv_bytes",
     "largest_batch",

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ..errors import Error
 from ..machine import Machine
 from ..model import machine_roofs
@@ -18,9 +20,9 @@ from .calls import calls_of
 from .config import CACHES, Quantization, TransformerConfig
 from .estimates import Estimate
 from .estimating import estimate
-from .layers import Call
-from .phases import Decode, Mixed, Training
-from .pricing import scaled
+from .many import options_of, uniform
+from .phases import Decode, Mixed, Phase, Training
+from .pricing import Options
 
 DRAFTED = 4  # tokens of a speculative step
 ALL_TOUCHED = 40  # times experts over experts_per_token: with so many tokens e^-40 of the experts are left out
@@ -55,10 +57,33 @@ def crossing(*, flops_each: float, bytes_each: float, bytes_once: float, ridge: 
     return Crossing(batch=grown.reaches(ridge), limit=grown.limit, ridge=ridge)
 
 
-def _sums(calls: Sequence[Call]) -> tuple[int, int]:
-    """FLOPs of products, and all bytes."""
-    flops = sum(call.count * call.problem.work({"variant": call.variant}).get("product", 0) for call in calls)
-    return flops, sum(call.count * call.problem.compulsory_bytes() for call in calls)
+def _crossings(config: TransformerConfig, phase: Phase, machine: Machine, options: Options) -> list[Crossing]:
+    """The crossing of a phase; of several decode steps at once, all with the same kernels (`uniform`), that of each."""
+    first = 1
+    if config.experts:
+        each = max(s.seq_q for step in phase.steps() for s in step.segments)
+        first = math.ceil(ALL_TOUCHED * config.experts / config.experts_per_token / each)
+    first = math.ceil(first / options.ep) * options.ep
+    few, many = (
+        calls_of(config, phase.replace(batch=batch), tp=options.tp, ep=options.ep, lm_head=options.lm_head, fused=options.fused)
+        for batch in (first, 2 * first)
+    )
+    products, more = ([c.count * c.problem.work({"variant": c.variant}).get("product", 0) for c in calls] for calls in (few, many))
+    bytes_few, bytes_many = (sum(call.count * call.problem.compulsory_bytes() for call in calls) for calls in (few, many))
+    flops_each, bytes_each = (sum(more) - sum(products)) / first, (bytes_many - bytes_few) / first
+    largest = np.argmax(np.stack(np.broadcast_arrays(*(np.asarray(n, dtype=np.float64) for n in products))), axis=0)
+    ridges = np.zeros(len(few))
+    for index in np.unique(largest):
+        roofs = machine_roofs(machine, few[index].problem)
+        ridges[index] = roofs.derated(
+            compute=options.compute_utilisation, bandwidth=options.bandwidth_utilisation
+        ).ridge_flops_per_byte
+    numbers = (flops_each, bytes_each, bytes_few - first * bytes_each, ridges[largest])
+    columns = (np.broadcast_to(np.asarray(n, dtype=np.float64), largest.shape).reshape(-1).tolist() for n in numbers)
+    return [
+        crossing(flops_each=flops, bytes_each=moved, bytes_once=once, ridge=ridge)
+        for flops, moved, once, ridge in zip(*columns, strict=True)
+    ]
 
 
 def ridge_batch(found: Estimate, machine: Machine) -> Crossing:
@@ -67,24 +92,16 @@ def ridge_batch(found: Estimate, machine: Machine) -> Crossing:
     FLOPs and bytes are linear in the batch, so two batches give both. Experts are taken as all touched, as they are in any batch
     that is near a ridge. The ridge is that of the product with most FLOPs, with the estimate's utilisation.
     """
-    config, phase, options = found.config, found.phase, found.options
-    derated, _ = scaled(machine, options.compute_utilisation, options.bandwidth_utilisation)
-    first = 1
-    if config.experts:
-        tokens = phase.replace(batch=1)
-        each = max(sum(s.tokens for s in step.segments) for step in tokens.steps())
-        first = math.ceil(ALL_TOUCHED * config.experts / config.experts_per_token / each)
-    first = math.ceil(first / options.ep) * options.ep
-    few, many = (
-        calls_of(config, phase.replace(batch=batch), tp=options.tp, ep=options.ep, lm_head=options.lm_head, fused=options.fused)
-        for batch in (first, 2 * first)
-    )
-    (flops_few, bytes_few), (flops_many, bytes_many) = _sums(few), _sums(many)
-    flops_each, bytes_each = (flops_many - flops_few) / first, (bytes_many - bytes_few) / first
-    largest = max(few, key=lambda call: call.count * call.problem.work({"variant": call.variant}).get("product", 0))
-    roofs = machine_roofs(derated, largest.problem)
-    once = bytes_few - first * bytes_each
-    return crossing(flops_each=flops_each, bytes_each=bytes_each, bytes_once=once, ridge=roofs.ridge_flops_per_byte)
+    return _crossings(found.config, found.phase, machine, found.options)[0]
+
+
+def ridge_batches(config: TransformerConfig, seqs: Sequence[int], machine: Machine, **how: Any) -> tuple[Crossing, ...]:
+    """`ridge_batch` of a decode step with each of these lengths. how: as for `estimate_many`."""
+    options = options_of(how)
+    found: dict[int, Crossing] = {}
+    for _, steps in uniform(config, Decode.many(batch=1, seq_kv=seqs)):
+        found |= zip(np.asarray(steps.seq_kv).tolist(), _crossings(config, steps, machine, options), strict=True)
+    return tuple(found[seq] for seq in seqs)
 
 
 def _narrower(config: TransformerConfig, machine: Machine) -> Iterator[tuple[str, TransformerConfig]]:

@@ -28,4 +28,7 @@ def calls_of(
     r, own = ranks_of(config, tp, ep), own_part(phase, ep)
     if isinstance(own, Training):
         return merged(training_calls(config, own, r, lm_head=lm_head, fused=fused))
-    return merged(call for step in own.steps() for call in step_calls(config, step, r, lm_head=lm_head, fused=fused))
+    calls = (call for step in own.steps() for call in step_calls(config, step, r, lm_head=lm_head, fused=fused))
+    if own.several:  # several steps at once have no equal calls to add up: each is one step
+        return tuple(call for call in calls if call.count)
+    return merged(calls)

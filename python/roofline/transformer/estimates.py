@@ -21,12 +21,26 @@ DEFINITIONS = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """What was assumed. kind: its subject ("launch", "length", "speculation", "experts", "ranks", "link", "roof"). machine: whose
+    assumption it is, where others need none.
+    """
+
+    kind: str
+    text: str
+    machine: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.machine}: {self.text}" if self.machine else self.text
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Estimate:
     """The expected time of one phase on one rank, which with several is that of all.
 
     parts: in the order they run. ceilings: labels of those that were used, unverified ones marked. counted: what is in it, in plain
-    English. notes: what was assumed.
+    English. assumed: what was.
     """
 
     config: TransformerConfig
@@ -37,7 +51,12 @@ class Estimate:
     memory: Memory
     ceilings: tuple[str, ...]
     counted: tuple[str, ...]
-    notes: tuple[str, ...] = ()
+    assumed: tuple[Note, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was assumed, as text."""
+        return tuple(map(str, self.assumed))
 
     # -- totals -----------------------------------------------------------------------------------------------------------
 

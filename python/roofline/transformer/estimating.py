@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
+
+import numpy as np
 
 from ..errors import Error
 from ..machine import Machine
@@ -10,10 +12,10 @@ from ..operators import GroupedMatmul
 from ..units import fmt_number
 from .calls import calls_of
 from .config import TransformerConfig, shown
-from .estimates import Estimate
+from .estimates import Estimate, Note
 from .memory import memory_of
 from .phases import Decode, Phase, Training
-from .pricing import COUNTINGS, FULL, Options, Part, linked, price, scaled
+from .pricing import COUNTINGS, FULL, Options, Part, linked, price
 
 FUSED = "Fused: q, k and v in one product, gate and up in one, residual and norm, attention with its scores on the chip."
 APART = "Not fused: a product each for q, k, v, gate and up, and scores of attention written to memory and read back."
@@ -29,6 +31,10 @@ def _check(options: Options) -> None:
         value = getattr(options, name)
         if (name != "launch_s" or value is not None) and (type(value) not in (int, float) or not 0 <= value < float("inf")):
             raise Error(f"{name} must be a number of seconds from 0, got {shown(value)}")
+    for name in ("compute_utilisation", "bandwidth_utilisation"):
+        share = getattr(options, name)
+        if type(share) not in (int, float) or not 0 < share <= 1:
+            raise Error(f"{name} must be a share above 0 and at most 1, got {shown(share)}")
     if type(options.memory_share) not in (int, float) or not 0 < options.memory_share <= 1:
         raise Error(f"memory_share must be above 0 and at most 1, got {shown(options.memory_share)}")
 
@@ -42,50 +48,63 @@ def _counted(config: TransformerConfig, phase: Phase, options: Options) -> tuple
         )
     kept = "" if isinstance(phase, Training) else ", new keys and values written to the cache"
     return (
-        f"Counted: every product, attention, norm, rotation and activation, embedding rows, {head}{kept}; of each its weights, "
-        "cache and activations, read and written once.",
+        f"Counted: every product, attention, norm, rotation and activation, embedding rows, {head}{kept}.",
+        "Each reads its weights, cache and activations once, and writes its result once.",
         "Not counted: biases, sampling, conversions to narrower activations, and what runs between the calls (overhead_s adds it).",
         FUSED if options.fused else APART,
     )
 
 
-def _notes(config: TransformerConfig, phase: Phase, machine: Machine, options: Options, parts: Iterable[Part]) -> Iterable[str]:
+def notes_on(config: TransformerConfig, phase: Phase, machine: Machine, options: Options, parts: Iterable[Part]) -> Iterator[Note]:
+    """What an estimate of these parts assumes. phase: of several at once the one with most sequences and keys."""
     c = config
     known = options.launch_s is not None or any(x.kind == "latency" and not x.level for x in machine.ceilings)
     if options.counting == FULL and not known:
-        yield f"{machine.name}: no launch latency is known, so launches take no time (launch_s gives one)"
+        text = "no launch latency is known, so launches take no time (launch_s gives one)"
+        yield Note(kind="launch", text=text, machine=machine.name)
     if c.max_seq and phase.longest > c.max_seq:
-        yield f"{phase.longest} keys are more than the {c.max_seq} that {c.name} was made for"
+        yield Note(kind="length", text=f"{phase.longest} keys are more than the {c.max_seq} that {c.name} was made for")
     if isinstance(phase, Decode) and phase.seq_q > 1:
         kept = f"{fmt_number(phase.tokens_per_sequence)} of {phase.seq_q} tokens are kept"
-        yield f"speculative decoding: {kept}{'' if phase.accepted else ', the best case'}; the draft's own cost is not in it"
+        best = "" if phase.accepted else ", the best case"
+        yield Note(kind="speculation", text=f"speculative decoding: {kept}{best}; the draft's own cost is not in it")
     experts = [part.call.problem for part in parts if isinstance(part.call.problem, GroupedMatmul)]
     if experts:
-        read = max(float(problem.touched()) for problem in experts)
+        read = max(float(np.max(problem.touched())) for problem in experts)
         own, sequences = c.experts // options.ep, phase.batch // options.ep
-        yield f"experts: {fmt_number(read)} of {own} are read per layer and step, as expected where tokens choose evenly"
+        text = f"experts: {fmt_number(read)} of {own} are read per layer and step, as expected where tokens choose evenly"
+        yield Note(kind="experts", text=text)
         if options.ep > 1:
-            yield (
+            text = (
                 f"ep {options.ep}: every rank has {own} experts, {sequences} sequences and all other weights, and equally many "
                 "tokens reach each, which real routers do not grant"
             )
-            reached = float(experts[0].reached())
+            yield Note(kind="ranks", text=text)
+            reached = float(np.max(experts[0].reached()))
             within = f", chosen within {c.groups_per_token} of {c.expert_groups} groups of experts" if c.expert_groups else ""
-            yield f"a token goes to {fmt_number(reached)} of {options.ep} ranks on average{within}"
+            text = f"a token goes to {fmt_number(reached)} of {options.ep} ranks on average{within}"
+            yield Note(kind="ranks", text=text)
     if options.tp > 1:
         if not c.mla and c.kv_heads < options.tp:
-            yield f"tp {options.tp}: {c.kv_heads} KV heads are replicated, {options.tp // c.kv_heads} times each"
+            text = f"tp {options.tp}: {c.kv_heads} KV heads are replicated, {options.tp // c.kv_heads} times each"
+            yield Note(kind="ranks", text=text)
         if c.mla:
-            yield f"tp {options.tp}: every rank keeps all latents"
+            yield Note(kind="ranks", text=f"tp {options.tp}: every rank keeps all latents")
         if c.vocabulary % options.tp:
-            yield f"tp {options.tp}: the vocabulary is padded to a multiple of it"
+            yield Note(kind="ranks", text=f"tp {options.tp}: the vocabulary is padded to a multiple of it")
     if (options.tp > 1 or options.ep > 1) and not options.link_latency_s:
-        yield "collectives take their bytes over the link and no latency (link_latency_s adds one)"
+        yield Note(kind="link", text="collectives take their bytes over the link and no latency (link_latency_s adds one)")
+    for text in dict.fromkeys(note for part in parts for note in part.notes):
+        yield Note(kind="roof", text=text)
 
 
-def _ceilings(parts: Iterable[Part], names: Mapping[str, str]) -> tuple[str, ...]:
-    used = dict.fromkeys(label for part in parts for label in part.roofs)
-    return tuple(names.get(label, label) for label in used)
+def priced(config: TransformerConfig, phase: Phase, machine: Machine, options: Options) -> tuple[tuple[Part, ...], tuple[str, ...]]:
+    """The parts of a phase, and what is counted. Raises Error as `estimate`."""
+    _check(options)
+    on = linked(machine, options.link_bytes_per_s)
+    calls = calls_of(config, phase, tp=options.tp, ep=options.ep, lm_head=options.lm_head, fused=options.fused)
+    parts = (price(call, on, options) for call in calls)
+    return tuple(part for part in parts if part is not None), _counted(config, phase, options)
 
 
 def estimate(
@@ -125,19 +144,12 @@ def estimate(
         bandwidth_utilisation=bandwidth_utilisation, overhead_s=overhead_s, launch_s=launch_s,
         link_bytes_per_s=link_bytes_per_s, link_latency_s=link_latency_s, memory_share=memory_share, memory_bytes=memory_bytes,
     )  # fmt: skip
-    _check(options)
-    derated, names = scaled(linked(machine, link_bytes_per_s), compute_utilisation, bandwidth_utilisation)
-    calls = calls_of(config, phase, tp=tp, ep=ep, lm_head=lm_head, fused=fused)
+    parts, counted = priced(config, phase, machine, options)
     memory = memory_of(config, phase, machine, tp=tp, ep=ep, lm_head=lm_head, share=memory_share, capacity_bytes=memory_bytes)
     if must_fit and memory.fits is False:
         raise Error(f"{config.name}, {phase}: {memory.text} (must_fit=False or --ignore-memory estimates it nevertheless)")
-    priced = (price(call, derated, options) for call in calls)
-    parts = tuple(part for part in priced if part is not None)
-    said = dict.fromkeys(note for part in parts for note in part.notes)
-    for new, old in names.items():
-        said = {note.replace(new, old): None for note in said}
     return Estimate(
         config=config, phase=phase, machine=machine.name, options=options, parts=parts, memory=memory,
-        ceilings=_ceilings(parts, names), counted=_counted(config, phase, options),
-        notes=(*_notes(config, phase, machine, options, parts), *said),
+        ceilings=tuple(dict.fromkeys(label for part in parts for label in part.roofs)), counted=counted,
+        assumed=tuple(notes_on(config, phase, machine, options, parts)),
     )  # fmt: skip

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ..operators import Operator
 from . import problems
 from .config import TransformerConfig
@@ -113,13 +115,13 @@ def _latent_attention(config: TransformerConfig, r: Ranks, step: Step) -> Iterat
         else:
             width = r.heads * (c.nope_head_dim + c.v_head_dim)
             up = problems.product(c, "attention", s.batch * s.seq_kv, c.kv_lora_rank, width)
-            yield _product("k and v up", up, group="attention", cached=("a",) if s.seq_kv > s.seq_q else ())
+            yield _product("k and v up", up, group="attention", cached=("a",) if s.longer_than(s.seq_q) else ())
             yield Call(name="attention", group="attention", problem=problems.mla_prefill(c, r.heads, s))
 
 
 def absorbed(segment: Segment) -> bool:
     """Whether MLA attends in the latent space: where few new tokens meet many cached ones."""
-    return segment.seq_q <= 8 and segment.seq_kv > segment.seq_q
+    return segment.seq_q <= 8 and segment.longer_than(segment.seq_q)
 
 
 def _ffn(config: TransformerConfig, tokens: int, d_ff: int, whose: str, fused: bool) -> Iterator[Call]:
@@ -198,7 +200,7 @@ def step_calls(config: TransformerConfig, step: Step, r: Ranks, *, lm_head: bool
     c = config
     yield Call(name="embedding", group="embedding", problem=problems.embedding(c, step.tokens), sharded=False)
     yield from layer_calls(c, step, r, fused)
-    if lm_head and step.logits:
+    if lm_head and np.any(step.logits):
         yield _product("lm_head", problems.lm_head(c, step.logits, r.vocabulary), group="head")
         if r.tp > 1:
             gathered = problems.all_gather(c, step.logits, r.vocabulary, r.tp)

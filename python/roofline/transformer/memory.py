@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..cost import size_bytes
+import numpy as np
+
+from ..cost import larger, size_bytes, smaller
 from ..errors import Error
 from ..machine import Machine
 from ..units import fmt_bytes
@@ -72,21 +75,23 @@ class Memory:
 def kv_bytes(config: TransformerConfig, seq_kv: int, *, batch: int = 1, tp: int = 1) -> int:
     """Of one rank's cache for `batch` sequences of seq_kv keys. Layers with a window keep no more; every rank has MLA's latents."""
     c, r = config, ranks_of(config, tp)
+    seq_kv = seq_kv * 1.0 if isinstance(seq_kv, np.ndarray) else seq_kv  # 64 bits overflow
     width = c.kv_width if c.mla else 2 * r.kv_heads * c.head_dim
-    keys = (c.layers - c.windowed) * seq_kv + c.windowed * min(c.window or seq_kv, seq_kv)
-    return int(size_bytes((batch, keys, width), c.kv))
+    keys = (c.layers - c.windowed) * seq_kv + c.windowed * smaller(c.window or seq_kv, seq_kv)
+    return size_bytes((batch, keys, width), c.kv)  # type: ignore[no-any-return]
 
 
 def _activations(config: TransformerConfig, phase: Phase, tp: int, ep: int, lm_head: bool) -> int:
     """The residual stream beside the largest call's own inputs and outputs."""
     steps, largest = list(phase.steps()), 0
+    ends = [steps[0], steps[-1]] if len(steps) > 1 else steps
     # Chunks are of one size but for the last, which sees the most keys and has the head: it and the first have the largest calls.
-    for step in {steps[0], steps[-1]}:
+    for step in ends:
         for call in step_calls(config, step, ranks_of(config, tp, ep), lm_head=lm_head):
             own = (*call.weights, *call.cached)
             held = sum(t.size_bytes for t in call.problem.tensors() if t.name not in own and t.role != "constant" and not t.link)
-            largest = max(largest, held)
-    return largest + int(size_bytes((steps[0].tokens, config.d_model), config.activations))
+            largest = larger(largest, held)
+    return largest + size_bytes((steps[0].tokens, config.d_model), config.activations)  # type: ignore[no-any-return]
 
 
 def parts_of(config: TransformerConfig, phase: Phase, *, tp: int = 1, ep: int = 1, lm_head: bool = True) -> dict[str, int]:
@@ -103,7 +108,11 @@ def largest_batch(
     config: TransformerConfig, phase: Phase, capacity_bytes: float, *, tp: int = 1, ep: int = 1, lm_head: bool = True
 ) -> int:
     """Sequences that fit at once, on all ranks of ep together; 0 where not even one (a rank) does. Memory grows with the batch."""
+    return _largest_batch(config, phase.replace(batch=ep), capacity_bytes, tp, ep, lm_head)
 
+
+@functools.lru_cache(maxsize=256)  # estimates of several batches ask for the same
+def _largest_batch(config: TransformerConfig, phase: Phase, capacity_bytes: float, tp: int, ep: int, lm_head: bool) -> int:
     def needed(batch: int) -> int:
         """Of one rank with `batch` sequences."""
         return sum(parts_of(config, phase.replace(batch=batch * ep), tp=tp, ep=ep, lm_head=lm_head).values())

@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
+from ..cost import Sizes, sizes
 from ..errors import Error
 from .config import MOST, shown
 
@@ -27,6 +30,10 @@ class Segment:
     @property
     def tokens(self) -> int:
         return self.batch * self.seq_q
+
+    def longer_than(self, keys: int) -> bool:
+        """Whether the cache holds more than `keys`; several steps at once (`Decode.many`) must agree."""
+        return bool(np.all(np.asarray(self.seq_kv) > keys))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +65,19 @@ class Phase:
         for field in fields(self):
             value, where = getattr(self, field.name), f"{self.name}: {field.name}"
             if field.type == "int":
-                if isinstance(value, bool) or not hasattr(value, "__index__"):
+                if isinstance(value, Sizes):
+                    if value.dtype.kind not in "iu" or not value.size:
+                        raise Error(f"{where} must be whole numbers, at least one, got {shown(value)}")
+                    ends = [int(np.min(value)), int(np.max(value))]
+                    value = value.astype(np.int64)
+                elif isinstance(value, bool) or not hasattr(value, "__index__"):
                     raise Error(f"{where} must be an integer, got {shown(value)}")
-                object.__setattr__(self, field.name, value := value.__index__())
+                else:
+                    ends = [value := value.__index__()]
+                object.__setattr__(self, field.name, value)
                 least = 0 if field.name in self.zero else 1
-                if not least <= value <= MOST:
-                    raise Error(f"{where} must be between {least} and 2**40, got {shown(value)}")
+                if outside := [end for end in ends if not least <= end <= MOST]:
+                    raise Error(f"{where} must be between {least} and 2**40, got {shown(outside[0])}")
         for follower, leader in self.follows:
             if not getattr(self, follower):
                 object.__setattr__(self, follower, getattr(self, leader))
@@ -75,6 +89,11 @@ class Phase:
     def steps(self) -> Iterator[Step]:
         """The passes through the layers, in order."""
         raise NotImplementedError
+
+    @property
+    def several(self) -> bool:
+        """Whether it stands for several phases at once, see `Decode.many`."""
+        return any(isinstance(getattr(self, field.name), Sizes) for field in fields(self))
 
     @property
     def longest(self) -> int:
@@ -151,9 +170,19 @@ class Decode(Phase):
 
     name: ClassVar[str] = "decode"
 
+    @classmethod
+    def many(cls, *, batch: Any, seq_kv: Any, seq_q: int = 1, accepted: float = 0.0) -> Self:
+        """Several steps at once, for `estimate_many`: arrays of whole numbers that broadcast. Raises Error as one step does."""
+        try:
+            batches, lengths = np.broadcast_arrays(batch, seq_kv)
+        except ValueError:
+            raise Error(f"decode: batch {list(np.shape(batch))} and seq_kv {list(np.shape(seq_kv))} do not broadcast") from None
+        return cls(batch=sizes(batches), seq_kv=sizes(lengths), seq_q=seq_q, accepted=accepted)
+
     def check(self) -> None:
-        if self.seq_kv < self.seq_q:
-            raise Error(f"decode: seq_kv counts the new tokens too, so at least seq_q {self.seq_q}, got {self.seq_kv}")
+        if np.any(self.seq_kv < self.seq_q):
+            least = int(np.min(self.seq_kv))
+            raise Error(f"decode: seq_kv counts the new tokens too, so at least seq_q {self.seq_q}, got {least}")
         accepted = self.accepted
         if type(accepted) not in (int, float) or not (accepted == 0 or 1 <= accepted <= self.seq_q):
             raise Error(f"decode: accepted must lie between 1 and seq_q {self.seq_q} (or be 0: all), got {shown(accepted)}")

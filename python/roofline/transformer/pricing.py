@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from ..cost import larger, pick
 from ..errors import Error
 from ..machine import Ceiling, Machine
-from ..model import roofs_and_notes
 from ..operators.base import WORK
 from ..prediction import Prediction, predict
 from ..units import fmt_si
@@ -96,35 +99,30 @@ def linked(machine: Machine, bytes_per_s: float | None) -> Machine:
     return dataclasses.replace(machine, ceilings=(*(c for c in machine.ceilings if c.kind != "link"), given))
 
 
-def scaled(machine: Machine, compute: float, bandwidth: float) -> tuple[Machine, dict[str, str]]:
-    """The machine with its compute and bandwidth ceilings times these factors, and what each new label stands for."""
-    for name, factor in (("compute_utilisation", compute), ("bandwidth_utilisation", bandwidth)):
-        if type(factor) not in (int, float) or not 0 < factor <= 1:
-            raise Error(f"{name} must be a share above 0 and at most 1, got {shown(factor)}")
-    factors = {"compute": compute, "bandwidth": bandwidth}
-    names: dict[str, str] = {}
-    ceilings: list[Ceiling] = []
-    for c in machine.ceilings:
-        factor = factors.get(c.kind, 1.0)
-        new = c if factor == 1 else dataclasses.replace(c, samples=tuple(sample * factor for sample in c.samples))
-        names[new.label] = c.label if factor == 1 else f"{c.label} × {factor:g}"
-        ceilings.append(new)
-    return dataclasses.replace(machine, ceilings=tuple(ceilings)), names
+def longest(seconds: Mapping[str, Any]) -> dict[str, Any]:
+    """The longest of these times alone; of several problems at once each time where it is the longest, and 0 elsewhere."""
+    most = functools.reduce(larger, seconds.values(), 0.0)
+    left: Any = True
+    found = {}
+    for name, each in seconds.items():
+        here = (each == most) & left
+        left = left & ~here if isinstance(here, np.ndarray) else left and not here
+        if np.any(here):
+            found[name] = pick(here, each, 0.0)
+    return found
 
 
-def _profile(prediction: Prediction) -> dict[str, float]:
+def _profile(prediction: Prediction) -> dict[str, Any]:
     """A prediction's seconds by roof: its launch, its longest level or kind of work, and what overlap does not hide."""
     parts = prediction.parts
     launch = parts.get("launch", 0.0)
     work = {kind: seconds for kind, seconds in parts.items() if kind in WORK}
     levels = {name: seconds for name, seconds in parts.items() if name not in WORK and name != "launch"}
-    longest = {**levels, **({max(work, key=lambda kind: work[kind]): sum(work.values())} if work else {})}
-    found = {"launch": launch}
-    if longest:
-        roof = max(longest, key=lambda name: longest[name])
-        found[roof] = longest[roof]
-        found["overlap"] = max(prediction.time_s - launch - longest[roof], 0.0)
-    return {roof: seconds for roof, seconds in found.items() if seconds > 0}
+    computing = sum(work.values())
+    kinds = {kind: pick(seconds > 0, computing, 0.0) for kind, seconds in longest(work).items()}
+    most = longest({**levels, **kinds})
+    left = larger(prediction.time_s - launch - sum(most.values()), 0.0) if most else 0.0
+    return {roof: seconds for roof, seconds in {"launch": launch, **most, "overlap": left}.items() if np.any(seconds > 0)}
 
 
 def _times(profile: Mapping[str, float], count: int) -> dict[str, float]:
@@ -139,28 +137,31 @@ def price(call: Call, machine: Machine, options: Options) -> Part | None:
     """The call's part of the time; None for what `options.counting` leaves out.
 
     full: the expected time of the problem (`predict`), and link_latency_s more for a collective. weights_and_kv: only the weights
-    of products and the KV cache move, only products compute, and both overlap perfectly.
+    of products and the KV cache move, only products compute, and both overlap perfectly. Several problems at once (`Decode.many`)
+    make a part whose numbers are arrays.
     """
     count, problem = call.count, call.problem
+    found = predict(
+        machine, problem, plan={"variant": call.variant} if call.variant else None, launch_s=options.launch_s,
+        utilisation={"compute": options.compute_utilisation, "bandwidth": options.bandwidth_utilisation},
+    )  # fmt: skip
     if options.counting == WEIGHTS_AND_KV:
         moved = call.weights_bytes + call.cached_bytes
-        if not moved:
+        if not np.any(moved):
             return None
-        roofs, notes = roofs_and_notes(machine, problem, None, None)
-        flops = _product_flops(call)
-        terms = {"product": flops / roofs.compute_flops_per_s, roofs.level: moved / roofs.bandwidth_bytes_per_s}
-        roof = max(terms, key=lambda name: terms[name])
+        roofs, flops = found.roofs, _product_flops(call)
+        terms = longest({"product": flops / roofs.compute_flops_per_s, roofs.level: moved / roofs.bandwidth_bytes_per_s})
         labels = tuple(roofs.labels[name] for name in ("memory", "compute") if name in roofs.labels)
         return Part(
-            call=call, time_s=count * terms[roof], profile={roof: count * terms[roof]}, flops=count * flops,
-            product_flops=count * flops, bytes=count * moved, roofs=labels, notes=notes, peak_flops_per_s=roofs.compute_flops_per_s,
+            call=call, time_s=count * sum(terms.values()), profile=_times(terms, count), flops=count * flops,
+            product_flops=count * flops, bytes=count * moved, roofs=labels, notes=found.notes,
+            peak_flops_per_s=roofs.compute_flops_per_s,
         )  # fmt: skip
-    found = predict(machine, problem, plan={"variant": call.variant} if call.variant else None, launch_s=options.launch_s)
     profile, time_s = _profile(found), found.time_s
     labelled = dict(found.roofs.labels)
     if options.launch_s is not None:
         labelled["launch"] = f"launch {fmt_si(options.launch_s, 's')}, as given"
-    if options.link_latency_s and problem.link_bytes():
+    if options.link_latency_s and np.any(problem.link_bytes() > 0):
         profile, time_s = {**profile, "link latency": options.link_latency_s}, time_s + options.link_latency_s
     return Part(
         call=call, time_s=count * time_s, profile=_times(profile, count), flops=count * found.flops,

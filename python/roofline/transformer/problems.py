@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..cost import dtype as known_dtype
+from ..cost import sizes
 from ..operators import (
     AllGather,
     AllReduce,
@@ -102,7 +105,7 @@ def top_k(config: TransformerConfig, tokens: int) -> Operator:
 def attention(config: TransformerConfig, heads: int, kv_heads: int, segment: Segment, window: int) -> Operator:
     """window: 0 for all keys."""
     c, s = config, segment
-    inside = window if 0 < window < s.seq_kv else 0
+    inside = window if window and s.longer_than(window) else 0
     if not inside and not c.sinks and c.kv == c.activations:
         return Attention(
             batch=s.batch, heads=heads, kv_heads=kv_heads, seq_q=s.seq_q, seq_kv=s.seq_kv, head_dim=c.head_dim, causal=True,
@@ -190,7 +193,10 @@ def all_reduce(config: TransformerConfig, tokens: int, ranks: int) -> Operator:
 
 def all_to_all(config: TransformerConfig, routed: GroupedMatmul, dtype: str) -> Operator:
     """Tokens on their way to experts of other ranks, or what those make of them."""
-    return AllToAll(elements=routed.arriving() * config.d_model, ranks=routed.ranks, dtype=dtype)
+    arriving = routed.arriving()
+    if isinstance(arriving, np.ndarray):  # costs are float64, fields are whole numbers
+        arriving = sizes(arriving.astype(np.int64))
+    return AllToAll(elements=arriving * config.d_model, ranks=routed.ranks, dtype=dtype)
 
 
 def all_gather(config: TransformerConfig, rows: int, vocabulary: int, ranks: int) -> Operator:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from ..errors import Error
 from .config import TransformerConfig, shown
 from .phases import Decode, Phase, Prefill
@@ -63,6 +65,8 @@ def own_part(phase: Phase, ep: int) -> Phase:
         return phase
     if not isinstance(phase, (Prefill, Decode)):
         raise Error(f"ep {ep}: only prefill and decode are modelled with experts spread over ranks, not {phase.name}")
-    if phase.batch % ep:
-        raise Error(f"ep {ep} does not divide batch {phase.batch}: each rank has sequences of its own; use a multiple of it")
+    batches = np.atleast_1d(phase.batch)
+    if (left := batches % ep).any():
+        batch = batches[left > 0][0]
+        raise Error(f"ep {ep} does not divide batch {batch}: each rank has sequences of its own; use a multiple of it")
     return phase.replace(batch=phase.batch // ep)

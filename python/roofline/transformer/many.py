@@ -1,0 +1,116 @@
+"""Estimates of many decode steps at once: arrays instead of numbers, from the same formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import Error
+from ..machine import Machine
+from .config import TransformerConfig
+from .estimates import Note
+from .estimating import notes_on, priced
+from .memory import memory_of, parts_of
+from .phases import Decode
+from .pricing import Options, Part
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Estimates:
+    """The expected times of many decode steps, as arrays of the steps' shape; each as in `Estimate`.
+
+    profile: seconds by roof, in no order. fits: whether a rank holds what it must, or nobody knows how much it can.
+    """
+
+    config: TransformerConfig
+    phase: Decode
+    machine: str
+    options: Options
+    time_s: Floats
+    flops: Floats
+    bytes: Floats
+    profile: Mapping[str, Floats]
+    fits: NDArray[np.bool_]
+    counted: tuple[str, ...]
+    assumed: tuple[Note, ...]
+
+    @property
+    def flops_per_byte(self) -> Floats:
+        return np.asarray(self.flops / self.bytes)
+
+    @property
+    def bound(self) -> NDArray[np.str_]:
+        """The roof with most of the time."""
+        return np.asarray(np.array(list(self.profile))[np.argmax(np.stack(list(self.profile.values())), axis=0)])
+
+    @property
+    def tpot_s(self) -> Floats:
+        return np.asarray(self.time_s / self.phase.tokens_per_sequence)
+
+    @property
+    def tokens_per_s(self) -> Floats:
+        """Of all sequences together."""
+        return np.asarray(np.asarray(self.phase.batch) * self.phase.tokens_per_sequence / self.time_s)
+
+    def __repr__(self) -> str:
+        return f"Estimates({self.config.name!r}, {list(self.time_s.shape)} decode steps, {self.machine})"
+
+
+def uniform(config: TransformerConfig, phase: Decode) -> Iterator[tuple[Any, Decode]]:
+    """The steps of `phase` by the kernels they run, which the length decides: (where they are, those steps)."""
+    batch, keys = np.asarray(phase.batch), np.asarray(phase.seq_kv)
+    kinds = (keys > phase.seq_q) * 2 + (keys > config.window)
+    for kind in np.unique(kinds):
+        there = kinds == kind
+        yield there, Decode.many(batch=batch[there], seq_kv=keys[there], seq_q=phase.seq_q, accepted=phase.accepted)
+
+
+def options_of(how: Mapping[str, Any]) -> Options:
+    """Raises Error for an option that `estimate` does not have."""
+    names = [field.name for field in fields(Options)]
+    if unknown := [name for name in how if name not in names]:
+        raise Error(f"an estimate has no option {unknown[0]!r}; it has {', '.join(names)}")
+    return Options(**how)
+
+
+def estimate_many(config: TransformerConfig, phase: Decode, machine: Machine, **how: Any) -> Estimates:
+    """`estimate` for every step of a `Decode.many`, e.g. of `Decode.many(batch=batches[:, None], seq_kv=lengths)`.
+
+    how: options of `estimate`, but for must_fit: what does not fit is estimated nevertheless. Counts are float64, exact below
+    2**53. Raises Error as `estimate` does.
+    """
+    options = options_of(how)
+    largest = Decode(batch=int(np.max(phase.batch)), seq_kv=int(np.max(phase.seq_kv)), seq_q=phase.seq_q, accepted=phase.accepted)
+    ranks: dict[str, Any] = {"tp": options.tp, "ep": options.ep, "lm_head": options.lm_head}
+    # The largest step is refused where any other is, and its arrays are the longest: no product of 64 bits overflows after it.
+    _, counted = priced(config, largest, machine, options)
+    shape = np.shape(phase.batch)
+    capacity = memory_of(config, largest, machine, **ranks, share=options.memory_share, capacity_bytes=options.memory_bytes)
+    found = {name: np.empty(shape) for name in ("time_s", "flops", "bytes", "memory")}
+    profile: dict[str, Floats] = {}
+    every: list[Part] = []
+    for there, steps in uniform(config, phase):
+        parts, _ = priced(config, steps, machine, options)
+        every += parts
+        overhead = options.overhead_s * sum(1 for _ in steps.steps())
+        found["time_s"][there] = sum(part.time_s for part in parts) + overhead
+        found["flops"][there] = sum(part.flops for part in parts)
+        found["bytes"][there] = sum(part.bytes for part in parts)
+        found["memory"][there] = sum(parts_of(config, steps, **ranks).values())
+        for part in parts:
+            for roof, seconds in part.profile.items():
+                profile.setdefault(roof, np.zeros(shape))[there] += seconds
+        if overhead:
+            profile.setdefault("overhead", np.zeros(shape))[there] += overhead
+    fits = np.ones(shape, dtype=bool) if capacity.capacity_bytes is None else found.pop("memory") <= capacity.capacity_bytes
+    return Estimates(
+        config=config, phase=phase, machine=machine.name, options=options, time_s=found["time_s"], flops=found["flops"],
+        bytes=found["bytes"], profile=profile, fits=fits, counted=counted,
+        assumed=tuple(notes_on(config, largest, machine, options, every)),
+    )  # fmt: skip

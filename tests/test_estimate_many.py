@@ -1,0 +1,155 @@
+"""Estimates of many decode steps at once: each is what `estimate` says of it alone, and thousands take no longer than a few."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from roofline import Machine
+from roofline.cli import main
+from roofline.errors import Error
+from roofline.machine import Ceiling
+from roofline.transformer import Decode, TransformerConfig, estimate, estimate_many, preset, ridge_batch
+from roofline.transformer.advice import ridge_batches
+
+
+def measured() -> Machine:
+    """A CPU: caches, two sizes of GEMM, a launch and a link, so that levels and arithmetic overlap by a knee."""
+
+    def compute(dtype: str, value: float, **more: Any) -> Ceiling:
+        return Ceiling(kind="compute", dtype=dtype, threads=2, samples=(value,), **more)
+
+    products = [
+        compute("bf16", rate, problem={"operator": "matmul", "rows": n, "columns": n, "inner": n, "dtype": "bf16"})
+        for n, rate in ((128, 90e9), (2048, 190e9))
+    ]
+    bandwidths = [
+        Ceiling(kind="bandwidth", level=level, access="read", variant="plain", threads=2, samples=(rate,))
+        for level, rate in (("L2", 300e9), ("L3", 120e9), ("DRAM", 38e9))
+    ]
+    others = (
+        Ceiling(kind="latency", samples=(4e-6,), threads=2, problem={"operator": "fork_join"}),
+        Ceiling(kind="link", samples=(10e9,)),
+    )
+    return Machine(
+        name="Example CPU", facts={"threads": 2, "l2_bytes": 1 << 20, "l3_bytes": 32 << 20, "memory_bytes": 32 << 30},
+        ceilings=(*bandwidths, compute("fp32", 220e9), compute("bf16", 220e9), *products, *others),
+    )  # fmt: skip
+
+
+MACHINES = {"H100": Machine.from_datasheet("H100 SXM"), "A100": Machine.from_datasheet("A100-SXM4-80GB"), "CPU": measured()}
+DENSE, EXPERTS, LATENT, WINDOW = (preset(name) for name in ("Llama-3-8B", "Qwen3-30B-A3B", "DeepSeek-V3", "GPT-OSS-120B"))
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {},
+    {"fused": False, "lm_head": False, "overhead_s": 1e-5, "launch_s": 2e-6, "compute_utilisation": 0.6},
+    {"counting": "weights_and_kv", "bandwidth_utilisation": 0.8, "memory_share": 0.9},
+)
+RANKS: tuple[dict[str, Any], ...] = ({"tp": 4, "link_latency_s": 3e-6}, {"ep": 4, "memory_bytes": 50e9})
+
+
+@pytest.mark.parametrize("where", MACHINES)
+@pytest.mark.parametrize("config", [DENSE, EXPERTS, LATENT, WINDOW], ids=lambda config: config.name)
+def test_each_is_what_estimate_says(config: TransformerConfig, where: str) -> None:
+    """Lengths from one key, over the window, to beyond what the model was made for."""
+    machine, random = MACHINES[where], np.random.default_rng(17)
+    cases = [*OPTIONS, RANKS[0], *(RANKS[1:] if config.experts else ())]
+    for options in cases:
+        batches = 4 * np.unique(random.integers(1, 300, 12))
+        seqs = np.unique([1, 2, 127, 128, 129, *(2.0 ** random.uniform(1, 18, 12)).astype(int)])
+        found = estimate_many(config, Decode.many(batch=batches[:, None], seq_kv=seqs), machine, **options)
+        crossings = ridge_batches(config, seqs.tolist(), machine, **options)
+        columns = [0, 1, *random.integers(0, len(seqs), 2)]
+        for i, j in zip(random.integers(0, len(batches), len(columns)), columns, strict=True):
+            one = estimate(config, Decode(batch=int(batches[i]), seq_kv=int(seqs[j])), machine, must_fit=False, **options)
+            for name in ("time_s", "flops", "bytes", "flops_per_byte", "tokens_per_s", "tpot_s"):
+                assert getattr(found, name)[i, j] == pytest.approx(getattr(one, name), rel=1e-12), (name, options, one.phase)
+            assert found.bound[i, j] == one.bound
+            assert found.fits[i, j] == (one.memory.fits is not False)
+            for roof in {*found.profile, *one.profile}:
+                own = found.profile[roof][i, j] if roof in found.profile else 0.0
+                assert own == pytest.approx(one.profile.get(roof, 0.0), rel=1e-9, abs=1e-12 * one.time_s), roof
+            crossed, alone = crossings[j], ridge_batch(one, machine)
+            assert (crossed.limit, crossed.ridge) == pytest.approx((alone.limit, alone.ridge), rel=1e-12)
+            assert crossed.batch == (alone.batch if alone.batch is None else pytest.approx(alone.batch, rel=1e-9))
+
+
+def test_a_step_by_hand() -> None:
+    """What tutorials count, on round numbers: weights once, and 131072 bytes of keys and values a token, over the bandwidth."""
+    paper = Machine.from_peaks("Paper", 1e12, bf16=1e15, fp32=1e14)
+    found = estimate_many(DENSE, Decode.many(batch=[1, 2], seq_kv=1000), paper, counting="weights_and_kv")
+    cache = 131072 * 1000 / 1e12
+    weights = 2 * (8030261248 - 128256 * 4096 - 65 * 4096) / 1e12  # without the embedding and the norms
+    assert found.time_s == pytest.approx([weights + cache, weights + 2 * cache], rel=1e-12)
+    assert set(found.bound) == {"DRAM"}
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Decode.many(batch=[0, 1], seq_kv=5), "batch must be between 1 and 2"),
+        (lambda: Decode.many(batch=[1, 2**41], seq_kv=5), "batch must be between 1 and 2"),
+        (lambda: Decode.many(batch=[1.5], seq_kv=5), "batch must be whole numbers"),
+        (lambda: Decode.many(batch=[], seq_kv=5), "batch must be whole numbers, at least one"),
+        (lambda: Decode.many(batch=[1, 2], seq_kv=[1, 2, 3]), "do not broadcast"),
+        (lambda: Decode.many(batch=1, seq_kv=[9, 3], seq_q=4), "at least seq_q 4, got 3"),
+        (lambda: estimate_many(DENSE, Decode.many(batch=1, seq_kv=[5]), MACHINES["H100"], batches=3), "no option 'batches'"),
+        (lambda: estimate_many(DENSE, Decode.many(batch=1, seq_kv=[5]), MACHINES["H100"], tp=3), "does not divide"),
+        (lambda: estimate_many(EXPERTS, Decode.many(batch=[4, 6], seq_kv=5), MACHINES["H100"], ep=4), "divide batch 6"),
+        (lambda: estimate_many(DENSE, Decode.many(batch=[1, 2**40], seq_kv=2**40), MACHINES["H100"]), "2\\*\\*62"),
+        (lambda: estimate_many(DENSE, Decode.many(batch=1, seq_kv=[5]), MACHINES["H100"], memory_share=2), "above 0 and at most 1"),
+    ],
+)
+def test_what_one_step_refuses_many_refuse(make: Any, words: str) -> None:
+    with pytest.raises(Error, match=words):
+        make()
+
+
+def test_large_sums_do_not_overflow() -> None:
+    """The cache of all layers is beyond 2**63 bytes though every tensor is below 2**62."""
+    found = estimate_many(DENSE, Decode.many(batch=[1, 2**35], seq_kv=2**15), MACHINES["H100"])
+    assert found.fits.tolist() == [True, False]
+
+
+def test_a_heat_map_of_many_points_is_quick(capsys: pytest.CaptureFixture[str]) -> None:
+    """64 x 64 points took 30 s of CPU one by one."""
+    sizes = ",".join(map(str, range(1, 65)))
+    command = ["plot", "decode-heatmap", "Llama-3-8B", "--machine", "H100 SXM", "--json", "--batch"]
+    main([*command, "1", "--seq-kv", "2"])  # imports
+    capsys.readouterr()
+    begun = time.process_time()
+    assert main([*command, sizes, "--seq-kv", sizes]) == 0
+    assert time.process_time() - begun < 6
+    cells = [record for record in json.loads(capsys.readouterr().out) if record["element"] == "cell"]
+    assert len(cells) == 3 * 64 * 64
+
+
+def test_large_heat_maps_are_drawn_without_numbers(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the plots need matplotlib")
+    from matplotlib.figure import Figure
+
+    from roofline.plot.grid import WRITTEN, blocks, heatmap_grid
+
+    small = heatmap_grid(DENSE, MACHINES["H100"], batches=range(1, 11), seqs=range(1, WRITTEN // 10 + 1))
+    large = heatmap_grid(DENSE, MACHINES["H100"], batches=range(1, 61), seqs=range(2048, 256 * 2048, 2048), quantity="bound")
+    assert small.written and not large.written
+    assert not any("cells" in note for note in small.notes) and any(f"more than {WRITTEN} cells" in note for note in large.notes)
+    for grid in (large, dataclasses.replace(large, quantity="tokens_per_s")):
+        ax = Figure().add_subplot()
+        grid.paint(ax)
+        grid.write(ax)
+        assert not ax.texts and len(ax.patches) < 60 + 255 and len(ax.get_xticks()) <= 16
+        covered = np.zeros((60, 255), dtype=int)
+        for patch in ax.patches:
+            box = patch.get_bbox()  # type: ignore[attr-defined]
+            if "does not fit" in str(patch.get_gid()):
+                covered[round(box.y0 + 0.5) : round(box.y1 + 0.5), round(box.x0 + 0.5) : round(box.x1 + 0.5)] += 1
+        assert (covered == ~grid.estimates.fits).all()
+    cells = ["aab", "aab", "abb", "ccc"]
+    found = {(name, *rows, *columns) for name, rows, columns in blocks(cells)}
+    assert found == {("a", 0, 2, 0, 2), ("b", 0, 2, 2, 3), ("a", 2, 3, 0, 1), ("b", 2, 3, 1, 3), ("c", 3, 4, 0, 3)}
