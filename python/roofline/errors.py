@@ -1,7 +1,7 @@
 """The package's errors. A message says what is wrong, where, and what to change."""
 
 
-class Error(Exception):
+class Error(ValueError):
     """Bad input, or a failure whose message is meant for the user."""
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._repr import Row, github_table, html_table, records_to_csv, text_table
-from ..machine import SCHEMA_VERSION
+from ..reading import SCHEMA_VERSION
 from ..transformer import Phase, TransformerConfig
 from ..units import MISSING, fmt_number, fmt_percent, fmt_si
 from .entries import Entry

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from ..errors import Error
-from ..machine import SCHEMA_VERSION
+from ..reading import SCHEMA_VERSION
 
 SUFFIX = ".toml"
 FILES = ("transformers", "article", "gpu", "gb200", "notebook")  # in the order they are shown

@@ -145,7 +145,8 @@ class Terminal:
 
     def json(self, value: Any) -> None:
         """One line of JSON. Raises roofline.Error for what has no JSON form."""
-        from ..machine import from_json, to_json
+        from ..machine import to_json
+        from ..reading import from_json
 
         text = to_json(value, where="the output")
         if self.fit(text) != text:

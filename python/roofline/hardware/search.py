@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from ..errors import Error
+from ..reading import HARDWARE, read_text
 from .datasheet import Datasheet, read
 
 VARIABLE = "ROOFLINE_HARDWARE_PATH"
@@ -61,12 +62,8 @@ def datasheets() -> dict[str, Datasheet]:
     found = dict(_packaged())
     for folder in _folders():
         for path in _listed(folder):
-            try:
-                text = path.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                raise Error(f"cannot read hardware file {path}: {getattr(error, 'strerror', None) or error}") from error
             id = path.stem.casefold()
-            found[id] = read(text, id=id, where=str(path), origin=str(path))
+            found[id] = read(read_text(path, HARDWARE), id=id, where=str(path), origin=str(path))
     return found
 
 

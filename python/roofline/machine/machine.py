@@ -12,12 +12,14 @@ from .._repr import Row, html_table, text_table
 from ..cost import DTYPES
 from ..errors import Error
 from ..operators.base import MIXES
+from ..reading import MACHINE, SCHEMA_VERSION, Text, build, check_version, from_json, read_bytes
 from ..units import fmt_bytes, fmt_percent, fmt_si
 from .ceiling import LEVELS, RATE_UNITS, UNVERIFIED, Ceiling
 from .curve import SizeCurve
 from .datasheet import SOURCE, parts
 from .empirical import EmpiricalRoofline
-from .files import SCHEMA_VERSION, build, check_version, from_json, to_json, write_atomically
+from .facts import StatedFacts, StatedProvenance
+from .files import to_json, write_atomically
 from .levels import lasting_capacity
 from .sanity import flags
 
@@ -42,14 +44,14 @@ class Machine:
     provenance: versions and conditions of the run. Both hold JSON values only.
     """
 
-    name: str
-    device: str = "cpu"
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    name: Text
+    device: Text = "cpu"
+    facts: StatedFacts = field(default_factory=dict)
     ceilings: tuple[Ceiling, ...] = ()
     curves: tuple[SizeCurve, ...] = ()
     empirical: tuple[EmpiricalRoofline, ...] = ()
-    created_utc: str = ""
-    provenance: Mapping[str, Any] = field(default_factory=dict)
+    created_utc: Text = ""
+    provenance: StatedProvenance = field(default_factory=dict)
 
     # -- asking for a ceiling ---------------------------------------------------------------------------------------------
 
@@ -329,18 +331,13 @@ def save_machines(machines: Sequence[Machine], path: str | os.PathLike[str]) -> 
 def load_machines(path: str | os.PathLike[str]) -> tuple[Machine, ...]:
     """All machines of a machine file. Raises Error naming path, place and remedy for a missing, damaged, foreign or newer file."""
     where = f"machine file {os.fspath(path)}"
-    try:
-        with open(path, "rb") as file:
-            text = file.read()
-    except OSError as error:
-        raise Error(f"cannot read {where}: {error.strerror or error}") from error
-    data = from_json(text, where=where)
+    data = from_json(read_bytes(path, MACHINE), where=where)
     if not isinstance(data, dict):
         raise Error(f"{where} must hold one JSON object, got {data!r:.60}")
     check_version(data, where=where)
     machines = data.get("machines")
     if data.get("kind") != "machines" or not isinstance(machines, list):
-        raise Error(f"{where} has kind {data.get('kind')!r}, not 'machines': is it a results file?")
+        raise Error(f"{where} has kind {data.get('kind')!r:.60}, not 'machines': is it a results file?")
     if not machines:
         raise Error(f"{where} holds no machine: measure one into it")
     return tuple(Machine.from_dict(item, where=f"{where}, machines[{index}]") for index, item in enumerate(machines))

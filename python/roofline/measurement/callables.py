@@ -10,6 +10,7 @@ from ..errors import Error
 from ..machine import Machine
 from ..operators import Operator
 from ..results import Measurement
+from ..results.record import CALLABLE
 from .devices import Device, open_device, provenance, utc_now
 from .roofs import roofs_of
 from .timing import Policy, bracketed, from_roofs, with_plausibility
@@ -98,7 +99,7 @@ def measure_callable(
         Measurement(
             operator=title,
             problem={**(flops.to_dict() if isinstance(flops, Operator) else {}), "dtype": dtype},
-            variant="callable",
+            variant=CALLABLE,
             plan=plan,
             device=opened.name,
             threads=opened.threads,

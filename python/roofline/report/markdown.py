@@ -7,7 +7,8 @@ from typing import Any
 
 from .._repr import github_table
 from ..errors import Error
-from ..machine import RATE_UNITS, Machine, build
+from ..machine import RATE_UNITS, Machine
+from ..reading import build
 from ..results import Bracket, Measurement
 from ..units import fmt_bytes, fmt_number, fmt_percent, fmt_si
 from .tables import (

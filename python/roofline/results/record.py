@@ -12,12 +12,18 @@ from typing import Any, ClassVar
 
 from .._repr import Row, html_table, text_table
 from ..errors import Error
-from ..machine import RATE_UNITS, SCHEMA_VERSION, Machine, Summary, build, modes, summary, to_json
+from ..machine import RATE_UNITS, Machine, Summary, modes, summary, to_json
+from ..machine.facts import StatedConditions, StatedProvenance
+from ..operators import OPERATORS
+from ..operators import from_dict as operator_from_dict
 from ..operators.scales import without_unused
+from ..reading import SCHEMA_VERSION, Amount, Integer, Sample, Scalars, Seconds, Text, Whole, build
 from ..units import fmt_number, fmt_percent, fmt_si
+from .parts import StatedCorrectness, StatedLoad, StatedPrediction
 
 BUSY = 0.8  # of a window: below, more than a quarter of its energy may be that of pauses
 BRACKETED = ("bandwidth", "compute", "latency", "link")  # kinds of roof
+CALLABLE = "callable"  # the variant of what measure_callable timed
 CACHE_STATES = ("cold", "warm", "user")
 STATUSES = ("ok", "contended", "roof_moved", "implausible", "unsupported", "out_of_memory", "failed")
 
@@ -78,12 +84,12 @@ class Bracket:
     kind: "bandwidth", "link" (samples in bytes/s), "compute" (FLOP/s) or "latency" (seconds). problem: {"operator": ..., **fields}.
     """
 
-    label: str
-    kind: str
-    before_samples: tuple[float, ...]
-    after_samples: tuple[float, ...] = ()
-    level: str = ""
-    problem: Mapping[str, Any] = field(default_factory=dict)
+    label: Text
+    kind: Text
+    before_samples: tuple[Sample, ...]
+    after_samples: tuple[Sample, ...] = ()
+    level: Text = ""
+    problem: Scalars = field(default_factory=dict)
     variant: str = ""
 
     derived_keys: ClassVar[frozenset[str]] = frozenset({"median_before", "median_after"})
@@ -154,35 +160,35 @@ class Measurement:
     not positive.
     """
 
-    operator: str
-    problem: Mapping[str, Any]
-    variant: str
-    device: str
-    threads: int
-    cache_state: str
-    status: str = "ok"
-    reason: str = ""
-    plan: Mapping[str, Any] = field(default_factory=dict)
-    samples_s: tuple[float, ...] = ()
-    steps: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    flops: Mapping[str, int] = field(default_factory=dict)
-    bytes: Mapping[str, int] = field(default_factory=dict)
-    link_bytes: int = 0
-    level: str = ""
+    operator: Text
+    problem: Scalars
+    variant: Text
+    device: Text
+    threads: Whole
+    cache_state: Text
+    status: Text = "ok"
+    reason: Text = ""
+    plan: Scalars = field(default_factory=dict)
+    samples_s: tuple[Seconds, ...] = ()
+    steps: Mapping[str, tuple[Seconds, ...]] = field(default_factory=dict)
+    flops: Mapping[str, Whole] = field(default_factory=dict)
+    bytes: Mapping[str, Whole] = field(default_factory=dict)
+    link_bytes: Whole = 0
+    level: Text = ""
     brackets: tuple[Bracket, ...] = ()
-    prediction: Mapping[str, Any] = field(default_factory=dict)
-    correctness: Mapping[str, Any] = field(default_factory=dict)
-    launches_per_sample: int = 1
-    warmup_s: float = 0.0
-    stop_reason: str = ""
-    repeats: int = 0
-    load: Mapping[str, Any] = field(default_factory=dict)
-    conditions: Mapping[str, Any] = field(default_factory=dict)
-    clock_hz_before: float | None = None
-    clock_hz_after: float | None = None
-    seed: int = 0
-    utc: str = ""
-    provenance: Mapping[str, Any] = field(default_factory=dict)
+    prediction: StatedPrediction = field(default_factory=dict)
+    correctness: StatedCorrectness = field(default_factory=dict)
+    launches_per_sample: Whole = 1
+    warmup_s: Amount = 0.0
+    stop_reason: Text = ""
+    repeats: Whole = 0
+    load: StatedLoad = field(default_factory=dict)
+    conditions: StatedConditions = field(default_factory=dict)
+    clock_hz_before: Amount | None = None
+    clock_hz_after: Amount | None = None
+    seed: Integer = 0
+    utc: Text = ""
+    provenance: StatedProvenance = field(default_factory=dict)
 
     derived_keys: ClassVar[frozenset[str]] = frozenset({"schema_version", "key", "derived"})
 
@@ -341,6 +347,11 @@ class Measurement:
     def from_dict(cls, data: Mapping[str, Any], *, where: str = "measurement") -> Measurement:
         """The inverse of `to_dict`. Raises Error naming `where` and the key."""
         made: Measurement = build(cls, data, where=where)
+        if made.operator in OPERATORS and made.variant != CALLABLE:  # a callable may bear any name
+            try:
+                operator_from_dict(made.operator, made.problem)
+            except Error as error:
+                raise Error(f"{where}: problem: {error}") from error
         return made
 
     def to_record(self) -> dict[str, Any]:

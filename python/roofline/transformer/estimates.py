@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._repr import Row, html_table, text_table
-from ..machine import SCHEMA_VERSION
+from ..reading import SCHEMA_VERSION
 from ..units import MISSING, fmt_number, fmt_percent, fmt_si
 from .config import TransformerConfig
 from .memory import Memory
