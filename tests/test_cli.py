@@ -338,7 +338,7 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path, ceilings: str) -> N
     settled = [m.key for m in Results.load(out) if m.status in ("ok", "unsupported")]
     assert settled
     with open(out, "ab") as file:
-        file.write(b'{"schema_version": 1, "operator": "re')  # what a kill in the middle of a write leaves
+        file.write(b'{"schema_version": 3, "operator": "re')  # what a kill in the middle of a write leaves
     sizes = f"{1 << 20},{(1 << 20) + 1},77"  # the last is new
     again = ["sweep", "relu", "--elements", sizes, "--dtype", "bf16", "--machine", ceilings, "-o", str(out), *FAST]
     assert main([*again, "--quiet"]) == 3, "every point of this sweep is unsupported"
@@ -357,8 +357,8 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path, ceilings: str) -> N
         (b"not json", "is not valid JSON"),
         (b"\xff\xfe\x00", "is not valid JSON"),
         (b'{"schema_version": 99, "kind": "machines", "machines": []}', "upgrade roofline"),
-        (b'{"schema_version": 1, "kind": "machines", "machines": [{"name": "x", "ceil', "is not valid JSON"),
-        (b'{"schema_version": 1, "kind": "machines", "machines": []}', "holds no machine"),
+        (b'{"schema_version": 3, "kind": "machines", "machines": [{"name": "x", "ceil', "is not valid JSON"),
+        (b'{"schema_version": 3, "kind": "machines", "machines": []}', "holds no machine"),
         (b"[]", "must hold one JSON object"),
         (b"", "is not valid JSON"),
     ],
@@ -375,8 +375,8 @@ def test_damaged_machine_files(content: bytes, said: str, tmp_path: Path, capsys
     ("content", "said"),
     [
         (b'{"schema_version": 99}\n', "upgrade roofline"),
-        (b'not json\n{"schema_version": 1}\n', "line 1"),
-        (b'{"schema_version": 1}\n', "line 1 lacks"),
+        (b'not json\n{"schema_version": 3}\n', "line 1"),
+        (b'{"schema_version": 3}\n', "line 1 lacks"),
         (b"# my notes\n\n", "is not valid JSON"),
     ],
 )

@@ -312,7 +312,7 @@ def test_pooling_takes_brackets_of_undisturbed_points() -> None:
 def test_a_foreign_folder_is_never_destroyed(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     assert begin(tmp_path) == tmp_path
-    (tmp_path / "results.jsonl").write_text('{"schema_version": 1}\n')
+    (tmp_path / "results.jsonl").write_text('{"schema_version": 3}\n')
     with pytest.raises(Error, match=r"results\.jsonl was not written by a report"):
         begin(tmp_path)
     (tmp_path / "results.jsonl").unlink()

@@ -203,14 +203,14 @@ def _locate(value: Any, kind: Any, path: str) -> tuple[str, Any]:
     for name, index in re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", path):
         origin, arguments, _ = _parts(kind)
         if name:
-            value, kind, words = value[name], _hints(origin)[name], f"{words}.{name}"
+            value, kind, words = value[name], _hints(origin)[name], f"{words}: {name}"
         elif index == "...":
             item_kind = arguments[1]
             key = next(key for key, item in value.items() if _refusal(item, item_kind))
             value, kind, words = value[key], item_kind, f"{words}[{key!r:.60}]"
         else:
             value, kind, words = value[int(index)], arguments[0], f"{words}[{index}]"
-    return words.lstrip("."), value
+    return words.removeprefix(": "), value
 
 
 def _refusal(value: Any, kind: Any) -> str:
@@ -232,8 +232,7 @@ def _converted(value: Any, kind: Any, where: str) -> Any:
             raise Error(f"{place}: {error.__cause__}") from error
         if said.startswith("Object missing"):
             raise Error(f"{place} {_plural(said)}: the file is damaged or was edited; measure again") from error
-        if "`float`" in said and isinstance(found, (int, float)) and not isinstance(found, bool) and " out of range" in said:
-            said = "Expected a finite number"
+        said = said.replace("Number out of range", "Expected a finite number")
         raise Error(f"{place} {_plural(said.partition(', got')[0])}, got {_shown(found)}") from error
 
 

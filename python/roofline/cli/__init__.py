@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
+from .._repr import printable
 from ..errors import Error, Unsupported
 from .outcomes import FAILED, INTERRUPTED, MISSING, USAGE, BadInput, Interrupted
 
@@ -20,7 +21,7 @@ __all__ = ["main"]
 
 def _say(line: str) -> None:
     with contextlib.suppress(OSError, ValueError):  # nobody reads stderr: the exit code still tells
-        print(f"roofline: {line}", file=sys.stderr, flush=True)
+        print(f"roofline: {printable(line)}", file=sys.stderr, flush=True)
 
 
 def _silence(stream_name: str) -> None:

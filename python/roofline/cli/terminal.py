@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
 
-from .._repr import Row, text_table
+from .._repr import Row, printable, text_table
 from .._repr.text import right_aligned, width
 
 NARROWEST = 14  # a folded column is still readable at this width
@@ -52,7 +52,8 @@ class Terminal:
         self._columns = columns
 
     def fit(self, text: str) -> str:
-        """`text` in characters that the stream can encode."""
+        """`text` in characters that the stream can encode and the terminal only shows."""
+        text = printable(text)
         try:
             text.encode(self.encoding)
             return text

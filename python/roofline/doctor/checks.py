@@ -22,7 +22,13 @@ OK, WARNING, MISSING = "ok", "warning", "missing"
 BUSY = 0.03  # of all cores: above this timings are likely to come out contended
 
 # Distribution -> what it is for.
-REQUIRED = {"numpy": "arrays and references", "matplotlib": "plots", "tqdm": "progress bars", "rich": "tables in terminals"}
+REQUIRED = {
+    "numpy": "arrays and references",
+    "matplotlib": "plots",
+    "tqdm": "progress bars",
+    "rich": "tables in terminals",
+    "msgspec": "checking files that are read",
+}
 OPTIONAL = {
     "pandas": "Results.to_pandas",
     "polars": "Results.to_polars",

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from ..cost import dtype as known_dtype
 from ..errors import Error
 from ..operators.base import MIXES
-from ..reading import Duration, Intensity, Rate, Scalars, Text, Whole, build
+from ..reading import Intensity, Rate, Scalars, Seconds, Text, Whole, build
 from ..units import fmt_number, fmt_percent, fmt_si
 from .ceiling import LEVELS, Ceiling, one_of
 from .fit import Fit, fit_roofline
@@ -57,7 +57,7 @@ class IntensityPoint:
 class SustainedSample:
     """One interval of a long load: FLOP/s, ending time_s after its start; clock_hz None where unknown."""
 
-    time_s: Duration
+    time_s: Seconds
     flops_per_s: Rate
     clock_hz: Rate | None = None
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._repr import printable
 from ..errors import Error
 from ..machine import Machine, write_atomically
 from ..results import Measurement, records_to_csv
@@ -51,7 +52,7 @@ def _write(directory: str | os.PathLike[str], stem: str, records: list[dict[str,
         figure.savefig(svg, format="svg", metadata={"Date": None})
         figure.savefig(png, format="png", dpi=DPI)
     paths = folder / f"{stem}.svg", folder / f"{stem}.png", folder / f"{stem}.csv"
-    for path, content in zip(paths, (svg.getvalue(), png.getvalue(), records_to_csv(records).encode()), strict=True):
+    for path, content in zip(paths, (printable(svg.getvalue().decode()).encode(), png.getvalue(), records_to_csv(records).encode()), strict=True):
         write_atomically(path, content)
     return paths
 
