@@ -245,6 +245,8 @@ def _shown(value: Any) -> str:
 
 def _check_keys(value: Any, kind: Any, where: str) -> None:
     """Raises Error for a key that nothing reads, and for values in a mapping whose annotation has Keys."""
+    if not isinstance(value, (Mapping, list)):
+        return
     origin, arguments, keys = _parts(kind)
     if keys is not None and isinstance(value, Mapping):
         known = _hints(keys.known) if _is_record(keys.known) else {}

@@ -38,7 +38,7 @@ def points(
     variants = [default_variant(problem, device.backend)] if variant is None else [str(v) for v in _values("variant", variant)]
     for name in variants:
         if problem.variants and name not in problem.variants:
-            raise Error(f"{problem.name}: unknown variant {name!r}; it has {', '.join(problem.variants)}")
+            raise Error(f"{problem.name}: unknown variant {name!r:.80}; it has {', '.join(problem.variants)}")
     count = len(variants)
     for values in lists:
         count *= len(values)

@@ -183,6 +183,8 @@ class _Run:
             *machine.curves,
             *machine.empirical,
         ]
+        if len(done) != len(parts):
+            raise Error(f"{self.file.path}: provenance: done has {len(done)} labels for {len(parts)} parts; start anew")
         for label, part in zip(done, parts, strict=True):
             if isinstance(part, Ceiling):
                 self.ceilings[label] = part

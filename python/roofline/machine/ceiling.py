@@ -45,7 +45,7 @@ _modes = lru_cache(maxsize=4096)(modes)
 def one_of(what: str, name: str, value: str, allowed: tuple[str, ...]) -> None:
     """Raises Error unless `value` is allowed for the field `name` of `what`."""
     if value not in allowed:
-        raise Error(f"{what}: {name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+        raise Error(f"{what}: {name} must be one of {', '.join(map(repr, allowed))}, got {value!r:.80}")
 
 
 def fmt_modes(values: Iterable[float], unit: str) -> str:

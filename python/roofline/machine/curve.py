@@ -23,6 +23,9 @@ from .statistics import Summary, summary
 
 Floats = NDArray[np.float64]
 
+# Plateaus, plots, tables and checks ask for the same medians again and again.
+_summary = lru_cache(maxsize=4096)(summary)
+
 FLAT = 0.05  # sizes of a plateau lie within this of its value, and its ends within twice this of each other
 LEAST = 3  # sizes that make a plateau
 NOISE = (0.01, 0.05)  # relative: neighbours are never judged finer than the first, and beyond the second nothing is found
@@ -47,7 +50,7 @@ class SizePoint:
 
     @property
     def summary(self) -> Summary:
-        return summary(self.samples)
+        return _summary(self.samples)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,7 +65,7 @@ class SustainedSample:
         numbers = {"time_s": self.time_s, "flops_per_s": self.flops_per_s, "clock_hz": self.clock_hz}
         for name, value in numbers.items():
             if value is not None and not 0 < value < math.inf:
-                raise Error(f"sustained sample: {name} must be positive and finite, got {value!r}")
+                raise Error(f"sustained sample: {name} must be positive and finite, got {value!r:.80}")
 
 
 def last_half(load: Sequence[SustainedSample]) -> tuple[SustainedSample, ...]:

@@ -52,7 +52,7 @@ def _plain(value: object) -> object:
         return value.item()
     if isinstance(value, np.ndarray):
         return value.tolist()
-    raise TypeError(f"{type(value).__name__} {value!r} has no JSON form")
+    raise TypeError(f"{type(value).__name__} {value!r:.80} has no JSON form")
 
 
 def to_json(value: object, *, where: str, indent: int | None = None, canonical: bool = False) -> str:

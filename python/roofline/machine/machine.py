@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from .._repr import Row, html_table, text_table
+from .._repr import Row, html_table, printable, text_table
 from ..cost import DTYPES
 from ..errors import Error
 from ..operators.base import MIXES
@@ -96,7 +96,7 @@ class Machine:
         naming what is missing and how to measure it.
         """
         if access not in MIXES:
-            raise Error(f"access must be one of {', '.join(MIXES)}, got {access!r}")
+            raise Error(f"access must be one of {', '.join(MIXES)}, got {access!r:.80}")
         levels = self.levels()
         if not levels:
             raise Error(f"{self.name}: no bandwidth was measured; measure the machine, e.g. with `roofline measure`")
@@ -115,10 +115,10 @@ class Machine:
             found = self._select("bandwidth", wanted, threads, f"{level} {candidate}")
             if found:
                 return max(found, key=lambda c: c.value)
-        which = f" with variant {variant!r}" if variant else ""
+        which = f" with variant {variant!r:.80}" if variant else ""
         raise Error(
             f"{self.name}: no usable bandwidth of {level}{which} was measured; "
-            f"measure stream (access={access!r}) again on an idle machine"
+            f"measure stream (access={access!r:.80}) again on an idle machine"
         )
 
     def compute(
@@ -145,7 +145,7 @@ class Machine:
             present = ", ".join(sorted({c.name for c in self.ceilings if c.kind == "compute"})) or "none"
             raise Error(
                 f"{self.name}: no compute ceiling for {what} (measured: {present}); "
-                f"measure fma with dtype={dtype!r} or ask for one of these"
+                f"measure fma with dtype={dtype!r:.80} or ask for one of these"
             )
         return max(found, key=lambda c: c.value)
 
@@ -241,7 +241,7 @@ class Machine:
         for machine in machines:
             if device in (None, machine.device, machine.name):
                 return machine
-        raise Error(f"{os.fspath(path)} has no device {device!r}, only {', '.join(f'{m.device} ({m.name})' for m in machines)}")
+        raise Error(f"{os.fspath(path)} has no device {device!r:.80}, only {', '.join(f'{m.device} ({m.name})' for m in machines)}")
 
     @classmethod
     def from_datasheet(cls, name: str) -> Machine:
@@ -284,7 +284,8 @@ class Machine:
             best = self._best()
         except Error:
             best = []
-        return f"Machine({self.name!r}, {self.device}, {', '.join(c.label for c in best) or f'{len(self.ceilings)} ceilings'})"
+        ceilings = ", ".join(c.label for c in best) or f"{len(self.ceilings)} ceilings"
+        return printable(f"Machine({self.name!r}, {self.device}, {ceilings})")
 
     def _table(self) -> tuple[str, Row, list[Row], list[str]]:
         headers = ("ceiling", "value", "95 % interval", "p5 … p95", "n", "threads", "clock", "status")

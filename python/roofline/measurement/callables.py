@@ -18,7 +18,7 @@ from .timing import Policy, bracketed, from_roofs, with_plausibility
 
 def _count(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 2**62 or value != int(value):
-        raise Error(f"{name} must be a whole number from 0, got {value!r}")
+        raise Error(f"{name} must be a whole number from 0, got {value!r:.80}")
     return int(value)
 
 
@@ -35,7 +35,7 @@ def stream_handle(stream: Any) -> int:
                 break
     found = getattr(found, "value", found)  # ctypes
     if isinstance(found, bool) or not isinstance(found, int) or found < 0:
-        raise Error(f"stream must be a CUDA stream (PyTorch's, CuPy's, one with __cuda_stream__, or a handle), got {stream!r}")
+        raise Error(f"stream must be a CUDA stream (PyTorch's, CuPy's, one with __cuda_stream__, or a handle), got {stream!r:.80}")
     return found
 
 
@@ -66,7 +66,7 @@ def measure_callable(
     through.
     """
     if not callable(function):
-        raise Error(f"measure_callable: {function!r} is not callable")
+        raise Error(f"measure_callable: {function!r:.80} is not callable")
     if isinstance(flops, Operator):
         work, moved = (
             flops.flops(),
@@ -80,7 +80,7 @@ def measure_callable(
     dtype_named(dtype)
     opened = open_device(device, threads)
     if stream is not None and opened.backend != "cuda":
-        raise Error(f"measure_callable: a stream belongs to a GPU, and the device is {opened.name!r}; pass device='cuda:0'")
+        raise Error(f"measure_callable: a stream belongs to a GPU, and the device is {opened.name!r:.80}; pass device='cuda:0'")
     keywords = dict(kwargs or {})
     handle = None if stream is None else stream_handle(stream)
     bound = opened.core.callable(lambda: function(*args, **keywords), handle)

@@ -90,9 +90,9 @@ def open_device(name: str | Device | None = None, threads: int = 0) -> Device:
     if isinstance(name, Device):
         return name
     if isinstance(threads, bool) or not isinstance(threads, int) or not 0 <= threads < 2**16:
-        raise Error(f"threads must be a whole number from 0 (all usable cores), got {threads!r}")
+        raise Error(f"threads must be a whole number from 0 (all usable cores), got {threads!r:.80}")
     if name is not None and not isinstance(name, str):
-        raise Error(f"device must be a name such as 'cpu' or 'cuda:0', got {name!r}")
+        raise Error(f"device must be a name such as 'cpu' or 'cuda:0', got {name!r:.80}")
     chosen = name or default_device()
     everything = _opened(chosen, 0) if chosen == "cpu" and threads else None
     if everything is not None and threads == everything.threads:

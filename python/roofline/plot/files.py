@@ -52,7 +52,8 @@ def _write(directory: str | os.PathLike[str], stem: str, records: list[dict[str,
         figure.savefig(svg, format="svg", metadata={"Date": None})
         figure.savefig(png, format="png", dpi=DPI)
     paths = folder / f"{stem}.svg", folder / f"{stem}.png", folder / f"{stem}.csv"
-    for path, content in zip(paths, (printable(svg.getvalue().decode()).encode(), png.getvalue(), records_to_csv(records).encode()), strict=True):
+    vectors = printable(svg.getvalue().decode()).encode()
+    for path, content in zip(paths, (vectors, png.getvalue(), records_to_csv(records).encode()), strict=True):
         write_atomically(path, content)
     return paths
 

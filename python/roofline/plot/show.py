@@ -185,5 +185,5 @@ def show(shown: Shown, ax: Axes | None) -> Axes:
 def quantity_of(quantity: str, allowed: Sequence[str]) -> str:
     """Raises Error for a quantity that a plot has not."""
     if quantity not in allowed:
-        raise Error(f"quantity must be one of {', '.join(allowed)}, got {quantity!r}")
+        raise Error(f"quantity must be one of {', '.join(allowed)}, got {quantity!r:.80}")
     return quantity

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from .._repr import text_table
+from .._repr import printable, text_table
 from ..errors import Error
 from ..machine import RATE_UNITS, Machine
 from ..model import gaps
@@ -43,7 +43,7 @@ class Explanation:
                 *section.lines,
             ]
             parts.append("\n".join(block))
-        return "\n\n".join(parts)
+        return printable("\n\n".join(parts))
 
     def __repr__(self) -> str:
         return f"Explanation({self.title!r})"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from .._repr import Row, html_table, text_table
+from .._repr import Row, html_table, printable, text_table
 from ..errors import Error
 from ..machine import RATE_UNITS, Machine, Summary, modes, summary, to_json
 from ..machine.facts import StatedConditions, StatedProvenance
@@ -96,11 +96,11 @@ class Bracket:
 
     def __post_init__(self) -> None:
         if self.kind not in BRACKETED:
-            raise Error(f"bracket {self.label!r}: kind must be one of {', '.join(BRACKETED)}, got {self.kind!r}")
+            raise Error(f"bracket {self.label!r:.80}: kind must be one of {', '.join(BRACKETED)}, got {self.kind!r:.80}")
         for name in ("before_samples", "after_samples"):
-            object.__setattr__(self, name, _positive(f"bracket {self.label!r}: {name}", getattr(self, name)))
+            object.__setattr__(self, name, _positive(f"bracket {self.label!r:.80}: {name}", getattr(self, name)))
         if not self.before_samples:
-            raise Error(f"bracket {self.label!r}: before_samples is empty")
+            raise Error(f"bracket {self.label!r:.80}: before_samples is empty")
 
     @property
     def median_before(self) -> float:
@@ -196,10 +196,10 @@ class Measurement:
         where = f"measurement of {self.operator}"
         for name, allowed in (("cache_state", CACHE_STATES), ("status", STATUSES)):
             if getattr(self, name) not in allowed:
-                raise Error(f"{where}: {name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
+                raise Error(f"{where}: {name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r:.80}")
         object.__setattr__(self, "samples_s", _positive(f"{where}: samples_s", self.samples_s))
         object.__setattr__(
-            self, "steps", {name: _positive(f"{where}: steps[{name!r}]", values) for name, values in self.steps.items()}
+            self, "steps", {name: _positive(f"{where}: steps[{name!r:.80}]", values) for name, values in self.steps.items()}
         )
 
     # -- derived ----------------------------------------------------------------------------------------------------------
@@ -401,10 +401,11 @@ class Measurement:
     def __repr__(self) -> str:
         what = f"{self.operator} {self.variant}".strip()
         if self.time_s is None:
-            return f"Measurement({what}, {self.short_problem}, {self.status}: {self.reason or 'no reason recorded'})"
+            return printable(f"Measurement({what}, {self.short_problem}, {self.status}: {self.reason or 'no reason recorded'})")
         share = "" if self.share_of_bracket is None else f", {fmt_percent(self.share_of_bracket)} of its {self.bound} roof"
         status = "" if self.status == "ok" else f", {self.status}"
-        return f"Measurement({what}, {self.short_problem}, {self.cache_state}, {fmt_si(self.time_s, 's')}{share}{status})"
+        took = fmt_si(self.time_s, "s")
+        return printable(f"Measurement({what}, {self.short_problem}, {self.cache_state}, {took}{share}{status})")
 
     def _table(self) -> tuple[str, Row, list[Row]]:
         rows: list[Row] = [
