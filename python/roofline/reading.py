@@ -65,10 +65,16 @@ Scalars = Annotated[Mapping[str, Any], Keys()]
 # -- bytes ----------------------------------------------------------------------------------------------------------------
 
 
-def _regular(mode: int, where: str) -> None:
-    if not stat.S_ISREG(mode):
-        what = next((name for fits, name in _KINDS if fits(mode)), "no file")
+def _check(found: os.stat_result, kind: str, where: str) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        what = next((name for fits, name in _KINDS if fits(found.st_mode)), "no file")
         raise Error(f"cannot read {where}: it is {what}; name a regular file")
+    _check_size(found.st_size, kind, where)
+
+
+def _check_size(size: int, kind: str, where: str) -> None:
+    if size > LIMITS[kind]:
+        raise Error(f"{where} has more than {fmt_bytes(LIMITS[kind])}, the most that is read of a {kind}: name another file")
 
 
 def read_bytes(path: str | os.PathLike[str], kind: str) -> bytes:
@@ -79,11 +85,11 @@ def read_bytes(path: str | os.PathLike[str], kind: str) -> bytes:
     """
     where, most = f"{kind} {os.fspath(path)}", LIMITS[kind]
     try:
-        _regular(os.stat(path).st_mode, where)  # before it is opened: opening a device may act on it
+        _check(os.stat(path), kind, where)  # before it is opened: opening a device may act on it
         # The file may be another by now: without O_NONBLOCK a FIFO would wait for its writer.
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         with os.fdopen(handle, "rb", buffering=0) as file:
-            _regular(os.fstat(handle).st_mode, where)
+            _check(os.fstat(handle), kind, where)
             parts, size = [], 0
             while size <= most and (part := file.read(CHUNK_BYTES)):
                 parts.append(part)
@@ -92,8 +98,7 @@ def read_bytes(path: str | os.PathLike[str], kind: str) -> bytes:
         if isinstance(error, Error):
             raise
         raise Error(f"cannot read {where}: {getattr(error, 'strerror', None) or error}") from error
-    if size > most:
-        raise Error(f"{where} has more than {fmt_bytes(most)}, the most that is read of a {kind}: name another file")
+    _check_size(size, kind, where)
     return b"".join(parts)
 
 

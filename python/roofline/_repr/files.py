@@ -22,8 +22,7 @@ def _cell(value: Any) -> Any:
     """A value as a spreadsheet shows it: text that it would take for a formula gets an apostrophe, numbers stay as they are."""
     if not isinstance(value, str):
         return value
-    text = printable(value)
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+    return ("'" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else "") + printable(value)
 
 
 def github_table(headers: Row, rows: Sequence[Row]) -> str:

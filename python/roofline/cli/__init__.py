@@ -63,6 +63,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         if verbose:
             traceback.print_exc()
         _silence("stdout")
-        where = f" {error.filename}" if error.filename else " the output"
+        where = f" {error.filename!s:.200}" if error.filename else " the output"
         _say(f"error: cannot write{where}: {error.strerror or error}")
         return FAILED

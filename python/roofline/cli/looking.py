@@ -57,6 +57,7 @@ def explain(options: argparse.Namespace) -> int:
         if options.describe:
             from .describe import describe_problem
 
+            machine_of(options.machine, options.device)
             screen.lines(describe_problem(problem))
             return OK
         device = device_of(options)
@@ -120,7 +121,7 @@ def _saved_point(options: argparse.Namespace, screen: Terminal) -> tuple[Any, An
                 screen.line(f"roofline explain {options.file} POINT explains one of them")
             return None
         wanted = options.point or "1"
-        if wanted.isdigit() and len(wanted) < SHORTEST_KEY:
+        if wanted.isdecimal() and len(wanted) < SHORTEST_KEY:
             matching = list(results[int(wanted) - 1 : int(wanted)]) if int(wanted) else []
         else:
             matching = [m for m in results if m.key.startswith(wanted)]

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from .._repr import printable
 from ..machine import Machine
 from ..transformer import Crossing, Decode, Estimate, TransformerConfig, ridge_batch
 from ..units import fmt_number, fmt_si
@@ -126,7 +127,7 @@ class Grid:
         ax.tick_params(length=0)
         ax.set_xlabel("Keys in the cache of a sequence")
         ax.set_ylabel("Batch")
-        ax.set_title(self.title, loc="left", fontsize=10.5, fontweight="bold", pad=8)
+        ax.set_title(printable(self.title), loc="left", fontsize=10.5, fontweight="bold", pad=8)
         for (row, fills), each in zip(enumerate(self._fills()), self.estimates, strict=True):
             for (column, (colour, hatch, _)), e in zip(enumerate(fills), each, strict=True):
                 box = (column - 0.5, row - 0.5)
