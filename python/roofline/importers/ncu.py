@@ -80,9 +80,10 @@ def _columns(line: str) -> list[str] | None:
     if not line.lstrip('"').startswith(("ID,", 'ID",')):
         return None
     try:
-        return next(csv.reader([line]))
+        found = next(csv.reader([line]))
     except csv.Error:  # a name longer than any
         return None
+    return found if "ID" in found else None
 
 
 def is_ncu(source: Source) -> bool:
