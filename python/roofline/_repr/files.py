@@ -10,12 +10,14 @@ from typing import Any
 
 from .text import Row, flat, printable, right_aligned
 
-_MARKUP = re.compile(r"[\\<\[\]]")  # of HTML, links and pictures; without these, * _ and ` only change the type face
+_HTML, _LINK = re.compile(r"[\\<]"), re.compile(r"[\\<\[\]]")  # without these, * _ and ` only change the type face
+_LINKED = re.compile(r"\][(\[:]")  # what makes brackets a link, a picture, or the address of one
 
 
 def markdown(text: str) -> str:
     """One line of Markdown that shows `text`: no HTML, no link, no further line."""
-    return _MARKUP.sub(r"\\\g<0>", flat(text))
+    line = flat(text)
+    return (_LINK if _LINKED.search(line) else _HTML).sub(r"\\\g<0>", line)
 
 
 def _cell(value: Any) -> Any:

@@ -71,9 +71,16 @@ def _number(text: str, what: str, where: str, kind: type[Any] = float) -> Any:
         value = kind(text)
     except ValueError:
         value = -1
-    if not 0 <= value < 2**63 or 0 < value < LEAST:
-        raise Error(f"{where}: {what} must be 0 or a number from {LEAST:g} to 2**63, got {text!r:.40}")
+    if not 0 <= value < 2**63:
+        raise Error(f"{where}: {what} must be a number from 0, got {text!r:.40}")
     return value
+
+
+def _time_s(text: str, where: str) -> float:
+    value: float = _number(text, "time", where)
+    if 0 < value < LEAST:
+        raise Error(f"{where}: time must be 0 or at least {LEAST:g} µs, got {text!r:.40}")
+    return value * MICRO
 
 
 def _row(words: list[str], header: list[str], line: int, where: str) -> _Row:
@@ -90,7 +97,7 @@ def _row(words: list[str], header: list[str], line: int, where: str) -> _Row:
         size_bytes=_number(at["size"][0], "size", where, int),
         type=at["type"][0],
         redop=at["redop"][0],
-        times_s=tuple(_number(word, "time", where) * MICRO for word in at["time"]),
+        times_s=tuple(_time_s(word, where) for word in at["time"]),
         busbw=tuple(_number(word, "busbw", where) for word in at["busbw"]),
         wrong=max(counts) if counts and "#wrong" in at else None,
     )

@@ -86,7 +86,7 @@ def _bytes(m: Measurement, problem: Operator | None) -> Section:
         shapes = {t.name: f"{t.name} {list(t.shape)} {t.dtype}" for t in problem.tensors()}
         formulas, sizes = tensor_formulas(problem), tensor_bytes(problem)
         rows += [(shapes[name], formulas.get(name, MISSING), str(size), fmt_bytes(size)) for name, size in sizes.items()]
-        beyond = traffic_formulas(problem, m.plan) if m.plan else {}
+        beyond = traffic_formulas(problem, {"variant": m.variant, **m.plan}) if m.plan else {}
     else:
         beyond = {}
         rows += (
