@@ -14,7 +14,7 @@ from ..operators.base import MIXES
 from ..operators.scales import scales_name
 from ..reading import Amount, Sample, Scalars, Text, Whole, build
 from ..units import fmt_si
-from .facts import StatedConditions
+from .facts import StatedConditions, StatedPlan
 from .statistics import Mode, Summary, modes, summary
 
 LEVELS = ("L1", "L2", "L3", "DRAM")  # fastest first; DRAM is also a GPU's HBM
@@ -85,7 +85,7 @@ class Ceiling:
     isa: Text = ""
     threads: Whole = 0
     problem: Scalars = field(default_factory=dict)
-    plan: Scalars = field(default_factory=dict)
+    plan: StatedPlan = field(default_factory=dict)
     sustained: bool = False
     clock_hz: Amount | None = None
     ops_per_cycle: Amount | None = None

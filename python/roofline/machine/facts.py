@@ -7,7 +7,9 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from ..reading import Amount, Duration, Integer, Keys, Rate, Scalar, Share, Text, Whole
+from ..reading import MOST, Amount, Duration, Integer, Keys, Rate, Scalar, Share, Text, Whole
+
+Tile = Annotated[int, Meta(ge=1, le=MOST)]
 
 
 class Facts(TypedDict, total=False):
@@ -67,6 +69,26 @@ class Conditions(TypedDict, total=False):
     energy_j: Amount
     energy_source: Text
     gpu_idle_share: Share
+
+
+class Plan(TypedDict, total=False):
+    """What of the kernel that ran is counted with: tiles (at least 1), elements and bytes."""
+
+    variant: Text
+    implementation: Text
+    isa: Text
+    tool: Text
+    scores_dtype: Text
+    query_block: Tile
+    kv_block: Tile
+    query_lanes: Tile
+    line_bytes: Tile
+    scores_elements: Whole
+    parts_bytes: Whole
+    workspace_bytes: Whole
+    packed_bytes: Whole
+    experts_with_tokens: Whole
+    huge_page_share: Annotated[float, Meta(ge=-1, le=1)]
 
 
 class LeftOut(TypedDict):
@@ -137,5 +159,6 @@ class Provenance(TypedDict, total=False):
 
 
 StatedFacts = Annotated[Mapping[str, Any], Keys(Facts)]
+StatedPlan = Annotated[Mapping[str, Any], Keys(Plan)]
 StatedConditions = Annotated[Mapping[str, Any], Keys(Conditions)]
 StatedProvenance = Annotated[Mapping[str, Any], Keys(Provenance, object)]

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from .._repr import Row, html_table, printable, text_table
 from ..errors import Error
 from ..machine import RATE_UNITS, Machine, Summary, modes, summary, to_json
-from ..machine.facts import StatedConditions, StatedProvenance
+from ..machine.facts import StatedConditions, StatedPlan, StatedProvenance
 from ..operators import OPERATORS
 from ..operators import from_dict as operator_from_dict
 from ..operators.scales import without_unused
@@ -168,7 +168,7 @@ class Measurement:
     cache_state: Text
     status: Text = "ok"
     reason: Text = ""
-    plan: Scalars = field(default_factory=dict)
+    plan: StatedPlan = field(default_factory=dict)
     samples_s: tuple[Seconds, ...] = ()
     steps: Mapping[str, tuple[Seconds, ...]] = field(default_factory=dict)
     flops: Mapping[str, Whole] = field(default_factory=dict)
