@@ -357,8 +357,8 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path, ceilings: str) -> N
         (b"not json", "is not valid JSON"),
         (b"\xff\xfe\x00", "is not valid JSON"),
         (b'{"schema_version": 99, "kind": "machines", "machines": []}', "upgrade roofline"),
-        (b'{"schema_version": 1, "kind": "machines", "machines": [{"name": "x", "ceil', "is not valid JSON"),
-        (b'{"schema_version": 1, "kind": "machines", "machines": []}', "holds no machine"),
+        (b'{"schema_version": 3, "kind": "machines", "machines": [{"name": "x", "ceil', "is not valid JSON"),
+        (b'{"schema_version": 3, "kind": "machines", "machines": []}', "holds no machine"),
         (b"[]", "must hold one JSON object"),
         (b"", "is not valid JSON"),
     ],
@@ -375,8 +375,8 @@ def test_damaged_machine_files(content: bytes, said: str, tmp_path: Path, capsys
     ("content", "said"),
     [
         (b'{"schema_version": 99}\n', "upgrade roofline"),
-        (b'not json\n{"schema_version": 1}\n', "line 1"),
-        (b'{"schema_version": 1}\n', "line 1 lacks"),
+        (b'not json\n{"schema_version": 3}\n', "line 1"),
+        (b'{"schema_version": 3}\n', "line 1 lacks"),
         (b"# my notes\n\n", "is not valid JSON"),
     ],
 )

@@ -377,7 +377,7 @@ def test_the_same_file_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         ([str(REDUCE), "--device", "cuda:0"], "give --machine FILE too"),
         ([str(RAW), "--machine", "machine.json"], "holds no ceiling"),
         ([str(REDUCE), "--machine", "missing.json", "--device", "cuda:1"], "is not there, so it has no device"),
-        (["missing.csv"], "cannot read missing.csv: No such file"),
+        (["missing.csv"], "cannot read log missing.csv: No such file"),
         ([str(REDUCE), "--tool", "ncu"], "has no line of column names"),
         ([str(METRICS), "--tool", "nccl-tests"], "no line with a size and a time"),
         ([str(METRICS), "--collective", "all_reduce"], "a collective belongs to nccl-tests"),

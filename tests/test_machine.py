@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -105,7 +106,7 @@ def whole() -> Machine:
             EmpiricalRoofline(level="L2", access="copy", dtype="fp64", points=tuple(sweep[:2])),
         ),
         created_utc="2026-11-21T10:00:00+00:00",
-        provenance={"versions": {"roofline": "0.1.0"}, "left_out": []},
+        provenance={"versions": {"roofline": "0.1.0"}, "left_out": {}},
     )
 
 
@@ -622,16 +623,24 @@ def test_the_file_fits_its_schema(tmp_path: Path) -> None:
         assert not check.is_valid(broken), key
 
 
-def test_files_of_version_1_are_read(tmp_path: Path) -> None:
-    """Machines without curves and empirical, ceilings without plan and sustained."""
-    content = {"schema_version": 1, "kind": "machines", "machines": [json.loads(json.dumps(whole().to_dict()))]}
-    del content["machines"][0]["curves"], content["machines"][0]["empirical"]  # type: ignore[index, attr-defined]
-    for item in content["machines"][0]["ceilings"]:  # type: ignore[index]
-        del item["plan"], item["sustained"]
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        (1, "has schema_version 1, this version reads only 3: measure again"),
+        (2, "has schema_version 2, this version reads only 3"),
+        ("3", "has the schema_version '3', which must be the integer 3"),
+        (3.0, "has the schema_version 3.0, which must be the integer 3"),
+        (True, "has the schema_version True, which must be the integer 3"),
+        (0, "has schema_version 0, which never existed"),
+        (10**100, "this version reads 3: upgrade"),
+    ],
+)
+def test_only_files_of_this_version_are_read(tmp_path: Path, version: object, words: str) -> None:
     path = tmp_path / "old.json"
-    path.write_text(json.dumps(content), encoding="utf-8")
-    plain = tuple(dataclasses.replace(c, plan={}, sustained=False) for c in whole().ceilings)
-    assert Machine.load(path) == dataclasses.replace(whole(), curves=(), empirical=(), ceilings=plain)
+    path.write_text(json.dumps({"schema_version": version, "kind": "machines", "machines": [whole().to_dict()]}), encoding="utf-8")
+    with pytest.raises(Error, match=re.escape(words)) as raised:
+        Machine.load(path)
+    assert len(str(raised.value)) < 300 + len(str(path))
 
 
 def edited(edit: Callable[[dict[str, Any]], object]) -> str:
@@ -656,9 +665,9 @@ def part_key(part: str, key: str, value: object) -> Callable[[dict[str, Any]], o
         ("\x00\xff", "is not valid JSON"),
         ("[]", "must hold one JSON object"),
         ("{}", "has no schema_version: it is not a file of this package"),
-        (edited(lambda c: c.update(schema_version=4)), "has schema_version 4, this version reads up to 3: upgrade roofline"),
+        (edited(lambda c: c.update(schema_version=4)), "has schema_version 4, this version reads 3: upgrade roofline"),
         (edited(lambda c: c.update(schema_version=0)), "which never existed"),
-        (edited(lambda c: c.update(schema_version=True)), "has no schema_version"),
+        (edited(lambda c: c.update(schema_version=True)), "schema_version True, which must be the integer 3"),
         (edited(lambda c: c.update(kind="results")), "has kind 'results', not 'machines': is it a results file"),
         (edited(lambda c: c.update(machines=[])), "holds no machine: measure one into it"),
         (edited(lambda c: c.update(machines=[3])), r"machines\[0\] must be an object, got 3"),
@@ -668,7 +677,7 @@ def part_key(part: str, key: str, value: object) -> Callable[[dict[str, Any]], o
         (edited(lambda c: c["machines"][0].update(ceilings={})), r"machines\[0\]: ceilings must be a list"),
         (edited(ceiling_key("samples", [1.0, float("nan")])), "contains NaN, which is not a number"),
         (edited(ceiling_key("samples", [1.0, "2"])), r"ceilings\[0\]: samples\[1\] must be a number, got '2'"),
-        (edited(ceiling_key("samples", [-1.0])), r"ceilings\[0\]: ceiling DRAM read: samples must be positive"),
+        (edited(ceiling_key("samples", [-1.0])), r"ceilings\[0\]: samples\[0\] must be a number >= 1e-15, got -1.0"),
         (edited(ceiling_key("threads", 2.5)), r"ceilings\[0\]: threads must be an integer, got 2.5"),
         (edited(ceiling_key("threads", True)), r"ceilings\[0\]: threads must be an integer"),
         (edited(ceiling_key("kind", "speed")), r"ceilings\[0\]: ceiling: kind must be one of"),
@@ -679,12 +688,12 @@ def part_key(part: str, key: str, value: object) -> Callable[[dict[str, Any]], o
         (edited(part_key("curves", "points", [])), r"curves\[0\]: size curve read avx2, 2 threads: it has no points"),
         (edited(part_key("curves", "points", [{"size_bytes": 1.5, "samples": [1.0]}])),
          r"curves\[0\]: points\[0\]: size_bytes must be an integer, got 1.5"),
-        (edited(part_key("curves", "points", [{"size_bytes": 4096, "samples": [0]}])), r"points\[0\]: size point at 4 KiB"),
+        (edited(part_key("curves", "points", [{"size_bytes": 4096, "samples": []}])), r"points\[0\]: size point at 4 KiB"),
         (edited(part_key("curves", "colour", "red")), r"curves\[0\] has the unknown key 'colour'"),
         (edited(part_key("empirical", "level", "L9")), r"empirical\[0\]: empirical roofline: level must be one of"),
         (edited(part_key("empirical", "points", [{"samples": [1.0]}])), r"empirical\[0\]: points\[0\] lacks intensity"),
         (edited(part_key("empirical", "sustained", [{"time_s": 0, "flops_per_s": 1}])),
-         r"empirical\[0\]: sustained\[0\]: sustained sample: time_s must be positive"),
+         r"empirical\[0\]: sustained\[0\]: time_s must be a number >= 1e-15"),
         (edited(lambda c: None).replace('"created_utc"', '"name"', 1), "it has the key 'name' twice"),
         ("[" * 100000, "is not valid JSON"),
     ],
@@ -701,7 +710,7 @@ def test_damaged_files_name_the_file_and_the_place(text: str, words: str, tmp_pa
 def test_files_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(Error, match="cannot read machine file .*absent.json: No such file"):
         Machine.load(tmp_path / "absent.json")
-    with pytest.raises(Error, match="cannot read machine file .*directory"):
+    with pytest.raises(Error, match="cannot read machine file .*it is a folder"):
         Machine.load(tmp_path)
     with pytest.raises(Error, match="cannot write .*No such file or directory; nothing was written"):
         whole().save(tmp_path / "absent" / "machine.json")

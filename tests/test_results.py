@@ -40,7 +40,7 @@ def measurement(**more: Any) -> Measurement:
         "threads": 2, "cache_state": "cold", "samples_s": (2.4e-3, 2.5e-3, 2.6e-3), "flops": {"a": 40 * 10**6, "b": 5 * 10**6},
         "bytes": {"compulsory": 80 * 10**6, "scores": 10 * 10**6}, "level": "DRAM", "brackets": (MEMORY, COMPUTE, LAUNCH),
         "prediction": {"time_s": 2.25e-3, "bound": "DRAM", "terms": {"DRAM": 2.25e-3}, "frozen_utc": "2026-11-21T10:00:00+00:00"},
-        "plan": {"variant": "tiled", "tile": [64, 64]}, "steps": {"scores": (1e-3, 1.1e-3)},
+        "plan": {"variant": "tiled", "tile": 64}, "steps": {"scores": (1e-3, 1.1e-3)},
         "correctness": {"checked": True, "max_error": 1e-6, "tolerance": 1e-4}, "load": {"cpu_share": 1.0, "run_delay_share": 0.0},
         "clock_hz_before": 3.1e9, "clock_hz_after": 3e9, "launches_per_sample": 4, "seed": 7, "utc": "2026-11-21T10:00:01+00:00",
         "provenance": {"versions": {"roofline": "0.1.0"}},
@@ -53,7 +53,7 @@ def unsupported() -> Measurement:
     return measurement(
         status="unsupported",
         reason="no kernel for fp16",
-        problem={"batch": 2, "dtype": "fp16", "window": 5},
+        problem={"batch": 2, "dtype": "fp16", "heads": 5},
         samples_s=(),
         brackets=(),
         level="",
@@ -304,14 +304,14 @@ def without(key: str) -> bytes:
         (b"\xff\xfe", "line 2 is not valid JSON"),
         (b"[1]", "line 2 must be a JSON object"),
         (b"{}", "line 2 has no schema_version"),
-        (line(schema_version=4), "line 2 has schema_version 4, this version reads up to 3: upgrade roofline"),
-        (b'{"schema_version": 1, "kind": "machines", "machines": []}', "line 2: this is a machine file, not a results file"),
+        (line(schema_version=4), "line 2 has schema_version 4, this version reads 3: upgrade roofline"),
+        (b'{"schema_version": 3, "kind": "machines", "machines": []}', "line 2: this is a machine file, not a results file"),
         (line(extra=1), "line 2 has the unknown key 'extra'"),
         (without("variant"), "line 2 lacks variant"),
         (line(samples_s="fast"), "line 2: samples_s must be a list, got 'fast'"),
         (line(samples_s=[1, None]), r"line 2: samples_s\[1\] must be a number, got None"),
         (line(flops={"a": 1.5}), r"line 2: flops\['a'\] must be an integer, got 1.5"),
-        (line(brackets=[{"label": "x"}]), r"line 2: brackets\[0\] lacks kind, before_samples"),
+        (line(brackets=[{"label": "x"}]), r"line 2: brackets\[0\] lacks kind"),
         (line(status="fine"), "line 2: measurement of attention: status must be one of"),
         (line(warmup_s=float("nan")), "line 2 is not valid JSON .*contains NaN"),
         (line()[:-1] + b', "seed": 8}', "line 2 is not valid JSON .*has the key 'seed' twice"),
@@ -468,8 +468,8 @@ def test_csv_by_hand(tmp_path: Path) -> None:
     Results((measurement(), unsupported())).to_csv(path)
     rows = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
     assert len(rows) == 2 and None not in rows[0] and None not in rows[1]
-    assert float(rows[0]["time_s"]) == 2.5e-3 and rows[0]["window"] == ""
-    assert rows[1]["time_s"] == "" and rows[1]["window"] == "5"
+    assert float(rows[0]["time_s"]) == 2.5e-3 and rows[0]["heads"] == ""
+    assert rows[1]["time_s"] == "" and rows[1]["heads"] == "5"
 
 
 @pytest.mark.parametrize("name", ["pandas", "polars"])

@@ -125,7 +125,7 @@ def __getattr__(name: str) -> Any:
         return value
     if name in _MODULES:
         return importlib.import_module(f".{name}", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise AttributeError(f"module {__name__!r:.80} has no attribute {name!r:.80}")
 
 
 def __dir__() -> list[str]:

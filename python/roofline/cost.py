@@ -83,7 +83,7 @@ def dtype(name: str) -> DType:
     """The dtype of this name. Raises Error for an unknown one."""
     found = DTYPES.get(name) if isinstance(name, str) else None
     if found is None:
-        raise Error(f"unknown dtype {name!r}: use one of {', '.join(DTYPES)}")
+        raise Error(f"unknown dtype {name!r:.80}: use one of {', '.join(DTYPES)}")
     return found
 
 

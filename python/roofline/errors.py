@@ -1,8 +1,17 @@
 """The package's errors. A message says what is wrong, where, and what to change."""
 
+from __future__ import annotations
 
-class Error(Exception):
-    """Bad input, or a failure whose message is meant for the user."""
+import re
+
+_LONG = re.compile(r"[^\s/]{120,}")  # no name of a folder or an option is as long; what a user gave may be
+
+
+class Error(ValueError):
+    """Bad input, or a failure whose message is meant for the user. Of a longer word of it the first 80 characters are kept."""
+
+    def __init__(self, *words: object) -> None:
+        super().__init__(*(_LONG.sub(lambda m: f"{m[0][:80]}…", w) if isinstance(w, str) else w for w in words))
 
 
 class Unsupported(Error):

@@ -288,7 +288,7 @@ def gaps(machine: Machine, flops: int, bytes_: int, time_s: float, dtype: str) -
     In the machine's order, without implausible and diagnostic ceilings and load latencies. Raises Error unless time_s > 0.
     """
     if not 0 < time_s < float("inf"):
-        raise Error(f"time_s must be positive and finite, got {time_s!r}")
+        raise Error(f"time_s must be positive and finite, got {time_s!r:.80}")
     found = []
     for c in machine.ceilings:
         if c.status == "implausible" or c.diagnostic or c.kind == "link" or (c.kind == "latency" and c.level):

@@ -129,17 +129,16 @@ def _products(machine: Machine, dtype: str, threads: int | None, *, narrow: bool
     found = []
     most = threads or max((c.threads for c in machine.ceilings if c.kind == "compute"), default=0)
     for c in machine.ceilings:
-        p = c.problem
         if (
             c.kind != "compute"
-            or p.get("operator") != "matmul"
+            or len(c.sizes) < 3
             or c.dtype != dtype
             or c.threads != most
             or c.status == "implausible"
             or c.sustained
         ):
             continue
-        rows, columns, inner = (int(p[name]) for name in ("rows", "columns", "inner"))
+        rows, columns, inner = c.sizes
         square = rows == columns == inner
         if (rows < columns) if narrow else (square and rows % ALIGNED == 0):
             found.append((float(rows), c))
@@ -329,7 +328,7 @@ def _facts(machine: Machine, problem: Operator, variant: str | None, plan: Facts
     """The plan with its variant: the one asked for, else its own, else the default."""
     facts = dict(plan or {})
     if variant and variant not in problem.variants:
-        raise Error(f"{problem.name}: unknown variant {variant!r}; it has {', '.join(problem.variants) or 'none'}")
+        raise Error(f"{problem.name}: unknown variant {variant!r:.80}; it has {', '.join(problem.variants) or 'none'}")
     chosen = variant or facts.get("variant") or default_variant(problem, machine.device.partition(":")[0])
     return facts | {"variant": chosen}
 
@@ -348,13 +347,13 @@ class _Assumed:
     def __post_init__(self) -> None:
         for roof, share in self.utilisation.items():
             if roof not in UTILISED:
-                raise Error(f"utilisation is given for {', '.join(UTILISED)}, not for {roof!r}")
+                raise Error(f"utilisation is given for {', '.join(UTILISED)}, not for {roof!r:.80}")
             if not 0 < share <= 1:
-                raise Error(f"utilisation of {roof} must be a share of its roof, above 0 and at most 1, got {share!r}")
+                raise Error(f"utilisation of {roof} must be a share of its roof, above 0 and at most 1, got {share!r:.80}")
         if self.launch_s is not None and not 0 <= self.launch_s < math.inf:
-            raise Error(f"launch_s must be seconds from 0, got {self.launch_s!r}")
+            raise Error(f"launch_s must be seconds from 0, got {self.launch_s!r:.80}")
         if self.knee is not None and not self.knee >= 1:
-            raise Error(f"knee must be at least 1 (times add), and infinite for perfect overlap, got {self.knee!r}")
+            raise Error(f"knee must be at least 1 (times add), and infinite for perfect overlap, got {self.knee!r:.80}")
 
     def rates(self, machine: Machine, problem: Operator) -> tuple[Roofs, Rates, tuple[str, ...]]:
         """The roofs of `problem`, what its parts run at, and notes."""

@@ -48,17 +48,17 @@ def level_bytes(problem: Operator, tiles: Mapping[str, Mapping[str, int]], *, va
     if problem.name not in _SIDES:
         raise Error(f"{problem.name}: its tiles are not known; level_bytes does {', '.join(_SIDES)}")
     if variant not in ("naive", "tiled"):
-        raise Error(f"variant must be naive or tiled, got {variant!r}")
+        raise Error(f"variant must be naive or tiled, got {variant!r:.80}")
     if unknown := [level for level in tiles if level not in LEVELS]:
-        raise Error(f"level must be one of {', '.join(LEVELS)}, got {unknown[0]!r}")
+        raise Error(f"level must be one of {', '.join(LEVELS)}, got {unknown[0]!r:.80}")
     ordered = {level: tiles[level] for level in LEVELS if level in tiles}
     nearer: Mapping[str, int] = {}
     for level, tile in ordered.items():
         for side, size in tile.items():
             if side not in _SIDES[problem.name]:
-                raise Error(f"{problem.name}: a tile has {', '.join(_SIDES[problem.name])}, not {side!r}")
+                raise Error(f"{problem.name}: a tile has {', '.join(_SIDES[problem.name])}, not {side!r:.80}")
             if type(size) is not int or size < 1:
-                raise Error(f"{problem.name}: {side} of the tile for {level} must be a whole number from 1, got {size!r}")
+                raise Error(f"{problem.name}: {side} of the tile for {level} must be a whole number from 1, got {size!r:.80}")
             inside = nearer.get(side, 0 if level == next(iter(ordered)) or side in ("keys", "heads") else math.inf)
             if inside > size:
                 least = "all" if inside == math.inf else inside

@@ -88,10 +88,10 @@ def fmt_percent(share: float | None, digits: int = 3) -> str:
 
 
 def _split(text: str, example: str) -> tuple[float, str]:
-    match = _NUMBER.fullmatch(text)
+    match = _NUMBER.fullmatch(text) if len(text) <= 100 else None  # the pattern takes the square of the length
     value = float(match[1]) if match else math.inf
     if match is None or not math.isfinite(value):
-        raise Error(f"cannot read {text!r}: write a number and a unit, such as {example}")
+        raise Error(f"cannot read {text!r:.80}: write a number and a unit, such as {example}")
     return value, match[2]
 
 
@@ -107,10 +107,12 @@ def parse_bytes(text: str | int) -> int:
             if unit.upper() in ("K", "M", "G", "T")
             else "; use KiB, MiB, GiB, kB, MB, GB"
         )
-        raise Error(f"cannot read the size {text!r}: unknown unit {unit!r}{hint}")
+        raise Error(f"cannot read the size {text!r:.80}: unknown unit {unit!r:.80}{hint}")
     size = value * factor
+    if size > 2**63:
+        raise Error(f"the size {text!r:.80} is more than 2**63 bytes")
     if size != int(size):
-        raise Error(f"the size {text!r} is not a whole number of bytes")
+        raise Error(f"the size {text!r:.80} is not a whole number of bytes")
     return int(size)
 
 
@@ -127,7 +129,7 @@ def parse_si(text: str, unit: str) -> float:
         for exponent, name in _PREFIXES.items():
             if name == prefix:
                 return value * 10.0**exponent
-    raise Error(f"cannot read {text!r}: expected a number in {unit}, with an SI prefix or none")
+    raise Error(f"cannot read {text!r:.80}: expected a number in {unit}, with an SI prefix or none")
 
 
 def parse_time_s(text: str) -> float:

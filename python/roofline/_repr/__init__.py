@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .files import github_table, records_to_csv
+from .files import github_table, markdown, records_to_csv
 from .html import html_table
-from .text import Row, text_table
+from .text import Row, flat, printable, text_table
 
-__all__ = ["Row", "github_table", "html_table", "records_to_csv", "text_table"]
+__all__ = ["Row", "flat", "github_table", "html_table", "markdown", "printable", "records_to_csv", "text_table"]

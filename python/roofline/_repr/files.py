@@ -4,17 +4,34 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .text import Row, right_aligned
+from .text import Row, flat, printable, right_aligned
+
+_HTML, _LINK = re.compile(r"[\\<]"), re.compile(r"[\\<\[\]]")  # without these, * _ and ` only change the type face
+_LINKED = re.compile(r"\][(\[:]")  # what makes brackets a link, a picture, or the address of one
+
+
+def markdown(text: str) -> str:
+    """One line of Markdown that shows `text`: no HTML, no link, no further line."""
+    line = flat(text)
+    return (_LINK if _LINKED.search(line) else _HTML).sub(r"\\\g<0>", line)
+
+
+def _cell(value: Any) -> Any:
+    """A value as a spreadsheet shows it: text that it would take for a formula gets an apostrophe, numbers stay as they are."""
+    if not isinstance(value, str):
+        return value
+    return ("'" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else "") + printable(value)
 
 
 def github_table(headers: Row, rows: Sequence[Row]) -> str:
     """A GitHub table; columns of numbers to the right, cells escaped."""
 
     def line(cells: Row) -> str:
-        return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |"
+        return "| " + " | ".join(markdown(cell).replace("|", "\\|") for cell in cells) + " |"
 
     rule = ["---:" if right else "---" for right in right_aligned(headers, rows)]
     return "\n".join([line(headers), line(rule), *map(line, rows)])
@@ -26,6 +43,6 @@ def records_to_csv(records: Sequence[Mapping[str, Any]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     if columns:
-        writer.writerow(columns)
-    writer.writerows([record.get(name) for name in columns] for record in records)
+        writer.writerow(map(_cell, columns))
+    writer.writerows([_cell(record.get(name)) for name in columns] for record in records)
     return out.getvalue()

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
+from html import escape as escaped
 
-from .text import Row, right_aligned
+from .text import Row, printable, right_aligned
+
+
+def escape(text: str) -> str:
+    return escaped(printable(text))
 
 
 def html_table(headers: Row, rows: Sequence[Row], *, title: str = "", notes: Sequence[str] = ()) -> str:

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 
 Row = Sequence[str]
+
+# What a terminal obeys rather than shows: control characters but tabs and line ends, and marks that turn the direction of text or
+# break lines; and halves of surrogate pairs, which no encoding takes.
+_OBEYED = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ufeff\\ud800-\\udfff]")
+
+
+def printable(text: str) -> str:
+    """`text` with visible escapes, as repr() has them, for every character that acts on a terminal instead of being shown."""
+    return _OBEYED.sub(lambda match: repr(match[0])[1:-1], text)
+
+
+def flat(text: str) -> str:
+    """`printable` on one line, with single spaces."""
+    return printable(" ".join(text.split()))
 
 
 def width(text: str) -> int:
@@ -24,18 +39,18 @@ def right_aligned(headers: Row, rows: Sequence[Row]) -> list[bool]:
 
 def text_table(headers: Row, rows: Sequence[Row], *, title: str = "", notes: Sequence[str] = ()) -> str:
     """Headers and rows (each as long as the headers) in aligned columns, numbers to the right; no trailing spaces or newline."""
-    flat = [[" ".join(cell.split()) for cell in row] for row in (headers, *rows)]
-    widths = [max(width(row[i]) for row in flat) for i in range(len(headers))]
-    right = right_aligned(headers, flat[1:])
+    cells = [[flat(cell) for cell in row] for row in (headers, *rows)]
+    widths = [max(width(row[i]) for row in cells) for i in range(len(headers))]
+    right = right_aligned(headers, cells[1:])
 
     def line(row: Row) -> str:
-        cells = (
+        padded = (
             (" " * (w - width(c)) + c) if r else (c + " " * (w - width(c))) for c, w, r in zip(row, widths, right, strict=True)
         )
-        return "  ".join(cells).rstrip()
+        return "  ".join(padded).rstrip()
 
     rule = "  ".join("─" * w for w in widths)
-    lines = [title] if title else []
+    lines = [printable(title)] if title else []
     if headers:
-        lines += [line(flat[0]), rule, *map(line, flat[1:])]
-    return "\n".join([*lines, *notes])
+        lines += [line(cells[0]), rule, *map(line, cells[1:])]
+    return "\n".join([*lines, *map(printable, notes)])

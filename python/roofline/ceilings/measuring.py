@@ -147,6 +147,8 @@ class _Run:
             *machine.curves,
             *machine.empirical,
         ]
+        if len(done) != len(parts):
+            raise Error(f"{self.kept.side}: provenance: done has {len(done)} labels for {len(parts)} parts; start anew")
         for label, part in zip(done, parts, strict=True):
             if isinstance(part, Ceiling):
                 self.ceilings[label] = part

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .._repr import Row, github_table, html_table, records_to_csv, text_table
-from ..machine import SCHEMA_VERSION
+from .._repr import Row, github_table, html_table, markdown, printable, records_to_csv, text_table
+from ..reading import SCHEMA_VERSION
 from ..transformer import Phase, TransformerConfig
 from ..units import MISSING, fmt_number, fmt_percent, fmt_si
 from .entries import Entry
@@ -121,8 +121,8 @@ class Census:
 
     def to_markdown(self) -> str:
         """A heading and a GitHub table for each phase, and the remarks."""
-        parts = [f"### {self.title(phase)}\n\n{github_table(*self.table(phase))}\n" for phase in self.phases]
-        return "\n".join([*parts, *(f"* {line}" for line in self.remarks())]) + "\n"
+        parts = [f"### {markdown(self.title(phase))}\n\n{github_table(*self.table(phase))}\n" for phase in self.phases]
+        return "\n".join([*parts, *(f"* {markdown(line)}" for line in self.remarks())]) + "\n"
 
     def to_records(self) -> list[dict[str, Any]]:
         """Flat dicts, one for each kernel of each phase, for `pd.DataFrame(...)`: of one run, units in the names."""
@@ -135,7 +135,7 @@ class Census:
 
     def __repr__(self) -> str:
         on = f" on {self.machine}" if self.machine else ""
-        return f"Census({self.config.name!r}{on}: {len(self.entries)} kernels in {len(self.phases)} phases)"
+        return printable(f"Census({self.config.name!r}{on}: {len(self.entries)} kernels in {len(self.phases)} phases)")
 
     def _tables(self) -> Sequence[tuple[str, Row, list[Row]]]:
         return [(self.title(phase), *self.table(phase)) for phase in self.phases]

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from ..errors import Error
-from ..machine import SCHEMA_VERSION
+from ..reading import SCHEMA_VERSION
 
 SUFFIX = ".toml"
 # Whose words a claim is.
@@ -77,7 +77,7 @@ def list_claims(document: str | None = None) -> tuple[Claim, ...]:
     wanted = (document or "").casefold()
     found = tuple(claim for claim in _all() if wanted in claim.document.casefold())
     if not found:
-        raise Error(f"no text has {document!r} in its title; there are {'; '.join(documents())}")
+        raise Error(f"no text has {document!r:.80} in its title; there are {'; '.join(documents())}")
     return found
 
 
@@ -86,7 +86,7 @@ def find_claim(id: str) -> Claim:
     for claim in _all():
         if claim.id == id:
             return claim
-    raise Error(f"there is no claim {id!r}; `roofline claims` lists them")
+    raise Error(f"there is no claim {id!r:.80}; `roofline claims` lists them")
 
 
 def to_dict(claims: tuple[Claim, ...]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import traceback
 import warnings
 from collections.abc import Sequence
 
+from .._repr import printable
 from ..errors import Error, Unsupported
 from .outcomes import FAILED, INTERRUPTED, MISSING, USAGE, BadInput, Interrupted
 
@@ -27,7 +28,7 @@ def _say(line: str) -> None:
     line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
     line = line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} … {line[-LONGEST // 3 :]}"
     with contextlib.suppress(OSError, ValueError):  # nobody reads stderr: the exit code still tells
-        print(f"roofline: {line}", file=sys.stderr, flush=True)
+        print(f"roofline: {printable(line)}", file=sys.stderr, flush=True)
 
 
 def _silence(stream_name: str) -> None:
@@ -88,6 +89,6 @@ def _run(arguments: Sequence[str]) -> int:
         if verbose:
             traceback.print_exc()
         _silence("stdout")
-        where = f" {error.filename}" if error.filename else " the output"
+        where = f" {error.filename!s:.200}" if error.filename else " the output"
         _say(f"error: cannot write{where}: {error.strerror or error}")
         return FAILED

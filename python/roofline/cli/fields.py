@@ -22,20 +22,20 @@ def _whole(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
+        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r:.80}") from None
 
 
 def _real(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a number, got {text!r}") from None
+        raise argparse.ArgumentTypeError(f"must be a number, got {text!r:.80}") from None
 
 
 def _truth(text: str) -> bool:
     if text.lower() in _TRUE + _FALSE:
         return text.lower() in _TRUE
-    raise argparse.ArgumentTypeError(f"must be true or false, got {text!r}")
+    raise argparse.ArgumentTypeError(f"must be true or false, got {text!r:.80}")
 
 
 _READERS: Mapping[str, Callable[[str], Any]] = {"int": _whole, "float": _real, "bool": _truth, "str": str}
@@ -47,7 +47,7 @@ def several(read: Callable[[str], Any]) -> Callable[[str], list[Any]]:
     def reader(text: str) -> list[Any]:
         parts = [part.strip() for part in text.split(",")]
         if not all(parts):
-            raise argparse.ArgumentTypeError(f"must be values separated by commas, got {text!r}")
+            raise argparse.ArgumentTypeError(f"must be values separated by commas, got {text!r:.80}")
         return [read(part) for part in parts]
 
     return reader
@@ -114,4 +114,4 @@ def problem_of(operator: type[Operator], options: argparse.Namespace) -> Operato
 
 def known_variant(operator: type[Operator], variant: str | None) -> None:
     if variant is not None and variant not in operator.variants:
-        raise BadInput(f"{operator.name}: unknown variant {variant!r}; it has {', '.join(operator.variants) or 'none'}")
+        raise BadInput(f"{operator.name}: unknown variant {variant!r:.80}; it has {', '.join(operator.variants) or 'none'}")

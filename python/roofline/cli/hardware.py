@@ -18,7 +18,7 @@ LISTED = "Peaks are dense, and the best of each dtype; those of CPUs are for all
 
 def hardware(options: argparse.Namespace) -> int:
     from ..hardware import datasheet, datasheets
-    from ..machine import SCHEMA_VERSION
+    from ..reading import SCHEMA_VERSION
 
     screen = Terminal()
     with checking_input():

@@ -51,14 +51,14 @@ def _machines(options: argparse.Namespace, found: Any) -> tuple[Any, ...]:
         raise BadInput(f"{options.file} holds no ceiling that --machine could take")
     if not path.exists():
         if options.device:
-            raise BadInput(f"{path} is not there, so it has no device {options.device!r}")
+            raise BadInput(f"{path} is not there, so it has no device {options.device!r:.80}")
         return (found.machine,)
     machines = load_machines(path)
     wanted = options.device
     fitting = [m for m in machines if (wanted in (m.device, m.name) if wanted else m.device.partition(":")[0] != "cpu")]
     if not fitting:
         there = ", ".join(f"{m.device} ({m.name})" for m in machines)
-        raise BadInput(f"{path} has no {f'device {wanted!r}' if wanted else 'GPU'}, only {there}")
+        raise BadInput(f"{path} has no {f'device {wanted!r:.80}' if wanted else 'GPU'}, only {there}")
     return tuple(found.added_to(m) if m is fitting[0] else m for m in machines)
 
 

@@ -57,6 +57,7 @@ def explain(options: argparse.Namespace) -> int:
         if options.describe:
             from .describe import describe_problem
 
+            machine_of(options.machine, options.device)
             screen.lines(describe_problem(problem))
             return OK
         device = device_of(options)
@@ -125,7 +126,7 @@ def _saved_point(options: argparse.Namespace, screen: Terminal) -> tuple[Any, An
         else:
             matching = [m for m in results if m.key.startswith(wanted)]
         if not matching:
-            raise BadInput(f"{file} has no point {wanted!r}: give a number from 1 to {len(results)}, or the beginning of a key")
+            raise BadInput(f"{file} has no point {wanted!r:.80}: give a number from 1 to {len(results)}, or the beginning of a key")
         return matching[-1], machine, results
 
 

@@ -66,6 +66,7 @@ def run(options: argparse.Namespace) -> int:
     if options.describe:
         from .describe import describe_problem
 
+        machine_of(options.machine, options.device)  # a file that is no machine's is said now too
         screen.lines(describe_problem(problem))
         return OK
     out = results_file(options.out, options.machine)
@@ -112,6 +113,7 @@ def sweep(options: argparse.Namespace) -> int:
     if options.describe:
         from .describe import describe_problem
 
+        machine_of(options.machine, options.device)  # a file that is no machine's is said now too
         with checking_input():
             first = {name: values[0] for name, values in axes.items()}
             screen.lines(describe_problem(cls.make(**first)))
@@ -183,13 +185,13 @@ def report(options: argparse.Namespace) -> int:
             screen.lines(f"wrote {file}" for file in files)
         return OK
     device = device_of(options)
+    machine = machine_of(options.machine, device.name)
     if options.describe:
         from .describe import describe_ceilings, describe_operators
 
         # The default report measures the main ceilings only, as with --quick.
         screen.lines([*describe_ceilings(device, "thorough" if options.thorough else "quick"), "", *describe_operators()])
         return OK
-    machine = machine_of(options.machine, device.name)
     with checking_input():
         out = Path(options.out or DEFAULT)
         for file in (folder / name for folder in (out, out / UNFINISHED) for name in NAMES):

@@ -37,7 +37,7 @@ def typed(convert: Callable[[str], Any]) -> Callable[[str], Any]:
             return convert(text)
         except (Error, ValueError) as error:
             raise argparse.ArgumentTypeError(
-                str(error) if isinstance(error, Error) else f"must be a number, got {text!r}"
+                str(error) if isinstance(error, Error) else f"must be a number, got {text!r:.80}"
             ) from error
 
     return read

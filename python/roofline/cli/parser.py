@@ -59,7 +59,7 @@ class Parser(argparse.ArgumentParser):
         self.register("action", "store", _Once)
 
     def error(self, message: str) -> NoReturn:
-        raise BadInput(f"{message} (`{self.prog} --help` lists what there is)")
+        raise BadInput(f"{message:.1000} (`{self.prog} --help` lists what there is)")
 
     def print_help(self, file: Any = None) -> None:
         from .terminal import Terminal
@@ -104,7 +104,7 @@ def _positive(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be a positive number of seconds, got {text!r}")
+        raise argparse.ArgumentTypeError(f"must be a positive number of seconds, got {text!r:.80}")
     return value
 
 
@@ -114,7 +114,7 @@ def _share(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < 1:
-        raise argparse.ArgumentTypeError(f"must be a share such as 0.01 or 1%, got {text!r}")
+        raise argparse.ArgumentTypeError(f"must be a share such as 0.01 or 1%, got {text!r:.80}")
     return value
 
 
@@ -125,7 +125,7 @@ def _whole(least: int) -> Callable[[str], int]:
         except ValueError:
             value = least - 1
         if not least <= value < 2**31:
-            raise argparse.ArgumentTypeError(f"must be a whole number from {least}, got {text!r}")
+            raise argparse.ArgumentTypeError(f"must be a whole number from {least}, got {text!r:.80}")
         return value
 
     return read

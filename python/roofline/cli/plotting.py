@@ -157,7 +157,7 @@ def plot(options: argparse.Namespace) -> int:
         if options.config is not None:
             raise BadInput(f"{options.config}: a path takes no second argument; put a picture's name first: {', '.join(SAVED)}")
         return _saved(options, None, name)
-    raise BadInput(f"there is no picture {name!r}{suggestion(name)}, and no such file; `roofline plot --help` lists the pictures")
+    raise BadInput(f"there is no picture {name!r:.60}{suggestion(name)}, and no such file; `roofline plot --help` lists them")
 
 
 def suggestion(name: str) -> str:
@@ -254,7 +254,7 @@ def _arguments(options: argparse.Namespace, name: str) -> tuple[tuple[Any, ...],
     if drawn.config and options.config is None:
         raise BadInput(f"{name} needs CONFIG: a preset such as Llama-3-8B, or a Hugging Face config.json")
     if drawn.config is False and options.config is not None:
-        raise BadInput(f"{name} takes no CONFIG, got {options.config!r}; machines go behind --machine")
+        raise BadInput(f"{name} takes no CONFIG, got {options.config!r:.80}; machines go behind --machine")
     config = config_of(options) if options.config is not None else None
     return MAKERS[name](config, machines, options)
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
 
-from .._repr import Row, text_table
+from .._repr import Row, printable, text_table
 from .._repr.text import right_aligned, width
 
 NARROWEST = 14  # a folded column is still readable at this width
@@ -52,7 +52,8 @@ class Terminal:
         self._columns = columns
 
     def fit(self, text: str) -> str:
-        """`text` in characters that the stream can encode."""
+        """`text` in characters that the stream can encode and the terminal only shows."""
+        text = printable(text)
         try:
             text.encode(self.encoding)
             return text
@@ -145,7 +146,8 @@ class Terminal:
 
     def json(self, value: Any) -> None:
         """One line of JSON. Raises roofline.Error for what has no JSON form."""
-        from ..machine import from_json, to_json
+        from ..machine import to_json
+        from ..reading import from_json
 
         text = to_json(value, where="the output")
         if self.fit(text) != text:

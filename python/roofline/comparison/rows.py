@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .._repr import Row, html_table, text_table
-from ..machine import SCHEMA_VERSION, TOLERANCE, UNVERIFIED, fmt_modes
+from ..machine import TOLERANCE, UNVERIFIED, fmt_modes
+from ..reading import SCHEMA_VERSION
 from ..units import MISSING, fmt_number, fmt_percent, fmt_si
 from .numbers import BY_CHANCE, TESTED, Median
 

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import Error
-from ..machine import Machine, from_json, load_machines
+from ..machine import Machine, load_machines
+from ..reading import RESULTS, from_json, read_bytes
 from ..results import Measurement, Results
 from .claims import against
 from .matching import Found, kind_of, machines, points, processor
 from .rows import Comparison
 
 Comparable = Machine | Results | Sequence[Measurement] | str | os.PathLike[str]
-MACHINE, RESULTS = "machine.json", "results.jsonl"  # in the folder of a report
+MACHINE_FILE, RESULTS_FILE = "machine.json", "results.jsonl"  # in the folder of a report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +55,8 @@ def _is_results(path: Path) -> bool:
     if path.suffix == ".jsonl":
         return True
     try:
-        with open(path, "rb") as file:
-            first = from_json(file.readline(), where=str(path))
-    except (OSError, Error):
+        first = from_json(read_bytes(path, RESULTS).partition(b"\n")[0], where=str(path))
+    except Error:
         return False  # load_machines says what is wrong with it
     return isinstance(first, dict) and "operator" in first
 
@@ -76,9 +76,9 @@ def _read(name: str, given: Comparable) -> _Side:
     path = Path(given)
     name = f"{name} ({path})"
     if path.is_dir():
-        files = [path / MACHINE, path / RESULTS]
+        files = [path / MACHINE_FILE, path / RESULTS_FILE]
         if not any(file.exists() for file in files):
-            raise Error(f"{name} is a folder without {MACHINE} and {RESULTS}: name a report's folder, or a file")
+            raise Error(f"{name} is a folder without {MACHINE_FILE} and {RESULTS_FILE}: name a report's folder, or a file")
         found = load_machines(files[0]) if files[0].exists() else ()
         results = Results.load(files[1]) if files[1].exists() else Results()
     elif _is_results(path):

@@ -306,7 +306,7 @@ def _guarded(name: str, look: Callable[[], list[Check]]) -> list[Check]:
         cure = "pip install . (in the source folder)" if name == "compiled module" else ""
         return [Check(name=name, state=MISSING, detail=str(error), cure=cure)]
     except (OSError, KeyError, ValueError) as error:
-        return [Check(name=name, state=WARNING, detail=f"could not be looked at: {error!r}")]
+        return [Check(name=name, state=WARNING, detail=f"could not be looked at: {error!r:.80}")]
 
 
 def doctor(wait_s: float = 1.0) -> list[Check]:

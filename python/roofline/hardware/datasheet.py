@@ -11,6 +11,7 @@ from typing import Any
 
 from ..cost import DTYPES
 from ..errors import Error
+from ..reading import MOST
 from ..units import fmt_si
 
 UNSOURCED = "unsourced"
@@ -101,7 +102,7 @@ class Datasheet:
     def value(self, key: str) -> float | None:
         """The number under one key of NUMBERS, or None where it is not stated. Raises Error for any other key."""
         if key not in NUMBERS:
-            raise Error(f"a datasheet has no key {key!r}; it has {', '.join(NUMBERS)}")
+            raise Error(f"a datasheet has no key {key!r:.80}; it has {', '.join(NUMBERS)}")
         number = self.numbers.get(key)
         return None if number is None else number.value
 
@@ -112,7 +113,7 @@ class Datasheet:
         """
         factors = {"L1": ("multiprocessors", "l1_bytes_per_cycle", "boost_clock_hz"), "L2": ("l2_bytes_per_s",)}.get(level)
         if factors is None:
-            raise Error(f"a datasheet has bandwidths of the caches L1 and L2, not of {level!r}")
+            raise Error(f"a datasheet has bandwidths of the caches L1 and L2, not of {level!r:.80}")
         values = [value for key in factors if (value := self.value(key)) is not None]
         return math.prod(values) if len(values) == len(factors) else None
 
@@ -181,19 +182,19 @@ def _number(data: Any, key: str, where: str, more: tuple[str, ...] = ()) -> Numb
         raise _fail(where, f"{key} must be a table with value, source and verified, got {data!r:.60}")
     known = ("value", "source", "verified", "note", "disputed", *more)
     if unknown := [name for name in data if name not in known]:
-        raise _fail(where, f"{key} has the unknown key {unknown[0]!r}; known are {', '.join(known)}")
+        raise _fail(where, f"{key} has the unknown key {unknown[0]!r:.80}; known are {', '.join(known)}")
     if missing := [name for name in ("value", "source", "verified") if name not in data]:
         raise _fail(where, f"{key} lacks {', '.join(missing)}")
     value, source = data["value"], _text(data, "source", f"{where}: {key}")
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-        raise _fail(where, f"{key}: value must be a number from 0, in the unit of the key, got {value!r:.60}")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= MOST:
+        raise _fail(where, f"{key}: value must be a number from 0 to 2**63, in the unit of the key, got {value!r:.60}")
     if more and not value:
         raise _fail(where, f"{key}: a rate of 0 is no peak; leave it out")
     for name in ("verified", "disputed"):
         if not isinstance(data.get(name, False), bool):
             raise _fail(where, f"{key}: {name} must be true or false, got {data[name]!r:.60}")
     if not source.strip() or (data["verified"] and source == UNSOURCED):
-        raise _fail(where, f"{key}: source must be an address (or {UNSOURCED!r}, and then verified must be false)")
+        raise _fail(where, f"{key}: source must be an address (or {UNSOURCED!r:.80}, and then verified must be false)")
     return Number(
         value=float(value),
         source=source,
@@ -213,7 +214,7 @@ def _peaks(data: Any, key: str, where: str) -> tuple[Peak, ...]:
         texts = {name: _text(item, name, f"{where}: {place}") for name in ("dtype", "unit", "accumulator", "isa", "mix")}
         for name, allowed in (("dtype", (*DTYPES, *FAMILIES)), ("unit", UNITS), ("accumulator", tuple(DTYPES))):
             if texts[name] not in allowed:
-                raise _fail(where, f"{place}: {name} must be one of {', '.join(allowed)}, got {texts[name]!r}")
+                raise _fail(where, f"{place}: {name} must be one of {', '.join(allowed)}, got {texts[name]!r:.80}")
         peak = Peak(number=number, **texts)
         if any((p.dtype, p.unit, p.accumulator, p.isa, p.mix) == tuple(texts.values()) for p in found):
             raise _fail(where, f"{place} repeats {' '.join(filter(None, texts.values()))}")
@@ -225,16 +226,16 @@ def read(text: str, *, id: str, where: str, origin: str = "") -> Datasheet:
     """The datasheet of TOML `text`. Raises Error naming `where`, the key, and what is wrong with it."""
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise _fail(where, f"not valid TOML: {error}") from error
+    except (ValueError, RecursionError) as error:  # tomllib's own error, and that of an integer of thousands of digits
+        raise _fail(where, f"not valid TOML: {error!s:.200}") from error
     known = (*TEXTS, *LISTS, *NUMBERS, *PEAKS)
     if unknown := [key for key in data if key not in known]:
-        raise _fail(where, f"unknown key {unknown[0]!r}; known are {', '.join(known)}")
+        raise _fail(where, f"unknown key {unknown[0]!r:.80}; known are {', '.join(known)}")
     if missing := [key for key in REQUIRED if key not in data]:
         raise _fail(where, f"it lacks {', '.join(missing)}")
     texts = {key: _text(data, key, where) for key in TEXTS}
     if texts["device"] not in DEVICES:
-        raise _fail(where, f"device must be one of {', '.join(DEVICES)}, got {texts['device']!r}")
+        raise _fail(where, f"device must be one of {', '.join(DEVICES)}, got {texts['device']!r:.80}")
     lists = {}
     for key in LISTS:
         items = data.get(key, [])

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from ..errors import Error
+from ..reading import HARDWARE, read_text
 from .datasheet import Datasheet, read
 
 VARIABLE = "ROOFLINE_HARDWARE_PATH"
@@ -60,10 +61,8 @@ def _found() -> tuple[dict[str, Datasheet], dict[str, Error]]:
         for path in _listed(folder):
             id = path.stem.casefold()
             try:
-                found[id] = read(path.read_text(encoding="utf-8"), id=id, where=str(path), origin=str(path))
+                found[id] = read(read_text(path, HARDWARE), id=id, where=str(path), origin=str(path))
                 broken.pop(id, None)
-            except (OSError, UnicodeDecodeError) as error:
-                broken[id] = Error(f"cannot read hardware file {path}: {getattr(error, 'strerror', None) or error}")
             except Error as error:
                 broken[id] = error
     # What was to replace another one does not leave that in its place.
@@ -112,9 +111,9 @@ def datasheet(name: str) -> Datasheet:
     if len(matching) == 1:
         return sheets[matching[0]]
     if matching:
-        raise Error(f"{name!r} is ambiguous: {', '.join(matching)} differ; name one of them")
+        raise Error(f"{name!r:.80} is ambiguous: {', '.join(matching)} differ; name one of them")
     near = [id for id, own in names.items() if len(wanted) > 1 and any(wanted in n for n in own)]
     alike = difflib.get_close_matches(wanted, sorted({n for own in names.values() for n in own}), n=5, cutoff=0.7)
     near += [id for n in alike for id, own in names.items() if n in own]
     hint = f"did you mean {', '.join(list(dict.fromkeys(near))[:6])}? " if near else ""
-    raise Error(f"there is no datasheet of {name!r}; {hint}`roofline hardware` lists them, and {VARIABLE} adds folders of yours")
+    raise Error(f"there is no datasheet of {name!r:.80}; {hint}`roofline hardware` lists them, {VARIABLE} adds folders of yours")

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import Error
-from ..machine import SCHEMA_VERSION, Ceiling, Machine
+from ..machine import Ceiling, Machine
+from ..reading import LOG, SCHEMA_VERSION, read_bytes
 from ..results import Measurement
-
-MOST_BYTES = 1 << 30  # of a file: logs are far smaller, and a binary report named by mistake is not read whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,13 +77,7 @@ class Source:
 def source_of(path: str | os.PathLike[str]) -> Source:
     """Raises Error for a file that cannot be read, is no text, or is empty."""
     where = os.fspath(path)
-    try:
-        with open(path, "rb") as file:
-            content = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise Error(f"cannot read {where}: {error.strerror or error}") from error
-    if len(content) > MOST_BYTES:
-        raise Error(f"{where} has more than 1 GiB: it is no log; export the kernels that matter")
+    content = read_bytes(path, LOG)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -30,11 +30,12 @@ _DTYPES = {
     "fp8e4m3": "fp8_e4m3", "f8e5m2": "fp8_e5m2", "fp8e5m2": "fp8_e5m2",
 }  # fmt: skip
 _LAUNCHER = re.compile(r"^\[[\d,]+\]<std(?:out|err)>:\s?|^\s*\d+:\s(?=[# ]\s)")  # what mpirun and srun put in front of a line
-_RANK = re.compile(r"#\s+Rank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?Pid\s+\d+\s+on\s+\S+\s+device\s+\d+\s+\[[^\]]*\]\s+(.+?)\s*$")
+_RANK = re.compile(r"#\s+Rank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?Pid\s+\d+\s+on\s+\S+\s+device\s+\d+\s+\[[^\]]*\]\s+(\S.*)")
 _NAMED = re.compile(r"\b(\w+)_perf\b")
 _VERSION = re.compile(r"nccl-tests version (\S+)")
 _LIBRARY = re.compile(r"nccl-library=(\d+)")
 _COLUMNS = ("size", "count", "type", "redop", "time", "algbw", "busbw")
+LEAST = 1e-6  # a shorter time in µs is none, and its rate has no end
 BUSBW_AGREES = 0.03  # the log rounds to two decimals
 
 
@@ -70,9 +71,16 @@ def _number(text: str, what: str, where: str, kind: type[Any] = float) -> Any:
         value = kind(text)
     except ValueError:
         value = -1
-    if not 0 <= value < float("inf"):
+    if not 0 <= value < 2**63:
         raise Error(f"{where}: {what} must be a number from 0, got {text!r:.40}")
     return value
+
+
+def _time_s(text: str, where: str) -> float:
+    value: float = _number(text, "time", where)
+    if 0 < value < LEAST:
+        raise Error(f"{where}: time must be 0 or at least {LEAST:g} µs, got {text!r:.40}")
+    return value * MICRO
 
 
 def _row(words: list[str], header: list[str], line: int, where: str) -> _Row:
@@ -89,7 +97,7 @@ def _row(words: list[str], header: list[str], line: int, where: str) -> _Row:
         size_bytes=_number(at["size"][0], "size", where, int),
         type=at["type"][0],
         redop=at["redop"][0],
-        times_s=tuple(_number(word, "time", where) * MICRO for word in at["time"]),
+        times_s=tuple(_time_s(word, where) for word in at["time"]),
         busbw=tuple(_number(word, "busbw", where) for word in at["busbw"]),
         wrong=max(counts) if counts and "#wrong" in at else None,
     )
@@ -118,9 +126,9 @@ def _ranks(source: Source) -> tuple[int, str]:
     groups: dict[str, set[int]] = {}
     names: Counter[str] = Counter()
     for _, line in _plain(source):
-        if match := _RANK.search(line):
+        if match := _RANK.match(line.lstrip()):
             groups.setdefault(match[2] or "0", set()).add(int(match[1]))
-            names[match[3]] += 1
+            names[match[3].rstrip()] += 1
     if not groups:
         raise Error(f"{source.where} lists no ranks (`# Rank 0 … device 0 …`), so what went over a link is not known")
     return len(next(iter(groups.values()))), names.most_common(1)[0][0]

@@ -71,6 +71,7 @@ _TENSOR_NAME = re.compile(
     r"|flash_?(?:attn|attention|fwd|bwd|decod)|fmha",
     re.IGNORECASE,
 )
+LONGEST_METRIC = 200  # the patterns above take the square of a name's length
 _GROUPED = re.compile(r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _ABSENT = ("", "n/a", "nan", "-nan", "(not found)")
 _PREFIXES = {"": 1.0, "K": KILO, "M": MEGA, "G": GIGA, "T": TERA}
@@ -96,7 +97,11 @@ class _Launch:
 def _columns(line: str) -> list[str] | None:
     if not line.lstrip('"').startswith(("ID,", 'ID",')):
         return None
-    return next(csv.reader([line]))
+    try:
+        found = next(csv.reader([line]))
+    except csv.Error:  # a name longer than any
+        return None
+    return found if "ID" in found else None
 
 
 def is_ncu(source: Source) -> bool:
@@ -131,11 +136,16 @@ def _value(text: str, unit: str, metric: str, where: str) -> float | None:
     except ValueError as error:
         hint = ": with a decimal comma; run ncu under LC_ALL=C" if "," in plain else ""
         raise Error(f"{where}: {metric} is {text!r:.40}, which is no number{hint}") from error
-    return value * _scale(unit, where) if math.isfinite(value) else None
+    value *= _scale(unit, where)
+    if not abs(value) < 2**63 and math.isfinite(float(plain)):
+        raise Error(f"{where}: {metric} is {text!r:.40}, more than any GPU counts")
+    return value if math.isfinite(value) else None
 
 
 def _wanted(metric: str) -> bool:
     """Metrics that are read; of others neither unit nor value matters."""
+    if len(metric) > LONGEST_METRIC:
+        return False
     if metric in TIMES or any(metric in names for names in DRAM) or _TENSOR_PIPE.fullmatch(metric):
         return True
     peaks = ("dram__bytes.sum.peak_sustained", "dram__cycles_elapsed.avg.per_second", "sm__cycles_elapsed.avg.per_second")
@@ -162,7 +172,7 @@ def _records(source: Source) -> Iterator[tuple[int, dict[str, str]]]:
     if columns is None:
         said = next((line.removeprefix("==ERROR==").strip() for line in source.lines if line.startswith("==ERROR==")), "")
         raise Error(
-            f"{source.where} has no line of column names: " + (f"ncu says {said!r}" if said else "make it with `ncu --csv`")
+            f"{source.where} has no line of column names: " + (f"ncu says {said!r:.80}" if said else "make it with `ncu --csv`")
         )
 
 
@@ -288,7 +298,9 @@ def _flops(launch: _Launch) -> tuple[dict[str, int], dict[str, float]] | str:
 
 def _short(kernel: str) -> str:
     """void at::native::reduce<float, 4>(int) is reduce."""
-    name = re.sub(r"<.*>", "", kernel.partition("(")[0]).strip()
+    name = kernel.partition("(")[0]
+    begin, end = name.find("<"), name.rfind(">")
+    name = (name[:begin] + name[end + 1 :] if 0 <= begin < end else name).strip()
     return (re.split(r"\s|::", name)[-1] if name else "") or kernel
 
 

@@ -29,7 +29,7 @@ def read(path: str | os.PathLike[str], *, tool: str | None = None, collective: s
     any other file, and for what is wrong in it with the line's number.
     """
     if tool not in (None, *TOOLS):
-        raise Error(f"tool must be one of {', '.join(TOOLS)}, got {tool!r}")
+        raise Error(f"tool must be one of {', '.join(TOOLS)}, got {tool!r:.80}")
     source = source_of(path)
     found = tool or _tool(source)
     if found == "ncu" and collective is not None:

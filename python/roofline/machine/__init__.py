@@ -5,7 +5,7 @@ from __future__ import annotations
 from .ceiling import ALIGNED, GEMM, HOST_CALLS, LEVELS, RATE_UNITS, TRANSFERS, UNVERIFIED, VARIANTS, Ceiling, fmt_modes
 from .curve import Plateau, SizeCurve, SizePoint
 from .empirical import EmpiricalRoofline, IntensityPoint, SustainedSample, last_half
-from .files import SCHEMA_VERSION, build, check_version, from_json, to_json
+from .files import to_json
 from .fit import Estimate, Fit, fit_roofline, fmt_p, hierarchical_time_s
 from .levels import cache_capacity, cache_level, curve_capacity, held_by, lasting_capacity, own_bytes
 from .machine import ACCESS_FALLBACK, Machine, load_machines, save_machines
@@ -20,7 +20,6 @@ __all__ = [
     "HOST_CALLS",
     "LEVELS",
     "RATE_UNITS",
-    "SCHEMA_VERSION",
     "TOLERANCE",
     "TRANSFERS",
     "UNVERIFIED",
@@ -37,15 +36,12 @@ __all__ = [
     "SizePoint",
     "Summary",
     "SustainedSample",
-    "build",
     "cache_capacity",
     "cache_level",
-    "check_version",
     "curve_capacity",
     "fit_roofline",
     "fmt_modes",
     "fmt_p",
-    "from_json",
     "grouped",
     "held_by",
     "hierarchical_time_s",

@@ -12,8 +12,9 @@ from ..cost import dtype as known_dtype
 from ..errors import Error
 from ..operators.base import MIXES
 from ..operators.scales import scales_name
+from ..reading import Amount, Sample, Scalars, Text, Whole, build
 from ..units import fmt_si
-from .files import build
+from .facts import StatedConditions, StatedPlan
 from .statistics import Mode, Summary, modes, summary
 
 LEVELS = ("L1", "L2", "L3", "DRAM")  # fastest first; DRAM is also a GPU's HBM
@@ -44,7 +45,7 @@ _modes = lru_cache(maxsize=4096)(modes)
 def one_of(what: str, name: str, value: str, allowed: tuple[str, ...]) -> None:
     """Raises Error unless `value` is allowed for the field `name` of `what`."""
     if value not in allowed:
-        raise Error(f"{what}: {name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+        raise Error(f"{what}: {name} must be one of {', '.join(map(repr, allowed))}, got {value!r:.80}")
 
 
 def fmt_modes(values: Iterable[float], unit: str) -> str:
@@ -73,25 +74,25 @@ class Ceiling:
     Raises Error for fields outside the lists above and for samples that are not positive numbers.
     """
 
-    kind: str
-    samples: tuple[float, ...]
-    level: str = ""  # bandwidth, and the latency of one memory level
-    access: str = ""  # bandwidth, and the direction of a transfer
-    variant: str = ""
-    dtype: str = ""  # compute
-    accumulator: str = ""
-    unit: str = "core"
-    isa: str = ""
-    threads: int = 0
-    problem: Mapping[str, Any] = field(default_factory=dict)
-    plan: Mapping[str, Any] = field(default_factory=dict)
+    kind: Text
+    samples: tuple[Sample, ...]
+    level: Text = ""  # bandwidth, and the latency of one memory level
+    access: Text = ""  # bandwidth, and the direction of a transfer
+    variant: Text = ""
+    dtype: Text = ""  # compute
+    accumulator: Text = ""
+    unit: Text = "core"
+    isa: Text = ""
+    threads: Whole = 0
+    problem: Scalars = field(default_factory=dict)
+    plan: StatedPlan = field(default_factory=dict)
     sustained: bool = False
-    clock_hz: float | None = None
-    ops_per_cycle: float | None = None
-    conditions: Mapping[str, Any] = field(default_factory=dict)
-    status: str = "ok"
-    reason: str = ""
-    source: str = "measured"
+    clock_hz: Amount | None = None
+    ops_per_cycle: Amount | None = None
+    conditions: StatedConditions = field(default_factory=dict)
+    status: Text = "ok"
+    reason: Text = ""
+    source: Text = "measured"
 
     derived_keys: ClassVar[frozenset[str]] = frozenset({"label", "value", "summary", "modes"})
 

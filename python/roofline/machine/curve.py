@@ -15,13 +15,16 @@ from numpy.typing import NDArray
 
 from ..errors import Error
 from ..operators.base import MIXES
+from ..reading import Sample, Scalars, Text, Whole, build
 from ..units import fmt_bytes, fmt_percent, fmt_si
 from .ceiling import LEVELS, one_of
-from .files import build
 from .levels import curve_capacity, lasting_capacity
 from .statistics import Summary, summary
 
 Floats = NDArray[np.float64]
+
+# Plateaus, plots, tables and checks ask for the same medians again and again.
+_summary = lru_cache(maxsize=4096)(summary)
 
 FLAT = 0.05  # sizes of a plateau lie within this of its value, and its ends within twice this of each other
 LEAST = 3  # sizes that make a plateau
@@ -34,9 +37,9 @@ HOLDS = (0.4, 1.5)  # of a cache's reported size: a plateau that ends outside co
 class SizePoint:
     """One working set over all threads: bytes/s of each timed batch. problem: enough to measure it again."""
 
-    size_bytes: int
-    samples: tuple[float, ...]
-    problem: Mapping[str, Any] = field(default_factory=dict)
+    size_bytes: Whole
+    samples: tuple[Sample, ...]
+    problem: Scalars = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "samples", tuple(float(sample) for sample in self.samples))
@@ -47,7 +50,7 @@ class SizePoint:
 
     @property
     def summary(self) -> Summary:
-        return summary(self.samples)
+        return _summary(self.samples)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,13 +80,13 @@ class SizeCurve:
     points: kept in order of size. Raises Error for no points, a size twice, and an access that does not exist.
     """
 
-    access: str
+    access: Text
     points: tuple[SizePoint, ...]
-    threads: int = 0
-    isa: str = ""
-    variant: str = ""
-    status: str = "ok"
-    reason: str = ""
+    threads: Whole = 0
+    isa: Text = ""
+    variant: Text = ""
+    status: Text = "ok"
+    reason: Text = ""
 
     derived_keys: ClassVar[frozenset[str]] = frozenset({"plateaus"})
 

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 from ..cost import dtype as known_dtype
 from ..errors import Error
 from ..operators.base import MIXES
+from ..reading import Intensity, Rate, Scalars, Seconds, Text, Whole, build
 from ..units import fmt_number, fmt_percent, fmt_si
 from .ceiling import LEVELS, Ceiling, one_of
-from .files import build
 from .fit import Fit, fit_roofline
 from .statistics import Summary, summary
 
@@ -33,10 +33,10 @@ class IntensityPoint:
     problem: {"operator": name, **fields}, enough to measure it again.
     """
 
-    intensity_flops_per_byte: float
-    samples: tuple[float, ...]
-    clock_hz: float | None = None
-    problem: Mapping[str, Any] = field(default_factory=dict)
+    intensity_flops_per_byte: Intensity
+    samples: tuple[Rate, ...]
+    clock_hz: Rate | None = None
+    problem: Scalars = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "samples", tuple(float(sample) for sample in self.samples))
@@ -57,15 +57,15 @@ class IntensityPoint:
 class SustainedSample:
     """One interval of a long load: FLOP/s, ending time_s after its start; clock_hz None where unknown."""
 
-    time_s: float
-    flops_per_s: float
-    clock_hz: float | None = None
+    time_s: Seconds
+    flops_per_s: Rate
+    clock_hz: Rate | None = None
 
     def __post_init__(self) -> None:
         numbers = {"time_s": self.time_s, "flops_per_s": self.flops_per_s, "clock_hz": self.clock_hz}
         for name, value in numbers.items():
             if value is not None and not 0 < value < math.inf:
-                raise Error(f"sustained sample: {name} must be positive and finite, got {value!r}")
+                raise Error(f"sustained sample: {name} must be positive and finite, got {value!r:.80}")
 
 
 def last_half(load: Sequence[SustainedSample]) -> tuple[SustainedSample, ...]:
@@ -83,16 +83,16 @@ class EmpiricalRoofline:
     Raises Error for fields outside their lists, no points, an intensity twice, and times that do not rise.
     """
 
-    level: str
-    access: str
-    dtype: str
+    level: Text
+    access: Text
+    dtype: Text
     points: tuple[IntensityPoint, ...]
-    isa: str = ""
-    threads: int = 0
-    burst: tuple[float, ...] = ()
+    isa: Text = ""
+    threads: Whole = 0
+    burst: tuple[Rate, ...] = ()
     sustained: tuple[SustainedSample, ...] = ()
-    status: str = "ok"
-    reason: str = ""
+    status: Text = "ok"
+    reason: Text = ""
 
     derived_keys: ClassVar[frozenset[str]] = frozenset({"label", "fit", "burst_flops_per_s", "sustained_flops_per_s"})
 

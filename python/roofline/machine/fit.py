@@ -119,7 +119,7 @@ def hierarchical_time_s(
     Shapes broadcast. Raises Error for p < 1, a level without a bandwidth, and rates that are not positive.
     """
     if not p >= 1:
-        raise Error(f"the exponent p must be at least 1 (times add), got {p!r}")
+        raise Error(f"the exponent p must be at least 1 (times add), got {p!r:.80}")
     missing = [level for level in bytes_by_level if level not in bandwidths]
     if missing:
         raise Error(f"no bandwidth is given for {', '.join(missing)}, only for {', '.join(bandwidths) or 'nothing'}")
@@ -215,7 +215,7 @@ def _checked(
         raise Error("a fit needs one list of samples and one clock (or None) per intensity")
     for intensity, values in zip(intensities, samples, strict=True):
         if not 0 < intensity < math.inf:
-            raise Error(f"arithmetic intensity must be positive and finite, got {intensity!r}")
+            raise Error(f"arithmetic intensity must be positive and finite, got {intensity!r:.80}")
         if not len(values) or not all(0 < value < math.inf for value in values):
             raise Error(f"the samples at {fmt_number(intensity)} FLOP/byte must be positive finite FLOP/s, and at least one")
     if len(set(intensities)) < MIN_POINTS:

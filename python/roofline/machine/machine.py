@@ -8,16 +8,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from .._repr import Row, html_table, text_table
+from .._repr import Row, html_table, printable, text_table
 from ..cost import DTYPES
 from ..errors import Error
 from ..operators.base import MIXES
+from ..reading import MACHINE, SCHEMA_VERSION, Text, build, check_version, from_json, read_bytes
 from ..units import fmt_bytes, fmt_percent, fmt_si
 from .ceiling import LEVELS, RATE_UNITS, UNVERIFIED, Ceiling
 from .curve import SizeCurve
 from .datasheet import SOURCE, parts
 from .empirical import EmpiricalRoofline
-from .files import SCHEMA_VERSION, build, check_version, from_json, to_json
+from .facts import StatedFacts, StatedProvenance
+from .files import to_json
 from .levels import lasting_capacity
 from .output import require_replaceable, write_atomically
 from .sanity import flags
@@ -43,14 +45,14 @@ class Machine:
     provenance: versions and conditions of the run. Both hold JSON values only.
     """
 
-    name: str
-    device: str = "cpu"
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    name: Text
+    device: Text = "cpu"
+    facts: StatedFacts = field(default_factory=dict)
     ceilings: tuple[Ceiling, ...] = ()
     curves: tuple[SizeCurve, ...] = ()
     empirical: tuple[EmpiricalRoofline, ...] = ()
-    created_utc: str = ""
-    provenance: Mapping[str, Any] = field(default_factory=dict)
+    created_utc: Text = ""
+    provenance: StatedProvenance = field(default_factory=dict)
 
     # -- asking for a ceiling ---------------------------------------------------------------------------------------------
 
@@ -95,7 +97,7 @@ class Machine:
         naming what is missing and how to measure it.
         """
         if access not in MIXES:
-            raise Error(f"access must be one of {', '.join(MIXES)}, got {access!r}")
+            raise Error(f"access must be one of {', '.join(MIXES)}, got {access!r:.80}")
         levels = self.levels()
         if not levels:
             raise Error(f"{self.name}: no bandwidth was measured; measure the machine, e.g. with `roofline measure`")
@@ -114,10 +116,10 @@ class Machine:
             found = self._select("bandwidth", wanted, threads, f"{level} {candidate}")
             if found:
                 return max(found, key=lambda c: c.value)
-        which = f" with variant {variant!r}" if variant else ""
+        which = f" with variant {variant!r:.80}" if variant else ""
         raise Error(
             f"{self.name}: no usable bandwidth of {level}{which} was measured; "
-            f"measure stream (access={access!r}) again on an idle machine"
+            f"measure stream (access={access!r:.80}) again on an idle machine"
         )
 
     def compute(
@@ -144,7 +146,7 @@ class Machine:
             present = ", ".join(sorted({c.name for c in self.ceilings if c.kind == "compute"})) or "none"
             raise Error(
                 f"{self.name}: no compute ceiling for {what} (measured: {present}); "
-                f"measure fma with dtype={dtype!r} or ask for one of these"
+                f"measure fma with dtype={dtype!r:.80} or ask for one of these"
             )
         return max(found, key=lambda c: c.value)
 
@@ -240,7 +242,7 @@ class Machine:
         for machine in machines:
             if device in (None, machine.device, machine.name):
                 return machine
-        raise Error(f"{os.fspath(path)} has no device {device!r}, only {', '.join(f'{m.device} ({m.name})' for m in machines)}")
+        raise Error(f"{os.fspath(path)} has no device {device!r:.80}, only {', '.join(f'{m.device} ({m.name})' for m in machines)}")
 
     @classmethod
     def from_datasheet(cls, name: str) -> Machine:
@@ -284,7 +286,8 @@ class Machine:
             best = self._best()
         except Error:
             best = []
-        return f"Machine({self.name!r}, {self.device}, {', '.join(c.label for c in best) or f'{len(self.ceilings)} ceilings'})"
+        ceilings = ", ".join(c.label for c in best) or f"{len(self.ceilings)} ceilings"
+        return printable(f"Machine({self.name!r}, {self.device}, {ceilings})")
 
     def _table(self) -> tuple[str, Row, list[Row], list[str]]:
         headers = ("ceiling", "value", "95 % interval", "p5 … p95", "n", "threads", "clock", "status")
@@ -336,18 +339,13 @@ def save_machines(machines: Sequence[Machine], path: str | os.PathLike[str], *, 
 def load_machines(path: str | os.PathLike[str]) -> tuple[Machine, ...]:
     """All machines of a machine file. Raises Error naming path, place and remedy for a missing, damaged, foreign or newer file."""
     where = f"machine file {os.fspath(path)}"
-    try:
-        with open(path, "rb") as file:
-            text = file.read()
-    except OSError as error:
-        raise Error(f"cannot read {where}: {error.strerror or error}") from error
-    data = from_json(text, where=where)
+    data = from_json(read_bytes(path, MACHINE), where=where)
     if not isinstance(data, dict):
         raise Error(f"{where} must hold one JSON object, got {data!r:.60}")
     check_version(data, where=where)
     machines = data.get("machines")
     if data.get("kind") != "machines" or not isinstance(machines, list):
-        raise Error(f"{where} has kind {data.get('kind')!r}, not 'machines': is it a results file?")
+        raise Error(f"{where} has kind {data.get('kind')!r:.60}, not 'machines': is it a results file?")
     if not machines:
         raise Error(f"{where} holds no machine: measure one into it")
     return tuple(Machine.from_dict(item, where=f"{where}, machines[{index}]") for index, item in enumerate(machines))

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import Error
-from .files import SCHEMA_VERSION, from_json, to_json
+from ..reading import MACHINE, RESULTS, SCHEMA_VERSION, from_json, read_bytes
+from .files import to_json
 from .output import require_replaceable, write_atomically
 
 MANIFEST = ".roofline-report.json"
@@ -16,19 +17,15 @@ MANIFEST = ".roofline-report.json"
 
 def digest(file: Path) -> str:
     """Raises Error for a file that cannot be read."""
-    try:
-        with open(file, "rb") as opened:
-            return hashlib.file_digest(opened, "sha256").hexdigest()
-    except OSError as error:
-        raise Error(f"cannot read {file}: {error.strerror or error}") from error
+    return hashlib.sha256(read_bytes(file, RESULTS)).hexdigest()
 
 
 def manifest(folder: Path) -> dict[str, Any]:
     """What the list of a folder says; empty where there is none."""
     file = folder / MANIFEST
     try:
-        found = from_json(file.read_bytes(), where=str(file)) if file.is_file() else {}
-    except (OSError, Error):
+        found = from_json(read_bytes(file, MACHINE), where=str(file))
+    except Error:
         found = {}  # nothing is known of the files beside it
     return found if isinstance(found, dict) and isinstance(found.get("sha256"), list) else {}
 

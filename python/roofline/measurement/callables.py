@@ -12,6 +12,7 @@ from ..errors import Error, require_type
 from ..machine import LEVELS, Machine
 from ..operators import Operator
 from ..results import Measurement
+from ..results.record import CALLABLE
 from .devices import Device, measuring, open_device, provenance, utc_now
 from .roofs import roofs_of
 from .timing import Policy, bracketed, checked_options, from_roofs, with_plausibility
@@ -37,7 +38,7 @@ def stream_handle(stream: Any) -> int:
                 break
     found = getattr(found, "value", found)  # ctypes
     if isinstance(found, bool) or not isinstance(found, int) or found < 0:
-        raise Error(f"stream must be a CUDA stream (PyTorch's, CuPy's, one with __cuda_stream__, or a handle), got {stream!r}")
+        raise Error(f"stream must be a CUDA stream (PyTorch's, CuPy's, one with __cuda_stream__, or a handle), got {stream!r:.80}")
     return found
 
 
@@ -68,7 +69,7 @@ def measure_callable(
     through.
     """
     if not callable(function):
-        raise Error(f"measure_callable: {function!r} is not callable")
+        raise Error(f"measure_callable: {function!r:.80} is not callable")
     if isinstance(flops, Operator):
         work, moved = (
             flops.flops(),
@@ -86,7 +87,7 @@ def measure_callable(
         raise Error(f"level must be one of {', '.join(LEVELS)}, got {level!r:.60}")
     opened = open_device(device, threads)
     if stream is not None and opened.backend != "cuda":
-        raise Error(f"measure_callable: a stream belongs to a GPU, and the device is {opened.name!r}; pass device='cuda:0'")
+        raise Error(f"measure_callable: a stream belongs to a GPU, and the device is {opened.name!r:.80}; pass device='cuda:0'")
     keywords = dict(kwargs or {})
     handle = None if stream is None else stream_handle(stream)
     bound = opened.core.callable(lambda: function(*args, **keywords), handle)
@@ -106,7 +107,7 @@ def measure_callable(
         Measurement(
             operator=title,
             problem={**(flops.to_dict() if isinstance(flops, Operator) else {}), "dtype": dtype},
-            variant="callable",
+            variant=CALLABLE,
             plan=plan,
             device=opened.name,
             threads=opened.threads,

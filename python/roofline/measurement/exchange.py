@@ -81,7 +81,7 @@ def place_of(tensor: Any) -> str | None:
 def _by_dlpack(tensor: Any, device: Device, where: str) -> Given:
     place = place_of(tensor)
     if place != device.name:
-        raise Error(f"{where} lies on {place}, and the problem runs on {device.name}; move it there, or pass device={place!r}")
+        raise Error(f"{where} lies on {place}, and the problem runs on {device.name}; move it there, or pass device={place!r:.80}")
     # The producer lets our stream wait for what it has enqueued.
     options: dict[str, Any] = {} if place == "cpu" else {"stream": device.core.stream}
     try:
@@ -116,7 +116,7 @@ def _by_cuda_array_interface(tensor: Any, device: Device, where: str) -> Given:
         raise Error(f"{where} lies on a GPU, and the problem runs on {device.name}; copy it, or pass device='cuda:0'")
     place = device.core.place_of(int(address)) if address else device.name
     if place != device.name:
-        raise Error(f"{where} lies on {place}, and the problem runs on {device.name}; move it there, or pass device={place!r}")
+        raise Error(f"{where} lies on {place}, and the problem runs on {device.name}; move it there, or pass device={place!r:.80}")
     kind = np.dtype(stated["typestr"])
     strides = tuple(stated.get("strides") or ())
     if any(stride % kind.itemsize for stride in strides):

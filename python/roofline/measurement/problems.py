@@ -85,7 +85,7 @@ def size_problem(device: Device, size_bytes: int, access: str = "read") -> Strea
     `access` is unknown.
     """
     if size_bytes < 1 or access not in ARRAYS:
-        raise Error(f"size_problem: needs size_bytes >= 1 and one of {', '.join(ARRAYS)}, got {size_bytes} and {access!r}")
+        raise Error(f"size_problem: needs size_bytes >= 1 and one of {', '.join(ARRAYS)}, got {size_bytes} and {access!r:.80}")
     per_array = size_bytes // ARRAYS[access]
     threads, launch, most = device.threads, CACHE_LAUNCH_BYTES, 2**40
     if device.backend != "cpu":
@@ -111,7 +111,7 @@ def chase_problem(device: Device, level: str, pages: str = "huge") -> PointerCha
     if device.backend != "cpu":
         return _gpu_chase_problem(device, level, pages)
     if level not in HOPS:
-        raise Error(f"level must be one of {', '.join(HOPS)}, got {level!r}")
+        raise Error(f"level must be one of {', '.join(HOPS)}, got {level!r:.80}")
     l1, l2, l3 = (int(device.facts.get(f"{name}_bytes") or 0) for name in ("l1", "l2", "l3"))
     last = l3 or l2
     if level == "DRAM":

@@ -26,7 +26,7 @@ class Progress:
 
     def __init__(self, option: ProgressOption, total: int) -> None:
         if option is not None and not isinstance(option, bool) and not callable(option):
-            raise Error(f"progress must be None, True, False or a callable(done, total, label), got {option!r}")
+            raise Error(f"progress must be None, True, False or a callable(done, total, label), got {option!r:.80}")
         self.total, self.done = total, -1
         self._callback: Any = None
         self._bar: Any = None

@@ -21,14 +21,14 @@ def _checked_names(problem: Operator, names: Collection[str], in_place: Collecti
     specs = {spec.name: spec for spec in problem.tensors()}
     for name in names:
         if name not in specs:
-            raise Error(f"{problem.name}: unknown tensor {name!r}; it has {', '.join(specs)}")
+            raise Error(f"{problem.name}: unknown tensor {name!r:.80}; it has {', '.join(specs)}")
     for name, spec in specs.items():
         if spec.role != "out" and name not in names:
-            raise Error(f"{problem.name}: tensor {name!r} is missing; expected {spec.dtype} {list(spec.shape)}")
+            raise Error(f"{problem.name}: tensor {name!r:.80} is missing; expected {spec.dtype} {list(spec.shape)}")
     updated = [name for name, spec in specs.items() if spec.role == "in_out"]
     for name in in_place:
         if name not in updated:
-            raise Error(f"{problem.name}: in_place names {name!r}; it updates {', '.join(updated) or 'nothing'} in place")
+            raise Error(f"{problem.name}: in_place names {name!r:.80}; it updates {', '.join(updated) or 'nothing'} in place")
 
 
 def _device(device: str | Device | None, threads: int, tensors: dict[str, Any], problem: Operator) -> Device:
@@ -44,7 +44,7 @@ def _device(device: str | Device | None, threads: int, tensors: dict[str, Any], 
 
 def _held(problem: Operator, spec: TensorSpec, tensor: Any, given: Given, device: Device, in_place: bool) -> Held:
     """The tensor's own memory, or a copy of it where it must stay as it is or the device cannot read it."""
-    where = f"{problem.name}: tensor {spec.name!r}"
+    where = f"{problem.name}: tensor {spec.name!r:.80}"
     written = spec.role == "out" or in_place
     if written and given.read_only:
         raise Error(f"{where} is read-only, and the problem writes it; pass a writable tensor")
@@ -73,7 +73,7 @@ def _apart(problem: Operator, held: dict[str, Held], written: Collection[str]) -
     for name in written:
         for other, (begin, end) in ranges.items():
             if other != name and max(begin, ranges[name][0]) < min(end, ranges[name][1]):
-                shared = f"tensors {name!r} and {other!r} share memory, and {name!r} is written"
+                shared = f"tensors {name!r:.80} and {other!r:.80} share memory, and {name!r:.80} is written"
                 raise Error(f"{problem.name}: {shared}; pass a copy of one")
 
 
@@ -109,7 +109,7 @@ def run(
     for spec in problem.tensors():
         if spec.name in tensors:
             tensor = tensors[spec.name]
-            given = look(tensor, spec, opened, f"{problem.name}: tensor {spec.name!r}")
+            given = look(tensor, spec, opened, f"{problem.name}: tensor {spec.name!r:.80}")
             held[spec.name] = _held(problem, spec, tensor, given, opened, spec.name in in_place)
         else:
             held[spec.name] = Held(spec, opened.core.memory(spec.size_bytes), offset=0)

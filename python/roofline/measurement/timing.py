@@ -42,7 +42,7 @@ class Policy:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-                raise Error(f"{field.name} must be a number of at least 0, got {value!r}")
+                raise Error(f"{field.name} must be a number of at least 0, got {value!r:.80}")
         if self.min_samples < 3 or self.tries < 1:
             raise Error("min_samples must be at least 3 and tries at least 1")
         if self.warmup_max_s < self.warmup_min_s:
@@ -90,12 +90,12 @@ class Prepared:
 def prepare(device: Device, problem: Operator, variant: str | None, cache_state: str, seed: int) -> Prepared:
     """Allocate, fill and bind as many sets of buffers as the cache state needs. Raises Unsupported and OutOfMemory."""
     if cache_state not in CACHE_STATES[:2]:
-        raise Error(f"cache_state must be cold or warm, got {cache_state!r}")
+        raise Error(f"cache_state must be cold or warm, got {cache_state!r:.80}")
     if not problem.variants:
         raise Unsupported(f"{problem.name} is cost only: it has no kernels")
     chosen = variant or default_variant(problem, device.backend)
     if chosen not in problem.variants:
-        raise Error(f"{problem.name}: unknown variant {chosen!r}; it has {', '.join(problem.variants)}")
+        raise Error(f"{problem.name}: unknown variant {chosen!r:.80}; it has {', '.join(problem.variants)}")
 
     if reason := device.missing(problem.name, chosen, getattr(problem, "dtype", "fp32")):
         raise Unsupported(f"{problem.name} {chosen}: {reason}")
@@ -311,7 +311,7 @@ def measure(
     opened, policy = open_device(device, threads), checked_options(machine, policy)
     if machine is not None and machine.device != opened.name:
         raise Error(
-            f"the machine {machine.name!r} is of {machine.device}, not of {opened.name}; measure that device's ceilings first"
+            f"the machine {machine.name!r:.80} is of {machine.device}, not of {opened.name}; measure that device's ceilings first"
         )
     with measuring(opened):
         prepared = prepare(opened, problem, variant, cache_state, seed)

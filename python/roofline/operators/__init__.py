@@ -65,7 +65,7 @@ def operator_named(name: str) -> type[Operator]:
     """The operator of this name. Raises Error for an unknown one."""
     found = OPERATORS.get(name) if isinstance(name, str) else None
     if found is None:
-        raise Error(f"unknown operator {name!r}: use one of {', '.join(OPERATORS)}")
+        raise Error(f"unknown operator {name!r:.80}: use one of {', '.join(OPERATORS)}")
     return found
 
 

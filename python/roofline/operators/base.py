@@ -181,10 +181,10 @@ class Operator:
                 raise Error(f"{where} must be between {least} and 2**62, got {value}")
         elif field.type in ("bool", bool):
             if not isinstance(value, bool):
-                raise Error(f"{where} must be True or False, got {value!r}")
+                raise Error(f"{where} must be True or False, got {value!r:.80}")
         elif field.type in ("float", float):
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < float("inf"):
-                raise Error(f"{where} must be a finite number, got {value!r}")
+                raise Error(f"{where} must be a finite number, got {value!r:.80}")
         elif field.name == "dtype":
             dtype(value)
         return value
@@ -219,7 +219,7 @@ class Operator:
         for tensor in self.tensors():
             if (ok := tensor.size_bytes <= MAX_DIMENSION) is not True and not np.all(ok):
                 shape = [int(np.max(side)) for side in tensor.shape]
-                raise Error(f"{self.name}: tensor {tensor.name!r} {shape} has more than 2**62 bytes; use smaller dimensions")
+                raise Error(f"{self.name}: tensor {tensor.name!r:.80} {shape} has more than 2**62 bytes; use smaller dimensions")
 
     def check(self) -> None:
         """Operator-specific checks of the fields; raises Error."""
@@ -229,7 +229,7 @@ class Operator:
         values = np.unique(value).tolist() if isinstance(value, np.ndarray) else [value]
         for each in values:
             if each not in allowed:
-                raise Error(f"{self.name}: {field} must be one of {', '.join(map(str, allowed))}, got {each!r}")
+                raise Error(f"{self.name}: {field} must be one of {', '.join(map(str, allowed))}, got {each!r:.80}")
 
     def require(self, holds: Any, words: str) -> None:
         """Raises Error unless `holds`, in a batch for every problem. Names of fields in braces stand for their values."""
@@ -292,7 +292,7 @@ class Operator:
                 expanded[target] = given["seq_len"]
         for key in expanded:
             if key not in names:
-                raise Error(f"{cls.name}: unknown field {key!r}; its fields are {', '.join(names)}")
+                raise Error(f"{cls.name}: unknown field {key!r:.80}; its fields are {', '.join(names)}")
         return expanded
 
     @classmethod

@@ -46,10 +46,10 @@ def count(
     flops = bytes_ = 0
     for problem in problems:
         if variant and variant not in problem.variants:
-            raise Error(f"{problem.name}: unknown variant {variant!r}; it has {', '.join(problem.variants) or 'none'}")
+            raise Error(f"{problem.name}: unknown variant {variant!r:.80}; it has {', '.join(problem.variants) or 'none'}")
         own = {t.name: 0 if t.link else t.moved_bytes for t in problem.tensors()}
         if unknown := [name for name in tensors or () if name not in own]:
-            raise Error(f"{problem.name}: has no tensor {unknown[0]!r}; it has {', '.join(own)}")
+            raise Error(f"{problem.name}: has no tensor {unknown[0]!r:.80}; it has {', '.join(own)}")
         facts = {**(plan or {}), "variant": variant}
         flops += problem.work(facts).get("product", 0) if products_only else problem.total_flops()
         bytes_ += sum(size for name, size in own.items() if tensors is None or name in tensors)

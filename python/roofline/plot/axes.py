@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from .._repr import printable
 from ..machine import Machine
 from ..results import Measurement
 from ..units import fmt_number
@@ -144,7 +145,7 @@ def _label_regions(ax: Axes, shown: Picture, canvas: Canvas) -> None:
         ]
         step, _ = canvas.place(places)
         at_x, at_y = back((left, ax.bbox.y0 + (5 + 8 * step) * pixel))
-        ax.text(at_x, at_y, words, fontsize=style.SMALL, color=colour, style="italic",
+        ax.text(at_x, at_y, printable(words), fontsize=style.SMALL, color=colour, style="italic",
                 ha="left", va="bottom", zorder=1, gid=f"region {words}")  # fmt: skip
 
 
@@ -184,6 +185,7 @@ def _legend(ax: Axes, handles: list[Any], names: list[str], *, outside: bool) ->
         share = GAP / (ax.bbox.width / ax.figure.dpi)
         place |= {"bbox_to_anchor": (1 + share, 1.0), "borderaxespad": 0.0}
     spacing = 0.35 if len(names) <= 24 else 0.15
+    names = [*map(printable, names)]
     return ax.legend(handles, names, fontsize=style.TINY, labelspacing=spacing, handletextpad=0.4, handlelength=1.2, **place)
 
 

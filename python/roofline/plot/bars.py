@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from .._repr import printable
 from ..units import fmt_number, si_prefix
 from . import style
 from .frame import WIDTH
@@ -112,7 +113,7 @@ class Bars:
         ax.spines[["top", "right"]].set_visible(False)
         ax.tick_params(axis="x", which="major", length=4)
         ax.set_xlabel(f"{self.x_label} [{prefix}{self.unit}]" if self.unit else self.x_label)
-        ax.set_title(self.title, loc="left", fontsize=10.5, fontweight="bold", pad=8)
+        ax.set_title(printable(self.title), loc="left", fontsize=10.5, fontweight="bold", pad=8)
         for y, row in enumerate(self.rows):
             for index, bar in enumerate(row.bars):
                 start = max(bar.start, low)
@@ -155,10 +156,10 @@ class Bars:
         left = ax.get_yaxis_transform() + ScaledTranslation(-0.07, 0, scale)
         right = ax.get_yaxis_transform() + ScaledTranslation(COLUMN, 0, scale)
         for y, row in enumerate(self.rows):
-            ax.text(0, y, row.label, transform=left, fontsize=style.SMALL, ha="right", va="center", clip_on=False,
+            ax.text(0, y, printable(row.label), transform=left, fontsize=style.SMALL, ha="right", va="center", clip_on=False,
                     fontweight="bold" if row.heading else "normal", gid=f"row {y}")  # fmt: skip
             if row.text:
-                ax.text(1, y, row.text, transform=right, fontsize=style.TINY, ha="left", va="center", clip_on=False,
+                ax.text(1, y, printable(row.text), transform=right, fontsize=style.TINY, ha="left", va="center", clip_on=False,
                         gid=f"value {y}")  # fmt: skip
         if self.text_label:
             ax.text(1, -1.0, self.text_label, transform=right, fontsize=style.TINY, color=style.MUTED, ha="left", va="center",

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from .._repr import printable
 from ..units import fmt_number, fmt_si
 from . import style
 from .frame import frame
@@ -206,7 +207,8 @@ class Chart:
         (low, point), _ = canvas.place(sorted(places, key=lambda place: place[0]))
         back = ax.transData.inverted().transform
         x, y = back(low)
-        ax.text(x, y, s.label, fontsize=style.SMALL, color=colour, ha="left", va="bottom", zorder=5, path_effects=halo(), gid=gid)
+        ax.text(x, y, printable(s.label), fontsize=style.SMALL, color=colour, ha="left", va="bottom", zorder=5,
+                path_effects=halo(), gid=gid)  # fmt: skip
         leader(ax, point, low, width, height, colour)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._repr import printable
 from ..errors import Error
 from ..machine import Machine
 from ..machine.manifest import replace_all
@@ -53,7 +54,8 @@ def _write(directory: str | os.PathLike[str], stem: str, records: list[dict[str,
         figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": "roofline"})
         figure.savefig(png, format="png", dpi=DPI, metadata={"Software": "roofline"})
     paths = folder / f"{stem}.svg", folder / f"{stem}.png", folder / f"{stem}.csv"
-    contents = dict(zip(paths, (svg.getvalue(), png.getvalue(), records_to_csv(records).encode()), strict=True))
+    vectors = printable(svg.getvalue().decode()).encode()
+    contents = dict(zip(paths, (vectors, png.getvalue(), records_to_csv(records).encode()), strict=True))
     replace_all(contents)
     return paths
 

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from .._repr import printable
 from ..machine import Machine
 from ..units import fmt_number, fmt_si, si_prefix
 from . import style
@@ -51,7 +52,7 @@ def frame(ax: Axes, title: str, x: str, y: str, x_limits: tuple[float, float], y
     ax.grid(True, which="major", color="#D9DBDE", linewidth=0.5, zorder=0)
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
-    ax.set_title(title, loc="left", fontsize=10.5, fontweight="bold", pad=8)
+    ax.set_title(printable(title), loc="left", fontsize=10.5, fontweight="bold", pad=8)
 
 
 def machine_line(machine: Machine, *more: str) -> str:
@@ -79,5 +80,5 @@ def write_footer(ax: Axes, lines: Iterable[str]) -> None:
     from matplotlib.transforms import ScaledTranslation
 
     below = ScaledTranslation(0, -0.46, ax.figure.dpi_scale_trans)
-    ax.text(0, 0, "\n".join(lines), transform=ax.transAxes + below, fontsize=style.TINY, color=style.MUTED,
+    ax.text(0, 0, printable("\n".join(lines)), transform=ax.transAxes + below, fontsize=style.TINY, color=style.MUTED,
             ha="left", va="top", linespacing=1.25, gid="footer")  # fmt: skip

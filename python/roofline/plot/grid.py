@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from .._repr import printable
 from ..machine import Machine
 from ..transformer import Crossing, Estimates, TransformerConfig
 from ..transformer.advice import ridge_batches
@@ -177,7 +178,7 @@ class Grid:
         ax.tick_params(length=0)
         ax.set_xlabel("Keys in the cache of a sequence")
         ax.set_ylabel("Batch")
-        ax.set_title(self.title, loc="left", fontsize=10.5, fontweight="bold", pad=8)
+        ax.set_title(printable(self.title), loc="left", fontsize=10.5, fontweight="bold", pad=8)
         if self.written:
             self._paint_cells(ax)
         else:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from .._repr import printable
 from ..cost import Array
 from ..errors import Error
 from . import style
@@ -56,7 +57,7 @@ def halo() -> list[Any]:
 
 def extent(ax: Axes, text: str, size: float) -> tuple[float, float]:
     """Width and height in pixels of one upright line of text."""
-    probe = ax.text(0, 0, text, fontsize=size, transform=None)
+    probe = ax.text(0, 0, printable(text), fontsize=size, transform=None)
     box = probe.get_window_extent()
     probe.remove()
     return float(box.width), float(box.height)
@@ -126,7 +127,7 @@ def label_flat(
 
     (x, low), _ = canvas.place(sorted(candidates(), key=lambda c: c[0]))
     at_x, at_y = ax.transData.inverted().transform((x, low))
-    ax.text(at_x, at_y, words, fontsize=size, color=colour, ha="right", va="bottom", zorder=5,
+    ax.text(at_x, at_y, printable(words), fontsize=size, color=colour, ha="right", va="bottom", zorder=5,
             path_effects=halo(), gid=f"label {words}")  # fmt: skip
 
 
@@ -152,8 +153,8 @@ def label_around(
     low, cost = canvas.place(around(anchor, width, height, pixel, PADDING * ax.figure.dpi / 100))
     back = ax.transData.inverted().transform
     at_x, at_y = back(low)
-    ax.text(at_x, at_y, words, fontsize=size, color=colour, ha="left", va="bottom", zorder=5, path_effects=halo(), gid=gid,
-            fontweight="bold" if bold else "normal")  # fmt: skip
+    ax.text(at_x, at_y, printable(words), fontsize=size, color=colour, ha="left", va="bottom", zorder=5, path_effects=halo(),
+            gid=gid, fontweight="bold" if bold else "normal")  # fmt: skip
     nearest = (min(max(anchor[0], low[0]), low[0] + width), min(max(anchor[1], low[1]), low[1] + height))
     if ((anchor - nearest) ** 2).sum() > (11 * pixel) ** 2:
         ax.plot(*zip(at, back(nearest), strict=True), color=style.MUTED, linewidth=0.5, zorder=3.1, label="_leader")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._repr import printable
 from ..errors import Error
 from ..machine import Ceiling, EmpiricalRoofline, Fit, Machine, fmt_p
 from ..units import fmt_number, fmt_percent, fmt_si, si_prefix
@@ -314,7 +315,8 @@ def _write_knees(ax: Axes, shown: Shown, canvas: Canvas) -> None:
         colour = style.SWEEP_COLOURS[e.level]
         ax.plot([knee.value] * 2, [y, back((x, low - pixel))[1]], color=colour, linewidth=0.6, zorder=2.9, label="_leader")
         at_x, at_y = back((left, low))
-        ax.text(at_x, at_y, words, fontsize=style.TINY, color=colour, ha="left", va="bottom", zorder=5, path_effects=halo(),
+        ax.text(at_x, at_y, printable(words), fontsize=style.TINY, color=colour, ha="left", va="bottom", zorder=5,
+                path_effects=halo(),
                 gid=f"knee {index}")  # fmt: skip
 
 

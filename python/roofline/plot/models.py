@@ -245,7 +245,7 @@ _MADE: Mapping[str, tuple[Callable[..., Shown], str, tuple[str, ...]]] = {
 def panels(name: str, *arguments: Any, **options: Any) -> list[Shown]:
     """The pictures that the plot of this name makes: one for each quantity, phase of a census or estimate, unless one is given."""
     if name not in _MADE:
-        raise Error(f"there is no plot {name!r}; there are {', '.join(_MADE)}")
+        raise Error(f"there is no plot {name!r:.80}; there are {', '.join(_MADE)}")
     make, option, values = _MADE[name]
     if name == "kernel_placement" and len(arguments) == 1 and "phase" not in options:
         return [make(arguments[0], phase) for phase in arguments[0].phases]

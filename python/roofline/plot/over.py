@@ -275,7 +275,7 @@ def latency_chart(
 ) -> Chart:
     """Time per output token over the batch (at seq_kv keys) or over the keys (at one batch), a line a machine."""
     if over not in OVER:
-        raise Error(f"over must be one of {', '.join(OVER)}, got {over!r}")
+        raise Error(f"over must be one of {', '.join(OVER)}, got {over!r:.80}")
     given = _machines(machines)
     if over == "batch":
         sizes = checked("batches", batches)

@@ -24,7 +24,7 @@ def several(machines: Machines) -> tuple[Machine, ...]:
     found = (machines,) if isinstance(machines, Machine) else tuple(machines)
     names = [m.name for m in found]
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
-        raise Error(f"two machines are called {twice[0]!r}: give one of them another name, or leave it out")
+        raise Error(f"two machines are called {twice[0]!r:.80}: give one of them another name, or leave it out")
     return found
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from .._repr import printable
 from ..units import fmt_number
 from . import style
 from .axes import NAMED
@@ -220,7 +221,8 @@ class RoofDots:
 
         place, _ = canvas.place(sorted(places(), key=lambda each: each[0]))
         at_x, at_y = ax.transData.inverted().transform(place)
-        ax.text(at_x, at_y, name, fontsize=style.TINY, color=style.MUTED, ha="left", va="bottom", zorder=5, path_effects=halo(),
+        ax.text(at_x, at_y, printable(name), fontsize=style.TINY, color=style.MUTED, ha="left", va="bottom", zorder=5,
+                path_effects=halo(),
                 gid="guide")  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from .._repr import printable
 from ..errors import Error
 from . import style
 from .frame import BOTTOM, GAP, HEIGHT, LEFT, LINE, RIGHT, TOP, WIDTH, wrapped, write_footer
@@ -70,6 +71,7 @@ def outside(ax: Axes, handles: Sequence[Any], names: Sequence[str], **more: Any)
     """A legend right of the axes, as far off as `Size.right` says (in `gap` inches)."""
     share = more.pop("gap", GAP) / (ax.bbox.width / ax.figure.dpi)
     spacing = 0.35 if len(names) <= 24 else 0.15
+    names = [*map(printable, names)]
     return ax.legend(handles, names, fontsize=style.TINY, labelspacing=spacing, handletextpad=0.5, loc="upper left",
                      bbox_to_anchor=(1 + share, 1.0), borderaxespad=0.0, **more)  # fmt: skip
 
@@ -185,5 +187,5 @@ def show(shown: Shown, ax: Axes | None) -> Axes:
 def quantity_of(quantity: str, allowed: Sequence[str]) -> str:
     """Raises Error for a quantity that a plot has not."""
     if quantity not in allowed:
-        raise Error(f"quantity must be one of {', '.join(allowed)}, got {quantity!r}")
+        raise Error(f"quantity must be one of {', '.join(allowed)}, got {quantity!r:.80}")
     return quantity

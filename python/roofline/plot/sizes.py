@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .._repr import printable
 from ..errors import Error
 from ..machine import Machine, Plateau, SizeCurve, curve_capacity
 from ..units import fmt_bytes
@@ -152,7 +153,8 @@ def _beside(
             places.append((0.2 * gap + worse + 0.3 * order, box, (left, low)))
     at, _ = canvas.place(sorted(places, key=lambda place: place[0]))
     x, y = back(at)
-    ax.text(x, y, words, fontsize=style.TINY, color=colour, ha="left", va="bottom", zorder=5, path_effects=halo(), gid=gid)
+    ax.text(x, y, printable(words), fontsize=style.TINY, color=colour, ha="left", va="bottom", zorder=5, path_effects=halo(),
+            gid=gid)  # fmt: skip
 
 
 def _write(ax: Axes, shown: Shown, looks: list[tuple[str, Any, str]]) -> None:
@@ -178,7 +180,8 @@ def _write(ax: Axes, shown: Shown, looks: list[tuple[str, Any, str]]) -> None:
                 places.append((step + worse, rectangle(left, low, left + width, low + height), (left, low)))
         at, _ = canvas.place(sorted(places, key=lambda place: place[0]))
         x, y = back(at)
-        ax.text(x, y, words, fontsize=style.TINY, color=style.MUTED, ha="left", va="bottom", zorder=5, path_effects=halo(),
+        ax.text(x, y, printable(words), fontsize=style.TINY, color=style.MUTED, ha="left", va="bottom", zorder=5,
+                path_effects=halo(),
                 gid="cache")  # fmt: skip
     for index, ((c, plateaus), (colour, _, _)) in enumerate(zip(shown.curves, looks, strict=True), start=1):
         first = plateaus[0] if plateaus else None

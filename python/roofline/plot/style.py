@@ -44,6 +44,7 @@ RC: Mapping[Any, Any] = {  # the keys that matplotlib allows differ by its versi
     "savefig.facecolor": "white",
     "svg.hashsalt": "roofline",  # the same data gives the same file
     "legend.frameon": False,
+    "text.parse_math": False,  # names may hold dollars
 }
 
 

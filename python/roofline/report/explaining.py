@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from .._repr import text_table
+from .._repr import printable, text_table
 from ..errors import Error
 from ..machine import RATE_UNITS, Machine
 from ..model import gaps
@@ -43,7 +43,7 @@ class Explanation:
                 *section.lines,
             ]
             parts.append("\n".join(block))
-        return "\n\n".join(parts)
+        return printable("\n\n".join(parts))
 
     def __repr__(self) -> str:
         return f"Explanation({self.title!r})"
@@ -86,7 +86,7 @@ def _bytes(m: Measurement, problem: Operator | None) -> Section:
         shapes = {t.name: f"{t.name} {list(t.shape)} {t.dtype}" for t in problem.tensors()}
         formulas, sizes = tensor_formulas(problem), tensor_bytes(problem)
         rows += [(shapes[name], formulas.get(name, MISSING), str(size), fmt_bytes(size)) for name, size in sizes.items()]
-        beyond = traffic_formulas(problem, m.plan) if m.plan else {}
+        beyond = traffic_formulas(problem, {"variant": m.variant, **m.plan}) if m.plan else {}
     else:
         beyond = {}
         rows += (

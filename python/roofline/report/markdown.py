@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .._repr import github_table
+from .._repr import markdown as escaped
 from ..errors import Error
-from ..machine import RATE_UNITS, Machine, build
+from ..machine import RATE_UNITS, Machine
+from ..reading import build
 from ..results import Bracket, Measurement
 from ..units import fmt_bytes, fmt_number, fmt_percent, fmt_si
 from .tables import (
@@ -49,7 +51,7 @@ def markdown_table(table: Table) -> str:
 
 
 def _bullets(lines: Iterable[str], none: str = "") -> str:
-    return "\n".join(f"* {line}" for line in lines) or none
+    return "\n".join(f"* {escaped(line)}" for line in lines) or none
 
 
 def report_facts(machine: Machine) -> Mapping[str, Any]:
@@ -164,7 +166,7 @@ def series_lines(machine: Machine) -> list[str]:
 
 def markdown(machine: Machine, results: Sequence[Measurement], *, pictures: Sequence[str] = ("roofline.png",)) -> str:
     """The whole of report.md. pictures: file names to refer to."""
-    parts = [f"{TITLE}: {machine.name}", _bullets(conditions(machine))]
+    parts = [f"{TITLE}: {escaped(machine.name)}", _bullets(conditions(machine))]
     parts += [f"![{name.removesuffix('.png').replace('_', ' ')}]({name})" for name in pictures]
     parts += ["## Ceilings", markdown_table(ceiling_table(machine))]
     if series := series_lines(machine):

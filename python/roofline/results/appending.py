@@ -7,8 +7,9 @@ import errno
 import os
 
 from ..errors import Error
-from ..machine import SCHEMA_VERSION, from_json, to_json
+from ..machine import to_json
 from ..machine.output import is_stream, locked, open_stream, target_of, write_all
+from ..reading import SCHEMA_VERSION, from_json
 from .record import Measurement
 from .results import Results
 

@@ -10,14 +10,20 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from .._repr import Row, html_table, text_table
+from .._repr import Row, html_table, printable, text_table
 from ..errors import Error
-from ..machine import RATE_UNITS, SCHEMA_VERSION, Machine, Summary, build, modes, summary, to_json
+from ..machine import RATE_UNITS, Machine, Summary, modes, summary, to_json
+from ..machine.facts import StatedConditions, StatedPlan, StatedProvenance
+from ..operators import OPERATORS
+from ..operators import from_dict as operator_from_dict
 from ..operators.scales import without_unused
+from ..reading import SCHEMA_VERSION, Amount, Integer, Sample, Scalars, Seconds, Text, Whole, build
 from ..units import fmt_number, fmt_percent, fmt_si
+from .parts import StatedCorrectness, StatedLoad, StatedPrediction
 
 BUSY = 0.8  # of a window: below, more than a quarter of its energy may be that of pauses
 BRACKETED = ("bandwidth", "compute", "latency", "link")  # kinds of roof
+CALLABLE = "callable"  # the variant of what measure_callable timed
 CACHE_STATES = ("cold", "warm", "user")
 STATUSES = ("ok", "contended", "roof_moved", "implausible", "unsupported", "out_of_memory", "failed")
 
@@ -78,23 +84,23 @@ class Bracket:
     kind: "bandwidth", "link" (samples in bytes/s), "compute" (FLOP/s) or "latency" (seconds). problem: {"operator": ..., **fields}.
     """
 
-    label: str
-    kind: str
-    before_samples: tuple[float, ...]
-    after_samples: tuple[float, ...] = ()
-    level: str = ""
-    problem: Mapping[str, Any] = field(default_factory=dict)
+    label: Text
+    kind: Text
+    before_samples: tuple[Sample, ...]
+    after_samples: tuple[Sample, ...] = ()
+    level: Text = ""
+    problem: Scalars = field(default_factory=dict)
     variant: str = ""
 
     derived_keys: ClassVar[frozenset[str]] = frozenset({"median_before", "median_after"})
 
     def __post_init__(self) -> None:
         if self.kind not in BRACKETED:
-            raise Error(f"bracket {self.label!r}: kind must be one of {', '.join(BRACKETED)}, got {self.kind!r}")
+            raise Error(f"bracket {self.label!r:.80}: kind must be one of {', '.join(BRACKETED)}, got {self.kind!r:.80}")
         for name in ("before_samples", "after_samples"):
-            object.__setattr__(self, name, _positive(f"bracket {self.label!r}: {name}", getattr(self, name)))
+            object.__setattr__(self, name, _positive(f"bracket {self.label!r:.80}: {name}", getattr(self, name)))
         if not self.before_samples:
-            raise Error(f"bracket {self.label!r}: before_samples is empty")
+            raise Error(f"bracket {self.label!r:.80}: before_samples is empty")
 
     @property
     def median_before(self) -> float:
@@ -154,35 +160,35 @@ class Measurement:
     not positive.
     """
 
-    operator: str
-    problem: Mapping[str, Any]
-    variant: str
-    device: str
-    threads: int
-    cache_state: str
-    status: str = "ok"
-    reason: str = ""
-    plan: Mapping[str, Any] = field(default_factory=dict)
-    samples_s: tuple[float, ...] = ()
-    steps: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    flops: Mapping[str, int] = field(default_factory=dict)
-    bytes: Mapping[str, int] = field(default_factory=dict)
-    link_bytes: int = 0
-    level: str = ""
+    operator: Text
+    problem: Scalars
+    variant: Text
+    device: Text
+    threads: Whole
+    cache_state: Text
+    status: Text = "ok"
+    reason: Text = ""
+    plan: StatedPlan = field(default_factory=dict)
+    samples_s: tuple[Seconds, ...] = ()
+    steps: Mapping[str, tuple[Seconds, ...]] = field(default_factory=dict)
+    flops: Mapping[str, Whole] = field(default_factory=dict)
+    bytes: Mapping[str, Whole] = field(default_factory=dict)
+    link_bytes: Whole = 0
+    level: Text = ""
     brackets: tuple[Bracket, ...] = ()
-    prediction: Mapping[str, Any] = field(default_factory=dict)
-    correctness: Mapping[str, Any] = field(default_factory=dict)
-    launches_per_sample: int = 1
-    warmup_s: float = 0.0
-    stop_reason: str = ""
-    repeats: int = 0
-    load: Mapping[str, Any] = field(default_factory=dict)
-    conditions: Mapping[str, Any] = field(default_factory=dict)
-    clock_hz_before: float | None = None
-    clock_hz_after: float | None = None
-    seed: int = 0
-    utc: str = ""
-    provenance: Mapping[str, Any] = field(default_factory=dict)
+    prediction: StatedPrediction = field(default_factory=dict)
+    correctness: StatedCorrectness = field(default_factory=dict)
+    launches_per_sample: Whole = 1
+    warmup_s: Amount = 0.0
+    stop_reason: Text = ""
+    repeats: Whole = 0
+    load: StatedLoad = field(default_factory=dict)
+    conditions: StatedConditions = field(default_factory=dict)
+    clock_hz_before: Amount | None = None
+    clock_hz_after: Amount | None = None
+    seed: Integer = 0
+    utc: Text = ""
+    provenance: StatedProvenance = field(default_factory=dict)
 
     derived_keys: ClassVar[frozenset[str]] = frozenset({"schema_version", "key", "derived"})
 
@@ -190,10 +196,10 @@ class Measurement:
         where = f"measurement of {self.operator}"
         for name, allowed in (("cache_state", CACHE_STATES), ("status", STATUSES)):
             if getattr(self, name) not in allowed:
-                raise Error(f"{where}: {name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
+                raise Error(f"{where}: {name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r:.80}")
         object.__setattr__(self, "samples_s", _positive(f"{where}: samples_s", self.samples_s))
         object.__setattr__(
-            self, "steps", {name: _positive(f"{where}: steps[{name!r}]", values) for name, values in self.steps.items()}
+            self, "steps", {name: _positive(f"{where}: steps[{name!r:.80}]", values) for name, values in self.steps.items()}
         )
 
     # -- derived ----------------------------------------------------------------------------------------------------------
@@ -341,6 +347,11 @@ class Measurement:
     def from_dict(cls, data: Mapping[str, Any], *, where: str = "measurement") -> Measurement:
         """The inverse of `to_dict`. Raises Error naming `where` and the key."""
         made: Measurement = build(cls, data, where=where)
+        if made.operator in OPERATORS and made.variant != CALLABLE:  # a callable may bear any name
+            try:
+                operator_from_dict(made.operator, made.problem)
+            except Error as error:
+                raise Error(f"{where}: problem: {error}") from error
         return made
 
     def to_record(self) -> dict[str, Any]:
@@ -390,10 +401,11 @@ class Measurement:
     def __repr__(self) -> str:
         what = f"{self.operator} {self.variant}".strip()
         if self.time_s is None:
-            return f"Measurement({what}, {self.short_problem}, {self.status}: {self.reason or 'no reason recorded'})"
+            return printable(f"Measurement({what}, {self.short_problem}, {self.status}: {self.reason or 'no reason recorded'})")
         share = "" if self.share_of_bracket is None else f", {fmt_percent(self.share_of_bracket)} of its {self.bound} roof"
         status = "" if self.status == "ok" else f", {self.status}"
-        return f"Measurement({what}, {self.short_problem}, {self.cache_state}, {fmt_si(self.time_s, 's')}{share}{status})"
+        took = fmt_si(self.time_s, "s")
+        return printable(f"Measurement({what}, {self.short_problem}, {self.cache_state}, {took}{share}{status})")
 
     def _table(self) -> tuple[str, Row, list[Row]]:
         rows: list[Row] = [

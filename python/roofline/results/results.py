@@ -10,7 +10,8 @@ from typing import Any, Self, overload
 
 from .._repr import Row, html_table, records_to_csv, text_table
 from ..errors import Error
-from ..machine import check_version, from_json, require_replaceable, write_atomically
+from ..machine import require_replaceable, write_atomically
+from ..reading import RESULTS, check_version, from_json, read_bytes
 from ..units import fmt_percent, fmt_si
 from .record import Measurement
 
@@ -52,12 +53,7 @@ class Results(Sequence[Measurement]):
         An empty file is fine. A last line cut short by a kill is left out and noted. Raises Error with the line number
         for any other damage, for a newer schema_version, and for a file that cannot be read.
         """
-        try:
-            with open(path, "rb") as file:
-                content = file.read()
-        except OSError as error:
-            raise Error(f"cannot read results file {os.fspath(path)}: {error.strerror or error}") from error
-        lines = content.split(b"\n")
+        lines = read_bytes(path, RESULTS).split(b"\n")
         measurements, notes = [], []
         for number, line in enumerate(lines, start=1):
             if not line.strip():

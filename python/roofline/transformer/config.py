@@ -77,7 +77,7 @@ class Quantization:
         if self.activations:
             dtype(self.activations)
         if self.covers not in COVERS:
-            raise Error(f"quantization: covers must be one of {', '.join(COVERS)}, got {self.covers!r}")
+            raise Error(f"quantization: covers must be one of {', '.join(COVERS)}, got {self.covers!r:.80}")
 
     def narrows(self, part: str) -> bool:
         """Whether it covers "attention" (but for "output", its last projection), "ffn" (shared experts too) or "experts"."""

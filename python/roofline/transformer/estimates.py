@@ -7,8 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from .._repr import Row, html_table, text_table
-from ..machine import SCHEMA_VERSION
+from .._repr import Row, html_table, printable, text_table
+from ..reading import SCHEMA_VERSION
 from ..units import MISSING, fmt_bytes, fmt_number, fmt_percent, fmt_si
 from .config import TransformerConfig
 from .memory import Memory
@@ -160,7 +160,7 @@ class Estimate:
 
     def __repr__(self) -> str:
         pace = f"{fmt_si(self.tokens_per_s, 'tok/s')}"
-        return f"Estimate({self.config.name!r}, {self.phase}, {self.machine}: {fmt_si(self.time_s, 's', 4)}, {pace})"
+        return printable(f"Estimate({self.config.name!r}, {self.phase}, {self.machine}: {fmt_si(self.time_s, 's', 4)}, {pace})")
 
     def table(self) -> tuple[Row, list[Row]]:
         """One row per part, several of one name joined (chunks of a prefill), and the total."""

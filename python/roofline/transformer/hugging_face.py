@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import Error
-from ..machine.files import from_json
+from ..reading import CONFIG, from_json, read_bytes
 from .config import MOST, TransformerConfig, shown
 from .families import ACTIVATIONS, DTYPES, FAMILIES, GPT2_NAMES, NOT_MODELLED, TEXT_PARTS, Family
 from .quantization import quantization
-
-LARGEST_BYTES = 1 << 22  # a config.json has a few thousand bytes
 
 _KINDS = {int: "an integer", float: "a number", bool: "true or false", str: "text", list: "a list", dict: "an object"}
 
@@ -36,7 +34,7 @@ class _Keys:
         if value is None:
             return default
         if kind is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(min(value, MOST))
+            value = float(max(min(value, MOST), -MOST))
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise Error(f"{self.where}: {name} must be {_KINDS[kind]}, got {shown(value)}")
         return value
@@ -60,14 +58,7 @@ def _load(source: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[Mapping[s
     path = Path(source)
     path = path / "config.json" if path.is_dir() else path
     where = f"configuration {path}"
-    try:
-        with open(path, "rb") as file:
-            text = file.read(LARGEST_BYTES + 1)
-    except (OSError, ValueError) as error:
-        raise Error(f"cannot read {where}: {getattr(error, 'strerror', None) or error}") from error
-    if len(text) > LARGEST_BYTES:
-        raise Error(f"{where} has more than {LARGEST_BYTES >> 20} MiB: it is no config.json")
-    data = from_json(text, where=where)
+    data = from_json(read_bytes(path, CONFIG), where=where)
     if not isinstance(data, dict):
         raise Error(f"{where} must hold one JSON object, got {shown(data)}")
     return data, where
