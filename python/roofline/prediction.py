@@ -27,7 +27,7 @@ from ._repr import Row, html_table, text_table
 from .cost import larger, pick, smaller
 from .errors import Error
 from .machine import ALIGNED, LEVELS, Ceiling, Machine, held_by, own_bytes
-from .model import Roofs, bound, core_ceiling, default_variant, roofs_and_notes, terms_s
+from .model import Roofs, bound, core_ceiling, roofs_and_notes, terms_s
 from .operators.base import WORK, Facts, Operator
 from .units import fmt_si
 
@@ -319,13 +319,12 @@ def expect(
     )  # fmt: skip
 
 
-def _facts(machine: Machine, problem: Operator, variant: str | None, plan: Facts | None) -> dict[str, Any]:
-    """The plan with its variant: the one asked for, else its own, else the default."""
+def _facts(problem: Operator, variant: str | None, plan: Facts | None) -> dict[str, Any]:
+    """The plan with its variant: the one asked for, else its own, else "": no kernel of ours, see `Operator.traffic`."""
     facts = dict(plan or {})
     if variant and variant not in problem.variants:
         raise Error(f"{problem.name}: unknown variant {variant!r}; it has {', '.join(problem.variants) or 'none'}")
-    chosen = variant or facts.get("variant") or default_variant(problem, machine.device.partition(":")[0])
-    return facts | {"variant": chosen}
+    return facts | {"variant": variant or facts.get("variant") or ""}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -382,8 +381,8 @@ def predict(
 ) -> Prediction:
     """The expected time of `problem` on `machine`, with nothing measured.
 
-    variant: None is the one of `plan`, else `default_variant`. plan: facts of a kernel that ran; without one the traffic
-    comes from the problem alone. level: where the operands lie (None: the slowest level, a cold run). A bimodal ceiling
+    variant: a kernel of ours, whose further traffic and launches count then; None is the one of `plan`, else none: the compulsory
+    bytes, in one launch. plan: facts of a kernel that ran; without one the traffic comes from the problem alone. level: where the operands lie (None: the slowest level, a cold run). A bimodal ceiling
     counts with its best mode, and a note says so.
 
     What the machine does not say, or should not: unit ("core", "tensor"): the compute roof's. utilisation: shares of the roofs
@@ -394,7 +393,7 @@ def predict(
     assumed = _Assumed(
         level=level, threads=threads, unit=unit, utilisation=utilisation or {}, launch_s=launch_s, knee=knee
     )  # fmt: skip
-    facts = _facts(machine, problem, variant, plan)
+    facts = _facts(problem, variant, plan)
     roofs, rates, notes = assumed.rates(machine, problem)
     caches = machine.facts if machine.device == "cpu" else {}
     moved = moved_bytes(problem, facts, caches, roofs.level)
@@ -474,7 +473,7 @@ def predict_many(
         for where, there in _levels(machine, problem, caches, everywhere) if fitting else ((level, everywhere),):
             if not there.all():
                 problem = operator.many(**{name: x[there] if name in flat else x for name, x in fields.items()})
-            facts = _facts(machine, problem, variant, plan)
+            facts = _facts(problem, variant, plan)
             roofs, rates, _ = dataclasses.replace(assumed, level=where).rates(machine, problem)
             moved = moved_bytes(problem, facts, caches, roofs.level)
             flops, bytes_, link = problem.total_flops(), sum(moved[roofs.level].values()), problem.link_bytes()

@@ -166,7 +166,7 @@ class Attention(Operator):
         return {"product": 4 * pairs * self.head_dim, "exp": pairs, "other": 5 * pairs}
 
     def reuse(self, plan: Facts) -> dict[str, tuple[int, int]]:
-        if plan["variant"] == "library":
+        if plan["variant"] in ("", "library"):
             return {}
         _, k, v = self.inputs()
         head = (k.size_bytes + v.size_bytes) // (self.batch * self.kv_heads)

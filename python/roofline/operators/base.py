@@ -97,7 +97,8 @@ class Operator:
         """Bytes by named term that a variant moves *beyond* the compulsory ones, workspace included.
 
         `plan` holds at least `variant`; every other fact may be absent (a prediction without a device), and then the
-        term is computed from the problem alone.
+        term is computed from the problem alone. The variant "" is no kernel of ours: the operator as a model counts it. It moves
+        the compulsory bytes alone, in one launch, and computes `flops`; `work`, `reuse` and `launches` hold to that too.
         """
         raise NotImplementedError
 

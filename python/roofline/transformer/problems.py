@@ -32,7 +32,6 @@ from .phases import Segment
 
 CACHED = ("k", "v", "c", "k_rope", "scales")  # tensors of attention that lie in the KV cache
 WEIGHTS = ("b", "scale", "zero", "b_scale", "b_whole", "w", "w_up", "w_gate", "w_down")  # of products
-FUSED = "tiled"  # the variant of `Attention` whose scores stay on the chip
 
 FOUR_BITS = ("nvfp4", "mxfp4")
 
