@@ -89,7 +89,7 @@ def test_dtypes_each(capsys: pytest.CaptureFixture[str]) -> None:
 
     weights, cache = moved()
     assert moved("--weights", "fp8_e4m3") == (weights // 2, cache)
-    assert moved("--weights", "int4") == (weights // 4, cache)
+    assert moved("--weights", "int4") == (weights * 4.125 / 16, cache)
     assert moved("--kv", "fp8_e4m3") == (weights, cache // 2)
     assert moved("--dtype", "fp32") == (2 * weights, 2 * cache)
     problems = predicted(capsys, *given, "--weights", "int8", "--activations", "int8")["parts"]

@@ -1,7 +1,7 @@
 """What a model does and what a kernel of ours does, told apart for every operator.
 
-An analytic estimate names no variant: compulsory bytes, the counted FLOPs, one launch. What a variant moves beyond that counts where
-the variant is asked for.
+An analytic estimate names no variant: compulsory bytes, the counted FLOPs, one launch. What a variant moves beyond that counts
+where the variant is asked for.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def problems(name: str) -> list[Operator]:
 def machine() -> Machine:
     """Every dtype, caches of a CPU, a link: nothing that an operator could ask for is missing."""
     paper = linked(Machine.from_peaks("paper", 1e12, fp64=1e13, fp32=1e13, int8=1e14), 1e11)
-    return dataclasses.replace(paper, device="cpu", facts={"threads": 2, "l1_bytes": 32768, "l2_bytes": 1 << 20, "l3_bytes": 1 << 25})
+    caches = {"l1_bytes": 32 << 10, "l2_bytes": 1 << 20, "l3_bytes": 32 << 20}
+    return dataclasses.replace(paper, device="cpu", facts={"threads": 2, **caches})
 
 
 @pytest.mark.parametrize("name", OURS)

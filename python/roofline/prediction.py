@@ -382,8 +382,8 @@ def predict(
     """The expected time of `problem` on `machine`, with nothing measured.
 
     variant: a kernel of ours, whose further traffic and launches count then; None is the one of `plan`, else none: the compulsory
-    bytes, in one launch. plan: facts of a kernel that ran; without one the traffic comes from the problem alone. level: where the operands lie (None: the slowest level, a cold run). A bimodal ceiling
-    counts with its best mode, and a note says so.
+    bytes, in one launch. plan: facts of a kernel that ran; without one the traffic comes from the problem alone. level: where the
+    operands lie (None: the slowest level, a cold run). A bimodal ceiling counts with its best mode, and a note says so.
 
     What the machine does not say, or should not: unit ("core", "tensor"): the compute roof's. utilisation: shares of the roofs
     that a run reaches, e.g. {"compute": 0.7, "bandwidth": 0.8}, for the roofs and the expected time. launch_s: floor of

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from ..cost import dtype
 from ..errors import Error
 from ..machine import Machine
 from ..operators import GroupedMatmul
 from ..units import fmt_number
 from .calls import calls_of
-from .config import TransformerConfig, shown
+from .config import Quantization, TransformerConfig, shown
 from .estimates import Estimate
 from .memory import memory_of
 from .phases import Decode, Phase, Training
@@ -33,17 +34,26 @@ def _check(options: Options) -> None:
         raise Error(f"memory_share must be above 0 and at most 1, got {shown(options.memory_share)}")
 
 
+def _stored(narrow: Quantization | None) -> str:
+    """How quantized weights count, in parentheses; "" where none are."""
+    if narrow is None:
+        return ""
+    scales = " with their scales" if narrow.bits > float(dtype(narrow.weights).bits) else ""
+    return f" ({narrow.weights} of {narrow.covers.replace('_', ' ')}, {narrow.bits:g} bits each{scales})"
+
+
 def _counted(config: TransformerConfig, phase: Phase, options: Options) -> tuple[str, ...]:
     head = "lm_head" if options.lm_head else "no lm_head"
+    weights = f"weights{_stored(config.quantization)}"
     if options.counting != FULL:
         return (
-            f"Counted: weights of all products ({head}) and the KV cache, once a step each, and the products' FLOPs.",
+            f"Counted: {weights} of all products ({head}) and the KV cache, once a step each, and the products' FLOPs.",
             "Not counted: activations, norms and all else that is no product, embedding rows, launches.",
         )
     kept = "" if isinstance(phase, Training) else ", new keys and values written to the cache"
     return (
-        f"Counted: every product, attention, norm, rotation and activation, embedding rows, {head}{kept}; of each its weights, "
-        "cache and activations, read and written once.",
+        f"Counted: every product, attention, norm, rotation and activation, embedding rows, {head}{kept}; of each its "
+        f"{weights}, cache and activations, read and written once.",
         "Not counted: biases, sampling, conversions to narrower activations, and what runs between the calls (overhead_s adds it).",
         FUSED if options.fused else APART,
     )

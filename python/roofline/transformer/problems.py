@@ -69,8 +69,8 @@ def product(config: TransformerConfig, part: str, rows: int, inner: int, columns
             out_dtype=c.activations,
         )  # fmt: skip
     return QuantizedMatmul(
-        rows=rows, columns=columns, inner=inner, weight_bits=_width(q.weights), group_size=q.group, scale_bits=q.scale_bits,
-        zero_bits=q.zero_bits, dtype=c.activations, out_dtype=c.activations,
+        rows=rows, columns=columns, inner=inner, weight_bits=_width(q.weights), group_size=q.group or 0,
+        scale_bits=q.scale_bits or 0, zero_bits=q.zero_bits, dtype=c.activations, out_dtype=c.activations,
     )  # fmt: skip
 
 
