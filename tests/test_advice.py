@@ -29,9 +29,13 @@ def machine(*more: Ceiling) -> Machine:
     )  # fmt: skip
 
 
-def gemm(size: int, rate: float) -> Ceiling:
-    problem = {"operator": "matmul", "rows": size, "columns": size, "inner": size, "dtype": "fp32"}
-    return Ceiling(kind="compute", dtype="fp32", accumulator="fp32", variant="library", threads=2, samples=(rate,), problem=problem)
+def gemm(size: int, rate: float, **changes: Any) -> Ceiling:
+    """A product of the library, square but for the fields of the problem in `changes`; the others are the ceiling's."""
+    of_problem = {name: value for name, value in changes.items() if name in Matmul.field_names() and name != "dtype"}
+    dtype = changes.get("dtype", "fp32")
+    problem = {"operator": "matmul", "rows": size, "columns": size, "inner": size, "dtype": dtype, **of_problem}
+    given = {"dtype": dtype, "threads": 2, **{name: value for name, value in changes.items() if name not in of_problem}}
+    return Ceiling(kind="compute", accumulator="fp32", variant="library", samples=(rate,), problem=problem, **given)
 
 
 def measured(
@@ -88,6 +92,55 @@ def test_sizes_that_are_no_multiples() -> None:
     pad = by_change(advise(m, pair))["pad to rows 1008, columns 1008, inner 1008"]
     assert pad.gain == pytest.approx(1.5 / more)
     assert not pad.at_most
+
+
+def odd_product() -> Measurement:
+    product = Matmul(rows=1000, columns=1000, inner=1001)
+    return measured(product, product.total_flops() / 200e9)
+
+
+MORE = 1008**3 / (1000 * 1000 * 1001)
+
+
+def test_padding_is_judged_by_products_of_one_size() -> None:
+    """Ceilings as a CPU's file has them: sizes from 64 on, one odd size of each of few, and narrow ones, which are no pair."""
+    narrow = [gemm(rows, rate, columns=512, inner=512) for rows, rate in ((1, 8e9), (8, 60e9), (32, 150e9))]
+    sizes = [gemm(64, 90e9), gemm(256, 200e9), gemm(2048, 360e9)]
+    for listed in ([*sizes, gemm(2047, 240e9), *narrow], [*narrow, gemm(2047, 240e9), *sizes]):
+        pad = by_change(advise(odd_product(), machine(*listed)))["pad to rows 1008, columns 1008, inner 1008"]
+        assert pad.gain == pytest.approx(1.5 / MORE)
+        assert "aligned products are 1.50 times as fast here" in pad.detail
+    # bf16 at standard depth: one square, and narrow ones beside it. Nothing is known of alignment.
+    alone = by_change(advise(odd_product(), machine(gemm(2048, 360e9), *narrow)))["pad to rows 1008, columns 1008, inner 1008"]
+    assert alone.at_most and "what the roof allows" in alone.detail
+    # Of several pairs that of the nearest size speaks: 1000 is nearer to 1023 than to 255 and 8191.
+    pairs = [gemm(size, rate) for size, rate in ((8191, 1e9), (8192, 9e9), (255, 1e9), (256, 8e9), (1023, 10e9), (1024, 12e9))]
+    near = by_change(advise(odd_product(), machine(*pairs)))["pad to rows 1008, columns 1008, inner 1008"]
+    assert near.gain == pytest.approx(1.2 / MORE)
+    # A pair whose odd size is the faster one advises nothing: what it costs is more than what it gains.
+    equal = by_change(advise(odd_product(), machine(gemm(2048, 2e11), gemm(2047, 2e11))))
+    assert not any(change.startswith("pad") for change in equal)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"status": "implausible"},
+        {"status": "contended"},
+        {"sustained": True},
+        {"threads": 1},
+        {"dtype": "bf16"},
+        {"scales": "tensor"},
+        {"scales": "block", "scale_block": 32},
+        {"isa": "avx2"},
+    ],
+)
+@pytest.mark.parametrize("which", [2047, 2048])
+def test_a_pair_is_of_one_kind(wrong: dict[str, Any], which: int) -> None:
+    """A product in another state, dtype, on other threads, or with other scales is no neighbour; that of another unit neither."""
+    listed = [gemm(size, rate, **(wrong if size == which else {})) for size, rate in ((2048, 360e9), (2047, 240e9))]
+    pad = by_change(advise(odd_product(), machine(*listed)))["pad to rows 1008, columns 1008, inner 1008"]
+    assert pad.at_most and "what the roof allows" in pad.detail
 
 
 def test_a_library_below_the_roof_with_aligned_sizes() -> None:

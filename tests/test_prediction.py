@@ -15,7 +15,7 @@ from roofline.cost import TensorSpec
 from roofline.errors import Error
 from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, Machine
 from roofline.model import default_variant, machine_roofs
-from roofline.operators import OPERATORS, Attention, Bmm, Ffn, LayerNorm, Matmul, Operator, Relu, RmsNorm, Softmax, Stream
+from roofline.operators import OPERATORS, Attention, Bmm, Ffn, LayerNorm, LmHead, Matmul, Operator, Relu, RmsNorm, Softmax, Stream
 from roofline.operators.base import WORK
 from roofline.prediction import KNEE, Rates, moved_bytes, predict, predict_many, reused_bytes
 
@@ -361,6 +361,53 @@ def test_products_run_at_the_rate_of_their_size() -> None:
     assert predict(machine(), Matmul()).rates.work["product"] == 200e9  # nothing measured: the multiply-add peak
 
 
+def scaled_gemm(size: int, rate: float, **scales: Any) -> Ceiling:
+    problem = Matmul(rows=size, columns=size, inner=size, dtype="fp8_e4m3", **scales).to_dict()
+    of = {"operator": "matmul", **problem}
+    return Ceiling(kind="compute", dtype="fp8_e4m3", accumulator="fp32", unit="tensor", samples=(rate,), problem=of)
+
+
+TENSOR, ROW = {"scales": "tensor"}, {"scales": "row"}
+BLOCK, TINY = {"scales": "block", "scale_block": 128}, {"scales": "block", "scale_block": 32, "scale_bits": 8}
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_products_run_at_the_rate_of_their_scales(turned: bool) -> None:
+    """A GPU has 8192³ in fp8 with five kinds of scales: each problem meets its own, whatever their order in the file."""
+    kinds: tuple[tuple[float, dict[str, Any]], ...] = ((1500, {}), (1400, TENSOR), (1000, ROW), (700, BLOCK), (1200, TINY))
+    rates = [(scaled_gemm(8192, rate * 1e12, **scales), scales) for rate, scales in kinds]
+    others = [scaled_gemm(4096, 1300e12), scaled_gemm(16384, 1510e12)]
+    peak = Ceiling(kind="compute", dtype="fp8_e4m3", accumulator="fp32", unit="tensor", samples=(1900e12,))
+    memory = Ceiling(kind="bandwidth", level="DRAM", access="read", samples=(3e12,))
+    products = [*others, *(c for c, _ in rates)]
+    gpu = Machine(name="gpu", device="cuda", ceilings=(memory, peak, *(products[::-1] if turned else products)))
+    for ceiling, scales in rates:
+        for size in (1024, 8192, 20000):
+            problem = Matmul(rows=size, columns=size, inner=size, dtype="fp8_e4m3", **scales)  # type: ignore[arg-type]
+            found = predict(gpu, problem).rates
+            if scales:
+                assert found.work["product"] == ceiling.value
+                assert found.labels["product"] == ceiling.label
+            else:
+                assert found.work["product"] == {1024: 1300e12, 8192: 1500e12, 20000: 1510e12}[size]
+    # A kind that was not measured meets the format without scales; operators without the field too.
+    other = predict(gpu, Matmul(rows=8192, columns=8192, inner=8192, dtype="fp8_e4m3", scales="block", scale_block=64)).rates
+    assert other.work["product"] == 1500e12
+    assert predict(gpu, LmHead(tokens=8192, d_model=8192, vocabulary=8192, dtype="fp8_e4m3")).rates.work["product"] == 1500e12
+
+
+def test_a_size_that_was_measured_twice_counts_with_its_best() -> None:
+    """Two libraries, or two runs, of one size: log(size) must grow from point to point."""
+    twice = machine(one=gemm(128, 90e9), two=gemm(128, 100e9), large=gemm(2048, 180e9), again=gemm(2048, 150e9))
+    rate = predict(twice, Matmul(rows=512, columns=512, inner=512)).rates
+    assert rate.work["product"] == pytest.approx(140e9)
+    wide = {"columns": 512, "inner": 512}
+    two, as_wide = gemm(1, 12e9, columns=1024, inner=512), gemm(64, 1e9, columns=128)
+    narrow = machine(square=gemm(64, 160e9), one=gemm(1, 10e9, **wide), two=two, as_wide=as_wide)
+    assert predict(narrow, Matmul(rows=1, columns=4096, inner=4096)).rates.work["product"] == pytest.approx(12e9)
+    assert predict(narrow, Matmul(rows=64, columns=64, inner=64)).rates.work["product"] == pytest.approx(160e9)
+
+
 def test_narrow_products_run_at_the_rate_of_their_rows() -> None:
     wide = {"columns": 512, "inner": 512}
     measured = machine(square=gemm(64, 160e9), large=gemm(2048, 180e9), one=gemm(1, 10e9, **wide), four=gemm(4, 40e9, **wide))
@@ -400,6 +447,12 @@ def test_exponentials_have_a_roof_of_their_own() -> None:
     assert found.parts["other"] == pytest.approx(4 * 2**20 / 100e9)
     assert found.roofs.compute_flops_per_s == 200e9
     assert predict(machine(), Softmax(rows=1024, columns=1024)).parts["exp"] == pytest.approx(2**20 / 100e9)
+    # Of several the fastest, and its label with it; one under long load is none of them.
+    fast = dataclasses.replace(exp, samples=(5e9,), isa="avx512")
+    hot = dataclasses.replace(exp, samples=(6e9,), sustained=True)
+    best = predict(machine(exp=exp, fast=fast, hot=hot), Softmax(rows=1024, columns=1024))
+    assert best.rates.work["exp"] == 5e9
+    assert best.rates.labels["exp"] == fast.label
 
 
 def test_a_datasheet_knows_no_knee() -> None:

@@ -29,9 +29,11 @@ from .errors import Error
 from .machine import ALIGNED, LEVELS, Ceiling, Machine, held_by, own_bytes
 from .model import Roofs, bound, core_ceiling, roofs_and_notes, terms_s
 from .operators.base import WORK, Facts, Operator
+from .operators.scales import USUAL_SCALES, scales_name
 from .units import fmt_si
 
 KNEE = 3.0
+Sizes = list[tuple[float, Ceiling]]  # by growing size
 UTILISED = ("compute", "bandwidth", "link")  # what a share of the peak is given for
 
 
@@ -123,29 +125,42 @@ def reused_bytes(problem: Operator, plan: Facts, facts: Mapping[str, Any]) -> di
     return found
 
 
-def _products(machine: Machine, dtype: str, threads: int | None, *, narrow: bool = False) -> list[tuple[float, Ceiling]]:
-    """The library's products of a dtype: (size, ceiling), smallest first. Aligned squares by their edge; or narrow ones by rows."""
-    found = []
+def _products(machine: Machine, problem: Operator, threads: int | None) -> tuple[Sizes, Sizes]:
+    """The library's products in `problem`'s dtype: aligned squares by their edge, and narrow ones by their rows.
+
+    With the scales that `problem` has; where none were measured with these, with the dtype's usual ones, else without. Of several
+    of one size the fastest.
+    """
+    dtype = problem.compute()[0]
     most = threads or max((c.threads for c in machine.ceilings if c.kind == "compute"), default=0)
-    for c in machine.ceilings:
-        p = c.problem
-        if (
-            c.kind != "compute"
-            or p.get("operator") != "matmul"
-            or c.dtype != dtype
-            or c.threads != most
-            or c.status == "implausible"
-            or c.sustained
-        ):
-            continue
-        rows, columns, inner = (int(p[name]) for name in ("rows", "columns", "inner"))
-        square = rows == columns == inner
-        if (rows < columns) if narrow else (square and rows % ALIGNED == 0):
-            found.append((float(rows), c))
-    return sorted(found, key=lambda item: item[0])
+    listed = [
+        c
+        for c in machine.ceilings
+        if c.kind == "compute" and len(c.sizes) == 3 and (c.dtype, c.threads) == (dtype, most) and _plain(c)
+    ]
+    for scales in (scales_name(problem.to_dict()), scales_name(USUAL_SCALES.get(dtype, {})), ""):
+        squares: dict[float, Ceiling] = {}
+        narrow: dict[float, Ceiling] = {}
+        for c in sorted(listed, key=lambda c: c.value):  # the fastest stays
+            rows, columns, inner = c.sizes
+            if scales_name(c.problem) != scales:
+                continue
+            if rows == columns == inner and rows % ALIGNED == 0:
+                squares[float(rows)] = c
+            elif rows < columns:
+                narrow[float(rows)] = c
+        if squares:
+            sizes = sorted(squares.items())
+            return sizes, [item for item in sorted(narrow.items()) if item[0] < sizes[0][0]]
+    return [], []
 
 
-def _product_rate(sizes: list[tuple[float, Ceiling]], narrow: list[tuple[float, Ceiling]], size: Any, width: Any) -> Any:
+def _plain(c: Ceiling) -> bool:
+    """Whether it was measured as problems run: plausible, and a burst."""
+    return c.status != "implausible" and not c.sustained
+
+
+def _product_rate(sizes: Sizes, narrow: Sizes, size: Any, width: Any) -> Any:
     """Rate of a product of `size` (cube root of rows x columns x inner) and `width` (the smaller of rows and columns; 0: unknown).
 
     Linear in log(size) between the measured ones, beyond them the nearest; no faster than narrow ones (log over log of width).
@@ -172,18 +187,18 @@ def machine_rates(machine: Machine, problem: Operator, roofs: Roofs, *, threads:
     half = (peak if cores is None else min(cores.value, peak)) / 2
     work = {"product": peak, "exp": half, "other": half}
     labels = {} if cores is None else dict.fromkeys(("exp", "other"), f"half of {cores.label}")
-    dtype = problem.compute()[0]
-    if sizes := _products(machine, dtype, threads):
+    sizes, narrow = _products(machine, problem, threads)
+    if sizes:
         product = problem.product_size()
-        narrow = _products(machine, dtype, threads, narrow=True)
         edge = pick(product > 0, product, math.inf) ** (1 / 3)
         rate = smaller(_product_rate(sizes, narrow, edge, problem.product_width()), peak)
         work["product"] = rate if isinstance(product, np.ndarray) else float(rate)
         labels["product"] = sizes[-1][1].label
-    exps = [c for c in machine.ceilings if c.kind == "compute" and c.problem.get("operator") == "exp" and c.status != "implausible"]
+    exps = [c for c in machine.ceilings if c.kind == "compute" and c.problem.get("operator") == "exp" and _plain(c)]
     exps = [c for c in exps if c.threads == (threads or max(c.threads for c in exps))]
     if exps:
-        work["exp"], labels["exp"] = max(c.value for c in exps), exps[0].label
+        fastest = max(exps, key=lambda c: c.value)
+        work["exp"], labels["exp"] = fastest.value, fastest.label
     bandwidths = {roofs.level: roofs.bandwidth_bytes_per_s}
     for level in machine.levels():
         if level not in bandwidths:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..cost import ceil_div
@@ -9,6 +10,7 @@ from ..cost import dtype as known_dtype
 from ..errors import Error
 from ..machine import ALIGNED, Ceiling, Machine
 from ..operators import Operator, from_dict
+from ..operators.scales import scales_name
 from ..prediction import Advice, Prediction, predict
 from ..units import fmt_percent, fmt_si
 from .record import Measurement
@@ -64,13 +66,30 @@ def _misaligned(problem: Operator) -> dict[str, int]:
     return {name: ceil_div(size, ALIGNED) * ALIGNED for name, size in sizes.items() if size > ALIGNED and size % ALIGNED}
 
 
-def _pair(machine: Machine, m: Measurement) -> float | None:
-    """The library's rate for products of aligned sizes over that for others, where both were measured in this dtype."""
-    found: dict[bool, Ceiling] = {}
-    for c in machine.ceilings:
-        if c.kind == "compute" and c.problem.get("operator") == "matmul" and (c.dtype, c.threads) == (m.dtype, m.threads):
-            found.setdefault(not c.diagnostic, c)
-    return found[True].value / found[False].value if len(found) == 2 else None
+def _pair(machine: Machine, m: Measurement, problem: Operator) -> float | None:
+    """The library's rate for a product of aligned sizes over that for one just below (2048 over 2047); None without such a pair.
+
+    Both of this dtype, these threads and scales, undisturbed, and alike in all else; of several pairs that of the nearest size.
+    """
+
+    def kind(c: Ceiling) -> tuple[object, ...]:
+        return c.dtype, c.accumulator, c.threads, c.unit, c.isa, c.variant, scales_name(c.problem)
+
+    def comparable(c: Ceiling) -> bool:
+        own = (c.dtype, c.threads, scales_name(c.problem)) == (m.dtype, m.threads, scales_name(m.problem))
+        return own and c.kind == "compute" and c.status == "ok" and not c.sustained and min(c.sizes, default=0) > ALIGNED
+
+    products = [c for c in machine.ceilings if comparable(c)]
+    pairs = [
+        (odd, even)
+        for odd in products
+        for even in products
+        if kind(odd) == kind(even) and odd.sizes != even.sizes == tuple(ceil_div(size, ALIGNED) * ALIGNED for size in odd.sizes)
+    ]
+    if not pairs:
+        return None
+    odd, even = min(pairs, key=lambda pair: abs(math.log(math.prod(pair[0].sizes) / problem.product_size())))
+    return even.value / odd.value
 
 
 def _kernel(m: Measurement, problem: Operator | None, machine: Machine) -> Iterator[Advice]:
@@ -84,7 +103,7 @@ def _kernel(m: Measurement, problem: Operator | None, machine: Machine) -> Itera
     padding = _misaligned(problem) if problem is not None and products else {}
     if problem is not None and padding:
         more = problem.replace(**padding).total_flops() / problem.total_flops()
-        pair = _pair(machine, m)
+        pair = _pair(machine, m, problem)
         sizes = ", ".join(f"{name} {size}" for name, size in padding.items())
         known = f"aligned products are {pair:.2f} times as fast here" if pair else "what the roof allows"
         detail = f"{low} with sizes that are no multiples of {ALIGNED}; {known}, for {fmt_percent(more - 1)} more FLOPs"
