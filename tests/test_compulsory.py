@@ -103,3 +103,16 @@ def test_the_whole_is_next_to_what_is_done_by_hand(name: str) -> None:
     whole = estimate(preset(name), phase, h200, **given)  # type: ignore[arg-type]
     by_hand = estimate(preset(name), phase, h200, counting="weights_and_kv", **given)  # type: ignore[arg-type]
     assert by_hand.time_s < whole.time_s < (1.003 if preset(name).experts else 1.001) * by_hand.time_s
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_no_dust_of_rounding_is_a_share(name: str) -> None:
+    """What levels and arithmetic do not hide of each other is nothing on paper, where they overlap perfectly."""
+    for machine_name, ranks in (("H100 SXM", 1), ("GB200", 4)):
+        found = estimate(preset(name), Decode(batch=8), Machine.from_datasheet(machine_name), tp=ranks, must_fit=False)
+        assert "overlap" not in found.profile
+        for heading in ("bound by", "groups"):
+            shown = dict(found.summary())[heading]
+            shares = [float(word) for word, unit in zip(shown.split(), shown.split()[1:], strict=False) if unit.startswith("%")]
+            assert shares and min(shares) >= 0.005, shown
+        assert not any("e-" in cell for row in found.table()[1] for cell in row if cell.endswith("%"))

@@ -252,7 +252,8 @@ class Prediction:
     """The expected time of one problem, and the time its roofs allow.
 
     time_s: expected, from `parts` (seconds of each level, kind of work, and launch). roof_s: the longest of `terms` (seconds per
-    roof), a lower bound; bound: which that is.
+    roof), a lower bound; bound: which that is. most_s: where a cache was not measured, so that what it serves again is left out of
+    time_s, the expected time with these bytes at the operands' level; else None.
     """
 
     time_s: float
@@ -265,6 +266,7 @@ class Prediction:
     flops: int
     bytes: int
     notes: tuple[str, ...] = ()
+    most_s: float | None = None
 
     @property
     def flops_per_s(self) -> float:
@@ -279,9 +281,11 @@ class Prediction:
         return self.flops / self.bytes if self.bytes else float("inf")
 
     def to_dict(self) -> dict[str, Any]:
-        """What a measurement stores: time_s, roof_s, bound, terms, parts."""
+        """What a measurement stores: time_s, roof_s, bound, terms, parts, and most_s and notes where there are any."""
+        more = {"most_s": self.most_s, "notes": list(self.notes)}
         return {
-            "time_s": self.time_s, "roof_s": self.roof_s, "bound": self.bound, "terms": dict(self.terms), "parts": dict(self.parts)
+            "time_s": self.time_s, "roof_s": self.roof_s, "bound": self.bound, "terms": dict(self.terms), "parts": dict(self.parts),
+            **{name: value for name, value in more.items() if value},
         }  # fmt: skip
 
     def __repr__(self) -> str:
@@ -308,16 +312,32 @@ class Prediction:
 def _parts_s(
     problem: Operator, plan: Facts, facts: Mapping[str, Any], roofs: Roofs, rates: Rates, moved: Mapping[str, Mapping[str, int]]
 ) -> dict[str, float]:
-    """Seconds of each part. A level without a rate is charged at the roofs' level."""
-    sizes: dict[str, int] = {}
+    """Seconds of each part; what an unmeasured cache serves is in none of them, see `_served`."""
+    return rates.parts_s(problem.work(plan), _served(problem, plan, facts, roofs, rates, moved)[0], problem.launches(plan))
+
+
+def _served(
+    problem: Operator, plan: Facts, facts: Mapping[str, Any], roofs: Roofs, rates: Rates, moved: Mapping[str, Mapping[str, int]]
+) -> tuple[dict[str, int], dict[str, tuple[str, int]]]:
+    """Bytes by level that has a rate; and by cache without one, the level that stands for it ("": none) and bytes.
+
+    The next slower cache that was measured stands for one that was not. Where there is none the bytes are in no level: memory,
+    which would be next, serves them many times more slowly than any cache.
+    """
+    sizes: dict[str, int] = {"link": problem.link_bytes()} if "link" in rates.bandwidths else {}
+    missing: dict[str, tuple[str, int]] = {}
     for level, size in [
         *((level, sum(terms.values())) for level, terms in moved.items()),
         *reused_bytes(problem, plan, facts).items(),
-        ("link", problem.link_bytes()),
     ]:
-        where = level if level in rates.bandwidths else roofs.level
-        sizes[where] = sizes.get(where, 0) + size
-    return rates.parts_s(problem.work(plan), sizes, problem.launches(plan))
+        where = level
+        if level not in rates.bandwidths:
+            nearer = LEVELS[LEVELS.index(level) + 1 : LEVELS.index(roofs.level)]  # than the operands
+            where = next((other for other in nearer if other in rates.bandwidths), "")
+            missing[level] = (where, missing.get(level, ("", 0))[1] + size)
+        if where:
+            sizes[where] = sizes.get(where, 0) + size
+    return sizes, {level: found for level, found in missing.items() if _any(found[1])}
 
 
 def expect(
@@ -326,11 +346,18 @@ def expect(
     """The prediction from rates and the bytes of `moved_bytes`."""
     flops, bytes_ = problem.total_flops(), sum(moved[roofs.level].values())
     parts = _parts_s(problem, plan, facts, roofs, rates, moved)
+    notes, left_out = [], 0
+    for level, (where, size) in _served(problem, plan, facts, roofs, rates, moved)[1].items():
+        said = f"no {level} bandwidth was measured: the {fmt_si(size, 'B')} that it serves"
+        notes.append(f"{said} count at {where}'s" if where else f"{said} are left out of the time")
+        left_out += 0 if where else size
+    more_s = left_out / rates.bandwidths[roofs.level]
+    most_s = rates.time_s({**parts, roofs.level: parts.get(roofs.level, 0.0) + more_s}) if left_out else None
     bounds = {name: float(seconds) for name, seconds in terms_s(flops, bytes_, roofs, problem.link_bytes()).items()}
     limit = str(bound(flops, bytes_, roofs, problem.link_bytes()))
     return Prediction(
         time_s=rates.time_s(parts), roof_s=bounds[limit], bound=limit, terms=bounds, parts=parts, roofs=roofs, rates=rates,
-        flops=flops, bytes=bytes_,
+        flops=flops, bytes=bytes_, notes=tuple(notes), most_s=most_s,
     )  # fmt: skip
 
 
@@ -412,7 +439,8 @@ def predict(
     roofs, rates, notes = assumed.rates(machine, problem)
     caches = machine.facts if machine.device == "cpu" else {}
     moved = moved_bytes(problem, facts, caches, roofs.level)
-    return dataclasses.replace(expect(problem, facts, caches, roofs, rates, moved), notes=notes)
+    found = expect(problem, facts, caches, roofs, rates, moved)
+    return dataclasses.replace(found, notes=(*notes, *found.notes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 
 from .errors import Error
 
@@ -15,6 +16,7 @@ MILLI, MICRO, NANO = 1e-3, 1e-6, 1e-9
 KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
 
 MISSING = "–"  # printed where there is no value
+PRINTED = 5e-5  # shares below this round to 0.00 %
 
 _PREFIXES = {-15: "f", -12: "p", -9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -85,6 +87,16 @@ def fmt_bytes(value: float | None, digits: int = 3) -> str:
 def fmt_percent(share: float | None, digits: int = 3) -> str:
     """A fraction as a percentage: fmt_percent(0.943) is "94.3 %". None gives "–"."""
     return MISSING if share is None else f"{fmt_number(share * 100, digits)} %"
+
+
+def fmt_share(share: float | None) -> str:
+    """A part of a whole as a percentage, as `fmt_percent`; one that is there but below PRINTED is "< 0.01 %"."""
+    return "< 0.01 %" if share is not None and 0 < share < PRINTED else fmt_percent(share)
+
+
+def fmt_shares(parts: Mapping[str, float], total: float) -> str:
+    """The parts of `total` that a print shows: "DRAM 94.6 %, link 5.4 %"."""
+    return ", ".join(f"{name} {fmt_percent(part / total)}" for name, part in parts.items() if part / total >= PRINTED)
 
 
 def _split(text: str, example: str) -> tuple[float, str]:

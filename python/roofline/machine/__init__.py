@@ -10,11 +10,12 @@ from .fit import Estimate, Fit, fit_roofline, fmt_p, hierarchical_time_s
 from .levels import cache_capacity, cache_level, curve_capacity, held_by, lasting_capacity, own_bytes
 from .machine import ACCESS_FALLBACK, Machine, load_machines, save_machines
 from .sanity import TOLERANCE
-from .statistics import Mode, Summary, grouped, modes, summary
+from .statistics import FEWEST, Mode, Summary, bars_name, grouped, modes, summary
 
 __all__ = [
     "ACCESS_FALLBACK",
     "ALIGNED",
+    "FEWEST",
     "GEMM",
     "HOST_CALLS",
     "LEVELS",
@@ -36,6 +37,7 @@ __all__ = [
     "SizePoint",
     "Summary",
     "SustainedSample",
+    "bars_name",
     "build",
     "cache_capacity",
     "cache_level",

@@ -17,6 +17,7 @@ from .config import shown
 from .layers import Call
 
 FULL, WEIGHTS_AND_KV = "full", "weights_and_kv"
+ROUNDING = 1e-12  # of a time: a difference of floating-point sums below this is 0
 COUNTINGS = (FULL, WEIGHTS_AND_KV)
 
 
@@ -123,8 +124,8 @@ def _profile(prediction: Prediction) -> dict[str, float]:
     if longest:
         roof = max(longest, key=lambda name: longest[name])
         found[roof] = longest[roof]
-        found["overlap"] = max(prediction.time_s - launch - longest[roof], 0.0)
-    return {roof: seconds for roof, seconds in found.items() if seconds > 0}
+        found["overlap"] = prediction.time_s - launch - longest[roof]
+    return {roof: seconds for roof, seconds in found.items() if seconds > ROUNDING * prediction.time_s}
 
 
 def _times(profile: Mapping[str, float], count: int) -> dict[str, float]:
