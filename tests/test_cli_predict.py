@@ -115,7 +115,7 @@ BAD = [
     (["Llama-3-8B", "--kv", "int3"], "kv must be one of"),
     (["Llama-3-8B", "--activations", "int8"], "give --weights too"),
     (["Llama-3-8B", "--overhead", "fast"], "fast"),
-    (["Llama-3-8B", "--compute-utilisation", "2"], "at most 1"),
+    (["Llama-3-8B", "--compute-utilisation", "2"], "from 1e-06 to 1"),
     (["Llama-3-8B", "--against", "H200"], "--against belongs to --advice"),
     (["Llama-3-8B", "--phase", "training", "--recompute", "some", "--ignore-memory"], "recompute must be one of"),
     (["DeepSeek-V3", "--phase", "training", "--ignore-memory"], "quantized"),

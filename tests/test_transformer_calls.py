@@ -446,7 +446,7 @@ def test_fit_is_reported() -> None:
     large = memory_of(config, Decode(), capacity_bytes=160e9, share=0.9)
     assert large.fits
     assert large.capacity_bytes == 144_000_000_000
-    with pytest.raises(Error, match="positive number of bytes"):
+    with pytest.raises(Error, match="must be a number of bytes"):
         memory_of(config, Decode(), capacity_bytes=0)
 
 

@@ -8,6 +8,7 @@ Functions take NumPy arrays that broadcast, and give arrays.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +20,7 @@ from .cost import WIDER
 from .errors import Error
 from .machine import UNVERIFIED, Ceiling, Machine
 from .operators import Counts, Operator, count
-from .units import fmt_percent
+from .units import RATES, fmt_percent, within
 
 Floats = NDArray[np.float64]
 
@@ -42,6 +43,10 @@ class Roofs:
         link = self.link_bytes_per_s is None or self.link_bytes_per_s > 0
         if not (self.compute_flops_per_s > 0 and self.bandwidth_bytes_per_s > 0 and self.floor_s >= 0 and link):
             raise Error(f"roofs must be positive (and the floor not negative), got {self}")
+        for name, rate in (("compute_flops_per_s", self.compute_flops_per_s), ("link_bytes_per_s", self.link_bytes_per_s)):
+            if rate not in (None, math.inf):
+                within(name, "a rate", rate, RATES)
+        within("bandwidth_bytes_per_s", "a rate", self.bandwidth_bytes_per_s, RATES)
 
     @property
     def ridge_flops_per_byte(self) -> float:

@@ -30,7 +30,7 @@ from .machine import ALIGNED, LEVELS, Ceiling, Machine, held_by, own_bytes
 from .model import Roofs, bound, core_ceiling, roofs_and_notes, terms_s
 from .operators.base import WORK, Facts, Operator
 from .operators.scales import USUAL_SCALES, scales_name
-from .units import fmt_si
+from .units import SECONDS, SHARES, fmt_si, within
 
 KNEE = 3.0
 Sizes = list[tuple[float, Ceiling]]  # by growing size
@@ -384,10 +384,9 @@ class _Assumed:
         for roof, share in self.utilisation.items():
             if roof not in UTILISED:
                 raise Error(f"utilisation is given for {', '.join(UTILISED)}, not for {roof!r}")
-            if not 0 < share <= 1:
-                raise Error(f"utilisation of {roof} must be a share of its roof, above 0 and at most 1, got {share!r}")
-        if self.launch_s is not None and not 0 <= self.launch_s < math.inf:
-            raise Error(f"launch_s must be seconds from 0, got {self.launch_s!r}")
+            within(f"utilisation of {roof}", "a share", share, SHARES)
+        if self.launch_s is not None:
+            within("launch_s", "seconds", self.launch_s, SECONDS)
         if self.knee is not None and not self.knee >= 1:
             raise Error(f"knee must be at least 1 (times add), and infinite for perfect overlap, got {self.knee!r}")
 

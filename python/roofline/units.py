@@ -15,6 +15,10 @@ KILO, MEGA, GIGA, TERA = 1e3, 1e6, 1e9, 1e12
 MILLI, MICRO, NANO = 1e-3, 1e-6, 1e-9
 KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
 
+# What may be stated of a run: outside, times overflow or mean nothing. A share of a roof or of memory, seconds of a launch or a
+# pause, bytes/s of a link, bytes of a memory; and any measured rate or time.
+SHARES, SECONDS, LINKS, MEMORIES, RATES = (1e-6, 1.0), (0.0, 1e6), (1.0, 1e18), (1.0, 1e18), (1e-30, 1e30)
+
 MISSING = "–"  # printed where there is no value
 PRINTED = 5e-5  # shares below this round to 0.00 %
 
@@ -33,6 +37,15 @@ _BYTE_FACTORS = {
     "tb": 10**12,
 }
 _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+)\s*(\S*)\s*")
+
+
+def within(name: str, what: str, value: object, allowed: tuple[float, float]) -> float:
+    """`value` as a float. Raises Error unless it is a number (no bool) of the range `allowed`; what: "a share", "seconds"."""
+    least, most = allowed
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
+        shown = "an integer beyond 2**64" if isinstance(value, int) and abs(value) > 2**64 else f"{value!r:.40}"
+        raise Error(f"{name} must be {what} from {least:g} to {most:g}, got {shown}")
+    return float(value)
 
 
 def si_prefix(value: float, digits: int = 3) -> tuple[float, str]:
@@ -103,7 +116,7 @@ def _split(text: str, example: str) -> tuple[float, str]:
     match = _NUMBER.fullmatch(text)
     value = float(match[1]) if match else math.inf
     if match is None or not math.isfinite(value):
-        raise Error(f"cannot read {text!r}: write a number and a unit, such as {example}")
+        raise Error(f"cannot read {text!r:.40}: write a number and a unit, such as {example}")
     return value, match[2]
 
 
@@ -121,6 +134,8 @@ def parse_bytes(text: str | int) -> int:
         )
         raise Error(f"cannot read the size {text!r}: unknown unit {unit!r}{hint}")
     size = value * factor
+    if not math.isfinite(size):
+        raise Error(f"cannot read the size {text!r:.40}: it is beyond every memory")
     if size != int(size):
         raise Error(f"the size {text!r} is not a whole number of bytes")
     return int(size)
@@ -137,7 +152,7 @@ def parse_si(text: str, unit: str) -> float:
     if given.endswith(unit):
         prefix = given[: len(given) - len(unit)].replace("u", "µ").replace("μ", "µ")
         for exponent, name in _PREFIXES.items():
-            if name == prefix:
+            if name == prefix and math.isfinite(value * 10.0**exponent):
                 return value * 10.0**exponent
     raise Error(f"cannot read {text!r}: expected a number in {unit}, with an SI prefix or none")
 

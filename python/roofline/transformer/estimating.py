@@ -8,7 +8,7 @@ from ..cost import dtype
 from ..errors import Error
 from ..machine import Machine
 from ..operators import GroupedMatmul
-from ..units import fmt_number
+from ..units import SECONDS, SHARES, fmt_number, within
 from .calls import calls_of
 from .config import Quantization, TransformerConfig, shown
 from .estimates import Estimate
@@ -28,10 +28,9 @@ def _check(options: Options) -> None:
         raise Error(f"counting must be one of {', '.join(COUNTINGS)}, got {shown(options.counting)}")
     for name in ("overhead_s", "launch_s", "link_latency_s"):
         value = getattr(options, name)
-        if (name != "launch_s" or value is not None) and (type(value) not in (int, float) or not 0 <= value < float("inf")):
-            raise Error(f"{name} must be a number of seconds from 0, got {shown(value)}")
-    if type(options.memory_share) not in (int, float) or not 0 < options.memory_share <= 1:
-        raise Error(f"memory_share must be above 0 and at most 1, got {shown(options.memory_share)}")
+        if name != "launch_s" or value is not None:
+            within(name, "seconds", value, SECONDS)
+    within("memory_share", "a share", options.memory_share, SHARES)
 
 
 def _stored(narrow: Quantization | None) -> str:

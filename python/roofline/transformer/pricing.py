@@ -7,13 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import Error
 from ..machine import Ceiling, Machine
 from ..model import roofs_and_notes
 from ..operators.base import WORK
 from ..prediction import Prediction, predict
-from ..units import fmt_si
-from .config import shown
+from ..units import LINKS, SHARES, fmt_si, within
 from .layers import Call
 
 FULL, WEIGHTS_AND_KV = "full", "weights_and_kv"
@@ -91,17 +89,15 @@ def linked(machine: Machine, bytes_per_s: float | None) -> Machine:
     """The machine with this link to other ranks (what one receives, and sends as much) instead of its own; None keeps that."""
     if bytes_per_s is None:
         return machine
-    if type(bytes_per_s) not in (int, float) or not 0 < bytes_per_s < float("inf"):
-        raise Error(f"link_bytes_per_s must be a positive finite number, got {shown(bytes_per_s)}")
-    given = Ceiling(kind="link", samples=(float(bytes_per_s),), source="datasheet", reason="as given")
+    rate = within("link_bytes_per_s", "bytes/s", bytes_per_s, LINKS)
+    given = Ceiling(kind="link", samples=(rate,), source="datasheet", reason="as given")
     return dataclasses.replace(machine, ceilings=(*(c for c in machine.ceilings if c.kind != "link"), given))
 
 
 def scaled(machine: Machine, compute: float, bandwidth: float) -> tuple[Machine, dict[str, str]]:
     """The machine with its compute and bandwidth ceilings times these factors, and what each new label stands for."""
     for name, factor in (("compute_utilisation", compute), ("bandwidth_utilisation", bandwidth)):
-        if type(factor) not in (int, float) or not 0 < factor <= 1:
-            raise Error(f"{name} must be a share above 0 and at most 1, got {shown(factor)}")
+        within(name, "a share", factor, SHARES)
     factors = {"compute": compute, "bandwidth": bandwidth}
     names: dict[str, str] = {}
     ceilings: list[Ceiling] = []
