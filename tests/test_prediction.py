@@ -154,7 +154,25 @@ def test_the_default_variant_suits_the_problem() -> None:
     decode = OPERATORS["attention"].make(seq_q=1, seq_kv=1000, dtype="bf16")
     assert default_variant(decode, "cuda") == "split_kv"
     assert default_variant(decode.replace(seq_q=9), "cuda") == "tiled"
-    assert default_variant(decode.replace(dtype="fp32"), "cuda") == default_variant(decode.replace(dtype="fp32"), "cpu") == "tiled"
+    assert default_variant(decode.replace(dtype="fp32"), "cuda") == "tiled"
+
+
+def test_decode_on_a_cpu_streams_keys_and_values() -> None:
+    """One query of a KV head fills one lane of tiled's vectors. Grouped heads and more queries fill more."""
+    decode = Attention(heads=8, seq_q=1, seq_kv=8192)
+    assert default_variant(decode, "cpu") == default_variant(decode.replace(batch=7, causal=True), "cpu") == "naive"
+    assert default_variant(decode.replace(kv_heads=2), "cpu") == default_variant(decode.replace(seq_q=2), "cpu") == "tiled"
+    assert default_variant(decode.replace(dtype="fp32"), "cuda") == "tiled"
+
+
+def test_every_operator_with_kernels_has_a_default_that_can_run() -> None:
+    """Whatever runs without a variant has a kernel for the device and dtype, wherever any variant has one."""
+    for operator in OPERATORS.values():
+        for device in ("cpu", "cuda"):
+            for name in {dtype for variant in operator.variants.values() for dtype in variant.dtypes.get(device, ())}:
+                fields = {"dtype": name} if "dtype" in operator.field_names() else {}
+                chosen = default_variant(operator.make(**fields), device)
+                assert name in operator.variants[chosen].dtypes[device], (operator.name, device, name)
 
 
 def test_the_default_variant_has_a_kernel() -> None:

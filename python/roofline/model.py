@@ -118,12 +118,13 @@ def bound(flops: ArrayLike, bytes_: ArrayLike, roofs: Roofs, link_bytes: ArrayLi
 
 
 def default_variant(problem: Operator, device: str) -> str:
-    """The last declared variant (slowest come first) that suits the problem and has a kernel for this device and dtype, or for any;
-    "" for cost-only operators."""
+    """What runs where no variant is asked for: the last declared one (slowest come first) that suits the problem on this kind of
+    device and has a kernel for its dtype there. Where none does both the last with a kernel, else the last that suits; "" for
+    cost-only operators."""
     wanted = getattr(problem, "dtype", None)
-    suited = [name for name in problem.variants if problem.suits(name)]
-    able = [name for name in suited if wanted in problem.variants[name].dtypes.get(device, ())]
-    return (able or suited or [""])[-1]
+    able = [name for name, variant in problem.variants.items() if wanted in variant.dtypes.get(device, ())]
+    suited = [name for name in problem.variants if problem.suits(name, device)]
+    return ([name for name in able if name in suited] or able or suited or [""])[-1]
 
 
 def _compute_ceiling(

@@ -35,11 +35,11 @@ def points(
     """The sweep's problems and variants, the last axis fastest. Raises Error for bad fields, before anything is measured."""
     names = list(axes)
     lists = [_values(name, axes[name]) for name in names]
-    variants = [default_variant(problem, device.backend)] if variant is None else [str(v) for v in _values("variant", variant)]
+    variants = [] if variant is None else [str(v) for v in _values("variant", variant)]
     for name in variants:
         if problem.variants and name not in problem.variants:
             raise Error(f"{problem.name}: unknown variant {name!r}; it has {', '.join(problem.variants)}")
-    count = len(variants)
+    count = len(variants) or 1
     for values in lists:
         count *= len(values)
     if count > MOST_POINTS:
@@ -47,7 +47,7 @@ def points(
     found = []
     for combination in itertools.product(*lists):
         made = problem.replace(**dict(zip(names, combination, strict=True)))
-        found += [(made, name) for name in variants]
+        found += [(made, name) for name in variants or [default_variant(made, device.backend)]]
     return found
 
 
@@ -67,7 +67,8 @@ def sweep(
 ) -> Results:
     """Measure `problem` for every combination of `axes`: lists of values for its fields, or for the shorthand `seq_len`.
 
-    `sweep(Attention(head_dim=128), batch=[1, 8, 64], seq_len=[1024, 8192])`. variant: one, several, or None for the default.
+    `sweep(Attention(head_dim=128), batch=[1, 8, 64], seq_len=[1024, 8192])`. variant: one, several, or None for the
+    default of each point.
     out: a results file (JSON Lines). Each point is on disk before the next begins, and a sweep run again with the same file
     measures only what is missing (or was contended). A point that cannot run is a result with its reason.
 
