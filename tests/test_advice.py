@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
+from roofline.cost import dtype as known_dtype
 from roofline.machine import Ceiling, Machine
-from roofline.operators import Attention, Matmul, Operator, RmsNorm
+from roofline.operators import OPERATORS, Attention, Matmul, Operator, RmsNorm
 from roofline.prediction import Advice
 from roofline.report import explain
 from roofline.results import Bracket, Measurement, advise
@@ -176,6 +178,9 @@ def test_variants_and_dtypes() -> None:
     assert beside.time_s == pytest.approx(2e-3)
     other = measured(attention.replace(head_dim=128), 1e-3, variant="tiled")
     assert by_change(advise(slow, machine(), peers=[other]))["variant tiled"].detail != "as measured beside it"
+    # Attention is in fp32 alone on a CPU: no gain of a kernel that is not there, on a machine with a bf16 roof.
+    for m in (slow, fast):
+        assert not any(change.startswith("in ") for change in by_change(advise(m, machine())))
     # A product that is bound by memory moves half the bytes in bf16.
     thin = Matmul(rows=1, columns=4096, inner=4096)
     bytes_s = thin.compulsory_bytes() / 100e9
@@ -219,3 +224,32 @@ def test_explain_shows_it() -> None:
     text = str(explain(m, machine()))
     assert "What would it take" in text and "≤ 2.00×" in text
     assert "What would it take" not in str(explain(m))
+
+
+@pytest.mark.parametrize("operator", [name for name, operator in OPERATORS.items() if operator.variants])
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+def test_no_dtype_or_variant_without_a_kernel(operator: str, device: str) -> None:
+    """Every operator, on a machine with a roof in every dtype."""
+    dtypes = ("fp64", "fp32", "tf32", "fp16", "bf16", "int8", "fp8_e4m3", "fp8_e5m2", "int4", "nvfp4", "mxfp4")
+    rich = Machine.from_peaks("paper", 100e9, **{dtype: 1e15 / known_dtype(dtype).bits for dtype in dtypes})
+    problem, backend = OPERATORS[operator](), device.partition(":")[0]
+    for variant, stated in problem.variants.items():
+        run = dataclasses.replace(measured(problem, 1.0, variant=variant), device=device, threads=0)
+        for change in by_change(advise(run, rich)):
+            if change.startswith("in "):
+                assert change.removeprefix("in ") in stated.dtypes.get(backend, ())
+            if change.startswith("variant "):
+                assert run.dtype in problem.variants[change.removeprefix("variant ")].dtypes[backend]
+
+
+def test_both_sides_of_a_comparison_are_expected_alike() -> None:
+    """Lanes that a plan says stay empty are no reason for another variant, whose plan nobody knows."""
+    decode = Attention(seq_q=1, seq_kv=8192, heads=8, kv_heads=1)
+    plain = measured(decode, 3e-3, variant="tiled")
+    padded = dataclasses.replace(plain, plan={"variant": "tiled", "query_lanes": 64, "query_block": 64})
+    assert advise(padded, machine()) == advise(plain, machine())
+    # What does not suit decode on a CPU is advised only where it was measured.
+    alone = Attention(seq_q=1, seq_kv=8192, heads=8)
+    naive = measured(alone, 3e-3, variant="naive")
+    assert "variant tiled" not in by_change(advise(naive, machine()))
+    assert "variant tiled" in by_change(advise(naive, machine(), peers=[measured(alone, 2e-3, variant="tiled")]))

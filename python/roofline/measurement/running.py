@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from ..cost import TensorSpec
-from ..errors import Error, Unsupported
+from ..errors import Error
 from ..model import default_variant
 from ..operators import Operator
 from .devices import Device, open_device
 from .exchange import DeviceArray, Given, alignment_bytes, borrow, look, place_of
-from .tensors import Held, bind
+from .tensors import Held, bind, require_kernels
 
 
 def _checked_names(problem: Operator, names: Collection[str], in_place: Collection[str]) -> None:
@@ -97,8 +97,7 @@ def run(
     Returns the outputs by name; bf16 and fp8 ones in NumPy as their bits. Raises Error for a missing, unknown or misshapen
     tensor or one on another device, Unsupported where there is no such kernel here, OutOfMemory.
     """
-    if not problem.variants:
-        raise Unsupported(f"{problem.name} is cost only: it has no kernels")
+    require_kernels(problem)
     in_place = (in_place,) if isinstance(in_place, str) else tuple(in_place)
     _checked_names(problem, tensors, in_place)
     opened = _device(device, threads, tensors, problem)

@@ -1,4 +1,8 @@
-"""What an operator states about itself. One operator is one file; nothing has a silent default."""
+"""What an operator states about itself. One operator is one file.
+
+What every operator must state is `Operator._stated`: a class that lacks one of these fails at import. The other methods have
+defaults that are right for an operator with one pass, one launch and no matrix products; tests hold them against all operators.
+"""
 
 from __future__ import annotations
 

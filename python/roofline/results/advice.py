@@ -95,7 +95,7 @@ def _pair(machine: Machine, m: Measurement, problem: Operator) -> float | None:
 def _kernel(m: Measurement, problem: Operator | None, machine: Machine) -> Iterator[Advice]:
     """A low share of the roof: sizes, the path of the dtype, the kernel itself."""
     share, reached = m.share_of_bracket, m.flops_per_s
-    if share is None or reached is None or share >= LOW or m.bound == "launch" or _little(m):
+    if not share or reached is None or share >= LOW or m.bound == "launch" or _little(m):
         return
     whose = "the library" if m.variant == "library" else f"the kernel {m.variant}".strip()
     low = f"{whose} reaches {fmt_percent(share)} of its {m.bound} roof"
@@ -131,12 +131,14 @@ def _same_point(m: Measurement, other: Measurement) -> bool:
 
 
 def _changed(m: Measurement, problem: Operator, machine: Machine, peers: Iterable[Measurement]) -> Iterator[Advice]:
-    """Other variants (measured ones before expected ones) and narrower dtypes."""
+    """Other variants (measured ones before expected ones) and narrower dtypes, as far as kernels for them are there.
+
+    Both sides of a comparison are expected without the facts of a plan: nothing is known of that of the other.
+    """
 
     def expected(changed: Operator, variant: str) -> Prediction | None:
-        plan = m.plan if changed == problem and variant == m.variant else None
         try:
-            return predict(machine, changed, variant=variant, plan=plan, level=m.level or None, threads=m.threads or None)
+            return predict(machine, changed, variant=variant, level=m.level or None, threads=m.threads or None)
         except Error:
             return None
 
@@ -150,7 +152,7 @@ def _changed(m: Measurement, problem: Operator, machine: Machine, peers: Iterabl
             faster = timed[name].time_s
             assert m.time_s is not None and faster is not None
             yield _gain(m, f"variant {name}", m.time_s / faster, "as measured beside it", bound=timed[name].bound)
-        elif now is not None and (new := expected(problem, name)) is not None:
+        elif now is not None and problem.suits(name, backend) and (new := expected(problem, name)) is not None:
             detail = f"{fmt_si(now.bytes - new.bytes, 'B')} fewer" if now.bytes > new.bytes else "as expected of both"
             yield _gain(m, f"variant {name}", now.time_s / new.time_s, detail, bound=new.bound)
     if now is None or not m.dtype:
@@ -159,6 +161,9 @@ def _changed(m: Measurement, problem: Operator, machine: Machine, peers: Iterabl
     for name in dict.fromkeys(ceiling.dtype for ceiling in machine.roofs("compute")):
         other = known_dtype(name)
         if other.bits >= own.bits or (other.eps == 0) != (own.eps == 0):  # an integer is no narrower float
+            continue
+        runs = problem.variants.get(m.variant)
+        if backend and (runs is None or name not in runs.dtypes.get(backend, ())):
             continue
         try:
             changed = problem.replace(dtype=name)
