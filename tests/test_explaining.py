@@ -66,6 +66,7 @@ def test_what_a_cache_serves_again_is_not_charged_at_memory() -> None:
     assert left_out.time_s < full.time_s < left_out.most_s
     (note,) = (note for note in left_out.notes if "L1" in note)
     assert "no L1 bandwidth was measured" in note and "3.12 GB" in note and "left out" in note
+    assert "20.8 ms to 52.0 ms" in left_out._repr_html_() and " to " not in full._repr_html_()
     # A slower cache that was measured stands for it, and that is said too.
     near = predict(machine("L2", "DRAM"), SOFTMAX, variant="fused")
     assert near.parts["L2"] == pytest.approx(AGAIN / 300e9)

@@ -15,7 +15,21 @@ from roofline.cost import TensorSpec
 from roofline.errors import Error
 from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, Machine
 from roofline.model import default_variant, machine_roofs
-from roofline.operators import OPERATORS, Attention, Bmm, Ffn, LayerNorm, LmHead, Matmul, Operator, Relu, RmsNorm, Softmax, Stream
+from roofline.operators import (
+    OPERATORS,
+    Attention,
+    Bmm,
+    Ffn,
+    LayerNorm,
+    LmHead,
+    Matmul,
+    Operator,
+    QuantizedMatmul,
+    Relu,
+    RmsNorm,
+    Softmax,
+    Stream,
+)
 from roofline.operators.base import WORK
 from roofline.prediction import KNEE, Rates, moved_bytes, predict, predict_many, reused_bytes
 
@@ -440,6 +454,11 @@ def test_narrow_products_run_at_the_rate_of_their_rows() -> None:
     assert product_rate(Matmul(rows=2048, columns=2048, inner=2048)) == 180e9
     assert product_rate(Ffn(batch=1, seq_q=1)) == pytest.approx(10e9)
     assert product_rate(Attention(seq_q=1, seq_kv=64)) == 180e9, "its own kernel"
+    for rows, rate in ((1, 10e9), (2, 20e9), (16, 80e9)):  # what models are made of too
+        large = {"columns": 4096, "inner": 4096, "dtype": "fp32"}
+        assert product_rate(Bmm.make(rows=rows, **large)) == pytest.approx(rate)
+        assert product_rate(LmHead(tokens=rows, dtype="fp32")) == pytest.approx(rate)
+        assert product_rate(QuantizedMatmul.make(rows=rows, **large)) == pytest.approx(rate)
     many = predict_many(measured, Matmul, rows=np.array([1, 2, 2048]), columns=4096, inner=4096)
     one_by_one = [predict(measured, Matmul(rows=r, columns=4096, inner=4096)).time_s for r in (1, 2, 2048)]
     assert many.time_s == pytest.approx(one_by_one)

@@ -300,7 +300,8 @@ class Prediction:
         parts: list[Row] = [
             (name, fmt_si(seconds, "s"), self.rates.labels.get(name, "")) for name, seconds in self.parts.items() if seconds > 0
         ]
-        return ("", "time", "ceiling"), [*roofs, *parts, ("expected", fmt_si(self.time_s, "s"), "")]
+        most = f" to {fmt_si(self.most_s, 's')}" if self.most_s else ""
+        return ("", "time", "ceiling"), [*roofs, *parts, ("expected", f"{fmt_si(self.time_s, 's')}{most}", "")]
 
     def _repr_html_(self) -> str:
         return html_table(*self._table(), title=repr(self), notes=self.notes)

@@ -94,6 +94,9 @@ class Bmm(Scaled, Operator):
     def product_size(self) -> int:
         return self.rows * self.columns * self.inner
 
+    def product_width(self) -> int:
+        return smaller(self.rows, self.columns)  # type: ignore[no-any-return]
+
     def compute(self) -> tuple[str, str]:
         return self.dtype, _ACCUMULATORS.get(self.dtype, "fp32")
 
