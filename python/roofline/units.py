@@ -17,7 +17,7 @@ KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
 
 # What may be stated of a run: outside, times overflow or mean nothing. A share of a roof or of memory, seconds of a launch or a
 # pause, bytes/s of a link, bytes of a memory; and any measured rate or time.
-SHARES, SECONDS, LINKS, MEMORIES, RATES = (1e-6, 1.0), (0.0, 1e6), (1.0, 1e18), (1.0, 1e18), (1e-30, 1e30)
+SHARES, SECONDS, LINKS, MEMORIES, RATES = (1e-6, 1.0), (0.0, 1e6), (1.0, 1e30), (1.0, 1e18), (1e-30, 1e30)
 
 MISSING = "–"  # printed where there is no value
 PRINTED = 5e-5  # shares below this round to 0.00 %
