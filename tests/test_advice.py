@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
+from roofline.cost import dtype as known_dtype
 from roofline.machine import Ceiling, Machine
-from roofline.operators import Attention, Matmul, Operator, RmsNorm
+from roofline.operators import OPERATORS, Attention, Matmul, Operator, RmsNorm
 from roofline.prediction import Advice
 from roofline.report import explain
 from roofline.results import Bracket, Measurement, advise
@@ -29,9 +31,13 @@ def machine(*more: Ceiling) -> Machine:
     )  # fmt: skip
 
 
-def gemm(size: int, rate: float) -> Ceiling:
-    problem = {"operator": "matmul", "rows": size, "columns": size, "inner": size, "dtype": "fp32"}
-    return Ceiling(kind="compute", dtype="fp32", accumulator="fp32", variant="library", threads=2, samples=(rate,), problem=problem)
+def gemm(size: int, rate: float, **changes: Any) -> Ceiling:
+    """A product of the library, square but for the fields of the problem in `changes`; the others are the ceiling's."""
+    of_problem = {name: value for name, value in changes.items() if name in Matmul.field_names() and name != "dtype"}
+    dtype = changes.get("dtype", "fp32")
+    problem = {"operator": "matmul", "rows": size, "columns": size, "inner": size, "dtype": dtype, **of_problem}
+    given = {"dtype": dtype, "threads": 2, **{name: value for name, value in changes.items() if name not in of_problem}}
+    return Ceiling(kind="compute", accumulator="fp32", variant="library", samples=(rate,), problem=problem, **given)
 
 
 def measured(
@@ -90,6 +96,55 @@ def test_sizes_that_are_no_multiples() -> None:
     assert not pad.at_most
 
 
+def odd_product() -> Measurement:
+    product = Matmul(rows=1000, columns=1000, inner=1001)
+    return measured(product, product.total_flops() / 200e9)
+
+
+MORE = 1008**3 / (1000 * 1000 * 1001)
+
+
+def test_padding_is_judged_by_products_of_one_size() -> None:
+    """Ceilings as a CPU's file has them: sizes from 64 on, one odd size of each of few, and narrow ones, which are no pair."""
+    narrow = [gemm(rows, rate, columns=512, inner=512) for rows, rate in ((1, 8e9), (8, 60e9), (32, 150e9))]
+    sizes = [gemm(64, 90e9), gemm(256, 200e9), gemm(2048, 360e9)]
+    for listed in ([*sizes, gemm(2047, 240e9), *narrow], [*narrow, gemm(2047, 240e9), *sizes]):
+        pad = by_change(advise(odd_product(), machine(*listed)))["pad to rows 1008, columns 1008, inner 1008"]
+        assert pad.gain == pytest.approx(1.5 / MORE)
+        assert "aligned products are 1.50 times as fast here" in pad.detail
+    # bf16 at standard depth: one square, and narrow ones beside it. Nothing is known of alignment.
+    alone = by_change(advise(odd_product(), machine(gemm(2048, 360e9), *narrow)))["pad to rows 1008, columns 1008, inner 1008"]
+    assert alone.at_most and "what the roof allows" in alone.detail
+    # Of several pairs that of the nearest size speaks: 1000 is nearer to 1023 than to 255 and 8191.
+    pairs = [gemm(size, rate) for size, rate in ((8191, 1e9), (8192, 9e9), (255, 1e9), (256, 8e9), (1023, 10e9), (1024, 12e9))]
+    near = by_change(advise(odd_product(), machine(*pairs)))["pad to rows 1008, columns 1008, inner 1008"]
+    assert near.gain == pytest.approx(1.2 / MORE)
+    # A pair whose odd size is the faster one advises nothing: what it costs is more than what it gains.
+    equal = by_change(advise(odd_product(), machine(gemm(2048, 2e11), gemm(2047, 2e11))))
+    assert not any(change.startswith("pad") for change in equal)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"status": "implausible"},
+        {"status": "contended"},
+        {"sustained": True},
+        {"threads": 1},
+        {"dtype": "bf16"},
+        {"scales": "tensor"},
+        {"scales": "block", "scale_block": 32},
+        {"isa": "avx2"},
+    ],
+)
+@pytest.mark.parametrize("which", [2047, 2048])
+def test_a_pair_is_of_one_kind(wrong: dict[str, Any], which: int) -> None:
+    """A product in another state, dtype, on other threads, or with other scales is no neighbour; that of another unit neither."""
+    listed = [gemm(size, rate, **(wrong if size == which else {})) for size, rate in ((2048, 360e9), (2047, 240e9))]
+    pad = by_change(advise(odd_product(), machine(*listed)))["pad to rows 1008, columns 1008, inner 1008"]
+    assert pad.at_most and "what the roof allows" in pad.detail
+
+
 def test_a_library_below_the_roof_with_aligned_sizes() -> None:
     product = Matmul(rows=1024, columns=1024, inner=1024)
     m = measured(product, product.total_flops() / 200e9)
@@ -123,6 +178,9 @@ def test_variants_and_dtypes() -> None:
     assert beside.time_s == pytest.approx(2e-3)
     other = measured(attention.replace(head_dim=128), 1e-3, variant="tiled")
     assert by_change(advise(slow, machine(), peers=[other]))["variant tiled"].detail != "as measured beside it"
+    # Attention is in fp32 alone on a CPU: no gain of a kernel that is not there, on a machine with a bf16 roof.
+    for m in (slow, fast):
+        assert not any(change.startswith("in ") for change in by_change(advise(m, machine())))
     # A product that is bound by memory moves half the bytes in bf16.
     thin = Matmul(rows=1, columns=4096, inner=4096)
     bytes_s = thin.compulsory_bytes() / 100e9
@@ -166,3 +224,32 @@ def test_explain_shows_it() -> None:
     text = str(explain(m, machine()))
     assert "What would it take" in text and "≤ 2.00×" in text
     assert "What would it take" not in str(explain(m))
+
+
+@pytest.mark.parametrize("operator", [name for name, operator in OPERATORS.items() if operator.variants])
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+def test_no_dtype_or_variant_without_a_kernel(operator: str, device: str) -> None:
+    """Every operator, on a machine with a roof in every dtype."""
+    dtypes = ("fp64", "fp32", "tf32", "fp16", "bf16", "int8", "fp8_e4m3", "fp8_e5m2", "int4", "nvfp4", "mxfp4")
+    rich = Machine.from_peaks("paper", 100e9, **{dtype: 1e15 / known_dtype(dtype).bits for dtype in dtypes})
+    problem, backend = OPERATORS[operator](), device.partition(":")[0]
+    for variant, stated in problem.variants.items():
+        run = dataclasses.replace(measured(problem, 1.0, variant=variant), device=device, threads=0)
+        for change in by_change(advise(run, rich)):
+            if change.startswith("in "):
+                assert change.removeprefix("in ") in stated.dtypes.get(backend, ())
+            if change.startswith("variant "):
+                assert run.dtype in problem.variants[change.removeprefix("variant ")].dtypes[backend]
+
+
+def test_both_sides_of_a_comparison_are_expected_alike() -> None:
+    """Lanes that a plan says stay empty are no reason for another variant, whose plan nobody knows."""
+    decode = Attention(seq_q=1, seq_kv=8192, heads=8, kv_heads=1)
+    plain = measured(decode, 3e-3, variant="tiled")
+    padded = dataclasses.replace(plain, plan={"variant": "tiled", "query_lanes": 64, "query_block": 64})
+    assert advise(padded, machine()) == advise(plain, machine())
+    # What does not suit decode on a CPU is advised only where it was measured.
+    alone = Attention(seq_q=1, seq_kv=8192, heads=8)
+    naive = measured(alone, 3e-3, variant="naive")
+    assert "variant tiled" not in by_change(advise(naive, machine()))
+    assert "variant tiled" in by_change(advise(naive, machine(), peers=[measured(alone, 2e-3, variant="tiled")]))

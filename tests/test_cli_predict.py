@@ -89,7 +89,7 @@ def test_dtypes_each(capsys: pytest.CaptureFixture[str]) -> None:
 
     weights, cache = moved()
     assert moved("--weights", "fp8_e4m3") == (weights // 2, cache)
-    assert moved("--weights", "int4") == (weights // 4, cache)
+    assert moved("--weights", "int4") == (weights * 4.125 / 16, cache)
     assert moved("--kv", "fp8_e4m3") == (weights, cache // 2)
     assert moved("--dtype", "fp32") == (2 * weights, 2 * cache)
     problems = predicted(capsys, *given, "--weights", "int8", "--activations", "int8")["parts"]
@@ -115,7 +115,7 @@ BAD = [
     (["Llama-3-8B", "--kv", "int3"], "kv must be one of"),
     (["Llama-3-8B", "--activations", "int8"], "give --weights too"),
     (["Llama-3-8B", "--overhead", "fast"], "fast"),
-    (["Llama-3-8B", "--compute-utilisation", "2"], "at most 1"),
+    (["Llama-3-8B", "--compute-utilisation", "2"], "from 1e-06 to 1"),
     (["Llama-3-8B", "--against", "H2000"], "no datasheet of 'H2000'"),
     (["Llama-3-8B", "--machine", "H100", "--machine", "GB200"], "--machine: is given more than once"),
     (["Llama-3-8B", "--batch", "1", "--batch=1"], "--batch: is given more than once"),

@@ -19,10 +19,10 @@ import pytest
 import roofline
 from roofline.claims import Claim
 from roofline.comparison.matching import MOVED
-from roofline.comparison.numbers import LEAST
 from roofline.hardware import read
 from roofline.hardware.datasheet import LISTS, NUMBERS, PEAKS, TEXTS
 from roofline.machine import (
+    FEWEST,
     TOLERANCE,
     Ceiling,
     EmpiricalRoofline,
@@ -490,6 +490,6 @@ def test_how_much_of_the_datasheets_is_verified() -> None:
 
 def test_limits_of_comparisons() -> None:
     text = section(CONVENTIONS, "Comparing")
-    assert f"fewer than {LEAST} samples" in text
+    assert f"fewer than {FEWEST} samples" in text
     assert f"beyond {TOLERANCE:.0%}".replace("%", " %") in text
     assert f"more than {MOVED:.0%} apart".replace("%", " %") in text

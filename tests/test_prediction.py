@@ -15,7 +15,21 @@ from roofline.cost import TensorSpec
 from roofline.errors import Error
 from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, Machine
 from roofline.model import default_variant, machine_roofs
-from roofline.operators import OPERATORS, Attention, Bmm, Ffn, LayerNorm, Matmul, Operator, Relu, RmsNorm, Softmax, Stream
+from roofline.operators import (
+    OPERATORS,
+    Attention,
+    Bmm,
+    Ffn,
+    LayerNorm,
+    LmHead,
+    Matmul,
+    Operator,
+    QuantizedMatmul,
+    Relu,
+    RmsNorm,
+    Softmax,
+    Stream,
+)
 from roofline.operators.base import WORK
 from roofline.prediction import KNEE, Rates, moved_bytes, predict, predict_many, reused_bytes
 
@@ -154,7 +168,25 @@ def test_the_default_variant_suits_the_problem() -> None:
     decode = OPERATORS["attention"].make(seq_q=1, seq_kv=1000, dtype="bf16")
     assert default_variant(decode, "cuda") == "split_kv"
     assert default_variant(decode.replace(seq_q=9), "cuda") == "tiled"
-    assert default_variant(decode.replace(dtype="fp32"), "cuda") == default_variant(decode.replace(dtype="fp32"), "cpu") == "tiled"
+    assert default_variant(decode.replace(dtype="fp32"), "cuda") == "tiled"
+
+
+def test_decode_on_a_cpu_streams_keys_and_values() -> None:
+    """One query of a KV head fills one lane of tiled's vectors. Grouped heads and more queries fill more."""
+    decode = Attention(heads=8, seq_q=1, seq_kv=8192)
+    assert default_variant(decode, "cpu") == default_variant(decode.replace(batch=7, causal=True), "cpu") == "naive"
+    assert default_variant(decode.replace(kv_heads=2), "cpu") == default_variant(decode.replace(seq_q=2), "cpu") == "tiled"
+    assert default_variant(decode.replace(dtype="fp32"), "cuda") == "tiled"
+
+
+def test_every_operator_with_kernels_has_a_default_that_can_run() -> None:
+    """Whatever runs without a variant has a kernel for the device and dtype, wherever any variant has one."""
+    for operator in OPERATORS.values():
+        for device in ("cpu", "cuda"):
+            for name in {dtype for variant in operator.variants.values() for dtype in variant.dtypes.get(device, ())}:
+                fields = {"dtype": name} if "dtype" in operator.field_names() else {}
+                chosen = default_variant(operator.make(**fields), device)
+                assert name in operator.variants[chosen].dtypes[device], (operator.name, device, name)
 
 
 def test_the_default_variant_has_a_kernel() -> None:
@@ -215,9 +247,9 @@ def test_the_knee_and_the_launch_are_the_users() -> None:
     ("options", "words"),
     [
         ({"utilisation": {"DRAM": 0.5}}, "utilisation is given for compute, bandwidth, link, not for 'DRAM'"),
-        ({"utilisation": {"bandwidth": 0}}, "utilisation of bandwidth must be a share of its roof, above 0 and at most 1, got 0"),
-        ({"utilisation": {"compute": 1.1}}, "above 0 and at most 1, got 1.1"),
-        ({"launch_s": -1.0}, "launch_s must be seconds from 0, got -1.0"),
+        ({"utilisation": {"bandwidth": 0}}, "utilisation of bandwidth must be a share from 1e-06 to 1, got 0"),
+        ({"utilisation": {"compute": 1.1}}, "a share from 1e-06 to 1, got 1.1"),
+        ({"launch_s": -1.0}, r"launch_s must be seconds from 0 to 1e\+06, got -1.0"),
         ({"knee": 0.5}, "knee must be at least 1"),
         ({"knee": math.nan}, "knee must be at least 1"),
         ({"unit": "tensor"}, "no compute ceiling for fp32 tensor accumulating in fp32"),
@@ -364,6 +396,53 @@ def test_products_run_at_the_rate_of_their_size() -> None:
     assert predict(machine(), Matmul()).rates.work["product"] == 200e9  # nothing measured: the multiply-add peak
 
 
+def scaled_gemm(size: int, rate: float, **scales: Any) -> Ceiling:
+    problem = Matmul(rows=size, columns=size, inner=size, dtype="fp8_e4m3", **scales).to_dict()
+    of = {"operator": "matmul", **problem}
+    return Ceiling(kind="compute", dtype="fp8_e4m3", accumulator="fp32", unit="tensor", samples=(rate,), problem=of)
+
+
+TENSOR, ROW = {"scales": "tensor"}, {"scales": "row"}
+BLOCK, TINY = {"scales": "block", "scale_block": 128}, {"scales": "block", "scale_block": 32, "scale_bits": 8}
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_products_run_at_the_rate_of_their_scales(turned: bool) -> None:
+    """A GPU has 8192³ in fp8 with five kinds of scales: each problem meets its own, whatever their order in the file."""
+    kinds: tuple[tuple[float, dict[str, Any]], ...] = ((1500, {}), (1400, TENSOR), (1000, ROW), (700, BLOCK), (1200, TINY))
+    rates = [(scaled_gemm(8192, rate * 1e12, **scales), scales) for rate, scales in kinds]
+    others = [scaled_gemm(4096, 1300e12), scaled_gemm(16384, 1510e12)]
+    peak = Ceiling(kind="compute", dtype="fp8_e4m3", accumulator="fp32", unit="tensor", samples=(1900e12,))
+    memory = Ceiling(kind="bandwidth", level="DRAM", access="read", samples=(3e12,))
+    products = [*others, *(c for c, _ in rates)]
+    gpu = Machine(name="gpu", device="cuda", ceilings=(memory, peak, *(products[::-1] if turned else products)))
+    for ceiling, scales in rates:
+        for size in (1024, 8192, 20000):
+            problem = Matmul(rows=size, columns=size, inner=size, dtype="fp8_e4m3", **scales)  # type: ignore[arg-type]
+            found = predict(gpu, problem).rates
+            if scales:
+                assert found.work["product"] == ceiling.value
+                assert found.labels["product"] == ceiling.label
+            else:
+                assert found.work["product"] == {1024: 1300e12, 8192: 1500e12, 20000: 1510e12}[size]
+    # A kind that was not measured meets the format without scales; operators without the field too.
+    other = predict(gpu, Matmul(rows=8192, columns=8192, inner=8192, dtype="fp8_e4m3", scales="block", scale_block=64)).rates
+    assert other.work["product"] == 1500e12
+    assert predict(gpu, LmHead(tokens=8192, d_model=8192, vocabulary=8192, dtype="fp8_e4m3")).rates.work["product"] == 1500e12
+
+
+def test_a_size_that_was_measured_twice_counts_with_its_best() -> None:
+    """Two libraries, or two runs, of one size: log(size) must grow from point to point."""
+    twice = machine(one=gemm(128, 90e9), two=gemm(128, 100e9), large=gemm(2048, 180e9), again=gemm(2048, 150e9))
+    rate = predict(twice, Matmul(rows=512, columns=512, inner=512)).rates
+    assert rate.work["product"] == pytest.approx(140e9)
+    wide = {"columns": 512, "inner": 512}
+    two, as_wide = gemm(1, 12e9, columns=1024, inner=512), gemm(64, 1e9, columns=128)
+    narrow = machine(square=gemm(64, 160e9), one=gemm(1, 10e9, **wide), two=two, as_wide=as_wide)
+    assert predict(narrow, Matmul(rows=1, columns=4096, inner=4096)).rates.work["product"] == pytest.approx(12e9)
+    assert predict(narrow, Matmul(rows=64, columns=64, inner=64)).rates.work["product"] == pytest.approx(160e9)
+
+
 def test_narrow_products_run_at_the_rate_of_their_rows() -> None:
     wide = {"columns": 512, "inner": 512}
     measured = machine(square=gemm(64, 160e9), large=gemm(2048, 180e9), one=gemm(1, 10e9, **wide), four=gemm(4, 40e9, **wide))
@@ -378,6 +457,11 @@ def test_narrow_products_run_at_the_rate_of_their_rows() -> None:
     assert product_rate(Matmul(rows=2048, columns=2048, inner=2048)) == 180e9
     assert product_rate(Ffn(batch=1, seq_q=1)) == pytest.approx(10e9)
     assert product_rate(Attention(seq_q=1, seq_kv=64)) == 180e9, "its own kernel"
+    for rows, rate in ((1, 10e9), (2, 20e9), (16, 80e9)):  # what models are made of too
+        large = {"columns": 4096, "inner": 4096, "dtype": "fp32"}
+        assert product_rate(Bmm.make(rows=rows, **large)) == pytest.approx(rate)
+        assert product_rate(LmHead(tokens=rows, dtype="fp32")) == pytest.approx(rate)
+        assert product_rate(QuantizedMatmul.make(rows=rows, **large)) == pytest.approx(rate)
     many = predict_many(measured, Matmul, rows=np.array([1, 2, 2048]), columns=4096, inner=4096)
     one_by_one = [predict(measured, Matmul(rows=r, columns=4096, inner=4096)).time_s for r in (1, 2, 2048)]
     assert many.time_s == pytest.approx(one_by_one)
@@ -403,6 +487,12 @@ def test_exponentials_have_a_roof_of_their_own() -> None:
     assert found.parts["other"] == pytest.approx(4 * 2**20 / 100e9)
     assert found.roofs.compute_flops_per_s == 200e9
     assert predict(machine(), Softmax(rows=1024, columns=1024)).parts["exp"] == pytest.approx(2**20 / 100e9)
+    # Of several the fastest, and its label with it; one under long load is none of them.
+    fast = dataclasses.replace(exp, samples=(5e9,), isa="avx512")
+    hot = dataclasses.replace(exp, samples=(6e9,), sustained=True)
+    best = predict(machine(exp=exp, fast=fast, hot=hot), Softmax(rows=1024, columns=1024))
+    assert best.rates.work["exp"] == 5e9
+    assert best.rates.labels["exp"] == fast.label
 
 
 def test_a_datasheet_knows_no_knee() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import roofline
-from roofline import Attention, Error, Policy, Relu, Results, Softmax, sweeps
+from roofline import Attention, Error, Ffn, GroupedMatmul, Policy, Relu, Results, Softmax, Stream, sweeps
 from roofline.measurement import open_device
 from roofline.operators import Operator
 from roofline.sweeps import points
@@ -29,6 +29,23 @@ def test_points_are_the_product_last_axis_fastest() -> None:
         (2, 64, 64, "naive"),
     ]
     assert len(found) == 8
+
+
+def test_each_point_of_a_sweep_has_its_own_default(reported: Any) -> None:
+    """Decode and prefill have different kernels; so have few and many queries on a GPU, and the tiles of tensor units."""
+    here = points(Attention(), None, open_device("cpu"), {"seq_q": [1, 2, 512], "dtype": ["fp32"]})
+    assert [name for _, name in here] == ["naive", "tiled", "tiled"]
+    turned = points(Attention(seq_q=512), None, open_device("cpu"), {"seq_q": [512, 1]})
+    assert [name for _, name in turned] == ["tiled", "naive"]
+    gpu = reported("cuda:0")
+    listed = points(Attention(dtype="bf16"), None, gpu, {"seq_q": [1, 8, 9], "dtype": ["bf16", "fp32"]})
+    assert [name for _, name in listed] == ["split_kv", "tiled", "split_kv", "tiled", "tiled", "tiled"]
+    ffn = points(Ffn(dtype="bf16"), None, gpu, {"activation": ["relu", "gelu", "swiglu"]})
+    assert [name for _, name in ffn] == ["fused", "library", "fused"]
+    stream = points(Stream(), None, open_device("cpu"), {"access": ["read", "copy"]})
+    assert [name for _, name in stream] == ["plain", "non_temporal"]
+    grouped = points(GroupedMatmul(), None, gpu, {"dtype": ["fp32", "bf16"]})
+    assert [name for _, name in grouped] == ["library", "tiled"]
 
 
 def test_a_sweep_is_on_disk_and_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,8 @@ from roofline.units import (
     fmt_bytes,
     fmt_number,
     fmt_percent,
+    fmt_share,
+    fmt_shares,
     fmt_si,
     parse_bytes,
     parse_si,
@@ -150,3 +152,10 @@ def test_what_is_printed_lies_between_1_and_1000(value: float, digits: int) -> N
 @given(st.floats(min_value=1e-14, max_value=9e20))
 def test_what_is_printed_can_be_read(value: float) -> None:
     assert parse_si(fmt_si(value, "B/s"), "B/s") == pytest.approx(value, rel=0.0051)
+
+
+def test_shares_that_no_print_shows() -> None:
+    assert fmt_share(0.00005) == "0.00500 %"
+    assert fmt_share(8.29e-18) == "< 0.01 %"
+    assert (fmt_share(0.0), fmt_share(None), fmt_share(1.0)) == ("0 %", "–", "100 %")
+    assert fmt_shares({"DRAM": 9.5, "link": 0.5, "overlap": 8e-16}, 10.0) == "DRAM 95.0 %, link 5.00 %"

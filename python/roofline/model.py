@@ -8,6 +8,7 @@ Functions take NumPy arrays that broadcast, and give arrays.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +20,7 @@ from .cost import WIDER
 from .errors import Error
 from .machine import UNVERIFIED, Ceiling, Machine
 from .operators import Counts, Operator, count
-from .units import fmt_percent
+from .units import RATES, fmt_percent, within
 
 Floats = NDArray[np.float64]
 
@@ -42,6 +43,10 @@ class Roofs:
         link = self.link_bytes_per_s is None or self.link_bytes_per_s > 0
         if not (self.compute_flops_per_s > 0 and self.bandwidth_bytes_per_s > 0 and self.floor_s >= 0 and link):
             raise Error(f"roofs must be positive (and the floor not negative), got {self}")
+        for name, rate in (("compute_flops_per_s", self.compute_flops_per_s), ("link_bytes_per_s", self.link_bytes_per_s)):
+            if rate not in (None, math.inf):
+                within(name, "a rate", rate, RATES)
+        within("bandwidth_bytes_per_s", "a rate", self.bandwidth_bytes_per_s, RATES)
 
     @property
     def ridge_flops_per_byte(self) -> float:
@@ -113,12 +118,13 @@ def bound(flops: ArrayLike, bytes_: ArrayLike, roofs: Roofs, link_bytes: ArrayLi
 
 
 def default_variant(problem: Operator, device: str) -> str:
-    """The last declared variant (slowest come first) that suits the problem and has a kernel for this device and dtype, or for any;
-    "" for cost-only operators."""
+    """What runs where no variant is asked for: the last declared one (slowest come first) that suits the problem on this kind of
+    device and has a kernel for its dtype there. Where none does both the last with a kernel, else the last that suits; "" for
+    cost-only operators."""
     wanted = getattr(problem, "dtype", None)
-    suited = [name for name in problem.variants if problem.suits(name)]
-    able = [name for name in suited if wanted in problem.variants[name].dtypes.get(device, ())]
-    return (able or suited or [""])[-1]
+    able = [name for name, variant in problem.variants.items() if wanted in variant.dtypes.get(device, ())]
+    suited = [name for name in problem.variants if problem.suits(name, device)]
+    return ([name for name in able if name in suited] or able or suited or [""])[-1]
 
 
 def _compute_ceiling(

@@ -27,12 +27,14 @@ from ._repr import Row, html_table, text_table
 from .cost import larger, pick, smaller
 from .errors import Error
 from .machine import ALIGNED, LEVELS, Ceiling, Machine, held_by, own_bytes
-from .model import Roofs, bound, core_ceiling, default_variant, roofs_and_notes, terms_s
+from .model import Roofs, bound, core_ceiling, roofs_and_notes, terms_s
 from .model import time_s as roof_time_s
 from .operators.base import WORK, Facts, Operator
-from .units import fmt_si
+from .operators.scales import USUAL_SCALES, scales_name
+from .units import SECONDS, SHARES, fmt_si, within
 
 KNEE = 3.0
+Sizes = list[tuple[float, Ceiling]]  # by growing size
 UTILISED = ("compute", "bandwidth", "link")  # what a share of the peak is given for
 
 
@@ -124,28 +126,42 @@ def reused_bytes(problem: Operator, plan: Facts, facts: Mapping[str, Any]) -> di
     return found
 
 
-def _products(machine: Machine, dtype: str, threads: int | None, *, narrow: bool = False) -> list[tuple[float, Ceiling]]:
-    """The library's products of a dtype: (size, ceiling), smallest first. Aligned squares by their edge; or narrow ones by rows."""
-    found = []
+def _products(machine: Machine, problem: Operator, threads: int | None) -> tuple[Sizes, Sizes]:
+    """The library's products in `problem`'s dtype: aligned squares by their edge, and narrow ones by their rows.
+
+    With the scales that `problem` has; where none were measured with these, with the dtype's usual ones, else without. Of several
+    of one size the fastest.
+    """
+    dtype = problem.compute()[0]
     most = threads or max((c.threads for c in machine.ceilings if c.kind == "compute"), default=0)
-    for c in machine.ceilings:
-        if (
-            c.kind != "compute"
-            or len(c.sizes) < 3
-            or c.dtype != dtype
-            or c.threads != most
-            or c.status == "implausible"
-            or c.sustained
-        ):
-            continue
-        rows, columns, inner = c.sizes
-        square = rows == columns == inner
-        if (rows < columns) if narrow else (square and rows % ALIGNED == 0):
-            found.append((float(rows), c))
-    return sorted(found, key=lambda item: item[0])
+    listed = [
+        c
+        for c in machine.ceilings
+        if c.kind == "compute" and len(c.sizes) == 3 and (c.dtype, c.threads) == (dtype, most) and _plain(c)
+    ]
+    for scales in (scales_name(problem.to_dict()), scales_name(USUAL_SCALES.get(dtype, {})), ""):
+        squares: dict[float, Ceiling] = {}
+        narrow: dict[float, Ceiling] = {}
+        for c in sorted(listed, key=lambda c: c.value):  # the fastest stays
+            rows, columns, inner = c.sizes
+            if scales_name(c.problem) != scales:
+                continue
+            if rows == columns == inner and rows % ALIGNED == 0:
+                squares[float(rows)] = c
+            elif rows < columns:
+                narrow[float(rows)] = c
+        if squares:
+            sizes = sorted(squares.items())
+            return sizes, [item for item in sorted(narrow.items()) if item[0] < sizes[0][0]]
+    return [], []
 
 
-def _product_rate(sizes: list[tuple[float, Ceiling]], narrow: list[tuple[float, Ceiling]], size: Any, width: Any) -> Any:
+def _plain(c: Ceiling) -> bool:
+    """Whether it was measured as problems run: plausible, and a burst."""
+    return c.status != "implausible" and not c.sustained
+
+
+def _product_rate(sizes: Sizes, narrow: Sizes, size: Any, width: Any) -> Any:
     """Rate of a product of `size` (cube root of rows x columns x inner) and `width` (the smaller of rows and columns; 0: unknown).
 
     Linear in log(size) between the measured ones, beyond them the nearest; no faster than narrow ones (log over log of width).
@@ -172,18 +188,18 @@ def machine_rates(machine: Machine, problem: Operator, roofs: Roofs, *, threads:
     half = (peak if cores is None else min(cores.value, peak)) / 2
     work = {"product": peak, "exp": half, "other": half}
     labels = {} if cores is None else dict.fromkeys(("exp", "other"), f"half of {cores.label}")
-    dtype = problem.compute()[0]
-    if sizes := _products(machine, dtype, threads):
+    sizes, narrow = _products(machine, problem, threads)
+    if sizes:
         product = problem.product_size()
-        narrow = _products(machine, dtype, threads, narrow=True)
         edge = pick(product > 0, product, math.inf) ** (1 / 3)
         rate = smaller(_product_rate(sizes, narrow, edge, problem.product_width()), peak)
         work["product"] = rate if isinstance(product, np.ndarray) else float(rate)
         labels["product"] = sizes[-1][1].label
-    exps = [c for c in machine.ceilings if c.kind == "compute" and c.problem.get("operator") == "exp" and c.status != "implausible"]
+    exps = [c for c in machine.ceilings if c.kind == "compute" and c.problem.get("operator") == "exp" and _plain(c)]
     exps = [c for c in exps if c.threads == (threads or max(c.threads for c in exps))]
     if exps:
-        work["exp"], labels["exp"] = max(c.value for c in exps), exps[0].label
+        fastest = max(exps, key=lambda c: c.value)
+        work["exp"], labels["exp"] = fastest.value, fastest.label
     bandwidths = {roofs.level: roofs.bandwidth_bytes_per_s}
     for level in machine.levels():
         if level not in bandwidths:
@@ -237,7 +253,8 @@ class Prediction:
     """The expected time of one problem, and the time its roofs allow.
 
     time_s: expected, from `parts` (seconds of each level, kind of work, and launch). roof_s: the longest of `terms` (seconds per
-    roof), a lower bound; bound: which that is.
+    roof), a lower bound; bound: which that is. most_s: where a cache was not measured, so that what it serves again is left out of
+    time_s, the expected time with these bytes at the operands' level; else None.
     """
 
     time_s: float
@@ -250,6 +267,7 @@ class Prediction:
     flops: int
     bytes: int
     notes: tuple[str, ...] = ()
+    most_s: float | None = None
 
     @property
     def flops_per_s(self) -> float:
@@ -264,9 +282,11 @@ class Prediction:
         return self.flops / self.bytes if self.bytes else float("inf")
 
     def to_dict(self) -> dict[str, Any]:
-        """What a measurement stores: time_s, roof_s, bound, terms, parts."""
+        """What a measurement stores: time_s, roof_s, bound, terms, parts, and most_s and notes where there are any."""
+        more = {"most_s": self.most_s, "notes": list(self.notes)}
         return {
-            "time_s": self.time_s, "roof_s": self.roof_s, "bound": self.bound, "terms": dict(self.terms), "parts": dict(self.parts)
+            "time_s": self.time_s, "roof_s": self.roof_s, "bound": self.bound, "terms": dict(self.terms), "parts": dict(self.parts),
+            **{name: value for name, value in more.items() if value},
         }  # fmt: skip
 
     def __repr__(self) -> str:
@@ -281,7 +301,8 @@ class Prediction:
         parts: list[Row] = [
             (name, fmt_si(seconds, "s"), self.rates.labels.get(name, "")) for name, seconds in self.parts.items() if seconds > 0
         ]
-        return ("", "time", "ceiling"), [*roofs, *parts, ("expected", fmt_si(self.time_s, "s"), "")]
+        most = f" to {fmt_si(self.most_s, 's')}" if self.most_s else ""
+        return ("", "time", "ceiling"), [*roofs, *parts, ("expected", f"{fmt_si(self.time_s, 's')}{most}", "")]
 
     def _repr_html_(self) -> str:
         return html_table(*self._table(), title=repr(self), notes=self.notes)
@@ -293,16 +314,32 @@ class Prediction:
 def _parts_s(
     problem: Operator, plan: Facts, facts: Mapping[str, Any], roofs: Roofs, rates: Rates, moved: Mapping[str, Mapping[str, int]]
 ) -> dict[str, float]:
-    """Seconds of each part. A level without a rate is charged at the roofs' level."""
-    sizes: dict[str, int] = {}
+    """Seconds of each part; what an unmeasured cache serves is in none of them, see `_served`."""
+    return rates.parts_s(problem.work(plan), _served(problem, plan, facts, roofs, rates, moved)[0], problem.launches(plan))
+
+
+def _served(
+    problem: Operator, plan: Facts, facts: Mapping[str, Any], roofs: Roofs, rates: Rates, moved: Mapping[str, Mapping[str, int]]
+) -> tuple[dict[str, int], dict[str, tuple[str, int]]]:
+    """Bytes by level that has a rate; and by cache without one, the level that stands for it ("": none) and bytes.
+
+    The next slower cache that was measured stands for one that was not. Where there is none the bytes are in no level: memory,
+    which would be next, serves them many times more slowly than any cache.
+    """
+    sizes: dict[str, int] = {"link": problem.link_bytes()} if "link" in rates.bandwidths else {}
+    missing: dict[str, tuple[str, int]] = {}
     for level, size in [
         *((level, sum(terms.values())) for level, terms in moved.items()),
         *reused_bytes(problem, plan, facts).items(),
-        ("link", problem.link_bytes()),
     ]:
-        where = level if level in rates.bandwidths else roofs.level
-        sizes[where] = sizes.get(where, 0) + size
-    return rates.parts_s(problem.work(plan), sizes, problem.launches(plan))
+        where = level
+        if level not in rates.bandwidths:
+            nearer = LEVELS[LEVELS.index(level) + 1 : LEVELS.index(roofs.level)]  # than the operands
+            where = next((other for other in nearer if other in rates.bandwidths), "")
+            missing[level] = (where, missing.get(level, ("", 0))[1] + size)
+        if where:
+            sizes[where] = sizes.get(where, 0) + size
+    return sizes, {level: found for level, found in missing.items() if _any(found[1])}
 
 
 def expect(
@@ -311,26 +348,33 @@ def expect(
     """The prediction from rates and the bytes of `moved_bytes`. Of a batch (`Operator.many`) its numbers are arrays."""
     flops, bytes_, link = problem.total_flops(), sum(moved[roofs.level].values()), problem.link_bytes()
     parts = _parts_s(problem, plan, facts, roofs, rates, moved)
+    notes, left_out = [], 0
+    for level, (where, size) in _served(problem, plan, facts, roofs, rates, moved)[1].items():
+        most = f"{'up to ' if isinstance(size, np.ndarray) else ''}{fmt_si(np.max(size), 'B')}"
+        said = f"no {level} bandwidth was measured: the {most} that it serves"
+        notes.append(f"{said} count at {where}'s" if where else f"{said} are left out of the time")
+        left_out += 0 if where else size
+    more_s = left_out / rates.bandwidths[roofs.level]
+    most_s = rates.time_s({**parts, roofs.level: parts.get(roofs.level, 0.0) + more_s}) if _any(left_out) else None
     return Prediction(
-        time_s=rates.time_s(parts), roof_s=_plain(roof_time_s(flops, bytes_, roofs, link)),
-        bound=_plain(bound(flops, bytes_, roofs, link)),
-        terms={name: _plain(seconds) for name, seconds in terms_s(flops, bytes_, roofs, link).items()}, parts=parts, roofs=roofs,
-        rates=rates, flops=flops, bytes=bytes_,
+        time_s=rates.time_s(parts), roof_s=_unboxed(roof_time_s(flops, bytes_, roofs, link)),
+        bound=_unboxed(bound(flops, bytes_, roofs, link)),
+        terms={name: _unboxed(seconds) for name, seconds in terms_s(flops, bytes_, roofs, link).items()}, parts=parts, roofs=roofs,
+        rates=rates, flops=flops, bytes=bytes_, notes=tuple(notes), most_s=most_s,
     )  # fmt: skip
 
 
-def _plain(x: NDArray[Any]) -> Any:
+def _unboxed(x: NDArray[Any]) -> Any:
     """A Python number or text of an array without axes; an array with some as it is."""
     return x if x.ndim else x.item()
 
 
-def _facts(machine: Machine, problem: Operator, variant: str | None, plan: Facts | None) -> dict[str, Any]:
-    """The plan with its variant: the one asked for, else its own, else the default."""
+def _facts(problem: Operator, variant: str | None, plan: Facts | None) -> dict[str, Any]:
+    """The plan with its variant: the one asked for, else its own, else "": no kernel of ours, see `Operator.traffic`."""
     facts = dict(plan or {})
     if variant and variant not in problem.variants:
         raise Error(f"{problem.name}: unknown variant {variant!r:.80}; it has {', '.join(problem.variants) or 'none'}")
-    chosen = variant or facts.get("variant") or default_variant(problem, machine.device.partition(":")[0])
-    return facts | {"variant": chosen}
+    return facts | {"variant": variant or facts.get("variant") or ""}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,10 +392,9 @@ class _Assumed:
         for roof, share in self.utilisation.items():
             if roof not in UTILISED:
                 raise Error(f"utilisation is given for {', '.join(UTILISED)}, not for {roof!r:.80}")
-            if not 0 < share <= 1:
-                raise Error(f"utilisation of {roof} must be a share of its roof, above 0 and at most 1, got {share!r:.80}")
-        if self.launch_s is not None and not 0 <= self.launch_s < math.inf:
-            raise Error(f"launch_s must be seconds from 0, got {self.launch_s!r:.80}")
+            within(f"utilisation of {roof}", "a share", share, SHARES)
+        if self.launch_s is not None:
+            within("launch_s", "seconds", self.launch_s, SECONDS)
         if self.knee is not None and not self.knee >= 1:
             raise Error(f"knee must be at least 1 (times add), and infinite for perfect overlap, got {self.knee!r:.80}")
 
@@ -387,9 +430,9 @@ def predict(
 ) -> Prediction:
     """The expected time of `problem` on `machine`, with nothing measured.
 
-    variant: None is the one of `plan`, else `default_variant`. plan: facts of a kernel that ran; without one the traffic
-    comes from the problem alone. level: where the operands lie (None: the slowest level, a cold run). A bimodal ceiling
-    counts with its best mode, and a note says so.
+    variant: a kernel of ours, whose further traffic and launches count then; None is the one of `plan`, else none: the compulsory
+    bytes, in one launch. plan: facts of a kernel that ran; without one the traffic comes from the problem alone. level: where the
+    operands lie (None: the slowest level, a cold run). A bimodal ceiling counts with its best mode, and a note says so.
 
     What the machine does not say, or should not: unit ("core", "tensor"): the compute roof's. utilisation: shares of the roofs
     that a run reaches, e.g. {"compute": 0.7, "bandwidth": 0.8}, for the roofs and the expected time. launch_s: floor of
@@ -399,11 +442,12 @@ def predict(
     assumed = _Assumed(
         level=level, threads=threads, unit=unit, utilisation=utilisation or {}, launch_s=launch_s, knee=knee
     )  # fmt: skip
-    facts = _facts(machine, problem, variant, plan)
+    facts = _facts(problem, variant, plan)
     roofs, rates, notes = assumed.rates(machine, problem)
     caches = machine.facts if machine.device == "cpu" else {}
     moved = moved_bytes(problem, facts, caches, roofs.level)
-    return dataclasses.replace(expect(problem, facts, caches, roofs, rates, moved), notes=notes)
+    found = expect(problem, facts, caches, roofs, rates, moved)
+    return dataclasses.replace(found, notes=(*notes, *found.notes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -479,7 +523,7 @@ def predict_many(
         for where, there in _levels(machine, problem, caches, everywhere) if fitting else ((level, everywhere),):
             if not there.all():
                 problem = operator.many(**{name: x[there] if name in flat else x for name, x in fields.items()})
-            facts = _facts(machine, problem, variant, plan)
+            facts = _facts(problem, variant, plan)
             roofs, rates, _ = dataclasses.replace(assumed, level=where).rates(machine, problem)
             moved = moved_bytes(problem, facts, caches, roofs.level)
             expected = expect(problem, facts, caches, roofs, rates, moved)

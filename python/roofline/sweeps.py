@@ -41,16 +41,17 @@ class Points:
     """The problems and variants of a sweep, each made when it is asked for; the last axis changes fastest."""
 
     problem: Operator
-    variants: tuple[str, ...]
+    variants: tuple[str, ...]  # none: the default of each problem on `backend`
     axes: Mapping[str, Sequence[Any]]
+    backend: str
 
     def __len__(self) -> int:
-        return min(len(self.variants) * math.prod(map(len, self.axes.values())), MOST_POINTS + 1)
+        return min(max(len(self.variants), 1) * math.prod(map(len, self.axes.values())), MOST_POINTS + 1)
 
     def __iter__(self) -> Iterator[tuple[Operator, str]]:
         for combination in itertools.product(*self.axes.values()):
             made = self.problem.replace(**dict(zip(self.axes, combination, strict=True)))
-            yield from ((made, name) for name in self.variants)
+            yield from ((made, name) for name in self.variants or (default_variant(made, self.backend),))
 
     def check(self) -> None:
         """Raises Error for the first problem that the operator refuses; numbers are checked as arrays, many at a time."""
@@ -77,11 +78,11 @@ def _are_numbers(values: Sequence[Any]) -> bool:
 def points(problem: Operator, variant: str | Sequence[str] | None, device: Device, axes: Mapping[str, Any]) -> Points:
     """The sweep's problems and variants. Raises Error for bad fields and for too many points, before anything is measured."""
     lists = {name: _values(name, values) for name, values in axes.items()}
-    variants = (default_variant(problem, device.backend),) if variant is None else tuple(map(str, _values("variant", variant)))
+    variants = () if variant is None else tuple(map(str, _values("variant", variant)))
     for name in variants:
         if problem.variants and name not in problem.variants:
-            raise Error(f"{problem.name}: unknown variant {name!r}; it has {', '.join(problem.variants)}")
-    found = Points(problem=problem, variants=variants, axes=lists)
+            raise Error(f"{problem.name}: unknown variant {name!r:.80}; it has {', '.join(problem.variants)}")
+    found = Points(problem=problem, variants=variants, axes=lists, backend=device.backend)
     if len(found) > MOST_POINTS:
         raise Error(f"sweep: more than {MOST_POINTS} points; give fewer values")
     found.check()
@@ -104,7 +105,8 @@ def sweep(
 ) -> Results:
     """Measure `problem` for every combination of `axes`: lists of values for its fields, or for the shorthand `seq_len`.
 
-    `sweep(Attention(head_dim=128), batch=[1, 8, 64], seq_len=[1024, 8192])`. variant: one, several, or None for the default.
+    `sweep(Attention(head_dim=128), batch=[1, 8, 64], seq_len=[1024, 8192])`. variant: one, several, or None for the
+    default of each point.
     out: a results file (JSON Lines). Each point is on disk before the next begins, and a sweep run again with the same file
     measures only what is missing (or was contended). A point that cannot run is a result with its reason.
 

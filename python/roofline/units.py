@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 
 from .errors import Error
 
@@ -14,7 +15,12 @@ KILO, MEGA, GIGA, TERA = 1e3, 1e6, 1e9, 1e12
 MILLI, MICRO, NANO = 1e-3, 1e-6, 1e-9
 KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
 
+# What may be stated of a run: outside, times overflow or mean nothing. A share of a roof or of memory, seconds of a launch or a
+# pause, bytes/s of a link, bytes of a memory; and any measured rate or time.
+SHARES, SECONDS, LINKS, MEMORIES, RATES = (1e-6, 1.0), (0.0, 1e6), (1.0, 1e30), (1.0, 1e18), (1e-30, 1e30)
+
 MISSING = "–"  # printed where there is no value
+PRINTED = 5e-5  # shares below this round to 0.00 %
 
 _PREFIXES = {-15: "f", -12: "p", -9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -31,6 +37,15 @@ _BYTE_FACTORS = {
     "tb": 10**12,
 }
 _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+)\s*(\S*)\s*")
+
+
+def within(name: str, what: str, value: object, allowed: tuple[float, float]) -> float:
+    """`value` as a float. Raises Error unless it is a number (no bool) of the range `allowed`; what: "a share", "seconds"."""
+    least, most = allowed
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
+        shown = "an integer beyond 2**64" if isinstance(value, int) and abs(value) > 2**64 else f"{value!r:.40}"
+        raise Error(f"{name} must be {what} from {least:g} to {most:g}, got {shown}")
+    return float(value)
 
 
 def si_prefix(value: float, digits: int = 3) -> tuple[float, str]:
@@ -87,6 +102,16 @@ def fmt_percent(share: float | None, digits: int = 3) -> str:
     return MISSING if share is None else f"{fmt_number(share * 100, digits)} %"
 
 
+def fmt_share(share: float | None) -> str:
+    """A part of a whole as a percentage, as `fmt_percent`; one that is there but below PRINTED is "< 0.01 %"."""
+    return "< 0.01 %" if share is not None and 0 < share < PRINTED else fmt_percent(share)
+
+
+def fmt_shares(parts: Mapping[str, float], total: float) -> str:
+    """The parts of `total` that a print shows: "DRAM 94.6 %, link 5.4 %"."""
+    return ", ".join(f"{name} {fmt_percent(part / total)}" for name, part in parts.items() if part / total >= PRINTED)
+
+
 def _split(text: str, example: str) -> tuple[float, str]:
     match = _NUMBER.fullmatch(text) if len(text) <= 100 else None  # the pattern takes the square of the length
     value = float(match[1]) if match else math.inf
@@ -110,7 +135,7 @@ def parse_bytes(text: str | int) -> int:
         raise Error(f"cannot read the size {text!r:.80}: unknown unit {unit!r:.80}{hint}")
     size = value * factor
     if size > 2**63:
-        raise Error(f"the size {text!r:.80} is more than 2**63 bytes")
+        raise Error(f"cannot read the size {text!r:.80}: it is beyond every memory")
     if size != int(size):
         raise Error(f"the size {text!r:.80} is not a whole number of bytes")
     return int(size)
@@ -127,7 +152,7 @@ def parse_si(text: str, unit: str) -> float:
     if given.endswith(unit):
         prefix = given[: len(given) - len(unit)].replace("u", "µ").replace("μ", "µ")
         for exponent, name in _PREFIXES.items():
-            if name == prefix:
+            if name == prefix and math.isfinite(value * 10.0**exponent):
                 return value * 10.0**exponent
     raise Error(f"cannot read {text!r:.80}: expected a number in {unit}, with an SI prefix or none")
 

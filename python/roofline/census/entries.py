@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ..cost import dtype as known_dtype
-from ..model import default_variant
 from ..operators import Operator, Product
 from ..prediction import Prediction
 from ..transformer import Call, Phase
@@ -103,8 +102,8 @@ class Entry:
 
     @property
     def variant(self) -> str:
-        """Whose bytes count; "" for operators that are cost only."""
-        return self.call.variant or default_variant(self.problem, "")
+        """The kernel of ours whose bytes count; "" for the compulsory ones alone."""
+        return self.call.variant
 
     @property
     def flops(self) -> int:

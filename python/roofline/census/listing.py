@@ -10,7 +10,7 @@ from typing import Any
 from .._repr import Row, github_table, html_table, markdown, printable, records_to_csv, text_table
 from ..reading import SCHEMA_VERSION
 from ..transformer import Phase, TransformerConfig
-from ..units import MISSING, fmt_number, fmt_percent, fmt_si
+from ..units import MISSING, fmt_number, fmt_percent, fmt_share, fmt_si
 from .entries import Entry
 
 SIZES = ("kernel", "runs", "batch", "M", "N", "K", "dtype", "FLOPs", "bytes", "FLOP/byte")
@@ -82,7 +82,7 @@ class Census:
         row = [entry.name, str(entry.count), *sizes, entry.stored, *costs]
         if self.machine:
             ridge, attainable = fmt_number(entry.ridge_flops_per_byte), fmt_si(entry.attainable_flops_per_s, "FLOP/s")
-            row += [ridge, entry.bound or "", attainable, fmt_si(entry.time_s, "s"), fmt_percent(self.share(entry))]
+            row += [ridge, entry.bound or "", attainable, fmt_si(entry.time_s, "s"), fmt_share(self.share(entry))]
         if self.measured:
             row += [fmt_si(entry.measured_s, "s"), fmt_percent(entry.share_of_roof)]
         yield row

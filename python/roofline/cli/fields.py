@@ -87,7 +87,7 @@ def add_fields(parser: argparse.ArgumentParser, operator: type[Operator], *, lis
     group.add_argument(
         "--variant",
         type=several(str) if lists else str,
-        help=f"{', '.join(operator.variants) or 'none'} (default: the last that runs here)",
+        help=f"{', '.join(operator.variants) or 'none'} (default: the last that suits the problem here)",
     )
 
 

@@ -58,7 +58,10 @@ def model_flags(parser: argparse.ArgumentParser) -> None:
     model = parser.add_argument_group("model")
     model.add_argument("--dtype", help="of weights and activations: bf16, fp16, fp32")
     model.add_argument(
-        "--weights", metavar="DTYPE", help="of the matrices of layers: also fp8_e4m3, int8, int4 (scales are not counted)"
+        "--weights",
+        metavar="DTYPE",
+        help="of the matrices of layers: also fp8_e4m3, int8 (one scale per tensor), nvfp4 (one 8-bit scale per 16), mxfp4 (8 bits "
+        "per 32), int4 (16 bits per 128), scales counted",
     )
     model.add_argument(
         "--activations", metavar="DTYPE", help="that products read: with narrow --weights also fp8_e4m3, int8 (default: as --dtype)"
@@ -97,7 +100,7 @@ def machine_of(given: str, device: str | None) -> Any:
 
 def config_of(options: argparse.Namespace) -> Any:
     """The configuration that CONFIG and the flags of `model_flags` name. Raises Error."""
-    from ..transformer import Quantization, from_hugging_face, preset
+    from ..transformer import from_hugging_face, preset
     from ..transformer.config import DTYPES
 
     given = options.config
@@ -110,7 +113,7 @@ def config_of(options: argparse.Namespace) -> Any:
     if options.weights in DTYPES:
         config = config.replace(quantization=None, weights=options.weights)
     elif options.weights:
-        config = config.replace(quantization=Quantization(weights=options.weights))
+        config = config.replace(weights=options.weights)
     if options.activations in DTYPES:
         config = config.replace(activations=options.activations)
     elif options.activations:

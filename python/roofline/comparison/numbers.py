@@ -10,13 +10,12 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..machine import TOLERANCE, grouped, summary
+from ..machine import FEWEST, TOLERANCE, grouped, summary
 from ..units import fmt_percent
 
 FASTER, SLOWER, SAME = "faster", "slower", "no significant change"
 OVERLAP, FEW = "bimodal: modes overlap", "too few samples"
 TESTED = (FASTER, SLOWER, SAME)
-LEAST = 6  # the median of fewer samples has no 95 % interval: even minimum to maximum covers it in 1 - 2 ** (1 - n) of all cases
 BY_CHANCE = 0.05  # of the rows without a change, at 95 %
 
 
@@ -33,9 +32,9 @@ class Median:
 
     @property
     def mark(self) -> str:
-        """ "±1.2 %": the wider half of the interval; nothing for one sample."""
+        """ "±1.2 %": the wider half of the interval, of few samples that of their range; nothing for one sample."""
         half = max(self.high - self.value, self.value - self.low) / self.value
-        return "" if self.n < 2 else f" ±{fmt_percent(half, 2)}"
+        return "" if self.n < 2 else f" ±{fmt_percent(half, 2)}{'' if self.n >= FEWEST else ' (range)'}"
 
 
 def estimate(samples: Iterable[float], status: str = "ok", modes: tuple[float, ...] = ()) -> Median:
@@ -46,7 +45,7 @@ def estimate(samples: Iterable[float], status: str = "ok", modes: tuple[float, .
 def ratio(a: Median, b: Median) -> tuple[float, float | None, float | None]:
     """b / a of two medians, and its 95 % interval; no interval where one of the medians has none."""
     middle = b.value / a.value
-    if min(a.n, b.n) < LEAST:
+    if min(a.n, b.n) < FEWEST:
         return middle, None, None
     below = math.hypot(math.log(b.value / b.low), math.log(a.high / a.value))
     above = math.hypot(math.log(b.high / b.value), math.log(a.value / a.low))

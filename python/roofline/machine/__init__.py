@@ -11,11 +11,12 @@ from .levels import cache_capacity, cache_level, curve_capacity, held_by, lastin
 from .machine import ACCESS_FALLBACK, Machine, load_machines, save_machines
 from .output import marked, require_file, require_replaceable, write_atomically
 from .sanity import TOLERANCE
-from .statistics import Mode, Summary, grouped, modes, summary
+from .statistics import FEWEST, Mode, Summary, bars_name, grouped, modes, summary
 
 __all__ = [
     "ACCESS_FALLBACK",
     "ALIGNED",
+    "FEWEST",
     "GEMM",
     "HOST_CALLS",
     "LEVELS",
@@ -36,6 +37,7 @@ __all__ = [
     "SizePoint",
     "Summary",
     "SustainedSample",
+    "bars_name",
     "cache_capacity",
     "cache_level",
     "curve_capacity",

@@ -13,7 +13,7 @@ from ..errors import Error
 from ..operators.base import MIXES
 from ..operators.scales import scales_name
 from ..reading import Amount, Sample, Scalars, Text, Whole, build
-from ..units import fmt_si
+from ..units import RATES, fmt_si, within
 from .facts import StatedConditions, StatedPlan
 from .statistics import Mode, Summary, modes, summary
 
@@ -113,6 +113,8 @@ class Ceiling:
             raise Error(f"ceiling {self.name}: it has no samples")
         if not all(0 < sample < float("inf") for sample in self.samples):
             raise Error(f"ceiling {self.name}: samples must be positive finite numbers ({RATE_UNITS[self.kind]})")
+        for sample in (min(self.samples), max(self.samples)):
+            within(f"ceiling {self.name}: samples", f"a number of {RATE_UNITS[self.kind]}", sample, RATES)
 
     @property
     def summary(self) -> Summary:

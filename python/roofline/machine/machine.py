@@ -295,6 +295,7 @@ class Machine:
         for c in self.ceilings:
             s, unit = c.summary, RATE_UNITS[c.kind]
             spread = "" if c.bimodal or s.n == 1 else f"±{fmt_percent(max(s.high - s.median, s.median - s.low) / s.median, 2)}"
+            spread += " (range)" if spread and s.interval_name == "range" else ""
             rows.append(
                 (
                     c.name,

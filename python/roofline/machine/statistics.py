@@ -13,12 +13,17 @@ from ..errors import Error
 
 MODE_GAP = 0.20  # neighbours in sorted order further apart than this belong to different modes
 CORRELATED = 0.3  # lag-1 autocorrelation above which samples that follow each other are not independent
+FEWEST = 6  # samples whose median has a 95 % interval: minimum to maximum covers that of n in 1 - 2 ** (1 - n) of all cases
+INTERVAL = "95 % interval"
 MODE_SHARE = 0.15  # fewer samples than this share are outliers, not a mode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """Order statistics of samples, in the samples' unit. low..high is the 95 % interval of the median."""
+    """Order statistics of samples, in the samples' unit. low..high is the 95 % interval of the median.
+
+    Of fewer than FEWEST samples it is their range: a median of so few has no such interval.
+    """
 
     median: float
     low: float
@@ -28,6 +33,19 @@ class Summary:
     p5: float
     p95: float
     n: int
+
+    @property
+    def interval_name(self) -> str:
+        """What low..high is: "95 % interval" or "range"."""
+        return INTERVAL if self.n >= FEWEST else "range"
+
+
+def bars_name(summaries: Iterable[Summary]) -> str:
+    """What the bars of a plot from low to high are."""
+    names = {s.interval_name for s in summaries if s.n > 1}
+    return {frozenset({"range"}): "ranges", frozenset({"range", INTERVAL}): f"{INTERVAL}s, ranges where n < {FEWEST}"}.get(
+        frozenset(names), f"{INTERVAL}s"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from ..cost import TensorSpec
-from ..errors import Error, Unsupported, require_type
+from ..errors import Error, require_type
 from ..model import default_variant
 from ..operators import Operator
 from .devices import Device, open_device
 from .exchange import DeviceArray, Given, alignment_bytes, borrow, look, place_of
-from .tensors import Held, bind
+from .tensors import Held, bind, require_kernels
 
 
 def _checked_names(problem: Operator, names: Collection[str], in_place: Collection[str]) -> None:
@@ -98,8 +98,7 @@ def run(
     tensor or one on another device, Unsupported where there is no such kernel here, OutOfMemory.
     """
     require_type("the problem", problem, Operator, "an operator such as roofline.Softmax(rows=8, columns=8)")
-    if not problem.variants:
-        raise Unsupported(f"{problem.name} is cost only: it has no kernels")
+    require_kernels(problem)
     require_type("variant", variant, (str, type(None)), "the name of a variant")
     require_type("in_place", in_place, (str, Collection), "names of tensors")
     in_place = (in_place,) if isinstance(in_place, str) else tuple(in_place)

@@ -21,6 +21,11 @@ GUARD_BYTES = 256
 _GUARD = 0xA5
 HUGE_PAGE_BYTES = 2 * MIB
 
+# Element types of the compiled module (csrc/core/dtype.h). Costs know more.
+IN_KERNELS = frozenset(
+    {"fp64", "fp32", "fp16", "bf16", "int32", "int8", "fp8_e4m3", "tf32", "int4", "nvfp4", "fp8_e8m0"},
+)
+
 # Above these a reference is computed for sampled rows only: NumPy takes nanoseconds per element and per pass over it.
 WHOLE_CHECK_FLOPS = 2e8
 WHOLE_CHECK_BYTES = 2**24
@@ -58,6 +63,15 @@ class Held:
         self.memory.read(before, 0)
         self.memory.read(after, self.offset + self.spec.size_bytes)
         return bool((before == _GUARD).all() and (after == _GUARD).all())
+
+
+def require_kernels(problem: Operator) -> None:
+    """Raises Unsupported where the operator is cost only, or a tensor has a dtype that no kernel stores."""
+    if not problem.variants:
+        raise Unsupported(f"{problem.name} is cost only: it has no kernels")
+    for spec in problem.tensors():
+        if spec.dtype not in IN_KERNELS:
+            raise Unsupported(f"{problem.name}: tensor {spec.name!r} is {spec.dtype}, which no kernel stores; costs alone know it")
 
 
 def allocate(device: Device, spec: TensorSpec, seed: int, index: int, data: Array | None = None) -> Held:

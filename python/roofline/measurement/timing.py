@@ -17,7 +17,7 @@ from ..results import CACHE_STATES, Bracket, Measurement, roof_value
 from ..units import fmt_bytes, fmt_percent
 from .devices import Device, measuring, open_device, provenance, utc_now
 from .roofs import Probe, level_of, roofs_of
-from .tensors import Held, allocate_all, bind, check
+from .tensors import Held, allocate_all, bind, check, require_kernels
 from .units import core_flops_per_s
 
 IMPLAUSIBLE = 1.03  # of its bracket
@@ -91,8 +91,7 @@ def prepare(device: Device, problem: Operator, variant: str | None, cache_state:
     """Allocate, fill and bind as many sets of buffers as the cache state needs. Raises Unsupported and OutOfMemory."""
     if cache_state not in CACHE_STATES[:2]:
         raise Error(f"cache_state must be cold or warm, got {cache_state!r:.80}")
-    if not problem.variants:
-        raise Unsupported(f"{problem.name} is cost only: it has no kernels")
+    require_kernels(problem)
     chosen = variant or default_variant(problem, device.backend)
     if chosen not in problem.variants:
         raise Error(f"{problem.name}: unknown variant {chosen!r:.80}; it has {', '.join(problem.variants)}")

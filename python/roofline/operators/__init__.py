@@ -53,7 +53,6 @@ OPERATORS: Mapping[str, type[Operator]] = {
     for operator in (
         Stream, Fma, Mma, ForkJoin, PointerChase, CoreToCore, MixedIntensity, HostCopy, PeerCopy,
         Matmul, Attention, Ffn, Softmax, RmsNorm, LayerNorm, Relu, BiasRelu, Exp,
-        # cost only: they have no kernels
         MlaDecode, MlaPrefill, Bmm, QuantizedMatmul, GroupedMatmul, LmHead, Embedding, Rope, TopkSoftmax, TopkSigmoid, Gelu,
         SiluMul, ResidualRmsNorm, CachedAttention, AttentionBackward, Convert, Adam, AllReduce, AllGather, ReduceScatter,
         AllToAll,

@@ -166,7 +166,7 @@ class Attention(Operator):
         return {"product": 4 * pairs * self.head_dim, "exp": pairs, "other": 5 * pairs}
 
     def reuse(self, plan: Facts) -> dict[str, tuple[int, int]]:
-        if plan["variant"] == "library":
+        if plan["variant"] in ("", "library"):
             return {}
         _, k, v = self.inputs()
         head = (k.size_bytes + v.size_bytes) // (self.batch * self.kv_heads)
@@ -185,9 +185,12 @@ class Attention(Operator):
     def product_size(self) -> int:
         return 0  # its products run block by block, whatever the lengths
 
-    def suits(self, variant: str) -> bool:
+    def suits(self, variant: str, device: str) -> bool:
         # A few queries of each head, as in decode: blocks of queries alone would leave most of a GPU idle.
-        return variant != "split_kv" or bool(np.all(self.seq_q <= FEW_QUERIES))
+        if variant == "split_kv":
+            return self.seq_q <= FEW_QUERIES
+        # One query of a KV head leaves the other lanes of tiled's vectors empty; scores are few, and naive streams K and V.
+        return variant != "tiled" or device != "cpu" or self.heads // self.kv_heads * self.seq_q > 1
 
     def launches(self, plan: Facts) -> int:
         return 3 if plan["variant"] in ("naive", "library") else 1

@@ -1,4 +1,8 @@
-"""What an operator states about itself. One operator is one file; nothing has a silent default."""
+"""What an operator states about itself. One operator is one file.
+
+What every operator must state is `Operator._stated`: a class that lacks one of these fails at import. The other methods have
+defaults that are right for an operator with one pass, one launch and no matrix products; tests hold them against all operators.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +101,8 @@ class Operator:
         """Bytes by named term that a variant moves *beyond* the compulsory ones, workspace included.
 
         `plan` holds at least `variant`; every other fact may be absent (a prediction without a device), and then the
-        term is computed from the problem alone.
+        term is computed from the problem alone. The variant "" is no kernel of ours: the operator as a model counts it. It moves
+        the compulsory bytes alone, in one launch, and computes `flops`; `work`, `reuse` and `launches` hold to that too.
         """
         raise NotImplementedError
 
@@ -113,8 +118,8 @@ class Operator:
         """Bytes by named term that a variant finds again in a cache, each with the bytes a thread touched since: who holds them."""
         return {}
 
-    def suits(self, variant: str) -> bool:
-        """Whether a variant is meant for this problem: others are no default for it."""
+    def suits(self, variant: str, device: str) -> bool:
+        """Whether a variant is meant for this problem on a kind of device ("cpu", "cuda"): others are no default for it."""
         return True
 
     def has_products(self) -> bool:

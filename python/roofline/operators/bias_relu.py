@@ -54,7 +54,7 @@ class BiasRelu(Operator):
         return {"bias for further rows": (self.rows - 1) * bias.size_bytes}
 
     def reuse(self, plan: Facts) -> dict[str, tuple[int, int]]:
-        if not plan.get("row_cached", True):
+        if not plan["variant"] or not plan.get("row_cached", True):
             return {}
         x, bias = self.inputs()
         return {"bias for further rows": ((self.rows - 1) * bias.size_bytes, 2 * x.size_bytes // self.rows + bias.size_bytes)}

@@ -74,7 +74,7 @@ class Bmm(Scaled, Operator):
         return (Product(term="a·b", count=self.batch, rows=self.rows, columns=self.columns, inner=self.inner),)
 
     def traffic(self, plan: Facts) -> dict[str, int]:
-        if self.dtype not in ALONG_INNER or plan["variant"] != "library":
+        if self.dtype not in ALONG_INNER or not plan["variant"]:
             return {}
         b = next(spec for spec in self.inputs() if spec.name == "b")
         return {
@@ -83,6 +83,8 @@ class Bmm(Scaled, Operator):
         }
 
     def launches(self, plan: Facts) -> int:
+        if not plan["variant"]:
+            return 1
         return 1 + sum(smaller(size, 1) for size in self.traffic(plan).values()) + (self.scales == "two_level")  # type: ignore[no-any-return]
 
     def work(self, plan: Facts) -> dict[str, int]:
@@ -91,6 +93,9 @@ class Bmm(Scaled, Operator):
 
     def product_size(self) -> int:
         return self.rows * self.columns * self.inner
+
+    def product_width(self) -> int:
+        return smaller(self.rows, self.columns)  # type: ignore[no-any-return]
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, _ACCUMULATORS.get(self.dtype, "fp32")

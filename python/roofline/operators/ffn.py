@@ -83,6 +83,8 @@ class Ffn(Operator):
         )
 
     def traffic(self, plan: Facts) -> dict[str, int]:
+        if not plan["variant"]:
+            return {}  # a model keeps what is hidden on the chip, as it keeps the scores of attention
         hidden = size_bytes((self.rows, self.d_ff), self.dtype)
         if plan["variant"] == "fused":
             wide = {"up and gate written, read": 4 * hidden} if self.gated else {}
@@ -108,17 +110,19 @@ class Ffn(Operator):
     def product_width(self) -> int:
         return self.rows
 
-    def suits(self, variant: str) -> bool:
+    def suits(self, variant: str, device: str) -> bool:
         # The epilogue of a library knows gelu by tanh only, and how exactly it computes it is not stated: near enough in 16 bits.
         gelu = self.activation == "gelu" or (self.activation == "gelu_tanh" and self.dtype == "fp32")
         return variant != "fused" or not gelu
 
     def launches(self, plan: Facts) -> int:
+        if not plan["variant"]:
+            return 1
         # fused: the activation of relu and gelu_tanh, or the product for the gate, is none of its own.
         return (4 if self.gated else 3) - int(plan["variant"] == "fused")
 
     def compute(self) -> tuple[str, str]:
-        return self.dtype, self.dtype
+        return self.dtype, "fp32"
 
     def tolerance(self) -> tuple[float, float]:
         """Absolute, for x of variance 1 and weights as `initial` states.

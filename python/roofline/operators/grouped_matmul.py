@@ -240,9 +240,6 @@ class GroupedMatmul(Operator):
             "results written, read": 2 * narrow,
         }
 
-    def suits(self, variant: str) -> bool:
-        return False  # models run experts fused, as the costs alone describe them; what is not is measured where asked for
-
     def launches(self, plan: Facts) -> int:
         if plan["variant"] == "tiled":
             return 4

@@ -72,7 +72,7 @@ class LayerNorm(Operator):
         return further | {"x for the result": x.size_bytes, "weight and bias for further rows": constants}
 
     def reuse(self, plan: Facts) -> dict[str, tuple[int, int]]:
-        if not plan.get("row_cached", True):
+        if not plan["variant"] or not plan.get("row_cached", True):
             return {}
         x, weight, bias = self.inputs()
         row = x.size_bytes // self.rows

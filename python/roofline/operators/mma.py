@@ -82,8 +82,8 @@ class Mma(Operator):
         self.one_of("data", ("random", "constant", "zeros"))
         self.one_of("accumulator", ("", *ACCUMULATORS[self.dtype]))
 
-    def suits(self, variant: str) -> bool:
-        return all(np.all(getattr(self, field) == size) for field, size in self.tile(variant, self.dtype).items())
+    def suits(self, variant: str, device: str) -> bool:
+        return all(getattr(self, field) == size for field, size in self.tile(variant, self.dtype).items())
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         return (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..cost import Array, TensorSpec, ceil_div, larger, matmul, pick, ratio
+from ..cost import Array, TensorSpec, ceil_div, larger, matmul, pick, ratio, smaller
 from .base import Case, Facts, Operator, Product
 
 _DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "nvfp4", "mxfp4")
@@ -83,6 +83,9 @@ class QuantizedMatmul(Operator):
 
     def product_size(self) -> int:
         return self.rows * self.columns * self.inner
+
+    def product_width(self) -> int:
+        return smaller(self.rows, self.columns)  # type: ignore[no-any-return]
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, "int32" if self.dtype == "int8" else "fp32"

@@ -56,7 +56,7 @@ class RmsNorm(Operator):
         return {"x for the result": x.size_bytes, "weight for further rows": (self.rows - 1) * weight.size_bytes}
 
     def reuse(self, plan: Facts) -> dict[str, tuple[int, int]]:
-        if not plan.get("row_cached", True):
+        if not plan["variant"] or not plan.get("row_cached", True):
             return {}
         x, weight = self.inputs()
         row = x.size_bytes // self.rows

@@ -58,7 +58,7 @@ class Softmax(Operator):
         return {"exp": elements, "other": 4 * elements}
 
     def reuse(self, plan: Facts) -> dict[str, tuple[int, int]]:
-        if not plan.get("row_cached", True):
+        if not plan["variant"] or not plan.get("row_cached", True):
             return {}
         (x,) = self.inputs()
         row = x.size_bytes // self.rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Error
-from ..machine import LEVELS, Ceiling, Machine
+from ..machine import LEVELS, Ceiling, Machine, bars_name
 from ..units import NANO, fmt_number, fmt_si
 from . import style
 from .frame import WIDTH, fit_figure, frame, machine_line, wrapped, write_footer
@@ -55,7 +55,8 @@ def draw(machine: Machine, ax: Axes, *, fit: bool) -> Axes:
         ax.yaxis.set_major_formatter(lambda value, _: fmt_number(value / NANO, 1))
         ax.set_ylabel("Latency [ns]")
         small = any(c.problem.get("pages") == "small" for c in found)
-        lines = [machine_line(machine), "bars: 95 % intervals" + ("; filled: huge pages, hollow: 4 KiB pages" if small else "")]
+        pages = "; filled: huge pages, hollow: 4 KiB pages" if small else ""
+        lines = [machine_line(machine), f"bars: {bars_name(c.summary for c in found)}{pages}"]
         footer = wrapped(lines, WIDTH if fit else ax.bbox.width / figure.dpi)
         if fit:
             fit_figure(figure, ax, len(footer))

@@ -10,7 +10,7 @@ import numpy as np
 
 from .._repr import printable
 from ..errors import Error
-from ..machine import Ceiling, EmpiricalRoofline, Fit, Machine, fmt_p
+from ..machine import Ceiling, EmpiricalRoofline, Fit, Machine, bars_name, fmt_p
 from ..units import fmt_number, fmt_percent, fmt_si, si_prefix
 from . import style
 from .frame import WIDTH, fit_figure, frame, machine_line, wrapped, write_footer
@@ -332,7 +332,8 @@ def draw(machine: Machine, shown: Shown, ax: Axes, *, fit: bool) -> Axes:
         frame(ax, title, "Arithmetic intensity [FLOP/byte]", "Performance [FLOP/s]", shown.x_limits, shown.y_limits, top)
         _draw_lines(ax, shown)
         _draw_sweeps(ax, shown)
-        explained = "bars: 95 % intervals; thin lines: measured ceilings, dashed: theoretical; star: the fitted knee"
+        bars = bars_name(p.summary for e, _ in sweeps for p in e.points)
+        explained = f"bars: {bars}; thin lines: measured ceilings, dashed: theoretical; star: the fitted knee"
         if any(found and _at_clocks(e, found) for e, found in sweeps):
             explained += "; dotted: the fit at the clock of each point"
         footer = wrapped([machine_line(machine), explained, *shown.notes], WIDTH if fit else ax.bbox.width / figure.dpi)

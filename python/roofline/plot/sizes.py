@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._repr import printable
 from ..errors import Error
-from ..machine import Machine, Plateau, SizeCurve, curve_capacity
+from ..machine import Machine, Plateau, SizeCurve, bars_name, curve_capacity
 from ..units import fmt_bytes
 from . import style
 from .frame import WIDTH, fit_figure, frame, machine_line, wrapped, write_footer
@@ -55,7 +55,9 @@ def picture(machine: Machine, *, access: str | None = None, threads: int | None 
     if caches:
         over = f" over {most} threads" if most > 1 else ""
         notes.insert(
-            0, f"thin verticals: cache sizes as reported{over}; bars: plateaus found in the curve; points with 95 % intervals"
+            0,
+            f"thin verticals: cache sizes as reported{over}; bars: plateaus found in the curve; points with "
+            f"{bars_name(p.summary for c in curves for p in c.points)}",
         )
     bottom, top = min(values) / 1.5, max(values)
     return Shown(

@@ -142,9 +142,9 @@ def _timing(m: Measurement) -> Section:
     if s is None:
         return Section(title="Time", lines=("nothing was timed",))
     lines = [
-        f"median {fmt_si(s.median, 's')}, 95 % interval {fmt_interval(s.low, s.high, 's')}",
+        f"median {fmt_si(s.median, 's')}" + (f", {s.interval_name} {fmt_interval(s.low, s.high, 's')}" if s.n > 1 else ""),
         f"{s.n} samples from {fmt_si(s.minimum, 's')} to {fmt_si(s.maximum, 's')}, p5 to p95 {fmt_interval(s.p5, s.p95, 's')}",
-        f"each of {m.launches_per_sample} launches; warm-up {fmt_si(m.warmup_s, 's')}; "
+        f"launches in a sample: {m.launches_per_sample}; warm-up {fmt_si(m.warmup_s, 's')}; "
         f"stopped by {m.stop_reason or 'an unknown rule'}; {m.repeats} tries thrown away",
         f"{fmt_si(m.flops_per_s, 'FLOP/s')} and {fmt_si(m.bytes_per_s, 'B/s')}",
     ]
@@ -154,9 +154,11 @@ def _timing(m: Measurement) -> Section:
     if m.correctness.get("checked"):
         rows = m.correctness.get("rows")
         scope = f"{rows} sampled rows" if rows else "everything"
+        share = m.correctness.get("tolerance_relative")
+        relative = f" + {fmt_number(share)} · |reference|" if share else ""
         lines.append(
             f"checked against float64 ({scope}): largest error {fmt_number(m.correctness.get('max_error'))}, "
-            f"tolerance {fmt_number(m.correctness.get('tolerance'))}"
+            f"tolerance {fmt_number(m.correctness.get('tolerance'))}{relative}"
         )
     for name, samples in m.steps.items():
         lines.append(
@@ -170,14 +172,19 @@ def _timing(m: Measurement) -> Section:
 def _prediction(m: Measurement) -> Section:
     if "time_s" not in m.prediction:
         return Section(title="Prediction", lines=("none was stored",))
-    rows = [(name, fmt_si(seconds, "s")) for name, seconds in m.prediction.get("terms", {}).items()]
+    terms, parts = m.prediction.get("terms", {}), m.prediction.get("parts", {})
+    rows = [(f"{name} roof", fmt_si(seconds, "s")) for name, seconds in terms.items()]
+    rows += [(name, fmt_si(seconds, "s")) for name, seconds in parts.items() if seconds > 0 and parts != terms]
+    most = f" to {fmt_si(m.prediction['most_s'], 's')}" if m.prediction.get("most_s") else ""
     lines = [
-        f"predicted {fmt_si(m.prediction['time_s'], 's')} ({m.prediction.get('bound', '')}-bound), fixed before the operator ran"
+        f"predicted {fmt_si(m.prediction['time_s'], 's')}{most} ({m.prediction.get('bound', '')}-bound), "
+        "fixed before the operator ran",
+        *m.prediction.get("notes", ()),
     ]
     if m.time_s is not None:
         lines.append(f"measured {fmt_si(m.time_s, 's')}: predicted / measured − 1 = {fmt_error(m.prediction_error)}")
         lines.append(f"why: {why_wrong(m) or 'nothing is known'}")
-    return Section(title="Prediction", table=Table(headers=("roof", "time by the probe before"), rows=rows), lines=tuple(lines))
+    return Section(title="Prediction", table=Table(headers=("roof or part", "time"), rows=rows), lines=tuple(lines))
 
 
 def _ceilings(m: Measurement, machine: Machine) -> Section:

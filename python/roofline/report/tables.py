@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._repr import Row
-from ..machine import LEVELS, RATE_UNITS, Ceiling, Machine
+from ..machine import FEWEST, LEVELS, RATE_UNITS, Ceiling, Machine
 from ..operators import OPERATORS
 from ..operators.scales import without_unused
 from ..results import Measurement
@@ -109,7 +109,7 @@ def _power(conditions: Mapping[str, object]) -> str:
 def ceiling_table(machine: Machine) -> Table:
     """Median, its 95 % interval, n, clock, modes, and power where some device tells it.
 
-    A bimodal ceiling has no median: it would lie between the modes.
+    A bimodal ceiling has no median: it would lie between the modes. Of fewer than 6 samples the interval is a range, and says so.
     """
     powers = ("power",) if any("power_w" in c.conditions for c in machine.ceilings) else ()
     rows = []
@@ -119,7 +119,7 @@ def ceiling_table(machine: Machine) -> Table:
             (
                 c.name,
                 MISSING if c.bimodal else fmt_si(s.median, unit),
-                MISSING if c.bimodal else fmt_interval(s.low, s.high, unit),
+                MISSING if c.bimodal else fmt_interval(s.low, s.high, unit) + ("" if s.n >= FEWEST else " (range)"),
                 str(s.n),
                 fmt_mode_shares(c),
                 str(c.threads or MISSING),
@@ -280,20 +280,35 @@ def prediction_summary(results: Iterable[Measurement], worst: int = 10) -> Predi
 
 
 def why_wrong(m: Measurement) -> str:
-    """What is known about the cause of a prediction's error: roofs that moved, spread, roofs the model overlaps, the kernel."""
+    """What is known about the cause of a prediction's error, and explains its sign.
+
+    Either way: roofs that moved, terms that are near each other, spread. Too short: what was left out, the kernel below its roof.
+    Too long: a part that alone takes longer than the run.
+    """
+    error = m.prediction_error
+    if error is None or m.time_s is None:
+        return ""
     causes = []
     bracket = m.limiting_bracket
-    if bracket is not None and bracket.moved > MOVED:
-        causes.append(f"the {bracket.label} roof moved by {fmt_percent(bracket.moved, 2)} meanwhile")
+    if bracket is not None and bracket.median_after is not None and bracket.moved > MOVED:
+        slower = (bracket.median_after < bracket.median_before) != (bracket.kind == "latency")
+        if slower == (error < 0):
+            causes.append(f"the {bracket.label} roof moved by {fmt_percent(bracket.moved, 2)} meanwhile")
     terms = sorted(m.prediction.get("terms", {}).items(), key=lambda item: -item[1])
     if len(terms) > 1 and terms[0][1] > 0 and terms[1][1] >= NEAR * terms[0][1]:
         causes.append(
             f"{terms[0][0]} ({fmt_si(terms[0][1], 's')}) and {terms[1][0]} ({fmt_si(terms[1][1], 's')}) are near each other, "
-            "and how far they overlap is a matter of the kernel"
+            f"and may overlap {'less' if error < 0 else 'more'} than the model has it"
         )
     s = m.summary
     if s is not None and (s.p95 - s.p5) > 0.1 * s.median:
         causes.append(f"its times spread from {fmt_si(s.p5, 's')} to {fmt_si(s.p95, 's')} (p5 to p95)")
-    if m.share_of_bracket is not None:
-        causes.append(f"the kernel reaches {fmt_percent(m.share_of_bracket)} of its {m.bound} roof")
+    if error < 0:
+        if m.prediction.get("most_s"):
+            causes.append("the prediction leaves out what caches without a ceiling serve")
+        if m.share_of_bracket is not None and m.share_of_bracket < 1:
+            causes.append(f"the kernel reaches {fmt_percent(m.share_of_bracket)} of its {m.bound} roof")
+    else:
+        long = {name: seconds for name, seconds in m.prediction.get("parts", {}).items() if seconds > m.time_s}
+        causes += [f"{name} alone ({fmt_si(seconds, 's')}) takes longer than the run" for name, seconds in long.items()]
     return "; ".join(causes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..cost import ceil_div
@@ -9,6 +10,7 @@ from ..cost import dtype as known_dtype
 from ..errors import Error
 from ..machine import ALIGNED, Ceiling, Machine
 from ..operators import Operator, from_dict
+from ..operators.scales import scales_name
 from ..prediction import Advice, Prediction, predict
 from ..units import fmt_percent, fmt_si
 from .record import Measurement
@@ -64,19 +66,36 @@ def _misaligned(problem: Operator) -> dict[str, int]:
     return {name: ceil_div(size, ALIGNED) * ALIGNED for name, size in sizes.items() if size > ALIGNED and size % ALIGNED}
 
 
-def _pair(machine: Machine, m: Measurement) -> float | None:
-    """The library's rate for products of aligned sizes over that for others, where both were measured in this dtype."""
-    found: dict[bool, Ceiling] = {}
-    for c in machine.ceilings:
-        if c.kind == "compute" and c.problem.get("operator") == "matmul" and (c.dtype, c.threads) == (m.dtype, m.threads):
-            found.setdefault(not c.diagnostic, c)
-    return found[True].value / found[False].value if len(found) == 2 else None
+def _pair(machine: Machine, m: Measurement, problem: Operator) -> float | None:
+    """The library's rate for a product of aligned sizes over that for one just below (2048 over 2047); None without such a pair.
+
+    Both of this dtype, these threads and scales, undisturbed, and alike in all else; of several pairs that of the nearest size.
+    """
+
+    def kind(c: Ceiling) -> tuple[object, ...]:
+        return c.dtype, c.accumulator, c.threads, c.unit, c.isa, c.variant, scales_name(c.problem)
+
+    def comparable(c: Ceiling) -> bool:
+        own = (c.dtype, c.threads, scales_name(c.problem)) == (m.dtype, m.threads, scales_name(m.problem))
+        return own and c.kind == "compute" and c.status == "ok" and not c.sustained and min(c.sizes, default=0) > ALIGNED
+
+    products = [c for c in machine.ceilings if comparable(c)]
+    pairs = [
+        (odd, even)
+        for odd in products
+        for even in products
+        if kind(odd) == kind(even) and odd.sizes != even.sizes == tuple(ceil_div(size, ALIGNED) * ALIGNED for size in odd.sizes)
+    ]
+    if not pairs:
+        return None
+    odd, even = min(pairs, key=lambda pair: abs(math.log(math.prod(pair[0].sizes) / problem.product_size())))
+    return even.value / odd.value
 
 
 def _kernel(m: Measurement, problem: Operator | None, machine: Machine) -> Iterator[Advice]:
     """A low share of the roof: sizes, the path of the dtype, the kernel itself."""
     share, reached = m.share_of_bracket, m.flops_per_s
-    if share is None or reached is None or share >= LOW or m.bound == "launch" or _little(m):
+    if not share or reached is None or share >= LOW or m.bound == "launch" or _little(m):
         return
     whose = "the library" if m.variant == "library" else f"the kernel {m.variant}".strip()
     low = f"{whose} reaches {fmt_percent(share)} of its {m.bound} roof"
@@ -84,7 +103,7 @@ def _kernel(m: Measurement, problem: Operator | None, machine: Machine) -> Itera
     padding = _misaligned(problem) if problem is not None and products else {}
     if problem is not None and padding:
         more = problem.replace(**padding).total_flops() / problem.total_flops()
-        pair = _pair(machine, m)
+        pair = _pair(machine, m, problem)
         sizes = ", ".join(f"{name} {size}" for name, size in padding.items())
         known = f"aligned products are {pair:.2f} times as fast here" if pair else "what the roof allows"
         detail = f"{low} with sizes that are no multiples of {ALIGNED}; {known}, for {fmt_percent(more - 1)} more FLOPs"
@@ -112,12 +131,14 @@ def _same_point(m: Measurement, other: Measurement) -> bool:
 
 
 def _changed(m: Measurement, problem: Operator, machine: Machine, peers: Iterable[Measurement]) -> Iterator[Advice]:
-    """Other variants (measured ones before expected ones) and narrower dtypes."""
+    """Other variants (measured ones before expected ones) and narrower dtypes, as far as kernels for them are there.
+
+    Both sides of a comparison are expected without the facts of a plan: nothing is known of that of the other.
+    """
 
     def expected(changed: Operator, variant: str) -> Prediction | None:
-        plan = m.plan if changed == problem and variant == m.variant else None
         try:
-            return predict(machine, changed, variant=variant, plan=plan, level=m.level or None, threads=m.threads or None)
+            return predict(machine, changed, variant=variant, level=m.level or None, threads=m.threads or None)
         except Error:
             return None
 
@@ -131,7 +152,7 @@ def _changed(m: Measurement, problem: Operator, machine: Machine, peers: Iterabl
             faster = timed[name].time_s
             assert m.time_s is not None and faster is not None
             yield _gain(m, f"variant {name}", m.time_s / faster, "as measured beside it", bound=timed[name].bound)
-        elif now is not None and (new := expected(problem, name)) is not None:
+        elif now is not None and problem.suits(name, backend) and (new := expected(problem, name)) is not None:
             detail = f"{fmt_si(now.bytes - new.bytes, 'B')} fewer" if now.bytes > new.bytes else "as expected of both"
             yield _gain(m, f"variant {name}", now.time_s / new.time_s, detail, bound=new.bound)
     if now is None or not m.dtype:
@@ -140,6 +161,9 @@ def _changed(m: Measurement, problem: Operator, machine: Machine, peers: Iterabl
     for name in dict.fromkeys(ceiling.dtype for ceiling in machine.roofs("compute")):
         other = known_dtype(name)
         if other.bits >= own.bits or (other.eps == 0) != (own.eps == 0):  # an integer is no narrower float
+            continue
+        runs = problem.variants.get(m.variant)
+        if backend and (runs is None or name not in runs.dtypes.get(backend, ())):
             continue
         try:
             changed = problem.replace(dtype=name)

@@ -224,7 +224,7 @@ class Measurement:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """95 % interval of the median time in seconds."""
+        """95 % interval of the median time in seconds; of fewer than 6 samples their range."""
         return (_summary(self.samples_s).low, _summary(self.samples_s).high) if self.samples_s else None
 
     @property
@@ -378,6 +378,7 @@ class Measurement:
             "bracket_after": bracket.median_after if bracket else None,
             "max_error": self.correctness.get("max_error"),
             "tolerance": self.correctness.get("tolerance"),
+            "tolerance_relative": self.correctness.get("tolerance_relative"),
             "repeats": self.repeats,
             "clock_hz_before": self.clock_hz_before,
             "clock_hz_after": self.clock_hz_after,
@@ -415,8 +416,9 @@ class Measurement:
         rows.append(("status", self.status + (f": {self.reason}" if self.reason else "")))
         s = self.summary
         if s is not None:
+            around = f"  [{fmt_si(s.low, 's')}, {fmt_si(s.high, 's')}] {s.interval_name}" if s.n > 1 else ""
             rows += [
-                ("time", f"{fmt_si(s.median, 's')}  [{fmt_si(s.low, 's')}, {fmt_si(s.high, 's')}] 95 %, n = {s.n}"),
+                ("time", f"{fmt_si(s.median, 's')}{around}, n = {s.n}"),
                 ("rate", f"{fmt_si(self.flops_per_s, 'FLOP/s')}, {fmt_si(self.bytes_per_s, 'B/s')} at {self.level or 'its level'}"),
                 ("intensity", f"{fmt_number(self.flops_per_byte)} FLOP/byte"),
             ]

@@ -113,7 +113,7 @@ def _narrower(config: TransformerConfig, machine: Machine) -> Iterator[tuple[str
         both = Quantization(weights="fp8_e4m3", activations="fp8_e4m3" if multiplies else "")
         yield f"weights{' and their products' if multiplies else ''} in fp8", c.replace(quantization=both)
     if bits > 5:
-        yield "weights in int4, groups of 128", c.replace(quantization=Quantization(weights="int4", group=128, scale_bits=16))
+        yield "weights in int4, groups of 128", c.replace(weights="int4")
     if c.kv in CACHES[:3]:
         yield "KV cache in fp8", c.replace(kv="fp8_e4m3")
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
+from ..cost import DTYPES as KNOWN
 from ..cost import dtype
 from ..errors import Error
 
@@ -20,6 +21,9 @@ COVERS: Mapping[str, tuple[str, ...]] = {
     "ffn": ("ffn", "experts"),
     "experts": ("experts",),
 }
+# How many weights usually share a scale of so many bits: NVFP4's E4M3, the E8M0 of OCP Microscaling Formats 1.0, and 16 bits as
+# GPTQ and AWQ have them. All others have one scale for a whole tensor or column, whose bytes do not count.
+SHARED_SCALES: Mapping[str, tuple[int, int]] = {"nvfp4": (16, 8), "mxfp4": (32, 8), "int4": (128, 16)}
 DTYPES = ("fp32", "fp16", "bf16")  # of a model as it is trained; narrower weights are a Quantization
 CACHES = (*DTYPES, "fp8_e4m3", "fp8_e5m2", "int8", "int4")
 _OF_EXPERTS = ("experts_per_token", "expert_groups", "groups_per_token", "expert_d_ff", "shared_experts", "shared_d_ff")
@@ -38,7 +42,7 @@ def _check_fields(made: Any, what: str, least: Mapping[str, int]) -> None:
     """Types and ranges of a dataclass's fields by their annotations. least: of integers; 1 where it is not there."""
     for field in fields(made):
         value, where = getattr(made, field.name), f"{what}: {field.name}"
-        if field.type == "int":
+        if field.type in ("int", "int | None"):  # of which None was replaced
             if isinstance(value, bool) or not hasattr(value, "__index__"):
                 raise Error(f"{where} must be an integer, got {shown(value)}")
             object.__setattr__(made, field.name, value := value.__index__())
@@ -56,7 +60,8 @@ def _check_fields(made: Any, what: str, least: Mapping[str, int]) -> None:
 class Quantization:
     """How weights are stored where that is not the model's own dtype.
 
-    weights: their dtype. group: how many share one scale of scale_bits and one zero point of zero_bits; 0: a whole tensor.
+    weights: their dtype. group: how many share one scale of scale_bits and one zero point of zero_bits; 0: a whole tensor. None of
+    either: as SHARED_SCALES says for the dtype (nvfp4 8 bits per 16, mxfp4 8 per 32, int4 16 per 128, all others a whole tensor).
     activations: the dtype products read activations in ("": the model's, and weights are widened first). covers: "layers",
     every matrix of attention and FFN; "ffn", those of dense FFNs and all experts; "ffn_and_output", attention's output projection
     too; "experts", those of the routed experts. Embeddings, head, norms, biases and router keep the model's dtype. method: its name
@@ -65,15 +70,22 @@ class Quantization:
 
     method: str = ""
     weights: str = "int4"
-    group: int = 0
-    scale_bits: int = 0
+    group: int | None = None
+    scale_bits: int | None = None
     zero_bits: int = 0
     activations: str = ""
     covers: str = "layers"
 
     def __post_init__(self) -> None:
-        _check_fields(self, "quantization", {"group": 0, "scale_bits": 0, "zero_bits": 0})
         dtype(self.weights)
+        group, scale_bits = SHARED_SCALES.get(self.weights, (0, 0))
+        if self.group is None:
+            object.__setattr__(self, "group", group)
+        if self.scale_bits is None:
+            if self.group and not scale_bits:
+                raise Error(f"quantization: {self.weights} has no usual scales of groups; give scale_bits with group {self.group}")
+            object.__setattr__(self, "scale_bits", scale_bits if self.group else 0)
+        _check_fields(self, "quantization", {"group": 0, "scale_bits": 0, "zero_bits": 0})
         if self.activations:
             dtype(self.activations)
         if self.covers not in COVERS:
@@ -85,8 +97,8 @@ class Quantization:
 
     @property
     def bits(self) -> float:
-        """Of one weight, with its part of scale and zero point: 4.25 for mxfp4."""
-        shared = (self.scale_bits + self.zero_bits) / self.group if self.group else 0.0
+        """Of one weight, with its part of scale and zero point: 4.25 of mxfp4."""
+        shared = ((self.scale_bits or 0) + self.zero_bits) / self.group if self.group else 0.0
         return float(dtype(self.weights).bits) + shared
 
 
@@ -163,6 +175,11 @@ class TransformerConfig:
         for field, derived in (("activations", self.weights), ("kv", self.activations or self.weights)):
             if not getattr(self, field):
                 object.__setattr__(self, field, derived)
+        if self.weights not in DTYPES and self.weights in KNOWN:
+            self._refuse(
+                f"weights {self.weights} are a quantization: give quantization=Quantization(weights={self.weights!r}), or "
+                f"replace(weights={self.weights!r}) in a configuration of {', '.join(DTYPES)}"
+            )
         self._one_of("weights", DTYPES)
         self._one_of("activations", DTYPES)
         self._one_of("kv", CACHES)
@@ -290,7 +307,13 @@ class TransformerConfig:
         return self.kv_lora_rank + self.rope_head_dim if self.mla else 2 * self.kv_heads * self.head_dim
 
     def replace(self, **changes: Any) -> TransformerConfig:
-        """A changed configuration. What was as another field (kv_heads, activations, kv) stays so unless it is given."""
+        """A changed configuration. What was as another field (kv_heads, activations, kv) stays so unless it is given.
+
+        weights: also a narrower dtype, which is that of `Quantization(weights=...)`, scales and all, and leaves all else.
+        """
+        if isinstance(narrow := changes.get("weights"), str) and narrow not in DTYPES:
+            changes = {name: value for name, value in changes.items() if name != "weights"}
+            changes["quantization"] = Quantization(weights=narrow)
         if self.mla:
             changes = {"head_dim": 0, "kv_heads": 0, **changes}
         elif "heads" in changes and self.kv_heads == self.heads:

@@ -9,7 +9,7 @@ from typing import Any
 
 from .._repr import Row, html_table, printable, text_table
 from ..reading import SCHEMA_VERSION
-from ..units import MISSING, fmt_bytes, fmt_number, fmt_percent, fmt_si
+from ..units import MISSING, fmt_bytes, fmt_number, fmt_percent, fmt_share, fmt_shares, fmt_si
 from .config import TransformerConfig
 from .memory import Memory
 from .phases import Decode, Phase, Prefill, Training
@@ -176,7 +176,7 @@ class Estimate:
             count = sum(p.call.count for p in parts)
             rows.append(_row(name, group, str(count), seconds, self.time_s, longest.bound, flops, moved))
         if self.overhead_s:
-            rows.append(("overhead", "", "", fmt_si(self.overhead_s, "s"), fmt_percent(self.overhead_s / self.time_s), *[""] * 4))
+            rows.append(("overhead", "", "", fmt_si(self.overhead_s, "s"), fmt_share(self.overhead_s / self.time_s), *[""] * 4))
         return headers, [*rows, _row("total", "", "", self.time_s, self.time_s, "", self.flops, self.bytes)]
 
     def summary(self) -> list[tuple[str, str]]:
@@ -187,15 +187,14 @@ class Estimate:
             ("tokens", f"{fmt_si(self.tokens_per_s, 'tok/s')} in all, {fmt_si(self.tokens_per_s_per_user, 'tok/s')} per sequence"),
             ("MFU", fmt_percent(self.mfu) if self.mfu is not None else ""),
         ]
-        profile = ", ".join(f"{roof} {fmt_percent(seconds / self.time_s)}" for roof, seconds in self.profile.items())
         limit = "" if math.isinf(self.amdahl) else f", so more ranks gain at most {fmt_number(self.amdahl)} times"
         parts = ", ".join(f"{name} {fmt_bytes(size)}" for name, size in self.memory.parts.items())
         return [
             ("time", fmt_si(self.time_s, "s", 4)),
             *((name, value) for name, value in rates if value),
-            ("bound by", profile),
-            ("groups", ", ".join(f"{group} {fmt_percent(seconds / self.time_s)}" for group, seconds in self.groups.items())),
-            *([] if self.options.ep > 1 else [("not sharded", f"{fmt_percent(self.unsharded_s / self.time_s)}{limit}")]),
+            ("bound by", fmt_shares(self.profile, self.time_s)),
+            ("groups", fmt_shares(self.groups, self.time_s)),
+            *([] if self.options.ep > 1 else [("not sharded", f"{fmt_share(self.unsharded_s / self.time_s)}{limit}")]),
             ("memory", f"{self.memory.text} ({parts})"),
             ("ceilings", "; ".join(self.ceilings)),
         ]
@@ -248,5 +247,5 @@ class Estimate:
 
 def _row(name: str, group: str, count: str, seconds: float, total: float, bound: str, flops: int, moved: int) -> Row:
     intensity = fmt_number(flops / moved) if moved else MISSING
-    share = fmt_percent(seconds / total) if total else MISSING
+    share = fmt_share(seconds / total) if total else MISSING
     return (name, group, count, fmt_si(seconds, "s"), share, bound, fmt_si(flops, "FLOP"), fmt_si(moved, "B"), intensity)

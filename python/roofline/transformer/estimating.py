@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from ..cost import dtype
 from ..errors import Error
 from ..machine import Machine
 from ..operators import GroupedMatmul
-from ..units import fmt_number
+from ..units import SECONDS, SHARES, fmt_number, within
 from .calls import calls_of
-from .config import TransformerConfig, shown
+from .config import Quantization, TransformerConfig, shown
 from .estimates import Estimate, Note
 from .memory import memory_of
 from .phases import Decode, Phase, Training
@@ -29,27 +30,32 @@ def _check(options: Options) -> None:
         raise Error(f"counting must be one of {', '.join(COUNTINGS)}, got {shown(options.counting)}")
     for name in ("overhead_s", "launch_s", "link_latency_s"):
         value = getattr(options, name)
-        if (name != "launch_s" or value is not None) and (type(value) not in (int, float) or not 0 <= value < float("inf")):
-            raise Error(f"{name} must be a number of seconds from 0, got {shown(value)}")
-    for name in ("compute_utilisation", "bandwidth_utilisation"):
-        share = getattr(options, name)
-        if type(share) not in (int, float) or not 0 < share <= 1:
-            raise Error(f"{name} must be a share above 0 and at most 1, got {shown(share)}")
-    if type(options.memory_share) not in (int, float) or not 0 < options.memory_share <= 1:
-        raise Error(f"memory_share must be above 0 and at most 1, got {shown(options.memory_share)}")
+        if name != "launch_s" or value is not None:
+            within(name, "seconds", value, SECONDS)
+    for name in ("compute_utilisation", "bandwidth_utilisation", "memory_share"):
+        within(name, "a share", getattr(options, name), SHARES)
+
+
+def _stored(narrow: Quantization | None) -> str:
+    """How quantized weights count, in parentheses; "" where none are."""
+    if narrow is None:
+        return ""
+    scales = " with their scales" if narrow.bits > float(dtype(narrow.weights).bits) else ""
+    return f" ({narrow.weights} of {narrow.covers.replace('_', ' ')}, {narrow.bits:g} bits each{scales})"
 
 
 def _counted(config: TransformerConfig, phase: Phase, options: Options) -> tuple[str, ...]:
     head = "lm_head" if options.lm_head else "no lm_head"
+    weights = f"weights{_stored(config.quantization)}"
     if options.counting != FULL:
         return (
-            f"Counted: weights of all products ({head}) and the KV cache, once a step each, and the products' FLOPs.",
+            f"Counted: {weights} of all products ({head}) and the KV cache, once a step each, and the products' FLOPs.",
             "Not counted: activations, norms and all else that is no product, embedding rows, launches.",
         )
     kept = "" if isinstance(phase, Training) else ", new keys and values written to the cache"
     return (
         f"Counted: every product, attention, norm, rotation and activation, embedding rows, {head}{kept}.",
-        "Each reads its weights, cache and activations once, and writes its result once.",
+        f"Each reads its {weights}, cache and activations once, and writes its result once.",
         "Not counted: biases, sampling, conversions to narrower activations, and what runs between the calls (overhead_s adds it).",
         FUSED if options.fused else APART,
     )

@@ -27,7 +27,8 @@ GROUPS = ("embedding", "attention", "ffn", "norm", "head", "communication", "los
 class Call:
     """One problem and how often a phase runs it.
 
-    sharded: whether tensor parallelism divides it. variant: of the operator ("": its default). cached: names of its tensors that
+    sharded: whether tensor parallelism divides it. variant: a kernel of ours whose traffic
+    counts ("": none, the compulsory bytes). cached: names of its tensors that
     lie in the KV cache. weights: names of those that are weights of a product; norms, tables and sinks are not in it.
     """
 
@@ -80,7 +81,7 @@ def _attention(config: TransformerConfig, r: Ranks, segment: Segment, window: in
         name=f"attention, window {window}" if window else "attention",
         group="attention",
         problem=problems.attention(config, r.heads, r.kv_heads, segment, window),
-        variant=problems.FUSED if fused else "naive",
+        variant="" if fused else "naive",
         cached=problems.CACHED,
     )
 

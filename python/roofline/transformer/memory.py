@@ -12,7 +12,7 @@ import numpy as np
 from ..cost import larger, size_bytes, smaller
 from ..errors import Error
 from ..machine import Machine
-from ..units import fmt_bytes
+from ..units import MEMORIES, fmt_bytes, within
 from .config import MOST, TransformerConfig
 from .layers import step_calls
 from .parameters import weights_bytes
@@ -169,8 +169,6 @@ def memory_of(
     parts = parts_of(config, phase, tp=tp, ep=ep, lm_head=lm_head)
     if stated is None:
         return Memory(parts=parts)
-    if isinstance(stated, bool) or not isinstance(stated, (int, float)) or not 0 < stated < float("inf"):
-        raise Error(f"the device's memory must be a positive number of bytes, got {stated!r:.60}")
-    usable = int(stated * share)
+    usable = int(within("memory_bytes", "a number of bytes", stated, MEMORIES) * share)
     most = largest_batch(config, phase, usable, tp=tp, ep=ep, lm_head=lm_head)
     return Memory(parts=parts, capacity_bytes=usable, capacity_source=source, largest_batch=most)

@@ -51,14 +51,14 @@ _ALL = (
     TransformerConfig(
         name="DeepSeek-R1-NVFP4", **_DEEPSEEK,
         quantization=Quantization(
-            method="modelopt", weights="nvfp4", group=16, scale_bits=8, activations="nvfp4", covers="ffn_and_output"
+            method="modelopt", weights="nvfp4", activations="nvfp4", covers="ffn_and_output"
         ),
     ),
     TransformerConfig(
         name="GPT-OSS-120B", layers=36, d_model=2880, heads=64, kv_heads=8, head_dim=64, vocabulary=201088, rope_theta=1.5e5,
         rope_scaling="yarn × 32", max_seq=131072, qkv_bias=True, output_bias=True, ffn_bias=True, sinks=True, window=128,
         window_layers=tuple(range(0, 36, 2)), experts=128, experts_per_token=4, expert_d_ff=2880, router_bias=True,
-        quantization=Quantization(method="mxfp4", weights="mxfp4", group=32, scale_bits=8, covers="experts"),
+        quantization=Quantization(method="mxfp4", weights="mxfp4", covers="experts"),
     ),
 )  # fmt: skip
 

@@ -11,15 +11,14 @@ from typing import Any
 import numpy as np
 
 from ..cost import larger, pick
-from ..errors import Error
 from ..machine import Ceiling, Machine
 from ..operators.base import WORK
 from ..prediction import Prediction, predict
-from ..units import fmt_si
-from .config import shown
+from ..units import LINKS, fmt_si, within
 from .layers import Call
 
 FULL, WEIGHTS_AND_KV = "full", "weights_and_kv"
+ROUNDING = 1e-12  # of a time: a difference of floating-point sums below this is 0
 COUNTINGS = (FULL, WEIGHTS_AND_KV)
 
 
@@ -93,9 +92,8 @@ def linked(machine: Machine, bytes_per_s: float | None) -> Machine:
     """The machine with this link to other ranks (what one receives, and sends as much) instead of its own; None keeps that."""
     if bytes_per_s is None:
         return machine
-    if type(bytes_per_s) not in (int, float) or not 0 < bytes_per_s < float("inf"):
-        raise Error(f"link_bytes_per_s must be a positive finite number, got {shown(bytes_per_s)}")
-    given = Ceiling(kind="link", samples=(float(bytes_per_s),), source="datasheet", reason="as given")
+    rate = within("link_bytes_per_s", "bytes/s", bytes_per_s, LINKS)
+    given = Ceiling(kind="link", samples=(rate,), source="datasheet", reason="as given")
     return dataclasses.replace(machine, ceilings=(*(c for c in machine.ceilings if c.kind != "link"), given))
 
 
@@ -122,7 +120,8 @@ def _profile(prediction: Prediction) -> dict[str, Any]:
     kinds = {kind: pick(seconds > 0, computing, 0.0) for kind, seconds in longest(work).items()}
     most = longest({**levels, **kinds})
     left = larger(prediction.time_s - launch - sum(most.values()), 0.0) if most else 0.0
-    return {roof: seconds for roof, seconds in {"launch": launch, **most, "overlap": left}.items() if np.any(seconds > 0)}
+    least = ROUNDING * prediction.time_s
+    return {roof: seconds for roof, seconds in {"launch": launch, **most, "overlap": left}.items() if np.any(seconds > least)}
 
 
 def _times(profile: Mapping[str, float], count: int) -> dict[str, float]:

@@ -35,7 +35,6 @@ from .phases import Segment
 
 CACHED = ("k", "v", "c", "k_rope", "scales")  # tensors of attention that lie in the KV cache
 WEIGHTS = ("b", "scale", "zero", "b_scale", "b_whole", "w", "w_up", "w_gate", "w_down")  # of products
-FUSED = "tiled"  # the variant of `Attention` whose scores stay on the chip
 
 FOUR_BITS = ("nvfp4", "mxfp4")
 
@@ -73,8 +72,8 @@ def product(config: TransformerConfig, part: str, rows: int, inner: int, columns
             out_dtype=c.activations,
         )  # fmt: skip
     return QuantizedMatmul(
-        rows=rows, columns=columns, inner=inner, weight_bits=_width(q.weights), group_size=q.group, scale_bits=q.scale_bits,
-        zero_bits=q.zero_bits, dtype=c.activations, out_dtype=c.activations,
+        rows=rows, columns=columns, inner=inner, weight_bits=_width(q.weights), group_size=q.group or 0,
+        scale_bits=q.scale_bits or 0, zero_bits=q.zero_bits, dtype=c.activations, out_dtype=c.activations,
     )  # fmt: skip
 
 

@@ -75,14 +75,16 @@ def _compressed(given: Mapping[str, Any], where: str) -> Quantization:
         bits, kind = _integer(part, where, "num_bits"), part.get("type")
         if kind == "int":
             return _whole_number(bits, where)
-        if kind == "float" and bits in (4, 8):
-            return "nvfp4" if bits == 4 else "fp8_e4m3"
+        if kind == "float" and bits == 4:
+            return "mxfp4" if part.get("group_size") == 32 else "nvfp4"  # their blocks tell them apart
+        if kind == "float" and bits == 8:
+            return "fp8_e4m3"
         raise Error(f"{where}: elements of type {shown(kind)} with {bits} bits are not modelled")
 
     stored = element(weights)
-    size = _group(_integer(weights, where, "group_size", default=0))
-    # Scales of nvfp4 are fp8, others of groups are in 16 bits.
-    scale = 0 if not size else 8 if stored == "nvfp4" else 16
+    four_bit_float = stored in ("nvfp4", "mxfp4")  # always in blocks; integers and fp8 only where a size is stated
+    size = None if four_bit_float else _group(_integer(weights, where, "group_size", default=0))
+    scale = None if four_bit_float or not size else 16
     return Quantization(
         method="compressed-tensors", weights=stored, group=size, scale_bits=scale, activations=element(inputs) if inputs else ""
     )
@@ -94,7 +96,7 @@ def _modelopt(given: Mapping[str, Any], where: str) -> Quantization:
         return Quantization(method="modelopt", weights="fp8_e4m3", activations="fp8_e4m3")
     if algorithm == "NVFP4":
         group = _integer(given, where, "group_size", default=16)
-        return Quantization(method="modelopt", weights="nvfp4", group=group, scale_bits=8, activations="nvfp4")
+        return Quantization(method="modelopt", weights="nvfp4", group=group, activations="nvfp4")
     raise Error(f"{where}: quant_algo {shown(algorithm)} is not known; known are FP8 and NVFP4")
 
 
@@ -134,7 +136,7 @@ def _stated(given: Mapping[str, Any], where: str) -> Quantization:
     if method == "fp8":
         return _fp8(given, where)
     if method == "mxfp4":  # gpt-oss: experts only, blocks of 32 with one 8-bit exponent (OCP Microscaling Formats 1.0)
-        return Quantization(method="mxfp4", weights="mxfp4", group=32, scale_bits=8, covers="experts")
+        return Quantization(method="mxfp4", weights="mxfp4", covers="experts")
     if method == "compressed-tensors":
         return _compressed(given, where)
     if method == "modelopt":
