@@ -15,7 +15,7 @@ import pytest
 from roofline.cli import main
 from roofline.errors import Error
 from roofline.machine import Ceiling, Machine, load_machines, save_machines
-from roofline.machine.files import from_json
+from roofline.reading import from_json
 from roofline.report import render, report
 from roofline.report.files import begin
 from roofline.results import Measurement, Results, append_to
