@@ -27,7 +27,7 @@ print("ready", flush=True)
 sys.stdin.readline()
 for number in range(lines):
     append_to(path, Measurement(
-        operator="relu", problem={"elements": number}, variant="fused", device="cpu", threads=writer, cache_state="warm",
+        operator="relu", problem={"elements": number + 1}, variant="fused", device="cpu", threads=writer, cache_state="warm",
         samples_s=tuple(1.0 + (number * samples + i) * 1e-9 for i in range(samples))))
 """
 

@@ -19,7 +19,7 @@ from roofline.report.files import begin, finish
 from roofline.report.formulas import Term, flops_formulas, tensor_formulas, traffic_formulas
 from roofline.report.markdown import markdown
 from roofline.report.measuring import pooled
-from roofline.report.tables import brief_problem, compact_table, prediction_summary, why_wrong
+from roofline.report.tables import brief_problem, compact_table, prediction_summary, steps_table, why_wrong
 from roofline.results import Bracket, Measurement, Results, append_to
 from roofline.units import MISSING, fmt_number, fmt_percent, fmt_si
 
@@ -358,6 +358,18 @@ def test_thorough_points_reach_from_l1_to_a_gigabyte() -> None:
     for name in ("matmul", "attention", "ffn", "softmax"):
         own = {(point.variant, str(point.problem.to_dict()["dtype"])) for point in found if point.problem.name == name}
         assert own == {(v, d) for v, declared in OPERATORS[name].variants.items() for d in declared.dtypes.get("cpu", ())}
+
+
+def test_steps_have_a_table() -> None:
+    steps = {"q·kᵀ": (1e-3, 9e-4, 1.1e-3), "softmax": (5e-4,), "p·v": (4e-4,)}
+    whole = dataclasses.replace(point(Attention(), "naive", 1), samples_s=(2e-3,) * 11, steps=steps)
+    made = steps_table([whole, point(Attention(), "tiled", 1)])
+    assert [row[3:] for row in made.rows] == [
+        ("q·kᵀ", "1.00 ms", "50.0 %"), ("softmax", "500 µs", "25.0 %"), ("p·v", "400 µs", "20.0 %"), ("sum", "1.90 ms", "95.0 %"),
+    ]  # fmt: skip
+    assert [row[0] for row in made.rows] == ["attention", "", "", ""]
+    assert "| q·kᵀ |" in markdown(machine(), [whole])
+    assert "## Steps" not in markdown(machine(), [point(Attention(), "tiled", 1)])
 
 
 def test_default_points_cover_operators_variants_and_states() -> None:

@@ -435,6 +435,17 @@ def test_what_is_really_measured_fits_its_schema() -> None:
 # -- tables ---------------------------------------------------------------------------------------------------------------
 
 
+def test_steps_have_columns() -> None:
+    timed = measurement(steps={"q·kᵀ": (3e-3, 1e-3, 2e-3), "p·v": (4e-3,), "softmax": ()})
+    assert timed.steps_s() == {"q·kᵀ": 2e-3, "p·v": 4e-3}
+    row = timed.to_record()
+    assert (row["step_q·kᵀ_s"], row["step_p·v_s"]) == (2e-3, 4e-3)
+    assert "step_softmax_s" not in row
+    first, second = csv.DictReader(records_to_csv(Results((timed, measurement(steps={}))).to_records()).splitlines())
+    assert (first["step_q·kᵀ_s"], first["step_p·v_s"]) == ("0.002", "0.004")
+    assert (second["step_q·kᵀ_s"], second["step_p·v_s"]) == ("", "")
+
+
 def test_records_are_flat() -> None:
     row, gone = Results((measurement(), unsupported())).to_records()
     assert all(value is None or isinstance(value, (bool, int, float, str)) for value in [*row.values(), *gone.values()])

@@ -134,7 +134,7 @@ def parse_bytes(text: str | int) -> int:
         )
         raise Error(f"cannot read the size {text!r:.80}: unknown unit {unit!r:.80}{hint}")
     size = value * factor
-    if size > 2**63:
+    if not math.isfinite(size):
         raise Error(f"cannot read the size {text!r:.80}: it is beyond every memory")
     if size != int(size):
         raise Error(f"the size {text!r:.80} is not a whole number of bytes")

@@ -340,7 +340,7 @@ def measure(
         alone: dict[str, tuple[float, ...]] = {}
         if steps and len(names) > 1:
             short = dataclasses.replace(
-                policy, max_s=min(policy.max_s, 0.5), min_s=min(policy.min_s, 0.1), warmup_min_s=0.0, warmup_max_s=0.05
+                policy, max_s=min(policy.max_s / 4, 0.5), min_s=min(policy.min_s / 4, 0.1), warmup_min_s=0.0, warmup_max_s=0.05
             )
             alone = {name: tuple(map(float, timed(prepared, short, index)["samples_s"])) for index, name in enumerate(names)}
         return with_plausibility(

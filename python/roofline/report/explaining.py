@@ -160,12 +160,8 @@ def _timing(m: Measurement) -> Section:
             f"checked against float64 ({scope}): largest error {fmt_number(m.correctness.get('max_error'))}, "
             f"tolerance {fmt_number(m.correctness.get('tolerance'))}{relative}"
         )
-    for name, samples in m.steps.items():
-        lines.append(
-            f"step {name} alone: {fmt_si(sorted(samples)[len(samples) // 2], 's')} (n = {len(samples)})"
-            if samples
-            else f"step {name}"
-        )
+    for name, seconds in m.steps_s().items():
+        lines.append(f"step {name} alone: {fmt_si(seconds, 's')} (n = {len(m.steps[name])})")
     return Section(title="Time", lines=tuple(lines))
 
 

@@ -22,6 +22,7 @@ from .tables import (
     prediction_summary,
     reasons,
     sanity_lines,
+    steps_table,
     why_wrong,
 )
 from .tables import brief_problem as brief
@@ -174,6 +175,8 @@ def markdown(machine: Machine, results: Sequence[Measurement], *, pictures: Sequ
     parts += ["## Operators", markdown_table(operator_table(results, machine)) if results else "None was measured."]
     if defaults := defaults_used(results):
         parts.append("Fields that are not named have their defaults:\n\n" + _bullets(defaults))
+    if (steps := steps_table(results)).rows:
+        parts += ["## Steps", "Kernels of several steps, each step timed alone:", markdown_table(steps)]
     if why := reasons(results):
         parts.append("Points that are not ok:\n\n" + _bullets(why))
     parts += ["## Prediction", _bullets(prediction_lines(results))]

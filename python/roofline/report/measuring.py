@@ -193,7 +193,6 @@ def _operators(
                 cache_state=point.cache_state,
                 seed=seed,
                 policy=rules,
-                steps=thorough,
             )
             append_to(path, measurement)
             found.append(measurement)

@@ -198,6 +198,20 @@ def operator_table(results: Iterable[Measurement], machine: Machine | None) -> T
     return Table(headers=headers, rows=rows, wide=("problem",))
 
 
+def steps_table(results: Iterable[Measurement]) -> Table:
+    """A row for each step that was timed alone, and their sum: seconds, and as a share of the whole kernel's time."""
+    timed = [m for m in results if m.time_s is not None and m.steps_s()]
+    always = varying(timed)
+    rows = []
+    for m in timed:
+        whole, steps = m.time_s or 0.0, m.steps_s()
+        first = (m.operator, m.variant, brief_problem(m, always[m.operator]))
+        for name, seconds in [*steps.items(), ("sum", sum(steps.values()))]:
+            rows.append((*first, name, fmt_si(seconds, "s"), fmt_percent(seconds / whole)))
+            first = ("", "", "")
+    return Table(headers=("operator", "variant", "problem", "step", "time", "of the whole"), rows=rows)
+
+
 def compact_table(results: Iterable[Measurement], *, sort: bool = True) -> Table:
     """The same for a terminal of 100 columns; the status only where some point is not ok. sort: by operator, else as given."""
     listed = ordered(results) if sort else list(results)

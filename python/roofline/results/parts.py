@@ -11,13 +11,18 @@ from ..reading import Amount, Keys, Seconds, Share, Text, Whole
 
 
 class Prediction(TypedDict, total=False):
-    """From the brackets before. terms: seconds that each roof allows. parts: seconds of each level, kind of work, and launch."""
+    """From the brackets before. terms: seconds that each roof allows. parts: seconds of each level, kind of work, and launch.
+
+    most_s: where the roof of a cache is not known, seconds if memory served what the cache does. notes: what was assumed.
+    """
 
     time_s: Seconds
     roof_s: Seconds
     bound: Text
     terms: dict[str, Amount]
     parts: dict[str, Amount]
+    most_s: Seconds
+    notes: list[Text]
 
 
 class Correctness(TypedDict, total=False):

@@ -354,8 +354,15 @@ class Measurement:
                 raise Error(f"{where}: problem: {error}") from error
         return made
 
+    def steps_s(self) -> dict[str, float]:
+        """Seconds of each step that was timed alone, by name: the median of its samples."""
+        return {name: summary(samples).median for name, samples in self.steps.items() if samples}
+
     def to_record(self) -> dict[str, Any]:
-        """One flat row: the problem's fields and numbers with their units in the names; None where there is no value."""
+        """One flat row: the problem's fields and numbers with their units in the names; None where there is no value.
+
+        A kernel of several steps has a column for each: `step_p·v_s` is that of "p·v".
+        """
         start: dict[str, Any] = {"operator": self.operator, "variant": self.variant, "device": self.device, "threads": self.threads}
         start |= {"cache_state": self.cache_state, "status": self.status, "reason": self.reason, "level": self.level}
         s, bracket = self.summary, self.limiting_bracket
@@ -386,6 +393,7 @@ class Measurement:
             "seed": self.seed,
             "utc": self.utc,
             "key": self.key,
+            **{f"step_{name}_s": seconds for name, seconds in self.steps_s().items()},
         }
         taken = {*start, *rest}
         own = {(f"problem_{name}" if name in taken else name): value for name, value in self.problem.items()}
