@@ -86,7 +86,7 @@ def test_killed_processes_lose_no_line_that_was_there(tmp_path: Path) -> None:
         for n, process in started.items():
             process.kill()
             said = process.communicate(timeout=PATIENCE_S)[0].count(b"\n")
-            finished |= {(n, number) for number in range(said - 1)}
+            finished |= {(n, number + 1) for number in range(said - 1)}
     append_to(path, point())
     found = Results.load(path)
     assert not found.notes and finished

@@ -41,9 +41,9 @@ class Points:
     """The problems and variants of a sweep, each made when it is asked for; the last axis changes fastest."""
 
     problem: Operator
-    variants: tuple[str, ...]  # none: the default of each problem on `backend`
+    variants: tuple[str, ...]  # none: the default of each problem on `device`
     axes: Mapping[str, Sequence[Any]]
-    backend: str
+    device: Device
 
     def __len__(self) -> int:
         return min(max(len(self.variants), 1) * math.prod(map(len, self.axes.values())), MOST_POINTS + 1)
@@ -51,7 +51,7 @@ class Points:
     def __iter__(self) -> Iterator[tuple[Operator, str]]:
         for combination in itertools.product(*self.axes.values()):
             made = self.problem.replace(**dict(zip(self.axes, combination, strict=True)))
-            yield from ((made, name) for name in self.variants or (default_variant(made, self.backend),))
+            yield from ((made, name) for name in self.variants or (default_variant(made, self.device.backend, self.device.isas),))
 
     def check(self) -> None:
         """Raises Error for the first problem that the operator refuses; numbers are checked as arrays, many at a time."""
@@ -82,7 +82,7 @@ def points(problem: Operator, variant: str | Sequence[str] | None, device: Devic
     for name in variants:
         if problem.variants and name not in problem.variants:
             raise Error(f"{problem.name}: unknown variant {name!r:.80}; it has {', '.join(problem.variants)}")
-    found = Points(problem=problem, variants=variants, axes=lists, backend=device.backend)
+    found = Points(problem=problem, variants=variants, axes=lists, device=device)
     if len(found) > MOST_POINTS:
         raise Error(f"sweep: more than {MOST_POINTS} points; give fewer values")
     found.check()

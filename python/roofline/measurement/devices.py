@@ -82,6 +82,11 @@ class Device:
         return self.name.partition(":")[0]
 
     @property
+    def isas(self) -> str:
+        """A CPU's usable instruction sets, separated by commas."""
+        return str(self.facts.get("isas", ""))
+
+    @property
     def title(self) -> str:
         return str(self.facts.get("cpu_name") or self.facts.get("gpu_name") or self.name)
 
