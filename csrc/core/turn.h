@@ -73,7 +73,7 @@ class Turn {
   int fork_generation_ = roofline::fork_generation();
 };
 
-// Of whoever measures, on any device: two measurements at a time would disturb each other.
+// Held by whoever measures, on any device: two measurements at a time would disturb each other.
 Turn& measuring();
 
 }  // namespace roofline

@@ -53,7 +53,7 @@ Scalar = bool | Integer | Annotated[float, Meta(ge=-1e300, le=1e300)] | Text | N
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Keys:
-    """Of a mapping's annotation: the TypedDict of the keys that are used, and the type of every other value."""
+    """Annotates a mapping: the TypedDict of the keys that are used, and the type of every other value."""
 
     known: Any = dict
     others: Any = Scalar
