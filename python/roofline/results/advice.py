@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..cost import ceil_div
 from ..cost import dtype as known_dtype
@@ -142,7 +142,8 @@ def _changed(m: Measurement, problem: Operator, machine: Machine, peers: Iterabl
         except Error:
             return None
 
-    backend, isas = m.device.partition(":")[0], str(m.provenance.get("device", {}).get("isas", ""))
+    stated = m.provenance.get("device")  # text where it was imported
+    backend, isas = m.device.partition(":")[0], str(stated.get("isas", "")) if isinstance(stated, Mapping) else ""
     timed = {p.variant: p for p in peers if _same_point(m, p) and p.time_s is not None}
     now = expected(problem, m.variant)
     for name, variant in problem.variants.items():
