@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +33,12 @@ WHOLE_CHECK_FLOPS = 2e8
 WHOLE_CHECK_BYTES = 2**24
 SAMPLED_ROWS = 12
 SAMPLED_ELEMENTS = 4096
+
+
+# threadpoolctl lists the loaded libraries under a lock of the C library. A fork in another thread meanwhile would leave that lock
+# taken in the child for ever: forks wait for the list.
+_scanning = threading.Lock()
+os.register_at_fork(before=_scanning.acquire, after_in_parent=_scanning.release, after_in_child=_scanning.release)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +191,9 @@ def check(problem: Operator, tensors: Mapping[str, Held], seed: int = 0, *, last
         inputs[name] = _whole(tensors[name], last) if rows is None else _Lazy(tensors[name].raw(), tensors[name].spec.dtype)
     inputs |= {name: np.asarray(lazy) if rows is None else lazy for name, lazy in before.items()}
     # NumPy's BLAS threads would go on spinning for tens of milliseconds, into whatever is timed next.
-    with threadpool_limits(limits=1), np.errstate(all="ignore"):
+    with _scanning:
+        one_thread = threadpool_limits(limits=1)
+    with one_thread, np.errstate(all="ignore"):
         expected = problem.reference(inputs, rows)
     absolute, relative = problem.tolerance()
     worst, max_error, reason = 0.0, 0.0, ""
