@@ -29,7 +29,7 @@ def _values(name: str, given: Any) -> Sequence[Any]:
     if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
         return [given]
     given = given.tolist() if isinstance(given, np.ndarray) else given
-    # No more is made than shows that there are too many.
+    # One value beyond the limit is enough to see that the list is too long.
     values = given[: MOST_POINTS + 1] if isinstance(given, (range, list, tuple)) else list(itertools.islice(given, MOST_POINTS + 1))
     if not values:
         raise Error(f"sweep: {name} is empty; give at least one value")

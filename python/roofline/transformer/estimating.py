@@ -37,7 +37,7 @@ def _check(options: Options) -> None:
 
 
 def _stored(narrow: Quantization | None) -> str:
-    """How quantized weights count, in parentheses; "" where none are."""
+    """How quantized weights count, in parentheses; "" for a model without any."""
     if narrow is None:
         return ""
     scales = " with their scales" if narrow.bits > float(dtype(narrow.weights).bits) else ""
