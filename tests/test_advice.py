@@ -20,12 +20,12 @@ def machine(*more: Ceiling) -> Machine:
 
     def fma(dtype: str, isa: str, rate: float) -> Ceiling:
         problem = {"operator": "fma", "dtype": dtype, "isa": isa}
-        return Ceiling(kind="compute", dtype=dtype, accumulator="fp32", isa=isa, threads=2, samples=(rate,), problem=problem)
+        return Ceiling(probe="fma", dtype=dtype, accumulator="fp32", isa=isa, threads=2, samples=(rate,), problem=problem)
 
     return Machine(
         name="Example CPU",
         ceilings=(
-            Ceiling(kind="bandwidth", level="DRAM", access="read", variant="plain", threads=2, samples=(100e9,)),
+            Ceiling(probe="stream", level="DRAM", access="read", variant="plain", threads=2, samples=(100e9,)),
             fma("fp32", "avx2", 400e9), fma("fp32", "scalar", 100e9), fma("bf16", "avx512_bf16", 1e12), *more,
         ),
     )  # fmt: skip
@@ -37,7 +37,14 @@ def gemm(size: int, rate: float, **changes: Any) -> Ceiling:
     dtype = changes.get("dtype", "fp32")
     problem = {"operator": "matmul", "rows": size, "columns": size, "inner": size, "dtype": dtype, **of_problem}
     given = {"dtype": dtype, "threads": 2, **{name: value for name, value in changes.items() if name not in of_problem}}
-    return Ceiling(kind="compute", accumulator="fp32", variant="library", samples=(rate,), problem=problem, **given)
+    probe, params = "gemm.misaligned" if size % 16 else "gemm.square", {"size": size}
+    if of_problem.keys() & {"rows", "columns", "inner"}:
+        probe, params = "gemm.narrow", {name: problem[name] for name in ("rows", "columns", "inner")}
+    if scales := scales_name(of_problem):
+        params["scales"] = scales
+    return Ceiling(
+        probe=probe, accumulator="fp32", variant="library", samples=(rate,), params=params, problem=problem, **given
+    )
 
 
 def measured(
@@ -194,8 +201,8 @@ def test_another_machine() -> None:
     twice = Machine(
         name="Twice",
         ceilings=(
-            Ceiling(kind="bandwidth", level="DRAM", access="read", variant="plain", threads=4, samples=(200e9,)),
-            Ceiling(kind="compute", dtype="fp32", accumulator="fp32", threads=4, samples=(800e9,)),
+            Ceiling(probe="stream", level="DRAM", access="read", variant="plain", threads=4, samples=(200e9,)),
+            Ceiling(probe="fma", dtype="fp32", accumulator="fp32", threads=4, samples=(800e9,)),
         ),
     )
     m = measured(thin, thin.compulsory_bytes() / 100e9)

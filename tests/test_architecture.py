@@ -17,7 +17,7 @@ CSRC = ROOT / "csrc"
 
 # Each may import what stands to its left.
 ORDER = (
-    "errors units reading cost operators hardware _repr machine model tiling prediction transformer claims census results "
+    "errors units reading cost operators hardware _repr probes machine model tiling prediction transformer claims census results "
     "comparison importers measurement ceilings sweeps plot report doctor cli"
 ).split()
 TOUCH_CORE = {"measurement", "doctor"}

@@ -155,7 +155,7 @@ def test_an_undisturbed_ceiling_is_better_then_the_faster_one() -> None:
 
     assert better(made(1.0), made(2.0, "contended")) == made(1.0)
     assert better(made(1.0, "contended"), made(2.0, "contended")) == made(2.0, "contended")
-    assert better(made(1.0, kind="latency"), made(2.0, kind="latency")) == made(1.0, kind="latency")
+    assert better(made(1.0, probe="launch"), made(2.0, probe="launch")) == made(1.0, probe="launch")
 
 
 def test_a_disturbed_ceiling_is_measured_again_after_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,7 +228,7 @@ def test_the_last_half_of_a_long_load_is_the_sustained_ceiling() -> None:
     load = tuple(SustainedSample(time_s=t + 1.0, flops_per_s=200e9 - 2e9 * t, clock_hz=3e9) for t in range(12))
     swept = EmpiricalRoofline(level="DRAM", access="read", dtype="fp32", isa="avx2", threads=2, points=(point,), sustained=load)
     burst = Ceiling(
-        kind="compute", dtype="fp32", isa="avx2", threads=2, samples=(2e9,), problem={"operator": "fma"}, ops_per_cycle=32.0
+        probe="fma", dtype="fp32", isa="avx2", threads=2, samples=(2e9,), problem={"operator": "fma"}, ops_per_cycle=32.0
     )
     (found,) = burst_and_sustained(Machine(name="m", ceilings=(burst,), empirical=(swept,)))
     assert found.samples == tuple(sample.flops_per_s for sample in load[6:])

@@ -336,7 +336,7 @@ def test_bad_input_is_one_line(
     machine = on_paper()
     machine.save("PAPER.json")
     only_int8 = Ceiling(
-        kind="compute", dtype="int8", accumulator="int32", samples=(1e12,), unit="tensor", source="datasheet", reason="stated"
+        probe="mma", dtype="int8", accumulator="int32", samples=(1e12,), unit="tensor", source="datasheet", reason="stated"
     )  # fmt: skip
     memory = tuple(c for c in machine.ceilings if c.kind == "bandwidth")
     dataclasses.replace(machine, ceilings=(*memory, only_int8)).save("INT8.json")

@@ -31,7 +31,7 @@ PATIENCE_S = 120  # other tests may share these cores
 @pytest.fixture(scope="module")
 def ceilings(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A machine file whose probes are small, so that every bracket is quick."""
-    bandwidth = {"kind": "bandwidth", "level": "DRAM", "variant": "plain", "threads": 2}
+    bandwidth = {"probe": "stream", "level": "DRAM", "variant": "plain", "threads": 2}
     made = Machine(
         name="Example CPU",
         facts={"threads": 2, "l2_bytes": 1 << 20, "l3_bytes": 32 << 20},
@@ -39,7 +39,7 @@ def ceilings(tmp_path_factory: pytest.TempPathFactory) -> str:
             Ceiling(samples=(50e9, 51e9, 52e9), access="read", problem=READ, **bandwidth),
             Ceiling(samples=(40e9, 41e9, 42e9), access="copy", problem={**READ, "access": "copy"}, **bandwidth),
             Ceiling(
-                kind="compute",
+                probe="fma",
                 dtype="fp32",
                 accumulator="fp32",
                 threads=2,

@@ -31,9 +31,9 @@ H100 = ["--machine", "H100 SXM"]
 
 def cpu() -> Machine:
     def bandwidth(access: str, value: float) -> Ceiling:
-        return Ceiling(kind="bandwidth", level="DRAM", access=access, variant="plain", threads=2, samples=(value,))
+        return Ceiling(probe="stream", level="DRAM", access=access, variant="plain", threads=2, samples=(value,))
 
-    flat = Ceiling(kind="compute", dtype="fp32", isa="avx2", threads=2, samples=(220e9,))
+    flat = Ceiling(probe="fma", dtype="fp32", isa="avx2", threads=2, samples=(220e9,))
     return Machine(name="Example CPU", ceilings=(bandwidth("read", 38e9), bandwidth("copy", 30e9), flat))
 
 
@@ -56,7 +56,7 @@ def whole() -> Machine:
         points=tuple(SizePoint(size_bytes=n, samples=tuple((200e9 if n < 1 << 20 else 38e9) * a for a in around)) for n in sizes),
     )  # fmt: skip
     chase = {"operator": "pointer_chase", "pages": "huge"}
-    latency = Ceiling(kind="latency", level="DRAM", samples=(98e-9,), problem=chase, threads=1)
+    latency = Ceiling(probe="pointer_chase", level="DRAM", samples=(98e-9,), problem=chase, threads=1)
     return dataclasses.replace(cpu(), ceilings=(*cpu().ceilings, latency), empirical=(sweep,), curves=(curve,))
 
 

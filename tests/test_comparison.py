@@ -45,17 +45,17 @@ def around(value: float, n: int = 30, noise: float = 0.01, seed: int = 0) -> tup
 def read(value: float = 40e9, level: str = "DRAM", *, threads: int = 2, streams: int = 1, **more: Any) -> Ceiling:
     problem = {"operator": "stream", "access": "read", "elements": 1 << 20, "streams": streams, "dtype": "fp32"}
     fields: dict[str, Any] = {"samples": around(value), "problem": problem, "variant": "plain", "threads": threads, **more}
-    return Ceiling(kind="bandwidth", level=level, access="read", **fields)
+    return Ceiling(probe="stream", level=level, access="read", **fields)
 
 
 def fp32(value: float = 200e9, *, isa: str = "avx2", threads: int = 2, **more: Any) -> Ceiling:
     fields: dict[str, Any] = {"samples": around(value), "problem": {"operator": "fma", "isa": isa, "dtype": "fp32"}, **more}
-    return Ceiling(kind="compute", dtype="fp32", accumulator="fp32", isa=isa, threads=threads, **fields)
+    return Ceiling(probe="fma", dtype="fp32", accumulator="fp32", isa=isa, threads=threads, **fields)
 
 
 def fork_join(value: float = 2e-6, **more: Any) -> Ceiling:
     samples = tuple(sample * 1e-12 for sample in around(value * 1e12))
-    return Ceiling(kind="latency", threads=2, problem={"operator": "fork_join"}, **{"samples": samples, **more})
+    return Ceiling(probe="launch", threads=2, problem={"operator": "fork_join"}, **{"samples": samples, **more})
 
 
 def machine(*ceilings: Ceiling, name: str = "Example CPU", **more: Any) -> Machine:
@@ -371,7 +371,7 @@ def h200(*ceilings: Ceiling) -> Machine:
 
 
 def tensor(value: float, dtype: str = "bf16", **more: Any) -> Ceiling:
-    return Ceiling(kind="compute", dtype=dtype, accumulator="fp32", **{"unit": "tensor", "samples": around(value), **more})
+    return Ceiling(probe="fma", dtype=dtype, accumulator="fp32", **{"unit": "tensor", "samples": around(value), **more})
 
 
 def test_a_claim_against_a_measurement() -> None:

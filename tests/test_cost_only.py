@@ -306,12 +306,12 @@ def test_adam_against_its_paper() -> None:
 
 
 def on_links(*more: Ceiling) -> Machine:
-    memory = Ceiling(kind="bandwidth", level="DRAM", access="copy", variant="plain", samples=(3e12,), source="datasheet")
-    compute = Ceiling(kind="compute", dtype="bf16", accumulator="fp32", samples=(1e15,), source="datasheet")
+    memory = Ceiling(probe="stream", level="DRAM", access="copy", variant="plain", samples=(3e12,), source="datasheet")
+    compute = Ceiling(probe="fma", dtype="bf16", accumulator="fp32", samples=(1e15,), source="datasheet")
     return Machine(name="Example GPU", device="cuda:0", ceilings=(memory, compute, *more))
 
 
-LINK = Ceiling(kind="link", samples=(450e9,), source="datasheet")
+LINK = Ceiling(probe="link", samples=(450e9,), source="datasheet")
 
 
 def test_collectives_over_links() -> None:

@@ -31,13 +31,13 @@ def swept(
 
 def ceilings(beta: float = 38e9, peak: float = 220e9, clock: float | None = CLOCK) -> tuple[Ceiling, ...]:
     return (
-        Ceiling(kind="bandwidth", level="DRAM", access="read", threads=2, samples=(beta,)),
-        Ceiling(kind="bandwidth", level="DRAM", access="copy", threads=2, samples=(beta * 9,)),
-        Ceiling(kind="bandwidth", level="L1", access="read", threads=2, samples=(beta * 20,)),
-        Ceiling(kind="compute", dtype="fp32", isa="avx2", threads=2, samples=(peak,), clock_hz=clock),
-        Ceiling(kind="compute", dtype="fp32", isa="avx2", threads=1, samples=(peak / 2,), clock_hz=clock),
-        Ceiling(kind="compute", dtype="fp32", isa="avx512", threads=2, samples=(peak * 2,), clock_hz=clock),
-        Ceiling(kind="compute", dtype="fp32", isa="avx2", threads=2, samples=(peak * 1.5,), problem={"pattern": "fma_add"}),
+        Ceiling(probe="stream", level="DRAM", access="read", threads=2, samples=(beta,)),
+        Ceiling(probe="stream", level="DRAM", access="copy", threads=2, samples=(beta * 9,)),
+        Ceiling(probe="stream", level="L1", access="read", threads=2, samples=(beta * 20,)),
+        Ceiling(probe="fma", dtype="fp32", isa="avx2", threads=2, samples=(peak,), clock_hz=clock),
+        Ceiling(probe="fma", dtype="fp32", isa="avx2", threads=1, samples=(peak / 2,), clock_hz=clock),
+        Ceiling(probe="fma", dtype="fp32", isa="avx512", threads=2, samples=(peak * 2,), clock_hz=clock),
+        Ceiling(probe="fma.add", dtype="fp32", isa="avx2", threads=2, samples=(peak * 1.5,), problem={"pattern": "fma_add"}),
     )
 
 

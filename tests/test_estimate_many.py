@@ -23,19 +23,19 @@ def measured() -> Machine:
     """A CPU: caches, two sizes of GEMM, a launch and a link, so that levels and arithmetic overlap by a knee."""
 
     def compute(dtype: str, value: float, **more: Any) -> Ceiling:
-        return Ceiling(kind="compute", dtype=dtype, threads=2, samples=(value,), **more)
+        return Ceiling(probe="fma", dtype=dtype, threads=2, samples=(value,), **more)
 
     products = [
         compute("bf16", rate, problem={"operator": "matmul", "rows": n, "columns": n, "inner": n, "dtype": "bf16"})
         for n, rate in ((128, 90e9), (2048, 190e9))
     ]
     bandwidths = [
-        Ceiling(kind="bandwidth", level=level, access="read", variant="plain", threads=2, samples=(rate,))
+        Ceiling(probe="stream", level=level, access="read", variant="plain", threads=2, samples=(rate,))
         for level, rate in (("L2", 300e9), ("L3", 120e9), ("DRAM", 38e9))
     ]
     others = (
-        Ceiling(kind="latency", samples=(4e-6,), threads=2, problem={"operator": "fork_join"}),
-        Ceiling(kind="link", samples=(10e9,)),
+        Ceiling(probe="launch", samples=(4e-6,), threads=2, problem={"operator": "fork_join"}),
+        Ceiling(probe="link", samples=(10e9,)),
     )
     return Machine(
         name="Example CPU", facts={"threads": 2, "l2_bytes": 1 << 20, "l3_bytes": 32 << 20, "memory_bytes": 32 << 30},

@@ -24,10 +24,10 @@ CACHES = {"threads": 2, "l1_bytes": 64 << 10, "l2_bytes": 1 << 20, "l3_bytes": 3
 def machine(*levels: str) -> Machine:
     rates = {"L1": 800e9, "L2": 300e9, "L3": 150e9, "DRAM": 100e9}
     memory = (
-        Ceiling(kind="bandwidth", level=level, access="copy", variant="plain", threads=2, samples=(rates[level],) * 6)
+        Ceiling(probe="stream", level=level, access="copy", variant="plain", threads=2, samples=(rates[level],) * 6)
         for level in levels
     )
-    compute = Ceiling(kind="compute", dtype="fp32", accumulator="fp32", threads=2, samples=(1e13,) * 6, problem={"operator": "fma"})
+    compute = Ceiling(probe="fma", dtype="fp32", accumulator="fp32", threads=2, samples=(1e13,) * 6, problem={"operator": "fma"})
     return Machine(name="Example CPU", facts=CACHES, ceilings=(*memory, compute))
 
 

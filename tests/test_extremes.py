@@ -71,8 +71,8 @@ def test_predictions_and_a_census_refuse_launches(seconds: float) -> None:
 @pytest.mark.parametrize(
     "made",
     [
-        lambda rate: Ceiling(kind="latency", samples=(rate,)),
-        lambda rate: Ceiling(kind="bandwidth", level="DRAM", access="read", samples=(rate,)),
+        lambda rate: Ceiling(probe="launch", samples=(rate,)),
+        lambda rate: Ceiling(probe="stream", level="DRAM", access="read", samples=(rate,)),
         lambda rate: Machine.from_peaks("paper", rate, fp32=1e12),
         lambda rate: Machine.from_peaks("paper", 1e12, fp32=rate),
         lambda rate: Roofs(compute_flops_per_s=1e12, bandwidth_bytes_per_s=rate),

@@ -150,7 +150,7 @@ def test_the_roof_of_products_is_the_fastest_way_to_the_units(
 
 def made(value: float, **fields: Any) -> Ceiling:
     given: dict[str, Any] = {
-        "kind": "compute", "samples": (value,), "dtype": "bf16", "accumulator": "fp32", "unit": "tensor", "clock_hz": 1.5e9,
+        "probe": "mma", "samples": (value,), "dtype": "bf16", "accumulator": "fp32", "unit": "tensor", "clock_hz": 1.5e9,
         "variant": "wgmma", "problem": {"operator": "mma", "data": "random"},
     }  # fmt: skip
     return Ceiling(**given | fields)

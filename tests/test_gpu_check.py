@@ -197,10 +197,10 @@ def test_what_is_asked_is_what_the_page_says(stages: dict[str, ModuleType]) -> N
 
 
 def test_tables_hold_ceilings_and_rivals_against_what_is_asked(stages: dict[str, ModuleType], tmp_path: Path) -> None:
-    read = Ceiling(kind="bandwidth", level="DRAM", access="read", variant="bulk", samples=(4.45e12, 4.46e12, 4.47e12))
-    slow = Ceiling(kind="bandwidth", level="DRAM", access="copy", variant="plain", samples=(3.1e12,))
+    read = Ceiling(probe="stream", level="DRAM", access="read", variant="bulk", samples=(4.45e12, 4.46e12, 4.47e12))
+    slow = Ceiling(probe="stream", level="DRAM", access="copy", variant="plain", samples=(3.1e12,))
     cores = Ceiling(
-        kind="compute", dtype="fp32", samples=(60e12,), clock_hz=1.9e9, ops_per_cycle=256, problem={"operator": "fma"}
+        probe="fma", dtype="fp32", samples=(60e12,), clock_hz=1.9e9, ops_per_cycle=256, problem={"operator": "fma"}
     )  # 60e12 / (132 x 256 x 1.9e9) = 93.45 %
     machine = Machine(name="NVIDIA H200", device="cuda:0", facts={"sms": 132}, ceilings=(read, slow, cores))
     machine.save(tmp_path / "ceilings.json")

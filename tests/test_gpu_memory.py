@@ -226,14 +226,20 @@ def made_up() -> Machine:
 
     def bandwidth(level: str, access: str, value: float, variant: str = "plain", **problem: Any) -> Ceiling:
         stated = {"operator": "stream", "access": access, **problem}
-        return Ceiling(kind="bandwidth", level=level, access=access, variant=variant, samples=around(value), problem=stated)
+        isa, stride = problem.get("isa", ""), {name: problem[name] for name in ("stride",) if name in problem}
+        probe = "stream.shared" if variant == "shared" else "stream.strided" if stride else "stream.scalar" if isa else "stream"
+        what = {"level": level, "access": access, "variant": variant, "isa": isa, "params": stride}
+        return Ceiling(probe=probe, samples=around(value), problem=stated, **what)
 
     def latency(value: float, variant: str = "", level: str = "", operator: str = "fork_join") -> Ceiling:
-        problem = {"operator": operator, **({"pages": "huge"} if level else {})}
-        return Ceiling(kind="latency", level=level, variant=variant, samples=around(value), problem=problem, clock_hz=1.98e9)
+        problem, pages = {"operator": operator}, {"pages": "huge"} if level else {}
+        probe = "pointer_chase" if level else "launch" if variant == "pool" else "launch.host"
+        what = {"level": level, "variant": variant, "params": pages, "problem": problem}
+        return Ceiling(probe=probe, samples=around(value), clock_hz=1.98e9, **what)
 
     def transfer(access: str, value: float, variant: str, **problem: Any) -> Ceiling:
-        return Ceiling(kind="transfer", access=access, variant=variant, samples=around(value), problem=problem)
+        probe = "peer_copy" if "peer" in problem else "host_copy"
+        return Ceiling(probe=probe, access=access, variant=variant, samples=around(value), params=problem)
 
     def swept(level: str, bytes_per_s: float) -> EmpiricalRoofline:
         points = tuple(
@@ -263,8 +269,8 @@ def made_up() -> Machine:
             bandwidth("L2", "read", 9.5e12),
             bandwidth("L1", "read", 32e12, "cached"),
             bandwidth("L1", "read", 33e12, "shared"),
-            Ceiling(kind="compute", dtype="fp32", samples=around(62e12), problem={"operator": "fma"}),
-            Ceiling(kind="compute", dtype="fp64", samples=around(31e12), problem={"operator": "fma"}),
+            Ceiling(probe="fma", dtype="fp32", samples=around(62e12), problem={"operator": "fma"}),
+            Ceiling(probe="fma", dtype="fp64", samples=around(31e12), problem={"operator": "fma"}),
             latency(2.2e-6, "pool"),
             latency(2.6e-6, "call"),
             latency(5e-6, "synchronised"),

@@ -499,7 +499,7 @@ def test_what_nobody_verified_says_so_wherever_it_is_used() -> None:
 
 def test_measured_never_gives_way_to_a_datasheet() -> None:
     stated = Machine.from_datasheet("H200 SXM").ceilings
-    measured = Ceiling(kind="compute", dtype="bf16", accumulator="fp32", unit="tensor", samples=(7e14,) * 10)
+    measured = Ceiling(probe="mma", dtype="bf16", accumulator="fp32", unit="tensor", samples=(7e14,) * 10)
     assert Machine(name="both", device="cuda:0", ceilings=(*stated, measured)).compute("bf16") is measured
 
 

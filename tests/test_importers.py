@@ -346,7 +346,7 @@ def test_results_and_json_fit_their_schemas(capsys: pytest.CaptureFixture[str]) 
 
 def test_the_command_adds_to_a_machine_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     machine = tmp_path / "machine.json"
-    cpu = Machine(name="Example CPU", ceilings=(Ceiling(kind="bandwidth", level="DRAM", access="read", samples=(1e10,)),))
+    cpu = Machine(name="Example CPU", ceilings=(Ceiling(probe="stream", level="DRAM", access="read", samples=(1e10,)),))
     save_machines([cpu, Machine.from_datasheet("A100 SXM 80GB")], machine)
     assert main(["import", str(REDUCE), "--machine", str(machine)]) == 0
     out = capsys.readouterr().out
@@ -398,7 +398,7 @@ def test_errors_of_the_command(
 
 def test_a_cpu_takes_no_link(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     machine = tmp_path / "machine.json"
-    Machine(name="Example CPU", ceilings=(Ceiling(kind="bandwidth", level="DRAM", access="read", samples=(1e10,)),)).save(machine)
+    Machine(name="Example CPU", ceilings=(Ceiling(probe="stream", level="DRAM", access="read", samples=(1e10,)),)).save(machine)
     before = machine.read_bytes()
     assert main(["import", str(REDUCE), "--machine", str(machine)]) == 2
     assert "has no GPU, only cpu (Example CPU)" in capsys.readouterr().err

@@ -43,21 +43,24 @@ from roofline.machine.statistics import autocorrelation
 def bandwidth(access: str, value: float, level: str = "DRAM", variant: str = "plain", threads: int = 2, **more: Any) -> Ceiling:
     problem = {"operator": "stream", "access": access, "elements": len(level) << 20}
     more = {"problem": problem, "samples": (value,), **more}
-    return Ceiling(kind="bandwidth", level=level, access=access, variant=variant, threads=threads, **more)
+    return Ceiling(probe="stream", level=level, access=access, variant=variant, threads=threads, **more)
 
 
 def compute(dtype: str, value: float, isa: str = "avx2", threads: int = 2, **more: Any) -> Ceiling:
-    return Ceiling(kind="compute", dtype=dtype, isa=isa, threads=threads, **{"samples": (value,), **more})
+    return Ceiling(probe="fma", dtype=dtype, isa=isa, threads=threads, **{"samples": (value,), **more})
 
 
 def latency(value: float, level: str = "", threads: int = 2, operator: str = "", **problem: Any) -> Ceiling:
-    operator = operator or ("pointer_chase" if level else "fork_join")
-    return Ceiling(kind="latency", level=level, threads=threads, samples=(value,), problem={"operator": operator, **problem})
+    probe = "pointer_chase" if level else "core_to_core" if operator == "core_to_core" else "launch"
+    return Ceiling(probe=probe, level=level, threads=threads, samples=(value,), params=problem)
 
 
 def product(value: float, rows: int = 2048, dtype: str = "fp32", **sizes: int) -> Ceiling:
     problem = {"operator": "matmul", "rows": rows, "columns": rows, "inner": rows, "dtype": dtype, **sizes}
-    return compute(dtype, value, "", problem=problem)
+    square = len({*(problem[name] for name in ("rows", "columns", "inner"))}) == 1
+    probe = "gemm.narrow" if not square else "gemm.misaligned" if rows % 16 else "gemm.square"
+    params = {"size": rows} if square else {name: problem[name] for name in ("rows", "columns", "inner")}
+    return Ceiling(probe=probe, dtype=dtype, threads=2, samples=(value,), params=params, problem=problem)
 
 
 def mixed(value: float) -> Ceiling:
@@ -269,15 +272,15 @@ def test_pooling_finds_the_second_mode() -> None:
     ("fields", "words"),
     [
         ({"kind": "speed"}, "kind must be one of 'bandwidth', 'compute', 'latency', 'link', 'transfer', got 'speed'"),
-        ({"kind": "bandwidth", "level": "L4", "access": "read"}, "level must be one of"),
-        ({"kind": "bandwidth", "level": "L1", "access": "peek"}, "access must be one of"),
-        ({"kind": "compute", "dtype": "fp31"}, "unknown dtype 'fp31'"),
-        ({"kind": "compute", "dtype": "fp32", "unit": "sparse"}, "unit must be one of"),
-        ({"kind": "latency", "status": "fine"}, "status must be one of"),
-        ({"kind": "latency", "source": "hearsay"}, "source must be one of"),
-        ({"kind": "latency", "samples": ()}, "has no samples"),
-        ({"kind": "latency", "samples": (1.0, 0.0)}, "positive finite"),
-        ({"kind": "latency", "samples": (float("nan"),)}, "positive finite"),
+        ({"probe": "stream", "level": "L4", "access": "read"}, "level must be one of"),
+        ({"probe": "stream", "level": "L1", "access": "peek"}, "access must be one of"),
+        ({"probe": "fma", "dtype": "fp31"}, "unknown dtype 'fp31'"),
+        ({"probe": "fma", "dtype": "fp32", "unit": "sparse"}, "unit must be one of"),
+        ({"probe": "launch", "status": "fine"}, "status must be one of"),
+        ({"probe": "launch", "source": "hearsay"}, "source must be one of"),
+        ({"probe": "launch", "samples": ()}, "has no samples"),
+        ({"probe": "launch", "samples": (1.0, 0.0)}, "positive finite"),
+        ({"probe": "launch", "samples": (float("nan"),)}, "positive finite"),
     ],
 )
 def test_bad_ceilings(fields: dict[str, Any], words: str) -> None:
@@ -398,7 +401,7 @@ def test_diagnostic_ceilings_are_no_roofs(ceiling: Ceiling) -> None:
         latency(1e-6),
         latency(1e-6, operator="launch"),
         latency(1e-9, "L1", pages="small"),
-        Ceiling(kind="latency", samples=(1e-6,), source="datasheet"),
+        Ceiling(probe="launch", samples=(1e-6,), source="datasheet"),
     ],
     ids=lambda c: c.name,
 )

@@ -22,15 +22,15 @@ POSITIVE = st.floats(min_value=1e-3, max_value=1e15)
 
 
 def ceilings() -> dict[str, Ceiling]:
-    memory: dict[str, Any] = {"kind": "bandwidth", "level": "DRAM", "threads": 2}
+    memory: dict[str, Any] = {"probe": "stream", "level": "DRAM", "threads": 2}
     return {
         "read": Ceiling(access="read", samples=(40e9,), **memory),
         "copy": Ceiling(access="copy", variant="plain", samples=(30e9,), **memory),
         "copy NT": Ceiling(access="copy", variant="non_temporal", samples=(36e9,), **memory),
-        "L2": Ceiling(kind="bandwidth", level="L2", access="read", threads=2, samples=(400e9,)),
-        "fp32": Ceiling(kind="compute", dtype="fp32", isa="avx2", threads=2, samples=(200e9,)),
-        "fp64": Ceiling(kind="compute", dtype="fp64", isa="avx2", threads=2, samples=(100e9,)),
-        "launch": Ceiling(kind="latency", threads=2, samples=(2e-6,), problem={"operator": "fork_join"}),
+        "L2": Ceiling(probe="stream", level="L2", access="read", threads=2, samples=(400e9,)),
+        "fp32": Ceiling(probe="fma", dtype="fp32", isa="avx2", threads=2, samples=(200e9,)),
+        "fp64": Ceiling(probe="fma", dtype="fp64", isa="avx2", threads=2, samples=(100e9,)),
+        "launch": Ceiling(probe="launch", threads=2, samples=(2e-6,), problem={"operator": "fork_join"}),
     }
 
 
@@ -61,8 +61,8 @@ def test_published_ridge_points(peak: float, bandwidth: float, ridge: float) -> 
     device = Machine(
         name="x",
         ceilings=(
-            Ceiling(kind="bandwidth", level="DRAM", access="read", samples=(bandwidth,), source="datasheet"),
-            Ceiling(kind="compute", dtype="fp16", accumulator="fp32", unit="tensor", samples=(peak,), source="datasheet"),
+            Ceiling(probe="stream", level="DRAM", access="read", samples=(bandwidth,), source="datasheet"),
+            Ceiling(probe="mma", dtype="fp16", accumulator="fp32", unit="tensor", samples=(peak,), source="datasheet"),
         ),
     )
     [row] = model.ridge_table(device)
@@ -175,7 +175,7 @@ def test_roofs_are_positive(changes: dict[str, float]) -> None:
 
 def test_gaps_to_every_ceiling_by_hand() -> None:
     # 10⁸ FLOP and 2 · 10⁷ bytes in 1 ms: 100 GFLOP/s, 20 GB/s.
-    load = Ceiling(kind="latency", level="DRAM", threads=1, samples=(90e-9,))
+    load = Ceiling(probe="pointer_chase", level="DRAM", threads=1, samples=(90e-9,))
     wrong = dataclasses.replace(ceilings()["fp32"], isa="x", status="implausible", samples=(9e12,))
     found = gaps(machine(load=load, wrong=wrong), 10**8, 2 * 10**7, 1e-3, "fp32")
     shares = {gap.ceiling.name: gap.share for gap in found}

@@ -29,9 +29,9 @@ PATIENCE_S = 120
 
 
 def cpu(name: str = "Example CPU", rate: float = 5e10) -> Machine:
-    bandwidth = Ceiling(kind="bandwidth", level="DRAM", access="read", samples=(rate, rate * 1.01))
+    bandwidth = Ceiling(probe="stream", level="DRAM", access="read", samples=(rate, rate * 1.01))
     return Machine(
-        name=name, ceilings=(bandwidth, Ceiling(kind="compute", dtype="fp32", accumulator="fp32", samples=(2e11, 2.1e11)))
+        name=name, ceilings=(bandwidth, Ceiling(probe="fma", dtype="fp32", accumulator="fp32", samples=(2e11, 2.1e11)))
     )
 
 

@@ -50,13 +50,13 @@ def around(value: float) -> tuple[float, ...]:
 def bandwidth(level: str, access: str, value: float, variant: str = "plain", **more: object) -> Ceiling:
     problem = {"operator": "stream", "access": access, "elements": ELEMENTS[level], "dtype": "fp32"}
     return Ceiling(
-        kind="bandwidth", level=level, access=access, variant=variant, threads=2, samples=around(value), problem=problem, **more
+        probe="stream", level=level, access=access, variant=variant, threads=2, samples=around(value), problem=problem, **more
     )
 
 
 def compute(dtype: str, isa: str, value: float, **more: object) -> Ceiling:
     return Ceiling(
-        kind="compute", dtype=dtype, accumulator=dtype, isa=isa, threads=2, samples=around(value), clock_hz=3.44e9,
+        probe="fma", dtype=dtype, accumulator=dtype, isa=isa, threads=2, samples=around(value), clock_hz=3.44e9,
         problem={"operator": "fma", "dtype": dtype}, **more,
     )  # fmt: skip
 
@@ -77,7 +77,7 @@ def zen() -> Machine:
             compute("fp32", "avx2", 220e9),
             compute("fp64", "avx2", 110e9),
             compute("fp32", "scalar", 14e9),
-            Ceiling(kind="latency", threads=2, samples=around(3.4e-6), problem={"operator": "fork_join"}),
+            Ceiling(probe="launch", threads=2, samples=around(3.4e-6), problem={"operator": "fork_join"}),
         ),
     )
 

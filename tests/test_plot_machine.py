@@ -79,16 +79,16 @@ def steps(access: str, share: float, threads: int, seed: int) -> SizeCurve:
 
 
 def bandwidth(level: str, value: float, **more: Any) -> Ceiling:
-    return Ceiling(kind="bandwidth", level=level, access="read", threads=2, samples=around(value), **more)
+    return Ceiling(probe="stream", level=level, access="read", threads=2, samples=around(value), **more)
 
 
 def compute(dtype: str, value: float, **more: Any) -> Ceiling:
-    return Ceiling(kind="compute", dtype=dtype, isa="avx2", threads=2, samples=around(value), clock_hz=CLOCK, **more)
+    return Ceiling(probe="fma", dtype=dtype, isa="avx2", threads=2, samples=around(value), clock_hz=CLOCK, **more)
 
 
 def latency(level: str, value: float, pages: str) -> Ceiling:
     problem = {"operator": "pointer_chase", "pages": pages}
-    return Ceiling(kind="latency", level=level, samples=around(value), problem=problem, clock_hz=CLOCK, threads=1)
+    return Ceiling(probe="pointer_chase", level=level, samples=around(value), problem=problem, clock_hz=CLOCK, threads=1)
 
 
 def zen() -> Machine:
@@ -116,8 +116,8 @@ def zen() -> Machine:
 def throttled() -> Machine:
     """A GPU whose clock falls near the knee, with a datasheet above what was measured."""
     swept = sweep("DRAM", 852e9, 20.0, peak=56e12, threads=0, isa="", clock=lambda x: 1.0 if x <= 32 else max(0.53, 32 / x))
-    sheet = Ceiling(kind="compute", dtype="fp32", samples=(90.5e12,), source="datasheet")
-    measured = Ceiling(kind="bandwidth", level="DRAM", access="read", samples=(850e9,))
+    sheet = Ceiling(probe="fma", dtype="fp32", samples=(90.5e12,), source="datasheet")
+    measured = Ceiling(probe="stream", level="DRAM", access="read", samples=(850e9,))
     return Machine(name="Example GPU", device="cuda:0", ceilings=(sheet, measured), empirical=(swept,))
 
 

@@ -50,10 +50,10 @@ def cpu() -> Machine:
     """A small measured machine: caches, two dtypes, a launch, and a library's product below its roof."""
 
     def bandwidth(level: str, access: str, value: float) -> Ceiling:
-        return Ceiling(kind="bandwidth", level=level, access=access, variant="plain", threads=2, samples=(value,))
+        return Ceiling(probe="stream", level=level, access=access, variant="plain", threads=2, samples=(value,))
 
     def compute(dtype: str, value: float, **more: Any) -> Ceiling:
-        return Ceiling(kind="compute", dtype=dtype, isa="avx2", threads=2, samples=(value,), clock_hz=3.4e9, **more)
+        return Ceiling(probe="fma", dtype=dtype, isa="avx2", threads=2, samples=(value,), clock_hz=3.4e9, **more)
 
     return Machine(
         name="Example CPU",
@@ -61,7 +61,7 @@ def cpu() -> Machine:
         ceilings=(
             bandwidth("DRAM", "read", 38e9), bandwidth("DRAM", "copy", 30e9), bandwidth("L3", "read", 200e9),
             compute("fp32", 220e9), compute("fp64", 110e9), compute("fp32", 188e9, problem=GEMM),
-            Ceiling(kind="latency", samples=(4e-6,), threads=2, problem={"operator": "fork_join"}),
+            Ceiling(probe="launch", samples=(4e-6,), threads=2, problem={"operator": "fork_join"}),
         ),
     )  # fmt: skip
 

@@ -24,26 +24,26 @@ def machine(device: str = "cpu") -> Machine:
     """Every level, two sizes of GEMM, exponentials, a launch and a link."""
     rates = {"L1": 400e9, "L2": 200e9, "L3": 100e9, "DRAM": 40e9}
     bandwidths = [
-        Ceiling(kind="bandwidth", level=level, access=access, variant="plain", threads=2, samples=(rate * share,))
+        Ceiling(probe="stream", level=level, access=access, variant="plain", threads=2, samples=(rate * share,))
         for level, rate in rates.items()
         for access, share in (("read", 1.0), ("copy", 0.8))
     ]
     dtypes = ("fp64", "fp32", "fp16", "int8", "int32")
     peaks = [
-        *(Ceiling(kind="compute", dtype=dtype, threads=2, samples=(200e9,)) for dtype in dtypes),
-        Ceiling(kind="compute", dtype="fp16", accumulator="fp32", unit="tensor", threads=2, samples=(900e9,)),
+        *(Ceiling(probe="fma", dtype=dtype, threads=2, samples=(200e9,)) for dtype in dtypes),
+        Ceiling(probe="mma", dtype="fp16", accumulator="fp32", unit="tensor", threads=2, samples=(900e9,)),
     ]
     products = [
         Ceiling(
-            kind="compute", dtype="fp32", threads=2, samples=(rate,),
+            probe="gemm.square", dtype="fp32", threads=2, samples=(rate,),
             problem={"operator": "matmul", "rows": size, "columns": size, "inner": size, "dtype": "fp32"},
         )
         for size, rate in ((128, 100e9), (2048, 180e9))
     ]  # fmt: skip
     others = (
-        Ceiling(kind="compute", dtype="fp32", threads=2, samples=(4e9,), problem={"operator": "exp"}),
-        Ceiling(kind="latency", threads=2, samples=(2e-6,), problem={"operator": "fork_join"}),
-        Ceiling(kind="link", samples=(10e9,)),
+        Ceiling(probe="exp", dtype="fp32", threads=2, samples=(4e9,), problem={"operator": "exp"}),
+        Ceiling(probe="launch", threads=2, samples=(2e-6,), problem={"operator": "fork_join"}),
+        Ceiling(probe="link", samples=(10e9,)),
     )
     facts = {"threads": 2, "l1_bytes": 32 << 10, "l2_bytes": 1 << 20, "l3_bytes": 32 << 20}
     return Machine(name="Example CPU", device=device, facts=facts, ceilings=(*bandwidths, *peaks, *products, *others))

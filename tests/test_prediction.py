@@ -35,15 +35,15 @@ from roofline.prediction import KNEE, Rates, moved_bytes, predict, predict_many,
 
 
 def ceilings() -> dict[str, Ceiling]:
-    memory: dict[str, Any] = {"kind": "bandwidth", "level": "DRAM", "threads": 2}
+    memory: dict[str, Any] = {"probe": "stream", "level": "DRAM", "threads": 2}
     return {
         "read": Ceiling(access="read", samples=(40e9,), **memory),
         "copy": Ceiling(access="copy", variant="plain", samples=(30e9,), **memory),
         "copy NT": Ceiling(access="copy", variant="non_temporal", samples=(36e9,), **memory),
-        "L2": Ceiling(kind="bandwidth", level="L2", access="read", threads=2, samples=(400e9,)),
-        "fp32": Ceiling(kind="compute", dtype="fp32", isa="avx2", threads=2, samples=(200e9,)),
-        "fp64": Ceiling(kind="compute", dtype="fp64", isa="avx2", threads=2, samples=(100e9,)),
-        "launch": Ceiling(kind="latency", threads=2, samples=(2e-6,), problem={"operator": "fork_join"}),
+        "L2": Ceiling(probe="stream", level="L2", access="read", threads=2, samples=(400e9,)),
+        "fp32": Ceiling(probe="fma", dtype="fp32", isa="avx2", threads=2, samples=(200e9,)),
+        "fp64": Ceiling(probe="fma", dtype="fp64", isa="avx2", threads=2, samples=(100e9,)),
+        "launch": Ceiling(probe="launch", threads=2, samples=(2e-6,), problem={"operator": "fork_join"}),
     }
 
 
@@ -140,7 +140,7 @@ def test_another_accumulator_is_used_and_said() -> None:
     found = predict(machine(), bf16)
     assert found.roofs.compute_flops_per_s == 200e9
     assert found.notes == ("no bf16 roof: its arithmetic is bounded by fp32 avx2",)
-    other = Ceiling(kind="compute", dtype="bf16", accumulator="bf16", isa="x", threads=2, samples=(300e9,))
+    other = Ceiling(probe="fma", dtype="bf16", accumulator="bf16", isa="x", threads=2, samples=(300e9,))
     found = predict(machine(bf16=other), bf16)
     assert found.roofs.compute_flops_per_s == 300e9
     assert found.notes == ("no roof for bf16 accumulating in fp32: the bf16 x roof is used",)
@@ -227,7 +227,7 @@ def test_utilisation_by_hand() -> None:
 
 
 def test_a_link_used_in_part() -> None:
-    linked = machine(link=Ceiling(kind="link", samples=(10e9,)))
+    linked = machine(link=Ceiling(probe="link", samples=(10e9,)))
     problem = OPERATORS["all_gather"](ranks=2, elements=1 << 20)  # type: ignore[call-arg]
     found = predict(linked, problem, utilisation={"link": 0.5}, knee=math.inf)
     assert found.bound == "link" and found.roof_s == pytest.approx(problem.link_bytes() / 5e9)
@@ -383,7 +383,10 @@ def test_work_by_hand() -> None:
 
 def gemm(size: int, rate: float, **changes: Any) -> Ceiling:
     problem = {"operator": "matmul", "rows": size, "columns": size, "inner": size, "dtype": "fp32"}
-    return Ceiling(kind="compute", dtype="fp32", threads=2, samples=(rate,), problem={**problem, **changes})
+    probe, params = ("gemm.square", {"size": size}) if not changes else ("gemm.narrow", {"rows": changes["rows"]})
+    if size % 16:
+        probe = "gemm.misaligned"
+    return Ceiling(probe=probe, params=params, dtype="fp32", threads=2, samples=(rate,), problem={**problem, **changes})
 
 
 def test_products_run_at_the_rate_of_their_size() -> None:
@@ -402,7 +405,10 @@ def test_products_run_at_the_rate_of_their_size() -> None:
 def scaled_gemm(size: int, rate: float, **scales: Any) -> Ceiling:
     problem = Matmul(rows=size, columns=size, inner=size, dtype="fp8_e4m3", **scales).to_dict()
     of = {"operator": "matmul", **problem}
-    return Ceiling(kind="compute", dtype="fp8_e4m3", accumulator="fp32", unit="tensor", samples=(rate,), problem=of)
+    params = {"size": size} | ({"scales": scales_name(problem)} if scales_name(problem) else {})
+    return Ceiling(
+        probe="gemm.square", dtype="fp8_e4m3", accumulator="fp32", unit="tensor", samples=(rate,), params=params, problem=of
+    )
 
 
 TENSOR, ROW = {"scales": "tensor"}, {"scales": "row"}
@@ -415,8 +421,8 @@ def test_products_run_at_the_rate_of_their_scales(turned: bool) -> None:
     kinds: tuple[tuple[float, dict[str, Any]], ...] = ((1500, {}), (1400, TENSOR), (1000, ROW), (700, BLOCK), (1200, TINY))
     rates = [(scaled_gemm(8192, rate * 1e12, **scales), scales) for rate, scales in kinds]
     others = [scaled_gemm(4096, 1300e12), scaled_gemm(16384, 1510e12)]
-    peak = Ceiling(kind="compute", dtype="fp8_e4m3", accumulator="fp32", unit="tensor", samples=(1900e12,))
-    memory = Ceiling(kind="bandwidth", level="DRAM", access="read", samples=(3e12,))
+    peak = Ceiling(probe="mma", dtype="fp8_e4m3", accumulator="fp32", unit="tensor", samples=(1900e12,))
+    memory = Ceiling(probe="stream", level="DRAM", access="read", samples=(3e12,))
     products = [*others, *(c for c, _ in rates)]
     gpu = Machine(name="gpu", device="cuda", ceilings=(memory, peak, *(products[::-1] if turned else products)))
     for ceiling, scales in rates:
@@ -484,7 +490,7 @@ def test_the_knee_is_that_of_the_measured_sweep() -> None:
 
 
 def test_exponentials_have_a_roof_of_their_own() -> None:
-    exp = Ceiling(kind="compute", dtype="fp32", threads=2, samples=(4e9,), problem={"operator": "exp"})
+    exp = Ceiling(probe="exp", dtype="fp32", threads=2, samples=(4e9,), problem={"operator": "exp"})
     found = predict(machine(exp=exp), Softmax(rows=1024, columns=1024))
     assert found.parts["exp"] == pytest.approx(2**20 / 4e9)
     assert found.parts["other"] == pytest.approx(4 * 2**20 / 100e9)

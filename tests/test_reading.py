@@ -55,11 +55,11 @@ def mutations() -> Iterator[ModuleType]:
 
 
 def ceiling(**more: Any) -> Ceiling:
-    return Ceiling(**{"kind": "bandwidth", "level": "DRAM", "access": "read", "variant": "plain", "samples": (47e9, 48e9), **more})
+    return Ceiling(**{"probe": "stream", "level": "DRAM", "access": "read", "variant": "plain", "samples": (47e9, 48e9), **more})
 
 
 def fma(**more: Any) -> Ceiling:
-    return Ceiling(**{"kind": "compute", "dtype": "fp32", "accumulator": "fp32", "samples": (200e9,), **more})
+    return Ceiling(**{"probe": "fma", "dtype": "fp32", "accumulator": "fp32", "samples": (200e9,), **more})
 
 
 def point(**more: Any) -> Measurement:

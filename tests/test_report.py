@@ -34,7 +34,7 @@ def around(value: float) -> tuple[float, ...]:
 
 def machine(**more: object) -> Machine:
     """A machine whose DRAM read was seen in two modes; its probes are small, so that brackets on them are quick."""
-    bandwidth = {"kind": "bandwidth", "level": "DRAM", "variant": "plain", "threads": 2}
+    bandwidth = {"probe": "stream", "level": "DRAM", "variant": "plain", "threads": 2}
     ceilings = (
         Ceiling(samples=around(100e9) + around(48e9), access="read", problem=READ, **bandwidth),
         Ceiling(
@@ -46,7 +46,7 @@ def machine(**more: object) -> Machine:
             **bandwidth,
         ),
         Ceiling(
-            kind="compute",
+            probe="fma",
             dtype="fp32",
             accumulator="fp32",
             threads=2,
@@ -55,7 +55,7 @@ def machine(**more: object) -> Machine:
             variant="registers",
             clock_hz=3.1e9,
         ),
-        Ceiling(kind="latency", samples=around(1e-6), threads=2, problem={"operator": "fork_join"}, variant="pool"),
+        Ceiling(probe="launch", samples=around(1e-6), threads=2, problem={"operator": "fork_join"}, variant="pool"),
     )
     facts = {
         "threads": 2,

@@ -33,9 +33,9 @@ def machine(name: str = "Example CPU") -> Machine:
         facts={"threads": 2, "l1_bytes": 32 << 10},
         created_utc="2026-11-21T10:00:00+00:00",
         ceilings=(
-            Ceiling(kind="bandwidth", level="DRAM", access="read", threads=2, samples=(40e9, 41e9, 42e9)),
-            Ceiling(kind="compute", dtype="fp32", isa="avx2", threads=2, samples=(200e9,), clock_hz=3.1e9),
-            Ceiling(kind="latency", threads=2, samples=(1e-6,), problem={"operator": "fork_join"}),
+            Ceiling(probe="stream", level="DRAM", access="read", threads=2, samples=(40e9, 41e9, 42e9)),
+            Ceiling(probe="fma", dtype="fp32", isa="avx2", threads=2, samples=(200e9,), clock_hz=3.1e9),
+            Ceiling(probe="launch", threads=2, samples=(1e-6,), problem={"operator": "fork_join"}),
         ),
     )
 

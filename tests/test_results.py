@@ -176,7 +176,7 @@ def test_nothing_is_derived_from_nothing() -> None:
 
 def test_share_of_the_best_mode_by_hand() -> None:
     ceiling = Ceiling(
-        kind="bandwidth", level="DRAM", access="read", variant="plain", threads=2, problem=READ, samples=(100e9,) * 4 + (45e9,) * 2
+        probe="stream", level="DRAM", access="read", variant="plain", threads=2, problem=READ, samples=(100e9,) * 4 + (45e9,) * 2
     )
     machine = Machine(name="Example CPU", ceilings=(ceiling,))
     # With the bracket's 39, 40, 44, 50: modes of 44.5 (6 samples) and 100 (4). 90 MB at 100 GB/s are 0.9 ms, of 2.5.

@@ -36,14 +36,14 @@ LLAMA = preset("Llama-3-8B")
 
 def on_paper(*, bandwidth: float = 1e12, compute: float = 100e12, launch_s: float = 0.0, **facts: Any) -> Machine:
     """A machine of round numbers, in bf16."""
-    latency = (Ceiling(kind="latency", samples=(launch_s,), source="datasheet"),) if launch_s else ()
+    latency = (Ceiling(probe="launch", samples=(launch_s,), source="datasheet"),) if launch_s else ()
     return Machine(
         name="paper",
         facts=facts,
         ceilings=(
-            Ceiling(kind="bandwidth", level="DRAM", access="read", variant="plain", samples=(bandwidth,), source="datasheet"),
-            Ceiling(kind="compute", dtype="bf16", accumulator="fp32", unit="tensor", samples=(compute,), source="datasheet"),
-            Ceiling(kind="compute", dtype="fp32", accumulator="fp32", samples=(compute / 10,), source="datasheet"),
+            Ceiling(probe="stream", level="DRAM", access="read", variant="plain", samples=(bandwidth,), source="datasheet"),
+            Ceiling(probe="mma", dtype="bf16", accumulator="fp32", unit="tensor", samples=(compute,), source="datasheet"),
+            Ceiling(probe="fma", dtype="fp32", accumulator="fp32", samples=(compute / 10,), source="datasheet"),
             *latency,
         ),
     )
@@ -290,7 +290,7 @@ def test_time_grows_with_batch_and_length(name: str, batch: int, seq_kv: int, mo
 
 def on_paper_of_all() -> Machine:
     machine = on_paper()
-    fp8 = Ceiling(kind="compute", dtype="fp8_e4m3", accumulator="fp32", unit="tensor", samples=(200e12,), source="datasheet")
+    fp8 = Ceiling(probe="mma", dtype="fp8_e4m3", accumulator="fp32", unit="tensor", samples=(200e12,), source="datasheet")
     return dataclasses.replace(machine, ceilings=(*machine.ceilings, fp8))
 
 

@@ -16,7 +16,7 @@ import dataclasses
 import functools
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from ._repr import Row, html_table, text_table
 from .cost import larger, pick, smaller
 from .errors import Error
-from .machine import ALIGNED, LEVELS, Ceiling, Machine, held_by, own_bytes
+from .machine import LEVELS, Ceiling, Machine, held_by, own_bytes
 from .model import Roofs, bound, core_ceiling, roofs_and_notes, terms_s
 from .model import time_s as roof_time_s
 from .operators.base import WORK, Facts, Operator
@@ -134,31 +134,17 @@ def _products(machine: Machine, problem: Operator, threads: int | None) -> tuple
     """
     dtype = problem.compute()[0]
     most = threads or max((c.threads for c in machine.ceilings if c.kind == "compute"), default=0)
-    listed = [
-        c
-        for c in machine.ceilings
-        if c.kind == "compute" and len(c.sizes) == 3 and (c.dtype, c.threads) == (dtype, most) and _plain(c)
-    ]
+    squares, narrow = (machine.of(probe, dtype=dtype, threads=most) for probe in ("gemm.square", "gemm.narrow"))
     for scales in (scales_name(problem.to_dict()), scales_name(USUAL_SCALES.get(dtype, {})), ""):
-        squares: dict[float, Ceiling] = {}
-        narrow: dict[float, Ceiling] = {}
-        for c in sorted(listed, key=lambda c: c.value):  # the fastest stays
-            rows, columns, inner = c.sizes
-            if scales_name(c.problem) != scales:
-                continue
-            if rows == columns == inner and rows % ALIGNED == 0:
-                squares[float(rows)] = c
-            elif rows < columns:
-                narrow[float(rows)] = c
-        if squares:
-            sizes = sorted(squares.items())
-            return sizes, [item for item in sorted(narrow.items()) if item[0] < sizes[0][0]]
+        if by_edge := _by_size([c for c in squares if c.params.get("scales", "") == scales], "size"):
+            return by_edge, [item for item in _by_size(narrow, "rows") if item[0] < by_edge[0][0]]
     return [], []
 
 
-def _plain(c: Ceiling) -> bool:
-    """Whether it was measured as problems run: plausible, and a burst."""
-    return c.status != "implausible" and not c.sustained
+def _by_size(ceilings: Sequence[Ceiling], param: str) -> Sizes:
+    """Each with the number of that parameter, in rising order; of several of one size the fastest."""
+    found = {float(c.params[param]): c for c in sorted(ceilings, key=lambda c: c.value) if isinstance(c.params.get(param), int)}
+    return sorted(found.items())
 
 
 def _product_rate(sizes: Sizes, narrow: Sizes, size: Any, width: Any) -> Any:
@@ -195,7 +181,7 @@ def machine_rates(machine: Machine, problem: Operator, roofs: Roofs, *, threads:
         rate = smaller(_product_rate(sizes, narrow, edge, problem.product_width()), peak)
         work["product"] = rate if isinstance(product, np.ndarray) else float(rate)
         labels["product"] = sizes[-1][1].label
-    exps = [c for c in machine.ceilings if c.kind == "compute" and c.problem.get("operator") == "exp" and _plain(c)]
+    exps = machine.of("exp")
     exps = [c for c in exps if c.threads == (threads or max(c.threads for c in exps))]
     if exps:
         fastest = max(exps, key=lambda c: c.value)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ..probes import DEPTHS, Wanted
 from .kept import machines_in, side_file
 from .measuring import FAILURE, STANDARD, measure_machine
-from .wanted import DEPTHS, Wanted, WantedSeries, wanted, wanted_series
+from .wanted import WantedSeries, wanted, wanted_series
 
 __all__ = [
     "DEPTHS",

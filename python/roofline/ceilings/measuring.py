@@ -14,39 +14,43 @@ from ..errors import Error, OutOfMemory, Unsupported
 from ..machine import Ceiling, EmpiricalRoofline, Machine, SizeCurve
 from ..measurement import Policy
 from ..measurement.devices import Device, exclusive, open_device, provenance, utc_now
+from ..measurement.probing import fastest
 from ..measurement.progress import Progress, ProgressOption
 from ..measurement.timing import IMPLAUSIBLE, QUICK, THOROUGH, clock_hz, disturbed
-from ..measurement.units import rate, unit_of
+from ..probes import DEPTHS, Wanted
+from ..probes.gpu_units import rate
 from ..units import fmt_percent
 from .kept import PENDING, Kept
 from .series import sustained_load
-from .wanted import DEPTHS, Wanted, wanted, wanted_series
+from .wanted import wanted, wanted_series
 
 STANDARD = Policy(min_s=0.3, max_s=1.5, tries=3)
 POLICIES = {"quick": QUICK, "standard": STANDARD, "thorough": THOROUGH}
 LATE = "the time limit was reached"
+# A core runs its widest instructions at a clock of their own, which it takes up after some tenths of a second.
+WARM_S = 0.3
 FAILURE = "failed: "  # begins the reason of what was left out although it should have run
+
+
+def warm(policy: Policy) -> Policy:
+    return dataclasses.replace(
+        policy, warmup_min_s=max(policy.warmup_min_s, WARM_S), warmup_max_s=max(policy.warmup_max_s, 2 * WARM_S)
+    )
 
 
 @exclusive
 def ceiling(device: Device, what: Wanted, policy: Policy) -> Ceiling:
     """One ceiling: checked, then sampled once. Raises Unsupported, and Error for a wrong result."""
-    found = what.find()
+    found = fastest(device, what)
     found.verify(f"the probe {what.label}")
-    seen = device.core.sample(found.sets, policy=policy.to_dict())
+    seen = found.sampled(device, warm(policy) if what.kind == "compute" else policy)
     load = sustained_load(device, found) if what.sustained else ()
     clocks = [sample.clock_hz for sample in load if sample.clock_hz]
     made = Ceiling(
-        kind=what.kind,
+        probe=what.probe.id,
         samples=tuple(sample.flops_per_s for sample in load) or tuple(found.rates(seen["samples_s"])),
-        unit=unit_of(device, found.problem),
+        **{each.name: getattr(found.identity, each.name) for each in dataclasses.fields(found.identity)},
         sustained=what.sustained,
-        level=found.level,
-        access=getattr(found.problem, "access", getattr(found.problem, "direction", "")),
-        variant=found.variant,
-        dtype=found.problem.compute()[0] if what.kind == "compute" else "",
-        accumulator=found.problem.compute()[1] if what.kind == "compute" else "",
-        isa=what.isa,
         threads=device.threads,
         problem=found.described(),
         plan=found.plan(),
@@ -55,7 +59,7 @@ def ceiling(device: Device, what: Wanted, policy: Policy) -> Ceiling:
         status="contended" if seen["contended"] else "ok",
         reason=disturbed(seen, device.facts),
     )
-    return _with_unit_rate(made, device) if device.backend == "cuda" else _with_operations(made)
+    return _with_unit_rate(made, device) if "sms" in device.facts else _with_operations(made)
 
 
 def _with_unit_rate(made: Ceiling, device: Device) -> Ceiling:
@@ -66,7 +70,7 @@ def _with_unit_rate(made: Ceiling, device: Device) -> Ceiling:
     """
     if made.kind != "compute":
         return made
-    accumulator = "" if made.problem.get("operator") == "matmul" else made.accumulator
+    accumulator = "" if made.probe.startswith("gemm.") else made.accumulator
     known = rate(device, made.dtype, made.unit, accumulator)
     if known is None:
         return made
@@ -85,7 +89,7 @@ def _with_operations(made: Ceiling) -> Ceiling:
     the measured value over the measured clock must come out near k x 2^n. A rate above 103 % of the nearest is implausible.
     """
     known = made.clock_hz and made.threads and made.status == "ok"
-    if made.kind != "compute" or made.problem.get("operator") != "fma" or not known:
+    if made.probe not in ("fma", "fma.add") or not known:
         return made
     assert made.clock_hz is not None
     per_cycle = made.value / made.clock_hz / made.threads
@@ -105,7 +109,7 @@ def burst_and_sustained(machine: Machine) -> tuple[Ceiling, ...]:
     found = []
     for swept in machine.empirical:
         _, burst = swept.peers(machine.ceilings)
-        if swept.settled and burst is not None and burst.problem.get("operator") == "fma":
+        if swept.settled and burst is not None and burst.probe == "fma":
             samples = tuple(sample.flops_per_s for sample in swept.settled)
             clocks = [sample.clock_hz for sample in swept.settled if sample.clock_hz]
             long = dataclasses.replace(
@@ -122,16 +126,12 @@ def burst_and_sustained(machine: Machine) -> tuple[Ceiling, ...]:
     return tuple(found)
 
 
-def _label(what: str, device: Device, main: Device) -> str:
-    return what if device is main else f"{what} ({device.threads} thread{'s' * (device.threads != 1)})"
-
-
 class _Run:
     """What one call of measure_machine has found so far, by label."""
 
     def __init__(self, device: Device, depth: str, policy: Policy, options: Mapping[str, Any], kept: Kept) -> None:
         self.device, self.depth, self.policy, self.options, self.kept = device, depth, policy, options, kept
-        self.plan = [(_label(what.label, where, device), where, what) for where, what in wanted(device, depth)]
+        self.plan = [(what.label, where, what) for where, what in wanted(device, depth)]
         self.series = wanted_series(device, depth)
         self.ceilings: dict[str, Ceiling] = {}
         self.found_series: dict[str, SizeCurve | EmpiricalRoofline] = {}
@@ -240,10 +240,6 @@ def measure_machine(
     rules = policy or POLICIES[depth]
     options = {"depth": depth, "threads": opened.threads, "policy": rules.to_dict()}
     run = _Run(opened, depth, rules, options, Kept(out, unfinished, options, opened, force))
-    if deadline_s is not None:  # the main roofs first: without them nothing can be predicted
-        main = {what.label for _, what in wanted(opened, DEPTHS[0])}
-        first = ("DRAM read", "fp32")
-        run.plan.sort(key=lambda item: (item[1] is not opened or item[2].label not in main, not item[2].label.startswith(first)))
     begun = time.monotonic()
 
     def late() -> bool:

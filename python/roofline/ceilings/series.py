@@ -11,21 +11,22 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from ..cost import TensorSpec
-from ..errors import Error, OutOfMemory, Unsupported
-from ..machine import EmpiricalRoofline, IntensityPoint, Machine, SizeCurve, SizePoint, SustainedSample, last_half
+from ..errors import Error, Unsupported
+from ..machine import EmpiricalRoofline, IntensityPoint, Machine, SizeCurve, SizePoint, SustainedSample, cache_capacity, last_half
 from ..measurement import Policy
+from ..measurement.arena import REGIONS
 from ..measurement.devices import Device, exclusive
-from ..measurement.problems import fma_problem, mixed_intensity_grid, size_problem
-from ..measurement.roofs import Probe, probe
-from ..measurement.tensors import Held
+from ..measurement.probing import Ready, ready
 from ..measurement.timing import clock_hz, disturbed
 from ..operators import Operator
-from ..units import GIB, KIB
+from ..probes import Probe
+from ..probes.bandwidth import ARRAYS, STREAM, size_problem
+from ..probes.compute import FMA, fma_problem
+from ..probes.intensity import INTENSITY, mixed_intensity_grid
+from ..units import GIB, KIB, MIB
 
 ROUNDS = 3  # undisturbed ones of every point
 MOST_ROUNDS = 10
@@ -41,7 +42,7 @@ LOAD = Policy(warmup_min_s=0.0, warmup_max_s=0.0, batch_s=0.02, min_s=INTERVAL_S
 class _Point:
     """One problem of a series and the rounds it was measured in: (rates, clock, why contended)."""
 
-    found: Probe
+    found: Ready
     rounds: list[tuple[list[float], float, str]] = field(default_factory=list)
 
     def _kept(self) -> list[tuple[list[float], float, str]]:
@@ -72,14 +73,12 @@ def _arrays_bytes(problem: Operator) -> int:
     return sum(t.size_bytes for t in problem.tensors() if t.name != "sum")
 
 
-def _prepared(device: Device, problems: Sequence[tuple[Operator, str]], level: str) -> list[_Point]:
-    """Every problem bound and its result checked. Inputs are shared among those that read the same; none outlives the series."""
-    inputs: dict[TensorSpec, Held] = {}
-    last: dict[Any, Any] = {}
+def _prepared(device: Device, probe: Probe, problems: Sequence[Operator], variant: str, level: str) -> list[_Point]:
+    """Every problem bound and its result checked."""
     points = []
-    for problem, variant in problems:
-        found = probe(device, problem, variant, level, inputs=inputs)
-        found.verify(f"{problem.name} {dict(problem.to_dict())}", last)
+    for problem in problems:
+        found = ready(device, probe, problem, variant, level)
+        found.verify(f"{problem.name} {dict(problem.to_dict())}")
         points.append(_Point(found))
     return points
 
@@ -91,7 +90,7 @@ def _measured(device: Device, points: Sequence[_Point], policy: Policy) -> tuple
         order = [point for point in points if not point.done]
         shuffle(order)
         for point in order:
-            seen = device.core.sample(point.found.sets, policy=policy.to_dict())
+            seen = point.found.sampled(device, policy)
             point.rounds.append((point.found.rates(seen["samples_s"]), clock_hz(seen), disturbed(seen, device.facts)))
     left = [point for point in points if not point.done]
     if not left:
@@ -111,13 +110,12 @@ def curve_sizes(largest: int = LARGEST) -> list[int]:
 def size_curve(device: Device, access: str, machine: Machine, *, largest: int = LARGEST, policy: Policy = POINT) -> SizeCurve:
     """The bandwidth of `access` over working sets of all threads, 4 KiB to `largest` bytes, less where memory is short.
 
-    Sizes that come to the same problem are measured once. Raises OutOfMemory where there is no room at all.
+    Sizes that come to the same problem are measured once. Of a GPU the largest is 16 times its L2 at least.
     """
-    room = int(device.core.available_bytes()) // 16  # all sizes together take five times the largest, and their checks as much
-    if room < SMALLEST:
-        raise OutOfMemory(f"{access} over size: a sixteenth of the available memory is below 4 KiB")
-    problems = {size_problem(device, size, access): None for size in curve_sizes(min(largest, room))}
-    points = _prepared(device, [(problem, "plain") for problem in problems], "")
+    room = device.arena_bytes // (1 if access == "read" else REGIONS) * ARRAYS[access]
+    largest = max(largest, 16 * cache_capacity(device.facts, "L2")) if not device.threads else largest
+    problems = dict.fromkeys(size_problem(device, size, access) for size in curve_sizes(min(largest, room - MIB)))
+    points = _prepared(device, STREAM, list(problems), "plain", "")
     status, reason = _measured(device, points, policy)
     return SizeCurve(
         access=access,
@@ -143,16 +141,16 @@ def intensity_sweep(
         raise Unsupported(reason)
     flops_per_s = bytes_per_s = 0.0  # unknown: the grid is laid over guessed roofs, with more points far from the knee
     bursts: list[float] = []
-    peak = probe(device, fma_problem(device, dtype), "registers")
+    peak = ready(device, FMA, fma_problem(device, dtype), "registers")
     with suppress(Error):
         flops_per_s = machine.compute(dtype, threads=device.threads).value
         bytes_per_s = machine.bandwidth(level, "read", threads=device.threads).value
 
     def burst() -> None:
-        bursts.extend(peak.rates(device.core.sample(peak.sets, policy=policy.to_dict())["samples_s"]))
+        bursts.extend(peak.rates(peak.sampled(device, policy)["samples_s"]))
 
     grid = mixed_intensity_grid(device, level, dtype, flops_per_s=flops_per_s, bytes_per_s=bytes_per_s)
-    points = _prepared(device, [(problem, "read") for problem in grid], level)
+    points = _prepared(device, INTENSITY, grid, "read", level)
     burst()
     status, reason = _measured(device, points, policy)
     burst()
@@ -177,17 +175,17 @@ def intensity_sweep(
     )
 
 
-def sustained_load(device: Device, peak: Probe) -> tuple[SustainedSample, ...]:
+def sustained_load(device: Device, peak: Ready) -> tuple[SustainedSample, ...]:
     """What a long load comes to: its last half, where power and heat have settled."""
     return last_half(_load(device, peak))
 
 
-def _load(device: Device, peak: Probe, seconds: float = LOAD_S) -> tuple[SustainedSample, ...]:
+def _load(device: Device, peak: Ready, seconds: float = LOAD_S) -> tuple[SustainedSample, ...]:
     """Multiply-adds for so long, in intervals of half a second with the clock read between them (for some milliseconds)."""
     begun = time.monotonic()
     found: list[SustainedSample] = []
     while time.monotonic() - begun < seconds:
-        seen = device.core.sample(peak.sets, policy=LOAD.to_dict())
+        seen = peak.sampled(device, LOAD)
         rate = float(np.median(peak.rates(seen["samples_s"])))
         found.append(SustainedSample(time_s=time.monotonic() - begun, flops_per_s=rate, clock_hz=clock_hz(seen) or None))
     return tuple(found)

@@ -36,9 +36,8 @@ def _canonical(value: Mapping[str, Any]) -> str:
 
 
 def _ceiling_key(c: Ceiling, threads: str, exact: bool) -> tuple[object, ...]:
-    """What it is. Its name tells probes apart; the other fields of a problem (sizes, streams) are found by tuning."""
-    what = (c.kind, c.level, c.access, c.variant, c.dtype, c.accumulator or c.dtype, c.unit, c.isa, c.sustained, c.name)
-    return (*what, c.problem.get("operator", ""), threads, _canonical(c.problem) if exact else "")
+    """What it is. Its name tells ceilings of a probe apart; the other fields of a problem (streams, stores) are found by tuning."""
+    return (c.probe, c.name, c.accumulator or c.dtype, c.unit, threads, _canonical(c.problem) if exact else "")
 
 
 def _matched(

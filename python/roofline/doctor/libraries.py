@@ -22,8 +22,8 @@ import numpy as np
 from ..errors import Error
 from ..measurement import Device, Policy, open_device
 from ..measurement.devices import exclusive, provenance
+from ..measurement.probing import Ready, compute_probe
 from ..measurement.progress import Progress, ProgressOption
-from ..measurement.roofs import Probe, compute_probe
 from ..measurement.timing import IMPLAUSIBLE
 from .checks import BUSY, quota_cores
 from .findings import Cure, Library, Report, Run
@@ -86,11 +86,11 @@ def this_cpu() -> Cpu:
 
 
 @exclusive
-def _roof(device: Device, probe: Probe) -> float:
+def _roof(device: Device, probe: Ready) -> float:
     return float(np.median(probe.rates(device.core.sample(probe.sets, policy=ROOF.to_dict())["samples_s"])))
 
 
-def _interleaved(sessions: Sequence[Session], pace: Pace, request: Mapping[str, Any], device: Any, probe: Probe) -> list[Turns]:
+def _interleaved(sessions: Sequence[Session], pace: Pace, request: Mapping[str, Any], device: Any, probe: Ready) -> list[Turns]:
     """Turns of every session between brackets of the roof, in alternating order. Raises Broken."""
     turns = [Turns() for _ in sessions]
     flops = 2 * int(request["size"]) ** 3
@@ -201,7 +201,7 @@ class Examination:
         )
         return self._cured(made, reasons(self.cpu, facts), device, probe)
 
-    def _cured(self, run: Run, found: Sequence[Reason], device: Any, probe: Probe) -> Run:
+    def _cured(self, run: Run, found: Sequence[Reason], device: Any, probe: Ready) -> Run:
         """`run` with its reasons, and with the cure tried where one is known."""
         run = dataclasses.replace(run, why=tuple(reason.why for reason in found))
         changes: dict[str, str | None] = {}

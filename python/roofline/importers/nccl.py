@@ -232,7 +232,7 @@ def _link(good: list[tuple[_Row, Operator, Measurement]], ranks: int) -> Ceiling
     size = max(by_size, key=lambda each: statistics.median(by_size[each]))
     problem = problems[size]
     return Ceiling(
-        kind="link",
+        probe="link",
         samples=tuple(by_size[size]),
         problem={"operator": problem.name, **problem.to_dict()},
         plan={"tool": TOOL, "ranks": ranks, "size_bytes": size},

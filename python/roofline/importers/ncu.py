@@ -354,22 +354,22 @@ def _ceilings(launches: list[_Launch]) -> tuple[Ceiling, ...]:
         m = launch.metrics
         dram, sm = m.get("dram__cycles_elapsed.avg.per_second"), m.get("sm__cycles_elapsed.avg.per_second")
         if dram and m.get("dram__bytes.sum.peak_sustained"):
-            samples.setdefault(("bandwidth", "", "core"), []).append(dram * m["dram__bytes.sum.peak_sustained"])
+            samples.setdefault(("stream", "", "core"), []).append(dram * m["dram__bytes.sum.peak_sustained"])
         for metric, value in m.items():
             found = _INSTRUCTION.fullmatch(metric)
             if sm and value and found and found[2] and found[1] in ("ffma", "dfma", "hfma"):
                 dtype, each = INSTRUCTIONS[found[1]]
-                samples.setdefault(("compute", dtype, "core"), []).append(sm * value * each)
+                samples.setdefault(("fma", dtype, "core"), []).append(sm * value * each)
             tensor = _TENSOR.fullmatch(metric)
             if sm and value and tensor and tensor["peak"] and tensor["sparse"] != "on" and tensor["src"] in SOURCES:
-                samples.setdefault(("compute", SOURCES[tensor["src"]], "tensor"), []).append(sm * value)
+                samples.setdefault(("mma", SOURCES[tensor["src"]], "tensor"), []).append(sm * value)
     reason = "ncu: what the unit could do at the clock of the run; nothing measured it"
     made = []
-    for (kind, dtype, unit), rates in samples.items():
+    for (probe, dtype, unit), rates in samples.items():
         more: dict[str, Any] = (
-            {"level": "DRAM", "access": "read", "variant": "plain"} if kind == "bandwidth" else {"dtype": dtype, "unit": unit}
+            {"level": "DRAM", "access": "read", "variant": "plain"} if probe == "stream" else {"dtype": dtype, "unit": unit}
         )
-        made.append(Ceiling(kind=kind, samples=tuple(rates), plan={"tool": TOOL}, source="datasheet", reason=reason, **more))
+        made.append(Ceiling(probe=probe, samples=tuple(rates), plan={"tool": TOOL}, source="datasheet", reason=reason, **more))
     return tuple(made)
 
 

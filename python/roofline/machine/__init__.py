@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from .ceiling import ALIGNED, GEMM, HOST_CALLS, LEVELS, RATE_UNITS, TRANSFERS, UNVERIFIED, VARIANTS, Ceiling, fmt_modes
+from ..probes import LEVELS, RATE_UNITS, TRANSFERS
+from ..probes.levels import cache_capacity, cache_level, curve_capacity, held_by, lasting_capacity, own_bytes
+from .ceiling import UNVERIFIED, Ceiling, fmt_modes
 from .curve import Plateau, SizeCurve, SizePoint
 from .empirical import EmpiricalRoofline, IntensityPoint, SustainedSample, last_half
 from .files import to_json
 from .fit import Estimate, Fit, fit_roofline, fmt_p, hierarchical_time_s
-from .levels import cache_capacity, cache_level, curve_capacity, held_by, lasting_capacity, own_bytes
 from .machine import ACCESS_FALLBACK, Machine, load_machines, save_machines
 from .output import marked, require_file, require_replaceable, write_atomically
 from .sanity import TOLERANCE
@@ -15,16 +16,12 @@ from .statistics import FEWEST, Mode, Summary, bars_name, grouped, modes, summar
 
 __all__ = [
     "ACCESS_FALLBACK",
-    "ALIGNED",
     "FEWEST",
-    "GEMM",
-    "HOST_CALLS",
     "LEVELS",
     "RATE_UNITS",
     "TOLERANCE",
     "TRANSFERS",
     "UNVERIFIED",
-    "VARIANTS",
     "Ceiling",
     "EmpiricalRoofline",
     "Estimate",

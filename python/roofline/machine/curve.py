@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from ..errors import Error
 from ..operators.base import MIXES
+from ..probes import LEVELS
+from ..probes.levels import curve_capacity, lasting_capacity
 from ..reading import Sample, Scalars, Text, Whole, build
 from ..units import fmt_bytes, fmt_percent, fmt_si
-from .ceiling import LEVELS, one_of
-from .levels import curve_capacity, lasting_capacity
+from .ceiling import one_of
 from .statistics import Summary, summary
 
 Floats = NDArray[np.float64]

@@ -20,19 +20,20 @@ def _ceilings(sheet: Datasheet) -> Iterator[Ceiling]:
     bandwidth = sheet.numbers["memory_bytes_per_s"]
     # A datasheet has one bandwidth for every access; variant plain, so that in-place operators meet it too.
     yield Ceiling(
-        kind="bandwidth", level="DRAM", access="read", variant="plain", samples=(bandwidth.value,), source=SOURCE,
+        probe="stream", level="DRAM", access="read", variant="plain", samples=(bandwidth.value,), source=SOURCE,
         reason=_reason(bandwidth),
     )  # fmt: skip
     link = sheet.numbers.get("link_bytes_per_s")
     if link and link.value:  # both directions together
-        yield Ceiling(kind="link", samples=(link.value / 2,), source=SOURCE, reason=_reason(link))
+        yield Ceiling(probe="link", samples=(link.value / 2,), source=SOURCE, reason=_reason(link))
     threads = int(sheet.value("cores") or 0)
     for peak in sheet.peaks():
         if peak.mix:  # more than multiply-adds alone: above what any other peak is compared with
             continue
         for dtype in peak.dtypes:
             yield Ceiling(
-                kind="compute", dtype=dtype, accumulator=peak.accumulator, unit=peak.unit, isa=peak.isa, threads=threads,
+                probe="mma" if peak.unit == "tensor" else "fma", dtype=dtype, accumulator=peak.accumulator, unit=peak.unit,
+                isa=peak.isa, threads=threads,
                 samples=(peak.number.value,), source=SOURCE, reason=_reason(peak.number),
             )  # fmt: skip
 

@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 from ..cost import dtype as known_dtype
 from ..errors import Error
 from ..operators.base import MIXES
+from ..probes import LEVELS
 from ..reading import Intensity, Rate, Scalars, Seconds, Text, Whole, build
 from ..units import fmt_number, fmt_percent, fmt_si
-from .ceiling import LEVELS, Ceiling, one_of
+from .ceiling import Ceiling, one_of
 from .fit import Fit, fit_roofline
 from .statistics import Summary, summary
 

@@ -12,15 +12,16 @@ from .._repr import Row, html_table, printable, text_table
 from ..cost import DTYPES
 from ..errors import Error
 from ..operators.base import MIXES
+from ..probes import LEVELS, RATE_UNITS
+from ..probes.levels import lasting_capacity
 from ..reading import MACHINE, SCHEMA_VERSION, Text, build, check_version, from_json, read_bytes
 from ..units import fmt_bytes, fmt_percent, fmt_si
-from .ceiling import LEVELS, RATE_UNITS, UNVERIFIED, Ceiling
+from .ceiling import UNVERIFIED, Ceiling
 from .curve import SizeCurve
 from .datasheet import SOURCE, parts
 from .empirical import EmpiricalRoofline
 from .facts import StatedFacts, StatedProvenance
 from .files import to_json
-from .levels import lasting_capacity
 from .output import require_replaceable, write_atomically
 from .sanity import flags
 
@@ -60,6 +61,11 @@ class Machine:
         """The ceilings of a kind that problems are held against, or with `sustained` the same under long load; not diagnostic."""
         found = [c for c in self.ceilings if c.kind == kind and c.sustained == sustained]
         return [c for c in found if c.status != "implausible" and not c.diagnostic]
+
+    def of(self, probe: str, *, dtype: str | None = None, threads: int | None = None) -> list[Ceiling]:
+        """The plausible bursts of one probe, by its id; of a dtype and with so many threads (None: any)."""
+        found = [c for c in self.ceilings if c.probe == probe and c.status != "implausible" and not c.sustained]
+        return [c for c in found if dtype in (None, c.dtype) and threads in (None, c.threads)]
 
     def _select(
         self, kind: str, wanted: Callable[[Ceiling], bool], threads: int | None, what: str, *, sustained: bool = False
@@ -162,7 +168,7 @@ class Machine:
         Raises Error where it was not measured.
         """
         what = f"load latency of {level}" if level else "launch latency"
-        found = self._select("latency", lambda c: c.level == (level or ""), threads, what)
+        found = self._select("latency", lambda c: c.level == level if level else c.is_floor, threads, what)
         if not found:
             raise Error(f"{self.name}: no {what} was measured; measure {'pointer_chase' if level else 'fork_join or launch'}")
         return min(found, key=lambda c: c.value)
@@ -173,7 +179,7 @@ class Machine:
         if not found:
             raise Error(
                 f"{self.name}: no link to other ranks is known; give the machine one: "
-                "Ceiling(kind='link', samples=(bytes per second in one direction,), source='datasheet')"
+                "Ceiling(probe='link', samples=(bytes per second in one direction,), source='datasheet')"
             )
         return max(found, key=lambda c: c.value)
 
@@ -264,9 +270,9 @@ class Machine:
         def ceiling(**what: Any) -> Ceiling:
             return Ceiling(source=SOURCE, reason="as given", **what)
 
-        bandwidth = ceiling(kind="bandwidth", level="DRAM", access="read", variant="plain", samples=(bytes_per_s,))
+        bandwidth = ceiling(probe="stream", level="DRAM", access="read", variant="plain", samples=(bytes_per_s,))
         peaks = (
-            ceiling(kind="compute", dtype=dtype, accumulator=_SUMS.get(dtype, "fp32"), samples=(rate,))
+            ceiling(probe="fma", dtype=dtype, accumulator=_SUMS.get(dtype, "fp32"), samples=(rate,))
             for dtype, rate in flops_per_s.items()
         )
         return cls(name=name, device="paper", ceilings=(bandwidth, *peaks))

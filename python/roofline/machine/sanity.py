@@ -8,8 +8,9 @@ from typing import Any
 
 from ..cost import DTYPES
 from ..operators.base import MIXES
+from ..probes import LEVELS, RATE_UNITS
 from ..units import fmt_percent, fmt_si
-from .ceiling import LEVELS, RATE_UNITS, Ceiling
+from .ceiling import Ceiling
 from .curve import SizeCurve
 from .empirical import EmpiricalRoofline
 
@@ -39,8 +40,8 @@ def _hierarchy(bandwidths: Sequence[Ceiling]) -> list[str]:
 
 def _latencies(latencies: Sequence[Ceiling]) -> list[str]:
     found = []
-    for pages, threads in sorted({(str(c.problem.get("pages", "")), c.threads) for c in latencies if c.level}):
-        own = [c for c in latencies if (str(c.problem.get("pages", "")), c.threads) == (pages, threads)]
+    for pages, threads in sorted({(str(c.params.get("pages", "")), c.threads) for c in latencies if c.level}):
+        own = [c for c in latencies if (str(c.params.get("pages", "")), c.threads) == (pages, threads)]
         best = [min((c for c in own if c.level == level), key=lambda c: c.value, default=None) for level in LEVELS]
         for near, far in pairwise(c for c in best if c is not None):
             if near.value > far.value * (1 + TOLERANCE):
@@ -54,7 +55,7 @@ def _latencies(latencies: Sequence[Ceiling]) -> list[str]:
 def _patterns(computes: Sequence[Ceiling]) -> list[str]:
     """Multiply-adds against the same with additions between them, which can only use more of a core."""
     found = []
-    for mixed in (c for c in computes if c.problem.get("pattern") == "fma_add"):
+    for mixed in (c for c in computes if c.probe == "fma.add"):
         same = (mixed.dtype, mixed.accumulator, mixed.unit, mixed.isa, mixed.threads)
         plain = _best([c for c in computes if (c.dtype, c.accumulator, c.unit, c.isa, c.threads) == same and c.is_roof])
         if plain is not None and mixed.value < plain.value * (1 - TOLERANCE):
@@ -65,7 +66,7 @@ def _patterns(computes: Sequence[Ceiling]) -> list[str]:
 def _products(computes: Sequence[Ceiling]) -> list[str]:
     """Matrix products against the multiply-adds they are made of."""
     found = []
-    for product in (c for c in computes if c.problem.get("operator") == "matmul"):
+    for product in (c for c in computes if c.probe.startswith("gemm.")):
         peak = _best([c for c in computes if (c.dtype, c.threads) == (product.dtype, product.threads) and _is_peak(c)])
         if peak is not None and product.value > peak.value * (1 + TOLERANCE):
             found.append(
@@ -76,7 +77,7 @@ def _products(computes: Sequence[Ceiling]) -> list[str]:
 
 
 def _is_peak(c: Ceiling) -> bool:
-    return c.is_roof and c.problem.get("operator") != "matmul"
+    return c.is_roof and not c.probe.startswith("gemm.")
 
 
 def _sustained(computes: Sequence[Ceiling]) -> list[str]:
@@ -96,7 +97,7 @@ def _pages(ceilings: Sequence[Ceiling]) -> list[str]:
     found = []
     for c in ceilings:
         share = c.plan.get("huge_page_share")
-        asked = c.kind == "bandwidth" or c.problem.get("pages") == "huge"
+        asked = c.kind == "bandwidth" or c.params.get("pages") == "huge"
         if c.level == "DRAM" and asked and isinstance(share, (int, float)) and share < HUGE_PAGES:
             found.append(f"{c.label} had huge pages for only {fmt_percent(share, 2)} of its memory: it includes TLB misses")
     return found
@@ -104,7 +105,7 @@ def _pages(ceilings: Sequence[Ceiling]) -> list[str]:
 
 def _widths(computes: Sequence[Ceiling]) -> list[str]:
     found = []
-    kinds = [(c.unit, c.isa, c.variant, c.threads, c.sizes) for c in computes]
+    kinds = [(c.unit, c.isa, c.variant, c.threads, tuple(sorted(c.params.items()))) for c in computes]
     for group in sorted(set(kinds)):
         members = sorted(
             (c for c, kind in zip(computes, kinds, strict=True) if kind == group), key=lambda c: (-DTYPES[c.dtype].bits, c.value)

@@ -14,7 +14,7 @@ from ..operators import Operator
 from ..results import Measurement
 from ..results.record import CALLABLE
 from .devices import Device, measuring, open_device, provenance, utc_now
-from .roofs import roofs_of
+from .probing import roofs_of
 from .timing import Policy, bracketed, checked_options, from_roofs, with_plausibility
 
 

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ..errors import Error
+from .arena import LIMIT_BYTES, Arena, arena_bytes
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -75,7 +76,29 @@ class Device:
         self.facts: Mapping[str, Any] = self.core.facts
         self.threads: int = int(self.facts.get("threads", 0))
         self.kernels: list[dict[str, Any]] = self.core.kernels()
-        self.roofs: dict[Any, Any] = {}  # see roofs.py
+        self.roofs: dict[Any, Any] = {}  # see probing.py
+        self.arena_limit = LIMIT_BYTES  # read when the first probe is bound
+
+    @functools.cached_property
+    def arena(self) -> Arena:
+        """The memory of all probes, taken when the first of them is bound."""
+        return Arena(self.core, self.arena_bytes)
+
+    @functools.cached_property
+    def arena_bytes(self) -> int:
+        return arena_bytes(self.core.available_bytes(), self.arena_limit)
+
+    @functools.cached_property
+    def peers(self) -> tuple[int, ...]:
+        """Indices of the other usable GPUs, where this is one."""
+        same = [d["name"].partition(":") for d in list_devices() if not d["missing"] and d["name"] != self.name]
+        return tuple(int(index) for backend, _, index in same if backend == self.backend and index)
+
+    @property
+    def kernel_isas(self) -> tuple[str, ...]:
+        """A CPU's instruction sets that this build has kernels for, widest first."""
+        built = str(build_info()["isas"]).split()
+        return tuple(isa for isa in self.isas.split(",")[::-1] if isa in built)
 
     @property
     def backend(self) -> str:

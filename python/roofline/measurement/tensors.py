@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +15,9 @@ from ..cost import Array, TensorSpec, dtype, to_float64
 from ..errors import Error, Unsupported
 from ..operators import Operator
 from ..units import MIB
-from .devices import Device
+
+if TYPE_CHECKING:
+    from .devices import Device
 
 # Before and after every tensor. What allocators of GPUs align to, and whole lines of 128 bytes: a warp's access of 512 bytes from
 # the middle of a line on would touch five lines for four.
@@ -66,9 +68,14 @@ class Held:
         self.memory.read(array, self.offset)
         return array
 
+    def guard(self) -> None:
+        """Write the guard zones."""
+        self.memory.fill("int8", GUARD_BYTES, "pattern", 0, self.offset - GUARD_BYTES)
+        self.memory.fill("int8", GUARD_BYTES, "pattern", 0, self.offset + self.spec.size_bytes)
+
     def guards_intact(self) -> bool:
         before, after = np.empty(GUARD_BYTES, dtype=np.uint8), np.empty(GUARD_BYTES, dtype=np.uint8)
-        self.memory.read(before, 0)
+        self.memory.read(before, self.offset - GUARD_BYTES)
         self.memory.read(after, self.offset + self.spec.size_bytes)
         return bool((before == _GUARD).all() and (after == _GUARD).all())
 
@@ -88,8 +95,7 @@ def allocate(device: Device, spec: TensorSpec, seed: int, index: int, data: Arra
     again = dataclasses.replace(spec, role="in")
     before = (lambda: allocate(device, again, seed, index, data).raw()) if spec.role == "in_out" else None
     held = Held(spec, memory, before=before)
-    memory.fill("int8", GUARD_BYTES, "pattern", 0, 0)
-    memory.fill("int8", GUARD_BYTES, "pattern", 0, GUARD_BYTES + spec.size_bytes)
+    held.guard()
     if data is not None:
         memory.write(data, GUARD_BYTES)
         return held
@@ -99,12 +105,14 @@ def allocate(device: Device, spec: TensorSpec, seed: int, index: int, data: Arra
     return held
 
 
+def allocate_one(device: Device, problem: Operator, spec: TensorSpec, index: int, seed: int = 1) -> Held:
+    """The tensor of this index of a problem, the same for the same seed."""
+    return allocate(device, spec, seed, index, problem.initial(spec.name, np.random.default_rng((seed, index))))
+
+
 def allocate_all(device: Device, problem: Operator, seed: int) -> dict[str, Held]:
     """Every tensor of a problem by name, the same for the same seed."""
-    return {
-        spec.name: allocate(device, spec, seed, index, problem.initial(spec.name, np.random.default_rng((seed, index))))
-        for index, spec in enumerate(problem.tensors())
-    }
+    return {spec.name: allocate_one(device, problem, spec, index, seed) for index, spec in enumerate(problem.tensors())}
 
 
 def restore(tensors: Mapping[str, Held]) -> None:

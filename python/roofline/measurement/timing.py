@@ -13,12 +13,13 @@ from ..machine import Machine
 from ..model import Roofs, bound, default_variant, machine_roofs, terms_s
 from ..operators import Operator
 from ..prediction import Rates, expect, machine_rates, moved_bytes
+from ..probes.gpu_units import core_flops_per_s
+from ..probes.levels import last_cache
 from ..results import CACHE_STATES, Bracket, Measurement, roof_value
 from ..units import fmt_bytes, fmt_percent
 from .devices import Device, measuring, open_device, provenance, utc_now
-from .roofs import Probe, level_of, roofs_of
+from .probing import Ready, level_of, roofs_of
 from .tensors import Held, allocate_all, bind, check, require_kernels
-from .units import core_flops_per_s
 
 IMPLAUSIBLE = 1.03  # of its bracket
 MOST_SETS = 64  # of rotating buffers; a smaller problem is made cold by emptying the caches instead
@@ -76,7 +77,7 @@ class Prepared:
     @property
     def caches(self) -> Mapping[str, Any]:
         """Facts with cache sizes where they mean something."""
-        return self.device.facts if self.device.backend == "cpu" else {}
+        return {} if "sms" in self.device.facts else self.device.facts
 
     def moved(self, level: str) -> dict[str, dict[str, int]]:
         """Bytes by level and term with the operands in `level`. What a cache keeps of them is named in the plan."""
@@ -109,20 +110,22 @@ def prepare(device: Device, problem: Operator, variant: str | None, cache_state:
     plan = {"variant": chosen, **sets[0].plan}
     flush_each = False
     if cache_state == "cold":
-        cache = int(device.facts.get("l3_bytes") or device.facts.get("l2_bytes") or 0)
-        footprint = problem.footprint_bytes()
-        # Between two launches on the same set the tensors of the others pass: four caches' worth, since stores may bypass the
-        # cache and its replacement may keep old lines.
-        wanted = 1 if footprint >= 8 * cache else 1 + math.ceil(4 * cache / max(footprint, 1))
-        flush_each = footprint > 0 and wanted > MOST_SETS
-        workspace = int(plan.get("workspace_bytes", 0)) + int(plan.get("packed_bytes", 0))
-        # Workspace and packed operands come once per set too, and count towards the same distance between launches.
-        if workspace and not flush_each:
-            wanted = min(wanted, 1 + math.ceil(4 * cache / (footprint + workspace)))
-        if footprint and not flush_each:
-            for index in range(1, wanted):
-                tensors.append(allocate_all(device, problem, seed + index))
-                sets.append(bind(device, problem, chosen, tensors[-1]))
+        cache, footprint = last_cache(device.facts), problem.footprint_bytes()
+        if device.facts.get("flush"):  # the lines of one set, before each launch, unless most of them are gone by then
+            flush_each = 0 < footprint < 4 * cache
+        else:
+            # Between two launches on the same set the tensors of the others pass: four caches' worth, since stores may bypass the
+            # cache and its replacement may keep old lines.
+            wanted = 1 if footprint >= 8 * cache else 1 + math.ceil(4 * cache / max(footprint, 1))
+            flush_each = footprint > 0 and wanted > MOST_SETS
+            workspace = int(plan.get("workspace_bytes", 0)) + int(plan.get("packed_bytes", 0))
+            # Workspace and packed operands come once per set too, and count towards the same distance between launches.
+            if workspace and not flush_each:
+                wanted = min(wanted, 1 + math.ceil(4 * cache / (footprint + workspace)))
+            if footprint and not flush_each:
+                for index in range(1, wanted):
+                    tensors.append(allocate_all(device, problem, seed + index))
+                    sets.append(bind(device, problem, chosen, tensors[-1]))
     plan["buffer_sets"] = len(sets)
     return Prepared(device, problem, chosen, sets, tensors, plan, flush_each)
 
@@ -137,7 +140,7 @@ Freeze = Callable[[list[list[float]]], int]
 Expected = Callable[[Roofs], Mapping[str, Any]]  # roofs as the brackets show them -> the prediction to store
 
 
-def freezer(probes: list[Probe], frozen: dict[str, Any], expected: Expected, level: str) -> Freeze:
+def freezer(probes: list[Ready], frozen: dict[str, Any], expected: Expected, level: str) -> Freeze:
     """The function that turns the brackets before into the prediction, stored in `frozen` before the problem runs."""
 
     def freeze(before_s: list[list[float]]) -> int:
@@ -231,12 +234,12 @@ def contention(load: Mapping[str, float], facts: Mapping[str, Any]) -> str:
 
 
 def bracketed(
-    device: Device, sets: list[Any], flush_each: bool, probes: list[Probe], expected: Expected, level: str, policy: Policy
+    device: Device, sets: list[Any], flush_each: bool, probes: list[Ready], expected: Expected, level: str, policy: Policy
 ) -> dict[str, Any]:
     """Brackets, samples, brackets: everything of a Measurement that comes from the clock."""
     frozen: dict[str, Any] = {}
     freeze = freezer(probes, frozen, expected, level)
-    seen = device.core.measure(sets, flush_each, [p.sets for p in probes], freeze, policy.to_dict())
+    seen = device.core.measure(sets, flush_each, [(p.sets, p.flush) for p in probes], freeze, policy.to_dict())
     brackets = tuple(
         Bracket(
             label=p.label, kind=p.kind, level=p.level, problem=p.described(), variant=p.variant,

@@ -168,7 +168,7 @@ def library_gemms(machine: Machine) -> list[Ceiling]:
     for c in machine.roofs("compute"):
         if (
             c.source == "measured"
-            and c.problem.get("operator") == "matmul"
+            and c.probe == "gemm.square"
             and c.value > (found[c.dtype].value if c.dtype in found else 0)
         ):
             found[c.dtype] = c

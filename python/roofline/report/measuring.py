@@ -13,10 +13,9 @@ from ..errors import Error
 from ..machine import Ceiling, Machine
 from ..measurement import Device, Policy, attempt, open_device
 from ..measurement.devices import exclusive, utc_now
+from ..measurement.probing import measured_again
 from ..measurement.progress import Progress, ProgressOption
-from ..measurement.roofs import probe
 from ..measurement.timing import QUICK, REPORT, THOROUGH
-from ..operators import from_dict
 from ..results import Bracket, Measurement, Results, append_to
 from .files import DEFAULT, MACHINE, RESULTS, UNFINISHED, Report, begin, finish, render
 from .points import Point, default_points
@@ -52,7 +51,7 @@ def main_roofs(machine: Machine) -> list[Ceiling]:
             and c.is_roof
             and c.threads == best.threads
             and (c.kind, c.level, c.access, c.dtype) == (best.kind, best.level, best.access, best.dtype)
-            and (c.kind == "bandwidth" or c.problem.get("operator") == "fma")
+            and c.probe in ("stream", "fma")
         ]
         found += [max(own, key=lambda c: c.value)] if own else []
     return found
@@ -63,12 +62,11 @@ def end_check(device: Device, machine: Machine, policy: Policy) -> list[tuple[Ce
     """The main roofs again, on the same probes: (ceiling, start and end as a bracket, whether other work ran)."""
     found = []
     for c in main_roofs(machine):
-        values = dict(c.problem)
         try:
-            ready = probe(device, from_dict(str(values.pop("operator", "")), values), c.variant, c.level)
+            again = measured_again(device, c)
         except Error:  # it cannot be measured here, or the file does not say how
             continue
-        seen = device.core.sample(ready.sets, policy=policy.to_dict())
+        seen = again.sampled(device, policy)
         ends = Bracket(
             label=c.name,
             kind=c.kind,
@@ -76,7 +74,7 @@ def end_check(device: Device, machine: Machine, policy: Policy) -> list[tuple[Ce
             problem=c.problem,
             variant=c.variant,
             before_samples=c.samples,
-            after_samples=tuple(ready.rates(seen["samples_s"])),
+            after_samples=tuple(again.rates(seen["samples_s"])),
         )
         found.append((c, ends, bool(seen["contended"])))
     return found

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ..cost import ceil_div
 from ..cost import dtype as known_dtype
 from ..errors import Error
-from ..machine import ALIGNED, Ceiling, Machine
+from ..machine import Ceiling, Machine
 from ..operators import Operator, from_dict
 from ..operators.scales import scales_name
 from ..prediction import Advice, Prediction, predict
+from ..probes import ALIGNED
 from ..units import fmt_percent, fmt_si
 from .record import Measurement
 
@@ -71,25 +72,28 @@ def _pair(machine: Machine, m: Measurement, problem: Operator) -> float | None:
 
     Both of this dtype, these threads and scales, undisturbed, and alike in all else; of several pairs that of the nearest size.
     """
+    scales = scales_name(m.problem)
 
-    def kind(c: Ceiling) -> tuple[object, ...]:
-        return c.dtype, c.accumulator, c.threads, c.unit, c.isa, c.variant, scales_name(c.problem)
+    def by_size(probe: str) -> dict[tuple[object, ...], Ceiling]:
+        found = machine.of(probe, dtype=m.dtype, threads=m.threads)
+        usable = [c for c in found if c.status == "ok" and c.params.get("scales", "") == scales and _edge(c) > ALIGNED]
+        return {(_edge(c), c.accumulator, c.unit, c.variant): c for c in usable}
 
-    def comparable(c: Ceiling) -> bool:
-        own = (c.dtype, c.threads, scales_name(c.problem)) == (m.dtype, m.threads, scales_name(m.problem))
-        return own and c.kind == "compute" and c.status == "ok" and not c.sustained and min(c.sizes, default=0) > ALIGNED
-
-    products = [c for c in machine.ceilings if comparable(c)]
+    even = by_size("gemm.square")
     pairs = [
-        (odd, even)
-        for odd in products
-        for even in products
-        if kind(odd) == kind(even) and odd.sizes != even.sizes == tuple(ceil_div(size, ALIGNED) * ALIGNED for size in odd.sizes)
+        (odd, even[key])
+        for (_, *alike), odd in by_size("gemm.misaligned").items()
+        if (key := (ceil_div(_edge(odd), ALIGNED) * ALIGNED, *alike)) in even
     ]
     if not pairs:
         return None
-    odd, even = min(pairs, key=lambda pair: abs(math.log(math.prod(pair[0].sizes) / problem.product_size())))
-    return even.value / odd.value
+    odd, whole = min(pairs, key=lambda pair: abs(math.log(_edge(pair[0]) ** 3 / problem.product_size())))
+    return whole.value / odd.value
+
+
+def _edge(c: Ceiling) -> int:
+    size = c.params.get("size")
+    return size if isinstance(size, int) else 0
 
 
 def _kernel(m: Measurement, problem: Operator | None, machine: Machine) -> Iterator[Advice]:

@@ -93,7 +93,7 @@ def linked(machine: Machine, bytes_per_s: float | None) -> Machine:
     if bytes_per_s is None:
         return machine
     rate = within("link_bytes_per_s", "bytes/s", bytes_per_s, LINKS)
-    given = Ceiling(kind="link", samples=(rate,), source="datasheet", reason="as given")
+    given = Ceiling(probe="link", samples=(rate,), source="datasheet", reason="as given")
     return dataclasses.replace(machine, ceilings=(*(c for c in machine.ceilings if c.kind != "link"), given))
 
 

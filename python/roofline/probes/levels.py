@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..units import KIB
-from .ceiling import LEVELS
+
+LEVELS = ("L1", "L2", "L3", "DRAM")  # fastest first; DRAM is also a GPU's HBM
 
 # A set that fills a cache to the last byte does not stay in it: code, stacks and other data are there too.
 FITS = 0.9
@@ -24,16 +25,24 @@ def _is_gpu(facts: Mapping[str, Any]) -> bool:
 def cache_capacity(facts: Mapping[str, Any], level: str, threads: int | None = None) -> int:
     """Bytes of a cache level over `threads` (None: those of `facts`); 0 where there is none.
 
-    L1 and L2 belong to a core and count once per thread, at most once per core where facts say `cores`; L3 is shared. A GPU has
-    an L1 in every SM, here without shared memory, and one L2.
+    L1 and L2 belong to a core and count once per thread, at most once per core where facts say `cores`. L3 is shared; what a
+    guest gets of it is l3_share_bytes, where that was measured. A GPU has an L1 in every SM, here without shared memory, and one
+    L2.
     """
     if _is_gpu(facts):
         shared = int(facts.get("shared_bytes_per_sm") or 0)
         l1 = (shared + L1_BESIDE_SHARED_BYTES) * int(facts["sms"]) if shared else 0
         return {"L1": l1, "L2": int(facts.get("l2_bytes") or 0)}.get(level, 0)
+    if level == "L3":
+        return int(facts.get("l3_share_bytes") or facts.get("l3_bytes") or 0)
     size = int(facts.get(f"{level.lower()}_bytes") or 0)
     count = threads or int(facts.get("threads") or 1)
-    return size if level == "L3" else size * max(min(count, int(facts.get("cores") or count)), 1)
+    return size * max(min(count, int(facts.get("cores") or count)), 1)
+
+
+def last_cache(facts: Mapping[str, Any]) -> int:
+    """Bytes of the largest cache that is known; 0 where none is."""
+    return max(cache_capacity(facts, level) for level in LEVELS[:-1])
 
 
 def curve_capacity(facts: Mapping[str, Any], level: str, threads: int | None = None) -> int:

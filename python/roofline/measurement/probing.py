@@ -1,0 +1,239 @@
+"""Probes on a device: bound, in the configuration that serves each roof best, and checked."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..cost import WIDER
+from ..errors import Error, Unsupported
+from ..machine import Ceiling, Machine
+from ..operators import ForkJoin, Matmul, Operator, from_dict
+from ..operators.scales import USUAL_SCALES
+from ..probes import Identity, Probe, Wanted, probe_named
+from ..probes.bandwidth import STREAM, stream_candidates
+from ..probes.base import want
+from ..probes.compute import FMA, fma_problem
+from ..probes.gpu_units import LIBRARY_SIZE, library_is_faster, rate, tensor_problem, tensor_variants
+from ..probes.latency import LAUNCH
+from ..probes.levels import cache_level
+from ..probes.products import SQUARE, product
+from ..probes.tensor import MMA
+from ..probes.transfer import LINK, link_problem
+from .arena import LEAST_BYTES
+from .devices import Device
+from .tensors import Held, allocate_all, allocate_one, bind, check, huge_page_share
+
+if TYPE_CHECKING:
+    from .timing import Policy
+
+Problem = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Ready:
+    """A probe, bound and ready. work: FLOPs, bytes or (of a latency) hops, round trips or calls per launch. flush: before each."""
+
+    probe: Probe
+    identity: Identity
+    problem: Operator
+    variant: str
+    work: int
+    flush: bool
+    sets: list[Any]
+    tensors: dict[str, Held]
+
+    @property
+    def kind(self) -> str:
+        return self.probe.kind
+
+    @property
+    def level(self) -> str:
+        return self.identity.level
+
+    @property
+    def label(self) -> str:
+        return self.probe.name(self.identity)
+
+    def rates(self, seconds: Any) -> list[float]:
+        """Seconds per launch as bytes/s, FLOP/s, or seconds per hop, round trip or call."""
+        return [float(s) / self.work if self.kind == "latency" else self.work / float(s) for s in seconds]
+
+    def verify(self, name: str) -> None:
+        """One launch, and its result against the reference. Raises Error naming `name` where it is wrong."""
+        for held in self.tensors.values():
+            held.guard()  # another probe may have written there since
+            if held.spec.role == "out":
+                held.memory.fill("int8", held.spec.size_bytes, "pattern", 0, held.offset)
+        self.sets[0].run()
+        correctness = check(self.problem, self.tensors)
+        if not correctness["passed"]:
+            raise Error(f"{name} computes a wrong result: {correctness['reason']}")
+
+    def sampled(self, device: Device, policy: Policy) -> dict[str, Any]:
+        """What `Device.core.sample` says of it."""
+        seen: dict[str, Any] = device.core.sample(self.sets, flush_each=self.flush, policy=policy.to_dict())
+        return seen
+
+    def plan(self) -> dict[str, Any]:
+        """Facts of what runs, with `huge_page_share` of tensors of 2 MiB and more where the system tells."""
+        share = huge_page_share(self.tensors.values())
+        flushed = {"flushed": True} if self.flush else {}
+        return {"variant": self.variant, **flushed, **({} if share is None else {"huge_page_share": share}), **self.sets[0].plan}
+
+    def described(self) -> Problem:
+        return {"operator": self.problem.name, **self.problem.to_dict()}
+
+
+def _tensors(device: Device, problem: Operator) -> dict[str, Held]:
+    """Large arrays of fp32 and fp64, and whatever is written first, in the device's arena; the rest apart."""
+    specs = problem.tensors()
+    large = [spec for spec in specs if spec.size_bytes >= LEAST_BYTES and spec.dtype in ("fp32", "fp64")]
+    shared = device.arena.held(large)
+    return {spec.name: shared.get(spec.name) or allocate_one(device, problem, spec, index) for index, spec in enumerate(specs)}
+
+
+def ready(device: Device, probe: Probe, problem: Operator, variant: str, level: str = "", *, kept: bool = True) -> Ready:
+    """The probe, bound; with `kept` once for the device's life. Raises Unsupported with the reason, and OutOfMemory."""
+    key = (probe, problem, variant, level)
+    if kept and key in device.roofs:
+        return device.roofs[key]  # type: ignore[no-any-return]
+    if reason := device.missing(problem.name, variant, getattr(problem, "dtype", "fp32")):
+        raise Unsupported(reason)
+    tensors = _tensors(device, problem) if kept else allocate_all(device, problem, 1)
+    found = Ready(
+        probe=probe,
+        identity=probe.identity(device, problem, variant, level),
+        problem=problem,
+        variant=variant,
+        work=probe.work(problem),
+        flush=level == "DRAM" and bool(device.facts.get("flush")),
+        sets=[bind(device, problem, variant, tensors)],
+        tensors=tensors,
+    )
+    if kept:
+        device.roofs[key] = found
+    return found
+
+
+# Of a calibration: single launches, in turn, at least this often, and on until this much time is spent.
+ROUNDS = 3
+CALIBRATION_S = 0.03
+BRIEF = {"warmup_min_s": 0.0, "warmup_max_s": 0.0, "batch_s": 0.0, "min_samples": 1, "min_s": 0.0, "max_s": 0.0, "noise": 1.0,
+         "bracket_s": 0.0, "tries": 1}  # fmt: skip
+
+
+def _once(device: Device, candidate: Ready) -> float:
+    """Seconds of one launch, flushed before where the probe is."""
+    if not candidate.flush:
+        return float(candidate.sets[0].run())
+    return float(device.core.sample(candidate.sets, flush_each=True, policy=BRIEF)["samples_s"][0])
+
+
+def fastest(device: Device, wanted: Wanted) -> Ready:
+    """The candidate of the fastest launch in a short, alternating calibration. Raises Unsupported where none runs."""
+    key = (wanted.probe, wanted.candidates, wanted.level)
+    if key in device.roofs:
+        return device.roofs[key]  # type: ignore[no-any-return]
+    able, reasons = [], []
+    for problem, variant in wanted.require():
+        try:
+            able.append(ready(device, wanted.probe, problem, variant, wanted.level, kept=wanted.kept))
+        except Unsupported as reason:
+            reasons.append(str(reason))
+    if not able:
+        raise Unsupported("; ".join(dict.fromkeys(reasons)))
+    best = able[0]
+    if len(able) > 1:
+        seconds = [float("inf")] * len(able)  # of the fastest launch: other load only lengthens one
+        begun, rounds = time.monotonic(), 0
+        while rounds < ROUNDS or time.monotonic() - begun < CALIBRATION_S:
+            seconds = [min(s, _once(device, candidate)) for s, candidate in zip(seconds, able, strict=True)]
+            rounds += 1
+        best = max(zip(able, seconds, strict=True), key=lambda pair: pair[0].rates([pair[1]])[0])[0]
+    if wanted.kept:
+        device.roofs[key] = best
+    return best
+
+
+def bandwidth_probe(device: Device, level: str, access: str, *, in_place: bool, machine: Machine | None) -> Ready:
+    if machine is not None and level in machine.levels():
+        ceiling = machine.bandwidth(level, access, variant="plain" if in_place else None)
+        if ceiling.problem and ceiling.source == "measured":
+            return measured_again(device, ceiling)
+    return fastest(device, want(STREAM, device, 0, *stream_candidates(device, level, access, in_place=in_place), level=level))
+
+
+def measured_again(device: Device, ceiling: Ceiling) -> Ready:
+    """The probe of a measured ceiling. Raises Error where its problem cannot be made, Unsupported where it cannot run here."""
+    values = dict(ceiling.problem)
+    problem = from_dict(str(values.pop("operator", "")), values)
+    return ready(device, probe_named(ceiling.probe), problem, ceiling.variant, ceiling.level)
+
+
+def tensor_probe(device: Device, dtype: str) -> Ready | None:
+    """The probe of a GPU's tensor units for products of a dtype, else of the narrowest that holds its numbers; None without one.
+
+    Where no probe here issues the units' fastest instructions it is the library's product.
+    """
+    if "sms" not in device.facts:
+        return None
+    for name in (dtype, *WIDER.get(dtype, ())):
+        candidates: list[tuple[Probe, Operator, str]] = []
+        if name in Matmul.variants["library"].dtypes["cuda"] and library_is_faster(device) and name not in ("fp32", "fp64"):
+            square = product(LIBRARY_SIZE, LIBRARY_SIZE, LIBRARY_SIZE, name, **USUAL_SCALES.get(name, {}))
+            candidates.append((SQUARE, square, "library"))
+        if name != "fp64" or rate(device, name, "tensor") is not None:
+            candidates += [(MMA, tensor_problem(device, variant, name), variant) for variant in tensor_variants(device, name)]
+        for probe, problem, variant in candidates:
+            try:
+                return ready(device, probe, problem, variant)
+            except Unsupported:
+                continue
+        if name == "fp32":
+            break
+    return None
+
+
+def compute_probe(device: Device, dtype: str, *, products: bool = False) -> Ready | None:
+    """The multiply-add probe of a dtype, or of fp32 where the device has none of that dtype; None where there is neither.
+
+    products: of a problem whose arithmetic is matrix products, which a GPU's tensor units do.
+    """
+    if products and (found := tensor_probe(device, dtype)) is not None:
+        return found
+    for candidate in dict.fromkeys((dtype, "fp32")):
+        try:
+            return ready(device, FMA, fma_problem(device, candidate), "registers")
+        except Unsupported:
+            continue
+    return None
+
+
+def roofs_of(
+    device: Device,
+    *,
+    mix: str,
+    arithmetic: str,
+    level: str,
+    in_place: bool,
+    flops: int,
+    machine: Machine | None,
+    products: bool = False,
+    ranks: int = 1,
+) -> list[Ready]:
+    """The candidate roofs of a problem: its memory level at its mix, its arithmetic, the launch, and with ranks their link."""
+    found = [bandwidth_probe(device, level, mix, in_place=in_place, machine=machine)]
+    if flops:
+        compute = compute_probe(device, arithmetic, products=products)
+        found += [compute] if compute else []
+    found.append(ready(device, LAUNCH, ForkJoin(), "pool"))
+    if ranks > 1:
+        found.append(ready(device, LINK, link_problem(ranks), "library"))
+    return found
+
+
+def level_of(device: Device, size_bytes: int, cache_state: str) -> str:
+    """Where the operands lie: DRAM when cold, else the smallest level that holds them."""
+    return "DRAM" if cache_state != "warm" else cache_level(device.facts, size_bytes)

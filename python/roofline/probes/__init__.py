@@ -1,0 +1,39 @@
+"""Probes: the problems whose results are ceilings. PROBES lists them; each file has all there is to say of its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..errors import Error
+from .bandwidth import SCALAR, SHARED, STREAM, STRIDED, VARIANTS
+from .base import DEPTHS, KINDS, RATE_UNITS, UNITS, Identified, Identity, Probe, Target, Wanted, wanted_of
+from .compute import EXP, FMA, FMA_ADD, FMA_OPERANDS
+from .latency import CHASE, CORE_TO_CORE, HOST_CALL, LAUNCH
+from .levels import LEVELS
+from .products import ALIGNED, GEMM, NARROWS, ODD, SQUARE, WIDE
+from .tensor import FLAT, MMA
+from .transfer import HOST_COPY, LINK, PEER_COPY, TRANSFERS
+
+PROBES: tuple[Probe, ...] = (
+    LAUNCH, STREAM, FMA, MMA, LINK, EXP, SQUARE, NARROWS, WIDE, FMA_OPERANDS, ODD, FMA_ADD, HOST_CALL, CHASE, CORE_TO_CORE,
+    HOST_COPY, PEER_COPY, SHARED, STRIDED, SCALAR, FLAT,
+)  # fmt: skip
+_BY_ID = {probe.id: probe for probe in PROBES}
+
+
+def probe_named(id: str) -> Probe:
+    """The probe of this id. Raises Error naming all of them."""
+    if id not in _BY_ID:
+        raise Error(f"a ceiling's probe must be one of {', '.join(_BY_ID)}, got {id!r:.80}")
+    return _BY_ID[id]
+
+
+def wanted(target: Target, depth: str = "standard") -> Iterator[Wanted]:
+    """Every ceiling to measure with all of a device, the most worth knowing first. depth: one of DEPTHS."""
+    return wanted_of(PROBES, target, depth)
+
+
+__all__ = [
+    "ALIGNED", "DEPTHS", "GEMM", "KINDS", "LEVELS", "PROBES", "RATE_UNITS", "TRANSFERS", "UNITS", "VARIANTS", "Identified",
+    "Identity", "Probe", "Target", "Wanted", "probe_named", "wanted",
+]  # fmt: skip
