@@ -220,6 +220,7 @@ def measure_machine(
     out: str | os.PathLike[str] | None = None,
     unfinished: str | os.PathLike[str] | None = None,
     force: bool = False,
+    arena_bytes: int | None = None,
 ) -> Machine:
     """The ceilings of one device: bandwidth by level and access, arithmetic by dtype and instruction set, latencies.
 
@@ -231,11 +232,14 @@ def measure_machine(
     out: a machine file. The finished machine takes the place of the same device and name in it, and all others are kept; until
     then it stays as it was. unfinished: what is written after every ceiling (default: `out` with .partial behind it, which goes
     in the end); the same call goes on with it. force: replace an `out` that is no machine file, and an unfinished measurement of
-    other options. Raises Error for bad input and for such files, and Unsupported where there is no such device.
+    other options. arena_bytes: memory for the arrays of all probes; None is the smaller of 4 GiB and a quarter of what is
+    available. Raises Error for bad input and for such files, and Unsupported where there is no such device.
     """
     if quick and thorough:
         raise Error("measure_machine: quick and thorough exclude each other")
     opened = open_device(device, threads)
+    if arena_bytes is not None:
+        opened.limit_arena(arena_bytes)
     depth = DEPTHS[0] if quick else DEPTHS[2] if thorough else DEPTHS[1]
     rules = policy or POLICIES[depth]
     options = {"depth": depth, "threads": opened.threads, "policy": rules.to_dict()}

@@ -15,12 +15,15 @@ from .fields import description
 def describe_ceilings(device: Any, depth: str) -> Iterator[str]:
     """Each ceiling and series that would be measured, with what it means. depth: see `ceilings.DEPTHS`."""
     from ..ceilings import wanted, wanted_series
-    from ..measurement.arena import REGIONS
+    from ..measurement.arena import needs
 
     accesses = inspect.cleandoc(Stream.__doc__ or "").splitlines()[0]
     yield f"Ceilings of {device.title} ({device.name}, {device.threads} threads). Accesses: {accesses}"
-    yield f"Memory of all probes: at most {fmt_bytes(device.arena_bytes)}, in {REGIONS} arrays; --arena sets another limit"
-    for where, what in wanted(device, depth):
+    all_ = wanted(device, depth)
+    shared, apart = needs(what for _, what in all_)
+    limit = f"at most {fmt_bytes(device.arena_bytes)}, see --arena"
+    yield f"Memory: {fmt_bytes(shared)} for the arrays of all probes ({limit}), and {fmt_bytes(apart)} for one matrix product"
+    for where, what in all_:
         problem, variant = what.candidates[0]
         more = what.probe.describe(what.probe.identity(where, problem, variant, what.level))
         missing = f"; left out: {what.missing}" if what.missing else ""

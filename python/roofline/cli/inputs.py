@@ -52,7 +52,10 @@ def device_of(options: argparse.Namespace) -> Any:
 
     backend()
     with checking_input():
-        return open_device(options.device, options.threads)
+        device = open_device(options.device, options.threads)
+        if options.arena:
+            device.limit_arena(options.arena)
+        return device
 
 
 def machine_of(path: str | None, device: str | None) -> Any:

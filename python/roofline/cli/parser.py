@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from ..units import GIB, KIB, MIB
 from .outcomes import OK, BadInput
 
 EPILOG = """exit codes: 0 ok, 1 failed, 2 bad input or usage, 3 backend missing, 130 interrupted (finished results stay on disk)
@@ -32,6 +33,7 @@ HOMES = {name: "looking" for name in ("explain", "doctor")} | {
     "predict": "predicting",
     "census": "census",
 }
+BYTES = {"k": 1e3, "ki": KIB, "m": 1e6, "mi": MIB, "g": 1e9, "gi": GIB, "t": 1e12, "ti": 1024 * GIB}
 FUNCTIONS = {"import": "import_file"}  # of commands whose name is no name in Python
 WITH_OPERATOR = ("run", "sweep", "explain")
 REPLACING = ("report", "measure", "plot", "compare", "census")  # what their -o names is replaced; others append to it
@@ -108,6 +110,18 @@ def _positive(text: str) -> float:
     return value
 
 
+def _bytes(text: str) -> int:
+    number = text.rstrip("bBkKmMgGtTi")
+    unit = BYTES.get(text[len(number) :].removesuffix("B").removesuffix("b").lower())
+    try:
+        value = int(float(number) * (unit or 0))
+    except (ValueError, OverflowError):
+        value = 0
+    if not MIB <= value < 2**50:
+        raise argparse.ArgumentTypeError(f"must be a size from 1MiB, such as 512MiB or 8GB, got {text!r:.80}")
+    return value
+
+
 def _share(text: str) -> float:
     try:
         value = float(text.rstrip("% ")) / (100 if text.rstrip().endswith("%") else 1)
@@ -158,6 +172,12 @@ def _measuring(parser: argparse.ArgumentParser, *, machine: bool = True) -> None
         "--max-noise", type=_share, help="stop when the 95 %% interval is this narrow: half-width over median, 0.01 or 1%%"
     )
     group.add_argument("--timeout", type=_positive, metavar="S", help="at most this many seconds of samples a point")
+    group.add_argument(
+        "--arena",
+        type=_bytes,
+        metavar="SIZE",
+        help="memory for the arrays of all probes (default: a quarter of the free memory, at most 4GiB)",
+    )
     group.add_argument("--describe", action="store_true", help="say in plain English what would be measured, and measure nothing")
     if machine:
         group.add_argument("--machine", metavar="FILE", help="a machine.json with ceilings measured before")

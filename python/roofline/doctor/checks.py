@@ -235,9 +235,9 @@ def _memory() -> list[Check]:
     device = open_device("cpu")
     available = int(device.core.available_bytes())
     detail = f"{fmt_bytes(available)} available"
-    # Three arrays of a DRAM probe, and the buffers of a cold problem beside them.
-    if available < 2048 * MIB:
-        return [Check(name="memory", state=WARNING, detail=f"{detail}: DRAM probes want 2 GiB", cure="close other programs")]
+    detail += f", of which probes take {fmt_bytes(device.arena_bytes)} at most"
+    if available < 1024 * MIB:
+        return [Check(name="memory", state=WARNING, detail=f"{detail}: that is little", cure="close other programs")]
     return [Check(name="memory", state=OK, detail=detail)]
 
 

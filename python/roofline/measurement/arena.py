@@ -7,17 +7,36 @@ from typing import Any
 
 from ..cost import TensorSpec
 from ..errors import OutOfMemory
+from ..probes import Wanted
 from ..units import GIB, MIB, fmt_bytes
 from .tensors import GUARD_BYTES, Held
 
-LIMIT_BYTES = 4 * GIB  # and no more than a quarter of what is available
+LIMIT_BYTES = 4 * GIB
 REGIONS = 3  # for what a probe reads (a, b) and writes (c)
 LEAST_BYTES = 32 * 1024  # of a tensor; smaller ones are allocated apart
 
 
-def arena_bytes(available: int, limit: int = LIMIT_BYTES) -> int:
-    """The smaller of the limit and a quarter of the available memory, in whole regions."""
-    return max(min(limit, available // 4) // (REGIONS * MIB), 1) * REGIONS * MIB
+def arena_bytes(available: int, asked: int | None = None) -> int:
+    """The smaller of LIMIT_BYTES and a quarter of the available memory, in whole regions; or what is asked for.
+
+    Raises OutOfMemory where more is asked for than is available.
+    """
+    if asked is not None and asked > available:
+        raise OutOfMemory(f"{fmt_bytes(asked)} are asked for the arrays of probes, {fmt_bytes(available)} are available")
+    size = min(LIMIT_BYTES, available // 4) if asked is None else asked
+    return max(size // (REGIONS * MIB), 1) * REGIONS * MIB
+
+
+def needs(wanted: Iterable[Wanted]) -> tuple[int, int]:
+    """Bytes of the arena that these probes touch, and the most that one of the others allocates apart."""
+    shared = apart = 0
+    for what in wanted:
+        sizes = [sum(spec.size_bytes for spec in problem.tensors()) for problem, _ in what.candidates if not what.missing]
+        if what.kept:
+            shared = max(shared, *sizes, 0)
+        else:
+            apart = max(apart, *sizes, 0)
+    return shared, apart
 
 
 class Arena:
@@ -50,7 +69,7 @@ class Arena:
             if size > room or region >= REGIONS:
                 raise OutOfMemory(f"the arrays of probes have {fmt_bytes(room)}, {spec.name} needs {fmt_bytes(size)}")
             self._fill(region, size, random=spec.role == "in")
-            found[spec.name] = Held(spec, self._memory, region * self._region + GUARD_BYTES)
+            found[spec.name] = Held(spec, self._memory, region * self._region + GUARD_BYTES, touched=lambda: self.touched_bytes)
         return found
 
     def _fill(self, region: int, size: int, *, random: bool) -> None:

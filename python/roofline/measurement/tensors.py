@@ -51,6 +51,7 @@ class Held:
     memory: Any
     offset: int = GUARD_BYTES
     before: Callable[[], Array] | None = None  # its bits before the first launch, made again; of tensors updated in place
+    touched: Callable[[], int] | None = None  # bytes of `memory` that hold pages, where not all of it was touched
 
     def argument(self) -> tuple[Any, ...]:
         s = self.spec
@@ -123,11 +124,12 @@ def restore(tensors: Mapping[str, Held]) -> None:
 
 
 def huge_page_share(tensors: Iterable[Held]) -> float | None:
-    """Share of the tensors' bytes that lies in huge pages, over those of 2 MiB and more; None without such, or where unknown."""
-    shares = [(t.memory.huge_page_share(), t.memory.size_bytes) for t in tensors if t.spec.size_bytes >= HUGE_PAGE_BYTES]
-    if not shares or any(share < 0 for share, _ in shares):
+    """Share of the memory of tensors of 2 MiB and more that lies in huge pages; None without such, or where unknown."""
+    seen = {t.memory: t.touched() if t.touched else t.memory.size_bytes for t in tensors if t.spec.size_bytes >= HUGE_PAGE_BYTES}
+    huge = [memory.huge_page_share() * memory.size_bytes for memory in seen]
+    if not seen or min(huge) < 0:
         return None
-    return float(sum(share * size for share, size in shares) / sum(size for _, size in shares))
+    return min(float(sum(huge) / sum(seen.values())), 1.0)
 
 
 def bind(device: Device, problem: Operator, variant: str, tensors: Mapping[str, Held]) -> Any:
@@ -173,31 +175,21 @@ def _rows(problem: Operator, seed: int) -> Array | None:
     return np.unique(np.concatenate([[0, count - 1], picked]))
 
 
-def _whole(held: Held, last: dict[Any, Array] | None) -> Array:
-    """An input as float64. last: holds the one asked for last, since fetching and widening a gibibyte takes seconds."""
-    if last is None:
-        return np.asarray(_Lazy(held.raw(), held.spec.dtype))
-    if held.memory not in last:
-        last.clear()
-        last[held.memory] = _whole(held, None)
-    return last[held.memory]
-
-
-def check(problem: Operator, tensors: Mapping[str, Held], seed: int = 0, *, last: dict[Any, Array] | None = None) -> dict[str, Any]:
+def check(problem: Operator, tensors: Mapping[str, Held], seed: int = 0) -> dict[str, Any]:
     """Outputs against the float64 reference, and guard zones. Tensors updated in place must have seen one launch (`restore`).
 
     Returns {"checked", "rows" (0: all), "max_error", "tolerance", "passed", "reason"}; the error is |difference| over
-    absolute + relative tolerance x |reference|, so that 1 is the limit, and max_error is absolute. last: a dict that problems which
-    read the same memory, one after the other, have in common.
+    absolute + relative tolerance x |reference|, so that 1 is the limit, and max_error is absolute.
     """
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
     rows = _rows(problem, seed)
     before = {name: _Lazy(held.before(), held.spec.dtype) for name, held in tensors.items() if held.before is not None}
-    inputs: dict[str, Any] = {}
-    for name in (t.name for t in problem.inputs() if t.name not in before):
-        inputs[name] = _whole(tensors[name], last) if rows is None else _Lazy(tensors[name].raw(), tensors[name].spec.dtype)
-    inputs |= {name: np.asarray(lazy) if rows is None else lazy for name, lazy in before.items()}
+    inputs: dict[str, Any] = {
+        t.name: before.get(t.name) or _Lazy(tensors[t.name].raw(), t.dtype) for t in problem.inputs()
+    }  # widened where they are indexed
+    if rows is None and not problem.sums_in_chunks:
+        inputs = {name: np.asarray(lazy) for name, lazy in inputs.items()}
     # NumPy's BLAS threads would go on spinning for tens of milliseconds, into whatever is timed next.
     with _scanning:
         one_thread = threadpool_limits(limits=1)

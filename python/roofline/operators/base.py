@@ -7,7 +7,7 @@ defaults that are right for an operator with one pass, one launch and no matrix 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
@@ -62,6 +62,15 @@ class Case:
     slow: bool = False
 
 
+CHUNK = 1 << 22  # elements: of float64 32 MiB
+
+
+def chunks(a: Array) -> Iterator[Array]:
+    """`a` in parts of at most 4 Mi elements, a multiple of every vector and line."""
+    for begin in range(0, len(a), CHUNK):
+        yield a[begin : begin + CHUNK]
+
+
 class Operator:
     """Base of all operators: frozen dataclasses whose fields are the sweep axes.
 
@@ -74,6 +83,7 @@ class Operator:
     mix: ClassVar[str]  # one of MIXES, or a property where it depends on the fields
     variants: ClassVar[Mapping[str, Variant]]  # slowest first; empty for an operator that is cost only
     small: ClassVar[frozenset[str]] = frozenset()  # integer fields that may be 0
+    sums_in_chunks: ClassVar[bool] = False  # whether `reference` takes tensors that are only sliced: see `chunks`
 
     _stated = ("name", "summary", "mix", "variants", "inputs", "outputs", "flops", "traffic", "reference", "cases", "compute")
 

@@ -63,7 +63,7 @@ def _gpu_chase_problem(target: Target, level: str, pages: str) -> PointerChase:
 
 def _chase(target: Target, rank: int, level: str, pages: str = "huge") -> Wanted:
     try:
-        return want(CHASE, target, rank, (chase_problem(target, level, pages), "dependent"), level=level)
+        return want(CHASE, target, rank, (chase_problem(target, level, pages), "dependent"), level=level, kept=False)
     except Unsupported as reason:
         unsized = PointerChase(size_bytes=LINE_BYTES, hops=1, pages=pages)
         return want(CHASE, target, rank, (unsized, "dependent"), level=level, missing=str(reason))

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
 from ..errors import Error
 from ..machine import Machine, cache_capacity
+from ..model import default_variant
 from ..operators import OPERATORS, Attention, BiasRelu, Ffn, LayerNorm, Matmul, Operator, Relu, RmsNorm, Softmax
 from ..prediction import predict
+from ..probes import PROBES
+from ..probes.levels import last_cache
 from ..units import KIB, MIB
 
-# A launch may take 0.3 s; the model's time is a lower bound that slow variants miss by a factor of three and more.
-MOST_PREDICTED_S = 0.1
+MOST_PREDICTED_S = 0.1  # of a launch; the model's time is a lower bound that slow variants miss by a factor of three and more
+LAUNCH_SHARE = 6e-4  # of a report's time limit: 33 ms of 55 s
 HALVED_FIRST = ("seq_q", "rows", "elements", "batch", "tokens")
-# Timed as ceilings, and no points of their own.
-PROBES = (
-    "stream", "fma", "mma", "exp", "mixed_intensity", "pointer_chase", "core_to_core", "fork_join", "host_copy", "peer_copy",
-)  # fmt: skip
+MAIN_DTYPES = ("fp32", "bf16")
+# Measured as ceilings, and no points of their own; a matrix product is both.
+CEILINGS = {probe.operator for probe in PROBES} - {"matmul", "all_gather"} | {"mixed_intensity"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,16 +43,17 @@ class Point:
 
 
 def _last_cache(facts: Mapping[str, Any]) -> int:
-    return int(facts.get("l3_bytes") or facts.get("l2_bytes") or 32 * MIB)
+    return last_cache(facts) or 32 * MIB
 
 
 def _far(facts: Mapping[str, Any]) -> int:
-    """Bytes of one operand that no cache keeps: four times the last cache, 64 to 512 MiB, and little of the memory.
+    """Bytes of one operand that comes from memory: 64 MiB where caches are flushed, else four times the last cache, 64 to 512 MiB.
 
     At twice the cache a good part of it is still there in the next launch, where results are stored past the caches.
     """
     memory = int(facts.get("memory_bytes") or 2**33)
-    return min(max(4 * _last_cache(facts), 64 * MIB), 512 * MIB, max(memory // 24, MIB))
+    least = 0 if facts.get("flush") else 4 * _last_cache(facts)
+    return min(max(least, 64 * MIB), 512 * MIB, max(memory // 24, MIB))
 
 
 def _near(facts: Mapping[str, Any]) -> int:
@@ -58,24 +61,32 @@ def _near(facts: Mapping[str, Any]) -> int:
     return max(cache_capacity(facts, "L2") // 4, 64 * KIB)
 
 
-def _attention(facts: Mapping[str, Any], quick: bool) -> Iterable[tuple[Operator, str]]:
-    bytes_per_key = 2 * 8 * 128 * 4
-    yield Attention(seq_q=1, seq_kv=max(_far(facts) // bytes_per_key, 1024), head_dim=128), "cold"
-    yield Attention(seq_q=2048, seq_kv=2048), "cold"
-    if not quick:
-        yield Attention(seq_q=256, seq_kv=256), "warm"
-        yield Attention(seq_q=1024, seq_kv=1024, head_dim=128, causal=True), "cold"
+def _decode(facts: Mapping[str, Any], dtype: str) -> Attention:
+    """Keys and values that come from memory."""
+    bytes_per_key = 2 * 8 * 128 * (4 if dtype == "fp32" else 2)
+    return Attention(seq_q=1, seq_kv=max(_far(facts) // bytes_per_key, 1024), head_dim=128, dtype=dtype)
 
 
-def _matmul(quick: bool) -> Iterable[tuple[Operator, str]]:
-    yield Matmul(rows=1024, columns=1024, inner=1024, dtype="fp32"), "cold"
-    yield Matmul(rows=1, columns=4096, inner=4096, dtype="fp32"), "cold"
-    for dtype in ("fp64",) if quick else ("fp64", "bf16", "int8"):
+def _headline(facts: Mapping[str, Any], dtype: str) -> Iterator[tuple[Operator, bool]]:
+    """What a reader looks for first: prefill, decode, FFN and products of one row and of many; whether by every variant."""
+    for causal in (True, False):
+        for seq, head_dim in ((2048, 64), (1024, 128)):
+            prefill = Attention(seq_q=seq, seq_kv=seq, head_dim=head_dim, causal=causal, dtype=dtype)
+            yield prefill, causal and dtype == MAIN_DTYPES[0]
+    yield _decode(facts, dtype), dtype == MAIN_DTYPES[0]
+    for tokens in (256, 1):
+        yield Ffn(batch=1, seq_q=tokens, activation="gelu", dtype=dtype), False
+    for rows, edge in ((1024, 1024), (1, 4096)):
+        yield Matmul(rows=rows, columns=edge, inner=edge, dtype=dtype), False
+
+
+def _matmul() -> Iterable[tuple[Operator, str]]:
+    for dtype in ("fp64", "int8"):
         yield Matmul(rows=1024, columns=1024, inner=1024, dtype=dtype), "cold"
 
 
-def _ffn(quick: bool) -> Iterable[tuple[Operator, str]]:
-    for activation in ("gelu",) if quick else ("gelu", "relu", "swiglu"):
+def _ffn() -> Iterable[tuple[Operator, str]]:
+    for activation in ("relu", "swiglu"):
         yield Ffn(batch=4, seq_q=64, activation=activation), "cold"
         yield Ffn(batch=1, seq_q=1, activation=activation), "cold"
 
@@ -141,7 +152,7 @@ def _more(facts: Mapping[str, Any]) -> dict[str, list[tuple[Operator, str]]]:
     return found
 
 
-def limited(problem: Operator, variant: str, machine: Machine) -> Operator:
+def limited(problem: Operator, variant: str, machine: Machine, most_s: float = MOST_PREDICTED_S) -> Operator:
     """The problem, with its first large dimension halved until the model's time is short enough for a report."""
     made = problem
     while True:
@@ -150,45 +161,76 @@ def limited(problem: Operator, variant: str, machine: Machine) -> Operator:
         except Error:  # a machine whose roofs were left out for lack of time says nothing about launches
             return made
         halved = next((name for name in HALVED_FIRST if name in made.field_names() and getattr(made, name) > 1), None)
-        if predicted_s <= MOST_PREDICTED_S or halved is None:
+        if predicted_s <= most_s or halved is None:
             return made
         made = made.replace(**{halved: getattr(made, halved) // 2})
 
 
+def _fitting(problem: Operator, state: str, variants: Iterable[str], machine: Machine, most_s: float) -> list[Point]:
+    """The problem by each variant, so small that the slowest of them can run it."""
+    variants = list(variants)
+    for variant in variants:
+        problem = limited(problem, variant, machine, most_s)
+    return [Point(problem=problem, variant=variant, cache_state=state) for variant in variants]
+
+
 def default_points(
-    facts: Mapping[str, Any], backend: str, machine: Machine, *, quick: bool = False, thorough: bool = False
+    facts: Mapping[str, Any],
+    backend: str,
+    machine: Machine,
+    *,
+    quick: bool = False,
+    thorough: bool = False,
+    limit_s: float | None = None,
 ) -> list[Point]:
-    """A report's points: one of each operator first, then the second of each, so that a time limit cuts depth and not breadth.
+    """A report's points, the most worth knowing first: the headline, one point of each operator, then the rest in turn.
 
-    An operator without sizes of its own here runs with its defaults.
-
-    thorough: more sizes and shapes of each, 60 points and more on a CPU. facts: of the device. backend: "cpu" or "cuda". A variant
-    without any kernel for the backend is left out here; a dtype
-    that this very device lacks stays in, and becomes a result with its reason.
+    An operator without sizes of its own here runs with its defaults. quick: without the rest. thorough: more sizes and shapes of
+    each. limit_s: of the whole report; problems are so small that a launch takes little of it. facts: of the device. backend: "cpu"
+    or "cuda". A variant without any kernel for the backend is left out here; a dtype that this very device lacks stays in, and
+    becomes a result with its reason.
     """
+    most_s = MOST_PREDICTED_S if limit_s is None else min(MOST_PREDICTED_S, LAUNCH_SHARE * limit_s)
+
+    def variants_of(problem: Operator) -> list[str]:
+        wanted = getattr(problem, "dtype", "fp32")
+        return [name for name, declared in problem.variants.items() if wanted in declared.dtypes.get(backend, ())][::-1]
+
+    found: list[Point] = []
+    for dtype in MAIN_DTYPES:
+        for problem, everyone in _headline(facts, dtype):
+            variants = variants_of(problem)
+            found += _fitting(problem, "cold", variants if everyone else variants[:1], machine, most_s)
     problems: dict[str, list[tuple[Operator, str]]] = {
-        "attention": list(_attention(facts, quick)),
-        "matmul": list(_matmul(quick)),
-        "ffn": list(_ffn(quick)),
         "softmax": list(_rows(Softmax, facts)),
         "rms_norm": list(_rows(RmsNorm, facts)),
         "layer_norm": list(_rows(LayerNorm, facts)),
         "bias_relu": list(_rows(BiasRelu, facts)),
         "relu": list(_elements(facts)),
+        "attention": [(Attention(seq_q=256, seq_kv=256), "warm")],
+        "matmul": list(_matmul()),
+        "ffn": list(_ffn()),
     }
     for name, operator in OPERATORS.items():
-        if name not in PROBES and any(declared.dtypes.get(backend) for declared in operator.variants.values()):
+        if name not in CEILINGS and any(declared.dtypes.get(backend) for declared in operator.variants.values()):
             problems.setdefault(name, [(operator(), "cold")])
     for name, more in _more(facts).items() if thorough else ():
         problems[name] += more
-    chosen: list[list[Point]] = []
+    shown = {point.problem.name for point in found}
     for name, pairs in problems.items():
-        variants = [v for v, declared in OPERATORS[name].variants.items() if declared.dtypes.get(backend)]
-        kept = pairs[: 2 if quick else None]
-        for variant in variants:  # variants are compared, so that all run what the slowest of them can
-            kept = [(limited(problem, variant, machine), state) for problem, state in kept]
-        for variant in reversed(variants):
-            pairs = [*kept, *_other_dtypes(kept, OPERATORS[name].variants[variant].dtypes[backend])]
-            chosen.append([Point(problem=problem, variant=variant, cache_state=state) for problem, state in pairs])
-    rounds = zip_longest(*chosen)
-    return [point for together in rounds for point in together if point is not None]
+        if name not in shown:
+            problem, state = pairs[0]
+            chosen = default_variant(problem, backend, str(facts.get("isas", "")))
+            found += _fitting(
+                problem, state, [chosen] if chosen in variants_of(problem) else variants_of(problem)[:1], machine, most_s
+            )
+    rest: list[list[Point]] = []
+    for pairs in () if quick else problems.values():
+        further = [(problem, state) for problem, state in pairs if variants_of(problem)]
+        own = [_fitting(problem, state, variants_of(problem), machine, most_s) for problem, state in further]
+        declared = dict.fromkeys(dtype for v in pairs[0][0].variants.values() for dtype in v.dtypes.get(backend, ()))
+        for problem, state in _other_dtypes(further, declared):
+            own.append(_fitting(problem, state, variants_of(problem), machine, most_s))
+        rest.append([point for points in own for point in points])
+    found += [point for together in zip_longest(*rest) for point in together if point is not None]
+    return list(dict.fromkeys(found))
