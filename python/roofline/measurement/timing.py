@@ -236,7 +236,7 @@ def bracketed(
     """Brackets, samples, brackets: everything of a Measurement that comes from the clock."""
     frozen: dict[str, Any] = {}
     freeze = freezer(probes, frozen, expected, level)
-    seen = device.core.measure(sets, flush_each, [p.sets for p in probes], freeze, policy.to_dict())
+    seen = device.core.measure(sets, flush_each, [(p.sets, False) for p in probes], freeze, policy.to_dict())
     brackets = tuple(
         Bracket(
             label=p.label, kind=p.kind, level=p.level, problem=p.described(), variant=p.variant,
