@@ -184,6 +184,7 @@ class Device {
     for (const auto& set : sets) {
       if (!set) throw Error("sampling: a set of buffers is None; it must be a bound kernel");
       target.sets.push_back(set->launches(step));
+      target.memory.push_back(set->bound.memory);
       target.entries = std::max(target.entries, set->entries(step));
       target.callable = target.callable || set->callable;
       target.host_timed = target.host_timed || set->bound.host_timed;
@@ -217,12 +218,14 @@ class Device {
 
   using FreezeFunction = std::function<std::size_t(std::vector<std::vector<double>>)>;
 
+  // roofs: the sets of each, and whether they are flushed.
   py::dict measure(const std::vector<std::shared_ptr<BoundKernel>>& sets, bool flush_each,
-                   const std::vector<std::vector<std::shared_ptr<BoundKernel>>>& roofs, const FreezeFunction& freeze, const py::dict& settings) {
+                   const std::vector<std::pair<std::vector<std::shared_ptr<BoundKernel>>, bool>>& roofs, const FreezeFunction& freeze,
+                   const py::dict& settings) {
     const Policy rules = policy(settings);
     const Target timed = target(sets, -1, flush_each);
     std::vector<Target> brackets;
-    for (const auto& roof : roofs) brackets.push_back(target(roof, -1, false));
+    for (const auto& [roof, flushed] : roofs) brackets.push_back(target(roof, -1, flushed));
     Bracketed result;
     {
       py::gil_scoped_release release;

@@ -22,6 +22,7 @@ class Arguments {
 
   const std::string& op() const { return op_; }
   DType dtype() const { return dtype_; }  // of the kernel asked for
+  const std::map<std::string, Tensor>& tensors() const { return tensors_; }
 
   std::int64_t integer(const std::string& name) const {
     const Value& value = find(name);

@@ -42,12 +42,13 @@ struct Batch {
   const std::vector<std::vector<Launch>>* sets;
   std::int64_t first = 0;
   std::int64_t launches = 1;
-  bool flush_each = false;  // empty the caches before every launch, outside the clock
+  bool flush_each = false;  // what a launch touches leaves the caches before it, outside the clock
   bool pin = true;          // false for a user's callable, whose own threads would inherit the mask
   bool host_timed = false;  // by the host's clock, from an idle device to an idle one: launches that wait, or that work elsewhere too
   ForeignStream* stream = nullptr;  // where the launches go, if not to the device's own
   bool gate = true;         // launches may be held back until all are enqueued; false under a profiler that runs one at a time
   std::int64_t entries = 0;  // of a queue that one launch takes (see Step); 0: one for each step
+  const std::vector<std::vector<Extent>>* memory = nullptr;  // of each set; for flush_each, where a device flushes ranges
 };
 
 class Backend {
@@ -66,6 +67,11 @@ class Backend {
   virtual void release(void* memory, std::size_t size_bytes) noexcept = 0;
   virtual void copy_in(void* device, const void* source, std::size_t size_bytes) = 0;  // source: the host's, or this device's
   virtual void copy_out(void* host, const void* device, std::size_t size_bytes) = 0;
+  // Does `work`; what allocate() gave it and release() did not take back, where launches on cold memory need to know.
+  virtual std::vector<Extent> allocated_by(const std::function<void()>& work) {
+    work();
+    return {};
+  }
   virtual void fill(void* memory, DType dtype, std::int64_t elements, Fill fill, std::uint64_t seed) = 0;
 
   // Streams of other libraries, by their handles (of CUDA; 1: the legacy default stream, 2: the thread's default stream), for

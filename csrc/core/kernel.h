@@ -46,9 +46,16 @@ class Plan {
   std::vector<std::pair<std::string, Value>> facts_;
 };
 
+// A range of a device's memory.
+struct Extent {
+  const void* start;
+  std::int64_t size_bytes;
+};
+
 struct Bound {
   std::vector<Step> steps;  // one for a fused kernel, one per pass for a naive one; the launches own their workspace
   Plan plan;
+  std::vector<Extent> memory;  // that launches touch: tensors, and what bind allocated. `entry` fills it
   bool host_timed = false;  // a launch may wait: it is timed by the host's clock, from an idle device to an idle one
 };
 
@@ -91,7 +98,11 @@ template <class Problem, class Device>
 KernelEntry entry(const Kernel<Problem, Device>& kernel) {
   return {Problem::op, kernel.variant, kernel.dtype, kernel.needs, kernel.summary,
           [bind = kernel.bind](const Arguments& arguments, Backend& backend) {
-            return bind(Problem::from(arguments), static_cast<Device&>(backend));
+            Device& device = static_cast<Device&>(backend);
+            Bound bound;
+            bound.memory = device.allocated_by([&] { bound = bind(Problem::from(arguments), device); });
+            for (const auto& [name, tensor] : arguments.tensors()) bound.memory.push_back({tensor.data, tensor.size_bytes()});
+            return bound;
           }};
 }
 

@@ -14,8 +14,8 @@ constexpr double kForeignCores = 0.03;    // kept busy by other processes, over 
 constexpr double kRoofMoved = 0.05;
 constexpr double kSteady = 0.005;         // warm-up ends when samples differ by less than this
 constexpr int kSteadyBatches = 5;
-// Where every launch is timed alone, emptying the caches takes a thousand times longer than what is timed: a batch need only be
-// long against the clock's resolution (tens of ns).
+// Where every launch is timed alone, emptying the caches can take far longer than what is timed: a batch need only be long against
+// the clock's resolution (tens of ns).
 constexpr double kFlushedBatch_s = 20e-6;
 
 double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -47,6 +47,7 @@ class Batches {
     const Range range(backend_, target_.name);
     Batch batch{&target_.sets, first_, launches_, target_.flush_each, !target_.callable, target_.host_timed, target_.stream.get()};
     batch.entries = target_.entries;
+    batch.memory = &target_.memory;
     // A callable may run kernels of ours, on threads of its own too.
     std::optional<Turn::Held> turn;
     if (!target_.callable) turn.emplace(backend_.turn(), poll_);

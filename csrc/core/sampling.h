@@ -28,6 +28,7 @@ struct Policy {
 // What is timed: launch i runs sets[i mod n]. Several sets of buffers keep the data cold.
 struct Target {
   std::vector<std::vector<Launch>> sets;
+  std::vector<std::vector<Extent>> memory;  // of each set
   bool flush_each = false;
   bool callable = false;  // a user's function: not pinned, and its threads are not ours
   bool host_timed = false;  // see Batch

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "core/random.h"
+#include "cpu/flush.h"
 #include "cpu/kernels.h"
 #include "cpu/share.h"
 
@@ -45,6 +46,8 @@ void fill_range(void* memory, Range part, Make make) {
   T* out = static_cast<T*>(memory);
   for (std::int64_t i = part.first; i < part.last; ++i) out[i] = make(i);
 }
+
+thread_local std::vector<Extent>* recorded = nullptr;  // where Device::allocated_by collects what this thread allocates
 
 // Cycles per second by dependent register adds: one cycle each. Immediate adds can be folded at rename on some cores.
 double chain_hz() {
@@ -83,10 +86,6 @@ Device::Device(int threads) {
   pool_ = std::make_unique<Pool>(cpus);
 }
 
-Device::~Device() {
-  if (flush_memory_) release(flush_memory_, flush_bytes_);
-}
-
 std::vector<std::pair<std::string, Value>> Device::facts() const {
   std::string model = cpuinfo("model name");
   if (model.empty()) model = cpuinfo("CPU part");
@@ -108,6 +107,7 @@ std::vector<std::pair<std::string, Value>> Device::facts() const {
           {"l3_bytes", caches_.l3_bytes},
           {"memory_bytes", memory_bytes()},
           {"huge_pages", huge.empty() ? std::string("unknown") : huge},
+          {"flush", std::string(line_flush().instruction)},
           {"governor", governor.empty() ? std::string("unknown") : governor},
           {"virtual_machine", std::int64_t{cpuinfo("flags").find(" hypervisor") != std::string::npos}}};
 }
@@ -146,10 +146,22 @@ void* Device::allocate(std::size_t size_bytes, Pages pages) {
   void* result = reinterpret_cast<void*>(aligned);
   // Advice may be refused (no huge pages in this kernel, or switched off): ordinary pages then, and `huge_page_share` tells.
   if (huge || pages == Pages::small) madvise(result, rounded, pages == Pages::small ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
+  if (recorded) recorded->push_back({result, static_cast<std::int64_t>(size_bytes)});
   return result;
 }
 
+std::vector<Extent> Device::allocated_by(const std::function<void()>& work) {
+  std::vector<Extent> found;
+  struct Recording {
+    explicit Recording(std::vector<Extent>* into) { recorded = into; }
+    ~Recording() { recorded = nullptr; }
+  } recording(&found);
+  work();
+  return found;
+}
+
 void Device::release(void* memory, std::size_t size_bytes) noexcept {
+  if (recorded) std::erase_if(*recorded, [&](const Extent& extent) { return extent.start == memory; });
   if (memory) munmap(memory, (std::max<std::size_t>(size_bytes, 1) + page_bytes() - 1) / page_bytes() * page_bytes());
 }
 
@@ -208,21 +220,10 @@ double Device::run_batch(const Batch& batch) {
     for (std::int64_t i = 0; i < batch.launches; ++i) launch(i);
     return std::chrono::duration<double>(Clock::now() - begin).count();
   }
-  if (!flush_memory_) {
-    // Twice the last-level cache, read and written, replaces what it holds whatever its replacement rule.
-    const std::size_t bytes = 2 * caches_.llc_bytes();
-    flush_memory_ = allocate(bytes);
-    flush_bytes_ = bytes;
-    fill(flush_memory_, DType::fp32, static_cast<std::int64_t>(bytes / 4), Fill::uniform, 1);
-    if (batch.pin) pool_->pin();
-  }
+  if (!batch.memory || batch.memory->size() != sets.size()) throw Error("cpu: a batch to be flushed must state the memory of its sets");
   double seconds = 0;
   for (std::int64_t i = 0; i < batch.launches; ++i) {
-    pool_->run([&](int worker) {
-      const Range part = share(static_cast<std::int64_t>(flush_bytes_ / 8), worker, pool_->threads(), 8);
-      auto* words = static_cast<std::uint64_t*>(flush_memory_);
-      for (std::int64_t w = part.first; w < part.last; w += 8) words[w] += 1;
-    });
+    flush(*pool_, (*batch.memory)[(batch.first + i) % sets.size()]);  // by every thread: all of them are awake when the launch begins
     const auto begin = Clock::now();
     launch(i);
     seconds += std::chrono::duration<double>(Clock::now() - begin).count();

@@ -19,7 +19,6 @@ enum class Pages : std::uint8_t {
 class Device final : public Backend, public Queue {
  public:
   explicit Device(int threads);
-  ~Device() override;
 
   Pool& pool() { return *pool_; }
   const Caches& caches() const { return caches_; }
@@ -38,6 +37,7 @@ class Device final : public Backend, public Queue {
   void copy_in(void* device, const void* host, std::size_t size_bytes) override;
   void copy_out(void* host, const void* device, std::size_t size_bytes) override;
   void fill(void* memory, DType dtype, std::int64_t elements, Fill fill, std::uint64_t seed) override;
+  std::vector<Extent> allocated_by(const std::function<void()>& work) override;
   double run_batch(const Batch& batch) override;
   double clock_hz() override;
   std::vector<double> clocks_hz() override;
@@ -48,8 +48,6 @@ class Device final : public Backend, public Queue {
  private:
   std::unique_ptr<Pool> pool_;
   Caches caches_;
-  void* flush_memory_ = nullptr;
-  std::size_t flush_bytes_ = 0;
 };
 
 // A launch receives the device as its queue.

@@ -104,7 +104,7 @@ class Device(metaclass=_Type):
         self,
         sets: Sequence[BoundKernel],
         flush_each: bool,
-        roofs: Sequence[Sequence[BoundKernel]],
+        roofs: Sequence[tuple[Sequence[BoundKernel], bool]],  # the sets of each, and whether they are flushed
         freeze: Callable[[list[list[float]]], int],
         policy: dict[str, float],
     ) -> dict[str, Any]: ...

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <set>
 #include <thread>
 
 namespace roofline {
@@ -20,6 +21,7 @@ class Scripted : public Backend {
   Load load;
   int loads = 0;
   std::vector<std::int64_t> first_sets;
+  std::vector<std::pair<const void*, bool>> flushed;  // of each batch: the sets, and whether they are flushed
   std::int64_t launches = 0;
 
   std::string name() const override { return "scripted"; }
@@ -40,6 +42,7 @@ class Scripted : public Backend {
   double run_batch(const Batch& batch) override {
     cost_s = 0;
     first_sets.push_back(batch.first);
+    flushed.push_back({batch.memory->empty() ? nullptr : batch.memory->at(0).at(0).start, batch.flush_each});
     Nothing queue;
     for (std::int64_t i = 0; i < batch.launches; ++i)
       for (const Launch& step : (*batch.sets)[(batch.first + i) % batch.sets->size()]) step(queue);
@@ -264,6 +267,17 @@ TEST(Bracketed, AnotherRoofMayMove) {
   const Bracketed result =
       sample_bracketed(backend, made, {target(backend), other}, quick(), [&](const auto&) { return std::size_t{0}; }, nullptr);
   EXPECT_FALSE(result.roof_moved);
+}
+
+TEST(Bracketed, EveryRoofIsFlushedOrNot) {
+  Scripted backend;
+  const int cold = 0, warm = 0, own = 0;
+  Target roofs[2] = {target(backend), target(backend)}, made = target(backend);
+  roofs[0].flush_each = made.flush_each = true;
+  roofs[0].memory = {{{&cold, 4}}}, roofs[1].memory = {{{&warm, 4}}}, made.memory = {{{&own, 4}}};
+  sample_bracketed(backend, made, {roofs[0], roofs[1]}, quick(), [&](const auto&) { return std::size_t{0}; }, nullptr);
+  std::set<std::pair<const void*, bool>> seen(backend.flushed.begin(), backend.flushed.end());
+  EXPECT_EQ(seen, (std::set<std::pair<const void*, bool>>{{&cold, true}, {&warm, false}, {&own, true}}));
 }
 
 TEST(Bracketed, ContentionIsTriedAgainAndSaid) {

@@ -15,7 +15,9 @@ from ..measurement import Device, Policy, attempt, open_device
 from ..measurement.devices import exclusive, utc_now
 from ..measurement.probing import measured_again
 from ..measurement.progress import Progress, ProgressOption
+from ..measurement.tensors import WHOLE_CHECK_BYTES, WHOLE_CHECK_FLOPS
 from ..measurement.timing import QUICK, REPORT, THOROUGH
+from ..prediction import predict
 from ..results import Bracket, Measurement, Results, append_to
 from .files import DEFAULT, MACHINE, RESULTS, UNFINISHED, Report, begin, finish, render
 from .points import Point, default_points
@@ -161,6 +163,24 @@ def report(
     return Report(machine=machine, results=results, out=folder, files=finish(folder, force=force))
 
 
+FILL_BYTES_PER_S, CHECK_FLOPS_PER_S, CHECK_BYTES_PER_S = 1e9, 2e9, 4e8  # random data, and NumPy's float64, by one core of today
+PREDICTED_SHARE = 0.5  # of the time of a launch that is expected of slow variants
+
+
+def cost_s(point: Point, machine: Machine, rules: Policy) -> float:
+    """What timing a point takes, about: filling and checking its tensors, brackets, warm-up and samples."""
+    size, flops = point.problem.footprint_bytes(), point.problem.total_flops()
+    try:
+        launch_s = predict(machine, point.problem, variant=point.variant).time_s / PREDICTED_SHARE
+    except Error:  # roofs were left out for lack of time
+        launch_s = 0.0
+    prepared = size / FILL_BYTES_PER_S
+    checked = min(size, WHOLE_CHECK_BYTES) / CHECK_BYTES_PER_S + min(flops, WHOLE_CHECK_FLOPS) / CHECK_FLOPS_PER_S
+    samples = max(rules.min_s, rules.min_samples * launch_s)
+    brackets = 6 * rules.bracket_s  # three roofs, before and after
+    return prepared + checked + brackets + max(rules.warmup_min_s, launch_s) + samples
+
+
 def _operators(
     device: Device,
     machine: Machine,
@@ -173,14 +193,16 @@ def _operators(
     seed: int,
     progress: ProgressOption,
 ) -> tuple[Results, list[Point]]:
-    """Every point, each on disk as soon as it is there; and those that the deadline left out."""
+    """Every point that fits the time limit, each on disk as soon as it is there; and those that do not."""
     found: list[Measurement] = []
     late: list[Point] = []
-    points = default_points(device.facts, device.backend, machine, quick=quick, thorough=thorough)
+    points = default_points(machine.facts, device.backend, machine, quick=quick, thorough=thorough, limit_s=limit)
+    slower = 1.0  # than estimated: the host is busy, or slow
     with Progress(progress, len(points)) as shown:
         for point in points:
             shown.step(f"{point.problem.name} {point.variant}, {point.cache_state}")
-            if limit is not None and time.monotonic() - begun > limit - min(RESERVE_S, limit / 4):
+            at, expected = time.monotonic(), cost_s(point, machine, rules)
+            if limit is not None and at - begun + slower * expected > limit - min(RESERVE_S, limit / 4):
                 late.append(point)
                 continue
             measurement = attempt(
@@ -194,4 +216,6 @@ def _operators(
             )
             append_to(path, measurement)
             found.append(measurement)
+            if measurement.samples_s:
+                slower = max(0.8 * slower + 0.2 * (time.monotonic() - at) / expected, 0.5)
     return Results(tuple(found)), late

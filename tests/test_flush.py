@@ -1,0 +1,81 @@
+"""Launches on cold lines: the same results, and times of memory instead of a cache."""
+
+from __future__ import annotations
+
+import statistics
+
+import pytest
+
+from roofline.measurement import open_device
+from roofline.measurement.tensors import check
+from roofline.measurement.timing import Policy, prepare
+from roofline.operators import Attention, Operator, Softmax, Stream
+from roofline.units import KIB, MIB
+
+POLICY = Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.02, max_s=0.1, bracket_s=0.004, tries=1)
+
+
+def test_the_device_says_by_which_instruction() -> None:
+    assert open_device("cpu").facts["flush"] in ("clflushopt", "clflush", "dc civac")
+
+
+@pytest.mark.parametrize(
+    ("problem", "variant"),
+    [
+        (Stream(access="triad", elements=1003), "plain"),
+        (Stream(access="triad", elements=1003), "non_temporal"),
+        (Softmax(rows=7, columns=33), "fused"),
+        (Attention(seq_q=33, seq_kv=33, heads=1, kv_heads=1, head_dim=16), "naive"),
+        (Attention(seq_q=33, seq_kv=33, heads=1, kv_heads=1, head_dim=16), "tiled"),
+    ],
+)
+def test_results_and_guard_zones_are_those_of_warm_launches(problem: Operator, variant: str) -> None:
+    ready = prepare(open_device("cpu"), problem, variant, "cold", 3)
+    assert ready.device.core.sample(ready.sets, -1, True, policy=POLICY.to_dict())["samples_s"].size
+    for tensors in ready.tensors:
+        report = check(problem, tensors, 3)
+        assert report["passed"], report["reason"]
+
+
+def test_roofs_are_flushed_one_by_one() -> None:
+    ready = prepare(open_device("cpu"), Stream(access="read", elements=64 * KIB // 4), "plain", "warm", 3)
+    seen = ready.device.core.measure(
+        ready.sets, False, [(ready.sets, True), (ready.sets, False)], lambda before: 1, POLICY.to_dict()
+    )
+    cold, warm = (statistics.median(samples) for samples in seen["before_s"])
+    assert cold > warm  # by a factor of three and more where nothing else runs
+
+
+@pytest.mark.timing
+@pytest.mark.parametrize("threads", [1, 0])
+def test_a_small_array_is_read_from_memory(threads: int) -> None:
+    """An array of 256 KiB lies in the caches of any CPU, yet flushed it is read at most at twice the rate of one of 1 GiB."""
+    device = open_device("cpu", threads)
+
+    def rate(size_bytes: int, flush_each: bool) -> float:
+        ready = prepare(device, Stream(access="read", elements=size_bytes // 4, streams=8), "plain", "warm", 3)
+        policy = Policy(warmup_min_s=0.05, min_s=0.3, max_s=1.0).to_dict()
+        return size_bytes / statistics.median(device.core.sample(ready.sets, -1, flush_each, policy=policy)["samples_s"])
+
+    memory = rate(1024 * MIB, False)
+    assert rate(256 * KIB, True) < 2 * memory < rate(256 * KIB, False)
+
+
+@pytest.mark.timing
+@pytest.mark.parametrize("threads", [1, 0])
+@pytest.mark.parametrize("mib", [64, 256])
+def test_a_flushed_array_is_read_at_the_rate_of_a_large_one(threads: int, mib: int) -> None:
+    device, rounds = open_device("cpu", threads), 5
+    policy = Policy(warmup_min_s=0.02, warmup_max_s=0.05, min_s=0.2, max_s=0.5).to_dict()
+    large, small = (
+        prepare(device, Stream(access="read", elements=size * MIB // 4, streams=8, prefetch="nta"), "plain", "warm", 3)
+        for size in (1024, mib)
+    )
+    ratios = []
+    for _ in range(rounds):  # in turn: memory drifts
+        seconds = [
+            statistics.median(device.core.sample(ready.sets, -1, flushed, policy=policy)["samples_s"])
+            for ready, flushed in ((large, False), (small, True))
+        ]
+        ratios.append(seconds[0] / 1024 / (seconds[1] / mib))
+    assert statistics.median(ratios) == pytest.approx(1, abs=0.03)
