@@ -24,7 +24,11 @@ def points(slow: bool) -> list[object]:
             label = "-".join(f"{value}" for value in problem.to_dict().values())
             for variant, declared in operator.variants.items():
                 dtypes = {dtype for listed in declared.dtypes.values() for dtype in listed}
-                useless = isinstance(problem, Stream) and problem.access == "read" and variant == "non_temporal"  # has no stores
+                read = getattr(problem, "access", "read") == "read"
+                # A read has no stores; loads are those of an unstrided read.
+                useless = isinstance(problem, Stream) and (
+                    (variant == "non_temporal" and read) or (variant == "loads" and not (read and problem.stride == 1))
+                )
                 if getattr(problem, "dtype", "fp32") in dtypes and not useless:
                     found.append(pytest.param(problem, variant, id=f"{operator.name}-{variant}-{label}"))
     return found

@@ -34,7 +34,10 @@ bool lines_cached(const Stream& problem, const Device& device) {
   return walk_bytes <= (device.caches().l3_bytes ? device.caches().l3_bytes : device.caches().l2_bytes * device.threads());
 }
 
-Bound bind(const Stream& problem, Device& device, bool non_temporal) {
+enum class Way { plain, non_temporal, loads };
+
+Bound bind(const Stream& problem, Device& device, Way way) {
+  const bool non_temporal = way == Way::non_temporal;
   if (problem.in_flight_bytes != 0)
     throw Unsupported("stream: in_flight_bytes is chosen on GPUs only; leave it 0 on a CPU, and use streams");
   const auto [isa, table] = choose_for(problem);
@@ -44,10 +47,13 @@ Bound bind(const Stream& problem, Device& device, bool non_temporal) {
     throw Unsupported("stream: the scalar instruction set has no non-temporal store; use plain");
   if (non_temporal && reinterpret_cast<std::uintptr_t>(problem.c) % 64 != 0)
     throw Unsupported("stream: non-temporal stores need c aligned to 64 bytes; use plain");
-  const std::int64_t element = size_bytes(problem.dtype);
   const bool strided = problem.stride != 1;
+  if (way == Way::loads && (problem.access != Stream::Access::read || strided))
+    throw Unsupported("stream: loads are the variant of a read with stride 1; use plain");
+  const std::int64_t element = size_bytes(problem.dtype);
   const int width = problem.dtype == DType::fp64;
   const auto run = strided ? table->strided[width] : table->run[width][static_cast<int>(problem.access)][non_temporal];
+  const auto loads = way == Way::loads ? table->loads[width] : nullptr;
 
   struct alignas(64) Partial {
     double sum = 0;
@@ -55,7 +61,7 @@ Bound bind(const Stream& problem, Device& device, bool non_temporal) {
   auto partials = std::make_shared<std::vector<Partial>>(device.threads());
 
   Bound bound;
-  bound.plan.set("implementation", std::string(strided ? "strided/" : non_temporal ? "non_temporal/" : "plain/") + name(isa));
+  bound.plan.set("implementation", std::string(strided ? "strided/" : loads ? "loads/" : non_temporal ? "non_temporal/" : "plain/") + name(isa));
   bound.plan.set("isa", name(isa));
   if (strided) bound.plan.set("lines_cached", lines_cached(problem, device));
   bound.plan.set("threads", device.threads());
@@ -64,9 +70,15 @@ Bound bind(const Stream& problem, Device& device, bool non_temporal) {
     threads.run([&](int worker) {
       const Range part = share(problem.elements, worker, threads.threads(), 64 / element);
       const auto at = [&](const void* p) { return p ? static_cast<const char*>(p) + part.first * element : nullptr; };
-      const StreamRange range = {at(problem.a), at(problem.b), const_cast<char*>(at(problem.c)), problem.factor,
+      StreamRange range = {at(problem.a), at(problem.b), const_cast<char*>(at(problem.c)), problem.factor,
                                  part.size(), problem.passes, static_cast<int>(problem.streams), problem.prefetch, problem.stride};
-      (*partials)[worker].sum = run(range);
+      double times = 1;
+      if (loads) {  // all passes but the last, which sums at the same addresses
+        times = static_cast<double>(range.passes--);
+        if (range.passes > 0) loads(range);
+        range.passes = 1;
+      }
+      (*partials)[worker].sum = times * run(range);
     });
     if (problem.sum) {
       *problem.sum = 0;
@@ -76,8 +88,9 @@ Bound bind(const Stream& problem, Device& device, bool non_temporal) {
   return bound;
 }
 
-Bound plain(const Stream& problem, Device& device) { return bind(problem, device, false); }
-Bound non_temporal(const Stream& problem, Device& device) { return bind(problem, device, true); }
+Bound plain(const Stream& problem, Device& device) { return bind(problem, device, Way::plain); }
+Bound non_temporal(const Stream& problem, Device& device) { return bind(problem, device, Way::non_temporal); }
+Bound loads(const Stream& problem, Device& device) { return bind(problem, device, Way::loads); }
 
 }  // namespace
 
@@ -85,6 +98,7 @@ std::vector<KernelEntry> stream_kernels() {
   using K = Kernel<Stream, Device>;
   std::vector<KernelEntry> all;
   for (const DType dtype : {DType::fp32, DType::fp64}) {
+    all.push_back(entry(K{"loads", dtype, "", "one range per thread, loads alone; the last pass sums", loads}));
     all.push_back(entry(K{"plain", dtype, "", "one range per thread, ordinary loads and stores", plain}));
     all.push_back(entry(K{"non_temporal", dtype, "", "one range per thread, stores that bypass the caches", non_temporal}));
   }

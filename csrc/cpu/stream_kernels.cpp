@@ -14,7 +14,7 @@ namespace {
 #define ROOFLINE_ASM
 #endif
 
-enum Access { kRead, kWrite, kCopy, kScale, kAdd, kTriad };
+enum Access { kRead, kWrite, kCopy, kScale, kAdd, kTriad, kLoad };
 
 constexpr int kVectorBytes = kLanes == 1 ? 0 : kLanes * 4;
 
@@ -94,6 +94,40 @@ ROOFLINE_INLINE void accumulate(X& sum, const T* p, [[maybe_unused]] X one) {
 #endif
 }
 
+// A load into a register that nobody uses. Additions take ports from the loads of cores that have as many of one as of the other.
+template <class X, class T>
+ROOFLINE_INLINE void load_only(const T* p) {
+#if defined(ROOFLINE_ASM)
+  typedef X Unaligned __attribute__((may_alias, aligned(alignof(T))));
+  const Unaligned& from = *reinterpret_cast<const Unaligned*>(p);
+  X unused;
+#if defined(ROOFLINE_SCALAR)
+#define ROOFLINE_VEX ""
+#else
+#define ROOFLINE_VEX "v"
+#endif
+  if constexpr (sizeof(X) == 4)
+    asm volatile(ROOFLINE_VEX "movss %1, %0" : "=x"(unused) : "m"(from));
+  else if constexpr (sizeof(X) == 8)
+    asm volatile(ROOFLINE_VEX "movsd %1, %0" : "=x"(unused) : "m"(from));
+  else
+    asm volatile("vmovups %1, %0" : "=v"(unused) : "m"(from));
+#elif defined(__aarch64__)
+  typedef X Unaligned __attribute__((may_alias, aligned(alignof(T))));
+  const Unaligned& from = *reinterpret_cast<const Unaligned*>(p);
+  X unused;
+  if constexpr (sizeof(X) == 16)
+    asm volatile("ldr %q0, %1" : "=w"(unused) : "m"(from));
+  else if constexpr (sizeof(X) == 8)
+    asm volatile("ldr %d0, %1" : "=w"(unused) : "m"(from));
+  else
+    asm volatile("ldr %s0, %1" : "=w"(unused) : "m"(from));
+#else
+  X x = get<X>(p);
+  asm volatile("" : : "m"(x));
+#endif
+}
+
 // Passes over the same values make the same rounding errors. So that they do not grow with the square of the passes, sums go to
 // fp64 this often: 20 cycles, which are lost among the loads of 32 passes.
 constexpr std::int64_t kPassesPerTotal = 32;
@@ -138,7 +172,7 @@ ROOFLINE_INLINE X value(const T* a, const T* b, X factor) {
 
 template <class T, int Access, bool NonTemporal, int Streams, bool Prefetch>
 double walk(const StreamRange& range) {
-  constexpr int kPerStream = (Access == kRead ? 32 : 16) / Streams;  // vectors of each stream per step
+  constexpr int kPerStream = (Access == kRead || Access == kLoad ? 32 : 16) / Streams;  // vectors of each stream per step
   constexpr std::int64_t kWidth = sizeof(V<T>) / sizeof(T);
   constexpr std::int64_t kStep = kPerStream * kWidth;
   // Streams begin on cache lines, so that non-temporal stores stay aligned and no line is shared.
@@ -175,6 +209,8 @@ double walk(const StreamRange& range) {
           if constexpr (Access == kRead) {
             const int k = (s * kPerStream + u) % kSums;
             k < kAdded ? accumulate<false>(sums[k], a + at, one) : accumulate<true>(sums[k], a + at, one);
+          } else if constexpr (Access == kLoad) {
+            load_only<V<T>>(a + at);
           } else {
             put<NonTemporal>(c + at, value<Access, V<T>>(a + at, b + at, factors));
           }
@@ -186,6 +222,8 @@ double walk(const StreamRange& range) {
     for (; i + kWidth <= n; i += kWidth) {
       if constexpr (Access == kRead)
         accumulate<false>(sums[0], a + i, one);
+      else if constexpr (Access == kLoad)
+        load_only<V<T>>(a + i);
       else
         put<NonTemporal>(c + i, value<Access, V<T>>(a + i, b + i, factors));
     }
@@ -193,6 +231,8 @@ double walk(const StreamRange& range) {
     for (; i < n; ++i) {
       if constexpr (Access == kRead)
         totals.rest += a[i];
+      else if constexpr (Access == kLoad)
+        load_only<T>(a + i);
       else
         c[i] = value<Access, T>(a + i, b + i, factor);
     }
@@ -217,7 +257,7 @@ double with_streams(const StreamRange& range) {
 
 template <class T, int Access, bool NonTemporal>
 double run(const StreamRange& range) {
-  if constexpr (Access == kRead) {
+  if constexpr (Access == kRead || Access == kLoad) {
     if (range.prefetch) return with_streams<T, Access, NonTemporal, true>(range);
   }
   return with_streams<T, Access, NonTemporal, false>(range);
@@ -264,6 +304,7 @@ double strided(const StreamRange& range) {
 
 }  // namespace
 
-extern const StreamKernels ROOFLINE_TABLE(stream) = {{ROOFLINE_ACCESSES(float), ROOFLINE_ACCESSES(double)}, ROOFLINE_STRIDED};
+extern const StreamKernels ROOFLINE_TABLE(stream) = {
+    {ROOFLINE_ACCESSES(float), ROOFLINE_ACCESSES(double)}, ROOFLINE_STRIDED, {run<float, kLoad, false>, run<double, kLoad, false>}};
 
 }  // namespace roofline::cpu

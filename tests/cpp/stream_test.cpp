@@ -1,6 +1,8 @@
 // Every memory access of every instruction set against double: all lengths around a step and a page, with guard zones around what
 // is written. AVX-512 also runs by SIMDe's emulation (table stream_simde), where that is installed.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -137,6 +139,33 @@ void writes(const StreamKernels& table, int width) {
 
 TEST_P(StreamTest, Writes32) { writes<float>(table(), 0); }
 TEST_P(StreamTest, Writes64) { writes<double>(table(), 1); }
+
+// Which pages of [memory, memory + pages) have been touched since they were mapped.
+std::vector<unsigned char> touched(void* memory, std::size_t bytes) {
+  std::vector<unsigned char> pages(bytes / sysconf(_SC_PAGESIZE));
+  EXPECT_EQ(mincore(memory, bytes, pages.data()), 0);
+  for (unsigned char& page : pages) page &= 1;
+  return pages;
+}
+
+// Loads go to every page of their range, and to none beyond.
+TEST_P(StreamTest, LoadsTouchTheirRange) {
+  const std::size_t page = sysconf(_SC_PAGESIZE), bytes = 64 * page;
+  for (const int width : {0, 1})
+    for (const int streams : {1, 2, 4, 8})
+      for (const std::size_t size : {bytes - 2 * page, 3 * page, std::size_t{8}}) {
+        void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        ASSERT_NE(memory, MAP_FAILED);
+        madvise(memory, bytes, MADV_NOHUGEPAGE);
+        char* start = static_cast<char*>(memory) + 2 * page - std::min(size, page);  // ends at a page's end, or spans several
+        const std::int64_t n = size / (width ? 8 : 4);
+        std::vector<unsigned char> expected(64);
+        for (std::size_t at = start - static_cast<char*>(memory); at < start - static_cast<char*>(memory) + size; ++at) expected[at / page] = 1;
+        EXPECT_EQ(table().loads[width]({start, nullptr, nullptr, 0, n, 2, streams, false, 1}), 0);
+        EXPECT_EQ(touched(memory, bytes), expected) << size << " bytes, " << streams << " streams";
+        munmap(memory, bytes);
+      }
+}
 
 TEST(StreamTables, ScalarAloneReadsStrided) {
   for (const Tested& tested : kTested) {

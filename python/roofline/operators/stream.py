@@ -47,6 +47,10 @@ class Stream(Operator):
         "cached": Variant(summary="each block re-reads its own part through L1", dtypes={"cuda": ("fp32",)}),
         "shared": Variant(summary="each block re-reads its own part from shared memory", dtypes={"cuda": ("fp32",)}),
         "bulk": Variant(summary="a ring of bulk copies (TMA) through shared memory", dtypes={"cuda": ("fp32", "fp64")}),
+        "loads": Variant(
+            summary="a read's loads without its additions, but in the last pass, which gives the sum of all",
+            dtypes={"cpu": ("fp32", "fp64")},
+        ),
         "plain": Variant(
             summary="ordinary stores: a written line is read first", dtypes={"cpu": ("fp32", "fp64"), "cuda": ("fp32", "fp64")}
         ),
@@ -154,6 +158,7 @@ class Stream(Operator):
         )
         passes = (
             Case(problem=cls(access="read", elements=4096, passes=3)),
+            Case(problem=cls(access="read", elements=70_003, passes=5, streams=8, prefetch="nta", dtype="fp64")),
             Case(problem=cls(access="triad", elements=513, passes=2)),
         )
         doubles = tuple(Case(problem=cls(access=access, elements=1027, dtype="fp64")) for access in MIXES)
