@@ -349,6 +349,7 @@ PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
       })
       .def_property_readonly("turn", [](const roofline::Device& self) -> Turn& { return self.backend()->turn(); },
                              py::return_value_policy::reference_internal)
+      .def("share_last_cache", [](const roofline::Device& self, std::int64_t bytes) { self.backend()->share_last_cache(bytes); }, "bytes"_a)
       .def("memory", [](const roofline::Device& self, std::int64_t size_bytes) { return std::make_shared<Memory>(self.backend(), size_bytes); },
            "size_bytes"_a)
       .def("borrow", [](const roofline::Device& self, std::uintptr_t address, std::int64_t size_bytes, py::object owner) {

@@ -91,6 +91,9 @@ class Backend {
   virtual double clock_hz() = 0;                     // of the core at work, measured now; 0 where it cannot be
   virtual std::vector<double> clocks_hz() { return {clock_hz()}; }  // of every thread's core while all of them work
 
+  // What this machine gets of a last cache that it shares with others: plans and cold launches then go by it.
+  virtual void share_last_cache(std::int64_t) {}
+
   // Share of a range that lies in huge pages of the host; -1 where that means nothing or is not known.
   virtual double huge_page_share(const void*, std::size_t) const { return -1; }
 

@@ -50,6 +50,7 @@ class Plan {
 struct Extent {
   const void* start;
   std::int64_t size_bytes;
+  bool written = false;  // a tensor that launches write
 };
 
 struct Bound {
@@ -101,7 +102,7 @@ KernelEntry entry(const Kernel<Problem, Device>& kernel) {
             Device& device = static_cast<Device&>(backend);
             Bound bound;
             bound.memory = device.allocated_by([&] { bound = bind(Problem::from(arguments), device); });
-            for (const auto& [name, tensor] : arguments.tensors()) bound.memory.push_back({tensor.data, tensor.size_bytes()});
+            for (const auto& [name, tensor] : arguments.tensors()) bound.memory.push_back({tensor.data, tensor.size_bytes(), tensor.role != Role::in});
             return bound;
           }};
 }

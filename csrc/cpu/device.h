@@ -19,6 +19,7 @@ enum class Pages : std::uint8_t {
 class Device final : public Backend, public Queue {
  public:
   explicit Device(int threads);
+  ~Device() override;
 
   Pool& pool() { return *pool_; }
   const Caches& caches() const { return caches_; }
@@ -38,6 +39,7 @@ class Device final : public Backend, public Queue {
   void copy_out(void* host, const void* device, std::size_t size_bytes) override;
   void fill(void* memory, DType dtype, std::int64_t elements, Fill fill, std::uint64_t seed) override;
   std::vector<Extent> allocated_by(const std::function<void()>& work) override;
+  void share_last_cache(std::int64_t bytes) override { caches_.l3_bytes = std::min(reported_l3_bytes_, std::max<std::int64_t>(bytes, 0)); }
   double run_batch(const Batch& batch) override;
   double clock_hz() override;
   std::vector<double> clocks_hz() override;
@@ -46,8 +48,13 @@ class Device final : public Backend, public Queue {
   Load end_load() override { return pool_->end_load(); }
 
  private:
+  void make_cold(const std::vector<Extent>& memory);
+
   std::unique_ptr<Pool> pool_;
   Caches caches_;
+  std::int64_t reported_l3_bytes_ = 0;
+  void* scratch_ = nullptr;
+  std::int64_t scratch_bytes_ = 0;
 };
 
 // A launch receives the device as its queue.
