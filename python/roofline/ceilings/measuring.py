@@ -18,10 +18,12 @@ from ..measurement.probing import fastest
 from ..measurement.progress import Progress, ProgressOption
 from ..measurement.timing import IMPLAUSIBLE, QUICK, THOROUGH, clock_hz, disturbed
 from ..probes import DEPTHS, Wanted
+from ..probes.base import ROOFS
 from ..probes.gpu_units import rate
 from ..units import fmt_percent
 from .kept import PENDING, Kept
 from .series import sustained_load
+from .share import last_cache_share
 from .wanted import wanted, wanted_series
 
 STANDARD = Policy(min_s=0.3, max_s=1.5, tries=3)
@@ -136,6 +138,7 @@ class _Run:
         self.ceilings: dict[str, Ceiling] = {}
         self.found_series: dict[str, SizeCurve | EmpiricalRoofline] = {}
         self.left_out: dict[str, str] = {}
+        self.shared: set[Device] = set()  # whose share of the last cache was looked for
         if kept.begun is not None:
             self._take_over(kept.begun)
 
@@ -155,6 +158,13 @@ class _Run:
             else:
                 self.found_series[label] = part
         self.left_out = dict(machine.provenance.get("left_out", {}))
+
+    def find_share(self, device: Device) -> None:
+        """What the device gets of its last cache, once the roofs around it are known: sets and stores are then sized by it."""
+        if device not in self.shared:
+            self.shared.add(device)
+            if share := last_cache_share(device):
+                device.learn({"l3_share_bytes": share})
 
     @property
     def labels(self) -> list[str]:
@@ -254,6 +264,8 @@ def measure_machine(
         for label, where, what in run.plan:
             if label not in todo:
                 continue
+            if what.rank != ROOFS:
+                run.find_share(where)
             shown.step(label)
             if late():
                 run.left_out[label] = LATE

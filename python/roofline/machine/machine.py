@@ -13,9 +13,9 @@ from ..cost import DTYPES
 from ..errors import Error
 from ..operators.base import MIXES
 from ..probes import LEVELS, RATE_UNITS
-from ..probes.levels import lasting_capacity
+from ..probes.levels import lasting_capacity, stated_caches
 from ..reading import MACHINE, SCHEMA_VERSION, Text, build, check_version, from_json, read_bytes
-from ..units import fmt_bytes, fmt_percent, fmt_si
+from ..units import fmt_percent, fmt_si
 from .ceiling import UNVERIFIED, Ceiling
 from .curve import SizeCurve
 from .datasheet import SOURCE, parts
@@ -314,12 +314,7 @@ class Machine:
                     c.state + (f": {c.reason.removeprefix(f'{UNVERIFIED}: ')}" if c.reason else ""),
                 )
             )
-        sizes = [
-            f"{key[:-6].upper()} {fmt_bytes(int(self.facts[key]))}"
-            for key in ("l1_bytes", "l2_bytes", "l3_bytes")
-            if self.facts.get(key)
-        ]
-        title = ", ".join(part for part in (self.name, self.device, *sizes, self.created_utc) if part)
+        title = ", ".join(part for part in (self.name, self.device, *stated_caches(self.facts), self.created_utc) if part)
         return title, headers, rows, [f"note: {flag}" for flag in self.sanity()]
 
     def _repr_html_(self) -> str:

@@ -106,6 +106,13 @@ class Device:
         built = str(build_info()["isas"]).split()
         return tuple(isa for isa in self.isas.split(",")[::-1] if isa in built)
 
+    def learn(self, facts: Mapping[str, Any]) -> None:
+        """Go by the share of the last cache that was found, where `facts` have one."""
+        share = int(facts.get("l3_share_bytes") or 0)
+        if share and share != self.facts.get("l3_share_bytes"):
+            self.facts = {**self.facts, "l3_share_bytes": share}
+            self.core.share_last_cache(share)
+
     @property
     def backend(self) -> str:
         return self.name.partition(":")[0]

@@ -316,6 +316,8 @@ def measure(
             f"the machine {machine.name!r:.80} is of {machine.device}, not of {opened.name}; measure that device's ceilings first"
         )
     with measuring(opened):
+        if machine is not None:
+            opened.learn(machine.facts)
         prepared = prepare(opened, problem, variant, cache_state, seed)
         prepared.sets[0].run()
         correctness = check(problem, prepared.tensors[0], seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..units import KIB
+from ..units import KIB, fmt_bytes
 
 LEVELS = ("L1", "L2", "L3", "DRAM")  # fastest first; DRAM is also a GPU's HBM
 
@@ -38,6 +38,14 @@ def cache_capacity(facts: Mapping[str, Any], level: str, threads: int | None = N
     size = int(facts.get(f"{level.lower()}_bytes") or 0)
     count = threads or int(facts.get("threads") or 1)
     return size * max(min(count, int(facts.get("cores") or count)), 1)
+
+
+def stated_caches(facts: Mapping[str, Any]) -> list[str]:
+    """Each cache with its size, as people read it: "L2 2 MiB", "L3 480 MiB (170 MiB to be had)"."""
+    sizes = {name: int(facts.get(f"{name.lower()}_bytes") or 0) for name in LEVELS[:-1]}
+    share = int(facts.get("l3_share_bytes") or 0)
+    to_be_had = f" ({fmt_bytes(share)} to be had)" if 0 < share < sizes["L3"] else ""
+    return [f"{name} {fmt_bytes(size)}{to_be_had if name == 'L3' else ''}" for name, size in sizes.items() if size]
 
 
 def last_cache(facts: Mapping[str, Any]) -> int:

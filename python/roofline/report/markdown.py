@@ -9,6 +9,7 @@ from .._repr import github_table
 from .._repr import markdown as escaped
 from ..errors import Error
 from ..machine import RATE_UNITS, Machine
+from ..probes.levels import stated_caches
 from ..reading import build
 from ..results import Bracket, Measurement
 from ..units import fmt_bytes, fmt_number, fmt_percent, fmt_si
@@ -70,7 +71,7 @@ def end_checks(machine: Machine) -> list[Bracket]:
 def conditions(machine: Machine) -> list[str]:
     """Device, software and circumstances as plain lines."""
     facts, provenance, run = machine.facts, machine.provenance, report_facts(machine)
-    caches = [f"{key[:-6].upper()} {fmt_bytes(int(facts[key]))}" for key in ("l1_bytes", "l2_bytes", "l3_bytes") if facts.get(key)]
+    caches = stated_caches(facts)
     versions = ", ".join(f"{name} {value}" for name, value in dict(provenance.get("versions", {})).items())
     build_facts = dict(provenance.get("build", {}))
     lines = [f"device: {machine.device}, {machine.name}" + (f", {facts['threads']} threads" if facts.get("threads") else "")]

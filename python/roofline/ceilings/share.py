@@ -1,0 +1,52 @@
+"""What this machine gets of its last cache: a guest is told the size of the whole host's, and shares it with others."""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+from ..errors import Unsupported
+from ..measurement.devices import Device, exclusive
+from ..measurement.probing import ready
+from ..measurement.timing import Policy
+from ..probes.bandwidth import STREAM, cache_set_bytes, size_problem
+from ..units import MIB
+
+BRIEF = Policy(warmup_min_s=0.0, warmup_max_s=0.01, batch_s=2e-3, min_samples=3, min_s=0.01, max_s=0.05, noise=0.05, tries=1)
+PER_OCTAVE = 2
+FASTER = 1.2  # than memory, so that the two can be told apart
+
+
+@exclusive
+def last_cache_share(device: Device) -> int | None:
+    """Bytes of the largest working set that L3 serves: repeated reads of rising sets, against reads of flushed ones.
+
+    The reported size is the most. None where the two rates are too near each other, or where there is no L3 or no flush.
+    """
+    reported = int(device.facts.get("l3_bytes") or 0)
+    try:
+        smallest = cache_set_bytes(device, "L3")
+    except Unsupported:
+        return None
+    if not device.facts.get("flush"):
+        return None
+
+    def rate(size: int, level: str = "") -> float:
+        problem = size_problem(device, size).replace(streams=4)
+        found = ready(device, STREAM, problem.replace(passes=1) if level else problem, "plain", level)
+        return statistics.median(found.rates(found.sampled(device, BRIEF)["samples_s"]))
+
+    largest = min(reported, device.arena_bytes - MIB)
+    near, far = rate(smallest), rate(max(smallest, min(largest, 64 * MIB)), "DRAM")
+    if near < FASTER * far:
+        return None
+    between = math.sqrt(near * far)
+    held = smallest
+    steps = round(PER_OCTAVE * math.log2(largest / smallest))
+    for step in range(1, steps + 1):
+        size = min(round(smallest * 2 ** (step / PER_OCTAVE)), largest)
+        if rate(size) < between:
+            return held
+        held = size
+    return held
+
