@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 
 from ..errors import Unsupported
 from ..measurement.devices import Device, exclusive
@@ -21,7 +20,8 @@ FASTER = 1.2  # than memory, so that the two can be told apart
 def last_cache_share(device: Device) -> int | None:
     """Bytes of the largest working set that L3 serves: repeated reads of rising sets, against reads of flushed ones.
 
-    The reported size is the most. None where the two rates are too near each other, or where there is no L3 or no flush.
+    The reported size is the most. None where the two rates are too near each other, where other work ran, or where there is no L3
+    or no flush.
     """
     reported = int(device.facts.get("l3_bytes") or 0)
     try:
@@ -31,14 +31,19 @@ def last_cache_share(device: Device) -> int | None:
     if not device.facts.get("flush"):
         return None
 
+    disturbed = False
+
     def rate(size: int, level: str = "") -> float:
+        nonlocal disturbed
         problem = size_problem(device, size).replace(streams=4)
         found = ready(device, STREAM, problem.replace(passes=1) if level else problem, "plain", level)
-        return statistics.median(found.rates(found.sampled(device, BRIEF)["samples_s"]))
+        seen = found.sampled(device, BRIEF)
+        disturbed |= bool(seen["contended"])
+        return max(found.rates(seen["samples_s"]))
 
     largest = min(reported, device.arena_bytes - MIB)
     near, far = rate(smallest), rate(max(smallest, min(largest, 64 * MIB)), "DRAM")
-    if near < FASTER * far:
+    if near < FASTER * far or disturbed:
         return None
     between = math.sqrt(near * far)
     held = smallest
@@ -46,7 +51,7 @@ def last_cache_share(device: Device) -> int | None:
     for step in range(1, steps + 1):
         size = min(round(smallest * 2 ** (step / PER_OCTAVE)), largest)
         if rate(size) < between:
-            return held
+            break
         held = size
-    return held
+    return None if disturbed else held
 
