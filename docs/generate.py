@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the generated parts of README.md, docs/claims.md and docs/census.md: what operators declare, what claims say, a census.
+"""Writes the generated parts of README.md and docs: what operators declare, what claims say, a census, what machines measured.
 
 Usage: python docs/generate.py [--check]
 With --check nothing is written. Needs no compiled module.
@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 CLAIMS = ROOT / "docs" / "claims.md"
 CENSUS = ROOT / "docs" / "census.md"
+MACHINES = ROOT / "docs" / "machines.md"
+RECORDED = ROOT / "benchmarks" / "results"  # by benchmarks/record
 BACKENDS = {"cpu": "CPU", "cuda": "CUDA"}  # as declared, as shown
 
 sys.path.insert(0, str(ROOT / "python"))
@@ -26,6 +28,8 @@ from roofline.census import census_of  # noqa: E402
 from roofline.claims import documents, list_claims  # noqa: E402
 from roofline.machine import Machine  # noqa: E402
 from roofline.operators import OPERATORS  # noqa: E402
+from roofline.report.tables import Table, ceiling_table, operator_table  # noqa: E402
+from roofline.results import Results  # noqa: E402
 from roofline.transformer import Decode, Prefill, preset  # noqa: E402
 
 
@@ -82,10 +86,58 @@ def deepseek_census() -> str:
     return census_of(preset("DeepSeek-R1-NVFP4"), phases, Machine.from_datasheet("GB200")).to_markdown().rstrip()
 
 
+def recorded() -> dict[str, tuple[Machine, Results]]:
+    """Machines and results by folder."""
+    folders = sorted(path.parent for path in RECORDED.glob("*/machine.json"))
+    return {f.name: (Machine.load(f / "machine.json"), Results.load(f / "results.jsonl")) for f in folders}
+
+
+def machine_title(machine: Machine) -> str:
+    facts = machine.facts
+    ids = f" (family {facts['cpu_family']}, model {facts['cpu_model']})" if "cpu_family" in facts else ""
+    threads = f", {facts['threads']} threads" if "threads" in facts else ""
+    return f"{machine.name}{ids}{threads}, {str(facts.get('isas', '')).rpartition(',')[2] or machine.device}"
+
+
+def _columns(table: Table, names: tuple[str, ...], rows: int) -> str:
+    at = [table.headers.index(name) for name in names if name in table.headers]
+    lines = [[table.headers[i] for i in at], ["---"] * len(at), *([row[i] for i in at] for row in table.rows[:rows])]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def first_figures() -> str:
+    """Ceilings and operators of the machine that benchmarks/results/readme names, as its report printed them."""
+    named = RECORDED / "readme"
+    if not named.exists():
+        return ""
+    machine, results = recorded()[named.read_text().strip()]
+    roofs = _columns(ceiling_table(machine), ("ceiling", "median", "95 % interval", "n", "threads", "clock", "status"), 14)
+    columns = ("operator", "variant", "problem", "cache", "time", "GFLOP/s", "GB/s", "bound", "of bracket", "error", "status")
+    shown = [m for m in results if m.status == "ok"]
+    points = _columns(operator_table(shown, machine), columns, 24)
+    return f"On {machine_title(machine)}, `benchmarks/record --readme` printed:\n\n{roofs}\n\n{points}"
+
+
+def machines_table() -> str:
+    """Every ceiling of all threads, by machine."""
+    found = recorded()
+    names: dict[str, None] = {}
+    by_machine = []
+    for machine, _ in found.values():
+        most = max((c.threads for c in machine.ceilings), default=0)
+        own = {c.name: c.stated for c in machine.ceilings if c.threads in (0, 1, most) and (c.threads == most or c.kind == "latency")}
+        names |= dict.fromkeys(own)
+        by_machine.append(own)
+    lines = [["ceiling", *(machine_title(machine) for machine, _ in found.values())], ["---"] * (1 + len(found))]
+    lines += [[name, *(own.get(name, "–") for own in by_machine)] for name in names]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
 PAGES = {
-    README: {"operators": operators_table, "cuda-kernels": cuda_kernels, "cost-only": cost_only},
+    README: {"operators": operators_table, "cuda-kernels": cuda_kernels, "cost-only": cost_only, "figures": first_figures},
     CLAIMS: {"claims": claims_tables},
     CENSUS: {"census": deepseek_census},
+    MACHINES: {"machines": machines_table},
 }
 
 

@@ -70,7 +70,7 @@ def _decode(facts: Mapping[str, Any], dtype: str) -> Attention:
 def _headline(facts: Mapping[str, Any], dtype: str) -> Iterator[tuple[Operator, bool]]:
     """What a reader looks for first: prefill, decode, FFN and products of one row and of many; whether by every variant."""
     for causal in (True, False):
-        for seq, head_dim in ((2048, 64), (1024, 128)):
+        for seq, head_dim in ((2048, 64), (2048, 128)):
             prefill = Attention(seq_q=seq, seq_kv=seq, head_dim=head_dim, causal=causal, dtype=dtype)
             yield prefill, causal and dtype == MAIN_DTYPES[0]
     yield _decode(facts, dtype), dtype == MAIN_DTYPES[0]
@@ -153,7 +153,7 @@ def _more(facts: Mapping[str, Any]) -> dict[str, list[tuple[Operator, str]]]:
 
 
 def limited(problem: Operator, variant: str, machine: Machine, most_s: float = MOST_PREDICTED_S) -> Operator:
-    """The problem, with its first large dimension halved until the model's time is short enough for a report."""
+    """The problem, with its first large dimension (of a prefill both) halved until its expected time is short enough."""
     made = problem
     while True:
         try:
@@ -163,7 +163,8 @@ def limited(problem: Operator, variant: str, machine: Machine, most_s: float = M
         halved = next((name for name in HALVED_FIRST if name in made.field_names() and getattr(made, name) > 1), None)
         if predicted_s <= most_s or halved is None:
             return made
-        made = made.replace(**{halved: getattr(made, halved) // 2})
+        together = (halved, "seq_kv") if halved == "seq_q" and getattr(made, "seq_kv", 0) == getattr(made, "seq_q", 0) else (halved,)
+        made = made.replace(**{name: getattr(made, name) // 2 for name in together})
 
 
 def _fitting(problem: Operator, state: str, variants: Iterable[str], machine: Machine, most_s: float) -> list[Point]:
