@@ -21,12 +21,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from roofline.measurement.problems import stream_candidates
+from roofline.measurement.roofs import fastest
+
 from roofline.errors import Error
 from roofline.machine import Machine
 from roofline.measurement import Policy, attempt, open_device
 from roofline.measurement.devices import Device
-from roofline.measurement.problems import stream_candidates
-from roofline.measurement.roofs import fastest
 from roofline.measurement.timing import prepare
 from roofline.operators import OPERATORS, Operator
 from roofline.results import append_to

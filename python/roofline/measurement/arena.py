@@ -7,8 +7,8 @@ from typing import Any
 
 from ..cost import TensorSpec
 from ..errors import OutOfMemory
-from ..units import GIB, MIB, fmt_bytes
-from .tensors import GUARD_BYTES, Held
+from ..units import GIB, fmt_bytes
+from .tensors import GUARD_BYTES, HUGE_PAGE_BYTES, Held
 
 LIMIT_BYTES = 4 * GIB  # and no more than a quarter of what is available
 REGIONS = 3  # for what a probe reads (a, b) and writes (c)
@@ -17,7 +17,7 @@ LEAST_BYTES = 32 * 1024  # of a tensor; smaller ones are allocated apart
 
 def arena_bytes(available: int, limit: int = LIMIT_BYTES) -> int:
     """The smaller of the limit and a quarter of the available memory, in whole regions."""
-    return max(min(limit, available // 4) // (REGIONS * MIB), 1) * REGIONS * MIB
+    return max(min(limit, available // 4) // (REGIONS * HUGE_PAGE_BYTES), 1) * REGIONS * HUGE_PAGE_BYTES
 
 
 class Arena:
@@ -30,7 +30,7 @@ class Arena:
 
     @property
     def touched_bytes(self) -> int:
-        return sum(self._filled)
+        return sum(min(filled, self._region) for filled in self._filled)
 
     def held(self, specs: Iterable[TensorSpec]) -> dict[str, Held]:
         """The tensors of one problem, each in a region of its own; one alone may use them all. Raises OutOfMemory.
@@ -50,7 +50,7 @@ class Arena:
             if size > room or region >= REGIONS:
                 raise OutOfMemory(f"the arrays of probes have {fmt_bytes(room)}, {spec.name} needs {fmt_bytes(size)}")
             self._fill(region, size, random=spec.role == "in")
-            found[spec.name] = Held(spec, self._memory, region * self._region + GUARD_BYTES)
+            found[spec.name] = Held(spec, self._memory, region * self._region + GUARD_BYTES, touched=lambda: self.touched_bytes)
         return found
 
     def _fill(self, region: int, size: int, *, random: bool) -> None:
@@ -58,10 +58,11 @@ class Arena:
         begin = self._filled[region]
         if size <= begin:
             return
-        end = (size + MIB - 1) // MIB * MIB
+        end = (size + HUGE_PAGE_BYTES - 1) // HUGE_PAGE_BYTES * HUGE_PAGE_BYTES
         offset = region * self._region
-        end = min(end, REGIONS * self._region - offset)
-        self._memory.fill("fp32", (end - begin) // 4, "uniform" if random else "zeros", 17 * region + begin // MIB, offset + begin)
-        for each in range(region, REGIONS):
+        seed = 17 * region + begin // HUGE_PAGE_BYTES
+        self._memory.fill("fp32", (end - begin) // 4, "uniform" if random else "zeros", seed, offset + begin)
+        self._filled[region] = end
+        for each in range(region + 1, REGIONS):
             covered = min(max(offset + end - each * self._region, 0), self._region)
-            self._filled[each] = max(self._filled[each], covered if each > region else end)
+            self._filled[each] = max(self._filled[each], covered)

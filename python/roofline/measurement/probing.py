@@ -117,10 +117,10 @@ def ready(device: Device, probe: Probe, problem: Operator, variant: str, level: 
     return found
 
 
-# Of a calibration: single launches, in turn, at least this often, and on until this much time is spent.
-ROUNDS = 3
+# Of a calibration: single launches (flushed: three at a time), in turn, at least this often, and on until this much time is spent.
+ROUNDS, FLUSHED_ROUNDS = 3, 1
 CALIBRATION_S = 0.03
-BRIEF = {"warmup_min_s": 0.0, "warmup_max_s": 0.0, "batch_s": 0.0, "min_samples": 1, "min_s": 0.0, "max_s": 0.0, "noise": 1.0,
+BRIEF = {"warmup_min_s": 0.0, "warmup_max_s": 0.0, "batch_s": 0.0, "min_samples": 3, "min_s": 0.0, "max_s": 0.0, "noise": 1.0,
          "bracket_s": 0.0, "tries": 1}  # fmt: skip
 
 
@@ -128,7 +128,7 @@ def _once(device: Device, candidate: Ready) -> float:
     """Seconds of one launch, flushed before where the probe is."""
     if not candidate.flush:
         return float(candidate.sets[0].run())
-    return float(device.core.sample(candidate.sets, flush_each=True, policy=BRIEF)["samples_s"][0])
+    return float(min(device.core.sample(candidate.sets, flush_each=True, policy=BRIEF)["samples_s"]))
 
 
 def fastest(device: Device, wanted: Wanted) -> Ready:
@@ -147,8 +147,8 @@ def fastest(device: Device, wanted: Wanted) -> Ready:
     best = able[0]
     if len(able) > 1:
         seconds = [float("inf")] * len(able)  # of the fastest launch: other load only lengthens one
-        begun, rounds = time.monotonic(), 0
-        while rounds < ROUNDS or time.monotonic() - begun < CALIBRATION_S:
+        begun, rounds, least = time.monotonic(), 0, FLUSHED_ROUNDS if best.flush else ROUNDS
+        while rounds < least or time.monotonic() - begun < CALIBRATION_S:
             seconds = [min(s, _once(device, candidate)) for s, candidate in zip(seconds, able, strict=True)]
             rounds += 1
         best = max(zip(able, seconds, strict=True), key=lambda pair: pair[0].rates([pair[1]])[0])[0]

@@ -51,6 +51,7 @@ class Held:
     memory: Any
     offset: int = GUARD_BYTES
     before: Callable[[], Array] | None = None  # its bits before the first launch, made again; of tensors updated in place
+    touched: Callable[[], int] | None = None  # bytes of its memory that the system has given; all of them where nothing says so
 
     def argument(self) -> tuple[Any, ...]:
         s = self.spec
@@ -122,9 +123,15 @@ def restore(tensors: Mapping[str, Held]) -> None:
             held.memory.write(held.before(), held.offset)
 
 
+def _huge_page_share(held: Held) -> float:
+    """That of the memory around a tensor; negative where unknown."""
+    share = float(held.memory.huge_page_share())
+    return share if held.touched is None else min(share * held.memory.size_bytes / held.touched(), 1.0)
+
+
 def huge_page_share(tensors: Iterable[Held]) -> float | None:
     """Share of the tensors' bytes that lies in huge pages, over those of 2 MiB and more; None without such, or where unknown."""
-    shares = [(t.memory.huge_page_share(), t.memory.size_bytes) for t in tensors if t.spec.size_bytes >= HUGE_PAGE_BYTES]
+    shares = [(_huge_page_share(t), t.spec.size_bytes) for t in tensors if t.spec.size_bytes >= HUGE_PAGE_BYTES]
     if not shares or any(share < 0 for share, _ in shares):
         return None
     return float(sum(share * size for share, size in shares) / sum(size for _, size in shares))
