@@ -31,6 +31,7 @@ from roofline.operators import (
     Stream,
 )
 from roofline.operators.base import WORK
+from roofline.operators.scales import scales_name
 from roofline.prediction import KNEE, Rates, moved_bytes, predict, predict_many, reused_bytes
 
 
