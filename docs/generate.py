@@ -125,7 +125,7 @@ def machines_table() -> str:
     by_machine = []
     for machine, _ in found.values():
         most = max((c.threads for c in machine.ceilings), default=0)
-        own = {c.name: c.stated for c in machine.ceilings if c.threads in (0, 1, most) and (c.threads == most or c.kind == "latency")}
+        own = {c.name: c.stated for c in machine.ceilings if c.threads == most or c.kind == "latency"}
         names |= dict.fromkeys(own)
         by_machine.append(own)
     lines = [["ceiling", *(machine_title(machine) for machine, _ in found.values())], ["---"] * (1 + len(found))]

@@ -74,10 +74,13 @@ def nothing_is_shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def reported() -> Callable[..., Any]:
     """reported("cuda:0", sms=132): a device that is not there, only what it says of itself."""
+    from roofline.measurement.arena import arena_bytes
     from roofline.measurement.devices import Device
 
     class Reported(Device):
         def __init__(self, name: str = "cpu", **facts: Any) -> None:
-            self.name, self.facts, self.threads, self.roofs, self.kernels = name, facts, 1, {}, []
+            self.name, self.facts, self.roofs, self.kernels = name, facts, {}, []
+            self.threads = int(facts.get("threads", 1)) if name == "cpu" else 0
+            self.arena_bytes = arena_bytes(int(facts.get("memory_bytes", 2**34)))
 
     return Reported

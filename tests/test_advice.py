@@ -10,6 +10,7 @@ import pytest
 from roofline.cost import dtype as known_dtype
 from roofline.machine import Ceiling, Machine
 from roofline.operators import OPERATORS, Attention, Matmul, Operator, RmsNorm
+from roofline.operators.scales import scales_name
 from roofline.prediction import Advice
 from roofline.report import explain
 from roofline.results import Bracket, Measurement, advise

@@ -141,8 +141,8 @@ for name in {left!r}:
     importlib.import_module("roofline." + name)
 import roofline
 from roofline import Attention, Machine, Ceiling, predict
-dram = Ceiling(kind="bandwidth", level="DRAM", access="read", samples=(4e10,))
-machine = Machine(name="paper", ceilings=(dram, Ceiling(kind="compute", dtype="fp32", samples=(2e11,))))
+dram = Ceiling(probe="stream", level="DRAM", access="read", samples=(4e10,))
+machine = Machine(name="paper", ceilings=(dram, Ceiling(probe="fma", dtype="fp32", samples=(2e11,))))
 assert predict(machine, Attention(seq_q=1, seq_kv=4096)).bound == "DRAM"
 try:
     roofline.measure(Attention())

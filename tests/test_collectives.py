@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 
 import pytest
 
-from roofline.ceilings.wanted import wanted
-from roofline.measurement import roofs
+from roofline.ceilings import wanted
 from roofline.measurement.devices import Device
+from roofline.measurement.probing import Ready
 from roofline.measurement.timing import freezer
-from roofline.operators import AllGather, AllReduce, ForkJoin, Operator
+from roofline.operators import AllReduce, ForkJoin, Operator
 from roofline.prediction import Rates
+from roofline.probes import Identity, probe_named
+from roofline.probes.transfer import link_problem
 
 
-def probe_of(kind: str, problem: Operator, work: int) -> roofs.Probe:
-    return roofs.Probe(kind, "DRAM" if kind == "bandwidth" else "", kind, problem, "library", work, [], {})
+def ready_of(probe: str, problem: Operator, work: int) -> Ready:
+    identity = Identity(level="DRAM" if probe == "stream" else "")
+    return Ready(
+        probe=probe_named(probe), identity=identity, problem=problem, variant="library", work=work, flush=False, sets=[], tensors={}
+    )
 
 
 def test_the_prediction_of_a_collective_is_bound_by_the_link() -> None:
     """A link of 100 GB/s: 1 GB in 10 ms, where DRAM would allow 1 ms."""
     problem = AllReduce(elements=2**28, ranks=2, dtype="bf16")
-    probes = [probe_of("bandwidth", problem, 10**9), probe_of("latency", ForkJoin(), 1), probe_of("link", problem, 10**9)]
+    probes = [ready_of("stream", problem, 10**9), ready_of("launch", ForkJoin(), 1), ready_of("link", problem, 10**9)]
     seen: dict[str, object] = {}
 
     def expected(roofs: object) -> dict[str, object]:
@@ -46,17 +50,14 @@ def test_the_link_is_asked_for_where_there_are_several_gpus(
 ) -> None:
     listed = [{"name": f"cuda:{i}", "missing": "", "summary": ""} for i in range(gpus)]
     listed.append({"name": "cpu", "missing": "", "summary": ""})
-    monkeypatch.setattr(sys.modules[wanted.__module__], "list_devices", lambda: listed)
+    monkeypatch.setattr("roofline.measurement.devices.list_devices", lambda: listed)
     device = reported("cuda:0", sms=132, threads_per_sm=2048, l2_bytes=50 << 20, architecture="sm_90")
     assert sum(w.kind == "link" for _, w in wanted(device, "quick")) == links
 
 
-def test_the_probe_of_the_link_gathers_parts_of_one_size(monkeypatch: pytest.MonkeyPatch, reported: Callable[..., Device]) -> None:
-    asked: list[Operator] = []
-    monkeypatch.setattr(roofs, "probe", lambda device, problem, variant: asked.append(problem))
-    for ranks in (2, 3, 8):
-        roofs.link_probe(reported("cuda:0"), ranks)
-    for problem in asked:
-        assert isinstance(problem, AllGather)
-        assert problem.elements % problem.ranks == 0
-        assert problem.link_bytes() > 2**27
+@pytest.mark.parametrize("ranks", [2, 3, 8])
+def test_the_probe_of_the_link_gathers_parts_of_one_size(ranks: int) -> None:
+    problem = link_problem(ranks)
+    assert problem.ranks == ranks
+    assert problem.elements % ranks == 0
+    assert problem.link_bytes() > 2**27

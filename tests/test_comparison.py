@@ -242,8 +242,9 @@ def test_a_probe_tuned_otherwise_is_the_same_ceiling() -> None:
     row = only(compare(machine(read(streams=1)), machine(read(streams=4))))
     assert (row.verdict, row.notes) == (SAME, ("streams 1 against 4",))
     # A matrix product of another size is another problem.
-    gemm = {"operator": "matmul", "rows": 1024, "dtype": "fp32"}
-    small, large = fp32(isa="", problem=gemm), fp32(isa="", problem={**gemm, "rows": 2048})
+    small, large = (
+        Ceiling(probe="gemm.square", dtype="fp32", threads=2, samples=around(150e9), params={"size": size}) for size in (1024, 2048)
+    )
     found = compare(machine(small), machine(large))
     assert not found.rows and len(found.only_a) == len(found.only_b) == 1
     assert any("nothing in common" in note for note in found.notes)

@@ -69,11 +69,11 @@ def section(path: Path, title: str) -> str:
 QUICKLY = """
 import functools
 import roofline
-import roofline.measurement.problems as problems
-import roofline.measurement.roofs as roofs
+import roofline.measurement.probing as probing
+import roofline.probes.bandwidth as bandwidth
 
-problems.dram_array_bytes = roofs.dram_array_bytes = lambda device: 1 << 22
-roofs.ROUNDS, roofs.CALIBRATION_S = 1, 0.0
+bandwidth.DRAM_ARRAY_BYTES = dict.fromkeys(bandwidth.DRAM_ARRAY_BYTES, 1 << 24)
+probing.ROUNDS, probing.CALIBRATION_S = 1, 0.0
 policy = roofline.Policy(
     warmup_min_s=0.0, warmup_max_s=0.001, batch_s=0.001, min_samples=3, min_s=0.0, max_s=0.01, noise=1.0, bracket_s=0.001, tries=1
 )
@@ -434,15 +434,16 @@ def test_limits_are_those_of_the_code() -> None:
     constants = dict(re.findall(r"constexpr \w+ (k\w+) = ([\d.]+);", sampling))
     assert (constants["kContendedShare"], constants["kForeignCores"], constants["kRoofMoved"]) == ("0.02", "0.03", "0.05")
     assert (constants["kSteady"], constants["kSteadyBatches"]) == ("0.005", "5")
-    from roofline.machine import ceiling, curve, empirical, fit, statistics
+    from roofline.machine import curve, empirical, fit, statistics
     from roofline.measurement import measure
+    from roofline.probes import ALIGNED
 
     module = sys.modules[measure.__module__]
     assert (module.IMPLAUSIBLE, module.MOST_SETS) == (1.03, 64)
     assert (statistics.MODE_GAP, statistics.MODE_SHARE) == (0.20, 0.15)
     assert (fit.HUBER, fit.WIDTH_FLOOR, fit.DRAWS, fit.SHARP, fit.MISFIT) == (0.02, 0.005, 500, 1 / 20, 0.10)
     assert (fit.ARTEFACT, fit.STEP, empirical.REACHES, empirical.SETTLED, empirical.SUSTAINED_S) == (0.05, 0.04, 0.95, 0.5, 10)
-    assert (curve.LEAST, curve.FLAT, curve.NOISE[1], ceiling.ALIGNED) == (3, 0.05, 0.05, 16)
+    assert (curve.LEAST, curve.FLAT, curve.NOISE[1], ALIGNED) == (3, 0.05, 0.05, 16)
 
 
 KINDS = {

@@ -12,12 +12,14 @@ from roofline.ceilings import wanted
 from roofline.ceilings.measuring import _with_unit_rate
 from roofline.cost import Array, dtype, from_float64, to_float64
 from roofline.machine import Ceiling
-from roofline.measurement import roofs
+from roofline.measurement import probing
+from roofline.measurement.arena import arena_bytes
 from roofline.measurement.devices import Device
-from roofline.measurement.problems import fma_problem
 from roofline.measurement.timing import clock_hz
-from roofline.measurement.units import core_flops_per_s, peak_flops_per_s, tensor_problem, unit_of
 from roofline.model import compute_ceiling
+from roofline.probes import Probe
+from roofline.probes.compute import fma_problem
+from roofline.probes.gpu_units import core_flops_per_s, peak_flops_per_s, tensor_problem, unit_of
 
 SMS = {"sm_80": 108, "sm_86": 84, "sm_89": 142, "sm_90": 132, "sm_100": 148, "sm_120": 188}
 
@@ -26,7 +28,7 @@ class Reported(Device):
     """A GPU that is not there: what it says of itself, and its kernels with why they cannot run."""
 
     def __init__(self, architecture: str, gpu_name: str = "Example GPU", **missing: str) -> None:
-        self.name, self.threads, self.roofs = "cuda:0", 0, {}
+        self.name, self.threads, self.roofs, self.arena_bytes = "cuda:0", 0, {}, arena_bytes(80 << 30)
         self.facts = {
             "gpu_name": gpu_name, "architecture": architecture, "sms": SMS[architecture], "threads_per_sm": 2048,
             "max_clock_hz": 1.8e9, "l2_bytes": 50 << 20, "memory_bytes": 80 << 30, "shared_bytes_per_sm": 228 << 10,
@@ -54,12 +56,15 @@ def test_cores_and_tensor_units_are_asked_for(architecture: str) -> None:
         assert (f"{name} tensor wgmma" in found) == (architecture == "sm_90")
     assert "int4→int32 tensor mma_sync" in found
     assert ("fp32 f32x2" in found) == (architecture == "sm_100")
+    fp64 = "fp64 tensor" if architecture in ("sm_80", "sm_90", "sm_100") else "fp64"  # others have no such units
+    products = {"fp32": "fp32", "fp64": fp64, "int8": "int8→int32 tensor"}
     for name in Matmul.variants["library"].dtypes["cuda"]:
         scales = " 1×16 scales in two levels" if name == "nvfp4" else ""
-        assert {f"{name} GEMM {size}{scales}" for size in ("8192", "4096", "16384×8192×8192")} <= set(found)
-    assert "bf16 GEMM 8191" in found
+        words = products.get(name, f"{name}→fp32 tensor")
+        assert {f"{words} GEMM {size}{scales}" for size in ("8192", "4096", "16384×8192×8192")} <= set(found)
+    assert "bf16→fp32 tensor GEMM 8191" in found
     for scales in ("tensor", "row", "1×128", "128×128", "1×32"):
-        assert f"fp8_e4m3 GEMM 8192 {scales} scales" in found
+        assert f"fp8_e4m3→fp32 tensor GEMM 8192 {scales} scales" in found
     assert not any(word in label for label in found for word in ("zeros", "constant", "sustained"))
 
 
@@ -79,14 +84,14 @@ def test_what_cannot_run_is_left_out_with_the_reason() -> None:
     device = Reported("sm_80", mma_sync_fp8_e4m3="it needs sm_89, and this GPU is sm_80")
     found = {what.label: what for _, what in wanted(device)}
     with pytest.raises(Unsupported, match="it needs sm_89, and this GPU is sm_80"):
-        found["fp8_e4m3→fp32 tensor mma_sync"].find()
+        found["fp8_e4m3→fp32 tensor mma_sync"].require()
     refusal = "mma.sync of int4 is made of int8 products"
     found = {what.label: what for _, what in wanted(Reported("sm_90", mma_sync_int4=refusal))}
     with pytest.raises(Unsupported, match=refusal):
-        found["int4→int32 tensor mma_sync"].find()
+        found["int4→int32 tensor mma_sync"].require()
     slow = {what.label: what for _, what in wanted(Reported("sm_89"))}
     with pytest.raises(Unsupported, match=r"one launch would take 1\.1 s or more: fp64 is too slow here"):
-        slow["fp64 GEMM 8192"].find()
+        slow["fp64 GEMM 8192"].require()
 
 
 @pytest.mark.parametrize("architecture", SMS)
@@ -110,7 +115,7 @@ def test_probes_fill_the_gpu_and_last_about_two_milliseconds(architecture: str) 
 
 def test_units() -> None:
     hopper, ada, cpu = Reported("sm_90"), Reported("sm_89"), Reported("sm_90")
-    cpu.name = "cpu"
+    cpu.name, cpu.facts = "cpu", {"cpu_name": "Example CPU"}
     assert unit_of(hopper, Matmul(dtype="bf16")) == "tensor"
     assert unit_of(hopper, Matmul(dtype="fp32")) == "core"
     assert (unit_of(hopper, Matmul(dtype="fp64")), unit_of(ada, Matmul(dtype="fp64"))) == ("tensor", "core")
@@ -139,13 +144,14 @@ def test_units() -> None:
 def test_the_roof_of_products_is_the_fastest_way_to_the_units(
     monkeypatch: pytest.MonkeyPatch, architecture: str, name: str, refused: tuple[str, ...], expected: Any
 ) -> None:
-    def probe(device: Device, problem: Any, variant: str) -> Any:
+    def ready(device: Device, probe: Probe, problem: Any, variant: str) -> Any:
         if variant in refused or f"{variant} {problem.dtype}" in refused:
             raise Unsupported("refused")
+        assert probe.operator == problem.name
         return problem.name, variant, problem.dtype
 
-    monkeypatch.setattr(roofs, "probe", probe)
-    assert roofs.tensor_probe(Reported(architecture), name) == expected
+    monkeypatch.setattr(probing, "ready", ready)
+    assert probing.tensor_probe(Reported(architecture), name) == expected
 
 
 def made(value: float, **fields: Any) -> Ceiling:
@@ -181,16 +187,16 @@ def test_a_library_is_held_against_the_fastest_sums() -> None:
     """A GeForce adds up fp16 products in fp16 at twice the rate."""
     device = Reported("sm_89", "NVIDIA GeForce Example")
     peak = 142 * 512 * 1.5e9
-    product = made(1.9 * peak, dtype="fp16", variant="library", problem={"operator": "matmul", "rows": 8192})
+    product = made(1.9 * peak, probe="gemm.square", dtype="fp16", variant="library", params={"size": 8192})
     assert (_with_unit_rate(product, device).status, _with_unit_rate(product, device).ops_per_cycle) == ("ok", 1024)
     assert _with_unit_rate(made(1.9 * peak, dtype="fp16"), device).status == "implausible"
 
 
 def test_products_meet_the_tensor_roof_of_random_data() -> None:
     ceilings = (
-        made(60e12, dtype="fp32", accumulator="fp32", unit="core", variant="registers", problem={"operator": "fma"}),
+        made(60e12, probe="fma", dtype="fp32", accumulator="fp32", unit="core", variant="registers"),
         made(700e12),
-        made(800e12, problem={"operator": "mma", "data": "zeros"}),
+        made(800e12, probe="mma.flat", params={"data": "zeros"}),
         made(600e12, variant="mma_sync"),
     )
     machine = Machine(name="m", device="cuda:0", ceilings=ceilings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +12,16 @@ from roofline.ceilings import wanted, wanted_series
 from roofline.ceilings.series import curve_sizes
 from roofline.cli.describe import describe_ceilings
 from roofline.machine import EmpiricalRoofline, IntensityPoint, SizeCurve, SizePoint, cache_capacity, cache_level, lasting_capacity
-from roofline.measurement import roofs as roofs_module
+from roofline.measurement import probing
+from roofline.measurement.arena import arena_bytes
 from roofline.measurement.devices import Device
-from roofline.measurement.problems import (
-    chase_problem,
-    dram_array_bytes,
-    mixed_intensity_grid,
-    size_problem,
-    stream_candidates,
-    stream_problem,
-)
-from roofline.measurement.roofs import level_of
+from roofline.measurement.probing import level_of, ready
 from roofline.operators import OPERATORS
 from roofline.plot import files as plot_files
+from roofline.probes import probe_named
+from roofline.probes.bandwidth import dram_array_bytes, size_problem, stream_candidates, stream_problem
+from roofline.probes.intensity import mixed_intensity_grid
+from roofline.probes.latency import chase_problem
 from roofline.units import GIB, KIB, MIB
 
 # (architecture, facts as the backend reports them, L1 with shared memory by the CUDA C++ programming guide)
@@ -42,6 +38,7 @@ class Reported(Device):
     def __init__(self, gpu: str) -> None:
         architecture, facts, _ = GPUS[gpu]
         self.name, self.threads, self.roofs = "cuda:0", 0, {}
+        self.arena_bytes = arena_bytes(facts["memory_bytes"])
         self.facts = {"gpu_name": gpu, "architecture": architecture, "threads_per_sm": 2048, **facts}
         lacking = "bulk" if architecture == "sm_80" else None
         self.kernels = [
@@ -97,7 +94,7 @@ def test_candidates_are_those_that_the_architecture_has(gpu: Reported) -> None:
     assert variants == ({"plain"} if gpu.title == "A100" else {"plain", "bulk"})
     assert {variant for _, variant in stream_candidates(gpu, "DRAM", "copy")} == variants | {"non_temporal"}
     assert "non_temporal" not in {variant for _, variant in stream_candidates(gpu, "DRAM", "copy", in_place=True)}
-    tuned = {problem.to_dict()["in_flight_bytes"] // KIB for problem, _ in stream_candidates(gpu, "DRAM", "read", thorough=True)}
+    tuned = {problem.to_dict()["in_flight_bytes"] // KIB for problem, _ in stream_candidates(gpu, "DRAM", "read", depth="thorough")}
     assert tuned == {0, 32, 64, 96, 128, 192}
     assert all(problem.to_dict()["in_flight_bytes"] == 0 for problem, _ in stream_candidates(gpu, "DRAM", "read"))
     assert [variant for _, variant in stream_candidates(gpu, "L1", "read")] == ["cached"]
@@ -161,9 +158,8 @@ def test_depths(gpu: Reported) -> None:
 
 
 def test_every_other_gpu_is_a_peer(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = importlib.import_module("roofline.ceilings.wanted")  # its name is also that of a function
     found = [{"name": f"cuda:{index}", "summary": "", "missing": ""} for index in range(3)]
-    monkeypatch.setattr(module, "list_devices", lambda: found)
+    monkeypatch.setattr("roofline.measurement.devices.list_devices", lambda: found)
     device = Reported("H200")
     assert [label for label in labels(device, "standard") if "engine" in label] == [
         "peer to device 1 copy engine",
@@ -201,15 +197,15 @@ class _Bound:
     [
         (HostCopy(size_bytes=1000), "pinned", "host to device pinned", 1000),
         (HostCopy(size_bytes=1000, direction="both"), "pageable", "both directions pageable", 2000),
-        (PeerCopy(size_bytes=7, direction="to_peer"), "copy_engine", "device to peer copy engine", 7),
+        (PeerCopy(size_bytes=7, direction="to_peer"), "copy_engine", "device to peer 1 copy engine", 7),
     ],
 )
 def test_a_transfer_is_rated_by_what_is_on_the_way(
     monkeypatch: pytest.MonkeyPatch, problem: Any, variant: str, label: str, work: int
 ) -> None:
-    monkeypatch.setattr(roofs_module, "allocate_all", lambda *_: {})
-    monkeypatch.setattr(roofs_module, "bind", lambda *_: _Bound())
-    found = roofs_module.probe(Reported("H200"), problem, variant)
+    monkeypatch.setattr(probing, "allocate_all", lambda *_: {})
+    monkeypatch.setattr(probing, "bind", lambda *_: _Bound())
+    found = ready(Reported("H200"), probe_named(problem.name), problem, variant, kept=False)
     assert (found.kind, found.label, found.work) == ("transfer", label, work)
     assert found.rates([0.5]) == [2 * work]
 

@@ -40,14 +40,24 @@ from roofline.machine import (
 from roofline.machine.statistics import autocorrelation
 
 
-def bandwidth(access: str, value: float, level: str = "DRAM", variant: str = "plain", threads: int = 2, **more: Any) -> Ceiling:
+def bandwidth(
+    access: str, value: float, level: str = "DRAM", variant: str = "plain", threads: int = 2, probe: str = "stream", **more: Any
+) -> Ceiling:
     problem = {"operator": "stream", "access": access, "elements": len(level) << 20}
     more = {"problem": problem, "samples": (value,), **more}
-    return Ceiling(probe="stream", level=level, access=access, variant=variant, threads=threads, **more)
+    return Ceiling(probe=probe, level=level, access=access, variant=variant, threads=threads, **more)
+
+
+def strided(value: float, level: str = "DRAM", threads: int = 2) -> Ceiling:
+    return bandwidth("read", value, level, threads=threads, probe="stream.strided", params={"stride": 16})
+
+
+def scalar(value: float, level: str = "DRAM") -> Ceiling:
+    return bandwidth("read", value, level, probe="stream.scalar", isa="scalar")
 
 
 def compute(dtype: str, value: float, isa: str = "avx2", threads: int = 2, **more: Any) -> Ceiling:
-    return Ceiling(probe="fma", dtype=dtype, isa=isa, threads=threads, **{"samples": (value,), **more})
+    return Ceiling(dtype=dtype, isa=isa, threads=threads, **{"probe": "fma", "samples": (value,), **more})
 
 
 def latency(value: float, level: str = "", threads: int = 2, operator: str = "", **problem: Any) -> Ceiling:
@@ -64,7 +74,7 @@ def product(value: float, rows: int = 2048, dtype: str = "fp32", **sizes: int) -
 
 
 def mixed(value: float) -> Ceiling:
-    return compute("fp32", value, problem={"operator": "fma", "pattern": "fma_add"})
+    return compute("fp32", value, probe="fma.add")
 
 
 def machine(*ceilings: Ceiling, **facts: int) -> Machine:
@@ -226,21 +236,21 @@ def test_modes_do_not_depend_on_order_and_lie_in_the_samples(samples: list[float
         (bandwidth("read", 1, "L1", samples=(1.2e12, 900e9) * 3), "L1 read 1.2 TB/s or 900 GB/s"),
         (compute("fp32", 220e9), "fp32 avx2 220 GFLOP/s"),
         (compute("bf16", 691e12, "", accumulator="fp32", unit="tensor"), "bf16→fp32 tensor 691 TFLOP/s"),
-        (compute("fp64", 1e11, "", problem={"operator": "matmul"}), "fp64 GEMM 100 GFLOP/s"),
+        (compute("fp64", 1e11, "", probe="gemm.square"), "fp64 GEMM 100 GFLOP/s"),
         (compute("fp32", 1e11, accumulator="fp32"), "fp32 avx2 100 GFLOP/s"),
         (latency(3.4e-6), "fork-join 3.40 µs"),
         (latency(90e-9, "DRAM"), "DRAM latency 90.0 ns"),
         (latency(90e-9, "DRAM", pages="huge"), "DRAM latency 90.0 ns"),
         (latency(120e-9, "DRAM", pages="small"), "DRAM latency 4 KiB pages 120 ns"),
         (latency(90e-9, operator="core_to_core", first=0, second=1), "core-to-core 0–1 90.0 ns"),
-        (dataclasses.replace(latency(9e-9), variant="call"), "call 9.00 ns"),
+        (Ceiling(probe="launch.host", variant="call", samples=(9e-9,)), "call 9.00 ns"),
         (mixed(330e9), "fp32 avx2 FMA+ADD 330 GFLOP/s"),
-        (compute("fp32", 9e9, "", problem={"operator": "exp"}), "fp32 exp 9.00 GFLOP/s"),
+        (compute("fp32", 9e9, "", probe="exp"), "fp32 exp 9.00 GFLOP/s"),
         (product(200e9), "fp32 GEMM 200 GFLOP/s"),
         (product(180e9, 2047), "fp32 GEMM 2047 180 GFLOP/s"),
         (product(180e9, 1, columns=4096, inner=8192), "fp32 GEMM 1×4096×8192 180 GFLOP/s"),
-        (bandwidth("read", 9e9, problem={"operator": "stream", "stride": 16}), "DRAM read stride 16 9.00 GB/s"),
-        (bandwidth("read", 90e9, "L1", problem={"operator": "stream", "stride": 1, "isa": "scalar"}), "L1 read scalar 90.0 GB/s"),
+        (strided(9e9), "DRAM read stride 16 9.00 GB/s"),
+        (scalar(90e9, "L1"), "L1 read scalar 90.0 GB/s"),
         (compute("fp32", 180e9, sustained=True), "fp32 avx2 sustained 180 GFLOP/s"),
     ],
 )
@@ -271,7 +281,7 @@ def test_pooling_finds_the_second_mode() -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"kind": "speed"}, "kind must be one of 'bandwidth', 'compute', 'latency', 'link', 'transfer', got 'speed'"),
+        ({"probe": "speed"}, "a ceiling's probe must be one of launch, stream, fma, .* stream.scalar, .*, got 'speed'"),
         ({"probe": "stream", "level": "L4", "access": "read"}, "level must be one of"),
         ({"probe": "stream", "level": "L1", "access": "peek"}, "access must be one of"),
         ({"probe": "fma", "dtype": "fp31"}, "unknown dtype 'fp31'"),
@@ -367,14 +377,16 @@ def test_what_is_missing_is_named(ask: Callable[[Machine], object], words: str) 
 
 
 DIAGNOSTIC = (
-    compute("fp32", 900e9, "", problem={"operator": "exp"}),
+    compute("fp32", 900e9, "", probe="exp"),
+    compute("fp32", 900e9, "amx", probe="fma.operands", variant="l1_operands"),
     mixed(900e9),
     product(900e9, 2047),
-    bandwidth("read", 900e9, problem={"operator": "stream", "stride": 16}),
-    bandwidth("read", 900e9, problem={"operator": "stream", "isa": "scalar"}),
-    bandwidth("read", 900e9, "L2", isa="scalar"),
+    product(900e9, 1, columns=512, inner=512),
+    strided(900e9),
+    scalar(900e9),
+    scalar(900e9, "L2"),
     latency(1e-9, operator="core_to_core"),
-    dataclasses.replace(latency(1e-9), variant="call"),
+    Ceiling(probe="launch.host", variant="call", threads=2, samples=(1e-9,)),
 )
 
 
@@ -393,13 +405,11 @@ def test_diagnostic_ceilings_are_no_roofs(ceiling: Ceiling) -> None:
 @pytest.mark.parametrize(
     "ceiling",
     [
-        bandwidth("read", 1e9, problem={"operator": "stream", "stride": 1, "isa": ""}),
+        bandwidth("read", 1e9),
         compute("fp32", 1e9, "scalar"),  # of arithmetic it is a roof: of code without vectors
         product(1e9),
-        product(1e9, 4096, inner=16),
-        compute("fp32", 1e9, problem={"operator": "fma", "pattern": "fma"}),
+        Ceiling(probe="gemm.wide", dtype="bf16", samples=(1e9,), params={"rows": 4096, "columns": 4096, "inner": 16}),
         latency(1e-6),
-        latency(1e-6, operator="launch"),
         latency(1e-9, "L1", pages="small"),
         Ceiling(probe="launch", samples=(1e-6,), source="datasheet"),
     ],
@@ -534,10 +544,10 @@ PAGES = {"huge_page_share": 0.4}
         ((dataclasses.replace(latency(9e-8, "DRAM", pages="small"), plan=PAGES),), None),
         ((bandwidth("read", 40e9, "L1", plan=PAGES), bandwidth("copy", 40e9, plan={"huge_page_share": 0.95})), None),
         # What is diagnostic is compared with nothing that it is not like.
-        ((bandwidth("read", 9e9, "L1", problem={"isa": "scalar"}), bandwidth("read", 40e9)), None),
-        ((bandwidth("read", 9e9, "L2", problem={"stride": 16}), bandwidth("read", 40e9)), None),
+        ((scalar(9e9, "L1"), bandwidth("read", 40e9)), None),
+        ((strided(9e9, "L2"), bandwidth("read", 40e9)), None),
         ((product(100e9, 2047), product(150e9, dtype="fp64")), None),
-        ((bandwidth("read", 9e9, threads=1, problem={"stride": 16}), bandwidth("read", 40e9, threads=2)), None),
+        ((strided(9e9, threads=1), bandwidth("read", 40e9, threads=2)), None),
         ((latency(9e-8, operator="core_to_core", first=0, second=1),), None),
     ],
 )  # fmt: skip
@@ -683,7 +693,7 @@ def part_key(part: str, key: str, value: object) -> Callable[[dict[str, Any]], o
         (edited(ceiling_key("samples", [-1.0])), r"ceilings\[0\]: samples\[0\] must be a number >= 1e-15, got -1.0"),
         (edited(ceiling_key("threads", 2.5)), r"ceilings\[0\]: threads must be an integer, got 2.5"),
         (edited(ceiling_key("threads", True)), r"ceilings\[0\]: threads must be an integer"),
-        (edited(ceiling_key("kind", "speed")), r"ceilings\[0\]: ceiling: kind must be one of"),
+        (edited(ceiling_key("probe", "speed")), r"ceilings\[0\]: .*probe must be one of"),
         (edited(ceiling_key("clock_hz", 10**400)), r"ceilings\[0\]: clock_hz must be a finite number"),
         (edited(ceiling_key("plan", [])), r"ceilings\[0\]: plan must be an object"),
         (edited(ceiling_key("sustained", 1)), r"ceilings\[0\]: sustained must be true or false, got 1"),

@@ -20,19 +20,15 @@ from roofline import Attention, Error, Matmul, OutOfMemory, Policy, Relu, Softma
 from roofline.machine import summary
 from roofline.measurement import attempt, default_device, open_device, timing
 from roofline.measurement.callables import stream_handle
-from roofline.measurement.devices import provenance
-from roofline.measurement.problems import (
-    dram_array_bytes,
-    fma_problem,
-    mixed_intensity_grid,
-    size_problem,
-    stream_candidates,
-    stream_problem,
-)
-from roofline.measurement.roofs import compute_probe, fastest, level_of
+from roofline.measurement.devices import Device, provenance
+from roofline.measurement.probing import compute_probe, fastest, level_of
 from roofline.measurement.tensors import allocate_all, bind, check
 from roofline.measurement.timing import prepare, with_plausibility
 from roofline.operators import MixedIntensity
+from roofline.probes.bandwidth import STREAM, dram_array_bytes, size_problem, stream_candidates, stream_problem
+from roofline.probes.base import want
+from roofline.probes.compute import fma_problem
+from roofline.probes.intensity import mixed_intensity_grid
 from roofline.results import Bracket, Measurement
 
 FAST = Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.02, max_s=0.1, bracket_s=0.004, tries=1)
@@ -103,16 +99,22 @@ def test_an_idle_machine_is_seldom_called_contended() -> None:
 
 
 def test_cold_rotates_or_flushes_and_warm_does_neither() -> None:
-    device = open_device("cpu")
+    """Lines are flushed where the CPU has an instruction for it; else launches rotate, or a small problem's caches are emptied."""
+    device = Device("cpu")
     cache = device.facts["l3_bytes"] or device.facts["l2_bytes"]
-    small = prepare(device, Relu(elements=64), None, "cold", 0)
-    assert small.flush_each
-    assert len(small.sets) == 1
-    middle = prepare(device, Relu(elements=cache // 16), None, "cold", 0)
-    assert not middle.flush_each
-    assert (len(middle.sets) - 1) * middle.problem.footprint_bytes() >= 4 * cache
-    assert len(prepare(device, Relu(elements=cache), None, "cold", 0).sets) == 1
-    assert len(prepare(device, Relu(elements=64), None, "warm", 0).sets) == 1
+    for flush in {device.facts["flush"], ""}:
+        device.facts = {**device.facts, "flush": flush}
+        small = prepare(device, Relu(elements=64), None, "cold", 0)
+        assert small.flush_each
+        assert len(small.sets) == 1
+        middle = prepare(device, Relu(elements=cache // 16), None, "cold", 0)
+        assert middle.flush_each == bool(flush)
+        assert len(middle.sets) == 1 if flush else (len(middle.sets) - 1) * middle.problem.footprint_bytes() >= 4 * cache
+        large = prepare(device, Relu(elements=cache), None, "cold", 0)
+        assert len(large.sets) == 1
+        assert not large.flush_each, "most of it is gone by the next launch"
+        warm = prepare(device, Relu(elements=64), None, "warm", 0)
+        assert (len(warm.sets), warm.flush_each) == (1, False)
 
 
 def test_levels_of_warm_and_cold() -> None:
@@ -131,7 +133,8 @@ def test_probes_fit_their_level() -> None:
             assert arrays <= device.facts[f"{level.lower()}_bytes"] * device.threads * 0.51
             assert arrays * problem.passes >= 2**22
     cache = device.facts["l3_bytes"] or device.facts["l2_bytes"]
-    assert dram_array_bytes(device) >= min(4 * cache, device.facts["memory_bytes"] // 12)
+    assert dram_array_bytes(device) >= (16 << 20 if device.facts["flush"] else 2 * cache)
+    assert 3 * dram_array_bytes(device) <= device.arena_bytes
     assert fma_problem(device, "fp32").chains % device.threads == 0
     assert compute_probe(device, "int4") == compute_probe(device, "fp32")  # a dtype without a probe meets the fp32 roof
 
@@ -165,14 +168,13 @@ def test_many_passes_add_up() -> None:
 
 
 def test_candidates_are_few_and_can_all_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("problems", "roofs"):
-        monkeypatch.setattr(f"roofline.measurement.{module}.dram_array_bytes", lambda device: 1 << 22)
+    monkeypatch.setattr("roofline.probes.bandwidth.dram_array_bytes", lambda device, depth: 1 << 22)
     device = open_device("cpu", 1)
     for level in ("L1", "DRAM"):
         for access in ("read", "copy"):
             candidates = stream_candidates(device, level, access)
             assert 2 <= len(candidates) <= 6
-            best = fastest(device, candidates, level)
+            best = fastest(device, want(STREAM, device, 0, *candidates, level=level))
             assert (best.problem, best.variant) in candidates
     assert {variant for _, variant in stream_candidates(device, "DRAM", "copy", in_place=True)} == {"plain"}
 

@@ -31,6 +31,7 @@ from roofline.operators import (
     Stream,
 )
 from roofline.operators.base import WORK
+from roofline.operators.scales import scales_name
 from roofline.prediction import KNEE, Rates, moved_bytes, predict, predict_many, reused_bytes
 
 
@@ -382,11 +383,10 @@ def test_work_by_hand() -> None:
 
 
 def gemm(size: int, rate: float, **changes: Any) -> Ceiling:
-    problem = {"operator": "matmul", "rows": size, "columns": size, "inner": size, "dtype": "fp32"}
-    probe, params = ("gemm.square", {"size": size}) if not changes else ("gemm.narrow", {"rows": changes["rows"]})
-    if size % 16:
-        probe = "gemm.misaligned"
-    return Ceiling(probe=probe, params=params, dtype="fp32", threads=2, samples=(rate,), problem={**problem, **changes})
+    sizes = {"rows": size, "columns": size, "inner": size, **changes}
+    probe, params = ("gemm.narrow", sizes) if changes else ("gemm.misaligned" if size % 16 else "gemm.square", {"size": size})
+    problem = {"operator": "matmul", **sizes, "dtype": "fp32"}
+    return Ceiling(probe=probe, params=params, dtype="fp32", threads=2, samples=(rate,), problem=problem)
 
 
 def test_products_run_at_the_rate_of_their_size() -> None:

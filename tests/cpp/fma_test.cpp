@@ -103,7 +103,7 @@ TEST(Fma, EverySetHere) {
     if (has(isa)) all_of(name(isa), *kernels);
 }
 
-// CHAINS_PER_THREAD of measurement/roofs.py are whole blocks of every set, so that no probe runs a padded one.
+// CHAINS_PER_THREAD of probes/compute.py are whole blocks of every set, so that no probe runs a padded one.
 TEST(Fma, BlocksDivideTheChainsOfAThread) {
   for (const auto& [isa, kernels] : kTables)
     for (const FmaKernel& kernel :

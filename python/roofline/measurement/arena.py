@@ -8,8 +8,8 @@ from typing import Any
 from ..cost import TensorSpec
 from ..errors import OutOfMemory
 from ..probes import Wanted
-from ..units import GIB, MIB, fmt_bytes
-from .tensors import GUARD_BYTES, Held
+from ..units import GIB, fmt_bytes
+from .tensors import GUARD_BYTES, HUGE_PAGE_BYTES, Held
 
 LIMIT_BYTES = 4 * GIB
 REGIONS = 3  # for what a probe reads (a, b) and writes (c)
@@ -24,7 +24,7 @@ def arena_bytes(available: int, asked: int | None = None) -> int:
     if asked is not None and asked > available:
         raise OutOfMemory(f"{fmt_bytes(asked)} are asked for the arrays of probes, {fmt_bytes(available)} are available")
     size = min(LIMIT_BYTES, available // 4) if asked is None else asked
-    return max(size // (REGIONS * MIB), 1) * REGIONS * MIB
+    return max(size // (REGIONS * HUGE_PAGE_BYTES), 1) * REGIONS * HUGE_PAGE_BYTES
 
 
 def needs(wanted: Iterable[Wanted]) -> tuple[int, int]:
@@ -49,7 +49,7 @@ class Arena:
 
     @property
     def touched_bytes(self) -> int:
-        return sum(self._filled)
+        return sum(min(filled, self._region) for filled in self._filled)
 
     def held(self, specs: Iterable[TensorSpec]) -> dict[str, Held]:
         """The tensors of one problem, each in a region of its own; one alone may use them all. Raises OutOfMemory.
@@ -77,10 +77,11 @@ class Arena:
         begin = self._filled[region]
         if size <= begin:
             return
-        end = (size + MIB - 1) // MIB * MIB
+        end = (size + HUGE_PAGE_BYTES - 1) // HUGE_PAGE_BYTES * HUGE_PAGE_BYTES
         offset = region * self._region
-        end = min(end, REGIONS * self._region - offset)
-        self._memory.fill("fp32", (end - begin) // 4, "uniform" if random else "zeros", 17 * region + begin // MIB, offset + begin)
-        for each in range(region, REGIONS):
+        seed = 17 * region + begin // HUGE_PAGE_BYTES
+        self._memory.fill("fp32", (end - begin) // 4, "uniform" if random else "zeros", seed, offset + begin)
+        self._filled[region] = end
+        for each in range(region + 1, REGIONS):
             covered = min(max(offset + end - each * self._region, 0), self._region)
-            self._filled[each] = max(self._filled[each], covered if each > region else end)
+            self._filled[each] = max(self._filled[each], covered)

@@ -117,8 +117,8 @@ def ready(device: Device, probe: Probe, problem: Operator, variant: str, level: 
     return found
 
 
-# Of a calibration: single launches, in turn, at least this often, and on until this much time is spent.
-ROUNDS = 3
+# Of a calibration: single launches (flushed: three at a time), in turn, at least this often, and on until this much time is spent.
+ROUNDS, FLUSHED_ROUNDS = 3, 1
 CALIBRATION_S = 0.03
 BRIEF = {"warmup_min_s": 0.0, "warmup_max_s": 0.0, "batch_s": 0.0, "min_samples": 3, "min_s": 0.0, "max_s": 0.0, "noise": 1.0,
          "bracket_s": 0.0, "tries": 1}  # fmt: skip
@@ -148,7 +148,7 @@ def fastest(device: Device, wanted: Wanted) -> Ready:
     if len(able) > 1:
         seconds = [float("inf")] * len(able)  # of the fastest launch: other load only lengthens one
         begun, rounds = time.monotonic(), 0
-        least = 1 if best.flush else ROUNDS  # a sample is of three flushed launches
+        least = FLUSHED_ROUNDS if best.flush else ROUNDS  # a flushed round is of three launches
         while rounds < least or time.monotonic() - begun < CALIBRATION_S:
             seconds = [min(s, _once(device, candidate)) for s, candidate in zip(seconds, able, strict=True)]
             rounds += 1

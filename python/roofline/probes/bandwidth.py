@@ -25,6 +25,7 @@ CACHE_LAUNCH_BYTES = 32 * MIB
 CACHE_SHARE = 0.5
 # L3 is shared, with other guests too: a set of so many times all L2 is far above these, and small beside any share of it.
 L3_OVER_L2 = 8
+LEAST_OVER_NEARER = 1.5  # a smaller set says more of the nearer caches
 # Of a GPU a launch in a cache moves so much for every SM: 0.25 ms and more at the 128 bytes a cycle of an L1; a launch costs 2 us.
 GPU_LAUNCH_BYTES = 64 * MIB
 # But no more passes than this over a small set: each waits for L2 once, 0.3 us and more, and adds its rounding errors to a sum.
@@ -47,9 +48,14 @@ LEVEL_SUMMARIES = {
 # -- sizes ------------------------------------------------------------------------------------------------------------------
 
 
+def most_array_bytes(target: Target) -> int:
+    """Of one array of a probe: a third of the arena, with room for what guards it."""
+    return (target.arena_bytes // 3 - 1) // MIB * MIB
+
+
 def dram_array_bytes(target: Target, depth: str = "standard") -> int:
     """One of the three arrays of a DRAM probe, within the device's arena. Raises Unsupported where a cache would hold it."""
-    most = target.arena_bytes // 3 // MIB * MIB
+    most = most_array_bytes(target)
     if target.facts.get("flush"):
         size = min(DRAM_ARRAY_BYTES[depth], most)
         if size < LEAST_DRAM_ARRAY_BYTES:
@@ -63,17 +69,22 @@ def dram_array_bytes(target: Target, depth: str = "standard") -> int:
 
 
 def cache_set_bytes(target: Target, level: str) -> int:
-    """The working set that shows a cache of a CPU. Raises Unsupported where there is none, or where L3 is too small beside L2."""
+    """The working set that shows a cache of a CPU. Raises Unsupported where there is none, or where the nearer caches hold it."""
     size = cache_capacity(target.facts, level)
     if not size:
         raise Unsupported(f"{target.title} has no {level}, or does not say how large it is")
-    if level != "L3":
-        return int(size * CACHE_SHARE)
-    nearer = cache_capacity(target.facts, "L2")
-    found = min(max(L3_OVER_L2 * nearer, 4 * MIB), size // 4 if size // 4 >= 2 * nearer else size // 2, target.arena_bytes // 3)
-    if found < 1.5 * nearer:
-        raise Unsupported(f"L3: {fmt_bytes(size)} are too little beside the {fmt_bytes(nearer)} of all L2 together")
-    return found
+    most = most_array_bytes(target)
+    if level == "L1":
+        return min(int(size * CACHE_SHARE), most)
+    near = {"L2": "L1", "L3": "L2"}[level]
+    nearer = cache_capacity(target.facts, near)
+    wanted = int(size * CACHE_SHARE)
+    if level == "L3":
+        wanted = min(max(L3_OVER_L2 * nearer, 4 * MIB), size // 4 if size // 4 >= 2 * nearer else size // 2)
+    if min(wanted, most) < LEAST_OVER_NEARER * nearer:
+        room, whose = (size, "") if wanted < LEAST_OVER_NEARER * nearer else (most, " of memory for an array")
+        raise Unsupported(f"{level}: {fmt_bytes(room)}{whose} are too little beside the {fmt_bytes(nearer)} of all {near} together")
+    return min(wanted, most)
 
 
 def stream_problem(

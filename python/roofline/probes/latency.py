@@ -8,7 +8,7 @@ from ..errors import Error, Unsupported
 from ..operators import CoreToCore, ForkJoin, Operator, PointerChase
 from ..operators.pointer_chase import LINE_BYTES
 from ..units import MIB, fmt_bytes
-from .bandwidth import cache_set_bytes, dram_array_bytes
+from .bandwidth import cache_set_bytes, dram_array_bytes, most_array_bytes
 from .base import FURTHER, ROOFS, THOROUGH, Identity, Probe, Target, Wanted, want, words
 from .levels import cache_capacity, last_cache
 
@@ -52,7 +52,7 @@ def _gpu_chase_problem(target: Target, level: str, pages: str) -> PointerChase:
     if level not in GPU_HOPS:
         raise Unsupported(f"a GPU has no {level}")
     l1, l2 = cache_capacity(target.facts, "L1") // int(target.facts["sms"]), cache_capacity(target.facts, "L2")
-    far = min(max(8 * l2, GPU_DRAM_BYTES), target.arena_bytes // 3)
+    far = min(max(8 * l2, GPU_DRAM_BYTES), most_array_bytes(target))
     size = {"L1": l1 // 4, "L2": l2 // 4, "DRAM": far}[level] // LINE_BYTES * LINE_BYTES
     if not size or (level == "DRAM" and not l2):
         raise Unsupported(f"{target.title} does not say how large its {'L2' if level == 'DRAM' else level} is")

@@ -163,7 +163,8 @@ def limited(problem: Operator, variant: str, machine: Machine, most_s: float = M
         halved = next((name for name in HALVED_FIRST if name in made.field_names() and getattr(made, name) > 1), None)
         if predicted_s <= most_s or halved is None:
             return made
-        together = (halved, "seq_kv") if halved == "seq_q" and getattr(made, "seq_kv", 0) == getattr(made, "seq_q", 0) else (halved,)
+        square = halved == "seq_q" and getattr(made, "seq_q", 0) == getattr(made, "seq_kv", 0)
+        together = (halved, "seq_kv") if square else (halved,)
         made = made.replace(**{name: getattr(made, name) // 2 for name in together})
 
 

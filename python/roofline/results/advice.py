@@ -77,7 +77,7 @@ def _pair(machine: Machine, m: Measurement, problem: Operator) -> float | None:
     def by_size(probe: str) -> dict[tuple[object, ...], Ceiling]:
         found = machine.of(probe, dtype=m.dtype, threads=m.threads)
         usable = [c for c in found if c.status == "ok" and c.params.get("scales", "") == scales and _edge(c) > ALIGNED]
-        return {(_edge(c), c.accumulator, c.unit, c.variant): c for c in usable}
+        return {(_edge(c), c.accumulator, c.unit, c.variant, c.isa): c for c in usable}
 
     even = by_size("gemm.square")
     pairs = [
