@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -168,12 +168,11 @@ def limited(problem: Operator, variant: str, machine: Machine, most_s: float = M
         made = made.replace(**{name: getattr(made, name) // 2 for name in together})
 
 
-def _fitting(problem: Operator, state: str, variants: Iterable[str], machine: Machine, most_s: float) -> list[Point]:
-    """The problem by each variant, so small that the slowest of them can run it."""
-    variants = list(variants)
+def _fitting(problem: Operator, state: str, variants: Sequence[str], machine: Machine, most_s: float, only: int = 0) -> list[Point]:
+    """The problem, so small that the slowest of its variants can run it, by each of them, or by the first `only`."""
     for variant in variants:
         problem = limited(problem, variant, machine, most_s)
-    return [Point(problem=problem, variant=variant, cache_state=state) for variant in variants]
+    return [Point(problem=problem, variant=variant, cache_state=state) for variant in variants[: only or None]]
 
 
 def default_points(
@@ -201,8 +200,7 @@ def default_points(
     found: list[Point] = []
     for dtype in MAIN_DTYPES:
         for problem, everyone in _headline(facts, dtype):
-            variants = variants_of(problem)
-            found += _fitting(problem, "cold", variants if everyone else variants[:1], machine, most_s)
+            found += _fitting(problem, "cold", variants_of(problem), machine, most_s, only=0 if everyone else 1)
     problems: dict[str, list[tuple[Operator, str]]] = {
         "softmax": list(_rows(Softmax, facts)),
         "rms_norm": list(_rows(RmsNorm, facts)),
@@ -226,7 +224,12 @@ def default_points(
             found += _fitting(
                 problem, state, [chosen] if chosen in variants_of(problem) else variants_of(problem)[:1], machine, most_s
             )
-    rest: list[list[Point]] = []
+    rest: list[list[Point]] = [
+        [point for point in _fitting(problem, "cold", variants_of(problem), machine, most_s) if point not in found]
+        for dtype in MAIN_DTYPES
+        for problem, _ in _headline(facts, dtype)
+        if not quick
+    ]
     for pairs in () if quick else problems.values():
         further = [(problem, state) for problem, state in pairs if variants_of(problem)]
         own = [_fitting(problem, state, variants_of(problem), machine, most_s) for problem, state in further]
