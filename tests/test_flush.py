@@ -42,8 +42,9 @@ def test_roofs_are_flushed_one_by_one() -> None:
     ready = prepare(open_device("cpu"), Stream(access="read", elements=64 * KIB // 4), "plain", "warm", 3)
     policy = dataclasses.replace(POLICY, bracket_s=0.05).to_dict()
     seen = ready.device.core.measure(ready.sets, False, [(ready.sets, True), (ready.sets, False)], lambda before: 1, policy)
-    cold, warm = (min(samples) for samples in seen["before_s"])
-    assert cold > warm  # by a factor of three and more where nothing else runs
+    for brackets in (seen["before_s"], seen["after_s"]):
+        flushed, warm = map(len, brackets)
+        assert flushed > 3 * warm  # batches are short where every launch is timed alone
 
 
 @pytest.mark.timing
