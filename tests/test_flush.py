@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 
 import pytest
@@ -37,13 +38,14 @@ def test_results_and_guard_zones_are_those_of_warm_launches(problem: Operator, v
         assert report["passed"], report["reason"]
 
 
+@pytest.mark.timing
 def test_roofs_are_flushed_one_by_one() -> None:
     ready = prepare(open_device("cpu"), Stream(access="read", elements=64 * KIB // 4), "plain", "warm", 3)
-    seen = ready.device.core.measure(
-        ready.sets, False, [(ready.sets, True), (ready.sets, False)], lambda before: 1, POLICY.to_dict()
-    )
-    cold, warm = (statistics.median(samples) for samples in seen["before_s"])
-    assert cold > warm  # by a factor of three and more where nothing else runs
+    policy = dataclasses.replace(POLICY, bracket_s=0.05).to_dict()
+    seen = ready.device.core.measure(ready.sets, False, [(ready.sets, True), (ready.sets, False)], lambda before: 1, policy)
+    for brackets in (seen["before_s"], seen["after_s"]):
+        cold, warm = map(statistics.median, brackets)
+        assert cold > 1.5 * warm
 
 
 @pytest.mark.timing

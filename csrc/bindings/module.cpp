@@ -189,6 +189,7 @@ class Device {
       target.callable = target.callable || set->callable;
       target.host_timed = target.host_timed || set->bound.host_timed;
       target.stream = set->stream;
+      target.clock = set->bound.clock;
       target.name = set->name;
     }
     return target;

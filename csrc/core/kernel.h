@@ -57,6 +57,7 @@ struct Bound {
   std::vector<Step> steps;  // one for a fused kernel, one per pass for a naive one; the launches own their workspace
   Plan plan;
   std::vector<Extent> memory;  // that launches touch: tensors, and what bind allocated. `entry` fills it
+  std::function<double()> clock;  // Hz of the cores at this very work, measured now; unset: the backend's clock serves
   bool host_timed = false;  // a launch may wait: it is timed by the host's clock, from an idle device to an idle one
 };
 

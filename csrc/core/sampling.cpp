@@ -100,6 +100,12 @@ double warm_up(Batches& batches, const Policy& policy) {
   }
 }
 
+double clock_hz(Backend& backend, const Target& target, const Poll& poll) {
+  if (!target.clock) return backend.clock_hz();
+  const Turn::Held turn(backend.turn(), poll);
+  return target.clock();
+}
+
 std::vector<double> bracket(Backend& backend, const Target& roof, const Policy& policy, const Poll& poll) {
   const double begin = now_s();
   Batches batches(backend, roof, policy.bracket_s / 5, poll);
@@ -157,10 +163,14 @@ Sampled sample(Backend& backend, const Target& target, const Policy& policy, con
   Batches batches(backend, target, policy.batch_s, poll);
   Sampled result;
   result.launches_per_sample = batches.launches();
+  // To look at the load takes up to a millisecond, in which cores with wide vectors change their clock: where the clock is that of
+  // the work itself, all of it is looked at, warm-up included.
+  std::optional<Window> window;
+  if (target.clock) window.emplace(backend);
   result.warmup_s = warm_up(batches, policy);
-  result.clock_before_hz = backend.clock_hz();
+  result.clock_before_hz = clock_hz(backend, target, poll);
   batches.next();  // the clock probe left the pool asleep and the caches as they were
-  Window window(backend);
+  if (!window) window.emplace(backend);
   const double begin = now_s();
   for (;;) {
     result.samples_s.push_back(batches.next());
@@ -178,8 +188,9 @@ Sampled sample(Backend& backend, const Target& target, const Policy& policy, con
       break;
     }
   }
-  result.load = window.end();
-  result.clock_after_hz = backend.clock_hz();
+  if (target.clock) result.clock_after_hz = clock_hz(backend, target, poll);
+  result.load = window->end();
+  if (!target.clock) result.clock_after_hz = clock_hz(backend, target, poll);
   return result;
 }
 

@@ -32,6 +32,7 @@ struct Target {
   bool flush_each = false;
   bool callable = false;  // a user's function: not pinned, and its threads are not ours
   bool host_timed = false;  // see Batch
+  std::function<double()> clock;  // see Bound; nothing else then comes between warm-up, clock and batches for 0.1 ms
   std::shared_ptr<ForeignStream> stream;
   std::int64_t entries = 0;  // see Batch
   std::string name;  // for profilers

@@ -1,7 +1,10 @@
 // fma on a CPU: blocks of chains, handed to the threads in equal contiguous parts.
 #include "ops/fma.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <numeric>
 
 #include "cpu/device.h"
 #include "cpu/fma_kernels.h"
@@ -55,6 +58,30 @@ const std::vector<std::pair<Isa, const FmaKernels*>>& tables() {
   return all;
 }
 
+// The clock of the cores in the kernel's loop: every reading is a lower bound, and an interrupt only lengthens one. The largest of a
+// thread counts, and of all threads the mean: theirs are the cycles that a rate is made of.
+double clock_hz(Device& device, const FmaKernel& kernel) {
+  using Clock = std::chrono::steady_clock;
+  constexpr auto kMeasure = std::chrono::milliseconds(2);
+  constexpr std::int64_t kTurns = 4096;  // 50 us and more, of which reading the time is little
+  std::vector<double> best(device.threads());
+  device.pool().pin();
+  device.pool().run([&](int worker) {
+    alignas(64) char start[kWidestFmaBlockBytes] = {}, result[kWidestFmaBlockBytes];
+    if (kernel.begin) kernel.begin();
+    for (const FmaClock& clock : kernel.clocks)
+      for (const auto end = Clock::now() + kMeasure; Clock::now() < end;) {
+        const auto begin = Clock::now();
+        clock.run(start, result, kTurns * clock.steps);
+        const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+        best[worker] = std::max(best[worker], static_cast<double>(kTurns) * clock.cycles / seconds);
+      }
+    if (kernel.end) kernel.end();
+  });
+  device.pool().unpin();
+  return std::accumulate(best.begin(), best.end(), 0.0) / static_cast<double>(best.size());
+}
+
 Bound bind(const Fma& problem, Device& device) {
   if (!problem.isa.empty())
     if (const std::string reason = lacks(problem.isa); !reason.empty()) throw Unsupported("fma: " + reason);
@@ -101,6 +128,7 @@ Bound bind(const Fma& problem, Device& device) {
       if (mine.size() > 0 && kernel.end) kernel.end();
     });
   }});
+  bound.clock = [&device, kernel = *kernel] { return clock_hz(device, kernel); };  // the device outlives what is bound on it
   return bound;
 }
 

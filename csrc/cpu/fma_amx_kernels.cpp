@@ -43,7 +43,18 @@ void alternate(Tile& tile, std::int64_t steps, std::uint32_t plus, std::uint32_t
     for (std::uint32_t& word : tile.words[row]) word = row >= steps ? 0 : row % 2 ? minus : plus;
 }
 
+// Dependent multiplications of 3 cycles each, for the clocks.
+template <int Beats>
+[[gnu::always_inline]] inline void beats(std::int64_t& beat) {
+  if constexpr (Beats > 0) {
+    asm volatile("imul %0, %0" : "+r"(beat) : : "cc");
+    beats<Beats - 1>(beat);
+  }
+}
+
+// Few and Many beats follow the tile instructions in turn: 0, or what fills the 64 cycles of a turn.
 #define ROOFLINE_AMX_KERNEL(name, instruction, factor, plus, minus)                                       \
+  template <int Few, int Many>                                                                            \
   void name(const void* start, void* result, std::int64_t steps) {                                        \
     Tile left, right, rest;                                                                               \
     for (auto& row : left.words)                                                                          \
@@ -62,11 +73,16 @@ void alternate(Tile& tile, std::int64_t steps, std::uint32_t plus, std::uint32_t
     _tile_loadd(5, left.words, kRowBytes);                                                                \
     _tile_loadd(6, right.words, kRowBytes);                                                               \
     _tile_loadd(7, right.words, kRowBytes);                                                               \
+    std::int64_t beat = 1;                                                                                \
     for (std::int64_t turn = steps / kStepsAtOnce; turn > 0; --turn) {                                    \
       instruction(0, 4, 6);                                                                               \
+      beats<Few>(beat);                                                                                  \
       instruction(1, 4, 7);                                                                               \
+      beats<Many>(beat);                                                                                  \
       instruction(2, 5, 6);                                                                               \
+      beats<Few>(beat);                                                                                  \
       instruction(3, 5, 7);                                                                               \
+      beats<Many>(beat);                                                                                  \
     }                                                                                                     \
     if (steps % kStepsAtOnce) {                                                                           \
       _tile_loadd(6, rest.words, kRowBytes);                                                              \
@@ -90,7 +106,12 @@ static_assert(4 * kTileBytes == kWidestFmaBlockBytes);
 
 }  // namespace
 
+#define ROOFLINE_AMX_ENTRY(name)                                                                                   \
+  {                                                                                                                \
+    kBlock, name<0, 0>, begin, end, {{name<5, 6>, kStepsAtOnce, 3 * 22}, { name<6, 7>, kStepsAtOnce, 3 * 26 }}       \
+  }
+
 extern const FmaKernels ROOFLINE_TABLE(fma) = {
-    kNone, kNone, kNone, {kBlock, bf16, begin, end}, {kBlock, int8, begin, end}, kNone, kNone};
+    kNone, kNone, kNone, ROOFLINE_AMX_ENTRY(bf16), ROOFLINE_AMX_ENTRY(int8), kNone, kNone};
 
 }  // namespace roofline::cpu

@@ -5,11 +5,20 @@
 
 namespace roofline::cpu {
 
+// The loop of a kernel with a chain of dependent integer instructions inside, of known latency: `steps` steps last at least `cycles`
+// cycles, so that steps / seconds gives a lower bound of the clock. It is the clock where the chain is what takes longest.
+struct FmaClock {
+  void (*run)(const void* start, void* result, std::int64_t steps) = nullptr;  // computes the same
+  std::int64_t steps = 1;
+  double cycles = 0;
+};
+
 struct FmaKernel {
   std::int64_t block;  // chains per call: registers x lanes; 0 where the set has no such kernel
   void (*run)(const void* start, void* result, std::int64_t steps);  // [block] each, 64-byte aligned
   void (*begin)() = nullptr;  // by each thread around its blocks, where the registers have to be set up
   void (*end)() = nullptr;
+  FmaClock clocks[2] = {};  // a little longer than the loop at its full rate, and at half of it
 };
 
 struct FmaKernels {

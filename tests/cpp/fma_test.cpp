@@ -29,7 +29,7 @@ double half(std::uint16_t bits) {  // normal numbers and 0
 
 // Chains start at different whole numbers, so that every result is exact: odd steps end `moved` above, even ones where they began.
 template <class T>
-void whole_numbers(const std::string& name, const FmaKernel& kernel, double moved) {
+void whole_numbers(const std::string& name, FmaKernel kernel, double moved) {
   if (!kernel.run) return;
   ASSERT_LE(kernel.block * static_cast<std::int64_t>(sizeof(T)), kWidestFmaBlockBytes) << name;
   struct alignas(64) Line {
@@ -63,14 +63,29 @@ void whole_numbers(const std::string& name, const FmaKernel& kernel, double move
   }
 }
 
+// The kernel, and the loops that tell its clock: they compute the same.
+template <class T>
+void kernel_and_clocks(const std::string& name, FmaKernel kernel, double moved) {
+  whole_numbers<T>(name, kernel, moved);
+  if (!kernel.run) return;
+  for (const FmaClock& clock : kernel.clocks) {
+    ASSERT_TRUE(clock.run) << name;
+    EXPECT_GT(clock.cycles, 0) << name;
+    kernel.run = clock.run;
+    whole_numbers<T>(name + " clock", kernel, moved);
+  }
+  EXPECT_EQ(kernel.clocks[0].steps, kernel.clocks[1].steps) << name;
+  EXPECT_LT(kernel.clocks[0].cycles, kernel.clocks[1].cycles) << name;
+}
+
 void all_of(const std::string& name, const FmaKernels& kernels) {
-  whole_numbers<double>(name + " fp64", kernels.fp64, 15);
-  whole_numbers<float>(name + " fp32", kernels.fp32, 15);
-  whole_numbers<std::uint16_t>(name + " fp16", kernels.fp16, 15);
-  whole_numbers<float>(name + " bf16", kernels.bf16, 30);
-  whole_numbers<std::int32_t>(name + " int8", kernels.int8, 60);
-  whole_numbers<double>(name + " fp64 fma_add", kernels.fp64_add, 6);
-  whole_numbers<float>(name + " fp32 fma_add", kernels.fp32_add, 6);
+  kernel_and_clocks<double>(name + " fp64", kernels.fp64, 15);
+  kernel_and_clocks<float>(name + " fp32", kernels.fp32, 15);
+  kernel_and_clocks<std::uint16_t>(name + " fp16", kernels.fp16, 15);
+  kernel_and_clocks<float>(name + " bf16", kernels.bf16, 30);
+  kernel_and_clocks<std::int32_t>(name + " int8", kernels.int8, 60);
+  kernel_and_clocks<double>(name + " fp64 fma_add", kernels.fp64_add, 6);
+  kernel_and_clocks<float>(name + " fp32 fma_add", kernels.fp32_add, 6);
 }
 
 const std::vector<std::pair<Isa, const FmaKernels*>> kTables = {

@@ -34,12 +34,18 @@ class Scripted : public Backend {
   void copy_in(void*, const void*, std::size_t) override {}
   void copy_out(void*, const void*, std::size_t) override {}
   void fill(void*, DType, std::int64_t, Fill, std::uint64_t) override {}
-  double clock_hz() override { return 3e9; }
+  double clock_hz() override {
+    log += "C";
+    return 3e9;
+  }
+  void begin_load() override { log += "("; }
   Load end_load() override {
+    log += ")";
     ++loads;
     return load;
   }
   double run_batch(const Batch& batch) override {
+    if (log.empty() || log.back() != 'b') log += "b";
     cost_s = 0;
     first_sets.push_back(batch.first);
     flushed.push_back({batch.memory->empty() ? nullptr : batch.memory->at(0).at(0).start, batch.flush_each});
@@ -53,6 +59,7 @@ class Scripted : public Backend {
   bool host_memory() const override { return on_host; }
 
   double cost_s = 0;
+  std::string log;  // b: batches, C: the clock, (: begin_load, ): end_load
   bool on_host = true;
 
  private:
@@ -173,6 +180,22 @@ TEST(Sample, RotatesOverTheSets) {
   sample(backend, made, quick(), nullptr);
   EXPECT_LE(std::abs(seen[0] - seen[2]), 1);
   EXPECT_GT(seen[0], 2);
+}
+
+// Of work with a clock of its own nothing but that work comes between warm-up, clock and batches.
+TEST(Sample, AClockOfItsOwnIsReadAmongTheBatches) {
+  Scripted backend;
+  Sampled result = sample(backend, target(backend), quick(), nullptr);
+  EXPECT_EQ(backend.log, "bCb(b)C");
+  EXPECT_EQ(result.clock_before_hz, 3e9);
+  backend.log.clear();
+  Target made = target(backend);
+  double clock_hz = 2e9;
+  made.clock = [&] { return backend.log += "c", clock_hz += 1e9; };
+  result = sample(backend, made, quick(), nullptr);
+  EXPECT_EQ(backend.log, "b(bcbc)");
+  EXPECT_EQ(result.clock_before_hz, 3e9);
+  EXPECT_EQ(result.clock_after_hz, 4e9);
 }
 
 TEST(Sample, NothingToRunIsAnError) {
