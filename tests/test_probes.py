@@ -255,7 +255,7 @@ def test_a_probe_is_one_object(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 def device_with(size_bytes: int) -> Device:
     """The CPU with one thread and so much memory for probes."""
     device = Device("cpu", 1)
-    device.arena_limit = size_bytes
+    device.limit_arena(size_bytes)
     return device
 
 
