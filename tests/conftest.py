@@ -42,20 +42,43 @@ def pytest_report_header(config: pytest.Config) -> str:
         return f"roofline: the compiled module does not load: {error}"
 
 
+class Left(pytest.Item):
+    """One skipped test that stands for the tests of a module that do not run here."""
+
+    def __init__(self, *, reason: str, **options: Any) -> None:
+        super().__init__(**options)
+        self.reason = reason
+
+    def runtest(self) -> None:
+        raise pytest.skip.Exception(self.reason, _use_item_location=True)
+
+    def reportinfo(self) -> tuple[os.PathLike[str], int | None, str]:
+        return self.path, 0, self.name
+
+
+@pytest.hookimpl(trylast=True)  # after -k and -m
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    asked = config.getoption("-m") or ""
+    asked, without = config.getoption("-m") or "", {}
+    if "timing" not in asked:
+        without["timing"] = "asserts wall time: run it with -m timing on an idle machine"
+    if "slow" not in asked and not config.getoption("--slow"):
+        without["slow"] = "takes minutes or many gigabytes: run it with --slow"
+    if not config.getoption("--require-gpu") and any("gpu" in item.keywords for item in items) and (missing := _gpu_missing()):
+        without["gpu"] = missing
+    left: dict[tuple[pytest.Item, str], list[pytest.Item]] = {}
     for item in items:
-        if "timing" in item.keywords and "timing" not in asked:
-            item.add_marker(pytest.mark.skip(reason="asserts wall time: run it with -m timing on an idle machine"))
-        if "slow" in item.keywords and not config.getoption("--slow") and "slow" not in asked:
-            item.add_marker(pytest.mark.skip(reason="takes minutes or many gigabytes: run it with --slow"))
+        if mark := next((mark for mark in without if item.get_closest_marker(mark)), ""):
+            left.setdefault((item.getparent(pytest.Module), mark), []).append(item)
+    for (module, mark), those in left.items():
+        reason = f"{without[mark]}: {len(those)} {'case' if len(those) == 1 else 'cases'} not collected"
+        items[items.index(those[0])] = Left.from_parent(module, name=mark, reason=reason)
+        gone = set(those[1:])
+        items[:] = [item for item in items if item not in gone]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if "gpu" in item.keywords and (missing := _gpu_missing()):
-        if item.config.getoption("--require-gpu"):
-            pytest.fail(f"--require-gpu: {missing}", pytrace=False)
-        pytest.skip(missing)
+    if item.get_closest_marker("gpu") and (missing := _gpu_missing()):
+        pytest.fail(f"--require-gpu: {missing}", pytrace=False)
 
 
 @pytest.fixture
