@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -79,6 +80,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("gpu") and (missing := _gpu_missing()):
         pytest.fail(f"--require-gpu: {missing}", pytrace=False)
+
+
+@pytest.fixture
+def small_dram(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrays of 4 MiB for DRAM, on a device that has no others: for what a measurement does, whatever it finds."""
+    from roofline.measurement import devices
+
+    monkeypatch.setattr(devices, "_opened", functools.lru_cache(devices.Device))
+    for module in ("problems", "roofs"):
+        monkeypatch.setattr(f"roofline.measurement.{module}.dram_array_bytes", lambda device: 1 << 22)
 
 
 @pytest.fixture

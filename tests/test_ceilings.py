@@ -51,6 +51,7 @@ def test_machines_survive_files(machine: Machine, tmp_path: Path) -> None:
     assert Machine.load(tmp_path / "machine.json") == machine
 
 
+@pytest.mark.usefixtures("small_dram")
 def test_progress_and_deadline() -> None:
     seen: list[str] = []
     made = roofline.measure_machine("cpu", quick=True, policy=FAST, deadline_s=0.0, progress=lambda d, t, label: seen.append(label))
@@ -93,6 +94,7 @@ class Stop(Exception):
     pass
 
 
+@pytest.mark.usefixtures("small_dram")
 def test_an_interrupted_measurement_is_finished_by_the_same_call(tmp_path: Path) -> None:
     out, seen = tmp_path / "machine.json", []
 
@@ -125,6 +127,7 @@ def test_an_interrupted_measurement_is_finished_by_the_same_call(tmp_path: Path)
     assert [c.name for c in whole.ceilings] == [c.name for c in roofline.measure_machine("cpu", quick=True, policy=FAST).ceilings]
 
 
+@pytest.mark.usefixtures("small_dram")
 def test_a_probe_that_fails_does_not_take_the_others_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     verify = roofs.Probe.verify
 
@@ -158,6 +161,7 @@ def test_an_undisturbed_ceiling_is_better_then_the_faster_one() -> None:
     assert better(made(1.0, kind="latency"), made(2.0, kind="latency")) == made(1.0, kind="latency")
 
 
+@pytest.mark.usefixtures("small_dram")
 def test_a_disturbed_ceiling_is_measured_again_after_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first three samples see other work; with three tries none of it is left."""
     device = open_device("cpu")
@@ -208,6 +212,7 @@ def test_a_size_curve_covers_its_sizes() -> None:
             assert sum(t.size_bytes for t in problem.tensors() if t.name != "sum") == point.size_bytes
 
 
+@pytest.mark.usefixtures("small_dram")
 def test_a_sweep_over_intensity_covers_its_range_around_the_knee() -> None:
     device = open_device("cpu")
     swept = intensity_sweep(device, "L1", Machine(name="m"), policy=SHORT)
