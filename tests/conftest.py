@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -42,20 +44,71 @@ def pytest_report_header(config: pytest.Config) -> str:
         return f"roofline: the compiled module does not load: {error}"
 
 
+class Left(pytest.Item):
+    """One skipped test that stands for the tests of a module that do not run here."""
+
+    def __init__(self, *, reason: str, **options: Any) -> None:
+        super().__init__(**options)
+        self.reason = reason
+
+    def runtest(self) -> None:
+        raise pytest.skip.Exception(self.reason, _use_item_location=True)
+
+    def reportinfo(self) -> tuple[os.PathLike[str], int | None, str]:
+        return self.path, 0, self.name
+
+
+@pytest.hookimpl(trylast=True)  # after -k and -m
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    asked = config.getoption("-m") or ""
+    asked, without = config.getoption("-m") or "", {}
+    if "timing" not in asked:
+        without["timing"] = "asserts wall time: run it with -m timing on an idle machine"
+    if "slow" not in asked and not config.getoption("--slow"):
+        without["slow"] = "takes minutes or many gigabytes: run it with --slow"
+    if not config.getoption("--require-gpu") and any("gpu" in item.keywords for item in items) and (missing := _gpu_missing()):
+        without["gpu"] = missing
+    left: dict[tuple[pytest.Item, str], list[pytest.Item]] = {}
     for item in items:
-        if "timing" in item.keywords and "timing" not in asked:
-            item.add_marker(pytest.mark.skip(reason="asserts wall time: run it with -m timing on an idle machine"))
-        if "slow" in item.keywords and not config.getoption("--slow") and "slow" not in asked:
-            item.add_marker(pytest.mark.skip(reason="takes minutes or many gigabytes: run it with --slow"))
+        if mark := next((mark for mark in without if item.get_closest_marker(mark)), ""):
+            left.setdefault((item.getparent(pytest.Module), mark), []).append(item)
+    for (module, mark), those in left.items():
+        reason = f"{without[mark]}: {len(those)} {'case' if len(those) == 1 else 'cases'} not collected"
+        items[items.index(those[0])] = Left.from_parent(module, name=mark, reason=reason)
+        gone = set(those[1:])
+        items[:] = [item for item in items if item not in gone]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if "gpu" in item.keywords and (missing := _gpu_missing()):
-        if item.config.getoption("--require-gpu"):
-            pytest.fail(f"--require-gpu: {missing}", pytrace=False)
-        pytest.skip(missing)
+    if item.get_closest_marker("gpu") and (missing := _gpu_missing()):
+        pytest.fail(f"--require-gpu: {missing}", pytrace=False)
+
+
+@contextmanager
+def small() -> Iterator[None]:
+    """Arrays and products that are checked in milliseconds, and no time for a core to find its clock."""
+    from roofline.measurement import devices
+    from roofline.probes import DEPTHS, bandwidth, products
+    from roofline.units import MIB
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(devices, "_opened", functools.lru_cache(devices.Device))
+        patched.setattr(bandwidth, "DRAM_ARRAY_BYTES", dict.fromkeys(DEPTHS, 16 * MIB))
+        patched.setattr(products, "SQUARES", (256, 64))
+        patched.setattr("roofline.ceilings.measuring.WARM_S", 0.0)
+        yield
+
+
+@pytest.fixture(scope="session")
+def small_machines() -> Callable[..., Any]:
+    """`small`, for fixtures that last longer than a test."""
+    return small
+
+
+@pytest.fixture
+def small_probes() -> Iterator[None]:
+    """Small probes on a device that has no others: for what a measurement does, whatever it finds."""
+    with small():
+        yield
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from roofline.measurement import open_device
 from roofline.measurement.devices import Device
 from roofline.measurement.probing import BRIEF, Ready
 from roofline.operators import from_dict
-from roofline.probes import bandwidth, probe_named, products
+from roofline.probes import probe_named
 from roofline.units import GIB, KIB, MIB
 
 # What reports and predictions need, which is all that quick measures.
@@ -28,25 +28,9 @@ PREDICTED = {"launch", "stream", "fma", "fma.operands", "exp", "gemm.square", "g
 FAST = Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.01, max_s=0.02, bracket_s=0.002, tries=1)
 
 
-@contextmanager
-def small() -> Iterator[None]:
-    """Arrays and products that are checked in milliseconds, and no time for a core to find its clock."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(bandwidth, "DRAM_ARRAY_BYTES", dict.fromkeys(DEPTHS, 16 * MIB))
-        patched.setattr(products, "SQUARES", (256, 64))
-        patched.setattr("roofline.ceilings.measuring.WARM_S", 0.0)
-        yield
-
-
-@pytest.fixture
-def small_probes() -> Iterator[None]:
-    with small():
-        yield
-
-
 @pytest.fixture(scope="module")
-def machine() -> Machine:
-    with small():
+def machine(small_machines: Callable[..., Any]) -> Machine:
+    with small_machines():
         return roofline.measure_machine("cpu", quick=True, policy=FAST)
 
 
@@ -237,6 +221,7 @@ def test_a_size_curve_covers_its_sizes() -> None:
             assert sum(t.size_bytes for t in problem.tensors() if t.name != "sum") == point.size_bytes
 
 
+@pytest.mark.usefixtures("small_probes")
 def test_a_sweep_over_intensity_covers_its_range_around_the_knee() -> None:
     device = open_device("cpu")
     swept = intensity_sweep(device, "L1", Machine(name="m"), policy=SHORT)

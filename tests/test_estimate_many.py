@@ -60,8 +60,8 @@ def test_each_is_what_estimate_says(config: TransformerConfig, where: str) -> No
     machine, random = MACHINES[where], np.random.default_rng(17)
     cases = [*OPTIONS, RANKS[0], *(RANKS[1:] if config.experts else ())]
     for options in cases:
-        batches = 4 * np.unique(random.integers(1, 300, 12))
-        seqs = np.unique([1, 2, 127, 128, 129, *(2.0 ** random.uniform(1, 18, 12)).astype(int)])
+        batches = 4 * np.unique(random.integers(1, 300, 8))
+        seqs = np.unique([1, 2, 127, 128, 129, *(2.0 ** random.uniform(1, 18, 6)).astype(int)])
         found = estimate_many(config, Decode.many(batch=batches[:, None], seq_kv=seqs), machine, **options)
         crossings = ridge_batches(config, seqs.tolist(), machine, **options)
         columns = [0, 1, *random.integers(0, len(seqs), 2)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -11,34 +13,32 @@ from roofline.measurement import list_devices, open_device
 from roofline.measurement.tensors import Held, allocate, allocate_all, bind, check, restore
 from roofline.operators import OPERATORS, Operator, Stream
 
-DEVICES = ["cpu", pytest.param("cuda:0", marks=pytest.mark.gpu)]
+GPU = "cuda:0"
 
 
-def points(slow: bool) -> list[object]:
+def points(slow: bool, devices: tuple[str, ...] = ("cpu", GPU)) -> list[Any]:
+    """(device, problem, variant) for every case that the device's backend declares a kernel for."""
     found = []
-    for operator in OPERATORS.values():
-        for case in operator.cases():
-            if case.slow != slow:
-                continue
-            problem = case.problem
-            label = "-".join(f"{value}" for value in problem.to_dict().values())
-            for variant, declared in operator.variants.items():
-                dtypes = {dtype for listed in declared.dtypes.values() for dtype in listed}
-                read = getattr(problem, "access", "read") == "read"
-                # A read has no stores; loads are those of an unstrided read.
-                useless = isinstance(problem, Stream) and (
-                    (variant == "non_temporal" and read) or (variant == "loads" and not (read and problem.stride == 1))
-                )
-                if getattr(problem, "dtype", "fp32") in dtypes and not useless:
-                    found.append(pytest.param(problem, variant, id=f"{operator.name}-{variant}-{label}"))
+    for device in devices:
+        for operator in OPERATORS.values():
+            for problem in (case.problem for case in operator.cases() if case.slow == slow):
+                label = "-".join(f"{value}" for value in problem.to_dict().values())
+                for variant, declared in operator.variants.items():
+                    dtypes = declared.dtypes.get(device.partition(":")[0], ())
+                    read = getattr(problem, "access", "read") == "read"
+                    # A read has no stores; loads are those of an unstrided read.
+                    useless = isinstance(problem, Stream) and (
+                        (variant == "non_temporal" and read) or (variant == "loads" and not (read and problem.stride == 1))
+                    )
+                    if getattr(problem, "dtype", "fp32") in dtypes and not useless:
+                        marks = [pytest.mark.gpu] if device == GPU else []
+                        name = f"{device}-{operator.name}-{variant}-{label}"
+                        found.append(pytest.param(device, problem, variant, marks=marks, id=name))
     return found
 
 
 def run_and_check(device_name: str, problem: Operator, variant: str, threads: int = 0, seed: int = 7) -> None:
     device = open_device(device_name, threads)
-    dtype = getattr(problem, "dtype", "fp32")
-    if dtype not in problem.variants[variant].dtypes.get(device.backend, ()):
-        pytest.skip(f"{problem.name} {variant} {dtype} is not declared for {device.backend}")
     try:
         tensors = allocate_all(device, problem, seed)
         bound = bind(device, problem, variant, tensors)
@@ -52,20 +52,18 @@ def run_and_check(device_name: str, problem: Operator, variant: str, threads: in
     assert check(problem, tensors, seed)["passed"]
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize(("problem", "variant"), points(slow=False))
+@pytest.mark.parametrize(("device", "problem", "variant"), points(slow=False))
 def test_kernel(device: str, problem: Operator, variant: str) -> None:
     run_and_check(device, problem, variant)
 
 
-@pytest.mark.parametrize(("problem", "variant"), points(slow=False)[::5])
-def test_kernel_one_thread(problem: Operator, variant: str) -> None:
-    run_and_check("cpu", problem, variant, threads=1)
+@pytest.mark.parametrize(("device", "problem", "variant"), points(slow=False, devices=("cpu",))[::5])
+def test_kernel_one_thread(device: str, problem: Operator, variant: str) -> None:
+    run_and_check(device, problem, variant, threads=1)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize(("problem", "variant"), points(slow=True))
+@pytest.mark.parametrize(("device", "problem", "variant"), points(slow=True))
 def test_kernel_past_2_31(device: str, problem: Operator, variant: str) -> None:
     run_and_check(device, problem, variant)
 

@@ -176,7 +176,10 @@ def test_a_command_writes_over_what_it_wrote_before(arguments: list[str], folder
         said = refused(arguments, capsys)
         assert name in said and "--force" in said
         assert content(folder) == left
-        assert main([*arguments, "--force"]) == 0
+        (folder / name).write_bytes(first[name])  # type: ignore[arg-type]
+    for name in new:
+        (folder / name).write_text(NOTES)
+    assert main([*arguments, "--force"]) == 0
     assert content(folder) == first
 
 
@@ -389,10 +392,10 @@ def test_an_interrupted_report_leaves_the_one_before(tmp_path: Path, monkeypatch
     with pytest.raises(
         Error, match=r"report.md was not written by a report, or was changed since.*The finished report is in .*unfinished"
     ):
-        report(tmp_path, device="cpu", machine=cpu("third"), quick=True)
+        report(tmp_path, device="cpu", machine=cpu("third"), quick=True, plot=False)
     (tmp_path / "report.md").unlink()
     with pytest.raises(Error, match="holds a finished report that could not be put into"):
-        report(tmp_path, device="cpu", machine=cpu("fourth"), quick=True)
+        report(tmp_path, device="cpu", machine=cpu("fourth"), quick=True, plot=False)
     monkeypatch.setattr(measuring, "end_check", lambda *given: [])
     report(tmp_path, device="cpu", machine=cpu("fifth"), quick=True, force=True)
     assert Machine.load(tmp_path / "machine.json").name == "fifth"
@@ -443,7 +446,8 @@ def two(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[s
 MEASURE = ["measure", "--device", "cpu", "--quick", "--timeout", "0.02", "--quiet"]
 
 
-@pytest.mark.parametrize("stops", [0, 1, 3])
+@pytest.mark.parametrize("stops", [0, 3])
+@pytest.mark.usefixtures("small_probes")
 def test_an_interrupted_measurement_leaves_the_machine_file(
     stops: int, folder: Path, two: Callable[[int], list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -468,6 +472,7 @@ def test_an_interrupted_measurement_leaves_the_machine_file(
     assert len(load_machines("machine.json")) == 3
 
 
+@pytest.mark.usefixtures("small_probes")
 def test_a_side_file_that_is_no_unfinished_measurement_stays(
     folder: Path, two: Callable[[int], list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -484,6 +489,7 @@ def test_a_side_file_that_is_no_unfinished_measurement_stays(
     assert (folder / "machine.json").read_bytes() == before["machine.json"]
 
 
+@pytest.mark.usefixtures("small_probes")
 def test_a_full_disk_loses_no_ceiling(
     folder: Path, two: Callable[[int], list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -39,6 +39,7 @@ def save_panels(directory: str | os.PathLike[str], stem: str, records: list[dict
 def _write(directory: str | os.PathLike[str], stem: str, records: list[dict[str, Any]], draw: Callable[[Figure], object]) -> Paths:
     import_matplotlib()
     from matplotlib import rc_context
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     folder = Path(directory)
@@ -48,6 +49,7 @@ def _write(directory: str | os.PathLike[str], stem: str, records: list[dict[str,
         raise Error(f"cannot make the folder {folder}: {error.strerror or error}") from error
     with rc_context(dict(style.RC)):
         figure = Figure()
+        FigureCanvasAgg(figure)  # keeps its renderer: without one matplotlib makes a renderer for every text that is measured
         draw(figure)
         svg, png = io.BytesIO(), io.BytesIO()
         # By these names `require_replaceable` knows our pictures.

@@ -79,7 +79,6 @@ def outside(ax: Axes, handles: Sequence[Any], names: Sequence[str], **more: Any)
 def left_of(ax: Axes) -> float:
     """Inches left of the axes that its tick labels and its y label take."""
     figure: Any = ax.figure
-    figure.figure.draw_without_rendering()
     low, high = sorted(ax.get_ylim())
     widths = [label.get_window_extent().width for label in ax.yaxis.get_ticklabels() if low <= label.get_position()[1] <= high]
     return max(LEFT, HINTED * float(max(widths, default=0.0)) / float(figure.dpi) + 0.42)
