@@ -137,7 +137,8 @@ class Stream(Operator):
             return {"sum": np.reshape(np.asarray(total), (1,))}
         if self.access == "write":
             return {"c": np.full(self.elements if rows is None else len(rows), self.factor)}
-        a, b = (x if x is None or rows is None else x[rows] for x in (tensors.get("a"), tensors.get("b")))
+        whole = (tensors.get("a"), tensors.get("b"))
+        a, b = (x if x is None else np.asarray(x) if rows is None else x[rows] for x in whole)
         assert a is not None
         for _ in range(min(self.passes, MOST_PASSES)):
             if self.access == "copy":
