@@ -220,7 +220,7 @@ def test_limits_are_those_of_the_docs() -> None:
         (lambda m: m["ceilings"][0].update(problem={"rows": [1]}), "ceilings[0]: problem['rows'] must be"),
         (lambda m: m["ceilings"][0].update(conditions={"power_w": "low"}), "conditions: power_w must be a number, got 'low'"),
         (lambda m: m.update(name="\ud800"), "half of a surrogate pair"),
-        (lambda m: m["ceilings"][0].update(kind="x" * 9000), "ceiling: kind must be one of"),
+        (lambda m: m["ceilings"][0].update(probe="x" * 9000), "a ceiling's probe must be one of"),
         (lambda m: m.update({"k" * 9000: 1}), "has the unknown key 'kkk"),
     ],
 )
