@@ -22,13 +22,14 @@ def points(slow: bool, devices: tuple[str, ...] = ("cpu", GPU)) -> list[Any]:
     for device in devices:
         for operator in OPERATORS.values():
             for problem in (case.problem for case in operator.cases() if case.slow == slow):
-                label = "-".join(f"{value}" for value in problem.to_dict().values())
+                values = problem.to_dict().values()
+                no_stores = isinstance(problem, Stream) and problem.access == "read"
                 for variant, declared in operator.variants.items():
                     dtypes = declared.dtypes.get(device.partition(":")[0], ())
-                    useless = isinstance(problem, Stream) and problem.access == "read" and variant == "non_temporal"  # has no stores
-                    if getattr(problem, "dtype", "fp32") in dtypes and not useless:
+                    if getattr(problem, "dtype", "fp32") in dtypes and not (no_stores and variant == "non_temporal"):
                         marks = [pytest.mark.gpu] if device == GPU else []
-                        found.append(pytest.param(device, problem, variant, marks=marks, id=f"{device}-{operator.name}-{variant}-{label}"))
+                        label = "-".join(map(str, (device, operator.name, variant, *values)))
+                        found.append(pytest.param(device, problem, variant, marks=marks, id=label))
     return found
 
 
