@@ -21,6 +21,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the slow tests too (many gigabytes, minutes)")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Two processes where everything is run on CPUs; one for a part, for wall time, and where the tests share a GPU."""
+    part = config.args_source is not pytest.Config.ArgsSource.TESTPATHS or config.getoption("-m") or config.getoption("-k")
+    if part or config.getoption("usepdb") or len(os.sched_getaffinity(0)) < 2 or not _gpu_missing():
+        config.option.dist = "no"
+        return 0
+    return 2
+
+
 def _gpu_missing() -> str:
     try:
         from roofline.measurement import list_devices

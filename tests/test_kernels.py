@@ -22,18 +22,16 @@ def points(slow: bool, devices: tuple[str, ...] = ("cpu", GPU)) -> list[Any]:
     for device in devices:
         for operator in OPERATORS.values():
             for problem in (case.problem for case in operator.cases() if case.slow == slow):
-                label = "-".join(f"{value}" for value in problem.to_dict().values())
+                values = problem.to_dict().values()
+                stored = isinstance(problem, Stream) and problem.access != "read"
+                # A read has no stores; loads are those of an unstrided read.
+                refused = {"loads"} if stored else {"non_temporal", *(["loads"] if getattr(problem, "stride", 1) != 1 else [])}
                 for variant, declared in operator.variants.items():
                     dtypes = declared.dtypes.get(device.partition(":")[0], ())
-                    read = getattr(problem, "access", "read") == "read"
-                    # A read has no stores; loads are those of an unstrided read.
-                    useless = isinstance(problem, Stream) and (
-                        (variant == "non_temporal" and read) or (variant == "loads" and not (read and problem.stride == 1))
-                    )
-                    if getattr(problem, "dtype", "fp32") in dtypes and not useless:
+                    if getattr(problem, "dtype", "fp32") in dtypes and not (isinstance(problem, Stream) and variant in refused):
                         marks = [pytest.mark.gpu] if device == GPU else []
-                        name = f"{device}-{operator.name}-{variant}-{label}"
-                        found.append(pytest.param(device, problem, variant, marks=marks, id=name))
+                        label = "-".join(map(str, (device, operator.name, variant, *values)))
+                        found.append(pytest.param(device, problem, variant, marks=marks, id=label))
     return found
 
 

@@ -328,16 +328,17 @@ COMMANDS = {
 }
 
 
-def _add_operators(parser: argparse.ArgumentParser, command: str, as_json: bool) -> None:
-    """Nested subcommands, one per operator."""
+def _add_operators(parser: argparse.ArgumentParser, command: str, arguments: Sequence[str], as_json: bool) -> None:
+    """Nested subcommands, one per operator, with the flags of those that `arguments` name."""
     from ..operators import OPERATORS
     from .fields import description
 
     nested = parser.add_subparsers(dest="operator", metavar="OPERATOR", required=True, parser_class=Parser, title="operators")
     for name, cls in OPERATORS.items():
         own = nested.add_parser(name, help=cls.summary, description=description(cls))
-        _operator(own, command, cls)
-        _talking(own, as_json)
+        if name in arguments:
+            _operator(own, command, cls)
+            _talking(own, as_json)
 
 
 def build(arguments: Sequence[str]) -> argparse.ArgumentParser:
@@ -359,7 +360,7 @@ def build(arguments: Sequence[str]) -> argparse.ArgumentParser:
         if name != asked:
             continue
         if name in WITH_OPERATOR and (fill is None or _names_operator(arguments)):
-            _add_operators(own, name, as_json)
+            _add_operators(own, name, arguments, as_json)
             if fill is None:
                 own.add_argument("--list-devices", action=_Now, answer=_list_devices, as_json=as_json, help="list devices")
             continue
