@@ -522,7 +522,9 @@ def test_every_operator_is_worked_out_by_hand() -> None:
         ("attention", {**GQA, "causal": True}, {"variant": "tiled"}, {}),
         ("stream", {"access": "triad", "elements": 10, "passes": 3}, {"variant": "plain"}, {"further passes": 240}),
         # Sixteen floats, or eight doubles, to a line of 64 bytes: each line comes once per walk that needs it.
+        ("stream", {"elements": 10, "passes": 3}, {"variant": "loads"}, {"further passes": 80}),
         ("stream", {"elements": 1000, "stride": 3}, {"variant": "plain"}, {"lines fetched again": 2 * 4000}),
+        ("fma", {"dtype": "bf16"}, {"variant": "l2_operands", "workspace_bytes": 1 << 20}, {}),  # written outside the clock
         ("stream", {"elements": 1000, "stride": 16}, {"variant": "plain"}, {"lines fetched again": 15 * 4000}),
         (
             "stream",

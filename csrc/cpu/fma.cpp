@@ -58,9 +58,12 @@ const std::vector<std::pair<Isa, const FmaKernels*>>& tables() {
   return all;
 }
 
+// What rows, and columns, may each take of L1: 16 KiB of 48, and a third of a smaller one.
+[[maybe_unused]] std::int64_t in_l1(const Device& device) { return std::min<std::int64_t>(16 << 10, device.caches().l1_bytes / 3); }
+
 // The clock of the cores in the kernel's loop: every reading is a lower bound, and an interrupt only lengthens one. The largest of a
 // thread counts, and of all threads the mean: theirs are the cycles that a rate is made of.
-double clock_hz(Device& device, const FmaKernel& kernel) {
+double clock_hz(Device& device, const FmaKernel& kernel, const std::vector<FmaOperands>& operands) {
   using Clock = std::chrono::steady_clock;
   constexpr auto kMeasure = std::chrono::milliseconds(2);
   constexpr std::int64_t kTurns = 4096;  // 50 us and more, of which reading the time is little
@@ -72,7 +75,7 @@ double clock_hz(Device& device, const FmaKernel& kernel) {
     for (const FmaClock& clock : kernel.clocks)
       for (const auto end = Clock::now() + kMeasure; Clock::now() < end;) {
         const auto begin = Clock::now();
-        clock.run(start, result, kTurns * clock.steps);
+        clock.run(start, result, kTurns * clock.steps, operands.empty() ? nullptr : &operands[worker]);
         const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
         best[worker] = std::max(best[worker], static_cast<double>(kTurns) * clock.cycles / seconds);
       }
@@ -82,33 +85,21 @@ double clock_hz(Device& device, const FmaKernel& kernel) {
   return std::accumulate(best.begin(), best.end(), 0.0) / static_cast<double>(best.size());
 }
 
-Bound bind(const Fma& problem, Device& device) {
-  if (!problem.isa.empty())
-    if (const std::string reason = lacks(problem.isa); !reason.empty()) throw Unsupported("fma: " + reason);
-  const FmaKernel* kernel = nullptr;
-  std::string isa;
-  for (const auto& [candidate, table] : tables()) {
-    if (!has(candidate) || !of(*table, problem).run || (!problem.isa.empty() && problem.isa != name(candidate))) continue;
-    kernel = &of(*table, problem);
-    isa = name(candidate);
-    break;
-  }
-  if (!kernel)
-    throw Unsupported("fma: " + (problem.isa.empty() ? "there is" : problem.isa + " has") + " no multiply-add of " +
-                      name(problem.dtype) + (problem.pattern == Fma::Pattern::fma_add ? " with an addition beside it" : "") +
-                      " for this CPU in this build");
-
+// operands: of each thread, or empty; `memory` is theirs.
+Bound bound(const Fma& problem, Device& device, const FmaKernel& chosen, const std::string& implementation, const std::string& isa,
+            const std::vector<FmaOperands>& operands = {}, const std::shared_ptr<void>& memory = nullptr) {
   const std::int64_t element = size_bytes(Fma::accumulator(problem.dtype));
-  const std::int64_t blocks = (problem.chains + kernel->block - 1) / kernel->block;
+  const std::int64_t blocks = (problem.chains + chosen.block - 1) / chosen.block;
   Bound bound;
-  bound.plan.set("implementation", "registers/" + isa);
+  bound.plan.set("implementation", implementation + "/" + isa);
   bound.plan.set("isa", isa);
-  bound.plan.set("block", kernel->block);  // chains is best a multiple of block x threads: a part of a block costs a whole one
+  bound.plan.set("block", chosen.block);  // chains is best a multiple of block x threads: a part of a block costs a whole one
   bound.plan.set("threads", device.threads());
-  bound.steps.push_back({"fma", [=, kernel = *kernel](Queue& queue) {
+  bound.steps.push_back({"fma", [=, kernel = chosen](Queue& queue) {
     Pool& threads = pool(queue);
     threads.run([&](int worker) {
       alignas(64) char padded[2][kWidestFmaBlockBytes];
+      const FmaOperands* mine_only = operands.empty() ? nullptr : &operands[worker];
       const Range mine = share(blocks, worker, threads.threads(), 1);
       if (mine.size() > 0 && kernel.begin) kernel.begin();
       for (std::int64_t block = mine.first; block < mine.last; ++block) {
@@ -117,20 +108,64 @@ Bound bind(const Fma& problem, Device& device) {
         const char* start = static_cast<const char*>(problem.start) + first * element;
         char* result = static_cast<char*>(problem.result) + first * element;
         if (count == kernel.block) {
-          kernel.run(start, result, problem.steps);
+          kernel.run(start, result, problem.steps, mine_only);
           continue;
         }
         std::memset(padded[0], 0, sizeof padded[0]);
         std::memcpy(padded[0], start, count * element);
-        kernel.run(padded[0], padded[1], problem.steps);
+        kernel.run(padded[0], padded[1], problem.steps, mine_only);
         std::memcpy(result, padded[1], count * element);
       }
       if (mine.size() > 0 && kernel.end) kernel.end();
     });
   }});
-  bound.clock = [&device, kernel = *kernel] { return clock_hz(device, kernel); };  // the device outlives what is bound on it
+  // The device outlives what is bound on it.
+  bound.clock = [&device, kernel = chosen, operands, memory] { return clock_hz(device, kernel, operands); };
+  keep(bound, memory);
   return bound;
 }
+
+Bound registers(const Fma& problem, Device& device) {
+  if (!problem.isa.empty())
+    if (const std::string reason = lacks(problem.isa); !reason.empty()) throw Unsupported("fma: " + reason);
+  for (const auto& [isa, table] : tables())
+    if (has(isa) && of(*table, problem).run && (problem.isa.empty() || problem.isa == name(isa)))
+      return bound(problem, device, of(*table, problem), "registers", name(isa));
+  throw Unsupported("fma: " + (problem.isa.empty() ? "there is" : problem.isa + " has") + " no multiply-add of " + name(problem.dtype) +
+                    (problem.pattern == Fma::Pattern::fma_add ? " with an addition beside it" : "") + " for this CPU in this build");
+}
+
+// Rows of `left_bytes` and columns of at most 16 KiB, each thread's own; both are whole pairs of tiles.
+Bound with_operands(const Fma& problem, Device& device, const char* implementation, std::int64_t left_bytes) {
+  if (!problem.isa.empty() && problem.isa != "amx")
+    throw Unsupported("fma: " + problem.isa + " takes no operands from memory here; leave isa empty");
+  if (problem.pattern != Fma::Pattern::fma) throw Unsupported("fma: a tile instruction has no addition beside it; use pattern='fma'");
+#if defined(ROOFLINE_HAVE_amx)
+  const FmaKernel& kernel = problem.dtype == DType::bf16 ? fma_operands_amx.bf16 : fma_operands_amx.int8;
+  constexpr std::int64_t kPair = FmaOperands::kPairBytes;
+  const std::int64_t left_pairs = std::max<std::int64_t>(1, left_bytes / kPair);
+  const std::int64_t right_pairs = std::max<std::int64_t>(1, in_l1(device) / kPair);
+  const std::int64_t each = (left_pairs + right_pairs) * kPair;
+  const std::shared_ptr<void> memory = workspace(device, static_cast<std::size_t>(each * device.threads()));
+  std::vector<FmaOperands> operands;
+  for (int worker = 0; worker < device.threads(); ++worker) {
+    char* start = static_cast<char*>(memory.get()) + worker * each;
+    operands.push_back({start, start + left_pairs * kPair, left_pairs, right_pairs});
+    kernel.fill(operands.back());
+  }
+  Bound made = bound(problem, device, kernel, implementation, "amx", operands, memory);
+  made.plan.set("left_bytes", left_pairs * kPair);
+  made.plan.set("right_bytes", right_pairs * kPair);
+  made.plan.set("workspace_bytes", each * device.threads());
+  return made;
+#else
+  (void)device, (void)implementation, (void)left_bytes;
+  throw Unsupported("fma: this build has no kernels of amx; its compiler or assembler was too old");
+#endif
+}
+
+Bound l1_operands(const Fma& problem, Device& device) { return with_operands(problem, device, "l1_operands", in_l1(device)); }
+Bound l2_operands(const Fma& problem, Device& device) { return with_operands(problem, device, "l2_operands", device.caches().l2_bytes / 2); }
 
 }  // namespace
 
@@ -144,7 +179,11 @@ std::vector<KernelEntry> fma_kernels() {
   for (const auto& [dtype, needs] :
        {std::pair{DType::fp64, ""}, {DType::fp32, ""}, {DType::fp16, fp16}, {DType::bf16, bf16}, {DType::int8, int8}})
     all.push_back(entry(
-        Kernel<Fma, Device>{"registers", dtype, needs, "chains in fixed registers; memory is touched at the ends only", bind}));
+        Kernel<Fma, Device>{"registers", dtype, needs, "chains in fixed registers; memory is touched at the ends only", registers}));
+  for (const DType dtype : {DType::bf16, DType::int8}) {
+    all.push_back(entry(Kernel<Fma, Device>{"l1_operands", dtype, "amx", "2 x 2 tiles, rows and columns streamed from L1", l1_operands}));
+    all.push_back(entry(Kernel<Fma, Device>{"l2_operands", dtype, "amx", "2 x 2 tiles, rows streamed from L2 and columns from L1", l2_operands}));
+  }
   return all;
 }
 

@@ -52,66 +52,113 @@ template <int Beats>
   }
 }
 
-// Few and Many beats follow the tile instructions in turn: 0, or what fills the 64 cycles of a turn.
-#define ROOFLINE_AMX_KERNEL(name, instruction, factor, plus, minus)                                       \
-  template <int Few, int Many>                                                                            \
-  void name(const void* start, void* result, std::int64_t steps) {                                        \
-    Tile left, right, rest;                                                                               \
-    for (auto& row : left.words)                                                                          \
-      for (std::uint32_t& word : row) word = factor;                                                      \
-    alternate(right, kStepsAtOnce, plus, minus);                                                          \
-    alternate(rest, steps % kStepsAtOnce, plus, minus);                                                   \
-    /* GCC's tile loads do not say that they read memory. */                                              \
-    asm volatile("" : : "r"(&left), "r"(&right), "r"(&rest) : "memory");                                  \
-    const char* from = static_cast<const char*>(start);                                                   \
-    char* to = static_cast<char*>(result);                                                                \
-    _tile_loadd(0, from, kRowBytes);                                                                      \
-    _tile_loadd(1, from + kTileBytes, kRowBytes);                                                         \
-    _tile_loadd(2, from + 2 * kTileBytes, kRowBytes);                                                     \
-    _tile_loadd(3, from + 3 * kTileBytes, kRowBytes);                                                     \
-    _tile_loadd(4, left.words, kRowBytes);                                                                \
-    _tile_loadd(5, left.words, kRowBytes);                                                                \
-    _tile_loadd(6, right.words, kRowBytes);                                                               \
-    _tile_loadd(7, right.words, kRowBytes);                                                               \
-    std::int64_t beat = 1;                                                                                \
-    for (std::int64_t turn = steps / kStepsAtOnce; turn > 0; --turn) {                                    \
-      instruction(0, 4, 6);                                                                               \
-      beats<Few>(beat);                                                                                  \
-      instruction(1, 4, 7);                                                                               \
-      beats<Many>(beat);                                                                                  \
-      instruction(2, 5, 6);                                                                               \
-      beats<Few>(beat);                                                                                  \
-      instruction(3, 5, 7);                                                                               \
-      beats<Many>(beat);                                                                                  \
-    }                                                                                                     \
-    if (steps % kStepsAtOnce) {                                                                           \
-      _tile_loadd(6, rest.words, kRowBytes);                                                              \
-      _tile_loadd(7, rest.words, kRowBytes);                                                              \
-      instruction(0, 4, 6);                                                                               \
-      instruction(1, 4, 7);                                                                               \
-      instruction(2, 5, 6);                                                                               \
-      instruction(3, 5, 7);                                                                               \
-    }                                                                                                     \
-    _tile_stored(0, to, kRowBytes);                                                                       \
-    _tile_stored(1, to + kTileBytes, kRowBytes);                                                          \
-    _tile_stored(2, to + 2 * kTileBytes, kRowBytes);                                                      \
-    _tile_stored(3, to + 3 * kTileBytes, kRowBytes);                                                      \
+// Few and Many beats follow the tile instructions in turn: none, or what fills the cycles of a turn.
+#define ROOFLINE_AMX_PRODUCTS(instruction)                                                               \
+  instruction(0, 4, 6);                                                                                  \
+  beats<Few>(beat);                                                                                      \
+  instruction(1, 4, 7);                                                                                  \
+  beats<Many>(beat);                                                                                     \
+  instruction(2, 5, 6);                                                                                  \
+  beats<Few>(beat);                                                                                      \
+  instruction(3, 5, 7);                                                                                  \
+  beats<Many>(beat);
+// What is left below sixteen steps, and the end.
+#define ROOFLINE_AMX_END(instruction)                                                                    \
+  if (steps % kStepsAtOnce) {                                                                            \
+    _tile_loadd(4, left.words, kRowBytes);                                                               \
+    _tile_loadd(5, left.words, kRowBytes);                                                               \
+    _tile_loadd(6, rest.words, kRowBytes);                                                               \
+    _tile_loadd(7, rest.words, kRowBytes);                                                               \
+    instruction(0, 4, 6);                                                                                \
+    instruction(1, 4, 7);                                                                                \
+    instruction(2, 5, 6);                                                                                \
+    instruction(3, 5, 7);                                                                                \
+  }                                                                                                      \
+  char* to = static_cast<char*>(result);                                                                 \
+  _tile_stored(0, to, kRowBytes);                                                                        \
+  _tile_stored(1, to + kTileBytes, kRowBytes);                                                           \
+  _tile_stored(2, to + 2 * kTileBytes, kRowBytes);                                                       \
+  _tile_stored(3, to + 3 * kTileBytes, kRowBytes);
+// The accumulators, and what they are multiplied with.
+#define ROOFLINE_AMX_BEGIN(factor, plus, minus)                                                          \
+  Tile left, right, rest;                                                                                \
+  for (auto& row : left.words)                                                                           \
+    for (std::uint32_t& word : row) word = factor;                                                       \
+  alternate(right, kStepsAtOnce, plus, minus);                                                           \
+  alternate(rest, steps % kStepsAtOnce, plus, minus);                                                    \
+  /* GCC's tile loads do not say that they read memory. */                                               \
+  asm volatile("" : : "r"(&left), "r"(&right), "r"(&rest) : "memory");                                   \
+  std::int64_t beat = 1;                                                                                 \
+  const char* from = static_cast<const char*>(start);                                                    \
+  _tile_loadd(0, from, kRowBytes);                                                                       \
+  _tile_loadd(1, from + kTileBytes, kRowBytes);                                                          \
+  _tile_loadd(2, from + 2 * kTileBytes, kRowBytes);                                                      \
+  _tile_loadd(3, from + 3 * kTileBytes, kRowBytes);
+#define ROOFLINE_AMX_KERNEL(name, instruction, factor, plus, minus)                                      \
+  template <int Few, int Many>                                                                           \
+  void name(const void* start, void* result, std::int64_t steps, const FmaOperands*) {                   \
+    ROOFLINE_AMX_BEGIN(factor, plus, minus)                                                              \
+    _tile_loadd(4, left.words, kRowBytes);                                                               \
+    _tile_loadd(5, left.words, kRowBytes);                                                               \
+    _tile_loadd(6, right.words, kRowBytes);                                                              \
+    _tile_loadd(7, right.words, kRowBytes);                                                              \
+    for (std::int64_t turn = steps / kStepsAtOnce; turn > 0; --turn) {                                   \
+      ROOFLINE_AMX_PRODUCTS(instruction)                                                                 \
+    }                                                                                                    \
+    ROOFLINE_AMX_END(instruction)                                                                        \
+  }                                                                                                      \
+  /* As matrix products do it: two tiles of rows and two of columns are loaded for four products. */     \
+  template <int Few, int Many>                                                                           \
+  void name##_operands(const void* start, void* result, std::int64_t steps, const FmaOperands* operands) { \
+    ROOFLINE_AMX_BEGIN(factor, plus, minus)                                                              \
+    const char *rows = operands->left, *columns = operands->right;                                       \
+    const char* const rows_end = rows + operands->left_pairs * FmaOperands::kPairBytes;                  \
+    const char* const columns_end = columns + operands->right_pairs * FmaOperands::kPairBytes;           \
+    for (std::int64_t turn = steps / kStepsAtOnce; turn > 0; --turn) {                                   \
+      _tile_loadd(4, rows, kRowBytes);                                                                   \
+      _tile_loadd(6, columns, kRowBytes);                                                                \
+      _tile_loadd(7, columns + kTileBytes, kRowBytes);                                                   \
+      _tile_loadd(5, rows + kTileBytes, kRowBytes);                                                      \
+      ROOFLINE_AMX_PRODUCTS(instruction)                                                                 \
+      rows += FmaOperands::kPairBytes;                                                                   \
+      columns += FmaOperands::kPairBytes;                                                                \
+      if (rows == rows_end) rows = operands->left;                                                       \
+      if (columns == columns_end) columns = operands->right;                                             \
+    }                                                                                                    \
+    ROOFLINE_AMX_END(instruction)                                                                        \
+  }                                                                                                      \
+  void name##_fill(const FmaOperands& operands) {                                                        \
+    Tile* rows = reinterpret_cast<Tile*>(operands.left);                                                 \
+    for (std::int64_t tile = 0; tile < 2 * operands.left_pairs; ++tile)                                  \
+      for (auto& row : rows[tile].words)                                                                 \
+        for (std::uint32_t& word : row) word = factor;                                                   \
+    Tile* columns = reinterpret_cast<Tile*>(operands.right);                                             \
+    for (std::int64_t tile = 0; tile < 2 * operands.right_pairs; ++tile)                                 \
+      alternate(columns[tile], kStepsAtOnce, plus, minus);                                               \
   }
 ROOFLINE_AMX_KERNEL(bf16, _tile_dpbf16ps, 0x40404040u, 0x40A040A0u, 0xC0A0C0A0u)  // pairs of 3; 5, -5
 ROOFLINE_AMX_KERNEL(int8, _tile_dpbssd, 0x03030303u, 0x05050505u, 0xFBFBFBFBu)    // fours of them
 
+static_assert(FmaOperands::kPairBytes == 2 * kTileBytes);
 constexpr FmaKernel kNone = {0, nullptr};
 constexpr std::int64_t kBlock = 4 * kTileBytes / 4;
 static_assert(4 * kTileBytes == kWidestFmaBlockBytes);
 
 }  // namespace
 
-#define ROOFLINE_AMX_ENTRY(name)                                                                                   \
-  {                                                                                                                \
-    kBlock, name<0, 0>, begin, end, {{name<5, 6>, kStepsAtOnce, 3 * 22}, { name<6, 7>, kStepsAtOnce, 3 * 26 }}       \
+// Four tile instructions take 64 cycles, with operands from memory up to 110.
+#define ROOFLINE_AMX_ENTRY(name)                                                                              \
+  {                                                                                                           \
+    kBlock, name<0, 0>, begin, end, {{name<5, 6>, kStepsAtOnce, 3 * 22}, { name<6, 7>, kStepsAtOnce, 3 * 26 }}  \
+  }
+#define ROOFLINE_AMX_OPERANDS(name)                                                                           \
+  {                                                                                                           \
+    kBlock, name##_operands<0, 0>, begin, end,                                                                \
+        {{name##_operands<7, 8>, kStepsAtOnce, 3 * 30}, {name##_operands<9, 10>, kStepsAtOnce, 3 * 38}}, name##_fill \
   }
 
 extern const FmaKernels ROOFLINE_TABLE(fma) = {
     kNone, kNone, kNone, ROOFLINE_AMX_ENTRY(bf16), ROOFLINE_AMX_ENTRY(int8), kNone, kNone};
+extern const FmaOperandKernels ROOFLINE_TABLE(fma_operands) = {ROOFLINE_AMX_OPERANDS(bf16), ROOFLINE_AMX_OPERANDS(int8)};
 
 }  // namespace roofline::cpu

@@ -21,7 +21,7 @@ namespace {
 // A loop of these pieces: how to broadcast the operands, to load and save a chain, an odd (plus) and even (minus) step, and a beat: what
 // else comes after each step, once more in a turn. Eight steps per turn of the loop, the rest one by one.
 #define ROOFLINE_X86_LOOP(name, beats, beat_more, type, factor, term, broadcast, load, save, plus, minus)                       \
-  void name(const void* start, void* result, std::int64_t steps) {                                                              \
+  void name(const void* start, void* result, std::int64_t steps, const FmaOperands*) {                                          \
     const type operands[3] = {factor, term, static_cast<type>(-(term))};                                                        \
     std::int64_t turns = steps / 8, rest = steps % 8, beat = 1;                                                                 \
     asm volatile(broadcast load                                                                                                 \
@@ -172,7 +172,7 @@ struct Operands {
 #define ROOFLINE_24(F)                                                                                                       \
   ROOFLINE_12(F) F(12) F(13) F(14) F(15) F(16) F(17) F(18) F(19) F(20) F(21) F(22) F(23)
 #define ROOFLINE_ARM_LOOP(name, beats, operands, steps_at_once, reg, width, plus, minus, last)                                \
-  void name(const void* start, void* result, std::int64_t steps) {                                                          \
+  void name(const void* start, void* result, std::int64_t steps, const FmaOperands*) {                                      \
     std::int64_t turns = steps / (steps_at_once) / 8, rest = steps / (steps_at_once) % 8, odd = steps % (steps_at_once);     \
     std::int64_t beat = 1;                                                                                                   \
     asm volatile("ldr q29, [%[x]]\n ldr q30, [%[y]]\n ldr q31, [%[z]]\n" ROOFLINE_24(ROOFLINE_LOAD_##reg)                    \

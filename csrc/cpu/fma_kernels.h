@@ -5,20 +5,32 @@
 
 namespace roofline::cpu {
 
+// Operands of tile instructions in memory, of one thread: pairs of tiles, walked in a circle.
+struct FmaOperands {
+  static constexpr std::int64_t kPairBytes = 2048;
+
+  char* left;  // [left_pairs][kPairBytes], 64-byte aligned
+  char* right;
+  std::int64_t left_pairs, right_pairs;
+};
+
+using FmaRun = void (*)(const void* start, void* result, std::int64_t steps, const FmaOperands* operands);
+
 // The loop of a kernel with a chain of dependent integer instructions inside, of known latency: `steps` steps last at least `cycles`
 // cycles, so that steps / seconds gives a lower bound of the clock. It is the clock where the chain is what takes longest.
 struct FmaClock {
-  void (*run)(const void* start, void* result, std::int64_t steps) = nullptr;  // computes the same
+  FmaRun run = nullptr;  // computes the same
   std::int64_t steps = 1;
   double cycles = 0;
 };
 
 struct FmaKernel {
   std::int64_t block;  // chains per call: registers x lanes; 0 where the set has no such kernel
-  void (*run)(const void* start, void* result, std::int64_t steps);  // [block] each, 64-byte aligned
+  FmaRun run;          // start, result: [block] each, 64-byte aligned
   void (*begin)() = nullptr;  // by each thread around its blocks, where the registers have to be set up
   void (*end)() = nullptr;
   FmaClock clocks[2] = {};  // a little longer than the loop at its full rate, and at half of it
+  void (*fill)(const FmaOperands& operands) = nullptr;  // of kernels that have some
 };
 
 struct FmaKernels {
@@ -26,10 +38,16 @@ struct FmaKernels {
   FmaKernel fp64_add, fp32_add;  // pattern fma_add
 };
 
+// Multiply-adds whose operands come from memory with every instruction.
+struct FmaOperandKernels {
+  FmaKernel bf16, int8;
+};
+
 constexpr std::int64_t kWidestFmaBlockBytes = 4096;  // AMX: four tiles of 1024 bytes
 
 #if defined(__x86_64__)
 extern const FmaKernels fma_scalar, fma_avx2, fma_avx512, fma_avx512_bf16, fma_avx512_fp16, fma_amx;
+extern const FmaOperandKernels fma_operands_amx;
 #else
 extern const FmaKernels fma_scalar, fma_neon, fma_neon_dotprod_fp16, fma_neon_bf16_i8mm;
 #endif

@@ -62,6 +62,20 @@ std::int64_t limit_in(const std::string& path) {
   return limit <= 0 || limit > (kNoLimit >> 1) ? kNoLimit : limit;
 }
 
+// What the limit `name` of this process leaves above what it has, which `used` counts in kB.
+std::int64_t left_of_limit(const std::string& root, const std::string& name, const std::string& used) {
+  std::ifstream file(root + "/proc/self/limits");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind(name, 0) != 0) continue;
+    char* end = nullptr;
+    const char* soft = line.c_str() + name.size();
+    const unsigned long long limit = std::strtoull(soft, &end, 10);
+    if (end == soft || limit > static_cast<unsigned long long>(kNoLimit)) return kNoLimit;  // "unlimited"
+    return std::max<std::int64_t>(static_cast<std::int64_t>(limit) - 1024 * value_of(root + "/proc/self/status", used, 0), 0);
+  }
+  return kNoLimit;
+}
+
 std::string memory_limit_file(const std::string& folder, bool unified) {
   return folder + (unified ? "/memory.max" : "/memory.limit_in_bytes");
 }
@@ -153,7 +167,8 @@ std::int64_t memory_bytes(const std::string& root) {
 
 std::int64_t available_bytes(const std::string& root) {
   const std::int64_t kib = value_of(root + "/proc/meminfo", "MemAvailable:", kNoLimit >> 10);
-  return std::min(kib * 1024, cgroup_free_bytes(root));
+  return std::min({kib * 1024, cgroup_free_bytes(root), left_of_limit(root, "Max address space", "VmSize:"),
+                   left_of_limit(root, "Max data size", "VmData:")});
 }
 
 std::vector<int> usable_cpus() {

@@ -30,7 +30,8 @@ std::int64_t cgroup_memory_bytes(const std::string& root = "");  // limit
 std::int64_t cgroup_free_bytes(const std::string& root = "");    // limit less what is used and cannot be dropped
 
 std::int64_t memory_bytes(const std::string& root = "");     // of the machine, or the control group's limit
-std::int64_t available_bytes(const std::string& root = "");  // that could be had without swapping
+// That could be had without swapping, within the control groups and the process's own limits (RLIMIT_AS, RLIMIT_DATA).
+std::int64_t available_bytes(const std::string& root = "");
 
 // Logical CPUs this process may use: affinity, one per physical core first, cut to the cgroup's quota; at least one.
 std::vector<int> usable_cpus();

@@ -14,6 +14,7 @@
 EmulatedAmx emulated_amx;
 namespace roofline::cpu {
 extern const FmaKernels fma_emulated;
+extern const FmaOperandKernels fma_operands_emulated;
 }
 #endif
 
@@ -29,7 +30,7 @@ double half(std::uint16_t bits) {  // normal numbers and 0
 
 // Chains start at different whole numbers, so that every result is exact: odd steps end `moved` above, even ones where they began.
 template <class T>
-void whole_numbers(const std::string& name, FmaKernel kernel, double moved) {
+void whole_numbers(const std::string& name, FmaKernel kernel, double moved, const FmaOperands* operands) {
   if (!kernel.run) return;
   ASSERT_LE(kernel.block * static_cast<std::int64_t>(sizeof(T)), kWidestFmaBlockBytes) << name;
   struct alignas(64) Line {
@@ -47,7 +48,7 @@ void whole_numbers(const std::string& name, FmaKernel kernel, double moved) {
       std::memcpy(reinterpret_cast<char*>(start.data()) + i * sizeof(T), &value, sizeof(T));
     }
     if (kernel.begin) kernel.begin();
-    kernel.run(start.data(), result.data(), steps);
+    kernel.run(start.data(), result.data(), steps, operands);
     if (kernel.end) kernel.end();
     for (std::int64_t i = 0; i < kernel.block; ++i) {
       T value;
@@ -65,14 +66,14 @@ void whole_numbers(const std::string& name, FmaKernel kernel, double moved) {
 
 // The kernel, and the loops that tell its clock: they compute the same.
 template <class T>
-void kernel_and_clocks(const std::string& name, FmaKernel kernel, double moved) {
-  whole_numbers<T>(name, kernel, moved);
+void kernel_and_clocks(const std::string& name, FmaKernel kernel, double moved, const FmaOperands* operands = nullptr) {
+  whole_numbers<T>(name, kernel, moved, operands);
   if (!kernel.run) return;
   for (const FmaClock& clock : kernel.clocks) {
     ASSERT_TRUE(clock.run) << name;
     EXPECT_GT(clock.cycles, 0) << name;
     kernel.run = clock.run;
-    whole_numbers<T>(name + " clock", kernel, moved);
+    whole_numbers<T>(name + " clock", kernel, moved, operands);
   }
   EXPECT_EQ(kernel.clocks[0].steps, kernel.clocks[1].steps) << name;
   EXPECT_LT(kernel.clocks[0].cycles, kernel.clocks[1].cycles) << name;
@@ -138,10 +139,58 @@ TEST(Fma, AmxTakesSixteenStepsAtOnce) {
   std::vector<float> start(1024), result(1024);
   for (const std::int64_t steps : kSteps) {
     fma_emulated.bf16.begin();
-    fma_emulated.bf16.run(start.data(), result.data(), steps);
+    fma_emulated.bf16.run(start.data(), result.data(), steps, nullptr);
     EXPECT_EQ(emulated_amx.products, 4 * ((steps + 15) / 16));
     fma_emulated.bf16.end();
     EXPECT_FALSE(emulated_amx.configured);
+  }
+}
+
+struct alignas(64) Tiles {
+  std::uint32_t words[2][16][16];  // a pair
+};
+static_assert(sizeof(Tiles) == FmaOperands::kPairBytes);
+
+// With operands in memory the results are those of registers.
+TEST(Fma, AmxOperandsGiveTheSame) {
+  for (const auto& [left_pairs, right_pairs] : {std::pair{1, 1}, {3, 2}, {8, 8}}) {
+    std::vector<Tiles> left(left_pairs + 1), right(right_pairs + 1);
+    std::memset(left.data(), 0x55, sizeof(Tiles) * left.size());
+    std::memset(right.data(), 0x55, sizeof(Tiles) * right.size());
+    const FmaOperands operands = {reinterpret_cast<char*>(left.data()), reinterpret_cast<char*>(right.data()), left_pairs, right_pairs};
+    fma_operands_emulated.bf16.fill(operands);
+    kernel_and_clocks<float>("bf16", fma_operands_emulated.bf16, 30, &operands);
+    fma_operands_emulated.int8.fill(operands);
+    kernel_and_clocks<std::int32_t>("int8", fma_operands_emulated.int8, 60, &operands);
+    for (const Tiles* after : {&left.back(), &right.back()}) EXPECT_EQ(after->words[0][0][0], 0x55555555u) << "filled past the end";
+  }
+}
+
+// Turn t multiplies rows of pair t mod left_pairs by columns of pair t mod right_pairs: every tile has a number of its own.
+TEST(Fma, AmxOperandsAreWalkedInACircle) {
+  constexpr int kLeft = 3, kRight = 2;
+  std::vector<Tiles> left(kLeft), right(kRight);
+  const auto spread = [](int value) { return 0x01010101u * static_cast<std::uint8_t>(value); };
+  const auto row = [](int pair, int tile) { return 1 + 2 * pair + tile; };
+  const auto column = [](int pair, int tile) { return 7 + 2 * pair + tile; };
+  for (int tile = 0; tile < 2; ++tile)
+    for (int r = 0; r < 16; ++r)
+      for (int w = 0; w < 16; ++w) {
+        for (int pair = 0; pair < kLeft; ++pair) left[pair].words[tile][r][w] = spread(row(pair, tile));
+        for (int pair = 0; pair < kRight; ++pair) right[pair].words[tile][r][w] = spread(column(pair, tile));
+      }
+  const FmaOperands operands = {reinterpret_cast<char*>(left.data()), reinterpret_cast<char*>(right.data()), kLeft, kRight};
+  const FmaKernel& kernel = fma_operands_emulated.int8;
+  std::vector<std::int32_t> start(1024), result(1024);
+  for (const int turns : {1, 2, 5, 12}) {
+    kernel.begin();
+    kernel.run(start.data(), result.data(), 16 * turns, &operands);
+    kernel.end();
+    for (int tile = 0; tile < 4; ++tile) {  // accumulators: rows 0 and 1 by columns 0 and 1
+      int expected = 0;
+      for (int turn = 0; turn < turns; ++turn) expected += 64 * row(turn % kLeft, tile / 2) * column(turn % kRight, tile % 2);
+      for (int i = 0; i < 256; ++i) ASSERT_EQ(result[256 * tile + i], expected) << "tile " << tile << ", " << turns << " turns";
+    }
   }
 }
 #endif

@@ -104,6 +104,44 @@ TEST_F(SystemTest, CachedFilesAreFreeMemory) {
   EXPECT_EQ(available_bytes(root_), 0);
 }
 
+TEST_F(SystemTest, TheSmallestMemoryOfAllAncestorsCounts) {
+  write("/proc/meminfo", "MemAvailable:     9000 kB\n");
+  write("/proc/self/cgroup", "0::/a/b\n");
+  write("/sys/fs/cgroup/a/b/memory.max", "max\n");
+  write("/sys/fs/cgroup/a/b/memory.current", "100\n");
+  write("/sys/fs/cgroup/a/memory.max", "3000000\n");
+  write("/sys/fs/cgroup/a/memory.current", "1000000\n");  // with what its other groups use
+  EXPECT_EQ(available_bytes(root_), 2'000'000);
+  write("/sys/fs/cgroup/memory.max", "1500000\n");
+  write("/sys/fs/cgroup/memory.current", "1400000\n");
+  EXPECT_EQ(available_bytes(root_), 100'000);
+  write("/proc/self/cgroup", "3:memory:/a/b\n");  // version 1
+  write("/sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", "9223372036854771712\n");
+  write("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "5000\n");
+  write("/sys/fs/cgroup/memory/a/memory.usage_in_bytes", "2000\n");
+  EXPECT_EQ(available_bytes(root_), 3000);
+}
+
+TEST_F(SystemTest, LimitsOfTheProcess) {
+  const std::string head = "Limit                     Soft Limit           Hard Limit           Units     \n";
+  const auto limits = [&](const std::string& data, const std::string& space) {
+    write("/proc/self/limits", head + "Max data size             " + data + "  unlimited            bytes\nMax address space         " + space +
+                                   "  unlimited            bytes\n");
+  };
+  write("/proc/meminfo", "MemAvailable:     9000 kB\n");
+  write("/proc/self/status", "Name:\tx\nVmPeak:\t 800 kB\nVmSize:\t     700 kB\nVmData:\t     100 kB\n");
+  limits("unlimited", "unlimited");
+  EXPECT_EQ(available_bytes(root_), 9000 * 1024);
+  limits("unlimited", "1024000");
+  EXPECT_EQ(available_bytes(root_), 300 * 1024) << "1000 kB less the 700 that are mapped";
+  limits("307200", "1024000");
+  EXPECT_EQ(available_bytes(root_), 200 * 1024) << "300 kB less the 100 of data";
+  limits("307200", "512000");
+  EXPECT_EQ(available_bytes(root_), 0) << "more is mapped than may be";
+  limits("18446744073709551615", "18446744073709551615");
+  EXPECT_EQ(available_bytes(root_), 9000 * 1024);
+}
+
 TEST_F(SystemTest, CachesOfSysfs) {
   const auto cache = [&](int index, const char* level, const char* type, const char* size) {
     const std::string here = "/sys/devices/system/cpu/cpu3/cache/index" + std::to_string(index);

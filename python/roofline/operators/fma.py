@@ -35,6 +35,14 @@ class Fma(Operator):
     summary = "multiply-adds in registers, the probe of the compute roofs"
     mix = "copy"
     variants = {
+        "l2_operands": Variant(
+            summary="tile instructions (amx), 2 x 2 tiles: rows streamed from half of L2, columns from L1",
+            dtypes={"cpu": ("bf16", "int8")},
+        ),
+        "l1_operands": Variant(
+            summary="tile instructions (amx), 2 x 2 tiles: rows and columns streamed from L1, at most 16 KiB of each",
+            dtypes={"cpu": ("bf16", "int8")},
+        ),
         "registers": Variant(
             summary="fixed registers, no memory",
             dtypes={"cpu": ("fp64", "fp32", "fp16", "bf16", "int8"), "cuda": ("fp64", "fp32", "fp16")},
@@ -57,6 +65,9 @@ class Fma(Operator):
 
     def traffic(self, plan: Facts) -> dict[str, int]:
         return {}
+
+    def suits(self, variant: str, device: str, isas: str = "") -> bool:
+        return variant == "registers"
 
     def work(self, plan: Facts) -> dict[str, int]:
         terms = self.flops()
