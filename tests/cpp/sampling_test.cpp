@@ -250,6 +250,27 @@ TEST(Bracketed, FreezesThePredictionBeforeTheTargetRuns) {
   EXPECT_EQ(result.after_s.size(), 2u);
 }
 
+// Cores leave the clock of their widest instructions within a millisecond of others: that roof stands next to the work.
+TEST(Bracketed, ARoofWithAClockOfItsOwnIsNextToTheTarget) {
+  Scripted backend;
+  std::string order;
+  const auto named = [&](char name) {
+    Target made;
+    made.sets = {{[&backend, &order, name](Queue&) {
+      backend.cost_s += 1e-3;
+      if (order.empty() || order.back() != name) order += name;
+    }}};
+    return made;
+  };
+  Target compute = named('c');
+  compute.clock = [] { return 3e9; };
+  const Bracketed result =
+      sample_bracketed(backend, named('w'), {named('m'), compute, named('l')}, quick(), [&](const auto&) { return std::size_t{1}; }, nullptr);
+  EXPECT_EQ(order, "mlcwclm");
+  EXPECT_EQ(result.before_s.size(), 3u);
+  for (const auto& samples : result.after_s) EXPECT_GE(samples.size(), 3u);
+}
+
 // A roof whose first launches after a pause are slow, as those of a GPU whose clocks have fallen.
 TEST(Bracketed, AGpuIsAwakeBeforeItsFirstBracket) {
   for (const bool on_host : {true, false}) {

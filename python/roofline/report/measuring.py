@@ -164,6 +164,7 @@ def report(
 
 
 FILL_BYTES_PER_S, CHECK_FLOPS_PER_S, CHECK_BYTES_PER_S = 1e9, 2e9, 4e8  # random data, and NumPy's float64, by one core of today
+BUSY = 2.0  # times the estimated cost: nothing is then measured again
 PREDICTED_SHARE = 0.5  # of the time of a launch that is expected of slow variants
 
 
@@ -212,7 +213,7 @@ def _operators(
                 machine=machine,
                 cache_state=point.cache_state,
                 seed=seed,
-                policy=rules,
+                policy=rules if slower < BUSY else dataclasses.replace(rules, tries=1),
             )
             append_to(path, measurement)
             found.append(measurement)
