@@ -47,7 +47,7 @@ void alternate(Tile& tile, std::int64_t steps, std::uint32_t plus, std::uint32_t
 template <int Beats>
 [[gnu::always_inline]] inline void beats(std::int64_t& beat) {
   if constexpr (Beats > 0) {
-    asm volatile("imul %0, %0" : "+r"(beat) : : "cc");
+    asm volatile("imul %k0, %k0" : "+r"(beat) : : "cc");
     beats<Beats - 1>(beat);
   }
 }

@@ -18,6 +18,7 @@ namespace {
 #define ROOFLINE_SKEWED_15(F)                                                                                                   \
   F(0, 7) F(1, 8) F(2, 9) F(3, 10) F(4, 11) F(5, 12) F(6, 13) F(7, 14) F(8, 0) F(9, 1) F(10, 2) F(11, 3) F(12, 4) F(13, 5) F(14, 6)
 
+#if defined(__x86_64__)
 // A loop of these pieces: how to broadcast the operands, to load and save a chain, an odd (plus) and even (minus) step, and a beat: what
 // else comes after each step, once more in a turn. Eight steps per turn of the loop, the rest one by one.
 #define ROOFLINE_X86_LOOP(name, beats, beat_more, type, factor, term, broadcast, load, save, plus, minus)                       \
@@ -35,8 +36,8 @@ namespace {
                  : "cc", "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",     \
                    "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");                                                                \
   }
-// A multiplication takes 3 cycles on every x86 core since 2008. (Additions of immediates cost none where they are folded at rename.)
-#define ROOFLINE_BEAT "imul %[beat], %[beat]\n"
+// A multiplication of 32 bits takes 3 cycles, and on no core fewer. (Additions of immediates can be folded at rename.)
+#define ROOFLINE_BEAT "imul %k[beat], %k[beat]\n"
 #define ROOFLINE_BEATS_2 ROOFLINE_BEAT ROOFLINE_BEAT
 #define ROOFLINE_BEATS_3 ROOFLINE_BEATS_2 ROOFLINE_BEAT
 #define ROOFLINE_BEATS_4 ROOFLINE_BEATS_2 ROOFLINE_BEATS_2
@@ -49,6 +50,7 @@ namespace {
   ROOFLINE_X86_LOOP(name##_many, ROOFLINE_BEATS_##many, ROOFLINE_BEAT, __VA_ARGS__)
 #define ROOFLINE_X86_ENTRY(block, name, few, many) \
   { block, name, nullptr, nullptr, {{name##_few, 8, 3 * (8 * few + 1)}, {name##_many, 8, 3 * (8 * many + 1)}} }
+#endif
 
 constexpr FmaKernel kNone = {0, nullptr};
 
