@@ -23,7 +23,7 @@ free = device.core.available_bytes()
 limit = 2 << 30
 resource.setrlimit(resource.{name}, (limit, limit))
 have = device.core.available_bytes()
-assert have < min(limit, free) or have == free < limit, (have, free)
+assert have < limit, (have, free)
 prepare(device, Relu(elements=1 << 20), None, "warm", 0).sets[0].run()
 try:
     prepare(device, Relu(elements=limit // 4), None, "warm", 0)  # two arrays of the limit's size
@@ -31,7 +31,7 @@ except OutOfMemory as error:
     print("OutOfMemory:", error)
 held = device.core.memory(have // 2)
 left = device.core.available_bytes()
-assert left <= have - have // 2, (left, have)
+assert left <= have - have // 2 + (16 << 20), (left, have)  # the interpreter gives some memory back
 """
 
 
