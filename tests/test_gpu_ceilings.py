@@ -37,7 +37,7 @@ class Reported(Device):
             {"operator": operator.name, "variant": variant, "dtype": name, "missing": missing.get(f"{variant}_{name}", "")}
             for operator in (Mma, Matmul, Fma)
             for variant, declared in operator.variants.items()
-            for name in declared.dtypes["cuda"]
+            for name in declared.dtypes.get("cuda", ())
         ]
 
 

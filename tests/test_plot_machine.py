@@ -83,7 +83,8 @@ def bandwidth(level: str, value: float, **more: Any) -> Ceiling:
 
 
 def compute(dtype: str, value: float, **more: Any) -> Ceiling:
-    return Ceiling(probe="fma", dtype=dtype, isa="avx2", threads=2, samples=around(value), clock_hz=CLOCK, **more)
+    probe = "fma.add" if "problem" in more else "fma"
+    return Ceiling(probe=probe, dtype=dtype, isa="avx2", threads=2, samples=around(value), clock_hz=CLOCK, **more)
 
 
 def latency(level: str, value: float, pages: str) -> Ceiling:

@@ -54,7 +54,8 @@ def cpu() -> Machine:
         return Ceiling(probe="stream", level=level, access=access, variant="plain", threads=2, samples=(value,))
 
     def compute(dtype: str, value: float, **more: Any) -> Ceiling:
-        return Ceiling(probe="fma", dtype=dtype, isa="avx2", threads=2, samples=(value,), clock_hz=3.4e9, **more)
+        probe = "gemm.square" if "problem" in more else "fma"
+        return Ceiling(probe=probe, dtype=dtype, isa="avx2", threads=2, samples=(value,), clock_hz=3.4e9, **more)
 
     return Machine(
         name="Example CPU",
