@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import Error, OutOfMemory, Unsupported
 from ..machine import Ceiling, EmpiricalRoofline, Machine, SizeCurve
-from ..measurement import Policy
+from ..measurement import Policy, measure
 from ..measurement.devices import Device, exclusive, open_device, provenance, utc_now
 from ..measurement.probing import fastest
 from ..measurement.progress import Progress, ProgressOption
@@ -20,6 +20,7 @@ from ..measurement.timing import IMPLAUSIBLE, QUICK, THOROUGH, clock_hz, disturb
 from ..probes import DEPTHS, Wanted
 from ..probes.base import ROOFS
 from ..probes.gpu_units import rate
+from ..probes.kernels import KERNEL
 from ..units import fmt_percent
 from .kept import PENDING, Kept
 from .series import sustained_load
@@ -99,6 +100,35 @@ def _with_operations(made: Ceiling) -> Ceiling:
     return dataclasses.replace(made, ops_per_cycle=float(nearest)) if per_cycle <= IMPLAUSIBLE * nearest else made
 
 
+def kernel_ceiling(device: Device, what: Wanted, policy: Policy, machine: Machine) -> Ceiling:
+    """A kernel on a standard problem, and in its plan what the other ceilings and the roofs around it predicted.
+
+    Raises Unsupported where the problem cannot run or nothing is known that could predict it.
+    """
+    problem, variant = what.require()[0]
+    brief = dataclasses.replace(policy, min_s=min(policy.min_s, 0.08), max_s=min(policy.max_s, 0.2), tries=min(policy.tries, 2))
+    state = "cold" if what.level == "DRAM" else "warm"
+    others = dataclasses.replace(machine, ceilings=tuple(c for c in machine.ceilings if c.probe != what.probe.id))
+    try:
+        m = measure(problem, variant=variant, device=device, machine=others, cache_state=state, policy=brief, steps=False)
+    except OutOfMemory:
+        raise
+    except Error as error:
+        raise Unsupported(str(error)) from error
+    identity = what.probe.identity(device, problem, variant, what.level)
+    return Ceiling(
+        probe=what.probe.id,
+        samples=tuple(what.probe.work(problem) / s for s in m.samples_s),
+        **{each.name: getattr(identity, each.name) for each in dataclasses.fields(identity)},
+        threads=device.threads,
+        problem={"operator": problem.name, **problem.to_dict()},
+        plan={**m.plan, "predicted_s": float(m.prediction["time_s"])},
+        clock_hz=m.clock_hz_after,
+        status=m.status,
+        reason=m.reason,
+    )
+
+
 def better(one: Ceiling, other: Ceiling) -> Ceiling:
     """Of two measurements of one ceiling the undisturbed one, else the better: other load never helps."""
     if (one.status == "ok") != (other.status == "ok"):
@@ -158,6 +188,11 @@ class _Run:
             else:
                 self.found_series[label] = part
         self.left_out = dict(machine.provenance.get("left_out", {}))
+
+    def measuring(self, device: Device, what: Wanted) -> Callable[[], Ceiling]:
+        if what.probe is KERNEL:
+            return partial(kernel_ceiling, device, what, self.policy, self.machine())
+        return partial(ceiling, device, what, self.policy)
 
     def find_share(self, device: Device) -> None:
         """What the device gets of its last cache, once the roofs around it are known: sets and stores are then sized by it."""
@@ -270,7 +305,7 @@ def measure_machine(
             if late():
                 run.left_out[label] = LATE
             else:
-                run.attempt(label, partial(ceiling, where, what, rules))
+                run.attempt(label, run.measuring(where, what))
         for series in run.series:
             if series.label not in todo:
                 continue
@@ -287,7 +322,7 @@ def measure_machine(
             for label, where, what in disturbed:
                 shown.step(f"{label}, again ({again + 1} of {rules.tries})")
                 if not late():
-                    run.attempt(label, partial(ceiling, where, what, rules))
+                    run.attempt(label, run.measuring(where, what))
     made = run.machine(finished=True)
     run.kept.finish(made)
     return made

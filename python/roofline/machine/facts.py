@@ -87,6 +87,7 @@ class Plan(TypedDict, total=False):
     line_bytes: Tile
     scores_elements: Whole
     parts_bytes: Whole
+    predicted_s: Duration  # of a kernel on a standard problem, by the machine's other ceilings
     workspace_bytes: Whole
     packed_bytes: Whole
     experts_with_tokens: Whole

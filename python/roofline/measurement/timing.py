@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import Error, OutOfMemory, Unsupported, require_type
-from ..machine import Machine
+from ..kernel_shares import known_kernels
+from ..machine import LEVELS, Machine
 from ..model import Roofs, bound, default_variant, machine_roofs, terms_s
 from ..operators import Operator
 from ..prediction import Rates, expect, machine_rates, moved_bytes
@@ -190,7 +191,9 @@ def from_rates(prepared: Prepared, machine: Machine | None, level: str) -> Expec
             known = machine_rates(machine, problem, stated)
             change = peak / stated.compute_flops_per_s if math.isfinite(peak) else 1.0
             rates = known.scaled(bandwidths=rates.bandwidths, compute=change, launch_s=roofs.floor_s)
-        return expect(problem, prepared.plan, prepared.caches, roofs, rates, moved).to_dict()
+        cold = level == LEVELS[-1]
+        kernels = [] if machine is None else known_kernels(machine, problem.name, prepared.variant, cold=cold)
+        return expect(problem, prepared.plan, prepared.caches, roofs, rates, moved, kernels).to_dict()
 
     return expected
 

@@ -8,6 +8,7 @@ from ..errors import Error
 from .bandwidth import SCALAR, SHARED, STREAM, STRIDED, VARIANTS
 from .base import DEPTHS, KINDS, RATE_UNITS, UNITS, Identified, Identity, Probe, Target, Wanted, wanted_of
 from .compute import EXP, FMA, FMA_ADD, FMA_OPERANDS
+from .kernels import KERNEL
 from .latency import CHASE, CORE_TO_CORE, HOST_CALL, LAUNCH
 from .levels import LEVELS
 from .products import ALIGNED, GEMM, NARROWS, ODD, SQUARE, WIDE
@@ -15,7 +16,7 @@ from .tensor import FLAT, MMA
 from .transfer import HOST_COPY, LINK, PEER_COPY, TRANSFERS
 
 PROBES: tuple[Probe, ...] = (
-    LAUNCH, STREAM, FMA, MMA, LINK, EXP, SQUARE, NARROWS, WIDE, FMA_OPERANDS, ODD, FMA_ADD, HOST_CALL, CHASE, CORE_TO_CORE,
+    LAUNCH, STREAM, FMA, MMA, LINK, EXP, SQUARE, NARROWS, WIDE, FMA_OPERANDS, KERNEL, ODD, FMA_ADD, HOST_CALL, CHASE, CORE_TO_CORE,
     HOST_COPY, PEER_COPY, SHARED, STRIDED, SCALAR, FLAT,
 )  # fmt: skip
 _BY_ID = {probe.id: probe for probe in PROBES}

@@ -13,8 +13,8 @@ from ..units import GIB, KIB, MIB, fmt_bytes
 from .base import FURTHER, PREDICTION, ROOFS, THOROUGH, Candidate, Identified, Identity, Probe, Target, Wanted, want, words
 from .levels import cache_capacity, last_cache
 
-# A flushed array reads at DRAM's rate from 16 MiB up; one of 256 MiB makes its launch long against the fork-join.
-DRAM_ARRAY_BYTES = {"quick": 256 * MIB, "standard": 256 * MIB, "thorough": 512 * MIB}
+# A flushed array reads at DRAM's rate from 16 MiB up; larger ones make a launch long against its ends.
+DRAM_ARRAY_BYTES = {"quick": 64 * MIB, "standard": 256 * MIB, "thorough": 512 * MIB}
 LEAST_DRAM_ARRAY_BYTES = 16 * MIB
 GPU_ARRAY_BYTES = GIB
 # Of a launch, over arrays that no cache keeps: the 4 to 5 us in which a GPU's loads start and end are then below 0.5 % of it.

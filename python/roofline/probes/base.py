@@ -15,9 +15,10 @@ RATE_UNITS: Mapping[str, str] = {"bandwidth": "B/s", "compute": "FLOP/s", "laten
 UNITS = ("core", "tensor")
 DEPTHS = ("quick", "standard", "thorough")
 
-# In the order of measuring: what every report needs, what predictions need, the further ceilings, and those of --thorough.
-ROOFS, PREDICTION, FURTHER, THOROUGH = range(4)
-DEEPEST = {"quick": PREDICTION, "standard": FURTHER, "thorough": THOROUGH}
+# In the order of measuring: what every report needs, what predictions need, how far kernels are from these, the further ceilings,
+# and those of --thorough.
+ROOFS, PREDICTION, KERNELS, FURTHER, THOROUGH = range(5)
+DEEPEST = {"quick": KERNELS, "standard": FURTHER, "thorough": THOROUGH}
 
 Candidate = tuple[Operator, str]  # a problem, and the variant that runs it
 

@@ -21,7 +21,7 @@ LAUNCH_SHARE = 6e-4  # of a report's time limit: 33 ms of 55 s
 HALVED_FIRST = ("seq_q", "rows", "elements", "batch", "tokens")
 MAIN_DTYPES = ("fp32", "bf16")
 # Measured as ceilings, and no points of their own; a matrix product is both.
-CEILINGS = {probe.operator for probe in PROBES} - {"matmul", "all_gather"} | {"mixed_intensity"}
+CEILINGS = {probe.operator for probe in PROBES} - {"", "matmul", "all_gather"} | {"mixed_intensity"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
