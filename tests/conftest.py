@@ -108,7 +108,7 @@ def small() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(devices, "_opened", functools.lru_cache(devices.Device))
-        patched.setattr(bandwidth, "DRAM_ARRAY_BYTES", dict.fromkeys(DEPTHS, 16 * MIB))
+        patched.setattr(bandwidth, "DRAM_ARRAY_BYTES", dict.fromkeys((*DEPTHS, "report"), 16 * MIB))
         patched.setattr(products, "SQUARES", (256, 64))
         patched.setattr("roofline.ceilings.measuring.WARM_S", 0.0)
         yield

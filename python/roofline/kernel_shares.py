@@ -15,6 +15,7 @@ from .operators import from_dict
 
 LEAST, MOST = 0.5, 20.0  # of a factor
 NEAR = 0.1  # squared distance below which two problems are the same
+FAR = 1.5  # distance from which a kernel is taken for no slower than its parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +29,11 @@ class Known:
 
 
 def known_kernels(machine: Machine, operator: str, variant: str, *, cold: bool) -> list[Known]:
-    """What `machine` knows of a kernel, with its operands in memory or in caches; where only the other was measured, that."""
+    """What `machine` knows of a kernel with its operands in memory (cold) or in caches."""
     if not variant:
         return []
     own = [c for c in machine.of("kernel") if (c.params.get("operator"), c.variant) == (operator, variant)]
-    found = [made for c in own if c.params.get("cold") == cold and (made := _known(c))]
-    return found or [made for c in own if (made := _known(c))]
+    return [made for c in own if c.params.get("cold") == cold and (made := _known(c))]
 
 
 def _known(c: Ceiling) -> Known | None:
@@ -58,5 +58,5 @@ def factor(known: Sequence[Known], flops: Any, moved: Any, time_s: Any) -> Any:
         return 1.0
     intensity, seconds = np.log(np.maximum(flops, 1) / np.maximum(moved, 1)), np.log(np.maximum(time_s, 1e-12))
     weights = [1 / (NEAR + (intensity - k.log_intensity) ** 2 + (0.5 * (seconds - k.log_time)) ** 2) ** 2 for k in known]
-    found = np.exp(sum(w * k.log_factor for w, k in zip(weights, known, strict=True)) / sum(weights))
+    found = np.exp(sum(w * k.log_factor for w, k in zip(weights, known, strict=True)) / (sum(weights) + (NEAR + FAR**2) ** -2))
     return found if np.ndim(found) else float(found)

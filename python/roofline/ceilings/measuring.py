@@ -18,7 +18,7 @@ from ..measurement.probing import fastest
 from ..measurement.progress import Progress, ProgressOption
 from ..measurement.timing import IMPLAUSIBLE, QUICK, THOROUGH, clock_hz, disturbed
 from ..probes import DEPTHS, Wanted
-from ..probes.base import ROOFS
+from ..probes.base import REPORT, ROOFS
 from ..probes.gpu_units import rate
 from ..probes.kernels import KERNEL
 from ..units import fmt_percent
@@ -28,7 +28,7 @@ from .share import last_cache_share
 from .wanted import wanted, wanted_series
 
 STANDARD = Policy(min_s=0.3, max_s=1.5, tries=3)
-POLICIES = {"quick": QUICK, "standard": STANDARD, "thorough": THOROUGH}
+POLICIES = {"quick": QUICK, REPORT: QUICK, "standard": STANDARD, "thorough": THOROUGH}
 LATE = "the time limit was reached"
 # A core runs its widest instructions at a clock of their own, which it takes up after some tenths of a second.
 WARM_S = 0.3
@@ -266,6 +266,7 @@ def measure_machine(
     unfinished: str | os.PathLike[str] | None = None,
     force: bool = False,
     arena_bytes: int | None = None,
+    depth: str | None = None,
 ) -> Machine:
     """The ceilings of one device: bandwidth by level and access, arithmetic by dtype and instruction set, latencies.
 
@@ -278,14 +279,15 @@ def measure_machine(
     then it stays as it was. unfinished: what is written after every ceiling (default: `out` with .partial behind it, which goes
     in the end); the same call goes on with it. force: replace an `out` that is no machine file, and an unfinished measurement of
     other options. arena_bytes: memory for the arrays of all probes; None is the smaller of 4 GiB and a quarter of what is
-    available. Raises Error for bad input and for such files, and Unsupported where there is no such device.
+    available. depth: "report" is what a report measures, quick and what predictions need. Raises Error for bad input and for such
+    files, and Unsupported where there is no such device.
     """
     if quick and thorough:
         raise Error("measure_machine: quick and thorough exclude each other")
     opened = open_device(device, threads)
     if arena_bytes is not None:
         opened.limit_arena(arena_bytes)
-    depth = DEPTHS[0] if quick else DEPTHS[2] if thorough else DEPTHS[1]
+    depth = depth or (DEPTHS[0] if quick else DEPTHS[2] if thorough else DEPTHS[1])
     rules = policy or POLICIES[depth]
     options = {"depth": depth, "threads": opened.threads, "policy": rules.to_dict()}
     run = _Run(opened, depth, rules, options, Kept(out, unfinished, options, opened, force))

@@ -11,7 +11,7 @@ from ..machine import EmpiricalRoofline, Machine, SizeCurve, cache_capacity
 from ..measurement.devices import Device, open_device
 from ..probes import Wanted
 from ..probes import wanted as wanted_of_all
-from ..probes.base import DEEPEST, FURTHER, ROOFS
+from ..probes.base import DEEPEST, FURTHER, REPORT, ROOFS
 from .series import intensity_sweep, size_curve
 
 ONE_THREAD = ("stream", "stream.scalar", "stream.strided", "fma", "fma.add", "gemm.square", "gemm.narrow", "gemm.misaligned", "exp")
@@ -46,7 +46,7 @@ def wanted(device: Device, depth: str = "standard") -> list[tuple[Device, Wanted
 
 def wanted_series(device: Device, depth: str = "standard") -> list[WantedSeries]:
     """Every series: the knee of DRAM, or with thorough that of every level, a long load, and curves over size."""
-    if depth == "quick":
+    if depth in ("quick", REPORT):
         return []
     if depth == "standard":
         return [WantedSeries("DRAM read over intensity", partial(intensity_sweep, device, "DRAM"))]

@@ -10,11 +10,25 @@ from ..errors import Error, Unsupported
 from ..operators import MIXES, Operator, Stream
 from ..operators.stream import IN_FLIGHT_BYTES
 from ..units import GIB, KIB, MIB, fmt_bytes
-from .base import FURTHER, PREDICTION, ROOFS, THOROUGH, Candidate, Identified, Identity, Probe, Target, Wanted, want, words
+from .base import (
+    ACCESSES,
+    FURTHER,
+    REPORT,
+    ROOFS,
+    THOROUGH,
+    Candidate,
+    Identified,
+    Identity,
+    Probe,
+    Target,
+    Wanted,
+    want,
+    words,
+)
 from .levels import cache_capacity, last_cache
 
 # A flushed array reads at DRAM's rate from 16 MiB up; larger ones make a launch long against its ends.
-DRAM_ARRAY_BYTES = {"quick": 64 * MIB, "standard": 256 * MIB, "thorough": 512 * MIB}
+DRAM_ARRAY_BYTES = {"quick": 64 * MIB, REPORT: 64 * MIB, "standard": 256 * MIB, "thorough": 512 * MIB}
 LEAST_DRAM_ARRAY_BYTES = 16 * MIB
 GPU_ARRAY_BYTES = GIB
 # Of a launch, over arrays that no cache keeps: the 4 to 5 us in which a GPU's loads start and end are then below 0.5 % of it.
@@ -199,7 +213,7 @@ def _cpu_streams(target: Target, depth: str) -> Iterator[Wanted]:
     for level in ("DRAM", *levels):
         for access in MIXES:
             usual = ("copy", "triad") if level == "DRAM" else ("copy",)
-            rank = ROOFS if access == "read" else PREDICTION if access in usual else FURTHER
+            rank = ROOFS if access == "read" else ACCESSES if access in usual else FURTHER
             yield from _level(target, rank, level, access, depth)
     for level in levels if depth == "thorough" else ():
         for access in STORING:
@@ -212,7 +226,7 @@ def _gpu_streams(target: Target, depth: str) -> Iterator[Wanted]:
     for level in ("DRAM", "L2"):
         for access in MIXES if level == "DRAM" or cache_capacity(target.facts, level) else ():
             usual = ("copy", "triad") if level == "DRAM" else ("copy",)
-            rank = ROOFS if access == "read" else PREDICTION if access in usual else FURTHER
+            rank = ROOFS if access == "read" else ACCESSES if access in usual else FURTHER
             yield from _level(target, rank, level, access, depth)
     if cache_capacity(target.facts, "L1"):
         yield from _level(target, ROOFS, "L1", "read", depth)

@@ -15,10 +15,12 @@ RATE_UNITS: Mapping[str, str] = {"bandwidth": "B/s", "compute": "FLOP/s", "laten
 UNITS = ("core", "tensor")
 DEPTHS = ("quick", "standard", "thorough")
 
-# In the order of measuring: what every report needs, what predictions need, how far kernels are from these, the further ceilings,
-# and those of --thorough.
-ROOFS, PREDICTION, KERNELS, FURTHER, THOROUGH = range(5)
-DEEPEST = {"quick": KERNELS, "standard": FURTHER, "thorough": THOROUGH}
+REPORT = "report"  # as deep as a report goes: between quick and standard
+
+# In the order of measuring: the roofs, those of other accesses, what predictions need beside them, how far kernels are from these,
+# the further ceilings, and those of --thorough.
+ROOFS, ACCESSES, PREDICTION, KERNELS, FURTHER, THOROUGH = range(6)
+DEEPEST = {"quick": ACCESSES, REPORT: KERNELS, "standard": FURTHER, "thorough": THOROUGH}
 
 Candidate = tuple[Operator, str]  # a problem, and the variant that runs it
 

@@ -9,10 +9,12 @@ from .base import KERNELS, Identified, Identity, Probe, Target, Wanted, want, wo
 
 # (name, problem, whether its operands come from memory). None of the sizes is that of a report's point.
 Case = tuple[str, Operator, bool]
+SHAPE = ("seq_kv", "tokens", "rows", "columns", "inner", "d_model", "elements")  # what tells the cases of one name apart
 
 
 def _rows(operator: type[Operator]) -> Iterator[Case]:
-    for name, rows, columns, cold in (("large", 2048, 6144, True), ("small", 48, 768, True), ("small", 48, 768, False)):
+    shapes = (("large", 2048, 6144, True), ("medium", 1152, 1792, True), ("small", 48, 768, True), ("tiny", 8, 48, True))
+    for name, rows, columns, cold in (*shapes, ("small", 48, 768, False), ("tiny", 8, 48, False)):
         yield name, operator.make(rows=rows, columns=columns), cold
 
 
@@ -21,14 +23,19 @@ def cases() -> Iterator[Case]:
     yield "prefill", Attention(seq_q=768, seq_kv=768, head_dim=96), True
     yield "short", Attention(seq_q=160, seq_kv=160, head_dim=48), False
     yield "decode", Attention(seq_q=1, seq_kv=6144, head_dim=96), True
+    yield "decode", Attention(seq_q=1, seq_kv=640, head_dim=96), True
     yield "decode", Attention(seq_q=1, seq_kv=640, head_dim=96), False
     yield "one row", Matmul(rows=1, columns=3072, inner=3072), True
     yield "small", Matmul(rows=96, columns=384, inner=384), True
+    yield "small", Matmul(rows=96, columns=384, inner=384), False
     yield "one token", Ffn(batch=1, seq_q=1, d_model=896, d_ff=3584), True
+    yield "one token", Ffn(batch=1, seq_q=1, d_model=160, d_ff=480), True
+    yield "one token", Ffn(batch=1, seq_q=1, d_model=160, d_ff=480), False
     yield "tokens", Ffn(batch=1, seq_q=48, d_model=896, d_ff=3584), True
     for operator in (Softmax, RmsNorm, LayerNorm, BiasRelu):
         yield from _rows(operator)
     yield "large", Relu(elements=12 << 20), True
+    yield "medium", Relu(elements=1152 * 1792), True
     yield "small", Relu(elements=48 * 768), True
     yield "small", Relu(elements=48 * 768), False
 
@@ -42,7 +49,8 @@ def _wanted(target: Target, depth: str) -> Iterator[Wanted]:
 
 def _identity(target: Target, problem: Operator, variant: str, level: str) -> Identity:
     case = next((name for name, known, _ in cases() if known == problem), "")
-    params = {"operator": problem.name, "case": case, "cold": level == "DRAM"}
+    shape = "×".join(str(value) for name, value in problem.to_dict().items() if name in SHAPE)
+    params = {"operator": problem.name, "case": words(case, shape), "cold": level == "DRAM"}
     return Identity(level=level, access=problem.mix, variant=variant, params=params)
 
 

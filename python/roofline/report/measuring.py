@@ -135,8 +135,7 @@ def report(
     if machine is None:
         machine = measure_machine(
             opened,
-            quick=not thorough,  # the main ceilings: all of them would leave no time for operators
-            thorough=thorough,
+            depth="quick" if quick else "thorough" if thorough else "report",
             policy=rules,
             progress=progress,
             deadline_s=None if limit is None else limit * CEILINGS_SHARE,
