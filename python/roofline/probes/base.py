@@ -106,10 +106,10 @@ def words(*parts: object) -> str:
 class Probe:
     """One kind of ceiling.
 
-    id: by which machines, predictions and advice ask for it. operator: whose problems it measures (empty: those of several). summary: for `--describe`.
-    work: bytes, FLOPs, or (of a latency) hops or calls of one launch. identity, name: what the result is, and its name in tables.
-    wanted: backend -> the ceilings to measure on a device at a depth; a backend without an entry has none. roof: whether problems
-    are held against it. floor: whether it is the least time of a launch.
+    id: by which machines, predictions and advice ask for it. operator: whose problems it measures (empty: those of several).
+    summary: for `--describe`. work: bytes, FLOPs, or (of a latency) hops or calls of one launch. identity, name: what the result
+    is, and its name in tables. wanted: backend -> the ceilings to measure on a device at a depth; a backend without an entry has
+    none. roof: whether problems are held against it. floor: whether it is the least time of a launch.
     """
 
     id: str
