@@ -124,10 +124,6 @@ class Probe:
     roof: bool = True
     floor: bool = False
 
-    @property
-    def unit(self) -> str:
-        return RATE_UNITS[self.kind]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Wanted:
