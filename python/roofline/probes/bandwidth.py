@@ -31,8 +31,8 @@ from .levels import cache_capacity, last_cache
 DRAM_ARRAY_BYTES = {"quick": 64 * MIB, REPORT: 64 * MIB, "standard": 256 * MIB, "thorough": 512 * MIB}
 LEAST_DRAM_ARRAY_BYTES = 16 * MIB
 GPU_ARRAY_BYTES = GIB
-# Of a launch, over arrays that no cache keeps: the 4 to 5 us in which a GPU's loads start and end are then below 0.5 % of it.
-GPU_DRAM_PASSES = 4
+# Over arrays that no cache keeps. A GPU's loads take 4 to 5 us to start and to end: less than 0.5 % of four passes.
+DRAM_PASSES = {"cpu": 1, "cuda": 4}
 # One launch in a cache covers about this much per thread: 0.15 ms and more, so that the fork-join (< 1 us) is below 0.5 %.
 CACHE_LAUNCH_BYTES = 32 * MIB
 # Probes of L1 and L2 fill half: far from the edge, where stacks and page tables already push lines out.
@@ -47,6 +47,7 @@ GPU_MOST_PASSES = 1024
 # Of the L2 of a GPU: a line may lie in both its halves, so that more than 40 % need not stay. Of an L1: whole rounds of its probe.
 GPU_L2_SHARE, GPU_L1_SHARE, GPU_L1_ROUND = 0.35, 0.25, 16 * KIB
 ARRAYS = {"read": 1, "write": 1, "copy": 2, "scale": 2, "add": 3, "triad": 3}
+SCALAR_CACHES = {"cpu": ("L3", "L2", "L1"), "cuda": ("L2",)}
 STORING = ("write", "copy", "triad")  # measured with stores that bypass the caches where the data could stay in one
 STRIDES = {"cpu": (2, 4, 8, 16), "cuda": (2, 4, 8, 16, 32)}  # fp32: one element of a line of 64 bytes, of 128 bytes
 VARIANTS = {"non_temporal": "NT", "shared": "shared memory"}  # as names say them
@@ -75,7 +76,7 @@ def dram_array_bytes(target: Target, depth: str = "standard") -> int:
         if size < LEAST_DRAM_ARRAY_BYTES:
             raise Unsupported(f"DRAM: {fmt_bytes(most)} of memory for an array is too little; {fmt_bytes(size)} is needed")
         return size
-    usual = DRAM_ARRAY_BYTES[depth] if target.backend == "cpu" else GPU_ARRAY_BYTES
+    usual = {"cpu": DRAM_ARRAY_BYTES[depth], "cuda": GPU_ARRAY_BYTES}[target.backend]
     size, cache = min(max(usual, 4 * last_cache(target.facts)), most), last_cache(target.facts)
     if size < 2 * cache:
         raise Unsupported(f"DRAM: {fmt_bytes(most)} of memory for an array is too little beside a cache of {fmt_bytes(cache)}")
@@ -106,13 +107,11 @@ def stream_problem(
 ) -> Stream:
     """Arrays that come from `level`, and enough passes for a launch. Raises Unsupported where the level cannot be shown."""
     element = int(dtype_named(dtype).bits) // 8
-    on_cpu = target.backend == "cpu"
     if level == "DRAM":
         size = dram_array_bytes(target, depth)
-        return Stream(
-            access=access, elements=size // element, passes=1 if on_cpu else GPU_DRAM_PASSES, streams=streams, dtype=dtype
-        )
-    set_bytes, whole, launch = _cpu_set(target, level) if on_cpu else _gpu_set(target, level)
+        passes = DRAM_PASSES[target.backend]
+        return Stream(access=access, elements=size // element, passes=passes, streams=streams, dtype=dtype)
+    set_bytes, whole, launch = {"cpu": _cpu_set, "cuda": _gpu_set}[target.backend](target, level)
     per_array = max(set_bytes // ARRAYS[access] // whole * whole, whole)
     passes = max(1, launch // (per_array * ARRAYS[access]))
     return Stream(access=access, elements=max(per_array // element, 1), passes=passes, streams=streams, dtype=dtype)
@@ -245,8 +244,11 @@ def _strided(target: Target, depth: str) -> Iterator[Wanted]:
 
 
 def _scalar(target: Target, depth: str) -> Iterator[Wanted]:
-    caches = ("L3", "L2", "L1") if target.backend == "cpu" else ("L2",)
-    for level in ("DRAM", *(level for level in caches if cache_capacity(target.facts, level))) if depth == "thorough" else ():
+    for level in (
+        ("DRAM", *(level for level in SCALAR_CACHES[target.backend] if cache_capacity(target.facts, level)))
+        if depth == "thorough"
+        else ()
+    ):
         with suppress(Unsupported):
             found = [one for one, variant in stream_candidates(target, level, "read", depth=depth) if variant == "plain"]
             yield want(SCALAR, target, THOROUGH, *((one.replace(isa="scalar"), "plain") for one in found), level=level)
