@@ -121,6 +121,8 @@ def first_figures() -> str:
 def machines_table() -> str:
     """Every ceiling of all threads, by machine."""
     found = recorded()
+    if not found:
+        return "None is recorded yet."
     names: dict[str, None] = {}
     by_machine = []
     for machine, _ in found.values():
