@@ -283,6 +283,7 @@ def test_pooling_finds_the_second_mode() -> None:
     [
         ({"probe": "speed"}, "a ceiling's probe must be one of launch, stream, fma, .* stream.scalar, .*, got 'speed'"),
         ({"probe": "stream", "level": "L4", "access": "read"}, "level must be one of"),
+        ({"probe": "pointer_chase", "level": "L4"}, "level must be one of"),
         ({"probe": "stream", "level": "L1", "access": "peek"}, "access must be one of"),
         ({"probe": "fma", "dtype": "fp31"}, "unknown dtype 'fp31'"),
         ({"probe": "fma", "dtype": "fp32", "unit": "sparse"}, "unit must be one of"),

@@ -88,8 +88,9 @@ class Ceiling:
         one_of("ceiling", "unit", self.unit, UNITS)
         one_of("ceiling", "status", self.status, STATUSES)
         one_of("ceiling", "source", self.source, SOURCES)
-        if self.kind == "bandwidth":
+        if self.kind == "bandwidth" or self.level:
             one_of("ceiling", "level", self.level, LEVELS)
+        if self.kind == "bandwidth":
             one_of("ceiling", "access", self.access, MIXES)
         if self.kind == "transfer":
             one_of("ceiling", "access", self.access, tuple(TRANSFERS))
