@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from roofline.cost import TensorSpec
 from roofline.errors import Error
+from roofline.kernel_costs import kernel_costs, memory_share
 from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, Machine
 from roofline.model import default_variant, machine_roofs
 from roofline.operators import (
@@ -33,6 +34,7 @@ from roofline.operators import (
 from roofline.operators.base import WORK
 from roofline.operators.scales import scales_name
 from roofline.prediction import KNEE, Rates, moved_bytes, predict, predict_many, reused_bytes
+from roofline.probes.kernels import cases
 
 
 def ceilings() -> dict[str, Ceiling]:
@@ -508,3 +510,64 @@ def test_a_datasheet_knows_no_knee() -> None:
     claimed = Machine(name="x", ceilings=tuple(dataclasses.replace(c, source="datasheet") for c in ceilings().values()))
     assert predict(claimed, RmsNorm()).rates.knee == math.inf
     assert predict(machine(), RmsNorm()).rates.knee == KNEE
+
+
+# -- what kernels take beyond their parts ---------------------------------------------------------------------------------
+
+TRUE = {"memory": 1.3, "caches": 1.15, "loop_s": 60e-9, "start_s": 0.8e-6, "cold_s": 0.5e-6}
+
+
+def kernel_times(operator: str, variant: str, noise: float = 0.0) -> dict[str, Ceiling]:
+    """Standard problems whose times follow TRUE exactly, but for alternating `noise`."""
+    plain, found = machine(), {}
+    for index, (name, problem, cold) in enumerate(c for c in cases() if c[1].name == operator):
+        p = predict(plain, problem, variant=variant, level="DRAM" if cold else "L2")
+        overlapped, share = p.time_s - p.parts["launch"], memory_share(p.parts)
+        time_s = p.parts["launch"] + overlapped * (TRUE["memory"] * share + TRUE["caches"] * (1 - share))
+        time_s += problem.loops() * TRUE["loop_s"] + TRUE["start_s"] + cold * TRUE["cold_s"]
+        found[f"{name} {index}"] = Ceiling(
+            probe="kernel", variant=variant, access=problem.mix, level="DRAM" if cold else "L2", threads=2,
+            samples=(problem.compulsory_bytes() / time_s * (1 + noise * (-1) ** index),),
+            problem={"operator": operator, **problem.to_dict()}, params={"operator": operator, "case": name, "cold": cold},
+            plan={"predicted_s": p.time_s, "launch_s": p.parts["launch"], "memory_share": share},
+        )  # fmt: skip
+    return found
+
+
+@pytest.mark.parametrize(("operator", "variant"), [("rms_norm", "fused"), ("softmax", "fused")])
+def test_costs_of_a_kernel_are_found(operator: str, variant: str) -> None:
+    known = kernel_costs(machine(**kernel_times(operator, variant)), operator, variant)
+    assert dataclasses.asdict(known) == pytest.approx(TRUE, rel=0.05)
+    assert kernel_costs(machine(), operator, variant) is None
+
+
+def test_a_variant_is_charged_for_its_kernel() -> None:
+    # 4000 rows of 40: 1.28 MB at 36 GB/s (copied past the caches), and 4000 times 60 ns.
+    problem, known = RmsNorm(rows=4000, columns=40), machine(**kernel_times("rms_norm", "fused"))
+    bare, charged = predict(machine(), problem, variant="fused"), predict(known, problem, variant="fused")
+    assert charged.parts["loops"] == pytest.approx(4000 * 60e-9, rel=0.05)
+    assert charged.parts["start"] == pytest.approx(1.3e-6, rel=0.05)
+    assert charged.time_s == pytest.approx(bare.time_s + sum(charged.parts[name] for name in ("kernel", "loops", "start")))
+    assert predict(known, problem).time_s == predict(machine(), problem).time_s, "a model's operator has no kernel"
+
+
+def test_disturbed_standard_problems_leave_predictions_near() -> None:
+    exact, noisy = (machine(**kernel_times("rms_norm", "fused", noise)) for noise in (0.0, 0.1))
+    for rows, columns in ((4096, 4096), (4000, 40), (16, 1024)):
+        problem = RmsNorm(rows=rows, columns=columns)
+        times = [predict(each, problem, variant="fused").time_s for each in (exact, noisy)]
+        assert times[1] == pytest.approx(times[0], rel=0.2)
+
+
+def test_a_kernel_faster_than_its_parts_shortens_them() -> None:
+    quick = Ceiling(
+        probe="kernel", variant="fused", access="copy", level="DRAM", threads=2, samples=(60e9,),
+        problem={"operator": "relu", **Relu(elements=12 << 20).to_dict()},
+        params={"operator": "relu", "case": "large", "cold": True},
+        plan={"predicted_s": 3.2e-3, "launch_s": 2e-6, "memory_share": 1.0},
+    )  # fmt: skip
+    problem = Relu(elements=1 << 24)
+    bare, charged = predict(machine(), problem, variant="fused"), predict(machine(quick=quick), problem, variant="fused")
+    assert charged.time_s < 0.7 * bare.time_s
+    assert sum(charged.parts.values()) >= charged.time_s > charged.parts["launch"]
+    assert "kernel" not in {name for name, seconds in charged.parts.items() if seconds}

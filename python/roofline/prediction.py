@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from ._repr import Row, html_table, text_table
 from .cost import larger, pick, smaller
 from .errors import Error
-from .kernel_shares import Known, factor, known_kernels
+from .kernel_costs import KernelCosts, kernel_costs
 from .machine import LEVELS, Ceiling, Machine, held_by, own_bytes
 from .model import Roofs, bound, core_ceiling, roofs_and_notes, terms_s
 from .model import time_s as roof_time_s
@@ -331,11 +331,11 @@ def _served(
 
 def expect(
     problem: Operator, plan: Facts, facts: Mapping[str, Any], roofs: Roofs, rates: Rates, moved: Mapping[str, Mapping[str, int]],
-    kernels: Sequence[Known] = (),
+    kernel: KernelCosts | None = None,
 ) -> Prediction:
     """The prediction from rates and the bytes of `moved_bytes`. Of a batch (`Operator.many`) its numbers are arrays.
 
-    kernels: what is known of the kernel on standard problems: the part "kernel" is what it takes beyond the other parts.
+    kernel: what the kernel takes beyond the parts; where that is less, all parts are shorter.
     """
     flops, bytes_, link = problem.total_flops(), sum(moved[roofs.level].values()), problem.link_bytes()
     parts = _parts_s(problem, plan, facts, roofs, rates, moved)
@@ -348,11 +348,13 @@ def expect(
     more_s = left_out / rates.bandwidths[roofs.level]
     most_s = rates.time_s({**parts, roofs.level: parts.get(roofs.level, 0.0) + more_s}) if _any(left_out) else None
     time_s = rates.time_s(parts)
-    if kernels:
-        slower = factor(kernels, flops, problem.compulsory_bytes(), time_s)
-        parts = {name: seconds * smaller(slower, 1.0) for name, seconds in parts.items()}
-        parts["kernel"] = time_s * larger(slower - 1.0, 0.0)
-        time_s, most_s = time_s * slower, None if most_s is None else most_s * slower
+    if kernel is not None:
+        overlapped_s = time_s - parts["launch"]
+        more = kernel.more_s(problem, parts, overlapped_s, cold=roofs.level == LEVELS[-1])
+        shorter = 1 + smaller(more["kernel"], 0.0) / larger(overlapped_s, sys.float_info.min)
+        parts = {name: seconds if name == "launch" else seconds * shorter for name, seconds in parts.items()}
+        time_s, most_s = time_s + sum(more.values()), None if most_s is None else most_s + sum(more.values())
+        parts |= {name: larger(seconds, 0.0) for name, seconds in more.items() if _any(seconds)}
     return Prediction(
         time_s=time_s, roof_s=_unboxed(roof_time_s(flops, bytes_, roofs, link)),
         bound=_unboxed(bound(flops, bytes_, roofs, link)),
@@ -443,8 +445,8 @@ def predict(
     roofs, rates, notes = assumed.rates(machine, problem)
     caches = machine.facts if machine.device == "cpu" else {}
     moved = moved_bytes(problem, facts, caches, roofs.level)
-    known = known_kernels(machine, problem.name, facts["variant"], cold=roofs.level == LEVELS[-1])
-    found = expect(problem, facts, caches, roofs, rates, moved, known)
+    kernel = kernel_costs(machine, problem.name, facts["variant"])
+    found = expect(problem, facts, caches, roofs, rates, moved, kernel)
     return dataclasses.replace(found, notes=(*notes, *found.notes))
 
 
@@ -524,8 +526,8 @@ def predict_many(
             facts = _facts(problem, variant, plan)
             roofs, rates, _ = dataclasses.replace(assumed, level=where).rates(machine, problem)
             moved = moved_bytes(problem, facts, caches, roofs.level)
-            known = known_kernels(machine, problem.name, facts["variant"], cold=roofs.level == LEVELS[-1])
-            expected = expect(problem, facts, caches, roofs, rates, moved, known)
+            kernel = kernel_costs(machine, problem.name, facts["variant"])
+            expected = expect(problem, facts, caches, roofs, rates, moved, kernel)
             answers = {name: roofs.level if name == "level" else getattr(expected, name) for name in _KINDS}
             for name, values in answers.items():
                 found[name][part][there] = values

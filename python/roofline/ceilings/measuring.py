@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from ..errors import Error, OutOfMemory, Unsupported
+from ..kernel_costs import memory_share
 from ..machine import Ceiling, EmpiricalRoofline, Machine, SizeCurve
 from ..measurement import Policy, measure
 from ..measurement.devices import Device, exclusive, open_device, provenance, utc_now
@@ -106,7 +107,10 @@ def kernel_ceiling(device: Device, what: Wanted, policy: Policy, machine: Machin
     Raises Unsupported where the problem cannot run or nothing is known that could predict it.
     """
     problem, variant = what.require()[0]
-    brief = dataclasses.replace(policy, min_s=min(policy.min_s, 0.08), max_s=min(policy.max_s, 0.2), tries=min(policy.tries, 2))
+    brief = dataclasses.replace(
+        policy, tries=1, warmup_min_s=0.01, warmup_max_s=0.04, min_s=min(policy.min_s, 0.04), max_s=min(policy.max_s, 0.12),
+        bracket_s=min(policy.bracket_s, 0.006),
+    )  # fmt: skip
     state = "cold" if what.level == "DRAM" else "warm"
     others = dataclasses.replace(machine, ceilings=tuple(c for c in machine.ceilings if c.probe != what.probe.id))
     try:
@@ -122,7 +126,12 @@ def kernel_ceiling(device: Device, what: Wanted, policy: Policy, machine: Machin
         **{each.name: getattr(identity, each.name) for each in dataclasses.fields(identity)},
         threads=device.threads,
         problem={"operator": problem.name, **problem.to_dict()},
-        plan={**m.plan, "predicted_s": float(m.prediction["time_s"])},
+        plan={
+            **m.plan,
+            "predicted_s": float(m.prediction["time_s"]),
+            "launch_s": float(m.prediction["parts"].get("launch", 0.0)),
+            "memory_share": float(memory_share(m.prediction["parts"])),
+        },
         clock_hz=m.clock_hz_after,
         status=m.status,
         reason=m.reason,

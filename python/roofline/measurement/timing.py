@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import Error, OutOfMemory, Unsupported, require_type
-from ..kernel_shares import known_kernels
-from ..machine import LEVELS, Machine
+from ..kernel_costs import kernel_costs
+from ..machine import Machine
 from ..model import Roofs, bound, default_variant, machine_roofs, terms_s
 from ..operators import Operator
 from ..prediction import Rates, expect, machine_rates, moved_bytes
@@ -191,9 +191,8 @@ def from_rates(prepared: Prepared, machine: Machine | None, level: str) -> Expec
             known = machine_rates(machine, problem, stated)
             change = peak / stated.compute_flops_per_s if math.isfinite(peak) else 1.0
             rates = known.scaled(bandwidths=rates.bandwidths, compute=change, launch_s=roofs.floor_s)
-        cold = level == LEVELS[-1]
-        kernels = [] if machine is None else known_kernels(machine, problem.name, prepared.variant, cold=cold)
-        return expect(problem, prepared.plan, prepared.caches, roofs, rates, moved, kernels).to_dict()
+        kernel = None if machine is None else kernel_costs(machine, problem.name, prepared.variant)
+        return expect(problem, prepared.plan, prepared.caches, roofs, rates, moved, kernel).to_dict()
 
     return expected
 

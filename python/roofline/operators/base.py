@@ -151,6 +151,13 @@ class Operator:
         """The smaller of rows and columns of its narrowest product, where a library computes it; 0 where none does."""
         return 0
 
+    def loops(self) -> int:
+        """How often its innermost loop begins: rows of a norm, results of a product; 0 where one loop takes all."""
+        if products := self.products():
+            results = sum((product.count * product.rows * product.columns for product in products), 0.0)
+            return results  # type: ignore[return-value]
+        return getattr(self, "rows", 0)
+
     def launches(self, plan: Facts) -> int:
         """How often a variant wakes the device's threads, one after the other."""
         return 1

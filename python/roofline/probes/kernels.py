@@ -1,4 +1,4 @@
-"""The kernels themselves, on standard problems: how much longer each takes than the machine's other ceilings say."""
+"""The kernels themselves, on standard problems: what each takes beyond what the machine's other ceilings say."""
 
 from __future__ import annotations
 
@@ -13,31 +13,35 @@ SHAPE = ("seq_kv", "tokens", "rows", "columns", "inner", "d_model", "elements") 
 
 
 def _rows(operator: type[Operator]) -> Iterator[Case]:
-    shapes = (("large", 2048, 6144, True), ("medium", 1152, 1792, True), ("small", 48, 768, True), ("tiny", 8, 48, True))
-    for name, rows, columns, cold in (*shapes, ("small", 48, 768, False), ("tiny", 8, 48, False)):
+    for name, rows, columns, cold in (
+        ("large", 2048, 6144, True), ("small", 48, 768, True), ("tiny", 8, 48, True),
+        ("wide", 288, 1792, False), ("narrow", 3072, 52, False), ("tiny", 8, 48, False),
+    ):  # fmt: skip
         yield name, operator.make(rows=rows, columns=columns), cold
 
 
 def cases() -> Iterator[Case]:
-    """Of each operator one problem that meets memory and others that caches or arithmetic limit."""
-    yield "prefill", Attention(seq_q=768, seq_kv=768, head_dim=96), True
-    yield "short", Attention(seq_q=160, seq_kv=160, head_dim=48), False
+    """Of each operator problems that memory, caches or arithmetic, short inner loops, and the start of a run decide."""
+    yield "prefill", Attention(seq_q=768, seq_kv=768, heads=4, head_dim=96), True
+    yield "short", Attention(seq_q=160, seq_kv=160, head_dim=112), False
+    yield "shallow", Attention(seq_q=288, seq_kv=288, head_dim=24), False
     yield "decode", Attention(seq_q=1, seq_kv=6144, head_dim=96), True
-    yield "decode", Attention(seq_q=1, seq_kv=640, head_dim=96), True
-    yield "decode", Attention(seq_q=1, seq_kv=640, head_dim=96), False
+    yield "decode", Attention(seq_q=1, seq_kv=640, head_dim=112), False
+    yield "tiny", Attention(seq_q=1, seq_kv=40, heads=2, head_dim=40), True
     yield "one row", Matmul(rows=1, columns=3072, inner=3072), True
-    yield "small", Matmul(rows=96, columns=384, inner=384), True
+    yield "few rows", Matmul(rows=6, columns=768, inner=704), False
     yield "small", Matmul(rows=96, columns=384, inner=384), False
+    yield "narrow", Matmul(rows=192, columns=40, inner=224), False
+    yield "tiny", Matmul(rows=4, columns=48, inner=48), True
     yield "one token", Ffn(batch=1, seq_q=1, d_model=896, d_ff=3584), True
-    yield "one token", Ffn(batch=1, seq_q=1, d_model=160, d_ff=480), True
-    yield "one token", Ffn(batch=1, seq_q=1, d_model=160, d_ff=480), False
-    yield "tokens", Ffn(batch=1, seq_q=48, d_model=896, d_ff=3584), True
+    yield "few tokens", Ffn(batch=1, seq_q=5, d_model=288, d_ff=960), False
+    yield "tokens", Ffn(batch=1, seq_q=48, d_model=576, d_ff=2304), True
+    yield "tiny", Ffn(batch=1, seq_q=1, d_model=48, d_ff=96), True
     for operator in (Softmax, RmsNorm, LayerNorm, BiasRelu):
         yield from _rows(operator)
-    yield "large", Relu(elements=12 << 20), True
-    yield "medium", Relu(elements=1152 * 1792), True
-    yield "small", Relu(elements=48 * 768), True
-    yield "small", Relu(elements=48 * 768), False
+    small = 48 * 768
+    for name, elements, cold in (("large", 12 << 20, True), ("small", small, True), ("small", small, False), ("tiny", 400, True)):
+        yield name, Relu(elements=elements), cold
 
 
 def _wanted(target: Target, depth: str) -> Iterator[Wanted]:
