@@ -64,8 +64,8 @@ class Attention(Operator):
             dtypes={"cpu": ("fp32",), "cuda": ("fp32", "fp16", "bf16")},
         ),
         "split_kv": Variant(
-            summary="as tiled, for few queries: the keys are shared out to blocks, whose parts are added up at the end",
-            dtypes={"cuda": ("fp16", "bf16")},
+            summary="as tiled, for few queries: ranges of keys are shared out, and their parts added up at the end",
+            dtypes={"cpu": ("fp32",), "cuda": ("fp16", "bf16")},
         ),
     }
 
@@ -181,6 +181,9 @@ class Attention(Operator):
             "k and v for further queries": ((blocks - 1) * (k.size_bytes + v.size_bytes), head),
             "scores of a block written and read, twice": (4 * scores, block),
         }
+
+    def loops(self) -> int:
+        return self.pairs()
 
     def product_size(self) -> int:
         return 0  # its products run block by block, whatever the lengths
