@@ -384,18 +384,19 @@ def test_default_points_cover_operators_variants_and_states() -> None:
                 assert {p.variant for p in timed if p.problem.name == name} == declared, name
     assert {p.problem.name for p in found[:12]} == {"attention", "ffn", "matmul"}, "the headline first"
     once = {"softmax", "rms_norm", "layer_norm", "bias_relu", "relu"}
-    assert {p.problem.name for p in found[14:19]} == once, "then one of each other operator"
+    assert {p.problem.name for p in found[15:20]} == once, "then one of each other operator"
     prefills = {(p.variant, p.problem.head_dim, p.problem.causal) for p in found[:6] if isinstance(p.problem, Attention)}
     assert {(v, d, True) for v in ("naive", "tiled") for d in (64, 128)} | {("tiled", d, False) for d in (64, 128)} == prefills
-    rows = {(p.problem.rows, p.problem.dtype) for p in found[:14] if isinstance(p.problem, Matmul)}
+    rows = {(p.problem.rows, p.problem.dtype) for p in found[:15] if isinstance(p.problem, Matmul)}
     assert {(1, "fp32"), (1, "bf16")} < rows
     assert len(rows) == 4
     far = [p for p in found if p.problem.name in ("relu", "softmax") and p.cache_state == "cold"]
     assert all(p.problem.footprint_bytes() >= 4 * facts["l3_bytes"] for p in far)
     near = [p for p in found if p.problem.name in ("relu", "softmax") and p.cache_state == "warm"]
     assert all(p.problem.footprint_bytes() <= facts["threads"] * facts["l2_bytes"] for p in near)
-    shapes = {(p.problem, p.cache_state) for p in found if p.variant == "naive"}
-    assert shapes == {(p.problem, p.cache_state) for p in found if p.variant == "tiled"}, "variants run the same problems"
+    shapes = {v: {(p.problem, p.cache_state) for p in found if p.variant == v} for v in ("naive", "tiled", "split_kv")}
+    assert shapes["naive"] == shapes["tiled"] > shapes["split_kv"], "variants run the same problems"
+    assert {p.seq_q for p, _ in shapes["split_kv"]} == {1}, "but what suits few queries"
     assert len(default_points(facts, "cpu", machine(), quick=True)) < len(found)
     slow = dataclasses.replace(
         machine(),

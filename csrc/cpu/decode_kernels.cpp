@@ -1,6 +1,5 @@
-// Attention of few queries: keys and values are read once, in the order they lie in memory, by whole rows. Scores are dot products
-// along the lanes; results add up row by row of V. While a block's keys are read its values are fetched into the cache, and with
-// the values the next block's keys, so that memory never waits for the arithmetic between.
+// Attention of few queries: keys and values are read once, row by row, each thread at eight places of its range in turn, since a core
+// that reads at one place keeps too few lines on their way. Scores are dot products along the lanes; results add up row by row of V.
 #include "cpu/decode_kernels.h"
 
 #include "cpu/isa.h"
@@ -15,26 +14,36 @@ constexpr float kInfinity = __builtin_inff();
 constexpr int kKeys = DecodeKernels::kKeys;
 constexpr int kMostRows = kLanes < 4 ? kLanes : 4;  // of a tile of scores: rows x keys are as many as lanes
 constexpr int kValueRows = 2;                       // of a tile of results
+constexpr int kStreams = 8;                         // places where a range is read
 
 ROOFLINE_INLINE Index least(Index a, Index b) { return a < b ? a : b; }
 ROOFLINE_INLINE Index most(Index a, Index b) { return a > b ? a : b; }
 
-ROOFLINE_INLINE void fetch(const float* first, const float* last) {
-  for (; first < last; first += 64 / sizeof(float)) __builtin_prefetch(first, 0, 2);
-}
+// Rows of K or V in the order of a block: one of each stream, then the next of each.
+template <int Streams>
+struct Order {
+  const float* first;
+  Index stream;  // floats from one stream to the next
+  Index head_dim;
+
+  const float* row(Index i) const { return first + i % Streams * stream + i / Streams * head_dim; }
+};
 
 // scores[Rows][kLanes / Rows] of rows of q and as many keys.
-template <int Rows>
-ROOFLINE_INLINE void score_tile(const float* q, const float* k, Index head_dim, float* scores, Index stride) {
+template <int Rows, class Keys>
+ROOFLINE_INLINE void score_tile(const float* q, const Keys& all, Index key, float* scores) {
   constexpr int kTileKeys = kLanes / Rows;
+  const Index head_dim = all.head_dim;
+  const float* k[kTileKeys];
+#pragma GCC unroll 16
+  for (int j = 0; j < kTileKeys; ++j) k[j] = all.row(key + j);
   Vec acc[kLanes];
 #pragma GCC unroll 16
   for (Vec& one : acc) one = zero();
   const auto step = [&](Index d, int n) __attribute__((always_inline)) {
     Vec keys[kTileKeys];
 #pragma GCC unroll 16
-    for (int j = 0; j < kTileKeys; ++j)
-      keys[j] = n == kLanes ? load(k + j * head_dim + d) : load_partial(k + j * head_dim + d, n, zero());
+    for (int j = 0; j < kTileKeys; ++j) keys[j] = n == kLanes ? load(k[j] + d) : load_partial(k[j] + d, n, zero());
 #pragma GCC unroll 4
     for (int r = 0; r < Rows; ++r) {
       const Vec query = n == kLanes ? load(q + r * head_dim + d) : load_partial(q + r * head_dim + d, n, zero());
@@ -56,7 +65,7 @@ ROOFLINE_INLINE void score_tile(const float* q, const float* k, Index head_dim, 
     float together[kLanes];
     store(together, acc[0]);
 #pragma GCC unroll 16
-    for (int i = 0; i < kLanes; ++i) scores[i / kTileKeys * stride + i % kTileKeys] = together[i];
+    for (int i = 0; i < kLanes; ++i) scores[i / kTileKeys * kKeys + i % kTileKeys] = together[i];
   }
 }
 
@@ -75,17 +84,13 @@ ROOFLINE_INLINE float score(const float* q, const float* k, Index head_dim) {
   return reduce_add(add(acc[0], acc[1]));
 }
 
-// Rows of q against n keys; the values of these keys come into the cache with the first rows.
-template <int Rows>
-void score_rows(const float* q, const float* k, const float* v, Index n, Index head_dim, float* scores, bool with_values) {
+template <int Rows, class Keys>
+void score_rows(const float* q, const Keys& k, Index n, float* scores) {
   constexpr int kTileKeys = kLanes / Rows;
   Index key = 0;
-  for (; key + kTileKeys <= n; key += kTileKeys) {
-    if (with_values) fetch(v + key * head_dim, v + (key + kTileKeys) * head_dim);
-    score_tile<Rows>(q, k + key * head_dim, head_dim, scores + key, kKeys);
-  }
+  for (; key + kTileKeys <= n; key += kTileKeys) score_tile<Rows>(q, k, key, scores + key);
   for (; key < n; ++key)
-    for (int r = 0; r < Rows; ++r) scores[r * kKeys + key] = score(q + r * head_dim, k + key * head_dim, head_dim);
+    for (int r = 0; r < Rows; ++r) scores[r * kKeys + key] = score(q + r * k.head_dim, k.row(key), k.head_dim);
 }
 
 // Weights 2^(score - top) of the n keys that a row sees, and 0 up to `all`; top, sum and out move to the new top.
@@ -121,18 +126,22 @@ ROOFLINE_INLINE void weigh(float* s, Index n, Index all, float* top, float* sum,
 }
 
 // out[Rows][head_dim] += weights[Rows][Keys] V[Keys][head_dim]
-template <int Rows, int Keys>
-ROOFLINE_INLINE void value_tile(const float* s, const float* v, Index head_dim, float* out) {
+template <int Rows, int Keys, class Values>
+ROOFLINE_INLINE void value_tile(const float* s, const Values& all, Index key, float* out) {
+  const Index head_dim = all.head_dim;
+  const float* v[Keys];
+#pragma GCC unroll 8
+  for (int j = 0; j < Keys; ++j) v[j] = all.row(key + j);
   Vec weight[Rows][Keys];
 #pragma GCC unroll 4
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 8
-    for (int j = 0; j < Keys; ++j) weight[r][j] = set1(s[r * kKeys + j]);
+    for (int j = 0; j < Keys; ++j) weight[r][j] = set1(s[r * kKeys + key + j]);
   Index d = 0;
   for (; d + kLanes <= head_dim; d += kLanes) {
     Vec values[Keys];
 #pragma GCC unroll 8
-    for (int j = 0; j < Keys; ++j) values[j] = load(v + j * head_dim + d);
+    for (int j = 0; j < Keys; ++j) values[j] = load(v[j] + d);
 #pragma GCC unroll 4
     for (int r = 0; r < Rows; ++r) {
       Vec acc = load(out + r * head_dim + d);
@@ -145,21 +154,41 @@ ROOFLINE_INLINE void value_tile(const float* s, const float* v, Index head_dim, 
     const int n = static_cast<int>(head_dim - d);
     for (int r = 0; r < Rows; ++r) {
       Vec acc = load_partial(out + r * head_dim + d, n, zero());
-      for (int j = 0; j < Keys; ++j) acc = fma(weight[r][j], load_partial(v + j * head_dim + d, n, zero()), acc);
+      for (int j = 0; j < Keys; ++j) acc = fma(weight[r][j], load_partial(v[j] + d, n, zero()), acc);
       store_partial(out + r * head_dim + d, n, acc);
     }
   }
 }
 
-template <int Rows>
-void value_rows(const float* s, const float* v, const float* next, Index n, Index head_dim, float* out, bool with_next) {
+template <int Rows, class Values>
+void value_rows(const float* s, const Values& v, Index n, float* out) {
   constexpr int kTileKeys = 8 / Rows;
   Index key = 0;
-  for (; key + kTileKeys <= n; key += kTileKeys) {
-    if (with_next) fetch(next + key * head_dim, next + (key + kTileKeys) * head_dim);
-    value_tile<Rows, kTileKeys>(s + key, v + key * head_dim, head_dim, out);
+  for (; key + kTileKeys <= n; key += kTileKeys) value_tile<Rows, kTileKeys>(s, v, key, out);
+  for (; key < n; ++key) value_tile<Rows, 1>(s, v, key, out);
+}
+
+// `each` keys of every stream, the first of them `first`. Without a mask all rows see all of them.
+template <int Streams>
+void walk(const DecodePart& part, const float* q, float* s, Index first, Index each, bool masked) {
+  const Index head_dim = part.head_dim, rows = part.rows;
+  for (Index begin = 0; begin < Streams * each; begin += kKeys) {
+    const Index n = least(kKeys, Streams * each - begin);
+    const Index at = (first + begin / Streams) * head_dim;
+    const Order<Streams> k{part.k + at, each * head_dim, head_dim}, v{part.v + at, each * head_dim, head_dim};
+    Index row = 0;
+    if constexpr (kMostRows >= 4)
+      for (; row + 4 <= rows; row += 4) score_rows<4>(q + row * head_dim, k, n, s + row * kKeys);
+    if constexpr (kMostRows >= 2)
+      for (; row + 2 <= rows; row += 2) score_rows<2>(q + row * head_dim, k, n, s + row * kKeys);
+    for (; row < rows; ++row) score_rows<1>(q + row * head_dim, k, n, s + row * kKeys);
+    for (row = 0; row < rows; ++row) {
+      const Index seen = masked ? least(n, part.visible + row % part.seq_q * part.growth - first - begin) : n;
+      weigh(s + row * kKeys, seen, n, part.top + row, part.sum + row, part.out + row * head_dim, head_dim);
+    }
+    for (row = 0; row + kValueRows <= rows; row += kValueRows) value_rows<kValueRows>(s + row * kKeys, v, n, part.out + row * head_dim);
+    for (; row < rows; ++row) value_rows<1>(s + row * kKeys, v, n, part.out + row * head_dim);
   }
-  for (; key < n; ++key) value_tile<Rows, 1>(s + key, v + key * head_dim, head_dim, out);
 }
 
 void attend(const DecodePart& part) {
@@ -172,25 +201,10 @@ void attend(const DecodePart& part) {
     part.top[row] = -kInfinity;
     part.sum[row] = 0;
   }
-  for (Index begin = part.first; begin < part.last; begin += kKeys) {
-    const Index n = least(kKeys, part.last - begin);
-    const float* const k = part.k + begin * head_dim;
-    const float* const v = part.v + begin * head_dim;
-    Index row = 0;
-    if constexpr (kMostRows >= 4)
-      for (; row + 4 <= rows; row += 4) score_rows<4>(q + row * head_dim, k, v, n, head_dim, s + row * kKeys, row == 0);
-    if constexpr (kMostRows >= 2)
-      for (; row + 2 <= rows; row += 2) score_rows<2>(q + row * head_dim, k, v, n, head_dim, s + row * kKeys, row == 0);
-    for (; row < rows; ++row) score_rows<1>(q + row * head_dim, k, v, n, head_dim, s + row * kKeys, row == 0);
-    for (row = 0; row < rows; ++row)
-      weigh(s + row * kKeys, least(n, part.visible + row % part.seq_q * part.growth - begin), n, part.top + row, part.sum + row,
-            part.out + row * head_dim, head_dim);
-    const float* const next = k + n * head_dim;  // as many keys may follow; past the last they are not fetched
-    const bool more = begin + 2 * kKeys <= part.last;
-    for (row = 0; row + kValueRows <= rows; row += kValueRows)
-      value_rows<kValueRows>(s + row * kKeys, v, next, n, head_dim, part.out + row * head_dim, more && row == 0);
-    for (; row < rows; ++row) value_rows<1>(s + row * kKeys, v, next, n, head_dim, part.out + row * head_dim, more && row == 0);
-  }
+  const Index each = most(least(part.last, part.visible) - part.first, 0) / kStreams;  // of the keys that all rows see
+  walk<kStreams>(part, q, s, part.first, each, false);
+  const Index rest = part.first + kStreams * each;
+  walk<1>(part, q, s, rest, part.last - rest, true);
 }
 
 void combine(const DecodeParts& all) {

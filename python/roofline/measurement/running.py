@@ -115,7 +115,7 @@ def run(
         if spec.role == "in_out" and spec.name not in in_place:
             owned.append(spec.name)
     _apart(problem, held, [spec.name for spec in problem.outputs()])
-    bind(opened, problem, variant or default_variant(problem, opened.backend, opened.isas), held).run()
+    bind(opened, problem, variant or default_variant(problem, opened.backend), held).run()
     as_numpy = opened.backend == "cpu" or all(isinstance(tensor, np.ndarray) for tensor in tensors.values())
 
     def result(spec: TensorSpec) -> Any:

@@ -94,7 +94,7 @@ def prepare(device: Device, problem: Operator, variant: str | None, cache_state:
     if cache_state not in CACHE_STATES[:2]:
         raise Error(f"cache_state must be cold or warm, got {cache_state!r:.80}")
     require_kernels(problem)
-    chosen = variant or default_variant(problem, device.backend, device.isas)
+    chosen = variant or default_variant(problem, device.backend)
     if chosen not in problem.variants:
         raise Error(f"{problem.name}: unknown variant {chosen!r:.80}; it has {', '.join(problem.variants)}")
 
@@ -389,7 +389,7 @@ def attempt(problem: Operator, *, variant: str | None = None, device: str | Devi
     return Measurement(
         operator=problem.name,
         problem=problem.to_dict(),
-        variant=variant or default_variant(problem, opened.backend, opened.isas),
+        variant=variant or default_variant(problem, opened.backend),
         device=opened.name,
         threads=opened.threads,
         cache_state=cache_state,

@@ -188,14 +188,9 @@ class Attention(Operator):
     def product_size(self) -> int:
         return 0  # its products run block by block, whatever the lengths
 
-    def suits(self, variant: str, device: str, isas: str = "") -> bool:
-        # A few queries of each head, as in decode: blocks of queries alone would leave most of a GPU idle.
-        if variant == "split_kv":
-            return self.seq_q <= FEW_QUERIES
-        # One query of a KV head fills one lane of tiled's vectors. With the 16 of AVX-512 naive is faster (1.4 to 1.5 times on an
-        # Intel Xeon), with the 8 of AVX2 it is not (1.25 to 1.35 times slower on an AMD EPYC 7003).
-        alone = self.heads // self.kv_heads * self.seq_q == 1
-        return variant != "tiled" or device != "cpu" or not (alone and "avx512" in isas.split(","))
+    def suits(self, variant: str, device: str) -> bool:
+        # A few queries of each head, as in decode: blocks of queries alone would leave lanes of vectors and most of a GPU idle.
+        return variant != "split_kv" or self.seq_q <= FEW_QUERIES
 
     def launches(self, plan: Facts) -> int:
         return 3 if plan["variant"] in ("naive", "library") else 1

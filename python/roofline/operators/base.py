@@ -128,11 +128,8 @@ class Operator:
         """Bytes by named term that a variant finds again in a cache, each with the bytes a thread touched since: who holds them."""
         return {}
 
-    def suits(self, variant: str, device: str, isas: str = "") -> bool:
-        """Whether a variant is meant for this problem on a kind of device ("cpu", "cuda"): others are no default for it.
-
-        isas: a CPU's instruction sets, separated by commas.
-        """
+    def suits(self, variant: str, device: str) -> bool:
+        """Whether a variant is meant for this problem on a kind of device ("cpu", "cuda"): others are no default for it."""
         return True
 
     def has_products(self) -> bool:

@@ -110,7 +110,7 @@ class Ffn(Operator):
     def product_width(self) -> int:
         return self.rows
 
-    def suits(self, variant: str, device: str, isas: str = "") -> bool:
+    def suits(self, variant: str, device: str) -> bool:
         # The epilogue of a library knows gelu by tanh only, and how exactly it computes it is not stated: near enough in 16 bits.
         gelu = self.activation == "gelu" or (self.activation == "gelu_tanh" and self.dtype == "fp32")
         return variant != "fused" or not gelu

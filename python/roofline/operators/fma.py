@@ -66,7 +66,7 @@ class Fma(Operator):
     def traffic(self, plan: Facts) -> dict[str, int]:
         return {}
 
-    def suits(self, variant: str, device: str, isas: str = "") -> bool:
+    def suits(self, variant: str, device: str) -> bool:
         return variant == "registers"
 
     def work(self, plan: Facts) -> dict[str, int]:

@@ -82,7 +82,7 @@ class Mma(Operator):
         self.one_of("data", ("random", "constant", "zeros"))
         self.one_of("accumulator", ("", *ACCUMULATORS[self.dtype]))
 
-    def suits(self, variant: str, device: str, isas: str = "") -> bool:
+    def suits(self, variant: str, device: str) -> bool:
         return all(getattr(self, field) == size for field, size in self.tile(variant, self.dtype).items())
 
     def inputs(self) -> tuple[TensorSpec, ...]:

@@ -113,7 +113,7 @@ class Stream(Operator):
             terms["lines fetched again"] = (walks - 1) * arrays * self.passes
         return terms
 
-    def suits(self, variant: str, device: str, isas: str = "") -> bool:
+    def suits(self, variant: str, device: str) -> bool:
         return variant == "plain" or (variant == "non_temporal" and self.access != "read")
 
     def compute(self) -> tuple[str, str]:

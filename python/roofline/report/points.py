@@ -195,7 +195,8 @@ def default_points(
 
     def variants_of(problem: Operator) -> list[str]:
         wanted = getattr(problem, "dtype", "fp32")
-        return [name for name, declared in problem.variants.items() if wanted in declared.dtypes.get(backend, ())][::-1]
+        able = (name for name, declared in problem.variants.items() if wanted in declared.dtypes.get(backend, ()))
+        return [name for name in able if problem.suits(name, backend)][::-1]
 
     found: list[Point] = []
     for dtype in MAIN_DTYPES:
@@ -220,7 +221,7 @@ def default_points(
     for name, pairs in problems.items():
         if name not in shown:
             problem, state = pairs[0]
-            chosen = default_variant(problem, backend, str(facts.get("isas", "")))
+            chosen = default_variant(problem, backend)
             found += _fitting(
                 problem, state, [chosen] if chosen in variants_of(problem) else variants_of(problem)[:1], machine, most_s
             )

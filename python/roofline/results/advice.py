@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ..cost import ceil_div
 from ..cost import dtype as known_dtype
@@ -146,8 +146,7 @@ def _changed(m: Measurement, problem: Operator, machine: Machine, peers: Iterabl
         except Error:
             return None
 
-    stated = m.provenance.get("device")  # text where it was imported
-    backend, isas = m.device.partition(":")[0], str(stated.get("isas", "")) if isinstance(stated, Mapping) else ""
+    backend = m.device.partition(":")[0]
     timed = {p.variant: p for p in peers if _same_point(m, p) and p.time_s is not None}
     now = expected(problem, m.variant)
     for name, variant in problem.variants.items():
@@ -157,7 +156,7 @@ def _changed(m: Measurement, problem: Operator, machine: Machine, peers: Iterabl
             faster = timed[name].time_s
             assert m.time_s is not None and faster is not None
             yield _gain(m, f"variant {name}", m.time_s / faster, "as measured beside it", bound=timed[name].bound)
-        elif now is not None and problem.suits(name, backend, isas) and (new := expected(problem, name)) is not None:
+        elif now is not None and problem.suits(name, backend) and (new := expected(problem, name)) is not None:
             detail = f"{fmt_si(now.bytes - new.bytes, 'B')} fewer" if now.bytes > new.bytes else "as expected of both"
             yield _gain(m, f"variant {name}", now.time_s / new.time_s, detail, bound=new.bound)
     if now is None or not m.dtype:
