@@ -19,6 +19,10 @@ constexpr int kStreams = 8;                         // places where a range is r
 ROOFLINE_INLINE Index least(Index a, Index b) { return a < b ? a : b; }
 ROOFLINE_INLINE Index most(Index a, Index b) { return a > b ? a : b; }
 
+// The first n lanes, 1 <= n <= kLanes: masked accesses are slow.
+ROOFLINE_INLINE Vec get(const float* p, int n, Vec other) { return n == kLanes ? load(p) : load_partial(p, n, other); }
+ROOFLINE_INLINE void put(float* p, int n, Vec x) { n == kLanes ? store(p, x) : store_partial(p, n, x); }
+
 // Rows of K or V in the order of a block: one of each stream, then the next of each.
 template <int Streams>
 struct Order {
@@ -43,10 +47,10 @@ ROOFLINE_INLINE void score_tile(const float* q, const Keys& all, Index key, floa
   const auto step = [&](Index d, int n) __attribute__((always_inline)) {
     Vec keys[kTileKeys];
 #pragma GCC unroll 16
-    for (int j = 0; j < kTileKeys; ++j) keys[j] = n == kLanes ? load(k[j] + d) : load_partial(k[j] + d, n, zero());
+    for (int j = 0; j < kTileKeys; ++j) keys[j] = get(k[j] + d, n, zero());
 #pragma GCC unroll 4
     for (int r = 0; r < Rows; ++r) {
-      const Vec query = n == kLanes ? load(q + r * head_dim + d) : load_partial(q + r * head_dim + d, n, zero());
+      const Vec query = get(q + r * head_dim + d, n, zero());
 #pragma GCC unroll 16
       for (int j = 0; j < kTileKeys; ++j) acc[r * kTileKeys + j] = fma(query, keys[j], acc[r * kTileKeys + j]);
     }
@@ -98,14 +102,14 @@ ROOFLINE_INLINE void weigh(float* s, Index n, Index all, float* top, float* sum,
   for (Index key = most(n, 0); key < all; ++key) s[key] = 0;
   if (n <= 0) return;
   Vec high = set1(*top);
-  for (Index key = 0; key < n; key += kLanes) high = max(high, load_partial(s + key, static_cast<int>(least(kLanes, n - key)), high));
+  for (Index key = 0; key < n; key += kLanes) high = max(high, get(s + key, static_cast<int>(least(kLanes, n - key)), high));
   const float now = reduce_max(high);
   if (now > *top) {
     const Vec down = *top == -kInfinity ? zero() : exp2(set1(*top - now));
     *sum *= reduce_max(down);
     for (Index d = 0; d < head_dim; d += kLanes) {
       const int lanes = static_cast<int>(least(kLanes, head_dim - d));
-      store_partial(out + d, lanes, mul(load_partial(out + d, lanes, zero()), down));
+      put(out + d, lanes, mul(get(out + d, lanes, zero()), down));
     }
     *top = now;
   }
@@ -119,8 +123,8 @@ ROOFLINE_INLINE void weigh(float* s, Index n, Index all, float* top, float* sum,
   }
   if (key < n) {
     const int rest = static_cast<int>(n - key);
-    store_partial(s + key, rest, exp2_bounded(sub(load_partial(s + key, rest, highest), highest)));
-    total = add(total, load_partial(s + key, rest, zero()));
+    put(s + key, rest, exp2_bounded(sub(get(s + key, rest, highest), highest)));
+    total = add(total, get(s + key, rest, zero()));
   }
   *sum += reduce_add(total);
 }
@@ -153,9 +157,9 @@ ROOFLINE_INLINE void value_tile(const float* s, const Values& all, Index key, fl
   if (d < head_dim) {
     const int n = static_cast<int>(head_dim - d);
     for (int r = 0; r < Rows; ++r) {
-      Vec acc = load_partial(out + r * head_dim + d, n, zero());
-      for (int j = 0; j < Keys; ++j) acc = fma(weight[r][j], load_partial(v[j] + d, n, zero()), acc);
-      store_partial(out + r * head_dim + d, n, acc);
+      Vec acc = get(out + r * head_dim + d, n, zero());
+      for (int j = 0; j < Keys; ++j) acc = fma(weight[r][j], get(v[j] + d, n, zero()), acc);
+      put(out + r * head_dim + d, n, acc);
     }
   }
 }
@@ -222,13 +226,13 @@ void combine(const DecodeParts& all) {
       sum += all.sum[at] * reduce_max(share);
       for (Index d = 0; d < head_dim; d += kLanes) {
         const int n = static_cast<int>(least(kLanes, head_dim - d));
-        store_partial(to + d, n, fma(load_partial(all.out + at * head_dim + d, n, zero()), share, load_partial(to + d, n, zero())));
+        put(to + d, n, fma(get(all.out + at * head_dim + d, n, zero()), share, get(to + d, n, zero())));
       }
     }
     const Vec scale = set1(1 / sum);
     for (Index d = 0; d < head_dim; d += kLanes) {
       const int n = static_cast<int>(least(kLanes, head_dim - d));
-      store_partial(to + d, n, mul(load_partial(to + d, n, zero()), scale));
+      put(to + d, n, mul(get(to + d, n, zero()), scale));
     }
   }
 }

@@ -15,8 +15,9 @@ from .errors import Error
 from .machine import LEVELS, Ceiling, Machine
 from .operators import Operator, from_dict
 
-PRIOR = 0.1  # weight of "its parts take what they should" beside one standard problem, whose weight is 1
-DISTURBED = 0.3  # weight of a standard problem that other work disturbed
+# Weights beside one standard problem, whose weight is 1: of "its parts take what they should", of "nothing takes time besides", and
+# of a standard problem that other work disturbed.
+PRIOR, NOTHING, DISTURBED = 0.4, 0.15, 0.3
 LEAST, MOST = 0.5, 20.0  # of the factors
 
 
@@ -78,7 +79,7 @@ def _row(c: Ceiling) -> tuple[float, ...] | None:
     time_s = problem.compulsory_bytes() / c.value
     overlapped_s = max(predicted_s - launch_s, 0.0)
     counts = (overlapped_s * share, overlapped_s * (1 - share), problem.loops(), 1.0, float(bool(c.params.get("cold"))))
-    return (1.0 if c.status == "ok" else DISTURBED, *(count / time_s for count in counts), max(1 - launch_s / time_s, 0.0))
+    return (DISTURBED if c.status == "contended" else 1.0, *(count / time_s for count in counts), max(1 - launch_s / time_s, 0.0))
 
 
 @functools.lru_cache(maxsize=256)
@@ -86,7 +87,7 @@ def _fitted(rows: tuple[tuple[float, ...], ...]) -> KernelCosts:
     table = np.array(rows)
     weights, counts, wanted = table[:, 0], table[:, 1:-1], table[:, -1]
     # Without a problem that tells: the factors are 1, and the rest is nothing.
-    prior = PRIOR * np.diag([1.0, 1.0, *np.median(counts[:, 2:], axis=0)])
+    prior = np.diag([PRIOR, PRIOR, *(NOTHING * np.median(counts[:, 2:], axis=0))])
     x = _not_negative(np.vstack([weights[:, None] * counts, prior]), np.concatenate([weights * wanted, [PRIOR, PRIOR, 0, 0, 0]]))
     memory, caches = (min(max(float(factor), LEAST), MOST) for factor in x[:2])
     return KernelCosts(memory, caches, *(float(seconds) for seconds in x[2:]))

@@ -17,7 +17,7 @@ from ..measurement import Policy, measure
 from ..measurement.devices import Device, exclusive, open_device, provenance, utc_now
 from ..measurement.probing import fastest
 from ..measurement.progress import Progress, ProgressOption
-from ..measurement.timing import IMPLAUSIBLE, QUICK, THOROUGH, clock_hz, disturbed
+from ..measurement.timing import IMPLAUSIBLE, QUICK, THOROUGH, Prepared, clock_hz, disturbed, from_rates, roofs_seen
 from ..probes import DEPTHS, Wanted
 from ..probes.base import REPORT, ROOFS
 from ..probes.gpu_units import rate
@@ -108,8 +108,7 @@ def kernel_ceiling(device: Device, what: Wanted, policy: Policy, machine: Machin
     """
     problem, variant = what.require()[0]
     brief = dataclasses.replace(
-        policy, tries=1, warmup_min_s=0.01, warmup_max_s=0.04, min_s=min(policy.min_s, 0.04), max_s=min(policy.max_s, 0.12),
-        bracket_s=min(policy.bracket_s, 0.006),
+        policy, tries=1, warmup_min_s=0.01, warmup_max_s=0.04, min_s=min(policy.min_s, 0.04), max_s=min(policy.max_s, 0.12)
     )  # fmt: skip
     state = "cold" if what.level == "DRAM" else "warm"
     others = dataclasses.replace(machine, ceilings=tuple(c for c in machine.ceilings if c.probe != what.probe.id))
@@ -119,6 +118,11 @@ def kernel_ceiling(device: Device, what: Wanted, policy: Policy, machine: Machin
         raise
     except Error as error:
         raise Unsupported(str(error)) from error
+    # Nothing is judged by this prediction, so it takes the better bracket: other load never helps.
+    ends = {b.kind: [b.samples] if b.kind == "latency" else [b.before_samples, b.after_samples] for b in m.brackets}
+    roofs = roofs_seen({kind: max(filter(None, seen), key=statistics.median) for kind, seen in ends.items()}, m.level)
+    bare = Prepared(device, problem, variant, [], [], dict(m.plan), False)
+    expected = from_rates(bare, others, m.level)(roofs)
     identity = what.probe.identity(device, problem, variant, what.level)
     return Ceiling(
         probe=what.probe.id,
@@ -128,9 +132,9 @@ def kernel_ceiling(device: Device, what: Wanted, policy: Policy, machine: Machin
         problem={"operator": problem.name, **problem.to_dict()},
         plan={
             **m.plan,
-            "predicted_s": float(m.prediction["time_s"]),
-            "launch_s": float(m.prediction["parts"].get("launch", 0.0)),
-            "memory_share": float(memory_share(m.prediction["parts"])),
+            "predicted_s": float(expected["time_s"]),
+            "launch_s": float(expected["parts"].get("launch", 0.0)),
+            "memory_share": float(memory_share(expected["parts"])),
         },
         clock_hz=m.clock_hz_after,
         status=m.status,

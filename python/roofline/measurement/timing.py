@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -141,20 +141,25 @@ Freeze = Callable[[list[list[float]]], int]
 Expected = Callable[[Roofs], Mapping[str, Any]]  # roofs as the brackets show them -> the prediction to store
 
 
+def roofs_seen(rates: Mapping[str, Sequence[float]], level: str) -> Roofs:
+    """The roofs that rates of brackets show, by kind."""
+    kinds = {kind: roof_value(kind, list(seen)) for kind, seen in rates.items()}
+    return Roofs(
+        compute_flops_per_s=kinds.get("compute", math.inf),
+        bandwidth_bytes_per_s=kinds["bandwidth"],
+        floor_s=kinds.get("latency", 0.0),
+        level=level,
+        link_bytes_per_s=kinds.get("link"),
+    )
+
+
 def freezer(probes: list[Ready], frozen: dict[str, Any], expected: Expected, level: str) -> Freeze:
     """The function that turns the brackets before into the prediction, stored in `frozen` before the problem runs."""
 
     def freeze(before_s: list[list[float]]) -> int:
-        kinds = {p.kind: roof_value(p.kind, p.rates(s)) for p, s in zip(probes, before_s, strict=True)}
-        roofs = Roofs(
-            compute_flops_per_s=kinds.get("compute", math.inf),
-            bandwidth_bytes_per_s=kinds["bandwidth"],
-            floor_s=kinds.get("latency", 0.0),
-            level=level,
-            link_bytes_per_s=kinds.get("link"),
-        )
         frozen.clear()
-        frozen.update(expected(roofs), frozen_utc=utc_now())
+        frozen.update(expected(roofs_seen({p.kind: p.rates(s) for p, s in zip(probes, before_s, strict=True)}, level)))
+        frozen["frozen_utc"] = utc_now()
         kind = {"compute": "compute", "launch": "latency", "link": "link"}.get(frozen["bound"], "bandwidth")
         return next(index for index, p in enumerate(probes) if p.kind == kind)
 
