@@ -20,7 +20,6 @@ from roofline.measurement.devices import Device
 from roofline.measurement.probing import Ready, ready
 from roofline.measurement.tensors import allocate_all, check, huge_page_share
 from roofline.measurement.timing import freezer, from_roofs
-from roofline.model import default_variant
 from roofline.probes.bandwidth import STREAM
 from roofline.probes.latency import CHASE, CORE_TO_CORE, HOPS, HOST_CALL, LAUNCH, chase_problem
 from roofline.results import Bracket, Measurement, roof_value
@@ -210,7 +209,7 @@ def test_two_threads_on_one_core_hand_over_too() -> None:
 
 def test_a_call_is_less_than_a_fork_join() -> None:
     device = open_device("cpu")
-    assert default_variant(ForkJoin(), "cpu") == default_variant(ForkJoin(), "cuda") == "pool"
+    assert ForkJoin().default_variant("cpu") == ForkJoin().default_variant("cuda") == "pool"
     call, pool = (ready(device, probe, ForkJoin(), variant) for probe, variant in ((HOST_CALL, "call"), (LAUNCH, "pool")))
     assert (call.label, pool.label) == ("call", "fork-join")
     assert call.plan()["threads"] == 1

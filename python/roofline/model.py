@@ -117,16 +117,6 @@ def bound(flops: ArrayLike, bytes_: ArrayLike, roofs: Roofs, link_bytes: ArrayLi
     return np.asarray(np.array(list(terms))[np.argmax(np.stack(list(terms.values())), axis=0)])
 
 
-def default_variant(problem: Operator, device: str) -> str:
-    """What runs where no variant is asked for: the last declared one (slowest come first) that suits the problem on this kind of
-    device and has a kernel for its dtype there. Where none does both the last with a
-    kernel, else the last that suits; "" for cost-only operators."""
-    wanted = getattr(problem, "dtype", None)
-    able = [name for name, variant in problem.variants.items() if wanted in variant.dtypes.get(device, ())]
-    suited = [name for name in problem.variants if problem.suits(name, device)]
-    return ([name for name in able if name in suited] or able or suited or [""])[-1]
-
-
 def _compute_ceiling(
     machine: Machine, arithmetic: tuple[str, str], threads: int | None, unit: str | None
 ) -> tuple[Ceiling, str] | None:

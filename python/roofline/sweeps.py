@@ -15,7 +15,6 @@ from .errors import Error
 from .machine import Machine
 from .measurement import Device, Policy, attempt, open_device
 from .measurement.progress import Progress, ProgressOption
-from .model import default_variant
 from .operators import Operator
 from .results import Measurement, Results, append_to, begun, measurement_key
 
@@ -51,7 +50,7 @@ class Points:
     def __iter__(self) -> Iterator[tuple[Operator, str]]:
         for combination in itertools.product(*self.axes.values()):
             made = self.problem.replace(**dict(zip(self.axes, combination, strict=True)))
-            yield from ((made, name) for name in self.variants or (default_variant(made, self.device.backend),))
+            yield from ((made, name) for name in self.variants or (made.default_variant(self.device.backend),))
 
     def check(self) -> None:
         """Raises Error for the first problem that the operator refuses; numbers are checked as arrays, many at a time."""

@@ -9,7 +9,6 @@ import numpy as np
 
 from ..cost import TensorSpec
 from ..errors import Error, require_type
-from ..model import default_variant
 from ..operators import Operator
 from .devices import Device, open_device
 from .exchange import DeviceArray, Given, alignment_bytes, borrow, look, place_of
@@ -115,7 +114,7 @@ def run(
         if spec.role == "in_out" and spec.name not in in_place:
             owned.append(spec.name)
     _apart(problem, held, [spec.name for spec in problem.outputs()])
-    bind(opened, problem, variant or default_variant(problem, opened.backend), held).run()
+    bind(opened, problem, variant or problem.default_variant(opened.backend), held).run()
     as_numpy = opened.backend == "cpu" or all(isinstance(tensor, np.ndarray) for tensor in tensors.values())
 
     def result(spec: TensorSpec) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import Error, OutOfMemory, Unsupported, require_type
 from ..kernel_costs import kernel_costs
 from ..machine import Machine
-from ..model import Roofs, bound, default_variant, machine_roofs, terms_s
+from ..model import Roofs, bound, machine_roofs, terms_s
 from ..operators import Operator
 from ..prediction import Rates, expect, machine_rates, moved_bytes
 from ..probes.gpu_units import core_flops_per_s
@@ -94,7 +94,7 @@ def prepare(device: Device, problem: Operator, variant: str | None, cache_state:
     if cache_state not in CACHE_STATES[:2]:
         raise Error(f"cache_state must be cold or warm, got {cache_state!r:.80}")
     require_kernels(problem)
-    chosen = variant or default_variant(problem, device.backend)
+    chosen = variant or problem.default_variant(device.backend)
     if chosen not in problem.variants:
         raise Error(f"{problem.name}: unknown variant {chosen!r:.80}; it has {', '.join(problem.variants)}")
 
@@ -394,7 +394,7 @@ def attempt(problem: Operator, *, variant: str | None = None, device: str | Devi
     return Measurement(
         operator=problem.name,
         problem=problem.to_dict(),
-        variant=variant or default_variant(problem, opened.backend),
+        variant=variant or problem.default_variant(opened.backend),
         device=opened.name,
         threads=opened.threads,
         cache_state=cache_state,

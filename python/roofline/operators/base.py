@@ -132,6 +132,16 @@ class Operator:
         """Whether a variant is meant for this problem on a kind of device ("cpu", "cuda"): others are no default for it."""
         return True
 
+    def default_variant(self, device: str) -> str:
+        """What runs where no variant is asked for: the last declared one (slowest come first) that suits the problem on this kind
+        of device and has a kernel for its dtype there. Where none does both the last with a kernel, else the last that suits; ""
+        for cost-only operators.
+        """
+        wanted = getattr(self, "dtype", None)
+        able = [name for name, variant in self.variants.items() if wanted in variant.dtypes.get(device, ())]
+        suited = [name for name in self.variants if self.suits(name, device)]
+        return ([name for name in able if name in suited] or able or suited or [""])[-1]
+
     def has_products(self) -> bool:
         """Whether tensor units do part of its arithmetic."""
         return "product" in self.work({"variant": ""})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..operators import Attention, BiasRelu, Ffn, LayerNorm, Matmul, Operator, Relu, RmsNorm, Softmax
-from .base import KERNELS, Identified, Identity, Probe, Target, Wanted, want, words
+from .base import FURTHER, KERNELS, Identified, Identity, Probe, Target, Wanted, want, words
 
 # (name, problem, whether its operands come from memory). None of the sizes is that of a report's point.
 Case = tuple[str, Operator, bool]
@@ -46,9 +46,11 @@ def cases() -> Iterator[Case]:
 
 def _wanted(target: Target, depth: str) -> Iterator[Wanted]:
     for _, problem, cold in cases():
+        default = problem.default_variant("cpu")
         for variant in problem.variants:
-            if not target.missing(problem.name, variant, "fp32"):
-                yield want(KERNEL, target, KERNELS, (problem, variant), level="DRAM" if cold else "L2")
+            if problem.suits(variant, "cpu") and not target.missing(problem.name, variant, "fp32"):
+                rank = KERNELS if variant == default else FURTHER
+                yield want(KERNEL, target, rank, (problem, variant), level="DRAM" if cold else "L2")
 
 
 def _identity(target: Target, problem: Operator, variant: str, level: str) -> Identity:

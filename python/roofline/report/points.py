@@ -9,7 +9,6 @@ from typing import Any
 
 from ..errors import Error
 from ..machine import Machine, cache_capacity
-from ..model import default_variant
 from ..operators import OPERATORS, Attention, BiasRelu, Ffn, LayerNorm, Matmul, Operator, Relu, RmsNorm, Softmax
 from ..prediction import predict
 from ..probes import PROBES
@@ -221,7 +220,7 @@ def default_points(
     for name, pairs in problems.items():
         if name not in shown:
             problem, state = pairs[0]
-            chosen = default_variant(problem, backend)
+            chosen = problem.default_variant(backend)
             found += _fitting(
                 problem, state, [chosen] if chosen in variants_of(problem) else variants_of(problem)[:1], machine, most_s
             )
