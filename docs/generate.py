@@ -9,6 +9,7 @@ Exit codes: 0 up to date (or written), 1 stale with --check, 2 a marker is missi
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 import textwrap
 from pathlib import Path
@@ -28,7 +29,7 @@ from roofline.census import census_of  # noqa: E402
 from roofline.claims import documents, list_claims  # noqa: E402
 from roofline.machine import Machine  # noqa: E402
 from roofline.operators import OPERATORS  # noqa: E402
-from roofline.report.tables import Table, ceiling_table, operator_table  # noqa: E402
+from roofline.report.tables import Table, ceiling_table, operator_table, ordered_ceilings  # noqa: E402
 from roofline.results import Results  # noqa: E402
 from roofline.transformer import Decode, Prefill, preset  # noqa: E402
 
@@ -111,8 +112,11 @@ def first_figures() -> str:
     if not named.exists():
         return ""
     machine, results = recorded()[named.read_text().strip()]
-    roofs = _columns(ceiling_table(machine), ("ceiling", "median", "95 % interval", "n", "threads", "clock", "status"), 14)
-    columns = ("operator", "variant", "problem", "cache", "time", "GFLOP/s", "GB/s", "bound", "of bracket", "error", "status")
+    of_all = max(c.threads for c in machine.ceilings)
+    roofs = [c for c in machine.ceilings if c.status == "ok" and (c.is_roof or c.kind == "latency") and c.threads == of_all]
+    table = ceiling_table(dataclasses.replace(machine, ceilings=tuple(roofs)))
+    roofs = _columns(table, ("ceiling", "median", "95 % interval", "n", "modes", "threads", "clock"), len(roofs))
+    columns = ("operator", "variant", "problem", "cache", "time", "GFLOP/s", "GB/s", "bound", "of bracket", "error")
     shown = [m for m in results if m.status == "ok"]
     points = _columns(operator_table(shown, machine), columns, 24)
     return f"On {machine_title(machine)}, `benchmarks/record --readme` printed:\n\n{roofs}\n\n{points}"
@@ -127,7 +131,7 @@ def machines_table() -> str:
     by_machine = []
     for machine, _ in found.values():
         most = max((c.threads for c in machine.ceilings), default=0)
-        own = {c.name: c.stated for c in machine.ceilings if c.threads == most or c.kind == "latency"}
+        own = {c.name: c.stated for c in ordered_ceilings(machine) if c.threads == most or c.kind == "latency"}
         names |= dict.fromkeys(own)
         by_machine.append(own)
     lines = [["ceiling", *(machine_title(machine) for machine, _ in found.values())], ["---"] * (1 + len(found))]

@@ -19,6 +19,7 @@ from .tables import (
     ceiling_table,
     defaults_used,
     fmt_error,
+    kernel_table,
     operator_table,
     prediction_summary,
     reasons,
@@ -171,6 +172,9 @@ def markdown(machine: Machine, results: Sequence[Measurement], *, pictures: Sequ
     parts = [f"{TITLE}: {escaped(machine.name)}", _bullets(conditions(machine))]
     parts += [f"![{name.removesuffix('.png').replace('_', ' ')}]({name})" for name in pictures]
     parts += ["## Ceilings", markdown_table(ceiling_table(machine))]
+    if (kernels := kernel_table(machine)).rows:
+        about = "Measured over expected time of the parts, and what is added to it, from standard problems:"
+        parts += ["## Kernels", about, markdown_table(kernels)]
     if series := series_lines(machine):
         parts += ["## Series", _bullets(series)]
     parts += ["## Operators", markdown_table(operator_table(results, machine)) if results else "None was measured."]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._repr import Row
+from ..kernel_costs import kernel_costs
 from ..machine import FEWEST, LEVELS, RATE_UNITS, Ceiling, Machine
 from ..operators import OPERATORS
 from ..operators.scales import without_unused
@@ -85,7 +86,7 @@ def ordered_ceilings(machine: Machine) -> list[Ceiling]:
         level = -LEVELS.index(c.level) if c.level in LEVELS else 0
         return KIND_ORDER.index(c.kind), -c.threads, level
 
-    return sorted(machine.ceilings, key=rank)
+    return sorted((c for c in machine.ceilings if c.probe != "kernel"), key=rank)
 
 
 def fmt_interval(low: float, high: float, unit: str) -> str:
@@ -130,6 +131,17 @@ def ceiling_table(machine: Machine) -> Table:
         )
     headers = ("ceiling", "median", "95 % interval", "n", "modes", "threads", "clock", *powers, "status")
     return Table(headers=headers, rows=rows, wide=("modes",))
+
+
+def kernel_table(machine: Machine) -> Table:
+    """What each kernel takes beyond its parts, from its times on standard problems; see `KernelCosts`."""
+    rows = []
+    for operator, variant in dict.fromkeys((str(c.params.get("operator")), c.variant) for c in machine.of("kernel")):
+        if found := kernel_costs(machine, operator, variant):
+            factors = (f"× {fmt_number(factor)}" for factor in (found.memory, found.caches))
+            rows.append((operator, variant, *factors, *(fmt_si(x, "s") for x in (found.loop_s, found.start_s, found.cold_s))))
+    headers = ("operator", "variant", "in memory", "in caches", "each loop", "start", "cold start more")
+    return Table(headers=headers, rows=rows)
 
 
 def _billions(rate: float | None) -> str:
