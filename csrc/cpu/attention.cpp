@@ -18,27 +18,11 @@ namespace {
 using ops::Attention;
 
 Choice<AttentionKernels> choose_attention() {
-  return choose<AttentionKernels>({
-#if defined(__x86_64__)
-      {Isa::avx512, &attention_avx512},
-      {Isa::avx2, &attention_avx2},
-#else
-      {Isa::neon, &attention_neon},
-#endif
-      {Isa::scalar, &attention_scalar},
-  });
+  return choose<AttentionKernels>(ROOFLINE_TABLES(attention));
 }
 
 Choice<DecodeKernels> choose_decode() {
-  return choose<DecodeKernels>({
-#if defined(__x86_64__)
-      {Isa::avx512, &decode_avx512},
-      {Isa::avx2, &decode_avx2},
-#else
-      {Isa::neon, &decode_neon},
-#endif
-      {Isa::scalar, &decode_scalar},
-  });
+  return choose<DecodeKernels>(ROOFLINE_TABLES(decode));
 }
 
 // What threads own starts on a page of its own: neighbours share neither lines nor what is fetched ahead.

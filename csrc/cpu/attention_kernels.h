@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "cpu/isa.h"
+
 namespace roofline::cpu {
 
 // Naive: consecutive queries of one head, whose rows of the score matrix are theirs alone.
@@ -55,10 +57,6 @@ struct AttentionKernels {
   }
 };
 
-#if defined(__x86_64__)
-extern const AttentionKernels attention_scalar, attention_avx2, attention_avx512;
-#else
-extern const AttentionKernels attention_scalar, attention_neon;
-#endif
+ROOFLINE_DECLARE_TABLES(AttentionKernels, attention);
 
 }  // namespace roofline::cpu

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "cpu/isa.h"
+
 namespace roofline::cpu {
 
 // A range of the keys of one KV head, and all queries of the heads that share it.
@@ -43,10 +45,6 @@ struct DecodeKernels {
   static std::int64_t workspace_floats(std::int64_t rows, std::int64_t head_dim) { return rows * (head_dim + kKeys); }
 };
 
-#if defined(__x86_64__)
-extern const DecodeKernels decode_scalar, decode_avx2, decode_avx512;
-#else
-extern const DecodeKernels decode_scalar, decode_neon;
-#endif
+ROOFLINE_DECLARE_TABLES(DecodeKernels, decode);
 
 }  // namespace roofline::cpu

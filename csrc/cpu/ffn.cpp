@@ -16,15 +16,7 @@ using ops::Ffn;
 Bound library(const Ffn& problem, Device& device) {
   if (problem.activation == Ffn::Activation::gelu_tanh)
     throw Unsupported("ffn: there is no CPU kernel for activation gelu_tanh; use gelu, the exact one");
-  const auto [isa, table] = choose<RowsKernels>({
-#if defined(__x86_64__)
-      {Isa::avx512, &rows_avx512},
-      {Isa::avx2, &rows_avx2},
-#else
-      {Isa::neon, &rows_neon},
-#endif
-      {Isa::scalar, &rows_scalar},
-  });
+  const auto [isa, table] = choose<RowsKernels>(ROOFLINE_TABLES(rows));
   const std::int64_t elements = problem.rows() * problem.d_ff;
   const std::int64_t line = 64 / size_bytes(problem.dtype);
   // A step must find the same input however often it is launched alone, so only relu, which changes nothing twice, is in place.

@@ -9,6 +9,15 @@
 #define ROOFLINE_JOIN(a, b) ROOFLINE_JOIN_(a, b)
 #define ROOFLINE_TABLE(name) ROOFLINE_JOIN(name, ROOFLINE_ISA)
 
+// The sets that every kernel file is compiled for: declarations of their tables, and the list of them, the widest first.
+#if defined(__x86_64__)
+#define ROOFLINE_DECLARE_TABLES(Type, name) extern const Type name##_scalar, name##_avx2, name##_avx512
+#define ROOFLINE_TABLES(name) {{Isa::avx512, &name##_avx512}, {Isa::avx2, &name##_avx2}, {Isa::scalar, &name##_scalar}}
+#else
+#define ROOFLINE_DECLARE_TABLES(Type, name) extern const Type name##_scalar, name##_neon
+#define ROOFLINE_TABLES(name) {{Isa::neon, &name##_neon}, {Isa::scalar, &name##_scalar}}
+#endif
+
 #if !defined(ROOFLINE_ISA)  // baseline-compiled files only
 
 #include <initializer_list>

@@ -11,15 +11,7 @@ namespace {
 
 using ops::MixedIntensity;
 
-constexpr std::pair<Isa, const MixedIntensityKernels*> kTables[] = {
-#if defined(__x86_64__)
-    {Isa::avx512, &mixed_intensity_avx512},
-    {Isa::avx2, &mixed_intensity_avx2},
-#else
-    {Isa::neon, &mixed_intensity_neon},
-#endif
-    {Isa::scalar, &mixed_intensity_scalar},
-};
+constexpr std::pair<Isa, const MixedIntensityKernels*> kTables[] = ROOFLINE_TABLES(mixed_intensity);
 
 Bound bind(const MixedIntensity& problem, Device& device) {
   if (!problem.isa.empty())

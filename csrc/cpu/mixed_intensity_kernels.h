@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "cpu/isa.h"
+
 namespace roofline::cpu {
 
 struct MixedRange {
@@ -20,10 +22,6 @@ struct MixedIntensityKernels {
   Run run[2];                                 // fp32, fp64
 };
 
-#if defined(__x86_64__)
-extern const MixedIntensityKernels mixed_intensity_scalar, mixed_intensity_avx2, mixed_intensity_avx512;
-#else
-extern const MixedIntensityKernels mixed_intensity_scalar, mixed_intensity_neon;
-#endif
+ROOFLINE_DECLARE_TABLES(MixedIntensityKernels, mixed_intensity);
 
 }  // namespace roofline::cpu

@@ -10,15 +10,7 @@ namespace roofline::cpu {
 namespace {
 
 Choice<RowsKernels> choose_rows() {
-  return choose<RowsKernels>({
-#if defined(__x86_64__)
-      {Isa::avx512, &rows_avx512},
-      {Isa::avx2, &rows_avx2},
-#else
-      {Isa::neon, &rows_neon},
-#endif
-      {Isa::scalar, &rows_scalar},
-  });
+  return choose<RowsKernels>(ROOFLINE_TABLES(rows));
 }
 
 // A row is cut at cache lines: a non-temporal store writes a whole line, the rest of a row is stored plainly. Below a few lines

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "cpu/isa.h"
+
 namespace roofline::cpu {
 
 // Of the pairs: [0] plain stores, [1] non-temporal ones. Any alignment of y will do: what is not a whole cache line of a row
@@ -23,10 +25,6 @@ struct RowsKernels {
   void (*silu_mul)(const float* gate, const float* up, float* y, std::int64_t n);  // up gate / (1 + e^-gate)
 };
 
-#if defined(__x86_64__)
-extern const RowsKernels rows_scalar, rows_avx2, rows_avx512;
-#else
-extern const RowsKernels rows_scalar, rows_neon;
-#endif
+ROOFLINE_DECLARE_TABLES(RowsKernels, rows);
 
 }  // namespace roofline::cpu

@@ -15,15 +15,7 @@ Choice<StreamKernels> choose_for(const Stream& problem) {
     throw Unsupported("stream: strided loads are scalar ones; leave isa empty, not " + problem.isa);
   if (!problem.isa.empty())
     if (const std::string reason = lacks(problem.isa); !reason.empty()) throw Unsupported("stream: " + reason);
-  for (const auto& [isa, table] : std::initializer_list<std::pair<Isa, const StreamKernels*>>{
-#if defined(__x86_64__)
-           {Isa::avx512, &stream_avx512},
-           {Isa::avx2, &stream_avx2},
-#else
-           {Isa::neon, &stream_neon},
-#endif
-           {Isa::scalar, &stream_scalar},
-       })
+  for (const auto& [isa, table] : std::initializer_list<std::pair<Isa, const StreamKernels*>>ROOFLINE_TABLES(stream))
     if (has(isa) && (problem.isa.empty() || problem.isa == name(isa)) && (problem.stride == 1 || table->strided[0])) return {isa, table};
   throw Unsupported("stream: " + problem.isa + " has no kernels of its own; use one of scalar, avx2, avx512, neon");
 }

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "cpu/isa.h"
+
 namespace roofline::cpu {
 
 struct StreamRange {
@@ -24,10 +26,6 @@ struct StreamKernels {
   Run loads[2];      // [fp32, fp64]: the loads of a read and no sum; returns 0
 };
 
-#if defined(__x86_64__)
-extern const StreamKernels stream_scalar, stream_avx2, stream_avx512;
-#else
-extern const StreamKernels stream_scalar, stream_neon;
-#endif
+ROOFLINE_DECLARE_TABLES(StreamKernels, stream);
 
 }  // namespace roofline::cpu
