@@ -168,7 +168,7 @@ def sized(target: Stated, depth: str) -> Iterator[tuple[Wanted, Operator]]:
             yield what, problem
 
 
-@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("depth", ["quick", "thorough"])  # the others are between
 def test_every_problem_of_every_cpu_fits_its_memory(depth: str) -> None:
     for target in MACHINES:
         l2 = target.facts["l2_bytes"] * min(target.threads, target.facts["cores"])
