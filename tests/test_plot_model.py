@@ -108,7 +108,8 @@ SETTINGS: dict[str, Callable[[], tuple[TransformerConfig, Machine, list[Machine]
 }
 NAMES = list(arguments(LLAMA, cpu(), [cpu()]))
 EACH = pytest.mark.parametrize("name", NAMES)
-EACH_SETTING = pytest.mark.parametrize("setting", list(SETTINGS))
+FEW = ("R1 on GPUs", "Llama on a CPU", "GPT-OSS on another GPU")  # every model and kind of machine once
+EACH_SETTING = pytest.mark.parametrize("setting", [s if s in FEW else pytest.param(s, marks=pytest.mark.slow) for s in SETTINGS])
 
 
 @cache
@@ -547,7 +548,7 @@ def test_saved_files(name: str, tmp_path: Path) -> None:
     assert plt.get_fignums() == [] and dict(mpl.rcParams) == before
 
 
-@pytest.mark.parametrize("name", ["attention_steps", "decode_heatmap", "kernel_placement"])
+@pytest.mark.parametrize("name", ["attention_steps", "decode_over_batch"])
 def test_a_picture_saved_again_is_the_same(name: str, tmp_path: Path) -> None:
     once, again = (plot.save_picture(tmp_path / where, name, *given("Llama on a CPU")[name]) for where in ("new", "again"))
     assert again[0].read_bytes() == once[0].read_bytes() and again[2].read_bytes() == once[2].read_bytes()
