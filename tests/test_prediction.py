@@ -543,6 +543,20 @@ def test_a_variant_is_charged_for_its_kernel() -> None:
     assert predict(known, problem).time_s == predict(machine(), problem).time_s, "a model's operator has no kernel"
 
 
+def test_large_problems_alone_say_nothing_of_a_start() -> None:
+    """A third more than 10 ms, seen once and cold, is no start of 3 ms."""
+    once = Ceiling(
+        probe="kernel", variant="tiled", access="read", level="DRAM", threads=2, samples=(9437184 / 13e-3,),
+        problem={"operator": "attention", **Attention(seq_q=768, seq_kv=768, heads=4, head_dim=96).to_dict()},
+        params={"operator": "attention", "case": "prefill", "cold": True},
+        plan={"predicted_s": 10e-3, "launch_s": 2e-6, "memory_share": 0.0},
+    )  # fmt: skip
+    known = kernel_costs(machine(once=once), "attention", "tiled")
+    assert known is not None
+    assert known.start_s + known.cold_s < 1e-6
+    assert known.caches < 1.34
+
+
 def test_disturbed_standard_problems_leave_predictions_near() -> None:
     exact, noisy = (machine(**kernel_times("rms_norm", "fused", noise)) for noise in (0.0, 0.1))
     for rows, columns in ((4096, 4096), (4000, 40), (16, 1024)):

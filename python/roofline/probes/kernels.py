@@ -25,6 +25,7 @@ def cases() -> Iterator[Case]:
     yield "prefill", Attention(seq_q=768, seq_kv=768, heads=4, head_dim=96), True
     yield "short", Attention(seq_q=160, seq_kv=160, head_dim=112), False
     yield "shallow", Attention(seq_q=288, seq_kv=288, head_dim=24), False
+    yield "tiny", Attention(seq_q=24, seq_kv=24, heads=2, head_dim=40), False
     yield "decode", Attention(seq_q=1, seq_kv=6144, head_dim=96), True
     yield "decode", Attention(seq_q=1, seq_kv=640, head_dim=112), False
     yield "tiny", Attention(seq_q=1, seq_kv=40, heads=2, head_dim=40), True
