@@ -115,11 +115,11 @@ def first_figures() -> str:
     of_all = max(c.threads for c in machine.ceilings)
     roofs = [c for c in machine.ceilings if c.status == "ok" and (c.is_roof or c.kind == "latency") and c.threads == of_all]
     table = ceiling_table(dataclasses.replace(machine, ceilings=tuple(roofs)))
-    roofs = _columns(table, ("ceiling", "median", "95 % interval", "n", "modes", "threads", "clock"), len(roofs))
+    ceilings = _columns(table, ("ceiling", "median", "95 % interval", "n", "modes", "threads", "clock"), len(roofs))
     columns = ("operator", "variant", "problem", "cache", "time", "GFLOP/s", "GB/s", "bound", "of bracket", "error")
     shown = [m for m in results if m.status == "ok"]
     points = _columns(operator_table(shown, machine), columns, 24)
-    return f"On {machine_title(machine)}, `benchmarks/record --readme` printed:\n\n{roofs}\n\n{points}"
+    return f"On {machine_title(machine)}, `benchmarks/record --readme` printed:\n\n{ceilings}\n\n{points}"
 
 
 def machines_table() -> str:

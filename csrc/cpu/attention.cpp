@@ -21,10 +21,6 @@ Choice<AttentionKernels> choose_attention() {
   return choose<AttentionKernels>(ROOFLINE_TABLES(attention));
 }
 
-Choice<DecodeKernels> choose_decode() {
-  return choose<DecodeKernels>(ROOFLINE_TABLES(decode));
-}
-
 // What threads own starts on a page of its own: neighbours share neither lines nor what is fetched ahead.
 std::int64_t whole_pages(std::int64_t size_bytes) { return (size_bytes + 4095) / 4096 * 4096; }
 
@@ -166,8 +162,8 @@ std::int64_t ranges_of_keys(const Attention& problem, const Device& device) {
 Bound split_kv(const Attention& problem, Device& device) {
   constexpr std::int64_t kMostQueries = 8;
   if (problem.seq_q > kMostQueries)
-    throw Unsupported("attention: split_kv takes seq_q up to 8, got " + std::to_string(problem.seq_q) + "; use another variant");
-  const auto [isa, table] = choose_decode();
+    throw Unsupported("attention: split_kv takes seq_q up to " + std::to_string(kMostQueries) + ", got " + std::to_string(problem.seq_q) + "; use another variant");
+  const auto [isa, table] = choose<DecodeKernels>(ROOFLINE_TABLES(decode));
   const std::int64_t rows = problem.group() * problem.seq_q, heads = problem.batch * problem.kv_heads, head_dim = problem.head_dim;
   const std::int64_t blocks = (problem.seq_kv + DecodeKernels::kKeys - 1) / DecodeKernels::kKeys;
   const std::int64_t parts = ranges_of_keys(problem, device);

@@ -22,11 +22,6 @@ constexpr int kNarrowRows = 8;  // of tiles with fewer vectors: as many accumula
 template <int Vectors>
 constexpr int kTileRows = Vectors == kVectors ? kRows : kNarrowRows;
 
-constexpr float kInfinity = __builtin_inff();
-
-ROOFLINE_INLINE Index least(Index a, Index b) { return a < b ? a : b; }
-ROOFLINE_INLINE Index most(Index a, Index b) { return a > b ? a : b; }
-
 // acc[i][z] += sum over t < n of a[i a_row + t a_step] * b[t b_step + z kLanes ...]
 template <int Rows, int Vectors>
 ROOFLINE_INLINE void multiply(Vec (&acc)[Rows][Vectors], const float* a, Index a_row, Index a_step, const float* b, Index b_step,

@@ -10,17 +10,10 @@ namespace {
 
 using Index = std::int64_t;
 
-constexpr float kInfinity = __builtin_inff();
 constexpr int kKeys = DecodeKernels::kKeys;
-constexpr int kMostRows = kLanes < 4 ? kLanes : 4;  // of a tile of scores: rows x keys are as many as lanes
-constexpr int kValueRows = 2;                       // of a tile of results
-constexpr int kStreams = 8;                         // places where a range is read
+constexpr int kValueRows = 2;  // of a tile of results
+constexpr int kStreams = 8;    // places where a range is read
 
-ROOFLINE_INLINE Index least(Index a, Index b) { return a < b ? a : b; }
-ROOFLINE_INLINE Index most(Index a, Index b) { return a > b ? a : b; }
-
-// The first n lanes, 1 <= n <= kLanes: masked accesses are slow.
-ROOFLINE_INLINE Vec get(const float* p, int n, Vec other) { return n == kLanes ? load(p) : load_partial(p, n, other); }
 ROOFLINE_INLINE void put(float* p, int n, Vec x) { n == kLanes ? store(p, x) : store_partial(p, n, x); }
 
 // Rows of K or V in the order of a block: one of each stream, then the next of each.
@@ -83,7 +76,7 @@ ROOFLINE_INLINE float score(const float* q, const float* k, Index head_dim) {
   }
   for (; d < head_dim; d += kLanes) {
     const int n = static_cast<int>(least(kLanes, head_dim - d));
-    acc[0] = fma(load_partial(q + d, n, zero()), load_partial(k + d, n, zero()), acc[0]);
+    acc[0] = fma(get(q + d, n, zero()), get(k + d, n, zero()), acc[0]);
   }
   return reduce_add(add(acc[0], acc[1]));
 }
@@ -181,10 +174,10 @@ void walk(const DecodePart& part, const float* q, float* s, Index first, Index e
     const Index at = (first + begin / Streams) * head_dim;
     const Order<Streams> k{part.k + at, each * head_dim, head_dim}, v{part.v + at, each * head_dim, head_dim};
     Index row = 0;
-    if constexpr (kMostRows >= 4)
+    if constexpr (kLanes >= 4) {  // a tile of scores has as many as lanes
       for (; row + 4 <= rows; row += 4) score_rows<4>(q + row * head_dim, k, n, s + row * kKeys);
-    if constexpr (kMostRows >= 2)
       for (; row + 2 <= rows; row += 2) score_rows<2>(q + row * head_dim, k, n, s + row * kKeys);
+    }
     for (; row < rows; ++row) score_rows<1>(q + row * head_dim, k, n, s + row * kKeys);
     for (row = 0; row < rows; ++row) {
       const Index seen = masked ? least(n, part.visible + row % part.seq_q * part.growth - first - begin) : n;

@@ -11,11 +11,8 @@ namespace {
 
 constexpr std::int64_t kBlock = 4096;  // elements summed in fp32: 64 to a lane of eight vectors of AVX2, so few roundings
 constexpr std::int64_t kLine = 16;     // elements of a cache line
-constexpr float kInfinity = __builtin_inff();
 
-// The first n lanes from memory, 1 <= n <= kLanes, the others from `other`. n is a constant in all but the last vector of a row.
-ROOFLINE_INLINE Vec get(const float* p, int n, Vec other) { return n == kLanes ? load(p) : load_partial(p, n, other); }
-
+// n is a constant in all but the last vector of a row, as it is for `get`.
 template <bool NonTemporal>
 ROOFLINE_INLINE void put(float* p, int n, Vec x) {
   if (n != kLanes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .cost import larger
 from .errors import Error
 from .machine import LEVELS, Ceiling, Machine
 from .operators import Operator, from_dict
@@ -53,11 +55,11 @@ def memory_share(parts: Mapping[str, Any]) -> Any:
     """How far memory decides: 1 where nothing else takes time, 0.5 where the rest takes as long, and quickly less below."""
     memory = parts.get(LEVELS[-1], 0.0)
     rest = sum(seconds for name, seconds in parts.items() if name not in (LEVELS[-1], "launch"))
-    return memory**2 / np.maximum(memory**2 + rest**2, 1e-300)
+    return memory**2 / larger(memory**2 + rest**2, 1e-300)
 
 
 def kernel_costs(machine: Machine, operator: str, variant: str) -> KernelCosts | None:
-    """The costs of a kernel on `machine`; None where none were measured.
+    """What `machine` knows of the costs of a kernel; None where that kernel was not timed.
 
     Five numbers by least squares in the relative error of the standard problems' times, none of them negative.
     """
@@ -67,20 +69,30 @@ def kernel_costs(machine: Machine, operator: str, variant: str) -> KernelCosts |
 
 
 def _row(c: Ceiling) -> tuple[float, ...] | None:
-    """Of a standard problem: weight, what multiplies each of the five numbers, and what they must add up to, over its time."""
-    fields = dict(c.problem)
-    try:
-        problem = from_dict(str(fields.pop("operator", "")), fields)
-    except Error:
-        return None
+    """An equation of the least squares: its weight, the five coefficients, and the right-hand side, all but the weight over the
+    measured time. None where the ceiling does not say what was timed.
+    """
+    sizes = _sizes(json.dumps(dict(c.problem), default=str))
     known = [c.plan.get(name) for name in ("predicted_s", "launch_s", "memory_share")]
-    if not all(isinstance(value, float) for value in known):
+    if sizes is None or not all(isinstance(value, float) for value in known):
         return None
     predicted_s, launch_s, share = (float(value) for value in known)  # type: ignore[arg-type]
-    time_s = problem.compulsory_bytes() / c.value
+    moved_bytes, loops = sizes
+    time_s = moved_bytes / c.value
     overlapped_s = max(predicted_s - launch_s, 0.0)
-    counts = (overlapped_s * share, overlapped_s * (1 - share), problem.loops(), 1.0, float(bool(c.params.get("cold"))))
+    counts = (overlapped_s * share, overlapped_s * (1 - share), loops, 1.0, float(bool(c.params.get("cold"))))
     return (DISTURBED if c.status == "contended" else 1.0, *(count / time_s for count in counts), max(1 - launch_s / time_s, 0.0))
+
+
+@functools.lru_cache(maxsize=1024)
+def _sizes(problem: str) -> tuple[int, int] | None:
+    """Compulsory bytes and loops of a problem in JSON: every prediction asks for those of the same few."""
+    fields = json.loads(problem)
+    try:
+        made = from_dict(str(fields.pop("operator", "")), fields)
+    except Error:
+        return None
+    return made.compulsory_bytes(), made.loops()
 
 
 @functools.lru_cache(maxsize=256)

@@ -15,7 +15,6 @@ namespace {
 
 using Lanes = std::array<float, kLanes>;
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 Lanes lanes(Vec x) {

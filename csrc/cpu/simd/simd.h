@@ -1,6 +1,6 @@
 // fp32 vectors of the instruction set a kernel file is compiled for. Everything is internal to the file that includes it.
 //
-// The same names in every header: Vec, kLanes, zero, set1, load, store, stream, add, sub, mul, div, max, min, fma, sqrt, exp2,
+// The same names in every instruction set's header: Vec, kLanes, zero, set1, load, store, stream, add, sub, mul, div, max, min, fma, sqrt, exp2,
 // exp2_bounded, select_less, any_greater, transpose, reduce_add, reduce_max, load_partial, store_partial, fence.
 #pragma once
 
@@ -22,6 +22,14 @@
 #endif
 
 namespace {
+
+constexpr float kInfinity = __builtin_inff();
+
+ROOFLINE_INLINE std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+ROOFLINE_INLINE std::int64_t most(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
+
+// The first n lanes, 1 <= n <= kLanes, the others from `other`. Masked loads are slow, so a whole vector takes a plain one.
+ROOFLINE_INLINE Vec get(const float* p, int n, Vec other) { return n == kLanes ? load(p) : load_partial(p, n, other); }
 
 // e^x for x <= ~88: 2^(x log2 e), the product split so that its rounding does not cost accuracy for large |x|.
 ROOFLINE_INLINE Vec exp(Vec x) {

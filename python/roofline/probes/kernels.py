@@ -21,7 +21,7 @@ def _rows(operator: type[Operator]) -> Iterator[Case]:
 
 
 def cases() -> Iterator[Case]:
-    """Of each operator problems that memory, caches or arithmetic, short inner loops, and the start of a run decide."""
+    """Problems limited by memory, by caches or arithmetic, by short inner loops, and by the start of a run, for each operator."""
     yield "prefill", Attention(seq_q=768, seq_kv=768, heads=4, head_dim=96), True
     yield "short", Attention(seq_q=160, seq_kv=160, head_dim=112), False
     yield "shallow", Attention(seq_q=288, seq_kv=288, head_dim=24), False
