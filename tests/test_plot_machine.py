@@ -392,23 +392,14 @@ def boxes(ax: Axes) -> list[tuple[str, Any]]:
 
 
 @EACH_PICTURE
-def test_no_two_labels_overlap(make: Callable[[], Axes]) -> None:
-    for (one, a), (other, b) in itertools.combinations(boxes(make()), 2):
-        assert not overlap(a, b), f"{one!r} and {other!r}"
-
-
-@EACH_PICTURE
-def test_no_label_hides_a_point(make: Callable[[], Axes]) -> None:
+def test_labels_overlap_no_other_and_no_point_and_are_inside(make: Callable[[], Axes]) -> None:
     ax = make()
+    found = boxes(ax)
+    for (one, a), (other, b) in itertools.combinations(found, 2):
+        assert not overlap(a, b), f"{one!r} and {other!r}"
     drawn = [at for start in ("points", "knee", "curve", "latency") for line in lines(ax, start) for at in data(line)]
     points = np.array([ax.transData.transform(at) for at in drawn])
-    hidden = [text for text, corners in boxes(ax) if contains(corners, points).any()]
-    assert hidden == []
-
-
-@EACH_PICTURE
-def test_everything_is_inside_the_figure(make: Callable[[], Axes]) -> None:
-    ax = make()
+    assert [text for text, corners in found if contains(corners, points).any()] == []
     for dpi in (60, 100, 200):
         ax.figure.set_dpi(dpi)
         ax.figure.draw_without_rendering()
@@ -449,14 +440,6 @@ def test_given_axes_are_drawn_on(name: str) -> None:
 
 
 @EACH
-def test_global_settings_are_untouched(name: str, tmp_path: Path) -> None:
-    before = dict(mpl.rcParams)
-    FUNCTIONS[name][0](zen())
-    getattr(plot, f"save_{name}")(zen(), tmp_path)
-    assert dict(mpl.rcParams) == before
-
-
-@EACH
 def test_records_are_a_table(name: str) -> None:
     records = FUNCTIONS[name][1](zen())
     assert len({tuple(record) for record in records}) == 1  # all with the same keys
@@ -481,7 +464,7 @@ def test_without_matplotlib_there_are_data(name: str, monkeypatch: pytest.Monkey
 
 @EACH
 def test_saved_files(name: str, tmp_path: Path) -> None:
-    save = getattr(plot, f"save_{name}")
+    save, before = getattr(plot, f"save_{name}"), dict(mpl.rcParams)
     paths = save(zen(), tmp_path / "new")
     assert [path.name for path in paths] == [f"{name}.svg", f"{name}.png", f"{name}.csv"]
     assert ElementTree.parse(paths[0]).getroot().tag.endswith("svg")
@@ -491,4 +474,4 @@ def test_saved_files(name: str, tmp_path: Path) -> None:
     zen().save(tmp_path / "machine.json")
     again = save(Machine.load(tmp_path / "machine.json"), tmp_path / "again")
     assert [path.read_bytes() for path in again] == [path.read_bytes() for path in paths]
-    assert plt.get_fignums() == []
+    assert plt.get_fignums() == [] and dict(mpl.rcParams) == before

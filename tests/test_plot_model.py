@@ -108,8 +108,14 @@ SETTINGS: dict[str, Callable[[], tuple[TransformerConfig, Machine, list[Machine]
 }
 NAMES = list(arguments(LLAMA, cpu(), [cpu()]))
 EACH = pytest.mark.parametrize("name", NAMES)
-FEW = ("R1 on GPUs", "Llama on a CPU", "GPT-OSS on another GPU")  # every model and kind of machine once
-EACH_SETTING = pytest.mark.parametrize("setting", [s if s in FEW else pytest.param(s, marks=pytest.mark.slow) for s in SETTINGS])
+# Every picture in every setting; without --slow in one, so that every setting has its turn.
+EACH_IN_SETTINGS = pytest.mark.parametrize(
+    ("name", "setting"),
+    [
+        pytest.param(name, setting, marks=[] if (i - j) % len(SETTINGS) == 0 else [pytest.mark.slow])
+        for i, name in enumerate(NAMES) for j, setting in enumerate(SETTINGS)
+    ],
+)  # fmt: skip
 
 
 @cache
@@ -425,9 +431,8 @@ def texts(ax: Axes) -> list[Any]:
     return [text for text in found if text.get_text()]
 
 
-@EACH_SETTING
-@EACH
-def test_labels_overlap_no_other_and_no_point_and_are_inside(setting: str, name: str) -> None:
+@EACH_IN_SETTINGS
+def test_labels_overlap_no_other_and_no_point_and_are_inside(name: str, setting: str) -> None:
     for ax in pictures(setting, name):
         ax.figure.draw_without_rendering()
         found = [(text.get_text(), text_corners(text)) for text in texts(ax)]

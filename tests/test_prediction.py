@@ -34,7 +34,7 @@ from roofline.operators import (
 from roofline.operators.base import WORK
 from roofline.operators.scales import scales_name
 from roofline.prediction import KNEE, Rates, moved_bytes, predict, predict_many, reused_bytes
-from roofline.probes.kernels import cases
+from roofline.probes.kernels import CASES
 
 
 def ceilings() -> dict[str, Ceiling]:
@@ -512,7 +512,7 @@ TRUE = {"memory": 1.3, "caches": 1.15, "loop_s": 60e-9, "start_s": 0.8e-6, "cold
 def kernel_times(operator: str, variant: str, noise: float = 0.0) -> dict[str, Ceiling]:
     """Standard problems whose times follow TRUE exactly, but for alternating `noise`."""
     plain, found = machine(), {}
-    for index, (name, problem, cold) in enumerate(c for c in cases() if c[1].name == operator):
+    for index, (name, problem, cold) in enumerate(c for c in CASES if c[1].name == operator):
         p = predict(plain, problem, variant=variant, level="DRAM" if cold else "L2")
         overlapped, share = p.time_s - p.parts["launch"], memory_share(p.parts)
         time_s = p.parts["launch"] + overlapped * (TRUE["memory"] * share + TRUE["caches"] * (1 - share))

@@ -28,7 +28,7 @@ class DType:
     """
 
     name: str
-    bits: Fraction
+    bits: int
     storage: str | None
     eps: float  # spacing of numbers just above 1 (0 for integers)
 
@@ -45,7 +45,7 @@ class DType:
 
 
 def _dtype(name: str, bits: int, storage: str | None, eps: float) -> tuple[str, DType]:
-    return name, DType(name=name, bits=Fraction(bits), storage=storage, eps=eps)
+    return name, DType(name=name, bits=bits, storage=storage, eps=eps)
 
 
 DTYPES: Mapping[str, DType] = dict(

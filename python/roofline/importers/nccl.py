@@ -153,7 +153,7 @@ def _problem(cls: type[Operator], row: _Row, ranks: int) -> Operator | None:
     name = _DTYPES.get(row.type)
     if name is None or not row.size_bytes or row.redop not in ("sum", "prod", "max", "min", "none"):
         return None
-    elements = row.size_bytes * 8 // int(dtype_named(name).bits)
+    elements = row.size_bytes * 8 // dtype_named(name).bits
     try:
         return cls.make(elements=elements, ranks=ranks, dtype=name)
     except Error:

@@ -51,7 +51,7 @@ class MixedIntensity(Operator):
 
     def _line(self) -> int:
         """Elements of one line."""
-        return 8 * LINE_BYTES // int(dtype(self.dtype).bits)
+        return 8 * LINE_BYTES // dtype(self.dtype).bits
 
     def computed(self) -> int:
         """Elements that are computed on."""

@@ -70,7 +70,7 @@ class Mma(Operator):
     @staticmethod
     def tile(variant: str, dtype: str) -> dict[str, int]:
         """rows, columns and inner of a variant's tiles."""
-        bits = int(cost.dtype(dtype).bits)
+        bits = cost.dtype(dtype).bits
         if variant == "wgmma":
             return {"rows": 64, "columns": 256, "inner": 8 * _WARPGROUP_BYTES // bits}
         if dtype == "fp64":

@@ -106,7 +106,7 @@ def stream_problem(
     target: Target, level: str, access: str, streams: int = 1, dtype: str = "fp32", depth: str = "standard"
 ) -> Stream:
     """Arrays that come from `level`, and enough passes for a launch. Raises Unsupported where the level cannot be shown."""
-    element = int(dtype_named(dtype).bits) // 8
+    element = dtype_named(dtype).bits // 8
     if level == "DRAM":
         size = dram_array_bytes(target, depth)
         passes = DRAM_PASSES[target.backend]

@@ -31,7 +31,7 @@ def mixed_intensity_grid(
     elsewhere, and launches of 0.5 ms in caches. Measure them in random order, so that drift is not intensity.
     Raises Unsupported where the level cannot be shown.
     """
-    element = int(dtype_named(dtype).bits) // 8
+    element = dtype_named(dtype).bits // 8
     on_cpu = "sms" not in target.facts
     units = target.threads if on_cpu else int(target.facts["sms"])
     compute = flops_per_s or (GUESSED_FLOPS_PER_S if on_cpu else GPU_GUESSED_FLOPS_PER_S)[dtype] * units

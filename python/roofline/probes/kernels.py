@@ -20,7 +20,7 @@ def _rows(operator: type[Operator]) -> Iterator[Case]:
         yield name, operator.make(rows=rows, columns=columns), cold
 
 
-def cases() -> Iterator[Case]:
+def _cases() -> Iterator[Case]:
     """Problems limited by memory, by caches or arithmetic, by short inner loops, and by the start of a run, for each operator."""
     yield "prefill", Attention(seq_q=768, seq_kv=768, heads=4, head_dim=96), True
     yield "short", Attention(seq_q=160, seq_kv=160, head_dim=112), False
@@ -45,8 +45,12 @@ def cases() -> Iterator[Case]:
         yield name, Relu(elements=elements), cold
 
 
+CASES = tuple(_cases())
+NAMES = {problem: name for name, problem, _ in CASES}
+
+
 def _wanted(target: Target, depth: str) -> Iterator[Wanted]:
-    for _, problem, cold in cases():
+    for _, problem, cold in CASES:
         default = problem.default_variant("cpu")
         for variant in problem.variants:
             if problem.suits(variant, "cpu") and not target.missing(problem.name, variant, "fp32"):
@@ -55,9 +59,8 @@ def _wanted(target: Target, depth: str) -> Iterator[Wanted]:
 
 
 def _identity(target: Target, problem: Operator, variant: str, level: str) -> Identity:
-    case = next((name for name, known, _ in cases() if known == problem), "")
     shape = "×".join(str(value) for name, value in problem.to_dict().items() if name in SHAPE)
-    params = {"operator": problem.name, "case": words(case, shape), "cold": level == "DRAM"}
+    params = {"operator": problem.name, "case": words(NAMES.get(problem, ""), shape), "cold": level == "DRAM"}
     return Identity(level=level, access=problem.mix, variant=variant, params=params)
 
 
