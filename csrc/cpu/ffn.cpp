@@ -1,5 +1,6 @@
-// ffn on a CPU: the libraries' matrix products (gemm.cpp) with a pass for the activation between them; every intermediate is
-// written to the workspace and read back.
+// ffn on a CPU. library: the libraries' matrix products (gemm.cpp) with a pass for the activation between them; every intermediate is
+// written to the workspace and read back. tiled: our own products (tiled_gemm.cpp), which apply the activation to each part of their
+// result while a cache holds it.
 #include "ops/ffn.h"
 
 #include "cpu/device.h"
@@ -7,15 +8,20 @@
 #include "cpu/kernels.h"
 #include "cpu/rows_kernels.h"
 #include "cpu/share.h"
+#include "cpu/tiled_gemm.h"
 
 namespace roofline::cpu {
 namespace {
 
 using ops::Ffn;
 
-Bound library(const Ffn& problem, Device& device) {
+void check(const Ffn& problem) {
   if (problem.activation == Ffn::Activation::gelu_tanh)
     throw Unsupported("ffn: there is no CPU kernel for activation gelu_tanh; use gelu, the exact one");
+}
+
+Bound library(const Ffn& problem, Device& device) {
+  check(problem);
   const auto [isa, table] = choose<RowsKernels>(ROOFLINE_TABLES(rows));
   const std::int64_t elements = problem.rows() * problem.d_ff;
   const std::int64_t line = 64 / size_bytes(problem.dtype);
@@ -77,11 +83,58 @@ Bound library(const Ffn& problem, Device& device) {
   return bound;
 }
 
+Bound tiled(const Ffn& problem, Device& device) {
+  check(problem);
+  const auto [isa, table] = choose<RowsKernels>(ROOFLINE_TABLES(rows));
+  const std::int64_t hidden_bytes = product({problem.rows(), problem.d_ff, 4}, "ffn: the hidden activations");
+  std::int64_t workspace_bytes = product({problem.gated() ? 2 : 1, (hidden_bytes + 63) / 64 * 64}, "ffn: workspace");
+  const auto memory = workspace(device, static_cast<std::size_t>(workspace_bytes));
+  float* const hidden = static_cast<float*>(memory.get());                                  // [rows, d_ff]
+  float* const gate = problem.gated() ? hidden + (hidden_bytes + 63) / 64 * 16 : nullptr;  // [rows, d_ff]
+
+  Bound bound;
+  std::int64_t packed_bytes = 0;
+  double pack_s = 0;
+  std::string implementation, tile;
+  const auto add = [&](const char* step, const TiledProblem& one) {
+    TiledGemm gemm = plan_tiled(one, device);
+    implementation = "tiled/" + name(gemm.isa);
+    tile = gemm.tile;
+    packed_bytes += gemm.packed_bytes;
+    pack_s += gemm.pack_s;
+    workspace_bytes += gemm.workspace_bytes;
+    bound.steps.push_back({step, [launch = std::move(gemm.launch), memory](Queue& queue) { launch(queue); }});
+  };
+  const auto activate = [=, table = table, activation = problem.activation](std::int64_t at, std::int64_t n) {
+    switch (activation) {
+      case Ffn::Activation::relu: return table->relu[0](hidden + at, hidden + at, n);
+      case Ffn::Activation::gelu:
+      case Ffn::Activation::gelu_tanh: return table->gelu(hidden + at, hidden + at, n);
+      case Ffn::Activation::swiglu: return table->silu_mul(gate + at, hidden + at, hidden + at, n);
+    }
+  };
+  if (problem.gated()) add("gate", {problem.dtype, problem.rows(), problem.d_ff, problem.d_model, problem.x, problem.w_gate, gate});
+  add("up", {problem.dtype, problem.rows(), problem.d_ff, problem.d_model, problem.x, problem.w_up, hidden, activate});
+  add("down", {problem.dtype, problem.rows(), problem.d_model, problem.d_ff, hidden, problem.w_down, static_cast<float*>(problem.out)});
+
+  bound.plan.set("implementation", implementation);
+  bound.plan.set("activation_implementation", name(isa));
+  bound.plan.set("tile", tile);
+  bound.plan.set("threads", device.threads());
+  bound.plan.set("workspace_bytes", Value(workspace_bytes));
+  bound.plan.set("packed_bytes", Value(packed_bytes));
+  bound.plan.set("pack_s", Value(pack_s));
+  return bound;
+}
+
 }  // namespace
 
 std::vector<KernelEntry> ffn_kernels() {
-  constexpr const char* summary = "one library product per weight matrix; hidden activations written to memory and read back";
-  return {entry(Kernel<Ffn, Device>{"library", DType::fp32, "", summary, library})};
+  using K = Kernel<Ffn, Device>;
+  return {entry(K{"library", DType::fp32, "", "one library product per weight matrix; hidden activations written to memory and read back",
+                  library}),
+          entry(K{"tiled", DType::fp32, "", "our own products on packed weights; the activation on each part of the first, while a cache holds it",
+                  tiled})};
 }
 
 }  // namespace roofline::cpu

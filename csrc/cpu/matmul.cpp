@@ -4,6 +4,7 @@
 #include "cpu/device.h"
 #include "cpu/gemm.h"
 #include "cpu/kernels.h"
+#include "cpu/tiled_gemm.h"
 
 namespace roofline::cpu {
 namespace {
@@ -24,15 +25,36 @@ Bound library(const ops::Matmul& problem, Device& device) {
   return bound;
 }
 
+Bound tiled(const ops::Matmul& problem, Device& device) {
+  if (problem.scales.kind != ops::Scales::Kind::none) throw Unsupported("matmul tiled: its kernels on a CPU take no scales; use scales none");
+  TiledGemm gemm = plan_tiled(
+      {problem.dtype, problem.rows, problem.columns, problem.inner, problem.a, problem.b, static_cast<float*>(problem.c)}, device);
+  Bound bound;
+  bound.plan.set("implementation", "tiled/" + name(gemm.isa));
+  bound.plan.set("tile", gemm.tile);
+  bound.plan.set("row_block", gemm.row_block);
+  bound.plan.set("column_block", gemm.column_block);
+  bound.plan.set("inner_block", gemm.inner_block);
+  bound.plan.set("threads", device.threads());
+  bound.plan.set("packed_bytes", Value(gemm.packed_bytes));
+  bound.plan.set("pack_s", Value(gemm.pack_s));
+  bound.plan.set("workspace_bytes", Value(gemm.workspace_bytes));
+  bound.steps.push_back({"matmul", std::move(gemm.launch)});
+  return bound;
+}
+
 }  // namespace
 
 std::vector<KernelEntry> matmul_kernels() {
   using K = Kernel<ops::Matmul, Device>;
   const auto with = [](DType dtype, const char* summary) { return entry(K{"library", dtype, "", summary, library}); };
+  const auto own = [](DType dtype, const char* summary) { return entry(K{"tiled", dtype, "", summary, tiled}); };
   return {with(DType::fp32, "oneDNN, or OpenBLAS where it is missing, on one block of c per thread; oneDNN's b packed in bind"),
           with(DType::fp64, "OpenBLAS on one block of c per thread"),
           with(DType::bf16, "oneDNN on one block of c per thread, sums and c in fp32; b packed in bind"),
-          with(DType::int8, "oneDNN on one block of c per thread, sums and c in int32; b packed in bind")};
+          with(DType::int8, "oneDNN on one block of c per thread, sums and c in int32; b packed in bind"),
+          own(DType::fp32, "our own kernels: b packed in strips in bind; few rows read it at eight places at once"),
+          own(DType::bf16, "our own kernels: as fp32, with b read in bf16 and all arithmetic in fp32")};
 }
 
 }  // namespace roofline::cpu

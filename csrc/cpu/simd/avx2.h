@@ -11,6 +11,12 @@ constexpr int kLanes = 8;
 ROOFLINE_INLINE Vec zero() { return _mm256_setzero_ps(); }
 ROOFLINE_INLINE Vec set1(float x) { return _mm256_set1_ps(x); }
 ROOFLINE_INLINE Vec load(const float* p) { return _mm256_loadu_ps(p); }
+// kLanes words of two bf16 numbers each, as fp32.
+ROOFLINE_INLINE void widen_pairs(const std::uint32_t* p, Vec& low, Vec& high) {
+  const __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  low = _mm256_castsi256_ps(_mm256_slli_epi32(words, 16));
+  high = _mm256_castsi256_ps(_mm256_and_si256(words, _mm256_set1_epi32(static_cast<int>(0xFFFF0000u))));
+}
 ROOFLINE_INLINE void store(float* p, Vec x) { _mm256_storeu_ps(p, x); }
 ROOFLINE_INLINE void stream(float* p, Vec x) { _mm256_stream_ps(p, x); }  // p aligned to the vector
 ROOFLINE_INLINE void fence() { _mm_sfence(); }

@@ -18,6 +18,12 @@ constexpr int kLanes = 16;
 ROOFLINE_INLINE Vec zero() { return _mm512_setzero_ps(); }
 ROOFLINE_INLINE Vec set1(float x) { return _mm512_set1_ps(x); }
 ROOFLINE_INLINE Vec load(const float* p) { return _mm512_loadu_ps(p); }
+// kLanes words of two bf16 numbers each, as fp32.
+ROOFLINE_INLINE void widen_pairs(const std::uint32_t* p, Vec& low, Vec& high) {
+  const __m512i words = _mm512_loadu_si512(p);
+  low = _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
+  high = _mm512_castsi512_ps(_mm512_and_si512(words, _mm512_set1_epi32(static_cast<int>(0xFFFF0000u))));
+}
 ROOFLINE_INLINE void store(float* p, Vec x) { _mm512_storeu_ps(p, x); }
 ROOFLINE_INLINE void stream(float* p, Vec x) { _mm512_stream_ps(p, x); }  // p aligned to the vector
 ROOFLINE_INLINE void fence() { _mm_sfence(); }

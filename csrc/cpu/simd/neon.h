@@ -11,6 +11,12 @@ constexpr int kLanes = 4;
 ROOFLINE_INLINE Vec zero() { return vdupq_n_f32(0); }
 ROOFLINE_INLINE Vec set1(float x) { return vdupq_n_f32(x); }
 ROOFLINE_INLINE Vec load(const float* p) { return vld1q_f32(p); }
+// kLanes words of two bf16 numbers each, as fp32.
+ROOFLINE_INLINE void widen_pairs(const std::uint32_t* p, Vec& low, Vec& high) {
+  const uint32x4_t words = vld1q_u32(p);
+  low = vreinterpretq_f32_u32(vshlq_n_u32(words, 16));
+  high = vreinterpretq_f32_u32(vandq_u32(words, vdupq_n_u32(0xFFFF0000u)));
+}
 ROOFLINE_INLINE void store(float* p, Vec x) { vst1q_f32(p, x); }
 // Non-temporal pair store of one vector in two halves: STNP is the only non-temporal store there is.
 ROOFLINE_INLINE void stream(float* p, Vec x) {

@@ -11,6 +11,12 @@ constexpr int kLanes = 1;
 ROOFLINE_INLINE Vec zero() { return 0.0f; }
 ROOFLINE_INLINE Vec set1(float x) { return x; }
 ROOFLINE_INLINE Vec load(const float* p) { return *p; }
+// kLanes words of two bf16 numbers each, as fp32.
+ROOFLINE_INLINE void widen_pairs(const std::uint32_t* p, Vec& low, Vec& high) {
+  const std::uint32_t below = *p << 16, above = *p & 0xFFFF0000u;
+  __builtin_memcpy(&low, &below, sizeof low);
+  __builtin_memcpy(&high, &above, sizeof high);
+}
 ROOFLINE_INLINE void store(float* p, Vec x) { *p = x; }
 ROOFLINE_INLINE void stream(float* p, Vec x) { *p = x; }  // no non-temporal store of one float: a plain one
 ROOFLINE_INLINE void fence() {}

@@ -1,7 +1,7 @@
 // fp32 vectors of the instruction set a kernel file is compiled for. Everything is internal to the file that includes it.
 //
-// The same names in every instruction set's header: Vec, kLanes, zero, set1, load, store, stream, add, sub, mul, div, max, min, fma, sqrt, exp2,
-// exp2_bounded, select_less, any_greater, transpose, reduce_add, reduce_max, load_partial, store_partial, fence.
+// The same names in every instruction set's header: Vec, kLanes, zero, set1, load, widen_pairs, store, stream, add, sub, mul, div, max,
+// min, fma, sqrt, exp2, exp2_bounded, select_less, any_greater, transpose, reduce_add, reduce_max, load_partial, store_partial, fence.
 #pragma once
 
 #include <cstddef>

@@ -11,6 +11,7 @@ import numpy as np
 from .. import cost
 from ..cost import Array, TensorSpec, size_bytes
 from .base import Case, Facts, Operator, Product, Variant
+from .matmul import FEW_ROWS
 
 # FLOPs of an element. relu: compare; gelu: 0.5 x (1 + erf(x / sqrt(2))); gelu_tanh: as in Gelu; swiglu: u g / (1 + e^-g).
 ACTIVATIONS = {"relu": 1, "gelu": 5, "gelu_tanh": 9, "swiglu": 4}
@@ -40,6 +41,10 @@ class Ffn(Operator):
         "library": Variant(
             summary="one library product per weight matrix and a pass for the activation; hidden activations go to memory and back",
             dtypes={"cpu": ("fp32",), "cuda": ("fp32", "fp16", "bf16")},
+        ),
+        "tiled": Variant(
+            summary="our own products on packed weights; each part of the first is activated while a cache holds it",
+            dtypes={"cpu": ("fp32",)},
         ),
         "fused": Variant(
             summary="relu and gelu_tanh inside the first product; swiglu: up and gate as one product, one pass over both halves",
@@ -89,7 +94,9 @@ class Ffn(Operator):
         if plan["variant"] == "fused":
             wide = {"up and gate written, read": 4 * hidden} if self.gated else {}
             return {**wide, "activated written, read": 2 * hidden}
-        terms = {"up written, read": 2 * hidden, "activated written, read": 2 * hidden}
+        terms = {"activated written, read": 2 * hidden}
+        if plan["variant"] == "library":
+            terms["up written, read"] = 2 * hidden
         if self.gated:
             terms["gate written, read"] = 2 * hidden
             terms["x again for gate"] = size_bytes((self.rows, self.d_model), self.dtype)
@@ -113,13 +120,13 @@ class Ffn(Operator):
     def suits(self, variant: str, device: str) -> bool:
         # The epilogue of a library knows gelu by tanh only, and how exactly it computes it is not stated: near enough in 16 bits.
         gelu = self.activation == "gelu" or (self.activation == "gelu_tanh" and self.dtype == "fp32")
-        return variant != "fused" or not gelu
+        return {"fused": not gelu, "tiled": self.rows <= FEW_ROWS}.get(variant, True)
 
     def launches(self, plan: Facts) -> int:
         if not plan["variant"]:
             return 1
-        # fused: the activation of relu and gelu_tanh, or the product for the gate, is none of its own.
-        return (4 if self.gated else 3) - int(plan["variant"] == "fused")
+        # fused: the activation of relu and gelu_tanh, or the product for the gate, is none of its own; tiled: the activation.
+        return (4 if self.gated else 3) - int(plan["variant"] != "library")
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"

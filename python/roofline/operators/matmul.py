@@ -25,6 +25,7 @@ _RESULT = {
     "nvfp4": "fp32",
 }
 _DTYPES = tuple(_RESULT)
+FEW_ROWS = 18  # products that a CPU computes faster than it reads b, about: libraries pack b, or read it at one place
 ALONG_INNER = ("int8", "fp8_e4m3", "nvfp4")  # dtypes whose kernels read both operands along inner
 _MOST_INNER_INT8 = 2**17 - 1  # one more product of -128 by -128, and the sum leaves an int32
 
@@ -81,6 +82,10 @@ class Matmul(Scaled, Operator):
                 "cuda": ("fp64", "fp32", "tf32", "fp16", "bf16", "int8", "fp8_e4m3", "nvfp4"),
             },
         ),
+        "tiled": Variant(
+            summary="our own kernels on packed strips of b, sums in fp32; few rows read b at eight places of memory at once",
+            dtypes={"cpu": ("fp32", "bf16")},
+        ),
         "fast_accumulation": Variant(
             summary="as library on a GPU, with sums left to its tensor cores, which keep fewer bits of them than fp32 has",
             dtypes={"cuda": ("fp8_e4m3",)},
@@ -128,6 +133,9 @@ class Matmul(Scaled, Operator):
 
     def product_width(self) -> int:
         return smaller(self.rows, self.columns)  # type: ignore[no-any-return]
+
+    def suits(self, variant: str, device: str) -> bool:
+        return variant != "tiled" or self.rows * (2 if self.dtype == "bf16" else 1) <= FEW_ROWS  # units for bf16 are twice as fast
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, _RESULT[self.dtype]
