@@ -163,10 +163,11 @@ def _product_rate(sizes: Sizes, narrow: Sizes, size: Any, width: Any) -> Any:
     return smaller(rate, pick((width > 0) & (width < sizes[0][0]), slow, math.inf))
 
 
-def machine_rates(machine: Machine, problem: Operator, roofs: Roofs, *, threads: int | None = None) -> Rates:
-    """What `problem`'s parts run at on `machine`; what was not measured falls back to the roof above it.
+def machine_rates(machine: Machine, problem: Operator, roofs: Roofs, *, variant: str = "", threads: int | None = None) -> Rates:
+    """What the parts of a variant run at on `machine`; what was not measured falls back to the roof above it.
 
-    Products run at the library's rate for their size, narrow ones at that for their rows, else at the multiply-add peak; "other"
+    Products run at the library's rate for their size, narrow ones at that for their rows, else at the multiply-add peak; those of a
+    kernel's own at the library's for the largest; "other"
     at half of the cores' peak (tensor units do nothing else than products), one operation where a multiply-add counts two; "exp"
     at its own ceiling, else as "other". Levels run at the problem's mix.
     """
@@ -177,9 +178,10 @@ def machine_rates(machine: Machine, problem: Operator, roofs: Roofs, *, threads:
     labels = {} if cores is None else dict.fromkeys(("exp", "other"), f"half of {cores.label}")
     sizes, narrow = _products(machine, problem, threads)
     if sizes:
-        product = problem.product_size()
+        own = variant in problem.variants and problem.variants[variant].own_products
+        product, width = (0, 0) if own else (problem.product_size(), problem.product_width())
         edge = pick(product > 0, product, math.inf) ** (1 / 3)
-        rate = smaller(_product_rate(sizes, narrow, edge, problem.product_width()), peak)
+        rate = smaller(_product_rate(sizes, narrow, edge, width), peak)
         work["product"] = rate if isinstance(product, np.ndarray) else float(rate)
         labels["product"] = sizes[-1][1].label
     exps = machine.of("exp")
@@ -397,12 +399,12 @@ class _Assumed:
         if self.knee is not None and not self.knee >= 1:
             raise Error(f"knee must be at least 1 (times add), and infinite for perfect overlap, got {self.knee!r:.80}")
 
-    def rates(self, machine: Machine, problem: Operator) -> tuple[Roofs, Rates, tuple[str, ...]]:
-        """The roofs of `problem`, what its parts run at, and notes."""
+    def rates(self, machine: Machine, problem: Operator, variant: str) -> tuple[Roofs, Rates, tuple[str, ...]]:
+        """The roofs of `problem`, what the parts of a variant run at, and notes."""
         roofs, notes = roofs_and_notes(machine, problem, self.level, self.threads, self.unit)
         if self.launch_s is not None:
             roofs = dataclasses.replace(roofs, floor_s=self.launch_s, labels={**roofs.labels, "launch": "as given"})
-        rates = machine_rates(machine, problem, roofs, threads=self.threads)
+        rates = machine_rates(machine, problem, roofs, variant=variant, threads=self.threads)
         if self.knee is not None:
             rates = dataclasses.replace(rates, knee=self.knee)
         if shares := self.utilisation:
@@ -442,7 +444,7 @@ def predict(
         level=level, threads=threads, unit=unit, utilisation=utilisation or {}, launch_s=launch_s, knee=knee
     )  # fmt: skip
     facts = _facts(problem, variant, plan)
-    roofs, rates, notes = assumed.rates(machine, problem)
+    roofs, rates, notes = assumed.rates(machine, problem, facts["variant"])
     caches = machine.facts if machine.device == "cpu" else {}
     moved = moved_bytes(problem, facts, caches, roofs.level)
     kernel = kernel_costs(machine, problem.name, facts["variant"])
@@ -524,7 +526,7 @@ def predict_many(
             if not there.all():
                 problem = operator.many(**{name: x[there] if name in flat else x for name, x in fields.items()})
             facts = _facts(problem, variant, plan)
-            roofs, rates, _ = dataclasses.replace(assumed, level=where).rates(machine, problem)
+            roofs, rates, _ = dataclasses.replace(assumed, level=where).rates(machine, problem, facts["variant"])
             moved = moved_bytes(problem, facts, caches, roofs.level)
             kernel = kernel_costs(machine, problem.name, facts["variant"])
             expected = expect(problem, facts, caches, roofs, rates, moved, kernel)

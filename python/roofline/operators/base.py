@@ -33,6 +33,7 @@ class Variant:
 
     summary: str
     dtypes: Mapping[str, tuple[str, ...]]  # backend -> dtypes
+    own_products: bool = False  # no library computes them: small and narrow ones are no slower for that
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

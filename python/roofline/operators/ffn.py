@@ -45,6 +45,7 @@ class Ffn(Operator):
         "tiled": Variant(
             summary="our own products on packed weights; each part of the first is activated while a cache holds it",
             dtypes={"cpu": ("fp32",)},
+            own_products=True,
         ),
         "fused": Variant(
             summary="relu and gelu_tanh inside the first product; swiglu: up and gate as one product, one pass over both halves",
@@ -120,7 +121,10 @@ class Ffn(Operator):
     def suits(self, variant: str, device: str) -> bool:
         # The epilogue of a library knows gelu by tanh only, and how exactly it computes it is not stated: near enough in 16 bits.
         gelu = self.activation == "gelu" or (self.activation == "gelu_tanh" and self.dtype == "fp32")
-        return {"fused": not gelu, "tiled": self.rows <= FEW_ROWS}.get(variant, True)
+        return variant != "fused" or not gelu
+
+    def default_variant(self, device: str) -> str:
+        return "library" if device == "cpu" and self.rows > FEW_ROWS else Operator.default_variant(self, device)
 
     def launches(self, plan: Facts) -> int:
         if not plan["variant"]:

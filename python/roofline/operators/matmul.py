@@ -85,6 +85,7 @@ class Matmul(Scaled, Operator):
         "tiled": Variant(
             summary="our own kernels on packed strips of b, sums in fp32; few rows read b at eight places of memory at once",
             dtypes={"cpu": ("fp32", "bf16")},
+            own_products=True,
         ),
         "fast_accumulation": Variant(
             summary="as library on a GPU, with sums left to its tensor cores, which keep fewer bits of them than fp32 has",
@@ -134,8 +135,9 @@ class Matmul(Scaled, Operator):
     def product_width(self) -> int:
         return smaller(self.rows, self.columns)  # type: ignore[no-any-return]
 
-    def suits(self, variant: str, device: str) -> bool:
-        return variant != "tiled" or self.rows * (2 if self.dtype == "bf16" else 1) <= FEW_ROWS  # units for bf16 are twice as fast
+    def default_variant(self, device: str) -> str:
+        few = self.rows <= (FEW_ROWS if self.dtype == "fp32" else FEW_ROWS // 2)  # units for bf16 are twice as fast
+        return "library" if device == "cpu" and not few else Operator.default_variant(self, device)
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, _RESULT[self.dtype]

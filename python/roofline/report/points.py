@@ -195,7 +195,8 @@ def default_points(
     def variants_of(problem: Operator) -> list[str]:
         wanted = getattr(problem, "dtype", "fp32")
         able = (name for name, declared in problem.variants.items() if wanted in declared.dtypes.get(backend, ()))
-        return [name for name in able if problem.suits(name, backend)][::-1]
+        default = problem.default_variant(backend)
+        return sorted((name for name in able if problem.suits(name, backend)), key=lambda name: name != default)
 
     found: list[Point] = []
     for dtype in MAIN_DTYPES:
