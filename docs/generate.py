@@ -120,7 +120,7 @@ def first_figures() -> str:
     shown = [m for m in results if m.status == "ok" and m.variant in ("naive", _default_variant(m, machine))]
     points = _columns(operator_table(shown, machine), columns, 24)
     return (
-        f"On {machine_title(machine)}, `benchmarks/record --readme` measured, here the variants that run by default and `naive`\n"
+        f"On {machine_title(machine)}, `benchmarks/record --readme` measured, here what runs by default, and `naive`\n"
         f"(all of them: [report](benchmarks/results/{named.read_text().strip()}/report.md)):\n\n{ceilings}\n\n{points}"
     )
 
