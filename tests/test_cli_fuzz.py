@@ -18,7 +18,7 @@ from roofline.cli.parser import COMMANDS, build
 from roofline.machine import Machine
 from roofline.results import Measurement, append_to
 
-COUNT = 600
+COUNT = 400
 FILES = (".json", ".jsonl", ".txt")
 LONGEST = 1500  # characters of a line of error
 OPERATORS = ("attention", "matmul", "softmax", "stream", "grouped_matmul", "all_reduce", "nothing")

@@ -10,6 +10,7 @@
 #include "cpu/decode_kernels.h"
 #include "cpu/device.h"
 #include "cpu/kernels.h"
+#include "cpu/share.h"
 #include "ops/attention.h"
 
 namespace roofline::cpu {
@@ -20,9 +21,6 @@ using ops::Attention;
 Choice<AttentionKernels> choose_attention() {
   return choose<AttentionKernels>(ROOFLINE_TABLES(attention));
 }
-
-// What threads own starts on a page of its own: neighbours share neither lines nor what is fetched ahead.
-std::int64_t whole_pages(std::int64_t size_bytes) { return (size_bytes + 4095) / 4096 * 4096; }
 
 // Queries of one head that share K and V from the cache: a multiple of every set's register tile.
 constexpr std::int64_t kNaiveQueries = 48;

@@ -14,8 +14,6 @@ constexpr int kKeys = DecodeKernels::kKeys;
 constexpr int kValueRows = 2;  // of a tile of results
 constexpr int kStreams = 8;    // places where a range is read
 
-ROOFLINE_INLINE void put(float* p, int n, Vec x) { n == kLanes ? store(p, x) : store_partial(p, n, x); }
-
 // Rows of K or V in the order of a block: one of each stream, then the next of each.
 template <int Streams>
 struct Order {

@@ -3,6 +3,8 @@
 // the first cache and a packed block of a in the second, and a tile of c lies in registers (Goto and van de Geijn, 2008).
 #include "cpu/gemm_kernels.h"
 
+#include <utility>
+
 #include "cpu/isa.h"
 #include "cpu/simd/simd.h"
 
@@ -14,8 +16,6 @@ using Index = std::int64_t;
 constexpr int kWidth = 2 * kLanes;
 // Two vectors of b, one of a, and as many accumulators as are left of 16 or 32 registers.
 constexpr int kTileRows = kLanes == 16 ? 14 : kLanes == 8 ? 6 : kLanes == 4 ? 12 : 4;
-
-ROOFLINE_INLINE void put(float* p, int n, Vec x) { n == kLanes ? store(p, x) : store_partial(p, n, x); }
 
 // A row of a strip.
 struct Fp32 {
@@ -48,7 +48,8 @@ ROOFLINE_INLINE void fetch(const void* from, Index first, Index last) {
   for (Index at = first; at < last; at += 64) __builtin_prefetch(static_cast<const char*>(from) + at, 0, 2);
 }
 
-// sums[Rows][2] of a[Rows][n] b[n][kWidth], while rows of b `Ahead` further are fetched. Few rows add up in several phases: a multiply-add waits four cycles for the one before.
+// sums[Rows][2] of a[Rows][n] b[n][kWidth], while rows of b `Ahead` further are fetched. Few rows add up in several phases: a
+// multiply-add waits four cycles for the one before.
 template <class B, int Ahead, int Rows, class A>
 ROOFLINE_INLINE void multiply(const A& a, const typename B::Word* b, Index n, Vec (&sums)[Rows][2]) {
   constexpr int kPhases = Rows >= 4 ? 1 : Rows >= 2 ? 2 : 4;
@@ -134,17 +135,9 @@ struct Functions {
   static constexpr decltype(&tile<1>) kTile[] = {tile<Rows + 1>...};
 };
 
-template <int... Numbers>
-struct Sequence {};
-template <int N, int... Numbers>
-struct Counted : Counted<N - 1, N - 1, Numbers...> {};
-template <int... Numbers>
-struct Counted<0, Numbers...> {
-  using Type = Sequence<Numbers...>;
-};
 template <int... Rows>
-Functions<Rows...> functions(Sequence<Rows...>);
-using OfRows = decltype(functions(Counted<kTileRows>::Type()));
+Functions<Rows...> functions(std::integer_sequence<int, Rows...>);
+using OfRows = decltype(functions(std::make_integer_sequence<int, kTileRows>()));
 
 // Rows in parts of nearly one size, none more than a tile: part(begin, rows).
 template <class Part>

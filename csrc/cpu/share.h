@@ -20,4 +20,7 @@ inline Range share(std::int64_t n, int worker, int workers, std::int64_t line) {
   return {edge(worker), edge(worker + 1)};
 }
 
+// What threads own starts on a page of its own: neighbours share neither lines nor what is fetched ahead.
+inline std::int64_t whole_pages(std::int64_t size_bytes) { return (size_bytes + 4095) / 4096 * 4096; }
+
 }  // namespace roofline::cpu

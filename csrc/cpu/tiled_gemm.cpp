@@ -13,12 +13,19 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::int64_t kInnerBlock = 256;    // a strip of b as deep is half of the smallest first cache
-constexpr std::int64_t kColumnBlock = 512;   // of c: with row_block rows about half of the smallest second cache
-constexpr std::int64_t kRowBlock = 96;       // about
+constexpr std::int64_t kColumnBlock = 512;   // of c: packing a block of a costs 1 or 2 % of what it is used for
 constexpr std::int64_t kPartsPerThread = 8;  // so that the last to end leaves little idle
 
-std::int64_t whole_lines(std::int64_t size_bytes) { return (size_bytes + 63) / 64 * 64; }
+// A strip of b fills half of the first cache; a packed block of a, with its part of c, half of the second.
+struct Blocks {
+  std::int64_t inner, rows;
+};
+
+Blocks blocks_of(const GemmKernels& table, const Caches& caches) {
+  const std::int64_t inner = std::clamp<std::int64_t>(caches.l1_bytes / 2 / (4 * table.width) / 8 * 8, 64, 512);
+  const std::int64_t rows = caches.l2_bytes / 2 / (4 * (inner + kColumnBlock)) / table.tile_rows * table.tile_rows;
+  return {inner, std::clamp<std::int64_t>(rows, 4 * table.tile_rows, 384)};
+}
 
 std::int64_t parts_of(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }
 
@@ -46,18 +53,19 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
 
   const bool few = rows <= GemmKernels::kMostFewRows;
   const std::int64_t wanted = kPartsPerThread * device.threads();
-  const std::int64_t row_parts = few ? 1 : parts_of(rows, kRowBlock);
+  const Blocks most = blocks_of(*table, device.caches());
+  const std::int64_t row_parts = few ? 1 : parts_of(rows, most.rows);
   const std::int64_t most_strips = few ? strips : std::min(strips, kColumnBlock / table->width);
   // Whole sets of streams where there are enough strips for them.
   const std::int64_t most_parts =
       few ? std::max<std::int64_t>(strips / GemmKernels::kStreams, std::min<std::int64_t>(strips, device.threads())) : strips;
   const std::int64_t column_parts = std::min(std::max(parts_of(strips, most_strips), parts_of(wanted, row_parts)), most_parts);
-  plan.inner_block = few ? 0 : std::min(inner, kInnerBlock);
+  plan.inner_block = few ? 0 : std::min(inner, most.inner);
   plan.row_block = std::min(rows, parts_of(parts_of(rows, table->tile_rows), row_parts) * table->tile_rows);
   plan.column_block = std::min(columns, parts_of(strips, column_parts) * table->width);
   const std::int64_t floats = few ? table->few_floats(rows) : table->block_floats(plan.row_block, plan.inner_block);
-  const std::int64_t thread_bytes = whole_lines(floats * 4);
-  const std::int64_t wide_bytes = narrow ? whole_lines(product({rows, inner, 4}, "tiled: bytes of a in fp32")) : 0;
+  const std::int64_t thread_bytes = whole_pages(floats * 4);
+  const std::int64_t wide_bytes = narrow ? whole_pages(product({rows, inner, 4}, "tiled: bytes of a in fp32")) : 0;
   plan.workspace_bytes = thread_bytes * device.threads() + wide_bytes;
   const std::shared_ptr<void> memory = workspace(device, plan.workspace_bytes);
   auto* const wide = reinterpret_cast<float*>(static_cast<char*>(memory.get()) + thread_bytes * device.threads());

@@ -30,6 +30,7 @@ ROOFLINE_INLINE std::int64_t most(std::int64_t a, std::int64_t b) { return a > b
 
 // The first n lanes, 1 <= n <= kLanes, the others from `other`. Masked loads are slow, so a whole vector takes a plain one.
 ROOFLINE_INLINE Vec get(const float* p, int n, Vec other) { return n == kLanes ? load(p) : load_partial(p, n, other); }
+ROOFLINE_INLINE void put(float* p, int n, Vec x) { n == kLanes ? store(p, x) : store_partial(p, n, x); }
 
 // e^x for x <= ~88: 2^(x log2 e), the product split so that its rounding does not cost accuracy for large |x|.
 ROOFLINE_INLINE Vec exp(Vec x) {
