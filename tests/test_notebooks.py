@@ -7,6 +7,7 @@ import os
 import shutil
 from pathlib import Path
 
+import matplotlib
 import pytest
 
 import roofline
@@ -49,6 +50,9 @@ def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     # The package under test, whatever the working directory.
     paths = [str(Path(str(roofline.__file__)).parent.parent), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths).rstrip(os.pathsep))
+    (tmp_path / "matplotlib").mkdir()
+    for fonts in Path(matplotlib.get_cachedir()).glob("fontlist*.json"):  # making this list anew takes seconds
+        shutil.copy(fonts, tmp_path / "matplotlib")
     monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path / "matplotlib"))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     notebook = nbformat.read(copy, as_version=4)
