@@ -28,9 +28,9 @@ sys.path.insert(0, str(ROOT / "python"))
 from roofline.census import census_of  # noqa: E402
 from roofline.claims import documents, list_claims  # noqa: E402
 from roofline.machine import Machine  # noqa: E402
-from roofline.operators import OPERATORS, from_dict  # noqa: E402
-from roofline.report.tables import Table, ceiling_table, operator_table, ordered_ceilings  # noqa: E402
-from roofline.results import Measurement, Results  # noqa: E402
+from roofline.operators import OPERATORS  # noqa: E402
+from roofline.report.tables import Table, ceiling_table, operator_table, ordered_ceilings, usual  # noqa: E402
+from roofline.results import Results  # noqa: E402
 from roofline.transformer import Decode, Prefill, preset  # noqa: E402
 
 
@@ -117,16 +117,11 @@ def first_figures() -> str:
     table = ceiling_table(dataclasses.replace(machine, ceilings=tuple(roofs)))
     ceilings = _columns(table, ("ceiling", "median", "95 % interval", "n", "modes", "threads", "clock"), len(roofs))
     columns = ("operator", "variant", "problem", "cache", "time", "GFLOP/s", "GB/s", "bound", "of bracket", "error")
-    shown = [m for m in results if m.status == "ok" and m.variant in ("naive", _default_variant(m, machine))]
-    points = _columns(operator_table(shown, machine), columns, 24)
+    points = _columns(operator_table(usual(results, machine), machine), columns, 24)
     return (
-        f"On {machine_title(machine)}, `benchmarks/record --readme` measured, here what runs by default, and `naive`\n"
-        f"(all of them: [report](benchmarks/results/{named.read_text().strip()}/report.md)):\n\n{ceilings}\n\n{points}"
+        f"`benchmarks/record --readme` measured this on {machine_title(machine)}.\nThe variants are the default ones and `naive`; "
+        f"the [report](benchmarks/results/{named.read_text().strip()}/report.md) has all of them.\n\n{ceilings}\n\n{points}"
     )
-
-
-def _default_variant(m: Measurement, machine: Machine) -> str:
-    return from_dict(m.operator, m.problem).default_variant(machine.device)
 
 
 def machines_table() -> str:

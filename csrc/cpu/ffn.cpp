@@ -20,6 +20,16 @@ void check(const Ffn& problem) {
     throw Unsupported("ffn: there is no CPU kernel for activation gelu_tanh; use gelu, the exact one");
 }
 
+// y = activation(x), of n numbers; swiglu: silu(gate) x.
+void activate(const RowsKernels& table, Ffn::Activation activation, const float* gate, const float* x, float* y, std::int64_t n) {
+  switch (activation) {
+    case Ffn::Activation::relu: return table.relu[0](x, y, n);
+    case Ffn::Activation::gelu:
+    case Ffn::Activation::gelu_tanh: return table.gelu(x, y, n);
+    case Ffn::Activation::swiglu: return table.silu_mul(gate, x, y, n);
+  }
+}
+
 Bound library(const Ffn& problem, Device& device) {
   check(problem);
   const auto [isa, table] = choose<RowsKernels>(ROOFLINE_TABLES(rows));
@@ -60,14 +70,7 @@ Bound library(const Ffn& problem, Device& device) {
     Pool& threads = pool(queue);
     threads.run([&](int worker) {
       const Range part = share(elements, worker, threads.threads(), line);
-      const float* x = up + part.first;
-      float* y = activated + part.first;
-      switch (activation) {
-        case Ffn::Activation::relu: return table->relu[0](x, y, part.size());
-        case Ffn::Activation::gelu:
-        case Ffn::Activation::gelu_tanh: return table->gelu(x, y, part.size());
-        case Ffn::Activation::swiglu: return table->silu_mul(gate + part.first, x, y, part.size());
-      }
+      activate(*table, activation, gate ? gate + part.first : nullptr, up + part.first, activated + part.first, part.size());
     });
   }});
   add("down", problem.d_model, problem.d_ff, activated, problem.w_down, problem.out);
@@ -86,11 +89,11 @@ Bound library(const Ffn& problem, Device& device) {
 Bound tiled(const Ffn& problem, Device& device) {
   check(problem);
   const auto [isa, table] = choose<RowsKernels>(ROOFLINE_TABLES(rows));
-  const std::int64_t hidden_bytes = product({problem.rows(), problem.d_ff, 4}, "ffn: the hidden activations");
-  std::int64_t workspace_bytes = product({problem.gated() ? 2 : 1, (hidden_bytes + 63) / 64 * 64}, "ffn: workspace");
+  const std::int64_t hidden_bytes = whole_pages(product({problem.rows(), problem.d_ff, 4}, "ffn: the hidden activations"));
+  std::int64_t workspace_bytes = product({problem.gated() ? 2 : 1, hidden_bytes}, "ffn: workspace");
   const auto memory = workspace(device, static_cast<std::size_t>(workspace_bytes));
-  float* const hidden = static_cast<float*>(memory.get());                                  // [rows, d_ff]
-  float* const gate = problem.gated() ? hidden + (hidden_bytes + 63) / 64 * 16 : nullptr;  // [rows, d_ff]
+  float* const hidden = static_cast<float*>(memory.get());                      // [rows, d_ff]
+  float* const gate = problem.gated() ? hidden + hidden_bytes / 4 : nullptr;  // [rows, d_ff]
 
   Bound bound;
   std::int64_t packed_bytes = 0;
@@ -105,16 +108,11 @@ Bound tiled(const Ffn& problem, Device& device) {
     workspace_bytes += gemm.workspace_bytes;
     bound.steps.push_back({step, [launch = std::move(gemm.launch), memory](Queue& queue) { launch(queue); }});
   };
-  const auto activate = [=, table = table, activation = problem.activation](std::int64_t at, std::int64_t n) {
-    switch (activation) {
-      case Ffn::Activation::relu: return table->relu[0](hidden + at, hidden + at, n);
-      case Ffn::Activation::gelu:
-      case Ffn::Activation::gelu_tanh: return table->gelu(hidden + at, hidden + at, n);
-      case Ffn::Activation::swiglu: return table->silu_mul(gate + at, hidden + at, hidden + at, n);
-    }
+  const auto finish = [=, table = table, activation = problem.activation](std::int64_t at, std::int64_t n) {
+    activate(*table, activation, gate ? gate + at : nullptr, hidden + at, hidden + at, n);
   };
   if (problem.gated()) add("gate", {problem.dtype, problem.rows(), problem.d_ff, problem.d_model, problem.x, problem.w_gate, gate});
-  add("up", {problem.dtype, problem.rows(), problem.d_ff, problem.d_model, problem.x, problem.w_up, hidden, activate});
+  add("up", {problem.dtype, problem.rows(), problem.d_ff, problem.d_model, problem.x, problem.w_up, hidden, finish});
   add("down", {problem.dtype, problem.rows(), problem.d_model, problem.d_ff, hidden, problem.w_down, static_cast<float*>(problem.out)});
 
   bound.plan.set("implementation", implementation);

@@ -1,5 +1,5 @@
-// c = a b with b in strips as wide as two vectors. Few rows: a tile of c lies in the cache, and b is read at eight places in turn,
-// since a core that reads at one place keeps too few lines on their way. More rows: blocks of inner, so that a strip of b stays in
+// c = a b with b in strips as wide as two vectors. Few rows: a tile of c lies in the cache, and b is read in eight address
+// streams, since a core that reads one keeps too few lines on their way. More rows: blocks of inner, so that a strip of b stays in
 // the first cache and a packed block of a in the second, and a tile of c lies in registers (Goto and van de Geijn, 2008).
 #include "cpu/gemm_kernels.h"
 
@@ -17,14 +17,16 @@ constexpr int kWidth = 2 * kLanes;
 // Two vectors of b, one of a, and as many accumulators as are left of 16 or 32 registers.
 constexpr int kTileRows = kLanes == 16 ? 14 : kLanes == 8 ? 6 : kLanes == 4 ? 12 : 4;
 
-// A row of a strip.
+// A row of a strip. kWide: it is stored in fp32.
 struct Fp32 {
+  static constexpr bool kWide = true;
   using Word = float;
   static constexpr int kWords = kWidth;
   ROOFLINE_INLINE void read(const Word* p, Vec& low, Vec& high) { low = load(p), high = load(p + kLanes); }
 };
 
 struct Bf16 {
+  static constexpr bool kWide = false;
   using Word = std::uint32_t;
   static constexpr int kWords = kLanes;
   ROOFLINE_INLINE void read(const Word* p, Vec& low, Vec& high) { widen_pairs(p, low, high); }
@@ -171,7 +173,7 @@ ROOFLINE_INLINE void add_chunk(const GemmPart& part, const float* a, const typen
     });
   };
   if (part.rows <= kTileRows) return each(OfRows::kAdd<B, 0>, b);
-  if constexpr (B::kWords == kWidth) {
+  if constexpr (B::kWide) {
     each(OfRows::kAdd<B, kChunk<B>>, b);
   } else {
     alignas(64) float wide[kChunk<B> * kWidth];
@@ -226,7 +228,7 @@ void block(const GemmPart& part) {
   const Index strip = part.inner * B::kWords;
   const auto* const b = static_cast<const Word*>(part.b);
   float* const wide = part.workspace;  // [inner_block, kWidth], where b is no fp32
-  float* const panels = wide + (B::kWords == kWidth ? 0 : part.inner_block * kWidth);
+  float* const panels = wide + (B::kWide ? 0 : part.inner_block * kWidth);
   for (Index k = 0; k < part.inner; k += part.inner_block) {
     const Index n = least(part.inner_block, part.inner - k);
     in_tiles(part.rows, [&](Index row, Index rows) {
@@ -237,7 +239,7 @@ void block(const GemmPart& part) {
       const Word* const next = s + 1 < part.last ? at + strip : at;
       const Index next_bytes = n * B::kWords * static_cast<Index>(sizeof(Word));
       const float* from = wide;
-      if constexpr (B::kWords == kWidth)
+      if constexpr (B::kWide)
         from = at;
       else
         widen_strip(at, n, wide);

@@ -23,7 +23,7 @@ struct GemmPart {
 // By the dtype of b: fp32, bf16 (two numbers of a strip in a word: column j in the low half, column j + width / 2 in the high one).
 struct GemmKernels {
   static constexpr int kMostFewRows = 18;
-  static constexpr int kStreams = 8;  // places of b that `few` reads in turn
+  static constexpr int kStreams = 8;  // address streams in which `few` reads b
 
   int width;      // columns of a strip
   int tile_rows;  // of a tile of c in registers

@@ -53,7 +53,7 @@ std::vector<KernelEntry> matmul_kernels() {
           with(DType::fp64, "OpenBLAS on one block of c per thread"),
           with(DType::bf16, "oneDNN on one block of c per thread, sums and c in fp32; b packed in bind"),
           with(DType::int8, "oneDNN on one block of c per thread, sums and c in int32; b packed in bind"),
-          own(DType::fp32, "our own kernels: b packed in strips in bind; few rows read it at eight places at once"),
+          own(DType::fp32, "our own kernels: b packed in strips in bind; few rows read it in eight address streams"),
           own(DType::bf16, "our own kernels: as fp32, with b read in bf16 and all arithmetic in fp32")};
 }
 

@@ -166,10 +166,10 @@ def _product_rate(sizes: Sizes, narrow: Sizes, size: Any, width: Any) -> Any:
 def machine_rates(machine: Machine, problem: Operator, roofs: Roofs, *, variant: str = "", threads: int | None = None) -> Rates:
     """What the parts of a variant run at on `machine`; what was not measured falls back to the roof above it.
 
-    Products run at the library's rate for their size, narrow ones at that for their rows, else at the multiply-add peak; those of a
-    kernel's own at the library's for the largest; "other"
-    at half of the cores' peak (tensor units do nothing else than products), one operation where a multiply-add counts two; "exp"
-    at its own ceiling, else as "other". Levels run at the problem's mix.
+    Products run at the library's rate for their size, narrow ones at that for their rows, and those of a variant with kernels of
+    its own at the library's rate for the largest; without a library at the multiply-add peak. "other" runs at half of the cores'
+    peak (tensor units do nothing else than products), one operation where a multiply-add counts two; "exp" at its own ceiling, else
+    as "other". Levels run at the problem's mix.
     """
     peak = roofs.compute_flops_per_s
     cores = core_ceiling(machine, problem, threads)

@@ -11,6 +11,7 @@
 #include "cpu/decode_kernels.h"
 #include "cpu/isa.h"
 #include "floats.h"
+#include "tested.h"
 
 namespace roofline::cpu {
 
@@ -20,24 +21,7 @@ extern const DecodeKernels decode_simde;
 
 namespace {
 
-struct Tested {
-  const char* name;
-  const DecodeKernels* table;
-  const char* needs;
-};
-
-const std::vector<Tested> kTested = {
-    {"scalar", &decode_scalar, "scalar"},
-#if defined(__x86_64__)
-    {"avx2", &decode_avx2, "avx2"},
-    {"avx512", &decode_avx512, "avx512"},
-#else
-    {"neon", &decode_neon, "neon"},
-#endif
-#if defined(ROOFLINE_SIMDE)
-    {"simde", &decode_simde, "avx2"},
-#endif
-};
+const std::vector<Tested<DecodeKernels>> kTested = {ROOFLINE_TESTED(decode)};
 
 struct Shape {
   std::int64_t group, seq_q, seq_kv, head_dim;
@@ -65,12 +49,8 @@ std::vector<double> expected(const Shape& shape, Floats& q, Floats& k, Floats& v
   return out;
 }
 
-class DecodeTest : public testing::TestWithParam<Tested> {
+class DecodeTest : public TableTest<DecodeKernels> {
  protected:
-  void SetUp() override {
-    if (const std::string why = lacks(GetParam().needs); !why.empty()) GTEST_SKIP() << why;
-  }
-
   void check(const Shape& shape) const {
     const std::int64_t rows = shape.group * shape.seq_q, head_dim = shape.head_dim;
     const std::int64_t results = rows * head_dim;

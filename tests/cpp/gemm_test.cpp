@@ -10,6 +10,7 @@
 #include "cpu/gemm_kernels.h"
 #include "cpu/isa.h"
 #include "floats.h"
+#include "tested.h"
 
 namespace roofline::cpu {
 
@@ -19,31 +20,10 @@ extern const GemmKernels gemm_simde;
 
 namespace {
 
-struct Tested {
-  const char* name;
-  const GemmKernels* table;
-  const char* needs;
-};
+const std::vector<Tested<GemmKernels>> kTested = {ROOFLINE_TESTED(gemm)};
 
-const std::vector<Tested> kTested = {
-    {"scalar", &gemm_scalar, "scalar"},
-#if defined(__x86_64__)
-    {"avx2", &gemm_avx2, "avx2"},
-    {"avx512", &gemm_avx512, "avx512"},
-#else
-    {"neon", &gemm_neon, "neon"},
-#endif
-#if defined(ROOFLINE_SIMDE)
-    {"simde", &gemm_simde, "avx2"},
-#endif
-};
-
-class GemmTest : public testing::TestWithParam<Tested> {
+class GemmTest : public TableTest<GemmKernels> {
  protected:
-  void SetUp() override {
-    if (const std::string why = lacks(GetParam().needs); !why.empty()) GTEST_SKIP() << why;
-  }
-
   // b of 8 bits of fraction, so that it is the same in bf16. Strips before `first` and from `last` on are not written.
   void check(std::int64_t rows, std::int64_t columns, std::int64_t inner, std::int64_t inner_block, bool few, bool bf16,
              std::int64_t first = 0, std::int64_t skipped = 0) const {

@@ -16,6 +16,7 @@
 #include "cpu/kernels.h"
 #include "cpu/rows_kernels.h"
 #include "floats.h"
+#include "tested.h"
 
 namespace roofline::cpu {
 
@@ -25,24 +26,7 @@ extern const RowsKernels rows_simde;
 
 namespace {
 
-struct Tested {
-  const char* name;
-  const RowsKernels* table;
-  const char* needs;
-};
-
-const std::vector<Tested> kTested = {
-    {"scalar", &rows_scalar, "scalar"},
-#if defined(__x86_64__)
-    {"avx2", &rows_avx2, "avx2"},
-    {"avx512", &rows_avx512, "avx512"},
-#else
-    {"neon", &rows_neon, "neon"},
-#endif
-#if defined(ROOFLINE_SIMDE)
-    {"simde", &rows_simde, "avx2"},
-#endif
-};
+const std::vector<Tested<RowsKernels>> kTested = {ROOFLINE_TESTED(rows)};
 
 std::vector<std::int64_t> lengths() {
   std::vector<std::int64_t> all;
@@ -53,12 +37,8 @@ std::vector<std::int64_t> lengths() {
 
 double tail(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
 
-class RowsTest : public testing::TestWithParam<Tested> {
+class RowsTest : public TableTest<RowsKernels> {
  protected:
-  void SetUp() override {
-    const std::string reason = lacks(GetParam().needs);
-    if (!reason.empty()) GTEST_SKIP() << reason;
-  }
   const RowsKernels& table() const { return *GetParam().table; }
 
   using Row = std::function<std::vector<double>(const float* x, std::int64_t columns)>;
@@ -86,8 +66,6 @@ class RowsTest : public testing::TestWithParam<Tested> {
       }
   }
 };
-
-void PrintTo(const Tested& tested, std::ostream* out) { *out << tested.name; }
 
 INSTANTIATE_TEST_SUITE_P(All, RowsTest, testing::ValuesIn(kTested), [](const auto& info) { return std::string(info.param.name); });
 

@@ -12,6 +12,7 @@
 #include "core/random.h"
 #include "cpu/isa.h"
 #include "cpu/stream_kernels.h"
+#include "tested.h"
 
 namespace roofline::cpu {
 
@@ -21,24 +22,7 @@ extern const StreamKernels stream_simde;
 
 namespace {
 
-struct Tested {
-  const char* name;
-  const StreamKernels* table;
-  const char* needs;
-};
-
-const std::vector<Tested> kTested = {
-    {"scalar", &stream_scalar, "scalar"},
-#if defined(__x86_64__)
-    {"avx2", &stream_avx2, "avx2"},
-    {"avx512", &stream_avx512, "avx512"},
-#else
-    {"neon", &stream_neon, "neon"},
-#endif
-#if defined(ROOFLINE_SIMDE)
-    {"simde", &stream_simde, "avx2"},
-#endif
-};
+const std::vector<Tested<StreamKernels>> kTested = {ROOFLINE_TESTED(stream)};
 
 // Around a vector and a step of one and of several streams; and, of several, streams that begin at different places of a page.
 std::vector<std::int64_t> lengths(int streams) {
@@ -68,16 +52,10 @@ class Array {
   char* first_;
 };
 
-class StreamTest : public testing::TestWithParam<Tested> {
+class StreamTest : public TableTest<StreamKernels> {
  protected:
-  void SetUp() override {
-    const std::string reason = lacks(GetParam().needs);
-    if (!reason.empty()) GTEST_SKIP() << reason;
-  }
   const StreamKernels& table() const { return *GetParam().table; }
 };
-
-void PrintTo(const Tested& tested, std::ostream* out) { *out << tested.name; }
 
 INSTANTIATE_TEST_SUITE_P(All, StreamTest, testing::ValuesIn(kTested), [](const auto& info) { return std::string(info.param.name); });
 
@@ -168,7 +146,7 @@ TEST_P(StreamTest, LoadsTouchTheirRange) {
 }
 
 TEST(StreamTables, ScalarAloneReadsStrided) {
-  for (const Tested& tested : kTested) {
+  for (const Tested<StreamKernels>& tested : kTested) {
     EXPECT_EQ(tested.table->strided[0] != nullptr, tested.table == &stream_scalar) << tested.name;
     EXPECT_EQ(tested.table->strided[1] != nullptr, tested.table == &stream_scalar) << tested.name;
   }

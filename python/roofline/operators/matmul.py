@@ -25,7 +25,7 @@ _RESULT = {
     "nvfp4": "fp32",
 }
 _DTYPES = tuple(_RESULT)
-FEW_ROWS = 18  # products that a CPU computes faster than it reads b, about: libraries pack b, or read it at one place
+FEW_ROWS = 18  # about: up to so many a CPU computes faster than it reads b, and libraries pack b or read one address stream
 ALONG_INNER = ("int8", "fp8_e4m3", "nvfp4")  # dtypes whose kernels read both operands along inner
 _MOST_INNER_INT8 = 2**17 - 1  # one more product of -128 by -128, and the sum leaves an int32
 
@@ -83,7 +83,7 @@ class Matmul(Scaled, Operator):
             },
         ),
         "tiled": Variant(
-            summary="our own kernels on packed strips of b, sums in fp32; few rows read b at eight places of memory at once",
+            summary="our own kernels on packed strips of b, sums in fp32; few rows read b in eight address streams",
             dtypes={"cpu": ("fp32", "bf16")},
             own_products=True,
         ),

@@ -194,9 +194,9 @@ def default_points(
 
     def variants_of(problem: Operator) -> list[str]:
         wanted = getattr(problem, "dtype", "fp32")
-        able = (name for name, declared in problem.variants.items() if wanted in declared.dtypes.get(backend, ()))
+        able = [name for name, declared in problem.variants.items() if wanted in declared.dtypes.get(backend, ())]
         default = problem.default_variant(backend)
-        return sorted((name for name in able if problem.suits(name, backend)), key=lambda name: name != default)
+        return sorted((name for name in able[::-1] if problem.suits(name, backend)), key=lambda name: name != default)
 
     found: list[Point] = []
     for dtype in MAIN_DTYPES:
@@ -221,10 +221,7 @@ def default_points(
     for name, pairs in problems.items():
         if name not in shown:
             problem, state = pairs[0]
-            chosen = problem.default_variant(backend)
-            found += _fitting(
-                problem, state, [chosen] if chosen in variants_of(problem) else variants_of(problem)[:1], machine, most_s
-            )
+            found += _fitting(problem, state, variants_of(problem)[:1], machine, most_s)
     rest: list[list[Point]] = [
         [point for point in _fitting(problem, "cold", variants_of(problem), machine, most_s) if point not in found]
         for dtype in MAIN_DTYPES
