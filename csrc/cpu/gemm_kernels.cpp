@@ -18,14 +18,14 @@ constexpr int kWidth = 2 * kLanes;
 constexpr int kTileRows = kLanes == 16 ? 14 : kLanes == 8 ? 6 : kLanes == 4 ? 12 : 4;
 
 // A row of a strip. kWide: it is stored in fp32.
-struct Fp32 {
+struct Fp32Strip {
   static constexpr bool kWide = true;
   using Word = float;
   static constexpr int kWords = kWidth;
   ROOFLINE_INLINE void read(const Word* p, Vec& low, Vec& high) { low = load(p), high = load(p + kLanes); }
 };
 
-struct Bf16 {
+struct Bf16Strip {
   static constexpr bool kWide = false;
   using Word = std::uint32_t;
   static constexpr int kWords = kLanes;
@@ -109,7 +109,7 @@ void add_product(const float* a, Index stride, const void* b, Index n, float* in
 template <int Rows>
 void tile(const float* a, const float* b, Index n, float* c, Index stride, int columns, bool first) {
   Vec sums[Rows][2];
-  multiply<Fp32, 0>(Panel<Rows>{a}, b, n, sums);
+  multiply<Fp32Strip, 0>(Panel<Rows>{a}, b, n, sums);
   if (columns == kWidth) {
 #pragma GCC unroll 14
     for (int r = 0; r < Rows; ++r)
@@ -178,7 +178,7 @@ ROOFLINE_INLINE void add_chunk(const GemmPart& part, const float* a, const typen
   } else {
     alignas(64) float wide[kChunk<B> * kWidth];
     widen_strip(b, n, wide);
-    each(OfRows::kAdd<Fp32, 0>, wide);
+    each(OfRows::kAdd<Fp32Strip, 0>, wide);
   }
 }
 
@@ -283,7 +283,7 @@ void widen(const std::uint16_t* x, float* y, Index n) {
 }  // namespace
 
 extern const GemmKernels ROOFLINE_TABLE(gemm) = {
-    kWidth, kTileRows, {pack_fp32, pack_bf16}, {few<Fp32>, few<Bf16>}, {block<Fp32>, block<Bf16>}, widen,
+    kWidth, kTileRows, {pack_fp32, pack_bf16}, {few<Fp32Strip>, few<Bf16Strip>}, {block<Fp32Strip>, block<Bf16Strip>}, widen,
 };
 
 }  // namespace roofline::cpu

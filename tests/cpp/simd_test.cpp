@@ -171,6 +171,77 @@ TEST(Simd, PartialStoreTouchesNothingElse) {
   }
 }
 
+// A 16-bit format by its definition: every number of it, by its bits.
+double value_of(Bf16 x) {
+  const std::uint32_t bits = static_cast<std::uint32_t>(x.bits) << 16;
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+double value_of(Fp16 x) {  // IEEE 754 binary16: 5 bits of exponent biased by 15, 10 of fraction
+  const int exponent = x.bits >> 10 & 31, fraction = x.bits & 1023;
+  const double sign = x.bits >> 15 ? -1 : 1;
+  if (exponent == 31) return fraction ? kNaN : sign * kInfinity;
+  return sign * (exponent ? std::ldexp(1024 + fraction, exponent - 25) : std::ldexp(fraction, -24));
+}
+
+template <class Half>
+class SimdHalves : public testing::Test {};
+using Halves = testing::Types<Bf16, Fp16>;
+TYPED_TEST_SUITE(SimdHalves, Halves);
+
+TYPED_TEST(SimdHalves, EveryNumberLoadsAndStoresAsItself) {
+  for (std::uint32_t first = 0; first < 0x10000; first += kLanes) {
+    TypeParam in[kLanes], out[kLanes];
+    for (int i = 0; i < kLanes; ++i) in[i].bits = static_cast<std::uint16_t>(first + i);
+    const Lanes wide = lanes(load(in));
+    store(out, load(in));
+    for (int i = 0; i < kLanes; ++i) {
+      const double value = value_of(in[i]);
+      if (std::isnan(value)) {
+        EXPECT_TRUE(std::isnan(wide[i]) && std::isnan(value_of(out[i]))) << in[i].bits;
+      } else {
+        EXPECT_EQ(wide[i], value) << in[i].bits;
+        EXPECT_EQ(out[i].bits, in[i].bits);
+      }
+    }
+  }
+}
+
+// Between neighbours: a quarter goes down, three quarters up, the middle to the even one.
+TYPED_TEST(SimdHalves, StoresRoundToNearestEven) {
+  for (const std::uint16_t bits : {0x0001, 0x0400, 0x3C00, 0x3C01, 0x3F80, 0x3F81, 0x5555, 0x7BFE, 0xBC00, 0xBF81}) {
+    TypeParam low{bits}, high{static_cast<std::uint16_t>(bits + 1)}, out[kLanes];
+    const double a = value_of(low), b = value_of(high);
+    for (const double part : {0.25, 0.5, 0.75}) {
+      store(out, set1(static_cast<float>(a + (b - a) * part)));
+      const std::uint16_t nearest = part < 0.5 ? low.bits : part > 0.5 ? high.bits : bits % 2 ? high.bits : low.bits;
+      for (const TypeParam x : out) EXPECT_EQ(x.bits, nearest) << bits << " " << part;
+    }
+  }
+}
+
+TYPED_TEST(SimdHalves, StreamStores) {
+  alignas(64) TypeParam out[2 * kLanes] = {};
+  stream(out + kLanes, vec(kA));
+  fence();
+  for (int i = 0; i < kLanes; ++i) {
+    EXPECT_EQ(out[i].bits, 0);
+    EXPECT_EQ(value_of(out[kLanes + i]), kA[i]);  // few enough bits to be exact
+  }
+}
+
+TYPED_TEST(SimdHalves, PartialsTouchNothingElse) {
+  const PageEnd page;
+  for (int n = 0; n <= kLanes; ++n) {
+    auto* const p = reinterpret_cast<TypeParam*>(page.last(kLanes)) + 2 * kLanes - n;  // the page's last n elements
+    p[-1].bits = 99;
+    store_partial(p, n, vec(kA));
+    EXPECT_EQ(p[-1].bits, 99);
+    expect_lanes(load_partial(p, n, vec(kB)), [n](int i) { return i < n ? kA[i] : kB[i]; });
+  }
+}
+
 // Largest relative error of a vector function against double precision, over [first, last].
 double worst_error(Vec (*of)(Vec), double (*exact)(double), double first, double last, int steps) {
   double worst = 0;

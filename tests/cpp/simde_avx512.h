@@ -7,10 +7,12 @@
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpsabi"
 #include <simde/x86/avx512.h>
+#include <simde/x86/f16c.h>
 #include <simde/x86/fma.h>
 #pragma GCC diagnostic pop
 
 #include <math.h>
+#include <stdint.h>
 
 // Lane by lane. Union, because a vector may alias nothing but itself.
 union RooflineLanes {
@@ -66,6 +68,53 @@ union RooflineLanes {
   return x.vector;
 }
 
+union RooflineWords {
+  simde__m512i vector;
+  uint32_t lane[16];
+};
+union RooflineHalves {
+  simde__m256i vector;
+  simde__m128i part[2];
+  uint16_t lane[16];
+};
+union RooflineParts {
+  simde__m512 vector;
+  simde__m256 part[2];
+};
+
+[[gnu::always_inline]] static inline simde__m512i roofline_cvtepu16_epi32(simde__m256i a) {
+  const RooflineHalves x = {a};
+  RooflineWords y;
+  for (int i = 0; i < 16; ++i) y.lane[i] = x.lane[i];
+  return y.vector;
+}
+
+[[gnu::always_inline]] static inline simde__m256i roofline_cvtepi32_epi16(simde__m512i a) {
+  const RooflineWords x = {a};
+  RooflineHalves y;
+  for (int i = 0; i < 16; ++i) y.lane[i] = static_cast<uint16_t>(x.lane[i]);
+  return y.vector;
+}
+
+[[gnu::always_inline]] static inline simde__m512 roofline_cvtph_ps(simde__m256i a) {
+  const RooflineHalves x = {a};
+  RooflineParts y;
+  for (int i = 0; i < 2; ++i) y.part[i] = simde_mm256_cvtph_ps(x.part[i]);
+  return y.vector;
+}
+
+[[gnu::always_inline]] static inline simde__m256i roofline_cvtps_ph(simde__m512 a) {
+  const RooflineParts x = {a};
+  RooflineHalves y;
+  for (int i = 0; i < 2; ++i) y.part[i] = simde_mm256_cvtps_ph(x.part[i], 8);
+  return y.vector;
+}
+
+#define _mm512_cvtepu16_epi32(a) roofline_cvtepu16_epi32(a)
+#define _mm512_cvtepi32_epi16(a) roofline_cvtepi32_epi16(a)
+#define _mm512_cvtph_ps(a) roofline_cvtph_ps(a)
+#define _mm512_cvtps_ph(a, how) roofline_cvtps_ph(a)
+#define _mm256_stream_si256(p, a) simde_mm256_storeu_si256(p, a)
 #define _mm512_mask_loadu_ps(other, mask, p) roofline_mask_loadu_ps(other, mask, p)
 #define _mm512_mask_storeu_ps(p, mask, a) roofline_mask_storeu_ps(p, mask, a)
 #define _mm512_reduce_add_ps(a) roofline_reduce_add_ps(a)

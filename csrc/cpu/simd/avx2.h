@@ -20,6 +20,30 @@ ROOFLINE_INLINE void widen_pairs(const std::uint32_t* p, Vec& low, Vec& high) {
 ROOFLINE_INLINE void store(float* p, Vec x) { _mm256_storeu_ps(p, x); }
 ROOFLINE_INLINE void stream(float* p, Vec x) { _mm256_stream_ps(p, x); }  // p aligned to the vector
 ROOFLINE_INLINE void fence() { _mm_sfence(); }
+
+ROOFLINE_INLINE Vec load(const Bf16* p) {
+  const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
+}
+ROOFLINE_INLINE Vec load(const Fp16* p) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
+ROOFLINE_INLINE __m128i narrow(const Bf16*, Vec x) {
+  const __m256i bits = _mm256_castps_si256(x), even = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+  const __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_add_epi32(even, _mm256_set1_epi32(0x7FFF))), 16);
+  const __m256i quiet = _mm256_or_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(0x40));  // what a NaN becomes
+  const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+  const __m256i words = _mm256_blendv_epi8(rounded, quiet, nan);
+  return _mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+}
+ROOFLINE_INLINE __m128i narrow(const Fp16*, Vec x) { return _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+template <class Half>
+ROOFLINE_INLINE void store(Half* p, Vec x) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), narrow(p, x));
+}
+template <class Half>
+ROOFLINE_INLINE void stream(Half* p, Vec x) {
+  _mm_stream_si128(reinterpret_cast<__m128i*>(p), narrow(p, x));
+}
+
 ROOFLINE_INLINE Vec add(Vec a, Vec b) { return _mm256_add_ps(a, b); }
 ROOFLINE_INLINE Vec sub(Vec a, Vec b) { return _mm256_sub_ps(a, b); }
 ROOFLINE_INLINE Vec mul(Vec a, Vec b) { return _mm256_mul_ps(a, b); }

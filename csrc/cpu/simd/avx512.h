@@ -27,6 +27,28 @@ ROOFLINE_INLINE void widen_pairs(const std::uint32_t* p, Vec& low, Vec& high) {
 ROOFLINE_INLINE void store(float* p, Vec x) { _mm512_storeu_ps(p, x); }
 ROOFLINE_INLINE void stream(float* p, Vec x) { _mm512_stream_ps(p, x); }  // p aligned to the vector
 ROOFLINE_INLINE void fence() { _mm_sfence(); }
+
+ROOFLINE_INLINE Vec load(const Bf16* p) {
+  const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+}
+ROOFLINE_INLINE Vec load(const Fp16* p) { return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
+ROOFLINE_INLINE __m256i narrow(const Bf16*, Vec x) {
+  const __m512i bits = _mm512_castps_si512(x), even = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(even, _mm512_set1_epi32(0x7FFF))), 16);
+  const __m512i quiet = _mm512_or_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(0x40));  // what a NaN becomes
+  return _mm512_cvtepi32_epi16(_mm512_mask_blend_epi32(_mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), rounded, quiet));
+}
+ROOFLINE_INLINE __m256i narrow(const Fp16*, Vec x) { return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+template <class Half>
+ROOFLINE_INLINE void store(Half* p, Vec x) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrow(p, x));
+}
+template <class Half>
+ROOFLINE_INLINE void stream(Half* p, Vec x) {
+  _mm256_stream_si256(reinterpret_cast<__m256i*>(p), narrow(p, x));
+}
+
 ROOFLINE_INLINE Vec add(Vec a, Vec b) { return _mm512_add_ps(a, b); }
 ROOFLINE_INLINE Vec sub(Vec a, Vec b) { return _mm512_sub_ps(a, b); }
 ROOFLINE_INLINE Vec mul(Vec a, Vec b) { return _mm512_mul_ps(a, b); }

@@ -23,6 +23,26 @@ ROOFLINE_INLINE void stream(float* p, Vec x) {
   asm volatile("stnp %d1, %d2, %0" : "=Q"(*reinterpret_cast<char(*)[16]>(p)) : "w"(vget_low_f32(x)), "w"(vget_high_f32(x)));
 }
 ROOFLINE_INLINE void fence() { asm volatile("dmb ishst" ::: "memory"); }
+
+ROOFLINE_INLINE Vec load(const Bf16* p) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(&p->bits), 16)); }
+ROOFLINE_INLINE Vec load(const Fp16* p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(&p->bits))); }
+ROOFLINE_INLINE uint16x4_t narrow(const Bf16*, Vec x) {
+  const uint32x4_t bits = vreinterpretq_u32_f32(x), even = vandq_u32(vshrq_n_u32(bits, 16), vdupq_n_u32(1));
+  const uint32x4_t rounded = vshrq_n_u32(vaddq_u32(bits, vaddq_u32(even, vdupq_n_u32(0x7FFF))), 16);
+  const uint32x4_t quiet = vorrq_u32(vshrq_n_u32(bits, 16), vdupq_n_u32(0x40));  // what a NaN becomes
+  return vmovn_u32(vbslq_u32(vceqq_f32(x, x), rounded, quiet));
+}
+ROOFLINE_INLINE uint16x4_t narrow(const Fp16*, Vec x) { return vreinterpret_u16_f16(vcvt_f16_f32(x)); }
+template <class Half>
+ROOFLINE_INLINE void store(Half* p, Vec x) {
+  vst1_u16(&p->bits, narrow(p, x));
+}
+// A plain one: half a vector is below what STNP writes.
+template <class Half>
+ROOFLINE_INLINE void stream(Half* p, Vec x) {
+  store(p, x);
+}
+
 ROOFLINE_INLINE Vec add(Vec a, Vec b) { return vaddq_f32(a, b); }
 ROOFLINE_INLINE Vec sub(Vec a, Vec b) { return vsubq_f32(a, b); }
 ROOFLINE_INLINE Vec mul(Vec a, Vec b) { return vmulq_f32(a, b); }

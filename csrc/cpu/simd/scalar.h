@@ -20,6 +20,37 @@ ROOFLINE_INLINE void widen_pairs(const std::uint32_t* p, Vec& low, Vec& high) {
 ROOFLINE_INLINE void store(float* p, Vec x) { *p = x; }
 ROOFLINE_INLINE void stream(float* p, Vec x) { *p = x; }  // no non-temporal store of one float: a plain one
 ROOFLINE_INLINE void fence() {}
+
+#if defined(__aarch64__)
+using HardwareHalf = __fp16;  // GCC 12 has no _Float16 in C++ there
+#else
+using HardwareHalf = _Float16;
+#endif
+ROOFLINE_INLINE Vec load(const Bf16* p) {
+  const std::uint32_t bits = static_cast<std::uint32_t>(p->bits) << 16;
+  float x;
+  __builtin_memcpy(&x, &bits, sizeof x);
+  return x;
+}
+ROOFLINE_INLINE Vec load(const Fp16* p) {
+  HardwareHalf half;
+  __builtin_memcpy(&half, p, sizeof half);
+  return static_cast<float>(half);
+}
+ROOFLINE_INLINE void store(Bf16* p, Vec x) {
+  std::uint32_t bits;
+  __builtin_memcpy(&bits, &x, sizeof bits);
+  p->bits = static_cast<std::uint16_t>(x != x ? bits >> 16 | 0x40 : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+ROOFLINE_INLINE void store(Fp16* p, Vec x) {
+  const auto half = static_cast<HardwareHalf>(x);
+  __builtin_memcpy(p, &half, sizeof half);
+}
+template <class Half>
+ROOFLINE_INLINE void stream(Half* p, Vec x) {
+  store(p, x);
+}
+
 ROOFLINE_INLINE Vec add(Vec a, Vec b) { return a + b; }
 ROOFLINE_INLINE Vec sub(Vec a, Vec b) { return a - b; }
 ROOFLINE_INLINE Vec mul(Vec a, Vec b) { return a * b; }

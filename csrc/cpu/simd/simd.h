@@ -1,4 +1,5 @@
-// fp32 vectors of the instruction set a kernel file is compiled for. Everything is internal to the file that includes it.
+// fp32 vectors of the instruction set a kernel file is compiled for. Everything is internal to the file that includes it. Elements in
+// memory are float, Bf16 or Fp16; stores round to nearest even.
 //
 // The same names in every instruction set's header: Vec, kLanes, zero, set1, load, widen_pairs, store, stream, add, sub, mul, div, max,
 // min, fma, sqrt, exp2, exp2_bounded, select_less, any_greater, transpose, reduce_add, reduce_max, load_partial, store_partial, fence.
@@ -6,6 +7,15 @@
 
 #include <cstddef>
 #include <cstdint>
+
+#include "cpu/elements.h"
+
+namespace {
+
+using roofline::cpu::Bf16;
+using roofline::cpu::Fp16;
+
+}  // namespace
 
 // This header's functions are always inlined, so that no copy compiled for a wider set can be shared with a narrower one.
 #define ROOFLINE_INLINE [[gnu::always_inline]] static inline
@@ -28,9 +38,31 @@ constexpr float kInfinity = __builtin_inff();
 ROOFLINE_INLINE std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 ROOFLINE_INLINE std::int64_t most(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
 
+// As for fp32; through a vector in memory, since masks of 16-bit elements need more than these sets have.
+template <class Element>
+ROOFLINE_INLINE Vec load_partial(const Element* p, int n, Vec other) {
+  Element narrow[kLanes] = {};
+  float wide[kLanes];
+  __builtin_memcpy(narrow, p, static_cast<std::size_t>(n) * sizeof(Element));
+  store(wide, load(narrow));
+  return load_partial(wide, n, other);
+}
+template <class Element>
+ROOFLINE_INLINE void store_partial(Element* p, int n, Vec x) {
+  Element narrow[kLanes];
+  store(narrow, x);
+  __builtin_memcpy(p, narrow, static_cast<std::size_t>(n) * sizeof(Element));
+}
+
 // The first n lanes, 1 <= n <= kLanes, the others from `other`. Masked loads are slow, so a whole vector takes a plain one.
-ROOFLINE_INLINE Vec get(const float* p, int n, Vec other) { return n == kLanes ? load(p) : load_partial(p, n, other); }
-ROOFLINE_INLINE void put(float* p, int n, Vec x) { n == kLanes ? store(p, x) : store_partial(p, n, x); }
+template <class Element>
+ROOFLINE_INLINE Vec get(const Element* p, int n, Vec other) {
+  return n == kLanes ? load(p) : load_partial(p, n, other);
+}
+template <class Element>
+ROOFLINE_INLINE void put(Element* p, int n, Vec x) {
+  n == kLanes ? store(p, x) : store_partial(p, n, x);
+}
 
 // e^x for x <= ~88: 2^(x log2 e), the product split so that its rounding does not cost accuracy for large |x|.
 ROOFLINE_INLINE Vec exp(Vec x) {

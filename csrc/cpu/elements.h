@@ -1,0 +1,15 @@
+// Elements of 16 bits as they lie in memory; registers hold them in fp32. cpu/simd/simd.h loads and stores them.
+#pragma once
+
+#include <cstdint>
+
+namespace roofline::cpu {
+
+struct Bf16 {
+  std::uint16_t bits;
+};
+struct Fp16 {
+  std::uint16_t bits;
+};
+
+}  // namespace roofline::cpu
