@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from roofline.cost import dtype as known_dtype
+from roofline.dtypes import dtype as known_dtype
 from roofline.machine import Ceiling, Machine
 from roofline.operators import OPERATORS, Attention, Matmul, Operator, RmsNorm
 from roofline.operators.scales import scales_name

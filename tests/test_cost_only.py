@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from roofline.cost import top
 from roofline.errors import Error, Unsupported
 from roofline.machine import Ceiling, Machine
 from roofline.operators import (
@@ -37,6 +36,7 @@ from roofline.operators import (
 )
 from roofline.operators.grouped_matmul import expected_touched
 from roofline.prediction import predict
+from roofline.references import top
 
 
 def intensity(problem: Operator, *terms: str) -> float:

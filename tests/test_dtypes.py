@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from roofline import Error, Matmul, Unsupported
-from roofline.cost import TensorSpec, dtype, from_float64, size_bytes, to_float64
+from roofline.dtypes import dtype, from_float64, to_float64
 from roofline.measurement import open_device
 from roofline.measurement.tensors import allocate, allocate_all, bind
+from roofline.tensor_spec import TensorSpec, size_bytes
 
 ml_dtypes = pytest.importorskip("ml_dtypes", reason="needs ml_dtypes")
 

@@ -10,7 +10,8 @@ import pytest
 from roofline import Attention, Fma, Machine, Matmul, Mma, Unsupported
 from roofline.ceilings import wanted
 from roofline.ceilings.measuring import _with_unit_rate
-from roofline.cost import Array, dtype, from_float64, to_float64
+from roofline.counts import Array
+from roofline.dtypes import dtype, from_float64, to_float64
 from roofline.machine import Ceiling
 from roofline.measurement import probing
 from roofline.measurement.arena import arena_bytes

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from roofline.cost import DTYPES
+from roofline.dtypes import DTYPES
 from roofline.errors import Error, Unsupported
 from roofline.measurement import attempt, measure, run
 from roofline.measurement.tensors import IN_KERNELS

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from roofline.cost import TensorSpec, to_float64
+from roofline.dtypes import to_float64
 from roofline.errors import OutOfMemory, Unsupported
 from roofline.measurement import list_devices, open_device
 from roofline.measurement.tensors import allocate, allocate_all, bind, check, restore
 from roofline.operators import OPERATORS, Operator, Stream
+from roofline.tensor_spec import TensorSpec
 
 GPU = "cuda:0"
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofline import model
-from roofline.cost import WIDER
+from roofline.dtypes import WIDER
 from roofline.errors import Error
 from roofline.machine import Ceiling, Machine
 from roofline.model import Roofs, attainable_flops_per_s, bound, gaps, time_s

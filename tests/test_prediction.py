@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.cost import TensorSpec
 from roofline.errors import Error
 from roofline.kernel_costs import kernel_costs, memory_share
 from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, Machine
@@ -35,6 +34,7 @@ from roofline.operators.base import WORK
 from roofline.operators.scales import scales_name
 from roofline.prediction import KNEE, Rates, moved_bytes, predict, predict_many, reused_bytes
 from roofline.probes.kernels import CASES
+from roofline.tensor_spec import TensorSpec
 
 
 def ceilings() -> dict[str, Ceiling]:

@@ -13,7 +13,6 @@ import pytest
 
 import roofline
 from roofline import probes
-from roofline.cost import TensorSpec
 from roofline.errors import Error, OutOfMemory
 from roofline.machine import Ceiling, Machine
 from roofline.measurement import Policy
@@ -25,6 +24,7 @@ from roofline.operators import OPERATORS, Operator, PointerChase, Stream
 from roofline.probes import DEPTHS, PROBES, Identity, Probe, Wanted, probe_named
 from roofline.probes.bandwidth import STREAM
 from roofline.probes.base import ROOFS, want
+from roofline.tensor_spec import TensorSpec
 from roofline.units import GIB, KIB, MIB
 
 FAST = Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.01, max_s=0.02, bracket_s=0.002, tries=1)

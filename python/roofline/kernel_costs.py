@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .cost import larger
+from .counts import larger
 from .errors import Error
 from .machine import LEVELS, Ceiling, Machine
 from .operators import Operator, from_dict

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .cost import WIDER
+from .dtypes import WIDER
 from .errors import Error
 from .machine import UNVERIFIED, Ceiling, Machine
 from .operators import Counts, Operator, count

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._repr import Row, html_table, text_table
-from .cost import larger, pick, smaller
+from .counts import larger, pick, smaller
 from .errors import Error
 from .kernel_costs import KernelCosts, kernel_costs
 from .machine import LEVELS, Ceiling, Machine, held_by, own_bytes

@@ -18,11 +18,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from .cost import ceil_div, size_bytes
+from .counts import ceil_div
 from .errors import Error
 from .machine import LEVELS
 from .operators import Attention, Operator
 from .operators.base import Facts
+from .tensor_spec import size_bytes
 
 _SIDES: Mapping[str, tuple[str, ...]] = {
     "matmul": ("rows", "columns", "inner"),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..cost import dtype as known_dtype
+from ..dtypes import dtype as known_dtype
 from ..operators import Operator, Product
 from ..prediction import Prediction
 from ..transformer import Call, Phase

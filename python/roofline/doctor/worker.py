@@ -253,7 +253,7 @@ class Roofline:
     def gemm(self, dtype: str, size: int, threads: int) -> tuple[Call, Operands]:
         import numpy as np
 
-        cost = importlib.import_module("roofline.cost")
+        dtypes = importlib.import_module("roofline.dtypes")
         device = self.open_device("cpu", threads)
         problem = self.matmul(rows=size, columns=size, inner=size, dtype=dtype)
         held = self.tensors.allocate_all(device, problem, 1)
@@ -264,7 +264,7 @@ class Roofline:
         self.plan = bound.plan
 
         def operands() -> tuple[Any, Any, Any]:
-            a, b, c = (cost.to_float64(held[spec.name].raw(), spec.dtype) for spec in problem.tensors())
+            a, b, c = (dtypes.to_float64(held[spec.name].raw(), spec.dtype) for spec in problem.tensors())
             return a, b, c
 
         return bound.run, operands

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..cost import DTYPES
+from ..dtypes import DTYPES
 from ..errors import Error
 from ..reading import MOST
 from ..units import fmt_si

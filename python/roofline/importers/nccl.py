@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..cost import dtype as dtype_named
+from ..dtypes import dtype as dtype_named
 from ..errors import Error
 from ..machine import Ceiling
 from ..operators import AllGather, AllReduce, Operator, ReduceScatter

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from ..cost import dtype as known_dtype
+from ..dtypes import dtype as known_dtype
 from ..errors import Error
 from ..operators.base import MIXES
 from ..probes import LEVELS, RATE_UNITS, TRANSFERS, UNITS, Probe, probe_named

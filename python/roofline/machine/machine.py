@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from .._repr import Row, html_table, printable, text_table
-from ..cost import DTYPES
+from ..dtypes import DTYPES
 from ..errors import Error
 from ..operators.base import MIXES
 from ..probes import LEVELS, RATE_UNITS

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from ..cost import DTYPES
+from ..dtypes import DTYPES
 from ..operators.base import MIXES
 from ..probes import LEVELS, RATE_UNITS
 from ..units import fmt_percent, fmt_si

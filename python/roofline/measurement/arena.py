@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ..cost import TensorSpec
 from ..errors import OutOfMemory
 from ..probes import Wanted
+from ..tensor_spec import TensorSpec
 from ..units import GIB, fmt_bytes
 from .tensors import GUARD_BYTES, HUGE_PAGE_BYTES, Held
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..cost import dtype as dtype_named
+from ..dtypes import dtype as dtype_named
 from ..errors import Error, require_type
 from ..machine import LEVELS, Machine
 from ..operators import Operator

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..cost import Array, TensorSpec, dtype
+from ..counts import Array
+from ..dtypes import dtype
 from ..errors import Error, Unsupported
+from ..tensor_spec import TensorSpec
 from .devices import Device, core
 
 # DLPack's numbers, from its header: kinds of device, and (code, bits) of an element.

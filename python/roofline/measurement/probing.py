@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..cost import WIDER
+from ..dtypes import WIDER
 from ..errors import Error, Unsupported
 from ..machine import Ceiling, Machine
 from ..operators import ForkJoin, Matmul, Operator, from_dict

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..cost import TensorSpec
 from ..errors import Error, require_type
 from ..operators import Operator
+from ..tensor_spec import TensorSpec
 from .devices import Device, open_device
 from .exchange import DeviceArray, Given, alignment_bytes, borrow, look, place_of
 from .tensors import Held, bind, require_kernels

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..cost import Array, TensorSpec, dtype, to_float64
+from ..counts import Array
+from ..dtypes import dtype, to_float64
 from ..errors import Error, Unsupported
 from ..operators import Operator
+from ..tensor_spec import TensorSpec
 from ..units import MIB
 
 if TYPE_CHECKING:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..cost import Array, TensorSpec, dtype, sqrt
-from .base import Case, Facts, Operator, Variant
+from ..counts import Array
+from ..dtypes import dtype
+from ..references import sqrt
+from ..tensor_spec import TensorSpec
+from .base import Case, Operator, Variant
 
 _DTYPES = ("fp32", "fp16", "bf16")
 
@@ -63,9 +66,6 @@ class Adam(Operator):
         n = self.elements
         decay = {"decay": n} if self.decayed else {}
         return {"first moment": 3 * n, "second moment": 4 * n, **decay, "root": 3 * n, "step": 3 * n}
-
-    def traffic(self, plan: Facts) -> dict[str, int]:
-        return {}
 
     def compute(self) -> tuple[str, str]:
         return "fp32", "fp32"

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..cost import Array, TensorSpec, ceil_div
-from .base import Case, Facts, Operator
+from ..counts import Array, ceil_div
+from ..tensor_spec import TensorSpec
+from .base import Case, Operator
 from .collective import by_nccl, cases_of
 
 
@@ -45,9 +46,6 @@ class AllGather(Operator):
         return (TensorSpec(name="out", shape=(self.elements,), dtype=self.dtype, role="out"),)
 
     def flops(self) -> dict[str, int]:
-        return {}
-
-    def traffic(self, plan: Facts) -> dict[str, int]:
         return {}
 
     def compute(self) -> tuple[str, str]:

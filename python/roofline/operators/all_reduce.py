@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..cost import Array, TensorSpec, ceil_div, dtype
-from .base import Case, Facts, Operator
+from ..counts import Array, ceil_div
+from ..dtypes import dtype
+from ..tensor_spec import TensorSpec
+from .base import Case, Operator
 from .collective import by_nccl, cases_of
 
 
@@ -45,9 +47,6 @@ class AllReduce(Operator):
 
     def flops(self) -> dict[str, int]:
         return {"add": (self.ranks - 1) * self.chunk()}
-
-    def traffic(self, plan: Facts) -> dict[str, int]:
-        return {}
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"

@@ -9,7 +9,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..cost import Array, TensorSpec, ceil_div, exp, matmul, max_, pick, size_bytes, sum_
+from ..counts import Array, ceil_div, pick
+from ..references import exp, matmul, max_, sum_
+from ..tensor_spec import TensorSpec, size_bytes
 from .base import Case, Facts, Operator, Product, Variant
 
 FEW_QUERIES = 8  # what split_kv takes of a sequence
@@ -26,6 +28,94 @@ def averaged_tolerance(dtype: str, keys: int) -> tuple[float, float]:
     if dtype in ("fp64", "fp32"):
         return absolute, relative
     return absolute * math.sqrt(8 / max(keys, 8)) + (2.0**-23 * math.sqrt(keys) if dtype == "fp16" else 0.0), relative
+
+
+class _Naive(Variant):
+    """Three passes through a matrix of scores."""
+
+    def traffic(self, problem: Attention, plan: Facts) -> dict[str, int]:
+        # Masked scores are neither written nor read, unless the plan says otherwise.
+        scores = size_bytes((plan.get("scores_elements", problem.pairs()),), plan.get("scores_dtype", "fp32"))
+        # Where p·v takes the exponentials of the scores itself, softmax only reads them, for the sums of its rows.
+        softmax = (
+            {"scores read and written by softmax": 2 * scores}
+            if plan.get("probabilities_written", True)
+            else {"scores read by softmax": scores}
+        )
+        return {"scores written": scores, **softmax, "scores read by p·v": scores}
+
+    def work(self, problem: Attention, plan: Facts) -> dict[str, int]:
+        work = problem.operations()
+        if block := int(plan.get("query_block", 0)):
+            # Every block of queries scales and transposes the keys it sees: a load, a product, four exchanges, a store.
+            work["other"] += 7 * (problem.pairs() * ceil_div(problem.seq_q, block) // problem.seq_q) * problem.head_dim
+        return work
+
+    def reuse(self, problem: Attention, plan: Facts) -> dict[str, tuple[int, int]]:
+        kv, head = problem.kv_bytes()
+        blocks = ceil_div(problem.seq_q, int(plan.get("query_block", 48))) * problem.group
+        return {"k and v for further queries": ((blocks - 1) * kv, head)}
+
+    def launches(self, problem: Attention, plan: Facts) -> int:
+        return 3
+
+
+class _Library(Variant):
+    """Three passes whose products are a library's: all pairs, masked ones too."""
+
+    def traffic(self, problem: Attention, plan: Facts) -> dict[str, int]:
+        pairs = (problem.batch * problem.heads, problem.seq_q, problem.seq_kv)
+        probabilities = size_bytes(pairs, problem.dtype)
+        # The softmax reads what is not masked, and finds it in a cache when it does so again.
+        return {
+            "scores written": size_bytes(pairs, "fp32"),
+            "scores read by softmax": size_bytes((problem.pairs(),), "fp32"),
+            "probabilities written": probabilities,
+            "probabilities read by p·v": probabilities,
+        }
+
+    def work(self, problem: Attention, plan: Facts) -> dict[str, int]:
+        work = problem.operations()
+        if computed := int(plan.get("scores_elements", 0)):  # masked ones too, and exponentials for sums and results
+            work.update(product=4 * computed * problem.head_dim, exp=2 * problem.pairs())
+        return work
+
+    def launches(self, problem: Attention, plan: Facts) -> int:
+        return 3
+
+
+class Parts(Variant):
+    """Ranges of keys leave parts of results, which are added up at the end (the plan's parts_bytes); scores stay on the chip."""
+
+    def traffic(self, problem: Any, plan: Facts) -> dict[str, int]:
+        parts = int(plan.get("parts_bytes", 0))
+        return {"parts written, read": 2 * parts} if parts else {}
+
+
+class _Tiled(Parts):
+    """Blocks of queries read K and V again, but from the last-level cache, as long as one KV head fits it."""
+
+    def work(self, problem: Attention, plan: Facts) -> dict[str, int]:
+        # Queries fill the lanes of whole vectors: with fewer of them, as in decode, the rest is computed for nothing.
+        queries = problem.group * problem.seq_q
+        lanes = int(plan.get("query_lanes", 1))
+        return problem.operations_of(problem.pairs() * (ceil_div(queries, lanes) * lanes) // queries)
+
+    def reuse(self, problem: Attention, plan: Facts) -> dict[str, tuple[int, int]]:
+        kv, head = problem.kv_bytes()
+        query_block = int(plan.get("query_block", 64))
+        blocks = ceil_div(problem.group * problem.seq_q, query_block)
+        scores = size_bytes((problem.pairs(),), "fp32")
+        return {
+            "k and v for further queries": ((blocks - 1) * kv, head),
+            "scores of a block written and read, twice": (4 * scores, query_block * int(plan.get("kv_block", 256)) * 4),
+        }
+
+
+class _SplitKv(_Tiled):
+    def suits(self, problem: Attention, device: str) -> bool:
+        # A few queries of each head, as in decode: blocks of queries alone would leave lanes of vectors and most of a GPU idle.
+        return problem.seq_q <= FEW_QUERIES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,20 +140,21 @@ class Attention(Operator):
     summary = "softmax(q kᵀ / sqrt(head_dim)) v for every head"
     mix = "read"
     small = frozenset({"kv_heads"})
+    products_in_blocks = True
     variants = {
-        "naive": Variant(
+        "naive": _Naive(
             summary="three passes, all scores written to memory and read back twice",
             dtypes={"cpu": ("fp32",), "cuda": ("fp32", "fp16", "bf16")},
         ),
-        "library": Variant(
+        "library": _Library(
             summary="three passes with cuBLASLt's products; fp32 scores and probabilities of all pairs, masked ones too, in memory",
             dtypes={"cuda": ("fp32", "fp16", "bf16")},
         ),
-        "tiled": Variant(
+        "tiled": _Tiled(
             summary="one pass, blocks of scores and a running softmax stay on the chip",
             dtypes={"cpu": ("fp32",), "cuda": ("fp32", "fp16", "bf16")},
         ),
-        "split_kv": Variant(
+        "split_kv": _SplitKv(
             summary="as tiled, for few queries: ranges of keys are shared out, and their parts added up at the end",
             dtypes={"cpu": ("fp32",), "cuda": ("fp16", "bf16")},
         ),
@@ -113,87 +204,32 @@ class Attention(Operator):
 
     def products(self) -> tuple[Product, ...]:
         """Heads that share keys and values are rows of one product."""
-        count, rows, keys = self.batch * self.kv_heads, self.heads // self.kv_heads * self.seq_q, self.seq_kv
+        count, rows, keys = self.batch * self.kv_heads, self.group * self.seq_q, self.seq_kv
         return (
             Product(term="q·kᵀ", count=count, rows=rows, columns=keys, inner=self.head_dim),
             Product(term="p·v", count=count, rows=rows, columns=self.head_dim, inner=keys),
         )
 
-    def traffic(self, plan: Facts) -> dict[str, int]:
-        # tiled: scores stay in the cache. Blocks of queries read K and V again, but from the last-level cache, as long as one KV
-        # head fits it; this counts what comes from memory.
-        if plan["variant"] == "library":
-            pairs = (self.batch * self.heads, self.seq_q, self.seq_kv)
-            scores, probabilities = size_bytes(pairs, "fp32"), size_bytes(pairs, self.dtype)
-            # The softmax reads what is not masked, and finds it in a cache when it does so again.
-            return {
-                "scores written": scores,
-                "scores read by softmax": size_bytes((self.pairs(),), "fp32"),
-                "probabilities written": probabilities,
-                "probabilities read by p·v": probabilities,
-            }
-        if plan["variant"] != "naive":
-            parts = int(plan.get("parts_bytes", 0))
-            return {"parts written, read": 2 * parts} if parts else {}
-        # Masked scores are neither written nor read, unless the plan says otherwise.
-        scores = size_bytes((plan.get("scores_elements", self.pairs()),), plan.get("scores_dtype", "fp32"))
-        # Where p·v takes the exponentials of the scores itself, softmax only reads them, for the sums of its rows.
-        softmax = (
-            {"scores read and written by softmax": 2 * scores}
-            if plan.get("probabilities_written", True)
-            else {"scores read by softmax": scores}
-        )
-        return {"scores written": scores, **softmax, "scores read by p·v": scores}
+    @property
+    def group(self) -> int:
+        """Query heads of one KV head."""
+        return self.heads // self.kv_heads
 
-    def work(self, plan: Facts) -> dict[str, int]:
-        if plan["variant"] == "library":
-            pairs = self.pairs()
-            work = {"product": 4 * pairs * self.head_dim, "exp": pairs, "other": 5 * pairs}
-            if computed := int(plan.get("scores_elements", 0)):  # masked ones too, and exponentials for sums and results
-                work.update(product=4 * computed * self.head_dim, exp=2 * pairs)
-            return work
-        if plan["variant"] == "naive":
-            pairs = self.pairs()
-            work = {"product": 4 * pairs * self.head_dim, "exp": pairs, "other": 5 * pairs}
-            if block := int(plan.get("query_block", 0)):
-                # Every block of queries scales and transposes the keys it sees: a load, a product, four exchanges, a store.
-                work["other"] += 7 * (pairs * ceil_div(self.seq_q, block) // self.seq_q) * self.head_dim
-            return work
-        # Queries fill the lanes of whole vectors: with fewer of them, as in decode, the rest is computed for nothing.
-        queries = self.heads // self.kv_heads * self.seq_q
-        lanes = int(plan.get("query_lanes", 1))
-        pairs = self.pairs() * (ceil_div(queries, lanes) * lanes) // queries
+    def kv_bytes(self) -> tuple[int, int]:
+        """Of K and V: all, and of one KV head."""
+        _, k, v = self.inputs()
+        both = k.size_bytes + v.size_bytes
+        return both, both // (self.batch * self.kv_heads)
+
+    def operations_of(self, pairs: int) -> dict[str, int]:
+        """For so many pairs of a query and a key."""
         return {"product": 4 * pairs * self.head_dim, "exp": pairs, "other": 5 * pairs}
 
-    def reuse(self, plan: Facts) -> dict[str, tuple[int, int]]:
-        if plan["variant"] in ("", "library"):
-            return {}
-        _, k, v = self.inputs()
-        head = (k.size_bytes + v.size_bytes) // (self.batch * self.kv_heads)
-        if plan["variant"] == "naive":
-            blocks, group = ceil_div(self.seq_q, int(plan.get("query_block", 48))), self.heads // self.kv_heads
-            return {"k and v for further queries": ((blocks * group - 1) * (k.size_bytes + v.size_bytes), head)}
-        rows = self.heads // self.kv_heads * self.seq_q
-        blocks = ceil_div(rows, int(plan.get("query_block", 64)))
-        scores = size_bytes((self.pairs(),), "fp32")
-        block = int(plan.get("query_block", 64)) * int(plan.get("kv_block", 256)) * 4
-        return {
-            "k and v for further queries": ((blocks - 1) * (k.size_bytes + v.size_bytes), head),
-            "scores of a block written and read, twice": (4 * scores, block),
-        }
+    def operations(self) -> dict[str, int]:
+        return self.operations_of(self.pairs())
 
     def loops(self) -> int:
         return self.pairs()
-
-    def product_size(self) -> int:
-        return 0  # its products run block by block, whatever the lengths
-
-    def suits(self, variant: str, device: str) -> bool:
-        # A few queries of each head, as in decode: blocks of queries alone would leave lanes of vectors and most of a GPU idle.
-        return variant != "split_kv" or self.seq_q <= FEW_QUERIES
-
-    def launches(self, plan: Facts) -> int:
-        return 3 if plan["variant"] in ("naive", "library") else 1
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp64" if self.dtype == "fp64" else "fp32"
@@ -210,7 +246,7 @@ class Attention(Operator):
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: indices along [batch * heads * seq_q]; out is then [len(rows), head_dim]."""
         q, k, v = tensors["q"], tensors["k"], tensors["v"]
-        group = self.heads // self.kv_heads
+        group = self.group
 
         def some(batch: int, head: int, first: int, last: int, limit: int) -> Array:
             kv_head = head // group

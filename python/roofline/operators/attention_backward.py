@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..cost import Array, TensorSpec, exp, matmul, pick, sum_
-from .base import Case, Facts, Operator, Product
+from ..counts import Array, pick
+from ..references import exp, matmul, sum_
+from ..tensor_spec import TensorSpec
+from .base import Case, Operator, Product
 
 _DTYPES = ("fp32", "fp16", "bf16")
 
@@ -38,6 +40,7 @@ class AttentionBackward(Operator):
     summary = "gradients of attention, with its scores computed again"
     mix = "read"
     small = frozenset({"kv_heads"})
+    products_in_blocks = True
     variants = {}
 
     def check(self) -> None:
@@ -96,10 +99,7 @@ class AttentionBackward(Operator):
         }
         return tuple(Product(term=term, count=count, rows=m, columns=n, inner=k) for term, (m, n, k) in sizes.items())
 
-    def traffic(self, plan: Facts) -> dict[str, int]:
-        return {}  # scores stay on the chip; what blocks of keys read again comes from a cache
-
-    def work(self, plan: Facts) -> dict[str, int]:
+    def operations(self) -> dict[str, int]:
         pairs = self.pairs()
         products = 10 * pairs * self.head_dim
         return {"product": products, "exp": pairs, "other": self.total_flops() - products - pairs}

@@ -1,20 +1,24 @@
 """What an operator states about itself. One operator is one file.
 
 What every operator must state is `Operator._stated`: a class that lacks one of these fails at import. The other methods have
-defaults that are right for an operator with one pass, one launch and no matrix products; tests hold them against all operators.
+defaults that are right for an operator without matrix products; tests hold them against all operators. What its variants move,
+compute and launch beyond that is theirs to say: see `Variant`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from ..cost import Array, Sizes, TensorSpec, dtype, sizes
+from ..counts import Array, Sizes, sizes, smaller
+from ..dtypes import dtype
 from ..errors import Error
+from ..tensor_spec import TensorSpec
 
 MAX_DIMENSION = 2**62
 
@@ -29,11 +33,36 @@ Facts = Mapping[str, Any]  # a plan: what really ran (tiles, splits, workspace_b
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """An algorithm for an operator: on which backends it has kernels, and for which dtypes."""
+    """An algorithm for an operator: on which backends it has kernels, for which dtypes, and what it costs.
+
+    A subclass says what it does beyond the operator as a model counts it, of which the defaults are. `problem` is one of the
+    operator's, or a batch of them. `plan` has facts of a kernel that ran; each may be absent (a prediction without a device), and
+    then the cost follows from the problem alone.
+    """
 
     summary: str
     dtypes: Mapping[str, tuple[str, ...]]  # backend -> dtypes
     own_products: bool = False  # no library computes them: small and narrow ones are no slower for that
+
+    def traffic(self, problem: Any, plan: Facts) -> dict[str, int]:
+        """Bytes by named term beyond the compulsory ones, workspace included."""
+        return {}
+
+    def work(self, problem: Any, plan: Facts) -> dict[str, int]:
+        """Operations executed by kind (WORK), what is padded or computed twice included."""
+        return problem.operations()  # type: ignore[no-any-return]
+
+    def reuse(self, problem: Any, plan: Facts) -> dict[str, tuple[int, int]]:
+        """Bytes by named term that are found again in a cache, each with the bytes a thread touched since: who holds them."""
+        return {}
+
+    def launches(self, problem: Any, plan: Facts) -> int:
+        """How often it wakes the device's threads, one after the other."""
+        return 1
+
+    def suits(self, problem: Any, device: str) -> bool:
+        """Whether it is meant for this problem on a kind of device ("cpu", "cuda"): others are no default for it."""
+        return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +92,8 @@ class Case:
     slow: bool = False
 
 
+_MODEL = Variant(summary="the operator as a model counts it: no kernel of ours", dtypes={})
+
 CHUNK = 1 << 22  # elements: of float64 32 MiB
 
 
@@ -84,9 +115,10 @@ class Operator:
     mix: ClassVar[str]  # one of MIXES, or a property where it depends on the fields
     variants: ClassVar[Mapping[str, Variant]]  # slowest first; empty for an operator that is cost only
     small: ClassVar[frozenset[str]] = frozenset()  # integer fields that may be 0
+    products_in_blocks: ClassVar[bool] = False  # by kernels that never see a whole one: its size says nothing of their rate
     sums_in_chunks: ClassVar[bool] = False  # whether `reference` takes tensors that are only sliced: see `chunks`
 
-    _stated = ("name", "summary", "mix", "variants", "inputs", "outputs", "flops", "traffic", "reference", "cases", "compute")
+    _stated = ("name", "summary", "mix", "variants", "inputs", "outputs", "flops", "reference", "cases", "compute")
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -108,30 +140,16 @@ class Operator:
         """Floating-point (or integer) operations by named term, by the counting rules of docs/conventions.md."""
         raise NotImplementedError
 
-    def traffic(self, plan: Facts) -> dict[str, int]:
-        """Bytes by named term that a variant moves *beyond* the compulsory ones, workspace included.
-
-        `plan` holds at least `variant`; every other fact may be absent (a prediction without a device), and then the
-        term is computed from the problem alone. The variant "" is no kernel of ours: the operator as a model counts it. It moves
-        the compulsory bytes alone, in one launch, and computes `flops`; `work`, `reuse` and `launches` hold to that too.
-        """
-        raise NotImplementedError
-
     def compute(self) -> tuple[str, str]:
         """(dtype, accumulator) of the compute roof it meets, e.g. ("bf16", "fp32")."""
         raise NotImplementedError
 
-    def work(self, plan: Facts) -> dict[str, int]:
-        """Operations that a variant executes by kind (WORK), what it pads or computes twice included; `flops` by default."""
+    def operations(self) -> dict[str, int]:
+        """Operations by kind (WORK), as a model counts them: all of `flops`."""
         return {"other": self.total_flops()}
 
-    def reuse(self, plan: Facts) -> dict[str, tuple[int, int]]:
-        """Bytes by named term that a variant finds again in a cache, each with the bytes a thread touched since: who holds them."""
-        return {}
-
     def suits(self, variant: str, device: str) -> bool:
-        """Whether a variant is meant for this problem on a kind of device ("cpu", "cuda"): others are no default for it."""
-        return True
+        return self.variants[variant].suits(self, device)
 
     def default_variant(self, device: str) -> str:
         """What runs where no variant is asked for: the last declared one (slowest come first) that suits the problem on this kind
@@ -145,19 +163,21 @@ class Operator:
 
     def has_products(self) -> bool:
         """Whether tensor units do part of its arithmetic."""
-        return "product" in self.work({"variant": ""})
+        return "product" in self.operations()
 
     def products(self) -> tuple[Product, ...]:
         """Its matrix products by the term of `flops` that they are; none for operators without."""
         return ()
 
-    def product_size(self) -> int:
-        """rows x columns x inner of its smallest matrix product, one head of a batch; 0 where it has none."""
-        return 0
+    def product_size(self) -> Any:
+        """rows x columns x inner of its smallest matrix product, one head of a batch; 0 where none is computed whole."""
+        sizes = [] if self.products_in_blocks else [p.rows * p.columns * p.inner for p in self.products()]
+        return functools.reduce(smaller, sizes) if sizes else 0
 
-    def product_width(self) -> int:
-        """The smaller of rows and columns of its narrowest product, where a library computes it; 0 where none does."""
-        return 0
+    def product_width(self) -> Any:
+        """The smaller of rows and columns of its narrowest product; 0 where none is computed whole."""
+        widths = [] if self.products_in_blocks else [smaller(p.rows, p.columns) for p in self.products()]
+        return functools.reduce(smaller, widths) if widths else 0
 
     def loops(self) -> int:
         """How often its innermost loop begins: rows of a norm, results of a product; 0 where one loop takes all."""
@@ -165,10 +185,6 @@ class Operator:
             results = sum((product.count * product.rows * product.columns for product in products), 0.0)
             return results  # type: ignore[return-value]
         return getattr(self, "rows", 0)
-
-    def launches(self, plan: Facts) -> int:
-        """How often a variant wakes the device's threads, one after the other."""
-        return 1
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """Outputs in float64 from inputs in float64.
@@ -191,6 +207,27 @@ class Operator:
             if spec.name == tensor and spec.below:
                 return generator.integers(0, spec.below, size=spec.shape, dtype=np.int32)
         return None
+
+    # -- what a variant of it costs: the one that the plan names; without one the operator as a model counts it -------------
+
+    def _variant(self, plan: Facts) -> Variant:
+        return self.variants.get(plan.get("variant", ""), _MODEL)
+
+    def traffic(self, plan: Facts) -> dict[str, int]:
+        """Bytes by named term beyond the compulsory ones: see `Variant.traffic`."""
+        return self._variant(plan).traffic(self, plan)
+
+    def work(self, plan: Facts) -> dict[str, int]:
+        """Operations executed by kind: see `Variant.work`."""
+        return self._variant(plan).work(self, plan)
+
+    def reuse(self, plan: Facts) -> dict[str, tuple[int, int]]:
+        """Bytes found again in a cache: see `Variant.reuse`."""
+        return self._variant(plan).reuse(self, plan)
+
+    def launches(self, plan: Facts) -> int:
+        """How often the device's threads are woken: see `Variant.launches`."""
+        return self._variant(plan).launches(self, plan)
 
     # -- derived ----------------------------------------------------------------------------------------------------------
 

@@ -5,8 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..cost import Array, TensorSpec, maximum
+from ..counts import Array
+from ..references import maximum
+from ..tensor_spec import TensorSpec
 from .base import Case, Facts, Operator, Variant
+
+
+class _Fused(Variant):
+    def traffic(self, problem: BiasRelu, plan: Facts) -> dict[str, int]:
+        """Nothing while the bias stays in cache (the plan's row_cached); else every row reads it again."""
+        if plan.get("row_cached", True):
+            return {}
+        _, bias = problem.inputs()
+        return {"bias for further rows": (problem.rows - 1) * bias.size_bytes}
+
+    def reuse(self, problem: BiasRelu, plan: Facts) -> dict[str, tuple[int, int]]:
+        if not plan.get("row_cached", True):
+            return {}
+        x, bias = problem.inputs()
+        return {"bias for further rows": ((problem.rows - 1) * bias.size_bytes, 2 * x.size_bytes // problem.rows + bias.size_bytes)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +41,7 @@ class BiasRelu(Operator):
     summary = "max(x + bias, 0), one bias for each column"
     mix = "copy"
     variants = {
-        "fused": Variant(
+        "fused": _Fused(
             summary="each element read once and written once; the bias stays in cache",
             dtypes={"cpu": ("fp32",), "cuda": ("fp32", "fp16", "bf16")},
         ),
@@ -45,19 +62,6 @@ class BiasRelu(Operator):
     def flops(self) -> dict[str, int]:
         elements = self.rows * self.columns
         return {"bias": elements, "compare": elements}
-
-    def traffic(self, plan: Facts) -> dict[str, int]:
-        """Nothing while the bias stays in cache (the plan's row_cached); else every row reads it again."""
-        if plan.get("row_cached", True):
-            return {}
-        _, bias = self.inputs()
-        return {"bias for further rows": (self.rows - 1) * bias.size_bytes}
-
-    def reuse(self, plan: Facts) -> dict[str, tuple[int, int]]:
-        if not plan["variant"] or not plan.get("row_cached", True):
-            return {}
-        x, bias = self.inputs()
-        return {"bias for further rows": ((self.rows - 1) * bias.size_bytes, 2 * x.size_bytes // self.rows + bias.size_bytes)}
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"

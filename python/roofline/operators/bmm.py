@@ -7,13 +7,31 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..cost import Array, TensorSpec, dtype, matmul, smaller
+from ..counts import Array, smaller
+from ..dtypes import dtype
+from ..references import matmul
+from ..tensor_spec import TensorSpec
 from .base import Case, Facts, Operator, Product, Variant
 from .matmul import ALONG_INNER, lost, spread
 from .scales import SCALES, Scaled, check_scales, scale_values
 
 _DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "int4", "nvfp4", "mxfp4")
 _ACCUMULATORS = {"fp64": "fp64", "int8": "int32", "int4": "int32"}  # fp32 for the rest
+
+
+class _Library(Variant):
+    def traffic(self, problem: Bmm, plan: Facts) -> dict[str, int]:
+        if problem.dtype not in ALONG_INNER:
+            return {}
+        b = next(spec for spec in problem.inputs() if spec.name == "b")
+        return {
+            "b transposed: written, read": 2 * b.size_bytes,
+            **{term: problem.batch * size for term, size in problem.scale_traffic().items()},
+        }
+
+    def launches(self, problem: Bmm, plan: Facts) -> int:
+        passes = sum(smaller(size, 1) for size in self.traffic(problem, plan).values())
+        return 1 + passes + (problem.scales == "two_level")  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +58,7 @@ class Bmm(Scaled, Operator):
     summary = "a batch of matrix products, with the scales of low-precision operands"
     mix = "read"
     variants = {
-        "library": Variant(
+        "library": _Library(
             summary="cuBLASLt, the fastest of its heuristic's proposals; fp8 with scales of tensors, rows, blocks of 128; fp8 and "
             "nvfp4 with those of blocks of 32 and 16 (sm_100); b of 8 and 4 bits is transposed first",
             dtypes={"cuda": ("fp64", "fp32", "tf32", "fp16", "bf16", "int8", "fp8_e4m3", "nvfp4")},
@@ -73,29 +91,9 @@ class Bmm(Scaled, Operator):
     def products(self) -> tuple[Product, ...]:
         return (Product(term="a·b", count=self.batch, rows=self.rows, columns=self.columns, inner=self.inner),)
 
-    def traffic(self, plan: Facts) -> dict[str, int]:
-        if self.dtype not in ALONG_INNER or not plan["variant"]:
-            return {}
-        b = next(spec for spec in self.inputs() if spec.name == "b")
-        return {
-            "b transposed: written, read": 2 * b.size_bytes,
-            **{term: self.batch * size for term, size in self.scale_traffic().items()},
-        }
-
-    def launches(self, plan: Facts) -> int:
-        if not plan["variant"]:
-            return 1
-        return 1 + sum(smaller(size, 1) for size in self.traffic(plan).values()) + (self.scales == "two_level")  # type: ignore[no-any-return]
-
-    def work(self, plan: Facts) -> dict[str, int]:
+    def operations(self) -> dict[str, int]:
         flops = self.flops()
         return {"product": flops["a·b"], "other": flops["scale"]}
-
-    def product_size(self) -> int:
-        return self.rows * self.columns * self.inner
-
-    def product_width(self) -> int:
-        return smaller(self.rows, self.columns)  # type: ignore[no-any-return]
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, _ACCUMULATORS.get(self.dtype, "fp32")

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ..cost import Array, TensorSpec, blocks, exp, larger, matmul, max_, maximum, pick, size_bytes, smaller, sum_
-from .attention import averaged_tolerance
-from .base import Case, Facts, Operator, Product, Variant
+from ..counts import Array, blocks, larger, pick, smaller
+from ..references import exp, matmul, max_, maximum, sum_
+from ..tensor_spec import TensorSpec, size_bytes
+from .attention import Parts, averaged_tolerance
+from .base import Case, Operator, Product
 
 _DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")
 
@@ -43,8 +45,9 @@ class CachedAttention(Operator):
     summary = "causal attention over a KV cache, of another dtype or within a window"
     mix = "read"
     small = frozenset({"window", "page_size"})
+    products_in_blocks = True
     variants = {
-        "split_kv": Variant(
+        "split_kv": Parts(
             summary="one pass for few queries: the keys are shared out to blocks, whose parts are added up at the end",
             dtypes={"cuda": ("fp16", "bf16")},
         ),
@@ -109,11 +112,7 @@ class CachedAttention(Operator):
             Product(term="p·v", count=count, rows=rows, columns=self.head_dim, inner=keys),
         )
 
-    def traffic(self, plan: Facts) -> dict[str, int]:
-        parts = int(plan.get("parts_bytes", 0))  # scores stay on the chip
-        return {"parts written, read": 2 * parts} if parts else {}
-
-    def work(self, plan: Facts) -> dict[str, int]:
+    def operations(self) -> dict[str, int]:
         pairs, sinks = self.pairs(), self.flops().get("sinks", 0) // 4
         return {"product": 4 * pairs * self.head_dim, "exp": pairs + sinks, "other": 5 * pairs + 3 * sinks}
 

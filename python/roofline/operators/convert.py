@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..cost import Array, TensorSpec, dtype
-from .base import Case, Facts, Operator, Variant
+from ..counts import Array
+from ..dtypes import dtype
+from ..tensor_spec import TensorSpec
+from .base import Case, Operator, Variant
 
 _DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "int4", "nvfp4", "mxfp4")
 
@@ -43,9 +45,6 @@ class Convert(Operator):
         return (TensorSpec(name="y", shape=(self.elements,), dtype=self.out_dtype, role="out"),)
 
     def flops(self) -> dict[str, int]:
-        return {}
-
-    def traffic(self, plan: Facts) -> dict[str, int]:
         return {}
 
     def compute(self) -> tuple[str, str]:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..cost import Array, TensorSpec
-from .base import Case, Facts, Operator, Variant
+from ..counts import Array
+from ..tensor_spec import TensorSpec
+from .base import Case, Operator, Variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +41,6 @@ class CoreToCore(Operator):
         return (TensorSpec(name="handovers", shape=(1,), dtype="int32", role="out"),)
 
     def flops(self) -> dict[str, int]:
-        return {}
-
-    def traffic(self, plan: Facts) -> dict[str, int]:
         return {}
 
     def compute(self) -> tuple[str, str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..cost import Array, TensorSpec, size_bytes, smaller
-from .base import Case, Facts, Operator, Variant
+from ..counts import Array, smaller
+from ..tensor_spec import TensorSpec, size_bytes
+from .base import Case, Operator, Variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +49,6 @@ class Embedding(Operator):
         return (TensorSpec(name="out", shape=(self.tokens, self.d_model), dtype=self.dtype, role="out"),)
 
     def flops(self) -> dict[str, int]:
-        return {}
-
-    def traffic(self, plan: Facts) -> dict[str, int]:
         return {}
 
     def compute(self) -> tuple[str, str]:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..cost import Array, TensorSpec, exp
+from ..counts import Array
+from ..references import exp
+from ..tensor_spec import TensorSpec
 from .base import Case, Facts, Operator, Variant
 
 
@@ -45,7 +47,7 @@ class Exp(Operator):
         (x,) = self.inputs()
         return {"further passes": (self.passes - 1) * 2 * x.size_bytes} if np.any(self.passes > 1) else {}
 
-    def work(self, plan: Facts) -> dict[str, int]:
+    def operations(self) -> dict[str, int]:
         return {"exp": self.total_flops()}
 
     def compute(self) -> tuple[str, str]:

@@ -8,13 +8,53 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .. import cost
-from ..cost import Array, TensorSpec, size_bytes
+from .. import dtypes, references
+from ..counts import Array
+from ..tensor_spec import TensorSpec, size_bytes
 from .base import Case, Facts, Operator, Product, Variant
 from .matmul import FEW_ROWS
 
 # FLOPs of an element. relu: compare; gelu: 0.5 x (1 + erf(x / sqrt(2))); gelu_tanh: as in Gelu; swiglu: u g / (1 + e^-g).
 ACTIVATIONS = {"relu": 1, "gelu": 5, "gelu_tanh": 9, "swiglu": 4}
+
+
+class _Tiled(Variant):
+    """A product for each weight matrix; the activation is part of the one for up."""
+
+    def traffic(self, problem: Ffn, plan: Facts) -> dict[str, int]:
+        hidden = problem.hidden_bytes()
+        terms = {"activated written, read": 2 * hidden}
+        if problem.gated:
+            terms["gate written, read"] = 2 * hidden
+            terms["x again for gate"] = size_bytes((problem.rows, problem.d_model), problem.dtype)
+        return terms
+
+    def launches(self, problem: Ffn, plan: Facts) -> int:
+        return 3 if problem.gated else 2
+
+
+class _Library(_Tiled):
+    """The same with a pass for the activation."""
+
+    def traffic(self, problem: Ffn, plan: Facts) -> dict[str, int]:
+        return {**_Tiled.traffic(self, problem, plan), "up written, read": 2 * problem.hidden_bytes()}
+
+    def launches(self, problem: Ffn, plan: Facts) -> int:
+        return _Tiled.launches(self, problem, plan) + 1
+
+
+class _Fused(Variant):
+    def traffic(self, problem: Ffn, plan: Facts) -> dict[str, int]:
+        hidden = problem.hidden_bytes()
+        wide = {"up and gate written, read": 4 * hidden} if problem.gated else {}
+        return {**wide, "activated written, read": 2 * hidden}
+
+    def launches(self, problem: Ffn, plan: Facts) -> int:
+        return 3 if problem.gated else 2  # the activation of relu and gelu_tanh, or the product for the gate, is none of its own
+
+    def suits(self, problem: Ffn, device: str) -> bool:
+        # The epilogue of a library knows gelu by tanh only, and how exactly it computes it is not stated: near enough in 16 bits.
+        return problem.activation != "gelu" and (problem.activation != "gelu_tanh" or problem.dtype != "fp32")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,16 +78,16 @@ class Ffn(Operator):
     summary = "the feed-forward block of a transformer layer"
     mix = "read"
     variants = {
-        "library": Variant(
+        "library": _Library(
             summary="one library product per weight matrix and a pass for the activation; hidden activations go to memory and back",
             dtypes={"cpu": ("fp32",), "cuda": ("fp32", "fp16", "bf16")},
         ),
-        "tiled": Variant(
+        "tiled": _Tiled(
             summary="our own products on packed weights; each part of the first is activated while a cache holds it",
             dtypes={"cpu": ("fp32",)},
             own_products=True,
         ),
-        "fused": Variant(
+        "fused": _Fused(
             summary="relu and gelu_tanh inside the first product; swiglu: up and gate as one product, one pass over both halves",
             dtypes={"cuda": ("fp32", "fp16", "bf16")},
         ),
@@ -64,6 +104,9 @@ class Ffn(Operator):
     @property
     def gated(self) -> bool:
         return self.activation == "swiglu"
+
+    def hidden_bytes(self) -> int:
+        return size_bytes((self.rows, self.d_ff), self.dtype)  # type: ignore[no-any-return]
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         widening = ("w_up", "w_gate") if self.gated else ("w_up",)
@@ -88,22 +131,7 @@ class Ffn(Operator):
             Product(term="down", rows=self.rows, columns=self.d_model, inner=self.d_ff),
         )
 
-    def traffic(self, plan: Facts) -> dict[str, int]:
-        if not plan["variant"]:
-            return {}  # a model keeps what is hidden on the chip, as it keeps the scores of attention
-        hidden = size_bytes((self.rows, self.d_ff), self.dtype)
-        if plan["variant"] == "fused":
-            wide = {"up and gate written, read": 4 * hidden} if self.gated else {}
-            return {**wide, "activated written, read": 2 * hidden}
-        terms = {"activated written, read": 2 * hidden}
-        if plan["variant"] == "library":
-            terms["up written, read"] = 2 * hidden
-        if self.gated:
-            terms["gate written, read"] = 2 * hidden
-            terms["x again for gate"] = size_bytes((self.rows, self.d_model), self.dtype)
-        return terms
-
-    def work(self, plan: Facts) -> dict[str, int]:
+    def operations(self) -> dict[str, int]:
         hidden = self.rows * self.d_ff
         exps = 0 if self.activation == "relu" else hidden  # erf and tanh are an exponential and a few operations
         return {
@@ -112,25 +140,8 @@ class Ffn(Operator):
             "other": self.flops()["activation"] - exps,
         }
 
-    def product_size(self) -> int:
-        return self.rows * self.d_model * self.d_ff
-
-    def product_width(self) -> int:
-        return self.rows
-
-    def suits(self, variant: str, device: str) -> bool:
-        # The epilogue of a library knows gelu by tanh only, and how exactly it computes it is not stated: near enough in 16 bits.
-        gelu = self.activation == "gelu" or (self.activation == "gelu_tanh" and self.dtype == "fp32")
-        return variant != "fused" or not gelu
-
     def default_variant(self, device: str) -> str:
         return "library" if device == "cpu" and self.rows > FEW_ROWS else Operator.default_variant(self, device)
-
-    def launches(self, plan: Facts) -> int:
-        if not plan["variant"]:
-            return 1
-        # fused: the activation of relu and gelu_tanh, or the product for the gate, is none of its own; tiled: the activation.
-        return (4 if self.gated else 3) - int(plan["variant"] != "library")
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"
@@ -142,7 +153,7 @@ class Ffn(Operator):
         down adds d_ff of them, with the errors of up in each. In 16 bits up, gate and what becomes of them are rounded too, each
         by a quarter of an eps of itself on average; the largest of many sums of such errors is a few times that.
         """
-        eps, rounding = cost.dtype("fp32").eps, cost.dtype(self.dtype).eps
+        eps, rounding = dtypes.dtype("fp32").eps, dtypes.dtype(self.dtype).eps
         hidden = math.sqrt(self.d_model)
         hidden_error = (2 * self.d_model + 32) * eps + (2 * rounding * hidden if rounding > eps else 0.0)
         if self.gated:
@@ -168,17 +179,17 @@ class Ffn(Operator):
         x = tensors["x"].reshape(self.rows, self.d_model)
         if rows is not None:
             x = x[rows]
-        up = cost.matmul(x, tensors["w_up"])
+        up = references.matmul(x, tensors["w_up"])
         if self.activation == "relu":
-            activated = cost.maximum(up, 0.0)
+            activated = references.maximum(up, 0.0)
         elif self.activation == "gelu":
-            activated = 0.5 * up * (1.0 + cost.erf(up * math.sqrt(0.5)))
+            activated = 0.5 * up * (1.0 + references.erf(up * math.sqrt(0.5)))
         elif self.activation == "gelu_tanh":
-            activated = 0.5 * up * (1.0 + cost.tanh(math.sqrt(2 / math.pi) * (up + 0.044715 * (up * up * up))))
+            activated = 0.5 * up * (1.0 + references.tanh(math.sqrt(2 / math.pi) * (up + 0.044715 * (up * up * up))))
         else:
-            gate = cost.matmul(x, tensors["w_gate"])
-            activated = gate / (1.0 + cost.exp(-gate)) * up
-        out = cost.matmul(activated, tensors["w_down"])
+            gate = references.matmul(x, tensors["w_gate"])
+            activated = gate / (1.0 + references.exp(-gate)) * up
+        out = references.matmul(activated, tensors["w_down"])
         return {"out": out if rows is not None else out.reshape(self.batch, self.seq_q, self.d_model)}
 
     @classmethod

@@ -7,11 +7,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..cost import Array, TensorSpec
-from .base import Case, Facts, Operator, Variant
+from ..counts import Array
+from ..tensor_spec import TensorSpec
+from .base import Case, Operator, Variant
 
 ACCUMULATORS = {"fp64": "fp64", "fp32": "fp32", "fp16": "fp16", "bf16": "fp32", "int8": "int32"}
 TERMS = {"fp64": 1, "fp32": 1, "fp16": 1, "bf16": 2, "int8": 4}  # products that one step of a chain adds
+
+
+class _Asked(Variant):
+    """Runs where it is asked for: no one's default."""
+
+    def suits(self, problem: Fma, device: str) -> bool:
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +43,11 @@ class Fma(Operator):
     summary = "multiply-adds in registers, the probe of the compute roofs"
     mix = "copy"
     variants = {
-        "l2_operands": Variant(
+        "l2_operands": _Asked(
             summary="tile instructions (amx), 2 x 2 tiles: rows streamed from half of L2, columns from L1",
             dtypes={"cpu": ("bf16", "int8")},
         ),
-        "l1_operands": Variant(
+        "l1_operands": _Asked(
             summary="tile instructions (amx), 2 x 2 tiles: rows and columns streamed from L1, at most 16 KiB of each",
             dtypes={"cpu": ("bf16", "int8")},
         ),
@@ -63,13 +71,7 @@ class Fma(Operator):
         terms = {"multiply-add": 2 * TERMS[self.dtype] * self.chains * self.steps}
         return terms | {"add": self.chains * self.steps} if self.pattern == "fma_add" else terms
 
-    def traffic(self, plan: Facts) -> dict[str, int]:
-        return {}
-
-    def suits(self, variant: str, device: str) -> bool:
-        return variant == "registers"
-
-    def work(self, plan: Facts) -> dict[str, int]:
+    def operations(self) -> dict[str, int]:
         terms = self.flops()
         return {"other": terms["multiply-add"] // 2 + terms.get("add", 0)}  # one instruction for a multiplication and an addition
 

@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..cost import Array, TensorSpec
+from ..counts import Array
+from ..tensor_spec import TensorSpec
 from .base import Case, Facts, Operator, Variant
+
+
+class _Launches(Variant):
+    def launches(self, problem: ForkJoin, plan: Facts) -> int:
+        return problem.calls
+
+
+class _Call(Variant):
+    def launches(self, problem: ForkJoin, plan: Facts) -> int:
+        return 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,13 +34,13 @@ class ForkJoin(Operator):
     mix = "read"
     # Not slowest first: the launch ceiling is that of operators that use every thread, so that `pool` is the default.
     variants = {
-        "call": Variant(
+        "call": _Call(
             summary="an empty call of the launch alone, no thread woken; the host's cost of a launch",
             dtypes={"cpu": ("fp32",), "cuda": ("fp32",)},
         ),
-        "synchronised": Variant(summary="an empty launch, waited for, by the host's clock", dtypes={"cuda": ("fp32",)}),
-        "graph": Variant(summary="empty launches as the nodes of one graph, replayed", dtypes={"cuda": ("fp32",)}),
-        "pool": Variant(
+        "synchronised": _Launches(summary="an empty launch, waited for, by the host's clock", dtypes={"cuda": ("fp32",)}),
+        "graph": _Launches(summary="empty launches as the nodes of one graph, replayed", dtypes={"cuda": ("fp32",)}),
+        "pool": _Launches(
             summary="an empty call of every thread; an empty launch queued behind others",
             dtypes={"cpu": ("fp32",), "cuda": ("fp32",)},
         ),
@@ -43,12 +54,6 @@ class ForkJoin(Operator):
 
     def flops(self) -> dict[str, int]:
         return {}
-
-    def traffic(self, plan: Facts) -> dict[str, int]:
-        return {}
-
-    def launches(self, plan: Facts) -> int:
-        return 0 if plan.get("variant") == "call" else self.calls
 
     def compute(self) -> tuple[str, str]:
         return "fp32", "fp32"

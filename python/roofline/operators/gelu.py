@@ -6,8 +6,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..cost import Array, TensorSpec, erf, tanh
-from .base import Case, Facts, Operator, Variant
+from ..counts import Array
+from ..references import erf, tanh
+from ..tensor_spec import TensorSpec
+from .base import Case, Operator, Variant
 
 _FORMS = {"erf": 5, "tanh": 9}  # FLOPs of an element
 
@@ -46,10 +48,7 @@ class Gelu(Operator):
     def flops(self) -> dict[str, int]:
         return {"gelu": _FORMS[self.form] * self.elements}
 
-    def traffic(self, plan: Facts) -> dict[str, int]:
-        return {}
-
-    def work(self, plan: Facts) -> dict[str, int]:
+    def operations(self) -> dict[str, int]:
         # erf and tanh are an exponential and a few operations, as in Ffn.
         return {"exp": self.elements, "other": self.total_flops() - self.elements}
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import cost
-from ..cost import Array, TensorSpec, pick, ratio, size_bytes, smaller, whole
+from .. import dtypes, references
+from ..counts import Array, pick, ratio, smaller, whole
 from ..errors import Error
+from ..tensor_spec import TensorSpec, size_bytes
 from .base import Case, Facts, Operator, Product, Variant
 from .ffn import Ffn
 
@@ -64,6 +65,33 @@ def _reaches(experts: int, experts_per_token: int, ranks: int, groups: int, grou
 _reaches_each = np.frompyfunc(_reaches, 5, 1)
 
 
+class _Library(Variant):
+    def traffic(self, problem: GroupedMatmul, plan: Facts) -> dict[str, int]:
+        narrow, hidden = problem.row_bytes()
+        gate = {"gate written, read": 2 * hidden, "gathered x again for gate": narrow} if problem.gated else {}
+        return {
+            "gathered x written, read": 2 * narrow,
+            "up written, read": 2 * hidden,
+            **gate,
+            "activated written, read": 2 * hidden,
+            "results written, read": 2 * narrow,
+        }
+
+    def launches(self, problem: GroupedMatmul, plan: Facts) -> int:
+        experts = whole(plan.get("experts_with_tokens", problem.touched() + problem.shared_experts))
+        return 3 + (3 if problem.gated else 2) * experts  # type: ignore[no-any-return]
+
+
+class _Tiled(Variant):
+    def traffic(self, problem: GroupedMatmul, plan: Facts) -> dict[str, int]:
+        narrow, hidden = problem.row_bytes()
+        routing = 2 * 2 * size_bytes((problem.routed_rows(),), "int32")  # whose a row is, and where the rows of a token are
+        return {"routing written, read": routing, "activated written, read": 2 * hidden, "results written, read": 2 * narrow}
+
+    def launches(self, problem: GroupedMatmul, plan: Facts) -> int:
+        return 4
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupedMatmul(Operator):
     """out = sum over a token's experts of gate · (activation(x w_up) w_down), each expert with weights of its own.
@@ -99,12 +127,12 @@ class GroupedMatmul(Operator):
     mix = "read"
     small = frozenset({"shared_experts", "touched_experts"})
     variants = {
-        "library": Variant(
+        "library": _Library(
             summary="rows gathered by expert, a cuBLASLt product per expert and matrix, one pass for the activation, results added "
             "up by token; the routing is read by bind",
             dtypes={"cuda": ("fp32", "fp16", "bf16")},
         ),
-        "tiled": Variant(
+        "tiled": _Tiled(
             summary="all experts in one launch, by mma.sync: rows taken from x by token, up, gate and activation together, then "
             "down; results added up by token; routed anew in each launch",
             dtypes={"cuda": ("fp16", "bf16")},
@@ -175,7 +203,7 @@ class GroupedMatmul(Operator):
 
     def _plain(self) -> bool:
         """Whether weights are numbers of dtype, and no packed ones with scales."""
-        return self.dtype in ("fp32", "fp16", "bf16") and bool(np.all(self.weight_bits == cost.dtype(self.dtype).bits))
+        return self.dtype in ("fp32", "fp16", "bf16") and bool(np.all(self.weight_bits == dtypes.dtype(self.dtype).bits))
 
     def _weight(self, name: str, *shape: int) -> TensorSpec:
         bits, touched = ratio(self.weight_bits), self.touched() + self.shared_experts
@@ -223,31 +251,6 @@ class GroupedMatmul(Operator):
                 found.append(Product(term=term, count=self.shared_experts, rows=self.tokens, columns=columns, inner=inner))
         return tuple(found)
 
-    def traffic(self, plan: Facts) -> dict[str, int]:
-        if plan["variant"] not in self.variants:
-            return {}
-        rows = self.tokens * (self.experts_per_token + self.shared_experts)
-        narrow, hidden = size_bytes((rows, self.d_model), self.dtype), size_bytes((rows, self.d_ff), self.dtype)
-        if plan["variant"] == "tiled":
-            routing = 2 * 2 * size_bytes((rows,), "int32")  # whose a row is, and where the rows of a token are
-            return {"routing written, read": routing, "activated written, read": 2 * hidden, "results written, read": 2 * narrow}
-        gate = {"gate written, read": 2 * hidden, "gathered x again for gate": narrow} if self.gated else {}
-        return {
-            "gathered x written, read": 2 * narrow,
-            "up written, read": 2 * hidden,
-            **gate,
-            "activated written, read": 2 * hidden,
-            "results written, read": 2 * narrow,
-        }
-
-    def launches(self, plan: Facts) -> int:
-        if plan["variant"] == "tiled":
-            return 4
-        if plan["variant"] != "library":
-            return 1
-        experts = whole(plan.get("experts_with_tokens", self.touched() + self.shared_experts))
-        return 3 + (3 if self.gated else 2) * experts  # type: ignore[no-any-return]
-
     def tolerance(self) -> tuple[float, float]:
         """As `Ffn.tolerance`, of experts_per_token results that meet gates of variance 1, and those of the shared experts."""
         one = Ffn(d_model=self.d_model, d_ff=self.d_ff, activation=self.activation, dtype=self.dtype if self._plain() else "fp32")
@@ -271,9 +274,18 @@ class GroupedMatmul(Operator):
         uniform = generator.uniform(-math.sqrt(3), math.sqrt(3), size=shape).astype(np.float16)
         return uniform * np.float16(1 / math.sqrt(shape[1]))
 
-    def work(self, plan: Facts) -> dict[str, int]:
+    def routed_rows(self) -> Any:
+        """Of all experts together: a token is a row of each of its own."""
+        return self.tokens * (self.experts_per_token + self.shared_experts)
+
+    def row_bytes(self) -> tuple[Any, Any]:
+        """Of all routed rows: of width d_model, and of width d_ff."""
+        rows = self.routed_rows()
+        return size_bytes((rows, self.d_model), self.dtype), size_bytes((rows, self.d_ff), self.dtype)
+
+    def operations(self) -> dict[str, int]:
         flops = self.flops()
-        hidden = self.tokens * (self.experts_per_token + self.shared_experts) * self.d_ff
+        hidden = self.routed_rows() * self.d_ff
         exps = 0 if self.activation == "relu" else hidden  # erf is an exponential and a polynomial
         return {
             "product": sum(flops[term] for term in ("up", "gate", "down") if term in flops),
@@ -281,24 +293,19 @@ class GroupedMatmul(Operator):
             "other": flops["activation"] - exps + flops["combine"],
         }
 
-    def product_size(self) -> int:
-        """With the tokens of an average expert as rows."""
-        rows = self.tokens * self.experts_per_token / self.touched()
-        return whole(rows * self.d_model * self.d_ff)  # type: ignore[no-any-return]
-
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"
 
     def _expert(self, x: Array, tensors: Mapping[str, Array], expert: int) -> Array:
-        up = cost.matmul(x, tensors["w_up"][expert])
+        up = references.matmul(x, tensors["w_up"][expert])
         if self.activation == "relu":
-            activated = cost.maximum(up, 0.0)
+            activated = references.maximum(up, 0.0)
         elif self.activation == "gelu":
-            activated = 0.5 * up * (1.0 + cost.erf(up * 0.5**0.5))
+            activated = 0.5 * up * (1.0 + references.erf(up * 0.5**0.5))
         else:
-            gate = cost.matmul(x, tensors["w_gate"][expert])
-            activated = gate / (1.0 + cost.exp(-gate)) * up
-        return cost.matmul(activated, tensors["w_down"][expert])
+            gate = references.matmul(x, tensors["w_gate"][expert])
+            activated = gate / (1.0 + references.exp(-gate)) * up
+        return references.matmul(activated, tensors["w_down"][expert])
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: tokens; out is then [len(rows), d_model]. The shared experts stand behind the others in the weights.
@@ -311,7 +318,7 @@ class GroupedMatmul(Operator):
         for token in range(self.tokens) if rows is None else rows:
             x, gates = tensors["x"][token : token + 1], tensors["gates"][token]
             results = [self._expert(x, tensors, int(expert)) for expert in tensors["chosen"][token]]
-            total = cost.sum_(np.stack(results) * gates[:, None, None], axis=0)
+            total = references.sum_(np.stack(results) * gates[:, None, None], axis=0)
             for expert in range(self.experts, self.experts + self.shared_experts):
                 total = total + self._expert(x, tensors, expert)
             out.append(total)
@@ -332,7 +339,7 @@ class GroupedMatmul(Operator):
                 "activation": activation,
                 "dtype": dtype,
                 "out_dtype": dtype,
-                "weight_bits": float(cost.dtype(dtype).bits),
+                "weight_bits": float(dtypes.dtype(dtype).bits),
             }
             for dtype in ("fp32", "fp16", "bf16")
             for activation in _ACTIVATIONS

@@ -30,7 +30,7 @@ class HostCopy(Transfer, Operator):
         "pinned": Variant(summary="page-locked memory of the host, by the copy engine", dtypes={"cuda": ("int8",)}),
     }
     inward, outward = DIRECTIONS[:2]
-    inputs, outputs, flops, traffic = Transfer.inputs, Transfer.outputs, Transfer.flops, Transfer.traffic
+    inputs, outputs, flops = Transfer.inputs, Transfer.outputs, Transfer.flops
     reference, compute = Transfer.reference, Transfer.compute
 
     @classmethod

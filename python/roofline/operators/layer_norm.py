@@ -5,8 +5,40 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..cost import Array, TensorSpec, dtype, sqrt, sum_
+from ..counts import Array
+from ..dtypes import dtype
+from ..references import sqrt, sum_
+from ..tensor_spec import TensorSpec
 from .base import Case, Facts, Operator, Variant
+
+
+class _OnePass(Variant):
+    """Sums and sums of squares together; then the result."""
+
+    def passes(self) -> tuple[str, ...]:
+        """What reads x again."""
+        return ("x for the result",)
+
+    def traffic(self, problem: LayerNorm, plan: Facts) -> dict[str, int]:
+        """Nothing while a row, weight and bias stay in cache (the plan's row_cached); else each pass meets memory."""
+        if plan.get("row_cached", True):
+            return {}
+        x, weight, bias = problem.inputs()
+        constants = (problem.rows - 1) * (weight.size_bytes + bias.size_bytes)
+        return {**dict.fromkeys(self.passes(), x.size_bytes), "weight and bias for further rows": constants}
+
+    def reuse(self, problem: LayerNorm, plan: Facts) -> dict[str, tuple[int, int]]:
+        if not plan.get("row_cached", True):
+            return {}
+        x, weight, bias = problem.inputs()
+        row, parameters = x.size_bytes // problem.rows, weight.size_bytes + bias.size_bytes
+        constants = ((problem.rows - 1) * parameters, 2 * row + parameters)
+        return {**dict.fromkeys(self.passes(), (x.size_bytes, row)), "weight and bias for further rows": constants}
+
+
+class _TwoPass(_OnePass):
+    def passes(self) -> tuple[str, ...]:
+        return "x for the variance", "x for the result"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,11 +57,11 @@ class LayerNorm(Operator):
     summary = "layer normalisation of rows"
     mix = "copy"
     variants = {
-        "two_pass": Variant(
+        "two_pass": _TwoPass(
             summary="mean first, then the variance from deviations: safe for any mean; a row is read from memory once",
             dtypes={"cpu": ("fp32",), "cuda": ("fp32", "fp16", "bf16")},
         ),
-        "one_pass": Variant(
+        "one_pass": _OnePass(
             summary="sums of d and d² together, d = x less the row's first element; their difference loses digits where that "
             "element is far from the mean: a relative error of eps (1 + d(mean)² / variance) in the variance",
             dtypes={"cpu": ("fp32",)},
@@ -61,26 +93,6 @@ class LayerNorm(Operator):
             "weight": elements,
             "bias": elements,
         }
-
-    def traffic(self, plan: Facts) -> dict[str, int]:
-        """Nothing while a row, weight and bias stay in cache (the plan's row_cached); else each pass meets memory."""
-        if plan.get("row_cached", True):
-            return {}
-        x, weight, bias = self.inputs()
-        further = {"x for the variance": x.size_bytes} if plan.get("variant") == "two_pass" else {}
-        constants = (self.rows - 1) * (weight.size_bytes + bias.size_bytes)
-        return further | {"x for the result": x.size_bytes, "weight and bias for further rows": constants}
-
-    def reuse(self, plan: Facts) -> dict[str, tuple[int, int]]:
-        if not plan["variant"] or not plan.get("row_cached", True):
-            return {}
-        x, weight, bias = self.inputs()
-        row = x.size_bytes // self.rows
-        parameters = weight.size_bytes + bias.size_bytes
-        passes = {"x for the result": (x.size_bytes, row)}
-        if plan["variant"] == "two_pass":
-            passes["x for the variance"] = (x.size_bytes, row)
-        return {**passes, "weight and bias for further rows": ((self.rows - 1) * parameters, 2 * row + parameters)}
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"

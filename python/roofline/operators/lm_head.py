@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..cost import Array, TensorSpec, matmul
-from .base import Case, Facts, Operator, Product
+from ..counts import Array
+from ..references import matmul
+from ..tensor_spec import TensorSpec
+from .base import Case, Operator, Product
 
 _DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")
 
@@ -50,17 +52,8 @@ class LmHead(Operator):
     def products(self) -> tuple[Product, ...]:
         return (Product(term="x·w", rows=self.tokens, columns=self.vocabulary, inner=self.d_model),)
 
-    def traffic(self, plan: Facts) -> dict[str, int]:
-        return {}
-
-    def work(self, plan: Facts) -> dict[str, int]:
+    def operations(self) -> dict[str, int]:
         return {"product": self.total_flops()}
-
-    def product_size(self) -> int:
-        return self.tokens * self.d_model * self.vocabulary
-
-    def product_width(self) -> int:
-        return self.tokens
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .. import cost
-from ..cost import Array, TensorSpec, ceil_div, smaller
-from .base import Case, Facts, Operator, Product, Variant
+from .. import dtypes, references
+from ..counts import Array, ceil_div
+from ..tensor_spec import TensorSpec
+from .base import Case, Operator, Product, Variant
 from .scales import Scaled, check_scales, scale_values
 
 # Of c, and of the sums.
@@ -122,18 +123,9 @@ class Matmul(Scaled, Operator):
     def products(self) -> tuple[Product, ...]:
         return (Product(term="a·b", rows=self.rows, columns=self.columns, inner=self.inner),)
 
-    def traffic(self, plan: Facts) -> dict[str, int]:
-        return {}  # packed b is read in place of b; blocks that a library reads again come from a cache
-
-    def work(self, plan: Facts) -> dict[str, int]:
+    def operations(self) -> dict[str, int]:
         flops = self.flops()
         return {"product": flops["a·b"], **({"other": flops["scale"]} if "scale" in flops else {})}
-
-    def product_size(self) -> int:
-        return self.rows * self.columns * self.inner
-
-    def product_width(self) -> int:
-        return smaller(self.rows, self.columns)  # type: ignore[no-any-return]
 
     def default_variant(self, device: str) -> str:
         few = self.rows <= (FEW_ROWS if self.dtype == "fp32" else FEW_ROWS // 2)  # units for bf16 are twice as fast
@@ -150,9 +142,9 @@ class Matmul(Scaled, Operator):
         """
         if self.dtype == "int8":
             return 0.0, 0.0
-        eps = cost.dtype(_RESULT[self.dtype]).eps
+        eps = dtypes.dtype(_RESULT[self.dtype]).eps
         if self.dtype == "tf32":
-            return self.largest_scale() * lost("tf32", self.inner), 4 * cost.dtype("tf32").eps
+            return self.largest_scale() * lost("tf32", self.inner), 4 * dtypes.dtype("tf32").eps
         largest = self.largest_scale() * spread(self.dtype)
         return largest * ((2 * self.inner + 16) * eps + lost(self.dtype, self.inner)), 4 * eps
 
@@ -162,7 +154,7 @@ class Matmul(Scaled, Operator):
         if rows is not None and self.scales not in ("none", "tensor"):
             tensors = {**tensors, "a_scale": tensors["a_scale"][rows]}
         a, b = self.scaled_operands(a, tensors["b"], tensors)
-        return {"c": self.scaled_results(cost.matmul(a, b), tensors)}
+        return {"c": self.scaled_results(references.matmul(a, b), tensors)}
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:

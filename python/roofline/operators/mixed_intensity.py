@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..cost import Array, TensorSpec, dtype
+from ..counts import Array
+from ..dtypes import dtype
+from ..tensor_spec import TensorSpec
 from .base import Case, Facts, Operator, Variant, chunks
 
 ALPHA, GAMMA = -(2.0**-9), 0.75
@@ -72,7 +74,7 @@ class MixedIntensity(Operator):
     def traffic(self, plan: Facts) -> dict[str, int]:
         return {"further passes": (self.passes - 1) * self.inputs()[0].size_bytes} if np.any(self.passes > 1) else {}
 
-    def work(self, plan: Facts) -> dict[str, int]:
+    def operations(self) -> dict[str, int]:
         return {"other": self.total_flops() // 2}  # one instruction for two operations
 
     def compute(self) -> tuple[str, str]:

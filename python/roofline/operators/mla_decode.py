@@ -8,8 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..cost import Array, TensorSpec, blocks, exp, matmul, max_, sum_
-from .base import Case, Facts, Operator, Product, Variant
+from ..counts import Array, blocks
+from ..references import exp, matmul, max_, sum_
+from ..tensor_spec import TensorSpec
+from .attention import Parts
+from .base import Case, Operator, Product
 
 _DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")
 
@@ -42,8 +45,9 @@ class MlaDecode(Operator):
     summary = "multi-head latent attention over the compressed cache (absorbed form)"
     mix = "read"
     small = frozenset({"scale_block"})
+    products_in_blocks = True
     variants = {
-        "split_kv": Variant(
+        "split_kv": Parts(
             summary="one pass: the keys are shared out to blocks, whose parts are added up at the end",
             dtypes={"cuda": ("fp16", "bf16")},
         ),
@@ -101,11 +105,7 @@ class MlaDecode(Operator):
             Product(term="p·c", count=self.batch, rows=rows, columns=rank, inner=keys),
         )
 
-    def traffic(self, plan: Facts) -> dict[str, int]:
-        parts = int(plan.get("parts_bytes", 0))  # scores stay on the chip, and a block of the cache serves all heads
-        return {"parts written, read": 2 * parts} if parts else {}
-
-    def work(self, plan: Facts) -> dict[str, int]:
+    def operations(self) -> dict[str, int]:
         flops, pairs = self.flops(), self.pairs()
         product = flops["q·cᵀ"] + flops["q_rope·kᵀ"] + flops["p·c"]
         return {"product": product, "exp": pairs, "other": 5 * pairs + flops["dequantise"]}

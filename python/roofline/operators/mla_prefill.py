@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..cost import Array, TensorSpec, exp, matmul, max_, sum_
-from .base import Case, Facts, Operator, Product
+from ..counts import Array
+from ..references import exp, matmul, max_, sum_
+from ..tensor_spec import TensorSpec
+from .base import Case, Operator, Product
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,7 @@ class MlaPrefill(Operator):
     name = "mla_prefill"
     summary = "multi-head latent attention with keys and values of every head"
     mix = "read"
+    products_in_blocks = True
     variants = {}
 
     def check(self) -> None:
@@ -83,10 +86,7 @@ class MlaPrefill(Operator):
             Product(term="p·v", count=count, rows=rows, columns=self.v_head_dim, inner=keys),
         )
 
-    def traffic(self, plan: Facts) -> dict[str, int]:
-        return {}  # scores stay on the chip
-
-    def work(self, plan: Facts) -> dict[str, int]:
+    def operations(self) -> dict[str, int]:
         flops, pairs = self.flops(), self.pairs()
         return {"product": flops["q·kᵀ"] + flops["p·v"], "exp": pairs, "other": 5 * pairs}
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from .. import cost
-from ..cost import Array, TensorSpec
-from .base import Case, Facts, Operator, Product, Variant
+from .. import dtypes, references
+from ..counts import Array
+from ..tensor_spec import TensorSpec
+from .base import Case, Operator, Product, Variant
 
 # What products of a dtype may be added up in, the usual one first.
 ACCUMULATORS: Mapping[str, tuple[str, ...]] = {
@@ -31,6 +33,29 @@ _GRAINS = {"fp16": 2.0**-9, "bf16": 2.0**-7, "tf32": 2.0**-9, "fp8_e4m3": 2.0**-
 _HALF_GRAIN = 2.0**-3
 
 _WARP_BYTES, _WARPGROUP_BYTES = 32, 128  # of the inner dimension of a tile
+
+
+class _Tiles(Variant):
+    """Kernels with tiles of one size for each dtype."""
+
+    def tile(self, dtype: str) -> dict[str, int]:
+        """Its rows, columns and inner."""
+        raise NotImplementedError
+
+    def suits(self, problem: Mma, device: str) -> bool:
+        return all(getattr(problem, field) == size for field, size in self.tile(problem.dtype).items())
+
+
+class _MmaSync(_Tiles):
+    def tile(self, dtype: str) -> dict[str, int]:
+        if dtype == "fp64":
+            return {"rows": 32, "columns": 32, "inner": 16}
+        return {"rows": 32, "columns": 64, "inner": 8 * _WARP_BYTES // dtypes.dtype(dtype).bits}
+
+
+class _Wgmma(_Tiles):
+    def tile(self, dtype: str) -> dict[str, int]:
+        return {"rows": 64, "columns": 256, "inner": 8 * _WARPGROUP_BYTES // dtypes.dtype(dtype).bits}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,34 +81,27 @@ class Mma(Operator):
     name = "mma"
     summary = "products of tiles held on chip, the probe of the tensor units"
     mix = "read"
-    variants = {
-        "mma_sync": Variant(
+    products_in_blocks = True
+    variants: ClassVar[Mapping[str, _Tiles]] = {
+        "mma_sync": _MmaSync(
             summary="a tile per warp, all of it in registers; mma.sync, on every tensor unit",
             dtypes={"cuda": ("fp64", "tf32", "fp16", "bf16", "int8", "int4", "fp8_e4m3")},
         ),
-        "wgmma": Variant(
+        "wgmma": _Wgmma(
             summary="a tile per warpgroup, operands in shared memory; sm_90a",
             dtypes={"cuda": ("tf32", "fp16", "bf16", "int8", "fp8_e4m3")},
         ),
     }
 
-    @staticmethod
-    def tile(variant: str, dtype: str) -> dict[str, int]:
+    @classmethod
+    def tile(cls, variant: str, dtype: str) -> dict[str, int]:
         """rows, columns and inner of a variant's tiles."""
-        bits = cost.dtype(dtype).bits
-        if variant == "wgmma":
-            return {"rows": 64, "columns": 256, "inner": 8 * _WARPGROUP_BYTES // bits}
-        if dtype == "fp64":
-            return {"rows": 32, "columns": 32, "inner": 16}
-        return {"rows": 32, "columns": 64, "inner": 8 * _WARP_BYTES // bits}
+        return cls.variants[variant].tile(dtype)
 
     def check(self) -> None:
         self.one_of("dtype", tuple(ACCUMULATORS))
         self.one_of("data", ("random", "constant", "zeros"))
         self.one_of("accumulator", ("", *ACCUMULATORS[self.dtype]))
-
-    def suits(self, variant: str, device: str) -> bool:
-        return all(getattr(self, field) == size for field, size in self.tile(variant, self.dtype).items())
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         return (
@@ -107,7 +125,7 @@ class Mma(Operator):
                 values = np.round(values / grain) * grain
         else:
             values = np.full(shape, float(self.data == "constant"))
-        return cost.from_float64(np.stack([values, -values]) if tensor == "a" else values, self.dtype)
+        return dtypes.from_float64(np.stack([values, -values]) if tensor == "a" else values, self.dtype)
 
     def flops(self) -> dict[str, int]:
         return {"a·b": 2 * self.tiles * self.steps * self.rows * self.columns * self.inner}
@@ -115,10 +133,7 @@ class Mma(Operator):
     def products(self) -> tuple[Product, ...]:
         return (Product(term="a·b", count=self.tiles * self.steps, rows=self.rows, columns=self.columns, inner=self.inner),)
 
-    def traffic(self, plan: Facts) -> dict[str, int]:
-        return {}
-
-    def work(self, plan: Facts) -> dict[str, int]:
+    def operations(self) -> dict[str, int]:
         return {"product": self.total_flops()}
 
     def compute(self) -> tuple[str, str]:
@@ -143,9 +158,9 @@ class Mma(Operator):
             a, b = tensors["a"][:, tile, row][:, :, None], tensors["b"][tile]
         if self.steps <= 64:  # one sum of all steps' products
             along = np.concatenate([a[step % 2] for step in range(self.steps)], axis=-1)
-            c = cost.matmul(along, np.concatenate([b] * self.steps, axis=-1).swapaxes(-1, -2))
+            c = references.matmul(along, np.concatenate([b] * self.steps, axis=-1).swapaxes(-1, -2))
         else:
-            first, second = (cost.matmul(a[i], b.swapaxes(-1, -2)) * ((self.steps + 1 - i) // 2) for i in range(2))
+            first, second = (references.matmul(a[i], b.swapaxes(-1, -2)) * ((self.steps + 1 - i) // 2) for i in range(2))
             c = first + second
         return {"c": c if rows is None else c[:, 0]}
 
@@ -153,7 +168,7 @@ class Mma(Operator):
     def cases(cls) -> tuple[Case, ...]:
         shapes = ((1, 3, 5, 2, 1), (2, 2, 3, 4, 2), (3, 5, 2, 7, 3))  # no unit's: tiles, rows, columns, inner, steps
         small = tuple(
-            Case(problem=cls(tiles=t, rows=m, columns=n, inner=k + k % cost.dtype(dtype).packed, steps=s, dtype=dtype))
+            Case(problem=cls(tiles=t, rows=m, columns=n, inner=k + k % dtypes.dtype(dtype).packed, steps=s, dtype=dtype))
             for dtype in ACCUMULATORS
             for t, m, n, k, s in shapes
         )

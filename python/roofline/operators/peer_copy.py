@@ -32,7 +32,7 @@ class PeerCopy(Transfer, Operator):
     }
     small = frozenset({"peer"})
     inward, outward = DIRECTIONS[:2]
-    inputs, outputs, flops, traffic = Transfer.inputs, Transfer.outputs, Transfer.flops, Transfer.traffic
+    inputs, outputs, flops = Transfer.inputs, Transfer.outputs, Transfer.flops
     reference, compute = Transfer.reference, Transfer.compute
 
     @classmethod

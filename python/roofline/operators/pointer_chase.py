@@ -8,11 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from ..cost import Array, TensorSpec, larger, smaller
+from ..counts import Array, larger, smaller
+from ..tensor_spec import TensorSpec
 from .base import Case, Facts, Operator, Variant
 
 LINE_BYTES = 64
 MOST_LINES = 2**31 - 1  # int32 numbers them
+
+
+class _Dependent(Variant):
+    def launches(self, problem: PointerChase, plan: Facts) -> int:
+        return 0  # one thread works, no other is woken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +38,7 @@ class PointerChase(Operator):
     name = "pointer_chase"
     summary = "loads that wait for each other, in random order over a set: the latency of its memory level"
     mix = "read"
-    variants = {"dependent": Variant(summary="one thread, one load in flight", dtypes={"cpu": ("int32",), "cuda": ("int32",)})}
+    variants = {"dependent": _Dependent(summary="one thread, one load in flight", dtypes={"cpu": ("int32",), "cuda": ("int32",)})}
 
     def check(self) -> None:
         self.one_of("pages", ("huge", "small"))
@@ -67,9 +73,6 @@ class PointerChase(Operator):
     def traffic(self, plan: Facts) -> dict[str, int]:
         again = larger(self.hops - self.lines, 0)
         return {"lines visited again": LINE_BYTES * again} if np.any(again > 0) else {}
-
-    def launches(self, plan: Facts) -> int:
-        return 0  # one thread works, no other is woken
 
     def compute(self) -> tuple[str, str]:
         return "fp32", "fp32"

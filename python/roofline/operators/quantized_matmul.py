@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..cost import Array, TensorSpec, ceil_div, larger, matmul, pick, ratio, smaller
-from .base import Case, Facts, Operator, Product
+from ..counts import Array, ceil_div, larger, pick, ratio
+from ..references import matmul
+from ..tensor_spec import TensorSpec
+from .base import Case, Operator, Product
 
 _DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "nvfp4", "mxfp4")
 
@@ -74,18 +76,9 @@ class QuantizedMatmul(Operator):
     def products(self) -> tuple[Product, ...]:
         return (Product(term="a·b", rows=self.rows, columns=self.columns, inner=self.inner),)
 
-    def traffic(self, plan: Facts) -> dict[str, int]:
-        return {}
-
-    def work(self, plan: Facts) -> dict[str, int]:
+    def operations(self) -> dict[str, int]:
         flops = self.flops()
         return {"product": flops["a·b"], "other": flops["dequantise"]}
-
-    def product_size(self) -> int:
-        return self.rows * self.columns * self.inner
-
-    def product_width(self) -> int:
-        return smaller(self.rows, self.columns)  # type: ignore[no-any-return]
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, "int32" if self.dtype == "int8" else "fp32"

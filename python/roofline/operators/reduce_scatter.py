@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..cost import Array, TensorSpec, ceil_div, dtype
-from .base import Case, Facts, Operator
+from ..counts import Array, ceil_div
+from ..dtypes import dtype
+from ..tensor_spec import TensorSpec
+from .base import Case, Operator
 from .collective import by_nccl, cases_of
 
 
@@ -44,9 +46,6 @@ class ReduceScatter(Operator):
 
     def flops(self) -> dict[str, int]:
         return {"add": (self.ranks - 1) * self.chunk()}
-
-    def traffic(self, plan: Facts) -> dict[str, int]:
-        return {}
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..cost import Array, TensorSpec, maximum
-from .base import Case, Facts, Operator, Variant
+from ..counts import Array
+from ..references import maximum
+from ..tensor_spec import TensorSpec
+from .base import Case, Operator, Variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +41,6 @@ class Relu(Operator):
 
     def flops(self) -> dict[str, int]:
         return {"compare": self.elements}
-
-    def traffic(self, plan: Facts) -> dict[str, int]:
-        return {}
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"

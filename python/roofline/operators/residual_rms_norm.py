@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..cost import Array, TensorSpec, sqrt, sum_
+from ..counts import Array
+from ..references import sqrt, sum_
+from ..tensor_spec import TensorSpec
 from .base import Case, Facts, Operator, Variant
+
+
+class _Fused(Variant):
+    def traffic(self, problem: ResidualRmsNorm, plan: Facts) -> dict[str, int]:
+        """Nothing while a row stays in registers or cache (the plan's row_cached) between its sum of squares and its result."""
+        return {} if plan.get("row_cached", True) else {"residual for the result": problem.outputs()[0].size_bytes}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +33,7 @@ class ResidualRmsNorm(Operator):
     summary = "a residual added in place, and root-mean-square normalisation of the sum"
     mix = "copy"
     variants = {
-        "fused": Variant(
+        "fused": _Fused(
             summary="a row and its residual are read once; their sum stays on the chip until both results are written",
             dtypes={"cuda": ("fp32", "fp16", "bf16")},
         ),
@@ -57,10 +65,6 @@ class ResidualRmsNorm(Operator):
             "divide": elements,
             "weight": elements,
         }
-
-    def traffic(self, plan: Facts) -> dict[str, int]:
-        """Nothing while a row stays in registers or cache (the plan's row_cached) between its sum of squares and its result."""
-        return {} if plan.get("row_cached", True) else {"residual for the result": self.outputs()[0].size_bytes}
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"

@@ -5,8 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..cost import Array, TensorSpec, sqrt, sum_
+from ..counts import Array
+from ..references import sqrt, sum_
+from ..tensor_spec import TensorSpec
 from .base import Case, Facts, Operator, Variant
+
+
+class _Fused(Variant):
+    def traffic(self, problem: RmsNorm, plan: Facts) -> dict[str, int]:
+        """Nothing while a row and the weight stay in cache (the plan's row_cached); else each pass meets memory."""
+        if plan.get("row_cached", True):
+            return {}
+        x, weight = problem.inputs()
+        return {"x for the result": x.size_bytes, "weight for further rows": (problem.rows - 1) * weight.size_bytes}
+
+    def reuse(self, problem: RmsNorm, plan: Facts) -> dict[str, tuple[int, int]]:
+        if not plan.get("row_cached", True):
+            return {}
+        x, weight = problem.inputs()
+        row = x.size_bytes // problem.rows
+        further = (problem.rows - 1) * weight.size_bytes
+        return {"x for the result": (x.size_bytes, row), "weight for further rows": (further, 2 * row + weight.size_bytes)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +44,7 @@ class RmsNorm(Operator):
     summary = "root-mean-square normalisation of rows"
     mix = "copy"
     variants = {
-        "fused": Variant(
+        "fused": _Fused(
             summary="a row is read from memory for its sum of squares and from cache for the result",
             dtypes={"cpu": ("fp32",), "cuda": ("fp32", "fp16", "bf16")},
         ),
@@ -47,21 +66,6 @@ class RmsNorm(Operator):
     def flops(self) -> dict[str, int]:
         elements = self.rows * self.columns
         return {"mean square": 2 * elements + self.rows, "root": 2 * self.rows, "divide": elements, "weight": elements}
-
-    def traffic(self, plan: Facts) -> dict[str, int]:
-        """Nothing while a row and the weight stay in cache (the plan's row_cached); else each pass meets memory."""
-        if plan.get("row_cached", True):
-            return {}
-        x, weight = self.inputs()
-        return {"x for the result": x.size_bytes, "weight for further rows": (self.rows - 1) * weight.size_bytes}
-
-    def reuse(self, plan: Facts) -> dict[str, tuple[int, int]]:
-        if not plan["variant"] or not plan.get("row_cached", True):
-            return {}
-        x, weight = self.inputs()
-        row = x.size_bytes // self.rows
-        further = (self.rows - 1) * weight.size_bytes
-        return {"x for the result": (x.size_bytes, row), "weight for further rows": (further, 2 * row + weight.size_bytes)}
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..cost import Array, TensorSpec
-from .base import Case, Facts, Operator, Variant
+from ..counts import Array
+from ..tensor_spec import TensorSpec
+from .base import Case, Operator, Variant
 
 _DTYPES = ("fp32", "fp16", "bf16")
 
@@ -58,9 +59,6 @@ class Rope(Operator):
     def flops(self) -> dict[str, int]:
         each = 3 * self.batch * self.seq_q * self.head_dim  # a pair: four multiplications, a subtraction, an addition
         return {"rotate q": each * self.heads, "rotate k": each * self.kv_heads}
-
-    def traffic(self, plan: Facts) -> dict[str, int]:
-        return {}
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"

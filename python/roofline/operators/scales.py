@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..cost import Array, TensorSpec, ceil_div, from_float64, pick
+from ..counts import Array, ceil_div, pick
+from ..dtypes import from_float64
+from ..tensor_spec import TensorSpec
 from .base import Operator
 
 SCALES = ("none", "tensor", "row", "block", "two_level")

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..cost import Array, TensorSpec, exp
-from .base import Case, Facts, Operator, Variant
+from ..counts import Array
+from ..references import exp
+from ..tensor_spec import TensorSpec
+from .base import Case, Operator, Variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +45,7 @@ class SiluMul(Operator):
         elements = self.rows * self.columns
         return {"silu": 3 * elements, "multiply": elements}  # exp, addition, division
 
-    def traffic(self, plan: Facts) -> dict[str, int]:
-        return {}
-
-    def work(self, plan: Facts) -> dict[str, int]:
+    def operations(self) -> dict[str, int]:
         elements = self.rows * self.columns
         return {"exp": elements, "other": 3 * elements}
 

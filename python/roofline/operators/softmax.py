@@ -6,8 +6,29 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..cost import Array, TensorSpec, dtype, exp, max_, sum_
+from ..counts import Array
+from ..dtypes import dtype
+from ..references import exp, max_, sum_
+from ..tensor_spec import TensorSpec
 from .base import Case, Facts, Operator, Variant
+
+
+class _Fused(Variant):
+    def traffic(self, problem: Softmax, plan: Facts) -> dict[str, int]:
+        """Nothing while a row stays in cache (the plan's row_cached); else each pass meets memory."""
+        if plan.get("row_cached", True):
+            return {}
+        (x,) = problem.inputs()
+        # A kernel may compute the exponentials twice instead of keeping them.
+        kept = {"exponentials read and written": 2 * x.size_bytes} if plan.get("exponentials_kept", True) else {}
+        return {"x for the exponentials": x.size_bytes, **kept}
+
+    def reuse(self, problem: Softmax, plan: Facts) -> dict[str, tuple[int, int]]:
+        if not plan.get("row_cached", True):
+            return {}
+        (x,) = problem.inputs()
+        row = x.size_bytes // problem.rows
+        return {"x for the exponentials": (x.size_bytes, row), "exponentials written and read": (2 * x.size_bytes, 2 * row)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +46,7 @@ class Softmax(Operator):
     summary = "softmax over rows, numerically safe"
     mix = "copy"
     variants = {
-        "fused": Variant(
+        "fused": _Fused(
             summary="a row is read from memory once; its exponentials wait in cache for their sum",
             dtypes={"cpu": ("fp32",), "cuda": ("fp32", "fp16", "bf16")},
         ),
@@ -44,25 +65,9 @@ class Softmax(Operator):
         elements = self.rows * self.columns
         return {"max": elements, "subtract": elements, "exp": elements, "sum": elements, "divide": elements}
 
-    def traffic(self, plan: Facts) -> dict[str, int]:
-        """Nothing while a row stays in cache (the plan's row_cached); else each pass meets memory."""
-        if plan.get("row_cached", True):
-            return {}
-        (x,) = self.inputs()
-        # A kernel may compute the exponentials twice instead of keeping them.
-        kept = {"exponentials read and written": 2 * x.size_bytes} if plan.get("exponentials_kept", True) else {}
-        return {"x for the exponentials": x.size_bytes, **kept}
-
-    def work(self, plan: Facts) -> dict[str, int]:
+    def operations(self) -> dict[str, int]:
         elements = self.rows * self.columns
         return {"exp": elements, "other": 4 * elements}
-
-    def reuse(self, plan: Facts) -> dict[str, tuple[int, int]]:
-        if not plan["variant"] or not plan.get("row_cached", True):
-            return {}
-        (x,) = self.inputs()
-        row = x.size_bytes // self.rows
-        return {"x for the exponentials": (x.size_bytes, row), "exponentials written and read": (2 * x.size_bytes, 2 * row)}
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"

@@ -8,13 +8,27 @@ from typing import Any
 
 import numpy as np
 
-from ..cost import Array, TensorSpec, dtype
+from ..counts import Array
+from ..dtypes import dtype
+from ..tensor_spec import TensorSpec
 from ..units import KIB
 from .base import MIXES, Case, Facts, Operator, Variant, chunks
 
 LINE_BYTES = 64  # of a cache line, on every CPU with kernels here but some Arm ones (128)
 IN_FLIGHT_BYTES = (0, 32 * KIB, 64 * KIB, 96 * KIB, 128 * KIB, 192 * KIB)
 MOST_PASSES = 64  # that the reference repeats: beyond, every further one does the same
+
+
+class _NonTemporal(Variant):
+    def suits(self, problem: Stream, device: str) -> bool:
+        return problem.access != "read"
+
+
+class _Asked(Variant):
+    """Runs where it is asked for."""
+
+    def suits(self, problem: Stream, device: str) -> bool:
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,17 +58,17 @@ class Stream(Operator):
     name = "stream"
     summary = "memory accesses of the STREAM kind, the probes of the bandwidth roofs"
     variants = {
-        "cached": Variant(summary="each block re-reads its own part through L1", dtypes={"cuda": ("fp32",)}),
-        "shared": Variant(summary="each block re-reads its own part from shared memory", dtypes={"cuda": ("fp32",)}),
-        "bulk": Variant(summary="a ring of bulk copies (TMA) through shared memory", dtypes={"cuda": ("fp32", "fp64")}),
-        "loads": Variant(
+        "cached": _Asked(summary="each block re-reads its own part through L1", dtypes={"cuda": ("fp32",)}),
+        "shared": _Asked(summary="each block re-reads its own part from shared memory", dtypes={"cuda": ("fp32",)}),
+        "bulk": _Asked(summary="a ring of bulk copies (TMA) through shared memory", dtypes={"cuda": ("fp32", "fp64")}),
+        "loads": _Asked(
             summary="a read's loads without its additions, but in the last pass, which gives the sum of all",
             dtypes={"cpu": ("fp32", "fp64")},
         ),
         "plain": Variant(
             summary="ordinary stores: a written line is read first", dtypes={"cpu": ("fp32", "fp64"), "cuda": ("fp32", "fp64")}
         ),
-        "non_temporal": Variant(
+        "non_temporal": _NonTemporal(
             summary="stores that bypass the caches, or leave them first",
             dtypes={"cpu": ("fp32", "fp64"), "cuda": ("fp32", "fp64")},
         ),
@@ -112,9 +126,6 @@ class Stream(Operator):
             walks = self.stride - (self.stride > per_line) * (self.stride - per_line)  # that share a line: at most per_line
             terms["lines fetched again"] = (walks - 1) * arrays * self.passes
         return terms
-
-    def suits(self, variant: str, device: str) -> bool:
-        return variant == "plain" or (variant == "non_temporal" and self.access != "read")
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, self.dtype

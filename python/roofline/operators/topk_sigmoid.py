@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..cost import Array, TensorSpec, exp, sum_, top
-from .base import Case, Facts, Operator, Variant
+from ..counts import Array
+from ..references import exp, sum_, top
+from ..tensor_spec import TensorSpec
+from .base import Case, Operator, Variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +67,7 @@ class TopkSigmoid(Operator):
             **({"renormalise": 2 * self.tokens * most} if self.renormalise else {}),
         }
 
-    def traffic(self, plan: Facts) -> dict[str, int]:
-        return {}
-
-    def work(self, plan: Facts) -> dict[str, int]:
+    def operations(self) -> dict[str, int]:
         scores = self.tokens * self.experts
         return {"exp": scores, "other": self.total_flops() - scores}
 

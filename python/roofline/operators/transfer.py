@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..cost import Array, TensorSpec, smaller
-from .base import Facts
+from ..counts import Array, smaller
+from ..tensor_spec import TensorSpec
 
 CASE_SIZES = (1, 63, 64, 100, 4096, 4097, 1 << 20, 5_000_011)
 PIECE_BYTES, PIECES = 64, 64  # of what left the device, so much comes back to be compared
@@ -52,9 +52,6 @@ class Transfer:
         return self.size_bytes * (1 + (self.direction == "both"))
 
     def flops(self) -> dict[str, int]:
-        return {}
-
-    def traffic(self, plan: Facts) -> dict[str, int]:
         return {}
 
     def compute(self) -> tuple[str, str]:

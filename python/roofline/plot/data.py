@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..cost import DTYPES
+from ..dtypes import DTYPES
 from ..errors import Error
 from ..machine import Ceiling, Machine
 from ..model import attainable_flops_per_s, ridge_flops_per_byte

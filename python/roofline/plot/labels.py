@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..cost import Array
+from ..counts import Array
 
 Place = Sequence[float] | Array  # x and y
 

@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from .._repr import printable
-from ..cost import Array
+from ..counts import Array
 from ..errors import Error
 from . import style
 from .labels import PADDING, Canvas, rectangle, rotated

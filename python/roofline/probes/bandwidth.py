@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
-from ..cost import dtype as dtype_named
+from ..dtypes import dtype as dtype_named
 from ..errors import Error, Unsupported
 from ..operators import MIXES, Operator, Stream
 from ..operators.stream import IN_FLIGHT_BYTES

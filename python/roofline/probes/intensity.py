@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ..cost import dtype as dtype_named
+from ..dtypes import dtype as dtype_named
 from ..operators import MixedIntensity, Operator
 from ..units import KIB
 from .bandwidth import stream_problem

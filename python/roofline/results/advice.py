@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..cost import ceil_div
-from ..cost import dtype as known_dtype
+from ..counts import ceil_div
+from ..dtypes import dtype as known_dtype
 from ..errors import Error
 from ..machine import Ceiling, Machine
 from ..operators import Operator, from_dict

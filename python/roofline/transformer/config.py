@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-from ..cost import DTYPES as KNOWN
-from ..cost import dtype
+from ..dtypes import DTYPES as KNOWN
+from ..dtypes import dtype
 from ..errors import Error
 
 ACTIVATIONS = ("silu", "gelu", "relu")  # the tanh form of gelu counts as gelu

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from ..cost import dtype
+from ..dtypes import dtype
 from ..errors import Error
 from ..machine import Machine
 from ..operators import GroupedMatmul

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..cost import larger, size_bytes, smaller
+from ..counts import larger, smaller
 from ..errors import Error
 from ..machine import Machine
+from ..tensor_spec import size_bytes
 from ..units import MEMORIES, fmt_bytes, within
 from .config import MOST, TransformerConfig
 from .layers import step_calls

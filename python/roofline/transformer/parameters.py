@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ..cost import dtype
+from ..dtypes import dtype
 from .config import TransformerConfig
 from .ranks import Ranks, ranks_of
 

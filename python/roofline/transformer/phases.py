@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from ..cost import Sizes, sizes
+from ..counts import Sizes, sizes
 from ..errors import Error
 from .config import MOST, shown
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..cost import larger, pick
+from ..counts import larger, pick
 from ..machine import Ceiling, Machine
 from ..operators.base import WORK
 from ..prediction import Prediction, predict

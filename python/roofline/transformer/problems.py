@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..cost import dtype as known_dtype
-from ..cost import sizes
+from ..counts import sizes
+from ..dtypes import dtype as known_dtype
 from ..operators import (
     AllGather,
     AllReduce,
