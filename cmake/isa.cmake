@@ -29,8 +29,12 @@ function(roofline_kernels isa)
   target_sources(roofline_core PRIVATE $<TARGET_OBJECTS:roofline_${isa}>)
 endfunction()
 
+# Every kernel file, but for those of single sets below.
+file(GLOB kernels CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/csrc/cpu csrc/cpu/*_kernels.cpp)
+list(REMOVE_ITEM kernels fma_amx_kernels.cpp)
+list(TRANSFORM kernels REPLACE "_kernels\\.cpp$" "")
 foreach(isa IN LISTS ROOFLINE_ISAS)
-  roofline_kernels(${isa} attention decode fma gemm mixed_intensity rows stream)
+  roofline_kernels(${isa} ${kernels})
 endforeach()
 
 # roofline_extra_kernels(<isa> <instruction> <operator>...): the same where the compiler and its assembler know the set, which is

@@ -28,7 +28,6 @@ if(NOT ROOFLINE_ONEDNN_INCLUDE)
   endif()
 endif()
 
-target_sources(roofline_core PRIVATE csrc/cpu/gemm.cpp)
 set(roofline_onednn_sources csrc/cpu/gemm.cpp csrc/cpu/library.cpp)
 if(ROOFLINE_ONEDNN_INCLUDE)
   message(STATUS "oneDNN headers: ${ROOFLINE_ONEDNN_INCLUDE}")

@@ -41,7 +41,8 @@ ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 CONVENTIONS = ROOT / "docs" / "conventions.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
-PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
+PAGES = [README, CONTRIBUTING, *sorted((ROOT / "docs").glob("*.md"))]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -243,6 +244,21 @@ def test_lines_are_not_too_long(page: Path) -> None:
 def test_readme_is_short() -> None:
     by_hand = re.sub(r"<!-- (\S+):begin -->.*?<!-- \1:end -->", "", README.read_text(encoding="utf-8"), flags=re.DOTALL)
     assert len(by_hand.splitlines()) <= 170  # the generated lists grow with the operators
+
+
+# -- CONTRIBUTING.md ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_operator_is_few_places() -> None:
+    """The files that its steps name: new ones of an operator that is there, or edited ones. A public name and a GPU are more."""
+    steps = re.findall(r"^\d+\. \*\*(\w+).*?(?=^\d+\. |^What forgetting)", section(CONTRIBUTING, "Add an operator"), re.M | re.S)
+    assert steps[:6] == ["Meaning", "List", "Contract", "CPU", "CPU", "List"], steps
+    text = re.sub(r"^7\. .*?(?=^8\. )|^9\. .*", "", section(CONTRIBUTING, "Add an operator"), flags=re.M | re.S)
+    named = set(re.findall(r"`((?:python|csrc|tests|docs)/[\w/]+\.(?:py|h|cpp|md))`", text))
+    named.discard("python/roofline/__init__.py")
+    for path in named:
+        assert (ROOT / path.replace("square", "stream")).is_file(), path
+    assert len({path.removesuffix(".h").removesuffix(".cpp") for path in named}) <= 8, sorted(named)
 
 
 # -- docs/architecture.md -----------------------------------------------------------------------------------------------------

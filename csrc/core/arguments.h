@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <utility>
@@ -49,6 +50,19 @@ class Arguments {
   const std::string& text(const std::string& name) const {
     if (const auto* words = std::get_if<std::string>(&find(name))) return *words;
     throw Error(op_ + ": " + name + " must be a string");
+  }
+
+  // Which of the words a value is, by number or as the enum whose members they name in order.
+  template <class Index = int>
+  Index choice(const std::string& name, std::initializer_list<const char*> words) const {
+    const std::string& word = text(name);
+    std::string all;
+    int index = 0;
+    for (const char* one : words) {
+      if (word == one) return static_cast<Index>(index);
+      all += (index++ ? ", " : "") + std::string(one);
+    }
+    throw Error(op_ + ": " + name + " must be one of " + all + ", got '" + word + "'");
   }
 
   // The tensor of this name, of exactly this dtype and shape, in C order.

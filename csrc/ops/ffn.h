@@ -25,12 +25,7 @@ struct Ffn {
 
   static Ffn from(const Arguments& arguments) {
     Ffn problem{};
-    const std::string& activation = arguments.text("activation");
-    const char* names[] = {"relu", "gelu", "gelu_tanh", "swiglu"};
-    int index = 0;
-    while (index < 4 && activation != names[index]) ++index;
-    if (index == 4) throw Error("ffn: activation must be one of relu, gelu, gelu_tanh, swiglu, got '" + activation + "'");
-    problem.activation = static_cast<Activation>(index);
+    problem.activation = arguments.choice<Activation>("activation", {"relu", "gelu", "gelu_tanh", "swiglu"});
     problem.dtype = arguments.dtype();
     problem.batch = arguments.dimension("batch");
     problem.seq_q = arguments.dimension("seq_q");

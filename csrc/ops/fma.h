@@ -28,9 +28,7 @@ struct Fma {
 
   static Fma from(const Arguments& arguments) {
     Fma problem{};
-    const std::string& pattern = arguments.text("pattern");
-    if (pattern != "fma" && pattern != "fma_add") throw Error("fma: pattern must be one of fma, fma_add, got '" + pattern + "'");
-    problem.pattern = pattern == "fma" ? Pattern::fma : Pattern::fma_add;
+    problem.pattern = arguments.choice<Pattern>("pattern", {"fma", "fma_add"});
     problem.dtype = arguments.dtype();
     problem.chains = arguments.dimension("chains");
     problem.steps = arguments.dimension("steps");

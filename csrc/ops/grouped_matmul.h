@@ -27,12 +27,7 @@ struct GroupedMatmul {
 
   static GroupedMatmul from(const Arguments& arguments) {
     GroupedMatmul problem{};
-    const std::string& activation = arguments.text("activation");
-    const char* names[] = {"relu", "gelu", "swiglu"};
-    int index = 0;
-    while (index < 3 && activation != names[index]) ++index;
-    if (index == 3) throw Error("grouped_matmul: activation must be one of relu, gelu, swiglu, got '" + activation + "'");
-    problem.activation = static_cast<Activation>(index);
+    problem.activation = arguments.choice<Activation>("activation", {"relu", "gelu", "swiglu"});
     const DType dtype = problem.dtype = arguments.dtype();
     if (arguments.integer("ranks") != 1)
       throw Unsupported("grouped_matmul: what reaches one of several ranks is an expectation, with costs alone; use ranks 1");

@@ -25,9 +25,7 @@ struct PointerChase {
     if (problem.lines > std::numeric_limits<std::int32_t>::max())
       throw Error("pointer_chase: size_bytes " + std::to_string(size) + " has more lines than int32 numbers them; the most is 128 GiB less 64");
     problem.hops = arguments.dimension("hops");
-    const std::string& pages = arguments.text("pages");
-    if (pages != "huge" && pages != "small") throw Error("pointer_chase: pages must be huge or small, got '" + pages + "'");
-    problem.huge_pages = pages == "huge";
+    problem.huge_pages = arguments.choice<bool>("pages", {"small", "huge"});
     problem.order = arguments.tensor("order", DType::int32, {problem.lines}).as<const std::int32_t>();
     problem.reached = arguments.tensor("reached", DType::int32, {1}).as<std::int32_t>();
     return problem;

@@ -113,9 +113,7 @@ struct Gelu {
     Gelu problem{};
     problem.dtype = arguments.dtype();
     problem.elements = arguments.dimension("elements");
-    const std::string& form = arguments.text("form");
-    if (form != "erf" && form != "tanh") throw Error("gelu: form must be erf or tanh, got '" + form + "'");
-    problem.tanh = form == "tanh";
+    problem.tanh = arguments.choice<bool>("form", {"erf", "tanh"});
     product({problem.elements, size_bytes(problem.dtype)}, arguments.op());
     problem.x = arguments.tensor("x", problem.dtype, {problem.elements}).data;
     problem.y = arguments.tensor("y", problem.dtype, {problem.elements}).data;

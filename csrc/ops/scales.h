@@ -24,18 +24,12 @@ struct Scales {
   // batch: the leading dimension of all tensors, if they have one. Throws Unsupported for scales that no kernel reads.
   static Scales from(const Arguments& arguments, const Shape& batch, std::int64_t rows, std::int64_t columns, std::int64_t inner) {
     Scales scales;
-    const std::string& kind = arguments.text("scales");
-    if (kind == "none") return scales;
-    scales.kind = kind == "tensor"  ? Kind::tensor
-                  : kind == "row"   ? Kind::row
-                  : kind == "block" ? Kind::block
-                  : kind == "two_level"
-                      ? Kind::two_level
-                      : throw Error(arguments.op() + ": scales must be none, tensor, row, block or two_level, got '" + kind + "'");
+    scales.kind = arguments.choice<Kind>("scales", {"none", "tensor", "row", "block", "two_level"});
+    if (scales.kind == Kind::none) return scales;
     const std::int64_t bits = arguments.integer("scale_bits");
     if (bits != 32 && (bits != 8 || !scales.of_blocks()))
       throw Unsupported(arguments.op() + ": kernels take scales in fp32 (scale_bits 32), of blocks also in 8 bits; got scale_bits " +
-                        std::to_string(bits) + " of scales " + kind);
+                        std::to_string(bits) + " of scales " + arguments.text("scales"));
     if (bits == 8) scales.dtype = arguments.dtype() == DType::nvfp4 ? DType::fp8_e4m3 : DType::fp8_e8m0;
     const auto in = [&](std::int64_t first, std::int64_t second = 0) {
       Shape shape = batch;

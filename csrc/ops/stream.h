@@ -31,12 +31,7 @@ struct Stream {
 
   static Stream from(const Arguments& arguments) {
     Stream problem{};
-    const std::string& access = arguments.text("access");
-    const char* names[] = {"read", "write", "copy", "scale", "add", "triad"};
-    int index = 0;
-    while (index < 6 && access != names[index]) ++index;
-    if (index == 6) throw Error("stream: access must be one of read, write, copy, scale, add, triad, got '" + access + "'");
-    problem.access = static_cast<Access>(index);
+    problem.access = arguments.choice<Access>("access", {"read", "write", "copy", "scale", "add", "triad"});
     problem.dtype = arguments.dtype();
     problem.elements = arguments.dimension("elements");
     problem.passes = arguments.dimension("passes");
@@ -44,11 +39,9 @@ struct Stream {
     problem.stride = arguments.dimension("stride");
     problem.isa = arguments.text("isa");
     problem.in_flight_bytes = arguments.integer("in_flight_bytes");
-    const std::string& prefetch = arguments.text("prefetch");
-    if (prefetch != "none" && prefetch != "nta") throw Error("stream: prefetch must be none or nta, got '" + prefetch + "'");
-    problem.prefetch = prefetch == "nta";
+    problem.prefetch = arguments.choice<bool>("prefetch", {"none", "nta"});
     if (problem.access != Access::read && (problem.prefetch || problem.stride != 1))
-      throw Error("stream: prefetch and stride are of read only, got access '" + access + "'");
+      throw Error("stream: prefetch and stride are of read only, got access '" + arguments.text("access") + "'");
     if (problem.stride != 1 && (problem.prefetch || problem.streams != 1))
       throw Error("stream: a strided read has one stream and no prefetch");
     problem.factor = arguments.number("factor");

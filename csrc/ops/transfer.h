@@ -25,11 +25,9 @@ struct Transfer {
 
   static Transfer from(const Arguments& arguments, const char* in, const char* out) {
     Transfer problem{};
-    const std::string& direction = arguments.text("direction");
-    problem.in = direction == in || direction == "both";
-    problem.out = direction == out || direction == "both";
-    if (!problem.in && !problem.out)
-      throw Error(arguments.op() + ": direction must be one of " + in + ", " + out + ", both, got '" + direction + "'");
+    const int direction = arguments.choice("direction", {in, out, "both"});
+    problem.in = direction != 1;
+    problem.out = direction != 0;
     problem.size_bytes = arguments.dimension("size_bytes");
     problem.a = arguments.tensor("a", DType::int8, {problem.size_bytes}).data;
     if (problem.in) problem.c = arguments.tensor("c", DType::int8, {problem.size_bytes}).data;

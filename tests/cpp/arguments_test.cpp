@@ -183,7 +183,7 @@ TEST(Arguments, StreamTakesPrefetchAndStrideOfReadsOnly) {
     all.add("factor", 3.0);
     return message([&] { ops::Stream::from(all); });
   };
-  EXPECT_EQ(refusal("read", "t0", 1, 1), "stream: prefetch must be none or nta, got 't0'");
+  EXPECT_EQ(refusal("read", "t0", 1, 1), "stream: prefetch must be one of none, nta, got 't0'");
   EXPECT_EQ(refusal("copy", "nta", 1, 1), "stream: prefetch and stride are of read only, got access 'copy'");
   EXPECT_EQ(refusal("triad", "none", 2, 1), "stream: prefetch and stride are of read only, got access 'triad'");
   EXPECT_EQ(refusal("read", "none", 2, 4), "stream: a strided read has one stream and no prefetch");
@@ -227,7 +227,7 @@ TEST(Arguments, PointerChase) {
   EXPECT_EQ(ops::PointerChase::from(all).lines, 4);
   EXPECT_TRUE(ops::PointerChase::from(all).huge_pages);
   all.add("pages", std::string("giant"));
-  EXPECT_EQ(refused(), "pointer_chase: pages must be huge or small, got 'giant'");
+  EXPECT_EQ(refused(), "pointer_chase: pages must be one of small, huge, got 'giant'");
 }
 
 TEST(Arguments, CoreToCore) {
