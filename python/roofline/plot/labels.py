@@ -64,11 +64,13 @@ def overlap(a: Array, b: Array) -> bool:
 
 def contains(corners: Array, points: Array) -> Array:
     """Which of points [n, 2] lie inside a quadrangle [4, 2]: booleans [n]."""
+    near = ((points >= corners.min(axis=0)) & (points <= corners.max(axis=0))).all(axis=1)  # few of many
+    found = np.zeros(len(points), dtype=bool)
     edges = np.roll(corners, -1, axis=0) - corners
-    away = points[:, None, :] - corners[None, :, :]
+    away = points[near, None, :] - corners[None, :, :]
     sides = edges[None, :, 0] * away[:, :, 1] - edges[None, :, 1] * away[:, :, 0]
-    inside: Array = np.all(sides >= 0, axis=1) | np.all(sides <= 0, axis=1)
-    return inside
+    found[near] = np.all(sides >= 0, axis=1) | np.all(sides <= 0, axis=1)
+    return found
 
 
 class Canvas:
