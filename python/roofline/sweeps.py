@@ -50,7 +50,7 @@ class Points:
     def __iter__(self) -> Iterator[tuple[Operator, str]]:
         for combination in itertools.product(*self.axes.values()):
             made = self.problem.replace(**dict(zip(self.axes, combination, strict=True)))
-            yield from ((made, name) for name in self.variants or (made.default_variant(self.device.backend),))
+            yield from ((made, name) for name in self.variants or (self.device.default_variant(made),))
 
     def check(self) -> None:
         """Raises Error for the first problem that the operator refuses; numbers are checked as arrays, many at a time."""

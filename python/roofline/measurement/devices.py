@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ..errors import Error
+from ..operators import Operator
 from .arena import Arena, arena_bytes
 
 P = ParamSpec("P")
@@ -132,6 +133,13 @@ class Device:
             if (kernel["operator"], kernel["variant"], kernel["dtype"]) == (operator, variant, dtype):
                 return str(kernel["missing"])
         return f"{self.name} has no {variant} kernel of {operator} for {dtype}"
+
+    def default_variant(self, problem: Operator) -> str:
+        """`Operator.default_variant`, or where this device lacks its kernel the last other variant that suits and runs."""
+        wanted, default = getattr(problem, "dtype", "fp32"), problem.default_variant(self.backend)
+        runs = [name for name in problem.variants if not self.missing(problem.name, name, wanted)]
+        suited = [name for name in runs if problem.suits(name, self.backend)]
+        return default if default in runs else [default, *suited][-1]
 
 
 @functools.lru_cache(maxsize=8)

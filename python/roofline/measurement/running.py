@@ -114,7 +114,7 @@ def run(
         if spec.role == "in_out" and spec.name not in in_place:
             owned.append(spec.name)
     _apart(problem, held, [spec.name for spec in problem.outputs()])
-    bind(opened, problem, variant or problem.default_variant(opened.backend), held).run()
+    bind(opened, problem, variant or opened.default_variant(problem), held).run()
     as_numpy = opened.backend == "cpu" or all(isinstance(tensor, np.ndarray) for tensor in tensors.values())
 
     def result(spec: TensorSpec) -> Any:

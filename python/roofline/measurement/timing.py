@@ -94,7 +94,7 @@ def prepare(device: Device, problem: Operator, variant: str | None, cache_state:
     if cache_state not in CACHE_STATES[:2]:
         raise Error(f"cache_state must be cold or warm, got {cache_state!r:.80}")
     require_kernels(problem)
-    chosen = variant or problem.default_variant(device.backend)
+    chosen = variant or device.default_variant(problem)
     if chosen not in problem.variants:
         raise Error(f"{problem.name}: unknown variant {chosen!r:.80}; it has {', '.join(problem.variants)}")
 
@@ -394,7 +394,7 @@ def attempt(problem: Operator, *, variant: str | None = None, device: str | Devi
     return Measurement(
         operator=problem.name,
         problem=problem.to_dict(),
-        variant=variant or problem.default_variant(opened.backend),
+        variant=variant or opened.default_variant(problem),
         device=opened.name,
         threads=opened.threads,
         cache_state=cache_state,
