@@ -57,21 +57,11 @@ def demangle(names: list[str]) -> list[str]:
 
 def compile_file(nvcc: str, file: Path, archs: list[str]) -> tuple[list[Kernel], list[str], str]:
     """(kernels, C75xx lines, the log where it did not compile)"""
+    # ccache keeps what the assembler said too. It knows objects, and no bare GPU code.
+    cache, kind = (["ccache"], "-c") if shutil.which("ccache") else ([], "-fatbin")
     codes = [f"-gencode=arch=compute_{arch},code=sm_{arch}" for arch in archs]
     with tempfile.TemporaryDirectory() as scratch:
-        command = [
-            nvcc,
-            "-std=c++17",
-            "-I",
-            str(ROOT / "csrc"),
-            "-fatbin",
-            "-Xptxas",
-            "-v",
-            *codes,
-            str(file),
-            "-o",
-            f"{scratch}/out.fatbin",
-        ]
+        command = [*cache, nvcc, "-std=c++17", "-I", str(ROOT / "csrc"), kind, "-Xptxas", "-v", *codes, str(file), "-o", f"{scratch}/out"]
         run = subprocess.run(command, text=True, capture_output=True)
     log = run.stdout + run.stderr
     if run.returncode != 0:
