@@ -61,7 +61,8 @@ def compile_file(nvcc: str, file: Path, archs: list[str]) -> tuple[list[Kernel],
     cache, kind = (["ccache"], "-c") if shutil.which("ccache") else ([], "-fatbin")
     codes = [f"-gencode=arch=compute_{arch},code=sm_{arch}" for arch in archs]
     with tempfile.TemporaryDirectory() as scratch:
-        command = [*cache, nvcc, "-std=c++17", "-I", str(ROOT / "csrc"), kind, "-Xptxas", "-v", *codes, str(file), "-o", f"{scratch}/out"]
+        options = ["-std=c++17", "-I", str(ROOT / "csrc"), kind, "-Xptxas", "-v", *codes, "-o", f"{scratch}/out"]
+        command = [*cache, nvcc, *options, str(file)]
         run = subprocess.run(command, text=True, capture_output=True)
     log = run.stdout + run.stderr
     if run.returncode != 0:
