@@ -355,6 +355,9 @@ def test_thorough_points_reach_from_l1_to_a_gigabyte() -> None:
     assert min(sizes) <= 64 * 1024, "two first caches"
     assert 2**30 <= max(sizes) < 1.01 * 2**30
     assert set(default_points(facts, "cpu", machine())) <= set(found)
+    on_gpu = default_points({**facts, "l2_bytes": 50 << 20}, "cuda", machine())
+    experts = next(point.problem for point in on_gpu if point.problem.name == "grouped_matmul")
+    assert experts.footprint_bytes() < 4 << 30, "and not 21 GiB"
     for name in ("matmul", "attention", "ffn", "softmax"):
         own = {(point.variant, str(point.problem.to_dict()["dtype"])) for point in found if point.problem.name == name}
         assert own == {(v, d) for v, declared in OPERATORS[name].variants.items() for d in declared.dtypes.get("cpu", ())}

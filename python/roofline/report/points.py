@@ -60,6 +60,15 @@ def _near(facts: Mapping[str, Any]) -> int:
     return max(cache_capacity(facts, "L2") // 4, 64 * KIB)
 
 
+def _held(problem: Operator, facts: Mapping[str, Any]) -> Operator:
+    """The problem with fewer experts, or a smaller vocabulary, until its tensors are few times what has to come from memory."""
+    for name in ("experts", "vocabulary"):
+        least = getattr(problem, "experts_per_token", 1)
+        while name in problem.field_names() and getattr(problem, name) // 2 >= least and problem.footprint_bytes() > 8 * _far(facts):
+            problem = problem.replace(**{name: getattr(problem, name) // 2})
+    return problem
+
+
 def _decode(facts: Mapping[str, Any], dtype: str) -> Attention:
     """Keys and values that come from memory."""
     bytes_per_key = 2 * 8 * 128 * (4 if dtype == "fp32" else 2)
@@ -214,7 +223,7 @@ def default_points(
     }
     for name, operator in OPERATORS.items():
         if name not in CEILINGS and any(declared.dtypes.get(backend) for declared in operator.variants.values()):
-            problems.setdefault(name, [(operator(), "cold")])
+            problems.setdefault(name, [(_held(operator(), facts), "cold")])
     for name, more in _more(facts).items() if thorough else ():
         problems[name] += more
     shown = {point.problem.name for point in found}
@@ -233,7 +242,7 @@ def default_points(
         own = [_fitting(problem, state, variants_of(problem), machine, most_s) for problem, state in further]
         declared = dict.fromkeys(dtype for v in pairs[0][0].variants.values() for dtype in v.dtypes.get(backend, ()))
         for problem, state in _other_dtypes(further, declared):
-            own.append(_fitting(problem, state, variants_of(problem), machine, most_s))
+            own.append(_fitting(_held(problem, facts), state, variants_of(problem), machine, most_s))
         rest.append([point for points in own for point in points])
     found += [point for together in zip_longest(*rest) for point in together if point is not None]
     return list(dict.fromkeys(found))
