@@ -15,24 +15,18 @@ namespace {
 
 using ops::Ffn;
 
-void check(const Ffn& problem) {
-  if (problem.activation == Ffn::Activation::gelu_tanh)
-    throw Unsupported("ffn: there is no CPU kernel for activation gelu_tanh; use gelu, the exact one");
-}
-
 // y = activation(x), of n numbers; swiglu: silu(gate) x.
 void activate(const RowsKernels& table, Ffn::Activation activation, const float* gate, const float* x, float* y, std::int64_t n) {
   switch (activation) {
     case Ffn::Activation::relu: return table.relu[0](x, y, n);
-    case Ffn::Activation::gelu:
-    case Ffn::Activation::gelu_tanh: return table.gelu(x, y, n);
-    case Ffn::Activation::swiglu: return table.silu_mul(gate, x, y, n);
+    case Ffn::Activation::gelu: return table.gelu[0](x, y, n);
+    case Ffn::Activation::gelu_tanh: return table.gelu_tanh[0](x, y, n);
+    case Ffn::Activation::swiglu: return table.silu_mul[0](gate, x, y, n);
   }
 }
 
 Bound library(const Ffn& problem, Device& device) {
-  check(problem);
-  const auto [isa, table] = choose<RowsKernels>(ROOFLINE_TABLES(rows));
+  const auto [isa, table] = choose<RowsTable>(ROOFLINE_TABLES(rows));
   const std::int64_t elements = problem.rows() * problem.d_ff;
   const std::int64_t line = 64 / size_bytes(problem.dtype);
   // A step must find the same input however often it is launched alone, so only relu, which changes nothing twice, is in place.
@@ -70,7 +64,7 @@ Bound library(const Ffn& problem, Device& device) {
     Pool& threads = pool(queue);
     threads.run([&](int worker) {
       const Range part = share(elements, worker, threads.threads(), line);
-      activate(*table, activation, gate ? gate + part.first : nullptr, up + part.first, activated + part.first, part.size());
+      activate(table->of[0], activation, gate ? gate + part.first : nullptr, up + part.first, activated + part.first, part.size());
     });
   }});
   add("down", problem.d_model, problem.d_ff, activated, problem.w_down, problem.out);
@@ -87,8 +81,7 @@ Bound library(const Ffn& problem, Device& device) {
 }
 
 Bound tiled(const Ffn& problem, Device& device) {
-  check(problem);
-  const auto [isa, table] = choose<RowsKernels>(ROOFLINE_TABLES(rows));
+  const auto [isa, table] = choose<RowsTable>(ROOFLINE_TABLES(rows));
   const std::int64_t hidden_bytes = whole_pages(product({problem.rows(), problem.d_ff, 4}, "ffn: the hidden activations"));
   std::int64_t workspace_bytes = product({problem.gated() ? 2 : 1, hidden_bytes}, "ffn: workspace");
   const auto memory = workspace(device, static_cast<std::size_t>(workspace_bytes));
@@ -109,7 +102,7 @@ Bound tiled(const Ffn& problem, Device& device) {
     bound.steps.push_back({step, [launch = std::move(gemm.launch), memory](Queue& queue) { launch(queue); }});
   };
   const auto finish = [=, table = table, activation = problem.activation](std::int64_t at, std::int64_t n) {
-    activate(*table, activation, gate ? gate + at : nullptr, hidden + at, hidden + at, n);
+    activate(table->of[0], activation, gate ? gate + at : nullptr, hidden + at, hidden + at, n);
   };
   if (problem.gated()) add("gate", {problem.dtype, problem.rows(), problem.d_ff, problem.d_model, problem.x, problem.w_gate, gate});
   add("up", {problem.dtype, problem.rows(), problem.d_ff, problem.d_model, problem.x, problem.w_up, hidden, finish});

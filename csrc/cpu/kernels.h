@@ -23,6 +23,10 @@ std::vector<KernelEntry> rms_norm_kernels();
 std::vector<KernelEntry> layer_norm_kernels();
 std::vector<KernelEntry> relu_kernels();
 std::vector<KernelEntry> bias_relu_kernels();
+std::vector<KernelEntry> residual_rms_norm_kernels();
+std::vector<KernelEntry> gelu_kernels();
+std::vector<KernelEntry> silu_mul_kernels();
+std::vector<KernelEntry> convert_kernels();
 std::vector<KernelEntry> exp_kernels();
 std::vector<KernelEntry> mixed_intensity_kernels();
 
@@ -30,7 +34,8 @@ inline std::vector<KernelEntry> all_kernels() {
   std::vector<KernelEntry> all;
   for (auto list : {stream_kernels(), fma_kernels(), fork_join_kernels(), pointer_chase_kernels(), core_to_core_kernels(),
                     matmul_kernels(), attention_kernels(), ffn_kernels(), softmax_kernels(), rms_norm_kernels(),
-                    layer_norm_kernels(), relu_kernels(), bias_relu_kernels(), exp_kernels(), mixed_intensity_kernels()})
+                    layer_norm_kernels(), relu_kernels(), bias_relu_kernels(), residual_rms_norm_kernels(),
+                    gelu_kernels(), silu_mul_kernels(), convert_kernels(), exp_kernels(), mixed_intensity_kernels()})
     all.insert(all.end(), list.begin(), list.end());
   return all;
 }

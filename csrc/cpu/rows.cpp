@@ -1,22 +1,33 @@
 // The row-wise operators on a CPU: each thread takes one contiguous range of rows, which it computes row by row. With fewer
 // rows than threads the others are idle.
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <type_traits>
+
 #include "cpu/device.h"
 #include "cpu/kernels.h"
 #include "cpu/rows_kernels.h"
 #include "cpu/share.h"
 #include "ops/rows.h"
 
+
 namespace roofline::cpu {
 namespace {
 
-Choice<RowsKernels> choose_rows() {
-  return choose<RowsKernels>(ROOFLINE_TABLES(rows));
+constexpr DType kElements[] = {DType::fp32, DType::bf16, DType::fp16};  // of a table, in its order
+
+Choice<RowsKernels> choose_rows(DType dtype) {
+  const auto [isa, table] = choose<RowsTable>(ROOFLINE_TABLES(rows));
+  return {isa, &table->of[std::find(kElements, std::end(kElements), dtype) - kElements]};
 }
 
 // A row is cut at cache lines: a non-temporal store writes a whole line, the rest of a row is stored plainly. Below a few lines
 // a row has little that is whole, unless all rows begin on a line.
 constexpr std::int64_t kLineBytes = 64;
 constexpr std::int64_t kLongRowBytes = 16 * kLineBytes;
+
+std::int64_t whole_lines(std::int64_t bytes) { return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes; }
 
 // Whether results should bypass the caches: they would not be found there again anyhow, and a line written whole need not be
 // read first.
@@ -36,62 +47,90 @@ void state(Plan& plan, const Device& device, const char* variant, Isa isa, bool 
   plan.set("threads", static_cast<int>(std::min<std::int64_t>(items, device.threads())));  // with something to do
 }
 
-// One step that gives each worker its rows: work(x, y, rows, worker).
+// Rows, or elements, of one tensor that a worker takes: where they begin in bytes, and how many they are.
+template <class T>
+T* at(T* tensor, std::int64_t bytes) {
+  return static_cast<T*>(static_cast<std::conditional_t<std::is_const_v<T>, const char*, char*>>(tensor) + bytes);
+}
+
+// One step that gives each worker its rows: work(bytes before them, rows, worker).
 template <class Work>
 Bound over_rows(const ops::Rows& problem, Work work) {
   Bound bound;
-  bound.steps.push_back({"rows", [=](Queue& queue) {
+  bound.steps.push_back({"rows", [=, rows = problem.rows, row_bytes = problem.row_bytes()](Queue& queue) {
     Pool& threads = pool(queue);
     threads.run([&](int worker) {
-      const Range rows = share(problem.rows, worker, threads.threads(), 1);
-      const std::int64_t at = rows.first * problem.columns;
-      work(static_cast<const float*>(problem.x) + at, static_cast<float*>(problem.y) + at, rows.size(), worker);
+      const Range own = share(rows, worker, threads.threads(), 1);
+      work(own.first * row_bytes, own.size(), worker);
+    });
+  }});
+  return bound;
+}
+
+// One step that gives each worker its elements, in whole cache lines of the narrower tensor: work(first, elements).
+template <class Work>
+Bound over_elements(std::int64_t elements, std::int64_t element_bytes, Work work) {
+  Bound bound;
+  bound.steps.push_back({"elements", [=](Queue& queue) {
+    Pool& threads = pool(queue);
+    threads.run([&](int worker) {
+      const Range own = share(elements, worker, threads.threads(), kLineBytes / element_bytes);
+      work(own.first, own.size());
     });
   }});
   return bound;
 }
 
 Bound softmax(const ops::Softmax& problem, Device& device) {
-  const auto [isa, table] = choose_rows();
-  const std::int64_t row_bytes = problem.row_bytes();
-  // Where y bypasses the caches, the exponentials of a row wait in a row of workspace instead; it has to stay in L2.
-  const bool non_temporal =
-      bypass(device, isa, problem.y, problem.rows, row_bytes) && 2 * row_bytes <= device.caches().l2_bytes;
-  const std::int64_t stride = (problem.columns + 15) / 16 * 16;  // whole lines: no two threads share one
-  const std::int64_t workspace_bytes = non_temporal ? device.threads() * stride * std::int64_t{sizeof(float)} : 0;
-  const std::shared_ptr<void> scratch = non_temporal ? workspace(device, workspace_bytes) : nullptr;
-  const auto run = table->softmax[non_temporal];
-  Bound bound = over_rows(problem, [=, columns = problem.columns](const float* x, float* y, std::int64_t rows, int worker) {
-    run(x, y, scratch ? static_cast<float*>(scratch.get()) + worker * stride : nullptr, rows, columns);
+  const auto [isa, kernels] = choose_rows(problem.dtype);
+  // The exponentials of a row wait in y where that is fp32 and stays in cache, else in a row of workspace, which has to stay in L2.
+  const std::int64_t stride = whole_lines(problem.columns * 4), kept_bytes = problem.row_bytes() + stride;
+  const bool non_temporal = bypass(device, isa, problem.y, problem.rows, problem.row_bytes()) && kept_bytes <= device.caches().l2_bytes;
+  const bool apart = non_temporal || problem.dtype != DType::fp32;
+  const std::int64_t workspace_bytes = apart ? device.threads() * stride : 0;
+  const std::shared_ptr<void> scratch = apart ? workspace(device, workspace_bytes) : nullptr;
+  const auto run = kernels->softmax[non_temporal];
+  Bound bound = over_rows(problem, [=](std::int64_t bytes, std::int64_t rows, int worker) {
+    run(at(problem.x, bytes), at(problem.y, bytes), scratch ? static_cast<float*>(at(scratch.get(), worker * stride)) : nullptr, rows,
+        problem.columns);
   });
   state(bound.plan, device, "fused", isa, non_temporal, problem.rows);
   bound.plan.set("workspace_bytes", Value(workspace_bytes));
-  bound.plan.set("row_cached", cached(device, 2 * row_bytes));
+  bound.plan.set("row_cached", cached(device, kept_bytes));
   return bound;
 }
 
 Bound rms_norm(const ops::RmsNorm& problem, Device& device) {
-  const auto [isa, table] = choose_rows();
+  const auto [isa, kernels] = choose_rows(problem.dtype);
   const bool non_temporal = bypass(device, isa, problem.y, problem.rows, problem.row_bytes());
-  const auto run = table->rms_norm[non_temporal];
-  const auto weight = static_cast<const float*>(problem.weight);
-  Bound bound = over_rows(problem, [=](const float* x, float* y, std::int64_t rows, int) {
-    run(x, weight, y, rows, problem.columns, problem.eps);
+  const auto run = kernels->rms_norm[non_temporal];
+  Bound bound = over_rows(problem, [=](std::int64_t bytes, std::int64_t rows, int) {
+    run(at(problem.x, bytes), problem.weight, at(problem.y, bytes), rows, problem.columns, problem.eps);
   });
   state(bound.plan, device, "fused", isa, non_temporal, problem.rows);
   bound.plan.set("row_cached", cached(device, 2 * problem.row_bytes()));  // x and the weight
   return bound;
 }
 
-Bound layer_norm(const ops::LayerNorm& problem, Device& device, const char* variant,
-                 const RowsKernels::LayerNorm (RowsKernels::*kernels)[2]) {
-  const auto [isa, table] = choose_rows();
+Bound residual_rms_norm(const ops::ResidualRmsNorm& problem, Device& device) {
+  const auto [isa, kernels] = choose_rows(problem.dtype);
   const bool non_temporal = bypass(device, isa, problem.y, problem.rows, problem.row_bytes());
-  const RowsKernels::LayerNorm run = (table->*kernels)[non_temporal];
-  const auto weight = static_cast<const float*>(problem.weight);
-  const auto bias = static_cast<const float*>(problem.bias);
-  Bound bound = over_rows(problem, [=](const float* x, float* y, std::int64_t rows, int) {
-    run(x, weight, bias, y, rows, problem.columns, problem.eps);
+  const auto run = kernels->residual_rms_norm[non_temporal];
+  Bound bound = over_rows(problem, [=](std::int64_t bytes, std::int64_t rows, int) {
+    run(at(problem.x, bytes), problem.weight, at(problem.residual, bytes), at(problem.y, bytes), rows, problem.columns, problem.eps);
+  });
+  state(bound.plan, device, "fused", isa, non_temporal, problem.rows);
+  bound.plan.set("row_cached", cached(device, 3 * problem.row_bytes()));  // x, the residual and the weight
+  return bound;
+}
+
+Bound layer_norm(const ops::LayerNorm& problem, Device& device, const char* variant,
+                 const RowsKernels::LayerNorm (RowsKernels::*pair)[2]) {
+  const auto [isa, kernels] = choose_rows(problem.dtype);
+  const bool non_temporal = bypass(device, isa, problem.y, problem.rows, problem.row_bytes());
+  const RowsKernels::LayerNorm run = (kernels->*pair)[non_temporal];
+  Bound bound = over_rows(problem, [=](std::int64_t bytes, std::int64_t rows, int) {
+    run(at(problem.x, bytes), problem.weight, problem.bias, at(problem.y, bytes), rows, problem.columns, problem.eps);
   });
   state(bound.plan, device, variant, isa, non_temporal, problem.rows);
   bound.plan.set("row_cached", cached(device, 3 * problem.row_bytes()));  // x, the weight and the bias
@@ -106,93 +145,130 @@ Bound one_pass(const ops::LayerNorm& problem, Device& device) {
   return layer_norm(problem, device, "one_pass", &RowsKernels::layer_norm_one_pass);
 }
 
-Bound relu(const ops::Relu& problem, Device& device) {
-  const auto [isa, table] = choose_rows();
-  constexpr std::int64_t kLine = kLineBytes / sizeof(float);
-  const bool non_temporal = bypass(device, isa, problem.y, 1, problem.elements * std::int64_t{sizeof(float)});
-  const auto run = table->relu[non_temporal];
-  Bound bound;
-  bound.steps.push_back({"elements", [=](Queue& queue) {
-    Pool& threads = pool(queue);
-    threads.run([&](int worker) {
-      const Range part = share(problem.elements, worker, threads.threads(), kLine);
-      run(static_cast<const float*>(problem.x) + part.first, static_cast<float*>(problem.y) + part.first, part.size());
-    });
-  }});
-  state(bound.plan, device, "fused", isa, non_temporal, (problem.elements + kLine - 1) / kLine);
-  return bound;
-}
-
-Bound exponential(const ops::Exp& problem, Device& device) {
-  const auto [isa, table] = choose_rows();
-  constexpr std::int64_t kLine = kLineBytes / sizeof(float);
-  Bound bound;
-  bound.steps.push_back({"exp", [=, table = table](Queue& queue) {
-    Pool& threads = pool(queue);
-    threads.run([&](int worker) {
-      const Range part = share(problem.elements, worker, threads.threads(), kLine);
-      for (std::int64_t pass = 0; pass < problem.passes; ++pass)
-        table->exp(static_cast<const float*>(problem.x) + part.first, static_cast<float*>(problem.y) + part.first, part.size());
-    });
-  }});
-  state(bound.plan, device, "vector", isa, false, (problem.elements + kLine - 1) / kLine);
-  return bound;
-}
-
 Bound bias_relu(const ops::BiasRelu& problem, Device& device) {
-  const auto [isa, table] = choose_rows();
+  const auto [isa, kernels] = choose_rows(problem.dtype);
   const bool non_temporal = bypass(device, isa, problem.y, problem.rows, problem.row_bytes());
-  const auto run = table->bias_relu[non_temporal];
-  const auto bias = static_cast<const float*>(problem.bias);
-  Bound bound = over_rows(problem, [=](const float* x, float* y, std::int64_t rows, int) {
-    run(x, bias, y, rows, problem.columns);
+  const auto run = kernels->bias_relu[non_temporal];
+  Bound bound = over_rows(problem, [=](std::int64_t bytes, std::int64_t rows, int) {
+    run(at(problem.x, bytes), problem.bias, at(problem.y, bytes), rows, problem.columns);
   });
   state(bound.plan, device, "fused", isa, non_temporal, problem.rows);
   bound.plan.set("row_cached", cached(device, problem.row_bytes()));  // the bias, from row to row
   return bound;
 }
 
+// y = run(x, ...) element by element; x_bytes, y_bytes: of an element.
+template <class Run>
+Bound elementwise(Device& device, Isa isa, std::int64_t elements, const void* y, std::int64_t x_bytes, std::int64_t y_bytes, Run run) {
+  const bool non_temporal = bypass(device, isa, y, 1, elements * y_bytes);
+  const std::int64_t narrower = std::min(x_bytes, y_bytes);
+  Bound bound = over_elements(elements, narrower, [=](std::int64_t first, std::int64_t n) { run(first * x_bytes, first * y_bytes, n, non_temporal); });
+  const std::int64_t line = kLineBytes / narrower;
+  state(bound.plan, device, "fused", isa, non_temporal, (elements + line - 1) / line);
+  return bound;
+}
+
+template <class Problem>
+Bound one_operand(const Problem& problem, Device& device, Isa isa, const RowsKernels::Elements (&pair)[2], std::int64_t y_bytes) {
+  return elementwise(device, isa, problem.elements, problem.y, size_bytes(problem.dtype), y_bytes,
+                     [=, plain = pair[0], streamed = pair[1]](std::int64_t x, std::int64_t y, std::int64_t n, bool non_temporal) {
+                       (non_temporal ? streamed : plain)(at(problem.x, x), at(problem.y, y), n);
+                     });
+}
+
+Bound relu(const ops::Relu& problem, Device& device) {
+  const auto [isa, kernels] = choose_rows(problem.dtype);
+  return one_operand(problem, device, isa, kernels->relu, size_bytes(problem.dtype));
+}
+
+Bound gelu(const ops::Gelu& problem, Device& device) {
+  const auto [isa, kernels] = choose_rows(problem.dtype);
+  return one_operand(problem, device, isa, problem.tanh ? kernels->gelu_tanh : kernels->gelu, size_bytes(problem.dtype));
+}
+
+Bound convert(const ops::Convert& problem, Device& device) {
+  const auto [isa, kernels] = choose_rows(problem.dtype);
+  for (int to = 0; to < 3; ++to)
+    if (problem.out_dtype == kElements[to]) return one_operand(problem, device, isa, kernels->convert[to], size_bytes(problem.out_dtype));
+  throw Unsupported("convert: CPU kernels write fp32, bf16 and fp16, not " + name(problem.out_dtype) + "; use one of these as out_dtype");
+}
+
+Bound silu_mul(const ops::SiluMul& problem, Device& device) {
+  const auto [isa, kernels] = choose_rows(problem.dtype);
+  const std::int64_t bytes = size_bytes(problem.dtype);
+  return elementwise(device, isa, problem.elements(), problem.y, bytes, bytes,
+                     [=, kernels = kernels](std::int64_t first, std::int64_t, std::int64_t n, bool non_temporal) {
+                       kernels->silu_mul[non_temporal](at(problem.gate, first), at(problem.up, first), at(problem.y, first), n);
+                     });
+}
+
+Bound exponential(const ops::Exp& problem, Device& device) {
+  const auto [isa, table] = choose<RowsTable>(ROOFLINE_TABLES(rows));
+  constexpr std::int64_t kLine = kLineBytes / sizeof(float);
+  Bound bound = over_elements(problem.elements, sizeof(float), [=, exp = table->exp](std::int64_t first, std::int64_t n) {
+    for (std::int64_t pass = 0; pass < problem.passes; ++pass)
+      exp(static_cast<const float*>(problem.x) + first, static_cast<float*>(problem.y) + first, n);
+  });
+  state(bound.plan, device, "vector", isa, false, (problem.elements + kLine - 1) / kLine);
+  return bound;
+}
+
+}  // namespace
+
+namespace {
+
+// One kernel for each element type of the tables.
+template <class Problem>
+std::vector<KernelEntry> of_elements(const char* variant, const char* summary, Bound (*bind)(const Problem&, Device&)) {
+  std::vector<KernelEntry> all;
+  for (const DType dtype : kElements) all.push_back(entry(Kernel<Problem, Device>{variant, dtype, "", summary, bind}));
+  return all;
+}
+
 }  // namespace
 
 std::vector<KernelEntry> softmax_kernels() {
-  return {entry(Kernel<ops::Softmax, Device>{
-      "fused", DType::fp32, "",
-      "rows shared out over threads; a row is read from memory once and kept in cache for its maximum, its exponentials and their "
-      "sum, and the quotients, which go to memory",
-      softmax})};
+  return of_elements("fused",
+                     "rows shared out over threads; a row is read from memory once and kept in cache for its maximum, its exponentials "
+                     "and their sum, and the quotients, which go to memory",
+                     softmax);
 }
 
 std::vector<KernelEntry> rms_norm_kernels() {
-  return {entry(Kernel<ops::RmsNorm, Device>{
-      "fused", DType::fp32, "",
-      "rows shared out over threads; a row is read from memory for its sum of squares and from cache for the result", rms_norm})};
+  return of_elements("fused", "rows shared out over threads; a row is read from memory for its sum of squares and from cache for the result",
+                     rms_norm);
+}
+
+std::vector<KernelEntry> residual_rms_norm_kernels() {
+  return of_elements("fused", "as rms_norm; the residual is updated in the first pass and read from cache for the result", residual_rms_norm);
 }
 
 std::vector<KernelEntry> layer_norm_kernels() {
-  return {entry(Kernel<ops::LayerNorm, Device>{
-              "two_pass", DType::fp32, "",
-              "rows shared out over threads; a row is read from memory for its mean, from cache for its variance and the result",
-              two_pass}),
-          entry(Kernel<ops::LayerNorm, Device>{
-              "one_pass", DType::fp32, "",
-              "as two_pass, but mean and variance come from one pass: the variance is a difference, which loses digits where the "
-              "row's first element is far from its mean",
-              one_pass})};
+  std::vector<KernelEntry> all = of_elements(
+      "two_pass", "rows shared out over threads; a row is read from memory for its mean, from cache for its variance and the result",
+      two_pass);
+  for (KernelEntry& one : of_elements("one_pass",
+                                      "as two_pass, but mean and variance come from one pass: the variance is a difference, which loses "
+                                      "digits where the row's first element is far from its mean",
+                                      one_pass))
+    all.push_back(std::move(one));
+  return all;
 }
 
-std::vector<KernelEntry> relu_kernels() {
-  return {entry(Kernel<ops::Relu, Device>{"fused", DType::fp32, "", "elements shared out over threads, read once and written once",
-                                          relu})};
+std::vector<KernelEntry> bias_relu_kernels() {
+  return of_elements("fused", "rows shared out over threads, read once and written once; the bias stays in cache", bias_relu);
 }
+
+constexpr const char* kElementwise = "elements shared out over threads, read once and written once";
+
+std::vector<KernelEntry> relu_kernels() { return of_elements("fused", kElementwise, relu); }
+std::vector<KernelEntry> gelu_kernels() { return of_elements("fused", kElementwise, gelu); }
+std::vector<KernelEntry> silu_mul_kernels() { return of_elements("fused", kElementwise, silu_mul); }
+std::vector<KernelEntry> convert_kernels() { return of_elements("fused", kElementwise, convert); }
 
 std::vector<KernelEntry> exp_kernels() {
   return {entry(Kernel<ops::Exp, Device>{"vector", DType::fp32, "", "elements shared out over threads, each read and written in every pass",
                                          exponential})};
-}
-
-std::vector<KernelEntry> bias_relu_kernels() {
-  return {entry(Kernel<ops::BiasRelu, Device>{
-      "fused", DType::fp32, "", "rows shared out over threads, read once and written once; the bias stays in cache", bias_relu})};
 }
 
 }  // namespace roofline::cpu

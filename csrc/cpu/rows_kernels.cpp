@@ -1,4 +1,4 @@
-// Row-wise operators, one thread's rows. A row is read from memory by its first pass and from cache by the later ones; every
+// Row-wise operators, one thread's rows, in fp32 or 16 bits; registers hold fp32. A row is read from memory by its first pass and from cache by the later ones; every
 // result goes to memory once. Sums run in fp32 over a block of a row, in vectors side by side, and in fp64 over its blocks, so
 // that a long row costs no accuracy.
 #include "cpu/rows_kernels.h"
@@ -10,11 +10,11 @@ namespace roofline::cpu {
 namespace {
 
 constexpr std::int64_t kBlock = 4096;  // elements summed in fp32: 64 to a lane of eight vectors of AVX2, so few roundings
-constexpr std::int64_t kLine = 16;     // elements of a cache line
+constexpr std::int64_t kLineBytes = 64;
 
 // n is a constant in all but the last vector of a row, as it is for `get`.
-template <bool NonTemporal>
-ROOFLINE_INLINE void put(float* p, int n, Vec x) {
+template <bool NonTemporal, class T>
+ROOFLINE_INLINE void put(T* p, int n, Vec x) {
   if (n != kLanes)
     store_partial(p, n, x);
   else if constexpr (NonTemporal)
@@ -64,8 +64,9 @@ ROOFLINE_INLINE Total<Sums> totals(std::int64_t n, Step step) {
 }
 
 // y[i] = value(i, n) over a row of any alignment: non-temporal stores write whole cache lines only.
-template <bool NonTemporal, class Value>
-ROOFLINE_INLINE void write(float* y, std::int64_t n, Value value) {
+template <bool NonTemporal, class T, class Value>
+ROOFLINE_INLINE void write(T* y, std::int64_t n, Value value) {
+  constexpr std::int64_t kLine = kLineBytes / sizeof(T);
   std::int64_t i = 0;
   const auto plainly = [&](std::int64_t last) __attribute__((always_inline)) {
     for (; i + 4 * kLanes <= last; i += 4 * kLanes) {
@@ -77,11 +78,11 @@ ROOFLINE_INLINE void write(float* y, std::int64_t n, Value value) {
     i = last;
   };
   if constexpr (NonTemporal) {
-    const auto head = static_cast<std::int64_t>((64 - reinterpret_cast<std::uintptr_t>(y) % 64) % 64 / sizeof(float));
+    const auto head = static_cast<std::int64_t>((kLineBytes - reinterpret_cast<std::uintptr_t>(y) % kLineBytes) % kLineBytes / sizeof(T));
     plainly(head < n ? head : n);
     const std::int64_t lines = i + (n - i) / kLine * kLine;
     for (; i + 4 * kLine <= lines; i += 4 * kLine) {
-#pragma GCC unroll 16
+#pragma GCC unroll 32
       for (int u = 0; u < 4 * kLine; u += kLanes) put<true>(y + i + u, kLanes, value(i + u, kLanes));
     }
     for (; i < lines; i += kLanes) put<true>(y + i, kLanes, value(i, kLanes));
@@ -96,8 +97,10 @@ ROOFLINE_INLINE Vec exp_of_negative(Vec d) {
 }
 
 // Three passes over a row: its maximum; e^(x - max), kept in cache, and their sum; the quotient, which goes to memory.
-template <bool NonTemporal>
-void softmax(const float* x, float* y, float* scratch, std::int64_t rows, std::int64_t columns) {
+template <class T, bool NonTemporal>
+void softmax(const void* in, void* out, float* scratch, std::int64_t rows, std::int64_t columns) {
+  auto* x = static_cast<const T*>(in);
+  auto* y = static_cast<T*>(out);
   for (std::int64_t row = 0; row < rows; ++row, x += columns, y += columns) {
     Vec tops[8];
     for (Vec& top : tops) top = set1(-kInfinity);
@@ -106,7 +109,8 @@ void softmax(const float* x, float* y, float* scratch, std::int64_t rows, std::i
     });
     for (int s = 1; s < 8; ++s) tops[0] = max(tops[0], tops[s]);
     const Vec top = set1(reduce_max(tops[0]));
-    float* const kept = scratch ? scratch : y;
+    float* kept = scratch;
+    if constexpr (sizeof(T) == sizeof(float)) kept = scratch ? scratch : reinterpret_cast<float*>(y);
     const auto exps = totals<1, 4>(columns, [&](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
       const Vec e = exp_of_negative(sub(get(x + i, n, set1(-kInfinity)), top));
       put<false>(kept + i, n, e);
@@ -120,26 +124,51 @@ void softmax(const float* x, float* y, float* scratch, std::int64_t rows, std::i
   if constexpr (NonTemporal) fence();
 }
 
-// Two passes over a row: the sum of squares; x / sqrt(mean square + eps) * weight, which goes to memory.
-template <bool NonTemporal>
-void rms_norm(const float* x, const float* weight, float* y, std::int64_t rows, std::int64_t columns, double eps) {
+// The last pass of the norms by mean square: x / sqrt(mean square + eps) * weight goes to memory.
+template <bool NonTemporal, class T>
+ROOFLINE_INLINE void scale_by_root(const T* x, const T* weight, T* y, std::int64_t columns, double squares, double eps) {
+  const Vec scale = set1(static_cast<float>(1 / __builtin_sqrt(squares / static_cast<double>(columns) + eps)));
+  write<NonTemporal>(y, columns, [&](std::int64_t i, int n) __attribute__((always_inline)) {
+    return mul(mul(get(x + i, n, zero()), scale), get(weight + i, n, zero()));
+  });
+}
+
+// Two passes over a row: the sum of squares; the result.
+template <class T, bool NonTemporal>
+void rms_norm(const void* in, const void* weight, void* out, std::int64_t rows, std::int64_t columns, double eps) {
+  auto* x = static_cast<const T*>(in);
+  auto* y = static_cast<T*>(out);
   for (std::int64_t row = 0; row < rows; ++row, x += columns, y += columns) {
     const auto squares = totals<1, 8>(columns, [&](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
       const Vec value = get(x + i, n, zero());
       state.sum[0] = fma(value, value, state.sum[0]);
     });
-    const Vec scale = set1(static_cast<float>(1 / __builtin_sqrt(squares.sum[0] / static_cast<double>(columns) + eps)));
-    write<NonTemporal>(y, columns, [&](std::int64_t i, int n) __attribute__((always_inline)) {
-      return mul(mul(get(x + i, n, zero()), scale), get(weight + i, n, zero()));
+    scale_by_root<NonTemporal>(x, static_cast<const T*>(weight), y, columns, squares.sum[0], eps);
+  }
+  if constexpr (NonTemporal) fence();
+}
+
+// As rms_norm; the first pass adds x to the residual, which it keeps in cache for the second.
+template <class T, bool NonTemporal>
+void residual_rms_norm(const void* in, const void* weight, void* kept, void* out, std::int64_t rows, std::int64_t columns, double eps) {
+  auto* x = static_cast<const T*>(in);
+  auto* residual = static_cast<T*>(kept);
+  auto* y = static_cast<T*>(out);
+  for (std::int64_t row = 0; row < rows; ++row, x += columns, residual += columns, y += columns) {
+    const auto squares = totals<1, 8>(columns, [&](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
+      const Vec value = add(get(residual + i, n, zero()), get(x + i, n, zero()));
+      put<false>(residual + i, n, value);
+      state.sum[0] = fma(value, value, state.sum[0]);
     });
+    scale_by_root<NonTemporal>(static_cast<const T*>(residual), static_cast<const T*>(weight), y, columns, squares.sum[0], eps);
   }
   if constexpr (NonTemporal) fence();
 }
 
 // The last pass of layer_norm over a row: (x - mean) / sqrt(variance + eps) * weight + bias goes to memory.
-template <bool NonTemporal>
-ROOFLINE_INLINE void normalise(const float* x, const float* weight, const float* bias, float* y, std::int64_t columns, float mean,
-                               double variance, double eps) {
+template <bool NonTemporal, class T>
+ROOFLINE_INLINE void normalise(const T* x, const T* weight, const T* bias, T* y, std::int64_t columns, float mean, double variance,
+                               double eps) {
   const Vec centre = set1(mean);
   const Vec scale = set1(static_cast<float>(1 / __builtin_sqrt(variance + eps)));
   write<NonTemporal>(y, columns, [&](std::int64_t i, int n) __attribute__((always_inline)) {
@@ -149,10 +178,12 @@ ROOFLINE_INLINE void normalise(const float* x, const float* weight, const float*
 }
 
 // Three passes over a row: its mean; the mean square of the deviations from it; the result.
-template <bool NonTemporal>
-void layer_norm_two_pass(const float* x, const float* weight, const float* bias, float* y, std::int64_t rows, std::int64_t columns,
+template <class T, bool NonTemporal>
+void layer_norm_two_pass(const void* in, const void* weight, const void* bias, void* out, std::int64_t rows, std::int64_t columns,
                          double eps) {
   const auto count = static_cast<double>(columns);
+  auto* x = static_cast<const T*>(in);
+  auto* y = static_cast<T*>(out);
   for (std::int64_t row = 0; row < rows; ++row, x += columns, y += columns) {
     const auto sums = totals<1, 8>(columns, [&](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
       state.sum[0] = add(state.sum[0], get(x + i, n, zero()));
@@ -162,19 +193,28 @@ void layer_norm_two_pass(const float* x, const float* weight, const float* bias,
       const Vec deviation = sub(get(x + i, n, set1(mean)), set1(mean));
       state.sum[0] = fma(deviation, deviation, state.sum[0]);
     });
-    normalise<NonTemporal>(x, weight, bias, y, columns, mean, squares.sum[0] / count, eps);
+    normalise<NonTemporal>(x, static_cast<const T*>(weight), static_cast<const T*>(bias), y, columns, mean, squares.sum[0] / count, eps);
   }
   if constexpr (NonTemporal) fence();
 }
 
+template <class T>
+ROOFLINE_INLINE float first_of(const T* x) {
+  float lanes[kLanes];
+  store(lanes, get(x, 1, zero()));
+  return lanes[0];
+}
+
 // Two passes over a row: the sums of d and d² together; the result. d is x less the row's first element: the variance is a
 // difference of two means, and without the shift a large mean would cancel it away.
-template <bool NonTemporal>
-void layer_norm_one_pass(const float* x, const float* weight, const float* bias, float* y, std::int64_t rows, std::int64_t columns,
+template <class T, bool NonTemporal>
+void layer_norm_one_pass(const void* in, const void* weight, const void* bias, void* out, std::int64_t rows, std::int64_t columns,
                          double eps) {
   const auto count = static_cast<double>(columns);
+  auto* x = static_cast<const T*>(in);
+  auto* y = static_cast<T*>(out);
   for (std::int64_t row = 0; row < rows; ++row, x += columns, y += columns) {
-    const float shift = x[0];
+    const float shift = first_of(x);
     const auto sums = totals<2, 4>(columns, [&](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
       const Vec d = sub(get(x + i, n, set1(shift)), set1(shift));
       state.sum[0] = add(state.sum[0], d);
@@ -182,33 +222,40 @@ void layer_norm_one_pass(const float* x, const float* weight, const float* bias,
     });
     const double mean = sums.sum[0] / count;
     const double variance = sums.sum[1] / count - mean * mean;
-    normalise<NonTemporal>(x, weight, bias, y, columns, static_cast<float>(shift + mean), variance < 0 ? 0 : variance, eps);
+    normalise<NonTemporal>(x, static_cast<const T*>(weight), static_cast<const T*>(bias), y, columns, static_cast<float>(shift + mean),
+                           variance < 0 ? 0 : variance, eps);
   }
   if constexpr (NonTemporal) fence();
 }
 
-template <bool NonTemporal>
-void relu(const float* x, float* y, std::int64_t n) {
-  write<NonTemporal>(y, n, [&](std::int64_t i, int lanes) __attribute__((always_inline)) {
-    return max(zero(), get(x + i, lanes, zero()));  // in this order, so that NaN stays
+// y[i] = of(x[i], ...) of every element, any of whose operands may be y.
+template <class T, bool NonTemporal, class Of, class... X>
+ROOFLINE_INLINE void map(void* y, std::int64_t n, Of of, const X*... x) {
+  write<NonTemporal>(static_cast<T*>(y), n, [&](std::int64_t i, int lanes) __attribute__((always_inline)) {
+    return of(get(x + i, lanes, zero())...);
   });
   if constexpr (NonTemporal) fence();
 }
 
+ROOFLINE_INLINE Vec relu_of(Vec x) { return max(zero(), x); }  // in this order, so that NaN stays
+
+template <class T, bool NonTemporal>
+void relu(const void* x, void* y, std::int64_t n) {
+  map<T, NonTemporal>(y, n, [](Vec a) __attribute__((always_inline)) { return relu_of(a); }, static_cast<const T*>(x));
+}
+
 // One pass over a row; the bias stays in cache from row to row.
-template <bool NonTemporal>
-void bias_relu(const float* x, const float* bias, float* y, std::int64_t rows, std::int64_t columns) {
-  for (std::int64_t row = 0; row < rows; ++row, x += columns, y += columns) {
-    write<NonTemporal>(y, columns, [&](std::int64_t i, int n) __attribute__((always_inline)) {
-      return max(zero(), add(get(x + i, n, zero()), get(bias + i, n, zero())));
-    });
-  }
-  if constexpr (NonTemporal) fence();
+template <class T, bool NonTemporal>
+void bias_relu(const void* in, const void* bias, void* out, std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t row = 0; row < rows; ++row)
+    map<T, NonTemporal>(static_cast<T*>(out) + row * columns, columns,
+                        [](Vec a, Vec b) __attribute__((always_inline)) { return relu_of(add(a, b)); },
+                        static_cast<const T*>(in) + row * columns, static_cast<const T*>(bias));
 }
 
 // The exponential that the other kernels use, alone: a load and a store beside some ten instructions of arithmetic.
 void exp_of(const float* x, float* y, std::int64_t n) {
-  write<false>(y, n, [&](std::int64_t i, int lanes) __attribute__((always_inline)) { return exp(get(x + i, lanes, zero())); });
+  map<float, false>(y, n, [](Vec a) __attribute__((always_inline)) { return exp(a); }, x);
 }
 
 // The normal distribution's lower tail below -a, a >= 0, is e^(-a²/2) t Q(t) with t = 1 / (1 + 0.34 a). Q: minimax in relative
@@ -228,33 +275,56 @@ ROOFLINE_INLINE Vec gelu_of(Vec x) {
   return sub(max(zero(), x), select_less(size, most, mul(a, tail), zero()));
 }
 
-void gelu(const float* x, float* y, std::int64_t n) {
-  write<false>(y, n, [&](std::int64_t i, int lanes) __attribute__((always_inline)) {
-    return gelu_of(get(x + i, lanes, zero()));
-  });
+template <class T, bool NonTemporal>
+void gelu(const void* x, void* y, std::int64_t n) {
+  map<T, NonTemporal>(y, n, [](Vec a) __attribute__((always_inline)) { return gelu_of(a); }, static_cast<const T*>(x));
 }
 
-void silu_mul(const float* gate, const float* up, float* y, std::int64_t n) {
-  write<false>(y, n, [&](std::int64_t i, int lanes) __attribute__((always_inline)) {
-    const Vec g = get(gate + i, lanes, zero());
-    // -gate is clamped to where exp is accurate: above, the quotient is below 1e-35; below, 1 + e^-gate is 1.
-    const Vec e = exp(max(min(sub(zero(), g), set1(87.0f)), set1(-87.0f)));
-    return mul(div(g, add(set1(1.0f), e)), get(up + i, lanes, zero()));
-  });
+// a / (1 + e^-x). x is clamped to where exp is accurate: beyond, the quotient is below 1e-37, or 1.
+ROOFLINE_INLINE Vec times_sigmoid(Vec a, Vec x) {
+  const Vec e = exp(max(min(sub(zero(), x), set1(87.0f)), set1(-87.0f)));
+  return div(a, add(set1(1.0f), e));
 }
+
+// x (1 + tanh(u)) / 2 = x / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x³). Below -10 it is less than fp32's normal numbers: 0.
+template <class T, bool NonTemporal>
+void gelu_tanh(const void* x, void* y, std::int64_t n) {
+  map<T, NonTemporal>(y, n, [](Vec a) __attribute__((always_inline)) {
+    const Vec twice_u = mul(mul(a, set1(1.5957691216f)), fma(mul(a, a), set1(0.044715f), set1(1.0f)));
+    return select_less(a, set1(-10.0f), zero(), times_sigmoid(a, twice_u));
+  }, static_cast<const T*>(x));
+}
+
+template <class T, bool NonTemporal>
+void silu_mul(const void* gate, const void* up, void* y, std::int64_t n) {
+  map<T, NonTemporal>(y, n, [](Vec g, Vec u) __attribute__((always_inline)) { return mul(times_sigmoid(g, g), u); },
+                      static_cast<const T*>(gate), static_cast<const T*>(up));
+}
+
+template <class From, class To, bool NonTemporal>
+void convert(const void* x, void* y, std::int64_t n) {
+  map<To, NonTemporal>(y, n, [](Vec a) __attribute__((always_inline)) { return a; }, static_cast<const From*>(x));
+}
+
+#define ROOFLINE_BOTH(...) {__VA_ARGS__, false>, __VA_ARGS__, true>}
+
+template <class T>
+constexpr RowsKernels kRows = {
+    ROOFLINE_BOTH(softmax<T),
+    ROOFLINE_BOTH(rms_norm<T),
+    ROOFLINE_BOTH(residual_rms_norm<T),
+    ROOFLINE_BOTH(layer_norm_two_pass<T),
+    ROOFLINE_BOTH(layer_norm_one_pass<T),
+    ROOFLINE_BOTH(relu<T),
+    ROOFLINE_BOTH(bias_relu<T),
+    ROOFLINE_BOTH(gelu<T),
+    ROOFLINE_BOTH(gelu_tanh<T),
+    ROOFLINE_BOTH(silu_mul<T),
+    {ROOFLINE_BOTH(convert<T, float), ROOFLINE_BOTH(convert<T, Bf16), ROOFLINE_BOTH(convert<T, Fp16)},
+};
 
 }  // namespace
 
-extern const RowsKernels ROOFLINE_TABLE(rows) = {
-    {softmax<false>, softmax<true>},
-    {rms_norm<false>, rms_norm<true>},
-    {layer_norm_two_pass<false>, layer_norm_two_pass<true>},
-    {layer_norm_one_pass<false>, layer_norm_one_pass<true>},
-    {relu<false>, relu<true>},
-    {bias_relu<false>, bias_relu<true>},
-    exp_of,
-    gelu,
-    silu_mul,
-};
+extern const RowsTable ROOFLINE_TABLE(rows) = {{kRows<float>, kRows<Bf16>, kRows<Fp16>}, exp_of};
 
 }  // namespace roofline::cpu

@@ -1,4 +1,4 @@
-// The row-wise kernels of one instruction set: each call does a contiguous range of rows, or of elements, on one thread.
+// The row-wise and element-wise kernels of one instruction set: each call does a contiguous range of rows, or of elements, on one thread.
 #pragma once
 
 #include <cstdint>
@@ -7,24 +7,33 @@
 
 namespace roofline::cpu {
 
-// Of the pairs: [0] plain stores, [1] non-temporal ones. Any alignment of y will do: what is not a whole cache line of a row
-// is stored plainly. y may equal x wherever x is read, and gate or up in silu_mul; otherwise they do not overlap.
+// Of one element type, of all operands. Of the pairs: [0] plain stores, [1] non-temporal ones. Any alignment of y will do: what is
+// not a whole cache line of a row is stored plainly. y may equal x wherever x is read, and gate or up in silu_mul; otherwise they do
+// not overlap.
 struct RowsKernels {
-  // scratch: [columns], keeps e^(x - max) of one row between the passes; y itself serves where it is null.
-  void (*softmax[2])(const float* x, float* y, float* scratch, std::int64_t rows, std::int64_t columns);
-  void (*rms_norm[2])(const float* x, const float* weight, float* y, std::int64_t rows, std::int64_t columns, double eps);
-  using LayerNorm = void (*)(const float* x, const float* weight, const float* bias, float* y, std::int64_t rows,
-                             std::int64_t columns, double eps);
+  // scratch: [columns], keeps e^(x - max) of one row between the passes; of fp32 y itself serves where it is null.
+  void (*softmax[2])(const void* x, void* y, float* scratch, std::int64_t rows, std::int64_t columns);
+  void (*rms_norm[2])(const void* x, const void* weight, void* y, std::int64_t rows, std::int64_t columns, double eps);
+  void (*residual_rms_norm[2])(const void* x, const void* weight, void* residual, void* y, std::int64_t rows, std::int64_t columns,
+                               double eps);
+  using LayerNorm = void (*)(const void* x, const void* weight, const void* bias, void* y, std::int64_t rows, std::int64_t columns,
+                             double eps);
   LayerNorm layer_norm_two_pass[2];
   LayerNorm layer_norm_one_pass[2];
-  void (*relu[2])(const float* x, float* y, std::int64_t n);  // NaN stays NaN
-  void (*bias_relu[2])(const float* x, const float* bias, float* y, std::int64_t rows, std::int64_t columns);
-
-  void (*exp)(const float* x, float* y, std::int64_t n);
-  void (*gelu)(const float* x, float* y, std::int64_t n);                          // x (1 + erf(x / sqrt(2))) / 2
-  void (*silu_mul)(const float* gate, const float* up, float* y, std::int64_t n);  // up gate / (1 + e^-gate)
+  using Elements = void (*)(const void* x, void* y, std::int64_t n);
+  Elements relu[2];  // NaN stays NaN
+  void (*bias_relu[2])(const void* x, const void* bias, void* y, std::int64_t rows, std::int64_t columns);
+  Elements gelu[2];                                                                    // x (1 + erf(x / sqrt(2))) / 2
+  Elements gelu_tanh[2];                                                               // its approximation by tanh
+  void (*silu_mul[2])(const void* gate, const void* up, void* y, std::int64_t n);  // up gate / (1 + e^-gate)
+  Elements convert[3][2];                                                              // to fp32, bf16, fp16
 };
 
-ROOFLINE_DECLARE_TABLES(RowsKernels, rows);
+struct RowsTable {
+  RowsKernels of[3];  // fp32, bf16, fp16
+  void (*exp)(const float* x, float* y, std::int64_t n);
+};
+
+ROOFLINE_DECLARE_TABLES(RowsTable, rows);
 
 }  // namespace roofline::cpu

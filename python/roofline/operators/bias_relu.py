@@ -43,7 +43,7 @@ class BiasRelu(Operator):
     variants = {
         "fused": _Fused(
             summary="each element read once and written once; the bias stays in cache",
-            dtypes={"cpu": ("fp32",), "cuda": ("fp32", "fp16", "bf16")},
+            dtypes={"cpu": ("fp32", "bf16", "fp16"), "cuda": ("fp32", "fp16", "bf16")},
         ),
     }
 

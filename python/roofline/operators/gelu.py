@@ -31,7 +31,7 @@ class Gelu(Operator):
     variants = {
         "fused": Variant(
             summary="each element is read once and written once",
-            dtypes={"cuda": ("fp32", "fp16", "bf16")},
+            dtypes={"cpu": ("fp32", "bf16", "fp16"), "cuda": ("fp32", "fp16", "bf16")},
         ),
     }
 

@@ -59,12 +59,12 @@ class LayerNorm(Operator):
     variants = {
         "two_pass": _TwoPass(
             summary="mean first, then the variance from deviations: safe for any mean; a row is read from memory once",
-            dtypes={"cpu": ("fp32",), "cuda": ("fp32", "fp16", "bf16")},
+            dtypes={"cpu": ("fp32", "bf16", "fp16"), "cuda": ("fp32", "fp16", "bf16")},
         ),
         "one_pass": _OnePass(
             summary="sums of d and d² together, d = x less the row's first element; their difference loses digits where that "
             "element is far from the mean: a relative error of eps (1 + d(mean)² / variance) in the variance",
-            dtypes={"cpu": ("fp32",)},
+            dtypes={"cpu": ("fp32", "bf16", "fp16")},
         ),
     }
 

@@ -35,7 +35,7 @@ class ResidualRmsNorm(Operator):
     variants = {
         "fused": _Fused(
             summary="a row and its residual are read once; their sum stays on the chip until both results are written",
-            dtypes={"cuda": ("fp32", "fp16", "bf16")},
+            dtypes={"cpu": ("fp32", "bf16", "fp16"), "cuda": ("fp32", "fp16", "bf16")},
         ),
     }
 

@@ -46,7 +46,7 @@ class RmsNorm(Operator):
     variants = {
         "fused": _Fused(
             summary="a row is read from memory for its sum of squares and from cache for the result",
-            dtypes={"cpu": ("fp32",), "cuda": ("fp32", "fp16", "bf16")},
+            dtypes={"cpu": ("fp32", "bf16", "fp16"), "cuda": ("fp32", "fp16", "bf16")},
         ),
     }
 

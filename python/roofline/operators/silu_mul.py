@@ -28,7 +28,7 @@ class SiluMul(Operator):
     variants = {
         "fused": Variant(
             summary="each element of gate and up is read once, each result written once",
-            dtypes={"cuda": ("fp32", "fp16", "bf16")},
+            dtypes={"cpu": ("fp32", "bf16", "fp16"), "cuda": ("fp32", "fp16", "bf16")},
         ),
     }
 

@@ -48,7 +48,7 @@ class Softmax(Operator):
     variants = {
         "fused": _Fused(
             summary="a row is read from memory once; its exponentials wait in cache for their sum",
-            dtypes={"cpu": ("fp32",), "cuda": ("fp32", "fp16", "bf16")},
+            dtypes={"cpu": ("fp32", "bf16", "fp16"), "cuda": ("fp32", "fp16", "bf16")},
         ),
     }
 
