@@ -1,5 +1,6 @@
 // The row-wise operators on a CPU: each thread takes one contiguous range of rows, which it computes row by row. With fewer
 // rows than threads the others are idle.
+#include "cpu/bypass.h"
 #include "cpu/device.h"
 #include "cpu/kernels.h"
 #include "cpu/rows_kernels.h"
@@ -11,18 +12,6 @@ namespace {
 
 Choice<RowsKernels> choose_rows() {
   return choose<RowsKernels>(ROOFLINE_TABLES(rows));
-}
-
-// A row is cut at cache lines: a non-temporal store writes a whole line, the rest of a row is stored plainly. Below a few lines
-// a row has little that is whole, unless all rows begin on a line.
-constexpr std::int64_t kLineBytes = 64;
-constexpr std::int64_t kLongRowBytes = 16 * kLineBytes;
-
-// Whether results should bypass the caches: they would not be found there again anyhow, and a line written whole need not be
-// read first.
-bool bypass(const Device& device, Isa isa, const void* y, std::int64_t rows, std::int64_t row_bytes) {
-  const bool whole_lines = reinterpret_cast<std::uintptr_t>(y) % kLineBytes == 0 && row_bytes % kLineBytes == 0;
-  return isa != Isa::scalar && rows * row_bytes > device.caches().llc_bytes() && (whole_lines || row_bytes >= kLongRowBytes);
 }
 
 // Whether what each thread keeps of a row stays in cache from pass to pass: in its own L2, or in its share of an L3.

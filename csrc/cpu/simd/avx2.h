@@ -76,6 +76,11 @@ ROOFLINE_INLINE Vec exp2_bounded(Vec x) {
 // x where a < b, else y.
 ROOFLINE_INLINE Vec select_less(Vec a, Vec b, Vec x, Vec y) { return _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_LT_OQ)); }
 ROOFLINE_INLINE bool any_greater(Vec a, Vec b) { return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ)) != 0; }
+// Bit i: whether lane i of a is at least that of b.
+ROOFLINE_INLINE std::uint32_t bits_at_least(Vec a, Vec b) {
+  return static_cast<std::uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GE_OQ)));
+}
+ROOFLINE_INLINE Vec max_number(Vec a, Vec b) { return max(a, b); }  // b where a is NaN
 // Rows become columns: 2 x 2 blocks of floats, then of pairs, then of halves.
 ROOFLINE_INLINE void transpose(Vec (&rows)[kLanes]) {
   Vec pairs[8], quads[8];
