@@ -20,9 +20,12 @@ Bound adam(const ops::Adam& problem, Device& device) {
   // Where there is a master nobody reads p, and nothing of it is left in the caches when all tensors have passed through them.
   const bool non_temporal = problem.master && reinterpret_cast<std::uintptr_t>(problem.p) % kLineBytes == 0 &&
                             bypass(device, isa, problem.p, problem.elements / kLine, kLine * element_bytes);
-  AdamPart whole = {problem.p, static_cast<float*>(problem.master), problem.g, problem.m, problem.v, problem.elements,
-                    element_of(problem.dtype, problem.op), element_of(problem.gradient_dtype, problem.op),
-                    element_of(problem.moment_dtype, problem.op)};
+  AdamPart whole{};
+  whole.p = problem.p, whole.master = static_cast<float*>(problem.master), whole.g = problem.g;
+  whole.m = problem.m, whole.v = problem.v, whole.elements = problem.elements;
+  whole.parameter = element_of(problem.dtype, problem.op);
+  whole.gradient = element_of(problem.gradient_dtype, problem.op);
+  whole.moment = element_of(problem.moment_dtype, problem.op);
   whole.beta1 = static_cast<float>(problem.kBeta1), whole.rest1 = static_cast<float>(1 - problem.kBeta1);
   whole.beta2 = static_cast<float>(problem.kBeta2), whole.rest2 = static_cast<float>(1 - problem.kBeta2);
   whole.keep = static_cast<float>(problem.decayed ? 1 - problem.kRate * problem.kDecay : 1);
@@ -56,7 +59,7 @@ Bound adam(const ops::Adam& problem, Device& device) {
 
 std::vector<KernelEntry> adam_kernels() {
   return floating_kernels<ops::Adam>(
-      "fused", "elements shared out over threads; every tensor is read once and written once, what is not fp32 becomes it in L1", adam);
+      "fused", "elements shared out over threads; all state is read once and written once", adam);
 }
 
 }  // namespace roofline::cpu

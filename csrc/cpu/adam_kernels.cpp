@@ -1,5 +1,6 @@
-// A step of Adam, one thread's range, block by block. fp32 tensors are read and written where they lie; blocks of the others
-// become fp32 in L1 and go back from there, so that one loop serves every combination of elements.
+// A step of Adam, one thread's range: all of it in registers between a load and a store of each tensor. Which elements a tensor has is
+// asked at every access, in the same way every time, which costs nothing beside a square root and a division; a kernel for each of
+// 54 combinations would not be faster.
 #include "cpu/adam_kernels.h"
 
 #include "cpu/isa.h"
@@ -8,80 +9,73 @@
 namespace roofline::cpu {
 namespace {
 
-constexpr std::int64_t kBlock = 512;  // elements: four tensors of them in fp32 are 8 KiB
-
-template <class T>
-void widen(const T* x, std::int64_t n, float* y) {
-  std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) store(y + i, load(x + i));
-  if (i < n) store_partial(y + i, static_cast<int>(n - i), load_partial(x + i, static_cast<int>(n - i), zero()));
+// kVectors vectors of n elements each from `at` on; n is below kLanes only for one.
+template <class T, int kVectors>
+ROOFLINE_INLINE void read_as(const void* x, std::int64_t at, int n, Vec (&values)[kVectors]) {
+#pragma GCC unroll 2
+  for (int u = 0; u < kVectors; ++u) values[u] = get(static_cast<const T*>(x) + at + u * kLanes, n, zero());
 }
-
-template <bool NonTemporal, class T>
-void narrow_to(const float* x, std::int64_t n, T* y) {
-  std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    if constexpr (NonTemporal)
-      stream(y + i, load(x + i));
-    else
-      store(y + i, load(x + i));
-  }
-  if (i < n) store_partial(y + i, static_cast<int>(n - i), load_partial(x + i, static_cast<int>(n - i), zero()));
-}
-
-// Elements `first` to first + n in fp32: where they lie, or in the block.
-float* in_fp32(void* x, Element element, std::int64_t first, std::int64_t n, float* block) {
-  if (element == kFp32) return static_cast<float*>(x) + first;
-  if (element == kBf16)
-    widen(static_cast<const Bf16*>(x) + first, n, block);
+template <int kVectors>
+ROOFLINE_INLINE void read(const void* x, Element element, std::int64_t at, int n, Vec (&values)[kVectors]) {
+  if (element == kFp32)
+    read_as<float>(x, at, n, values);
+  else if (element == kBf16)
+    read_as<Bf16>(x, at, n, values);
   else
-    widen(static_cast<const Fp16*>(x) + first, n, block);
-  return block;
+    read_as<Fp16>(x, at, n, values);
 }
 
-// The way back, and to p from its master.
+template <class T, bool NonTemporal, int kVectors>
+ROOFLINE_INLINE void write_as(void* x, std::int64_t at, int n, const Vec (&values)[kVectors]) {
+#pragma GCC unroll 2
+  for (int u = 0; u < kVectors; ++u) {
+    T* const to = static_cast<T*>(x) + at + u * kLanes;
+    if (NonTemporal && n == kLanes)
+      stream(to, values[u]);
+    else
+      put(to, n, values[u]);
+  }
+}
+template <bool NonTemporal, int kVectors>
+ROOFLINE_INLINE void write(void* x, Element element, std::int64_t at, int n, const Vec (&values)[kVectors]) {
+  if (element == kFp32)
+    write_as<float, NonTemporal>(x, at, n, values);
+  else if (element == kBf16)
+    write_as<Bf16, NonTemporal>(x, at, n, values);
+  else
+    write_as<Fp16, NonTemporal>(x, at, n, values);
+}
+
 template <bool NonTemporal>
-void put_back(const float* from, std::int64_t n, void* x, Element element, std::int64_t first) {
-  if (element == kBf16)
-    narrow_to<NonTemporal>(from, n, static_cast<Bf16*>(x) + first);
-  else if (element == kFp16)
-    narrow_to<NonTemporal>(from, n, static_cast<Fp16*>(x) + first);
-  else if (float* const to = static_cast<float*>(x) + first; to != from)
-    narrow_to<NonTemporal>(from, n, to);
-}
-
-// n elements in fp32.
-ROOFLINE_INLINE void update(const AdamPart& part, const float* g, float* p, float* m, float* v, std::int64_t n) {
+void step(const AdamPart& given) {
+  const AdamPart part = given;  // nothing that is stored can change it
   const Vec beta1 = set1(part.beta1), rest1 = set1(part.rest1), beta2 = set1(part.beta2), rest2 = set1(part.rest2);
   const Vec keep = set1(part.keep), step = set1(-part.step), root = set1(part.root), eps = set1(part.eps);
-  const auto some = [&](std::int64_t i, int lanes) __attribute__((always_inline)) {
-    const Vec gradient = get(g + i, lanes, zero()), before = get(v + i, lanes, zero());
-    const Vec first = fma(beta1, get(m + i, lanes, zero()), mul(rest1, gradient));
-    const Vec second = fma(beta2, max(before, sub(zero(), before)), mul(mul(rest2, gradient), gradient));
-    const Vec ratio = div(first, fma(sqrt(second), root, eps));
-    put(m + i, lanes, first);
-    put(v + i, lanes, second);
-    put(p + i, lanes, fma(step, ratio, mul(keep, get(p + i, lanes, zero()))));
+  void* const kept = part.master ? part.master : part.p;
+  const Element of_kept = part.master ? kFp32 : part.parameter;
+  const auto update = [&](auto& p, std::int64_t at, int n) __attribute__((always_inline)) {
+    constexpr int kVectors = sizeof p / sizeof p[0];
+    Vec g[kVectors], m[kVectors], v[kVectors];
+    read(part.g, part.gradient, at, n, g);
+    read(part.m, part.moment, at, n, m);
+    read(part.v, part.moment, at, n, v);
+    read(kept, of_kept, at, n, p);
+#pragma GCC unroll 2
+    for (int u = 0; u < kVectors; ++u) {
+      m[u] = fma(beta1, m[u], mul(rest1, g[u]));
+      v[u] = fma(beta2, max(v[u], sub(zero(), v[u])), mul(mul(rest2, g[u]), g[u]));
+      p[u] = fma(step, div(m[u], fma(sqrt(v[u]), root, eps)), mul(keep, p[u]));
+    }
+    write<false>(part.m, part.moment, at, n, m);
+    write<false>(part.v, part.moment, at, n, v);
+    if (part.master) write<false>(part.master, kFp32, at, n, p);
+    write<NonTemporal>(part.p, part.parameter, at, n, p);
   };
+  Vec two[2], one[1];
   std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) some(i, kLanes);
-  if (i < n) some(i, static_cast<int>(n - i));
-}
-
-template <bool NonTemporal>
-void step(const AdamPart& part) {
-  alignas(64) float blocks[4][kBlock];
-  for (std::int64_t first = 0; first < part.elements; first += kBlock) {
-    const std::int64_t n = least(kBlock, part.elements - first);
-    const float* const g = in_fp32(const_cast<void*>(part.g), part.gradient, first, n, blocks[0]);
-    float* const p = part.master ? part.master + first : in_fp32(part.p, part.parameter, first, n, blocks[1]);
-    float* const m = in_fp32(part.m, part.moment, first, n, blocks[2]);
-    float* const v = in_fp32(part.v, part.moment, first, n, blocks[3]);
-    update(part, g, p, m, v, n);
-    put_back<false>(m, n, part.m, part.moment, first);
-    put_back<false>(v, n, part.v, part.moment, first);
-    put_back<NonTemporal>(p, n, part.p, part.parameter, first);
-  }
+  for (; i + 2 * kLanes <= part.elements; i += 2 * kLanes) update(two, i, kLanes);
+  for (; i + kLanes <= part.elements; i += kLanes) update(one, i, kLanes);
+  if (i < part.elements) update(one, i, static_cast<int>(part.elements - i));
   if constexpr (NonTemporal) fence();
 }
 

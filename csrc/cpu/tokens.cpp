@@ -77,7 +77,10 @@ Bound topk(const ops::Topk& problem, const char* op, const void* bias, void (*co
   const auto padded = [](std::int64_t n) { return (n + TopkPart::kBlock - 1) / TopkPart::kBlock * TopkPart::kBlock; };
   const std::int64_t experts = padded(problem.experts), chosen = padded(problem.experts_per_token);
   const std::int64_t room = 2 * chosen + 3 * TopkPart::kBlock;
-  const std::int64_t scratch_bytes = whole_pages((2 * experts + chosen) * std::int64_t{sizeof(float)} + 2 * room * std::int64_t{sizeof(std::int64_t)});
+  const std::int64_t token_bytes = (2 * experts + chosen) * std::int64_t{sizeof(float)} + 2 * room * std::int64_t{sizeof(std::int64_t)};
+  // What tokens keep between the steps stays in L1, with their logits.
+  const std::int64_t together = std::clamp<std::int64_t>(device.caches().l1_bytes / (2 * experts * std::int64_t{sizeof(float)}), 1, TopkPart::kTogether);
+  const std::int64_t scratch_bytes = whole_pages(together * token_bytes);
   const std::shared_ptr<void> scratch = workspace(device, device.threads() * scratch_bytes);
   Bound bound = over("topk", problem.tokens, [=](const Range& mine, int worker) {
     TopkPart part{};
@@ -86,11 +89,12 @@ Bound topk(const ops::Topk& problem, const char* op, const void* bias, void (*co
     part.weights = static_cast<float*>(problem.weights) + mine.first * problem.experts_per_token;
     part.numbers = static_cast<std::int32_t*>(problem.chosen) + mine.first * problem.experts_per_token;
     part.candidates = reinterpret_cast<std::int64_t*>(static_cast<char*>(scratch.get()) + worker * scratch_bytes);
-    part.ordered = part.candidates + room;
-    part.scores = reinterpret_cast<float*>(part.ordered + room);
-    part.sigmoids = part.scores + experts;
-    part.picked = part.sigmoids + experts;
-    part.limit = room - 2 * TopkPart::kBlock;
+    part.ordered = part.candidates + together * room;
+    part.scores = reinterpret_cast<float*>(part.ordered + together * room);
+    part.sigmoids = part.scores + together * experts;
+    part.picked = part.sigmoids + together * experts;
+    part.room = room;
+    part.together = together;
     part.tokens = mine.size();
     part.experts = problem.experts;
     part.chosen = problem.experts_per_token;

@@ -114,34 +114,46 @@ using Key = std::int64_t;  // of a score and its expert: the larger key comes fi
 constexpr std::int64_t kBlock = TopkPart::kBlock;
 constexpr Key kLeastKey = -0x7FFFFFFFFFFFFFFF - 1;
 
-// Integers in the order of numbers; their inverse is themselves.
-ROOFLINE_INLINE std::int32_t order_of(std::int32_t bits) { return bits ^ (bits >> 31 & 0x7FFFFFFF); }
-
-// On a tie the lowest expert comes first, and -0 ties with 0.
-ROOFLINE_INLINE Key key_of(float score, std::int64_t expert) {
-  const float number = score + 0.0f;
+// Integers in the order of numbers, -0 and 0 the same, and back.
+ROOFLINE_INLINE std::int32_t order_of(float number) {
   std::int32_t bits;
   __builtin_memcpy(&bits, &number, sizeof bits);
-  return Key{order_of(bits)} * (Key{1} << 32) + (0xFFFFFFFF - expert);
+  return bits < 0 ? -(bits & 0x7FFFFFFF) : bits;
 }
-ROOFLINE_INLINE std::int64_t expert_of(Key key) { return 0xFFFFFFFF - (key & 0xFFFFFFFF); }
-// The least number above a key's score: later experts have to reach it. Above infinity it is a NaN, which none does.
-ROOFLINE_INLINE float above(Key key) {
-  const std::int32_t bits = order_of(static_cast<std::int32_t>(key >> 32) + 1);
+ROOFLINE_INLINE float number_of(std::int32_t order) {
+  const std::uint32_t bits = order < 0 ? 0x80000000u | static_cast<std::uint32_t>(-order) : static_cast<std::uint32_t>(order);
   float number;
   __builtin_memcpy(&number, &bits, sizeof number);
   return number;
 }
 
-// The keys in order: each goes where as many stand before it as are larger. There are few, and no branch depends on them.
+// On a tie the lowest expert comes first.
+ROOFLINE_INLINE Key key_of(float score, std::int64_t expert) { return Key{order_of(score)} * (Key{1} << 32) - expert; }
+ROOFLINE_INLINE std::int64_t expert_of(Key key) { return -key & 0xFFFFFFFF; }
+// The least number above a key's score: later experts have to reach it. Above infinity it is a NaN, which none does.
+ROOFLINE_INLINE float above(Key key) { return number_of(static_cast<std::int32_t>((key + expert_of(key)) >> 32) + 1); }
+
+typedef Key Keys __attribute__((vector_size(kLanes == 1 ? 16 : sizeof(Vec))));
+constexpr int kRegisters = 64 / sizeof(Keys), kKeys = sizeof(Keys) / sizeof(Key);
+
+// The keys in order: each goes where as many stand before it as are larger. There are few, and no branch depends on them. Eight are
+// compared at once, and both have room for that.
 void put_in_order(Key* keys, std::int64_t count, Key* ordered) {
-  const std::int64_t whole = (count + 7) / 8 * 8;
-  for (std::int64_t i = count; i < whole; ++i) keys[i] = kLeastKey;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const Key key = keys[i];
-    Key larger = 0;
-    for (std::int64_t j = 0; j < whole; ++j) larger += keys[j] > key;
-    ordered[larger] = key;
+  for (int i = 0; i < 8; ++i) keys[count + i] = kLeastKey;
+  for (std::int64_t first = 0; first < count; first += 8) {
+    Keys some[kRegisters], place[kRegisters];
+#pragma GCC unroll 4
+    for (int r = 0; r < kRegisters; ++r) __builtin_memcpy(&some[r], keys + first + r * kKeys, sizeof(Keys)), place[r] = Keys{};
+    for (std::int64_t j = 0; j < count; ++j) {
+      const Keys other = Keys{} + keys[j];
+#pragma GCC unroll 4
+      for (int r = 0; r < kRegisters; ++r) place[r] -= some[r] < other;
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < kRegisters; ++r) {
+#pragma GCC unroll 8
+      for (int i = 0; i < kKeys; ++i) ordered[place[r][i]] = some[r][i];
+    }
   }
 }
 
@@ -158,34 +170,34 @@ float lower_bound(const float* scores, std::int64_t padded, std::int64_t chosen)
     for (int u = 0; u < kBlock / kLanes; ++u) maxima[u % kVectors] = max_number(load(scores + i + u * kLanes), maxima[u % kVectors]);
   }
   float each[kGroups];
-  Vec reached[kVectors];  // how many maxima are no less
 #pragma GCC unroll 64
-  for (int v = 0; v < kVectors; ++v) store(each + v * kLanes, maxima[v]), reached[v] = zero();
-  for (const float maximum : each) {
-#pragma GCC unroll 64
-    for (int v = 0; v < kVectors; ++v)
-      reached[v] = add(reached[v], select_less(set1(maximum), maxima[v], zero(), set1(1.0f)));
-  }
+  for (int v = 0; v < kVectors; ++v) store(each + v * kLanes, maxima[v]);
   Vec bound = set1(-kInfinity);
 #pragma GCC unroll 64
-  for (int v = 0; v < kVectors; ++v)
-    bound = max(bound, select_less(reached[v], set1(static_cast<float>(chosen)), set1(-kInfinity), maxima[v]));
+  for (int v = 0; v < kVectors; ++v) {
+    Vec reached[2] = {zero(), zero()};  // how many maxima are no less
+#pragma GCC unroll 16
+    for (int i = 0; i < kGroups; ++i) reached[i % 2] = add(reached[i % 2], select_less(set1(each[i]), maxima[v], zero(), set1(1.0f)));
+    bound = max(bound, select_less(add(reached[0], reached[1]), set1(static_cast<float>(chosen)), set1(-kInfinity), maxima[v]));
+  }
   return reduce_max(bound);
 }
 
-struct Selection {
-  std::int64_t count;  // of keys in `ordered`
-  float poison;        // NaN where a score is NaN, else 0
+float bound_of(const TopkPart& part, const float* scores, std::int64_t padded) {
+  if (part.experts <= 2 * part.chosen) return -kInfinity;  // half of all would reach one
+  if (part.chosen <= 12) return lower_bound<16>(scores, padded, part.chosen);
+  if (part.chosen <= 48) return lower_bound<64>(scores, padded, part.chosen);
+  return -kInfinity;
+}
+
+struct Found {
+  std::int64_t count;
+  float poison;  // NaN where a score is NaN, else 0
 };
 
-// The keys of the largest scores into part.ordered: those that reach the lower bound are put in order.
-Selection select(const TopkPart& part, const float* scores, std::int64_t padded) {
-  const std::int64_t chosen = part.chosen;
-  float bound = -kInfinity;
-  if (chosen <= 12)
-    bound = lower_bound<16>(scores, padded, chosen);
-  else if (chosen <= 48)
-    bound = lower_bound<64>(scores, padded, chosen);
+// The keys of the scores that reach the bound, the largest at least.
+Found collect(const TopkPart& part, const float* scores, std::int64_t padded, float bound, Key* candidates, Key* ordered) {
+  const std::int64_t chosen = part.chosen, experts = part.experts, limit = part.room - 2 * kBlock;
   Vec poison[2] = {zero(), zero()};
   std::int64_t count = 0;
   for (std::int64_t i = 0; i < padded; i += kBlock) {
@@ -197,19 +209,23 @@ Selection select(const TopkPart& part, const float* scores, std::int64_t padded)
       bits |= std::uint64_t{bits_at_least(score, reach)} << u * kLanes;
       poison[u % 2] = fma(max(set1(-3e38f), score), zero(), poison[u % 2]);  // in this order a NaN stays one
     }
-    if (const std::int64_t rest = part.experts - i; rest < kBlock) bits &= (std::uint64_t{1} << rest) - 1;
-    for (; bits; bits &= bits - 1) {
-      const std::int64_t expert = i + __builtin_ctzll(bits);
-      part.candidates[count++] = key_of(scores[expert], expert);
+    if (const std::int64_t rest = experts - i; rest < kBlock) bits &= (std::uint64_t{1} << rest) - 1;
+    while (bits) {  // four at once, those that are not there too: how many there are is hard to foresee
+#pragma GCC unroll 4
+      for (int u = 0; u < 4; ++u) {
+        const std::int64_t expert = i + __builtin_ctzll(bits | std::uint64_t{1} << 63);
+        candidates[count] = key_of(scores[expert], expert);
+        count += bits != 0;
+        bits &= bits - 1;
+      }
     }
-    if (count > part.limit) {
-      put_in_order(part.candidates, count, part.ordered);
-      for (count = 0; count < chosen; ++count) part.candidates[count] = part.ordered[count];
-      bound = above(part.ordered[chosen - 1]);
+    if (count > limit) {
+      put_in_order(candidates, count, ordered);
+      for (count = 0; count < chosen; ++count) candidates[count] = ordered[count];
+      bound = above(ordered[chosen - 1]);
     }
   }
-  put_in_order(part.candidates, count, part.ordered);
-  return {least(count, chosen), reduce_add(add(poison[0], poison[1]))};
+  return {count, reduce_add(add(poison[0], poison[1]))};
 }
 
 // 1 / (1 + e^-x), x clamped to where that is accurate: beyond, it is 0 or 1 to within 1e-37. In this order a NaN stays one.
@@ -221,24 +237,26 @@ ROOFLINE_INLINE Vec sigmoid(Vec x) {
 // A token's scores: its logits or, with a bias, their sigmoids and the bias; infinitely low up to a whole block. Without a bias
 // logits stand in the order of what they become, so that only those of the chosen go through an exponential.
 template <class T, bool Biased>
-ROOFLINE_INLINE const float* score(const TopkPart& part, const T* logits, std::int64_t padded) {
+ROOFLINE_INLINE const float* score(const TopkPart& part, const T* logits, std::int64_t padded, float* scores, float* sigmoids) {
   if constexpr (sizeof(T) == sizeof(float) && !Biased)
     if (part.experts == padded) return logits;
+  const std::int64_t experts = part.experts;
+  const float* const bias = part.bias;
   const auto each = [&](std::int64_t i, int n) __attribute__((always_inline)) {
     const Vec x = get(logits + i, n, set1(-kInfinity));
     if constexpr (Biased) {
       const Vec weight = sigmoid(x);
-      store(part.sigmoids + i, weight);
-      store(part.scores + i, add(weight, get(part.bias + i, n, set1(-kInfinity))));
+      store(sigmoids + i, weight);
+      store(scores + i, add(weight, get(bias + i, n, set1(-kInfinity))));
     } else {
-      store(part.scores + i, x);
+      store(scores + i, x);
     }
   };
   std::int64_t i = 0;
-  for (; i + kLanes <= part.experts; i += kLanes) each(i, kLanes);
-  if (i < part.experts) each(i, static_cast<int>(part.experts - i)), i += kLanes;
-  for (; i < padded; i += kLanes) store(part.scores + i, set1(-kInfinity));
-  return part.scores;
+  for (; i + kLanes <= experts; i += kLanes) each(i, kLanes);
+  if (i < experts) each(i, static_cast<int>(experts - i)), i += kLanes;
+  for (; i < padded; i += kLanes) store(scores + i, set1(-kInfinity));
+  return scores;
 }
 
 // f(x) of the n numbers that were picked, in place, and their sum.
@@ -272,36 +290,59 @@ ROOFLINE_INLINE float sum_of_powers(const float* scores, std::int64_t padded, fl
   return reduce_add(add(add(sums[0], sums[1]), add(sums[2], sums[3])));
 }
 
+// The picked numbers of a token become its weights.
+template <bool Sigmoid, bool Biased>
+ROOFLINE_INLINE void weigh(const TopkPart& part, const float* scores, std::int64_t padded, float poison, float* picked, float* weights) {
+  const std::int64_t chosen = part.chosen;
+  float divisor;
+  if constexpr (!Sigmoid) {
+    const float top = picked[0];
+    const float of_chosen = map(picked, chosen, [&](Vec x) __attribute__((always_inline)) { return exp(sub(x, set1(top))); });
+    divisor = part.renormalise ? of_chosen + poison : sum_of_powers(scores, padded, top);
+  } else {
+    const float of_chosen = map(picked, chosen, [](Vec x) __attribute__((always_inline)) { return Biased ? x : sigmoid(x); });
+    divisor = part.renormalise ? of_chosen : 1.0f;
+  }
+  std::int64_t i = 0;
+  for (; i + kLanes <= chosen; i += kLanes) store(weights + i, div(load(picked + i), set1(divisor)));
+  if (i < chosen) {
+    const int rest = static_cast<int>(chosen - i);
+    store_partial(weights + i, rest, div(load_partial(picked + i, rest, zero()), set1(divisor)));
+  }
+}
+
+// Each step waits long for the one before it: several tokens together give the core something to do.
 template <class T, bool Sigmoid, bool Biased>
 ROOFLINE_INLINE void topk(const TopkPart& part) {
-  const std::int64_t padded = (part.experts + kBlock - 1) / kBlock * kBlock, chosen = part.chosen;
-  for (std::int64_t token = 0; token < part.tokens; ++token) {
-    const float* const scores = score<T, Biased>(part, static_cast<const T*>(part.logits) + token * part.experts, padded);
-    const auto [count, poison] = select(part, scores, padded);
-    std::int32_t* const numbers = part.numbers + token * chosen;
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t expert = expert_of(part.ordered[i]);
-      numbers[i] = static_cast<std::int32_t>(expert);
-      part.picked[i] = Biased ? part.sigmoids[expert] : scores[expert];
+  const auto whole = [](std::int64_t n) { return (n + kBlock - 1) / kBlock * kBlock; };
+  const std::int64_t padded = whole(part.experts), chosen = part.chosen, stride = whole(chosen);
+  const float* scores[TopkPart::kTogether];
+  float bounds[TopkPart::kTogether];
+  Found found[TopkPart::kTogether];
+  for (std::int64_t first = 0; first < part.tokens; first += part.together) {
+    const int tokens = static_cast<int>(least(part.together, part.tokens - first));
+    for (int t = 0; t < tokens; ++t)
+      scores[t] = score<T, Biased>(part, static_cast<const T*>(part.logits) + (first + t) * part.experts, padded,
+                                   part.scores + t * padded, part.sigmoids + t * padded);
+    for (int t = 0; t < tokens; ++t) bounds[t] = bound_of(part, scores[t], padded);
+    for (int t = 0; t < tokens; ++t)
+      found[t] = collect(part, scores[t], padded, bounds[t], part.candidates + t * part.room, part.ordered + t * part.room);
+    for (int t = 0; t < tokens; ++t) put_in_order(part.candidates + t * part.room, found[t].count, part.ordered + t * part.room);
+    for (int t = 0; t < tokens; ++t) {
+      const std::int64_t count = least(found[t].count, chosen);
+      const Key* const ordered = part.ordered + t * part.room;
+      const float* const from = Biased ? part.sigmoids + t * padded : scores[t];
+      float* const picked = part.picked + t * stride;
+      std::int32_t* const numbers = part.numbers + (first + t) * chosen;
+      for (std::int64_t i = 0; i < count; ++i) {
+        const std::int64_t expert = expert_of(ordered[i]);
+        numbers[i] = static_cast<std::int32_t>(expert);
+        picked[i] = from[expert];
+      }
+      for (std::int64_t i = count; i < chosen; ++i) numbers[i] = -1, picked[i] = __builtin_nanf("");
     }
-    for (std::int64_t i = count; i < chosen; ++i) numbers[i] = -1, part.picked[i] = __builtin_nanf("");
-
-    float divisor;
-    if constexpr (!Sigmoid) {
-      const float top = part.picked[0];
-      const float of_chosen = map(part.picked, chosen, [&](Vec x) __attribute__((always_inline)) { return exp(sub(x, set1(top))); });
-      divisor = part.renormalise ? of_chosen + poison : sum_of_powers(scores, padded, top);
-    } else {
-      const float of_chosen = map(part.picked, chosen, [](Vec x) __attribute__((always_inline)) { return Biased ? x : sigmoid(x); });
-      divisor = part.renormalise ? of_chosen : 1.0f;
-    }
-    float* const weights = part.weights + token * chosen;
-    std::int64_t i = 0;
-    for (; i + kLanes <= chosen; i += kLanes) store(weights + i, div(load(part.picked + i), set1(divisor)));
-    if (i < chosen) {
-      const int rest = static_cast<int>(chosen - i);
-      store_partial(weights + i, rest, div(load_partial(part.picked + i, rest, zero()), set1(divisor)));
-    }
+    for (int t = 0; t < tokens; ++t)
+      weigh<Sigmoid, Biased>(part, scores[t], padded, found[t].poison, part.picked + t * stride, part.weights + (first + t) * chosen);
   }
 }
 

@@ -30,20 +30,23 @@ struct EmbeddingPart {
 
 struct TopkPart {
   static constexpr std::int64_t kBlock = 64;  // scores that are compared at once: a bit of a word for each
+  static constexpr int kTogether = 8;         // tokens that go through a step before the next one begins
 
-  const void* logits;         // [tokens, experts]
-  const float* bias;          // [experts]; null for none
-  float* weights;             // [tokens, chosen]
-  std::int32_t* numbers;      // [tokens, chosen]; of experts
-  float* scores;              // [experts, up to whole blocks]
-  float* sigmoids;            // [experts, up to whole blocks]; where there is a bias
-  float* picked;              // [chosen, up to whole blocks]
-  std::int64_t* candidates;   // [limit + 2 kBlock]
-  std::int64_t* ordered;      // [limit + 2 kBlock]
-  std::int64_t limit;         // of candidates, at least `chosen`: when there are more, only the best are kept
+  const void* logits;        // [tokens, experts]
+  const float* bias;         // [experts]; null for none
+  float* weights;            // [tokens, chosen]
+  std::int32_t* numbers;     // [tokens, chosen]; of experts
+  // Of as many tokens as are `together`, at most kTogether:
+  float* scores;             // [together, experts up to whole blocks]
+  float* sigmoids;           // [together, experts up to whole blocks]; where there is a bias
+  float* picked;             // [together, chosen up to whole blocks]
+  std::int64_t* candidates;  // [together, room]
+  std::int64_t* ordered;     // [together, room]
+  std::int64_t room;         // at least chosen + 3 kBlock; with more candidates than fit only the best are kept
+  std::int64_t together;
   std::int64_t tokens;
   std::int64_t experts;
-  std::int64_t chosen;        // experts per token
+  std::int64_t chosen;       // experts per token
   bool renormalise;
 };
 
