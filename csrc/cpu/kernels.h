@@ -30,13 +30,15 @@ std::vector<KernelEntry> embedding_kernels();
 std::vector<KernelEntry> topk_softmax_kernels();
 std::vector<KernelEntry> topk_sigmoid_kernels();
 std::vector<KernelEntry> adam_kernels();
+std::vector<KernelEntry> lm_head_kernels();
 
 inline std::vector<KernelEntry> all_kernels() {
   std::vector<KernelEntry> all;
   for (auto list : {stream_kernels(), fma_kernels(), fork_join_kernels(), pointer_chase_kernels(), core_to_core_kernels(),
                     matmul_kernels(), attention_kernels(), ffn_kernels(), softmax_kernels(), rms_norm_kernels(),
                     layer_norm_kernels(), relu_kernels(), bias_relu_kernels(), exp_kernels(), mixed_intensity_kernels(),
-                    rope_kernels(), embedding_kernels(), topk_softmax_kernels(), topk_sigmoid_kernels(), adam_kernels()})
+                    rope_kernels(), embedding_kernels(), topk_softmax_kernels(), topk_sigmoid_kernels(), adam_kernels(),
+                    lm_head_kernels()})
     all.insert(all.end(), list.begin(), list.end());
   return all;
 }
