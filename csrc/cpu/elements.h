@@ -12,4 +12,7 @@ struct Fp16 {
   std::uint16_t bits;
 };
 
+// Where a table has a kernel for each floating element: [kFp32] for float, and so on.
+enum Element : int { kFp32, kBf16, kFp16, kElements };
+
 }  // namespace roofline::cpu

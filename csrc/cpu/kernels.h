@@ -9,34 +9,22 @@ namespace roofline::cpu {
 
 class Device;
 
-// One function per operator file; each returns its variants, slowest first.
-std::vector<KernelEntry> stream_kernels();
-std::vector<KernelEntry> fma_kernels();
-std::vector<KernelEntry> fork_join_kernels();
-std::vector<KernelEntry> pointer_chase_kernels();
-std::vector<KernelEntry> core_to_core_kernels();
-std::vector<KernelEntry> matmul_kernels();
-std::vector<KernelEntry> attention_kernels();
-std::vector<KernelEntry> ffn_kernels();
-std::vector<KernelEntry> softmax_kernels();
-std::vector<KernelEntry> rms_norm_kernels();
-std::vector<KernelEntry> layer_norm_kernels();
-std::vector<KernelEntry> relu_kernels();
-std::vector<KernelEntry> bias_relu_kernels();
-std::vector<KernelEntry> residual_rms_norm_kernels();
-std::vector<KernelEntry> gelu_kernels();
-std::vector<KernelEntry> silu_mul_kernels();
-std::vector<KernelEntry> convert_kernels();
-std::vector<KernelEntry> exp_kernels();
-std::vector<KernelEntry> mixed_intensity_kernels();
+// Every operator with kernels: square_kernels() returns the variants of X(square), slowest first.
+#define ROOFLINE_CPU_OPERATORS(X) \
+  X(stream) X(fma) X(fork_join) X(pointer_chase) X(core_to_core) X(matmul) X(attention) X(ffn) X(softmax) \
+  X(rms_norm) X(residual_rms_norm) X(layer_norm) X(relu) X(gelu) X(silu_mul) X(bias_relu) X(exp) X(convert) \
+  X(mixed_intensity) X(rope) X(embedding) X(topk_softmax) X(topk_sigmoid) X(adam) X(lm_head)
+
+#define ROOFLINE_KERNELS(name) std::vector<KernelEntry> name##_kernels();
+ROOFLINE_CPU_OPERATORS(ROOFLINE_KERNELS)
+#undef ROOFLINE_KERNELS
 
 inline std::vector<KernelEntry> all_kernels() {
   std::vector<KernelEntry> all;
-  for (auto list : {stream_kernels(), fma_kernels(), fork_join_kernels(), pointer_chase_kernels(), core_to_core_kernels(),
-                    matmul_kernels(), attention_kernels(), ffn_kernels(), softmax_kernels(), rms_norm_kernels(),
-                    layer_norm_kernels(), relu_kernels(), bias_relu_kernels(), residual_rms_norm_kernels(),
-                    gelu_kernels(), silu_mul_kernels(), convert_kernels(), exp_kernels(), mixed_intensity_kernels()})
-    all.insert(all.end(), list.begin(), list.end());
+#define ROOFLINE_KERNELS(name) \
+  for (KernelEntry& kernel : name##_kernels()) all.push_back(std::move(kernel));
+  ROOFLINE_CPU_OPERATORS(ROOFLINE_KERNELS)
+#undef ROOFLINE_KERNELS
   return all;
 }
 

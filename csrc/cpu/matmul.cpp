@@ -2,45 +2,22 @@
 #include "ops/matmul.h"
 
 #include "cpu/device.h"
-#include "cpu/gemm.h"
 #include "cpu/kernels.h"
-#include "cpu/tiled_gemm.h"
+#include "cpu/products.h"
 
 namespace roofline::cpu {
 namespace {
 
 Bound library(const ops::Matmul& problem, Device& device) {
   if (problem.scales.kind != ops::Scales::Kind::none) throw Unsupported("matmul library: its kernels on a CPU take no scales; use scales none");
-  Gemm gemm = plan_gemm({problem.dtype, problem.rows, problem.columns, problem.inner, problem.a, problem.b, problem.c}, device);
-  Bound bound;
-  bound.plan.set("implementation", gemm.implementation);
-  bound.plan.set("library_implementation", gemm.library_implementation);
-  if (!gemm.instead_of.empty()) bound.plan.set("instead_of", gemm.instead_of);
-  bound.plan.set("threads", device.threads());
-  bound.plan.set("split", gemm.split);
-  bound.plan.set("packed_bytes", Value(gemm.packed_bytes));
-  bound.plan.set("pack_s", Value(gemm.pack_s));
-  bound.plan.set("workspace_bytes", Value(gemm.workspace_bytes));
-  bound.steps.push_back({"matmul", std::move(gemm.launch)});
-  return bound;
+  return bind_library(problem.op, {problem.dtype, problem.rows, problem.columns, problem.inner, problem.a, problem.b, problem.c}, device);
 }
 
 Bound tiled(const ops::Matmul& problem, Device& device) {
   if (problem.scales.kind != ops::Scales::Kind::none) throw Unsupported("matmul tiled: its kernels on a CPU take no scales; use scales none");
-  TiledGemm gemm = plan_tiled(
+  return bind_tiled(
+      problem.op,
       {problem.dtype, problem.rows, problem.columns, problem.inner, problem.a, problem.b, static_cast<float*>(problem.c)}, device);
-  Bound bound;
-  bound.plan.set("implementation", "tiled/" + name(gemm.isa));
-  bound.plan.set("tile", gemm.tile);
-  bound.plan.set("row_block", gemm.row_block);
-  bound.plan.set("column_block", gemm.column_block);
-  bound.plan.set("inner_block", gemm.inner_block);
-  bound.plan.set("threads", device.threads());
-  bound.plan.set("packed_bytes", Value(gemm.packed_bytes));
-  bound.plan.set("pack_s", Value(gemm.pack_s));
-  bound.plan.set("workspace_bytes", Value(gemm.workspace_bytes));
-  bound.steps.push_back({"matmul", std::move(gemm.launch)});
-  return bound;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <memory>
 #include <type_traits>
 
+#include "cpu/bypass.h"
 #include "cpu/device.h"
 #include "cpu/kernels.h"
 #include "cpu/rows_kernels.h"
@@ -22,19 +23,7 @@ Choice<RowsKernels> choose_rows(DType dtype) {
   return {isa, &table->of[std::find(kElements, std::end(kElements), dtype) - kElements]};
 }
 
-// A row is cut at cache lines: a non-temporal store writes a whole line, the rest of a row is stored plainly. Below a few lines
-// a row has little that is whole, unless all rows begin on a line.
-constexpr std::int64_t kLineBytes = 64;
-constexpr std::int64_t kLongRowBytes = 16 * kLineBytes;
-
 std::int64_t whole_lines(std::int64_t bytes) { return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes; }
-
-// Whether results should bypass the caches: they would not be found there again anyhow, and a line written whole need not be
-// read first.
-bool bypass(const Device& device, Isa isa, const void* y, std::int64_t rows, std::int64_t row_bytes) {
-  const bool whole_lines = reinterpret_cast<std::uintptr_t>(y) % kLineBytes == 0 && row_bytes % kLineBytes == 0;
-  return isa != Isa::scalar && rows * row_bytes > device.caches().llc_bytes() && (whole_lines || row_bytes >= kLongRowBytes);
-}
 
 // Whether what each thread keeps of a row stays in cache from pass to pass: in its own L2, or in its share of an L3.
 bool cached(const Device& device, std::int64_t bytes) {

@@ -28,10 +28,9 @@ ROOFLINE_INLINE Vec load(const Bf16* p) {
 ROOFLINE_INLINE Vec load(const Fp16* p) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
 ROOFLINE_INLINE __m128i narrow(const Bf16*, Vec x) {
   const __m256i bits = _mm256_castps_si256(x), even = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-  const __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_add_epi32(even, _mm256_set1_epi32(0x7FFF))), 16);
-  const __m256i quiet = _mm256_or_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(0x40));  // what a NaN becomes
-  const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
-  const __m256i words = _mm256_blendv_epi8(rounded, quiet, nan);
+  const __m256i rounded = _mm256_add_epi32(bits, _mm256_add_epi32(even, _mm256_set1_epi32(0x7FFF)));
+  const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));  // all ones is one: cheaper than what x was
+  const __m256i words = _mm256_srli_epi32(_mm256_or_si256(rounded, nan), 16);
   return _mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
 }
 ROOFLINE_INLINE __m128i narrow(const Fp16*, Vec x) { return _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
@@ -76,6 +75,11 @@ ROOFLINE_INLINE Vec exp2_bounded(Vec x) {
 // x where a < b, else y.
 ROOFLINE_INLINE Vec select_less(Vec a, Vec b, Vec x, Vec y) { return _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_LT_OQ)); }
 ROOFLINE_INLINE bool any_greater(Vec a, Vec b) { return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ)) != 0; }
+// Bit i: whether lane i of a is at least that of b.
+ROOFLINE_INLINE std::uint32_t bits_at_least(Vec a, Vec b) {
+  return static_cast<std::uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GE_OQ)));
+}
+ROOFLINE_INLINE Vec max_number(Vec a, Vec b) { return max(a, b); }  // b where a is NaN
 // Rows become columns: 2 x 2 blocks of floats, then of pairs, then of halves.
 ROOFLINE_INLINE void transpose(Vec (&rows)[kLanes]) {
   Vec pairs[8], quads[8];

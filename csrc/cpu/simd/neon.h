@@ -74,6 +74,12 @@ ROOFLINE_INLINE Vec exp2_bounded(Vec x) {
 // x where a < b, else y.
 ROOFLINE_INLINE Vec select_less(Vec a, Vec b, Vec x, Vec y) { return vbslq_f32(vcltq_f32(a, b), x, y); }
 ROOFLINE_INLINE bool any_greater(Vec a, Vec b) { return vmaxvq_u32(vcgtq_f32(a, b)) != 0; }
+// Bit i: whether lane i of a is at least that of b.
+ROOFLINE_INLINE std::uint32_t bits_at_least(Vec a, Vec b) {
+  const uint32x4_t lanes = {1, 2, 4, 8};
+  return vaddvq_u32(vandq_u32(vcgeq_f32(a, b), lanes));
+}
+ROOFLINE_INLINE Vec max_number(Vec a, Vec b) { return vmaxnmq_f32(a, b); }  // b where a is NaN
 // Rows become columns.
 ROOFLINE_INLINE void transpose(Vec (&rows)[kLanes]) {
   const float32x4x2_t low = vtrnq_f32(rows[0], rows[1]);

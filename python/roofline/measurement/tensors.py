@@ -163,6 +163,11 @@ class _Lazy:
         return np.asarray(self).reshape(*shape) if self._packed > 1 else _Lazy(self._raw.reshape(*shape), self._dtype_name)
 
 
+def _widened(raw: Array, spec: TensorSpec) -> _Lazy | Array:
+    """Numbers as float64; indices stay whole."""
+    return raw.astype(np.int64) if spec.below else _Lazy(raw, spec.dtype)
+
+
 def _rows(problem: Operator, seed: int) -> Array | None:
     """Rows to check, first and last among them; None for all."""
     if problem.total_flops() <= WHOLE_CHECK_FLOPS and problem.footprint_bytes() <= WHOLE_CHECK_BYTES:
@@ -186,10 +191,8 @@ def check(problem: Operator, tensors: Mapping[str, Held], seed: int = 0) -> dict
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
     rows = _rows(problem, seed)
-    before = {name: _Lazy(held.before(), held.spec.dtype) for name, held in tensors.items() if held.before is not None}
-    inputs: dict[str, Any] = {
-        t.name: before.get(t.name) or _Lazy(tensors[t.name].raw(), t.dtype) for t in problem.inputs()
-    }  # widened where they are indexed
+    inputs: dict[str, Any] = {t.name: _widened(tensors[t.name].raw(), t) for t in problem.inputs()}  # where they are indexed
+    inputs |= {name: _widened(held.before(), held.spec) for name, held in tensors.items() if held.before is not None}
     if rows is None and not problem.sums_in_chunks:
         inputs = {name: np.asarray(lazy) for name, lazy in inputs.items()}
     # NumPy's BLAS threads would go on spinning for tens of milliseconds, into whatever is timed next.
@@ -206,7 +209,8 @@ def check(problem: Operator, tensors: Mapping[str, Held], seed: int = 0) -> dict
         if rows is None or want.shape == spec.shape:
             got = np.asarray(actual)
         else:
-            got = actual[rows] if len(spec.shape) == 1 else actual.reshape(-1, spec.shape[-1])[rows]
+            flat = actual if len(spec.shape) == 1 else actual.reshape(-1, spec.shape[-1])
+            got = flat[rows % len(flat)]  # of a smaller output, around and around
         if got.shape != want.shape:
             raise Error(f"{problem.name}: the reference of {spec.name} has shape {want.shape}, expected {got.shape}")
         difference = np.abs(got - want)

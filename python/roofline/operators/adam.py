@@ -40,7 +40,7 @@ class Adam(Operator):
     variants = {
         "fused": Variant(
             summary="one pass: each byte of parameters, gradients and moments is read once and written once",
-            dtypes={"cuda": ("fp32", "fp16", "bf16")},
+            dtypes={"cpu": ("fp32", "fp16", "bf16"), "cuda": ("fp32", "fp16", "bf16")},
         ),
     }
 

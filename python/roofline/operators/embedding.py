@@ -29,7 +29,7 @@ class Embedding(Operator):
     variants = {
         "fused": Variant(
             summary="a row of the table is read and written for each token",
-            dtypes={"cuda": ("fp32", "fp16", "bf16")},
+            dtypes={"cpu": ("fp32", "fp16", "bf16"), "cuda": ("fp32", "fp16", "bf16")},
         ),
     }
 

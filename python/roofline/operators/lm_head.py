@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..counts import Array
+from ..dtypes import dtype
 from ..references import matmul
 from ..tensor_spec import TensorSpec
-from .base import Case, Operator, Product
+from .base import Case, Operator, Product, Variant
+from .matmul import FEW_ROWS
 
 _DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")
 
@@ -31,7 +33,17 @@ class LmHead(Operator):
     name = "lm_head"
     summary = "the last product of a language model, one logit per token of the vocabulary"
     mix = "read"
-    variants = {}
+    variants = {
+        "library": Variant(
+            summary="oneDNN on one block of the logits per thread, w packed before the clock starts",
+            dtypes={"cpu": ("fp32", "bf16")},
+        ),
+        "tiled": Variant(
+            summary="our own kernels on packed strips of w, sums in fp32; few tokens read w in eight address streams",
+            dtypes={"cpu": ("fp32", "bf16")},
+            own_products=True,
+        ),
+    }
 
     def check(self) -> None:
         for field in ("dtype", "weight_dtype", "out_dtype"):
@@ -55,8 +67,16 @@ class LmHead(Operator):
     def operations(self) -> dict[str, int]:
         return {"product": self.total_flops()}
 
+    def default_variant(self, device: str) -> str:
+        few = self.tokens <= (FEW_ROWS if self.dtype == "fp32" else FEW_ROWS // 2)  # as of `Matmul`
+        return "tiled" if device == "cpu" and few else "library"
+
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"
+
+    def tolerance(self) -> tuple[float, float]:
+        """As of `Matmul`, for terms of variance 1, and a step of the logits."""
+        return (2 * self.d_model + 16) * dtype("fp32").eps, 2 * dtype(self.out_dtype).eps
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: tokens."""
@@ -64,5 +84,10 @@ class LmHead(Operator):
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
-        shapes = ((1, 1, 1), (3, 5, 7), (2, 64, 101), (128, 7168, 129280))
-        return tuple(Case(problem=cls(tokens=tokens, d_model=d, vocabulary=v)) for tokens, d, v in shapes)
+        shapes = ((1, 1, 1), (3, 5, 7), (2, 64, 101), (37, 130, 1030))
+        small = tuple(
+            Case(problem=cls(tokens=tokens, d_model=d, vocabulary=v, dtype=dtype, weight_dtype=dtype))
+            for dtype in ("bf16", "fp32")
+            for tokens, d, v in shapes
+        )
+        return (*small, Case(problem=cls(tokens=128, d_model=7168, vocabulary=129280), slow=True))

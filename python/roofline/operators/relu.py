@@ -26,7 +26,8 @@ class Relu(Operator):
     mix = "copy"
     variants = {
         "fused": Variant(
-            summary="each element read once and written once", dtypes={"cpu": ("fp32", "bf16", "fp16"), "cuda": ("fp32", "fp16", "bf16")}
+            summary="each element read once and written once",
+            dtypes={"cpu": ("fp32", "bf16", "fp16"), "cuda": ("fp32", "fp16", "bf16")},
         ),
     }
 

@@ -37,7 +37,7 @@ class Rope(Operator):
     variants = {
         "fused": Variant(
             summary="q and k are read and written once; a token's cos and sin are read once for all its heads",
-            dtypes={"cuda": ("fp32", "fp16", "bf16")},
+            dtypes={"cpu": ("fp32", "fp16", "bf16"), "cuda": ("fp32", "fp16", "bf16")},
         ),
     }
 
@@ -64,18 +64,16 @@ class Rope(Operator):
         return self.dtype, "fp32"
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
-        """rows: indices along [batch * seq_q]; q and k are then [len(rows), their heads, head_dim]."""
+        """rows: indices along [batch * seq_q * heads], and modulo [batch * seq_q * kv_heads] of k; [len(rows), head_dim] each."""
         half = self.head_dim // 2
-
-        def tokens(name: str) -> Array:
-            flat = tensors[name].reshape(self.batch * self.seq_q, *tensors[name].shape[2:])
-            return flat if rows is None else flat[rows]
-
-        cos, sin = tokens("cos")[:, None], tokens("sin")[:, None]
+        cos, sin = (tensors[name].reshape(self.batch * self.seq_q, half) for name in ("cos", "sin"))
         found = {}
-        for name in ("q", "k"):
-            x, y = tokens(name)[..., :half], tokens(name)[..., half:]
-            rotated = np.concatenate([x * cos - y * sin, y * cos + x * sin], axis=-1)
+        for name, heads in (("q", self.heads), ("k", self.kv_heads)):
+            flat = tensors[name].reshape(self.batch * self.seq_q * heads, self.head_dim)
+            at = np.arange(len(flat)) if rows is None else rows % len(flat)
+            both, c, s = flat[at], cos[at // heads], sin[at // heads]
+            x, y = both[:, :half], both[:, half:]
+            rotated = np.concatenate([x * c - y * s, y * c + x * s], axis=-1)
             found[name] = rotated if rows is not None else rotated.reshape(tensors[name].shape)
         return found
 

@@ -36,7 +36,7 @@ class TopkSigmoid(Operator):
     variants = {
         "fused": Variant(
             summary="a token's logits are read once and stay on the chip for the selection",
-            dtypes={"cuda": ("fp32", "fp16", "bf16")},
+            dtypes={"cpu": ("fp32", "fp16", "bf16"), "cuda": ("fp32", "fp16", "bf16")},
         ),
     }
 

@@ -34,7 +34,7 @@ class TopkSoftmax(Operator):
     variants = {
         "fused": Variant(
             summary="a token's logits are read once and stay on the chip for their sum and the selection",
-            dtypes={"cuda": ("fp32", "fp16", "bf16")},
+            dtypes={"cpu": ("fp32", "fp16", "bf16"), "cuda": ("fp32", "fp16", "bf16")},
         ),
     }
 

@@ -17,7 +17,7 @@ from ..units import KIB, MIB
 
 MOST_PREDICTED_S = 0.1  # of a launch; the model's time is a lower bound that slow variants miss by a factor of three and more
 LAUNCH_SHARE = 6e-4  # of a report's time limit: 33 ms of 55 s
-HALVED_FIRST = ("seq_q", "rows", "elements", "batch", "tokens")
+HALVED_FIRST = ("seq_q", "rows", "elements", "batch", "tokens", "vocabulary", "d_ff")
 MAIN_DTYPES = ("fp32", "bf16")
 # Measured as ceilings, and no points of their own; a matrix product is both.
 CEILINGS = {probe.operator for probe in PROBES} - {"", "matmul", "all_gather"} | {"mixed_intensity"}
@@ -64,8 +64,8 @@ def _held(problem: Operator, facts: Mapping[str, Any]) -> Operator:
     """The problem with fewer experts, or a smaller vocabulary, until its tensors are few times what has to come from memory."""
     for name in ("experts", "vocabulary"):
         least = getattr(problem, "experts_per_token", 1)
-        while name in problem.field_names() and getattr(problem, name) // 2 >= least and problem.footprint_bytes() > 8 * _far(facts):
-            problem = problem.replace(**{name: getattr(problem, name) // 2})
+        while problem.footprint_bytes() > 8 * _far(facts) and (fewer := getattr(problem, name, 0) // 2) >= least:
+            problem = problem.replace(**{name: fewer})
     return problem
 
 

@@ -1,0 +1,37 @@
+// A planned product and the facts of its plan.
+#include "cpu/products.h"
+
+namespace roofline::cpu {
+
+Bound bind_library(const char* step, const GemmProblem& problem, Device& device) {
+  Gemm gemm = plan_gemm(problem, device);
+  Bound bound;
+  bound.plan.set("implementation", gemm.implementation);
+  bound.plan.set("library_implementation", gemm.library_implementation);
+  if (!gemm.instead_of.empty()) bound.plan.set("instead_of", gemm.instead_of);
+  bound.plan.set("threads", device.threads());
+  bound.plan.set("split", gemm.split);
+  bound.plan.set("packed_bytes", Value(gemm.packed_bytes));
+  bound.plan.set("pack_s", Value(gemm.pack_s));
+  bound.plan.set("workspace_bytes", Value(gemm.workspace_bytes));
+  bound.steps.push_back({step, std::move(gemm.launch)});
+  return bound;
+}
+
+Bound bind_tiled(const char* step, const TiledProblem& problem, Device& device) {
+  TiledGemm gemm = plan_tiled(problem, device);
+  Bound bound;
+  bound.plan.set("implementation", "tiled/" + name(gemm.isa));
+  bound.plan.set("tile", gemm.tile);
+  bound.plan.set("row_block", gemm.row_block);
+  bound.plan.set("column_block", gemm.column_block);
+  bound.plan.set("inner_block", gemm.inner_block);
+  bound.plan.set("threads", device.threads());
+  bound.plan.set("packed_bytes", Value(gemm.packed_bytes));
+  bound.plan.set("pack_s", Value(gemm.pack_s));
+  bound.plan.set("workspace_bytes", Value(gemm.workspace_bytes));
+  bound.steps.push_back({step, std::move(gemm.launch)});
+  return bound;
+}
+
+}  // namespace roofline::cpu

@@ -1,0 +1,12 @@
+// One matrix product as the whole of an operator: of matmul and lm_head.
+#pragma once
+
+#include "cpu/gemm.h"
+#include "cpu/tiled_gemm.h"
+
+namespace roofline::cpu {
+
+Bound bind_library(const char* step, const GemmProblem& problem, Device& device);
+Bound bind_tiled(const char* step, const TiledProblem& problem, Device& device);
+
+}  // namespace roofline::cpu

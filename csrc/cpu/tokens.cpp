@@ -1,0 +1,140 @@
+// The operators over tokens on a CPU: each thread takes one contiguous range of tokens, and of heads in rope.
+#include "cpu/bypass.h"
+#include "cpu/device.h"
+#include "cpu/floating.h"
+#include "cpu/kernels.h"
+#include "cpu/share.h"
+#include "cpu/tokens_kernels.h"
+#include "ops/tokens.h"
+
+namespace roofline::cpu {
+namespace {
+
+Choice<TokensKernels> choose_tokens() {
+  return choose<TokensKernels>(ROOFLINE_TABLES(tokens));
+}
+
+void state(Plan& plan, const Device& device, Isa isa, std::int64_t items, std::int64_t workspace_bytes) {
+  plan.set("implementation", "fused/" + name(isa));
+  plan.set("threads", static_cast<int>(std::min<std::int64_t>(items, device.threads())));  // with something to do
+  plan.set("workspace_bytes", Value(workspace_bytes));
+}
+
+// One step that gives each worker its items: work(items, worker).
+template <class Work>
+Bound over(const char* step, std::int64_t items, Work work) {
+  Bound bound;
+  bound.steps.push_back({step, [=](Queue& queue) {
+    Pool& threads = pool(queue);
+    threads.run([&](int worker) {
+      const Range mine = share(items, worker, threads.threads(), 1);
+      if (mine.size() > 0) work(mine, worker);
+    });
+  }});
+  return bound;
+}
+
+const char* at(const void* memory, std::int64_t bytes) { return static_cast<const char*>(memory) + bytes; }
+
+Bound rope(const ops::Rope& problem, Device& device) {
+  const auto [isa, table] = choose_tokens();
+  const auto run = table->rope[element_of(problem.dtype, problem.op)];
+  const std::int64_t half = problem.head_dim / 2, items = problem.tokens() * (problem.heads + problem.kv_heads);
+  const Element element = element_of(problem.table_dtype, problem.op);
+  const std::int64_t scratch_bytes = element == kFp32 ? 0 : whole_pages(2 * half * std::int64_t{sizeof(float)});
+  const std::shared_ptr<void> scratch = scratch_bytes ? workspace(device, device.threads() * scratch_bytes) : nullptr;
+  const RopePart whole = {problem.q, problem.k, problem.cos, problem.sin, nullptr, 0, items, problem.heads, problem.kv_heads, half,
+                          element};
+  Bound bound = over("rope", items, [=](const Range& mine, int worker) {
+    RopePart part = whole;
+    part.scratch = reinterpret_cast<float*>(static_cast<char*>(scratch.get()) + worker * scratch_bytes);
+    part.first = mine.first, part.last = mine.last;
+    run(part);
+  });
+  state(bound.plan, device, isa, items, device.threads() * scratch_bytes);
+  return bound;
+}
+
+Bound embedding(const ops::Embedding& problem, Device& device) {
+  const auto [isa, table] = choose_tokens();
+  const std::int64_t row_bytes = problem.d_model * size_bytes(problem.dtype);
+  const bool non_temporal = bypass(device, isa, problem.out, problem.tokens, row_bytes);
+  const auto run = table->embedding[non_temporal];
+  Bound bound = over("embedding", problem.tokens, [=](const Range& mine, int) {
+    run({static_cast<const std::int32_t*>(problem.ids) + mine.first, static_cast<const char*>(problem.table),
+         static_cast<char*>(problem.out) + mine.first * row_bytes, mine.size(), row_bytes});
+  });
+  state(bound.plan, device, isa, problem.tokens, 0);
+  bound.plan.set("stores", non_temporal ? "non_temporal" : "plain");
+  return bound;
+}
+
+Bound topk(const ops::Topk& problem, const char* op, const void* bias, void (*const (&kernels)[kElements])(const TopkPart&), Isa isa,
+           Device& device) {
+  if (problem.experts > INT32_MAX)
+    throw Unsupported(std::string(op) + ": experts is " + std::to_string(problem.experts) + "; their numbers are int32");
+  const auto run = kernels[element_of(problem.dtype, op)];
+  const auto padded = [](std::int64_t n) { return (n + TopkPart::kBlock - 1) / TopkPart::kBlock * TopkPart::kBlock; };
+  const std::int64_t experts = padded(problem.experts), chosen = padded(problem.experts_per_token);
+  const std::int64_t room = 2 * chosen + 3 * TopkPart::kBlock;
+  const std::int64_t token_bytes = (2 * experts + chosen) * std::int64_t{sizeof(float)} + 2 * room * std::int64_t{sizeof(std::int64_t)};
+  // What tokens keep between the steps stays in L1, with their logits.
+  const std::int64_t together = std::clamp<std::int64_t>(device.caches().l1_bytes / (2 * experts * std::int64_t{sizeof(float)}), 1, TopkPart::kTogether);
+  const std::int64_t scratch_bytes = whole_pages(together * token_bytes);
+  const std::shared_ptr<void> scratch = workspace(device, device.threads() * scratch_bytes);
+  Bound bound = over("topk", problem.tokens, [=](const Range& mine, int worker) {
+    TopkPart part{};
+    part.logits = at(problem.logits, mine.first * problem.experts * size_bytes(problem.dtype));
+    part.bias = static_cast<const float*>(bias);
+    part.weights = static_cast<float*>(problem.weights) + mine.first * problem.experts_per_token;
+    part.numbers = static_cast<std::int32_t*>(problem.chosen) + mine.first * problem.experts_per_token;
+    part.candidates = reinterpret_cast<std::int64_t*>(static_cast<char*>(scratch.get()) + worker * scratch_bytes);
+    part.ordered = part.candidates + together * room;
+    part.scores = reinterpret_cast<float*>(part.ordered + together * room);
+    part.sigmoids = part.scores + together * experts;
+    part.picked = part.sigmoids + together * experts;
+    part.room = room;
+    part.together = together;
+    part.tokens = mine.size();
+    part.experts = problem.experts;
+    part.chosen = problem.experts_per_token;
+    part.renormalise = problem.renormalise;
+    run(part);
+  });
+  state(bound.plan, device, isa, problem.tokens, device.threads() * scratch_bytes);
+  return bound;
+}
+
+Bound topk_softmax(const ops::TopkSoftmax& problem, Device& device) {
+  const auto [isa, table] = choose_tokens();
+  return topk(problem, problem.op, nullptr, table->topk_softmax, isa, device);
+}
+
+Bound topk_sigmoid(const ops::TopkSigmoid& problem, Device& device) {
+  const auto [isa, table] = choose_tokens();
+  return topk(problem, problem.op, problem.bias, table->topk_sigmoid, isa, device);
+}
+
+constexpr const char* kRouter =
+    "tokens shared out over threads; logits are read from memory once, the few that reach a lower bound of the chosen are put in "
+    "order, and only the chosen are written";
+
+}  // namespace
+
+std::vector<KernelEntry> rope_kernels() {
+  return floating_kernels<ops::Rope>(
+      "fused", "heads shared out over threads; q and k are read and written once, a token's cos and sin stay in L1 for all its heads",
+      rope);
+}
+
+std::vector<KernelEntry> embedding_kernels() {
+  return floating_kernels<ops::Embedding>(
+      "fused", "tokens shared out over threads; a row of the table is read and written for each, the next one fetched meanwhile",
+      embedding);
+}
+
+std::vector<KernelEntry> topk_softmax_kernels() { return floating_kernels<ops::TopkSoftmax>("fused", kRouter, topk_softmax); }
+
+std::vector<KernelEntry> topk_sigmoid_kernels() { return floating_kernels<ops::TopkSigmoid>("fused", kRouter, topk_sigmoid); }
+
+}  // namespace roofline::cpu

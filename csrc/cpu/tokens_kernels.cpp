@@ -1,0 +1,368 @@
+// Operators over tokens, one thread's range. rope and embedding move memory: each element is read and written once. A router
+// reads a token's logits once and selects in L1.
+#include "cpu/tokens_kernels.h"
+
+#include "cpu/isa.h"
+#include "cpu/simd/simd.h"
+
+namespace roofline::cpu {
+namespace {
+
+// -- rope ---------------------------------------------------------------------------------------------------------------------
+
+template <class T>
+ROOFLINE_INLINE void rotate(T* x, T* y, const float* cos, const float* sin, std::int64_t half) {
+  const auto pairs = [&](std::int64_t i, int n) __attribute__((always_inline)) {
+    const Vec left = get(x + i, n, zero()), right = get(y + i, n, zero());
+    const Vec c = get(cos + i, n, zero()), s = get(sin + i, n, zero());
+    put(x + i, n, sub(mul(left, c), mul(right, s)));
+    put(y + i, n, fma(right, c, mul(left, s)));
+  };
+  std::int64_t i = 0;
+  for (; i + kLanes <= half; i += kLanes) pairs(i, kLanes);
+  if (i < half) pairs(i, static_cast<int>(half - i));
+}
+
+template <class T>
+void widen(const void* from, std::int64_t first, std::int64_t n, float* to) {
+  const T* const x = static_cast<const T*>(from) + first;
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store(to + i, load(x + i));
+  if (i < n) store_partial(to + i, static_cast<int>(n - i), load_partial(x + i, static_cast<int>(n - i), zero()));
+}
+
+// n elements of a table from `first` on, in fp32: where they lie, or in `to`.
+const float* in_fp32(const void* table, Element element, std::int64_t first, std::int64_t n, float* to) {
+  if (element == kFp32) return static_cast<const float*>(table) + first;
+  element == kBf16 ? widen<Bf16>(table, first, n, to) : widen<Fp16>(table, first, n, to);
+  return to;
+}
+
+template <class T>
+void rope(const RopePart& part) {
+  const std::int64_t half = part.half, all = part.heads + part.kv_heads;
+  std::int64_t token = part.first / all, head = part.first % all;
+  for (std::int64_t at = part.first; at < part.last; ++token, head = 0) {
+    const std::int64_t end = least(all, head + part.last - at);
+    at += end - head;
+    const float* const cos = in_fp32(part.cos, part.table, token * half, half, part.scratch);
+    const float* const sin = in_fp32(part.sin, part.table, token * half, half, part.scratch + half);
+    for (; head < end; ++head) {
+      T* const x = head < part.heads ? static_cast<T*>(part.q) + (token * part.heads + head) * 2 * half
+                                     : static_cast<T*>(part.k) + (token * part.kv_heads + head - part.heads) * 2 * half;
+      rotate(x, x + half, cos, sin, half);
+    }
+  }
+}
+
+// -- embedding ----------------------------------------------------------------------------------------------------------------
+
+constexpr int kLineBytes = 64;
+
+template <bool NonTemporal>
+ROOFLINE_INLINE void copy_line(char* to, const char* from) {
+  if constexpr (kLanes == 1) {
+    __builtin_memcpy(to, from, kLineBytes);
+  } else {
+    constexpr int kWidth = kLineBytes / sizeof(Vec);
+    Vec x[kWidth];
+#pragma GCC unroll 4
+    for (int u = 0; u < kWidth; ++u) x[u] = load(reinterpret_cast<const float*>(from) + u * kLanes);
+#pragma GCC unroll 4
+    for (int u = 0; u < kWidth; ++u) {
+      float* const at = reinterpret_cast<float*>(to) + u * kLanes;
+      if constexpr (NonTemporal)
+        stream(at, x[u]);
+      else
+        store(at, x[u]);
+    }
+  }
+}
+
+// The hardware cannot know where the next row lies: while one is copied, the one this far behind it is fetched.
+constexpr std::int64_t kAheadBytes = 2048;
+
+template <bool NonTemporal>
+void embedding(const EmbeddingPart& part) {
+  const std::int64_t bytes = part.row_bytes, ahead = (kAheadBytes + bytes - 1) / bytes;
+  char* to = part.out;
+  for (std::int64_t token = 0; token < part.tokens; ++token, to += bytes) {
+    const char* const from = part.table + part.ids[token] * bytes;
+    const char* const next = part.table + part.ids[least(token + ahead, part.tokens - 1)] * bytes;
+    std::int64_t i = 0;
+    if constexpr (NonTemporal) {  // up to where a line of the result begins
+      i = least(static_cast<std::int64_t>(-reinterpret_cast<std::uintptr_t>(to) % kLineBytes), bytes);
+      __builtin_prefetch(next);
+      __builtin_memcpy(to, from, static_cast<std::size_t>(i));
+    }
+    for (; i + kLineBytes <= bytes; i += kLineBytes) {
+      __builtin_prefetch(next + i);
+      copy_line<NonTemporal>(to + i, from + i);
+    }
+    if (i < bytes) {
+      __builtin_prefetch(next + bytes - 1);
+      __builtin_memcpy(to + i, from + i, static_cast<std::size_t>(bytes - i));
+    }
+  }
+  if constexpr (NonTemporal) fence();
+}
+
+// -- routers ------------------------------------------------------------------------------------------------------------------
+
+using Key = std::int64_t;  // of a score and its expert: the larger key comes first
+
+constexpr std::int64_t kBlock = TopkPart::kBlock;
+constexpr Key kLeastKey = -0x7FFFFFFFFFFFFFFF - 1;
+
+// Integers in the order of numbers, -0 and 0 the same, and back.
+ROOFLINE_INLINE std::int32_t order_of(float number) {
+  std::int32_t bits;
+  __builtin_memcpy(&bits, &number, sizeof bits);
+  return bits < 0 ? -(bits & 0x7FFFFFFF) : bits;
+}
+ROOFLINE_INLINE float number_of(std::int32_t order) {
+  const std::uint32_t bits = order < 0 ? 0x80000000u | static_cast<std::uint32_t>(-order) : static_cast<std::uint32_t>(order);
+  float number;
+  __builtin_memcpy(&number, &bits, sizeof number);
+  return number;
+}
+
+// On a tie the lowest expert comes first.
+ROOFLINE_INLINE Key key_of(float score, std::int64_t expert) { return Key{order_of(score)} * (Key{1} << 32) - expert; }
+ROOFLINE_INLINE std::int64_t expert_of(Key key) { return -key & 0xFFFFFFFF; }
+// The least number above a key's score: later experts have to reach it. Above infinity it is a NaN, which none does.
+ROOFLINE_INLINE float above(Key key) { return number_of(static_cast<std::int32_t>((key + expert_of(key)) >> 32) + 1); }
+
+typedef Key Keys __attribute__((vector_size(kLanes == 1 ? 16 : sizeof(Vec))));
+constexpr int kRegisters = 64 / sizeof(Keys), kKeys = sizeof(Keys) / sizeof(Key);
+
+// The keys in order: each goes where as many stand before it as are larger. There are few, and no branch depends on them. Eight are
+// compared at once, and both have room for that.
+void put_in_order(Key* keys, std::int64_t count, Key* ordered) {
+  for (int i = 0; i < 8; ++i) keys[count + i] = kLeastKey;
+  for (std::int64_t first = 0; first < count; first += 8) {
+    Keys some[kRegisters], place[kRegisters];
+#pragma GCC unroll 4
+    for (int r = 0; r < kRegisters; ++r) __builtin_memcpy(&some[r], keys + first + r * kKeys, sizeof(Keys)), place[r] = Keys{};
+    for (std::int64_t j = 0; j < count; ++j) {
+      const Keys other = Keys{} + keys[j];
+#pragma GCC unroll 4
+      for (int r = 0; r < kRegisters; ++r) place[r] -= some[r] < other;
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < kRegisters; ++r) {
+#pragma GCC unroll 8
+      for (int i = 0; i < kKeys; ++i) ordered[place[r][i]] = some[r][i];
+    }
+  }
+}
+
+// A number that at least `chosen` scores reach: so many of the maxima of kGroups groups of scores do. With twice as many groups,
+// few other scores reach it.
+template <int kGroups>
+float lower_bound(const float* scores, std::int64_t padded, std::int64_t chosen) {
+  constexpr int kVectors = kGroups / kLanes;
+  Vec maxima[kVectors];
+#pragma GCC unroll 64
+  for (Vec& maximum : maxima) maximum = set1(-kInfinity);
+  for (std::int64_t i = 0; i < padded; i += kBlock) {
+#pragma GCC unroll 64
+    for (int u = 0; u < kBlock / kLanes; ++u) maxima[u % kVectors] = max_number(load(scores + i + u * kLanes), maxima[u % kVectors]);
+  }
+  float each[kGroups];
+#pragma GCC unroll 64
+  for (int v = 0; v < kVectors; ++v) store(each + v * kLanes, maxima[v]);
+  Vec bound = set1(-kInfinity);
+#pragma GCC unroll 64
+  for (int v = 0; v < kVectors; ++v) {
+    Vec reached[2] = {zero(), zero()};  // how many maxima are no less
+#pragma GCC unroll 16
+    for (int i = 0; i < kGroups; ++i) reached[i % 2] = add(reached[i % 2], select_less(set1(each[i]), maxima[v], zero(), set1(1.0f)));
+    bound = max(bound, select_less(add(reached[0], reached[1]), set1(static_cast<float>(chosen)), set1(-kInfinity), maxima[v]));
+  }
+  return reduce_max(bound);
+}
+
+float bound_of(const TopkPart& part, const float* scores, std::int64_t padded) {
+  if (part.experts <= 2 * part.chosen) return -kInfinity;  // half of all would reach one
+  if (part.chosen <= 12) return lower_bound<16>(scores, padded, part.chosen);
+  if (part.chosen <= 48) return lower_bound<64>(scores, padded, part.chosen);
+  return -kInfinity;
+}
+
+struct Found {
+  std::int64_t count;
+  float poison;  // NaN where a score is NaN, else 0
+};
+
+// The keys of the scores that reach the bound, the largest at least.
+Found collect(const TopkPart& part, const float* scores, std::int64_t padded, float bound, Key* candidates, Key* ordered) {
+  const std::int64_t chosen = part.chosen, experts = part.experts, limit = part.room - 2 * kBlock;
+  Vec poison[2] = {zero(), zero()};
+  std::int64_t count = 0;
+  for (std::int64_t i = 0; i < padded; i += kBlock) {
+    const Vec reach = set1(bound);
+    std::uint64_t bits = 0;
+#pragma GCC unroll 64
+    for (int u = 0; u < kBlock / kLanes; ++u) {
+      const Vec score = load(scores + i + u * kLanes);
+      bits |= std::uint64_t{bits_at_least(score, reach)} << u * kLanes;
+      poison[u % 2] = fma(max(set1(-3e38f), score), zero(), poison[u % 2]);  // in this order a NaN stays one
+    }
+    if (const std::int64_t rest = experts - i; rest < kBlock) bits &= (std::uint64_t{1} << rest) - 1;
+    while (bits) {  // four at once, those that are not there too: how many there are is hard to foresee
+#pragma GCC unroll 4
+      for (int u = 0; u < 4; ++u) {
+        const std::int64_t expert = i + __builtin_ctzll(bits | std::uint64_t{1} << 63);
+        candidates[count] = key_of(scores[expert], expert);
+        count += bits != 0;
+        bits &= bits - 1;
+      }
+    }
+    if (count > limit) {
+      put_in_order(candidates, count, ordered);
+      for (count = 0; count < chosen; ++count) candidates[count] = ordered[count];
+      bound = above(ordered[chosen - 1]);
+    }
+  }
+  return {count, reduce_add(add(poison[0], poison[1]))};
+}
+
+// 1 / (1 + e^-x), x clamped to where that is accurate: beyond, it is 0 or 1 to within 1e-37. In this order a NaN stays one.
+ROOFLINE_INLINE Vec sigmoid(Vec x) {
+  const Vec one = set1(1.0f);
+  return div(one, add(one, exp(max(set1(-87.0f), min(set1(87.0f), sub(zero(), x))))));
+}
+
+// A token's scores: its logits or, with a bias, their sigmoids and the bias; infinitely low up to a whole block. Without a bias
+// logits stand in the order of what they become, so that only those of the chosen go through an exponential.
+template <class T, bool Biased>
+ROOFLINE_INLINE const float* score(const TopkPart& part, const T* logits, std::int64_t padded, float* scores, float* sigmoids) {
+  if constexpr (sizeof(T) == sizeof(float) && !Biased)
+    if (part.experts == padded) return logits;
+  const std::int64_t experts = part.experts;
+  const float* const bias = part.bias;
+  const auto each = [&](std::int64_t i, int n) __attribute__((always_inline)) {
+    const Vec x = get(logits + i, n, set1(-kInfinity));
+    if constexpr (Biased) {
+      const Vec weight = sigmoid(x);
+      store(sigmoids + i, weight);
+      store(scores + i, add(weight, get(bias + i, n, set1(-kInfinity))));
+    } else {
+      store(scores + i, x);
+    }
+  };
+  std::int64_t i = 0;
+  for (; i + kLanes <= experts; i += kLanes) each(i, kLanes);
+  if (i < experts) each(i, static_cast<int>(experts - i)), i += kLanes;
+  for (; i < padded; i += kLanes) store(scores + i, set1(-kInfinity));
+  return scores;
+}
+
+// f(x) of the n numbers that were picked, in place, and their sum.
+template <class F>
+ROOFLINE_INLINE float map(float* x, std::int64_t n, F f) {
+  Vec sum = zero();
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const Vec y = f(load(x + i));
+    store(x + i, y);
+    sum = add(sum, y);
+  }
+  if (i == n) return reduce_add(sum);
+  const int rest = static_cast<int>(n - i);
+  const Vec y = f(load_partial(x + i, rest, zero()));
+  store_partial(x + i, rest, y);
+  float each[kLanes];
+  store(each, zero());
+  store_partial(each, rest, y);
+  return reduce_add(add(sum, load(each)));
+}
+
+// e^(x - top) summed over a token's scores: 2^-125 for what is far below, padding too.
+ROOFLINE_INLINE float sum_of_powers(const float* scores, std::int64_t padded, float top) {
+  Vec sums[4] = {zero(), zero(), zero(), zero()};
+  for (std::int64_t i = 0; i < padded; i += kBlock) {
+#pragma GCC unroll 64
+    for (int u = 0; u < kBlock / kLanes; ++u)
+      sums[u % 4] = add(sums[u % 4], exp2_bounded(mul(sub(load(scores + i + u * kLanes), set1(top)), set1(1.44269504f))));
+  }
+  return reduce_add(add(add(sums[0], sums[1]), add(sums[2], sums[3])));
+}
+
+// The picked numbers of a token become its weights.
+template <bool Sigmoid, bool Biased>
+ROOFLINE_INLINE void weigh(const TopkPart& part, const float* scores, std::int64_t padded, float poison, float* picked, float* weights) {
+  const std::int64_t chosen = part.chosen;
+  float divisor;
+  if constexpr (!Sigmoid) {
+    const float top = picked[0];
+    const float of_chosen = map(picked, chosen, [&](Vec x) __attribute__((always_inline)) { return exp(sub(x, set1(top))); });
+    divisor = part.renormalise ? of_chosen + poison : sum_of_powers(scores, padded, top);
+  } else {
+    const float of_chosen = map(picked, chosen, [](Vec x) __attribute__((always_inline)) { return Biased ? x : sigmoid(x); });
+    divisor = part.renormalise ? of_chosen : 1.0f;
+  }
+  std::int64_t i = 0;
+  for (; i + kLanes <= chosen; i += kLanes) store(weights + i, div(load(picked + i), set1(divisor)));
+  if (i < chosen) {
+    const int rest = static_cast<int>(chosen - i);
+    store_partial(weights + i, rest, div(load_partial(picked + i, rest, zero()), set1(divisor)));
+  }
+}
+
+// Each step waits long for the one before it: several tokens together give the core something to do.
+template <class T, bool Sigmoid, bool Biased>
+ROOFLINE_INLINE void topk(const TopkPart& part) {
+  const auto whole = [](std::int64_t n) { return (n + kBlock - 1) / kBlock * kBlock; };
+  const std::int64_t padded = whole(part.experts), chosen = part.chosen, stride = whole(chosen);
+  const float* scores[TopkPart::kTogether];
+  float bounds[TopkPart::kTogether];
+  Found found[TopkPart::kTogether];
+  for (std::int64_t first = 0; first < part.tokens; first += part.together) {
+    const int tokens = static_cast<int>(least(part.together, part.tokens - first));
+    for (int t = 0; t < tokens; ++t)
+      scores[t] = score<T, Biased>(part, static_cast<const T*>(part.logits) + (first + t) * part.experts, padded,
+                                   part.scores + t * padded, part.sigmoids + t * padded);
+    for (int t = 0; t < tokens; ++t) bounds[t] = bound_of(part, scores[t], padded);
+    for (int t = 0; t < tokens; ++t)
+      found[t] = collect(part, scores[t], padded, bounds[t], part.candidates + t * part.room, part.ordered + t * part.room);
+    for (int t = 0; t < tokens; ++t) put_in_order(part.candidates + t * part.room, found[t].count, part.ordered + t * part.room);
+    for (int t = 0; t < tokens; ++t) {
+      const std::int64_t count = least(found[t].count, chosen);
+      const Key* const ordered = part.ordered + t * part.room;
+      const float* const from = Biased ? part.sigmoids + t * padded : scores[t];
+      float* const picked = part.picked + t * stride;
+      std::int32_t* const numbers = part.numbers + (first + t) * chosen;
+      for (std::int64_t i = 0; i < count; ++i) {
+        const std::int64_t expert = expert_of(ordered[i]);
+        numbers[i] = static_cast<std::int32_t>(expert);
+        picked[i] = from[expert];
+      }
+      for (std::int64_t i = count; i < chosen; ++i) numbers[i] = -1, picked[i] = __builtin_nanf("");
+    }
+    for (int t = 0; t < tokens; ++t)
+      weigh<Sigmoid, Biased>(part, scores[t], padded, found[t].poison, part.picked + t * stride, part.weights + (first + t) * chosen);
+  }
+}
+
+template <class T>
+void topk_softmax(const TopkPart& part) {
+  topk<T, false, false>(part);
+}
+
+template <class T>
+void topk_sigmoid(const TopkPart& part) {
+  part.bias ? topk<T, true, true>(part) : topk<T, true, false>(part);
+}
+
+}  // namespace
+
+extern const TokensKernels ROOFLINE_TABLE(tokens) = {
+    {rope<float>, rope<Bf16>, rope<Fp16>},
+    {embedding<false>, embedding<true>},
+    {topk_softmax<float>, topk_softmax<Bf16>, topk_softmax<Fp16>},
+    {topk_sigmoid<float>, topk_sigmoid<Bf16>, topk_sigmoid<Fp16>},
+};
+
+}  // namespace roofline::cpu

@@ -1,0 +1,79 @@
+// Elements of a test in fp32, bf16 or fp16: what lies before and after them must stay as it was.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "core/random.h"
+#include "cpu/elements.h"
+
+namespace roofline::cpu {
+
+inline double value_of(float x) { return x; }
+inline double value_of(Bf16 x) {
+  const std::uint32_t bits = std::uint32_t{x.bits} << 16;
+  float wide;
+  std::memcpy(&wide, &bits, sizeof wide);
+  return wide;
+}
+inline double value_of(Fp16 x) {
+  const int exponent = x.bits >> 10 & 31, mantissa = x.bits & 1023;
+  const double size = exponent == 31 ? (mantissa ? NAN : INFINITY) : exponent ? std::ldexp(1024 + mantissa, exponent - 25) : std::ldexp(mantissa, -24);
+  return x.bits >> 15 ? -size : size;
+}
+
+// A random number of either sign between 1/4 and 4.
+inline void make_random(float& x, std::uint64_t bits) {
+  x = std::ldexp(1 + static_cast<float>(bits >> 41) / static_cast<float>(1 << 23), static_cast<int>(bits & 3) - 2) * (bits & 4 ? -1 : 1);
+}
+inline void make_random(Bf16& x, std::uint64_t bits) {
+  x.bits = static_cast<std::uint16_t>((bits & 1) << 15 | (125 + (bits >> 1 & 3)) << 7 | (bits >> 3 & 127));
+}
+inline void make_random(Fp16& x, std::uint64_t bits) {
+  x.bits = static_cast<std::uint16_t>((bits & 1) << 15 | (13 + (bits >> 1 & 3)) << 10 | (bits >> 3 & 1023));
+}
+
+template <class T>
+constexpr Element kElementOf = kFp32;
+template <>
+inline constexpr Element kElementOf<Bf16> = kBf16;
+template <>
+inline constexpr Element kElementOf<Fp16> = kFp16;
+
+// The distance of neighbours over their size, at most.
+inline double step_of(Element element) { return element == kFp32 ? std::ldexp(1, -23) : element == kBf16 ? std::ldexp(1, -7) : std::ldexp(1, -10); }
+
+// n elements, `offset` of them past a cache line, between guard zones.
+template <class T>
+class Guarded {
+ public:
+  explicit Guarded(std::int64_t n, std::int64_t offset = 0) : n_(n), memory_((n + offset) * sizeof(T) + 3 * kGuard, 0xA5) {
+    const auto address = reinterpret_cast<std::uintptr_t>(memory_.data() + kGuard);
+    first_ = kGuard + static_cast<std::int64_t>((64 - address % 64) % 64) + offset * static_cast<std::int64_t>(sizeof(T));
+  }
+  T* data() { return reinterpret_cast<T*>(memory_.data() + first_); }
+  T& operator[](std::int64_t i) { return data()[i]; }
+  double value(std::int64_t i) { return value_of(data()[i]); }
+  void fill(std::uint64_t seed) {
+    for (std::int64_t i = 0; i < n_; ++i) make_random(data()[i], random_bits(seed, i));
+  }
+  bool guarded() const {
+    const std::int64_t last = first_ + n_ * static_cast<std::int64_t>(sizeof(T));
+    for (std::int64_t i = 0; i < static_cast<std::int64_t>(memory_.size()); ++i)
+      if ((i < first_ || i >= last) && memory_[i] != 0xA5) return false;
+    return true;
+  }
+  bool operator==(const Guarded& other) const {
+    return n_ == other.n_ && std::memcmp(memory_.data() + first_, other.memory_.data() + other.first_, n_ * sizeof(T)) == 0;
+  }
+
+ private:
+  static constexpr std::int64_t kGuard = 128;
+  std::int64_t n_;
+  std::int64_t first_;
+  std::vector<unsigned char> memory_;
+};
+
+}  // namespace roofline::cpu
