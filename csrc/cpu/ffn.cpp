@@ -64,7 +64,7 @@ Bound library(const Ffn& problem, Device& device) {
     Pool& threads = pool(queue);
     threads.run([&](int worker) {
       const Range part = share(elements, worker, threads.threads(), line);
-      activate(table->of[0], activation, gate ? gate + part.first : nullptr, up + part.first, activated + part.first, part.size());
+      activate(table->of[kFp32], activation, gate ? gate + part.first : nullptr, up + part.first, activated + part.first, part.size());
     });
   }});
   add("down", problem.d_model, problem.d_ff, activated, problem.w_down, problem.out);
@@ -102,7 +102,7 @@ Bound tiled(const Ffn& problem, Device& device) {
     bound.steps.push_back({step, [launch = std::move(gemm.launch), memory](Queue& queue) { launch(queue); }});
   };
   const auto finish = [=, table = table, activation = problem.activation](std::int64_t at, std::int64_t n) {
-    activate(table->of[0], activation, gate ? gate + at : nullptr, hidden + at, hidden + at, n);
+    activate(table->of[kFp32], activation, gate ? gate + at : nullptr, hidden + at, hidden + at, n);
   };
   if (problem.gated()) add("gate", {problem.dtype, problem.rows(), problem.d_ff, problem.d_model, problem.x, problem.w_gate, gate});
   add("up", {problem.dtype, problem.rows(), problem.d_ff, problem.d_model, problem.x, problem.w_up, hidden, finish});

@@ -1,12 +1,12 @@
 // The row-wise operators on a CPU: each thread takes one contiguous range of rows, which it computes row by row. With fewer
 // rows than threads the others are idle.
 #include <algorithm>
-#include <iterator>
 #include <memory>
 #include <type_traits>
 
 #include "cpu/bypass.h"
 #include "cpu/device.h"
+#include "cpu/floating.h"
 #include "cpu/kernels.h"
 #include "cpu/rows_kernels.h"
 #include "cpu/share.h"
@@ -16,11 +16,10 @@
 namespace roofline::cpu {
 namespace {
 
-constexpr DType kElements[] = {DType::fp32, DType::bf16, DType::fp16};  // of a table, in its order
-
-Choice<RowsKernels> choose_rows(DType dtype) {
+template <class Problem>
+Choice<RowsKernels> choose_rows(const Problem& problem) {
   const auto [isa, table] = choose<RowsTable>(ROOFLINE_TABLES(rows));
-  return {isa, &table->of[std::find(kElements, std::end(kElements), dtype) - kElements]};
+  return {isa, &table->of[element_of(problem.dtype, problem.op)]};
 }
 
 std::int64_t whole_lines(std::int64_t bytes) { return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes; }
@@ -71,7 +70,7 @@ Bound over_elements(std::int64_t elements, std::int64_t element_bytes, Work work
 }
 
 Bound softmax(const ops::Softmax& problem, Device& device) {
-  const auto [isa, kernels] = choose_rows(problem.dtype);
+  const auto [isa, kernels] = choose_rows(problem);
   // The exponentials of a row wait in y where that is fp32 and stays in cache, else in a row of workspace, which has to stay in L2.
   const std::int64_t stride = whole_lines(problem.columns * 4), kept_bytes = problem.row_bytes() + stride;
   const bool non_temporal = bypass(device, isa, problem.y, problem.rows, problem.row_bytes()) && kept_bytes <= device.caches().l2_bytes;
@@ -90,7 +89,7 @@ Bound softmax(const ops::Softmax& problem, Device& device) {
 }
 
 Bound rms_norm(const ops::RmsNorm& problem, Device& device) {
-  const auto [isa, kernels] = choose_rows(problem.dtype);
+  const auto [isa, kernels] = choose_rows(problem);
   const bool non_temporal = bypass(device, isa, problem.y, problem.rows, problem.row_bytes());
   const auto run = kernels->rms_norm[non_temporal];
   Bound bound = over_rows(problem, [=](std::int64_t bytes, std::int64_t rows, int) {
@@ -102,7 +101,7 @@ Bound rms_norm(const ops::RmsNorm& problem, Device& device) {
 }
 
 Bound residual_rms_norm(const ops::ResidualRmsNorm& problem, Device& device) {
-  const auto [isa, kernels] = choose_rows(problem.dtype);
+  const auto [isa, kernels] = choose_rows(problem);
   const bool non_temporal = bypass(device, isa, problem.y, problem.rows, problem.row_bytes());
   const auto run = kernels->residual_rms_norm[non_temporal];
   Bound bound = over_rows(problem, [=](std::int64_t bytes, std::int64_t rows, int) {
@@ -115,7 +114,7 @@ Bound residual_rms_norm(const ops::ResidualRmsNorm& problem, Device& device) {
 
 Bound layer_norm(const ops::LayerNorm& problem, Device& device, const char* variant,
                  const RowsKernels::LayerNorm (RowsKernels::*pair)[2]) {
-  const auto [isa, kernels] = choose_rows(problem.dtype);
+  const auto [isa, kernels] = choose_rows(problem);
   const bool non_temporal = bypass(device, isa, problem.y, problem.rows, problem.row_bytes());
   const RowsKernels::LayerNorm run = (kernels->*pair)[non_temporal];
   Bound bound = over_rows(problem, [=](std::int64_t bytes, std::int64_t rows, int) {
@@ -135,7 +134,7 @@ Bound one_pass(const ops::LayerNorm& problem, Device& device) {
 }
 
 Bound bias_relu(const ops::BiasRelu& problem, Device& device) {
-  const auto [isa, kernels] = choose_rows(problem.dtype);
+  const auto [isa, kernels] = choose_rows(problem);
   const bool non_temporal = bypass(device, isa, problem.y, problem.rows, problem.row_bytes());
   const auto run = kernels->bias_relu[non_temporal];
   Bound bound = over_rows(problem, [=](std::int64_t bytes, std::int64_t rows, int) {
@@ -158,7 +157,7 @@ Bound elementwise(Device& device, Isa isa, std::int64_t elements, const void* y,
 }
 
 template <class Problem>
-Bound one_operand(const Problem& problem, Device& device, Isa isa, const RowsKernels::Elements (&pair)[2], std::int64_t y_bytes) {
+Bound one_operand(const Problem& problem, Device& device, Isa isa, const RowsKernels::Map (&pair)[2], std::int64_t y_bytes) {
   return elementwise(device, isa, problem.elements, problem.y, size_bytes(problem.dtype), y_bytes,
                      [=, plain = pair[0], streamed = pair[1]](std::int64_t x, std::int64_t y, std::int64_t n, bool non_temporal) {
                        (non_temporal ? streamed : plain)(at(problem.x, x), at(problem.y, y), n);
@@ -166,24 +165,22 @@ Bound one_operand(const Problem& problem, Device& device, Isa isa, const RowsKer
 }
 
 Bound relu(const ops::Relu& problem, Device& device) {
-  const auto [isa, kernels] = choose_rows(problem.dtype);
+  const auto [isa, kernels] = choose_rows(problem);
   return one_operand(problem, device, isa, kernels->relu, size_bytes(problem.dtype));
 }
 
 Bound gelu(const ops::Gelu& problem, Device& device) {
-  const auto [isa, kernels] = choose_rows(problem.dtype);
+  const auto [isa, kernels] = choose_rows(problem);
   return one_operand(problem, device, isa, problem.tanh ? kernels->gelu_tanh : kernels->gelu, size_bytes(problem.dtype));
 }
 
 Bound convert(const ops::Convert& problem, Device& device) {
-  const auto [isa, kernels] = choose_rows(problem.dtype);
-  for (int to = 0; to < 3; ++to)
-    if (problem.out_dtype == kElements[to]) return one_operand(problem, device, isa, kernels->convert[to], size_bytes(problem.out_dtype));
-  throw Unsupported("convert: CPU kernels write fp32, bf16 and fp16, not " + name(problem.out_dtype) + "; use one of these as out_dtype");
+  const auto [isa, kernels] = choose_rows(problem);
+  return one_operand(problem, device, isa, kernels->convert[element_of(problem.out_dtype, problem.op)], size_bytes(problem.out_dtype));
 }
 
 Bound silu_mul(const ops::SiluMul& problem, Device& device) {
-  const auto [isa, kernels] = choose_rows(problem.dtype);
+  const auto [isa, kernels] = choose_rows(problem);
   const std::int64_t bytes = size_bytes(problem.dtype);
   return elementwise(device, isa, problem.elements(), problem.y, bytes, bytes,
                      [=, kernels = kernels](std::int64_t first, std::int64_t, std::int64_t n, bool non_temporal) {
@@ -204,39 +201,27 @@ Bound exponential(const ops::Exp& problem, Device& device) {
 
 }  // namespace
 
-namespace {
-
-// One kernel for each element type of the tables.
-template <class Problem>
-std::vector<KernelEntry> of_elements(const char* variant, const char* summary, Bound (*bind)(const Problem&, Device&)) {
-  std::vector<KernelEntry> all;
-  for (const DType dtype : kElements) all.push_back(entry(Kernel<Problem, Device>{variant, dtype, "", summary, bind}));
-  return all;
-}
-
-}  // namespace
-
 std::vector<KernelEntry> softmax_kernels() {
-  return of_elements("fused",
+  return floating_kernels("fused",
                      "rows shared out over threads; a row is read from memory once and kept in cache for its maximum, its exponentials "
                      "and their sum, and the quotients, which go to memory",
                      softmax);
 }
 
 std::vector<KernelEntry> rms_norm_kernels() {
-  return of_elements("fused", "rows shared out over threads; a row is read from memory for its sum of squares and from cache for the result",
+  return floating_kernels("fused", "rows shared out over threads; a row is read from memory for its sum of squares and from cache for the result",
                      rms_norm);
 }
 
 std::vector<KernelEntry> residual_rms_norm_kernels() {
-  return of_elements("fused", "as rms_norm; the residual is updated in the first pass and read from cache for the result", residual_rms_norm);
+  return floating_kernels("fused", "as rms_norm; the residual is updated in the first pass and read from cache for the result", residual_rms_norm);
 }
 
 std::vector<KernelEntry> layer_norm_kernels() {
-  std::vector<KernelEntry> all = of_elements(
+  std::vector<KernelEntry> all = floating_kernels(
       "two_pass", "rows shared out over threads; a row is read from memory for its mean, from cache for its variance and the result",
       two_pass);
-  for (KernelEntry& one : of_elements("one_pass",
+  for (KernelEntry& one : floating_kernels("one_pass",
                                       "as two_pass, but mean and variance come from one pass: the variance is a difference, which loses "
                                       "digits where the row's first element is far from its mean",
                                       one_pass))
@@ -245,15 +230,15 @@ std::vector<KernelEntry> layer_norm_kernels() {
 }
 
 std::vector<KernelEntry> bias_relu_kernels() {
-  return of_elements("fused", "rows shared out over threads, read once and written once; the bias stays in cache", bias_relu);
+  return floating_kernels("fused", "rows shared out over threads, read once and written once; the bias stays in cache", bias_relu);
 }
 
 constexpr const char* kElementwise = "elements shared out over threads, read once and written once";
 
-std::vector<KernelEntry> relu_kernels() { return of_elements("fused", kElementwise, relu); }
-std::vector<KernelEntry> gelu_kernels() { return of_elements("fused", kElementwise, gelu); }
-std::vector<KernelEntry> silu_mul_kernels() { return of_elements("fused", kElementwise, silu_mul); }
-std::vector<KernelEntry> convert_kernels() { return of_elements("fused", kElementwise, convert); }
+std::vector<KernelEntry> relu_kernels() { return floating_kernels("fused", kElementwise, relu); }
+std::vector<KernelEntry> gelu_kernels() { return floating_kernels("fused", kElementwise, gelu); }
+std::vector<KernelEntry> silu_mul_kernels() { return floating_kernels("fused", kElementwise, silu_mul); }
+std::vector<KernelEntry> convert_kernels() { return floating_kernels("fused", kElementwise, convert); }
 
 std::vector<KernelEntry> exp_kernels() {
   return {entry(Kernel<ops::Exp, Device>{"vector", DType::fp32, "", "elements shared out over threads, each read and written in every pass",

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "cpu/elements.h"
 #include "cpu/isa.h"
 
 namespace roofline::cpu {
@@ -20,17 +21,17 @@ struct RowsKernels {
                              double eps);
   LayerNorm layer_norm_two_pass[2];
   LayerNorm layer_norm_one_pass[2];
-  using Elements = void (*)(const void* x, void* y, std::int64_t n);
-  Elements relu[2];  // NaN stays NaN
+  using Map = void (*)(const void* x, void* y, std::int64_t n);
+  Map relu[2];  // NaN stays NaN
   void (*bias_relu[2])(const void* x, const void* bias, void* y, std::int64_t rows, std::int64_t columns);
-  Elements gelu[2];                                                                    // x (1 + erf(x / sqrt(2))) / 2
-  Elements gelu_tanh[2];                                                               // its approximation by tanh
+  Map gelu[2];       // x (1 + erf(x / sqrt(2))) / 2
+  Map gelu_tanh[2];  // its approximation by tanh
   void (*silu_mul[2])(const void* gate, const void* up, void* y, std::int64_t n);  // up gate / (1 + e^-gate)
-  Elements convert[3][2];                                                              // to fp32, bf16, fp16
+  Map convert[kElements][2];  // to each
 };
 
 struct RowsTable {
-  RowsKernels of[3];  // fp32, bf16, fp16
+  RowsKernels of[kElements];
   void (*exp)(const float* x, float* y, std::int64_t n);
 };
 

@@ -16,17 +16,18 @@
 #include "cpu/kernels.h"
 #include "cpu/rows_kernels.h"
 #include "floats.h"
+#include "guarded.h"
 #include "tested.h"
 
 namespace roofline::cpu {
 
 #if defined(ROOFLINE_SIMDE)
-extern const RowsKernels rows_simde;
+extern const RowsTable rows_simde;
 #endif
 
 namespace {
 
-const std::vector<Tested<RowsKernels>> kTested = {ROOFLINE_TESTED(rows)};
+const std::vector<Tested<RowsTable>> kTested = {ROOFLINE_TESTED(rows)};
 
 std::vector<std::int64_t> lengths() {
   std::vector<std::int64_t> all;
@@ -37,9 +38,9 @@ std::vector<std::int64_t> lengths() {
 
 double tail(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
 
-class RowsTest : public TableTest<RowsKernels> {
+class RowsTest : public TableTest<RowsTable> {
  protected:
-  const RowsKernels& table() const { return *GetParam().table; }
+  const RowsKernels& table() const { return GetParam().table->of[kFp32]; }
 
   using Row = std::function<std::vector<double>(const float* x, std::int64_t columns)>;
   using Run = std::function<void(const float* x, float* y, std::int64_t rows, std::int64_t columns)>;
@@ -178,8 +179,8 @@ TEST_P(RowsTest, NothingIsWrittenForNoElements) {
   Floats x(4, 0), y(0, 5);
   x.fill(1);
   for (const int stores : {0, 1}) table().relu[stores](x.data(), y.data(), 0);
-  table().gelu(x.data(), y.data(), 0);
-  table().silu_mul(x.data(), x.data(), y.data(), 0);
+  table().gelu[0](x.data(), y.data(), 0);
+  table().silu_mul[0](x.data(), x.data(), y.data(), 0);
   EXPECT_TRUE(y.guarded());
 }
 
@@ -211,11 +212,11 @@ TEST_P(RowsTest, NanStaysNan) {
         one_nan("relu");
         table().bias_relu[stores](x.data(), ones.data(), y.data(), 1, columns);
         one_nan("bias_relu");
-        table().gelu(x.data(), y.data(), columns);
+        table().gelu[0](x.data(), y.data(), columns);
         one_nan("gelu");
-        table().silu_mul(x.data(), ones.data(), y.data(), columns);
+        table().silu_mul[0](x.data(), ones.data(), y.data(), columns);
         one_nan("silu_mul gate");
-        table().silu_mul(ones.data(), x.data(), y.data(), columns);
+        table().silu_mul[0](ones.data(), x.data(), y.data(), columns);
         one_nan("silu_mul up");
       }
 }
@@ -227,14 +228,14 @@ TEST_P(RowsTest, GeluLengths) {
         for (std::int64_t i = 0; i < columns; ++i) y.push_back(x[i] * tail(x[i]));
         return y;
       },
-      [&](auto x, auto y, auto rows, auto columns) { table().gelu(x, y, rows * columns); }, 5e-7, 3);
+      [&](auto x, auto y, auto rows, auto columns) { table().gelu[0](x, y, rows * columns); }, 5e-7, 3);
 }
 
 TEST_P(RowsTest, GeluIsAccurateOverItsRange) {
   const std::int64_t n = 300001;
   Floats x(n, 0), y(n, 0);
   for (std::int64_t i = 0; i < n; ++i) x[i] = static_cast<float>(-15 + 30.0 * double(i) / double(n - 1));
-  table().gelu(x.data(), y.data(), n);
+  table().gelu[0](x.data(), y.data(), n);
   double absolute = 0, relative = 0, near_zero = 0;
   for (std::int64_t i = 0; i < n; ++i) {
     const double expected = x[i] * tail(x[i]);
@@ -250,7 +251,7 @@ TEST_P(RowsTest, GeluIsAccurateOverItsRange) {
   Floats edge(4, 0);
   const float infinity = std::numeric_limits<float>::infinity();
   edge[0] = infinity, edge[1] = -infinity, edge[2] = 0, edge[3] = 1e-30f;
-  table().gelu(edge.data(), edge.data(), 4);
+  table().gelu[0](edge.data(), edge.data(), 4);
   EXPECT_EQ(edge[0], infinity);
   EXPECT_NEAR(edge[1], 0, 1e-35);
   EXPECT_EQ(edge[2], 0);
@@ -262,22 +263,134 @@ TEST_P(RowsTest, SiluMul) {
     Floats gate(n, 1), up(n, 2), y(n, 3);
     gate.fill(1, 20);
     up.fill(2);
-    table().silu_mul(gate.data(), up.data(), y.data(), n);
+    table().silu_mul[0](gate.data(), up.data(), y.data(), n);
     ASSERT_TRUE(y.guarded()) << n;
     for (std::int64_t i = 0; i < n; ++i) {
       const double expected = gate[i] / (1 + std::exp(-double{gate[i]})) * up[i];
       ASSERT_NEAR(y[i], expected, 1e-6 * std::abs(expected) + 1e-30) << n << " " << gate[i];
     }
-    table().silu_mul(gate.data(), up.data(), up.data(), n);
+    table().silu_mul[0](gate.data(), up.data(), up.data(), n);
     ASSERT_EQ(0, std::memcmp(up.data(), y.data(), n * sizeof(float)));
   }
   Floats gate(2, 0), up(2, 0), y(2, 0);
   gate[0] = 1e30f, gate[1] = -1e30f;
   up[0] = up[1] = 1;
-  table().silu_mul(gate.data(), up.data(), y.data(), 2);
+  table().silu_mul[0](gate.data(), up.data(), y.data(), 2);
   EXPECT_EQ(y[0], 1e30f);
   EXPECT_NEAR(y[1], 0, 1e-7);
 }
+
+TEST_P(RowsTest, GeluByTanhIsAccurateOverItsRange) {
+  const std::int64_t n = 300001;
+  Floats x(n, 0), y(n, 0);
+  for (std::int64_t i = 0; i < n; ++i) x[i] = static_cast<float>(-15 + 30.0 * double(i) / double(n - 1));
+  table().gelu_tanh[0](x.data(), y.data(), n);
+  for (std::int64_t i = 0; i < n; ++i) {
+    const double a = x[i], u = std::sqrt(2 / M_PI) * (a + 0.044715 * a * a * a);
+    const double expected = a / (1 + std::exp(-2 * u));
+    ASSERT_NEAR(y[i], expected, 2e-5 * std::abs(expected) * (a < -3) + 1.5e-6 * std::abs(expected) * (a >= -3) + 2e-37) << a;
+  }
+  const float infinity = std::numeric_limits<float>::infinity();
+  Floats edge(4, 0);
+  edge[0] = infinity, edge[1] = -infinity, edge[2] = 1e30f, edge[3] = -1e30f;
+  table().gelu_tanh[1](edge.data(), edge.data(), 4);
+  EXPECT_EQ(edge[0], infinity);
+  EXPECT_EQ(edge[1], 0);
+  EXPECT_EQ(edge[2], 1e30f);
+  EXPECT_EQ(edge[3], 0);
+}
+
+// Whatever the element, a kernel computes as in fp32 and rounds once: its results are those of fp32 on the same numbers, to half a
+// step of the element and what the order of sums changes.
+class RowsOfTest : public RowsTest {
+ protected:
+  template <class T>
+  const RowsKernels& of() const {
+    return GetParam().table->of[kElementOf<T>];
+  }
+
+  static constexpr std::int64_t kRows = 3;
+
+  // run(table, operands..., y): three matrices of rows x columns and two rows.
+  template <class T, class Run>
+  void check(const char* what, Run run) const {
+    for (const std::int64_t columns : {1, 7, 15, 16, 17, 33, 64, 127, 128, 200, 1000, 4099})
+      for (const std::int64_t offset : {0, 1, 13}) {
+        const std::int64_t n = kRows * columns;
+        Guarded<T> x(n, offset / 2), other(n, 0), y(n, offset), weight(columns, 3), bias(columns, 5);
+        Guarded<float> wide_x(n), wide_other(n), wide_y(n), wide_weight(columns), wide_bias(columns);
+        x.fill(1), other.fill(2), weight.fill(3), bias.fill(4);
+        const auto widen = [](Guarded<T>& narrow, Guarded<float>& wide, std::int64_t count) {
+          for (std::int64_t i = 0; i < count; ++i) wide[i] = static_cast<float>(narrow.value(i));
+        };
+        widen(x, wide_x, n), widen(other, wide_other, n), widen(weight, wide_weight, columns), widen(bias, wide_bias, columns);
+        run(of<T>(), x.data(), other.data(), weight.data(), bias.data(), y.data(), columns);
+        run(of<float>(), wide_x.data(), wide_other.data(), wide_weight.data(), wide_bias.data(), wide_y.data(), columns);
+        ASSERT_TRUE(y.guarded() && x.guarded() && other.guarded()) << what << " " << columns << " columns, offset " << offset;
+        const auto near = [&](Guarded<T>& narrow, Guarded<float>& wide) {
+          for (std::int64_t i = 0; i < n; ++i)
+            ASSERT_NEAR(narrow.value(i), wide[i], step_of(kElementOf<T>) * 0.502 * std::abs(wide[i]) + 2e-6)
+                << what << " " << columns << " columns, offset " << offset << ", element " << i;
+        };
+        near(y, wide_y), near(other, wide_other);
+      }
+  }
+
+  template <class T>
+  void check_all() const {
+    for (const int stores : {0, 1}) {
+      const auto n = [](std::int64_t columns) { return kRows * columns; };
+      check<T>("softmax", [=](auto& of, auto* x, auto*, auto*, auto*, auto* y, auto columns) {
+        Guarded<float> scratch(columns);
+        of.softmax[stores](x, y, scratch.data(), kRows, columns);
+        ASSERT_TRUE(scratch.guarded());
+      });
+      check<T>("rms_norm", [=](auto& of, auto* x, auto*, auto* weight, auto*, auto* y, auto columns) {
+        of.rms_norm[stores](x, weight, y, kRows, columns, 1e-6);
+      });
+      check<T>("residual_rms_norm", [=](auto& of, auto* x, auto* residual, auto* weight, auto*, auto* y, auto columns) {
+        // The second pass reads the residual as it is kept: numbers that are exact in 16 bits after the sum are the same in both.
+        for (std::int64_t i = 0; i < n(columns); ++i) x[i] = residual[i];
+        of.residual_rms_norm[stores](x, weight, residual, y, kRows, columns, 1e-6);
+      });
+      for (const auto pair : {&RowsKernels::layer_norm_two_pass, &RowsKernels::layer_norm_one_pass})
+        check<T>("layer_norm", [=](auto& of, auto* x, auto*, auto* weight, auto* bias, auto* y, auto columns) {
+          (of.*pair)[stores](x, weight, bias, y, kRows, columns, 1e-5);
+        });
+      for (const auto pair : {&RowsKernels::relu, &RowsKernels::gelu, &RowsKernels::gelu_tanh})
+        check<T>("of one operand", [=](auto& of, auto* x, auto*, auto*, auto*, auto* y, auto columns) { (of.*pair)[stores](x, y, n(columns)); });
+      check<T>("bias_relu", [=](auto& of, auto* x, auto*, auto*, auto* bias, auto* y, auto columns) {
+        of.bias_relu[stores](x, bias, y, kRows, columns);
+      });
+      check<T>("silu_mul", [=](auto& of, auto* x, auto* other, auto*, auto*, auto* y, auto columns) {
+        of.silu_mul[stores](x, other, y, n(columns));
+      });
+    }
+  }
+
+  template <class From, class To>
+  void check_convert() const {
+    for (const int stores : {0, 1})
+      for (const std::int64_t n : {1, 7, 8, 16, 31, 64, 127, 1000}) {
+        Guarded<From> x(n, 3);
+        Guarded<To> y(n, 5);
+        x.fill(n);
+        of<From>().convert[kElementOf<To>][stores](x.data(), y.data(), n);
+        ASSERT_TRUE(y.guarded()) << n;
+        for (std::int64_t i = 0; i < n; ++i) ASSERT_NEAR(y.value(i), x.value(i), step_of(kElementOf<To>) / 2 * std::abs(x.value(i))) << n;
+      }
+  }
+  template <class From>
+  void check_converts() const {
+    check_convert<From, float>(), check_convert<From, Bf16>(), check_convert<From, Fp16>();
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(All, RowsOfTest, testing::ValuesIn(kTested), [](const auto& info) { return std::string(info.param.name); });
+
+TEST_P(RowsOfTest, Bf16) { check_all<Bf16>(); }
+TEST_P(RowsOfTest, Fp16) { check_all<Fp16>(); }
+TEST_P(RowsOfTest, Convert) { check_converts<float>(), check_converts<Bf16>(), check_converts<Fp16>(); }
 
 // The bound kernels: what they plan, and that threads cover all rows.
 class RowsBindTest : public testing::TestWithParam<std::string> {
@@ -312,7 +425,7 @@ class RowsBindTest : public testing::TestWithParam<std::string> {
     for (int launch = 0; launch < 2; ++launch)
       for (const Step& step : bound.steps) step.launch(device_);
 
-    const RowsKernels& scalar = rows_scalar;
+    const RowsKernels& scalar = rows_scalar.of[kFp32];
     if (kernel.op == "softmax") scalar.softmax[0](x.data, expected.data, nullptr, rows, columns);
     if (kernel.op == "rms_norm") scalar.rms_norm[0](x.data, weight.data, expected.data, rows, columns, 1e-5);
     if (kernel.op == "layer_norm")
