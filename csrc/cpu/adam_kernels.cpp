@@ -1,6 +1,6 @@
-// A step of Adam, one thread's range: all of it in registers between a load and a store of each tensor. Which elements a tensor has is
-// asked at every access, in the same way every time, which costs nothing beside a square root and a division; a kernel for each of
-// 54 combinations would not be faster.
+// A step of Adam, one thread's range: all of it in registers between a load and a store of each tensor. Which elements a tensor has
+// is asked at every access, in the same way every time, which costs nothing beside a square root and a division: no kernel for each
+// of 54 combinations.
 #include "cpu/adam_kernels.h"
 
 #include "cpu/isa.h"

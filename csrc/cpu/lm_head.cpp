@@ -18,7 +18,8 @@ void require_plain(const ops::LmHead& problem) {
 Bound library(const ops::LmHead& problem, Device& device) {
   require_plain(problem);
   return bind_library(problem.op,
-                      {problem.dtype, problem.tokens, problem.vocabulary, problem.d_model, problem.x, problem.w, problem.logits}, device);
+                      {problem.dtype, problem.tokens, problem.vocabulary, problem.d_model, problem.x, problem.w, problem.logits},
+                      device);
 }
 
 Bound tiled(const ops::LmHead& problem, Device& device) {
@@ -34,10 +35,12 @@ Bound tiled(const ops::LmHead& problem, Device& device) {
 std::vector<KernelEntry> lm_head_kernels() {
   using K = Kernel<ops::LmHead, Device>;
   std::vector<KernelEntry> all;
-  for (const DType dtype : {DType::fp32, DType::bf16})
-    all.push_back(entry(K{"library", dtype, "", "oneDNN on one block of the logits per thread, sums in fp32; w packed in bind", library}));
-  for (const DType dtype : {DType::fp32, DType::bf16})
-    all.push_back(entry(K{"tiled", dtype, "", "our own kernels: w packed in strips in bind; few tokens read it in eight address streams", tiled}));
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    all.push_back(
+        entry(K{"library", dtype, "", "oneDNN on one block of the logits per thread, sums in fp32; w packed in bind", library}));
+    all.push_back(entry(K{
+        "tiled", dtype, "", "our own kernels: w packed in strips in bind; few tokens read it in eight address streams", tiled}));
+  }
   return all;
 }
 

@@ -69,17 +69,20 @@ Bound embedding(const ops::Embedding& problem, Device& device) {
   return bound;
 }
 
-Bound topk(const ops::Topk& problem, const char* op, const void* bias, void (*const (&kernels)[kElements])(const TopkPart&), Isa isa,
-           Device& device) {
+// of_all: whether the exponentials of all experts are needed, not only those of the chosen.
+Bound topk(const ops::Topk& problem, const char* op, const void* bias, bool of_all,
+           void (*const (&kernels)[kElements])(const TopkPart&), Isa isa, Device& device) {
   if (problem.experts > INT32_MAX)
     throw Unsupported(std::string(op) + ": experts is " + std::to_string(problem.experts) + "; their numbers are int32");
   const auto run = kernels[element_of(problem.dtype, op)];
   const auto padded = [](std::int64_t n) { return (n + TopkPart::kBlock - 1) / TopkPart::kBlock * TopkPart::kBlock; };
   const std::int64_t experts = padded(problem.experts), chosen = padded(problem.experts_per_token);
   const std::int64_t room = 2 * chosen + 3 * TopkPart::kBlock;
-  const std::int64_t token_bytes = (2 * experts + chosen) * std::int64_t{sizeof(float)} + 2 * room * std::int64_t{sizeof(std::int64_t)};
+  const std::int64_t row_bytes = experts * std::int64_t{sizeof(float)};
+  const std::int64_t token_bytes =
+      2 * row_bytes + chosen * std::int64_t{sizeof(float)} + 2 * room * std::int64_t{sizeof(std::int64_t)};
   // What tokens keep between the steps stays in L1, with their logits.
-  const std::int64_t together = std::clamp<std::int64_t>(device.caches().l1_bytes / (2 * experts * std::int64_t{sizeof(float)}), 1, TopkPart::kTogether);
+  const std::int64_t together = std::clamp<std::int64_t>(device.caches().l1_bytes / (2 * row_bytes), 1, TopkPart::kTogether);
   const std::int64_t scratch_bytes = whole_pages(together * token_bytes);
   const std::shared_ptr<void> scratch = workspace(device, device.threads() * scratch_bytes);
   Bound bound = over("topk", problem.tokens, [=](const Range& mine, int worker) {
@@ -102,17 +105,18 @@ Bound topk(const ops::Topk& problem, const char* op, const void* bias, void (*co
     run(part);
   });
   state(bound.plan, device, isa, problem.tokens, device.threads() * scratch_bytes);
+  bound.plan.set("exponentials", Value(problem.tokens * (of_all ? problem.experts : problem.experts_per_token)));
   return bound;
 }
 
 Bound topk_softmax(const ops::TopkSoftmax& problem, Device& device) {
   const auto [isa, table] = choose_tokens();
-  return topk(problem, problem.op, nullptr, table->topk_softmax, isa, device);
+  return topk(problem, problem.op, nullptr, !problem.renormalise, table->topk_softmax, isa, device);
 }
 
 Bound topk_sigmoid(const ops::TopkSigmoid& problem, Device& device) {
   const auto [isa, table] = choose_tokens();
-  return topk(problem, problem.op, problem.bias, table->topk_sigmoid, isa, device);
+  return topk(problem, problem.op, problem.bias, problem.bias != nullptr, table->topk_sigmoid, isa, device);
 }
 
 constexpr const char* kRouter =
@@ -123,7 +127,7 @@ constexpr const char* kRouter =
 
 std::vector<KernelEntry> rope_kernels() {
   return floating_kernels<ops::Rope>(
-      "fused", "heads shared out over threads; q and k are read and written once, a token's cos and sin stay in L1 for all its heads",
+      "fused", "heads shared out over threads; q and k are read and written once, a token's cos and sin stay in L1 for its heads",
       rope);
 }
 

@@ -167,7 +167,8 @@ float lower_bound(const float* scores, std::int64_t padded, std::int64_t chosen)
   for (Vec& maximum : maxima) maximum = set1(-kInfinity);
   for (std::int64_t i = 0; i < padded; i += kBlock) {
 #pragma GCC unroll 64
-    for (int u = 0; u < kBlock / kLanes; ++u) maxima[u % kVectors] = max_number(load(scores + i + u * kLanes), maxima[u % kVectors]);
+    for (int u = 0; u < kBlock / kLanes; ++u)
+      maxima[u % kVectors] = max_number(load(scores + i + u * kLanes), maxima[u % kVectors]);
   }
   float each[kGroups];
 #pragma GCC unroll 64
@@ -177,7 +178,8 @@ float lower_bound(const float* scores, std::int64_t padded, std::int64_t chosen)
   for (int v = 0; v < kVectors; ++v) {
     Vec reached[2] = {zero(), zero()};  // how many maxima are no less
 #pragma GCC unroll 16
-    for (int i = 0; i < kGroups; ++i) reached[i % 2] = add(reached[i % 2], select_less(set1(each[i]), maxima[v], zero(), set1(1.0f)));
+    for (int i = 0; i < kGroups; ++i)
+      reached[i % 2] = add(reached[i % 2], select_less(set1(each[i]), maxima[v], zero(), set1(1.0f)));
     bound = max(bound, select_less(add(reached[0], reached[1]), set1(static_cast<float>(chosen)), set1(-kInfinity), maxima[v]));
   }
   return reduce_max(bound);
@@ -292,7 +294,8 @@ ROOFLINE_INLINE float sum_of_powers(const float* scores, std::int64_t padded, fl
 
 // The picked numbers of a token become its weights.
 template <bool Sigmoid, bool Biased>
-ROOFLINE_INLINE void weigh(const TopkPart& part, const float* scores, std::int64_t padded, float poison, float* picked, float* weights) {
+ROOFLINE_INLINE void weigh(const TopkPart& part, const float* scores, std::int64_t padded, float poison, float* picked,
+                           float* weights) {
   const std::int64_t chosen = part.chosen;
   float divisor;
   if constexpr (!Sigmoid) {
@@ -342,7 +345,8 @@ ROOFLINE_INLINE void topk(const TopkPart& part) {
       for (std::int64_t i = count; i < chosen; ++i) numbers[i] = -1, picked[i] = __builtin_nanf("");
     }
     for (int t = 0; t < tokens; ++t)
-      weigh<Sigmoid, Biased>(part, scores[t], padded, found[t].poison, part.picked + t * stride, part.weights + (first + t) * chosen);
+      weigh<Sigmoid, Biased>(part, scores[t], padded, found[t].poison, part.picked + t * stride,
+                             part.weights + (first + t) * chosen);
   }
 }
 

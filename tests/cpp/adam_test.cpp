@@ -42,7 +42,8 @@ class AdamTest : public TableTest<AdamKernels> {
     Guarded<G> g(n, offset / 2);
     Guarded<M> m(n, offset), m_before(n), v(n, offset / 2), v_before(n);
     Guarded<float> kept(n, offset), kept_before(n);
-    p.fill(1), p_before.fill(1), g.fill(2), m.fill(3), m_before.fill(3), v.fill(4), v_before.fill(4), kept.fill(5), kept_before.fill(5);
+    p.fill(1), p_before.fill(1), g.fill(2), m.fill(3), m_before.fill(3), v.fill(4), v_before.fill(4);
+    kept.fill(5), kept_before.fill(5);
     AdamPart work = part(n, decayed);
     work.p = p.data(), work.master = master ? kept.data() : nullptr, work.g = g.data(), work.m = m.data(), work.v = v.data();
     work.parameter = kElementOf<P>, work.gradient = kElementOf<G>, work.moment = kElementOf<M>;

@@ -20,13 +20,15 @@ inline double value_of(Bf16 x) {
 }
 inline double value_of(Fp16 x) {
   const int exponent = x.bits >> 10 & 31, mantissa = x.bits & 1023;
-  const double size = exponent == 31 ? (mantissa ? NAN : INFINITY) : exponent ? std::ldexp(1024 + mantissa, exponent - 25) : std::ldexp(mantissa, -24);
+  const double finite = exponent ? std::ldexp(1024 + mantissa, exponent - 25) : std::ldexp(mantissa, -24);
+  const double size = exponent < 31 ? finite : mantissa ? NAN : INFINITY;
   return x.bits >> 15 ? -size : size;
 }
 
 // A random number of either sign between 1/4 and 4.
 inline void make_random(float& x, std::uint64_t bits) {
-  x = std::ldexp(1 + static_cast<float>(bits >> 41) / static_cast<float>(1 << 23), static_cast<int>(bits & 3) - 2) * (bits & 4 ? -1 : 1);
+  const float fraction = static_cast<float>(bits >> 41) / static_cast<float>(1 << 23);
+  x = std::ldexp(bits & 4 ? -1 - fraction : 1 + fraction, static_cast<int>(bits & 3) - 2);
 }
 inline void make_random(Bf16& x, std::uint64_t bits) {
   x.bits = static_cast<std::uint16_t>((bits & 1) << 15 | (125 + (bits >> 1 & 3)) << 7 | (bits >> 3 & 127));
@@ -43,7 +45,7 @@ template <>
 inline constexpr Element kElementOf<Fp16> = kFp16;
 
 // The distance of neighbours over their size, at most.
-inline double step_of(Element element) { return element == kFp32 ? std::ldexp(1, -23) : element == kBf16 ? std::ldexp(1, -7) : std::ldexp(1, -10); }
+inline double step_of(Element element) { return std::ldexp(1, element == kFp32 ? -23 : element == kBf16 ? -7 : -10); }
 
 // n elements, `offset` of them past a cache line, between guard zones.
 template <class T>

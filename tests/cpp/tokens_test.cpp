@@ -1,5 +1,5 @@
-// Every kernel over tokens of every instruction set against double, with guard zones: all tails, tables of other elements, ranges that
-// begin within a token, rows that begin anywhere, ties, infinities and NaN.
+// Every kernel over tokens of every instruction set against double, with guard zones: all tails, tables of other elements, ranges
+// that begin within a token, rows that begin anywhere, ties, infinities and NaN.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -78,11 +78,13 @@ class TokensTest : public TableTest<TokensKernels> {
 
   // What the kernel chooses of `tokens` rows, after all that holds for any input has been checked.
   template <class T>
-  Chosen topk(Guarded<T>& logits, std::int64_t tokens, std::int64_t experts, std::int64_t chosen, bool sigmoid, float* bias, bool renormalise,
-              std::int64_t together = 3) const {
+  Chosen topk(Guarded<T>& logits, std::int64_t tokens, std::int64_t experts, std::int64_t chosen, bool sigmoid, float* bias,
+              bool renormalise) const {
+    const std::int64_t together = 3;
     const auto whole = [](std::int64_t n) { return (n + TopkPart::kBlock - 1) / TopkPart::kBlock * TopkPart::kBlock; };
     const std::int64_t room = whole(chosen + 2 * TopkPart::kBlock + 1);
-    Guarded<float> weights(tokens * chosen, 1), scores(together * whole(experts)), sigmoids(together * whole(experts)), picked(together * whole(chosen));
+    Guarded<float> weights(tokens * chosen, 1), picked(together * whole(chosen));
+    Guarded<float> scores(together * whole(experts)), sigmoids(together * whole(experts));
     Guarded<std::int32_t> numbers(tokens * chosen, 3);
     Guarded<std::int64_t> candidates(together * room), ordered(together * room);
     TopkPart part{};
@@ -116,7 +118,7 @@ class TokensTest : public TableTest<TokensKernels> {
       double of_chosen = 0;
       for (std::int64_t i = 0; i < chosen; ++i) of_chosen += weight[order[i]];
       for (std::int64_t i = 0; i < chosen; ++i) {
-        ASSERT_EQ(found.numbers[t * chosen + i], order[i]) << experts << " experts, " << chosen << " chosen, place " << i << " of " << t;
+        ASSERT_EQ(found.numbers[t * chosen + i], order[i]) << experts << " experts, place " << i << " of " << chosen;
         const double expected = weight[order[i]] / (renormalise ? of_chosen : 1);
         ASSERT_NEAR(found.weights[t * chosen + i], expected, 2e-6 * expected + 1e-12) << experts << " " << chosen << " " << i;
       }
@@ -146,7 +148,8 @@ class TokensTest : public TableTest<TokensKernels> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, TokensTest, testing::ValuesIn(kTested), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, TokensTest, testing::ValuesIn(kTested),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 TEST_P(TokensTest, RopeOfFp32) { every_table<float>(); }
 TEST_P(TokensTest, RopeOfBf16) { every_table<Bf16>(); }
@@ -160,11 +163,12 @@ TEST_P(TokensTest, EmbeddingCopiesRowsOfAnyLength) {
       for (const bool non_temporal : {false, true}) {
         Guarded<Bf16> rows(5 * elements, offset / 2), out(tokens * elements, offset);
         rows.fill(1);
-        table().embedding[non_temporal]({ids.data(), reinterpret_cast<const char*>(rows.data()), reinterpret_cast<char*>(out.data()), tokens,
-                                         elements * 2});
+        table().embedding[non_temporal]({ids.data(), reinterpret_cast<const char*>(rows.data()),
+                                         reinterpret_cast<char*>(out.data()), tokens, elements * 2});
         ASSERT_TRUE(out.guarded()) << elements;
         for (std::int64_t t = 0; t < tokens; ++t)
-          ASSERT_EQ(0, std::memcmp(out.data() + t * elements, rows.data() + ids[t] * elements, elements * 2)) << elements << " " << offset;
+          ASSERT_EQ(0, std::memcmp(out.data() + t * elements, rows.data() + ids[t] * elements, elements * 2))
+              << elements << " " << offset;
       }
 }
 
@@ -209,9 +213,11 @@ TEST_P(TokensTest, NanIsNeverChosen) {
         for (std::int64_t e = 0; e < experts; ++e) logits[e] = static_cast<float>(e == at ? 0 : e % 11) / 4;
         logits[at] = kNan;
         Chosen found = topk(logits, 1, experts, 3, false, nullptr, renormalise);
-        for (int i = 0; i < 3; ++i) EXPECT_TRUE(std::isnan(found.weights[i]) && found.numbers[i] >= 0 && found.numbers[i] != at) << experts << " " << at;
+        for (int i = 0; i < 3; ++i)
+          EXPECT_TRUE(std::isnan(found.weights[i]) && found.numbers[i] >= 0 && found.numbers[i] != at) << experts << " " << at;
         found = topk(logits, 1, experts, 3, true, nullptr, renormalise);
-        for (int i = 0; i < 3; ++i) EXPECT_TRUE(found.weights[i] > 0 && found.weights[i] <= 1 && found.numbers[i] != at) << experts << " " << at;
+        for (int i = 0; i < 3; ++i)
+          EXPECT_TRUE(found.weights[i] > 0 && found.weights[i] <= 1 && found.numbers[i] != at) << experts << " " << at;
         Guarded<float> bias(experts);
         for (std::int64_t e = 0; e < experts; ++e) bias[e] = 0.25f;
         found = topk(logits, 1, experts, 3, true, bias.data(), renormalise);
@@ -228,7 +234,8 @@ TEST_P(TokensTest, NanIsNeverChosen) {
 
 TEST_P(TokensTest, SigmoidsSaturate) {
   Guarded<float> logits(6), bias(6);
-  for (std::int64_t e = 0; e < 6; ++e) logits[e] = std::vector<float>{1000, -1000, kInfinity, -kInfinity, 50, -50}[e], bias[e] = static_cast<float>(6 - e);
+  const float given[] = {1000, -1000, kInfinity, -kInfinity, 50, -50};
+  for (std::int64_t e = 0; e < 6; ++e) logits[e] = given[e], bias[e] = static_cast<float>(6 - e);
   const Chosen found = topk(logits, 1, 6, 6, true, bias.data(), false);
   EXPECT_EQ(found.numbers, (std::vector<std::int32_t>{0, 1, 2, 3, 4, 5}));
   for (int i = 0; i < 6; ++i) EXPECT_NEAR(found.weights[i], i % 2 ? 0 : 1, 1e-21) << i;

@@ -2,8 +2,8 @@
 // memory are float, Bf16 or Fp16; stores round to nearest even.
 //
 // The same names in every instruction set's header: Vec, kLanes, zero, set1, load, widen_pairs, store, stream, add, sub, mul, div, max,
-// min, max_number, fma, sqrt, exp2, exp2_bounded, select_less, any_greater, bits_at_least, transpose, reduce_add, reduce_max, load_partial,
-// store_partial, fence.
+// min, max_number, fma, sqrt, exp2, exp2_bounded, select_less, any_greater, bits_at_least, transpose, reduce_add, reduce_max,
+// load_partial, store_partial, fence.
 #pragma once
 
 #include <cstddef>
