@@ -46,7 +46,7 @@ class CachedAttention(Operator):
     variants = {
         "split_kv": Variant(
             summary="one pass for few queries: the keys are shared out to blocks, whose parts are added up at the end",
-            dtypes={"cuda": ("fp16", "bf16")},
+            dtypes={"cpu": ("fp32", "fp16", "bf16"), "cuda": ("fp16", "bf16")},
         ),
     }
 

@@ -45,7 +45,7 @@ class MlaDecode(Operator):
     variants = {
         "split_kv": Variant(
             summary="one pass: the keys are shared out to blocks, whose parts are added up at the end",
-            dtypes={"cuda": ("fp16", "bf16")},
+            dtypes={"cpu": ("fp32", "fp16", "bf16"), "cuda": ("fp16", "bf16")},
         ),
     }
 
