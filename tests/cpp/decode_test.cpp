@@ -1,6 +1,6 @@
-// Attention of few queries on every instruction set and of every element against double: all rows and remainders, masks, windows, sinks,
-// pages, more columns of the keys, ranges of keys that some rows do not see, growing scores, with guard zones around what is written.
-// AVX-512 also runs by SIMDe's emulation (table decode_simde).
+// Attention of few queries on every instruction set and of every element against double: all rows and remainders, masks, windows,
+// sinks, pages, more columns of the keys, ranges of keys that some rows do not see, growing scores, with guard zones around what is
+// written. AVX-512 also runs by SIMDe's emulation (table decode_simde).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,15 +27,17 @@ namespace {
 using Element = DecodeKernels::Element;
 
 const std::vector<Tested<DecodeKernels>> kTested = {ROOFLINE_TESTED(decode)};
-constexpr Element kElements[] = {DecodeKernels::fp32, DecodeKernels::bf16, DecodeKernels::fp16, DecodeKernels::int8, DecodeKernels::fp8_e4m3};
+constexpr Element kElements[] = {DecodeKernels::fp32, DecodeKernels::bf16, DecodeKernels::fp16, DecodeKernels::int8,
+                                 DecodeKernels::fp8_e4m3};
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // fp16 (5 bits of exponent, 10 of fraction) and the like.
 double narrow_float(std::uint32_t bits, int exponent_bits, int fraction_bits) {
   const std::uint32_t fraction = bits & ((1u << fraction_bits) - 1), exponent = bits >> fraction_bits & ((1u << exponent_bits) - 1);
   const int bias = (1 << (exponent_bits - 1)) - 1;
-  const double size = exponent == 0 ? std::ldexp(fraction, 1 - bias - fraction_bits)
-                                    : std::ldexp(fraction + (1u << fraction_bits), static_cast<int>(exponent) - bias - fraction_bits);
+  const bool normal = exponent > 0;
+  const double size = std::ldexp(normal ? fraction + (1u << fraction_bits) : fraction,
+                                 (normal ? static_cast<int>(exponent) : 1) - bias - fraction_bits);
   return bits >> (exponent_bits + fraction_bits) & 1 ? -size : size;
 }
 
@@ -46,7 +48,8 @@ struct Cache {
   Floats memory;
 
   static std::int64_t bytes(Element element) { return element == DecodeKernels::fp32 ? 4 : element <= DecodeKernels::fp16 ? 2 : 1; }
-  Cache(Element element, std::int64_t n, std::int64_t offset) : element(element), size(n), memory((n * bytes(element) + 3) / 4, offset) {}
+  Cache(Element element, std::int64_t n, std::int64_t offset)
+      : element(element), size(n), memory((n * bytes(element) + 3) / 4, offset) {}
 
   std::uint8_t* at(std::int64_t i) { return reinterpret_cast<std::uint8_t*>(memory.data()) + i * bytes(element); }
   std::uint32_t bits(std::int64_t i) {
@@ -97,6 +100,16 @@ class DecodeTest : public TableTest<DecodeKernels> {
  protected:
   const DecodeKernels& table() const { return *GetParam().table; }
 
+  // All keys, which every row sees.
+  void run(Element element, Floats& q, Cache& k, Cache& v, Floats& workspace, float* out, float* top, float* sum, std::int64_t rows,
+           std::int64_t head_dim, std::int64_t keys) const {
+    DecodePart part{};
+    part.q = q.data(), part.k = k.at(0), part.v = v.at(0), part.workspace = workspace.data();
+    part.out = out, part.top = top, part.sum = sum;
+    part.rows = rows, part.head_dim = head_dim, part.last = keys, part.seq_q = 1, part.visible = keys, part.window = keys;
+    table().attend[element](part);
+  }
+
   void check(const Shape& shape) const {
     const std::int64_t rows = shape.group * shape.seq_q, whole = DecodeKernels::whole(rows), head_dim = shape.head_dim;
     const std::int64_t key_dim = head_dim + shape.rope_dim, page = shape.page_size;
@@ -108,13 +121,15 @@ class DecodeTest : public TableTest<DecodeKernels> {
     const auto row_of = [&](std::int64_t key) { return page ? order[key / page] * page_rows + key % page : key; };
 
     Cache q(shape.queries, rows * head_dim, 1), q_rope(shape.queries, rows * shape.rope_dim, 2);
-    Cache k(shape.element, cached * head_dim, 3), v(shape.element, cached * head_dim, 5), rope(shape.element, cached * shape.rope_dim, 1);
+    Cache k(shape.element, cached * head_dim, 3), v(shape.element, cached * head_dim, 5);
+    Cache rope(shape.element, cached * shape.rope_dim, 1);
     Cache out(shape.queries, rows * head_dim, 7);
     std::uint64_t seed = 0;
     for (Cache* each : {&q, &q_rope, &k, &v, &rope}) each->fill(++seed);
     if (shape.growth > 0)
       for (std::int64_t key = 0; key < shape.keys; ++key)
-        for (std::int64_t d = 0; d < head_dim; ++d) k.memory[key * head_dim + d] += static_cast<float>(shape.growth * key * q.value(d));
+        for (std::int64_t d = 0; d < head_dim; ++d)
+          k.memory[key * head_dim + d] += static_cast<float>(shape.growth * static_cast<double>(key) * q.value(d));
     std::vector<float> sinks(shape.group);
     for (std::int64_t i = 0; i < shape.group; ++i) sinks[i] = static_cast<float>(2 * i - 1);
 
@@ -124,22 +139,39 @@ class DecodeTest : public TableTest<DecodeKernels> {
     const float factor = static_cast<float>(1.4426950408889634 * scale) * DecodeKernels::unit(shape.element);
     std::fill_n(queries.data(), whole * key_dim, 0.0f);
     table().widen[shape.queries](q.at(0), rows, head_dim, factor, queries.data(), key_dim);
-    if (shape.rope_dim) table().widen[shape.queries](q_rope.at(0), rows, shape.rope_dim, factor, queries.data() + head_dim, key_dim);
+    if (shape.rope_dim)
+      table().widen[shape.queries](q_rope.at(0), rows, shape.rope_dim, factor, queries.data() + head_dim, key_dim);
     const std::int64_t blocks = (shape.keys + DecodeKernels::kKeys - 1) / DecodeKernels::kKeys;
     for (std::int64_t part = 0; part < shape.parts; ++part)
       table().attend[shape.element]({
-          .q = queries.data(), .k = k.at(0), .v = v.at(0), .rope = rope.at(0), .workspace = workspace.data(),
-          .out = parts.data() + part * whole * head_dim, .top = tops.data() + part * whole, .sum = sums.data() + part * whole, .rows = rows,
-          .head_dim = head_dim, .rope_dim = shape.rope_dim, .first = blocks * part / shape.parts * DecodeKernels::kKeys,
-          .last = std::min(blocks * (part + 1) / shape.parts * DecodeKernels::kKeys, shape.keys), .first_row = 0, .seq_q = shape.seq_q,
-          .visible = shape.causal ? shape.keys - shape.seq_q + 1 : shape.keys, .growth = shape.causal ? 1 : 0,
-          .window = shape.window ? shape.window : shape.keys, .pages = page ? order.data() : nullptr, .page_size = page, .page_rows = page_rows,
+          .q = queries.data(),
+          .k = k.at(0),
+          .v = v.at(0),
+          .rope = rope.at(0),
+          .workspace = workspace.data(),
+          .out = parts.data() + part * whole * head_dim,
+          .top = tops.data() + part * whole,
+          .sum = sums.data() + part * whole,
+          .rows = rows,
+          .head_dim = head_dim,
+          .rope_dim = shape.rope_dim,
+          .first = blocks * part / shape.parts * DecodeKernels::kKeys,
+          .last = std::min(blocks * (part + 1) / shape.parts * DecodeKernels::kKeys, shape.keys),
+          .first_row = 0,
+          .seq_q = shape.seq_q,
+          .visible = shape.causal ? shape.keys - shape.seq_q + 1 : shape.keys,
+          .growth = shape.causal ? 1 : 0,
+          .window = shape.window ? shape.window : shape.keys,
+          .pages = page ? order.data() : nullptr,
+          .page_size = page,
+          .page_rows = page_rows,
       });
-    table().combine[shape.queries]({parts.data(), tops.data(), sums.data(), shape.sinks ? sinks.data() : nullptr, out.at(0), shape.parts, rows,
-                                    head_dim, 0, shape.seq_q, DecodeKernels::unit(shape.element)});
+    table().combine[shape.queries]({parts.data(), tops.data(), sums.data(), shape.sinks ? sinks.data() : nullptr, out.at(0),
+                                    shape.parts, rows, head_dim, 0, shape.seq_q, DecodeKernels::unit(shape.element)});
 
     const double narrow = shape.queries == DecodeKernels::fp32 ? 0 : shape.queries == DecodeKernels::bf16 ? 0x1p-8 : 0x1p-11;
-    const double tolerance = shape.growth > 0 ? 3e-4 : shape.element == DecodeKernels::int8 ? 2e-5 : 3e-6;  // scores of 50 are rounded to 4e-6 of them
+    // Scores of 50 are rounded to 4e-6 of them.
+    const double tolerance = shape.growth > 0 ? 3e-4 : shape.element == DecodeKernels::int8 ? 2e-5 : 3e-6;
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t end = shape.causal ? row % shape.seq_q + shape.keys - shape.seq_q + 1 : shape.keys;
       const std::int64_t first = shape.window ? std::max<std::int64_t>(end - shape.window, 0) : 0;
@@ -157,7 +189,8 @@ class DecodeTest : public TableTest<DecodeKernels> {
       const double sum = std::accumulate(weights.begin(), weights.end(), std::exp(sink - top));
       for (std::int64_t d = 0; d < head_dim; ++d) {
         double wanted = 0;
-        for (std::int64_t key = first; key < end; ++key) wanted += weights[key - first] / sum * v.value(row_of(key) * head_dim + d);
+        for (std::int64_t key = first; key < end; ++key)
+          wanted += weights[key - first] / sum * v.value(row_of(key) * head_dim + d);
         ASSERT_NEAR(out.value(row * head_dim + d), wanted, tolerance + narrow * std::fabs(wanted) + (narrow > 0 ? 0x1p-24 : 0))
             << "row " << row << " column " << d << " of " << head_dim << ", " << shape.keys << " keys, element " << shape.element;
       }
@@ -168,7 +201,8 @@ class DecodeTest : public TableTest<DecodeKernels> {
 
 TEST_P(DecodeTest, EveryNumberOfRows) {
   for (const Element element : kElements)
-    for (std::int64_t group = 1; group <= 9; ++group) check({.group = group, .seq_q = 1, .keys = 200, .head_dim = 64, .element = element});
+    for (std::int64_t group = 1; group <= 9; ++group)
+      check({.group = group, .seq_q = 1, .keys = 200, .head_dim = 64, .element = element});
 }
 
 TEST_P(DecodeTest, EveryRemainderOfKeysAndColumns) {
@@ -183,7 +217,8 @@ TEST_P(DecodeTest, EveryRemainderOfKeysAndColumns) {
 TEST_P(DecodeTest, QueriesAndResultsOf16Bits) {
   for (const Element queries : {DecodeKernels::bf16, DecodeKernels::fp16})
     for (const Element element : kElements)
-      for (const std::int64_t head_dim : {7, 64}) check({.group = 2, .seq_q = 3, .keys = 77, .head_dim = head_dim, .element = element, .queries = queries});
+      for (const std::int64_t head_dim : {7, 64})
+        check({.group = 2, .seq_q = 3, .keys = 77, .head_dim = head_dim, .element = element, .queries = queries});
 }
 
 TEST_P(DecodeTest, MasksAndRangesThatSomeRowsDoNotSee) {
@@ -198,7 +233,8 @@ TEST_P(DecodeTest, MasksAndRangesThatSomeRowsDoNotSee) {
 TEST_P(DecodeTest, Windows) {
   for (const std::int64_t window : {1, 3, 8, 190, 500, 2000})
     for (const std::int64_t queries : {1, 4, 8})
-      check({.group = 2, .seq_q = queries, .keys = 700, .head_dim = 24, .causal = true, .parts = 3, .window = window, .sinks = queries == 4});
+      check({.group = 2, .seq_q = queries, .keys = 700, .head_dim = 24, .causal = true, .parts = 3, .window = window,
+             .sinks = queries == 4});
 }
 
 TEST_P(DecodeTest, SinksThatAllRowsOfAHeadHave) {
@@ -208,7 +244,8 @@ TEST_P(DecodeTest, SinksThatAllRowsOfAHeadHave) {
 TEST_P(DecodeTest, Pages) {
   for (const Element element : {DecodeKernels::fp32, DecodeKernels::bf16, DecodeKernels::fp8_e4m3})
     for (const std::int64_t page : {1, 3, 16, 64, 1000})
-      check({.group = 4, .seq_q = 2, .keys = 700, .head_dim = 24, .causal = true, .parts = 3, .element = element, .page_size = page});
+      check({.group = 4, .seq_q = 2, .keys = 700, .head_dim = 24, .causal = true, .parts = 3, .element = element,
+             .page_size = page});
 }
 
 TEST_P(DecodeTest, MoreColumnsOfTheKeysAndMoreRowsThanTheCacheHolds) {
@@ -219,7 +256,8 @@ TEST_P(DecodeTest, MoreColumnsOfTheKeysAndMoreRowsThanTheCacheHolds) {
 }
 
 TEST_P(DecodeTest, ManyRanges) {
-  for (const std::int64_t parts : {2, 3, 8}) check({.group = 4, .seq_q = 1, .keys = 8 * DecodeKernels::kKeys + 5, .head_dim = 72, .parts = parts});
+  for (const std::int64_t parts : {2, 3, 8})
+    check({.group = 4, .seq_q = 1, .keys = 8 * DecodeKernels::kKeys + 5, .head_dim = 72, .parts = parts});
 }
 
 TEST_P(DecodeTest, GrowingScores) { check({.group = 1, .seq_q = 1, .keys = 1000, .head_dim = 64, .parts = 2, .growth = 0.02}); }
@@ -234,14 +272,14 @@ TEST_P(DecodeTest, EveryNumberOfAnElement) {
     Floats q(all, 0), workspace(DecodeKernels::workspace_floats(1), 0), part(all, 0), out(all, 0);
     std::fill_n(q.data(), all, 0.0f);
     float top, sum;
-    table().attend[element]({.q = q.data(), .k = k.at(0), .v = v.at(0), .workspace = workspace.data(), .out = part.data(), .top = &top,
-                             .sum = &sum, .rows = 1, .head_dim = all, .first = 0, .last = 1, .seq_q = 1, .visible = 1, .window = 1});
+    run(element, q, k, v, workspace, part.data(), &top, &sum, 1, all, 1);
     table().combine[DecodeKernels::fp32]({part.data(), &top, &sum, nullptr, out.data(), 1, 1, all, 0, 1, DecodeKernels::unit(element)});
     for (std::int64_t i = 0; i < all; ++i) {
-      const bool special = (element == DecodeKernels::bf16 && (i & 0x7F80) == 0x7F80) || (element == DecodeKernels::fp16 && (i & 0x7C00) == 0x7C00);
+      const std::int64_t exponent = element == DecodeKernels::bf16 ? 0x7F80 : element == DecodeKernels::fp16 ? 0x7C00 : 0;
+      const bool special = exponent > 0 && (i & exponent) == exponent;  // an infinity or a NaN
       if (special) ASSERT_FALSE(std::isfinite(out[i])) << "element " << element << " bits " << i;
       else if (std::isnan(v.value(i))) ASSERT_TRUE(std::isnan(out[i])) << "element " << element << " bits " << i;
-      else ASSERT_EQ(out[i], static_cast<float>(v.value(i))) << "element " << element << " bits " << i;
+      else ASSERT_NEAR(out[i], v.value(i), 2e-7 * std::fabs(v.value(i)) + 1e-44) << "element " << element << " bits " << i;
     }
   }
 }
@@ -254,11 +292,10 @@ TEST_P(DecodeTest, NotANumberStaysOne) {
       v.fill(3);
       constexpr std::uint32_t kBits[] = {0x7FC00000u, 0x7FC0u, 0x7E00u, 0, 0xFFu};
       k.set(150 * 16, kBits[element]);
-      Floats q(rows * 16, 0), out(rows * 16, 0), workspace(DecodeKernels::workspace_floats(rows), 0), top(rows, 0), sum(rows, 0);
+      Floats q(rows * 16, 0), out(rows * 16, 0), top(rows, 0), sum(rows, 0);
+      Floats workspace(DecodeKernels::workspace_floats(rows), 0);
       q.fill(1);
-      table().attend[element]({.q = q.data(), .k = k.at(0), .v = v.at(0), .workspace = workspace.data(), .out = out.data(), .top = top.data(),
-                               .sum = sum.data(), .rows = rows, .head_dim = 16, .first = 0, .last = 200, .seq_q = 1, .visible = 200,
-                               .window = 200});
+      run(element, q, k, v, workspace, out.data(), top.data(), sum.data(), rows, 16, 200);
       EXPECT_TRUE(std::isnan(sum[rows - 1]));
     }
 }
