@@ -44,8 +44,8 @@ constexpr std::int64_t kMostQueries = 8;
 
 Bound decode(const Decode& problem, Device& device) {
   if (problem.seq_q > kMostQueries)
-    throw Unsupported(problem.name + " takes seq_q up to " + std::to_string(kMostQueries) + ", got " + std::to_string(problem.seq_q) +
-                      "; use another variant, or fewer queries at a time");
+    throw Unsupported(problem.name + " takes seq_q up to " + std::to_string(kMostQueries) + ", got " +
+                      std::to_string(problem.seq_q) + "; use another variant, or fewer queries at a time");
   const Element queries = element_of(problem.dtype, DecodeKernels::kQueryElements, problem, "queries");
   const Element cache = element_of(problem.kv_dtype, DecodeKernels::elements, problem, "keys and values");
   const auto [isa, table] = choose<DecodeKernels>(ROOFLINE_TABLES(decode));

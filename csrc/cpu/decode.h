@@ -34,8 +34,8 @@ struct Decode {
   void* out;                            // as q
 };
 
-// A thread takes a range of the keys of one KV head, read once; who ends the last range adds up. Throws Unsupported for many queries
-// and for elements that the kernels do not read.
+// A thread takes a range of the keys of one KV head, read once; who ends the last range adds up. Throws Unsupported for many
+// queries and for elements that the kernels do not read.
 Bound decode(const Decode& problem, Device& device);
 
 Bound split_kv(const ops::Attention& problem, Device& device);

@@ -1,6 +1,8 @@
-// Attention of few queries: keys and values are read once, row by row, each thread at eight places of its range in turn, since a core
-// that reads at one place keeps too few lines on their way. Scores are dot products along the lanes; results add up row by row of V.
-// A few keys at a time meet all queries that fit in L1 with their results, so that more queries read neither K nor V again.
+// Attention of few queries: keys and values are read once, row by row, each thread at eight places of its range in turn, since a
+// core that reads at one place keeps too few lines on their way. Scores are dot products along the lanes; results add up row by row
+// of V. A few keys at a time meet all queries that fit in L1, so that more queries read neither K nor V again.
+//
+// Software prefetch of the rows ahead, and results that stay in registers while columns of many values pass, were both slower.
 #include "cpu/decode_kernels.h"
 
 #include "cpu/isa.h"
@@ -13,10 +15,10 @@ namespace {
 using Index = std::int64_t;
 
 constexpr int kKeys = DecodeKernels::kKeys;
-constexpr int kPitch = kKeys + 4;  // scores of a row: a tile may write up to a vector more behind its last
-constexpr int kStreams = 8;        // places where a range is read
+constexpr int kPitch = kKeys + 4;       // scores of a row: a tile may write up to a vector more behind its last
+constexpr int kStreams = 8;             // places where a range is read
+constexpr Index kRowsBytes = 16 << 10;  // queries, or results, that stay in L1
 constexpr bool kManyRegisters = kLanes == 16 || kLanes == 4;  // 32 instead of 16
-constexpr Index kRowsBytes = 16 << 10;                        // queries, or results, that stay in L1
 
 // Rows are worked on in groups of 4, the last of 2 or 1 where that is enough. Scores of a group lie [key][row].
 // Keys of a tile of scores: as many sums as keep both multipliers busy.

@@ -273,7 +273,8 @@ TEST_P(DecodeTest, EveryNumberOfAnElement) {
     std::fill_n(q.data(), all, 0.0f);
     float top, sum;
     run(element, q, k, v, workspace, part.data(), &top, &sum, 1, all, 1);
-    table().combine[DecodeKernels::fp32]({part.data(), &top, &sum, nullptr, out.data(), 1, 1, all, 0, 1, DecodeKernels::unit(element)});
+    const float unit = DecodeKernels::unit(element);
+    table().combine[DecodeKernels::fp32]({part.data(), &top, &sum, nullptr, out.data(), 1, 1, all, 0, 1, unit});
     for (std::int64_t i = 0; i < all; ++i) {
       const std::int64_t exponent = element == DecodeKernels::bf16 ? 0x7F80 : element == DecodeKernels::fp16 ? 0x7C00 : 0;
       const bool special = exponent > 0 && (i & exponent) == exponent;  // an infinity or a NaN
