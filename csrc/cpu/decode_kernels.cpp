@@ -17,7 +17,8 @@ using Index = std::int64_t;
 constexpr int kKeys = DecodeKernels::kKeys;
 constexpr int kPitch = kKeys + 4;       // scores of a row: a tile may write up to a vector more behind its last
 constexpr int kStreams = 8;             // places where a range is read
-constexpr Index kRowsBytes = 16 << 10;  // queries, or results, that stay in L1
+constexpr Index kRowsBytes = 8 << 10;    // queries, or results, that stay in L1
+constexpr Index kBlockBytes = 64 << 10;  // keys and values that stay in L2 beside all queries and results
 constexpr bool kManyRegisters = kLanes == 16 || kLanes == 4;  // 32 instead of 16
 
 // Rows are worked on in groups of 4, the last of 2 or 1 where that is enough. Scores of a group lie [key][row].
@@ -246,8 +247,12 @@ void walk(const DecodePart& part, Index first, Index each, bool masked) {
   const Index head_dim = part.head_dim, rows = part.rows, all = Streams * each;
   float* const s = part.workspace;  // of each group [kPitch][its rows]
   Index* const at = reinterpret_cast<Index*>(s + DecodeKernels::whole(rows) * kPitch);  // [2][kKeys]
-  for (Index begin = 0; begin < all; begin += kKeys) {
-    const Index n = least(kKeys, all - begin), whole = (n + kWhole - 1) / kWhole * kWhole;
+  // Where rows do not fit in L1 together, a block meets them in turn, and should stay in L2.
+  const Index key_bytes = static_cast<Index>(sizeof(Element)) * (head_dim + part.rope_dim + (part.v == part.k ? 0 : head_dim));
+  const bool again = rows * (head_dim + part.rope_dim) * 4 > kRowsBytes;
+  const Index keys = again ? most(least(kKeys, kBlockBytes / key_bytes / kWhole * kWhole), kWhole) : kKeys;
+  for (Index begin = 0; begin < all; begin += keys) {
+    const Index n = least(keys, all - begin), whole = (n + kWhole - 1) / kWhole * kWhole;
     for (Index i = 0; i < n; i += Streams)
 #pragma GCC unroll 8
       for (Index j = 0; j < Streams; ++j) at[i + j] = first + (begin + i) / Streams + j * each;

@@ -301,7 +301,8 @@ TEST_P(DecodeTest, NotANumberStaysOne) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sets, DecodeTest, testing::ValuesIn(kTested), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Sets, DecodeTest, testing::ValuesIn(kTested),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace roofline::cpu
