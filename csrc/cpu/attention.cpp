@@ -153,16 +153,19 @@ Bound tiled(const Attention& problem, Device& device) {
 
 std::vector<KernelEntry> attention_kernels() {
   using K = Kernel<Attention, Device>;
-  return {
+  std::vector<KernelEntry> all = {
       entry(K{"naive", DType::fp32, "", "three passes; all scores are written to memory and read back twice", naive}),
       entry(K{"tiled", DType::fp32, "",
               "a thread takes a block of queries of one KV head over all its keys; scores and running softmax stay in the cache, "
               "only out is written",
               tiled}),
-      entry(K{"split_kv", DType::fp32, "",
-              "for few queries: a thread takes a range of the keys of one KV head, read once; who ends the last range adds up",
-              split_kv}),
   };
+  for (const DType dtype : {DType::fp32, DType::fp16, DType::bf16})
+    all.push_back(entry(K{"split_kv", dtype, "",
+                          "for few queries: a thread takes a range of the keys of one KV head, read once; who ends the last range "
+                          "adds up",
+                          split_kv}));
+  return all;
 }
 
 }  // namespace roofline::cpu

@@ -1,8 +1,12 @@
-// Attention of few queries: keys and values are read once, row by row, each thread at eight places of its range in turn, since a core
-// that reads at one place keeps too few lines on their way. Scores are dot products along the lanes; results add up row by row of V.
+// Attention of few queries: keys and values are read once, row by row, each thread at eight places of its range in turn, since a
+// core that reads at one place keeps too few lines on their way. Scores are dot products along the lanes; results add up row by row
+// of V. A few keys at a time meet all queries that fit in L1, so that more queries read neither K nor V again.
+//
+// Software prefetch of the rows ahead, and results that stay in registers while columns of many values pass, were both slower.
 #include "cpu/decode_kernels.h"
 
 #include "cpu/isa.h"
+#include "cpu/simd/bytes.h"
 #include "cpu/simd/simd.h"
 
 namespace roofline::cpu {
@@ -11,225 +15,329 @@ namespace {
 using Index = std::int64_t;
 
 constexpr int kKeys = DecodeKernels::kKeys;
-constexpr int kValueRows = 2;  // of a tile of results
-constexpr int kStreams = 8;    // places where a range is read
+constexpr int kPitch = kKeys + 4;       // scores of a row: a tile may write up to a vector more behind its last
+constexpr int kStreams = 8;             // places where a range is read
+constexpr Index kRowsBytes = 8 << 10;    // queries, or results, that stay in L1
+constexpr Index kBlockBytes = 64 << 10;  // keys and values that stay in L2 beside all queries and results
+constexpr bool kManyRegisters = kLanes == 16 || kLanes == 4;  // 32 instead of 16
 
-// Rows of K or V in the order of a block: one of each stream, then the next of each.
-template <int Streams>
-struct Order {
-  const float* first;
-  Index stream;  // floats from one stream to the next
-  Index head_dim;
+// Rows are worked on in groups of 4, the last of 2 or 1 where that is enough. Scores of a group lie [key][row].
+// Keys of a tile of scores: as many sums as keep both multipliers busy.
+template <int Rows>
+constexpr int kTileKeys = Rows == 4 ? (kManyRegisters ? 4 : 3) : (kLanes > 8 ? kLanes : 8) / Rows;
+// Keys of a tile of results: as many weights as registers hold.
+template <int Rows>
+constexpr int kValueKeys = Rows == 4 ? (kManyRegisters ? 4 : 3) : 8 / Rows;
+// A block is filled up to a multiple of keys that makes whole tiles and whole vectors of scores.
+constexpr int kWhole = kLanes > 8 ? 16 : 24;
+static_assert(kKeys % kWhole == 0);
 
-  const float* row(Index i) const { return first + i % Streams * stream + i / Streams * head_dim; }
+template <int N>
+struct Size {
+  static constexpr int value = N;
 };
 
-// scores[Rows][kLanes / Rows] of rows of q and as many keys.
-template <int Rows, class Keys>
-ROOFLINE_INLINE void score_tile(const float* q, const Keys& all, Index key, float* scores) {
-  constexpr int kTileKeys = kLanes / Rows;
-  const Index head_dim = all.head_dim;
-  const float* k[kTileKeys];
-#pragma GCC unroll 16
-  for (int j = 0; j < kTileKeys; ++j) k[j] = all.row(key + j);
-  Vec acc[kLanes];
+// Keys of a block in the order in which they are taken.
+template <class Element>
+struct Block {
+  const Element* k;
+  const Element* v;
+  const Element* rope;
+  const Index* at;       // [whole]; elements from k, or v, to a key's row; the last again beyond n
+  const Index* rope_at;  // [whole]; from rope
+  Index n;
+  Index whole;  // multiple of kWhole
+  Index head_dim;
+  Index rope_dim;
+};
+
+// scores[Keys][Rows] of rows of q; up to a vector more is written behind them.
+template <int Rows, int Keys, class Element>
+ROOFLINE_INLINE void score_tile(const float* q, const Block<Element>& block, Index key, float* scores) {
+  constexpr int kSums = Rows * Keys;
+  const Index pitch = block.head_dim + block.rope_dim;
+  Vec acc[kSums];
 #pragma GCC unroll 16
   for (Vec& one : acc) one = zero();
-  const auto step = [&](Index d, int n) __attribute__((always_inline)) {
-    Vec keys[kTileKeys];
+  const auto columns = [&](const Element* all, const Index* at, Index dim, const float* queries) __attribute__((always_inline)) {
+    const Element* k[Keys];
 #pragma GCC unroll 16
-    for (int j = 0; j < kTileKeys; ++j) keys[j] = get(k[j] + d, n, zero());
+    for (int j = 0; j < Keys; ++j) k[j] = all + at[j];
+    const auto step = [&](Index d, int n) __attribute__((always_inline)) {
+      if constexpr (Rows < Keys) {  // the fewer operands wait in registers
+        Vec query[Rows];
 #pragma GCC unroll 4
-    for (int r = 0; r < Rows; ++r) {
-      const Vec query = get(q + r * head_dim + d, n, zero());
+        for (int r = 0; r < Rows; ++r) query[r] = get(queries + r * pitch + d, n, zero());
 #pragma GCC unroll 16
-      for (int j = 0; j < kTileKeys; ++j) acc[r * kTileKeys + j] = fma(query, keys[j], acc[r * kTileKeys + j]);
+        for (int j = 0; j < Keys; ++j) {
+          const Vec keys = get(k[j] + d, n, zero());
+#pragma GCC unroll 4
+          for (int r = 0; r < Rows; ++r) acc[j * Rows + r] = fma(query[r], keys, acc[j * Rows + r]);
+        }
+      } else {
+        Vec keys[Keys];
+#pragma GCC unroll 16
+        for (int j = 0; j < Keys; ++j) keys[j] = get(k[j] + d, n, zero());
+#pragma GCC unroll 4
+        for (int r = 0; r < Rows; ++r) {
+          const Vec query = get(queries + r * pitch + d, n, zero());
+#pragma GCC unroll 16
+          for (int j = 0; j < Keys; ++j) acc[j * Rows + r] = fma(query, keys[j], acc[j * Rows + r]);
+        }
+      }
+    };
+    Index d = 0;
+    for (; d + kLanes <= dim; d += kLanes) step(d, kLanes);
+    if (d < dim) step(d, static_cast<int>(dim - d));
+  };
+  columns(block.k, block.at + key, block.head_dim, q);
+  if (block.rope_dim > 0) columns(block.rope, block.rope_at + key, block.rope_dim, q + block.head_dim);
+#pragma GCC unroll 16
+  for (int i = 0; i < kSums; i += kLanes) {
+    Vec tile[kLanes];
+#pragma GCC unroll 16
+    for (int j = 0; j < kLanes; ++j) tile[j] = acc[i + j < kSums ? i + j : i + j % 4];
+    store(scores + i, reduce_add(tile));
+  }
+}
+
+// Calls work(row, constant of its size) for each group of rows in [first, last), where `rows` are all there are.
+template <class Work>
+ROOFLINE_INLINE void for_groups(Index first, Index last, Index rows, Work work) {
+  for (Index row = first; row < last; row += 4) {
+    if (rows - row >= 3) work(row, Size<4>{});
+    else if (rows - row == 2) work(row, Size<2>{});
+    else work(row, Size<1>{});
+  }
+}
+
+template <class Element>
+void score(const float* q, Index rows, const Block<Element>& block, float* scores) {
+  const Index pitch = block.head_dim + block.rope_dim, together = most(kRowsBytes / 4 / pitch / 4 * 4, 4);
+  for (Index first = 0; first < rows; first += together)
+    for (Index key = 0; key < block.whole; key += kWhole)
+      for_groups(first, least(rows, first + together), rows, [&](Index row, auto size) __attribute__((always_inline)) {
+        constexpr int kRows = decltype(size)::value, kStep = kTileKeys<kRows>;
+        static_assert(kWhole % kStep == 0 && kWhole * kRows % kLanes == 0);
+        for (Index i = key; i < key + kWhole; i += kStep)
+          score_tile<kRows, kStep>(q + row * pitch, block, i, scores + row * kPitch + i * kRows);
+      });
+}
+
+// The keys [first, last) of a block that a row sees.
+struct Seen {
+  Index first, last;
+};
+
+// Weights 2^(score - top) of the n keys, 0 of those that a row does not see; tops, sums and results move to the new tops.
+template <int Rows>
+ROOFLINE_INLINE void weigh(float* s, Index n, const Seen* seen, float* top, float* sum, float* out, Index head_dim) {
+  const auto hide = [&](float x) {
+    for (int r = 0; r < Rows; ++r) {
+      for (Index key = 0; key < least(seen[r].first, n); ++key) s[key * Rows + r] = x;
+      for (Index key = most(seen[r].last, 0); key < n; ++key) s[key * Rows + r] = x;
+    }
+  };
+  if (seen) hide(-kInfinity);
+  constexpr int kWide = kLanes < Rows ? Rows : kLanes;  // the scalar set has one lane
+  Vec high[kWide / kLanes];
+  const auto over = [&](auto&& work) __attribute__((always_inline)) {
+    for (Index i = 0; i < n * Rows; i += kWide)
+#pragma GCC unroll 4
+      for (int j = 0; j < kWide / kLanes; ++j) work(s + i + j * kLanes, j);
+  };
+  float each[kWide];
+  for (Vec& one : high) one = set1(-kInfinity);
+  over([&](const float* p, int j) __attribute__((always_inline)) { high[j] = max(high[j], load(p)); });
+  for (int j = 0; j < kWide / kLanes; ++j) store(each + j * kLanes, high[j]);
+  float tops[kWide];
+  for (int r = 0; r < Rows; ++r) {
+    float now = each[r];
+    for (int i = r; i < kWide; i += Rows) now = each[i] > now ? each[i] : now;
+    if (now > top[r]) {
+      const Vec down = top[r] == -kInfinity ? zero() : exp2(set1(top[r] - now));
+      sum[r] *= reduce_max(down);
+      for (Index d = 0; d < head_dim; d += kLanes) {
+        const int lanes = static_cast<int>(least(kLanes, head_dim - d));
+        put(out + r * head_dim + d, lanes, mul(get(out + r * head_dim + d, lanes, zero()), down));
+      }
+      top[r] = now;
+    }
+    for (int i = r; i < kWide; i += Rows) tops[i] = top[r] == -kInfinity ? 0 : top[r];
+  }
+  Vec total[kWide / kLanes], highest[kWide / kLanes];
+  for (int j = 0; j < kWide / kLanes; ++j) {
+    total[j] = zero();
+    highest[j] = load(tops + j * kLanes);
+  }
+  over([&](float* p, int j) __attribute__((always_inline)) {
+    const Vec weight = exp2_bounded(sub(load(p), highest[j]));
+    store(p, weight);
+    total[j] = add(total[j], weight);
+  });
+  if (seen) {
+    hide(0);
+    for (Vec& one : total) one = zero();
+    over([&](const float* p, int j) __attribute__((always_inline)) { total[j] = add(total[j], load(p)); });
+  }
+  for (int j = 0; j < kWide / kLanes; ++j) store(each + j * kLanes, total[j]);
+  for (int i = 0; i < kWide; ++i) sum[i % Rows] += each[i];
+}
+
+// out[Rows][head_dim] += weights[Keys][Rows] V[Keys][head_dim]
+template <int Rows, int Keys, class Element>
+ROOFLINE_INLINE void value_tile(const float* s, const Block<Element>& block, Index key, float* out) {
+  const Index head_dim = block.head_dim;
+  const Element* v[Keys];
+#pragma GCC unroll 8
+  for (int j = 0; j < Keys; ++j) v[j] = block.v + block.at[key + j];
+  Vec weight[Keys][Rows];
+#pragma GCC unroll 8
+  for (int j = 0; j < Keys; ++j)
+#pragma GCC unroll 4
+    for (int r = 0; r < Rows; ++r) weight[j][r] = set1(s[(key + j) * Rows + r]);
+  const auto step = [&](Index d, int n) __attribute__((always_inline)) {
+    if constexpr (Rows == 1) {
+      Vec acc = get(out + d, n, zero());
+#pragma GCC unroll 8
+      for (int j = 0; j < Keys; ++j) acc = fma(weight[j][0], get(v[j] + d, n, zero()), acc);
+      put(out + d, n, acc);
+    } else {
+      Vec values[Keys];
+#pragma GCC unroll 8
+      for (int j = 0; j < Keys; ++j) values[j] = get(v[j] + d, n, zero());
+#pragma GCC unroll 4
+      for (int r = 0; r < Rows; ++r) {
+        Vec acc = get(out + r * head_dim + d, n, zero());
+#pragma GCC unroll 8
+        for (int j = 0; j < Keys; ++j) acc = fma(weight[j][r], values[j], acc);
+        put(out + r * head_dim + d, n, acc);
+      }
     }
   };
   Index d = 0;
   for (; d + kLanes <= head_dim; d += kLanes) step(d, kLanes);
   if (d < head_dim) step(d, static_cast<int>(head_dim - d));
-  transpose(acc);
-#pragma GCC unroll 4
-  for (int width = kLanes / 2; width > 0; width /= 2)
-#pragma GCC unroll 16
-    for (int i = 0; i < width; ++i) acc[i] = add(acc[i], acc[i + width]);
-  if constexpr (Rows == 1) {
-    store(scores, acc[0]);
-  } else {
-    float together[kLanes];
-    store(together, acc[0]);
-#pragma GCC unroll 16
-    for (int i = 0; i < kLanes; ++i) scores[i / kTileKeys * kKeys + i % kTileKeys] = together[i];
-  }
 }
 
-// One score, where keys do not fill a tile.
-ROOFLINE_INLINE float score(const float* q, const float* k, Index head_dim) {
-  Vec acc[2] = {zero(), zero()};
-  Index d = 0;
-  for (; d + 2 * kLanes <= head_dim; d += 2 * kLanes) {
-    acc[0] = fma(load(q + d), load(k + d), acc[0]);
-    acc[1] = fma(load(q + d + kLanes), load(k + d + kLanes), acc[1]);
-  }
-  for (; d < head_dim; d += kLanes) {
-    const int n = static_cast<int>(least(kLanes, head_dim - d));
-    acc[0] = fma(get(q + d, n, zero()), get(k + d, n, zero()), acc[0]);
-  }
-  return reduce_add(add(acc[0], acc[1]));
+template <class Element>
+void value(const float* s, Index rows, const Block<Element>& block, float* out) {
+  const Index head_dim = block.head_dim, together = most(kRowsBytes / 4 / head_dim / 4 * 4, 4);
+  for (Index first = 0; first < rows; first += together)
+    for (Index key = 0; key < block.n; key += kWhole)
+      for_groups(first, least(rows, first + together), rows, [&](Index row, auto size) __attribute__((always_inline)) {
+        constexpr int kRows = decltype(size)::value, kStep = kValueKeys<kRows>;
+        const float* const weights = s + row * kPitch;
+        const Index last = least(key + kWhole, block.n);
+        Index i = key;
+        for (; i + kStep <= last; i += kStep) value_tile<kRows, kStep>(weights, block, i, out + row * head_dim);
+        for (; i < last; ++i) value_tile<kRows, 1>(weights, block, i, out + row * head_dim);
+      });
 }
 
-template <int Rows, class Keys>
-void score_rows(const float* q, const Keys& k, Index n, float* scores) {
-  constexpr int kTileKeys = kLanes / Rows;
-  Index key = 0;
-  for (; key + kTileKeys <= n; key += kTileKeys) score_tile<Rows>(q, k, key, scores + key);
-  for (; key < n; ++key)
-    for (int r = 0; r < Rows; ++r) scores[r * kKeys + key] = score(q + r * k.head_dim, k.row(key), k.head_dim);
-}
-
-// Weights 2^(score - top) of the n keys that a row sees, and 0 up to `all`; top, sum and out move to the new top.
-ROOFLINE_INLINE void weigh(float* s, Index n, Index all, float* top, float* sum, float* out, Index head_dim) {
-  for (Index key = most(n, 0); key < all; ++key) s[key] = 0;
-  if (n <= 0) return;
-  Vec high = set1(*top);
-  for (Index key = 0; key < n; key += kLanes) high = max(high, get(s + key, static_cast<int>(least(kLanes, n - key)), high));
-  const float now = reduce_max(high);
-  if (now > *top) {
-    const Vec down = *top == -kInfinity ? zero() : exp2(set1(*top - now));
-    *sum *= reduce_max(down);
-    for (Index d = 0; d < head_dim; d += kLanes) {
-      const int lanes = static_cast<int>(least(kLanes, head_dim - d));
-      put(out + d, lanes, mul(get(out + d, lanes, zero()), down));
-    }
-    *top = now;
-  }
-  const Vec highest = set1(*top);
-  Vec total = zero();
-  Index key = 0;
-  for (; key + kLanes <= n; key += kLanes) {
-    const Vec weight = exp2_bounded(sub(load(s + key), highest));
-    store(s + key, weight);
-    total = add(total, weight);
-  }
-  if (key < n) {
-    const int rest = static_cast<int>(n - key);
-    put(s + key, rest, exp2_bounded(sub(get(s + key, rest, highest), highest)));
-    total = add(total, get(s + key, rest, zero()));
-  }
-  *sum += reduce_add(total);
-}
-
-// out[Rows][head_dim] += weights[Rows][Keys] V[Keys][head_dim]
-template <int Rows, int Keys, class Values>
-ROOFLINE_INLINE void value_tile(const float* s, const Values& all, Index key, float* out) {
-  const Index head_dim = all.head_dim;
-  const float* v[Keys];
-#pragma GCC unroll 8
-  for (int j = 0; j < Keys; ++j) v[j] = all.row(key + j);
-  Vec weight[Rows][Keys];
-#pragma GCC unroll 4
-  for (int r = 0; r < Rows; ++r)
-#pragma GCC unroll 8
-    for (int j = 0; j < Keys; ++j) weight[r][j] = set1(s[r * kKeys + key + j]);
-  Index d = 0;
-  for (; d + kLanes <= head_dim; d += kLanes) {
-    Vec values[Keys];
-#pragma GCC unroll 8
-    for (int j = 0; j < Keys; ++j) values[j] = load(v[j] + d);
-#pragma GCC unroll 4
-    for (int r = 0; r < Rows; ++r) {
-      Vec acc = load(out + r * head_dim + d);
-#pragma GCC unroll 8
-      for (int j = 0; j < Keys; ++j) acc = fma(weight[r][j], values[j], acc);
-      store(out + r * head_dim + d, acc);
-    }
-  }
-  if (d < head_dim) {
-    const int n = static_cast<int>(head_dim - d);
-    for (int r = 0; r < Rows; ++r) {
-      Vec acc = get(out + r * head_dim + d, n, zero());
-      for (int j = 0; j < Keys; ++j) acc = fma(weight[r][j], get(v[j] + d, n, zero()), acc);
-      put(out + r * head_dim + d, n, acc);
-    }
-  }
-}
-
-template <int Rows, class Values>
-void value_rows(const float* s, const Values& v, Index n, float* out) {
-  constexpr int kTileKeys = 8 / Rows;
-  Index key = 0;
-  for (; key + kTileKeys <= n; key += kTileKeys) value_tile<Rows, kTileKeys>(s, v, key, out);
-  for (; key < n; ++key) value_tile<Rows, 1>(s, v, key, out);
+// The keys that a row sees.
+ROOFLINE_INLINE Seen seen_by(const DecodePart& part, Index row) {
+  const Index end = part.visible + (part.first_row + row) % part.seq_q * part.growth;
+  return {end - part.window, end};
 }
 
 // `each` keys of every stream, the first of them `first`. Without a mask all rows see all of them.
-template <int Streams>
-void walk(const DecodePart& part, const float* q, float* s, Index first, Index each, bool masked) {
-  const Index head_dim = part.head_dim, rows = part.rows;
-  for (Index begin = 0; begin < Streams * each; begin += kKeys) {
-    const Index n = least(kKeys, Streams * each - begin);
-    const Index at = (first + begin / Streams) * head_dim;
-    const Order<Streams> k{part.k + at, each * head_dim, head_dim}, v{part.v + at, each * head_dim, head_dim};
-    Index row = 0;
-    if constexpr (kLanes >= 4) {  // a tile of scores has as many as lanes
-      for (; row + 4 <= rows; row += 4) score_rows<4>(q + row * head_dim, k, n, s + row * kKeys);
-      for (; row + 2 <= rows; row += 2) score_rows<2>(q + row * head_dim, k, n, s + row * kKeys);
-    }
-    for (; row < rows; ++row) score_rows<1>(q + row * head_dim, k, n, s + row * kKeys);
-    for (row = 0; row < rows; ++row) {
-      const Index seen = masked ? least(n, part.visible + row % part.seq_q * part.growth - first - begin) : n;
-      weigh(s + row * kKeys, seen, n, part.top + row, part.sum + row, part.out + row * head_dim, head_dim);
-    }
-    for (row = 0; row + kValueRows <= rows; row += kValueRows) value_rows<kValueRows>(s + row * kKeys, v, n, part.out + row * head_dim);
-    for (; row < rows; ++row) value_rows<1>(s + row * kKeys, v, n, part.out + row * head_dim);
+template <int Streams, class Element>
+void walk(const DecodePart& part, Index first, Index each, bool masked) {
+  const Index head_dim = part.head_dim, rows = part.rows, all = Streams * each;
+  float* const s = part.workspace;  // of each group [kPitch][its rows]
+  Index* const at = reinterpret_cast<Index*>(s + DecodeKernels::whole(rows) * kPitch);  // [2][kKeys]
+  // Where rows do not fit in L1 together, a block meets them in turn, and should stay in L2.
+  const Index key_bytes = static_cast<Index>(sizeof(Element)) * (head_dim + part.rope_dim + (part.v == part.k ? 0 : head_dim));
+  const bool again = rows * (head_dim + part.rope_dim) * 4 > kRowsBytes;
+  const Index keys = again ? most(least(kKeys, kBlockBytes / key_bytes / kWhole * kWhole), kWhole) : kKeys;
+  for (Index begin = 0; begin < all; begin += keys) {
+    const Index n = least(keys, all - begin), whole = (n + kWhole - 1) / kWhole * kWhole;
+    for (Index i = 0; i < n; i += Streams)
+#pragma GCC unroll 8
+      for (Index j = 0; j < Streams; ++j) at[i + j] = first + (begin + i) / Streams + j * each;
+    if (part.pages != nullptr)
+      for (Index i = 0; i < n; ++i) at[i] = part.pages[at[i] / part.page_size] * part.page_rows + at[i] % part.page_size;
+    for (Index i = n; i < whole; ++i) at[i] = at[n - 1];
+    for (Index i = 0; i < (part.rope_dim > 0 ? whole : 0); ++i) at[kKeys + i] = at[i] * part.rope_dim;
+    for (Index i = 0; i < whole; ++i) at[i] *= head_dim;
+    const Block<Element> block = {static_cast<const Element*>(part.k), static_cast<const Element*>(part.v),
+                                  static_cast<const Element*>(part.rope), at, at + kKeys, n, whole, head_dim, part.rope_dim};
+    score(part.q, rows, block, s);
+    for_groups(0, rows, rows, [&](Index row, auto size) __attribute__((always_inline)) {
+      constexpr int kRows = decltype(size)::value;
+      Seen seen[kRows];
+      for (int r = 0; r < kRows; ++r) {
+        seen[r] = {0, n};
+        if (!masked) continue;
+        const Seen keys_seen = seen_by(part, row + r);
+        seen[r] = {most(0, keys_seen.first - first - begin), least(n, keys_seen.last - first - begin)};
+      }
+      weigh<kRows>(s + row * kPitch, whole, masked || whole != n ? seen : nullptr, part.top + row, part.sum + row,
+                   part.out + row * head_dim, head_dim);
+    });
+    value(s, rows, block, part.out);
   }
 }
 
+template <class Element>
 void attend(const DecodePart& part) {
-  const Index head_dim = part.head_dim, rows = part.rows;
-  float* const q = part.workspace;                    // [rows, head_dim], scaled
-  float* const s = part.workspace + rows * head_dim;  // [rows, kKeys]
-  for (Index i = 0; i < rows * head_dim; ++i) q[i] = part.q[i] * part.scale;
-  for (Index i = 0; i < rows * head_dim; ++i) part.out[i] = 0;
+  const Index rows = DecodeKernels::whole(part.rows);
+  for (Index i = 0; i < rows * part.head_dim; ++i) part.out[i] = 0;
+  Seen all = {part.first, part.last};  // what all rows see
   for (Index row = 0; row < rows; ++row) {
     part.top[row] = -kInfinity;
     part.sum[row] = 0;
+    const Seen seen = seen_by(part, row);
+    all = {most(all.first, seen.first), least(all.last, seen.last)};
   }
-  const Index each = most(least(part.last, part.visible) - part.first, 0) / kStreams;  // of the keys that all rows see
-  walk<kStreams>(part, q, s, part.first, each, false);
-  const Index rest = part.first + kStreams * each;
-  walk<1>(part, q, s, rest, part.last - rest, true);
+  if (all.first >= all.last) return walk<1, Element>(part, part.first, part.last - part.first, true);
+  walk<1, Element>(part, part.first, all.first - part.first, true);
+  const Index each = (all.last - all.first) / kStreams, rest = all.first + kStreams * each;
+  walk<kStreams, Element>(part, all.first, each, false);
+  walk<1, Element>(part, rest, part.last - rest, true);
 }
 
-void combine(const DecodeParts& all) {
-  const Index head_dim = all.head_dim;
-  for (Index row = 0; row < all.rows; ++row) {
-    float top = -kInfinity;
-    for (Index part = 0; part < all.parts; ++part) top = all.top[part * all.rows + row] > top ? all.top[part * all.rows + row] : top;
-    float* const to = all.to + row * head_dim;
-    float sum = 0;
-    for (Index d = 0; d < head_dim; ++d) to[d] = 0;
-    for (Index part = 0; part < all.parts; ++part) {
-      const Index at = part * all.rows + row;
-      if (all.sum[at] == 0) continue;  // it saw none of these keys
-      const Vec share = exp2(set1(all.top[at] - top));
-      sum += all.sum[at] * reduce_max(share);
-      for (Index d = 0; d < head_dim; d += kLanes) {
-        const int n = static_cast<int>(least(kLanes, head_dim - d));
-        put(to + d, n, fma(get(all.out + at * head_dim + d, n, zero()), share, get(to + d, n, zero())));
-      }
+template <class Element>
+void widen(const void* from, Index rows, Index columns, float scale, float* to, Index pitch) {
+  const Vec factor = set1(scale);
+  for (Index row = 0; row < rows; ++row)
+    for (Index i = 0; i < columns; i += kLanes) {
+      const int n = static_cast<int>(least(kLanes, columns - i));
+      put(to + row * pitch + i, n, mul(get(static_cast<const Element*>(from) + row * columns + i, n, zero()), factor));
     }
-    const Vec scale = set1(1 / sum);
+}
+
+template <class Element>
+void combine(const DecodeParts& all) {
+  const Index head_dim = all.head_dim, whole = DecodeKernels::whole(all.rows);
+  for (Index row = 0; row < all.rows; ++row) {
+    const auto part_of = [&](const float* each, Index part) { return each[part * whole + row]; };
+    const float sink = all.sinks ? all.sinks[(all.first_row + row) / all.seq_q] * 1.44269504f : -kInfinity;
+    float top = sink;
+    for (Index part = 0; part < all.parts; ++part) top = part_of(all.top, part) > top ? part_of(all.top, part) : top;
+    float sum = all.sinks ? reduce_max(exp2(set1(sink - top))) : 0;
+    for (Index part = 0; part < all.parts; ++part)
+      if (part_of(all.sum, part) != 0) sum += part_of(all.sum, part) * reduce_max(exp2(set1(part_of(all.top, part) - top)));
     for (Index d = 0; d < head_dim; d += kLanes) {
       const int n = static_cast<int>(least(kLanes, head_dim - d));
-      put(to + d, n, mul(get(to + d, n, zero()), scale));
+      Vec out = zero();
+      for (Index part = 0; part < all.parts; ++part) {
+        if (part_of(all.sum, part) == 0) continue;  // it saw none of these keys
+        const Vec share = exp2(set1(part_of(all.top, part) - top));
+        out = fma(get(all.out + (part * whole + row) * head_dim + d, n, zero()), share, out);
+      }
+      put(static_cast<Element*>(all.to) + row * head_dim + d, n, mul(out, set1(all.unit / sum)));
     }
   }
 }
 
 }  // namespace
 
-extern const DecodeKernels ROOFLINE_TABLE(decode) = {attend, combine};
+extern const DecodeKernels ROOFLINE_TABLE(decode) = {
+    {widen<float>, widen<Bf16>, widen<Fp16>},
+    {attend<float>, attend<Bf16>, attend<Fp16>, attend<Int8>, attend<Fp8E4m3>},
+    {combine<float>, combine<Bf16>, combine<Fp16>},
+};
 
 }  // namespace roofline::cpu

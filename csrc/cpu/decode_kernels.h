@@ -1,4 +1,5 @@
-// Attention of few queries over many keys, fp32, of one instruction set: what a thread does with its range of keys.
+// Attention of few queries over many keys of one instruction set: what a thread does with its range of keys. Keys and values lie in
+// elements of 8, 16 or 32 bits; scores, weights and sums are fp32.
 #pragma once
 
 #include <cstdint>
@@ -7,42 +8,61 @@
 
 namespace roofline::cpu {
 
-// A range of the keys of one KV head, and all queries of the heads that share it.
+// A range of the keys of one KV head, and queries of the heads that share it.
 struct DecodePart {
-  const float* q;            // [rows, head_dim]
-  const float* k;            // [seq_kv, head_dim]
-  const float* v;            // [seq_kv, head_dim]
-  float* workspace;          // [workspace_floats(rows, head_dim)], of the thread
-  float* out;                // [rows, head_dim]; not divided by the sum
-  float* top;                // [rows]; highest score, in units of log2; -infinity where a row sees no key of the range
-  float* sum;                // [rows]; of 2^(score - top)
+  const float* q;            // [whole(rows), head_dim + rope_dim], by DecodeKernels::widen
+  const void* k;             // [.., head_dim]
+  const void* v;             // as k, and may be k
+  const void* rope;          // [.., rope_dim]: more columns of the keys; null where rope_dim is 0
+  float* workspace;          // [workspace_floats(rows)], of the thread
+  float* out;                // [whole(rows), head_dim]; not divided by the sum
+  float* top;                // [whole(rows)]; highest score, in units of log2; -infinity where a row sees no key of the range
+  float* sum;                // [whole(rows)]; of 2^(score - top)
   std::int64_t rows;
   std::int64_t head_dim;
+  std::int64_t rope_dim;
   std::int64_t first, last;  // of the range
-  std::int64_t seq_q;        // row r is query r mod seq_q
-  std::int64_t visible;      // keys that the first query sees
+  std::int64_t first_row;    // row r is query (first_row + r) mod seq_q
+  std::int64_t seq_q;
+  std::int64_t visible;      // keys up to the last that the first query sees
   std::int64_t growth;       // how many more each next query sees: 1 if causal, else 0
-  float scale;               // log2(e) / sqrt(head_dim)
+  std::int64_t window;       // keys that a query sees at most
+  const std::int32_t* pages;   // page of every page_size keys, or null: key i is row i of k
+  std::int64_t page_size;
+  std::int64_t page_rows;      // rows of k from a page to the next
 };
 
-// The results of all ranges of one KV head: parts lie one after the other.
+// The results of all ranges for the same rows: parts lie one after the other.
 struct DecodeParts {
-  const float* out;  // [parts, rows, head_dim]
-  const float* top;  // [parts, rows]
-  const float* sum;  // [parts, rows]
-  float* to;         // [rows, head_dim]
+  const float* out;    // [parts, whole(rows), head_dim]
+  const float* top;    // [parts, whole(rows)]
+  const float* sum;    // [parts, whole(rows)]
+  const float* sinks;  // of each seq_q rows of the KV head a score of no key, or null
+  void* to;            // [rows, head_dim]
   std::int64_t parts;
   std::int64_t rows;
   std::int64_t head_dim;
+  std::int64_t first_row;
+  std::int64_t seq_q;
+  float unit;          // what an element of V counts
 };
 
 struct DecodeKernels {
-  static constexpr int kKeys = 128;  // of a block: its keys and values stay in the cache for all rows
+  enum Element { fp32, bf16, fp16, int8, fp8_e4m3, elements };
+  static constexpr int kQueryElements = 3;  // of q and out: the first ones
+  static constexpr int kKeys = 192;         // of a block at most
 
-  void (*attend)(const DecodePart&);
-  void (*combine)(const DecodeParts&);
+  // to[rows, columns], a row every `pitch`, = from[rows, columns] times scale.
+  void (*widen[kQueryElements])(const void* from, std::int64_t rows, std::int64_t columns, float scale, float* to,
+                                std::int64_t pitch);
+  void (*attend[elements])(const DecodePart&);
+  void (*combine[kQueryElements])(const DecodeParts&);
 
-  static std::int64_t workspace_floats(std::int64_t rows, std::int64_t head_dim) { return rows * (head_dim + kKeys); }
+  static std::int64_t workspace_floats(std::int64_t rows) { return (whole(rows) + 4) * (kKeys + 4); }
+  // Rows as they are worked on: 3 as 4. Results have as many.
+  static std::int64_t whole(std::int64_t rows) { return rows + (rows % 4 == 3); }
+  // What an element counts: fp8 is widened through fp16, whose exponents are 8 lower. Queries and results make up for it.
+  static float unit(Element element) { return element == fp8_e4m3 ? 256.0f : 1.0f; }
 };
 
 ROOFLINE_DECLARE_TABLES(DecodeKernels, decode);

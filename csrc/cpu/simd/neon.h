@@ -91,6 +91,10 @@ ROOFLINE_INLINE void transpose(Vec (&rows)[kLanes]) {
 }
 
 ROOFLINE_INLINE float reduce_add(Vec a) { return vaddvq_f32(a); }
+// Lane i is the sum of row i.
+ROOFLINE_INLINE Vec reduce_add(const Vec (&rows)[kLanes]) {
+  return vpaddq_f32(vpaddq_f32(rows[0], rows[1]), vpaddq_f32(rows[2], rows[3]));
+}
 ROOFLINE_INLINE float reduce_max(Vec a) { return vmaxvq_f32(a); }
 
 // The first n lanes, 0 <= n <= kLanes; the others come from `other`, and their memory is not touched.

@@ -156,7 +156,7 @@ class Attention(Operator):
         ),
         "split_kv": _SplitKv(
             summary="as tiled, for few queries: ranges of keys are shared out, and their parts added up at the end",
-            dtypes={"cpu": ("fp32",), "cuda": ("fp16", "bf16")},
+            dtypes={"cpu": ("fp32", "fp16", "bf16"), "cuda": ("fp16", "bf16")},
         ),
     }
 

@@ -49,7 +49,7 @@ class CachedAttention(Operator):
     variants = {
         "split_kv": Parts(
             summary="one pass for few queries: the keys are shared out to blocks, whose parts are added up at the end",
-            dtypes={"cuda": ("fp16", "bf16")},
+            dtypes={"cpu": ("fp32", "fp16", "bf16"), "cuda": ("fp16", "bf16")},
         ),
     }
 
@@ -194,5 +194,8 @@ class CachedAttention(Operator):
             *(Case(problem=cls.make(**fields)) for fields in given),
             *(Case(problem=cls.make(**fields, dtype=d, kv_dtype=d)) for fields in served for d in halves),
             *(Case(problem=cls.make(**fields, dtype=d)) for fields in caches for d in halves),
+            *(Case(problem=cls.make(**served[i], dtype="fp32", kv_dtype="fp32")) for i in (2, 3, 5)),
+            *(Case(problem=cls.make(**narrow, dtype="fp32", kv_dtype=kv)) for kv in ("fp16", "bf16", "fp8_e4m3", "int8")),
+            *(Case(problem=cls.make(**narrow, dtype="bf16", kv_dtype=kv)) for kv in ("fp32", "fp16")),
             Case(problem=cls.make(batch=128, heads=64, seq_kv=131072, kv_dtype="fp8_e4m3"), slow=True),
         )

@@ -49,7 +49,7 @@ class MlaDecode(Operator):
     variants = {
         "split_kv": Parts(
             summary="one pass: the keys are shared out to blocks, whose parts are added up at the end",
-            dtypes={"cuda": ("fp16", "bf16")},
+            dtypes={"cpu": ("fp32", "fp16", "bf16"), "cuda": ("fp16", "bf16")},
         ),
     }
 
@@ -150,10 +150,11 @@ class MlaDecode(Operator):
             {"batch": 2, "heads": 70, "seq_q": 2, "seq_kv": 130},
             {"heads": 3, "seq_q": 5, "seq_kv": 65, "kv_lora_rank": 256, "qk_rope_head_dim": 32, "causal": False},
         )
-        halves = [{"dtype": dtype, "cache_dtype": dtype, "rope_dtype": dtype} for dtype in ("bf16", "fp16")]
+        same = [{"dtype": dtype, "cache_dtype": dtype, "rope_dtype": dtype} for dtype in ("fp32", "bf16", "fp16")]
         many = cls.make(batch=128, seq_q=2, seq_kv=32768, cache_dtype="fp8_e4m3", scale_block=128)
         return (
             *(Case(problem=cls.make(**fields)) for fields in given),
-            *(Case(problem=cls.make(**fields, **dtypes)) for fields in served for dtypes in halves),
+            *(Case(problem=cls.make(**fields, **dtypes)) for fields in served for dtypes in same),
+            Case(problem=cls.make(heads=16, seq_kv=200, cache_dtype="fp8_e4m3", rope_dtype="fp8_e4m3")),
             Case(problem=many, slow=True),
         )

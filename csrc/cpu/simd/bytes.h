@@ -1,0 +1,57 @@
+// Elements of 8 bits in memory, loaded as fp32. A kernel file includes it where its elements have 8 bits.
+#pragma once
+
+#include "cpu/simd/simd.h"
+
+namespace {
+
+struct Int8 {
+  std::int8_t bits;
+};
+struct Fp8E4m3 {  // OCP 8-bit floating point; no infinities, and a NaN where all but the sign is set
+  std::uint8_t bits;
+};
+
+// An Fp8E4m3 is loaded as 2^-8 of itself: its exponent and fraction at their places in fp16, whose bias is 8 more, denormal
+// numbers too.
+#if defined(ROOFLINE_SIMDE) || (defined(__AVX512F__) && defined(__AVX512DQ__))
+ROOFLINE_INLINE Vec load(const Int8* p) {
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+}
+ROOFLINE_INLINE Vec load(const Fp8E4m3* p) {
+  const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  const __m256i sign = _mm256_set1_epi16(static_cast<short>(0x8000)), all = _mm256_set1_epi16(static_cast<short>(0xBF80));
+  const __m256i half = _mm256_and_si256(_mm256_slli_epi16(wide, 7), all);
+  return _mm512_cvtph_ps(_mm256_or_si256(half, _mm256_cmpeq_epi16(_mm256_or_si256(half, sign), all)));
+}
+#elif defined(__AVX2__)
+ROOFLINE_INLINE Vec load(const Int8* p) {
+  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+}
+ROOFLINE_INLINE Vec load(const Fp8E4m3* p) {
+  const __m128i wide = _mm_cvtepi8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+  const __m128i sign = _mm_set1_epi16(static_cast<short>(0x8000)), all = _mm_set1_epi16(static_cast<short>(0xBF80));
+  const __m128i half = _mm_and_si128(_mm_slli_epi16(wide, 7), all);
+  return _mm256_cvtph_ps(_mm_or_si128(half, _mm_cmpeq_epi16(_mm_or_si128(half, sign), all)));
+}
+#elif defined(__ARM_NEON) && !defined(ROOFLINE_SCALAR)
+ROOFLINE_INLINE int16x4_t widened(const void* p) {
+  std::uint32_t four;
+  __builtin_memcpy(&four, p, sizeof four);
+  return vget_low_s16(vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(four))));
+}
+ROOFLINE_INLINE Vec load(const Int8* p) { return vcvtq_f32_s32(vmovl_s16(widened(p))); }
+ROOFLINE_INLINE Vec load(const Fp8E4m3* p) {
+  const uint16x4_t all = vdup_n_u16(0xBF80), half = vand_u16(vshl_n_u16(vreinterpret_u16_s16(widened(p)), 7), all);
+  return vcvt_f32_f16(vreinterpret_f16_u16(vorr_u16(half, vceq_u16(vorr_u16(half, vdup_n_u16(0x8000)), all))));
+}
+#else
+ROOFLINE_INLINE Vec load(const Int8* p) { return static_cast<float>(p->bits); }
+ROOFLINE_INLINE Vec load(const Fp8E4m3* p) {
+  const int magnitude = p->bits & 0x7F;
+  const Fp16 half = {static_cast<std::uint16_t>((p->bits & 0x80) << 8 | (magnitude == 0x7F ? 0x7E00 : magnitude << 7))};
+  return load(&half);
+}
+#endif
+
+}  // namespace
