@@ -110,6 +110,8 @@ union RooflineParts {
   return y.vector;
 }
 
+#undef _mm512_madd_epi16  // an alias with the arguments of a masked one
+#define _mm512_madd_epi16(a, b) simde_mm512_madd_epi16(a, b)
 #define _mm512_cvtepu16_epi32(a) roofline_cvtepu16_epi32(a)
 #define _mm512_cvtepi32_epi16(a) roofline_cvtepi32_epi16(a)
 #define _mm512_cvtph_ps(a) roofline_cvtph_ps(a)

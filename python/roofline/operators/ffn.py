@@ -23,7 +23,7 @@ class Ffn(Operator):
 
     x, out: [batch, seq_q, d_model]. w_up, w_gate (swiglu only): [d_model, d_ff] and w_down: [d_ff, d_model], constant: they may be
     packed before the clock starts. gelu is the exact one, with erf; gelu_tanh its approximation, which libraries can fuse (`Gelu`
-    states both). Hidden activations are in dtype, sums in fp32. Sources: Vaswani et al. (2017), Hendrycks and Gimpel (2016),
+    states both). Hidden activations are in dtype (in variant tiled in fp32), sums in fp32. Sources: Vaswani et al. (2017), Hendrycks and Gimpel (2016),
     Shazeer, GLU variants improve Transformer (2020). Raises Error for bad fields.
     """
 
@@ -43,8 +43,8 @@ class Ffn(Operator):
             dtypes={"cpu": ("fp32",), "cuda": ("fp32", "fp16", "bf16")},
         ),
         "tiled": Variant(
-            summary="our own products on packed weights; each part of the first is activated while a cache holds it",
-            dtypes={"cpu": ("fp32",)},
+            summary="our own products on packed weights; each part of the first is activated while a cache holds it, in fp32",
+            dtypes={"cpu": ("fp32", "fp16", "bf16")},
             own_products=True,
         ),
         "fused": Variant(
@@ -91,7 +91,7 @@ class Ffn(Operator):
     def traffic(self, plan: Facts) -> dict[str, int]:
         if not plan["variant"]:
             return {}  # a model keeps what is hidden on the chip, as it keeps the scores of attention
-        hidden = size_bytes((self.rows, self.d_ff), self.dtype)
+        hidden = size_bytes((self.rows, self.d_ff), "fp32" if plan["variant"] == "tiled" else self.dtype)
         if plan["variant"] == "fused":
             wide = {"up and gate written, read": 4 * hidden} if self.gated else {}
             return {**wide, "activated written, read": 2 * hidden}
