@@ -639,6 +639,22 @@ def test_every_operator_is_worked_out_by_hand() -> None:
             {"variant": "fused"},
             {"up and gate written, read": 240, "activated written, read": 120},
         ),
+        # On a CPU hidden numbers are fp32 in 16 bits too.
+        (
+            "ffn",
+            {**FFN, "activation": "swiglu", "dtype": "bf16"},
+            {"variant": "tiled"},
+            {"activated written, read": 240, "gate written, read": 240, "x again for gate": 48},
+        ),
+        # b of 2 x 3 x 5 numbers in fp32 where rows are many; as the plan says where there is one.
+        ("bmm", {"batch": 2, "rows": 19, "columns": 5, "inner": 3}, {"variant": "tiled"}, {"b packed in fp32: written, read": 240}),
+        (
+            "bmm",
+            {"batch": 2, "rows": 19, "columns": 5, "inner": 3},
+            {"variant": "tiled", "packed_in_launch_bytes": 240},
+            {"b packed in fp32: written, read": 480},
+        ),
+        ("bmm", {"batch": 2, "rows": 18, "columns": 5, "inner": 3}, {"variant": "tiled"}, {"b packed in fp32: written, read": 0}),
     ],
 )
 def test_traffic_by_hand(name: str, fields: dict[str, Any], plan: dict[str, Any], expected: dict[str, int]) -> None:

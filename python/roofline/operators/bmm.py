@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..cost import Array, TensorSpec, dtype, matmul, smaller
+from ..cost import Array, TensorSpec, dtype, matmul, size_bytes, smaller
 from .base import Case, Facts, Operator, Product, Variant
-from .matmul import ALONG_INNER, lost, spread
+from .matmul import ALONG_INNER, FEW_ROWS, lost, spread
 from .scales import SCALES, Scaled, check_scales, scale_values
 
 _DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "int4", "nvfp4", "mxfp4")
@@ -41,9 +41,14 @@ class Bmm(Scaled, Operator):
     mix = "read"
     variants = {
         "library": Variant(
-            summary="cuBLASLt, the fastest of its heuristic's proposals; fp8 with scales of tensors, rows, blocks of 128; fp8 and "
-            "nvfp4 with those of blocks of 32 and 16 (sm_100); b of 8 and 4 bits is transposed first",
-            dtypes={"cuda": ("fp64", "fp32", "tf32", "fp16", "bf16", "int8", "fp8_e4m3", "nvfp4")},
+            summary="OpenBLAS; on a GPU cuBLASLt, the fastest of its heuristic's proposals; fp8 with scales of tensors, rows, blocks of "
+            "128; fp8 and nvfp4 with those of blocks of 32 and 16 (sm_100); b of 8 and 4 bits is transposed first",
+            dtypes={"cpu": ("fp32", "fp64"), "cuda": ("fp64", "fp32", "tf32", "fp16", "bf16", "int8", "fp8_e4m3", "nvfp4")},
+        ),
+        "tiled": Variant(
+            summary="our own kernels, sums in fp32: few rows read b as it lies, for more each thread packs its columns in the launch",
+            dtypes={"cpu": ("fp32", "fp16", "bf16")},
+            own_products=True,
         ),
     }
 
@@ -74,6 +79,9 @@ class Bmm(Scaled, Operator):
         return (Product(term="a·b", count=self.batch, rows=self.rows, columns=self.columns, inner=self.inner),)
 
     def traffic(self, plan: Facts) -> dict[str, int]:
+        if plan["variant"] == "tiled":
+            wide = size_bytes((self.batch, self.inner, self.columns), "fp32") * (self.rows > FEW_ROWS)
+            return {"b packed in fp32: written, read": 2 * plan.get("packed_in_launch_bytes", wide)}
         if self.dtype not in ALONG_INNER or not plan["variant"]:
             return {}
         b = next(spec for spec in self.inputs() if spec.name == "b")
@@ -83,7 +91,7 @@ class Bmm(Scaled, Operator):
         }
 
     def launches(self, plan: Facts) -> int:
-        if not plan["variant"]:
+        if plan["variant"] in ("", "tiled"):
             return 1
         return 1 + sum(smaller(size, 1) for size in self.traffic(plan).values()) + (self.scales == "two_level")  # type: ignore[no-any-return]
 
@@ -124,7 +132,7 @@ class Bmm(Scaled, Operator):
         products = tuple(
             Case(problem=cls(batch=batch, rows=m, columns=n, inner=k, dtype=of, out_dtype=to))
             for of, to in kept
-            for batch, m, n, k in ((3, 5, 7, 9), (2, 64, 128, 256), (5, 1, 300, 33))
+            for batch, m, n, k in ((3, 5, 7, 9), (2, 64, 128, 256), (5, 1, 300, 33), (1, 67, 1100, 40), (1, 500, 7, 50))
         )
         bytes_ = tuple(
             Case(problem=cls(batch=batch, rows=m, columns=n, inner=k, scales=scales, scale_block=128, dtype=of, out_dtype=to))
