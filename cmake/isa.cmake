@@ -30,7 +30,7 @@ function(roofline_kernels isa)
 endfunction()
 
 foreach(isa IN LISTS ROOFLINE_ISAS)
-  roofline_kernels(${isa} attention decode fma gemm mixed_intensity rows stream)
+  roofline_kernels(${isa} attention decode fma gemm mixed_intensity quantized rows stream)
 endforeach()
 
 # roofline_extra_kernels(<isa> <instruction> <operator>...): the same where the compiler and its assembler know the set, which is

@@ -592,6 +592,19 @@ def test_every_operator_is_worked_out_by_hand() -> None:
             {"variant": "tiled"},
             {"routing written, read": 96, "activated written, read": 120, "results written, read": 96},
         ),
+        # On a CPU with x gathered, and all of it in fp32.
+        (
+            "grouped_matmul",
+            {"tokens": 3, "experts": 4, "experts_per_token": 2, "d_model": 4, "d_ff": 5},
+            {"variant": "tiled", "gathered": 1},
+            {
+                "routing written, read": 96,
+                "gathered x written, read": 192,
+                "gate written, read": 240,
+                "activated written, read": 240,
+                "results written, read": 192,
+            },
+        ),
         # fp32 scores of 2 x 3 x 5 pairs, of which the mask hides 2 x 3; probabilities of all in 16 bits.
         (
             "attention",

@@ -55,11 +55,10 @@ struct Rows {
     }
   }
 
-  // What one tile of rows computes hides nothing of the reading of b; while several do, the next chunk arrives.
+  // While a chunk meets all rows, the one that follows it in the strip arrives: it is due when each stream has had its turn.
   ROOFLINE_INLINE void add(const GemmPart& part, const float* a, const char* strip, Index k, Index n, float* sums) {
     const char* const b = strip + k * B::kRowBytes;
-    if (part.rows <= kTileRows) return add_rows<B, 0>(part, a, b, n, sums);
-    if constexpr (B::kWide) {
+    if (B::kWide || part.rows <= kTileRows) {
       add_rows<B, static_cast<int>(kChunk<B>)>(part, a, b, n, sums);
     } else {
       alignas(64) float wide[kChunk<B> * kWidth];

@@ -62,13 +62,11 @@ struct GemmKernels {
 // [0]: 8 bits, [1]: 4 bits.
 struct QuantizedKernels {
   int width, tile_rows;   // as those of GemmKernels
-  int chunk[2];           // rows of b for which `few` wants one sum of a
+  std::int64_t chunk[2];           // rows of b for which `few` wants one sum of a
   void (*few[2])(const QuantizedPart&);
   void (*block[2])(const QuantizedPart&);
   // sums[rows, groups, (group - 1) / chunk + 1], the last one of a group over what is left of it.
   void (*add_up)(const float* a, float* sums, std::int64_t rows, std::int64_t inner, std::int64_t group, std::int64_t chunk);
-
-  std::int64_t row_bits(int which) const { return width * (which ? 4 : 8); }
 };
 
 ROOFLINE_DECLARE_TABLES(GemmKernels, gemm);

@@ -17,6 +17,8 @@ std::vector<KernelEntry> pointer_chase_kernels();
 std::vector<KernelEntry> core_to_core_kernels();
 std::vector<KernelEntry> matmul_kernels();
 std::vector<KernelEntry> bmm_kernels();
+std::vector<KernelEntry> quantized_matmul_kernels();
+std::vector<KernelEntry> grouped_matmul_kernels();
 std::vector<KernelEntry> attention_kernels();
 std::vector<KernelEntry> ffn_kernels();
 std::vector<KernelEntry> softmax_kernels();
@@ -30,7 +32,8 @@ std::vector<KernelEntry> mixed_intensity_kernels();
 inline std::vector<KernelEntry> all_kernels() {
   std::vector<KernelEntry> all;
   for (auto list : {stream_kernels(), fma_kernels(), fork_join_kernels(), pointer_chase_kernels(), core_to_core_kernels(),
-                    matmul_kernels(), bmm_kernels(), attention_kernels(), ffn_kernels(), softmax_kernels(), rms_norm_kernels(),
+                    matmul_kernels(), bmm_kernels(), quantized_matmul_kernels(), grouped_matmul_kernels(), attention_kernels(),
+                    ffn_kernels(), softmax_kernels(), rms_norm_kernels(),
                     layer_norm_kernels(), relu_kernels(), bias_relu_kernels(), exp_kernels(), mixed_intensity_kernels()})
     all.insert(all.end(), list.begin(), list.end());
   return all;

@@ -13,13 +13,23 @@ namespace {
 constexpr std::uint32_t kOne = 0x3F800000u;  // 1 in fp32
 constexpr int kFraction = 19;                // where the first 4 bits of a fraction lie
 
+// A compiler that adds whole numbers in another order, as it may, keeps products of many steps at once, and has no registers for them.
+ROOFLINE_INLINE Vec in_order(Vec sum) {
+#if defined(__x86_64__) && !defined(ROOFLINE_SIMDE)
+  asm("" : "+v"(sum));
+#elif defined(__aarch64__)
+  asm("" : "+w"(sum));
+#endif
+  return sum;
+}
+
 #if defined(ROOFLINE_SIMDE) || (defined(__AVX512F__) && defined(__AVX512DQ__))
 
 ROOFLINE_INLINE Vec add_words(Vec a, Vec b) {
   return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
 }
 ROOFLINE_INLINE Vec add_pairs(Vec a, Vec b, Vec c) {
-  return add_words(c, _mm512_castsi512_ps(_mm512_madd_epi16(_mm512_castps_si512(a), _mm512_castps_si512(b))));
+  return in_order(add_words(c, _mm512_castsi512_ps(_mm512_madd_epi16(_mm512_castps_si512(a), _mm512_castps_si512(b)))));
 }
 ROOFLINE_INLINE Vec widen_pairs_of_bytes(const std::int8_t* p) {
   return _mm512_castsi512_ps(_mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
@@ -41,7 +51,7 @@ ROOFLINE_INLINE Vec add_words(Vec a, Vec b) {
   return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
 }
 ROOFLINE_INLINE Vec add_pairs(Vec a, Vec b, Vec c) {
-  return add_words(c, _mm256_castsi256_ps(_mm256_madd_epi16(_mm256_castps_si256(a), _mm256_castps_si256(b))));
+  return in_order(add_words(c, _mm256_castsi256_ps(_mm256_madd_epi16(_mm256_castps_si256(a), _mm256_castps_si256(b)))));
 }
 ROOFLINE_INLINE Vec widen_pairs_of_bytes(const std::int8_t* p) {
   return _mm256_castsi256_ps(_mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
@@ -65,7 +75,7 @@ ROOFLINE_INLINE Vec add_words(Vec a, Vec b) {
 ROOFLINE_INLINE Vec add_pairs(Vec a, Vec b, Vec c) {
   const int16x8_t x = vreinterpretq_s16_f32(a), y = vreinterpretq_s16_f32(b);
   const int32x4_t low = vmull_s16(vget_low_s16(x), vget_low_s16(y)), high = vmull_high_s16(x, y);
-  return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(c), vpaddq_s32(low, high)));
+  return in_order(vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(c), vpaddq_s32(low, high))));
 }
 ROOFLINE_INLINE Vec widen_pairs_of_bytes(const std::int8_t* p) { return vreinterpretq_f32_s16(vmovl_s8(vld1_s8(p))); }
 ROOFLINE_INLINE Vec widen_bytes(const std::int8_t* p) {

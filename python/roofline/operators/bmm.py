@@ -41,12 +41,12 @@ class Bmm(Scaled, Operator):
     mix = "read"
     variants = {
         "library": Variant(
-            summary="OpenBLAS; on a GPU cuBLASLt, the fastest of its heuristic's proposals; fp8 with scales of tensors, rows, blocks of "
-            "128; fp8 and nvfp4 with those of blocks of 32 and 16 (sm_100); b of 8 and 4 bits is transposed first",
+            summary="OpenBLAS; on a GPU cuBLASLt, the fastest of its heuristic's proposals; fp8 with scales of tensors, rows, "
+            "blocks of 128; fp8 and nvfp4 with those of blocks of 32 and 16 (sm_100); b of 8 and 4 bits is transposed first",
             dtypes={"cpu": ("fp32", "fp64"), "cuda": ("fp64", "fp32", "tf32", "fp16", "bf16", "int8", "fp8_e4m3", "nvfp4")},
         ),
         "tiled": Variant(
-            summary="our own kernels, sums in fp32: few rows read b as it lies, for more each thread packs its columns in the launch",
+            summary="our own kernels, sums in fp32: few rows read b as it lies, for more a thread packs its columns in the launch",
             dtypes={"cpu": ("fp32", "fp16", "bf16")},
             own_products=True,
         ),

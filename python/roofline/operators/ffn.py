@@ -23,8 +23,8 @@ class Ffn(Operator):
 
     x, out: [batch, seq_q, d_model]. w_up, w_gate (swiglu only): [d_model, d_ff] and w_down: [d_ff, d_model], constant: they may be
     packed before the clock starts. gelu is the exact one, with erf; gelu_tanh its approximation, which libraries can fuse (`Gelu`
-    states both). Hidden activations are in dtype (in variant tiled in fp32), sums in fp32. Sources: Vaswani et al. (2017), Hendrycks and Gimpel (2016),
-    Shazeer, GLU variants improve Transformer (2020). Raises Error for bad fields.
+    states both). Hidden activations are in dtype (in variant tiled in fp32), sums in fp32. Sources: Vaswani et al. (2017),
+    Hendrycks and Gimpel (2016), Shazeer, GLU variants improve Transformer (2020). Raises Error for bad fields.
     """
 
     batch: int = 1

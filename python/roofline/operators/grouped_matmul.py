@@ -105,9 +105,9 @@ class GroupedMatmul(Operator):
             dtypes={"cuda": ("fp32", "fp16", "bf16")},
         ),
         "tiled": Variant(
-            summary="all experts in one launch, by mma.sync: rows taken from x by token, up, gate and activation together, then "
-            "down; results added up by token; routed anew in each launch",
-            dtypes={"cuda": ("fp16", "bf16")},
+            summary="our own products for all experts, on a GPU by mma.sync: rows taken from x by token (CPU: gathered in fp32), "
+            "up, gate and activation together, then down; results added up by token; routed anew in each launch",
+            dtypes={"cpu": ("fp32", "fp16", "bf16"), "cuda": ("fp16", "bf16")},
         ),
     }
 
@@ -230,6 +230,11 @@ class GroupedMatmul(Operator):
         narrow, hidden = size_bytes((rows, self.d_model), self.dtype), size_bytes((rows, self.d_ff), self.dtype)
         if plan["variant"] == "tiled":
             routing = 2 * 2 * size_bytes((rows,), "int32")  # whose a row is, and where the rows of a token are
+            if plan.get("gathered"):  # on a CPU, in fp32 as all that lies between
+                wide, between = 2 * size_bytes((rows, self.d_model), "fp32"), 2 * size_bytes((rows, self.d_ff), "fp32")
+                gate = {"gate written, read": between} if self.gated else {}
+                read = {"routing written, read": routing, "gathered x written, read": wide}
+                return {**read, **gate, "activated written, read": between, "results written, read": wide}
             return {"routing written, read": routing, "activated written, read": 2 * hidden, "results written, read": 2 * narrow}
         gate = {"gate written, read": 2 * hidden, "gathered x again for gate": narrow} if self.gated else {}
         return {
