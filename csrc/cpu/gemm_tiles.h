@@ -76,7 +76,7 @@ ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Ro
     for (auto& row : phase) row[0] = row[1] = zero();
   const auto step = [&](Vec (&into)[Rows][2], Index base, int u) __attribute__((always_inline)) {
     Vec low, high;
-    if constexpr (Ahead > 0) __builtin_prefetch(b + (base + u + Ahead) * B::kRowBytes);
+    if (Ahead > 0 && u * B::kRowBytes % 64 == 0) __builtin_prefetch(b + (base + u + Ahead) * B::kRowBytes);
     B::read(b, base, u, low, high);
 #pragma GCC unroll 14
     for (int r = 0; r < Rows; ++r) {
