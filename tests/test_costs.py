@@ -592,6 +592,19 @@ def test_every_operator_is_worked_out_by_hand() -> None:
             {"variant": "tiled"},
             {"routing written, read": 96, "activated written, read": 120, "results written, read": 96},
         ),
+        # On a CPU with x gathered, and all of it in fp32.
+        (
+            "grouped_matmul",
+            {"tokens": 3, "experts": 4, "experts_per_token": 2, "d_model": 4, "d_ff": 5},
+            {"variant": "tiled", "gathered": 1},
+            {
+                "routing written, read": 96,
+                "gathered x written, read": 192,
+                "gate written, read": 240,
+                "activated written, read": 240,
+                "results written, read": 192,
+            },
+        ),
         # fp32 scores of 2 x 3 x 5 pairs, of which the mask hides 2 x 3; probabilities of all in 16 bits.
         (
             "attention",
@@ -639,6 +652,22 @@ def test_every_operator_is_worked_out_by_hand() -> None:
             {"variant": "fused"},
             {"up and gate written, read": 240, "activated written, read": 120},
         ),
+        # On a CPU hidden numbers are fp32 in 16 bits too.
+        (
+            "ffn",
+            {**FFN, "activation": "swiglu", "dtype": "bf16"},
+            {"variant": "tiled"},
+            {"activated written, read": 240, "gate written, read": 240, "x again for gate": 48},
+        ),
+        # b of 2 x 3 x 5 numbers in fp32 where rows are many; as the plan says where there is one.
+        ("bmm", {"batch": 2, "rows": 19, "columns": 5, "inner": 3}, {"variant": "tiled"}, {"b packed in fp32: written, read": 240}),
+        (
+            "bmm",
+            {"batch": 2, "rows": 19, "columns": 5, "inner": 3},
+            {"variant": "tiled", "packed_in_launch_bytes": 240},
+            {"b packed in fp32: written, read": 480},
+        ),
+        ("bmm", {"batch": 2, "rows": 18, "columns": 5, "inner": 3}, {"variant": "tiled"}, {"b packed in fp32: written, read": 0}),
     ],
 )
 def test_traffic_by_hand(name: str, fields: dict[str, Any], plan: dict[str, Any], expected: dict[str, int]) -> None:

@@ -1,6 +1,6 @@
 // ffn on a CPU. library: the libraries' matrix products (gemm.cpp) with a pass for the activation between them; every intermediate is
 // written to the workspace and read back. tiled: our own products (tiled_gemm.cpp), which apply the activation to each part of their
-// result while a cache holds it.
+// result while a cache holds it. In 16 bits the hidden activations are fp32, and out is rounded once.
 #include "ops/ffn.h"
 
 #include "cpu/device.h"
@@ -106,7 +106,8 @@ Bound tiled(const Ffn& problem, Device& device) {
   };
   if (problem.gated()) add("gate", {problem.dtype, problem.rows(), problem.d_ff, problem.d_model, problem.x, problem.w_gate, gate});
   add("up", {problem.dtype, problem.rows(), problem.d_ff, problem.d_model, problem.x, problem.w_up, hidden, finish});
-  add("down", {problem.dtype, problem.rows(), problem.d_model, problem.d_ff, hidden, problem.w_down, static_cast<float*>(problem.out)});
+  add("down", {.dtype = problem.dtype, .rows = problem.rows(), .columns = problem.d_model, .inner = problem.d_ff, .a = hidden,
+               .b = problem.w_down, .c = problem.out, .a_is_fp32 = true, .c_dtype = problem.dtype});
 
   bound.plan.set("implementation", implementation);
   bound.plan.set("activation_implementation", name(isa));
@@ -122,10 +123,12 @@ Bound tiled(const Ffn& problem, Device& device) {
 
 std::vector<KernelEntry> ffn_kernels() {
   using K = Kernel<Ffn, Device>;
+  const auto own = [](DType dtype, const char* summary) { return entry(K{"tiled", dtype, "", summary, tiled}); };
   return {entry(K{"library", DType::fp32, "", "one library product per weight matrix; hidden activations written to memory and read back",
                   library}),
-          entry(K{"tiled", DType::fp32, "", "our own products on packed weights; the activation on each part of the first, while a cache holds it",
-                  tiled})};
+          own(DType::fp32, "our own products on packed weights; the activation on each part of the first, while a cache holds it"),
+          own(DType::bf16, "as fp32, with weights read in bf16; hidden activations in fp32, out rounded while a cache holds it"),
+          own(DType::fp16, "as fp32, with weights read in fp16; hidden activations in fp32, out rounded while a cache holds it")};
 }
 
 }  // namespace roofline::cpu

@@ -17,7 +17,7 @@ Bound tiled(const ops::Matmul& problem, Device& device) {
   if (problem.scales.kind != ops::Scales::Kind::none) throw Unsupported("matmul tiled: its kernels on a CPU take no scales; use scales none");
   return bind_tiled(
       problem.op,
-      {problem.dtype, problem.rows, problem.columns, problem.inner, problem.a, problem.b, static_cast<float*>(problem.c)}, device);
+      {problem.dtype, problem.rows, problem.columns, problem.inner, problem.a, problem.b, problem.c}, device);
 }
 
 }  // namespace
@@ -31,7 +31,9 @@ std::vector<KernelEntry> matmul_kernels() {
           with(DType::bf16, "oneDNN on one block of c per thread, sums and c in fp32; b packed in bind"),
           with(DType::int8, "oneDNN on one block of c per thread, sums and c in int32; b packed in bind"),
           own(DType::fp32, "our own kernels: b packed in strips in bind; few rows read it in eight address streams"),
-          own(DType::bf16, "our own kernels: as fp32, with b read in bf16 and all arithmetic in fp32")};
+          own(DType::bf16, "our own kernels: as fp32, with b read in bf16 and all arithmetic in fp32"),
+          own(DType::fp16, "our own kernels: as fp32, with b read in fp16 and all arithmetic in fp32"),
+          own(DType::int8, "our own kernels: as fp32, with products of 16 bits in pairs and sums in int32, exact")};
 }
 
 }  // namespace roofline::cpu

@@ -16,29 +16,51 @@ using Clock = std::chrono::steady_clock;
 constexpr std::int64_t kColumnBlock = 512;   // of c: packing a block of a costs 1 or 2 % of what it is used for
 constexpr std::int64_t kPartsPerThread = 8;  // so that the last to end leaves little idle
 
-// A strip of b fills half of the first cache; a packed block of a, with its part of c, half of the second.
-struct Blocks {
-  std::int64_t inner, rows;
-};
-
-Blocks blocks_of(const GemmKernels& table, const Caches& caches) {
-  const std::int64_t inner = std::clamp<std::int64_t>(caches.l1_bytes / 2 / (4 * table.width) / 8 * 8, 64, 512);
-  const std::int64_t rows = caches.l2_bytes / 2 / (4 * (inner + kColumnBlock)) / table.tile_rows * table.tile_rows;
-  return {inner, std::clamp<std::int64_t>(rows, 4 * table.tile_rows, 384)};
+// `worker`'s part of a in what the kernels read: fp32, of int8 words, whose last one is filled up with 0 where inner is odd.
+void widen_rows(const GemmKernels& table, const TiledProblem& problem, Stored type, float* wide, int worker, int workers) {
+  const auto* const a = static_cast<const char*>(problem.a);
+  const std::int64_t size = type == Stored::int8 ? 1 : 2, numbers = type == Stored::int8 ? 2 : 1, odd = problem.inner % numbers;
+  const std::int64_t inner = problem.inner / numbers;
+  if (!odd) {
+    const Range part = share(problem.rows * inner, worker, workers, 32);
+    return table.widen[index(type)](a + part.first * numbers * size, wide + part.first, part.size());
+  }
+  const Range part = share(problem.rows, worker, workers, 1);
+  for (std::int64_t row = part.first; row < part.last; ++row) {
+    const char* const from = a + row * problem.inner;
+    table.widen[index(type)](from, wide + row * (inner + 1), inner);
+    const char last[2] = {from[problem.inner - 1], 0};
+    table.widen[index(type)](last, wide + row * (inner + 1) + inner, 1);
+  }
 }
-
-std::int64_t parts_of(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }
 
 }  // namespace
 
+Stored stored(DType dtype, const char* op) {
+  switch (dtype) {
+    case DType::fp32: return Stored::fp32;
+    case DType::bf16: return Stored::bf16;
+    case DType::fp16: return Stored::fp16;
+    case DType::int8: return Stored::int8;
+    default: throw Unsupported(std::string(op) + ": there is no CPU kernel for " + name(dtype) + "; use fp32, bf16 or fp16");
+  }
+}
+
+Blocks blocks_of(int width, int tile_rows, const Caches& caches) {
+  const std::int64_t inner = std::clamp<std::int64_t>(caches.l1_bytes / 2 / (4 * width) / 8 * 8, 64, 512);
+  const std::int64_t rows = caches.l2_bytes / 2 / (4 * (inner + kColumnBlock)) / tile_rows * tile_rows;
+  return {inner, std::clamp<std::int64_t>(rows, 4 * tile_rows, 384)};
+}
+
 TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
-  if (problem.dtype != DType::fp32 && problem.dtype != DType::bf16)
-    throw Unsupported("tiled: there is no CPU kernel for " + name(problem.dtype) + "; use fp32 or bf16, or variant library");
   const auto [isa, table] = choose<GemmKernels>(ROOFLINE_TABLES(gemm));
-  const std::int64_t rows = problem.rows, columns = problem.columns, inner = problem.inner;
-  const bool narrow = problem.dtype == DType::bf16;
+  const Stored type = stored(problem.dtype, "tiled");
+  const bool integers = type == Stored::int8;
+  const std::int64_t rows = problem.rows, columns = problem.columns;
+  const std::int64_t inner = integers ? parts_of(problem.inner, 2) : problem.inner;  // of int8 words
   const std::int64_t strips = parts_of(columns, table->width);
-  const std::int64_t strip_bytes = product({inner, table->width, size_bytes(problem.dtype)}, "tiled: bytes of packed b");
+  const std::int64_t strip_bytes =
+      product({inner, table->width, size_bytes(problem.dtype) * (integers ? 2 : 1)}, "tiled: bytes of packed b");
 
   TiledGemm plan{};
   plan.isa = isa;
@@ -47,13 +69,13 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   const std::shared_ptr<void> packed = workspace(device, plan.packed_bytes);
   const auto begin = Clock::now();
   device.pool().for_each(strips, [&](int, std::int64_t strip) {
-    table->pack[narrow](problem.b, packed.get(), columns, inner, strip, strip + 1);
+    table->pack[index(type)](problem.b, packed.get(), columns, problem.inner, strip, strip + 1);
   });
   plan.pack_s = std::chrono::duration<double>(Clock::now() - begin).count();
 
   const bool few = rows <= GemmKernels::kMostFewRows;
   const std::int64_t wanted = kPartsPerThread * device.threads();
-  const Blocks most = blocks_of(*table, device.caches());
+  const Blocks most = blocks_of(table->width, table->tile_rows, device.caches());
   const std::int64_t row_parts = few ? 1 : parts_of(rows, most.rows);
   const std::int64_t most_strips = few ? strips : std::min(strips, kColumnBlock / table->width);
   // Whole sets of streams where there are enough strips for them.
@@ -64,40 +86,52 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   plan.row_block = std::min(rows, parts_of(parts_of(rows, table->tile_rows), row_parts) * table->tile_rows);
   plan.column_block = std::min(columns, parts_of(strips, column_parts) * table->width);
   const std::int64_t floats = few ? table->few_floats(rows) : table->block_floats(plan.row_block, plan.inner_block);
-  const std::int64_t thread_bytes = whole_pages(floats * 4);
-  const std::int64_t wide_bytes = narrow ? whole_pages(product({rows, inner, 4}, "tiled: bytes of a in fp32")) : 0;
+  // Sums that are rounded afterwards lie in a part of their own.
+  const bool rounded = problem.c_dtype != DType::fp32;
+  const Stored c_stored = rounded ? stored(problem.c_dtype, "tiled") : Stored::fp32;
+  const std::int64_t part_columns = parts_of(strips, column_parts) * table->width;
+  const std::int64_t sums = whole_pages(floats * 4);  // where they begin
+  const std::int64_t thread_bytes = sums + (rounded ? whole_pages(product({plan.row_block, part_columns, 4}, "tiled: sums")) : 0);
+  // Few rows are widened once; a block of many is when it is packed, and of int8 there is nothing else.
+  const Stored a_stored = problem.a_is_fp32 ? Stored::fp32 : type;
+  const bool widened = a_stored != Stored::fp32 && (few || integers);
+  const std::int64_t wide_bytes = widened ? whole_pages(product({rows, inner, 4}, "tiled: bytes of a in fp32")) : 0;
   plan.workspace_bytes = thread_bytes * device.threads() + wide_bytes;
   const std::shared_ptr<void> memory = workspace(device, plan.workspace_bytes);
   auto* const wide = reinterpret_cast<float*>(static_cast<char*>(memory.get()) + thread_bytes * device.threads());
 
   plan.launch = [=, table = table, finish = problem.finish](Queue& queue) {
     Pool& threads = pool(queue);
-    if (narrow)
-      threads.run([&](int worker) {
-        const Range part = share(rows * inner, worker, threads.threads(), 32);
-        table->widen(static_cast<const std::uint16_t*>(problem.a) + part.first, wide + part.first, part.size());
-      });
-    const float* const a = narrow ? wide : static_cast<const float*>(problem.a);
+    if (widened) threads.run([&](int worker) { widen_rows(*table, problem, a_stored, wide, worker, threads.threads()); });
+    const auto* const a = static_cast<const char*>(widened ? wide : problem.a);
+    const std::int64_t row_bytes = inner * (widened || a_stored == Stored::fp32 ? 4 : 2);
     threads.for_each(row_parts * column_parts, [&](int worker, std::int64_t item) {
       const std::int64_t row_part = item % row_parts, column_part = item / row_parts;  // the same columns of b for all rows in turn
       const Range own = share(rows, static_cast<int>(row_part), static_cast<int>(row_parts), table->tile_rows);
       const std::int64_t row = own.first, last_row = own.last;
+      const std::int64_t first = strips * column_part / column_parts, last = strips * (column_part + 1) / column_parts;
+      const std::int64_t column = first * table->width, n = std::min(last * table->width, columns) - column;
+      char* const own_memory = static_cast<char*>(memory.get()) + worker * thread_bytes;
+      auto* const c = static_cast<char*>(problem.c);
       const GemmPart part = {
-          .a = a + row * inner,
-          .b = packed.get(),
-          .c = problem.c + row * columns,
-          .workspace = reinterpret_cast<float*>(static_cast<char*>(memory.get()) + worker * thread_bytes),
+          .a = a + row * row_bytes,
+          .b = static_cast<const char*>(packed.get()) + first * strip_bytes,
+          .c = reinterpret_cast<float*>(rounded ? own_memory + sums : c + (row * columns + column) * 4),
+          .workspace = reinterpret_cast<float*>(own_memory),
           .rows = last_row - row,
-          .columns = columns,
+          .columns = n,
+          .c_stride = rounded ? n : columns,
           .inner = inner,
-          .first = strips * column_part / column_parts,
-          .last = strips * (column_part + 1) / column_parts,
+          .first = 0,
+          .last = last - first,
           .inner_block = plan.inner_block,
+          .a_stored = widened ? Stored::fp32 : a_stored,
       };
-      (few ? table->few : table->block)[narrow](part);
-      if (!finish) return;
-      const std::int64_t column = part.first * table->width, n = std::min(part.last * table->width, columns) - column;
-      for (std::int64_t r = row; r < last_row; ++r) finish(r * columns + column, n);
+      (few ? table->few : table->block)[index(type)](part);
+      for (std::int64_t r = row; r < last_row; ++r) {
+        if (rounded) table->narrow[index(c_stored)](part.c + (r - row) * n, c + (r * columns + column) * 2, n);
+        if (finish) finish(r * columns + column, n);
+      }
     });
   };
   return plan;

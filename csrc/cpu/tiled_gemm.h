@@ -1,22 +1,26 @@
-// A matrix product by our own kernels, planned once and launched often: shared by the operators matmul and ffn.
+// A matrix product by our own kernels, planned once and launched often: shared by the operators matmul and ffn; and what other
+// operators with products by our own kernels plan alike.
 #pragma once
 
 #include <functional>
 #include <memory>
 
 #include "cpu/device.h"
+#include "cpu/gemm_kernels.h"
 #include "cpu/isa.h"
 
 namespace roofline::cpu {
 
 struct TiledProblem {
-  DType dtype;  // of a and b, fp32 or bf16; c is fp32
+  DType dtype;  // of a and b: fp32, bf16, fp16 or int8
   std::int64_t rows, columns, inner;
   const void* a;  // [rows, inner]
   const void* b;  // [inner, columns], constant: packed in bind
-  float* c;       // [rows, columns]
+  void* c;        // [rows, columns]: fp32, of int8 int32, or in 16 bits
   // What becomes of n finished numbers of c from `at` on, while they are in a cache; nothing where it is empty.
   std::function<void(std::int64_t at, std::int64_t n)> finish = {};
+  bool a_is_fp32 = false;          // whatever b is
+  DType c_dtype = DType::fp32;  // or bf16 or fp16: then parts of the sums are rounded in a cache
 };
 
 struct TiledGemm {
@@ -33,5 +37,17 @@ struct TiledGemm {
 
 // Throws Unsupported for other dtypes, OutOfMemory where b cannot be packed.
 TiledGemm plan_tiled(const TiledProblem& problem, Device& device);
+
+// How the kernels know a dtype. Throws Unsupported for one that they do not.
+Stored stored(DType dtype, const char* op);
+inline int index(Stored stored) { return static_cast<int>(stored); }
+
+// A strip of b fills half of the first cache; a packed block of a, with its part of c, half of the second.
+struct Blocks {
+  std::int64_t inner, rows;
+};
+Blocks blocks_of(int width, int tile_rows, const Caches& caches);
+
+inline std::int64_t parts_of(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }
 
 }  // namespace roofline::cpu

@@ -1,5 +1,5 @@
 // The parts of a matrix product on every instruction set against double: every number of rows of a tile, remainders of columns and of
-// blocks of inner, ranges of strips, both dtypes of b, with guard zones around what is written. AVX-512 also runs by SIMDe's emulation.
+// blocks of inner, ranges of strips, every dtype of b, with guard zones around what is written. AVX-512 also runs by SIMDe's emulation.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,33 +20,85 @@ extern const GemmKernels gemm_simde;
 
 namespace {
 
+#if defined(__aarch64__)
+using HalfNumber = __fp16;
+#else
+using HalfNumber = _Float16;
+#endif
+
 const std::vector<Tested<GemmKernels>> kTested = {ROOFLINE_TESTED(gemm)};
+
+constexpr Stored kAll[] = {Stored::fp32, Stored::bf16, Stored::fp16, Stored::int8};
+constexpr Stored kReal[] = {Stored::fp32, Stored::bf16, Stored::fp16};
+constexpr const char* kNames[] = {"fp32", "bf16", "fp16", "int8"};
+
+int index(Stored stored) { return static_cast<int>(stored); }
 
 class GemmTest : public TableTest<GemmKernels> {
  protected:
-  // b of 8 bits of fraction, so that it is the same in bf16. Strips before `first` and from `last` on are not written.
-  void check(std::int64_t rows, std::int64_t columns, std::int64_t inner, std::int64_t inner_block, bool few, bool bf16,
-             std::int64_t first = 0, std::int64_t skipped = 0) const {
-    SCOPED_TRACE(testing::Message() << rows << " x " << columns << " x " << inner << (few ? " few" : " block") << (bf16 ? " bf16" : " fp32"));
-    const GemmKernels& table = *GetParam().table;
-    const std::int64_t strips = (columns + table.width - 1) / table.width, last = strips - skipped;
-    Floats a(rows * inner, 1), b(inner * columns, 3), c(rows * columns, 5), packed(strips * inner * table.width / (bf16 ? 2 : 1), 0);
-    Floats workspace(few ? table.few_floats(rows) : table.block_floats(rows, inner_block), 0);
-    a.fill(1);
-    b.fill(2);
-    for (std::int64_t i = 0; i < inner * columns; ++i) b[i] = std::round(b[i] * 128) / 128;
-    std::vector<std::uint16_t> narrow(inner * columns);
-    for (std::int64_t i = 0; i < inner * columns; ++i) {
-      std::uint32_t bits;
-      std::memcpy(&bits, &b[i], sizeof bits);
-      ASSERT_EQ(bits & 0xFFFF, 0u);
-      narrow[i] = static_cast<std::uint16_t>(bits >> 16);
+  // Numbers of 8 bits of fraction, the same in every type; int8 has them times 128.
+  static std::vector<float> numbers(std::int64_t n, std::uint64_t seed) {
+    std::vector<float> all(n);
+    for (std::int64_t i = 0; i < n; ++i) all[i] = static_cast<float>(std::fmax(-128, std::fmin(127, std::round(random_uniform(seed, i) * 127)))) / 128;
+    return all;
+  }
+
+  // As `type` stores them.
+  static std::vector<std::uint8_t> bits(const std::vector<float>& numbers, Stored type) {
+    const std::size_t size = type == Stored::fp32 ? 4 : type == Stored::int8 ? 1 : 2;
+    std::vector<std::uint8_t> all(numbers.size() * size);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      const float x = numbers[i];
+      std::uint32_t word;
+      std::memcpy(&word, &x, sizeof word);
+      if (type == Stored::bf16) word >>= 16;
+      if (type == Stored::fp16) {
+        const auto half = static_cast<HalfNumber>(x);
+        std::memcpy(&word, &half, sizeof half);
+      }
+      if (type == Stored::int8) word = static_cast<std::uint8_t>(static_cast<int>(x * 128));
+      std::memcpy(all.data() + i * size, &word, size);
     }
+    return all;
+  }
+
+  static double product(const std::vector<float>& a, const std::vector<float>& b, std::int64_t row, std::int64_t column,
+                        std::int64_t columns, std::int64_t inner) {
+    double sum = 0;
+    for (std::int64_t k = 0; k < inner; ++k) sum += static_cast<double>(a[row * inner + k]) * b[k * columns + column];
+    return sum;
+  }
+
+  // Strips before `first` and of the last `skipped` are not written.
+  void check(std::int64_t rows, std::int64_t columns, std::int64_t inner, std::int64_t inner_block, bool few, Stored type,
+             std::int64_t first = 0, std::int64_t skipped = 0) const {
+    SCOPED_TRACE(testing::Message() << rows << " x " << columns << " x " << inner << (few ? " few " : " block ") << kNames[index(type)]);
+    const GemmKernels& table = *GetParam().table;
+    const bool integers = type == Stored::int8;
+    const std::int64_t strips = (columns + table.width - 1) / table.width, last = strips - skipped;
+    const std::int64_t words = integers ? (inner + 1) / 2 : inner;
+    const std::int64_t packed_bytes = strips * words * table.width * (type == Stored::fp32 ? 4 : 2);
+    Floats wide(rows * words, 1), c(rows * columns, 5), packed((packed_bytes + 3) / 4, 0);
+    Floats workspace(few ? table.few_floats(rows) : table.block_floats(rows, inner_block), 0);
+    const std::vector<float> a = numbers(rows * inner, 1), b = numbers(inner * columns, 2);
+    const std::vector<std::uint8_t> a_bits = bits(a, type), b_bits = bits(b, type);
+    // Few rows of a and int8 are widened before; a block takes 16 bits as they are.
+    const bool widened = few || integers;
+    if (integers)
+      for (std::int64_t row = 0; row < rows; ++row) {
+        std::vector<std::uint8_t> padded(a_bits.begin() + row * inner, a_bits.begin() + (row + 1) * inner);
+        padded.push_back(0);
+        table.widen[index(type)](padded.data(), wide.data() + row * words, words);
+      }
+    else if (widened)
+      table.widen[index(type)](a_bits.data(), wide.data(), rows * inner);
     c.fill(7);
     const std::vector<float> before(c.data(), c.data() + rows * columns);
-    table.pack[bf16](bf16 ? static_cast<const void*>(narrow.data()) : b.data(), packed.data(), columns, inner, 0, strips);
-    (few ? table.few : table.block)[bf16]({.a = a.data(), .b = packed.data(), .c = c.data(), .workspace = workspace.data(), .rows = rows,
-                                          .columns = columns, .inner = inner, .first = first, .last = last, .inner_block = inner_block});
+    table.pack[index(type)](b_bits.data(), packed.data(), columns, inner, 0, strips);
+    (few ? table.few : table.block)[index(type)]({.a = widened ? static_cast<const void*>(wide.data()) : a_bits.data(), .b = packed.data(),
+                                                  .c = c.data(), .workspace = workspace.data(), .rows = rows, .columns = columns, .c_stride = columns,
+                                                  .inner = words, .first = first, .last = last, .inner_block = inner_block,
+                                                  .a_stored = widened ? Stored::fp32 : type});
     for (std::int64_t row = 0; row < rows; ++row)
       for (std::int64_t column = 0; column < columns; ++column) {
         const std::int64_t at = row * columns + column;
@@ -54,46 +106,108 @@ class GemmTest : public TableTest<GemmKernels> {
           ASSERT_EQ(c[at], before[at]);
           continue;
         }
-        double sum = 0;
-        for (std::int64_t k = 0; k < inner; ++k) sum += static_cast<double>(a[row * inner + k]) * b[k * columns + column];
-        ASSERT_NEAR(c[at], sum, 1e-6 * (inner + 16)) << "row " << row << " column " << column;
+        const double sum = product(a, b, row, column, columns, inner);
+        std::int32_t whole;
+        std::memcpy(&whole, &c[at], sizeof whole);
+        if (integers)
+          ASSERT_EQ(whole, sum * 128 * 128) << "row " << row << " column " << column;
+        else
+          ASSERT_NEAR(c[at], sum, 1e-6 * (inner + 16)) << "row " << row << " column " << column;
       }
-    for (Floats* each : {&a, &b, &c, &packed, &workspace}) EXPECT_TRUE(each->guarded());
+    for (Floats* each : {&wide, &c, &packed, &workspace}) EXPECT_TRUE(each->guarded());
   }
 };
 
 TEST_P(GemmTest, EveryNumberOfFewRows) {
   for (std::int64_t rows = 1; rows <= GemmKernels::kMostFewRows; ++rows)
-    for (const bool bf16 : {false, true}) check(rows, 9 * GetParam().table->width, 70, 0, true, bf16);
+    for (const Stored type : kAll) check(rows, 9 * GetParam().table->width, 70, 0, true, type);
 }
 
 TEST_P(GemmTest, EveryNumberOfRowsOfABlock) {
   for (std::int64_t rows = 1; rows <= 2 * GetParam().table->tile_rows + 1; ++rows)
-    for (const bool bf16 : {false, true}) check(rows, 2 * GetParam().table->width, 45, 45, false, bf16);
+    for (const Stored type : kAll) check(rows, 2 * GetParam().table->width, 45, 45, false, type);
 }
 
 TEST_P(GemmTest, EveryRemainderOfColumns) {
   for (std::int64_t columns = 1; columns <= 2 * GetParam().table->width + 1; ++columns)
     for (const bool few : {false, true})
-      for (const bool bf16 : {false, true}) check(3, columns, 33, 16, few, bf16);
+      for (const Stored type : kAll) check(3, columns, 33, 16, few, type);
 }
 
 TEST_P(GemmTest, EveryRemainderOfInner) {
   for (const std::int64_t inner : {1, 2, 3, 4, 5, 15, 16, 17, 63, 64, 65, 130})
     for (const bool few : {false, true})
-      for (const bool bf16 : {false, true}) check(5, GetParam().table->width + 3, inner, 64, few, bf16);
+      for (const Stored type : kAll) check(5, GetParam().table->width + 3, inner, 64, few, type);
 }
 
 TEST_P(GemmTest, ARangeOfStripsWritesItsColumnsAlone) {
   for (const bool few : {false, true})
-    for (const bool bf16 : {false, true}) check(7, 21 * GetParam().table->width - 1, 40, 32, few, bf16, 2, 1);
+    for (const Stored type : kAll) check(7, 21 * GetParam().table->width - 1, 40, 32, few, type, 2, 1);
+}
+
+// The largest sums of int8 there are: they neither saturate nor lose a bit.
+TEST_P(GemmTest, SumsOfInt8AreExact) {
+  const GemmKernels& table = *GetParam().table;
+  constexpr std::int64_t kInner = 4096;
+  const std::vector<std::int8_t> least(kInner * table.width, -128);
+  std::vector<float> a(kInner / 2), packed(kInner * table.width / 4), workspace(table.few_floats(1));
+  std::vector<std::int32_t> c(table.width);
+  table.widen[index(Stored::int8)](least.data(), a.data(), kInner / 2);
+  table.pack[index(Stored::int8)](least.data(), packed.data(), table.width, kInner, 0, 1);
+  table.few[index(Stored::int8)]({.a = a.data(), .b = packed.data(), .c = reinterpret_cast<float*>(c.data()), .workspace = workspace.data(),
+                                  .rows = 1, .columns = table.width, .c_stride = table.width, .inner = kInner / 2, .first = 0, .last = 1});
+  for (const std::int32_t sum : c) EXPECT_EQ(sum, kInner * 128 * 128);
+}
+
+// b as it lies, a part of a wider matrix, into a part of a wider one; and the same b packed in fp32.
+TEST_P(GemmTest, TakesBAsItLies) {
+  const GemmKernels& table = *GetParam().table;
+  for (const Stored type : kReal)
+    for (const std::int64_t rows : {1, 2, 3, 4, 5, 7, 18})
+      for (const std::int64_t columns : {1, 3, 16, 37, 600})
+        for (const std::int64_t inner : {1, 7, 8, 19}) {
+          SCOPED_TRACE(testing::Message() << kNames[index(type)] << " " << rows << " x " << columns << " x " << inner);
+          const std::int64_t stride = columns + 5, c_stride = columns + 3, strips = (columns + table.width - 1) / table.width;
+          Floats c((rows - 1) * c_stride + columns, 1), packed(strips * inner * table.width, 0);
+          const std::vector<float> a = numbers(rows * inner, 1), b = numbers(inner * stride, 2);
+          std::vector<std::uint8_t> b_bits = bits(b, type);
+          b_bits.resize(b_bits.size() / (inner * stride) * ((inner - 1) * stride + columns));
+          b_bits.shrink_to_fit();
+          c.fill(3);
+          const float between = rows > 1 ? c[columns] : 0;
+          table.plain[index(type)](a.data(), b_bits.data(), stride, c.data(), c_stride, rows, columns, inner);
+          table.pack_wide[index(type)](b_bits.data(), stride, packed.data(), columns, inner);
+          for (std::int64_t row = 0; row < rows; ++row)
+            for (std::int64_t column = 0; column < columns; ++column)
+              ASSERT_NEAR(c[row * c_stride + column], product(a, b, row, column, stride, inner), 1e-6 * (inner + 16));
+          for (std::int64_t k = 0; k < inner; ++k)
+            for (std::int64_t column = 0; column < strips * table.width; ++column)
+              ASSERT_EQ(packed[(column / table.width * inner + k) * table.width + column % table.width],
+                        column < columns ? b[k * stride + column] : 0.0f);
+          if (rows > 1) {
+            ASSERT_EQ(c[columns], between);
+          }
+          EXPECT_TRUE(c.guarded() && packed.guarded());
+        }
 }
 
 TEST_P(GemmTest, WidensEveryKindOfNumber) {
   const std::vector<std::uint16_t> narrow = {0x0000, 0x8000, 0x3F80, 0xC000, 0x0001, 0x7F80, 0xFF80, 0x7F7F};
   std::vector<float> wide(narrow.size());
-  GetParam().table->widen(narrow.data(), wide.data(), static_cast<std::int64_t>(narrow.size()));
+  GetParam().table->widen[index(Stored::bf16)](narrow.data(), wide.data(), static_cast<std::int64_t>(narrow.size()));
   EXPECT_EQ(wide, (std::vector<float>{0.0f, -0.0f, 1.0f, -2.0f, 0x1p-133f, INFINITY, -INFINITY, 0x1.FEp127f}));
+  const std::vector<std::uint16_t> halves = {0x0000, 0x8000, 0x3C00, 0xC000, 0x0001, 0x7C00, 0xFC00, 0x7BFF};
+  GetParam().table->widen[index(Stored::fp16)](halves.data(), wide.data(), static_cast<std::int64_t>(halves.size()));
+  EXPECT_EQ(wide, (std::vector<float>{0.0f, -0.0f, 1.0f, -2.0f, 0x1p-24f, INFINITY, -INFINITY, 65504.0f}));
+}
+
+TEST_P(GemmTest, NarrowsToTheNearestNumber) {
+  const std::vector<float> wide = {1.0f, 1.00390625f, 1.01171875f, -2.0f, INFINITY};  // two ties of bf16, to even
+  std::vector<std::uint16_t> narrow(wide.size());
+  GetParam().table->narrow[index(Stored::bf16)](wide.data(), narrow.data(), static_cast<std::int64_t>(wide.size()));
+  EXPECT_EQ(narrow, (std::vector<std::uint16_t>{0x3F80, 0x3F80, 0x3F82, 0xC000, 0x7F80}));
+  GetParam().table->narrow[index(Stored::fp16)](wide.data(), narrow.data(), static_cast<std::int64_t>(wide.size()));
+  EXPECT_EQ(narrow, (std::vector<std::uint16_t>{0x3C00, 0x3C04, 0x3C0C, 0xC000, 0x7C00}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Sets, GemmTest, testing::ValuesIn(kTested), [](const auto& info) { return std::string(info.param.name); });

@@ -10,9 +10,9 @@ import numpy as np
 from ..counts import Array, smaller
 from ..dtypes import dtype
 from ..references import matmul
-from ..tensor_spec import TensorSpec
+from ..tensor_spec import TensorSpec, size_bytes
 from .base import Case, Facts, Operator, Product, Variant
-from .matmul import ALONG_INNER, lost, spread
+from .matmul import ALONG_INNER, FEW_ROWS, lost, spread
 from .scales import SCALES, Scaled, check_scales, scale_values
 
 _DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "int4", "nvfp4", "mxfp4")
@@ -32,6 +32,14 @@ class _Library(Variant):
     def launches(self, problem: Bmm, plan: Facts) -> int:
         passes = sum(smaller(size, 1) for size in self.traffic(problem, plan).values())
         return 1 + passes + (problem.scales == "two_level")  # type: ignore[no-any-return]
+
+
+class _Tiled(Variant):
+    """More than few rows meet b as each thread has packed its columns in the launch."""
+
+    def traffic(self, problem: Bmm, plan: Facts) -> dict[str, int]:
+        wide = size_bytes((problem.batch, problem.inner, problem.columns), "fp32") * (problem.rows > FEW_ROWS)
+        return {"b packed in fp32: written, read": 2 * plan.get("packed_in_launch_bytes", wide)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +67,14 @@ class Bmm(Scaled, Operator):
     mix = "read"
     variants = {
         "library": _Library(
-            summary="cuBLASLt, the fastest of its heuristic's proposals; fp8 with scales of tensors, rows, blocks of 128; fp8 and "
-            "nvfp4 with those of blocks of 32 and 16 (sm_100); b of 8 and 4 bits is transposed first",
-            dtypes={"cuda": ("fp64", "fp32", "tf32", "fp16", "bf16", "int8", "fp8_e4m3", "nvfp4")},
+            summary="OpenBLAS; on a GPU cuBLASLt, the fastest of its heuristic's proposals; fp8 with scales of tensors, rows, "
+            "blocks of 128; fp8 and nvfp4 with those of blocks of 32 and 16 (sm_100); b of 8 and 4 bits is transposed first",
+            dtypes={"cpu": ("fp32", "fp64"), "cuda": ("fp64", "fp32", "tf32", "fp16", "bf16", "int8", "fp8_e4m3", "nvfp4")},
+        ),
+        "tiled": _Tiled(
+            summary="our own kernels, sums in fp32: few rows read b as it lies, for more a thread packs its columns in the launch",
+            dtypes={"cpu": ("fp32", "fp16", "bf16")},
+            own_products=True,
         ),
     }
 
@@ -122,7 +135,7 @@ class Bmm(Scaled, Operator):
         products = tuple(
             Case(problem=cls(batch=batch, rows=m, columns=n, inner=k, dtype=of, out_dtype=to))
             for of, to in kept
-            for batch, m, n, k in ((3, 5, 7, 9), (2, 64, 128, 256), (5, 1, 300, 33))
+            for batch, m, n, k in ((3, 5, 7, 9), (2, 64, 128, 256), (5, 1, 300, 33), (1, 67, 1100, 40), (1, 500, 7, 50))
         )
         bytes_ = tuple(
             Case(problem=cls(batch=batch, rows=m, columns=n, inner=k, scales=scales, scale_block=128, dtype=of, out_dtype=to))

@@ -18,34 +18,42 @@ from .matmul import FEW_ROWS
 ACTIVATIONS = {"relu": 1, "gelu": 5, "gelu_tanh": 9, "swiglu": 4}
 
 
-class _Tiled(Variant):
-    """A product for each weight matrix; the activation is part of the one for up."""
+class _Library(Variant):
+    """A product for each weight matrix, and a pass for the activation."""
+
+    def hidden_bytes(self, problem: Ffn) -> int:
+        return problem.hidden_bytes(problem.dtype)
 
     def traffic(self, problem: Ffn, plan: Facts) -> dict[str, int]:
-        hidden = problem.hidden_bytes()
-        terms = {"activated written, read": 2 * hidden}
+        hidden = self.hidden_bytes(problem)
+        terms = {"activated written, read": 2 * hidden, "up written, read": 2 * hidden}
         if problem.gated:
             terms["gate written, read"] = 2 * hidden
             terms["x again for gate"] = size_bytes((problem.rows, problem.d_model), problem.dtype)
         return terms
 
     def launches(self, problem: Ffn, plan: Facts) -> int:
-        return 3 if problem.gated else 2
+        return 4 if problem.gated else 3
 
 
-class _Library(_Tiled):
-    """The same with a pass for the activation."""
+class _Tiled(_Library):
+    """The activation is part of the product for up; what is hidden is in fp32."""
+
+    def hidden_bytes(self, problem: Ffn) -> int:
+        return problem.hidden_bytes("fp32")
 
     def traffic(self, problem: Ffn, plan: Facts) -> dict[str, int]:
-        return {**_Tiled.traffic(self, problem, plan), "up written, read": 2 * problem.hidden_bytes()}
+        terms = _Library.traffic(self, problem, plan)
+        del terms["up written, read"]
+        return terms
 
     def launches(self, problem: Ffn, plan: Facts) -> int:
-        return _Tiled.launches(self, problem, plan) + 1
+        return _Library.launches(self, problem, plan) - 1
 
 
 class _Fused(Variant):
     def traffic(self, problem: Ffn, plan: Facts) -> dict[str, int]:
-        hidden = problem.hidden_bytes()
+        hidden = problem.hidden_bytes(problem.dtype)
         wide = {"up and gate written, read": 4 * hidden} if problem.gated else {}
         return {**wide, "activated written, read": 2 * hidden}
 
@@ -63,8 +71,8 @@ class Ffn(Operator):
 
     x, out: [batch, seq_q, d_model]. w_up, w_gate (swiglu only): [d_model, d_ff] and w_down: [d_ff, d_model], constant: they may be
     packed before the clock starts. gelu is the exact one, with erf; gelu_tanh its approximation, which libraries can fuse (`Gelu`
-    states both). Hidden activations are in dtype, sums in fp32. Sources: Vaswani et al. (2017), Hendrycks and Gimpel (2016),
-    Shazeer, GLU variants improve Transformer (2020). Raises Error for bad fields.
+    states both). Hidden activations are in dtype (in variant tiled in fp32), sums in fp32. Sources: Vaswani et al. (2017),
+    Hendrycks and Gimpel (2016), Shazeer, GLU variants improve Transformer (2020). Raises Error for bad fields.
     """
 
     batch: int = 1
@@ -83,8 +91,8 @@ class Ffn(Operator):
             dtypes={"cpu": ("fp32",), "cuda": ("fp32", "fp16", "bf16")},
         ),
         "tiled": _Tiled(
-            summary="our own products on packed weights; each part of the first is activated while a cache holds it",
-            dtypes={"cpu": ("fp32",)},
+            summary="our own products on packed weights; each part of the first is activated while a cache holds it, in fp32",
+            dtypes={"cpu": ("fp32", "fp16", "bf16")},
             own_products=True,
         ),
         "fused": _Fused(
@@ -105,8 +113,8 @@ class Ffn(Operator):
     def gated(self) -> bool:
         return self.activation == "swiglu"
 
-    def hidden_bytes(self) -> int:
-        return size_bytes((self.rows, self.d_ff), self.dtype)  # type: ignore[no-any-return]
+    def hidden_bytes(self, dtype: str) -> int:
+        return size_bytes((self.rows, self.d_ff), dtype)  # type: ignore[no-any-return]
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         widening = ("w_up", "w_gate") if self.gated else ("w_up",)

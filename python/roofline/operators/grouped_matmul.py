@@ -86,6 +86,11 @@ class _Tiled(Variant):
     def traffic(self, problem: GroupedMatmul, plan: Facts) -> dict[str, int]:
         narrow, hidden = problem.row_bytes()
         routing = 2 * 2 * size_bytes((problem.routed_rows(),), "int32")  # whose a row is, and where the rows of a token are
+        if plan.get("gathered"):  # on a CPU, in fp32 as all that lies between
+            wide, between = (2 * size for size in problem.row_bytes("fp32"))
+            gate = {"gate written, read": between} if problem.gated else {}
+            read = {"routing written, read": routing, "gathered x written, read": wide}
+            return {**read, **gate, "activated written, read": between, "results written, read": wide}
         return {"routing written, read": routing, "activated written, read": 2 * hidden, "results written, read": 2 * narrow}
 
     def launches(self, problem: GroupedMatmul, plan: Facts) -> int:
@@ -133,9 +138,9 @@ class GroupedMatmul(Operator):
             dtypes={"cuda": ("fp32", "fp16", "bf16")},
         ),
         "tiled": _Tiled(
-            summary="all experts in one launch, by mma.sync: rows taken from x by token, up, gate and activation together, then "
-            "down; results added up by token; routed anew in each launch",
-            dtypes={"cuda": ("fp16", "bf16")},
+            summary="our own products for all experts, on a GPU by mma.sync: rows taken from x by token (CPU: gathered in fp32), "
+            "up, gate and activation together, then down; results added up by token; routed anew in each launch",
+            dtypes={"cpu": ("fp32", "fp16", "bf16"), "cuda": ("fp16", "bf16")},
         ),
     }
 
@@ -278,10 +283,10 @@ class GroupedMatmul(Operator):
         """Of all experts together: a token is a row of each of its own."""
         return self.tokens * (self.experts_per_token + self.shared_experts)
 
-    def row_bytes(self) -> tuple[Any, Any]:
+    def row_bytes(self, dtype: str = "") -> tuple[Any, Any]:
         """Of all routed rows: of width d_model, and of width d_ff."""
-        rows = self.routed_rows()
-        return size_bytes((rows, self.d_model), self.dtype), size_bytes((rows, self.d_ff), self.dtype)
+        rows, kept = self.routed_rows(), dtype or self.dtype
+        return size_bytes((rows, self.d_model), kept), size_bytes((rows, self.d_ff), kept)
 
     def operations(self) -> dict[str, int]:
         flops = self.flops()

@@ -84,8 +84,8 @@ class Matmul(Scaled, Operator):
             },
         ),
         "tiled": Variant(
-            summary="our own kernels on packed strips of b, sums in fp32; few rows read b in eight address streams",
-            dtypes={"cpu": ("fp32", "bf16")},
+            summary="our own kernels on packed strips of b, sums in fp32 (int8: int32); few rows read b in eight address streams",
+            dtypes={"cpu": ("fp32", "bf16", "fp16", "int8")},
             own_products=True,
         ),
         "fast_accumulation": Variant(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ..counts import Array, ceil_div, larger, pick, ratio
+from ..dtypes import dtype
 from ..references import matmul
 from ..tensor_spec import TensorSpec
-from .base import Case, Operator, Product
+from .base import Case, Operator, Product, Variant
 
 _DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "nvfp4", "mxfp4")
 
@@ -21,7 +23,10 @@ class QuantizedMatmul(Operator):
 
     a: [rows, inner] in dtype, the arithmetic's too; c: [rows, columns] in out_dtype. b: [inner, columns] in weight_bits each, any
     decimal up to 64 (4, 3, 1.58, 4.25), packed without gaps: its bytes are rounded up once. scale_bits, zero_bits: of one scale and
-    zero point; 0: none. group_size: weights that share them; 0: a whole column. Raises Error for bad fields.
+    zero point; 0: none. group_size: weights that share them; 0: a whole column. What kernels read: b in int8 or int4 (two's
+    complement, two to a byte along columns); scales of 32 bits in fp32, of 16 in dtype where that has 16 bits, else in fp16; zero
+    points of 32 and 16 bits likewise, of 8 and 4 in int8 and int4. Other widths are counted and not stored. Raises Error for bad
+    fields.
     """
 
     rows: int = 1
@@ -38,7 +43,14 @@ class QuantizedMatmul(Operator):
     summary = "a matrix product with weights of few bits, in groups with scales and zero points"
     mix = "read"
     small = frozenset({"group_size", "scale_bits", "zero_bits"})
-    variants = {}
+    variants = {
+        "tiled": Variant(
+            summary="our own kernels on packed strips of b, taken apart in registers, sums in fp32; few rows read b in eight "
+            "address streams",
+            dtypes={"cpu": ("fp32", "fp16", "bf16")},
+            own_products=True,
+        ),
+    }
 
     def check(self) -> None:
         self.one_of("dtype", _DTYPES)
@@ -55,12 +67,19 @@ class QuantizedMatmul(Operator):
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         each = (self.groups(), self.columns)
-        scale = TensorSpec(name="scale", shape=each, dtype="fp32", role="constant", bits=self.scale_bits)
-        zero = TensorSpec(name="zero", shape=each, dtype="fp32", role="constant", bits=self.zero_bits)
-        shape = (self.inner, self.columns)
+        sixteen = self.dtype if self.dtype in ("bf16", "fp16") else "fp16"
+
+        def constant(name: str, shape: tuple[int, ...], bits: Any, stored: Mapping[int, str], other: str) -> TensorSpec:
+            for width, of in stored.items():
+                if np.all(bits == width):
+                    return TensorSpec(name=name, shape=shape, dtype=of, role="constant")
+            return TensorSpec(name=name, shape=shape, dtype=other, role="constant", bits=ratio(bits))
+
+        scale = constant("scale", each, self.scale_bits, {32: "fp32", 16: sixteen}, "fp32")
+        zero = constant("zero", each, self.zero_bits, {32: "fp32", 16: sixteen, 8: "int8", 4: "int4"}, "fp32")
         return (
             TensorSpec(name="a", shape=(self.rows, self.inner), dtype=self.dtype),
-            TensorSpec(name="b", shape=shape, dtype="int8", role="constant", bits=ratio(self.weight_bits)),
+            constant("b", (self.inner, self.columns), self.weight_bits, {8: "int8", 4: "int4"}, "int8"),
             *((scale,) if np.any(self.scale_bits > 0) else ()),
             *((zero,) if np.any(self.zero_bits > 0) else ()),
         )
@@ -82,6 +101,12 @@ class QuantizedMatmul(Operator):
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, "int32" if self.dtype == "int8" else "fp32"
+
+    def tolerance(self) -> tuple[float, float]:
+        """As `Matmul.tolerance`, of weights and zero points as large as whole numbers of their bits, times scales of variance 1."""
+        eps = dtype("fp32").eps
+        size = 2.0 ** (max(int(self.weight_bits), int(self.zero_bits) if self.zero_bits < 16 else 0) - 1)
+        return size * (2 * self.inner + 16) * eps, 4 * eps + dtype(self.out_dtype).eps
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: rows of a and c."""
@@ -106,4 +131,28 @@ class QuantizedMatmul(Operator):
             {"rows": 3, "columns": 5, "inner": 16, "weight_bits": 4.5, "group_size": 0, "scale_bits": 0, "dtype": "nvfp4"},
             {"rows": 128, "columns": 24576, "inner": 1536, "zero_bits": 4},
         )
-        return tuple(Case(problem=cls.make(**fields)) for fields in given)
+        measured: tuple[Mapping[str, int | float | str], ...] = tuple(
+            {
+                "rows": rows,
+                "columns": columns,
+                "inner": inner,
+                "weight_bits": weight_bits,
+                "group_size": group,
+                "scale_bits": scale_bits,
+                "zero_bits": zero_bits,
+                "dtype": dtype,
+                "out_dtype": out,
+            }
+            for weight_bits in (8.0, 4.0)
+            for rows, columns, inner, group, scale_bits, zero_bits, dtype, out in (
+                (1, 2, 1, 0, 16, 0, "fp32", "fp32"),
+                (1, 4098, 300, 128, 16, 4, "bf16", "bf16"),
+                (3, 70, 257, 32, 32, 8, "fp32", "bf16"),
+                (5, 64, 130, 6, 16, 16, "fp16", "fp16"),  # groups that four does not divide
+                (16, 300, 500, 0, 32, 32, "bf16", "fp32"),
+                (17, 34, 65, 5, 0, 8, "fp32", "fp32"),
+                (70, 130, 390, 128, 16, 4, "bf16", "bf16"),
+                (300, 600, 777, 7, 32, 16, "fp32", "fp32"),
+            )
+        )
+        return tuple(Case(problem=cls.make(**fields)) for fields in (*given, *measured))

@@ -10,7 +10,8 @@ import numpy as np
 from ..counts import Array
 from ..references import exp, sum_, top
 from ..tensor_spec import TensorSpec
-from .base import Case, Operator, Variant
+from .base import Case, Operator
+from .topk_softmax import Router
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +35,7 @@ class TopkSigmoid(Operator):
     summary = "router of a mixture of experts: the largest few of biased sigmoids"
     mix = "read"
     variants = {
-        "fused": Variant(
+        "fused": Router(
             summary="a token's logits are read once and stay on the chip for the selection",
             dtypes={"cpu": ("fp32", "fp16", "bf16"), "cuda": ("fp32", "fp16", "bf16")},
         ),
@@ -69,8 +70,7 @@ class TopkSigmoid(Operator):
 
     def operations(self) -> dict[str, int]:
         scores = self.tokens * self.experts
-        computed = int(plan.get("exponentials", 0))  # of the chosen alone, where that is enough
-        return {"exp": computed or scores, "other": self.total_flops() - scores}
+        return {"exp": scores, "other": self.total_flops() - scores}
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"

@@ -1,0 +1,183 @@
+// bmm on a CPU. library: one OpenBLAS call for a block of one product, each on one thread. tiled: our own kernels (gemm_kernels.h). b
+// may change between launches, so nothing is packed in bind: few rows read it as it lies, once; for more each thread packs the columns
+// it works on, in fp32, and keeps them in its caches for all rows.
+#include "ops/bmm.h"
+
+#include <algorithm>
+
+#include "cpu/device.h"
+#include "cpu/gemm.h"
+#include "cpu/kernels.h"
+#include "cpu/library.h"
+#include "cpu/share.h"
+#include "cpu/tiled_gemm.h"
+
+namespace roofline::cpu {
+namespace {
+
+using ops::Bmm;
+
+constexpr std::int64_t kColumns = 64;         // parts of columns begin at whole cache lines and register tiles
+constexpr std::int64_t kMostColumns = 512;    // of a part that is packed: half of a second cache with 256 along inner
+constexpr std::int64_t kPartsPerThread = 4;   // so that the last to end leaves little idle
+constexpr std::int64_t kMost32 = 0x7FFFFFFF;  // OpenBLAS counts in 32 bits
+
+void check(const Bmm& problem, const char* variant) {
+  if (problem.scales.kind != ops::Scales::Kind::none)
+    throw Unsupported(std::string("bmm ") + variant + ": its kernels on a CPU take no scales; use scales none");
+}
+
+template <class T>
+Launch calls(const Bmm& problem, std::vector<Block> blocks, OpenBlas::Gemm<T> gemm) {
+  return [problem, blocks = std::move(blocks), gemm](Queue& queue) {
+    const std::int64_t rows = problem.rows, columns = problem.columns, inner = problem.inner;
+    const auto each = static_cast<std::int64_t>(blocks.size());
+    pool(queue).for_each(problem.batch * each, [&](int, std::int64_t item) {
+      const Block& block = blocks[item % each];
+      const std::int64_t i = item / each;
+      gemm(OpenBlas::kRowMajor, OpenBlas::kNoTranspose, OpenBlas::kNoTranspose, static_cast<int>(block.rows),
+           static_cast<int>(block.columns), static_cast<int>(inner), T{1},
+           static_cast<const T*>(problem.a) + (i * rows + block.row) * inner, static_cast<int>(inner),
+           static_cast<const T*>(problem.b) + i * inner * columns + block.column, static_cast<int>(columns), T{0},
+           static_cast<T*>(problem.c) + (i * rows + block.row) * columns + block.column, static_cast<int>(columns));
+    });
+  };
+}
+
+Bound library(const Bmm& problem, Device& device) {
+  check(problem, "library");
+  if (problem.out_dtype != problem.dtype)
+    throw Unsupported("bmm library: on a CPU c is in the dtype of a and b; use out_dtype " + name(problem.dtype));
+  const OpenBlas& blas = openblas();
+  if (problem.inner > kMost32 || problem.columns > kMost32 || problem.rows > kMost32)
+    throw Unsupported("OpenBLAS has 32-bit dimensions; use rows, columns and inner below 2^31");
+  // Enough products keep all threads busy, each with its own; of few every one is cut.
+  Split split = split_gemm(problem.rows, problem.columns, problem.inner,
+                           problem.batch >= kPartsPerThread * device.threads() ? 1 : device.threads());
+  Bound bound;
+  bound.plan.set("implementation", "library/OpenBLAS " + blas.info.version);
+  bound.plan.set("library_implementation", blas.core);
+  bound.plan.set("threads", device.threads());
+  bound.plan.set("split", std::to_string(split.row_parts) + "x" + std::to_string(split.column_parts));
+  bound.plan.set("workspace_bytes", 0);
+  bound.steps.push_back({"bmm", problem.dtype == DType::fp64 ? calls<double>(problem, std::move(split.blocks), blas.dgemm)
+                                                             : calls<float>(problem, std::move(split.blocks), blas.sgemm)});
+  return bound;
+}
+
+// What a thread needs for one part of one product.
+struct Parts {
+  std::int64_t rows, columns;        // how many parts
+  std::int64_t row_block, inner_block;
+  std::int64_t most_columns;         // of a part
+  // Where what a thread owns begins: what the kernel needs, a in fp32, packed b, sums before they are rounded; the last is the end.
+  std::int64_t wide, packed, sums, bytes;
+};
+
+Parts plan_parts(const Bmm& problem, const GemmKernels& table, Device& device) {
+  const bool few = problem.rows <= GemmKernels::kMostFewRows;
+  const std::int64_t wanted = kPartsPerThread * device.threads(), lines = parts_of(problem.columns, kColumns);
+  const Blocks most = blocks_of(table.width, table.tile_rows, device.caches());
+  Parts parts{};
+  parts.columns = std::clamp(parts_of(wanted, problem.batch), few ? 1 : parts_of(problem.columns, kMostColumns), lines);
+  // Every part of the rows packs b again: only where threads had nothing to do otherwise.
+  const std::int64_t items = problem.batch * parts.columns;
+  parts.rows = few || items >= device.threads() ? 1 : std::min(parts_of(device.threads(), items), parts_of(problem.rows, table.tile_rows));
+  parts.most_columns = std::min(problem.columns, parts_of(lines, parts.columns) * kColumns);
+  parts.inner_block = std::min(problem.inner, most.inner);
+  parts.row_block = few ? problem.rows : std::min(problem.rows, most.rows);
+  const auto floats = [](const std::vector<std::int64_t>& sizes) {
+    std::int64_t all = 4;
+    for (const std::int64_t size : sizes) all = product({all, size}, "bmm: workspace");
+    return whole_pages(all);
+  };
+  parts.wide = few ? 0 : floats({table.block_floats(parts.row_block, parts.inner_block)});
+  parts.packed = parts.wide + (few && problem.dtype != DType::fp32 ? floats({problem.rows, problem.inner}) : 0);
+  parts.sums = parts.packed + (few ? 0 : floats({parts_of(parts.most_columns, table.width) * table.width, problem.inner}));
+  parts.bytes = parts.sums + (problem.out_dtype == DType::fp32 ? 0 : floats({parts.row_block, parts.most_columns}));
+  return parts;
+}
+
+// One part of one product, by one thread in `own` memory.
+void multiply(const Bmm& problem, const GemmKernels& table, const Parts& parts, std::int64_t item, char* own) {
+  const Stored type = stored(problem.dtype, "bmm"), c_type = stored(problem.out_dtype, "bmm");
+  const bool few = problem.rows <= GemmKernels::kMostFewRows, rounded = c_type != Stored::fp32;
+  const std::int64_t size = size_bytes(problem.dtype), c_size = size_bytes(problem.out_dtype);
+  const std::int64_t row_part = item % parts.rows, column_part = item / parts.rows % parts.columns, i = item / parts.rows / parts.columns;
+  const Range columns = share(problem.columns, static_cast<int>(column_part), static_cast<int>(parts.columns), kColumns);
+  const Range rows = share(problem.rows, static_cast<int>(row_part), static_cast<int>(parts.rows), table.tile_rows);
+  const char* const a = static_cast<const char*>(problem.a) + i * problem.rows * problem.inner * size;
+  const char* const b = static_cast<const char*>(problem.b) + (i * problem.inner * problem.columns + columns.first) * size;
+  char* const c = static_cast<char*>(problem.c) + (i * problem.rows * problem.columns + columns.first) * c_size;
+  auto* const packed = reinterpret_cast<float*>(own + parts.packed);
+  if (!few) table.pack_wide[index(type)](b, problem.columns, packed, columns.size(), problem.inner);
+  for (std::int64_t row = rows.first, n; row < rows.last; row += n) {
+    n = std::min(parts.row_block, rows.last - row);
+    char* const to = c + row * problem.columns * c_size;
+    auto* const sums = reinterpret_cast<float*>(rounded ? own + parts.sums : to);
+    const std::int64_t stride = rounded ? columns.size() : problem.columns;
+    const char* const from = a + row * problem.inner * size;
+    if (few) {
+      auto* const wide = reinterpret_cast<float*>(own + parts.wide);
+      if (type != Stored::fp32) table.widen[index(type)](from, wide, n * problem.inner);
+      table.plain[index(type)](type == Stored::fp32 ? reinterpret_cast<const float*>(from) : wide, b, problem.columns, sums, stride, n,
+                               columns.size(), problem.inner);
+    } else {
+      table.block[index(Stored::fp32)]({.a = from,
+                                        .b = packed,
+                                        .c = sums,
+                                        .workspace = reinterpret_cast<float*>(own),
+                                        .rows = n,
+                                        .columns = columns.size(),
+                                        .c_stride = stride,
+                                        .inner = problem.inner,
+                                        .first = 0,
+                                        .last = parts_of(columns.size(), table.width),
+                                        .inner_block = parts.inner_block,
+                                        .a_stored = type});
+    }
+    for (std::int64_t r = 0; rounded && r < n; ++r)
+      table.narrow[index(c_type)](sums + r * stride, to + r * problem.columns * c_size, columns.size());
+  }
+}
+
+Bound tiled(const Bmm& problem, Device& device) {
+  check(problem, "tiled");
+  stored(problem.out_dtype, "bmm tiled: out_dtype");
+  if (problem.out_dtype == DType::int8) throw Unsupported("bmm tiled: c is fp32, bf16 or fp16 on a CPU; use one of them as out_dtype");
+  const auto [isa, table] = choose<GemmKernels>(ROOFLINE_TABLES(gemm));
+  const Parts parts = plan_parts(problem, *table, device);
+  const bool few = problem.rows <= GemmKernels::kMostFewRows;
+  const std::int64_t workspace_bytes = product({parts.bytes, device.threads()}, "bmm: workspace");
+  const std::shared_ptr<void> memory = workspace(device, static_cast<std::size_t>(workspace_bytes));
+  const std::int64_t packed = few ? 0 : product({problem.batch, parts.rows, problem.columns, problem.inner, 4}, "bmm: packed b");
+  Bound bound;
+  bound.plan.set("implementation", "tiled/" + name(isa));
+  bound.plan.set("tile", std::to_string(table->tile_rows) + "x" + std::to_string(table->width));
+  bound.plan.set("row_parts", parts.rows);
+  bound.plan.set("column_parts", parts.columns);
+  bound.plan.set("threads", device.threads());
+  bound.plan.set("packed_in_launch_bytes", Value(packed));
+  bound.plan.set("workspace_bytes", Value(workspace_bytes));
+  bound.steps.push_back({"bmm", [=, memory = memory, table = table](Queue& queue) {
+    pool(queue).for_each(problem.batch * parts.columns * parts.rows, [&](int worker, std::int64_t item) {
+      multiply(problem, *table, parts, item, static_cast<char*>(memory.get()) + worker * parts.bytes);
+    });
+  }});
+  return bound;
+}
+
+}  // namespace
+
+std::vector<KernelEntry> bmm_kernels() {
+  using K = Kernel<Bmm, Device>;
+  const auto with = [](DType dtype) {
+    return entry(K{"library", dtype, "", "OpenBLAS on one block of one product per call, each on one thread", library});
+  };
+  const auto own = [](DType dtype) {
+    return entry(K{"tiled", dtype, "", "our own kernels: few rows read b as it lies; for more a thread packs its columns in the launch", tiled});
+  };
+  return {with(DType::fp32), with(DType::fp64), own(DType::fp32), own(DType::bf16), own(DType::fp16)};
+}
+
+}  // namespace roofline::cpu

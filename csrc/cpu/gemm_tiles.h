@@ -1,0 +1,263 @@
+// c = a b with b in strips as wide as two vectors. Few rows: a tile of c lies in the cache, and b is read in eight address
+// streams, since a core that reads one keeps too few lines on their way. More rows: blocks of inner, so that a strip of b stays in
+// the first cache and a packed block of a in the second, and a tile of c lies in registers (Goto and van de Geijn, 2008).
+//
+// What a strip holds is a class of its own: `Sum` (the arithmetic), `kWide` (fp32 already), kRowBytes, and `read` of row base + u, where
+// base is a multiple of 4 and u below 4. Everything is internal to the file that includes it.
+#pragma once
+
+#include <utility>
+
+#include "cpu/gemm_kernels.h"
+#include "cpu/isa.h"
+#include "cpu/simd/integers.h"
+#include "cpu/simd/simd.h"
+
+namespace roofline::cpu {
+namespace {
+
+using Index = std::int64_t;
+
+constexpr int kWidth = 2 * kLanes;
+// Two vectors of b, one of a, and as many accumulators as are left of 16 or 32 registers.
+constexpr int kTileRows = kLanes == 16 ? 14 : kLanes == 8 ? 6 : kLanes == 4 ? 12 : 4;
+
+struct Floats {
+  ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return fma(a, b, c); }
+  ROOFLINE_INLINE Vec plus(Vec a, Vec b) { return add(a, b); }
+};
+
+// Of words of two 16-bit numbers. Exact.
+struct Integers {
+  ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return add_pairs(a, b, c); }
+  ROOFLINE_INLINE Vec plus(Vec a, Vec b) { return add_words(a, b); }
+};
+
+// What is in registers: fp32, or the words of int8.
+template <class Arithmetic>
+struct WideStrip {
+  static constexpr bool kWide = true;
+  static constexpr Index kRowBytes = kWidth * 4;
+  using Sum = Arithmetic;
+  ROOFLINE_INLINE void read(const char* b, Index base, int u, Vec& low, Vec& high) {
+    const float* const p = reinterpret_cast<const float*>(b) + (base + u) * kWidth;
+    low = load(p), high = load(p + kLanes);
+  }
+};
+
+// Rows of a, packed: its columns one after the other.
+template <int Rows>
+struct Panel {
+  const float* a;
+  ROOFLINE_INLINE float at(const Panel& p, int row, Index k) { return p.a[k * Rows + row]; }
+};
+
+struct Plain {
+  const float* a;
+  Index stride;
+  ROOFLINE_INLINE float at(const Plain& p, int row, Index k) { return p.a[row * p.stride + k]; }
+};
+
+// Bytes in [first, last), on their way to the second cache.
+ROOFLINE_INLINE void fetch(const void* from, Index first, Index last) {
+  for (Index at = first; at < last; at += 64) __builtin_prefetch(static_cast<const char*>(from) + at, 0, 2);
+}
+
+// sums[Rows][2] of a[Rows][n] b[n][kWidth], while rows of b `Ahead` further are fetched. Few rows add up in several phases: a
+// multiply-add waits four cycles for the one before.
+template <class B, int Ahead, int Rows, class A>
+ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Rows][2]) {
+  using Sum = typename B::Sum;
+  constexpr int kPhases = Rows >= 4 ? 1 : Rows >= 2 ? 2 : 4;
+  Vec acc[kPhases][Rows][2];
+#pragma GCC unroll 4
+  for (auto& phase : acc)
+#pragma GCC unroll 14
+    for (auto& row : phase) row[0] = row[1] = zero();
+  const auto step = [&](Vec (&into)[Rows][2], Index base, int u) __attribute__((always_inline)) {
+    Vec low, high;
+    if (Ahead > 0 && u * B::kRowBytes % 64 == 0) __builtin_prefetch(b + (base + u + Ahead) * B::kRowBytes);
+    B::read(b, base, u, low, high);
+#pragma GCC unroll 14
+    for (int r = 0; r < Rows; ++r) {
+      const Vec x = set1(A::at(a, r, base + u));
+      into[r][0] = Sum::multiply_add(x, low, into[r][0]);
+      into[r][1] = Sum::multiply_add(x, high, into[r][1]);
+    }
+  };
+  Index k = 0;
+  for (; k + 4 <= n; k += 4) {
+#pragma GCC unroll 4
+    for (int u = 0; u < 4; ++u) step(acc[u % kPhases], k, u);
+  }
+  for (int u = 0; k + u < n; ++u) step(acc[0], k, u);
+#pragma GCC unroll 14
+  for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      sums[r][half] = acc[0][r][half];
+#pragma GCC unroll 4
+      for (int phase = 1; phase < kPhases; ++phase) sums[r][half] = Sum::plus(sums[r][half], acc[phase][r][half]);
+    }
+}
+
+// Rows of b that `few` takes from one place at a time: 1 KiB.
+template <class B>
+constexpr Index kChunk = 1024 / B::kRowBytes;
+
+// into[Rows][kWidth] += a[Rows][n] b[n][kWidth]
+template <class B, int Ahead, int Rows>
+void add_product(const float* a, Index stride, const char* b, Index n, float* into) {
+  Vec sums[Rows][2];
+  multiply<B, Ahead>(Plain{a, stride}, b, n, sums);
+#pragma GCC unroll 14
+  for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      float* const p = into + r * kWidth + half * kLanes;
+      store(p, B::Sum::plus(load(p), sums[r][half]));
+    }
+}
+
+// c[Rows][columns] = or += a[Rows][n] b[n][columns], up to kWidth columns.
+template <class Sum, int Rows>
+void tile(const float* a, const float* b, Index n, float* c, Index stride, int columns, bool first) {
+  Vec sums[Rows][2];
+  multiply<WideStrip<Sum>, 0>(Panel<Rows>{a}, reinterpret_cast<const char*>(b), n, sums);
+  if (columns == kWidth) {
+#pragma GCC unroll 14
+    for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 2
+      for (int half = 0; half < 2; ++half) {
+        float* const p = c + r * stride + half * kLanes;
+        store(p, first ? sums[r][half] : Sum::plus(load(p), sums[r][half]));
+      }
+    return;
+  }
+  for (int r = 0; r < Rows; ++r)
+    for (int half = 0; half < 2; ++half) {
+      const int lanes = static_cast<int>(least(columns - half * kLanes, kLanes));
+      if (lanes <= 0) continue;
+      float* const p = c + r * stride + half * kLanes;
+      put(p, lanes, first ? sums[r][half] : Sum::plus(get(p, lanes, zero()), sums[r][half]));
+    }
+}
+
+// The function for each number of rows.
+template <int... Rows>
+struct Functions {
+  template <class B, int Ahead>
+  static constexpr decltype(&add_product<B, Ahead, 1>) kAdd[] = {add_product<B, Ahead, Rows + 1>...};
+  template <class Sum>
+  static constexpr decltype(&tile<Sum, 1>) kTile[] = {tile<Sum, Rows + 1>...};
+};
+
+template <int... Rows>
+Functions<Rows...> functions(std::integer_sequence<int, Rows...>);
+using OfRows = decltype(functions(std::make_integer_sequence<int, kTileRows>()));
+
+// Rows in parts of nearly one size, none more than a tile: part(begin, rows).
+template <class Part>
+ROOFLINE_INLINE void in_tiles(Index rows, Part part) {
+  const Index tiles = (rows + kTileRows - 1) / kTileRows;
+  for (Index i = 0, begin = 0; i < tiles; ++i) {
+    const Index n = rows / tiles + (i < rows % tiles);
+    part(begin, n);
+    begin += n;
+  }
+}
+
+// The sums of all rows with a chunk of a strip in registers' format: sums[rows][kWidth] += a[rows][n] b[n][kWidth].
+template <class B, int Ahead>
+ROOFLINE_INLINE void add_rows(const GemmPart& part, const float* a, const char* b, Index n, float* sums) {
+  in_tiles(part.rows, [&](Index row, Index rows) {
+    OfRows::kAdd<B, Ahead>[rows - 1](a + row * part.inner, part.inner, b, n, sums + row * kWidth);
+  });
+}
+
+// Few rows. Strips says how a strip is stored: `bytes` of one, `after` a row of b the next chunk's first one, and `add` the product
+// with a chunk to sums[rows][kWidth].
+template <class Strips, class Part>
+void few(const Part& part) {
+  constexpr int kStreams = GemmKernels::kStreams;
+  const Index bytes = Strips::bytes(part), sums = part.rows * kWidth;  // of a strip, floats of its sums
+  const auto* const a = static_cast<const float*>(part.a);
+  const auto* const b = static_cast<const char*>(part.b);
+  const auto strips = [&](Index first, Index step, Index n) {  // n of them at once
+    for (Index i = 0; i < n * sums; i += kLanes) store(part.workspace + i, zero());
+    for (Index k = 0, end; k < part.inner; k = end) {
+      end = Strips::after(part, k);
+      for (Index i = 0; i < n; ++i)
+        Strips::add(part, a + k, b + (first + i * step) * bytes, k, end - k, part.workspace + i * sums);
+    }
+    for (Index i = 0; i < n; ++i) {
+      const Index column = (first + i * step) * kWidth;
+      for (Index row = 0; row < part.rows; ++row)
+        for (Index at = 0; at < kWidth && column + at < part.columns; at += kLanes)
+          put(part.c + row * part.c_stride + column + at, static_cast<int>(least(kLanes, part.columns - column - at)),
+              load(part.workspace + i * sums + row * kWidth + at));
+    }
+  };
+  const Index each = (part.last - part.first) / kStreams;
+  for (Index i = 0; i < each; ++i) strips(part.first + i, each, kStreams);
+  if (const Index rest = part.first + kStreams * each; rest < part.last) strips(rest, 1, part.last - rest);
+}
+
+// [rows, n] of a, its columns one after the other. It writes up to a vector past the end.
+template <class Element>
+ROOFLINE_INLINE void pack_panel(const Element* a, Index stride, Index rows, Index n, float* panel) {
+  for (Index row = 0; row < rows; row += kLanes) {
+    const int lanes = static_cast<int>(least(kLanes, rows - row));
+    for (Index k = 0; k < n; k += kLanes) {
+      const int columns = static_cast<int>(least(kLanes, n - k));
+      Vec block[kLanes];
+      for (int i = 0; i < kLanes; ++i) block[i] = i < lanes ? get(a + (row + i) * stride + k, columns, zero()) : zero();
+      transpose(block);
+      // What a whole vector writes too much, the next one overwrites.
+      for (int i = 0; i < columns; ++i) put(panel + (k + i) * rows + row, rows <= kLanes ? kLanes : lanes, block[i]);
+    }
+  }
+}
+
+// [part.rows, n] of a from column k on, in panels of tiles.
+template <class Element>
+void pack_panels(const GemmPart& part, Index k, Index n, float* panels) {
+  const auto* const a = static_cast<const Element*>(part.a) + k;
+  in_tiles(part.rows, [&](Index row, Index rows) { pack_panel(a + row * part.inner, part.inner, rows, n, panels + row * n); });
+}
+
+// Strips::fetched is where n rows of a strip from k on begin, and their bytes; `widen` makes them what is in registers.
+template <class Strips, class Part>
+void block(const Part& part) {
+  using B = typename Strips::B;
+  const Index bytes = Strips::bytes(part);
+  const auto* const b = static_cast<const char*>(part.b);
+  float* const wide = part.workspace;  // [inner_block, kWidth], where b is no fp32
+  float* const panels = wide + (B::kWide ? 0 : part.inner_block * kWidth);
+  const auto pack = part.a_stored == Stored::bf16   ? pack_panels<Bf16>
+                    : part.a_stored == Stored::fp16 ? pack_panels<Fp16>
+                                                    : pack_panels<float>;
+  for (Index k = 0; k < part.inner; k += part.inner_block) {
+    const Index n = least(part.inner_block, part.inner - k);
+    pack(part, k, n, panels);
+    for (Index s = part.first; s < part.last; ++s) {
+      const char* const strip = b + s * bytes;
+      const Index from = Strips::at(part, k), next_bytes = Strips::at(part, k + n) - from;
+      const char* const next = s + 1 < part.last ? strip + bytes + from : strip;
+      const float* rows_of_b = wide;
+      if constexpr (B::kWide)
+        rows_of_b = reinterpret_cast<const float*>(strip + from);
+      else
+        Strips::widen(part, strip, k, n, wide);
+      const int columns = static_cast<int>(least(kWidth, part.columns - s * kWidth));
+      in_tiles(part.rows, [&](Index row, Index rows) {
+        fetch(next, next_bytes * row / part.rows, next_bytes * (row + rows) / part.rows);
+        OfRows::kTile<typename B::Sum>[rows - 1](panels + row * n, rows_of_b, n, part.c + row * part.c_stride + s * kWidth, part.c_stride,
+                                                 columns, k == 0);
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace roofline::cpu

@@ -1,0 +1,243 @@
+// grouped_matmul on a CPU, by our own kernels (gemm_kernels.h) on weights packed in bind. Every launch routes anew: rows are numbered by
+// expert, then x is gathered in that order in fp32, then threads take parts of the columns of one expert after the other: up, gate and
+// activation together, in fp32, then down, and at last the results of each token are added up. Weights of experts without tokens are
+// not read; those of a touched one once, where its rows are few.
+#include "ops/grouped_matmul.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "cpu/device.h"
+#include "cpu/kernels.h"
+#include "cpu/rows_kernels.h"
+#include "cpu/share.h"
+#include "cpu/tiled_gemm.h"
+
+namespace roofline::cpu {
+namespace {
+
+using ops::GroupedMatmul;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::int64_t kMostColumns = 512;   // of a part: packing a block of a costs 1 or 2 % of what it is used for
+constexpr std::int64_t kPartsPerThread = 8;  // so that the last to end leaves little idle
+
+// The packed weights of all experts, and how their columns are cut.
+struct Weights {
+  const char* packed;  // [experts, strips, strip_bytes]
+  std::int64_t columns, inner, strips, strip_bytes, parts;
+};
+
+struct Plan {
+  const GemmKernels* table;
+  const RowsKernels* activations;
+  Stored type;
+  GroupedMatmul problem;
+  Blocks most;
+  Weights up, gate, down;
+  std::int64_t thread_bytes;
+  std::shared_ptr<void> memory, packed;
+  char* own;                // [threads, thread_bytes]
+  float *x, *hidden, *gates, *results;  // [rows, d_model], [rows, d_ff] twice, [rows, d_model]
+  std::int32_t* token;      // [rows]: whose row of x this is
+  std::int32_t* place;      // [tokens, per_token]: the row of each result of a token
+  std::int64_t* first;      // [experts + 1]: the rows of an expert
+};
+
+std::int64_t rows_of(const GroupedMatmul& problem) { return problem.tokens * problem.per_token(); }
+
+// Rows numbered by expert, the shared ones last, with every token.
+void route(const Plan& plan) {
+  const GroupedMatmul& problem = plan.problem;
+  const std::int64_t each = problem.experts_per_token, all = problem.all_experts();
+  std::fill_n(plan.first, all + 1, 0);
+  for (std::int64_t i = 0; i < problem.tokens * each; ++i) ++plan.first[problem.chosen[i] + 1];
+  for (std::int64_t e = problem.experts; e < all; ++e) plan.first[e + 1] = problem.tokens;
+  for (std::int64_t e = 0; e < all; ++e) plan.first[e + 1] += plan.first[e];
+  const auto put = [&](std::int64_t expert, std::int64_t token, std::int64_t which) {
+    const std::int64_t row = plan.first[expert]++;  // and back below
+    plan.token[row] = static_cast<std::int32_t>(token);
+    plan.place[token * problem.per_token() + which] = static_cast<std::int32_t>(row);
+  };
+  for (std::int64_t t = 0; t < problem.tokens; ++t) {
+    for (std::int64_t i = 0; i < each; ++i) put(problem.chosen[t * each + i], t, i);
+    for (std::int64_t i = 0; i < problem.shared_experts; ++i) put(problem.experts + i, t, each + i);
+  }
+  for (std::int64_t e = all; e > 0; --e) plan.first[e] = plan.first[e - 1];
+  plan.first[0] = 0;
+}
+
+// c[rows, columns of a part] of one expert; rows from `row` on, at most a block of them.
+void multiply(const Plan& plan, const Weights& weights, std::int64_t expert, std::int64_t part, std::int64_t row, std::int64_t rows,
+              const float* a, float* c, int worker) {
+  const std::int64_t first = weights.strips * part / weights.parts, last = weights.strips * (part + 1) / weights.parts;
+  const std::int64_t column = first * plan.table->width, n = std::min(last * plan.table->width, weights.columns) - column;
+  const bool few = rows <= GemmKernels::kMostFewRows;
+  (few ? plan.table->few : plan.table->block)[index(plan.type)]({
+      .a = a + row * weights.inner,
+      .b = weights.packed + (expert * weights.strips + first) * weights.strip_bytes,
+      .c = c + row * weights.columns + column,
+      .workspace = reinterpret_cast<float*>(plan.own + worker * plan.thread_bytes),
+      .rows = rows,
+      .columns = n,
+      .c_stride = weights.columns,
+      .inner = weights.inner,
+      .first = 0,
+      .last = last - first,
+      .inner_block = std::min(weights.inner, plan.most.inner),
+  });
+}
+
+// work(worker, expert, part, row, rows) for every expert with rows, part of the columns of its weights, and block of its rows.
+template <class Work>
+void for_parts(const Plan& plan, Pool& threads, std::int64_t parts, Work&& work) {
+  const std::int64_t experts = plan.problem.all_experts();
+  threads.for_each(experts * parts, [&](int worker, std::int64_t item) {
+    const std::int64_t expert = item / parts, last = plan.first[expert + 1];
+    for (std::int64_t row = plan.first[expert], n; row < last; row += n) {
+      n = std::min(plan.most.rows, last - row);
+      work(worker, expert, item % parts, row, n);
+    }
+  });
+}
+
+void up_and_activate(const Plan& plan, Pool& threads) {
+  for_parts(plan, threads, plan.up.parts, [&](int worker, std::int64_t expert, std::int64_t part, std::int64_t row, std::int64_t rows) {
+    multiply(plan, plan.up, expert, part, row, rows, plan.x, plan.hidden, worker);
+    if (plan.problem.gated()) multiply(plan, plan.gate, expert, part, row, rows, plan.x, plan.gates, worker);
+    const std::int64_t first = plan.up.strips * part / plan.up.parts * plan.table->width;
+    const std::int64_t last = std::min(plan.up.strips * (part + 1) / plan.up.parts * plan.table->width, plan.up.columns);
+    for (std::int64_t r = row; r < row + rows; ++r) {
+      float* const up = plan.hidden + r * plan.up.columns + first;
+      switch (plan.problem.activation) {
+        case GroupedMatmul::Activation::relu: plan.activations->relu[0](up, up, last - first); break;
+        case GroupedMatmul::Activation::gelu: plan.activations->gelu[0](up, up, last - first); break;
+        case GroupedMatmul::Activation::swiglu:
+          plan.activations->silu_mul[0](plan.gates + r * plan.up.columns + first, up, up, last - first);
+          break;
+      }
+    }
+  });
+}
+
+// A token's results, each times its gate, in the order of its experts.
+void combine(const Plan& plan, Pool& threads) {
+  const GroupedMatmul& problem = plan.problem;
+  const std::int64_t columns = problem.d_model, size = size_bytes(problem.dtype);
+  threads.run([&](int worker) {
+    auto* const sum = reinterpret_cast<float*>(plan.own + worker * plan.thread_bytes);
+    const Range own = share(problem.tokens, worker, threads.threads(), 1);
+    for (std::int64_t t = own.first; t < own.last; ++t) {
+      for (std::int64_t i = 0; i < problem.per_token(); ++i) {
+        const float gate = i < problem.experts_per_token ? problem.gates[t * problem.experts_per_token + i] : 1.0f;
+        const float* const from = plan.results + plan.place[t * problem.per_token() + i] * columns;
+        for (std::int64_t j = 0; j < columns; ++j) sum[j] = (i ? sum[j] : 0.0f) + gate * from[j];
+      }
+      plan.table->narrow[index(plan.type)](sum, static_cast<char*>(problem.out) + t * columns * size, columns);
+    }
+  });
+}
+
+Bound tiled(const GroupedMatmul& problem, Device& device) {
+  const auto plan = std::make_shared<Plan>();
+  const auto [isa, table] = choose<GemmKernels>(ROOFLINE_TABLES(gemm));
+  plan->table = table;
+  plan->activations = &choose<RowsTable>(ROOFLINE_TABLES(rows)).table->of[kFp32];
+  plan->type = stored(problem.dtype, "grouped_matmul");
+  plan->problem = problem;
+  plan->most = blocks_of(table->width, table->tile_rows, device.caches());
+  const std::int64_t rows = rows_of(problem), experts = problem.all_experts();
+
+  std::int64_t packed_bytes = 0;
+  const auto describe = [&](std::int64_t columns, std::int64_t inner) {
+    Weights weights{};
+    weights.columns = columns, weights.inner = inner, weights.strips = parts_of(columns, table->width);
+    weights.strip_bytes = product({inner, table->width, size_bytes(problem.dtype)}, "grouped_matmul: packed weights");
+    // Few experts are cut into enough parts for all threads, and into whole sets of address streams while there are enough strips.
+    const std::int64_t wanted = parts_of(kPartsPerThread * device.threads(), std::min(rows, experts));
+    const std::int64_t most = std::max<std::int64_t>(1, weights.strips / GemmKernels::kStreams);
+    weights.parts = std::max(std::min(wanted, most), std::min(weights.strips, parts_of(columns, kMostColumns)));
+    packed_bytes += product({experts, weights.strips, weights.strip_bytes}, "grouped_matmul: packed weights");
+    return weights;
+  };
+  plan->up = describe(problem.d_ff, problem.d_model);
+  if (problem.gated()) plan->gate = describe(problem.d_ff, problem.d_model);
+  plan->down = describe(problem.d_model, problem.d_ff);
+  plan->packed = workspace(device, static_cast<std::size_t>(packed_bytes));
+  char* next = static_cast<char*>(plan->packed.get());
+  const auto begin = Clock::now();
+  const auto pack = [&](Weights& weights, const void* from) {
+    weights.packed = next;
+    next += experts * weights.strips * weights.strip_bytes;
+    device.pool().for_each(experts * weights.strips, [&](int, std::int64_t item) {
+      const std::int64_t expert = item / weights.strips, strip = item % weights.strips;
+      table->pack[index(plan->type)](
+          static_cast<const char*>(from) + expert * weights.columns * weights.inner * size_bytes(problem.dtype),
+          const_cast<char*>(weights.packed) + expert * weights.strips * weights.strip_bytes, weights.columns, weights.inner, strip, strip + 1);
+    });
+  };
+  pack(plan->up, problem.w_up);
+  if (problem.gated()) pack(plan->gate, problem.w_gate);
+  pack(plan->down, problem.w_down);
+  const double pack_s = std::chrono::duration<double>(Clock::now() - begin).count();
+
+  const std::int64_t inner_block = std::min(std::max(problem.d_model, problem.d_ff), plan->most.inner);
+  const std::int64_t most_rows = std::min(problem.tokens, plan->most.rows);
+  const std::int64_t floats = std::max({table->few_floats(GemmKernels::kMostFewRows), table->block_floats(most_rows, inner_block), problem.d_model});
+  plan->thread_bytes = whole_pages(floats * 4);
+  std::int64_t workspace_bytes = 0;
+  const auto room = [&](std::int64_t count, std::int64_t each, std::int64_t size) {
+    const std::int64_t at = workspace_bytes;
+    workspace_bytes += whole_pages(product({count, each, size}, "grouped_matmul: workspace"));
+    return at;
+  };
+  const std::int64_t own = room(device.threads(), plan->thread_bytes, 1), x = room(rows, problem.d_model, 4), hidden = room(rows, problem.d_ff, 4),
+                     gates = room(problem.gated() ? rows : 0, problem.d_ff, 4), results = room(rows, problem.d_model, 4),
+                     token = room(rows, 1, 4), place = room(rows, 1, 4), first = room(experts + 1, 1, 8);
+  plan->memory = workspace(device, static_cast<std::size_t>(workspace_bytes));
+  char* const memory = static_cast<char*>(plan->memory.get());
+  plan->own = memory + own;
+  plan->x = reinterpret_cast<float*>(memory + x), plan->hidden = reinterpret_cast<float*>(memory + hidden);
+  plan->gates = reinterpret_cast<float*>(memory + gates), plan->results = reinterpret_cast<float*>(memory + results);
+  plan->token = reinterpret_cast<std::int32_t*>(memory + token), plan->place = reinterpret_cast<std::int32_t*>(memory + place);
+  plan->first = reinterpret_cast<std::int64_t*>(memory + first);
+
+  Bound bound;
+  bound.plan.set("implementation", "tiled/" + name(isa));
+  bound.plan.set("tile", std::to_string(table->tile_rows) + "x" + std::to_string(table->width));
+  bound.plan.set("threads", device.threads());
+  bound.plan.set("gathered", 1);
+  bound.plan.set("packed_bytes", Value(packed_bytes));
+  bound.plan.set("pack_s", Value(pack_s));
+  bound.plan.set("workspace_bytes", Value(workspace_bytes));
+  bound.steps.push_back({"route", [plan](Queue& queue) {
+    route(*plan);
+    pool(queue).run([&](int worker) {
+      const Range part = share(rows_of(plan->problem), worker, pool(queue).threads(), 1);
+      const std::int64_t columns = plan->problem.d_model, size = size_bytes(plan->problem.dtype);
+      for (std::int64_t row = part.first; row < part.last; ++row)
+        plan->table->widen[index(plan->type)](static_cast<const char*>(plan->problem.x) + plan->token[row] * columns * size,
+                                              plan->x + row * columns, columns);
+    });
+  }});
+  bound.steps.push_back({"up", [plan](Queue& queue) { up_and_activate(*plan, pool(queue)); }});
+  bound.steps.push_back({"down", [plan](Queue& queue) {
+    for_parts(*plan, pool(queue), plan->down.parts, [&](int worker, std::int64_t expert, std::int64_t part, std::int64_t row, std::int64_t n) {
+      multiply(*plan, plan->down, expert, part, row, n, plan->hidden, plan->results, worker);
+    });
+  }});
+  bound.steps.push_back({"combine", [plan](Queue& queue) { combine(*plan, pool(queue)); }});
+  return bound;
+}
+
+}  // namespace
+
+std::vector<KernelEntry> grouped_matmul_kernels() {
+  using K = Kernel<GroupedMatmul, Device>;
+  const auto own = [](DType dtype, const char* summary) { return entry(K{"tiled", dtype, "", summary, tiled}); };
+  return {own(DType::fp32, "our own products, one expert after the other, on x gathered by expert; weights packed in bind"),
+          own(DType::fp16, "as fp32, with weights read in fp16; what lies between is fp32"),
+          own(DType::bf16, "as fp32, with weights read in bf16; what lies between is fp32")};
+}
+
+}  // namespace roofline::cpu

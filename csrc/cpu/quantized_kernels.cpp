@@ -1,0 +1,153 @@
+// Products with weights of 8 and 4 bits in groups. Few rows take them apart in registers: the sum over a group of a times the numbers
+// as they are stored, n, is put right once for each group, scale sum(a (n - zero)) = scale sum(a n) - scale zero sum(a), where sum(a)
+// is the same for all columns. Of 4 bits what is in registers is 1 + n / 16, and the rest is part of the zero point. For more rows a
+// strip becomes fp32 as it is read from memory.
+#include "cpu/gemm_tiles.h"
+
+namespace roofline::cpu {
+namespace {
+
+// in registers = kUnit n + kOffset, for the number n that is meant.
+struct Bytes {
+  static constexpr bool kWide = false;
+  static constexpr Index kRowBytes = kWidth;
+  static constexpr float kUnit = 1, kOffset = 0;
+  using Sum = Floats;
+  ROOFLINE_INLINE void read(const char* b, Index base, int u, Vec& low, Vec& high) {
+    const auto* const p = reinterpret_cast<const std::int8_t*>(b) + (base + u) * kWidth;
+    low = widen_bytes(p), high = widen_bytes(p + kLanes);
+  }
+};
+
+struct Nibbles {
+  static constexpr bool kWide = false;
+  static constexpr Index kRowBytes = kLanes;  // four rows are kLanes words
+  static constexpr float kUnit = 0.0625f, kOffset = 1.5f;  // 1 + (n + 8) / 16
+  using Sum = Floats;
+  ROOFLINE_INLINE void read(const char* b, Index base, int u, Vec& low, Vec& high) {
+    const auto* const p = reinterpret_cast<const std::uint32_t*>(b + base * kRowBytes);
+    low = nibble(p, 2 * u), high = nibble(p, 2 * u + 1);
+  }
+};
+
+template <class B>
+constexpr Index kPartOfGroup = 1024 / B::kRowBytes;  // rows of b that `few` takes at a time
+
+ROOFLINE_INLINE Vec number(Stored stored, const char* p, Index at) {
+  if (stored == Stored::fp32) return load(reinterpret_cast<const float*>(p) + at);
+  if (stored == Stored::bf16) return load(reinterpret_cast<const Bf16*>(p) + at);
+  return load(reinterpret_cast<const Fp16*>(p) + at);
+}
+
+template <class Strip>
+struct Groups {
+  using B = Strip;
+
+  ROOFLINE_INLINE Index row(const QuantizedPart& part) { return kWidth * (part.scale == Stored::fp32 ? 4 : 2); }  // bytes of scales
+  ROOFLINE_INLINE Index header(const QuantizedPart& part) { return row(part) * (part.zeros ? 2 : 1); }
+  ROOFLINE_INLINE Index group_bytes(const QuantizedPart& part) { return header(part) + (part.group + 3) / 4 * 4 * B::kRowBytes; }
+  ROOFLINE_INLINE Index bytes(const QuantizedPart& part) { return part.groups * group_bytes(part); }
+  ROOFLINE_INLINE Index at(const QuantizedPart& part, Index k) {
+    return k / part.group * group_bytes(part) + k % part.group / 4 * 4 * B::kRowBytes;
+  }
+  ROOFLINE_INLINE Index end_of_group(const QuantizedPart& part, Index k) {
+    return least((k / part.group + 1) * part.group, part.inner);
+  }
+  ROOFLINE_INLINE Index after(const QuantizedPart& part, Index k) { return least(k + kPartOfGroup<B>, end_of_group(part, k)); }
+
+  // What a half of a strip's columns multiplies what is in registers with, and then takes away, in a group that begins at p.
+  ROOFLINE_INLINE void factors(const QuantizedPart& part, const char* p, int half, Vec& scale, Vec& away) {
+    const Vec stated = number(part.scale, p, half * kLanes);
+    const Vec zero_point = part.zeros ? number(part.scale, p + row(part), half * kLanes) : zero();
+    scale = mul(stated, set1(1 / B::kUnit));
+    away = mul(stated, Floats::plus(zero_point, set1(B::kOffset / B::kUnit)));
+  }
+
+  template <int Rows>
+  static void add_group(const QuantizedPart& part, const float* a, const float* sums_of_a, Index stride, const char* group,
+                        const char* b, Index n, float* into) {
+    Vec sums[Rows][2];
+    multiply<B, static_cast<int>(kPartOfGroup<B>)>(Plain{a, part.inner}, b, n, sums);
+    for (int half = 0; half < 2; ++half) {
+      Vec scale, away;
+      factors(part, group, half, scale, away);
+#pragma GCC unroll 14
+      for (int r = 0; r < Rows; ++r) {
+        float* const p = into + r * kWidth + half * kLanes;
+        store(p, sub(fma(scale, sums[r][half], load(p)), mul(away, set1(sums_of_a[r * stride]))));
+      }
+    }
+  }
+
+  template <int... Rows>
+  struct OfGroups {
+    static constexpr decltype(&add_group<1>) kAdd[] = {add_group<Rows + 1>...};
+  };
+  template <int... Rows>
+  static OfGroups<Rows...> of_groups(std::integer_sequence<int, Rows...>);
+
+  ROOFLINE_INLINE void add(const QuantizedPart& part, const float* a, const char* strip, Index k, Index n, float* sums) {
+    const Index group = k / part.group;
+    if (part.rows <= kTileRows) {
+      const Index parts = (part.group - 1) / kPartOfGroup<B> + 1, each = part.groups * parts;
+      const char* const from = strip + group * group_bytes(part);
+      return decltype(of_groups(std::make_integer_sequence<int, kTileRows>()))::kAdd[part.rows - 1](
+          part, a, part.sums + group * parts + k % part.group / kPartOfGroup<B>, each, from, strip + at(part, k) + header(part), n, sums);
+    }
+    alignas(64) float wide[kPartOfGroup<B> * kWidth];
+    widen(part, strip, k, n, wide);
+    add_rows<WideStrip<Floats>, 0>(part, a, reinterpret_cast<const char*>(wide), n, sums);
+  }
+
+  // n rows of a strip from k on, in fp32.
+  ROOFLINE_INLINE void widen(const QuantizedPart& part, const char* strip, Index k, Index n, float* wide) {
+    for (Index i = k, end; i < k + n; i = end) {
+      end = least(k + n, end_of_group(part, i));
+      const Index group = i / part.group, first = i - group * part.group;
+      const char* const from = strip + group * group_bytes(part);
+      const char* const b = from + header(part);
+      Vec scale[2], away[2];
+      for (int half = 0; half < 2; ++half) factors(part, from, half, scale[half], away[half]);
+      const auto one = [&](Index base, int u) __attribute__((always_inline)) {
+        Vec now[2];
+        B::read(b, base, u, now[0], now[1]);
+        float* const p = wide + (i - k + base + u - first) * kWidth;
+#pragma GCC unroll 2
+        for (int half = 0; half < 2; ++half) store(p + half * kLanes, sub(mul(now[half], scale[half]), away[half]));
+      };
+      Index at = first;
+      const Index last = first + end - i;
+      for (; at % 4 && at < last; ++at) one(at / 4 * 4, static_cast<int>(at % 4));
+      for (; at + 4 <= last; at += 4) {
+        __builtin_prefetch(b + (at + n) * B::kRowBytes);
+#pragma GCC unroll 4
+        for (int u = 0; u < 4; ++u) one(at, u);
+      }
+      for (; at < last; ++at) one(at / 4 * 4, static_cast<int>(at % 4));
+    }
+  }
+};
+
+void add_up(const float* a, float* sums, Index rows, Index inner, Index group, Index chunk) {
+  for (Index row = 0; row < rows; ++row)
+    for (Index first = 0; first < inner; first += group)
+      for (Index k = first; k < first + group; k += chunk, ++sums) {
+        const Index last = least(least(k + chunk, first + group), inner);
+        Vec sum = zero();
+        for (Index i = k; i < last; i += kLanes) sum = add(sum, get(a + row * inner + i, static_cast<int>(least(kLanes, last - i)), zero()));
+        *sums = reduce_add(sum);
+      }
+}
+
+}  // namespace
+
+extern const QuantizedKernels ROOFLINE_TABLE(quantized) = {
+    kWidth,
+    kTileRows,
+    {kPartOfGroup<Bytes>, kPartOfGroup<Nibbles>},
+    {few<Groups<Bytes>>, few<Groups<Nibbles>>},
+    {block<Groups<Bytes>>, block<Groups<Nibbles>>},
+    add_up,
+};
+
+}  // namespace roofline::cpu

@@ -1,0 +1,201 @@
+// quantized_matmul on a CPU: b is packed in bind, in its own bits, a strip's scales and zero points before each group of its numbers, so
+// that a strip is one address stream. Parts of c are handed out as in tiled_gemm.cpp; kernels: quantized_kernels.cpp.
+#include "ops/quantized_matmul.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "cpu/device.h"
+#include "cpu/kernels.h"
+#include "cpu/share.h"
+#include "cpu/tiled_gemm.h"
+
+namespace roofline::cpu {
+namespace {
+
+using ops::QuantizedMatmul;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::int64_t kMostColumns = 512;   // of a part: packing a block of a costs 1 or 2 % of what it is used for
+constexpr std::int64_t kPartsPerThread = 8;  // so that the last to end leaves little idle
+constexpr int kMostWidth = 64;
+
+// Number i of whole ones of 8 or 4 bits.
+int whole(const void* numbers, DType dtype, std::int64_t i) {
+  const auto* const bytes = static_cast<const std::int8_t*>(numbers);
+  if (dtype == DType::int8) return bytes[i];
+  const int four = (bytes[i / 2] >> (i % 2 * 4)) & 15;
+  return four < 8 ? four : four - 16;
+}
+
+// Where what lies in packed b.
+struct Packing {
+  Stored scale;  // of scales and zero points: exact for either
+  std::int64_t header_bytes, row_bytes, group_bytes, strip_bytes, strips;
+};
+
+Packing packing_of(const QuantizedMatmul& problem, int width) {
+  Packing packing{};
+  const bool whole_zero = problem.zero_dtype == DType::int8 || problem.zero_dtype == DType::int4;
+  const bool wide = problem.scale_dtype == DType::fp32 || (problem.zero && !whole_zero && problem.zero_dtype == DType::fp32);
+  packing.scale = stored(wide ? DType::fp32 : problem.scale_dtype, "quantized_matmul");
+  packing.header_bytes = width * (wide ? 4 : 2) * (problem.zero ? 2 : 1);
+  packing.row_bytes = width * bits(problem.b_dtype) / 8;
+  packing.group_bytes = packing.header_bytes + product({parts_of(problem.group, 4) * 4, packing.row_bytes}, "quantized_matmul: packed b");
+  packing.strip_bytes = product({problem.groups, packing.group_bytes}, "quantized_matmul: packed b");
+  packing.strips = parts_of(problem.columns, width);
+  return packing;
+}
+
+void pack_header(const QuantizedMatmul& problem, const Packing& packing, const GemmKernels& table, std::int64_t strip, std::int64_t group,
+                 char* to) {
+  const std::int64_t column = strip * table.width, n = std::min<std::int64_t>(table.width, problem.columns - column);
+  const std::int64_t at = group * problem.columns + column;
+  float scale[kMostWidth] = {}, zero[kMostWidth] = {};
+  const auto read = [&](const void* numbers, DType dtype, float* into) {
+    table.widen[index(stored(dtype, "quantized_matmul"))](static_cast<const char*>(numbers) + at * size_bytes(dtype), into, n);
+  };
+  if (problem.scale)
+    read(problem.scale, problem.scale_dtype, scale);
+  else
+    std::fill_n(scale, n, 1.0f);
+  table.narrow[index(packing.scale)](scale, to, table.width);
+  if (!problem.zero) return;
+  if (problem.zero_dtype == DType::int8 || problem.zero_dtype == DType::int4)
+    for (std::int64_t j = 0; j < n; ++j) zero[j] = static_cast<float>(whole(problem.zero, problem.zero_dtype, at + j));
+  else
+    read(problem.zero, problem.zero_dtype, zero);
+  table.narrow[index(packing.scale)](zero, to + packing.header_bytes / 2, table.width);
+}
+
+void pack_strip(const QuantizedMatmul& problem, const Packing& packing, const GemmKernels& table, std::int64_t strip, char* to) {
+  const std::int64_t width = table.width, lanes = width / 2, column = strip * width;
+  for (std::int64_t group = 0; group < problem.groups; ++group, to += packing.group_bytes) {
+    pack_header(problem, packing, table, strip, group, to);
+    char* const numbers = to + packing.header_bytes;
+    std::memset(numbers, 0, static_cast<std::size_t>(packing.group_bytes - packing.header_bytes));
+    const std::int64_t first = group * problem.group, last = std::min(first + problem.group, problem.inner);
+    for (std::int64_t k = first; k < last; ++k)
+      for (std::int64_t j = 0; j < width && column + j < problem.columns; ++j) {
+        const int number = whole(problem.b, problem.b_dtype, k * problem.columns + column + j);
+        const std::int64_t row = k - first;
+        if (problem.b_dtype == DType::int8) {
+          numbers[row * width + j] = static_cast<char>(number);
+          continue;
+        }
+        std::uint32_t word;
+        char* const at = numbers + (row / 4 * lanes + j % lanes) * 4;
+        std::memcpy(&word, at, sizeof word);
+        word |= static_cast<std::uint32_t>(number + 8) << (row % 4 * 8 + j / lanes * 4);
+        std::memcpy(at, &word, sizeof word);
+      }
+  }
+}
+
+Bound tiled(const QuantizedMatmul& problem, Device& device) {
+  const auto [isa, table] = choose<QuantizedKernels>(ROOFLINE_TABLES(quantized));
+  const GemmKernels& plain = *choose<GemmKernels>(ROOFLINE_TABLES(gemm)).table;
+  const Stored type = stored(problem.dtype, "quantized_matmul");
+  if (problem.out_dtype != DType::fp32 && problem.out_dtype != DType::bf16 && problem.out_dtype != DType::fp16)
+    throw Unsupported("quantized_matmul: c is fp32, bf16 or fp16 on a CPU; use one of them as out_dtype");
+  const Stored c_type = stored(problem.out_dtype, "quantized_matmul");
+  const bool rounded = c_type != Stored::fp32;
+  const int which = problem.b_dtype == DType::int8 ? 0 : 1;
+  const std::int64_t rows = problem.rows, columns = problem.columns, inner = problem.inner;
+  const Packing packing = packing_of(problem, table->width);
+  const std::int64_t strips = packing.strips, packed_bytes = product({strips, packing.strip_bytes}, "quantized_matmul: packed b");
+
+  const std::shared_ptr<void> packed = workspace(device, static_cast<std::size_t>(packed_bytes));
+  const auto begin = Clock::now();
+  device.pool().for_each(strips, [&](int, std::int64_t strip) {
+    pack_strip(problem, packing, plain, strip, static_cast<char*>(packed.get()) + strip * packing.strip_bytes);
+  });
+  const double pack_s = std::chrono::duration<double>(Clock::now() - begin).count();
+
+  const bool few = rows <= GemmKernels::kMostFewRows;
+  const Blocks most = blocks_of(table->width, table->tile_rows, device.caches());
+  const std::int64_t row_parts = few ? 1 : parts_of(rows, most.rows);
+  const std::int64_t wanted = parts_of(kPartsPerThread * device.threads(), row_parts);
+  const std::int64_t least_parts = few ? 1 : parts_of(strips, kMostColumns / table->width);
+  // Whole sets of streams where there are enough strips for them.
+  const std::int64_t most_parts =
+      few ? std::max<std::int64_t>(strips / GemmKernels::kStreams, std::min<std::int64_t>(strips, device.threads())) : strips;
+  const std::int64_t column_parts = std::min(std::max(least_parts, wanted), most_parts);
+  const std::int64_t row_block = std::min(rows, parts_of(parts_of(rows, table->tile_rows), row_parts) * table->tile_rows);
+  const std::int64_t inner_block = few ? 0 : std::min(inner, most.inner);
+  const std::int64_t part_columns = parts_of(strips, column_parts) * table->width;
+  const std::int64_t sums = whole_pages((few ? plain.few_floats(rows) : plain.block_floats(row_block, inner_block)) * 4);
+  const std::int64_t thread_bytes = sums + (rounded ? whole_pages(product({row_block, part_columns, 4}, "quantized_matmul: sums")) : 0);
+  // Few rows: a in fp32, and its sums over groups.
+  const bool widened = few && type != Stored::fp32;
+  const std::int64_t wide_bytes = widened ? whole_pages(product({rows, inner, 4}, "quantized_matmul: a in fp32")) : 0;
+  const bool summed = rows <= table->tile_rows;
+  const std::int64_t sums_of_a =
+      summed ? product({rows, problem.groups, parts_of(problem.group, table->chunk[which]), 4}, "quantized_matmul: sums of a") : 0;
+  const std::int64_t workspace_bytes = thread_bytes * device.threads() + wide_bytes + whole_pages(sums_of_a);
+  const std::shared_ptr<void> memory = workspace(device, static_cast<std::size_t>(workspace_bytes));
+  auto* const wide = reinterpret_cast<float*>(static_cast<char*>(memory.get()) + thread_bytes * device.threads());
+  float* const of_a = wide + wide_bytes / 4;
+
+  Bound bound;
+  bound.plan.set("implementation", "tiled/" + name(isa));
+  bound.plan.set("tile", std::to_string(table->tile_rows) + "x" + std::to_string(table->width));
+  bound.plan.set("row_block", row_block);
+  bound.plan.set("column_block", std::min(columns, part_columns));
+  bound.plan.set("inner_block", inner_block);
+  bound.plan.set("threads", device.threads());
+  bound.plan.set("packed_bytes", Value(packed_bytes));
+  bound.plan.set("pack_s", Value(pack_s));
+  bound.plan.set("workspace_bytes", Value(workspace_bytes));
+  bound.steps.push_back({"quantized_matmul", [=, packed = packed, memory = memory, table = table, plain = &plain](Queue& queue) {
+    Pool& threads = pool(queue);
+    if (widened || summed)
+      threads.run([&](int worker) {
+        const Range own = share(rows, worker, threads.threads(), 1);
+        const float* from = static_cast<const float*>(problem.a) + own.first * inner;
+        if (widened) {
+          plain->widen[index(type)](static_cast<const char*>(problem.a) + own.first * inner * 2, wide + own.first * inner, own.size() * inner);
+          from = wide + own.first * inner;
+        }
+        const std::int64_t each = rows ? sums_of_a / 4 / rows : 0;
+        if (summed) table->add_up(from, of_a + own.first * each, own.size(), inner, problem.group, table->chunk[which]);
+      });
+    const auto* const a = static_cast<const char*>(widened ? wide : problem.a);
+    const std::int64_t row_bytes = inner * (widened || type == Stored::fp32 ? 4 : 2);
+    threads.for_each(row_parts * column_parts, [&](int worker, std::int64_t item) {
+      const std::int64_t row_part = item % row_parts, column_part = item / row_parts;
+      const Range own = share(rows, static_cast<int>(row_part), static_cast<int>(row_parts), table->tile_rows);
+      const std::int64_t first = strips * column_part / column_parts, last = strips * (column_part + 1) / column_parts;
+      const std::int64_t column = first * table->width, n = std::min(last * table->width, columns) - column;
+      char* const own_memory = static_cast<char*>(memory.get()) + worker * thread_bytes;
+      auto* const c = static_cast<char*>(problem.c);
+      QuantizedPart part{};
+      part.a = a + own.first * row_bytes;
+      part.b = static_cast<const char*>(packed.get()) + first * packing.strip_bytes;
+      part.c = reinterpret_cast<float*>(rounded ? own_memory + sums : c + (own.first * columns + column) * 4);
+      part.workspace = reinterpret_cast<float*>(own_memory);
+      part.rows = own.size(), part.columns = n, part.c_stride = rounded ? n : columns, part.inner = inner;
+      part.first = 0, part.last = last - first, part.inner_block = inner_block;
+      part.a_stored = widened ? Stored::fp32 : type;
+      part.group = problem.group, part.groups = problem.groups, part.scale = packing.scale, part.zeros = problem.zero != nullptr;
+      part.sums = of_a;
+      (few ? table->few : table->block)[which](part);
+      for (std::int64_t row = 0; rounded && row < own.size(); ++row)
+        plain->narrow[index(c_type)](part.c + row * n, c + ((own.first + row) * columns + column) * 2, n);
+    });
+  }});
+  return bound;
+}
+
+}  // namespace
+
+std::vector<KernelEntry> quantized_matmul_kernels() {
+  using K = Kernel<QuantizedMatmul, Device>;
+  const auto own = [](DType dtype, const char* summary) { return entry(K{"tiled", dtype, "", summary, tiled}); };
+  return {own(DType::fp32, "our own kernels: b of 8 or 4 bits packed in bind and taken apart in registers; sums in fp32"),
+          own(DType::bf16, "as fp32, with a read in bf16; all arithmetic in fp32"),
+          own(DType::fp16, "as fp32, with a read in fp16; all arithmetic in fp32")};
+}
+
+}  // namespace roofline::cpu

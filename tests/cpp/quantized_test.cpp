@@ -1,0 +1,122 @@
+// Products with weights of 8 and 4 bits on every instruction set against double: few rows and blocks, groups of every size with their
+// scales and zero points, remainders of rows, columns and inner, with guard zones. AVX-512 also runs by SIMDe's emulation.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "cpu/gemm_kernels.h"
+#include "cpu/isa.h"
+#include "floats.h"
+#include "tested.h"
+
+namespace roofline::cpu {
+
+#if defined(ROOFLINE_SIMDE)
+extern const QuantizedKernels quantized_simde;
+#endif
+
+namespace {
+
+const std::vector<Tested<QuantizedKernels>> kTested = {ROOFLINE_TESTED(quantized)};
+
+class QuantizedTest : public TableTest<QuantizedKernels> {
+ protected:
+  static int number(std::int64_t i, int bits) {
+    const int most = 1 << (bits - 1);
+    return std::max(-most, std::min(most - 1, static_cast<int>(std::floor(random_uniform(11, i) * most / 1.7))));
+  }
+
+  // Scales and zero points in fp32, or as the high halves of words in bf16.
+  void check(std::int64_t rows, std::int64_t columns, std::int64_t inner, std::int64_t group, int bits, bool few, bool zeros,
+             bool narrow) const {
+    SCOPED_TRACE(testing::Message() << rows << " x " << columns << " x " << inner << (few ? " few " : " block ") << bits << " bits, groups of "
+                                    << group << (zeros ? ", zero points" : "") << (narrow ? ", bf16" : ""));
+    const QuantizedKernels& table = *GetParam().table;
+    const int which = bits == 4, width = table.width;
+    const std::int64_t groups = (inner + group - 1) / group, strips = (columns + width - 1) / width, inner_block = 16;
+    const std::int64_t size = narrow ? 2 : 4, header = width * size * (zeros ? 2 : 1), padded = (group + 3) / 4 * 4;
+    const std::int64_t group_bytes = header + padded * width * bits / 8, bytes = strips * groups * group_bytes;
+    const auto scale = [&](std::int64_t g, std::int64_t j) { return static_cast<float>((g * 7 + j * 3) % 13 - 6) / 8; };
+    const auto zero = [&](std::int64_t g, std::int64_t j) { return zeros ? static_cast<float>((g * 5 + j) % 11 - 5) : 0.0f; };
+    Floats packed((bytes + 3) / 4, 0), a(rows * inner, 1), c(rows * columns, 3);
+    GemmKernels sizes{};
+    sizes.width = width;
+    Floats workspace(few ? sizes.few_floats(rows) : sizes.block_floats(rows, inner_block), 0);
+    const std::int64_t parts = (group - 1) / table.chunk[which] + 1;
+    Floats sums(rows * groups * parts, 0);
+    a.fill(1);
+    c.fill(7);
+    auto* const to = reinterpret_cast<std::uint8_t*>(packed.data());
+    std::memset(to, 0, bytes);
+    for (std::int64_t strip = 0; strip < strips; ++strip)
+      for (std::int64_t g = 0; g < groups; ++g) {
+        std::uint8_t* const from = to + (strip * groups + g) * group_bytes;
+        for (int j = 0; j < width && strip * width + j < columns; ++j) {
+          const std::int64_t column = strip * width + j;
+          const float stated[2] = {scale(g, column), zero(g, column)};
+          for (int each = 0; each < (zeros ? 2 : 1); ++each)
+            std::memcpy(from + (each * width + j) * size, reinterpret_cast<const char*>(&stated[each]) + (narrow ? 2 : 0), size);
+          for (std::int64_t r = 0; r < group && g * group + r < inner; ++r) {
+            const int n = number((g * group + r) * columns + column, bits);
+            if (bits == 8)
+              from[header + r * width + j] = static_cast<std::uint8_t>(n);
+            else
+              from[header + (r / 4 * (width / 2) + j % (width / 2)) * 4 + r % 4] |= (n + 8) << (j / (width / 2) * 4);
+          }
+        }
+      }
+    table.add_up(a.data(), sums.data(), rows, inner, group, table.chunk[which]);
+    QuantizedPart part{};
+    part.a = a.data(), part.b = packed.data(), part.c = c.data(), part.workspace = workspace.data();
+    part.rows = rows, part.columns = columns, part.c_stride = columns, part.inner = inner;
+    part.first = 0, part.last = strips, part.inner_block = inner_block;
+    part.group = group, part.groups = groups, part.scale = narrow ? Stored::bf16 : Stored::fp32, part.zeros = zeros, part.sums = sums.data();
+    (few ? table.few : table.block)[which](part);
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (std::int64_t column = 0; column < columns; ++column) {
+        double sum = 0;
+        for (std::int64_t k = 0; k < inner; ++k)
+          sum += static_cast<double>(a[row * inner + k]) * scale(k / group, column) * (number(k * columns + column, bits) - zero(k / group, column));
+        ASSERT_NEAR(c[row * columns + column], sum, 1e-7 * (1 << bits) * (inner + 16)) << "row " << row << " column " << column;
+      }
+    for (Floats* each : {&a, &c, &packed, &workspace, &sums}) EXPECT_TRUE(each->guarded());
+  }
+};
+
+TEST_P(QuantizedTest, EveryNumberOfFewRows) {
+  for (std::int64_t rows = 1; rows <= GemmKernels::kMostFewRows; ++rows)
+    for (const int bits : {8, 4}) check(rows, 9 * GetParam().table->width, 70, 32, bits, true, true, true);
+}
+
+TEST_P(QuantizedTest, EveryNumberOfRowsOfABlock) {
+  for (std::int64_t rows = 1; rows <= 2 * GetParam().table->tile_rows + 1; ++rows)
+    for (const int bits : {8, 4}) check(rows, 2 * GetParam().table->width, 45, 20, bits, false, true, false);
+}
+
+TEST_P(QuantizedTest, EveryRemainderOfColumns) {
+  for (std::int64_t columns = 1; columns <= 2 * GetParam().table->width + 1; ++columns)
+    for (const bool few : {false, true})
+      for (const int bits : {8, 4}) check(3, columns, 33, 16, bits, few, false, false);
+}
+
+TEST_P(QuantizedTest, GroupsOfEverySize) {
+  for (const std::int64_t group : {1, 2, 3, 4, 5, 7, 8, 31, 64, 100, 130, 300})
+    for (const std::int64_t rows : {2, 15})
+      for (const bool few : {false, true})
+        for (const int bits : {8, 4}) check(rows, GetParam().table->width + 3, 131, group, bits, few, true, false);
+}
+
+TEST_P(QuantizedTest, EveryRemainderOfInner) {
+  for (const std::int64_t inner : {1, 2, 3, 4, 5, 15, 16, 17, 1025, 2051})
+    for (const bool few : {false, true})
+      for (const int bits : {8, 4})
+        for (const bool narrow : {false, true}) check(5, GetParam().table->width - 1, inner, inner, bits, few, narrow, narrow);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sets, QuantizedTest, testing::ValuesIn(kTested), [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace roofline::cpu
