@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import re
 import statistics
@@ -385,12 +386,15 @@ def test_default_points_cover_operators_variants_and_states() -> None:
             if name not in probes:
                 declared = {v for v, d in cls.variants.items() if backend in d.dtypes}
                 assert {p.variant for p in timed if p.problem.name == name} == declared, name
-    assert {p.problem.name for p in found[:12]} == {"attention", "ffn", "matmul"}, "the headline first"
-    once = {"softmax", "rms_norm", "layer_norm", "bias_relu", "relu"}
-    assert {p.problem.name for p in found[15:20]} == once, "then one of each other operator"
+    headline = list(itertools.takewhile(lambda p: p.problem.name in ("attention", "ffn", "matmul"), found))
+    assert len(headline) >= 12, "the headline first"
+    others = {name for name, cls in OPERATORS.items() if any("cpu" in v.dtypes for v in cls.variants.values())}
+    others -= {*probes, "attention", "ffn", "matmul"}
+    after = found[len(headline) : len(headline) + len(others)]
+    assert {p.problem.name for p in after} == others, "then one of each other operator"
     prefills = {(p.variant, p.problem.head_dim, p.problem.causal) for p in found[:6] if isinstance(p.problem, Attention)}
     assert {(v, d, True) for v in ("naive", "tiled") for d in (64, 128)} | {("tiled", d, False) for d in (64, 128)} == prefills
-    rows = {(p.problem.rows, p.problem.dtype) for p in found[:15] if isinstance(p.problem, Matmul)}
+    rows = {(p.problem.rows, p.problem.dtype) for p in headline if isinstance(p.problem, Matmul)}
     assert {(1, "fp32"), (1, "bf16")} < rows
     assert len(rows) == 4
     far = [p for p in found if p.problem.name in ("relu", "softmax") and p.cache_state == "cold"]
@@ -399,7 +403,8 @@ def test_default_points_cover_operators_variants_and_states() -> None:
     assert all(p.problem.footprint_bytes() <= facts["threads"] * facts["l2_bytes"] for p in near)
     attention = [p for p in found if isinstance(p.problem, Attention)]
     shapes = {v: {(p.problem, p.cache_state) for p in attention if p.variant == v} for v in ("naive", "tiled", "split_kv")}
-    assert shapes["naive"] == shapes["tiled"] > shapes["split_kv"], "variants run the same problems"
+    few = {(problem, state) for problem, state in shapes["split_kv"] if problem.dtype == "fp32"}
+    assert shapes["naive"] == shapes["tiled"] > few, "variants run the same problems"
     assert {p.seq_q for p, _ in shapes["split_kv"]} == {1}, "but what suits few queries"
     assert len(default_points(facts, "cpu", machine(), quick=True)) < len(found)
     slow = dataclasses.replace(

@@ -24,7 +24,7 @@ Bound tiled(const ops::Matmul& problem, Device& device) {
 
 std::vector<KernelEntry> matmul_kernels() {
   using K = Kernel<ops::Matmul, Device>;
-  const auto with = [](DType dtype, const char* summary) { return entry(K{"library", dtype, "", summary, library}); };
+  const auto with = [](DType dtype, const char* summary) { return entry(K{"library", dtype, library_needs(dtype), summary, library}); };
   const auto own = [](DType dtype, const char* summary) { return entry(K{"tiled", dtype, "", summary, tiled}); };
   return {with(DType::fp32, "oneDNN, or OpenBLAS where it is missing, on one block of c per thread; oneDNN's b packed in bind"),
           with(DType::fp64, "OpenBLAS on one block of c per thread"),

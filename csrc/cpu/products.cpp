@@ -3,6 +3,14 @@
 
 namespace roofline::cpu {
 
+Requires library_needs(DType dtype) {
+#if defined(__x86_64__)
+  if (dtype == DType::bf16) return "avx512";  // oneDNN has none below
+#endif
+  (void)dtype;
+  return "";
+}
+
 Bound bind_library(const char* step, const GemmProblem& problem, Device& device) {
   Gemm gemm = plan_gemm(problem, device);
   Bound bound;

@@ -6,6 +6,8 @@
 
 namespace roofline::cpu {
 
+// What the library's products of this dtype need of a CPU.
+Requires library_needs(DType dtype);
 Bound bind_library(const char* step, const GemmProblem& problem, Device& device);
 Bound bind_tiled(const char* step, const TiledProblem& problem, Device& device);
 

@@ -149,7 +149,8 @@ class Ffn(Operator):
         }
 
     def default_variant(self, device: str) -> str:
-        return "library" if device == "cpu" and self.rows > FEW_ROWS else Operator.default_variant(self, device)
+        large = device == "cpu" and self.rows > FEW_ROWS and self.dtype in self.variants["library"].dtypes["cpu"]
+        return "library" if large else Operator.default_variant(self, device)
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"

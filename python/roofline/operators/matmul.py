@@ -129,7 +129,8 @@ class Matmul(Scaled, Operator):
 
     def default_variant(self, device: str) -> str:
         few = self.rows <= (FEW_ROWS if self.dtype == "fp32" else FEW_ROWS // 2)  # units for bf16 are twice as fast
-        return "library" if device == "cpu" and not few else Operator.default_variant(self, device)
+        large = device == "cpu" and not few and self.dtype in self.variants["library"].dtypes["cpu"]
+        return "library" if large else Operator.default_variant(self, device)
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, _RESULT[self.dtype]

@@ -112,8 +112,9 @@ def _elements(facts: Mapping[str, Any]) -> Iterable[tuple[Operator, str]]:
 def _other_dtypes(pairs: list[tuple[Operator, str]], dtypes: Iterable[str]) -> list[tuple[Operator, str]]:
     """The same problems in the other dtypes that the variant has on this backend."""
     present = {problem.to_dict()["dtype"] for problem, _ in pairs}
-    # Two of each: further dtypes move along the same roofs.
-    return [(problem.replace(dtype=dtype), state) for dtype in dtypes if dtype not in present for problem, state in pairs[:2]]
+    # Two of each, and one of decode: further dtypes move along the same roofs.
+    few = pairs[:2] + [pair for pair in pairs[2:] if getattr(pair[0], "seq_q", 0) == 1 and isinstance(pair[0], Attention)][:1]
+    return [(problem.replace(dtype=dtype), state) for dtype in dtypes if dtype not in present for problem, state in few]
 
 
 LARGEST = 1024 * MIB  # all tensors of the largest problems of a thorough report
