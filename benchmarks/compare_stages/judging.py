@@ -12,6 +12,7 @@ from in_turns import FEWEST
 
 RESAMPLES = 4000
 ROOF_MOVED = 0.10  # around the turns: the machine was not the same before and after
+IMPLAUSIBLE = 1.03  # of our roof: no win, but a sign that one of both is wrong
 NOT_JUDGED = "not judged"
 
 Row = Mapping[str, Any]
@@ -56,14 +57,17 @@ def counted(row: Row, rival: str) -> list[Mapping[str, Any]]:
 
 
 def disturbed(row: Row, rival: str = "") -> str:
-    """Why a row is not judged; empty where it is."""
+    """Why a row that ran is not judged, by one rival's turns or all; empty where it is."""
     pairs = [pair for pair in row["pairs"] if not rival or pair["rival"] == rival]
     loud = [pair for pair in pairs if not quiet(pair)]
     if len(pairs) - len(loud) < FEWEST:
         return f"other load in {len(loud)} of {len(pairs)} turns" if loud else f"only {len(pairs)} turns"
     before, after = (row["roofs"][when]["time_s"] for when in ("before", "after"))
     moved = max(before, after) / min(before, after) - 1
-    return f"our ceiling moved by {moved:.0%}" if moved > ROOF_MOVED else ""
+    if moved > ROOF_MOVED:
+        return f"our ceiling moved by {moved:.0%}"
+    share = roof_s(row) / (ours_s(row) or float("inf"))
+    return f"ours is at {share:.0%} of its roof" if share > IMPLAUSIBLE else ""
 
 
 def times(row: Row) -> dict[str, tuple[float, bool]]:

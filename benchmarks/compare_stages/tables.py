@@ -9,7 +9,10 @@ from roofline.units import fmt_bytes, fmt_number, fmt_percent, fmt_si
 
 from .judging import Verdict, judged, times
 
-HEADERS = ("problem", "ours", "time", "of its roof", "best rival", "its time", "its time / ours [95 %]", "verdict", "other rivals")
+HEADERS = (
+    "problem", "ours", "time", "of its roof", "best rival", "its time", "its time / ours [95 %]", "verdict",
+    "other rivals, reasons",
+)  # fmt: skip
 
 
 def label(name: str, rival: Mapping[str, Any]) -> str:
@@ -29,6 +32,8 @@ def cells(row: Mapping[str, Any], verdict: Verdict) -> list[str]:
         for name, rival in rivals.items()
         if name != verdict.rival
     ]
+    # A reason would make its column as wide as itself.
+    short, _, reason = verdict.verdict.partition(": ") if verdict.ratio is None else (verdict.verdict, "", "")
     return [
         row["name"],
         row.get("ours", {}).get("implementation", ""),
@@ -37,8 +42,8 @@ def cells(row: Mapping[str, Any], verdict: Verdict) -> list[str]:
         label(verdict.rival, rivals[verdict.rival]) if verdict.rival else "",
         fmt_si(verdict.theirs_s, "s") if verdict.theirs_s else "",
         ratio,
-        verdict.verdict,
-        "; ".join(others),
+        short,
+        "; ".join([reason] if reason else others),
     ]
 
 
