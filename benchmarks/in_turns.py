@@ -17,6 +17,7 @@ T = TypeVar("T")
 
 IDLE_S = 0.06  # between turns: threads that wait for more work have gone to sleep by then
 QUIET = 0.03  # of all cores: more, kept by others or the host, and a turn does not count
+ENDING_S = 5.0  # for a process that has closed its output
 FEWEST = 3  # quiet rounds for a verdict
 
 
@@ -82,10 +83,17 @@ class Worker:
                 raise Failed(f"{self.name} gave no answer within {limit_s:.3g} s and was ended")
             part = os.read(self.process.stdout.fileno(), 1 << 16)
             if not part:
-                raise Failed(f"{self.name} ended with {_ending(self.process.wait())}")
+                raise Failed(f"{self.name} {self._ending()}")
             self._read += part
         line, self._read = self._read.split(b"\n", 1)
         return line
+
+    def _ending(self) -> str:
+        try:
+            code = self.process.wait(ENDING_S)
+        except subprocess.TimeoutExpired:
+            return "closed its output"
+        return f"ended with {signal.Signals(-code).name if code < 0 else f'exit code {code}'}"
 
     def cpu_s(self) -> float:
         """Of all its threads, so far; 0 where it has ended."""
@@ -98,7 +106,3 @@ class Worker:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.communicate()
-
-
-def _ending(code: int) -> str:
-    return signal.Signals(-code).name if code < 0 else f"exit code {code}"

@@ -59,7 +59,7 @@ class NumPy(Side):
         self.swept: Any = None
 
     def about(self) -> dict[str, Any]:
-        blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]  # type: ignore[call-overload,index]
+        blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
         found: dict[str, Any] = {"BLAS": f"{blas.get('name')} {blas.get('version')}"}
         try:
             from threadpoolctl import threadpool_info  # type: ignore[import-untyped,import-not-found,unused-ignore]
@@ -75,6 +75,7 @@ class NumPy(Side):
     def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
         operator, p = request["operator"], request["problem"]
         self.out: Any = None
+        self.run: Any = None
         if p["dtype"] != "fp32":
             raise Refused(f"NumPy has no BLAS for {p['dtype']}" if operator in ("matmul", "ffn") else f"NumPy has no {p['dtype']}")
         if operator == "attention":

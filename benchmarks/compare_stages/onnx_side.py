@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import onnxruntime
-from onnx import TensorProto, helper
+import onnxruntime  # type: ignore[import-not-found,import-untyped,unused-ignore]
+from onnx import TensorProto, helper  # type: ignore[import-not-found,unused-ignore]
 
 from .serving import Refused, Side, brief, operands, seconds
 
@@ -134,9 +134,9 @@ def models(operator: str, p: Mapping[str, Any], x: Mapping[str, Array]) -> Itera
         }
         if operator not in kinds:
             raise Refused(f"no {operator}")
-        name, weights, attributes = kinds[operator]
-        made = node(name, ["x", *weights], ["y"], **attributes)
-        yield Model(name, [made], {"x": (dtype, x["x"])}, {"y": (dtype, x["x"].shape)}, {w: (dtype, x[w]) for w in weights})
+        name, constant, attributes = kinds[operator]
+        made = node(name, ["x", *constant], ["y"], **attributes)
+        yield Model(name, [made], {"x": (dtype, x["x"])}, {"y": (dtype, x["x"].shape)}, {w: (dtype, x[w]) for w in constant})
 
 
 class Session:
@@ -203,14 +203,14 @@ class Onnx(Side):
         self.session = None
         problem, names = request["problem"], request["inputs"]
         if self.swept is None:
-            size = request["sweep_bytes"] // 8  # read and written
-            x = {"x": ("fp32", np.ones(size, np.float32))}
-            one = {"one": ("fp32", np.ones(1, np.float32))}
-            self.swept = Session(Model("Add", [node("Add", ["x", "one"], ["y"])], x, {"y": ("fp32", (size,))}, one))
+            size = request["sweep_bytes"] // 4
+            x, one = ({name: ("fp32", np.ones(elements, np.float32))} for name, elements in (("x", size), ("one", 1)))
+            self.swept = Session(Model("Add", [node("Add", ["x", "one"], ["y"])], x, {"y": ("fp32", (size,))}, one, {"y": "x"}))
         best, reasons = float("inf"), []
         for model in models(request["operator"], problem, dict(zip(names, operands(request, *names)))):  # noqa: B905
+            before = self.session
             try:
-                self.session, before = Session(model), self.session
+                self.session = Session(model)
                 self.call()
                 took = min(seconds(self) for _ in range(TRIES))
             except Exception as error:
@@ -231,5 +231,5 @@ class Onnx(Side):
     def sweep(self) -> None:
         self.swept.run()
 
-    def result(self) -> tuple[Array, str]:
+    def result(self) -> Any:
         return self.session.result()

@@ -10,7 +10,7 @@ import numpy as np
 
 from roofline.dtypes import dtype as dtype_named
 from roofline.dtypes import to_float64
-from roofline.errors import Error, OutOfMemory
+from roofline.errors import Error, Unsupported
 from roofline.measurement import libraries, open_device
 from roofline.measurement.devices import Device
 from roofline.measurement.probing import level_of, ready, roofs_of
@@ -67,21 +67,16 @@ class Ours(Side):
         try:
             problem = OPERATORS[request["operator"]].make(**request["problem"])
             require_kernels(problem)
-            variant = self.asked or self.device.default_variant(problem)
             if self.asked and self.asked not in problem.variants:
                 raise Refused(f"{problem.name} has no variant {self.asked}")
-            if self.asked and self.asked == self.device.default_variant(problem):
-                raise Refused(f"{self.asked} is what runs as ours")
-            if reason := self.device.missing(problem.name, variant, getattr(problem, "dtype", "fp32")):
-                raise Refused(reason)
             if problem.footprint_bytes() > self.device.core.available_bytes() // 4:  # each side holds the operands
                 raise Refused("its tensors take more than a quarter of the memory")
             self.tensors = allocate_all(self.device, problem, SEED)
-            self.bound = bind(self.device, problem, variant, self.tensors)
-        except OutOfMemory as error:
-            raise Refused(str(error)) from error
+            variant = self.bind(problem)
         except Error as error:
             raise Refused(str(error)) from error
+        if self.asked and self.asked == self.device.default_variant(problem):
+            raise Refused(f"{self.asked} is what runs as ours")
         self.problem = problem
         plan = self.bound.plan
         facts: dict[str, Any] = {"variant": variant, "implementation": plan.get("implementation", variant)}
@@ -104,6 +99,23 @@ class Ours(Side):
             "dtypes": {spec.name: spec.dtype for spec in problem.tensors()},
             "outputs": [spec.name for spec in problem.outputs()],
         }
+
+    def bind(self, problem: Operator) -> str:
+        """The variant asked for; else the default one, where this CPU cannot run it the last it can. Raises Unsupported."""
+        default = self.device.default_variant(problem)
+        others = [name for name in reversed(problem.variants) if name != default]
+        reasons = []
+        for variant in [self.asked] if self.asked else [default, *others]:
+            if reason := self.device.missing(problem.name, variant, getattr(problem, "dtype", "fp32")):
+                reasons.append(reason)
+                continue
+            try:
+                self.bound = bind(self.device, problem, variant, self.tensors)
+            except Unsupported as error:
+                reasons.append(str(error))
+                continue
+            return variant
+        raise Unsupported(reasons[0])
 
     def call(self) -> None:
         self.bound.run()

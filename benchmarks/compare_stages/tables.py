@@ -59,7 +59,7 @@ def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
     return [joined(line) for line in (plain[0], rule, *plain[1:])]
 
 
-def side(name: str, about: Mapping[str, Any]) -> str:
+def described(name: str, about: Mapping[str, Any]) -> str:
     if "missing" in about:
         return f"{name}: {about['missing']}"
     versions = ", ".join(f"{key} {value}" for key, value in about.get("versions", {}).items())
@@ -88,7 +88,7 @@ def markdown(rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> str
         "stay where the last call left them. All sides are called from Python, one process each, on the same data, with constant "
         "weights that were packed before. Ratios above 1: ours is the faster. Roofs are measured around the turns of each point.",
         "",
-        *(f"- {side(name, seen)}" for name, seen in about["rivals"].items()),
+        *(f"- {described(name, seen)}" for name, seen in about["rivals"].items()),
         f"- ggml (llama.cpp): {about['left_out']['ggml']}",
         "",
         "Variables of the rivals' processes: " + ", ".join(f"{k}={v}" for k, v in about["variables"].items()) + ".",

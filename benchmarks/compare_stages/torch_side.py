@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import torch
-from torch.nn import functional
+import torch  # type: ignore[import-not-found,unused-ignore]
+from torch.nn import functional  # type: ignore[import-not-found,unused-ignore]
 
 from .serving import Refused, Side, operands
 
@@ -40,7 +40,7 @@ def stored(result: Any) -> tuple[np.ndarray, str]:
     return result.contiguous().numpy(), names[result.dtype]
 
 
-class Net(torch.nn.Module):
+class Net(torch.nn.Module):  # type: ignore[misc,unused-ignore]
     """One operator with its weights as constants, which a compiler may pack."""
 
     def __init__(self, operator: str, problem: Mapping[str, Any], weights: Tensors) -> None:
@@ -95,9 +95,10 @@ class Torch(Side):
         torch.set_num_interop_threads(1)
         torch.set_grad_enabled(False)
         self.compiled = compiled
+        self.net: Any = None
         self.swept: Any = None
         if compiled:
-            from torch._inductor import config
+            from torch._inductor import config  # type: ignore[import-not-found,unused-ignore]
 
             config.freezing = True  # weights are constants, and packed
 
