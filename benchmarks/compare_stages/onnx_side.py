@@ -214,7 +214,7 @@ class Onnx(Side):
                 self.call()
                 took = min(seconds(self) for _ in range(TRIES))
             except Exception as error:
-                reasons.append(brief(error))
+                reasons.append(brief(error).rpartition(" : ")[2])  # without the numbers and names of its codes
                 self.session = before
                 continue
             if took < best:
