@@ -206,9 +206,11 @@ def test_a_rival_that_hangs_is_ended_and_begun_again(
 def test_ours_that_fails_is_a_row_with_its_reason(parts: dict[str, ModuleType], fake: Make) -> None:
     row = driver(parts, fake("refuses"), fake("good")).compare(point(parts), {})
     assert row["reason"] == "no kernel of ours: no such dtype" and row["pairs"] == []
+    row = driver(parts, fake("raises"), fake("good")).compare(point(parts), {})
+    assert row["reason"] == "ours failed: RuntimeError: bad"
     ours = fake("ours")
     drive = driver(parts, ours, fake("good"), idle=lambda seconds: ours.close())  # before its first turn
-    assert drive.compare(point(parts), {})["reason"].startswith("ours: ")
+    assert drive.compare(point(parts), {})["reason"].startswith("ours failed: ")
     drive.idle = lambda seconds: None
     assert drive.compare(point(parts), {})["reason"] == "", "the next point has a process again"
 
@@ -354,6 +356,21 @@ def test_missing_packages_are_reasons(parts: dict[str, ModuleType]) -> None:
     assert torch.reason == "torch not installed (give --venv or --python)" and onnx.reason.startswith("onnxruntime and onnx not")
     assert not library.reason and not numpy.reason
     assert numpy.env["OMP_NUM_THREADS"] == "2" and "OPENBLAS_CORETYPE" not in numpy.env
+
+
+def test_an_environment_is_completed(parts: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One whose installation was interrupted lacks the packages; one that has them is left alone."""
+    environment = parts["environment"]
+    asked: list[list[str]] = []
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").symlink_to(sys.executable)
+    monkeypatch.setattr(environment.subprocess, "run", lambda words, **how: asked.append([str(word) for word in words]))
+    monkeypatch.setattr(environment, "has", lambda python, packages: False)
+    assert environment.make_venv(tmp_path) == tmp_path / "bin" / "python"
+    assert asked[0][1:4] == ["-m", "pip", "install"] and asked[0][-3:] == ["torch", "onnxruntime", "onnx"]
+    monkeypatch.setattr(environment, "has", lambda python, packages: True)
+    environment.make_venv(tmp_path)
+    assert len(asked) == 1
 
 
 # -- one run ------------------------------------------------------------------------------------------------------------------

@@ -20,6 +20,10 @@ LIMIT_S = 120.0  # of one answer
 PREPARE_LIMIT_S = 300.0  # with a compiler in it
 
 
+class Declined(Failed):
+    """A side does not take the problem."""
+
+
 @dataclass
 class Rival:
     """A process that is begun when it is needed, and again where it ended. reason: why there is none."""
@@ -33,7 +37,7 @@ class Rival:
     about: dict[str, Any] = field(default_factory=dict)
 
     def ask(self, limit_s: float, **request: Any) -> dict[str, Any]:
-        """Raises Failed with one line."""
+        """Raises Declined and Failed with one line."""
         if self.reason:
             raise Failed(self.reason)
         try:
@@ -46,8 +50,10 @@ class Rival:
             if self.failures >= MOST_FAILURES:
                 self.reason = f"given up after {self.failures} failures: {error}"
             raise Failed(str(error)) from error
-        if problem := reply.get("refused") or reply.get("failed"):
-            raise Failed(problem)
+        if "refused" in reply:
+            raise Declined(reply["refused"])
+        if "failed" in reply:
+            raise Failed(reply["failed"])
         return reply
 
     def introduce(self, limit_s: float) -> None:
@@ -100,8 +106,10 @@ class Driver:
                 able = [rival for rival in self.rivals if self.admit(rival, point, request, row["rivals"])]
                 self.rounds(self.chosen(able, row["rivals"]), point, row)
                 row["roofs"]["after"] = self.ours.ask(self.limit_s, do="roofs", level=facts["level"])
+            except Declined as error:
+                row["reason"] = f"no kernel of ours: {error}"
             except Failed as error:
-                row["reason"] = f"no kernel of ours: {error}" if not row["ours"] else f"ours: {error}"
+                row["reason"] = f"ours failed: {error}"
         return row
 
     def admit(self, rival: Rival, point: Point, request: Mapping[str, Any], found: dict[str, Any]) -> bool:

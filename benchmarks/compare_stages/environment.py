@@ -30,10 +30,11 @@ NAMES = {
 
 
 def make_venv(folder: Path) -> Path:
-    """Its interpreter; an environment with the rivals is made where there is none. Raises OSError or CalledProcessError."""
+    """Its interpreter; made, and the rivals installed into it, where they are not. Raises OSError or CalledProcessError."""
     python = folder / "bin" / "python"
     if not python.exists():
         venv.create(folder, with_pip=True)
+    if not has(python, PACKAGES):
         subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES], check=True)
     return python
 

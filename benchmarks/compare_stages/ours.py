@@ -45,6 +45,8 @@ class Ours(Side):
         self.device: Device = open_device("cpu", threads)
         self.asked = variant
         self.problem: Operator | None = None
+        self.bound: Any = None
+        self.tensors: dict[str, Any] = {}
         size = max(SWEPT * last_cache(self.device.facts), LEAST_SWEPT)
         self.swept = ready(self.device, STREAM, Stream(access="write", elements=size // 4), "plain")
         self.sweep_bytes = size
@@ -61,9 +63,7 @@ class Ours(Side):
         }
 
     def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
-        self.problem = None
-        self.bound: Any = None
-        self.tensors: dict[str, Any] = {}
+        self.problem, self.bound, self.tensors = None, None, {}
         try:
             problem = OPERATORS[request["operator"]].make(**request["problem"])
             require_kernels(problem)
@@ -72,7 +72,7 @@ class Ours(Side):
             if problem.footprint_bytes() > self.device.core.available_bytes() // 4:  # each side holds the operands
                 raise Refused("its tensors take more than a quarter of the memory")
             self.tensors = allocate_all(self.device, problem, SEED)
-            variant = self.bind(problem)
+            variant, self.bound = self.bind(problem)
         except Error as error:
             raise Refused(str(error)) from error
         if self.asked and self.asked == self.device.default_variant(problem):
@@ -100,21 +100,19 @@ class Ours(Side):
             "outputs": [spec.name for spec in problem.outputs()],
         }
 
-    def bind(self, problem: Operator) -> str:
+    def bind(self, problem: Operator) -> tuple[str, Any]:
         """The variant asked for; else the default one, where this CPU cannot run it the last it can. Raises Unsupported."""
         default = self.device.default_variant(problem)
-        others = [name for name in reversed(problem.variants) if name != default]
+        others = [name for name in list(problem.variants)[::-1] if name != default]
         reasons = []
         for variant in [self.asked] if self.asked else [default, *others]:
             if reason := self.device.missing(problem.name, variant, getattr(problem, "dtype", "fp32")):
                 reasons.append(reason)
                 continue
             try:
-                self.bound = bind(self.device, problem, variant, self.tensors)
+                return variant, bind(self.device, problem, variant, self.tensors)
             except Unsupported as error:
                 reasons.append(str(error))
-                continue
-            return variant
         raise Unsupported(reasons[0])
 
     def call(self) -> None:
