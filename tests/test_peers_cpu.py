@@ -66,9 +66,11 @@ def script() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules["peers_cpu"] = module  # dataclasses look their module up
     keep, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    sys.path.insert(0, str(SCRIPT.parent))
     try:
         loader.exec_module(module)
     finally:
+        sys.path.remove(str(SCRIPT.parent))
         sys.dont_write_bytecode = keep
     return module
 

@@ -1,0 +1,71 @@
+"""compare.png: the feed-forward block over the batch, ours and the rivals under the roofline of the points."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from roofline.plot.chart import Chart, Series
+from roofline.plot.files import save_panels
+from roofline.units import fmt_number
+
+from .judging import disturbed, judged, ours_s, roof_s, times
+
+Row = Mapping[str, Any]
+Lines = dict[str, list[tuple[float, float, bool]]]
+
+
+def _points(rows: Sequence[Row]) -> Lines:
+    """FLOP/s over the batch by what ran, and whether the point was judged."""
+    lines: Lines = {}
+    for row in rows:
+        batch, flops, calm = float(row["problem"]["batch"]), float(row["ours"]["flops"]), not disturbed(row)
+        lines.setdefault("roofline", []).append((batch, flops / roof_s(row), calm))
+        if own := ours_s(row):
+            lines.setdefault("ours", []).append((batch, flops / own, calm))
+        for name, (seen, turns) in times(row).items():
+            lines.setdefault(name, []).append((batch, flops / seen, calm and turns))
+    return lines
+
+
+def charts(rows: Sequence[Row], about: Mapping[str, Any]) -> list[Chart]:
+    """One for each dtype with two batches or more."""
+    made = []
+    ran = [row for row in rows if row["stage"] == "ffn" and not row["reason"] and "after" in row["roofs"]]
+    for dtype in dict.fromkeys(row["problem"]["dtype"] for row in ran):
+        some = sorted((row for row in ran if row["problem"]["dtype"] == dtype), key=lambda row: row["problem"]["batch"])
+        if len(some) < 2:
+            continue
+        p = some[0]["problem"]
+        lines = _points(some)
+        series = tuple(
+            Series(label=name, points=tuple((x, y) for x, y, _ in seen), fits=tuple(calm for _, _, calm in seen))
+            for name, seen in lines.items()
+        )
+        shares = [100 * share for share in (judged(row).share for row in some) if share] or [0.0]
+        notes = [
+            f"{about['ours']['cpu_name']}, {about['threads']} threads; x of [batch, {p['d_model']}], hidden {p['d_ff']}, "
+            f"{p['activation']}, weights constant; every call from memory",
+            "roofline: read bandwidth and multiply-adds measured around each point; ours at "
+            f"{fmt_number(min(shares))} to {fmt_number(max(shares))} % of it",
+        ]
+        if any(not calm for seen in lines.values() for _, _, calm in seen):
+            notes.append("hollow: disturbed by other load, or far behind and timed in one short turn only")
+        made.append(
+            Chart(
+                title=f"Feed-forward block over batch, {dtype}", x_name="batch", x_label="Batch", y_name="flops_per_s",
+                y_label="Performance [FLOP/s]", unit="FLOP/s", series=series, notes=tuple(notes),
+            )
+        )
+    return made
+
+
+def save(out: Path, rows: Sequence[Row], about: Mapping[str, Any]) -> bool:
+    """Write compare.png, .svg and .csv; False where there is nothing to draw."""
+    from roofline.plot.models import joined
+
+    shown = charts(rows, about)
+    if shown:
+        save_panels(out, "compare", joined(shown), shown)
+    return bool(shown)

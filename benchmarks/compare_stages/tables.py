@@ -1,0 +1,100 @@
+"""compare.md: what was compared, as a table whose columns line up in the file too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from roofline.units import fmt_bytes, fmt_number, fmt_percent, fmt_si
+
+from .judging import Verdict, judged, times
+
+HEADERS = (
+    "problem", "ours", "time", "of its roof", "best rival", "its time", "its time / ours [95 %]", "verdict",
+    "other rivals, reasons",
+)  # fmt: skip
+
+
+def label(name: str, rival: Mapping[str, Any]) -> str:
+    """The rival and what it ran, where it says so."""
+    ran = rival.get("facts", {}).get("implementation")
+    return f"{name} ({ran})" if ran else name
+
+
+def cells(row: Mapping[str, Any], verdict: Verdict) -> list[str]:
+    ratio = ""
+    if verdict.ratio is not None:
+        ratio = f"{verdict.ratio:.3f} [{verdict.low:.3f} … {verdict.high:.3f}]"
+    rivals = row.get("rivals", {})
+    taken = times(row)
+    others = [
+        f"{name} {fmt_si(taken[name][0], 's')}" if name in taken else f"{name}: {rival['reason']}"
+        for name, rival in rivals.items()
+        if name != verdict.rival
+    ]
+    # A reason would make its column as wide as itself.
+    short, _, reason = verdict.verdict.partition(": ") if verdict.ratio is None else (verdict.verdict, "", "")
+    return [
+        row["name"],
+        row.get("ours", {}).get("implementation", ""),
+        fmt_si(verdict.ours_s, "s") if verdict.ours_s else "",
+        fmt_percent(verdict.share) if verdict.share else "",
+        label(verdict.rival, rivals[verdict.rival]) if verdict.rival else "",
+        fmt_si(verdict.theirs_s, "s") if verdict.theirs_s else "",
+        ratio,
+        short,
+        "; ".join([reason] if reason else others),
+    ]
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    """A Markdown table whose columns have one width each; the last is as it is."""
+    plain = [[cell.replace("|", "/").replace("\n", " ") for cell in line] for line in lines]
+    widths = [max(len(line[i]) for line in plain) for i in range(len(plain[0]) - 1)]
+    rule = ["-" * max(width, 3) for width in widths] + ["---"]
+
+    def joined(line: Sequence[str]) -> str:
+        return "| " + " | ".join([*(cell.ljust(max(w, 3)) for cell, w in zip(line[:-1], widths, strict=True)), line[-1]]) + " |"
+
+    return [joined(line) for line in (plain[0], rule, *plain[1:])]
+
+
+def described(name: str, about: Mapping[str, Any]) -> str:
+    if "missing" in about:
+        return f"{name}: {about['missing']}"
+    versions = ", ".join(f"{key} {value}" for key, value in about.get("versions", {}).items())
+    settings = ", ".join(f"{key}: {value}" for key, value in about.get("settings", {}).items())
+    return f"{name}: {'; '.join(filter(None, (versions, settings)))}; {about.get('threads')} threads"
+
+
+def summary_of(verdicts: Sequence[Verdict]) -> str:
+    """Of the judged points, and how many the others are."""
+    counts = {word: sum(v.verdict.startswith(word) for v in verdicts) for word in ("faster", "slower", "undecided", "not judged")}
+    rest = len(verdicts) - sum(counts.values())
+    return ", ".join(f"{count} {word}" for word, count in counts.items()) + f", {rest} without a comparison."
+
+
+def markdown(rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> str:
+    ours = about["ours"]
+    caches = ", ".join(fmt_bytes(ours[f"l{i}_bytes"]) for i in (1, 2, 3) if ours.get(f"l{i}_bytes"))
+    verdicts = [judged(row) for row in rows]
+    lines = [
+        f"# CPU operators beside other software: {ours['cpu_name']}",
+        "",
+        f"{about['threads']} threads of {ours['usable_cores']} usable cores, {ours['isas']}, caches {caches}; {about['os']}; "
+        f"{about['utc']}. {about['turns']} turns of {fmt_number(about['turn_s'])} s a side.",
+        "",
+        f"Before every call of a cold point each side writes {fmt_bytes(about['sweep_bytes'])} with its own threads; warm operands "
+        "stay where the last call left them. All sides are called from Python, one process each, on the same data, with constant "
+        "weights that were packed before. Ratios above 1: ours is the faster. Roofs are measured around the turns of each point.",
+        "",
+        *(f"- {described(name, seen)}" for name, seen in about["rivals"].items()),
+        f"- ggml (llama.cpp): {about['left_out']['ggml']}",
+        "",
+        "Variables of the rivals' processes: " + ", ".join(f"{k}={v}" for k, v in about["variables"].items()) + ".",
+        "",
+        summary_of(verdicts),
+        "",
+        *aligned([HEADERS, *(cells(row, verdict) for row, verdict in zip(rows, verdicts, strict=True))]),
+    ]
+    return "\n".join(lines) + "\n"

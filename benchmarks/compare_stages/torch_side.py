@@ -1,0 +1,142 @@
+"""PyTorch, eager or compiled. Weights are constant, [outputs, inputs] as torch.nn.Linear holds them; a compiler packs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch  # type: ignore[import-not-found,unused-ignore]
+from torch.nn import functional  # type: ignore[import-not-found,unused-ignore]
+
+from .serving import Refused, Side, operands
+
+Tensors = Mapping[str, Any]
+Made = tuple[Callable[..., Any], tuple[str, ...]]  # what runs, and the operands that are no weights
+
+# Operands by operator: what is given to each call, then the weights, of which matrices are transposed.
+OPERANDS = {
+    "attention": (("q", "k", "v"), ()),
+    "matmul": (("a",), ("b",)),
+    "ffn": (("x",), ("w_up", "w_down", "w_gate")),
+    "rms_norm": (("x",), ("weight",)),
+    "layer_norm": (("x",), ("weight", "bias")),
+    "softmax": (("x",), ()),
+    "gelu": (("x",), ()),
+    "silu_mul": (("gate", "up"), ()),
+}
+
+
+def tensor(array: np.ndarray, dtype: str) -> Any:
+    if dtype == "bf16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16).clone()
+    return torch.from_numpy(array).clone()
+
+
+def stored(result: Any) -> tuple[np.ndarray, str]:
+    if result.dtype == torch.bfloat16:
+        return result.contiguous().view(torch.int16).numpy().view(np.uint16), "bf16"
+    names = {torch.float32: "fp32", torch.float16: "fp16", torch.int32: "int32"}
+    return result.contiguous().numpy(), names[result.dtype]
+
+
+class Net(torch.nn.Module):  # type: ignore[misc,unused-ignore]
+    """One operator with its weights as constants, which a compiler may pack."""
+
+    def __init__(self, operator: str, problem: Mapping[str, Any], weights: Tensors) -> None:
+        super().__init__()
+        self.operator, self.problem = operator, dict(problem)
+        for name, value in weights.items():
+            self.register_buffer(name, value)
+        self.run: Callable[..., Any] = getattr(self, operator)
+
+    def forward(self, *given: Any) -> Any:
+        return self.run(*given)
+
+    def attention(self, q: Any, k: Any, v: Any) -> Any:
+        p = self.problem
+        causal, grouped = p["causal"] and p["seq_q"] > 1, p["kv_heads"] != p["heads"]
+        return functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=grouped)
+
+    def matmul(self, a: Any) -> Any:
+        if self.problem["dtype"] == "int8":
+            return torch._int_mm(a, self.b.t())
+        return functional.linear(a, self.b)
+
+    def ffn(self, x: Any) -> Any:
+        up, how = functional.linear(x, self.w_up), self.problem["activation"]
+        if how == "swiglu":
+            hidden = functional.silu(functional.linear(x, self.w_gate)) * up
+        elif how == "relu":
+            hidden = functional.relu(up)
+        else:
+            hidden = functional.gelu(up, approximate="tanh" if how == "gelu_tanh" else "none")
+        return functional.linear(hidden, self.w_down)
+
+    def rms_norm(self, x: Any) -> Any:
+        return functional.rms_norm(x, self.weight.shape, self.weight, self.problem["eps"])
+
+    def layer_norm(self, x: Any) -> Any:
+        return functional.layer_norm(x, self.weight.shape, self.weight, self.bias, self.problem["eps"])
+
+    def softmax(self, x: Any) -> Any:
+        return functional.softmax(x, dim=-1)
+
+    def gelu(self, x: Any) -> Any:
+        return functional.gelu(x, approximate="tanh" if self.problem["form"] == "tanh" else "none")
+
+    def silu_mul(self, gate: Any, up: Any) -> Any:
+        return functional.silu(gate) * up
+
+
+class Torch(Side):
+    def __init__(self, threads: int, compiled: bool) -> None:
+        torch.set_num_threads(threads)
+        torch.set_num_interop_threads(1)
+        torch.set_grad_enabled(False)
+        self.compiled = compiled
+        self.net: Any = None
+        self.swept: Any = None
+        if compiled:
+            from torch._inductor import config  # type: ignore[import-not-found,unused-ignore]
+
+            config.freezing = True  # weights are constants, and packed
+
+    def about(self) -> dict[str, Any]:
+        return {
+            "versions": {"torch": torch.__version__, **({"mkl": "in torch"} if torch.backends.mkl.is_available() else {})},
+            "threads": torch.get_num_threads(),
+            "settings": {
+                "instruction set": torch.backends.cpu.get_cpu_capability(),
+                "compiled": "torch.compile, frozen weights" if self.compiled else "eager",
+            },
+        }
+
+    def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
+        operator, problem = request["operator"], request["problem"]
+        self.net, self.given, self.out = None, (), None
+        torch._dynamo.reset()
+        if operator not in OPERANDS:
+            raise Refused(f"no {operator}")
+        dtype = problem["dtype"]
+        given, weights = OPERANDS[operator]
+        constant = [name for name in weights if name in request["dtypes"]]
+        kept = {}
+        for name, array in zip(constant, operands(request, *constant)):  # noqa: B905 (Python 3.9)
+            kept[name] = tensor(np.ascontiguousarray(array.T) if array.ndim == 2 else array, dtype)
+        net: Any = Net(operator, problem, kept).eval()
+        if self.compiled:
+            net = torch.compile(net, dynamic=False)
+        self.net, self.given = net, tuple(tensor(array, dtype) for array in operands(request, *given))
+        if self.swept is None:
+            self.swept = torch.ones(request["sweep_bytes"] // 4)
+        return {}
+
+    def call(self) -> None:
+        self.out = self.net(*self.given)
+
+    def sweep(self) -> None:
+        self.swept.add_(1.0)
+
+    def result(self) -> tuple[np.ndarray, str]:
+        return stored(self.out)
