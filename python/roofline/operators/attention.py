@@ -96,7 +96,9 @@ class _Tiled(Parts):
     """Blocks of queries read K and V again, but from the last-level cache, as long as one KV head fits it."""
 
     def work(self, problem: Attention, plan: Facts) -> dict[str, int]:
-        # Queries fill the lanes of whole vectors: with fewer of them, as in decode, the rest is computed for nothing.
+        # The plan knows what is computed for nothing: masked pairs along the diagonal, and lanes of vectors without a query.
+        if computed := int(plan.get("scores_elements", 0)):
+            return problem.operations_of(computed)
         queries = problem.group * problem.seq_q
         lanes = int(plan.get("query_lanes", 1))
         return problem.operations_of(problem.pairs() * (ceil_div(queries, lanes) * lanes) // queries)
@@ -144,7 +146,7 @@ class Attention(Operator):
     variants = {
         "naive": _Naive(
             summary="three passes, all scores written to memory and read back twice",
-            dtypes={"cpu": ("fp32",), "cuda": ("fp32", "fp16", "bf16")},
+            dtypes={"cpu": ("fp32", "fp16", "bf16"), "cuda": ("fp32", "fp16", "bf16")},
         ),
         "library": _Library(
             summary="three passes with cuBLASLt's products; fp32 scores and probabilities of all pairs, masked ones too, in memory",
@@ -152,7 +154,7 @@ class Attention(Operator):
         ),
         "tiled": _Tiled(
             summary="one pass, blocks of scores and a running softmax stay on the chip",
-            dtypes={"cpu": ("fp32",), "cuda": ("fp32", "fp16", "bf16")},
+            dtypes={"cpu": ("fp32", "fp16", "bf16"), "cuda": ("fp32", "fp16", "bf16")},
         ),
         "split_kv": _SplitKv(
             summary="as tiled, for few queries: ranges of keys are shared out, and their parts added up at the end",

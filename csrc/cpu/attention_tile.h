@@ -1,0 +1,94 @@
+// The register tile of the attention kernels: some rows of broadcast scalars against some vectors, the accumulators in registers
+// throughout. Everything is internal to the file that includes it.
+#pragma once
+
+#include "cpu/simd/simd.h"
+
+namespace roofline::cpu {
+namespace {
+
+using Index = std::int64_t;
+
+// Register tiles, so that accumulators, one row of vectors and a broadcast fit: 4 x 4 of 32 registers with AVX-512 and NEON (larger
+// ones are slower, or spill), 6 x 2 of 16 with AVX2, 4 x 2 of 16 without vectors.
+constexpr int kVectors = kLanes == 16 || kLanes == 4 ? 4 : 2;
+constexpr int kRows = kLanes == 8 ? 6 : 4;
+constexpr int kWidth = kVectors * kLanes;
+constexpr int kNarrowRows = 8;  // of tiles with fewer vectors: as many accumulators as it takes to hide the latency of an FMA
+
+template <int Vectors>
+constexpr int kTileRows = Vectors == kVectors ? kRows : kNarrowRows;
+
+// acc[i][z] += sum over t < n of a[i a_row + t a_step] * b[t b_step + z kLanes ...]
+template <int Rows, int Vectors, class T>
+ROOFLINE_INLINE void multiply(Vec (&acc)[Rows][Vectors], const float* a, Index a_row, Index a_step, const T* b, Index b_step,
+                              Index n) {
+  for (Index t = 0; t < n; ++t) {
+    Vec right[Vectors];
+#pragma GCC unroll 8
+    for (int z = 0; z < Vectors; ++z) right[z] = load(b + z * kLanes);
+#pragma GCC unroll 8
+    for (int i = 0; i < Rows; ++i) {
+      const Vec left = set1(a[i * a_row]);
+#pragma GCC unroll 8
+      for (int z = 0; z < Vectors; ++z) acc[i][z] = fma(left, right[z], acc[i][z]);
+    }
+    a += a_step;
+    b += b_step;
+  }
+}
+
+// Rows of the next tile when `left` remain: the last two tiles share their rows, because a tile of one or two rows is slow.
+template <int Max>
+ROOFLINE_INLINE int next_rows(Index left) {
+  if (left >= 2 * Max) return Max;
+  return static_cast<int>(left <= Max ? left : (left + 1) / 2);
+}
+
+// Calls f.tile<Rows>(first) for the tiles of [0, n).
+template <int Max, class F>
+ROOFLINE_INLINE void for_tiles(Index n, const F& f) {
+  for (Index first = 0; first < n;) {
+    const int rows = next_rows<Max>(n - first);
+    switch (rows) {
+      case 8: f.template tile<8 <= Max ? 8 : 1>(first); break;
+      case 7: f.template tile<7 <= Max ? 7 : 1>(first); break;
+      case 6: f.template tile<6 <= Max ? 6 : 1>(first); break;
+      case 5: f.template tile<5 <= Max ? 5 : 1>(first); break;
+      case 4: f.template tile<4 <= Max ? 4 : 1>(first); break;
+      case 3: f.template tile<3 <= Max ? 3 : 1>(first); break;
+      case 2: f.template tile<2>(first); break;
+      default: f.template tile<1>(first);
+    }
+    first += rows;
+  }
+}
+
+// to[head_dim][width] = (from[rows][head_dim] scale)ᵀ, zero in the lanes past the last row.
+template <class T>
+void transpose_scaled(const T* from, Index rows, Index head_dim, Vec scale, float* to, Index width) {
+  for (Index lane = 0; lane < width; lane += kLanes) {
+    for (Index d = 0; d < head_dim; d += kLanes) {
+      const int columns = static_cast<int>(least(kLanes, head_dim - d));
+      Vec square[kLanes];
+#pragma GCC unroll 16
+      for (int i = 0; i < kLanes; ++i)
+        square[i] = lane + i < rows ? mul(get(from + (lane + i) * head_dim + d, columns, zero()), scale) : zero();
+      transpose(square);
+#pragma GCC unroll 16
+      for (int i = 0; i < kLanes; ++i)
+        if (i < columns) store(to + (d + i) * width + lane, square[i]);
+    }
+  }
+}
+
+// to[n] = from[n] in fp32; `to` holds whole vectors.
+template <class T>
+void widen(const T* from, Index n, float* to) {
+  Index at = 0;
+  for (; at + kLanes <= n; at += kLanes) store(to + at, load(from + at));
+  if (at < n) store(to + at, load_partial(from + at, static_cast<int>(n - at), zero()));
+}
+
+}  // namespace
+}  // namespace roofline::cpu
