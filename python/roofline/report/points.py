@@ -17,7 +17,7 @@ from ..units import KIB, MIB
 
 MOST_PREDICTED_S = 0.1  # of a launch; the model's time is a lower bound that slow variants miss by a factor of three and more
 LAUNCH_SHARE = 6e-4  # of a report's time limit: 33 ms of 55 s
-HALVED_FIRST = ("seq_q", "rows", "elements", "batch", "tokens", "vocabulary", "d_ff")
+HALVED_FIRST = ("seq_q", "rows", "elements", "batch", "tokens", "vocabulary", "d_ff", "seq_kv")
 MAIN_DTYPES = ("fp32", "bf16")
 # Measured as ceilings, and no points of their own; a matrix product is both.
 CEILINGS = {probe.operator for probe in PROBES} - {"", "matmul", "all_gather"} | {"mixed_intensity"}
