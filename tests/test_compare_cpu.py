@@ -20,66 +20,7 @@ import roofline
 
 SCRIPT = Path(__file__).resolve().parent.parent / "benchmarks" / "compare_cpu"
 
-# A side of the comparison that needs no library. how: what it does with which request.
-FAKE = """
-import os, sys, time
-import numpy as np
-from compare_stages.serving import Refused, Side, serve
-
-how, log = sys.argv[1], sys.argv[2]
-
-class Fake(Side):
-    def about(self):
-        if how == "absent":
-            raise Refused("not installed")
-        return {"versions": {"fake": "1"}, "threads": 2}
-    def prepare(self, request):
-        if how == "refuses":
-            raise Refused("no such dtype")
-        self.x = np.load(request["folder"] + "/x.npy") if request.get("inputs") else np.ones(4, np.float32)
-        if how == "raises":
-            raise RuntimeError("bad\\nsecond line of /usr/lib/python3/thing.py")
-        return {"variant": "plain", "implementation": "fake kernel"}
-    def call(self):
-        with open(log, "a") as file:
-            file.write(how + "\\n")
-        time.sleep(0.001 if how == "ours" else 0.002)
-        self.y = self.x * 2
-        if how == "slow":
-            time.sleep(0.05)
-        if how == "prints":
-            print("libraries print")
-    def sweep(self):
-        with open(log, "a") as file:
-            file.write(how + " sweeps\\n")
-    def result(self):
-        return (self.y + 1 if how == "wrong" else self.y), "fp32"
-    def other(self, request):
-        if request["do"] == "roofs":
-            return {"time_s": 0.0009, "bound": "DRAM", "rates": {}}
-        if request["do"] == "compare":
-            off = float(np.abs(np.load(request["file"]) - 2).max())
-            return {"beyond": off, "reason": f"{off} off" if off else ""}
-        return super().other(request)
-
-class Ours(Fake):
-    def prepare(self, request):
-        np.save(request["folder"] + "/x.npy", np.ones(4, np.float32))
-        facts = super().prepare(request)
-        return {**facts, "level": "DRAM", "dtypes": {"x": "fp32", "y": "fp32"}, "outputs": ["y"], "flops": 4, "bytes": 32}
-
-def turn_ends(kind):
-    def sample(*given):
-        if kind == "crashes":
-            os._exit(7)
-        time.sleep(600)
-    return sample
-
-if how in ("crashes", "hangs"):
-    import compare_stages.serving as serving
-    serving.sampled = turn_ends(how)
-serve(Ours if how == "ours" else Fake)
-"""
+RIVAL = Path(__file__).resolve().parent / "data" / "rival.py"
 
 
 @pytest.fixture(scope="module")
@@ -103,10 +44,9 @@ Make = Callable[..., Any]
 def fake(parts: dict[str, ModuleType], tmp_path: Path) -> Iterator[Make]:
     """Makes a rival that behaves in one way; they write what they do to tmp_path / "log"."""
     made = []
-    (tmp_path / "fake.py").write_text(FAKE)
 
     def make(how: str, name: str = "") -> Any:
-        command = [sys.executable, "-B", str(tmp_path / "fake.py"), how, str(tmp_path / "log")]
+        command = [sys.executable, "-B", str(RIVAL), how, str(tmp_path / "log")]
         made.append(parts["driving"].Rival(name or how, command, {**os.environ, "PYTHONPATH": str(SCRIPT.parent)}))
         return made[-1]
 
