@@ -20,7 +20,9 @@ namespace {
 using ops::Attention;
 
 // A row of a tensor.
-const void* at(const void* tensor, std::int64_t row, std::int64_t row_bytes) { return static_cast<const char*>(tensor) + row * row_bytes; }
+const void* at(const void* tensor, std::int64_t row, std::int64_t row_bytes) {
+  return static_cast<const char*>(tensor) + row * row_bytes;
+}
 void* at(void* tensor, std::int64_t row, std::int64_t row_bytes) { return static_cast<char*>(tensor) + row * row_bytes; }
 
 // Queries of one head that share K and V from the cache: a multiple of every set's register tile.
@@ -79,9 +81,9 @@ struct Tiling {
   std::int64_t kv_block;
 };
 
-// query_block: 128 queries per walk over K and V, or 64 where more with their results would take much of L2; fewer where threads would
-// lack work, but narrower than a register tile only where they would have none. kv_block: as many keys as half of L2 holds of K, V and
-// scores, at most 256, without remainder tiles.
+// query_block: 128 queries per walk over K and V, or 64 where more with their results would take much of L2; fewer where threads
+// would lack work, but narrower than a register tile only where they would have none. kv_block: as many keys as half of L2 holds of
+// K, V and scores, at most 256, without remainder tiles.
 Tiling plan_tiling(const Attention& problem, const AttentionTiledKernels& table, const Device& device) {
   const std::int64_t rows = problem.group() * problem.seq_q;
   const auto items = [&](std::int64_t block) { return problem.batch * problem.kv_heads * ((rows + block - 1) / block); };
@@ -182,12 +184,12 @@ std::vector<KernelEntry> attention_kernels() {
   for (const std::vector<KernelEntry>& variant : {
            floating_kernels("naive", "three passes; all scores are written to memory in fp32 and read back twice", naive),
            floating_kernels("tiled",
-                            "a thread takes a block of queries of one KV head over all its keys; scores and running softmax stay in "
-                            "the cache, only out is written",
+                            "a thread takes a block of queries of one KV head over all its keys; scores and running softmax "
+                            "stay in the cache, only out is written",
                             tiled),
            floating_kernels("split_kv",
-                            "for few queries: a thread takes a range of the keys of one KV head, read once; who ends the last range "
-                            "adds up",
+                            "for few queries: a thread takes a range of the keys of one KV head, read once; who ends the last "
+                            "range adds up",
                             split_kv),
        })
     all.insert(all.end(), variant.begin(), variant.end());

@@ -1,4 +1,5 @@
-// Attention in three passes, the staircase's first step: every pass goes through memory. Scores are fp32, whatever q, k, v and out are.
+// Attention in three passes, the staircase's first step: every pass goes through memory. Scores are fp32, whatever the elements
+// of q, k, v and out.
 #include "cpu/attention_naive_kernels.h"
 
 #include "cpu/attention_tile.h"

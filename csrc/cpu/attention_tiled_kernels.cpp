@@ -5,8 +5,8 @@
 //   S[key][query] = K Qᵀ - m   K is broadcast as it lies, Q is packed transposed and scaled, -m is where the accumulators start;
 //   P = 2^S                    scores are in units of log2, m moves only when a score passes it by 2^8;
 //   Oᵀ[d][query] += Vᵀ P       V is broadcast as it lies.
-// Q, O, S and P stay in L1 or L2. K, V and q are read, and out is written once, transposed back and divided by the sum. K and V of 16
-// bits are widened into panels of fp32, once for all chunks of the block.
+// Q, O, S and P stay in L1 or L2. K, V and q are read, and out is written once, transposed back and divided by the sum. K and V of
+// 16 bits are widened into panels of fp32, once for all chunks of the block.
 #include "cpu/attention_tiled_kernels.h"
 
 #include "cpu/attention_tile.h"
@@ -182,7 +182,8 @@ const float* in_fp32(const T* from, Index n, float* panel) {
 template <class T>
 void pack(const Chunk& chunk, const AttentionBlock& block) {
   const Index width = chunk.vectors * kLanes;
-  transpose_scaled(static_cast<const T*>(block.q) + chunk.first * block.head_dim, chunk.rows, block.head_dim, set1(block.scale), chunk.q, width);
+  const T* q = static_cast<const T*>(block.q) + chunk.first * block.head_dim;
+  transpose_scaled(q, chunk.rows, block.head_dim, set1(block.scale), chunk.q, width);
   for (Index at = 0; at < block.head_dim * width; at += kLanes) store(chunk.out + at, zero());
   for (Index at = 0; at < width; at += kLanes) {
     store(chunk.neg_max + at, zero());
@@ -256,12 +257,12 @@ void tiled(const AttentionBlock& block) {
   const Index panel = AttentionTiledKernels::panel_floats(block.kv_block, block.head_dim);
   for (Index begin = 0; begin < stop; begin += block.kv_block) {
     const Index keys = least(block.kv_block, stop - begin);
-    const void* in_memory = static_cast<const T*>(block.k) + begin * block.head_dim;
-    const float* k = in_fp32(static_cast<const T*>(block.k) + begin * block.head_dim, keys * block.head_dim, free);
+    const T* const lies = static_cast<const T*>(block.k) + begin * block.head_dim;
+    const float* k = in_fp32(lies, keys * block.head_dim, free);
     const float* v = in_fp32(static_cast<const T*>(block.v) + begin * block.head_dim, keys * block.head_dim, free + panel);
     for (int c = 0; c < count; ++c) {
       const Chunk& chunk = chunks[c];
-      const bool fetching = c == 0 && k == in_memory;
+      const bool fetching = c == 0 && k == static_cast<const void*>(lies);
       const Index n = least(block.kv_block, chunk.stop - begin);
       if (n <= 0) continue;
       if (chunk.full < begin + n)

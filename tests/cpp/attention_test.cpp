@@ -50,7 +50,8 @@ void set(Bf16& to, double value) {
 void set(Fp16& to, double value) {
   int exponent;
   const double fraction = std::frexp(std::abs(value), &exponent);  // normal numbers only
-  to.bits = value == 0 ? 0 : static_cast<std::uint16_t>((value < 0) << 15 | (exponent + 14) << 10 | (static_cast<int>(fraction * 2048) & 1023));
+  const int mantissa = static_cast<int>(fraction * 2048) & 1023;
+  to.bits = value == 0 ? 0 : static_cast<std::uint16_t>((value < 0) << 15 | (exponent + 14) << 10 | mantissa);
 }
 
 template <class T>
@@ -100,8 +101,8 @@ void run(const AttentionNaiveKernels& kernels, const Shape& shape, Tensors<T>& t
       const AttentionRows rows = {
           .q = tensors.q.data() + row * head_dim, .k = tensors.k.data(), .v = tensors.v.data(),
           .scores = scores.data() + row * shape.seq_kv, .workspace = workspace.data(), .out = tensors.out.data() + row * head_dim,
-          .rows = std::min(most, shape.seq_q - query), .seq_kv = shape.seq_kv, .head_dim = head_dim, .visible = shape.visible(query),
-          .growth = shape.causal ? 1 : 0, .scale = static_cast<float>(shape.scale()),
+          .rows = std::min(most, shape.seq_q - query), .seq_kv = shape.seq_kv, .head_dim = head_dim,
+          .visible = shape.visible(query), .growth = shape.causal ? 1 : 0, .scale = static_cast<float>(shape.scale()),
       };
       kernels.scores[kElementOf<T>](rows);
       kernels.softmax(rows);
@@ -118,8 +119,8 @@ void run(const AttentionTiledKernels& kernels, const Shape& shape, Tensors<T>& t
   for (std::int64_t row = 0; row < shape.rows(); row += query_block)
     kernels.of[kElementOf<T>]({
         .q = tensors.q.data() + row * head_dim, .k = tensors.k.data(), .v = tensors.v.data(),
-        .out = tensors.out.data() + row * head_dim, .workspace = workspace.data(), .rows = std::min(query_block, shape.rows() - row),
-        .first_row = row, .seq_q = shape.seq_q, .seq_kv = shape.seq_kv, .head_dim = head_dim, .kv_block = kv_block,
+        .out = tensors.out.data() + row * head_dim, .workspace = workspace.data(),
+        .rows = std::min(query_block, shape.rows() - row), .first_row = row, .seq_q = shape.seq_q, .seq_kv = shape.seq_kv, .head_dim = head_dim, .kv_block = kv_block,
         .scale = static_cast<float>(1.4426950408889634 * shape.scale()), .causal = shape.causal,
     });
   ASSERT_TRUE(workspace.guarded());
@@ -210,8 +211,10 @@ TEST_P(AttentionTiledTest, GrowingScores) {
   check(table(), {1, 30, 300, 16, true, 0, 24, 0.01});
 }
 
-INSTANTIATE_TEST_SUITE_P(Sets, AttentionNaiveTest, testing::ValuesIn(kNaive), [](const auto& info) { return std::string(info.param.name); });
-INSTANTIATE_TEST_SUITE_P(Sets, AttentionTiledTest, testing::ValuesIn(kTiled), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Sets, AttentionNaiveTest, testing::ValuesIn(kNaive),
+                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Sets, AttentionTiledTest, testing::ValuesIn(kTiled),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace roofline::cpu
