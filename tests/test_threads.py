@@ -60,7 +60,9 @@ def test_every_kernel_gives_the_same_bits_from_any_thread(kind: type[Operator], 
         pytest.skip(str(reason))
     outputs = [[own[spec.name].raw().view(np.uint8) for spec in problem.outputs()] for own in tensors]
     updated = [spec.role == "in_out" for spec in problem.outputs()]
-    before = [[output.copy() if kept else np.full_like(output, 0xA5) for output, kept in zip(own, updated, strict=True)] for own in outputs]
+    before = [
+        [output.copy() if kept else np.full_like(output, 0xA5) for output, kept in zip(own, updated, strict=True)] for own in outputs
+    ]
     for kernel in kernels:
         kernel.run()
     expected = [[output.copy() for output in own] for own in outputs]

@@ -125,21 +125,6 @@ union RooflineParts {
   return y.vector;
 }
 
-[[gnu::always_inline]] static inline simde__m512i roofline_cvtepi8_epi32(simde__m128i a) {
-  int8_t x[16];
-  simde_mm_storeu_si128(reinterpret_cast<simde__m128i*>(x), a);
-  RooflineWords y;
-  for (int i = 0; i < 16; ++i) y.lane[i] = static_cast<uint32_t>(x[i]);
-  return y.vector;
-}
-
-[[gnu::always_inline]] static inline simde__m512 roofline_cvtepi32_ps(simde__m512i a) {
-  const RooflineWords x = {a};
-  RooflineLanes y;
-  for (int i = 0; i < 16; ++i) y.lane[i] = static_cast<float>(static_cast<int32_t>(x.lane[i]));
-  return y.vector;
-}
-
 #undef _mm512_madd_epi16  // an alias with the arguments of a masked one
 #define _mm512_madd_epi16(a, b) simde_mm512_madd_epi16(a, b)
 #define _mm512_cvtepi8_epi32(a) roofline_cvtepi8_epi32(a)
