@@ -120,7 +120,8 @@ void run(const AttentionTiledKernels& kernels, const Shape& shape, Tensors<T>& t
     kernels.of[kElementOf<T>]({
         .q = tensors.q.data() + row * head_dim, .k = tensors.k.data(), .v = tensors.v.data(),
         .out = tensors.out.data() + row * head_dim, .workspace = workspace.data(),
-        .rows = std::min(query_block, shape.rows() - row), .first_row = row, .seq_q = shape.seq_q, .seq_kv = shape.seq_kv, .head_dim = head_dim, .kv_block = kv_block,
+        .rows = std::min(query_block, shape.rows() - row), .first_row = row, .seq_q = shape.seq_q, .seq_kv = shape.seq_kv,
+        .head_dim = head_dim, .kv_block = kv_block,
         .scale = static_cast<float>(1.4426950408889634 * shape.scale()), .causal = shape.causal,
     });
   ASSERT_TRUE(workspace.guarded());
