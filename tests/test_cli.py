@@ -187,7 +187,7 @@ def test_a_module_that_does_not_load_is_code_3(tmp_path: Path) -> None:
 
 
 def test_a_kernel_that_is_not_there_is_code_3_and_a_result(capsys: pytest.CaptureFixture[str], ceilings: str) -> None:
-    assert main(["run", "relu", "--elements", "8", "--dtype", "bf16", "--json", "--machine", ceilings, *FAST]) == 3
+    assert main(["run", "convert", "--elements", "8", "--dtype", "int8", "--json", "--machine", ceilings, *FAST]) == 3
     record = json.loads(capsys.readouterr().out)
     assert record["status"] == "unsupported"
     assert record["reason"]
@@ -296,7 +296,7 @@ def test_sweep_takes_lists_and_explain_reads_its_file(capsys: pytest.CaptureFixt
 
 
 def test_sweep_writes_json_lines(capsys: pytest.CaptureFixture[str], ceilings: str) -> None:
-    assert main(["sweep", "relu", "--elements", "8,16", "--dtype", "bf16", "--json", "--machine", ceilings, *FAST]) == 3
+    assert main(["sweep", "convert", "--elements", "8,16", "--dtype", "int8", "--json", "--machine", ceilings, *FAST]) == 3
     records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(r["problem"]["elements"], r["status"]) for r in records] == [(8, "unsupported"), (16, "unsupported")]
 
@@ -304,7 +304,7 @@ def test_sweep_writes_json_lines(capsys: pytest.CaptureFixture[str], ceilings: s
 def started(out: Path, ceilings: str) -> subprocess.Popen[str]:
     """A sweep of many points, stopped in the middle by the tests: two are settled at once, the others take time."""
     sizes = ",".join(str(1 << 20 | n) for n in range(400))
-    arguments = ["sweep", "relu", "--elements", sizes, "--dtype", "bf16,fp32", "--machine", ceilings, "-o", str(out), *FAST]
+    arguments = ["sweep", "convert", "--elements", sizes, "--dtype", "int8,fp32", "--machine", ceilings, "-o", str(out), *FAST]
     process = subprocess.Popen(**command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + PATIENCE_S
     while process.poll() is None and time.monotonic() < deadline:
@@ -341,7 +341,7 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path, ceilings: str) -> N
     with open(out, "ab") as file:
         file.write(before[:200])  # what a kill in the middle of a write leaves
     sizes = f"{1 << 20},{(1 << 20) + 1},77"  # the last is new
-    again = ["sweep", "relu", "--elements", sizes, "--dtype", "bf16", "--machine", ceilings, "-o", str(out), *FAST]
+    again = ["sweep", "convert", "--elements", sizes, "--dtype", "int8", "--machine", ceilings, "-o", str(out), *FAST]
     assert main([*again, "--quiet"]) == 3, "every point of this sweep is unsupported"
     after = Results.load(out)
     assert not after.notes
@@ -394,7 +394,7 @@ def test_a_damaged_results_file_is_not_appended_to(
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_a_full_disk_fails_in_one_line(capsys: pytest.CaptureFixture[str], ceilings: str) -> None:
-    assert main(["run", "relu", "--elements", "8", "--dtype", "bf16", "-o", "/dev/full", "--machine", ceilings, *FAST]) == 1
+    assert main(["run", "convert", "--elements", "8", "--dtype", "int8", "-o", "/dev/full", "--machine", ceilings, *FAST]) == 1
     assert "No space left" in one_line(capsys.readouterr().err)
     with open("/dev/full", "w") as full:
         done = subprocess.run(**command("--help"), stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S)
@@ -409,11 +409,11 @@ def test_a_disk_that_fills_up_keeps_the_lines_before(tmp_path: Path, ceilings: s
     out = tmp_path / "s.jsonl"
     arguments = [
         "sweep",
-        "relu",
+        "convert",
         "--elements",
         ",".join(map(str, range(1, 40))),
         "--dtype",
-        "bf16",
+        "int8",
         "-o",
         str(out),
         "--machine",
