@@ -28,7 +28,7 @@ if(NOT ROOFLINE_ONEDNN_INCLUDE)
   endif()
 endif()
 
-set(roofline_onednn_sources csrc/cpu/gemm.cpp csrc/cpu/library.cpp)
+set(roofline_onednn_sources csrc/cpu/bmm.cpp csrc/cpu/gemm.cpp csrc/cpu/library.cpp)
 if(ROOFLINE_ONEDNN_INCLUDE)
   message(STATUS "oneDNN headers: ${ROOFLINE_ONEDNN_INCLUDE}")
   set_property(SOURCE ${roofline_onednn_sources} APPEND PROPERTY INCLUDE_DIRECTORIES "${ROOFLINE_ONEDNN_INCLUDE}")

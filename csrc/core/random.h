@@ -25,19 +25,21 @@ ROOFLINE_HOST_DEVICE inline double random_uniform(std::uint64_t seed, std::uint6
   return (static_cast<double>(random_bits(seed, index) >> 11) * 0x1p-52 - 1.0) * kSqrt3;
 }
 
-// Rounded to nearest even in fp8_e4m3 (OCP 8-bit floating point: 4 bits of exponent biased by 7, 3 of fraction); |x| below 448.
-ROOFLINE_HOST_DEVICE inline std::uint8_t to_fp8_e4m3(double x) {
+// Rounded to nearest even in 8 bits, `fractions` to a power of two; step: between the subnormal numbers and the first normal ones.
+ROOFLINE_HOST_DEVICE inline std::uint8_t to_fp8(double x, double step, int fractions) {
   const std::uint8_t sign = x < 0 ? 0x80 : 0;
   const double size = x < 0 ? -x : x;
-  double step = 0x1p-9;  // between neighbours: of the subnormal numbers and the first normal ones
   int exponent = 0;
-  while (size >= step * 16) step *= 2, ++exponent;
-  const double steps = size / step;  // below 16: exact, since step is a power of two
+  while (size >= step * 2 * fractions) step *= 2, ++exponent;
+  const double steps = size / step;  // exact, since step is a power of two
   int whole = static_cast<int>(steps);
   const double rest = steps - whole;
   if (rest > 0.5 || (rest == 0.5 && whole % 2 == 1)) ++whole;
-  return static_cast<std::uint8_t>(sign + exponent * 8 + whole);  // a carry out of the fraction raises the exponent
+  return static_cast<std::uint8_t>(sign + exponent * fractions + whole);  // a carry out of the fraction raises the exponent
 }
+// OCP 8-bit floating point: 4 bits of exponent biased by 7, 3 of fraction, |x| below 448; 5 biased by 15, 2 of fraction.
+ROOFLINE_HOST_DEVICE inline std::uint8_t to_fp8_e4m3(double x) { return to_fp8(x, 0x1p-9, 8); }
+ROOFLINE_HOST_DEVICE inline std::uint8_t to_fp8_e5m2(double x) { return to_fp8(x, 0x1p-16, 4); }
 
 // A scale of a block in fp8_e8m0 (OCP Microscaling specification 1.0: an exponent biased by 127): 1/2, 1 or 2.
 ROOFLINE_HOST_DEVICE inline std::uint8_t random_fp8_e8m0(std::uint64_t seed, std::uint64_t index) {

@@ -1,7 +1,8 @@
 // Attention in three passes, the staircase's first step: every pass goes through memory. Scores are fp32, whatever the elements
-// of q, k, v and out.
+// of q, k, v and out, but of fp64.
 #include "cpu/attention_naive_kernels.h"
 
+#include "cpu/attention_naive_doubles.h"
 #include "cpu/attention_tile.h"
 #include "cpu/isa.h"
 
@@ -18,7 +19,7 @@ ROOFLINE_INLINE void score_tile(const AttentionRows& part, const float* q, const
   multiply(acc, q + row * part.head_dim, part.head_dim, 1, panel, kWidth, part.head_dim);
 #pragma GCC unroll 8
   for (int i = 0; i < Rows; ++i) {
-    float* s = part.scores + (row + i) * part.seq_kv + key;
+    float* s = static_cast<float*>(part.scores) + (row + i) * part.seq_kv + key;
     const Index seen = part.visible + (row + i) * part.growth - key;
 #pragma GCC unroll 8
     for (int z = 0; z < kVectors; ++z) {
@@ -52,7 +53,7 @@ void scores(const AttentionRows& part) {
   widen(static_cast<const T*>(part.q), part.rows * part.head_dim, q);
   const Index all = part.visible + (part.rows - 1) * part.growth;
   for (Index key = 0; key < all; key += kWidth) {
-    transpose_scaled(k + key * part.head_dim, least(kWidth, all - key), part.head_dim, set1(part.scale), panel, kWidth);
+    transpose_scaled(k + key * part.head_dim, least(kWidth, all - key), part.head_dim, set1(static_cast<float>(part.scale)), panel, kWidth);
     for_tiles<kRows>(part.rows, ScoreTiles{part, q, panel, key});
   }
 }
@@ -61,7 +62,7 @@ void scores(const AttentionRows& part) {
 // cache from the maximum to the division, so that memory sees one read and one write.
 void softmax(const AttentionRows& part) {
   for (Index row = 0; row < part.rows; ++row) {
-    float* s = part.scores + row * part.seq_kv;
+    float* s = static_cast<float*>(part.scores) + row * part.seq_kv;
     const Index n = part.visible + row * part.growth;
     const Index whole = n / kLanes * kLanes;
     const int rest = static_cast<int>(n - whole);
@@ -93,6 +94,7 @@ void softmax(const AttentionRows& part) {
       store_partial(s + whole, rest, weight);
       sum += reduce_add(load_partial(s + whole, rest, zero()));
     }
+    if (part.logsumexp) part.logsumexp[row] = __builtin_logf(sum) + reduce_max(top);
     const Vec share = set1(1.0f / sum);
     for (j = 0; j < whole; j += kLanes) store(s + j, mul(load(s + j), share));
     if (rest) store_partial(s + whole, rest, mul(load_partial(s + whole, rest, zero()), share));
@@ -145,7 +147,7 @@ void values(const AttentionRows& part) {
   const Index all = part.visible + (part.rows - 1) * part.growth;
   for (Index key_block = 0; key_block < all; key_block += kKeyBlock) {
     for (Index row = 0; row < part.rows; row += kRows) {
-      const float* p = part.scores + row * seq_kv;
+      const float* p = static_cast<const float*>(part.scores) + row * seq_kv;
       float* out = sums + row * head_dim;
       const Index visible = part.visible + row * part.growth;  // of the tile's first query
       Index key = key_block;
@@ -170,6 +172,7 @@ void values(const AttentionRows& part) {
 }  // namespace
 
 extern const AttentionNaiveKernels ROOFLINE_TABLE(attention_naive) = {
-    kWidth, {scores<float>, scores<Bf16>, scores<Fp16>}, softmax, {values<float>, values<Bf16>, values<Fp16>}};
+    kWidth, {scores<float>, scores<Bf16>, scores<Fp16>}, softmax, {values<float>, values<Bf16>, values<Fp16>},
+    {scores_of_doubles, softmax_of_doubles, values_of_doubles}};
 
 }  // namespace roofline::cpu

@@ -13,15 +13,16 @@ struct AttentionRows {
   const void* q;         // [rows, head_dim]
   const void* k;         // [seq_kv, head_dim]
   const void* v;         // [seq_kv, head_dim]
-  float* scores;         // [rows, seq_kv]
+  void* scores;          // [rows, seq_kv] in fp32; of fp64 in fp64
   float* workspace;      // [workspace_floats(rows, head_dim)], of the thread
   void* out;             // [rows, head_dim]
+  float* logsumexp;      // [rows], or null
   std::int64_t rows;
   std::int64_t seq_kv;
   std::int64_t head_dim;
   std::int64_t visible;  // keys that the first query sees
   std::int64_t growth;   // how many more each next query sees: 1 if causal, else 0
-  float scale;           // 1 / sqrt(head_dim)
+  double scale;          // 1 / sqrt(head_dim)
 };
 
 struct AttentionNaiveKernels {
@@ -31,6 +32,7 @@ struct AttentionNaiveKernels {
   void (*scores[kElements])(const AttentionRows&);  // q·kᵀ
   void (*softmax)(const AttentionRows&);
   void (*values[kElements])(const AttentionRows&);  // p·v
+  void (*doubles[3])(const AttentionRows&);         // the three passes in fp64
 
   // q or out of a block in fp32, in whole vectors, and a register tile's width of keys.
   std::int64_t workspace_floats(std::int64_t rows, std::int64_t head_dim) const {

@@ -82,12 +82,15 @@ void transpose_scaled(const T* from, Index rows, Index head_dim, Vec scale, floa
   }
 }
 
-// to[n] = from[n] in fp32; `to` holds whole vectors.
+// to[n] = from[n] in fp32.
 template <class T>
 void widen(const T* from, Index n, float* to) {
   Index at = 0;
   for (; at + kLanes <= n; at += kLanes) store(to + at, load(from + at));
-  if (at < n) store(to + at, load_partial(from + at, static_cast<int>(n - at), zero()));
+  if (at < n) {
+    const int rest = static_cast<int>(n - at);
+    put(to + at, rest, get(from + at, rest, zero()));
+  }
 }
 
 }  // namespace

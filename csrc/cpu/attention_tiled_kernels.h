@@ -8,21 +8,36 @@
 
 namespace roofline::cpu {
 
-// Consecutive queries of the heads that share one KV head.
+// Consecutive queries of the heads that share one KV head. A key has head_dim columns and rope_dim more; row i of k, v and rope is
+// key i, unless pages say otherwise.
 struct AttentionBlock {
-  const void* q;           // [rows, head_dim]
-  const void* k;           // [seq_kv, head_dim]
-  const void* v;           // [seq_kv, head_dim]
-  void* out;               // [rows, head_dim]
-  float* workspace;        // [workspace_floats(query_block, kv_block, head_dim, element)], 64-byte aligned
-  std::int64_t rows;       // at most kMaxQueryBlock
-  std::int64_t first_row;  // of the KV head's group: row r is query r mod seq_q
+  const void* q;             // [rows, head_dim + rope_dim]
+  const void* k;             // [.., head_dim]
+  const void* rope;          // [.., rope_dim]; null where rope_dim is 0
+  const void* v;             // [.., value_dim]
+  void* out;                 // [rows, value_dim]
+  float* logsumexp;          // [rows], of the scores; null: it is not written
+  const float* sinks;        // of each seq_q rows of the group a score of no key, or null
+  const std::int32_t* pages;  // page of every page_size keys, or null
+  std::int64_t page_size;
+  std::int64_t page_rows;    // rows of k from a page to the next
+  float* workspace;          // [workspace_floats(query_block, ...)], 64-byte aligned
+  std::int64_t rows;         // at most kMaxQueryBlock
+  std::int64_t first_row;    // of the KV head's group: row r is query r mod seq_q
   std::int64_t seq_q;
   std::int64_t seq_kv;
   std::int64_t head_dim;
+  std::int64_t rope_dim;
+  std::int64_t value_dim;
   std::int64_t kv_block;
-  float scale;  // log2(e) / sqrt(head_dim)
+  std::int64_t window;       // keys that a query sees at most
+  Cached::Element element;   // of k, rope and v
+  bool key_panel;            // keys, and values, are gathered in fp32; others lie in fp32, and are read where they lie
+  bool value_panel;
   bool causal;
+  float scale;               // of scores, times log2(e) and the unit
+  float unit;                // what an element of k and v counts
+  float softcap;             // in units of log2; 0: none
 };
 
 struct AttentionTiledKernels {
@@ -31,18 +46,20 @@ struct AttentionTiledKernels {
   int lanes;       // queries of one vector: a query block is a multiple of it
   int tile_rows;   // keys, or columns of V, of a register tile
   int tile_width;  // queries of a register tile
-  void (*of[kElements])(const AttentionBlock&);
+  void (*of[kElements])(const AttentionBlock&);  // by the element of q and out
 
   // Queries that the kernel computes together when `rows` of a block remain: whole vectors, and the last ones computed for nothing.
   std::int64_t chunk(std::int64_t rows) const { return rows <= lanes ? lanes : rows <= 2 * lanes ? 2 * lanes : tile_width; }
 
-  std::int64_t workspace_floats(std::int64_t query_block, std::int64_t kv_block, std::int64_t head_dim, Element element) const {
+  // key_panel, value_panel: whether keys, and values, are gathered.
+  std::int64_t workspace_floats(std::int64_t query_block, std::int64_t kv_block, std::int64_t key_dim, std::int64_t value_dim,
+                                bool key_panel, bool value_panel) const {
     const std::int64_t width = query_block < tile_width ? query_block : tile_width;
-    const std::int64_t panels = element == kFp32 ? 0 : 2 * panel_floats(kv_block, head_dim);
-    return query_block * (2 * head_dim + 3) + kv_block * width + panels;
+    return query_block * (key_dim + value_dim + 4) + kv_block * width + (key_panel ? panel_floats(kv_block, key_dim) : 0) +
+           (value_panel ? panel_floats(kv_block, value_dim) : 0);
   }
   // K or V of a block of keys in fp32; a multiple of a cache line.
-  static std::int64_t panel_floats(std::int64_t kv_block, std::int64_t head_dim) { return (kv_block * head_dim + 15) / 16 * 16; }
+  static std::int64_t panel_floats(std::int64_t kv_block, std::int64_t columns) { return (kv_block * columns + 15) / 16 * 16; }
 };
 
 ROOFLINE_DECLARE_TABLES(AttentionTiledKernels, attention_tiled);

@@ -4,13 +4,18 @@
 #include "ops/bmm.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "cpu/device.h"
 #include "cpu/gemm.h"
 #include "cpu/kernels.h"
 #include "cpu/library.h"
+#include "cpu/products.h"
 #include "cpu/share.h"
 #include "cpu/tiled_gemm.h"
+#if defined(ROOFLINE_HAVE_ONEDNN_HEADERS)
+#include "cpu/onednn_objects.h"
+#endif
 
 namespace roofline::cpu {
 namespace {
@@ -22,7 +27,7 @@ constexpr std::int64_t kMostColumns = 512;    // of a part that is packed: half 
 constexpr std::int64_t kPartsPerThread = 4;   // so that the last to end leaves little idle
 constexpr std::int64_t kMost32 = 0x7FFFFFFF;  // OpenBLAS counts in 32 bits
 
-void check(const Bmm& problem, const char* variant) {
+void refuse_scales(const Bmm& problem, const char* variant) {
   if (problem.scales.kind != ops::Scales::Kind::none)
     throw Unsupported(std::string("bmm ") + variant + ": its kernels on a CPU take no scales; use scales none");
 }
@@ -44,16 +49,106 @@ Launch calls(const Bmm& problem, std::vector<Block> blocks, OpenBlas::Gemm<T> ge
   };
 }
 
+#if defined(ROOFLINE_HAVE_ONEDNN_HEADERS)
+
+// What a thread runs a block of one shape with, on whichever operands.
+struct Call {
+  Owned<dnnl_primitive_t> primitive;
+  Owned<dnnl_stream_t> stream;
+  Owned<dnnl_memory_t> a, b, c, scratchpad;
+  std::shared_ptr<void> scratch;
+};
+
+// What a bound product keeps alive.
+struct Calls {
+  explicit Calls(const OneDnn& library) : objects(library) {}
+
+  Objects objects;  // its engine outlives what was made on it
+  std::vector<Call> of;  // each thread, each block
+};
+
+// One product of a block by oneDNN in 16 bits, single-threaded. b may change, so it is read where it lies.
+Bound library_of_halves(const Bmm& problem, Device& device, const Split& split) {
+  const OneDnn& dnnl = onednn();
+  const SingleThreaded one(dnnl);  // a plan is made for the width it finds
+  const auto plan = std::make_shared<Calls>(dnnl);
+  const Objects& objects = plan->objects;
+  const dnnl_data_type_t type = type_of(problem.dtype);
+  const std::int64_t size = size_bytes(problem.dtype);
+  std::int64_t workspace_bytes = 0;
+  std::string implementation;
+  std::vector<Owned<dnnl_primitive_desc_t>> descriptions;
+  for (const Block& block : split.blocks) {
+    const OwnedLayout a = objects.plain(type, block.rows, problem.inner, problem.inner);
+    const OwnedLayout b = objects.plain(type, problem.inner, block.columns, problem.columns);
+    const OwnedLayout c = objects.plain(type, block.rows, block.columns, problem.columns);
+    descriptions.push_back(objects.matmul(a.get(), b.get(), c.get(), name(problem.dtype)));
+    implementation = objects.implementation(descriptions.back());
+    refuse_reference(implementation, problem.dtype);
+  }
+  for (int thread = 0; thread < device.threads(); ++thread)
+    for (const auto& description : descriptions) {
+      const auto memory = [&](dnnl_query_t what, void* data) { return objects.memory(objects.layout(description, what), data); };
+      Call call{objects.primitive(description), objects.stream(), memory(dnnl_query_src_md, nullptr),
+                memory(dnnl_query_weights_md, nullptr), memory(dnnl_query_dst_md, nullptr), nullptr, nullptr};
+      if (const std::size_t bytes = objects.scratchpad_bytes(description)) {
+        workspace_bytes += static_cast<std::int64_t>(bytes);
+        call.scratch = workspace(device, bytes);
+        call.scratchpad = memory(dnnl_query_scratchpad_md, call.scratch.get());
+      }
+      plan->of.push_back(std::move(call));
+    }
+  Bound bound;
+  bound.plan.set("implementation", "library/oneDNN " + dnnl.info.version);
+  bound.plan.set("library_implementation", implementation);
+  bound.plan.set("threads", device.threads());
+  bound.plan.set("split", std::to_string(split.row_parts) + "x" + std::to_string(split.column_parts));
+  bound.plan.set("workspace_bytes", Value(workspace_bytes));
+  bound.steps.push_back({"bmm", [problem, plan, size, &dnnl, blocks = split.blocks](Queue& queue) {
+    const auto each = static_cast<std::int64_t>(blocks.size());
+    std::atomic<int> failed{dnnl_success};
+    pool(queue).for_each(problem.batch * each, [&](int worker, std::int64_t item) {
+      const SingleThreaded single(dnnl);
+      const Block& block = blocks[item % each];
+      const Call& call = plan->of[worker * each + item % each];
+      const std::int64_t i = item / each;
+      const auto point = [&](const Owned<dnnl_memory_t>& memory, const void* tensor, std::int64_t element) {
+        dnnl.memory_set_data_handle(memory.get(), static_cast<char*>(const_cast<void*>(tensor)) + element * size);
+      };
+      point(call.a, problem.a, (i * problem.rows + block.row) * problem.inner);
+      point(call.b, problem.b, i * problem.inner * problem.columns + block.column);
+      point(call.c, problem.c, (i * problem.rows + block.row) * problem.columns + block.column);
+      const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, call.a.get()}, {DNNL_ARG_WEIGHTS, call.b.get()}, {DNNL_ARG_DST, call.c.get()},
+                                           {DNNL_ARG_SCRATCHPAD, call.scratchpad.get()}};
+      const int count = call.scratchpad ? 4 : 3;
+      if (const auto status = dnnl.primitive_execute(call.primitive.get(), call.stream.get(), count, arguments); status != dnnl_success)
+        failed.store(status);
+    });
+    check(static_cast<dnnl_status_t>(failed.load()), "running a kernel");
+  }});
+  return bound;
+}
+
+#else
+
+Bound library_of_halves(const Bmm&, Device&, const Split&) {
+  onednn();  // throws the reason
+  throw Unsupported("roofline was built without oneDNN's headers");
+}
+
+#endif
+
 Bound library(const Bmm& problem, Device& device) {
-  check(problem, "library");
+  refuse_scales(problem, "library");
   if (problem.out_dtype != problem.dtype)
     throw Unsupported("bmm library: on a CPU c is in the dtype of a and b; use out_dtype " + name(problem.dtype));
-  const OpenBlas& blas = openblas();
   if (problem.inner > kMost32 || problem.columns > kMost32 || problem.rows > kMost32)
-    throw Unsupported("OpenBLAS has 32-bit dimensions; use rows, columns and inner below 2^31");
+    throw Unsupported("the libraries have 32-bit dimensions; use rows, columns and inner below 2^31");
   // Enough products keep all threads busy, each with its own; of few every one is cut.
   Split split = split_gemm(problem.rows, problem.columns, problem.inner,
                            problem.batch >= kPartsPerThread * device.threads() ? 1 : device.threads());
+  if (size_bytes(problem.dtype) == 2) return library_of_halves(problem, device, split);
+  const OpenBlas& blas = openblas();
   Bound bound;
   bound.plan.set("implementation", "library/OpenBLAS " + blas.info.version);
   bound.plan.set("library_implementation", blas.core);
@@ -142,7 +237,7 @@ void multiply(const Bmm& problem, const GemmKernels& table, const Parts& parts, 
 }
 
 Bound tiled(const Bmm& problem, Device& device) {
-  check(problem, "tiled");
+  refuse_scales(problem, "tiled");
   stored(problem.out_dtype, "bmm tiled: out_dtype");
   if (problem.out_dtype == DType::int8) throw Unsupported("bmm tiled: c is fp32, bf16 or fp16 on a CPU; use one of them as out_dtype");
   const auto [isa, table] = choose<GemmKernels>(ROOFLINE_TABLES(gemm));
@@ -172,12 +267,13 @@ Bound tiled(const Bmm& problem, Device& device) {
 std::vector<KernelEntry> bmm_kernels() {
   using K = Kernel<Bmm, Device>;
   const auto with = [](DType dtype) {
-    return entry(K{"library", dtype, "", "OpenBLAS on one block of one product per call, each on one thread", library});
+    return entry(K{"library", dtype, library_needs(dtype),
+                   "OpenBLAS, in 16 bits oneDNN, on one block of one product per call, each on one thread", library});
   };
   const auto own = [](DType dtype) {
     return entry(K{"tiled", dtype, "", "our own kernels: few rows read b as it lies; for more a thread packs its columns in the launch", tiled});
   };
-  return {with(DType::fp32), with(DType::fp64), own(DType::fp32), own(DType::bf16), own(DType::fp16)};
+  return {with(DType::fp32), with(DType::fp64), with(DType::bf16), with(DType::fp16), own(DType::fp32), own(DType::bf16), own(DType::fp16)};
 }
 
 }  // namespace roofline::cpu

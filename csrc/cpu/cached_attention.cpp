@@ -1,8 +1,10 @@
-// cached_attention on a CPU: what decode.cpp does, over a cache of its own dtype, within windows, with sinks, in pages.
+// cached_attention on a CPU: what attention_split.cpp and attention_tiled.cpp do, over a cache of its own dtype, within windows,
+// with sinks, in pages, of sequences of several lengths.
 #include <cmath>
 
-#include "cpu/decode.h"
+#include "cpu/attention.h"
 #include "cpu/device.h"
+#include "cpu/floating.h"
 #include "cpu/kernels.h"
 #include "ops/cached_attention.h"
 
@@ -11,9 +13,9 @@ namespace {
 
 using ops::CachedAttention;
 
-Bound cached(const CachedAttention& problem, Device& device) {
-  const Decode asked = {
-      .name = "cached_attention: split_kv",
+AttentionTask task_of(const CachedAttention& problem) {
+  AttentionTask task = {
+      .op = CachedAttention::op,
       .dtype = problem.dtype,
       .kv_dtype = problem.kv_dtype,
       .batch = problem.batch,
@@ -22,30 +24,42 @@ Bound cached(const CachedAttention& problem, Device& device) {
       .seq_q = problem.seq_q,
       .keys = problem.keys,
       .head_dim = problem.head_dim,
+      .value_dim = problem.head_dim,
       .causal = true,
       .window = problem.window,
       .page_size = problem.page_size,
       .scale = 1 / std::sqrt(static_cast<double>(problem.head_dim)),
+      .softcap = problem.softcap,
       .q = problem.q,
       .k = problem.k,
       .v = problem.v,
       .sinks = problem.sinks,
       .pages = static_cast<const std::int32_t*>(problem.page_table),
+      .lengths = static_cast<const std::int32_t*>(problem.lengths),
       .out = problem.out,
   };
-  return decode(asked, device);
+  for (std::int64_t sequence = 0; problem.lengths && sequence < problem.batch; ++sequence)
+    task.planned.push_back(problem.planned_keys(sequence));
+  return task;
 }
+
+Bound split_kv(const CachedAttention& problem, Device& device) { return split_kv(task_of(problem), device); }
+Bound tiled(const CachedAttention& problem, Device& device) { return tiled(task_of(problem), device); }
 
 }  // namespace
 
 std::vector<KernelEntry> cached_attention_kernels() {
-  using K = Kernel<CachedAttention, Device>;
-  std::vector<KernelEntry> all;
-  for (const DType dtype : {DType::fp32, DType::fp16, DType::bf16})
-    all.push_back(entry(K{"split_kv", dtype, "",
-                          "for few queries: a thread takes a range of the keys of one KV head, read once in the cache's dtype; who "
-                          "ends the last range adds up",
-                          cached}));
+  std::vector<KernelEntry> all = floating_kernels<CachedAttention>(
+      "tiled",
+      "a thread takes a block of queries of one KV head over the keys that they see, widened to fp32 block by block; scores and "
+      "running softmax stay in the cache, only out is written",
+      tiled);
+  for (KernelEntry& kernel : floating_kernels<CachedAttention>(
+           "split_kv",
+           "for few queries: a thread takes a range of the keys of one KV head, read once in the cache's dtype; who ends the last "
+           "range adds up",
+           split_kv))
+    all.push_back(std::move(kernel));
   return all;
 }
 

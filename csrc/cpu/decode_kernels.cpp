@@ -17,6 +17,7 @@ using Index = std::int64_t;
 constexpr int kKeys = DecodeKernels::kKeys;
 constexpr int kPitch = kKeys + 4;       // scores of a row: a tile may write up to a vector more behind its last
 constexpr int kStreams = 8;             // places where a range is read
+constexpr Index kFewKeys = 64;          // of all rows, that are not worth these places
 constexpr Index kRowsBytes = 8 << 10;    // queries, or results, that stay in L1
 constexpr Index kBlockBytes = 64 << 10;  // keys and values that stay in L2 beside all queries and results
 constexpr bool kManyRegisters = kLanes == 16 || kLanes == 4;  // 32 instead of 16
@@ -87,6 +88,21 @@ ROOFLINE_INLINE void score_tile(const float* q, const Block<Element>& block, Ind
       }
     };
     Index d = 0;
+    if constexpr (sizeof(Element) == 1 && Rows < Keys)
+      for (; d + 2 * kLanes <= dim; d += 2 * kLanes) {
+        Vec query[Rows][2];
+#pragma GCC unroll 4
+        for (int r = 0; r < Rows; ++r)
+          for (int half = 0; half < 2; ++half) query[r][half] = load(queries + r * pitch + d + half * kLanes);
+#pragma GCC unroll 16
+        for (int j = 0; j < Keys; ++j) {
+          Vec low, high;
+          load_two(k[j] + d, low, high);
+#pragma GCC unroll 4
+          for (int r = 0; r < Rows; ++r)
+            acc[j * Rows + r] = fma(query[r][1], high, fma(query[r][0], low, acc[j * Rows + r]));
+        }
+      }
     for (; d + kLanes <= dim; d += kLanes) step(d, kLanes);
     if (d < dim) step(d, static_cast<int>(dim - d));
   };
@@ -119,7 +135,8 @@ void score(const float* q, Index rows, const Block<Element>& block, float* score
       for_groups(first, least(rows, first + together), rows, [&](Index row, auto size) __attribute__((always_inline)) {
         constexpr int kRows = decltype(size)::value, kStep = kTileKeys<kRows>;
         static_assert(kWhole % kStep == 0 && kWhole * kRows % kLanes == 0);
-        for (Index i = key; i < key + kWhole; i += kStep)
+        const Index last = least(key + kWhole, block.n);  // the last tile may take keys that are there only to fill it
+        for (Index i = key; i < last; i += kStep)
           score_tile<kRows, kStep>(q + row * pitch, block, i, scores + row * kPitch + i * kRows);
       });
 }
@@ -131,14 +148,13 @@ struct Seen {
 
 // Weights 2^(score - top) of the n keys, 0 of those that a row does not see; tops, sums and results move to the new tops.
 template <int Rows>
-ROOFLINE_INLINE void weigh(float* s, Index n, const Seen* seen, float* top, float* sum, float* out, Index head_dim) {
+ROOFLINE_INLINE void weigh(float* s, Index n, const Seen* seen, float softcap, float* top, float* sum, float* out, Index head_dim) {
   const auto hide = [&](float x) {
     for (int r = 0; r < Rows; ++r) {
       for (Index key = 0; key < least(seen[r].first, n); ++key) s[key * Rows + r] = x;
       for (Index key = most(seen[r].last, 0); key < n; ++key) s[key * Rows + r] = x;
     }
   };
-  if (seen) hide(-kInfinity);
   constexpr int kWide = kLanes < Rows ? Rows : kLanes;  // the scalar set has one lane
   Vec high[kWide / kLanes];
   const auto over = [&](auto&& work) __attribute__((always_inline)) {
@@ -146,6 +162,11 @@ ROOFLINE_INLINE void weigh(float* s, Index n, const Seen* seen, float* top, floa
 #pragma GCC unroll 4
       for (int j = 0; j < kWide / kLanes; ++j) work(s + i + j * kLanes, j);
   };
+  if (softcap > 0) {
+    const Vec cap = set1(softcap), share = set1(1 / softcap);
+    over([&](float* p, int) __attribute__((always_inline)) { store(p, mul(cap, tanh(mul(load(p), share)))); });
+  }
+  if (seen) hide(-kInfinity);
   float each[kWide];
   for (Vec& one : high) one = set1(-kInfinity);
   over([&](const float* p, int j) __attribute__((always_inline)) { high[j] = max(high[j], load(p)); });
@@ -216,6 +237,26 @@ ROOFLINE_INLINE void value_tile(const float* s, const Block<Element>& block, Ind
     }
   };
   Index d = 0;
+  if constexpr (sizeof(Element) == 1 && Rows < 4)
+    for (; d + 2 * kLanes <= head_dim; d += 2 * kLanes) {
+      Vec acc[Rows][2];
+#pragma GCC unroll 4
+      for (int r = 0; r < Rows; ++r)
+        for (int half = 0; half < 2; ++half) acc[r][half] = load(out + r * head_dim + d + half * kLanes);
+#pragma GCC unroll 8
+      for (int j = 0; j < Keys; ++j) {
+        Vec low, high;
+        load_two(v[j] + d, low, high);
+#pragma GCC unroll 4
+        for (int r = 0; r < Rows; ++r) {
+          acc[r][0] = fma(weight[j][r], low, acc[r][0]);
+          acc[r][1] = fma(weight[j][r], high, acc[r][1]);
+        }
+      }
+#pragma GCC unroll 4
+      for (int r = 0; r < Rows; ++r)
+        for (int half = 0; half < 2; ++half) store(out + r * head_dim + d + half * kLanes, acc[r][half]);
+    }
   for (; d + kLanes <= head_dim; d += kLanes) step(d, kLanes);
   if (d < head_dim) step(d, static_cast<int>(head_dim - d));
 }
@@ -253,6 +294,7 @@ void walk(const DecodePart& part, Index first, Index each, bool masked) {
   const Index keys = again ? most(least(kKeys, kBlockBytes / key_bytes / kWhole * kWhole), kWhole) : kKeys;
   for (Index begin = 0; begin < all; begin += keys) {
     const Index n = least(keys, all - begin), whole = (n + kWhole - 1) / kWhole * kWhole;
+    const Index weighed = (n + kLanes - 1) / kLanes * kLanes;  // whole vectors, whatever the rows of a group
     for (Index i = 0; i < n; i += Streams)
 #pragma GCC unroll 8
       for (Index j = 0; j < Streams; ++j) at[i + j] = first + (begin + i) / Streams + j * each;
@@ -273,7 +315,7 @@ void walk(const DecodePart& part, Index first, Index each, bool masked) {
         const Seen keys_seen = seen_by(part, row + r);
         seen[r] = {most(0, keys_seen.first - first - begin), least(n, keys_seen.last - first - begin)};
       }
-      weigh<kRows>(s + row * kPitch, whole, masked || whole != n ? seen : nullptr, part.top + row, part.sum + row,
+      weigh<kRows>(s + row * kPitch, weighed, masked || weighed != n ? seen : nullptr, part.softcap, part.top + row, part.sum + row,
                    part.out + row * head_dim, head_dim);
     });
     value(s, rows, block, part.out);
@@ -291,7 +333,8 @@ void attend(const DecodePart& part) {
     const Seen seen = seen_by(part, row);
     all = {most(all.first, seen.first), least(all.last, seen.last)};
   }
-  if (all.first >= all.last) return walk<1, Element>(part, part.first, part.last - part.first, true);
+  // Each walk of its own costs about as much as some keys: where few are shared, one takes all.
+  if (all.last - all.first < kFewKeys) return walk<1, Element>(part, part.first, part.last - part.first, true);
   walk<1, Element>(part, part.first, all.first - part.first, true);
   const Index each = (all.last - all.first) / kStreams, rest = all.first + kStreams * each;
   walk<kStreams, Element>(part, all.first, each, false);
@@ -319,6 +362,7 @@ void combine(const DecodeParts& all) {
     float sum = all.sinks ? reduce_max(exp2(set1(sink - top))) : 0;
     for (Index part = 0; part < all.parts; ++part)
       if (part_of(all.sum, part) != 0) sum += part_of(all.sum, part) * reduce_max(exp2(set1(part_of(all.top, part) - top)));
+    if (all.logsumexp) all.logsumexp[row] = (__builtin_log2f(sum) + top) * 0.693147181f;
     for (Index d = 0; d < head_dim; d += kLanes) {
       const int n = static_cast<int>(least(kLanes, head_dim - d));
       Vec out = zero();

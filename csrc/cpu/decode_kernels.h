@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "cpu/elements.h"
 #include "cpu/isa.h"
 
 namespace roofline::cpu {
@@ -27,6 +28,7 @@ struct DecodePart {
   std::int64_t visible;      // keys up to the last that the first query sees
   std::int64_t growth;       // how many more each next query sees: 1 if causal, else 0
   std::int64_t window;       // keys that a query sees at most
+  float softcap;             // in units of log2, as are all scores; 0: none
   const std::int32_t* pages;   // page of every page_size keys, or null: key i is row i of k
   std::int64_t page_size;
   std::int64_t page_rows;      // rows of k from a page to the next
@@ -39,6 +41,7 @@ struct DecodeParts {
   const float* sum;    // [parts, whole(rows)]
   const float* sinks;  // of each seq_q rows of the KV head a score of no key, or null
   void* to;            // [rows, head_dim]
+  float* logsumexp;    // [rows], or null
   std::int64_t parts;
   std::int64_t rows;
   std::int64_t head_dim;
@@ -48,21 +51,16 @@ struct DecodeParts {
 };
 
 struct DecodeKernels {
-  enum Element { fp32, bf16, fp16, int8, fp8_e4m3, elements };
-  static constexpr int kQueryElements = 3;  // of q and out: the first ones
-  static constexpr int kKeys = 192;         // of a block at most
+  static constexpr int kKeys = 192;  // of a block at most
 
   // to[rows, columns], a row every `pitch`, = from[rows, columns] times scale.
-  void (*widen[kQueryElements])(const void* from, std::int64_t rows, std::int64_t columns, float scale, float* to,
-                                std::int64_t pitch);
-  void (*attend[elements])(const DecodePart&);
-  void (*combine[kQueryElements])(const DecodeParts&);
+  void (*widen[kElements])(const void* from, std::int64_t rows, std::int64_t columns, float scale, float* to, std::int64_t pitch);
+  void (*attend[Cached::elements])(const DecodePart&);
+  void (*combine[kElements])(const DecodeParts&);
 
   static std::int64_t workspace_floats(std::int64_t rows) { return (whole(rows) + 4) * (kKeys + 4); }
   // Rows as they are worked on: 3 as 4. Results have as many.
   static std::int64_t whole(std::int64_t rows) { return rows + (rows % 4 == 3); }
-  // What an element counts: fp8 is widened through fp16, whose exponents are 8 lower. Queries and results make up for it.
-  static float unit(Element element) { return element == fp8_e4m3 ? 256.0f : 1.0f; }
 };
 
 ROOFLINE_DECLARE_TABLES(DecodeKernels, decode);

@@ -192,6 +192,8 @@ void Device::fill(void* memory, DType dtype, std::int64_t elements, Fill fill, s
       case DType::int32: return fill_range<std::int32_t>(memory, part, [=](std::int64_t i) { return static_cast<std::int32_t>(random_bits(seed, i)); });
       case DType::fp8_e4m3:
         return fill_range<std::uint8_t>(memory, part, [=](std::int64_t i) { return to_fp8_e4m3(random_uniform(seed, i)); });
+      case DType::fp8_e5m2:
+        return fill_range<std::uint8_t>(memory, part, [=](std::int64_t i) { return to_fp8_e5m2(random_uniform(seed, i)); });
       case DType::fp8_e8m0: return fill_range<std::uint8_t>(memory, part, [=](std::int64_t i) { return random_fp8_e8m0(seed, i); });
       case DType::int4:
       case DType::nvfp4:

@@ -15,4 +15,12 @@ struct Fp16 {
 // Where a table has a kernel for each floating element: [kFp32] for float, and so on.
 enum Element : int { kFp32, kBf16, kFp16, kElements };
 
+// Elements of a KV cache: the same, and of 8 bits.
+struct Cached {
+  enum Element : int { fp32, bf16, fp16, int8, fp8_e4m3, elements };
+
+  // What an element counts: fp8 is widened through fp16, whose exponents are 8 lower. Queries and results make up for it.
+  static constexpr float unit(Element element) { return element == fp8_e4m3 ? 256.0f : 1.0f; }
+};
+
 }  // namespace roofline::cpu

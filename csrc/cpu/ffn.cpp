@@ -4,8 +4,10 @@
 #include "ops/ffn.h"
 
 #include "cpu/device.h"
+#include "cpu/floating.h"
 #include "cpu/gemm.h"
 #include "cpu/kernels.h"
+#include "cpu/products.h"
 #include "cpu/rows_kernels.h"
 #include "cpu/share.h"
 #include "cpu/tiled_gemm.h"
@@ -16,7 +18,7 @@ namespace {
 using ops::Ffn;
 
 // y = activation(x), of n numbers; swiglu: silu(gate) x.
-void activate(const RowsKernels& table, Ffn::Activation activation, const float* gate, const float* x, float* y, std::int64_t n) {
+void activate(const RowsKernels& table, Ffn::Activation activation, const void* gate, const void* x, void* y, std::int64_t n) {
   switch (activation) {
     case Ffn::Activation::relu: return table.relu[0](x, y, n);
     case Ffn::Activation::gelu: return table.gelu[0](x, y, n);
@@ -29,22 +31,24 @@ Bound library(const Ffn& problem, Device& device) {
   const auto [isa, table] = choose<RowsTable>(ROOFLINE_TABLES(rows));
   const std::int64_t elements = problem.rows() * problem.d_ff;
   const std::int64_t line = 64 / size_bytes(problem.dtype);
+  const Element element = element_of(problem.dtype, problem.op);
   // A step must find the same input however often it is launched alone, so only relu, which changes nothing twice, is in place.
   const bool in_place = problem.activation == Ffn::Activation::relu;
   const std::int64_t arrays = in_place ? 1 : problem.gated() ? 3 : 2;
   const std::int64_t stride = (elements + line - 1) / line * line;
   std::int64_t workspace_bytes = product({arrays, stride, size_bytes(problem.dtype)}, "ffn: workspace");
   const auto memory = workspace(device, static_cast<std::size_t>(workspace_bytes));
-  float* const up = static_cast<float*>(memory.get());              // [rows, d_ff]
-  float* const activated = in_place ? up : up + stride;             // [rows, d_ff]
-  float* const gate = problem.gated() ? up + 2 * stride : nullptr;  // [rows, d_ff]
+  const std::int64_t size = size_bytes(problem.dtype);
+  char* const up = static_cast<char*>(memory.get());                        // [rows, d_ff]
+  char* const activated = in_place ? up : up + stride * size;               // [rows, d_ff]
+  char* const gate = problem.gated() ? up + 2 * stride * size : nullptr;  // [rows, d_ff]
 
   Bound bound;
   std::string implementation, library_implementation, instead_of;
   std::int64_t packed_bytes = 0;
   double pack_s = 0;
   const auto add = [&](const char* step, std::int64_t columns, std::int64_t inner, const void* a, const void* b, void* c) {
-    Gemm gemm = plan_gemm({problem.dtype, problem.rows(), columns, inner, a, b, c}, device);
+    Gemm gemm = plan_gemm({problem.dtype, problem.rows(), columns, inner, a, b, c, {}, problem.dtype}, device);
     bound.plan.set(std::string("split_") + step, gemm.split);
     const auto join = [](std::string& all, const std::string& one) {
       if (all.find(one) == std::string::npos) all += (all.empty() ? "" : ", ") + one;
@@ -64,7 +68,8 @@ Bound library(const Ffn& problem, Device& device) {
     Pool& threads = pool(queue);
     threads.run([&](int worker) {
       const Range part = share(elements, worker, threads.threads(), line);
-      activate(table->of[kFp32], activation, gate ? gate + part.first : nullptr, up + part.first, activated + part.first, part.size());
+      const std::int64_t at = part.first * size;
+      activate(table->of[element], activation, gate ? gate + at : nullptr, up + at, activated + at, part.size());
     });
   }});
   add("down", problem.d_model, problem.d_ff, activated, problem.w_down, problem.out);
@@ -124,10 +129,14 @@ Bound tiled(const Ffn& problem, Device& device) {
 std::vector<KernelEntry> ffn_kernels() {
   using K = Kernel<Ffn, Device>;
   const auto own = [](DType dtype, const char* summary) { return entry(K{"tiled", dtype, "", summary, tiled}); };
-  return {entry(K{"library", DType::fp32, "", "one library product per weight matrix; hidden activations written to memory and read back",
-                  library}),
+  const auto with = [](DType dtype) {
+    return entry(K{"library", dtype, library_needs(dtype),
+                   "one library product per weight matrix; hidden activations in dtype, written to memory and read back", library});
+  };
+  return {with(DType::fp32), with(DType::bf16), with(DType::fp16),
           own(DType::fp32, "our own products on packed weights; the activation on each part of the first, while a cache holds it"),
-          own(DType::bf16, "as fp32, with weights read in bf16; hidden activations in fp32, out rounded while a cache holds it"),
+          own(DType::bf16, "as fp32, with weights read in bf16; hidden activations in fp32, in bf16 where products take pairs; out rounded while "
+                           "a cache holds it"),
           own(DType::fp16, "as fp32, with weights read in fp16; hidden activations in fp32, out rounded while a cache holds it")};
 }
 

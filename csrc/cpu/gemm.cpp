@@ -11,7 +11,7 @@
 #include "cpu/library.h"
 #include "cpu/share.h"
 #if defined(ROOFLINE_HAVE_ONEDNN_HEADERS)
-#include "cpu/onednn.h"
+#include "cpu/onednn_objects.h"
 #endif
 
 namespace roofline::cpu {
@@ -33,6 +33,12 @@ void run_blocks(Pool& threads, const std::vector<Block>& blocks, Work&& work) {
   });
 }
 
+void finish_block(const GemmProblem& problem, const Block& block) {
+  if (!problem.finish) return;
+  for (std::int64_t row = block.row; row < block.row + block.rows; ++row)
+    problem.finish(row * problem.columns + block.column, block.columns);
+}
+
 template <class T>
 Launch openblas_launch(const GemmProblem& problem, std::vector<Block> blocks, OpenBlas::Gemm<T> gemm) {
   return [problem, blocks = std::move(blocks), gemm](Queue& queue) {
@@ -45,6 +51,7 @@ Launch openblas_launch(const GemmProblem& problem, std::vector<Block> blocks, Op
       gemm(OpenBlas::kRowMajor, OpenBlas::kNoTranspose, OpenBlas::kNoTranspose, static_cast<int>(block.rows),
            static_cast<int>(block.columns), inner, T{1}, a + block.row * problem.inner, inner, b + block.column, columns, T{0},
            c + block.row * problem.columns + block.column, columns);
+      finish_block(problem, block);
     });
   };
 }
@@ -65,138 +72,6 @@ Gemm plan_openblas(const GemmProblem& problem, Device& device) {
 
 #if defined(ROOFLINE_HAVE_ONEDNN_HEADERS)
 
-template <class T>
-using Owned = std::shared_ptr<std::remove_pointer_t<T>>;
-
-#if DNNL_VERSION_MAJOR >= 3
-using Layout = const_dnnl_memory_desc_t;
-using OwnedLayout = Owned<dnnl_memory_desc_t>;
-#else
-using Layout = const dnnl_memory_desc_t*;
-using OwnedLayout = std::shared_ptr<dnnl_memory_desc_t>;
-#endif
-
-void check(dnnl_status_t status, const std::string& what) {
-  if (status == dnnl_success) return;
-  if (status == dnnl_out_of_memory) throw OutOfMemory("oneDNN: out of memory: " + what + "; use a smaller problem");
-  const char* meaning = status == dnnl_invalid_arguments ? "invalid arguments"
-                        : status == dnnl_unimplemented   ? "not implemented"
-                        : status == dnnl_runtime_error   ? "runtime error"
-                                                         : "see dnnl_status_t";
-  throw Unsupported("oneDNN: " + what + " failed with status " + std::to_string(status) + " (" + meaning + ")");
-}
-
-// oneDNN's objects, each released with its last owner.
-class Objects {
- public:
-  explicit Objects(const OneDnn& dnnl) : dnnl_(dnnl) {
-    dnnl_engine_t engine = nullptr;
-    check(dnnl_.engine_create(&engine, dnnl_cpu, 0), "creating the engine");
-    engine_ = {engine, dnnl_.engine_destroy};
-    dnnl_primitive_attr_t attributes = nullptr;
-    check(dnnl_.primitive_attr_create(&attributes), "creating attributes");
-    attributes_ = {attributes, dnnl_.primitive_attr_destroy};
-    // The library's own scratchpad belongs to the thread that creates a primitive; ours are made in bind, one per thread.
-    check(dnnl_.primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user), "asking for our own scratchpad");
-    // Whatever ONEDNN_DEFAULT_FPMATH_MODE says: fp32 means fp32.
-    check(dnnl_.primitive_attr_set_fpmath_mode(attributes, dnnl_fpmath_mode_strict), "asking for strict arithmetic");
-  }
-
-  // [rows, columns], `stride` elements from row to row.
-  OwnedLayout plain(dnnl_data_type_t type, std::int64_t rows, std::int64_t columns, std::int64_t stride) const {
-    const dnnl_dims_t dims = {rows, columns}, strides = {stride, 1};
-#if DNNL_VERSION_MAJOR >= 3
-    dnnl_memory_desc_t layout = nullptr;
-    check(dnnl_.memory_desc_create_with_strides(&layout, 2, dims, type, strides), "describing a matrix");
-    return {layout, dnnl_.memory_desc_destroy};
-#else
-    auto layout = std::make_shared<dnnl_memory_desc_t>();
-    check(dnnl_.memory_desc_init_by_strides(layout.get(), 2, dims, type, strides), "describing a matrix");
-    return layout;
-#endif
-  }
-
-  // The layout is the library's choice.
-  OwnedLayout any(dnnl_data_type_t type, std::int64_t rows, std::int64_t columns) const {
-    const dnnl_dims_t dims = {rows, columns};
-#if DNNL_VERSION_MAJOR >= 3
-    dnnl_memory_desc_t layout = nullptr;
-    check(dnnl_.memory_desc_create_with_tag(&layout, 2, dims, type, dnnl_format_tag_any), "describing a matrix");
-    return {layout, dnnl_.memory_desc_destroy};
-#else
-    auto layout = std::make_shared<dnnl_memory_desc_t>();
-    check(dnnl_.memory_desc_init_by_tag(layout.get(), 2, dims, type, dnnl_format_tag_any), "describing a matrix");
-    return layout;
-#endif
-  }
-
-  Owned<dnnl_primitive_desc_t> matmul(Layout a, Layout b, Layout c, const std::string& type) const {
-    const std::string what = "planning a matrix product in " + type + " for this CPU, as far as ROOFLINE_ISA allows,";
-    dnnl_primitive_desc_t description = nullptr;
-#if DNNL_VERSION_MAJOR >= 3
-    check(dnnl_.matmul_primitive_desc_create(&description, engine_.get(), a, b, nullptr, c, attributes_.get()), what);
-#else
-    dnnl_matmul_desc_t matmul{};
-    check(dnnl_.matmul_desc_init(&matmul, a, b, nullptr, c), "describing a matrix product");
-    check(dnnl_.primitive_desc_create(&description, &matmul, attributes_.get(), engine_.get(), nullptr), what);
-#endif
-    return {description, dnnl_.primitive_desc_destroy};
-  }
-
-  Owned<dnnl_primitive_desc_t> reorder(Layout from, Layout to) const {
-    dnnl_primitive_desc_t description = nullptr;
-    check(dnnl_.reorder_primitive_desc_create(&description, from, engine_.get(), to, engine_.get(), attributes_.get()),
-          "planning the packing of b");
-    return {description, dnnl_.primitive_desc_destroy};
-  }
-
-  // The layouts that oneDNN chooses for b in int8 have no reorder from columns of a wider matrix, only from a matrix of their own.
-  bool packable(Layout from, Layout to) const {
-    dnnl_primitive_desc_t description = nullptr;
-    const bool able =
-        dnnl_.reorder_primitive_desc_create(&description, from, engine_.get(), to, engine_.get(), attributes_.get()) == dnnl_success;
-    if (able) dnnl_.primitive_desc_destroy(description);
-    return able;
-  }
-
-  Owned<dnnl_primitive_t> primitive(const Owned<dnnl_primitive_desc_t>& description) const {
-    dnnl_primitive_t primitive = nullptr;
-    check(dnnl_.primitive_create(&primitive, description.get()), "generating a kernel");
-    return {primitive, dnnl_.primitive_destroy};
-  }
-
-  Owned<dnnl_memory_t> memory(Layout layout, void* data) const {
-    dnnl_memory_t memory = nullptr;
-    check(dnnl_.memory_create(&memory, layout, engine_.get(), data), "describing memory");
-    return {memory, dnnl_.memory_destroy};
-  }
-
-  Owned<dnnl_stream_t> stream() const {
-    dnnl_stream_t stream = nullptr;
-    check(dnnl_.stream_create(&stream, engine_.get(), dnnl_stream_default_flags), "creating a stream");
-    return {stream, dnnl_.stream_destroy};
-  }
-
-  Layout layout(const Owned<dnnl_primitive_desc_t>& description, dnnl_query_t what) const {
-    return dnnl_.primitive_desc_query_md(description.get(), what, 0);
-  }
-
-  std::size_t scratchpad_bytes(const Owned<dnnl_primitive_desc_t>& description) const {
-    return dnnl_.memory_desc_get_size(layout(description, dnnl_query_scratchpad_md));
-  }
-
-  std::string implementation(const Owned<dnnl_primitive_desc_t>& description) const {
-    const char* text = "";
-    check(dnnl_.primitive_desc_query(description.get(), dnnl_query_impl_info_str, 0, &text), "asking for the implementation");
-    return text;
-  }
-
- private:
-  const OneDnn& dnnl_;
-  Owned<dnnl_engine_t> engine_;
-  Owned<dnnl_primitive_attr_t> attributes_;
-};
-
 // Rows that one thread moves from its own dense block into c.
 struct CopyOut {
   const char* from = nullptr;
@@ -215,6 +90,7 @@ struct Call {
   std::vector<Owned<dnnl_memory_t>> memories;
   std::vector<dnnl_exec_arg_t> arguments;
   CopyOut copy_out;
+  std::function<void()> finish = {};
 
   void add(int argument, Owned<dnnl_memory_t> memory) {
     arguments.push_back({argument, memory.get()});
@@ -226,6 +102,7 @@ struct Call {
         dnnl.primitive_execute(primitive.get(), stream.get(), static_cast<int>(arguments.size()), arguments.data());
     if (status != dnnl_success) return status;
     copy_out.run();
+    if (finish) finish();
     return dnnl_success;
   }
 };
@@ -255,9 +132,9 @@ Gemm plan_onednn(const GemmProblem& problem, Device& device) {
   const SingleThreaded one(dnnl);  // a plan is made for the width it finds
   const auto plan = std::make_shared<OneDnnPlan>(dnnl);
   const Objects& objects = plan->objects;
-  const dnnl_data_type_t type = problem.dtype == DType::fp32 ? dnnl_f32 : problem.dtype == DType::bf16 ? dnnl_bf16 : dnnl_s8;
-  const dnnl_data_type_t sum_type = problem.dtype == DType::int8 ? dnnl_s32 : dnnl_f32;
-  const std::int64_t size = size_bytes(problem.dtype);
+  const DType c_dtype = problem.dtype == DType::int8 ? DType::int32 : problem.c_dtype;
+  const dnnl_data_type_t type = type_of(problem.dtype), c_type = type_of(c_dtype);
+  const std::int64_t size = size_bytes(problem.dtype), c_size = size_bytes(c_dtype);
 
   const Split split = split_gemm(problem.rows, problem.columns, problem.inner, device.threads());
   Gemm gemm;
@@ -276,8 +153,8 @@ Gemm plan_onednn(const GemmProblem& problem, Device& device) {
     const OwnedLayout any_b = objects.any(type, problem.inner, block.columns);
     const OwnedLayout dense_b = objects.plain(type, problem.inner, block.columns, block.columns);
     const OwnedLayout natural_b = objects.plain(type, problem.inner, block.columns, problem.columns);
-    const OwnedLayout dense_c = objects.plain(sum_type, block.rows, block.columns, block.columns);
-    const OwnedLayout natural_c = objects.plain(sum_type, block.rows, block.columns, problem.columns);
+    const OwnedLayout dense_c = objects.plain(c_type, block.rows, block.columns, block.columns);
+    const OwnedLayout natural_c = objects.plain(c_type, block.rows, block.columns, problem.columns);
     Shape shape;
     // Kernels on packed b take a dense c only (oneDNN 2 and 3.2), so a block narrower than c is computed apart where that gets one.
     const bool narrow = block.columns != problem.columns && block.rows > 1;
@@ -301,9 +178,7 @@ Gemm plan_onednn(const GemmProblem& problem, Device& device) {
       shape.description = objects.matmul(a.get(), natural_b.get(), c, name(problem.dtype));
       implementation = objects.implementation(shape.description);
     }
-    if (implementation.rfind("ref", 0) == 0)
-      throw Unsupported("oneDNN has only its slow reference code (" + implementation + ") for " + name(problem.dtype) +
-                        " on this CPU; use fp32");
+    refuse_reference(implementation, problem.dtype);
     if (problem.dtype == DType::int8 && !dnnl.vnni && implementation.rfind("brg", 0) != 0)
       throw Unsupported("oneDNN's int8 kernel for this CPU (" + implementation +
                         ") adds pairs of products in 16 bits, which saturate: exact sums need AVX512_VNNI, "
@@ -379,7 +254,7 @@ Gemm plan_onednn(const GemmProblem& problem, Device& device) {
     const Shape& shape = shapes[{block.rows, block.columns}];
     const auto md = [&](dnnl_query_t what) { return objects.layout(shape.description, what); };
     const char* a = static_cast<const char*>(problem.a) + block.row * problem.inner * size;
-    char* c = static_cast<char*>(problem.c) + (block.row * problem.columns + block.column) * 4;  // fp32 or int32
+    char* c = static_cast<char*>(problem.c) + (block.row * problem.columns + block.column) * c_size;
     Call call;
     call.primitive = shape.primitive;
     call.stream = objects.stream();
@@ -388,13 +263,14 @@ Gemm plan_onednn(const GemmProblem& problem, Device& device) {
     Own& mine = own[i % own.size()];
     if (shape.copied) {
       if (!mine.dense) mine.dense = static_cast<char*>(take(dense_bytes));
-      call.copy_out = {mine.dense, c, block.rows, block.columns * 4, problem.columns * 4};
+      call.copy_out = {mine.dense, c, block.rows, block.columns * c_size, problem.columns * c_size};
     }
     call.add(DNNL_ARG_DST, objects.memory(md(dnnl_query_dst_md), shape.copied ? mine.dense : c));
     if (scratchpad_bytes) {
       if (!mine.scratchpad) mine.scratchpad = take(scratchpad_bytes);
       call.add(DNNL_ARG_SCRATCHPAD, objects.memory(md(dnnl_query_scratchpad_md), mine.scratchpad));
     }
+    if (problem.finish) call.finish = [problem, block] { finish_block(problem, block); };
     plan->calls.push_back(std::move(call));
   }
 
@@ -450,8 +326,6 @@ Split split_gemm(std::int64_t rows, std::int64_t columns, std::int64_t inner, in
 
 Gemm plan_gemm(const GemmProblem& problem, Device& device) {
   if (problem.dtype == DType::fp64) return plan_openblas(problem, device);
-  if (problem.dtype != DType::fp32 && problem.dtype != DType::bf16 && problem.dtype != DType::int8)
-    throw Unsupported("no CPU library here has a matrix product in " + name(problem.dtype) + "; use fp32, fp64, bf16 or int8");
   if (problem.dtype != DType::fp32) return plan_onednn(problem, device);
   // oneDNN 3.2 has fp32 kernels for packed operands from AVX-512 on. Below, it packs in every call, and pays for it where one side
   // is short: 256 x 4096 x 1024 on one Zen 3 core 40 GFLOP/s and OpenBLAS 0.3.34 76 to 82, but 1024 cubed 80 and 72.

@@ -1,6 +1,7 @@
 // One matrix product by a library, planned once and launched often: shared by the operators matmul and ffn.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -8,12 +9,17 @@
 
 namespace roofline::cpu {
 
+// What becomes of n finished numbers of c from `at` on, of one row; nothing where it is empty.
+using Finish = std::function<void(std::int64_t at, std::int64_t n)>;
+
 struct GemmProblem {
-  DType dtype;  // of a and b; c is fp32 for bf16 and int32 for int8
+  DType dtype;  // of a and b
   std::int64_t rows, columns, inner;
   const void* a;  // [rows, inner]
   const void* b;  // [inner, columns], constant
   void* c;        // [rows, columns]
+  Finish finish = {};  // after each block
+  DType c_dtype = DType::fp32;  // or that of a and b in 16 bits; fp64 for fp64 and int32 for int8
 };
 
 struct Gemm {
@@ -27,7 +33,7 @@ struct Gemm {
   std::int64_t workspace_bytes = 0;
 };
 
-// fp32, bf16 and int8 by oneDNN; fp64, and fp32 where there is no oneDNN, by OpenBLAS. Throws Unsupported with the reasons.
+// fp32, bf16, fp16 and int8 by oneDNN; fp64, and fp32 where there is no oneDNN, by OpenBLAS. Throws Unsupported with the reasons.
 Gemm plan_gemm(const GemmProblem& problem, Device& device);
 
 struct Block {

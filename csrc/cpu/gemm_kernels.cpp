@@ -1,7 +1,8 @@
-// Matrix products in fp32, bf16, fp16 and int8: what their strips of b hold, how they are packed, and products with b as it lies.
+// Products in fp32, bf16, fp16, int8 and fp8: what their strips of b hold, how they are packed, and products with b as it lies.
 #include "cpu/gemm_kernels.h"
 
-#include "cpu/gemm_tiles.h"
+#include "cpu/gemm_strips.h"
+#include "cpu/simd/bytes.h"
 
 namespace roofline::cpu {
 namespace {
@@ -25,48 +26,21 @@ struct Fp16Strip {
   }
 };
 
-struct Int8Strip {
+struct Fp8Strip {
   static constexpr bool kWide = false;
-  static constexpr Index kRowBytes = kWidth * 2;  // of words: two rows of b
-  using Sum = Integers;
+  static constexpr Index kRowBytes = kWidth;
+  using Sum = Floats;
   ROOFLINE_INLINE void read(const char* b, Index base, int u, Vec& low, Vec& high) {
-    const auto* const p = reinterpret_cast<const std::int8_t*>(b) + (base + u) * kRowBytes;
-    low = widen_pairs_of_bytes(p), high = widen_pairs_of_bytes(p + 2 * kLanes);
+    load_two(reinterpret_cast<const Fp8E4m3*>(b) + (base + u) * kWidth, low, high);
   }
 };
 
-// A strip that is its rows and nothing else.
-template <class Strip>
-struct Rows {
-  using B = Strip;
-  ROOFLINE_INLINE Index bytes(const GemmPart& part) { return part.inner * B::kRowBytes; }
-  ROOFLINE_INLINE Index at(const GemmPart&, Index k) { return k * B::kRowBytes; }
-  ROOFLINE_INLINE Index after(const GemmPart& part, Index k) { return least(k + kChunk<B>, part.inner); }
-
-  // n rows of a strip in registers' format, while the bytes after them are fetched.
-  ROOFLINE_INLINE void widen(const GemmPart&, const char* strip, Index k, Index n, float* wide) {
-    const char* const b = strip + k * B::kRowBytes;
-    for (Index i = 0; i < n; ++i) {
-      Vec low, high;
-      if (i % most(64 / B::kRowBytes, 1) == 0) __builtin_prefetch(b + (i + n) * B::kRowBytes);
-      B::read(b, i, 0, low, high);
-      store(wide + i * kWidth, low);
-      store(wide + i * kWidth + kLanes, high);
-    }
+void widen_fp8(const void* x, float* y, Index n) {
+  for (Index i = 0; i < n; i += kLanes) {
+    const int lanes = static_cast<int>(least(kLanes, n - i));
+    put(y + i, lanes, mul(get(static_cast<const Fp8E4m3*>(x) + i, lanes, zero()), set1(0x1p16f)));
   }
-
-  // While a chunk meets all rows, the one that follows it in the strip arrives: it is due when each stream has had its turn.
-  ROOFLINE_INLINE void add(const GemmPart& part, const float* a, const char* strip, Index k, Index n, float* sums) {
-    const char* const b = strip + k * B::kRowBytes;
-    if (B::kWide || part.rows <= kTileRows) {
-      add_rows<B, static_cast<int>(kChunk<B>)>(part, a, b, n, sums);
-    } else {
-      alignas(64) float wide[kChunk<B> * kWidth];
-      widen(part, strip, k, n, wide);
-      add_rows<WideStrip<typename B::Sum>, 0>(part, a, reinterpret_cast<const char*>(wide), n, sums);
-    }
-  }
-};
+}
 
 // to[inner][kWidth] of columns from `column` on; what is beyond the last is 0.
 template <class From, class To>
@@ -99,18 +73,6 @@ void pack_bf16(const void* from, void* to, Index columns, Index inner, Index fir
     for (Index k = 0; k < inner; ++k)
       for (Index j = 0; j < kLanes; ++j)
         static_cast<std::uint32_t*>(to)[(s * inner + k) * kLanes + j] = at(k, s * kWidth + j) | at(k, s * kWidth + kLanes + j) << 16;
-}
-
-void pack_int8(const void* from, void* to, Index columns, Index inner, Index first, Index last) {
-  const auto* const b = static_cast<const std::int8_t*>(from);
-  const Index words = (inner + 1) / 2;
-  for (Index s = first; s < last; ++s)
-    for (Index k = 0; k < 2 * words; ++k)
-      for (Index j = 0; j < kWidth; ++j) {
-        const Index column = s * kWidth + j;
-        static_cast<std::int8_t*>(to)[((s * words + k / 2) * kWidth + j) * 2 + k % 2] =
-            k < inner && column < columns ? b[k * columns + column] : std::int8_t{0};
-      }
 }
 
 template <class Element>
@@ -173,44 +135,22 @@ void plain(const float* a, const void* from, Index stride, float* c, Index c_str
   }
 }
 
-template <class From>
-void widen(const void* x, float* y, Index n) {
-  for (Index i = 0; i < n; i += kLanes) {
-    const int lanes = static_cast<int>(least(kLanes, n - i));
-    put(y + i, lanes, get(static_cast<const From*>(x) + i, lanes, zero()));
-  }
-}
-
-void widen_int8(const void* x, float* y, Index n) {
-  const auto* const from = static_cast<const std::int8_t*>(x);
-  Index i = 0;
-  for (; i + kLanes <= n; i += kLanes) store(y + i, widen_pairs_of_bytes(from + 2 * i));
-  for (; i < n; ++i) {
-    const std::int16_t pair[2] = {from[2 * i], from[2 * i + 1]};
-    __builtin_memcpy(y + i, pair, sizeof pair);
-  }
-}
-
-template <class To>
-void narrow_to(const float* x, void* y, Index n) {
-  for (Index i = 0; i < n; i += kLanes) {
-    const int lanes = static_cast<int>(least(kLanes, n - i));
-    put(static_cast<To*>(y) + i, lanes, get(x + i, lanes, zero()));
-  }
-}
-
 }  // namespace
 
 extern const GemmKernels ROOFLINE_TABLE(gemm) = {
     kWidth,
     kTileRows,
-    {pack_rows<float>, pack_bf16, pack_rows<Fp16>, pack_int8},
-    {few<Rows<WideStrip<Floats>>>, few<Rows<Bf16Strip>>, few<Rows<Fp16Strip>>, few<Rows<Int8Strip>>},
-    {block<Rows<WideStrip<Floats>>>, block<Rows<Bf16Strip>>, block<Rows<Fp16Strip>>, block<Rows<Int8Strip>>},
+    {1, 1, 1, 2, 1},
+    1,
+    {pack_rows<float>, pack_bf16, pack_rows<Fp16>, pack_pairs<std::int8_t>, pack_rows<Fp8E4m3>},
+    {few<Rows<WideStrip<Floats>>>, few<Rows<Bf16Strip>>, few<Rows<Fp16Strip>>, few<Rows<Int8Strip>>, few<Rows<Fp8Strip>>},
+    {block<Rows<WideStrip<Floats>>>, block<Rows<Bf16Strip>>, block<Rows<Fp16Strip>>, block<Rows<Int8Strip>>,
+     block<Rows<Fp8Strip>>},
     {pack_wide<float>, pack_wide<Bf16>, pack_wide<Fp16>},
     {plain<float>, plain<Bf16>, plain<Fp16>},
-    {widen<float>, widen<Bf16>, widen<Fp16>, widen_int8},
+    {widen<float>, widen<Bf16>, widen<Fp16>, widen_int8, widen_fp8},
     {narrow_to<float>, narrow_to<Bf16>, narrow_to<Fp16>},
+    nullptr,
 };
 
 }  // namespace roofline::cpu

@@ -7,10 +7,10 @@
 
 namespace roofline::cpu {
 
-enum class Stored : std::uint8_t { fp32, bf16, fp16, int8 };
+enum class Stored : std::uint8_t { fp32, bf16, fp16, int8, fp8_e4m3 };
 
-// Rows of c and the columns of some strips of b, over all of inner. Of int8 `inner` counts words: two numbers along inner, the last
-// one filled up with 0, which a has in 16 bits each.
+// Rows of c and the columns of some strips of b, over all of inner, which counts words where `GemmKernels::numbers` is not 1: the last
+// one is filled up with 0. Two numbers of int8 in a word have 16 bits each.
 struct GemmPart {
   const void* a;     // [rows, inner]: fp32 or words; in `block` as a_stored says
   const void* b;     // packed: strips [(columns + width - 1) / width] of [inner, width], the last one filled up with zeros
@@ -27,32 +27,37 @@ struct GemmPart {
 
 // Weights of 8 or 4 bits in groups along inner, in `QuantizedKernels`; a is fp32 there. A strip is its groups one after the other:
 // scales [width], zero points [width] if there are any, numbers [padded, width]. `padded` is a multiple of 4; of 4 bits, four rows are
-// words [width / 2]: bits 8 r + 4 h of word j are row r of column j + h width / 2, plus 8.
+// words [width / 2]: the 4 bits from 16 (r mod 2) + 8 (r / 2) + 4 h on of word j are row r of column j + h width / 2, plus 8.
 struct QuantizedPart : GemmPart {
   std::int64_t group;    // rows of b that share a scale
   std::int64_t groups;   // of each strip
   Stored scale;          // of scales and zero points: fp32, bf16, fp16
   bool zeros;
-  const float* sums;     // of a [rows, groups, sums of a group]: of `few` up to tile_rows rows, by `add_up`
+  const float* sums;         // of a [rows, groups, sums of a group]: of `few` up to tile_rows rows, by `add_up`
+  const float* scales_of_a;  // of `few_fixed`: as many, by `fix`
 };
 
 struct GemmKernels {
   static constexpr int kMostFewRows = 18;
   static constexpr int kStreams = 8;  // address streams in which `few` reads b
 
-  int width;      // columns of a strip
-  int tile_rows;  // of a tile of c in registers
+  int width;       // columns of a strip
+  int tile_rows;   // of a tile of c in registers
+  int numbers[5];  // along inner, of a word of a and of b: 1, 2 or 4, by the type of b as what follows; 0: there are no such products
+  int multiple;    // words of a strip, and of a row of a: where there are too few, zeros follow
   // By the type of b. bf16: two numbers of a strip in a word, column j in the low half, column j + width / 2 in the high one.
-  void (*pack[4])(const void* b, void* packed, std::int64_t columns, std::int64_t inner, std::int64_t first, std::int64_t last);
-  void (*few[4])(const GemmPart&);    // up to kMostFewRows rows: limited by the reading of b
-  void (*block[4])(const GemmPart&);  // a block of a is packed, and meets every strip
+  void (*pack[5])(const void* b, void* packed, std::int64_t columns, std::int64_t inner, std::int64_t first, std::int64_t last);
+  void (*few[5])(const GemmPart&);    // up to kMostFewRows rows: limited by the reading of b
+  void (*block[5])(const GemmPart&);  // a block of a is packed, and meets every strip
   // Strips in fp32 of [inner, columns] at b, whose rows are `stride` apart; fp32, bf16, fp16.
   void (*pack_wide[3])(const void* b, std::int64_t stride, float* packed, std::int64_t columns, std::int64_t inner);
   // c [rows, columns], rows c_stride apart, = a [rows, inner] b, as it lies: up to kMostFewRows rows, a in fp32; fp32, bf16, fp16.
   void (*plain[3])(const float* a, const void* b, std::int64_t stride, float* c, std::int64_t c_stride, std::int64_t rows,
                    std::int64_t columns, std::int64_t inner);
-  void (*widen[4])(const void* x, float* y, std::int64_t n);  // to fp32; int8: n words
+  // To fp32, where a word is several numbers, n of these; of fp8 256 times as much, for its strips are read as 2^-8 of themselves.
+  void (*widen[5])(const void* x, float* y, std::int64_t n);
   void (*narrow[3])(const float* x, void* y, std::int64_t n);  // from fp32; [0] copies
+  void (*pair)(const void* x, float* y, std::int64_t n);  // 2 n numbers of fp32 to n words of bf16; null where bf16 has no words
 
   std::int64_t few_floats(std::int64_t rows) const { return kStreams * rows * width; }
   // A packed block of a and a strip of b in fp32; a packed block is written a vector too far.
@@ -64,12 +69,22 @@ struct QuantizedKernels {
   int width, tile_rows;   // as those of GemmKernels
   std::int64_t chunk[2];           // rows of b for which `few` wants one sum of a
   void (*few[2])(const QuantizedPart&);
+  void (*few_fixed)(const QuantizedPart&);  // 4 bits, up to tile_rows rows, whose a are the pairs of `fix`
   void (*block[2])(const QuantizedPart&);
   // sums[rows, groups, (group - 1) / chunk + 1], the last one of a group over what is left of it.
   void (*add_up)(const float* a, float* sums, std::int64_t rows, std::int64_t inner, std::int64_t group, std::int64_t chunk);
+  // a in 16 bits, rounded: pairs [rows, groups, (group + 3) / 4 * 2], filled up with 0, which times their scale in scales[rows, groups,
+  // chunks] are a, and sums as those of add_up. What is not finite makes its sums NaN.
+  void (*fix)(const float* a, std::uint32_t* pairs, float* scales, float* sums, std::int64_t rows, std::int64_t inner, std::int64_t group);
 };
 
 ROOFLINE_DECLARE_TABLES(GemmKernels, gemm);
+#if defined(ROOFLINE_HAVE_avx512_bf16)
+extern const GemmKernels gemm_pairs_avx512_bf16;
+#endif
+#if defined(ROOFLINE_HAVE_amx)
+extern const GemmKernels gemm_amx;
+#endif
 ROOFLINE_DECLARE_TABLES(QuantizedKernels, quantized);
 
 }  // namespace roofline::cpu

@@ -175,20 +175,20 @@ ROOFLINE_INLINE void add_rows(const GemmPart& part, const float* a, const char* 
   });
 }
 
-// Few rows. Strips says how a strip is stored: `bytes` of one, `after` a row of b the next chunk's first one, and `add` the product
-// with a chunk to sums[rows][kWidth].
+// Few rows. Strips says how a strip is stored: `bytes` of one, `after` a row of b the next chunk's first one, its `place` in every
+// strip, and `add` the product with the chunk there to sums[rows][kWidth].
 template <class Strips, class Part>
 void few(const Part& part) {
   constexpr int kStreams = GemmKernels::kStreams;
   const Index bytes = Strips::bytes(part), sums = part.rows * kWidth;  // of a strip, floats of its sums
-  const auto* const a = static_cast<const float*>(part.a);
   const auto* const b = static_cast<const char*>(part.b);
   const auto strips = [&](Index first, Index step, Index n) {  // n of them at once
     for (Index i = 0; i < n * sums; i += kLanes) store(part.workspace + i, zero());
     for (Index k = 0, end; k < part.inner; k = end) {
       end = Strips::after(part, k);
+      const auto place = Strips::place(part, k);
       for (Index i = 0; i < n; ++i)
-        Strips::add(part, a + k, b + (first + i * step) * bytes, k, end - k, part.workspace + i * sums);
+        Strips::add(part, b + (first + i * step) * bytes, place, end - k, part.workspace + i * sums);
     }
     for (Index i = 0; i < n; ++i) {
       const Index column = (first + i * step) * kWidth;

@@ -1,9 +1,11 @@
-// mla_decode on a CPU: what decode.cpp does, where all heads share one cache, whose rows are keys and, but for the rotated columns,
-// values at once. A block of it stays in the cache for all of a chunk of heads, so that 16 heads and more are bound by arithmetic.
+// mla_decode on a CPU: what attention_split.cpp does, where all heads share one cache, whose rows are keys and, but for the rotated
+// columns, values at once. A block of it stays in the cache for all of a chunk of heads, so that 16 heads and more are bound by
+// arithmetic.
 #include <cmath>
 
-#include "cpu/decode.h"
+#include "cpu/attention.h"
 #include "cpu/device.h"
+#include "cpu/floating.h"
 #include "cpu/kernels.h"
 #include "ops/mla_decode.h"
 
@@ -17,8 +19,8 @@ Bound mla(const MlaDecode& problem, Device& device) {
     throw Unsupported("mla_decode: split_kv takes c and the rotated keys in one dtype, without scales; got c of " +
                       name(problem.cache_dtype) + ", rotated keys of " + name(problem.rope_dtype) + " and scale_block " +
                       std::to_string(problem.scale_block));
-  const Decode asked = {
-      .name = "mla_decode: split_kv",
+  const AttentionTask task = {
+      .op = MlaDecode::op,
       .dtype = problem.dtype,
       .kv_dtype = problem.cache_dtype,
       .batch = problem.batch,
@@ -28,6 +30,7 @@ Bound mla(const MlaDecode& problem, Device& device) {
       .keys = problem.seq_kv,
       .head_dim = problem.kv_lora_rank,
       .rope_dim = problem.qk_rope_head_dim,
+      .value_dim = problem.kv_lora_rank,
       .causal = problem.causal,
       .scale = 1 / std::sqrt(static_cast<double>(problem.qk_nope_head_dim + problem.qk_rope_head_dim)),
       .q = problem.q_latent,
@@ -37,19 +40,14 @@ Bound mla(const MlaDecode& problem, Device& device) {
       .rope = problem.k_rope,
       .out = problem.out,
   };
-  return decode(asked, device);
+  return split_kv(task, device);
 }
 
 }  // namespace
 
 std::vector<KernelEntry> mla_decode_kernels() {
-  using K = Kernel<MlaDecode, Device>;
-  std::vector<KernelEntry> all;
-  for (const DType dtype : {DType::fp32, DType::fp16, DType::bf16})
-    all.push_back(entry(K{"split_kv", dtype, "",
-                          "a thread takes a range of the keys for a chunk of the heads; who ends a chunk's last range adds up",
-                          mla}));
-  return all;
+  return floating_kernels(
+      "split_kv", "a thread takes a range of the keys for a chunk of the heads; who ends a chunk's last range adds up", mla);
 }
 
 }  // namespace roofline::cpu

@@ -20,7 +20,7 @@
   X(stream_destroy) X(primitive_attr_create) X(primitive_attr_destroy) X(primitive_attr_set_scratchpad_mode)               \
   X(primitive_attr_set_fpmath_mode) X(primitive_desc_query) X(primitive_desc_query_md) X(primitive_desc_destroy)           \
   X(reorder_primitive_desc_create) X(primitive_create) X(primitive_execute) X(primitive_destroy) X(memory_desc_get_size)   \
-  X(memory_desc_equal) X(memory_create) X(memory_destroy)
+  X(memory_desc_equal) X(memory_create) X(memory_destroy) X(memory_set_data_handle)
 
 namespace roofline::cpu {
 

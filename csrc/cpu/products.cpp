@@ -6,6 +6,7 @@ namespace roofline::cpu {
 Requires library_needs(DType dtype) {
 #if defined(__x86_64__)
   if (dtype == DType::bf16) return "avx512";  // oneDNN has none below
+  if (dtype == DType::fp16) return "avx512_fp16";
 #endif
   (void)dtype;
   return "";

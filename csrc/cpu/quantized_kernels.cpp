@@ -1,7 +1,8 @@
 // Products with weights of 8 and 4 bits in groups. Few rows take them apart in registers: the sum over a group of a times the numbers
 // as they are stored, n, is put right once for each group, scale sum(a (n - zero)) = scale sum(a n) - scale zero sum(a), where sum(a)
-// is the same for all columns. Of 4 bits what is in registers is 1 + n / 16, and the rest is part of the zero point. For more rows a
-// strip becomes fp32 as it is read from memory.
+// is the same for all columns. Of 4 bits what is in registers is 1 + n / 16, and the rest is part of the zero point; where a has 16
+// bits itself it is 8 + n, and a is rounded to 16-bit fixed point with a scale for each chunk of a group: two products in one
+// instruction, at an error of 2^-16 of the largest. For more rows a strip becomes fp32 as it is read from memory.
 #include "cpu/gemm_tiles.h"
 
 namespace roofline::cpu {
@@ -26,12 +27,27 @@ struct Nibbles {
   using Sum = Floats;
   ROOFLINE_INLINE void read(const char* b, Index base, int u, Vec& low, Vec& high) {
     const auto* const p = reinterpret_cast<const std::uint32_t*>(b + base * kRowBytes);
-    low = nibble(p, 2 * u), high = nibble(p, 2 * u + 1);
+    const int at = u % 2 * 4 + u / 2 * 2;
+    low = nibble(p, at), high = nibble(p, at + 1);
+  }
+};
+
+// The same numbers in pairs of rows, for a in pairs of 16 bits. Its rows are pairs.
+struct NibblePairs {
+  static constexpr bool kWide = false;
+  static constexpr Index kRowBytes = 2 * kLanes;
+  static constexpr float kUnit = 1, kOffset = 8;
+  using Sum = Integers;
+  ROOFLINE_INLINE void read(const char* b, Index base, int u, Vec& low, Vec& high) {
+    const auto* const p = reinterpret_cast<const std::uint32_t*>(b + base * kRowBytes) + u / 2 * kLanes;
+    low = nibble_pairs(p, u % 2 * 2), high = nibble_pairs(p, u % 2 * 2 + 1);
   }
 };
 
 template <class B>
 constexpr Index kPartOfGroup = 1024 / B::kRowBytes;  // rows of b that `few` takes at a time
+template <>
+constexpr Index kPartOfGroup<NibblePairs> = kPartOfGroup<Nibbles>;
 
 ROOFLINE_INLINE Vec number(Stored stored, const char* p, Index at) {
   if (stored == Stored::fp32) return load(reinterpret_cast<const float*>(p) + at);
@@ -42,13 +58,16 @@ ROOFLINE_INLINE Vec number(Stored stored, const char* p, Index at) {
 template <class Strip>
 struct Groups {
   using B = Strip;
+  static constexpr bool kPairs = std::is_same_v<B, NibblePairs>;
+  static constexpr Index kRow = kPairs ? B::kRowBytes / 2 : B::kRowBytes;  // bytes of a row of b
 
   ROOFLINE_INLINE Index row(const QuantizedPart& part) { return kWidth * (part.scale == Stored::fp32 ? 4 : 2); }  // bytes of scales
   ROOFLINE_INLINE Index header(const QuantizedPart& part) { return row(part) * (part.zeros ? 2 : 1); }
-  ROOFLINE_INLINE Index group_bytes(const QuantizedPart& part) { return header(part) + (part.group + 3) / 4 * 4 * B::kRowBytes; }
+  ROOFLINE_INLINE Index padded(const QuantizedPart& part) { return (part.group + 3) / 4 * 4; }
+  ROOFLINE_INLINE Index group_bytes(const QuantizedPart& part) { return header(part) + padded(part) * kRow; }
   ROOFLINE_INLINE Index bytes(const QuantizedPart& part) { return part.groups * group_bytes(part); }
   ROOFLINE_INLINE Index at(const QuantizedPart& part, Index k) {
-    return k / part.group * group_bytes(part) + k % part.group / 4 * 4 * B::kRowBytes;
+    return k / part.group * group_bytes(part) + k % part.group / 4 * 4 * kRow;
   }
   ROOFLINE_INLINE Index end_of_group(const QuantizedPart& part, Index k) {
     return least((k / part.group + 1) * part.group, part.inner);
@@ -63,18 +82,32 @@ struct Groups {
     away = mul(stated, Floats::plus(zero_point, set1(B::kOffset / B::kUnit)));
   }
 
+  struct Place {
+    Index k, header, numbers, a, sum;  // where the group's header, its rows from k on, those of a, and the sum of these lie
+  };
+  ROOFLINE_INLINE Place place(const QuantizedPart& part, Index k) {
+    const Index group = k / part.group, within = k - group * part.group, begin = group * group_bytes(part);
+    const Index parts = (part.group - 1) / kPartOfGroup<B> + 1;
+    return {k, begin, begin + header(part) + within / 4 * 4 * kRow, kPairs ? (group * padded(part) + within) / 2 : k,
+            group * parts + within / kPartOfGroup<B>};
+  }
+
   template <int Rows>
-  static void add_group(const QuantizedPart& part, const float* a, const float* sums_of_a, Index stride, const char* group,
-                        const char* b, Index n, float* into) {
+  static void add_group(const QuantizedPart& part, const float* a, const float* sums_of_a, const char* group, const char* b, Index n,
+                        float* into) {
+    const Index sums_stride = part.groups * ((part.group - 1) / kPartOfGroup<B> + 1);
+    const Index stride = kPairs ? part.groups * padded(part) / 2 : part.inner;
     Vec sums[Rows][2];
-    multiply<B, static_cast<int>(kPartOfGroup<B>)>(Plain{a, part.inner}, b, n, sums);
+    multiply<B, static_cast<int>(kPartOfGroup<B>)>(Plain{a, stride}, b, kPairs ? (n + 1) / 2 : n, sums);
     for (int half = 0; half < 2; ++half) {
       Vec scale, away;
       factors(part, group, half, scale, away);
 #pragma GCC unroll 14
       for (int r = 0; r < Rows; ++r) {
         float* const p = into + r * kWidth + half * kLanes;
-        store(p, sub(fma(scale, sums[r][half], load(p)), mul(away, set1(sums_of_a[r * stride]))));
+        Vec sum = sums[r][half];
+        if constexpr (kPairs) sum = mul(of_words(sum), set1(part.scales_of_a[sums_of_a - part.sums + r * sums_stride]));
+        store(p, sub(fma(scale, sum, load(p)), mul(away, set1(sums_of_a[r * sums_stride]))));
       }
     }
   }
@@ -86,17 +119,16 @@ struct Groups {
   template <int... Rows>
   static OfGroups<Rows...> of_groups(std::integer_sequence<int, Rows...>);
 
-  ROOFLINE_INLINE void add(const QuantizedPart& part, const float* a, const char* strip, Index k, Index n, float* sums) {
-    const Index group = k / part.group;
-    if (part.rows <= kTileRows) {
-      const Index parts = (part.group - 1) / kPartOfGroup<B> + 1, each = part.groups * parts;
-      const char* const from = strip + group * group_bytes(part);
+  ROOFLINE_INLINE void add(const QuantizedPart& part, const char* strip, const Place& place, Index n, float* sums) {
+    const float* const a = static_cast<const float*>(part.a) + place.a;
+    if (kPairs || part.rows <= kTileRows)
       return decltype(of_groups(std::make_integer_sequence<int, kTileRows>()))::kAdd[part.rows - 1](
-          part, a, part.sums + group * parts + k % part.group / kPartOfGroup<B>, each, from, strip + at(part, k) + header(part), n, sums);
+          part, a, part.sums + place.sum, strip + place.header, strip + place.numbers, n, sums);
+    if constexpr (!kPairs) {
+      alignas(64) float wide[kPartOfGroup<B> * kWidth];
+      widen(part, strip, place.k, n, wide);
+      add_rows<WideStrip<Floats>, 0>(part, a, reinterpret_cast<const char*>(wide), n, sums);
     }
-    alignas(64) float wide[kPartOfGroup<B> * kWidth];
-    widen(part, strip, k, n, wide);
-    add_rows<WideStrip<Floats>, 0>(part, a, reinterpret_cast<const char*>(wide), n, sums);
   }
 
   // n rows of a strip from k on, in fp32.
@@ -139,6 +171,40 @@ void add_up(const float* a, float* sums, Index rows, Index inner, Index group, I
       }
 }
 
+// Every chunk of a as 16-bit numbers times a scale. Adding 1.5 2^23 leaves a rounded number in the last bits of a float.
+void fix(const float* a, std::uint32_t* pairs, float* scales, float* sums, Index rows, Index inner, Index group) {
+  constexpr Index kChunk = kPartOfGroup<NibblePairs>;
+  const Vec magic = set1(12582912.0f);
+  const Index padded = (group + 3) / 4 * 4;
+  alignas(64) float all[kChunk + kLanes];
+  for (Index row = 0; row < rows; ++row)
+    for (Index first = 0; first < inner; first += group, pairs += padded / 2)
+      for (Index k = first; k < first + group; k += kChunk, ++scales, ++sums) {
+        const float* const from = a + row * inner + k;
+        const Index n = least(least(kChunk, first + group - k), inner - k), room = least(kChunk, first + padded - k);
+        Vec top = zero(), odd = zero(), sum = zero();  // odd: NaN where a number is not finite
+        for (Index i = 0; i < n; i += kLanes) {
+          const Vec x = get(from + i, static_cast<int>(least(kLanes, n - i)), zero());
+          top = max(top, max(x, sub(zero(), x)));
+          odd = add(odd, sub(x, x));
+        }
+        const float scale = reduce_max(top) * (1 / 32767.0f) + reduce_add(odd);
+        const Vec inverse = set1(scale > 1e-37f ? 1 / scale : 0);
+        for (Index i = 0; i < room; i += kLanes) {
+          const Vec x = i < n ? get(from + i, static_cast<int>(least(kLanes, n - i)), zero()) : zero();
+          const Vec rounded = add(mul(x, inverse), magic);
+          sum = add(sum, sub(rounded, magic));
+          store(all + i, rounded);
+        }
+        for (Index i = 0; i < room; i += 2) {
+          std::uint32_t two[2];
+          __builtin_memcpy(two, all + i, sizeof two);
+          pairs[(k - first + i) / 2] = (two[0] & 0xFFFF) | two[1] << 16;
+        }
+        *scales = scale, *sums = scale * reduce_add(sum);
+      }
+}
+
 }  // namespace
 
 extern const QuantizedKernels ROOFLINE_TABLE(quantized) = {
@@ -146,8 +212,10 @@ extern const QuantizedKernels ROOFLINE_TABLE(quantized) = {
     kTileRows,
     {kPartOfGroup<Bytes>, kPartOfGroup<Nibbles>},
     {few<Groups<Bytes>>, few<Groups<Nibbles>>},
+    few<Groups<NibblePairs>>,
     {block<Groups<Bytes>>, block<Groups<Nibbles>>},
     add_up,
+    fix,
 };
 
 }  // namespace roofline::cpu

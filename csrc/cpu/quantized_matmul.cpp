@@ -87,7 +87,7 @@ void pack_strip(const QuantizedMatmul& problem, const Packing& packing, const Ge
         std::uint32_t word;
         char* const at = numbers + (row / 4 * lanes + j % lanes) * 4;
         std::memcpy(&word, at, sizeof word);
-        word |= static_cast<std::uint32_t>(number + 8) << (row % 4 * 8 + j / lanes * 4);
+        word |= static_cast<std::uint32_t>(number + 8) << (row % 2 * 16 + row % 4 / 2 * 8 + j / lanes * 4);
         std::memcpy(at, &word, sizeof word);
       }
   }
@@ -133,10 +133,17 @@ Bound tiled(const QuantizedMatmul& problem, Device& device) {
   const bool summed = rows <= table->tile_rows;
   const std::int64_t sums_of_a =
       summed ? product({rows, problem.groups, parts_of(problem.group, table->chunk[which]), 4}, "quantized_matmul: sums of a") : 0;
-  const std::int64_t workspace_bytes = thread_bytes * device.threads() + wide_bytes + whole_pages(sums_of_a);
+  // Of 4 bits with a of 16: a in fixed point, with scales beside the sums.
+  const bool fixed = summed && widened && which == 1;
+  const std::int64_t pairs = problem.groups * (parts_of(problem.group, 4) * 2);  // of a row
+  const std::int64_t scales_of_a = fixed ? sums_of_a : 0, pair_bytes = fixed ? product({rows, pairs, 4}, "quantized_matmul: a in pairs") : 0;
+  const std::int64_t workspace_bytes =
+      thread_bytes * device.threads() + wide_bytes + whole_pages(sums_of_a) + whole_pages(scales_of_a) + whole_pages(pair_bytes);
   const std::shared_ptr<void> memory = workspace(device, static_cast<std::size_t>(workspace_bytes));
   auto* const wide = reinterpret_cast<float*>(static_cast<char*>(memory.get()) + thread_bytes * device.threads());
   float* const of_a = wide + wide_bytes / 4;
+  float* const scales = of_a + whole_pages(sums_of_a) / 4;
+  auto* const fixed_a = reinterpret_cast<std::uint32_t*>(scales + whole_pages(scales_of_a) / 4);
 
   Bound bound;
   bound.plan.set("implementation", "tiled/" + name(isa));
@@ -144,6 +151,7 @@ Bound tiled(const QuantizedMatmul& problem, Device& device) {
   bound.plan.set("row_block", row_block);
   bound.plan.set("column_block", std::min(columns, part_columns));
   bound.plan.set("inner_block", inner_block);
+  if (fixed) bound.plan.set("a_stored", "int16 with a scale for " + std::to_string(std::min<std::int64_t>(problem.group, table->chunk[1])) + " numbers");
   bound.plan.set("threads", device.threads());
   bound.plan.set("packed_bytes", Value(packed_bytes));
   bound.plan.set("pack_s", Value(pack_s));
@@ -159,9 +167,12 @@ Bound tiled(const QuantizedMatmul& problem, Device& device) {
           from = wide + own.first * inner;
         }
         const std::int64_t each = rows ? sums_of_a / 4 / rows : 0;
-        if (summed) table->add_up(from, of_a + own.first * each, own.size(), inner, problem.group, table->chunk[which]);
+        if (fixed)
+          table->fix(from, fixed_a + own.first * pairs, scales + own.first * each, of_a + own.first * each, own.size(), inner, problem.group);
+        else if (summed)
+          table->add_up(from, of_a + own.first * each, own.size(), inner, problem.group, table->chunk[which]);
       });
-    const auto* const a = static_cast<const char*>(widened ? wide : problem.a);
+    const auto* const a = static_cast<const char*>(fixed ? static_cast<const void*>(fixed_a) : widened ? wide : problem.a);
     const std::int64_t row_bytes = inner * (widened || type == Stored::fp32 ? 4 : 2);
     threads.for_each(row_parts * column_parts, [&](int worker, std::int64_t item) {
       const std::int64_t row_part = item % row_parts, column_part = item / row_parts;
@@ -179,8 +190,8 @@ Bound tiled(const QuantizedMatmul& problem, Device& device) {
       part.first = 0, part.last = last - first, part.inner_block = inner_block;
       part.a_stored = widened ? Stored::fp32 : type;
       part.group = problem.group, part.groups = problem.groups, part.scale = packing.scale, part.zeros = problem.zero != nullptr;
-      part.sums = of_a;
-      (few ? table->few : table->block)[which](part);
+      part.sums = of_a, part.scales_of_a = scales;
+      (fixed ? table->few_fixed : (few ? table->few : table->block)[which])(part);
       for (std::int64_t row = 0; rounded && row < own.size(); ++row)
         plain->narrow[index(c_type)](part.c + row * n, c + ((own.first + row) * columns + column) * 2, n);
     });
@@ -194,8 +205,8 @@ std::vector<KernelEntry> quantized_matmul_kernels() {
   using K = Kernel<QuantizedMatmul, Device>;
   const auto own = [](DType dtype, const char* summary) { return entry(K{"tiled", dtype, "", summary, tiled}); };
   return {own(DType::fp32, "our own kernels: b of 8 or 4 bits packed in bind and taken apart in registers; sums in fp32"),
-          own(DType::bf16, "as fp32, with a read in bf16; all arithmetic in fp32"),
-          own(DType::fp16, "as fp32, with a read in fp16; all arithmetic in fp32")};
+          own(DType::bf16, "as fp32, with a read in bf16; of 4 bits few rows of a become 16-bit fixed point"),
+          own(DType::fp16, "as fp32, with a read in fp16; of 4 bits few rows of a become 16-bit fixed point")};
 }
 
 }  // namespace roofline::cpu

@@ -22,8 +22,6 @@ Choice<RowsKernels> choose_rows(const Problem& problem) {
   return {isa, &table->of[element_of(problem.dtype, problem.op)]};
 }
 
-std::int64_t whole_lines(std::int64_t bytes) { return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes; }
-
 // Whether what each thread keeps of a row stays in cache from pass to pass: in its own L2, or in its share of an L3.
 bool cached(const Device& device, std::int64_t bytes) {
   return bytes <= device.caches().l2_bytes || bytes <= device.caches().l3_bytes / device.threads();
@@ -72,7 +70,7 @@ Bound over_elements(std::int64_t elements, std::int64_t element_bytes, Work work
 Bound softmax(const ops::Softmax& problem, Device& device) {
   const auto [isa, kernels] = choose_rows(problem);
   // The exponentials of a row wait in y where that is fp32 and stays in cache, else in a row of workspace, which has to stay in L2.
-  const std::int64_t stride = whole_lines(problem.columns * 4), kept_bytes = problem.row_bytes() + stride;
+  const std::int64_t stride = (problem.columns + 31) / 32 * 128, kept_bytes = problem.row_bytes() + stride;
   const bool non_temporal = bypass(device, isa, problem.y, problem.rows, problem.row_bytes()) && kept_bytes <= device.caches().l2_bytes;
   const bool apart = non_temporal || problem.dtype != DType::fp32;
   const std::int64_t workspace_bytes = apart ? device.threads() * stride : 0;
@@ -174,9 +172,21 @@ Bound gelu(const ops::Gelu& problem, Device& device) {
   return one_operand(problem, device, isa, problem.tanh ? kernels->gelu_tanh : kernels->gelu, size_bytes(problem.dtype));
 }
 
+int converted(DType dtype) {
+  switch (dtype) {
+    case DType::int8: return RowsKernels::kInt8;
+    case DType::fp8_e4m3: return RowsKernels::kFp8E4m3;
+    case DType::fp8_e5m2: return RowsKernels::kFp8E5m2;
+    case DType::fp32:
+    case DType::bf16:
+    case DType::fp16: return element_of(dtype, ops::Convert::op);
+    default: throw Unsupported("convert: the CPU kernels make fp32, bf16, fp16, int8, fp8_e4m3 and fp8_e5m2, not " + name(dtype));
+  }
+}
+
 Bound convert(const ops::Convert& problem, Device& device) {
   const auto [isa, kernels] = choose_rows(problem);
-  return one_operand(problem, device, isa, kernels->convert[element_of(problem.out_dtype, problem.op)], size_bytes(problem.out_dtype));
+  return one_operand(problem, device, isa, kernels->convert[converted(problem.out_dtype)], size_bytes(problem.out_dtype));
 }
 
 Bound silu_mul(const ops::SiluMul& problem, Device& device) {

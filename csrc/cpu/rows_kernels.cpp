@@ -1,10 +1,11 @@
-// Row-wise operators, one thread's rows, in fp32 or 16 bits; registers hold fp32. A row is read from memory by its first pass and from cache by the later ones; every
-// result goes to memory once. Sums run in fp32 over a block of a row, in vectors side by side, and in fp64 over its blocks, so
-// that a long row costs no accuracy.
+// Row-wise operators, one thread's rows, in fp32 or 16 bits; registers hold fp32, of bf16 as twins. A row is read from memory by its
+// first pass and from cache by the later ones; every result goes to memory once. Sums run in fp32 over a block of a row, in vectors
+// side by side, and in fp64 over its blocks, so that a long row costs no accuracy.
 #include "cpu/rows_kernels.h"
 
 #include "cpu/isa.h"
-#include "cpu/simd/simd.h"
+#include "cpu/simd/narrow_bytes.h"
+#include "cpu/simd/twins.h"
 
 namespace roofline::cpu {
 namespace {
@@ -12,32 +13,26 @@ namespace {
 constexpr std::int64_t kBlock = 4096;  // elements summed in fp32: 64 to a lane of eight vectors of AVX2, so few roundings
 constexpr std::int64_t kLineBytes = 64;
 
-// n is a constant in all but the last vector of a row, as it is for `get`.
-template <bool NonTemporal, class T>
-ROOFLINE_INLINE void put(T* p, int n, Vec x) {
-  if (n != kLanes)
-    store_partial(p, n, x);
-  else if constexpr (NonTemporal)
-    stream(p, x);
-  else
-    store(p, x);
-}
-
 // step(state[], i, n) takes elements i to i + n of [first, last) into one of `Sets` independent states.
-template <int Sets, class State, class Step>
+template <class V, int Sets, class State, class Step>
 ROOFLINE_INLINE void accumulate(std::int64_t first, std::int64_t last, State (&state)[Sets], Step step) {
+  constexpr int kAtOnce = kStep<V>;
   std::int64_t i = first;
-  for (; i + Sets * kLanes <= last; i += Sets * kLanes) {
+  for (; i + Sets * kAtOnce <= last; i += Sets * kAtOnce) {
 #pragma GCC unroll 8
-    for (int s = 0; s < Sets; ++s) step(state[s], i + s * kLanes, kLanes);
+    for (int s = 0; s < Sets; ++s) step(state[s], i + s * kAtOnce, kAtOnce);
   }
-  for (; i + kLanes <= last; i += kLanes) step(state[0], i, kLanes);
+  for (; i + kAtOnce <= last; i += kAtOnce) step(state[0], i, kAtOnce);
   if (i < last) step(state[1], i, static_cast<int>(last - i));
 }
 
-template <int Sums>
+// As many independent states as hide the latency of an addition: half as many of twins.
+template <class V, int Sets>
+constexpr int kSets = kStep<V> == kLanes ? Sets : Sets / 2;
+
+template <class V, int Sums>
 struct Partial {
-  Vec sum[Sums];
+  V sum[Sums];
 };
 
 template <int Sums>
@@ -46,35 +41,37 @@ struct Total {
 };
 
 // Totals over [0, n) of what step adds to the vectors of its state.
-template <int Sums, int Sets, class Step>
+template <class V, int Sums, int MostSets, class Step>
 ROOFLINE_INLINE Total<Sums> totals(std::int64_t n, Step step) {
+  constexpr int Sets = kSets<V, MostSets>;
   Total<Sums> total = {};
   for (std::int64_t first = 0; first < n; first += kBlock) {
-    Partial<Sums> state[Sets];
-    for (Partial<Sums>& one : state)
-      for (Vec& sum : one.sum) sum = zero();
-    accumulate(first, n - first < kBlock ? n : first + kBlock, state, step);
+    Partial<V, Sums> state[Sets];
+    for (Partial<V, Sums>& one : state)
+      for (V& sum : one.sum) sum = all<V>(0);
+    accumulate<V>(first, n - first < kBlock ? n : first + kBlock, state, step);
     for (int k = 0; k < Sums; ++k) {
       for (int width = Sets / 2; width > 0; width /= 2)
-        for (int s = 0; s < width; ++s) state[s].sum[k] = add(state[s].sum[k], state[s + width].sum[k]);
-      total.sum[k] += reduce_add(state[0].sum[k]);
+        for (int s = 0; s < width; ++s) state[s].sum[k] = plus(state[s].sum[k], state[s + width].sum[k]);
+      total.sum[k] += sum_of(state[0].sum[k]);
     }
   }
   return total;
 }
 
 // y[i] = value(i, n) over a row of any alignment: non-temporal stores write whole cache lines only.
-template <bool NonTemporal, class T, class Value>
+template <class V, bool NonTemporal, class T, class Value>
 ROOFLINE_INLINE void write(T* y, std::int64_t n, Value value) {
   constexpr std::int64_t kLine = kLineBytes / sizeof(T);
+  constexpr int kAtOnce = kStep<V>;
   std::int64_t i = 0;
   const auto plainly = [&](std::int64_t last) __attribute__((always_inline)) {
-    for (; i + 4 * kLanes <= last; i += 4 * kLanes) {
+    for (; i + 4 * kAtOnce <= last; i += 4 * kAtOnce) {
 #pragma GCC unroll 4
-      for (int u = 0; u < 4; ++u) put<false>(y + i + u * kLanes, kLanes, value(i + u * kLanes, kLanes));
+      for (int u = 0; u < 4; ++u) give<false>(y + i + u * kAtOnce, kAtOnce, value(i + u * kAtOnce, kAtOnce));
     }
-    for (; i + kLanes <= last; i += kLanes) put<false>(y + i, kLanes, value(i, kLanes));
-    if (i < last) put<false>(y + i, static_cast<int>(last - i), value(i, static_cast<int>(last - i)));
+    for (; i + kAtOnce <= last; i += kAtOnce) give<false>(y + i, kAtOnce, value(i, kAtOnce));
+    if (i < last) give<false>(y + i, static_cast<int>(last - i), value(i, static_cast<int>(last - i)));
     i = last;
   };
   if constexpr (NonTemporal) {
@@ -83,9 +80,9 @@ ROOFLINE_INLINE void write(T* y, std::int64_t n, Value value) {
     const std::int64_t lines = i + (n - i) / kLine * kLine;
     for (; i + 4 * kLine <= lines; i += 4 * kLine) {
 #pragma GCC unroll 32
-      for (int u = 0; u < 4 * kLine; u += kLanes) put<true>(y + i + u, kLanes, value(i + u, kLanes));
+      for (int u = 0; u < 4 * kLine; u += kAtOnce) give<true>(y + i + u, kAtOnce, value(i + u, kAtOnce));
     }
-    for (; i < lines; i += kLanes) put<true>(y + i, kLanes, value(i, kLanes));
+    for (; i < lines; i += kAtOnce) give<true>(y + i, kAtOnce, value(i, kAtOnce));
   }
   plainly(n);
 }
@@ -96,30 +93,48 @@ ROOFLINE_INLINE Vec exp_of_negative(Vec d) {
   return select_less(d, set1(-86.0f), zero(), exp2_bounded(mul(d, set1(1.44269504f))));
 }
 
+// fp32 between two passes, in the order of registers.
+ROOFLINE_INLINE void keep(float* p, int n, Vec x) { put(p, n, x); }
+ROOFLINE_INLINE void keep(float* p, int, Twin x) { store(p, x.even), store(p + kLanes, x.odd); }
+template <class V>
+ROOFLINE_INLINE V kept_at(const float* p, int n) {
+  if constexpr (std::is_same_v<V, Twin>)
+    return Twin{load(p), load(p + kLanes)};
+  else
+    return get(p, n, zero());
+}
+
 // Three passes over a row: its maximum; e^(x - max), kept in cache, and their sum; the quotient, which goes to memory.
 template <class T, bool NonTemporal>
 void softmax(const void* in, void* out, float* scratch, std::int64_t rows, std::int64_t columns) {
+  using V = VecOf<T>;
   auto* x = static_cast<const T*>(in);
   auto* y = static_cast<T*>(out);
   for (std::int64_t row = 0; row < rows; ++row, x += columns, y += columns) {
-    Vec tops[8];
-    for (Vec& top : tops) top = set1(-kInfinity);
-    accumulate(0, columns, tops, [&](Vec& top, std::int64_t i, int n) __attribute__((always_inline)) {
-      top = max(top, get(x + i, n, set1(-kInfinity)));
+    V tops[8];
+    for (V& one : tops) one = all<V>(-kInfinity);
+    const auto higher = [](Vec a, Vec b) __attribute__((always_inline)) { return max(a, b); };
+    accumulate<V>(0, columns, tops, [&](V& one, std::int64_t i, int n) __attribute__((always_inline)) {
+      one = each(higher, one, take<V>(x + i, n, -kInfinity));
     });
-    for (int s = 1; s < 8; ++s) tops[0] = max(tops[0], tops[s]);
-    const Vec top = set1(reduce_max(tops[0]));
+    for (int s = 1; s < 8; ++s) tops[0] = each(higher, tops[0], tops[s]);
+    const Vec top = set1(top_of(tops[0]));
     float* kept = scratch;
     if constexpr (sizeof(T) == sizeof(float)) kept = scratch ? scratch : reinterpret_cast<float*>(y);
-    const auto exps = totals<1, 4>(columns, [&](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
-      const Vec e = exp_of_negative(sub(get(x + i, n, set1(-kInfinity)), top));
-      put<false>(kept + i, n, e);
-      state.sum[0] = add(state.sum[0], e);
+    const auto exps = totals<V, 1, 4>(columns, [&](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
+      const V e = each([&](Vec a) __attribute__((always_inline)) { return exp_of_negative(sub(a, top)); }, take<V>(x + i, n, -kInfinity));
+      keep(kept + i, n, e);
+      state.sum[0] = plus(state.sum[0], e);
     });
     const Vec scale = set1(static_cast<float>(1 / exps.sum[0]));
-    write<NonTemporal>(y, columns, [&](std::int64_t i, int n) __attribute__((always_inline)) {
-      return mul(get(kept + i, n, zero()), scale);
-    });
+    const auto quotient = [&](std::int64_t i, int n) __attribute__((always_inline)) {
+      return each([&](Vec a) __attribute__((always_inline)) { return mul(a, scale); }, kept_at<V>(kept + i, n));
+    };
+    // Twins come back as they were kept, from the row's first element on: no head that ends where a cache line of y begins.
+    if (std::is_same_v<V, Vec> || reinterpret_cast<std::uintptr_t>(y) % kLineBytes == 0)
+      write<V, NonTemporal>(y, columns, quotient);
+    else
+      write<V, false>(y, columns, quotient);
   }
   if constexpr (NonTemporal) fence();
 }
@@ -127,21 +142,23 @@ void softmax(const void* in, void* out, float* scratch, std::int64_t rows, std::
 // The last pass of the norms by mean square: x / sqrt(mean square + eps) * weight goes to memory.
 template <bool NonTemporal, class T>
 ROOFLINE_INLINE void scale_by_root(const T* x, const T* weight, T* y, std::int64_t columns, double squares, double eps) {
+  using V = VecOf<T>;
   const Vec scale = set1(static_cast<float>(1 / __builtin_sqrt(squares / static_cast<double>(columns) + eps)));
-  write<NonTemporal>(y, columns, [&](std::int64_t i, int n) __attribute__((always_inline)) {
-    return mul(mul(get(x + i, n, zero()), scale), get(weight + i, n, zero()));
+  write<V, NonTemporal>(y, columns, [&](std::int64_t i, int n) __attribute__((always_inline)) {
+    return each([&](Vec a, Vec w) __attribute__((always_inline)) { return mul(mul(a, scale), w); }, take<V>(x + i, n, 0), take<V>(weight + i, n, 0));
   });
 }
 
 // Two passes over a row: the sum of squares; the result.
 template <class T, bool NonTemporal>
 void rms_norm(const void* in, const void* weight, void* out, std::int64_t rows, std::int64_t columns, double eps) {
+  using V = VecOf<T>;
   auto* x = static_cast<const T*>(in);
   auto* y = static_cast<T*>(out);
   for (std::int64_t row = 0; row < rows; ++row, x += columns, y += columns) {
-    const auto squares = totals<1, 8>(columns, [&](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
-      const Vec value = get(x + i, n, zero());
-      state.sum[0] = fma(value, value, state.sum[0]);
+    const auto squares = totals<V, 1, 8>(columns, [&](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
+      const V value = take<V>(x + i, n, 0);
+      state.sum[0] = times_plus(value, value, state.sum[0]);
     });
     scale_by_root<NonTemporal>(x, static_cast<const T*>(weight), y, columns, squares.sum[0], eps);
   }
@@ -151,14 +168,15 @@ void rms_norm(const void* in, const void* weight, void* out, std::int64_t rows, 
 // As rms_norm; the first pass adds x to the residual, which it keeps in cache for the second.
 template <class T, bool NonTemporal>
 void residual_rms_norm(const void* in, const void* weight, void* kept, void* out, std::int64_t rows, std::int64_t columns, double eps) {
+  using V = VecOf<T>;
   auto* x = static_cast<const T*>(in);
   auto* residual = static_cast<T*>(kept);
   auto* y = static_cast<T*>(out);
   for (std::int64_t row = 0; row < rows; ++row, x += columns, residual += columns, y += columns) {
-    const auto squares = totals<1, 8>(columns, [&](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
-      const Vec value = add(get(residual + i, n, zero()), get(x + i, n, zero()));
-      put<false>(residual + i, n, value);
-      state.sum[0] = fma(value, value, state.sum[0]);
+    const auto squares = totals<V, 1, 8>(columns, [&](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
+      const V value = plus(take<V>(residual + i, n, 0), take<V>(x + i, n, 0));
+      give<false>(residual + i, n, value);
+      state.sum[0] = times_plus(value, value, state.sum[0]);
     });
     scale_by_root<NonTemporal>(static_cast<const T*>(residual), static_cast<const T*>(weight), y, columns, squares.sum[0], eps);
   }
@@ -169,29 +187,36 @@ void residual_rms_norm(const void* in, const void* weight, void* kept, void* out
 template <bool NonTemporal, class T>
 ROOFLINE_INLINE void normalise(const T* x, const T* weight, const T* bias, T* y, std::int64_t columns, float mean, double variance,
                                double eps) {
+  using V = VecOf<T>;
   const Vec centre = set1(mean);
   const Vec scale = set1(static_cast<float>(1 / __builtin_sqrt(variance + eps)));
-  write<NonTemporal>(y, columns, [&](std::int64_t i, int n) __attribute__((always_inline)) {
-    const Vec scaled = mul(sub(get(x + i, n, centre), centre), scale);
-    return fma(scaled, get(weight + i, n, zero()), get(bias + i, n, zero()));
+  write<V, NonTemporal>(y, columns, [&](std::int64_t i, int n) __attribute__((always_inline)) {
+    return each([&](Vec a, Vec w, Vec b) __attribute__((always_inline)) { return fma(mul(sub(a, centre), scale), w, b); },
+                take<V>(x + i, n, mean), take<V>(weight + i, n, 0), take<V>(bias + i, n, 0));
   });
+}
+
+template <class V>
+ROOFLINE_INLINE V less(V a, float b) {
+  return each([&](Vec x) __attribute__((always_inline)) { return sub(x, set1(b)); }, a);
 }
 
 // Three passes over a row: its mean; the mean square of the deviations from it; the result.
 template <class T, bool NonTemporal>
 void layer_norm_two_pass(const void* in, const void* weight, const void* bias, void* out, std::int64_t rows, std::int64_t columns,
                          double eps) {
+  using V = VecOf<T>;
   const auto count = static_cast<double>(columns);
   auto* x = static_cast<const T*>(in);
   auto* y = static_cast<T*>(out);
   for (std::int64_t row = 0; row < rows; ++row, x += columns, y += columns) {
-    const auto sums = totals<1, 8>(columns, [&](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
-      state.sum[0] = add(state.sum[0], get(x + i, n, zero()));
+    const auto sums = totals<V, 1, 8>(columns, [&](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
+      state.sum[0] = plus(state.sum[0], take<V>(x + i, n, 0));
     });
     const auto mean = static_cast<float>(sums.sum[0] / count);
-    const auto squares = totals<1, 8>(columns, [&](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
-      const Vec deviation = sub(get(x + i, n, set1(mean)), set1(mean));
-      state.sum[0] = fma(deviation, deviation, state.sum[0]);
+    const auto squares = totals<V, 1, 8>(columns, [&](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
+      const V deviation = less(take<V>(x + i, n, mean), mean);
+      state.sum[0] = times_plus(deviation, deviation, state.sum[0]);
     });
     normalise<NonTemporal>(x, static_cast<const T*>(weight), static_cast<const T*>(bias), y, columns, mean, squares.sum[0] / count, eps);
   }
@@ -210,15 +235,16 @@ ROOFLINE_INLINE float first_of(const T* x) {
 template <class T, bool NonTemporal>
 void layer_norm_one_pass(const void* in, const void* weight, const void* bias, void* out, std::int64_t rows, std::int64_t columns,
                          double eps) {
+  using V = VecOf<T>;
   const auto count = static_cast<double>(columns);
   auto* x = static_cast<const T*>(in);
   auto* y = static_cast<T*>(out);
   for (std::int64_t row = 0; row < rows; ++row, x += columns, y += columns) {
     const float shift = first_of(x);
-    const auto sums = totals<2, 4>(columns, [&](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
-      const Vec d = sub(get(x + i, n, set1(shift)), set1(shift));
-      state.sum[0] = add(state.sum[0], d);
-      state.sum[1] = fma(d, d, state.sum[1]);
+    const auto sums = totals<V, 2, 4>(columns, [&](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
+      const V d = less(take<V>(x + i, n, shift), shift);
+      state.sum[0] = plus(state.sum[0], d);
+      state.sum[1] = times_plus(d, d, state.sum[1]);
     });
     const double mean = sums.sum[0] / count;
     const double variance = sums.sum[1] / count - mean * mean;
@@ -231,8 +257,9 @@ void layer_norm_one_pass(const void* in, const void* weight, const void* bias, v
 // y[i] = of(x[i], ...) of every element, any of whose operands may be y.
 template <class T, bool NonTemporal, class Of, class... X>
 ROOFLINE_INLINE void map(void* y, std::int64_t n, Of of, const X*... x) {
-  write<NonTemporal>(static_cast<T*>(y), n, [&](std::int64_t i, int lanes) __attribute__((always_inline)) {
-    return of(get(x + i, lanes, zero())...);
+  using V = std::conditional_t<(std::is_same_v<X, T> && ...), VecOf<T>, Vec>;
+  write<V, NonTemporal>(static_cast<T*>(y), n, [&](std::int64_t i, int lanes) __attribute__((always_inline)) {
+    return each(of, take<V>(x + i, lanes, 0)...);
   });
   if constexpr (NonTemporal) fence();
 }
@@ -258,46 +285,66 @@ void exp_of(const float* x, float* y, std::int64_t n) {
   map<float, false>(y, n, [](Vec a) __attribute__((always_inline)) { return exp(a); }, x);
 }
 
-// The normal distribution's lower tail below -a, a >= 0, is e^(-a²/2) t Q(t) with t = 1 / (1 + 0.34 a). Q: minimax in relative
-// error over a in [0, 14] (3.0e-8; 2.9e-7 evaluated in fp32).
-constexpr float kTail[9] = {0.135620505f, 0.136112198f,  0.115197696f, 0.115359031f,  -0.0447181426f,
-                            0.202182233f, -0.273132384f, 0.139499322f, -0.0261204429f};
+// The normal distribution's lower tail below -a, a >= 0, is e^(-a²/2) t Q(t) with t = 1 / (1 + kTailScale a). Q: minimax in relative
+// error over a in [0, 14]: for fp32 3.0e-8 (2.9e-7 evaluated in fp32), for results of 16 bits 3.5e-5, a seventh of fp16's rounding.
+template <class T>
+constexpr float kTailScale = sizeof(T) == sizeof(float) ? 0.34f : 0.38f;
+template <class T>
+constexpr float kTail[5] = {0.151225139f, 0.157829468f, 0.0919797273f, 0.188876506f, -0.0899283688f};
+template <>
+constexpr float kTail<float>[9] = {0.135620505f, 0.136112198f,  0.115197696f, 0.115359031f,  -0.0447181426f,
+                                   0.202182233f, -0.273132384f, 0.139499322f, -0.0261204429f};
+
+// e^x for x <= 87, as if they were -87 for those below. For results of 16 bits the reduction need not be exact.
+template <class T>
+ROOFLINE_INLINE Vec exp_for(Vec x) {
+  if constexpr (sizeof(T) == sizeof(float))
+    return exp(max(set1(-87.0f), x));  // in this order a NaN stays one
+  else
+    return exp2_bounded(mul(x, set1(1.44269504f)));
+}
 
 // x (1 + erf(x / sqrt(2))) / 2 = max(x, 0) - |x| tail(|x|): no difference of near numbers where x is negative.
+template <class T>
 ROOFLINE_INLINE Vec gelu_of(Vec x) {
+  constexpr int kTerms = sizeof(kTail<T>) / sizeof(float);
   // Beyond 12.9 the tail is below fp32's normal numbers, on which Intel's CPUs take a hundred cycles each: it counts as 0 there.
   const Vec most = set1(12.9f), size = max(x, sub(zero(), x)), a = min(size, most);
-  const Vec t = div(set1(1.0f), fma(set1(0.34f), a, set1(1.0f)));
-  Vec q = set1(kTail[8]);
+  const Vec t = div(set1(1.0f), fma(set1(kTailScale<T>), a, set1(1.0f)));
+  Vec q = set1(kTail<T>[kTerms - 1]);
 #pragma GCC unroll 8
-  for (int k = 7; k >= 0; --k) q = fma(q, t, set1(kTail[k]));
-  const Vec tail = mul(mul(exp(mul(mul(a, a), set1(-0.5f))), t), q);
+  for (int k = kTerms - 2; k >= 0; --k) q = fma(q, t, set1(kTail<T>[k]));
+  const Vec tail = mul(mul(exp_for<T>(mul(mul(a, a), set1(-0.5f))), t), q);
   return sub(max(zero(), x), select_less(size, most, mul(a, tail), zero()));
 }
 
 template <class T, bool NonTemporal>
 void gelu(const void* x, void* y, std::int64_t n) {
-  map<T, NonTemporal>(y, n, [](Vec a) __attribute__((always_inline)) { return gelu_of(a); }, static_cast<const T*>(x));
+  map<T, NonTemporal>(y, n, [](Vec a) __attribute__((always_inline)) { return gelu_of<T>(a); }, static_cast<const T*>(x));
 }
 
 // a / (1 + e^-x). x is clamped to where exp is accurate: beyond, the quotient is below 1e-37, or 1.
+template <class T>
 ROOFLINE_INLINE Vec times_sigmoid(Vec a, Vec x) {
-  const Vec e = exp(max(min(sub(zero(), x), set1(87.0f)), set1(-87.0f)));
+  const Vec e = exp_for<T>(min(set1(87.0f), sub(zero(), x)));
   return div(a, add(set1(1.0f), e));
 }
 
 // x (1 + tanh(u)) / 2 = x / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x³). Below -10 it is less than fp32's normal numbers: 0.
+template <class T>
+ROOFLINE_INLINE Vec gelu_tanh_of(Vec a) {
+  const Vec twice_u = mul(mul(a, set1(1.5957691216f)), fma(mul(a, a), set1(0.044715f), set1(1.0f)));
+  return select_less(a, set1(-10.0f), zero(), times_sigmoid<T>(a, twice_u));
+}
+
 template <class T, bool NonTemporal>
 void gelu_tanh(const void* x, void* y, std::int64_t n) {
-  map<T, NonTemporal>(y, n, [](Vec a) __attribute__((always_inline)) {
-    const Vec twice_u = mul(mul(a, set1(1.5957691216f)), fma(mul(a, a), set1(0.044715f), set1(1.0f)));
-    return select_less(a, set1(-10.0f), zero(), times_sigmoid(a, twice_u));
-  }, static_cast<const T*>(x));
+  map<T, NonTemporal>(y, n, [](Vec a) __attribute__((always_inline)) { return gelu_tanh_of<T>(a); }, static_cast<const T*>(x));
 }
 
 template <class T, bool NonTemporal>
 void silu_mul(const void* gate, const void* up, void* y, std::int64_t n) {
-  map<T, NonTemporal>(y, n, [](Vec g, Vec u) __attribute__((always_inline)) { return mul(times_sigmoid(g, g), u); },
+  map<T, NonTemporal>(y, n, [](Vec g, Vec u) __attribute__((always_inline)) { return mul(times_sigmoid<T>(g, g), u); },
                       static_cast<const T*>(gate), static_cast<const T*>(up));
 }
 
@@ -305,6 +352,20 @@ template <class From, class To, bool NonTemporal>
 void convert(const void* x, void* y, std::int64_t n) {
   map<To, NonTemporal>(y, n, [](Vec a) __attribute__((always_inline)) { return a; }, static_cast<const From*>(x));
 }
+
+// What becomes of a part of a product's result.
+template <class Of>
+void finish(float* c, const float* bias, std::int64_t n) {
+  if (bias)
+    map<float, false>(c, n, [](Vec a, Vec b) __attribute__((always_inline)) { return Of::of(add(a, b)); }, static_cast<const float*>(c), bias);
+  else
+    map<float, false>(c, n, [](Vec a) __attribute__((always_inline)) { return Of::of(a); }, static_cast<const float*>(c));
+}
+struct Nothing { ROOFLINE_INLINE Vec of(Vec x) { return x; } };
+struct Relu { ROOFLINE_INLINE Vec of(Vec x) { return relu_of(x); } };
+struct Gelu { ROOFLINE_INLINE Vec of(Vec x) { return gelu_of<float>(x); } };
+struct GeluTanh { ROOFLINE_INLINE Vec of(Vec x) { return gelu_tanh_of<float>(x); } };
+struct Silu { ROOFLINE_INLINE Vec of(Vec x) { return times_sigmoid<float>(x, x); } };
 
 #define ROOFLINE_BOTH(...) {__VA_ARGS__, false>, __VA_ARGS__, true>}
 
@@ -320,11 +381,13 @@ constexpr RowsKernels kRows = {
     ROOFLINE_BOTH(gelu<T),
     ROOFLINE_BOTH(gelu_tanh<T),
     ROOFLINE_BOTH(silu_mul<T),
-    {ROOFLINE_BOTH(convert<T, float), ROOFLINE_BOTH(convert<T, Bf16), ROOFLINE_BOTH(convert<T, Fp16)},
+    {ROOFLINE_BOTH(convert<T, float), ROOFLINE_BOTH(convert<T, Bf16), ROOFLINE_BOTH(convert<T, Fp16), ROOFLINE_BOTH(convert<T, Int8),
+     ROOFLINE_BOTH(convert<T, Fp8E4m3), ROOFLINE_BOTH(convert<T, Fp8E5m2)},
 };
 
 }  // namespace
 
-extern const RowsTable ROOFLINE_TABLE(rows) = {{kRows<float>, kRows<Bf16>, kRows<Fp16>}, exp_of};
+extern const RowsTable ROOFLINE_TABLE(rows) = {{kRows<float>, kRows<Bf16>, kRows<Fp16>}, exp_of,
+                                               {finish<Nothing>, finish<Relu>, finish<Gelu>, finish<GeluTanh>, finish<Silu>}};
 
 }  // namespace roofline::cpu

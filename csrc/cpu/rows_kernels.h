@@ -12,7 +12,10 @@ namespace roofline::cpu {
 // not a whole cache line of a row is stored plainly. y may equal x wherever x is read, and gate or up in silu_mul; otherwise they do
 // not overlap.
 struct RowsKernels {
-  // scratch: [columns], keeps e^(x - max) of one row between the passes; of fp32 y itself serves where it is null.
+  // What numbers are converted to: each Element, and these, rounded to nearest even, at most the largest there is.
+  enum Converted : int { kInt8 = kElements, kFp8E4m3, kFp8E5m2, kConverted };
+
+  // scratch: [columns] and up to 31 more, keeps e^(x - max) of one row between the passes; of fp32 y itself serves where it is null.
   void (*softmax[2])(const void* x, void* y, float* scratch, std::int64_t rows, std::int64_t columns);
   void (*rms_norm[2])(const void* x, const void* weight, void* y, std::int64_t rows, std::int64_t columns, double eps);
   void (*residual_rms_norm[2])(const void* x, const void* weight, void* residual, void* y, std::int64_t rows, std::int64_t columns,
@@ -27,12 +30,14 @@ struct RowsKernels {
   Map gelu[2];       // x (1 + erf(x / sqrt(2))) / 2
   Map gelu_tanh[2];  // its approximation by tanh
   void (*silu_mul[2])(const void* gate, const void* up, void* y, std::int64_t n);  // up gate / (1 + e^-gate)
-  Map convert[kElements][2];  // to each
+  Map convert[kConverted][2];  // to each
 };
 
 struct RowsTable {
   RowsKernels of[kElements];
   void (*exp)(const float* x, float* y, std::int64_t n);
+  // c = activation(c + bias), without a bias where it is null: none, relu, gelu, gelu_tanh, silu.
+  void (*finish[5])(float* c, const float* bias, std::int64_t n);
 };
 
 ROOFLINE_DECLARE_TABLES(RowsTable, rows);

@@ -15,22 +15,41 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kColumnBlock = 512;   // of c: packing a block of a costs 1 or 2 % of what it is used for
 constexpr std::int64_t kPartsPerThread = 8;  // so that the last to end leaves little idle
+constexpr std::int64_t kLeastStrips = 4;     // of a part, and tiles of rows: it packs its rows of a
 
-// `worker`'s part of a in what the kernels read: fp32, of int8 words, whose last one is filled up with 0 where inner is odd.
-void widen_rows(const GemmKernels& table, const TiledProblem& problem, Stored type, float* wide, int worker, int workers) {
+// The fastest kernels for this type of b. Intel's CPUs take two cycles for a product of bf16 pairs, as for the two multiply-adds in
+// fp32 that do the same.
+Choice<GemmKernels> choose_for(Stored type) {
+#if defined(ROOFLINE_HAVE_amx)
+  if ((type == Stored::int8 || type == Stored::bf16) && has(Isa::amx)) return {Isa::amx, &gemm_amx};
+#endif
+#if defined(ROOFLINE_HAVE_avx512_bf16)
+  __builtin_cpu_init();
+  const bool pairs = type == Stored::int8 || (type == Stored::bf16 && !__builtin_cpu_is("intel"));
+  if (pairs && has(Isa::avx512_bf16)) return {Isa::avx512_bf16, &gemm_pairs_avx512_bf16};
+#endif
+  return choose<GemmKernels>(ROOFLINE_TABLES(gemm));
+}
+
+// `worker`'s part of a in what the kernels read: `words` to a row, fp32 or several numbers each, filled up with 0.
+void widen_rows(const GemmKernels& table, const TiledProblem& problem, Stored type, float* wide, std::int64_t words, int worker, int workers) {
   const auto* const a = static_cast<const char*>(problem.a);
-  const std::int64_t size = type == Stored::int8 ? 1 : 2, numbers = type == Stored::int8 ? 2 : 1, odd = problem.inner % numbers;
-  const std::int64_t inner = problem.inner / numbers;
-  if (!odd) {
-    const Range part = share(problem.rows * inner, worker, workers, 32);
-    return table.widen[index(type)](a + part.first * numbers * size, wide + part.first, part.size());
+  const std::int64_t numbers = table.numbers[index(type)], whole = problem.inner / numbers, over = problem.inner % numbers;
+  const std::int64_t size = problem.a_is_fp32 ? 4 : size_bytes(problem.dtype);
+  const auto widen = problem.a_is_fp32 ? table.pair : table.widen[index(type)];
+  if (words == whole && !over) {
+    const Range part = share(problem.rows * words, worker, workers, 32);
+    return widen(a + part.first * numbers * size, wide + part.first, part.size());
   }
   const Range part = share(problem.rows, worker, workers, 1);
   for (std::int64_t row = part.first; row < part.last; ++row) {
-    const char* const from = a + row * problem.inner;
-    table.widen[index(type)](from, wide + row * (inner + 1), inner);
-    const char last[2] = {from[problem.inner - 1], 0};
-    table.widen[index(type)](last, wide + row * (inner + 1) + inner, 1);
+    const char* const from = a + row * problem.inner * size;
+    float* const to = wide + row * words;
+    widen(from, to, whole);
+    std::fill(to + whole, to + words, 0.0f);
+    alignas(8) char last[8] = {};
+    std::copy_n(from + whole * numbers * size, over * size, last);
+    if (over) widen(last, to + whole, 1);
   }
 }
 
@@ -53,14 +72,14 @@ Blocks blocks_of(int width, int tile_rows, const Caches& caches) {
 }
 
 TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
-  const auto [isa, table] = choose<GemmKernels>(ROOFLINE_TABLES(gemm));
-  const Stored type = stored(problem.dtype, "tiled");
-  const bool integers = type == Stored::int8;
+  const Stored type = problem.dtype == DType::fp8_e4m3 ? Stored::fp8_e4m3 : stored(problem.dtype, "tiled");  // of operands only
+  const auto [isa, table] = choose_for(type);
+  const std::int64_t numbers = table->numbers[index(type)];
   const std::int64_t rows = problem.rows, columns = problem.columns;
-  const std::int64_t inner = integers ? parts_of(problem.inner, 2) : problem.inner;  // of int8 words
+  const std::int64_t inner = parts_of(problem.inner, numbers * table->multiple) * table->multiple;  // words
   const std::int64_t strips = parts_of(columns, table->width);
   const std::int64_t strip_bytes =
-      product({inner, table->width, size_bytes(problem.dtype) * (integers ? 2 : 1)}, "tiled: bytes of packed b");
+      product({inner, table->width, size_bytes(problem.dtype) * numbers}, "tiled: bytes of packed b");
 
   TiledGemm plan{};
   plan.isa = isa;
@@ -76,13 +95,14 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   const bool few = rows <= GemmKernels::kMostFewRows;
   const std::int64_t wanted = kPartsPerThread * device.threads();
   const Blocks most = blocks_of(table->width, table->tile_rows, device.caches());
-  const std::int64_t row_parts = few ? 1 : parts_of(rows, most.rows);
   const std::int64_t most_strips = few ? strips : std::min(strips, kColumnBlock / table->width);
   // Whole sets of streams where there are enough strips for them.
-  const std::int64_t most_parts =
-      few ? std::max<std::int64_t>(strips / GemmKernels::kStreams, std::min<std::int64_t>(strips, device.threads())) : strips;
+  std::int64_t most_parts = std::max<std::int64_t>(strips / (few ? GemmKernels::kStreams : kLeastStrips), 1);
+  const std::int64_t least_rows = parts_of(rows, most.rows), most_rows = std::max(rows / (kLeastStrips * table->tile_rows), least_rows);
+  const std::int64_t row_parts = few ? 1 : std::clamp(parts_of(wanted, most_parts), least_rows, most_rows);
+  if (row_parts * most_parts < device.threads()) most_parts = std::min<std::int64_t>(strips, device.threads());
   const std::int64_t column_parts = std::min(std::max(parts_of(strips, most_strips), parts_of(wanted, row_parts)), most_parts);
-  plan.inner_block = few ? 0 : std::min(inner, most.inner);
+  plan.inner_block = few ? 0 : std::min(inner, most.inner / table->multiple * table->multiple);
   plan.row_block = std::min(rows, parts_of(parts_of(rows, table->tile_rows), row_parts) * table->tile_rows);
   plan.column_block = std::min(columns, parts_of(strips, column_parts) * table->width);
   const std::int64_t floats = few ? table->few_floats(rows) : table->block_floats(plan.row_block, plan.inner_block);
@@ -92,9 +112,9 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   const std::int64_t part_columns = parts_of(strips, column_parts) * table->width;
   const std::int64_t sums = whole_pages(floats * 4);  // where they begin
   const std::int64_t thread_bytes = sums + (rounded ? whole_pages(product({plan.row_block, part_columns, 4}, "tiled: sums")) : 0);
-  // Few rows are widened once; a block of many is when it is packed, and of int8 there is nothing else.
+  // Few rows, fp8 and words are widened once; of 16 bits a block of many rows is when it is packed.
   const Stored a_stored = problem.a_is_fp32 ? Stored::fp32 : type;
-  const bool widened = a_stored != Stored::fp32 && (few || integers);
+  const bool widened = numbers > 1 || type == Stored::fp8_e4m3 || (a_stored != Stored::fp32 && few);
   const std::int64_t wide_bytes = widened ? whole_pages(product({rows, inner, 4}, "tiled: bytes of a in fp32")) : 0;
   plan.workspace_bytes = thread_bytes * device.threads() + wide_bytes;
   const std::shared_ptr<void> memory = workspace(device, plan.workspace_bytes);
@@ -102,7 +122,7 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
 
   plan.launch = [=, table = table, finish = problem.finish](Queue& queue) {
     Pool& threads = pool(queue);
-    if (widened) threads.run([&](int worker) { widen_rows(*table, problem, a_stored, wide, worker, threads.threads()); });
+    if (widened) threads.run([&](int worker) { widen_rows(*table, problem, type, wide, inner, worker, threads.threads()); });
     const auto* const a = static_cast<const char*>(widened ? wide : problem.a);
     const std::int64_t row_bytes = inner * (widened || a_stored == Stored::fp32 ? 4 : 2);
     threads.for_each(row_parts * column_parts, [&](int worker, std::int64_t item) {

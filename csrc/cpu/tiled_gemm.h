@@ -2,23 +2,22 @@
 // operators with products by our own kernels plan alike.
 #pragma once
 
-#include <functional>
 #include <memory>
 
 #include "cpu/device.h"
+#include "cpu/gemm.h"
 #include "cpu/gemm_kernels.h"
 #include "cpu/isa.h"
 
 namespace roofline::cpu {
 
 struct TiledProblem {
-  DType dtype;  // of a and b: fp32, bf16, fp16 or int8
+  DType dtype;  // of a and b: fp32, bf16, fp16, int8 or fp8_e4m3
   std::int64_t rows, columns, inner;
   const void* a;  // [rows, inner]
   const void* b;  // [inner, columns], constant: packed in bind
   void* c;        // [rows, columns]: fp32, of int8 int32, or in 16 bits
-  // What becomes of n finished numbers of c from `at` on, while they are in a cache; nothing where it is empty.
-  std::function<void(std::int64_t at, std::int64_t n)> finish = {};
+  Finish finish = {};  // while a cache holds them
   bool a_is_fp32 = false;          // whatever b is
   DType c_dtype = DType::fp32;  // or bf16 or fp16: then parts of the sums are rounded in a cache
 };

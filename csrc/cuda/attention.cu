@@ -14,6 +14,7 @@ using ops::Attention;
 
 template <class T>
 Bound naive(const Attention& problem, Device& device) {
+  problem.refuse_logsumexp("naive");
   const NaiveShape shape = {problem.batch * problem.heads, problem.batch * problem.kv_heads, problem.seq_q, problem.seq_kv,
                             problem.head_dim, problem.group(), problem.causal};
   const TileGrid score_tiles = tile_grid(shape.heads, shape.seq_q, shape.seq_kv, kNaiveQueries, kNaiveKeys);

@@ -16,6 +16,7 @@ namespace {
 using ops::Attention;
 
 Bound library(const Attention& problem, Device& device) {
+  problem.refuse_logsumexp("library");
   const std::int64_t size = size_bytes(problem.dtype);
   const std::int64_t scores_count = problem.batch * problem.heads * problem.seq_q * problem.seq_kv;
   // Probabilities begin at a multiple of what allocations do. One allocation: it is there wholly, or nothing is taken.

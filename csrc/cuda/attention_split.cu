@@ -97,6 +97,7 @@ Bound split(const Decode& problem, Device& device) {
 
 template <class T>
 Bound plain(const Attention& p, Device& device) {
+  p.refuse_logsumexp("split_kv");
   const Decode problem = {Attention::op, p.batch, p.kv_heads, p.group(), p.seq_q, p.seq_kv, p.head_dim, 0, 0,
                           p.q, p.k, p.v, p.out, nullptr, nullptr, p.causal, Cache::same};
   return split<T>(problem, device);
@@ -104,6 +105,7 @@ Bound plain(const Attention& p, Device& device) {
 
 template <class T>
 Bound cached(const CachedAttention& p, Device& device) {
+  p.refuse_softcap_and_lengths("split_kv");
   Cache cache = Cache::same;
   if (p.kv_dtype == DType::fp8_e4m3) cache = Cache::fp8_e4m3;
   else if (p.kv_dtype == DType::int8) cache = Cache::int8;

@@ -83,6 +83,7 @@ Bound tiled_with(const Attention& problem, Device& device) {
 
 template <class T>
 Bound tiled(const Attention& problem, Device& device) {
+  problem.refuse_logsumexp("tiled");
   if (const std::string reason = tiled_refuses(problem.head_dim, 2); !reason.empty()) throw Unsupported("attention: " + reason);
   if (problem.head_dim <= 64) return tiled_with<T, TiledShape<64, 64, 2>>(problem, device);
   if (problem.head_dim <= 128) return tiled_with<T, TiledShape<128, 64, 2>>(problem, device);
@@ -96,6 +97,7 @@ Bound fp32_with(const Attention& problem, Device& device) {
 }
 
 Bound tiled_fp32(const Attention& problem, Device& device) {
+  problem.refuse_logsumexp("tiled");
   if (const std::string reason = tiled_refuses(problem.head_dim, 4); !reason.empty()) throw Unsupported("attention: " + reason);
   if (problem.head_dim <= 64) return fp32_with<Fp32Shape<64>>(problem, device);
   if (problem.head_dim <= 128) return fp32_with<Fp32Shape<128>>(problem, device);

@@ -80,6 +80,7 @@ Types types_of(DType dtype, DType out) {
     case DType::int32:
     case DType::int4:
     case DType::fp8_e8m0:
+    case DType::fp8_e5m2:
       break;
   }
   throw unsupported();

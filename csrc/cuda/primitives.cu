@@ -54,6 +54,14 @@ __device__ Fp8E4m3 random_value<Fp8E4m3>(std::uint64_t seed, std::uint64_t i) {
   return {to_fp8_e4m3(random_uniform(seed, i))};
 }
 
+struct Fp8E5m2 {
+  std::uint8_t bits;
+};
+template <>
+__device__ Fp8E5m2 random_value<Fp8E5m2>(std::uint64_t seed, std::uint64_t i) {
+  return {to_fp8_e5m2(random_uniform(seed, i))};
+}
+
 struct Fp8E8m0 {
   std::uint8_t bits;
 };
@@ -123,6 +131,7 @@ void launch_fill(cudaStream_t stream, void* memory, DType dtype, std::int64_t el
     case DType::int4:
     case DType::nvfp4: return fill<std::int8_t>(stream, memory, size_bytes(dtype, elements), seed, sms);
     case DType::fp8_e4m3: return fill<Fp8E4m3>(stream, memory, elements, seed, sms);
+    case DType::fp8_e5m2: return fill<Fp8E5m2>(stream, memory, elements, seed, sms);
     case DType::fp8_e8m0: return fill<Fp8E8m0>(stream, memory, elements, seed, sms);
   }
 }

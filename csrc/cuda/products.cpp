@@ -55,10 +55,17 @@ Bound bind_matmul(const ops::Matmul& problem, Device& device, bool fast_accumula
   gemm.rows = problem.rows, gemm.columns = problem.columns, gemm.inner = problem.inner;
   gemm.a = problem.a, gemm.b = problem.b, gemm.c = problem.c;
   gemm.fast_accumulation = fast_accumulation;
+  using Activation = ops::Matmul::Activation;
+  if (problem.bias) throw Unsupported("matmul library: a GPU's product adds no bias; use bias False and add it by bias_relu");
+  if (problem.activation == Activation::gelu || problem.activation == Activation::silu)
+    throw Unsupported("matmul library: cuBLASLt's epilogues know relu and gelu_tanh; use one of these, or activation none and an operator of its own");
+  if (problem.activation == Activation::relu) gemm.activation = cuda::Activation::relu;
+  if (problem.activation == Activation::gelu_tanh) gemm.activation = cuda::Activation::gelu_tanh;
   // b and the scales are the same in every launch, so what must be done to them is done here.
   std::int64_t packed_bytes = 0;
   const std::vector<Step> before = prepare(problem.scales, gemm, device, packed_bytes);
   Bound bound = bind("matmul", gemm, device);
+  if (problem.finished()) bound.plan.set("epilogue", "fused");
   if (before.empty()) return bound;
   bound.plan.set("packed_bytes", Value(packed_bytes));
   keep(bound, before);

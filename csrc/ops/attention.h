@@ -1,4 +1,5 @@
-// attention: out = softmax(q kᵀ / sqrt(head_dim)) v, each head by itself. Query heads share K and V in groups of heads / kv_heads.
+// attention: out = softmax(q kᵀ / sqrt(head_dim)) v, each head by itself, and the logarithms of the softmax's sums where they are
+// asked for. Query heads share K and V in groups of heads / kv_heads.
 #pragma once
 
 #include "core/arguments.h"
@@ -20,6 +21,7 @@ struct Attention {
   const void* k = nullptr;    // [batch, kv_heads, seq_kv, head_dim]
   const void* v = nullptr;    // [batch, kv_heads, seq_kv, head_dim]
   void* out = nullptr;        // [batch, heads, seq_q, head_dim]
+  float* logsumexp = nullptr;  // [batch, heads, seq_q], of the scaled scores, or null
 
   std::int64_t group() const { return heads / kv_heads; }  // query heads of one KV head; they lie side by side
 
@@ -32,7 +34,19 @@ struct Attention {
     return batch * heads * (seq_q * seq_kv - masked);
   }
 
-  static Attention from(const Arguments& arguments) {
+  float* sums_of(const Arguments& arguments) const {
+    return arguments.tensor("logsumexp", DType::fp32, {batch, heads, seq_q}).as<float>();
+  }
+
+  // For kernels that write out alone.
+  void refuse_logsumexp(const char* variant) const {
+    if (logsumexp)
+      throw Unsupported(std::string("attention: ") + variant +
+                        " of this device writes no logsumexp; use logsumexp=False, or the CPU");
+  }
+
+  // All but logsumexp, for an operator of that name.
+  static Attention read(const Arguments& arguments, const std::string& name) {
     Attention problem{};
     problem.dtype = arguments.dtype();
     problem.batch = arguments.dimension("batch");
@@ -43,18 +57,24 @@ struct Attention {
     problem.head_dim = arguments.dimension("head_dim");
     problem.causal = arguments.flag("causal");
     if (problem.heads % problem.kv_heads != 0)
-      throw Error("attention: heads must be a multiple of kv_heads, got heads " + std::to_string(problem.heads) + " and kv_heads " +
+      throw Error(name + ": heads must be a multiple of kv_heads, got heads " + std::to_string(problem.heads) + " and kv_heads " +
                   std::to_string(problem.kv_heads));
     if (problem.causal && problem.seq_q > problem.seq_kv)
-      throw Error("attention: causal with seq_q " + std::to_string(problem.seq_q) + " > seq_kv " + std::to_string(problem.seq_kv) +
+      throw Error(name + ": causal with seq_q " + std::to_string(problem.seq_q) + " > seq_kv " + std::to_string(problem.seq_kv) +
                   ": the first queries would see no key; use seq_q <= seq_kv");
     const Shape queries = {problem.batch, problem.heads, problem.seq_q, problem.head_dim};
     const Shape keys = {problem.batch, problem.kv_heads, problem.seq_kv, problem.head_dim};
-    product({problem.batch, problem.heads, problem.seq_q, problem.seq_kv, 8}, "attention: bytes of the scores");
+    product({problem.batch, problem.heads, problem.seq_q, problem.seq_kv, 8}, name + ": bytes of the scores");
     problem.q = arguments.tensor("q", problem.dtype, queries).data;
     problem.k = arguments.tensor("k", problem.dtype, keys).data;
     problem.v = arguments.tensor("v", problem.dtype, keys).data;
     problem.out = arguments.tensor("out", problem.dtype, queries).data;
+    return problem;
+  }
+
+  static Attention from(const Arguments& arguments) {
+    Attention problem = read(arguments, op);
+    if (arguments.flag("logsumexp")) problem.logsumexp = problem.sums_of(arguments);
     return problem;
   }
 };

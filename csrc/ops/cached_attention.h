@@ -1,4 +1,5 @@
-// cached_attention: causal attention over a KV cache, of another dtype, within a window, with sinks, in pages.
+// cached_attention: causal attention over a KV cache, of another dtype, within a window, with sinks, in pages, with capped scores,
+// of sequences of several lengths.
 #pragma once
 
 #include <algorithm>
@@ -20,14 +21,32 @@ struct CachedAttention {
   std::int64_t head_dim;
   std::int64_t window;     // keys that a query sees at most; 0: all
   std::int64_t page_size;  // tokens of a page; 0: the cache lies in one piece
+  std::int64_t seq_kv;     // tokens of the longest sequence
+  std::int64_t shortest;   // tokens of the shortest one, from which lengths are spread evenly up to seq_kv; 0: all are as long
+  double softcap;          // scores become softcap tanh(score / softcap); 0: they stay
   const void* q = nullptr;           // [batch, heads, seq_q, head_dim]
   const void* k = nullptr;           // [batch, kv_heads, keys, head_dim], or [pages, kv_heads, page_size, head_dim]
   const void* v = nullptr;           // as k
   const float* sinks = nullptr;      // [heads], or null
   const void* page_table = nullptr;  // int32 [batch, ceil(keys / page_size)], or null: the page of every page_size keys
+  const void* lengths = nullptr;     // int32 [batch], or null: tokens of each sequence, whose last keys come first in the cache
   void* out = nullptr;               // [batch, heads, seq_q, head_dim]
 
   std::int64_t group() const { return heads / kv_heads; }
+
+  // Keys that a sequence is planned to have in the cache.
+  std::int64_t planned_keys(std::int64_t sequence) const {
+    if (shortest == 0 || batch == 1) return keys;
+    return std::min(keys, shortest + (seq_kv - shortest) * sequence / (batch - 1));
+  }
+
+  // For kernels without them.
+  void refuse_softcap_and_lengths(const char* variant) const {
+    if (softcap == 0 && !lengths) return;
+    throw Unsupported(std::string("cached_attention: ") + variant + " of this device " +
+                      (lengths ? "takes sequences of one length; use shortest=0" : "does not cap scores; use softcap=0") +
+                      ", or the CPU");
+  }
 
   static CachedAttention from(const Arguments& arguments) {
     CachedAttention problem{};
@@ -37,10 +56,14 @@ struct CachedAttention {
     problem.heads = arguments.dimension("heads");
     problem.kv_heads = arguments.dimension("kv_heads");
     problem.seq_q = arguments.dimension("seq_q");
-    const std::int64_t seq_kv = arguments.dimension("seq_kv");
+    const std::int64_t seq_kv = problem.seq_kv = arguments.dimension("seq_kv");
     problem.head_dim = arguments.dimension("head_dim");
     problem.window = arguments.integer("window");
     problem.page_size = arguments.integer("page_size");
+    problem.shortest = arguments.integer("shortest");
+    problem.softcap = arguments.number("softcap");
+    if (!(problem.softcap >= 0))
+      throw Error("cached_attention: softcap must be at least 0, got " + std::to_string(problem.softcap));
     if (problem.window < 0 || problem.page_size < 0)
       throw Error("cached_attention: window and page_size must be at least 0, got " + std::to_string(problem.window) + " and " +
                   std::to_string(problem.page_size));
@@ -50,6 +73,9 @@ struct CachedAttention {
     if (problem.seq_q > seq_kv)
       throw Error("cached_attention: seq_q " + std::to_string(problem.seq_q) + " > seq_kv " + std::to_string(seq_kv) +
                   ": the first queries would see no key; use seq_q <= seq_kv");
+    if (problem.shortest != 0 && (problem.shortest < problem.seq_q || problem.shortest > seq_kv))
+      throw Error("cached_attention: shortest must be 0 or from seq_q " + std::to_string(problem.seq_q) + " to seq_kv " +
+                  std::to_string(seq_kv) + ", got " + std::to_string(problem.shortest));
     const std::int64_t most = problem.window > 0 ? std::min(problem.window, seq_kv) : seq_kv;
     problem.keys = std::min(seq_kv, most + problem.seq_q - 1);
     const Shape queries = {problem.batch, problem.heads, problem.seq_q, problem.head_dim};
@@ -62,6 +88,7 @@ struct CachedAttention {
     problem.q = arguments.tensor("q", problem.dtype, queries).data;
     problem.k = arguments.tensor("k", problem.kv_dtype, cache).data;
     problem.v = arguments.tensor("v", problem.kv_dtype, cache).data;
+    if (problem.shortest > 0) problem.lengths = arguments.tensor("lengths", DType::int32, {problem.batch}).data;
     if (arguments.flag("sinks")) problem.sinks = arguments.tensor("sinks", DType::fp32, {problem.heads}).as<const float>();
     problem.out = arguments.tensor("out", problem.dtype, queries).data;
     return problem;

@@ -39,6 +39,11 @@ static inline void _tile_loadconfig(const void* memory) {
 
 static inline void _tile_release(void) { emulated_amx.configured = false; }
 
+static inline void _tile_zero(int tile) {
+  amx_expect(emulated_amx.configured && emulated_amx.rows[tile] > 0, "a tile that is not configured");
+  memset(emulated_amx.data[tile], 0, sizeof emulated_amx.data[tile]);
+}
+
 static inline void _tile_loadd(int tile, const void* memory, long stride) {
   amx_expect(emulated_amx.configured && emulated_amx.rows[tile] > 0, "load of a tile that is not configured");
   memset(emulated_amx.data[tile], 0, sizeof emulated_amx.data[tile]);

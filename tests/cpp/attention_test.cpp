@@ -1,6 +1,7 @@
 // Attention of many queries, in three passes and tiled, on every instruction set and in every element against double: remainders of
-// queries, keys and columns, groups of heads, masks, growing scores, with guard zones around what is written. AVX-512 also runs by
-// SIMDe's emulation.
+// queries, keys and columns, groups of heads, masks, growing scores, logarithms of sums; tiled also windows, sinks, pages, keys of
+// two parts, capped scores, caches of every element; with guard zones around what is written. AVX-512 also runs by SIMDe's
+// emulation.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,16 +29,28 @@ namespace {
 const std::vector<Tested<AttentionNaiveKernels>> kNaive = {ROOFLINE_TESTED(attention_naive)};
 const std::vector<Tested<AttentionTiledKernels>> kTiled = {ROOFLINE_TESTED(attention_tiled)};
 
-// One KV head. query_block, kv_block: 0 is the most.
+// One KV head. query_block, kv_block: 0 is the most. What the kernel in three passes lacks comes last.
 struct Shape {
   std::int64_t group, seq_q, seq_kv, head_dim;
   bool causal = false;
   std::int64_t query_block = 0, kv_block = 0;
   double growth = 0;  // of the scores from key to key: the running maximum moves all the time
+  std::int64_t rope_dim = 0, value_dim = 0, window = 0, page_size = 0;  // value_dim: 0 is head_dim
+  bool sinks = false;
+  double softcap = 0;
 
   std::int64_t rows() const { return group * seq_q; }
+  std::int64_t key_dim() const { return head_dim + rope_dim; }
+  std::int64_t values() const { return value_dim ? value_dim : head_dim; }
   std::int64_t visible(std::int64_t row) const { return causal ? row % seq_q + seq_kv - seq_q + 1 : seq_kv; }
-  double scale() const { return 1 / std::sqrt(static_cast<double>(head_dim)); }
+  std::int64_t first(std::int64_t row) const { return window ? std::max<std::int64_t>(0, visible(row) - window) : 0; }
+  double scale() const { return 1 / std::sqrt(static_cast<double>(key_dim())); }
+  // Rows of the cache: pages lie backwards, those of another KV head between them.
+  std::int64_t pages() const { return page_size ? (seq_kv + page_size - 1) / page_size : 0; }
+  std::int64_t cached() const { return page_size ? pages() * 2 * page_size : seq_kv; }
+  std::int64_t row_of(std::int64_t key) const {
+    return page_size ? (pages() - 1 - key / page_size) * 2 * page_size + key % page_size : key;
+  }
 };
 
 void set(float& to, double value) { to = static_cast<float>(value); }
@@ -54,56 +67,113 @@ void set(Fp16& to, double value) {
   to.bits = value == 0 ? 0 : static_cast<std::uint16_t>((value < 0) << 15 | (exponent + 14) << 10 | mantissa);
 }
 
+// Of 8 bits, found through functions on their arguments, as those of guarded.h.
+struct Int8 {
+  std::int8_t bits;
+};
+struct Fp8 {
+  std::uint8_t bits;
+};
+double value_of(Int8 x) { return x.bits; }
+double value_of(Fp8 x) {
+  const int exponent = x.bits >> 3 & 15, fraction = x.bits & 7;
+  const double size = exponent ? std::ldexp(8 + fraction, exponent - 10) : std::ldexp(fraction, -9);
+  return x.bits >> 7 ? -size : size;
+}
+void make_random(Int8& x, std::uint64_t bits) { x.bits = static_cast<std::int8_t>(bits % 9 - 4); }
+void make_random(Fp8& x, std::uint64_t bits) {  // between 1/4 and 4
+  x.bits = static_cast<std::uint8_t>((bits & 1) << 7 | (5 + (bits >> 1 & 3)) << 3 | (bits >> 3 & 7));
+}
+void set(double& to, double value) { to = value; }
+void set(Int8&, double) {}
+void set(Fp8&, double) {}
+
 template <class T>
+constexpr Cached::Element kCachedOf = static_cast<Cached::Element>(kElementOf<T>);
+template <>
+constexpr Cached::Element kCachedOf<Int8> = Cached::int8;
+template <>
+constexpr Cached::Element kCachedOf<Fp8> = Cached::fp8_e4m3;
+
+template <class T, class K = T>
 struct Tensors {
   explicit Tensors(const Shape& shape)
-      : q(shape.rows() * shape.head_dim, 1), k(shape.seq_kv * shape.head_dim, 3), v(shape.seq_kv * shape.head_dim, 5),
-        out(shape.rows() * shape.head_dim, 7) {
+      : q(shape.rows() * shape.key_dim(), 1), k(shape.cached() * shape.head_dim, 3), rope(shape.seq_kv * shape.rope_dim, 1),
+        v(shape.cached() * shape.values(), 5), out(shape.rows() * shape.values(), 7), logsumexp(shape.rows(), 3) {
     q.fill(1);
     k.fill(2);
     v.fill(3);
+    rope.fill(4);
     if (shape.growth > 0)
       for (std::int64_t key = 0; key < shape.seq_kv; ++key)
-        for (std::int64_t d = 0; d < shape.head_dim; ++d) set(k[key * shape.head_dim + d], shape.growth * key * q.value(d));
+        for (std::int64_t d = 0; d < shape.head_dim; ++d)
+          set(k[shape.row_of(key) * shape.head_dim + d], shape.growth * key * q.value(d));
+    for (std::int64_t head = 0; head < shape.group; ++head)  // the last head has none
+      sinks.push_back(head == shape.group - 1 && head > 0 ? -std::numeric_limits<float>::infinity()
+                                                          : static_cast<float>(3 - 2 * head));
+    for (std::int64_t page = shape.pages(); page-- > 0;) pages.push_back(static_cast<std::int32_t>(page));
   }
-  Guarded<T> q, k, v, out;
+  Guarded<T> q;
+  Guarded<K> k, rope, v;
+  Guarded<T> out;
+  Guarded<float> logsumexp;
+  std::vector<float> sinks;
+  std::vector<std::int32_t> pages;
 };
 
-template <class T>
-void compare(const Shape& shape, Tensors<T>& tensors) {
-  ASSERT_TRUE(tensors.out.guarded());
-  const std::int64_t head_dim = shape.head_dim;
+template <class T, class K>
+void compare(const Shape& shape, Tensors<T, K>& tensors) {
+  ASSERT_TRUE(tensors.out.guarded() && tensors.logsumexp.guarded());
+  const bool doubles = sizeof(T) == 8;
+  const double step = doubles ? 1e-15 : step_of(kElementOf<T>), tolerance = doubles ? 1e-12 : 1e-4;
+  const std::int64_t head_dim = shape.head_dim, key_dim = shape.key_dim(), values = shape.values();
   for (std::int64_t row = 0; row < shape.rows(); ++row) {
-    std::vector<double> weights(shape.visible(row)), wanted(head_dim);
-    for (std::int64_t key = 0; key < shape.visible(row); ++key)
+    const std::int64_t first = shape.first(row), count = shape.visible(row) - first;
+    std::vector<double> weights(count), wanted(values);
+    for (std::int64_t key = 0; key < count; ++key) {
       for (std::int64_t d = 0; d < head_dim; ++d)
-        weights[key] += tensors.q.value(row * head_dim + d) * tensors.k.value(key * head_dim + d) * shape.scale();
-    const double top = *std::max_element(weights.begin(), weights.end());
-    double sum = 0;
+        weights[key] += tensors.q.value(row * key_dim + d) * tensors.k.value(shape.row_of(first + key) * head_dim + d);
+      for (std::int64_t d = 0; d < shape.rope_dim; ++d)
+        weights[key] += tensors.q.value(row * key_dim + head_dim + d) * tensors.rope.value((first + key) * shape.rope_dim + d);
+      weights[key] *= shape.scale();
+      if (shape.softcap > 0) weights[key] = shape.softcap * std::tanh(weights[key] / shape.softcap);
+    }
+    const double sink = shape.sinks ? tensors.sinks[row / shape.seq_q] : -std::numeric_limits<double>::infinity();
+    const double top = std::max(sink, *std::max_element(weights.begin(), weights.end()));
+    double sum = std::exp(sink - top);
     for (double& weight : weights) sum += weight = std::exp(weight - top);
-    for (std::int64_t key = 0; key < shape.visible(row); ++key)
-      for (std::int64_t d = 0; d < head_dim; ++d) wanted[d] += weights[key] / sum * tensors.v.value(key * head_dim + d);
+    for (std::int64_t key = 0; key < count; ++key)
+      for (std::int64_t d = 0; d < values; ++d)
+        wanted[d] += weights[key] / sum * tensors.v.value(shape.row_of(first + key) * values + d);
     // Scores of 100 are rounded to 8e-6 of them; results once.
-    for (std::int64_t d = 0; d < head_dim; ++d)
-      ASSERT_NEAR(tensors.out.value(row * head_dim + d), wanted[d], 1e-4 + step_of(kElementOf<T>) / 2 * std::abs(wanted[d]))
+    for (std::int64_t d = 0; d < values; ++d)
+      ASSERT_NEAR(tensors.out.value(row * values + d), wanted[d], tolerance + step / 2 * std::abs(wanted[d]))
           << shape.group << " x " << shape.seq_q << " queries, " << shape.seq_kv << " keys, head_dim " << head_dim << ", causal "
-          << shape.causal << ", row " << row << ", column " << d;
+          << shape.causal << ", window " << shape.window << ", row " << row << ", column " << d;
+    ASSERT_NEAR(tensors.logsumexp[row], top + std::log(sum), 1e-4) << "row " << row;
   }
 }
 
 template <class T>
 void run(const AttentionNaiveKernels& kernels, const Shape& shape, Tensors<T>& tensors) {
   const std::int64_t most = shape.query_block ? shape.query_block : 48, head_dim = shape.head_dim;
-  Guarded<float> scores(shape.rows() * shape.seq_kv), workspace(kernels.workspace_floats(most, head_dim));
+  constexpr bool kDoubles = std::is_same_v<T, double>;
+  Guarded<std::conditional_t<kDoubles, double, float>> scores(shape.rows() * shape.seq_kv);
+  Guarded<float> workspace(kernels.workspace_floats(most, head_dim));
   for (std::int64_t head = 0; head < shape.group; ++head)
     for (std::int64_t query = 0; query < shape.seq_q; query += most) {
       const std::int64_t row = head * shape.seq_q + query;
       const AttentionRows rows = {
           .q = tensors.q.data() + row * head_dim, .k = tensors.k.data(), .v = tensors.v.data(),
           .scores = scores.data() + row * shape.seq_kv, .workspace = workspace.data(), .out = tensors.out.data() + row * head_dim,
+          .logsumexp = tensors.logsumexp.data() + row,
           .rows = std::min(most, shape.seq_q - query), .seq_kv = shape.seq_kv, .head_dim = head_dim,
-          .visible = shape.visible(query), .growth = shape.causal ? 1 : 0, .scale = static_cast<float>(shape.scale()),
+          .visible = shape.visible(query), .growth = shape.causal ? 1 : 0, .scale = shape.scale(),
       };
+      if (kDoubles) {
+        for (const auto pass : kernels.doubles) pass(rows);
+        continue;
+      }
       kernels.scores[kElementOf<T>](rows);
       kernels.softmax(rows);
       kernels.values[kElementOf<T>](rows);
@@ -111,26 +181,33 @@ void run(const AttentionNaiveKernels& kernels, const Shape& shape, Tensors<T>& t
   ASSERT_TRUE(scores.guarded() && workspace.guarded());
 }
 
-template <class T>
-void run(const AttentionTiledKernels& kernels, const Shape& shape, Tensors<T>& tensors) {
+template <class T, class K>
+void run(const AttentionTiledKernels& kernels, const Shape& shape, Tensors<T, K>& tensors) {
   const std::int64_t query_block = shape.query_block ? shape.query_block : AttentionTiledKernels::kMaxQueryBlock;
-  const std::int64_t kv_block = shape.kv_block ? shape.kv_block : 240, head_dim = shape.head_dim;
-  Guarded<float> workspace(kernels.workspace_floats(query_block, kv_block, head_dim, kElementOf<T>));
+  const std::int64_t kv_block = shape.kv_block ? shape.kv_block : 240, key_dim = shape.key_dim(), values = shape.values();
+  const bool value_panel = kCachedOf<K> != Cached::fp32 || shape.page_size, key_panel = value_panel || shape.rope_dim;
+  const float unit = Cached::unit(kCachedOf<K>);
+  Guarded<float> workspace(kernels.workspace_floats(query_block, kv_block, key_dim, values, key_panel, value_panel));
   for (std::int64_t row = 0; row < shape.rows(); row += query_block)
     kernels.of[kElementOf<T>]({
-        .q = tensors.q.data() + row * head_dim, .k = tensors.k.data(), .v = tensors.v.data(),
-        .out = tensors.out.data() + row * head_dim, .workspace = workspace.data(),
+        .q = tensors.q.data() + row * key_dim, .k = tensors.k.data(), .rope = tensors.rope.data(), .v = tensors.v.data(),
+        .out = tensors.out.data() + row * values, .logsumexp = tensors.logsumexp.data() + row,
+        .sinks = shape.sinks ? tensors.sinks.data() : nullptr, .pages = shape.page_size ? tensors.pages.data() : nullptr,
+        .page_size = shape.page_size, .page_rows = 2 * shape.page_size, .workspace = workspace.data(),
         .rows = std::min(query_block, shape.rows() - row), .first_row = row, .seq_q = shape.seq_q, .seq_kv = shape.seq_kv,
-        .head_dim = head_dim, .kv_block = kv_block,
-        .scale = static_cast<float>(1.4426950408889634 * shape.scale()), .causal = shape.causal,
+        .head_dim = shape.head_dim, .rope_dim = shape.rope_dim, .value_dim = values, .kv_block = kv_block,
+        .window = shape.window ? shape.window : shape.seq_kv, .element = kCachedOf<K>, .key_panel = key_panel,
+        .value_panel = value_panel, .causal = shape.causal,
+        .scale = static_cast<float>(1.4426950408889634 * shape.scale()) * unit, .unit = unit,
+        .softcap = static_cast<float>(1.4426950408889634 * shape.softcap),
     });
   ASSERT_TRUE(workspace.guarded());
 }
 
-template <class T, class Table>
+template <class T, class K = T, class Table>
 void check_of(const Table& table, const Shape& shape) {
-  Tensors<T> tensors(shape);
-  run<T>(table, shape, tensors);
+  Tensors<T, K> tensors(shape);
+  run(table, shape, tensors);
   compare(shape, tensors);
 }
 
@@ -165,7 +242,7 @@ void check_nan(const Table& table) {
   const Shape shape = {1, 40, 300, 16, true};
   Tensors<float> tensors(shape);
   tensors.k[280 * 16] = std::numeric_limits<float>::quiet_NaN();
-  run<float>(table, shape, tensors);
+  run(table, shape, tensors);
   for (std::int64_t row = 0; row < 40; ++row) EXPECT_EQ(std::isnan(tensors.out[row * 16]), shape.visible(row) > 280) << row;
 }
 
@@ -204,6 +281,80 @@ TEST_P(AttentionTiledTest, EveryBlock) {
       check(table(), {2, 75, 100, 20, false, query_block, kv_block});
       check(table(), {2, 75, 100, 20, true, query_block, kv_block});
     }
+}
+
+TEST_P(AttentionTiledTest, Windows) {
+  for (const std::int64_t window : {1, 2, 9, 31, 64, 150, 1000})
+    for (const std::int64_t kv_block : {48, 240})
+      for (const bool sinks : {false, true}) {
+        // Blocks of queries run over the ends of heads; some of them do not see a block's keys yet, and others no longer.
+        check(table(), {.group = 3, .seq_q = 75, .seq_kv = 200, .head_dim = 20, .causal = true, .kv_block = kv_block,
+                        .window = window, .sinks = sinks});
+        check(table(), {.group = 1, .seq_q = 150, .seq_kv = 150, .head_dim = 16, .causal = true, .kv_block = kv_block,
+                        .growth = 0.01, .window = window, .sinks = sinks});
+      }
+}
+
+TEST_P(AttentionTiledTest, Sinks) {
+  for (const std::int64_t queries : {1, 33}) {
+    check(table(), {.group = 4, .seq_q = queries, .seq_kv = 90, .head_dim = 20, .causal = true, .sinks = true});
+    check(table(), {.group = 4, .seq_q = queries, .seq_kv = 90, .head_dim = 20, .sinks = true});
+  }
+}
+
+TEST_P(AttentionTiledTest, KeysOfTwoParts) {
+  for (const std::int64_t rope : {1, 8, 17, 64})
+    for (const std::int64_t values : {1, 24, 40}) {
+      check(table(), {.group = 1, .seq_q = 40, .seq_kv = 70, .head_dim = 24, .causal = true, .kv_block = 48, .rope_dim = rope,
+                      .value_dim = values});
+      check(table(), {.group = 2, .seq_q = 5, .seq_kv = 70, .head_dim = 13, .rope_dim = rope, .value_dim = values});
+    }
+}
+
+TEST_P(AttentionTiledTest, Pages) {
+  for (const std::int64_t page : {1, 3, 16, 64, 1000}) {
+    check(table(), {.group = 2, .seq_q = 40, .seq_kv = 133, .head_dim = 13, .causal = true, .kv_block = 48, .page_size = page});
+    check(table(), {.group = 2, .seq_q = 40, .seq_kv = 133, .head_dim = 24, .causal = true, .kv_block = 48, .window = 50,
+                    .page_size = page, .sinks = true});
+  }
+}
+
+TEST_P(AttentionTiledTest, CapsOfScores) {
+  for (const double cap : {0.5, 3.0, 50.0, 1e6})
+    for (const std::int64_t window : {0, 20}) {
+      check(table(), {.group = 2, .seq_q = 40, .seq_kv = 133, .head_dim = 24, .causal = true, .kv_block = 48, .window = window,
+                      .sinks = window > 0, .softcap = cap});
+      check(table(), {.group = 1, .seq_q = 3, .seq_kv = 133, .head_dim = 16, .causal = window > 0, .kv_block = 48, .growth = 0.01,
+                      .window = window, .softcap = cap});
+    }
+}
+
+// Queries of every element over a cache of every element.
+template <class T>
+void check_caches(const AttentionTiledKernels& table) {
+  for (const std::int64_t head_dim : {7, 32})
+    for (const std::int64_t page : {0, 16}) {
+      const Shape shape = {.group = 2, .seq_q = 21, .seq_kv = 77, .head_dim = head_dim, .causal = true, .kv_block = 48,
+                           .window = 30, .page_size = page};
+      check_of<T, float>(table, shape);
+      check_of<T, Bf16>(table, shape);
+      check_of<T, Fp16>(table, shape);
+      check_of<T, Int8>(table, shape);
+      check_of<T, Fp8>(table, shape);
+    }
+}
+
+TEST_P(AttentionTiledTest, CachesOfEveryElement) {
+  check_caches<float>(table());
+  check_caches<Bf16>(table());
+  check_caches<Fp16>(table());
+}
+
+TEST_P(AttentionNaiveTest, Doubles) {
+  for (const std::int64_t head_dim : {1, 3, 4, 17, 64, 257})
+    for (const bool causal : {false, true}) check_of<double>(table(), {2, 19, 150, head_dim, causal});
+  for (const std::int64_t keys : {1, 2, 3, 5, 129}) check_of<double>(table(), {1, 1, keys, 8});
+  check_of<double>(table(), {1, 3, 300, 16, false, 0, 0, 0.01});
 }
 
 TEST_P(AttentionNaiveTest, GrowingScores) { check(table(), {1, 3, 300, 16, false, 0, 0, 0.01}); }

@@ -402,7 +402,7 @@ struct AttentionData {
     v = memory.random(dtype, batch * kv_heads * seq_kv * dim), out = memory.random(dtype, batch * heads * seq_q * dim);
     arguments.add("batch", batch), arguments.add("heads", heads), arguments.add("kv_heads", kv_heads);
     arguments.add("seq_q", seq_q), arguments.add("seq_kv", seq_kv), arguments.add("head_dim", dim);
-    arguments.add("causal", std::int64_t{causal});
+    arguments.add("causal", std::int64_t{causal}), arguments.add("logsumexp", std::int64_t{0});
     const Shape queries = {batch, heads, seq_q, dim}, keys = {batch, kv_heads, seq_kv, dim};
     arguments.add(tensor("q", q, dtype, queries)), arguments.add(tensor("k", k, dtype, keys));
     arguments.add(tensor("v", v, dtype, keys)), arguments.add(tensor("out", out, dtype, queries));

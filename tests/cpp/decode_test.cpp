@@ -24,11 +24,11 @@ extern const DecodeKernels decode_simde;
 
 namespace {
 
-using Element = DecodeKernels::Element;
+using Element = Cached::Element;
 
 const std::vector<Tested<DecodeKernels>> kTested = {ROOFLINE_TESTED(decode)};
-constexpr Element kElements[] = {DecodeKernels::fp32, DecodeKernels::bf16, DecodeKernels::fp16, DecodeKernels::int8,
-                                 DecodeKernels::fp8_e4m3};
+constexpr Element kElements[] = {Cached::fp32, Cached::bf16, Cached::fp16, Cached::int8,
+                                 Cached::fp8_e4m3};
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // fp16 (5 bits of exponent, 10 of fraction) and the like.
@@ -47,7 +47,7 @@ struct Cache {
   std::int64_t size;
   Floats memory;
 
-  static std::int64_t bytes(Element element) { return element == DecodeKernels::fp32 ? 4 : element <= DecodeKernels::fp16 ? 2 : 1; }
+  static std::int64_t bytes(Element element) { return element == Cached::fp32 ? 4 : element <= Cached::fp16 ? 2 : 1; }
   Cache(Element element, std::int64_t n, std::int64_t offset)
       : element(element), size(n), memory((n * bytes(element) + 3) / 4, offset) {}
 
@@ -61,10 +61,10 @@ struct Cache {
   double value(std::int64_t i) {
     const std::uint32_t found = bits(i);
     switch (element) {
-      case DecodeKernels::bf16: return narrow_float(found, 8, 7);
-      case DecodeKernels::fp16: return narrow_float(found, 5, 10);
-      case DecodeKernels::int8: return static_cast<std::int8_t>(found);
-      case DecodeKernels::fp8_e4m3: return (found & 0x7F) == 0x7F ? kNan : narrow_float(found, 4, 3);
+      case Cached::bf16: return narrow_float(found, 8, 7);
+      case Cached::fp16: return narrow_float(found, 5, 10);
+      case Cached::int8: return static_cast<std::int8_t>(found);
+      case Cached::fp8_e4m3: return (found & 0x7F) == 0x7F ? kNan : narrow_float(found, 4, 3);
       default: return memory[i];
     }
   }
@@ -73,10 +73,10 @@ struct Cache {
     for (std::int64_t i = 0; i < size; ++i) {
       const auto random = static_cast<std::uint32_t>(random_bits(seed, i));
       switch (element) {
-        case DecodeKernels::bf16: set(i, (random & 0x81FF) | 0x3E00); break;
-        case DecodeKernels::fp16: set(i, random & 0xBBFF); break;
-        case DecodeKernels::int8: set(i, static_cast<std::uint32_t>(static_cast<int>(random & 7) - 4)); break;
-        case DecodeKernels::fp8_e4m3: set(i, (random & 0xBF) - ((random & 0x38) == 0x38 ? 8 : 0)); break;
+        case Cached::bf16: set(i, (random & 0x81FF) | 0x3E00); break;
+        case Cached::fp16: set(i, random & 0xBBFF); break;
+        case Cached::int8: set(i, static_cast<std::uint32_t>(static_cast<int>(random & 7) - 4)); break;
+        case Cached::fp8_e4m3: set(i, (random & 0xBF) - ((random & 0x38) == 0x38 ? 8 : 0)); break;
         default: memory[i] = static_cast<float>(random_uniform(seed, i)); break;
       }
     }
@@ -87,12 +87,13 @@ struct Shape {
   std::int64_t group, seq_q, keys, head_dim;
   bool causal = false;
   std::int64_t parts = 1;
-  Element element = DecodeKernels::fp32;
-  Element queries = DecodeKernels::fp32;
+  Element element = Cached::fp32;
+  Element queries = Cached::fp32;
   std::int64_t window = 0;
   bool sinks = false;
   std::int64_t page_size = 0;
   std::int64_t rope_dim = 0;
+  double softcap = 0;
   double growth = 0;  // of the scores from key to key: the running maximum moves all the time
 };
 
@@ -136,7 +137,8 @@ class DecodeTest : public TableTest<DecodeKernels> {
     const double scale = 1 / std::sqrt(static_cast<double>(key_dim));
     Floats queries(whole * key_dim, 0), workspace(DecodeKernels::workspace_floats(rows), 0);
     Floats parts(shape.parts * whole * head_dim, 0), tops(shape.parts * whole, 2), sums(shape.parts * whole, 4);
-    const float factor = static_cast<float>(1.4426950408889634 * scale) * DecodeKernels::unit(shape.element);
+    Floats logsumexp(rows, 1);
+    const float factor = static_cast<float>(1.4426950408889634 * scale) * Cached::unit(shape.element);
     std::fill_n(queries.data(), whole * key_dim, 0.0f);
     table().widen[shape.queries](q.at(0), rows, head_dim, factor, queries.data(), key_dim);
     if (shape.rope_dim)
@@ -162,16 +164,17 @@ class DecodeTest : public TableTest<DecodeKernels> {
           .visible = shape.causal ? shape.keys - shape.seq_q + 1 : shape.keys,
           .growth = shape.causal ? 1 : 0,
           .window = shape.window ? shape.window : shape.keys,
+          .softcap = static_cast<float>(1.4426950408889634 * shape.softcap),
           .pages = page ? order.data() : nullptr,
           .page_size = page,
           .page_rows = page_rows,
       });
     table().combine[shape.queries]({parts.data(), tops.data(), sums.data(), shape.sinks ? sinks.data() : nullptr, out.at(0),
-                                    shape.parts, rows, head_dim, 0, shape.seq_q, DecodeKernels::unit(shape.element)});
+                                    logsumexp.data(), shape.parts, rows, head_dim, 0, shape.seq_q, Cached::unit(shape.element)});
 
-    const double narrow = shape.queries == DecodeKernels::fp32 ? 0 : shape.queries == DecodeKernels::bf16 ? 0x1p-8 : 0x1p-11;
+    const double narrow = shape.queries == Cached::fp32 ? 0 : shape.queries == Cached::bf16 ? 0x1p-8 : 0x1p-11;
     // Scores of 50 are rounded to 4e-6 of them.
-    const double tolerance = shape.growth > 0 ? 3e-4 : shape.element == DecodeKernels::int8 ? 2e-5 : 3e-6;
+    const double tolerance = shape.growth > 0 ? 3e-4 : shape.element == Cached::int8 ? 2e-5 : 3e-6;
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t end = shape.causal ? row % shape.seq_q + shape.keys - shape.seq_q + 1 : shape.keys;
       const std::int64_t first = shape.window ? std::max<std::int64_t>(end - shape.window, 0) : 0;
@@ -181,12 +184,14 @@ class DecodeTest : public TableTest<DecodeKernels> {
         for (std::int64_t d = 0; d < head_dim; ++d) score += q.value(row * head_dim + d) * k.value(row_of(key) * head_dim + d);
         for (std::int64_t d = 0; d < shape.rope_dim; ++d)
           score += q_rope.value(row * shape.rope_dim + d) * rope.value(row_of(key) * shape.rope_dim + d);
-        weights.push_back(score * scale);
+        score *= scale;
+        weights.push_back(shape.softcap > 0 ? shape.softcap * std::tanh(score / shape.softcap) : score);
       }
       const double sink = shape.sinks ? sinks[row / shape.seq_q] : -std::numeric_limits<double>::infinity();
       const double top = std::max(sink, *std::max_element(weights.begin(), weights.end()));
       for (double& weight : weights) weight = std::exp(weight - top);
       const double sum = std::accumulate(weights.begin(), weights.end(), std::exp(sink - top));
+      ASSERT_NEAR(logsumexp[row], top + std::log(sum), tolerance + 2e-7 * std::fabs(top)) << "row " << row;
       for (std::int64_t d = 0; d < head_dim; ++d) {
         double wanted = 0;
         for (std::int64_t key = first; key < end; ++key)
@@ -195,7 +200,7 @@ class DecodeTest : public TableTest<DecodeKernels> {
             << "row " << row << " column " << d << " of " << head_dim << ", " << shape.keys << " keys, element " << shape.element;
       }
     }
-    for (Floats* each : {&parts, &tops, &sums, &workspace, &out.memory, &queries}) EXPECT_TRUE(each->guarded());
+    for (Floats* each : {&parts, &tops, &sums, &logsumexp, &workspace, &out.memory, &queries}) EXPECT_TRUE(each->guarded());
   }
 };
 
@@ -215,7 +220,7 @@ TEST_P(DecodeTest, EveryRemainderOfKeysAndColumns) {
 }
 
 TEST_P(DecodeTest, QueriesAndResultsOf16Bits) {
-  for (const Element queries : {DecodeKernels::bf16, DecodeKernels::fp16})
+  for (const Element queries : {Cached::bf16, Cached::fp16})
     for (const Element element : kElements)
       for (const std::int64_t head_dim : {7, 64})
         check({.group = 2, .seq_q = 3, .keys = 77, .head_dim = head_dim, .element = element, .queries = queries});
@@ -237,19 +242,25 @@ TEST_P(DecodeTest, Windows) {
              .sinks = queries == 4});
 }
 
+TEST_P(DecodeTest, CapsOfScores) {
+  for (const double cap : {0.5, 3.0, 50.0, 1e6})
+    for (const std::int64_t window : {0, 100})
+      check({.group = 3, .seq_q = 2, .keys = 300, .head_dim = 24, .causal = true, .parts = 2, .window = window, .softcap = cap});
+}
+
 TEST_P(DecodeTest, SinksThatAllRowsOfAHeadHave) {
   check({.group = 5, .seq_q = 3, .keys = 400, .head_dim = 24, .causal = true, .parts = 2, .sinks = true});
 }
 
 TEST_P(DecodeTest, Pages) {
-  for (const Element element : {DecodeKernels::fp32, DecodeKernels::bf16, DecodeKernels::fp8_e4m3})
+  for (const Element element : {Cached::fp32, Cached::bf16, Cached::fp8_e4m3})
     for (const std::int64_t page : {1, 3, 16, 64, 1000})
       check({.group = 4, .seq_q = 2, .keys = 700, .head_dim = 24, .causal = true, .parts = 3, .element = element,
              .page_size = page});
 }
 
 TEST_P(DecodeTest, MoreColumnsOfTheKeysAndMoreRowsThanTheCacheHolds) {
-  for (const Element element : {DecodeKernels::fp32, DecodeKernels::fp16}) {
+  for (const Element element : {Cached::fp32, Cached::fp16}) {
     check({.group = 3, .seq_q = 2, .keys = 50, .head_dim = 5, .causal = true, .element = element, .rope_dim = 2});
     check({.group = 21, .seq_q = 1, .keys = 130, .head_dim = 512, .element = element, .rope_dim = 64});
   }
@@ -263,7 +274,7 @@ TEST_P(DecodeTest, ManyRanges) {
 TEST_P(DecodeTest, GrowingScores) { check({.group = 1, .seq_q = 1, .keys = 1000, .head_dim = 64, .parts = 2, .growth = 0.02}); }
 
 TEST_P(DecodeTest, EveryNumberOfAnElement) {
-  for (const Element element : {DecodeKernels::bf16, DecodeKernels::fp16, DecodeKernels::int8, DecodeKernels::fp8_e4m3}) {
+  for (const Element element : {Cached::bf16, Cached::fp16, Cached::int8, Cached::fp8_e4m3}) {
     // One key: out is its value.
     const std::int64_t all = Cache::bytes(element) == 1 ? 256 : 65536;
     Cache k(element, all, 0), v(element, all, 0);
@@ -273,10 +284,10 @@ TEST_P(DecodeTest, EveryNumberOfAnElement) {
     std::fill_n(q.data(), all, 0.0f);
     float top, sum;
     run(element, q, k, v, workspace, part.data(), &top, &sum, 1, all, 1);
-    const float unit = DecodeKernels::unit(element);
-    table().combine[DecodeKernels::fp32]({part.data(), &top, &sum, nullptr, out.data(), 1, 1, all, 0, 1, unit});
+    const float unit = Cached::unit(element);
+    table().combine[Cached::fp32]({part.data(), &top, &sum, nullptr, out.data(), nullptr, 1, 1, all, 0, 1, unit});
     for (std::int64_t i = 0; i < all; ++i) {
-      const std::int64_t exponent = element == DecodeKernels::bf16 ? 0x7F80 : element == DecodeKernels::fp16 ? 0x7C00 : 0;
+      const std::int64_t exponent = element == Cached::bf16 ? 0x7F80 : element == Cached::fp16 ? 0x7C00 : 0;
       const bool special = exponent > 0 && (i & exponent) == exponent;  // an infinity or a NaN
       if (special) ASSERT_FALSE(std::isfinite(out[i])) << "element " << element << " bits " << i;
       else if (std::isnan(v.value(i))) ASSERT_TRUE(std::isnan(out[i])) << "element " << element << " bits " << i;
@@ -286,7 +297,7 @@ TEST_P(DecodeTest, EveryNumberOfAnElement) {
 }
 
 TEST_P(DecodeTest, NotANumberStaysOne) {
-  for (const Element element : {DecodeKernels::fp32, DecodeKernels::bf16, DecodeKernels::fp16, DecodeKernels::fp8_e4m3})
+  for (const Element element : {Cached::fp32, Cached::bf16, Cached::fp16, Cached::fp8_e4m3})
     for (const std::int64_t rows : {1, 4}) {
       Cache k(element, 200 * 16, 0), v(element, 200 * 16, 0);
       k.fill(2);

@@ -12,10 +12,17 @@
 #include "floats.h"
 #include "tested.h"
 
+#if defined(ROOFLINE_AMX_EMULATED)
+EmulatedAmx emulated_amx;
+#endif
+
 namespace roofline::cpu {
 
+#if defined(ROOFLINE_AMX_EMULATED)
+extern const GemmKernels gemm_emulated;
+#endif
 #if defined(ROOFLINE_SIMDE)
-extern const GemmKernels gemm_simde;
+extern const GemmKernels gemm_simde, gemm_pairs_simde;
 #endif
 
 namespace {
@@ -26,26 +33,42 @@ using HalfNumber = __fp16;
 using HalfNumber = _Float16;
 #endif
 
-const std::vector<Tested<GemmKernels>> kTested = {ROOFLINE_TESTED(gemm)};
+const std::vector<Tested<GemmKernels>> kTested = {
+    ROOFLINE_TESTED(gemm),
+#if defined(ROOFLINE_HAVE_avx512_bf16)
+    {"avx512_bf16", &gemm_pairs_avx512_bf16, "avx512_bf16"},
+#endif
+#if defined(ROOFLINE_HAVE_amx)
+    {"amx", &gemm_amx, "amx"},
+#endif
+#if defined(ROOFLINE_AMX_EMULATED)
+    {"amx_emulated", &gemm_emulated, "scalar"},
+#endif
+#if defined(ROOFLINE_SIMDE)
+    {"pairs_simde", &gemm_pairs_simde, "avx2"},
+#endif
+};
 
-constexpr Stored kAll[] = {Stored::fp32, Stored::bf16, Stored::fp16, Stored::int8};
+constexpr Stored kAll[] = {Stored::fp32, Stored::bf16, Stored::fp16, Stored::int8, Stored::fp8_e4m3};
 constexpr Stored kReal[] = {Stored::fp32, Stored::bf16, Stored::fp16};
-constexpr const char* kNames[] = {"fp32", "bf16", "fp16", "int8"};
+constexpr const char* kNames[] = {"fp32", "bf16", "fp16", "int8", "fp8_e4m3"};
 
 int index(Stored stored) { return static_cast<int>(stored); }
 
 class GemmTest : public TableTest<GemmKernels> {
  protected:
-  // Numbers of 8 bits of fraction, the same in every type; int8 has them times 128.
-  static std::vector<float> numbers(std::int64_t n, std::uint64_t seed) {
+  // Numbers of 8 bits of fraction, the same in every type; int8 has them times 128. Of fp8 as many as 3 bits hold.
+  static std::vector<float> numbers(std::int64_t n, std::uint64_t seed, Stored type = Stored::fp32) {
+    const float steps = type == Stored::fp8_e4m3 ? 8 : 128;
     std::vector<float> all(n);
-    for (std::int64_t i = 0; i < n; ++i) all[i] = static_cast<float>(std::fmax(-128, std::fmin(127, std::round(random_uniform(seed, i) * 127)))) / 128;
+    for (std::int64_t i = 0; i < n; ++i)
+      all[i] = static_cast<float>(std::fmax(-steps, std::fmin(steps - 1, std::round(random_uniform(seed, i) * (steps - 1))))) / steps;
     return all;
   }
 
   // As `type` stores them.
   static std::vector<std::uint8_t> bits(const std::vector<float>& numbers, Stored type) {
-    const std::size_t size = type == Stored::fp32 ? 4 : type == Stored::int8 ? 1 : 2;
+    const std::size_t size = type == Stored::fp32 ? 4 : type >= Stored::int8 ? 1 : 2;
     std::vector<std::uint8_t> all(numbers.size() * size);
     for (std::size_t i = 0; i < numbers.size(); ++i) {
       const float x = numbers[i];
@@ -57,6 +80,7 @@ class GemmTest : public TableTest<GemmKernels> {
         std::memcpy(&word, &half, sizeof half);
       }
       if (type == Stored::int8) word = static_cast<std::uint8_t>(static_cast<int>(x * 128));
+      if (type == Stored::fp8_e4m3) word = to_fp8_e4m3(x);
       std::memcpy(all.data() + i * size, &word, size);
     }
     return all;
@@ -75,19 +99,23 @@ class GemmTest : public TableTest<GemmKernels> {
     SCOPED_TRACE(testing::Message() << rows << " x " << columns << " x " << inner << (few ? " few " : " block ") << kNames[index(type)]);
     const GemmKernels& table = *GetParam().table;
     const bool integers = type == Stored::int8;
+    const std::int64_t per_word = table.numbers[index(type)];
+    if (per_word == 0) return;
+    inner_block = (inner_block + table.multiple - 1) / table.multiple * table.multiple;
     const std::int64_t strips = (columns + table.width - 1) / table.width, last = strips - skipped;
-    const std::int64_t words = integers ? (inner + 1) / 2 : inner;
-    const std::int64_t packed_bytes = strips * words * table.width * (type == Stored::fp32 ? 4 : 2);
+    const std::int64_t words = (inner + per_word * table.multiple - 1) / (per_word * table.multiple) * table.multiple;
+    const std::int64_t size = type == Stored::fp32 ? 4 : type >= Stored::int8 ? 1 : 2;
+    const std::int64_t packed_bytes = strips * words * table.width * size * per_word;
     Floats wide(rows * words, 1), c(rows * columns, 5), packed((packed_bytes + 3) / 4, 0);
     Floats workspace(few ? table.few_floats(rows) : table.block_floats(rows, inner_block), 0);
-    const std::vector<float> a = numbers(rows * inner, 1), b = numbers(inner * columns, 2);
+    const std::vector<float> a = numbers(rows * inner, 1, type), b = numbers(inner * columns, 2, type);
     const std::vector<std::uint8_t> a_bits = bits(a, type), b_bits = bits(b, type);
-    // Few rows of a and int8 are widened before; a block takes 16 bits as they are.
-    const bool widened = few || integers;
-    if (integers)
+    // Few rows of a, fp8 and words are widened before; a block takes 16 bits as they are.
+    const bool widened = few || per_word > 1 || type == Stored::fp8_e4m3;
+    if (per_word > 1)
       for (std::int64_t row = 0; row < rows; ++row) {
-        std::vector<std::uint8_t> padded(a_bits.begin() + row * inner, a_bits.begin() + (row + 1) * inner);
-        padded.push_back(0);
+        std::vector<std::uint8_t> padded(a_bits.begin() + row * inner * size, a_bits.begin() + (row + 1) * inner * size);
+        padded.resize(words * per_word * size);
         table.widen[index(type)](padded.data(), wide.data() + row * words, words);
       }
     else if (widened)
@@ -150,18 +178,20 @@ TEST_P(GemmTest, SumsOfInt8AreExact) {
   const GemmKernels& table = *GetParam().table;
   constexpr std::int64_t kInner = 4096;
   const std::vector<std::int8_t> least(kInner * table.width, -128);
-  std::vector<float> a(kInner / 2), packed(kInner * table.width / 4), workspace(table.few_floats(1));
+  const std::int64_t words = kInner / table.numbers[index(Stored::int8)];
+  std::vector<float> a(words), packed(kInner * table.width / 4), workspace(table.few_floats(1));
   std::vector<std::int32_t> c(table.width);
-  table.widen[index(Stored::int8)](least.data(), a.data(), kInner / 2);
+  table.widen[index(Stored::int8)](least.data(), a.data(), words);
   table.pack[index(Stored::int8)](least.data(), packed.data(), table.width, kInner, 0, 1);
   table.few[index(Stored::int8)]({.a = a.data(), .b = packed.data(), .c = reinterpret_cast<float*>(c.data()), .workspace = workspace.data(),
-                                  .rows = 1, .columns = table.width, .c_stride = table.width, .inner = kInner / 2, .first = 0, .last = 1});
+                                  .rows = 1, .columns = table.width, .c_stride = table.width, .inner = words, .first = 0, .last = 1});
   for (const std::int32_t sum : c) EXPECT_EQ(sum, kInner * 128 * 128);
 }
 
 // b as it lies, a part of a wider matrix, into a part of a wider one; and the same b packed in fp32.
 TEST_P(GemmTest, TakesBAsItLies) {
   const GemmKernels& table = *GetParam().table;
+  if (!table.plain[0]) return;
   for (const Stored type : kReal)
     for (const std::int64_t rows : {1, 2, 3, 4, 5, 7, 18})
       for (const std::int64_t columns : {1, 3, 16, 37, 600})
@@ -192,6 +222,7 @@ TEST_P(GemmTest, TakesBAsItLies) {
 }
 
 TEST_P(GemmTest, WidensEveryKindOfNumber) {
+  if (!GetParam().table->widen[index(Stored::fp16)]) return;
   const std::vector<std::uint16_t> narrow = {0x0000, 0x8000, 0x3F80, 0xC000, 0x0001, 0x7F80, 0xFF80, 0x7F7F};
   std::vector<float> wide(narrow.size());
   GetParam().table->widen[index(Stored::bf16)](narrow.data(), wide.data(), static_cast<std::int64_t>(narrow.size()));
@@ -199,6 +230,14 @@ TEST_P(GemmTest, WidensEveryKindOfNumber) {
   const std::vector<std::uint16_t> halves = {0x0000, 0x8000, 0x3C00, 0xC000, 0x0001, 0x7C00, 0xFC00, 0x7BFF};
   GetParam().table->widen[index(Stored::fp16)](halves.data(), wide.data(), static_cast<std::int64_t>(halves.size()));
   EXPECT_EQ(wide, (std::vector<float>{0.0f, -0.0f, 1.0f, -2.0f, 0x1p-24f, INFINITY, -INFINITY, 65504.0f}));
+}
+
+TEST_P(GemmTest, PairsAreRounded) {
+  if (!GetParam().table->pair) return;
+  const std::vector<float> wide = {1.0f, -2.0f, 1.00390625f, 1.01171875f};  // two ties, to even
+  std::vector<std::uint32_t> words(2);
+  GetParam().table->pair(wide.data(), reinterpret_cast<float*>(words.data()), 2);
+  EXPECT_EQ(words, (std::vector<std::uint32_t>{0xC0003F80, 0x3F823F80}));
 }
 
 TEST_P(GemmTest, NarrowsToTheNearestNumber) {

@@ -12,6 +12,7 @@
 namespace roofline::cpu {
 
 inline double value_of(float x) { return x; }
+inline double value_of(double x) { return x; }
 inline double value_of(Bf16 x) {
   const std::uint32_t bits = std::uint32_t{x.bits} << 16;
   float wide;
@@ -29,6 +30,11 @@ inline double value_of(Fp16 x) {
 inline void make_random(float& x, std::uint64_t bits) {
   const float fraction = static_cast<float>(bits >> 41) / static_cast<float>(1 << 23);
   x = std::ldexp(bits & 4 ? -1 - fraction : 1 + fraction, static_cast<int>(bits & 3) - 2);
+}
+inline void make_random(double& x, std::uint64_t bits) {
+  float narrow;
+  make_random(narrow, bits);
+  x = narrow * (1 + std::ldexp(static_cast<double>(bits >> 20 & 0xFFFFF), -50));
 }
 inline void make_random(Bf16& x, std::uint64_t bits) {
   x.bits = static_cast<std::uint16_t>((bits & 1) << 15 | (125 + (bits >> 1 & 3)) << 7 | (bits >> 3 & 127));

@@ -29,6 +29,23 @@ class QuantizedTest : public TableTest<QuantizedKernels> {
     return std::max(-most, std::min(most - 1, static_cast<int>(std::floor(random_uniform(11, i) * most / 1.7))));
   }
 
+  // The same product with a rounded to 16-bit numbers: each term errs by at most half of 2^-15 of the largest a times a weight.
+  void check_fixed(QuantizedPart part, const std::vector<double>& expected) const {
+    const QuantizedKernels& table = *GetParam().table;
+    const std::int64_t pairs = part.groups * ((part.group + 3) / 4 * 2), chunks = part.groups * ((part.group - 1) / table.chunk[1] + 1);
+    Floats a(part.rows * pairs, 1), scales(part.rows * chunks, 0), sums(part.rows * chunks, 2), c(part.rows * part.columns, 3);
+    for (Floats* each : {&a, &scales, &sums, &c}) each->fill(5);
+    const auto* const exact = static_cast<const float*>(part.a);
+    table.fix(exact, reinterpret_cast<std::uint32_t*>(a.data()), scales.data(), sums.data(), part.rows, part.inner, part.group);
+    part.a = a.data(), part.sums = sums.data(), part.scales_of_a = scales.data(), part.c = c.data();
+    table.few_fixed(part);
+    double top = 0;
+    for (std::int64_t i = 0; i < part.rows * part.inner; ++i) top = std::max(top, std::abs(static_cast<double>(exact[i])));
+    for (std::size_t i = 0; i < expected.size(); ++i)  // a weight is at most 6 / 8 times 8 and a zero point of 5
+      ASSERT_NEAR(c[static_cast<std::int64_t>(i)], expected[i], top / 65534 * 0.75 * 13 * part.inner * 1.01 + 1e-5) << "number " << i;
+    for (Floats* each : {&a, &scales, &sums, &c}) EXPECT_TRUE(each->guarded());
+  }
+
   // Scales and zero points in fp32, or as the high halves of words in bf16.
   void check(std::int64_t rows, std::int64_t columns, std::int64_t inner, std::int64_t group, int bits, bool few, bool zeros,
              bool narrow) const {
@@ -64,7 +81,7 @@ class QuantizedTest : public TableTest<QuantizedKernels> {
             if (bits == 8)
               from[header + r * width + j] = static_cast<std::uint8_t>(n);
             else
-              from[header + (r / 4 * (width / 2) + j % (width / 2)) * 4 + r % 4] |= (n + 8) << (j / (width / 2) * 4);
+              from[header + (r / 4 * (width / 2) + j % (width / 2)) * 4 + r % 2 * 2 + r % 4 / 2] |= (n + 8) << (j / (width / 2) * 4);
           }
         }
       }
@@ -75,13 +92,16 @@ class QuantizedTest : public TableTest<QuantizedKernels> {
     part.first = 0, part.last = strips, part.inner_block = inner_block;
     part.group = group, part.groups = groups, part.scale = narrow ? Stored::bf16 : Stored::fp32, part.zeros = zeros, part.sums = sums.data();
     (few ? table.few : table.block)[which](part);
+    std::vector<double> sums_of_rows;
     for (std::int64_t row = 0; row < rows; ++row)
       for (std::int64_t column = 0; column < columns; ++column) {
         double sum = 0;
         for (std::int64_t k = 0; k < inner; ++k)
           sum += static_cast<double>(a[row * inner + k]) * scale(k / group, column) * (number(k * columns + column, bits) - zero(k / group, column));
         ASSERT_NEAR(c[row * columns + column], sum, 1e-7 * (1 << bits) * (inner + 16)) << "row " << row << " column " << column;
+        sums_of_rows.push_back(sum);
       }
+    if (few && bits == 4 && rows <= table.tile_rows) check_fixed(part, sums_of_rows);
     for (Floats* each : {&a, &c, &packed, &workspace, &sums}) EXPECT_TRUE(each->guarded());
   }
 };

@@ -87,7 +87,7 @@ TEST_P(RowsTest, Softmax) {
       check(
           row,
           [&](auto x, auto y, auto rows, auto columns) {
-            Floats scratch(columns, 0);
+            Floats scratch(columns + 31, 0);
             table().softmax[stores](x, y, scratch.data(), rows, columns);
             ASSERT_TRUE(scratch.guarded());
           },
@@ -341,7 +341,7 @@ class RowsOfTest : public RowsTest {
     for (const int stores : {0, 1}) {
       const auto n = [](std::int64_t columns) { return kRows * columns; };
       check<T>("softmax", [=](auto& of, auto* x, auto*, auto*, auto*, auto* y, auto columns) {
-        Guarded<float> scratch(columns);
+        Guarded<float> scratch(columns + 31);
         of.softmax[stores](x, y, scratch.data(), kRows, columns);
         ASSERT_TRUE(scratch.guarded());
       });
@@ -391,6 +391,70 @@ INSTANTIATE_TEST_SUITE_P(All, RowsOfTest, testing::ValuesIn(kTested), [](const a
 TEST_P(RowsOfTest, Bf16) { check_all<Bf16>(); }
 TEST_P(RowsOfTest, Fp16) { check_all<Fp16>(); }
 TEST_P(RowsOfTest, Convert) { check_converts<float>(), check_converts<Bf16>(), check_converts<Fp16>(); }
+
+// What a number of `fraction` bits of fraction and an exponent biased by `bias` is.
+double number_of(int bits, int fraction, int bias) {
+  const int exponent = bits >> fraction & ((1 << (7 - fraction)) - 1), rest = bits & ((1 << fraction) - 1);
+  const double size = exponent ? std::ldexp((1 << fraction) + rest, exponent - bias - fraction) : std::ldexp(rest, 1 - bias - fraction);
+  return bits & 0x80 ? -size : size;
+}
+
+// Every number of 8 bits, the ties between neighbours and what lies right beside them, both signs, and what has no place.
+TEST_P(RowsTest, ConvertsToEightBits) {
+  struct Format {
+    int kind, fraction, bias, largest;
+  };
+  for (const auto& [kind, fraction, bias, largest] : {Format{RowsKernels::kFp8E4m3, 3, 7, 0x7E}, Format{RowsKernels::kFp8E5m2, 2, 15, 0x7B}}) {
+    std::vector<float> x;
+    std::vector<int> expected;
+    const auto add = [&](double number, int code) {
+      for (const int sign : {0, 0x80}) x.push_back(static_cast<float>(sign ? -number : number)), expected.push_back(code | sign);
+    };
+    for (int code = 0; code < largest; ++code) {
+      const auto low = static_cast<float>(number_of(code, fraction, bias)), high = static_cast<float>(number_of(code + 1, fraction, bias));
+      const float middle = (low + high) / 2;
+      add(low, code), add(middle, code + code % 2);
+      add(std::nextafter(middle, 0.0f), code), add(std::nextafter(middle, INFINITY), code + 1);
+    }
+    for (const float large : {static_cast<float>(number_of(largest, fraction, bias)), 1e5f, 3e38f, INFINITY}) add(large, largest);
+    add(1e-40, 0), add(NAN, 0x7F);
+    std::vector<std::uint8_t> y(x.size());
+    for (const int stores : {0, 1}) {
+      table().convert[kind][stores](x.data(), y.data(), static_cast<std::int64_t>(x.size()));
+      for (std::size_t i = 0; i < x.size(); ++i)
+        ASSERT_EQ(std::isnan(x[i]) ? y[i] & 0x7F : y[i], std::isnan(x[i]) ? 0x7F : expected[i]) << x[i];
+    }
+  }
+  std::vector<float> x = {NAN, INFINITY, -INFINITY, 3e38f, -3e38f};
+  std::vector<int> expected = {0, 127, -128, 127, -128};
+  for (int quarter = -4 * 130; quarter <= 4 * 130; ++quarter) {
+    x.push_back(static_cast<float>(quarter) / 4);
+    expected.push_back(static_cast<int>(std::fmax(-128, std::fmin(127, std::nearbyint(quarter / 4.0)))));
+  }
+  std::vector<std::int8_t> y(x.size());
+  table().convert[RowsKernels::kInt8][0](x.data(), y.data(), static_cast<std::int64_t>(x.size()));
+  for (std::size_t i = 0; i < x.size(); ++i) ASSERT_EQ(y[i], expected[i]) << x[i];
+}
+
+// c = activation(c + bias), in place.
+TEST_P(RowsTest, FinishesProducts) {
+  const std::function<double(double)> activations[] = {
+      [](double x) { return x; }, [](double x) { return std::fmax(x, 0); }, [](double x) { return x * tail(x); },
+      [](double x) { return x / (1 + std::exp(-2 * std::sqrt(2 / std::acos(-1)) * (x + 0.044715 * x * x * x))); },
+      [](double x) { return x / (1 + std::exp(-x)); }};
+  for (int activation = 0; activation < 5; ++activation)
+    for (const bool with_bias : {false, true})
+      for (const std::int64_t n : {1, 7, 16, 37, 1000}) {
+        Guarded<float> c(n, 3), before(n), bias(n, 1);
+        c.fill(1), before.fill(1), bias.fill(2);
+        GetParam().table->finish[activation](c.data(), with_bias ? bias.data() : nullptr, n);
+        ASSERT_TRUE(c.guarded() && bias.guarded());
+        for (std::int64_t i = 0; i < n; ++i) {
+          const double wanted = activations[activation](before.value(i) + (with_bias ? bias.value(i) : 0));
+          ASSERT_NEAR(c.value(i), wanted, 1e-6 * (1 + std::abs(wanted))) << activation << " of " << n;
+        }
+      }
+}
 
 // The bound kernels: what they plan, and that threads cover all rows.
 class RowsBindTest : public testing::TestWithParam<std::string> {

@@ -33,6 +33,19 @@ union RooflineLanes {
     if (mask >> i & 1) p[i] = x.lane[i];
 }
 
+[[gnu::always_inline]] static inline simde__m512i roofline_maskz_loadu_epi16(uint32_t mask, const void* p) {
+  union { uint16_t lane[32]; simde__m512i vector; } x = {};
+  for (int i = 0; i < 32; ++i)
+    if (mask >> i & 1) x.lane[i] = static_cast<const uint16_t*>(p)[i];
+  return x.vector;
+}
+
+[[gnu::always_inline]] static inline void roofline_mask_storeu_epi16(void* p, uint32_t mask, simde__m512i a) {
+  union { simde__m512i vector; uint16_t lane[32]; } x = {a};
+  for (int i = 0; i < 32; ++i)
+    if (mask >> i & 1) static_cast<uint16_t*>(p)[i] = x.lane[i];
+}
+
 [[gnu::always_inline]] static inline float roofline_reduce_add_ps(simde__m512 a) {
   RooflineLanes x = {a};
   for (int width = 8; width > 0; width /= 2)
@@ -45,6 +58,20 @@ union RooflineLanes {
   for (int width = 8; width > 0; width /= 2)
     for (int i = 0; i < width; ++i) x.lane[i] = x.lane[i] > x.lane[i + width] ? x.lane[i] : x.lane[i + width];
   return x.lane[0];
+}
+
+// Two rounded products and two rounded sums; the instruction rounds once, and takes denormals for 0.
+[[gnu::always_inline]] static inline simde__m512 roofline_dpbf16_ps(simde__m512 c, simde__m512 a, simde__m512 b) {
+  RooflineLanes sum = {c};
+  union { simde__m512 vector; uint32_t word[16]; } x = {a}, y = {b};
+  for (int i = 0; i < 16; ++i)
+    for (int half = 0; half < 2; ++half) {
+      const uint32_t of_x = half ? x.word[i] & 0xFFFF0000u : x.word[i] << 16, of_y = half ? y.word[i] & 0xFFFF0000u : y.word[i] << 16;
+      float p, q;
+      __builtin_memcpy(&p, &of_x, 4), __builtin_memcpy(&q, &of_y, 4);
+      sum.lane[i] += p * q;
+    }
+  return sum.vector;
 }
 
 // With the special cases of the instruction: a NaN times 2^-inf is 0, a NaN times 2^inf is inf.
@@ -127,6 +154,9 @@ union RooflineParts {
 
 #undef _mm512_madd_epi16  // an alias with the arguments of a masked one
 #define _mm512_madd_epi16(a, b) simde_mm512_madd_epi16(a, b)
+#define __m512bh simde__m512
+#undef _mm512_dpbf16_ps
+#define _mm512_dpbf16_ps(c, a, b) roofline_dpbf16_ps(c, a, b)
 #define _mm512_cvtepi8_epi32(a) roofline_cvtepi8_epi32(a)
 #define _mm512_cvtepi32_ps(a) roofline_cvtepi32_ps(a)
 #define _mm512_cvtepu16_epi32(a) roofline_cvtepu16_epi32(a)
@@ -136,6 +166,10 @@ union RooflineParts {
 #define _mm256_stream_si256(p, a) simde_mm256_storeu_si256(p, a)
 #define _mm512_mask_loadu_ps(other, mask, p) roofline_mask_loadu_ps(other, mask, p)
 #define _mm512_mask_storeu_ps(p, mask, a) roofline_mask_storeu_ps(p, mask, a)
+#undef _mm512_maskz_loadu_epi16
+#define _mm512_maskz_loadu_epi16(mask, p) roofline_maskz_loadu_epi16(mask, p)
+#undef _mm512_mask_storeu_epi16
+#define _mm512_mask_storeu_epi16(p, mask, a) roofline_mask_storeu_epi16(p, mask, a)
 #define _mm512_reduce_add_ps(a) roofline_reduce_add_ps(a)
 #define _mm512_reduce_max_ps(a) roofline_reduce_max_ps(a)
 #define _mm512_stream_ps(p, a) simde_mm512_store_ps(p, a)

@@ -21,16 +21,27 @@ ROOFLINE_INLINE void store(float* p, Vec x) { _mm256_storeu_ps(p, x); }
 ROOFLINE_INLINE void stream(float* p, Vec x) { _mm256_stream_ps(p, x); }  // p aligned to the vector
 ROOFLINE_INLINE void fence() { _mm_sfence(); }
 
-ROOFLINE_INLINE Vec load(const Bf16* p) {
-  const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
-}
-ROOFLINE_INLINE Vec load(const Fp16* p) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
-ROOFLINE_INLINE __m128i narrow(const Bf16*, Vec x) {
+ROOFLINE_INLINE Vec widen(const Bf16*, __m128i x) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16)); }
+ROOFLINE_INLINE Vec widen(const Fp16*, __m128i x) { return _mm256_cvtph_ps(x); }
+ROOFLINE_INLINE Vec load(const Bf16* p) { return widen(p, _mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
+ROOFLINE_INLINE Vec load(const Fp16* p) { return widen(p, _mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
+// Words whose upper halves are bf16.
+ROOFLINE_INLINE __m256i rounded(Vec x) {
   const __m256i bits = _mm256_castps_si256(x), even = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-  const __m256i rounded = _mm256_add_epi32(bits, _mm256_add_epi32(even, _mm256_set1_epi32(0x7FFF)));
   const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));  // all ones is one: cheaper than what x was
-  const __m256i words = _mm256_srli_epi32(_mm256_or_si256(rounded, nan), 16);
+  return _mm256_or_si256(_mm256_add_epi32(bits, _mm256_add_epi32(even, _mm256_set1_epi32(0x7FFF))), nan);
+}
+// The inverse of widen_pairs.
+ROOFLINE_INLINE __m256i paired(Vec low, Vec high) {
+  return _mm256_blend_epi16(_mm256_srli_epi32(rounded(low), 16), rounded(high), 0xAA);
+}
+template <bool NonTemporal>
+ROOFLINE_INLINE void narrow_pairs(Bf16* p, Vec low, Vec high) {
+  const __m256i words = paired(low, high);
+  NonTemporal ? _mm256_stream_si256(reinterpret_cast<__m256i*>(p), words) : _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), words);
+}
+ROOFLINE_INLINE __m128i narrow(const Bf16*, Vec x) {
+  const __m256i words = _mm256_srli_epi32(rounded(x), 16);
   return _mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
 }
 ROOFLINE_INLINE __m128i narrow(const Fp16*, Vec x) { return _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
@@ -133,5 +144,39 @@ ROOFLINE_INLINE Vec load_partial(const float* p, int n, Vec other) {
   return _mm256_blendv_ps(other, _mm256_maskload_ps(p, mask), _mm256_castsi256_ps(mask));
 }
 ROOFLINE_INLINE void store_partial(float* p, int n, Vec x) { _mm256_maskstore_ps(p, first(n), x); }
+
+// There are no masks of 16-bit elements: they go in parts of 8, 4 and 2 bytes, from the last one on into the lowest lanes.
+#define ROOFLINE_HALVES_IN_PARTS
+ROOFLINE_INLINE __m128i load_halves(const void* from, int n) {
+  const auto* const p = static_cast<const std::uint16_t*>(from);
+  if (n >= 8) return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  __m128i x = n & 1 ? _mm_cvtsi32_si128(p[n - 1]) : _mm_setzero_si128();
+  if (n & 2) x = _mm_unpacklo_epi32(_mm_loadu_si32(p + (n & 4)), x);
+  return n & 4 ? _mm_unpacklo_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)), x) : x;
+}
+ROOFLINE_INLINE void store_halves(void* to, int n, __m128i x) {
+  auto* p = static_cast<std::uint16_t*>(to);
+  if (n >= 8) return _mm_storeu_si128(reinterpret_cast<__m128i*>(p), x);
+  if (n & 4) _mm_storel_epi64(reinterpret_cast<__m128i*>(p), x), x = _mm_srli_si128(x, 8), p += 4;
+  if (n & 2) _mm_storeu_si32(p, x), x = _mm_srli_si128(x, 4), p += 2;
+  if (n & 1) *p = static_cast<std::uint16_t>(_mm_cvtsi128_si32(x));
+}
+ROOFLINE_INLINE Vec first_lanes(Vec x, int n, Vec other) { return _mm256_blendv_ps(other, x, _mm256_castsi256_ps(first(n))); }
+ROOFLINE_INLINE Vec load_partial(const Bf16* p, int n, Vec other) { return first_lanes(widen(p, load_halves(p, n)), n, other); }
+ROOFLINE_INLINE Vec load_partial(const Fp16* p, int n, Vec other) { return first_lanes(widen(p, load_halves(p, n)), n, other); }
+ROOFLINE_INLINE void store_partial(Bf16* p, int n, Vec x) { store_halves(p, n, narrow(p, x)); }
+ROOFLINE_INLINE void store_partial(Fp16* p, int n, Vec x) { store_halves(p, n, narrow(p, x)); }
+// As widen_pairs and narrow_pairs, of the first n numbers, 0 < n < 2 kLanes; the others come from `other`.
+ROOFLINE_INLINE void widen_pairs_partial(const Bf16* p, int n, Vec other, Vec& low, Vec& high) {
+  const __m128i lower = load_halves(p, n), upper = n > 8 ? load_halves(p + 8, n - 8) : _mm_setzero_si128();
+  const __m256i words = _mm256_set_m128i(upper, lower);
+  low = first_lanes(_mm256_castsi256_ps(_mm256_slli_epi32(words, 16)), (n + 1) / 2, other);
+  high = first_lanes(_mm256_castsi256_ps(_mm256_and_si256(words, _mm256_set1_epi32(static_cast<int>(0xFFFF0000u)))), n / 2, other);
+}
+ROOFLINE_INLINE void narrow_pairs_partial(Bf16* p, int n, Vec low, Vec high) {
+  const __m256i words = paired(low, high);
+  store_halves(p, n, _mm256_castsi256_si128(words));
+  if (n > 8) store_halves(p + 8, n - 8, _mm256_extracti128_si256(words, 1));
+}
 
 }  // namespace

@@ -28,17 +28,27 @@ ROOFLINE_INLINE void store(float* p, Vec x) { _mm512_storeu_ps(p, x); }
 ROOFLINE_INLINE void stream(float* p, Vec x) { _mm512_stream_ps(p, x); }  // p aligned to the vector
 ROOFLINE_INLINE void fence() { _mm_sfence(); }
 
-ROOFLINE_INLINE Vec load(const Bf16* p) {
-  const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
-}
-ROOFLINE_INLINE Vec load(const Fp16* p) { return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
-ROOFLINE_INLINE __m256i narrow(const Bf16*, Vec x) {
+ROOFLINE_INLINE Vec widen(const Bf16*, __m256i x) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16)); }
+ROOFLINE_INLINE Vec widen(const Fp16*, __m256i x) { return _mm512_cvtph_ps(x); }
+ROOFLINE_INLINE Vec load(const Bf16* p) { return widen(p, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
+ROOFLINE_INLINE Vec load(const Fp16* p) { return widen(p, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
+// Words whose upper halves are bf16.
+ROOFLINE_INLINE __m512i rounded(Vec x) {
   const __m512i bits = _mm512_castps_si512(x), even = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-  const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(even, _mm512_set1_epi32(0x7FFF))), 16);
-  const __m512i quiet = _mm512_or_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(0x40));  // what a NaN becomes
-  return _mm512_cvtepi32_epi16(_mm512_mask_blend_epi32(_mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), rounded, quiet));
+  const __m512i nearest = _mm512_add_epi32(bits, _mm512_add_epi32(even, _mm512_set1_epi32(0x7FFF)));
+  const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));  // what a NaN becomes
+  return _mm512_mask_blend_epi32(_mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), nearest, quiet);
 }
+// The inverse of widen_pairs.
+ROOFLINE_INLINE __m512i paired(Vec low, Vec high) {
+  return _mm512_mask_blend_epi16(0xAAAAAAAAu, _mm512_srli_epi32(rounded(low), 16), rounded(high));
+}
+template <bool NonTemporal>
+ROOFLINE_INLINE void narrow_pairs(Bf16* p, Vec low, Vec high) {
+  const __m512i words = paired(low, high);
+  NonTemporal ? stream(reinterpret_cast<float*>(p), _mm512_castsi512_ps(words)) : _mm512_storeu_si512(p, words);
+}
+ROOFLINE_INLINE __m256i narrow(const Bf16*, Vec x) { return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded(x), 16)); }
 ROOFLINE_INLINE __m256i narrow(const Fp16*, Vec x) { return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 template <class Half>
 ROOFLINE_INLINE void store(Half* p, Vec x) {
@@ -131,5 +141,29 @@ ROOFLINE_INLINE __mmask16 first(int n) { return static_cast<__mmask16>((1u << n)
 // The first n lanes, 0 <= n <= kLanes; the others come from `other`, and their memory is not touched.
 ROOFLINE_INLINE Vec load_partial(const float* p, int n, Vec other) { return _mm512_mask_loadu_ps(other, first(n), p); }
 ROOFLINE_INLINE void store_partial(float* p, int n, Vec x) { _mm512_mask_storeu_ps(p, first(n), x); }
+
+#define ROOFLINE_HALVES_IN_PARTS
+// The first n 16-bit elements, 0 <= n < 32, and zeros.
+ROOFLINE_INLINE __mmask32 first_halves(int n) { return (__mmask32{1} << n) - 1; }
+ROOFLINE_INLINE __m512i load_halves(const void* p, int n) { return _mm512_maskz_loadu_epi16(first_halves(n), p); }
+ROOFLINE_INLINE Vec first_lanes(Vec x, int n, Vec other) { return _mm512_mask_blend_ps(first(n), other, x); }
+ROOFLINE_INLINE Vec load_partial(const Bf16* p, int n, Vec other) {
+  return first_lanes(widen(p, _mm512_castsi512_si256(load_halves(p, n))), n, other);
+}
+ROOFLINE_INLINE Vec load_partial(const Fp16* p, int n, Vec other) {
+  return first_lanes(widen(p, _mm512_castsi512_si256(load_halves(p, n))), n, other);
+}
+ROOFLINE_INLINE void store_halves(void* p, int n, __m256i x) { _mm512_mask_storeu_epi16(p, first_halves(n), _mm512_castsi256_si512(x)); }
+ROOFLINE_INLINE void store_partial(Bf16* p, int n, Vec x) { store_halves(p, n, narrow(p, x)); }
+ROOFLINE_INLINE void store_partial(Fp16* p, int n, Vec x) { store_halves(p, n, narrow(p, x)); }
+// As widen_pairs and narrow_pairs, of the first n numbers, 0 < n < 2 kLanes; the others come from `other`.
+ROOFLINE_INLINE void widen_pairs_partial(const Bf16* p, int n, Vec other, Vec& low, Vec& high) {
+  const __m512i words = load_halves(p, n);
+  low = first_lanes(_mm512_castsi512_ps(_mm512_slli_epi32(words, 16)), (n + 1) / 2, other);
+  high = first_lanes(_mm512_castsi512_ps(_mm512_and_si512(words, _mm512_set1_epi32(static_cast<int>(0xFFFF0000u)))), n / 2, other);
+}
+ROOFLINE_INLINE void narrow_pairs_partial(Bf16* p, int n, Vec low, Vec high) {
+  _mm512_mask_storeu_epi16(p, first_halves(n), paired(low, high));
+}
 
 }  // namespace

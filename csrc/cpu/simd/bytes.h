@@ -34,6 +34,15 @@ ROOFLINE_INLINE Vec load(const Fp8E4m3* p) {
   const __m128i half = _mm_and_si128(_mm_slli_epi16(wide, 7), all);
   return _mm256_cvtph_ps(_mm_or_si128(half, _mm_cmpeq_epi16(_mm_or_si128(half, sign), all)));
 }
+// Two vectors, whose integer operations are one each.
+ROOFLINE_INLINE void load_two(const Fp8E4m3* p, Vec& low, Vec& high) {
+  const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  const __m256i sign = _mm256_set1_epi16(static_cast<short>(0x8000)), all = _mm256_set1_epi16(static_cast<short>(0xBF80));
+  const __m256i numbers = _mm256_and_si256(_mm256_slli_epi16(wide, 7), all);
+  const __m256i halves = _mm256_or_si256(numbers, _mm256_cmpeq_epi16(_mm256_or_si256(numbers, sign), all));
+  low = _mm256_cvtph_ps(_mm256_castsi256_si128(halves));
+  high = _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1));
+}
 #elif defined(__ARM_NEON) && !defined(ROOFLINE_SCALAR)
 ROOFLINE_INLINE int16x4_t widened(const void* p) {
   std::uint32_t four;
@@ -53,5 +62,12 @@ ROOFLINE_INLINE Vec load(const Fp8E4m3* p) {
   return load(&half);
 }
 #endif
+
+// Two vectors, as two loads where a set knows nothing better.
+template <class Element>
+ROOFLINE_INLINE void load_two(const Element* p, Vec& low, Vec& high) {
+  low = load(p);
+  high = load(p + kLanes);
+}
 
 }  // namespace

@@ -2,8 +2,9 @@
 // set1 and transpose keep bits as they are.
 //
 // add_words: int32. add_pairs: c + the two products of 16-bit numbers of every lane of a and b, int32. widen_pairs_of_bytes: 2 kLanes
-// int8 numbers in 16 bits each. widen_bytes: kLanes int8 numbers in fp32. nibble: of each of kLanes words the 4 bits n from bit 4 at
-// on, as 1 + n / 16 in fp32: they become the first bits of a fraction.
+// int8 numbers in 16 bits each. widen_bytes: kLanes int8 numbers in fp32. of_words: int32 in fp32. nibble: of each of kLanes words the
+// 4 bits n from bit 4 at on, as 1 + n / 16 in fp32: they become the first bits of a fraction. nibble_pairs: of both halves of each
+// word the 4 bits from bit 4 at on, in 16 bits each.
 #pragma once
 
 #include "cpu/simd/simd.h"
@@ -29,13 +30,28 @@ ROOFLINE_INLINE Vec add_words(Vec a, Vec b) {
   return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
 }
 ROOFLINE_INLINE Vec add_pairs(Vec a, Vec b, Vec c) {
+#if defined(__AVX512VNNI__)
+  return _mm512_castsi512_ps(_mm512_dpwssd_epi32(_mm512_castps_si512(c), _mm512_castps_si512(a), _mm512_castps_si512(b)));
+#else
   return in_order(add_words(c, _mm512_castsi512_ps(_mm512_madd_epi16(_mm512_castps_si512(a), _mm512_castps_si512(b)))));
+#endif
 }
+#if defined(ROOFLINE_SIMDE) || defined(__AVX512BF16__)
+// c + the two products of bf16 numbers of every lane of a and b.
+ROOFLINE_INLINE Vec add_bf16_pairs(Vec a, Vec b, Vec c) {
+  return _mm512_dpbf16_ps(c, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
+}
+#endif
 ROOFLINE_INLINE Vec widen_pairs_of_bytes(const std::int8_t* p) {
   return _mm512_castsi512_ps(_mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
 }
 ROOFLINE_INLINE Vec widen_bytes(const std::int8_t* p) {
   return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+}
+ROOFLINE_INLINE Vec of_words(Vec x) { return _mm512_cvtepi32_ps(_mm512_castps_si512(x)); }
+ROOFLINE_INLINE Vec nibble_pairs(const std::uint32_t* p, int at) {
+  const __m512i moved = _mm512_srli_epi16(_mm512_loadu_si512(p), 4 * at);
+  return _mm512_castsi512_ps(at == 3 ? moved : _mm512_and_si512(moved, _mm512_set1_epi16(15)));
 }
 ROOFLINE_INLINE Vec nibble(const std::uint32_t* p, int at) {
   const __m512i words = _mm512_loadu_si512(p);
@@ -58,6 +74,11 @@ ROOFLINE_INLINE Vec widen_pairs_of_bytes(const std::int8_t* p) {
 }
 ROOFLINE_INLINE Vec widen_bytes(const std::int8_t* p) {
   return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+}
+ROOFLINE_INLINE Vec of_words(Vec x) { return _mm256_cvtepi32_ps(_mm256_castps_si256(x)); }
+ROOFLINE_INLINE Vec nibble_pairs(const std::uint32_t* p, int at) {
+  const __m256i moved = _mm256_srli_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)), 4 * at);
+  return _mm256_castsi256_ps(at == 3 ? moved : _mm256_and_si256(moved, _mm256_set1_epi16(15)));
 }
 ROOFLINE_INLINE Vec nibble(const std::uint32_t* p, int at) {
   const __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
@@ -82,6 +103,11 @@ ROOFLINE_INLINE Vec widen_bytes(const std::int8_t* p) {
   std::int32_t four;
   __builtin_memcpy(&four, p, sizeof four);
   return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(four))))));
+}
+ROOFLINE_INLINE Vec of_words(Vec x) { return vcvtq_f32_s32(vreinterpretq_s32_f32(x)); }
+ROOFLINE_INLINE Vec nibble_pairs(const std::uint32_t* p, int at) {
+  const uint16x8_t moved = vshlq_u16(vreinterpretq_u16_u32(vld1q_u32(p)), vdupq_n_s16(static_cast<std::int16_t>(-4 * at)));
+  return vreinterpretq_f32_u16(vandq_u16(moved, vdupq_n_u16(15)));
 }
 ROOFLINE_INLINE Vec nibble(const std::uint32_t* p, int at) {
   const uint32x4_t moved = vshlq_u32(vld1q_u32(p), vdupq_n_s32(kFraction - 4 * at));  // to the right where negative
@@ -111,6 +137,8 @@ ROOFLINE_INLINE Vec widen_pairs_of_bytes(const std::int8_t* p) {
   return of_bits(static_cast<std::uint16_t>(p[0]) | static_cast<std::uint32_t>(static_cast<std::uint16_t>(p[1])) << 16);
 }
 ROOFLINE_INLINE Vec widen_bytes(const std::int8_t* p) { return static_cast<float>(*p); }
+ROOFLINE_INLINE Vec of_words(Vec x) { return static_cast<float>(static_cast<std::int32_t>(bits_of(x))); }
+ROOFLINE_INLINE Vec nibble_pairs(const std::uint32_t* p, int at) { return of_bits(*p >> 4 * at & 0x000F000F); }
 ROOFLINE_INLINE Vec nibble(const std::uint32_t* p, int at) { return of_bits((*p >> 4 * at & 15) << kFraction | kOne); }
 
 #endif

@@ -42,6 +42,10 @@ ROOFLINE_INLINE void store(Bf16* p, Vec x) {
   __builtin_memcpy(&bits, &x, sizeof bits);
   p->bits = static_cast<std::uint16_t>(x != x ? bits >> 16 | 0x40 : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
+template <bool NonTemporal>
+ROOFLINE_INLINE void narrow_pairs(Bf16* p, Vec low, Vec high) {
+  store(p, low), store(p + 1, high);
+}
 ROOFLINE_INLINE void store(Fp16* p, Vec x) {
   const auto half = static_cast<HardwareHalf>(x);
   __builtin_memcpy(p, &half, sizeof half);

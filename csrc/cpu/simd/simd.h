@@ -39,7 +39,7 @@ constexpr float kInfinity = __builtin_inff();
 ROOFLINE_INLINE std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 ROOFLINE_INLINE std::int64_t most(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
 
-// As for fp32; through a vector in memory, since masks of 16-bit elements need more than these sets have.
+// As for fp32; through a vector in memory, for elements that a set has no masks of.
 template <class Element>
 ROOFLINE_INLINE Vec load_partial(const Element* p, int n, Vec other) {
   Element narrow[kLanes] = {};
@@ -54,6 +54,23 @@ ROOFLINE_INLINE void store_partial(Element* p, int n, Vec x) {
   store(narrow, x);
   __builtin_memcpy(p, narrow, static_cast<std::size_t>(n) * sizeof(Element));
 }
+#if !defined(ROOFLINE_HALVES_IN_PARTS)
+// As widen_pairs and narrow_pairs, of the first n numbers, 0 < n < 2 kLanes; the others come from `other`.
+ROOFLINE_INLINE void widen_pairs_partial(const Bf16* p, int n, Vec other, Vec& low, Vec& high) {
+  std::uint32_t words[kLanes] = {};
+  __builtin_memcpy(words, p, static_cast<std::size_t>(n) * sizeof(Bf16));
+  float even[kLanes], odd[kLanes];
+  Vec x, y;
+  widen_pairs(words, x, y);
+  store(even, x), store(odd, y);
+  low = load_partial(even, (n + 1) / 2, other), high = load_partial(odd, n / 2, other);
+}
+ROOFLINE_INLINE void narrow_pairs_partial(Bf16* p, int n, Vec low, Vec high) {
+  Bf16 few[2 * kLanes];
+  narrow_pairs<false>(few, low, high);
+  __builtin_memcpy(p, few, static_cast<std::size_t>(n) * sizeof(Bf16));
+}
+#endif
 
 // The first n lanes, 1 <= n <= kLanes, the others from `other`. Masked loads are slow, so a whole vector takes a plain one.
 template <class Element>
@@ -79,6 +96,21 @@ ROOFLINE_INLINE Vec exp(Vec x) {
 ROOFLINE_INLINE Vec exp2(Vec x) {
   const Vec whole = round(x);
   return scale2(exp2_polynomial(sub(x, whole)), whole);
+}
+
+// tanh(x), within 4e-7 of itself: an odd polynomial over an even one, up to where it is 1 in fp32.
+ROOFLINE_INLINE Vec tanh(Vec x) {
+  constexpr float kOdd[] = {-2.76076847742355e-16f, 2.00018790482477e-13f, -8.60467152213735e-11f, 5.12229709037114e-08f,
+                            1.48572235717979e-05f,  6.37261928875436e-04f, 4.89352455891786e-03f};
+  constexpr float kEven[] = {1.19825839466702e-06f, 1.18534705686654e-04f, 2.26843463243900e-03f, 4.89352518554385e-03f};
+  x = max(set1(-7.90531f), min(set1(7.90531f), x));  // in this order a NaN stays one
+  const Vec square = mul(x, x);
+  Vec over = set1(kOdd[0]), under = set1(kEven[0]);
+#pragma GCC unroll 8
+  for (int i = 1; i < 7; ++i) over = fma(over, square, set1(kOdd[i]));
+#pragma GCC unroll 8
+  for (int i = 1; i < 4; ++i) under = fma(under, square, set1(kEven[i]));
+  return div(mul(x, over), under);
 }
 
 }  // namespace

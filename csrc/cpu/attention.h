@@ -1,0 +1,72 @@
+// Attention on a CPU, for every operator that is one: what it asks for, and the two ways that take all of it.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "core/kernel.h"
+#include "cpu/elements.h"
+
+namespace roofline::cpu {
+
+class Device;
+
+// Queries that share a KV head are its rows: group x seq_q. A key has head_dim columns and rope_dim more.
+struct AttentionTask {
+  std::string op;
+  DType dtype;     // of q and out
+  DType kv_dtype;  // of k, v and rope
+  std::int64_t batch;
+  std::int64_t kv_heads;
+  std::int64_t rows;
+  std::int64_t seq_q;
+  std::int64_t keys;
+  std::vector<std::int64_t> planned = {};  // keys that each sequence is planned to have; empty: all have `keys`
+  std::int64_t head_dim;
+  std::int64_t rope_dim = 0;
+  std::int64_t value_dim;               // columns of v and out
+  bool causal;
+  std::int64_t window = 0;              // keys that a query sees at most; 0: all
+  std::int64_t page_size = 0;           // tokens of a page; 0: the cache lies in one piece
+  double scale;                         // of scores
+  double softcap = 0;                   // scores become softcap tanh(score / softcap); 0: they stay
+  const void* q;                        // [batch, kv_heads, rows, head_dim], or with q_rope null [.., head_dim + rope_dim]
+  const void* q_rope = nullptr;         // [batch, kv_heads, rows, rope_dim]
+  const void* k;                        // [batch, kv_heads, keys, head_dim], or [pages, kv_heads, page_size, head_dim]
+  const void* v;                        // as k, of value_dim columns
+  const void* rope = nullptr;           // [batch, keys, rope_dim]: one for all KV heads
+  const float* sinks = nullptr;         // [kv_heads, rows / seq_q], or null
+  const std::int32_t* pages = nullptr;  // [batch, ceil(keys / page_size)], or null
+  const std::int32_t* lengths = nullptr;  // [batch]: keys of each sequence, the first of its `keys`; null: all have `keys`
+  void* out;                            // as q, of value_dim columns
+  float* logsumexp = nullptr;           // [batch, kv_heads, rows], or null
+
+  std::int64_t group() const { return rows / seq_q; }
+  std::int64_t pages_each() const { return page_size ? (keys + page_size - 1) / page_size : 0; }
+  std::int64_t keys_of(std::int64_t sequence) const {
+    return lengths ? std::clamp<std::int64_t>(lengths[sequence], seq_q, keys) : keys;  // whatever it holds, in bounds
+  }
+  std::int64_t planned_keys(std::int64_t sequence) const { return planned.empty() ? keys : planned[sequence]; }
+  // The row of the cache where a KV head (of batch x kv_heads) begins; with pages, within each page.
+  std::int64_t first_key(std::int64_t head) const { return pages ? head % kv_heads * page_size : head * keys; }
+};
+
+// A thread takes a range of the keys of one KV head, read once; who ends the last range adds up. Throws Unsupported for many
+// queries and for elements that the kernels do not read.
+Bound split_kv(const AttentionTask& task, Device& device);
+
+// A thread takes a block of queries of one KV head over all its keys. Throws Unsupported for elements that the kernels do not read.
+Bound tiled(const AttentionTask& task, Device& device);
+
+// The elements of a task. Throw Unsupported for others.
+Element queries_of(const AttentionTask& task);
+Cached::Element cache_of(const AttentionTask& task);
+
+// `bytes` into memory; null stays null.
+inline const void* at(const void* memory, std::int64_t bytes) {
+  return memory ? static_cast<const char*>(memory) + bytes : nullptr;
+}
+inline void* at(void* memory, std::int64_t bytes) { return memory ? static_cast<char*>(memory) + bytes : nullptr; }
+
+}  // namespace roofline::cpu

@@ -1,0 +1,160 @@
+// Attention by blocks of queries that walk over their keys: the plan, and who takes which block.
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "cpu/attention.h"
+#include "cpu/attention_tiled_kernels.h"
+#include "cpu/device.h"
+#include "cpu/floating.h"
+#include "cpu/share.h"
+
+namespace roofline::cpu {
+namespace {
+
+using Table = AttentionTiledKernels;
+
+struct Tiling {
+  std::int64_t query_block;
+  std::int64_t kv_block;
+};
+
+// query_block: 128 queries per walk over K and V, or 64 where more with their results would take much of L2; fewer where threads
+// would lack work, but narrower than a register tile only where they would have none. kv_block: as many keys as half of L2 holds of
+// K, V and scores, at most 256, without remainder tiles.
+Tiling plan_tiling(const AttentionTask& task, const Table& table, const Device& device) {
+  const auto items = [&](std::int64_t block) { return task.batch * task.kv_heads * ((task.rows + block - 1) / block); };
+  const std::int64_t columns = task.head_dim + task.rope_dim + task.value_dim;
+  std::int64_t query_block = Table::kMaxQueryBlock;
+  if (4 * query_block * columns > device.caches().l2_bytes / 4) query_block = 64;
+  while (query_block > table.tile_width && items(query_block) < 4 * device.threads()) query_block /= 2;
+  while (query_block > table.lanes && items(query_block) < device.threads()) query_block /= 2;
+  const std::int64_t key_bytes = 4 * table.tile_width + 4 * columns;
+  const std::int64_t step = 2 * table.tile_rows;
+  const std::int64_t most = std::min<std::int64_t>(256, device.caches().l2_bytes / 2 / key_bytes) / step * step;
+  const std::int64_t enough = (task.keys + step - 1) / step * step;
+  return {query_block, std::max(step, std::min(most, enough))};
+}
+
+// How many keys the rows [first, last] of a KV head's group see, from the first to the last key that any of them sees.
+std::int64_t keys_met(const AttentionTask& task, std::int64_t keys, std::int64_t first, std::int64_t last) {
+  if (!task.causal) return keys;
+  const bool ends = last / task.seq_q != first / task.seq_q;  // they hold the last query of a head, and the first of the next
+  const std::int64_t lowest = ends ? 0 : first % task.seq_q, highest = ends ? task.seq_q - 1 : last % task.seq_q;
+  const std::int64_t before = keys - task.seq_q + 1;  // keys that the first query sees
+  const std::int64_t from = task.window > 0 ? std::max<std::int64_t>(0, before + lowest - task.window) : 0;
+  return before + highest - from;
+}
+
+struct Work {
+  std::int64_t pairs = 0;  // of a query and a key that are computed: whole vectors of queries, with every key that any of them sees
+  std::int64_t keys = 0;   // that blocks of queries meet
+};
+
+Work work_of(const AttentionTask& task, const Table& table, std::int64_t query_block) {
+  Work each_length, all;
+  std::int64_t before = -1;
+  for (std::int64_t sequence = 0; sequence < task.batch; ++sequence) {
+    const std::int64_t keys = task.planned_keys(sequence);
+    if (keys != before) {
+      each_length = {};
+      for (std::int64_t block = 0; block < task.rows; block += query_block) {
+        const std::int64_t stop = std::min(block + query_block, task.rows);
+        each_length.keys += keys_met(task, keys, block, stop - 1);
+        for (std::int64_t row = block; row < stop;) {
+          const std::int64_t width = table.chunk(stop - row), last = std::min(row + width, stop) - 1;
+          each_length.pairs += width * keys_met(task, keys, row, last);
+          row = last + 1;
+        }
+      }
+      before = keys;
+    }
+    all.pairs += task.kv_heads * each_length.pairs;
+    all.keys += task.kv_heads * each_length.keys;
+  }
+  return all;
+}
+
+}  // namespace
+
+Bound tiled(const AttentionTask& task, Device& device) {
+  const auto [isa, table] = choose<Table>(ROOFLINE_TABLES(attention_tiled));
+  const Element queries = queries_of(task);
+  const Cached::Element cache = cache_of(task);
+  const std::int64_t key_dim = task.head_dim + task.rope_dim;
+  const std::int64_t query_bytes = size_bytes(task.dtype), cache_bytes = size_bytes(task.kv_dtype);
+  const auto [query_block, kv_block] = plan_tiling(task, *table, device);
+  const bool value_panel = cache != Cached::fp32 || task.pages != nullptr, key_panel = value_panel || task.rope_dim > 0;
+
+  // Query heads that share a KV head lie side by side, so that their queries make up one run of rows.
+  const std::int64_t rows = task.rows;
+  const std::int64_t blocks = (rows + query_block - 1) / query_block;
+  // Within a KV head the blocks with the most keys come first: the last to start are then the shortest.
+  auto order = std::make_shared<std::vector<std::int64_t>>(task.causal ? blocks : 0);
+  if (task.causal) {
+    const auto keys = [&, query_block = query_block](std::int64_t block) {
+      return keys_met(task, task.keys, block * query_block, std::min((block + 1) * query_block, rows) - 1);
+    };
+    for (std::int64_t block = 0; block < blocks; ++block) (*order)[block] = block;
+    std::stable_sort(order->begin(), order->end(), [&](std::int64_t a, std::int64_t b) { return keys(a) > keys(b); });
+  }
+
+  const std::int64_t floats = table->workspace_floats(query_block, kv_block, key_dim, task.value_dim, key_panel, value_panel);
+  const std::int64_t thread_bytes = whole_pages(floats * 4);
+  const std::int64_t workspace_bytes = thread_bytes * device.threads();
+  const std::shared_ptr<void> memory = workspace(device, workspace_bytes);
+  const Work work = work_of(task, *table, query_block);
+
+  Bound bound;
+  bound.plan.set("implementation", "tiled/" + name(isa));
+  bound.plan.set("query_block", query_block);
+  bound.plan.set("kv_block", kv_block);
+  bound.plan.set("query_lanes", table->lanes);
+  bound.plan.set("scores_elements", work.pairs);
+  bound.plan.set("keys_met", work.keys);
+  bound.plan.set("panel_elements", work.keys * (key_panel * key_dim + value_panel * task.value_dim));
+  bound.plan.set("workspace_bytes", workspace_bytes);
+  bound.plan.set("threads", device.threads());
+  const float unit = Cached::unit(cache), scale = static_cast<float>(1.4426950408889634 * task.scale) * unit;
+  const std::int64_t items = task.batch * task.kv_heads * blocks;
+  bound.steps.push_back({"attention", [=, query_block = query_block, kv_block = kv_block, run = table->of[queries]](Queue& queue) {
+    pool(queue).for_each(items, [&](int worker, std::int64_t item) {
+      const std::int64_t head = item / blocks, sequence = head / task.kv_heads;  // head: of batch x kv_heads
+      const std::int64_t block = task.causal ? (*order)[item % blocks] : item % blocks;
+      const std::int64_t first_row = block * query_block, row = head * rows + first_row;
+      const std::int64_t keys = task.keys_of(sequence), first_key = task.first_key(head);
+      run({
+          .q = at(task.q, row * key_dim * query_bytes),
+          .k = at(task.k, first_key * task.head_dim * cache_bytes),
+          .rope = at(task.rope, sequence * task.keys * task.rope_dim * cache_bytes),
+          .v = at(task.v, first_key * task.value_dim * cache_bytes),
+          .out = at(task.out, row * task.value_dim * query_bytes),
+          .logsumexp = task.logsumexp ? task.logsumexp + row : nullptr,
+          .sinks = task.sinks ? task.sinks + head % task.kv_heads * task.group() : nullptr,
+          .pages = task.pages ? task.pages + sequence * task.pages_each() : nullptr,
+          .page_size = task.page_size,
+          .page_rows = task.kv_heads * task.page_size,
+          .workspace = static_cast<float*>(at(memory.get(), worker * thread_bytes)),
+          .rows = std::min(query_block, rows - first_row),
+          .first_row = first_row,
+          .seq_q = task.seq_q,
+          .seq_kv = keys,
+          .head_dim = task.head_dim,
+          .rope_dim = task.rope_dim,
+          .value_dim = task.value_dim,
+          .kv_block = kv_block,
+          .window = task.window > 0 ? task.window : keys,
+          .element = cache,
+          .key_panel = key_panel,
+          .value_panel = value_panel,
+          .causal = task.causal,
+          .scale = scale,
+          .unit = unit,
+          .softcap = static_cast<float>(1.4426950408889634 * task.softcap),
+      });
+    });
+  }});
+  return bound;
+}
+
+}  // namespace roofline::cpu

@@ -1,0 +1,217 @@
+// Matrix products of bf16 and int8 by the tiles of AMX: 32 x 32 of c in four of them, two of rows of a and two of columns of b beside
+// them. A tile is 16 rows of 16 words, a word two numbers of bf16 or four of int8 along inner; words beyond the last number are 0.
+#include "cpu/gemm_kernels.h"
+
+#include "cpu/gemm_strips.h"
+
+#if !defined(ROOFLINE_AMX_EMULATED)  // else the build has included an emulation already
+#include <immintrin.h>
+#endif
+
+namespace roofline::cpu {
+namespace {
+
+constexpr Index kTile = 16;             // rows of a tile, and words of each
+constexpr Index kColumns = 2 * kTile;   // of a strip
+constexpr Index kTileBytes = 4 * kTile;  // of a row of a tile
+constexpr Index kRowOfB = 4 * kColumns;  // bytes of a row of words of a strip
+
+// GCC's tile instructions neither say that they read memory nor that they write it.
+ROOFLINE_INLINE void barrier() { asm volatile("" : : : "memory"); }
+
+// Tiles 0 to 3: c, as [row tile][column tile]; 4, 5: rows of a; 6, 7: columns of b. first, second: rows of both row tiles.
+void configure(int first, int second) {
+  struct alignas(64) {
+    std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
+    std::uint16_t row_bytes[16] = {};
+    std::uint8_t rows[16] = {};
+  } given;
+  const int rows[8] = {first, first, second, second, first, second, kTile, kTile};
+  for (int i = 0; i < 8; ++i)
+    if (rows[i] > 0) given.row_bytes[i] = kTileBytes, given.rows[i] = static_cast<std::uint8_t>(rows[i]);
+  barrier();
+  _tile_loadconfig(&given);
+}
+
+#define ROOFLINE_ADD_PRODUCT(Integers, c, a, b) \
+  if constexpr (Integers)                       \
+    _tile_dpbssd(c, a, b);                      \
+  else                                          \
+    _tile_dpbf16ps(c, a, b)
+
+// Both column tiles of a strip from row `b` on.
+#define ROOFLINE_LOAD_COLUMNS(b)  \
+  _tile_loadd(6, (b), kRowOfB);   \
+  _tile_loadd(7, (b) + kTileBytes, kRowOfB)
+
+// rows x columns of c from, and to, 32 x 32 numbers side by side.
+void copy_c(float* c, Index stride, Index rows, Index columns, float (*square)[kColumns], bool out) {
+  for (Index r = 0; r < rows; ++r)
+    __builtin_memcpy(out ? c + r * stride : square[r], out ? square[r] : c + r * stride, static_cast<std::size_t>(columns) * 4);
+}
+
+// A strip and, with `Other`, another one at a time: two address streams, which up to 16 rows of c leave tiles for.
+template <bool Integers, bool Other>
+ROOFLINE_INLINE void strips(const GemmPart& part, Index one, Index other) {
+  const char *a = static_cast<const char*>(part.a), *b = static_cast<const char*>(part.b) + one * part.inner * kRowOfB;
+  const char* const from_other = static_cast<const char*>(part.b) + other * part.inner * kRowOfB;
+  const bool second = Other || part.rows > kTile;
+  _tile_zero(0);
+  _tile_zero(1);
+  if (second) {
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  for (Index k = 0; k < part.inner; k += kTile) {
+    _tile_loadd(4, a + 4 * k, 4 * part.inner);
+    ROOFLINE_LOAD_COLUMNS(b + k * kRowOfB);
+    ROOFLINE_ADD_PRODUCT(Integers, 0, 4, 6);
+    ROOFLINE_ADD_PRODUCT(Integers, 1, 4, 7);
+    if (!second) continue;
+    if constexpr (Other) {
+      ROOFLINE_LOAD_COLUMNS(from_other + k * kRowOfB);
+      ROOFLINE_ADD_PRODUCT(Integers, 2, 4, 6);
+      ROOFLINE_ADD_PRODUCT(Integers, 3, 4, 7);
+    } else {
+      _tile_loadd(5, a + 4 * (kTile * part.inner + k), 4 * part.inner);
+      ROOFLINE_ADD_PRODUCT(Integers, 2, 5, 6);
+      ROOFLINE_ADD_PRODUCT(Integers, 3, 5, 7);
+    }
+  }
+  alignas(64) float square[2 * kTile][kColumns];
+  _tile_stored(0, square[0], kRowOfB);
+  _tile_stored(1, square[0] + kTile, kRowOfB);
+  if (second) {
+    _tile_stored(2, square[kTile], kRowOfB);
+    _tile_stored(3, square[kTile] + kTile, kRowOfB);
+  }
+  barrier();
+  const auto put_strip = [&](Index strip, Index rows, float(*from)[kColumns]) {
+    copy_c(part.c + strip * kColumns, part.c_stride, rows, least(kColumns, part.columns - strip * kColumns), from, true);
+  };
+  put_strip(one, Other ? part.rows : least(part.rows, 2 * kTile), square);
+  if (Other) put_strip(other, part.rows, square + kTile);
+}
+
+template <bool Integers>
+void few_tiles(const GemmPart& part) {
+  const int rows = static_cast<int>(part.rows);
+  if (rows > kTile) {
+    configure(kTile, rows - kTile);
+    for (Index s = part.first; s < part.last; ++s) strips<Integers, false>(part, s, s);
+  } else {
+    configure(rows, rows);
+    const Index each = (part.last - part.first) / 2;
+    for (Index i = 0; i < each; ++i) strips<Integers, true>(part, part.first + i, part.first + each + i);
+    if (part.first + 2 * each < part.last) strips<Integers, true>(part, part.last - 1, part.last - 1);
+  }
+  _tile_release();
+}
+
+// Rows of a block in tiles: [row tile][step of 16 words][16 rows][16 words], rows beyond the last 0. Side by side, since rows that lie
+// a multiple of 4 KiB apart would meet in few places of the first cache.
+ROOFLINE_INLINE void pack_tiles(const GemmPart& part, Index k, Index n, float* to) {
+  const auto* const a = static_cast<const float*>(part.a) + k;
+  for (Index row = 0; row < (part.rows + kTile - 1) / kTile * kTile; ++row)
+    for (Index j = 0; j < n; j += kTile) {
+      float* const into = to + (row / kTile * n + j) * kTile + row % kTile * kTile;
+      if (row < part.rows)
+        __builtin_memcpy(into, a + row * part.inner + j, kTileBytes);
+      else
+        __builtin_memset(into, 0, kTileBytes);
+    }
+}
+
+// 32 x 32, or 16 x 32, of c = or += the product of n words along inner.
+template <bool Integers>
+ROOFLINE_INLINE void square_product(const float* a, Index n, const char* b, bool second, float* c, Index stride, bool first) {
+  char* const at = reinterpret_cast<char*>(c);
+  const Index row = 4 * stride, half = kTile * row;
+  if (first) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  } else {
+    _tile_loadd(0, at, row);
+    _tile_loadd(1, at + kTileBytes, row);
+    if (second) {
+      _tile_loadd(2, at + half, row);
+      _tile_loadd(3, at + half + kTileBytes, row);
+    }
+  }
+  for (Index k = 0; k < n; k += kTile) {
+    _tile_loadd(4, a + k * kTile, kTileBytes);
+    ROOFLINE_LOAD_COLUMNS(b + k * kRowOfB);
+    ROOFLINE_ADD_PRODUCT(Integers, 0, 4, 6);
+    ROOFLINE_ADD_PRODUCT(Integers, 1, 4, 7);
+    if (!second) continue;
+    _tile_loadd(5, a + (n + k) * kTile, kTileBytes);
+    ROOFLINE_ADD_PRODUCT(Integers, 2, 5, 6);
+    ROOFLINE_ADD_PRODUCT(Integers, 3, 5, 7);
+  }
+  _tile_stored(0, at, row);
+  _tile_stored(1, at + kTileBytes, row);
+  if (second) {
+    _tile_stored(2, at + half, row);
+    _tile_stored(3, at + half + kTileBytes, row);
+  }
+  barrier();
+}
+
+template <bool Integers>
+void block_of_tiles(const GemmPart& part) {
+  float* const tiles = part.workspace;
+  configure(kTile, kTile);
+  for (Index k = 0; k < part.inner; k += part.inner_block) {
+    const Index n = least(part.inner_block, part.inner - k);
+    pack_tiles(part, k, n, tiles);
+    barrier();
+    for (Index s = part.first; s < part.last; ++s) {
+      const char* const b = static_cast<const char*>(part.b) + (s * part.inner + k) * kRowOfB;
+      const Index columns = least(kColumns, part.columns - s * kColumns);
+      for (Index row = 0; row < part.rows; row += 2 * kTile) {
+        const Index rows = least(2 * kTile, part.rows - row);
+        const bool second = rows > kTile, whole = columns == kColumns && rows % kTile == 0;
+        float* const c = part.c + row * part.c_stride + s * kColumns;
+        alignas(64) float square[2 * kTile][kColumns];
+        if (!whole && k > 0) copy_c(c, part.c_stride, rows, columns, square, false), barrier();
+        square_product<Integers>(tiles + row * n, n, b, second, whole ? c : square[0], whole ? part.c_stride : kColumns, k == 0);
+        if (!whole) copy_c(c, part.c_stride, rows, columns, square, true);
+      }
+    }
+  }
+  _tile_release();
+}
+
+template <class Number, int PerWord>
+void pack_words(const void* from, void* to, Index columns, Index inner, Index first, Index last) {
+  const auto* const b = static_cast<const Number*>(from);
+  const Index words = (inner + PerWord * kTile - 1) / (PerWord * kTile) * kTile;
+  for (Index s = first; s < last; ++s)
+    for (Index k = 0; k < PerWord * words; ++k)
+      for (Index j = 0; j < kColumns; ++j) {
+        const Index column = s * kColumns + j;
+        static_cast<Number*>(to)[((s * words + k / PerWord) * kColumns + j) * PerWord + k % PerWord] =
+            k < inner && column < columns ? b[k * columns + column] : Number{0};
+      }
+}
+
+}  // namespace
+
+extern const GemmKernels ROOFLINE_TABLE(gemm) = {
+    kColumns,
+    2 * kTile,
+    {0, 2, 0, 4},
+    kTile,
+    {nullptr, pack_words<std::uint16_t, 2>, nullptr, pack_words<std::int8_t, 4>},
+    {nullptr, few_tiles<false>, nullptr, few_tiles<true>},
+    {nullptr, block_of_tiles<false>, nullptr, block_of_tiles<true>},
+    {},
+    {},
+    {nullptr, copy_words, nullptr, copy_words},
+    {narrow_to<float>, narrow_to<Bf16>, narrow_to<Fp16>},
+    pair_words,
+};
+
+}  // namespace roofline::cpu

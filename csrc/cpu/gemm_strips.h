@@ -1,0 +1,102 @@
+// What strips of b hold, and how they, and rows of a, become words and numbers in registers' format: beside cpu/gemm_tiles.h, for tables
+// of whole sets and of those with instructions for pairs.
+#pragma once
+
+#include "cpu/gemm_tiles.h"
+
+namespace roofline::cpu {
+namespace {
+
+struct Int8Strip {
+  static constexpr bool kWide = false;
+  static constexpr Index kRowBytes = kWidth * 2;  // of words: two rows of b
+  using Sum = Integers;
+  ROOFLINE_INLINE void read(const char* b, Index base, int u, Vec& low, Vec& high) {
+    const auto* const p = reinterpret_cast<const std::int8_t*>(b) + (base + u) * kRowBytes;
+    low = widen_pairs_of_bytes(p), high = widen_pairs_of_bytes(p + 2 * kLanes);
+  }
+};
+
+// A strip that is its rows and nothing else.
+template <class Strip>
+struct Rows {
+  using B = Strip;
+  ROOFLINE_INLINE Index bytes(const GemmPart& part) { return part.inner * B::kRowBytes; }
+  ROOFLINE_INLINE Index at(const GemmPart&, Index k) { return k * B::kRowBytes; }
+  ROOFLINE_INLINE Index after(const GemmPart& part, Index k) { return least(k + kChunk<B>, part.inner); }
+  ROOFLINE_INLINE Index place(const GemmPart&, Index k) { return k; }
+
+  // n rows of a strip in registers' format, while the bytes after them are fetched.
+  ROOFLINE_INLINE void widen(const GemmPart&, const char* strip, Index k, Index n, float* wide) {
+    const char* const b = strip + k * B::kRowBytes;
+    for (Index i = 0; i < n; ++i) {
+      Vec low, high;
+      if (i % most(64 / B::kRowBytes, 1) == 0) __builtin_prefetch(b + (i + n) * B::kRowBytes);
+      B::read(b, i, 0, low, high);
+      store(wide + i * kWidth, low);
+      store(wide + i * kWidth + kLanes, high);
+    }
+  }
+
+  // While a chunk meets all rows, the one that follows it in the strip arrives: it is due when each stream has had its turn.
+  ROOFLINE_INLINE void add(const GemmPart& part, const char* strip, Index k, Index n, float* sums) {
+    const float* const a = static_cast<const float*>(part.a) + k;
+    const char* const b = strip + k * B::kRowBytes;
+    if (B::kWide || part.rows <= kTileRows) {
+      add_rows<B, static_cast<int>(kChunk<B>)>(part, a, b, n, sums);
+    } else {
+      alignas(64) float wide[kChunk<B> * kWidth];
+      widen(part, strip, k, n, wide);
+      add_rows<WideStrip<typename B::Sum>, 0>(part, a, reinterpret_cast<const char*>(wide), n, sums);
+    }
+  }
+};
+
+// Words of two numbers along inner, of one column each; what is beyond the last row or column is 0.
+template <class Number>
+void pack_pairs(const void* from, void* to, Index columns, Index inner, Index first, Index last) {
+  const auto* const b = static_cast<const Number*>(from);
+  const Index words = (inner + 1) / 2;
+  for (Index s = first; s < last; ++s)
+    for (Index k = 0; k < 2 * words; ++k)
+      for (Index j = 0; j < kWidth; ++j) {
+        const Index column = s * kWidth + j;
+        static_cast<Number*>(to)[((s * words + k / 2) * kWidth + j) * 2 + k % 2] =
+            k < inner && column < columns ? b[k * columns + column] : Number{0};
+      }
+}
+
+template <class From>
+void widen(const void* x, float* y, Index n) {
+  for (Index i = 0; i < n; i += kLanes) {
+    const int lanes = static_cast<int>(least(kLanes, n - i));
+    put(y + i, lanes, get(static_cast<const From*>(x) + i, lanes, zero()));
+  }
+}
+
+[[maybe_unused]] void widen_int8(const void* x, float* y, Index n) {
+  const auto* const from = static_cast<const std::int8_t*>(x);
+  Index i = 0;
+  for (; i + kLanes <= n; i += kLanes) store(y + i, widen_pairs_of_bytes(from + 2 * i));
+  for (; i < n; ++i) {
+    const std::int16_t pair[2] = {from[2 * i], from[2 * i + 1]};
+    __builtin_memcpy(y + i, pair, sizeof pair);
+  }
+}
+
+template <class To>
+void narrow_to(const float* x, void* y, Index n) {
+  for (Index i = 0; i < n; i += kLanes) {
+    const int lanes = static_cast<int>(least(kLanes, n - i));
+    put(static_cast<To*>(y) + i, lanes, get(x + i, lanes, zero()));
+  }
+}
+
+// n words of numbers that are words already.
+[[maybe_unused]] void copy_words(const void* x, float* y, Index n) { __builtin_memcpy(y, x, static_cast<std::size_t>(n) * 4); }
+
+// n words of 2 n numbers of fp32, rounded to bf16.
+[[maybe_unused]] void pair_words(const void* x, float* y, Index n) { narrow_to<Bf16>(static_cast<const float*>(x), y, 2 * n); }
+
+}  // namespace
+}  // namespace roofline::cpu

@@ -1,0 +1,78 @@
+// Elements of 8 bits stored from fp32, rounded to nearest even; what is too large becomes the largest there is, infinity too. NaN
+// stays NaN, and becomes 0 in int8. By vectors that the compiler maps to any instruction set: integers are few beside the memory.
+#pragma once
+
+#include "cpu/simd/bytes.h"
+
+namespace {
+
+struct Fp8E5m2 {  // OCP 8-bit floating point: the upper half of an fp16
+  std::uint8_t bits;
+};
+
+typedef std::uint32_t Words __attribute__((vector_size(4 * kLanes)));
+typedef float Numbers __attribute__((vector_size(4 * kLanes)));
+typedef std::uint8_t Bytes __attribute__((vector_size(kLanes)));
+
+// Sign, exponent and `Fraction` bits of each number, the exponent of 1 being `Bias` and the largest number having the bits `Largest`.
+template <int Fraction, int Bias, std::uint32_t Largest, std::uint32_t Nan>
+ROOFLINE_INLINE void narrow_floats(const Numbers& x, Bytes& y) {
+  constexpr int kDropped = 23 - Fraction;
+  const Words bits = __builtin_bit_cast(Words, x), size = bits & 0x7FFFFFFFu;
+  const Words even = size >> kDropped & 1;
+  const Words normal = ((size + even + ((1u << (kDropped - 1)) - 1)) >> kDropped) - ((127 - Bias) << Fraction);
+  // Below the normal numbers steps are equal: those of fp32 just above this number, whose addition rounds to them.
+  constexpr std::uint32_t kMagic = static_cast<std::uint32_t>(127 + 23 + 1 - Bias - Fraction) << 23;
+  const Words magic = Words{} + kMagic;
+  const Numbers sum = __builtin_bit_cast(Numbers, size) + __builtin_bit_cast(Numbers, magic);
+  const Words subnormal = __builtin_bit_cast(Words, sum) - kMagic;
+  Words found = size < (static_cast<std::uint32_t>(128 - Bias) << 23) ? subnormal : normal;
+  found = size > ((127 - Bias + (Largest >> Fraction)) << 23 | (Largest & ((1u << Fraction) - 1)) << kDropped) ? Words{} + Largest : found;
+  found = size > 0x7F800000u ? Words{} + Nan : found;
+  y = __builtin_convertvector(found | (bits >> 24 & 0x80u), Bytes);
+}
+
+ROOFLINE_INLINE void narrow(const Fp8E4m3*, const Numbers& x, Bytes& y) { narrow_floats<3, 7, 0x7E, 0x7F>(x, y); }
+ROOFLINE_INLINE void narrow(const Fp8E5m2*, const Numbers& x, Bytes& y) { narrow_floats<2, 15, 0x7B, 0x7F>(x, y); }
+ROOFLINE_INLINE void narrow(const Int8*, const Numbers& x, Bytes& y) {
+  const Numbers number = x == x ? x : Numbers{};
+  const Numbers low = number > -128.0f ? number : Numbers{} - 128.0f, kept = low < 127.0f ? low : Numbers{} + 127.0f;
+  const Numbers shifted = kept + 12582912.0f;  // 1.5 2^23: the whole number is in the last bits
+  y = __builtin_convertvector(__builtin_bit_cast(Words, shifted), Bytes);
+}
+
+template <class Element>
+ROOFLINE_INLINE void store_bytes(Element* p, Vec x) {
+  Numbers numbers;
+  Bytes bytes;
+  __builtin_memcpy(&numbers, &x, sizeof numbers);
+  narrow(p, numbers, bytes);
+  __builtin_memcpy(p, &bytes, sizeof bytes);
+}
+ROOFLINE_INLINE void store(Int8* p, Vec x) { store_bytes(p, x); }
+ROOFLINE_INLINE void store(Fp8E4m3* p, Vec x) { store_bytes(p, x); }
+ROOFLINE_INLINE void store(Fp8E5m2* p, Vec x) { store_bytes(p, x); }
+
+// p aligned to the bytes of a vector's elements.
+template <class Element>
+ROOFLINE_INLINE void stream_bytes(Element* p, Vec x) {
+  Element bytes[kLanes];
+  store(bytes, x);
+#if defined(__x86_64__) && !defined(ROOFLINE_SCALAR)
+  if constexpr (kLanes == 8) {
+    long long all;
+    __builtin_memcpy(&all, bytes, sizeof all);
+    return _mm_stream_si64(reinterpret_cast<long long*>(p), all);
+  } else if constexpr (kLanes == 16) {
+    __m128i all;
+    __builtin_memcpy(&all, bytes, sizeof all);
+    return _mm_stream_si128(reinterpret_cast<__m128i*>(p), all);
+  }
+#endif
+  __builtin_memcpy(p, bytes, sizeof bytes);
+}
+ROOFLINE_INLINE void stream(Int8* p, Vec x) { stream_bytes(p, x); }
+ROOFLINE_INLINE void stream(Fp8E4m3* p, Vec x) { stream_bytes(p, x); }
+ROOFLINE_INLINE void stream(Fp8E5m2* p, Vec x) { stream_bytes(p, x); }
+
+}  // namespace

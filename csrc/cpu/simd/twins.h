@@ -1,0 +1,85 @@
+// Vectors of bf16 as twins: the even elements in one vector, the odd ones in another. They are halves of 32-bit words in memory, so
+// that loading takes a shift and a mask, and storing a shift and a blend: no shuffles, of which a core does fewer in a cycle. A kernel
+// file includes it where the order of elements in registers does not matter.
+#pragma once
+
+#include <type_traits>
+
+#include "cpu/simd/simd.h"
+
+#pragma GCC diagnostic ignored "-Wignored-attributes"  // a vector as a template's argument is no more than its type
+
+namespace {
+
+struct Twin {
+  Vec even, odd;
+};
+
+// What registers hold of elements T, and how many of them.
+template <class T>
+using VecOf = std::conditional_t<std::is_same_v<T, Bf16> && (kLanes > 1), Twin, Vec>;
+template <class V>
+constexpr int kStep = std::is_same_v<V, Twin> ? 2 * kLanes : kLanes;
+
+// f of each half.
+template <class F, class... X>
+ROOFLINE_INLINE auto each(F f, const X&... x) {
+  if constexpr ((std::is_same_v<X, Twin> || ...))
+    return Twin{f(x.even...), f(x.odd...)};
+  else
+    return f(x...);
+}
+
+template <class V>
+ROOFLINE_INLINE V all(float x) {
+  if constexpr (std::is_same_v<V, Twin>)
+    return Twin{set1(x), set1(x)};
+  else
+    return set1(x);
+}
+
+// The first n elements, 1 <= n <= kStep<V>, the others `other`.
+template <class V, class T>
+ROOFLINE_INLINE V take(const T* p, int n, float other) {
+  if constexpr (std::is_same_v<V, Twin>) {
+    Twin x;
+    if (n == kStep<Twin>) {
+      widen_pairs(reinterpret_cast<const std::uint32_t*>(p), x.even, x.odd);
+      return x;
+    }
+    widen_pairs_partial(p, n, set1(other), x.even, x.odd);
+    return x;
+  } else {
+    return get(p, n, set1(other));
+  }
+}
+
+template <bool NonTemporal, class T, class V>
+ROOFLINE_INLINE void give(T* p, int n, V x) {
+  if constexpr (std::is_same_v<V, Twin>) {
+    n == kStep<Twin> ? narrow_pairs<NonTemporal>(p, x.even, x.odd) : narrow_pairs_partial(p, n, x.even, x.odd);
+  } else if (n != kLanes) {
+    store_partial(p, n, x);
+  } else if constexpr (NonTemporal) {
+    stream(p, x);
+  } else {
+    store(p, x);
+  }
+}
+
+template <class V>
+ROOFLINE_INLINE V plus(V a, V b) {
+  return each([](Vec x, Vec y) __attribute__((always_inline)) { return add(x, y); }, a, b);
+}
+// a b + c
+template <class V>
+ROOFLINE_INLINE V times_plus(V a, V b, V c) {
+  return each([](Vec x, Vec y, Vec z) __attribute__((always_inline)) { return fma(x, y, z); }, a, b, c);
+}
+
+ROOFLINE_INLINE float sum_of(Vec x) { return reduce_add(x); }
+ROOFLINE_INLINE float sum_of(Twin x) { return reduce_add(add(x.even, x.odd)); }
+ROOFLINE_INLINE float top_of(Vec x) { return reduce_max(x); }
+ROOFLINE_INLINE float top_of(Twin x) { return reduce_max(max(x.even, x.odd)); }
+
+}  // namespace
