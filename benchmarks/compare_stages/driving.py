@@ -13,7 +13,7 @@ from in_turns import IDLE_S, Failed, Worker, watched
 
 from .points import Point
 
-FAR = 2.0  # a rival so many times slower than the fastest takes no further turns
+FAR = 2.0
 MOST_FAILURES = 3  # of a rival's process: it is not begun again
 FIRST_SHARE = 0.5  # of a turn: the first one of each rival, which chooses
 LIMIT_S = 120.0  # of one answer
@@ -76,7 +76,9 @@ class Rival:
 
 @dataclass
 class Driver:
-    """turns: of each rival, and as many of ours for each. limits: seconds for an answer, and for a preparation."""
+    """turns: of each rival, and as many of ours for each. limits: seconds for an answer, and for a preparation. far: how many times
+    slower than the fastest rival one may be and still take turns.
+    """
 
     ours: Rival
     rivals: Sequence[Rival]
@@ -85,6 +87,7 @@ class Driver:
     limit_s: float = LIMIT_S
     prepare_limit_s: float = PREPARE_LIMIT_S
     sweep_bytes: int = 1 << 26
+    far: float = FAR
     idle: Callable[[float], None] = time.sleep
 
     def compare(self, point: Point, problem: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,13 +139,12 @@ class Driver:
             return False
         return True
 
-    @staticmethod
-    def chosen(able: Sequence[Rival], found: Mapping[str, Any]) -> list[Rival]:
+    def chosen(self, able: Sequence[Rival], found: Mapping[str, Any]) -> list[Rival]:
         """Without those that are far behind the fastest."""
         first = {rival.name: min(found[rival.name]["first"]["samples_s"]) for rival in able}
         kept = []
         for rival in able:
-            if first[rival.name] <= FAR * min(first.values()):
+            if first[rival.name] <= self.far * min(first.values()):
                 kept.append(rival)
             else:
                 found[rival.name]["reason"] = f"{first[rival.name] / min(first.values()):.3g} times as slow as the fastest rival"
