@@ -57,11 +57,6 @@ def cuda_kernels() -> str:
     return "\n".join(textwrap.fill(line, width=132, subsequent_indent="  ") for line in lines)
 
 
-def cost_only() -> str:
-    """The operators without kernels, as lines of text."""
-    return textwrap.fill(", ".join(f"`{name}`" for name, operator in OPERATORS.items() if not operator.variants) + ".", width=132)
-
-
 def _value(gives: Any) -> str:
     if isinstance(gives, list):
         return ", ".join(map(_value, gives)) or "none"
@@ -142,7 +137,7 @@ def machines_table() -> str:
 
 
 PAGES = {
-    README: {"operators": operators_table, "cuda-kernels": cuda_kernels, "cost-only": cost_only, "figures": first_figures},
+    README: {"operators": operators_table, "cuda-kernels": cuda_kernels, "figures": first_figures},
     CLAIMS: {"claims": claims_tables},
     CENSUS: {"census": deepseek_census},
     MACHINES: {"machines": machines_table},

@@ -40,7 +40,7 @@ BEGIN: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("intensity-over-batch", "Llama-3-8B", "--json"), ("block-profile", "Llama-3-8B", "--machine", "H100", "--json"),
     ),
     "explain": (("results.jsonl",), ("results.jsonl", "1"), ("attention", "--describe")),
-    "compare": (("machine.json", "machine.json"), ("results.jsonl", "results.jsonl"), ("machine.json", "--datasheet", "H100")),
+    "compare": (("machine.json", "machine.json"), ("results.jsonl", "results.jsonl"), ("machine.json", "H100")),
     "import": (("text.txt",), ("text.txt", "--tool", "ncu")),
     "hardware": (("H100 SXM",), ()),
     "run": tuple((name, "--describe") for name in OPERATORS),
@@ -150,9 +150,10 @@ def test_one_value_given_twice_is_refused(line: list[str], capsys: pytest.Captur
 
 
 def test_compare_says_what_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", "H100", "A100"]) == 2
-    err = capsys.readouterr().err
-    assert "'H100': no such file" in err and "--datasheet NAME" in err and "machine.json" in err
+    assert main(["compare", "machines.json", "A100"]) == 2
+    assert "machines.json" in capsys.readouterr().err
+    assert main(["compare", "H100", "A1000"]) == 2
+    assert "B: there is no file or folder 'A1000', and there is no datasheet of 'A1000'; did you mean" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("closed", ["1", "2"])

@@ -99,7 +99,7 @@ def test_dtypes_each(capsys: pytest.CaptureFixture[str]) -> None:
 BAD = [
     (["Lama-4"], "no preset 'Lama-4'"),
     (["Llama-3-8B", "--machine", "H1000"], "H1000"),
-    (["Llama-3-8B", "--machine", "A100"], "ambiguous"),
+    (["Llama-3-8B", "--machine", "GH200"], "ambiguous"),
     (["Llama-3-70B"], "does not fit; not even one sequence fits"),
     (["Llama-3-8B", "--batch", "4096"], "the largest batch that fits is"),
     (["Llama-3-8B", "--batch", "0"], "batch must be between 1"),

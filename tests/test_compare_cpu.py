@@ -56,7 +56,7 @@ def fake(parts: dict[str, ModuleType], tmp_path: Path) -> Iterator[Make]:
 
 
 def driver(parts: dict[str, ModuleType], ours: Any, *rivals: Any, **more: Any) -> Any:
-    given = {"turns": 3, "turn_s": 0.004, "limit_s": 20.0, "idle": lambda seconds: None, **more}
+    given = {"turns": 3, "turn_s": 0.004, "limit_s": 20.0, "far": 8.0, "idle": lambda seconds: None, **more}
     return parts["driving"].Driver(ours, rivals, **given)
 
 

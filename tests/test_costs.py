@@ -116,11 +116,12 @@ def _value(x: Any) -> float:
 
 def inputs(problem: Operator, seed: int = 1) -> dict[str, np.ndarray[Any, Any]]:
     generator = np.random.default_rng(seed)
-    return {
-        t.name: generator.integers(0, t.below, t.shape) if t.below else generator.uniform(-(3**0.5), 3**0.5, t.shape)
-        for t in problem.tensors()
-        if t.role != "out"
-    }
+    found = {}
+    for tensor in problem.tensors():
+        if tensor.role != "out":
+            made = problem.initial(tensor.name, generator) if tensor.below else None
+            found[tensor.name] = generator.uniform(-(3**0.5), 3**0.5, tensor.shape) if made is None else made
+    return found
 
 
 def wrapped(problem: Operator, counts: Counter[str]) -> dict[str, np.ndarray[Any, Any]]:
@@ -259,6 +260,13 @@ HAND = [
     ("matmul", {"rows": 3, "columns": 5, "inner": 7, "dtype": "fp64"}, {"a·b": 210}, 568),
     ("matmul", {"rows": 3, "columns": 5, "inner": 7, "dtype": "bf16"}, {"a·b": 210}, 56 * 2 + 15 * 4),  # c is fp32
     ("matmul", {"rows": 3, "columns": 5, "inner": 7, "dtype": "int8"}, {"a·b": 210}, 56 * 1 + 15 * 4),  # c is int32
+    # One more number for each column; silu: exp, addition, division.
+    (
+        "matmul",
+        {"rows": 3, "columns": 5, "inner": 7, "bias": True, "activation": "silu"},
+        {"a·b": 210, "bias": 15, "activation": 45},
+        304,
+    ),
     # 3 rows and 5 columns of two blocks of 4 each: 16 scales of a byte; 56 operands and twice 15 results meet one.
     (
         "matmul",
@@ -472,6 +480,24 @@ HAND = [
         {"q·kᵀ": 416, "scale": 52, "softmax": 260, "p·v": 416},
         2 * 2 * 32 + 2 * 2 * 56 + 24,
     ),
+    # Sequences of 3, 5 and 8 keys; 2 queries see 2 + 3, 4 + 4 and 4 + 4 of the last 4: 21 pairs a head, 42. Keys that some query
+    # sees: 3, 5 and 5. q and out 3 x 2 x 2 x 4, k and v 13 x 4, of two bytes, and three lengths of four.
+    (
+        "cached_attention",
+        {
+            "batch": 3, "heads": 2, "kv_heads": 1, "seq_q": 2, "seq_kv": 8, "head_dim": 4, "window": 4, "shortest": 3,
+            "softcap": 50.0,
+        },
+        {"q·kᵀ": 336, "scale": 42, "softcap": 126, "softmax": 210, "p·v": 336},
+        2 * 2 * (48 + 52) + 12,
+    ),
+    # 2 heads of 3 x 5 pairs, and a logarithm and an addition for each of 6 queries. q and out 6 x 4, k and v 10 x 4, 6 sums.
+    (
+        "attention",
+        {"heads": 2, "seq_q": 3, "seq_kv": 5, "head_dim": 4, "logsumexp": True},
+        {"q·kᵀ": 240, "scale": 30, "softmax": 150, "logsumexp": 12, "p·v": 240},
+        4 * (2 * (24 + 40) + 6),
+    ),
     # One query that sees 128 keys of 100000.
     (
         "cached_attention",
@@ -569,6 +595,10 @@ def test_every_operator_is_worked_out_by_hand() -> None:
         ("pointer_chase", {"size_bytes": 512, "hops": 11}, {"variant": "dependent"}, {"lines visited again": 192}),
         ("pointer_chase", {"size_bytes": 512, "hops": 8}, {"variant": "dependent"}, {}),
         ("matmul", {"rows": 3, "columns": 5, "inner": 7}, {"variant": "library"}, {}),
+        # c of 15 elements once more, but for an epilogue of the library's.
+        ("matmul", {"rows": 3, "columns": 5, "inner": 7, "bias": True}, {"variant": "library"}, {"c read, written again": 120}),
+        ("matmul", {"rows": 3, "columns": 5, "inner": 7, "activation": "relu"}, {"variant": "library", "epilogue": "fused"}, {}),
+        ("matmul", {"rows": 3, "columns": 5, "inner": 7, "bias": True}, {"variant": "tiled"}, {}),
         # 6 x 5 hidden elements of 4 bytes, written and read.
         ("ffn", {**FFN, "activation": "relu"}, {"variant": "library"}, {"up written, read": 240, "activated written, read": 240}),
         # And those of the gate, and x of 6 x 4 elements once more.

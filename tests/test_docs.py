@@ -311,12 +311,14 @@ def abbreviations(problem: Any) -> dict[str, Any]:
     for name in ("table", "gradient", "moment"):
         names[f"size_of_{name}"] = width[fields.get(f"{name}_dtype", dtype)]
     if problem.name == "cached_attention":
-        most = fields["window"] or fields["seq_kv"]
-        first = fields["seq_kv"] - fields["seq_q"] + 1
-        names["pairs"] = fields["batch"] * fields["heads"] * sum(min(first + query, most) for query in range(fields["seq_q"]))
-        names["keys"] = min(fields["seq_kv"], most + fields["seq_q"] - 1)
-        names["bits_of_kv"] = bits[fields["kv_dtype"]]
-        names["entries"] = -(-names["keys"] // fields["page_size"]) if fields["page_size"] else 0
+        batch, longest, queries = fields["batch"], fields["seq_kv"], fields["seq_q"]
+        lengths, most = [longest] * batch, fields["window"] or longest
+        if fields["shortest"] and batch > 1:
+            lengths = [fields["shortest"] + (longest - fields["shortest"]) * i // (batch - 1) for i in range(batch)]
+        seen = sum(min(length - queries + 1 + query, most) for length in lengths for query in range(queries))
+        kept = [min(length, most + queries - 1) for length in lengths]
+        names |= {"pairs": fields["heads"] * seen, "kept": sum(kept), "bits_of_kv": bits[fields["kv_dtype"]]}
+        names["entries"] = sum(-(-keys // fields["page_size"]) for keys in kept) if fields["page_size"] else 0
     if problem.name in ("attention", "attention_backward") or problem.name.startswith("mla_"):
         masked = fields["seq_q"] * (fields["seq_q"] - 1) // 2 if fields["causal"] else 0
         names["pairs"] = fields["batch"] * fields["heads"] * (fields["seq_q"] * fields["seq_kv"] - masked)
@@ -359,8 +361,9 @@ def abbreviations(problem: Any) -> dict[str, Any]:
         names["chunk"] = -(-fields["elements"] // fields["ranks"])
     if "activation" in fields:
         activation = fields["activation"]
-        names["tokens"] = fields.get("tokens") or fields["batch"] * fields["seq_q"]
-        names["per_activation"] = {"relu": 1, "gelu": 5, "gelu_tanh": 9, "swiglu": 4}[activation]
+        if problem.name != "matmul":
+            names["tokens"] = fields.get("tokens") or fields["batch"] * fields["seq_q"]
+        names["per_activation"] = {"relu": 1, "gelu": 5, "gelu_tanh": 9, "silu": 3, "swiglu": 4, "none": 0}[activation]
         names["matrices"] = 3 if activation == "swiglu" else 2
     if problem.name == "stream":
         names["arrays"] = {"read": 1, "write": 1, "copy": 2, "scale": 2, "add": 3, "triad": 3}[fields["access"]]

@@ -11,7 +11,8 @@ from roofline.dtypes import to_float64
 from roofline.errors import OutOfMemory, Unsupported
 from roofline.measurement import list_devices, open_device
 from roofline.measurement.tensors import allocate, allocate_all, bind, check, restore
-from roofline.operators import OPERATORS, Operator, Stream
+from roofline.operators import OPERATORS, Attention, Operator, Stream
+from roofline.operators.attention import FEW_QUERIES
 from roofline.tensor_spec import TensorSpec
 
 GPU = "cuda:0"
@@ -24,12 +25,15 @@ def points(slow: bool, devices: tuple[str, ...] = ("cpu", GPU)) -> list[Any]:
         for operator in OPERATORS.values():
             for problem in (case.problem for case in operator.cases() if case.slow == slow):
                 values = problem.to_dict().values()
-                stored = isinstance(problem, Stream) and problem.access != "read"
-                # A read has no stores; loads are those of an unstrided read.
-                refused = {"loads"} if stored else {"non_temporal", *(["loads"] if getattr(problem, "stride", 1) != 1 else [])}
+                refused = set()
+                if isinstance(problem, Stream):  # a read has no stores; loads are those of an unstrided read
+                    reads = problem.access == "read"
+                    refused = {"non_temporal"} if reads and problem.stride == 1 else {"loads", *(["non_temporal"] if reads else [])}
+                elif isinstance(problem, Attention) and problem.seq_q > FEW_QUERIES:
+                    refused = {"split_kv"}
                 for variant, declared in operator.variants.items():
                     dtypes = declared.dtypes.get(device.partition(":")[0], ())
-                    if getattr(problem, "dtype", "fp32") in dtypes and not (isinstance(problem, Stream) and variant in refused):
+                    if getattr(problem, "dtype", "fp32") in dtypes and variant not in refused:
                         marks = [pytest.mark.gpu] if device == GPU else []
                         label = "-".join(map(str, (device, operator.name, variant, *values)))
                         found.append(pytest.param(device, problem, variant, marks=marks, id=label))

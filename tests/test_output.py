@@ -107,7 +107,7 @@ REFUSED = [
     [*COMPARE, "-o", "config.json"],
     [*COMPARE, "-o", "notes.md"],
     [*COMPARE, "-o", "table.csv"],
-    ["compare", "m.json", "--datasheet", "epyc-9654", "-o", "n.json"],
+    ["compare", "m.json", "epyc-9654", "-o", "n.json"],
     [*PLOT, "-o", "notes.svg"],
     [*PLOT, "-o", "notes.png"],
     [*PLOT, "-o", "notes.csv"],

@@ -402,6 +402,9 @@ def test_default_points_cover_operators_variants_and_states() -> None:
     near = [p for p in found if p.problem.name in ("relu", "softmax") and p.cache_state == "warm"]
     assert all(p.problem.footprint_bytes() <= facts["threads"] * facts["l2_bytes"] for p in near)
     attention = [p for p in found if isinstance(p.problem, Attention)]
+    both = {v: set(Attention.variants[v].dtypes["cpu"]) for v in ("naive", "tiled")}
+    assert both["naive"] == both["tiled"] | {"fp64"}
+    attention = [p for p in attention if p.problem.dtype != "fp64"]
     shapes = {v: {(p.problem, p.cache_state) for p in attention if p.variant == v} for v in ("naive", "tiled", "split_kv")}
     few = {(problem, state) for problem, state in shapes["split_kv"] if problem.dtype == "fp32"}
     assert shapes["naive"] == shapes["tiled"] > few, "variants run the same problems"

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from .measurement import measure as measure
     from .measurement import measure_callable as measure_callable
     from .measurement import run as run
+    from .model import Crossing as Crossing
     from .model import Placement as Placement
     from .model import Roofs as Roofs
+    from .model import crossover as crossover
     from .model import place as place
     from .model import ridge_table as ridge_table
     from .operators import Adam as Adam
@@ -88,7 +90,7 @@ _HOMES = {
     "errors": ("Error", "OutOfMemory", "Unsupported"),
     "machine": ("Ceiling", "Machine"),
     "measurement": ("DeviceArray", "Policy", "build_info", "list_devices", "measure", "measure_callable", "run"),
-    "model": ("Placement", "Roofs", "place", "ridge_table"),
+    "model": ("Crossing", "Placement", "Roofs", "crossover", "place", "ridge_table"),
     "operators": (
         "Adam", "AllGather", "AllReduce", "AllToAll", "Attention", "AttentionBackward", "BiasRelu", "Bmm", "CachedAttention",
         "Convert", "CoreToCore", "Counts", "Embedding", "Exp", "Ffn", "Fma", "ForkJoin", "Gelu", "GroupedMatmul", "HostCopy",

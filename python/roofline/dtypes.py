@@ -110,6 +110,8 @@ def to_float64(raw: Array, dtype_name: str) -> Array:
         return raw.astype(np.float64)
     if dtype_name == "fp8_e4m3":
         return np.asarray(_E4M3[raw])
+    if dtype_name == "fp8_e5m2":
+        return (raw.astype(np.uint16) << 8).view(np.float16).astype(np.float64)
     if dtype_name == "fp8_e8m0":
         return np.asarray(_E8M0[raw])
     if dtype_name in _NIBBLES:

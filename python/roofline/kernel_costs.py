@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .counts import larger
+from .counts import larger, pick
 from .errors import Error
 from .machine import LEVELS, Ceiling, Machine
 from .operators import Operator, from_dict
 
-# Weights beside one standard problem, whose weight is 1: of "its parts take what they should", of "nothing takes time besides", and
-# of a standard problem that other work disturbed.
-PRIOR, NOTHING, DISTURBED = 0.4, 0.15, 0.3
+# Weights beside one standard problem, whose weight is 1: of the factors and of the seconds that are expected without any, and of
+# those that all problems of the variant show, beside those of one dtype; and of a standard problem that other work disturbed.
+UNKNOWN, SHOWN, DISTURBED = (0.4, 0.15), (1.5, 1.0), 0.3
 LEAST, MOST = 0.5, 20.0  # of the factors
 LOOP_S, START_S = 100e-9, 2e-6  # upper ends of what is usual: what no standard problem shows stays well below
 
@@ -58,50 +58,89 @@ def memory_share(parts: Mapping[str, Any]) -> Any:
     return memory**2 / larger(memory**2 + rest**2, 1e-300)
 
 
-def kernel_costs(machine: Machine, operator: str, variant: str) -> KernelCosts | None:
+def kernel_costs(machine: Machine, problem: Operator, variant: str) -> KernelCosts | None:
     """What `machine` knows of the costs of a kernel; None where that kernel was not timed.
 
-    Five numbers by least squares in the relative error of the standard problems' times, none of them negative.
+    Five numbers by least squares in the relative error of the standard problems' times, none of them negative: of all problems of
+    the variant first, and from there of those in the problem's dtype with few or with many rows as it has, which are kernels of
+    their own. Of a batch of problems (`Operator.many`) with both, its numbers are arrays.
     """
-    own = (c for c in machine.of("kernel") if (c.params.get("operator"), c.variant) == (operator, variant))
+    own = (c for c in machine.of("kernel") if (c.params.get("operator"), c.variant) == (problem.name, variant))
     rows = tuple(row for c in own if (row := _row(c)))
-    return _fitted(rows) if rows else None
+    if not rows:
+        return None
+    few, dtype = problem.few_rows(), stored(problem)
+    if not isinstance(few, np.ndarray):
+        return _costs(rows, dtype, bool(few))
+    short, long = (astuple(_costs(rows, dtype, path)) for path in (True, False))
+    return KernelCosts(*(pick(few, a, b) for a, b in zip(short, long, strict=True)))
 
 
-def _row(c: Ceiling) -> tuple[float, ...] | None:
+@dataclass(frozen=True, slots=True)
+class _Row:
     """An equation of the least squares: its weight, the five coefficients, and the right-hand side, all but the weight over the
-    measured time. None where the ceiling does not say what was timed.
-    """
-    sizes = _sizes(json.dumps(dict(c.problem), default=str))
+    measured time; and what tells kernels of one variant apart."""
+
+    weight: float
+    counts: tuple[float, ...]
+    wanted: float
+    dtype: str
+    few: bool
+
+
+def _row(c: Ceiling) -> _Row | None:
+    """None where the ceiling does not say what was timed."""
+    problem = problem_of(c.problem)
     known = [c.plan.get(name) for name in ("predicted_s", "launch_s", "memory_share")]
-    if sizes is None or not all(isinstance(value, float) for value in known):
+    if problem is None or not all(isinstance(value, float) for value in known):
         return None
     predicted_s, launch_s, share = (float(value) for value in known)  # type: ignore[arg-type]
-    moved_bytes, loops = sizes
-    time_s = moved_bytes / c.value
+    time_s = problem.compulsory_bytes() / c.value
     overlapped_s = max(predicted_s - launch_s, 0.0)
-    counts = (overlapped_s * share, overlapped_s * (1 - share), loops, 1.0, float(bool(c.params.get("cold"))))
-    return (DISTURBED if c.status == "contended" else 1.0, *(count / time_s for count in counts), max(1 - launch_s / time_s, 0.0))
+    counts = (overlapped_s * share, overlapped_s * (1 - share), problem.loops(), 1.0, float(bool(c.params.get("cold"))))
+    return _Row(
+        weight=DISTURBED if c.status == "contended" else 1.0, counts=tuple(count / time_s for count in counts),
+        wanted=max(1 - launch_s / time_s, 0.0), dtype=stored(problem), few=bool(problem.few_rows()),
+    )  # fmt: skip
+
+
+def stored(problem: Operator) -> str:
+    """The dtype that tells its kernels apart."""
+    return str(problem.to_dict().get("dtype", ""))
+
+
+def problem_of(stated: Mapping[str, Any]) -> Operator | None:
+    """The problem that a ceiling states; None where this package would not make it."""
+    return _problem(json.dumps(dict(stated), default=str))
 
 
 @functools.lru_cache(maxsize=1024)
-def _sizes(problem: str) -> tuple[int, int] | None:
-    """Compulsory bytes and loops of a problem in JSON: every prediction asks for those of the same few."""
-    fields = json.loads(problem)
+def _problem(text: str) -> Operator | None:
+    fields = json.loads(text)  # every prediction asks for the same few
     try:
-        made = from_dict(str(fields.pop("operator", "")), fields)
+        return from_dict(str(fields.pop("operator", "")), fields)
     except Error:
         return None
-    return made.compulsory_bytes(), made.loops()
 
 
 @functools.lru_cache(maxsize=256)
-def _fitted(rows: tuple[tuple[float, ...], ...]) -> KernelCosts:
-    table = np.array(rows)
-    weights, counts, wanted = table[:, 0], table[:, 1:-1], table[:, -1]
-    # Without a problem that tells: the factors are 1, and the rest is nothing.
-    prior = np.diag([PRIOR, PRIOR, NOTHING / LOOP_S, NOTHING / START_S, NOTHING / START_S])
-    x = _not_negative(np.vstack([weights[:, None] * counts, prior]), np.concatenate([weights * wanted, [PRIOR, PRIOR, 0, 0, 0]]))
+def _costs(rows: tuple[_Row, ...], dtype: str, few: bool) -> KernelCosts:
+    known = _fitted(rows, KernelCosts(), UNKNOWN)
+    same = [row for row in rows if row.dtype == dtype]
+    for some in (same, [row for row in same if row.few == few]):
+        known = _fitted(some, known, SHOWN) if 0 < len(some) < len(rows) else known
+    return known
+
+
+def _fitted(rows: Sequence[_Row], expected: KernelCosts, trusted: tuple[float, float]) -> KernelCosts:
+    """The costs that explain the rows, and are those expected as far as no row tells. trusted: weights of factors and seconds."""
+    weights = np.array([row.weight for row in rows])
+    counts, wanted = np.array([row.counts for row in rows]), np.array([row.wanted for row in rows])
+    factors, seconds = trusted
+    prior = np.array([factors, factors, seconds / LOOP_S, seconds / START_S, seconds / START_S])
+    x = _not_negative(
+        np.vstack([weights[:, None] * counts, np.diag(prior)]), np.concatenate([weights * wanted, prior * astuple(expected)])
+    )
     memory, caches = (min(max(float(factor), LEAST), MOST) for factor in x[:2])
     return KernelCosts(memory, caches, *(float(seconds) for seconds in x[2:]))
 

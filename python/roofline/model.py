@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from .dtypes import WIDER
 from .errors import Error
 from .machine import UNVERIFIED, Ceiling, Machine
-from .operators import Counts, Operator, count
-from .units import RATES, fmt_percent, within
+from .operators import Counts, Growth, Operator, count, growth
+from .units import RATES, fmt_number, fmt_percent, within
 
 Floats = NDArray[np.float64]
 
@@ -259,6 +259,62 @@ def place(work: Counts | Operator, on: Machine | Roofs, dtype: str = "", *, leve
         labels={"memory": memory.label, "compute": on.compute(dtype).label},
     )  # fmt: skip
     return Placement(counts=counts, roofs=roofs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossing:
+    """Where intensity, which grows with the batch, meets a ridge.
+
+    batch: there (a fraction), None where it never does: every sequence then brings bytes of its own. limit: the intensity that an
+    endless batch approaches. ridge: both in FLOP/byte. over: the field that grows, where it is another one than the batch.
+    """
+
+    batch: float | None
+    limit: float
+    ridge: float
+    over: str = "batch"
+
+    @property
+    def text(self) -> str:
+        ridge = f"the ridge of {fmt_number(self.ridge)} FLOP/byte"
+        if self.batch is None:
+            return f"no {self.over} reaches it: the intensity saturates at {fmt_number(self.limit)} FLOP/byte, below {ridge}"
+        return f"from {self.over} {math.ceil(self.batch)} on the intensity is above {ridge}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+def crossing(*, flops_each: float, bytes_each: float, bytes_once: float, ridge: float, over: str = "batch") -> Crossing:
+    """The b at which b flops_each / (bytes_once + b bytes_each) is the ridge. All above 0."""
+    grown = Growth(flops_each=flops_each, bytes_each=bytes_each, bytes_once=bytes_once)
+    return Crossing(batch=grown.reaches(ridge), limit=grown.limit, ridge=ridge, over=over)
+
+
+SHARING = ("rows", "tokens", "batch", "seq_q")  # fields of which all read the same weights, keys or values
+
+
+def crossover(machine: Machine, problem: Operator, over: str = "", *, level: str | None = None) -> Crossing:
+    """The batch from which `problem` is compute-bound on `machine`: crossover(machine, Ffn(dtype="bf16", seq_q=1)).batch.
+
+    over: the field that grows; "" is the first of SHARING with which its FLOPs grow while bytes are shared. level: of the operands
+    (None: the slowest). Compulsory bytes count. Raises Error where no field does, and naming a ceiling that is missing.
+    """
+    fields = problem.to_dict()
+    for name in (over,) if over else SHARING:
+        if name not in fields:
+            if over:
+                raise Error(f"{problem.name} has no field {over!r:.80}; it has {', '.join(fields)}")
+            continue
+        try:
+            grown = growth(problem, name)
+        except Error:
+            if over:
+                raise
+            continue
+        ridge = machine_roofs(machine, problem, level=level).ridge_flops_per_byte
+        return Crossing(batch=grown.reaches(ridge), limit=grown.limit, ridge=ridge, over=name)
+    raise Error(f"{problem.name}: its intensity grows with none of {', '.join(SHARING)}: no batch makes it compute-bound")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -447,7 +447,7 @@ def predict(
     roofs, rates, notes = assumed.rates(machine, problem, facts["variant"])
     caches = machine.facts if machine.device == "cpu" else {}
     moved = moved_bytes(problem, facts, caches, roofs.level)
-    kernel = kernel_costs(machine, problem.name, facts["variant"])
+    kernel = kernel_costs(machine, problem, facts["variant"])
     found = expect(problem, facts, caches, roofs, rates, moved, kernel)
     return dataclasses.replace(found, notes=(*notes, *found.notes))
 
@@ -528,7 +528,7 @@ def predict_many(
             facts = _facts(problem, variant, plan)
             roofs, rates, _ = dataclasses.replace(assumed, level=where).rates(machine, problem, facts["variant"])
             moved = moved_bytes(problem, facts, caches, roofs.level)
-            kernel = kernel_costs(machine, problem.name, facts["variant"])
+            kernel = kernel_costs(machine, problem, facts["variant"])
             expected = expect(problem, facts, caches, roofs, rates, moved, kernel)
             answers = {name: roofs.level if name == "level" else getattr(expected, name) for name in _KINDS}
             for name, values in answers.items():

@@ -24,6 +24,10 @@ def exp(x: Array) -> Array:
     return _unary(x, "exp", np.exp)
 
 
+def log(x: Array) -> Array:
+    return _unary(x, "log", np.log)
+
+
 def sqrt(x: Array) -> Array:
     return _unary(x, "sqrt", np.sqrt)
 

@@ -103,7 +103,8 @@ def _attention(problem: Attention, tile: Mapping[str, int], variant: str) -> dic
     every = problem.batch * problem.kv_heads * row
     once = every * group * problem.seq_q  # q, and out
     walked = every * passes * int(read.sum())
+    sums = {tensor.name: tensor.moved_bytes for tensor in problem.outputs()[1:]}
     if variant == "tiled":
-        return {"q": once, "k": walked, "v": walked, "out": once}
+        return {"q": once, "k": walked, "v": walked, "out": once, **sums}
     again = every * int(((end - first) * blocks).sum()) * (1 if packed else group)
-    return {"q": again, "k": walked, "v": walked, "out": once, "scores": 4 * size_bytes((problem.pairs(),), "fp32")}
+    return {"q": again, "k": walked, "v": walked, "out": once, **sums, "scores": 4 * size_bytes((problem.pairs(),), "fp32")}

@@ -47,7 +47,7 @@ def ceiling(device: Device, what: Wanted, policy: Policy) -> Ceiling:
     """One ceiling: checked, then sampled once. Raises Unsupported, and Error for a wrong result."""
     found = fastest(device, what)
     found.verify(f"the probe {what.label}")
-    seen = found.sampled(device, warm(policy) if what.kind == "compute" else policy)
+    seen = found.sampled(device, warm(policy) if what.probe.operator == "fma" else policy)
     load = sustained_load(device, found) if what.sustained else ()
     clocks = [sample.clock_hz for sample in load if sample.clock_hz]
     made = Ceiling(

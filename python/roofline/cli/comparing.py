@@ -1,4 +1,4 @@
-"""`roofline compare`: two files, or a file and a vendor's claim, side by side."""
+"""`roofline compare`: two of files and datasheets, side by side."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .inputs import output_file, write_outputs
-from .outcomes import OK, BadInput, checking_input
+from .outcomes import OK, checking_input
 from .terminal import Terminal
 
 SUFFIXES = (".json", ".csv", ".md")
@@ -15,20 +15,11 @@ SUFFIXES = (".json", ".csv", ".md")
 
 def compare(options: argparse.Namespace) -> int:
     from ..comparison import compare as compared
-    from ..machine import Machine
 
-    if (options.b is None) == (options.datasheet is None):
-        raise BadInput("give two files, or one file and --datasheet NAME")
     screen = Terminal()
-    for given in filter(None, (options.a, options.b)):
-        if not Path(given).exists():
-            raise BadInput(
-                f"{given!r:.80}: no such file; compare takes two machine.json, two results.jsonl or two folders of reports, or "
-                "one of them and --datasheet NAME (datasheets beside each other: `roofline plot machines --machine A --machine B`)"
-            )
     out = output_file(options.out, SUFFIXES, options.a, options.b)
     with checking_input():
-        made = compared(options.a, options.b if options.datasheet is None else Machine.from_datasheet(options.datasheet))
+        made = compared(options.a, options.b)
     if out is not None:
         write_outputs({out: _content(made, out)}, options)
     if options.json:

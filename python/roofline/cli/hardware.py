@@ -36,7 +36,7 @@ def hardware(options: argparse.Namespace) -> int:
         screen.line()
         screen.lines(_legend(sheets))
         screen.line(
-            "roofline hardware ID shows one with its sources; roofline compare FILE --datasheet ID holds a machine against it"
+            "roofline hardware ID shows one with its sources; roofline compare FILE ID holds a machine against it"
         )
     return OK
 

@@ -19,6 +19,7 @@ examples:
   roofline sweep attention --seq-len 256,1024 --variant naive,tiled -o attention.jsonl
   roofline explain attention.jsonl 1                  one point, step by step
   roofline predict Llama-3-8B --machine "H100 SXM"    a whole model's decode step, from a datasheet or a machine.json
+  roofline crossover ffn --machine A100,H100          the batch from which an FFN is compute-bound
   roofline census Llama-3-8B --machine "H100 SXM"     its kernels: M, N, K, FLOPs, bytes, intensity, bound
   roofline compare before.json after.json             what changed by more than its noise
   roofline claims --wrong                             what well-known texts on the roofline have wrong, and the call that shows it
@@ -31,11 +32,12 @@ HOMES = {name: "looking" for name in ("explain", "doctor")} | {
     "claims": "claims",
     "import": "importing",
     "predict": "predicting",
+    "crossover": "crossing",
     "census": "census",
 }
 BYTES = {"k": 1e3, "ki": KIB, "m": 1e6, "mi": MIB, "g": 1e9, "gi": GIB, "t": 1e12, "ti": 1024 * GIB}
 FUNCTIONS = {"import": "import_file"}  # of commands whose name is no name in Python
-WITH_OPERATOR = ("run", "sweep", "explain")
+WITH_OPERATOR = ("run", "sweep", "explain", "crossover")
 REPLACING = ("report", "measure", "plot", "compare", "census")  # what their -o names is replaced; others append to it
 
 
@@ -223,9 +225,10 @@ def _plot(parser: argparse.ArgumentParser) -> None:
 
 
 def _compare(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("a", metavar="A", help="a machine.json, a results.jsonl, or the folder of a report")
-    parser.add_argument("b", metavar="B", nargs="?", help="another one of the same kind")
-    parser.add_argument("--datasheet", metavar="NAME", help="instead of B: what the vendor claims, see `roofline hardware`")
+    parser.add_argument(
+        "a", metavar="A", help="a machine.json, a results.jsonl, the folder of a report, or a datasheet of `roofline hardware`"
+    )
+    parser.add_argument("b", metavar="B", help="another one; a measured machine beside a datasheet shows the shares it reaches")
     parser.add_argument("-o", "--out", metavar="FILE", help="also write it as .json, .csv or .md")
 
 
@@ -285,6 +288,10 @@ def _operator(parser: argparse.ArgumentParser, command: str, cls: Any) -> None:
     from .fields import add_fields
 
     add_fields(parser, cls, lists=command == "sweep")
+    if command == "crossover":
+        from .crossing import flags
+
+        return flags(parser)
     if command == "run":
         parser.add_argument("--once", action="store_true", help="launch once, untimed and unchecked: for profilers")
         parser.add_argument("-o", "--out", metavar="FILE", help="append the result to this results file (JSON Lines)")
@@ -319,9 +326,10 @@ COMMANDS = {
     "plot": ("draw saved files, or the roofline as a model: 17 pictures by name", _plot),
     "explain": ("explain one point: FLOPs, bytes, roofs, prediction", _explain_file),
     "predict": ("predict a whole model's time on a machine, from its configuration", _predict),
+    "crossover": ("the batch from which an operator is compute-bound on a machine", None),
     "census": ("list every kernel of a model with its shapes, FLOPs, bytes, intensity and bound", _census),
     "import": ("read points and ceilings from files of other tools: ncu --csv, nccl-tests", _import),
-    "compare": ("set two machines or two results files side by side, or one against a datasheet", _compare),
+    "compare": ("set two machines, datasheets or results files side by side", _compare),
     "claims": ("check what well-known texts on the roofline claim, each with a line of Python that shows it", _claims),
     "hardware": ("show what vendors state about devices, with sources", _hardware),
     "doctor": ("say what works here, what does not, why, and the cure", _doctor),

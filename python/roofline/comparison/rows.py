@@ -58,6 +58,8 @@ class Comparison:
                 "was above the stated one, or the work was not done as counted.",
             )
         tested = sum(row.verdict in TESTED for row in self.rows)
+        if not tested:
+            return ()
         return (
             f"{tested} rows were compared with 95 % intervals: if nothing changed, up to {BY_CHANCE * tested:.1f} of these exclude "
             "1 by chance.",

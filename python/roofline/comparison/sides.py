@@ -17,6 +17,7 @@ from .rows import Comparison
 
 Comparable = Machine | Results | Sequence[Measurement] | str | os.PathLike[str]
 MACHINE_FILE, RESULTS_FILE = "machine.json", "results.jsonl"  # in the folder of a report
+FILES = (".json", ".jsonl")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +75,11 @@ def _read(name: str, given: Comparable) -> _Side:
             raise Error(f"{name} holds no measurements")
         return _Side(name=name, machines={}, results=measured)
     path = Path(given)
+    if isinstance(given, str) and not path.exists() and path.suffix not in FILES and os.sep not in given:
+        try:
+            return _read(name, Machine.from_datasheet(given))
+        except Error as error:
+            raise Error(f"{name}: there is no file or folder {given!r:.80}, and {error}") from None
     name = f"{name} ({path})"
     if path.is_dir():
         files = [path / MACHINE_FILE, path / RESULTS_FILE]
@@ -111,10 +117,10 @@ def _require_common(a: _Side, b: _Side) -> None:
 def compare(a: Comparable, b: Comparable) -> Comparison:
     """A and B side by side, with 95 % intervals and a verdict for each thing both have.
 
-    Each is a Machine, measurements, or the path of a machine file, a results file or a report's folder. Where one of them is
-    `Machine.from_datasheet(...)`, every peak stated there stands beside the best measured ceiling of its kind. Between machines of
-    different names the number of threads and the sizes of probes need not be equal; a note says where they are not. Raises Error
-    for files that cannot be read, for a machine against measurements, and for different kinds of device.
+    Each is a Machine, measurements, the path of a machine file, a results file or a report's folder, or the name of a datasheet.
+    Where one of them is a datasheet, every peak stated there stands beside the best measured ceiling of its kind. Between machines
+    of different names the number of threads and the sizes of probes need not be equal; a note says where they are not. Raises
+    Error for files that cannot be read, for a machine against measurements, and for different kinds of device.
     """
     left, right = _read("A", a), _read("B", b)
     claim = right.claim or left.claim

@@ -86,6 +86,8 @@ class Plan(TypedDict, total=False):
     query_lanes: Tile
     line_bytes: Tile
     scores_elements: Whole
+    keys_met: Whole
+    panel_elements: Whole
     exponentials: Whole
     parts_bytes: Whole
     predicted_s: Duration  # of a kernel on a standard problem, by the machine's other ceilings

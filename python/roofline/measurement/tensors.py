@@ -29,7 +29,7 @@ HUGE_PAGE_BYTES = 2 * MIB
 
 # Element types of the compiled module (csrc/core/dtype.h). Costs know more.
 IN_KERNELS = frozenset(
-    {"fp64", "fp32", "fp16", "bf16", "int32", "int8", "fp8_e4m3", "tf32", "int4", "nvfp4", "fp8_e8m0"},
+    {"fp64", "fp32", "fp16", "bf16", "int32", "int8", "fp8_e4m3", "tf32", "int4", "nvfp4", "fp8_e8m0", "fp8_e5m2"},
 )
 
 # Above these a reference is computed for sampled rows only: NumPy takes nanoseconds per element and per pass over it.
@@ -209,7 +209,7 @@ def check(problem: Operator, tensors: Mapping[str, Held], seed: int = 0) -> dict
         if rows is None or want.shape == spec.shape:
             got = np.asarray(actual)
         else:
-            flat = actual if len(spec.shape) == 1 else actual.reshape(-1, spec.shape[-1])
+            flat = actual.reshape(-1, *want.shape[1:])
             got = flat[rows % len(flat)]  # of a smaller output, around and around
         if got.shape != want.shape:
             raise Error(f"{problem.name}: the reference of {spec.name} has shape {want.shape}, expected {got.shape}")

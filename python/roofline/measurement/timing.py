@@ -196,7 +196,7 @@ def from_rates(prepared: Prepared, machine: Machine | None, level: str) -> Expec
             known = machine_rates(machine, problem, stated, variant=prepared.variant)
             change = peak / stated.compute_flops_per_s if math.isfinite(peak) else 1.0
             rates = known.scaled(bandwidths=rates.bandwidths, compute=change, launch_s=roofs.floor_s)
-        kernel = None if machine is None else kernel_costs(machine, problem.name, prepared.variant)
+        kernel = None if machine is None else kernel_costs(machine, problem, prepared.variant)
         return expect(problem, prepared.plan, prepared.caches, roofs, rates, moved, kernel).to_dict()
 
     return expected

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..counts import Array, ceil_div, pick
-from ..references import exp, matmul, max_, sum_
+from ..references import exp, log, matmul, max_, sum_
 from ..tensor_spec import TensorSpec, size_bytes
 from .base import Case, Facts, Operator, Product, Variant
 
@@ -35,7 +35,7 @@ class _Naive(Variant):
 
     def traffic(self, problem: Attention, plan: Facts) -> dict[str, int]:
         # Masked scores are neither written nor read, unless the plan says otherwise.
-        scores = size_bytes((plan.get("scores_elements", problem.pairs()),), plan.get("scores_dtype", "fp32"))
+        scores = size_bytes((plan.get("scores_elements", problem.pairs()),), plan.get("scores_dtype", problem.compute()[1]))
         # Where p·v takes the exponentials of the scores itself, softmax only reads them, for the sums of its rows.
         softmax = (
             {"scores read and written by softmax": 2 * scores}
@@ -46,7 +46,7 @@ class _Naive(Variant):
 
     def work(self, problem: Attention, plan: Facts) -> dict[str, int]:
         work = problem.operations()
-        if block := int(plan.get("query_block", 0)):
+        if (block := int(plan.get("query_block", 0))) and problem.dtype != "fp64":
             # Every block of queries scales and transposes the keys it sees: a load, a product, four exchanges, a store.
             work["other"] += 7 * (problem.pairs() * ceil_div(problem.seq_q, block) // problem.seq_q) * problem.head_dim
         return work
@@ -92,29 +92,36 @@ class Parts(Variant):
         return {"parts written, read": 2 * parts} if parts else {}
 
 
-class _Tiled(Parts):
-    """Blocks of queries read K and V again, but from the last-level cache, as long as one KV head fits it."""
+class Tiled(Parts):
+    """Blocks of queries read K and V again, but from the last-level cache, as long as one KV head fits it.
 
-    def work(self, problem: Attention, plan: Facts) -> dict[str, int]:
+    Of every operator that has `group`, `pairs`, `operations_of` so many pairs, and `kv_bytes`.
+    """
+
+    def work(self, problem: Any, plan: Facts) -> dict[str, int]:
         # The plan knows what is computed for nothing: masked pairs along the diagonal, and lanes of vectors without a query.
-        if computed := int(plan.get("scores_elements", 0)):
-            return problem.operations_of(computed)
         queries = problem.group * problem.seq_q
         lanes = int(plan.get("query_lanes", 1))
-        return problem.operations_of(problem.pairs() * (ceil_div(queries, lanes) * lanes) // queries)
+        padded = problem.pairs() * (ceil_div(queries, lanes) * lanes) // queries
+        work: dict[str, int] = problem.operations_of(int(plan.get("scores_elements", 0)) or padded)
+        # Keys and values that are put into panels of fp32: a load, a conversion and a store of each.
+        work["other"] += 3 * int(plan.get("panel_elements", 0))
+        return work
 
-    def reuse(self, problem: Attention, plan: Facts) -> dict[str, tuple[int, int]]:
+    def reuse(self, problem: Any, plan: Facts) -> dict[str, tuple[int, int]]:
         kv, head = problem.kv_bytes()
         query_block = int(plan.get("query_block", 64))
-        blocks = ceil_div(problem.group * problem.seq_q, query_block)
+        again = (ceil_div(problem.group * problem.seq_q, query_block) - 1) * kv
+        if met := int(plan.get("keys_met", 0)):  # by all blocks of queries: fewer where masks hide keys from some
+            again = max(met * problem.key_bytes() - kv, 0)
         scores = size_bytes((problem.pairs(),), "fp32")
         return {
-            "k and v for further queries": ((blocks - 1) * kv, head),
+            "k and v for further queries": (again, head),
             "scores of a block written and read, twice": (4 * scores, query_block * int(plan.get("kv_block", 256)) * 4),
         }
 
 
-class _SplitKv(_Tiled):
+class _SplitKv(Tiled):
     def suits(self, problem: Attention, device: str) -> bool:
         # A few queries of each head, as in decode: blocks of queries alone would leave lanes of vectors and most of a GPU idle.
         return problem.seq_q <= FEW_QUERIES
@@ -125,8 +132,9 @@ class Attention(Operator):
     """out = softmax(q kᵀ / sqrt(head_dim)) v, each head by itself.
 
     heads share K and V in groups of heads / kv_heads; kv_heads = 0 means as many as heads, and the field then holds that
-    number. causal aligns the last query with the last key: query i sees keys j <= i + seq_kv - seq_q. Raises Error for bad
-    fields.
+    number. causal aligns the last query with the last key: query i sees keys j <= i + seq_kv - seq_q. logsumexp: a second output
+    [batch, heads, seq_q] (fp32), log of the sum of the exponentials of a query's scaled scores, which `AttentionBackward` takes.
+    Raises Error for bad fields.
     """
 
     batch: int = 1
@@ -136,6 +144,7 @@ class Attention(Operator):
     seq_kv: int = 2048
     head_dim: int = 64
     causal: bool = False
+    logsumexp: bool = False
     dtype: str = "fp32"
 
     name = "attention"
@@ -146,13 +155,13 @@ class Attention(Operator):
     variants = {
         "naive": _Naive(
             summary="three passes, all scores written to memory and read back twice",
-            dtypes={"cpu": ("fp32", "fp16", "bf16"), "cuda": ("fp32", "fp16", "bf16")},
+            dtypes={"cpu": ("fp32", "fp64", "fp16", "bf16"), "cuda": ("fp32", "fp16", "bf16")},
         ),
         "library": _Library(
             summary="three passes with cuBLASLt's products; fp32 scores and probabilities of all pairs, masked ones too, in memory",
             dtypes={"cuda": ("fp32", "fp16", "bf16")},
         ),
-        "tiled": _Tiled(
+        "tiled": Tiled(
             summary="one pass, blocks of scores and a running softmax stay on the chip",
             dtypes={"cpu": ("fp32", "fp16", "bf16"), "cuda": ("fp32", "fp16", "bf16")},
         ),
@@ -188,7 +197,9 @@ class Attention(Operator):
         )
 
     def outputs(self) -> tuple[TensorSpec, ...]:
-        return (TensorSpec(name="out", shape=(self.batch, self.heads, self.seq_q, self.head_dim), dtype=self.dtype, role="out"),)
+        queries = (self.batch, self.heads, self.seq_q)
+        out = TensorSpec(name="out", shape=(*queries, self.head_dim), dtype=self.dtype, role="out")
+        return (out, TensorSpec(name="logsumexp", shape=queries, dtype="fp32", role="out")) if self.logsumexp else (out,)
 
     def visible(self, query: int) -> int:
         """Keys that a query sees: a leading part of all keys."""
@@ -201,8 +212,9 @@ class Attention(Operator):
 
     def flops(self) -> dict[str, int]:
         product = 2 * self.pairs() * self.head_dim
-        # softmax: compare, subtract, exp, add, divide
-        return {"q·kᵀ": product, "scale": self.pairs(), "softmax": 5 * self.pairs(), "p·v": product}
+        # softmax: compare, subtract, exp, add, divide; of a query's sum a logarithm, and the addition of its highest score
+        sums = {"logsumexp": 2 * self.batch * self.heads * self.seq_q} if self.logsumexp else {}
+        return {"q·kᵀ": product, "scale": self.pairs(), "softmax": 5 * self.pairs(), **sums, "p·v": product}
 
     def products(self) -> tuple[Product, ...]:
         """Heads that share keys and values are rows of one product."""
@@ -223,9 +235,14 @@ class Attention(Operator):
         both = k.size_bytes + v.size_bytes
         return both, both // (self.batch * self.kv_heads)
 
+    def key_bytes(self) -> int:
+        """Of a key and its value, of one KV head."""
+        return size_bytes((2 * self.head_dim,), self.dtype)  # type: ignore[no-any-return]
+
     def operations_of(self, pairs: int) -> dict[str, int]:
         """For so many pairs of a query and a key."""
-        return {"product": 4 * pairs * self.head_dim, "exp": pairs, "other": 5 * pairs}
+        sums = self.flops().get("logsumexp", 0)
+        return {"product": 4 * pairs * self.head_dim, "exp": pairs, "other": 5 * pairs + sums}
 
     def operations(self) -> dict[str, int]:
         return self.operations_of(self.pairs())
@@ -237,35 +254,42 @@ class Attention(Operator):
         return self.dtype, "fp64" if self.dtype == "fp64" else "fp32"
 
     def tolerance(self) -> tuple[float, float]:
+        if self.dtype == "fp64" and self.logsumexp:  # which is in fp32
+            return 1e-6, 1e-6
         return averaged_tolerance(self.dtype, self.visible(0))
 
-    def _attend(self, q: Array, k: Array, v: Array) -> Array:
-        """[queries, head_dim] that all see exactly these keys."""
+    def _attend(self, q: Array, k: Array, v: Array) -> tuple[Array, ...]:
+        """out [queries, head_dim], and where it is asked for logsumexp [queries], of queries that all see exactly these keys."""
         scores = matmul(q, k.T) * (1 / math.sqrt(self.head_dim))
-        weights = exp(scores - max_(scores, axis=-1, keepdims=True))
-        return matmul(weights / sum_(weights, axis=-1, keepdims=True), v)
+        largest = max_(scores, axis=-1, keepdims=True)
+        weights = exp(scores - largest)
+        total = sum_(weights, axis=-1, keepdims=True)
+        out = matmul(weights / total, v)
+        return (out, (largest + log(total))[:, 0]) if self.logsumexp else (out,)
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
-        """rows: indices along [batch * heads * seq_q]; out is then [len(rows), head_dim]."""
+        """rows: indices along [batch * heads * seq_q]; out is then [len(rows), head_dim], logsumexp [len(rows)]."""
         q, k, v = tensors["q"], tensors["k"], tensors["v"]
         group = self.group
 
-        def some(batch: int, head: int, first: int, last: int, limit: int) -> Array:
+        def some(batch: int, head: int, first: int, last: int, limit: int) -> tuple[Array, ...]:
             kv_head = head // group
             return self._attend(q[batch, head, first:last], k[batch, kv_head, :limit], v[batch, kv_head, :limit])
 
         if rows is not None:
             picked = (np.unravel_index(int(row), (self.batch, self.heads, self.seq_q)) for row in rows)
-            return {"out": np.concatenate([some(int(b), int(h), int(i), int(i) + 1, self.visible(int(i))) for b, h, i in picked])}
+            found = [some(int(b), int(h), int(i), int(i) + 1, self.visible(int(i))) for b, h, i in picked]
+            return {spec.name: np.concatenate(each) for spec, each in zip(self.outputs(), zip(*found, strict=True), strict=True)}
         # Masked pairs are not computed: causal goes query by query.
         step = 1 if self.causal else self.seq_q
-        out = [
+        found = [
             some(batch, head, first, first + step, self.visible(first))
             for batch in range(self.batch)
             for head in range(self.heads)
             for first in range(0, self.seq_q, step)
         ]
-        return {"out": np.concatenate(out).reshape(self.batch, self.heads, self.seq_q, self.head_dim)}
+        each = zip(self.outputs(), zip(*found, strict=True), strict=True)
+        return {spec.name: np.concatenate(parts).reshape(spec.shape) for spec, parts in each}
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
@@ -305,6 +329,16 @@ class Attention(Operator):
             for causal in (False, True)
             for dtype in ("fp16", "bf16")
         )
+        doubles = tuple(
+            case(heads=4, kv_heads=2, seq_q=q, seq_kv=kv, head_dim=d, causal=causal, dtype="fp64")
+            for q, kv, d in ((1, 1, 64), (150, 200, 64), (33, 300, 40), (9, 31, 17), (70, 90, 3), (49, 131, 128))
+            for causal in (False, True)
+        )
+        sums = tuple(
+            case(heads=4, kv_heads=2, seq_q=q, seq_kv=150, head_dim=24, causal=causal, logsumexp=True, dtype=dtype)
+            for q, dtype in ((3, "fp32"), (70, "fp32"), (70, "bf16"), (5, "fp16"), (70, "fp64"))
+            for causal in (False, True)
+        )
         # More than 2**31 scores, 8.6 GB of them in the naive variant.
         big = Case(problem=cls(heads=2, seq_q=32771, seq_kv=32777, head_dim=4), slow=True)
-        return (*shapes, *groups, *dims, *edges, *halves, big)
+        return (*shapes, *groups, *dims, *edges, *halves, *doubles, *sums, big)

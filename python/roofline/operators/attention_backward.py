@@ -9,12 +9,38 @@ from typing import Any
 
 import numpy as np
 
-from ..counts import Array, pick
+from ..counts import Array, ceil_div, larger, pick
 from ..references import exp, matmul, sum_
-from ..tensor_spec import TensorSpec
-from .base import Case, Operator, Product
+from ..tensor_spec import TensorSpec, size_bytes
+from .attention import Parts
+from .base import Case, Facts, Operator, Product
 
 _DTYPES = ("fp32", "fp16", "bf16")
+
+
+class _Tiled(Parts):
+    """Blocks of keys meet all queries that see them; what each adds to dq is summed at the end."""
+
+    def work(self, problem: AttentionBackward, plan: Facts) -> dict[str, int]:
+        # The plan knows what is computed for nothing: masked pairs along the diagonal, and lanes of vectors without a key.
+        work = problem.operations()
+        computed = int(plan.get("scores_elements", 0)) or problem.pairs()
+        return work | {"product": 10 * computed * problem.head_dim, "exp": computed}
+
+    def reuse(self, problem: AttentionBackward, plan: Facts) -> dict[str, tuple[int, int]]:
+        # Each block of keys reads q and dout of the queries that see it, and reads and writes their dq in fp32.
+        block = int(plan.get("key_block", 128))
+        queries = problem.batch * problem.heads * problem.seq_q
+        met = larger(ceil_div(problem.pairs(), block) - queries, 0) * problem.head_dim  # beyond the first time
+        heads = problem.heads // problem.kv_heads * problem.seq_q * problem.head_dim
+        size = size_bytes((1,), problem.dtype)
+        return {
+            "q and dout for further keys": (2 * size * met, 2 * size * heads),
+            "dq read and written for further keys": (8 * met, 4 * heads),
+        }
+
+    def launches(self, problem: AttentionBackward, plan: Facts) -> int:
+        return 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +67,12 @@ class AttentionBackward(Operator):
     mix = "read"
     small = frozenset({"kv_heads"})
     products_in_blocks = True
-    variants = {}
+    variants = {
+        "tiled": _Tiled(
+            summary="blocks of keys meet all queries; scores computed again once, parts of dq added up at the end",
+            dtypes={"cpu": _DTYPES},
+        ),
+    }
 
     def check(self) -> None:
         self.one_of("dtype", _DTYPES)
@@ -107,6 +138,12 @@ class AttentionBackward(Operator):
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"
 
+    def tolerance(self) -> tuple[float, float]:
+        # Sums over head_dim, whose parts may cancel, are weighed by exponentials and added over queries or keys.
+        absolute, relative = {"fp32": (2e-6, 1e-4), "fp16": (1e-3, 1e-2), "bf16": (1e-3, 2e-2)}[self.dtype]
+        terms = max(self.heads // self.kv_heads * self.seq_q, self.seq_kv)
+        return absolute * math.sqrt(self.head_dim * terms), relative
+
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: indices along [batch * heads * seq_q], of dq only; gradients of keys need every query."""
         q, k, v, out, dout, logsumexp = (tensors[name] for name in ("q", "k", "v", "out", "dout", "logsumexp"))
@@ -139,6 +176,9 @@ class AttentionBackward(Operator):
             {"heads": 1, "seq_q": 1, "seq_kv": 1, "head_dim": 1},
             {"heads": 2, "kv_heads": 1, "seq_q": 3, "seq_kv": 5, "head_dim": 4},
             {"batch": 2, "heads": 2, "seq_q": 4, "seq_kv": 3, "head_dim": 2, "causal": False},
-            {"batch": 64, "heads": 128, "seq_q": 8192, "seq_kv": 8192, "head_dim": 128},
+            {"heads": 6, "kv_heads": 2, "seq_q": 70, "seq_kv": 133, "head_dim": 40, "dtype": "fp32"},
+            {"heads": 2, "seq_q": 67, "seq_kv": 35, "head_dim": 17, "causal": False, "dtype": "fp32"},
+            {"heads": 1, "seq_q": 9, "seq_kv": 20, "head_dim": 512, "dtype": "fp16"},
+            {"batch": 2, "heads": 4, "kv_heads": 1, "seq_q": 30, "seq_kv": 150, "head_dim": 64, "dtype": "bf16"},
         )
         return tuple(Case(problem=cls.make(**fields)) for fields in given)

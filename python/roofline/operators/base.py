@@ -25,6 +25,10 @@ MAX_DIMENSION = 2**62
 # The stream access whose bandwidth is an operator's memory roof.
 MIXES = ("read", "write", "copy", "scale", "add", "triad")
 
+# About: a CPU computes products of up to so many rows faster than it reads b, and libraries pack b or read one address stream.
+FEW_ROWS = 18
+OWN_ROWS = 64  # up to so many our own fp32 products are faster than OpenBLAS's: 8 to 20 % from 24 rows on, on Zen 3
+
 # Kinds of arithmetic with a rate of their own: matrix products, exponentials, and all else.
 WORK = ("product", "exp", "other")
 
@@ -173,6 +177,11 @@ class Operator:
         """rows x columns x inner of its smallest matrix product, one head of a batch; 0 where none is computed whole."""
         sizes = [] if self.products_in_blocks else [p.rows * p.columns * p.inner for p in self.products()]
         return functools.reduce(smaller, sizes) if sizes else 0
+
+    def few_rows(self) -> Any:
+        """Whether one of its products has few rows."""
+        rows = [product.rows for product in self.products()]
+        return functools.reduce(smaller, rows) <= FEW_ROWS if rows else False
 
     def product_width(self) -> Any:
         """The smaller of rows and columns of its narrowest product; 0 where none is computed whole."""

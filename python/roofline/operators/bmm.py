@@ -11,8 +11,8 @@ from ..counts import Array, smaller
 from ..dtypes import dtype
 from ..references import matmul
 from ..tensor_spec import TensorSpec, size_bytes
-from .base import Case, Facts, Operator, Product, Variant
-from .matmul import ALONG_INNER, FEW_ROWS, lost, spread
+from .base import FEW_ROWS, Case, Facts, Operator, Product, Variant
+from .matmul import ALONG_INNER, lost, spread
 from .scales import SCALES, Scaled, check_scales, scale_values
 
 _DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "int4", "nvfp4", "mxfp4")
@@ -67,9 +67,13 @@ class Bmm(Scaled, Operator):
     mix = "read"
     variants = {
         "library": _Library(
-            summary="OpenBLAS; on a GPU cuBLASLt, the fastest of its heuristic's proposals; fp8 with scales of tensors, rows, "
-            "blocks of 128; fp8 and nvfp4 with those of blocks of 32 and 16 (sm_100); b of 8 and 4 bits is transposed first",
-            dtypes={"cpu": ("fp32", "fp64"), "cuda": ("fp64", "fp32", "tf32", "fp16", "bf16", "int8", "fp8_e4m3", "nvfp4")},
+            summary="OpenBLAS, in 16 bits oneDNN; on a GPU cuBLASLt, the fastest of its heuristic's proposals; fp8 with scales of "
+            "tensors, rows, blocks of 128; fp8 and nvfp4 with those of blocks of 32 and 16 (sm_100); b of 8 and 4 bits "
+            "is transposed first",
+            dtypes={
+                "cpu": ("fp32", "fp64", "bf16", "fp16"),
+                "cuda": ("fp64", "fp32", "tf32", "fp16", "bf16", "int8", "fp8_e4m3", "nvfp4"),
+            },
         ),
         "tiled": _Tiled(
             summary="our own kernels, sums in fp32: few rows read b as it lies, for more a thread packs its columns in the launch",

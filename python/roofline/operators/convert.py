@@ -17,6 +17,7 @@ _DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "int4", "nvfp
 class Convert(Operator):
     """y = x in another dtype (or the same: a copy). Conversion is free; what scales would cost is not in it.
 
+    It rounds to nearest even. In 8 bits what is too large, infinity too, becomes the largest there is; NaN stays one (int8: 0).
     elements: of x and y. dtype: of x; out_dtype: of y. Raises Error for bad fields.
     """
 
@@ -51,9 +52,10 @@ class Convert(Operator):
         return self.dtype, self.dtype
 
     def tolerance(self) -> tuple[float, float]:
-        """Half a step of out_dtype, whose smallest normal number is above the absolute part."""
+        """Half a step of out_dtype; absolute, of the numbers below its normal ones."""
         eps = dtype(self.out_dtype).eps
-        return eps * 2.0**-14, eps / 2 * (1 + 2.0**-20)
+        absolute = {"int8": 0.5, "fp8_e4m3": 2.0**-10, "fp8_e5m2": 2.0**-17}.get(self.out_dtype, eps * 2.0**-14)
+        return absolute, eps / 2 * (1 + 2.0**-20)
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: indices of elements."""
@@ -64,4 +66,10 @@ class Convert(Operator):
         few = tuple(Case(problem=cls(elements=n, out_dtype=to)) for n, to in ((1, "bf16"), (17, "fp8_e4m3")))
         floating = ("fp32", "fp16", "bf16")
         pairs = tuple(Case(problem=cls(elements=4099, dtype=of, out_dtype=to)) for of in floating for to in floating)
-        return (*few, *pairs, Case(problem=cls(elements=2**31 + 17, out_dtype="int4"), slow=True))
+        narrow = tuple(
+            Case(problem=cls(elements=n, dtype=of, out_dtype=to))
+            for of in floating
+            for to in ("int8", "fp8_e4m3", "fp8_e5m2")
+            for n in (4099, 3_000_017)
+        )
+        return (*few, *pairs, *narrow, Case(problem=cls(elements=2**31 + 17, out_dtype="int4"), slow=True))

@@ -11,11 +11,11 @@ import numpy as np
 from .. import dtypes, references
 from ..counts import Array
 from ..tensor_spec import TensorSpec, size_bytes
-from .base import Case, Facts, Operator, Product, Variant
-from .matmul import FEW_ROWS
+from .activations import ACTIVATIONS, activated, exponentials
+from .base import OWN_ROWS, Case, Facts, Operator, Product, Variant
 
-# FLOPs of an element. relu: compare; gelu: 0.5 x (1 + erf(x / sqrt(2))); gelu_tanh: as in Gelu; swiglu: u g / (1 + e^-g).
-ACTIVATIONS = {"relu": 1, "gelu": 5, "gelu_tanh": 9, "swiglu": 4}
+# FLOPs of an element; swiglu multiplies the silu of its gate by up.
+_ACTIVATIONS = {**{name: ACTIVATIONS[name] for name in ("relu", "gelu", "gelu_tanh")}, "swiglu": ACTIVATIONS["silu"] + 1}
 
 
 class _Library(Variant):
@@ -88,7 +88,7 @@ class Ffn(Operator):
     variants = {
         "library": _Library(
             summary="one library product per weight matrix and a pass for the activation; hidden activations go to memory and back",
-            dtypes={"cpu": ("fp32",), "cuda": ("fp32", "fp16", "bf16")},
+            dtypes={"cpu": ("fp32", "fp16", "bf16"), "cuda": ("fp32", "fp16", "bf16")},
         ),
         "tiled": _Tiled(
             summary="our own products on packed weights; each part of the first is activated while a cache holds it, in fp32",
@@ -102,7 +102,7 @@ class Ffn(Operator):
     }
 
     def check(self) -> None:
-        self.one_of("activation", tuple(ACTIVATIONS))
+        self.one_of("activation", tuple(_ACTIVATIONS))
         self.one_of("dtype", ("fp32", "fp16", "bf16"))
 
     @property
@@ -130,7 +130,7 @@ class Ffn(Operator):
     def flops(self) -> dict[str, int]:
         product = 2 * self.rows * self.d_model * self.d_ff
         gate = {"gate": product} if self.gated else {}
-        return {"up": product, **gate, "activation": ACTIVATIONS[self.activation] * self.rows * self.d_ff, "down": product}
+        return {"up": product, **gate, "activation": _ACTIVATIONS[self.activation] * self.rows * self.d_ff, "down": product}
 
     def products(self) -> tuple[Product, ...]:
         widening = ("up", "gate") if self.gated else ("up",)
@@ -141,7 +141,7 @@ class Ffn(Operator):
 
     def operations(self) -> dict[str, int]:
         hidden = self.rows * self.d_ff
-        exps = 0 if self.activation == "relu" else hidden  # erf and tanh are an exponential and a few operations
+        exps = exponentials(self.activation) * hidden
         return {
             "product": sum(count for term, count in self.flops().items() if term != "activation"),
             "exp": exps,
@@ -149,7 +149,7 @@ class Ffn(Operator):
         }
 
     def default_variant(self, device: str) -> str:
-        large = device == "cpu" and self.rows > FEW_ROWS and self.dtype in self.variants["library"].dtypes["cpu"]
+        large = device == "cpu" and self.rows > OWN_ROWS and self.dtype == "fp32"
         return "library" if large else Operator.default_variant(self, device)
 
     def compute(self) -> tuple[str, str]:
@@ -189,16 +189,9 @@ class Ffn(Operator):
         if rows is not None:
             x = x[rows]
         up = references.matmul(x, tensors["w_up"])
-        if self.activation == "relu":
-            activated = references.maximum(up, 0.0)
-        elif self.activation == "gelu":
-            activated = 0.5 * up * (1.0 + references.erf(up * math.sqrt(0.5)))
-        elif self.activation == "gelu_tanh":
-            activated = 0.5 * up * (1.0 + references.tanh(math.sqrt(2 / math.pi) * (up + 0.044715 * (up * up * up))))
-        else:
-            gate = references.matmul(x, tensors["w_gate"])
-            activated = gate / (1.0 + references.exp(-gate)) * up
-        out = references.matmul(activated, tensors["w_down"])
+        gated = self.gated
+        hidden = activated("silu", references.matmul(x, tensors["w_gate"])) * up if gated else activated(self.activation, up)
+        out = references.matmul(hidden, tensors["w_down"])
         return {"out": out if rows is not None else out.reshape(self.batch, self.seq_q, self.d_model)}
 
     @classmethod
@@ -214,13 +207,13 @@ class Ffn(Operator):
         )
         small = tuple(
             Case(problem=cls(batch=b, seq_q=s, d_model=d, d_ff=f, activation=activation))
-            for activation in ACTIVATIONS
+            for activation in _ACTIVATIONS
             for b, s, d, f in shapes
         )
         halves = tuple(
             Case(problem=cls(batch=b, seq_q=s, d_model=d, d_ff=f, activation=activation, dtype=dtype))
             for dtype in ("fp16", "bf16")
-            for activation in ACTIVATIONS
+            for activation in _ACTIVATIONS
             for b, s, d, f in ((1, 1, 64, 256), (3, 5, 17, 131), (2, 33, 64, 104), (1, 130, 256, 1024))
         )
         # The hidden activations pass 2**31 elements; only x and out are tensors of the problem, and they are small.

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..counts import Array
-from ..references import erf, tanh
 from ..tensor_spec import TensorSpec
+from .activations import ACTIVATIONS, activated
 from .base import Case, Operator, Variant
 
-_FORMS = {"erf": 5, "tanh": 9}  # FLOPs of an element
+_FORMS = {"erf": "gelu", "tanh": "gelu_tanh"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +45,7 @@ class Gelu(Operator):
         return (TensorSpec(name="y", shape=(self.elements,), dtype=self.dtype, role="out"),)
 
     def flops(self) -> dict[str, int]:
-        return {"gelu": _FORMS[self.form] * self.elements}
+        return {"gelu": ACTIVATIONS[_FORMS[self.form]] * self.elements}
 
     def operations(self) -> dict[str, int]:
         # erf and tanh are an exponential and a few operations, as in Ffn.
@@ -58,9 +57,7 @@ class Gelu(Operator):
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: indices of elements."""
         x = tensors["x"] if rows is None else tensors["x"][rows]
-        if self.form == "erf":
-            return {"y": 0.5 * x * (1.0 + erf(x * math.sqrt(0.5)))}
-        return {"y": 0.5 * x * (1.0 + tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))))}
+        return {"y": activated(_FORMS[self.form], x)}
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:

@@ -13,6 +13,7 @@ from .. import dtypes, references
 from ..counts import Array, pick, ratio, smaller, whole
 from ..errors import Error
 from ..tensor_spec import TensorSpec, size_bytes
+from .activations import activated
 from .base import Case, Facts, Operator, Product, Variant
 from .ffn import Ffn
 
@@ -303,14 +304,11 @@ class GroupedMatmul(Operator):
 
     def _expert(self, x: Array, tensors: Mapping[str, Array], expert: int) -> Array:
         up = references.matmul(x, tensors["w_up"][expert])
-        if self.activation == "relu":
-            activated = references.maximum(up, 0.0)
-        elif self.activation == "gelu":
-            activated = 0.5 * up * (1.0 + references.erf(up * 0.5**0.5))
+        if self.gated:
+            hidden = activated("silu", references.matmul(x, tensors["w_gate"][expert])) * up
         else:
-            gate = references.matmul(x, tensors["w_gate"][expert])
-            activated = gate / (1.0 + references.exp(-gate)) * up
-        return references.matmul(activated, tensors["w_down"][expert])
+            hidden = activated(self.activation, up)
+        return references.matmul(hidden, tensors["w_down"][expert])
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: tokens; out is then [len(rows), d_model]. The shared experts stand behind the others in the weights.

@@ -9,8 +9,7 @@ from ..counts import Array
 from ..dtypes import dtype
 from ..references import matmul
 from ..tensor_spec import TensorSpec
-from .base import Case, Operator, Product, Variant
-from .matmul import FEW_ROWS
+from .base import FEW_ROWS, OWN_ROWS, Case, Operator, Product, Variant
 
 _DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")
 
@@ -36,11 +35,11 @@ class LmHead(Operator):
     variants = {
         "library": Variant(
             summary="oneDNN on one block of the logits per thread, w packed before the clock starts",
-            dtypes={"cpu": ("fp32", "bf16")},
+            dtypes={"cpu": ("fp32", "bf16", "fp16")},
         ),
         "tiled": Variant(
             summary="our own kernels on packed strips of w, sums in fp32; few tokens read w in eight address streams",
-            dtypes={"cpu": ("fp32", "bf16")},
+            dtypes={"cpu": ("fp32", "bf16", "fp16")},
             own_products=True,
         ),
     }
@@ -68,8 +67,8 @@ class LmHead(Operator):
         return {"product": self.total_flops()}
 
     def default_variant(self, device: str) -> str:
-        few = self.tokens <= (FEW_ROWS if self.dtype == "fp32" else FEW_ROWS // 2)  # as of `Matmul`
-        return "tiled" if device == "cpu" and few else "library"
+        few = self.tokens <= (OWN_ROWS if self.dtype == "fp32" else FEW_ROWS // 2)  # as of `Matmul`
+        return "tiled" if device == "cpu" and (few or self.dtype == "fp16") else "library"
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"

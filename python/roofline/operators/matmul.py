@@ -11,7 +11,8 @@ import numpy as np
 from .. import dtypes, references
 from ..counts import Array, ceil_div
 from ..tensor_spec import TensorSpec
-from .base import Case, Operator, Product, Variant
+from .activations import ACTIVATIONS, activated, exponentials
+from .base import FEW_ROWS, OWN_ROWS, Case, Facts, Operator, Product, Variant
 from .scales import Scaled, check_scales, scale_values
 
 # Of c, and of the sums.
@@ -26,7 +27,6 @@ _RESULT = {
     "nvfp4": "fp32",
 }
 _DTYPES = tuple(_RESULT)
-FEW_ROWS = 18  # about: up to so many a CPU computes faster than it reads b, and libraries pack b or read one address stream
 ALONG_INNER = ("int8", "fp8_e4m3", "nvfp4")  # dtypes whose kernels read both operands along inner
 _MOST_INNER_INT8 = 2**17 - 1  # one more product of -128 by -128, and the sum leaves an int32
 
@@ -50,16 +50,30 @@ def spread(dtype: str) -> float:
     return 68.5 / 8 if dtype == "nvfp4" else 1.0
 
 
+class _Library(Variant):
+    """On a CPU a thread adds the bias and applies the activation to each block of c that the library has written."""
+
+    def traffic(self, problem: Matmul, plan: Facts) -> dict[str, int]:
+        if not problem.finished or plan.get("epilogue") == "fused":
+            return {}
+        return {"c read, written again": 2 * problem.outputs()[0].size_bytes}
+
+    def reuse(self, problem: Matmul, plan: Facts) -> dict[str, tuple[int, int]]:
+        threads = plan.get("threads", 1)
+        return {term: (size, size // 2 // threads) for term, size in self.traffic(problem, plan).items()}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matmul(Scaled, Operator):
-    """c = a b: the GEMM of the textbooks with M = rows, N = columns, K = inner.
+    """c = activation(a b + bias): the GEMM of the textbooks with M = rows, N = columns, K = inner.
 
     a: [rows, inner]. b: [inner, columns], constant: packing it happens before the clock starts, and its time and bytes are in
     the plan (pack_s, packed_bytes). c: [rows, columns], fp32 for fp16, bf16, fp8, nvfp4 and tf32 inputs (tf32 ones are stored as
     fp32), int32 for int8 ones (exact; inner below 2**17). scales, scale_block, scale_columns, scale_bits: see `scales.Scaled`; they
     are constant too. MXFP8 is dtype fp8_e4m3, block, 32, 8 bits; NVFP4 is dtype nvfp4, two_level, 16, 8 bits; 128 numbers of a and
     128 x 128 of b are fp8_e4m3, block, 128, scale_columns 128, 32 bits.
-    Raises Error for bad fields.
+    bias: whether one number for each column, in the dtype of c, is added; activation: none, relu, gelu (with erf), gelu_tanh or
+    silu, x / (1 + e^-x). Both need a c in fp32. Raises Error for bad fields.
     """
 
     rows: int = 4096
@@ -69,13 +83,15 @@ class Matmul(Scaled, Operator):
     scale_block: int = 32
     scale_columns: int = 1
     scale_bits: int = 32
+    bias: bool = False
+    activation: str = "none"
     dtype: str = "fp32"
 
     name = "matmul"
     summary = "the matrix product, the probe of the compute roofs"
     mix = "read"
     variants = {
-        "library": Variant(
+        "library": _Library(
             summary="oneDNN (fp32, bf16, int8) or OpenBLAS (fp64, fp32 where it is the faster), one block of c per thread; on a "
             "GPU cuBLASLt, the fastest of its heuristic's proposals",
             dtypes={
@@ -84,8 +100,9 @@ class Matmul(Scaled, Operator):
             },
         ),
         "tiled": Variant(
-            summary="our own kernels on packed strips of b, sums in fp32 (int8: int32); few rows read b in eight address streams",
-            dtypes={"cpu": ("fp32", "bf16", "fp16", "int8")},
+            summary="our own kernels on packed strips of b, sums in fp32 (int8: int32); few rows read b in eight address streams; "
+            "bias and activation while a cache holds c",
+            dtypes={"cpu": ("fp32", "bf16", "fp16", "int8", "fp8_e4m3")},
             own_products=True,
         ),
         "fast_accumulation": Variant(
@@ -97,16 +114,28 @@ class Matmul(Scaled, Operator):
     def check(self) -> None:
         self.one_of("dtype", _DTYPES)
         check_scales(self, self.scale_bits)
+        self.one_of("activation", ("none", *ACTIVATIONS))
+        self.require(
+            not self.finished or _RESULT[self.dtype] == "fp32",
+            "bias and activation need a c in fp32, and of {dtype} it is none; use bias False and activation none, or fp32",
+        )
         self.require(
             self.dtype != "int8" or self.inner <= _MOST_INNER_INT8,
             "inner must be below 2**17 for int8, so that sums fit in int32, got {inner}",
         )
 
+    @property
+    def finished(self) -> bool:
+        """Whether anything becomes of the product."""
+        return self.bias or self.activation != "none"
+
     def inputs(self) -> tuple[TensorSpec, ...]:
+        bias = TensorSpec(name="bias", shape=(self.columns,), dtype=_RESULT[self.dtype], role="constant")
         return (
             TensorSpec(name="a", shape=(self.rows, self.inner), dtype=self.dtype),
             TensorSpec(name="b", shape=(self.inner, self.columns), dtype=self.dtype, role="constant"),
             *self.scale_tensors(role="constant"),
+            *((bias,) if self.bias else ()),
         )
 
     def outputs(self) -> tuple[TensorSpec, ...]:
@@ -114,8 +143,10 @@ class Matmul(Scaled, Operator):
 
     def flops(self) -> dict[str, int]:
         results, elements = self.rows * self.columns, self.inner * (self.rows + self.columns)
-        product = {"a·b": 2 * results * self.inner}
-        return product if self.scales == "none" else {**product, "scale": self.scale_flops(results, elements)}
+        scale = {} if self.scales == "none" else {"scale": self.scale_flops(results, elements)}
+        bias = {"bias": results} if self.bias else {}
+        activation = {} if self.activation == "none" else {"activation": ACTIVATIONS[self.activation] * results}
+        return {"a·b": 2 * results * self.inner, **scale, **bias, **activation}
 
     def initial(self, tensor: str, generator: np.random.Generator) -> Array | None:
         return scale_values(self, tensor, generator)
@@ -125,10 +156,12 @@ class Matmul(Scaled, Operator):
 
     def operations(self) -> dict[str, int]:
         flops = self.flops()
-        return {"product": flops["a·b"], **({"other": flops["scale"]} if "scale" in flops else {})}
+        product, exps = flops.pop("a·b"), exponentials(self.activation) * self.rows * self.columns
+        counts = {"exp": exps, "other": sum(flops.values()) - exps}
+        return {"product": product, **{kind: count for kind, count in counts.items() if flops and (kind != "exp" or np.any(exps))}}
 
     def default_variant(self, device: str) -> str:
-        few = self.rows <= (FEW_ROWS if self.dtype == "fp32" else FEW_ROWS // 2)  # units for bf16 are twice as fast
+        few = self.rows <= (OWN_ROWS if self.dtype == "fp32" else FEW_ROWS // 2)  # units for bf16 are twice as fast
         large = device == "cpu" and not few and self.dtype in self.variants["library"].dtypes["cpu"]
         return "library" if large else Operator.default_variant(self, device)
 
@@ -155,7 +188,10 @@ class Matmul(Scaled, Operator):
         if rows is not None and self.scales not in ("none", "tensor"):
             tensors = {**tensors, "a_scale": tensors["a_scale"][rows]}
         a, b = self.scaled_operands(a, tensors["b"], tensors)
-        return {"c": self.scaled_results(references.matmul(a, b), tensors)}
+        c = self.scaled_results(references.matmul(a, b), tensors)
+        if self.bias:
+            c = c + tensors["bias"]
+        return {"c": c if self.activation == "none" else activated(self.activation, c)}
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
@@ -198,8 +234,20 @@ class Matmul(Scaled, Operator):
             for of, how, block, wide, bits in scales
             for m, n, k in ((3, 16, 32), (70, 144, 288), (129, 256, 1024), (256, 384, 640))
         )
+        finished = tuple(
+            Case(problem=cls(rows=m, columns=n, inner=k, bias=bias, activation=activation, dtype=dtype))
+            for dtype, all_shapes in (("fp32", True), ("bf16", False), ("fp16", False))
+            for bias, activation in (
+                (True, "none"),
+                *((False, name) for name in ACTIVATIONS),
+                *((True, name) for name in ACTIVATIONS),
+            )
+            for m, n, k in (
+                ((1, 1, 1), (3, 531, 7), (70, 130, 33), (129, 1040, 64)) if all_shapes else ((3, 531, 7), (70, 130, 33))
+            )
+        )
         big = (
             Case(problem=cls(rows=46351, columns=46337, inner=3), slow=True),  # c
             Case(problem=cls(rows=2**31 // 64 + 33, columns=3, inner=64, dtype="int8"), slow=True),  # a
         )
-        return small + bytes_ + scaled + big
+        return small + bytes_ + scaled + finished + big

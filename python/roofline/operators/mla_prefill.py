@@ -10,7 +10,8 @@ import numpy as np
 
 from ..counts import Array
 from ..references import exp, matmul, max_, sum_
-from ..tensor_spec import TensorSpec
+from ..tensor_spec import TensorSpec, size_bytes
+from .attention import Tiled, averaged_tolerance
 from .base import Case, Operator, Product
 
 
@@ -38,7 +39,12 @@ class MlaPrefill(Operator):
     summary = "multi-head latent attention with keys and values of every head"
     mix = "read"
     products_in_blocks = True
-    variants = {}
+    variants = {
+        "tiled": Tiled(
+            summary="one pass, blocks of scores and a running softmax stay on the chip",
+            dtypes={"cpu": ("fp32", "fp16", "bf16")},
+        ),
+    }
 
     def check(self) -> None:
         self.one_of("dtype", ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2"))
@@ -86,9 +92,34 @@ class MlaPrefill(Operator):
             Product(term="p·v", count=count, rows=rows, columns=self.v_head_dim, inner=keys),
         )
 
+    @property
+    def group(self) -> int:
+        """Query heads of one head of keys."""
+        return 1
+
+    def key_bytes(self) -> int:
+        """Of a key and its value, of one head."""
+        columns = self.qk_nope_head_dim + self.qk_rope_head_dim + self.v_head_dim
+        return size_bytes((columns,), self.dtype)  # type: ignore[no-any-return]
+
+    def kv_bytes(self) -> tuple[int, int]:
+        """Of keys and values: all, with the rotated part once, and of one head."""
+        _, *kv = self.inputs()
+        return sum(tensor.size_bytes for tensor in kv), self.seq_kv * self.key_bytes()
+
+    def operations_of(self, pairs: int) -> dict[str, int]:
+        """For so many pairs of a query and a key."""
+        width = self.qk_nope_head_dim + self.qk_rope_head_dim + self.v_head_dim
+        return {"product": 2 * pairs * width, "exp": pairs, "other": 5 * pairs}
+
     def operations(self) -> dict[str, int]:
-        flops, pairs = self.flops(), self.pairs()
-        return {"product": flops["q·kᵀ"] + flops["p·v"], "exp": pairs, "other": 5 * pairs}
+        return self.operations_of(self.pairs())
+
+    def loops(self) -> int:
+        return self.pairs()
+
+    def tolerance(self) -> tuple[float, float]:
+        return averaged_tolerance(self.dtype, self.visible(0))
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"
@@ -115,6 +146,16 @@ class MlaPrefill(Operator):
             {"heads": 1, "seq_len": 1, "qk_nope_head_dim": 1, "qk_rope_head_dim": 1, "v_head_dim": 1},
             {**few, "batch": 2, "seq_q": 3, "seq_kv": 7},
             {**few, "seq_q": 5, "seq_kv": 3, "causal": False, "dtype": "fp8_e4m3"},
-            {"seq_len": 65536},
         )
-        return tuple(Case(problem=cls.make(**fields)) for fields in given)
+        shapes: tuple[Mapping[str, int | str | bool], ...] = (
+            {"batch": 2, "heads": 3, "seq_q": 37, "seq_kv": 141},
+            {"heads": 2, "seq_len": 130, "qk_nope_head_dim": 17, "qk_rope_head_dim": 5, "v_head_dim": 33},
+            {"heads": 1, "seq_q": 150, "seq_kv": 70, "qk_rope_head_dim": 16, "causal": False},
+        )
+        # More than 2**31 pairs.
+        big = Case(problem=cls(heads=1, seq_q=65537, seq_kv=65537, qk_nope_head_dim=2, qk_rope_head_dim=2, v_head_dim=2), slow=True)
+        return (
+            *(Case(problem=cls.make(**fields)) for fields in given),
+            *(Case(problem=cls.make(**fields, dtype=dtype)) for fields in shapes for dtype in ("fp32", "bf16", "fp16")),
+            big,
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -103,10 +104,14 @@ class QuantizedMatmul(Operator):
         return self.dtype, "int32" if self.dtype == "int8" else "fp32"
 
     def tolerance(self) -> tuple[float, float]:
-        """As `Matmul.tolerance`, of weights and zero points as large as whole numbers of their bits, times scales of variance 1."""
+        """As `Matmul.tolerance`, of weights and zero points as large as whole numbers of their bits, times scales of variance 1.
+
+        Kernels may round a that has 16 bits to 16-bit fixed point: 2**-16 of the largest number in every term.
+        """
         eps = dtype("fp32").eps
         size = 2.0 ** (max(int(self.weight_bits), int(self.zero_bits) if self.zero_bits < 16 else 0) - 1)
-        return size * (2 * self.inner + 16) * eps, 4 * eps + dtype(self.out_dtype).eps
+        fixed = 2.0**-14 * math.sqrt(self.inner) if self.dtype in ("bf16", "fp16") else 0.0
+        return size * ((2 * self.inner + 16) * eps + fixed), 4 * eps + dtype(self.out_dtype).eps
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: rows of a and c."""

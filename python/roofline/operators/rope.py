@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..counts import Array
+from ..dtypes import from_float64
 from ..tensor_spec import TensorSpec
 from .base import Case, Operator, Variant
 
@@ -62,6 +63,15 @@ class Rope(Operator):
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"
+
+    def initial(self, tensor: str, generator: np.random.Generator) -> Array | None:
+        """Tables of angles: pairs that keep their length, since a launch rotates what the one before left."""
+        if tensor not in ("cos", "sin"):
+            return None
+        frequencies = 10000.0 ** -(np.arange(self.head_dim // 2) * 2 / self.head_dim)
+        angles = np.arange(self.seq_q)[:, None] * frequencies
+        table = np.cos(angles) if tensor == "cos" else np.sin(angles)
+        return from_float64(np.tile(table, (self.batch, 1, 1)), self.table_dtype)
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: indices along [batch * seq_q * heads], and modulo [batch * seq_q * kv_heads] of k; [len(rows), head_dim] each."""

@@ -30,8 +30,10 @@ def scales_name(problem: Mapping[str, Any]) -> str:
 
 
 def without_unused(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a problem without those that say how it is scaled, where it has no scales."""
+    """The fields of a problem without those that say how a product is scaled and finished, where it is not."""
     unused = {"scales", "scale_block", "scale_columns", "scale_bits"} if fields.get("scales") == "none" else set()
+    if "scales" in fields and not fields.get("bias") and fields.get("activation", "none") == "none":
+        unused |= {"bias", "activation"}
     return {name: value for name, value in fields.items() if name not in unused}
 
 

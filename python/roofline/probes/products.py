@@ -51,10 +51,14 @@ def _by_library(probe: Probe, target: Target, rank: int, problem: Matmul) -> Wan
     return want(probe, target, rank, (problem, "library"), missing=missing, kept=False)
 
 
+def _rank(dtype: str) -> int:
+    return FURTHER if dtype == "fp64" else PREDICTION  # no transformer multiplies fp64
+
+
 def _cpu_squares(target: Target, depth: str) -> Iterator[Wanted]:
     for dtype in DTYPES:
         for size in SQUARES:
-            rank = PREDICTION if dtype == "fp32" or size == GEMM else THOROUGH
+            rank = THOROUGH if size != GEMM and dtype != "fp32" else _rank(dtype)
             yield _by_library(SQUARE, target, rank, product(size, size, size, dtype))
 
 
@@ -77,7 +81,7 @@ def _cpu_narrow(target: Target, depth: str) -> Iterator[Wanted]:
     for dtype in DTYPES:
         for rows in NARROW:
             one = product(rows, NARROW_COLUMNS * target.threads, NARROW_INNER, dtype)
-            yield _by_library(NARROWS, target, PREDICTION, one)
+            yield _by_library(NARROWS, target, _rank(dtype), one)
 
 
 def _cpu_misaligned(target: Target, depth: str) -> Iterator[Wanted]:

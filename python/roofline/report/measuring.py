@@ -23,7 +23,7 @@ from .files import DEFAULT, MACHINE, RESULTS, UNFINISHED, Report, begin, finish,
 from .points import Point, default_points
 
 DEFAULT_S, QUICK_S = 55.0, 25.0
-CEILINGS_SHARE = 0.5  # of the time limit; what is left serves the operators
+CEILINGS_SHARE = 0.4  # of the time limit; what is left serves the operators
 RESERVE_S = 5.0  # kept for the end check, the pictures and the files
 LATE = "the time limit was reached"
 
@@ -136,7 +136,7 @@ def report(
         machine = measure_machine(
             opened,
             depth="quick" if quick else "thorough" if thorough else "report",
-            policy=rules,
+            policy=policy,
             progress=progress,
             deadline_s=None if limit is None else limit * CEILINGS_SHARE,
             unfinished=work / MACHINE,
@@ -165,6 +165,15 @@ def report(
 FILL_BYTES_PER_S, CHECK_FLOPS_PER_S, CHECK_BYTES_PER_S = 1e9, 2e9, 4e8  # random data, and NumPy's float64, by one core of today
 BUSY = 2.0  # times the estimated cost: nothing is then measured again
 PREDICTED_SHARE = 0.5  # of the time of a launch that is expected of slow variants
+SAMPLED_SHARE = 0.5  # of a point's time: the rest fills, checks, warms up and brackets
+
+
+def shorter(rules: Policy, each_s: float) -> Policy:
+    """The rules with samples so short that a point takes about each_s."""
+    most_s = min(rules.max_s, max(SAMPLED_SHARE * each_s, QUICK.min_s))
+    warmup_s = min(rules.warmup_max_s, max(most_s / 4, rules.warmup_min_s))
+    tries = 1 if most_s < rules.max_s else rules.tries
+    return dataclasses.replace(rules, max_s=most_s, min_s=min(rules.min_s, most_s), warmup_max_s=warmup_s, tries=tries)
 
 
 def cost_s(point: Point, machine: Machine, rules: Policy) -> float:
@@ -199,10 +208,16 @@ def _operators(
     points = default_points(machine.facts, device.backend, machine, quick=quick, thorough=thorough, limit_s=limit)
     slower = 1.0  # than estimated: the host is busy, or slow
     with Progress(progress, len(points)) as shown:
+        first = sum(point.first for point in points)  # that are still to come
         for point in points:
             shown.step(f"{point.problem.name} {point.variant}, {point.cache_state}")
-            at, expected = time.monotonic(), cost_s(point, machine, rules)
-            if limit is not None and at - begun + slower * expected > limit - min(RESERVE_S, limit / 4):
+            at, own = time.monotonic(), rules if slower < BUSY else dataclasses.replace(rules, tries=1)
+            if limit is not None:
+                left_s = limit - min(RESERVE_S, limit / 4) - (at - begun)
+                own = shorter(own, left_s / first) if point.first else own
+                first -= point.first
+            expected = cost_s(point, machine, own)
+            if limit is not None and slower * expected > left_s:
                 late.append(point)
                 continue
             measurement = attempt(
@@ -212,7 +227,7 @@ def _operators(
                 machine=machine,
                 cache_state=point.cache_state,
                 seed=seed,
-                policy=rules if slower < BUSY else dataclasses.replace(rules, tries=1),
+                policy=own,
             )
             append_to(path, measurement)
             found.append(measurement)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
 from ..errors import Error
 from ..machine import Machine, cache_capacity
-from ..operators import OPERATORS, Attention, BiasRelu, Ffn, LayerNorm, Matmul, Operator, Relu, RmsNorm, Softmax
+from ..operators import OPERATORS, Attention, AttentionBackward, BiasRelu, Ffn, LayerNorm, Matmul, Operator, Relu, RmsNorm, Softmax
 from ..prediction import predict
 from ..probes import PROBES
 from ..probes.levels import last_cache
@@ -25,11 +25,14 @@ CEILINGS = {probe.operator for probe in PROBES} - {"", "matmul", "all_gather"} |
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One problem of a report, the variant that runs it, and where its operands lie ("cold", "warm")."""
+    """One problem of a report, the variant that runs it, and where its operands lie ("cold", "warm"). first: one of those that no
+    report should lack.
+    """
 
     problem: Operator
     variant: str
     cache_state: str
+    first: bool = field(default=False, compare=False)
 
     def described(self) -> dict[str, Any]:
         """JSON form: operator, variant, problem, cache_state."""
@@ -46,13 +49,13 @@ def _last_cache(facts: Mapping[str, Any]) -> int:
 
 
 def _far(facts: Mapping[str, Any]) -> int:
-    """Bytes of one operand that comes from memory: 64 MiB where caches are flushed, else four times the last cache, 64 to 512 MiB.
+    """Bytes of one operand that comes from memory: 32 MiB where caches are flushed, else four times the last cache, 64 to 512 MiB.
 
     At twice the cache a good part of it is still there in the next launch, where results are stored past the caches.
     """
     memory = int(facts.get("memory_bytes") or 2**33)
-    least = 0 if facts.get("flush") else 4 * _last_cache(facts)
-    return min(max(least, 64 * MIB), 512 * MIB, max(memory // 24, MIB))
+    wanted = 32 * MIB if facts.get("flush") else min(max(4 * _last_cache(facts), 64 * MIB), 512 * MIB)
+    return min(wanted, max(memory // 24, MIB))
 
 
 def _near(facts: Mapping[str, Any]) -> int:
@@ -61,10 +64,10 @@ def _near(facts: Mapping[str, Any]) -> int:
 
 
 def _held(problem: Operator, facts: Mapping[str, Any]) -> Operator:
-    """The problem with fewer experts, or a smaller vocabulary, until its tensors are few times what has to come from memory."""
-    for name in ("experts", "vocabulary"):
-        least = getattr(problem, "experts_per_token", 1)
-        while problem.footprint_bytes() > 8 * _far(facts) and (fewer := getattr(problem, name, 0) // 2) >= least:
+    """The problem with fewer experts, a smaller vocabulary or model, so that its tensors are few times what comes from memory."""
+    leasts = {"experts": getattr(problem, "experts_per_token", 1), "vocabulary": 1, "d_ff": 512, "d_model": 512}
+    for name, least in leasts.items():
+        while problem.footprint_bytes() > 2 * _far(facts) and (fewer := getattr(problem, name, 0) // 2) >= least:
             problem = problem.replace(**{name: fewer})
     return problem
 
@@ -81,7 +84,7 @@ def _headline(facts: Mapping[str, Any], dtype: str) -> Iterator[tuple[Operator, 
         for seq, head_dim in ((2048, 64), (2048, 128)):
             prefill = Attention(seq_q=seq, seq_kv=seq, head_dim=head_dim, causal=causal, dtype=dtype)
             yield prefill, causal and dtype == MAIN_DTYPES[0]
-    yield _decode(facts, dtype), dtype == MAIN_DTYPES[0]
+    yield _decode(facts, dtype), False
     for tokens in (256, 1):
         yield Ffn(batch=1, seq_q=tokens, activation="gelu", dtype=dtype), False
     for rows, edge in ((1024, 1024), (1, 4096)):
@@ -221,9 +224,12 @@ def default_points(
         "attention": [(Attention(seq_q=256, seq_kv=256), "warm")],
         "matmul": list(_matmul()),
         "ffn": list(_ffn()),
+        "attention_backward": [(AttentionBackward.make(heads=4, seq_len=512), "cold")],  # its reference takes seconds for more
     }
     for name, operator in OPERATORS.items():
-        if name not in CEILINGS and any(declared.dtypes.get(backend) for declared in operator.variants.values()):
+        if name in CEILINGS or not any(declared.dtypes.get(backend) for declared in operator.variants.values()):
+            problems.pop(name, None)
+        else:
             problems.setdefault(name, [(_held(operator(), facts), "cold")])
     for name, more in _more(facts).items() if thorough else ():
         problems[name] += more
@@ -232,6 +238,7 @@ def default_points(
         if name not in shown:
             problem, state = pairs[0]
             found += _fitting(problem, state, variants_of(problem)[:1], machine, most_s)
+    found = [replace(point, first=True) for point in found]
     rest: list[list[Point]] = [
         [point for point in _fitting(problem, "cold", variants_of(problem), machine, most_s) if point not in found]
         for dtype in MAIN_DTYPES

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._repr import Row
-from ..kernel_costs import kernel_costs
+from ..kernel_costs import kernel_costs, problem_of, stored
 from ..machine import FEWEST, LEVELS, RATE_UNITS, Ceiling, Machine
-from ..operators import OPERATORS, from_dict
+from ..operators import OPERATORS, Operator, from_dict
 from ..operators.scales import without_unused
 from ..results import Measurement
 from ..units import GIGA, MISSING, fmt_number, fmt_percent, fmt_si
@@ -142,11 +142,16 @@ def ceiling_table(machine: Machine) -> Table:
 def kernel_table(machine: Machine) -> Table:
     """What each kernel takes beyond its parts, from its times on standard problems; see `KernelCosts`."""
     rows = []
-    for operator, variant in dict.fromkeys((str(c.params.get("operator")), c.variant) for c in machine.of("kernel")):
-        if found := kernel_costs(machine, operator, variant):
+    kernels: dict[tuple[str, ...], tuple[Operator, str]] = {}
+    for c in machine.of("kernel"):
+        if problem := problem_of(c.problem):
+            few = "few rows" if problem.few_rows() else ""
+            kernels.setdefault((problem.name, c.variant, stored(problem), few), (problem, c.variant))
+    for names, (problem, variant) in kernels.items():
+        if found := kernel_costs(machine, problem, variant):
             factors = (f"× {fmt_number(factor)}" for factor in (found.memory, found.caches))
-            rows.append((operator, variant, *factors, *(fmt_si(x, "s") for x in (found.loop_s, found.start_s, found.cold_s))))
-    headers = ("operator", "variant", "in memory", "in caches", "each loop", "start", "cold start more")
+            rows.append((*names, *factors, *(fmt_si(x, "s") for x in (found.loop_s, found.start_s, found.cold_s))))
+    headers = ("operator", "variant", "dtype", "", "in memory", "in caches", "each loop", "start", "cold start more")
     return Table(headers=headers, rows=rows)
 
 

@@ -8,8 +8,9 @@ estimate(preset("Llama-3-8B"), Decode(batch=8, seq_kv=4096), Machine.from_datash
 
 from __future__ import annotations
 
+from ..model import Crossing, crossing
 from ..prediction import Advice
-from .advice import Crossing, advise, crossing, ridge_batch
+from .advice import advise, ridge_batch
 from .calls import calls_of
 from .config import Quantization, TransformerConfig
 from .estimates import Estimate

@@ -5,17 +5,15 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..errors import Error
 from ..machine import Machine
-from ..model import machine_roofs
-from ..operators import Growth
+from ..model import Crossing, crossing, machine_roofs
 from ..prediction import Advice
-from ..units import fmt_number, fmt_si
+from ..units import fmt_si
 from .calls import calls_of
 from .config import CACHES, Quantization, TransformerConfig
 from .estimates import Estimate
@@ -26,35 +24,6 @@ from .pricing import Options
 
 DRAFTED = 4  # tokens of a speculative step
 ALL_TOUCHED = 40  # times experts over experts_per_token: with so many tokens e^-40 of the experts are left out
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Crossing:
-    """Where intensity, which grows with the batch, meets a ridge.
-
-    batch: there (a fraction), None where it never does: every sequence then brings bytes of its own. limit: the intensity that an
-    endless batch approaches. ridge: both in FLOP/byte.
-    """
-
-    batch: float | None
-    limit: float
-    ridge: float
-
-    @property
-    def text(self) -> str:
-        ridge = f"the ridge of {fmt_number(self.ridge)} FLOP/byte"
-        if self.batch is None:
-            return f"no batch reaches it: the intensity saturates at {fmt_number(self.limit)} FLOP/byte, below {ridge}"
-        return f"from batch {math.ceil(self.batch)} on the intensity is above {ridge}"
-
-    def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
-
-
-def crossing(*, flops_each: float, bytes_each: float, bytes_once: float, ridge: float) -> Crossing:
-    """The b at which b flops_each / (bytes_once + b bytes_each) is the ridge. All above 0."""
-    grown = Growth(flops_each=flops_each, bytes_each=bytes_each, bytes_once=bytes_once)
-    return Crossing(batch=grown.reaches(ridge), limit=grown.limit, ridge=ridge)
 
 
 def _crossings(config: TransformerConfig, phase: Phase, machine: Machine, options: Options) -> list[Crossing]:

@@ -1,0 +1,81 @@
+"""`roofline crossover`: the batch from which an operator is compute-bound, by machine and dtype; nothing is measured."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from ..errors import Error
+from ..units import fmt_number, fmt_si
+from .fields import given_fields
+from .models import machine_of
+from .outcomes import OK, BadInput, checking_input
+from .terminal import Terminal
+
+DTYPES = ("fp32", "bf16", "fp16", "fp8_e4m3", "int8")
+
+
+def flags(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("crossover")
+    group.add_argument(
+        "--machine", metavar="NAME,…", required=True, help="datasheets of `roofline hardware`, or machine files: a line each"
+    )
+    group.add_argument("--over", metavar="FIELD", default="", help="the field that grows (default: rows, tokens, batch or seq_q)")
+
+
+def crossover(options: argparse.Namespace) -> int:
+    from ..operators import operator_named
+
+    screen = Terminal()
+    fields = given_fields(options)
+    operator = operator_named(options.operator)
+    with checking_input():
+        machines = [machine_of(name.strip(), None) for name in options.machine.split(",")]
+        if {"batch", "seq_q"} <= set(operator.make().to_dict()) and options.over in ("", "batch"):
+            fields.setdefault("seq_q", 1)  # the batch of a decode step, where nothing else is said
+        problem = operator.make(**fields)
+        found = [row for machine in machines for row in _rows(machine, problem, options.over, "dtype" in fields)]
+    if options.json:
+        records = [{"machine": name, "dtype": dtype, **met.to_dict()} for name, dtype, met, _ in found]
+        screen.json({"operator": problem.name, "problem": problem.to_dict(), "crossings": records})
+        return OK
+    over = found[0][2].over
+    fixed = {name: value for name, value in problem.to_dict().items() if name not in (over, "dtype")}
+    screen.line(f"{problem.name}, {', '.join(f'{name} {value}' for name, value in fixed.items())}")
+    screen.line()
+    rows = [
+        (name, dtype, fmt_si(roofs.compute_flops_per_s, "FLOP/s"), fmt_si(roofs.bandwidth_bytes_per_s, "B/s"),
+         fmt_number(met.ridge), "never" if met.batch is None else f"{max(math.ceil(met.batch), 1)}")
+        for name, dtype, met, roofs in found
+    ]  # fmt: skip
+    screen.table(("machine", "dtype", "compute", "memory", "ridge FLOP/B", f"compute-bound from {over}"), rows)
+    never = {fmt_number(met.limit): None for _, _, met, _ in found if met.batch is None}
+    if never:
+        screen.line()
+        screen.line(f"never: with {over} the intensity saturates at {', '.join(never)} FLOP/byte, below the ridge")
+    return OK
+
+
+def _rows(machine: Any, problem: Any, over: str, given: bool) -> Iterator[tuple[str, str, Any, Any]]:
+    """Of one machine: for each dtype that the operator takes and the machine has a roof for, or for the one that was given."""
+    from ..model import compute_ceiling, machine_roofs
+    from ..model import crossover as crossing
+
+    own = problem.to_dict()["dtype"]
+    refused = None
+    met = 0
+    for dtype in (own,) if given else DTYPES:
+        try:
+            one = problem.replace(dtype=dtype)
+            roofs = machine_roofs(machine, one)
+        except Error as error:
+            refused = error
+            continue
+        if not given and compute_ceiling(machine, one, None, None)[1]:
+            continue  # a wider dtype stands in for it
+        met += 1
+        yield machine.name, dtype, crossing(machine, one, over), roofs
+    if not met:
+        raise BadInput(str(refused))

@@ -1,0 +1,62 @@
+"""The batch from which a problem is compute-bound: worked by hand, on the command line, and refused where there is none."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import roofline
+from roofline import Attention, Ffn, Machine, Matmul, crossover, place
+from roofline.cli import main
+
+A100 = 312e12 / 2039e9  # FLOP/byte
+
+
+def test_a_product_worked_by_hand() -> None:
+    # A row of 4096 x 4096 brings 2 · 4096² FLOPs, a row of a in bf16 and one of c in fp32; all share b in bf16.
+    met = crossover(Machine.from_datasheet("A100"), Matmul(columns=4096, inner=4096, dtype="bf16"))
+    once, each = 2 * 4096**2, 2 * 4096 + 4 * 4096
+    assert met.over == "rows" and met.ridge == pytest.approx(A100)
+    assert met.batch == pytest.approx(A100 * once / (once - A100 * each))
+
+
+@pytest.mark.parametrize("problem", [Ffn(seq_q=1, dtype="bf16"), Attention(seq_q=1, seq_kv=4096, dtype="bf16")])
+def test_below_it_is_memory_bound_and_above_it_compute_bound(problem: roofline.operators.Operator) -> None:
+    machine = Machine.from_datasheet("H100")
+    met = crossover(machine, problem)
+    assert met.batch is not None
+    below, above = (place(problem.replace(**{met.over: size}), machine).bound for size in (int(met.batch), int(met.batch) + 1))
+    assert (below, above) == ("DRAM", "compute")
+
+
+def test_never() -> None:
+    met = crossover(Machine.from_datasheet("H100"), Matmul(columns=64, inner=64, dtype="bf16"))
+    assert met.batch is None and met.limit < met.ridge
+    assert met.text.startswith("no rows reaches it: the intensity saturates at")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["softmax", "--machine", "H100"], "its intensity grows with none of rows, tokens, batch, seq_q"),
+        (["ffn", "--machine", "H100", "--over", "heads"], "ffn has no field 'heads'; it has batch"),
+        (["bmm", "--machine", "H100", "--over", "batch"], "not proportional to batch"),
+        (["ffn", "--machine", "H1"], "no datasheet of 'H1'"),
+        (["ffn"], "--machine"),
+    ],
+)
+def test_refused(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["crossover", *arguments]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_line_for_each_machine_and_dtype(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["crossover", "ffn", "--machine", "A100,H100", "--d-model", "4096", "--d-ff", "16384"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0] == "ffn, seq_q 1, d_model 4096, d_ff 16384, activation gelu"
+    assert [line.split()[-1] for line in shown if "A100" in line and "bf16" in line] == ["155"]
+    assert main(["crossover", "ffn", "--machine", "A100,H100", "--dtype", "bf16", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["crossings"]
+    assert [(row["machine"], row["dtype"]) for row in found] == [("NVIDIA A100 SXM 80GB", "bf16"), ("NVIDIA H100 SXM", "bf16")]
+    assert found[0]["batch"] == crossover(Machine.from_datasheet("A100"), Ffn(seq_q=1, dtype="bf16")).batch
