@@ -19,8 +19,12 @@ constexpr int kNarrowRows = 8;  // of tiles with fewer vectors: as many accumula
 template <int Vectors>
 constexpr int kTileRows = Vectors == kVectors ? kRows : kNarrowRows;
 
-// acc[i][z] += sum over t < n of a[i a_row + t a_step] * b[t b_step + z kLanes ...]
-template <int Rows, int Vectors, class T>
+struct Fma {
+  ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return fma(a, b, c); }
+};
+
+// acc[i][z] += sum over t < n of a[i a_row + t a_step] * b[t b_step + z kLanes ...], each by Products::multiply_add
+template <class Products = Fma, int Rows, int Vectors, class T>
 ROOFLINE_INLINE void multiply(Vec (&acc)[Rows][Vectors], const float* a, Index a_row, Index a_step, const T* b, Index b_step,
                               Index n) {
   for (Index t = 0; t < n; ++t) {
@@ -31,7 +35,7 @@ ROOFLINE_INLINE void multiply(Vec (&acc)[Rows][Vectors], const float* a, Index a
     for (int i = 0; i < Rows; ++i) {
       const Vec left = set1(a[i * a_row]);
 #pragma GCC unroll 8
-      for (int z = 0; z < Vectors; ++z) acc[i][z] = fma(left, right[z], acc[i][z]);
+      for (int z = 0; z < Vectors; ++z) acc[i][z] = Products::multiply_add(left, right[z], acc[i][z]);
     }
     a += a_step;
     b += b_step;

@@ -14,6 +14,22 @@ namespace {
 
 using Table = AttentionTiledKernels;
 
+// The fastest kernels for these elements. Intel's CPUs take two cycles for a product of bf16 pairs, as for the two multiply-adds in
+// fp32 that do the same.
+Choice<Table> choose_for([[maybe_unused]] Element queries, [[maybe_unused]] Cached::Element cache) {
+#if defined(__x86_64__)
+  [[maybe_unused]] const bool bf16 = queries == kBf16 && cache == Cached::bf16;
+#if defined(ROOFLINE_HAVE_amx)
+  if (bf16 && has(Isa::amx)) return {Isa::amx, &attention_amx};
+#endif
+#if defined(ROOFLINE_HAVE_avx512_bf16)
+  __builtin_cpu_init();
+  if (bf16 && has(Isa::avx512_bf16) && !__builtin_cpu_is("intel")) return {Isa::avx512_bf16, &attention_pairs_avx512_bf16};
+#endif
+#endif
+  return choose<Table>(ROOFLINE_TABLES(attention_tiled));
+}
+
 struct Tiling {
   std::int64_t query_block;
   std::int64_t kv_block;
@@ -29,7 +45,7 @@ Tiling plan_tiling(const AttentionTask& task, const Table& table, const Device& 
   if (4 * query_block * columns > device.caches().l2_bytes / 4) query_block = 64;
   while (query_block > table.tile_width && items(query_block) < 4 * device.threads()) query_block /= 2;
   while (query_block > table.lanes && items(query_block) < device.threads()) query_block /= 2;
-  const std::int64_t key_bytes = 4 * table.tile_width + 4 * columns;
+  const std::int64_t key_bytes = 4 * table.tile_width + 4 / table.numbers * columns;
   const std::int64_t step = 2 * table.tile_rows;
   const std::int64_t most = std::min<std::int64_t>(256, device.caches().l2_bytes / 2 / key_bytes) / step * step;
   const std::int64_t enough = (task.keys + step - 1) / step * step;
@@ -78,13 +94,14 @@ Work work_of(const AttentionTask& task, const Table& table, std::int64_t query_b
 }  // namespace
 
 Bound tiled(const AttentionTask& task, Device& device) {
-  const auto [isa, table] = choose<Table>(ROOFLINE_TABLES(attention_tiled));
   const Element queries = queries_of(task);
   const Cached::Element cache = cache_of(task);
+  const auto [isa, table] = choose_for(queries, cache);
   const std::int64_t key_dim = task.head_dim + task.rope_dim;
   const std::int64_t query_bytes = size_bytes(task.dtype), cache_bytes = size_bytes(task.kv_dtype);
   const auto [query_block, kv_block] = plan_tiling(task, *table, device);
-  const bool value_panel = cache != Cached::fp32 || task.pages != nullptr, key_panel = value_panel || task.rope_dim > 0;
+  const bool value_panel = cache != Cached::fp32 || task.pages != nullptr;
+  const bool key_panel = table->gathers_keys(cache, key_dim, task.rope_dim, task.pages != nullptr);
 
   // Query heads that share a KV head lie side by side, so that their queries make up one run of rows.
   const std::int64_t rows = task.rows;

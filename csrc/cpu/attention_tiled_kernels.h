@@ -32,7 +32,7 @@ struct AttentionBlock {
   std::int64_t kv_block;
   std::int64_t window;       // keys that a query sees at most
   Cached::Element element;   // of k, rope and v
-  bool key_panel;            // keys, and values, are gathered in fp32; others lie in fp32, and are read where they lie
+  bool key_panel;            // keys, and values, are gathered; others lie as the kernel's words, and are read where they lie
   bool value_panel;
   bool causal;
   float scale;               // of scores, times log2(e) and the unit
@@ -46,22 +46,41 @@ struct AttentionTiledKernels {
   int lanes;       // queries of one vector: a query block is a multiple of it
   int tile_rows;   // keys, or columns of V, of a register tile
   int tile_width;  // queries of a register tile
+  int numbers;     // of K, V, Q and P in a word: 1 of fp32, 2 of bf16
+  int columns;     // words of a key, and columns of V, come in multiples of it
   void (*of[kElements])(const AttentionBlock&);  // by the element of q and out
 
   // Queries that the kernel computes together when `rows` of a block remain: whole vectors, and the last ones computed for nothing.
   std::int64_t chunk(std::int64_t rows) const { return rows <= lanes ? lanes : rows <= 2 * lanes ? 2 * lanes : tile_width; }
 
+  // Whether keys are gathered: they are not where they lie in one piece and as the words that the kernel reads.
+  bool gathers_keys(Cached::Element cache, std::int64_t key_dim, std::int64_t rope_dim, bool pages) const {
+    const bool words = numbers == 1 ? cache == Cached::fp32 : columns == 1 && key_dim % numbers == 0;
+    return !words || rope_dim > 0 || pages;
+  }
   // key_panel, value_panel: whether keys, and values, are gathered.
   std::int64_t workspace_floats(std::int64_t query_block, std::int64_t kv_block, std::int64_t key_dim, std::int64_t value_dim,
                                 bool key_panel, bool value_panel) const {
     const std::int64_t width = query_block < tile_width ? query_block : tile_width;
-    return query_block * (key_dim + value_dim + 4) + kv_block * width + (key_panel ? panel_floats(kv_block, key_dim) : 0) +
-           (value_panel ? panel_floats(kv_block, value_dim) : 0);
+    const std::int64_t key_words = words(key_dim, numbers, columns), value_columns = words(value_dim, 1, columns);
+    return query_block * (key_words + value_columns + 4) + kv_block * width + (key_panel ? panel_floats(kv_block, key_words) : 0) +
+           (value_panel ? panel_floats((kv_block + numbers - 1) / numbers, value_columns) : 0);
   }
-  // K or V of a block of keys in fp32; a multiple of a cache line.
+  // Of a key, or columns of V.
+  static std::int64_t words(std::int64_t n, std::int64_t numbers, std::int64_t columns) {
+    return ((n + numbers - 1) / numbers + columns - 1) / columns * columns;
+  }
+  // K or V of a block of keys in words; a multiple of a cache line.
   static std::int64_t panel_floats(std::int64_t kv_block, std::int64_t columns) { return (kv_block * columns + 15) / 16 * 16; }
 };
 
 ROOFLINE_DECLARE_TABLES(AttentionTiledKernels, attention_tiled);
+// Products of bf16 pairs, for queries and a cache of bf16.
+#if defined(ROOFLINE_HAVE_avx512_bf16)
+extern const AttentionTiledKernels attention_pairs_avx512_bf16;
+#endif
+#if defined(ROOFLINE_HAVE_amx)
+extern const AttentionTiledKernels attention_amx;
+#endif
 
 }  // namespace roofline::cpu

@@ -165,11 +165,14 @@ struct Parts {
   std::int64_t rows, columns;        // how many parts
   std::int64_t row_block, inner_block;
   std::int64_t most_columns;         // of a part
-  // Where what a thread owns begins: what the kernel needs, a in fp32, packed b, sums before they are rounded; the last is the end.
+  // Where what a thread owns begins: what the kernel needs, a as it reads it, packed b, sums before they are rounded; the last is the end.
   std::int64_t wide, packed, sums, bytes;
 };
 
 Parts plan_parts(const Bmm& problem, const GemmKernels& table, Device& device) {
+  const Stored type = stored(problem.dtype, "bmm");
+  const std::int64_t words = words_of(table, type, problem.inner);
+  const bool in_words = table.numbers[index(type)] > 1;
   const bool few = problem.rows <= GemmKernels::kMostFewRows;
   const std::int64_t wanted = kPartsPerThread * device.threads(), lines = parts_of(problem.columns, kColumns);
   const Blocks most = blocks_of(table.width, table.tile_rows, device.caches());
@@ -179,7 +182,7 @@ Parts plan_parts(const Bmm& problem, const GemmKernels& table, Device& device) {
   const std::int64_t items = problem.batch * parts.columns;
   parts.rows = few || items >= device.threads() ? 1 : std::min(parts_of(device.threads(), items), parts_of(problem.rows, table.tile_rows));
   parts.most_columns = std::min(problem.columns, parts_of(lines, parts.columns) * kColumns);
-  parts.inner_block = std::min(problem.inner, most.inner);
+  parts.inner_block = std::min(words, most.inner / table.multiple * table.multiple);
   parts.row_block = few ? problem.rows : std::min(problem.rows, most.rows);
   const auto floats = [](const std::vector<std::int64_t>& sizes) {
     std::int64_t all = 4;
@@ -187,8 +190,8 @@ Parts plan_parts(const Bmm& problem, const GemmKernels& table, Device& device) {
     return whole_pages(all);
   };
   parts.wide = few ? 0 : floats({table.block_floats(parts.row_block, parts.inner_block)});
-  parts.packed = parts.wide + (few && problem.dtype != DType::fp32 ? floats({problem.rows, problem.inner}) : 0);
-  parts.sums = parts.packed + (few ? 0 : floats({parts_of(parts.most_columns, table.width) * table.width, problem.inner}));
+  parts.packed = parts.wide + (in_words || (few && problem.dtype != DType::fp32) ? floats({parts.row_block, words}) : 0);
+  parts.sums = parts.packed + (few ? 0 : floats({parts_of(parts.most_columns, table.width) * table.width, words}));
   parts.bytes = parts.sums + (problem.out_dtype == DType::fp32 ? 0 : floats({parts.row_block, parts.most_columns}));
   return parts;
 }
@@ -197,6 +200,7 @@ Parts plan_parts(const Bmm& problem, const GemmKernels& table, Device& device) {
 void multiply(const Bmm& problem, const GemmKernels& table, const Parts& parts, std::int64_t item, char* own) {
   const Stored type = stored(problem.dtype, "bmm"), c_type = stored(problem.out_dtype, "bmm");
   const bool few = problem.rows <= GemmKernels::kMostFewRows, rounded = c_type != Stored::fp32;
+  const bool in_words = table.numbers[index(type)] > 1;
   const std::int64_t size = size_bytes(problem.dtype), c_size = size_bytes(problem.out_dtype);
   const std::int64_t row_part = item % parts.rows, column_part = item / parts.rows % parts.columns, i = item / parts.rows / parts.columns;
   const Range columns = share(problem.columns, static_cast<int>(column_part), static_cast<int>(parts.columns), kColumns);
@@ -211,25 +215,29 @@ void multiply(const Bmm& problem, const GemmKernels& table, const Parts& parts, 
     char* const to = c + row * problem.columns * c_size;
     auto* const sums = reinterpret_cast<float*>(rounded ? own + parts.sums : to);
     const std::int64_t stride = rounded ? columns.size() : problem.columns;
-    const char* const from = a + row * problem.inner * size;
-    if (few) {
+    const void* from = a + row * problem.inner * size;
+    if (in_words || (few && type != Stored::fp32)) {
       auto* const wide = reinterpret_cast<float*>(own + parts.wide);
-      if (type != Stored::fp32) table.widen[index(type)](from, wide, n * problem.inner);
-      table.plain[index(type)](type == Stored::fp32 ? reinterpret_cast<const float*>(from) : wide, b, problem.columns, sums, stride, n,
-                               columns.size(), problem.inner);
+      widen_rows(table, type, false, from, n, problem.inner, wide);
+      from = wide;
+    }
+    if (few) {
+      table.plain[index(type)](static_cast<const float*>(from), b, problem.columns, sums, stride, n, columns.size(), problem.inner);
     } else {
-      table.block[index(Stored::fp32)]({.a = from,
-                                        .b = packed,
-                                        .c = sums,
-                                        .workspace = reinterpret_cast<float*>(own),
-                                        .rows = n,
-                                        .columns = columns.size(),
-                                        .c_stride = stride,
-                                        .inner = problem.inner,
-                                        .first = 0,
-                                        .last = parts_of(columns.size(), table.width),
-                                        .inner_block = parts.inner_block,
-                                        .a_stored = type});
+      table.block[index(in_words ? type : Stored::fp32)]({
+          .a = from,
+          .b = packed,
+          .c = sums,
+          .workspace = reinterpret_cast<float*>(own),
+          .rows = n,
+          .columns = columns.size(),
+          .c_stride = stride,
+          .inner = words_of(table, type, problem.inner),
+          .first = 0,
+          .last = parts_of(columns.size(), table.width),
+          .inner_block = parts.inner_block,
+          .a_stored = in_words ? Stored::fp32 : type,
+      });
     }
     for (std::int64_t r = 0; rounded && r < n; ++r)
       table.narrow[index(c_type)](sums + r * stride, to + r * problem.columns * c_size, columns.size());
@@ -240,12 +248,13 @@ Bound tiled(const Bmm& problem, Device& device) {
   refuse_scales(problem, "tiled");
   stored(problem.out_dtype, "bmm tiled: out_dtype");
   if (problem.out_dtype == DType::int8) throw Unsupported("bmm tiled: c is fp32, bf16 or fp16 on a CPU; use one of them as out_dtype");
-  const auto [isa, table] = choose<GemmKernels>(ROOFLINE_TABLES(gemm));
-  const Parts parts = plan_parts(problem, *table, device);
   const bool few = problem.rows <= GemmKernels::kMostFewRows;
+  const auto [isa, table] = few ? choose<GemmKernels>(ROOFLINE_TABLES(gemm)) : choose_gemm(stored(problem.dtype, "bmm"));
+  const Parts parts = plan_parts(problem, *table, device);
   const std::int64_t workspace_bytes = product({parts.bytes, device.threads()}, "bmm: workspace");
   const std::shared_ptr<void> memory = workspace(device, static_cast<std::size_t>(workspace_bytes));
-  const std::int64_t packed = few ? 0 : product({problem.batch, parts.rows, problem.columns, problem.inner, 4}, "bmm: packed b");
+  const std::int64_t packed = few ? 0 : product({problem.batch, parts.rows, problem.columns, words_of(*table, stored(problem.dtype, "bmm"), problem.inner), 4},
+                                                 "bmm: packed b");
   Bound bound;
   bound.plan.set("implementation", "tiled/" + name(isa));
   bound.plan.set("tile", std::to_string(table->tile_rows) + "x" + std::to_string(table->width));

@@ -2,36 +2,14 @@
 // them. A tile is 16 rows of 16 words, a word two numbers of bf16 or four of int8 along inner; words beyond the last number are 0.
 #include "cpu/gemm_kernels.h"
 
+#include "cpu/amx_tiles.h"
 #include "cpu/gemm_strips.h"
-
-#if !defined(ROOFLINE_AMX_EMULATED)  // else the build has included an emulation already
-#include <immintrin.h>
-#endif
 
 namespace roofline::cpu {
 namespace {
 
-constexpr Index kTile = 16;             // rows of a tile, and words of each
 constexpr Index kColumns = 2 * kTile;   // of a strip
-constexpr Index kTileBytes = 4 * kTile;  // of a row of a tile
 constexpr Index kRowOfB = 4 * kColumns;  // bytes of a row of words of a strip
-
-// GCC's tile instructions neither say that they read memory nor that they write it.
-ROOFLINE_INLINE void barrier() { asm volatile("" : : : "memory"); }
-
-// Tiles 0 to 3: c, as [row tile][column tile]; 4, 5: rows of a; 6, 7: columns of b. first, second: rows of both row tiles.
-void configure(int first, int second) {
-  struct alignas(64) {
-    std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
-    std::uint16_t row_bytes[16] = {};
-    std::uint8_t rows[16] = {};
-  } given;
-  const int rows[8] = {first, first, second, second, first, second, kTile, kTile};
-  for (int i = 0; i < 8; ++i)
-    if (rows[i] > 0) given.row_bytes[i] = kTileBytes, given.rows[i] = static_cast<std::uint8_t>(rows[i]);
-  barrier();
-  _tile_loadconfig(&given);
-}
 
 #define ROOFLINE_ADD_PRODUCT(Integers, c, a, b) \
   if constexpr (Integers)                       \
@@ -184,19 +162,6 @@ void block_of_tiles(const GemmPart& part) {
   _tile_release();
 }
 
-template <class Number, int PerWord>
-void pack_words(const void* from, void* to, Index columns, Index inner, Index first, Index last) {
-  const auto* const b = static_cast<const Number*>(from);
-  const Index words = (inner + PerWord * kTile - 1) / (PerWord * kTile) * kTile;
-  for (Index s = first; s < last; ++s)
-    for (Index k = 0; k < PerWord * words; ++k)
-      for (Index j = 0; j < kColumns; ++j) {
-        const Index column = s * kColumns + j;
-        static_cast<Number*>(to)[((s * words + k / PerWord) * kColumns + j) * PerWord + k % PerWord] =
-            k < inner && column < columns ? b[k * columns + column] : Number{0};
-      }
-}
-
 }  // namespace
 
 extern const GemmKernels ROOFLINE_TABLE(gemm) = {
@@ -204,10 +169,10 @@ extern const GemmKernels ROOFLINE_TABLE(gemm) = {
     2 * kTile,
     {0, 2, 0, 4},
     kTile,
-    {nullptr, pack_words<std::uint16_t, 2>, nullptr, pack_words<std::int8_t, 4>},
+    {nullptr, pack_rows_of_words<std::uint16_t, 2, kColumns, kTile>, nullptr, pack_rows_of_words<std::int8_t, 4, kColumns, kTile>},
     {nullptr, few_tiles<false>, nullptr, few_tiles<true>},
     {nullptr, block_of_tiles<false>, nullptr, block_of_tiles<true>},
-    {},
+    {nullptr, pack_bf16_words<kColumns, kTile>},
     {},
     {nullptr, copy_words, nullptr, copy_words},
     {narrow_to<float>, narrow_to<Bf16>, narrow_to<Fp16>},

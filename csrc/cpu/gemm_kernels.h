@@ -49,7 +49,7 @@ struct GemmKernels {
   void (*pack[5])(const void* b, void* packed, std::int64_t columns, std::int64_t inner, std::int64_t first, std::int64_t last);
   void (*few[5])(const GemmPart&);    // up to kMostFewRows rows: limited by the reading of b
   void (*block[5])(const GemmPart&);  // a block of a is packed, and meets every strip
-  // Strips in fp32 of [inner, columns] at b, whose rows are `stride` apart; fp32, bf16, fp16.
+  // Strips in fp32 or, where bf16 has them, words of [inner, columns] at b, whose rows are `stride` apart; fp32, bf16, fp16.
   void (*pack_wide[3])(const void* b, std::int64_t stride, float* packed, std::int64_t columns, std::int64_t inner);
   // c [rows, columns], rows c_stride apart, = a [rows, inner] b, as it lies: up to kMostFewRows rows, a in fp32; fp32, bf16, fp16.
   void (*plain[3])(const float* a, const void* b, std::int64_t stride, float* c, std::int64_t c_stride, std::int64_t rows,

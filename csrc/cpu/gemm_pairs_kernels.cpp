@@ -23,7 +23,7 @@ extern const GemmKernels ROOFLINE_TABLE(gemm_pairs) = {
     {nullptr, pack_pairs<std::uint16_t>, nullptr, pack_pairs<std::int8_t>},
     {nullptr, few<Rows<WideStrip<Bf16Pairs>>>, nullptr, few<Rows<Int8Strip>>},
     {nullptr, block<Rows<WideStrip<Bf16Pairs>>>, nullptr, block<Rows<Int8Strip>>},
-    {},
+    {nullptr, pack_bf16_words<kWidth, 1>},
     {},
     {nullptr, copy_words, nullptr, widen_int8},
     {narrow_to<float>, narrow_to<Bf16>, narrow_to<Fp16>},

@@ -52,18 +52,37 @@ struct Rows {
   }
 };
 
-// Words of two numbers along inner, of one column each; what is beyond the last row or column is 0.
-template <class Number>
-void pack_pairs(const void* from, void* to, Index columns, Index inner, Index first, Index last) {
-  const auto* const b = static_cast<const Number*>(from);
-  const Index words = (inner + 1) / 2;
+// Strips [first, last) of words of `PerWord` numbers along inner, of one column each; what is beyond the last number, up to `multiple`
+// words, or the last column is 0. Rows of b are `stride` apart.
+template <class Number, int PerWord, Index Width, Index Multiple>
+void pack_words(const void* from, Index stride, void* packed, Index columns, Index inner, Index first, Index last) {
+  using Word = std::conditional_t<sizeof(Number) * PerWord == 4, std::uint32_t, std::uint16_t>;
+  constexpr int kBits = 8 * sizeof(Number);
+  const Index words = (inner + PerWord * Multiple - 1) / (PerWord * Multiple) * Multiple;
+  auto* to = static_cast<Word*>(packed) + first * words * Width;
   for (Index s = first; s < last; ++s)
-    for (Index k = 0; k < 2 * words; ++k)
-      for (Index j = 0; j < kWidth; ++j) {
-        const Index column = s * kWidth + j;
-        static_cast<Number*>(to)[((s * words + k / 2) * kWidth + j) * 2 + k % 2] =
-            k < inner && column < columns ? b[k * columns + column] : Number{0};
+    for (Index word = 0; word < words; ++word, to += Width) {
+      const Index some = least(Width, columns - s * Width);
+      for (Index j = 0; j < Width; ++j) to[j] = 0;
+      for (int i = 0; i < PerWord && word * PerWord + i < inner; ++i) {
+        const Number* const row = static_cast<const Number*>(from) + (word * PerWord + i) * stride + s * Width;
+        for (Index j = 0; j < some; ++j)
+          to[j] = static_cast<Word>(to[j] | static_cast<Word>(static_cast<Word>(static_cast<std::make_unsigned_t<Number>>(row[j])) << i * kBits));
       }
+    }
+}
+
+template <class Number, int PerWord, Index Width, Index Multiple>
+void pack_rows_of_words(const void* from, void* packed, Index columns, Index inner, Index first, Index last) {
+  pack_words<Number, PerWord, Width, Multiple>(from, columns, packed, columns, inner, first, last);
+}
+template <class Number>
+constexpr auto pack_pairs = pack_rows_of_words<Number, 2, kWidth, 1>;
+
+// All strips, of words as wide as numbers of fp32.
+template <Index Width, Index Multiple>
+[[maybe_unused]] void pack_bf16_words(const void* from, Index stride, float* packed, Index columns, Index inner) {
+  pack_words<std::uint16_t, 2, Width, Multiple>(from, stride, packed, columns, inner, 0, (columns + Width - 1) / Width);
 }
 
 template <class From>

@@ -25,7 +25,7 @@ constexpr std::int64_t kPartsPerThread = 8;  // so that the last to end leaves l
 // The packed weights of all experts, and how their columns are cut.
 struct Weights {
   const char* packed;  // [experts, strips, strip_bytes]
-  std::int64_t columns, inner, strips, strip_bytes, parts;
+  std::int64_t columns, inner, words, strips, strip_bytes, parts;  // words: of a row of a and of a strip
 };
 
 struct Plan {
@@ -38,7 +38,8 @@ struct Plan {
   std::int64_t thread_bytes;
   std::shared_ptr<void> memory, packed;
   char* own;                // [threads, thread_bytes]
-  float *x, *hidden, *gates, *results;  // [rows, d_model], [rows, d_ff] twice, [rows, d_model]
+  float *x, *hidden, *gates, *results;  // [rows, words of d_model], [rows, d_ff] twice, [rows, d_model]
+  float* activated;         // [rows, words of d_ff]: hidden itself, where words are fp32
   std::int32_t* token;      // [rows]: whose row of x this is
   std::int32_t* place;      // [tokens, per_token]: the row of each result of a token
   std::int64_t* first;      // [experts + 1]: the rows of an expert
@@ -74,17 +75,17 @@ void multiply(const Plan& plan, const Weights& weights, std::int64_t expert, std
   const std::int64_t column = first * plan.table->width, n = std::min(last * plan.table->width, weights.columns) - column;
   const bool few = rows <= GemmKernels::kMostFewRows;
   (few ? plan.table->few : plan.table->block)[index(plan.type)]({
-      .a = a + row * weights.inner,
+      .a = a + row * weights.words,
       .b = weights.packed + (expert * weights.strips + first) * weights.strip_bytes,
       .c = c + row * weights.columns + column,
       .workspace = reinterpret_cast<float*>(plan.own + worker * plan.thread_bytes),
       .rows = rows,
       .columns = n,
       .c_stride = weights.columns,
-      .inner = weights.inner,
+      .inner = weights.words,
       .first = 0,
       .last = last - first,
-      .inner_block = std::min(weights.inner, plan.most.inner),
+      .inner_block = std::min(weights.words, plan.most.inner / plan.table->multiple * plan.table->multiple),
   });
 }
 
@@ -140,10 +141,11 @@ void combine(const Plan& plan, Pool& threads) {
 
 Bound tiled(const GroupedMatmul& problem, Device& device) {
   const auto plan = std::make_shared<Plan>();
-  const auto [isa, table] = choose<GemmKernels>(ROOFLINE_TABLES(gemm));
+  plan->type = stored(problem.dtype, "grouped_matmul");
+  const auto [isa, table] = choose_gemm(plan->type);
+  const std::int64_t numbers = table->numbers[index(plan->type)];
   plan->table = table;
   plan->activations = &choose<RowsTable>(ROOFLINE_TABLES(rows)).table->of[kFp32];
-  plan->type = stored(problem.dtype, "grouped_matmul");
   plan->problem = problem;
   plan->most = blocks_of(table->width, table->tile_rows, device.caches());
   const std::int64_t rows = rows_of(problem), experts = problem.all_experts();
@@ -151,8 +153,9 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
   std::int64_t packed_bytes = 0;
   const auto describe = [&](std::int64_t columns, std::int64_t inner) {
     Weights weights{};
-    weights.columns = columns, weights.inner = inner, weights.strips = parts_of(columns, table->width);
-    weights.strip_bytes = product({inner, table->width, size_bytes(problem.dtype)}, "grouped_matmul: packed weights");
+    weights.columns = columns, weights.inner = inner, weights.words = words_of(*table, plan->type, inner);
+    weights.strips = parts_of(columns, table->width);
+    weights.strip_bytes = product({weights.words, table->width, size_bytes(problem.dtype) * numbers}, "grouped_matmul: packed weights");
     // Few experts are cut into enough parts for all threads, and into whole sets of address streams while there are enough strips.
     const std::int64_t wanted = parts_of(kPartsPerThread * device.threads(), std::min(rows, experts));
     const std::int64_t most = std::max<std::int64_t>(1, weights.strips / GemmKernels::kStreams);
@@ -181,7 +184,7 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
   pack(plan->down, problem.w_down);
   const double pack_s = std::chrono::duration<double>(Clock::now() - begin).count();
 
-  const std::int64_t inner_block = std::min(std::max(problem.d_model, problem.d_ff), plan->most.inner);
+  const std::int64_t inner_block = std::min(std::max(plan->up.words, plan->down.words), plan->most.inner);
   const std::int64_t most_rows = std::min(problem.tokens, plan->most.rows);
   const std::int64_t floats = std::max({table->few_floats(GemmKernels::kMostFewRows), table->block_floats(most_rows, inner_block), problem.d_model});
   plan->thread_bytes = whole_pages(floats * 4);
@@ -191,13 +194,14 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
     workspace_bytes += whole_pages(product({count, each, size}, "grouped_matmul: workspace"));
     return at;
   };
-  const std::int64_t own = room(device.threads(), plan->thread_bytes, 1), x = room(rows, problem.d_model, 4), hidden = room(rows, problem.d_ff, 4),
-                     gates = room(problem.gated() ? rows : 0, problem.d_ff, 4), results = room(rows, problem.d_model, 4),
+  const std::int64_t own = room(device.threads(), plan->thread_bytes, 1), x = room(rows, plan->up.words, 4), hidden = room(rows, problem.d_ff, 4),
+                     activated = numbers > 1 ? room(rows, plan->down.words, 4) : hidden, gates = room(problem.gated() ? rows : 0, problem.d_ff, 4), results = room(rows, problem.d_model, 4),
                      token = room(rows, 1, 4), place = room(rows, 1, 4), first = room(experts + 1, 1, 8);
   plan->memory = workspace(device, static_cast<std::size_t>(workspace_bytes));
   char* const memory = static_cast<char*>(plan->memory.get());
   plan->own = memory + own;
   plan->x = reinterpret_cast<float*>(memory + x), plan->hidden = reinterpret_cast<float*>(memory + hidden);
+  plan->activated = reinterpret_cast<float*>(memory + activated);
   plan->gates = reinterpret_cast<float*>(memory + gates), plan->results = reinterpret_cast<float*>(memory + results);
   plan->token = reinterpret_cast<std::int32_t*>(memory + token), plan->place = reinterpret_cast<std::int32_t*>(memory + place);
   plan->first = reinterpret_cast<std::int64_t*>(memory + first);
@@ -216,14 +220,22 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
       const Range part = share(rows_of(plan->problem), worker, pool(queue).threads(), 1);
       const std::int64_t columns = plan->problem.d_model, size = size_bytes(plan->problem.dtype);
       for (std::int64_t row = part.first; row < part.last; ++row)
-        plan->table->widen[index(plan->type)](static_cast<const char*>(plan->problem.x) + plan->token[row] * columns * size,
-                                              plan->x + row * columns, columns);
+        widen_rows(*plan->table, plan->type, false, static_cast<const char*>(plan->problem.x) + plan->token[row] * columns * size, 1, columns,
+                   plan->x + row * plan->up.words);
     });
   }});
-  bound.steps.push_back({"up", [plan](Queue& queue) { up_and_activate(*plan, pool(queue)); }});
+  bound.steps.push_back({"up", [plan](Queue& queue) {
+    up_and_activate(*plan, pool(queue));
+    if (plan->activated == plan->hidden) return;
+    pool(queue).run([&](int worker) {
+      const Range part = share(rows_of(plan->problem), worker, pool(queue).threads(), 1);
+      widen_rows(*plan->table, plan->type, true, plan->hidden + part.first * plan->down.inner, part.size(), plan->down.inner,
+                 plan->activated + part.first * plan->down.words);
+    });
+  }});
   bound.steps.push_back({"down", [plan](Queue& queue) {
     for_parts(*plan, pool(queue), plan->down.parts, [&](int worker, std::int64_t expert, std::int64_t part, std::int64_t row, std::int64_t n) {
-      multiply(*plan, plan->down, expert, part, row, n, plan->hidden, plan->results, worker);
+      multiply(*plan, plan->down, expert, part, row, n, plan->activated, plan->results, worker);
     });
   }});
   bound.steps.push_back({"combine", [plan](Queue& queue) { combine(*plan, pool(queue)); }});
@@ -237,7 +249,7 @@ std::vector<KernelEntry> grouped_matmul_kernels() {
   const auto own = [](DType dtype, const char* summary) { return entry(K{"tiled", dtype, "", summary, tiled}); };
   return {own(DType::fp32, "our own products, one expert after the other, on x gathered by expert; weights packed in bind"),
           own(DType::fp16, "as fp32, with weights read in fp16; what lies between is fp32"),
-          own(DType::bf16, "as fp32, with weights read in bf16; what lies between is fp32")};
+          own(DType::bf16, "as fp32, with weights read in bf16; what lies between is fp32, or bf16 where an instruction set multiplies that")};
 }
 
 }  // namespace roofline::cpu

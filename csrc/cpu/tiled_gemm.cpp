@@ -17,9 +17,11 @@ constexpr std::int64_t kColumnBlock = 512;   // of c: packing a block of a costs
 constexpr std::int64_t kPartsPerThread = 8;  // so that the last to end leaves little idle
 constexpr std::int64_t kLeastStrips = 4;     // of a part, and tiles of rows: it packs its rows of a
 
-// The fastest kernels for this type of b. Intel's CPUs take two cycles for a product of bf16 pairs, as for the two multiply-adds in
+}  // namespace
+
+// Intel's CPUs take two cycles for a product of bf16 pairs, as for the two multiply-adds in
 // fp32 that do the same.
-Choice<GemmKernels> choose_for(Stored type) {
+Choice<GemmKernels> choose_gemm(Stored type) {
 #if defined(ROOFLINE_HAVE_amx)
   if ((type == Stored::int8 || type == Stored::bf16) && has(Isa::amx)) return {Isa::amx, &gemm_amx};
 #endif
@@ -31,20 +33,13 @@ Choice<GemmKernels> choose_for(Stored type) {
   return choose<GemmKernels>(ROOFLINE_TABLES(gemm));
 }
 
-// `worker`'s part of a in what the kernels read: `words` to a row, fp32 or several numbers each, filled up with 0.
-void widen_rows(const GemmKernels& table, const TiledProblem& problem, Stored type, float* wide, std::int64_t words, int worker, int workers) {
-  const auto* const a = static_cast<const char*>(problem.a);
-  const std::int64_t numbers = table.numbers[index(type)], whole = problem.inner / numbers, over = problem.inner % numbers;
-  const std::int64_t size = problem.a_is_fp32 ? 4 : size_bytes(problem.dtype);
-  const auto widen = problem.a_is_fp32 ? table.pair : table.widen[index(type)];
-  if (words == whole && !over) {
-    const Range part = share(problem.rows * words, worker, workers, 32);
-    return widen(a + part.first * numbers * size, wide + part.first, part.size());
-  }
-  const Range part = share(problem.rows, worker, workers, 1);
-  for (std::int64_t row = part.first; row < part.last; ++row) {
-    const char* const from = a + row * problem.inner * size;
-    float* const to = wide + row * words;
+void widen_rows(const GemmKernels& table, Stored type, bool fp32, const void* a, std::int64_t rows, std::int64_t inner, float* to) {
+  const std::int64_t numbers = table.numbers[index(type)], words = words_of(table, type, inner), whole = inner / numbers, over = inner % numbers;
+  const std::int64_t size = fp32 ? 4 : type == Stored::int8 || type == Stored::fp8_e4m3 ? 1 : type == Stored::fp32 ? 4 : 2;
+  const auto widen = fp32 && numbers > 1 ? table.pair : table.widen[index(fp32 ? Stored::fp32 : type)];
+  const auto* from = static_cast<const char*>(a);
+  if (words == whole && !over) return widen(from, to, rows * words);  // nothing is filled up
+  for (std::int64_t row = 0; row < rows; ++row, from += inner * size, to += words) {
     widen(from, to, whole);
     std::fill(to + whole, to + words, 0.0f);
     alignas(8) char last[8] = {};
@@ -52,8 +47,6 @@ void widen_rows(const GemmKernels& table, const TiledProblem& problem, Stored ty
     if (over) widen(last, to + whole, 1);
   }
 }
-
-}  // namespace
 
 Stored stored(DType dtype, const char* op) {
   switch (dtype) {
@@ -73,10 +66,10 @@ Blocks blocks_of(int width, int tile_rows, const Caches& caches) {
 
 TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   const Stored type = problem.dtype == DType::fp8_e4m3 ? Stored::fp8_e4m3 : stored(problem.dtype, "tiled");  // of operands only
-  const auto [isa, table] = choose_for(type);
+  const auto [isa, table] = choose_gemm(type);
   const std::int64_t numbers = table->numbers[index(type)];
   const std::int64_t rows = problem.rows, columns = problem.columns;
-  const std::int64_t inner = parts_of(problem.inner, numbers * table->multiple) * table->multiple;  // words
+  const std::int64_t inner = words_of(*table, type, problem.inner);
   const std::int64_t strips = parts_of(columns, table->width);
   const std::int64_t strip_bytes =
       product({inner, table->width, size_bytes(problem.dtype) * numbers}, "tiled: bytes of packed b");
@@ -122,7 +115,14 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
 
   plan.launch = [=, table = table, finish = problem.finish](Queue& queue) {
     Pool& threads = pool(queue);
-    if (widened) threads.run([&](int worker) { widen_rows(*table, problem, type, wide, inner, worker, threads.threads()); });
+    if (widened)
+      threads.run([&](int worker) {
+        const bool flat = problem.inner == inner * numbers;  // words that no row's end cuts
+        const std::int64_t each = flat ? numbers : problem.inner, words = flat ? 1 : inner;
+        const Range own = share(flat ? rows * inner : rows, worker, threads.threads(), flat ? 32 : 1);
+        const auto* const from = static_cast<const char*>(problem.a) + own.first * each * (problem.a_is_fp32 ? 4 : size_bytes(problem.dtype));
+        widen_rows(*table, type, problem.a_is_fp32, from, flat ? 1 : own.size(), flat ? own.size() * each : each, wide + own.first * words);
+      });
     const auto* const a = static_cast<const char*>(widened ? wide : problem.a);
     const std::int64_t row_bytes = inner * (widened || a_stored == Stored::fp32 ? 4 : 2);
     threads.for_each(row_parts * column_parts, [&](int worker, std::int64_t item) {

@@ -37,6 +37,18 @@ struct TiledGemm {
 // Throws Unsupported for other dtypes, OutOfMemory where b cannot be packed.
 TiledGemm plan_tiled(const TiledProblem& problem, Device& device);
 
+// The fastest kernels for this type of b.
+Choice<GemmKernels> choose_gemm(Stored type);
+
+// Words of a strip of b, and of a row of a, with so many numbers along inner.
+inline std::int64_t words_of(const GemmKernels& table, Stored type, std::int64_t inner) {
+  const std::int64_t numbers = table.numbers[static_cast<int>(type)] * table.multiple;
+  return (inner + numbers - 1) / numbers * table.multiple;
+}
+
+// `rows` of a, in fp32 or as b, in what the kernels of b's type read: fp32, or words filled up with 0.
+void widen_rows(const GemmKernels& table, Stored type, bool fp32, const void* a, std::int64_t rows, std::int64_t inner, float* to);
+
 // How the kernels know a dtype. Throws Unsupported for one that they do not.
 Stored stored(DType dtype, const char* op);
 inline int index(Stored stored) { return static_cast<int>(stored); }

@@ -15,7 +15,7 @@ struct EmulatedAmx {
   uint8_t data[8][16][64];
   long products;  // tile products since the configuration was loaded
 };
-extern EmulatedAmx emulated_amx;
+inline thread_local EmulatedAmx emulated_amx;
 
 static inline void amx_expect(bool condition, const char* what) {
   if (condition) return;
@@ -23,7 +23,7 @@ static inline void amx_expect(bool condition, const char* what) {
   abort();
 }
 
-static inline void _tile_loadconfig(const void* memory) {
+static inline void emulated_tile_loadconfig(const void* memory) {
   uint8_t bytes[64];
   memcpy(bytes, memory, sizeof bytes);
   amx_expect(bytes[0] == 1, "palette 1 is the one there is");
@@ -37,21 +37,21 @@ static inline void _tile_loadconfig(const void* memory) {
   emulated_amx.configured = true;
 }
 
-static inline void _tile_release(void) { emulated_amx.configured = false; }
+static inline void emulated_tile_release(void) { emulated_amx.configured = false; }
 
-static inline void _tile_zero(int tile) {
+static inline void emulated_tile_zero(int tile) {
   amx_expect(emulated_amx.configured && emulated_amx.rows[tile] > 0, "a tile that is not configured");
   memset(emulated_amx.data[tile], 0, sizeof emulated_amx.data[tile]);
 }
 
-static inline void _tile_loadd(int tile, const void* memory, long stride) {
+static inline void emulated_tile_loadd(int tile, const void* memory, long stride) {
   amx_expect(emulated_amx.configured && emulated_amx.rows[tile] > 0, "load of a tile that is not configured");
   memset(emulated_amx.data[tile], 0, sizeof emulated_amx.data[tile]);
   for (int row = 0; row < emulated_amx.rows[tile]; ++row)
     memcpy(emulated_amx.data[tile][row], static_cast<const char*>(memory) + row * stride, emulated_amx.row_bytes[tile]);
 }
 
-static inline void _tile_stored(int tile, void* memory, long stride) {
+static inline void emulated_tile_stored(int tile, void* memory, long stride) {
   amx_expect(emulated_amx.configured && emulated_amx.rows[tile] > 0, "store of a tile that is not configured");
   for (int row = 0; row < emulated_amx.rows[tile]; ++row)
     memcpy(static_cast<char*>(memory) + row * stride, emulated_amx.data[tile][row], emulated_amx.row_bytes[tile]);
@@ -83,15 +83,31 @@ static inline void amx_product(int c, int a, int b, Products products) {
   ++amx.products;
 }
 
-static inline void _tile_dpbf16ps(int c, int a, int b) {
+static inline void emulated_tile_dpbf16ps(int c, int a, int b) {
   amx_product<float>(c, a, b, [](float sum, const uint8_t* x, const uint8_t* y) {
     return sum + (amx_bf16(x) * amx_bf16(y) + amx_bf16(x + 2) * amx_bf16(y + 2));
   });
 }
 
-static inline void _tile_dpbssd(int c, int a, int b) {
+static inline void emulated_tile_dpbssd(int c, int a, int b) {
   amx_product<uint32_t>(c, a, b, [](uint32_t sum, const uint8_t* x, const uint8_t* y) {
     for (int i = 0; i < 4; ++i) sum += static_cast<uint32_t>(static_cast<int8_t>(x[i]) * static_cast<int8_t>(y[i]));
     return sum;
   });
 }
+
+// Instead of the compiler's own, which SIMDe brings.
+#undef _tile_loadconfig
+#define _tile_loadconfig emulated_tile_loadconfig
+#undef _tile_release
+#define _tile_release emulated_tile_release
+#undef _tile_zero
+#define _tile_zero emulated_tile_zero
+#undef _tile_loadd
+#define _tile_loadd emulated_tile_loadd
+#undef _tile_stored
+#define _tile_stored emulated_tile_stored
+#undef _tile_dpbf16ps
+#define _tile_dpbf16ps emulated_tile_dpbf16ps
+#undef _tile_dpbssd
+#define _tile_dpbssd emulated_tile_dpbssd

@@ -21,13 +21,30 @@ namespace roofline::cpu {
 
 #if defined(ROOFLINE_SIMDE)
 extern const AttentionNaiveKernels attention_naive_simde;
-extern const AttentionTiledKernels attention_tiled_simde;
+extern const AttentionTiledKernels attention_tiled_simde, attention_pairs_simde;
+#endif
+#if defined(ROOFLINE_AMX_EMULATED)
+extern const AttentionTiledKernels attention_emulated;
 #endif
 
 namespace {
 
 const std::vector<Tested<AttentionNaiveKernels>> kNaive = {ROOFLINE_TESTED(attention_naive)};
-const std::vector<Tested<AttentionTiledKernels>> kTiled = {ROOFLINE_TESTED(attention_tiled)};
+const std::vector<Tested<AttentionTiledKernels>> kTiled = {
+    ROOFLINE_TESTED(attention_tiled),
+#if defined(ROOFLINE_SIMDE)
+    {"pairs_simde", &attention_pairs_simde, "avx2"},
+#endif
+#if defined(ROOFLINE_HAVE_avx512_bf16)
+    {"pairs", &attention_pairs_avx512_bf16, "avx512_bf16"},
+#endif
+#if defined(ROOFLINE_AMX_EMULATED)
+    {"amx_emulated", &attention_emulated, "avx2"},
+#endif
+#if defined(ROOFLINE_HAVE_amx)
+    {"amx", &attention_amx, "amx"},
+#endif
+};
 
 // One KV head. query_block, kv_block: 0 is the most. What the kernel in three passes lacks comes last.
 struct Shape {
@@ -66,6 +83,9 @@ void set(Fp16& to, double value) {
   const int mantissa = static_cast<int>(fraction * 2048) & 1023;
   to.bits = value == 0 ? 0 : static_cast<std::uint16_t>((value < 0) << 15 | (exponent + 14) << 10 | mantissa);
 }
+
+void set_nan(float& to) { to = std::numeric_limits<float>::quiet_NaN(); }
+void set_nan(Bf16& to) { to.bits = 0x7FC0; }
 
 // Of 8 bits, found through functions on their arguments, as those of guarded.h.
 struct Int8 {
@@ -121,15 +141,16 @@ struct Tensors {
   std::vector<std::int32_t> pages;
 };
 
+// weight_step: of the rounding of weights.
 template <class T, class K>
-void compare(const Shape& shape, Tensors<T, K>& tensors) {
+void compare(const Shape& shape, Tensors<T, K>& tensors, double weight_step = 0) {
   ASSERT_TRUE(tensors.out.guarded() && tensors.logsumexp.guarded());
   const bool doubles = sizeof(T) == 8;
   const double step = doubles ? 1e-15 : step_of(kElementOf<T>), tolerance = doubles ? 1e-12 : 1e-4;
   const std::int64_t head_dim = shape.head_dim, key_dim = shape.key_dim(), values = shape.values();
   for (std::int64_t row = 0; row < shape.rows(); ++row) {
     const std::int64_t first = shape.first(row), count = shape.visible(row) - first;
-    std::vector<double> weights(count), wanted(values);
+    std::vector<double> weights(count), wanted(values), sizes(values);
     for (std::int64_t key = 0; key < count; ++key) {
       for (std::int64_t d = 0; d < head_dim; ++d)
         weights[key] += tensors.q.value(row * key_dim + d) * tensors.k.value(shape.row_of(first + key) * head_dim + d);
@@ -143,11 +164,14 @@ void compare(const Shape& shape, Tensors<T, K>& tensors) {
     double sum = std::exp(sink - top);
     for (double& weight : weights) sum += weight = std::exp(weight - top);
     for (std::int64_t key = 0; key < count; ++key)
-      for (std::int64_t d = 0; d < values; ++d)
-        wanted[d] += weights[key] / sum * tensors.v.value(shape.row_of(first + key) * values + d);
+      for (std::int64_t d = 0; d < values; ++d) {
+        const double part = weights[key] / sum * tensors.v.value(shape.row_of(first + key) * values + d);
+        wanted[d] += part;
+        sizes[d] += std::abs(part);
+      }
     // Scores of 100 are rounded to 8e-6 of them; results once.
     for (std::int64_t d = 0; d < values; ++d)
-      ASSERT_NEAR(tensors.out.value(row * values + d), wanted[d], tolerance + step / 2 * std::abs(wanted[d]))
+      ASSERT_NEAR(tensors.out.value(row * values + d), wanted[d], tolerance + step / 2 * std::abs(wanted[d]) + weight_step / 2 * sizes[d])
           << shape.group << " x " << shape.seq_q << " queries, " << shape.seq_kv << " keys, head_dim " << head_dim << ", causal "
           << shape.causal << ", window " << shape.window << ", row " << row << ", column " << d;
     ASSERT_NEAR(tensors.logsumexp[row], top + std::log(sum), 1e-4) << "row " << row;
@@ -184,8 +208,10 @@ void run(const AttentionNaiveKernels& kernels, const Shape& shape, Tensors<T>& t
 template <class T, class K>
 void run(const AttentionTiledKernels& kernels, const Shape& shape, Tensors<T, K>& tensors) {
   const std::int64_t query_block = shape.query_block ? shape.query_block : AttentionTiledKernels::kMaxQueryBlock;
-  const std::int64_t kv_block = shape.kv_block ? shape.kv_block : 240, key_dim = shape.key_dim(), values = shape.values();
-  const bool value_panel = kCachedOf<K> != Cached::fp32 || shape.page_size, key_panel = value_panel || shape.rope_dim;
+  const std::int64_t step = 2 * kernels.tile_rows, key_dim = shape.key_dim(), values = shape.values();
+  const std::int64_t kv_block = ((shape.kv_block ? shape.kv_block : 240) + step - 1) / step * step;
+  const bool value_panel = kCachedOf<K> != Cached::fp32 || shape.page_size;
+  const bool key_panel = kernels.gathers_keys(kCachedOf<K>, key_dim, shape.rope_dim, shape.page_size > 0);
   const float unit = Cached::unit(kCachedOf<K>);
   Guarded<float> workspace(kernels.workspace_floats(query_block, kv_block, key_dim, values, key_panel, value_panel));
   for (std::int64_t row = 0; row < shape.rows(); row += query_block)
@@ -204,11 +230,21 @@ void run(const AttentionTiledKernels& kernels, const Shape& shape, Tensors<T, K>
   ASSERT_TRUE(workspace.guarded());
 }
 
+template <class T, class K>
+bool computes(const AttentionNaiveKernels&) { return true; }
+template <class T, class K>
+bool computes(const AttentionTiledKernels& table) {
+  return table.of[kElementOf<T>] && (table.numbers == 1 || kCachedOf<K> == Cached::bf16);
+}
+double weight_step(const AttentionNaiveKernels&) { return 0; }
+double weight_step(const AttentionTiledKernels& table) { return table.numbers > 1 ? step_of(kBf16) : 0; }
+
 template <class T, class K = T, class Table>
 void check_of(const Table& table, const Shape& shape) {
+  if (!computes<T, K>(table)) return;
   Tensors<T, K> tensors(shape);
   run(table, shape, tensors);
-  compare(shape, tensors);
+  compare(shape, tensors, weight_step(table));
 }
 
 template <class Table>
@@ -236,14 +272,15 @@ void check_masks(const Table& table) {
   }
 }
 
-// Of a key that not all queries see, a NaN reaches those that do.
-template <class Table>
+// A NaN in a key that not all queries see reaches those that do.
+template <class T, class Table>
 void check_nan(const Table& table) {
+  if (!computes<T, T>(table)) return;
   const Shape shape = {1, 40, 300, 16, true};
-  Tensors<float> tensors(shape);
-  tensors.k[280 * 16] = std::numeric_limits<float>::quiet_NaN();
+  Tensors<T> tensors(shape);
+  set_nan(tensors.k[280 * 16]);
   run(table, shape, tensors);
-  for (std::int64_t row = 0; row < 40; ++row) EXPECT_EQ(std::isnan(tensors.out[row * 16]), shape.visible(row) > 280) << row;
+  for (std::int64_t row = 0; row < 40; ++row) EXPECT_EQ(std::isnan(tensors.out.value(row * 16)), shape.visible(row) > 280) << row;
 }
 
 class AttentionNaiveTest : public TableTest<AttentionNaiveKernels> {
@@ -262,8 +299,11 @@ TEST_P(AttentionTiledTest, EveryNumberOfColumns) { check_columns(table()); }
 TEST_P(AttentionNaiveTest, MasksAndGroups) { check_masks(table()); }
 TEST_P(AttentionTiledTest, MasksAndGroups) { check_masks(table()); }
 
-TEST_P(AttentionNaiveTest, NotANumberStaysOne) { check_nan(table()); }
-TEST_P(AttentionTiledTest, NotANumberStaysOne) { check_nan(table()); }
+TEST_P(AttentionNaiveTest, NotANumberStaysOne) { check_nan<float>(table()); }
+TEST_P(AttentionTiledTest, NotANumberStaysOne) {
+  check_nan<float>(table());
+  check_nan<Bf16>(table());
+}
 
 TEST_P(AttentionNaiveTest, EveryNumberOfQueriesAndKeys) {
   for (std::int64_t n = 1; n <= 50; ++n) check(table(), {1, n, 51 - n, 16, false, n % 3 ? 0 : 7});

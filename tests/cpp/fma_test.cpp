@@ -11,7 +11,6 @@
 #include "cpu/isa.h"
 
 #if defined(ROOFLINE_AMX_EMULATED)
-EmulatedAmx emulated_amx;
 namespace roofline::cpu {
 extern const FmaKernels fma_emulated;
 extern const FmaOperandKernels fma_operands_emulated;

@@ -12,10 +12,6 @@
 #include "floats.h"
 #include "tested.h"
 
-#if defined(ROOFLINE_AMX_EMULATED)
-EmulatedAmx emulated_amx;
-#endif
-
 namespace roofline::cpu {
 
 #if defined(ROOFLINE_AMX_EMULATED)

@@ -1,0 +1,419 @@
+// Attention in one pass that keeps the scores in the cache, and the softmax running along: the walk of a block of queries over its
+// keys. `Products` says how scores and values are multiplied and what K, V, Q and P are then: fp32 here, pairs of bf16 in
+// attention_words.h. Everything is internal to the file that includes it.
+//
+// Queries lie in the lanes, so that the maximum, the sum and the rescaling of a query are vertical. A block of queries is cut into
+// chunks as wide as a register tile; chunk by chunk, kv_block keys at a time (they stay in L2 while all chunks meet them):
+//   S[key][query] = K Qᵀ - m   Q is packed transposed; in fp32 scaled, and -m is where the accumulators start;
+//   P = 2^S                    scores are in units of log2, m moves only when a score passes it by 2^8;
+//   Oᵀ[d][query] += Vᵀ P
+// Q, O, S and P stay in L1 or L2. K, V and q are read, and out is written once, transposed back and divided by the sum. K and V
+// are read as they lie or gathered in panels, once for all chunks of the block. A chunk meets the keys
+// from the first to the last that any of its queries sees; masks take part only where some of them see a key and others do not.
+#pragma once
+
+#include "cpu/attention_tile.h"
+#include "cpu/attention_tiled_kernels.h"
+#include "cpu/simd/bytes.h"
+
+namespace roofline::cpu {
+namespace {
+
+struct Chunk {
+  float* q;        // [head_dim + rope_dim, width]
+  float* out;      // [value_dim, width]
+  float* neg_max;  // [width]; in units of log2, as are all scores
+  float* sum;      // [width]
+  float* from;     // [width]; the first key that each query sees and the first that it no longer sees, both from where the
+  float* to;       //          current keys begin
+  Index first;     // row of the block
+  Index rows;
+  int vectors;
+  Index start, stop;  // keys that any of its queries sees
+  Index late, full;   // keys that all of them see; none where late is not less
+};
+
+// Keys that a chunk meets at a time. Rows of K and V are words: numbers of fp32, or what `Products` reads.
+struct Keys {
+  const float* k;  // [n, key_words]
+  const float* v;  // [n, value_dim] in fp32
+  Index key_words, value_dim;
+  Index value_pitch;
+  Index begin, n;
+  float scale;     // of raw scores, times log2(e)
+  float softcap;
+  bool fetch_keys, fetch_values;  // they lie in memory
+};
+
+alignas(64) constexpr float kZeros[kWidth] = {};
+
+ROOFLINE_INLINE Index round_up(Index n, Index multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+// The order of the products (rows of keys side by side, columns of V in turn) is none that the hardware sees ahead. So the first
+// chunk fetches what lies in memory into the cache for all: values while it computes their scores, and with the values the next
+// block's keys. Panels are in the cache already.
+ROOFLINE_INLINE void fetch(const float* first, const float* last) {
+  for (; first < last; first += 64 / sizeof(float)) __builtin_prefetch(first, 0, 2);
+}
+
+template <class Products, int Vectors, bool Grow>
+struct ScoreTiles {
+  static constexpr int kChunk = Vectors * kLanes;
+  const Keys& keys;
+  const Chunk& chunk;
+  const float* start;  // [width]; of the sums
+  Index first;         // of these keys
+  float* s;            // [keys.n, width]
+  Vec* grow;           // [Vectors]; highest score above the old maximum
+
+  template <int Rows>
+  [[gnu::noinline]] void tile(Index at) const {
+    const Index key = first + at, words = keys.key_words;
+    Vec acc[Rows][Vectors];
+#pragma GCC unroll 8
+    for (int z = 0; z < Vectors; ++z) {
+      const Vec one = load(start + z * kLanes);
+#pragma GCC unroll 8
+      for (int i = 0; i < Rows; ++i) acc[i][z] = one;
+    }
+    if (keys.fetch_values) fetch(keys.v + key * keys.value_dim, keys.v + (key + Rows) * keys.value_dim);
+    multiply<Products>(acc, keys.k + key * words, words, 1, chunk.q, kChunk, words);
+    float* to = s + key * kChunk;
+#pragma GCC unroll 8
+    for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
+      for (int z = 0; z < Vectors; ++z) store(to + i * kChunk + z * kLanes, acc[i][z]);
+    if constexpr (Grow)
+#pragma GCC unroll 8
+      for (int z = 0; z < Vectors; ++z) {
+        Vec high = grow[z];
+#pragma GCC unroll 8
+        for (int i = 0; i < Rows; ++i) high = max(high, acc[i][z]);
+        grow[z] = high;
+      }
+  }
+};
+
+template <class Products, int Vectors>
+struct ValueTiles {
+  static constexpr int kChunk = Vectors * kLanes;
+  const Keys& keys;
+  const Chunk& chunk;
+  const float* p;  // [rows, width]
+  Index rows;      // of V: keys, or pairs of keys
+
+  template <int Rows>
+  [[gnu::noinline]] void tile(Index d) const {
+    if (keys.fetch_keys) {  // of the next block, shared out to the columns of V; some may lie past the end
+      const float* const next = keys.k + keys.n * keys.key_words;
+      const Index share = keys.n * keys.key_words / keys.value_dim;
+      fetch(next + d * share, next + (d + Rows) * share);
+    }
+    float* out = chunk.out + d * kChunk;
+    Vec acc[Rows][Vectors];
+#pragma GCC unroll 8
+    for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
+      for (int z = 0; z < Vectors; ++z) acc[i][z] = load(out + i * kChunk + z * kLanes);
+    multiply<Products>(acc, keys.v + d, 1, keys.value_pitch, p, kChunk, rows);
+#pragma GCC unroll 8
+    for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
+      for (int z = 0; z < Vectors; ++z) store(out + i * kChunk + z * kLanes, acc[i][z]);
+  }
+};
+
+// s = 2^s, or 2^(s - up) where the maximum has moved; adds to the sums.
+template <int Vectors, bool Moved>
+void weigh_scores(const Chunk& chunk, Index n, float* s, const Vec (&up)[Vectors]) {
+  Vec sums[Vectors];
+#pragma GCC unroll 8
+  for (int z = 0; z < Vectors; ++z) sums[z] = load(chunk.sum + z * kLanes);
+  for (Index key = 0; key < n; ++key)
+#pragma GCC unroll 8
+    for (int z = 0; z < Vectors; ++z) {
+      float* at = s + (key * Vectors + z) * kLanes;
+      const Vec weight = exp2_bounded(Moved ? sub(load(at), up[z]) : load(at));
+      store(at, weight);
+      sums[z] = add(sums[z], weight);
+    }
+#pragma GCC unroll 8
+  for (int z = 0; z < Vectors; ++z) store(chunk.sum + z * kLanes, sums[z]);
+}
+
+// Scores of the keys [first, last) that the tiles left as they were: capped, and -infinity where a query does not see the key.
+template <bool Raw, int Vectors>
+void finish(const Chunk& chunk, const Keys& keys, Index first, Index last, float* s, Vec (&grow)[Vectors]) {
+  const bool capped = keys.softcap > 0;
+  const Vec cap = set1(keys.softcap / keys.scale), share = set1(capped ? keys.scale / keys.softcap : 0);
+  for (Index key = first; key < last; ++key) {
+    const Vec position = set1(static_cast<float>(key));
+#pragma GCC unroll 8
+    for (int z = 0; z < Vectors; ++z) {
+      float* at = s + (key * Vectors + z) * kLanes;
+      Vec score = load(at);
+      if (capped) score = fma(cap, tanh(mul(score, share)), Raw ? zero() : load(chunk.neg_max + z * kLanes));
+      score = select_less(position, load(chunk.to + z * kLanes), score, set1(-kInfinity));
+      score = select_less(position, load(chunk.from + z * kLanes), set1(-kInfinity), score);
+      store(at, score);
+      grow[z] = max(grow[z], score);
+    }
+  }
+}
+
+// Chunk's queries against some keys: scores, online softmax, values.
+template <class Products, int Vectors>
+void meet(const Chunk& chunk, const Keys& keys, float* s) {
+  constexpr int kChunk = Vectors * kLanes;
+  constexpr bool kRaw = Products::kRaw;
+  const Index n = keys.n;
+  const bool capped = keys.softcap > 0;
+  const Index late = capped ? n : most(0, least(chunk.late - keys.begin, n));  // keys before all queries' windows
+  const Index full = most(late, least(chunk.full - keys.begin, n));            // keys before the diagonal
+
+  Vec grow[Vectors];
+#pragma GCC unroll 8
+  for (int z = 0; z < Vectors; ++z) grow[z] = set1(-kInfinity);
+  const float* const start = capped || kRaw ? kZeros : chunk.neg_max;
+  Products::template begin<Vectors>(chunk, keys, s);
+  if (late > 0) {
+    Products::template scores<Vectors, false>(chunk, keys, start, 0, late, s, nullptr);
+    finish<kRaw, Vectors>(chunk, keys, 0, late, s, grow);
+  }
+  Products::template scores<Vectors, true>(chunk, keys, start, late, full, s, grow);
+  if (full < n) {
+    Products::template scores<Vectors, false>(chunk, keys, start, full, n, s, nullptr);
+    finish<kRaw, Vectors>(chunk, keys, full, n, s, grow);
+  }
+  if constexpr (kRaw)
+#pragma GCC unroll 8
+    for (int z = 0; z < Vectors; ++z) grow[z] = fma(grow[z], set1(keys.scale), load(chunk.neg_max + z * kLanes));
+
+  // Within 2^8 of the maximum nothing overflows, so it is moved only beyond that: after the first keys, almost never. A query that
+  // saw no key yet, and has no sink, has a sum of at most some 2^-125 for each key it does not see: it starts anew.
+  const bool first = keys.begin <= chunk.late;
+  bool move = first;
+#pragma GCC unroll 8
+  for (int z = 0; z < Vectors; ++z) move = move || any_greater(grow[z], set1(8.0f));
+  if (move) {
+    const Vec none = set1(0x1p-60f);
+#pragma GCC unroll 8
+    for (int z = 0; z < Vectors; ++z) {
+      const Vec sum = load(chunk.sum + z * kLanes);
+      const Vec anew = select_less(set1(-0x1p120f), grow[z], grow[z], zero());  // it may see none of these keys either
+      const Vec up = grow[z] = select_less(sum, none, anew, max(grow[z], zero()));
+      store(chunk.neg_max + z * kLanes, sub(load(chunk.neg_max + z * kLanes), up));
+      const Vec down = select_less(sum, none, zero(), exp2(sub(zero(), up)));
+      store(chunk.sum + z * kLanes, mul(sum, down));
+      if (keys.begin > chunk.start)
+        for (Index d = 0; d < keys.value_dim; ++d) {
+          float* at = chunk.out + d * kChunk + z * kLanes;
+          store(at, mul(load(at), down));
+        }
+    }
+  }
+  Products::template weigh<Vectors>(chunk, keys, s, grow, move);
+  Products::template values<Vectors>(chunk, keys, s);
+}
+
+// to[n][pitch] = the columns of the keys [begin, begin + n) in fp32.
+template <class T>
+void gather_as(const void* all, Index columns, const AttentionBlock& block, Index begin, Index n, float* to, Index pitch) {
+  for (Index done = 0, run; done < n; done += run) {
+    Index row = begin + done;
+    run = n - done;
+    if (block.pages) {
+      const Index inside = row % block.page_size;
+      run = least(run, block.page_size - inside);
+      row = block.pages[row / block.page_size] * block.page_rows + inside;
+    }
+    const T* from = static_cast<const T*>(all) + row * columns;
+    if (columns == pitch)
+      widen(from, run * columns, to + done * pitch);
+    else
+      for (Index i = 0; i < run; ++i) widen(from + i * columns, columns, to + (done + i) * pitch);
+  }
+}
+
+void gather(const void* all, Index columns, const AttentionBlock& block, Index begin, Index n, float* to, Index pitch) {
+  switch (block.element) {
+    case Cached::bf16: return gather_as<Bf16>(all, columns, block, begin, n, to, pitch);
+    case Cached::fp16: return gather_as<Fp16>(all, columns, block, begin, n, to, pitch);
+    case Cached::int8: return gather_as<Int8>(all, columns, block, begin, n, to, pitch);
+    case Cached::fp8_e4m3: return gather_as<Fp8E4m3>(all, columns, block, begin, n, to, pitch);
+    default: return gather_as<float>(all, columns, block, begin, n, to, pitch);
+  }
+}
+
+// chunk.q = qᵀ; out starts from zero, and neg_max and sum from a sink, or zero.
+template <class T, class Products>
+void pack(const Chunk& chunk, const AttentionBlock& block) {
+  const Index width = chunk.vectors * kLanes, key_dim = block.head_dim + block.rope_dim;
+  const T* q = static_cast<const T*>(block.q) + chunk.first * key_dim;
+  Products::queries(q, chunk.rows, key_dim, block.scale, chunk.q, width);
+  for (Index at = 0; at < round_up(block.value_dim, Products::kColumns) * width; at += kLanes) store(chunk.out + at, zero());
+  for (Index at = 0; at < width; at += kLanes) {
+    store(chunk.neg_max + at, zero());
+    store(chunk.sum + at, zero());
+  }
+  for (Index lane = 0; lane < (block.sinks ? chunk.rows : 0); ++lane) {
+    const float sink = block.sinks[(block.first_row + chunk.first + lane) / block.seq_q];
+    if (sink == -kInfinity) continue;  // as if there were none
+    chunk.neg_max[lane] = -sink * 1.44269504f;
+    chunk.sum[lane] = 1;
+  }
+}
+
+// out = chunk.outᵀ / sum
+template <class T>
+void unpack(const Chunk& chunk, const AttentionBlock& block) {
+  const Index columns = block.value_dim;
+  const Index width = chunk.vectors * kLanes;
+  for (Index lane = 0; lane < width; lane += kLanes) {
+    T* out = static_cast<T*>(block.out) + (chunk.first + lane) * columns;
+    const Index rows = chunk.rows - lane;
+    const Vec share = div(set1(block.unit), load(chunk.sum + lane));
+    for (Index d = 0; d < columns; d += kLanes) {
+      const int some = static_cast<int>(least(kLanes, columns - d));
+      Vec square[kLanes];
+#pragma GCC unroll 16
+      for (int i = 0; i < kLanes; ++i) square[i] = i < some ? mul(load(chunk.out + (d + i) * width + lane), share) : zero();
+      transpose(square);
+#pragma GCC unroll 16
+      for (int i = 0; i < kLanes; ++i)
+        if (i < rows) put(out + i * columns + d, some, square[i]);
+    }
+  }
+  for (Index lane = 0; lane < (block.logsumexp ? chunk.rows : 0); ++lane)
+    block.logsumexp[chunk.first + lane] = (__builtin_log2f(chunk.sum[lane]) - chunk.neg_max[lane]) * 0.693147181f;
+}
+
+// The keys [from, to) that a row of the block sees.
+struct Seen {
+  Index from, to;
+};
+ROOFLINE_INLINE Seen seen_by(const AttentionBlock& block, Index row) {
+  const Index to = block.causal ? (block.first_row + row) % block.seq_q + block.seq_kv - block.seq_q + 1 : block.seq_kv;
+  return {most(0, to - block.window), to};
+}
+
+// Products in fp32: K and V are broadcast as they lie, or from panels.
+struct Fp32Products : Fma {
+  static constexpr bool kRaw = false;  // scores are scaled, and less the maximum
+  static constexpr Index kNumbers = 1, kColumns = 1, kKeyStep = 1;
+
+  template <class T>
+  static void queries(const T* q, Index rows, Index key_dim, float scale, float* to, Index width) {
+    transpose_scaled(q, rows, key_dim, set1(scale), to, width);
+  }
+  static void gather_keys(const AttentionBlock& block, Index begin, Index n, float* to, Index pitch) {
+    gather(block.k, block.head_dim, block, begin, n, to, pitch);
+    if (block.rope_dim > 0) gather(block.rope, block.rope_dim, block, begin, n, to + block.head_dim, pitch);
+  }
+  static void gather_values(const AttentionBlock& block, Index begin, Index n, float* to) {
+    gather(block.v, block.value_dim, block, begin, n, to, block.value_dim);
+  }
+  static Index value_pitch(const AttentionBlock& block, Index) { return block.value_dim; }
+  static Index value_offset(const AttentionBlock& block, Index lead) { return lead * block.value_dim; }
+
+  template <int Vectors>
+  static void begin(const Chunk&, const Keys&, float*) {}
+  template <int Vectors, bool Grow>
+  static void scores(const Chunk& chunk, const Keys& keys, const float* start, Index first, Index last, float* s, Vec* grow) {
+    for_tiles<kTileRows<Vectors>>(last - first, ScoreTiles<Fp32Products, Vectors, Grow>{keys, chunk, start, first, s, grow});
+  }
+  template <int Vectors>
+  static void weigh(const Chunk& chunk, const Keys& keys, float* s, const Vec (&up)[Vectors], bool moved) {
+    moved ? weigh_scores<Vectors, true>(chunk, keys.n, s, up) : weigh_scores<Vectors, false>(chunk, keys.n, s, up);
+  }
+  template <int Vectors>
+  static void values(const Chunk& chunk, const Keys& keys, const float* p) {
+    for_tiles<kTileRows<Vectors>>(keys.value_dim, ValueTiles<Fp32Products, Vectors>{keys, chunk, p, keys.n});
+  }
+};
+
+// One block of queries against all keys they see.
+template <class T, class Products>
+void tiled(const AttentionBlock& block) {
+  using Table = AttentionTiledKernels;
+  const Index key_words = Table::words(block.head_dim + block.rope_dim, Products::kNumbers, Products::kColumns);
+  const Index value_columns = round_up(block.value_dim, Products::kColumns);
+  Chunk chunks[Table::kMaxQueryBlock / kWidth + 2];
+  int count = 0;
+  float* free = block.workspace;
+  const auto take = [&free](Index floats) {
+    float* const taken = free;
+    free += floats;
+    return taken;
+  };
+  Index start = block.seq_kv, stop = 0;
+  for (Index row = 0; row < block.rows; ++count) {
+    Chunk& chunk = chunks[count];
+    chunk.first = row;
+    chunk.vectors = block.rows - row <= kLanes ? 1 : block.rows - row <= 2 * kLanes ? 2 : kVectors;
+    const Index width = chunk.vectors * kLanes;
+    chunk.rows = least(width, block.rows - row);
+    chunk.q = take(key_words * width);
+    chunk.out = take(value_columns * width);
+    chunk.neg_max = take(width);
+    chunk.sum = take(width);
+    chunk.from = take(width);
+    chunk.to = take(width);
+    pack<T, Products>(chunk, block);
+    chunk.start = chunk.full = block.seq_kv;
+    chunk.stop = chunk.late = 0;
+    for (Index lane = 0; lane < chunk.rows; ++lane) {
+      const Seen seen = seen_by(block, row + lane);
+      chunk.start = least(chunk.start, seen.from);
+      chunk.late = most(chunk.late, seen.from);
+      chunk.full = least(chunk.full, seen.to);
+      chunk.stop = most(chunk.stop, seen.to);
+    }
+    start = least(start, chunk.start);
+    stop = most(stop, chunk.stop);
+    row += chunk.rows;
+  }
+
+  float* const s = take(block.kv_block * chunks[0].vectors * kLanes);  // the first chunk is the widest
+  float* const key_panel = take(block.key_panel ? Table::panel_floats(block.kv_block, key_words) : 0);
+  float* const value_panel = free;
+  for (Index begin = start; begin < stop; begin += block.kv_block) {
+    const Index all = least(block.kv_block, stop - begin);
+    const float* k = static_cast<const float*>(block.k) + begin * key_words;  // where they lie as words
+    const float* v = static_cast<const float*>(block.v) + begin * block.value_dim;
+    const Index value_pitch = block.value_panel ? Products::value_pitch(block, all) : block.value_dim;
+    if (block.key_panel) {
+      Products::gather_keys(block, begin, all, key_panel, key_words);
+      k = key_panel;
+    }
+    if (block.value_panel) {
+      Products::gather_values(block, begin, all, value_panel);
+      v = value_panel;
+    }
+    for (int c = 0; c < count; ++c) {
+      const Chunk& chunk = chunks[c];
+      const Index lead = most(0, chunk.start - begin) / Products::kKeyStep * Products::kKeyStep;
+      const Index n = least(all, chunk.stop - begin) - lead;
+      if (n <= 0) continue;
+      const Keys keys = {k + lead * key_words, v + Products::value_offset(block, lead), key_words, block.value_dim, value_pitch,
+                         begin + lead, n, Products::kRaw ? block.scale : 1.0f, block.softcap, c == 0 && !block.key_panel,
+                         c == 0 && !block.value_panel};
+      if (chunk.full < keys.begin + n || chunk.late > keys.begin || block.softcap > 0)
+        for (Index lane = 0; lane < chunk.vectors * kLanes; ++lane) {
+          const Seen seen = seen_by(block, chunk.first + least(lane, chunk.rows - 1));
+          chunk.from[lane] = static_cast<float>(seen.from - keys.begin);
+          chunk.to[lane] = static_cast<float>(seen.to - keys.begin);
+        }
+      if (chunk.vectors == 1)
+        meet<Products, 1>(chunk, keys, s);
+      else if (chunk.vectors == 2)
+        meet<Products, 2>(chunk, keys, s);
+      else
+        meet<Products, kVectors>(chunk, keys, s);
+    }
+  }
+  for (int c = 0; c < count; ++c) unpack<T>(chunks[c], block);
+}
+
+}  // namespace
+}  // namespace roofline::cpu

@@ -1,0 +1,57 @@
+// Attention of bf16 by instructions that add two products to a sum, for sets that have them beside those of attention_tiled_kernels.cpp.
+// K is broadcast as it lies, V from panels of words; denormals count as 0.
+#include "cpu/attention_words.h"
+#include "cpu/simd/integers.h"
+
+namespace roofline::cpu {
+namespace {
+
+struct PairProducts : WordProducts {
+  static constexpr Index kColumns = 1, kKeyStep = 2;
+
+  ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return add_bf16_pairs(a, b, c); }
+
+  static void queries(const Bf16* q, Index rows, Index key_dim, float scale, float* to, Index width) {
+    WordProducts::queries(q, rows, key_dim, scale, to, width, (key_dim + 1) / 2);
+  }
+  static void gather_keys(const AttentionBlock& block, Index begin, Index n, float* to, Index pitch) {
+    for (Index i = 0; i < n; ++i)
+      for (Index word = 0; word < pitch; word += kLanes)
+        put(to + i * pitch + word, static_cast<int>(least(kLanes, pitch - word)), some_words(block, begin + i, 2 * word));
+  }
+  static void gather_values(const AttentionBlock& block, Index begin, Index n, float* to) {
+    const Index columns = block.value_dim;
+    for (Index i = 0; i < n; i += 2) {
+      const Bf16* const one = row_of(block.v, columns, block, begin + i);
+      const Bf16* const next = i + 1 < n ? row_of(block.v, columns, block, begin + i + 1) : nullptr;
+      for (Index d = 0; d < columns; d += kLanes) {
+        const int some = static_cast<int>(least(kLanes, columns - d));
+        put(to + i / 2 * columns + d, some, key_pair(one, next, d, columns));
+      }
+    }
+  }
+  static Index value_pitch(const AttentionBlock& block, Index) { return block.value_dim; }
+  static Index value_offset(const AttentionBlock& block, Index lead) { return lead / 2 * block.value_dim; }
+
+  template <int Vectors>
+  static void begin(const Chunk&, const Keys&, float*) {}
+  template <int Vectors, bool Grow>
+  static void scores(const Chunk& chunk, const Keys& keys, const float* start, Index first, Index last, float* s, Vec* grow) {
+    for_tiles<kTileRows<Vectors>>(last - first, ScoreTiles<PairProducts, Vectors, Grow>{keys, chunk, start, first, s, grow});
+  }
+  template <int Vectors>
+  static void weigh(const Chunk& chunk, const Keys& keys, float* s, const Vec (&)[Vectors], bool) {
+    weigh_words<Vectors>(chunk, keys, s, (keys.n + 1) / 2);
+  }
+  template <int Vectors>
+  static void values(const Chunk& chunk, const Keys& keys, const float* p) {
+    for_tiles<kTileRows<Vectors>>(keys.value_dim, ValueTiles<PairProducts, Vectors>{keys, chunk, p, (keys.n + 1) / 2});
+  }
+};
+
+}  // namespace
+
+extern const AttentionTiledKernels ROOFLINE_TABLE(attention_pairs) = {
+    kLanes, kRows, kWidth, PairProducts::kNumbers, PairProducts::kColumns, {nullptr, tiled<Bf16, PairProducts>, nullptr}};
+
+}  // namespace roofline::cpu

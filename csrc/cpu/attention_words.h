@@ -1,0 +1,87 @@
+// What attention by products of bf16 needs: a word is two numbers, of Q and K along head_dim, of P and V two keys. Scores come raw, for
+// a scaled query would be rounded; weights are rounded to bf16. For AVX-512. Everything is internal to the file that includes it.
+#pragma once
+
+#include "cpu/attention_blocks.h"
+
+namespace roofline::cpu {
+namespace {
+
+struct WordProducts {
+  static constexpr bool kRaw = true;
+  static constexpr Index kNumbers = 2;
+
+  // to[words][width] = (q as words)ᵀ, zero in the lanes past the last row and in words past the last number.
+  static void queries(const Bf16* q, Index rows, Index key_dim, float, float* to, Index width, Index words) {
+    for (Index lane = 0; lane < width; lane += kLanes)
+      for (Index word = 0; word < words; word += kLanes) {
+        Vec square[kLanes];
+        for (int i = 0; i < kLanes; ++i) {
+          alignas(64) float row[kLanes] = {};
+          const Index numbers = least(2 * kLanes, key_dim - 2 * word);
+          if (lane + i < rows && numbers > 0)
+            __builtin_memcpy(row, q + (lane + i) * key_dim + 2 * word, static_cast<std::size_t>(2 * numbers));
+          square[i] = load(row);
+        }
+        transpose(square);
+        for (int i = 0; i < least(kLanes, words - word); ++i) store(to + (word + i) * width + lane, square[i]);
+      }
+  }
+
+  // Words of the columns [first, first + 16) of a key, and of the one that follows it; null: zeros.
+  ROOFLINE_INLINE Vec key_pair(const Bf16* one, const Bf16* next, Index first, Index columns) {
+    const int n = static_cast<int>(most(0, least(kLanes, columns - first)));
+    const auto widened = [&](const Bf16* row) {
+      return row ? _mm512_cvtepu16_epi32(_mm512_castsi512_si256(load_halves(row + first, n))) : _mm512_setzero_si512();
+    };
+    return _mm512_castsi512_ps(_mm512_or_si512(widened(one), _mm512_slli_epi32(widened(next), 16)));
+  }
+
+  // Where the columns of a key lie.
+  static const Bf16* row_of(const void* all, Index columns, const AttentionBlock& block, Index key) {
+    if (block.pages) key = block.pages[key / block.page_size] * block.page_rows + key % block.page_size;
+    return static_cast<const Bf16*>(all) + key * columns;
+  }
+
+  // The numbers [first, first + 32) of a key as words; past the last one zeros.
+  static Vec some_words(const AttentionBlock& block, Index key, Index first) {
+    const Index columns = block.head_dim, n = most(0, least(2 * kLanes, columns - first));
+    const Bf16* const from = row_of(block.k, columns, block, key) + first;
+    if (n == 2 * kLanes) return load(reinterpret_cast<const float*>(from));
+    if (block.rope_dim == 0) return _mm512_castsi512_ps(load_halves(from, static_cast<int>(n)));
+    alignas(64) Bf16 numbers[2 * kLanes] = {};
+    const Index begin = first + n - columns, rest = least(2 * kLanes - n, block.rope_dim - begin);  // of rope
+    if (n > 0) __builtin_memcpy(numbers, from, static_cast<std::size_t>(2 * n));
+    if (rest > 0)
+      __builtin_memcpy(numbers + n, row_of(block.rope, block.rope_dim, block, key) + begin, static_cast<std::size_t>(2 * rest));
+    return load(reinterpret_cast<const float*>(numbers));
+  }
+
+  // s[rows, width] = words of the weights 2^(s scale - maximum) of two keys each, zeros past the last key; adds to the sums. Their ends
+  // are rounded half up, as no weight is negative.
+  template <int Vectors>
+  static void weigh_words(const Chunk& chunk, const Keys& keys, float* s, Index rows) {
+    const Vec scale = set1(keys.scale);
+    const __m512i half = _mm512_set1_epi32(0x8000);
+    Vec sums[Vectors], neg_max[Vectors];
+#pragma GCC unroll 8
+    for (int z = 0; z < Vectors; ++z) sums[z] = load(chunk.sum + z * kLanes), neg_max[z] = load(chunk.neg_max + z * kLanes);
+    for (Index row = 0; row < rows; ++row)
+#pragma GCC unroll 8
+      for (int z = 0; z < Vectors; ++z) {
+        const float* const at = s + (2 * row * Vectors + z) * kLanes;
+        Vec low = zero(), high = zero();
+        if (2 * row < keys.n) low = exp2_bounded(fma(load(at), scale, neg_max[z]));
+        if (2 * row + 1 < keys.n) high = exp2_bounded(fma(load(at + Vectors * kLanes), scale, neg_max[z]));
+        sums[z] = add(sums[z], add(low, high));
+        const __m512i lower = _mm512_srli_epi32(_mm512_add_epi32(_mm512_castps_si512(low), half), 16);
+        const __m512i upper = _mm512_add_epi32(_mm512_castps_si512(high), half);
+        store(s + (row * Vectors + z) * kLanes, _mm512_castsi512_ps(_mm512_mask_blend_epi16(0xAAAAAAAAu, lower, upper)));
+      }
+#pragma GCC unroll 8
+    for (int z = 0; z < Vectors; ++z) store(chunk.sum + z * kLanes, sums[z]);
+  }
+};
+
+}  // namespace
+}  // namespace roofline::cpu
