@@ -305,6 +305,7 @@ TEST_F(OnFakeGpu, WhatCublasRefusesIsSaid) {
 Arguments matmul_arguments(const Operands& data, DType dtype, DType out, std::int64_t m, std::int64_t n, std::int64_t k) {
   Arguments arguments("matmul", dtype);
   arguments.add("rows", m), arguments.add("columns", n), arguments.add("inner", k), arguments.add("scales", std::string("none"));
+  arguments.add("bias", 0), arguments.add("activation", std::string("none"));
   arguments.add(tensor("a", data.a, dtype, {m, k})), arguments.add(tensor("b", data.b, dtype, {k, n}));
   arguments.add(tensor("c", data.c, out, {m, n}));
   return arguments;

@@ -117,7 +117,10 @@ struct ProductData {
     const DType scale = how.bits == 32 ? DType::fp32 : dtype == DType::nvfp4 ? DType::fp8_e4m3 : DType::fp8_e8m0;
     a_scale = memory.scales(scale, product(of_a, "")), b_scale = memory.scales(scale, product(of_b, ""));
     a_whole = memory.scales(DType::fp32, 1), b_whole = memory.scales(DType::fp32, 1);
-    if (batch) arguments.add("batch", batch), arguments.add("out_dtype", name(out));
+    if (batch)
+      arguments.add("batch", batch), arguments.add("out_dtype", name(out));
+    else
+      arguments.add("bias", 0), arguments.add("activation", std::string("none"));
     arguments.add("rows", m), arguments.add("columns", n), arguments.add("inner", k), arguments.add("scales", std::string(how.scales));
     arguments.add("scale_bits", how.bits), arguments.add("scale_block", how.block), arguments.add("scale_columns", how.columns);
     arguments.add(tensor("a", a, dtype, in({m, k}))), arguments.add(tensor("b", b, dtype, in({k, n})));

@@ -127,6 +127,11 @@ def flags(parser: argparse.ArgumentParser) -> None:
     )
     saved = parser.add_argument_group("of saved files")
     saved.add_argument("--results", metavar="FILE", help="a results.jsonl to draw (default: results.jsonl in the folder)")
+    saved.add_argument(
+        "--points", metavar="FILE",
+        help="roofline: your own points: CSV or JSON with the columns name, flops_per_byte, flops_per_s, dtype (may be left out)",
+    )  # fmt: skip
+    saved.add_argument("--title", metavar="TEXT", help="roofline: instead of the machine's name")
     model = parser.add_argument_group("of models", "Lists are 1,8,128 or 1:1024, which is every power of two between.")
     lists = typed(_numbers)
     model.add_argument("--phase", metavar="LIST", help=f"of {', '.join(PHASES)}, with commas (default: prefill and decode)")
@@ -186,7 +191,9 @@ def _saved(options: argparse.Namespace, name: str | None, given: str | None) -> 
         usual = folder / "results.jsonl"
         source = options.results or (usual if path is not None and path.is_dir() and usual.exists() else None)
         results = Results.load(source) if source is not None else Results()
-    makers = pictures.saved(machine, results, dtype=options.dtype)
+        if name not in (None, "roofline") and (options.points or options.title):
+            raise BadInput(f"{name} takes no {'--points' if options.points else '--title'}; roofline does")
+        makers = pictures.saved(machine, results, points=options.points, dtype=options.dtype, title=options.title)
     wanted = [name] if name is not None else ["roofline", *pictures.held_pictures(machine)]
     if options.json:
         Terminal().json(makers[name or "roofline"][0]())
@@ -203,7 +210,7 @@ def _write(options: argparse.Namespace, folder: Path, save: Callable[[Path], Seq
 
     out, inputs = (
         Path(options.out) if options.out else folder,
-        (*options.machine, options.config, options.results, options.measured),
+        (*options.machine, options.config, options.results, options.measured, options.points),
     )
     single = bool(out.suffix) and not out.is_dir()
     with checking_input():
@@ -242,7 +249,7 @@ def _arguments(options: argparse.Namespace, name: str) -> tuple[tuple[Any, ...],
     drawn = MODEL[name]
     given = {"phase": options.phase, "batch": options.batch, "seq_kv": options.seq_kv, "seq_q": options.seq_q,
              "quantity": options.quantity, "roof_dtype": options.roof_dtype, "measured": options.measured,
-             "results": options.results,
+             "results": options.results, "points": options.points, "title": options.title,
              "launch": options.launch, "tp": None if options.tp == 1 else options.tp, "ep": None if options.ep == 1 else options.ep,
              "no_lm_head": None if options.lm_head else True, "no_fused": None if options.fused else True}  # fmt: skip
     if foreign := [f"--{each.replace('_', '-')}" for each, value in given.items() if value is not None and each not in drawn.takes]:

@@ -12,6 +12,7 @@ from ..units import fmt_number
 from . import style
 from .data import Picture, Point, Roof, picture
 from .frame import GAP, SPREAD, WIDTH, fit_figure, frame, machine_line, wrapped, write_footer
+from .given import Points, own_points
 from .labels import Canvas, rectangle
 from .lettering import extent, import_matplotlib, label_around, label_flat, label_slope
 
@@ -54,10 +55,10 @@ def _sweeps(points: tuple[Point, ...]) -> Iterator[list[Point]]:
     """Runs of at least three points of one kernel that differ in one numeric field, in that field's order of measurement."""
     groups: dict[tuple[Any, ...], list[Point]] = {}
     for p in points:
-        m = p.measurement
-        groups.setdefault((m.operator, m.variant, m.dtype, m.device, m.threads, m.cache_state), []).append(p)
+        if (m := p.measurement) is not None:
+            groups.setdefault((m.operator, m.variant, m.dtype, m.device, m.threads, m.cache_state), []).append(p)
     for members in groups.values():
-        problems = [p.measurement.problem for p in members]
+        problems = [p.measurement.problem for p in members if p.measurement is not None]
         varying = [name for name in problems[0] if any(problem.get(name) != problems[0][name] for problem in problems)]
         # seq_len sweeps change both sequence lengths together.
         if len(members) >= 3 and varying and (len(varying) == 1 or set(varying) == {"seq_q", "seq_kv"}):
@@ -66,10 +67,10 @@ def _sweeps(points: tuple[Point, ...]) -> Iterator[list[Point]]:
 
 def _draw_points(ax: Axes, shown: Picture, markers: dict[str, str]) -> None:
     for members in _sweeps(shown.points):
-        colour = style.dtype_colour(members[0].measurement.dtype)
+        colour = style.dtype_colour(members[0].dtype)
         ax.plot([p.x for p in members], [p.y for p in members], color=colour, linewidth=0.7, alpha=0.45, zorder=2.8, label="_sweep")
     for index, p in enumerate(shown.points, start=1):
-        colour = style.dtype_colour(p.measurement.dtype)
+        colour = style.dtype_colour(p.dtype)
         if p.tick is not None:
             ax.plot(
                 [p.x, p.x],
@@ -96,7 +97,7 @@ def _draw_points(ax: Axes, shown: Picture, markers: dict[str, str]) -> None:
             ax.errorbar([p.x], [p.y], yerr=[[max(p.y - p.y_low, 0)], [max(p.y_high - p.y, 0)]], fmt="none", ecolor=colour,
                         elinewidth=0.9, capsize=2, zorder=3.5, label="_spread")  # fmt: skip
         hollow = p.implausible
-        ax.plot([p.x], [p.y], linestyle="none", marker=markers[p.measurement.operator], markersize=6.5, zorder=4,
+        ax.plot([p.x], [p.y], linestyle="none", marker=markers[p.kind], markersize=6.5, zorder=4,
                 markerfacecolor="white" if hollow else colour, markeredgecolor=colour if hollow else "white",
                 markeredgewidth=1.4 if hollow else 0.7, label=f"_point {p.name}", gid=f"point {index}")  # fmt: skip
 
@@ -169,11 +170,9 @@ def _handles(shown: Picture, markers: dict[str, str], numbered: bool) -> tuple[l
         )
 
     if numbered:
-        handles = [
-            handle(markers[p.measurement.operator], style.dtype_colour(p.measurement.dtype), p.implausible) for p in shown.points
-        ]
+        handles = [handle(markers[p.kind], style.dtype_colour(p.dtype), p.implausible) for p in shown.points]
         return handles, [f"{index}  {p.name}  {p.shares}".rstrip() for index, p in enumerate(shown.points, start=1)]
-    pairs = dict.fromkeys((p.measurement.operator, p.measurement.dtype) for p in shown.points)
+    pairs = dict.fromkeys((p.kind, p.dtype) for p in shown.points)
     return [handle(markers[o], style.dtype_colour(d)) for o, d in pairs], [f"{o} {d}".strip() for o, d in pairs]
 
 
@@ -191,17 +190,24 @@ def _legend(ax: Axes, handles: list[Any], names: list[str], *, outside: bool) ->
 
 def _footer(machine: Machine, shown: Picture) -> list[str]:
     """Device, date and clock; then the notes."""
-    states = sorted({p.measurement.cache_state for p in shown.points})
+    states = sorted({p.measurement.cache_state for p in shown.points if p.measurement is not None})
     lines = [machine_line(machine, f"points measured {' and '.join(states)}" if states else "")]
     if shown.points and any(p.tick is not None for p in shown.points):
         lines.append("ticks and percentages: the roof measured directly around each point")
     return [*lines, *shown.notes]
 
 
-def _frame(ax: Axes, shown: Picture, machine: Machine) -> None:
+def _frame(ax: Axes, shown: Picture, machine: Machine, title: str | None) -> None:
     top = max([r.rate for r in shown.roofs if not r.memory] or [p.y for p in shown.points] or [shown.y_limits[1]])
     limits = shown.x_limits, shown.y_limits
-    frame(ax, f"Roofline of {machine.name}", "Arithmetic intensity [FLOP/byte]", "Performance [FLOP/s]", *limits, top)
+    frame(
+        ax,
+        f"Roofline of {machine.name}" if title is None else title,
+        "Arithmetic intensity [FLOP/byte]",
+        "Performance [FLOP/s]",
+        *limits,
+        top,
+    )
 
 
 def _label_roofs(ax: Axes, shown: Picture, canvas: Canvas) -> None:
@@ -212,19 +218,28 @@ def _label_roofs(ax: Axes, shown: Picture, canvas: Canvas) -> None:
             write(ax, canvas, ends, roof.label, size=size, colour=_roof_style(roof)["color"])
 
 
-def draw(machine: Machine, measurements: Iterable[Measurement] | None, ax: Axes, *, dtype: str | None, fit: bool) -> Axes:
+def draw(
+    machine: Machine,
+    measurements: Iterable[Measurement] | None,
+    ax: Axes,
+    *,
+    points: Points | None = None,
+    dtype: str | None,
+    title: str | None = None,
+    fit: bool,
+) -> Axes:
     """Draw on `ax`; `fit`: size its figure, which is ours, around the legend and the notes."""
     from matplotlib import rc_context
 
-    given = list(measurements or ())
-    shown = picture(machine, given, dtype=dtype)
+    given, own = list(measurements or ()), own_points(points)
+    shown = picture(machine, given, points=own, dtype=dtype)
     numbered = len(shown.points) > NAMED
     if numbered:
-        shown = picture(machine, given, dtype=dtype, numbered=True)
-    markers = style.markers(p.measurement.operator for p in shown.points)
+        shown = picture(machine, given, points=own, dtype=dtype, numbered=True)
+    markers = style.markers(p.kind for p in shown.points)
     figure: Any = ax.figure
     with rc_context(dict(style.RC)):
-        _frame(ax, shown, machine)
+        _frame(ax, shown, machine, title)
         _draw_roofs(ax, shown)
         _draw_points(ax, shown, markers)
         footer = wrapped(_footer(machine, shown), WIDTH if fit else ax.bbox.width / figure.dpi)
@@ -254,7 +269,13 @@ def draw(machine: Machine, measurements: Iterable[Measurement] | None, ax: Axes,
 
 
 def roofline(
-    machine: Machine, measurements: Iterable[Measurement] | None = None, *, ax: Axes | None = None, dtype: str | None = None
+    machine: Machine,
+    measurements: Iterable[Measurement] | None = None,
+    *,
+    points: Points | None = None,
+    ax: Axes | None = None,
+    dtype: str | None = None,
+    title: str | None = None,
 ) -> Axes:
     """A roofline plot: performance over arithmetic intensity, the machine's ceilings, and how near measurements come to them.
 
@@ -263,15 +284,20 @@ def roofline(
     its operator, its colour its dtype; the dotted gap runs up to a tick at the roof measured around it. Implausible
     points are hollow. With more than eight points numbers stand at the points and the legend names them.
 
-    ax: None makes a new figure. dtype: only its roofs and measurements. Returns the Axes; shows nothing and changes no
-    global setting. Raises Error where the machine has no ceilings to draw or matplotlib is missing.
+    points: your own, as (name, FLOP/byte, FLOP/s) or (name, FLOP/byte, FLOP/s, dtype), as {name: (FLOP/byte, FLOP/s)}, or
+    the path of a CSV or JSON file with columns name, flops_per_byte, flops_per_s and dtype; rates may be text such as
+    "3.1 TFLOP/s". Each shows its share of what the machine's DRAM and its compute roof (of the point's dtype, else the
+    highest) allow there.
+    ax: None makes a new figure. dtype: only its roofs and points. title: another one. Returns the Axes; shows nothing and
+    changes no global setting. Raises Error where the machine has no ceilings to draw or matplotlib is missing.
     """
     import_matplotlib()
     if ax is not None:
-        return draw(machine, measurements, ax, dtype=dtype, fit=False)
+        return draw(machine, measurements, ax, points=points, dtype=dtype, title=title, fit=False)
     from matplotlib import pyplot, rc_context
 
-    picture(machine, (), dtype=dtype)  # a bad machine raises before a figure exists
+    own = own_points(points)
+    picture(machine, (), points=own, dtype=dtype)  # a bad machine or point raises before a figure exists
     with rc_context(dict(style.RC)):
         made = pyplot.figure().add_subplot()
-    return draw(machine, measurements, made, dtype=dtype, fit=True)
+    return draw(machine, measurements, made, points=own, dtype=dtype, title=title, fit=True)

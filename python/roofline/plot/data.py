@@ -15,9 +15,11 @@ from ..machine import Ceiling, Machine
 from ..model import attainable_flops_per_s, ridge_flops_per_byte
 from ..results import Bracket, Measurement
 from ..units import fmt_number, fmt_percent, fmt_si
+from .given import OwnPoint, Points, own_points
 
 IMPLAUSIBLE = 1.03  # a share of the bracket above this is evidence of an error, never a win
 DIFFERENT = 0.05  # bracket and ceiling further apart than this are both stated
+GIVEN = "given point"
 NAME_LENGTH = 46  # longer names are shortened in the middle
 
 
@@ -42,10 +44,15 @@ class Roof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One measurement. x in FLOP/byte, y in FLOP/s; tick: FLOP/s its bracket allows (its ceiling, without a bracket)."""
+    """One measurement, or a point of somebody else's (measurement is None). x in FLOP/byte, y in FLOP/s; tick: FLOP/s its bracket
+    allows (its ceiling, without a bracket).
+    """
 
-    measurement: Measurement
+    measurement: Measurement | None
     name: str
+    kind: str  # its operator; of a given point GIVEN
+    dtype: str
+    status: str
     x: float
     y: float
     y_low: float
@@ -222,6 +229,9 @@ def _points(machine: Machine, measurements: Sequence[Measurement]) -> tuple[list
             Point(
                 measurement=m,
                 name=name,
+                kind=m.operator,
+                dtype=m.dtype,
+                status=m.status,
                 x=m.total_flops / m.total_bytes,
                 y=m.total_flops / time_s,
                 y_low=m.total_flops / s.p95,
@@ -237,11 +247,30 @@ def _points(machine: Machine, measurements: Sequence[Measurement]) -> tuple[list
     return points, notes
 
 
+def _given(machine: Machine, points: Iterable[OwnPoint], dtype: str | None) -> list[Point]:
+    """Given points. Their share is of what DRAM and the compute roof of their dtype (without one, the highest) allow."""
+    found = []
+    for each in points:
+        kind = each.dtype or dtype or ""
+        rates = [c.value for c in machine.roofs("compute") if kind in ("", c.dtype)]
+        slopes = [
+            each.flops_per_byte * c.value for c in machine.roofs("bandwidth") if c.level == "DRAM" and c.access in ("", "read")
+        ]
+        roofs = ([max(rates)] if rates else []) + ([max(slopes)] if slopes else [])
+        share = each.flops_per_s / min(roofs) if roofs else None
+        found.append(
+            Point(measurement=None, name=each.name, kind=GIVEN, dtype=kind, status="ok", x=each.flops_per_byte, y=each.flops_per_s,
+                  y_low=each.flops_per_s, y_high=each.flops_per_s, tick=None, share=None, ceiling_share=share,
+                  implausible=(share or 0) > IMPLAUSIBLE)
+        )  # fmt: skip
+    return found
+
+
 def _listed(points: Sequence[Point], number: bool) -> list[str]:
     """Notes on points that are not plain results, each point named (by its number, where the plot shows numbers)."""
     groups: dict[str, list[str]] = {}
     for index, point in enumerate(points, start=1):
-        state = "implausible" if point.implausible else point.measurement.status
+        state = "implausible" if point.implausible else point.status
         if state != "ok":
             shares = f" {point.shares}" if point.implausible and point.shares else ""
             groups.setdefault(state, []).append((str(index) if number else point.name) + shares)
@@ -257,12 +286,18 @@ def _listed(points: Sequence[Point], number: bool) -> list[str]:
 
 
 def picture(
-    machine: Machine, measurements: Iterable[Measurement] | None = None, *, dtype: str | None = None, numbered: bool = False
+    machine: Machine,
+    measurements: Iterable[Measurement] | None = None,
+    *,
+    points: Points | None = None,
+    dtype: str | None = None,
+    numbered: bool = False,
 ) -> Picture:
     """All that is drawn for this machine and these measurements.
 
-    dtype: only roofs and measurements of this one (a note counts the others). numbered: notes name points by number.
-    Raises Error where the machine has no bandwidth and no compute ceiling, or none for `dtype`.
+    points: given ones, see `own_points`. dtype: only roofs, measurements and points of this one (a note counts the others),
+    and given points without one. numbered: notes name points by number. Raises Error for a bad point, and where the machine
+    has no bandwidth and no compute ceiling, or none for `dtype`.
     """
     given = list(measurements or ())
     kept = [m for m in given if dtype in (None, m.dtype)]
@@ -274,13 +309,20 @@ def picture(
         raise Error(f"{machine.name} has no ceilings to draw: measure the machine first")
     if dtype is not None and not flat:
         notes.append(f"no {dtype} compute roof was measured")
-    points, absent = _points(machine, kept)
+    drawn_points, absent = _points(machine, kept)
     notes += absent
-    roofless = sorted({p.measurement.dtype for p in points} - {c.dtype for c in flat} - {""})
+    own = own_points(points)
+    kept_own = [each for each in own if dtype in (None, each.dtype) or not each.dtype]
+    if len(kept_own) < len(own):
+        notes.append(f"{len(own) - len(kept_own)} given points of other dtypes than {dtype} are not shown")
+    drawn_points += _given(machine, kept_own, dtype)
+    roofless = sorted({p.dtype for p in drawn_points} - {c.dtype for c in flat} - {""})
     notes += [f"{name} has no compute roof here; its points are drawn" for name in roofless if name != dtype]
-    notes += _listed(points, numbered)
+    notes += _listed(drawn_points, numbered)
 
-    top = max((c.value for c in flat), default=max((p.y for p in points), default=max((c.value for c in sloped), default=1.0)) * 2)
+    top = max(
+        (c.value for c in flat), default=max((p.y for p in drawn_points), default=max((c.value for c in sloped), default=1.0)) * 2
+    )
     fastest = max((c.value for c in sloped), default=None)
     main = [c for c, is_main in drawn if is_main and c.source == "measured"] or [c for c, is_main in drawn if is_main]
     slowest = min((c.value for c in main if c.kind == "bandwidth"), default=None)
@@ -294,10 +336,10 @@ def picture(
                 (float(ridge_flops_per_byte(peak, c.value)), peak) for c in main if c.kind == "bandwidth" and c.value != slowest
             ]
 
-    xs = [p.x for p in points] + [x for x, _ in ridges] or [1.0]
+    xs = [p.x for p in drawn_points] + [x for x, _ in ridges] or [1.0]
     x_limits = min(xs) / 4, max(xs) * 8
-    lowest = [p.y_low for p in points] + ([slowest * x_limits[0] * 2] if slowest else []) + [c.value / 4 for c in flat]
-    highest = [value for p in points for value in (p.y_high, p.tick) if value is not None]
+    lowest = [p.y_low for p in drawn_points] + ([slowest * x_limits[0] * 2] if slowest else []) + [c.value / 4 for c in flat]
+    highest = [value for p in drawn_points for value in (p.y_high, p.tick) if value is not None]
     y_limits = min(lowest) / 2.5, max([top * 3, *(value * 1.5 for value in highest)])
 
     roofs, joined = [], _joined(c for c, _ in drawn)
@@ -313,15 +355,15 @@ def picture(
             roofs.append(Roof(ceiling=ceiling, rate=rate, best=is_main and index == 0, label=label, x_from=span[0], x_to=span[1]))
     # The shading splits at the elbow of the roofs most points meet: their commonest dtype, else fp32, else the best.
     counts: dict[str, int] = {}
-    for p in points:
-        counts[p.measurement.dtype] = counts.get(p.measurement.dtype, 0) + 1
+    for p in drawn_points:
+        counts[p.dtype] = counts.get(p.dtype, 0) + 1
     preferred = [*sorted(counts, key=lambda name: -counts[name]), "fp32", *DTYPES]
     primary = next((best[name] for name in preferred if name in best), None)
     elbow = (primary / slowest, primary) if primary and slowest else None
     return Picture(
         roofs=tuple(roofs),
         ridges=tuple(dict.fromkeys(ridges)),
-        points=tuple(points),
+        points=tuple(drawn_points),
         notes=tuple(notes),
         elbow=elbow,
         x_limits=x_limits,
@@ -330,14 +372,19 @@ def picture(
 
 
 def roofline_data(
-    machine: Machine, measurements: Iterable[Measurement] | None = None, *, dtype: str | None = None
+    machine: Machine,
+    measurements: Iterable[Measurement] | None = None,
+    *,
+    points: Points | None = None,
+    dtype: str | None = None,
 ) -> list[dict[str, Any]]:
     """Everything the plot draws as flat records, all with the same keys, for CSV or another plotting library.
 
-    element: "memory_roof" and "compute_roof" (two records: the ends of a line), "ridge", "measurement", "note".
+    element: "memory_roof" and "compute_roof" (two records: the ends of a line), "ridge", "measurement", "point" (given),
+    "note".
     Coordinates: flops_per_byte and flops_per_s. Raises Error as `roofline` does.
     """
-    shown = picture(machine, measurements, dtype=dtype)
+    shown = picture(machine, measurements, points=points, dtype=dtype)
     keys = (
         "element", "label", "flops_per_byte", "flops_per_s", "attainable_flops_per_s", "share_of_bracket", "share_of_ceiling",
         "bandwidth_bytes_per_s", "level", "access", "dtype", "operator", "variant", "status", "source", "implausible",
@@ -349,7 +396,12 @@ def roofline_data(
         for x in (roof.x_from, roof.x_to):
             element = "memory_roof" if roof.memory else "compute_roof"
             where = {"flops_per_byte": x, "flops_per_s": roof.at(x), "bandwidth_bytes_per_s": roof.rate if roof.memory else None}
-            what = {"level": c.level or None, "access": c.access or None, "dtype": c.dtype or None, "variant": c.variant or None}
+            what: dict[str, Any] = {
+                "level": c.level or None,
+                "access": c.access or None,
+                "dtype": c.dtype or None,
+                "variant": c.variant or None,
+            }
             records.append(
                 {**empty, "element": element, "label": roof.label, **where, **what, "status": c.status, "source": c.source}
             )
@@ -358,15 +410,19 @@ def roofline_data(
     for p in shown.points:
         m = p.measurement
         where = {"flops_per_byte": p.x, "flops_per_s": p.y, "attainable_flops_per_s": p.tick}
-        what = {
-            "level": m.level or None,
-            "dtype": m.dtype or None,
-            "operator": m.operator,
-            "variant": m.variant,
-            "status": m.status,
-        }
-        shares = {"share_of_bracket": p.share, "share_of_ceiling": p.ceiling_share, "implausible": p.implausible}
-        records.append({**empty, "element": "measurement", "label": p.name, **where, **what, **shares, "source": "measured"})
+        what = {"dtype": p.dtype or None, "implausible": p.implausible, "source": "given"}
+        if m is not None:
+            what |= {
+                "level": m.level or None,
+                "operator": m.operator,
+                "variant": m.variant,
+                "status": m.status,
+                "source": "measured",
+            }
+        shares = {"share_of_bracket": p.share, "share_of_ceiling": p.ceiling_share}
+        records.append(
+            {**empty, "element": "measurement" if m is not None else "point", "label": p.name, **where, **what, **shares}
+        )
     return records + [{**empty, "element": "note", "label": note} for note in shown.notes]
 
 

@@ -15,6 +15,7 @@ from ..machine.manifest import replace_all
 from ..results import Measurement, records_to_csv
 from . import axes, latencies, measured, sizes, style
 from .data import roofline_data
+from .given import Points, own_points
 from .lettering import import_matplotlib
 from .show import Shown, draw_panels
 
@@ -63,16 +64,24 @@ def _write(directory: str | os.PathLike[str], stem: str, records: list[dict[str,
 
 
 def save(
-    machine: Machine, measurements: Iterable[Measurement] | None, directory: str | os.PathLike[str], *, dtype: str | None = None
+    machine: Machine,
+    measurements: Iterable[Measurement] | None,
+    directory: str | os.PathLike[str],
+    *,
+    points: Points | None = None,
+    dtype: str | None = None,
+    title: str | None = None,
 ) -> Paths:
     """Write roofline.svg, roofline.png and roofline.csv into `directory` (made if absent) and return their paths.
 
     The same data gives the same SVG and CSV, byte for byte, with the same matplotlib. Raises Error as `roofline` does,
     and where a file cannot be written.
     """
-    given = list(measurements or ())
-    records = roofline_data(machine, given, dtype=dtype)
-    return _save(directory, "roofline", records, lambda ax: axes.draw(machine, given, ax, dtype=dtype, fit=True))
+    given, own = list(measurements or ()), own_points(points)
+    records = roofline_data(machine, given, points=own, dtype=dtype)
+    return _save(
+        directory, "roofline", records, lambda ax: axes.draw(machine, given, ax, points=own, dtype=dtype, title=title, fit=True)
+    )
 
 
 def save_empirical(
@@ -111,14 +120,22 @@ def held_pictures(machine: Machine) -> list[str]:
 
 
 def saved(
-    machine: Machine, measurements: Iterable[Measurement], *, dtype: str | None = None
+    machine: Machine,
+    measurements: Iterable[Measurement],
+    *,
+    points: Points | None = None,
+    dtype: str | None = None,
+    title: str | None = None,
 ) -> dict[str, tuple[Callable[[], list[dict[str, Any]]], Callable[[str | os.PathLike[str]], Paths]]]:
-    """The pictures of a machine by name: what gives the records, and what saves it. dtype: only its roofs and points."""
-    given = list(measurements)
+    """The pictures of a machine by name: what gives the records, and what saves it. dtype: only its roofs and points.
+
+    points and title are the roofline's.
+    """
+    given, own = list(measurements), own_points(points)
     return {
         "roofline": (
-            lambda: roofline_data(machine, given, dtype=dtype),
-            lambda directory: save(machine, given, directory, dtype=dtype),
+            lambda: roofline_data(machine, given, points=own, dtype=dtype),
+            lambda directory: save(machine, given, directory, points=own, dtype=dtype, title=title),
         ),
         "empirical": (
             lambda: measured.empirical_data(machine, dtype=dtype),
