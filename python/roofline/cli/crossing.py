@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..errors import Error
+from ..machine import machines_of
 from ..units import fmt_number, fmt_si
 from .fields import given_fields
-from .models import machine_of
 from .outcomes import OK, BadInput, checking_input
 from .terminal import Terminal
 
@@ -32,7 +32,7 @@ def crossover(options: argparse.Namespace) -> int:
     fields = given_fields(options)
     operator = operator_named(options.operator)
     with checking_input():
-        machines = [machine_of(name.strip(), None) for name in options.machine.split(",")]
+        machines = machines_of(options.machine)
         if {"batch", "seq_q"} <= set(operator.make().to_dict()) and options.over in ("", "batch"):
             fields.setdefault("seq_q", 1)  # the batch of a decode step, where nothing else is said
         problem = operator.make(**fields)
