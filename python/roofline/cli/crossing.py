@@ -26,6 +26,7 @@ def flags(parser: argparse.ArgumentParser) -> None:
 
 
 def crossover(options: argparse.Namespace) -> int:
+    from ..model import growing
     from ..operators import operator_named
 
     screen = Terminal()
@@ -33,9 +34,7 @@ def crossover(options: argparse.Namespace) -> int:
     operator = operator_named(options.operator)
     with checking_input():
         machines = machines_of(options.machine)
-        if {"batch", "seq_q"} <= set(operator.make().to_dict()) and options.over in ("", "batch"):
-            fields.setdefault("seq_q", 1)  # the batch of a decode step, where nothing else is said
-        problem = operator.make(**fields)
+        problem = growing(operator, fields, options.over)
         found = [row for machine in machines for row in _rows(machine, problem, options.over, "dtype" in fields)]
     if options.json:
         records = [{"machine": name, "dtype": dtype, **met.to_dict()} for name, dtype, met, _ in found]

@@ -25,4 +25,6 @@ def machines_of(given: Given | Iterable[Given]) -> list[Machine]:
     """Machines from one or several of what `machine_of` takes, or from a comma list: "H100,GB200". Raises Error as it does."""
     if isinstance(given, str) and not os.path.exists(given):
         return [machine_of(each) for each in machine_list(given)]
-    return [machine_of(each) for each in ([given] if isinstance(given, (Machine, str, os.PathLike)) else given)]
+    if isinstance(given, (Machine, str, os.PathLike)) or not isinstance(given, Iterable):
+        return [machine_of(given)]
+    return [machine_of(each) for each in given]
