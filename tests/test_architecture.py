@@ -17,8 +17,9 @@ CSRC = ROOT / "csrc"
 
 # Each may import what stands to its left.
 ORDER = (
-    "errors units reading counts dtypes tensor_spec references operators hardware _repr probes machine kernel_costs model tiling "
-    "prediction transformer claims census results comparison importers measurement ceilings sweeps plot report doctor cli"
+    "errors units words reading counts dtypes tensor_spec references operators hardware _repr probes machine kernel_costs "
+    "model tiling prediction transformer questions claims census results comparison importers measurement ceilings sweeps "
+    "plot report doctor cli"
 ).split()
 TOUCH_CORE = {"measurement", "doctor"}
 DRAWS = {"plot"}

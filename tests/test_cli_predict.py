@@ -41,7 +41,7 @@ def test_llama_on_h100(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_json_fits_its_schema(capsys: pytest.CaptureFixture[str]) -> None:
     jsonschema = pytest.importorskip("jsonschema", reason="validates files against their schemas")
-    schema = json.loads((files("roofline") / "schemas" / "estimate.schema.json").read_text(encoding="utf-8"))
+    schema = json.loads((files("roofline") / "schemas" / "prediction.schema.json").read_text(encoding="utf-8"))
     for more in (
         ["--phase", "prefill", "--seq-len", "300", "--chunk", "128", "--advice", "--against", "H200"],
         [
@@ -97,25 +97,35 @@ def test_dtypes_each(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 BAD = [
-    (["Lama-4"], "no preset 'Lama-4'"),
+    (["Lama-3-8B"], "'Lama-3-8B' is no model and no operator; did you mean Llama-3-8B"),
     (["Llama-3-8B", "--machine", "H1000"], "H1000"),
     (["Llama-3-8B", "--machine", "GH200"], "ambiguous"),
     (["Llama-3-70B"], "does not fit; not even one sequence fits"),
+    (["Llama-3-8B", "--bacth", "4"], "unrecognized arguments: --bacth 4; did you mean --batch?"),
+    (["Llama-3-8B", "--phase", "decoed"], "unknown phase 'decoed'; did you mean decode"),
+    (["Llama-3-8B", "--quantization", "fp7"], "unknown quantization 'fp7'; did you mean fp8"),
+    (["Llama-3-8B", "--weights", "fp8", "--quantization", "fp8"], "give either quantization"),
+    (["Llama-3-8B", "--machine", "4xH100", "--tp", "2"], "has 4 devices, not tp 2"),
+    (["Llama-3-8B", "--machine", "2TB/s,bf61=5TFLOP/s"], "unknown dtype 'bf61'; did you mean bf16"),
+    (["Llama-3-8B", "--batch", "1,2", "--advice"], "--advice is of one prediction"),
+    (["matmul", "--M", "0"], "rows must be between 1"),
+    (["matmul", "--machine", "8xH100"], "runs on one device"),
+    (["matmul", "--rowz", "4"], "did you mean --rows"),
     (["Llama-3-8B", "--batch", "4096"], "the largest batch that fits is"),
     (["Llama-3-8B", "--batch", "0"], "batch must be between 1"),
     (["Llama-3-8B", "--batch", str(10**30)], "batch must be between 1"),
-    (["Llama-3-8B", "--batch", "many"], "must be a number"),
+    (["Llama-3-8B", "--batch", "many"], "must be a whole number"),
     (["Llama-3-8B", "--seq-q", "9", "--seq-kv", "4"], "at least seq_q 9"),
-    (["Llama-3-8B", "--chunk", "4"], "--chunk is not of --phase decode"),
+    (["Llama-3-8B", "--chunk", "4"], "decode: unknown field 'chunk'"),
     (["Llama-3-8B", "--seq-len", "4", "--seq-kv", "4"], "not both"),
     (["Llama-3-8B", "--tp", "3"], "tp 3 does not divide heads"),
     (["Llama-3-8B", "--tp", "5000000000"], "tp must be a number of ranks"),
     (["Llama-3-8B", "--ep", "8"], "has no experts to spread"),
     (["Llama-3-8B", "--weights", "int3"], "unknown dtype"),
-    (["Llama-3-8B", "--kv", "int3"], "kv must be one of"),
-    (["Llama-3-8B", "--activations", "int8"], "give --weights too"),
+    (["Llama-3-8B", "--kv", "int3"], "unknown dtype 'int3'; did you mean int32"),
+    (["Llama-3-8B", "--activations", "int8"], "give weights (--weights) too"),
     (["Llama-3-8B", "--overhead", "fast"], "fast"),
-    (["Llama-3-8B", "--compute-utilisation", "2"], "from 1e-06 to 1"),
+    (["Llama-3-8B", "--utilisation", "compute=2"], "from 1e-06 to 1"),
     (["Llama-3-8B", "--against", "H2000"], "no datasheet of 'H2000'"),
     (["Llama-3-8B", "--machine", "H100", "--machine", "GB200"], "--machine: is given more than once"),
     (["Llama-3-8B", "--batch", "1", "--batch=1"], "--batch: is given more than once"),

@@ -13,8 +13,8 @@ import pytest
 from roofline.census import census_of
 from roofline.machine import Machine
 from roofline.operators import OPERATORS, Bmm, Operator
-from roofline.prediction import predict
-from roofline.transformer import PRESETS, Decode, Prefill, calls_of, estimate, preset
+from roofline.questions import predict
+from roofline.transformer import PRESETS, Decode, Prefill, calls_of, preset
 from roofline.transformer.pricing import linked
 
 # Probes of a ceiling: what they repeat is the problem itself, whoever computes it.
@@ -91,7 +91,7 @@ def test_a_model_as_engines_run_it_has_no_variant(name: str) -> None:
     """Fused, every call is its compulsory bytes; not fused, attention's scores come on top, and nothing else."""
     for phase in (Decode(batch=3, seq_kv=100), Prefill(seq_q=64)):
         assert {call.variant for call in calls_of(preset(name), phase)} == {""}
-        found = estimate(preset(name), phase, Machine.from_datasheet("B200"), must_fit=False)
+        found = predict(Machine.from_datasheet("B200"), preset(name), phase, must_fit=False)
         assert found.bytes == sum(part.call.count * part.call.problem.compulsory_bytes() for part in found.parts)
 
 
@@ -100,8 +100,8 @@ def test_the_whole_is_next_to_what_is_done_by_hand(name: str) -> None:
     """docs/conventions.md: how far decode of one sequence is above weights and cache over bandwidth."""
     given = {"must_fit": False, "launch_s": 0.0}
     phase, h200 = Decode(batch=1, seq_kv=4096), Machine.from_datasheet("H200")
-    whole = estimate(preset(name), phase, h200, **given)  # type: ignore[arg-type]
-    by_hand = estimate(preset(name), phase, h200, counting="weights_and_kv", **given)  # type: ignore[arg-type]
+    whole = predict(h200, preset(name), phase, **given)  # type: ignore[arg-type]
+    by_hand = predict(h200, preset(name), phase, counting="weights_and_kv", **given)  # type: ignore[arg-type]
     assert by_hand.time_s < whole.time_s < (1.003 if preset(name).experts else 1.001) * by_hand.time_s
 
 
@@ -109,7 +109,7 @@ def test_the_whole_is_next_to_what_is_done_by_hand(name: str) -> None:
 def test_no_dust_of_rounding_is_a_share(name: str) -> None:
     """What levels and arithmetic do not hide of each other is nothing on paper, where they overlap perfectly."""
     for machine_name, ranks in (("H100 SXM", 1), ("GB200", 4)):
-        found = estimate(preset(name), Decode(batch=8), Machine.from_datasheet(machine_name), tp=ranks, must_fit=False)
+        found = predict(Machine.from_datasheet(machine_name), preset(name), Decode(batch=8), tp=ranks, must_fit=False)
         assert "overlap" not in found.profile
         for heading in ("bound by", "groups"):
             shown = dict(found.summary())[heading]

@@ -34,7 +34,7 @@ from roofline.operators import (
     TopkSoftmax,
 )
 from roofline.operators.grouped_matmul import expected_touched
-from roofline.prediction import predict
+from roofline.questions import predict
 from roofline.references import top
 
 
@@ -327,7 +327,7 @@ def test_collectives_over_links() -> None:
     assert found.parts["link"] == found.terms["link"] == found.time_s  # a datasheet's roofs overlap perfectly
     assert found.roofs.labels["link"] == "link 450 GB/s"
     assert "link" not in predict(on_links(LINK), Rope()).terms
-    with pytest.raises(Error, match="Example GPU: no link to other ranks is known; give the machine one"):
+    with pytest.raises(Error, match="Example GPU: no link to other ranks is known; give its rate"):
         predict(on_links(), AllReduce())
     assert predict(on_links(), AllReduce(ranks=1)).bound == "DRAM"
 

@@ -10,7 +10,8 @@ import pytest
 from roofline.comparison.numbers import estimate as estimate_of
 from roofline.machine import Ceiling, Machine, bars_name
 from roofline.operators import Attention, LayerNorm, Matmul, Operator, RmsNorm, Softmax
-from roofline.prediction import Rates, predict
+from roofline.prediction import Rates
+from roofline.questions import predict
 from roofline.report import explain
 from roofline.report.tables import ceiling_table, why_wrong
 from roofline.results import Bracket, Measurement

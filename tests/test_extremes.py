@@ -16,8 +16,8 @@ from roofline.errors import Error
 from roofline.machine import Ceiling, Machine
 from roofline.model import Roofs, time_s
 from roofline.operators import Relu
-from roofline.prediction import predict
-from roofline.transformer import Decode, estimate, memory_of, preset
+from roofline.questions import predict
+from roofline.transformer import Decode, memory_of, preset
 from roofline.units import parse_bytes, parse_si, parse_time_s
 
 H100 = Machine.from_datasheet("H100 SXM")
@@ -26,8 +26,8 @@ SHARE, SECONDS, RATE = "from 1e-06 to 1", r"from 0 to 1e\+06", r"from 1 to 1e\+3
 SIZE = r"from 1 to 1e\+18"
 TINY, HUGE = 1e-320, 1e308
 PYTHON: list[tuple[dict[str, Any], str]] = [
-    *(({name: value}, SHARE) for name in ("compute_utilisation", "bandwidth_utilisation", "memory_share")
-      for value in (TINY, HUGE, 1e-7, 0, -1.0, math.nan, 1.0000001, "0.5", True)),
+    *(({name: value}, SHARE) for name in ("utilisation", "memory_share")
+      for value in (TINY, HUGE, 1e-7, 0, -1.0, math.nan, 1.0000001, "50", True)),
     *(({name: value}, SECONDS) for name in ("launch_s", "overhead_s", "link_latency_s")
       for value in (HUGE, 1.1e6, -TINY, math.inf, math.nan, "1us", True, 10**400)),
     *(({"link_bytes_per_s": value}, RATE) for value in (TINY, HUGE, 0, math.nan, 10**400, 10**5000)),
@@ -45,8 +45,8 @@ def no_warning() -> Any:
 @pytest.mark.parametrize(("given", "range_"), PYTHON, ids=[next(iter(g)) for g, _ in PYTHON])
 def test_estimates_refuse_by_a_stated_range(given: dict[str, Any], range_: str) -> None:
     (name,) = given
-    with pytest.raises(Error, match=f"{name} must be .*{range_}, got") as raised:
-        estimate(MODEL, Decode(), H100, tp=2, **given)
+    with pytest.raises(Error, match=f"{name}( of compute)? must be .*{range_}, got") as raised:
+        predict(H100, MODEL, Decode(), tp=2, **given)
     assert len(str(raised.value)) < 200
 
 
@@ -88,9 +88,9 @@ def test_ceilings_have_a_range(made: Callable[[float], Any], sample: float) -> N
 def test_the_ends_of_every_range_are_finite() -> None:
     """The slowest machine, the smallest shares, the longest launches together: no infinity, no warning."""
     slow = Machine.from_peaks("paper", 2e-24, fp32=2e-24, bf16=2e-24)  # what is left of them is above 1e-30
-    ends = {"compute_utilisation": 1e-6, "bandwidth_utilisation": 1e-6, "launch_s": 1e6, "overhead_s": 1e6, "link_latency_s": 1e6}
+    ends = {"utilisation": {"compute": 1e-6, "bandwidth": 1e-6}, "launch_s": 1e6, "overhead_s": 1e6, "link_latency_s": 1e6}
     for batch in (1, 2**40):
-        found = estimate(MODEL, Decode(batch=batch), slow, must_fit=False, tp=2, link_bytes_per_s=1.0, **ends)  # type: ignore[arg-type]
+        found = predict(slow, MODEL, Decode(batch=batch), must_fit=False, tp=2, link_bytes_per_s=1.0, **ends)  # type: ignore[arg-type]
         assert math.isfinite(found.time_s) and found.tokens_per_s > 0
         assert "inf" not in repr(found) and "nan" not in str(found.summary())
     for least in (1e-6, 1.0):
@@ -102,9 +102,9 @@ def test_the_ends_of_every_range_are_finite() -> None:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--compute-utilisation", "1e-320"], SHARE),
-        (["--bandwidth-utilisation", "1e-320"], SHARE),
-        (["--bandwidth-utilisation", "nan"], SHARE),
+        (["--utilisation", "compute=1e-320"], SHARE),
+        (["--utilisation", "bandwidth=1e-320"], SHARE),
+        (["--utilisation", "nan"], SHARE),
         (["--launch", "1e308"], SECONDS),
         (["--launch", "1e308Es"], "cannot read"),
         (["--overhead", "1e300"], SECONDS),
@@ -115,7 +115,7 @@ def test_the_ends_of_every_range_are_finite() -> None:
         (["--memory", "1e30TB"], SIZE),
         (["--memory", "0"], SIZE),
         (["--memory-share", "1e-320"], SHARE),
-        (["--batch", "1e308"], "must be a number"),
+        (["--batch", "1e308"], "must be a whole number"),
         (["--seq-q", "4", "--accepted", "1e-320"], "between 1 and seq_q 4"),
     ],
 )

@@ -724,7 +724,7 @@ def test_damaged_files_name_the_file_and_the_place(text: str, words: str, tmp_pa
 def test_files_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(Error, match="cannot read machine file .*absent.json: No such file"):
         Machine.load(tmp_path / "absent.json")
-    with pytest.raises(Error, match="cannot read machine file .*it is a folder"):
+    with pytest.raises(Error, match="cannot read machine file .*machine.json: No such file"):
         Machine.load(tmp_path)
     with pytest.raises(Error, match="cannot write .*No such file or directory; nothing was written"):
         whole().save(tmp_path / "absent" / "machine.json")

@@ -325,8 +325,21 @@ def test_counts_of_numpy_are_numbers() -> None:
     assert (m.total_flops, m.total_bytes) == (5, 7)
 
 
+def test_problems_in_words() -> None:
+    """An operator's name and its fields, in the names of others: the problem is the same one."""
+    found = roofline.measure("gemm", M=64, N=32, K="16", dtype=np.float32, device="cpu", policy=FAST)
+    assert found.operator == "matmul"
+    assert {name: found.problem[name] for name in ("rows", "columns", "inner", "dtype")} == {
+        "rows": 64, "columns": 32, "inner": 16, "dtype": "fp32",
+    }  # fmt: skip
+    changed = roofline.measure(Matmul(rows=8, columns=8, inner=8), M=64, N=32, K=16, device="cpu", policy=FAST)
+    assert changed.problem == found.problem
+    with pytest.raises(Error, match="unknown field 'rowz'; did you mean rows"):
+        roofline.measure("gemm", rowz=4, device="cpu")
+
+
 @pytest.mark.parametrize("call", [roofline.run, roofline.measure, roofline.measurement.attempt])
-@pytest.mark.parametrize("problem", ["matmul", Matmul, None, 5])
+@pytest.mark.parametrize("problem", [None, 5])
 def test_what_is_no_problem(call: Any, problem: Any) -> None:
     with pytest.raises(Error, match="the problem must be an operator such as"):
         call(problem)

@@ -28,12 +28,13 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from roofline import Attention, Bmm, Machine, Relu, Stream, census_of, estimate, plot
+from roofline import Attention, Bmm, Machine, Relu, Stream, census_of, plot
 from roofline.errors import Error
 from roofline.machine import Ceiling
 from roofline.plot import style
 from roofline.plot.labels import contains, overlap, text_corners
 from roofline.plot.models import panels
+from roofline.questions import predict
 from roofline.results import Results
 from roofline.transformer import Decode, Prefill, TransformerConfig, preset
 
@@ -95,7 +96,7 @@ def arguments(config: TransformerConfig, machine: Machine, others: list[Machine]
         "decode_over_batch": (config, others),
         "decode_latency": (config, others),
         "decode_heatmap": (config, machine),
-        "block_profile": (estimate(config, Decode(batch=8), machine, must_fit=False),),
+        "block_profile": (predict(machine, config, Decode(batch=8), must_fit=False),),
     }
 
 
@@ -268,7 +269,7 @@ def test_one_roof_a_machine() -> None:
 
 def test_a_workload_lies_where_its_time_puts_it() -> None:
     machine = sheet("H100 SXM")
-    found = estimate(LLAMA, Decode(batch=32), machine)
+    found = predict(machine, LLAMA, Decode(batch=32))
     dots = rows(plot.workloads_data(machine, LLAMA), "dot")
     assert dots["decode, batch 32"]["flops_per_s"] == pytest.approx(found.flops / found.time_s)
     assert dots["decode, batch 32"]["flops_per_byte"] == pytest.approx(found.flops / found.bytes)
@@ -338,7 +339,7 @@ def test_every_kernel_has_its_number() -> None:
 
 
 def test_a_profile_adds_up() -> None:
-    found = estimate(LLAMA, Decode(batch=8), cpu(), overhead_s=0.05)
+    found = predict(cpu(), LLAMA, Decode(batch=8), overhead_s=0.05)
     every = rows(plot.block_profile_data(found))
     total = every.pop("all")
     assert total["time_s"] == pytest.approx(found.time_s) and sum(r["share"] for r in every.values()) == pytest.approx(1)

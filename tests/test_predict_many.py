@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 from roofline.errors import Error
 from roofline.machine import Ceiling, Machine
 from roofline.operators import OPERATORS, Attention, Ffn, GroupedMatmul, Matmul, MlaDecode, Operator, QuantizedMatmul, RmsNorm
-from roofline.prediction import Predictions, predict, predict_many
+from roofline.prediction import Predictions, predict_many, predict_problem
+from roofline.questions import predict
+from roofline.transformer.phases import PHASES
 
 
 def machine(device: str = "cpu") -> Machine:
@@ -171,7 +173,10 @@ def test_no_field_is_called_as_an_option() -> None:
     options = set(inspect.signature(predict_many).parameters) - {"given"}
     for operator in OPERATORS.values():
         assert not options & set(operator.field_names())
-    assert set(inspect.signature(predict).parameters) - {"problem"} <= options
+    assert set(inspect.signature(predict_problem).parameters) - {"problem"} <= options
+    asked = set(inspect.signature(predict).parameters) - {"dtype", "fields"}
+    assert not any(asked & set(operator.field_names()) for operator in OPERATORS.values())
+    assert not any(asked & set(phase.field_names()) for phase in PHASES.values())
 
 
 def test_counts_do_not_overflow() -> None:

@@ -32,8 +32,9 @@ from roofline.operators import (
 )
 from roofline.operators.base import WORK
 from roofline.operators.scales import scales_name
-from roofline.prediction import KNEE, Rates, moved_bytes, predict, predict_many, reused_bytes
+from roofline.prediction import KNEE, Rates, moved_bytes, predict_many, reused_bytes
 from roofline.probes.kernels import CASES
+from roofline.questions import predict
 from roofline.tensor_spec import TensorSpec
 
 

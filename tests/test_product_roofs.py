@@ -9,7 +9,7 @@ from roofline.hardware import datasheets
 from roofline.machine import Machine
 from roofline.model import place
 from roofline.operators import OPERATORS, Ffn, Fma, Operator, growth
-from roofline.prediction import predict
+from roofline.questions import predict
 
 NARROW = ("fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8")
 

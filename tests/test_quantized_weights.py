@@ -12,13 +12,13 @@ from roofline.census import census_of
 from roofline.cli import main
 from roofline.errors import Error
 from roofline.machine import Machine
+from roofline.questions import predict
 from roofline.transformer import (
     PRESETS,
     Decode,
     Quantization,
     TransformerConfig,
     advise,
-    estimate,
     from_hugging_face,
     preset,
     weights_bytes,
@@ -92,9 +92,9 @@ def test_what_is_counted_is_said(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_advice_means_the_same() -> None:
     machine = Machine.from_datasheet("H100 SXM")
-    found = estimate(preset("Llama-3-8B"), Decode(batch=1), machine)
+    found = predict(machine, preset("Llama-3-8B"), Decode(batch=1))
     (four,) = (a for a in advise(found, machine) if a.change.startswith("weights in int4"))
-    by_flag = estimate(preset("Llama-3-8B").replace(weights="int4"), Decode(batch=1), machine)
+    by_flag = predict(machine, preset("Llama-3-8B").replace(weights="int4"), Decode(batch=1))
     assert four.time_s == by_flag.time_s
 
 

@@ -11,7 +11,8 @@ from roofline._repr import html_table, text_table
 from roofline._repr.text import width
 from roofline.machine import Ceiling, Machine
 from roofline.operators import Relu
-from roofline.prediction import Prediction, predict
+from roofline.prediction import Prediction
+from roofline.questions import predict
 from roofline.results import Bracket, Measurement, Results
 
 HOSTILE = "<script>alert('x')</script> & \"co\""
@@ -93,7 +94,7 @@ def test_a_prediction_shows_its_terms() -> None:
     assert isinstance(found, Prediction)
     # plain stores only: 8 MB at 41 GB/s are 195.1 us
     assert found.roof_s == pytest.approx(195.122e-6, rel=1e-5)
-    assert repr(found).startswith("Prediction(196 µs, DRAM-bound, ")
+    assert repr(found).startswith("Prediction(relu on Example CPU: 196 µs, DRAM-bound, ")
     printer = Printer()
     found._repr_pretty_(printer, False)
     assert "no DRAM copy roof: DRAM read is used" in printer.written

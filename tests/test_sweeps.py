@@ -164,7 +164,7 @@ def test_a_million_points_begin_at_once(axes: dict[str, Any]) -> None:
         (Softmax(), {"rows": [1, 2**63]}, "rows must be between 1 and 2..62, got 9223372036854775808"),
         (Softmax(), {"rows": [1, True]}, "rows must be an integer, got True"),
         (Softmax(), {"rows": [1, 2.0]}, "rows must be an integer, got 2.0"),
-        (Softmax(), {"rows": ["8"]}, "rows must be an integer, got '8'"),
+        (Softmax(), {"rows": ["eight"]}, "rows must be a whole number such as 4096 or 8k, got 'eight'"),
         (Softmax(), {"rows": [8], "dtype": ["fp32", "fp3"]}, "unknown dtype 'fp3'"),
         (Softmax(), {"rows": [2**31, 2**61], "columns": [4, 8]}, "more than 2..62 bytes"),
         (Attention(heads=8), {"kv_heads": [1, 2, 3]}, "kv_heads"),

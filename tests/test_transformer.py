@@ -16,17 +16,17 @@ from hypothesis import strategies as st
 import roofline
 from roofline.errors import Error
 from roofline.machine import Ceiling, Machine
+from roofline.questions import predict
 from roofline.transformer import (
     Decode,
-    Estimate,
     Mixed,
+    ModelPrediction,
     Prefill,
     Training,
     TransformerConfig,
     advise,
     calls_of,
     crossing,
-    estimate,
     preset,
     ridge_batch,
 )
@@ -58,14 +58,14 @@ def h100() -> Machine:
 
 def test_llama_3_8b_on_h100() -> None:
     """One decode step against 2048 cached tokens in bf16 at 3350 GB/s: 4.247 ms of weights and KV, 4.561 ms with the head."""
-    given = {"config": LLAMA, "phase": Decode(seq_kv=2048), "machine": h100()}
-    without = estimate(**given, lm_head=False, counting="weights_and_kv")
+    given = {"what": LLAMA, "phase": Decode(seq_kv=2048), "machine": h100()}
+    without = predict(**given, lm_head=False, counting="weights_and_kv")
     assert without.bytes == 13_958_643_712 + 268_435_456
     assert without.time_s == pytest.approx(14_227_079_168 / 3350e9, rel=1e-12)
     assert f"{without.time_s * 1e3:.3f}" == "4.247"
-    assert f"{estimate(**given, counting='weights_and_kv').time_s * 1e3:.3f}" == "4.561"
+    assert f"{predict(**given, counting='weights_and_kv').time_s * 1e3:.3f}" == "4.561"
     # Activations, norms, rotation, cache writes and the embedding row add less than 0.1 %.
-    full = estimate(**given, lm_head=False)
+    full = predict(**given, lm_head=False)
     assert 1 < full.time_s / without.time_s < 1.001
     assert full.tpot_s == full.time_s
     assert full.tokens_per_s == full.tokens_per_s_per_user == 1 / full.time_s
@@ -73,7 +73,7 @@ def test_llama_3_8b_on_h100() -> None:
 
 def test_prefill_is_bound_by_products() -> None:
     """Products at 989.4 TFLOP/s, softmax on the cores, and what passes over activations: other tools give 34.3 and 35.5 ms."""
-    found = estimate(LLAMA, Prefill(seq_q=2048), h100())
+    found = predict(h100(), LLAMA, Prefill(seq_q=2048))
     assert found.ttft_s == pytest.approx(34.1e-3, rel=0.005)
     assert found.profile["product"] / found.time_s > 0.85
     assert found.tpot_s is None
@@ -100,11 +100,11 @@ def test_three_models_on_three_machines(model: str, machine: str) -> None:
     bandwidth, peak = MACHINES[machine]
     config, on = preset(model), Machine.from_datasheet(machine)
     floor_s = (2 * (matrices + head) + 4096 * cached) / bandwidth
-    step = {"config": config, "phase": Decode(seq_kv=4096), "machine": on, "must_fit": False}
-    assert estimate(**step, counting="weights_and_kv").time_s == pytest.approx(floor_s, rel=1e-12)
-    assert 1 < estimate(**step).time_s / floor_s < 1.001
+    step: dict[str, Any] = {"what": config, "phase": Decode(seq_kv=4096), "machine": on, "must_fit": False}
+    assert predict(**step, counting="weights_and_kv").time_s == pytest.approx(floor_s, rel=1e-12)
+    assert 1 < predict(**step).time_s / floor_s < 1.001
     flops = 2 * (2048 * matrices + head) + 4 * width * 2048 * 2049 // 2
-    prefill = estimate(config, Prefill(seq_q=2048), on, must_fit=False)
+    prefill = predict(on, config, Prefill(seq_q=2048), must_fit=False)
     assert sum(part.product_flops for part in prefill.parts) == flops
     assert 1 < prefill.time_s / (flops / peak) < 1.2
 
@@ -121,9 +121,9 @@ TUTORIAL = {1: 0.0052098185552238805, 8: 0.008023953958208955, 64: 0.03053703718
 @pytest.mark.parametrize("batch", TUTORIAL)
 def test_utilisation_factors_of_tutorials(batch: int) -> None:
     machine = on_paper(bandwidth=3.35e12, compute=989.5e12)
-    found = estimate(
-        preset("7B"), Decode(batch=batch, seq_kv=2048), machine, lm_head=False, counting="weights_and_kv", compute_utilisation=0.7,
-        bandwidth_utilisation=0.8,
+    found = predict(
+        machine, preset("7B"), Decode(batch=batch, seq_kv=2048), lm_head=False, counting="weights_and_kv",
+        utilisation={"compute": 0.7, "bandwidth": 0.8},
     )  # fmt: skip
     assert found.time_s + tutorial_activations(batch) / (0.8 * 3.35e12) == pytest.approx(TUTORIAL[batch], rel=1e-12)
     assert found.ceilings == ("DRAM read 3.35 TB/s × 0.8", "bf16→fp32 tensor 990 TFLOP/s × 0.7")
@@ -133,8 +133,8 @@ def test_twice_the_batch_does_not_double_throughput() -> None:
     """Ratios of throughput for batches 1→2, 2→4, … of a "7B" against 2048 keys: the cache saturates it."""
     rates = []
     for batch in (1, 2, 4, 8, 16, 32, 64, 128, 256):
-        found = estimate(
-            preset("7B"), Decode(batch=batch, seq_kv=2048), on_paper(compute=1e15), lm_head=False, counting="weights_and_kv"
+        found = predict(
+            on_paper(compute=1e15), preset("7B"), Decode(batch=batch, seq_kv=2048), lm_head=False, counting="weights_and_kv"
         )
         rates.append(batch / (found.time_s + tutorial_activations(batch) / 1e12))
     ratios = [many / few for few, many in itertools.pairwise(rates)]
@@ -149,7 +149,7 @@ SMALL = TransformerConfig(layers=2, d_model=64, heads=4, kv_heads=2, d_ff=128, v
 def test_parts_add_up() -> None:
     machine = on_paper(launch_s=1e-6)
     for phase in (Prefill(seq_q=64, chunk=24), Decode(batch=3, seq_kv=50), Mixed(batch=2, seq_kv=9), Training(seq_q=16)):
-        found = estimate(SMALL, phase, machine, overhead_s=1e-3)
+        found = predict(machine, SMALL, phase, overhead_s=1e-3)
         steps = sum(1 for _ in phase.steps())
         assert found.overhead_s == pytest.approx(1e-3 * steps)
         for shares in (found.profile, {**found.groups, "overhead": found.overhead_s}):
@@ -162,10 +162,10 @@ def test_parts_add_up() -> None:
 
 def test_one_part_by_hand() -> None:
     """lm_head of 3 rows: 2 x 3 x 64 x 100 FLOPs at 100 MFLOP/s, against 2 (192 + 6400 + 300) bytes at 1 GB/s."""
-    found = estimate(SMALL, Decode(batch=3, seq_kv=5), on_paper(bandwidth=1e9, compute=100e6))
+    found = predict(on_paper(bandwidth=1e9, compute=100e6), SMALL, Decode(batch=3, seq_kv=5))
     (head,) = (part for part in found.parts if part.call.group == "head")
-    assert (head.time_s, head.bound) == (pytest.approx(384e-6), "product")
-    found = estimate(SMALL, Decode(batch=3, seq_kv=5), on_paper(bandwidth=1e9, compute=100e9))
+    assert (head.time_s, head.bound) == (pytest.approx(384e-6), "compute")
+    found = predict(on_paper(bandwidth=1e9, compute=100e9), SMALL, Decode(batch=3, seq_kv=5))
     (head,) = (part for part in found.parts if part.call.group == "head")
     assert (head.time_s, head.bound) == (pytest.approx(13784e-9), "DRAM")
 
@@ -175,17 +175,17 @@ def test_launches_as_given() -> None:
     runs = sum(call.count for call in calls_of(SMALL, Decode(seq_kv=64)))
     assert runs == 1 + 2 * 8 + 1 + 4 + 1 == 23
     for machine in (on_paper(), on_paper(launch_s=1e-3)):
-        found = estimate(SMALL, Decode(seq_kv=64), machine, launch_s=2e-6)
+        found = predict(machine, SMALL, Decode(seq_kv=64), launch_s=2e-6)
         assert found.profile["launch"] == pytest.approx(runs * 2e-6)
         assert "launch 2.00 µs, as given" in found.ceilings
         assert not any("launch latency" in note for note in found.notes)
-        assert "launch" not in estimate(SMALL, Decode(seq_kv=64), machine, launch_s=0).profile
+        assert "launch" not in predict(machine, SMALL, Decode(seq_kv=64), launch_s=0).profile
 
 
 def test_measured_machines_overlap_imperfectly() -> None:
     machine = on_paper(bandwidth=1e9, compute=2e9)
     measured = dataclasses.replace(machine, ceilings=tuple(dataclasses.replace(c, source="measured") for c in machine.ceilings))
-    perfect, real = (estimate(SMALL, Decode(seq_kv=64), m) for m in (machine, measured))
+    perfect, real = (predict(m, SMALL, Decode(seq_kv=64)) for m in (machine, measured))
     assert "overlap" not in perfect.profile
     assert real.profile["overlap"] > 0
     assert real.time_s > perfect.time_s
@@ -194,24 +194,24 @@ def test_measured_machines_overlap_imperfectly() -> None:
 def test_collectives() -> None:
     machine = on_paper()
     with pytest.raises(Error, match="no link to other ranks is known"):
-        estimate(SMALL, Decode(seq_kv=8), machine, tp=2)
-    found = estimate(SMALL, Decode(seq_kv=8), machine, tp=2, link_bytes_per_s=1e6, link_latency_s=1e-3)
+        predict(machine, SMALL, Decode(seq_kv=8), tp=2)
+    found = predict(machine, SMALL, Decode(seq_kv=8), tp=2, link_bytes_per_s=1e6, link_latency_s=1e-3)
     # Five all-reduces of 64 numbers: two halves of 64 bytes each go over the link. Then half of 100 logits of two bytes.
     assert found.profile["link"] == pytest.approx((5 * 2 * 64 + 100) / 1e6)
     assert found.profile["link latency"] == pytest.approx(6e-3)
     assert "link 1.00 MB/s" in found.ceilings
-    assert estimate(LLAMA, Decode(), h100(), tp=8).ceilings[-1] == "link 450 GB/s"
+    assert predict(h100(), LLAMA, Decode(), tp=8).ceilings[-1] == "link 450 GB/s"
 
 
 def test_expert_parallelism_by_hand() -> None:
     """Mixtral on 8 ranks of 8 sequences: each reads its one expert (a token in 64 misses it rarely), and all of attention."""
     config, phase = preset("Mixtral-8x7B"), Decode(batch=64, seq_kv=2048)
     on = h100()
-    found = estimate(config, phase, on, ep=8, lm_head=False, counting="weights_and_kv")
+    found = predict(on, config, phase, ep=8, lm_head=False, counting="weights_and_kv")
     attention = 32 * 2 * (4096 * 6144 + 4096 * 4096 + 8 * 4096)
     expert = 32 * 3 * math.ceil((1 - 0.75**64) * 2 * 4096 * 14336)
     assert found.bytes == attention + expert + 8 * 2048 * 131072
-    full = estimate(config, phase, on, ep=8)
+    full = predict(on, config, phase, ep=8)
     # 8 ranks of 8 tokens with 2 of 8 experts: a rank has one, which a quarter of the 64 tokens choose: 16 rows, of which 2 stay.
     sent = 2 * 32 * 2 * 14 * 4096
     assert full.profile["link"] == pytest.approx(sent / 450e9)
@@ -223,39 +223,39 @@ def test_expert_parallelism_by_hand() -> None:
     assert "twice the ranks" not in more  # 16 do not divide 8 experts
     assert "twice the link" in more
     # Fewer expert bytes than tensor parallelism has at this batch: none; but no all-reduce.
-    other = estimate(config, phase, on, tp=8)
+    other = predict(on, config, phase, tp=8)
     assert sum(p.bytes for p in full.parts if p.call.name == "experts") == pytest.approx(
         sum(p.bytes for p in other.parts if p.call.name == "experts"), rel=0.01
     )
-    batch = ridge_batch(estimate(config, phase, on, ep=4), on).batch
+    batch = ridge_batch(predict(on, config, phase, ep=4), on).batch
     assert batch is None or batch > 64
 
 
 def test_amdahl() -> None:
     """A third of the time that no rank shares leaves at most three times the speed, as in any profile of decode and recompute."""
-    found = estimate(SMALL, Decode(seq_kv=64), on_paper())
+    found = predict(on_paper(), SMALL, Decode(seq_kv=64))
     kept = sum(part.time_s for part in found.parts if part.call.name in ("embedding", "norm", "residual and norm"))
     assert found.unsharded_s == pytest.approx(kept)
     assert found.amdahl == pytest.approx(found.time_s / kept)
-    third = estimate(SMALL, Decode(seq_kv=64), on_paper(), overhead_s=(found.time_s - 3 * kept) / 2)
+    third = predict(on_paper(), SMALL, Decode(seq_kv=64), overhead_s=(found.time_s - 3 * kept) / 2)
     assert third.amdahl == pytest.approx(3)
-    many = estimate(SMALL, Decode(seq_kv=64), on_paper(), tp=2, link_bytes_per_s=1e30)
+    many = predict(on_paper(), SMALL, Decode(seq_kv=64), tp=2, link_bytes_per_s=1e30)
     assert found.time_s / found.amdahl < many.time_s < found.time_s
 
 
 def test_speculative_decoding() -> None:
-    plain = estimate(LLAMA, Decode(seq_kv=2048), h100())
-    four = estimate(LLAMA, Decode(seq_kv=2048, seq_q=4, accepted=2.5), h100())
+    plain = predict(h100(), LLAMA, Decode(seq_kv=2048))
+    four = predict(h100(), LLAMA, Decode(seq_kv=2048, seq_q=4, accepted=2.5))
     assert four.tpot_s == pytest.approx(four.time_s / 2.5)
     assert 1 < four.time_s / plain.time_s < 1.01  # the same weights and cache
     assert any("the draft's own cost is not in it" in note for note in four.notes)
-    best = estimate(LLAMA, Decode(seq_kv=2048, seq_q=4), h100())
+    best = predict(h100(), LLAMA, Decode(seq_kv=2048, seq_q=4))
     assert best.tpot_s == pytest.approx(best.time_s / 4)
     assert any("the best case" in note for note in best.notes)
 
 
 def test_training_counts_useful_flops() -> None:
-    kept, again = (estimate(SMALL, Training(batch=4, seq_q=64, recompute=r), on_paper(compute=1e9)) for r in ("none", "full"))
+    kept, again = (predict(on_paper(compute=1e9), SMALL, Training(batch=4, seq_q=64, recompute=r)) for r in ("none", "full"))
     assert kept.mfu is not None and again.mfu is not None
     assert kept.mfu * kept.time_s == pytest.approx(again.mfu * again.time_s)
     assert again.mfu < kept.mfu < 1
@@ -263,7 +263,7 @@ def test_training_counts_useful_flops() -> None:
 
 
 def test_fusing_gains() -> None:
-    fused, apart = (estimate(LLAMA, Prefill(seq_q=2048), h100(), fused=fused) for fused in (True, False))
+    fused, apart = (predict(h100(), LLAMA, Prefill(seq_q=2048), fused=fused) for fused in (True, False))
     # Scores of 32 heads and layers in fp32, four passes: 34 GB more than a fused attention moves.
     pairs = 32 * 32 * 2048 * 2049 // 2
     moved = {e.options.fused: sum(p.bytes for p in e.parts if p.call.name == "attention") for e in (fused, apart)}
@@ -280,7 +280,7 @@ NAMES = st.sampled_from(["7B", "Llama-3-8B", "Qwen3-30B-A3B", "DeepSeek-V3", "GP
 @given(name=NAMES, batch=st.integers(1, 300), seq_kv=st.integers(1, 30000), more=st.integers(1, 100))
 def test_time_grows_with_batch_and_length(name: str, batch: int, seq_kv: int, more: int) -> None:
     def time_s(batch: int, seq_kv: int) -> float:
-        return estimate(preset(name), Decode(batch=batch, seq_kv=seq_kv), on_paper_of_all()).time_s
+        return predict(on_paper_of_all(), preset(name), Decode(batch=batch, seq_kv=seq_kv)).time_s
 
     first = time_s(batch, seq_kv)
     assert time_s(batch + more, seq_kv) > first
@@ -298,13 +298,13 @@ def on_paper_of_all() -> Machine:
 @given(name=NAMES, seq_q=st.integers(1, 3000), more=st.integers(1, 500), tp=st.sampled_from([2, 4, 8]))
 def test_ranks_never_slow_a_part(name: str, seq_q: int, more: int, tp: int) -> None:
     machine = on_paper_of_all()
-    whole = estimate(preset(name), Prefill(seq_q=seq_q), machine)
-    part = estimate(preset(name), Prefill(seq_q=seq_q), machine, tp=tp, link_bytes_per_s=1e11)
+    whole = predict(machine, preset(name), Prefill(seq_q=seq_q))
+    part = predict(machine, preset(name), Prefill(seq_q=seq_q), tp=tp, link_bytes_per_s=1e11)
     own = [p for p in part.parts if p.call.group != "communication"]
     assert [p.call.name for p in own] == [p.call.name for p in whole.parts]
     for one, other in zip(whole.parts, own, strict=True):
         assert other.time_s <= one.time_s * (1 + 1e-9)
-    longer = estimate(preset(name), Prefill(seq_q=seq_q + more), machine)
+    longer = predict(machine, preset(name), Prefill(seq_q=seq_q + more))
     assert longer.time_s > whole.time_s
 
 
@@ -312,8 +312,8 @@ def test_ranks_never_slow_a_part(name: str, seq_q: int, more: int, tp: int) -> N
 @given(name=NAMES, compute=st.floats(0.05, 1), bandwidth=st.floats(0.05, 1), batch=st.integers(1, 500))
 def test_lower_utilisation_is_slower(name: str, compute: float, bandwidth: float, batch: int) -> None:
     machine, phase = on_paper_of_all(), Decode(batch=batch)
-    best = estimate(preset(name), phase, machine).time_s
-    given = estimate(preset(name), phase, machine, compute_utilisation=compute, bandwidth_utilisation=bandwidth).time_s
+    best = predict(machine, preset(name), phase).time_s
+    given = predict(machine, preset(name), phase, utilisation={"compute": compute, "bandwidth": bandwidth}).time_s
     assert best <= given * (1 + 1e-9)
     assert given <= best / min(compute, bandwidth) * (1 + 1e-9)
 
@@ -334,19 +334,19 @@ def test_crossings_of_a_linear_layer() -> None:
 
 def test_decode_of_a_7b_never_reaches_the_ridge() -> None:
     """Every sequence brings its own cache: 24 d² + 4 S d FLOPs a layer against 4 S d bytes, 13 FLOP/byte for S = 2048."""
-    found = ridge_batch(estimate(preset("7B"), Decode(seq_kv=2048), h100(), lm_head=False), h100())
+    found = ridge_batch(predict(h100(), preset("7B"), Decode(seq_kv=2048), lm_head=False), h100())
     assert found.batch is None
     assert found.ridge == pytest.approx(989.4 / 3.35)
     # Less what activations move: 12.9 as tutorials count them, a little less in full.
     assert 12 < found.limit < (24 * 4096**2 + 4 * 2048 * 4096) / (4 * 2048 * 4096)
-    short = ridge_batch(estimate(preset("7B"), Decode(seq_kv=2), h100()), h100())
+    short = ridge_batch(predict(h100(), preset("7B"), Decode(seq_kv=2)), h100())
     assert short.batch is not None and 345 < short.batch < 500
     assert short.text.startswith(f"from batch {math.ceil(short.batch)} on")
 
 
 def test_batch_at_the_ridge_is_where_the_intensity_passes() -> None:
     machine, phase = on_paper(compute=20e12), Decode(seq_kv=128)
-    found = ridge_batch(estimate(LLAMA, phase, machine), machine)
+    found = ridge_batch(predict(machine, LLAMA, phase), machine)
     assert found.batch is not None
 
     def intensity(batch: int) -> float:
@@ -359,13 +359,13 @@ def test_batch_at_the_ridge_is_where_the_intensity_passes() -> None:
 
 def test_advice_is_what_the_changed_estimate_says() -> None:
     machine = h100()
-    found = estimate(LLAMA, Decode(batch=8), machine, fused=False)
+    found = predict(machine, LLAMA, Decode(batch=8), fused=False)
     advice = {item.change: item for item in advise(found, machine, [Machine.from_datasheet("H200 SXM")])}
     assert list(advice) == sorted(advice, key=lambda change: -advice[change].gain)
     options = {"fused": False}
-    fp8 = estimate(LLAMA.replace(kv="fp8_e4m3"), Decode(batch=8), machine, **options)
+    fp8 = predict(machine, LLAMA.replace(kv="fp8_e4m3"), Decode(batch=8), **options)
     assert advice["KV cache in fp8"].gain == pytest.approx(found.time_s / fp8.time_s)
-    doubled = estimate(LLAMA, Decode(batch=16), machine, **options)
+    doubled = predict(machine, LLAMA, Decode(batch=16), **options)
     assert advice["twice the batch"].gain == pytest.approx(doubled.tokens_per_s / found.tokens_per_s)
     assert advice["twice the bandwidth"].gain == pytest.approx(2, rel=1e-3)
     assert advice["twice the arithmetic"].gain == pytest.approx(1, rel=1e-3)
@@ -379,7 +379,7 @@ def test_advice_by_what_takes_the_time() -> None:
     """Launches, links and overhead are worth what they take; what does not bound is worth nothing."""
     machine = on_paper(launch_s=1e-6)
     given: dict[str, Any] = {"tp": 2, "link_bytes_per_s": 1e9, "link_latency_s": 1e-5, "overhead_s": 1e-3}
-    found = estimate(SMALL, Decode(seq_kv=64), machine, **given)
+    found = predict(machine, SMALL, Decode(seq_kv=64), **given)
     assert found.bound == "overhead" == next(iter(found.profile))
     advice = {item.change: item for item in advise(found, machine)}
     for change, roof, left in (
@@ -392,12 +392,12 @@ def test_advice_by_what_takes_the_time() -> None:
         assert advice[change].time_s == pytest.approx(found.time_s - gone), change
         assert advice[change].gain == pytest.approx(found.time_s / (found.time_s - gone)), change
     assert advice["no overhead"].bound == "link latency"
-    assert not {"no overhead", "twice the link"} & {a.change for a in advise(estimate(SMALL, Decode(seq_kv=64), machine), machine)}
+    assert not {"no overhead", "twice the link"} & {a.change for a in advise(predict(machine, SMALL, Decode(seq_kv=64)), machine)}
 
 
 def test_advice_on_speculation() -> None:
     """Weights and cache are read once for four tokens: while memory bounds, the step is hardly longer."""
-    found = estimate(LLAMA, Decode(seq_kv=2048), h100())
+    found = predict(h100(), LLAMA, Decode(seq_kv=2048))
     (four,) = (item for item in advise(found, h100()) if item.change.startswith("speculative"))
     assert 3.9 < four.gain < 4
     assert four.at_most
@@ -406,12 +406,12 @@ def test_advice_on_speculation() -> None:
 
 def test_advice_leaves_out_what_cannot_be() -> None:
     machine = on_paper(memory_bytes=10**8)
-    found = estimate(SMALL, Decode(seq_kv=8), machine)
+    found = predict(machine, SMALL, Decode(seq_kv=8))
     changes = {item.change for item in advise(found, machine)}
     assert "twice the ranks" not in changes  # no link is known
     assert "fuse attention and products" not in changes  # it is
     assert "weights in fp8" in changes  # without fp8 arithmetic they are widened
-    training = {item.change for item in advise(estimate(SMALL, Training(seq_q=8), machine), machine)}
+    training = {item.change for item in advise(predict(machine, SMALL, Training(seq_q=8)), machine)}
     assert not any("weights" in change for change in training)
 
 
@@ -420,37 +420,38 @@ def test_advice_leaves_out_what_cannot_be() -> None:
 
 def test_what_is_counted_is_said() -> None:
     machine = on_paper(memory_bytes=80e9)
-    full = estimate(LLAMA, Decode(), machine, lm_head=False)
+    full = predict(machine, LLAMA, Decode(), lm_head=False)
     assert any("no lm_head" in line for line in full.counted)
     assert any("no launch latency is known" in note for note in full.notes)
-    rough = estimate(LLAMA, Decode(), machine, counting="weights_and_kv")
+    rough = predict(machine, LLAMA, Decode(), counting="weights_and_kv")
     assert any("Not counted: activations" in line for line in rough.counted)
     assert not any("launch" in note for note in rough.notes)
-    ranks = estimate(preset("GPT-OSS-120B"), Decode(seq_kv=200000), machine, tp=16, link_bytes_per_s=1e11)
+    ranks = predict(machine, preset("GPT-OSS-120B"), Decode(seq_kv=200000), tp=16, link_bytes_per_s=1e11)
     said = " ".join(ranks.notes)
     assert "8 KV heads are replicated, 2 times each" in said
     assert "200000 keys are more than the 131072" in said
     assert "of 128 are read per layer" in said
     assert "no latency" in said
-    assert {"TTFT", "TPOT"} <= {line.split(":")[0] for e in (full, estimate(LLAMA, Prefill(), machine)) for line in e.remarks()}
+    assert {"TTFT", "TPOT"} <= {line.split(":")[0] for e in (full, predict(machine, LLAMA, Prefill())) for line in e.remarks()}
 
 
 def test_unverified_ceilings_are_marked() -> None:
     machine = on_paper()
     doubtful = tuple(dataclasses.replace(c, reason="unverified: hearsay") for c in machine.ceilings)
-    found = estimate(SMALL, Decode(), dataclasses.replace(machine, ceilings=doubtful), bandwidth_utilisation=0.8)
+    found = predict(dataclasses.replace(machine, ceilings=doubtful), SMALL, Decode(), utilisation={"bandwidth": 0.8})
     assert "DRAM read 1.00 TB/s (unverified) × 0.8" in found.ceilings
 
 
 def test_reprs() -> None:
-    found = estimate(LLAMA, Decode(batch=8), h100())
-    assert repr(found) == "Estimate('Llama-3-8B', decode: batch 8, seq_kv 2048, seq_q 1, NVIDIA H100 SXM: 5.148 ms, 1.55 ktok/s)"
+    found = predict(h100(), LLAMA, Decode(batch=8))
+    said = "'Llama-3-8B', decode: batch 8, seq_kv 2048, seq_q 1, NVIDIA H100 SXM: 5.148 ms, 1.55 ktok/s"
+    assert repr(found) == f"ModelPrediction({said})"
     html = found._repr_html_()
     assert "lm_head" in html and "TPOT" in html
     headers, rows = found.table()
     assert all(len(row) == len(headers) for row in rows)
     assert rows[-1][0] == "total"
-    chunked = estimate(LLAMA, Prefill(seq_q=4096, chunk=512), h100())
+    chunked = predict(h100(), LLAMA, Prefill(seq_q=4096, chunk=512))
     names = [row[0] for row in chunked.table()[1]]
     assert len(names) == len(set(names))  # eight attentions of growing length are one row
     assert dict(chunked.summary())["TTFT"]
@@ -467,17 +468,17 @@ def test_reprs() -> None:
 )
 def test_the_json_form_fits_its_schema(config: TransformerConfig, phase: Any, options: dict[str, Any]) -> None:
     jsonschema = pytest.importorskip("jsonschema", reason="validates files against their schemas")
-    schema = json.loads((files("roofline") / "schemas" / "estimate.schema.json").read_text(encoding="utf-8"))
+    schema = json.loads((files("roofline") / "schemas" / "prediction.schema.json").read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator.check_schema(schema)
-    found = estimate(config, phase, h100(), **options)
+    found = predict(h100(), config, phase, **options)
     more = {"advice": [item.to_dict() for item in advise(found, h100())], "ridge": ridge_batch(found, h100()).to_dict()}
     text = json.dumps(found.to_dict() | more, allow_nan=False)
     jsonschema.Draft202012Validator(schema).validate(json.loads(text))
 
 
 def test_public_names() -> None:
-    assert roofline.estimate is estimate
-    assert isinstance(estimate(SMALL, Decode(), on_paper()), Estimate)
+    assert roofline.predict is predict
+    assert isinstance(predict(on_paper(), SMALL, Decode()), ModelPrediction)
 
 
 # -- bad input ----------------------------------------------------------------------------------------------------------------
@@ -487,9 +488,11 @@ def test_public_names() -> None:
     ("options", "message"),
     [
         ({"counting": "some"}, "counting must be one of full, weights_and_kv"),
-        ({"compute_utilisation": 0}, "compute_utilisation must be a share from 1e-06"),
-        ({"bandwidth_utilisation": 1.2}, "bandwidth_utilisation must be a share from 1e-06 to 1, got 1.2"),
-        ({"bandwidth_utilisation": math.nan}, "bandwidth_utilisation must be a share"),
+        ({"utilisation": 0}, "utilisation of compute must be a share from 1e-06"),
+        ({"utilisation": {"bandwidth": 1.2}}, "utilisation of bandwidth must be a share from 1e-06 to 1, got 1.2"),
+        ({"utilisation": "bandwidth=nan"}, "utilisation of bandwidth must be a share"),
+        ({"utilisation": "memory=0.5"}, "not for 'memory'"),
+        ({"utilisation": "most"}, "a share such as 0.8, or compute=0.7"),
         ({"overhead_s": -1}, "overhead_s must be seconds from 0"),
         ({"launch_s": math.nan}, r"launch_s must be seconds from 0 to 1e\+06, got nan"),
         ({"link_latency_s": math.inf}, "link_latency_s must be seconds"),
@@ -504,7 +507,7 @@ def test_public_names() -> None:
 )
 def test_bad_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(Error, match=message):
-        estimate(LLAMA, Decode(), on_paper(), **options)
+        predict(on_paper(), LLAMA, Decode(), **options)
 
 
 @pytest.mark.parametrize(
@@ -522,35 +525,35 @@ def test_bad_options(options: dict[str, Any], message: str) -> None:
 )
 def test_what_fits_where(machine: str, options: dict[str, float], said: str) -> None:
     """Llama-3-70B in bf16, with one sequence of 2048 keys."""
-    found = estimate(preset("Llama-3-70B"), Decode(seq_kv=2048), Machine.from_datasheet(machine), must_fit=False, **options)
+    found = predict(Machine.from_datasheet(machine), preset("Llama-3-70B"), Decode(seq_kv=2048), must_fit=False, **options)
     assert found.memory.text.startswith(said)
     (line,) = (value for name, value in found.summary() if name == "memory")
     assert "GB" not in line.replace("GiB", ""), "one unit within a line"
 
 
 def test_a_machines_own_memory_counts() -> None:
-    assert "(as reported)" in estimate(SMALL, Decode(), on_paper(memory_bytes=2**34)).memory.text
-    assert estimate(SMALL, Decode(), on_paper()).memory.to_dict()["capacity_source"] == ""
+    assert "(as reported)" in predict(on_paper(memory_bytes=2**34), SMALL, Decode()).memory.text
+    assert predict(on_paper(), SMALL, Decode()).memory.to_dict()["capacity_source"] == ""
 
 
 def test_what_does_not_fit_is_refused() -> None:
     """81559 MiB are 85.52e9 bytes; less 16.06e9 of weights, at 268.4e6 of cache a sequence: 258, activations being small."""
     with pytest.raises(Error, match=r"of 79.6 GiB \(by the driver\): does not fit; the largest batch that fits is 258 "):
-        estimate(LLAMA, Decode(batch=300, seq_kv=2048), h100())
-    beyond = estimate(LLAMA, Decode(batch=300, seq_kv=2048), h100(), must_fit=False)
+        predict(h100(), LLAMA, Decode(batch=300, seq_kv=2048))
+    beyond = predict(h100(), LLAMA, Decode(batch=300, seq_kv=2048), must_fit=False)
     assert beyond.memory.fits is False
     assert beyond.memory.largest_batch is not None
-    most = estimate(LLAMA, Decode(batch=beyond.memory.largest_batch, seq_kv=2048), h100())
+    most = predict(h100(), LLAMA, Decode(batch=beyond.memory.largest_batch, seq_kv=2048))
     assert most.memory.fits
     with pytest.raises(Error, match="does not fit"):
-        estimate(LLAMA, Decode(batch=beyond.memory.largest_batch + 1, seq_kv=2048), h100())
+        predict(h100(), LLAMA, Decode(batch=beyond.memory.largest_batch + 1, seq_kv=2048))
 
 
 def test_a_machine_without_what_it_takes() -> None:
     with pytest.raises(Error, match="no bandwidth was measured"):
-        estimate(SMALL, Decode(), Machine(name="empty"))
+        predict(Machine(name="empty"), SMALL, Decode())
     bandwidth = tuple(c for c in on_paper().ceilings if c.kind == "bandwidth")
     with pytest.raises(Error, match="no compute ceiling for bf16"):
-        estimate(SMALL, Decode(), Machine(name="no arithmetic", ceilings=bandwidth))
+        predict(Machine(name="no arithmetic", ceilings=bandwidth), SMALL, Decode())
     # Other dtypes fall back to the arithmetic they accumulate in, and it is said.
-    assert any("no fp16 roof" in note for note in estimate(SMALL.replace(weights="fp16"), Decode(), on_paper()).notes)
+    assert any("no fp16 roof" in note for note in predict(on_paper(), SMALL.replace(weights="fp16"), Decode()).notes)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from roofline.errors import Error
 from roofline.machine import Machine
 from roofline.operators import GroupedMatmul
+from roofline.questions import predict
 from roofline.transformer import (
     Call,
     Decode,
@@ -22,7 +23,6 @@ from roofline.transformer import (
     Training,
     TransformerConfig,
     calls_of,
-    estimate,
     from_hugging_face,
     kv_bytes,
     largest_batch,
@@ -157,7 +157,7 @@ def test_groups_lessen_what_goes_over_the_link() -> None:
     rows = math.ceil(64 * 3.629)
     assert dispatch.link_bytes() == rows * 7168 * 7 // 8
     plain = c.replace(expert_groups=0, groups_per_token=0)
-    found = estimate(c, Decode(batch=512), Machine.from_datasheet("H200 SXM"), ep=8, must_fit=False)
+    found = predict(Machine.from_datasheet("H200 SXM"), c, Decode(batch=512), ep=8, must_fit=False)
     (said,) = (note for note in found.notes if "a token goes to" in note)
     assert said == "a token goes to 3.63 of 8 ranks on average, chosen within 4 of 8 groups of experts"
     more = by_name(calls_of(plain, Decode(batch=512), ep=8))["dispatch"].problem

@@ -374,7 +374,8 @@ BASE: dict[str, Any] = {"layers": 2, "d_model": 64, "heads": 4, "d_ff": 128, "vo
 CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"layers": 0}, "layers must be between 1"),
     ({"vocabulary": 2**41}, "vocabulary must be between"),
-    ({"d_model": "64"}, "d_model must be an integer"),
+    ({"d_model": 64.0}, "d_model must be an integer"),
+    ({"d_model": "wide"}, "d_model must be a whole number such as 4096 or 8k, got 'wide'"),
     ({"gated": 1}, "gated must be True or False"),
     ({"rope_fraction": 1.5}, "share of head_dim"),
     ({"rope_fraction": 0.2}, "rotated in pairs, and rope_fraction of head_dim 16 are 3"),
@@ -384,10 +385,10 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"kv_heads": 3}, "multiple of kv_heads"),
     ({"d_ff": 0}, "dense layers need d_ff"),
     ({"activation": "tanh"}, "activation must be one of"),
-    ({"weights": "bf17"}, "weights must be one of fp32, fp16, bf16, got .bf17."),
+    ({"weights": "bf17"}, "unknown dtype 'bf17'; did you mean bf16"),
     ({"activations": "int8"}, "activations must be one of fp32, fp16, bf16"),
-    ({"kv": "int3"}, "kv must be one of"),
-    ({"quantization": {"bits": 4}}, "must be a Quantization"),
+    ({"kv": "nvfp4"}, "kv must be one of"),
+    ({"quantization": {"bits": 4}}, "must be a name such as 'fp8', a Quantization or None"),
     ({"window_layers": (0,)}, "without window"),
     ({"window": 8, "window_layers": (2,)}, "between 0 and layers - 1 = 1, got 2"),
     ({"window": 8, "window_layers": "all"}, "indices of layers"),
@@ -407,7 +408,7 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
 def test_contradictory_fields(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(Error, match=message):
         TransformerConfig(**{**BASE, **changes})
-    with pytest.raises(TypeError, match="layers"):
+    with pytest.raises(Error, match="TransformerConfig lacks layers"):
         TransformerConfig(d_model=64, heads=4, vocabulary=100)  # type: ignore[call-arg]
 
 

@@ -74,14 +74,14 @@ if TYPE_CHECKING:
     from .operators import TopkSoftmax as TopkSoftmax
     from .operators import count as count
     from .operators import growth as growth
-    from .prediction import predict as predict
     from .prediction import predict_many as predict_many
+    from .questions import PredictionTable as PredictionTable
+    from .questions import predict as predict
     from .results import Measurement as Measurement
     from .results import Results as Results
     from .sweeps import sweep as sweep
     from .tiling import level_bytes as level_bytes
     from .transformer import TransformerConfig as TransformerConfig
-    from .transformer import estimate as estimate
 
 _HOMES = {
     "ceilings": ("measure_machine",),
@@ -98,11 +98,12 @@ _HOMES = {
         "QuantizedMatmul", "ReduceScatter", "Relu", "ResidualRmsNorm", "RmsNorm", "Rope", "SiluMul", "Softmax", "Stream",
         "TopkSigmoid", "TopkSoftmax", "count", "growth",
     ),
-    "prediction": ("predict", "predict_many"),
+    "prediction": ("predict_many",),
+    "questions": ("PredictionTable", "predict"),
     "results": ("Measurement", "Results"),
     "sweeps": ("sweep",),
     "tiling": ("level_bytes",),
-    "transformer": ("TransformerConfig", "estimate"),
+    "transformer": ("TransformerConfig",),
 }  # fmt: skip
 _MODULES = (
     "ceilings", "census", "claims", "comparison", "cost", "errors", "hardware", "importers", "machine", "measurement", "model",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from .counts import Array
 from .errors import Error, Unsupported
+from .words import hint, spelled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,12 +72,45 @@ WIDER: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def dtype(name: str) -> DType:
-    """The dtype of this name. Raises Error for an unknown one."""
-    found = DTYPES.get(name) if isinstance(name, str) else None
-    if found is None:
-        raise Error(f"unknown dtype {name!r:.80}: use one of {', '.join(DTYPES)}")
-    return found
+# Names elsewhere (NumPy, PyTorch, JAX, ml_dtypes, serving engines), without case, "torch." and punctuation; ours by `spelled`.
+ALIASES: Mapping[str, str] = {
+    "double": "fp64", "float64": "fp64", "f64": "fp64", "float": "fp32", "float32": "fp32", "f32": "fp32", "single": "fp32",
+    "half": "fp16", "float16": "fp16", "f16": "fp16", "bfloat16": "bf16", "tensorfloat32": "tf32",
+    "fp8": "fp8_e4m3", "float8": "fp8_e4m3", "f8": "fp8_e4m3", "e4m3": "fp8_e4m3", "e4m3fn": "fp8_e4m3", "float8e4m3": "fp8_e4m3",
+    "float8e4m3fn": "fp8_e4m3", "f8e4m3": "fp8_e4m3", "f8e4m3fn": "fp8_e4m3", "fp8e4m3fn": "fp8_e4m3",
+    "e5m2": "fp8_e5m2", "float8e5m2": "fp8_e5m2", "f8e5m2": "fp8_e5m2", "e8m0": "fp8_e8m0", "float8e8m0fnu": "fp8_e8m0",
+    "i32": "int32", "i8": "int8", "s8": "int8", "i4": "int4", "s4": "int4", "fp4": "nvfp4", "float4": "nvfp4",
+    "e2m1": "nvfp4", "float4e2m1fn": "nvfp4",
+}  # fmt: skip
+_OURS = {spelled(name): name for name in DTYPES}
+
+
+def dtype_name(given: Any) -> str:
+    """Our name of a dtype: "half", "float16", np.float16, np.dtype("f2") and torch.float16 are "fp16"; "fp8" is E4M3, "fp4" NVFP4.
+
+    Raises Error for an unknown one, with those that resemble it.
+    """
+    if isinstance(given, str):
+        if given in DTYPES:
+            return given
+        word = given
+    elif isinstance(given, (type, np.dtype)):
+        try:
+            word = np.dtype(given).name
+        except TypeError:
+            word = getattr(given, "__name__", "")
+    else:
+        word = str(given) if type(given).__module__.partition(".")[0] in ("torch", "jax", "numpy", "ml_dtypes") else ""
+    short = spelled(word[:80].removeprefix("torch."))
+    if name := _OURS.get(short) or ALIASES.get(short):
+        return name
+    known = (*DTYPES, *ALIASES)
+    raise Error(f"unknown dtype {given!r:.80}{hint(word, known)}: use one of {', '.join(DTYPES)}")
+
+
+def dtype(name: Any) -> DType:
+    """The dtype of this name, see `dtype_name`. Raises Error for an unknown one."""
+    return DTYPES[dtype_name(name)]
 
 
 def _e4m3() -> Array:

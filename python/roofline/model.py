@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .dtypes import WIDER
+from .dtypes import WIDER, dtype_name
 from .errors import Error
-from .machine import UNVERIFIED, Ceiling, Machine
-from .operators import Counts, Growth, Operator, count, growth
+from .machine import UNVERIFIED, Ceiling, Given, Machine, machine_of
+from .operators import Counts, Growth, Operator, count, growth, operator_named, problem_of
 from .units import RATES, fmt_number, fmt_percent, within
+from .words import hint
 
 Floats = NDArray[np.float64]
 
@@ -74,12 +75,13 @@ def ridge_flops_per_byte(compute: ArrayLike, bandwidth: ArrayLike) -> Floats:
     return np.asarray(np.asarray(compute, dtype=np.float64) / np.asarray(bandwidth, dtype=np.float64))
 
 
-def ridge_table(machine: Machine, *, access: str = "read") -> list[dict[str, Any]]:
+def ridge_table(machine: Given, *, access: str = "read") -> list[dict[str, Any]]:
     """Every ridge point of a machine as records, by memory level (slowest first) and compute roof (highest first).
 
     Keys: level, access, bandwidth_bytes_per_s, dtype, accumulator, unit, compute_flops_per_s, ridge_flops_per_byte. The roofs are
     those that problems are held against. Raises Error where no bandwidth is known.
     """
+    machine = machine_of(machine)
     kinds = {(c.dtype, c.accumulator or c.dtype, c.unit) for c in machine.roofs("compute")}
     peaks = sorted((machine.compute(*kind).value, *kind) for kind in kinds)[::-1]
     memories = [machine.bandwidth(level, access) for level in machine.levels()[::-1]] or [machine.bandwidth()]  # raises
@@ -240,15 +242,24 @@ class Placement:
         return self.attainable_flops_per_s / self.roofs.compute_flops_per_s
 
 
-def place(work: Counts | Operator, on: Machine | Roofs, dtype: str = "", *, level: str | None = None) -> Placement:
+def place(
+    work: Counts | Operator | type[Operator] | str, on: Given | Roofs, dtype: Any = "", *, level: str | None = None, **fields: Any
+) -> Placement:
     """Where a problem, or counts of several, lies on the roofline of a machine or of given roofs.
 
-    dtype: of the arithmetic (the problem's own where it is left out). level: of the operands; None is the slowest. Of a problem the
+    place("gemm", "H100", M=512, N=4096, K=4096): problems and machines are objects or words, as in `roofline.predict`. dtype: of
+    the arithmetic (the problem's own where it is left out). level: of the operands; None is the slowest. Of a problem the
     compulsory bytes count. Raises Error naming a ceiling that is missing, and for counts on a machine without a dtype.
     """
+    if not isinstance(work, Counts):
+        work = problem_of(work, {**fields, **({"dtype": dtype} if dtype and not isinstance(work, Operator) else {})})
+    elif fields:
+        raise Error(f"place: counts have no fields, got {', '.join(fields)}")
     counts = count(work) if isinstance(work, Operator) else work
+    dtype = dtype and dtype_name(dtype)
     if isinstance(on, Roofs):
         return Placement(counts=counts, roofs=on)
+    on = machine_of(on)
     if not dtype and isinstance(work, Operator):
         return Placement(counts=counts, roofs=machine_roofs(on, work, level=level))
     if not dtype:
@@ -294,17 +305,32 @@ def crossing(*, flops_each: float, bytes_each: float, bytes_once: float, ridge: 
 SHARING = ("rows", "tokens", "batch", "seq_q")  # fields of which all read the same weights, keys or values
 
 
-def crossover(machine: Machine, problem: Operator, over: str = "", *, level: str | None = None) -> Crossing:
-    """The batch from which `problem` is compute-bound on `machine`: crossover(machine, Ffn(dtype="bf16", seq_q=1)).batch.
+def growing(problem: Operator | type[Operator] | str, fields: Mapping[str, Any], over: str = "") -> Operator:
+    """The problem whose `over` grows. Of an operator's name or class the batch of a decode step, where nothing else is said."""
+    if isinstance(problem, Operator):
+        return problem_of(problem, fields)
+    operator = operator_named(problem) if isinstance(problem, str) else problem
+    given = operator.expand(fields)
+    if over in ("", "batch") and {"batch", "seq_q"} <= set(operator.field_names()):
+        given.setdefault("seq_q", 1)
+    return operator.make(**given)
 
-    over: the field that grows; "" is the first of SHARING with which its FLOPs grow while bytes are shared. level: of the operands
-    (None: the slowest). Compulsory bytes count. Raises Error where no field does, and naming a ceiling that is missing.
+
+def crossover(
+    machine: Given, problem: Operator | type[Operator] | str, over: str = "", *, level: str | None = None, **fields: Any
+) -> Crossing:
+    """The batch from which `problem` is compute-bound on `machine`: crossover("A100", "ffn", dtype="bf16", d_model=4096).batch.
+
+    machine, problem: objects or words, as in `roofline.predict`; an operator by its name is a decode step (seq_q 1) unless seq_q is
+    given. over: the field that grows; "" is the first of SHARING with which its FLOPs grow while bytes are shared. level: of the
+    operands (None: the slowest). Compulsory bytes count. Raises Error where no field does, and naming a ceiling that is missing.
     """
-    fields = problem.to_dict()
+    machine, problem = machine_of(machine), growing(problem, fields, over)
+    known = problem.field_names()
     for name in (over,) if over else SHARING:
-        if name not in fields:
+        if name not in known:
             if over:
-                raise Error(f"{problem.name} has no field {over!r:.80}; it has {', '.join(fields)}")
+                raise Error(f"{problem.name} has no field {over!r:.80}{hint(over, known)}; it has {', '.join(known)}")
             continue
         try:
             grown = growth(problem, name)

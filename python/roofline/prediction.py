@@ -23,20 +23,120 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._repr import Row, html_table, text_table
+from ._repr import Row, html_table, printable, text_table
 from .counts import larger, pick, smaller
 from .errors import Error
 from .kernel_costs import KernelCosts, kernel_costs
-from .machine import LEVELS, Ceiling, Machine, held_by, own_bytes
+from .machine import LEVELS, Ceiling, Given, Machine, held_by, machine_of, own_bytes
 from .model import Roofs, bound, core_ceiling, roofs_and_notes, terms_s
 from .model import time_s as roof_time_s
+from .operators import operator_named
 from .operators.base import WORK, Facts, Operator
 from .operators.scales import USUAL_SCALES, scales_name
-from .units import SECONDS, SHARES, fmt_si, within
+from .reading import SCHEMA_VERSION
+from .units import SECONDS, SHARES, fmt_number, fmt_shares, fmt_si, within
+from .words import hint
 
 KNEE = 3.0
 Sizes = list[tuple[float, Ceiling]]  # by growing size
 UTILISED = ("compute", "bandwidth", "link")  # what a share of the peak is given for
+ROUNDING = 1e-12  # of a time: a difference of floating-point sums below this is 0
+Utilisation = float | str | Mapping[str, float]
+
+
+def utilisation_of(given: Utilisation | None) -> dict[str, float]:
+    """Shares by UTILISED: of a number all three, of words such as "compute=0.7,bandwidth=0.8" and mappings those that they name.
+
+    Raises Error for another name, and for shares that are none.
+    """
+    if isinstance(given, str):
+        words = [part.partition("=") for part in given.split(",")]
+        try:
+            named = {name.strip(): float(value or name) for name, _, value in words}
+        except ValueError:
+            raise Error(f"utilisation is a share such as 0.8, or compute=0.7,bandwidth=0.8, got {given!r:.80}") from None
+        given = named if all(equals for _, equals, _ in words) else next(iter(named.values())) if len(words) == 1 else named
+    shares = dict.fromkeys(UTILISED, 1.0)
+    stated = {} if given is None else dict(given) if isinstance(given, Mapping) else dict.fromkeys(UTILISED, given)
+    for roof, share in stated.items():
+        if roof not in UTILISED:
+            raise Error(f"utilisation is given for {', '.join(UTILISED)}, not for {roof!r:.80}{hint(roof, UTILISED)}")
+        shares[roof] = within(f"utilisation of {roof}", "a share", share, SHARES)
+    return shares
+
+
+def longest(seconds: Mapping[str, Any]) -> dict[str, Any]:
+    """The longest of these times alone; of several problems at once each time where it is the longest, and 0 elsewhere."""
+    most = functools.reduce(larger, seconds.values(), 0.0)
+    left: Any = True
+    found = {}
+    for name, each in seconds.items():
+        here = (each == most) & left
+        left = left & ~here if isinstance(here, np.ndarray) else left and not here
+        if np.any(here):
+            found[name] = pick(here, each, 0.0)
+    return found
+
+
+class Expected:
+    """An expected time, of one problem or of a model's phase: what both say of it. Times in seconds, sizes in bytes."""
+
+    __slots__ = ()
+
+    time_s: float
+    flops: int
+    bytes: int
+    bound: str
+
+    @property
+    def flops_per_s(self) -> float:
+        return self.flops / self.time_s
+
+    @property
+    def bytes_per_s(self) -> float:
+        return self.bytes / self.time_s
+
+    @property
+    def flops_per_byte(self) -> float:
+        return self.flops / self.bytes if self.bytes else math.inf
+
+    @property
+    def profile(self) -> Mapping[str, float]:
+        """Seconds by roof: memory levels, "product", "exp", "other", "launch", "link", and what overlap does not hide."""
+        raise NotImplementedError
+
+    @property
+    def what(self) -> str:
+        """The problem or the model, in short."""
+        raise NotImplementedError
+
+    def quantities(self) -> dict[str, str]:
+        """What a table shows of it, name by name, as text."""
+        profile = sorted(self.profile.items(), key=lambda item: -item[1])
+        return {
+            "time": fmt_si(self.time_s, "s", 4),
+            "bound by": fmt_shares(dict(profile), self.time_s),
+            "FLOPs": fmt_si(self.flops, "FLOP"),
+            "bytes": fmt_si(self.bytes, "B"),
+            "FLOP/byte": fmt_number(self.flops_per_byte),
+            "rate": f"{fmt_si(self.flops_per_s, 'FLOP/s')}, {fmt_si(self.bytes_per_s, 'B/s')}",
+        }
+
+    def record(self) -> dict[str, Any]:
+        """Numbers of it as one flat row, units in the names."""
+        return {
+            "what": self.what, "time_s": self.time_s, "bound": self.bound, "flops": self.flops, "bytes": self.bytes,
+            "flops_per_byte": self.flops_per_byte, "flops_per_s": self.flops_per_s, "bytes_per_s": self.bytes_per_s,
+        }  # fmt: skip
+
+
+def bound_of(profile: Mapping[str, float]) -> str:
+    """The roof with most of the time, "compute" for all kinds of arithmetic together; "" where nothing takes any."""
+    joined: dict[str, float] = {}
+    for roof, seconds in profile.items():
+        name = "compute" if roof in WORK else roof
+        joined[name] = joined.get(name, 0.0) + seconds
+    return max(joined, key=lambda name: joined[name], default="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,8 +338,8 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Prediction:
-    """The expected time of one problem, and the time its roofs allow.
+class Prediction(Expected):
+    """The expected time of one problem, and the time its roofs allow. problem, machine: of which and on what (its name).
 
     time_s: expected, from `parts` (seconds of each level, kind of work, and launch). roof_s: the longest of `terms` (seconds per
     roof), a lower bound; bound: which that is. most_s: where a cache was not measured, so that what it serves again is left out of
@@ -257,18 +357,40 @@ class Prediction:
     bytes: int
     notes: tuple[str, ...] = ()
     most_s: float | None = None
+    problem: Operator | None = None
+    machine: str = ""
 
     @property
-    def flops_per_s(self) -> float:
-        return self.flops / self.time_s
+    def what(self) -> str:
+        return "" if self.problem is None else self.problem.name
 
     @property
-    def bytes_per_s(self) -> float:
-        return self.bytes / self.time_s
+    def profile(self) -> dict[str, Any]:
+        """Its launch, its longest level or kind of work, and what overlap does not hide."""
+        parts = self.parts
+        launch = parts.get("launch", 0.0)
+        work = {kind: seconds for kind, seconds in parts.items() if kind in WORK}
+        levels = {name: seconds for name, seconds in parts.items() if name not in WORK and name != "launch"}
+        computing = sum(work.values())
+        kinds = {kind: pick(seconds > 0, computing, 0.0) for kind, seconds in longest(work).items()}
+        most = longest({**levels, **kinds})
+        left = larger(self.time_s - launch - sum(most.values()), 0.0) if most else 0.0
+        least = ROUNDING * self.time_s
+        return {roof: seconds for roof, seconds in {"launch": launch, **most, "overlap": left}.items() if np.any(seconds > least)}
 
-    @property
-    def flops_per_byte(self) -> float:
-        return self.flops / self.bytes if self.bytes else float("inf")
+    def record(self) -> dict[str, Any]:
+        fields = {} if self.problem is None else self.problem.to_dict()
+        shown = Expected.record(self)
+        return {"machine": self.machine, "what": shown.pop("what"), **fields, **shown, "roof_s": self.roof_s}
+
+    def as_answer(self) -> dict[str, Any]:
+        """JSON form with its problem and machine: what `roofline predict OPERATOR --json` prints."""
+        problem = {} if self.problem is None else self.problem.to_dict()
+        rates = {"flops": self.flops, "bytes": self.bytes, "flops_per_byte": self.flops_per_byte if self.bytes else None}
+        return {
+            "schema_version": SCHEMA_VERSION, "kind": "prediction", "machine": self.machine, "operator": self.what,
+            "problem": problem, **self.to_dict(), **rates, "flops_per_s": self.flops_per_s, "bytes_per_s": self.bytes_per_s,
+        }  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """What a measurement stores: time_s, roof_s, bound, terms, parts, and most_s and notes where there are any."""
@@ -279,9 +401,27 @@ class Prediction:
         }  # fmt: skip
 
     def __repr__(self) -> str:
-        return f"Prediction({fmt_si(self.time_s, 's')}, {self.bound}-bound, {fmt_si(self.flops_per_s, 'FLOP/s')})"
+        on = f"{self.what} on {self.machine}: " if self.what and self.machine else ""
+        return printable(f"Prediction({on}{fmt_si(self.time_s, 's')}, {self.bound}-bound, {fmt_si(self.flops_per_s, 'FLOP/s')})")
 
-    def _table(self) -> tuple[Row, list[Row]]:
+    @property
+    def title(self) -> str:
+        """What and on what, in a line."""
+        if self.problem is None:
+            return repr(self)
+        fields = ", ".join(f"{name} {value}" for name, value in self.problem.to_dict().items())
+        return f"{self.what}, {fields}, on {self.machine}"
+
+    def summary(self) -> list[tuple[str, str]]:
+        """What a reader wants first: (name, value)."""
+        return [*self.quantities().items(), ("roofline", f"{fmt_si(self.roof_s, 's', 4)}, {self.bound}-bound")]
+
+    def remarks(self) -> list[str]:
+        """What was assumed."""
+        return [f"note: {note}" for note in self.notes]
+
+    def table(self) -> tuple[Row, list[Row]]:
+        """The time of each roof and of each part of the expected time, with its ceiling."""
         names = {"compute": "compute", self.roofs.level: "memory", "launch": "launch"}
         roofs: list[Row] = [
             (f"{term} roof", fmt_si(seconds, "s"), self.roofs.labels.get(names.get(term, term), ""))
@@ -294,10 +434,10 @@ class Prediction:
         return ("", "time", "ceiling"), [*roofs, *parts, ("expected", f"{fmt_si(self.time_s, 's')}{most}", "")]
 
     def _repr_html_(self) -> str:
-        return html_table(*self._table(), title=repr(self), notes=self.notes)
+        return html_table(*self.table(), title=repr(self), notes=self.notes)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text("Prediction(…)" if cycle else text_table(*self._table(), title=repr(self), notes=self.notes))
+        printer.text("Prediction(…)" if cycle else text_table(*self.table(), title=repr(self), notes=self.notes))
 
 
 def _parts_s(
@@ -385,15 +525,12 @@ class _Assumed:
     level: str | None = None
     threads: int | None = None
     unit: str | None = None
-    utilisation: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    utilisation: Utilisation | None = None
     launch_s: float | None = None
     knee: float | None = None
 
     def __post_init__(self) -> None:
-        for roof, share in self.utilisation.items():
-            if roof not in UTILISED:
-                raise Error(f"utilisation is given for {', '.join(UTILISED)}, not for {roof!r:.80}")
-            within(f"utilisation of {roof}", "a share", share, SHARES)
+        object.__setattr__(self, "utilisation", utilisation_of(self.utilisation))
         if self.launch_s is not None:
             within("launch_s", "seconds", self.launch_s, SECONDS)
         if self.knee is not None and not self.knee >= 1:
@@ -407,7 +544,8 @@ class _Assumed:
         rates = machine_rates(machine, problem, roofs, variant=variant, threads=self.threads)
         if self.knee is not None:
             rates = dataclasses.replace(rates, knee=self.knee)
-        if shares := self.utilisation:
+        shares = utilisation_of(self.utilisation)
+        if any(share != 1 for share in shares.values()):
             rates, roofs = rates.derated(shares), roofs.derated(**shares)
             labels = {
                 name: _share_of(label, shares, "bandwidth" if name == "memory" else name) for name, label in roofs.labels.items()
@@ -416,7 +554,7 @@ class _Assumed:
         return roofs, rates, notes
 
 
-def predict(
+def predict_problem(
     machine: Machine,
     problem: Operator,
     *,
@@ -425,7 +563,7 @@ def predict(
     level: str | None = None,
     threads: int | None = None,
     unit: str | None = None,
-    utilisation: Mapping[str, float] | None = None,
+    utilisation: Utilisation | None = None,
     launch_s: float | None = None,
     knee: float | None = None,
 ) -> Prediction:
@@ -436,12 +574,12 @@ def predict(
     operands lie (None: the slowest level, a cold run). A bimodal ceiling counts with its best mode, and a note says so.
 
     What the machine does not say, or should not: unit ("core", "tensor"): the compute roof's. utilisation: shares of the roofs
-    that a run reaches, e.g. {"compute": 0.7, "bandwidth": 0.8}, for the roofs and the expected time. launch_s: floor of
-    one launch. knee: p of the sum of levels and arithmetic, 1 (times add) to math.inf (the hard roof); None is the measured one.
+    that a run reaches, e.g. {"compute": 0.7, "bandwidth": 0.8} or 0.8 of all, for the roofs and the expected time. launch_s: floor
+    of one launch. knee: p of the sum of levels and arithmetic, 1 (times add) to math.inf (the hard roof); None is the measured one.
     Raises Error naming a ceiling that is missing, an unknown variant, or what cannot be assumed.
     """
     assumed = _Assumed(
-        level=level, threads=threads, unit=unit, utilisation=utilisation or {}, launch_s=launch_s, knee=knee
+        level=level, threads=threads, unit=unit, utilisation=utilisation, launch_s=launch_s, knee=knee
     )  # fmt: skip
     facts = _facts(problem, variant, plan)
     roofs, rates, notes = assumed.rates(machine, problem, facts["variant"])
@@ -449,7 +587,7 @@ def predict(
     moved = moved_bytes(problem, facts, caches, roofs.level)
     kernel = kernel_costs(machine, problem, facts["variant"])
     found = expect(problem, facts, caches, roofs, rates, moved, kernel)
-    return dataclasses.replace(found, notes=(*notes, *found.notes))
+    return dataclasses.replace(found, notes=(*notes, *found.notes), problem=problem, machine=machine.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -485,8 +623,8 @@ CHUNK = 1 << 13  # predictions at a time: their two dozen arrays stay in a secon
 
 
 def predict_many(
-    machine: Machine,
-    operator: type[Operator],
+    machine: Given,
+    operator: type[Operator] | str,
     *,
     variant: str | None = None,
     plan: Facts | None = None,
@@ -494,18 +632,19 @@ def predict_many(
     fitting: bool = False,
     threads: int | None = None,
     unit: str | None = None,
-    utilisation: Mapping[str, float] | None = None,
+    utilisation: Utilisation | None = None,
     launch_s: float | None = None,
     knee: float | None = None,
     **given: Any,
 ) -> Predictions:
-    """`predict` for all problems of NumPy arrays that broadcast: predict_many(machine, Attention, seq_q=1, seq_kv=lengths).
+    """`predict` for all problems of NumPy arrays that broadcast: predict_many("H100", "attention", seq_q=1, seq_kv=lengths).
 
     given: fields of the operator, numbers as arrays (see `Operator.many`). fitting: the operands of each problem lie in the fastest
     measured level that holds them (a warm run), instead of `level` for all. The rest is as for `predict`. Counts are float64, exact
     below 2**53. Raises Error as `predict` does, and for fields, naming the values of the first problem that is refused.
     """
-    assumed = _Assumed(threads=threads, unit=unit, utilisation=utilisation or {}, launch_s=launch_s, knee=knee)
+    assumed = _Assumed(threads=threads, unit=unit, utilisation=utilisation, launch_s=launch_s, knee=knee)
+    machine, operator = machine_of(machine), operator_named(operator) if isinstance(operator, str) else operator
     expanded = operator.expand(given)
     arrays = {name: np.asarray(value) for name, value in expanded.items() if isinstance(value, (np.ndarray, list, tuple))}
     try:

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from .errors import Error
-from .machine import Machine
+from .machine import Given, Machine, machine_of
 from .measurement import Device, Policy, attempt, open_device
 from .measurement.progress import Progress, ProgressOption
-from .operators import Operator
+from .operators import Operator, problem_of
 from .results import Measurement, Results, append_to, begun, measurement_key
 
 # A point with one of these need not be measured again; a contended one, or one whose roof moved, is.
@@ -89,12 +89,12 @@ def points(problem: Operator, variant: str | Sequence[str] | None, device: Devic
 
 
 def sweep(
-    problem: Operator,
+    problem: Operator | type[Operator] | str,
     *,
     variant: str | Sequence[str] | None = None,
     device: str | Device | None = None,
     threads: int = 0,
-    machine: Machine | None = None,
+    machine: Given | None = None,
     cache_state: str = "cold",
     seed: int = 0,
     policy: Policy | None = None,
@@ -104,7 +104,8 @@ def sweep(
 ) -> Results:
     """Measure `problem` for every combination of `axes`: lists of values for its fields, or for the shorthand `seq_len`.
 
-    `sweep(Attention(head_dim=128), batch=[1, 8, 64], seq_len=[1024, 8192])`. variant: one, several, or None for the
+    `sweep("attention", head_dim=128, batch=[1, 8, 64], seq_len=["1k", "8k"])`; problem and machine are objects or words, as in
+    `roofline.predict`. variant: one, several, or None for the
     default of each point.
     out: a results file (JSON Lines). Each point is on disk before the next begins, and a sweep run again with the same file
     measures only what is missing (or was contended). A point that cannot run is a result with its reason.
@@ -113,6 +114,7 @@ def sweep(
     finished is on disk.
     """
     opened = open_device(device, threads)
+    problem, machine = problem_of(problem), None if machine is None else machine_of(machine)
     return measure_points(
         points(problem, variant, opened, axes), device=opened, machine=machine, cache_state=cache_state, seed=seed, policy=policy,
         out=out, progress=progress,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..errors import Error
-from ..machine import Machine
+from ..machine import Given, Machine, machine_of
 from ..operators import GroupedMatmul
-from ..prediction import Prediction, predict
-from ..transformer import Call, Phase, TransformerConfig, calls_of
+from ..prediction import Prediction, predict_problem
+from ..transformer import Call, Phase, TransformerConfig, calls_of, model_of, phase_of, ranks_on
+from ..transformer import Given as Model
 from ..transformer.pricing import linked
 from ..units import fmt_number
 from .entries import Entry, Measured
@@ -17,7 +18,7 @@ from .matching import filled
 
 
 def _placed(call: Call, machine: Machine, launch_s: float | None) -> Prediction:
-    return predict(machine, call.problem, plan={"variant": call.variant} if call.variant else None, launch_s=launch_s)
+    return predict_problem(machine, call.problem, plan={"variant": call.variant} if call.variant else None, launch_s=launch_s)
 
 
 def _notes(config: TransformerConfig, machine: Machine | None, entries: Sequence[Entry], launch_s: float | None) -> Iterable[str]:
@@ -32,11 +33,11 @@ def _notes(config: TransformerConfig, machine: Machine | None, entries: Sequence
 
 
 def census_of(
-    config: TransformerConfig,
-    phases: Phase | Sequence[Phase],
-    machine: Machine | None = None,
+    config: Model,
+    phases: Phase | str | Sequence[Phase | str],
+    machine: Given | None = None,
     *,
-    tp: int = 1,
+    tp: int | None = None,
     ep: int = 1,
     lm_head: bool = True,
     fused: bool = True,
@@ -46,11 +47,15 @@ def census_of(
 ) -> Census:
     """Every kernel of each phase: its products, FLOPs, bytes and intensity, and on a machine its bound and expected time.
 
-    tp, ep, lm_head, fused, launch_s, link_bytes_per_s: as for `roofline.transformer.estimate`; whether the model fits in memory is
-    not asked. results: measurements (a `Results`) of the machine's kind of device that stand beside the kernels of their shape.
-    Raises Error for what the operators or ranks refuse, for ceilings that are missing, and for results of another kind of device.
+    config, phases, machine: objects or words, as `roofline.predict` takes them, and so are tp, ep, lm_head, fused, launch_s and
+    link_bytes_per_s; whether the model fits in memory is not asked. results: measurements (a `Results`) of the machine's kind of
+    device that stand beside the kernels of their shape. Raises Error for what the operators or ranks refuse, for ceilings that are
+    missing, and for results of another kind of device.
     """
-    asked = [phases] if isinstance(phases, Phase) else list(phases)
+    config = model_of(config)
+    asked = [phase_of(phase) for phase in ([phases] if isinstance(phases, (Phase, str)) else phases)]
+    machine = None if machine is None else machine_of(machine)
+    tp = (tp or 1) if machine is None else ranks_on(machine, tp, ep)
     if not asked:
         raise Error("a census needs at least one phase")
     on = None if machine is None else linked(machine, link_bytes_per_s)

@@ -15,7 +15,7 @@ def notebook_decode(*, batch: int, seq_kv: int, d_model: int = 4096, layers: int
 
     Each layer: four square projections with their inputs and results; the two products of attention with the KV cache and three
     vectors a head; an FFN of 4 d_model with its weights and three vectors, the activations between its products left out.
-    `transformer.estimate` counts in full. Raises Error for bad fields.
+    `roofline.predict` counts in full. Raises Error for bad fields.
     """
     projection = _product(batch, d_model, d_model)
     cached = Attention(batch=batch, heads=heads, seq_q=1, seq_kv=seq_kv, head_dim=d_model // heads, dtype="fp16")

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ..machine import machine_of
 from ..units import parse_si, parse_time_s
 from .inputs import output_file, write_outputs
-from .models import PHASES, config_flag, config_of, field_flags, given_fields, machine_of, model_flags, phase_of, ranks_flags, typed
+from .models import PHASES, config_flag, config_of, field_flags, given_fields, model_flags, phase_of, ranks_flags, typed
 from .outcomes import OK, BadInput, checking_input
 from .terminal import Terminal
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..errors import Error
+from ..machine import machines_of
 from ..units import fmt_number, fmt_si
 from .fields import given_fields
-from .models import machine_of
 from .outcomes import OK, BadInput, checking_input
 from .terminal import Terminal
 
@@ -26,16 +26,15 @@ def flags(parser: argparse.ArgumentParser) -> None:
 
 
 def crossover(options: argparse.Namespace) -> int:
+    from ..model import growing
     from ..operators import operator_named
 
     screen = Terminal()
     fields = given_fields(options)
     operator = operator_named(options.operator)
     with checking_input():
-        machines = [machine_of(name.strip(), None) for name in options.machine.split(",")]
-        if {"batch", "seq_q"} <= set(operator.make().to_dict()) and options.over in ("", "batch"):
-            fields.setdefault("seq_q", 1)  # the batch of a decode step, where nothing else is said
-        problem = operator.make(**fields)
+        machines = machines_of(options.machine)
+        problem = growing(operator, fields, options.over)
         found = [row for machine in machines for row in _rows(machine, problem, options.over, "dtype" in fields)]
     if options.json:
         records = [{"machine": name, "dtype": dtype, **met.to_dict()} for name, dtype, met, _ in found]

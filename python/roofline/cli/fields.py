@@ -5,12 +5,16 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ..dtypes import dtype_name
+from ..errors import Error
 from ..operators import Operator
+from ..words import ALIASES, hint, whole
 from .outcomes import BadInput
 
+GEMM = {"rows": "M", "columns": "N", "inner": "K"}
 _TRUE, _FALSE = ("true", "yes", "1"), ("false", "no", "0")
 
 
@@ -20,9 +24,9 @@ def flag(name: str) -> str:
 
 def _whole(text: str) -> int:
     try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r:.80}") from None
+        return whole(text)
+    except Error as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _real(text: str) -> float:
@@ -36,6 +40,23 @@ def _truth(text: str) -> bool:
     if text.lower() in _TRUE + _FALSE:
         return text.lower() in _TRUE
     raise argparse.ArgumentTypeError(f"must be true or false, got {text!r:.80}")
+
+
+def _dtype(text: str) -> str:
+    try:
+        return dtype_name(text)
+    except Error as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def add_aliases(group: Any, names: Iterable[str]) -> None:
+    """The names that these fields have elsewhere, as flags that help does not list: --batch-size, --context, --M."""
+    known, have = group._option_string_actions, tuple(names)
+    for word, meant in ALIASES.items():
+        target = next((name for name in meant if name in have), None)
+        alias = flag(word)
+        if target is not None and word not in have and alias not in known and flag(target) in known:
+            known[alias] = known[flag(target)]
 
 
 _READERS: Mapping[str, Callable[[str], Any]] = {"int": _whole, "float": _real, "bool": _truth, "str": str}
@@ -61,9 +82,10 @@ def add_fields(parser: argparse.ArgumentParser, operator: type[Operator], *, lis
     names = set()
     for field in dataclasses.fields(operator):  # type: ignore[arg-type]
         kind = field.type if isinstance(field.type, str) else field.type.__name__
-        read = _READERS[kind]
+        read = _dtype if field.name.endswith("dtype") else _READERS[kind]
         names.add(field.name)
         shown = f"default {field.default!r}" if field.default != "" else "default: chosen by the kernel"
+        shown += f"; also {flag(letter)}" if (letter := GEMM.get(field.name)) and set(GEMM) <= set(operator.field_names()) else ""
         common: dict[str, Any] = {"dest": f"field_{field.name}", "default": argparse.SUPPRESS, "help": shown}
         if kind == "bool" and lists:
             group.add_argument(flag(field.name), nargs="?", const=[True], type=several(read), metavar="true,false", **common)
@@ -84,6 +106,7 @@ def add_fields(parser: argparse.ArgumentParser, operator: type[Operator], *, lis
             metavar="N,…" if lists else "INT",
             help="shorthand for seq_q = seq_kv",
         )
+    add_aliases(group, names)
     group.add_argument(
         "--variant",
         type=several(str) if lists else str,
@@ -114,4 +137,5 @@ def problem_of(operator: type[Operator], options: argparse.Namespace) -> Operato
 
 def known_variant(operator: type[Operator], variant: str | None) -> None:
     if variant is not None and variant not in operator.variants:
-        raise BadInput(f"{operator.name}: unknown variant {variant!r:.80}; it has {', '.join(operator.variants) or 'none'}")
+        near = hint(variant, operator.variants)
+        raise BadInput(f"{operator.name}: unknown variant {variant!r:.80}{near}; it has {', '.join(operator.variants) or 'none'}")

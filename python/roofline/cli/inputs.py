@@ -64,7 +64,7 @@ def machine_of(path: str | None, device: str | None) -> Any:
     if path is None:
         return None
     with checking_input():
-        return Machine.load(Path(path) / "machine.json" if os.path.isdir(path) else path, device)
+        return Machine.load(path, device)
 
 
 def operator_of(options: argparse.Namespace) -> Any:

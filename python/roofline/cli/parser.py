@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from ..units import GIB, KIB, MIB
+from ..words import hint
 from .outcomes import OK, BadInput
 
 EPILOG = """exit codes: 0 ok, 1 failed, 2 bad input or usage, 3 backend missing, 130 interrupted (finished results stay on disk)
@@ -18,7 +21,8 @@ examples:
   roofline run attention --seq-len 1024 --causal      one problem
   roofline sweep attention --seq-len 256,1024 --variant naive,tiled -o attention.jsonl
   roofline explain attention.jsonl 1                  one point, step by step
-  roofline predict Llama-3-8B --machine "H100 SXM"    a whole model's decode step, from a datasheet or a machine.json
+  roofline predict Llama-3-70B --machine 8xH100,8xGB200 --batch 32,64 --seq-kv 8k --weights fp8      decode, a column each
+  roofline predict matmul --M 512 --N 8k --K 8k --dtype bf16 --machine H100                          one problem
   roofline crossover ffn --machine A100,H100          the batch from which an FFN is compute-bound
   roofline census Llama-3-8B --machine "H100 SXM"     its kernels: M, N, K, FLOPs, bytes, intensity, bound
   roofline compare before.json after.json             what changed by more than its noise
@@ -54,7 +58,9 @@ class _Once(argparse._StoreAction):
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, with errors of our kind: one line, exit code 2."""
+    """argparse, with errors of our kind: one line, exit code 2. known: the flags of the command, for the parser above it."""
+
+    known: Sequence[str] = ()
 
     def __init__(self, **options: Any) -> None:
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
@@ -63,7 +69,18 @@ class Parser(argparse.ArgumentParser):
         self.register("action", "store", _Once)
 
     def error(self, message: str) -> NoReturn:
-        raise BadInput(f"{message:.1000} (`{self.prog} --help` lists what there is)")
+        raise BadInput(f"{self._meant(message):.1000} (`{self.prog} --help` lists what there is)")
+
+    def _meant(self, message: str) -> str:
+        """The message, with what resembles a flag or a choice that is not there."""
+        if match := re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)$", message):
+            choices = re.findall(r"[\w-]+", match[2])
+            said = f"{message[: match.start()]}there is no {match[1]!r:.80}{hint(match[1], choices)}"
+            return f"{said}; use one of {', '.join(choices)}"
+        if message.startswith("unrecognized arguments: --"):
+            flag = re.split("[ =]", message.removeprefix("unrecognized arguments: "))[0]
+            return message + hint(flag, self.known or self._option_string_actions)
+        return message
 
     def print_help(self, file: Any = None) -> None:
         from .terminal import Terminal
@@ -238,10 +255,15 @@ def _hardware(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _predict(parser: argparse.ArgumentParser) -> None:
+def _predict(parser: argparse.ArgumentParser, operator: str = "") -> None:
     from .predicting import flags
 
-    flags(parser)
+    if operator:
+        from ..operators import OPERATORS
+
+        flags(parser, OPERATORS[operator])
+    else:
+        flags(parser)
 
 
 def _import(parser: argparse.ArgumentParser) -> None:
@@ -325,7 +347,7 @@ COMMANDS = {
     "sweep": ("time an operator over lists of values", None),
     "plot": ("draw saved files, or the roofline as a model: 17 pictures by name", _plot),
     "explain": ("explain one point: FLOPs, bytes, roofs, prediction", _explain_file),
-    "predict": ("predict a whole model's time on a machine, from its configuration", _predict),
+    "predict": ("predict the time of a whole model, or of one operator, on machines", _predict),
     "crossover": ("the batch from which an operator is compute-bound on a machine", None),
     "census": ("list every kernel of a model with its shapes, FLOPs, bytes, intensity and bound", _census),
     "import": ("read points and ceilings from files of other tools: ncu --csv, nccl-tests", _import),
@@ -336,23 +358,27 @@ COMMANDS = {
 }
 
 
-def _add_operators(parser: argparse.ArgumentParser, command: str, arguments: Sequence[str], as_json: bool) -> None:
-    """Nested subcommands, one per operator, with the flags of those that `arguments` name."""
+def _add_operators(parser: argparse.ArgumentParser, command: str, arguments: Sequence[str], as_json: bool) -> list[str]:
+    """Nested subcommands, one per operator; returns the flags of those that `arguments` name, which have some."""
     from ..operators import OPERATORS
     from .fields import description
 
+    known: list[str] = []
     nested = parser.add_subparsers(dest="operator", metavar="OPERATOR", required=True, parser_class=Parser, title="operators")
     for name, cls in OPERATORS.items():
         own = nested.add_parser(name, help=cls.summary, description=description(cls))
         if name in arguments:
             _operator(own, command, cls)
             _talking(own, as_json)
+            known += own._option_string_actions
+    return known
 
 
-def build(arguments: Sequence[str]) -> argparse.ArgumentParser:
+def build(arguments: Sequence[str]) -> Parser:
     """The parser for these arguments: the flags of operators are there only where the command has some."""
     as_json = "--json" in arguments
-    parser = Parser(prog="roofline", description="Measure what a machine can do, and how far operators are from it.", epilog=EPILOG)
+    summary = "Measure what a machine can do, and how far operators are from it."
+    parser = Parser(prog="roofline", description=summary, epilog=EPILOG)
     parser.add_argument("--version", action=_Now, answer=_version, as_json=as_json, help="print the version")
     parser.add_argument(
         "--list-devices",
@@ -363,21 +389,37 @@ def build(arguments: Sequence[str]) -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
     asked = next((a for a in arguments if a in COMMANDS), None)
-    for name, (summary, fill) in COMMANDS.items():
-        own = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+    for name, (about, fill) in COMMANDS.items():
+        own = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
         if name != asked:
             continue
         if name in WITH_OPERATOR and (fill is None or _names_operator(arguments)):
-            _add_operators(own, name, arguments, as_json)
+            parser.known = _add_operators(own, name, arguments, as_json)
             if fill is None:
                 own.add_argument("--list-devices", action=_Now, answer=_list_devices, as_json=as_json, help="list devices")
             continue
-        if fill is not None:
+        if name == "predict":
+            from .predicting import operator_in
+
+            _predict(own, operator_in(arguments[list(arguments).index("predict") + 1 :]))
+        elif fill is not None:
             fill(own)
         if name in REPLACING:
             own.add_argument("--force", action="store_true", help="replace files that this command did not write, too")
         _talking(own, as_json)
+        parser.known = tuple(own._option_string_actions)
     return parser
+
+
+def _spelled(arguments: Sequence[str]) -> list[str]:
+    """The command line with our name of the operator behind a command that takes one: "gemm" is matmul."""
+    found = list(arguments)
+    at = next((i + 1 for i, word in enumerate(found[:-1]) if word in COMMANDS), 0)
+    if at and found[at - 1] in WITH_OPERATOR and not os.path.exists(found[at]):
+        from ..operators import named_operator
+
+        found[at] = named_operator(found[at]) or found[at]
+    return found
 
 
 def _names_operator(arguments: Sequence[str]) -> bool:
@@ -395,6 +437,7 @@ def dispatch(arguments: Sequence[str]) -> int:
         return OK
     if empty := next((argument for argument in arguments if argument.startswith("-") and argument.endswith("=--")), None):
         raise BadInput(f"argument {empty.removesuffix('=--')[:80]}: '--' is no value")  # argparse would take it for none at all
+    arguments = _spelled(arguments)
     options = build(arguments).parse_args(list(arguments))
     home = importlib.import_module(f".{HOMES.get(options.command, 'measuring')}", __package__)
     command: Callable[[argparse.Namespace], int] = getattr(home, FUNCTIONS.get(options.command, options.command))

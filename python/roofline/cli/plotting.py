@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..machine import machine_of
 from ..units import parse_time_s
 from .inputs import machine_of as saved_machine
 from .inputs import output_file, write_outputs
-from .models import PHASES, config_of, machine_of, model_flags, phase_of, ranks_flags, typed
+from .models import PHASES, config_of, model_flags, phase_of, ranks_flags, typed
 from .outcomes import OK, BadInput, checking_input
 from .terminal import Terminal
 
@@ -250,7 +251,7 @@ def _arguments(options: argparse.Namespace, name: str) -> tuple[tuple[Any, ...],
     given = {"phase": options.phase, "batch": options.batch, "seq_kv": options.seq_kv, "seq_q": options.seq_q,
              "quantity": options.quantity, "roof_dtype": options.roof_dtype, "measured": options.measured,
              "results": options.results, "points": options.points, "title": options.title,
-             "launch": options.launch, "tp": None if options.tp == 1 else options.tp, "ep": None if options.ep == 1 else options.ep,
+             "launch": options.launch, "tp": options.tp, "ep": None if options.ep == 1 else options.ep,
              "no_lm_head": None if options.lm_head else True, "no_fused": None if options.fused else True}  # fmt: skip
     if foreign := [f"--{each.replace('_', '-')}" for each, value in given.items() if value is not None and each not in drawn.takes]:
         raise BadInput(f"{name} takes no {', '.join(foreign)}")
@@ -291,7 +292,7 @@ def _phases(options: argparse.Namespace, usual: Sequence[tuple[str, int]]) -> li
 
 
 def _how(options: argparse.Namespace) -> dict[str, Any]:
-    """Arguments of `estimate`."""
+    """Arguments of `predict_model`."""
     return {"tp": options.tp, "ep": options.ep, "lm_head": options.lm_head, "fused": options.fused, "launch_s": options.launch}
 
 
@@ -341,9 +342,10 @@ def _placement(config: Any, machines: list[Any], options: argparse.Namespace) ->
 
 
 def _profile(config: Any, machines: list[Any], options: argparse.Namespace) -> Arguments:
-    from ..transformer import estimate
+    from ..transformer import predict_model
 
-    return ([estimate(config, phase, machines[0], must_fit=False, **_how(options)) for phase in _phases(options, TYPES_OF)],), {}
+    found = [predict_model(machines[0], config, phase, must_fit=False, **_how(options)) for phase in _phases(options, TYPES_OF)]
+    return (found,), {}
 
 
 MAKERS: Mapping[str, Callable[[Any, list[Any], argparse.Namespace], Arguments]] = {

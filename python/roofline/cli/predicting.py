@@ -1,46 +1,64 @@
-"""`roofline predict`: the expected time of a whole model's phase, from a configuration and a machine; nothing is measured."""
+"""`roofline predict`: the expected time of a problem or of a whole model's phase on a machine; nothing is measured."""
 
 from __future__ import annotations
 
 import argparse
+import itertools
+from collections.abc import Sequence
+from typing import Any
 
 from ..units import fmt_si, parse_bytes, parse_si, parse_time_s
-from .models import (
-    PHASES,
-    TYPES,
-    config_flag,
-    config_of,
-    field_flags,
-    given_fields,
-    machine_of,
-    model_flags,
-    phase_of,
-    ranks_flags,
-    typed,
-)
-from .outcomes import OK, checking_input
+from ..words import split
+from .fields import add_fields, description
+from .fields import given_fields as operator_fields
+from .models import PHASES, TYPES, dtypes_of, field_flags, given_fields, model_flags, ranks_flags, typed
+from .outcomes import OK, BadInput, checking_input
 from .terminal import Terminal
 
+MODELS = ("lm_head", "fused", "tp", "ep")  # options that go to `predict` under their own names
+WIDE = ("part", "value")
 
-def flags(parser: argparse.ArgumentParser) -> None:
-    config_flag(parser)
+
+def flags(parser: argparse.ArgumentParser, operator: Any = None) -> None:
+    """The flags of a model, or of `operator`. Lists with commas make a table with a column for each combination."""
     parser.add_argument(
-        "--machine", metavar="FILE|NAME", required=True, help="a machine.json, or a datasheet of `roofline hardware`"
-    )
-    parser.add_argument("--device", help="which machine of the file")
-    phase = parser.add_argument_group("phase")
-    phase.add_argument("--phase", choices=PHASES, default="decode", help="what is asked of the model (default decode)")
-    field_flags(phase)
-    model_flags(parser)
+        "what", metavar="WHAT", help="a model: a preset (Llama-3-8B, DeepSeek-V3, …) or a Hugging Face config.json or its folder; "
+        "or an operator and its fields: matmul --M 512 --N 8k --K 8k",
+    )  # fmt: skip
+    parser.add_argument(
+        "--machine", metavar="NAME|FILE,…", required=True,
+        help="datasheets of `roofline hardware`, 8xH100 (tensor parallel over its link), machine files, report folders, or rates: "
+        "2TB/s,bf16=500TFLOP/s",
+    )  # fmt: skip
+    parser.add_argument("--device", help="which machine of a file")
+    if operator is None:
+        phase = parser.add_argument_group("phase", "A list of values, separated by commas, makes a column for each.")
+        phase.add_argument("--phase", metavar="NAME,…", default="decode", help=f"of {', '.join(PHASES)} (default decode)")
+        field_flags(phase, lists=True)
+        model_flags(parser)
+    else:
+        parser.description = description(operator)
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        add_fields(parser, operator, lists=True)
     how = parser.add_argument_group("how it is counted")
-    ranks_flags(how)
+    how.add_argument(
+        "--utilisation", metavar="SHARE", help="of the ceilings that is reached: 0.8, or compute=0.7,bandwidth=0.8,link=0.9"
+    )
+    how.add_argument("--launch", type=typed(parse_time_s), metavar="TIME", help="of each kernel (default: the machine's latency)")
+    if operator is None:
+        _how_of_models(how)
+    else:
+        how.add_argument("--level", help="where the operands lie: DRAM (default), L3, L2, L1")
+        how.add_argument("--threads", type=TYPES["int"], help="of a CPU (default: the most that were measured)")
+        how.add_argument("--unit", choices=("core", "tensor"), help="whose compute ceiling (default: tensor units for products)")
+
+
+def _how_of_models(how: Any) -> None:
+    ranks_flags(how, lists=True)
     how.add_argument(
         "--counting", choices=("full", "weights-and-kv"), default="full", help="everything, or weights and KV cache alone"
     )
-    how.add_argument("--compute-utilisation", type=TYPES["float"], default=1.0, metavar="SHARE", help="of compute ceilings")
-    how.add_argument("--bandwidth-utilisation", type=TYPES["float"], default=1.0, metavar="SHARE", help="of bandwidth ceilings")
     how.add_argument("--overhead", type=typed(parse_time_s), default=0.0, metavar="TIME", help="added to each step, e.g. 100us")
-    how.add_argument("--launch", type=typed(parse_time_s), metavar="TIME", help="of each kernel (default: the machine's latency)")
     how.add_argument(
         "--link", type=typed(lambda text: parse_si(text, "B/s")), metavar="RATE", help="between ranks, one way: 450GB/s"
     )
@@ -49,49 +67,95 @@ def flags(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--memory-share", type=TYPES["float"], default=1.0, metavar="SHARE", help="of it that may be used (default 1)"
     )
-    how.add_argument("--ignore-memory", action="store_true", help="estimate what does not fit in memory too")
+    how.add_argument("--ignore-memory", action="store_true", help="predict what does not fit in memory too")
     how.add_argument("--advice", action="store_true", help="also what changes would gain")
     how.add_argument(
         "--against", metavar="FILE|NAME", action="append", default=[], help="another machine in the advice, which this asks for too"
     )
 
 
+def operator_in(arguments: Sequence[str]) -> str:
+    """The operator that the command line asks about, "" for a model: a word of its own that is no flag's value."""
+    from ..operators import named_operator
+
+    for before, word in itertools.pairwise(("", *arguments)):
+        value = before.startswith("--") and "=" not in before and before not in ("--quiet", "--json")
+        if not word.startswith("-") and not value and (name := named_operator(word)):
+            return name
+    return ""
+
+
 def predict(options: argparse.Namespace) -> int:
-    from ..transformer import advise, estimate, ridge_batch
+    from ..machine import machine_of
+    from ..machine.naming import machine_list
+    from ..questions import PredictionTable
+    from ..questions import predict as ask
 
     screen = Terminal()
     with checking_input():
-        machine = machine_of(options.machine, options.device)
-        others = [machine_of(name, None) for name in options.against]
-        advised = options.advice or bool(others)
-        found = estimate(
-            config_of(options), phase_of(options.phase, given_fields(options)), machine, tp=options.tp, ep=options.ep,
-            lm_head=options.lm_head, fused=options.fused, counting=options.counting.replace("-", "_"),
-            compute_utilisation=options.compute_utilisation,
-            bandwidth_utilisation=options.bandwidth_utilisation, overhead_s=options.overhead, launch_s=options.launch,
-            link_bytes_per_s=options.link, link_latency_s=options.link_latency, memory_share=options.memory_share,
-            memory_bytes=options.memory, must_fit=not options.ignore_memory,
-        )  # fmt: skip
-        advice = advise(found, machine, others) if advised else ()
-        ridge = ridge_batch(found, machine) if advised else None
+        machines = [machine_of(name, options.device) for name in machine_list(options.machine)]
+        of_model = hasattr(options, "phase")
+        how = _of_model(options) if of_model else _of_operator(options)
+        asked = split(options.phase) if of_model else None
+        found = ask(machines, options.what, asked, utilisation=options.utilisation, launch_s=options.launch, **how)
+        single = not isinstance(found, PredictionTable)
+        if of_model and not single and (options.advice or options.against):
+            raise BadInput("--advice is of one prediction: give one value of each flag")
+        extra = _advice(options, found, machines[0]) if of_model and single else None
     if options.json:
-        wanted = {"advice": [item.to_dict() for item in advice], "ridge": ridge.to_dict()} if ridge is not None else {}
-        screen.json(found.to_dict() | wanted)
+        more = extra[1] if extra else {}
+        screen.json((found.as_answer() if single else found.to_dict()) | more)
         return OK
-    headers, rows = found.table()
-    if not options.quiet:
-        screen.table(headers, rows, title=f"{found.config.name}, {found.phase}, on {found.machine}", wide=("part",))
+    if single:
+        _show(found, screen, options.quiet, extra[0] if extra else ())
+    else:
+        screen.table(*found.table())
         screen.line()
-    screen.table(("", "value"), found.summary(), wide=("value",))
+        if not options.quiet:
+            screen.lines(f"note: {note}" for note in found.notes)
+    return OK
+
+
+def _of_model(options: argparse.Namespace) -> dict[str, Any]:
+    return {
+        **dtypes_of(options), **given_fields(options), **{name: getattr(options, name) for name in MODELS},
+        "counting": options.counting.replace("-", "_"), "overhead_s": options.overhead, "link_bytes_per_s": options.link,
+        "link_latency_s": options.link_latency, "memory_share": options.memory_share, "memory_bytes": options.memory,
+        "must_fit": not options.ignore_memory,
+    }  # fmt: skip
+
+
+def _of_operator(options: argparse.Namespace) -> dict[str, Any]:
+    chosen = {"variant": options.variant, "level": options.level, "threads": options.threads, "unit": options.unit}
+    return {**operator_fields(options), **chosen}
+
+
+def _advice(options: argparse.Namespace, found: Any, machine: Any) -> tuple[list[Any], dict[str, Any]] | None:
+    """What changes would gain, as what is printed and as JSON; None where it was not asked for."""
+    from ..machine import machine_of
+    from ..transformer import advise, ridge_batch
+
+    others = [machine_of(name) for name in options.against]
+    if not (options.advice or others):
+        return None
+    advice, ridge = advise(found, machine, others), ridge_batch(found, machine)
+    return [advice, ridge], {"advice": [item.to_dict() for item in advice], "ridge": ridge.to_dict()}
+
+
+def _show(found: Any, screen: Terminal, quiet: bool, extra: Sequence[Any]) -> None:
+    headers, rows = found.table()
+    if not quiet:
+        screen.table(headers, rows, title=found.title, wide=WIDE[:1])
+        screen.line()
+    screen.table(("", "value"), found.summary(), wide=WIDE)
     screen.line()
-    if advice:
+    if extra:
+        advice, ridge = extra
         gains = [(a.change, f"{'≤ ' if a.at_most else ''}{a.gain:.3f}×", fmt_si(a.time_s, "s"), a.bound, a.detail) for a in advice]
         headers = ("what would it take", "tokens/s", "time", "then bound by", "and")
         screen.table(headers, gains, wide=("what would it take", "and"))
         screen.line()
-    if ridge is not None:
         screen.line(f"compute-bound: {ridge.text}")
         screen.line()
-    if not options.quiet:
+    if not quiet:
         screen.lines(found.remarks())
-    return OK

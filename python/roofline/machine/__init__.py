@@ -9,6 +9,7 @@ from .curve import Plateau, SizeCurve, SizePoint
 from .empirical import EmpiricalRoofline, IntensityPoint, SustainedSample, last_half
 from .files import to_json
 from .fit import Estimate, Fit, fit_roofline, fmt_p, hierarchical_time_s
+from .given import Given, machine_of, machines_of
 from .machine import ACCESS_FALLBACK, Machine, load_machines, save_machines
 from .output import marked, require_file, require_replaceable, write_atomically
 from .sanity import TOLERANCE
@@ -26,6 +27,7 @@ __all__ = [
     "EmpiricalRoofline",
     "Estimate",
     "Fit",
+    "Given",
     "IntensityPoint",
     "Machine",
     "Mode",
@@ -47,6 +49,8 @@ __all__ = [
     "last_half",
     "lasting_capacity",
     "load_machines",
+    "machine_of",
+    "machines_of",
     "marked",
     "modes",
     "own_bytes",

@@ -6,10 +6,11 @@ import dataclasses
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from .._repr import Row, html_table, printable, text_table
-from ..dtypes import DTYPES
+from ..dtypes import DTYPES, dtype_name
 from ..errors import Error
 from ..operators.base import MIXES
 from ..probes import LEVELS, RATE_UNITS
@@ -22,6 +23,7 @@ from .datasheet import SOURCE, parts
 from .empirical import EmpiricalRoofline
 from .facts import StatedFacts, StatedProvenance
 from .files import to_json
+from .naming import counted, on_paper, peaks_of
 from .output import require_replaceable, write_atomically
 from .sanity import flags
 
@@ -178,8 +180,8 @@ class Machine:
         found = self._select("link", lambda c: True, None, "link")
         if not found:
             raise Error(
-                f"{self.name}: no link to other ranks is known; give the machine one: "
-                "Ceiling(probe='link', samples=(bytes per second in one direction,), source='datasheet')"
+                f"{self.name}: no link to other ranks is known; give its rate in one direction: link_bytes_per_s=450e9, or "
+                "--link 450GB/s"
             )
         return max(found, key=lambda c: c.value)
 
@@ -242,13 +244,38 @@ class Machine:
         save_machines([self], path, force=force)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], device: str | None = None) -> Machine:
-        """The first machine of a file, or the first whose device or name is `device`. Raises Error as `load_machines`."""
+    def load(cls, given: str | os.PathLike[str], device: str | None = None) -> Machine:
+        """The machine of a file, of a report's folder, of a datasheet's name, or on paper: everything that `--machine` takes.
+
+        given: "machine.json", "roofline-report", "H100 SXM", "8xH100" (eight of them: `devices`), "2TB/s,bf16=500TFLOP/s" (see
+        `from_peaks`; also link=, memory=, launch=, name=). device: of a file's machines the first of this device or name; None is
+        the first. Raises Error for what cannot be read, and for a name that is unknown or ambiguous.
+        """
+        path, text = Path(given), os.fspath(given)
+        if path.exists():
+            return cls._from_file(path / "machine.json" if path.is_dir() else path, device)
+        count, name = counted(text)
+        if count > 1 or name != text:
+            one = cls.load(name, device)
+            return dataclasses.replace(one, name=f"{count}x{one.name}", facts={**one.facts, "devices": count}) if count > 1 else one
+        if on_paper(text):
+            return cls.from_peaks(**peaks_of(text))
+        if path.suffix == ".json" or os.sep in text:
+            return cls._from_file(path, device)
+        return cls.from_datasheet(text)
+
+    @classmethod
+    def _from_file(cls, path: Path, device: str | None) -> Machine:
         machines = load_machines(path)
         for machine in machines:
             if device in (None, machine.device, machine.name):
                 return machine
         raise Error(f"{os.fspath(path)} has no device {device!r:.80}, only {', '.join(f'{m.device} ({m.name})' for m in machines)}")
+
+    @property
+    def devices(self) -> int:
+        """How many equal ones it stands for: 8 of "8xH100". Ceilings are of one."""
+        return int(self.facts.get("devices", 1))
 
     @classmethod
     def from_datasheet(cls, name: str) -> Machine:
@@ -261,21 +288,35 @@ class Machine:
         return cls(**parts(name))
 
     @classmethod
-    def from_peaks(cls, name: str, bytes_per_s: float, **flops_per_s: float) -> Machine:
+    def from_peaks(
+        cls,
+        name: str,
+        bytes_per_s: float,
+        *,
+        link_bytes_per_s: float | None = None,
+        memory_bytes: int | None = None,
+        launch_s: float | None = None,
+        **flops_per_s: float,
+    ) -> Machine:
         """A machine on paper: `Machine.from_peaks("A100", 2e12, fp16=312e12, fp32=19.5e12)`, one bandwidth, peaks by dtype.
 
-        The ceilings have the source "datasheet". Raises Error for an unknown dtype and for rates that are not positive.
+        link_bytes_per_s: to other ranks, one way. memory_bytes: of the device. launch_s: of one launch. Ceilings have the
+        source "datasheet". Raises Error for an unknown dtype and for rates that are not positive.
         """
 
         def ceiling(**what: Any) -> Ceiling:
             return Ceiling(source=SOURCE, reason="as given", **what)
 
-        bandwidth = ceiling(probe="stream", level="DRAM", access="read", variant="plain", samples=(bytes_per_s,))
-        peaks = (
-            ceiling(probe="fma", dtype=dtype, accumulator=_SUMS.get(dtype, "fp32"), samples=(rate,))
-            for dtype, rate in flops_per_s.items()
-        )
-        return cls(name=name, device="paper", ceilings=(bandwidth, *peaks))
+        found = [ceiling(probe="stream", level="DRAM", access="read", variant="plain", samples=(bytes_per_s,))]
+        for given, rate in flops_per_s.items():
+            dtype = dtype_name(given)
+            found.append(ceiling(probe="fma", dtype=dtype, accumulator=_SUMS.get(dtype, "fp32"), samples=(rate,)))
+        if link_bytes_per_s is not None:
+            found.append(ceiling(probe="link", samples=(link_bytes_per_s,)))
+        if launch_s:
+            found.append(ceiling(probe="launch", samples=(launch_s,)))
+        facts = {} if memory_bytes is None else {"memory_bytes": memory_bytes}
+        return cls(name=name, device="paper", facts=facts, ceilings=tuple(found))
 
     # -- reprs ------------------------------------------------------------------------------------------------------------
 

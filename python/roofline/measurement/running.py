@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import Error, require_type
-from ..operators import Operator
+from ..operators import Operator, problem_of
 from ..tensor_spec import TensorSpec
 from .devices import Device, open_device
 from .exchange import DeviceArray, Given, alignment_bytes, borrow, look, place_of
@@ -77,7 +77,7 @@ def _apart(problem: Operator, held: dict[str, Held], written: Collection[str]) -
 
 
 def run(
-    problem: Operator,
+    problem: Operator | type[Operator] | str,
     *,
     variant: str | None = None,
     device: str | Device | None = None,
@@ -96,6 +96,8 @@ def run(
     Returns the outputs by name; bf16 and fp8 ones in NumPy as their bits. Raises Error for a missing, unknown or misshapen
     tensor or one on another device, Unsupported where there is no such kernel here, OutOfMemory.
     """
+    if isinstance(problem, (str, type)):
+        problem = problem_of(problem)
     require_type("the problem", problem, Operator, "an operator such as roofline.Softmax(rows=8, columns=8)")
     require_kernels(problem)
     require_type("variant", variant, (str, type(None)), "the name of a variant")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import Error, OutOfMemory, Unsupported, require_type
 from ..kernel_costs import kernel_costs
-from ..machine import Machine
+from ..machine import Given, Machine, machine_of
 from ..model import Roofs, bound, machine_roofs, terms_s
-from ..operators import Operator
+from ..operators import Operator, problem_of
 from ..prediction import Rates, expect, machine_rates, moved_bytes
 from ..probes.gpu_units import core_flops_per_s
 from ..probes.levels import last_cache
@@ -296,27 +297,35 @@ def checked_options(machine: Machine | None, policy: Policy | None) -> Policy:
 
 
 def measure(
-    problem: Operator,
+    problem: Operator | type[Operator] | str,
     *,
     variant: str | None = None,
     device: str | Device | None = None,
     threads: int = 0,
-    machine: Machine | None = None,
+    machine: Given | None = None,
     cache_state: str = "cold",
     seed: int = 0,
     policy: Policy | None = None,
     steps: bool = True,
+    **fields: Any,
 ) -> Measurement:
     """Time one problem: correctness first, then samples between brackets of its own roofs.
 
+    problem, machine: objects or words, as in `roofline.predict`: measure("attention", seq_q=1, seq_kv="8k"). fields: of an
+    operator by name, or changed of a problem.
     variant: None is the operator's default on this device. device: "cpu", "cuda:0"; None is the first GPU, else the CPU.
     machine: its best configurations of the roofs are used; without one they are found in a short calibration.
     cache_state: "cold" (operands come from DRAM) or "warm". steps: time each step of a kernel of several alone, too.
 
     Raises Error (bad input, or a wrong result), Unsupported (no such kernel here, with the reason), OutOfMemory.
     """
+    if isinstance(problem, (str, type)):
+        problem = problem_of(problem)
     require_type("the problem", problem, Operator, "an operator such as roofline.Softmax(rows=8, columns=8)")
+    problem = problem.replace(**fields) if fields and isinstance(problem, Operator) else problem
     require_type("variant", variant, (str, type(None)), "the name of a variant")
+    if isinstance(machine, (str, os.PathLike)):
+        machine = machine_of(machine)
     opened, policy = open_device(device, threads), checked_options(machine, policy)
     if machine is not None and machine.device != opened.name:
         raise Error(
@@ -378,9 +387,11 @@ def measure(
         )
 
 
-def attempt(problem: Operator, *, variant: str | None = None, device: str | Device | None = None, threads: int = 0,
-            cache_state: str = "cold", seed: int = 0, **options: Any) -> Measurement:  # fmt: skip
+def attempt(problem: Operator | type[Operator] | str, *, variant: str | None = None, device: str | Device | None = None,
+            threads: int = 0, cache_state: str = "cold", seed: int = 0, **options: Any) -> Measurement:  # fmt: skip
     """As `measure`, but what cannot run is a result too: status unsupported, out_of_memory or failed, with the reason."""
+    if isinstance(problem, (str, type)):
+        problem = problem_of(problem)
     require_type("the problem", problem, Operator, "an operator such as roofline.Softmax(rows=8, columns=8)")
     opened = open_device(device, threads)
     try:

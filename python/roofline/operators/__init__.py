@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import Error
+from ..words import hint, spelled
 from .adam import Adam
 from .all_gather import AllGather
 from .all_reduce import AllReduce
@@ -60,12 +61,46 @@ OPERATORS: Mapping[str, type[Operator]] = {
 }  # fmt: skip
 
 
+# What operators are called elsewhere.
+ALIASES: Mapping[str, str] = {
+    "gemm": "matmul", "mm": "matmul", "linear": "matmul", "dense": "matmul", "gemv": "matmul", "addmm": "matmul",
+    "batched_gemm": "bmm", "batched_matmul": "bmm", "flash_attention": "attention", "flash_attn": "attention", "sdpa": "attention",
+    "mha": "attention", "gqa": "attention", "scaled_dot_product_attention": "attention", "self_attention": "attention",
+    "paged_attention": "cached_attention", "decode_attention": "cached_attention", "flash_decoding": "cached_attention",
+    "flash_mla": "mla_decode", "mla": "mla_decode", "mlp": "ffn", "feed_forward": "ffn", "moe": "grouped_matmul",
+    "grouped_gemm": "grouped_matmul", "fused_moe": "grouped_matmul", "rmsnorm": "rms_norm", "layernorm": "layer_norm",
+    "fused_add_rms_norm": "residual_rms_norm", "rotary_embedding": "rope", "swiglu": "silu_mul", "silu_and_mul": "silu_mul",
+    "allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter", "alltoall": "all_to_all",
+    "cast": "convert", "adamw": "adam", "logits": "lm_head", "unembedding": "lm_head", "w4a16_gemm": "quantized_matmul",
+}  # fmt: skip
+_SPELLED: Mapping[str, str] = {spelled(word): name for word, name in (*((n, n) for n in OPERATORS), *ALIASES.items())}
+
+
+def named_operator(word: str) -> str:
+    """Our name of an operator or an alias; "" for any other word."""
+    return _SPELLED.get(spelled(word[:80]), "")
+
+
 def operator_named(name: str) -> type[Operator]:
-    """The operator of this name. Raises Error for an unknown one."""
-    found = OPERATORS.get(name) if isinstance(name, str) else None
-    if found is None:
-        raise Error(f"unknown operator {name!r:.80}: use one of {', '.join(OPERATORS)}")
-    return found
+    """The operator of this name, of a class's name, or of an alias: "matmul", "Matmul", "gemm". Raises Error for an unknown one."""
+    found = named_operator(name) if isinstance(name, str) else ""
+    if not found:
+        raise Error(f"unknown operator {name!r:.80}{hint(name, (*OPERATORS, *ALIASES))}: use one of {', '.join(OPERATORS)}")
+    return OPERATORS[found]
+
+
+def problem_of(given: Operator | type[Operator] | str, fields: Mapping[str, Any] | None = None) -> Operator:
+    """A problem from an operator, its class or its name, with these fields changed: problem_of("gemm", {"M": 512}).
+
+    Raises Error for an unknown operator or field.
+    """
+    if isinstance(given, Operator):
+        return given.replace(**fields) if fields else given
+    if isinstance(given, type) and issubclass(given, Operator):
+        return given.make(**(fields or {}))
+    if not isinstance(given, str):
+        raise Error(f"a problem must be an operator or its name, such as Matmul(…) or 'matmul', got {given!r:.60}")
+    return operator_named(given).make(**(fields or {}))
 
 
 def from_dict(name: str, values: Mapping[str, Any]) -> Operator:
@@ -125,4 +160,5 @@ __all__ = [
     "from_dict",
     "growth",
     "operator_named",
+    "problem_of",
 ]

@@ -16,9 +16,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from ..counts import Array, Sizes, sizes, smaller
-from ..dtypes import dtype
+from ..dtypes import dtype, dtype_name
 from ..errors import Error
 from ..tensor_spec import TensorSpec
+from ..words import ByName, whole
 
 MAX_DIMENSION = 2**62
 
@@ -107,7 +108,7 @@ def chunks(a: Array) -> Iterator[Array]:
         yield a[begin : begin + CHUNK]
 
 
-class Operator:
+class Operator(ByName):
     """Base of all operators: frozen dataclasses whose fields are the sweep axes.
 
     A subclass states `name`, `summary`, `mix`, `variants` and the methods below. Dimensions are checked on construction; a bad
@@ -252,6 +253,8 @@ class Operator:
         if isinstance(value, Sizes):
             return self._accepted_all(field, value)
         if field.type in ("int", int):
+            if isinstance(value, str):
+                value = self._read(where, value)
             if isinstance(value, bool) or not hasattr(value, "__index__") or (isinstance(value, np.ndarray) and value.ndim):
                 raise Error(f"{where} must be an integer, got {value!r}")
             value = value.__index__()
@@ -264,9 +267,15 @@ class Operator:
         elif field.type in ("float", float):
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < float("inf"):
                 raise Error(f"{where} must be a finite number, got {value!r:.80}")
-        elif field.name == "dtype":
-            dtype(value)
+        elif field.name.endswith("dtype") or (field.name == "accumulator" and value):
+            value = dtype_name(value)
         return value
+
+    def _read(self, where: str, text: str) -> int:
+        try:
+            return whole(text)
+        except Error as error:
+            raise Error(f"{where} {error}") from None
 
     def _accepted_all(self, field: dataclasses.Field[Any], values: Array) -> Array:
         """As `_accepted`, for an array of a batch: float64, so that no product overflows."""
@@ -353,26 +362,8 @@ class Operator:
         return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
 
     @classmethod
-    def field_names(cls) -> tuple[str, ...]:
-        return tuple(f.name for f in fields(cls))  # type: ignore[arg-type]
-
-    @classmethod
-    def expand(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Keyword fields with the shorthand `seq_len` (seq_q = seq_kv) expanded. Raises Error for unknown or doubled names."""
-        names = cls.field_names()
-        expanded = {key: value for key, value in given.items() if key != "seq_len"}
-        if "seq_len" in given:
-            targets = [field for field in ("seq_q", "seq_kv") if field in names]
-            if not targets:
-                raise Error(f"{cls.name}: has no sequence, so seq_len means nothing; its fields are {', '.join(names)}")
-            for target in targets:
-                if target in expanded:
-                    raise Error(f"{cls.name}: give either seq_len or {target}, not both")
-                expanded[target] = given["seq_len"]
-        for key in expanded:
-            if key not in names:
-                raise Error(f"{cls.name}: unknown field {key!r:.80}; its fields are {', '.join(names)}")
-        return expanded
+    def length_fields(cls) -> tuple[str, ...]:
+        return tuple(name for name in ("seq_q", "seq_kv") if name in cls.field_names())
 
     @classmethod
     def make(cls, **given: Any) -> Self:

@@ -13,7 +13,7 @@ import numpy as np
 
 from .._repr import printable
 from ..machine import Machine
-from ..transformer import Crossing, Estimates, TransformerConfig
+from ..transformer import Crossing, ModelPredictions, TransformerConfig
 from ..transformer.advice import ridge_batches
 from ..units import fmt_number, fmt_si
 from . import style
@@ -54,7 +54,7 @@ class Grid:
     config: TransformerConfig
     batches: tuple[int, ...]
     seqs: tuple[int, ...]
-    estimates: Estimates
+    estimates: ModelPredictions
     crossings: tuple[Crossing, ...]
     notes: tuple[str, ...] = field(default=())
     low: ClassVar[bool] = True
@@ -135,7 +135,7 @@ class Grid:
             if not fits:
                 return UNFIT_FILL
             if named:
-                return (*style.ROOF_FILLS.get(value, ("#FFFFFF", "")), style.INK)
+                return (*style.BOUND_FILLS.get(value, ("#FFFFFF", "")), style.INK)
             colour, ink = self._fill(value)
             return colour, "", ink
 
@@ -165,7 +165,7 @@ class Grid:
                       interpolation="none", extent=box, gid="cells")  # fmt: skip
         for name, rows, columns in blocks(names.tolist()):
             if name:
-                colour, hatch = UNFIT_FILL[:2] if name == UNFIT else style.ROOF_FILLS.get(name, ("#FFFFFF", ""))
+                colour, hatch = UNFIT_FILL[:2] if name == UNFIT else style.BOUND_FILLS.get(name, ("#FFFFFF", ""))
                 ax.add_patch(Rectangle((columns[0] - 0.5, rows[0] - 0.5), columns[1] - columns[0], rows[1] - rows[0], hatch=hatch,
                                        facecolor=colour, edgecolor=UNFIT_EDGE if name == UNFIT else EDGE, linewidth=0.0, zorder=1.5,
                                        gid=f"block {name} {rows[0]} {columns[0]}"))  # fmt: skip
@@ -203,9 +203,9 @@ class Grid:
             names.append(UNFIT)
         if self.quantity == "bound":
             for roof in dict.fromkeys(self.values[fits].tolist()):
-                colour, hatch = style.ROOF_FILLS.get(roof, ("#FFFFFF", ""))
+                colour, hatch = style.BOUND_FILLS.get(roof, ("#FFFFFF", ""))
                 handles.append(Patch(facecolor=colour, hatch=hatch, edgecolor=EDGE, linewidth=0.4))
-                names.append("matrix products" if roof == "product" else roof)
+                names.append(roof)
         elif not self.written:
             low, high = float(self.values.min()), float(self.values.max())
             for share, value in ((0.0, low), (0.5, math.sqrt(low * high)), (1.0, high)):

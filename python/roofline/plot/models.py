@@ -17,7 +17,7 @@ from ..census import Census
 from ..errors import Error
 from ..machine import Machine
 from ..operators import Operator
-from ..transformer import Estimate, Phase, TransformerConfig
+from ..transformer import ModelPrediction, Phase, TransformerConfig
 from .grid import QUANTITIES, heatmap_grid
 from .over import OVER, RATES, batch_chart, decode_chart, latency_chart, seq_chart
 from .placing import ceilings_roofs, machines_roofs, placement_roofs, workloads_roofs
@@ -90,7 +90,7 @@ def workloads(
     """A roofline with named workloads: phases of a model at their expected FLOP/s, or problems at what their roofs allow.
 
     phases: of a configuration (a prefill of 1024; decode steps of batch 1, 32 and 128). Further options: of
-    `roofline.estimate`. What does not fit in memory is hollow.
+    `roofline.predict`. What does not fit in memory is hollow.
     """
     return show(workloads_roofs(machine, work, **options), ax)
 
@@ -125,7 +125,7 @@ def kernel_placement(census: Census, phase: Phase | None = None, *, ax: Axes | N
 def decode_over_batch(config: TransformerConfig, machines: Machines, *, ax: Axes | None = None, **options: Any) -> Axes:
     """A decode step over the batch. quantity: its intensity ("flops_per_byte", with ridge points) or "tokens_per_s".
 
-    batches, seq_kv: the sizes. Further options: of `roofline.estimate`. What does not fit in memory is hollow.
+    batches, seq_kv: the sizes. Further options: of `roofline.predict`. What does not fit in memory is hollow.
     """
     return show(decode_chart(config, machines, **options), ax)
 
@@ -133,7 +133,7 @@ def decode_over_batch(config: TransformerConfig, machines: Machines, *, ax: Axes
 def decode_latency(config: TransformerConfig, machines: Machines, *, ax: Axes | None = None, **options: Any) -> Axes:
     """Time per output token over the batch, or with over="seq_kv" over the keys of a sequence.
 
-    batches at seq_kv keys, or seqs at one batch. Further options: of `roofline.estimate`. What does not fit is hollow.
+    batches at seq_kv keys, or seqs at one batch. Further options: of `roofline.predict`. What does not fit is hollow.
     """
     return show(latency_chart(config, machines, **options), ax)
 
@@ -142,14 +142,14 @@ def decode_heatmap(config: TransformerConfig, machine: Machine, *, ax: Axes | No
     """A decode step over batch and KV length. quantity: "flops_per_byte", "bound" or "tokens_per_s".
 
     The border is where the intensity crosses the ridge point (`roofline.transformer.ridge_batch`); what does not fit in memory is
-    hatched. batches, seqs: rows and columns. Further options: of `roofline.estimate`.
+    hatched. batches, seqs: rows and columns. Further options: of `roofline.predict`.
     """
     return show(heatmap_grid(config, machine, **options), ax)
 
 
-def block_profile(estimate: Estimate, *, ax: Axes | None = None) -> Axes:
-    """Where an estimate's time goes: all of it by the roof it is spent under, then kernel by kernel."""
-    return show(profile_bars(estimate), ax)
+def block_profile(prediction: ModelPrediction, *, ax: Axes | None = None) -> Axes:
+    """Where a predicted time goes: all of it by the roof it is spent under, then kernel by kernel."""
+    return show(profile_bars(prediction), ax)
 
 
 # -- data and files -----------------------------------------------------------------------------------------------------------
@@ -219,9 +219,9 @@ def decode_heatmap_data(config: TransformerConfig, machine: Machine, **options: 
     return heatmap_grid(config, machine, **options).records()
 
 
-def block_profile_data(estimate: Estimate) -> Records:
+def block_profile_data(prediction: ModelPrediction) -> Records:
     """element "row": time_s, share, and seconds by roof."""
-    return profile_bars(estimate).records()
+    return profile_bars(prediction).records()
 
 
 # What each plot draws from, and the values of the option that makes several panels of it.
@@ -238,12 +238,12 @@ _MADE: Mapping[str, tuple[Callable[..., Shown], str, tuple[str, ...]]] = {
     "decode_over_batch": (decode_chart, "quantity", RATES),
     "decode_latency": (latency_chart, "over", OVER),
     "decode_heatmap": (heatmap_grid, "quantity", tuple(QUANTITIES)),
-    "block_profile": (profile_bars, "estimate", ()),
+    "block_profile": (profile_bars, "prediction", ()),
 }
 
 
 def panels(name: str, *arguments: Any, **options: Any) -> list[Shown]:
-    """The pictures that the plot of this name makes: one for each quantity, phase of a census or estimate, unless one is given."""
+    """The pictures that the plot of this name makes: one for each quantity, phase of a census or prediction, unless it is given."""
     if name not in _MADE:
         raise Error(f"there is no plot {name!r:.80}; there are {', '.join(_MADE)}")
     make, option, values = _MADE[name]
@@ -277,7 +277,7 @@ def save_picture(directory: str | os.PathLike[str], name: str, *arguments: Any, 
     """Write NAME.svg, NAME.png and NAME.csv into `directory` (made if absent): the plot of that name of these arguments.
 
     save_picture("pictures", "decode_heatmap", preset("Llama-3-8B"), Machine.from_datasheet("H100 SXM")). What a plot shows one of
-    at a time (a quantity, a census's phase, one of a list of estimates) stands side by side unless an option picks one. The same
+    at a time (a quantity, a census's phase, one of a list of predictions) stands side by side unless an option picks one. The same
     data gives the same SVG and CSV, byte for byte, with the same matplotlib.
     """
     from .files import save_panels

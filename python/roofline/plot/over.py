@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import Error
 from ..machine import Machine
 from ..operators import Bmm, Counts, Operator, Softmax, count, growth
-from ..transformer import Call, Decode, Estimate, Estimates, Prefill, TransformerConfig, calls_of, estimate_many
+from ..transformer import Call, Decode, ModelPrediction, ModelPredictions, Prefill, TransformerConfig, calls_of, predict_steps
 from ..transformer.advice import ridge_batches
 from ..units import fmt_number
 from .chart import Chart, Crossing, Level, Series
@@ -25,7 +25,7 @@ NAMED_CROSSINGS = 3  # of more lines the notes name where they meet a ridge poin
 FIELDS = ("rows", "tokens", "batch")  # of operators: what a batch makes more of
 
 Model = TransformerConfig | Operator | Mapping[str, Operator]
-Options = Mapping[str, Any]  # further arguments of `estimate`
+Options = Mapping[str, Any]  # further arguments of `roofline.predict`
 
 
 def checked(name: str, values: Iterable[int], least: int = 1) -> tuple[int, ...]:
@@ -181,24 +181,25 @@ def seq_chart(model: TransformerConfig | Operator, machines: Machines, *, seqs: 
 # -- decode over a batch or a length ------------------------------------------------------------------------------------------
 
 
-def estimates(config: TransformerConfig, machine: Machine, batches: Any, seqs: Any, how: Options) -> Estimates:
+def estimates(config: TransformerConfig, machine: Machine, batches: Any, seqs: Any, how: Options) -> ModelPredictions:
     """Decode steps of each batch and length (arrays that broadcast) on the machine, whether they fit or not."""
-    return estimate_many(config, Decode.many(batch=batches, seq_kv=seqs), machine, **asked(how))
+    return predict_steps(machine, config, Decode.many(batch=batches, seq_kv=seqs), **asked(how))
 
 
 def asked(how: Options) -> Options:
     return {name: value for name, value in how.items() if name != "must_fit"}
 
 
-UNSAID = ("lm_head", "fused", "counting")  # options that `Estimate.counted` tells
+UNSAID = ("lm_head", "fused", "counting", "utilisation")  # options that `ModelPrediction.counted` tells
 
 
-def estimate_notes(found: Iterable[Estimate | Estimates]) -> tuple[str, ...]:
+def estimate_notes(found: Iterable[ModelPrediction | ModelPredictions]) -> tuple[str, ...]:
     """What was counted, and what was assumed, each once; of keys that are too many the most."""
     every = list(found)
     changed = every[0].options
     given = [f"{f.name} {getattr(changed, f.name):g}" for f in dataclasses.fields(changed) if f.name not in UNSAID
              and getattr(changed, f.name) not in (None, f.default)]  # fmt: skip
+    given += [f"{roof} utilisation {share:g}" for roof, share in changed.utilisation.items() if share != 1]
     texts: dict[tuple[str, str], str] = {}
     machines: dict[tuple[str, str], dict[str, None]] = {}
     for note in (note for e in every for note in e.assumed if note.kind != "experts"):
@@ -210,7 +211,7 @@ def estimate_notes(found: Iterable[Estimate | Estimates]) -> tuple[str, ...]:
     return (f"{every[0].counted[0]}{fused}", *([", ".join(given)] if given else []), *said)
 
 
-def _series(machine: Machine, sizes: Sequence[int], values: Any, found: Estimates) -> Series:
+def _series(machine: Machine, sizes: Sequence[int], values: Any, found: ModelPredictions) -> Series:
     points = tuple(zip(sizes, values.tolist(), strict=True))
     return Series(label=machine.name, points=points, fits=tuple(found.fits.tolist()))
 

@@ -11,7 +11,7 @@ from ..errors import Error
 from ..machine import Ceiling, Machine
 from ..model import Roofs, machine_roofs, place
 from ..operators import Counts, Operator
-from ..transformer import Call, Decode, Mixed, Phase, Prefill, TransformerConfig, calls_of, estimate
+from ..transformer import Call, Decode, Mixed, Phase, Prefill, TransformerConfig, calls_of, predict_model
 from ..units import fmt_number, fmt_percent, fmt_si
 from . import style
 from .over import counts_of, estimate_notes, named
@@ -99,7 +99,7 @@ def workloads_roofs(
     """Phases of a model (at their expected rate) or problems (at what their roofs allow) on one machine's roofs."""
     dots, notes = [], list(machine_notes([machine]))
     if isinstance(work, TransformerConfig):
-        found = [estimate(work, phase, machine, **{**how, "must_fit": False}) for phase in phases]
+        found = [predict_model(machine, work, phase, **{**how, "must_fit": False}) for phase in phases]
         roofs = [machine_roofs(machine, part.call.problem) for e in found for part in e.parts if part.product_flops]
         for index, (name, e) in enumerate(zip(names_of(phases), found, strict=True)):
             colour, marker, _ = style.series(index)

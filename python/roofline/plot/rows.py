@@ -10,7 +10,7 @@ from ..errors import Error
 from ..machine import Machine
 from ..model import machine_roofs
 from ..operators import Operator, count
-from ..transformer import Call, Decode, Estimate, Phase, Prefill, TransformerConfig, calls_of
+from ..transformer import Call, Decode, ModelPrediction, Phase, Prefill, TransformerConfig, calls_of
 from ..units import fmt_number, fmt_percent, fmt_si
 from . import style
 from .bars import Bar, Bars, Mark, Row
@@ -137,7 +137,7 @@ def steps_bars(
 # -- where the time goes ------------------------------------------------------------------------------------------------------
 
 
-def profile_bars(found: Estimate) -> Bars:
+def profile_bars(found: ModelPrediction) -> Bars:
     """A phase's time: all of it by roof, then kernel by kernel, as shares."""
     total = found.time_s
 

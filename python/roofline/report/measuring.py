@@ -17,7 +17,7 @@ from ..measurement.probing import measured_again
 from ..measurement.progress import Progress, ProgressOption
 from ..measurement.tensors import WHOLE_CHECK_BYTES, WHOLE_CHECK_FLOPS
 from ..measurement.timing import QUICK, REPORT, THOROUGH
-from ..prediction import predict
+from ..prediction import predict_problem
 from ..results import Bracket, Measurement, Results, append_to
 from .files import DEFAULT, MACHINE, RESULTS, UNFINISHED, Report, begin, finish, render
 from .points import Point, default_points
@@ -180,7 +180,7 @@ def cost_s(point: Point, machine: Machine, rules: Policy) -> float:
     """What timing a point takes, about: filling and checking its tensors, brackets, warm-up and samples."""
     size, flops = point.problem.footprint_bytes(), point.problem.total_flops()
     try:
-        launch_s = predict(machine, point.problem, variant=point.variant).time_s / PREDICTED_SHARE
+        launch_s = predict_problem(machine, point.problem, variant=point.variant).time_s / PREDICTED_SHARE
     except Error:  # roofs were left out for lack of time
         launch_s = 0.0
     prepared = size / FILL_BYTES_PER_S

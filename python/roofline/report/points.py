@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import Error
 from ..machine import Machine, cache_capacity
 from ..operators import OPERATORS, Attention, AttentionBackward, BiasRelu, Ffn, LayerNorm, Matmul, Operator, Relu, RmsNorm, Softmax
-from ..prediction import predict
+from ..prediction import predict_problem
 from ..probes import PROBES
 from ..probes.levels import last_cache
 from ..units import KIB, MIB
@@ -169,7 +169,7 @@ def limited(problem: Operator, variant: str, machine: Machine, most_s: float = M
     made = problem
     while True:
         try:
-            predicted_s = predict(machine, made, variant=variant).time_s
+            predicted_s = predict_problem(machine, made, variant=variant).time_s
         except Error:  # a machine whose roofs were left out for lack of time says nothing about launches
             return made
         halved = next((name for name in HALVED_FIRST if name in made.field_names() and getattr(made, name) > 1), None)

@@ -11,7 +11,7 @@ from ..errors import Error
 from ..machine import Ceiling, Machine
 from ..operators import Operator, from_dict
 from ..operators.scales import scales_name
-from ..prediction import Advice, Prediction, predict
+from ..prediction import Advice, Prediction, predict_problem
 from ..probes import ALIGNED
 from ..units import fmt_percent, fmt_si
 from .record import Measurement
@@ -142,7 +142,7 @@ def _changed(m: Measurement, problem: Operator, machine: Machine, peers: Iterabl
 
     def expected(changed: Operator, variant: str) -> Prediction | None:
         try:
-            return predict(machine, changed, variant=variant, level=m.level or None, threads=m.threads or None)
+            return predict_problem(machine, changed, variant=variant, level=m.level or None, threads=m.threads or None)
         except Error:
             return None
 
@@ -183,8 +183,8 @@ def _elsewhere(m: Measurement, problem: Operator, machine: Machine, others: Sequ
         return
     for other in others:
         try:
-            now = predict(machine, problem, variant=m.variant, plan=m.plan, threads=m.threads or None)
-            new = predict(other, problem, variant=m.variant)
+            now = predict_problem(machine, problem, variant=m.variant, plan=m.plan, threads=m.threads or None)
+            new = predict_problem(other, problem, variant=m.variant)
         except Error:
             continue
         yield _gain(m, other.name, now.time_s / new.time_s, "as expected of both", bound=new.bound)

@@ -1,9 +1,9 @@
 """Transformers as a whole: what they are made of, what a phase of them runs, how long that should take, and what would help.
 
-from roofline import Machine
-from roofline.transformer import Decode, estimate, preset
+from roofline import predict
+from roofline.transformer import Decode, preset
 
-estimate(preset("Llama-3-8B"), Decode(batch=8, seq_kv=4096), Machine.from_datasheet("H100 SXM"))
+predict("H100 SXM", preset("Llama-3-8B"), Decode(batch=8, seq_kv=4096))
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from ..prediction import Advice
 from .advice import advise, ridge_batch
 from .calls import calls_of
 from .config import Quantization, TransformerConfig
-from .estimates import Estimate
-from .estimating import estimate
+from .given import Given, model_of
 from .hugging_face import from_hugging_face
 from .layers import Call
-from .many import Estimates, estimate_many
+from .many import ModelPredictions, predict_steps
 from .memory import Memory, kv_bytes, largest_batch, memory_of
 from .parameters import active_parameters, parameters, total_parameters, weights_bytes
-from .phases import Decode, Mixed, Phase, Prefill, Training
+from .phases import Decode, Mixed, Phase, Prefill, Training, phase_of
+from .predicting import predict_model, ranks_on
 from .presets import PRESETS, preset
 from .pricing import Part
+from .records import ModelPrediction
 
 __all__ = [
     "PRESETS",
@@ -30,10 +31,11 @@ __all__ = [
     "Call",
     "Crossing",
     "Decode",
-    "Estimate",
-    "Estimates",
+    "Given",
     "Memory",
     "Mixed",
+    "ModelPrediction",
+    "ModelPredictions",
     "Part",
     "Phase",
     "Prefill",
@@ -44,14 +46,17 @@ __all__ = [
     "advise",
     "calls_of",
     "crossing",
-    "estimate",
-    "estimate_many",
     "from_hugging_face",
     "kv_bytes",
     "largest_batch",
     "memory_of",
+    "model_of",
     "parameters",
+    "phase_of",
+    "predict_model",
+    "predict_steps",
     "preset",
+    "ranks_on",
     "ridge_batch",
     "total_parameters",
     "weights_bytes",

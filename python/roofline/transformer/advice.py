@@ -16,11 +16,11 @@ from ..prediction import Advice
 from ..units import fmt_si
 from .calls import calls_of
 from .config import CACHES, Quantization, TransformerConfig
-from .estimates import Estimate
-from .estimating import estimate
 from .many import options_of, uniform
 from .phases import Decode, Mixed, Phase, Training
+from .predicting import predict_model, ranks_on
 from .pricing import Options
+from .records import ModelPrediction
 
 DRAFTED = 4  # tokens of a speculative step
 ALL_TOUCHED = 40  # times experts over experts_per_token: with so many tokens e^-40 of the experts are left out
@@ -45,7 +45,7 @@ def _crossings(config: TransformerConfig, phase: Phase, machine: Machine, option
     for index in np.unique(largest):
         roofs = machine_roofs(machine, few[index].problem)
         ridges[index] = roofs.derated(
-            compute=options.compute_utilisation, bandwidth=options.bandwidth_utilisation
+            compute=options.utilisation["compute"], bandwidth=options.utilisation["bandwidth"]
         ).ridge_flops_per_byte
     numbers = (flops_each, bytes_each, bytes_few - first * bytes_each, ridges[largest])
     columns = (np.broadcast_to(np.asarray(n, dtype=np.float64), largest.shape).reshape(-1).tolist() for n in numbers)
@@ -55,18 +55,18 @@ def _crossings(config: TransformerConfig, phase: Phase, machine: Machine, option
     ]
 
 
-def ridge_batch(found: Estimate, machine: Machine) -> Crossing:
+def ridge_batch(found: ModelPrediction, machine: Machine) -> Crossing:
     """The batch at which the phase of `found` as a whole (FLOPs of products over all bytes) reaches the ridge point of `machine`.
 
     FLOPs and bytes are linear in the batch, so two batches give both. Experts are taken as all touched, as they are in any batch
-    that is near a ridge. The ridge is that of the product with most FLOPs, with the estimate's utilisation.
+    that is near a ridge. The ridge is that of the product with most FLOPs, with the prediction's utilisation.
     """
     return _crossings(found.config, found.phase, machine, found.options)[0]
 
 
 def ridge_batches(config: TransformerConfig, seqs: Sequence[int], machine: Machine, **how: Any) -> tuple[Crossing, ...]:
-    """`ridge_batch` of a decode step with each of these lengths. how: as for `estimate_many`."""
-    options = options_of(how)
+    """`ridge_batch` of a decode step with each of these lengths. how: as for `predict_steps`."""
+    options = options_of({**how, "tp": ranks_on(machine, how.get("tp"), how.get("ep", 1))})
     found: dict[int, Crossing] = {}
     for _, steps in uniform(config, Decode.many(batch=1, seq_kv=seqs)):
         found |= zip(np.asarray(steps.seq_kv).tolist(), _crossings(config, steps, machine, options), strict=True)
@@ -95,8 +95,8 @@ def _faster(machine: Machine, kind: str) -> Machine:
     return dataclasses.replace(machine, ceilings=tuple(doubled))
 
 
-def advise(found: Estimate, machine: Machine, others: Sequence[Machine] = ()) -> tuple[Advice, ...]:
-    """Changes to `found`, an estimate on `machine`, by their expected gain, largest first: in tokens/s of all sequences.
+def advise(found: ModelPrediction, machine: Machine, others: Sequence[Machine] = ()) -> tuple[Advice, ...]:
+    """Changes to `found`, a prediction on `machine`, by their expected gain, largest first: in tokens/s of all sequences.
 
     Fusing (where it is not), narrower weights and cache, speculation, twice the batch, twice the ranks, each of `others`; and what
     the roofs that take the time are worth: twice the bandwidth, the arithmetic or the link, no launches, no overhead. What cannot
@@ -106,10 +106,10 @@ def advise(found: Estimate, machine: Machine, others: Sequence[Machine] = ()) ->
     given = {field.name: getattr(found.options, field.name) for field in dataclasses.fields(found.options)}
     advice: list[Advice] = []
 
-    def add(change: str, detail: Callable[[Estimate], str] | None = None, at_most: bool = False, **changed: Any) -> None:
+    def add(change: str, detail: Callable[[ModelPrediction], str] | None = None, at_most: bool = False, **changed: Any) -> None:
         arguments = {"config": c, "phase": phase, "machine": machine, "must_fit": False, **given, **changed}
         try:
-            new = estimate(arguments.pop("config"), arguments.pop("phase"), arguments.pop("machine"), **arguments)
+            new = predict_model(arguments.pop("machine"), arguments.pop("config"), arguments.pop("phase"), **arguments)
         except Error:
             return
         fits = f"; {new.memory.text}" if new.memory.fits is False and found.memory.fits else ""
@@ -128,7 +128,7 @@ def advise(found: Estimate, machine: Machine, others: Sequence[Machine] = ()) ->
     add("twice the ranks", _per_user, **{axis: 2 * given[axis]})
     if isinstance(phase, Decode) and phase.seq_q == 1 and phase.seq_kv >= DRAFTED:
 
-        def pays(new: Estimate) -> str:
+        def pays(new: ModelPrediction) -> str:
             return f"pays from {new.time_s / found.time_s:.2f} kept on average, the draft's cost apart"
 
         add(f"speculative decoding, {DRAFTED} tokens a step, all kept", pays, at_most=True, phase=phase.replace(seq_q=DRAFTED))
@@ -149,5 +149,5 @@ def advise(found: Estimate, machine: Machine, others: Sequence[Machine] = ()) ->
     return tuple(sorted(advice, key=lambda item: -item.gain))
 
 
-def _per_user(new: Estimate) -> str:
+def _per_user(new: ModelPrediction) -> str:
     return f"{fmt_si(new.tokens_per_s_per_user, 'tok/s')} per sequence"

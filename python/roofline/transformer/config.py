@@ -8,8 +8,9 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from ..dtypes import DTYPES as KNOWN
-from ..dtypes import dtype
+from ..dtypes import dtype, dtype_name
 from ..errors import Error
+from ..words import ByName, hint, spelled, whole
 
 ACTIVATIONS = ("silu", "gelu", "relu")  # the tanh form of gelu counts as gelu
 NORMS = ("rms_norm", "layer_norm")
@@ -38,11 +39,21 @@ def shown(value: object) -> str:
         return f"a {type(value).__name__} too large to print"
 
 
+def read_whole(where: str, text: str) -> int:
+    """A whole number in words, "8k". Raises Error naming `where`."""
+    try:
+        return whole(text)
+    except Error as error:
+        raise Error(f"{where} {error}") from None
+
+
 def _check_fields(made: Any, what: str, least: Mapping[str, int]) -> None:
     """Types and ranges of a dataclass's fields by their annotations. least: of integers; 1 where it is not there."""
     for field in fields(made):
         value, where = getattr(made, field.name), f"{what}: {field.name}"
         if field.type in ("int", "int | None"):  # of which None was replaced
+            if isinstance(value, str):
+                value = read_whole(where, value)
             if isinstance(value, bool) or not hasattr(value, "__index__"):
                 raise Error(f"{where} must be an integer, got {shown(value)}")
             object.__setattr__(made, field.name, value := value.__index__())
@@ -57,7 +68,7 @@ def _check_fields(made: Any, what: str, least: Mapping[str, int]) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quantization:
+class Quantization(ByName):
     """How weights are stored where that is not the model's own dtype.
 
     weights: their dtype. group: how many share one scale of scale_bits and one zero point of zero_bits; 0: a whole tensor. None of
@@ -77,7 +88,7 @@ class Quantization:
     covers: str = "layers"
 
     def __post_init__(self) -> None:
-        dtype(self.weights)
+        object.__setattr__(self, "weights", dtype_name(self.weights))
         group, scale_bits = SHARED_SCALES.get(self.weights, (0, 0))
         if self.group is None:
             object.__setattr__(self, "group", group)
@@ -87,7 +98,7 @@ class Quantization:
             object.__setattr__(self, "scale_bits", scale_bits if self.group else 0)
         _check_fields(self, "quantization", {"group": 0, "scale_bits": 0, "zero_bits": 0})
         if self.activations:
-            dtype(self.activations)
+            object.__setattr__(self, "activations", dtype_name(self.activations))
         if self.covers not in COVERS:
             raise Error(f"quantization: covers must be one of {', '.join(COVERS)}, got {self.covers!r:.80}")
 
@@ -102,8 +113,38 @@ class Quantization:
         return float(dtype(self.weights).bits) + shared
 
 
+# Quantizations by the names people use: weights alone (w…a16, AWQ, GPTQ, MXFP4), or weights and the products' activations.
+SCHEMES: Mapping[str, Quantization | None] = {
+    "none": None, "bf16": None, "fp16": None, "w16a16": None,
+    "fp8": Quantization(weights="fp8_e4m3", activations="fp8_e4m3"),
+    "w8a8": Quantization(weights="int8", activations="int8"),
+    "int8": Quantization(weights="int8", activations="int8"),
+    "w8a16": Quantization(weights="int8"),
+    "int4": Quantization(weights="int4"),
+    "w4a16": Quantization(weights="int4"),
+    "awq": Quantization(method="awq", weights="int4"),
+    "gptq": Quantization(method="gptq", weights="int4"),
+    "nvfp4": Quantization(weights="nvfp4", activations="nvfp4"),
+    "fp4": Quantization(weights="nvfp4", activations="nvfp4"),
+    "mxfp4": Quantization(weights="mxfp4"),
+}  # fmt: skip
+
+
+def quantization_of(given: Quantization | str | None) -> Quantization | None:
+    """A quantization or its name in SCHEMES. Raises Error for an unknown one."""
+    if given is None or isinstance(given, Quantization):
+        return given
+    if not isinstance(given, str):
+        raise Error(f"quantization must be a name such as 'fp8', a Quantization or None, got {shown(given)}")
+    known = {spelled(name): found for name, found in SCHEMES.items()}
+    if spelled(given) not in known:
+        near = hint(given, SCHEMES)
+        raise Error(f"unknown quantization {shown(given)}{near}: use one of {', '.join(SCHEMES)}, or a Quantization")
+    return known[spelled(given)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransformerConfig:
+class TransformerConfig(ByName):
     """A decoder-only transformer. 0 and "" mean that a part is absent, or what is said here.
 
     heads, kv_heads (0: as heads), head_dim (0: d_model / heads): of attention. window: keys a query sees in `window_layers`
@@ -114,7 +155,8 @@ class TransformerConfig:
     expert_groups a token chooses within groups_per_token of as many equal groups of neighbouring experts.
     gated: two matrices in (gate and up) instead of one. norms: per layer, of d_model. qk_norm: of each head of q and k.
     rope_fraction: of head_dim that is rotated (0: no rotation). positions: learned ones. sinks: one logit per head.
-    weights, activations, kv: dtypes; kv is that of the cache ("": as activations). max_seq: what it was made for (0: not known).
+    weights, activations, kv: dtypes; kv is that of the cache ("": as activations). quantization: of the weights, or its name (see
+    SCHEMES). max_seq: what it was made for (0: not known).
     Raises Error for what is missing, contradictory or absurd.
     """
 
@@ -172,6 +214,9 @@ class TransformerConfig:
 
     def __post_init__(self) -> None:
         _check_fields(self, self._what, {f.name: 0 for f in fields(self) if f.name not in self.positive})
+        for field in ("weights", "activations", "kv"):
+            if getattr(self, field):
+                object.__setattr__(self, field, dtype_name(getattr(self, field)))
         for field, derived in (("activations", self.weights), ("kv", self.activations or self.weights)):
             if not getattr(self, field):
                 object.__setattr__(self, field, derived)
@@ -188,8 +233,7 @@ class TransformerConfig:
         self._one_of("router", ROUTERS)
         if not self.rope_fraction <= 1:
             self._refuse(f"rope_fraction is a share of head_dim from 0 to 1, got {self.rope_fraction}")
-        if self.quantization is not None and not isinstance(self.quantization, Quantization):
-            self._refuse(f"quantization must be a Quantization or None, got {shown(self.quantization)}")
+        object.__setattr__(self, "quantization", quantization_of(self.quantization))
         self._check_layers("dense_layers", self.experts, "experts")
         self._check_layers("window_layers", self.window, "window")
         self._check_attention()
@@ -310,7 +354,11 @@ class TransformerConfig:
         """A changed configuration. What was as another field (kv_heads, activations, kv) stays so unless it is given.
 
         weights: also a narrower dtype, which is that of `Quantization(weights=...)`, scales and all, and leaves all else.
+        quantization: also a name of SCHEMES.
         """
+        changes = self.expand(changes)
+        if "weights" in changes:
+            changes["weights"] = dtype_name(changes["weights"])
         if isinstance(narrow := changes.get("weights"), str) and narrow not in DTYPES:
             changes = {name: value for name, value in changes.items() if name != "weights"}
             changes["quantization"] = Quantization(weights=narrow)

@@ -1,4 +1,4 @@
-"""Estimates of many decode steps at once: arrays instead of numbers, from the same formulas."""
+"""ModelPredictions of many decode steps at once: arrays instead of numbers, from the same formulas."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ from numpy.typing import NDArray
 
 from ..errors import Error
 from ..machine import Machine
+from ..operators.base import WORK
+from ..prediction import utilisation_of
+from ..words import hint
 from .config import TransformerConfig
-from .estimates import Note
-from .estimating import notes_on, priced
 from .memory import memory_of, parts_of
 from .phases import Decode
+from .predicting import notes_on, priced, ranks_on
 from .pricing import Options, Part
+from .records import Note
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Estimates:
-    """The expected times of many decode steps, as arrays of the steps' shape; each as in `Estimate`.
+class ModelPredictions:
+    """The expected times of many decode steps, as arrays of the steps' shape; each as in `ModelPrediction`.
 
     profile: seconds by roof, in no order. fits: whether a rank holds what it must, or nobody knows how much it can.
     """
@@ -46,8 +49,12 @@ class Estimates:
 
     @property
     def bound(self) -> NDArray[np.str_]:
-        """The roof with most of the time."""
-        return np.asarray(np.array(list(self.profile))[np.argmax(np.stack(list(self.profile.values())), axis=0)])
+        """The roof with most of the time, see `bound` of a single one."""
+        joined: dict[str, Floats] = {}
+        for roof, seconds in self.profile.items():
+            name = "compute" if roof in WORK else roof
+            joined[name] = joined[name] + seconds if name in joined else seconds
+        return np.asarray(np.array(list(joined))[np.argmax(np.stack(list(joined.values())), axis=0)])
 
     @property
     def tpot_s(self) -> Floats:
@@ -59,7 +66,7 @@ class Estimates:
         return np.asarray(np.asarray(self.phase.batch) * self.phase.tokens_per_sequence / self.time_s)
 
     def __repr__(self) -> str:
-        return f"Estimates({self.config.name!r}, {list(self.time_s.shape)} decode steps, {self.machine})"
+        return f"ModelPredictions({self.config.name!r}, {list(self.time_s.shape)} decode steps, {self.machine})"
 
 
 def uniform(config: TransformerConfig, phase: Decode) -> Iterator[tuple[Any, Decode]]:
@@ -72,20 +79,20 @@ def uniform(config: TransformerConfig, phase: Decode) -> Iterator[tuple[Any, Dec
 
 
 def options_of(how: Mapping[str, Any]) -> Options:
-    """Raises Error for an option that `estimate` does not have."""
+    """Raises Error for an option that `predict_model` does not have."""
     names = [field.name for field in fields(Options)]
     if unknown := [name for name in how if name not in names]:
-        raise Error(f"an estimate has no option {unknown[0]!r}; it has {', '.join(names)}")
-    return Options(**how)
+        raise Error(f"a prediction has no option {unknown[0]!r}{hint(unknown[0], names)}; it has {', '.join(names)}")
+    return Options(**{**how, "utilisation": utilisation_of(how.get("utilisation"))})
 
 
-def estimate_many(config: TransformerConfig, phase: Decode, machine: Machine, **how: Any) -> Estimates:
-    """`estimate` for every step of a `Decode.many`, e.g. of `Decode.many(batch=batches[:, None], seq_kv=lengths)`.
+def predict_steps(machine: Machine, config: TransformerConfig, phase: Decode, **how: Any) -> ModelPredictions:
+    """`roofline.predict` for every step of a `Decode.many`, e.g. of `Decode.many(batch=batches[:, None], seq_kv=lengths)`.
 
-    how: options of `estimate`, but for must_fit: what does not fit is estimated nevertheless. Counts are float64, exact below
-    2**53. Raises Error as `estimate` does.
+    how: options of `roofline.predict`, but for must_fit: what does not fit is predicted nevertheless. Counts are float64, exact
+    below 2**53. Raises Error as it does.
     """
-    options = options_of(how)
+    options = options_of({**how, "tp": ranks_on(machine, how.get("tp"), how.get("ep", 1))})
     largest = Decode(batch=int(np.max(phase.batch)), seq_kv=int(np.max(phase.seq_kv)), seq_q=phase.seq_q, accepted=phase.accepted)
     ranks: dict[str, Any] = {"tp": options.tp, "ep": options.ep, "lm_head": options.lm_head}
     # The largest step is refused where any other is, and its arrays are the longest: no product of 64 bits overflows after it.
@@ -109,7 +116,7 @@ def estimate_many(config: TransformerConfig, phase: Decode, machine: Machine, **
         if overhead:
             profile.setdefault("overhead", np.zeros(shape))[there] += overhead
     fits = np.ones(shape, dtype=bool) if capacity.capacity_bytes is None else found.pop("memory") <= capacity.capacity_bytes
-    return Estimates(
+    return ModelPredictions(
         config=config, phase=phase, machine=machine.name, options=options, time_s=found["time_s"], flops=found["flops"],
         bytes=found["bytes"], profile=profile, fits=fits, counted=counted,
         assumed=tuple(notes_on(config, largest, machine, options, every)),

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from ..counts import Sizes, sizes
+from ..dtypes import dtype_name
 from ..errors import Error
-from .config import MOST, shown
+from ..words import ByName, hint, spelled
+from .config import MOST, read_whole, shown
 
 MOST_CHUNKS = 4096  # each is a problem of its own
 RECOMPUTE = ("none", "full")
@@ -52,7 +54,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Phase:
+class Phase(ByName):
     """Base of the phases. `batch` sequences at a time. Raises Error for bad fields."""
 
     batch: int = 1
@@ -65,6 +67,8 @@ class Phase:
         for field in fields(self):
             value, where = getattr(self, field.name), f"{self.name}: {field.name}"
             if field.type == "int":
+                if isinstance(value, str):
+                    value = read_whole(where, value)
                 if isinstance(value, Sizes):
                     if value.dtype.kind not in "iu" or not value.size:
                         raise Error(f"{where} must be whole numbers, at least one, got {shown(value)}")
@@ -82,6 +86,10 @@ class Phase:
             if not getattr(self, follower):
                 object.__setattr__(self, follower, getattr(self, leader))
         self.check()
+
+    @classmethod
+    def length_fields(cls) -> tuple[str, ...]:
+        return ("seq_kv",) if cls.name in ("decode", "mixed") else ("seq_q",)
 
     def check(self) -> None:
         """Checks of single phases; raises Error."""
@@ -108,6 +116,7 @@ class Phase:
 
     def replace(self, **changes: Any) -> Self:
         """A changed phase. What followed from another field follows again unless it is given."""
+        changes = self.expand(changes)
         for follower, leader in self.follows:
             if leader in changes and getattr(self, follower) == getattr(self, leader):
                 changes = {follower: 0, **changes}
@@ -172,7 +181,7 @@ class Decode(Phase):
 
     @classmethod
     def many(cls, *, batch: Any, seq_kv: Any, seq_q: int = 1, accepted: float = 0.0) -> Self:
-        """Several steps at once, for `estimate_many`: arrays of whole numbers that broadcast. Raises Error as one step does."""
+        """Several steps at once, for `predict_steps`: arrays of whole numbers that broadcast. Raises Error as one step does."""
         try:
             batches, lengths = np.broadcast_arrays(batch, seq_kv)
         except ValueError:
@@ -248,6 +257,7 @@ class Training(Phase):
         if self.recompute not in RECOMPUTE:
             raise Error(f"training: recompute must be one of {', '.join(RECOMPUTE)}, got {shown(self.recompute)}")
         for field in ("gradients", "moments"):
+            object.__setattr__(self, field, dtype_name(getattr(self, field)))
             if getattr(self, field) not in STATES:
                 raise Error(f"training: {field} must be one of {', '.join(STATES)}, got {shown(getattr(self, field))}")
         if not isinstance(self.master, bool):
@@ -259,3 +269,31 @@ class Training(Phase):
 
 
 PHASES: dict[str, type[Phase]] = {phase.name: phase for phase in (Prefill, Decode, Mixed, Training)}
+
+# What phases are called elsewhere.
+ALIASES: Mapping[str, str] = {
+    "generation": "decode", "generate": "decode", "decoding": "decode", "gen": "decode", "tg": "decode", "tpot": "decode",
+    "prompt": "prefill", "pp": "prefill", "prompt processing": "prefill", "ttft": "prefill", "train": "training",
+    "chunked prefill": "mixed",
+}  # fmt: skip
+
+
+def phase_named(name: str) -> type[Phase]:
+    """The phase of this name or alias. Raises Error for an unknown one."""
+    known = {spelled(word): PHASES[own] for word, own in (*((n, n) for n in PHASES), *ALIASES.items())}
+    found = known.get(spelled(name)) if isinstance(name, str) else None
+    if found is None:
+        raise Error(f"unknown phase {shown(name)}{hint(name, (*PHASES, *ALIASES))}: use one of {', '.join(PHASES)}")
+    return found
+
+
+def phase_of(given: Phase | type[Phase] | str, fields: Mapping[str, Any] | None = None) -> Phase:
+    """A phase from an object, its class or its name, with these fields changed: phase_of("decode", {"batch": 8}).
+
+    Raises Error for an unknown phase or field.
+    """
+    if isinstance(given, Phase):
+        return given.replace(**fields) if fields else given
+    if isinstance(given, type) and issubclass(given, Phase):
+        return given(**(fields or {}))
+    return phase_named(given)(**(fields or {}))

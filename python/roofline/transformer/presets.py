@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..errors import Error
+from ..words import hint, spelled
 from .config import Quantization, TransformerConfig, shown
 
 _LLAMA: dict[str, Any] = {"vocabulary": 32000, "rope_theta": 1e4, "max_seq": 4096}
@@ -63,16 +63,25 @@ _ALL = (
 )  # fmt: skip
 
 PRESETS: Mapping[str, TransformerConfig] = {config.name: config for config in _ALL}
-ALIASES: Mapping[str, str] = {"deepseek-r1": "DeepSeek-V3"}  # the same architecture
+ALIASES: Mapping[str, str] = {"DeepSeek-R1": "DeepSeek-V3"}  # of the same architecture
+_ENDINGS = ("instruct", "chat", "base", "hf", "it", "thinking", "instruct2507", "thinking2507", "v01", "v03", "pt", "bf16")
+
+
+def _shortened(name: str) -> Iterator[str]:
+    """A name of the Hugging Face hub as it is spelled here: without its owner, "Meta-", and endings such as "-Instruct"."""
+    word = spelled(name.rpartition("/")[2]).removeprefix("meta")
+    yield word
+    while ending := next((e for e in _ENDINGS if word.endswith(e) and word != e), None):
+        word = word.removesuffix(ending)
+        yield word
 
 
 def preset(name: str) -> TransformerConfig:
-    """The preset of this name, whatever its case. Raises Error for an unknown one."""
-    wanted = ALIASES.get(name.lower(), name).lower() if isinstance(name, str) else ""
-    for known, config in PRESETS.items():
-        if known.lower() == wanted:
-            return config
-    close = difflib.get_close_matches(wanted, [known.lower() for known in (*PRESETS, *ALIASES)], n=1)
-    meant = [known for known in (*PRESETS, *ALIASES) if known.lower() in close]
-    hint = f" (did you mean {meant[0]}?)" if meant else ""
-    raise Error(f"no preset {shown(name)}{hint}: use one of {', '.join(PRESETS)}, or the path of a Hugging Face config.json")
+    """The preset of this name, whatever its case and dashes: also "meta-llama/Meta-Llama-3-8B-Instruct". Raises Error."""
+    known = {spelled(word): own for word, own in (*((n, n) for n in PRESETS), *ALIASES.items())}
+    if isinstance(name, str):
+        for word in _shortened(name[:200]):
+            if word in known:
+                return PRESETS[known[word]]
+    near = hint(name.rpartition("/")[2], (*PRESETS, *ALIASES)) if isinstance(name, str) else ""
+    raise Error(f"no preset {shown(name)}{near}: use one of {', '.join(PRESETS)}, or the path of a Hugging Face config.json")

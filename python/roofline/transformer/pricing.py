@@ -3,36 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ..counts import larger, pick
 from ..machine import Ceiling, Machine
-from ..operators.base import WORK
-from ..prediction import Prediction, predict
+from ..prediction import UTILISED, bound_of, longest, predict_problem
 from ..units import LINKS, fmt_si, within
 from .layers import Call
 
 FULL, WEIGHTS_AND_KV = "full", "weights_and_kv"
-ROUNDING = 1e-12  # of a time: a difference of floating-point sums below this is 0
 COUNTINGS = (FULL, WEIGHTS_AND_KV)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How an estimate is made; the arguments of `estimate`."""
+    """How a phase is predicted; the arguments of `predict_model`."""
 
     tp: int = 1
     ep: int = 1
     lm_head: bool = True
     fused: bool = True
     counting: str = FULL
-    compute_utilisation: float = 1.0
-    bandwidth_utilisation: float = 1.0
+    utilisation: Mapping[str, float] = field(default_factory=lambda: dict.fromkeys(UTILISED, 1.0))
     overhead_s: float = 0.0
     launch_s: float | None = None
     link_bytes_per_s: float | None = None
@@ -60,7 +55,7 @@ class Part:
 
     @property
     def bound(self) -> str:
-        return max(self.profile, key=lambda roof: self.profile[roof], default="")
+        return bound_of(self.profile)
 
     @property
     def each_s(self) -> float:
@@ -97,33 +92,6 @@ def linked(machine: Machine, bytes_per_s: float | None) -> Machine:
     return dataclasses.replace(machine, ceilings=(*(c for c in machine.ceilings if c.kind != "link"), given))
 
 
-def longest(seconds: Mapping[str, Any]) -> dict[str, Any]:
-    """The longest of these times alone; of several problems at once each time where it is the longest, and 0 elsewhere."""
-    most = functools.reduce(larger, seconds.values(), 0.0)
-    left: Any = True
-    found = {}
-    for name, each in seconds.items():
-        here = (each == most) & left
-        left = left & ~here if isinstance(here, np.ndarray) else left and not here
-        if np.any(here):
-            found[name] = pick(here, each, 0.0)
-    return found
-
-
-def _profile(prediction: Prediction) -> dict[str, Any]:
-    """A prediction's seconds by roof: its launch, its longest level or kind of work, and what overlap does not hide."""
-    parts = prediction.parts
-    launch = parts.get("launch", 0.0)
-    work = {kind: seconds for kind, seconds in parts.items() if kind in WORK}
-    levels = {name: seconds for name, seconds in parts.items() if name not in WORK and name != "launch"}
-    computing = sum(work.values())
-    kinds = {kind: pick(seconds > 0, computing, 0.0) for kind, seconds in longest(work).items()}
-    most = longest({**levels, **kinds})
-    left = larger(prediction.time_s - launch - sum(most.values()), 0.0) if most else 0.0
-    least = ROUNDING * prediction.time_s
-    return {roof: seconds for roof, seconds in {"launch": launch, **most, "overlap": left}.items() if np.any(seconds > least)}
-
-
 def _times(profile: Mapping[str, float], count: int) -> dict[str, float]:
     return {roof: seconds * count for roof, seconds in profile.items()}
 
@@ -135,14 +103,14 @@ def _product_flops(call: Call) -> int:
 def price(call: Call, machine: Machine, options: Options) -> Part | None:
     """The call's part of the time; None for what `options.counting` leaves out.
 
-    full: the expected time of the problem (`predict`), and link_latency_s more for a collective. weights_and_kv: only the weights
-    of products and the KV cache move, only products compute, and both overlap perfectly. Several problems at once (`Decode.many`)
-    make a part whose numbers are arrays.
+    full: the expected time of the problem (`predict_problem`), and link_latency_s more for a collective. weights_and_kv: only the
+    weights of products and the KV cache move, only products compute, and both overlap perfectly. Several problems at once
+    (`Decode.many`) make a part whose numbers are arrays.
     """
     count, problem = call.count, call.problem
-    found = predict(
+    found = predict_problem(
         machine, problem, plan={"variant": call.variant} if call.variant else None, launch_s=options.launch_s,
-        utilisation={"compute": options.compute_utilisation, "bandwidth": options.bandwidth_utilisation},
+        utilisation=options.utilisation,
     )  # fmt: skip
     if options.counting == WEIGHTS_AND_KV:
         moved = call.weights_bytes + call.cached_bytes
@@ -156,7 +124,7 @@ def price(call: Call, machine: Machine, options: Options) -> Part | None:
             product_flops=count * flops, bytes=count * moved, roofs=labels, notes=found.notes,
             peak_flops_per_s=roofs.compute_flops_per_s,
         )  # fmt: skip
-    profile, time_s = _profile(found), found.time_s
+    profile, time_s = found.profile, found.time_s
     labelled = dict(found.roofs.labels)
     if options.launch_s is not None:
         labelled["launch"] = f"launch {fmt_si(options.launch_s, 's')}, as given"

@@ -1,4 +1,4 @@
-"""Estimates of many decode steps at once: each is what `estimate` says of it alone, and thousands take no longer than a few."""
+"""Many decode steps at once: each is what `predict` says of it alone, and thousands take no longer than a few."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from roofline import Machine
 from roofline.cli import main
 from roofline.errors import Error
 from roofline.machine import Ceiling
-from roofline.transformer import Decode, TransformerConfig, estimate, estimate_many, preset, ridge_batch
+from roofline.questions import predict
+from roofline.transformer import Decode, TransformerConfig, predict_steps, preset, ridge_batch
 from roofline.transformer.advice import ridge_batches
 
 
@@ -47,26 +48,26 @@ MACHINES = {"H100": Machine.from_datasheet("H100 SXM"), "A100": Machine.from_dat
 DENSE, EXPERTS, LATENT, WINDOW = (preset(name) for name in ("Llama-3-8B", "Qwen3-30B-A3B", "DeepSeek-V3", "GPT-OSS-120B"))
 OPTIONS: tuple[dict[str, Any], ...] = (
     {},
-    {"fused": False, "lm_head": False, "overhead_s": 1e-5, "launch_s": 2e-6, "compute_utilisation": 0.6},
-    {"counting": "weights_and_kv", "bandwidth_utilisation": 0.8, "memory_share": 0.9},
+    {"fused": False, "lm_head": False, "overhead_s": 1e-5, "launch_s": 2e-6, "utilisation": {"compute": 0.6}},
+    {"counting": "weights_and_kv", "utilisation": {"bandwidth": 0.8}, "memory_share": 0.9},
 )
 RANKS: tuple[dict[str, Any], ...] = ({"tp": 4, "link_latency_s": 3e-6}, {"ep": 4, "memory_bytes": 50e9})
 
 
 @pytest.mark.parametrize("where", MACHINES)
 @pytest.mark.parametrize("config", [DENSE, EXPERTS, LATENT, WINDOW], ids=lambda config: config.name)
-def test_each_is_what_estimate_says(config: TransformerConfig, where: str) -> None:
+def test_each_is_what_predict_says(config: TransformerConfig, where: str) -> None:
     """Lengths from one key, over the window, to beyond what the model was made for."""
     machine, random = MACHINES[where], np.random.default_rng(17)
     cases = [*OPTIONS, RANKS[0], *(RANKS[1:] if config.experts else ())]
     for options in cases:
         batches = 4 * np.unique(random.integers(1, 300, 8))
         seqs = np.unique([1, 2, 127, 128, 129, *(2.0 ** random.uniform(1, 18, 6)).astype(int)])
-        found = estimate_many(config, Decode.many(batch=batches[:, None], seq_kv=seqs), machine, **options)
+        found = predict_steps(machine, config, Decode.many(batch=batches[:, None], seq_kv=seqs), **options)
         crossings = ridge_batches(config, seqs.tolist(), machine, **options)
         columns = [0, *random.integers(0, len(seqs), 1)]
         for i, j in zip(random.integers(0, len(batches), len(columns)), columns, strict=True):
-            one = estimate(config, Decode(batch=int(batches[i]), seq_kv=int(seqs[j])), machine, must_fit=False, **options)
+            one = predict(machine, config, Decode(batch=int(batches[i]), seq_kv=int(seqs[j])), must_fit=False, **options)
             for name in ("time_s", "flops", "bytes", "flops_per_byte", "tokens_per_s", "tpot_s"):
                 assert getattr(found, name)[i, j] == pytest.approx(getattr(one, name), rel=1e-12), (name, options, one.phase)
             assert found.bound[i, j] == one.bound
@@ -82,7 +83,7 @@ def test_each_is_what_estimate_says(config: TransformerConfig, where: str) -> No
 def test_a_step_by_hand() -> None:
     """What tutorials count, on round numbers: weights once, and 131072 bytes of keys and values a token, over the bandwidth."""
     paper = Machine.from_peaks("Paper", 1e12, bf16=1e15, fp32=1e14)
-    found = estimate_many(DENSE, Decode.many(batch=[1, 2], seq_kv=1000), paper, counting="weights_and_kv")
+    found = predict_steps(paper, DENSE, Decode.many(batch=[1, 2], seq_kv=1000), counting="weights_and_kv")
     cache = 131072 * 1000 / 1e12
     weights = 2 * (8030261248 - 128256 * 4096 - 65 * 4096) / 1e12  # without the embedding and the norms
     assert found.time_s == pytest.approx([weights + cache, weights + 2 * cache], rel=1e-12)
@@ -98,11 +99,11 @@ def test_a_step_by_hand() -> None:
         (lambda: Decode.many(batch=[], seq_kv=5), "batch must be whole numbers, at least one"),
         (lambda: Decode.many(batch=[1, 2], seq_kv=[1, 2, 3]), "do not broadcast"),
         (lambda: Decode.many(batch=1, seq_kv=[9, 3], seq_q=4), "at least seq_q 4, got 3"),
-        (lambda: estimate_many(DENSE, Decode.many(batch=1, seq_kv=[5]), MACHINES["H100"], batches=3), "no option 'batches'"),
-        (lambda: estimate_many(DENSE, Decode.many(batch=1, seq_kv=[5]), MACHINES["H100"], tp=3), "does not divide"),
-        (lambda: estimate_many(EXPERTS, Decode.many(batch=[4, 6], seq_kv=5), MACHINES["H100"], ep=4), "divide batch 6"),
-        (lambda: estimate_many(DENSE, Decode.many(batch=[1, 2**40], seq_kv=2**40), MACHINES["H100"]), "2\\*\\*62"),
-        (lambda: estimate_many(DENSE, Decode.many(batch=1, seq_kv=[5]), MACHINES["H100"], memory_share=2), "from 1e-06 to 1"),
+        (lambda: predict_steps(MACHINES["H100"], DENSE, Decode.many(batch=1, seq_kv=[5]), batches=3), "no option 'batches'"),
+        (lambda: predict_steps(MACHINES["H100"], DENSE, Decode.many(batch=1, seq_kv=[5]), tp=3), "does not divide"),
+        (lambda: predict_steps(MACHINES["H100"], EXPERTS, Decode.many(batch=[4, 6], seq_kv=5), ep=4), "divide batch 6"),
+        (lambda: predict_steps(MACHINES["H100"], DENSE, Decode.many(batch=[1, 2**40], seq_kv=2**40)), "2\\*\\*62"),
+        (lambda: predict_steps(MACHINES["H100"], DENSE, Decode.many(batch=1, seq_kv=[5]), memory_share=2), "from 1e-06 to 1"),
     ],
 )
 def test_what_one_step_refuses_many_refuse(make: Any, words: str) -> None:
@@ -112,7 +113,7 @@ def test_what_one_step_refuses_many_refuse(make: Any, words: str) -> None:
 
 def test_large_sums_do_not_overflow() -> None:
     """The cache of all layers is beyond 2**63 bytes though every tensor is below 2**62."""
-    found = estimate_many(DENSE, Decode.many(batch=[1, 2**35], seq_kv=2**15), MACHINES["H100"])
+    found = predict_steps(MACHINES["H100"], DENSE, Decode.many(batch=[1, 2**35], seq_kv=2**15))
     assert found.fits.tolist() == [True, False]
 
 

@@ -1,4 +1,4 @@
-"""Making an estimate: the calls of a phase, priced one by one on a machine."""
+"""The expected time of a phase: its calls, priced one by one on a machine."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from ..dtypes import dtype
 from ..errors import Error
 from ..machine import Machine
 from ..operators import GroupedMatmul
+from ..prediction import Utilisation, utilisation_of
 from ..units import SECONDS, SHARES, fmt_number, within
 from .calls import calls_of
 from .config import Quantization, TransformerConfig, shown
-from .estimates import Estimate, Note
 from .memory import memory_of
 from .phases import Decode, Phase, Training
 from .pricing import COUNTINGS, FULL, Options, Part, linked, price
+from .records import ModelPrediction, Note
 
 FUSED = "Fused: q, k and v in one product, gate and up in one, residual and norm, attention with its scores on the chip."
 APART = "Not fused: a product each for q, k, v, gate and up, and scores of attention written to memory and read back."
@@ -32,8 +33,8 @@ def _check(options: Options) -> None:
         value = getattr(options, name)
         if name != "launch_s" or value is not None:
             within(name, "seconds", value, SECONDS)
-    for name in ("compute_utilisation", "bandwidth_utilisation", "memory_share"):
-        within(name, "a share", getattr(options, name), SHARES)
+    within("memory_share", "a share", options.memory_share, SHARES)
+    utilisation_of(options.utilisation)
 
 
 def _stored(narrow: Quantization | None) -> str:
@@ -62,7 +63,7 @@ def _counted(config: TransformerConfig, phase: Phase, options: Options) -> tuple
 
 
 def notes_on(config: TransformerConfig, phase: Phase, machine: Machine, options: Options, parts: Iterable[Part]) -> Iterator[Note]:
-    """What an estimate of these parts assumes. phase: of several at once the one with most sequences and keys."""
+    """What the time of these parts assumes. phase: of several at once the one with most sequences and keys."""
     c = config
     known = options.launch_s is not None or any(x.kind == "latency" and not x.level for x in machine.ceilings)
     if options.counting == FULL and not known:
@@ -105,7 +106,7 @@ def notes_on(config: TransformerConfig, phase: Phase, machine: Machine, options:
 
 
 def priced(config: TransformerConfig, phase: Phase, machine: Machine, options: Options) -> tuple[tuple[Part, ...], tuple[str, ...]]:
-    """The parts of a phase, and what is counted. Raises Error as `estimate`."""
+    """The parts of a phase, and what is counted. Raises Error as `predict_model`."""
     _check(options)
     on = linked(machine, options.link_bytes_per_s)
     calls = calls_of(config, phase, tp=options.tp, ep=options.ep, lm_head=options.lm_head, fused=options.fused)
@@ -113,18 +114,26 @@ def priced(config: TransformerConfig, phase: Phase, machine: Machine, options: O
     return tuple(part for part in parts if part is not None), _counted(config, phase, options)
 
 
-def estimate(
+def ranks_on(machine: Machine, tp: int | None, ep: int) -> int:
+    """Ranks of tensor parallelism: as given, else all devices of the machine. Raises Error where it has others ("8xH100")."""
+    if tp is None:
+        tp = 1 if ep != 1 else machine.devices
+    if machine.devices > 1 and isinstance(tp, int) and isinstance(ep, int) and tp * ep != machine.devices:
+        raise Error(f"{machine.name} has {machine.devices} devices, not tp {shown(tp)} × ep {shown(ep)}: leave both out")
+    return tp
+
+
+def predict_model(
+    machine: Machine,
     config: TransformerConfig,
     phase: Phase,
-    machine: Machine,
     *,
-    tp: int = 1,
+    tp: int | None = None,
     ep: int = 1,
     lm_head: bool = True,
     fused: bool = True,
     counting: str = FULL,
-    compute_utilisation: float = 1.0,
-    bandwidth_utilisation: float = 1.0,
+    utilisation: Utilisation | None = None,
     overhead_s: float = 0.0,
     launch_s: float | None = None,
     link_bytes_per_s: float | None = None,
@@ -132,29 +141,20 @@ def estimate(
     memory_share: float = 1.0,
     memory_bytes: float | None = None,
     must_fit: bool = True,
-) -> Estimate:
-    """The expected time of `phase` on `machine`, with nothing measured: the sum of its calls, one after the other.
-
-    tp: ranks of tensor parallelism, each such a machine; or ep: ranks of expert parallelism, each with an equal part of the experts
-    and of the phase's sequences, and all else of the model. lm_head: whether the head is counted. fused: see `layers`. counting:
-    "full", or "weights_and_kv" for what is often done by hand: weights of products and KV cache over bandwidth, FLOPs of products
-    over their roof, nothing else. *_utilisation: factors on the ceilings. overhead_s: seconds per pass through the layers that are
-    neither computing nor moving; launch_s: of each call (None: the machine's launch latency). link_bytes_per_s: what one rank
-    receives, and sends as much (None: the machine's link); link_latency_s: of each collective. memory_share: of memory_bytes (None:
-    the machine's) that may be used.
-    must_fit: raise Error where it does not, naming the largest batch that does; False estimates it nevertheless. Raises Error for
-    what the operators or ranks refuse and for ceilings that are missing.
-    """
+) -> ModelPrediction:
+    """The expected time of `phase` on `machine`: the sum of its calls, one after the other; see `roofline.predict`."""
     options = Options(
-        tp=tp, ep=ep, lm_head=lm_head, fused=fused, counting=counting, compute_utilisation=compute_utilisation,
-        bandwidth_utilisation=bandwidth_utilisation, overhead_s=overhead_s, launch_s=launch_s,
-        link_bytes_per_s=link_bytes_per_s, link_latency_s=link_latency_s, memory_share=memory_share, memory_bytes=memory_bytes,
+        tp=ranks_on(machine, tp, ep), ep=ep, lm_head=lm_head, fused=fused, counting=counting,
+        utilisation=utilisation_of(utilisation), overhead_s=overhead_s, launch_s=launch_s, link_bytes_per_s=link_bytes_per_s,
+        link_latency_s=link_latency_s, memory_share=memory_share, memory_bytes=memory_bytes,
     )  # fmt: skip
     parts, counted = priced(config, phase, machine, options)
-    memory = memory_of(config, phase, machine, tp=tp, ep=ep, lm_head=lm_head, share=memory_share, capacity_bytes=memory_bytes)
+    memory = memory_of(
+        config, phase, machine, tp=options.tp, ep=ep, lm_head=lm_head, share=memory_share, capacity_bytes=memory_bytes
+    )
     if must_fit and memory.fits is False:
-        raise Error(f"{config.name}, {phase}: {memory.text} (must_fit=False or --ignore-memory estimates it nevertheless)")
-    return Estimate(
+        raise Error(f"{config.name}, {phase}: {memory.text} (must_fit=False or --ignore-memory predicts it nevertheless)")
+    return ModelPrediction(
         config=config, phase=phase, machine=machine.name, options=options, parts=parts, memory=memory,
         ceilings=tuple(dict.fromkeys(label for part in parts for label in part.roofs)), counted=counted,
         assumed=tuple(notes_on(config, phase, machine, options, parts)),

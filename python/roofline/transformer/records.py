@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._repr import Row, html_table, printable, text_table
+from ..prediction import Expected, bound_of
 from ..reading import SCHEMA_VERSION
 from ..units import MISSING, fmt_bytes, fmt_number, fmt_percent, fmt_share, fmt_shares, fmt_si
 from .config import TransformerConfig
@@ -36,7 +37,7 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Estimate:
+class ModelPrediction(Expected):
     """The expected time of one phase on one rank, which with several is that of all.
 
     parts: in the order they run. ceilings: labels of those that were used, unverified ones marked. counted: what is in it, in plain
@@ -66,20 +67,20 @@ class Estimate:
         return self.options.overhead_s * sum(1 for _ in self.phase.steps())
 
     @property
-    def time_s(self) -> float:
+    def time_s(self) -> float:  # type: ignore[override]
         return math.fsum(part.time_s for part in self.parts) + self.overhead_s
 
     @property
-    def flops(self) -> int:
+    def flops(self) -> int:  # type: ignore[override]
         return sum(part.flops for part in self.parts)
 
     @property
-    def bytes(self) -> int:
+    def bytes(self) -> int:  # type: ignore[override]
         return sum(part.bytes for part in self.parts)
 
     @property
-    def flops_per_byte(self) -> float:
-        return self.flops / self.bytes
+    def what(self) -> str:
+        return self.config.name
 
     @property
     def profile(self) -> dict[str, float]:
@@ -93,9 +94,9 @@ class Estimate:
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     @property
-    def bound(self) -> str:
-        """The roof with most of the time."""
-        return next(iter(self.profile))
+    def bound(self) -> str:  # type: ignore[override]
+        """The roof with most of the time: "compute", a memory level, "launch", "link", or "overhead"."""
+        return bound_of(self.profile)
 
     @property
     def groups(self) -> dict[str, float]:
@@ -160,7 +161,13 @@ class Estimate:
 
     def __repr__(self) -> str:
         pace = f"{fmt_si(self.tokens_per_s, 'tok/s')}"
-        return printable(f"Estimate({self.config.name!r}, {self.phase}, {self.machine}: {fmt_si(self.time_s, 's', 4)}, {pace})")
+        said = f"{self.config.name!r}, {self.phase}, {self.machine}: {fmt_si(self.time_s, 's', 4)}, {pace}"
+        return printable(f"ModelPrediction({said})")
+
+    @property
+    def title(self) -> str:
+        """What and on what, in a line."""
+        return f"{self.config.name}, {self.phase}, on {self.machine}"
 
     def table(self) -> tuple[Row, list[Row]]:
         """One row per part, several of one name joined (chunks of a prefill), and the total."""
@@ -199,6 +206,34 @@ class Estimate:
             ("ceilings", "; ".join(self.ceilings)),
         ]
 
+    def quantities(self) -> dict[str, str]:
+        said = Expected.quantities(self)
+        each = {"TTFT": self.ttft_s, "TPOT": self.tpot_s}
+        holds = "" if self.memory.capacity_bytes is None else f" of {fmt_bytes(self.memory.capacity_bytes)}"
+        return {
+            "time": said.pop("time"),
+            **{name: fmt_si(seconds, "s", 4) for name, seconds in each.items() if seconds is not None},
+            "tokens": fmt_si(self.tokens_per_s, "tok/s"),
+            "tokens of a sequence": fmt_si(self.tokens_per_s_per_user, "tok/s"),
+            **({} if self.mfu is None else {"MFU": fmt_percent(self.mfu)}),
+            **said,
+            "weights": fmt_bytes(self.memory.parts["weights"]),
+            "memory": f"{fmt_bytes(self.memory.total_bytes)}{holds}",
+            "largest batch": "" if self.memory.largest_batch is None else str(self.memory.largest_batch),
+        }  # fmt: skip
+
+    def record(self) -> dict[str, Any]:
+        shown = Expected.record(self)
+        phase = {"phase": self.phase.name, **{name: x for name, x in self.phase.to_dict().items() if name != "phase"}}
+        return {
+            "machine": self.machine, "what": shown.pop("what"), **phase, "tp": self.options.tp, "ep": self.options.ep, **shown,
+            "ttft_s": self.ttft_s, "tpot_s": self.tpot_s, "tokens_per_s": self.tokens_per_s, "fits": self.memory.fits,
+            "memory_bytes": self.memory.total_bytes, "largest_batch": self.memory.largest_batch,
+        }  # fmt: skip
+
+    def as_answer(self) -> dict[str, Any]:
+        return self.to_dict()
+
     def remarks(self) -> list[str]:
         """How its rates are defined, what is counted, and what was assumed."""
         defined = [f"{name}: {text}." for name, text in DEFINITIONS.items() if any(name == row[0] for row in self.summary())]
@@ -211,13 +246,13 @@ class Estimate:
         return html_table(*self.table(), title=repr(self), notes=self._notes())
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text("Estimate(…)" if cycle else text_table(*self.table(), title=repr(self), notes=self._notes()))
+        printer.text("ModelPrediction(…)" if cycle else text_table(*self.table(), title=repr(self), notes=self._notes()))
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON form, see `estimate.schema.json`."""
+        """JSON form, see `prediction.schema.json`."""
         return {
             "schema_version": SCHEMA_VERSION,
-            "kind": "estimate",
+            "kind": "model prediction",
             "config": self.config.to_dict(),
             "phase": self.phase.to_dict(),
             "machine": self.machine,

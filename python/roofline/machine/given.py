@@ -1,0 +1,30 @@
+"""Machines as callers give them: objects, names, paths, and lists of these."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from ..errors import Error
+from .machine import Machine
+from .naming import machine_list
+
+Given = Machine | str | os.PathLike[str]  # what `machine_of` takes
+
+
+def machine_of(given: Given, device: str | None = None) -> Machine:
+    """A machine, or what `Machine.load` takes. Raises Error as it does, and for anything else."""
+    if isinstance(given, Machine):
+        return given
+    if not isinstance(given, (str, os.PathLike)):
+        raise Error(f"a machine must be a Machine, a name such as 'H100', or a path, got {given!r:.60}")
+    return Machine.load(given, device)
+
+
+def machines_of(given: Given | Iterable[Given]) -> list[Machine]:
+    """Machines from one or several of what `machine_of` takes, or from a comma list: "H100,GB200". Raises Error as it does."""
+    if isinstance(given, str) and not os.path.exists(given):
+        return [machine_of(each) for each in machine_list(given)]
+    if isinstance(given, (Machine, str, os.PathLike)) or not isinstance(given, Iterable):
+        return [machine_of(given)]
+    return [machine_of(each) for each in given]

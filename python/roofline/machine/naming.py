@@ -1,0 +1,80 @@
+"""Machines in words: "8xH100" is eight of them, "2TB/s,bf16=500TFLOP/s" one on paper."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ..dtypes import dtype_name
+from ..errors import Error
+from ..units import parse_bytes, parse_si, parse_time_s
+from ..words import hint
+
+MOST_DEVICES = 1 << 16
+_COUNT = re.compile(r"([0-9]{1,9})\s*[xX×*]\s*(\S.*)")
+_RATE = re.compile(r"[0-9.eE+]+\s*[a-zA-Z]*B/s")
+_FLOPS = re.compile(r"(?:flop/s|flops/s|flops|op/s|ops)$", re.IGNORECASE)
+# Keys of a machine on paper beside its dtypes: the argument of `Machine.from_peaks`, and how it is written.
+KEYS: Mapping[str, str] = {
+    "bandwidth": "bytes_per_s", "link": "link_bytes_per_s", "memory": "memory_bytes", "launch": "launch_s", "name": "name",
+}  # fmt: skip
+FORM = "2TB/s,bf16=500TFLOP/s,memory=80GB,link=450GB/s,launch=2us"
+
+
+def counted(text: str) -> tuple[int, str]:
+    """How many devices, and of which name: (8, "H100") of "8xH100". Raises Error for none of them and for too many."""
+    match = _COUNT.fullmatch(text.strip())
+    if match is None:
+        return 1, text
+    count = int(match[1])
+    if not 1 <= count <= MOST_DEVICES:
+        raise Error(f"{text!r:.80}: a machine has from 1 to {MOST_DEVICES} devices, got {count}")
+    return count, match[2]
+
+
+def on_paper(text: str) -> bool:
+    """Whether the words are a machine's rates."""
+    first = text.partition(",")[0]
+    return _RATE.fullmatch(first.strip()) is not None or "=" in text
+
+
+def machine_list(text: str) -> list[str]:
+    """A comma list of machines: "H100,GB200". What stands with "=" behind a rate belongs to it: it is a machine on paper."""
+    found: list[str] = []
+    for part in (part.strip() for part in text.split(",")):
+        if not part:
+            raise Error(f"must be machines separated by commas, got {text!r:.80}")
+        if "=" in part and found and on_paper(counted(found[-1])[1]):
+            found[-1] += f",{part}"
+        else:
+            found.append(part)
+    return found
+
+
+def peaks_of(text: str) -> dict[str, Any]:
+    """The arguments of `Machine.from_peaks` from words such as FORM. Raises Error naming the part that cannot be read."""
+    found: dict[str, Any] = {"name": text}
+    for part in text.split(","):
+        key, equals, value = (word.strip() for word in part.partition("="))
+        if not equals:
+            key, value = "bandwidth", key
+        try:
+            known = KEYS.get(key)
+            if known is None:
+                known = dtype_name(key)
+                number: Any = parse_si(_FLOPS.sub("FLOP/s", value), "FLOP/s")
+            elif key == "name":
+                number = value
+            else:
+                number = {"memory": parse_bytes, "launch": parse_time_s}.get(key, lambda rate: parse_si(rate, "B/s"))(value)
+        except Error as error:
+            near = "" if key in KEYS else hint(key, KEYS)
+            said = f"machine {text!r:.80}: {part.strip()!r:.80}: {error}{near}"
+            raise Error(f"{said}; a machine on paper is written {FORM}") from None
+        if key != "name" and known in found:
+            raise Error(f"machine {text!r:.80}: {key} is given twice")
+        found[known] = number
+    if "bytes_per_s" not in found:
+        raise Error(f"machine {text!r:.80} has no bandwidth: write it first, {FORM}")
+    return found

@@ -1,0 +1,293 @@
+"""`predict`: the expected time of a problem or of a whole model on a machine, in words or objects, one or a table of them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+import numpy as np
+
+from ._repr import Row, html_table, text_table
+from .errors import Error
+from .machine import Given, Machine, machine_of, machines_of
+from .operators import ALIASES as OPERATOR_ALIASES
+from .operators import OPERATORS, Operator, named_operator, operator_named, problem_of
+from .prediction import Prediction, Utilisation, predict_problem
+from .reading import SCHEMA_VERSION
+from .transformer import PRESETS, ModelPrediction, Phase, Quantization, TransformerConfig, model_of, phase_of, predict_model
+from .transformer import Given as Model
+from .units import MISSING
+from .words import hint, split
+
+MOST = 256  # columns of one table
+Answer = Prediction | ModelPrediction
+What = Operator | type[Operator] | Model
+
+# Options of one kind of question, with what they are where nothing is said.
+_OF_PROBLEMS: Mapping[str, Any] = {"variant": None, "plan": None, "level": None, "threads": None, "unit": None, "knee": None}
+_OF_MODELS: Mapping[str, Any] = {
+    "weights": None, "activations": None, "kv": None, "quantization": None, "tp": None, "ep": 1, "lm_head": True, "fused": True,
+    "counting": "full", "overhead_s": 0.0, "link_bytes_per_s": None, "link_latency_s": 0.0, "memory_share": 1.0,
+    "memory_bytes": None, "must_fit": True,
+}  # fmt: skip
+_DTYPES = ("weights", "activations", "kv", "quantization")
+_SINGLE = ("plan", "utilisation")  # whose values may be mappings or have commas
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PredictionTable(Sequence[Answer | None]):
+    """Predictions side by side: a column each. axes: what each differs by, as text. refusals: why one is None, else ""."""
+
+    found: tuple[Answer | None, ...]
+    axes: tuple[Mapping[str, str], ...]
+    refusals: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.found[index]
+
+    def __iter__(self) -> Iterator[Answer | None]:
+        return iter(self.found)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The head of each column: "batch 32, NVIDIA H100 SXM"."""
+        return tuple(", ".join(x if n in ("machine", "model", "phase") else f"{n} {x}" for n, x in a.items()) for a in self.axes)
+
+    def table(self) -> tuple[Row, list[Row]]:
+        """Headers, and a row for each quantity that any prediction has."""
+        each = [{} if found is None else found.quantities() for found in self.found]
+        names = dict.fromkeys(name for column in each for name in column)
+        rows: list[Row] = [(name, *(column.get(name, MISSING) or MISSING for column in each)) for name in names]
+        return ("", *self.columns), rows
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Why a column is empty, and what was assumed, each once."""
+        refused = [f"{column}: {why}" for column, why in zip(self.columns, self.refusals, strict=True) if why]
+        return (*refused, *dict.fromkeys(note for found in self.found if found is not None for note in found.notes))
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """One flat row of numbers for each prediction, units in the names; those refused have their reason under `refused`."""
+        return [
+            {**axes, "refused": why} if found is None else {**found.record(), **({"refused": ""} if any(self.refusals) else {})}
+            for found, axes, why in zip(self.found, self.axes, self.refusals, strict=True)
+        ]
+
+    def to_pandas(self) -> Any:
+        """`to_records` as a DataFrame. Needs pandas."""
+        import pandas  # type: ignore[import-untyped]
+
+        return pandas.DataFrame(self.to_records())
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form: what `roofline predict --json` prints of several."""
+        answers = [
+            {"axes": dict(axes), "refused": why, "prediction": None if found is None else found.as_answer()}
+            for found, axes, why in zip(self.found, self.axes, self.refusals, strict=True)
+        ]
+        return {"schema_version": SCHEMA_VERSION, "kind": "predictions", "predictions": answers}
+
+    def __repr__(self) -> str:
+        return f"PredictionTable({len(self)} predictions: {'; '.join(self.columns[:4])}{'; …' if len(self) > 4 else ''})"
+
+    def _repr_html_(self) -> str:
+        return html_table(*self.table(), title=repr(self), notes=[f"note: {note}" for note in self.notes])
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        notes = [f"note: {note}" for note in self.notes]
+        printer.text("PredictionTable(…)" if cycle else text_table(*self.table(), title=repr(self), notes=notes))
+
+
+def subject_of(given: What, dtypes: Mapping[str, Any]) -> Operator | type[Operator] | TransformerConfig:
+    """What is asked about: a problem, an operator that lacks its fields, or a model with these dtypes.
+
+    A name is an operator's (or an alias of one), a preset's, or a path. Raises Error for an unknown one, with those like it.
+    """
+    if isinstance(given, Operator) or (isinstance(given, type) and issubclass(given, Operator)):
+        return given
+    if isinstance(given, str) and not os.path.exists(given):
+        if named_operator(given):
+            return operator_named(given)
+        try:
+            return model_of(given, **dtypes)
+        except Error as error:
+            if not str(error).startswith("no preset"):
+                raise
+            near = hint(given.rpartition("/")[2], (*PRESETS, *OPERATORS, *OPERATOR_ALIASES))
+            raise Error(
+                f"{given!r:.80} is no model and no operator{near}: name a preset such as Llama-3-8B, the path of a Hugging Face "
+                "config.json, or an operator such as matmul"
+            ) from None
+    return model_of(given, **dtypes)
+
+
+def _values(name: str, given: Any) -> list[Any]:
+    """The values of one argument: of a list or a comma list all, else the one."""
+    if name in _SINGLE:
+        return [given]
+    if isinstance(given, str) and "," in given:
+        return list(split(given))
+    if isinstance(given, np.ndarray) and given.ndim:
+        given = given.tolist()
+    if isinstance(given, (list, tuple, range)):
+        if not given:
+            raise Error(f"{name}: the list is empty; give at least one value")
+        return list(given)
+    return [given]
+
+
+def _whats(given: Any) -> list[Any]:
+    return [given] if isinstance(given, str) and os.path.exists(given) else _values("what", given)
+
+
+@overload
+def predict(machine: Machine, what: Operator, **options: Any) -> Prediction: ...
+@overload
+def predict(machine: Machine, what: TransformerConfig, phase: Phase, **options: Any) -> ModelPrediction: ...
+@overload
+def predict(machine: Any, what: Any, phase: Any = None, **options: Any) -> Any: ...
+def predict(
+    machine: Given | Sequence[Given],
+    what: What | Sequence[What],
+    phase: Phase | str | Sequence[Phase | str] | None = None,
+    *,
+    dtype: Any = None,
+    quantization: Quantization | str | None = None,
+    weights: Any = None,
+    activations: Any = None,
+    kv: Any = None,
+    tp: int | None = None,
+    ep: int = 1,
+    lm_head: bool = True,
+    fused: bool = True,
+    counting: str = "full",
+    utilisation: Utilisation | None = None,
+    launch_s: float | None = None,
+    overhead_s: float = 0.0,
+    link_bytes_per_s: float | None = None,
+    link_latency_s: float = 0.0,
+    memory_share: float = 1.0,
+    memory_bytes: float | None = None,
+    must_fit: bool = True,
+    variant: str | None = None,
+    plan: Mapping[str, Any] | None = None,
+    level: str | None = None,
+    threads: int | None = None,
+    unit: str | None = None,
+    knee: float | None = None,
+    **fields: Any,
+) -> Any:
+    """The expected time of a problem or of a model's phase on a machine, with nothing measured.
+
+    `predict("8xH100", "Llama-3-70B", "decode", batch=32, seq_kv="8k", weights="fp8")`, `predict("H100", "gemm", M=512, N="8k",
+    K="8k", dtype="bf16")`. machine: a Machine, or what `Machine.load` takes. what: a problem, an operator or its name (then its
+    fields follow, in our names or the field's: M, N, K, n_heads, seq_len), or a model: a TransformerConfig, a preset's name, a
+    config.json. phase: of a model, an object or "prefill", "decode" (where nothing is said), "mixed", "training"; then its fields.
+
+    Every argument may be a list, or words with commas: then the answer is a `PredictionTable` with a column for each combination,
+    else a `Prediction` of a problem or a `ModelPrediction`.
+
+    dtype: of a problem; of a model's weights and activations. utilisation: the share of the ceilings that is reached, one number or
+    {"compute": 0.7, "bandwidth": 0.8, "link": 0.9}. launch_s: of each kernel (None: the machine's latency).
+
+    Of a model. quantization: "fp8", "nvfp4", "awq", … (`transformer.config.SCHEMES`), weights and what products read; or one by
+    one weights (a narrower dtype, scales counted), activations and kv (of the cache). tp: ranks of tensor parallelism (None: the
+    devices of "8xH100", else 1); or ep: of expert parallelism, each with an equal part of the experts and of the sequences.
+    lm_head: whether the head counts. fused: see `transformer.layers`. counting: "full", or "weights_and_kv", which is often done by
+    hand: weights of products and KV cache over bandwidth, FLOPs of products over their roof. overhead_s: of each pass through the
+    layers.
+    link_bytes_per_s: what a rank receives, and sends as much (None: the machine's link). link_latency_s: of each collective.
+    memory_share: of memory_bytes (None: the machine's) that may be used. must_fit: raise Error where it does not fit, naming the
+    largest batch that does.
+
+    Of a problem. variant: a kernel of ours, whose further traffic and launches count too (None: that of `plan`, else the compulsory
+    bytes, in one launch). plan: facts of a kernel that ran. level: where the operands lie (None: the slowest, a cold run). unit:
+    "core" or "tensor". knee: p of the sum of levels and arithmetic, 1 to infinity (None: as measured).
+
+    Raises Error for unknown names, with those that resemble them, for what an operator or ranks refuse, and for missing ceilings.
+    """
+    given: dict[str, Any] = {
+        "dtype": dtype, "quantization": quantization, "weights": weights, "activations": activations, "kv": kv, "tp": tp, "ep": ep,
+        "lm_head": lm_head, "fused": fused, "counting": counting, "utilisation": utilisation, "launch_s": launch_s,
+        "overhead_s": overhead_s, "link_bytes_per_s": link_bytes_per_s, "link_latency_s": link_latency_s,
+        "memory_share": memory_share, "memory_bytes": memory_bytes, "must_fit": must_fit, "variant": variant, "plan": plan,
+        "level": level, "threads": threads, "unit": unit, "knee": knee, **fields,
+    }  # fmt: skip
+    machines, whats = machines_of(machine), _whats(what)
+    if not machines:
+        raise Error("predict needs at least one machine")
+    lists = {"machine": machines, "what": whats, "phase": _values("phase", phase)}
+    lists |= {name: _values(name, value) for name, value in given.items()}
+    several = [name for name, values in lists.items() if len(values) > 1]
+    if not several:
+        return _one({name: values[0] for name, values in lists.items()})
+    combinations = list(itertools.islice(itertools.product(*(lists[name] for name in several)), MOST + 1))
+    if len(combinations) > MOST:
+        raise Error(f"more than {MOST} predictions are no table: give fewer values of {', '.join(several)}")
+    single = {name: values[0] for name, values in lists.items() if len(values) == 1}
+    found: list[Answer | None] = []
+    refusals, first = [], None
+    for combination in combinations:
+        try:
+            found.append(_one({**single, **dict(zip(several, combination, strict=True))}))
+            refusals.append("")
+        except Error as error:
+            first = first or error
+            found.append(None)
+            refusals.append(str(error))
+    if first is not None and not any(found):
+        raise first
+    axes = tuple({_axis(name): _shown(x) for name, x in zip(several, values, strict=True)} for values in combinations)
+    return PredictionTable(found=tuple(found), axes=axes, refusals=tuple(refusals))
+
+
+def _axis(name: str) -> str:
+    return "model" if name == "what" else name
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, (Machine, TransformerConfig)):
+        return value.name
+    if isinstance(value, Operator):
+        return value.name
+    return value.__name__ if isinstance(value, type) else str(value)
+
+
+def _apart(subject: str, given: Mapping[str, Any], options: Mapping[str, Any], kind: str) -> None:
+    """Raises Error for options that belong to the other kind of question."""
+    stated = [name for name, usual in options.items() if given[name] is not usual and given[name] != usual]
+    if stated:
+        raise Error(f"{', '.join(stated)} belong{'s' if len(stated) == 1 else ''} to {kind}, and {subject} is none; leave it out")
+
+
+def _one(given: dict[str, Any]) -> Answer:
+    """One question, each argument one value."""
+    machine, what, phase = given.pop("machine"), given.pop("what"), given.pop("phase")
+    shared = {name: given[name] for name in ("utilisation", "launch_s")}
+    fields = {name: x for name, x in given.items() if name not in (*_OF_MODELS, *_OF_PROBLEMS, *shared, "dtype")}
+    subject = subject_of(what, {name: given[name] for name in ("dtype", *_DTYPES)})
+    if isinstance(subject, TransformerConfig):
+        _apart(f"{subject.name}", given, _OF_PROBLEMS, "single problems")
+        how = {name: given[name] for name in _OF_MODELS if name not in _DTYPES}
+        return predict_model(machine_of(machine), subject, phase_of("decode" if phase is None else phase, fields), **shared, **how)
+    name = subject.name
+    if phase is not None:
+        raise Error(f"a phase belongs to a model, and {name} is an operator: leave {_shown(phase)!r:.40} out")
+    _apart(name, given, _OF_MODELS, "models")
+    on = machine_of(machine)
+    known = subject.field_names()
+    if on.devices > 1:
+        if "ranks" not in known:
+            raise Error(f"{name} runs on one device, and {on.name} is {on.devices}: name one, or a model")
+        if isinstance(subject, type):
+            fields.setdefault("ranks", on.devices)
+    if given["dtype"] is not None:
+        fields["dtype"] = given["dtype"]
+    options = {option: given[option] for option in _OF_PROBLEMS}
+    return predict_problem(on, problem_of(subject, fields), **shared, **options)

@@ -1,0 +1,68 @@
+"""Models as callers give them: a configuration, a preset's name, a config.json or its content, and dtypes that replace its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..dtypes import dtype_name
+from ..errors import Error
+from .config import DTYPES, Quantization, TransformerConfig, quantization_of, shown
+from .hugging_face import from_hugging_face
+from .presets import preset
+
+Given = TransformerConfig | str | os.PathLike[str] | Mapping[str, Any]  # what `model_of` takes
+
+
+def model_of(
+    given: Given,
+    *,
+    dtype: Any = None,
+    weights: Any = None,
+    activations: Any = None,
+    kv: Any = None,
+    quantization: Quantization | str | None = None,
+) -> TransformerConfig:
+    """The configuration of a model: `model_of("Llama-3-70B", weights="fp8")`.
+
+    given: a TransformerConfig, a preset's name, the path of a Hugging Face config.json or of its folder, or what such a file holds.
+    dtype: of weights and activations, instead of the model's own. quantization: of weights (and of what products read) by its name,
+    as `SCHEMES` has it, or a Quantization. weights: a dtype for the matrices of layers alone, with the scales that are usual for
+    it. activations: that products read. kv: of the cache. Raises Error for what cannot be read, and for dtypes that contradict.
+    """
+    config = _plain(given, dtype)
+    if quantization is not None:
+        if weights is not None:
+            raise Error("give either quantization (of weights and products) or weights (a dtype), not both")
+        config = config.replace(quantization=quantization_of(quantization))
+    if weights is not None:
+        name = dtype_name(weights)
+        config = config.replace(quantization=None, weights=name) if name in DTYPES else config.replace(weights=name)
+    if activations is not None:
+        name = dtype_name(activations)
+        if name in DTYPES:
+            config = config.replace(activations=name)
+        elif not isinstance(config.quantization, Quantization):
+            raise Error(f"activations {name} belong to products with narrow weights: give weights (--weights) too")
+        else:
+            config = config.replace(quantization=dataclasses.replace(config.quantization, activations=name))
+    return config if kv is None else config.replace(kv=dtype_name(kv))
+
+
+def _plain(given: Given, dtype: Any) -> TransformerConfig:
+    name = None if dtype is None else dtype_name(dtype)
+    if isinstance(given, TransformerConfig):
+        config = given
+    elif isinstance(given, Mapping):
+        return from_hugging_face(given, dtype=name)
+    elif isinstance(given, (str, os.PathLike)):
+        path = Path(given)
+        if not isinstance(given, str) or path.exists() or given.endswith(".json") or given.startswith((".", os.sep, "~")):
+            return from_hugging_face(path.expanduser(), dtype=name)
+        config = preset(given)
+    else:
+        raise Error(f"a model must be a TransformerConfig, a preset's name or a config.json, got {shown(given)}")
+    return config if name is None else config.replace(weights=name, activations=name)
