@@ -51,12 +51,16 @@ def test_verdicts(found: Any, how: dict[str, Any], passed: bool) -> None:
 
 def test_what_it_says() -> None:
     made = check("An H100 needs 128 rows", 345.15, equals=128, tolerance=0.05, why="b d / (2 b + d)")
-    assert (made.wanted, made.shown, made.why) == ("128.0 ± 5.0 %", "345.1", "b d / (2 b + d)")
-    assert repr(made) == "FAIL: An H100 needs 128 rows (wanted 128.0 ± 5.0 %, found 345.1)"
-    assert check("", [1, 2.5], above=0, below=3).wanted == "above 0, below 3.000"
+    assert (made.wanted, made.shown, made.why) == ("128 ± 5.0 %", "345.1", "b d / (2 b + d)")
+    assert repr(made) == "FAIL: An H100 needs 128 rows (wanted 128 ± 5.0 %, found 345.1)"
+    assert check("", [1, 2.5], above=0, below=3).wanted == "above 0, below 3"
     assert check("", None, equals="x").shown == "none"
+    rate = check("", [3.35e12, 5e9], above=1e9, unit="FLOP/s")
+    assert (rate.shown, rate.wanted) == ("3.35 TFLOP/s, 5 GFLOP/s", "above 1 GFLOP/s")
+    assert check("", [0.0008, 1000, 1e-9], below=2000).shown == "0.0008, 1000, 1.000e-09"
     assert made.to_dict() == {
-        "claim": "An H100 needs 128 rows", "wanted": "128.0 ± 5.0 %", "found": 345.15, "passed": False, "why": "b d / (2 b + d)",
+        "claim": "An H100 needs 128 rows", "wanted": "128 ± 5.0 %", "found": 345.15, "passed": False, "unit": "",
+        "why": "b d / (2 b + d)",
     }  # fmt: skip
 
 

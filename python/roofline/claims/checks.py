@@ -9,7 +9,7 @@ from typing import Any
 
 from .._repr import Row, html_table, text_table
 from ..errors import Error
-from ..units import fmt_number, fmt_percent, within
+from ..units import fmt_number, fmt_percent, fmt_si, within
 
 WITHIN = 0.01  # of a stated number, where nothing else is said: texts round to two or three digits
 Scalar = float | int | str | bool
@@ -18,12 +18,16 @@ Found = Scalar | list[Scalar] | tuple[Scalar, ...] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Check:
-    """A claim, what it says should be found, what was found, and whether that agrees. why: what is right, or for what reason."""
+    """A claim, what it says should be found, what was found, and whether that agrees.
+
+    unit: of what was found, in base SI units; "" for plain numbers. why: what is right, or for what reason.
+    """
 
     claim: str
     wanted: str
     found: Found
     passed: bool
+    unit: str = ""
     why: str = ""
 
     @property
@@ -33,11 +37,12 @@ class Check:
     @property
     def shown(self) -> str:
         """What was found, in words."""
-        return ", ".join(_text(each) for each in _several(self.found))
+        return ", ".join(_text(each, self.unit) for each in _several(self.found))
 
     def to_dict(self) -> dict[str, Any]:
         found = list(self.found) if isinstance(self.found, tuple) else self.found
-        return {"claim": self.claim, "wanted": self.wanted, "found": found, "passed": self.passed, "why": self.why}
+        stated = {name: getattr(self, name) for name in ("claim", "wanted", "passed", "unit", "why")}
+        return {**stated, "found": found}
 
     def __repr__(self) -> str:
         return f"{self.verdict}: {self.claim} (wanted {self.wanted}, found {self.shown})"
@@ -71,7 +76,7 @@ class Checks(tuple[Check, ...]):
         return Checks(each for each in self if not each.passed)
 
     def to_records(self) -> list[dict[str, Any]]:
-        """A flat record of each: claim, wanted, found, passed, why."""
+        """A record of each: claim, wanted, passed, unit, why, found."""
         return [each.to_dict() for each in self]
 
     def table(self) -> tuple[Row, list[Row]]:
@@ -97,10 +102,14 @@ def _several(found: Found) -> tuple[Scalar | None, ...]:
     return tuple(found) if isinstance(found, (list, tuple)) else (found,)
 
 
-def _text(value: Scalar | None) -> str:
+def _text(value: Scalar | None, unit: str) -> str:
     if value is None:
         return "none"
-    return str(value) if isinstance(value, (str, bool)) else fmt_number(float(value), 4)
+    if isinstance(value, (str, bool)):
+        return str(value)
+    number, _, rest = (fmt_si(float(value), unit, 4) if unit else fmt_number(float(value), 4)).partition(" ")
+    plain = number.rstrip("0").rstrip(".") if "." in number and "e" not in number else number
+    return f"{plain} {rest}".strip()
 
 
 def _is_number(value: object) -> bool:
@@ -124,14 +133,16 @@ def check(
     tolerance: float = WITHIN,
     above: float | None = None,
     below: float | None = None,
+    unit: str = "",
     why: str = "",
 ) -> Check:
     """Hold a claim against what was found: check("An H100's ridge point is 295", h100.ridge("fp16"), equals=295).
 
     found: a number, a text, True or False, or a list of these, of which each must agree; None (nothing was found) agrees with
     nothing. equals: the value, or one for each; numbers agree within `tolerance` of it (a share, 0.01 unless given), all else
-    exactly. above, below: bounds that numbers must keep, without the bound itself. why: shown beside the verdict. Raises Error
-    unless there is something to hold it against, and where lists differ in length.
+    exactly. above, below: bounds that numbers must keep, without the bound itself. unit: of the numbers, which are in base SI units
+    ("FLOP/s"). why: shown beside the verdict. Raises Error unless there is something to hold it against, and where lists differ in
+    length.
     """
     if equals is None and above is None and below is None:
         raise Error("check: give equals, above or below, so that there is something to hold it against")
@@ -148,15 +159,15 @@ def check(
         passed &= all(_agrees(ours, theirs, within_) for ours, theirs in pairs)
         numbers = any(_is_number(one) for one in stated)
         margin = f" ± {fmt_percent(within_, 2)}" if numbers and within_ else ""
-        wanted.append(", ".join(map(_text, stated)) + margin)
+        wanted.append(", ".join(_text(one, unit) for one in stated) + margin)
     for word, limit in (("above", above), ("below", below)):
         if limit is None:
             continue
         if not _is_number(limit) or math.isnan(limit):
             raise Error(f"check: {word} must be a number, got {limit!r:.80}")
         passed &= all(_is_number(one) and (one > limit if word == "above" else one < limit) for one in each)  # type: ignore[operator]
-        wanted.append(f"{word} {_text(limit)}")
-    return Check(claim=claim, wanted=", ".join(wanted), found=value, passed=passed, why=why)
+        wanted.append(f"{word} {_text(limit, unit)}")
+    return Check(claim=claim, wanted=", ".join(wanted), found=value, passed=passed, unit=unit, why=why)
 
 
 def _agrees(ours: Any, theirs: Any, tolerance: float) -> bool:
