@@ -11,7 +11,7 @@ from ..results import Measurement
 from ..units import fmt_number
 from . import style
 from .data import Picture, Point, Roof, picture
-from .frame import GAP, SPREAD, WIDTH, fit_figure, frame, machine_line, wrapped, write_footer
+from .frame import GAP, SPREAD, WIDTH, fit_figure, frame, machine_line, new_axes, wrapped, write_footer
 from .labels import Canvas, rectangle
 from .lettering import extent, import_matplotlib, label_around, label_flat, label_slope
 
@@ -269,9 +269,6 @@ def roofline(
     import_matplotlib()
     if ax is not None:
         return draw(machine, measurements, ax, dtype=dtype, fit=False)
-    from matplotlib import pyplot, rc_context
-
     picture(machine, (), dtype=dtype)  # a bad machine raises before a figure exists
-    with rc_context(dict(style.RC)):
-        made = pyplot.figure().add_subplot()
+    made = new_axes()
     return draw(machine, measurements, made, dtype=dtype, fit=True)
