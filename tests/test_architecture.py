@@ -18,8 +18,8 @@ CSRC = ROOT / "csrc"
 # Each may import what stands to its left.
 ORDER = (
     "errors units words reading counts dtypes tensor_spec references operators hardware _repr probes machine kernel_costs "
-    "model tiling prediction transformer questions claims census results comparison importers measurement ceilings sweeps "
-    "plot report doctor cli"
+    "model tiling prediction transformer questions cheat_sheets claims census results comparison importers measurement ceilings "
+    "sweeps plot report doctor cli"
 ).split()
 TOUCH_CORE = {"measurement", "doctor"}
 DRAWS = {"plot"}
@@ -178,6 +178,7 @@ def test_import_takes_less_than_a_tenth_of_a_second() -> None:
     [
         ["predict", "Llama-3-8B", "--machine", "H100 SXM"],
         ["census", "DeepSeek-R1-NVFP4", "--machine", "GB200"],
+        ["cheat-sheet", "Llama-3-8B", "--machine", "H100 SXM", "--batch", "1"],
         ["hardware", "H100", "SXM"],
         ["claims"],
         ["--help"],

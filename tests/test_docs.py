@@ -140,7 +140,7 @@ def test_commands_in_the_text_exist(capsys: pytest.CaptureFixture[str]) -> None:
 def test_readme_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     shown = help_of([], capsys)
     named = {row[0].split()[1].strip("`") for row in rows(section(README, "Command line"), 2)[1:]}
-    listed = re.findall(r"^    ([a-z]+)  ", shown.partition("COMMAND\n")[2].partition("\n\n")[0], re.MULTILINE)
+    listed = re.findall(r"^    ([a-z-]+)  ", shown.partition("COMMAND\n")[2].partition("\n\n")[0], re.MULTILINE)
     assert named == set(listed)
 
 

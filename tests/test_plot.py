@@ -566,6 +566,23 @@ def test_axes_of_a_figure_without_pyplot() -> None:
     assert plt.get_fignums() == []
 
 
+def test_a_backend_stays_interactive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The backend of notebooks switches interactive mode on when its first figure is made, and shows figures only then."""
+    figure = plt.figure
+
+    def first(*given: Any, **named: Any) -> Any:
+        mpl.interactive(True)
+        return figure(*given, **named)
+
+    assert not mpl.is_interactive()
+    monkeypatch.setattr(plt, "figure", first)
+    try:
+        plt.close(plot.roofline(zen()).get_figure())
+        assert mpl.is_interactive()
+    finally:
+        mpl.interactive(False)
+
+
 def test_global_settings_are_untouched(tmp_path: Path) -> None:
     before = dict(mpl.rcParams)
     plot.roofline(zen(), few())

@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .ceilings import measure_machine as measure_machine
     from .census import census_of as census_of
+    from .cheat_sheets import cheat_sheet as cheat_sheet
+    from .claims import Check as Check
+    from .claims import Checks as Checks
+    from .claims import check as check
     from .comparison import Comparison as Comparison
     from .comparison import compare as compare
     from .errors import Error as Error
@@ -86,6 +90,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "ceilings": ("measure_machine",),
     "census": ("census_of",),
+    "cheat_sheets": ("cheat_sheet",),
+    "claims": ("Check", "Checks", "check"),
     "comparison": ("Comparison", "compare"),
     "errors": ("Error", "OutOfMemory", "Unsupported"),
     "machine": ("Ceiling", "Machine"),
@@ -106,8 +112,8 @@ _HOMES = {
     "transformer": ("TransformerConfig",),
 }  # fmt: skip
 _MODULES = (
-    "ceilings", "census", "claims", "comparison", "cost", "errors", "hardware", "importers", "machine", "measurement", "model",
-    "operators", "plot", "prediction", "report", "results", "sweeps", "tiling", "transformer", "units",
+    "ceilings", "census", "cheat_sheets", "claims", "comparison", "cost", "errors", "hardware", "importers", "machine",
+    "measurement", "model", "operators", "plot", "prediction", "report", "results", "sweeps", "tiling", "transformer", "units",
 )  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -38,9 +38,10 @@ HOMES = {name: "looking" for name in ("explain", "doctor")} | {
     "predict": "predicting",
     "crossover": "crossing",
     "census": "census",
+    "cheat-sheet": "cheat_sheets",
 }
 BYTES = {"k": 1e3, "ki": KIB, "m": 1e6, "mi": MIB, "g": 1e9, "gi": GIB, "t": 1e12, "ti": 1024 * GIB}
-FUNCTIONS = {"import": "import_file"}  # of commands whose name is no name in Python
+FUNCTIONS = {"import": "import_file", "cheat-sheet": "cheat_sheet"}  # of commands whose name is no name in Python
 WITH_OPERATOR = ("run", "sweep", "explain", "crossover")
 REPLACING = ("report", "measure", "plot", "compare", "census")  # what their -o names is replaced; others append to it
 
@@ -290,6 +291,12 @@ def _census(parser: argparse.ArgumentParser) -> None:
     flags(parser)
 
 
+def _cheat_sheet(parser: argparse.ArgumentParser) -> None:
+    from .cheat_sheets import flags
+
+    flags(parser)
+
+
 def _explain_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", metavar="OPERATOR|FILE", help="an operator (then its fields: a fresh measurement), or a results.jsonl or its folder"
@@ -350,6 +357,7 @@ COMMANDS = {
     "predict": ("predict the time of a whole model, or of one operator, on machines", _predict),
     "crossover": ("the batch from which an operator is compute-bound on a machine", None),
     "census": ("list every kernel of a model with its shapes, FLOPs, bytes, intensity and bound", _census),
+    "cheat-sheet": ("one table of a model on a machine: intensity, bound, tokens/s, and what would help", _cheat_sheet),
     "import": ("read points and ceilings from files of other tools: ncu --csv, nccl-tests", _import),
     "compare": ("set two machines, datasheets or results files side by side", _compare),
     "claims": ("check what well-known texts on the roofline claim, each with a line of Python that shows it", _claims),

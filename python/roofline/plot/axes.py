@@ -11,7 +11,7 @@ from ..results import Measurement
 from ..units import fmt_number
 from . import style
 from .data import Picture, Point, Roof, picture
-from .frame import GAP, SPREAD, WIDTH, fit_figure, frame, machine_line, wrapped, write_footer
+from .frame import GAP, SPREAD, WIDTH, fit_figure, frame, machine_line, new_axes, wrapped, write_footer
 from .given import Points, own_points
 from .labels import Canvas, rectangle
 from .lettering import extent, import_matplotlib, label_around, label_flat, label_slope
@@ -294,10 +294,6 @@ def roofline(
     import_matplotlib()
     if ax is not None:
         return draw(machine, measurements, ax, points=points, dtype=dtype, title=title, fit=False)
-    from matplotlib import pyplot, rc_context
-
     own = own_points(points)
     picture(machine, (), points=own, dtype=dtype)  # a bad machine or point raises before a figure exists
-    with rc_context(dict(style.RC)):
-        made = pyplot.figure().add_subplot()
-    return draw(machine, measurements, made, points=own, dtype=dtype, title=title, fit=True)
+    return draw(machine, measurements, new_axes(), points=own, dtype=dtype, title=title, fit=True)

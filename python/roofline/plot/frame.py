@@ -22,6 +22,19 @@ GAP = 0.14  # inches between axes and a legend outside
 SPREAD = 0.03  # clocks further apart than this are both stated, and a wider spread of times gets error bars
 
 
+def new_axes() -> Axes:
+    """Axes of a new figure of pyplot's. A backend that switches interactive mode on with its first figure, as that of notebooks
+    does, keeps it: without it a notebook shows the first picture and none after it.
+    """
+    from matplotlib import interactive, is_interactive, pyplot, rc_context
+
+    with rc_context(dict(style.RC)):
+        made = pyplot.figure().add_subplot()
+        switched = is_interactive()
+    interactive(switched)
+    return made
+
+
 def fit_figure(figure: Figure, ax: Axes, notes: int, legend_inches: float = 0.0) -> None:
     """Size a figure of our own around axes of a fixed size, so that legend and notes are inside it."""
     bottom = BOTTOM + notes * LINE

@@ -8,7 +8,7 @@ from ..errors import Error
 from ..machine import LEVELS, Ceiling, Machine, bars_name
 from ..units import NANO, fmt_number, fmt_si
 from . import style
-from .frame import WIDTH, fit_figure, frame, machine_line, wrapped, write_footer
+from .frame import WIDTH, fit_figure, frame, machine_line, new_axes, wrapped, write_footer
 from .labels import Canvas, rectangle
 from .lettering import import_matplotlib, label_around
 
@@ -91,8 +91,5 @@ def latency(machine: Machine, *, ax: Axes | None = None) -> Axes:
     _shown(machine)
     if ax is not None:
         return draw(machine, ax, fit=False)
-    from matplotlib import pyplot, rc_context
-
-    with rc_context(dict(style.RC)):
-        made = pyplot.figure().add_subplot()
+    made = new_axes()
     return draw(machine, made, fit=True)

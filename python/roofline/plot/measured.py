@@ -13,7 +13,7 @@ from ..errors import Error
 from ..machine import Ceiling, EmpiricalRoofline, Fit, Machine, bars_name, fmt_p
 from ..units import fmt_number, fmt_percent, fmt_si, si_prefix
 from . import style
-from .frame import WIDTH, fit_figure, frame, machine_line, wrapped, write_footer
+from .frame import WIDTH, fit_figure, frame, machine_line, new_axes, wrapped, write_footer
 from .labels import Canvas, rectangle
 from .lettering import Ends, extent, halo, import_matplotlib, label_around, label_flat, label_slope
 
@@ -369,8 +369,5 @@ def empirical(
     shown = picture(machine, level=level, dtype=dtype, threads=threads)
     if ax is not None:
         return draw(machine, shown, ax, fit=False)
-    from matplotlib import pyplot, rc_context
-
-    with rc_context(dict(style.RC)):
-        made = pyplot.figure().add_subplot()
+    made = new_axes()
     return draw(machine, shown, made, fit=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from .._repr import printable
 from ..errors import Error
 from . import style
-from .frame import BOTTOM, GAP, HEIGHT, LEFT, LINE, RIGHT, TOP, WIDTH, wrapped, write_footer
+from .frame import BOTTOM, GAP, HEIGHT, LEFT, LINE, RIGHT, TOP, WIDTH, new_axes, wrapped, write_footer
 from .lettering import import_matplotlib
 
 if TYPE_CHECKING:
@@ -175,10 +175,7 @@ def show(shown: Shown, ax: Axes | None) -> Axes:
     import_matplotlib()
     if ax is not None:
         return draw_shown(shown, ax)
-    from matplotlib import pyplot, rc_context
-
-    with rc_context(dict(style.RC)):
-        made = pyplot.figure().add_subplot()
+    made = new_axes()
     draw_panels([shown], [made])
     return made
 

@@ -12,7 +12,7 @@ from ..errors import Error
 from ..machine import Machine, Plateau, SizeCurve, bars_name, curve_capacity
 from ..units import fmt_bytes
 from . import style
-from .frame import WIDTH, fit_figure, frame, machine_line, wrapped, write_footer
+from .frame import WIDTH, fit_figure, frame, machine_line, new_axes, wrapped, write_footer
 from .labels import Canvas, rectangle
 from .lettering import extent, halo, import_matplotlib
 
@@ -230,8 +230,5 @@ def size_curve(machine: Machine, *, ax: Axes | None = None, access: str | None =
     shown = picture(machine, access=access, threads=threads)
     if ax is not None:
         return draw(machine, shown, ax, fit=False)
-    from matplotlib import pyplot, rc_context
-
-    with rc_context(dict(style.RC)):
-        made = pyplot.figure().add_subplot()
+    made = new_axes()
     return draw(machine, shown, made, fit=True)

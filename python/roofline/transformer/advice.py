@@ -73,8 +73,8 @@ def ridge_batches(config: TransformerConfig, seqs: Sequence[int], machine: Machi
     return tuple(found[seq] for seq in seqs)
 
 
-def _narrower(config: TransformerConfig, machine: Machine) -> Iterator[tuple[str, TransformerConfig]]:
-    """Weights and caches of fewer bits than the model's."""
+def narrower(config: TransformerConfig, machine: Machine) -> Iterator[tuple[str, TransformerConfig]]:
+    """Weights and caches of fewer bits than the model's: (what is changed, the model with it)."""
     c = config
     bits = c.quantization.bits if c.quantization else 32.0 if c.weights == "fp32" else 16.0
     multiplies = any(ceiling.kind == "compute" and ceiling.dtype == "fp8_e4m3" for ceiling in machine.ceilings)
@@ -120,7 +120,7 @@ def advise(found: ModelPrediction, machine: Machine, others: Sequence[Machine] =
     if not found.options.fused:
         add("fuse attention and products", fused=True)
     if not isinstance(phase, Training):
-        for change, config in _narrower(c, machine):
+        for change, config in narrower(c, machine):
             add(change, config=config)
     if not isinstance(phase, Mixed):
         add("twice the batch", _per_user, phase=phase.replace(batch=2 * phase.batch))

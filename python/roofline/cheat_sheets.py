@@ -1,0 +1,309 @@
+"""A model on a machine in one table: where each phase and each kind of its kernels lies, what bounds it, and what would help."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ._repr import Row, html_table, printable, text_table
+from .errors import Error
+from .machine import Given, Machine, machine_of
+from .model import Crossing, Roofs, crossing, machine_roofs
+from .operators.base import WORK
+from .reading import SCHEMA_VERSION
+from .transformer import Decode, ModelPrediction, Part, Phase, Prefill, TransformerConfig, model_of, predict_model
+from .transformer import Given as GivenModel
+from .transformer.advice import ALL_TOUCHED, narrower
+from .transformer.many import options_of
+from .units import MISSING, fmt_number, fmt_percent, fmt_si
+
+ALL, PRODUCTS, ATTENTION, REST, LINK = "all", "linear layers", "attention", "norms and activations", "collectives"
+KINDS = (PRODUCTS, ATTENTION, REST, LINK)
+MANY = 4096  # sequences: with so many every expert is touched, and bytes grow by a constant for each
+WORTH = 1.05  # smaller gains are not called a help
+SHOWN = 2  # changes in a row, the best first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Help:
+    """A change and its gain: tokens/s after it over those before, of this row's kernels alone."""
+
+    change: str
+    gain: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A row of a cheat sheet: a whole phase (kind "all"), or one kind of its kernels.
+
+    context: keys that the last token of a sequence sees. ridge_flops_per_byte: of the largest product (where there is none, of
+    the longest kernel); None without arithmetic. ridge_batch: the batch at which FLOPs of products over all bytes reach that ridge;
+    None where no batch does. bound: "memory", "compute", "launch", "link", "overhead" or "overlap", what takes most of
+    time_s; bound_share: how much of it. tokens_per_s: of all sequences, None for a kind of kernels. fits: in memory, None where
+    nobody knows. helps: what gains WORTH times and more, best first.
+    """
+
+    phase: str
+    kind: str
+    batch: int
+    context: int
+    flops_per_byte: float | None
+    ridge_flops_per_byte: float | None
+    ridge_batch: float | None
+    bound: str
+    bound_share: float
+    time_s: float
+    share: float
+    tokens_per_s: float | None = None
+    fits: bool | None = None
+    helps: tuple[Help, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        stated = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "helps"}
+        return {**stated, "helps": [{"change": each.change, "gain": each.gain} for each in self.helps]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CheatSheet:
+    """What `cheat_sheet` makes. roofs: those of the model's largest product. decode: the whole decode step's crossing of the ridge,
+    linear: that of its linear layers alone. largest_batch: of the decode step, None where the machine's memory is not known.
+    """
+
+    model: str
+    machine: str
+    roofs: Roofs
+    decode: Crossing
+    linear: Crossing
+    largest_batch: int | None
+    lines: tuple[Line, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ridge_flops_per_byte(self) -> float:
+        """The balance point of the machine for this model."""
+        return self.roofs.ridge_flops_per_byte
+
+    def line(self, phase: str, kind: str = ALL, *, batch: int | None = None) -> Line:
+        """The row of "decode" or "prefill", of a kind of kernels, at a batch (None: the first). Raises Error where none is."""
+        for each in self.lines:
+            if (each.phase, each.kind) == (phase, kind) and batch in (None, each.batch):
+                return each
+        raise Error(
+            f"no row of {phase!r:.40}, {kind!r:.40}, batch {batch!r:.40}; there are "
+            + "; ".join(f"{each.phase}, {each.kind}, batch {each.batch}" for each in self.lines)
+        )
+
+    def summary(self) -> list[tuple[str, str]]:
+        """What a reader wants first: (name, value)."""
+        labels = " over ".join(self.roofs.labels[name] for name in ("compute", "memory") if name in self.roofs.labels)
+        first = next(each for each in self.lines if (each.phase, each.kind) == (Decode.name, ALL))
+        pace = f"{fmt_si(first.tokens_per_s, 'tok/s')} at batch {first.batch} and {first.context} keys"
+        fits = [] if self.largest_batch is None else [("largest decode batch that fits", str(self.largest_batch))]
+        return [
+            ("balance point", f"{fmt_number(self.ridge_flops_per_byte)} FLOP/byte: {labels}"),
+            ("linear layers of decode", self.linear.text),
+            ("a whole decode step", self.decode.text),
+            ("decode", pace),
+            *fits,
+        ]
+
+    def table(self) -> tuple[Row, list[Row]]:
+        headers = ("work", "batch", "context", "FLOP/byte", "ridge", "above ridge from", "bound", "time", "tokens", "what helps")
+        return headers, [_row(each) for each in self.lines]
+
+    def _shown(self) -> dict[str, Any]:
+        return {"title": f"Cheat sheet: {self.model} on {self.machine}", "notes": [*map(": ".join, self.summary()), *self.notes]}
+
+    def __repr__(self) -> str:
+        return printable(f"CheatSheet({self.model!r}, {self.machine}, {len(self.lines)} rows)")
+
+    def _repr_html_(self) -> str:
+        return html_table(*self.table(), **self._shown())
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text("CheatSheet(…)" if cycle else text_table(*self.table(), **self._shown()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form, see `cheat_sheet.schema.json`."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "kind": "cheat_sheet",
+            "model": self.model,
+            "machine": self.machine,
+            "compute_flops_per_s": self.roofs.compute_flops_per_s,
+            "bandwidth_bytes_per_s": self.roofs.bandwidth_bytes_per_s,
+            "ridge_flops_per_byte": self.ridge_flops_per_byte,
+            "decode": self.decode.to_dict(),
+            "linear": self.linear.to_dict(),
+            "largest_batch": self.largest_batch,
+            "lines": [each.to_dict() for each in self.lines],
+            "notes": list(self.notes),
+        }
+
+
+def _row(line: Line) -> Row:
+    whole = line.kind == ALL
+    crossed = "never" if line.ridge_batch is None else f"batch {max(math.ceil(line.ridge_batch), 1)}"
+    fits = " (does not fit)" if line.fits is False else ""
+    helps = ", ".join(f"{each.change} {each.gain:.2f}×" for each in line.helps) or MISSING
+    return (
+        line.phase if whole else f"· {line.kind}", str(line.batch) if whole else "", str(line.context) if whole else "",
+        fmt_number(line.flops_per_byte), fmt_number(line.ridge_flops_per_byte), crossed,
+        f"{line.bound} {fmt_percent(line.bound_share, 2)}",
+        f"{fmt_si(line.time_s, 's')}{'' if whole else f', {fmt_percent(line.share, 2)}'}",
+        f"{fmt_si(line.tokens_per_s, 'tok/s')}{fits}" if whole else "", helps,
+    )  # fmt: skip
+
+
+# -- kernels by kind --------------------------------------------------------------------------------------------------------------
+
+
+def _kind(part: Part) -> str:
+    problem = part.call.problem
+    if problem.link_bytes() > 0:
+        return LINK
+    if part.call.weights:
+        return PRODUCTS
+    return ATTENTION if problem.has_products() else REST
+
+
+def _by_kind(found: ModelPrediction) -> dict[str, list[Part]]:
+    """All parts, and those of each kind that there is."""
+    kinds = {kind: [part for part in found.parts if _kind(part) == kind] for kind in KINDS}
+    return {ALL: list(found.parts), **{kind: parts for kind, parts in kinds.items() if parts}}
+
+
+def _seconds(parts: Iterable[Part]) -> float:
+    return math.fsum(part.time_s for part in parts)
+
+
+def _profile(found: ModelPrediction, parts: Iterable[Part], whole: bool) -> dict[str, float]:
+    """Seconds of some parts by what bounds them."""
+    spent: dict[str, float] = {"overhead": found.overhead_s} if whole and found.overhead_s else {}
+    for part in parts:
+        for roof, seconds in part.profile.items():
+            name = "compute" if roof in WORK else "link" if roof.startswith("link") else roof
+            name = name if name in ("compute", "link", "launch", "overlap") else "memory"
+            spent[name] = spent.get(name, 0.0) + seconds
+    return spent
+
+
+def _roofs(parts: Sequence[Part], machine: Machine, how: Mapping[str, Any]) -> Roofs:
+    """Those of the largest product, else of the longest part."""
+    largest = max(parts, key=lambda part: (part.product_flops, part.time_s))
+    shares = {name: how[f"{name}_utilisation"] for name in ("compute", "bandwidth") if f"{name}_utilisation" in how}
+    return machine_roofs(machine, largest.call.problem).derated(**shares)
+
+
+def _crossing(few: Sequence[Part], many: Sequence[Part], batch: int, roofs: Roofs) -> Crossing | None:
+    """From parts at a batch and at twice of it; None without products."""
+    flops, bytes_ = (
+        [sum(part.product_flops for part in parts) for parts in (few, many)],
+        [sum(part.bytes for part in parts) for parts in (few, many)],
+    )
+    if not flops[0]:
+        return None
+    each = (bytes_[1] - bytes_[0]) / batch
+    return crossing(
+        flops_each=(flops[1] - flops[0]) / batch, bytes_each=each, bytes_once=bytes_[0] - batch * each,
+        ridge=roofs.ridge_flops_per_byte,
+    )  # fmt: skip
+
+
+def _crossings(config: TransformerConfig, phase: Phase, machine: Machine, how: Mapping[str, Any]) -> dict[str, Crossing | None]:
+    """By kind: where its intensity meets the ridge. FLOPs and bytes are linear in the batch, so two batches give both."""
+    ranks = how.get("ep", 1)
+    touched = ALL_TOUCHED * config.experts / config.experts_per_token if config.experts else 0
+    batch = math.ceil(max(MANY, touched) / ranks) * ranks
+    few, many = (
+        _by_kind(predict_model(machine, config, phase.replace(batch=each), must_fit=False, **how)) for each in (batch, 2 * batch)
+    )
+    return {kind: _crossing(parts, many[kind], batch, _roofs(parts, machine, how)) for kind, parts in few.items()}
+
+
+# -- what helps -------------------------------------------------------------------------------------------------------------------
+
+
+def _changes(config: TransformerConfig, phase: Phase, machine: Machine, how: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """(what is changed, the arguments of the estimate with it)."""
+    if not how.get("fused", True):
+        yield "fuse attention and products", (config, phase, {**how, "fused": True})
+    yield "twice the batch", (config, phase.replace(batch=2 * phase.batch), how)
+    for change, other in narrower(config, machine):
+        yield change, (other, phase, how)
+
+
+def _helps(found: ModelPrediction, machine: Machine, how: Mapping[str, Any]) -> dict[str, tuple[Help, ...]]:
+    """By kind: the changes that gain most in tokens/s, the best first. What would then no longer fit in memory is left out."""
+    now = {kind: _seconds(parts) for kind, parts in _by_kind(found).items()}
+    gains: dict[str, list[Help]] = {kind: [] for kind in now}
+    for change, (config, phase, options) in _changes(found.config, found.phase, machine, how):
+        new = predict_model(machine, config, phase, must_fit=False, **options)
+        if new.memory.fits is False and found.memory.fits:
+            continue
+        for kind, parts in _by_kind(new).items():
+            if kind in now and (seconds := _seconds(parts)):
+                gain = now[kind] / seconds * phase.batch / found.phase.batch
+                gains[kind].append(Help(change=change, gain=gain))
+    best = {kind: sorted(each, key=lambda item: -item.gain)[:SHOWN] for kind, each in gains.items()}
+    return {kind: tuple(item for item in each if item.gain >= WORTH) for kind, each in best.items()}
+
+
+# -- the table --------------------------------------------------------------------------------------------------------------------
+
+
+def _lines(found: ModelPrediction, machine: Machine, how: Mapping[str, Any], crossed: Mapping[str, Crossing | None]) -> Iterator[Line]:
+    helps = _helps(found, machine, how)
+    for kind, parts in _by_kind(found).items():
+        whole = kind == ALL
+        time_s = found.time_s if whole else _seconds(parts)
+        flops, moved = sum(part.flops for part in parts), sum(part.bytes for part in parts)
+        spent = _profile(found, parts, whole)
+        bound = max(spent, key=lambda name: spent[name])
+        ridge = _roofs(parts, machine, how).ridge_flops_per_byte
+        met = crossed.get(kind)
+        yield Line(
+            phase=found.phase.name, kind=kind, batch=found.phase.batch, context=found.phase.longest,
+            flops_per_byte=flops / moved if moved else None, ridge_flops_per_byte=ridge if math.isfinite(ridge) else None,
+            ridge_batch=met.batch if met else None, bound=bound, bound_share=spent[bound] / time_s, time_s=time_s,
+            share=time_s / found.time_s, tokens_per_s=found.tokens_per_s if whole else None,
+            fits=found.memory.fits if whole else None, helps=helps[kind],
+        )  # fmt: skip
+
+
+def cheat_sheet(
+    machine: Given,
+    model: GivenModel,
+    *,
+    batches: Sequence[int] = (1, 32, 128),
+    seq_kv: int = 2048,
+    seq_q: int = 1024,
+    **how: Any,
+) -> CheatSheet:
+    """Where a model lies on a machine, as one table: cheat_sheet("H100", "Llama-3-8B").
+
+    A decode step for each of `batches`, with seq_kv keys a sequence, and a prefill of one prompt of seq_q tokens (with ep of one a
+    rank); under each the kinds of its kernels. how: options of `roofline.predict` (tp, ep, fused, launch_s, …). Times are expected
+    ones: nothing is measured, and what does not fit in memory is predicted nevertheless and says so. Raises Error for bad fields,
+    an unknown option, and ceilings that are missing.
+    """
+    options_of(how)
+    machine, model = machine_of(machine), model_of(model)
+    if not batches:
+        raise Error("cheat_sheet: batches is empty; give at least one, e.g. batches=[1, 32]")
+    ranks = how.get("ep", 1)  # each has sequences of its own
+    decode, prefill = Decode(batch=ranks, seq_kv=seq_kv), Prefill(batch=ranks, seq_q=seq_q)
+    step, prompt = (_crossings(config=model, phase=phase, machine=machine, how=how) for phase in (decode, prefill))
+    wanted: list[tuple[Phase, Mapping[str, Crossing | None]]] = [(decode.replace(batch=batch), step) for batch in batches]
+    found = [(predict_model(machine, model, phase, must_fit=False, **how), crossed) for phase, crossed in (*wanted, (prefill, prompt))]
+    whole, linear = step[ALL], step[PRODUCTS]
+    assert whole is not None and linear is not None  # every model has products
+    first = found[0][0]
+    return CheatSheet(
+        model=model.name, machine=machine.name, roofs=_roofs(first.parts, machine, how), decode=whole, linear=linear,
+        largest_batch=first.memory.largest_batch,
+        lines=tuple(line for each, crossed in found for line in _lines(each, machine, how, crossed)),
+        notes=tuple(dict.fromkeys(note for each, _ in found for note in (*each.counted, *(f"note: {n}" for n in each.notes)))),
+    )  # fmt: skip

@@ -1,0 +1,63 @@
+"""`roofline cheat-sheet`: one table of a model on a machine; nothing is measured."""
+
+from __future__ import annotations
+
+import argparse
+
+from ..machine import machine_of
+from ..units import parse_si, parse_time_s
+from .models import TYPES, config_flag, config_of, model_flags, ranks_flags, typed
+from .outcomes import OK, checking_input
+from .terminal import Terminal
+
+
+def flags(parser: argparse.ArgumentParser) -> None:
+    config_flag(parser)
+    parser.add_argument(
+        "--machine", metavar="FILE|NAME", required=True, help="a machine.json, or a datasheet of `roofline hardware`"
+    )
+    parser.add_argument("--device", help="which machine of the file")
+    phase = parser.add_argument_group("phases")
+    phase.add_argument(
+        "--batch",
+        type=typed(_batches),
+        default=[1, 32, 128],
+        metavar="LIST",
+        help="sequences that decode at a time (default 1,32,128)",
+    )
+    phase.add_argument("--seq-kv", type=TYPES["int"], default=2048, help="keys that each of them sees (default 2048)")
+    phase.add_argument("--seq-q", type=TYPES["int"], default=1024, help="tokens of the prompt in prefill (default 1024)")
+    model_flags(parser)
+    ranks_flags(parser)
+    parser.add_argument("--launch", type=typed(parse_time_s), metavar="TIME", help="of each kernel (default: the machine's)")
+    parser.add_argument(
+        "--link", type=typed(lambda text: parse_si(text, "B/s")), metavar="RATE", help="between ranks, one way: 450GB/s"
+    )
+
+
+def _batches(text: str) -> list[int]:
+    """1,32,128. Raises ValueError."""
+    return [int(part) for part in text.split(",")]
+
+
+def cheat_sheet(options: argparse.Namespace) -> int:
+    from ..cheat_sheets import cheat_sheet as made
+
+    screen = Terminal()
+    with checking_input():
+        found = made(
+            machine_of(options.machine, options.device), config_of(options), batches=options.batch, seq_kv=options.seq_kv,
+            seq_q=options.seq_q, tp=options.tp, ep=options.ep, lm_head=options.lm_head, fused=options.fused,
+            launch_s=options.launch, link_bytes_per_s=options.link,
+        )  # fmt: skip
+    if options.json:
+        screen.json(found.to_dict())
+        return OK
+    headers, rows = found.table()
+    screen.table(headers, rows, title=f"{found.model} on {found.machine}", wide=("what helps",))
+    screen.line()
+    screen.lines(f"{name}: {value}" for name, value in found.summary())
+    if not options.quiet:
+        screen.line()
+        screen.lines(found.notes)
+    return OK
