@@ -254,7 +254,9 @@ def _helps(found: ModelPrediction, machine: Machine, how: Mapping[str, Any]) -> 
 # -- the table --------------------------------------------------------------------------------------------------------------------
 
 
-def _lines(found: ModelPrediction, machine: Machine, how: Mapping[str, Any], crossed: Mapping[str, Crossing | None]) -> Iterator[Line]:
+def _lines(
+    found: ModelPrediction, machine: Machine, how: Mapping[str, Any], crossed: Mapping[str, Crossing | None]
+) -> Iterator[Line]:
     helps = _helps(found, machine, how)
     for kind, parts in _by_kind(found).items():
         whole = kind == ALL
@@ -297,7 +299,9 @@ def cheat_sheet(
     decode, prefill = Decode(batch=ranks, seq_kv=seq_kv), Prefill(batch=ranks, seq_q=seq_q)
     step, prompt = (_crossings(config=model, phase=phase, machine=machine, how=how) for phase in (decode, prefill))
     wanted: list[tuple[Phase, Mapping[str, Crossing | None]]] = [(decode.replace(batch=batch), step) for batch in batches]
-    found = [(predict_model(machine, model, phase, must_fit=False, **how), crossed) for phase, crossed in (*wanted, (prefill, prompt))]
+    found = [
+        (predict_model(machine, model, phase, must_fit=False, **how), crossed) for phase, crossed in (*wanted, (prefill, prompt))
+    ]
     whole, linear = step[ALL], step[PRODUCTS]
     assert whole is not None and linear is not None  # every model has products
     first = found[0][0]
