@@ -17,13 +17,25 @@ from .operators import ALIASES as OPERATOR_ALIASES
 from .operators import OPERATORS, Operator, named_operator, operator_named, problem_of
 from .prediction import Prediction, Utilisation, predict_problem
 from .reading import SCHEMA_VERSION
-from .transformer import PRESETS, ModelPrediction, Phase, Quantization, TransformerConfig, model_of, phase_of, predict_model
+from .transformer import (
+    PRESETS,
+    ModelPrediction,
+    Phase,
+    Quantization,
+    Serving,
+    ServingPrediction,
+    TransformerConfig,
+    model_of,
+    phase_of,
+    predict_model,
+    predict_serving,
+)
 from .transformer import Given as Model
 from .units import MISSING
 from .words import hint, split
 
 MOST = 256  # columns of one table
-Answer = Prediction | ModelPrediction
+Answer = Prediction | ModelPrediction | ServingPrediction
 What = Operator | type[Operator] | Model
 
 # Options of one kind of question, with what they are where nothing is said.
@@ -31,7 +43,7 @@ _OF_PROBLEMS: Mapping[str, Any] = {"variant": None, "plan": None, "level": None,
 _OF_MODELS: Mapping[str, Any] = {
     "weights": None, "activations": None, "kv": None, "quantization": None, "tp": None, "ep": 1, "lm_head": True, "fused": True,
     "counting": "full", "overhead_s": 0.0, "link_bytes_per_s": None, "link_latency_s": 0.0, "memory_share": 1.0,
-    "memory_bytes": None, "must_fit": True,
+    "memory_bytes": None, "must_fit": True, "price_per_hour": None,
 }  # fmt: skip
 _DTYPES = ("weights", "activations", "kv", "quantization")
 _SINGLE = ("plan", "utilisation")  # whose values may be mappings or have commas
@@ -175,6 +187,7 @@ def predict(
     memory_share: float = 1.0,
     memory_bytes: float | None = None,
     must_fit: bool = True,
+    price_per_hour: float | None = None,
     variant: str | None = None,
     plan: Mapping[str, Any] | None = None,
     level: str | None = None,
@@ -188,10 +201,12 @@ def predict(
     `predict("8xH100", "Llama-3-70B", "decode", batch=32, seq_kv="8k", weights="fp8")`, `predict("H100", "gemm", M=512, N="8k",
     K="8k", dtype="bf16")`. machine: a Machine, or what `Machine.load` takes. what: a problem, an operator or its name (then its
     fields follow, in our names or the field's: M, N, K, n_heads, seq_len), or a model: a TransformerConfig, a preset's name, a
-    config.json. phase: of a model, an object or "prefill", "decode" (where nothing is said), "mixed", "training"; then its fields.
+    config.json. phase: of a model, an object or "prefill", "decode" (where nothing is said), "mixed", "training",
+    "serving"; then its fields.
 
     Every argument may be a list, or words with commas: then the answer is a `PredictionTable` with a column for each combination,
-    else a `Prediction` of a problem or a `ModelPrediction`.
+    else a `Prediction` of a problem or a `ModelPrediction`, of "serving" a `ServingPrediction`: what requests take and cost,
+    `predict("8xH100", "Llama-3-70B", "serving", input_len="1k", output_len=256, concurrency=32, price_per_hour=2.5)`.
 
     dtype: of a problem; of a model's weights and activations. utilisation: the share of the ceilings that is reached, one number or
     {"compute": 0.7, "bandwidth": 0.8, "link": 0.9}. launch_s: of each kernel (None: the machine's latency).
@@ -204,7 +219,7 @@ def predict(
     layers.
     link_bytes_per_s: what a rank receives, and sends as much (None: the machine's link). link_latency_s: of each collective.
     memory_share: of memory_bytes (None: the machine's) that may be used. must_fit: raise Error where it does not fit, naming the
-    largest batch that does.
+    largest batch that does. price_per_hour: of a device, in serving.
 
     Of a problem. variant: a kernel of ours, whose further traffic and launches count too (None: that of `plan`, else the compulsory
     bytes, in one launch). plan: facts of a kernel that ran. level: where the operands lie (None: the slowest, a cold run). unit:
@@ -216,7 +231,8 @@ def predict(
         "dtype": dtype, "quantization": quantization, "weights": weights, "activations": activations, "kv": kv, "tp": tp, "ep": ep,
         "lm_head": lm_head, "fused": fused, "counting": counting, "utilisation": utilisation, "launch_s": launch_s,
         "overhead_s": overhead_s, "link_bytes_per_s": link_bytes_per_s, "link_latency_s": link_latency_s,
-        "memory_share": memory_share, "memory_bytes": memory_bytes, "must_fit": must_fit, "variant": variant, "plan": plan,
+        "memory_share": memory_share, "memory_bytes": memory_bytes, "must_fit": must_fit, "price_per_hour": price_per_hour,
+        "variant": variant, "plan": plan,
         "level": level, "threads": threads, "unit": unit, "knee": knee, **fields,
     }  # fmt: skip
     machines, whats = machines_of(machine), _whats(what)
@@ -275,7 +291,12 @@ def _one(given: dict[str, Any]) -> Answer:
     if isinstance(subject, TransformerConfig):
         _apart(f"{subject.name}", given, _OF_PROBLEMS, "single problems")
         how = {name: given[name] for name in _OF_MODELS if name not in _DTYPES}
-        return predict_model(machine_of(machine), subject, phase_of("decode" if phase is None else phase, fields), **shared, **how)
+        asked = phase_of("decode" if phase is None else phase, fields)
+        if isinstance(asked, Serving):
+            return predict_serving(machine_of(machine), subject, asked, **shared, **how)
+        if how.pop("price_per_hour") is not None:
+            raise Error(f"price_per_hour belongs to the phase serving, and {asked.name} is another; leave it out")
+        return predict_model(machine_of(machine), subject, asked, **shared, **how)
     name = subject.name
     if phase is not None:
         raise Error(f"a phase belongs to a model, and {name} is an operator: leave {_shown(phase)!r:.40} out")

@@ -29,6 +29,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "num_hidden_layers": ("layers",), "context": ("seq_kv", "seq_q"), "context_length": ("seq_kv", "seq_q"),
     "ctx": ("seq_kv", "seq_q"), "kv_len": ("seq_kv",), "seq_k": ("seq_kv",), "seqlen_k": ("seq_kv",), "seqlen_q": ("seq_q",),
     "q_len": ("seq_q",), "prompt": ("seq_q",), "isl": ("seq_q",), "input_len": ("seq_q",), "chunk_size": ("chunk",),
+    "osl": ("output",), "output_len": ("output",), "max_tokens": ("output",),
     "data_type": ("dtype",), "is_causal": ("causal",), "group_size": ("group", "group_size"),
     "n_ranks": ("ranks",), "world_size": ("ranks",), "num_elements": ("elements",), "numel": ("elements",),
 }  # fmt: skip

@@ -16,6 +16,7 @@ FIELDS: tuple[tuple[str, str, str], ...] = (
     ("seq_len", "int", "shorthand: tokens of a prompt or sample, in decode the keys of the cache"),
     ("seq_q", "int", "new tokens of each sequence; in decode more than 1 is speculative"),
     ("seq_kv", "int", "context length: keys that the last of them sees, its own included; 8k is 8192"),
+    ("output", "int", "serving: tokens of each answer (default 256)"),
     ("chunk", "int", "prefill: tokens of a sequence per step (default: all at once)"),
     ("accepted", "float", "decode: tokens that a speculative step keeps on average (default: all)"),
     ("prefill_seq_q", "int", "mixed: tokens of the prompt that is prefilled beside the decode"),

@@ -11,11 +11,11 @@ from ..units import fmt_si, parse_bytes, parse_si, parse_time_s
 from ..words import split
 from .fields import add_fields, description
 from .fields import given_fields as operator_fields
-from .models import PHASES, TYPES, dtypes_of, field_flags, given_fields, model_flags, ranks_flags, typed
+from .models import PHASES, TYPES, dtypes_of, field_flags, given_fields, listed, model_flags, ranks_flags, typed
 from .outcomes import OK, BadInput, checking_input
 from .terminal import Terminal
 
-MODELS = ("lm_head", "fused", "tp", "ep")  # options that go to `predict` under their own names
+MODELS = ("lm_head", "fused", "tp", "ep", "price_per_hour")  # options that go to `predict` under their own names
 WIDE = ("part", "value")
 
 
@@ -33,7 +33,7 @@ def flags(parser: argparse.ArgumentParser, operator: Any = None) -> None:
     parser.add_argument("--device", help="which machine of a file")
     if operator is None:
         phase = parser.add_argument_group("phase", "A list of values, separated by commas, makes a column for each.")
-        phase.add_argument("--phase", metavar="NAME,…", default="decode", help=f"of {', '.join(PHASES)} (default decode)")
+        phase.add_argument("--phase", metavar="NAME,…", default="decode", help=f"of {', '.join(PHASES)}, serving (default decode)")
         field_flags(phase, lists=True)
         model_flags(parser)
     else:
@@ -57,6 +57,9 @@ def _how_of_models(how: Any) -> None:
     ranks_flags(how, lists=True)
     how.add_argument(
         "--counting", choices=("full", "weights-and-kv"), default="full", help="everything, or weights and KV cache alone"
+    )
+    how.add_argument(
+        "--price-per-hour", type=listed(float), metavar="PRICE,…", help="serving: of a device, for the cost of a million tokens"
     )
     how.add_argument("--overhead", type=typed(parse_time_s), default=0.0, metavar="TIME", help="added to each step, e.g. 100us")
     how.add_argument(

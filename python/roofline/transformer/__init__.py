@@ -19,11 +19,12 @@ from .layers import Call
 from .many import ModelPredictions, predict_steps
 from .memory import Memory, kv_bytes, largest_batch, memory_of
 from .parameters import active_parameters, parameters, total_parameters, weights_bytes
-from .phases import Decode, Mixed, Phase, Prefill, Training, phase_of
+from .phases import Decode, Mixed, Phase, Prefill, Serving, Training, phase_of
 from .predicting import predict_model, ranks_on
 from .presets import PRESETS, preset
 from .pricing import Part
 from .records import ModelPrediction
+from .serving import ServingPrediction, predict_serving
 
 __all__ = [
     "PRESETS",
@@ -40,6 +41,8 @@ __all__ = [
     "Phase",
     "Prefill",
     "Quantization",
+    "Serving",
+    "ServingPrediction",
     "Training",
     "TransformerConfig",
     "active_parameters",
@@ -54,6 +57,7 @@ __all__ = [
     "parameters",
     "phase_of",
     "predict_model",
+    "predict_serving",
     "predict_steps",
     "preset",
     "ranks_on",

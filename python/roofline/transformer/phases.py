@@ -268,13 +268,32 @@ class Training(Phase):
         yield Step(segments=(segment,), logits=segment.tokens)
 
 
-PHASES: dict[str, type[Phase]] = {phase.name: phase for phase in (Prefill, Decode, Mixed, Training)}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving(Phase):
+    """Requests of seq_q prompt tokens and `output` generated ones each; `batch` of them are in flight at any time.
+
+    It is many steps, whose times `roofline.predict` adds up; it has no kernels of its own.
+    """
+
+    seq_q: int = 1024
+    output: int = 256
+
+    name: ClassVar[str] = "serving"
+
+    def steps(self) -> Iterator[Step]:
+        raise Error("serving is many prefills and decode steps: predict takes it; give prefill or decode here")
+
+    def __str__(self) -> str:
+        return f"serving: {self.batch} requests at a time, {self.seq_q} tokens in, {self.output} out"
+
+
+PHASES: dict[str, type[Phase]] = {phase.name: phase for phase in (Prefill, Decode, Mixed, Training, Serving)}
 
 # What phases are called elsewhere.
 ALIASES: Mapping[str, str] = {
     "generation": "decode", "generate": "decode", "decoding": "decode", "gen": "decode", "tg": "decode", "tpot": "decode",
     "prompt": "prefill", "pp": "prefill", "prompt processing": "prefill", "ttft": "prefill", "train": "training",
-    "chunked prefill": "mixed",
+    "chunked prefill": "mixed", "request": "serving", "requests": "serving", "serve": "serving",
 }  # fmt: skip
 
 

@@ -1,0 +1,232 @@
+"""Serving requests: from one prefill and the decode steps after it, what a user waits for and what a device serves."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._repr import Row, html_table, printable, text_table
+from ..errors import Error
+from ..machine import Machine
+from ..prediction import Expected, bound_of
+from ..reading import SCHEMA_VERSION
+from ..units import fmt_bytes, fmt_number, fmt_shares, fmt_si, within
+from .config import TransformerConfig
+from .many import options_of, predict_steps
+from .memory import Memory, memory_of
+from .phases import Decode, Prefill, Serving
+from .predicting import predict_model
+from .pricing import Options
+
+MOST_STEPS = 256  # decode steps that are priced of one answer: a step's time hardly bends over the context length
+PRICES = (0.0, 1e9)
+DEFINITIONS = {
+    "TTFT": "time to first token: the prefill of the request's own prompt, with nothing before it in a queue",
+    "TPOT": "time per output token after the first, with the prompts of other requests that are prefilled meanwhile",
+    "request": "from the arrival of a request to its last token",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ServingPrediction(Expected):
+    """What `concurrency` requests at a time take. Times in seconds, rates of all of them together.
+
+    In the steady state each request that ends makes place for the next, whose prompt is prefilled by itself while the others wait.
+    So while a request is in flight, as many prompts are prefilled as there are requests, and it takes part in output - 1 decode
+    steps of all of them, at contexts from its prompt's length to that and the answer's: time_s is the sum, the latency of a request
+    (Little's law: requests in flight over requests/s). flops, bytes, profile: of that time. prefill_s: of one prompt. decode_s: of
+    its decode steps. price_per_hour: of one device.
+    """
+
+    config: TransformerConfig
+    phase: Serving
+    machine: str
+    options: Options
+    prefill_s: float
+    decode_s: float
+    flops: int
+    bytes: int
+    profile: Mapping[str, float]
+    memory: Memory
+    notes: tuple[str, ...]
+    counted: tuple[str, ...]
+    price_per_hour: float | None = None
+
+    @property
+    def time_s(self) -> float:  # type: ignore[override]
+        return self.phase.batch * self.prefill_s + self.decode_s
+
+    @property
+    def bound(self) -> str:  # type: ignore[override]
+        return bound_of(self.profile)
+
+    @property
+    def what(self) -> str:
+        return self.config.name
+
+    @property
+    def devices(self) -> int:
+        return self.options.tp * self.options.ep
+
+    @property
+    def ttft_s(self) -> float:
+        return self.prefill_s * self.options.ep  # every rank prefills a prompt of its own at the same time
+
+    @property
+    def tpot_s(self) -> float | None:
+        """None where the answer is one token, which the prefill makes."""
+        return (self.time_s - self.ttft_s) / (self.phase.output - 1) if self.phase.output > 1 else None
+
+    @property
+    def step_s(self) -> float | None:
+        """A decode step alone, the mean over the answer's length."""
+        return self.decode_s / (self.phase.output - 1) if self.phase.output > 1 else None
+
+    @property
+    def requests_per_s(self) -> float:
+        return self.phase.batch / self.time_s
+
+    @property
+    def output_tokens_per_s(self) -> float:
+        return self.requests_per_s * self.phase.output
+
+    @property
+    def input_tokens_per_s(self) -> float:
+        return self.requests_per_s * self.phase.seq_q
+
+    def _cost(self, tokens_per_s: float) -> float | None:
+        return None if self.price_per_hour is None else self.price_per_hour * self.devices / 3600 / tokens_per_s * 1e6
+
+    @property
+    def cost_per_million_output_tokens(self) -> float | None:
+        """In the currency of price_per_hour; the prompts' part is in it."""
+        return self._cost(self.output_tokens_per_s)
+
+    @property
+    def cost_per_million_tokens(self) -> float | None:
+        """Of prompts and answers alike."""
+        return self._cost(self.output_tokens_per_s + self.input_tokens_per_s)
+
+    @property
+    def title(self) -> str:
+        return f"{self.config.name}, {self.phase}, on {self.machine}"
+
+    def __repr__(self) -> str:
+        said = f"request {fmt_si(self.time_s, 's', 4)}, {fmt_si(self.output_tokens_per_s, 'tok/s')}"
+        return printable(f"ServingPrediction({self.config.name!r}, {self.phase}, {self.machine}: {said})")
+
+    def quantities(self) -> dict[str, str]:
+        costs = {"cost of 1M output tokens": self.cost_per_million_output_tokens, "cost of 1M tokens": self.cost_per_million_tokens}
+        holds = "" if self.memory.capacity_bytes is None else f" of {fmt_bytes(self.memory.capacity_bytes)}"
+        return {
+            "TTFT": fmt_si(self.ttft_s, "s", 4),
+            **({} if self.tpot_s is None else {"TPOT": fmt_si(self.tpot_s, "s", 4)}),
+            "request": fmt_si(self.time_s, "s", 4),
+            "requests": f"{fmt_number(self.requests_per_s)}/s",
+            "output tokens": fmt_si(self.output_tokens_per_s, "tok/s"),
+            "output tokens of a request": "" if self.tpot_s is None else fmt_si(1 / self.tpot_s, "tok/s"),
+            "input tokens": fmt_si(self.input_tokens_per_s, "tok/s"),
+            **{name: f"{cost:.4g}" for name, cost in costs.items() if cost is not None},
+            "time": fmt_shares({"prefill": self.phase.batch * self.prefill_s, "decode": self.decode_s}, self.time_s),
+            "bound by": fmt_shares(dict(sorted(self.profile.items(), key=lambda item: -item[1])), self.time_s),
+            "memory": f"{fmt_bytes(self.memory.total_bytes)}{holds}",
+            "most requests at a time": "" if self.memory.largest_batch is None else str(self.memory.largest_batch),
+        }
+
+    def table(self) -> tuple[Row, list[Row]]:
+        return ("", "value"), [(name, value) for name, value in self.quantities().items() if value]
+
+    def summary(self) -> list[tuple[str, str]]:
+        """(name, value), what a reader wants first."""
+        return [(row[0], row[1]) for row in self.table()[1]]
+
+    def record(self) -> dict[str, Any]:
+        fields = {name: x for name, x in self.phase.to_dict().items() if name != "phase"}
+        return {
+            "machine": self.machine, "what": self.what, "phase": self.phase.name, **fields,
+            "tp": self.options.tp, "ep": self.options.ep,
+            "ttft_s": self.ttft_s, "tpot_s": self.tpot_s, "request_s": self.time_s, "requests_per_s": self.requests_per_s,
+            "output_tokens_per_s": self.output_tokens_per_s, "input_tokens_per_s": self.input_tokens_per_s,
+            "cost_per_million_output_tokens": self.cost_per_million_output_tokens,
+            "cost_per_million_tokens": self.cost_per_million_tokens, "bound": self.bound, "fits": self.memory.fits,
+            "memory_bytes": self.memory.total_bytes, "largest_batch": self.memory.largest_batch,
+        }  # fmt: skip
+
+    def remarks(self) -> list[str]:
+        """How its quantities are defined, what is counted, and what was assumed."""
+        assumed = "Assumed: requests in flight never run short, and prompts are prefilled one at a time while decoding waits."
+        return [
+            *(f"{name}: {text}." for name, text in DEFINITIONS.items()),
+            assumed,
+            *self.counted,
+            *(f"note: {n}" for n in self.notes),
+        ]
+
+    def as_answer(self) -> dict[str, Any]:
+        return self.to_dict()
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form, see `prediction.schema.json`."""
+        return {
+            "schema_version": SCHEMA_VERSION, "kind": "serving prediction", "config": self.config.to_dict(),
+            "options": dataclasses.asdict(self.options), **self.record(), "prefill_s": self.prefill_s, "decode_s": self.decode_s,
+            "price_per_hour": self.price_per_hour, "flops": self.flops, "bytes": self.bytes, "profile_s": dict(self.profile),
+            "memory": self.memory.to_dict(), "definitions": dict(DEFINITIONS), "counted": list(self.counted),
+            "notes": list(self.notes),
+        }  # fmt: skip
+
+    def _repr_html_(self) -> str:
+        return html_table(*self.table(), title=self.title, notes=self.remarks())
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text("ServingPrediction(…)" if cycle else text_table(*self.table(), title=self.title, notes=self.remarks()))
+
+
+def predict_serving(
+    machine: Machine,
+    config: TransformerConfig,
+    phase: Serving,
+    *,
+    price_per_hour: float | None = None,
+    must_fit: bool = True,
+    **how: Any,
+) -> ServingPrediction:
+    """What requests take that are served together; see `roofline.predict`, whose options `how` has."""
+    if price_per_hour is not None:
+        within("price_per_hour", "a price", price_per_hour, PRICES)
+    options = options_of(how)
+    ranks = options.ep
+    if phase.batch % ranks:
+        raise Error(f"serving: ep {ranks} shares the requests, so their number must be a multiple of it, got {phase.batch}")
+    prefill = predict_model(machine, config, Prefill(batch=ranks, seq_q=phase.seq_q), must_fit=False, **how)
+    options = prefill.options
+    most = Decode(batch=phase.batch, seq_kv=phase.seq_q + phase.output)
+    memory = memory_of(
+        config, most, machine, tp=options.tp, ep=ranks, lm_head=options.lm_head, share=options.memory_share,
+        capacity_bytes=options.memory_bytes,
+    )  # fmt: skip
+    if must_fit and memory.fits is False:
+        raise Error(f"{config.name}, {phase}: {memory.text} (must_fit=False or --ignore-memory predicts it nevertheless)")
+    prompts = phase.batch // ranks
+    flops, moved = float(prompts * prefill.flops), float(prompts * prefill.bytes)
+    profile = {roof: prompts * seconds for roof, seconds in prefill.profile.items()}
+    steps, decode_s, assumed = phase.output - 1, 0.0, dict.fromkeys(prefill.notes)
+    if steps:
+        keys = phase.seq_q + np.unique(np.linspace(1, steps, min(steps, MOST_STEPS)).round().astype(np.int64))
+        each = predict_steps(machine, config, Decode.many(batch=phase.batch, seq_kv=keys), **how)
+        decode_s = steps * float(np.mean(each.time_s))
+        flops += steps * float(np.mean(each.flops))
+        moved += steps * float(np.mean(each.bytes))
+        for roof, seconds in each.profile.items():
+            profile[roof] = profile.get(roof, 0.0) + steps * float(np.mean(seconds))
+        assumed |= dict.fromkeys(map(str, each.assumed))
+    return ServingPrediction(
+        config=config, phase=phase, machine=machine.name, options=options, prefill_s=prefill.time_s / ranks, decode_s=decode_s,
+        flops=math.ceil(flops), bytes=math.ceil(moved), profile=dict(sorted(profile.items(), key=lambda item: -item[1])),
+        memory=memory, notes=tuple(assumed), counted=prefill.counted, price_per_hour=price_per_hour,
+    )  # fmt: skip

@@ -1,0 +1,111 @@
+"""Serving: latency, throughput and cost of requests, against sums of single phases and hand-worked prices."""
+
+import json
+from importlib.resources import files
+from typing import Any
+
+import pytest
+
+import roofline
+from roofline.cli import main
+from roofline.errors import Error
+from roofline.transformer import Decode, Prefill, Serving, ServingPrediction, predict_model, preset
+
+MACHINE = roofline.Machine.from_datasheet("H100 SXM")
+MODEL = preset("Llama-3-8B")
+
+
+def serve(**given: Any) -> ServingPrediction:
+    found = roofline.predict(MACHINE, MODEL, "serving", **given)
+    assert isinstance(found, ServingPrediction)
+    return found
+
+
+def test_a_request_alone_is_its_prefill_and_its_decode_steps() -> None:
+    found = serve(input_len=300, output_len=40)
+    prefill = predict_model(MACHINE, MODEL, Prefill(seq_q=300))
+    steps = [predict_model(MACHINE, MODEL, Decode(seq_kv=300 + i)) for i in range(1, 40)]
+    decode_s = sum(step.time_s for step in steps)
+    assert found.ttft_s == pytest.approx(prefill.time_s)
+    assert found.time_s == pytest.approx(prefill.time_s + decode_s, rel=1e-9)
+    assert found.tpot_s == pytest.approx(decode_s / 39) and found.step_s == found.tpot_s
+    assert found.flops == pytest.approx(prefill.flops + sum(step.flops for step in steps), rel=1e-9)
+    assert found.bytes == pytest.approx(prefill.bytes + sum(step.bytes for step in steps), rel=1e-9)
+    assert sum(found.profile.values()) == pytest.approx(found.time_s)
+    assert found.requests_per_s == pytest.approx(1 / found.time_s)
+
+
+def test_requests_together_share_decode_steps_and_wait_for_prefills() -> None:
+    found = serve(input_len=300, output_len=20, concurrency=16)
+    prefill = predict_model(MACHINE, MODEL, Prefill(seq_q=300)).time_s
+    decode = sum(predict_model(MACHINE, MODEL, Decode(batch=16, seq_kv=300 + i)).time_s for i in range(1, 20))
+    assert found.time_s == pytest.approx(16 * prefill + decode, rel=1e-9)
+    assert found.tpot_s == pytest.approx((15 * prefill + decode) / 19)
+    # Little's law, and tokens counted by hand.
+    assert found.requests_per_s * found.time_s == pytest.approx(16)
+    assert found.output_tokens_per_s == pytest.approx(16 * 20 / found.time_s)
+    assert found.input_tokens_per_s == pytest.approx(16 * 300 / found.time_s)
+
+
+def test_long_answers_are_sampled_closely() -> None:
+    found = serve(seq_q=100, output=3000)
+    exact = sum(predict_model(MACHINE, MODEL, Decode(seq_kv=100 + i)).time_s for i in range(1, 3000, 50)) * 50
+    assert found.decode_s == pytest.approx(exact, rel=2e-2)
+
+
+def test_one_token_is_the_prefill() -> None:
+    found = serve(input_len=128, output_len=1)
+    assert found.time_s == found.ttft_s and found.tpot_s is None and found.decode_s == 0
+
+
+def test_cost_is_price_over_throughput() -> None:
+    found = roofline.predict("8xH100", "Llama-3-70B", "serving", concurrency=32, price_per_hour=2.5)
+    # Eight devices at 2.5 an hour, over the tokens of an hour.
+    assert found.cost_per_million_output_tokens == pytest.approx(8 * 2.5 / (found.output_tokens_per_s * 3600) * 1e6)
+    assert found.cost_per_million_tokens == pytest.approx(found.cost_per_million_output_tokens * 256 / (256 + 1024))
+    assert serve().cost_per_million_tokens is None
+
+
+def test_memory_holds_every_request_at_its_longest() -> None:
+    found = serve(input_len=1000, output_len=24, concurrency=4)
+    cache = 2 * 32 * 8 * 128 * 2 * 4 * 1024  # K and V, layers, KV heads, head_dim, bytes, requests, tokens
+    assert found.memory.parts["KV cache"] == cache
+    with pytest.raises(Error, match="largest batch"):
+        serve(concurrency=4096, seq_q=8192)
+    assert serve(concurrency=4096, seq_q=8192, must_fit=False).memory.fits is False
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"output": 0}, "output must be between 1"),
+        ({"price_per_hour": -1}, "price_per_hour"),
+        ({"seq_kv": 4}, "unknown field 'seq_kv'"),
+        ({"ep": 2, "concurrency": 3}, "multiple of it"),
+    ],
+)
+def test_bad_requests(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(Error, match=says):
+        serve(**given)
+
+
+def test_a_price_belongs_to_serving() -> None:
+    with pytest.raises(Error, match="belongs to the phase serving"):
+        roofline.predict(MACHINE, MODEL, "decode", price_per_hour=2)
+    with pytest.raises(Error, match="predict takes it"):
+        list(Serving().steps())
+
+
+def test_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads((files("roofline") / "schemas" / "prediction.schema.json").read_text(encoding="utf-8"))
+    command = ["predict", "Llama-3-8B", "--machine", "H100", "--phase", "serving", "--input-len", "1k", "--output-len", "128"]
+    assert main([*command, "--concurrency", "8", "--price-per-hour", "2", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    jsonschema.validate(told, schema)
+    assert told["cost_per_million_output_tokens"] == pytest.approx(2 / 3600 / told["output_tokens_per_s"] * 1e6)
+    assert main([*command, "--concurrency", "1,8", "--json"]) == 0
+    jsonschema.validate(json.loads(capsys.readouterr().out), schema)
+    assert main(command) == 0
+    shown = capsys.readouterr().out
+    assert "serving: 1 requests at a time, 1024 tokens in, 128 out" in shown and "TTFT" in shown and "Assumed:" in shown
