@@ -109,3 +109,27 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(command) == 0
     shown = capsys.readouterr().out
     assert "serving: 1 requests at a time, 1024 tokens in, 128 out" in shown and "TTFT" in shown and "Assumed:" in shown
+
+
+def test_realistic_is_the_prediction_with_its_defaults_stated() -> None:
+    # The defaults, given by hand.
+    how: dict[str, Any] = {"utilisation": {"compute": 0.7, "bandwidth": 0.85, "link": 0.8}, "launch_s": 2e-6}
+    given = roofline.predict("H100", "Llama-3-8B", "decode", batch=4, **how)
+    found = roofline.predict("H100", "Llama-3-8B", "decode", batch=4)
+    assert given.realistic_s is None  # nothing is left to assume
+    assert found.realistic_s == pytest.approx(given.time_s) and found.time_s < given.time_s
+    assert any("70 % of compute" in note and "2.00 µs a launch" in note for note in found.notes)
+    assert found.summary()[0] == ("time", f"{found.time_s * 1e3:.3f} ms at best, {given.time_s * 1e3:.2f} ms realistic")
+    served = roofline.predict("8xH100", "Llama-3-8B", "serving", concurrency=4)
+    slow = roofline.predict("8xH100", "Llama-3-8B", "serving", concurrency=4, link_latency_s=10e-6, **how)
+    assert slow.realistic is None and served.realistic.time_s == pytest.approx(slow.time_s)
+    assert served.table()[0] == ("", "at best", "realistic")
+
+
+def test_measured_ceilings_need_no_assumption() -> None:
+    measured = roofline.Machine.from_peaks("mine", 2e12, bf16=500e12)
+    assert roofline.predict(measured, "Llama-3-8B", "decode").realistic_s is not None
+    import dataclasses
+
+    own = dataclasses.replace(measured, ceilings=tuple(dataclasses.replace(c, source="measured") for c in measured.ceilings))
+    assert roofline.predict(own, "Llama-3-8B", "decode").realistic_s is None

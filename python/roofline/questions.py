@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, overload
 
 import numpy as np
@@ -31,6 +31,8 @@ from .transformer import (
     predict_serving,
 )
 from .transformer import Given as Model
+from .transformer.predicting import realistic
+from .transformer.records import Note
 from .units import MISSING
 from .words import hint, split
 
@@ -282,6 +284,10 @@ def _apart(subject: str, given: Mapping[str, Any], options: Mapping[str, Any], k
         raise Error(f"{', '.join(stated)} belong{'s' if len(stated) == 1 else ''} to {kind}, and {subject} is none; leave it out")
 
 
+def _realism(said: str) -> tuple[str, ...]:
+    return (f"realistic: {said}",) if said else ()
+
+
 def _one(given: dict[str, Any]) -> Answer:
     """One question, each argument one value."""
     machine, what, phase = given.pop("machine"), given.pop("what"), given.pop("phase")
@@ -292,11 +298,21 @@ def _one(given: dict[str, Any]) -> Answer:
         _apart(f"{subject.name}", given, _OF_PROBLEMS, "single problems")
         how = {name: given[name] for name in _OF_MODELS if name not in _DTYPES}
         asked = phase_of("decode" if phase is None else phase, fields)
+        on = machine_of(machine)
+        usual, said = realistic(on, {**shared, **how})
         if isinstance(asked, Serving):
-            return predict_serving(machine_of(machine), subject, asked, **shared, **how)
+            served = predict_serving(on, subject, asked, **shared, **how)
+            slower = predict_serving(on, subject, asked, **usual) if said else None
+            return replace(served, realistic=slower, notes=(*served.notes, *_realism(said)))
         if how.pop("price_per_hour") is not None:
             raise Error(f"price_per_hour belongs to the phase serving, and {asked.name} is another; leave it out")
-        return predict_model(machine_of(machine), subject, asked, **shared, **how)
+        found = predict_model(on, subject, asked, **shared, **how)
+        if not said:
+            return found
+        usual.pop("price_per_hour")
+        time_s = predict_model(on, subject, asked, **{**usual, "must_fit": False}).time_s
+        assumed = (*found.assumed, *(Note(kind="realistic", text=text) for text in _realism(said)))
+        return replace(found, realistic_s=time_s, assumed=assumed)
     name = subject.name
     if phase is not None:
         raise Error(f"a phase belongs to a model, and {name} is an operator: leave {_shown(phase)!r:.40} out")

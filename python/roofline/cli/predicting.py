@@ -13,10 +13,11 @@ from .fields import add_fields, description
 from .fields import given_fields as operator_fields
 from .models import PHASES, TYPES, dtypes_of, field_flags, given_fields, listed, model_flags, ranks_flags, typed
 from .outcomes import OK, BadInput, checking_input
-from .terminal import Terminal
+from .terminal import Terminal, wide_flag
 
 MODELS = ("lm_head", "fused", "tp", "ep", "price_per_hour")  # options that go to `predict` under their own names
 WIDE = ("part", "value")
+DROPPED = ("group", "FLOPs", "bytes", "count", "FLOP/byte")  # columns of parts, the one of least worth first
 
 
 def flags(parser: argparse.ArgumentParser, operator: Any = None) -> None:
@@ -31,6 +32,7 @@ def flags(parser: argparse.ArgumentParser, operator: Any = None) -> None:
         "2TB/s,bf16=500TFLOP/s",
     )  # fmt: skip
     parser.add_argument("--device", help="which machine of a file")
+    wide_flag(parser)
     if operator is None:
         phase = parser.add_argument_group("phase", "A list of values, separated by commas, makes a column for each.")
         phase.add_argument("--phase", metavar="NAME,…", default="decode", help=f"of {', '.join(PHASES)}, serving (default decode)")
@@ -94,7 +96,7 @@ def predict(options: argparse.Namespace) -> int:
     from ..questions import PredictionTable
     from ..questions import predict as ask
 
-    screen = Terminal()
+    screen = Terminal(wide=options.wide)
     with checking_input():
         machines = [machine_of(name, options.device) for name in machine_list(options.machine)]
         of_model = hasattr(options, "phase")
@@ -146,12 +148,14 @@ def _advice(options: argparse.Namespace, found: Any, machine: Any) -> tuple[list
 
 
 def _show(found: Any, screen: Terminal, quiet: bool, extra: Sequence[Any]) -> None:
-    headers, rows = found.table()
-    if not quiet:
-        screen.table(headers, rows, title=found.title, wide=WIDE[:1])
+    """The answer, then what it is made of, what would help, and what was assumed."""
+    summary = getattr(found, "summary", None)
+    if summary is not None:
+        screen.table(("", "value"), summary(), title=found.title, wide=WIDE)
         screen.line()
-    screen.table(("", "value"), found.summary(), wide=WIDE)
-    screen.line()
+    if summary is None or not quiet:
+        screen.table(*found.table(), title="" if summary else found.title, wide=WIDE[:1], drop=DROPPED)
+        screen.line()
     if extra:
         advice, ridge = extra
         gains = [(a.change, f"{'≤ ' if a.at_most else ''}{a.gain:.3f}×", fmt_si(a.time_s, "s"), a.bound, a.detail) for a in advice]

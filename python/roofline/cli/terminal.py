@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
@@ -45,7 +46,11 @@ _PLAIN = str.maketrans(
 class Terminal:
     """One output stream: rich tables on a terminal, plain aligned text elsewhere, and never an encoding error."""
 
-    def __init__(self, stream: TextIO | None = None, *, is_terminal: bool | None = None, columns: int | None = None) -> None:
+    def __init__(
+        self, stream: TextIO | None = None, *, is_terminal: bool | None = None, columns: int | None = None, wide: bool = False
+    ) -> None:
+        """wide: tables keep all columns, however many characters they take."""
+        self.wide = wide
         self.stream = sys.stdout if stream is None else stream
         self.encoding = getattr(self.stream, "encoding", None) or "utf-8"
         self.is_terminal = self.stream.isatty() if is_terminal is None else is_terminal
@@ -74,22 +79,35 @@ class Terminal:
             self.lines(f"  {text}" for text in texts)
             self.line()
 
-    def table(self, headers: Row, rows: Sequence[Row], *, title: str = "", wide: Sequence[str] = ()) -> None:
-        """wide: headers of columns that may be folded. On a terminal too narrow for columns, one field a line."""
+    def table(
+        self, headers: Row, rows: Sequence[Row], *, title: str = "", wide: Sequence[str] = (), drop: Sequence[str] = ()
+    ) -> None:
+        """wide: headers of columns that may be folded. drop: of those that a narrow terminal goes without, the first one first.
+        On one that is too narrow still, one field a line.
+        """
         if not rows:
             return
-        if not self.is_terminal:
+        if not self.is_terminal or self.wide:
             self.line(text_table(headers, rows, title=title))
             return
         columns = self.columns()
         flat = [[" ".join(self.fit(cell).split()) for cell in row] for row in (headers, *rows)]
-        natural = [max(width(row[i]) for row in flat) for i in range(len(headers))]
-        gaps = len(headers) - 1
-        least = sum(min(n, NARROWEST) if h in wide else n for n, h in zip(natural, headers, strict=True)) + gaps
+        left_out: list[str] = []
+        while True:
+            kept = [i for i, name in enumerate(headers) if name not in left_out]
+            natural = [max(width(row[i]) for row in flat) for i in kept]
+            least = sum(min(n, NARROWEST) if headers[i] in wide else n for n, i in zip(natural, kept, strict=True)) + len(kept) - 1
+            more = [name for name in drop if name in headers and name not in left_out]
+            if least <= columns or not more:
+                break
+            left_out.append(more[0])
         if least > columns:
             self._one_field_a_line(headers, flat[1:], title)
             return
-        self._rich(flat, title, wide, columns, gap=2 if sum(natural) + 2 * gaps <= columns else 1)
+        gap = 2 if sum(natural) + 2 * (len(kept) - 1) <= columns else 1
+        self._rich([[row[i] for i in kept] for row in flat], title, wide, columns, gap)
+        if left_out:
+            self.line(f"(without {', '.join(name for name in headers if name in left_out)}: --wide shows them)")
 
     def columns(self) -> int:
         """Width of the terminal; COLUMNS wins."""
@@ -154,6 +172,10 @@ class Terminal:
             text = json.dumps(from_json(text, where="the output"), ensure_ascii=True)
         self.stream.write(text + "\n")
         self.stream.flush()
+
+
+def wide_flag(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--wide", action="store_true", help="tables with all columns, however wide the terminal is")
 
 
 def _style(cell: str) -> str:

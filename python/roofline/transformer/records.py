@@ -40,8 +40,9 @@ class Note:
 class ModelPrediction(Expected):
     """The expected time of one phase on one rank, which with several is that of all.
 
-    parts: in the order they run. ceilings: labels of those that were used, unverified ones marked. counted: what is in it, in plain
-    English. assumed: what was.
+    parts: in the order they run. realistic_s: the time where software reaches what is usual, see `predicting.realistic`; None
+    where that is not asked or time_s is it. ceilings: labels of those that were used, unverified ones marked. counted: what is in
+    it, in plain English. assumed: what was.
     """
 
     config: TransformerConfig
@@ -53,6 +54,7 @@ class ModelPrediction(Expected):
     ceilings: tuple[str, ...]
     counted: tuple[str, ...]
     assumed: tuple[Note, ...] = ()
+    realistic_s: float | None = None
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -197,7 +199,7 @@ class ModelPrediction(Expected):
         limit = "" if math.isinf(self.amdahl) else f", so more ranks gain at most {fmt_number(self.amdahl)} times"
         parts = ", ".join(f"{name} {fmt_bytes(size)}" for name, size in self.memory.parts.items())
         return [
-            ("time", fmt_si(self.time_s, "s", 4)),
+            ("time", self.span),
             *((name, value) for name, value in rates if value),
             ("bound by", fmt_shares(self.profile, self.time_s)),
             ("groups", fmt_shares(self.groups, self.time_s)),
@@ -206,12 +208,19 @@ class ModelPrediction(Expected):
             ("ceilings", "; ".join(self.ceilings)),
         ]
 
+    @property
+    def span(self) -> str:
+        """The time as text: the bound, and what is realistic."""
+        best = fmt_si(self.time_s, "s", 4)
+        return best if self.realistic_s is None else f"{best} at best, {fmt_si(self.realistic_s, 's')} realistic"
+
     def quantities(self) -> dict[str, str]:
         said = Expected.quantities(self)
         each = {"TTFT": self.ttft_s, "TPOT": self.tpot_s}
         holds = "" if self.memory.capacity_bytes is None else f" of {fmt_bytes(self.memory.capacity_bytes)}"
         return {
             "time": said.pop("time"),
+            **({} if self.realistic_s is None else {"realistic": fmt_si(self.realistic_s, "s")}),
             **{name: fmt_si(seconds, "s", 4) for name, seconds in each.items() if seconds is not None},
             "tokens": fmt_si(self.tokens_per_s, "tok/s"),
             "tokens of a sequence": fmt_si(self.tokens_per_s_per_user, "tok/s"),
@@ -227,7 +236,8 @@ class ModelPrediction(Expected):
         phase = {"phase": self.phase.name, **{name: x for name, x in self.phase.to_dict().items() if name != "phase"}}
         return {
             "machine": self.machine, "what": shown.pop("what"), **phase, "tp": self.options.tp, "ep": self.options.ep, **shown,
-            "ttft_s": self.ttft_s, "tpot_s": self.tpot_s, "tokens_per_s": self.tokens_per_s, "fits": self.memory.fits,
+            "realistic_s": self.realistic_s, "ttft_s": self.ttft_s, "tpot_s": self.tpot_s,
+            "tokens_per_s": self.tokens_per_s, "fits": self.memory.fits,
             "memory_bytes": self.memory.total_bytes, "largest_batch": self.memory.largest_batch,
         }  # fmt: skip
 
@@ -258,6 +268,7 @@ class ModelPrediction(Expected):
             "machine": self.machine,
             "options": dataclasses.asdict(self.options),
             "time_s": self.time_s,
+            "realistic_s": self.realistic_s,
             "ttft_s": self.ttft_s,
             "tpot_s": self.tpot_s,
             "tokens_per_s": self.tokens_per_s,

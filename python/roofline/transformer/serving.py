@@ -25,6 +25,7 @@ from .pricing import Options
 
 MOST_STEPS = 256  # decode steps that are priced of one answer: a step's time hardly bends over the context length
 PRICES = (0.0, 1e9)
+USUALLY = ", realistic"
 DEFINITIONS = {
     "TTFT": "time to first token: the prefill of the request's own prompt, with nothing before it in a queue",
     "TPOT": "time per output token after the first, with the prompts of other requests that are prefilled meanwhile",
@@ -40,7 +41,8 @@ class ServingPrediction(Expected):
     So while a request is in flight, as many prompts are prefilled as there are requests, and it takes part in output - 1 decode
     steps of all of them, at contexts from its prompt's length to that and the answer's: time_s is the sum, the latency of a request
     (Little's law: requests in flight over requests/s). flops, bytes, profile: of that time. prefill_s: of one prompt. decode_s: of
-    its decode steps. price_per_hour: of one device.
+    its decode steps. price_per_hour: of one device. realistic: the same where software
+    reaches what is usual, see `predicting.realistic`; None where that is not asked or is the same.
     """
 
     config: TransformerConfig
@@ -56,6 +58,7 @@ class ServingPrediction(Expected):
     notes: tuple[str, ...]
     counted: tuple[str, ...]
     price_per_hour: float | None = None
+    realistic: ServingPrediction | None = None
 
     @property
     def time_s(self) -> float:  # type: ignore[override]
@@ -132,6 +135,14 @@ class ServingPrediction(Expected):
             "output tokens of a request": "" if self.tpot_s is None else fmt_si(1 / self.tpot_s, "tok/s"),
             "input tokens": fmt_si(self.input_tokens_per_s, "tok/s"),
             **{name: f"{cost:.4g}" for name, cost in costs.items() if cost is not None},
+            **(
+                {}
+                if self.realistic is None
+                else {
+                    f"request{USUALLY}": fmt_si(self.realistic.time_s, "s"),
+                    f"output tokens{USUALLY}": fmt_si(self.realistic.output_tokens_per_s, "tok/s"),
+                }
+            ),
             "time": fmt_shares({"prefill": self.phase.batch * self.prefill_s, "decode": self.decode_s}, self.time_s),
             "bound by": fmt_shares(dict(sorted(self.profile.items(), key=lambda item: -item[1])), self.time_s),
             "memory": f"{fmt_bytes(self.memory.total_bytes)}{holds}",
@@ -139,11 +150,12 @@ class ServingPrediction(Expected):
         }
 
     def table(self) -> tuple[Row, list[Row]]:
-        return ("", "value"), [(name, value) for name, value in self.quantities().items() if value]
-
-    def summary(self) -> list[tuple[str, str]]:
-        """(name, value), what a reader wants first."""
-        return [(row[0], row[1]) for row in self.table()[1]]
+        """Quantities, at best and where software reaches what is usual."""
+        own = {name: value for name, value in self.quantities().items() if value and not name.endswith(USUALLY)}
+        if self.realistic is None:
+            return ("", "value"), list(own.items())
+        usual = self.realistic.quantities()
+        return ("", "at best", "realistic"), [(name, value, usual[name]) for name, value in own.items()]
 
     def record(self) -> dict[str, Any]:
         fields = {name: x for name, x in self.phase.to_dict().items() if name != "phase"}
@@ -175,7 +187,8 @@ class ServingPrediction(Expected):
         return {
             "schema_version": SCHEMA_VERSION, "kind": "serving prediction", "config": self.config.to_dict(),
             "options": dataclasses.asdict(self.options), **self.record(), "prefill_s": self.prefill_s, "decode_s": self.decode_s,
-            "price_per_hour": self.price_per_hour, "flops": self.flops, "bytes": self.bytes, "profile_s": dict(self.profile),
+            "price_per_hour": self.price_per_hour, "realistic": None if self.realistic is None else self.realistic.record(),
+            "flops": self.flops, "bytes": self.bytes, "profile_s": dict(self.profile),
             "memory": self.memory.to_dict(), "definitions": dict(DEFINITIONS), "counted": list(self.counted),
             "notes": list(self.notes),
         }  # fmt: skip
