@@ -112,9 +112,9 @@ def test_help_is_quick() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["nothing"], "invalid choice: 'nothing'"),
+        (["nothing"], "there is no 'nothing'"),
         (["run"], "the following arguments are required: OPERATOR"),
-        (["run", "convolution"], "invalid choice: 'convolution'"),
+        (["run", "convolution"], "there is no 'convolution'"),
         (["run", "relu", "--rows", "3"], "unrecognized arguments: --rows 3"),
         (["run", "relu", "--seq-len", "3"], "unrecognized arguments: --seq-len 3"),
         (["run", "relu", "--elements", "0"], "elements must be between 1"),

@@ -14,7 +14,7 @@ from roofline.census import census_of
 from roofline.machine import Machine
 from roofline.operators import OPERATORS, Bmm, Operator
 from roofline.questions import predict
-from roofline.transformer import PRESETS, Decode, Prefill, calls_of, preset
+from roofline.transformer import PRESETS, Decode, Prefill, calls_of, preset, total_parameters
 from roofline.transformer.pricing import linked
 
 # Probes of a ceiling: what they repeat is the problem itself, whoever computes it.
@@ -102,13 +102,15 @@ def test_the_whole_is_next_to_what_is_done_by_hand(name: str) -> None:
     phase, h200 = Decode(batch=1, seq_kv=4096), Machine.from_datasheet("H200")
     whole = predict(h200, preset(name), phase, **given)  # type: ignore[arg-type]
     by_hand = predict(h200, preset(name), phase, counting="weights_and_kv", **given)  # type: ignore[arg-type]
-    assert by_hand.time_s < whole.time_s < (1.003 if preset(name).experts else 1.001) * by_hand.time_s
+    small = total_parameters(preset(name)) < 4e9
+    most = 1.003 if preset(name).experts else 1.0015 if small else 1.001
+    assert by_hand.time_s < whole.time_s < most * by_hand.time_s
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_no_dust_of_rounding_is_a_share(name: str) -> None:
     """What levels and arithmetic do not hide of each other is nothing on paper, where they overlap perfectly."""
-    for machine_name, ranks in (("H100 SXM", 1), ("GB200", 4)):
+    for machine_name, ranks in (("H100 SXM", 1), ("GB200", 2 if preset(name).kv_heads % 4 else 4)):
         found = predict(Machine.from_datasheet(machine_name), preset(name), Decode(batch=8), tp=ranks, must_fit=False)
         assert "overlap" not in found.profile
         for heading in ("bound by", "groups"):

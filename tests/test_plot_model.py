@@ -28,7 +28,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from roofline import Attention, Bmm, Machine, Relu, Stream, census_of, plot
+from roofline import Attention, Bmm, Machine, Matmul, Relu, Stream, census_of, plot
+from roofline.cli import main
 from roofline.errors import Error
 from roofline.machine import Ceiling
 from roofline.plot import style
@@ -200,17 +201,17 @@ def test_intensity_over_lengths_is_the_documents() -> None:
     figure = FIGURES["unfused-attention-lengths"]
     lengths = figure["inputs"]["seq_len"]
     head = Attention(heads=1, seq_q=1, seq_kv=1, head_dim=figure["inputs"]["head_dim"], dtype="fp16")
-    found = points(plot.intensity_over_seq_data(head, seqs=lengths), "attention, unfused", "seq", "flops_per_byte")
+    found = points(plot.intensity_over_seq_data(head, seq_q=lengths), "attention, unfused", "seq", "flops_per_byte")
     assert [found[n] for n in lengths] == pytest.approx(figure["expected"], rel=1e-9)
 
 
 def test_decode_of_llama_on_an_h100_takes_what_others_computed() -> None:
     """4.561 ms with the head and 4.247 ms without at 3350 GB/s, batch 1, 2048 cached tokens, by weights and cache."""
     for head, value in ((True, 4.561e-3), (False, 4.247e-3)):
-        records = plot.decode_latency_data(LLAMA, sheet("H100 SXM"), batches=[1, 2], counting="weights_and_kv", lm_head=head)
+        records = plot.decode_latency_data(LLAMA, sheet("H100 SXM"), batch=[1, 2], counting="weights_and_kv", lm_head=head)
         assert points(records, "NVIDIA H100 SXM", "batch", "time_s")[1] == pytest.approx(value, rel=2e-4)
         cells = plot.decode_heatmap_data(
-            LLAMA, sheet("H100 SXM"), batches=[1], seqs=[2048], counting="weights_and_kv", lm_head=head
+            LLAMA, sheet("H100 SXM"), batch=[1], seq_kv=[2048], counting="weights_and_kv", lm_head=head
         )
         assert cells[0]["element"] == "cell" and cells[0]["time_s"] == pytest.approx(value, rel=2e-4)
         assert cells[0]["tokens_per_s"] == pytest.approx(1 / value, rel=2e-4)
@@ -282,9 +283,9 @@ def test_a_workload_lies_where_its_time_puts_it() -> None:
 
 
 def test_what_does_not_fit_is_hollow() -> None:
-    records = plot.decode_over_batch_data(LLAMA, sheet("H100 SXM"), quantity="tokens_per_s", batches=[1, 1024])
+    records = plot.decode_over_batch_data(LLAMA, sheet("H100 SXM"), quantity="tokens_per_s", batch=[1, 1024])
     assert [r["fits"] for r in records if r["element"] == "point"] == [True, False]
-    ax = plot.decode_over_batch(LLAMA, sheet("H100 SXM"), quantity="tokens_per_s", batches=[1, 1024])
+    ax = plot.decode_over_batch(LLAMA, sheet("H100 SXM"), quantity="tokens_per_s", batch=[1, 1024])
     assert len(lines(ax, "hollow")) == 1 and "hollow: does not fit in memory" in footer(ax)
     cells = [r for r in plot.decode_heatmap_data(LLAMA, sheet("H100 SXM")) if r["element"] == "cell"]
     limit = 80e9 - 2 * 8.03e9
@@ -295,8 +296,8 @@ def test_what_does_not_fit_is_hollow() -> None:
 
 
 def test_the_border_is_where_the_intensity_crosses_the_ridge_point() -> None:
-    ax = plot.decode_heatmap(LLAMA, cpu(), batches=[1, 2, 4, 8, 16], seqs=[256, 4096, 32768])
-    records = plot.decode_heatmap_data(LLAMA, cpu(), batches=[1, 2, 4, 8, 16], seqs=[256, 4096, 32768])
+    ax = plot.decode_heatmap(LLAMA, cpu(), batch=[1, 2, 4, 8, 16], seq_kv=[256, 4096, 32768])
+    records = plot.decode_heatmap_data(LLAMA, cpu(), batch=[1, 2, 4, 8, 16], seq_kv=[256, 4096, 32768])
     ridges = [r["batch"] for r in records if r["element"] == "ridge"]
     assert ridges[0] < ridges[2] and records[-1]["element"] == "note"
     horizontal = {tuple(line.get_xdata()): line.get_ydata()[0] for line in lines(ax, "border") if len(set(line.get_ydata())) == 1}
@@ -390,15 +391,15 @@ def test_unverified_numbers_say_so() -> None:
     [
         (lambda: plot.decode_over_batch(LLAMA, []), "give at least one machine"),
         (lambda: plot.decode_over_batch(LLAMA, cpu(), quantity="speed"), "quantity must be one of flops_per_byte, tokens_per_s"),
-        (lambda: plot.decode_heatmap(LLAMA, cpu(), batches=[]), "batches must be whole numbers from 1, got none"),
-        (lambda: plot.decode_heatmap(LLAMA, cpu(), seqs=[0]), "seqs must be whole numbers from 1, got 0"),
+        (lambda: plot.decode_heatmap(LLAMA, cpu(), batch=[]), "batch must be whole numbers from 1, got none"),
+        (lambda: plot.decode_heatmap(LLAMA, cpu(), seq_kv=[0]), "seq_kv must be whole numbers from 1, got 0"),
         (lambda: plot.decode_latency(LLAMA, cpu(), over="heads"), "over must be one of batch, seq_kv"),
-        (lambda: plot.intensity_over_batch(LLAMA, batches=[1.5]), "batches must be whole numbers"),
+        (lambda: plot.intensity_over_batch(LLAMA, batch=[1.5]), "batch must be whole numbers"),
         (lambda: plot.intensity_over_batch(Relu()), "has none of rows, tokens, batch"),
         (lambda: plot.intensity_over_batch({}), "give at least one problem"),
         (lambda: plot.attention_steps(Relu()), "is no attention"),
-        (lambda: plot.workloads(cpu(), LLAMA, phases=[]), "give at least one phase"),
-        (lambda: plot.workloads(cpu(), LLAMA, phases=[Decode(), Decode()]), "each once"),
+        (lambda: plot.workloads(cpu(), LLAMA, phase=[]), "give at least one phase"),
+        (lambda: plot.workloads(cpu(), LLAMA, phase=[Decode(), Decode()]), "each once"),
         (lambda: plot.ridge_points(Machine(name="bare")), "no bandwidth was measured"),
         (lambda: plot.workloads(Machine(name="bare"), LLAMA), "no bandwidth was measured"),
         (lambda: plot.save_picture(".", "pie"), "there is no plot 'pie'; there are ridge_points"),
@@ -508,7 +509,7 @@ def test_lines_of_a_picture_differ_without_colour() -> None:
 
 def test_heat_is_read_in_grey() -> None:
     """Larger values are darker, and words stand out."""
-    ax = plot.decode_heatmap(LLAMA, cpu(), batches=[1, 8, 64], seqs=[256, 1024])
+    ax = plot.decode_heatmap(LLAMA, cpu(), batch=[1, 8, 64], seq_kv=[256, 1024])
     values = {text.get_gid().removeprefix("value "): text for text in ax.texts if str(text.get_gid()).startswith("value")}
     cells = {p.get_gid().removeprefix("cell "): p for p in ax.patches if not p.get_hatch()}
     found = sorted((float(values[at].get_text()), lightness(cell.get_facecolor())) for at, cell in cells.items())
@@ -561,3 +562,43 @@ def test_without_matplotlib_there_are_data(name: str, monkeypatch: pytest.Monkey
     with pytest.raises(Error, match="plots need matplotlib"):
         getattr(plot, name)(*called)
     assert getattr(plot, f"{name}_data")(*called)
+
+
+# -- words ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_pictures_take_words(capsys: pytest.CaptureFixture[str]) -> None:
+    """Names, lists in words and the flags of the command line give the records that objects give."""
+    h100 = sheet("H100 SXM")
+    wanted = plot.decode_heatmap_data(LLAMA.replace(weights="fp8_e4m3"), h100, batch=[1, 2, 4, 8], seq_kv=[1024, 8192])
+    assert plot.decode_heatmap_data("Llama-3-8B", "H100", batch="1:8", seq_kv="1k,8k", weights="fp8") == wanted
+    arguments = ["plot", "decode-heatmap", "Llama-3-8B", "--machine", "H100", "--batch", "1:8", "--seq-kv", "1k,8k"]
+    assert main([*arguments, "--quantity", "flops_per_byte", "--weights", "fp8", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(wanted))
+    pair = [h100, sheet("A100 SXM 80GB")]
+    for words, objects in (
+        (lambda: plot.decode_latency_data("Llama-3-8B", "H100,A100 SXM 80GB", batch="1,8"),
+         lambda: plot.decode_latency_data(LLAMA, pair, batch=[1, 8])),
+        (lambda: plot.decode_latency_data("Llama-3-8B", "H100", over="seq_kv", seq_kv="1k:4k", batch=8),
+         lambda: plot.decode_latency_data(LLAMA, h100, over="seq_kv", seq_kv=[1024, 2048, 4096], batch=8)),
+        (lambda: plot.workloads_data("H100", "Llama-3-8B", phase="prefill,decode"),
+         lambda: plot.workloads_data(h100, LLAMA, phase=[Prefill(), Decode()])),
+        (lambda: plot.ridge_points_data("H100,A100 SXM 80GB"), lambda: plot.ridge_points_data(pair)),
+        (lambda: plot.intensity_over_batch_data("gemm", "H100", batch="1:64"),
+         lambda: plot.intensity_over_batch_data(Matmul(), [h100], batch=[1, 2, 4, 8, 16, 32, 64])),
+        (lambda: plot.roofline_data("H100"), lambda: plot.roofline_data(h100)),
+    ):  # fmt: skip
+        assert words() == objects()
+
+
+def test_titles_are_the_callers() -> None:
+    assert plot.decode_heatmap("Llama-3-8B", "H100", batch="1,2", seq_kv="1k", title="ours").get_title(loc="left") == "ours"
+    assert plot.roofline("H100", title="mine").get_title(loc="left") == "mine"
+    assert panels("decode_latency", LLAMA, sheet("H100 SXM"), over="batch", title="each")[0].title == "each"
+
+
+def test_a_size_that_is_no_axis_is_refused() -> None:
+    with pytest.raises(Error, match="a range of sizes is written 1:1024"):
+        plot.decode_heatmap_data(LLAMA, "H100", batch="8:1")
+    with pytest.raises(Error, match="no plot 'decode_heatmpa'; did you mean decode_heatmap"):
+        panels("decode_heatmpa", LLAMA, "H100")

@@ -136,8 +136,8 @@ def test_large_heat_maps_are_drawn_without_numbers(tmp_path: Path) -> None:
 
     from roofline.plot.grid import WRITTEN, blocks, heatmap_grid
 
-    small = heatmap_grid(DENSE, MACHINES["H100"], batches=range(1, 11), seqs=range(1, WRITTEN // 10 + 1))
-    large = heatmap_grid(DENSE, MACHINES["H100"], batches=range(1, 61), seqs=range(2048, 256 * 2048, 2048), quantity="bound")
+    small = heatmap_grid(DENSE, MACHINES["H100"], batch=range(1, 11), seq_kv=range(1, WRITTEN // 10 + 1))
+    large = heatmap_grid(DENSE, MACHINES["H100"], batch=range(1, 61), seq_kv=range(2048, 256 * 2048, 2048), quantity="bound")
     assert small.written and not large.written
     assert not any("cells" in note for note in small.notes) and any(f"more than {WRITTEN} cells" in note for note in large.notes)
     for grid in (large, dataclasses.replace(large, quantity="tokens_per_s")):

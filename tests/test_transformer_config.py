@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roofline.census import census_of
 from roofline.errors import Error
+from roofline.questions import predict
 from roofline.transformer import (
     PRESETS,
     Quantization,
@@ -24,6 +26,7 @@ from roofline.transformer import (
     weights_bytes,
 )
 from roofline.transformer.parameters import GROUPS
+from roofline.transformer.presets import SOURCES
 
 # What the fields of each config.json say, and what the preset of that name holds.
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -147,6 +150,11 @@ def test_gpt2_total() -> None:
     assert (config.d_ff, config.gated, config.norm, config.rotated) == (3072, False, "layer_norm", 0)
 
 
+# Copies of the published files (SOURCES says where), without names of classes, tokens and factors of rotation.
+COPIES: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "configs.json").read_text(encoding="utf-8"))
+CONFIGS |= COPIES
+
+
 @pytest.mark.parametrize("name", CONFIGS)
 def test_config_json_gives_the_preset(name: str, tmp_path: Path) -> None:
     file = tmp_path / "config.json"
@@ -155,14 +163,89 @@ def test_config_json_gives_the_preset(name: str, tmp_path: Path) -> None:
     for source in (CONFIGS[name], file, str(tmp_path)):
         found = from_hugging_face(source)
         # d_ff of a model without dense layers is named in some files and never used.
-        assert found.replace(name=expected.name) == expected
+        assert found.replace(name=expected.name) == expected and not found.unread
+
+
+# Billions of parameters by the model card on Hugging Face: its text, or its count of the file's numbers where that has more digits.
+CARDS = {
+    "Llama-3.1-8B": 8.03, "Llama-3.1-70B": 70.6, "Llama-3.1-405B": 405, "Llama-3.2-1B": 1.23, "Llama-3.2-3B": 3.21,
+    "Llama-3.3-70B": 70.6, "Qwen2.5-7B": 7.61, "Qwen2.5-14B": 14.7, "Qwen2.5-32B": 32.8, "Qwen2.5-72B": 72.7, "Qwen3-14B": 14.8,
+    "Qwen3-32B": 32.8, "Qwen3-235B-A22B": 235, "Qwen3-Coder-480B-A35B": 480, "Mistral-7B-v0.3": 7.25, "Mistral-Large-2411": 123,
+    "Mixtral-8x22B": 141, "Phi-3.5-mini": 3.82, "Phi-4": 14.7, "Gemma-2-2B": 2.61, "Gemma-2-9B": 9.24, "Gemma-2-27B": 27.2,
+    "DeepSeek-V2-Lite": 15.7, "GPT-OSS-20B": 20.9, "Falcon3-7B": 7.46, "Falcon3-10B": 10.3,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_parameters_are_those_of_the_model_card(name: str) -> None:
+    assert total_parameters(preset(name)) == pytest.approx(CARDS[name] * 1e9, rel=0.005)
+
+
+def test_the_source_of_each_preset_is_stated() -> None:
+    """Of those whose config.json is not at hand here it is LitGPT's table."""
+    assert set(SOURCES) == set(CARDS) and len(SOURCES) >= 20
+    assert all(source.startswith("https://github.com/") for source in SOURCES.values())
+    assert {name for name, source in SOURCES.items() if "litgpt" not in source} == set(COPIES)
+
+
+def test_active_parameters_are_those_of_the_name() -> None:
+    assert active_parameters(preset("Qwen3-235B-A22B")) == pytest.approx(22.2e9, rel=0.005)
+    assert active_parameters(preset("Qwen3-Coder-480B-A35B")) == pytest.approx(35.5e9, rel=0.005)
+
+
+@pytest.mark.parametrize(
+    ("hub", "name"),
+    [
+        ("meta-llama/Llama-3.3-70B-Instruct", "Llama-3.3-70B"), ("meta-llama/Meta-Llama-3.1-8B-Instruct", "Llama-3.1-8B"),
+        ("Qwen/Qwen2.5-7B-Instruct", "Qwen2.5-7B"), ("Qwen/Qwen3-235B-A22B-Instruct-2507", "Qwen3-235B-A22B"),
+        ("Qwen/Qwen3-Coder-480B-A35B-Instruct", "Qwen3-Coder-480B-A35B"), ("openai/gpt-oss-20b", "GPT-OSS-20B"),
+        ("google/gemma-2-9b-it", "Gemma-2-9B"), ("mistralai/Mistral-7B-Instruct-v0.3", "Mistral-7B-v0.3"),
+        ("mistralai/Mixtral-8x22B-Instruct-v0.1", "Mixtral-8x22B"), ("microsoft/phi-4", "Phi-4"),
+        ("microsoft/Phi-3.5-mini-instruct", "Phi-3.5-mini"), ("deepseek-ai/DeepSeek-R1", "DeepSeek-V3"),
+        ("deepseek-ai/DeepSeek-R1-Distill-Llama-70B", "Llama-3.3-70B"), ("tiiuae/Falcon3-7B-Base", "Falcon3-7B"),
+        ("deepseek-ai/DeepSeek-V2-Lite-Chat", "DeepSeek-V2-Lite"), ("meta-llama/Llama-2-7b-chat-hf", "Llama-2-7B"),
+        ("mistralai/Mistral-Large-Instruct-2411", "Mistral-Large-2411"),
+    ],
+)  # fmt: skip
+def test_names_of_the_hub(hub: str, name: str) -> None:
+    assert preset(hub) is preset(name)
+
+
+def test_unknown_keys_are_listed() -> None:
+    """What nothing here reads stands in the configuration and in the notes of predictions and censuses."""
+    given = {**CONFIGS["Llama-3-8B"], "my_odd_field": 3, "bos_token_id": 1, "attention_dropout": 0.0, "sliding_window": None,
+             "quantization_config": {"quant_method": "fp8", "odd_bits": 3}}  # fmt: skip
+    config = from_hugging_face(given)
+    assert config.unread == ("my_odd_field", "quantization_config.odd_bits")
+    said = "nothing here reads these keys of its config.json, and none of them counts: my_odd_field, quantization_config.odd_bits"
+    assert any(said in note for note in predict("H100", given, "decode").notes)
+    assert any(said in note for note in census_of(config, "decode", "H100").notes)
+    assert from_hugging_face(CONFIGS["Llama-3-8B"]).unread == ()
+
+
+@pytest.mark.parametrize(
+    ("stated", "kv"),
+    [
+        ({"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}, "fp8_e4m3"),
+        ({"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_scheme": {"num_bits": 8, "type": "float"}}, "fp8_e4m3"),
+        ({"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_scheme": {"num_bits": 8, "type": "int"}}, "int8"),
+        ({"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": None}, "bf16"),
+    ],
+)
+def test_the_cache_of_a_quantized_model(stated: dict[str, Any], kv: str) -> None:
+    assert from_hugging_face({**CONFIGS["Llama-3-8B"], "quantization_config": stated}).kv == kv
+    odd = {**stated, "kv_cache_quant_algo": "FP3", "kv_cache_scheme": None}
+    with pytest.raises(Error, match="a KV cache in 'FP3' is not known"):
+        from_hugging_face({**CONFIGS["Llama-3-8B"], "quantization_config": odd})
 
 
 def test_every_preset_has_its_config_json() -> None:
-    assert {*CONFIGS, "7B", "DeepSeek-R1-NVFP4"} == set(PRESETS)
+    assert {*CONFIGS, "7B", "DeepSeek-R1-NVFP4"} | set(SOURCES) == set(PRESETS)
     assert preset("deepseek-r1") is preset("DEEPSEEK-V3")
-    with pytest.raises(Error, match="Llama-3-8B"):
+    with pytest.raises(Error, match="did you mean"):
         preset("llama-9")
+    with pytest.raises(Error, match="use one of .*Llama-3-8B"):
+        preset("xyz")
 
 
 def test_keys_of_newer_files() -> None:

@@ -21,13 +21,14 @@ from roofline.words import hint, split, whole
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("4096", 4096), ("8k", 8192), ("8K", 8192), ("1M", 1 << 20), ("1.5k", 1536), ("1_000", 1000), (" 7 ", 7)]
+    ("text", "value"),
+    [("4096", 4096), ("8k", 8192), ("8K", 8192), ("1M", 1 << 20), ("1.5k", 1536), ("1_000", 1000), (" 7 ", 7), ("-2", -2)]
 )
 def test_whole_numbers(text: str, value: int) -> None:
     assert whole(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "k", "8kk", "-1", "1.3k", "0.5", "1e3", "eight", "8 GB", "9" * 50])
+@pytest.mark.parametrize("text", ["", "k", "8kk", "--1", "1.3k", "0.5", "1e3", "eight", "8 GB", "9" * 50])
 def test_what_is_no_whole_number(text: str) -> None:
     with pytest.raises(Error, match="must be a whole number such as 4096 or 8k"):
         whole(text)

@@ -11,7 +11,7 @@ from typing import Any
 
 from .errors import Error
 
-_WHOLE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kKmM]?)")
+_WHOLE = re.compile(r"([+-]?[0-9]+(?:\.[0-9]+)?)\s*([kKmM]?)")
 _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20}
 
 # Names of dimensions elsewhere, and ours. Of several of ours the first that a problem or phase has is meant.
@@ -75,6 +75,25 @@ def split(text: str) -> list[str]:
     if not all(parts):
         raise Error(f"must be values separated by commas, got {text!r:.80}")
     return parts
+
+
+MOST = 256  # values of one axis
+
+
+def numbers(text: str) -> list[int]:
+    """The whole numbers of "1,8,128" or "1:1k", which is every power of two times the first up to the last. Raises Error."""
+    found: list[int] = []
+    for part in split(text):
+        first, colon, last = part.partition(":")
+        value, end = whole(first), whole(last) if colon else whole(first)
+        if colon and not 1 <= value <= end:
+            raise Error(f"a range of sizes is written 1:1024, least first, got {part!r:.80}")
+        found.append(value)
+        while colon and (value := 2 * value) <= end and len(found) <= MOST:
+            found.append(value)
+    if len(found) > MOST:
+        raise Error(f"more than {MOST} values are no axis: give fewer")
+    return found
 
 
 def fields_of(what: str, given: Mapping[str, Any], known: Iterable[str], length: tuple[str, ...] = ()) -> dict[str, Any]:

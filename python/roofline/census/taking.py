@@ -10,6 +10,7 @@ from ..operators import GroupedMatmul
 from ..prediction import Prediction, predict_problem
 from ..transformer import Call, Phase, TransformerConfig, calls_of, model_of, phase_of, ranks_on
 from ..transformer import Given as Model
+from ..transformer.predicting import unread_note
 from ..transformer.pricing import linked
 from ..units import fmt_number
 from .entries import Entry, Measured
@@ -22,6 +23,8 @@ def _placed(call: Call, machine: Machine, launch_s: float | None) -> Prediction:
 
 
 def _notes(config: TransformerConfig, machine: Machine | None, entries: Sequence[Entry], launch_s: float | None) -> Iterable[str]:
+    if config.unread:
+        yield unread_note(config)
     experts = [e.problem for e in entries if isinstance(e.problem, GroupedMatmul)]
     if experts:
         least, most = (fmt_number(f(float(p.touched()) for p in experts)) for f in (min, max))

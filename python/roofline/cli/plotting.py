@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ..machine import machine_of
+from ..machine.naming import machine_list
 from ..units import parse_time_s
+from ..words import nearest, numbers
 from .inputs import machine_of as saved_machine
 from .inputs import output_file, write_outputs
 from .models import PHASES, config_of, model_flags, phase_of, ranks_flags, typed
@@ -19,7 +20,6 @@ from .outcomes import OK, BadInput, checking_input
 from .terminal import Terminal
 
 SUFFIXES = (".svg", ".png", ".csv")
-MOST = 256  # values of one axis
 PROMPT = 1024  # tokens of a default prefill
 
 # Pictures of a saved machine: name -> what it shows.
@@ -93,25 +93,6 @@ def description() -> str:
     )
 
 
-def _numbers(text: str) -> list[int]:
-    """1,8,128 or 1:1024 (powers of two). Raises ValueError."""
-    found: list[int] = []
-    for part in text.split(","):
-        first, colon, last = part.partition(":")
-        if not colon:
-            found.append(int(part))
-            continue
-        value, end = int(first), int(last)
-        if value < 1 or end < value:
-            raise ValueError
-        while value <= end and len(found) <= MOST:
-            found.append(value)
-            value *= 2
-    if len(found) > MOST:
-        raise ValueError
-    return found
-
-
 def flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", metavar="NAME|PATH", help="a picture's name, or a machine.json, or the folder of a report")
     parser.add_argument(
@@ -120,9 +101,12 @@ def flags(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--machine", metavar="FILE|NAME", action="append", default=[],
-        help="a machine.json, or a datasheet of `roofline hardware`; several times where several are compared",
+        help="a machine.json, or a datasheet of `roofline hardware`; several with commas, where several are compared",
     )  # fmt: skip
     parser.add_argument("--device", help="which machine of a file")
+    parser.add_argument(
+        "--title", help="of the picture (default: what it shows)"
+    )
     parser.add_argument(
         "-o", "--out", metavar="DIR|FILE", help="a folder, or a .svg, .png or .csv file (default: here, or beside PATH)"
     )
@@ -132,9 +116,8 @@ def flags(parser: argparse.ArgumentParser) -> None:
         "--points", metavar="FILE",
         help="roofline: your own points: CSV or JSON with the columns name, flops_per_byte, flops_per_s, dtype (may be left out)",
     )  # fmt: skip
-    saved.add_argument("--title", metavar="TEXT", help="roofline: instead of the machine's name")
     model = parser.add_argument_group("of models", "Lists are 1,8,128 or 1:1024, which is every power of two between.")
-    lists = typed(_numbers)
+    lists = typed(numbers)
     model.add_argument("--phase", metavar="LIST", help=f"of {', '.join(PHASES)}, with commas (default: prefill and decode)")
     model.add_argument("--batch", metavar="LIST", type=lists, help="sequences at a time")
     model.add_argument("--seq-kv", metavar="LIST", type=lists, help="keys in the cache of a sequence, in decode (default 2048)")
@@ -168,8 +151,7 @@ def plot(options: argparse.Namespace) -> int:
 
 def suggestion(name: str) -> str:
     wanted = name.lower().replace("_", "-")
-    close = difflib.get_close_matches(wanted, names(), n=3, cutoff=0.5)
-    close = close or [each for each in names() if any(part and part in each for part in wanted.split("-"))][:3]
+    close = nearest(wanted, names()) or [each for each in names() if any(part and part in each for part in wanted.split("-"))][:3]
     return f" (did you mean {' or '.join(close)}?)" if close else ""
 
 
@@ -192,8 +174,8 @@ def _saved(options: argparse.Namespace, name: str | None, given: str | None) -> 
         usual = folder / "results.jsonl"
         source = options.results or (usual if path is not None and path.is_dir() and usual.exists() else None)
         results = Results.load(source) if source is not None else Results()
-        if name not in (None, "roofline") and (options.points or options.title):
-            raise BadInput(f"{name} takes no {'--points' if options.points else '--title'}; roofline does")
+        if name not in (None, "roofline") and options.points:
+            raise BadInput(f"{name} takes no --points; roofline does")
         makers = pictures.saved(machine, results, points=options.points, dtype=options.dtype, title=options.title)
     wanted = [name] if name is not None else ["roofline", *pictures.held_pictures(machine)]
     if options.json:
@@ -239,6 +221,7 @@ def _model(options: argparse.Namespace, name: str) -> int:
     stem = name.replace("-", "_")
     with checking_input():
         arguments, more = _arguments(options, name)
+        more = more | _some(title=options.title)
         if options.json:
             Terminal().json(picture_data(stem, *arguments, **more))
             return OK
@@ -255,7 +238,7 @@ def _arguments(options: argparse.Namespace, name: str) -> tuple[tuple[Any, ...],
              "no_lm_head": None if options.lm_head else True, "no_fused": None if options.fused else True}  # fmt: skip
     if foreign := [f"--{each.replace('_', '-')}" for each, value in given.items() if value is not None and each not in drawn.takes]:
         raise BadInput(f"{name} takes no {', '.join(foreign)}")
-    machines = [machine_of(each, options.device) for each in options.machine]
+    machines = [machine_of(each, options.device) for given in options.machine for each in machine_list(given)]
     if not drawn.least <= len(machines) <= drawn.most:
         need = f"at least {drawn.least}" if len(machines) < drawn.least else f"at most {drawn.most}"
         raise BadInput(f"{name} needs {need} --machine (a machine.json, or a datasheet such as 'H100 SXM'), got {len(machines)}")
@@ -307,20 +290,16 @@ LADDER = (("prefill", 1), ("decode", 1), ("decode", 32), ("decode", 128))
 
 
 def _decode(config: Any, machines: list[Any], options: argparse.Namespace) -> Arguments:
-    more = _some(batches=options.batch, quantity=options.quantity)
+    more = _some(batch=options.batch, quantity=options.quantity)
     return (config, machines), {**more, "seq_kv": _one(options.seq_kv, "--seq-kv", 2048), **_how(options)}
 
 
 def _latency(config: Any, machines: list[Any], options: argparse.Namespace) -> Arguments:
-    several = {"batches": options.batch, "seqs": options.seq_kv}
-    single = {"batch": options.batch, "seq_kv": options.seq_kv}
-    lists = {name: values for name, values in several.items() if values is not None and len(values) > 1}
-    ones = {name: values[0] for name, values in single.items() if values is not None and len(values) == 1}
-    return (config, machines), {**lists, **ones, **_how(options)}
+    return (config, machines), {**_some(batch=options.batch, seq_kv=options.seq_kv), **_how(options)}
 
 
 def _grid(config: Any, machines: list[Any], options: argparse.Namespace) -> Arguments:
-    return (config, machines[0]), {**_some(batches=options.batch, seqs=options.seq_kv, quantity=options.quantity), **_how(options)}
+    return (config, machines[0]), {**_some(batch=options.batch, seq_kv=options.seq_kv, quantity=options.quantity), **_how(options)}
 
 
 def _ceilings(config: Any, machines: list[Any], options: argparse.Namespace) -> Arguments:
@@ -351,20 +330,20 @@ def _profile(config: Any, machines: list[Any], options: argparse.Namespace) -> A
 MAKERS: Mapping[str, Callable[[Any, list[Any], argparse.Namespace], Arguments]] = {
     "ridge-points": lambda config, machines, options: ((machines,), {}),
     "operations": lambda config, machines, options: (
-        (config, machines[0] if machines else None), {"phases": _phases(options, TYPES_OF)}
+        (config, machines[0] if machines else None), {"phase": _phases(options, TYPES_OF)}
     ),
     "intensity-over-batch": lambda config, machines, options: (
-        (config, machines), {**_some(batches=options.batch), "seq_kv": _one(options.seq_kv, "--seq-kv", 2048)}
+        (config, machines), {**_some(batch=options.batch), "seq_kv": _one(options.seq_kv, "--seq-kv", 2048)}
     ),
-    "intensity-over-seq": lambda config, machines, options: ((config, machines), _some(seqs=options.seq_q)),
+    "intensity-over-seq": lambda config, machines, options: ((config, machines), _some(seq_q=options.seq_q)),
     "attention-steps": lambda config, machines, options: (
         (config, machines[0] if machines else None),
         {**_some(quantity=options.quantity), "seq_len": _one(options.seq_q, "--seq-q", 4096)},
     ),
-    "workloads": lambda config, machines, options: ((machines[0], config), {"phases": _phases(options, LADDER), **_how(options)}),
+    "workloads": lambda config, machines, options: ((machines[0], config), {"phase": _phases(options, LADDER), **_how(options)}),
     "compute-ceilings": _ceilings,
     "machines": lambda config, machines, options: (
-        (machines, config), {**_some(dtype=options.roof_dtype), "phases": _phases(options, LADDER)}
+        (machines, config), {**_some(dtype=options.roof_dtype), "phase": _phases(options, LADDER)}
     ),
     "kernel-placement": _placement,
     "decode-over-batch": _decode,

@@ -22,10 +22,9 @@ DROPPED = ("group", "FLOPs", "bytes", "count", "FLOP/byte")  # columns of parts,
 
 def flags(parser: argparse.ArgumentParser, operator: Any = None) -> None:
     """The flags of a model, or of `operator`. Lists with commas make a table with a column for each combination."""
-    parser.add_argument(
-        "what", metavar="WHAT", help="a model: a preset (Llama-3-8B, DeepSeek-V3, …) or a Hugging Face config.json or its folder; "
-        "or an operator and its fields: matmul --M 512 --N 8k --K 8k",
-    )  # fmt: skip
+    what = "a model: a preset (Llama-3-8B, DeepSeek-V3, …) or a Hugging Face config.json or its folder; or an operator and its"
+    what += " fields: matmul --M 512 --N 8k --K 8k"
+    parser.add_argument("what", metavar="WHAT", help=argparse.SUPPRESS if operator else what)
     parser.add_argument(
         "--machine", metavar="NAME|FILE,…", required=True,
         help="datasheets of `roofline hardware`, 8xH100 (tensor parallel over its link), machine files, report folders, or rates: "
@@ -39,6 +38,7 @@ def flags(parser: argparse.ArgumentParser, operator: Any = None) -> None:
         field_flags(phase, lists=True)
         model_flags(parser)
     else:
+        parser.prog = f"{parser.prog} {operator.name}"
         parser.description = description(operator)
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
         add_fields(parser, operator, lists=True)

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .._repr import printable
-from ..machine import Machine
+from ..dtypes import dtype_name
+from ..machine import Given, Machine, machine_of
 from ..results import Measurement
 from ..units import fmt_number
 from . import style
@@ -269,7 +270,7 @@ def draw(
 
 
 def roofline(
-    machine: Machine,
+    machine: Given,
     measurements: Iterable[Measurement] | None = None,
     *,
     points: Points | None = None,
@@ -291,6 +292,7 @@ def roofline(
     ax: None makes a new figure. dtype: only its roofs and points. title: another one. Returns the Axes; shows nothing and
     changes no global setting. Raises Error where the machine has no ceilings to draw or matplotlib is missing.
     """
+    machine, dtype = machine_of(machine), None if dtype is None else dtype_name(dtype)
     import_matplotlib()
     if ax is not None:
         return draw(machine, measurements, ax, points=points, dtype=dtype, title=title, fit=False)

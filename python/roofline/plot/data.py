@@ -11,7 +11,7 @@ import numpy as np
 
 from ..dtypes import DTYPES
 from ..errors import Error
-from ..machine import Ceiling, Machine
+from ..machine import Ceiling, Given, Machine, machine_of
 from ..model import attainable_flops_per_s, ridge_flops_per_byte
 from ..results import Bracket, Measurement
 from ..units import fmt_number, fmt_percent, fmt_si
@@ -372,7 +372,7 @@ def picture(
 
 
 def roofline_data(
-    machine: Machine,
+    machine: Given,
     measurements: Iterable[Measurement] | None = None,
     *,
     points: Points | None = None,
@@ -384,6 +384,7 @@ def roofline_data(
     "note".
     Coordinates: flops_per_byte and flops_per_s. Raises Error as `roofline` does.
     """
+    machine = machine_of(machine)
     shown = picture(machine, measurements, points=points, dtype=dtype)
     keys = (
         "element", "label", "flops_per_byte", "flops_per_s", "attainable_flops_per_s", "share_of_bracket", "share_of_ceiling",
@@ -427,13 +428,14 @@ def roofline_data(
 
 
 def roofline_curve(
-    machine: Machine, *, dtype: str = "fp32", level: str | None = None, access: str = "read", points: int = 200
+    machine: Given, *, dtype: str = "fp32", level: str | None = None, access: str = "read", points: int = 200
 ) -> list[dict[str, float]]:
     """The attainable performance of one dtype and memory level over arithmetic intensity.
 
     Records {"flops_per_byte", "flops_per_s"}: `points` of them log-spaced from 1/64 to 64 times the ridge point, and the
     ridge point itself. Raises Error where a ceiling was not measured or points < 2.
     """
+    machine = machine_of(machine)
     if points < 2:
         raise Error(f"points must be at least 2, got {points}")
     compute, bandwidth = machine.compute(dtype).value, machine.bandwidth(level, access).value

@@ -17,7 +17,7 @@ from . import axes, latencies, measured, sizes, style
 from .data import roofline_data
 from .given import Points, own_points
 from .lettering import import_matplotlib
-from .show import Shown, draw_panels
+from .show import Shown, draw_panels, retitled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -91,25 +91,28 @@ def save_empirical(
     level: str | None = None,
     dtype: str | None = None,
     threads: int | None = None,
+    title: str | None = None,
 ) -> Paths:
     """Write empirical.svg, .png and .csv as `save` does, of what `empirical` draws."""
     shown = measured.picture(machine, level=level, dtype=dtype, threads=threads)
     records = measured.empirical_data(machine, level=level, dtype=dtype, threads=threads)
-    return _save(directory, "empirical", records, lambda ax: measured.draw(machine, shown, ax, fit=True))
+    return _save(directory, "empirical", records, lambda ax: retitled(measured.draw(machine, shown, ax, fit=True), title))
 
 
 def save_size_curve(
-    machine: Machine, directory: str | os.PathLike[str], *, access: str | None = None, threads: int | None = None
+    machine: Machine, directory: str | os.PathLike[str], *, access: str | None = None, threads: int | None = None,
+    title: str | None = None,
 ) -> Paths:
     """Write size_curve.svg, .png and .csv as `save` does, of what `size_curve` draws."""
     shown = sizes.picture(machine, access=access, threads=threads)
     records = sizes.size_curve_data(machine, access=access, threads=threads)
-    return _save(directory, "size_curve", records, lambda ax: sizes.draw(machine, shown, ax, fit=True))
+    return _save(directory, "size_curve", records, lambda ax: retitled(sizes.draw(machine, shown, ax, fit=True), title))
 
 
-def save_latency(machine: Machine, directory: str | os.PathLike[str]) -> Paths:
+def save_latency(machine: Machine, directory: str | os.PathLike[str], *, title: str | None = None) -> Paths:
     """Write latency.svg, .png and .csv as `save` does, of what `latency` draws."""
-    return _save(directory, "latency", latencies.latency_data(machine), lambda ax: latencies.draw(machine, ax, fit=True))
+    records = latencies.latency_data(machine)
+    return _save(directory, "latency", records, lambda ax: retitled(latencies.draw(machine, ax, fit=True), title))
 
 
 def held_pictures(machine: Machine) -> list[str]:
@@ -129,7 +132,7 @@ def saved(
 ) -> dict[str, tuple[Callable[[], list[dict[str, Any]]], Callable[[str | os.PathLike[str]], Paths]]]:
     """The pictures of a machine by name: what gives the records, and what saves it. dtype: only its roofs and points.
 
-    points and title are the roofline's.
+    points are the roofline's. title: instead of their own.
     """
     given, own = list(measurements), own_points(points)
     return {
@@ -139,8 +142,8 @@ def saved(
         ),
         "empirical": (
             lambda: measured.empirical_data(machine, dtype=dtype),
-            lambda directory: save_empirical(machine, directory, dtype=dtype),
+            lambda directory: save_empirical(machine, directory, dtype=dtype, title=title),
         ),
-        "size-curve": (lambda: sizes.size_curve_data(machine), lambda directory: save_size_curve(machine, directory)),
-        "latency": (lambda: latencies.latency_data(machine), lambda directory: save_latency(machine, directory)),
+        "size-curve": (lambda: sizes.size_curve_data(machine), lambda directory: save_size_curve(machine, directory, title=title)),
+        "latency": (lambda: latencies.latency_data(machine), lambda directory: save_latency(machine, directory, title=title)),
     }

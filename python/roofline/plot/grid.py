@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from .._repr import printable
-from ..machine import Machine
+from ..machine import Given, machine_of
 from ..transformer import Crossing, ModelPredictions, TransformerConfig
 from ..transformer.advice import ridge_batches
 from ..units import fmt_number, fmt_si
 from . import style
+from .asked import Size as Sizes
+from .asked import checked, modelled
 from .chart import fmt_count
 from .lettering import halo
-from .over import BATCHES, asked, checked, estimate_notes, estimates
+from .over import BATCHES, asked, estimate_notes, estimates
 from .ridges import machine_notes
 from .show import Records, Size, left_of, outside, quantity_of, table
 
@@ -176,7 +178,7 @@ class Grid:
             ax.set(**{f"{name}lim": (-0.5, len(sizes) - 0.5)})
             getattr(ax, f"set_{name}ticks")(at, [fmt_count(sizes[index]) for index in at])
         ax.tick_params(length=0)
-        ax.set_xlabel("Keys in the cache of a sequence")
+        ax.set_xlabel("Context length [tokens]")
         ax.set_ylabel("Batch")
         ax.set_title(printable(self.title), loc="left", fontsize=10.5, fontweight="bold", pad=8)
         if self.written:
@@ -242,16 +244,17 @@ def blocks(rows: Sequence[Sequence[str]]) -> Iterator[tuple[str, Span, Span]]:
 
 
 def heatmap_grid(
-    config: TransformerConfig,
-    machine: Machine,
+    config: Any,
+    machine: Given,
     *,
     quantity: str = "flops_per_byte",
-    batches: Sequence[int] = BATCHES,
-    seqs: Sequence[int] = SEQS,
+    batch: Sizes = BATCHES,
+    seq_kv: Sizes = SEQS,
     **how: Any,
 ) -> Grid:
     quantity_of(quantity, tuple(QUANTITIES))
-    rows, columns = checked("batches", batches), checked("seqs", seqs)
+    rows, columns, machine = checked("batch", batch), checked("seq_kv", seq_kv), machine_of(machine)
+    config, how = modelled(config, how)
     found = estimates(config, machine, np.array(rows)[:, None], columns, how)
     crossings = ridge_batches(config, columns, machine, **asked(how))
     met = [c for c in crossings if c.batch is not None and c.batch <= rows[-1]]

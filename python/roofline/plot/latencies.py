@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Error
-from ..machine import LEVELS, Ceiling, Machine, bars_name
+from ..machine import LEVELS, Ceiling, Given, Machine, bars_name, machine_of
 from ..units import NANO, fmt_number, fmt_si
 from . import style
 from .frame import WIDTH, fit_figure, frame, machine_line, new_axes, wrapped, write_footer
 from .labels import Canvas, rectangle
 from .lettering import import_matplotlib, label_around
+from .show import retitled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,8 +25,9 @@ def _shown(machine: Machine) -> list[Ceiling]:
     return sorted(found, key=lambda c: (LEVELS.index(c.level), c.value))
 
 
-def latency_data(machine: Machine) -> list[dict[str, Any]]:
+def latency_data(machine: Given) -> list[dict[str, Any]]:
     """What `latency` draws as flat records: median with 95 % interval in s, and in cycles where the clock is known."""
+    machine = machine_of(machine)
     return [
         {
             "element": "latency", "label": c.name, "level": c.level, "pages": c.problem.get("pages"), "time_s": c.value,
@@ -81,15 +83,16 @@ def draw(machine: Machine, ax: Axes, *, fit: bool) -> Axes:
     return ax
 
 
-def latency(machine: Machine, *, ax: Axes | None = None) -> Axes:
+def latency(machine: Given, *, ax: Axes | None = None, title: str | None = None) -> Axes:
     """Load latency of `machine` by memory level, in ns on a logarithmic axis, with 95 % intervals.
 
     ax: None makes a new figure. Returns the Axes; shows nothing and changes no global setting. Raises Error where no
     latency of a level was measured or matplotlib is missing.
     """
+    machine = machine_of(machine)
     import_matplotlib()
     _shown(machine)
     if ax is not None:
-        return draw(machine, ax, fit=False)
+        return retitled(draw(machine, ax, fit=False), title)
     made = new_axes()
-    return draw(machine, made, fit=True)
+    return retitled(draw(machine, made, fit=True), title)

@@ -10,12 +10,13 @@ import numpy as np
 
 from .._repr import printable
 from ..errors import Error
-from ..machine import Ceiling, EmpiricalRoofline, Fit, Machine, bars_name, fmt_p
+from ..machine import Ceiling, EmpiricalRoofline, Fit, Given, Machine, bars_name, fmt_p, machine_of
 from ..units import fmt_number, fmt_percent, fmt_si, si_prefix
 from . import style
 from .frame import WIDTH, fit_figure, frame, machine_line, new_axes, wrapped, write_footer
 from .labels import Canvas, rectangle
 from .lettering import Ends, extent, halo, import_matplotlib, label_around, label_flat, label_slope
+from .show import retitled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -179,7 +180,7 @@ def _at_clocks(e: EmpiricalRoofline, fit: Fit) -> list[tuple[float, float]]:
 
 
 def empirical_data(
-    machine: Machine, *, level: str | None = None, dtype: str | None = None, threads: int | None = None
+    machine: Given, *, level: str | None = None, dtype: str | None = None, threads: int | None = None
 ) -> list[dict[str, Any]]:
     """Everything `empirical` draws as flat records, all with the same keys.
 
@@ -189,6 +190,7 @@ def empirical_data(
     "sustained" (the load over time), "note".
     Raises Error as `empirical` does.
     """
+    machine = machine_of(machine)
     shown = picture(machine, level=level, dtype=dtype, threads=threads)
     keys = (
         "element", "label", "level", "access", "dtype", "isa", "threads", "flops_per_byte", "flops_per_s", "low", "high", "value",
@@ -349,9 +351,9 @@ def draw(machine: Machine, shown: Shown, ax: Axes, *, fit: bool) -> Axes:
 
 
 def empirical(
-    machine: Machine,
+    machine: Given,
     *,
-    ax: Axes | None = None,
+    ax: Axes | None = None, title: str | None = None,
     level: str | None = None,
     dtype: str | None = None,
     threads: int | None = None,
@@ -365,9 +367,10 @@ def empirical(
     ax: None makes a new figure. Returns the Axes; shows nothing and changes no global setting. Raises Error where the
     machine has no such sweep or matplotlib is missing.
     """
+    machine = machine_of(machine)
     import_matplotlib()
     shown = picture(machine, level=level, dtype=dtype, threads=threads)
     if ax is not None:
-        return draw(machine, shown, ax, fit=False)
+        return retitled(draw(machine, shown, ax, fit=False), title)
     made = new_axes()
-    return draw(machine, shown, made, fit=True)
+    return retitled(draw(machine, shown, made, fit=True), title)

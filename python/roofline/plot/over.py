@@ -12,6 +12,7 @@ from ..operators import Bmm, Counts, Operator, Softmax, count, growth
 from ..transformer import Call, Decode, ModelPrediction, ModelPredictions, Prefill, TransformerConfig, calls_of, predict_steps
 from ..transformer.advice import ridge_batches
 from ..units import fmt_number
+from .asked import Size, axis, checked, modelled, one_of_axis, work_of
 from .chart import Chart, Crossing, Level, Series
 from .ridges import Machines, machine_notes, ridge_levels, several
 from .show import quantity_of
@@ -26,14 +27,6 @@ FIELDS = ("rows", "tokens", "batch")  # of operators: what a batch makes more of
 
 Model = TransformerConfig | Operator | Mapping[str, Operator]
 Options = Mapping[str, Any]  # further arguments of `roofline.predict`
-
-
-def checked(name: str, values: Iterable[int], least: int = 1) -> tuple[int, ...]:
-    """Sizes of an axis, in order and each once. Raises Error."""
-    found = tuple(values)
-    if not found or not all(isinstance(n, int) and not isinstance(n, bool) and n >= least for n in found):
-        raise Error(f"{name} must be whole numbers from {least}, got {', '.join(map(str, found)) or 'none'}")
-    return tuple(sorted(set(found)))
 
 
 def named(model: Operator | Mapping[str, Operator]) -> dict[str, Operator]:
@@ -77,20 +70,21 @@ def _crossings(
                     yield at, name, Crossing(label=fmt_number(batch), x=batch, y=level.y)
 
 
-def batch_chart(model: Model, machines: Machines, *, batches: Sequence[int] = BATCHES, seq_kv: int = 2048) -> Chart:
+def batch_chart(model: Any, machines: Machines, *, batch: Size = BATCHES, seq_kv: int | str = 2048) -> Chart:
     """Series of each product and of attention over the batch of a decode step, or of problems over their rows."""
-    sizes, given = checked("batches", batches), several(machines)
+    sizes, given, model = checked("batch", batch), several(machines), work_of(model)
+    seq_kv = one_of_axis(seq_kv, 2048)
     lines: dict[str, list[tuple[float, float]]] = {}
     problems: dict[str, tuple[Operator, str]] = {}
     if isinstance(model, TransformerConfig):
         what, x_label = f"{model.name}, decode", "Batch"
-        for batch in sizes:
+        for size in sizes:
             joined: dict[str, list[Call]] = {}
-            for call in calls_of(model, Decode(batch=batch, seq_kv=seq_kv)):
+            for call in calls_of(model, Decode(batch=size, seq_kv=seq_kv)):
                 if call.weights or call.cached:
                     joined.setdefault(call.name, []).append(call)
             for name, calls in joined.items():
-                lines.setdefault(name, []).append((batch, counts_of(calls).flops_per_byte))
+                lines.setdefault(name, []).append((size, counts_of(calls).flops_per_byte))
                 problems[name] = calls[0].problem, next((f for f in FIELDS if f in calls[0].problem.to_dict()), "")
         notes = [f"{model.name}, each kernel of a decode step by itself; attention over {seq_kv} keys a sequence"]
     else:
@@ -149,9 +143,9 @@ def unfused(problem: Operator) -> dict[str, Operator]:
     return {**steps, values.term: kernel(values)}
 
 
-def seq_chart(model: TransformerConfig | Operator, machines: Machines, *, seqs: Sequence[int] = SEQS, batch: int = 1) -> Chart:
+def seq_chart(model: Any, machines: Machines, *, seq_q: Size = SEQS, batch: int = 1) -> Chart:
     """Series of attention unfused and fused over the length, and of a configuration its whole prefill."""
-    sizes, given = checked("seqs", seqs), several(machines)
+    sizes, given, model = checked("seq_q", seq_q), several(machines), work_of(model)
     lines: dict[str, list[tuple[float, float]]] = {"attention, unfused": [], "attention, fused": []}
     for seq in sizes:
         if isinstance(model, TransformerConfig):
@@ -222,22 +216,23 @@ def _hollow(series: Iterable[Series]) -> tuple[str, ...]:
 
 def _machines(machines: Machines) -> tuple[Machine, ...]:
     if not (given := several(machines)):
-        raise Error("give at least one machine: Machine.from_datasheet(name), or one that was measured")
+        raise Error("give at least one machine, such as 'H100', or one that was measured")
     return given
 
 
 def decode_chart(
-    config: TransformerConfig,
+    config: Any,
     machines: Machines,
     *,
     quantity: str = "flops_per_byte",
-    batches: Sequence[int] = BATCHES,
-    seq_kv: int = 2048,
+    batch: Size = BATCHES,
+    seq_kv: int | str = 2048,
     **how: Any,
 ) -> Chart:
     """A decode step's intensity (one line, which no machine changes) or tokens per second (one a machine) over the batch."""
     quantity_of(quantity, RATES)
-    sizes, given = checked("batches", batches), _machines(machines)
+    sizes, given, (config, how) = checked("batch", batch), _machines(machines), modelled(config, how)
+    seq_kv = one_of_axis(seq_kv, 2048)
     found = [(m, estimates(config, m, sizes, seq_kv, how)) for m in given]
     notes = [*machine_notes(given), f"{config.name}, {seq_kv} keys a sequence"]
     if quantity == "tokens_per_s":
@@ -264,29 +259,26 @@ def decode_chart(
 
 
 def latency_chart(
-    config: TransformerConfig,
+    config: Any,
     machines: Machines,
     *,
     over: str = "batch",
-    batches: Sequence[int] = BATCHES,
-    seqs: Sequence[int] = SEQS,
-    batch: int = 1,
-    seq_kv: int = 2048,
+    batch: Size | None = None,
+    seq_kv: Size | None = None,
     **how: Any,
 ) -> Chart:
     """Time per output token over the batch (at seq_kv keys) or over the keys (at one batch), a line a machine."""
     if over not in OVER:
         raise Error(f"over must be one of {', '.join(OVER)}, got {over!r:.80}")
-    given = _machines(machines)
+    given, (config, how) = _machines(machines), modelled(config, how)
     if over == "batch":
-        sizes = checked("batches", batches)
-        found = [(m, estimates(config, m, sizes, seq_kv, how)) for m in given]
-        kept = f"{seq_kv} keys a sequence"
+        sizes, keys = axis("batch", batch, BATCHES), one_of_axis(seq_kv, 2048)
+        found, kept = [(m, estimates(config, m, sizes, keys, how)) for m in given], f"{keys} keys a sequence"
     else:
-        sizes = checked("seqs", seqs)
-        found, kept = [(m, estimates(config, m, batch, sizes, how)) for m in given], f"batch {batch}"
+        sizes, one = axis("seq_kv", seq_kv, SEQS), one_of_axis(batch, 1)
+        found, kept = [(m, estimates(config, m, one, sizes, how)) for m in given], f"batch {one}"
     series = tuple(_series(m, sizes, each.tpot_s, each) for m, each in found)
-    names = {"batch": ("batch", "Batch"), "seq_kv": ("KV length", "Keys in the cache of a sequence")}
+    names = {"batch": ("batch", "Batch"), "seq_kv": ("KV length", "Context length [tokens]")}
     return Chart(
         title=f"Time per output token over {names[over][0]}: {config.name}", x_name=over, x_label=names[over][1],
         y_name="time_s", y_label="Time per output token [s]", unit="s", series=series,

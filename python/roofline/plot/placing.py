@@ -7,13 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..census import Census, Entry
+from ..dtypes import dtype_name
 from ..errors import Error
-from ..machine import Ceiling, Machine
+from ..machine import Ceiling, Given, Machine, machine_of
 from ..model import Roofs, machine_roofs, place
-from ..operators import Counts, Operator
-from ..transformer import Call, Decode, Mixed, Phase, Prefill, TransformerConfig, calls_of, predict_model
+from ..operators import Counts
+from ..transformer import Call, Decode, Mixed, Phase, Prefill, TransformerConfig, calls_of, model_of, predict_model
 from ..units import fmt_number, fmt_percent, fmt_si
 from . import style
+from .asked import Phases, modelled, phases_of, work_of
 from .over import counts_of, estimate_notes, named
 from .ridges import Machines, machine_notes, peaks, several
 from .roofs import Dot, Line, RoofDots
@@ -94,12 +96,14 @@ def joined(rates: Mapping[str, float]) -> dict[str, float]:
 
 
 def workloads_roofs(
-    machine: Machine, work: TransformerConfig | Mapping[str, Operator] | Operator, *, phases: Sequence[Phase] = PHASES, **how: Any
+    machine: Given, work: Any, *, phase: Phases = PHASES, **how: Any
 ) -> RoofDots:
     """Phases of a model (at their expected rate) or problems (at what their roofs allow) on one machine's roofs."""
+    machine, work, phases = machine_of(machine), work_of(work), phases_of(phase)
     dots, notes = [], list(machine_notes([machine]))
     if isinstance(work, TransformerConfig):
-        found = [predict_model(machine, work, phase, **{**how, "must_fit": False}) for phase in phases]
+        work, how = modelled(work, how)
+        found = [predict_model(machine, work, each, **{**how, "must_fit": False}) for each in phases]
         roofs = [machine_roofs(machine, part.call.problem) for e in found for part in e.parts if part.product_flops]
         for index, (name, e) in enumerate(zip(names_of(phases), found, strict=True)):
             colour, marker, _ = style.series(index)
@@ -176,16 +180,18 @@ def library_gemms(machine: Machine) -> list[Ceiling]:
 
 
 def ceilings_roofs(
-    machine: Machine,
-    config: TransformerConfig,
+    machine: Given,
+    config: Any,
     *,
-    measured: Machine | None = None,
+    measured: Given | None = None,
     kinds: Sequence[tuple[str, str]] | None = None,
     batch: int = 16,
     seq_kv: int = 2048,
     seq_q: int = 2048,
 ) -> RoofDots:
     """Several compute roofs over one memory roof, four named dots of a model, and what a library's product was measured at."""
+    machine, config = machine_of(machine), model_of(config)
+    measured = None if measured is None else machine_of(measured)
     placed_dots = []
     for name, calls in _four(config, batch, seq_kv, seq_q).items():
         main = max(calls, key=lambda call: call.count * call.problem.total_flops())
@@ -246,19 +252,20 @@ def _common(machines: Sequence[Machine], dtype: str | None) -> str:
 
 def machines_roofs(
     machines: Machines,
-    work: TransformerConfig | Mapping[str, Operator] | None = None,
+    work: Any = None,
     *,
     dtype: str | None = None,
-    phases: Sequence[Phase] = PHASES,
+    phase: Phases = PHASES,
 ) -> RoofDots:
     """One roof a machine, and workloads as verticals with a dot where each machine's roof is."""
-    given = several(machines)
+    given, work, phases = several(machines), work_of(work), phases_of(phase)
+    dtype = None if dtype is None else dtype_name(dtype)
     if not given:
         raise Error("give at least one machine")
     kind = _common(given, dtype)
     counts: dict[str, Counts] = {}
     if isinstance(work, TransformerConfig):
-        counts = {name: counts_of(calls_of(work, phase)) for name, phase in zip(names_of(phases), phases, strict=True)}
+        counts = {name: counts_of(calls_of(work, each)) for name, each in zip(names_of(phases), phases, strict=True)}
     elif work is not None:
         counts = {name: counts_of([Call(name=name, group="", problem=problem)]) for name, problem in named(work).items()}
     lines, ridges, dots, notes = [], [], [], list(machine_notes(given))

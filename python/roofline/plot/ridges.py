@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..errors import Error
-from ..machine import UNVERIFIED, Ceiling, Machine
+from ..machine import UNVERIFIED, Ceiling, Given, Machine, machines_of
 from ..model import machine_roofs, ridge_table
 from ..operators import Operator
 from ..units import fmt_number, fmt_si
@@ -16,12 +16,12 @@ from .frame import machine_line
 from .style import ROOF_FILLS
 
 FILLS = {"core": ROOF_FILLS["DRAM"], "tensor": ROOF_FILLS["product"]}
-Machines = Machine | Sequence[Machine]
+Machines = Given | Sequence[Given]
 
 
 def several(machines: Machines) -> tuple[Machine, ...]:
     """One or several machines as a tuple. Raises Error where two have one name: their lines could not be told apart."""
-    found = (machines,) if isinstance(machines, Machine) else tuple(machines)
+    found = tuple(machines_of(machines))
     names = [m.name for m in found]
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise Error(f"two machines are called {twice[0]!r:.80}: give one of them another name, or leave it out")

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ..errors import Error
-from ..machine import Machine
+from ..machine import Given, Machine, machine_of
 from ..model import machine_roofs
 from ..operators import Operator, count
 from ..transformer import Call, Decode, ModelPrediction, Phase, Prefill, TransformerConfig, calls_of
 from ..units import fmt_number, fmt_percent, fmt_si
 from . import style
+from .asked import Phases, phases_of, work_of
 from .bars import Bar, Bars, Mark, Row
 from .over import attention_of, counts_of, estimate_notes, named, unfused, unmasked
 from .placing import names_of
@@ -39,17 +40,18 @@ def _ridge(problem: Operator, machine: Machine | None) -> float | None:
 
 
 def operations_bars(
-    model: TransformerConfig | Operator | Mapping[str, Operator],
-    machine: Machine | None = None,
+    model: Any,
+    machine: Given | None = None,
     *,
-    phases: Sequence[Phase] = TYPES,
+    phase: Phases = TYPES,
 ) -> Bars:
     """A row for each kernel of a model, with a marker for each phase; or for each problem. A tick is the row's ridge point."""
+    model, machine, phases = work_of(model), None if machine is None else machine_of(machine), phases_of(phase)
     if isinstance(model, TransformerConfig):
         names = names_of(phases)
         calls: dict[str, dict[str, list[Call]]] = {}
-        for name, phase in zip(names, phases, strict=True):
-            for call in calls_of(model, phase):
+        for name, each_phase in zip(names, phases, strict=True):
+            for call in calls_of(model, each_phase):
                 calls.setdefault(call.name, {}).setdefault(name, []).append(call)
         found = {kernel: {n: (counts_of(each), each[0].problem) for n, each in by.items()} for kernel, by in calls.items()}
         title, notes = f"Intensity by operation: {model.name}", [f"{model.name}, one layer's kernels and those of the whole model"]
@@ -91,10 +93,11 @@ def operations_bars(
 
 
 def steps_bars(
-    model: TransformerConfig | Operator, machine: Machine | None = None, *, quantity: str = "flops_per_byte", seq_len: int = 4096
+    model: Any, machine: Given | None = None, *, quantity: str = "flops_per_byte", seq_len: int = 4096
 ) -> Bars:
     """Attention kernel by kernel, unfused and fused: its FLOPs, bytes or intensity."""
     quantity_of(quantity, STEP_QUANTITIES)
+    model, machine = work_of(model), None if machine is None else machine_of(machine)
     problem = unmasked(attention_of(model, seq_len) if isinstance(model, TransformerConfig) else model)
     steps = unfused(problem)
     parts = {name: count(step) for name, step in steps.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from .._repr import printable
 from ..errors import Error
@@ -170,9 +170,36 @@ def draw_shown(shown: Shown, ax: Axes) -> Axes:
     return ax
 
 
-def show(shown: Shown, ax: Axes | None) -> Axes:
-    """Draw on `ax`, or on a new figure of pyplot's. Raises Error where matplotlib is missing."""
+def retitled(ax: Axes, title: str | None) -> Axes:
+    """The Axes under this title; None leaves its own."""
+    if title is not None:
+        ax.set_title(printable(title), loc="left", fontsize=10.5, fontweight="bold", pad=8)
+    return ax
+
+
+class Titled:
+    """A picture under another title."""
+
+    def __init__(self, shown: Shown, title: str) -> None:
+        self.shown, self.title = shown, title
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.shown, name)
+
+    def paint(self, ax: Axes) -> None:
+        self.shown.paint(ax)
+        retitled(ax, self.title)
+
+
+def titled(shown: Shown, title: str | None) -> Shown:
+    """Under this title; None is its own."""
+    return shown if title is None else cast(Shown, Titled(shown, title))
+
+
+def show(shown: Shown, ax: Axes | None, title: str | None = None) -> Axes:
+    """Draw on `ax`, or on a new figure of pyplot's, under `title` (None: its own). Raises Error where matplotlib is missing."""
     import_matplotlib()
+    shown = titled(shown, title)
     if ax is not None:
         return draw_shown(shown, ax)
     made = new_axes()

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from .._repr import printable
 from ..errors import Error
-from ..machine import Machine, Plateau, SizeCurve, bars_name, curve_capacity
+from ..machine import Given, Machine, Plateau, SizeCurve, bars_name, curve_capacity, machine_of
 from ..units import fmt_bytes
 from . import style
 from .frame import WIDTH, fit_figure, frame, machine_line, new_axes, wrapped, write_footer
 from .labels import Canvas, rectangle
 from .lettering import extent, halo, import_matplotlib
+from .show import retitled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,12 +70,13 @@ def picture(machine: Machine, *, access: str | None = None, threads: int | None 
     )
 
 
-def size_curve_data(machine: Machine, *, access: str | None = None, threads: int | None = None) -> list[dict[str, Any]]:
+def size_curve_data(machine: Given, *, access: str | None = None, threads: int | None = None) -> list[dict[str, Any]]:
     """Everything `size_curve` draws as flat records, all with the same keys.
 
     element: "point", "plateau" (size_bytes to to_bytes), "cache" (its reported size), "note". low, high: 95 % intervals of
     bytes_per_s. Raises Error as `size_curve` does.
     """
+    machine = machine_of(machine)
     shown = picture(machine, access=access, threads=threads)
     keys = (
         "element", "label", "level", "access", "variant", "isa", "threads", "size_bytes", "to_bytes", "bytes_per_s", "low", "high",
@@ -217,7 +219,9 @@ def draw(machine: Machine, shown: Shown, ax: Axes, *, fit: bool) -> Axes:
     return ax
 
 
-def size_curve(machine: Machine, *, ax: Axes | None = None, access: str | None = None, threads: int | None = None) -> Axes:
+def size_curve(
+    machine: Given, *, ax: Axes | None = None, title: str | None = None, access: str | None = None, threads: int | None = None
+) -> Axes:
     """Bandwidth of `machine` over the size of the working set, per access and number of threads.
 
     Log-log; data coordinates are bytes (of all threads together) and bytes/s. Plateaus that `SizeCurve.plateaus` finds are
@@ -226,9 +230,10 @@ def size_curve(machine: Machine, *, ax: Axes | None = None, access: str | None =
     ax: None makes a new figure. Returns the Axes; shows nothing and changes no global setting. Raises Error where the
     machine has no such curve or matplotlib is missing.
     """
+    machine = machine_of(machine)
     import_matplotlib()
     shown = picture(machine, access=access, threads=threads)
     if ax is not None:
-        return draw(machine, shown, ax, fit=False)
+        return retitled(draw(machine, shown, ax, fit=False), title)
     made = new_axes()
-    return draw(machine, shown, made, fit=True)
+    return retitled(draw(machine, shown, made, fit=True), title)

@@ -156,7 +156,7 @@ class TransformerConfig(ByName):
     gated: two matrices in (gate and up) instead of one. norms: per layer, of d_model. qk_norm: of each head of q and k.
     rope_fraction: of head_dim that is rotated (0: no rotation). positions: learned ones. sinks: one logit per head.
     weights, activations, kv: dtypes; kv is that of the cache ("": as activations). quantization: of the weights, or its name (see
-    SCHEMES). max_seq: what it was made for (0: not known).
+    SCHEMES). unread: keys of its config.json that nothing here reads. max_seq: what it was made for (0: not known).
     Raises Error for what is missing, contradictory or absurd.
     """
 
@@ -209,6 +209,7 @@ class TransformerConfig(ByName):
     activations: str = ""
     kv: str = ""
     quantization: Quantization | None = None
+    unread: tuple[str, ...] = dataclasses.field(default=(), compare=False)
 
     positive: ClassVar[frozenset[str]] = frozenset({"layers", "d_model", "heads", "vocabulary"})
 

@@ -6,6 +6,7 @@ model's code only. Sources: `configuration_*.py` and `modeling_*.py` of transfor
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -70,6 +71,8 @@ FAMILIES: Mapping[str, Family] = {
     ),
 }  # fmt: skip
 
+FAMILIES = {**FAMILIES, "kimi_k2": FAMILIES["deepseek_v3"]}  # DeepSeek-V3's code with other numbers
+
 # The text part of models that also see: its own model_type may be missing there.
 TEXT_PARTS: Mapping[str, str] = {"gemma3": "gemma3_text"}
 
@@ -82,6 +85,21 @@ NOT_MODELLED: Mapping[str, str] = {
     "linear_num_value_heads": "linear attention",
     "mamba_d_state": "state-space layers",
 }
+
+# Keys that change neither time nor memory: tokens, training, generation, provenance, numbers of one element, and defaults that are
+# stated once more. All else that is not read is listed.
+NO_MATTER = re.compile(
+    r".*_token_id|.*_dropout|dropout|.*_pdrop|initializer_.*|.*_eps|.*norm_epsilon|architectures|auto_map|transformers_version|_.*|"
+    r"use_cache|model_type|torch_dtype|dtype|quantization_config|text_config|vision_config|audio_config|pretraining_tp|"
+    r"router_aux_loss_coef|aux_loss_alpha|seq_aux|output_router_logits|norm_topk_prob|routed_scaling_factor|router_jitter_noise|"
+    r"ep_size|num_nextn_predict_layers|swiglu_limit|initial_context_length|experts_per_token|original_max_position_embeddings|"
+    r"attn_logit_softcapping|final_logit_softcapping|query_pre_attn_scalar|rope_local_base_freq|cache_implementation|"
+    r"hidden_activation|hidden_act|embd_layer_norm_epsilon|activation_function|scale_attn_weights|reorder_and_upcast_attn|"
+    r"scale_attn_by_inverse_layer_idx|summary_.*|task_specific_params|problem_type|id2label|label2id|rope_scaling|rope_theta|"
+    r"max_window_layers|sliding_window|use_sliding_window|num_key_value_heads|head_dim|intermediate_size|moe_layer_freq|"
+    r"use_qk_norm|.*_penalty|max_length|num_beam.*|top_k|top_p|typical_p|temperature|return_dict|num_return_sequences|ignore_index|"
+    r".*_placeholder|use_unified_vision_chunk|n_ctx|is_encoder_decoder|tie_word_embeddings|attention_bias|mlp_bias|n_group|topk_group|topk_method|scoring_func"
+)
 
 # hidden_act → what it costs.
 ACTIVATIONS: Mapping[str, str] = {

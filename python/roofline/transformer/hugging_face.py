@@ -14,8 +14,8 @@ from typing import Any
 from ..errors import Error
 from ..reading import CONFIG, from_json, read_bytes
 from .config import MOST, TransformerConfig, shown
-from .families import ACTIVATIONS, DTYPES, FAMILIES, GPT2_NAMES, NOT_MODELLED, TEXT_PARTS, Family
-from .quantization import quantization
+from .families import ACTIVATIONS, DTYPES, FAMILIES, GPT2_NAMES, NO_MATTER, NOT_MODELLED, TEXT_PARTS, Family
+from .quantization import QUANTIZATION_KEYS, kv_cache, quantization
 
 _KINDS = {int: "an integer", float: "a number", bool: "true or false", str: "text", list: "a list", dict: "an object"}
 
@@ -26,10 +26,12 @@ class _Keys:
     def __init__(self, values: Mapping[str, Any], where: str, names: Mapping[str, str]) -> None:
         self.values, self.where, self.names = values, where, names
         self.missing: list[str] = []
+        self.read: set[str] = set()
 
     def get(self, key: str, kind: type, default: Any) -> Any:
         """The value, or the default where it is absent or null. Raises Error for another type."""
         name = self.names.get(key, key)
+        self.read.add(name)
         value = self.values.get(name)
         if value is None:
             return default
@@ -167,6 +169,15 @@ def _mixture(keys: _Keys, family: Family, layers: int) -> dict[str, Any]:
     return found
 
 
+def _unread(values: Mapping[str, Any], read: set[str]) -> tuple[str, ...]:
+    """Keys that state something (no null, no false, no empty list), nobody reads, and are not of NO_MATTER."""
+    inner = values.get("quantization_config")
+    stated = [(key, key, value) for key, value in values.items() if key not in read and key not in NOT_MODELLED]
+    if isinstance(inner, Mapping):
+        stated += [(key, f"quantization_config.{key}", value) for key, value in inner.items() if key not in QUANTIZATION_KEYS]
+    return tuple(name[:80] for key, name, value in stated if value not in (None, False, [], {}) and not NO_MATTER.fullmatch(key))
+
+
 def _dtype(keys: _Keys, stated: str | None) -> str:
     if stated is not None:
         return stated
@@ -183,7 +194,8 @@ def _dtype(keys: _Keys, stated: str | None) -> str:
 def from_hugging_face(source: str | os.PathLike[str] | Mapping[str, Any], *, dtype: str | None = None) -> TransformerConfig:
     """The configuration that a config.json describes.
 
-    source: its path, the folder it lies in, or its content. dtype: of weights and activations, instead of the one it names.
+    source: its path, the folder it lies in, or its content. dtype: of weights and activations, instead of the one it names. Keys
+    that nothing here reads are listed in `unread`, and in the notes of what is predicted from it.
     Raises Error for a file that cannot be read, a model_type that is not known, keys that are missing (all of them listed), and
     mechanisms that are not modelled.
     """
@@ -243,7 +255,10 @@ def from_hugging_face(source: str | os.PathLike[str] | Mapping[str, Any], *, dty
     made["weights"] = _dtype(keys, dtype)
     if keys.missing:
         raise Error(f"{where} ({kind}) lacks {', '.join(dict.fromkeys(keys.missing))}: nothing is guessed; add what is missing")
+    stated = values.get("quantization_config")
+    if cache := kv_cache(stated, where):
+        made["kv"] = cache
     try:
-        return TransformerConfig(**made, quantization=quantization(values.get("quantization_config"), where))
+        return TransformerConfig(**made, quantization=quantization(stated, where), unread=_unread(values, keys.read))
     except Error as error:
         raise Error(f"{where}: {error}") from error

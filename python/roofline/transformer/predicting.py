@@ -90,9 +90,16 @@ def _counted(config: TransformerConfig, phase: Phase, options: Options) -> tuple
     )
 
 
+def unread_note(config: TransformerConfig) -> str:
+    """What a config.json states that nothing here reads."""
+    return f"{config.name}: nothing here reads these keys of its config.json, and none of them counts: {', '.join(config.unread)}"
+
+
 def notes_on(config: TransformerConfig, phase: Phase, machine: Machine, options: Options, parts: Iterable[Part]) -> Iterator[Note]:
     """What the time of these parts assumes. phase: of several at once the one with most sequences and keys."""
     c = config
+    if c.unread:
+        yield Note(kind="config", text=unread_note(c))
     known = options.launch_s is not None or any(x.kind == "latency" and not x.level for x in machine.ceilings)
     if options.counting == FULL and not known:
         text = "no launch latency is known, so launches take no time at best"

@@ -118,6 +118,34 @@ def _covers(given: Mapping[str, Any], where: str) -> str:
     return "ffn" if out else "ffn_and_output" if into else "layers"
 
 
+# Keys of a quantization_config that are read, or change neither time nor memory.
+QUANTIZATION_KEYS = frozenset({
+    "quant_method", "bits", "group_size", "zero_point", "sym", "desc_act", "static_groups", "true_sequential", "damp_percent",
+    "version", "modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules", "activation_scheme", "fmt",
+    "weight_block_size", "config_groups", "format", "quantization_status", "global_compression_ratio", "quant_algo", "producer",
+    "kv_cache_quant_algo", "kv_cache_scheme", "scale_fmt", "backend", "do_fuse", "checkpoint_format", "quantizer", "meta",
+    "lm_head", "sparsity_config", "transform_config", "weights_to_not_convert", *LEFT_OUT,
+})  # fmt: skip
+
+
+def kv_cache(given: Any, where: str) -> str:
+    """The dtype of the KV cache that a quantization_config states: kv_cache_quant_algo or kv_cache_scheme; "" where it states none.
+
+    Raises Error for one that is not known.
+    """
+    if not isinstance(given, Mapping):
+        return ""
+    algorithm, scheme = given.get("kv_cache_quant_algo"), given.get("kv_cache_scheme")
+    if isinstance(scheme, Mapping):
+        algorithm = f"{'FP' if scheme.get('type') == 'float' else 'INT'}{scheme.get('num_bits')}"
+    if algorithm is None:
+        return ""
+    known = {"FP8": "fp8_e4m3", "INT8": "int8", "INT4": "int4"}
+    if algorithm not in known:
+        raise Error(f"{where}: quantization_config: a KV cache in {shown(algorithm)} is not known; known are {', '.join(known)}")
+    return known[algorithm]
+
+
 def quantization(given: Any, where: str) -> Quantization | None:
     """The Quantization that a quantization_config states; None where there is none. Raises Error for a method that is not known."""
     if given is None:

@@ -1,0 +1,65 @@
+"""What pictures take, as callers give it: axes, phases, models and problems, in words or as objects."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ..errors import Error
+from ..operators import problem_of
+from ..questions import subject_of
+from ..transformer import Phase, TransformerConfig, model_of, phase_of
+from ..words import numbers, split, whole
+
+Size = int | str | Iterable[int]  # of an axis, see `checked`
+Phases = Phase | str | Sequence[Phase | str]
+
+
+def checked(name: str, values: Size, least: int = 1) -> tuple[int, ...]:
+    """Sizes of an axis, in order and each once: numbers, or words such as "1,8,64" and "1:1k". Raises Error."""
+    given: Any = numbers(values) if isinstance(values, str) else values if several_in(values) else (values,)
+    found: tuple[Any, ...] = tuple(given)
+    found = tuple(whole(n) if isinstance(n, str) else n for n in found)
+    if not found or not all(isinstance(n, int) and not isinstance(n, bool) and n >= least for n in found):
+        raise Error(f"{name} must be whole numbers from {least}, got {', '.join(map(str, found)) or 'none'}")
+    return tuple(sorted(set(found)))
+
+
+def several_in(values: Any) -> bool:
+    """Whether an axis is given by a list."""
+    return isinstance(values, Iterable) and not isinstance(values, str)
+
+
+def one_of_axis(values: Size | None, usual: int) -> int:
+    """The size of what is no axis here: the one that is given, else the usual one."""
+    if values is None:
+        return usual
+    found = checked("sizes", values)
+    return found[0] if len(found) == 1 else usual
+
+
+def axis(name: str, values: Size | None, usual: tuple[int, ...]) -> tuple[int, ...]:
+    """The sizes of an axis: those that are given where they are several or a list, else the usual ones."""
+    found = usual if values is None else checked(name, values)
+    return found if len(found) > 1 or several_in(values) else usual
+
+
+def modelled(model: Any, how: Mapping[str, Any]) -> tuple[TransformerConfig, dict[str, Any]]:
+    """A model in words or as an object, with the dtypes among `how`; and the rest of `how`. Raises Error."""
+    dtypes = {name: how[name] for name in ("dtype", "weights", "activations", "kv", "quantization") if name in how}
+    return model_of(model, **dtypes), {name: value for name, value in how.items() if name not in dtypes}
+
+
+def work_of(given: Any) -> Any:
+    """Problems as they are, and a model or an operator by its name. Raises Error for an unknown one."""
+    if not isinstance(given, (str, os.PathLike)):
+        return given
+    found = subject_of(given, {})
+    return found if isinstance(found, TransformerConfig) else problem_of(found)
+
+
+def phases_of(given: Phases) -> tuple[Phase, ...]:
+    """Phases in words or as objects, one or several: "prefill,decode". Raises Error."""
+    each = split(given) if isinstance(given, str) else [given] if isinstance(given, Phase) else given
+    return tuple(phase_of(phase) for phase in each)
