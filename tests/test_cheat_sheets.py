@@ -24,7 +24,7 @@ ROWS = LAYERS * ((D + 3 * D) + 2 * D + 2 * (D + D_FF)) + D + VOCABULARY
 
 @pytest.fixture(scope="module")
 def sheet() -> CheatSheet:
-    return cheat_sheet(MACHINE, preset("7B"), batches=[1, 64], seq_kv=KEYS, seq_q=1024)
+    return cheat_sheet(MACHINE, preset("7B"), batch=[1, 64], seq_kv=KEYS, seq_q=1024)
 
 
 def test_linear_layers_of_decode(sheet: CheatSheet) -> None:
@@ -97,7 +97,7 @@ def test_prefill_is_bound_by_compute(sheet: CheatSheet) -> None:
 
 def test_a_machine_with_fp8_halves_prefill() -> None:
     machine = Machine.from_peaks("Example GPU", BANDWIDTH, bf16=PEAK, fp8_e4m3=2 * PEAK)
-    found = cheat_sheet(machine, preset("7B"), batches=[1]).line("prefill", PRODUCTS)
+    found = cheat_sheet(machine, preset("7B"), batch=[1]).line("prefill", PRODUCTS)
     assert found.helps[0].change == "weights and their products in fp8"
     assert found.helps[0].gain == pytest.approx(2, rel=0.02)
 
@@ -108,26 +108,26 @@ def test_memory() -> None:
     assert [sheet.line("decode", batch=batch).fits for batch in (1, 32, 128)] == [True, True, False]
     assert sheet.largest_batch is not None and 60 < sheet.largest_batch < 70
     assert "does not fit" in repr_of(sheet)
-    unknown = cheat_sheet(MACHINE, preset("7B"), batches=[1])
+    unknown = cheat_sheet(MACHINE, preset("7B"), batch=[1])
     assert (unknown.largest_batch, unknown.line("decode").fits) == (None, None)
     # At 64 sequences twice as many do not fit, so that is no help.
-    full = cheat_sheet(Machine.from_datasheet("H100 SXM"), preset("7B"), batches=[64])
+    full = cheat_sheet(Machine.from_datasheet("H100 SXM"), preset("7B"), batch=[64])
     assert "twice the batch" not in [each.change for line in full.lines if line.phase == "decode" for each in line.helps]
 
 
 def test_ranks() -> None:
     machine = Machine.from_datasheet("H100 SXM")
-    divided = cheat_sheet(machine, preset("Llama-3-8B"), batches=[1], tp=2)
+    divided = cheat_sheet(machine, preset("Llama-3-8B"), batch=[1], tp=2)
     assert divided.line("decode", LINK).bound == "link"
-    whole = cheat_sheet(machine, preset("Llama-3-8B"), batches=[1])
+    whole = cheat_sheet(machine, preset("Llama-3-8B"), batch=[1])
     assert divided.line("decode", PRODUCTS).time_s == pytest.approx(whole.line("decode", PRODUCTS).time_s / 2, rel=0.01)
-    spread = cheat_sheet(Machine.from_datasheet("GB200"), preset("DeepSeek-R1-NVFP4"), batches=[8, 1024], ep=8)
+    spread = cheat_sheet(Machine.from_datasheet("GB200"), preset("DeepSeek-R1-NVFP4"), batch=[8, 1024], ep=8)
     assert [line.batch for line in spread.lines if line.kind == ALL] == [8, 1024, 8]
 
 
 def test_experts_raise_the_ridge_batch() -> None:
     """Of 128 experts a token meets 8: a batch has to be about 16 times as large before each of them sees as many rows."""
-    line = cheat_sheet(MACHINE, preset("Qwen3-30B-A3B"), batches=[1]).line("decode", PRODUCTS)
+    line = cheat_sheet(MACHINE, preset("Qwen3-30B-A3B"), batch=[1]).line("decode", PRODUCTS)
     assert line.ridge_batch is not None
     assert 8 * 200 < line.ridge_batch < 32 * 200
 
@@ -150,19 +150,30 @@ def test_how_it_shows_itself(sheet: CheatSheet) -> None:
         assert "balance point: 200 FLOP/byte" in shown
         assert "what helps" in shown and "· attention" in shown
     assert repr(sheet) == "CheatSheet('7B', Example GPU, 12 rows)"
-    hostile = cheat_sheet(Machine.from_peaks("<b>GPU</b>", BANDWIDTH, bf16=PEAK), preset("7B"), batches=[1])
+    hostile = cheat_sheet(Machine.from_peaks("<b>GPU</b>", BANDWIDTH, bf16=PEAK), preset("7B"), batch=[1])
     assert "<b>GPU" not in hostile._repr_html_()
 
 
+def test_words() -> None:
+    """Names and words give what objects and numbers give."""
+    words = cheat_sheet("8xH100", "Llama-3-70B", batch="1,2", seq_kv="8k", seq_q="2k", weights="fp8")
+    config = preset("Llama-3-70B")
+    objects = cheat_sheet(
+        Machine.from_datasheet("H100 SXM"), config, batch=[1, 2], seq_kv=8192, seq_q=2048, weights="fp8_e4m3", tp=8
+    )
+    assert [line.to_dict() for line in words.lines] == [line.to_dict() for line in objects.lines]
+    assert cheat_sheet(MACHINE, "7B", batch=4).line("decode").batch == 4
+
+
 def test_bad_input() -> None:
-    with pytest.raises(Error, match="batches is empty; give at least one"):
-        cheat_sheet(MACHINE, preset("7B"), batches=[])
+    with pytest.raises(Error, match="batch is empty; give at least one"):
+        cheat_sheet(MACHINE, preset("7B"), batch=[])
     with pytest.raises(Error, match="no option 'tpp'"):
         cheat_sheet(MACHINE, preset("7B"), tpp=2)
     with pytest.raises(Error, match="batch must be between 1"):
-        cheat_sheet(MACHINE, preset("7B"), batches=[0])
+        cheat_sheet(MACHINE, preset("7B"), batch=[0])
     with pytest.raises(Error, match=r"no row of 'decode', 'all', batch 2; there are decode, all, batch 1;"):
-        cheat_sheet(MACHINE, preset("7B"), batches=[1]).line("decode", batch=2)
+        cheat_sheet(MACHINE, preset("7B"), batch=[1]).line("decode", batch=2)
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,9 +184,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*given, "--json", "--tp", "2"]) == 0
     found = json.loads(capsys.readouterr().out)
     jsonschema.Draft202012Validator(schema).validate(found)
-    ours = cheat_sheet(
-        Machine.from_datasheet("H200 SXM"), preset("Llama-3-8B").replace(kv="fp8_e4m3"), batches=[1, 16], seq_kv=4096, tp=2
-    )
+    ours = cheat_sheet(Machine.from_datasheet("H200 SXM"), "Llama-3-8B", kv="fp8_e4m3", batch=[1, 16], seq_kv=4096, tp=2)
     assert found == json.loads(json.dumps(ours.to_dict()))
     assert main(given) == 0
     out = capsys.readouterr().out

@@ -12,12 +12,25 @@ from .errors import Error
 from .machine import Given, Machine, machine_of
 from .model import Crossing, Roofs, crossing, machine_roofs
 from .operators.base import WORK
+from .prediction import utilisation_of
 from .reading import SCHEMA_VERSION
-from .transformer import Decode, ModelPrediction, Part, Phase, Prefill, TransformerConfig, model_of, predict_model
-from .transformer import Given as GivenModel
+from .transformer import (
+    Decode,
+    ModelPrediction,
+    Part,
+    Phase,
+    Prefill,
+    Quantization,
+    TransformerConfig,
+    model_of,
+    predict_model,
+    ranks_on,
+)
+from .transformer import Given as Model
 from .transformer.advice import ALL_TOUCHED, narrower
 from .transformer.many import options_of
 from .units import MISSING, fmt_number, fmt_percent, fmt_si
+from .words import split, whole
 
 ALL, PRODUCTS, ATTENTION, REST, LINK = "all", "linear layers", "attention", "norms and activations", "collectives"
 KINDS = (PRODUCTS, ATTENTION, REST, LINK)
@@ -193,8 +206,7 @@ def _profile(found: ModelPrediction, parts: Iterable[Part], whole: bool) -> dict
 def _roofs(parts: Sequence[Part], machine: Machine, how: Mapping[str, Any]) -> Roofs:
     """Those of the largest product, else of the longest part."""
     largest = max(parts, key=lambda part: (part.product_flops, part.time_s))
-    shares = {name: how[f"{name}_utilisation"] for name in ("compute", "bandwidth") if f"{name}_utilisation" in how}
-    return machine_roofs(machine, largest.call.problem).derated(**shares)
+    return machine_roofs(machine, largest.call.problem).derated(**utilisation_of(how.get("utilisation")))
 
 
 def _crossing(few: Sequence[Part], many: Sequence[Part], batch: int, roofs: Roofs) -> Crossing | None:
@@ -227,7 +239,7 @@ def _crossings(config: TransformerConfig, phase: Phase, machine: Machine, how: M
 
 
 def _changes(config: TransformerConfig, phase: Phase, machine: Machine, how: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """(what is changed, the arguments of the estimate with it)."""
+    """(what is changed, the arguments of the prediction with it)."""
     if not how.get("fused", True):
         yield "fuse attention and products", (config, phase, {**how, "fused": True})
     yield "twice the batch", (config, phase.replace(batch=2 * phase.batch), how)
@@ -277,37 +289,48 @@ def _lines(
 
 def cheat_sheet(
     machine: Given,
-    model: GivenModel,
+    model: Model,
     *,
-    batches: Sequence[int] = (1, 32, 128),
-    seq_kv: int = 2048,
-    seq_q: int = 1024,
+    batch: int | str | Sequence[int | str] = (1, 32, 128),
+    seq_kv: int | str = 2048,
+    seq_q: int | str = 1024,
+    dtype: Any = None,
+    weights: Any = None,
+    activations: Any = None,
+    kv: Any = None,
+    quantization: Quantization | str | None = None,
     **how: Any,
 ) -> CheatSheet:
-    """Where a model lies on a machine, as one table: cheat_sheet("H100", "Llama-3-8B").
+    """Where a model lies on a machine, as one table: cheat_sheet("H100 SXM", "Llama-3-8B", weights="fp8").
 
-    A decode step for each of `batches`, with seq_kv keys a sequence, and a prefill of one prompt of seq_q tokens (with ep of one a
-    rank); under each the kinds of its kernels. how: options of `roofline.predict` (tp, ep, fused, launch_s, …). Times are expected
-    ones: nothing is measured, and what does not fit in memory is predicted nevertheless and says so. Raises Error for bad fields,
-    an unknown option, and ceilings that are missing.
+    A decode step for each `batch`, with seq_kv keys a sequence, and a prefill of one prompt of seq_q tokens (with ep of one a
+    rank); under each the kinds of its kernels. machine, model and dtypes: as for `roofline.predict`. how: its options for models
+    (tp, ep, fused, launch_s, …). Times are expected ones: nothing is measured, and what does not fit in memory is predicted
+    nevertheless and says so. Raises Error for bad fields, an unknown option, and ceilings that are missing.
     """
+    on = machine_of(machine)
+    config = model_of(model, dtype=dtype, weights=weights, activations=activations, kv=kv, quantization=quantization)
+    ranks = how.get("ep", 1)
+    how = {**how, "ep": ranks, "tp": ranks_on(on, how.get("tp"), ranks)}
     options_of(how)
-    machine, model = machine_of(machine), model_of(model)
-    if not batches:
-        raise Error("cheat_sheet: batches is empty; give at least one, e.g. batches=[1, 32]")
-    ranks = how.get("ep", 1)  # each has sequences of its own
-    decode, prefill = Decode(batch=ranks, seq_kv=seq_kv), Prefill(batch=ranks, seq_q=seq_q)
-    step, prompt = (_crossings(config=model, phase=phase, machine=machine, how=how) for phase in (decode, prefill))
-    wanted: list[tuple[Phase, Mapping[str, Crossing | None]]] = [(decode.replace(batch=batch), step) for batch in batches]
-    found = [
-        (predict_model(machine, model, phase, must_fit=False, **how), crossed) for phase, crossed in (*wanted, (prefill, prompt))
-    ]
-    whole, linear = step[ALL], step[PRODUCTS]
-    assert whole is not None and linear is not None  # every model has products
+    given = split(batch) if isinstance(batch, str) else [batch] if isinstance(batch, int) else list(batch)
+    if not given:
+        raise Error("cheat_sheet: batch is empty; give at least one, e.g. batch=[1, 32]")
+    # Each rank of ep has sequences of its own.
+    decode, prefill = Decode(batch=ranks, seq_kv=_number(seq_kv)), Prefill(batch=ranks, seq_q=_number(seq_q))
+    step, prompt = (_crossings(config, phase, on, how) for phase in (decode, prefill))
+    wanted: list[tuple[Phase, Mapping[str, Crossing | None]]] = [(decode.replace(batch=_number(each)), step) for each in given]
+    found = [(predict_model(on, config, phase, must_fit=False, **how), crossed) for phase, crossed in (*wanted, (prefill, prompt))]
+    entire, linear = step[ALL], step[PRODUCTS]
+    assert entire is not None and linear is not None  # every model has products
     first = found[0][0]
     return CheatSheet(
-        model=model.name, machine=machine.name, roofs=_roofs(first.parts, machine, how), decode=whole, linear=linear,
+        model=config.name, machine=on.name, roofs=_roofs(first.parts, on, how), decode=entire, linear=linear,
         largest_batch=first.memory.largest_batch,
-        lines=tuple(line for each, crossed in found for line in _lines(each, machine, how, crossed)),
+        lines=tuple(line for each, crossed in found for line in _lines(each, on, how, crossed)),
         notes=tuple(dict.fromkeys(note for each, _ in found for note in (*each.counted, *(f"note: {n}" for n in each.notes)))),
     )  # fmt: skip
+
+
+def _number(given: int | str) -> int:
+    return whole(given) if isinstance(given, str) else given

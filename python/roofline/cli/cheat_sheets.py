@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from ..machine import machine_of
 from ..units import parse_si, parse_time_s
-from .models import TYPES, config_flag, config_of, model_flags, ranks_flags, typed
+from ..words import whole
+from .models import TYPES, config_flag, dtypes_of, listed, model_flags, ranks_flags, typed
 from .outcomes import OK, checking_input
 from .terminal import Terminal
 
@@ -14,13 +14,16 @@ from .terminal import Terminal
 def flags(parser: argparse.ArgumentParser) -> None:
     config_flag(parser)
     parser.add_argument(
-        "--machine", metavar="FILE|NAME", required=True, help="a machine.json, or a datasheet of `roofline hardware`"
+        "--machine",
+        metavar="FILE|NAME",
+        required=True,
+        help="a datasheet of `roofline hardware`, 8xH100, a machine.json, or rates: 2TB/s,bf16=500TFLOP/s",
     )
     parser.add_argument("--device", help="which machine of the file")
     phase = parser.add_argument_group("phases")
     phase.add_argument(
         "--batch",
-        type=typed(_batches),
+        type=listed(whole),
         default=[1, 32, 128],
         metavar="LIST",
         help="sequences that decode at a time (default 1,32,128)",
@@ -35,20 +38,16 @@ def flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _batches(text: str) -> list[int]:
-    """1,32,128. Raises ValueError."""
-    return [int(part) for part in text.split(",")]
-
-
 def cheat_sheet(options: argparse.Namespace) -> int:
     from ..cheat_sheets import cheat_sheet as made
+    from ..machine import machine_of
 
     screen = Terminal()
     with checking_input():
         found = made(
-            machine_of(options.machine, options.device), config_of(options), batches=options.batch, seq_kv=options.seq_kv,
+            machine_of(options.machine, options.device), options.config, batch=options.batch, seq_kv=options.seq_kv,
             seq_q=options.seq_q, tp=options.tp, ep=options.ep, lm_head=options.lm_head, fused=options.fused,
-            launch_s=options.launch, link_bytes_per_s=options.link,
+            launch_s=options.launch, link_bytes_per_s=options.link, **dtypes_of(options),
         )  # fmt: skip
     if options.json:
         screen.json(found.to_dict())
