@@ -20,6 +20,7 @@ README = ROOT / "README.md"
 CLAIMS = ROOT / "docs" / "claims.md"
 CENSUS = ROOT / "docs" / "census.md"
 MACHINES = ROOT / "docs" / "machines.md"
+MODELS = ROOT / "docs" / "models.md"
 RECORDED = ROOT / "benchmarks" / "results"  # by benchmarks/record
 BACKENDS = {"cpu": "CPU", "cuda": "CUDA"}  # as declared, as shown
 
@@ -31,7 +32,9 @@ from roofline.machine import Machine  # noqa: E402
 from roofline.operators import OPERATORS  # noqa: E402
 from roofline.report.tables import Table, ceiling_table, operator_table, ordered_ceilings, usual  # noqa: E402
 from roofline.results import Results  # noqa: E402
-from roofline.transformer import Decode, Prefill, preset  # noqa: E402
+from roofline.transformer import PRESETS, Decode, Prefill, active_parameters, kv_bytes, preset, total_parameters  # noqa: E402
+from roofline.transformer.presets import SOURCES  # noqa: E402
+from roofline.units import KILO, fmt_si  # noqa: E402
 
 
 def operators_table() -> str:
@@ -136,11 +139,28 @@ def machines_table() -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def models_table() -> str:
+    """Every preset: what it is made of, its parameters, and where its numbers were read."""
+    lines = [["preset", "layers", "parameters", "active", "stored", "KV cache", "context", "read at"], ["---"] * 8]
+    for config in PRESETS.values():
+        total, active = total_parameters(config), active_parameters(config)
+        narrow = config.quantization
+        stored = config.weights if narrow is None else f"{narrow.weights} of {narrow.covers.replace('_', ' ')}"
+        source = SOURCES.get(config.name, "")
+        size, few = fmt_si(total, "").replace(" G", " B"), fmt_si(active, "").replace(" G", " B")
+        cache = f"{kv_bytes(config, 1024) / 1024 / KILO:.4g} kB a token"
+        link = f"[{source.split('/')[3]}]({source})" if source else ""
+        row = (f"`{config.name}`", config.layers, size, "all" if active == total else few, stored, cache, config.max_seq, link)
+        lines.append([*map(str, row)])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
 PAGES = {
     README: {"operators": operators_table, "cuda-kernels": cuda_kernels, "figures": first_figures},
     CLAIMS: {"claims": claims_tables},
     CENSUS: {"census": deepseek_census},
     MACHINES: {"machines": machines_table},
+    MODELS: {"models": models_table},
 }
 
 

@@ -513,8 +513,8 @@ def _unboxed(x: NDArray[Any]) -> Any:
 def _facts(problem: Operator, variant: str | None, plan: Facts | None) -> dict[str, Any]:
     """The plan with its variant: the one asked for, else its own, else "": no kernel of ours, see `Operator.traffic`."""
     facts = dict(plan or {})
-    if variant and variant not in problem.variants:
-        raise Error(f"{problem.name}: unknown variant {variant!r:.80}; it has {', '.join(problem.variants) or 'none'}")
+    if variant:
+        problem.require_variant(variant)
     return facts | {"variant": variant or facts.get("variant") or ""}
 
 

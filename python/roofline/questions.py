@@ -31,10 +31,11 @@ from .transformer import (
     predict_serving,
 )
 from .transformer import Given as Model
+from .transformer.phases import phase_named
 from .transformer.predicting import realistic
 from .transformer.records import Note
 from .units import MISSING
-from .words import hint, split
+from .words import ALIASES, hint, split
 
 MOST = 256  # columns of one table
 Answer = Prediction | ModelPrediction | ServingPrediction
@@ -288,6 +289,18 @@ def _realism(said: str) -> tuple[str, ...]:
     return (f"realistic: {said}",) if said else ()
 
 
+def _known(subject: Any, fields: Mapping[str, Any], options: Sequence[str]) -> None:
+    """Raises Error for a name that is neither a field of the subject nor an option, with those of both that resemble it."""
+    try:
+        subject.expand(fields)
+    except Error:
+        names = subject.field_names()
+        for name in fields:
+            if name not in (*names, *ALIASES, "seq_len") and (near := hint(name, (*options, *names))):
+                raise Error(f"predict: unknown argument {name!r:.80}{near}") from None
+        raise
+
+
 def _one(given: dict[str, Any]) -> Answer:
     """One question, each argument one value."""
     machine, what, phase = given.pop("machine"), given.pop("what"), given.pop("phase")
@@ -297,7 +310,10 @@ def _one(given: dict[str, Any]) -> Answer:
     if isinstance(subject, TransformerConfig):
         _apart(f"{subject.name}", given, _OF_PROBLEMS, "single problems")
         how = {name: given[name] for name in _OF_MODELS if name not in _DTYPES}
-        asked = phase_of("decode" if phase is None else phase, fields)
+        named = "decode" if phase is None else phase
+        kind = phase_named(named) if isinstance(named, str) else named
+        _known(kind, fields, (*_OF_MODELS, *shared, "dtype", "phase"))
+        asked = phase_of(named, fields)
         on = machine_of(machine)
         usual, said = realistic(on, {**shared, **how})
         if isinstance(asked, Serving):
@@ -314,6 +330,7 @@ def _one(given: dict[str, Any]) -> Answer:
         assumed = (*found.assumed, *(Note(kind="realistic", text=text) for text in _realism(said)))
         return replace(found, realistic_s=time_s, assumed=assumed)
     name = subject.name
+    _known(subject, fields, (*_OF_PROBLEMS, *shared))
     if phase is not None:
         raise Error(f"a phase belongs to a model, and {name} is an operator: leave {_shown(phase)!r:.40} out")
     _apart(name, given, _OF_MODELS, "models")

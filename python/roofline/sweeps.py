@@ -79,8 +79,8 @@ def points(problem: Operator, variant: str | Sequence[str] | None, device: Devic
     lists = {name: _values(name, values) for name, values in axes.items()}
     variants = () if variant is None else tuple(map(str, _values("variant", variant)))
     for name in variants:
-        if problem.variants and name not in problem.variants:
-            raise Error(f"{problem.name}: unknown variant {name!r:.80}; it has {', '.join(problem.variants)}")
+        if problem.variants:
+            problem.require_variant(name)
     found = Points(problem=problem, variants=variants, axes=lists, device=device)
     if len(found) > MOST_POINTS:
         raise Error(f"sweep: more than {MOST_POINTS} points; give fewer values")

@@ -11,8 +11,8 @@ from typing import Any
 from ..dtypes import dtype_name
 from ..errors import Error
 from ..operators import Operator
-from ..words import ALIASES, hint, whole
-from .outcomes import BadInput
+from ..words import ALIASES, whole
+from .outcomes import checking_input
 
 GEMM = {"rows": "M", "columns": "N", "inner": "K"}
 _TRUE, _FALSE = ("true", "yes", "1"), ("false", "no", "0")
@@ -136,6 +136,6 @@ def problem_of(operator: type[Operator], options: argparse.Namespace) -> Operato
 
 
 def known_variant(operator: type[Operator], variant: str | None) -> None:
-    if variant is not None and variant not in operator.variants:
-        near = hint(variant, operator.variants)
-        raise BadInput(f"{operator.name}: unknown variant {variant!r:.80}{near}; it has {', '.join(operator.variants) or 'none'}")
+    if variant is not None:
+        with checking_input():
+            operator.require_variant(variant)

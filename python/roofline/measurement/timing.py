@@ -96,8 +96,7 @@ def prepare(device: Device, problem: Operator, variant: str | None, cache_state:
         raise Error(f"cache_state must be cold or warm, got {cache_state!r:.80}")
     require_kernels(problem)
     chosen = variant or device.default_variant(problem)
-    if chosen not in problem.variants:
-        raise Error(f"{problem.name}: unknown variant {chosen!r:.80}; it has {', '.join(problem.variants)}")
+    problem.require_variant(chosen)
 
     if reason := device.missing(problem.name, chosen, getattr(problem, "dtype", "fp32")):
         raise Unsupported(f"{problem.name} {chosen}: {reason}")

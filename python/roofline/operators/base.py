@@ -19,7 +19,7 @@ from ..counts import Array, Sizes, sizes, smaller
 from ..dtypes import dtype, dtype_name
 from ..errors import Error
 from ..tensor_spec import TensorSpec
-from ..words import ByName, whole
+from ..words import ByName, hint, whole
 
 MAX_DIMENSION = 2**62
 
@@ -317,7 +317,15 @@ class Operator(ByName):
         values = np.unique(value).tolist() if isinstance(value, np.ndarray) else [value]
         for each in values:
             if each not in allowed:
-                raise Error(f"{self.name}: {field} must be one of {', '.join(map(str, allowed))}, got {each!r:.80}")
+                near = hint(each, filter(None, map(str, allowed)))
+                raise Error(f"{self.name}: {field} must be one of {', '.join(map(str, allowed))}, got {each!r:.80}{near}")
+
+    @classmethod
+    def require_variant(cls, variant: str) -> None:
+        """Raises Error for a variant that the operator does not have, with those that resemble it."""
+        if variant not in cls.variants:
+            listed = ", ".join(cls.variants) or "none"
+            raise Error(f"{cls.name}: unknown variant {variant!r:.80}{hint(variant, cls.variants)}; it has {listed}")
 
     def require(self, holds: Any, words: str) -> None:
         """Raises Error unless `holds`, in a batch for every problem. Names of fields in braces stand for their values."""

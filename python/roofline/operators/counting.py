@@ -45,8 +45,8 @@ def count(
     """
     flops = bytes_ = 0
     for problem in problems:
-        if variant and variant not in problem.variants:
-            raise Error(f"{problem.name}: unknown variant {variant!r:.80}; it has {', '.join(problem.variants) or 'none'}")
+        if variant:
+            problem.require_variant(variant)
         own = {t.name: 0 if t.link else t.moved_bytes for t in problem.tensors()}
         if unknown := [name for name in tensors or () if name not in own]:
             raise Error(f"{problem.name}: has no tensor {unknown[0]!r:.80}; it has {', '.join(own)}")

@@ -152,7 +152,18 @@ _READ: tuple[tuple[str, TransformerConfig], ...] = (
 )  # fmt: skip
 
 PRESETS: Mapping[str, TransformerConfig] = {config.name: config for config in (*_ALL, *(config for _, config in _READ))}
-SOURCES: Mapping[str, str] = {config.name: source for source, config in _READ}  # where the numbers of a preset were read
+# Where the numbers of a preset were read; those without are the tutorials' 7B, and NVIDIA's model card over DeepSeek-V3.
+SOURCES: Mapping[str, str] = {
+    "Llama-2-7B": _LITGPT + "Llama-2-7b-hf",
+    "Llama-3-8B": _LITGPT + "Llama-3-8B",
+    "Llama-3-70B": _LITGPT + "Llama-3-70B",
+    "Mixtral-8x7B": _AICONFIGURATOR + "mistralai--Mixtral-8x7B-v0.1_config.json",
+    "Qwen3-8B": _AICONFIGURATOR + "Qwen--Qwen3-8B_config.json",
+    "Qwen3-30B-A3B": _AICONFIGURATOR + "Qwen--Qwen3-30B-A3B_config.json",
+    "DeepSeek-V3": _AICONFIGURATOR + "deepseek-ai--DeepSeek-V3_config.json",
+    "GPT-OSS-120B": _AICONFIGURATOR + "openai--gpt-oss-120b_config.json",
+    **{config.name: source for source, config in _READ},
+}
 ALIASES: Mapping[str, str] = {  # of the same architecture and sizes
     "DeepSeek-R1": "DeepSeek-V3", "Mixtral-8x7B-v0.1": "Mixtral-8x7B", "Llama-2-7B-hf": "Llama-2-7B",
     "DeepSeek-R1-Distill-Llama-8B": "Llama-3.1-8B", "DeepSeek-R1-Distill-Llama-70B": "Llama-3.3-70B",
