@@ -39,11 +39,12 @@ HOMES = {name: "looking" for name in ("explain", "doctor")} | {
     "crossover": "crossing",
     "census": "census",
     "cheat-sheet": "cheat_sheets",
+    "machine": "machines",
 }
 BYTES = {"k": 1e3, "ki": KIB, "m": 1e6, "mi": MIB, "g": 1e9, "gi": GIB, "t": 1e12, "ti": 1024 * GIB}
 FUNCTIONS = {"import": "import_file", "cheat-sheet": "cheat_sheet"}  # of commands whose name is no name in Python
 WITH_OPERATOR = ("run", "sweep", "explain", "crossover")
-REPLACING = ("report", "measure", "plot", "compare", "census")  # what their -o names is replaced; others append to it
+REPLACING = ("report", "measure", "plot", "compare", "census", "machine")  # what their -o names is replaced; others append to it
 
 
 class _Once(argparse._StoreAction):
@@ -279,6 +280,12 @@ def _import(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _machine(parser: argparse.ArgumentParser) -> None:
+    from .machines import flags
+
+    flags(parser)
+
+
 def _claims(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("claim_id", metavar="ID", nargs="?", help="one claim, with the call that shows it (default: a list of all)")
     parser.add_argument("--document", metavar="TITLE", help="only those of the text with this in its title")
@@ -362,6 +369,7 @@ COMMANDS = {
     "compare": ("set two machines, datasheets or results files side by side", _compare),
     "claims": ("check what well-known texts on the roofline claim, each with a line of Python that shows it", _claims),
     "hardware": ("show what vendors state about devices, with sources", _hardware),
+    "machine": ("write a datasheet of your own to fill in", _machine),
     "doctor": ("say what works here, what does not, why, and the cure", _doctor),
 }
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from .datasheet import Datasheet, Number, Peak, read
 from .rates import RATES, Rate, unit_rate, unit_rates
 from .search import VARIABLE, datasheet, datasheets
+from .template import template
 
 __all__ = [
-    "RATES", "VARIABLE", "Datasheet", "Number", "Peak", "Rate", "datasheet", "datasheets", "read", "unit_rate", "unit_rates",
+    "RATES", "VARIABLE", "Datasheet", "Number", "Peak", "Rate", "datasheet", "datasheets", "read", "template",
+    "unit_rate", "unit_rates",
 ]  # fmt: skip

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from ..hardware import Datasheet, Number, datasheet
+from ..hardware import Datasheet, Number, datasheet, read
+from ..reading import HARDWARE, read_text
 from .ceiling import UNVERIFIED, Ceiling
 
 SOURCE = "datasheet"
@@ -40,7 +42,15 @@ def _ceilings(sheet: Datasheet) -> Iterator[Ceiling]:
 
 def parts(name: str) -> dict[str, Any]:
     """The fields of a Machine from the datasheet of `name`. Raises Error as `hardware.datasheet` does."""
-    sheet = datasheet(name)
+    return parts_of(datasheet(name))
+
+
+def parts_of_file(path: Path) -> dict[str, Any]:
+    """The same from the datasheet in a file. Raises Error naming it, the key, and what is wrong."""
+    return parts_of(read(read_text(path, HARDWARE), id=path.stem.casefold(), where=str(path), origin=str(path)))
+
+
+def parts_of(sheet: Datasheet) -> dict[str, Any]:
     facts = {key: int(n.value) if n.value == int(n.value) else n.value for key, n in sheet.numbers.items()}
     stated = {"form_factor": sheet.form_factor, "compute_capability": sheet.compute_capability}
     return {

@@ -19,7 +19,7 @@ from ..reading import MACHINE, SCHEMA_VERSION, Text, build, check_version, from_
 from ..units import fmt_percent, fmt_si
 from .ceiling import UNVERIFIED, Ceiling
 from .curve import SizeCurve
-from .datasheet import SOURCE, parts
+from .datasheet import SOURCE, parts, parts_of_file
 from .empirical import EmpiricalRoofline
 from .facts import StatedFacts, StatedProvenance
 from .files import to_json
@@ -247,11 +247,13 @@ class Machine:
     def load(cls, given: str | os.PathLike[str], device: str | None = None) -> Machine:
         """The machine of a file, of a report's folder, of a datasheet's name, or on paper: everything that `--machine` takes.
 
-        given: "machine.json", "roofline-report", "H100 SXM", "8xH100" (eight of them: `devices`), "2TB/s,bf16=500TFLOP/s" (see
-        `from_peaks`; also link=, memory=, launch=, name=). device: of a file's machines the first of this device or name; None is
+        given: "machine.json", "roofline-report", "mine.toml" (a datasheet), "H100 SXM", "8xH100" (eight of them: `devices`),
+        "2TB/s,bf16=500TFLOP/s" (see `from_peaks`; also link=, memory=, launch=, name=). device: of a file's machines the first of this device or name; None is
         the first. Raises Error for what cannot be read, and for a name that is unknown or ambiguous.
         """
         path, text = Path(given), os.fspath(given)
+        if path.suffix == ".toml" and path.is_file():
+            return cls(**parts_of_file(path))
         if path.exists():
             return cls._from_file(path / "machine.json" if path.is_dir() else path, device)
         count, name = counted(text)
