@@ -260,7 +260,7 @@ def test_what_is_refused_leaves_its_column_empty() -> None:
     assert [record.get("refused", "")[:11] for record in table.to_records()] == ["Llama-3-70B", ""]
     with pytest.raises(Error, match="does not fit"):
         predict("H100,A100-SXM4-80GB", "Llama-3-70B")
-    with pytest.raises(Error, match="unknown argument 'bacth'; did you mean batch"):
+    with pytest.raises(Error, match="unknown field 'bacth'; did you mean batch"):
         predict("H100,GB200", "Llama-3-8B", bacth=3)
 
 

@@ -35,7 +35,7 @@ from .transformer.phases import phase_named
 from .transformer.predicting import realistic
 from .transformer.records import Note
 from .units import MISSING
-from .words import ALIASES, hint, split
+from .words import ALIASES, hint, nearest, split
 
 MOST = 256  # columns of one table
 Answer = Prediction | ModelPrediction | ServingPrediction
@@ -290,14 +290,14 @@ def _realism(said: str) -> tuple[str, ...]:
 
 
 def _known(subject: Any, fields: Mapping[str, Any], options: Sequence[str]) -> None:
-    """Raises Error for a name that is neither a field of the subject nor an option, with those of both that resemble it."""
+    """Raises Error for a name that is no field of the subject; of one that is nearly an option, with that."""
     try:
         subject.expand(fields)
     except Error:
         names = subject.field_names()
         for name in fields:
-            if name not in (*names, *ALIASES, "seq_len") and (near := hint(name, (*options, *names))):
-                raise Error(f"predict: unknown argument {name!r:.80}{near}") from None
+            if name not in (*names, *ALIASES) and nearest(name, (*names, *options), 1)[:1] in [[option] for option in options]:
+                raise Error(f"predict: unknown argument {name!r:.80}{hint(name, options)}") from None
         raise
 
 
