@@ -9,7 +9,9 @@ Exit codes: 0 up to date (or written), 1 stale with --check, 2 a marker is missi
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
+import io
 import sys
 import textwrap
 from pathlib import Path
@@ -28,6 +30,7 @@ sys.path.insert(0, str(ROOT / "python"))
 
 from roofline.census import census_of  # noqa: E402
 from roofline.claims import documents, list_claims  # noqa: E402
+from roofline.cli import main as main_of_cli  # noqa: E402
 from roofline.machine import Machine  # noqa: E402
 from roofline.operators import OPERATORS  # noqa: E402
 from roofline.report.tables import Table, ceiling_table, operator_table, ordered_ceilings, usual  # noqa: E402
@@ -155,8 +158,16 @@ def models_table() -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def advice() -> str:
+    """What the command that the README shows prints."""
+    command = ("predict", "Llama-3-8B", "--machine", "H100", "--batch", "8", "--seq-kv", "4k", "--advice", "--quiet")
+    with contextlib.redirect_stdout(io.StringIO()) as shown:
+        main_of_cli(command)
+    return f"```console\n$ roofline {' '.join(command)}\n{shown.getvalue().rstrip()}\n```"
+
+
 PAGES = {
-    README: {"operators": operators_table, "cuda-kernels": cuda_kernels, "figures": first_figures},
+    README: {"advice": advice, "operators": operators_table, "cuda-kernels": cuda_kernels, "figures": first_figures},
     CLAIMS: {"claims": claims_tables},
     CENSUS: {"census": deepseek_census},
     MACHINES: {"machines": machines_table},

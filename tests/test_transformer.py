@@ -401,7 +401,7 @@ def test_advice_on_speculation() -> None:
     (four,) = (item for item in advise(found, h100()) if item.change.startswith("speculative"))
     assert 3.9 < four.gain < 4
     assert four.at_most
-    assert four.detail.startswith("pays from 1.00 kept")
+    assert four.detail.startswith("pays where 1.00 are kept")
 
 
 def test_advice_leaves_out_what_cannot_be() -> None:

@@ -248,8 +248,8 @@ class Machine:
         """The machine of a file, of a report's folder, of a datasheet's name, or on paper: everything that `--machine` takes.
 
         given: "machine.json", "roofline-report", "mine.toml" (a datasheet), "H100 SXM", "8xH100" (eight of them: `devices`),
-        "2TB/s,bf16=500TFLOP/s" (see `from_peaks`; also link=, memory=, launch=, name=). device: of a file's machines the first of this device or name; None is
-        the first. Raises Error for what cannot be read, and for a name that is unknown or ambiguous.
+        "2TB/s,bf16=500TFLOP/s" (see `from_peaks`; also link=, memory=, launch=, name=). device: of a file's machines the first of
+        this device or name; None is the first. Raises Error for what cannot be read, and for a name that is unknown or ambiguous.
         """
         path, text = Path(given), os.fspath(given)
         if path.suffix == ".toml" and path.is_file():

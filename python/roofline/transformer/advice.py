@@ -129,7 +129,7 @@ def advise(found: ModelPrediction, machine: Machine, others: Sequence[Machine] =
     if isinstance(phase, Decode) and phase.seq_q == 1 and phase.seq_kv >= DRAFTED:
 
         def pays(new: ModelPrediction) -> str:
-            return f"pays from {new.time_s / found.time_s:.2f} kept on average, the draft's cost apart"
+            return f"pays where {new.time_s / found.time_s:.2f} are kept, draft not counted"
 
         add(f"speculative decoding, {DRAFTED} tokens a step, all kept", pays, at_most=True, phase=phase.replace(seq_q=DRAFTED))
     spent = found.profile

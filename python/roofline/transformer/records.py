@@ -204,7 +204,8 @@ class ModelPrediction(Expected):
             ("bound by", fmt_shares(self.profile, self.time_s)),
             ("groups", fmt_shares(self.groups, self.time_s)),
             *([] if self.options.ep > 1 else [("not sharded", f"{fmt_share(self.unsharded_s / self.time_s)}{limit}")]),
-            ("memory", f"{self.memory.text} ({parts})"),
+            ("memory", self.memory.text),
+            ("held there", parts),
             ("ceilings", "; ".join(self.ceilings)),
         ]
 
