@@ -40,6 +40,7 @@ HOMES = {name: "looking" for name in ("explain", "doctor")} | {
     "census": "census",
     "cheat-sheet": "cheat_sheets",
     "machine": "machines",
+    "completion": "completing",
 }
 BYTES = {"k": 1e3, "ki": KIB, "m": 1e6, "mi": MIB, "g": 1e9, "gi": GIB, "t": 1e12, "ti": 1024 * GIB}
 FUNCTIONS = {"import": "import_file", "cheat-sheet": "cheat_sheet"}  # of commands whose name is no name in Python
@@ -280,6 +281,10 @@ def _import(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _completion(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", choices=("bash", "zsh", "tcsh"), help='of eval "$(roofline completion bash)"')
+
+
 def _machine(parser: argparse.ArgumentParser) -> None:
     from .machines import flags
 
@@ -369,6 +374,7 @@ COMMANDS = {
     "compare": ("set two machines, datasheets or results files side by side", _compare),
     "claims": ("check what well-known texts on the roofline claim, each with a line of Python that shows it", _claims),
     "hardware": ("show what vendors state about devices, with sources", _hardware),
+    "completion": ("print the script that completes commands, operators and flags in a shell", _completion),
     "machine": ("write a datasheet of your own to fill in", _machine),
     "doctor": ("say what works here, what does not, why, and the cure", _doctor),
 }
@@ -390,6 +396,31 @@ def _add_operators(parser: argparse.ArgumentParser, command: str, arguments: Seq
     return known
 
 
+def _command(commands: Any, name: str) -> Parser:
+    about = COMMANDS[name][0]
+    own: Parser = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+    return own
+
+
+def whole() -> Parser:
+    """A parser with the flags of every command and operator, for what lists them all: it takes a second."""
+    from ..operators import OPERATORS
+
+    parser = Parser(prog="roofline")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+    for name, (_, fill) in COMMANDS.items():
+        own = _command(commands, name)
+        if name in WITH_OPERATOR:
+            _add_operators(own, name, tuple(OPERATORS), as_json=False)
+        elif fill is not None:
+            fill(own)
+        if name in REPLACING:
+            own.add_argument("--force", action="store_true", help="replace files that this command did not write, too")
+        if name not in WITH_OPERATOR:
+            _talking(own, as_json=False)
+    return parser
+
+
 def build(arguments: Sequence[str]) -> Parser:
     """The parser for these arguments: the flags of operators are there only where the command has some."""
     as_json = "--json" in arguments
@@ -405,10 +436,11 @@ def build(arguments: Sequence[str]) -> Parser:
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
     asked = next((a for a in arguments if a in COMMANDS), None)
-    for name, (about, fill) in COMMANDS.items():
-        own = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+    for name in COMMANDS:
+        own = _command(commands, name)
         if name != asked:
             continue
+        fill = COMMANDS[name][1]
         if name in WITH_OPERATOR and (fill is None or _names_operator(arguments)):
             parser.known = _add_operators(own, name, arguments, as_json)
             if fill is None:
