@@ -29,7 +29,7 @@ PYTHON: list[tuple[dict[str, Any], str]] = [
     *(({name: value}, SHARE) for name in ("utilisation", "memory_share")
       for value in (TINY, HUGE, 1e-7, 0, -1.0, math.nan, 1.0000001, "50", True)),
     *(({name: value}, SECONDS) for name in ("launch_s", "overhead_s", "link_latency_s")
-      for value in (HUGE, 1.1e6, -TINY, math.inf, math.nan, "1us", True, 10**400)),
+      for value in (HUGE, 1.1e6, -TINY, math.inf, math.nan, "1000001s", True, 10**400)),
     *(({"link_bytes_per_s": value}, RATE) for value in (TINY, HUGE, 0, math.nan, 10**400, 10**5000)),
     *(({"memory_bytes": value}, SIZE) for value in (TINY, HUGE, 0, math.nan, 2.0**63, 10**400)),
 ]  # fmt: skip

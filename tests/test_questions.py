@@ -264,6 +264,17 @@ def test_what_is_refused_leaves_its_column_empty() -> None:
         predict("H100,GB200", "Llama-3-8B", bacth=3)
 
 
+def test_seconds_rates_and_sizes_may_be_words() -> None:
+    words = {"tp": "2", "launch_s": "2us", "overhead_s": "50us", "link_bytes_per_s": "100GB/s", "memory_bytes": "200GB"}
+    given = {"tp": 2, "launch_s": 2e-6, "overhead_s": 50e-6, "link_bytes_per_s": 100e9, "memory_bytes": 200 * 10**9}
+    found = predict("H100", "Llama-3-70B", "decode", **words)
+    assert found.time_s == predict("H100", "Llama-3-70B", "decode", **given).time_s
+    ranks = predict("H100", "Llama-3-70B", tp="2,4,8", must_fit=False)
+    assert [each.options.tp for each in ranks] == [2, 4, 8] and ranks.columns == ("tp 2", "tp 4", "tp 8")
+    assert roofline.count("gemm") == roofline.count(roofline.Matmul())
+    assert growth("gemm", "M", N="4k", K="4k") == growth(roofline.Matmul(columns=4096, inner=4096), "rows")
+
+
 def test_models_and_problems_stand_in_one_table() -> None:
     table = predict("H100", ["Llama-3-8B", "Qwen3-8B"], "prefill,decode")
     assert table.columns == ("Llama-3-8B, prefill", "Llama-3-8B, decode", "Qwen3-8B, prefill", "Qwen3-8B, decode")
@@ -279,6 +290,8 @@ def test_models_and_problems_stand_in_one_table() -> None:
 @pytest.mark.parametrize(
     ("arguments", "options", "said"),
     [
+        (("H100", ""), {}, "an empty name"),
+        (("H100", "Llama-3-8B"), {"launch_s": "soon"}, "cannot read 'soon'"),
         (("H100", "Lama-3-8B"), {}, "is no model and no operator; did you mean Llama-3-8B"),
         (("H100", "gemmm"), {}, "did you mean gemm"),
         (("H100", "gemm", "decode"), {}, "a phase belongs to a model, and matmul is an operator"),

@@ -498,7 +498,7 @@ def test_public_names() -> None:
         ({"link_latency_s": math.inf}, "link_latency_s must be seconds"),
         ({"link_bytes_per_s": 0, "tp": 2}, "link_bytes_per_s must be bytes/s from 1"),
         ({"memory_share": 0}, "memory_share must be a share from 1e-06"),
-        ({"memory_bytes": "80GB"}, "memory_bytes must be a number of bytes"),
+        ({"memory_bytes": "80 barrels"}, "cannot read the size '80 barrels'"),
         ({"lm_head": "no"}, "lm_head must be True or False"),
         ({"fused": 1}, "fused must be True or False"),
         ({"tp": 3, "link_bytes_per_s": 1e9}, "tp 3 does not divide heads"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, overload
 
@@ -34,8 +34,8 @@ from .transformer import Given as Model
 from .transformer.phases import phase_named
 from .transformer.predicting import realistic
 from .transformer.records import Note
-from .units import MISSING
-from .words import ALIASES, hint, nearest, split
+from .units import MISSING, parse_bytes, parse_si, parse_time_s
+from .words import ALIASES, hint, nearest, split, whole
 
 MOST = 256  # columns of one table
 Answer = Prediction | ModelPrediction | ServingPrediction
@@ -49,6 +49,11 @@ _OF_MODELS: Mapping[str, Any] = {
     "memory_bytes": None, "must_fit": True, "price_per_hour": None,
 }  # fmt: skip
 _DTYPES = ("weights", "activations", "kv", "quantization")
+# Options that may be words: "2us", "450GB/s", "80GB", "8".
+_READ: Mapping[str, Callable[[str], Any]] = {
+    "tp": whole, "ep": whole, "threads": whole, "launch_s": parse_time_s, "overhead_s": parse_time_s,
+    "link_latency_s": parse_time_s, "link_bytes_per_s": lambda text: parse_si(text, "B/s"), "memory_bytes": parse_bytes,
+}  # fmt: skip
 _SINGLE = ("plan", "utilisation")  # whose values may be mappings or have commas
 
 
@@ -126,6 +131,8 @@ def subject_of(given: What, dtypes: Mapping[str, Any]) -> Operator | type[Operat
     """
     if isinstance(given, Operator) or (isinstance(given, type) and issubclass(given, Operator)):
         return given
+    if isinstance(given, str) and not given.strip():
+        raise Error("predict needs a model or an operator, got an empty name")
     if isinstance(given, str) and not os.path.exists(given):
         if named_operator(given):
             return operator_named(given)
@@ -207,9 +214,10 @@ def predict(
     config.json. phase: of a model, an object or "prefill", "decode" (where nothing is said), "mixed", "training",
     "serving"; then its fields.
 
-    Every argument may be a list, or words with commas: then the answer is a `PredictionTable` with a column for each combination,
-    else a `Prediction` of a problem or a `ModelPrediction`, of "serving" a `ServingPrediction`: what requests take and cost,
-    `predict("8xH100", "Llama-3-70B", "serving", input_len="1k", output_len=256, concurrency=32, price_per_hour=2.5)`.
+    Seconds, rates and sizes may be words too ("2us", "450GB/s", "80GB"). Every argument may be a list, or words with commas: then
+    the answer is a `PredictionTable` with a column for each combination, else a `Prediction` of a problem or a `ModelPrediction`,
+    of "serving" a `ServingPrediction`: what requests take and cost, `predict("8xH100", "Llama-3-70B", "serving", input_len="1k",
+    output_len=256, concurrency=32, price_per_hour=2.5)`.
 
     dtype: of a problem; of a model's weights and activations. utilisation: the share of the ceilings that is reached, one number or
     {"compute": 0.7, "bandwidth": 0.8, "link": 0.9}. launch_s: of each kernel (None: the machine's latency).
@@ -304,6 +312,7 @@ def _known(subject: Any, fields: Mapping[str, Any], options: Sequence[str]) -> N
 def _one(given: dict[str, Any]) -> Answer:
     """One question, each argument one value."""
     machine, what, phase = given.pop("machine"), given.pop("what"), given.pop("phase")
+    given |= {name: read(given[name]) for name, read in _READ.items() if isinstance(given[name], str)}
     shared = {name: given[name] for name in ("utilisation", "launch_s")}
     fields = {name: x for name, x in given.items() if name not in (*_OF_MODELS, *_OF_PROBLEMS, *shared, "dtype")}
     subject = subject_of(what, {name: given[name] for name in ("dtype", *_DTYPES)})

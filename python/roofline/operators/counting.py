@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import Error
 from .base import Facts, Operator
@@ -31,20 +32,22 @@ class Counts:
 
 
 def count(
-    *problems: Operator,
+    *problems: Operator | type[Operator] | str,
     variant: str = "",
     plan: Facts | None = None,
     products_only: bool = False,
     tensors: Sequence[str] | None = None,
 ) -> Counts:
-    """FLOPs and bytes of problems that run one after the other, by docs/conventions.md.
+    """FLOPs and bytes of problems that run one after the other, by docs/conventions.md. An operator's name is its usual problem.
 
     Bytes are the compulsory ones, and what `variant` moves beyond them (plan: its facts, see `Operator.traffic`). products_only:
     FLOPs of matrix products alone, as papers count. tensors: names of those whose compulsory bytes count (None: all; empty: only
     what the variant moves beyond). Raises Error for a variant or a tensor that a problem has not.
     """
+    from . import problem_of
+
     flops = bytes_ = 0
-    for problem in problems:
+    for problem in map(problem_of, problems):
         if variant:
             problem.require_variant(variant)
         own = {t.name: 0 if t.link else t.moved_bytes for t in problem.tensors()}
@@ -87,8 +90,14 @@ class Growth:
         return ridge * self.bytes_once / room if room > 0 else None
 
 
-def growth(problem: Operator, field: str, *, products_only: bool = False) -> Growth:
-    """How the counts of `problem` grow with one of its fields. Raises Error unless linearly, with bytes that are shared."""
+def growth(problem: Operator | type[Operator] | str, field: str, *, products_only: bool = False, **fields: Any) -> Growth:
+    """How the counts of a problem grow with one of its fields: growth("gemm", "M", N="4k", K="4k").
+
+    fields: of an operator by name. Raises Error unless FLOPs and bytes grow linearly, and some bytes are shared.
+    """
+    from . import problem_of
+
+    problem = problem_of(problem, fields)
     one, two, three = (count(problem.replace(**{field: n}), products_only=products_only) for n in (1, 2, 3))
     each = Counts(flops=two.flops - one.flops, bytes=two.bytes - one.bytes)
     if one + 2 * each != three or one.flops != each.flops or not 0 < each.bytes < one.bytes:
