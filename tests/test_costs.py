@@ -845,11 +845,11 @@ def test_seq_len_where_it_means_nothing() -> None:
         Attention.make(seq_len=3, seq_q=3)
     with pytest.raises(Error, match="either seq_len or seq_kv"):
         Attention().replace(seq_len=3, seq_kv=4)
-    with pytest.raises(Error, match=r"unknown field 'seqlen'.*seq_q"):
-        Attention.make(seqlen=3)
+    with pytest.raises(Error, match=r"unknown field 'seqlenq'.*seq_q"):
+        Attention.make(seqlenq=3)
 
 
-NO_INTEGERS = [-1, -(2**63), 2**62 + 1, 2**63, 1.0, 1.5, math.nan, math.inf, True, False, "3", None, [3], np.float64(2)]
+NO_INTEGERS = [-1, -(2**63), 2**62 + 1, 2**63, 1.0, 1.5, math.nan, math.inf, True, False, "three", None, [3], np.float64(2)]
 CHOICES = ("access", "activation", "form", "pages", "pattern", "scales")
 NO_NUMBERS = [math.nan, math.inf, -math.inf, True, "1e-5", None, [1.0]]
 FIELDS = [(operator, field) for operator in OPERATORS.values() for field in dataclasses.fields(operator)]  # type: ignore[arg-type]

@@ -268,7 +268,10 @@ class Operator(ByName):
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < float("inf"):
                 raise Error(f"{where} must be a finite number, got {value!r:.80}")
         elif field.name.endswith("dtype") or (field.name == "accumulator" and value):
-            value = dtype_name(value)
+            try:
+                value = dtype_name(value)
+            except Error as error:
+                raise Error(f"{where}: {error}") from None
         return value
 
     def _read(self, where: str, text: str) -> int:
