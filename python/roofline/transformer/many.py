@@ -82,7 +82,8 @@ def options_of(how: Mapping[str, Any]) -> Options:
     """Raises Error for an option that `predict_model` does not have."""
     names = [field.name for field in fields(Options)]
     if unknown := [name for name in how if name not in names]:
-        raise Error(f"a prediction has no option {unknown[0]!r}{hint(unknown[0], names)}; it has {', '.join(names)}")
+        near = hint(unknown[0], (*names, "batch", "seq_kv", "seq_q", "phase", "quantity", "title"))
+        raise Error(f"a prediction has no option {unknown[0]!r}{near}; it has {', '.join(names)}")
     return Options(**{**how, "utilisation": utilisation_of(how.get("utilisation"))})
 
 
