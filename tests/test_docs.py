@@ -514,3 +514,17 @@ def test_limits_of_comparisons() -> None:
     assert f"fewer than {FEWEST} samples" in text
     assert f"beyond {TOLERANCE:.0%}".replace("%", " %") in text
     assert f"more than {MOVED:.0%} apart".replace("%", " %") in text
+
+
+def test_the_glossary_has_the_words_that_prints_use() -> None:
+    from roofline.prediction import ROOF_WORDS
+    from roofline.transformer import predict_model, preset
+    from roofline.transformer.serving import DEFINITIONS
+
+    terms = [row[0] for row in rows((ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"), 2)[1:]]
+    assert terms == sorted(terms, key=str.lower)
+    defined = " ".join(terms)
+    found = predict_model(roofline.Machine.load("8xH100"), preset("Llama-3-8B"), roofline.transformer.Decode(batch=64))
+    used = {ROOF_WORDS.get(name, name) for name in found.profile} - {"DRAM", "overlap"}
+    for word in (*used, *DEFINITIONS, "MFU", "not sharded", "realistic", "at best", "contended", "roof moved", "bracket", "census"):
+        assert word.removesuffix(" arithmetic") in defined or word == "request", word

@@ -78,6 +78,10 @@ def longest(seconds: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+# What prints call a roof.
+ROOF_WORDS: Mapping[str, str] = {"product": "GEMM", "other": "other arithmetic"}
+
+
 class Expected:
     """An expected time, of one problem or of a model's phase: what both say of it. Times in seconds, sizes in bytes."""
 
@@ -115,7 +119,7 @@ class Expected:
         profile = sorted(self.profile.items(), key=lambda item: -item[1])
         return {
             "time": fmt_si(self.time_s, "s", 4),
-            "bound by": fmt_shares(dict(profile), self.time_s),
+            "bound by": fmt_roofs(dict(profile), self.time_s),
             "FLOPs": fmt_si(self.flops, "FLOP"),
             "bytes": fmt_si(self.bytes, "B"),
             "FLOP/byte": fmt_number(self.flops_per_byte),
@@ -128,6 +132,11 @@ class Expected:
             "what": self.what, "time_s": self.time_s, "bound": self.bound, "flops": self.flops, "bytes": self.bytes,
             "flops_per_byte": self.flops_per_byte, "flops_per_s": self.flops_per_s, "bytes_per_s": self.bytes_per_s,
         }  # fmt: skip
+
+
+def fmt_roofs(profile: Mapping[str, float], time_s: float) -> str:
+    """The roofs that take most of a time: "DRAM 94.6 %, GEMM 5.4 %"."""
+    return fmt_shares({ROOF_WORDS.get(name, name): seconds for name, seconds in profile.items()}, time_s)
 
 
 def bound_of(profile: Mapping[str, float]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._repr import Row, html_table, printable, text_table
-from ..prediction import Expected, bound_of
+from ..prediction import Expected, bound_of, fmt_roofs
 from ..reading import SCHEMA_VERSION
 from ..units import MISSING, fmt_bytes, fmt_number, fmt_percent, fmt_share, fmt_shares, fmt_si
 from .config import TransformerConfig
@@ -201,7 +201,7 @@ class ModelPrediction(Expected):
         return [
             ("time", self.span),
             *((name, value) for name, value in rates if value),
-            ("bound by", fmt_shares(self.profile, self.time_s)),
+            ("bound by", fmt_roofs(self.profile, self.time_s)),
             ("groups", fmt_shares(self.groups, self.time_s)),
             *([] if self.options.ep > 1 else [("not sharded", f"{fmt_share(self.unsharded_s / self.time_s)}{limit}")]),
             ("memory", self.memory.text),

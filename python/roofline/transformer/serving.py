@@ -13,7 +13,7 @@ import numpy as np
 from .._repr import Row, html_table, printable, text_table
 from ..errors import Error
 from ..machine import Machine
-from ..prediction import Expected, bound_of
+from ..prediction import Expected, bound_of, fmt_roofs
 from ..reading import SCHEMA_VERSION
 from ..units import fmt_bytes, fmt_number, fmt_shares, fmt_si, within
 from .config import TransformerConfig
@@ -144,7 +144,7 @@ class ServingPrediction(Expected):
                 }
             ),
             "time": fmt_shares({"prefill": self.phase.batch * self.prefill_s, "decode": self.decode_s}, self.time_s),
-            "bound by": fmt_shares(dict(sorted(self.profile.items(), key=lambda item: -item[1])), self.time_s),
+            "bound by": fmt_roofs(self.profile, self.time_s),
             "memory": f"{fmt_bytes(self.memory.total_bytes)}{holds}",
             "most requests at a time": "" if self.memory.largest_batch is None else str(self.memory.largest_batch),
         }
