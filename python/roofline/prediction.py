@@ -32,7 +32,7 @@ from .model import Roofs, bound, core_ceiling, roofs_and_notes, terms_s
 from .model import time_s as roof_time_s
 from .operators import operator_named
 from .operators.base import WORK, Facts, Operator
-from .operators.scales import USUAL_SCALES, scales_name
+from .operators.scales import USUAL_SCALES, scales_name, without_unused
 from .reading import SCHEMA_VERSION
 from .units import SECONDS, SHARES, fmt_number, fmt_shares, fmt_si, within
 from .words import hint
@@ -418,7 +418,7 @@ class Prediction(Expected):
         """What and on what, in a line."""
         if self.problem is None:
             return repr(self)
-        fields = ", ".join(f"{name} {value}" for name, value in self.problem.to_dict().items())
+        fields = ", ".join(f"{name} {value}" for name, value in without_unused(self.problem.to_dict()).items())
         return f"{self.what}, {fields}, on {self.machine}"
 
     def summary(self) -> list[tuple[str, str]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..errors import Error
 from ..machine import machines_of
+from ..operators.scales import without_unused
 from ..units import fmt_number, fmt_si
 from .fields import given_fields
 from .outcomes import OK, BadInput, checking_input
@@ -41,7 +42,7 @@ def crossover(options: argparse.Namespace) -> int:
         screen.json({"operator": problem.name, "problem": problem.to_dict(), "crossings": records})
         return OK
     over = found[0][2].over
-    fixed = {name: value for name, value in problem.to_dict().items() if name not in (over, "dtype")}
+    fixed = {name: value for name, value in without_unused(problem.to_dict()).items() if name not in (over, "dtype")}
     screen.line(f"{problem.name}, {', '.join(f'{name} {value}' for name, value in fixed.items())}")
     screen.line()
     rows = [
