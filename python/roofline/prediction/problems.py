@@ -1,0 +1,286 @@
+"""The expected time of one problem, from its work, its bytes at every level, and a machine's rates."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._repr import Row, html_table, printable, text_table
+from ..counts import larger, pick, smaller
+from ..errors import Error
+from ..kernel_costs import KernelCosts, kernel_costs
+from ..machine import LEVELS, Machine
+from ..model import Roofs, bound, roofs_and_notes, terms_s
+from ..model import time_s as roof_time_s
+from ..operators.base import WORK, Facts, Operator
+from ..operators.scales import without_unused
+from ..reading import SCHEMA_VERSION
+from ..units import SECONDS, fmt_si, within
+from .expected import Expected, Utilisation, longest, utilisation_of
+from .rates import Rates, any_of, machine_rates, moved_bytes, reused_bytes, share_of
+
+ROUNDING = 1e-12  # of a time: a difference of floating-point sums below this is 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Prediction(Expected):
+    """The expected time of one problem, and the time its roofs allow. problem, machine: of which and on what (its name).
+
+    time_s: expected, from `parts` (seconds of each level, kind of work, and launch). roof_s: the longest of `terms` (seconds per
+    roof), a lower bound; bound: which that is. most_s: where a cache was not measured, so that what it serves again is left out of
+    time_s, the expected time with these bytes at the operands' level; else None.
+    """
+
+    time_s: float
+    roof_s: float
+    bound: str
+    terms: Mapping[str, float]
+    parts: Mapping[str, float]
+    roofs: Roofs
+    rates: Rates
+    flops: int
+    bytes: int
+    notes: tuple[str, ...] = ()
+    most_s: float | None = None
+    problem: Operator | None = None
+    machine: str = ""
+
+    @property
+    def what(self) -> str:
+        return "" if self.problem is None else self.problem.name
+
+    @property
+    def profile(self) -> dict[str, Any]:
+        """Its launch, its longest level or kind of work, and what overlap does not hide."""
+        parts = self.parts
+        launch = parts.get("launch", 0.0)
+        work = {kind: seconds for kind, seconds in parts.items() if kind in WORK}
+        levels = {name: seconds for name, seconds in parts.items() if name not in WORK and name != "launch"}
+        computing = sum(work.values())
+        kinds = {kind: pick(seconds > 0, computing, 0.0) for kind, seconds in longest(work).items()}
+        most = longest({**levels, **kinds})
+        left = larger(self.time_s - launch - sum(most.values()), 0.0) if most else 0.0
+        least = ROUNDING * self.time_s
+        return {roof: seconds for roof, seconds in {"launch": launch, **most, "overlap": left}.items() if np.any(seconds > least)}
+
+    def record(self) -> dict[str, Any]:
+        fields = {} if self.problem is None else self.problem.to_dict()
+        shown = Expected.record(self)
+        return {"machine": self.machine, "what": shown.pop("what"), **fields, **shown, "roof_s": self.roof_s}
+
+    def as_answer(self) -> dict[str, Any]:
+        """JSON form with its problem and machine: what `roofline predict OPERATOR --json` prints."""
+        problem = {} if self.problem is None else self.problem.to_dict()
+        rates = {"flops": self.flops, "bytes": self.bytes, "flops_per_byte": self.flops_per_byte if self.bytes else None}
+        return {
+            "schema_version": SCHEMA_VERSION, "kind": "prediction", "machine": self.machine, "operator": self.what,
+            "problem": problem, **self.to_dict(), **rates, "flops_per_s": self.flops_per_s, "bytes_per_s": self.bytes_per_s,
+        }  # fmt: skip
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a measurement stores: time_s, roof_s, bound, terms, parts, and most_s and notes where there are any."""
+        more = {"most_s": self.most_s, "notes": list(self.notes)}
+        return {
+            "time_s": self.time_s, "roof_s": self.roof_s, "bound": self.bound, "terms": dict(self.terms), "parts": dict(self.parts),
+            **{name: value for name, value in more.items() if value},
+        }  # fmt: skip
+
+    def __repr__(self) -> str:
+        on = f"{self.what} on {self.machine}: " if self.what and self.machine else ""
+        return printable(f"Prediction({on}{fmt_si(self.time_s, 's')}, {self.bound}-bound, {fmt_si(self.flops_per_s, 'FLOP/s')})")
+
+    @property
+    def title(self) -> str:
+        """What and on what, in a line."""
+        if self.problem is None:
+            return repr(self)
+        fields = ", ".join(f"{name} {value}" for name, value in without_unused(self.problem.to_dict()).items())
+        return f"{self.what}, {fields}, on {self.machine}"
+
+    def summary(self) -> list[tuple[str, str]]:
+        """What a reader wants first: (name, value)."""
+        return [*self.quantities().items(), ("roofline", f"{fmt_si(self.roof_s, 's', 4)}, {self.bound}-bound")]
+
+    def remarks(self) -> list[str]:
+        """What was assumed."""
+        return [f"note: {note}" for note in self.notes]
+
+    def table(self) -> tuple[Row, list[Row]]:
+        """The time of each roof and of each part of the expected time, with its ceiling."""
+        names = {"compute": "compute", self.roofs.level: "memory", "launch": "launch"}
+        roofs: list[Row] = [
+            (f"{term} roof", fmt_si(seconds, "s"), self.roofs.labels.get(names.get(term, term), ""))
+            for term, seconds in self.terms.items()
+        ]
+        parts: list[Row] = [
+            (name, fmt_si(seconds, "s"), self.rates.labels.get(name, "")) for name, seconds in self.parts.items() if seconds > 0
+        ]
+        most = f" to {fmt_si(self.most_s, 's')}" if self.most_s else ""
+        return ("", "time", "ceiling"), [*roofs, *parts, ("expected", f"{fmt_si(self.time_s, 's')}{most}", "")]
+
+    def _repr_html_(self) -> str:
+        return html_table(*self.table(), title=repr(self), notes=self.notes)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text("Prediction(…)" if cycle else text_table(*self.table(), title=repr(self), notes=self.notes))
+
+
+def _parts_s(
+    problem: Operator, plan: Facts, facts: Mapping[str, Any], roofs: Roofs, rates: Rates, moved: Mapping[str, Mapping[str, int]]
+) -> dict[str, float]:
+    """Seconds of each part; what an unmeasured cache serves is in none of them, see `_served`."""
+    return rates.parts_s(problem.work(plan), _served(problem, plan, facts, roofs, rates, moved)[0], problem.launches(plan))
+
+
+def _served(
+    problem: Operator, plan: Facts, facts: Mapping[str, Any], roofs: Roofs, rates: Rates, moved: Mapping[str, Mapping[str, int]]
+) -> tuple[dict[str, int], dict[str, tuple[str, int]]]:
+    """Bytes by level that has a rate; and by cache without one, the level that stands for it ("": none) and bytes.
+
+    The next slower cache that was measured stands for one that was not. Where there is none the bytes are in no level: memory,
+    which would be next, serves them many times more slowly than any cache.
+    """
+    sizes: dict[str, int] = {"link": problem.link_bytes()} if "link" in rates.bandwidths else {}
+    missing: dict[str, tuple[str, int]] = {}
+    for level, size in [
+        *((level, sum(terms.values())) for level, terms in moved.items()),
+        *reused_bytes(problem, plan, facts).items(),
+    ]:
+        where = level
+        if level not in rates.bandwidths:
+            nearer = LEVELS[LEVELS.index(level) + 1 : LEVELS.index(roofs.level)]  # than the operands
+            where = next((other for other in nearer if other in rates.bandwidths), "")
+            missing[level] = (where, missing.get(level, ("", 0))[1] + size)
+        if where:
+            sizes[where] = sizes.get(where, 0) + size
+    return sizes, {level: found for level, found in missing.items() if any_of(found[1])}
+
+
+def expect(
+    problem: Operator,
+    plan: Facts,
+    facts: Mapping[str, Any],
+    roofs: Roofs,
+    rates: Rates,
+    moved: Mapping[str, Mapping[str, int]],
+    kernel: KernelCosts | None = None,
+) -> Prediction:
+    """The prediction from rates and the bytes of `moved_bytes`. Of a batch (`Operator.many`) its numbers are arrays.
+
+    kernel: what the kernel takes beyond the parts; where that is less, all parts are shorter.
+    """
+    flops, bytes_, link = problem.total_flops(), sum(moved[roofs.level].values()), problem.link_bytes()
+    parts = _parts_s(problem, plan, facts, roofs, rates, moved)
+    notes, left_out = [], 0
+    for level, (where, size) in _served(problem, plan, facts, roofs, rates, moved)[1].items():
+        most = f"{'up to ' if isinstance(size, np.ndarray) else ''}{fmt_si(np.max(size), 'B')}"
+        said = f"no {level} bandwidth was measured: the {most} that it serves"
+        notes.append(f"{said} count at {where}'s" if where else f"{said} are left out of the time")
+        left_out += 0 if where else size
+    more_s = left_out / rates.bandwidths[roofs.level]
+    most_s = rates.time_s({**parts, roofs.level: parts.get(roofs.level, 0.0) + more_s}) if any_of(left_out) else None
+    time_s = rates.time_s(parts)
+    if kernel is not None:
+        overlapped_s = time_s - parts["launch"]
+        more = kernel.more_s(problem, parts, overlapped_s, cold=roofs.level == LEVELS[-1])
+        shorter = 1 + smaller(more["kernel"], 0.0) / larger(overlapped_s, sys.float_info.min)
+        parts = {name: seconds if name == "launch" else seconds * shorter for name, seconds in parts.items()}
+        time_s, most_s = time_s + sum(more.values()), None if most_s is None else most_s + sum(more.values())
+        parts |= {name: larger(seconds, 0.0) for name, seconds in more.items() if any_of(seconds)}
+    return Prediction(
+        time_s=time_s, roof_s=_unboxed(roof_time_s(flops, bytes_, roofs, link)),
+        bound=_unboxed(bound(flops, bytes_, roofs, link)),
+        terms={name: _unboxed(seconds) for name, seconds in terms_s(flops, bytes_, roofs, link).items()}, parts=parts, roofs=roofs,
+        rates=rates, flops=flops, bytes=bytes_, notes=tuple(notes), most_s=most_s,
+    )  # fmt: skip
+
+
+def _unboxed(x: NDArray[Any]) -> Any:
+    """A Python number or text of an array without axes; an array with some as it is."""
+    return x if x.ndim else x.item()
+
+
+def facts_of(problem: Operator, variant: str | None, plan: Facts | None) -> dict[str, Any]:
+    """The plan with its variant: the one asked for, else its own, else "": no kernel of ours, see `Operator.traffic`."""
+    facts = dict(plan or {})
+    if variant:
+        problem.require_variant(variant)
+    return facts | {"variant": variant or facts.get("variant") or ""}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assumed:
+    """What a prediction takes from the user instead of the machine; see `predict`. Raises Error for what makes no sense."""
+
+    level: str | None = None
+    threads: int | None = None
+    unit: str | None = None
+    utilisation: Utilisation | None = None
+    launch_s: float | None = None
+    knee: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "utilisation", utilisation_of(self.utilisation))
+        if self.launch_s is not None:
+            within("launch_s", "seconds", self.launch_s, SECONDS)
+        if self.knee is not None and not self.knee >= 1:
+            raise Error(f"knee must be at least 1 (times add), and infinite for perfect overlap, got {self.knee!r:.80}")
+
+    def rates(self, machine: Machine, problem: Operator, variant: str) -> tuple[Roofs, Rates, tuple[str, ...]]:
+        """The roofs of `problem`, what the parts of a variant run at, and notes."""
+        roofs, notes = roofs_and_notes(machine, problem, self.level, self.threads, self.unit)
+        if self.launch_s is not None:
+            roofs = dataclasses.replace(roofs, floor_s=self.launch_s, labels={**roofs.labels, "launch": "as given"})
+        rates = machine_rates(machine, problem, roofs, variant=variant, threads=self.threads)
+        if self.knee is not None:
+            rates = dataclasses.replace(rates, knee=self.knee)
+        shares = utilisation_of(self.utilisation)
+        if any(share != 1 for share in shares.values()):
+            rates, roofs = rates.derated(shares), roofs.derated(**shares)
+            labels = {
+                name: share_of(label, shares, "bandwidth" if name == "memory" else name) for name, label in roofs.labels.items()
+            }
+            roofs = dataclasses.replace(roofs, labels=labels)
+        return roofs, rates, notes
+
+
+def predict_problem(
+    machine: Machine,
+    problem: Operator,
+    *,
+    variant: str | None = None,
+    plan: Facts | None = None,
+    level: str | None = None,
+    threads: int | None = None,
+    unit: str | None = None,
+    utilisation: Utilisation | None = None,
+    launch_s: float | None = None,
+    knee: float | None = None,
+) -> Prediction:
+    """The expected time of `problem` on `machine`, with nothing measured.
+
+    variant: a kernel of ours, whose further traffic and launches count then; None is the one of `plan`, else none: the compulsory
+    bytes, in one launch. plan: facts of a kernel that ran; without one the traffic comes from the problem alone. level: where the
+    operands lie (None: the slowest level, a cold run). A bimodal ceiling counts with its best mode, and a note says so.
+
+    What the machine does not say, or should not: unit ("core", "tensor"): the compute roof's. utilisation: shares of the roofs
+    that a run reaches, e.g. {"compute": 0.7, "bandwidth": 0.8} or 0.8 of all, for the roofs and the expected time. launch_s: floor
+    of one launch. knee: p of the sum of levels and arithmetic, 1 (times add) to math.inf (the hard roof); None is the measured one.
+    Raises Error naming a ceiling that is missing, an unknown variant, or what cannot be assumed.
+    """
+    assumed = Assumed(
+        level=level, threads=threads, unit=unit, utilisation=utilisation, launch_s=launch_s, knee=knee
+    )  # fmt: skip
+    facts = facts_of(problem, variant, plan)
+    roofs, rates, notes = assumed.rates(machine, problem, facts["variant"])
+    caches = machine.facts if machine.device == "cpu" else {}
+    moved = moved_bytes(problem, facts, caches, roofs.level)
+    kernel = kernel_costs(machine, problem, facts["variant"])
+    found = expect(problem, facts, caches, roofs, rates, moved, kernel)
+    return dataclasses.replace(found, notes=(*notes, *found.notes), problem=problem, machine=machine.name)
