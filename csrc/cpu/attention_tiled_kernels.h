@@ -67,11 +67,13 @@ struct AttentionTiledKernels {
            (value_panel ? panel_floats((kv_block + numbers - 1) / numbers, value_columns) : 0);
   }
   // Of a key, or columns of V.
-  static std::int64_t words(std::int64_t n, std::int64_t numbers, std::int64_t columns) {
+  [[gnu::always_inline]] static std::int64_t words(std::int64_t n, std::int64_t numbers, std::int64_t columns) {
     return ((n + numbers - 1) / numbers + columns - 1) / columns * columns;
   }
   // K or V of a block of keys in words; a multiple of a cache line.
-  static std::int64_t panel_floats(std::int64_t kv_block, std::int64_t columns) { return (kv_block * columns + 15) / 16 * 16; }
+  [[gnu::always_inline]] static std::int64_t panel_floats(std::int64_t kv_block, std::int64_t columns) {
+    return (kv_block * columns + 15) / 16 * 16;
+  }
 };
 
 ROOFLINE_DECLARE_TABLES(AttentionTiledKernels, attention_tiled);
