@@ -66,7 +66,7 @@ struct AttentionTiledKernels {
     return query_block * (key_words + value_columns + 4) + kv_block * width + (key_panel ? panel_floats(kv_block, key_words) : 0) +
            (value_panel ? panel_floats((kv_block + numbers - 1) / numbers, value_columns) : 0);
   }
-  // Of a key, or columns of V.
+  // Words that hold n numbers, rounded up to a multiple of `columns`.
   [[gnu::always_inline]] static std::int64_t words(std::int64_t n, std::int64_t numbers, std::int64_t columns) {
     return ((n + numbers - 1) / numbers + columns - 1) / columns * columns;
   }

@@ -99,7 +99,7 @@ class CheatSheet:
         return self.roofs.ridge_flops_per_byte
 
     def line(self, phase: str, kind: str = ALL, *, batch: int | None = None) -> Line:
-        """The row of "decode" or "prefill", of a kind of kernels, at a batch (None: the first). Raises Error where none is."""
+        """The row of a phase and a kind of kernels at a batch (None: the first). Raises Error if there is none."""
         for each in self.lines:
             if (each.phase, each.kind) == (phase, kind) and batch in (None, each.batch):
                 return each
@@ -183,7 +183,7 @@ def _kind(part: Part) -> str:
 
 
 def _by_kind(found: ModelPrediction) -> dict[str, list[Part]]:
-    """All parts, and those of each kind that there is."""
+    """The parts by kind; `ALL` holds every part."""
     kinds = {kind: [part for part in found.parts if _kind(part) == kind] for kind in KINDS}
     return {ALL: list(found.parts), **{kind: parts for kind, parts in kinds.items() if parts}}
 

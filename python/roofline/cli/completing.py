@@ -1,4 +1,4 @@
-"""`roofline completion`: a script for a shell, from the flags that there are."""
+"""`roofline completion`: prints the completion script of a shell."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def given_fields(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def phase_of(name: str, fields: Mapping[str, Any]) -> Any:
-    """The phase of this name with these fields, `seq_len` included. Raises Error for a field that it has not."""
+    """The phase of this name with these fields, `seq_len` included. Raises Error for an unknown field."""
     from ..transformer import phase_of as made
 
     return made(name, fields)

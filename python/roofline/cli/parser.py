@@ -402,6 +402,13 @@ def _command(commands: Any, name: str) -> Parser:
     return own
 
 
+def _common(own: Parser, name: str, as_json: bool) -> None:
+    """The flags of every command that takes no operator."""
+    if name in REPLACING:
+        own.add_argument("--force", action="store_true", help="replace files that this command did not write, too")
+    _talking(own, as_json)
+
+
 def whole() -> Parser:
     """A parser with the flags of every command and operator, for what lists them all: it takes a second."""
     from ..operators import OPERATORS
@@ -414,10 +421,8 @@ def whole() -> Parser:
             _add_operators(own, name, tuple(OPERATORS), as_json=False)
         elif fill is not None:
             fill(own)
-        if name in REPLACING:
-            own.add_argument("--force", action="store_true", help="replace files that this command did not write, too")
         if name not in WITH_OPERATOR:
-            _talking(own, as_json=False)
+            _common(own, name, as_json=False)
     return parser
 
 
@@ -452,9 +457,7 @@ def build(arguments: Sequence[str]) -> Parser:
             _predict(own, operator_in(arguments[list(arguments).index("predict") + 1 :]))
         elif fill is not None:
             fill(own)
-        if name in REPLACING:
-            own.add_argument("--force", action="store_true", help="replace files that this command did not write, too")
-        _talking(own, as_json)
+        _common(own, name, as_json)
         parser.known = tuple(own._option_string_actions)
     return parser
 

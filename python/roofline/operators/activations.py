@@ -22,5 +22,5 @@ def activated(activation: str, x: Array) -> Array:
 
 
 def exponentials(activation: str) -> int:
-    """Of an element: erf and tanh are an exponential and a few operations."""
+    """Operations per element; erf and tanh count as an exponential and a few other operations."""
     return 0 if activation in ("none", "relu") else 1

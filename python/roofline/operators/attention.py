@@ -236,7 +236,7 @@ class Attention(Operator):
         return both, both // (self.batch * self.kv_heads)
 
     def key_bytes(self) -> int:
-        """Of a key and its value, of one KV head."""
+        """Bytes of one key and its value in one KV head."""
         return size_bytes((2 * self.head_dim,), self.dtype)  # type: ignore[no-any-return]
 
     def operations_of(self, pairs: int) -> dict[str, int]:

@@ -163,7 +163,7 @@ class CachedAttention(Operator):
         return self.heads // self.kv_heads
 
     def key_bytes(self) -> Any:
-        """Of a key and its value, of one KV head."""
+        """Bytes of one key and its value in one KV head."""
         return size_bytes((2 * self.head_dim,), self.kv_dtype)
 
     def kv_bytes(self) -> tuple[Any, Any]:

@@ -98,7 +98,7 @@ class MlaPrefill(Operator):
         return 1
 
     def key_bytes(self) -> int:
-        """Of a key and its value, of one head."""
+        """Bytes of one key and its value in one head."""
         columns = self.qk_nope_head_dim + self.qk_rope_head_dim + self.v_head_dim
         return size_bytes((columns,), self.dtype)  # type: ignore[no-any-return]
 

@@ -131,13 +131,6 @@ class Prediction(Expected):
         printer.text("Prediction(…)" if cycle else text_table(*self.table(), title=repr(self), notes=self.notes))
 
 
-def _parts_s(
-    problem: Operator, plan: Facts, facts: Mapping[str, Any], roofs: Roofs, rates: Rates, moved: Mapping[str, Mapping[str, int]]
-) -> dict[str, float]:
-    """Seconds of each part; what an unmeasured cache serves is in none of them, see `_served`."""
-    return rates.parts_s(problem.work(plan), _served(problem, plan, facts, roofs, rates, moved)[0], problem.launches(plan))
-
-
 def _served(
     problem: Operator, plan: Facts, facts: Mapping[str, Any], roofs: Roofs, rates: Rates, moved: Mapping[str, Mapping[str, int]]
 ) -> tuple[dict[str, int], dict[str, tuple[str, int]]]:
@@ -176,9 +169,10 @@ def expect(
     kernel: what the kernel takes beyond the parts; where that is less, all parts are shorter.
     """
     flops, bytes_, link = problem.total_flops(), sum(moved[roofs.level].values()), problem.link_bytes()
-    parts = _parts_s(problem, plan, facts, roofs, rates, moved)
+    served, missing = _served(problem, plan, facts, roofs, rates, moved)
+    parts = rates.parts_s(problem.work(plan), served, problem.launches(plan))
     notes, left_out = [], 0
-    for level, (where, size) in _served(problem, plan, facts, roofs, rates, moved)[1].items():
+    for level, (where, size) in missing.items():
         most = f"{'up to ' if isinstance(size, np.ndarray) else ''}{fmt_si(np.max(size), 'B')}"
         said = f"no {level} bandwidth was measured: the {most} that it serves"
         notes.append(f"{said} count at {where}'s" if where else f"{said} are left out of the time")
