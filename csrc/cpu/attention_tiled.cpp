@@ -14,18 +14,14 @@ namespace {
 
 using Table = AttentionTiledKernels;
 
-// The fastest kernels for these elements. Intel's CPUs take two cycles for a product of bf16 pairs, as for the two multiply-adds in
-// fp32 that do the same.
+// The fastest kernels for these elements.
 Choice<Table> choose_for([[maybe_unused]] Element queries, [[maybe_unused]] Cached::Element cache) {
-#if defined(__x86_64__)
   [[maybe_unused]] const bool bf16 = queries == kBf16 && cache == Cached::bf16;
 #if defined(ROOFLINE_HAVE_amx)
   if (bf16 && has(Isa::amx)) return {Isa::amx, &attention_amx};
 #endif
 #if defined(ROOFLINE_HAVE_avx512_bf16)
-  __builtin_cpu_init();
-  if (bf16 && has(Isa::avx512_bf16) && !__builtin_cpu_is("intel")) return {Isa::avx512_bf16, &attention_pairs_avx512_bf16};
-#endif
+  if (bf16 && has_fast_bf16_pairs()) return {Isa::avx512_bf16, &attention_pairs_avx512_bf16};
 #endif
   return choose<Table>(ROOFLINE_TABLES(attention_tiled));
 }

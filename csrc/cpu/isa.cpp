@@ -143,6 +143,15 @@ std::string name(Isa isa) { return set_of(isa).name; }
 
 bool has(Isa isa) { return allowed().has(isa) && cpu_has(isa) && refused(isa).empty(); }
 
+bool has_fast_bf16_pairs() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return has(Isa::avx512_bf16) && !__builtin_cpu_is("intel");  // Intel's take two cycles, as two multiply-adds in fp32 do
+#else
+  return false;
+#endif
+}
+
 std::vector<Isa> available() {
   std::vector<Isa> all;
   for (const Set& set : sets())

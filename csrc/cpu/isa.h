@@ -33,6 +33,7 @@ enum class Isa { scalar, avx2, avx512, avx512_bf16, avx512_fp16, amx, neon, neon
 
 std::string name(Isa isa);
 bool has(Isa isa);                // the CPU and the operating system have it, and ROOFLINE_ISA allows it
+bool has_fast_bf16_pairs();        // has(avx512_bf16), and its products of bf16 pairs beat multiply-adds in fp32
 std::vector<Isa> available();     // all that has() says yes to
 std::string lacks(const std::string& isa_name);  // why not; empty if has()
 

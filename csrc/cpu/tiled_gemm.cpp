@@ -19,23 +19,20 @@ constexpr std::int64_t kLeastStrips = 4;     // of a part, and tiles of rows: it
 
 }  // namespace
 
-// Intel's CPUs take two cycles for a product of bf16 pairs, as for the two multiply-adds in
-// fp32 that do the same.
-Choice<GemmKernels> choose_gemm(Stored type) {
+Choice<GemmKernels> choose_gemm([[maybe_unused]] Stored type) {
 #if defined(ROOFLINE_HAVE_amx)
   if ((type == Stored::int8 || type == Stored::bf16) && has(Isa::amx)) return {Isa::amx, &gemm_amx};
 #endif
 #if defined(ROOFLINE_HAVE_avx512_bf16)
-  __builtin_cpu_init();
-  const bool pairs = type == Stored::int8 || (type == Stored::bf16 && !__builtin_cpu_is("intel"));
-  if (pairs && has(Isa::avx512_bf16)) return {Isa::avx512_bf16, &gemm_pairs_avx512_bf16};
+  if ((type == Stored::int8 && has(Isa::avx512_bf16)) || (type == Stored::bf16 && has_fast_bf16_pairs())) return {Isa::avx512_bf16, &gemm_pairs_avx512_bf16};
 #endif
   return choose<GemmKernels>(ROOFLINE_TABLES(gemm));
 }
 
 void widen_rows(const GemmKernels& table, Stored type, bool fp32, const void* a, std::int64_t rows, std::int64_t inner, float* to) {
   const std::int64_t numbers = table.numbers[index(type)], words = words_of(table, type, inner), whole = inner / numbers, over = inner % numbers;
-  const std::int64_t size = fp32 ? 4 : type == Stored::int8 || type == Stored::fp8_e4m3 ? 1 : type == Stored::fp32 ? 4 : 2;
+  const bool bytes = type == Stored::int8 || type == Stored::fp8_e4m3;
+  const std::int64_t size = fp32 || type == Stored::fp32 ? 4 : bytes ? 1 : 2;
   const auto widen = fp32 && numbers > 1 ? table.pair : table.widen[index(fp32 ? Stored::fp32 : type)];
   const auto* from = static_cast<const char*>(a);
   if (words == whole && !over) return widen(from, to, rows * words);  // nothing is filled up

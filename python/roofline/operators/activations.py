@@ -22,5 +22,5 @@ def activated(activation: str, x: Array) -> Array:
 
 
 def exponentials(activation: str) -> int:
-    """Operations per element; erf and tanh count as an exponential and a few other operations."""
+    """Exponentials per element; erf and tanh count as one each, and a few other operations."""
     return 0 if activation in ("none", "relu") else 1
