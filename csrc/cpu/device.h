@@ -2,7 +2,11 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <map>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "core/backend.h"
 #include "cpu/isa.h"
@@ -40,6 +44,12 @@ class Device final : public Backend, public Queue {
   void fill(void* memory, DType dtype, std::int64_t elements, Fill fill, std::uint64_t seed) override;
   std::vector<Extent> allocated_by(const std::function<void()>& work) override;
   void share_last_cache(std::int64_t bytes) override { caches_.l3_bytes = std::min(reported_l3_bytes_, std::max<std::int64_t>(bytes, 0)); }
+  struct Trial {
+    std::vector<Extent> memory;     // that no cache holds when a run begins
+    std::function<void(int)> run;   // a candidate
+  };
+  // The quickest of `candidates`, measured in turns when `what` is asked for the first time.
+  int quickest(const std::string& what, int candidates, const std::function<Trial()>& prepare);
   double run_batch(const Batch& batch) override;
   double clock_hz() override;
   std::vector<double> clocks_hz() override;
@@ -55,6 +65,7 @@ class Device final : public Backend, public Queue {
   std::int64_t reported_l3_bytes_ = 0;
   void* scratch_ = nullptr;
   std::int64_t scratch_bytes_ = 0;
+  std::map<std::string, int> quickest_;
 };
 
 // A launch receives the device as its queue.

@@ -23,6 +23,7 @@ struct GemmPart {
   std::int64_t first, last;      // strips
   std::int64_t inner_block = 0;  // of `block`
   Stored a_stored = Stored::fp32;
+  int streams = 1;  // of `few`: address streams in which it reads b, at most kMostStreams
 };
 
 // Weights of 8 or 4 bits in groups along inner, in `QuantizedKernels`; a is fp32 there. A strip is its groups one after the other:
@@ -39,7 +40,7 @@ struct QuantizedPart : GemmPart {
 
 struct GemmKernels {
   static constexpr int kMostFewRows = 18;
-  static constexpr int kStreams = 8;  // address streams in which `few` reads b
+  static constexpr int kMostStreams = 8;
 
   int width;       // columns of a strip
   int tile_rows;   // of a tile of c in registers
@@ -59,7 +60,7 @@ struct GemmKernels {
   void (*narrow[3])(const float* x, void* y, std::int64_t n);  // from fp32; [0] copies
   void (*pair)(const void* x, float* y, std::int64_t n);  // 2 n numbers of fp32 to n words of bf16; null where bf16 has no words
 
-  std::int64_t few_floats(std::int64_t rows) const { return kStreams * rows * width; }
+  std::int64_t few_floats(std::int64_t rows) const { return kMostStreams * rows * width; }
   // A packed block of a and a strip of b in fp32; a packed block is written a vector too far.
   std::int64_t block_floats(std::int64_t rows, std::int64_t inner_block) const { return (rows + width) * inner_block + 16; }
 };

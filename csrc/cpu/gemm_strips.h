@@ -23,7 +23,7 @@ struct Rows {
   using B = Strip;
   ROOFLINE_INLINE Index bytes(const GemmPart& part) { return part.inner * B::kRowBytes; }
   ROOFLINE_INLINE Index at(const GemmPart&, Index k) { return k * B::kRowBytes; }
-  ROOFLINE_INLINE Index after(const GemmPart& part, Index k) { return least(k + kChunk<B>, part.inner); }
+  ROOFLINE_INLINE Index after(const GemmPart& part, Index k) { return least(k + in_flight(part) / B::kRowBytes, part.inner); }
   ROOFLINE_INLINE Index place(const GemmPart&, Index k) { return k; }
 
   // n rows of a strip in registers' format, while the bytes after them are fetched.
@@ -43,11 +43,11 @@ struct Rows {
     const float* const a = static_cast<const float*>(part.a) + k;
     const char* const b = strip + k * B::kRowBytes;
     if (B::kWide || part.rows <= kTileRows) {
-      add_rows<B, static_cast<int>(kChunk<B>)>(part, a, b, n, sums);
+      add_rows<B, true>(part, a, b, n, sums);
     } else {
-      alignas(64) float wide[kChunk<B> * kWidth];
+      alignas(64) float wide[kInFlight / B::kRowBytes * kWidth];
       widen(part, strip, k, n, wide);
-      add_rows<WideStrip<typename B::Sum>, 0>(part, a, reinterpret_cast<const char*>(wide), n, sums);
+      add_rows<WideStrip<typename B::Sum>, false>(part, a, reinterpret_cast<const char*>(wide), n, sums);
     }
   }
 };

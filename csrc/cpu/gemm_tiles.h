@@ -1,6 +1,6 @@
-// c = a b with b in strips as wide as two vectors. Few rows: a tile of c lies in the cache, and b is read in eight address
-// streams, since a core that reads one keeps too few lines on their way. More rows: blocks of inner, so that a strip of b stays in
-// the first cache and a packed block of a in the second, and a tile of c lies in registers (Goto and van de Geijn, 2008).
+// c = a b with b in strips as wide as two vectors. Few rows: a tile of c lies in the cache, and b is read in one or several address
+// streams, with what they need next on its way. More rows: blocks of inner, so that a strip of b stays in the first cache and a packed
+// block of a in the second, and a tile of c lies in registers (Goto and van de Geijn, 2008).
 //
 // What a strip holds is a class of its own: `Sum` (the arithmetic), `kWide` (fp32 already), kRowBytes, and `read` of row base + u, where
 // base is a multiple of 4 and u below 4. Everything is internal to the file that includes it.
@@ -63,10 +63,10 @@ ROOFLINE_INLINE void fetch(const void* from, Index first, Index last) {
   for (Index at = first; at < last; at += 64) __builtin_prefetch(static_cast<const char*>(from) + at, 0, 2);
 }
 
-// sums[Rows][2] of a[Rows][n] b[n][kWidth], while rows of b `Ahead` further are fetched. Few rows add up in several phases: a
-// multiply-add waits four cycles for the one before.
-template <class B, int Ahead, int Rows, class A>
-ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Rows][2]) {
+// sums[Rows][2] of a[Rows][n] b[n][kWidth]; with Ahead, while what lies `ahead` bytes further is fetched. Few rows add up in several
+// phases: a multiply-add waits four cycles for the one before.
+template <class B, bool Ahead, int Rows, class A>
+ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Rows][2], Index ahead = 0) {
   using Sum = typename B::Sum;
   constexpr int kPhases = Rows >= 4 ? 1 : Rows >= 2 ? 2 : 4;
   Vec acc[kPhases][Rows][2];
@@ -76,7 +76,8 @@ ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Ro
     for (auto& row : phase) row[0] = row[1] = zero();
   const auto step = [&](Vec (&into)[Rows][2], Index base, int u) __attribute__((always_inline)) {
     Vec low, high;
-    if (Ahead > 0 && u * B::kRowBytes % 64 == 0) __builtin_prefetch(b + (base + u + Ahead) * B::kRowBytes);
+    if (Ahead && u * B::kRowBytes % 64 == 0)
+      for (Index line = 0; line < B::kRowBytes; line += 64) __builtin_prefetch(b + (base + u) * B::kRowBytes + line + ahead);
     B::read(b, base, u, low, high);
 #pragma GCC unroll 14
     for (int r = 0; r < Rows; ++r) {
@@ -101,15 +102,15 @@ ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Ro
     }
 }
 
-// Rows of b that `few` takes from one place at a time: 1 KiB.
-template <class B>
-constexpr Index kChunk = 1024 / B::kRowBytes;
+// Bytes of b that `few` has on their way, and takes from one stream after the other: each gives its share.
+constexpr Index kInFlight = 8192;
+ROOFLINE_INLINE Index in_flight(const GemmPart& part) { return kInFlight / part.streams; }
 
 // into[Rows][kWidth] += a[Rows][n] b[n][kWidth]
-template <class B, int Ahead, int Rows>
-void add_product(const float* a, Index stride, const char* b, Index n, float* into) {
+template <class B, bool Ahead, int Rows>
+void add_product(const float* a, Index stride, const char* b, Index n, float* into, Index ahead) {
   Vec sums[Rows][2];
-  multiply<B, Ahead>(Plain{a, stride}, b, n, sums);
+  multiply<B, Ahead>(Plain{a, stride}, b, n, sums, ahead);
 #pragma GCC unroll 14
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 2
@@ -123,7 +124,7 @@ void add_product(const float* a, Index stride, const char* b, Index n, float* in
 template <class Sum, int Rows>
 void tile(const float* a, const float* b, Index n, float* c, Index stride, int columns, bool first) {
   Vec sums[Rows][2];
-  multiply<WideStrip<Sum>, 0>(Panel<Rows>{a}, reinterpret_cast<const char*>(b), n, sums);
+  multiply<WideStrip<Sum>, false>(Panel<Rows>{a}, reinterpret_cast<const char*>(b), n, sums);
   if (columns == kWidth) {
 #pragma GCC unroll 14
     for (int r = 0; r < Rows; ++r)
@@ -146,7 +147,7 @@ void tile(const float* a, const float* b, Index n, float* c, Index stride, int c
 // The function for each number of rows.
 template <int... Rows>
 struct Functions {
-  template <class B, int Ahead>
+  template <class B, bool Ahead>
   static constexpr decltype(&add_product<B, Ahead, 1>) kAdd[] = {add_product<B, Ahead, Rows + 1>...};
   template <class Sum>
   static constexpr decltype(&tile<Sum, 1>) kTile[] = {tile<Sum, Rows + 1>...};
@@ -168,10 +169,10 @@ ROOFLINE_INLINE void in_tiles(Index rows, Part part) {
 }
 
 // The sums of all rows with a chunk of a strip in registers' format: sums[rows][kWidth] += a[rows][n] b[n][kWidth].
-template <class B, int Ahead>
+template <class B, bool Ahead>
 ROOFLINE_INLINE void add_rows(const GemmPart& part, const float* a, const char* b, Index n, float* sums) {
   in_tiles(part.rows, [&](Index row, Index rows) {
-    OfRows::kAdd<B, Ahead>[rows - 1](a + row * part.inner, part.inner, b, n, sums + row * kWidth);
+    OfRows::kAdd<B, Ahead>[rows - 1](a + row * part.inner, part.inner, b, n, sums + row * kWidth, in_flight(part));
   });
 }
 
@@ -179,8 +180,7 @@ ROOFLINE_INLINE void add_rows(const GemmPart& part, const float* a, const char* 
 // strip, and `add` the product with the chunk there to sums[rows][kWidth].
 template <class Strips, class Part>
 void few(const Part& part) {
-  constexpr int kStreams = GemmKernels::kStreams;
-  const Index bytes = Strips::bytes(part), sums = part.rows * kWidth;  // of a strip, floats of its sums
+  const Index bytes = Strips::bytes(part), sums = part.rows * kWidth, streams = part.streams;  // of a strip, floats of its sums
   const auto* const b = static_cast<const char*>(part.b);
   const auto strips = [&](Index first, Index step, Index n) {  // n of them at once
     for (Index i = 0; i < n * sums; i += kLanes) store(part.workspace + i, zero());
@@ -198,9 +198,9 @@ void few(const Part& part) {
               load(part.workspace + i * sums + row * kWidth + at));
     }
   };
-  const Index each = (part.last - part.first) / kStreams;
-  for (Index i = 0; i < each; ++i) strips(part.first + i, each, kStreams);
-  if (const Index rest = part.first + kStreams * each; rest < part.last) strips(rest, 1, part.last - rest);
+  const Index each = (part.last - part.first) / streams;
+  for (Index i = 0; i < each; ++i) strips(part.first + i, each, streams);
+  if (const Index rest = part.first + streams * each; rest < part.last) strips(rest, 1, part.last - rest);
 }
 
 // [rows, n] of a, its columns one after the other. It writes up to a vector past the end.

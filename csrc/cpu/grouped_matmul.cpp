@@ -34,6 +34,7 @@ struct Plan {
   Stored type;
   GroupedMatmul problem;
   Blocks most;
+  int streams;  // address streams in which few rows read weights
   Weights up, gate, down;
   std::int64_t thread_bytes;
   std::shared_ptr<void> memory, packed;
@@ -86,6 +87,7 @@ void multiply(const Plan& plan, const Weights& weights, std::int64_t expert, std
       .first = 0,
       .last = last - first,
       .inner_block = std::min(weights.words, plan.most.inner / plan.table->multiple * plan.table->multiple),
+      .streams = plan.streams,
   });
 }
 
@@ -148,6 +150,7 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
   plan->activations = &choose<RowsTable>(ROOFLINE_TABLES(rows)).table->of[kFp32];
   plan->problem = problem;
   plan->most = blocks_of(table->width, table->tile_rows, device.caches());
+  plan->streams = read_streams(device);
   const std::int64_t rows = rows_of(problem), experts = problem.all_experts();
 
   std::int64_t packed_bytes = 0;
@@ -158,7 +161,7 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
     weights.strip_bytes = product({weights.words, table->width, size_bytes(problem.dtype) * numbers}, "grouped_matmul: packed weights");
     // Few experts are cut into enough parts for all threads, and into whole sets of address streams while there are enough strips.
     const std::int64_t wanted = parts_of(kPartsPerThread * device.threads(), std::min(rows, experts));
-    const std::int64_t most = std::max<std::int64_t>(1, weights.strips / GemmKernels::kStreams);
+    const std::int64_t most = std::max<std::int64_t>(1, weights.strips / plan->streams);
     weights.parts = std::max(std::min(wanted, most), std::min(weights.strips, parts_of(columns, kMostColumns)));
     packed_bytes += product({experts, weights.strips, weights.strip_bytes}, "grouped_matmul: packed weights");
     return weights;
@@ -211,6 +214,7 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
   bound.plan.set("tile", std::to_string(table->tile_rows) + "x" + std::to_string(table->width));
   bound.plan.set("threads", device.threads());
   bound.plan.set("gathered", 1);
+  bound.plan.set("streams", plan->streams);
   bound.plan.set("packed_bytes", Value(packed_bytes));
   bound.plan.set("pack_s", Value(pack_s));
   bound.plan.set("workspace_bytes", Value(workspace_bytes));

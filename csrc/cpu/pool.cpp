@@ -71,7 +71,7 @@ double machine_busy_s() {
 
 }  // namespace
 
-Pool::Pool(std::vector<int> cpus) : cpus_(std::move(cpus)), tids_(cpus_.size()), sleeps_(cpus_.size()) {
+Pool::Pool(std::vector<int> cpus) : shares_(cpus.size()), cpus_(std::move(cpus)), tids_(cpus_.size()), sleeps_(cpus_.size()) {
   if (cpus_.empty()) throw Error("thread pool: at least one CPU is needed");
   start();
 }

@@ -32,12 +32,18 @@ class Pool {
     run_erased([](void* f, int worker) { (*static_cast<F*>(f))(worker); }, &work);
   }
 
-  // work(worker, item) for item in [0, items), handed out one by one.
+  // work(worker, item) for item in [0, items), one by one: each worker has a contiguous share, the same in every launch, so that what
+  // it wrote last time is in its own caches; who is done takes items of others' shares.
   template <class F>
   void for_each(std::int64_t items, F&& work) {
-    std::atomic<std::int64_t> next{0};
+    const int n = threads();
+    for (int w = 0; w < n; ++w) shares_[w].next.store(items * w / n, std::memory_order_relaxed);
     run([&](int worker) {
-      for (std::int64_t item; (item = next.fetch_add(1, std::memory_order_relaxed)) < items;) work(worker, item);
+      for (int i = 0; i < n; ++i) {
+        const int owner = (worker + i) % n;
+        const std::int64_t end = items * (owner + 1) / n;
+        for (std::int64_t item; (item = shares_[owner].next.fetch_add(1, std::memory_order_relaxed)) < end;) work(worker, item);
+      }
     });
   }
 
@@ -55,6 +61,10 @@ class Pool {
   void abandon();
   void worker(int index);
 
+  struct alignas(64) Share {
+    std::atomic<std::int64_t> next{0};  // item
+  };
+  std::vector<Share> shares_;  // [threads]; of for_each
   std::vector<int> cpus_;
   std::vector<std::thread> workers_;
   std::vector<pid_t> tids_;  // [threads]; kernel thread ids, the caller's first

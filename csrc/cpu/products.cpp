@@ -35,6 +35,7 @@ Bound bind_tiled(const char* step, const TiledProblem& problem, Device& device) 
   bound.plan.set("row_block", gemm.row_block);
   bound.plan.set("column_block", gemm.column_block);
   bound.plan.set("inner_block", gemm.inner_block);
+  if (gemm.streams) bound.plan.set("streams", gemm.streams);
   bound.plan.set("threads", device.threads());
   bound.plan.set("packed_bytes", Value(gemm.packed_bytes));
   bound.plan.set("pack_s", Value(gemm.pack_s));

@@ -98,7 +98,7 @@ struct Groups {
     const Index sums_stride = part.groups * ((part.group - 1) / kPartOfGroup<B> + 1);
     const Index stride = kPairs ? part.groups * padded(part) / 2 : part.inner;
     Vec sums[Rows][2];
-    multiply<B, static_cast<int>(kPartOfGroup<B>)>(Plain{a, stride}, b, kPairs ? (n + 1) / 2 : n, sums);
+    multiply<B, true>(Plain{a, stride}, b, kPairs ? (n + 1) / 2 : n, sums, in_flight(part));
     for (int half = 0; half < 2; ++half) {
       Vec scale, away;
       factors(part, group, half, scale, away);
@@ -127,7 +127,7 @@ struct Groups {
     if constexpr (!kPairs) {
       alignas(64) float wide[kPartOfGroup<B> * kWidth];
       widen(part, strip, place.k, n, wide);
-      add_rows<WideStrip<Floats>, 0>(part, a, reinterpret_cast<const char*>(wide), n, sums);
+      add_rows<WideStrip<Floats>, false>(part, a, reinterpret_cast<const char*>(wide), n, sums);
     }
   }
 

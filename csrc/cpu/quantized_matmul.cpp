@@ -114,13 +114,14 @@ Bound tiled(const QuantizedMatmul& problem, Device& device) {
   const double pack_s = std::chrono::duration<double>(Clock::now() - begin).count();
 
   const bool few = rows <= GemmKernels::kMostFewRows;
+  const int streams = few ? read_streams(device) : 1;
   const Blocks most = blocks_of(table->width, table->tile_rows, device.caches());
   const std::int64_t row_parts = few ? 1 : parts_of(rows, most.rows);
   const std::int64_t wanted = parts_of(kPartsPerThread * device.threads(), row_parts);
   const std::int64_t least_parts = few ? 1 : parts_of(strips, kMostColumns / table->width);
   // Whole sets of streams where there are enough strips for them.
   const std::int64_t most_parts =
-      few ? std::max<std::int64_t>(strips / GemmKernels::kStreams, std::min<std::int64_t>(strips, device.threads())) : strips;
+      few ? std::max<std::int64_t>(strips / streams, std::min<std::int64_t>(strips, device.threads())) : strips;
   const std::int64_t column_parts = std::min(std::max(least_parts, wanted), most_parts);
   const std::int64_t row_block = std::min(rows, parts_of(parts_of(rows, table->tile_rows), row_parts) * table->tile_rows);
   const std::int64_t inner_block = few ? 0 : std::min(inner, most.inner);
@@ -152,6 +153,7 @@ Bound tiled(const QuantizedMatmul& problem, Device& device) {
   bound.plan.set("column_block", std::min(columns, part_columns));
   bound.plan.set("inner_block", inner_block);
   if (fixed) bound.plan.set("a_stored", "int16 with a scale for " + std::to_string(std::min<std::int64_t>(problem.group, table->chunk[1])) + " numbers");
+  if (few) bound.plan.set("streams", streams);
   bound.plan.set("threads", device.threads());
   bound.plan.set("packed_bytes", Value(packed_bytes));
   bound.plan.set("pack_s", Value(pack_s));
@@ -189,6 +191,7 @@ Bound tiled(const QuantizedMatmul& problem, Device& device) {
       part.rows = own.size(), part.columns = n, part.c_stride = rounded ? n : columns, part.inner = inner;
       part.first = 0, part.last = last - first, part.inner_block = inner_block;
       part.a_stored = widened ? Stored::fp32 : type;
+      part.streams = streams;
       part.group = problem.group, part.groups = problem.groups, part.scale = packing.scale, part.zeros = problem.zero != nullptr;
       part.sums = of_a, part.scales_of_a = scales;
       (fixed ? table->few_fixed : (few ? table->few : table->block)[which])(part);

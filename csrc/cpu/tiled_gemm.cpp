@@ -61,6 +61,27 @@ Blocks blocks_of(int width, int tile_rows, const Caches& caches) {
   return {inner, std::clamp<std::int64_t>(rows, 4 * tile_rows, 384)};
 }
 
+// One stream is fetched ahead by hardware too; some CPUs read faster at several places, and others at half the rate.
+int read_streams(Device& device) {
+  constexpr std::int64_t kInner = 1024, kBytes = std::int64_t{32} << 20;
+  return 1 << device.quickest("streams of few rows", 4, [&device]() -> Device::Trial {
+    const GemmKernels* const table = choose<GemmKernels>(ROOFLINE_TABLES(gemm)).table;
+    const std::int64_t strip_bytes = kInner * table->width * 4, strips = kBytes / strip_bytes, columns = strips * table->width;
+    const std::int64_t own_floats = whole_pages(table->few_floats(1) * 4) / 4;
+    const auto b = workspace(device, kBytes);
+    const auto rest = workspace(device, 4 * (kInner + columns + own_floats * device.threads()));
+    return {{{b.get(), kBytes}}, [=, &device](int candidate) {
+              auto* const a = static_cast<float*>(rest.get());
+              device.pool().run([&](int worker) {
+                const Range own = share(strips, worker, device.threads(), 1);
+                table->few[0]({.a = a, .b = static_cast<const char*>(b.get()) + own.first * strip_bytes, .c = a + kInner + own.first * table->width,
+                               .workspace = a + kInner + columns + worker * own_floats, .rows = 1, .columns = own.size() * table->width,
+                               .c_stride = columns, .inner = kInner, .first = 0, .last = own.size(), .streams = 1 << candidate});
+              });
+            }};
+  });
+}
+
 TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   const Stored type = problem.dtype == DType::fp8_e4m3 ? Stored::fp8_e4m3 : stored(problem.dtype, "tiled");  // of operands only
   const auto [isa, table] = choose_gemm(type);
@@ -83,11 +104,12 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   plan.pack_s = std::chrono::duration<double>(Clock::now() - begin).count();
 
   const bool few = rows <= GemmKernels::kMostFewRows;
+  plan.streams = few ? read_streams(device) : 0;
   const std::int64_t wanted = kPartsPerThread * device.threads();
   const Blocks most = blocks_of(table->width, table->tile_rows, device.caches());
   const std::int64_t most_strips = few ? strips : std::min(strips, kColumnBlock / table->width);
   // Whole sets of streams where there are enough strips for them.
-  std::int64_t most_parts = std::max<std::int64_t>(strips / (few ? GemmKernels::kStreams : kLeastStrips), 1);
+  std::int64_t most_parts = std::max<std::int64_t>(strips / (few ? plan.streams : kLeastStrips), 1);
   const std::int64_t least_rows = parts_of(rows, most.rows), most_rows = std::max(rows / (kLeastStrips * table->tile_rows), least_rows);
   const std::int64_t row_parts = few ? 1 : std::clamp(parts_of(wanted, most_parts), least_rows, most_rows);
   if (row_parts * most_parts < device.threads()) most_parts = std::min<std::int64_t>(strips, device.threads());
@@ -143,6 +165,7 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
           .last = last - first,
           .inner_block = plan.inner_block,
           .a_stored = widened ? Stored::fp32 : a_stored,
+          .streams = plan.streams,
       };
       (few ? table->few : table->block)[index(type)](part);
       for (std::int64_t r = row; r < last_row; ++r) {

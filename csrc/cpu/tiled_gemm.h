@@ -29,6 +29,7 @@ struct TiledGemm {
   std::int64_t row_block;       // rows of c that one part takes: all of them where they are few
   std::int64_t column_block;    // and its columns
   std::int64_t inner_block;     // of a packed block of a; 0 where rows are few
+  int streams;                  // address streams in which few rows read b; 0 where rows are many
   std::int64_t packed_bytes;    // of b
   double pack_s;
   std::int64_t workspace_bytes;
@@ -39,6 +40,9 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device);
 
 // The fastest kernels for this type of b.
 Choice<GemmKernels> choose_gemm(Stored type);
+
+// Address streams in which this CPU reads the b of few rows fastest: measured once for a device.
+int read_streams(Device& device);
 
 // Words of a strip of b, and of a row of a, with so many numbers along inner.
 inline std::int64_t words_of(const GemmKernels& table, Stored type, std::int64_t inner) {
