@@ -88,7 +88,7 @@ void few_tiles(const GemmPart& part) {
 
 // Rows of a block in tiles: [row tile][step of 16 words][16 rows][16 words], rows beyond the last 0. Side by side, since rows that lie
 // a multiple of 4 KiB apart would meet in few places of the first cache.
-ROOFLINE_INLINE void pack_tiles(const GemmPart& part, Index k, Index n, float* to) {
+void pack_tiles(const GemmPart& part, Index k, Index n, float* to) {
   const auto* const a = static_cast<const float*>(part.a) + k;
   for (Index row = 0; row < (part.rows + kTile - 1) / kTile * kTile; ++row)
     for (Index j = 0; j < n; j += kTile) {
@@ -139,11 +139,11 @@ ROOFLINE_INLINE void square_product(const float* a, Index n, const char* b, bool
 
 template <bool Integers>
 void block_of_tiles(const GemmPart& part) {
-  float* const tiles = part.workspace;
   configure(kTile, kTile);
   for (Index k = 0; k < part.inner; k += part.inner_block) {
     const Index n = least(part.inner_block, part.inner - k);
-    pack_tiles(part, k, n, tiles);
+    const float* const tiles = part.panels ? part.panels + k * ((part.rows + kTile - 1) / kTile * kTile) : part.workspace;
+    if (!part.panels) pack_tiles(part, k, n, part.workspace);
     barrier();
     for (Index s = part.first; s < part.last; ++s) {
       const char* const b = static_cast<const char*>(part.b) + (s * part.inner + k) * kRowOfB;
@@ -172,6 +172,9 @@ extern const GemmKernels ROOFLINE_TABLE(gemm) = {
     {nullptr, pack_rows_of_words<std::uint16_t, 2, kColumns, kTile>, nullptr, pack_rows_of_words<std::int8_t, 4, kColumns, kTile>},
     {nullptr, few_tiles<false>, nullptr, few_tiles<true>},
     {nullptr, block_of_tiles<false>, nullptr, block_of_tiles<true>},
+    pack_tiles,
+    kTile,
+    0,
     {nullptr, pack_bf16_words<kColumns, kTile>},
     {},
     {nullptr, copy_words, nullptr, copy_words},

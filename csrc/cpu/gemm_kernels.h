@@ -10,9 +10,9 @@ namespace roofline::cpu {
 enum class Stored : std::uint8_t { fp32, bf16, fp16, int8, fp8_e4m3 };
 
 // Rows of c and the columns of some strips of b, over all of inner, which counts words where `GemmKernels::numbers` is not 1: the last
-// one is filled up with 0. Two numbers of int8 in a word have 16 bits each.
+// one is filled up with 0. Two numbers of int8 in a word have 16 bits each, of four those of a are 128 more.
 struct GemmPart {
-  const void* a;     // [rows, inner]: fp32 or words; in `block` as a_stored says
+  const void* a;     // [rows, inner]: fp32 or words; in `block` as a_stored says, and not read where there are panels
   const void* b;     // packed: strips [(columns + width - 1) / width] of [inner, width], the last one filled up with zeros
   float* c;          // [rows, columns], rows c_stride apart; of int8 int32
   float* workspace;  // [workspace_floats], of the thread
@@ -22,6 +22,7 @@ struct GemmPart {
   std::int64_t inner;
   std::int64_t first, last;      // strips
   std::int64_t inner_block = 0;  // of `block`
+  const float* panels = nullptr;  // a of `block` if it is packed already: of one block of inner after the other
   Stored a_stored = Stored::fp32;
   int streams = 1;  // of `few`: address streams in which it reads b, at most kMostStreams
 };
@@ -49,7 +50,10 @@ struct GemmKernels {
   // By the type of b. bf16: two numbers of a strip in a word, column j in the low half, column j + width / 2 in the high one.
   void (*pack[5])(const void* b, void* packed, std::int64_t columns, std::int64_t inner, std::int64_t first, std::int64_t last);
   void (*few[5])(const GemmPart&);    // up to kMostFewRows rows: limited by the reading of b
-  void (*block[5])(const GemmPart&);  // a block of a is packed, and meets every strip
+  void (*block[5])(const GemmPart&);  // a block of a is packed, or is so already, and meets every strip
+  void (*pack_a)(const GemmPart&, std::int64_t k, std::int64_t n, float* panels);  // n columns of a from k on: [panel_rows(rows), n]
+  int panel_multiple = 1;             // of the rows of packed a
+  int int8_sums = 0;                  // rows of int32 behind the words of a strip of int8: with what sums begin
   // Strips in fp32 or, where bf16 has them, words of [inner, columns] at b, whose rows are `stride` apart; fp32, bf16, fp16.
   void (*pack_wide[3])(const void* b, std::int64_t stride, float* packed, std::int64_t columns, std::int64_t inner);
   // c [rows, columns], rows c_stride apart, = a [rows, inner] b, as it lies: up to kMostFewRows rows, a in fp32; fp32, bf16, fp16.
@@ -61,8 +65,9 @@ struct GemmKernels {
   void (*pair)(const void* x, float* y, std::int64_t n);  // 2 n numbers of fp32 to n words of bf16; null where bf16 has no words
 
   std::int64_t few_floats(std::int64_t rows) const { return kMostStreams * rows * width; }
-  // A packed block of a and a strip of b in fp32; a packed block is written a vector too far.
-  std::int64_t block_floats(std::int64_t rows, std::int64_t inner_block) const { return (rows + width) * inner_block + 16; }
+  std::int64_t panel_rows(std::int64_t rows) const { return (rows + panel_multiple - 1) / panel_multiple * panel_multiple; }
+  // A packed block of a and a strip of b in fp32.
+  std::int64_t block_floats(std::int64_t rows, std::int64_t inner_block) const { return (panel_rows(rows) + width) * inner_block; }
 };
 
 // [0]: 8 bits, [1]: 4 bits.

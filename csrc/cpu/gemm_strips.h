@@ -21,7 +21,11 @@ struct Int8Strip {
 template <class Strip>
 struct Rows {
   using B = Strip;
-  ROOFLINE_INLINE Index bytes(const GemmPart& part) { return part.inner * B::kRowBytes; }
+  static constexpr bool kBegun = B::kWide && B::Sum::kBegun;
+  ROOFLINE_INLINE Index bytes(const GemmPart& part) { return (part.inner + (kBegun ? 1 : 0)) * B::kRowBytes; }
+  ROOFLINE_INLINE const float* begun(const GemmPart& part, const char* strip) {
+    return kBegun ? reinterpret_cast<const float*>(strip + part.inner * B::kRowBytes) : nullptr;
+  }
   ROOFLINE_INLINE Index at(const GemmPart&, Index k) { return k * B::kRowBytes; }
   ROOFLINE_INLINE Index after(const GemmPart& part, Index k) { return least(k + in_flight(part) / B::kRowBytes, part.inner); }
   ROOFLINE_INLINE Index place(const GemmPart&, Index k) { return k; }
@@ -78,6 +82,32 @@ void pack_rows_of_words(const void* from, void* packed, Index columns, Index inn
 }
 template <class Number>
 constexpr auto pack_pairs = pack_rows_of_words<Number, 2, kWidth, 1>;
+
+// Words of four numbers of int8, and behind the last row of a strip what 128 more for each number of a add to a column, negative.
+[[maybe_unused]] void pack_quads(const void* from, void* packed, Index columns, Index inner, Index first, Index last) {
+  const Index words = (inner + 3) / 4;
+  for (Index s = first; s < last; ++s) {
+    auto* const strip = static_cast<std::uint32_t*>(packed) + s * (words + 1) * kWidth;
+    // As if the strip were the first of its matrix.
+    const auto* const b = static_cast<const std::int8_t*>(from) + s * kWidth;
+    pack_words<std::int8_t, 4, kWidth, 1>(b, columns, strip, least(kWidth, columns - s * kWidth), inner, 0, 1);
+    std::int32_t sums[kWidth] = {};
+    for (Index i = 0; i < words * kWidth; ++i)
+      for (int at = 0; at < 32; at += 8) sums[i % kWidth] += static_cast<std::int8_t>(strip[i] >> at);
+    for (Index j = 0; j < kWidth; ++j) strip[words * kWidth + j] = static_cast<std::uint32_t>(-128) * static_cast<std::uint32_t>(sums[j]);
+  }
+}
+
+// n words of four numbers of int8, 128 more each.
+[[maybe_unused]] void offset_words(const void* x, float* y, Index n) {
+  const auto* const from = static_cast<const char*>(x);
+  for (Index i = 0; i < n; ++i) {
+    std::uint32_t word;
+    __builtin_memcpy(&word, from + 4 * i, sizeof word);
+    word ^= 0x80808080u;
+    __builtin_memcpy(y + i, &word, sizeof word);
+  }
+}
 
 // All strips, of words as wide as numbers of fp32.
 template <Index Width, Index Multiple>

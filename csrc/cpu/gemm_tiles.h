@@ -3,7 +3,7 @@
 // block of a in the second, and a tile of c lies in registers (Goto and van de Geijn, 2008).
 //
 // What a strip holds is a class of its own: `Sum` (the arithmetic), `kWide` (fp32 already), kRowBytes, and `read` of row base + u, where
-// base is a multiple of 4 and u below 4. Everything is internal to the file that includes it.
+// base is a multiple of 4 and u below 4; with `kBegun` sums begin with the row behind the last. Everything is internal to the file that includes it.
 #pragma once
 
 #include <utility>
@@ -23,12 +23,14 @@ constexpr int kWidth = 2 * kLanes;
 constexpr int kTileRows = kLanes == 16 ? 14 : kLanes == 8 ? 6 : kLanes == 4 ? 12 : 4;
 
 struct Floats {
+  static constexpr bool kBegun = false;
   ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return fma(a, b, c); }
   ROOFLINE_INLINE Vec plus(Vec a, Vec b) { return add(a, b); }
 };
 
 // Of words of two 16-bit numbers. Exact.
 struct Integers {
+  static constexpr bool kBegun = false;
   ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return add_pairs(a, b, c); }
   ROOFLINE_INLINE Vec plus(Vec a, Vec b) { return add_words(a, b); }
 };
@@ -36,7 +38,7 @@ struct Integers {
 // What is in registers: fp32, or the words of int8.
 template <class Arithmetic>
 struct WideStrip {
-  static constexpr bool kWide = true;
+  static constexpr bool kWide = true, kBegun = Arithmetic::kBegun;
   static constexpr Index kRowBytes = kWidth * 4;
   using Sum = Arithmetic;
   ROOFLINE_INLINE void read(const char* b, Index base, int u, Vec& low, Vec& high) {
@@ -58,15 +60,10 @@ struct Plain {
   ROOFLINE_INLINE float at(const Plain& p, int row, Index k) { return p.a[row * p.stride + k]; }
 };
 
-// Bytes in [first, last), on their way to the second cache.
-ROOFLINE_INLINE void fetch(const void* from, Index first, Index last) {
-  for (Index at = first; at < last; at += 64) __builtin_prefetch(static_cast<const char*>(from) + at, 0, 2);
-}
-
-// sums[Rows][2] of a[Rows][n] b[n][kWidth]; with Ahead, while what lies `ahead` bytes further is fetched. Few rows add up in several
-// phases: a multiply-add waits four cycles for the one before.
+// sums[Rows][2] of a[Rows][n] b[n][kWidth], while memory is fetched: with Ahead what lies `ahead` bytes further in b, else `ahead`
+// bytes at `next` every four steps. Few rows add up in several phases: a multiply-add waits four cycles for the one before.
 template <class B, bool Ahead, int Rows, class A>
-ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Rows][2], Index ahead = 0) {
+ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Rows][2], Index ahead = 0, const char* next = nullptr) {
   using Sum = typename B::Sum;
   constexpr int kPhases = Rows >= 4 ? 1 : Rows >= 2 ? 2 : 4;
   Vec acc[kPhases][Rows][2];
@@ -88,6 +85,11 @@ ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Ro
   };
   Index k = 0;
   for (; k + 4 <= n; k += 4) {
+    if (!Ahead && ahead) {
+      __builtin_prefetch(next), __builtin_prefetch(next + 64);
+      if (ahead > 128) __builtin_prefetch(next + 128), __builtin_prefetch(next + 192);
+      next += ahead;
+    }
 #pragma GCC unroll 4
     for (int u = 0; u < 4; ++u) step(acc[u % kPhases], k, u);
   }
@@ -120,11 +122,17 @@ void add_product(const float* a, Index stride, const char* b, Index n, float* in
     }
 }
 
-// c[Rows][columns] = or += a[Rows][n] b[n][columns], up to kWidth columns.
+// c[Rows][columns] = begun, which may be null, or += a[Rows][n] b[n][columns], up to kWidth columns.
 template <class Sum, int Rows>
-void tile(const float* a, const float* b, Index n, float* c, Index stride, int columns, bool first) {
+void tile(const float* a, const float* b, Index n, float* c, Index stride, int columns, bool first, const float* begun, const char* next,
+          Index fetch) {
   Vec sums[Rows][2];
-  multiply<WideStrip<Sum>, false>(Panel<Rows>{a}, reinterpret_cast<const char*>(b), n, sums);
+  multiply<WideStrip<Sum>, false>(Panel<Rows>{a}, reinterpret_cast<const char*>(b), n, sums, fetch, next);
+  if (Sum::kBegun && begun)
+#pragma GCC unroll 14
+    for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 2
+      for (int half = 0; half < 2; ++half) sums[r][half] = Sum::plus(sums[r][half], load(begun + half * kLanes));
   if (columns == kWidth) {
 #pragma GCC unroll 14
     for (int r = 0; r < Rows; ++r)
@@ -183,7 +191,10 @@ void few(const Part& part) {
   const Index bytes = Strips::bytes(part), sums = part.rows * kWidth, streams = part.streams;  // of a strip, floats of its sums
   const auto* const b = static_cast<const char*>(part.b);
   const auto strips = [&](Index first, Index step, Index n) {  // n of them at once
-    for (Index i = 0; i < n * sums; i += kLanes) store(part.workspace + i, zero());
+    for (Index i = 0; i < n; ++i) {
+      const float* const begun = Strips::begun(part, b + (first + i * step) * bytes);
+      for (Index at = 0; at < sums; at += kLanes) store(part.workspace + i * sums + at, begun ? load(begun + at % kWidth) : zero());
+    }
     for (Index k = 0, end; k < part.inner; k = end) {
       end = Strips::after(part, k);
       const auto place = Strips::place(part, k);
@@ -203,7 +214,7 @@ void few(const Part& part) {
   if (const Index rest = part.first + streams * each; rest < part.last) strips(rest, 1, part.last - rest);
 }
 
-// [rows, n] of a, its columns one after the other. It writes up to a vector past the end.
+// [rows, n] of a, its columns one after the other.
 template <class Element>
 ROOFLINE_INLINE void pack_panel(const Element* a, Index stride, Index rows, Index n, float* panel) {
   for (Index row = 0; row < rows; row += kLanes) {
@@ -214,16 +225,25 @@ ROOFLINE_INLINE void pack_panel(const Element* a, Index stride, Index rows, Inde
       for (int i = 0; i < kLanes; ++i) block[i] = i < lanes ? get(a + (row + i) * stride + k, columns, zero()) : zero();
       transpose(block);
       // What a whole vector writes too much, the next one overwrites.
-      for (int i = 0; i < columns; ++i) put(panel + (k + i) * rows + row, rows <= kLanes ? kLanes : lanes, block[i]);
+      for (int i = 0; i < columns; ++i) {
+        const Index at = (k + i) * rows + row;
+        put(panel + at, rows <= kLanes && at + kLanes <= n * rows ? kLanes : lanes, block[i]);
+      }
     }
   }
 }
 
 // [part.rows, n] of a from column k on, in panels of tiles.
 template <class Element>
-void pack_panels(const GemmPart& part, Index k, Index n, float* panels) {
+void pack_panels_of(const GemmPart& part, Index k, Index n, float* panels) {
   const auto* const a = static_cast<const Element*>(part.a) + k;
   in_tiles(part.rows, [&](Index row, Index rows) { pack_panel(a + row * part.inner, part.inner, rows, n, panels + row * n); });
+}
+[[maybe_unused]] void pack_panels(const GemmPart& part, Index k, Index n, float* panels) {
+  const auto pack = part.a_stored == Stored::bf16   ? pack_panels_of<Bf16>
+                    : part.a_stored == Stored::fp16 ? pack_panels_of<Fp16>
+                                                    : pack_panels_of<float>;
+  pack(part, k, n, panels);
 }
 
 // Strips::fetched is where n rows of a strip from k on begin, and their bytes; `widen` makes them what is in registers.
@@ -233,13 +253,11 @@ void block(const Part& part) {
   const Index bytes = Strips::bytes(part);
   const auto* const b = static_cast<const char*>(part.b);
   float* const wide = part.workspace;  // [inner_block, kWidth], where b is no fp32
-  float* const panels = wide + (B::kWide ? 0 : part.inner_block * kWidth);
-  const auto pack = part.a_stored == Stored::bf16   ? pack_panels<Bf16>
-                    : part.a_stored == Stored::fp16 ? pack_panels<Fp16>
-                                                    : pack_panels<float>;
+  float* const packed = wide + (B::kWide ? 0 : part.inner_block * kWidth);
   for (Index k = 0; k < part.inner; k += part.inner_block) {
     const Index n = least(part.inner_block, part.inner - k);
-    pack(part, k, n, panels);
+    const float* const panels = part.panels ? part.panels + k * part.rows : packed;
+    if (!part.panels) pack_panels(part, k, n, packed);
     for (Index s = part.first; s < part.last; ++s) {
       const char* const strip = b + s * bytes;
       const Index from = Strips::at(part, k), next_bytes = Strips::at(part, k + n) - from;
@@ -250,10 +268,15 @@ void block(const Part& part) {
       else
         Strips::widen(part, strip, k, n, wide);
       const int columns = static_cast<int>(least(kWidth, part.columns - s * kWidth));
+      // Every four steps of a tile fetch two lines of the next strip, or four where few tiles are left to do so.
+      const Index each = part.rows > 3 * kTileRows ? 128 : 256;
+      Index fetched = 0;
       in_tiles(part.rows, [&](Index row, Index rows) {
-        fetch(next, next_bytes * row / part.rows, next_bytes * (row + rows) / part.rows);
+        const Index fetch = fetched < next_bytes ? each : 0;
+        const char* const from_next = next + fetched;
+        fetched += n / 4 * fetch;
         OfRows::kTile<typename B::Sum>[rows - 1](panels + row * n, rows_of_b, n, part.c + row * part.c_stride + s * kWidth, part.c_stride,
-                                                 columns, k == 0);
+                                                 columns, k == 0, k == 0 ? Strips::begun(part, strip) : nullptr, from_next, fetch);
       });
     }
   }

@@ -65,6 +65,7 @@ struct Groups {
   ROOFLINE_INLINE Index header(const QuantizedPart& part) { return row(part) * (part.zeros ? 2 : 1); }
   ROOFLINE_INLINE Index padded(const QuantizedPart& part) { return (part.group + 3) / 4 * 4; }
   ROOFLINE_INLINE Index group_bytes(const QuantizedPart& part) { return header(part) + padded(part) * kRow; }
+  ROOFLINE_INLINE const float* begun(const QuantizedPart&, const char*) { return nullptr; }
   ROOFLINE_INLINE Index bytes(const QuantizedPart& part) { return part.groups * group_bytes(part); }
   ROOFLINE_INLINE Index at(const QuantizedPart& part, Index k) {
     return k / part.group * group_bytes(part) + k % part.group / 4 * 4 * kRow;

@@ -1,5 +1,5 @@
-// Our own matrix product on all cores: parts of c are handed out one by one. Up to kMostFewRows rows a part is a range of columns over
-// all of inner, and the reading of b decides; above, a block of rows and columns, and arithmetic decides.
+// Our own matrix product on all cores. Up to kMostFewRows rows a part of c is a range of columns over all of inner, and the reading of b
+// decides; above, all threads pack a, as much as a cache holds, and then take blocks of rows and columns of c: arithmetic decides.
 #include "cpu/tiled_gemm.h"
 
 #include <algorithm>
@@ -13,7 +13,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::int64_t kColumnBlock = 512;   // of c: packing a block of a costs 1 or 2 % of what it is used for
+constexpr std::int64_t kColumnBlock = 512;       // of c: with a packed block of a it stays in L2
+constexpr std::int64_t kPackedBytes = 8 << 20;   // of packed a at a time
 constexpr std::int64_t kPartsPerThread = 8;  // so that the last to end leaves little idle
 constexpr std::int64_t kLeastStrips = 4;     // of a part, and tiles of rows: it packs its rows of a
 
@@ -89,8 +90,9 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   const std::int64_t rows = problem.rows, columns = problem.columns;
   const std::int64_t inner = words_of(*table, type, problem.inner);
   const std::int64_t strips = parts_of(columns, table->width);
+  const std::int64_t sums_behind = type == Stored::int8 ? 4 * table->int8_sums : 0;  // bytes of a column
   const std::int64_t strip_bytes =
-      product({inner, table->width, size_bytes(problem.dtype) * numbers}, "tiled: bytes of packed b");
+      product({inner * size_bytes(problem.dtype) * numbers + sums_behind, table->width}, "tiled: bytes of packed b");
 
   TiledGemm plan{};
   plan.isa = isa;
@@ -105,32 +107,41 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
 
   const bool few = rows <= GemmKernels::kMostFewRows;
   plan.streams = few ? read_streams(device) : 0;
-  const std::int64_t wanted = kPartsPerThread * device.threads();
   const Blocks most = blocks_of(table->width, table->tile_rows, device.caches());
+  plan.inner_block = few ? 0 : std::min(inner, most.inner / table->multiple * table->multiple);
+  // Many rows: some at a time, whose a is packed by all threads before it meets b.
+  const std::int64_t tile_rows = table->tile_rows;
+  const std::int64_t fitting = std::max(kPackedBytes / (4 * inner) / tile_rows, most.rows / tile_rows) * tile_rows;
+  const std::int64_t turns = few ? 1 : parts_of(rows, fitting), turn_rows = parts_of(parts_of(rows, tile_rows), turns) * tile_rows;
+  const std::int64_t turn_most = std::min(rows, turn_rows);
+  const std::int64_t wanted = kPartsPerThread * device.threads();
   const std::int64_t most_strips = few ? strips : std::min(strips, kColumnBlock / table->width);
   // Whole sets of streams where there are enough strips for them.
   std::int64_t most_parts = std::max<std::int64_t>(strips / (few ? plan.streams : kLeastStrips), 1);
-  const std::int64_t least_rows = parts_of(rows, most.rows), most_rows = std::max(rows / (kLeastStrips * table->tile_rows), least_rows);
+  const std::int64_t least_rows = parts_of(turn_most, most.rows), most_rows = std::max(turn_most / (kLeastStrips * tile_rows), least_rows);
   const std::int64_t row_parts = few ? 1 : std::clamp(parts_of(wanted, most_parts), least_rows, most_rows);
   if (row_parts * most_parts < device.threads()) most_parts = std::min<std::int64_t>(strips, device.threads());
   const std::int64_t column_parts = std::min(std::max(parts_of(strips, most_strips), parts_of(wanted, row_parts)), most_parts);
-  plan.inner_block = few ? 0 : std::min(inner, most.inner / table->multiple * table->multiple);
-  plan.row_block = std::min(rows, parts_of(parts_of(rows, table->tile_rows), row_parts) * table->tile_rows);
+  plan.row_block = std::min(turn_most, parts_of(parts_of(turn_most, tile_rows), row_parts) * tile_rows);
   plan.column_block = std::min(columns, parts_of(strips, column_parts) * table->width);
-  const std::int64_t floats = few ? table->few_floats(rows) : table->block_floats(plan.row_block, plan.inner_block);
-  // Sums that are rounded afterwards lie in a part of their own.
+  // Of a thread: what the kernels need, and sums that are rounded afterwards.
+  const std::int64_t floats = few ? table->few_floats(rows) : table->width * plan.inner_block;
   const bool rounded = problem.c_dtype != DType::fp32;
   const Stored c_stored = rounded ? stored(problem.c_dtype, "tiled") : Stored::fp32;
   const std::int64_t part_columns = parts_of(strips, column_parts) * table->width;
   const std::int64_t sums = whole_pages(floats * 4);  // where they begin
   const std::int64_t thread_bytes = sums + (rounded ? whole_pages(product({plan.row_block, part_columns, 4}, "tiled: sums")) : 0);
-  // Few rows, fp8 and words are widened once; of 16 bits a block of many rows is when it is packed.
+  // Few rows, fp8 and words are widened once, but for words that lie so in a; of 16 bits a block of many rows is when it is packed.
   const Stored a_stored = problem.a_is_fp32 ? Stored::fp32 : type;
-  const bool widened = numbers > 1 || type == Stored::fp8_e4m3 || (a_stored != Stored::fp32 && few);
+  const bool as_words = type == Stored::bf16 && numbers == 2 && !problem.a_is_fp32 && problem.inner == inner * numbers;
+  const bool widened = !as_words && (numbers > 1 || type == Stored::fp8_e4m3 || (a_stored != Stored::fp32 && few));
+  const bool words = widened || as_words;
   const std::int64_t wide_bytes = widened ? whole_pages(product({rows, inner, 4}, "tiled: bytes of a in fp32")) : 0;
-  plan.workspace_bytes = thread_bytes * device.threads() + wide_bytes;
+  const std::int64_t panel_bytes = few ? 0 : whole_pages(product({turn_rows, inner, 4}, "tiled: packed a"));
+  plan.workspace_bytes = thread_bytes * device.threads() + wide_bytes + panel_bytes;
   const std::shared_ptr<void> memory = workspace(device, plan.workspace_bytes);
   auto* const wide = reinterpret_cast<float*>(static_cast<char*>(memory.get()) + thread_bytes * device.threads());
+  float* const panels = wide + wide_bytes / 4;
 
   plan.launch = [=, table = table, finish = problem.finish](Queue& queue) {
     Pool& threads = pool(queue);
@@ -143,36 +154,46 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
         widen_rows(*table, type, problem.a_is_fp32, from, flat ? 1 : own.size(), flat ? own.size() * each : each, wide + own.first * words);
       });
     const auto* const a = static_cast<const char*>(widened ? wide : problem.a);
-    const std::int64_t row_bytes = inner * (widened || a_stored == Stored::fp32 ? 4 : 2);
-    threads.for_each(row_parts * column_parts, [&](int worker, std::int64_t item) {
-      const std::int64_t row_part = item % row_parts, column_part = item / row_parts;  // the same columns of b for all rows in turn
-      const Range own = share(rows, static_cast<int>(row_part), static_cast<int>(row_parts), table->tile_rows);
-      const std::int64_t row = own.first, last_row = own.last;
-      const std::int64_t first = strips * column_part / column_parts, last = strips * (column_part + 1) / column_parts;
-      const std::int64_t column = first * table->width, n = std::min(last * table->width, columns) - column;
-      char* const own_memory = static_cast<char*>(memory.get()) + worker * thread_bytes;
-      auto* const c = static_cast<char*>(problem.c);
-      const GemmPart part = {
-          .a = a + row * row_bytes,
-          .b = static_cast<const char*>(packed.get()) + first * strip_bytes,
-          .c = reinterpret_cast<float*>(rounded ? own_memory + sums : c + (row * columns + column) * 4),
-          .workspace = reinterpret_cast<float*>(own_memory),
-          .rows = last_row - row,
-          .columns = n,
-          .c_stride = rounded ? n : columns,
-          .inner = inner,
-          .first = 0,
-          .last = last - first,
-          .inner_block = plan.inner_block,
-          .a_stored = widened ? Stored::fp32 : a_stored,
-          .streams = plan.streams,
-      };
-      (few ? table->few : table->block)[index(type)](part);
-      for (std::int64_t r = row; r < last_row; ++r) {
-        if (rounded) table->narrow[index(c_stored)](part.c + (r - row) * n, c + (r * columns + column) * 2, n);
-        if (finish) finish(r * columns + column, n);
-      }
-    });
+    const std::int64_t row_bytes = inner * (words || a_stored == Stored::fp32 ? 4 : 2);
+    const auto part_of = [&](const Range& turn, std::int64_t row_part) {
+      const Range own = share(turn.size(), static_cast<int>(row_part), static_cast<int>(row_parts), tile_rows);
+      GemmPart part{};
+      part.a = a + (turn.first + own.first) * row_bytes;
+      part.panels = few ? nullptr : panels + own.first * inner;
+      part.rows = own.size(), part.inner = inner, part.inner_block = plan.inner_block;
+      part.a_stored = words ? Stored::fp32 : a_stored;
+      part.streams = few ? plan.streams : 1;
+      return std::pair(part, turn.first + own.first);
+    };
+    for (std::int64_t i = 0; i < turns; ++i) {
+      const Range turn = share(rows, static_cast<int>(i), static_cast<int>(turns), tile_rows);
+      const std::int64_t blocks = few ? 0 : parts_of(inner, plan.inner_block);
+      if (!few)
+        threads.for_each(row_parts * blocks, [&](int, std::int64_t item) {
+          const GemmPart part = part_of(turn, item / blocks).first;
+          const std::int64_t k = item % blocks * plan.inner_block;
+          table->pack_a(part, k, std::min(plan.inner_block, inner - k), const_cast<float*>(part.panels) + k * table->panel_rows(part.rows));
+        });
+      threads.for_each(row_parts * column_parts, [&](int worker, std::int64_t item) {
+        const std::int64_t column_part = item / row_parts;  // the same columns of b for all rows in turn
+        auto [part, row] = part_of(turn, item % row_parts);
+        const std::int64_t first = strips * column_part / column_parts, last = strips * (column_part + 1) / column_parts;
+        const std::int64_t column = first * table->width, n = std::min(last * table->width, columns) - column;
+        char* const own_memory = static_cast<char*>(memory.get()) + worker * thread_bytes;
+        auto* const c = static_cast<char*>(problem.c);
+        part.b = static_cast<const char*>(packed.get()) + first * strip_bytes;
+        part.c = reinterpret_cast<float*>(rounded ? own_memory + sums : c + (row * columns + column) * 4);
+        part.workspace = reinterpret_cast<float*>(own_memory);
+        part.columns = n, part.c_stride = rounded ? n : columns;
+        part.last = last - first;
+        (few ? table->few : table->block)[index(type)](part);
+        for (std::int64_t r = 0; r < part.rows; ++r) {
+          const std::int64_t at = (row + r) * columns + column;
+          if (rounded) table->narrow[index(c_stored)](part.c + r * n, c + at * 2, n);
+          if (finish) finish(at, n);
+        }
+      });
+    }
   };
   return plan;
 }

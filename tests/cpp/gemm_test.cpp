@@ -101,7 +101,7 @@ class GemmTest : public TableTest<GemmKernels> {
     const std::int64_t strips = (columns + table.width - 1) / table.width, last = strips - skipped;
     const std::int64_t words = (inner + per_word * table.multiple - 1) / (per_word * table.multiple) * table.multiple;
     const std::int64_t size = type == Stored::fp32 ? 4 : type >= Stored::int8 ? 1 : 2;
-    const std::int64_t packed_bytes = strips * words * table.width * size * per_word;
+    const std::int64_t packed_bytes = strips * (words * size * per_word + (integers ? 4 * table.int8_sums : 0)) * table.width;
     Floats wide(rows * words, 1), c(rows * columns, 5), packed((packed_bytes + 3) / 4, 0);
     Floats workspace(few ? table.few_floats(rows) : table.block_floats(rows, inner_block), 0);
     const std::vector<float> a = numbers(rows * inner, 1, type), b = numbers(inner * columns, 2, type);
@@ -119,10 +119,20 @@ class GemmTest : public TableTest<GemmKernels> {
     c.fill(7);
     const std::vector<float> before(c.data(), c.data() + rows * columns);
     table.pack[index(type)](b_bits.data(), packed.data(), columns, inner, 0, strips);
-    (few ? table.few : table.block)[index(type)]({.a = widened ? static_cast<const void*>(wide.data()) : a_bits.data(), .b = packed.data(),
-                                                  .c = c.data(), .workspace = workspace.data(), .rows = rows, .columns = columns, .c_stride = columns,
-                                                  .inner = words, .first = first, .last = last, .inner_block = inner_block,
-                                                  .a_stored = widened ? Stored::fp32 : type});
+    GemmPart part{.a = widened ? static_cast<const void*>(wide.data()) : a_bits.data(), .b = packed.data(), .c = c.data(),
+                  .workspace = workspace.data(), .rows = rows, .columns = columns, .c_stride = columns, .inner = words, .first = first,
+                  .last = last, .inner_block = inner_block, .a_stored = widened ? Stored::fp32 : type,
+                  .streams = GemmKernels::kMostStreams};
+    (few ? table.few : table.block)[index(type)](part);
+    // The same, bit for bit, however many streams there are, and where a is packed before.
+    Floats again(rows * columns, 5), panels(few ? 1 : table.panel_rows(rows) * words, 0);
+    again.fill(7);
+    part.c = again.data(), part.streams = 1, part.panels = few ? nullptr : panels.data();
+    for (std::int64_t k = 0; !few && k < words; k += inner_block)
+      table.pack_a(part, k, std::min(inner_block, words - k), panels.data() + k * table.panel_rows(rows));
+    (few ? table.few : table.block)[index(type)](part);
+    for (std::int64_t i = 0; i < rows * columns; ++i) ASSERT_EQ(std::memcmp(&again[i], &c[i], 4), 0) << "at " << i;
+    EXPECT_TRUE(again.guarded() && panels.guarded());
     for (std::int64_t row = 0; row < rows; ++row)
       for (std::int64_t column = 0; column < columns; ++column) {
         const std::int64_t at = row * columns + column;

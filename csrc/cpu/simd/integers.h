@@ -36,6 +36,12 @@ ROOFLINE_INLINE Vec add_pairs(Vec a, Vec b, Vec c) {
   return in_order(add_words(c, _mm512_castsi512_ps(_mm512_madd_epi16(_mm512_castps_si512(a), _mm512_castps_si512(b)))));
 #endif
 }
+#if defined(ROOFLINE_SIMDE) || defined(__AVX512VNNI__)
+// c + the four products of 8-bit numbers of every lane of a, unsigned, and b, int32.
+ROOFLINE_INLINE Vec add_byte_quads(Vec a, Vec b, Vec c) {
+  return _mm512_castsi512_ps(_mm512_dpbusd_epi32(_mm512_castps_si512(c), _mm512_castps_si512(a), _mm512_castps_si512(b)));
+}
+#endif
 #if defined(ROOFLINE_SIMDE) || defined(__AVX512BF16__)
 // c + the two products of bf16 numbers of every lane of a and b.
 ROOFLINE_INLINE Vec add_bf16_pairs(Vec a, Vec b, Vec c) {
