@@ -1,8 +1,8 @@
-// Attention of few queries: keys and values are read once, row by row, each thread at eight places of its range in turn, since a
-// core that reads at one place keeps too few lines on their way. Scores are dot products along the lanes; results add up row by row
-// of V. A few keys at a time meet all queries that fit in L1, so that more queries read neither K nor V again.
+// Attention of few queries: keys and values are read once, row by row, each thread at one or several places of its range in turn, with or
+// without prefetches, as this CPU is quickest. Scores are dot products along the lanes; results add up row by row of V. A few keys at a
+// time meet all queries that fit in L1, so that more queries read neither K nor V again.
 //
-// Software prefetch of the rows ahead, and results that stay in registers while columns of many values pass, were both slower.
+// Results that stay in registers while columns of many values pass were slower.
 #include "cpu/decode_kernels.h"
 
 #include "cpu/isa.h"
@@ -16,7 +16,7 @@ using Index = std::int64_t;
 
 constexpr int kKeys = DecodeKernels::kKeys;
 constexpr int kPitch = kKeys + 4;       // scores of a row: a tile may write up to a vector more behind its last
-constexpr int kStreams = 8;             // places where a range is read
+constexpr Index kLeadBytes = 8 << 10;   // of a prefetch
 constexpr Index kFewKeys = 64;          // of all rows, that are not worth these places
 constexpr Index kRowsBytes = 8 << 10;    // queries, or results, that stay in L1
 constexpr Index kBlockBytes = 64 << 10;  // keys and values that stay in L2 beside all queries and results
@@ -50,40 +50,68 @@ struct Block {
   Index whole;  // multiple of kWhole
   Index head_dim;
   Index rope_dim;
+  Index lead;            // keys: how far ahead rows are prefetched; 0: not at all
+  const Index* next_at;  // [next_n], of the next block
+  Index next_n;
+
+  // Rows that are due `lead` keys after a row of K, and of V: of the block's values at the end of its keys, and then of the next one's keys.
+  __attribute__((always_inline)) const Element* after_key(Index key) const {
+    const Index then = key + lead;
+    return then < n ? k + at[then] : v != k && then - n < n ? v + at[then - n] : k + at[key];
+  }
+  __attribute__((always_inline)) const Element* after_value(Index key) const {
+    const Index then = key + lead;
+    return then < n ? v + at[then] : then - n < next_n ? k + next_at[then - n] : v + at[key];
+  }
 };
 
-// scores[Keys][Rows] of rows of q; up to a vector more is written behind them.
-template <int Rows, int Keys, class Element>
+template <class Element>
+ROOFLINE_INLINE void fetch(const Element* row, Index d) {
+  if (d * static_cast<Index>(sizeof(Element)) % 64 == 0) __builtin_prefetch(row + d);
+}
+
+// Where arithmetic decides, as many keys at once as registers hold. Where reading does, two: rows are then read nearly one after the other.
+constexpr int kReadKeys = 2;
+
+// scores[Keys][Rows] of rows of q, `Together` keys at a time; up to a vector more is written behind them.
+template <int Rows, int Keys, int Together, class Element>
 ROOFLINE_INLINE void score_tile(const float* q, const Block<Element>& block, Index key, float* scores) {
   constexpr int kSums = Rows * Keys;
   const Index pitch = block.head_dim + block.rope_dim;
   Vec acc[kSums];
 #pragma GCC unroll 16
   for (Vec& one : acc) one = zero();
-  const auto columns = [&](const Element* all, const Index* at, Index dim, const float* queries) __attribute__((always_inline)) {
-    const Element* k[Keys];
+  const auto columns = [&](const Element* all, const Index* at, Index dim, const float* queries, int first, bool ahead) __attribute__((always_inline)) {
+    const Element *k[Together], *then[Together];
+    Vec* const sums = acc + first * Rows;
 #pragma GCC unroll 16
-    for (int j = 0; j < Keys; ++j) k[j] = all + at[j];
+    for (int j = 0; j < Together; ++j) {
+      k[j] = all + at[first + j];
+      then[j] = ahead ? block.after_key(key + first + j) : k[j];
+    }
     const auto step = [&](Index d, int n) __attribute__((always_inline)) {
-      if constexpr (Rows < Keys) {  // the fewer operands wait in registers
+      if (Together == kReadKeys)
+#pragma GCC unroll 2
+        for (int j = 0; j < Together; ++j) fetch(then[j], d);
+      if constexpr (Rows < Together) {  // the fewer operands wait in registers
         Vec query[Rows];
 #pragma GCC unroll 4
         for (int r = 0; r < Rows; ++r) query[r] = get(queries + r * pitch + d, n, zero());
 #pragma GCC unroll 16
-        for (int j = 0; j < Keys; ++j) {
+        for (int j = 0; j < Together; ++j) {
           const Vec keys = get(k[j] + d, n, zero());
 #pragma GCC unroll 4
-          for (int r = 0; r < Rows; ++r) acc[j * Rows + r] = fma(query[r], keys, acc[j * Rows + r]);
+          for (int r = 0; r < Rows; ++r) sums[j * Rows + r] = fma(query[r], keys, sums[j * Rows + r]);
         }
       } else {
-        Vec keys[Keys];
+        Vec keys[Together];
 #pragma GCC unroll 16
-        for (int j = 0; j < Keys; ++j) keys[j] = get(k[j] + d, n, zero());
+        for (int j = 0; j < Together; ++j) keys[j] = get(k[j] + d, n, zero());
 #pragma GCC unroll 4
         for (int r = 0; r < Rows; ++r) {
           const Vec query = get(queries + r * pitch + d, n, zero());
 #pragma GCC unroll 16
-          for (int j = 0; j < Keys; ++j) acc[j * Rows + r] = fma(query, keys[j], acc[j * Rows + r]);
+          for (int j = 0; j < Together; ++j) sums[j * Rows + r] = fma(query, keys[j], sums[j * Rows + r]);
         }
       }
     };
@@ -95,19 +123,23 @@ ROOFLINE_INLINE void score_tile(const float* q, const Block<Element>& block, Ind
         for (int r = 0; r < Rows; ++r)
           for (int half = 0; half < 2; ++half) query[r][half] = load(queries + r * pitch + d + half * kLanes);
 #pragma GCC unroll 16
-        for (int j = 0; j < Keys; ++j) {
+        for (int j = 0; j < Together; ++j) {
           Vec low, high;
+          if (Together == kReadKeys) fetch(then[j], d);
           load_two(k[j] + d, low, high);
 #pragma GCC unroll 4
           for (int r = 0; r < Rows; ++r)
-            acc[j * Rows + r] = fma(query[r][1], high, fma(query[r][0], low, acc[j * Rows + r]));
+            sums[j * Rows + r] = fma(query[r][1], high, fma(query[r][0], low, sums[j * Rows + r]));
         }
       }
     for (; d + kLanes <= dim; d += kLanes) step(d, kLanes);
     if (d < dim) step(d, static_cast<int>(dim - d));
   };
-  columns(block.k, block.at + key, block.head_dim, q);
-  if (block.rope_dim > 0) columns(block.rope, block.rope_at + key, block.rope_dim, q + block.head_dim);
+#pragma GCC unroll 8
+  for (int first = 0; first < Keys; first += Together) {
+    columns(block.k, block.at + key, block.head_dim, q, first, true);
+    if (block.rope_dim > 0) columns(block.rope, block.rope_at + key, block.rope_dim, q + block.head_dim, first, false);
+  }
 #pragma GCC unroll 16
   for (int i = 0; i < kSums; i += kLanes) {
     Vec tile[kLanes];
@@ -130,14 +162,20 @@ ROOFLINE_INLINE void for_groups(Index first, Index last, Index rows, Work work) 
 template <class Element>
 void score(const float* q, Index rows, const Block<Element>& block, float* scores) {
   const Index pitch = block.head_dim + block.rope_dim, together = most(kRowsBytes / 4 / pitch / 4 * 4, 4);
+  const bool reading = rows <= 4 && block.lead > 0;
   for (Index first = 0; first < rows; first += together)
     for (Index key = 0; key < block.whole; key += kWhole)
       for_groups(first, least(rows, first + together), rows, [&](Index row, auto size) __attribute__((always_inline)) {
         constexpr int kRows = decltype(size)::value, kStep = kTileKeys<kRows>;
         static_assert(kWhole % kStep == 0 && kWhole * kRows % kLanes == 0);
         const Index last = least(key + kWhole, block.n);  // the last tile may take keys that are there only to fill it
-        for (Index i = key; i < last; i += kStep)
-          score_tile<kRows, kStep>(q + row * pitch, block, i, scores + row * kPitch + i * kRows);
+        for (Index i = key; i < last; i += kStep) {
+          float* const to = scores + row * kPitch + i * kRows;
+          if (kStep % kReadKeys == 0 && reading)
+            score_tile<kRows, kStep, kStep % kReadKeys ? kStep : kReadKeys>(q + row * pitch, block, i, to);
+          else
+            score_tile<kRows, kStep, kStep>(q + row * pitch, block, i, to);
+        }
       });
 }
 
@@ -209,15 +247,21 @@ ROOFLINE_INLINE void weigh(float* s, Index n, const Seen* seen, float softcap, f
 template <int Rows, int Keys, class Element>
 ROOFLINE_INLINE void value_tile(const float* s, const Block<Element>& block, Index key, float* out) {
   const Index head_dim = block.head_dim;
-  const Element* v[Keys];
+  const Element *v[Keys], *then[Keys];
 #pragma GCC unroll 8
-  for (int j = 0; j < Keys; ++j) v[j] = block.v + block.at[key + j];
+  for (int j = 0; j < Keys; ++j) {
+    v[j] = block.v + block.at[key + j];
+    then[j] = Keys == kReadKeys ? block.after_value(key + j) : v[j];
+  }
   Vec weight[Keys][Rows];
 #pragma GCC unroll 8
   for (int j = 0; j < Keys; ++j)
 #pragma GCC unroll 4
     for (int r = 0; r < Rows; ++r) weight[j][r] = set1(s[(key + j) * Rows + r]);
   const auto step = [&](Index d, int n) __attribute__((always_inline)) {
+    if (Keys == kReadKeys)
+#pragma GCC unroll 2
+      for (int j = 0; j < Keys; ++j) fetch(then[j], d);
     if constexpr (Rows == 1) {
       Vec acc = get(out + d, n, zero());
 #pragma GCC unroll 8
@@ -246,6 +290,7 @@ ROOFLINE_INLINE void value_tile(const float* s, const Block<Element>& block, Ind
 #pragma GCC unroll 8
       for (int j = 0; j < Keys; ++j) {
         Vec low, high;
+        if (Keys == kReadKeys) fetch(then[j], d);
         load_two(v[j] + d, low, high);
 #pragma GCC unroll 4
         for (int r = 0; r < Rows; ++r) {
@@ -264,6 +309,7 @@ ROOFLINE_INLINE void value_tile(const float* s, const Block<Element>& block, Ind
 template <class Element>
 void value(const float* s, Index rows, const Block<Element>& block, float* out) {
   const Index head_dim = block.head_dim, together = most(kRowsBytes / 4 / head_dim / 4 * 4, 4);
+  const bool reading = rows <= 4 && block.lead > 0;
   for (Index first = 0; first < rows; first += together)
     for (Index key = 0; key < block.n; key += kWhole)
       for_groups(first, least(rows, first + together), rows, [&](Index row, auto size) __attribute__((always_inline)) {
@@ -271,6 +317,8 @@ void value(const float* s, Index rows, const Block<Element>& block, float* out) 
         const float* const weights = s + row * kPitch;
         const Index last = least(key + kWhole, block.n);
         Index i = key;
+        if (reading)
+          for (; i + kReadKeys <= last; i += kReadKeys) value_tile<kRows, kReadKeys>(weights, block, i, out + row * head_dim);
         for (; i + kStep <= last; i += kStep) value_tile<kRows, kStep>(weights, block, i, out + row * head_dim);
         for (; i < last; ++i) value_tile<kRows, 1>(weights, block, i, out + row * head_dim);
       });
@@ -283,28 +331,35 @@ ROOFLINE_INLINE Seen seen_by(const DecodePart& part, Index row) {
 }
 
 // `each` keys of every stream, the first of them `first`. Without a mask all rows see all of them.
-template <int Streams, class Element>
-void walk(const DecodePart& part, Index first, Index each, bool masked) {
-  const Index head_dim = part.head_dim, rows = part.rows, all = Streams * each;
+template <class Element>
+void walk(const DecodePart& part, Index streams, Index first, Index each, bool masked) {
+  const Index head_dim = part.head_dim, rows = part.rows, all = streams * each;
   float* const s = part.workspace;  // of each group [kPitch][its rows]
-  Index* const at = reinterpret_cast<Index*>(s + DecodeKernels::whole(rows) * kPitch);  // [2][kKeys]
+  Index* const places = reinterpret_cast<Index*>(s + DecodeKernels::whole(rows) * kPitch);  // [2][2][kKeys]: of this block and the next
   // Where rows do not fit in L1 together, a block meets them in turn, and should stay in L2.
   const Index key_bytes = static_cast<Index>(sizeof(Element)) * (head_dim + part.rope_dim + (part.v == part.k ? 0 : head_dim));
   const bool again = rows * (head_dim + part.rope_dim) * 4 > kRowsBytes;
   const Index keys = again ? most(least(kKeys, kBlockBytes / key_bytes / kWhole * kWhole), kWhole) : kKeys;
-  for (Index begin = 0; begin < all; begin += keys) {
-    const Index n = least(keys, all - begin), whole = (n + kWhole - 1) / kWhole * kWhole;
-    const Index weighed = (n + kLanes - 1) / kLanes * kLanes;  // whole vectors, whatever the rows of a group
-    for (Index i = 0; i < n; i += Streams)
-#pragma GCC unroll 8
-      for (Index j = 0; j < Streams; ++j) at[i + j] = first + (begin + i) / Streams + j * each;
+  const auto n_at = [&](Index begin) { return most(least(keys, all - begin), 0); };
+  const auto place = [&](Index begin, Index* at) {
+    const Index n = n_at(begin), whole = (n + kWhole - 1) / kWhole * kWhole;
+    for (Index i = 0; i < n; i += streams)
+      for (Index j = 0; j < streams; ++j) at[i + j] = first + (begin + i) / streams + j * each;
     if (part.pages != nullptr)
       for (Index i = 0; i < n; ++i) at[i] = part.pages[at[i] / part.page_size] * part.page_rows + at[i] % part.page_size;
     for (Index i = n; i < whole; ++i) at[i] = at[n - 1];
     for (Index i = 0; i < (part.rope_dim > 0 ? whole : 0); ++i) at[kKeys + i] = at[i] * part.rope_dim;
     for (Index i = 0; i < whole; ++i) at[i] *= head_dim;
-    const Block<Element> block = {static_cast<const Element*>(part.k), static_cast<const Element*>(part.v),
-                                  static_cast<const Element*>(part.rope), at, at + kKeys, n, whole, head_dim, part.rope_dim};
+  };
+  const Index lead = part.fetch ? most(kLeadBytes / (head_dim * static_cast<Index>(sizeof(Element))), 1) : 0;
+  if (all > 0) place(0, places);
+  for (Index begin = 0, turn = 0; begin < all; begin += keys, turn = 1 - turn) {
+    const Index n = n_at(begin), whole = (n + kWhole - 1) / kWhole * kWhole, next_n = n_at(begin + keys);
+    const Index weighed = (n + kLanes - 1) / kLanes * kLanes;  // whole vectors, whatever the rows of a group
+    Index *const at = places + turn * 2 * kKeys, *const next_at = places + (1 - turn) * 2 * kKeys;
+    if (next_n > 0) place(begin + keys, next_at);
+    const Block<Element> block = {static_cast<const Element*>(part.k), static_cast<const Element*>(part.v), static_cast<const Element*>(part.rope),
+                                  at, at + kKeys, n, whole, head_dim, part.rope_dim, lead, next_at, next_n};
     score(part.q, rows, block, s);
     for_groups(0, rows, rows, [&](Index row, auto size) __attribute__((always_inline)) {
       constexpr int kRows = decltype(size)::value;
@@ -334,11 +389,11 @@ void attend(const DecodePart& part) {
     all = {most(all.first, seen.first), least(all.last, seen.last)};
   }
   // Each walk of its own costs about as much as some keys: where few are shared, one takes all.
-  if (all.last - all.first < kFewKeys) return walk<1, Element>(part, part.first, part.last - part.first, true);
-  walk<1, Element>(part, part.first, all.first - part.first, true);
-  const Index each = (all.last - all.first) / kStreams, rest = all.first + kStreams * each;
-  walk<kStreams, Element>(part, all.first, each, false);
-  walk<1, Element>(part, rest, part.last - rest, true);
+  if (all.last - all.first < kFewKeys) return walk<Element>(part, 1, part.first, part.last - part.first, true);
+  walk<Element>(part, 1, part.first, all.first - part.first, true);
+  const Index each = (all.last - all.first) / part.streams, rest = all.first + part.streams * each;
+  walk<Element>(part, part.streams, all.first, each, false);
+  walk<Element>(part, 1, rest, part.last - rest, true);
 }
 
 template <class Element>

@@ -32,6 +32,8 @@ struct DecodePart {
   const std::int32_t* pages;   // page of every page_size keys, or null: key i is row i of k
   std::int64_t page_size;
   std::int64_t page_rows;      // rows of k from a page to the next
+  int streams = 1;             // places of the range that are read in turn: 1, 2, 4 or 8
+  bool fetch = false;          // values are prefetched while keys are read, and the next keys while values are
 };
 
 // The results of all ranges for the same rows: parts lie one after the other.
@@ -58,7 +60,7 @@ struct DecodeKernels {
   void (*attend[Cached::elements])(const DecodePart&);
   void (*combine[kElements])(const DecodeParts&);
 
-  static std::int64_t workspace_floats(std::int64_t rows) { return (whole(rows) + 4) * (kKeys + 4); }
+  static std::int64_t workspace_floats(std::int64_t rows) { return (whole(rows) + 8) * (kKeys + 4); }
   // Rows as they are worked on: 3 as 4. Results have as many.
   static std::int64_t whole(std::int64_t rows) { return rows + (rows % 4 == 3); }
 };
