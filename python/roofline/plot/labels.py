@@ -6,6 +6,7 @@ separating axes.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -52,12 +53,11 @@ def text_corners(text: Any, padding: float = 0.0) -> Array:
 
 def overlap(a: Array, b: Array) -> bool:
     """Whether two convex quadrangles [4, 2] share area, by the separating axis theorem."""
-    for corners in (a, b):
-        edges = np.roll(corners, -1, axis=0) - corners
-        for nx, ny in ((-edge[1], edge[0]) for edge in edges[:2]):
-            normal = np.array((nx, ny))
-            pa, pb = a @ normal, b @ normal
-            if pa.max() <= pb.min() or pb.max() <= pa.min():
+    first, second = a.tolist(), b.tolist()  # of so few numbers arrays are slower
+    for corners in (first, second):
+        for (x0, y0), (x1, y1) in itertools.pairwise(corners[:3]):
+            pa, pb = ([(x1 - x0) * y - (y1 - y0) * x for x, y in each] for each in (first, second))
+            if max(pa) <= min(pb) or max(pb) <= min(pa):
                 return False
     return True
 
