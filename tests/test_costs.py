@@ -209,10 +209,12 @@ def test_counting_costs_the_reference_no_accuracy() -> None:
             np.testing.assert_allclose(np.vectorize(_value, otypes=[float])(found), plain, rtol=1e-13, atol=1e-13)
 
 
-@pytest.mark.parametrize("problem", small_problems(40_000))
+def has_rows(problem: Operator) -> bool:
+    return problem.name != "fork_join" and problem.outputs()[0].name != "sum"
+
+
+@pytest.mark.parametrize("problem", [given for given in small_problems(40_000) if has_rows(given.values[0])])
 def test_sampled_rows_are_rows_of_the_whole(problem: Operator) -> None:
-    if problem.name == "fork_join" or problem.outputs()[0].name == "sum":
-        pytest.skip("has no rows")
     tensors = inputs(problem)
     for name, whole in problem.reference(tensors).items():
         if name == "sample":

@@ -11,7 +11,7 @@ from roofline.dtypes import to_float64
 from roofline.errors import OutOfMemory, Unsupported
 from roofline.measurement import list_devices, open_device
 from roofline.measurement.tensors import allocate, allocate_all, bind, check, restore
-from roofline.operators import OPERATORS, Attention, Operator, Stream
+from roofline.operators import OPERATORS, Attention, CachedAttention, Matmul, Operator, Stream
 from roofline.operators.attention import FEW_QUERIES
 from roofline.tensor_spec import TensorSpec
 
@@ -25,11 +25,15 @@ def points(slow: bool, devices: tuple[str, ...] = ("cpu", GPU)) -> list[Any]:
         for operator in OPERATORS.values():
             for problem in (case.problem for case in operator.cases() if case.slow == slow):
                 values = problem.to_dict().values()
-                refused = set()
+                refused: set[str] = set()
                 if isinstance(problem, Stream):  # a read has no stores; loads are those of an unstrided read
                     reads = problem.access == "read"
                     refused = {"non_temporal"} if reads and problem.stride == 1 else {"loads", *(["non_temporal"] if reads else [])}
-                elif isinstance(problem, Attention) and problem.seq_q > FEW_QUERIES:
+                    if problem.in_flight_bytes and device == "cpu":  # chosen on GPUs only
+                        continue
+                elif isinstance(problem, Matmul) and problem.scales != "none" and device == "cpu":
+                    refused = {"tiled"}
+                elif isinstance(problem, (Attention, CachedAttention)) and problem.seq_q > FEW_QUERIES:
                     refused = {"split_kv"}
                 for variant, declared in operator.variants.items():
                     dtypes = declared.dtypes.get(device.partition(":")[0], ())

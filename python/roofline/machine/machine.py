@@ -13,7 +13,7 @@ from .._repr import Row, html_table, printable, text_table
 from ..dtypes import DTYPES, dtype_name
 from ..errors import Error
 from ..operators.base import MIXES
-from ..probes import LEVELS, RATE_UNITS
+from ..probes import LEVELS, RATE_UNITS, roofs_of
 from ..probes.levels import lasting_capacity, stated_caches
 from ..reading import MACHINE, SCHEMA_VERSION, Text, build, check_version, from_json, read_bytes
 from ..units import fmt_percent, fmt_si
@@ -61,8 +61,8 @@ class Machine:
 
     def roofs(self, kind: str, *, sustained: bool = False) -> list[Ceiling]:
         """The ceilings of a kind that problems are held against, or with `sustained` the same under long load; not diagnostic."""
-        found = [c for c in self.ceilings if c.kind == kind and c.sustained == sustained]
-        return [c for c in found if c.status != "implausible" and not c.diagnostic]
+        probes = roofs_of(kind)
+        return [c for c in self.ceilings if c.probe in probes and c.sustained == sustained and c.status != "implausible"]
 
     def of(self, probe: str, *, dtype: str | None = None, threads: int | None = None) -> list[Ceiling]:
         """The plausible bursts of one probe, by its id; of a dtype and with so many threads (None: any)."""
@@ -91,7 +91,8 @@ class Machine:
 
     def levels(self) -> tuple[str, ...]:
         """Memory levels with a bandwidth ceiling, fastest first."""
-        present = {c.level for c in self.ceilings if c.kind == "bandwidth" and not c.diagnostic}
+        probes = roofs_of("bandwidth")
+        present = {c.level for c in self.ceilings if c.probe in probes}
         return tuple(level for level in LEVELS if level in present)
 
     def bandwidth(

@@ -6,6 +6,7 @@ separating axes.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -52,14 +53,18 @@ def text_corners(text: Any, padding: float = 0.0) -> Array:
 
 def overlap(a: Array, b: Array) -> bool:
     """Whether two convex quadrangles [4, 2] share area, by the separating axis theorem."""
-    for corners in (a, b):
-        edges = np.roll(corners, -1, axis=0) - corners
-        for nx, ny in ((-edge[1], edge[0]) for edge in edges[:2]):
-            normal = np.array((nx, ny))
-            pa, pb = a @ normal, b @ normal
-            if pa.max() <= pb.min() or pb.max() <= pa.min():
+    first, second = a.tolist(), b.tolist()  # of so few numbers arrays are slower
+    for corners in (first, second):
+        for (x0, y0), (x1, y1) in itertools.pairwise(corners[:3]):
+            pa, pb = ([(x1 - x0) * y - (y1 - y0) * x for x, y in each] for each in (first, second))
+            if max(pa) <= min(pb) or max(pb) <= min(pa):
                 return False
     return True
+
+
+def bounding_box(corners: Array) -> tuple[Array, Array]:
+    """The least and the greatest x and y of corners [n, 2]."""
+    return corners.min(axis=0), corners.max(axis=0)
 
 
 def contains(corners: Array, points: Array) -> Array:
@@ -99,18 +104,19 @@ class Canvas:
         steps = np.linspace(0, 1, max(int(length / 2), 2))[:, None]
         self.lines = np.vstack([self.lines, np.asarray(start) + steps * (np.asarray(end) - np.asarray(start))])
 
-    def cost(self, corners: Array) -> float:
-        """0 for a free place; a label below or a border crossed costs more than any number of markers and lines."""
-        low, high = self.bounds.min(axis=0), self.bounds.max(axis=0)
-        outside = bool((corners.min(axis=0) < low).any() or (corners.max(axis=0) > high).any())
-        near = (self.labels.min(axis=1) < high).all(axis=1) & (self.labels.max(axis=1) > low).all(axis=1)
-        over = sum(overlap(corners, label) for label in self.labels[near])
-        return (
-            1e6 * over
-            + 1e5 * outside
-            + 1e3 * int(contains(corners, self.markers).sum())
-            + float(contains(corners, self.lines).sum())
-        )
+    def cost(self, corners: Array, most: float = math.inf) -> float:
+        """0 for a free place; a label below or a border crossed costs more than any number of markers and lines.
+
+        Beyond `most` the lines and markers are no longer counted.
+        """
+        (low, high), (left, right) = bounding_box(self.bounds), bounding_box(corners)
+        outside = bool((left < low).any() or (right > high).any())
+        begins, ends = np.maximum(low, left), np.minimum(high, right)
+        near = ((self.labels.min(axis=1) < ends) & (self.labels.max(axis=1) > begins)).all(axis=1)
+        found = 1e6 * sum(overlap(corners, label) for label in self.labels[near]) + 1e5 * outside
+        if found > most:
+            return found
+        return found + 1e3 * int(contains(corners, self.markers).sum()) + float(contains(corners, self.lines).sum())
 
     def place(self, candidates: Iterable[tuple[float, Array, Any]]) -> tuple[Any, float]:
         """Takes the cheapest of (preference cost, corners, value) and returns (value, what it overlaps: 0 is nothing).
@@ -121,7 +127,7 @@ class Canvas:
         for preference, corners, value in candidates:
             if best is not None and preference >= best[0]:
                 continue
-            taken = self.cost(corners)
+            taken = self.cost(corners, math.inf if best is None else best[0])
             if best is None or preference + taken < best[0]:
                 best = preference + taken, taken, corners, value
         assert best is not None

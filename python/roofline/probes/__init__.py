@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 from ..errors import Error
 from .bandwidth import SCALAR, SHARED, STREAM, STRIDED, VARIANTS
@@ -29,6 +30,12 @@ def probe_named(id: str) -> Probe:
     return _BY_ID[id]
 
 
+@cache
+def roofs_of(kind: str) -> frozenset[str]:
+    """The ids of the probes that measure the roofs of a kind."""
+    return frozenset(probe.id for probe in PROBES if probe.kind == kind and probe.roof)
+
+
 def wanted(target: Target, depth: str = "standard") -> Iterator[Wanted]:
     """Every ceiling to measure with all of a device, the most worth knowing first. depth: one of DEPTHS."""
     return wanted_of(PROBES, target, depth)
@@ -36,5 +43,5 @@ def wanted(target: Target, depth: str = "standard") -> Iterator[Wanted]:
 
 __all__ = [
     "ALIGNED", "DEPTHS", "GEMM", "KINDS", "LEVELS", "PROBES", "RATE_UNITS", "TRANSFERS", "UNITS", "VARIANTS", "Identified",
-    "Identity", "Probe", "Target", "Wanted", "probe_named", "wanted",
+    "Identity", "Probe", "Target", "Wanted", "probe_named", "roofs_of", "wanted",
 ]  # fmt: skip
