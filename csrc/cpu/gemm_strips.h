@@ -66,13 +66,23 @@ void pack_words(const void* from, Index stride, void* packed, Index columns, Ind
   auto* to = static_cast<Word*>(packed) + first * words * Width;
   for (Index s = first; s < last; ++s)
     for (Index word = 0; word < words; ++word, to += Width) {
-      const Index some = least(Width, columns - s * Width);
-      for (Index j = 0; j < Width; ++j) to[j] = 0;
-      for (int i = 0; i < PerWord && word * PerWord + i < inner; ++i) {
-        const Number* const row = static_cast<const Number*>(from) + (word * PerWord + i) * stride + s * Width;
-        for (Index j = 0; j < some; ++j)
-          to[j] = static_cast<Word>(to[j] | static_cast<Word>(static_cast<Word>(static_cast<std::make_unsigned_t<Number>>(row[j])) << i * kBits));
+      const Index some = least(Width, columns - s * Width), first_row = word * PerWord;
+      const Number* const b = static_cast<const Number*>(from) + first_row * stride + s * Width;
+      const auto bits = [&](Index i, Index j) __attribute__((always_inline)) {
+        return static_cast<Word>(static_cast<Word>(static_cast<std::make_unsigned_t<Number>>(b[i * stride + j])) << i * kBits);
+      };
+      if (some == Width && first_row + PerWord <= inner) {
+        for (Index j = 0; j < Width; ++j) {
+          Word all = 0;
+#pragma GCC unroll 4
+          for (int i = 0; i < PerWord; ++i) all = static_cast<Word>(all | bits(i, j));
+          to[j] = all;
+        }
+        continue;
       }
+      for (Index j = 0; j < Width; ++j) to[j] = 0;
+      for (int i = 0; i < PerWord && first_row + i < inner; ++i)
+        for (Index j = 0; j < some; ++j) to[j] = static_cast<Word>(to[j] | bits(i, j));
     }
 }
 
