@@ -1,84 +1,32 @@
-"""Pictures of machines, measurements and models, and the data in them. matplotlib is imported only when something is drawn."""
+"""Pictures of machines, measurements and models, and the data in them. matplotlib is imported only when something is drawn.
+
+Each picture is a function that draws on Axes: `plot.roofline("H100")`. `plot.roofline.data("H100")` gives what it draws as records,
+and `plot.roofline.save("folder", "H100")` writes it as SVG and PNG with the records as CSV. Machines, models, problems and phases
+are objects or words ("H100", "Llama-3-8B", "decode"); sizes are numbers, lists or words ("1,8,64", "1:1k": every power of two).
+"""
 
 from __future__ import annotations
 
-from .axes import roofline
-from .data import roofline_curve, roofline_data
-from .files import save, save_empirical, save_latency, save_size_curve
-from .latencies import latency, latency_data
-from .measured import empirical, empirical_data
-from .models import (
-    attention_steps,
-    attention_steps_data,
-    block_profile,
-    block_profile_data,
-    compute_ceilings,
-    compute_ceilings_data,
-    decode_heatmap,
-    decode_heatmap_data,
-    decode_latency,
-    decode_latency_data,
-    decode_over_batch,
-    decode_over_batch_data,
-    intensity_over_batch,
-    intensity_over_batch_data,
-    intensity_over_seq,
-    intensity_over_seq_data,
-    kernel_placement,
-    kernel_placement_data,
-    machines,
-    machines_data,
-    operations,
-    operations_data,
-    picture_data,
-    ridge_points,
-    ridge_points_data,
-    save_picture,
-    workloads,
-    workloads_data,
-)
-from .sizes import size_curve, size_curve_data
+from collections.abc import Mapping
+from typing import Any
 
-__all__ = [
-    "attention_steps",
-    "attention_steps_data",
-    "block_profile",
-    "block_profile_data",
-    "compute_ceilings",
-    "compute_ceilings_data",
-    "decode_heatmap",
-    "decode_heatmap_data",
-    "decode_latency",
-    "decode_latency_data",
-    "decode_over_batch",
-    "decode_over_batch_data",
-    "empirical",
-    "empirical_data",
-    "intensity_over_batch",
-    "intensity_over_batch_data",
-    "intensity_over_seq",
-    "intensity_over_seq_data",
-    "kernel_placement",
-    "kernel_placement_data",
-    "latency",
-    "latency_data",
-    "machines",
-    "machines_data",
-    "operations",
-    "operations_data",
-    "picture_data",
-    "ridge_points",
-    "ridge_points_data",
-    "roofline",
-    "roofline_curve",
-    "roofline_data",
-    "save",
-    "save_empirical",
-    "save_latency",
-    "save_picture",
-    "save_size_curve",
-    "size_curve",
-    "size_curve_data",
-    "workloads",
-    "workloads_data",
-]
+from . import pictures
+from .curve import roofline_curve
+from .figure import Picture, save_panels
+from .pictures import *  # noqa: F403
+
+PICTURES: Mapping[str, Picture[Any]] = {
+    name: found for name, found in sorted(vars(pictures).items()) if hasattr(found, "save") and name == getattr(found, "__name__", "")
+}
+_DATA = {f"{name}_data": found.data for name, found in PICTURES.items()}
+globals().update(_DATA)
+
+__all__ = [*PICTURES, *_DATA, "PICTURES", "roofline_curve", "save_panels"]  # noqa: PLE0604
+
+
+def held_pictures(machine: Any) -> list[str]:
+    """The names of the pictures that a machine alone has something for."""
+    latencies = any(c.kind == "latency" and c.level and c.status != "implausible" for c in machine.ceilings)
+    roofs = any(c.kind in ("bandwidth", "compute") for c in machine.ceilings)
+    have = {"roofline": roofs, "empirical": bool(machine.empirical), "size_curve": bool(machine.curves), "latency": latencies}
+    return [name for name, there in have.items() if there]

@@ -7,13 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..errors import Error
-from ..operators import problem_of
+from ..operators import Operator, problem_of
 from ..questions import subject_of
+from ..results import Measurement, Results
 from ..transformer import Phase, TransformerConfig, model_of, phase_of
-from ..words import numbers, split, whole
+from ..words import hint, numbers, split, whole
 
 Size = int | str | Iterable[int]  # of an axis, see `checked`
 Phases = Phase | str | Sequence[Phase | str]
+Work = TransformerConfig | Operator | Mapping[str, Operator] | str  # a model, a problem, several by name, or a name
+Measured = Iterable[Measurement] | Measurement | str | os.PathLike[str]  # results, or their file or folder
 
 
 def checked(name: str, values: Size, least: int = 1) -> tuple[int, ...]:
@@ -37,6 +40,14 @@ def one_of_axis(values: Size | None, usual: int) -> int:
         return usual
     found = checked("sizes", values)
     return found[0] if len(found) == 1 else usual
+
+
+def single(name: str, value: Size) -> int:
+    """One size. Raises Error for several."""
+    found = checked(name, value)
+    if len(found) != 1:
+        raise Error(f"{name} is one number here, got {len(found)}")
+    return found[0]
 
 
 def axis(name: str, values: Size | None, usual: tuple[int, ...]) -> tuple[int, ...]:
@@ -63,3 +74,35 @@ def phases_of(given: Phases) -> tuple[Phase, ...]:
     """Phases in words or as objects, one or several: "prefill,decode". Raises Error."""
     each = split(given) if isinstance(given, str) else [given] if isinstance(given, Phase) else given
     return tuple(phase_of(phase) for phase in each)
+
+
+def named(work: Operator | Mapping[str, Operator]) -> dict[str, Operator]:
+    """Problems with their names. Raises Error where there is none."""
+    found = {work.name.replace("_", " "): work} if isinstance(work, Operator) else dict(work)
+    if not found:
+        raise Error("give at least one problem to draw")
+    return found
+
+
+def results_of(given: Measured | None) -> list[Measurement]:
+    """Measurements, or those of a results.jsonl or of the folder that it is in. Raises Error where they cannot be read."""
+    if given is None:
+        return []
+    if isinstance(given, Measurement):
+        return [given]
+    if isinstance(given, (str, os.PathLike)):
+        path = os.fspath(given)
+        return list(Results.load(os.path.join(path, "results.jsonl") if os.path.isdir(path) else path))
+    return list(given)
+
+
+def one_of(name: str, given: str, allowed: Iterable[str]) -> str:
+    """Raises Error for a word that is not allowed, with those that resemble it."""
+    if given not in (known := list(allowed)):
+        raise Error(f"{name} must be one of {', '.join(known)}, got {given!r:.80}{hint(given, known)}")
+    return given
+
+
+def wanted(name: str, given: str | None, allowed: Sequence[str]) -> tuple[str, ...]:
+    """The panels that are asked for: the one that is given, or all."""
+    return tuple(allowed) if given is None else (one_of(name, given, allowed),)

@@ -1,237 +1,212 @@
-"""Rooflines with named dots on them: a model's workloads, its kernels, several machines."""
+"""Roofs as lines: the charts of machines' ceilings, and what of machines stands in other charts and under them."""
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from .._repr import printable
-from ..units import fmt_number
+from ..errors import Error
+from ..machine import Ceiling, Given, Machine, machines_of
+from ..model import Roofs, machine_roofs
+from ..operators import Operator
+from ..units import fmt_number, fmt_si
 from . import style
-from .axes import NAMED
-from .chart import y_ticks
-from .frame import frame
-from .labels import Canvas, rectangle
-from .lettering import extent, halo, label_around, label_flat, label_slope
-from .show import Records, Size, left_of, outside, table
+from .panels import NAMED, SPREAD, Chart, Dot, Guide, Line, Point
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+Machines = Given | Sequence[Given]
+INTENSITY = "Arithmetic intensity [FLOP/byte]"
 
-WEIGHT = 3  # of lines against the distance of a label
-SAME = 0.02  # dots nearer than this share of the axes in both directions share a label
-GAPS = (2.0, 5.0, 9.0, 14.0, 20.0, 28.0)  # points between a line and its label that may be tried
+
+def several(machines: Machines, least: int = 0) -> tuple[Machine, ...]:
+    """One or several machines as a tuple. Raises Error where two have one name: their lines could not be told apart."""
+    found = tuple(machines_of(machines))
+    names = [m.name for m in found]
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise Error(f"two machines are called {twice[0]!r:.80}: give one of them another name, or leave it out")
+    if len(found) < least:
+        raise Error("give at least one machine, such as 'H100', or one that was measured")
+    return found
+
+
+def machine_line(machine: Machine, *more: str) -> str:
+    """Device, threads, date and clock, and what else is said of all points."""
+    clocks = sorted({c.clock_hz for c in machine.ceilings if c.clock_hz})
+    between = f"{fmt_si(clocks[0], 'Hz')} to " if clocks and clocks[-1] / clocks[0] > 1 + SPREAD else ""
+    threads = max((c.threads for c in machine.ceilings), default=0)
+    facts = (
+        f"{machine.name} ({machine.device})",
+        f"{threads} threads" if threads else "",
+        machine.created_utc.replace("T", " ")[:16] + " UTC" if machine.created_utc else "",
+        f"clock {between}{fmt_si(clocks[-1], 'Hz')}" if clocks else "",
+        *more,
+    )
+    return "  ·  ".join(fact for fact in facts if fact)
+
+
+def machine_notes(machines: Iterable[Machine]) -> tuple[str, ...]:
+    """A line on each machine, and whether its numbers are a datasheet's."""
+    return tuple(
+        machine_line(m, *(("from its datasheet",) if all(c.source == "datasheet" for c in m.ceilings) else ())) for m in machines
+    )
+
+
+def dashes_of(*ceilings: Ceiling) -> Any:
+    """Solid where all were measured, dashed where one is a datasheet's."""
+    return "-" if all(c.source == "measured" for c in ceilings) else style.DASHED
+
+
+def stated(machine: Machine) -> Any:
+    """The dashes of a machine's roofs: solid where any was measured."""
+    return "-" if any(c.source == "measured" for c in machine.ceilings) else style.DASHED
+
+
+def peaks(machine: Machine) -> list[tuple[str, Ceiling]]:
+    """Compute roofs, highest first, each with its name; dtypes of one unit and one rate are joined: "fp16/bf16 tensor"."""
+    joined: dict[tuple[str, float, bool], list[tuple[str, Ceiling]]] = {}
+    kinds = {(c.dtype, c.accumulator or c.dtype, c.unit) for c in machine.roofs("compute")}
+    roofs = sorted((machine.compute(*kind) for kind in sorted(kinds)), key=lambda c: -c.value)
+    widest = {(c.dtype, c.unit): sum((o.dtype, o.unit) == (c.dtype, c.unit) for o in roofs) for c in roofs}
+    for c in roofs:
+        sums = f"→{c.accumulator}" if widest[c.dtype, c.unit] > 1 and c.accumulator not in ("", c.dtype) else ""
+        joined.setdefault((c.unit, c.value, c.unverified), []).append((c.dtype + sums, c))
+    return [
+        (" ".join(("/".join(dict.fromkeys(name for name, _ in same)), *(["tensor"] if unit == "tensor" else []))), same[0][1])
+        for (unit, _, _), same in joined.items()
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """A roof: bytes/s where `slope`, else FLOP/s. start: intensity where a flat one begins (its elbow). group: whose it is."""
+class Level:
+    """A ridge point as a horizontal."""
+
+    label: str
+    y: float
+    dashes: Any = style.DASHED
+
+
+def ridge_of(problem: Operator, machine: Machine | None) -> float | None:
+    if machine is None:
+        return None
+    ridge = machine_roofs(machine, problem).ridge_flops_per_byte
+    return ridge if math.isfinite(ridge) else None
+
+
+def ridge_levels(machines: Iterable[Machine], problems: Iterable[Operator]) -> list[Level]:
+    """A level for each ridge point that these problems meet. Raises Error naming a ceiling that is missing."""
+    found: dict[tuple[str, str], Level] = {}
+    asked = list(problems)
+    for machine in machines:
+        for problem in asked:
+            roofs = machine_roofs(machine, problem)
+            if "compute" in roofs.labels:
+                ridge = fmt_number(roofs.ridge_flops_per_byte)
+                label = f"{machine.name}: {ridge} FLOP/byte ({roofs.labels['compute']})"
+                found.setdefault((machine.name, ridge), Level(label=label, y=roofs.ridge_flops_per_byte, dashes=stated(machine)))
+    return list(found.values())
+
+
+def level_lines(levels: Iterable[Level], low: float, high: float, *, key: bool = False) -> list[Line]:
+    """Ridge points across a chart, highest first."""
+    return [
+        Line(label=level.label, points=[(low, level.y), (high, level.y)], colour="muted", dashes=level.dashes, width=0.9,
+             write="" if key else "flat", key=key, small=True, gid="level")
+        for level in sorted(levels, key=lambda each: -each.y)
+    ]  # fmt: skip
+
+
+# -- rooflines ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roof:
+    """A roof: bytes/s where `slope`, else FLOP/s. start, end: intensities where it begins (a flat one: its elbow) and ends.
+
+    written: whether its label stands at it. record: more of its two records.
+    """
 
     label: str
     rate: float
     slope: bool
-    colour: str = style.INK
+    colour: str = "ink"
     dashes: Any = "-"
     width: float = 1.4
     start: float = 0.0
-    end: float = math.inf  # of a slope: intensity where it ends
-    kind: str = ""
+    end: float = math.inf
+    element: str = ""
+    written: bool = True
+    record: Mapping[str, Any] | None = None
 
     def at(self, x: float) -> float:
         return self.rate * x if self.slope else self.rate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dot:
-    """A named point. roof: FLOP/s its roofs allow there. text: what a legend adds to the name. record: what else it is."""
+def roofs_chart(
+    title: str,
+    roofs: Sequence[Roof],
+    dots: Sequence[Dot] = (),
+    *,
+    ridges: Sequence[Point] = (),
+    guides: Sequence[Guide] = (),
+    paths: Sequence[Line] = (),
+    elbow: Point | None = None,
+    notes: Sequence[str] = (),
+    named: int = NAMED,
+    more: Sequence[Mapping[str, Any]] = (),
+) -> Chart:
+    """Roofs with dots under them. Sloped ones stop at the highest flat one. paths: lines through dots. more: records behind.
 
-    name: str
-    x: float
-    y: float
-    marker: str = "o"
-    colour: str = style.BLUE
-    hollow: bool = False
-    text: str = ""
-    labelled: bool = True
-    record: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoofDots:
-    """A whole plot as data. ridges: (FLOP/byte, FLOP/s). guides: verticals (FLOP/byte, name)."""
-
-    title: str
-    lines: tuple[Line, ...]
-    dots: tuple[Dot, ...] = ()
-    ridges: tuple[tuple[float, float], ...] = ()
-    guides: tuple[tuple[float, str], ...] = ()
-    notes: tuple[str, ...] = ()
-    named: int = NAMED
-    low: ClassVar[bool] = False
-
-    def records(self) -> Records:
-        """element: "memory_roof" and "compute_roof" (two records: the ends of a line), "ridge", "guide", "dot", "note"."""
-        found: list[dict[str, Any]] = []
-        for line in self.lines:
-            element = "memory_roof" if line.slope else line.kind or "compute_roof"
-            for x in self._span(line):
-                found.append({"element": element, "label": line.label, "flops_per_byte": x, "flops_per_s": line.at(x)})
-        for x, y in self.ridges:
-            found.append({"element": "ridge", "label": f"{fmt_number(x)} FLOP/byte", "flops_per_byte": x, "flops_per_s": y})
-        found += [{"element": "guide", "label": name, "flops_per_byte": x} for x, name in self.guides]
-        for dot in self.dots:
-            found.append({"element": "dot", "label": dot.name, "flops_per_byte": dot.x, "flops_per_s": dot.y, **dot.record})
-        return table(found, self.notes)
-
-    # -- limits -----------------------------------------------------------------------------------------------------------
-
-    @property
-    def numbered(self) -> bool:
-        return sum(dot.labelled for dot in self.dots) > self.named
-
-    def x_limits(self) -> tuple[float, float]:
-        xs = [x for x, _ in (*self.ridges, *self.guides)] + [dot.x for dot in self.dots]
-        return min(xs, default=1.0) / 4, max(xs, default=1.0) * 8
-
-    def y_limits(self) -> tuple[float, float]:
-        low, _ = self.x_limits()
-        flat = [line.rate for line in self.lines if not line.slope]
-        ys = [dot.y for dot in self.dots]
-        slow = min((line.rate for line in self.lines if line.slope), default=None)
-        lowest = min([*ys, *(rate / 4 for rate in flat), *([slow * low * 2] if slow else [])])
-        return lowest / 2.5, max([*flat, *ys]) * 3
-
-    def _span(self, line: Line) -> tuple[float, float]:
-        low, high = self.x_limits()
-        if not line.slope:
-            return max(line.start, low), high
-        top = max(other.rate for other in self.lines if not other.slope) if any(not o.slope for o in self.lines) else math.inf
-        return max(low, self.y_limits()[0] / line.rate), min(top / line.rate, line.end, high)
-
-    # -- drawing ----------------------------------------------------------------------------------------------------------
-
-    def size(self, ax: Axes) -> Size:
-        return Size(left=left_of(ax))
-
-    def paint(self, ax: Axes) -> None:
-        x_limits, y_limits = self.x_limits(), self.y_limits()
-        middle = math.sqrt(y_limits[0] * y_limits[1])
-        frame(ax, self.title, "Arithmetic intensity [FLOP/byte]", "Performance [FLOP/s]", x_limits, y_limits, middle)
-        y_ticks(ax, *y_limits)
-        for x, _ in self.guides:
-            ax.plot(
-                [x, x], y_limits, color=style.MUTED, linewidth=0.7, linestyle=(0, (1, 2)), zorder=1.6, label="_guide", gid="guide"
-            )
-        for line in self.lines:
-            ends = self._span(line)
-            ax.plot(ends, [line.at(x) for x in ends], color=line.colour, linewidth=line.width, linestyle=line.dashes, zorder=2.4,
-                    solid_capstyle="butt", label=f"_{line.label}", gid=f"roof {line.label}")  # fmt: skip
-        if self.ridges:
-            ax.plot(*zip(*self.ridges, strict=True), linestyle="none", marker="o", markersize=4, markerfacecolor="white",
-                    markeredgecolor=style.INK, markeredgewidth=0.9, zorder=3.2, label="_ridge points",
-                    gid="ridge points")  # fmt: skip
-        sizes = self._marker_sizes(x_limits, y_limits)
-        for index, (dot, points) in enumerate(zip(self.dots, sizes, strict=True), start=1):
-            ax.plot([dot.x], [dot.y], linestyle="none", marker=dot.marker, markersize=points, zorder=4,
-                    markerfacecolor="white" if dot.hollow else dot.colour, markeredgecolor=dot.colour if dot.hollow else "white",
-                    markeredgewidth=1.4 if dot.hollow else 0.7, label=f"_{dot.name}", gid=f"dot {index}")  # fmt: skip
-
-    def _marker_sizes(self, x_limits: tuple[float, float], y_limits: tuple[float, float]) -> list[float]:
-        """In points; larger where a later dot lies on one, so that both are seen."""
-        if self.numbered:
-            return [6.5] * len(self.dots)
-        spans = [math.log(high / low) for low, high in (x_limits, y_limits)]
-
-        def on(a: Dot, b: Dot) -> bool:
-            return all(abs(math.log(p / q)) < SAME / 2 * span for p, q, span in zip((a.x, a.y), (b.x, b.y), spans, strict=True))
-
-        return [6.5 + 4.5 * min(sum(on(dot, other) for other in self.dots[i + 1 :]), 2) for i, dot in enumerate(self.dots)]
-
-    def legend(self, ax: Axes) -> Any:
-        if not self.numbered:
-            return None
-        from matplotlib.lines import Line2D
-
-        handles = [
-            Line2D([], [], linestyle="none", marker=d.marker, markersize=6, markerfacecolor="white" if d.hollow else d.colour,
-                   markeredgecolor=d.colour if d.hollow else "white", markeredgewidth=1.2 if d.hollow else 0.6)
-            for d in self.dots
-        ]  # fmt: skip
-        names = [f"{i}  {d.name}  {d.text}".rstrip() for i, d in enumerate(self.dots, start=1)]
-        return outside(ax, handles, names, handlelength=1.2)
-
-    def _groups(self, ax: Axes) -> list[list[int]]:
-        """Indices of dots that lie on each other, in the order of the first of each."""
-        share = ax.transAxes.inverted().transform
-        places = [share(ax.transData.transform((dot.x, dot.y))) for dot in self.dots]
-        groups: list[list[int]] = []
-        for index, at in enumerate(places):
-            near = next((g for g in groups if abs(places[g[0]] - at).max() < SAME), None)
-            if near is None:
-                groups.append([index])
-            else:
-                near.append(index)
-        return groups
-
-    def write(self, ax: Axes) -> None:
-        box, pixel, to = ax.bbox, ax.figure.dpi / 72, ax.transData.transform
-        canvas = Canvas(rectangle(box.x0 + 2, box.y0 + 2, box.x1 - 2, box.y1 - 2))
-        low, high = ax.get_ylim()
-        for line in self.lines:
-            start, end = self._span(line)
-            for _ in range(WEIGHT):
-                canvas.add_line(to((start, line.at(start))), to((end, line.at(end))))
-        for x, _ in self.guides:
-            canvas.add_line(to((x, low)), to((x, high)))
-        canvas.add_markers([to((dot.x, dot.y)) for dot in self.dots], 4.5 * pixel)
-        canvas.add_markers([to(ridge) for ridge in self.ridges], 2.5 * pixel)
-        for slope, put in ((False, label_flat), (True, label_slope)):
-            for line in (line for line in self.lines if line.slope == slope):
-                start, end = self._span(line)
-                size = style.SMALL if line.width > 1 else style.TINY
-                put(ax, canvas, ((start, line.at(start)), (end, line.at(end))), line.label, size=size,
-                    colour=style.INKS.get(line.colour, line.colour), gaps=GAPS)  # fmt: skip
-        for x, name in self.guides:
-            self._name_guide(ax, canvas, x, name)
-        if self.numbered:
-            for group in self._groups(ax):
-                first = self.dots[group[0]]
-                label_around(ax, canvas, (first.x, first.y), ranges([i + 1 for i in group]), size=style.TINY, colour=style.INK,
-                             gid=f"name {group[0] + 1}", bold=True)  # fmt: skip
-        else:
-            for index, dot in ((i, dot) for i, dot in enumerate(self.dots, start=1) if dot.labelled):
-                words = f"{dot.name}  {dot.text}".rstrip()
-                label_around(ax, canvas, (dot.x, dot.y), words, size=style.TINY, colour=style.INK, gid=f"name {index}")
-        for x, y in self.ridges:
-            label_around(ax, canvas, (x, y), fmt_number(x), size=style.TINY, colour=style.MUTED, gid="ridge")
-
-    def _name_guide(self, ax: Axes, canvas: Canvas, x: float, name: str) -> None:
-        """At the foot of its vertical, right of it or left, or further up."""
-        box, pixel = ax.bbox, ax.figure.dpi / 72
-        width, height = extent(ax, name, style.TINY)
-        at = ax.transData.transform((x, 1.0))[0]
-
-        def places() -> Iterator[tuple[float, Any, tuple[float, float]]]:
-            for step, (side, left) in itertools.product(range(14), enumerate((at + 3 * pixel, at - width - 3 * pixel))):
-                y = box.y0 + (5 + 11 * step) * pixel
-                yield step + 0.5 * side, rectangle(left - 1, y - 1, left + width + 1, y + height + 1), (left, y)
-
-        place, _ = canvas.place(sorted(places(), key=lambda each: each[0]))
-        at_x, at_y = ax.transData.inverted().transform(place)
-        ax.text(at_x, at_y, printable(name), fontsize=style.TINY, color=style.MUTED, ha="left", va="bottom", zorder=5,
-                path_effects=halo(),
-                gid="guide")  # fmt: skip
+    element of its records: "memory_roof" and "compute_roof" (two records: the ends of a line), "ridge", "guide", "dot".
+    """
+    found = [at for path in paths for at in path.points]
+    xs = [x for x, _ in (*ridges, *found)] + [guide.x for guide in guides] + [dot.x for dot in dots]
+    low, high = min(xs, default=1.0) / 4, max(xs, default=1.0) * 8
+    flat, slow = [roof.rate for roof in roofs if not roof.slope], min((r.rate for r in roofs if r.slope), default=None)
+    ys = [dot.y for dot in dots] + [y for _, y in found] + [end for dot in dots if dot.bar for end in dot.bar]
+    ticks = [dot.tick for dot in dots if dot.tick]
+    top = max(flat, default=max(ys, default=max((r.rate for r in roofs), default=1.0)) * 2)
+    bottom = min([*ys, *(rate / 4 for rate in flat), *([slow * low * 2] if slow else [])]) / 2.5
+    lines, rows = [], []
+    for roof in roofs:
+        ends = (max(low, bottom / roof.rate), min(top / roof.rate, roof.end, high)) if roof.slope else (max(roof.start, low), high)
+        element = roof.element or ("memory_roof" if roof.slope else "compute_roof")
+        rate = {"bandwidth_bytes_per_s": roof.rate} if roof.slope else {}
+        for x in ends:
+            rows.append({"element": element, "label": roof.label, "flops_per_byte": x, "flops_per_s": roof.at(x), **rate,
+                         **(roof.record or {})})  # fmt: skip
+        if ends[0] < ends[1]:
+            lines.append(
+                Line(label=roof.label, points=[(x, roof.at(x)) for x in ends], colour=roof.colour, dashes=roof.dashes,
+                     width=roof.width, write="" if not roof.written else "slope" if roof.slope else "flat", small=roof.width <= 1,
+                     gid="roof")
+            )  # fmt: skip
+    rows += [{"element": "ridge", "label": f"{fmt_number(x)} FLOP/byte", "flops_per_byte": x, "flops_per_s": y} for x, y in ridges]
+    rows += [{"element": "guide", "label": guide.name, "flops_per_byte": guide.x} for guide in guides]
+    rows += [
+        {"element": "dot", "label": dot.name, "flops_per_byte": dot.x, "flops_per_s": dot.y, **dot.record} for dot in dots
+    ]
+    return Chart(
+        title=title, x_label=INTENSITY, y_label="Performance", y_unit="FLOP/s", lines=[*lines, *paths], dots=dots, ridges=ridges,
+        guides=guides, elbow=elbow, x_limits=(low, high), y_limits=(bottom, max([top * 3, *(1.5 * y for y in (*ys, *ticks))])),
+        named=named, notes=notes, rows=[*rows, *more],
+    )  # fmt: skip
 
 
-def ranges(numbers: list[int]) -> str:
-    """Numbers with runs joined: [1, 3, 4, 5] is "1, 3–5"."""
-    parts: list[str] = []
-    for _, run in itertools.groupby(enumerate(sorted(numbers)), lambda item: item[1] - item[0]):
-        found = [number for _, number in run]
-        parts.append(
-            str(found[0]) if len(found) == 1 else f"{found[0]}–{found[-1]}" if len(found) > 2 else f"{found[0]}, {found[1]}"
-        )
-    return ", ".join(parts)
+def met_roofs(dashes: Any, roofs: Iterable[Roofs]) -> tuple[list[Roof], list[Point]]:
+    """The roofs that some problems meet, each once, and the ridge points they make."""
+    found = list(roofs)
+    memory = {r.labels["memory"]: r.bandwidth_bytes_per_s for r in found}
+    compute: dict[float, list[str]] = {}
+    for r in found:
+        if "compute" in r.labels and r.labels["compute"] not in compute.setdefault(r.compute_flops_per_s, []):
+            compute[r.compute_flops_per_s].append(r.labels["compute"])
+    fastest, slowest = max(memory.values()), min(memory.values())
+    slopes = [Roof(label=label, rate=rate, slope=True, dashes=dashes, width=1.4 if rate == fastest else 0.9)
+              for label, rate in memory.items()]  # fmt: skip
+    flats = [Roof(label=" = ".join(labels), rate=rate, slope=False, dashes=dashes, start=rate / fastest,
+                  colour=style.dtype_colour(labels[0].split("→")[0].split()[0]))
+             for rate, labels in sorted(compute.items(), reverse=True)]  # fmt: skip
+    ridges = dict.fromkeys((r.ridge_flops_per_byte, r.compute_flops_per_s) for r in found
+                           if "compute" in r.labels and r.bandwidth_bytes_per_s == slowest)  # fmt: skip
+    return [*slopes, *flats], list(ridges)

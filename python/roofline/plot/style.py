@@ -1,91 +1,110 @@
-"""Colours, markers and line styles of the plots: safe for the colour-blind, readable in grey, never set globally."""
+"""Colours, markers, dashes and hatches: one style, light and dark, safe for the colour-blind and readable in grey.
+
+Colours have names, and a theme says which they are: dark enough to be written in on white, light enough on the dark paper. The hues
+are those of Okabe and Ito, "Color Universal Design" (2008). Nothing is set globally.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-# Okabe and Ito, "Color Universal Design" (2008).
-BLUE, ORANGE, GREEN, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
-PURPLE, SKY, BLACK = "#CC79A7", "#56B4E9", "#000000"
-INK, MUTED = "#222222", "#5F6368"
+from ..errors import Error
+from ..words import hint
 
-DTYPE_COLOURS: Mapping[str, str] = {
-    "fp32": BLUE,
-    "fp64": VERMILLION,
-    "bf16": GREEN,
-    "fp16": PURPLE,
-    "tf32": SKY,
-    "int8": ORANGE,
-}
-LEVEL_COLOURS: Mapping[str, str] = {"DRAM": "#1A1A1A", "L3": "#4A4F55", "L2": "#6B7077", "L1": "#8A8F96"}
-# Of measured sweeps, whose levels stand beside each other in one picture.
-SWEEP_COLOURS: Mapping[str, str] = {"DRAM": BLUE, "L3": VERMILLION, "L2": "#007A5A", "L1": "#A0467A"}
-SWEEP_MARKERS: Mapping[str, str] = {"DRAM": "o", "L3": "s", "L2": "^", "L1": "D"}
-ACCESS_COLOURS: Mapping[str, str] = {
-    "read": BLUE, "write": VERMILLION, "copy": "#007A5A", "scale": "#A0467A", "add": "#8A5A00", "triad": INK,
+
+@dataclass(frozen=True, slots=True)
+class Theme:
+    """The colours of a picture by name; `paper` is its ground, pale and dark are the ends of a heat map's scale (least, most)."""
+
+    name: str
+    colours: Mapping[str, str]
+    fills: Mapping[str, str]
+
+    def __call__(self, colour: str) -> str:
+        """The colour of this name; any other text is one itself."""
+        return self.colours.get(colour, colour)
+
+
+LIGHT = Theme(
+    "light",
+    {
+        "paper": "#FFFFFF", "ink": "#222222", "muted": "#5F6368", "grid": "#D9DBDE", "blue": "#0066A1", "red": "#C04A00",
+        "green": "#007A5A", "purple": "#A0467A", "brown": "#8A5A00", "slate": "#4B5FA8", "memory": "#EDF4FA", "compute": "#FCF6E9",
+        "pale": "#F1F6FA", "dark": "#0B4A75", "more": "#8C3A00", "L1": "#80858B", "L2": "#62676E", "L3": "#44494F", "DRAM": "#1A1A1A",
+    },
+    {
+        "DRAM": "#7FB2D9", "L3": "#B5D2E8", "L2": "#D5E5F2", "L1": "#EDF4FA", "product": "#F2C46B", "exp": "#F8E0AE",
+        "other": "#FBEFD5", "launch": "#D9A2C0", "link": "#9CCFBC", "link latency": "#D3EBE2", "overlap": "#E4E6E8",
+        "overhead": "#C6C9CC", "unfit": "#F4F4F5",
+    },
+)  # fmt: skip
+DARK = Theme(
+    "dark",
+    {
+        "paper": "#16181C", "ink": "#E8EAED", "muted": "#A3A9B0", "grid": "#3A3E44", "blue": "#5AB4F0", "red": "#FF8A3D",
+        "green": "#3CCB9B", "purple": "#E48FC0", "brown": "#D9A94A", "slate": "#9DB0F5", "memory": "#1B2530", "compute": "#28231A",
+        "pale": "#1E2A36", "dark": "#8CCBF7", "more": "#FFB27A", "L1": "#8A8F96", "L2": "#A8ADB4", "L3": "#C6CBD1", "DRAM": "#F2F3F5",
+    },
+    {
+        "DRAM": "#2F6F9F", "L3": "#25567B", "L2": "#1E4160", "L1": "#1A3145", "product": "#A9771F", "exp": "#7D5A1E",
+        "other": "#574019", "launch": "#8A4F71", "link": "#2F7E66", "link latency": "#235C4B", "overlap": "#3A3E44",
+        "overhead": "#5A5F66", "unfit": "#22252A",
+    },
+)  # fmt: skip
+THEMES: Mapping[str, Theme] = {theme.name: theme for theme in (LIGHT, DARK)}
+
+DTYPES: Mapping[str, str] = {"fp32": "blue", "fp64": "red", "bf16": "green", "fp16": "purple", "tf32": "slate", "int8": "brown"}
+LEVELS: Mapping[str, tuple[str, str]] = {"DRAM": ("blue", "o"), "L3": ("red", "s"), "L2": ("green", "^"), "L1": ("purple", "D")}
+ACCESS: Mapping[str, tuple[str, str]] = {
+    "read": ("blue", "o"), "write": ("red", "s"), "copy": ("green", "^"), "scale": ("purple", "D"), "add": ("brown", "v"),
+    "triad": ("ink", "P"),
 }  # fmt: skip
-ACCESS_MARKERS: Mapping[str, str] = {"read": "o", "write": "s", "copy": "^", "scale": "D", "add": "v", "triad": "P"}
-SUSTAINED = "#8A5A00"
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*", "d", "8", "H")
+SERIES = ("blue", "red", "green", "purple", "brown", "ink", "slate")
+DASHED: Any = (0, (5, 3))  # a datasheet's number
+DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)))
+HATCHES: Mapping[str, str] = {
+    "L3": "||||", "L2": "----", "L1": "||||", "product": "////", "exp": "....", "other": "xxxx", "launch": "\\\\\\\\",
+    "link": "++++", "link latency": "oo", "overlap": "...", "overhead": "xx", "unfit": "//",
+}  # fmt: skip
+TITLE, TEXT, SMALL, TINY = 10.5, 9.0, 8.0, 7.0  # points
 
-MEMORY_SHADE, COMPUTE_SHADE = "#0072B20F", "#E69F0017"  # with alpha
-SMALL, TINY = 8.0, 7.0  # points
-RC: Mapping[Any, Any] = {  # the keys that matplotlib allows differ by its version
-    "font.size": 9.0,
-    "axes.linewidth": 0.8,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "figure.facecolor": "white",
-    "axes.facecolor": "white",
-    "savefig.facecolor": "white",
-    "svg.hashsalt": "roofline",  # the same data gives the same file
-    "legend.frameon": False,
-    "text.parse_math": False,  # names may hold dollars
-}
+
+def theme_of(name: str | None, ax: Any = None) -> Theme:
+    """The theme of this name. None: the one that suits the ground of `ax`, light for a new figure. Raises Error."""
+    if name is not None:
+        if name not in THEMES:
+            raise Error(f"theme must be one of {', '.join(THEMES)}, got {name!r:.80}{hint(name, THEMES)}")
+        return THEMES[name]
+    from matplotlib.colors import to_rgb
+
+    return DARK if ax is not None and sum(to_rgb(ax.get_facecolor())) < 1.2 else LIGHT
+
+
+def rc(theme: Theme) -> dict[str, Any]:
+    """Settings of matplotlib while a picture is drawn."""
+    ink, paper = theme("ink"), theme("paper")
+    return {
+        "font.size": TEXT, "font.family": "sans-serif", "axes.linewidth": 0.8, "axes.edgecolor": ink, "axes.labelcolor": ink,
+        "text.color": ink, "xtick.color": ink, "ytick.color": ink, "figure.facecolor": paper, "axes.facecolor": paper,
+        "savefig.facecolor": paper, "hatch.color": ink, "hatch.linewidth": 0.5, "legend.frameon": False,
+        "svg.hashsalt": "roofline",  # the same data gives the same file
+        "svg.fonttype": "none",  # text stays text
+        "text.parse_math": False,  # names may hold dollars
+    }  # fmt: skip
 
 
 def dtype_colour(dtype: str) -> str:
-    """The colour of a dtype: its own, or black for the rare ones."""
-    return DTYPE_COLOURS.get(dtype, BLACK)
+    return DTYPES.get(dtype, "ink")
 
 
-def markers(operators: Iterable[str]) -> dict[str, str]:
-    """One marker per operator, in the order they appear; they repeat after the fifteenth."""
-    return {name: MARKERS[i % len(MARKERS)] for i, name in enumerate(dict.fromkeys(operators))}
-
-
-# Series that stand beside each other: dark enough to be written in, and told apart by marker and dashes too.
-SERIES_COLOURS = (BLUE, VERMILLION, "#007A5A", "#A0467A", "#8A5A00", INK, "#4B5FA8")
-SERIES_DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)))
-# Darker shades of colours that are too light to be written in.
-INKS: Mapping[str, str] = {SKY: "#1B6FA3", ORANGE: "#8A5A00", PURPLE: "#A0467A", GREEN: "#007A5A"}
-# What time is spent on: fill and hatch, so that neighbours differ in grey too.
-ROOF_FILLS: Mapping[str, tuple[str, str]] = {
-    "DRAM": ("#7FB2D9", ""),
-    "L3": ("#B5D2E8", "||||"),
-    "L2": ("#D5E5F2", "----"),
-    "L1": ("#EDF4FA", "||||"),
-    "product": ("#F2C46B", "////"),
-    "exp": ("#F8E0AE", "...."),
-    "other": ("#FBEFD5", "xxxx"),
-    "launch": ("#D9A2C0", "\\\\\\\\"),
-    "link": ("#9CCFBC", "++++"),
-    "link latency": ("#D3EBE2", "oo"),
-    "overlap": ("#E4E6E8", "..."),
-    "overhead": ("#C6C9CC", "xx"),
-}
-# Bounds under which kernels stand, as `Entry.bound` names them.
-BOUND_FILLS: Mapping[str, tuple[str, str]] = {**ROOF_FILLS, "compute": ROOF_FILLS["product"]}
+def markers(kinds: Iterable[str]) -> dict[str, str]:
+    """One marker for each kind, in the order they appear; they repeat after the fifteenth."""
+    return {name: MARKERS[i % len(MARKERS)] for i, name in enumerate(dict.fromkeys(kinds))}
 
 
 def series(index: int) -> tuple[str, str, Any]:
     """Colour, marker and dashes of a series; no two of the first 60 share marker and dashes."""
-    return (
-        SERIES_COLOURS[index % len(SERIES_COLOURS)],
-        MARKERS[index % len(MARKERS)],
-        SERIES_DASHES[index % len(SERIES_DASHES)],
-    )
+    return SERIES[index % len(SERIES)], MARKERS[index % len(MARKERS)], DASHES[index % len(DASHES)]

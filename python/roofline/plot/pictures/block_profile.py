@@ -1,0 +1,150 @@
+"""Where the time of a phase goes, as predicted or as measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Unpack
+
+from ...census import census_of
+from ...errors import Error
+from ...machine import Given, machine_of
+from ...transformer import Given as Model
+from ...transformer import ModelPrediction, predict_model
+from ...units import fmt_percent, fmt_si
+from .. import style
+from ..asked import Measured, Phases, modelled, phases_of, results_of
+from ..figure import Assumptions, Panels, picture
+from ..models import TYPES, assumed, names_of, prediction_notes
+from ..panels import Bar, Mark, Row, Rows
+from .kernel_placement import TAKEN
+
+LEAST_SHARE = 0.005  # parts of less of the time are joined
+WORDS = {"product": "matrix products", "exp": "exponentials", "other": "other arithmetic", "overlap": "not overlapped"}
+
+
+def _predicted(found: ModelPrediction) -> Rows:
+    """All of the time by roof, then kernel by kernel, as shares."""
+    total = found.time_s
+
+    def row(label: str, profile: Mapping[str, float], seconds: float, **more: Any) -> Row:
+        bars, start = [], 0.0
+        for roof, each in profile.items():
+            bars.append(Bar(start=start, end=start + 100 * each / total, fill=roof, key=roof))
+            start += 100 * each / total
+        record = {"time_s": seconds, "share": seconds / total, **{f"{roof}_s": profile.get(roof, 0.0) for roof in found.profile}}
+        return Row(label=label, bars=bars, text=f"{fmt_percent(seconds / total)}  {fmt_si(seconds, 's')}", record={**record, **more})
+
+    by_name: dict[str, dict[str, float]] = {}
+    costs: dict[str, list[int]] = {}
+    for part in found.parts:
+        own = by_name.setdefault(part.call.name, {})
+        for roof, seconds in part.profile.items():
+            own[roof] = own.get(roof, 0.0) + seconds
+        cost = costs.setdefault(part.call.name, [0, 0])
+        cost[0] += part.flops
+        cost[1] += part.bytes
+    if found.overhead_s:
+        by_name["overhead"] = {"overhead": found.overhead_s}
+    times = {name: math.fsum(own.values()) for name, own in by_name.items()}
+    large, small = _by_size(times, total)
+    rows = [row("all", found.profile, total, flops=found.flops, bytes=found.bytes, bound=found.bound)]
+    for name in large:
+        flops, moved = costs.get(name, [0, 0])
+        own = by_name[name]
+        rows.append(row(name, own, times[name], flops=flops, bytes=moved, bound=max(own, key=lambda roof: own[roof])))
+    if small:
+        rest: dict[str, float] = {}
+        for name in small:
+            for roof, seconds in by_name[name].items():
+                rest[roof] = rest.get(roof, 0.0) + seconds
+        rows.append(row(f"{len(small)} others" if len(small) > 1 else small[0], rest, math.fsum(rest.values())))
+    first = f"{found.config.name}, {found.phase}, on {found.machine}: {fmt_si(total, 's', 4)}, {fmt_si(found.tokens_per_s, 'tok/s')}"
+    notes = [first, f"ceilings: {'; '.join(found.ceilings)}", *([f"others: {', '.join(small)}"] if len(small) > 1 else [])]
+    return Rows(
+        title=f"Where the time goes: {found.config.name}, {names_of([found.phase])[0]}", x_label="Share of the time [%]", rows=rows,
+        names={roof: WORDS.get(roof, roof) for roof in style.LIGHT.fills}, notes=[*notes, *prediction_notes([found])],
+        limits=(0.0, 100.0),
+    )  # fmt: skip
+
+
+def _by_size(times: Mapping[str, float], total: float) -> tuple[list[str], list[str]]:
+    """Names of parts, longest first, and of those that are joined."""
+    order = sorted(times, key=lambda name: -times[name])
+    large = [name for name in order if times[name] >= LEAST_SHARE * total]
+    return large, [name for name in order if name not in large]
+
+
+def _measured(config: Any, machine: Any, phase: Any, results: Any, how: Mapping[str, Any]) -> Rows:
+    """Seconds of each kernel: measured where it was, else expected; a tick is what is expected of a measured one."""
+    census = census_of(config, phase, machine, results=results, **how)
+    seen: dict[str, float] = {}
+    expected: dict[str, float] = {}
+    rest: dict[str, float] = {}
+    for e in census.entries:
+        if e.time_s is not None:
+            expected[e.name] = expected.get(e.name, 0.0) + e.count * e.time_s
+        if e.measured_s is not None:
+            seen[e.name] = seen.get(e.name, 0.0) + e.count * e.measured_s
+        elif e.time_s is not None:
+            rest[e.name] = rest.get(e.name, 0.0) + e.count * e.time_s
+    if not seen:
+        raise Error(f"no measurement there has the shape of a kernel of {config.name}, {phase}: see `roofline census`")
+    times = {name: seen.get(name, 0.0) + rest.get(name, 0.0) for name in expected}
+    total, all_seen = math.fsum(times.values()), math.fsum(seen.values())
+    large, small = _by_size(times, total)
+    rows = []
+    for name, a, b, c in (
+        ("all", all_seen, total - all_seen, math.fsum(expected.values())),
+        *((name, seen.get(name, 0.0), rest.get(name, 0.0), expected[name]) for name in large),
+        *([(f"{len(small)} others", math.fsum(seen.get(n, 0.0) for n in small), math.fsum(rest.get(n, 0.0) for n in small),
+            math.fsum(expected[n] for n in small))] if small else []),
+    ):  # fmt: skip
+        bars = [Bar(end=a, fill="DRAM", key="measured")] if a else []
+        bars += [Bar(start=a, end=a + b, fill="overlap", key="expected")] if b else []
+        rows.append(Row(label=name, bars=bars, marks=[Mark(x=c, marker="|", colour="ink", key="tick")] if a else [],
+                        text=f"{fmt_percent((a + b) / total)}  {fmt_si(a + b, 's')}",
+                        record={"time_s": a + b, "share": (a + b) / total, "measured_s": a, "expected_s": c}))  # fmt: skip
+    notes = [f"{config.name}, {phase}, on {census.machine}: {fmt_si(total, 's', 4)}, {fmt_percent(all_seen / total)} of it measured"]
+    return Rows(
+        title=f"Where the time goes, measured: {config.name}, {names_of([phase])[0]}", x_label="Time", unit="s", rows=rows,
+        names={"measured": "measured", "expected": "expected, not measured", "tick": "expected"}, notes=[*notes, *census.notes],
+    )  # fmt: skip
+
+
+@picture("where the time goes, by roof and kernel, predicted or measured", group="model",
+         example="plot.block_profile(predict(h100, llama, Decode()))")  # fmt: skip
+def block_profile(
+    model: Model | ModelPrediction | Sequence[ModelPrediction], machine: Given | None = None, *, phase: Phases = TYPES,
+    results: Measured | None = None, **how: Unpack[Assumptions],
+) -> Panels:  # fmt: skip
+    """Where the time of a phase goes: all of it by the roof it is spent under, then kernel by kernel; a panel a phase.
+
+    With results it is that of the measured kernels; bars of those that were not measured are pale, ticks are what is expected.
+
+    model: a model, or predictions of one.
+    machine: one; predictions have their own.
+    phase: one or several (a prefill and a decode step).
+    results: measurements of its kernels, a results.jsonl or its folder.
+
+    element of the records "row": time_s, share, and seconds by roof, or measured_s and expected_s.
+    """
+    if isinstance(model, ModelPrediction):
+        yield _predicted(model)
+    elif isinstance(model, Sequence) and not isinstance(model, str):
+        yield from map(_predicted, model)
+    elif machine is None:
+        raise Error("block_profile needs a machine, such as 'H100', or one that was measured")
+    else:
+        yield from _of_model(model, machine_of(machine), phase, results, how)
+
+
+def _of_model(model: Any, machine: Any, phase: Phases, results: Measured | None, how: Mapping[str, Any]) -> Iterator[Rows]:
+    config, options = modelled(model, how)
+    options = assumed(options)
+    seen = results_of(results)
+    for each in phases_of(phase):
+        if results is not None:
+            yield _measured(config, machine, each, seen, {name: options[name] for name in TAKEN if name in options})
+        else:
+            yield _predicted(predict_model(machine, config, each, must_fit=False, **options))

@@ -1,0 +1,79 @@
+"""A decode step over the batch: its intensity and its throughput."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+import numpy as np
+
+from ...transformer import Decode
+from ...transformer import Given as Model
+from ...transformer.advice import ridge_batches
+from ...units import fmt_number
+from ..asked import Measured, Size, checked, modelled, results_of, single, wanted
+from ..figure import Assumptions, Panels, picture
+from ..models import BATCHES, HOLLOW, assumed, decode_steps, measured_note, measured_steps, prediction_notes
+from ..panels import Chart, Dot, series_lines
+from ..roofs import INTENSITY, Level, Machines, level_lines, machine_notes, several, stated
+
+QUANTITIES = ("flops_per_byte", "tokens_per_s")
+
+
+@picture("what a larger batch gains: intensity, or tokens per second", group="model",
+         example="plot.decode_over_batch(llama, [a100, h100])")  # fmt: skip
+def decode_over_batch(
+    model: Model, machines: Machines, *, quantity: str | None = None, batch: Size = BATCHES, seq_kv: Size = 2048,
+    results: Measured | None = None, **how: Unpack[Assumptions],
+) -> Panels:  # fmt: skip
+    """A decode step over the batch: its intensity with the ridge points, and its throughput. Hollow does not fit in memory.
+
+    model: a model.
+    machines: one or several.
+    quantity: flops_per_byte, tokens_per_s (default: both).
+    batch: the sizes.
+    seq_kv: keys of a sequence.
+    results: measurements of its kernels on the first machine, whose throughput is a line of its own.
+
+    element of the records: "point", "level" and "crossing": label, batch, and flops_per_byte or tokens_per_s.
+    """
+    sizes, given, (config, options) = checked("batch", batch), several(machines, 1), modelled(model, how)
+    keys = single("seq_kv", seq_kv)
+    found = [(m, decode_steps(config, m, sizes, keys, options)) for m in given]
+    notes = [*machine_notes(given), f"{config.name}, {keys} keys a sequence"]
+    for each in wanted("quantity", quantity, QUANTITIES):
+        if each == "tokens_per_s":
+            lines = {m.name: list(zip(sizes, e.tokens_per_s.tolist(), strict=True)) for m, e in found}
+            fits = {m.name: e.fits.tolist() for m, e in found}
+            more = [HOLLOW] if not all(map(all, fits.values())) else []
+            if results is not None:
+                steps = [Decode(batch=n, seq_kv=keys) for n in sizes]
+                times, shares = measured_steps(config, given[0], steps, results_of(results), assumed(options))
+                lines[f"{given[0].name}, measured"] = [(n, n / t) for n, t in zip(sizes, times.tolist(), strict=True) if np.isfinite(t)]
+                more.append(measured_note(shares))
+            rows: list[dict[str, Any]] = [
+                {"element": "point", "label": name, "batch": x, each: y, "fits": fits[name][i] if name in fits else None}
+                for name, points in lines.items() for i, (x, y) in enumerate(points)
+            ]  # fmt: skip
+            yield Chart(
+                title=f"Decode throughput over batch: {config.name}", x_label="Batch", x_kind="count", y_label="Throughput",
+                y_unit="tok/s", lines=series_lines({k: v for k, v in lines.items() if v}, fits), rows=rows,
+                notes=[*notes, *more, *prediction_notes(e for _, e in found)],
+            )  # fmt: skip
+            continue
+        levels, crossings, texts = [], [], []
+        for m in given:
+            crossed = ridge_batches(config, [keys], m, **assumed(options))[0]
+            levels.append(Level(label=f"{m.name}: {fmt_number(crossed.ridge)} FLOP/byte", y=crossed.ridge, dashes=stated(m)))
+            if crossed.batch is not None and sizes[0] <= crossed.batch <= sizes[-1]:
+                crossings.append(Dot(name=f"batch {fmt_number(crossed.batch)}", x=crossed.batch, y=crossed.ridge, marker="X", colour="ink"))
+            texts.append(f"{m.name}: {crossed.text}")
+        line = {config.name: list(zip(sizes, found[0][1].flops_per_byte.tolist(), strict=True))}
+        rows = [{"element": "point", "label": config.name, "batch": x, each: y} for x, y in line[config.name]]
+        rows += [{"element": "level", "label": level.label, each: level.y} for level in levels]
+        rows += [{"element": "crossing", "label": dot.name, "batch": dot.x, each: dot.y} for dot in crossings]
+        counted = "horizontals: ridge points of the product with most FLOPs; a cross counts the FLOPs of products alone"
+        yield Chart(
+            title=f"Decode intensity over batch: {config.name}", x_label="Batch", x_kind="count", y_label=INTENSITY, dots=crossings,
+            lines=[*series_lines(line), *level_lines(levels, sizes[0], sizes[-1])], rows=rows,
+            notes=[*notes, *texts, counted, *prediction_notes([found[0][1]])],
+        )  # fmt: skip

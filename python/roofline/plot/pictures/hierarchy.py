@@ -1,0 +1,134 @@
+"""One problem at every memory level: the bytes that each level serves, naive and tiled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Unpack
+
+from ...errors import Error
+from ...machine import LEVELS, Given, Machine, machine_of
+from ...model import machine_roofs
+from ...operators import Attention, Operator
+from ...tensor_spec import size_bytes
+from ...tiling import level_bytes
+from ...transformer import TransformerConfig
+from ...units import fmt_bytes, fmt_number
+from .. import style
+from ..asked import Measured, Work, named, results_of, work_of
+from ..figure import Look, Panels, picture
+from ..panels import Dot, Line
+from ..roofs import Roof, dashes_of, machine_notes, roofs_chart
+from .compute_ceilings import MOST
+
+# Bytes that keep a tile nearer than the level: what registers hold for L1, then each cache. Of a machine that says nothing.
+NEARER: Mapping[str, Mapping[str, int]] = {
+    "cpu": {"L1": 2 << 10, "L2": 32 << 10, "L3": 1 << 20, "DRAM": 32 << 20},
+    "cuda": {"L1": 64 << 10, "L2": 128 << 10, "DRAM": 32 << 20},
+}
+FACTS = {"L2": "l1_bytes", "L3": "l2_bytes", "DRAM": "l3_bytes"}  # whose cache is nearer than a level
+
+
+def tiles_of(machine: Machine, problem: Operator, levels: list[str]) -> dict[str, dict[str, int]]:
+    """A square tile for each level that half of the cache nearer than it holds, in powers of two."""
+    kind = "cpu" if machine.device == "cpu" else "cuda"
+    each = float(size_bytes((1,), problem.compute()[0]))
+    tiles, least = {}, 1
+    for level in levels:
+        fact = "l2_bytes" if kind == "cuda" and level == "DRAM" else FACTS.get(level, "")
+        room = float(machine.facts.get(fact) or NEARER[kind].get(level, 32 << 20)) / 2
+        if isinstance(problem, Attention):
+            d = problem.head_dim
+            side = (math.sqrt(d * d + room / each) - d) / 1.0  # 2 side d + side² numbers
+            limits = {"queries": problem.seq_q * (problem.heads // problem.kv_heads), "keys": problem.seq_kv}
+        else:
+            side = math.sqrt(room / each)
+            limits = {"rows": int(getattr(problem, "rows", 1)), "columns": int(getattr(problem, "columns", 1))}
+        least = max(least, 1 << max(int(math.log2(max(side, 1.0))), 0))
+        tiles[level] = {name: min(least, limit) for name, limit in limits.items()}
+    return tiles
+
+
+@picture("one problem at every memory level: what tiling saves of each level's bytes", group="model",
+         example='plot.hierarchy(h100, Attention(seq_q=4096, seq_kv=4096, head_dim=128, dtype="bf16"))')  # fmt: skip
+def hierarchy(
+    machine: Given, work: Work, *, tiles: Mapping[str, Mapping[str, int]] | None = None, results: Measured | None = None,
+    **look: Unpack[Look],
+) -> Panels:  # fmt: skip
+    """A product or attention with a dot at each memory level: the same FLOPs over the bytes that the level serves, naive and tiled.
+
+    The dots of a kernel lie at one height: what all levels and the arithmetic allow, or what was measured. Bytes come from the tiles
+    (`roofline.level_bytes`), of profiled kernels from their counters.
+
+    machine: one, with a bandwidth for each level that is to be seen.
+    work: matmul, bmm, quantized_matmul or attention.
+    tiles: of each level the tile kept nearer than it (default: squares that half of the cache nearer holds; naive products: 1 × 1).
+    results: measurements of the problem, or kernels imported from `ncu`, whose DRAM bytes and rate are those of its counters.
+
+    element of the records: "dot": variant, level, bytes, flops_per_byte, flops_per_s; and as of `workloads`.
+    """
+    on, given = machine_of(machine), work_of(work)
+    if isinstance(given, TransformerConfig):
+        raise Error("hierarchy takes one problem, such as attention or matmul, not a model")
+    ((name, problem),) = named(given).items()
+    levels = [level for level in LEVELS if level in on.levels()]
+    roofs_of = machine_roofs(on, problem)
+    shown = tiles if tiles is not None else tiles_of(on, problem, levels)
+    levels = [level for level in levels if level in shown]
+    attends = isinstance(problem, Attention)
+    single = {level: ({"rows": 1, "columns": 1} if not attends else dict(shown[level])) for level in levels}
+    flops = float(problem.total_flops())
+    roofs = []
+    for level in levels:
+        c = on.bandwidth(level)
+        roofs.append(Roof(label=c.label, rate=c.value, slope=True, colour=level, dashes=dashes_of(c), width=1.4))
+    fastest = max((roof.rate for roof in roofs), default=roofs_of.bandwidth_bytes_per_s)
+    roofs.append(Roof(label=roofs_of.labels.get("compute", "compute"), rate=roofs_of.compute_flops_per_s, slope=False,
+                      start=roofs_of.compute_flops_per_s / fastest, colour=style.dtype_colour(problem.compute()[0]),
+                      dashes=roofs[0].dashes if roofs else "-"))  # fmt: skip
+    dots: list[Dot] = []
+    paths: list[Line] = []
+    rates = _measured(problem, results)
+
+    def add(variant: str, moved: Mapping[str, float], y: float, index: int, measured: bool) -> None:
+        colour, marker, dashes = style.series(index)
+        for level, served in moved.items():
+            record = {"variant": variant, "level": level, "bytes": served, "measured": measured}
+            text = f"{variant} {level}" if level in (list(moved)[0], list(moved)[-1]) or len(moved) < MOST else ""
+            dots.append(Dot(name=text, x=flops_all / served, y=y, marker=marker, colour=colour, hollow=not measured,
+                            text=f"{fmt_number(flops_all / served)}", record=record))  # fmt: skip
+        points = [(dot.x, dot.y) for dot in dots[-len(moved) :]]
+        if len(points) > 1:
+            paths.append(Line(label=variant, points=points, colour=colour, dashes=dashes, width=0.9, gid="path"))
+
+    for index, (variant, chosen) in enumerate((("naive", single), ("tiled", shown))):
+        own = level_bytes(problem, {level: chosen[level] for level in levels}, variant=variant if attends else "tiled")
+        moved = {level: float(sum(terms.values())) for level, terms in own.items()}
+        flops_all = flops
+        slowest = max([flops / roofs_of.compute_flops_per_s, *(b / on.bandwidth(level).value for level, b in moved.items())])
+        add(variant, moved, rates.get(variant, flops / slowest), index, variant in rates)
+    for index, m in enumerate(_profiled(problem, results), start=2):
+        flops_all = float(m.total_flops)
+        add(m.operator, {"DRAM": float(m.total_bytes)}, float(m.total_flops / m.time_s), index, True)
+    if not dots:
+        raise Error(f"{on.name} has a bandwidth of none of the levels of these tiles: {', '.join(shown)}")
+    said = "; ".join(f"{level} {' × '.join(map(str, shown[level].values()))}" for level in levels)
+    total = fmt_bytes(float(problem.total_bytes()))
+    notes = [*machine_notes([on]), f"{name}: {fmt_number(flops / 1e9)} GFLOP, {total} compulsory; tiles kept nearer than a level: {said}"]
+    notes.append("hollow: what the levels and the arithmetic allow together; filled: measured")
+    yield roofs_chart(f"{name.capitalize()} at every memory level of {on.name}", roofs, dots, paths=paths, notes=notes, named=12)
+
+
+def _measured(problem: Operator, results: Measured | None) -> dict[str, float]:
+    """FLOP/s of each variant of the problem, the fastest; of a product what is not naive is tiled."""
+    found: dict[str, float] = {}
+    fields: dict[str, Any] = {k: v for k, v in problem.to_dict().items() if k != "operator"}
+    for m in results_of(results):
+        if m.operator == problem.name and dict(m.problem) == fields and m.flops_per_s and m.variant != "ncu":
+            name = "naive" if m.variant == "naive" else "tiled"
+            found[name] = max(found.get(name, 0.0), m.flops_per_s)
+    return found
+
+
+def _profiled(problem: Operator, results: Measured | None) -> list[Any]:
+    return [m for m in results_of(results) if m.variant == "ncu" and m.time_s and m.total_flops and m.total_bytes]
