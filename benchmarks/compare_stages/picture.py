@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from roofline.plot.chart import Chart, Series
-from roofline.plot.files import save_panels
+from roofline.plot import save_panels
+from roofline.plot.panels import Chart, series_lines
 from roofline.units import fmt_number
 
 from .judging import disturbed, judged, ours_s, roof_s, times
@@ -39,10 +39,11 @@ def charts(rows: Sequence[Row], about: Mapping[str, Any]) -> list[Chart]:
             continue
         p = some[0]["problem"]
         lines = _points(some)
-        series = tuple(
-            Series(label=name, points=tuple((x, y) for x, y, _ in seen), fits=tuple(calm for _, _, calm in seen))
-            for name, seen in lines.items()
-        )
+        named = {name: [(x, y) for x, y, _ in seen] for name, seen in lines.items()}
+        fits = {name: [calm for _, _, calm in seen] for name, seen in lines.items()}
+        rows = [
+            {"element": "point", "label": name, "batch": x, "flops_per_s": y, "fits": calm} for name, seen in lines.items() for x, y, calm in seen
+        ]  # fmt: skip
         shares = [100 * share for share in (judged(row).share for row in some) if share] or [0.0]
         notes = [
             f"{about['ours']['cpu_name']}, {about['threads']} threads; x of [batch, {p['d_model']}], hidden {p['d_ff']}, "
@@ -54,18 +55,16 @@ def charts(rows: Sequence[Row], about: Mapping[str, Any]) -> list[Chart]:
             notes.append("hollow: disturbed by other load, or far behind and timed in one short turn only")
         made.append(
             Chart(
-                title=f"Feed-forward block over batch, {dtype}", x_name="batch", x_label="Batch", y_name="flops_per_s",
-                y_label="Performance [FLOP/s]", unit="FLOP/s", series=series, notes=tuple(notes),
+                title=f"Feed-forward block over batch, {dtype}", x_label="Batch", x_kind="count", y_label="Performance", y_unit="FLOP/s",
+                lines=series_lines(named, fits), rows=rows, notes=notes,
             )
-        )
+        )  # fmt: skip
     return made
 
 
 def save(out: Path, rows: Sequence[Row], about: Mapping[str, Any]) -> bool:
     """Write compare.png, .svg and .csv; False where there is nothing to draw."""
-    from roofline.plot.models import joined
-
     shown = charts(rows, about)
     if shown:
-        save_panels(out, "compare", joined(shown), shown)
+        save_panels(out, "compare", shown)
     return bool(shown)

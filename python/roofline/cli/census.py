@@ -125,8 +125,8 @@ def _drawn(made: Any, picture: Path) -> dict[Path, bytes]:
     """The picture, and its data beside it."""
     import tempfile
 
-    from ..plot import save_picture
+    from ..plot import kernel_placement
 
     with tempfile.TemporaryDirectory() as temporary:
-        saved = save_picture(temporary, "kernel_placement", made)
+        saved = kernel_placement.save(temporary, made)
         return {picture.with_suffix(file.suffix): file.read_bytes() for file in saved if file.suffix in (picture.suffix, ".csv")}

@@ -237,11 +237,11 @@ def _measure(parser: argparse.ArgumentParser) -> None:
     _measuring(parser, machine=False)
 
 
-def _plot(parser: argparse.ArgumentParser) -> None:
+def _plot(parser: argparse.ArgumentParser, picture: str | None = None) -> None:
     from .plotting import description, flags
 
     parser.description = description()
-    flags(parser)
+    flags(parser, picture)
 
 
 def _compare(parser: argparse.ArgumentParser) -> None:
@@ -364,7 +364,7 @@ COMMANDS = {
     "measure": ("measure the ceilings of a device into a machine file", _measure),
     "run": ("time one problem of an operator", None),
     "sweep": ("time an operator over lists of values", None),
-    "plot": ("draw saved files, or the roofline as a model: 17 pictures by name", _plot),
+    "plot": ("draw saved files, or the roofline as a model: pictures by name", _plot),
     "explain": ("explain one point: FLOPs, bytes, roofs, prediction", _explain_file),
     "predict": ("predict the time of a whole model, or of one operator, on machines", _predict),
     "crossover": ("the batch from which an operator is compute-bound on a machine", None),
@@ -455,6 +455,10 @@ def build(arguments: Sequence[str]) -> Parser:
             from .predicting import operator_in
 
             _predict(own, operator_in(arguments[list(arguments).index("predict") + 1 :]))
+        elif name == "plot":
+            from .plotting import named_in
+
+            _plot(own, named_in(arguments))
         elif fill is not None:
             fill(own)
         _common(own, name, as_json)

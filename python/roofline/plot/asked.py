@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from ..errors import Error
@@ -14,7 +15,7 @@ from ..transformer import Phase, TransformerConfig, model_of, phase_of
 from ..words import hint, numbers, split, whole
 
 Size = int | str | Iterable[int]  # of an axis, see `checked`
-Phases = Phase | str | Sequence[Phase | str]
+PROMPT, KEYS = 1024, 2048  # tokens of a prompt and keys of a sequence, where nothing is said
 Work = TransformerConfig | Operator | Mapping[str, Operator] | str  # a model, a problem, several by name, or a name
 Measured = Iterable[Measurement] | Measurement | str | os.PathLike[str]  # results, or their file or folder
 
@@ -70,10 +71,26 @@ def work_of(given: Any) -> Any:
     return found if isinstance(found, TransformerConfig) else problem_of(found)
 
 
-def phases_of(given: Phases) -> tuple[Phase, ...]:
-    """Phases in words or as objects, one or several: "prefill,decode". Raises Error."""
-    each = split(given) if isinstance(given, str) else [given] if isinstance(given, Phase) else given
-    return tuple(phase_of(phase) for phase in each)
+def phases_of(how: MutableMapping[str, Any], usual: Sequence[Phase]) -> tuple[Phase, ...]:
+    """The phases that keywords ask for, which are taken out: phase, objects or words, and batch, seq_q and seq_kv of words.
+
+    Without any of them the usual ones. Raises Error.
+    """
+    given, sizes = how.pop("phase", None), {name: how.pop(name, None) for name in ("batch", "seq_q", "seq_kv")}
+    words = isinstance(given, str) or given is None
+    if given is None and not any(value is not None for value in sizes.values()):
+        return tuple(usual)
+    if not words:
+        each = [given] if isinstance(given, Phase) else list(given)
+        return tuple(phase_of(phase) for phase in each)
+    names = split(given) if given is not None else list(dict.fromkeys(phase.name for phase in usual))
+    found = []
+    for name, batch in itertools.product(dict.fromkeys(names), checked("batch", sizes["batch"] or 1)):
+        kind = phase_of(name)
+        prompt = {"seq_q": single("seq_q", sizes["seq_q"] or PROMPT)} if kind.name in ("prefill", "training") else {}
+        keys = {"seq_kv": single("seq_kv", sizes["seq_kv"] or KEYS)} if kind.name in ("decode", "mixed") else {}
+        found.append(phase_of(name, {"batch": batch, **prompt, **keys}))
+    return tuple(found)
 
 
 def named(work: Operator | Mapping[str, Operator]) -> dict[str, Operator]:

@@ -40,6 +40,19 @@ class Look(TypedDict, total=False):
     theme: str | None
 
 
+class Steps(Look, total=False):
+    """phase: one or several of prefill, decode, mixed, training, objects or words (default: a prefill and decode steps).
+    batch: sequences of each phase that is given in words, one or several.
+    seq_q: tokens of a prompt of such a phase (default 1024).
+    seq_kv: keys of a sequence in decode of such a phase (default 2048).
+    """
+
+    phase: Any
+    batch: Any
+    seq_q: Any
+    seq_kv: Any
+
+
 class Assumptions(Look, total=False):
     """dtype: of weights and activations.
     quantization: of weights and what products read: "fp8", "nvfp4", "awq", ….
@@ -79,8 +92,14 @@ class Assumptions(Look, total=False):
     memory_share: float
 
 
+class StepsAssumptions(Assumptions, Steps, total=False):
+    __doc__ = f"{Assumptions.__doc__}{Steps.__doc__}"
+
+
 LOOK = tuple(Look.__annotations__)
-UNPACKED: Mapping[str, Any] = {"Unpack[Look]": Look, "Unpack[Assumptions]": Assumptions}  # keywords that functions share
+UNPACKED: Mapping[str, Any] = {
+    f"Unpack[{each.__name__}]": each for each in (Look, Steps, Assumptions, StepsAssumptions)
+}  # keywords that functions share
 USUAL: Mapping[str, Any] = {"lm_head": True, "fused": True, "ep": 1, "counting": "full", "memory_share": 1.0, "overhead_s": 0.0,
                             "link_latency_s": 0.0}  # fmt: skip  # all others are None
 
@@ -100,7 +119,11 @@ class Picture(Generic[P]):
         raise NotImplementedError
 
     def data(self, *args: P.args, **keywords: P.kwargs) -> Records:
-        """All that `save` draws as flat records with the same keys; the last ones are notes. `panel`: where there are several."""
+        """What the call draws, as flat records with the same keys; the last ones are notes."""
+        raise NotImplementedError
+
+    def panels(self, *args: P.args, **keywords: P.kwargs) -> list[Panel]:
+        """All panels that `save` draws, as data."""
         raise NotImplementedError
 
     def save(self, directory: str | os.PathLike[str], *args: P.args, **keywords: P.kwargs) -> Paths:
@@ -118,7 +141,7 @@ def picture(about: str, *, group: str, example: str) -> Callable[[Callable[P, Pa
     """
 
     def made(function: Callable[P, Panels]) -> Picture[P]:
-        def panels(args: Any, keywords: dict[str, Any]) -> Iterator[Panel]:
+        def made_of(args: Any, keywords: dict[str, Any]) -> Iterator[Panel]:
             bound = signature.bind(*args, **keywords)  # names a wrong keyword before anything is drawn
             given = {name: value for name, value in bound.kwargs.items() if name not in LOOK}
             return iter(function(*bound.args, **given))  # type: ignore[arg-type]
@@ -126,19 +149,22 @@ def picture(about: str, *, group: str, example: str) -> Callable[[Callable[P, Pa
         @functools.wraps(function)
         def draw(*args: Any, **keywords: Any) -> Axes:
             import_matplotlib()
-            return show(next(panels(args, keywords)), **{name: keywords[name] for name in LOOK if name in keywords})
+            return show(next(made_of(args, keywords)), **{name: keywords[name] for name in LOOK if name in keywords})
 
         def data(*args: Any, **keywords: Any) -> Records:
-            return joined(list(panels(args, keywords)))
+            return next(made_of(args, keywords)).records
+
+        def panels(*args: Any, **keywords: Any) -> list[Panel]:
+            return list(made_of(args, keywords))
 
         def save(directory: Any, *args: Any, **keywords: Any) -> Paths:
-            shown = list(panels(args, keywords))
+            shown = panels(*args, **keywords)
             return save_panels(directory, function.__name__, shown, title=keywords.get("title"), theme=keywords.get("theme"))
 
         signature = expanded(function)
-        for each in (draw, data, save):
+        for each in (draw, data, panels, save):
             each.__dict__["__signature__"] = signature
-        draw.__dict__.update(data=data, save=save, about=about, group=group, example=example)
+        draw.__dict__.update(data=data, panels=panels, save=save, about=about, group=group, example=example)
         return cast("Picture[P]", draw)
 
     return made

@@ -6,6 +6,7 @@ matplotlib is imported only when something is drawn.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import textwrap
@@ -114,10 +115,11 @@ class Room:
 
     width: float
     height: float
+    rows: bool = False  # whose height goes by their number
 
     @property
     def compact(self) -> bool:
-        return self.width < 5 or self.height < 3.6
+        return self.width < 5 or (self.height < 3.6 and not self.rows)
 
 
 def room_of(ax: Axes) -> Room:
@@ -208,6 +210,7 @@ class Chart:
     guides: Sequence[Guide] = ()
     ridges: Sequence[Point] = ()
     elbow: Point | None = None
+    elbow_name: str = ""  # of the arithmetic that it is of
     x_kind: str | Sequence[str] = "log"
     x_unit: str = ""
     y_unit: str = ""
@@ -215,8 +218,7 @@ class Chart:
     x_limits: Point | None = None
     y_limits: Point | None = None
     named: int = NAMED
-    square: bool = False
-    caption: str = ""  # what the legend's markers mean, as its last lines
+    values: bool = True  # of the ends of up to three lines are written
     notes: Sequence[str] = ()
     rows: Sequence[Mapping[str, Any]] = ()
 
@@ -226,7 +228,8 @@ class Chart:
 
     @property
     def size(self) -> Point:
-        return (8.8 if self._numbered or any(line.key for line in self.lines) else 7.6), 5.4
+        entries = len(self.dots) if self._numbered else 0
+        return (9.2 if self._keyed else 7.6), min(max(5.4, 1.5 + 0.145 * entries), 9.5)
 
     @property
     def _numbered(self) -> bool:
@@ -368,7 +371,7 @@ class Chart:
             ends = [[max(dot.y - dot.bar[0], 0)], [max(dot.bar[1] - dot.y, 0)]]
             ax.errorbar([dot.x], [dot.y], yerr=ends, fmt="none", ecolor=colour, elinewidth=0.9, capsize=2, zorder=3.5,
                         label="_spread")  # fmt: skip
-        ax.plot([dot.x], [dot.y], linestyle="none", marker=dot.marker, markersize=6.5, zorder=4,
+        ax.plot([dot.x], [dot.y], linestyle="none", marker=dot.marker, markersize=11 if dot.marker == "*" else 6.5, zorder=4,
                 markerfacecolor=theme("paper") if dot.hollow else colour, markeredgecolor=colour if dot.hollow else theme("paper"),
                 markeredgewidth=1.4 if dot.hollow else 0.7, label=f"_{dot.name}", gid=f"dot {index}")  # fmt: skip
 
@@ -399,14 +402,15 @@ class Chart:
         for guide in self.guides:
             labels.end_of([(guide.x, bottom * (top / bottom) ** share) for share in (0.06, 0.12, 0.18, 0.24, 0.5, 0.95)], guide.name,
                           size=style.TINY, colour="muted", gid="guide")  # fmt: skip
-        written = [line for line in self.lines if line.marker]
+        written = [line for line in self.lines if line.marker and self.values]
         if 0 < len(written) <= 3 and not self.dots:
             for line in written:
                 for x, y in dict.fromkeys((line.points[0], line.points[-1])):
                     labels.around((x, y), fmt_si(y, self.y_unit) if self.y_unit else fmt_number(y), colour=line.colour, gid="value")
         if self.elbow is not None:
-            labels.corner(self.elbow[0], "memory-bound", left=True, colour="blue", gid="region memory-bound")
-            labels.corner(self.elbow[0], "compute-bound", left=False, colour="brown", gid="region compute-bound")
+            of = f" in {self.elbow_name}" if self.elbow_name else ""
+            labels.corner(self.elbow[0], f"memory-bound{of}", left=True, colour="blue", gid="region memory-bound")
+            labels.corner(self.elbow[0], f"compute-bound{of}", left=False, colour="brown", gid="region compute-bound")
 
     def _groups(self, ax: Axes) -> list[list[int]]:
         """Indices of dots that lie on each other, in the order of the first of each."""
@@ -533,7 +537,7 @@ class Rows:
     def paint(self, ax: Axes, theme: Theme) -> None:
         from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-        room = room_of(ax)
+        room = dataclasses.replace(room_of(ax), rows=True)
         size = 6.0 if room.compact else style.SMALL
         most = max(int((room.height - 1.35) / (size * 0.0185)), 3)
         rows = list(self.rows if len(self.rows) <= most else [*self.rows[: most - 1], Row(label="…", text="")])
@@ -663,7 +667,7 @@ class Cells:
     def paint(self, ax: Axes, theme: Theme) -> None:
         from matplotlib.patches import Rectangle
 
-        room = room_of(ax)
+        room = dataclasses.replace(room_of(ax), rows=True)
         size = 6.0 if room.compact else style.TINY
         rows, columns = len(self.ys), len(self.xs)
         inches = (room.width * 0.72 - 0.7) / columns, (room.height - 1.5) / rows
@@ -693,7 +697,7 @@ class Cells:
                                        gid=f"block {name} {top} {left}"))  # fmt: skip
         for zorder, (colour, width) in enumerate((("paper", 4.2), ("red", 2.2)), start=2):
             for ends in self.border:
-                ax.plot(*zip(*ends, strict=True), color=theme(colour), linewidth=width, zorder=zorder, label="_ridge",
+                ax.plot(*ends, color=theme(colour), linewidth=width, zorder=zorder, label="_ridge",
                         solid_capstyle="projecting", gid="border" if zorder > 2 else "air")  # fmt: skip
         if written:
             self._write(ax, theme, rgb, kinds, size)

@@ -110,7 +110,7 @@ def ridge_levels(machines: Iterable[Machine], problems: Iterable[Operator]) -> l
 def level_lines(levels: Iterable[Level], low: float, high: float, *, key: bool = False) -> list[Line]:
     """Ridge points across a chart, highest first."""
     return [
-        Line(label=level.label, points=[(low, level.y), (high, level.y)], colour="muted", dashes=level.dashes, width=0.9,
+        Line(label=level.label.partition(" (")[0] if key else level.label, points=[(low, level.y), (high, level.y)], colour="muted", dashes=level.dashes, width=0.9,
              write="" if key else "flat", key=key, small=True, gid="level")
         for level in sorted(levels, key=lambda each: -each.y)
     ]  # fmt: skip
@@ -151,6 +151,7 @@ def roofs_chart(
     guides: Sequence[Guide] = (),
     paths: Sequence[Line] = (),
     elbow: Point | None = None,
+    elbow_name: str = "",
     notes: Sequence[str] = (),
     named: int = NAMED,
     more: Sequence[Mapping[str, Any]] = (),
@@ -188,7 +189,7 @@ def roofs_chart(
     ]
     return Chart(
         title=title, x_label=INTENSITY, y_label="Performance", y_unit="FLOP/s", lines=[*lines, *paths], dots=dots, ridges=ridges,
-        guides=guides, elbow=elbow, x_limits=(low, high), y_limits=(bottom, max([top * 3, *(1.5 * y for y in (*ys, *ticks))])),
+        guides=guides, elbow=elbow, elbow_name=elbow_name, x_limits=(low, high), y_limits=(bottom, max([top * 3, *(1.5 * y for y in (*ys, *ticks))])),
         named=named, notes=notes, rows=[*rows, *more],
     )  # fmt: skip
 

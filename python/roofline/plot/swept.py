@@ -75,7 +75,7 @@ def points_of(
         if m.time_s is None or variant not in (None, m.variant) or (operator is not None and m.operator != operator.name):
             continue
         try:
-            found.append((from_dict({"operator": m.operator, **m.problem}), m.variant, m))
+            found.append((from_dict(m.operator, m.problem), m.variant, m))
         except Error:
             continue  # of another tool: it has no problem of ours
     if results is None:

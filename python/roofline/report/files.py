@@ -14,7 +14,8 @@ from ..ceilings.kept import PENDING
 from ..errors import Error
 from ..machine import Machine, write_atomically
 from ..machine.manifest import MANIFEST, digest, manifest, write_manifest, written
-from ..plot.files import held_pictures, saved
+from ..plot import PICTURES as DRAWN
+from ..plot import held_pictures
 from ..results import Measurement, Results, records_to_csv
 from .markdown import end_checks, left_out_lines, markdown
 from .tables import MOVED
@@ -160,11 +161,9 @@ def render(
     """
     folder = require_folder(out)
     given = results if isinstance(results, Results) else Results(tuple(results))
-    makers, wanted = saved(machine, given), held_pictures(machine)
-    if any(c.kind in ("bandwidth", "compute") for c in machine.ceilings):
-        wanted = ["roofline", *wanted]
     with tempfile.TemporaryDirectory() as temporary:
-        pictures = [file for name in wanted for file in makers[name][1](temporary)] if plot else []
+        subjects = [(name, (machine, given) if name == "roofline" else (machine,)) for name in held_pictures(machine)]
+        pictures = [file for name, subject in subjects for file in DRAWN[name].save(temporary, *subject)] if plot else []
         names = [file.name for file in pictures]
         text = markdown(machine, given, pictures=[name for name in names if name.endswith(".png")])
         files = {TEXT: text.encode(), TABLE: records_to_csv(given.to_records()).encode()}

@@ -28,7 +28,7 @@ def _measured(problem: Operator, field: str, results: Measured | None) -> list[S
     found: dict[int, Step] = {}
     for m in results_of(results):
         if m.operator == problem.name and m.flops_per_s and m.flops_per_byte and m.time_s:
-            own = from_dict({"operator": m.operator, **m.problem}).to_dict()
+            own = from_dict(m.operator, m.problem).to_dict()
             if all(own[name] == value for name, value in problem.to_dict().items() if name != field):
                 step = (float(own[field]), m.flops_per_byte, m.flops_per_s)
                 found[own[field]] = max(found.get(own[field], step), step, key=lambda each: each[2])

@@ -13,8 +13,8 @@ from ...transformer import Given as Model
 from ...transformer import ModelPrediction, predict_model
 from ...units import fmt_percent, fmt_si
 from .. import style
-from ..asked import Measured, Phases, modelled, phases_of, results_of
-from ..figure import Assumptions, Panels, picture
+from ..asked import Measured, modelled, phases_of, results_of
+from ..figure import Panels, StepsAssumptions, picture
 from ..models import TYPES, assumed, names_of, prediction_notes
 from ..panels import Bar, Mark, Row, Rows
 from .kernel_placement import TAKEN
@@ -115,8 +115,8 @@ def _measured(config: Any, machine: Any, phase: Any, results: Any, how: Mapping[
 @picture("where the time goes, by roof and kernel, predicted or measured", group="model",
          example="plot.block_profile(predict(h100, llama, Decode()))")  # fmt: skip
 def block_profile(
-    model: Model | ModelPrediction | Sequence[ModelPrediction], machine: Given | None = None, *, phase: Phases = TYPES,
-    results: Measured | None = None, **how: Unpack[Assumptions],
+    model: Model | ModelPrediction | Sequence[ModelPrediction], machine: Given | None = None, *,
+    results: Measured | None = None, **how: Unpack[StepsAssumptions],
 ) -> Panels:  # fmt: skip
     """Where the time of a phase goes: all of it by the roof it is spent under, then kernel by kernel; a panel a phase.
 
@@ -124,7 +124,6 @@ def block_profile(
 
     model: a model, or predictions of one.
     machine: one; predictions have their own.
-    phase: one or several (a prefill and a decode step).
     results: measurements of its kernels, a results.jsonl or its folder.
 
     element of the records "row": time_s, share, and seconds by roof, or measured_s and expected_s.
@@ -136,14 +135,16 @@ def block_profile(
     elif machine is None:
         raise Error("block_profile needs a machine, such as 'H100', or one that was measured")
     else:
-        yield from _of_model(model, machine_of(machine), phase, results, how)
+        yield from _of_model(model, machine_of(machine), results, how)
 
 
-def _of_model(model: Any, machine: Any, phase: Phases, results: Measured | None, how: Mapping[str, Any]) -> Iterator[Rows]:
-    config, options = modelled(model, how)
+def _of_model(model: Any, machine: Any, results: Measured | None, how: Mapping[str, Any]) -> Iterator[Rows]:
+    rest = dict(how)
+    phases = phases_of(rest, TYPES)
+    config, options = modelled(model, rest)
     options = assumed(options)
     seen = results_of(results)
-    for each in phases_of(phase):
+    for each in phases:
         if results is not None:
             yield _measured(config, machine, each, seen, {name: options[name] for name in TAKEN if name in options})
         else:

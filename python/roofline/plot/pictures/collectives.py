@@ -39,7 +39,7 @@ def collectives(
     problems: dict[str, Operator] = {}
     for m in results_of(results):
         if m.link_bytes and m.time_s and "elements" in m.problem:
-            problem = from_dict({"operator": m.operator, **m.problem})
+            problem = from_dict(m.operator, m.problem)
             name = f"{m.operator} of {m.problem.get('ranks', '?')}, {m.dtype}"
             moved = float(size_bytes((int(m.problem["elements"]),), m.dtype))
             groups.setdefault(name, []).append((moved, m.link_bytes, m.time_s))

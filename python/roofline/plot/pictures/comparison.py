@@ -52,7 +52,7 @@ def comparison(a: Comparable, b: Comparable, *, what: str = "all", **look: Unpac
     names = dict.fromkeys(mark.key for row in rows for mark in row.marks)
     absent = [f"only {side}: {', '.join(only)}" for side, only in ((found.a, found.only_a), (found.b, found.only_b)) if only]
     yield Rows(
-        title=f"{found.b} over {found.a}", x_label=f"{found.b} / {found.a}", rows=rows, log=max(xs) / min(xs) > 4, line=1.0,
+        title="What changed: B over A" if found.kind == "measured" else "Measured over stated", x_label="B / A", rows=rows, log=max(xs) / min(xs) > 4, line=1.0,
         names={name: name for name in names}, limits=(min([*xs, 1.0]) * 0.92, max([*xs, 1.0]) * 1.06),
-        notes=[*found.footer, *found.notes, *absent],
+        notes=[f"A: {found.a}", f"B: {found.b}", *found.footer, *found.notes, *absent],
     )  # fmt: skip

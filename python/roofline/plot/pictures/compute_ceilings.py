@@ -66,7 +66,7 @@ def library_gemms(machine: Machine) -> list[Ceiling]:
 
 
 @picture(
-    "five ceilings over one memory: where a token, a batch and a prompt lie, and what a library was measured at", group="machine",
+    "five ceilings over one memory: where a token, a batch and a prompt lie, and what a library was measured at", group="model",
     example='plot.compute_ceilings(a100, preset("7B"))',
 )  # fmt: skip
 def compute_ceilings(

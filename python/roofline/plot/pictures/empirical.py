@@ -145,7 +145,7 @@ def empirical(
 ) -> Panels:
     """Points of a machine's mixed-intensity sweeps, the fitted curves, and their knees.
 
-    Log-log; data coordinates are FLOP/byte and FLOP/s. One curve per memory level, with 95 % bars on points and knees; measured
+    Log-log; data coordinates are FLOP/byte and FLOP/s. One curve per memory level, with 95 % bars, and the knee's interval in its name; measured
     ceilings solid, theoretical ones dashed and thin, the sustained level beside the burst.
 
     machine: a Machine with such sweeps, or what `Machine.load` takes.

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from ...errors import Error
 from ...machine import LEVELS, Given, Machine, machine_of
 from ...model import machine_roofs
-from ...operators import Attention, Operator
+from ...operators import Attention, Operator, count
 from ...tensor_spec import size_bytes
 from ...tiling import level_bytes
 from ...transformer import TransformerConfig
@@ -113,7 +113,7 @@ def hierarchy(
     if not dots:
         raise Error(f"{on.name} has a bandwidth of none of the levels of these tiles: {', '.join(shown)}")
     said = "; ".join(f"{level} {' × '.join(map(str, shown[level].values()))}" for level in levels)
-    total = fmt_bytes(float(problem.total_bytes()))
+    total = fmt_bytes(float(count(problem).bytes))
     notes = [*machine_notes([on]), f"{name}: {fmt_number(flops / 1e9)} GFLOP, {total} compulsory; tiles kept nearer than a level: {said}"]
     notes.append("hollow: what the levels and the arithmetic allow together; filled: measured")
     yield roofs_chart(f"{name.capitalize()} at every memory level of {on.name}", roofs, dots, paths=paths, notes=notes, named=12)

@@ -12,8 +12,8 @@ from ...machine import Given, machine_of
 from ...transformer import Given as Model
 from ...transformer import Phase
 from ...units import fmt_percent, fmt_si
-from ..asked import Measured, Phases, modelled, phases_of, results_of
-from ..figure import Assumptions, Panels, picture
+from ..asked import Measured, modelled, phases_of, results_of
+from ..figure import Panels, StepsAssumptions, picture
 from ..models import TYPES, assumed, short
 from ..panels import Chart, Dot
 from ..roofs import met_roofs, roofs_chart, stated
@@ -63,8 +63,8 @@ def _chart(census: Census, phase: Phase, dashes: Any) -> Chart:
     "where each kernel lies, and its share of the time", group="model", example='plot.kernel_placement(llama, h100, phase="decode")'
 )
 def kernel_placement(
-    model: Model | Census, machine: Given | None = None, *, phase: Phases | None = None, results: Measured | None = None,
-    **how: Unpack[Assumptions],
+    model: Model | Census, machine: Given | None = None, *, results: Measured | None = None,
+    **how: Unpack[StepsAssumptions],
 ) -> Panels:  # fmt: skip
     """The kernels of a phase on the roofs they meet, with their shares of its time; a panel a phase.
 
@@ -72,11 +72,12 @@ def kernel_placement(
 
     model: a model, or a census that was taken on a machine.
     machine: one; a census has its own.
-    phase: one or several (a prefill and a decode step; of a census all of its phases).
     results: measurements, a results.jsonl or its folder, to stand beside the kernels of their shape.
 
     element of the records as of `workloads`; a dot has phase, group, count, bound, attainable_flops_per_s, time_s, share, measured_s.
     """
+    rest = dict(how)
+    asked = phases_of(rest, ())
     if isinstance(model, Census):
         census = model
         try:
@@ -86,15 +87,14 @@ def kernel_placement(
     else:
         if machine is None:
             raise Error("kernel_placement needs a machine, such as 'H100', or one that was measured")
-        config, options = modelled(model, how)
+        config, options = modelled(model, rest)
         taken = {name: value for name, value in assumed(options).items() if name in TAKEN}
         on = machine_of(machine)
         seen = results_of(results)
-        census, dashes = census_of(config, phases_of(phase or TYPES), on, results=seen or None, **taken), stated(on)
+        census, dashes = census_of(config, asked or TYPES, on, results=seen or None, **taken), stated(on)
     if not census.machine:
         raise Error("this census was taken without a machine: its kernels have no roofs")
-    chosen = census.phases if phase is None else phases_of(phase)
-    for each in chosen:
+    for each in asked or census.phases:
         if each not in census.phases:
             raise Error(f"the census has no phase {each}; it has {'; '.join(map(str, census.phases))}")
         yield _chart(census, each, dashes)

@@ -13,8 +13,8 @@ from ...operators import Counts
 from ...transformer import Call, TransformerConfig, calls_of
 from ...units import fmt_si
 from .. import style
-from ..asked import Phases, Work, named, phases_of, work_of
-from ..figure import Look, Panels, picture
+from ..asked import Work, named, phases_of, work_of
+from ..figure import Panels, Steps, picture
 from ..models import LADDER, counts_of, names_of
 from ..panels import Dot, Guide
 from ..roofs import Machines, Roof, dashes_of, machine_notes, roofs_chart, several
@@ -32,20 +32,19 @@ def _common(machines: Sequence[Machine], dtype: str | None) -> str:
     raise Error(f"{', '.join(m.name for m in machines)} have none of {', '.join(COMMON)} in common: give one dtype that all have")
 
 
-@picture("what another machine would change", group="machine", example="plot.machines([a100, h100, gb200], llama)")
+@picture("what another machine would change", group="model", example="plot.machines([a100, h100, gb200], llama)")
 def machines(
-    machines: Machines, work: Work | None = None, *, dtype: str | None = None, phase: Phases = LADDER, **look: Unpack[Look]
+    machines: Machines, work: Work | None = None, *, dtype: str | None = None, **look: Unpack[Steps]
 ) -> Panels:
     """One roof a machine (solid where it was measured), and workloads as verticals with a dot on each roof.
 
     machines: one or several.
     work: a model, a problem, problems by name, or words.
     dtype: of the arithmetic (the first that all have of bf16, fp16, fp32, fp64).
-    phase: of a model, one or several.
 
     element of the records as of `workloads`; "guide": a workload's intensity.
     """
-    given, work, phases = several(machines, 1), None if work is None else work_of(work), phases_of(phase)
+    given, work, phases = several(machines, 1), None if work is None else work_of(work), phases_of(dict(look), LADDER)
     kind = _common(given, dtype)
     counts: dict[str, Counts] = {}
     if isinstance(work, TransformerConfig):

@@ -10,8 +10,8 @@ from ...operators import count
 from ...transformer import Call, TransformerConfig, calls_of
 from ...units import fmt_number
 from .. import style
-from ..asked import Phases, Work, named, phases_of, work_of
-from ..figure import Look, Panels, picture
+from ..asked import Work, named, phases_of, work_of
+from ..figure import Panels, Steps, picture
 from ..models import TYPES, counts_of, names_of
 from ..panels import Mark, Row, Rows
 from ..roofs import INTENSITY, machine_notes, ridge_of
@@ -21,16 +21,15 @@ RIDGE = "ridge"
 
 @picture("the intensity of each operation, by phase, and how far from its ridge point", group="model",
          example="plot.operations(deepseek, gb200)")  # fmt: skip
-def operations(work: Work, machine: Given | None = None, *, phase: Phases = TYPES, **look: Unpack[Look]) -> Panels:
+def operations(work: Work, machine: Given | None = None, **look: Unpack[Steps]) -> Panels:
     """A row for each kernel of a model, with a marker for each phase; or a row for each problem.
 
     work: a model, a problem, problems by name, or words.
     machine: also the ridge point of each row's arithmetic, as a tick.
-    phase: of a model, one or several.
 
     element of the records "row": flops_per_byte (of each phase) and ridge_flops_per_byte.
     """
-    model, machine, phases = work_of(work), None if machine is None else machine_of(machine), phases_of(phase)
+    model, machine, phases = work_of(work), None if machine is None else machine_of(machine), phases_of(dict(look), TYPES)
     if isinstance(model, TransformerConfig):
         names = names_of(phases)
         calls: dict[str, dict[str, list[Call]]] = {}

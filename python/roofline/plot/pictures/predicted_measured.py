@@ -28,7 +28,7 @@ def _expected(m: Measurement, machine: Any) -> float | None:
         found = m.prediction.get("time_s")
         return None if found is None else float(found)
     try:
-        problem = from_dict({"operator": m.operator, **m.problem})
+        problem = from_dict(m.operator, m.problem)
         return float(predict_problem(machine, problem, variant=m.variant or None, plan=m.plan or None).time_s)
     except Error:
         return None

@@ -81,6 +81,7 @@ def _joined(ceilings: Iterable[Ceiling]) -> dict[int, str]:
 def _roofs(ranked: Sequence[tuple[Ceiling, str]], fastest: float | None, shown: str) -> list[Roof]:
     """The roofs that are drawn; the second mode of a main one thin and without a label, which names both."""
     labels = _joined(c for c, _ in ranked)
+    theory = all(c.source == "datasheet" for c, _ in ranked)
     found = []
     for c, part in ranked:
         label = labels.get(id(c), _label(c))
@@ -92,9 +93,9 @@ def _roofs(ranked: Sequence[tuple[Ceiling, str]], fastest: float | None, shown: 
                   "status": c.status, "source": c.source}  # fmt: skip
         modes = [mode.value for mode in c.modes] if c.bimodal and part == "main" else [c.value]
         for index, rate in enumerate(sorted(modes, key=lambda value: value != c.value)):
-            main = part == "main" and measured and not index
+            main = part == "main" and not index
             found.append(
-                Roof(label=label, rate=rate, slope=c.kind == "bandwidth", colour=colour, width=1.7 if main else 0.9,
+                Roof(label=label, rate=rate, slope=c.kind == "bandwidth", colour=colour, width=0.9 if not main else 1.7 if measured else 1.2 if theory else 0.9,
                      dashes=style.DASHES[3] if index else "-" if measured else style.DASHED, written=not index,
                      start=rate / fastest if fastest and c.kind == "compute" else 0.0, record=record)
             )  # fmt: skip
@@ -260,7 +261,8 @@ def _listed(points: Sequence[Placed], number: bool) -> list[str]:
         if state != "ok":
             shares = f" {point.shares}" if point.implausible and point.shares else ""
             groups.setdefault(state, []).append((str(index) if number else point.name) + shares)
-    return [f"{STATES.get(state, state)}: {', '.join(names)}" for state, names in groups.items()]
+    order = sorted(groups, key=lambda state: list(STATES).index(state) if state in STATES else len(STATES))
+    return [f"{STATES.get(state, state)}: {', '.join(groups[state])}" for state in order]
 
 
 # -- the picture --------------------------------------------------------------------------------------------------------------
@@ -302,38 +304,40 @@ def roofline_chart(
     notes += [f"{c.name}: {c.stated}, a ceiling that is not drawn" for c, part in ranked if part == "other" and shown == "main"]
     fastest = max((c.value for c in sloped), default=None)
     main = [c for c, part in ranked if part == "main" and c.source == "measured"] or [c for c, part in ranked if part == "main"]
-    ridges, elbow = _ridges(main, points, dtype, fastest)
+    ridges, elbow, split = _ridges(main, points, dtype)
     roofs = [*_roofs(ranked, fastest, shown), *_floor(machine, floor_bytes, points)]
     markers = style.markers(p.kind for p in points)
     paths = [Line(label="sweep", points=[(p.x, p.y) for p in run], colour=style.dtype_colour(run[0].dtype), width=0.7, gid="sweep")
              for run in sweeps(points)]  # fmt: skip
     states = sorted({p.measurement.cache_state for p in points if p.measurement is not None})
-    first = [machine_line(machine, f"points measured {' and '.join(states)}" if states else "")]
+    sheet = "from its datasheet" if all(c.source == "datasheet" for c in machine.ceilings) else ""
+    first = [machine_line(machine, sheet, f"points measured {' and '.join(states)}" if states else "")]
     if any(p.share is not None for p in points):
         first.append("ticks and percentages: the roof measured directly around each point")
     return roofs_chart(
         f"Roofline of {machine.name}", roofs, [p.dot(markers[p.kind]) for p in points], ridges=ridges, paths=paths, elbow=elbow,
-        notes=[*first, *notes],
+        elbow_name=split, notes=[*first, *notes],
     )  # fmt: skip
 
 
 def _ridges(
-    main: Sequence[Ceiling], points: Sequence[Placed], dtype: str | None, fastest: float | None
-) -> tuple[list[Point], Point | None]:
-    """Ridge points, and the one where the shading splits: that of the dtype asked for, of most points, or of usual products."""
+    main: Sequence[Ceiling], points: Sequence[Placed], dtype: str | None
+) -> tuple[list[Point], Point | None, str]:
+    """Ridge points, and the one where the shading splits, and its dtype: that which is asked for, of most points, or of products."""
     slowest = min((c.value for c in main if c.kind == "bandwidth"), default=None)
     best = {c.dtype: c.value for c in sorted((c for c in main if c.kind == "compute"), key=lambda c: c.value)}
     if slowest is None or not best:
-        return [], None
+        return [], None, ""
     ridges = [(float(ridge_flops_per_byte(value, slowest)), value) for value in best.values()]
     counts: dict[str, int] = {}
     for p in points:
         counts[p.dtype] = counts.get(p.dtype, 0) + 1
     usual = ("bf16", "fp16", "fp32") if any(c.unit == "tensor" for c in main) else ("fp32",)
     preferred = [dtype or "", *sorted(counts, key=lambda name: -counts[name]), *usual, *DTYPES]
-    peak = best[next(name for name in preferred if name in best)]
+    split = next(name for name in preferred if name in best)
+    peak = best[split]
     ridges += [(float(ridge_flops_per_byte(peak, c.value)), peak) for c in main if c.kind == "bandwidth" and c.value != slowest]
-    return list(dict.fromkeys(ridges)), (peak / slowest, peak)
+    return list(dict.fromkeys(ridges)), (peak / slowest, peak), split
 
 
 @picture("a machine's ceilings, and how far measurements are below them", group="machine", example="plot.roofline(machine, results)")

@@ -63,7 +63,7 @@ def size_curve(machine: Given, *, access: str | None = None, threads: int | None
     bars = bars_name(p.summary for c in curves for p in c.points)
     first = [f"thin verticals: cache sizes as reported{over}; bars: plateaus found in the curve; points with {bars}"] if caches else []
     yield Chart(
-        title=f"Bandwidth over working-set size, {machine.name}", x_label="Working set of all threads", x_kind="size",
+        title=f"Bandwidth over working-set size, {machine.name}", x_label="Working set of all threads", x_kind="size", values=False,
         y_label="Bandwidth", y_unit="B/s", lines=lines, guides=[Guide(x=size, name=f"{level} {fmt_bytes(size)}") for level, size in caches],
         x_limits=(min(sizes) / 1.5, max(sizes) * 1.7), rows=rows,
         notes=[machine_line(machine), *first, *(f"{'; '.join(names)}: {words}" for words, names in grouped.items())],

@@ -58,7 +58,7 @@ def sweep_lines(
             seen = [m.interval for v in at if (m := found[v][1].measured) is not None and m.interval is not None]
             lines.append(
                 Line(label=text, points=[(v, found[v][0]) for v in at], colour=colour, marker=marker, hollow=of == "model",
-                     dashes="-" if of == "measured" else style.DASHED, write="end" if direct and len(groups) > 1 or both else "",
+                     dashes="-" if of == "measured" else style.DASHED, write="end" if direct and (len(groups) > 1 or both) else "",
                      key=not direct, bars=seen if y == "time_s" and of == "measured" else ())
             )  # fmt: skip
             rows += [{"element": "point", "label": name, "of": of, **found[v][1].fields, y: found[v][0], "status": (

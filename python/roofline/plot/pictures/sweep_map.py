@@ -28,7 +28,7 @@ def _text(quantity: str, of: str, value: float) -> str:
     if quantity == "share_of_bracket":
         return fmt_percent(value, 2).replace(" ", "")
     unit = QUANTITIES[quantity][1]
-    return fmt_si(value, unit.partition("/")[0] if unit != "s" else "s", 2).replace(" ", "") if unit else fmt_number(value, 2)
+    return fmt_si(value, "s" if unit == "s" else "", 2).replace(" ", "") if unit else fmt_number(value, 2)
 
 
 @picture("a sweep over two fields: measured, the model's, and where they differ", group="measured",
@@ -52,7 +52,7 @@ def sweep_map(
 
     element of the records "cell": the fields, measured, model, ratio. Cells that were not measured are hatched.
     """
-    label, _ = QUANTITIES[one_of("quantity", quantity, QUANTITIES)]
+    label, unit = QUANTITIES[one_of("quantity", quantity, QUANTITIES)]
     on = None if machine is None else machine_of(machine)
     points = same_operator(points_of(results, work, axes, on, variant))
     names = [p.variant for p in points]
@@ -79,14 +79,15 @@ def sweep_map(
         for (i, r), (j, c) in itertools.product(enumerate(ys), enumerate(xs))
     ]  # fmt: skip
     held = {k: v for k, v in points[0].fields.items() if k not in (row, column, "seq_q") and len({p.fields[k] for p in points}) == 1}
-    notes = [*(machine_notes([on]) if on is not None else ()), f"{chosen}: {', '.join(f'{k} {v}' for k, v in held.items())}"]
+    notes = [*(machine_notes([on]) if on is not None else ()), f"{chosen or 'compulsory bytes'}: {', '.join(f'{k} {v}' for k, v in held.items())}"]
+    what = points[0].problem.name.replace("_", " ")
     for each in wanted("of", of, there):
         if each not in there:
             raise Error(f"there is no {each} here: {'measure it' if each == 'measured' else 'give a machine and measurements'}")
         shown = values[each]
         suffix = "measured over model" if each == "ratio" else each
         yield Cells(
-            title=f"{label.partition(' [')[0]} of {points[0].problem.name.replace('_', ' ')}, {suffix}", x_label=column, y_label=row,
+            title=f"{label.partition(' [')[0]}{f' [{unit}]' if unit else ''} of {what}, {suffix}", x_label=column, y_label=row,
             xs=xs, ys=ys, values=shown, texts=[[_text(quantity, each, v) for v in line] for line in shown.tolist()],
             scale="ratio" if each == "ratio" else "log", unfit="not measured", notes=notes, rows=rows,
         )  # fmt: skip

@@ -10,27 +10,27 @@ from ...model import machine_roofs, place
 from ...transformer import TransformerConfig, predict_model
 from ...units import fmt_number
 from .. import style
-from ..asked import Phases, Work, modelled, named, phases_of, work_of
-from ..figure import Assumptions, Panels, picture
+from ..asked import Work, modelled, named, phases_of, work_of
+from ..figure import Panels, StepsAssumptions, picture
 from ..models import HOLLOW, LADDER, assumed, names_of, prediction_notes
 from ..panels import Dot
 from ..roofs import machine_notes, met_roofs, roofs_chart, stated
 
 
 @picture("where whole phases lie under the roofs", group="model", example="plot.workloads(h100, llama)")
-def workloads(machine: Given, work: Work, *, phase: Phases = LADDER, **how: Unpack[Assumptions]) -> Panels:
+def workloads(machine: Given, work: Work, **how: Unpack[StepsAssumptions]) -> Panels:
     """Phases of a model at their expected FLOP/s, or problems at what their roofs allow. What does not fit in memory is hollow.
 
     machine: one.
     work: a model, a problem, problems by name, or words.
-    phase: of a model (a prefill of 1024; decode steps of batch 1, 32 and 128).
 
     element of the records: "memory_roof" and "compute_roof" (the ends of a line), "ridge" and "dot".
     """
-    machine, work, phases = machine_of(machine), work_of(work), phases_of(phase)
+    machine, work, rest = machine_of(machine), work_of(work), dict(how)
+    phases = phases_of(rest, LADDER)
     dots, notes = [], list(machine_notes([machine]))
     if isinstance(work, TransformerConfig):
-        work, options = modelled(work, how)
+        work, options = modelled(work, rest)
         found = [predict_model(machine, work, each, **{**assumed(options), "must_fit": False}) for each in phases]
         roofs = [machine_roofs(machine, part.call.problem) for e in found for part in e.parts if part.product_flops]
         for index, (name, e) in enumerate(zip(names_of(phases), found, strict=True)):
