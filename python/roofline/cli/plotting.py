@@ -70,9 +70,9 @@ def _reader(parameter: inspect.Parameter) -> Callable[[str], Any]:
 
 def documented(picture: Any) -> dict[str, str]:
     """What the docstrings of a picture and of the keywords it shares say of each keyword."""
-    from ..plot.figure import StepsAssumptions
+    from ..plot.figure import Assumptions, Look, Steps
 
-    text = inspect.cleandoc(StepsAssumptions.__doc__ or "") + "\n" + inspect.cleandoc(picture.__doc__ or "")
+    text = "\n".join(inspect.cleandoc(each.__doc__ or "") for each in (Look, Steps, Assumptions, picture))
     joined = re.sub(r"\n[ \t]+(?=\S)", " ", text)
     return dict(re.findall(r"^(\w+): (.+)$", joined, re.MULTILINE))
 
@@ -117,7 +117,7 @@ def flags(parser: argparse.ArgumentParser, name: str | None) -> None:
             add_flags(parser, each)
     elif (picture := _pictures().get(name.replace("-", "_"))) is not None:
         add_flags(parser, picture)
-        parser.description = f"{inspect.cleandoc(picture.__doc__ or '')}"
+        parser.description = re.split(r"\n(?=\w+: )", inspect.cleandoc(picture.__doc__ or ""))[0]
     else:
         for shared in ("title", "theme", "results", "dtype"):
             parser.add_argument(f"--{shared}", dest=f"of_{shared}", help=argparse.SUPPRESS)

@@ -15,7 +15,6 @@ from ..transformer import Phase, TransformerConfig, model_of, phase_of
 from ..words import hint, numbers, split, whole
 
 Size = int | str | Iterable[int]  # of an axis, see `checked`
-PROMPT, KEYS = 1024, 2048  # tokens of a prompt and keys of a sequence, where nothing is said
 Work = TransformerConfig | Operator | Mapping[str, Operator] | str  # a model, a problem, several by name, or a name
 Measured = Iterable[Measurement] | Measurement | str | os.PathLike[str]  # results, or their file or folder
 
@@ -85,11 +84,11 @@ def phases_of(how: MutableMapping[str, Any], usual: Sequence[Phase]) -> tuple[Ph
         return tuple(phase_of(phase) for phase in each)
     names = split(given) if given is not None else list(dict.fromkeys(phase.name for phase in usual))
     found = []
-    for name, batch in itertools.product(dict.fromkeys(names), checked("batch", sizes["batch"] or 1)):
-        kind = phase_of(name)
-        prompt = {"seq_q": single("seq_q", sizes["seq_q"] or PROMPT)} if kind.name in ("prefill", "training") else {}
-        keys = {"seq_kv": single("seq_kv", sizes["seq_kv"] or KEYS)} if kind.name in ("decode", "mixed") else {}
-        found.append(phase_of(name, {"batch": batch, **prompt, **keys}))
+    for name, batch in itertools.product(dict.fromkeys(names), checked("batch", 1 if sizes["batch"] is None else sizes["batch"])):
+        length = "seq_q" if phase_of(name).name in ("prefill", "training") else "seq_kv"
+        given_length = {} if sizes[length] is None else {length: single(length, sizes[length])}
+        usual_length = next(({length: getattr(p, length)} for p in usual if given is None and p.name == name), {})
+        found.append(phase_of(name, {"batch": batch, **usual_length, **given_length}))
     return tuple(found)
 
 

@@ -43,8 +43,8 @@ class Look(TypedDict, total=False):
 class Steps(Look, total=False):
     """phase: one or several of prefill, decode, mixed, training, objects or words (default: a prefill and decode steps).
     batch: sequences of each phase that is given in words, one or several.
-    seq_q: tokens of a prompt of such a phase (default 1024).
-    seq_kv: keys of a sequence in decode of such a phase (default 2048).
+    seq_q: tokens of a prompt of such a phase.
+    seq_kv: keys of a sequence in decode of such a phase.
     """
 
     phase: Any
@@ -93,7 +93,7 @@ class Assumptions(Look, total=False):
 
 
 class StepsAssumptions(Assumptions, Steps, total=False):
-    __doc__ = f"{Assumptions.__doc__}{Steps.__doc__}"
+    """Both."""
 
 
 LOOK = tuple(Look.__annotations__)
@@ -210,13 +210,13 @@ def show(shown: Panel, ax: Axes | None = None, title: str | None = None, theme: 
     from matplotlib import rc_context
 
     chosen = style.theme_of(theme, ax)
+    made = _new_figure(shown.size, chosen) if ax is None else None
     with rc_context(style.rc(chosen)):
-        if ax is None:
-            figure = _new_figure(shown.size)
-            ax = figure.add_subplot()
-            foot = note_lines(shown.notes, shown.size[0])
-            _figure_notes(figure, foot, chosen)
+        if made is not None:
+            ax = made.add_subplot()
+            _figure_notes(made, note_lines(shown.notes, shown.size[0]), chosen)
         else:
+            assert ax is not None
             if theme is not None:
                 ax.set_facecolor(chosen("paper"))
             _axes_notes(ax, shown.notes, chosen)
@@ -226,17 +226,13 @@ def show(shown: Panel, ax: Axes | None = None, title: str | None = None, theme: 
     return ax
 
 
-def _new_figure(size: tuple[float, float]) -> Figure:
-    """A figure of pyplot's. A backend that switches interactive mode on with its first figure, as that of notebooks does, keeps it:
-    without it a notebook shows the first picture and none after it.
+def _new_figure(size: tuple[float, float], theme: style.Theme) -> Figure:
+    """A figure of pyplot's, made outside of `rc_context`: a backend that switches interactive mode on with its first figure, as that
+    of notebooks does, keeps it. Without it a notebook shows the first picture and none after it.
     """
-    from matplotlib import interactive, is_interactive, pyplot, rc_context
+    from matplotlib import pyplot
 
-    with rc_context():
-        made = pyplot.figure(figsize=size, layout="constrained")
-        switched = is_interactive()
-    interactive(switched)
-    return made
+    return pyplot.figure(figsize=size, layout="constrained", facecolor=theme("paper"))
 
 
 def note_lines(notes: Iterable[str], width_inches: float) -> list[str]:
