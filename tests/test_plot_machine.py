@@ -1,15 +1,9 @@
-"""Pictures of a machine alone: the measured roofline, size curves and latencies; their data, and that no two labels overlap."""
+"""Pictures of a machine alone: the measured roofline, size curves and latencies, and their data."""
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import itertools
 import math
-import sys
-import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,13 +17,11 @@ mpl.use("Agg")
 
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from roofline import plot
 from roofline.errors import Error
 from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, Machine, SizeCurve, SizePoint, SustainedSample
 from roofline.plot import style
-from roofline.plot.labels import contains, overlap, text_corners
 
 pytestmark = pytest.mark.usefixtures("nothing_is_shown")
 
@@ -130,23 +122,6 @@ def partial() -> Machine:
     )
 
 
-FUNCTIONS: dict[str, tuple[Callable[..., Axes], Callable[..., list[dict[str, Any]]]]] = {
-    "empirical": (plot.empirical, plot.empirical_data),
-    "size_curve": (plot.size_curve, plot.size_curve_data),
-    "latency": (plot.latency, plot.latency_data),
-}
-EACH = pytest.mark.parametrize("name", list(FUNCTIONS))
-PICTURES: dict[str, Callable[[], Axes]] = {
-    "all levels": lambda: plot.empirical(zen()),
-    "one level": lambda: plot.empirical(zen(), level="DRAM"),
-    "fp64": lambda: plot.empirical(zen(), dtype="fp64"),
-    "throttled": lambda: plot.empirical(throttled()),
-    "partial": lambda: plot.empirical(partial()),
-    "sizes": lambda: plot.size_curve(zen()),
-    "one size curve": lambda: plot.size_curve(zen(), access="copy"),
-    "latency": lambda: plot.latency(zen()),
-}
-EACH_PICTURE = pytest.mark.parametrize("make", list(PICTURES.values()), ids=list(PICTURES))
 
 
 def lines(ax: Axes, start: str) -> list[Any]:
@@ -161,8 +136,8 @@ def words(ax: Axes, start: str) -> list[str]:
     return [text.get_text() for text in ax.texts if str(text.get_gid() or "").startswith(start)]
 
 
-def footer(ax: Axes) -> str:
-    return " ".join(words(ax, "footer")[0].split())
+def notes(records: list[dict[str, Any]]) -> str:
+    return " ".join(" ".join(r["label"] for r in records if r["element"] == "note").split())
 
 
 # -- the measured roofline ------------------------------------------------------------------------------------------------
@@ -212,30 +187,6 @@ def test_ceilings_theory_and_sustained() -> None:
     assert sorted(words(ax, "label ")) == sorted(roofs)
 
 
-def test_knee_labels_rise_to_the_right_and_no_leader_crosses_one() -> None:
-    ax = plot.empirical(zen())
-    ax.figure.draw_without_rendering()
-    found = sorted(
-        (next(data(line)[0][0] for line in lines(ax, f"knee {i}")), text.get_window_extent())
-        for i in range(1, 5)
-        for text in ax.texts
-        if text.get_gid() == f"knee {i}"
-    )
-    assert [box.y0 for _, box in found] == sorted(box.y0 for _, box in found)
-    for (x, own), (_, other) in itertools.permutations(found, 2):
-        pixel = ax.transData.transform((x, 1.0))[0]
-        assert not (other.x0 < pixel < other.x1 and other.y0 < own.y0), "a leader crosses a label"
-
-
-def test_bars_are_the_intervals() -> None:
-    ax = plot.empirical(zen(), dtype="fp64")
-    (e,) = (e for e in zen().empirical if e.dtype == "fp64")
-    bars, knee = ax.containers
-    segments = bars.lines[2][0].get_segments()
-    expected = [[(p.intensity_flops_per_byte, p.summary.low), (p.intensity_flops_per_byte, p.summary.high)] for p in e.points]
-    assert np.array(segments) == pytest.approx(np.array(expected))
-    assert e.fit.knee is not None
-    assert knee.lines[2][0].get_segments()[0][:, 0].tolist() == pytest.approx([e.fit.knee.low, e.fit.knee.high])
 
 
 def test_a_throttled_sweep_shows_both_curves() -> None:
@@ -380,98 +331,3 @@ def test_latencies() -> None:
     assert records[0]["cycles"] == pytest.approx(1.2e-9 * CLOCK)
     with pytest.raises(Error, match="bare has no load latency to draw: measure pointer_chase"):
         plot.latency(Machine(name="bare"))
-
-
-# -- readable, all of them ------------------------------------------------------------------------------------------------
-
-
-def boxes(ax: Axes) -> list[tuple[str, Any]]:
-    ax.figure.draw_without_rendering()
-    texts = [*ax.texts, ax.xaxis.label, ax.yaxis.label, ax._left_title]
-    return [(text.get_text(), text_corners(text)) for text in texts if text.get_text()]
-
-
-@EACH_PICTURE
-def test_labels_overlap_no_other_and_no_point_and_are_inside(make: Callable[[], Axes]) -> None:
-    ax = make()
-    found = boxes(ax)
-    for (one, a), (other, b) in itertools.combinations(found, 2):
-        assert not overlap(a, b), f"{one!r} and {other!r}"
-    drawn = [at for start in ("points", "knee", "curve", "latency") for line in lines(ax, start) for at in data(line)]
-    points = np.array([ax.transData.transform(at) for at in drawn])
-    assert [text for text, corners in found if contains(corners, points).any()] == []
-    for dpi in (60, 100, 200):
-        ax.figure.set_dpi(dpi)
-        ax.figure.draw_without_rendering()
-        inside = ax.figure.bbox
-        low, high = ax.get_xlim()
-        ticks = [label for label in ax.xaxis.get_ticklabels() if low <= label.get_position()[0] <= high]
-        for artist in (ax._left_title, ax.xaxis.label, ax.yaxis.label, *ticks, *ax.texts):
-            box = artist.get_window_extent()
-            assert box.x0 >= inside.x0 and box.x1 <= inside.x1 and box.y0 >= inside.y0 and box.y1 <= inside.y1, (dpi, artist)
-
-
-def lightness(colour: str) -> float:
-    """L* of CIE 1976 of an sRGB colour, 0 to 100."""
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in mpl.colors.to_rgb(colour)]
-    luminance = sum(share * c for share, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-    return float(116 * luminance ** (1 / 3) - 16 if luminance > 0.008856 else 903.3 * luminance)
-
-
-def test_colours_are_dark_enough_and_markers_differ() -> None:
-    for colours, markers in ((style.SWEEP_COLOURS, style.SWEEP_MARKERS), (style.ACCESS_COLOURS, style.ACCESS_MARKERS)):
-        assert colours.keys() == markers.keys()
-        assert all(lightness(colour) <= 60 for colour in colours.values())  # text is written in them
-        assert len(set(colours.values())) == len(set(markers.values())) == len(colours)
-
-
-# -- being a good guest, and files ----------------------------------------------------------------------------------------
-
-
-@EACH
-def test_given_axes_are_drawn_on(name: str) -> None:
-    draw, _ = FUNCTIONS[name]
-    figure, axes = plt.subplots(1, 2, figsize=(15, 6), layout="constrained")
-    size = figure.get_size_inches().tolist()
-    assert draw(zen(), ax=axes[1]) is axes[1]
-    assert plt.get_fignums() == [figure.number] and figure.get_size_inches().tolist() == size
-    assert axes[0].lines[:] == [] and len(axes[1].lines) > 4
-    assert draw(zen(), ax=Figure().add_subplot()).lines  # and on a figure that pyplot does not know
-
-
-@EACH
-def test_records_are_a_table(name: str) -> None:
-    records = FUNCTIONS[name][1](zen())
-    assert len({tuple(record) for record in records}) == 1  # all with the same keys
-    assert all(value is None or isinstance(value, (bool, int, float, str)) for record in records for value in record.values())
-
-
-@EACH
-def test_a_machine_without_them(name: str) -> None:
-    for function in FUNCTIONS[name]:
-        with pytest.raises(Error, match="bare has no"):
-            function(Machine(name="bare"))
-    assert plt.get_fignums() == []
-
-
-@EACH
-def test_without_matplotlib_there_are_data(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(Error, match="plots need matplotlib"):
-        FUNCTIONS[name][0](zen())
-    assert FUNCTIONS[name][1](zen())
-
-
-@EACH
-def test_saved_files(name: str, tmp_path: Path) -> None:
-    save, before = getattr(plot, f"save_{name}"), dict(mpl.rcParams)
-    paths = save(zen(), tmp_path / "new")
-    assert [path.name for path in paths] == [f"{name}.svg", f"{name}.png", f"{name}.csv"]
-    assert ElementTree.parse(paths[0]).getroot().tag.endswith("svg")
-    with open(paths[2], newline="", encoding="utf-8") as file:
-        assert len(list(csv.DictReader(file))) == len(FUNCTIONS[name][1](zen()))
-    # From a saved machine the same picture, byte for byte.
-    zen().save(tmp_path / "machine.json")
-    again = save(Machine.load(tmp_path / "machine.json"), tmp_path / "again")
-    assert [path.read_bytes() for path in again] == [path.read_bytes() for path in paths]
-    assert plt.get_fignums() == [] and dict(mpl.rcParams) == before
