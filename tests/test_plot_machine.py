@@ -124,6 +124,21 @@ def partial() -> Machine:
 
 
 
+Records = list[dict[str, Any]]
+
+
+def of(records: Records, element: str, label: str = "") -> Records:
+    return [r for r in records if r["element"] == element and label in r["label"]]
+
+
+def at(records: Records, *keys: str) -> list[tuple[Any, ...]]:
+    return [tuple(r[key] for key in keys) for r in records]
+
+
+def notes(records: Records) -> str:
+    return " ".join(" ".join(r["label"] for r in records if r["element"] == "note").split())
+
+
 def lines(ax: Axes, start: str) -> list[Any]:
     return [line for line in ax.lines if str(line.get_gid() or "").startswith(start)]
 
@@ -132,42 +147,36 @@ def data(line: Any) -> list[tuple[float, float]]:
     return [(float(x), float(y)) for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)]
 
 
-def words(ax: Axes, start: str) -> list[str]:
-    return [text.get_text() for text in ax.texts if str(text.get_gid() or "").startswith(start)]
-
-
-def notes(records: list[dict[str, Any]]) -> str:
-    return " ".join(" ".join(r["label"] for r in records if r["element"] == "note").split())
+WHERE = ("flops_per_byte", "flops_per_s")
 
 
 # -- the measured roofline ------------------------------------------------------------------------------------------------
 
 
 def test_the_measured_roofline() -> None:
-    ax = plot.empirical(zen())
+    ax, records = plot.empirical(zen()), plot.empirical.data(zen())
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
     assert ax.get_xlabel() == "Arithmetic intensity [FLOP/byte]" and ax.get_ylabel() == "Performance [GFLOP/s]"
     assert ax.get_title(loc="left") == "Measured roofline of AMD EPYC 9R14, fp32"
-    sweeps = zen().empirical[:4]
-    for index, e in enumerate(sweeps, start=1):
-        (drawn,) = lines(ax, f"points {index}")
-        assert data(drawn) == [(p.intensity_flops_per_byte, p.summary.median) for p in e.points]
-        (knee,) = lines(ax, f"knee {index}")
-        ((x, y),) = data(knee)
+    drawn, curves = lines(ax, "points "), lines(ax, "fit ")
+    for line, curve, e in zip(drawn, curves, zen().empirical[:4], strict=True):
+        assert data(line) == [(p.intensity_flops_per_byte, p.summary.median) for p in e.points] == at(of(records, "point", e.level), *WHERE)
+        (knee,) = of(records, "knee", e.level)
         assert e.fit.knee is not None and e.fit.knee_efficiency is not None and e.fit.peak is not None
-        assert x == e.fit.knee.value and y == pytest.approx(e.fit.knee_efficiency * e.fit.peak.value)
-        (curve,) = lines(ax, f"fit {index}")
-        assert (x, pytest.approx(y)) in data(curve)  # the curve goes through its knee
-        assert {drawn.get_markeredgecolor(), curve.get_color()} == {style.SWEEP_COLOURS[e.level]}
-    first = words(ax, "knee 1")[0]
-    assert first.startswith("DRAM read knee 5.7") and "], p = 3.1 [" in first
-    assert len({line.get_marker() for line in lines(ax, "points")}) == 4
-    assert "not shown: 1 more, of fp64 with 2 threads" in footer(ax)
-    assert "β 38.0 [37." in footer(ax) and "residual 0." in footer(ax)
+        assert (knee["flops_per_byte"], knee["low"], knee["high"]) == (e.fit.knee.value, e.fit.knee.low, e.fit.knee.high)
+        assert knee["flops_per_s"] == pytest.approx(e.fit.knee_efficiency * e.fit.peak.value)
+        assert data(curve) == at(of(records, "fit", e.level), *WHERE)
+        assert (knee["flops_per_byte"], pytest.approx(knee["flops_per_s"])) in data(curve)  # the curve goes through its knee
+        assert line.get_markeredgecolor() == curve.get_color() == style.LIGHT(style.LEVELS[e.level][0])
+    names = [t.get_text() for t in ax.texts if "knee" in t.get_text()]
+    assert len(names) == 4 and names[0].startswith("DRAM read knee 5.7") and "], p = 3.1 [" in names[0]
+    assert len({line.get_marker() for line in drawn}) == 4
+    assert "not shown: 1 more, of fp64 with 2 threads" in notes(records)
+    assert "β 38.0 [37." in notes(records) and "residual 0." in notes(records)
 
 
 def test_ceilings_theory_and_sustained() -> None:
-    ax = plot.empirical(zen())
+    ax, records = plot.empirical(zen()), plot.empirical.data(zen())
     roofs = {str(line.get_gid()).removeprefix("roof "): line for line in lines(ax, "roof ")}
     theory = "33 FLOP/cycle × 2 × 3.44 GHz = 227 GFLOP/s"
     sustained = next(name for name in roofs if "sustained" in name)
@@ -184,31 +193,36 @@ def test_ceilings_theory_and_sustained() -> None:
     assert y0 / x0 == pytest.approx(38e9) and y1 == pytest.approx(33 * 2 * CLOCK)  # it stops at the highest roof
     # The sustained level is that of the last half of the load.
     assert data(roofs[sustained])[0][1] == zen().empirical[0].sustained_flops_per_s
-    assert sorted(words(ax, "label ")) == sorted(roofs)
-
-
+    drawn = sorted(place for line in roofs.values() for place in data(line))
+    assert drawn == sorted(at([r for r in records if r["element"].endswith("_roof")], *WHERE))
+    assert len(of(records, "sustained")) == 20
+    parameters = {r["label"]: r for r in of(records, "parameter") if r["level"] == "L1"}
+    fitted = zen().empirical[3].fit
+    assert fitted.peak is not None and fitted.p is not None and parameters["p"]["value"] == fitted.p.value
+    assert [parameters["peak"][key] for key in ("value", "low", "high")] == [fitted.peak.value, fitted.peak.low, fitted.peak.high]
 
 
 def test_a_throttled_sweep_shows_both_curves() -> None:
-    ax = plot.empirical(throttled())
-    (slow,) = lines(ax, "fit at clock 1")
-    (points,) = lines(ax, "points 1")
-    assert [y for _, y in data(slow)] == pytest.approx([y for _, y in data(points)], rel=0.03)
-    assert data(lines(ax, "fit 1")[0])[-1][1] == pytest.approx(56e12, rel=0.02)
-    assert "dotted: the fit at the clock of each point" in footer(ax) and "the clock falls to 1.82 GHz" in footer(ax)
-    assert words(ax, "label fp32 90.5 TFLOP/s (datasheet)") and words(ax, "knee 1")[0].partition(", ")[2].partition(", ")[2]
+    ax, records = plot.empirical(throttled()), plot.empirical.data(throttled())
+    slow, points = of(records, "fit_at_clock"), of(records, "point")
+    assert [r["flops_per_s"] for r in slow] == pytest.approx([r["flops_per_s"] for r in points], rel=0.03)
+    assert of(records, "fit")[-1]["flops_per_s"] == pytest.approx(56e12, rel=0.02)
+    assert "dotted: the fit at the clock of each point" in notes(records) and "the clock falls to 1.82 GHz" in notes(records)
+    assert lines(ax, "roof fp32 90.5 TFLOP/s (datasheet)")[0].is_dashed() and len(lines(ax, "fit at clock")) == 1
     assert ax.get_ylabel() == "Performance [TFLOP/s]"
-    assert not lines(plot.empirical(zen()), "fit at clock")
+    assert not of(plot.empirical.data(zen()), "fit_at_clock")
+    (sharp,) = of(records, "parameter", "p")[-1:]
+    assert sharp["label"] != "p" or (sharp["high"] is None and sharp["low"] > 1)
 
 
 def test_what_cannot_be_fitted_is_drawn_and_said() -> None:
-    ax = plot.empirical(partial())
-    assert len(lines(ax, "points")) == 2 and len(lines(ax, "knee")) == 0
-    (only,) = lines(ax, "fit 1")  # the one roof that it shows
-    assert [y / x for x, y in data(only)] == pytest.approx([38e9] * len(data(only)), rel=0.02)
-    assert lines(ax, "fit 2") == []
-    assert words(ax, "name 1") == ["DRAM read"] and words(ax, "name 2") == ["L2 read"]
-    assert "compute peak not identified: 0 of 10 points" in footer(ax) and "a fit needs 5 intensities or more, got 4" in footer(ax)
+    ax, records = plot.empirical(partial()), plot.empirical.data(partial())
+    assert len(lines(ax, "points")) == 2 and not of(records, "knee")
+    only = of(records, "fit")  # the one roof that it shows
+    assert {r["level"] for r in only} == {"DRAM"} and all(y / x == pytest.approx(38e9, rel=0.02) for x, y in at(only, *WHERE))
+    assert {"DRAM read", "L2 read"} <= {t.get_text() for t in ax.texts}
+    assert "compute peak not identified: 0 of 10 points" in notes(records)
+    assert "a fit needs 5 intensities or more, got 4" in notes(records)
 
 
 @pytest.mark.parametrize(
@@ -225,109 +239,52 @@ def test_a_sweep_that_is_not_there(options: dict[str, Any], words_: str) -> None
     assert plt.get_fignums() == []
 
 
-def test_the_data_of_the_measured_roofline() -> None:
-    ax, records = plot.empirical(zen()), plot.empirical_data(zen())
-
-    def coordinates(element: str, label: str = "") -> list[tuple[float, float]]:
-        return [(r["flops_per_byte"], r["flops_per_s"]) for r in records if r["element"] == element and label in r["label"]]
-
-    assert coordinates("point") == [at for line in lines(ax, "points") for at in data(line)]
-    assert coordinates("fit", "L2") == data(lines(ax, "fit 3")[0])
-    assert coordinates("knee") == [data(line)[0] for line in lines(ax, "knee")]
-    drawn = [at for line in lines(ax, "roof ") for at in data(line)]
-    assert sorted(drawn) == sorted(coordinates("measured_roof") + coordinates("theoretical_roof") + coordinates("sustained_roof"))
-    assert len(coordinates("sustained")) == 0 + sum(r["element"] == "sustained" for r in records) == 20
-    parameters = {r["label"]: r for r in records if r["element"] == "parameter" and r["level"] == "L1"}
-    fitted = zen().empirical[3].fit
-    assert fitted.peak is not None and fitted.p is not None
-    assert [parameters["peak"][key] for key in ("value", "low", "high")] == [fitted.peak.value, fitted.peak.low, fitted.peak.high]
-    assert parameters["p"]["value"] == fitted.p.value
-    notes = [r["label"] for r in records if r["element"] == "note"]
-    assert all(note.split()[0] in footer(ax) for note in notes)
-    sharp = [r for r in plot.empirical_data(throttled()) if r["label"] == "p"]
-    assert sharp[0]["high"] is None and sharp[0]["low"] > 1
-
-
-# -- size curves ----------------------------------------------------------------------------------------------------------
+# -- size curves and latencies --------------------------------------------------------------------------------------------
 
 
 def test_size_curves() -> None:
-    ax = plot.size_curve(zen())
+    ax, records = plot.size_curve(zen()), plot.size_curve.data(zen())
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
     assert ax.get_xlabel() == "Working set of all threads" and ax.get_ylabel() == "Bandwidth [GB/s]"
-    for index, c in enumerate(zen().curves, start=1):
-        (drawn,) = lines(ax, f"curve {index}")
-        assert data(drawn) == [(p.size_bytes, p.summary.median) for p in c.points]
-        bars = lines(ax, f"plateau {index}")
-        assert [data(bar) for bar in bars] == [[(p.from_bytes, p.value), (p.to_bytes, p.value)] for p in c.plateaus(zen().facts)]
-        assert words(ax, f"name {index}") == [c.name]
-    labels = words(ax, "plateau")
-    assert len(labels) == 12 and sum(label.startswith("L2 4") for label in labels) == 1
-    assert [data(line)[0][0] for line in lines(ax, "cache")] == [64 * KIB, 2 * MIB, 32 * MIB]
-    assert words(ax, "cache") == ["L1 64 KiB", "L2 2 MiB", "L3 32 MiB"]
+    read, copy, one = (c for c in zen().curves)
+    drawn = [line for line in lines(ax, "curve ") if len(line.get_xdata()) == len(read.points)]
+    assert [data(line) for line in drawn] == [[(p.size_bytes, p.summary.median) for p in c.points] for c in (read, copy, one)]
+    bars = [data(line) for line in lines(ax, "plateau")]
+    assert bars == [[(p.from_bytes, p.value), (p.to_bytes, p.value)] for c in zen().curves for p in c.plateaus(zen().facts)]
+    assert len(bars) == 12 and at(of(records, "plateau"), "size_bytes", "bytes_per_s") == [bar[0] for bar in bars]
+    assert at(of(records, "cache"), "level", "size_bytes") == [("L1", 64 * KIB), ("L2", 2 * MIB), ("L3", 32 * MIB)]
+    assert {"L1 64 KiB", "L2 2 MiB", "L3 32 MiB"} <= {t.get_text() for t in ax.texts}
     # Access by colour and marker, threads by dashes.
-    read, copy, one = (lines(ax, f"curve {index}")[0] for index in (1, 2, 3))
-    assert read.get_color() == one.get_color() != copy.get_color() and read.get_marker() != copy.get_marker()
-    assert one.is_dashed() and not read.is_dashed()
-
-
-def test_sizes_are_powers_of_two_in_words() -> None:
-    ax = plot.size_curve(zen())
-    ax.figure.draw_without_rendering()
-    low, high = ax.get_xlim()
-    ticks = [label.get_text() for label in ax.xaxis.get_ticklabels() if low <= label.get_position()[0] <= high]
-    assert ticks == ["4 KiB", "16 KiB", "64 KiB", "256 KiB", "1 MiB", "4 MiB", "16 MiB", "64 MiB", "256 MiB"]
-
-
-def test_one_curve_and_none() -> None:
-    ax = plot.size_curve(zen(), access="read", threads=1)
-    assert len(lines(ax, "curve")) == 1
-    assert [data(line)[0][0] for line in lines(ax, "cache")] == [32 * KIB, MIB, 32 * MIB]  # of one thread
-    with pytest.raises(Error, match="no size curve to draw there .measured: read avx2, 2 threads; copy avx2"):
-        plot.size_curve(zen(), access="triad")
-    assert len(plt.get_fignums()) == 1
-
-
-def test_equal_notes_are_said_once() -> None:
-    small = dataclasses.replace(zen(), facts={**zen().facts, "l3_bytes": 128 * MIB})
-    text = footer(plot.size_curve(small))
-    assert text.count("reported L3 128 MiB, but its bandwidth holds only up to") == 1
-    assert "read avx2, 2 threads; copy avx2, 2 threads; read avx2, 1 thread: reported L3" in text
-
-
-def test_the_data_of_size_curves() -> None:
-    ax, records = plot.size_curve(zen()), plot.size_curve_data(zen())
-    points = [(r["size_bytes"], r["bytes_per_s"]) for r in records if r["element"] == "point"]
-    assert points == [at for line in lines(ax, "curve") for at in data(line)]
-    bars = [[(r["size_bytes"], r["bytes_per_s"]), (r["to_bytes"], r["bytes_per_s"])] for r in records if r["element"] == "plateau"]
-    assert bars == [data(bar) for bar in lines(ax, "plateau")]
-    assert [(r["level"], r["size_bytes"]) for r in records if r["element"] == "cache"] == [
-        ("L1", 64 * KIB), ("L2", 2 * MIB), ("L3", 32 * MIB),
-    ]  # fmt: skip
+    assert drawn[0].get_color() == drawn[2].get_color() != drawn[1].get_color() and drawn[2].is_dashed() and not drawn[0].is_dashed()
     assert all(r["low"] <= r["bytes_per_s"] <= r["high"] for r in records if r["element"] in ("point", "plateau"))
 
 
-# -- latencies ------------------------------------------------------------------------------------------------------------
+def test_one_curve_and_none() -> None:
+    records = plot.size_curve.data(zen(), access="read", threads=1)
+    assert len({r["label"] for r in of(records, "point")}) == 1
+    assert [r["size_bytes"] for r in of(records, "cache")] == [32 * KIB, MIB, 32 * MIB]  # of one thread
+    with pytest.raises(Error, match="no size curve to draw there .measured: read avx2, 2 threads; copy avx2"):
+        plot.size_curve(zen(), access="triad")
+    small = dataclasses.replace(zen(), facts={**zen().facts, "l3_bytes": 128 * MIB})
+    said = notes(plot.size_curve.data(small))
+    assert said.count("reported L3 128 MiB, but its bandwidth holds only up to") == 1
+    assert "read avx2, 2 threads; copy avx2, 2 threads; read avx2, 1 thread: reported L3" in said
 
 
 def test_latencies() -> None:
-    ax = plot.latency(zen())
+    ax, records = plot.latency(zen()), of(plot.latency.data(zen()), "latency")
     assert ax.get_ylabel() == "Latency [ns]" and ax.get_yscale() == "log"
     ax.figure.draw_without_rendering()
     assert [label.get_text() for label in ax.xaxis.get_ticklabels()] == ["L1", "L3", "DRAM"]
-    dots = [data(line)[0] for line in lines(ax, "latency")]
+    dots = [data(line)[0] for line in lines(ax, "dot")]
     assert dots == [(1, 1.2e-9), (2, 14e-9), (2, 21e-9), (3, 98e-9), (3, 131e-9)]
-    assert words(ax, "name") == [
+    assert [t.get_text() for t in ax.texts if str(t.get_gid()).startswith("name")] == [
         "1.20 ns, 4.1 cycles", "14.0 ns, 48 cycles", "21.0 ns, 72 cycles, 4 KiB pages", "98.0 ns, 337 cycles",
         "131 ns, 451 cycles, 4 KiB pages",
     ]  # fmt: skip
-    hollow = [line.get_markerfacecolor() == "white" for line in lines(ax, "latency")]
+    hollow = [line.get_markerfacecolor() == style.LIGHT("paper") for line in lines(ax, "dot")]
     assert hollow == [False, False, True, False, True]
-    ticks = [t.get_text() for t in ax.yaxis.get_ticklabels() if ax.get_ylim()[0] <= t.get_position()[1] <= ax.get_ylim()[1]]
-    assert ticks == ["1", "10", "100"]
-    records = plot.latency_data(zen())
-    assert [(r["level"], r["time_s"]) for r in records] == [(level, y) for level, (_, y) in zip(
-        ("L1", "L3", "L3", "DRAM", "DRAM"), dots, strict=True)]  # fmt: skip
-    assert records[0]["cycles"] == pytest.approx(1.2e-9 * CLOCK)
-    with pytest.raises(Error, match="bare has no load latency to draw: measure pointer_chase"):
-        plot.latency(Machine(name="bare"))
+    assert [r["time_s"] for r in records] == [y for _, y in dots] and records[0]["cycles"] == pytest.approx(1.2e-9 * CLOCK)
+    for picture, words_ in ((plot.latency, "measure pointer_chase"), (plot.empirical, "bare has no"), (plot.size_curve, "bare has no")):
+        with pytest.raises(Error, match=words_):
+            picture(Machine(name="bare"))
