@@ -23,6 +23,7 @@ CLAIMS = ROOT / "docs" / "claims.md"
 CENSUS = ROOT / "docs" / "census.md"
 MACHINES = ROOT / "docs" / "machines.md"
 MODELS = ROOT / "docs" / "models.md"
+PLOTS = ROOT / "docs" / "plots.md"
 RECORDED = ROOT / "benchmarks" / "results"  # by benchmarks/record
 BACKENDS = {"cpu": "CPU", "cuda": "CUDA"}  # as declared, as shown
 
@@ -31,8 +32,10 @@ sys.path.insert(0, str(ROOT / "python"))
 from roofline.census import census_of  # noqa: E402
 from roofline.claims import documents, list_claims  # noqa: E402
 from roofline.cli import main as main_of_cli  # noqa: E402
+from roofline.cli.plotting import GROUPS  # noqa: E402
 from roofline.machine import Machine  # noqa: E402
 from roofline.operators import OPERATORS  # noqa: E402
+from roofline.plot import PICTURES  # noqa: E402
 from roofline.report.tables import Table, ceiling_table, operator_table, ordered_ceilings, usual  # noqa: E402
 from roofline.results import Results  # noqa: E402
 from roofline.transformer import PRESETS, Decode, Prefill, active_parameters, kv_bytes, preset, total_parameters  # noqa: E402
@@ -158,6 +161,17 @@ def models_table() -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def pictures_tables() -> str:
+    """Every picture by what it is of: its name, the question it answers, a call."""
+    found = []
+    for group, about in GROUPS.items():
+        found += [f"## {about[0].upper()}{about[1:].partition(':')[0].partition(' (')[0]}", "", "| name | what it shows | call |"]
+        found += ["| --- | --- | --- |"]
+        found += [f"| `{name.replace('_', '-')}` | {p.about} | `{p.example}` |" for name, p in PICTURES.items() if p.group == group]
+        found.append("")
+    return "\n".join(found).rstrip()
+
+
 def advice() -> str:
     """What the command that the README shows prints."""
     command = ("predict", "Llama-3-8B", "--machine", "H100", "--batch", "8", "--seq-kv", "4k", "--advice", "--quiet")
@@ -172,6 +186,7 @@ PAGES = {
     CENSUS: {"census": deepseek_census},
     MACHINES: {"machines": machines_table},
     MODELS: {"models": models_table},
+    PLOTS: {"pictures": pictures_tables},
 }
 
 

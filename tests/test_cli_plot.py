@@ -1,9 +1,9 @@
-"""`roofline plot` and `roofline census --plot`: pictures by name, of saved machines and of models."""
+"""`roofline plot` and `roofline census --plot`: pictures by name, with the flags of their functions."""
 
 from __future__ import annotations
 
 import csv
-import dataclasses
+import inspect
 import json
 import re
 from pathlib import Path
@@ -23,56 +23,40 @@ from matplotlib.axes import Axes
 
 from roofline import plot
 from roofline.cli import main
-from roofline.cli.plotting import MODEL, SAVED
-from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, Machine, SizeCurve, SizePoint
+from roofline.cli.plotting import flag_of
+from roofline.machine import Ceiling, Machine, SizeCurve, SizePoint
+from roofline.plot import PICTURES
+from roofline.plot.figure import joined
+from roofline.results import Measurement, append_to
 
 H100 = ["--machine", "H100 SXM"]
+PAGE = Path(__file__).parent.parent / "docs" / "plots.md"
 
 
-def cpu() -> Machine:
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """A report's folder: a machine with a size curve and a load latency, and a sweep over rows."""
+
     def bandwidth(access: str, value: float) -> Ceiling:
         return Ceiling(probe="stream", level="DRAM", access=access, variant="plain", threads=2, samples=(value,))
 
-    flat = Ceiling(probe="fma", dtype="fp32", isa="avx2", threads=2, samples=(220e9,))
-    return Machine(name="Example CPU", ceilings=(bandwidth("read", 38e9), bandwidth("copy", 30e9), flat))
-
-
-def whole() -> Machine:
-    """With a sweep over intensities, one over sizes, and a load latency."""
-    around = (0.99, 1.0, 1.0, 1.01, 1.0)
-    intensities = [2.0**k for k in range(-6, 10)]
-    sweep = EmpiricalRoofline(
-        level="DRAM", access="read", dtype="fp32", isa="avx2", threads=2,
-        points=tuple(
-            IntensityPoint(
-                intensity_flops_per_byte=x, samples=tuple(((38e9 * x) ** -4 + 220e9**-4) ** -0.25 * a for a in around)
-            )
-            for x in intensities
-        ),
-    )  # fmt: skip
-    sizes = [1 << k for k in range(12, 30)]
-    curve = SizeCurve(
-        access="read", threads=2, isa="avx2",
-        points=tuple(SizePoint(size_bytes=n, samples=tuple((200e9 if n < 1 << 20 else 38e9) * a for a in around)) for n in sizes),
-    )  # fmt: skip
     chase = {"operator": "pointer_chase", "pages": "huge"}
-    latency = Ceiling(probe="pointer_chase", level="DRAM", samples=(98e-9,), problem=chase, threads=1)
-    return dataclasses.replace(cpu(), ceilings=(*cpu().ceilings, latency), empirical=(sweep,), curves=(curve,))
-
-
-@pytest.fixture
-def saved(tmp_path: Path) -> str:
-    path = tmp_path / "machine.json"
-    cpu().save(path)
-    return str(path)
-
-
-@pytest.fixture
-def swept(tmp_path: Path) -> str:
-    path = tmp_path / "swept" / "machine.json"
-    path.parent.mkdir()
-    whole().save(path)
-    return str(path)
+    curve = SizeCurve(access="read", threads=2, isa="avx2", points=tuple(
+        SizePoint(size_bytes=1 << k, samples=(200e9 if k < 20 else 38e9,) * 5) for k in range(12, 30)))  # fmt: skip
+    machine = Machine(name="Example CPU", curves=(curve,), ceilings=(
+        bandwidth("read", 38e9), bandwidth("copy", 30e9), Ceiling(probe="fma", dtype="fp32", isa="avx2", threads=2, samples=(220e9,)),
+        Ceiling(probe="pointer_chase", level="DRAM", samples=(98e-9,), problem=chase, threads=1),
+    ))  # fmt: skip
+    folder = tmp_path / "report"
+    folder.mkdir()
+    machine.save(folder / "machine.json")
+    for rows in (1, 8, 64):
+        append_to(folder / "results.jsonl", Measurement(
+            operator="matmul", problem={"rows": rows, "columns": 512, "inner": 512, "dtype": "fp32"}, variant="library", device="cpu",
+            threads=2, cache_state="cold", samples_s=(1e-4 * rows,) * 6, flops={"all": 2 * rows * 512 * 512},
+            bytes={"compulsory": 4 * (2 * rows * 512 + 512 * 512)}, prediction={"time_s": 1e-4},
+        ))  # fmt: skip
+    return folder
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> str:
@@ -81,43 +65,64 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
     return captured.err
 
 
-def test_help_lists_every_picture(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_every_picture_and_its_flags(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plot", "--help"]) == 0
     shown = capsys.readouterr().out
-    for name, summary in {**SAVED, **{name: drawn.summary for name, drawn in MODEL.items()}}.items():
-        assert any(line.split() == [name, *summary.split()] for line in shown.splitlines()), name
-    assert len(SAVED) + len(MODEL) == 17
-    assert all(name.replace("-", "_") in plot.__all__ for name in (*SAVED, *MODEL))
+    for name, picture in PICTURES.items():
+        assert any(line.split() == [name.replace("_", "-"), *picture.about.split()] for line in shown.splitlines()), name
+    for name in ("decode_heatmap", "roofline", "sweep_map"):
+        assert main(["plot", name.replace("_", "-"), "--help"]) == 0
+        shown = capsys.readouterr().out
+        for parameter in inspect.signature(PICTURES[name]).parameters.values():
+            flag = flag_of(parameter.name) if parameter.annotation != "bool" else f"--no-{parameter.name.replace('_', '-')}"
+            assert parameter.name == "ax" or flag in shown, (name, flag)
 
 
-@pytest.mark.parametrize("name", list(MODEL))
-def test_every_picture_of_a_model(name: str, saved: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    drawn = MODEL[name]
-    arguments = ["plot", name, *([] if drawn.config is False else ["Llama-3-8B"]), "--machine", saved]
-    assert main([*arguments, "-o", str(tmp_path / "out")]) == 0
-    stem = name.replace("-", "_")
+@pytest.mark.parametrize("arguments", [
+    ["decode-heatmap", "Llama-3-8B", *H100, "--utilisation", "compute=0.7,bandwidth=0.8", "--counting", "weights_and_kv"],
+    ["decode-latency", "Llama-3-70B", "--machine", "8xH100,GB200", "--link", "450GB/s", "--link-latency", "10us", "--tp", "8"],
+    ["workloads", "Llama-3-8B", *H100, "--phase", "decode", "--batch", "1,32", "--seq-kv", "4k", "--weights", "fp8", "--no-lm-head"],
+    ["hierarchy", "gemm", *H100], ["comparison", "H100 SXM", "GB200"], ["attention-steps", "--work", "attention", *H100],
+    ["collectives", "--machine", "8xH100"], ["sweep-lines", "--work", "matmul", "--axes", "rows=1:64", *H100],
+    ["batch-path", "Llama-3-8B", *H100, "--batch", "1:64", "--theme", "dark"], ["compute-ceilings", "7B", *H100, "--launch", "2us"],
+])  # fmt: skip
+def test_the_command_draws_what_the_function_does(arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if "--launch" in arguments:  # compute_ceilings predicts nothing
+        assert main(["plot", *arguments]) == 2 and "unrecognized arguments: --launch" in said(capsys)
+        return
+    if arguments[0] == "comparison":
+        assert main(["plot", *arguments]) == 2 and said(capsys)
+        return
+    assert main(["plot", *arguments, "-o", str(tmp_path / "out")]) == 0
+    stem = arguments[0].replace("-", "_")
     assert sorted(f.name for f in (tmp_path / "out").iterdir()) == [f"{stem}.csv", f"{stem}.png", f"{stem}.svg"]
     assert capsys.readouterr().out.count("wrote ") == 3
-    assert main([*arguments, "--json"]) == 0
+    assert main(["plot", *arguments, "--json"]) == 0
     records = json.loads(capsys.readouterr().out)
     with open(tmp_path / "out" / f"{stem}.csv", newline="", encoding="utf-8") as file:
         assert len(list(csv.DictReader(file))) == len(records) > 2
 
 
-def test_a_machine_file_draws_all_that_it_holds(swept: str, saved: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plot", swept]) == 0
-    found = {f.stem for f in Path(swept).parent.iterdir()}
-    assert found == {"machine", "roofline", "empirical", "size_curve", "latency"}
-    assert main(["plot", saved, "-o", str(tmp_path / "few")]) == 0
-    assert {f.stem for f in (tmp_path / "few").iterdir()} == {"roofline"}
-    capsys.readouterr()
-    for name in SAVED:
-        assert main(["plot", name, swept, "-o", str(tmp_path / name), "--quiet"]) == 0
+def test_flags_are_keywords(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--utilisation", "0.8", "--counting", "weights_and_kv", "--launch", "2us", "--batch", "1,8", "--seq-kv", "2k"]
+    assert main(["plot", "decode-heatmap", "Llama-3-8B", *H100, *flags, "--json"]) == 0
+    wanted = plot.decode_heatmap.panels("Llama-3-8B", "H100 SXM", utilisation="0.8", counting="weights_and_kv", launch_s=2e-6,
+                                        batch=[1, 8], seq_kv=[2048])  # fmt: skip
+    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(joined(wanted)))
+
+
+def test_a_report_draws_all_that_it_holds(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plot", str(saved)]) == 0
+    assert {f.stem for f in saved.iterdir() if f.suffix == ".svg"} == {"roofline", "size_curve", "latency"}
+    assert "matmul library" in (saved / "roofline.csv").read_text(), "results lie beside the machine"
+    for name in ("roofline", "size-curve", "latency", "ridge-points"):
+        assert main(["plot", name, str(saved / "machine.json"), "-o", str(tmp_path / name), "--quiet"]) == 0
         assert {f.stem for f in (tmp_path / name).iterdir()} == {name.replace("-", "_")}
-    assert main(["plot", "latency", swept, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(plot.latency_data(whole())))
-    assert main(["plot", "roofline", *H100, "-o", str(tmp_path / "sheet.png")]) == 0
-    assert (tmp_path / "sheet.png").stat().st_size > 10_000
+    assert main(["plot", "predicted-measured", str(saved), "-o", str(tmp_path / "p.png"), "--quiet"]) == 0
+    assert main(["plot", "sweep-lines", str(saved), "--machine", str(saved), "--x", "rows", "-o", str(tmp_path / "s.svg")]) == 0
+    capsys.readouterr()
+    assert main(["plot", "latency", str(saved), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(plot.latency.data(saved)))
 
 
 @pytest.mark.parametrize(
@@ -125,25 +130,28 @@ def test_a_machine_file_draws_all_that_it_holds(swept: str, saved: str, tmp_path
     [
         (["heatmap", "Llama-3-8B"], "no picture 'heatmap' (did you mean decode-heatmap?)"),
         (["ridge_point"], "did you mean ridge-points?"),
-        (["decode-heatmap", *H100], "needs CONFIG"),
-        (["decode-heatmap", "Llama-3-8B"], "needs at least 1 --machine"),
-        (["decode-heatmap", "Llama-3-8B", *H100, "--machine", "GB200"], "needs at most 1 --machine"),
-        (["decode-heatmap", "Llama-3-8B", "--machine", "H100,GB200"], "needs at most 1 --machine"),
+        (["decode-heatmap", *H100], "needs MODEL: a model"),
+        (["decode-heatmap", "Llama-3-8B"], "needs --machine"),
+        (["decode-heatmap", "Llama-3-8B", *H100, "--machine", "GB200"], "takes one --machine, got 2"),
+        (["decode-heatmap", "Llama-3-8B", "--machine", "H100,GB200"], "takes one --machine, got 2"),
         (["decode-heatmap", "Llama-9-8B", *H100], "no preset 'Llama-9-8B'"),
         (["decode-heatmap", "Llama-3-8B", "--machine", "H1000"], "H1000"),
         (["decode-heatmap", "Llama-3-8B", *H100, "--batch", "0"], "batch must be whole numbers from 1"),
         (["decode-heatmap", "Llama-3-8B", *H100, "--batch", "8:1"], "a range of sizes is written 1:1024"),
         (["decode-heatmap", "Llama-3-8B", *H100, "--batch", "many"], "must be a whole number"),
-        (["decode-heatmap", "Llama-3-8B", *H100, "--phase", "decode"], "takes no --phase"),
-        (["decode-heatmap", "Llama-3-8B", *H100, "--quantity", "speed"], "must be one of flops_per_byte, bound, tokens_per_s"),
+        (["decode-heatmap", "Llama-3-8B", *H100, "--phase", "decode"], "unrecognized arguments: --phase"),
+        (["decode-heatmap", "Llama-3-8B", *H100, "--quantity", "speed"], "must be one of flops_per_byte, bound, tokens_per_s, time_s"),
+        (["decode-heatmap", "Llama-3-8B", *H100, "--theme", "blue"], "theme must be one of light, dark"),
+        (["decode-heatmap", "Llama-3-8B", *H100, "--of", "ratio"], "needs measurements"),
         (["decode-heatmap", "Llama-3-8B", *H100, "-o", "x.pdf"], "cannot write a .pdf file"),
-        (["operations", "Llama-3-8B", "--no-lm-head"], "takes no --no-lm-head"),
-        (["operations", "Llama-3-8B", "--phase", "decoding"], "unknown phase 'decoding'"),
-        (["ridge-points", "Llama-3-8B", *H100], "takes no CONFIG"),
-        (["compute-ceilings", "Llama-3-8B", *H100, "--batch", "1,2"], "--batch is one number here, got 2"),
-        (["roofline"], "needs a machine"),
+        (["operations", "Llama-3-8B", "--phase", "decoding now"], "decoding now"),
+        (["ridge-points", "Llama-3-8B", *H100], "give one machine"),
+        (["compute-ceilings", "Llama-3-8B", *H100, "--batch", "1,2"], "batch is one number here, got 2"),
+        (["roofline"], "needs --machine"),
         (["roofline", "x.json", *H100], "give one machine"),
         (["empirical", *H100], "no mixed-intensity sweep"),
+        (["sweep-map", "nowhere.jsonl"], "nowhere.jsonl"),
+        (["comparison", "H100"], "comparison needs B"),
         (["x.json", "y.json"], "a path takes no second argument"),
     ],
 )
@@ -151,16 +159,9 @@ def test_bad_input_is_one_line_and_code_2(
     arguments: list[str], words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["plot", *arguments]) in ((1, 2) if arguments[0] == "empirical" else (2,))
+    assert main(["plot", *arguments]) == 2
     assert words in said(capsys)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_lists_of_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sizes = ["--batch", "1:8,12", "--seq-kv", "512", "--quantity", "bound"]
-    assert main(["plot", "decode-heatmap", "Llama-3-8B", *H100, *sizes, "--json"]) == 0
-    cells = [r for r in json.loads(capsys.readouterr().out) if r["element"] == "cell"]
-    assert [(c["batch"], c["seq_kv"]) for c in cells] == [(n, 512) for n in (1, 2, 4, 8, 12)]
 
 
 def test_census_draws_its_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,20 +179,18 @@ def test_census_draws_its_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "cannot write a .pdf file; use .svg, .png" in said(capsys)
 
 
-PAGE = Path(__file__).parent.parent / "docs" / "plots.md"
-
-
-def test_the_page_names_every_picture_with_a_call_that_runs() -> None:
+def test_the_page_names_every_picture_with_a_call_that_runs(saved: Path) -> None:
     text = PAGE.read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([\w-]+)` \| .* \| `(plot\..*)` \|$", text, re.MULTILINE)
-    assert {name for name, _ in rows} == {*SAVED, *MODEL}
+    assert {name.replace("-", "_") for name, _ in rows} == set(PICTURES)
     (first, *_) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    names: dict[str, Any] = {"machine": whole(), "results": []}
+    names: dict[str, Any] = {"machine": Machine.load(saved), "results": []}
     exec(first.partition("\n\nplot.")[0], names)
     for name, call in rows:
         assert call.startswith(f"plot.{name.replace('-', '_')}("), call
-        assert isinstance(eval(call, names), Axes), call
-        plt.close("all")
+        if PICTURES[name.replace("-", "_")].group == "model":
+            assert isinstance(eval(call, names), Axes), call
+            plt.close("all")
 
 
 def test_pictures_of_the_docs_are_small_and_used() -> None:

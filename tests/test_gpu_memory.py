@@ -17,7 +17,7 @@ from roofline.measurement.arena import arena_bytes
 from roofline.measurement.devices import Device
 from roofline.measurement.probing import level_of, ready
 from roofline.operators import OPERATORS
-from roofline.plot import files as plot_files
+from roofline import plot
 from roofline.probes import probe_named
 from roofline.probes.bandwidth import dram_array_bytes, size_problem, stream_candidates, stream_problem
 from roofline.probes.intensity import mixed_intensity_grid
@@ -311,12 +311,11 @@ def test_its_roofs_are_those_of_operators() -> None:
 def test_its_pictures_draw(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     machine = made_up()
-    assert set(plot_files.held_pictures(machine)) == {"empirical", "size-curve", "latency"}
-    for name, (records, save) in plot_files.saved(machine, []).items():
-        assert records(), name
-        svg, png, csv = save(tmp_path)
+    assert set(plot.held_pictures(machine)) == {"roofline", "empirical", "size_curve", "latency"}
+    for name in plot.held_pictures(machine):
+        svg, png, csv = plot.PICTURES[name].save(tmp_path, machine)
         assert all(path.stat().st_size > 300 for path in (svg, png, csv)), name
-    curve = plot_files.saved(machine, [])["size-curve"][0]()
+    curve = plot.size_curve.data(machine)
     assert {record["level"] for record in curve if record["element"] in ("plateau", "cache")} == {"L2", "DRAM"}, "loads go past L1"
-    drawn = {record["label"] for record in plot_files.saved(machine, [])["roofline"][0]() if record.get("label")}
+    drawn = {record["label"] for record in plot.roofline.data(machine) if record.get("label")}
     assert not any("shared memory" in label or "directions" in label for label in drawn), "no roofs of operators"

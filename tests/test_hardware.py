@@ -22,7 +22,7 @@ from roofline.hardware import RATES, VARIABLE, Datasheet, Peak, datasheet, datas
 from roofline.hardware.datasheet import NUMBERS
 from roofline.hardware.rates import SHEETS as FROM_SHEETS
 from roofline.machine import Ceiling, Machine, load_machines
-from roofline.plot import roofline_data
+from roofline import plot
 
 DATA = Path(__file__).parent / "data" / "hardware.csv"
 SHEETS = datasheets()
@@ -493,7 +493,7 @@ def test_what_nobody_verified_says_so_wherever_it_is_used() -> None:
     predicted = predict(machine, Attention(dtype="bf16"))
     assert predicted.roofs.labels["compute"] == peak.label
     assert any("nobody has verified" in note for note in predicted.notes)
-    assert any(record["label"].endswith("835 TFLOP/s (unverified) (datasheet)") for record in roofline_data(machine))
+    assert any(record["label"].endswith("835 TFLOP/s (unverified) (datasheet)") for record in plot.roofline.data(machine))
     from roofline.report.tables import ceiling_table
 
     assert {row[-1] for row in ceiling_table(machine).rows} == {"datasheet", "datasheet, unverified"}

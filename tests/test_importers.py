@@ -14,7 +14,7 @@ from roofline.cli import main
 from roofline.importers import NCU_METRICS, Imported, read, read_nccl_tests, read_ncu
 from roofline.importers.ncu import AGAIN
 from roofline.machine import Ceiling, load_machines, save_machines
-from roofline.plot import roofline_data
+from roofline import plot
 from roofline.report import explain
 from roofline.results import Results
 
@@ -312,14 +312,14 @@ def test_points_can_be_written_explained_and_drawn(tmp_path: Path, path: Path) -
     machine = Machine.from_datasheet("A100 SXM 80GB")
     for m in again:
         assert explain(m, machine).sections
-    assert roofline_data(machine, again)
+    assert plot.roofline.data(machine, again)
 
 
 def test_points_without_flops_are_drawn_without_complaint() -> None:
     """A gather computes nothing: it has no place on a roofline, and that is said."""
     points = read(GATHER, collective="all_gather").measurements
     assert points[0].flops == {}
-    assert roofline_data(Machine.from_datasheet("H100 SXM"), points)
+    assert plot.roofline.data(Machine.from_datasheet("H100 SXM"), points)
 
 
 def test_results_and_json_fit_their_schemas(capsys: pytest.CaptureFixture[str]) -> None:

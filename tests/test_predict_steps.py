@@ -130,30 +130,30 @@ def test_a_heat_map_of_many_points_is_quick(capsys: pytest.CaptureFixture[str]) 
     assert main([*command, sizes, "--seq-kv", sizes]) == 0
     assert time.process_time() - begun < 6
     cells = [record for record in json.loads(capsys.readouterr().out) if record["element"] == "cell"]
-    assert len(cells) == 3 * 64 * 64
+    assert len(cells) == 4 * 64 * 64
 
 
 def test_large_heat_maps_are_drawn_without_numbers(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="the plots need matplotlib")
     from matplotlib.figure import Figure
 
-    from roofline.plot.grid import WRITTEN, blocks, heatmap_grid
+    from roofline import plot
+    from roofline.plot.panels import WRITTEN, blocks
 
-    small = heatmap_grid(DENSE, MACHINES["H100"], batch=range(1, 11), seq_kv=range(1, WRITTEN // 10 + 1))
-    large = heatmap_grid(DENSE, MACHINES["H100"], batch=range(1, 61), seq_kv=range(2048, 256 * 2048, 2048), quantity="bound")
-    assert small.written and not large.written
-    assert not any("cells" in note for note in small.notes) and any(f"more than {WRITTEN} cells" in note for note in large.notes)
-    for grid in (large, dataclasses.replace(large, quantity="tokens_per_s")):
-        ax = Figure().add_subplot()
-        grid.paint(ax)
-        grid.write(ax)
-        assert not ax.texts and len(ax.patches) < 60 + 255 and len(ax.get_xticks()) <= 16
+    sizes = {"batch": range(1, 61), "seq_kv": range(2048, 256 * 2048, 2048)}
+    for quantity in ("bound", "tokens_per_s"):
+        ax = plot.decode_heatmap(DENSE, MACHINES["H100"], quantity=quantity, **sizes, ax=Figure(figsize=(9, 6)).add_subplot())
+        cells = [r for r in plot.decode_heatmap.data(DENSE, MACHINES["H100"], quantity=quantity, **sizes) if r["element"] == "cell"]
+        fits = np.array([r["fits"] for r in cells]).reshape(60, 255)
+        assert not [t for t in ax.texts if t.get_gid() != "notes"] and len(ax.patches) < 60 + 255 and len(ax.get_xticks()) <= 20
         covered = np.zeros((60, 255), dtype=int)
         for patch in ax.patches:
             box = patch.get_bbox()  # type: ignore[attr-defined]
-            if "does not fit" in str(patch.get_gid()):
+            if "unfit" in str(patch.get_gid()):
                 covered[round(box.y0 + 0.5) : round(box.y1 + 0.5), round(box.x0 + 0.5) : round(box.x1 + 0.5)] += 1
-        assert (covered == ~grid.estimates.fits).all()
+        assert (covered == ~fits).all()
+    notes = [r["label"] for r in plot.decode_heatmap.data(DENSE, MACHINES["H100"], **sizes) if r["element"] == "note"]
+    assert any(f"more than {WRITTEN} cells" in note for note in notes)
     cells = ["aab", "aab", "abb", "ccc"]
     found = {(name, *rows, *columns) for name, rows, columns in blocks(cells)}
     assert found == {("a", 0, 2, 0, 2), ("b", 0, 2, 2, 3), ("a", 2, 3, 0, 1), ("b", 2, 3, 1, 3), ("c", 3, 4, 0, 3)}

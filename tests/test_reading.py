@@ -27,7 +27,7 @@ from roofline.cli import main
 from roofline.errors import Error
 from roofline.importers import read as read_log
 from roofline.machine import Ceiling, Machine, load_machines
-from roofline.plot.files import save
+from roofline import plot
 from roofline.report.markdown import markdown as report_text
 from roofline.results import Measurement, Results, append_to
 from roofline.transformer import from_hugging_face
@@ -391,7 +391,7 @@ def test_names_and_reasons_do_not_act_where_they_are_shown(
     again.to_csv(tmp_path / "r.csv")
     texts.append((tmp_path / "r.csv").read_text())
     pytest.importorskip("matplotlib")
-    for picture in save(loaded, again, tmp_path / "p"):
+    for picture in plot.roofline.save(tmp_path / "p", loaded, again):
         if picture.suffix == ".svg":
             ElementTree.parse(picture)  # a control character is no XML
             texts.append(picture.read_text())
