@@ -90,9 +90,6 @@ def test_the_command_draws_what_the_function_does(arguments: list[str], tmp_path
     if "--launch" in arguments:  # compute_ceilings predicts nothing
         assert main(["plot", *arguments]) == 2 and "unrecognized arguments: --launch" in said(capsys)
         return
-    if arguments[0] == "comparison":
-        assert main(["plot", *arguments]) == 2 and said(capsys)
-        return
     assert main(["plot", *arguments, "-o", str(tmp_path / "out")]) == 0
     stem = arguments[0].replace("-", "_")
     assert sorted(f.name for f in (tmp_path / "out").iterdir()) == [f"{stem}.csv", f"{stem}.png", f"{stem}.svg"]
@@ -148,7 +145,7 @@ def test_a_report_draws_all_that_it_holds(saved: Path, tmp_path: Path, capsys: p
         (["ridge-points", "Llama-3-8B", *H100], "give one machine"),
         (["compute-ceilings", "Llama-3-8B", *H100, "--batch", "1,2"], "batch is one number here, got 2"),
         (["roofline"], "needs --machine"),
-        (["roofline", "x.json", *H100], "give one machine"),
+        (["roofline", "x.json", *H100], "cannot read results file x.json"),
         (["empirical", *H100], "no mixed-intensity sweep"),
         (["sweep-map", "nowhere.jsonl"], "nowhere.jsonl"),
         (["comparison", "H100"], "comparison needs B"),

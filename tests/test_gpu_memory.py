@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from roofline import Ceiling, Error, HostCopy, Machine, PeerCopy, Unsupported
+from roofline import Ceiling, Error, HostCopy, Machine, PeerCopy, Unsupported, plot
 from roofline.ceilings import wanted, wanted_series
 from roofline.ceilings.series import curve_sizes
 from roofline.cli.describe import describe_ceilings
@@ -17,7 +17,6 @@ from roofline.measurement.arena import arena_bytes
 from roofline.measurement.devices import Device
 from roofline.measurement.probing import level_of, ready
 from roofline.operators import OPERATORS
-from roofline import plot
 from roofline.probes import probe_named
 from roofline.probes.bandwidth import dram_array_bytes, size_problem, stream_candidates, stream_problem
 from roofline.probes.intensity import mixed_intensity_grid

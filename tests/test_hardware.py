@@ -15,14 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from roofline import Attention, SiluMul, predict
+from roofline import Attention, SiluMul, plot, predict
 from roofline.cli import main
 from roofline.errors import Error
 from roofline.hardware import RATES, VARIABLE, Datasheet, Peak, datasheet, datasheets, read, unit_rate, unit_rates
 from roofline.hardware.datasheet import NUMBERS
 from roofline.hardware.rates import SHEETS as FROM_SHEETS
 from roofline.machine import Ceiling, Machine, load_machines
-from roofline import plot
 
 DATA = Path(__file__).parent / "data" / "hardware.csv"
 SHEETS = datasheets()

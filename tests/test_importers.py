@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from roofline import AllReduce, Error, Machine, predict
+from roofline import AllReduce, Error, Machine, plot, predict
 from roofline.cli import main
 from roofline.importers import NCU_METRICS, Imported, read, read_nccl_tests, read_ncu
 from roofline.importers.ncu import AGAIN
 from roofline.machine import Ceiling, load_machines, save_machines
-from roofline import plot
 from roofline.report import explain
 from roofline.results import Results
 

@@ -21,13 +21,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from roofline import reading
+from roofline import plot, reading
 from roofline._repr import github_table, html_table, markdown, printable, records_to_csv, text_table
 from roofline.cli import main
 from roofline.errors import Error
 from roofline.importers import read as read_log
 from roofline.machine import Ceiling, Machine, load_machines
-from roofline import plot
 from roofline.report.markdown import markdown as report_text
 from roofline.results import Measurement, Results, append_to
 from roofline.transformer import from_hugging_face

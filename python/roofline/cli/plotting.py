@@ -64,8 +64,7 @@ def flag_of(name: str) -> str:
 
 def _reader(parameter: inspect.Parameter) -> Callable[[str], Any]:
     by_unit = next((read for unit, read in UNITS.items() if parameter.name.endswith(unit)), None)
-    kind = str(parameter.annotation).partition(" |")[0]
-    return by_unit or TYPES.get(kind, str)
+    return by_unit or TYPES.get(str(parameter.annotation).removesuffix(" | None"), str)
 
 
 def documented(picture: Any) -> dict[str, str]:

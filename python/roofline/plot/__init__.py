@@ -21,7 +21,7 @@ PICTURES: Mapping[str, Picture[Any]] = {
 _DATA = {f"{name}_data": found.data for name, found in PICTURES.items()}
 globals().update(_DATA)
 
-__all__ = [*PICTURES, *_DATA, "PICTURES", "roofline_curve", "save_panels"]  # noqa: PLE0604
+__all__ = [*PICTURES, *_DATA, "PICTURES", "roofline_curve", "save_panels"]
 
 
 def held_pictures(machine: Any) -> list[str]:

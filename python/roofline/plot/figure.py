@@ -144,7 +144,7 @@ def picture(about: str, *, group: str, example: str) -> Callable[[Callable[P, Pa
         def made_of(args: Any, keywords: dict[str, Any]) -> Iterator[Panel]:
             bound = signature.bind(*args, **keywords)  # names a wrong keyword before anything is drawn
             given = {name: value for name, value in bound.kwargs.items() if name not in LOOK}
-            return iter(function(*bound.args, **given))  # type: ignore[arg-type]
+            return iter(function(*bound.args, **given))
 
         @functools.wraps(function)
         def draw(*args: Any, **keywords: Any) -> Axes:

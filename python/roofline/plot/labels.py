@@ -40,10 +40,11 @@ class Labels(Artist):
 
     def __init__(self, ax: Axes, theme: style.Theme) -> None:
         super().__init__()
+        self.ax = ax
         self.set_zorder(-10)  # drawn before the text that it places
         self.set_in_layout(False)
         self.theme = theme
-        self.asked: list[tuple[Any, Any, Callable[[Any, float, float], Iterator[Candidate]]]] = []
+        self.asked: list[tuple[Any, Any, Callable[..., Iterator[Candidate]]]] = []
         self.lines: list[tuple[Array, float]] = []  # data coordinates [n, 2], weight
         self.points: list[Point] = []
         self.taken: list[Artist] = []  # boxes that are there: a legend inside
@@ -58,10 +59,9 @@ class Labels(Artist):
     def avoid_line(self, points: Any, weight: float = 1.0) -> None:
         self.lines.append((np.asarray(points, dtype=float), weight))
 
-    def _ask(self, words: str, candidates: Any, *, size: float, colour: str, gid: str, bold: bool = False,
+    def _ask(self, words: str, candidates: Callable[..., Iterator[Candidate]], *, size: float, colour: str, gid: str, bold: bool = False,
              leader: Point | None = None) -> None:  # fmt: skip
-        ax, paper = self.axes, self.theme("paper")
-        assert ax is not None
+        ax, paper = self.ax, self.theme("paper")
         text = ax.text(0, 0, printable(words), fontsize=size, color=self.theme(colour), zorder=5, rotation_mode="anchor", gid=gid,
                        fontweight="bold" if bold else "normal", transform=None,
                        bbox={"boxstyle": "square,pad=0.08", "facecolor": paper, "edgecolor": "none", "alpha": 0.8})  # fmt: skip
@@ -69,7 +69,7 @@ class Labels(Artist):
         line = None
         if leader is not None:
             (line,) = ax.plot([], [], color=self.theme("muted"), linewidth=0.5, zorder=3.1, label="_leader")
-        self.asked.append((text, line, lambda *given: candidates(*given)))
+        self.asked.append((text, line, candidates))
         if leader is not None:
             text.roofline_anchor = leader
 
@@ -104,8 +104,7 @@ class Labels(Artist):
         """On a flat line at its right end (or middle), above it; below it, or further left, where that is taken."""
 
         def candidates(to: Any, width: float, height: float, pixel: float) -> Iterator[Candidate]:
-            ax = self.axes
-            assert ax is not None
+            ax = self.ax
             left, y = to(start)
             right = min(to(end)[0], ax.bbox.x1) - 4 * pixel
             left = max(left, ax.bbox.x0)
@@ -147,8 +146,7 @@ class Labels(Artist):
         """At the bottom of the axes, left or right of x."""
 
         def candidates(to: Any, width: float, height: float, pixel: float) -> Iterator[Candidate]:
-            ax = self.axes
-            assert ax is not None
+            ax = self.ax
             at = to((x, 1.0))[0] + (-8 * pixel - width if left else 8 * pixel)
             for step in range(16):
                 low = ax.bbox.y0 + (4 + 8 * step) * pixel
@@ -159,8 +157,7 @@ class Labels(Artist):
     # -- placing ----------------------------------------------------------------------------------------------------------
 
     def draw(self, renderer: Any) -> None:
-        ax = self.axes
-        assert ax is not None
+        ax = self.ax
         now = (*ax.bbox.bounds, float(ax.get_figure(root=True).dpi), *ax.get_xlim(), *ax.get_ylim())  # type: ignore[union-attr]
         if now != self.placed_at:
             self.placed_at = now
@@ -191,7 +188,7 @@ class Labels(Artist):
         self.missing = 0
         self.more.set_visible(False)
         for text, line, candidates in self.asked:
-            text.set_rotation(0)
+            text.set_rotation(0)  # in the middle of nowhere, to be measured
             text.set_position((0, 0))
             text.set_visible(True)
             size = text.get_window_extent(renderer)

@@ -83,7 +83,7 @@ def theme_of(name: str | None, ax: Any = None) -> Theme:
     return DARK if ax is not None and sum(to_rgb(ax.get_facecolor())) < 1.2 else LIGHT
 
 
-def rc(theme: Theme) -> dict[str, Any]:
+def rc(theme: Theme) -> dict[Any, Any]:
     """Settings of matplotlib while a picture is drawn."""
     ink, paper = theme("ink"), theme("paper")
     return {

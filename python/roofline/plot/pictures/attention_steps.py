@@ -96,7 +96,7 @@ def attention_steps(
     element of the records "row": flops, bytes, flops_per_byte, ridge_flops_per_byte, expected_s, measured_s.
     """
     found, on = results_of(results), None if machine is None else machine_of(machine)
-    given = None if work is None else work_of(work)
+    given: Any = None if work is None else work_of(work)
     if isinstance(given, TransformerConfig):
         problem: Operator = unmasked(attention_of(given, single("seq_len", seq_len)))
         seen, fused = _measured(found, problem)
@@ -106,14 +106,13 @@ def attention_steps(
             raise Error("no measurement there has the steps of this attention: measure attention with variant='naive'")
         if given is None and seen is None:
             raise Error("attention_steps needs a model, an attention problem, or measurements of attention with its steps")
-        problem = given if given is not None and seen is None else Attention(**seen.problem) if seen is not None else given
-        problem = problem if seen is not None else unmasked(problem)
+        problem = Attention(**seen.problem) if seen is not None else unmasked(given)
     steps: dict[str, Step] = {}
     for name, kernel in unfused(problem).items():
         counts = _counts(problem, name, kernel)
         roofs = None if on is None else machine_roofs(on, kernel)
         steps[name] = Step(
-            counts=counts, kind="exp" if name == "softmax" else "product", ridge=roofs and roofs.ridge_flops_per_byte,
+            counts=counts, kind="exp" if name == "softmax" else "product", ridge=None if roofs is None else roofs.ridge_flops_per_byte,
             allowed_s=None if roofs is None else float(allowed_s(counts.flops, counts.bytes, roofs)),
             measured_s=statistics.median(seen.steps[name]) if seen is not None and name in seen.steps else None,
         )  # fmt: skip
@@ -123,7 +122,7 @@ def attention_steps(
         allowed_s=None if on is None else sum(s.allowed_s or 0.0 for s in every),
     )  # fmt: skip
     steps["fused"] = Step(counts=whole, allowed_s=None if roofs is None else float(allowed_s(whole.flops, whole.bytes, roofs)),
-                          measured_s=fused.time_s if fused is not None else None, ridge=roofs and roofs.ridge_flops_per_byte)  # fmt: skip
+                          measured_s=fused.time_s if fused is not None else None, ridge=None if roofs is None else roofs.ridge_flops_per_byte)  # fmt: skip
     timed = on is not None or seen is not None
     fields = problem.to_dict()
     what = ", ".join(f"{k} {fields[k]}" for k in ("batch", "heads", "kv_heads", "seq_q", "seq_kv", "head_dim", "dtype") if k in fields)

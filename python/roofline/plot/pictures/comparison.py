@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, Unpack
 
 from ...comparison import compare
 from ...errors import Error
 from ...machine import Machine
-from ...results import Measurement
+from ...results import Measurement, Results
 from ...units import fmt_percent
 from ..asked import one_of
 from ..figure import Look, Panels, picture
@@ -18,7 +18,7 @@ from ..panels import Bar, Mark, Row, Rows
 SECTIONS = {"ceiling": "Ceilings", "point": "Points", "claim": "What the vendor states"}
 WHAT = ("all", "ceiling", "point")
 LOOKS = {"faster": ("green", "^"), "slower": ("red", "v")}
-Comparable = Machine | Iterable[Measurement] | str | os.PathLike[str]
+Comparable = Machine | Results | Sequence[Measurement] | str | os.PathLike[str]
 
 
 @picture("what changed: a machine before and after, or two of them", group="measured", example='plot.comparison("before", "after")')

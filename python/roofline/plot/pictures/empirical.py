@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from typing import Any, Unpack
 
 import numpy as np
 
 from ...errors import Error
-from ...machine import Ceiling, EmpiricalRoofline, Fit, Given, Machine, bars_name, fmt_p, machine_of
+from ...machine import EmpiricalRoofline, Fit, Given, Machine, bars_name, fmt_p, machine_of
 from ...units import fmt_number, fmt_percent, fmt_si, si_prefix
 from .. import style
 from ..figure import Look, Panels, picture
@@ -73,14 +74,8 @@ def _roofs(machine: Machine, sweeps: Iterable[EmpiricalRoofline]) -> list[Roof]:
                 add("theoretical", f"{c.label} (datasheet)", c.value, c.kind == "bandwidth", "muted")
     fastest = max((roof.rate for roof in found if roof.slope), default=None)
     if fastest:
-        found = [roof if roof.slope else _from_elbow(roof, fastest) for roof in found]
+        found = [roof if roof.slope else dataclasses.replace(roof, start=roof.rate / fastest) for roof in found]
     return list({roof.label: roof for roof in found}.values())
-
-
-def _from_elbow(roof: Roof, fastest: float) -> Roof:
-    import dataclasses
-
-    return dataclasses.replace(roof, start=roof.rate / fastest)
 
 
 def _stated(e: EmpiricalRoofline, fit: Fit) -> str:

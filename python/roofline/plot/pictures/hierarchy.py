@@ -39,7 +39,7 @@ def tiles_of(machine: Machine, problem: Operator, levels: list[str]) -> dict[str
         room = float(machine.facts.get(fact) or NEARER[kind].get(level, 32 << 20)) / 2
         if isinstance(problem, Attention):
             d = problem.head_dim
-            side = (math.sqrt(d * d + room / each) - d) / 1.0  # 2 side d + side² numbers
+            side = math.sqrt(d * d + room / each) - d  # 2 side d + side² numbers
             limits = {"queries": problem.seq_q * (problem.heads // problem.kv_heads), "keys": problem.seq_kv}
         else:
             side = math.sqrt(room / each)

@@ -61,8 +61,10 @@ def sweep_lines(
                      dashes="-" if of == "measured" else style.DASHED, write="end" if direct and (len(groups) > 1 or both) else "",
                      key=not direct, bars=seen if y == "time_s" and of == "measured" else ())
             )  # fmt: skip
-            rows += [{"element": "point", "label": name, "of": of, **found[v][1].fields, y: found[v][0], "status": (
-                      found[v][1].measured.status if of == "measured" and found[v][1].measured else None)} for v in at]  # fmt: skip
+            for v in at:
+                value, p = found[v]
+                status = p.measured.status if of == "measured" and p.measured is not None else None
+                rows.append({"element": "point", "label": name, "of": of, **p.fields, y: value, "status": status})
     disturbed = sum(p.measured is not None and p.measured.status != "ok" for p in points)
     notes = [*(machine_notes([on]) if on is not None else ()), "solid: measured; dashed: what the model expects"]
     notes += [f"{disturbed} of {len(points)} points were disturbed"] if disturbed else []

@@ -26,12 +26,12 @@ def workloads(machine: Given, work: Work, **how: Unpack[StepsAssumptions]) -> Pa
 
     element of the records: "memory_roof" and "compute_roof" (the ends of a line), "ridge" and "dot".
     """
-    machine, work, rest = machine_of(machine), work_of(work), dict(how)
+    machine, rest, given = machine_of(machine), dict(how), work_of(work)
     phases = phases_of(rest, LADDER)
     dots, notes = [], list(machine_notes([machine]))
-    if isinstance(work, TransformerConfig):
-        work, options = modelled(work, rest)
-        found = [predict_model(machine, work, each, **{**assumed(options), "must_fit": False}) for each in phases]
+    if isinstance(given, TransformerConfig):
+        config, options = modelled(given, rest)
+        found = [predict_model(machine, config, each, **{**assumed(options), "must_fit": False}) for each in phases]
         roofs = [machine_roofs(machine, part.call.problem) for e in found for part in e.parts if part.product_flops]
         for index, (name, e) in enumerate(zip(names_of(phases), found, strict=True)):
             colour, marker, _ = style.series(index)
@@ -39,12 +39,12 @@ def workloads(machine: Given, work: Work, **how: Unpack[StepsAssumptions]) -> Pa
             record = {"phase": str(e.phase), "time_s": e.time_s, "bound": e.bound, "flops": e.flops, "bytes": e.bytes, "fits": fits}
             dots.append(Dot(name=name, x=e.flops_per_byte, y=e.flops / e.time_s, marker=marker, colour=colour, hollow=not fits,
                             text=f"{fmt_number(e.flops_per_byte)} FLOP/byte", record=record))  # fmt: skip
-        notes.append(f"{work.name}: FLOPs of a whole phase over its expected time, kernel by kernel; so a dot is below its roof")
+        notes.append(f"{config.name}: FLOPs of a whole phase over its expected time, kernel by kernel; so a dot is below its roof")
         notes += [HOLLOW] if any(dot.hollow for dot in dots) else []
         notes += prediction_notes(found)
-        title = f"{work.name} on the roofline of {machine.name}"
+        title = f"{config.name} on the roofline of {machine.name}"
     else:
-        every = {name: place(problem, machine) for name, problem in named(work).items()}
+        every = {name: place(problem, machine) for name, problem in named(given).items()}
         roofs = [each.roofs for each in every.values()]
         for index, (name, each) in enumerate(every.items()):
             if not each.counts.flops:
