@@ -44,7 +44,8 @@ def saved(tmp_path: Path) -> Path:
     curve = SizeCurve(access="read", threads=2, isa="avx2", points=tuple(
         SizePoint(size_bytes=1 << k, samples=(200e9 if k < 20 else 38e9,) * 5) for k in range(12, 30)))  # fmt: skip
     machine = Machine(name="Example CPU", curves=(curve,), ceilings=(
-        bandwidth("read", 38e9), bandwidth("copy", 30e9), Ceiling(probe="fma", dtype="fp32", isa="avx2", threads=2, samples=(220e9,)),
+        bandwidth("read", 38e9), bandwidth("copy", 30e9), Ceiling(probe="fma", dtype="fp32", isa="avx2", threads=2,
+                                                                  samples=(220e9,)),
         Ceiling(probe="pointer_chase", level="DRAM", samples=(98e-9,), problem=chase, threads=1),
     ))  # fmt: skip
     folder = tmp_path / "report"
@@ -52,7 +53,8 @@ def saved(tmp_path: Path) -> Path:
     machine.save(folder / "machine.json")
     for rows in (1, 8, 64):
         append_to(folder / "results.jsonl", Measurement(
-            operator="matmul", problem={"rows": rows, "columns": 512, "inner": 512, "dtype": "fp32"}, variant="library", device="cpu",
+            operator="matmul", problem={"rows": rows, "columns": 512, "inner": 512, "dtype": "fp32"}, variant="library",
+            device="cpu",
             threads=2, cache_state="cold", samples_s=(1e-4 * rows,) * 6, flops={"all": 2 * rows * 512 * 512},
             bytes={"compulsory": 4 * (2 * rows * 512 + 512 * 512)}, prediction={"time_s": 1e-4},
         ))  # fmt: skip
@@ -81,7 +83,8 @@ def test_help_lists_every_picture_and_its_flags(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize("arguments", [
     ["decode-heatmap", "Llama-3-8B", *H100, "--utilisation", "compute=0.7,bandwidth=0.8", "--counting", "weights_and_kv"],
     ["decode-latency", "Llama-3-70B", "--machine", "8xH100,GB200", "--link", "450GB/s", "--link-latency", "10us", "--tp", "8"],
-    ["workloads", "Llama-3-8B", *H100, "--phase", "decode", "--batch", "1,32", "--seq-kv", "4k", "--weights", "fp8", "--no-lm-head"],
+    ["workloads", "Llama-3-8B", *H100, "--phase", "decode", "--batch", "1,32", "--seq-kv", "4k", "--weights", "fp8",
+     "--no-lm-head"],
     ["hierarchy", "gemm", *H100], ["comparison", "H100 SXM", "GB200"], ["attention-steps", "--work", "attention", *H100],
     ["collectives", "--machine", "8xH100"], ["sweep-lines", "--work", "matmul", "--axes", "rows=1:64", *H100],
     ["batch-path", "Llama-3-8B", *H100, "--batch", "1:64", "--theme", "dark"], ["compute-ceilings", "7B", *H100, "--launch", "2us"],
@@ -137,7 +140,10 @@ def test_a_report_draws_all_that_it_holds(saved: Path, tmp_path: Path, capsys: p
         (["decode-heatmap", "Llama-3-8B", *H100, "--batch", "8:1"], "a range of sizes is written 1:1024"),
         (["decode-heatmap", "Llama-3-8B", *H100, "--batch", "many"], "must be a whole number"),
         (["decode-heatmap", "Llama-3-8B", *H100, "--phase", "decode"], "unrecognized arguments: --phase"),
-        (["decode-heatmap", "Llama-3-8B", *H100, "--quantity", "speed"], "must be one of flops_per_byte, bound, tokens_per_s, time_s"),
+        (
+            ["decode-heatmap", "Llama-3-8B", *H100, "--quantity", "speed"],
+            "must be one of flops_per_byte, bound, tokens_per_s, time_s",
+        ),
         (["decode-heatmap", "Llama-3-8B", *H100, "--theme", "blue"], "theme must be one of light, dark"),
         (["decode-heatmap", "Llama-3-8B", *H100, "--of", "ratio"], "needs measurements"),
         (["decode-heatmap", "Llama-3-8B", *H100, "-o", "x.pdf"], "cannot write a .pdf file"),

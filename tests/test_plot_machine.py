@@ -122,8 +122,6 @@ def partial() -> Machine:
     )
 
 
-
-
 Records = list[dict[str, Any]]
 
 
@@ -160,7 +158,11 @@ def test_the_measured_roofline() -> None:
     assert ax.get_title(loc="left") == "Measured roofline of AMD EPYC 9R14, fp32"
     drawn, curves = lines(ax, "points "), lines(ax, "fit ")
     for line, curve, e in zip(drawn, curves, zen().empirical[:4], strict=True):
-        assert data(line) == [(p.intensity_flops_per_byte, p.summary.median) for p in e.points] == at(of(records, "point", e.level), *WHERE)
+        assert (
+            data(line)
+            == [(p.intensity_flops_per_byte, p.summary.median) for p in e.points]
+            == at(of(records, "point", e.level), *WHERE)
+        )
         (knee,) = of(records, "knee", e.level)
         assert e.fit.knee is not None and e.fit.knee_efficiency is not None and e.fit.peak is not None
         assert (knee["flops_per_byte"], knee["low"], knee["high"]) == (e.fit.knee.value, e.fit.knee.low, e.fit.knee.high)
@@ -255,7 +257,9 @@ def test_size_curves() -> None:
     assert at(of(records, "cache"), "level", "size_bytes") == [("L1", 64 * KIB), ("L2", 2 * MIB), ("L3", 32 * MIB)]
     assert {"L1 64 KiB", "L2 2 MiB", "L3 32 MiB"} <= {t.get_text() for t in ax.texts}
     # Access by colour and marker, threads by dashes.
-    assert drawn[0].get_color() == drawn[2].get_color() != drawn[1].get_color() and drawn[2].is_dashed() and not drawn[0].is_dashed()
+    assert (
+        drawn[0].get_color() == drawn[2].get_color() != drawn[1].get_color() and drawn[2].is_dashed() and not drawn[0].is_dashed()
+    )
     assert all(r["low"] <= r["bytes_per_s"] <= r["high"] for r in records if r["element"] in ("point", "plateau"))
 
 
@@ -285,6 +289,10 @@ def test_latencies() -> None:
     hollow = [line.get_markerfacecolor() == style.LIGHT("paper") for line in lines(ax, "dot")]
     assert hollow == [False, False, True, False, True]
     assert [r["time_s"] for r in records] == [y for _, y in dots] and records[0]["cycles"] == pytest.approx(1.2e-9 * CLOCK)
-    for picture, words_ in ((plot.latency, "measure pointer_chase"), (plot.empirical, "bare has no"), (plot.size_curve, "bare has no")):
+    for picture, words_ in (
+        (plot.latency, "measure pointer_chase"),
+        (plot.empirical, "bare has no"),
+        (plot.size_curve, "bare has no"),
+    ):
         with pytest.raises(Error, match=words_):
             picture(Machine(name="bare"))

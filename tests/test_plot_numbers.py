@@ -231,7 +231,9 @@ def test_what_does_not_fit_is_hollow() -> None:
     records = plot.decode_over_batch_data(LLAMA, sheet("H100 SXM"), quantity="tokens_per_s", batch=[1, 1024])
     assert [r["fits"] for r in records if r["element"] == "point"] == [True, False]
     ax = plot.decode_over_batch(LLAMA, sheet("H100 SXM"), quantity="tokens_per_s", batch=[1, 1024])
-    assert len(lines(ax, "hollow")) == 1 and "hollow: does not fit in memory" in notes(plot.decode_over_batch.data(LLAMA, sheet("H100 SXM"), quantity="tokens_per_s", batch=[1, 1024]))
+    assert len(lines(ax, "hollow")) == 1 and "hollow: does not fit in memory" in notes(
+        plot.decode_over_batch.data(LLAMA, sheet("H100 SXM"), quantity="tokens_per_s", batch=[1, 1024])
+    )
     cells = [r for r in plot.decode_heatmap_data(LLAMA, sheet("H100 SXM")) if r["element"] == "cell"]
     limit = 80e9 - 2 * 8.03e9
     for cell in cells:  # 131072 bytes of cache a token, and weights

@@ -159,7 +159,6 @@ def twenty() -> list[Measurement]:
     ]
 
 
-
 def named(ax: Axes, gid: str) -> Line2D:
     """The one line of this gid."""
     (found,) = [line for line in ax.lines if line.get_gid() == gid]
@@ -183,7 +182,6 @@ def notes(*arguments: Any, **options: Any) -> str:
     return " ".join(" ".join(r["label"] for r in plot.roofline.data(*arguments, **options) if r["element"] == "note").split())
 
 
-
 # -- axes and lines -------------------------------------------------------------------------------------------------------
 
 
@@ -193,7 +191,9 @@ def test_axes() -> None:
     assert ax.get_xlabel() == "Arithmetic intensity [FLOP/byte]"
     assert ax.get_ylabel() == "Performance [GFLOP/s]"
     assert ax.get_title(loc="left") == "Roofline of AMD EPYC 9R14"
-    assert notes(zen(), few()).startswith("AMD EPYC 9R14 (cpu) · 2 threads · 2026-11-20 10:15 UTC · clock 3.44 GHz · points measured cold")
+    assert notes(zen(), few()).startswith(
+        "AMD EPYC 9R14 (cpu) · 2 threads · 2026-11-20 10:15 UTC · clock 3.44 GHz · points measured cold"
+    )
     (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
     # Everything drawn lies inside: intensities from 0.25 (the L1 ridge) to 512 (the largest attention), the roof of 220 GFLOP/s.
     assert left < 0.25 and right > 512 and high > 220e9
@@ -265,7 +265,6 @@ def test_regions_split_at_the_ridge() -> None:
     # And of the dtype that is asked for, whose ridge points are the only ones.
     ax = plot.roofline(zen(), few(), dtype="fp64")
     assert {y for _, y in data(named(ax, "ridges"))} == {110e9}
-
 
 
 def test_a_bimodal_ceiling_is_drawn_twice() -> None:
@@ -386,7 +385,9 @@ def test_no_point_leaves_the_picture() -> None:
 
 def test_other_states_are_listed() -> None:
     ax = plot.roofline(zen(), [decode(2, 1024, 0.9, status="roof_moved"), softmax(64, 0.5, status="contended")])
-    assert "roof moved" in notes(zen(), [decode(2, 1024, 0.9, status="roof_moved"), softmax(64, 0.5, status="contended")]) and "contended" in notes(zen(), [decode(2, 1024, 0.9, status="roof_moved"), softmax(64, 0.5, status="contended")])
+    assert "roof moved" in notes(
+        zen(), [decode(2, 1024, 0.9, status="roof_moved"), softmax(64, 0.5, status="contended")]
+    ) and "contended" in notes(zen(), [decode(2, 1024, 0.9, status="roof_moved"), softmax(64, 0.5, status="contended")])
     assert len(all_named(ax, "dot ")) == 2
 
 
@@ -400,7 +401,9 @@ def test_what_was_not_timed_is_listed() -> None:
 def test_what_has_no_flops_is_listed() -> None:
     copy = dataclasses.replace(softmax(64, 0.9), operator="stream", variant="plain", flops={"copy": 0})
     ax = plot.roofline(zen(), [copy])
-    assert "stream plain: no FLOPs, so no place on logarithmic axes" in notes(zen(), [copy]) and "90 % of its bracket" in notes(zen(), [copy])
+    assert "stream plain: no FLOPs, so no place on logarithmic axes" in notes(zen(), [copy]) and "90 % of its bracket" in notes(
+        zen(), [copy]
+    )
     assert all_named(ax, "dot ") == []
 
 
@@ -477,8 +480,6 @@ def test_the_curve_by_hand() -> None:
         plot.roofline_curve(zen(), dtype="int8")
 
 
-
-
 # -- more on the picture ------------------------------------------------------------------------------------------------------
 
 
@@ -501,6 +502,8 @@ def test_a_datasheet_over_what_was_measured() -> None:
 
 
 def test_other_ceilings_are_said_and_drawn_when_asked_for() -> None:
-    assert not all_named(plot.roofline(zen()), "roof fp32 scalar") and all_named(plot.roofline(zen(), ceilings="all"), "roof fp32 scalar")
+    assert not all_named(plot.roofline(zen()), "roof fp32 scalar") and all_named(
+        plot.roofline(zen(), ceilings="all"), "roof fp32 scalar"
+    )
     assert "fp32 scalar: 14.0 GFLOP/s, a ceiling that is not drawn" in notes(zen())
     assert "not drawn" not in notes(zen(), ceilings="all")

@@ -78,7 +78,8 @@ def cpu() -> Machine:
     def sweep(level: str, rate: float) -> EmpiricalRoofline:
         xs = np.geomspace(1 / 32, 32, 16) * 220e9 / rate
         points = [
-            IntensityPoint(intensity_flops_per_byte=float(x), samples=around(((rate * x) ** -3 + 220e9**-3) ** (-1 / 3))) for x in xs
+            IntensityPoint(intensity_flops_per_byte=float(x), samples=around(((rate * x) ** -3 + 220e9**-3) ** (-1 / 3)))
+            for x in xs
         ]
         return EmpiricalRoofline(level=level, access="read", dtype="fp32", isa="avx2", threads=2, points=tuple(points))
 
@@ -92,7 +93,8 @@ def cpu() -> Machine:
         name="Example CPU", created_utc="2026-11-20T10:15:00Z",
         facts={"threads": 2, "l1_bytes": 32 << 10, "l2_bytes": 1 << 20, "l3_bytes": 32 << 20, "memory_bytes": 32 << 30},
         ceilings=(
-            memory("L1", "read", 880e9), memory("L2", "read", 430e9), memory("L3", "read", 200e9), memory("DRAM", "read", 38e9, 30e9),
+            memory("L1", "read", 880e9), memory("L2", "read", 430e9), memory("L3", "read", 200e9), memory("DRAM", "read", 38e9,
+                                                                                                          30e9),
             memory("DRAM", "copy", 30e9), memory("DRAM", "triad", 26e9), flat("fp32", 220e9), flat("fp64", 110e9),
             flat("bf16", 440e9), flat("fp32", 14e9, isa="scalar"), flat("fp32", 200e9, "gemm.square", ""),
             chase("L1", 1.2e-9, "huge"), chase("L3", 14e-9, "huge"), chase("DRAM", 98e-9, "huge"), chase("DRAM", 131e-9, "small"),
@@ -102,7 +104,9 @@ def cpu() -> Machine:
     )  # fmt: skip
 
 
-def measured(problem: Operator, share: float, variant: str = "tiled", steps: dict[str, float] | None = None, **more: Any) -> Measurement:
+def measured(
+    problem: Operator, share: float, variant: str = "tiled", steps: dict[str, float] | None = None, **more: Any
+) -> Measurement:
     """That reaches this share of the machine's fp32 and DRAM roofs."""
     fields = {k: v for k, v in problem.to_dict().items() if k != "operator"}
     flops, moved = count(problem).flops, count(problem).bytes
@@ -111,7 +115,8 @@ def measured(problem: Operator, share: float, variant: str = "tiled", steps: dic
                       before_samples=(220e9 if compute else 38e9,))  # fmt: skip
     time_s = more.pop("time_s", max(flops / 220e9, moved / 38e9, 3e-6) / share)
     return Measurement(
-        operator=problem.name, problem=fields, variant=variant, device="cpu", threads=2, cache_state="cold", samples_s=around(time_s),
+        operator=problem.name, problem=fields, variant=variant, device="cpu", threads=2, cache_state="cold",
+        samples_s=around(time_s),
         flops={"all": flops}, bytes={"compulsory": moved}, level="DRAM", brackets=(bracket,),
         steps={name: (each,) for name, each in (steps or {}).items()}, link_bytes=int(problem.link_bytes()),
         prediction={"time_s": time_s * 0.8, "bound": "DRAM", "terms": {}}, **more,
@@ -166,12 +171,15 @@ def calls() -> dict[str, list[Call]]:
         "comparison": [((cpu(), dataclasses.replace(cpu(), ceilings=tuple(dataclasses.replace(
             c, samples=tuple(1.2 * s for s in c.samples)) for c in cpu().ceilings))), {})],
         "compute_ceilings": [((H100, "Llama-3-8B"), {"measured": cpu()}), ((cpu(), "7B"), {})],
-        "decode_heatmap": [(("Llama-3-8B", cpu()), {"results": kernels(), "of": "ratio", "batch": [1, 8, 64], "seq_kv": [2048, 4096]}),
+        "decode_heatmap": [(("Llama-3-8B", cpu()), {"results": kernels(), "of": "ratio", "batch": [1, 8, 64], "seq_kv": [2048,
+                                                                                                                         4096]}),
                            (("Llama-3-8B", H100), {})],
-        "decode_latency": [(("Llama-3-8B", [cpu(), H100]), {"results": kernels(), "batch": [1, 8, 64]}), ((r1, GPUS), {"per": "request"})],
+        "decode_latency": [(("Llama-3-8B", [cpu(), H100]), {"results": kernels(), "batch": [1, 8, 64]}), ((r1, GPUS),
+                                                                                                          {"per": "request"})],
         "decode_over_batch": [(("Llama-3-8B", [cpu(), H100]), {"results": kernels(), "batch": [1, 8, 64]}), ((r1, GPUS), {})],
         "empirical": [((cpu(),), {}), ((cpu(),), {"level": "DRAM"})],
-        "hierarchy": [((cpu(), whole()), {"results": results()}), ((cpu(), Matmul(rows=4096, columns=4096, inner=4096, dtype="fp32")), {})],
+        "hierarchy": [((cpu(), whole()), {"results": results()}), ((cpu(), Matmul(rows=4096, columns=4096, inner=4096,
+                                                                                  dtype="fp32")), {})],
         "intensity_over_batch": [((r1, GPUS), {}), (("gemm", H100), {})],
         "intensity_over_seq": [(("Llama-3-8B", GPUS), {}), (("attention", H100), {})],
         "kernel_placement": [((r1, "GB200"), {}), ((LLAMA, cpu()), {"phase": Decode(batch=8), "results": kernels()})],
@@ -186,7 +194,8 @@ def calls() -> dict[str, list[Call]]:
         "sweep_lines": [((results(), cpu()), {"work": "attention", "x": "seq_kv"}),
                         ((None, H100), {"work": "matmul", "axes": "rows=1:4k", "y": "flops_per_s"})],
         "sweep_map": [((results(), cpu()), {"work": "attention", "quantity": "bytes_per_s"}),
-                      ((None, H100), {"work": "matmul", "axes": {"rows": [1, 64, 4096], "inner": [64, 4096]}, "quantity": "flops_per_s"})],
+                      ((None, H100), {"work": "matmul", "axes": {"rows": [1, 64, 4096], "inner": [64, 4096]},
+                                      "quantity": "flops_per_s"})],
         "workloads": [((H100, "Llama-3-8B"), {}), ((cpu(), {"a product": Matmul(dtype="fp32"), "attention": whole()}), {})],
     }  # fmt: skip
 
@@ -314,10 +323,17 @@ def test_the_picture_in_grey_is_not_blank() -> None:
 @pytest.mark.parametrize("theme", [style.LIGHT, style.DARK], ids=lambda theme: theme.name)
 def test_colours_tell_things_apart(theme: style.Theme) -> None:
     paper = luminance(theme("paper"))
-    for names in (style.SERIES, style.DTYPES.values(), [c for c, _ in style.LEVELS.values()], [c for c, _ in style.ACCESS.values()]):
+    for names in (
+        style.SERIES,
+        style.DTYPES.values(),
+        [c for c, _ in style.LEVELS.values()],
+        [c for c, _ in style.ACCESS.values()],
+    ):
         assert len(set(names)) == len(list(names)) and all(contrast(luminance(theme(c)), paper) >= 4 for c in names)
     levels = [luminance(theme(level)) for level in ("L1", "L2", "L3", "DRAM")]
-    assert levels == sorted(levels, reverse=theme.name == "light") and all(contrast(a, b) > 1.2 for a, b in itertools.pairwise(levels))
+    assert levels == sorted(levels, reverse=theme.name == "light") and all(
+        contrast(a, b) > 1.2 for a, b in itertools.pairwise(levels)
+    )
     for (one, a), (other, b) in itertools.combinations(theme.fills.items(), 2):
         same = style.HATCHES.get(one, "") == style.HATCHES.get(other, "")
         assert not same or contrast(luminance(a), luminance(b)) > 1.15 or "unfit" in (one, other), (one, other)
@@ -326,7 +342,12 @@ def test_colours_tell_things_apart(theme: style.Theme) -> None:
 
 
 def test_datasheets_are_dashed_and_measurements_solid() -> None:
-    for name, args in (("roofline", ()), ("machines", ("Llama-3-8B",)), ("workloads", ("Llama-3-8B",)), ("compute_ceilings", ("7B",))):
+    for name, args in (
+        ("roofline", ()),
+        ("machines", ("Llama-3-8B",)),
+        ("workloads", ("Llama-3-8B",)),
+        ("compute_ceilings", ("7B",)),
+    ):
         for machine, dashed in ((cpu(), False), (H100, True)):
             ax = PICTURES[name](machine, *args)
             roofs = [line for line in ax.lines if str(line.get_gid()).startswith("roof ") and "library GEMM" not in line.get_gid()]
@@ -463,7 +484,9 @@ def powers(*, base: int = 2, most: int = 4, **look: Unpack[Look]) -> Panels:
 '''
 
 
-def test_a_picture_is_one_file_and_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_picture_is_one_file_and_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The file; the line is the import, which puts it into the list. The API, flags, help, data and files follow."""
     module = types.ModuleType("powers")
     exec(compile(NEW, "powers.py", "exec"), module.__dict__)

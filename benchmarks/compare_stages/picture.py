@@ -42,7 +42,8 @@ def charts(rows: Sequence[Row], about: Mapping[str, Any]) -> list[Chart]:
         named = {name: [(x, y) for x, y, _ in seen] for name, seen in lines.items()}
         fits = {name: [calm for _, _, calm in seen] for name, seen in lines.items()}
         rows = [
-            {"element": "point", "label": name, "batch": x, "flops_per_s": y, "fits": calm} for name, seen in lines.items() for x, y, calm in seen
+            {"element": "point", "label": name, "batch": x, "flops_per_s": y, "fits": calm} for name, seen in lines.items() for x,
+            y, calm in seen
         ]  # fmt: skip
         shares = [100 * share for share in (judged(row).share for row in some) if share] or [0.0]
         notes = [
@@ -55,7 +56,8 @@ def charts(rows: Sequence[Row], about: Mapping[str, Any]) -> list[Chart]:
             notes.append("hollow: disturbed by other load, or far behind and timed in one short turn only")
         made.append(
             Chart(
-                title=f"Feed-forward block over batch, {dtype}", x_label="Batch", x_kind="count", y_label="Performance", y_unit="FLOP/s",
+                title=f"Feed-forward block over batch, {dtype}", x_label="Batch", x_kind="count", y_label="Performance",
+                y_unit="FLOP/s",
                 lines=series_lines(named, fits), rows=rows, notes=notes,
             )
         )  # fmt: skip

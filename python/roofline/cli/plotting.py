@@ -46,7 +46,7 @@ def description() -> str:
     """The names, one line each."""
     width = max(map(len, names()))
     lines = ["Draw pictures, each as SVG and PNG with its data as CSV. `roofline plot NAME --help` lists the flags of one.", "",
-             f"{'roofline plot PATH':<{width + 4}}a machine.json or a report's folder: every picture that it holds something for"]  # fmt: skip
+             f"{'roofline plot PATH':<{width + 4}}a machine.json or a report's folder: every picture that it holds"]  # fmt: skip
     for group, about in GROUPS.items():
         lines += ["", f"{about}:"]
         lines += [f"  {name.replace('_', '-'):<{width}}  {p.about}" for name, p in _pictures().items() if p.group == group]
@@ -97,10 +97,14 @@ def add_flags(parser: argparse.ArgumentParser, picture: Any) -> None:
             continue
         said = about.get(p.name, "").replace("%", "%%")
         if p.annotation == "bool":
-            group.add_argument(f"--no-{p.name.replace('_', '-')}", dest=f"of_{p.name}", action="store_const", const=False, help=said)
+            group.add_argument(
+                f"--no-{p.name.replace('_', '-')}", dest=f"of_{p.name}", action="store_const", const=False, help=said
+            )
             continue
         default = f" (default {p.default})" if isinstance(p.default, (int, float, str)) and "default" not in said else ""
-        group.add_argument(flag_of(p.name), dest=f"of_{p.name}", type=typed(_reader(p)), metavar=p.name.upper(), help=said + default)
+        group.add_argument(
+            flag_of(p.name), dest=f"of_{p.name}", type=typed(_reader(p)), metavar=p.name.upper(), help=said + default
+        )
 
 
 def flags(parser: argparse.ArgumentParser, name: str | None) -> None:
@@ -110,7 +114,9 @@ def flags(parser: argparse.ArgumentParser, name: str | None) -> None:
     parser.add_argument("--machine", metavar="FILE|NAME", action="append", default=[],
                         help="a machine.json, or a datasheet of `roofline hardware`; several with commas")  # fmt: skip
     parser.add_argument("--device", help="which machine of a file")
-    parser.add_argument("-o", "--out", metavar="DIR|FILE", help="a folder, or a .svg, .png or .csv file (default: here, or beside PATH)")
+    parser.add_argument(
+        "-o", "--out", metavar="DIR|FILE", help="a folder, or a .svg, .png or .csv file (default: here, or beside PATH)"
+    )
     if name is None:
         for each in _pictures().values():
             add_flags(parser, each)
@@ -170,7 +176,11 @@ def _named(options: argparse.Namespace, name: str) -> int:
         takes = next((each for each in MACHINES if each in signature), None)
         subjects = [each for each in _positional(picture) if each not in given and not (machines and each in MACHINES)]
         if len(options.subject) > len(subjects):
-            what = f"one machine: a path, or --machine once; {shown} got" if picture.group == "machine" and machines else "fewer words:"
+            what = (
+                f"one machine: a path, or --machine once; {shown} got"
+                if picture.group == "machine" and machines
+                else "fewer words:"
+            )
             raise BadInput(f"give {what} {' '.join(options.subject)!r:.80}")
         given |= dict(zip(subjects, options.subject, strict=False))
         if machines and takes is None:
@@ -181,7 +191,9 @@ def _named(options: argparse.Namespace, name: str) -> int:
             given[takes] = machines if many else machines[0]
         missing = [p.name for p in signature.values() if p.default is p.empty and p.name not in given]
         if missing:
-            flag = {"machine": "--machine (a machine.json, or a datasheet such as 'H100 SXM')"}.get(missing[0].removesuffix("s"), "")
+            flag = {"machine": "--machine (a machine.json, or a datasheet such as 'H100 SXM')"}.get(
+                missing[0].removesuffix("s"), ""
+            )
             raise BadInput(f"{shown} needs {flag or f'{missing[0].upper()}: {documented(picture).get(missing[0], missing[0])}'}")
         folder = _beside(picture, given)
         if options.json:
@@ -194,7 +206,9 @@ def _named(options: argparse.Namespace, name: str) -> int:
 
 def _beside(picture: Any, given: dict[str, Any]) -> Path:
     """The folder of a machine file or report, whose results are drawn too where they are not named; else the one that we are in."""
-    path = next((Path(v) for k, v in given.items() if k in (*MACHINES, "results", "a") and isinstance(v, str) and Path(v).exists()), None)
+    path = next(
+        (Path(v) for k, v in given.items() if k in (*MACHINES, "results", "a") and isinstance(v, str) and Path(v).exists()), None
+    )
     if path is None:
         return Path()
     folder = path if path.is_dir() else path.parent
@@ -227,7 +241,9 @@ def _held(options: argparse.Namespace, path: Path) -> int:
             return OK
         if options.out and Path(options.out).suffix and not Path(options.out).is_dir():
             held = held[:1]
-        return _write(options, folder, lambda where: [f for name in held for f in _pictures()[name].save(where, machine, **own[name])])
+        return _write(
+            options, folder, lambda where: [f for name in held for f in _pictures()[name].save(where, machine, **own[name])]
+        )
 
 
 def _write(options: argparse.Namespace, folder: Path, save: Callable[[Path], Sequence[Path]]) -> int:
@@ -250,5 +266,3 @@ def _write(options: argparse.Namespace, folder: Path, save: Callable[[Path], Seq
     if not options.quiet:
         Terminal().lines(f"wrote {file}" for file in contents)
     return OK
-
-

@@ -16,7 +16,9 @@ from .figure import Picture, save_panels
 from .pictures import *  # noqa: F403
 
 PICTURES: Mapping[str, Picture[Any]] = {
-    name: found for name, found in sorted(vars(pictures).items()) if hasattr(found, "save") and name == getattr(found, "__name__", "")
+    name: found
+    for name, found in sorted(vars(pictures).items())
+    if hasattr(found, "save") and name == getattr(found, "__name__", "")
 }
 _DATA = {f"{name}_data": found.data for name, found in PICTURES.items()}
 globals().update(_DATA)

@@ -227,8 +227,8 @@ def show(shown: Panel, ax: Axes | None = None, title: str | None = None, theme: 
 
 
 def _new_figure(size: tuple[float, float], theme: style.Theme) -> Figure:
-    """A figure of pyplot's, made outside of `rc_context`: a backend that switches interactive mode on with its first figure, as that
-    of notebooks does, keeps it. Without it a notebook shows the first picture and none after it.
+    """A figure of pyplot's, made outside of `rc_context`: a backend that switches interactive mode on with its first figure, as
+    that of notebooks does, keeps it. Without it a notebook shows the first picture and none after it.
     """
     from matplotlib import pyplot
 
@@ -269,7 +269,8 @@ def _axes_notes(ax: Axes, notes: Sequence[str], theme: style.Theme) -> None:
         return
     lines = note_lines(notes, room.width * 0.58)
     ax.annotate("\n".join(lines), (0, 0), xycoords=("axes fraction", ax.xaxis.label), xytext=(0, -3), textcoords="offset points",
-                fontsize=style.TINY, color=theme("muted"), va="top", linespacing=1.25, annotation_clip=False, gid="notes")  # fmt: skip
+                fontsize=style.TINY, color=theme("muted"), va="top", linespacing=1.25, annotation_clip=False,
+                gid="notes")  # fmt: skip
 
 
 def save_panels(

@@ -4,9 +4,8 @@ Places are found when the figure is drawn, since only then a layout engine has g
 changes. Each label takes the cheapest of its candidates that leaves the axes and covers another label nowhere; one that has none is
 left out, and the number of those stands in a corner: they are in the records.
 
-adjustText and textalloc do not do this. Both place upright text once, when they are called, by forces or candidates around points:
-a label cannot run along a sloped roof or slide along a flat one, a later layout undoes the result, and what does not fit stays where
-it overlaps (of the 45 points of a report adjustText leaves several pairs overlapping, after seconds).
+adjustText does not do this. It moves upright text once, when it is called, by forces: a label cannot run along a sloped roof or
+slide along a flat one, a later layout undoes the result, and what finds no room stays where it overlaps.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class Labels(Artist):
         self.set_zorder(-10)  # drawn before the text that it places
         self.set_in_layout(False)
         self.theme = theme
-        self.asked: list[tuple[Any, Any, Callable[..., Iterator[Candidate]]]] = []
+        self.asked: list[tuple[Any, Any, Point | None, Callable[..., Iterator[Candidate]]]] = []
         self.lines: list[tuple[Array, float]] = []  # data coordinates [n, 2], weight
         self.points: list[Point] = []
         self.taken: list[Artist] = []  # boxes that are there: a legend inside
@@ -59,7 +58,8 @@ class Labels(Artist):
     def avoid_line(self, points: Any, weight: float = 1.0) -> None:
         self.lines.append((np.asarray(points, dtype=float), weight))
 
-    def _ask(self, words: str, candidates: Callable[..., Iterator[Candidate]], *, size: float, colour: str, gid: str, bold: bool = False,
+    def _ask(self, words: str, candidates: Callable[..., Iterator[Candidate]], *, size: float, colour: str, gid: str,
+             bold: bool = False,
              leader: Point | None = None) -> None:  # fmt: skip
         ax, paper = self.ax, self.theme("paper")
         text = ax.text(0, 0, printable(words), fontsize=size, color=self.theme(colour), zorder=5, rotation_mode="anchor", gid=gid,
@@ -69,9 +69,7 @@ class Labels(Artist):
         line = None
         if leader is not None:
             (line,) = ax.plot([], [], color=self.theme("muted"), linewidth=0.5, zorder=3.1, label="_leader")
-        self.asked.append((text, line, candidates))
-        if leader is not None:
-            text.roofline_anchor = leader
+        self.asked.append((text, line, leader, candidates))
 
     def around(self, at: Point, words: str, *, size: float = style.TINY, colour: str = "ink", gid: str, bold: bool = False) -> None:
         """A label near a point, with a thin leader where it had to move away."""
@@ -169,7 +167,7 @@ class Labels(Artist):
         found, weights = [np.empty((0, 2))], [np.empty(0)]
         for points, weight in self.lines:
             corners = to(points)
-            for start, end in zip(corners[:-1], corners[1:], strict=True):
+            for start, end in itertools.pairwise(corners):
                 steps = min(max(int(math.dist(start, end) / (STEP * pixel)), 1), 400) + 1
                 found.append(start + np.linspace(0, 1, steps)[:, None] * (end - start))
                 weights.append(np.full(steps, weight))
@@ -187,7 +185,7 @@ class Labels(Artist):
         taken = np.array([artist.get_window_extent(renderer).extents for artist in self.taken]).reshape(-1, 4)
         self.missing = 0
         self.more.set_visible(False)
-        for text, line, candidates in self.asked:
+        for text, line, leader, candidates in self.asked:
             text.set_rotation(0)  # in the middle of nowhere, to be measured
             text.set_position((0, 0))
             text.set_visible(True)
@@ -206,8 +204,8 @@ class Labels(Artist):
             text.set_verticalalignment("bottom")
             text.set_position(anchor)
             text.set_rotation(angle)
-            if line is not None:
-                self._lead(ax, line, text.roofline_anchor, boxes[0], pixel)
+            if line is not None and leader is not None:
+                self._lead(ax, line, leader, boxes[0], pixel)
         if self.missing:
             self._tell_missing(ax, renderer, taken, pixel)
 
@@ -230,7 +228,9 @@ class Labels(Artist):
             cost = preference
             if near.any():
                 x, y = points[near].T
-                inside = ((x > boxes[:, None, 0]) & (x < boxes[:, None, 2]) & (y > boxes[:, None, 1]) & (y < boxes[:, None, 3])).any(axis=0)
+                inside = (
+                    (x > boxes[:, None, 0]) & (x < boxes[:, None, 2]) & (y > boxes[:, None, 1]) & (y < boxes[:, None, 3])
+                ).any(axis=0)
                 cost += float(weights[near][inside].sum())
             if cost < least:
                 best, least = candidate, cost

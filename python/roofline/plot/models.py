@@ -103,9 +103,7 @@ def assumed(how: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in how.items() if name != "must_fit" and value is not None}
 
 
-def decode_steps(
-    config: TransformerConfig, machine: Machine, batches: Any, seqs: Any, how: Mapping[str, Any]
-) -> ModelPredictions:
+def decode_steps(config: TransformerConfig, machine: Machine, batches: Any, seqs: Any, how: Mapping[str, Any]) -> ModelPredictions:
     """Decode steps of each batch and length (arrays that broadcast) on the machine, whether they fit or not."""
     return predict_steps(machine, config, Decode.many(batch=batches, seq_kv=seqs), **assumed(how))
 
@@ -135,7 +133,9 @@ def measured_steps(
 
     NaN where no kernel of a step was measured. Raises Error as `census_of`.
     """
-    own = {name: how[name] for name in ("tp", "ep", "lm_head", "fused", "launch_s", "link_bytes_per_s") if how.get(name) is not None}
+    own = {
+        name: how[name] for name in ("tp", "ep", "lm_head", "fused", "launch_s", "link_bytes_per_s") if how.get(name) is not None
+    }
     census = census_of(config, list(steps), machine, results=results, **own)
     times, shares = [], []
     for step in steps:

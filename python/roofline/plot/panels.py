@@ -400,7 +400,8 @@ class Chart:
         for x, y in self.ridges:
             labels.around((x, y), fmt_number(x, 3), colour="muted", gid="ridge")
         for guide in self.guides:
-            labels.end_of([(guide.x, bottom * (top / bottom) ** share) for share in (0.06, 0.12, 0.18, 0.24, 0.5, 0.95)], guide.name,
+            labels.end_of([(guide.x, bottom * (top / bottom) ** share) for share in (0.06, 0.12, 0.18, 0.24, 0.5, 0.95)],
+                          guide.name,
                           size=style.TINY, colour="muted", gid="guide")  # fmt: skip
         written = [line for line in self.lines if line.marker and self.values]
         if 0 < len(written) <= 3 and not self.dots:
@@ -565,7 +566,8 @@ class Rows:
         ax.tick_params(axis="y", length=0, labelsize=size)
         set_title(ax, self.title, room, left=room.width * 0.3 if names else 0.8)
         if self.line is not None:
-            ax.plot([self.line] * 2, [-0.6, len(rows) - 0.4], color=theme("muted"), linewidth=0.9, linestyle=style.DASHED, zorder=1.5,
+            ax.plot([self.line] * 2, [-0.6, len(rows) - 0.4], color=theme("muted"), linewidth=0.9, linestyle=style.DASHED,
+                    zorder=1.5,
                     label="_line", gid="line")  # fmt: skip
         for y, row in enumerate(rows):
             self._row(ax, theme, y, row, low)
@@ -693,7 +695,8 @@ class Cells:
         for name, (top, end), (left, right) in blocks(kinds.tolist()):
             if name:
                 ax.add_patch(Rectangle((left - 0.5, top - 0.5), right - left, end - top, facecolor=_fill(theme, name),
-                                       hatch=style.HATCHES.get(_kind(name), ""), edgecolor=theme("muted"), linewidth=0.4, zorder=1.5,
+                                       hatch=style.HATCHES.get(_kind(name), ""), edgecolor=theme("muted"), linewidth=0.4,
+                                       zorder=1.5,
                                        gid=f"block {name} {top} {left}"))  # fmt: skip
         for zorder, (colour, width) in enumerate((("paper", 4.2), ("red", 2.2)), start=2):
             for ends in self.border:
@@ -724,7 +727,8 @@ class Cells:
             names.append(self.border_name)
         for kind in dict.fromkeys(kinds.reshape(-1).tolist()):
             if kind:
-                handles.append(Patch(facecolor=_fill(theme, kind), hatch=style.HATCHES.get(_kind(kind), ""), edgecolor=theme("muted"),
+                handles.append(Patch(facecolor=_fill(theme, kind), hatch=style.HATCHES.get(_kind(kind), ""),
+                                     edgecolor=theme("muted"),
                                      linewidth=0.4))  # fmt: skip
                 names.append(self.unfit if kind == "unfit" else kind)
         if scale:

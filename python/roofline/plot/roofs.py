@@ -110,7 +110,8 @@ def ridge_levels(machines: Iterable[Machine], problems: Iterable[Operator]) -> l
 def level_lines(levels: Iterable[Level], low: float, high: float, *, key: bool = False) -> list[Line]:
     """Ridge points across a chart, highest first."""
     return [
-        Line(label=level.label.partition(" (")[0] if key else level.label, points=[(low, level.y), (high, level.y)], colour="muted", dashes=level.dashes, width=0.9,
+        Line(label=level.label.partition(" (")[0] if key else level.label, points=[(low, level.y), (high, level.y)],
+             colour="muted", dashes=level.dashes, width=0.9,
              write="" if key else "flat", key=key, small=True, gid="level")
         for level in sorted(levels, key=lambda each: -each.y)
     ]  # fmt: skip
@@ -184,12 +185,11 @@ def roofs_chart(
             )  # fmt: skip
     rows += [{"element": "ridge", "label": f"{fmt_number(x)} FLOP/byte", "flops_per_byte": x, "flops_per_s": y} for x, y in ridges]
     rows += [{"element": "guide", "label": guide.name, "flops_per_byte": guide.x} for guide in guides]
-    rows += [
-        {"element": "dot", "label": dot.name, "flops_per_byte": dot.x, "flops_per_s": dot.y, **dot.record} for dot in dots
-    ]
+    rows += [{"element": "dot", "label": dot.name, "flops_per_byte": dot.x, "flops_per_s": dot.y, **dot.record} for dot in dots]
+    above = max([top * 3, *(1.5 * y for y in (*ys, *ticks))])
     return Chart(
         title=title, x_label=INTENSITY, y_label="Performance", y_unit="FLOP/s", lines=[*lines, *paths], dots=dots, ridges=ridges,
-        guides=guides, elbow=elbow, elbow_name=elbow_name, x_limits=(low, high), y_limits=(bottom, max([top * 3, *(1.5 * y for y in (*ys, *ticks))])),
+        guides=guides, elbow=elbow, elbow_name=elbow_name, x_limits=(low, high), y_limits=(bottom, above),
         named=named, notes=notes, rows=[*rows, *more],
     )  # fmt: skip
 

@@ -47,7 +47,9 @@ class Swept:
         return self._rate(self.expected) if quantity == "tokens_per_s" else float(getattr(self.expected, quantity))
 
     def _rate(self, found: Any) -> float | None:
-        tokens = int(self.fields.get("seq_q", self.fields.get("tokens", self.fields.get("rows", 1)))) * int(self.fields.get("batch", 1))
+        tokens = int(self.fields.get("seq_q", self.fields.get("tokens", self.fields.get("rows", 1)))) * int(
+            self.fields.get("batch", 1)
+        )
         return tokens / found.time_s if found is not None and found.time_s else None
 
 
@@ -88,7 +90,8 @@ def points_of(
         raise Error("there is nothing to draw: no measurement of that operator and variant has a time")
     return [
         Swept(problem=p, fields={k: v for k, v in p.to_dict().items() if k != "operator"}, variant=v, measured=m,
-              expected=None if machine is None else predict_problem(machine, p, variant=v or None, plan=m.plan if m and m.plan else None))
+              expected=None if machine is None else predict_problem(machine, p, variant=v or None,
+                                                                    plan=m.plan if m and m.plan else None))
         for p, v, m in found
     ]  # fmt: skip
 

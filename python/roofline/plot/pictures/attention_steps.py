@@ -65,7 +65,9 @@ def _counts(problem: Operator, name: str, kernel: Operator) -> Counts:
 
 def _measured(results: list[Measurement], problem: Operator | None) -> tuple[Measurement | None, Measurement | None]:
     """The attention of several steps that was timed, and the fastest fused one of its problem."""
-    own = [m for m in results if m.operator == "attention" and m.time_s and (problem is None or dict(m.problem) == _fields(problem))]
+    own = [
+        m for m in results if m.operator == "attention" and m.time_s and (problem is None or dict(m.problem) == _fields(problem))
+    ]
     steps = next((m for m in own if len(m.steps) > 1), None)
     if steps is None:
         return None, None
@@ -112,7 +114,8 @@ def attention_steps(
         counts = _counts(problem, name, kernel)
         roofs = None if on is None else machine_roofs(on, kernel)
         steps[name] = Step(
-            counts=counts, kind="exp" if name == "softmax" else "product", ridge=None if roofs is None else roofs.ridge_flops_per_byte,
+            counts=counts, kind="exp" if name == "softmax" else "product",
+            ridge=None if roofs is None else roofs.ridge_flops_per_byte,
             allowed_s=None if roofs is None else float(allowed_s(counts.flops, counts.bytes, roofs)),
             measured_s=statistics.median(seen.steps[name]) if seen is not None and name in seen.steps else None,
         )  # fmt: skip
@@ -122,13 +125,20 @@ def attention_steps(
         allowed_s=None if on is None else sum(s.allowed_s or 0.0 for s in every),
     )  # fmt: skip
     steps["fused"] = Step(counts=whole, allowed_s=None if roofs is None else float(allowed_s(whole.flops, whole.bytes, roofs)),
-                          measured_s=fused.time_s if fused is not None else None, ridge=None if roofs is None else roofs.ridge_flops_per_byte)  # fmt: skip
+                          measured_s=fused.time_s if fused is not None else None,
+                          ridge=None if roofs is None else roofs.ridge_flops_per_byte)  # fmt: skip
     timed = on is not None or seen is not None
     fields = problem.to_dict()
-    what = ", ".join(f"{k} {fields[k]}" for k in ("batch", "heads", "kv_heads", "seq_q", "seq_kv", "head_dim", "dtype") if k in fields)
+    what = ", ".join(
+        f"{k} {fields[k]}" for k in ("batch", "heads", "kv_heads", "seq_q", "seq_kv", "head_dim", "dtype") if k in fields
+    )
     mask = "causal" if fields.get("causal") else "no mask"
     notes = [*(machine_notes([on]) if on is not None else ()), f"{problem.name.replace('_', ' ')}, one layer, {mask}: {what}"]
-    notes += [f"bars: measured, {seen.variant} and {fused.variant if fused else 'no fused one'}; ticks: what the roofs allow"] if seen else []
+    notes += (
+        [f"bars: measured, {seen.variant} and {fused.variant if fused else 'no fused one'}; ticks: what the roofs allow"]
+        if seen
+        else []
+    )
     notes.append("unfused: a kernel each, scores in attention's dtype pass memory four times; fused: q, k, v and the result once")
     for each in wanted("quantity", quantity, tuple(QUANTITIES) if timed else ("flops_per_byte", "flops", "bytes")):
         yield _rows(each, steps, notes)

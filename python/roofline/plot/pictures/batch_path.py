@@ -40,8 +40,12 @@ def _path(name: str, steps: Sequence[Step], index: int, of: str, fits: Sequence[
     points: list[Point] = [(x, y) for _, x, y in steps]
     line = Line(label=f"{name}, {of}", points=points, colour=colour, marker=marker, hollow=of == "model", width=1.1, fits=fits,
                 dashes="-" if of == "measured" else style.DASHED, gid="path")  # fmt: skip
-    ends = [Dot(name=f"{n:g}", x=x, y=y, marker=marker, colour=colour, hollow=of == "model") for n, x, y in dict.fromkeys((steps[0], steps[-1]))]
-    ends[-1] = Dot(name=f"{name} {ends[-1].name}" if len(ends) > 1 or len(steps) == 1 else name, x=ends[-1].x, y=ends[-1].y, marker=marker,
+    ends = [
+        Dot(name=f"{n:g}", x=x, y=y, marker=marker, colour=colour, hollow=of == "model")
+        for n, x, y in dict.fromkeys((steps[0], steps[-1]))
+    ]
+    ends[-1] = Dot(name=f"{name} {ends[-1].name}" if len(ends) > 1 or len(steps) == 1 else name, x=ends[-1].x, y=ends[-1].y,
+                   marker=marker,
                    colour=colour, hollow=of == "model", text=of)  # fmt: skip
     rows = [{"element": "path", "label": name, "of": of, "batch": n, "flops_per_byte": x, "flops_per_s": y} for n, x, y in steps]
     return line, ends, rows
@@ -89,7 +93,9 @@ def batch_path(
             rows += more
     found, ridges = met_roofs(stated(on), roofs)
     notes = [*machine_notes([on]), "dashed: what the roofs allow; solid: measured"]
-    yield roofs_chart(f"Over the batch on the roofline of {on.name}", found, dots, paths=lines, ridges=ridges, notes=notes, more=rows)
+    yield roofs_chart(
+        f"Over the batch on the roofline of {on.name}", found, dots, paths=lines, ridges=ridges, notes=notes, more=rows
+    )
 
 
 def _of_model(on: Machine, config: Any, sizes: tuple[int, ...], keys: int, results: Measured | None, how: Any) -> Any:

@@ -33,7 +33,9 @@ def _predicted(found: ModelPrediction) -> Rows:
             bars.append(Bar(start=start, end=start + 100 * each / total, fill=roof, key=roof))
             start += 100 * each / total
         record = {"time_s": seconds, "share": seconds / total, **{f"{roof}_s": profile.get(roof, 0.0) for roof in found.profile}}
-        return Row(label=label, bars=bars, text=f"{fmt_percent(seconds / total)}  {fmt_si(seconds, 's')}", record={**record, **more})
+        return Row(
+            label=label, bars=bars, text=f"{fmt_percent(seconds / total)}  {fmt_si(seconds, 's')}", record={**record, **more}
+        )
 
     by_name: dict[str, dict[str, float]] = {}
     costs: dict[str, list[int]] = {}
@@ -59,7 +61,9 @@ def _predicted(found: ModelPrediction) -> Rows:
             for roof, seconds in by_name[name].items():
                 rest[roof] = rest.get(roof, 0.0) + seconds
         rows.append(row(f"{len(small)} others" if len(small) > 1 else small[0], rest, math.fsum(rest.values())))
-    first = f"{found.config.name}, {found.phase}, on {found.machine}: {fmt_si(total, 's', 4)}, {fmt_si(found.tokens_per_s, 'tok/s')}"
+    first = (
+        f"{found.config.name}, {found.phase}, on {found.machine}: {fmt_si(total, 's', 4)}, {fmt_si(found.tokens_per_s, 'tok/s')}"
+    )
     notes = [first, f"ceilings: {'; '.join(found.ceilings)}", *([f"others: {', '.join(small)}"] if len(small) > 1 else [])]
     return Rows(
         title=f"Where the time goes: {found.config.name}, {names_of([found.phase])[0]}", x_label="Share of the time [%]", rows=rows,
@@ -105,7 +109,9 @@ def _measured(config: Any, machine: Any, phase: Any, results: Any, how: Mapping[
         rows.append(Row(label=name, bars=bars, marks=[Mark(x=c, marker="|", colour="ink", key="tick")] if a else [],
                         text=f"{fmt_percent((a + b) / total)}  {fmt_si(a + b, 's')}",
                         record={"time_s": a + b, "share": (a + b) / total, "measured_s": a, "expected_s": c}))  # fmt: skip
-    notes = [f"{config.name}, {phase}, on {census.machine}: {fmt_si(total, 's', 4)}, {fmt_percent(all_seen / total)} of it measured"]
+    notes = [
+        f"{config.name}, {phase}, on {census.machine}: {fmt_si(total, 's', 4)}, {fmt_percent(all_seen / total)} of it measured"
+    ]
     return Rows(
         title=f"Where the time goes, measured: {config.name}, {names_of([phase])[0]}", x_label="Time", unit="s", rows=rows,
         names={"measured": "measured", "expected": "expected, not measured", "tick": "expected"}, notes=[*notes, *census.notes],

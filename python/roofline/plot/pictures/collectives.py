@@ -71,15 +71,21 @@ def collectives(
             for moved in sizes:
                 received = problem.replace(elements=max(int(moved / each), 1)).link_bytes()
                 expected.append((float(moved), received, link_latency_s + received / link.value))
-            lines.append(Line(label=f"{name}, expected", points=[(m, b / t) for m, b, t in expected if b], colour=colour, marker=marker,
+            lines.append(Line(label=f"{name}, expected", points=[(m, b / t) for m, b, t in expected if b], colour=colour,
+                              marker=marker,
                               hollow=True, dashes=style.DASHED, write="" if many else "end", key=many))  # fmt: skip
             rows += [{"element": "point", "label": name, "of": "model", "size_bytes": moved, "link_bytes": b, "time_s": t,
                       "link_bytes_per_s": b / t} for moved, b, t in expected]  # fmt: skip
     ends = [x for line in lines for x, _ in line.points]
     if link is not None:
-        lines.append(Line(label=f"{link.label}", points=[(min(ends), link.value), (max(ends), link.value)], colour="muted", width=0.9,
-                          dashes="-" if link.source == "measured" else style.DASHED, write="flat", small=True, gid="level"))  # fmt: skip
-    notes = [*(machine_notes([on]) if on is not None else ()), "bandwidth: bytes that one rank receives (and sends as many) over the time"]
+        lines.append(Line(label=f"{link.label}", points=[(min(ends), link.value), (max(ends), link.value)], colour="muted",
+                          width=0.9,
+                          dashes="-" if link.source == "measured" else style.DASHED, write="flat", small=True,
+                          gid="level"))  # fmt: skip
+    notes = [
+        *(machine_notes([on]) if on is not None else ()),
+        "bandwidth: bytes that one rank receives (and sends as many) over the time",
+    ]
     notes += [f"expected: the link, and {fmt_si(link_latency_s, 's')} for each collective"] if link is not None else []
     yield Chart(title="Bandwidth of collectives over the message size", x_label="Bytes of the tensor", x_kind="size",
                 y_label="Bandwidth of a rank", y_unit="B/s", lines=lines, rows=rows, notes=notes)  # fmt: skip

@@ -45,14 +45,19 @@ def comparison(a: Comparable, b: Comparable, *, what: str = "all", **look: Unpac
             low, high = r["ratio_low"] or r["ratio"], r["ratio_high"] or r["ratio"]
             record: dict[str, Any] = {key: value for key, value in r.items() if key != "name"}
             bars = [Bar(start=low, end=high, fill="overlap")] if high > low else []
-            rows.append(Row(label=r["name"], bars=bars, marks=marks, text=f"{fmt_percent(r['ratio'] - 1, 2)}  {r['verdict']}", record=record))
+            rows.append(
+                Row(
+                    label=r["name"], bars=bars, marks=marks, text=f"{fmt_percent(r['ratio'] - 1, 2)}  {r['verdict']}", record=record
+                )
+            )
     if not any(not row.heading for row in rows):
         raise Error(f"{found.a} and {found.b} share nothing to compare")
     xs = [x for row in rows for x in (*(m.x for m in row.marks), *(e for bar in row.bars for e in (bar.start, bar.end)))]
     names = dict.fromkeys(mark.key for row in rows for mark in row.marks)
     absent = [f"only {side}: {', '.join(only)}" for side, only in ((found.a, found.only_a), (found.b, found.only_b)) if only]
     yield Rows(
-        title="What changed: B over A" if found.kind == "measured" else "Measured over stated", x_label="B / A", rows=rows, log=max(xs) / min(xs) > 4, line=1.0,
+        title="What changed: B over A" if found.kind == "measured" else "Measured over stated", x_label="B / A", rows=rows,
+        log=max(xs) / min(xs) > 4, line=1.0,
         names={name: name for name in names}, limits=(min([*xs, 1.0]) * 0.92, max([*xs, 1.0]) * 1.06),
         notes=[f"A: {found.a}", f"B: {found.b}", *found.footer, *found.notes, *absent],
     )  # fmt: skip

@@ -104,7 +104,8 @@ def compute_ceilings(
         if c.dtype in shown:
             share = fmt_percent(c.value / machine.compute(c.dtype).value, 2)
             label = f"library GEMM, measured: {c.dtype} {fmt_si(c.value, 'FLOP/s')}, {share}"
-            roofs.append(Roof(label=label, rate=c.value, slope=False, dashes=style.DASHES[2], width=1.0, start=c.value / memory.value,
+            roofs.append(Roof(label=label, rate=c.value, slope=False, dashes=style.DASHES[2], width=1.0,
+                              start=c.value / memory.value,
                               element="library_gemm"))  # fmt: skip
     dots = []
     for index, (name, each) in enumerate(placed):

@@ -55,7 +55,8 @@ def _text(quantity: str, of: str, value: Any) -> str:
     return fmt_number(value) if unit is None else fmt_si(value, unit).replace(" ", "")
 
 
-@picture("both at once: intensity, bound, tokens per second or time, what fits, and where the ridge point is crossed", group="model",
+@picture("both at once: intensity, bound, tokens per second or time, what fits, and where the ridge point is crossed",
+         group="model",
          example="plot.decode_heatmap(llama, h100)")  # fmt: skip
 def decode_heatmap(
     model: Model, machine: Given, *, quantity: str | None = None, batch: Size = BATCHES, seq_kv: Size = SEQS,
@@ -114,7 +115,8 @@ def decode_heatmap(
                   for k, c in zip(columns, crossings, strict=True)]  # fmt: skip
         suffix = {"model": "", "measured": ", measured", "ratio": ", measured over model"}[of]
         yield Cells(
-            title=f"{QUANTITIES[each]}{suffix}: {config.name}", x_label="Context length [tokens]", y_label="Batch", xs=columns, ys=rows,
+            title=f"{QUANTITIES[each]}{suffix}: {config.name}", x_label="Context length [tokens]", y_label="Batch", xs=columns,
+            ys=rows,
             values=values, texts=texts, fits=e.fits, border=edges, notes=notes, rows=[*cells, *ridges],
             border_name=f"ridge point, {fmt_number(crossings[0].ridge)} FLOP/byte",
             scale="names" if each == "bound" else "ratio" if of == "ratio" else "log",

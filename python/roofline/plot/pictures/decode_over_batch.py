@@ -48,7 +48,9 @@ def decode_over_batch(
             if results is not None:
                 steps = [Decode(batch=n, seq_kv=keys) for n in sizes]
                 times, shares = measured_steps(config, given[0], steps, results_of(results), assumed(options))
-                lines[f"{given[0].name}, measured"] = [(n, n / t) for n, t in zip(sizes, times.tolist(), strict=True) if np.isfinite(t)]
+                lines[f"{given[0].name}, measured"] = [
+                    (n, n / t) for n, t in zip(sizes, times.tolist(), strict=True) if np.isfinite(t)
+                ]
                 more.append(measured_note(shares))
             rows: list[dict[str, Any]] = [
                 {"element": "point", "label": name, "batch": x, each: y, "fits": fits[name][i] if name in fits else None}
@@ -65,7 +67,9 @@ def decode_over_batch(
             crossed = ridge_batches(config, [keys], m, **assumed(options))[0]
             levels.append(Level(label=f"{m.name}: {fmt_number(crossed.ridge)} FLOP/byte", y=crossed.ridge, dashes=stated(m)))
             if crossed.batch is not None and sizes[0] <= crossed.batch <= sizes[-1]:
-                crossings.append(Dot(name=f"batch {fmt_number(crossed.batch)}", x=crossed.batch, y=crossed.ridge, marker="X", colour="ink"))
+                crossings.append(
+                    Dot(name=f"batch {fmt_number(crossed.batch)}", x=crossed.batch, y=crossed.ridge, marker="X", colour="ink")
+                )
             texts.append(f"{m.name}: {crossed.text}")
         line = {config.name: list(zip(sizes, found[0][1].flops_per_byte.tolist(), strict=True))}
         rows = [{"element": "point", "label": config.name, "batch": x, each: y} for x, y in line[config.name]]

@@ -28,7 +28,9 @@ def _fit(sweep: EmpiricalRoofline) -> Fit | None:
         return None
 
 
-def _chosen(machine: Machine, level: str | None, dtype: str | None, threads: int | None) -> tuple[list[EmpiricalRoofline], list[str]]:
+def _chosen(
+    machine: Machine, level: str | None, dtype: str | None, threads: int | None
+) -> tuple[list[EmpiricalRoofline], list[str]]:
     """The sweeps of one dtype and number of threads, and notes on the others. Raises Error where there are none."""
     found = [e for e in machine.empirical if level in (None, e.level)]
     dtypes = list(dict.fromkeys(e.dtype for e in found))
@@ -140,7 +142,8 @@ def empirical(
 ) -> Panels:
     """Points of a machine's mixed-intensity sweeps, the fitted curves, and their knees.
 
-    Log-log; data coordinates are FLOP/byte and FLOP/s. One curve per memory level, with 95 % bars, and the knee's interval in its name; measured
+    Log-log; data coordinates are FLOP/byte and FLOP/s. One curve per memory level, with 95 % bars,
+    and the knee's interval in its name; measured
     ceilings solid, theoretical ones dashed and thin, the sustained level beside the burst.
 
     machine: a Machine with such sweeps, or what `Machine.load` takes.
@@ -148,7 +151,8 @@ def empirical(
     dtype: of the sweeps (fp32 where there is such a one, else the first).
     threads: of the sweeps (the most).
 
-    element of the records: "point" (low, high: 95 % interval of flops_per_s), "fit", "fit_at_clock" (where clocks fell), "knee" (low,
+    element of the records: "point" (low, high: 95 % interval of flops_per_s), "fit", "fit_at_clock" (where clocks fell),
+    "knee" (low,
     high: of flops_per_byte), "parameter" (label: bandwidth, peak, p, knee_efficiency; an infinite p is empty), "measured_roof",
     "theoretical_roof" and "sustained_roof" (two records: the ends of a line), "sustained" (the load over time).
     Raises Error where the machine has no such sweep.
@@ -162,13 +166,17 @@ def empirical(
         colour, marker = style.LEVELS[e.level]
         points = [(p.intensity_flops_per_byte, p.summary.median) for p in e.points]
         named = fit is None or fit.knee is None
-        paths.append(Line(label=f"{e.level} {e.access}", points=points, colour=colour, marker=marker, hollow=True, width=0.0, dashes="none",
-                          bars=[(p.summary.low, p.summary.high) for p in e.points], write="end" if named else "", gid="sweep"))  # fmt: skip
+        paths.append(Line(label=f"{e.level} {e.access}", points=points, colour=colour, marker=marker, hollow=True, width=0.0,
+                          dashes="none",
+                          bars=[(p.summary.low, p.summary.high) for p in e.points], write="end" if named else "",
+                          gid="sweep"))  # fmt: skip
         if fit is None or (fit.bandwidth is None and fit.peak is None):
             continue
         paths.append(Line(label=f"fit {e.name}", points=_curve(e, fit), colour=colour, width=1.6, gid="fit"))
         if slow := _at_clocks(e, fit):
-            paths.append(Line(label="fit at clock", points=slow, colour=colour, width=1.2, dashes=style.DASHES[2], gid="fit at clock"))
+            paths.append(
+                Line(label="fit at clock", points=slow, colour=colour, width=1.2, dashes=style.DASHES[2], gid="fit at clock")
+            )
         if fit.knee is not None and fit.p is not None:
             knee = fit.knee
             words = f"{e.level} {e.access} knee {fmt_number(knee.value)} [{fmt_number(knee.low)}, {fmt_number(knee.high)}]"

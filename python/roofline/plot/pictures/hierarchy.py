@@ -57,7 +57,8 @@ def hierarchy(
 ) -> Panels:  # fmt: skip
     """A product or attention with a dot at each memory level: the same FLOPs over the bytes that the level serves, naive and tiled.
 
-    The dots of a kernel lie at one height: what all levels and the arithmetic allow, or what was measured. Bytes come from the tiles
+    The dots of a kernel lie at one height: what all levels and the arithmetic allow,
+    or what was measured. Bytes come from the tiles
     (`roofline.level_bytes`), of profiled kernels from their counters.
 
     machine: one, with a bandwidth for each level that is to be seen.
@@ -94,7 +95,7 @@ def hierarchy(
         colour, marker, dashes = style.series(index)
         for level, served in moved.items():
             record = {"variant": variant, "level": level, "bytes": served, "measured": measured}
-            text = f"{variant} {level}" if level in (list(moved)[0], list(moved)[-1]) or len(moved) < MOST else ""
+            text = f"{variant} {level}" if level in (next(iter(moved)), list(moved)[-1]) or len(moved) < MOST else ""
             dots.append(Dot(name=text, x=flops_all / served, y=y, marker=marker, colour=colour, hollow=not measured,
                             text=f"{fmt_number(flops_all / served)}", record=record))  # fmt: skip
         points = [(dot.x, dot.y) for dot in dots[-len(moved) :]]
@@ -114,7 +115,10 @@ def hierarchy(
         raise Error(f"{on.name} has a bandwidth of none of the levels of these tiles: {', '.join(shown)}")
     said = "; ".join(f"{level} {' × '.join(map(str, shown[level].values()))}" for level in levels)
     total = fmt_bytes(float(count(problem).bytes))
-    notes = [*machine_notes([on]), f"{name}: {fmt_number(flops / 1e9)} GFLOP, {total} compulsory; tiles kept nearer than a level: {said}"]
+    notes = [
+        *machine_notes([on]),
+        f"{name}: {fmt_number(flops / 1e9)} GFLOP, {total} compulsory; tiles kept nearer than a level: {said}",
+    ]
     notes.append("hollow: what the levels and the arithmetic allow together; filled: measured")
     yield roofs_chart(f"{name.capitalize()} at every memory level of {on.name}", roofs, dots, paths=paths, notes=notes, named=12)
 

@@ -89,7 +89,9 @@ def intensity_over_batch(
         for at in dict.fromkeys(at for at, *_ in met):
             notes.append(f"{at}: crossed by {', '.join(f'{name} at {fmt_number(x)}' for where, name, x, _ in met if where == at)}")
     crossings = [Dot(name=fmt_number(x), x=x, y=y, marker="X", colour="ink", labelled=not many) for _, _, x, y in met]
-    rows = [{"element": "point", "label": name, "batch": x, "flops_per_byte": y} for name, points in lines.items() for x, y in points]
+    rows = [
+        {"element": "point", "label": name, "batch": x, "flops_per_byte": y} for name, points in lines.items() for x, y in points
+    ]
     rows += [{"element": "level", "label": level.label, "flops_per_byte": level.y} for level in levels]
     rows += [{"element": "crossing", "label": dot.name, "batch": dot.x, "flops_per_byte": dot.y} for dot in crossings]
     yield Chart(

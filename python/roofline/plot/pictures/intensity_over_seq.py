@@ -43,7 +43,9 @@ def intensity_over_seq(work: Work, machines: Machines = (), *, seq_q: Size = SEQ
     rows = [{"element": "point", "label": name, "seq": x, "flops_per_byte": y} for name, points in lines.items() for x, y in points]
     rows += [{"element": "level", "label": level.label, "flops_per_byte": level.y} for level in levels]
     what = model.name if isinstance(model, TransformerConfig) else model.name.replace("_", " ")
-    unfused_is = "unfused: scores in attention's dtype pass memory four times; fused: q, k, v and the result once; both without a mask"
+    unfused_is = (
+        "unfused: scores in attention's dtype pass memory four times; fused: q, k, v and the result once; both without a mask"
+    )
     yield Chart(
         title=f"Intensity over sequence length: {what}", x_label="Sequence length [tokens]", x_kind="count", y_label=INTENSITY,
         lines=[*series_lines(lines), *level_lines(levels, sizes[0], sizes[-1])], rows=rows,

@@ -74,7 +74,8 @@ def kernel_placement(
     machine: one; a census has its own.
     results: measurements, a results.jsonl or its folder, to stand beside the kernels of their shape.
 
-    element of the records as of `workloads`; a dot has phase, group, count, bound, attainable_flops_per_s, time_s, share, measured_s.
+    element of the records as of `workloads`; a dot has phase, group, count, bound, attainable_flops_per_s, time_s, share,
+    measured_s.
     """
     rest = dict(how)
     asked = phases_of(rest, ())

@@ -21,7 +21,7 @@ def latencies(machine: Machine) -> list[Ceiling]:
 
 @picture("how long a load takes from each level", group="machine", example="plot.latency(machine)")
 def latency(machine: Given, **look: Unpack[Look]) -> Panels:
-    """Load latency of a machine by memory level, on a logarithmic axis, with 95 % intervals, and in cycles where the clock is known.
+    """Load latency of a machine by memory level, on a logarithmic axis, with 95 % intervals; also in cycles if the clock is known.
 
     machine: a Machine that was measured, or what `Machine.load` takes.
 
@@ -38,7 +38,8 @@ def latency(machine: Given, **look: Unpack[Look]) -> Panels:
         small = c.problem.get("pages") == "small"
         n = c.value * c.clock_hz if c.clock_hz else None
         cycles = f", {fmt_number(n, 3 if n >= 100 else 2)} cycles" if n else ""
-        dots.append(Dot(name=f"{fmt_si(c.value, 's')}{cycles}{', 4 KiB pages' if small else ''}", x=levels.index(c.level) + 1, y=c.value,
+        dots.append(Dot(name=f"{fmt_si(c.value, 's')}{cycles}{', 4 KiB pages' if small else ''}", x=levels.index(c.level) + 1,
+                        y=c.value,
                         marker=marker, colour=colour, hollow=small, bar=(c.summary.low, c.summary.high)))  # fmt: skip
     pages = "; filled: huge pages, hollow: 4 KiB pages" if any(dot.hollow for dot in dots) else ""
     rows = [

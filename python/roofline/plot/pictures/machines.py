@@ -33,9 +33,7 @@ def _common(machines: Sequence[Machine], dtype: str | None) -> str:
 
 
 @picture("what another machine would change", group="model", example="plot.machines([a100, h100, gb200], llama)")
-def machines(
-    machines: Machines, work: Work | None = None, *, dtype: str | None = None, **look: Unpack[Steps]
-) -> Panels:
+def machines(machines: Machines, work: Work | None = None, *, dtype: str | None = None, **look: Unpack[Steps]) -> Panels:
     """One roof a machine (solid where it was measured), and workloads as verticals with a dot on each roof.
 
     machines: one or several.
@@ -65,7 +63,8 @@ def machines(
         for name, each in counts.items():
             placed = place(each, machine, kind)
             record = {"machine": machine.name, "workload": name, "bound": placed.bound, "flops": each.flops, "bytes": each.bytes}
-            dots.append(Dot(name=f"{name} on {machine.name}", x=placed.flops_per_byte, y=placed.attainable_flops_per_s, marker=marker,
+            dots.append(Dot(name=f"{name} on {machine.name}", x=placed.flops_per_byte, y=placed.attainable_flops_per_s,
+                            marker=marker,
                             colour=colour, labelled=False, record=record))  # fmt: skip
     if isinstance(work, TransformerConfig):
         notes.append(f"verticals: phases of {work.name} as a whole, with the {kind} roof for all of their arithmetic")

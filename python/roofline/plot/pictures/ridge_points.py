@@ -21,7 +21,8 @@ def ridge_points(machines: Machines, *, access: str = "read", **look: Unpack[Loo
     machines: one or several.
     access: of the bandwidth: read, write, copy, triad.
 
-    element of the records "row": machine, level, dtype, unit, compute_flops_per_s, bandwidth_bytes_per_s, ridge_flops_per_byte, from
+    element of the records "row": machine, level, dtype, unit, compute_flops_per_s, bandwidth_bytes_per_s, ridge_flops_per_byte,
+    from
     `roofline.ridge_table`.
     """
     rows: list[Row] = []
@@ -46,7 +47,8 @@ def ridge_points(machines: Machines, *, access: str = "read", **look: Unpack[Loo
                     text=f"{fmt_number(ridge)} = {over}{f' ({UNVERIFIED})' if doubted else ''}")
             )  # fmt: skip
     yield Rows(
-        title="Ridge points" if len(given) > 1 else f"Ridge points of {given[0].name}", x_label="Ridge point [FLOP/byte]", rows=rows,
+        title="Ridge points" if len(given) > 1 else f"Ridge points of {given[0].name}", x_label="Ridge point [FLOP/byte]",
+        rows=rows,
         log=True, names={"tensor": "tensor units", "core": "cores"},
         notes=[*machine_notes(given), "below its ridge point a problem is memory-bound, above it compute-bound"],
     )  # fmt: skip

@@ -35,7 +35,7 @@ STATES: Mapping[str, str] = {
 
 
 def _ranked(machine: Machine, measurements: Sequence[Measurement], dtype: str | None) -> list[tuple[Ceiling, str]]:
-    """Ceilings with their part: "main" (of each level the read roof, of each dtype and unit the best), "met" by a point, "other"."""
+    """Ceilings and their parts: "main" (of a level the read roof, of a dtype and unit the best), "met" by a point, "other"."""
     found: list[tuple[Ceiling, str]] = []
     met = {(b.level, str(b.problem.get("access", ""))) for m in measurements for b in m.brackets if b.kind == "bandwidth"}
     for source in ("measured", "datasheet"):
@@ -95,7 +95,8 @@ def _roofs(ranked: Sequence[tuple[Ceiling, str]], fastest: float | None, shown: 
         for index, rate in enumerate(sorted(modes, key=lambda value: value != c.value)):
             main = part == "main" and not index
             found.append(
-                Roof(label=label, rate=rate, slope=c.kind == "bandwidth", colour=colour, width=0.9 if not main else 1.7 if measured else 1.2 if theory else 0.9,
+                Roof(label=label, rate=rate, slope=c.kind == "bandwidth", colour=colour,
+                     width=0.9 if not main else 1.7 if measured else 1.2 if theory else 0.9,
                      dashes=style.DASHES[3] if index else "-" if measured else style.DASHED, written=not index,
                      start=rate / fastest if fastest and c.kind == "compute" else 0.0, record=record)
             )  # fmt: skip
@@ -148,8 +149,10 @@ class Placed:
         }  # fmt: skip
         if m is not None:
             record |= {"level": m.level or None, "operator": m.operator, "variant": m.variant, "status": m.status}
-        return Dot(name=self.name, x=self.x, y=self.y, marker=marker, colour=style.dtype_colour(self.dtype), hollow=self.implausible,
-                   text=self.shares, tick=self.tick, bar=self.bar, key=f"{self.kind} {self.dtype}".strip(), record=record)  # fmt: skip
+        return Dot(name=self.name, x=self.x, y=self.y, marker=marker, colour=style.dtype_colour(self.dtype),
+                   hollow=self.implausible,
+                   text=self.shares, tick=self.tick, bar=self.bar, key=f"{self.kind} {self.dtype}".strip(),
+                   record=record)  # fmt: skip
 
 
 def percent(share: float) -> str:
@@ -228,7 +231,9 @@ def _given(machine: Machine, points: Iterable[OwnPoint], dtype: str | None) -> l
     for each in points:
         kind = each.dtype or dtype or ""
         rates = [c.value for c in machine.roofs("compute") if kind in ("", c.dtype)]
-        slopes = [each.flops_per_byte * c.value for c in machine.roofs("bandwidth") if c.level == "DRAM" and c.access in ("", "read")]
+        slopes = [
+            each.flops_per_byte * c.value for c in machine.roofs("bandwidth") if c.level == "DRAM" and c.access in ("", "read")
+        ]
         roofs = ([max(rates)] if rates else []) + ([max(slopes)] if slopes else [])
         found.append(
             Placed(measurement=None, name=each.name, kind=GIVEN, dtype=kind, status="ok", x=each.flops_per_byte, y=each.flops_per_s,
@@ -247,7 +252,9 @@ def sweeps(points: Sequence[Placed]) -> Iterator[list[Placed]]:
     for members in groups.values():
         problems = [p.measurement.problem for p in members if p.measurement is not None]
         varying = [name for name in problems[0] if any(problem.get(name) != problems[0][name] for problem in problems)]
-        numeric = all(isinstance(problem[name], int) and not isinstance(problem[name], bool) for problem in problems for name in varying)
+        numeric = all(
+            isinstance(problem[name], int) and not isinstance(problem[name], bool) for problem in problems for name in varying
+        )
         # seq_len sweeps change both sequence lengths together.
         if len(members) >= 3 and numeric and (len(varying) == 1 or set(varying) == {"seq_q", "seq_kv"}):
             yield members
@@ -320,10 +327,8 @@ def roofline_chart(
     )  # fmt: skip
 
 
-def _ridges(
-    main: Sequence[Ceiling], points: Sequence[Placed], dtype: str | None
-) -> tuple[list[Point], Point | None, str]:
-    """Ridge points, and the one where the shading splits, and its dtype: that which is asked for, of most points, or of products."""
+def _ridges(main: Sequence[Ceiling], points: Sequence[Placed], dtype: str | None) -> tuple[list[Point], Point | None, str]:
+    """Ridge points, the one where the shading splits, and its dtype: the one that is asked for, that of most points, or a usual one."""
     slowest = min((c.value for c in main if c.kind == "bandwidth"), default=None)
     best = {c.dtype: c.value for c in sorted((c for c in main if c.kind == "compute"), key=lambda c: c.value)}
     if slowest is None or not best:
@@ -340,7 +345,9 @@ def _ridges(
     return list(dict.fromkeys(ridges)), (peak / slowest, peak), split
 
 
-@picture("a machine's ceilings, and how far measurements are below them", group="machine", example="plot.roofline(machine, results)")
+@picture(
+    "a machine's ceilings, and how far measurements are below them", group="machine", example="plot.roofline(machine, results)"
+)
 def roofline(
     machine: Given, results: Measured | None = None, *, points: Points | None = None, dtype: str | None = None,
     datasheet: Given | None = None, floor_bytes: int | str | None = None, ceilings: str = "main", **look: Unpack[Look],

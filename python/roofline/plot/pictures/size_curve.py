@@ -37,7 +37,8 @@ def size_curve(machine: Given, *, access: str | None = None, threads: int | None
     for c in curves:
         colour, marker = style.ACCESS[c.access]
         points = [(float(p.size_bytes), p.summary.median) for p in c.points]
-        lines.append(Line(label=c.name, points=points, colour=colour, marker=marker if c.variant != "non_temporal" else "x", width=0.9,
+        lines.append(Line(label=c.name, points=points, colour=colour, marker=marker if c.variant != "non_temporal" else "x",
+                          width=0.9,
                           dashes=style.DASHES[counts.index(c.threads) % 4], write="end",
                           bars=[(p.summary.low, p.summary.high) for p in c.points], gid="curve"))  # fmt: skip
         own: dict[str, Any] = {"label": c.name, "access": c.access, "variant": c.variant or None, "isa": c.isa or None,
@@ -61,10 +62,13 @@ def size_curve(machine: Given, *, access: str | None = None, threads: int | None
         grouped.setdefault(words, []).append(name)
     over = f" over {most} threads" if most > 1 else ""
     bars = bars_name(p.summary for c in curves for p in c.points)
-    first = [f"thin verticals: cache sizes as reported{over}; bars: plateaus found in the curve; points with {bars}"] if caches else []
+    first = (
+        [f"thin verticals: cache sizes as reported{over}; bars: plateaus found in the curve; points with {bars}"] if caches else []
+    )
     yield Chart(
         title=f"Bandwidth over working-set size, {machine.name}", x_label="Working set of all threads", x_kind="size", values=False,
-        y_label="Bandwidth", y_unit="B/s", lines=lines, guides=[Guide(x=size, name=f"{level} {fmt_bytes(size)}") for level, size in caches],
+        y_label="Bandwidth", y_unit="B/s", lines=lines, guides=[Guide(x=size, name=f"{level} {fmt_bytes(size)}") for level,
+                                                                size in caches],
         x_limits=(min(sizes) / 1.5, max(sizes) * 1.7), rows=rows,
         notes=[machine_line(machine), *first, *(f"{'; '.join(names)}: {words}" for words, names in grouped.items())],
     )  # fmt: skip

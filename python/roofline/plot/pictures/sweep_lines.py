@@ -73,4 +73,3 @@ def sweep_lines(
         title=f"{label.partition(' [')[0]} over {field}: {points[0].problem.name.replace('_', ' ')}", x_label=field,
         x_kind="count" if whole else "log", y_label=label, y_unit=unit, lines=lines, rows=rows, notes=notes,
     )  # fmt: skip
-
