@@ -328,7 +328,7 @@ def roofline_chart(
 
 
 def _ridges(main: Sequence[Ceiling], points: Sequence[Placed], dtype: str | None) -> tuple[list[Point], Point | None, str]:
-    """Ridge points, the one where the shading splits, and its dtype: the one that is asked for, that of most points, or a usual one."""
+    """Ridge points, the one where the shading splits, and its dtype: the one asked for, that of most points, or a usual one."""
     slowest = min((c.value for c in main if c.kind == "bandwidth"), default=None)
     best = {c.dtype: c.value for c in sorted((c for c in main if c.kind == "compute"), key=lambda c: c.value)}
     if slowest is None or not best:
