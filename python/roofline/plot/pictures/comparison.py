@@ -21,7 +21,7 @@ LOOKS = {"faster": ("green", "^"), "slower": ("red", "v")}
 Comparable = Machine | Results | Sequence[Measurement] | str | os.PathLike[str]
 
 
-@picture("what changed: a machine before and after, or two of them", group="measured", example='plot.comparison("before", "after")')
+@picture("what changed: a machine before and after, or two of them", group="measured", example='plot.comparison("A100 SXM 80GB", "H100 SXM")')
 def comparison(a: Comparable, b: Comparable, *, what: str = "all", **look: Unpack[Look]) -> Panels:
     """B over A of every ceiling and point that both have, with 95 % intervals; the vertical is no change.
 

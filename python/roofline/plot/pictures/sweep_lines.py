@@ -15,7 +15,7 @@ from ..swept import QUANTITIES, Swept, axis_of, points_of, same_operator, varyin
 
 
 @picture("a measured sweep over any field, beside the model's", group="measured",
-         example='plot.sweep_lines(results, machine, y="bytes_per_s")')  # fmt: skip
+         example='plot.sweep_lines(machine=h100, work="matmul", axes="rows=1:4k", y="flops_per_s")')  # fmt: skip
 def sweep_lines(
     results: Measured | None = None, machine: Given | None = None, *, work: Work | None = None,
     axes: Mapping[str, Any] | str | None = None, x: str | None = None, y: str = "time_s", variant: str | None = None,

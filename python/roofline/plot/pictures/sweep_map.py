@@ -32,7 +32,7 @@ def _text(quantity: str, of: str, value: float) -> str:
 
 
 @picture("a sweep over two fields: measured, the model's, and where they differ", group="measured",
-         example='plot.sweep_map(results, machine, x="seq_kv", y="batch")')  # fmt: skip
+         example='plot.sweep_map(machine=h100, work="attention", axes="batch=1:16;seq_kv=256:8k")')  # fmt: skip
 def sweep_map(
     results: Measured | None = None, machine: Given | None = None, *, work: Work | None = None,
     axes: Mapping[str, Any] | str | None = None, x: str | None = None, y: str | None = None, quantity: str = "time_s",

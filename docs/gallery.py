@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Draws docs/images/plot_*.png, each picture once from its example, and writes docs/gallery.md.
+
+Usage: python docs/gallery.py [NAME ...]
+Machines are datasheets and the one that benchmarks/results/readme names, with its results. Nothing is measured, and the compiled
+module is not needed.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+IMAGES = ROOT / "docs" / "images"
+PAGE = ROOT / "docs" / "gallery.md"
+RECORDED = ROOT / "benchmarks" / "results"
+DPI, COLOURS = 80, 128  # of the pictures: a page of them is to be small
+
+sys.path.insert(0, str(ROOT / "python"))
+
+import matplotlib  # noqa: E402
+
+matplotlib.use("Agg")
+
+from matplotlib import pyplot  # noqa: E402
+from PIL import Image  # noqa: E402
+
+from roofline import Attention, Machine, plot, predict  # noqa: E402
+from roofline.errors import Error  # noqa: E402
+from roofline.results import Results  # noqa: E402
+from roofline.transformer import Decode, preset  # noqa: E402
+
+
+def named() -> dict[str, Any]:
+    """What the examples name."""
+    folder = RECORDED / (RECORDED / "readme").read_text().strip()
+    sheets = {"a100": "A100 SXM 80GB", "h100": "H100 SXM", "gb200": "GB200"}
+    return {
+        "plot": plot, "predict": predict, "preset": preset, "Attention": Attention, "Decode": Decode,
+        "llama": preset("Llama-3-8B"), "deepseek": preset("DeepSeek-R1-NVFP4"),
+        **{name: Machine.from_datasheet(sheet) for name, sheet in sheets.items()},
+        "machine": Machine.load(folder), "results": Results.load(folder / "results.jsonl"),
+    }  # fmt: skip
+
+
+def main() -> None:
+    names, known = sys.argv[1:] or list(plot.PICTURES), named()
+    for name in names:
+        try:
+            ax = eval(plot.PICTURES[name.replace("-", "_")].example, known)
+        except Error as error:
+            print(f"{name} is not drawn: {error}")
+            continue
+        png = io.BytesIO()
+        ax.figure.savefig(png, format="png", dpi=DPI)
+        path = IMAGES / f"plot_{name.replace('-', '_')}.png"
+        Image.open(png).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+        pyplot.close(ax.figure)
+        print(f"{path.relative_to(ROOT)}: {path.stat().st_size >> 10} KiB")
+    lines = ["# Gallery", "", "Every picture once, made by `python docs/gallery.py` from datasheets and from what"]
+    lines += [f"`benchmarks/results/{(RECORDED / 'readme').read_text().strip()}` holds. [plots.md](plots.md) says how to draw and read them."]
+    for name, picture in plot.PICTURES.items():
+        about = f"{picture.about[0].upper()}{picture.about[1:]}."
+        lines += ["", f"## {name.replace('_', '-')}", "", about, "", f"```python\n{picture.example}\n```", ""]
+        drawn = f"images/plot_{name}.png" if (IMAGES / f"plot_{name}.png").exists() else f"images/{name}.png"
+        lines += [f"![{picture.about}]({drawn})"]
+    PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
