@@ -470,7 +470,7 @@ NEW = '''"""Bars of powers."""
 from typing import Unpack
 
 from roofline.plot.figure import Look, Panels, picture
-from roofline.plot.panels import Bar, Row, Rows
+from roofline.plot.bars import Bar, Row, Rows
 
 
 @picture("how fast powers grow", group="model", example="plot.powers(base=3)")

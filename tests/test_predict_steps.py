@@ -137,7 +137,7 @@ def test_large_heat_maps_are_drawn_without_numbers(tmp_path: Path) -> None:
     from matplotlib.figure import Figure
 
     from roofline import plot
-    from roofline.plot.panels import WRITTEN, blocks
+    from roofline.plot.cells import WRITTEN, blocks
 
     sizes = {"batch": range(1, 61), "seq_kv": range(2048, 256 * 2048, 2048)}
     for quantity in ("bound", "tokens_per_s"):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from roofline.plot import save_panels
-from roofline.plot.panels import Chart, series_lines
+from roofline.plot.charts import Chart, series_lines
 from roofline.units import fmt_number
 
 from .judging import disturbed, judged, ours_s, roof_s, times

@@ -13,7 +13,8 @@ from ..model import Roofs, machine_roofs
 from ..operators import Operator
 from ..units import fmt_number, fmt_si
 from . import style
-from .panels import NAMED, SPREAD, Chart, Dot, Guide, Line, Point
+from .charts import NAMED, SPREAD, Chart, Dot, Guide, Line
+from .panels import Point
 
 Machines = Given | Sequence[Given]
 INTENSITY = "Arithmetic intensity [FLOP/byte]"

@@ -17,9 +17,9 @@ from ...tensor_spec import size_bytes
 from ...transformer import TransformerConfig
 from ...units import fmt_number, fmt_si
 from ..asked import Measured, Size, Work, results_of, single, wanted, work_of
+from ..bars import Bar, Mark, Row, Rows
 from ..figure import Look, Panels, picture
 from ..models import attention_of, unfused, unmasked
-from ..panels import Bar, Mark, Row, Rows
 from ..roofs import machine_notes
 
 # quantity: (title, axis, unit); the last three need a machine or measurements.

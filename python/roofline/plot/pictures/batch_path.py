@@ -14,9 +14,10 @@ from ...operators import Operator, from_dict
 from ...transformer import Decode, TransformerConfig, predict_model
 from .. import style
 from ..asked import Measured, Size, Work, checked, modelled, named, results_of, single, work_of
+from ..charts import Dot, Line
 from ..figure import Assumptions, Panels, picture
 from ..models import BATCHES, HOLLOW, assumed, decode_steps, measured_note, measured_steps, prediction_notes
-from ..panels import Dot, Line, Point
+from ..panels import Point
 from ..roofs import machine_notes, met_roofs, roofs_chart, stated
 from .intensity_over_batch import _field
 

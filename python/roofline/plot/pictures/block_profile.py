@@ -14,9 +14,9 @@ from ...transformer import ModelPrediction, predict_model
 from ...units import fmt_percent, fmt_si
 from .. import style
 from ..asked import Measured, modelled, phases_of, results_of
+from ..bars import Bar, Mark, Row, Rows
 from ..figure import Panels, StepsAssumptions, picture
 from ..models import TYPES, assumed, names_of, prediction_notes
-from ..panels import Bar, Mark, Row, Rows
 from .kernel_placement import TAKEN
 
 LEAST_SHARE = 0.005  # parts of less of the time are joined

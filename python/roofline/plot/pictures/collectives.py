@@ -11,8 +11,9 @@ from ...tensor_spec import size_bytes
 from ...units import fmt_si
 from .. import style
 from ..asked import Measured, Size, checked, results_of, work_of
+from ..charts import DIRECT, Chart, Line
 from ..figure import Look, Panels, picture
-from ..panels import DIRECT, Chart, Line, Point
+from ..panels import Point
 from ..roofs import machine_notes
 
 SIZES = tuple(1 << k for k in range(12, 31, 2))

@@ -12,8 +12,8 @@ from ...machine import Machine
 from ...results import Measurement, Results
 from ...units import fmt_percent
 from ..asked import one_of
+from ..bars import Bar, Mark, Row, Rows
 from ..figure import Look, Panels, picture
-from ..panels import Bar, Mark, Row, Rows
 
 SECTIONS = {"ceiling": "Ceilings", "point": "Points", "claim": "What the vendor states"}
 WHAT = ("all", "ceiling", "point")
@@ -21,7 +21,8 @@ LOOKS = {"faster": ("green", "^"), "slower": ("red", "v")}
 Comparable = Machine | Results | Sequence[Measurement] | str | os.PathLike[str]
 
 
-@picture("what changed: a machine before and after, or two of them", group="measured", example='plot.comparison("A100 SXM 80GB", "H100 SXM")')
+@picture("what changed: a machine before and after, or two of them", group="measured",
+         example='plot.comparison("A100 SXM 80GB", "H100 SXM")')  # fmt: skip
 def comparison(a: Comparable, b: Comparable, *, what: str = "all", **look: Unpack[Look]) -> Panels:
     """B over A of every ceiling and point that both have, with 95 % intervals; the vertical is no change.
 

@@ -12,9 +12,9 @@ from ...transformer import Given as Model
 from ...units import fmt_number, fmt_percent, fmt_si
 from .. import style
 from ..asked import single
+from ..charts import Dot
 from ..figure import Look, Panels, picture
 from ..models import counts_of
-from ..panels import Dot
 from ..roofs import Roof, dashes_of, machine_notes, peaks, roofs_chart
 
 MOST = 5

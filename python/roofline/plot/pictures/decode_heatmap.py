@@ -15,9 +15,10 @@ from ...transformer import Given as Model
 from ...transformer.advice import ridge_batches
 from ...units import fmt_number, fmt_percent, fmt_si
 from ..asked import Measured, Size, checked, modelled, one_of, results_of, wanted
+from ..cells import WRITTEN, Cells
 from ..figure import Assumptions, Panels, picture
 from ..models import BATCHES, assumed, decode_steps, measured_note, measured_steps, prediction_notes
-from ..panels import WRITTEN, Cells, Point
+from ..panels import Point
 from ..roofs import machine_notes
 
 SEQS = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)

@@ -9,9 +9,9 @@ import numpy as np
 from ...transformer import Decode
 from ...transformer import Given as Model
 from ..asked import Measured, Size, axis, modelled, one_of, one_of_axis, results_of, single, wanted
+from ..charts import Chart, series_lines
 from ..figure import Assumptions, Panels, picture
 from ..models import BATCHES, HOLLOW, SEQS, assumed, decode_steps, measured_note, measured_steps, prediction_notes
-from ..panels import Chart, series_lines
 from ..roofs import Machines, machine_notes, several
 
 OVER = ("batch", "seq_kv")

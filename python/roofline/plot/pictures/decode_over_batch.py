@@ -11,9 +11,9 @@ from ...transformer import Given as Model
 from ...transformer.advice import ridge_batches
 from ...units import fmt_number
 from ..asked import Measured, Size, checked, modelled, results_of, single, wanted
+from ..charts import Chart, Dot, series_lines
 from ..figure import Assumptions, Panels, picture
 from ..models import BATCHES, HOLLOW, assumed, decode_steps, measured_note, measured_steps, prediction_notes
-from ..panels import Chart, Dot, series_lines
 from ..roofs import INTENSITY, Level, Machines, level_lines, machine_notes, several, stated
 
 QUANTITIES = ("flops_per_byte", "tokens_per_s")

@@ -12,8 +12,8 @@ from ...errors import Error
 from ...machine import EmpiricalRoofline, Fit, Given, Machine, bars_name, fmt_p, machine_of
 from ...units import fmt_number, fmt_percent, fmt_si, si_prefix
 from .. import style
+from ..charts import Chart, Dot, Line
 from ..figure import Look, Panels, picture
-from ..panels import Chart, Dot, Line
 from ..roofs import INTENSITY, Roof, machine_line, roofs_chart
 
 THROTTLED = 0.97  # of the reference clock: below it the curve at the clock of each point is drawn too

@@ -16,8 +16,8 @@ from ...transformer import TransformerConfig
 from ...units import fmt_bytes, fmt_number
 from .. import style
 from ..asked import Measured, Work, named, results_of, work_of
+from ..charts import Dot, Line
 from ..figure import Look, Panels, picture
-from ..panels import Dot, Line
 from ..roofs import Roof, dashes_of, machine_notes, roofs_chart
 from .compute_ceilings import MOST
 
@@ -50,7 +50,7 @@ def tiles_of(machine: Machine, problem: Operator, levels: list[str]) -> dict[str
 
 
 @picture("one problem at every memory level: what tiling saves of each level's bytes", group="model",
-         example='plot.hierarchy(h100, Attention(seq_q=4096, seq_kv=4096, head_dim=128, dtype="bf16"))')  # fmt: skip
+         example="plot.hierarchy(machine, Attention(seq_q=2048, seq_kv=2048))")  # fmt: skip
 def hierarchy(
     machine: Given, work: Work, *, tiles: Mapping[str, Mapping[str, int]] | None = None, results: Measured | None = None,
     **look: Unpack[Look],

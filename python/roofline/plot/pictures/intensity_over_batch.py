@@ -11,9 +11,9 @@ from ...operators import Operator, count, growth
 from ...transformer import Call, Decode, TransformerConfig, calls_of
 from ...units import fmt_number
 from ..asked import Size, Work, checked, named, single, work_of
+from ..charts import DIRECT, Chart, Dot, series_lines
 from ..figure import Look, Panels, picture
 from ..models import BATCHES, counts_of
-from ..panels import DIRECT, Chart, Dot, series_lines
 from ..roofs import INTENSITY, Machines, level_lines, machine_notes, ridge_levels, several
 
 NAMED_CROSSINGS = 3  # of more lines the notes name where they meet a ridge point

@@ -7,9 +7,9 @@ from typing import Unpack
 from ...operators import count
 from ...transformer import Decode, Prefill, TransformerConfig, calls_of
 from ..asked import Size, Work, checked, work_of
+from ..charts import Chart, series_lines
 from ..figure import Look, Panels, picture
 from ..models import SEQS, attention_of, counts_of, unfused, unmasked
-from ..panels import Chart, series_lines
 from ..roofs import INTENSITY, Machines, level_lines, machine_notes, ridge_levels, several
 
 

@@ -13,9 +13,9 @@ from ...transformer import Given as Model
 from ...transformer import Phase
 from ...units import fmt_percent, fmt_si
 from ..asked import Measured, modelled, phases_of, results_of
+from ..charts import Chart, Dot
 from ..figure import Panels, StepsAssumptions, picture
 from ..models import TYPES, assumed, short
-from ..panels import Chart, Dot
 from ..roofs import met_roofs, roofs_chart, stated
 
 GROUP_MARKERS: Mapping[str, str] = {

@@ -8,8 +8,8 @@ from ...errors import Error
 from ...machine import LEVELS, Ceiling, Given, Machine, bars_name, machine_of
 from ...units import fmt_number, fmt_si
 from .. import style
+from ..charts import Chart, Dot
 from ..figure import Look, Panels, picture
-from ..panels import Chart, Dot
 from ..roofs import machine_line
 
 

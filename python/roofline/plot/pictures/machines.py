@@ -14,9 +14,9 @@ from ...transformer import Call, TransformerConfig, calls_of
 from ...units import fmt_si
 from .. import style
 from ..asked import Work, named, phases_of, work_of
+from ..charts import Dot, Guide
 from ..figure import Panels, Steps, picture
 from ..models import LADDER, counts_of, names_of
-from ..panels import Dot, Guide
 from ..roofs import Machines, Roof, dashes_of, machine_notes, roofs_chart, several
 
 COMMON = ("bf16", "fp16", "fp32", "fp64")  # the first that all have

@@ -11,9 +11,9 @@ from ...transformer import Call, TransformerConfig, calls_of
 from ...units import fmt_number
 from .. import style
 from ..asked import Work, named, phases_of, work_of
+from ..bars import Mark, Row, Rows
 from ..figure import Panels, Steps, picture
 from ..models import TYPES, counts_of, names_of
-from ..panels import Mark, Row, Rows
 from ..roofs import INTENSITY, machine_notes, ridge_of
 
 RIDGE = "ridge"

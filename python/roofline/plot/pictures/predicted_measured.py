@@ -15,8 +15,8 @@ from ...results import Measurement
 from ...units import fmt_percent
 from .. import style
 from ..asked import Measured, results_of
+from ..charts import Chart, Dot, Line
 from ..figure import Look, Panels, picture
-from ..panels import Chart, Dot, Line
 from ..roofs import machine_notes
 from .roofline import short_names
 

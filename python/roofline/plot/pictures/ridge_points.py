@@ -7,8 +7,8 @@ from typing import Any, Unpack
 from ...machine import UNVERIFIED
 from ...model import ridge_table
 from ...units import fmt_number, fmt_si
+from ..bars import Bar, Row, Rows
 from ..figure import Look, Panels, picture
-from ..panels import Bar, Row, Rows
 from ..roofs import Machines, machine_notes, peaks, several
 
 FILLS = {"core": "DRAM", "tensor": "product"}

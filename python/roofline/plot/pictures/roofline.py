@@ -15,9 +15,10 @@ from ...results import Bracket, Measurement
 from ...units import fmt_bytes, fmt_percent, fmt_si, parse_bytes
 from .. import style
 from ..asked import Measured, one_of, results_of
+from ..charts import NAMED, Chart, Dot, Line
 from ..figure import Look, Panels, picture
 from ..given import OwnPoint, Points, own_points
-from ..panels import NAMED, Chart, Dot, Line, Point
+from ..panels import Point
 from ..roofs import Roof, machine_line, roofs_chart
 
 IMPLAUSIBLE = 1.03  # a share of the bracket above this is evidence of an error, never a win

@@ -8,8 +8,8 @@ from ...errors import Error
 from ...machine import Given, bars_name, curve_capacity, machine_of
 from ...units import fmt_bytes
 from .. import style
+from ..charts import Chart, Guide, Line
 from ..figure import Look, Panels, picture
-from ..panels import Chart, Guide, Line
 from ..roofs import machine_line
 
 

@@ -8,8 +8,8 @@ from typing import Any, Unpack
 from ...machine import Given, machine_of
 from .. import style
 from ..asked import Measured, Work, one_of
+from ..charts import DIRECT, Chart, Line
 from ..figure import Look, Panels, picture
-from ..panels import DIRECT, Chart, Line
 from ..roofs import machine_notes
 from ..swept import QUANTITIES, Swept, axis_of, points_of, same_operator, varying
 

@@ -12,8 +12,8 @@ from ...errors import Error
 from ...machine import Given, machine_of
 from ...units import fmt_number, fmt_percent, fmt_si
 from ..asked import Measured, Work, one_of, wanted
+from ..cells import Cells
 from ..figure import Look, Panels, picture
-from ..panels import Cells
 from ..roofs import machine_notes
 from ..swept import QUANTITIES, Swept, axis_of, points_of, same_operator
 

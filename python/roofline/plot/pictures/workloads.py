@@ -11,9 +11,9 @@ from ...transformer import TransformerConfig, predict_model
 from ...units import fmt_number
 from .. import style
 from ..asked import Work, modelled, named, phases_of, work_of
+from ..charts import Dot
 from ..figure import Panels, StepsAssumptions, picture
 from ..models import HOLLOW, LADDER, assumed, names_of, prediction_notes
-from ..panels import Dot
 from ..roofs import machine_notes, met_roofs, roofs_chart, stated
 
 
