@@ -61,12 +61,12 @@ def main() -> None:
         pyplot.close(ax.figure)
         print(f"{path.relative_to(ROOT)}: {path.stat().st_size >> 10} KiB")
     lines = ["# Gallery", "", "Every picture once, made by `python docs/gallery.py` from datasheets and from what"]
-    lines += [f"`benchmarks/results/{(RECORDED / 'readme').read_text().strip()}` holds. [plots.md](plots.md) says how to read them."]
+    lines += [f"`benchmarks/results/{(RECORDED / 'readme').read_text().strip()}` holds. [plots.md](plots.md) says how."]
     for name, picture in plot.PICTURES.items():
         about = f"{picture.about[0].upper()}{picture.about[1:]}."
         lines += ["", f"## {name.replace('_', '-')}", "", about, "", f"```python\n{picture.example}\n```", ""]
         drawn = f"images/plot_{name}.png" if (IMAGES / f"plot_{name}.png").exists() else f"images/{name}.png"
-        lines += [f"![{picture.about}]({drawn})"]
+        lines += [f"![{name.replace('_', ' ')}]({drawn})"]
     PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -34,6 +34,7 @@ from roofline.machine import (
     SustainedSample,
 )
 from roofline.operators import OPERATORS, Operator
+from roofline.plot import PICTURES
 from roofline.results import Measurement
 from roofline.results.record import STATUSES, Bracket
 
@@ -131,9 +132,10 @@ def test_commands_in_the_text_exist(capsys: pytest.CaptureFixture[str]) -> None:
     spans = [span.split() for page in PAGES for span in re.findall(r"`roofline ([a-z][^`]*)`", page.read_text(encoding="utf-8"))]
     assert ["report"] in spans
     for command, *rest in spans:
-        arguments = [command, *[word for word in rest[:1] if word in OPERATORS]]
+        named = OPERATORS if command != "plot" else [name.replace("_", "-") for name in PICTURES]
+        arguments = [command, *[word for word in rest[:1] if word in named]]
         shown = help_of(arguments, capsys)
-        assert f"roofline {' '.join(arguments)}" in shown
+        assert f"roofline {command if command == 'plot' else ' '.join(arguments)}" in shown
         for flag in (word for word in rest if word.startswith("-")):
             assert re.search(rf"{flag}\b", shown), f"`roofline {' '.join(arguments)}` has no {flag}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -20,12 +21,14 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
-from roofline import Attention, Bmm, Machine, Matmul, Relu, Stream, census_of, plot
+from roofline import AllReduce, Attention, Bmm, Machine, Matmul, Relu, Stream, census_of, plot
 from roofline.cli import main
 from roofline.errors import Error
 from roofline.machine import Ceiling
+from roofline.operators import count
 from roofline.questions import predict
-from roofline.transformer import Decode, Prefill, preset
+from roofline.results import Measurement
+from roofline.transformer import Decode, Prefill, calls_of, preset
 
 pytestmark = pytest.mark.usefixtures("nothing_is_shown")
 
@@ -329,6 +332,103 @@ def test_unverified_numbers_say_so() -> None:
     assert all(r["unverified"] for r in plot.ridge_points_data(sheet("MI300X")) if r["element"] == "row" and r["dtype"] == "fp64")
 
 
+# -- measured beside the model ------------------------------------------------------------------------------------------------
+
+
+def seen(problem: Any, time_s: float, variant: str = "tiled", **more: Any) -> Measurement:
+    fields = {k: v for k, v in problem.to_dict().items() if k != "operator"}
+    found = count(problem)
+    return Measurement(operator=problem.name, problem=fields, variant=variant, device="cpu", threads=2, cache_state="cold",
+                       samples_s=(time_s,) * 6, flops={"all": found.flops}, bytes={"compulsory": found.bytes}, level="DRAM",
+                       **more)  # fmt: skip
+
+
+def test_attention_steps_as_measured() -> None:
+    """16 MiB of scores in fp32: q·kᵀ does 2·8·1024²·64 FLOPs in 20 ms, and moves q, k and the scores."""
+    problem = Attention(heads=8, kv_heads=8, seq_q=1024, seq_kv=1024, head_dim=64, causal=True)
+    steps = {"q·kᵀ": (0.02,), "softmax": (0.03,), "p·v": (0.025,)}
+    results = [seen(problem, 0.08, "naive", steps=steps), seen(problem, 0.01)]
+    found = rows(plot.attention_steps.data(None, cpu(), results=results))
+    pairs = 8 * 1024 * 1025 // 2
+    assert found["q·kᵀ"]["flops"] == 2 * pairs * 64 and found["q·kᵀ"]["measured_s"] == 0.02
+    assert found["q·kᵀ"]["bytes"] == 4 * (2 * 8 * 1024 * 64 + pairs) and found["softmax"]["bytes"] == 4 * 2 * pairs
+    assert (found["unfused, all"]["measured_s"], found["fused"]["measured_s"]) == (0.08, 0.01)
+    bars = plot.attention_steps(None, cpu(), results=results, quantity="bytes_per_s").patches
+    assert bars[1].get_width() + bars[1].get_x() == pytest.approx(8 * pairs / 0.03)
+    assert len(plot.attention_steps.panels(None, cpu(), results=results)) == 6 and len(plot.attention_steps.panels(LLAMA)) == 3
+
+
+def kernels(batch: int) -> list[Measurement]:
+    every = {str(c.problem): c.problem for c in calls_of(LLAMA, Decode(batch=batch, seq_kv=2048))}.values()
+    return [seen(p, max(count(p).bytes / 19e9, 1e-5), next(iter(p.variants), "")) for p in every]
+
+
+def test_a_decode_step_as_measured() -> None:
+    """Each kernel at half of the memory's rate: the sum of their bytes over 19 GB/s, in every picture of it."""
+    calls = calls_of(LLAMA, Decode(batch=8, seq_kv=2048))
+    total = math.fsum(c.count * max(count(c.problem).bytes / 19e9, 1e-5) for c in calls)
+    how = {"batch": [8, 16], "results": kernels(8)}
+    latency = points(plot.decode_latency.data(LLAMA, cpu(), over="batch", **how), "Example CPU, measured", "batch", "time_s")
+    assert latency[8] == pytest.approx(total, rel=1e-9)
+    rate = points(plot.decode_over_batch.data(LLAMA, cpu(), quantity="tokens_per_s", **how), "Example CPU, measured", "batch",
+                  "tokens_per_s")
+    assert rate[8] == pytest.approx(8 / total)
+    profile = rows(plot.block_profile.data(LLAMA, cpu(), phase=Decode(batch=8, seq_kv=2048), results=kernels(8)))
+    assert profile["all"]["measured_s"] == pytest.approx(total) and profile["all"]["share"] == pytest.approx(1)
+    cells = plot.decode_heatmap.data(LLAMA, cpu(), of="ratio", seq_kv=2048, **how)
+    assert cells[0]["measured_s"] == pytest.approx(total)
+    path = [r for r in plot.batch_path.data(cpu(), LLAMA, seq_kv=2048, **how) if r["element"] == "path" and r["of"] == "measured"]
+    flops = predict(cpu(), LLAMA, Decode(batch=8, seq_kv=2048), must_fit=False).flops
+    assert path[0]["flops_per_s"] == pytest.approx(flops / total)
+    request = points(plot.decode_latency.data(LLAMA, cpu(), over="batch", per="request", output=2, batch=[1, 8]), "Example CPU",
+                     "batch", "time_s")
+    ends = [predict(cpu(), LLAMA, Decode(batch=8, seq_kv=n), must_fit=False).time_s for n in (2048, 2050)]
+    assert request[8] == pytest.approx(sum(ends))
+
+
+def test_sweeps_as_measured_and_as_expected() -> None:
+    results = [seen(Matmul(rows=n, columns=512, inner=k), 1e-3 * n) for n in (1, 8) for k in (64, 512)]
+    cells = {(r["inner"], r["rows"]): r for r in plot.sweep_map.data(results, cpu(), x="rows", y="inner") if r["element"] == "cell"}
+    expected = predict(cpu(), Matmul(rows=8, columns=512, inner=64), variant="tiled").time_s
+    assert cells[64, 8]["measured"] == pytest.approx(8e-3) and cells[64, 8]["model"] == pytest.approx(expected)
+    assert cells[64, 8]["ratio"] == pytest.approx(8e-3 / expected)
+    lines_ = plot.sweep_lines.data(results, cpu(), x="rows", y="flops_per_s")
+    assert {(r["inner"], r["rows"]): r["flops_per_s"] for r in lines_ if r["element"] == "point" and r["of"] == "measured"}[512,
+                                                                                                                            8] == (
+        pytest.approx(2 * 8 * 512 * 512 / 8e-3))  # fmt: skip
+    with pytest.raises(Error, match="matmul has no field 'row'; did you mean rows"):
+        plot.sweep_lines(results, x="row")
+
+
+def test_bytes_of_every_level_by_hand() -> None:
+    """4096³ in fp32, tiles of 64 x 64 below DRAM: a and b are read 64 times each. Untiled, every FLOP pair reads both."""
+    n, flops = 4096, 2 * 4096**3
+    dots = [r for r in plot.hierarchy.data(cpu(), Matmul(rows=n, columns=n, inner=n), tiles={"DRAM": {"rows": 64, "columns": 64}})
+            if r["element"] == "dot"]  # fmt: skip
+    moved = {r["variant"]: r["bytes"] for r in dots}
+    assert moved == {"naive": 4 * (2 * n**3 + n * n), "tiled": 4 * (2 * 64 * n * n + n * n)}
+    assert [r["flops_per_s"] for r in dots] == pytest.approx([flops / (moved["naive"] / 38e9), min(
+        220e9, flops / (moved["tiled"] / 38e9))])  # fmt: skip
+
+
+def test_collectives_and_predictions_by_hand() -> None:
+    """A ring of 4: a rank receives 2·3/4 of the tensor."""
+    problem = AllReduce(elements=1 << 20, ranks=4)
+    results = [seen(problem, 1e-3, link_bytes=int(problem.link_bytes()))]
+    (point,) = [r for r in plot.collectives.data(results) if r["element"] == "point"]
+    assert point["size_bytes"] == 2 << 20 and point["link_bytes_per_s"] == pytest.approx(1.5 * (2 << 20) / 1e-3)
+    timed = [seen(Relu(), 1e-3, prediction={"time_s": 0.8e-3, "bound": "DRAM", "terms": {}})]
+    records = plot.predicted_measured.data(timed)
+    assert records[0]["error"] == pytest.approx(-0.2) and rows(records,
+                                                               "error")["mean absolute error"]["error"] == pytest.approx(0.2)
+
+
+def test_before_and_after() -> None:
+    faster = dataclasses.replace(cpu(), ceilings=tuple(dataclasses.replace(c, samples=(2 * c.value,)) for c in cpu().ceilings))
+    found = rows(plot.comparison.data(cpu(), faster))
+    assert found and all(r["ratio"] == pytest.approx(2) for r in found.values())
+
+
 # -- bad input ----------------------------------------------------------------------------------------------------------------
 
 
@@ -393,11 +493,6 @@ def test_pictures_take_words(capsys: pytest.CaptureFixture[str]) -> None:
     ):  # fmt: skip
         assert words() == objects()
 
-
-def test_titles_are_the_callers() -> None:
-    assert plot.decode_heatmap("Llama-3-8B", "H100", batch="1,2", seq_kv="1k", title="ours").get_title(loc="left") == "ours"
-    assert plot.roofline("H100", title="mine").get_title(loc="left") == "mine"
-    assert plot.decode_latency(LLAMA, sheet("H100 SXM"), over="batch", title="each").get_title(loc="left") == "each"
 
 
 def test_a_size_that_is_no_axis_is_refused() -> None:

@@ -125,7 +125,7 @@ def flags(parser: argparse.ArgumentParser, name: str | None) -> None:
         parser.description = re.split(r"\n(?=\w+: )", inspect.cleandoc(picture.__doc__ or ""))[0]
     else:
         for shared in ("title", "theme", "results", "dtype"):
-            parser.add_argument(f"--{shared}", dest=f"of_{shared}", help=argparse.SUPPRESS)
+            parser.add_argument(f"--{shared}", dest=f"of_{shared}", help=documented(_pictures()["roofline"])[shared])
 
 
 def named_in(arguments: Sequence[str]) -> str:

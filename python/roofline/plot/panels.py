@@ -1,8 +1,8 @@
 """What pictures are made of. A panel is data: its title, its marks, its records (all that is drawn, as flat dicts) and its notes.
 
 `charts.Chart` has lines and dots over two axes, `bars.Rows` rows of bars, `cells.Cells` a value for each of x and y. Each draws
-itself on Axes. Here is what they share: titles, legends, and how much room there is. Colours are names of a theme. matplotlib is imported
-only when something is drawn.
+itself on Axes. Here is what they share: titles, legends, and how much room there is. Colours are names of a theme. matplotlib is
+imported only when something is drawn.
 """
 
 from __future__ import annotations
