@@ -271,9 +271,9 @@ def test_a_picture_of_the_ffn(parts: dict[str, ModuleType], tmp_path: Path) -> N
     rows[1]["problem"] = {**rows[1]["problem"], "batch": 16}
     rows[1]["rivals"]["b"] = {"reason": "far behind", "facts": {}, "first": {"samples_s": [7.0]}}
     (chart,) = parts["picture"].charts(rows, ABOUT)
-    seen = {series.label: (series.points, series.fits) for series in chart.series}
-    assert seen["ours"] == (((4.0, 1e9), (16.0, 0.5e9)), (True, True))
-    assert seen["b"] == (((16.0, 1e9 / 7),), (False,))
+    seen = {line.label: (line.points, line.fits) for line in chart.lines}
+    assert seen["ours"] == ([(4.0, 1e9), (16.0, 0.5e9)], [True, True])
+    assert seen["b"] == ([(16.0, 1e9 / 7)], [False])
     assert seen["roofline"][0][0] == (4.0, pytest.approx(1e9 / 0.9))
     assert not parts["picture"].save(tmp_path, rows[:1], ABOUT), "one batch is no line"
     assert parts["picture"].save(tmp_path, rows, ABOUT) and (tmp_path / "compare.png").stat().st_size > 10_000
