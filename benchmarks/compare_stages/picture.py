@@ -41,10 +41,11 @@ def charts(rows: Sequence[Row], about: Mapping[str, Any]) -> list[Chart]:
         lines = _points(some)
         named = {name: [(x, y) for x, y, _ in seen] for name, seen in lines.items()}
         fits = {name: [calm for _, _, calm in seen] for name, seen in lines.items()}
-        rows = [
-            {"element": "point", "label": name, "batch": x, "flops_per_s": y, "fits": calm} for name, seen in lines.items() for x,
-            y, calm in seen
-        ]  # fmt: skip
+        records = [
+            {"element": "point", "label": name, "batch": x, "flops_per_s": y, "fits": calm}
+            for name, seen in lines.items()
+            for x, y, calm in seen
+        ]
         shares = [100 * share for share in (judged(row).share for row in some) if share] or [0.0]
         notes = [
             f"{about['ours']['cpu_name']}, {about['threads']} threads; x of [batch, {p['d_model']}], hidden {p['d_ff']}, "
@@ -58,7 +59,7 @@ def charts(rows: Sequence[Row], about: Mapping[str, Any]) -> list[Chart]:
             Chart(
                 title=f"Feed-forward block over batch, {dtype}", x_label="Batch", x_kind="count", y_label="Performance",
                 y_unit="FLOP/s",
-                lines=series_lines(named, fits), rows=rows, notes=notes,
+                lines=series_lines(named, fits), rows=records, notes=notes,
             )
         )  # fmt: skip
     return made
