@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from .files import github_table, markdown, records_to_csv
 from .html import html_table
-from .text import Row, flat, printable, text_table
+from .text import Row, flat, printable, right_aligned, text_table
 
-__all__ = ["Row", "flat", "github_table", "html_table", "markdown", "printable", "records_to_csv", "text_table"]
+__all__ = ["Row", "flat", "github_table", "html_table", "markdown", "printable", "records_to_csv", "right_aligned", "text_table"]

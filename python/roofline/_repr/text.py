@@ -29,7 +29,7 @@ def width(text: str) -> int:
 
 
 def _is_number(cell: str) -> bool:
-    return not cell or cell[0].isdigit() or cell[0] in "-–+∞<>" or cell in ("nan", "inf")
+    return not cell or cell[0].isdigit() or cell[0] in "-–+∞<>≤" or cell in ("nan", "inf")
 
 
 def right_aligned(headers: Row, rows: Sequence[Row]) -> list[bool]:

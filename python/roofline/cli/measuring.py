@@ -9,7 +9,7 @@ from typing import Any
 from ..machine import Machine
 from .fields import given_fields, known_variant, problem_of
 from .inputs import BY_STATUS, depth_of, device_of, machine_of, operator_of, policy_of, results_file
-from .outcomes import FAILED, OK, Interrupted, checking_input
+from .outcomes import FAILED, OK, BadInput, Interrupted, checking_input
 from .terminal import Terminal, progress_option
 
 
@@ -172,18 +172,28 @@ def report(options: argparse.Namespace) -> int:
     from ..machine.output import require_apart
     from ..measurement.timing import REPORT
     from ..report import report as measured
-    from ..report.files import DEFAULT, NAMES, PICTURES, RESULTS, TABLE, TEXT, UNFINISHED, begin, load, render, require_ours
+    from ..report.files import DEFAULT, NAMES, PAGE, PICTURES, RESULTS, TABLE, TEXT, UNFINISHED, begin, load, render, require_ours
+    from ..report.page import require_packages
+    from ..results import Results
 
     screen = Terminal()
     if options.source is not None:
         with checking_input():
             machine, results = load(options.source)
             out = Path(options.out or options.source)
-            require_ours(out, (TEXT, TABLE, *(PICTURES if options.plot else ())), force=options.force)
-        files = render(machine, results, out, plot=options.plot, force=options.force)
+            if options.html:
+                require_packages()
+            elif options.sweeps:
+                raise BadInput("--sweep adds to the HTML report: give --html too")
+            sweeps = [m for file in options.sweeps for m in Results.load(file)]
+            written = (TEXT, TABLE, *([PAGE] if options.html else []), *(PICTURES if options.plot else ()))
+            require_ours(out, written, force=options.force)
+        files = render(machine, results, out, plot=options.plot, html=options.html, also=sweeps, force=options.force)
         if not options.quiet:
             screen.lines(f"wrote {file}" for file in files)
         return OK
+    if options.sweeps:
+        raise BadInput("--sweep takes saved results: give --from DIR too")
     device = device_of(options)
     machine = machine_of(options.machine, device.name)
     if options.describe:
@@ -205,6 +215,7 @@ def report(options: argparse.Namespace) -> int:
             thorough=options.thorough,
             machine=machine,
             plot=options.plot,
+            html=options.html,
             progress=progress_option(options.quiet, options.json),
             time_limit_s=options.time_limit,
             seed=options.seed,

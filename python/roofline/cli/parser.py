@@ -221,6 +221,20 @@ def _report(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-plot", dest="plot", action="store_false", help="no pictures")
     parser.add_argument(
+        "--html",
+        action="store_true",
+        help="also report.html: everything in one file with interactive pictures, which needs no network (pip install "
+        "'roofline[html]')",
+    )
+    parser.add_argument(
+        "--sweep",
+        dest="sweeps",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="with --from and --html: a results file, shown beside the report's own; two swept fields make a map; repeatable",
+    )
+    parser.add_argument(
         "--time-limit", type=_positive, metavar="S", help="for everything (default 55, --quick 25, --thorough none)"
     )
     _measuring(parser)

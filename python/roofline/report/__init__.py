@@ -5,6 +5,7 @@ from __future__ import annotations
 from .explaining import Explanation, explain
 from .files import Report, load, render
 from .measuring import report
+from .page import html
 from .points import Point, default_points
 
-__all__ = ["Explanation", "Point", "Report", "default_points", "explain", "load", "render", "report"]
+__all__ = ["Explanation", "Point", "Report", "default_points", "explain", "html", "load", "render", "report"]

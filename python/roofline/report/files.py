@@ -18,12 +18,14 @@ from ..plot import PICTURES as DRAWN
 from ..plot import held_pictures
 from ..results import Measurement, Results, records_to_csv
 from .markdown import end_checks, left_out_lines, markdown
+from .page import page_text
 from .tables import MOVED
 
 MACHINE, RESULTS, TEXT, TABLE = "machine.json", "results.jsonl", "report.md", "results.csv"
+PAGE = "report.html"
 SERIES = ("empirical", "size_curve", "latency")  # stems of the pictures of what only a thorough machine holds
 PICTURES = tuple(f"{stem}.{suffix}" for stem in ("roofline", *SERIES) for suffix in ("svg", "png", "csv"))
-NAMES = (MACHINE, RESULTS, TEXT, TABLE, *PICTURES)
+NAMES = (MACHINE, RESULTS, TEXT, TABLE, PAGE, *PICTURES)
 DEFAULT = "./roofline-report"
 UNFINISHED = "unfinished"  # the folder in a report's folder that a report is measured into
 
@@ -152,9 +154,13 @@ def render(
     out: str | os.PathLike[str],
     *,
     plot: bool = True,
+    html: bool = False,
+    also: Iterable[Measurement] = (),
     force: bool = False,
 ) -> tuple[Path, ...]:
-    """Write report.md, results.csv and (plot) the pictures with their data into `out`; nothing is measured.
+    """Write report.md, results.csv, (plot) the pictures with their data and (html) report.html into `out`; nothing is measured.
+
+    also: further measurements for report.html, such as a sweep's.
 
     The same machine and results give the same text. Returns the paths. Raises Error where a file cannot be written, and for one
     of these names that no report wrote, unless `force`; then nothing is written.
@@ -167,6 +173,7 @@ def render(
         names = [file.name for file in pictures]
         text = markdown(machine, given, pictures=[name for name in names if name.endswith(".png")])
         files = {TEXT: text.encode(), TABLE: records_to_csv(given.to_records()).encode()}
+        files |= {PAGE: page_text(machine, Results((*given, *also))).encode()} if html else {}
         files |= {file.name: file.read_bytes() for file in pictures}
     require_ours(folder, files, force=force)
     write_manifest(folder, {*written(folder), *(sha256(content).hexdigest() for content in files.values())})

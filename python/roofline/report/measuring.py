@@ -20,6 +20,7 @@ from ..measurement.timing import QUICK, REPORT, THOROUGH
 from ..prediction import predict_problem
 from ..results import Bracket, Measurement, Results, append_to
 from .files import DEFAULT, MACHINE, RESULTS, UNFINISHED, Report, begin, finish, render
+from .page import require_packages
 from .points import Point, default_points
 
 DEFAULT_S, QUICK_S = 55.0, 25.0
@@ -107,6 +108,7 @@ def report(
     machine: Machine | None = None,
     progress: ProgressOption = None,
     plot: bool = True,
+    html: bool = False,
     time_limit_s: float | None = None,
     seed: int = 0,
     policy: Policy | None = None,
@@ -116,8 +118,9 @@ def report(
 
     The main ceilings, or with thorough all of them. machine: ceilings measured before; then none is measured again.
     time_limit_s: for everything together; None is 55 s, 25 s with quick, none with thorough. A point not begun by then is left
-    out, and the report names it. When all is there, it takes the place of an earlier report in `out`, which stays as it was until
-    then; other files in it are never touched. force: replace files in `out` of the names that a report writes, whoever wrote them.
+    out, and the report names it. html: also report.html, one file with interactive pictures (see `html`). When all is there, it
+    takes the place of an earlier report in `out`, which stays as it was until then; other files in it are never touched.
+    force: replace files in `out` of the names that a report writes, whoever wrote them.
 
     Each result is on disk before the next begins, in machine.json and results.jsonl of the folder `unfinished` in `out`: on Ctrl-C
     they stay there, and with thorough the same call goes on with the ceilings. Raises Error for bad input, where `out` cannot be
@@ -127,6 +130,8 @@ def report(
         raise Error("report: quick and thorough exclude each other")
     begun, began_utc = time.monotonic(), utc_now()
     limit = _limit(time_limit_s, quick, thorough)
+    if html:
+        require_packages()
     opened = open_device(device, threads)
     folder = begin(out, thorough=thorough, force=force)
     work = folder / UNFINISHED
@@ -158,7 +163,7 @@ def report(
     facts["took_s"] = round(time.monotonic() - begun, 1)
     machine = _with(machine, facts)
     machine.save(work / MACHINE)
-    render(machine, results, work, plot=plot)
+    render(machine, results, work, plot=plot, html=html)
     return Report(machine=machine, results=results, out=folder, files=finish(folder, force=force))
 
 

@@ -1,0 +1,384 @@
+"""The HTML report in a real browser: nothing fails or is fetched, and what moves does move; and what its text holds and escapes."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roofline import Attention, Error, Machine, Matmul, Softmax, place
+from roofline.cli import main
+from roofline.machine import Ceiling
+from roofline.operators import Operator, from_dict
+from roofline.report import html
+from roofline.report.page.contents import _maps
+from roofline.results import Bracket, Measurement, Results, append_to
+
+pytest.importorskip("jinja2", reason="the HTML report needs jinja2")
+pytest.importorskip("plotly", reason="the HTML report needs plotly")
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> {{7*7}} %{x} 'q' \"r\" \u202egnp"
+DRAM, L1, FMA, LAUNCH = 50e9, 1e12, 500e9, 1e-6
+READ = {"operator": "stream", "access": "read"}
+
+
+def ceiling(**what: Any) -> Ceiling:
+    return Ceiling(threads=2, **what)
+
+
+def machine(name: str = "Example CPU") -> Machine:
+    ceilings = (
+        ceiling(probe="stream", level="DRAM", access="read", variant="plain", samples=(DRAM,) * 9, problem=READ),
+        ceiling(probe="stream", level="DRAM", access="copy", variant="plain", samples=(40e9,) * 5 + (20e9,) * 5),
+        ceiling(probe="stream", level="L1", access="read", variant="plain", samples=(L1,) * 9),
+        ceiling(probe="fma", dtype="fp32", isa="avx512", samples=(FMA,) * 9),
+        ceiling(probe="fma", dtype="fp32", isa="avx2", samples=(FMA / 2,) * 9),
+        ceiling(probe="launch", samples=(LAUNCH,) * 9),
+    )
+    facts = {"threads": 2, "l1_bytes": 1 << 15, "l2_bytes": 1 << 20, "l3_bytes": 1 << 25, "memory_bytes": 1 << 34}
+    run = {"began_utc": "2026-11-24T06:00:00+00:00", "took_s": 50.6, "time_limit_s": 55.0, "seed": 3}
+    provenance = {"versions": {"roofline": "0.1.0", "python": "3.11"}, "os": name, "report": run}
+    return Machine(name=name, device="cpu", facts=facts, ceilings=ceilings, provenance=provenance, created_utc="2026-11-24")
+
+
+def measured(problem: Operator, slowness: float, variant: str, **more: Any) -> Measurement:
+    flops, moved = problem.flops(), {"compulsory": problem.compulsory_bytes()}
+    roof_s = max(sum(flops.values()) / FMA, sum(moved.values()) / DRAM, LAUNCH)
+    bracket = Bracket(label="DRAM read", kind="bandwidth", level="DRAM", problem=READ, before_samples=(DRAM,) * 3)
+    compute = Bracket(label="fp32", kind="compute", before_samples=(FMA,) * 3)
+    stated: dict[str, Any] = {
+        "device": "cpu", "threads": 2, "cache_state": "cold", "level": "DRAM", "brackets": (bracket, compute),
+        "samples_s": (roof_s * slowness,) * 7, "prediction": {"time_s": roof_s, "bound": "compute"},
+    }  # fmt: skip
+    return Measurement(
+        operator=problem.name, problem=problem.to_dict(), variant=variant, flops=flops, bytes=moved, **{**stated, **more}
+    )
+
+
+def results() -> Results:
+    swept = [
+        measured(Attention(batch=batch, seq_q=length, seq_kv=length), 1 + batch / 10, "tiled")
+        for batch in (1, 2, 4)
+        for length in (256, 1024)
+    ]
+    product = Matmul(rows=512, columns=512, inner=512)
+    climb = [measured(product, slowness, name) for name, slowness in (("naive", 40), ("tiled", 2), ("library", 1.1))]
+    moved = measured(Softmax(), 2.0, "fused", status="roof_moved", reason=f"moved by 9 % {HOSTILE}")
+    failed = measured(Softmax(rows=7), 2.0, "fused", samples_s=(), brackets=(), prediction={}, status="failed", reason="why")
+    return Results((*swept, *climb, moved, failed))
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return html(machine(HOSTILE), results(), tmp_path_factory.mktemp("page") / "report.html")
+
+
+class Read(HTMLParser):
+    """Tags with their attributes, and the text of everything that is no script."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if self.tags and self.tags[-1][0] not in ("script", "style"):
+            self.words.append(data)
+
+
+# -- the text -----------------------------------------------------------------------------------------------------------------
+
+
+def test_one_file_that_asks_for_nothing(page: Path) -> None:
+    assert page.stat().st_size < 5e6
+    read = Read(page.read_text())
+    links = [value for tag, attributes in read.tags for name, value in attributes.items() if name in ("src", "href")]
+    assert links and all((value or "").startswith(("#", "data:,")) for value in links)
+    policy = next(a["content"] for t, a in read.tags if a.get("http-equiv") == "Content-Security-Policy")
+    assert "default-src 'none'" in (policy or "")
+
+
+def test_names_are_text(page: Path) -> None:
+    read = Read(page.read_text())
+    assert [tag for tag, _ in read.tags].count("script") == 3
+    assert not [tag for tag, attributes in read.tags if tag == "img" or any(name.startswith("on") for name in attributes)]
+    words = "".join(read.words)
+    assert HOSTILE.replace("\u202e", "\\u202e") in words  # shown as it is, but for what turns the direction of text
+    assert "\u202e" not in page.read_text()
+
+
+def test_every_section_says_what_was_measured(page: Path) -> None:
+    words = " ".join("".join(Read(page.read_text()).words).split())
+    for said in (
+        "DRAM read 50.0 GB/s", "40.0 GB/s (50 %) or 20.0 GB/s (50 %)", "L1 32 KiB", "seed 3", "roof moved: softmax",
+        "attention tiled fp32, cold: seq_kv down, batch across",
+        "roofline report --device cpu --threads 2 --time-limit 55.0 --seed 3 --html", "variant library", "matmul: rows=512",
+        "36.4× of the slowest", "a multiply-add is two",
+    ):  # fmt: skip
+        assert said.lower() in words.lower(), said
+
+
+def test_the_same_data_give_the_same_page(page: Path, tmp_path: Path) -> None:
+    again = html(machine(HOSTILE), results(), tmp_path / "again.html")
+    assert again.read_bytes() == page.read_bytes()
+    html(machine(), [], again)  # replaces a page of ours
+    assert "None was measured" in again.read_text()
+
+
+def test_no_other_file_is_replaced(tmp_path: Path) -> None:
+    file = tmp_path / "mine.html"
+    file.write_text("<p>mine</p>")
+    with pytest.raises(Error, match="is no file that this would write"):
+        html(machine(), [], file)
+    assert html(machine(), [], file, force=True) == file
+
+
+def test_a_machine_without_ceilings(tmp_path: Path) -> None:
+    text = html(Machine(name="bare", device="cpu"), [], tmp_path / "bare.html").read_text()
+    assert "no ceilings to draw" in text
+
+
+def test_map_axes_shares_and_gaps() -> None:
+    (found,) = _maps(list(results()[:5]))
+    assert (found["down"], found["across"]) == ("seq_kv", "batch")
+    shares = [cell and cell["texts"][0] for _, cells in found["rows"] for cell in cells]
+    assert shares == ["91 %", "83 %", "71 %", "91 %", "83 %", None]
+    assert _maps(list(results()[6:])) == []
+
+
+def test_an_extra_that_is_missing_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("roofline.report.page.find_spec", lambda name: None if name == "plotly" else name)
+    with pytest.raises(Error, match=re.escape("pip install 'roofline[html]'")):
+        html(machine(), [], tmp_path / "page.html")
+    machine().save(tmp_path / "machine.json")
+    assert main(["report", "--from", str(tmp_path), "--html"]) == 2
+    assert "needs plotly" in capsys.readouterr().err
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_the_command_writes_it_from_saved_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    machine().save(tmp_path / "machine.json")
+    for m in results()[6:]:
+        append_to(tmp_path / "results.jsonl", m)
+    for m in results()[:6]:
+        append_to(tmp_path / "sweep.jsonl", m)
+    command = ["report", "--from", str(tmp_path), "--no-plot"]
+    assert main([*command, "--html", "--sweep", str(tmp_path / "sweep.jsonl")]) == 0
+    assert "report.html" in capsys.readouterr().out
+    text = (tmp_path / "report.html").read_text()
+    assert 'class="map"' in text and "attention" not in (tmp_path / "report.md").read_text().partition("Counting rules")[0]
+    assert main([*command, "--sweep", str(tmp_path / "sweep.jsonl")]) == 2
+    assert main(["report", "--html", "--sweep", str(tmp_path / "sweep.jsonl")]) == 2
+
+
+def test_a_measured_report_has_a_page(tmp_path: Path, small_probes: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    from roofline.measurement.timing import Policy
+    from roofline.report import Point, report
+
+    point = Point(problem=Softmax(rows=8, columns=64), variant="fused", cache_state="cold")
+    monkeypatch.setattr("roofline.report.measuring.default_points", lambda *facts, **how: [point])
+    policy = Policy(min_s=1e-4, max_s=1e-3, warmup_min_s=0, warmup_max_s=1e-4, bracket_s=1e-4, tries=1, min_samples=3)
+    made = report(tmp_path, machine=machine(), plot=False, html=True, policy=policy)
+    assert tmp_path / "report.html" in made.files
+    assert json.loads(re.search(r'id="data">(.*?)</script>', (tmp_path / "report.html").read_text())[1])["ceilings"]  # type: ignore[index]
+
+
+# -- in a browser -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    webdriver = pytest.importorskip("selenium.webdriver", reason="the browser's driver needs selenium")
+    programs = [shutil.which(name) for name in ("chromium", "chromedriver")]
+    if None in programs:
+        pytest.skip("chromium and chromium-driver (Debian) are not installed")
+    options = webdriver.ChromeOptions()
+    for flag in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "hide-scrollbars"):
+        options.add_argument(f"--{flag}")
+    options.binary_location = programs[0]
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(programs[1]))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def opened(browser: Any, page: Path) -> Iterator[Callable[..., Any]]:
+    """Runs a script in the page, and hands back what it returns."""
+    show(browser, 1400)
+    browser.get(page.as_uri())
+    eventually(browser, "return document.documentElement.dataset.ready", "yes")
+    yield browser.execute_script
+    assert browser.get_log("browser") == []  # no message of the console
+
+
+def eventually(browser: Any, script: str, value: object) -> None:
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    WebDriverWait(browser, 30, poll_frequency=0.02).until(lambda each: each.execute_script(script) == value)
+
+
+def show(browser: Any, width: int) -> None:
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+
+def anchors(script: Callable[..., Any]) -> list[float]:
+    found: list[float] = script("return document.querySelector('#chart').data.find(t => t.meta === 'anchors').y")
+    return [value for value in found if value is not None][1::2]
+
+
+def test_points_stand_under_the_ceilings_that_bound_them(opened: Callable[..., Any]) -> None:
+    paper = Machine.from_peaks("paper", DRAM, fp32=FMA, launch_s=LAUNCH)
+    timed = [m for m in results() if m.time_s is not None]
+    expected = [place(from_dict(m.operator, m.problem), paper).attainable_flops_per_s for m in timed]
+    assert sorted(anchors(opened)) == pytest.approx(sorted(expected))
+    found = "[...document.querySelectorAll('#toggles label')].filter(e => e.textContent.includes(arguments[0]))"
+    toggle = f"{found}.forEach(e => e.click())"
+    opened(toggle, "avx512")  # off: the other instruction set is off too, so that memory is left
+    memory = [min(DRAM * m.total_flops / m.total_bytes, m.total_flops / LAUNCH) for m in timed]
+    assert sorted(anchors(opened)) == pytest.approx(sorted(memory))
+    opened(toggle, "avx2")
+    assert max(anchors(opened)) == pytest.approx(FMA / 2)
+    assert "fp32 avx2" in opened("return document.querySelector('#bounds').textContent")
+
+
+def test_hover_says_what_a_point_is(browser: Any, opened: Callable[..., Any]) -> None:
+    from selenium.webdriver import ActionChains
+
+    points = browser.find_elements("css selector", "#chart .scatterlayer .points path.point")
+    assert len(points) == sum(m.time_s is not None for m in results())
+    opened("arguments[0].scrollIntoView({block: 'center'})", points[0])
+    ActionChains(browser).move_to_element(points[0]).perform()
+    lines = opened("return [...document.querySelectorAll('#chart .hoverlayer tspan')].map(e => e.textContent).join('; ')")
+    for word in (
+        "matmul library", "rows=512 columns=512", "fp32", "intensity 85.3 FLOP/byte", "rate 455 GFLOP/s", "90.9 % of its bracket",
+        "bound by compute", "7 samples", "90.9 % of fp32 avx512",
+    ):  # fmt: skip
+        assert word in lines, (word, lines)
+
+
+SET = """const e = document.querySelector(arguments[0]);
+    e.value = arguments[1];
+    e.dispatchEvent(new Event(arguments[2], {bubbles: true}))"""
+
+
+def test_sort_and_filter(opened: Callable[..., Any]) -> None:
+    def column(index: int) -> list[str]:
+        shown = "[...document.querySelectorAll('#table tbody tr:not([hidden])')].map(r => r.cells[arguments[0]])"
+        found: list[str] = opened(f"return {shown}.map(cell => cell.dataset.key ?? cell.textContent)", index)
+        return found
+
+    click = "document.querySelectorAll('#table th button')[arguments[0]].click()"
+    assert len(column(4)) == len(results())
+    opened(click, 4)
+    times = [float(key) for key in column(4)]
+    assert times == sorted(times) and times[-1] == pytest.approx(max(m.time_s or 0 for m in results()))
+    opened(click, 4)
+    assert [float(key) for key in column(4)] == times[::-1]
+    assert opened("return document.querySelectorAll('#table th')[4].ariaSort") == "descending"
+    opened(SET, "#words", "MATMUL tiled", "input")
+    assert column(0) == ["matmul"]
+    assert opened("return document.querySelector('#count').textContent") == f"1 of {len(results())}"
+    assert opened("return document.querySelector('#chart').data.filter(t => t.meta === 'points').flatMap(t => t.x).length") == 1
+    opened(SET, "[data-filter=status]", "failed", "input")
+    assert column(0) == []
+    opened(SET, "#words", "", "input")
+    assert column(0) == ["softmax"]
+
+
+def test_maps_change_their_quantity(opened: Callable[..., Any]) -> None:
+    cell = "return document.querySelector('.map td').textContent"
+    assert opened(cell) == "91 %"
+    opened(SET, "#quantity", "4", "change")
+    assert opened(cell) == "0.909"
+
+
+@pytest.mark.parametrize("width", [1400, 400])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_nothing_overflows_and_all_text_has_contrast(browser: Any, opened: Callable[..., Any], width: int, theme: str) -> None:
+    show(browser, width)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": theme}]})
+    eventually(browser, "return document.documentElement.dataset.theme", theme)  # follows the system
+    eventually(browser, "return document.querySelector('#chart .main-svg').getBoundingClientRect().right <= innerWidth", True)
+    wide = opened("""
+        const inside = e => e.closest('.scroll') && !e.matches('.scroll') || e.closest('.skip') || e.closest('svg');
+        const over = e => !inside(e) && e.getBoundingClientRect().right > innerWidth + 0.5;
+        return [...document.querySelectorAll('body *')].filter(over).map(e => e.tagName + '.' + e.className)""")
+    assert wide == [] and opened("return document.documentElement.scrollWidth") <= width
+    colours = opened("""
+        const rgb = text => text.match(/[\\d.]+/g).map(Number), found = new Set();
+        const ground = e => {
+            for (; e; e = e.parentElement) {
+                const c = rgb(getComputedStyle(e).backgroundColor);
+                if (c[3] === undefined) return c;
+            }
+            return [255, 255, 255];
+        };
+        const own = e => [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim());
+        for (const e of document.querySelectorAll('body *')) {
+            if (!own(e) || e.closest('svg, script, noscript') || !e.getClientRects().length) continue;
+            const tint = rgb(getComputedStyle(e).backgroundColor), below = ground(e);
+            const mixed = tint[3] > 0 ? below.map((v, i) => v * (1 - tint[3]) + tint[i] * tint[3]) : below;
+            found.add(JSON.stringify([rgb(getComputedStyle(e).color).slice(0, 3), mixed.slice(0, 3)]));
+        }
+        const text = new Set([...document.querySelectorAll('#chart text, #errors text')].map(e => getComputedStyle(e).fill));
+        for (const fill of text) found.add(JSON.stringify([rgb(fill).slice(0, 3), ground(document.body).slice(0, 3)]));
+        return [...found].map(JSON.parse)""")
+    assert len(colours) > 3
+    for ink, ground in colours:
+        assert contrast(ink, ground) >= 4.5, (ink, ground)
+
+
+def contrast(one: list[float], other: list[float]) -> float:
+    """The contrast ratio of WCAG 2.2 of two sRGB colours."""
+
+    def luminance(rgb: list[float]) -> float:
+        linear = [c / 255 / 12.92 if c / 255 <= 0.04045 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in rgb]
+        return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_keyboard_names_and_the_theme(browser: Any, opened: Callable[..., Any]) -> None:
+    before = opened("return document.documentElement.dataset.theme")
+    opened("document.querySelector('#theme').click()")
+    assert opened("return document.documentElement.dataset.theme") != before
+    unnamed = opened("""
+        const named = e => e.closest('.modebar') || e.ariaLabel || e.textContent.trim() || e.labels?.length;
+        const all = [...document.querySelectorAll('button, input, select, [role=img], .scroll')];
+        return all.filter(e => !named(e)).map(e => e.outerHTML)""")
+    assert unnamed == []
+    show_it = "document.querySelectorAll('.show')[arguments[0]].click()"
+    opened(show_it, 0)  # what Enter does on a focused button
+    assert "intensity" in opened("return document.querySelector('#detail').textContent")
+    assert opened("return document.querySelectorAll('#chart .hoverlayer text').length") > 0
+
+
+def test_no_request_leaves_the_page(browser: Any, page: Path) -> None:
+    browser.get_log("performance")
+    browser.get(page.as_uri())
+    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    asked = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
+    assert asked and all(url.startswith(("file:", "data:", "blob:")) for url in asked), asked
+
+
+def test_it_prints(browser: Any, opened: Callable[..., Any]) -> None:
+    import base64
+
+    pdf = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"])
+    assert pdf.startswith(b"%PDF") and 2 <= len(re.findall(rb"/Type\s*/Page\b", pdf)) <= 12
+    assert opened("return document.querySelector('details').open") is True
