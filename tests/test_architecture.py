@@ -19,10 +19,10 @@ CSRC = ROOT / "csrc"
 ORDER = (
     "errors units words reading counts dtypes tensor_spec references operators hardware _repr probes machine kernel_costs "
     "model tiling prediction transformer questions cheat_sheets claims census results comparison importers measurement ceilings "
-    "sweeps plot report doctor cli"
+    "sweeps plot interactive report doctor cli"
 ).split()
 TOUCH_CORE = {"measurement", "doctor"}
-DRAWS = {"plot"}
+DRAWS = {"plot", "interactive"}
 
 
 def module_of(path: Path) -> str:

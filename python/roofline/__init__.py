@@ -112,7 +112,8 @@ _HOMES = {
     "transformer": ("TransformerConfig",),
 }  # fmt: skip
 _MODULES = (
-    "ceilings", "census", "cheat_sheets", "claims", "comparison", "cost", "errors", "hardware", "importers", "machine",
+    "ceilings", "census", "cheat_sheets", "claims", "comparison", "cost", "errors", "hardware", "importers", "interactive",
+    "machine",
     "measurement", "model", "operators", "plot", "prediction", "report", "results", "sweeps", "tiling", "transformer", "units",
 )  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
