@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import xml.etree.ElementTree as ElementTree
 from typing import Any
 
@@ -10,10 +11,12 @@ import pytest
 from roofline._repr import html_table, text_table
 from roofline._repr.text import width
 from roofline.machine import Ceiling, Machine
-from roofline.operators import Relu
+from roofline.model import crossover, place
+from roofline.operators import Attention, Counts, Growth, Relu, count, growth
 from roofline.prediction import Prediction
 from roofline.questions import predict
 from roofline.results import Bracket, Measurement, Results
+from roofline.transformer import preset
 
 HOSTILE = "<script>alert('x')</script> & \"co\""
 
@@ -59,6 +62,15 @@ def objects() -> list[Any]:
         failed,
         Results((measurement(), failed), ("line 3 was cut short",)),
         predict(machine(), Relu()),
+        predict("H100", "Llama-3-8B"),
+        machine().bandwidth(),
+        Ceiling(probe="stream", level="DRAM", access="copy", samples=(40e9,) * 5 + (80e9,) * 5, problem={"operator": "stream"}),
+        Machine.from_datasheet("H100 SXM").compute("bf16"),
+        count(Attention()),
+        growth("gemm", "M", N="4k", K="4k"),
+        place("gemm", "H100"),
+        crossover("gemm", "H100", over="M"),
+        *(preset(name) for name in ("Llama-3-8B", "DeepSeek-V3", "gpt-oss-20b")),
     ]
 
 
@@ -69,7 +81,7 @@ def test_three_forms(thing: Any) -> None:
     assert "\n" not in line and len(line) < 200
     printer = Printer()
     thing._repr_pretty_(printer, False)
-    assert printer.written.count("\n") >= 2
+    assert printer.written.count("\n") >= 2 and not printer.written.startswith("\n")
     assert all(text == text.rstrip() for text in printer.written.split("\n"))
     printer = Printer()
     thing._repr_pretty_(printer, True)
@@ -87,6 +99,21 @@ def test_one_line_says_what_matters() -> None:
     assert repr(Results((measurement(), gone))) == "Results(2 measurements, 1 ok, 1 unsupported)"
     assert repr(Results()) == "Results(0 measurements)"
     assert repr(Machine(name="bare")) == "Machine('bare', cpu, 0 ceilings)"
+
+
+def test_one_line_of_each_small_object() -> None:
+    assert repr(machine().bandwidth()) == "Ceiling(DRAM read 41.0 GB/s, ±2.4 % (range), n = 3, 2 threads, ok)"
+    work = Counts(flops=6e9, bytes=2e9)
+    assert repr(work) == "Counts(6.00 GFLOP, 2.00 GB, 3.00 FLOP/byte)"
+    # 2 GB at 41 GB/s are 48.8 ms, 6 GFLOP at 200 GFLOP/s only 30
+    assert repr(place(work, machine(), "fp32")) == "Placement(DRAM-bound, at least 48.8 ms, 3.00 FLOP/byte, ridge 4.88)"
+    grown = Growth(flops_each=4e6, bytes_each=1e3, bytes_once=8e6)
+    assert repr(grown) == "Growth(4.00 MFLOP and 1.00 kB each, 8.00 MB once: at most 4000 FLOP/byte)"
+    assert repr(preset("Llama-3-8B")) == (
+        "TransformerConfig('Llama-3-8B': 32 layers, d_model 4096, 32 heads of 128, 8 of keys and values, d_ff 14336, "
+        "vocabulary 128256, bf16)"
+    )
+    assert "8.03 G" in preset("Llama-3-8B")._repr_html_()  # parameters: 8,030,261,248 in the model's card
 
 
 def test_a_prediction_shows_its_terms() -> None:
@@ -109,6 +136,8 @@ def test_a_prediction_shows_its_terms() -> None:
         measurement(reason=HOSTILE, status="failed", samples_s=()),
         measurement(problem={HOSTILE: HOSTILE}),
         Results((measurement(variant=HOSTILE),), (HOSTILE,)),
+        Ceiling(probe="fma", dtype="fp32", samples=(1e9,), status="contended", reason=HOSTILE),
+        preset("Llama-3-8B").replace(name=HOSTILE),
     ],
     ids=lambda thing: type(thing).__name__,
 )
@@ -151,3 +180,11 @@ def test_columns_are_counted_as_a_terminal_shows_them() -> None:
 
 def test_a_cell_with_a_line_break_keeps_its_row() -> None:
     assert text_table(("a", "b"), [("one\ntwo", "x")]).count("\n") == 2
+
+
+def test_every_public_function_has_an_example() -> None:
+    import roofline
+
+    functions = [name for name in roofline.__all__ if inspect.isfunction(getattr(roofline, name))]
+    assert len(functions) > 15
+    assert [name for name in functions if f"{name}(" not in (getattr(roofline, name).__doc__ or "")] == []

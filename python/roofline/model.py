@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ._repr import Parts, Row, Shown, printable
 from .dtypes import WIDER, dtype_name
 from .errors import Error
 from .machine import UNVERIFIED, Ceiling, Given, Machine, machine_of
 from .operators import Counts, Growth, Operator, count, growth, operator_named, problem_of
-from .units import RATES, fmt_number, fmt_percent, within
+from .units import RATES, fmt_number, fmt_percent, fmt_si, within
 from .words import hint
 
 Floats = NDArray[np.float64]
@@ -77,6 +78,8 @@ def ridge_flops_per_byte(compute: ArrayLike, bandwidth: ArrayLike) -> Floats:
 
 def ridge_table(machine: Given, *, access: str = "read") -> list[dict[str, Any]]:
     """Every ridge point of a machine as records, by memory level (slowest first) and compute roof (highest first).
+
+    `ridge_table("H100")[0]["ridge_flops_per_byte"]`.
 
     Keys: level, access, bandwidth_bytes_per_s, dtype, accumulator, unit, compute_flops_per_s, ridge_flops_per_byte. The roofs are
     those that problems are held against. Raises Error where no bandwidth is known.
@@ -203,7 +206,7 @@ def roofs_and_notes(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
+class Placement(Shown):
     """Where work lies under two roofs, compute and one memory level, by the model alone."""
 
     counts: Counts
@@ -241,6 +244,23 @@ class Placement:
         """Attainable over the compute roof: what FLOP/s utilisation could be at best."""
         return self.attainable_flops_per_s / self.roofs.compute_flops_per_s
 
+    def __repr__(self) -> str:
+        where = f"{fmt_number(self.flops_per_byte)} FLOP/byte, ridge {fmt_number(self.ridge_flops_per_byte)}"
+        return printable(f"Placement({self.bound}-bound, at least {fmt_si(self.time_s, 's')}, {where})")
+
+    def _table(self) -> Parts:
+        rows: list[Row] = [
+            ("bound", self.bound),
+            ("time, at least", fmt_si(self.time_s, "s")),
+            ("attainable", f"{fmt_si(self.attainable_flops_per_s, 'FLOP/s')}, {fmt_percent(self.share_of_peak)} of peak"),
+            ("intensity", f"{fmt_number(self.flops_per_byte)} FLOP/byte"),
+            ("ridge", f"{fmt_number(self.ridge_flops_per_byte)} FLOP/byte"),
+            ("FLOPs", fmt_si(self.counts.flops, "FLOP")),
+            ("bytes", fmt_si(self.counts.bytes, "B")),
+            *(("roof", label) for label in self.roofs.labels.values()),
+        ]
+        return "Placement", ("", ""), rows, ()
+
 
 def place(
     work: Counts | Operator | type[Operator] | str, on: Given | Roofs, dtype: Any = "", *, level: str | None = None, **fields: Any
@@ -273,7 +293,7 @@ def place(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Crossing:
+class Crossing(Shown):
     """Where intensity, which grows with the batch, meets a ridge.
 
     batch: there (a fraction), None where it never does: every sequence then brings bytes of its own. limit: the intensity that an
@@ -291,6 +311,17 @@ class Crossing:
         if self.batch is None:
             return f"no {self.over} reaches it: the intensity saturates at {fmt_number(self.limit)} FLOP/byte, below {ridge}"
         return f"from {self.over} {math.ceil(self.batch)} on the intensity is above {ridge}"
+
+    def __repr__(self) -> str:
+        return f"Crossing({self.text})"
+
+    def _table(self) -> Parts:
+        rows: list[Row] = [
+            (f"{self.over} at the ridge", "none" if self.batch is None else fmt_number(self.batch)),
+            ("intensity without end", f"{fmt_number(self.limit)} FLOP/byte"),
+            ("ridge", f"{fmt_number(self.ridge)} FLOP/byte"),
+        ]
+        return "Crossing", ("", ""), rows, (self.text,)
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)

@@ -10,7 +10,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from ._repr import Row, html_table, text_table
+from ._repr import Parts, Row, Shown
 from .errors import Error
 from .machine import Given, Machine, machine_of, machines_of
 from .operators import ALIASES as OPERATOR_ALIASES
@@ -58,7 +58,7 @@ _SINGLE = ("plan", "utilisation")  # whose values may be mappings or have commas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class PredictionTable(Sequence[Answer | None]):
+class PredictionTable(Shown, Sequence[Answer | None]):
     """Predictions side by side: a column each. axes: what each differs by, as text. refusals: why one is None, else ""."""
 
     found: tuple[Answer | None, ...]
@@ -116,12 +116,8 @@ class PredictionTable(Sequence[Answer | None]):
     def __repr__(self) -> str:
         return f"PredictionTable({len(self)} predictions: {'; '.join(self.columns[:4])}{'; …' if len(self) > 4 else ''})"
 
-    def _repr_html_(self) -> str:
-        return html_table(*self.table(), title=repr(self), notes=[f"note: {note}" for note in self.notes])
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        notes = [f"note: {note}" for note in self.notes]
-        printer.text("PredictionTable(…)" if cycle else text_table(*self.table(), title=repr(self), notes=notes))
+    def _table(self) -> Parts:
+        return repr(self), *self.table(), [f"note: {note}" for note in self.notes]
 
 
 def subject_of(given: What, dtypes: Mapping[str, Any]) -> Operator | type[Operator] | TransformerConfig:

@@ -36,6 +36,8 @@ _SIDES: Mapping[str, tuple[str, ...]] = {
 def level_bytes(problem: Operator, tiles: Mapping[str, Mapping[str, int]], *, variant: str = "tiled") -> dict[str, dict[str, int]]:
     """Bytes that each level serves, by term, fastest level first: {"L2": {"a": ..., "b": ..., "c": ...}, "DRAM": ...}.
 
+    `level_bytes(Matmul(rows=512, columns=512, inner=512), {"L2": {"rows": 64, "columns": 64}})`.
+
     tiles: of each level of interest the tile kept nearer than it: the tile in registers for "L1" (a GPU's shared memory), a thread
     block's for "L2", for "DRAM" what the last cache holds. A side that is left out is whole, and {} is the compulsory bytes.
 

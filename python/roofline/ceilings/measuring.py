@@ -283,6 +283,8 @@ def measure_machine(
 ) -> Machine:
     """The ceilings of one device: bandwidth by level and access, arithmetic by dtype and instruction set, latencies.
 
+    `measure_machine("cpu", quick=True)`.
+
     device: "cpu", "cuda:0"; None is the first GPU, else the CPU. threads: of a CPU, 0 for all usable cores. quick: the main
     ceilings only, under 10 s. thorough: every access at every level with all threads and with one, strides, the knee at every
     level, size curves and a long load; minutes. A ceiling disturbed by other work is measured again after the others, up to

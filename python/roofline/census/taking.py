@@ -50,6 +50,8 @@ def census_of(
 ) -> Census:
     """Every kernel of each phase: its products, FLOPs, bytes and intensity, and on a machine its bound and expected time.
 
+    `census_of("Llama-3-8B", ["prefill", "decode"], "H100")`.
+
     config, phases, machine: objects or words, as `roofline.predict` takes them, and so are tp, ep, lm_head, fused, launch_s and
     link_bytes_per_s; whether the model fits in memory is not asked. results: measurements (a `Results`) of the machine's kind of
     device that stand beside the kernels of their shape. Raises Error for what the operators or ranks refuse, for ceilings that are

@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         screen.json(measured.to_dict())
     elif not (options.quiet and out):
-        title, _, rows = measured._table()
+        title, _, rows, _ = measured._table()
         screen.table(("", title), rows, wide=(title,))
     return BY_STATUS.get(measured.status, OK)
 

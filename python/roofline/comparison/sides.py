@@ -117,6 +117,8 @@ def _require_common(a: _Side, b: _Side) -> None:
 def compare(a: Comparable, b: Comparable) -> Comparison:
     """A and B side by side, with 95 % intervals and a verdict for each thing both have.
 
+    `compare("machine.json", "H100")`.
+
     Each is a Machine, measurements, the path of a machine file, a results file or a report's folder, or the name of a datasheet.
     Where one of them is a datasheet, every peak stated there stands beside the best measured ceiling of its kind. Between machines
     of different names the number of threads and the sizes of probes need not be equal; a note says where they are not. Raises

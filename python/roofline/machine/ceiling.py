@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar
 
+from .._repr import Parts, Row, Shown, printable
 from ..dtypes import dtype as known_dtype
 from ..errors import Error
 from ..operators.base import MIXES
 from ..probes import LEVELS, RATE_UNITS, TRANSFERS, UNITS, Probe, probe_named
 from ..reading import Amount, Sample, Scalars, Text, Whole, build
-from ..units import RATES, fmt_si, within
+from ..units import RATES, fmt_percent, fmt_si, within
 from .facts import StatedConditions, StatedPlan
 from .statistics import Mode, Summary, modes, summary
 
@@ -45,7 +46,7 @@ def fmt_modes(values: Iterable[float], unit: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ceiling:
+class Ceiling(Shown):
     """A measured problem (or a datasheet number) that bounds others.
 
     probe: the id of one of `probes.PROBES`, which says what kind of ceiling it is. level, access, variant, dtype, accumulator,
@@ -185,6 +186,32 @@ class Ceiling:
         """The label without the name."""
         values = fmt_modes((mode.value for mode in self.modes), RATE_UNITS[self.kind])
         return values + (f" ({UNVERIFIED})" if self.unverified else "")
+
+    @property
+    def spread(self) -> str:
+        """ "±0.4 %", the 95 % interval around the median; "±2 % (range)" of few samples; "" of one, and where there are modes."""
+        s = self.summary
+        if self.bimodal or s.n == 1:
+            return ""
+        share = fmt_percent(max(s.high - s.median, s.median - s.low) / s.median, 2)
+        return f"±{share}" + (" (range)" if s.interval_name == "range" else "")
+
+    def __repr__(self) -> str:
+        words = (self.label, self.spread, f"n = {self.summary.n}", f"{self.threads} threads" if self.threads else "", self.state)
+        return printable(f"Ceiling({', '.join(word for word in words if word)})")
+
+    def _table(self) -> Parts:
+        s, unit = self.summary, RATE_UNITS[self.kind]
+        modes = [f"{fmt_si(mode.value, unit)} ({fmt_percent(mode.share, 2)} of samples)" for mode in self.modes]
+        rows: list[Row] = [("value", self.stated)]
+        rows += [(s.interval_name, f"{fmt_si(s.low, unit)} … {fmt_si(s.high, unit)}")] if self.spread else []
+        rows += [("modes", " or ".join(modes))] if self.bimodal else []
+        rows.append(("samples", f"{s.n}, {fmt_si(s.minimum, unit)} … {fmt_si(s.maximum, unit)}"))
+        rows += [("threads", str(self.threads))] if self.threads else []
+        rows += [("clock", fmt_si(self.clock_hz, "Hz"))] if self.clock_hz else []
+        rows += [("problem", " ".join(f"{name}={value}" for name, value in self.problem.items() if value != ""))] if self.problem else []
+        rows.append(("status", self.state + (f": {self.reason}" if self.reason else "")))
+        return self.name, ("", ""), rows, ()
 
     def pooled(self, samples: Iterable[float]) -> Ceiling:
         """This ceiling with more samples of the same roof (brackets, the end check)."""

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from .._repr import Row, html_table, printable, text_table
+from .._repr import Parts, Row, Shown, printable
 from ..dtypes import DTYPES, dtype_name
 from ..errors import Error
 from ..operators.base import MIXES
 from ..probes import LEVELS, RATE_UNITS, roofs_of
 from ..probes.levels import lasting_capacity, stated_caches
 from ..reading import MACHINE, SCHEMA_VERSION, Text, build, check_version, from_json, read_bytes
-from ..units import fmt_percent, fmt_si
+from ..units import fmt_si
 from .ceiling import UNVERIFIED, Ceiling
 from .curve import SizeCurve
 from .datasheet import SOURCE, parts, parts_of_file
@@ -41,7 +41,7 @@ _SUMS = {"fp64": "fp64", "int8": "int32", "int4": "int32"}  # what products of a
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Machine:
+class Machine(Shown):
     """One device and its ceilings, what they were over the size of a working set, and over arithmetic intensity.
 
     facts: what the backend knows (cpu name, l1_bytes and l2_bytes per core, l3_bytes, isas, threads, ...).
@@ -339,18 +339,16 @@ class Machine:
         ceilings = ", ".join(c.label for c in best) or f"{len(self.ceilings)} ceilings"
         return printable(f"Machine({self.name!r}, {self.device}, {ceilings})")
 
-    def _table(self) -> tuple[str, Row, list[Row], list[str]]:
+    def _table(self) -> Parts:
         headers = ("ceiling", "value", "95 % interval", "p5 … p95", "n", "threads", "clock", "status")
         rows: list[Row] = []
         for c in self.ceilings:
             s, unit = c.summary, RATE_UNITS[c.kind]
-            spread = "" if c.bimodal or s.n == 1 else f"±{fmt_percent(max(s.high - s.median, s.median - s.low) / s.median, 2)}"
-            spread += " (range)" if spread and s.interval_name == "range" else ""
             rows.append(
                 (
                     c.name,
                     c.stated,
-                    spread,
+                    c.spread,
                     f"{fmt_si(s.p5, unit)} … {fmt_si(s.p95, unit)}" if s.n > 1 else "",
                     str(s.n),
                     str(c.threads or ""),
@@ -360,14 +358,6 @@ class Machine:
             )
         title = ", ".join(part for part in (self.name, self.device, *stated_caches(self.facts), self.created_utc) if part)
         return title, headers, rows, [f"note: {flag}" for flag in self.sanity()]
-
-    def _repr_html_(self) -> str:
-        title, headers, rows, notes = self._table()
-        return html_table(headers, rows, title=title, notes=notes)
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        title, headers, rows, notes = self._table()
-        printer.text("Machine(…)" if cycle else text_table(headers, rows, title=title, notes=notes))
 
 
 def save_machines(machines: Sequence[Machine], path: str | os.PathLike[str], *, force: bool = False) -> None:

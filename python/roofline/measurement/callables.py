@@ -60,6 +60,8 @@ def measure_callable(
 ) -> Measurement:
     """Time `function(*args, **kwargs)` and place it on the roofline of the device.
 
+    `measure_callable(np.matmul, a, b, flops=Matmul(rows=512, columns=512, inner=512))`.
+
     flops, bytes: what one call computes and moves, as numbers, or an operator of ours as `flops` (its FLOPs, compulsory
     bytes, dtype and mix). dtype: of the compute roof. mix: the access whose bandwidth is the memory roof. level: where its
     data lies ("DRAM", "L1", ...). threads: of the roofs it is compared with. The callable runs on its own threads, unpinned;

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .._repr import Parts, Row, Shown
 from ..errors import Error
+from ..units import fmt_number, fmt_si
 from .base import Facts, Operator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class Counts(Shown):
     """What problems compute and move. Counts of problems that run one after the other add up; a number times them repeats them."""
 
     flops: float = 0
@@ -21,6 +23,19 @@ class Counts:
     def flops_per_byte(self) -> float:
         """The arithmetic intensity; infinite where nothing moves."""
         return self.flops / self.bytes if self.bytes else float("inf")
+
+    def _rows(self) -> list[Row]:
+        return [
+            ("FLOPs", fmt_si(self.flops, "FLOP")),
+            ("bytes", fmt_si(self.bytes, "B")),
+            ("intensity", f"{fmt_number(self.flops_per_byte)} FLOP/byte"),
+        ]
+
+    def __repr__(self) -> str:
+        return f"Counts({', '.join(value for _, value in self._rows())})"
+
+    def _table(self) -> Parts:
+        return "Counts", ("", ""), self._rows(), ()
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(flops=self.flops + other.flops, bytes=self.bytes + other.bytes)
@@ -39,6 +54,8 @@ def count(
     tensors: Sequence[str] | None = None,
 ) -> Counts:
     """FLOPs and bytes of problems that run one after the other, by docs/conventions.md. An operator's name is its usual problem.
+
+    `count(Attention(seq_q=1, seq_kv=4096), "softmax").flops_per_byte`.
 
     Bytes are the compulsory ones, and what `variant` moves beyond them (plan: its facts, see `Operator.traffic`). products_only:
     FLOPs of matrix products alone, as papers count. tensors: names of those whose compulsory bytes count (None: all; empty: only
@@ -61,7 +78,7 @@ def count(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Growth:
+class Growth(Shown):
     """Counts over a number x (a batch, tokens): flops_each x FLOPs over bytes_once + bytes_each x bytes. All above 0.
 
     bytes_once: what all share, such as weights. bytes_each: what every one brings, such as activations or a KV cache.
@@ -81,7 +98,22 @@ class Growth:
         """The intensity that an endless number approaches."""
         return self.flops_each / self.bytes_each
 
+    def __repr__(self) -> str:
+        each = f"{fmt_si(self.flops_each, 'FLOP')} and {fmt_si(self.bytes_each, 'B')} each, {fmt_si(self.bytes_once, 'B')} once"
+        return f"Growth({each}: at most {fmt_number(self.limit)} FLOP/byte)"
+
+    def _table(self) -> Parts:
+        rows: list[Row] = [
+            ("FLOPs of each", fmt_si(self.flops_each, "FLOP")),
+            ("bytes of each", fmt_si(self.bytes_each, "B")),
+            ("bytes that all share", fmt_si(self.bytes_once, "B")),
+            ("intensity of one", f"{fmt_number(self.flops_per_byte(1))} FLOP/byte"),
+            ("intensity without end", f"{fmt_number(self.limit)} FLOP/byte"),
+        ]
+        return "Growth", ("", ""), rows, ()
+
     def flops_per_byte(self, x: float) -> float:
+        """Of x of them, in FLOP/byte."""
         return self.flops_each * x / (self.bytes_once + self.bytes_each * x)
 
     def reaches(self, ridge: float) -> float | None:

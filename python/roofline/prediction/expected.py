@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .._repr import Shown
 from ..counts import larger, pick
 from ..errors import Error
 from ..operators.base import WORK
@@ -59,7 +60,7 @@ def longest(seconds: Mapping[str, Any]) -> dict[str, Any]:
 ROOF_WORDS: Mapping[str, str] = {"product": "GEMM", "other": "other arithmetic"}
 
 
-class Expected:
+class Expected(Shown):
     """An expected time, of one problem or of a model's phase: what both say of it. Times in seconds, sizes in bytes."""
 
     __slots__ = ()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._repr import Row, html_table, printable, text_table
+from .._repr import Parts, Row, printable
 from ..counts import larger, pick, smaller
 from ..errors import Error
 from ..kernel_costs import KernelCosts, kernel_costs
@@ -124,11 +124,8 @@ class Prediction(Expected):
         most = f" to {fmt_si(self.most_s, 's')}" if self.most_s else ""
         return ("", "time", "ceiling"), [*roofs, *parts, ("expected", f"{fmt_si(self.time_s, 's')}{most}", "")]
 
-    def _repr_html_(self) -> str:
-        return html_table(*self.table(), title=repr(self), notes=self.notes)
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text("Prediction(…)" if cycle else text_table(*self.table(), title=repr(self), notes=self.notes))
+    def _table(self) -> Parts:
+        return repr(self), *self.table(), self.notes
 
 
 def _served(

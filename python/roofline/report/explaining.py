@@ -213,6 +213,8 @@ def explain(measurement: Measurement, machine: Machine | None = None, peers: Ite
     """Formulas of FLOPs and bytes by term, the brackets, samples, prediction and outcome; with `machine`, the time at each ceiling
     and what each change would gain.
 
+    `print(explain(results[0], machine, results))`.
+
     peers: measurements beside it, for the gain of other variants. Works on saved measurements; measures nothing.
     """
     m = measurement

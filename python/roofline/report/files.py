@@ -160,6 +160,8 @@ def render(
 ) -> tuple[Path, ...]:
     """Write report.md, results.csv, (plot) the pictures with their data and (html) report.html into `out`; nothing is measured.
 
+    `render(machine, results, "folder", html=True)`.
+
     also: further measurements for report.html, such as a sweep's.
 
     The same machine and results give the same text. Returns the paths. Raises Error where a file cannot be written, and for one
@@ -183,7 +185,10 @@ def render(
 
 
 def load(folder: str | os.PathLike[str]) -> tuple[Machine, Results]:
-    """The machine and the results of a report's folder (no results where there are none). Raises Error as `Machine.load`."""
+    """The machine and the results of a report's folder (no results where there are none). Raises Error as `Machine.load`.
+
+    `machine, results = load("roofline-report")`.
+    """
     path = Path(folder)
     machine = Machine.load(path / MACHINE)
     results = Results.load(path / RESULTS) if (path / RESULTS).exists() else Results()

@@ -116,6 +116,8 @@ def report(
 ) -> Report:
     """Measure the ceilings of a device, then every operator against them, and write the files of a report into `out`.
 
+    `report("roofline-report", quick=True).machine`.
+
     The main ceilings, or with thorough all of them. machine: ceilings measured before; then none is measured again.
     time_limit_s: for everything together; None is 55 s, 25 s with quick, none with thorough. A point not begun by then is left
     out, and the report names it. html: also report.html, one file with interactive pictures (see `html`). When all is there, it

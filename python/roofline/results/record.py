@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from .._repr import Row, html_table, printable, text_table
+from .._repr import Parts, Row, Shown, printable
 from ..errors import Error
 from ..machine import RATE_UNITS, Machine, Summary, modes, summary, to_json
 from ..machine.facts import StatedConditions, StatedPlan, StatedProvenance
@@ -148,7 +148,7 @@ class Bracket:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Measurement:
+class Measurement(Shown):
     """One problem on one device.
 
     samples_s: seconds per launch, one per timed batch of `launches_per_sample`; empty unless it ran. steps: the same per
@@ -416,7 +416,7 @@ class Measurement:
         took = fmt_si(self.time_s, "s")
         return printable(f"Measurement({what}, {self.short_problem}, {self.cache_state}, {took}{share}{status})")
 
-    def _table(self) -> tuple[str, Row, list[Row]]:
+    def _table(self) -> Parts:
         rows: list[Row] = [
             ("problem", self.short_problem),
             ("device", f"{self.device}, {self.threads} threads, {self.cache_state}"),
@@ -446,12 +446,4 @@ class Measurement:
             rows.append(("reached", f"{fmt_percent(self.share_of_bracket)} of the bracket ({self.bound}-bound)"))
         if self.prediction_error is not None:
             rows.append(("predicted", f"{fmt_si(self.prediction['time_s'], 's')} ({fmt_percent(self.prediction_error)})"))
-        return f"{self.operator} {self.variant}".strip(), ("", ""), rows
-
-    def _repr_html_(self) -> str:
-        title, headers, rows = self._table()
-        return html_table(headers, rows, title=title)
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        title, headers, rows = self._table()
-        printer.text("Measurement(…)" if cycle else text_table(headers, rows, title=title))
+        return f"{self.operator} {self.variant}".strip(), ("", ""), rows, ()

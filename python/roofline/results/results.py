@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, overload
 
-from .._repr import Row, html_table, records_to_csv, text_table
+from .._repr import Parts, Row, Shown, records_to_csv
 from ..errors import Error
 from ..machine import require_replaceable, write_atomically
 from ..reading import RESULTS, check_version, from_json, read_bytes
@@ -17,7 +17,7 @@ from .record import Measurement
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Results(Sequence[Measurement]):
+class Results(Shown, Sequence[Measurement]):
     """Measurements in the order they were made. notes: what a reader of their file should know."""
 
     measurements: tuple[Measurement, ...] = ()
@@ -110,7 +110,7 @@ class Results(Sequence[Measurement]):
         columns, rows = self._rectangle()
         return polars.DataFrame({name: [row[name] for row in rows] for name in columns}, strict=False)
 
-    def _table(self) -> tuple[Row, list[Row]]:
+    def _table(self) -> Parts:
         headers: Row = (
             "operator",
             "variant",
@@ -144,16 +144,10 @@ class Results(Sequence[Measurement]):
                     m.status + (f": {m.reason}" if m.reason and m.status != "ok" else ""),
                 )
             )
-        return headers, rows
+        return repr(self), headers, rows, self.notes
 
     def __repr__(self) -> str:
         counts: dict[str, int] = {}
         for m in self.measurements:
             counts[m.status] = counts.get(m.status, 0) + 1
         return f"Results({len(self)} measurements{''.join(f', {n} {status}' for status, n in counts.items())})"
-
-    def _repr_html_(self) -> str:
-        return html_table(*self._table(), title=repr(self), notes=self.notes)
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text("Results(…)" if cycle else text_table(*self._table(), title=repr(self), notes=self.notes))

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
+from .._repr import Parts, Row, Shown, printable
 from ..dtypes import DTYPES as KNOWN
 from ..dtypes import dtype, dtype_name
 from ..errors import Error
+from ..units import fmt_si
 from ..words import ByName, hint, spelled, whole
 
 ACTIVATIONS = ("silu", "gelu", "relu")  # the tanh form of gelu counts as gelu
@@ -144,7 +146,7 @@ def quantization_of(given: Quantization | str | None) -> Quantization | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransformerConfig(ByName):
+class TransformerConfig(Shown, ByName):
     """A decoder-only transformer. 0 and "" mean that a part is absent, or what is said here.
 
     heads, kv_heads (0: as heads), head_dim (0: d_model / heads): of attention. window: keys a query sees in `window_layers`
@@ -372,6 +374,42 @@ class TransformerConfig(ByName):
         if "activations" in changes and self.kv == self.activations:
             changes = {"kv": "", **changes}
         return dataclasses.replace(self, **changes)
+
+    def _attention(self) -> str:
+        if self.mla:
+            return f"{self.heads} heads, MLA of rank {self.kv_lora_rank}"
+        grouped = f", {self.kv_heads} of keys and values" if self.kv_heads != self.heads else ""
+        return f"{self.heads} heads of {self.head_dim}{grouped}"
+
+    def _ffn(self) -> str:
+        if self.experts:
+            shared = f" and {self.shared_experts} shared" if self.shared_experts else ""
+            return f"{self.experts_per_token} of {self.experts} experts of {self.expert_d_ff}{shared}"
+        return f"d_ff {self.d_ff}"
+
+    def _dtypes(self) -> str:
+        narrow = f", weights {self.quantization.weights}" if self.quantization else ""
+        return self.activations + narrow + (f", KV cache {self.kv}" if self.kv != self.activations else "")
+
+    def __repr__(self) -> str:
+        size = f"{self.layers} layers, d_model {self.d_model}, {self._attention()}, {self._ffn()}, vocabulary {self.vocabulary}"
+        return printable(f"TransformerConfig({self.name!r}: {size}, {self._dtypes()})")
+
+    def _table(self) -> Parts:
+        from .parameters import active_parameters, total_parameters  # which count what is described here
+
+        active = f", {fmt_si(active_parameters(self), '')} of them for each token" if self.experts else ""
+        rows: list[Row] = [
+            ("parameters", f"{fmt_si(total_parameters(self), '')}{active}"),
+            ("layers", f"{self.layers}" + (f", {self.mixtures} of them mixtures of experts" if self.experts else "")),
+            ("d_model", str(self.d_model)),
+            ("attention", self._attention() + (f"; {self.windowed} layers see {self.window} keys" if self.window else "")),
+            ("FFN", f"{self._ffn()}, {self.activation}{', gated' if self.gated else ''}"),
+            ("vocabulary", str(self.vocabulary)),
+            ("KV cache", f"{self.kv_width} elements of {self.kv} for each token and layer"),
+            ("dtypes", self._dtypes()),
+        ]
+        return self.name, ("", ""), rows, [f"not read: {', '.join(self.unread)}"] if self.unread else []
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form."""

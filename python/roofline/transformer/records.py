@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from .._repr import Row, html_table, printable, text_table
+from .._repr import Parts, Row, printable
 from ..prediction import Expected, bound_of, fmt_roofs
 from ..reading import SCHEMA_VERSION
 from ..units import MISSING, fmt_bytes, fmt_number, fmt_percent, fmt_share, fmt_shares, fmt_si
@@ -253,11 +253,8 @@ class ModelPrediction(Expected):
     def _notes(self) -> list[str]:
         return [*(f"{name}: {value}" for name, value in self.summary()), *self.remarks()]
 
-    def _repr_html_(self) -> str:
-        return html_table(*self.table(), title=repr(self), notes=self._notes())
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text("ModelPrediction(…)" if cycle else text_table(*self.table(), title=repr(self), notes=self._notes()))
+    def _table(self) -> Parts:
+        return repr(self), *self.table(), self._notes()
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form, see `prediction.schema.json`."""

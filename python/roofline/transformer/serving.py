@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .._repr import Row, html_table, printable, text_table
+from .._repr import Parts, Row, printable
 from ..errors import Error
 from ..machine import Machine
 from ..prediction import Expected, bound_of, fmt_roofs
@@ -193,11 +193,8 @@ class ServingPrediction(Expected):
             "notes": list(self.notes),
         }  # fmt: skip
 
-    def _repr_html_(self) -> str:
-        return html_table(*self.table(), title=self.title, notes=self.remarks())
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text("ServingPrediction(…)" if cycle else text_table(*self.table(), title=self.title, notes=self.remarks()))
+    def _table(self) -> Parts:
+        return self.title, *self.table(), self.remarks()
 
 
 def predict_serving(

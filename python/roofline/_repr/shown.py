@@ -1,0 +1,28 @@
+"""What objects with a table share: aligned text in a terminal, escaped HTML in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .html import html_table
+from .text import Row, text_table
+
+Parts = tuple[str, Row, Sequence[Row], Sequence[str]]  # title, headers, rows, notes
+
+
+class Shown:
+    """Base of objects that show themselves as one table, which `_table` gives."""
+
+    __slots__ = ()
+
+    def _table(self) -> Parts:
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        title, headers, rows, notes = self._table()
+        return html_table(headers, rows, title=title, notes=notes)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        title, headers, rows, notes = self._table()
+        printer.text(f"{type(self).__name__}(…)" if cycle else text_table(headers, rows, title=title, notes=notes))
