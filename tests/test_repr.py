@@ -69,7 +69,7 @@ def objects() -> list[Any]:
         count(Attention()),
         growth("gemm", "M", N="4k", K="4k"),
         place("gemm", "H100"),
-        crossover("gemm", "H100", over="M"),
+        crossover("H100", "gemm", over="rows"),
         *(preset(name) for name in ("Llama-3-8B", "DeepSeek-V3", "gpt-oss-20b")),
     ]
 

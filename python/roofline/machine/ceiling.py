@@ -209,7 +209,8 @@ class Ceiling(Shown):
         rows.append(("samples", f"{s.n}, {fmt_si(s.minimum, unit)} … {fmt_si(s.maximum, unit)}"))
         rows += [("threads", str(self.threads))] if self.threads else []
         rows += [("clock", fmt_si(self.clock_hz, "Hz"))] if self.clock_hz else []
-        rows += [("problem", " ".join(f"{name}={value}" for name, value in self.problem.items() if value != ""))] if self.problem else []
+        fields = " ".join(f"{name}={value}" for name, value in self.problem.items() if value != "")
+        rows += [("problem", fields)] if fields else []
         rows.append(("status", self.state + (f": {self.reason}" if self.reason else "")))
         return self.name, ("", ""), rows, ()
 

@@ -87,7 +87,9 @@ def run(
 ) -> dict[str, Any]:
     """Run one problem on `tensors`, given by the names, shapes and dtypes of `problem.tensors()`.
 
-    `run(Relu(elements=1000), x=np.ones(1000, np.float32))["y"]`. A tensor is a NumPy array, or anything with `__dlpack__` or `__cuda_array_interface__` (PyTorch, CuPy, JAX) that lies on the
+    `run(Relu(elements=1000), x=np.ones(1000, np.float32))["y"]`.
+
+    A tensor is a NumPy array, or anything with `__dlpack__` or `__cuda_array_interface__` (PyTorch, CuPy, JAX) that lies on the
     device; it is used where it lies, after what its library has enqueued. device: None is where the tensors lie; if all are
     NumPy arrays, the first GPU, else the CPU. An output that is given is written; one that is not, is returned in new memory: as
     a NumPy array on the CPU and where all tensors are NumPy arrays, else as a `DeviceArray`. What the problem updates in place
