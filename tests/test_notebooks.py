@@ -184,3 +184,16 @@ def test_the_tutorial_has_ten_parts_that_end_with_checks() -> None:
     assert len(wrong) >= 15
     assert [claim for claim in everything if not claim.startswith((*texts, *HERE)) and everything[claim] == "FAIL"] == []
     assert {verdict for verdict in everything.values()} == {"pass", "FAIL"}
+
+
+@pytest.mark.parametrize("stem, parts", [("your_machine", 5), ("whole_models", 6)])
+def test_each_part_has_a_picture_and_ends_with_checks(stem: str, parts: int) -> None:
+    cells = read(ROOT / "notebooks" / f"{stem}.ipynb").cells
+    begins = [i for i, cell in enumerate(cells) if cell.cell_type == "markdown" and cell.source.startswith("## Part ")]
+    ends = [*begins[1:], next(i for i in range(begins[-1] + 1, len(cells)) if cells[i].source.startswith("## "))]
+    assert len(begins) == parts
+    for begin, end in zip(begins, ends, strict=True):
+        code = [cell for cell in cells[begin:end] if cell.cell_type == "code"]
+        found = verdicts(code[-1])
+        assert any(pictures(cell) for cell in code) and len(found) >= 4, cells[begin].source[:40]
+        assert {verdict for claim, verdict in found.items() if not claim.startswith(HERE)} <= {"pass"}
