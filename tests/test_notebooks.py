@@ -108,7 +108,7 @@ def verdicts(cell: Any) -> dict[str, str]:
     found: dict[str, str] = {}
     for output in cell.outputs:
         html = output.get("data", {}).get("text/html", "")
-        if '<th scope="col" style="text-align:left">verdict</th>' in html:
+        if '<thead><tr><th scope="col" style="text-align:left">verdict</th>' in html:  # first: other tables end with one
             rows = list(ElementTree.fromstring(html).iter("tr"))[1:]
             found |= {str(row[1].text): str(row[0].text) for row in rows}
     return found
