@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, fields
 from itertools import combinations
 from typing import Any
 
@@ -14,22 +14,35 @@ from numpy.typing import NDArray
 
 from .counts import larger, pick
 from .errors import Error
-from .machine import LEVELS, Ceiling, Machine
+from .machine import Ceiling, Machine
 from .operators import Operator, from_dict
 
+# p of the sum of memory and of the rest, which a kernel overlaps as far as this says.
+SHARPNESS = 3.0
 # Weights beside one standard problem, whose weight is 1: of the factors and of the seconds that are expected without any, and of
 # those that all problems of the variant show, beside those of one dtype; and of a standard problem that other work disturbed.
 UNKNOWN, SHOWN, DISTURBED = (0.4, 0.15), (1.5, 1.0), 0.3
 LEAST, MOST = 0.5, 20.0  # of the factors
 LOOP_S, START_S = 100e-9, 2e-6  # upper ends of what is usual: what no standard problem shows stays well below
+STEPS = 6  # of the least squares, whose coefficients depend on the factors a little
+
+# How far what a standard problem takes beyond the costs above holds for others. In the logarithm of the time: usual size of such
+# differences, and how well one measurement repeats. In squared distances: a size NEAR times as large, and another dtype or mode.
+SPREAD, REPEATED, REPEATED_DISTURBED = 0.3, 0.05, 0.2
+NEAR, OTHER = 8.0, 1.0
+
+
+def overlapped_s(memory_s: Any, rest_s: Any) -> Any:
+    """Seconds of both together; numbers or arrays."""
+    most = larger(larger(memory_s, rest_s), 1e-300)
+    return most * ((memory_s / most) ** SHARPNESS + (rest_s / most) ** SHARPNESS) ** (1 / SHARPNESS)
 
 
 @dataclass(frozen=True, slots=True)
 class KernelCosts:
-    """memory, caches: measured over expected time of the parts where memory, and where caches or arithmetic take most of it.
-
-    loop_s: seconds each time the innermost loop begins (`Operator.loops`), by all threads together. start_s: of one run;
-    cold_s: more where its operands come from memory.
+    """memory, caches: measured over expected time of memory, and of caches and arithmetic. loop_s: seconds each time the innermost
+    loop begins (`Operator.loops`), by all threads together. start_s: of one run; cold_s: more where its operands come from memory.
+    nearby: how the standard problems differ from what these say, and so problems near them.
     """
 
     memory: float = 1.0
@@ -37,25 +50,32 @@ class KernelCosts:
     loop_s: float = 0.0
     start_s: float = 0.0
     cold_s: float = 0.0
+    nearby: Nearby | None = None
 
-    def more_s(self, problem: Operator, parts: Mapping[str, Any], overlapped_s: Any, *, cold: bool) -> dict[str, Any]:
-        """Seconds beyond the parts, which take `overlapped_s` together and without launches: "kernel" (negative: it is faster
-        than its parts), "loops" and "start".
+    def more_s(self, problem: Operator, memory_s: Any, rest_s: Any, expected_s: Any, *, cold: bool) -> dict[str, Any]:
+        """Seconds beyond expected_s, without launches: "kernel" (negative: it is faster than its parts), "loops" and "start".
+
+        memory_s, rest_s: of its bytes from memory, and of all else together.
         """
-        share = memory_share(parts)
-        factor = self.memory * share + self.caches * (1 - share)
-        return {
-            "kernel": overlapped_s * (factor - 1),
-            "loops": problem.loops() * self.loop_s,
-            "start": self.start_s + cold * self.cold_s,
-        }
+        base_s = overlapped_s(self.memory * memory_s, self.caches * rest_s)
+        loops_s, start_s = problem.loops() * self.loop_s, self.start_s + cold * self.cold_s
+        differs = 0.0 if self.nearby is None else (base_s + loops_s + start_s) * self.nearby.share(problem, cold)
+        return {"kernel": base_s + differs - expected_s, "loops": loops_s, "start": start_s}
 
 
-def memory_share(parts: Mapping[str, Any]) -> Any:
-    """How far memory decides: 1 where nothing else takes time, 0.5 where the rest takes as long, and quickly less below."""
-    memory = parts.get(LEVELS[-1], 0.0)
-    rest = sum(seconds for name, seconds in parts.items() if name not in (LEVELS[-1], "launch"))
-    return memory**2 / larger(memory**2 + rest**2, 1e-300)
+@dataclass(frozen=True, slots=True, eq=False)
+class Nearby:
+    """Standard problems (`_features`), and the weight of each: differences are carried over by their covariance (kriging)."""
+
+    seen: tuple[tuple[Any, ...], ...]
+    weights: NDArray[np.float64]
+
+    def share(self, problem: Operator, cold: bool) -> Any:
+        """How much longer than its costs say a problem is expected to take, over these; an array for a batch."""
+        own = _features(problem, cold)
+        found: Any = sum(weight * _covariance(own, other) for weight, other in zip(self.weights, self.seen, strict=True))
+        share = np.expm1(found)
+        return share if np.ndim(share) else float(share)
 
 
 def kernel_costs(machine: Machine, problem: Operator, variant: str) -> KernelCosts | None:
@@ -71,36 +91,53 @@ def kernel_costs(machine: Machine, problem: Operator, variant: str) -> KernelCos
         return None
     few, dtype = problem.few_rows(), stored(problem)
     if not isinstance(few, np.ndarray):
-        return _costs(rows, dtype, bool(few))
-    short, long = (astuple(_costs(rows, dtype, path)) for path in (True, False))
-    return KernelCosts(*(pick(few, a, b) for a, b in zip(short, long, strict=True)))
+        found = _costs(rows, dtype, bool(few))
+    else:
+        short, long = (astuple(_costs(rows, dtype, path))[:5] for path in (True, False))
+        found = KernelCosts(*(pick(few, a, b) for a, b in zip(short, long, strict=True)))
+    return KernelCosts(found.memory, found.caches, found.loop_s, found.start_s, found.cold_s, _nearby(rows))
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """An equation of the least squares: its weight, the five coefficients, and the right-hand side, all but the weight over the
-    measured time; and what tells kernels of one variant apart."""
+    """A standard problem: what it took and what its parts take, in seconds; and what tells kernels of one variant apart."""
 
     weight: float
-    counts: tuple[float, ...]
-    wanted: float
+    time_s: float
+    launch_s: float
+    memory_s: float
+    rest_s: float
+    loops: float
+    cold: bool
     dtype: str
     few: bool
+    features: tuple[Any, ...]
+
+    def costs_s(self, costs: KernelCosts) -> float:
+        """What it should take, its launch left out."""
+        base_s = overlapped_s(costs.memory * self.memory_s, costs.caches * self.rest_s)
+        return float(base_s + self.loops * costs.loop_s + costs.start_s + self.cold * costs.cold_s)
+
+    def counts(self, costs: KernelCosts) -> tuple[float, ...]:
+        """Coefficients of the five costs in its time, about these: the time of both parts is homogeneous in their factors."""
+        memory_s, rest_s = costs.memory * self.memory_s, costs.caches * self.rest_s
+        both_s = max(overlapped_s(memory_s, rest_s), 1e-300)
+        shares = ((memory_s / both_s) ** (SHARPNESS - 1), (rest_s / both_s) ** (SHARPNESS - 1))
+        return (self.memory_s * shares[0], self.rest_s * shares[1], self.loops, 1.0, float(self.cold))
 
 
 def _row(c: Ceiling) -> _Row | None:
     """None where the ceiling does not say what was timed."""
     problem = problem_of(c.problem)
-    known = [c.plan.get(name) for name in ("predicted_s", "launch_s", "memory_share")]
+    known = [c.plan.get(name) for name in ("launch_s", "memory_s", "rest_s")]
     if problem is None or not all(isinstance(value, float) for value in known):
         return None
-    predicted_s, launch_s, share = (float(value) for value in known)  # type: ignore[arg-type]
-    time_s = problem.compulsory_bytes() / c.value
-    overlapped_s = max(predicted_s - launch_s, 0.0)
-    counts = (overlapped_s * share, overlapped_s * (1 - share), problem.loops(), 1.0, float(bool(c.params.get("cold"))))
+    launch_s, memory_s, rest_s = (float(value) for value in known)  # type: ignore[arg-type]
+    cold = bool(c.params.get("cold"))
     return _Row(
-        weight=DISTURBED if c.status == "contended" else 1.0, counts=tuple(count / time_s for count in counts),
-        wanted=max(1 - launch_s / time_s, 0.0), dtype=stored(problem), few=bool(problem.few_rows()),
+        weight=DISTURBED if c.status == "contended" else 1.0, time_s=problem.compulsory_bytes() / c.value, launch_s=launch_s,
+        memory_s=memory_s, rest_s=rest_s, loops=problem.loops(), cold=cold, dtype=stored(problem), few=bool(problem.few_rows()),
+        features=_features(problem, cold),
     )  # fmt: skip
 
 
@@ -116,9 +153,9 @@ def problem_of(stated: Mapping[str, Any]) -> Operator | None:
 
 @functools.lru_cache(maxsize=1024)
 def _problem(text: str) -> Operator | None:
-    fields = json.loads(text)  # every prediction asks for the same few
+    stated = json.loads(text)  # every prediction asks for the same few
     try:
-        return from_dict(str(fields.pop("operator", "")), fields)
+        return from_dict(str(stated.pop("operator", "")), stated)
     except Error:
         return None
 
@@ -135,14 +172,17 @@ def _costs(rows: tuple[_Row, ...], dtype: str, few: bool) -> KernelCosts:
 def _fitted(rows: Sequence[_Row], expected: KernelCosts, trusted: tuple[float, float]) -> KernelCosts:
     """The costs that explain the rows, and are those expected as far as no row tells. trusted: weights of factors and seconds."""
     weights = np.array([row.weight for row in rows])
-    counts, wanted = np.array([row.counts for row in rows]), np.array([row.wanted for row in rows])
+    wanted = weights * np.array([max(1 - row.launch_s / row.time_s, 0.0) for row in rows])
     factors, seconds = trusted
     prior = np.array([factors, factors, seconds / LOOP_S, seconds / START_S, seconds / START_S])
-    x = _not_negative(
-        np.vstack([weights[:, None] * counts, np.diag(prior)]), np.concatenate([weights * wanted, prior * astuple(expected)])
-    )
-    memory, caches = (min(max(float(factor), LEAST), MOST) for factor in x[:2])
-    return KernelCosts(memory, caches, *(float(seconds) for seconds in x[2:]))
+    right = np.concatenate([wanted, prior * np.array(astuple(expected)[:5])])
+    found = expected
+    for _ in range(STEPS):
+        counts = np.array([[weight * count / row.time_s for count in row.counts(found)] for weight, row in zip(weights, rows, strict=True)])
+        x = _not_negative(np.vstack([counts, np.diag(prior)]), right)
+        memory, caches = (min(max(float(factor), LEAST), MOST) for factor in x[:2])
+        found = KernelCosts(memory, caches, *(float(each) for each in x[2:]))
+    return found
 
 
 def _not_negative(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -157,3 +197,36 @@ def _not_negative(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.
             if error < least and not (x < 0).any():
                 best, least = x, error
     return best
+
+
+# -- what standard problems show beyond ------------------------------------------------------------------------------------------
+
+
+def _features(problem: Operator, cold: bool) -> tuple[Any, ...]:
+    """Its sizes in octaves, and what else tells it from other problems of its operator. Sizes of a batch are arrays."""
+    found: list[Any] = [cold]
+    for field in fields(problem):  # type: ignore[arg-type]
+        value = getattr(problem, field.name)
+        if field.type in ("int", int):
+            found.append(np.log2(np.maximum(value, 1)))
+        elif field.type not in ("float", float):
+            found.append(value)
+    return tuple(found)
+
+
+def _covariance(one: tuple[Any, ...], other: tuple[Any, ...]) -> Any:
+    distance: Any = 0.0
+    for a, b in zip(one, other, strict=True):
+        words = isinstance(a, (bool, str))
+        distance = distance + (OTHER * (a != b) if words else ((a - b) / np.log2(NEAR)) ** 2)
+    return SPREAD**2 * np.exp(-distance / 2)
+
+
+@functools.lru_cache(maxsize=256)
+def _nearby(rows: tuple[_Row, ...]) -> Nearby:
+    shown = [row.costs_s(_costs(rows, row.dtype, row.few)) for row in rows]
+    left = np.log([max(row.time_s - row.launch_s, 0.1 * row.time_s) / max(s, 1e-12) for row, s in zip(rows, shown, strict=True)])
+    seen = tuple(row.features for row in rows)
+    together = np.array([[_covariance(one, other) for other in seen] for one in seen])
+    noise = np.diag([(REPEATED if row.weight == 1 else REPEATED_DISTURBED) ** 2 for row in rows])
+    return Nearby(seen, np.linalg.solve(together + noise, left))

@@ -124,7 +124,7 @@ def sweep(options: argparse.Namespace) -> int:
     with checking_input():
         # The first value of each axis need not suit the operator's other defaults: fields of one problem are set together.
         start = cls.make(**{name: values[0] for name, values in axes.items()})
-        todo = points(start, options.variant, device, axes)
+        todo = points(start, options.variant, device, axes, machine)
     try:
         results = measure_points(
             todo,
@@ -226,7 +226,7 @@ def report(options: argparse.Namespace) -> int:
 
 
 def _show_report(made: Any, screen: Terminal) -> None:
-    from ..report.markdown import end_check_lines, prediction_lines
+    from ..report.markdown import end_check_lines, left_out_counts, prediction_lines
     from ..report.tables import ceiling_table, compact_table, reasons, sanity_lines
 
     shown = ceiling_table(made.machine)
@@ -239,5 +239,5 @@ def _show_report(made: Any, screen: Terminal) -> None:
     screen.notes("prediction:", prediction_lines(made.results)[:1])
     screen.notes("roofs at the end:", end_check_lines(made.machine))
     screen.notes("notes:", sanity_lines(made.machine))
-    screen.notes("left out:", made.left_out)
+    screen.notes("left out (report.md names each):", left_out_counts(made.machine))
     screen.line(f"files in {made.out}: {', '.join(file.name for file in made.files)}")

@@ -312,7 +312,8 @@ def measure(
 
     problem, machine: objects or words, as in `roofline.predict`: measure("attention", seq_q=1, seq_kv="8k"). fields: of an
     operator by name, or changed of a problem.
-    variant: None is the operator's default on this device. device: "cpu", "cuda:0"; None is the first GPU, else the CPU.
+    variant: None is the operator's default on this device, or the fastest by `machine` where that timed several kernels.
+    device: "cpu", "cuda:0"; None is the first GPU, else the CPU.
     machine: its best configurations of the roofs are used; without one they are found in a short calibration.
     cache_state: "cold" (operands come from DRAM) or "warm". steps: time each step of a kernel of several alone, too.
 
@@ -333,7 +334,7 @@ def measure(
     with measuring(opened):
         if machine is not None:
             opened.learn(machine.facts)
-        prepared = prepare(opened, problem, variant, cache_state, seed)
+        prepared = prepare(opened, problem, variant or opened.default_variant(problem, machine), cache_state, seed)
         prepared.sets[0].run()
         correctness = check(problem, prepared.tensors[0], seed)
         if not correctness["passed"]:
@@ -341,14 +342,12 @@ def measure(
 
         level = level_of(opened, prepared.working_set_bytes(), cache_state)
         moved = prepared.moved(level)[level]
-        in_place = any(t.role == "in_out" for t in problem.tensors())
         flops = problem.flops()
         probes = roofs_of(
             opened,
             mix=problem.mix,
             arithmetic=problem.compute()[0],
             level=level,
-            in_place=in_place,
             flops=sum(flops.values()),
             machine=machine,
             products=bool(problem.products()),
@@ -392,7 +391,7 @@ def attempt(problem: Operator | type[Operator] | str, *, variant: str | None = N
     if isinstance(problem, (str, type)):
         problem = problem_of(problem)
     require_type("the problem", problem, Operator, "an operator such as roofline.Softmax(rows=8, columns=8)")
-    opened = open_device(device, threads)
+    opened, machine = open_device(device, threads), options.get("machine")
     try:
         return measure(problem, variant=variant, device=opened, cache_state=cache_state, seed=seed, **options)
     except Unsupported as error:
@@ -404,7 +403,7 @@ def attempt(problem: Operator | type[Operator] | str, *, variant: str | None = N
     return Measurement(
         operator=problem.name,
         problem=problem.to_dict(),
-        variant=variant or opened.default_variant(problem),
+        variant=variant or opened.default_variant(problem, machine if isinstance(machine, Machine) else None),
         device=opened.name,
         threads=opened.threads,
         cache_state=cache_state,

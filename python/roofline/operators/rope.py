@@ -34,7 +34,7 @@ class Rope(Operator):
 
     name = "rope"
     summary = "rotary position embedding of queries and keys, in place"
-    mix = "copy"
+    mix = "update"
     variants = {
         "fused": Variant(
             summary="q and k are read and written once; a token's cos and sin are read once for all its heads",

@@ -23,7 +23,7 @@ from ..operators.scales import without_unused
 from ..reading import SCHEMA_VERSION
 from ..units import SECONDS, fmt_si, within
 from .expected import Expected, Utilisation, longest, utilisation_of
-from .rates import Rates, any_of, machine_rates, moved_bytes, reused_bytes, share_of
+from .rates import Rates, any_of, machine_rates, memory_and_rest_s, moved_bytes, reused_bytes, share_of
 
 ROUNDING = 1e-12  # of a time: a difference of floating-point sums below this is 0
 
@@ -182,7 +182,7 @@ def expect(
     time_s = rates.time_s(parts)
     if kernel is not None:
         overlapped_s = time_s - parts["launch"]
-        more = kernel.more_s(problem, parts, overlapped_s, cold=roofs.level == LEVELS[-1])
+        more = kernel.more_s(problem, *memory_and_rest_s(parts), overlapped_s, cold=roofs.level == LEVELS[-1])
         shorter = 1 + smaller(more["kernel"], 0.0) / larger(overlapped_s, sys.float_info.min)
         parts = {name: seconds if name == "launch" else seconds * shorter for name, seconds in parts.items()}
         time_s, most_s = time_s + sum(more.values()), None if most_s is None else most_s + sum(more.values())

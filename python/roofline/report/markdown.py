@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from .._repr import github_table
 from .._repr import markdown as escaped
 from ..errors import Error
 from ..machine import RATE_UNITS, Machine
+from ..operators import OPERATORS
 from ..probes.levels import stated_caches
 from ..reading import build
 from ..results import Bracket, Measurement
@@ -137,6 +139,24 @@ def left_out_lines(machine: Machine) -> list[str]:
         m = Measurement(device=machine.device, threads=0, status="unsupported", **{name: item[name] for name in POINT_KEYS})
         points.append((f"{m.operator} {m.variant} ({brief(m)}, {m.cache_state})", str(item["reason"])))
     return [*(f"ceilings {line}" for line in ceilings), *(f"operators {line}" for line in _joined(points))]
+
+
+MEASURES = {"ceilings": "`roofline measure`", "points": "`roofline report --thorough`, or a longer --time-limit,"}
+
+
+def left_out_counts(machine: Machine) -> list[str]:
+    """How many ceilings and points were not measured for one reason, of which operators, and what measures them."""
+    counted: dict[tuple[str, str], Counter[str]] = {}
+    for name, reason in dict(machine.provenance.get("left_out", {})).items():
+        operator = name.split(" ")[0]
+        counted.setdefault(("ceilings", reason), Counter())[operator if operator in OPERATORS else "roofs and rates"] += 1
+    for item in report_facts(machine).get("left_out", []):
+        counted.setdefault(("points", str(item["reason"])), Counter())[item["operator"]] += 1
+    lines = []
+    for (what, reason), of in counted.items():
+        each = ", ".join(f"{name} {count}" for name, count in of.most_common())
+        lines.append(f"{of.total()} {what} ({each}): {reason}; {MEASURES[what]} measures them")
+    return lines
 
 
 def prediction_lines(results: Iterable[Measurement]) -> list[str]:

@@ -12,7 +12,7 @@ import numpy as np
 from .._repr import Row
 from ..kernel_costs import kernel_costs, problem_of, stored
 from ..machine import FEWEST, LEVELS, RATE_UNITS, Ceiling, Machine
-from ..operators import OPERATORS, Operator, from_dict
+from ..operators import OPERATORS, Operator
 from ..operators.scales import without_unused
 from ..results import Measurement
 from ..units import GIGA, MISSING, fmt_number, fmt_percent, fmt_si
@@ -77,12 +77,6 @@ def ordered(results: Iterable[Measurement]) -> list[Measurement]:
         )
 
     return sorted(results, key=rank)
-
-
-def usual(results: Iterable[Measurement], machine: Machine) -> list[Measurement]:
-    """The undisturbed results of the variants that run by default, and of `naive`."""
-    ok = (m for m in results if m.status == "ok")
-    return [m for m in ok if m.variant in ("naive", from_dict(m.operator, m.problem).default_variant(machine.device))]
 
 
 def ordered_ceilings(machine: Machine) -> list[Ceiling]:
