@@ -42,7 +42,8 @@ def overlapped_s(memory_s: Any, rest_s: Any) -> Any:
 class KernelCosts:
     """memory, caches: measured over expected time of memory, and of caches and arithmetic. loop_s: seconds each time the innermost
     loop begins (`Operator.loops`), by all threads together. start_s: of one run; cold_s: more where its operands come from memory.
-    nearby: how the standard problems differ from what these say, and so problems near them.
+    nearby: how the standard problems differ from what these say, and so problems near them. replaced: of a kernel in a dtype that no
+    standard problem has, which ones stand for it.
     """
 
     memory: float = 1.0
@@ -51,6 +52,7 @@ class KernelCosts:
     start_s: float = 0.0
     cold_s: float = 0.0
     nearby: Nearby | None = None
+    replaced: str = ""
 
     def more_s(self, problem: Operator, memory_s: Any, rest_s: Any, expected_s: Any, *, cold: bool) -> dict[str, Any]:
         """Seconds beyond expected_s, without launches: "kernel" (negative: it is faster than its parts), "loops" and "start".
@@ -63,12 +65,23 @@ class KernelCosts:
         return {"kernel": base_s + differs - expected_s, "loops": loops_s, "start": start_s}
 
 
+    def doubt(self, problem: Operator, *, cold: bool) -> float:
+        """Standard deviation of the logarithm of the time of one problem: little near a standard one, SPREAD far off."""
+        return SPREAD if self.nearby is None else self.nearby.doubt(problem, cold)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Nearby:
-    """Standard problems (`_features`), and the weight of each: differences are carried over by their covariance (kriging)."""
+    """Standard problems (`_features`): what each adds, and the inverse of their covariance (simple kriging)."""
 
     seen: tuple[tuple[Any, ...], ...]
     weights: NDArray[np.float64]
+    inverse: NDArray[np.float64]
+
+    def doubt(self, problem: Operator, cold: bool) -> float:
+        own = _features(problem, cold)
+        near = np.array([_covariance(own, other) for other in self.seen])
+        return float(np.sqrt(max(SPREAD**2 - near @ self.inverse @ near, 0.0)))
 
     def share(self, problem: Operator, cold: bool) -> Any:
         """How much longer than its costs say a problem is expected to take, over these; an array for a batch."""
@@ -95,7 +108,15 @@ def kernel_costs(machine: Machine, problem: Operator, variant: str) -> KernelCos
     else:
         short, long = (astuple(_costs(rows, dtype, path))[:5] for path in (True, False))
         found = KernelCosts(*(pick(few, a, b) for a, b in zip(short, long, strict=True)))
-    return KernelCosts(found.memory, found.caches, found.loop_s, found.start_s, found.cold_s, _nearby(rows))
+    timed = sorted({row.dtype for row in rows})
+    replaced = "" if dtype in timed else f"no {dtype} {problem.name} {variant} was timed: kernels in {', '.join(timed)} stand for it"
+    return KernelCosts(found.memory, found.caches, found.loop_s, found.start_s, found.cold_s, _nearby(rows), replaced)
+
+
+def untimed(machine: Machine, problem: Operator, variant: str) -> tuple[str, ...]:
+    """A note where a machine timed kernels, but none of this variant."""
+    known = variant in problem.variants and any(machine.of("kernel"))
+    return (f"no {problem.name} {variant} was timed: it is expected to take what its parts take, which few kernels do",) if known else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,4 +250,5 @@ def _nearby(rows: tuple[_Row, ...]) -> Nearby:
     seen = tuple(row.features for row in rows)
     together = np.array([[_covariance(one, other) for other in seen] for one in seen])
     noise = np.diag([(REPEATED if row.weight == 1 else REPEATED_DISTURBED) ** 2 for row in rows])
-    return Nearby(seen, np.linalg.solve(together + noise, left))
+    inverse = np.linalg.inv(together + noise)
+    return Nearby(seen, inverse @ left, inverse)

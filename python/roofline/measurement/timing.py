@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import Error, OutOfMemory, Unsupported, require_type
-from ..kernel_costs import kernel_costs
+from ..kernel_costs import kernel_costs, untimed
 from ..machine import Given, Machine, machine_of
 from ..model import Roofs, bound, machine_roofs, terms_s
 from ..operators import Operator, problem_of
@@ -197,7 +197,10 @@ def from_rates(prepared: Prepared, machine: Machine | None, level: str) -> Expec
             change = peak / stated.compute_flops_per_s if math.isfinite(peak) else 1.0
             rates = known.scaled(bandwidths=rates.bandwidths, compute=change, launch_s=roofs.floor_s)
         kernel = None if machine is None else kernel_costs(machine, problem, prepared.variant)
-        return expect(problem, prepared.plan, prepared.caches, roofs, rates, moved, kernel).to_dict()
+        found = expect(problem, prepared.plan, prepared.caches, roofs, rates, moved, kernel)
+        if machine is not None and kernel is None:
+            found = dataclasses.replace(found, notes=(*found.notes, *untimed(machine, problem, prepared.variant)))
+        return found.to_dict()
 
     return expected
 

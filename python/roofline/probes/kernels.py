@@ -152,7 +152,7 @@ def _wanted(target: Target, depth: str) -> Iterator[Wanted]:
             rank = KERNELS if dtype in case.report else FURTHER
             for variant in problem.variants:
                 if problem.suits(variant, "cpu") and not target.missing(problem.name, variant, dtype):
-                    yield want(KERNEL, target, rank, (problem, variant), level="DRAM" if case.cold else "L2")
+                    yield want(KERNEL, target, rank, (problem, variant), level="DRAM" if case.cold else "L2", kept=False)
 
 
 NAMES = {(in_dtype(case.problem, dtype), case.cold): case.name for case in CASES for dtype in case.dtypes}
