@@ -108,7 +108,8 @@ def kernel_ceiling(device: Device, what: Wanted, policy: Policy, machine: Machin
     """
     problem, variant = what.require()[0]
     brief = dataclasses.replace(
-        policy, tries=1, warmup_min_s=0.01, warmup_max_s=0.04, min_s=min(policy.min_s, 0.04), max_s=min(policy.max_s, 0.12)
+        policy, tries=1, warmup_min_s=0.01, warmup_max_s=0.04, min_s=min(policy.min_s, 0.03), max_s=min(policy.max_s, 0.08),
+        bracket_s=policy.bracket_s / 2,
     )  # fmt: skip
     state = "cold" if what.level == "DRAM" else "warm"
     others = dataclasses.replace(machine, ceilings=tuple(c for c in machine.ceilings if c.probe != what.probe.id))

@@ -11,8 +11,8 @@ from ..operators import Operator
 from .base import FURTHER, KERNELS, Identified, Identity, Probe, Target, Wanted, want, words
 
 SHAPE = ("seq_q", "seq_kv", "tokens", "rows", "columns", "inner", "d_model", "elements")  # what tells the cases of one name apart
-HALVES = ("bf16", "fp16")
-MAIN, HALF = ("fp32", "bf16"), ("bf16",)
+ONE, HALF, MAIN, THREE = ("fp32",), ("bf16",), ("fp32", "bf16"), ("fp32", "bf16", "fp16")
+FOUR, FIVE = (*THREE, "fp64"), (*THREE, "fp64", "int8")
 
 
 class Case(NamedTuple):
@@ -23,7 +23,7 @@ class Case(NamedTuple):
     name: str
     problem: Operator
     cold: bool
-    dtypes: tuple[str, ...] = ("fp32", *HALVES)
+    dtypes: tuple[str, ...] = THREE
     report: tuple[str, ...] = ()
 
 
@@ -38,8 +38,6 @@ def in_dtype(problem: Operator, dtype: str) -> Operator:
     return problem.replace(dtype=dtype, **follows, **bits)
 
 
-ONE = ("fp32",)
-
 
 def _rows(operator: type[Operator], report: tuple[str, ...]) -> Iterator[Case]:
     for name, rows, columns, cold, dtypes in (
@@ -47,7 +45,7 @@ def _rows(operator: type[Operator], report: tuple[str, ...]) -> Iterator[Case]:
         ("wide", 288, 1792, False, ()), ("narrow", 3072, 64, False, ()), ("tiny", 8, 48, False, ONE),
     ):  # fmt: skip
         problem = operator.make(rows=rows, columns=columns)
-        yield Case(name, problem, cold, dtypes or ("fp32", *HALVES), report if name == "large" else ())
+        yield Case(name, problem, cold, dtypes or THREE, report if name == "large" else ())
 
 
 def _elements(operator: type[Operator], report: tuple[str, ...]) -> Iterator[Case]:
@@ -56,26 +54,26 @@ def _elements(operator: type[Operator], report: tuple[str, ...]) -> Iterator[Cas
         ("large", 12 << 20, True, ()), ("middle", 1 << 19, True, ()), ("small", small, True, ONE), ("middle", 1 << 18, False, ()),
         ("small", small, False, ()), ("tiny", 400, True, ONE), ("tiny", 400, False, ONE),
     ):  # fmt: skip
-        yield Case(name, operator.make(elements=elements), cold, dtypes or ("fp32", *HALVES), report if name == "large" else ())
+        yield Case(name, operator.make(elements=elements), cold, dtypes or THREE, report if name == "large" else ())
 
 
 def _attention() -> Iterator[Case]:
-    yield Case("prefill", ops.Attention(seq_q=768, seq_kv=768, heads=4, head_dim=96), True, report=MAIN)
+    yield Case("prefill", ops.Attention(seq_q=768, seq_kv=768, heads=4, head_dim=96), True, FOUR, MAIN)
     yield Case("causal", ops.Attention(seq_q=1280, seq_kv=1280, heads=3, head_dim=80, causal=True), True, report=MAIN)
     yield Case("grouped", ops.Attention(seq_q=240, seq_kv=720, heads=6, kv_heads=2, head_dim=48), False)
-    yield Case("short", ops.Attention(seq_q=160, seq_kv=160, head_dim=112), False)
+    yield Case("short", ops.Attention(seq_q=160, seq_kv=160, head_dim=112), False, FOUR)
     yield Case("shallow", ops.Attention(seq_q=288, seq_kv=288, head_dim=24), False, ONE)
     yield Case("few queries", ops.Attention(seq_q=12, seq_kv=1472, heads=6, head_dim=96), False)
     yield Case("tiny", ops.Attention(seq_q=24, seq_kv=24, heads=2, head_dim=40), False, ONE)
-    yield Case("decode", ops.Attention(seq_q=1, seq_kv=6144, head_dim=96), True, report=MAIN)
+    yield Case("decode", ops.Attention(seq_q=1, seq_kv=6144, head_dim=96), True, FOUR, MAIN)
     yield Case("decode", ops.Attention(seq_q=1, seq_kv=1280, heads=6, kv_heads=2, head_dim=48), True)
-    yield Case("decode", ops.Attention(seq_q=1, seq_kv=640, head_dim=112), False)
+    yield Case("decode", ops.Attention(seq_q=1, seq_kv=640, head_dim=112), False, FOUR)
     yield Case("tiny", ops.Attention(seq_q=1, seq_kv=40, heads=2, head_dim=40), True, ONE)
     for queries, cold in ((384, True), (144, False)):
         backward = ops.AttentionBackward(heads=2, seq_q=queries, seq_kv=queries, head_dim=96 if cold else 80)
         yield Case("backward", backward, cold, report=HALF if cold else ())
     for seq_kv, cold in ((6144, True), (640, False), (48, False)):
-        dtypes = ("fp32", *HALVES) if seq_kv > 48 else HALF
+        dtypes = THREE if seq_kv > 48 else HALF
         report = HALF if cold else ()
         yield Case("decode", ops.CachedAttention(heads=16, kv_heads=4, seq_kv=seq_kv, head_dim=96), cold, dtypes, report)
         mla = ops.MlaDecode(heads=24, seq_kv=seq_kv // 2, kv_lora_rank=320, qk_rope_head_dim=48)
@@ -96,8 +94,9 @@ def _products() -> Iterator[Case]:
         ("rows", 40, 896, 640, True, ()), ("shallow", 352, 896, 96, True, ()), ("narrow", 192, 40, 224, False, ()),
         ("long", 48, 80, 2304, False, ()), ("tiny", 4, 48, 48, True, ()),
     ):  # fmt: skip
-        dtypes = ("fp32", *HALVES) if name != "tiny" else ONE
-        yield Case(name, ops.Matmul(rows=rows, columns=columns, inner=inner), cold, dtypes, report)
+        dtypes = THREE if name != "tiny" else ONE
+        more = FIVE if name in ("large", "few rows", "small", "shallow") else dtypes
+        yield Case(name, ops.Matmul(rows=rows, columns=columns, inner=inner), cold, more, report)
         if name not in ("large", "narrow"):
             quantized = ops.QuantizedMatmul(rows=rows, columns=columns, inner=inner // 64 * 64 or 128, group_size=64)
             yield Case(name, quantized, cold, dtypes, HALF if name == "one row" and cold else ())
@@ -107,14 +106,14 @@ def _products() -> Iterator[Case]:
         ("tiny", 1, 48, 96, True, ()),
     ):  # fmt: skip
         block = ops.Ffn(batch=1, seq_q=tokens, d_model=d_model, d_ff=d_ff)
-        yield Case(name, block, cold, ("fp32", *HALVES) if name != "tiny" else ONE, report)
+        yield Case(name, block, cold, THREE if name != "tiny" else ONE, report)
     yield Case("gated", ops.Ffn(batch=1, seq_q=20, d_model=448, d_ff=1152, activation="swiglu"), False)
     for name, batch, rows, columns, inner, cold in (
         ("one row", 12, 1, 896, 768, True), ("large", 72, 48, 448, 160, True), ("small", 24, 48, 96, 112, False),
         ("shallow", 8, 160, 224, 24, False), ("square", 8, 192, 224, 208, False), ("tiny", 4, 24, 32, 40, False),
     ):  # fmt: skip
         batched = ops.Bmm(batch=batch, rows=rows, columns=columns, inner=inner)
-        yield Case(name, batched, cold, ("fp32", *HALVES) if name != "tiny" else ONE, HALF if name == "large" else ())
+        yield Case(name, batched, cold, FOUR if name != "tiny" else ONE, HALF if name == "large" else ())
     for name, tokens, vocabulary in (("one", 1, 9216), ("few", 6, 5120), ("small", 40, 3072)):
         yield Case(name, ops.LmHead(tokens=tokens, d_model=896, vocabulary=vocabulary), True, report=HALF if tokens == 1 else ())
     for name, tokens, experts, cold in (("one", 1, 12, True), ("few", 6, 12, False), ("small", 320, 12, True), ("many", 96, 40, False)):
@@ -138,7 +137,7 @@ def _cases() -> Iterator[Case]:
         yield Case("tokens", ops.Embedding(tokens=tokens, vocabulary=6144, d_model=896), cold, report=report)
     for router in (ops.TopkSoftmax, ops.TopkSigmoid):
         for tokens, experts, cold in ((1536, 96, True), (1536, 192, False), (48, 96, False), (320, 24, False), (2, 96, False)):
-            dtypes = ("fp32", *HALVES) if tokens > 320 else ONE
+            dtypes = THREE if tokens > 320 else ONE
             yield Case("tokens", router(tokens=tokens, experts=experts), cold, dtypes, ONE if cold else ())
 
 
