@@ -22,7 +22,7 @@ from roofline.measurement.probing import Ready, ready
 from roofline.measurement.tensors import bind
 from roofline.operators import OPERATORS, Operator, PointerChase, Stream
 from roofline.probes import DEPTHS, PROBES, Identity, Probe, Wanted, probe_named
-from roofline.probes.bandwidth import STREAM, stream_problem
+from roofline.probes.bandwidth import STREAM, UPDATE
 from roofline.probes.base import ROOFS, want
 from roofline.tensor_spec import TensorSpec
 from roofline.units import GIB, KIB, MIB
@@ -347,10 +347,10 @@ def test_an_update_is_checked_against_what_it_was_given() -> None:
     for _ in range(3):  # factor 3: 27 times as large
         update.sets[0].run()
     update.verify("the update")
-    copy, sign = stream(device, "copy", MIB // 4), stream_problem(device, "DRAM", "update")
+    copy = stream(device, "copy", MIB // 4)
     copy.sets[0].run()  # into the array of the update
     update.verify("the update")
-    back = ready(device, STREAM, sign.replace(elements=MIB // 4), "plain", "DRAM")
+    back = ready(device, STREAM, Stream(access="update", elements=MIB // 4, factor=UPDATE), "plain", "DRAM")
     before = back.tensors["c"].raw().copy()
     back.sets[0].run()
     assert (back.tensors["c"].raw() == -before).all()

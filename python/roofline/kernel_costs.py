@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
 from itertools import combinations
 from typing import Any
 
@@ -21,10 +22,14 @@ from .operators import Operator, from_dict
 SHARPNESS = 3.0
 # Weights beside one standard problem, whose weight is 1: of the factors and of the seconds that are expected without any, and of
 # those that all problems of the variant show, beside those of one dtype; and of a standard problem that other work disturbed.
-UNKNOWN, SHOWN, DISTURBED = (0.4, 0.15), (1.5, 1.0), 0.3
-LEAST, MOST = 0.5, 20.0  # of the factors
-LOOP_S, START_S = 100e-9, 2e-6  # upper ends of what is usual: what no standard problem shows stays well below
+UNKNOWN, SHOWN = (0.4, 0.15), (1.5, 1.0)
+DISTURBED = {"contended": 0.3, "roof_moved": 0.6}
+MEMORY = 2.0  # how much more the factor of memory is trusted: what makes a kernel slower than a roof that moves stays where it is
+LEAST, MOST = 0.3, 100.0  # of the factors
+# Upper ends of what is usual: what no standard problem shows stays well below.
+BYTE_S, LOOP_S, START_S, PAGE_S = 100e-12, 100e-9, 2e-6, 200e-9
 STEPS = 6  # of the least squares, whose coefficients depend on the factors a little
+SMALL_PAGE, HUGE_PAGE = 4096, 2 << 20
 
 # How far what a standard problem takes beyond the costs above holds for others. In the logarithm of the time: usual size of such
 # differences, and how well one measurement repeats. In squared distances: a size NEAR times as large, and another dtype or mode.
@@ -32,25 +37,35 @@ SPREAD, REPEATED, REPEATED_DISTURBED = 0.3, 0.05, 0.2
 NEAR, OTHER = 8.0, 1.0
 
 
-def overlapped_s(memory_s: Any, rest_s: Any) -> Any:
-    """Seconds of both together; numbers or arrays."""
-    most = larger(larger(memory_s, rest_s), 1e-300)
-    return most * ((memory_s / most) ** SHARPNESS + (rest_s / most) ** SHARPNESS) ** (1 / SHARPNESS)
+def overlapped_s(*parts_s: Any) -> Any:
+    """Seconds of all parts together; numbers or arrays."""
+    most = functools.reduce(larger, parts_s, 1e-300)
+    return most * sum((each / most) ** SHARPNESS for each in parts_s) ** (1 / SHARPNESS)
+
+
+def cold_bytes_and_pages(problem: Operator, cold: bool) -> tuple[Any, Any]:
+    """Compulsory bytes that come from memory, and small pages: of tensors below a huge one, where prefetching begins anew on each."""
+    small = sum((t.moved_bytes * (t.size_bytes < HUGE_PAGE) for t in problem.tensors()), 0)
+    return problem.compulsory_bytes() * cold, small * cold / SMALL_PAGE
 
 
 @dataclass(frozen=True, slots=True)
 class KernelCosts:
-    """memory, caches: measured over expected time of memory, and of caches and arithmetic. loop_s: seconds each time the innermost
-    loop begins (`Operator.loops`), by all threads together. start_s: of one run; cold_s: more where its operands come from memory.
+    """memory, caches: measured over expected time of memory, and of caches and arithmetic. byte_s: seconds for each byte from memory
+    that the kernel takes at least, however fast memory is just now. loop_s: each time the innermost loop begins
+    (`Operator.loops`), by all threads together. start_s: of one run; cold_s: more where its operands come from memory, and page_s
+    for each small page of them.
     nearby: how the standard problems differ from what these say, and so problems near them. replaced: of a kernel in a dtype that no
     standard problem has, which ones stand for it.
     """
 
     memory: float = 1.0
     caches: float = 1.0
+    byte_s: float = 0.0
     loop_s: float = 0.0
     start_s: float = 0.0
     cold_s: float = 0.0
+    page_s: float = 0.0
     nearby: Nearby | None = None
     replaced: str = ""
 
@@ -59,8 +74,9 @@ class KernelCosts:
 
         memory_s, rest_s: of its bytes from memory, and of all else together.
         """
-        base_s = overlapped_s(self.memory * memory_s, self.caches * rest_s)
-        loops_s, start_s = problem.loops() * self.loop_s, self.start_s + cold * self.cold_s
+        bytes_, pages = cold_bytes_and_pages(problem, cold)
+        base_s = overlapped_s(self.memory * memory_s, self.byte_s * bytes_, self.caches * rest_s)
+        loops_s, start_s = problem.loops() * self.loop_s, self.start_s + cold * self.cold_s + pages * self.page_s
         differs = 0.0 if self.nearby is None else (base_s + loops_s + start_s) * self.nearby.share(problem, cold)
         return {"kernel": base_s + differs - expected_s, "loops": loops_s, "start": start_s}
 
@@ -94,7 +110,7 @@ class Nearby:
 def kernel_costs(machine: Machine, problem: Operator, variant: str) -> KernelCosts | None:
     """What `machine` knows of the costs of a kernel; None where that kernel was not timed.
 
-    Five numbers by least squares in the relative error of the standard problems' times, none of them negative: of all problems of
+    Seven numbers by least squares in the relative error of the standard problems' times, none of them negative: of all problems of
     the variant first, and from there of those in the problem's dtype with few or with many rows as it has, which are kernels of
     their own. Of a batch of problems (`Operator.many`) with both, its numbers are arrays.
     """
@@ -106,11 +122,15 @@ def kernel_costs(machine: Machine, problem: Operator, variant: str) -> KernelCos
     if not isinstance(few, np.ndarray):
         found = _costs(rows, dtype, bool(few))
     else:
-        short, long = (astuple(_costs(rows, dtype, path))[:5] for path in (True, False))
+        short, long = (_numbers(_costs(rows, dtype, path)) for path in (True, False))
         found = KernelCosts(*(pick(few, a, b) for a, b in zip(short, long, strict=True)))
     timed = sorted({row.dtype for row in rows})
     replaced = "" if dtype in timed else f"no {dtype} {problem.name} {variant} was timed: kernels in {', '.join(timed)} stand for it"
-    return KernelCosts(found.memory, found.caches, found.loop_s, found.start_s, found.cold_s, _nearby(rows), replaced)
+    return KernelCosts(*_numbers(found), _nearby(rows), replaced)
+
+
+def _numbers(costs: KernelCosts) -> tuple[Any, ...]:
+    return costs.memory, costs.caches, costs.byte_s, costs.loop_s, costs.start_s, costs.cold_s, costs.page_s
 
 
 def untimed(machine: Machine, problem: Operator, variant: str) -> tuple[str, ...]:
@@ -128,6 +148,8 @@ class _Row:
     launch_s: float
     memory_s: float
     rest_s: float
+    bytes: float
+    pages: float
     loops: float
     cold: bool
     dtype: str
@@ -136,15 +158,20 @@ class _Row:
 
     def costs_s(self, costs: KernelCosts) -> float:
         """What it should take, its launch left out."""
-        base_s = overlapped_s(costs.memory * self.memory_s, costs.caches * self.rest_s)
-        return float(base_s + self.loops * costs.loop_s + costs.start_s + self.cold * costs.cold_s)
+        base_s = overlapped_s(*self._parts_s(costs))
+        more_s = self.loops * costs.loop_s + costs.start_s + self.cold * costs.cold_s + self.pages * costs.page_s
+        return float(base_s + more_s)
+
+    def _parts_s(self, costs: KernelCosts) -> tuple[float, ...]:
+        return costs.memory * self.memory_s, costs.caches * self.rest_s, costs.byte_s * self.bytes
 
     def counts(self, costs: KernelCosts) -> tuple[float, ...]:
-        """Coefficients of the five costs in its time, about these: the time of both parts is homogeneous in their factors."""
-        memory_s, rest_s = costs.memory * self.memory_s, costs.caches * self.rest_s
-        both_s = max(overlapped_s(memory_s, rest_s), 1e-300)
-        shares = ((memory_s / both_s) ** (SHARPNESS - 1), (rest_s / both_s) ** (SHARPNESS - 1))
-        return (self.memory_s * shares[0], self.rest_s * shares[1], self.loops, 1.0, float(self.cold))
+        """Coefficients of the costs in its time, about these: the time of the overlapped parts is homogeneous in their factors."""
+        parts_s = self._parts_s(costs)
+        all_s = max(overlapped_s(*parts_s), 1e-300)
+        each = (self.memory_s, self.rest_s, self.bytes)
+        slopes = (count * (part / all_s) ** (SHARPNESS - 1) for count, part in zip(each, parts_s, strict=True))
+        return (*slopes, self.loops, 1.0, float(self.cold), self.pages)
 
 
 def _row(c: Ceiling) -> _Row | None:
@@ -155,10 +182,11 @@ def _row(c: Ceiling) -> _Row | None:
         return None
     launch_s, memory_s, rest_s = (float(value) for value in known)  # type: ignore[arg-type]
     cold = bool(c.params.get("cold"))
+    bytes_, pages = cold_bytes_and_pages(problem, cold)
     return _Row(
-        weight=DISTURBED if c.status == "contended" else 1.0, time_s=problem.compulsory_bytes() / c.value, launch_s=launch_s,
-        memory_s=memory_s, rest_s=rest_s, loops=problem.loops(), cold=cold, dtype=stored(problem), few=bool(problem.few_rows()),
-        features=_features(problem, cold),
+        weight=DISTURBED.get(c.status, 1.0), time_s=problem.compulsory_bytes() / c.value, launch_s=launch_s, memory_s=memory_s,
+        rest_s=rest_s, bytes=bytes_, pages=pages, loops=problem.loops(), cold=cold, dtype=stored(problem),
+        few=bool(problem.few_rows()), features=_features(problem, cold),
     )  # fmt: skip
 
 
@@ -195,11 +223,11 @@ def _fitted(rows: Sequence[_Row], expected: KernelCosts, trusted: tuple[float, f
     weights = np.array([row.weight for row in rows])
     wanted = weights * np.array([max(1 - row.launch_s / row.time_s, 0.0) for row in rows])
     factors, seconds = trusted
-    prior = np.array([factors, factors, seconds / LOOP_S, seconds / START_S, seconds / START_S])
-    right = np.concatenate([wanted, prior * np.array(astuple(expected)[:5])])
-    found = expected
+    prior = np.array([MEMORY * factors, factors, *(seconds / each for each in (BYTE_S, LOOP_S, START_S, START_S, PAGE_S))])
+    right = np.concatenate([wanted, prior * np.array(_numbers(expected))])
+    found = dataclasses.replace(expected, byte_s=max(expected.byte_s, 0.1 * BYTE_S))  # a part of nothing would stay nothing
     for _ in range(STEPS):
-        counts = np.array([[weight * count / row.time_s for count in row.counts(found)] for weight, row in zip(weights, rows, strict=True)])
+        counts = np.array([np.divide(row.counts(found), row.time_s) for row in rows]) * weights[:, None]
         x = _not_negative(np.vstack([counts, np.diag(prior)]), right)
         memory, caches = (min(max(float(factor), LEAST), MOST) for factor in x[:2])
         found = KernelCosts(memory, caches, *(float(each) for each in x[2:]))

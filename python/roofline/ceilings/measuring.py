@@ -119,9 +119,8 @@ def kernel_ceiling(device: Device, what: Wanted, policy: Policy, machine: Machin
         raise
     except Error as error:
         raise Unsupported(str(error)) from error
-    # Nothing is judged by this prediction, so it takes the better bracket: other load never helps.
-    ends = {b.kind: [b.samples] if b.kind == "latency" else [b.before_samples, b.after_samples] for b in m.brackets}
-    roofs = roofs_seen({kind: max(filter(None, seen), key=statistics.median) for kind, seen in ends.items()}, m.level)
+    # Nothing is judged by this prediction, so it takes both brackets.
+    roofs = roofs_seen({b.kind: b.samples for b in m.brackets}, m.level)
     bare = Prepared(device, problem, variant, [], [], dict(m.plan), False)
     expected = from_rates(bare, others, m.level)(roofs)
     memory_s, rest_s = memory_and_rest_s(expected["parts"])

@@ -61,6 +61,9 @@ class Rope(Operator):
         each = 3 * self.batch * self.seq_q * self.head_dim  # a pair: four multiplications, a subtraction, an addition
         return {"rotate q": each * self.heads, "rotate k": each * self.kv_heads}
 
+    def loops(self) -> int:
+        return self.batch * self.seq_q * (self.heads + self.kv_heads)
+
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"
 
