@@ -74,7 +74,9 @@ class Prepared:
 
     def working_set_bytes(self) -> int:
         """What one launch touches: tensors, workspace, packed operands."""
-        return self.problem.footprint_bytes() + sum(int(self.plan.get(name, 0)) for name in ("workspace_bytes", "packed_bytes"))
+        specs = (t for t in self.problem.tensors() if not t.link)
+        touched = sum(t.size_bytes if t.touched_bytes is None else t.touched_bytes for t in specs)
+        return touched + sum(int(self.plan.get(name, 0)) for name in ("workspace_bytes", "packed_bytes"))
 
     @property
     def caches(self) -> Mapping[str, Any]:

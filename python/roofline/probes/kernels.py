@@ -42,7 +42,8 @@ def in_dtype(problem: Operator, dtype: str) -> Operator:
 def _rows(operator: type[Operator], report: tuple[str, ...]) -> Iterator[Case]:
     for name, rows, columns, cold, dtypes in (
         ("large", 2048, 6144, True, ()), ("long", 160, 24576, True, ONE), ("small", 48, 768, True, ONE), ("tiny", 8, 48, True, ONE),
-        ("wide", 288, 1792, False, ()), ("narrow", 3072, 64, False, ()), ("tiny", 8, 48, False, ONE),
+        ("narrow", 40960, 80, True, ()), ("wide", 288, 1792, False, ()), ("narrow", 3072, 64, False, ()),
+        ("tiny", 8, 48, False, ONE),
     ):  # fmt: skip
         problem = operator.make(rows=rows, columns=columns)
         yield Case(name, problem, cold, dtypes or THREE, report if name == "large" else ())
@@ -68,6 +69,11 @@ def _attention() -> Iterator[Case]:
     yield Case("decode", ops.Attention(seq_q=1, seq_kv=6144, head_dim=96), True, FOUR, MAIN)
     yield Case("decode", ops.Attention(seq_q=1, seq_kv=1280, heads=6, kv_heads=2, head_dim=48), True)
     yield Case("decode", ops.Attention(seq_q=1, seq_kv=640, head_dim=112), False, FOUR)
+    yield Case("decode", ops.Attention(seq_q=1, seq_kv=1472, heads=4, kv_heads=1, head_dim=112), True)
+    yield Case("decode", ops.Attention(seq_q=1, seq_kv=96, heads=12, kv_heads=4, head_dim=80), True)
+    yield Case("decode", ops.Attention(seq_q=1, seq_kv=224, heads=12, kv_heads=4, head_dim=80), False)
+    yield Case("few queries", ops.Attention(seq_q=5, seq_kv=208, heads=24, kv_heads=8, head_dim=112), True)
+    yield Case("short", ops.Attention(seq_q=72, seq_kv=72, heads=4, head_dim=112, causal=True), False)
     yield Case("tiny", ops.Attention(seq_q=1, seq_kv=40, heads=2, head_dim=40), True, ONE)
     for queries, cold in ((384, True), (144, False)):
         backward = ops.AttentionBackward(heads=2, seq_q=queries, seq_kv=queries, head_dim=96 if cold else 80)
@@ -78,11 +84,21 @@ def _attention() -> Iterator[Case]:
         yield Case("decode", ops.CachedAttention(heads=16, kv_heads=4, seq_kv=seq_kv, head_dim=96), cold, dtypes, report)
         mla = ops.MlaDecode(heads=24, seq_kv=seq_kv // 2, kv_lora_rank=320, qk_rope_head_dim=48)
         yield Case("decode", mla, cold, dtypes)
+    for queries, keys, heads, kv_heads, cold in (
+        (1, 320, 8, 2, True), (4, 960, 4, 4, True), (4, 480, 12, 4, False), (3, 112, 4, 4, True)
+    ):  # fmt: skip
+        small = ops.CachedAttention(seq_q=queries, seq_kv=keys, heads=heads, kv_heads=kv_heads, head_dim=112 if cold else 80)
+        yield Case("small", small, cold)
+    for heads, keys, rank, cold in ((12, 480, 448, True), (96, 112, 320, False), (96, 720, 320, False)):
+        yield Case("small", ops.MlaDecode(heads=heads, seq_kv=keys, kv_lora_rank=rank), cold)
+    yield Case("short", ops.MlaPrefill(heads=6, seq_q=56, seq_kv=56), False)
+    yield Case("backward", ops.AttentionBackward(heads=1, seq_q=104, seq_kv=104, head_dim=112, causal=False), False)
     yield Case("many heads", ops.MlaDecode(heads=96, seq_kv=1280, kv_lora_rank=448), True, report=HALF)
     for queries, keys, cold in ((288, 1344, True), (96, 176, False)):
         yield Case("prefill", ops.CachedAttention(heads=6, kv_heads=2, seq_q=queries, seq_kv=keys, head_dim=96), cold)
         prefill = ops.MlaPrefill(
-            heads=3, seq_q=queries, seq_kv=keys // 2 if cold else keys, qk_nope_head_dim=96, qk_rope_head_dim=48, v_head_dim=112, causal=cold
+            heads=3, seq_q=queries, seq_kv=keys // 2 if cold else keys, qk_nope_head_dim=96, qk_rope_head_dim=48, v_head_dim=112,
+            causal=cold,
         )
         yield Case("prefill", prefill, cold, report=HALF if cold else ())
 
@@ -92,17 +108,19 @@ def _products() -> Iterator[Case]:
         ("large", 640, 1152, 896, True, MAIN), ("one row", 1, 3072, 3072, True, MAIN), ("one row", 1, 640, 448, False, ()),
         ("few rows", 6, 768, 704, False, ()), ("few rows", 14, 1792, 1280, True, ()), ("small", 96, 384, 384, False, ()),
         ("rows", 40, 896, 640, True, ()), ("shallow", 352, 896, 96, True, ()), ("narrow", 192, 40, 224, False, ()),
-        ("long", 48, 80, 2304, False, ()), ("tiny", 4, 48, 48, True, ()),
+        ("long", 48, 80, 2304, False, ()), ("thin", 2, 80, 1536, False, ()), ("flat", 1536, 112, 48, True, ()),
+        ("little", 24, 208, 176, True, ()), ("row", 1, 448, 96, False, ()), ("tiny", 4, 48, 48, True, ()),
     ):  # fmt: skip
         dtypes = THREE if name != "tiny" else ONE
         more = FIVE if name in ("large", "few rows", "small", "shallow") else dtypes
         yield Case(name, ops.Matmul(rows=rows, columns=columns, inner=inner), cold, more, report)
-        if name not in ("large", "narrow"):
+        if name not in ("large", "narrow", "flat"):
             quantized = ops.QuantizedMatmul(rows=rows, columns=columns, inner=inner // 64 * 64 or 128, group_size=64)
             yield Case(name, quantized, cold, dtypes, HALF if name == "one row" and cold else ())
     for name, tokens, d_model, d_ff, cold, report in (
         ("one token", 1, 896, 3584, True, MAIN), ("one token", 1, 320, 960, False, ()), ("few tokens", 5, 288, 960, False, ()),
         ("tokens", 48, 576, 2304, True, ()), ("many tokens", 176, 768, 3072, True, MAIN), ("narrow", 24, 144, 288, False, ()),
+        ("little", 8, 224, 448, True, ()), ("row", 1, 208, 416, True, ()), ("row", 1, 208, 832, False, ()),
         ("tiny", 1, 48, 96, True, ()),
     ):  # fmt: skip
         block = ops.Ffn(batch=1, seq_q=tokens, d_model=d_model, d_ff=d_ff)
@@ -110,13 +128,16 @@ def _products() -> Iterator[Case]:
     yield Case("gated", ops.Ffn(batch=1, seq_q=20, d_model=448, d_ff=1152, activation="swiglu"), False)
     for name, batch, rows, columns, inner, cold in (
         ("one row", 12, 1, 896, 768, True), ("large", 72, 48, 448, 160, True), ("small", 24, 48, 96, 112, False),
-        ("shallow", 8, 160, 224, 24, False), ("square", 8, 192, 224, 208, False), ("tiny", 4, 24, 32, 40, False),
+        ("shallow", 8, 160, 224, 24, False), ("little", 6, 40, 320, 96, True), ("square", 8, 192, 224, 208, False),
+        ("tiny", 4, 24, 32, 40, False),
     ):  # fmt: skip
         batched = ops.Bmm(batch=batch, rows=rows, columns=columns, inner=inner)
         yield Case(name, batched, cold, FOUR if name != "tiny" else ONE, HALF if name == "large" else ())
     for name, tokens, vocabulary in (("one", 1, 9216), ("few", 6, 5120), ("small", 40, 3072)):
         yield Case(name, ops.LmHead(tokens=tokens, d_model=896, vocabulary=vocabulary), True, report=HALF if tokens == 1 else ())
-    for name, tokens, experts, cold in (("one", 1, 12, True), ("few", 6, 12, False), ("small", 320, 12, True), ("many", 96, 40, False)):
+    for name, tokens, experts, cold in (
+        ("one", 1, 12, True), ("few", 6, 12, False), ("small", 320, 12, True), ("many", 96, 40, False)
+    ):  # fmt: skip
         moe = ops.GroupedMatmul(tokens=tokens, experts=experts, experts_per_token=2, d_model=320, d_ff=704)
         yield Case(name, moe, cold, report=HALF if tokens == 1 else ())
 
