@@ -7,7 +7,6 @@ import functools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -235,17 +234,29 @@ def _fitted(rows: Sequence[_Row], expected: KernelCosts, trusted: tuple[float, f
 
 
 def _not_negative(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
-    """x >= 0 with the least |a x - b|: the best of the least squares over every choice of columns."""
-    count = a.shape[1]
-    best, least = np.zeros(count), float(b @ b)
-    for size in range(1, count + 1):
-        for columns in combinations(range(count), size):
-            x = np.zeros(count)
-            x[list(columns)] = np.linalg.lstsq(a[:, columns], b, rcond=None)[0]
-            error = float(np.sum((a @ x - b) ** 2))
-            if error < least and not (x < 0).any():
-                best, least = x, error
-    return best
+    """x >= 0 with the least |a x - b|, for `a` of full rank. Source: Lawson and Hanson, Solving Least Squares Problems, chapter 23."""
+    scale = np.linalg.norm(a, axis=0)
+    a = a / scale
+    x, free = np.zeros(a.shape[1]), np.zeros(a.shape[1], dtype=bool)
+    normal, right = a.T @ a, a.T @ b
+    tolerance = 1e-12 * float(np.linalg.norm(b))
+    for _ in range(10 * len(x)):
+        slope = np.where(free, -np.inf, right - normal @ x)
+        if slope.max() <= tolerance:
+            break
+        free[slope.argmax()] = True
+        while True:
+            best = np.zeros(len(x))
+            best[free] = np.linalg.solve(normal[np.ix_(free, free)], right[free])
+            if (best[free] > 0).all():
+                break
+            below = free & (best <= 0)
+            step = np.min(x[below] / (x[below] - best[below]))
+            x = np.where(free, x + step * (best - x), 0.0)
+            free &= x > tolerance
+            x[~free] = 0.0
+        x = best
+    return x / scale
 
 
 # -- what standard problems show beyond ------------------------------------------------------------------------------------------
