@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofline.errors import Error
-from roofline.kernel_costs import kernel_costs
+from roofline.kernel_costs import _not_negative, kernel_costs
 from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, Machine
 from roofline.model import machine_roofs
 from roofline.operators import (
@@ -33,7 +33,7 @@ from roofline.operators import (
 )
 from roofline.operators.base import WORK
 from roofline.operators.scales import scales_name
-from roofline.prediction import KNEE, Rates, memory_and_rest_s, moved_bytes, predict_many, reused_bytes
+from roofline.prediction import KNEE, Rates, default_variant, memory_and_rest_s, moved_bytes, predict_many, reused_bytes
 from roofline.probes.kernels import CASES, in_dtype
 from roofline.questions import predict
 
@@ -570,6 +570,82 @@ def test_disturbed_standard_problems_leave_predictions_near() -> None:
         problem = RmsNorm(rows=rows, columns=columns)
         times = [predict(each, problem, variant="fused").time_s for each in (exact, noisy)]
         assert times[1] == pytest.approx(times[0], rel=0.2)
+
+
+def timed(problem: Operator, variant: str, time_s: float, *, memory_s: float, rest_s: float = 0.0, cold: bool = True) -> Ceiling:
+    """A standard problem that took `time_s`, its parts as stated, without a launch."""
+    return Ceiling(
+        probe="kernel", variant=variant, access=problem.mix, level="DRAM" if cold else "L2", threads=2,
+        samples=(problem.compulsory_bytes() / time_s,), problem={"operator": problem.name, **problem.to_dict()},
+        params={"operator": problem.name, "case": "", "cold": cold},
+        plan={"launch_s": 0.0, "memory_s": memory_s, "rest_s": rest_s},
+    )  # fmt: skip
+
+
+def test_a_kernel_slower_than_memory_stays_so_when_memory_becomes_faster() -> None:
+    """3 ms where memory takes 2: 3 = (2³ + x³)^(1/3), x = 19^(1/3); with memory twice as fast (1 + 19)^(1/3) = 2.71 ms."""
+    problem = Matmul(rows=1, columns=4096, inner=4096)
+    sizes = [problem.replace(columns=columns) for columns in (2048, 4096, 6144)]
+    shown = [timed(each, "tiled", 3e-3 * each.columns / 4096, memory_s=2e-3 * each.columns / 4096) for each in sizes]
+    known = kernel_costs(machine(**{str(n): c for n, c in enumerate(shown)}), problem, "tiled")
+    assert known is not None
+    times = [sum(known.more_s(problem, memory_s, 0.0, 0.0, cold=True).values()) for memory_s in (2e-3, 1e-3)]
+    assert times == pytest.approx([3e-3, 2.71e-3], rel=0.06)
+
+
+def test_what_a_standard_problem_shows_holds_near_it() -> None:
+    """One of three problems takes twice what the others would have it: so does its neighbour, and nothing of another dtype far off."""
+    sizes = {rows: RmsNorm(rows=rows, columns=1024) for rows in (64, 4096, 2**18)}
+    shown = {str(rows): timed(p, "fused", 1e-9 * rows * (2 if rows == 4096 else 1), memory_s=0.0, rest_s=1e-9 * rows, cold=False)
+             for rows, p in sizes.items()}  # fmt: skip
+    known = kernel_costs(machine(**shown), sizes[64], "fused")
+    assert known is not None
+
+    def time_s(problem: RmsNorm) -> float:
+        return float(sum(known.more_s(problem, 0.0, 1e-9 * problem.rows, 0.0, cold=False).values()))
+
+    at, near, far = (time_s(RmsNorm(rows=rows, columns=1024)) / (1e-9 * rows) for rows in (4096, 4500, 2**40))
+    assert 1.5 < at < 2.1
+    assert near == pytest.approx(at, rel=0.05)
+    assert far < at
+    assert known.doubt(sizes[4096], cold=False) < 0.1 < known.doubt(RmsNorm(rows=2**40, columns=1024), cold=False)
+
+
+def test_what_stands_for_a_kernel_is_named_and_widens() -> None:
+    problem = RmsNorm(rows=4096, columns=4096)
+    only = machine(fp32=timed(problem, "fused", 4e-3, memory_s=3.7e-3), peak=ceilings()["fp32"])
+    exact, other = predict(only, problem, variant="fused"), predict(only, problem.replace(dtype="bf16"), variant="fused")
+    assert exact.most_s is None
+    assert "no bf16 rms_norm fused was timed: kernels in fp32 stand for it" in other.notes
+    assert other.most_s is not None and other.most_s > 1.2 * other.time_s
+    assert any("no softmax fused was timed" in note for note in predict(only, Softmax(), variant="fused").notes)
+    assert predict(machine(), Softmax(), variant="fused").notes == ()
+
+
+@pytest.mark.parametrize(("tiled_s", "library_s", "chosen"), [(1.0e-3, 2e-3, "tiled"), (2e-3, 1e-3, "library"), (1.0e-3, 0.99e-3, "tiled")])
+def test_the_default_is_the_fastest_that_was_measured(tiled_s: float, library_s: float, chosen: str) -> None:
+    """Of one row the rule is tiled; 1 % more is no reason to leave it."""
+    problem = Matmul(rows=1, columns=3072, inner=3072)
+    both = machine(
+        tiled=timed(problem, "tiled", tiled_s, memory_s=0.9e-3), library=timed(problem, "library", library_s, memory_s=0.9e-3)
+    )
+    assert default_variant(both, problem, "cpu", lambda _: True) == chosen
+    assert default_variant(None, problem, "cpu", lambda _: True) == "tiled"
+    assert default_variant(both, problem, "cpu", lambda name: name != chosen) != chosen
+    one = machine(library=timed(problem, "library", library_s, memory_s=0.9e-3))
+    assert default_variant(one, problem, "cpu", lambda _: True) == "tiled", "one alone says nothing of the other"
+
+
+def test_least_squares_without_negative_numbers() -> None:
+    # By itself the best x is (2, -1); with x₂ = 0 it is (1, 0), and more of x₂ only adds to the error.
+    assert _not_negative(np.array([[1.0, 1.0], [0.0, 1.0]]), np.array([1.0, -1.0])) == pytest.approx([1, 0])
+    draw = np.random.default_rng(0)
+    for _ in range(20):
+        a = draw.normal(size=(9, 4)) * 10.0 ** draw.integers(-6, 6, size=4)
+        b = draw.normal(size=9)
+        x = _not_negative(a, b)
+        slope = a.T @ (b - a @ x) / np.linalg.norm(a, axis=0)
+        assert (x >= 0).all() and (slope < 1e-9).all() and np.abs(slope[x > 0]).max(initial=0.0) < 1e-9
 
 
 def test_a_kernel_faster_than_its_parts_shortens_them() -> None:

@@ -227,7 +227,7 @@ def report(options: argparse.Namespace) -> int:
 
 def _show_report(made: Any, screen: Terminal) -> None:
     from ..report.markdown import end_check_lines, left_out_counts, prediction_lines
-    from ..report.tables import ceiling_table, compact_table, reasons, sanity_lines
+    from ..report.tables import ceiling_table, compact_table, reasons, sanity_lines, slower_defaults
 
     shown = ceiling_table(made.machine)
     screen.table(shown.headers, shown.rows, title=f"Ceilings of {made.machine.name}, {made.machine.device}", wide=shown.wide)
@@ -236,6 +236,7 @@ def _show_report(made: Any, screen: Terminal) -> None:
     screen.table(shown.headers, shown.rows, title="Operators", wide=shown.wide)
     screen.line()
     screen.notes("not ok:", reasons(made.results))
+    screen.notes("defaults that are not the fastest:", slower_defaults(made.machine, made.results))
     screen.notes("prediction:", prediction_lines(made.results)[:1])
     screen.notes("roofs at the end:", end_check_lines(made.machine))
     screen.notes("notes:", sanity_lines(made.machine))

@@ -26,6 +26,7 @@ from .tables import (
     prediction_summary,
     reasons,
     sanity_lines,
+    slower_defaults,
     steps_table,
     why_wrong,
 )
@@ -155,7 +156,7 @@ def left_out_counts(machine: Machine) -> list[str]:
     lines = []
     for (what, reason), of in counted.items():
         each = ", ".join(f"{name} {count}" for name, count in of.most_common())
-        lines.append(f"{of.total()} {what} ({each}): {reason}; {MEASURES[what]} measures them")
+        lines.append(f"{of.total()} {what[: -1 if of.total() == 1 else None]} ({each}): {reason}; {MEASURES[what]} measures them")
     return lines
 
 
@@ -204,6 +205,8 @@ def markdown(machine: Machine, results: Sequence[Measurement], *, pictures: Sequ
         parts += ["## Steps", "Kernels of several steps, each step timed alone:", markdown_table(steps)]
     if why := reasons(results):
         parts.append("Points that are not ok:\n\n" + _bullets(why))
+    if slower := slower_defaults(machine, results):
+        parts.append("Defaults that are not the fastest:\n\n" + _bullets(slower))
     parts += ["## Prediction", _bullets(prediction_lines(results))]
     try:
         ends = end_check_lines(machine)
