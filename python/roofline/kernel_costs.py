@@ -26,7 +26,8 @@ DISTURBED = {"contended": 0.3, "roof_moved": 0.6}
 MEMORY = 2.0  # how much more the factor of memory is trusted: what makes a kernel slower than a roof that moves stays where it is
 LEAST, MOST = 0.3, 100.0  # of the factors
 # Upper ends of what is usual: what no standard problem shows stays well below.
-BYTE_S, LOOP_S, START_S, PAGE_S = 100e-12, 100e-9, 2e-6, 200e-9
+BYTE_S, LOOP_S, START_S, PAGE_S = 100e-12, 10e-9, 2e-6, 200e-9
+RESULT_S = 0.5e-9  # instead of LOOP_S, of the results of products: their loops do many of them side by side
 STEPS = 6  # of the least squares, whose coefficients depend on the factors a little
 SMALL_PAGE, HUGE_PAGE = 4096, 2 << 20
 
@@ -153,6 +154,7 @@ class _Row:
     cold: bool
     dtype: str
     few: bool
+    products: bool
     features: tuple[Any, ...]
 
     def costs_s(self, costs: KernelCosts) -> float:
@@ -185,7 +187,7 @@ def _row(c: Ceiling) -> _Row | None:
     return _Row(
         weight=DISTURBED.get(c.status, 1.0), time_s=problem.compulsory_bytes() / c.value, launch_s=launch_s, memory_s=memory_s,
         rest_s=rest_s, bytes=bytes_, pages=pages, loops=problem.loops(), cold=cold, dtype=stored(problem),
-        few=bool(problem.few_rows()), features=_features(problem, cold),
+        few=bool(problem.few_rows()), products=bool(problem.products()), features=_features(problem, cold),
     )  # fmt: skip
 
 
@@ -222,7 +224,8 @@ def _fitted(rows: Sequence[_Row], expected: KernelCosts, trusted: tuple[float, f
     weights = np.array([row.weight for row in rows])
     wanted = weights * np.array([max(1 - row.launch_s / row.time_s, 0.0) for row in rows])
     factors, seconds = trusted
-    prior = np.array([MEMORY * factors, factors, *(seconds / each for each in (BYTE_S, LOOP_S, START_S, START_S, PAGE_S))])
+    loop_s = RESULT_S if rows[0].products else LOOP_S
+    prior = np.array([MEMORY * factors, factors, *(seconds / each for each in (BYTE_S, loop_s, START_S, START_S, PAGE_S))])
     right = np.concatenate([wanted, prior * np.array(_numbers(expected))])
     found = dataclasses.replace(expected, byte_s=max(expected.byte_s, 0.1 * BYTE_S))  # a part of nothing would stay nothing
     for _ in range(STEPS):
