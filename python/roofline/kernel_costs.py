@@ -44,19 +44,18 @@ def overlapped_s(*parts_s: Any) -> Any:
 
 
 def cold_bytes_and_pages(problem: Operator, cold: bool) -> tuple[Any, Any]:
-    """Compulsory bytes that come from memory, and small pages: of tensors below a huge one, where prefetching begins anew on each."""
+    """Compulsory bytes from memory, and their small pages: of tensors below a huge one. On each a prefetcher begins anew."""
     small = sum((t.moved_bytes * (t.size_bytes < HUGE_PAGE) for t in problem.tensors()), 0)
     return problem.compulsory_bytes() * cold, small * cold / SMALL_PAGE
 
 
 @dataclass(frozen=True, slots=True)
 class KernelCosts:
-    """memory, caches: measured over expected time of memory, and of caches and arithmetic. byte_s: seconds for each byte from memory
-    that the kernel takes at least, however fast memory is just now. loop_s: each time the innermost loop begins
+    """memory, caches: measured over expected time of memory, and of caches and arithmetic. byte_s: seconds for each byte from
+    memory that the kernel takes at least, however fast memory is just now. loop_s: each time the innermost loop begins
     (`Operator.loops`), by all threads together. start_s: of one run; cold_s: more where its operands come from memory, and page_s
-    for each small page of them.
-    nearby: how the standard problems differ from what these say, and so problems near them. replaced: of a kernel in a dtype that no
-    standard problem has, which ones stand for it.
+    for each small page of them. nearby: how the standard problems differ from what these say, and so problems near them.
+    replaced: of a kernel in a dtype that no standard problem has, which ones stand for it.
     """
 
     memory: float = 1.0
@@ -125,7 +124,8 @@ def kernel_costs(machine: Machine, problem: Operator, variant: str) -> KernelCos
         short, long = (_numbers(_costs(rows, dtype, path)) for path in (True, False))
         found = KernelCosts(*(pick(few, a, b) for a, b in zip(short, long, strict=True)))
     timed = sorted({row.dtype for row in rows})
-    replaced = "" if dtype in timed else f"no {dtype} {problem.name} {variant} was timed: kernels in {', '.join(timed)} stand for it"
+    others = f"no {dtype} {problem.name} {variant} was timed: kernels in {', '.join(timed)} stand for it"
+    replaced = "" if dtype in timed else others
     return KernelCosts(*_numbers(found), _nearby(rows), replaced)
 
 
@@ -136,7 +136,8 @@ def _numbers(costs: KernelCosts) -> tuple[Any, ...]:
 def untimed(machine: Machine, problem: Operator, variant: str) -> tuple[str, ...]:
     """A note where a machine timed kernels, but none of this variant."""
     known = variant in problem.variants and any(machine.of("kernel"))
-    return (f"no {problem.name} {variant} was timed: it is expected to take what its parts take, which few kernels do",) if known else ()
+    note = f"no {problem.name} {variant} was timed: it is expected to take what its parts take, which few kernels do"
+    return (note,) if known else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +238,7 @@ def _fitted(rows: Sequence[_Row], expected: KernelCosts, trusted: tuple[float, f
 
 
 def _not_negative(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
-    """x >= 0 with the least |a x - b|, for `a` of full rank. Source: Lawson and Hanson, Solving Least Squares Problems, chapter 23."""
+    """x >= 0 with the least |a x - b|, `a` of full rank. Source: Lawson and Hanson, Solving Least Squares Problems, chapter 23."""
     scale = np.linalg.norm(a, axis=0)
     a = a / scale
     x, free = np.zeros(a.shape[1]), np.zeros(a.shape[1], dtype=bool)

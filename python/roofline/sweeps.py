@@ -123,8 +123,8 @@ def sweep(
     opened = open_device(device, threads)
     problem, machine = problem_of(problem), None if machine is None else machine_of(machine)
     return measure_points(
-        points(problem, variant, opened, axes, machine), device=opened, machine=machine, cache_state=cache_state, seed=seed, policy=policy,
-        out=out, progress=progress,
+        points(problem, variant, opened, axes, machine), device=opened, machine=machine, cache_state=cache_state, seed=seed,
+        policy=policy, out=out, progress=progress,
     )  # fmt: skip
 
 

@@ -35,7 +35,7 @@ ACCESS_FALLBACK: Mapping[str, tuple[str, ...]] = {
     "scale": ("scale", "copy", "triad", "add", "read", "write"),
     "add": ("add", "triad", "copy", "scale", "read", "write"),
     "triad": ("triad", "add", "copy", "scale", "read", "write"),
-    # Bytes in place are read and written without a line that is fetched for nothing: so are those of a copy that bypasses the caches.
+    # No line is fetched for nothing, as none is by a copy that bypasses the caches.
     "update": ("update", "copy", "scale", "triad", "add", "read", "write"),
 }
 

@@ -284,7 +284,8 @@ def slower_defaults(machine: Machine, results: Iterable[Measurement]) -> list[st
         ruled = default_variant(machine, problem, machine.device.partition(":")[0], times.__contains__)
         best = min(times, key=lambda variant: times[variant])
         if ruled in times and times[best] < SLOWER * times[ruled]:
-            lines.append(f"{name}: {ruled} runs by default, and takes {fmt_number(times[ruled] / times[best])} times as long as {best}")
+            ratio = fmt_number(times[ruled] / times[best])
+            lines.append(f"{name}: {ruled} runs by default, and takes {ratio} times as long as {best}")
     return lines
 
 
