@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -122,11 +122,16 @@ def kernel_costs(machine: Machine, problem: Operator, variant: str) -> KernelCos
         found = _costs(rows, dtype, bool(few))
     else:
         short, long = (_numbers(_costs(rows, dtype, path)) for path in (True, False))
-        found = KernelCosts(*(pick(few, a, b) for a, b in zip(short, long, strict=True)))
+        found = _of(pick(few, a, b) for a, b in zip(short, long, strict=True))
     timed = sorted({row.dtype for row in rows})
     others = f"no {dtype} {problem.name} {variant} was timed: kernels in {', '.join(timed)} stand for it"
     replaced = "" if dtype in timed else others
-    return KernelCosts(*_numbers(found), _nearby(rows), replaced)
+    return dataclasses.replace(found, nearby=_nearby(rows), replaced=replaced)
+
+
+def _of(numbers: Iterable[Any]) -> KernelCosts:
+    memory, caches, byte_s, loop_s, start_s, cold_s, page_s = numbers
+    return KernelCosts(memory, caches, byte_s, loop_s, start_s, cold_s, page_s)
 
 
 def _numbers(costs: KernelCosts) -> tuple[Any, ...]:
@@ -233,7 +238,7 @@ def _fitted(rows: Sequence[_Row], expected: KernelCosts, trusted: tuple[float, f
         counts = np.array([np.divide(row.counts(found), row.time_s) for row in rows]) * weights[:, None]
         x = _not_negative(np.vstack([counts, np.diag(prior)]), right)
         memory, caches = (min(max(float(factor), LEAST), MOST) for factor in x[:2])
-        found = KernelCosts(memory, caches, *(float(each) for each in x[2:]))
+        found = _of((memory, caches, *map(float, x[2:])))
     return found
 
 
@@ -260,7 +265,7 @@ def _not_negative(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.
             free &= x > tolerance
             x[~free] = 0.0
         x = best
-    return x / scale
+    return np.asarray(x / scale)
 
 
 # -- what standard problems show beyond ------------------------------------------------------------------------------------------

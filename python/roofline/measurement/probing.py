@@ -71,8 +71,7 @@ class Ready:
                 held.memory.fill("int8", held.spec.size_bytes, "pattern", 0, held.offset)
             elif held.spec.role == "in_out":
                 held.memory.fill(held.spec.dtype, math.prod(held.spec.shape), "uniform", 1, held.offset)
-                bits = held.raw().copy()
-                tensors[held.spec.name] = dataclasses.replace(held, before=lambda bits=bits: bits)
+                tensors[held.spec.name] = dataclasses.replace(held, before=held.raw().copy().view)
         self.sets[0].run()
         correctness = check(self.problem, tensors)
         if not correctness["passed"]:

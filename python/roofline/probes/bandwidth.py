@@ -120,7 +120,8 @@ def stream_problem(
 
 
 def _stream(*, access: str, **fields: Any) -> Stream:
-    return Stream(access=access, **fields, **({"factor": UPDATE} if access == "update" else {}))
+    made = Stream(access=access, **fields)
+    return made.replace(factor=UPDATE) if access == "update" else made
 
 
 def _cpu_set(target: Target, level: str) -> tuple[int, int, int]:

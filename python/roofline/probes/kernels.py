@@ -146,14 +146,12 @@ def _cases() -> Iterator[Case]:
     """Problems limited by memory, by caches or arithmetic, by short inner loops, and by the start of a run, for each operator."""
     yield from _attention()
     yield from _products()
-    for of_rows in (ops.Softmax, ops.RmsNorm, ops.LayerNorm, ops.BiasRelu):
-        yield from _rows(of_rows, ONE)
-    for of_rows in (ops.SiluMul, ops.ResidualRmsNorm):
-        yield from _rows(of_rows, HALF)
-    for of_elements, report in ((ops.Relu, ONE), (ops.Gelu, ONE), (ops.Convert, HALF), (ops.Adam, HALF)):
-        yield from _elements(of_elements, report)
+    for of_rows in (ops.Softmax, ops.RmsNorm, ops.LayerNorm, ops.BiasRelu, ops.SiluMul, ops.ResidualRmsNorm):
+        yield from _rows(of_rows, HALF if of_rows in (ops.SiluMul, ops.ResidualRmsNorm) else ONE)
+    for of_elements in (ops.Relu, ops.Gelu, ops.Convert, ops.Adam):
+        yield from _elements(of_elements, HALF if of_elements in (ops.Convert, ops.Adam) else ONE)
     for tokens, cold in ((1536, True), (48, False), (2, False)):
-        report = HALF if cold else ()
+        report = HALF[: int(cold)]
         yield Case("tokens", ops.Rope(seq_q=tokens, heads=12, kv_heads=4, head_dim=96), cold, report=report)
         yield Case("tokens", ops.Embedding(tokens=tokens, vocabulary=6144, d_model=896), cold, report=report)
     for router in (ops.TopkSoftmax, ops.TopkSigmoid):
