@@ -81,6 +81,12 @@ def ordered(results: Iterable[Measurement]) -> list[Measurement]:
     return sorted(results, key=rank)
 
 
+def usual(results: Iterable[Measurement], machine: Machine) -> list[Measurement]:
+    """The undisturbed results of the variants that run by default, and of `naive`."""
+    ok = (m for m in results if m.status == UNDISTURBED)
+    return [m for m in ok if m.variant in ("naive", from_dict(m.operator, m.problem).default_variant(machine.device))]
+
+
 def ordered_ceilings(machine: Machine) -> list[Ceiling]:
     """Bandwidths from the slowest level on, then compute, then latencies; most threads first."""
 
