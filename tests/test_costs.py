@@ -314,6 +314,9 @@ HAND = [
     ("stream", {"access": "add", "elements": 10, "dtype": "fp64"}, {"add": 10}, 240),
     ("stream", {"access": "triad", "elements": 10}, {"triad": 20}, 120),
     ("stream", {"access": "triad", "elements": 10, "passes": 3}, {"triad": 60}, 120),
+    # One array, read and written.
+    ("stream", {"access": "update", "elements": 10}, {"update": 10}, 80),
+    ("stream", {"access": "update", "elements": 10, "passes": 3}, {"update": 30}, 80),
     # 7 chains x 2 steps of 1, 2, 4 products, each with an addition; start and result of 4 bytes.
     ("fma", {"chains": 7, "steps": 2}, {"multiply-add": 28}, 56),
     # 2 tiles of 3 x 5 x 7, 4 times. a and -a 84, b 70 of one byte, c 30 of four.
@@ -551,6 +554,7 @@ def test_every_operator_is_worked_out_by_hand() -> None:
         ("stream", {"access": "triad", "elements": 10, "passes": 3}, {"variant": "plain"}, {"further passes": 240}),
         # Sixteen floats, or eight doubles, to a line of 64 bytes: each line comes once per walk that needs it.
         ("stream", {"elements": 10, "passes": 3}, {"variant": "loads"}, {"further passes": 80}),
+        ("stream", {"access": "update", "elements": 10, "passes": 3}, {"variant": "plain"}, {"further passes": 160}),
         ("stream", {"elements": 1000, "stride": 3}, {"variant": "plain"}, {"lines fetched again": 2 * 4000}),
         ("fma", {"dtype": "bf16"}, {"variant": "l2_operands", "workspace_bytes": 1 << 20}, {}),  # written outside the clock
         ("stream", {"elements": 1000, "stride": 16}, {"variant": "plain"}, {"lines fetched again": 15 * 4000}),

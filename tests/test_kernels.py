@@ -27,8 +27,9 @@ def points(slow: bool, devices: tuple[str, ...] = ("cpu", GPU)) -> list[Any]:
                 values = problem.to_dict().values()
                 refused: set[str] = set()
                 if isinstance(problem, Stream):  # a read has no stores; loads are those of an unstrided read
-                    reads = problem.access == "read"
-                    refused = {"non_temporal"} if reads and problem.stride == 1 else {"loads", *(["non_temporal"] if reads else [])}
+                    reads, update = problem.access == "read", problem.access == "update"
+                    refused = {"non_temporal"} if reads and problem.stride == 1 else {"loads"}
+                    refused |= {"non_temporal"} if reads else {"non_temporal", "bulk"} if update else set()
                     if problem.in_flight_bytes and device == "cpu":  # chosen on GPUs only
                         continue
                 elif isinstance(problem, Matmul) and problem.scales != "none" and device == "cpu":

@@ -176,7 +176,9 @@ def test_candidates_are_few_and_can_all_run(monkeypatch: pytest.MonkeyPatch) -> 
             assert 2 <= len(candidates) <= 6
             best = fastest(device, want(STREAM, device, 0, *candidates, level=level))
             assert (best.problem, best.variant) in candidates
-    assert {variant for _, variant in stream_candidates(device, "DRAM", "copy", in_place=True)} == {"plain"}
+    updates = stream_candidates(device, "DRAM", "update")
+    assert {variant for _, variant in updates} == {"plain"}
+    assert {problem.to_dict()["factor"] for problem, _ in updates} == {-1.0}, "numbers stay as large as they are"
 
 
 def test_instruction_sets_of_streams() -> None:

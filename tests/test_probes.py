@@ -22,7 +22,7 @@ from roofline.measurement.probing import Ready, ready
 from roofline.measurement.tensors import bind
 from roofline.operators import OPERATORS, Operator, PointerChase, Stream
 from roofline.probes import DEPTHS, PROBES, Identity, Probe, Wanted, probe_named
-from roofline.probes.bandwidth import STREAM
+from roofline.probes.bandwidth import STREAM, UPDATE
 from roofline.probes.base import ROOFS, want
 from roofline.tensor_spec import TensorSpec
 from roofline.units import GIB, KIB, MIB
@@ -337,6 +337,29 @@ def test_a_kernel_that_writes_outside_is_found() -> None:
     found.sets = [bind(device, Stream(access="scale", elements=MIB + 16), "plain", longer)]
     with pytest.raises(Error, match="the scale computes a wrong result: .*wrote outside"):
         found.verify("the scale")
+
+
+def test_an_update_is_checked_against_what_it_was_given() -> None:
+    """Whatever launches before it have left: 262144 numbers of 4 bytes, read and written."""
+    device = device_with(24 * MIB)
+    update = stream(device, "update", MIB // 4)
+    assert update.work == 2 * MIB
+    for _ in range(3):  # factor 3: 27 times as large
+        update.sets[0].run()
+    update.verify("the update")
+    copy = stream(device, "copy", MIB // 4)
+    copy.sets[0].run()  # into the array of the update
+    update.verify("the update")
+    back = ready(device, STREAM, Stream(access="update", elements=MIB // 4, factor=UPDATE), "plain", "DRAM")
+    before = back.tensors["c"].raw().copy()
+    back.sets[0].run()
+    assert (back.tensors["c"].raw() == -before).all()
+    back.sets[0].run()
+    assert (back.tensors["c"].raw() == before).all()
+    stay = {name: dataclasses.replace(held, spec=dataclasses.replace(held.spec, role="out")) for name, held in copy.tensors.items()}
+    update.sets = [bind(device, Stream(access="write", elements=MIB // 4), "plain", {"c": stay["c"]})]
+    with pytest.raises(Error, match="the update computes a wrong result"):
+        update.verify("the update")
 
 
 def test_a_wrong_result_of_an_earlier_probe_is_no_result_of_this_one() -> None:

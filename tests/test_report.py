@@ -18,9 +18,9 @@ from roofline.operators import OPERATORS, Attention, Matmul, Operator, Softmax
 from roofline.report import default_points, explain, load, render, report, tables
 from roofline.report.files import begin, finish
 from roofline.report.formulas import Term, flops_formulas, tensor_formulas, traffic_formulas
-from roofline.report.markdown import markdown
+from roofline.report.markdown import left_out_counts, markdown
 from roofline.report.measuring import pooled
-from roofline.report.tables import brief_problem, compact_table, prediction_summary, steps_table, why_wrong
+from roofline.report.tables import brief_problem, compact_table, prediction_summary, slower_defaults, steps_table, why_wrong
 from roofline.results import Bracket, Measurement, Results, append_to
 from roofline.units import MISSING, fmt_number, fmt_percent, fmt_si
 
@@ -291,7 +291,26 @@ def test_the_report_names_conditions_rules_and_what_was_left_out() -> None:
         "Linux 6 x86_64",
     ):
         assert part in text, part
+    assert left_out_counts(machine(provenance=provenance)) == [
+        "1 ceiling (roofs and rates 1): this CPU has no avx512_bf16; `roofline measure` measures them",
+        "1 point (relu 1): the time limit was reached; `roofline report --thorough`, or a longer --time-limit, measures them",
+    ]
     assert markdown(machine(provenance=provenance), measured()) == text, "the same data give the same text"
+
+
+def test_a_default_that_another_variant_beats_is_said() -> None:
+    def took(variant: str, seconds: float, status: str = "ok") -> Measurement:
+        problem = Matmul(rows=1)
+        return Measurement(
+            operator="matmul", variant=variant, problem=problem.to_dict(), device="cpu", threads=2, cache_state="cold",
+            samples_s=around(seconds), flops=problem.flops(), bytes={"compulsory": problem.compulsory_bytes()}, level="DRAM",
+            status=status,
+        )  # fmt: skip
+
+    said = ["matmul (rows=1 fp32, cold): tiled runs by default, and takes 2.00 times as long as library"]
+    assert slower_defaults(machine(), [took("tiled", 2e-3), took("library", 1e-3)]) == said
+    assert slower_defaults(machine(), [took("tiled", 1e-3), took("library", 1e-3)]) == []
+    assert slower_defaults(machine(), [took("tiled", 2e-3), took("library", 1e-3, "contended")]) == []
 
 
 def test_render_writes_every_file_and_the_pictures(tmp_path: Path) -> None:

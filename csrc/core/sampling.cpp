@@ -10,6 +10,8 @@ namespace roofline {
 namespace {
 
 constexpr double kContendedShare = 0.02;  // run delay, or CPU time missing from wall time
+// Time slices of another process are of 3 to 4 ms: two lengthen a sample or two of a short window, which its median does not show.
+constexpr double kTwoSlices_s = 8e-3;
 constexpr double kForeignCores = 0.03;    // kept busy by other processes, over a second or more
 constexpr double kRoofMoved = 0.05;
 constexpr double kSteady = 0.005;         // warm-up ends when samples differ by less than this
@@ -154,8 +156,9 @@ Interval median_interval(std::vector<double> samples) {
 bool is_contended(const Load& load, bool callable) {
   if (load.throttled) return true;
   if (load.foreign_cores > kForeignCores) return true;
-  if (callable) return load.process_run_delay_share > kContendedShare;
-  return load.run_delay_share > kContendedShare || 1 - load.cpu_share > kContendedShare;
+  const auto matters = [&](double lost) { return lost > kContendedShare && lost * load.wall_s > kTwoSlices_s; };
+  if (callable) return matters(load.process_run_delay_share);
+  return matters(load.run_delay_share) || matters(1 - load.cpu_share);
 }
 
 Sampled sample(Backend& backend, const Target& target, const Policy& policy, const Poll& poll) {

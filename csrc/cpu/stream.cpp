@@ -35,6 +35,8 @@ Bound bind(const Stream& problem, Device& device, Way way) {
   const auto [isa, table] = choose_for(problem);
   if (non_temporal && problem.access == Stream::Access::read)
     throw Unsupported("stream: read has no stores, so there is no non_temporal variant of it; use plain");
+  if (non_temporal && problem.in_place)
+    throw Unsupported("stream: update writes lines that it has just read, so there is no non_temporal variant of it; use plain");
   if (non_temporal && isa == Isa::scalar)
     throw Unsupported("stream: the scalar instruction set has no non-temporal store; use plain");
   if (non_temporal && reinterpret_cast<std::uintptr_t>(problem.c) % 64 != 0)

@@ -125,6 +125,8 @@ Bound plain(const Stream& problem, Device& device) {
 Bound non_temporal(const Stream& problem, Device& device) {
   if (problem.access == Access::read)
     throw Unsupported("stream: read has no stores, so there is no non_temporal variant of it; use plain");
+  if (problem.in_place)
+    throw Unsupported("stream: update writes lines that it has just read, so there is no non_temporal variant of it; use plain");
   refuse_for_cpus(problem);
   refuse_but_vectors(problem, "non_temporal");
   return by_vector(problem, device, "non_temporal", By::evict_first);

@@ -27,6 +27,7 @@ BulkKernel choose(Access access) {
 Bound bulk(const Stream& problem, Device& device) {
   refuse_for_cpus(problem);
   refuse_but_vectors(problem, "bulk");
+  if (problem.in_place) throw Unsupported("stream: bulk copies of a later pass do not wait for those of an earlier one; use plain");
   if (!aligned(problem)) throw Unsupported("stream: bulk copies need arrays at multiples of 16 bytes; use plain");
   const int arrays = problem.reads_b() ? 2 : 1;
   const bool stores = problem.access != Access::read;

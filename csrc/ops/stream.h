@@ -1,4 +1,5 @@
-// stream: STREAM-like accesses to memory. a, b are read, c is written; which of them exist depends on `access`.
+// stream: STREAM-like accesses to memory. a, b are read, c is written; which of them exist depends on `access`. An update is a
+// scale whose a is c.
 #pragma once
 
 #include "core/arguments.h"
@@ -11,6 +12,7 @@ struct Stream {
   enum class Access { read, write, copy, scale, add, triad };
 
   Access access;
+  bool in_place;              // update: c = factor c
   DType dtype;
   std::int64_t elements;      // of each array
   std::int64_t passes;        // over the arrays in one launch
@@ -19,8 +21,8 @@ struct Stream {
   std::string isa;            // instruction set to use; empty: the widest there is
   bool prefetch;              // read: a non-temporal prefetch ahead of every line
   std::int64_t in_flight_bytes;  // per multiprocessor of a GPU; 0: what serves best
-  double factor;              // of scale and triad; the value that write stores
-  const void* a = nullptr;    // [elements]; read, copy, scale, add, triad
+  double factor;              // of scale, update and triad; the value that write stores
+  const void* a = nullptr;    // [elements]; read, copy, scale, add, triad; c itself where in place
   const void* b = nullptr;    // [elements]; add, triad
   void* c = nullptr;          // [elements]; all but read
   double* sum = nullptr;      // [1]; read: the sum over all passes
@@ -31,7 +33,9 @@ struct Stream {
 
   static Stream from(const Arguments& arguments) {
     Stream problem{};
-    problem.access = arguments.choice<Access>("access", {"read", "write", "copy", "scale", "add", "triad"});
+    problem.in_place = arguments.text("access") == "update";
+    problem.access = problem.in_place ? Access::scale
+                                      : arguments.choice<Access>("access", {"read", "write", "copy", "scale", "add", "triad", "update"});
     problem.dtype = arguments.dtype();
     problem.elements = arguments.dimension("elements");
     problem.passes = arguments.dimension("passes");
@@ -46,9 +50,9 @@ struct Stream {
       throw Error("stream: a strided read has one stream and no prefetch");
     problem.factor = arguments.number("factor");
     const Shape shape = {problem.elements};
-    if (problem.reads_a()) problem.a = arguments.tensor("a", problem.dtype, shape).data;
-    if (problem.reads_b()) problem.b = arguments.tensor("b", problem.dtype, shape).data;
     if (problem.writes_c()) problem.c = arguments.tensor("c", problem.dtype, shape).data;
+    if (problem.reads_a()) problem.a = problem.in_place ? problem.c : arguments.tensor("a", problem.dtype, shape).data;
+    if (problem.reads_b()) problem.b = arguments.tensor("b", problem.dtype, shape).data;
     if (!problem.writes_c()) problem.sum = arguments.tensor("sum", DType::fp64, {1}).as<double>();
     return problem;
   }

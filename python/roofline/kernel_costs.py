@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
-from itertools import combinations
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -14,54 +14,102 @@ from numpy.typing import NDArray
 
 from .counts import larger, pick
 from .errors import Error
-from .machine import LEVELS, Ceiling, Machine
+from .machine import Ceiling, Machine
 from .operators import Operator, from_dict
 
+# p of the sum of memory and of the rest, which a kernel overlaps as far as this says.
+SHARPNESS = 3.0
 # Weights beside one standard problem, whose weight is 1: of the factors and of the seconds that are expected without any, and of
 # those that all problems of the variant show, beside those of one dtype; and of a standard problem that other work disturbed.
-UNKNOWN, SHOWN, DISTURBED = (0.4, 0.15), (1.5, 1.0), 0.3
-LEAST, MOST = 0.5, 20.0  # of the factors
-LOOP_S, START_S = 100e-9, 2e-6  # upper ends of what is usual: what no standard problem shows stays well below
+UNKNOWN, SHOWN = (0.4, 0.15), (1.5, 1.0)
+DISTURBED = {"contended": 0.3, "roof_moved": 0.6}
+MEMORY = 2.0  # how much more the factor of memory is trusted: what makes a kernel slower than a roof that moves stays where it is
+LEAST, MOST = 0.3, 100.0  # of the factors
+# Upper ends of what is usual: what no standard problem shows stays well below.
+BYTE_S, LOOP_S, START_S, PAGE_S = 100e-12, 10e-9, 2e-6, 200e-9
+RESULT_S = 0.5e-9  # instead of LOOP_S, of the results of products: their loops do many of them side by side
+STEPS = 6  # of the least squares, whose coefficients depend on the factors a little
+SMALL_PAGE, HUGE_PAGE = 4096, 2 << 20
+
+# How far what a standard problem takes beyond the costs above holds for others. In the logarithm of the time: usual size of such
+# differences, and how well one measurement repeats. In squared distances: a size NEAR times as large, and another dtype or mode.
+SPREAD, REPEATED, REPEATED_DISTURBED = 0.3, 0.05, 0.2
+NEAR, OTHER = 8.0, 1.0
+
+
+def overlapped_s(*parts_s: Any) -> Any:
+    """Seconds of all parts together; numbers or arrays."""
+    most = functools.reduce(larger, parts_s, 1e-300)
+    return most * sum((each / most) ** SHARPNESS for each in parts_s) ** (1 / SHARPNESS)
+
+
+def cold_bytes_and_pages(problem: Operator, cold: bool) -> tuple[Any, Any]:
+    """Compulsory bytes from memory, and their small pages: of tensors below a huge one. On each a prefetcher begins anew."""
+    small = sum((t.moved_bytes * (t.size_bytes < HUGE_PAGE) for t in problem.tensors()), 0)
+    return problem.compulsory_bytes() * cold, small * cold / SMALL_PAGE
 
 
 @dataclass(frozen=True, slots=True)
 class KernelCosts:
-    """memory, caches: measured over expected time of the parts where memory, and where caches or arithmetic take most of it.
-
-    loop_s: seconds each time the innermost loop begins (`Operator.loops`), by all threads together. start_s: of one run;
-    cold_s: more where its operands come from memory.
+    """memory, caches: measured over expected time of memory, and of caches and arithmetic. byte_s: seconds for each byte from
+    memory that the kernel takes at least, however fast memory is just now. loop_s: each time the innermost loop begins
+    (`Operator.loops`), by all threads together. start_s: of one run; cold_s: more where its operands come from memory, and page_s
+    for each small page of them. nearby: how the standard problems differ from what these say, and so problems near them.
+    replaced: of a kernel in a dtype that no standard problem has, which ones stand for it.
     """
 
     memory: float = 1.0
     caches: float = 1.0
+    byte_s: float = 0.0
     loop_s: float = 0.0
     start_s: float = 0.0
     cold_s: float = 0.0
+    page_s: float = 0.0
+    nearby: Nearby | None = None
+    replaced: str = ""
 
-    def more_s(self, problem: Operator, parts: Mapping[str, Any], overlapped_s: Any, *, cold: bool) -> dict[str, Any]:
-        """Seconds beyond the parts, which take `overlapped_s` together and without launches: "kernel" (negative: it is faster
-        than its parts), "loops" and "start".
+    def more_s(self, problem: Operator, memory_s: Any, rest_s: Any, expected_s: Any, *, cold: bool) -> dict[str, Any]:
+        """Seconds beyond expected_s, without launches: "kernel" (negative: it is faster than its parts), "loops" and "start".
+
+        memory_s, rest_s: of its bytes from memory, and of all else together.
         """
-        share = memory_share(parts)
-        factor = self.memory * share + self.caches * (1 - share)
-        return {
-            "kernel": overlapped_s * (factor - 1),
-            "loops": problem.loops() * self.loop_s,
-            "start": self.start_s + cold * self.cold_s,
-        }
+        bytes_, pages = cold_bytes_and_pages(problem, cold)
+        base_s = overlapped_s(self.memory * memory_s, self.byte_s * bytes_, self.caches * rest_s)
+        loops_s, start_s = problem.loops() * self.loop_s, self.start_s + cold * self.cold_s + pages * self.page_s
+        differs = 0.0 if self.nearby is None else (base_s + loops_s + start_s) * self.nearby.share(problem, cold)
+        return {"kernel": base_s + differs - expected_s, "loops": loops_s, "start": start_s}
 
 
-def memory_share(parts: Mapping[str, Any]) -> Any:
-    """How far memory decides: 1 where nothing else takes time, 0.5 where the rest takes as long, and quickly less below."""
-    memory = parts.get(LEVELS[-1], 0.0)
-    rest = sum(seconds for name, seconds in parts.items() if name not in (LEVELS[-1], "launch"))
-    return memory**2 / larger(memory**2 + rest**2, 1e-300)
+    def doubt(self, problem: Operator, *, cold: bool) -> float:
+        """Standard deviation of the logarithm of the time of one problem: little near a standard one, SPREAD far off."""
+        return SPREAD if self.nearby is None else self.nearby.doubt(problem, cold)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nearby:
+    """Standard problems (`_features`): what each adds, and the inverse of their covariance (simple kriging)."""
+
+    seen: tuple[tuple[Any, ...], ...]
+    weights: NDArray[np.float64]
+    inverse: NDArray[np.float64]
+
+    def doubt(self, problem: Operator, cold: bool) -> float:
+        own = _features(problem, cold)
+        near = np.array([_covariance(own, other) for other in self.seen])
+        return float(np.sqrt(max(SPREAD**2 - near @ self.inverse @ near, 0.0)))
+
+    def share(self, problem: Operator, cold: bool) -> Any:
+        """How much longer than its costs say a problem is expected to take, over these; an array for a batch."""
+        own = _features(problem, cold)
+        found: Any = sum(weight * _covariance(own, other) for weight, other in zip(self.weights, self.seen, strict=True))
+        share = np.expm1(found)
+        return share if np.ndim(share) else float(share)
 
 
 def kernel_costs(machine: Machine, problem: Operator, variant: str) -> KernelCosts | None:
     """What `machine` knows of the costs of a kernel; None where that kernel was not timed.
 
-    Five numbers by least squares in the relative error of the standard problems' times, none of them negative: of all problems of
+    Seven numbers by least squares in the relative error of the standard problems' times, none of them negative: of all problems of
     the variant first, and from there of those in the problem's dtype with few or with many rows as it has, which are kernels of
     their own. Of a batch of problems (`Operator.many`) with both, its numbers are arrays.
     """
@@ -71,36 +119,81 @@ def kernel_costs(machine: Machine, problem: Operator, variant: str) -> KernelCos
         return None
     few, dtype = problem.few_rows(), stored(problem)
     if not isinstance(few, np.ndarray):
-        return _costs(rows, dtype, bool(few))
-    short, long = (astuple(_costs(rows, dtype, path)) for path in (True, False))
-    return KernelCosts(*(pick(few, a, b) for a, b in zip(short, long, strict=True)))
+        found = _costs(rows, dtype, bool(few))
+    else:
+        short, long = (_numbers(_costs(rows, dtype, path)) for path in (True, False))
+        found = _of(pick(few, a, b) for a, b in zip(short, long, strict=True))
+    timed = sorted({row.dtype for row in rows})
+    others = f"no {dtype} {problem.name} {variant} was timed: kernels in {', '.join(timed)} stand for it"
+    replaced = "" if dtype in timed else others
+    return dataclasses.replace(found, nearby=_nearby(rows), replaced=replaced)
+
+
+def _of(numbers: Iterable[Any]) -> KernelCosts:
+    memory, caches, byte_s, loop_s, start_s, cold_s, page_s = numbers
+    return KernelCosts(memory, caches, byte_s, loop_s, start_s, cold_s, page_s)
+
+
+def _numbers(costs: KernelCosts) -> tuple[Any, ...]:
+    return costs.memory, costs.caches, costs.byte_s, costs.loop_s, costs.start_s, costs.cold_s, costs.page_s
+
+
+def untimed(machine: Machine, problem: Operator, variant: str) -> tuple[str, ...]:
+    """A note where a machine timed kernels, but none of this variant."""
+    known = variant in problem.variants and any(machine.of("kernel"))
+    note = f"no {problem.name} {variant} was timed: it is expected to take what its parts take, which few kernels do"
+    return (note,) if known else ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """An equation of the least squares: its weight, the five coefficients, and the right-hand side, all but the weight over the
-    measured time; and what tells kernels of one variant apart."""
+    """A standard problem: what it took and what its parts take, in seconds; and what tells kernels of one variant apart."""
 
     weight: float
-    counts: tuple[float, ...]
-    wanted: float
+    time_s: float
+    launch_s: float
+    memory_s: float
+    rest_s: float
+    bytes: float
+    pages: float
+    loops: float
+    cold: bool
     dtype: str
     few: bool
+    products: bool
+    features: tuple[Any, ...]
+
+    def costs_s(self, costs: KernelCosts) -> float:
+        """What it should take, its launch left out."""
+        base_s = overlapped_s(*self._parts_s(costs))
+        more_s = self.loops * costs.loop_s + costs.start_s + self.cold * costs.cold_s + self.pages * costs.page_s
+        return float(base_s + more_s)
+
+    def _parts_s(self, costs: KernelCosts) -> tuple[float, ...]:
+        return costs.memory * self.memory_s, costs.caches * self.rest_s, costs.byte_s * self.bytes
+
+    def counts(self, costs: KernelCosts) -> tuple[float, ...]:
+        """Coefficients of the costs in its time, about these: the time of the overlapped parts is homogeneous in their factors."""
+        parts_s = self._parts_s(costs)
+        all_s = max(overlapped_s(*parts_s), 1e-300)
+        each = (self.memory_s, self.rest_s, self.bytes)
+        slopes = (count * (part / all_s) ** (SHARPNESS - 1) for count, part in zip(each, parts_s, strict=True))
+        return (*slopes, self.loops, 1.0, float(self.cold), self.pages)
 
 
 def _row(c: Ceiling) -> _Row | None:
     """None where the ceiling does not say what was timed."""
     problem = problem_of(c.problem)
-    known = [c.plan.get(name) for name in ("predicted_s", "launch_s", "memory_share")]
+    known = [c.plan.get(name) for name in ("launch_s", "memory_s", "rest_s")]
     if problem is None or not all(isinstance(value, float) for value in known):
         return None
-    predicted_s, launch_s, share = (float(value) for value in known)  # type: ignore[arg-type]
-    time_s = problem.compulsory_bytes() / c.value
-    overlapped_s = max(predicted_s - launch_s, 0.0)
-    counts = (overlapped_s * share, overlapped_s * (1 - share), problem.loops(), 1.0, float(bool(c.params.get("cold"))))
+    launch_s, memory_s, rest_s = (float(value) for value in known)  # type: ignore[arg-type]
+    cold = bool(c.params.get("cold"))
+    bytes_, pages = cold_bytes_and_pages(problem, cold)
     return _Row(
-        weight=DISTURBED if c.status == "contended" else 1.0, counts=tuple(count / time_s for count in counts),
-        wanted=max(1 - launch_s / time_s, 0.0), dtype=stored(problem), few=bool(problem.few_rows()),
+        weight=DISTURBED.get(c.status, 1.0), time_s=problem.compulsory_bytes() / c.value, launch_s=launch_s, memory_s=memory_s,
+        rest_s=rest_s, bytes=bytes_, pages=pages, loops=problem.loops(), cold=cold, dtype=stored(problem),
+        few=bool(problem.few_rows()), products=bool(problem.products()), features=_features(problem, cold),
     )  # fmt: skip
 
 
@@ -116,9 +209,9 @@ def problem_of(stated: Mapping[str, Any]) -> Operator | None:
 
 @functools.lru_cache(maxsize=1024)
 def _problem(text: str) -> Operator | None:
-    fields = json.loads(text)  # every prediction asks for the same few
+    stated = json.loads(text)  # every prediction asks for the same few
     try:
-        return from_dict(str(fields.pop("operator", "")), fields)
+        return from_dict(str(stated.pop("operator", "")), stated)
     except Error:
         return None
 
@@ -135,25 +228,75 @@ def _costs(rows: tuple[_Row, ...], dtype: str, few: bool) -> KernelCosts:
 def _fitted(rows: Sequence[_Row], expected: KernelCosts, trusted: tuple[float, float]) -> KernelCosts:
     """The costs that explain the rows, and are those expected as far as no row tells. trusted: weights of factors and seconds."""
     weights = np.array([row.weight for row in rows])
-    counts, wanted = np.array([row.counts for row in rows]), np.array([row.wanted for row in rows])
+    wanted = weights * np.array([max(1 - row.launch_s / row.time_s, 0.0) for row in rows])
     factors, seconds = trusted
-    prior = np.array([factors, factors, seconds / LOOP_S, seconds / START_S, seconds / START_S])
-    x = _not_negative(
-        np.vstack([weights[:, None] * counts, np.diag(prior)]), np.concatenate([weights * wanted, prior * astuple(expected)])
-    )
-    memory, caches = (min(max(float(factor), LEAST), MOST) for factor in x[:2])
-    return KernelCosts(memory, caches, *(float(seconds) for seconds in x[2:]))
+    loop_s = RESULT_S if rows[0].products else LOOP_S
+    prior = np.array([MEMORY * factors, factors, *(seconds / each for each in (BYTE_S, loop_s, START_S, START_S, PAGE_S))])
+    right = np.concatenate([wanted, prior * np.array(_numbers(expected))])
+    found = dataclasses.replace(expected, byte_s=max(expected.byte_s, 0.1 * BYTE_S))  # a part of nothing would stay nothing
+    for _ in range(STEPS):
+        counts = np.array([np.divide(row.counts(found), row.time_s) for row in rows]) * weights[:, None]
+        x = _not_negative(np.vstack([counts, np.diag(prior)]), right)
+        memory, caches = (min(max(float(factor), LEAST), MOST) for factor in x[:2])
+        found = _of((memory, caches, *map(float, x[2:])))
+    return found
 
 
 def _not_negative(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
-    """x >= 0 with the least |a x - b|: the best of the least squares over every choice of columns."""
-    count = a.shape[1]
-    best, least = np.zeros(count), float(b @ b)
-    for size in range(1, count + 1):
-        for columns in combinations(range(count), size):
-            x = np.zeros(count)
-            x[list(columns)] = np.linalg.lstsq(a[:, columns], b, rcond=None)[0]
-            error = float(np.sum((a @ x - b) ** 2))
-            if error < least and not (x < 0).any():
-                best, least = x, error
-    return best
+    """x >= 0 with the least |a x - b|, `a` of full rank. Source: Lawson and Hanson, Solving Least Squares Problems, chapter 23."""
+    scale = np.linalg.norm(a, axis=0)
+    a = a / scale
+    x, free = np.zeros(a.shape[1]), np.zeros(a.shape[1], dtype=bool)
+    normal, right = a.T @ a, a.T @ b
+    tolerance = 1e-12 * float(np.linalg.norm(b))
+    for _ in range(10 * len(x)):
+        slope = np.where(free, -np.inf, right - normal @ x)
+        if slope.max() <= tolerance:
+            break
+        free[slope.argmax()] = True
+        while True:
+            best = np.zeros(len(x))
+            best[free] = np.linalg.solve(normal[np.ix_(free, free)], right[free])
+            if (best[free] > 0).all():
+                break
+            below = free & (best <= 0)
+            step = np.min(x[below] / (x[below] - best[below]))
+            x = np.where(free, x + step * (best - x), 0.0)
+            free &= x > tolerance
+            x[~free] = 0.0
+        x = best
+    return np.asarray(x / scale)
+
+
+# -- what standard problems show beyond ------------------------------------------------------------------------------------------
+
+
+def _features(problem: Operator, cold: bool) -> tuple[Any, ...]:
+    """Its sizes in octaves, and what else tells it from other problems of its operator. Sizes of a batch are arrays."""
+    found: list[Any] = [cold]
+    for field in fields(problem):  # type: ignore[arg-type]
+        value = getattr(problem, field.name)
+        if field.type in ("int", int):
+            found.append(np.log2(np.maximum(value, 1)))
+        elif field.type not in ("float", float):
+            found.append(value)
+    return tuple(found)
+
+
+def _covariance(one: tuple[Any, ...], other: tuple[Any, ...]) -> Any:
+    distance: Any = 0.0
+    for a, b in zip(one, other, strict=True):
+        words = isinstance(a, (bool, str))
+        distance = distance + (OTHER * (a != b) if words else ((a - b) / np.log2(NEAR)) ** 2)
+    return SPREAD**2 * np.exp(-distance / 2)
+
+
+@functools.lru_cache(maxsize=256)
+def _nearby(rows: tuple[_Row, ...]) -> Nearby:
+    shown = [row.costs_s(_costs(rows, row.dtype, row.few)) for row in rows]
+    left = np.log([max(row.time_s - row.launch_s, 0.1 * row.time_s) / max(s, 1e-12) for row, s in zip(rows, shown, strict=True)])
+    seen = tuple(row.features for row in rows)
+    together = np.array([[_covariance(one, other) for other in seen] for one in seen])
+    noise = np.diag([(REPEATED if row.weight == 1 else REPEATED_DISTURBED) ** 2 for row in rows])
+    inverse = np.linalg.inv(together + noise)
+    return Nearby(seen, inverse @ left, inverse)

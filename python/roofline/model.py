@@ -169,8 +169,8 @@ def machine_roofs(
 
     unit: None is tensor units for matrix products, and the cores for operators without any.
 
-    In-place operators use plain stores, others the better of plain and non-temporal. A problem without FLOPs has an
-    infinite compute roof; a machine without a launch latency a floor of 0. Raises Error naming a ceiling that is missing.
+    A mix counts with the better of plain and non-temporal stores. A problem without FLOPs has an infinite compute roof; a machine
+    without a launch latency a floor of 0. Raises Error naming a ceiling that is missing.
     """
     return roofs_and_notes(machine, problem, level, threads, unit)[0]
 
@@ -178,8 +178,7 @@ def machine_roofs(
 def roofs_and_notes(
     machine: Machine, problem: Operator, level: str | None, threads: int | None, unit: str | None = None
 ) -> tuple[Roofs, tuple[str, ...]]:
-    in_place = any(tensor.role == "in_out" for tensor in problem.tensors())
-    memory = machine.bandwidth(level, problem.mix, threads, variant="plain" if in_place else None)
+    memory = machine.bandwidth(level, problem.mix, threads)
     same = memory.access == problem.mix or memory.source == "datasheet"  # of which one bandwidth is for every access
     notes = [] if same else [f"no {memory.level} {problem.mix} roof: {memory.name} is used"]
     labels = {"memory": memory.label}

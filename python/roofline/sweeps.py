@@ -43,6 +43,7 @@ class Points:
     variants: tuple[str, ...]  # none: the default of each problem on `device`
     axes: Mapping[str, Sequence[Any]]
     device: Device
+    machine: Machine | None = None  # by whose measured kernels the default is chosen
 
     def __len__(self) -> int:
         return min(max(len(self.variants), 1) * math.prod(map(len, self.axes.values())), MOST_POINTS + 1)
@@ -50,7 +51,7 @@ class Points:
     def __iter__(self) -> Iterator[tuple[Operator, str]]:
         for combination in itertools.product(*self.axes.values()):
             made = self.problem.replace(**dict(zip(self.axes, combination, strict=True)))
-            yield from ((made, name) for name in self.variants or (self.device.default_variant(made),))
+            yield from ((made, name) for name in self.variants or (self.device.default_variant(made, self.machine),))
 
     def check(self) -> None:
         """Raises Error for the first problem that the operator refuses; numbers are checked as arrays, many at a time."""
@@ -74,14 +75,20 @@ def _are_numbers(values: Sequence[Any]) -> bool:
     return kinds in ({int}, {float}) and np.asarray(values).dtype.kind == ("i" if int in kinds else "f")
 
 
-def points(problem: Operator, variant: str | Sequence[str] | None, device: Device, axes: Mapping[str, Any]) -> Points:
+def points(
+    problem: Operator,
+    variant: str | Sequence[str] | None,
+    device: Device,
+    axes: Mapping[str, Any],
+    machine: Machine | None = None,
+) -> Points:
     """The sweep's problems and variants. Raises Error for bad fields and for too many points, before anything is measured."""
     lists = {name: _values(name, values) for name, values in axes.items()}
     variants = () if variant is None else tuple(map(str, _values("variant", variant)))
     for name in variants:
         if problem.variants:
             problem.require_variant(name)
-    found = Points(problem=problem, variants=variants, axes=lists, device=device)
+    found = Points(problem=problem, variants=variants, axes=lists, device=device, machine=machine)
     if len(found) > MOST_POINTS:
         raise Error(f"sweep: more than {MOST_POINTS} points; give fewer values")
     found.check()
@@ -116,8 +123,8 @@ def sweep(
     opened = open_device(device, threads)
     problem, machine = problem_of(problem), None if machine is None else machine_of(machine)
     return measure_points(
-        points(problem, variant, opened, axes), device=opened, machine=machine, cache_state=cache_state, seed=seed, policy=policy,
-        out=out, progress=progress,
+        points(problem, variant, opened, axes, machine), device=opened, machine=machine, cache_state=cache_state, seed=seed,
+        policy=policy, out=out, progress=progress,
     )  # fmt: skip
 
 

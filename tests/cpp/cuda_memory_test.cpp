@@ -126,6 +126,20 @@ TEST(Stream, SingleElementsOfEveryAccess) {
     });
 }
 
+TEST(Stream, AnUpdateMultipliesEveryElementOncePerPass) {
+  for (const std::int64_t n : {7, 1000, 40961}) {
+    Arrays<float> arrays(n);
+    const std::vector<float> before(arrays.a, arrays.a + n);
+    StreamWork work = arrays.work(3, 2);
+    work.c = arrays.a;
+    work.plan = plan_stream(n, sizeof(float), true, 1, kUnroll, kStreamThreads, 2);
+    emulated::launch(2, kStreamThreads, stream_kernel<Access::scale, float, 1, kUnroll, false>, work);
+    for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(arrays.a[i], 27 * before[i]) << i;
+    emulated::launch(2, kStreamThreads, element_kernel<Access::scale, float>, work);
+    for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(arrays.a[i], 27 * 27 * before[i]) << i;
+  }
+}
+
 TEST(Stream, StridesVisitEveryElementOnce) {
   for (const auto& [n, stride] : std::vector<std::pair<std::int64_t, std::int64_t>>{
            {3, 2}, {10, 3}, {1000, 7}, {4099, 16}, {4099, 4098}, {9001, 32}}) {

@@ -213,19 +213,26 @@ TEST(Sample, PollCancelsBetweenBatches) {
 }
 
 TEST(Contention, ThresholdsByWhoseThreadsTheyAre) {
-  Load load;
+  const Load idle{.wall_s = 0.5};
+  Load load = idle;
   EXPECT_FALSE(is_contended(load, false));
   load.run_delay_share = 0.03;
   EXPECT_TRUE(is_contended(load, false));
   EXPECT_FALSE(is_contended(load, true));  // a user's callable has threads of its own
-  load = {};
+  load.wall_s = 0.05;  // 1.5 ms: one other process, once
+  EXPECT_FALSE(is_contended(load, false));
+  load.run_delay_share = 0.2;  // 10 ms
+  EXPECT_TRUE(is_contended(load, false));
+  load = idle;
   load.cpu_share = 0.97;
   EXPECT_TRUE(is_contended(load, false));
-  load = {};
+  load.wall_s = 0.05;
+  EXPECT_FALSE(is_contended(load, false));
+  load = idle;
   load.process_run_delay_share = 0.5;
   EXPECT_FALSE(is_contended(load, false));
   EXPECT_TRUE(is_contended(load, true));
-  load = {};
+  load = idle;
   load.foreign_cores = 0.04;
   EXPECT_TRUE(is_contended(load, false));
   EXPECT_TRUE(is_contended(load, true));
@@ -327,6 +334,7 @@ TEST(Bracketed, EveryRoofIsFlushedOrNot) {
 TEST(Bracketed, ContentionIsTriedAgainAndSaid) {
   Scripted backend;
   backend.load.run_delay_share = 0.5;
+  backend.load.wall_s = 0.5;
   const Bracketed result = sample_bracketed(backend, target(backend), {target(backend)}, quick(), [&](const auto&) { return std::size_t{0}; }, nullptr);
   EXPECT_TRUE(result.contended);
   EXPECT_EQ(result.repeats, 2);

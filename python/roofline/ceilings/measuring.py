@@ -11,13 +11,13 @@ from functools import partial
 from typing import Any
 
 from ..errors import Error, OutOfMemory, Unsupported
-from ..kernel_costs import memory_share
 from ..machine import Ceiling, EmpiricalRoofline, Machine, SizeCurve
 from ..measurement import Policy, measure
 from ..measurement.devices import Device, exclusive, open_device, provenance, utc_now
 from ..measurement.probing import fastest
 from ..measurement.progress import Progress, ProgressOption
 from ..measurement.timing import IMPLAUSIBLE, QUICK, THOROUGH, Prepared, clock_hz, disturbed, from_rates, roofs_seen
+from ..prediction import memory_and_rest_s
 from ..probes import DEPTHS, Wanted
 from ..probes.base import REPORT, ROOFS
 from ..probes.gpu_units import rate
@@ -108,7 +108,8 @@ def kernel_ceiling(device: Device, what: Wanted, policy: Policy, machine: Machin
     """
     problem, variant = what.require()[0]
     brief = dataclasses.replace(
-        policy, tries=1, warmup_min_s=0.01, warmup_max_s=0.04, min_s=min(policy.min_s, 0.04), max_s=min(policy.max_s, 0.12)
+        policy, tries=1, warmup_min_s=0.01, warmup_max_s=0.04, min_s=min(policy.min_s, 0.03), max_s=min(policy.max_s, 0.08),
+        bracket_s=policy.bracket_s / 2,
     )  # fmt: skip
     state = "cold" if what.level == "DRAM" else "warm"
     others = dataclasses.replace(machine, ceilings=tuple(c for c in machine.ceilings if c.probe != what.probe.id))
@@ -118,11 +119,11 @@ def kernel_ceiling(device: Device, what: Wanted, policy: Policy, machine: Machin
         raise
     except Error as error:
         raise Unsupported(str(error)) from error
-    # Nothing is judged by this prediction, so it takes the better bracket: other load never helps.
-    ends = {b.kind: [b.samples] if b.kind == "latency" else [b.before_samples, b.after_samples] for b in m.brackets}
-    roofs = roofs_seen({kind: max(filter(None, seen), key=statistics.median) for kind, seen in ends.items()}, m.level)
+    # Nothing is judged by this prediction, so it takes both brackets.
+    roofs = roofs_seen({b.kind: b.samples for b in m.brackets}, m.level)
     bare = Prepared(device, problem, variant, [], [], dict(m.plan), False)
     expected = from_rates(bare, others, m.level)(roofs)
+    memory_s, rest_s = memory_and_rest_s(expected["parts"])
     identity = what.probe.identity(device, problem, variant, what.level)
     return Ceiling(
         probe=what.probe.id,
@@ -132,9 +133,9 @@ def kernel_ceiling(device: Device, what: Wanted, policy: Policy, machine: Machin
         problem={"operator": problem.name, **problem.to_dict()},
         plan={
             **m.plan,
-            "predicted_s": float(expected["time_s"]),
             "launch_s": float(expected["parts"].get("launch", 0.0)),
-            "memory_share": float(memory_share(expected["parts"])),
+            "memory_s": float(memory_s),
+            "rest_s": float(rest_s),
         },
         clock_hz=m.clock_hz_after,
         status=m.status,

@@ -124,7 +124,7 @@ def sweep(options: argparse.Namespace) -> int:
     with checking_input():
         # The first value of each axis need not suit the operator's other defaults: fields of one problem are set together.
         start = cls.make(**{name: values[0] for name, values in axes.items()})
-        todo = points(start, options.variant, device, axes)
+        todo = points(start, options.variant, device, axes, machine)
     try:
         results = measure_points(
             todo,
@@ -237,8 +237,8 @@ def report(options: argparse.Namespace) -> int:
 
 
 def _show_report(made: Any, screen: Terminal) -> None:
-    from ..report.markdown import end_check_lines, prediction_lines
-    from ..report.tables import ceiling_table, compact_table, reasons, sanity_lines
+    from ..report.markdown import end_check_lines, left_out_counts, prediction_lines
+    from ..report.tables import ceiling_table, compact_table, reasons, sanity_lines, slower_defaults
 
     shown = ceiling_table(made.machine)
     screen.table(shown.headers, shown.rows, title=f"Ceilings of {made.machine.name}, {made.machine.device}", wide=shown.wide)
@@ -247,8 +247,9 @@ def _show_report(made: Any, screen: Terminal) -> None:
     screen.table(shown.headers, shown.rows, title="Operators", wide=shown.wide)
     screen.line()
     screen.notes("not ok:", reasons(made.results))
+    screen.notes("defaults that are not the fastest:", slower_defaults(made.machine, made.results))
     screen.notes("prediction:", prediction_lines(made.results)[:1])
     screen.notes("roofs at the end:", end_check_lines(made.machine))
     screen.notes("notes:", sanity_lines(made.machine))
-    screen.notes("left out:", made.left_out)
+    screen.notes("left out (report.md names each):", left_out_counts(made.machine))
     screen.line(f"files in {made.out}: {', '.join(file.name for file in made.files)}")

@@ -90,7 +90,6 @@ class Plan(TypedDict, total=False):
     panel_elements: Whole
     exponentials: Whole
     parts_bytes: Whole
-    predicted_s: Duration  # of a kernel on a standard problem, by the machine's other ceilings
     workspace_bytes: Whole
     packed_bytes: Whole
     experts_with_tokens: Whole

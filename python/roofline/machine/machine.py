@@ -35,6 +35,8 @@ ACCESS_FALLBACK: Mapping[str, tuple[str, ...]] = {
     "scale": ("scale", "copy", "triad", "add", "read", "write"),
     "add": ("add", "triad", "copy", "scale", "read", "write"),
     "triad": ("triad", "add", "copy", "scale", "read", "write"),
+    # No line is fetched for nothing, as none is by a copy that bypasses the caches.
+    "update": ("update", "copy", "scale", "triad", "add", "read", "write"),
 }
 
 _SUMS = {"fp64": "fp64", "int8": "int32", "int4": "int32"}  # what products of a dtype are added up in; fp32 for the rest

@@ -98,7 +98,7 @@ def measure_callable(
     products = bool(flops.products()) if isinstance(flops, Operator) else dtype not in ("fp32", "fp64")
     with measuring(None):  # the callable may run kernels of ours
         probes = roofs_of(
-            opened, mix=mix, arithmetic=dtype, level=level, in_place=False, flops=total, machine=machine, products=products
+            opened, mix=mix, arithmetic=dtype, level=level, flops=total, machine=machine, products=products
         )
         clock = bracketed(opened, [bound], False, probes, from_roofs(total, traffic), level, policy)
     plan = {"clock": "host" if handle is None else "events on the stream"}

@@ -14,7 +14,9 @@ from types import ModuleType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ..errors import Error
+from ..machine import Machine
 from ..operators import Operator
+from ..prediction import default_variant
 from .arena import Arena, arena_bytes
 
 P = ParamSpec("P")
@@ -134,12 +136,10 @@ class Device:
                 return str(kernel["missing"])
         return f"{self.name} has no {variant} kernel of {operator} for {dtype}"
 
-    def default_variant(self, problem: Operator) -> str:
-        """`Operator.default_variant`, or where this device lacks its kernel the last other variant that suits and runs."""
-        wanted, default = getattr(problem, "dtype", "fp32"), problem.default_variant(self.backend)
-        runs = [name for name in problem.variants if not self.missing(problem.name, name, wanted)]
-        suited = [name for name in runs if problem.suits(name, self.backend)]
-        return default if default in runs else [default, *suited][-1]
+    def default_variant(self, problem: Operator, machine: Machine | None = None) -> str:
+        """What runs where no variant is asked for: `prediction.default_variant` for what this device can run."""
+        wanted = getattr(problem, "dtype", "fp32")
+        return default_variant(machine, problem, self.backend, lambda name: not self.missing(problem.name, name, wanted))
 
 
 @functools.lru_cache(maxsize=8)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -62,12 +64,16 @@ class Ready:
 
     def verify(self, name: str) -> None:
         """One launch, and its result against the reference. Raises Error naming `name` where it is wrong."""
+        tensors = dict(self.tensors)
         for held in self.tensors.values():
             held.guard()  # another probe may have written there since
             if held.spec.role == "out":
                 held.memory.fill("int8", held.spec.size_bytes, "pattern", 0, held.offset)
+            elif held.spec.role == "in_out":
+                held.memory.fill(held.spec.dtype, math.prod(held.spec.shape), "uniform", 1, held.offset)
+                tensors[held.spec.name] = dataclasses.replace(held, before=held.raw().copy().view)
         self.sets[0].run()
-        correctness = check(self.problem, self.tensors)
+        correctness = check(self.problem, tensors)
         if not correctness["passed"]:
             raise Error(f"{name} computes a wrong result: {correctness['reason']}")
 
@@ -158,12 +164,12 @@ def fastest(device: Device, wanted: Wanted) -> Ready:
     return best
 
 
-def bandwidth_probe(device: Device, level: str, access: str, *, in_place: bool, machine: Machine | None) -> Ready:
+def bandwidth_probe(device: Device, level: str, access: str, *, machine: Machine | None) -> Ready:
     if machine is not None and level in machine.levels():
-        ceiling = machine.bandwidth(level, access, variant="plain" if in_place else None)
+        ceiling = machine.bandwidth(level, access)
         if ceiling.problem and ceiling.source == "measured":
             return measured_again(device, ceiling)
-    return fastest(device, want(STREAM, device, 0, *stream_candidates(device, level, access, in_place=in_place), level=level))
+    return fastest(device, want(STREAM, device, 0, *stream_candidates(device, level, access), level=level))
 
 
 def measured_again(device: Device, ceiling: Ceiling) -> Ready:
@@ -218,14 +224,13 @@ def roofs_of(
     mix: str,
     arithmetic: str,
     level: str,
-    in_place: bool,
     flops: int,
     machine: Machine | None,
     products: bool = False,
     ranks: int = 1,
 ) -> list[Ready]:
     """The candidate roofs of a problem: its memory level at its mix, its arithmetic, the launch, and with ranks their link."""
-    found = [bandwidth_probe(device, level, mix, in_place=in_place, machine=machine)]
+    found = [bandwidth_probe(device, level, mix, machine=machine)]
     if flops:
         compute = compute_probe(device, arithmetic, products=products)
         found += [compute] if compute else []

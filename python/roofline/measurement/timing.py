@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import Error, OutOfMemory, Unsupported, require_type
-from ..kernel_costs import kernel_costs
+from ..kernel_costs import kernel_costs, untimed
 from ..machine import Given, Machine, machine_of
 from ..model import Roofs, bound, machine_roofs, terms_s
 from ..operators import Operator, problem_of
@@ -74,7 +74,9 @@ class Prepared:
 
     def working_set_bytes(self) -> int:
         """What one launch touches: tensors, workspace, packed operands."""
-        return self.problem.footprint_bytes() + sum(int(self.plan.get(name, 0)) for name in ("workspace_bytes", "packed_bytes"))
+        specs = (t for t in self.problem.tensors() if not t.link)
+        touched = sum(t.size_bytes if t.touched_bytes is None else t.touched_bytes for t in specs)
+        return touched + sum(int(self.plan.get(name, 0)) for name in ("workspace_bytes", "packed_bytes"))
 
     @property
     def caches(self) -> Mapping[str, Any]:
@@ -197,7 +199,10 @@ def from_rates(prepared: Prepared, machine: Machine | None, level: str) -> Expec
             change = peak / stated.compute_flops_per_s if math.isfinite(peak) else 1.0
             rates = known.scaled(bandwidths=rates.bandwidths, compute=change, launch_s=roofs.floor_s)
         kernel = None if machine is None else kernel_costs(machine, problem, prepared.variant)
-        return expect(problem, prepared.plan, prepared.caches, roofs, rates, moved, kernel).to_dict()
+        found = expect(problem, prepared.plan, prepared.caches, roofs, rates, moved, kernel)
+        if machine is not None and kernel is None:
+            found = dataclasses.replace(found, notes=(*found.notes, *untimed(machine, problem, prepared.variant)))
+        return found.to_dict()
 
     return expected
 
@@ -278,9 +283,22 @@ def bracketed(
     }
 
 
-def with_plausibility(measurement: Measurement) -> Measurement:
-    """`implausible` where a point is above 103 % of its bracket: evidence of wrong units, work or caches, never a win."""
+def kept_share(prepared: Prepared) -> float:
+    """Of the compulsory bytes of a cold launch what may stay in the last cache, to be written back when nobody looks: its results,
+    where they fit and the caches are emptied between launches."""
+    written = sum(t.size_bytes for t in prepared.problem.outputs() if not t.link)
+    fits = prepared.flush_each and written <= last_cache(prepared.device.facts)
+    return written / prepared.problem.compulsory_bytes() if fits else 0.0
+
+
+def with_plausibility(measurement: Measurement, kept: float = 0.0) -> Measurement:
+    """`implausible` where a point is above 103 % of its bracket: evidence of wrong units, work or caches, never a win.
+
+    kept: see `kept_share`; so many of the bytes that a memory roof bounds need not have reached memory.
+    """
     share = measurement.share_of_bracket
+    if share is not None and measurement.bound == measurement.level:
+        share *= 1 - kept
     if measurement.status == "ok" and share is not None and share > IMPLAUSIBLE:
         roof = measurement.bound
         reason = f"{share:.1%} of its {roof} roof: more than the roof allows, so the bytes or FLOPs did not happen as counted"
@@ -312,7 +330,8 @@ def measure(
 
     problem, machine: objects or words, as in `roofline.predict`: measure("attention", seq_q=1, seq_kv="8k"). fields: of an
     operator by name, or changed of a problem.
-    variant: None is the operator's default on this device. device: "cpu", "cuda:0"; None is the first GPU, else the CPU.
+    variant: None is the operator's default on this device, or the fastest by `machine` where that timed several kernels.
+    device: "cpu", "cuda:0"; None is the first GPU, else the CPU.
     machine: its best configurations of the roofs are used; without one they are found in a short calibration.
     cache_state: "cold" (operands come from DRAM) or "warm". steps: time each step of a kernel of several alone, too.
 
@@ -333,7 +352,7 @@ def measure(
     with measuring(opened):
         if machine is not None:
             opened.learn(machine.facts)
-        prepared = prepare(opened, problem, variant, cache_state, seed)
+        prepared = prepare(opened, problem, variant or opened.default_variant(problem, machine), cache_state, seed)
         prepared.sets[0].run()
         correctness = check(problem, prepared.tensors[0], seed)
         if not correctness["passed"]:
@@ -341,14 +360,12 @@ def measure(
 
         level = level_of(opened, prepared.working_set_bytes(), cache_state)
         moved = prepared.moved(level)[level]
-        in_place = any(t.role == "in_out" for t in problem.tensors())
         flops = problem.flops()
         probes = roofs_of(
             opened,
             mix=problem.mix,
             arithmetic=problem.compute()[0],
             level=level,
-            in_place=in_place,
             flops=sum(flops.values()),
             machine=machine,
             products=bool(problem.products()),
@@ -382,7 +399,8 @@ def measure(
                 utc=utc_now(),
                 provenance=provenance(opened, seed),
                 **clock,
-            )
+            ),
+            kept_share(prepared),
         )
 
 
@@ -392,7 +410,7 @@ def attempt(problem: Operator | type[Operator] | str, *, variant: str | None = N
     if isinstance(problem, (str, type)):
         problem = problem_of(problem)
     require_type("the problem", problem, Operator, "an operator such as roofline.Softmax(rows=8, columns=8)")
-    opened = open_device(device, threads)
+    opened, machine = open_device(device, threads), options.get("machine")
     try:
         return measure(problem, variant=variant, device=opened, cache_state=cache_state, seed=seed, **options)
     except Unsupported as error:
@@ -404,7 +422,7 @@ def attempt(problem: Operator | type[Operator] | str, *, variant: str | None = N
     return Measurement(
         operator=problem.name,
         problem=problem.to_dict(),
-        variant=variant or opened.default_variant(problem),
+        variant=variant or opened.default_variant(problem, machine if isinstance(machine, Machine) else None),
         device=opened.name,
         threads=opened.threads,
         cache_state=cache_state,

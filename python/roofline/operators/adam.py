@@ -36,7 +36,7 @@ class Adam(Operator):
 
     name = "adam"
     summary = "one step of the optimiser Adam, in place"
-    mix = "copy"
+    mix = "update"
     variants = {
         "fused": Variant(
             summary="one pass: each byte of parameters, gradients and moments is read once and written once",

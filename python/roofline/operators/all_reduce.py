@@ -29,7 +29,7 @@ class AllReduce(Operator):
 
     name = "all_reduce"
     summary = "the sum of a tensor over all ranks, by a ring; per rank"
-    mix = "copy"
+    mix = "update"
     variants = by_nccl("fp32", "fp16", "bf16")
 
     def check(self) -> None:

@@ -24,7 +24,7 @@ from ..words import ByName, hint, whole
 MAX_DIMENSION = 2**62
 
 # The stream access whose bandwidth is an operator's memory roof.
-MIXES = ("read", "write", "copy", "scale", "add", "triad")
+MIXES = ("read", "write", "copy", "scale", "add", "triad", "update")
 
 # About: a CPU computes products of up to so many rows faster than it reads b, and libraries pack b or read one address stream.
 FEW_ROWS = 18

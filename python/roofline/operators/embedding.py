@@ -51,6 +51,9 @@ class Embedding(Operator):
     def flops(self) -> dict[str, int]:
         return {}
 
+    def loops(self) -> int:
+        return self.tokens
+
     def compute(self) -> tuple[str, str]:
         return self.dtype, self.dtype
 

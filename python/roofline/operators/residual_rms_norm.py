@@ -31,7 +31,7 @@ class ResidualRmsNorm(Operator):
 
     name = "residual_rms_norm"
     summary = "a residual added in place, and root-mean-square normalisation of the sum"
-    mix = "copy"
+    mix = "update"
     variants = {
         "fused": _Fused(
             summary="a row and its residual are read once; their sum stays on the chip until both results are written",

@@ -34,7 +34,7 @@ class Rope(Operator):
 
     name = "rope"
     summary = "rotary position embedding of queries and keys, in place"
-    mix = "copy"
+    mix = "update"
     variants = {
         "fused": Variant(
             summary="q and k are read and written once; a token's cos and sin are read once for all its heads",
@@ -60,6 +60,9 @@ class Rope(Operator):
     def flops(self) -> dict[str, int]:
         each = 3 * self.batch * self.seq_q * self.head_dim  # a pair: four multiplications, a subtraction, an addition
         return {"rotate q": each * self.heads, "rotate k": each * self.kv_heads}
+
+    def loops(self) -> int:
+        return self.batch * self.seq_q * (self.heads + self.kv_heads)
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..counts import Array
 from ..dtypes import dtype
-from ..tensor_spec import TensorSpec
+from ..tensor_spec import Role, TensorSpec
 from ..units import KIB
 from .base import MIXES, Case, Facts, Operator, Variant, chunks
 
@@ -21,7 +21,7 @@ MOST_PASSES = 64  # that the reference repeats: beyond, every further one does t
 
 class _NonTemporal(Variant):
     def suits(self, problem: Stream, device: str) -> bool:
-        return problem.access != "read"
+        return problem.access not in ("read", "update")
 
 
 class _Asked(Variant):
@@ -33,7 +33,8 @@ class _Asked(Variant):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream(Operator):
-    """read: sum of a; write: c = factor; copy: c = a; scale: c = factor a; add: c = a + b; triad: c = a + factor b.
+    """read: sum of a; write: c = factor; copy: c = a; scale: c = factor a; add: c = a + b; triad: c = a + factor b; update:
+    c = factor c, in place.
 
     elements: of each array. passes: over the arrays in one launch (more than one to see a cache). streams: address
     streams per thread. isa: instruction set to use, empty for the widest there is (on a GPU: empty for 128-bit accesses, or
@@ -101,7 +102,7 @@ class Stream(Operator):
         return self.access
 
     def _arrays(self) -> dict[str, bool]:
-        return {"a": self.access != "write", "b": self.access in ("add", "triad"), "c": self.access != "read"}
+        return {"a": self.access not in ("write", "update"), "b": self.access in ("add", "triad"), "c": self.access != "read"}
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         present = self._arrays()
@@ -110,16 +111,17 @@ class Stream(Operator):
     def outputs(self) -> tuple[TensorSpec, ...]:
         if self.access == "read":
             return (TensorSpec(name="sum", shape=(1,), dtype="fp64", role="out"),)
-        return (TensorSpec(name="c", shape=(self.elements,), dtype=self.dtype, role="out"),)
+        role: Role = "in_out" if self.access == "update" else "out"
+        return (TensorSpec(name="c", shape=(self.elements,), dtype=self.dtype, role=role),)
 
     def flops(self) -> dict[str, int]:
-        per_element = {"read": 1, "write": 0, "copy": 0, "scale": 1, "add": 1, "triad": 2}[self.access]
+        per_element = {"read": 1, "write": 0, "copy": 0, "scale": 1, "add": 1, "triad": 2, "update": 1}[self.access]
         return {self.access: per_element * self.elements * self.passes}
 
     def traffic(self, plan: Facts) -> dict[str, int]:
         """A strided walk uses one element of a line and needs the line again in the next walk. Lines are of 64 bytes, or what the
         plan's line_bytes says; nothing is fetched again where the lines of one walk stay in the last cache (its lines_cached)."""
-        arrays = sum(t.size_bytes for t in self.tensors() if t.name != "sum")
+        arrays = self.pass_bytes()
         terms = {"further passes": (self.passes - 1) * arrays} if np.any(self.passes > 1) else {}
         if np.any(self.stride > 1) and not plan.get("lines_cached", False):
             per_line = int(plan.get("line_bytes", LINE_BYTES)) * 8 // dtype(self.dtype).bits
@@ -127,11 +129,17 @@ class Stream(Operator):
             terms["lines fetched again"] = (walks - 1) * arrays * self.passes
         return terms
 
+    def pass_bytes(self) -> int:
+        """What one pass moves: every array once, an updated one to and fro."""
+        return sum(t.moved_bytes for t in self.tensors() if t.name != "sum")
+
     def compute(self) -> tuple[str, str]:
         return self.dtype, self.dtype
 
     def tolerance(self) -> tuple[float, float]:
         eps = dtype(self.dtype).eps
+        if self.access == "update":  # every pass rounds again
+            return 4 * eps, 4 * eps * self.passes
         if self.access == "read":  # partial sums in the array's own precision; terms of variance 1
             return 4 * eps * self.passes * self.elements, 4 * eps
         return 4 * eps, 4 * eps
@@ -148,6 +156,11 @@ class Stream(Operator):
             return {"sum": np.reshape(np.asarray(total), (1,))}
         if self.access == "write":
             return {"c": np.full(self.elements if rows is None else len(rows), self.factor)}
+        if self.access == "update":
+            c = np.asarray(tensors["c"]) if rows is None else tensors["c"][rows]
+            for _ in range(self.passes if self.passes < MOST_PASSES else 0):
+                c = self.factor * c
+            return {"c": c if self.passes < MOST_PASSES else self.factor**self.passes * c}
         whole = (tensors.get("a"), tensors.get("b"))
         a, b = (x if x is None else np.asarray(x) if rows is None else x[rows] for x in whole)
         assert a is not None
@@ -172,6 +185,8 @@ class Stream(Operator):
             Case(problem=cls(access="read", elements=4096, passes=3)),
             Case(problem=cls(access="read", elements=70_003, passes=5, streams=8, prefetch="nta", dtype="fp64")),
             Case(problem=cls(access="triad", elements=513, passes=2)),
+            Case(problem=cls(access="update", elements=70_003, passes=5, streams=4)),
+            Case(problem=cls(access="update", elements=4096, passes=100, factor=-1.0)),
         )
         doubles = tuple(Case(problem=cls(access=access, elements=1027, dtype="fp64")) for access in MIXES)
         # Streams of several pages begin at different places of their pages.

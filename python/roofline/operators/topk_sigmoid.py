@@ -72,6 +72,10 @@ class TopkSigmoid(Operator):
         scores = self.tokens * self.experts
         return {"exp": scores, "other": self.total_flops() - scores}
 
+    def loops(self) -> int:
+        """Selections: each goes over the experts that are left."""
+        return self.tokens * self.experts_per_token
+
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"
 

@@ -61,7 +61,7 @@ DTYPES: Mapping[str, str] = {"fp32": "blue", "fp64": "red", "bf16": "green", "fp
 LEVELS: Mapping[str, tuple[str, str]] = {"DRAM": ("blue", "o"), "L3": ("red", "s"), "L2": ("green", "^"), "L1": ("purple", "D")}
 ACCESS: Mapping[str, tuple[str, str]] = {
     "read": ("blue", "o"), "write": ("red", "s"), "copy": ("green", "^"), "scale": ("purple", "D"), "add": ("brown", "v"),
-    "triad": ("ink", "P"),
+    "triad": ("ink", "P"), "update": ("slate", "X"),
 }  # fmt: skip
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*", "d", "8", "H")
 SERIES = ("blue", "red", "green", "purple", "brown", "ink", "slate")

@@ -12,10 +12,11 @@ up because they share the issue ports; levels and arithmetic overlap as far as p
 
 from __future__ import annotations
 
+from .choosing import default_variant
 from .expected import ROOF_WORDS, UTILISED, Advice, Expected, Utilisation, bound_of, fmt_roofs, longest, utilisation_of
 from .many import Predictions, predict_many
 from .problems import Prediction, expect, predict_problem
-from .rates import KNEE, Rates, machine_rates, moved_bytes, reused_bytes
+from .rates import KNEE, Rates, machine_rates, memory_and_rest_s, moved_bytes, reused_bytes
 
 __all__ = [
     "KNEE",
@@ -28,10 +29,12 @@ __all__ = [
     "Rates",
     "Utilisation",
     "bound_of",
+    "default_variant",
     "expect",
     "fmt_roofs",
     "longest",
     "machine_rates",
+    "memory_and_rest_s",
     "moved_bytes",
     "predict_many",
     "predict_problem",

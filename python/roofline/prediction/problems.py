@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from .._repr import Parts, Row, printable
 from ..counts import larger, pick, smaller
 from ..errors import Error
-from ..kernel_costs import KernelCosts, kernel_costs
+from ..kernel_costs import KernelCosts, kernel_costs, untimed
 from ..machine import LEVELS, Machine
 from ..model import Roofs, bound, roofs_and_notes, terms_s
 from ..model import time_s as roof_time_s
@@ -23,7 +24,7 @@ from ..operators.scales import without_unused
 from ..reading import SCHEMA_VERSION
 from ..units import SECONDS, fmt_si, within
 from .expected import Expected, Utilisation, longest, utilisation_of
-from .rates import Rates, any_of, machine_rates, moved_bytes, reused_bytes, share_of
+from .rates import Rates, any_of, machine_rates, memory_and_rest_s, moved_bytes, reused_bytes, share_of
 
 ROUNDING = 1e-12  # of a time: a difference of floating-point sums below this is 0
 
@@ -33,8 +34,9 @@ class Prediction(Expected):
     """The expected time of one problem, and the time its roofs allow. problem, machine: of which and on what (its name).
 
     time_s: expected, from `parts` (seconds of each level, kind of work, and launch). roof_s: the longest of `terms` (seconds per
-    roof), a lower bound; bound: which that is. most_s: where a cache was not measured, so that what it serves again is left out of
-    time_s, the expected time with these bytes at the operands' level; else None.
+    roof), a lower bound; bound: which that is. most_s: what it may come to where something was not measured and another ceiling
+    stands for it: with the bytes of such a cache at the operands' level, or (two standard deviations) with a kernel of another
+    dtype; else None.
     """
 
     time_s: float
@@ -179,10 +181,14 @@ def expect(
     time_s = rates.time_s(parts)
     if kernel is not None:
         overlapped_s = time_s - parts["launch"]
-        more = kernel.more_s(problem, parts, overlapped_s, cold=roofs.level == LEVELS[-1])
+        more = kernel.more_s(problem, *memory_and_rest_s(parts), overlapped_s, cold=roofs.level == LEVELS[-1])
         shorter = 1 + smaller(more["kernel"], 0.0) / larger(overlapped_s, sys.float_info.min)
         parts = {name: seconds if name == "launch" else seconds * shorter for name, seconds in parts.items()}
         time_s, most_s = time_s + sum(more.values()), None if most_s is None else most_s + sum(more.values())
+        if kernel.replaced and not isinstance(time_s, np.ndarray):
+            notes.append(kernel.replaced)
+            doubt = kernel.doubt(problem, cold=roofs.level == LEVELS[-1])
+            most_s = larger(most_s or 0.0, time_s * math.exp(2 * doubt))
         parts |= {name: larger(seconds, 0.0) for name, seconds in more.items() if any_of(seconds)}
     return Prediction(
         time_s=time_s, roof_s=_unboxed(roof_time_s(flops, bytes_, roofs, link)),
@@ -274,4 +280,5 @@ def predict_problem(
     moved = moved_bytes(problem, facts, caches, roofs.level)
     kernel = kernel_costs(machine, problem, facts["variant"])
     found = expect(problem, facts, caches, roofs, rates, moved, kernel)
-    return dataclasses.replace(found, notes=(*notes, *found.notes), problem=problem, machine=machine.name)
+    notes = (*notes, *found.notes, *(() if kernel else untimed(machine, problem, facts["variant"])))
+    return dataclasses.replace(found, notes=notes, problem=problem, machine=machine.name)

@@ -14,12 +14,13 @@ import numpy as np
 
 from ..counts import larger, pick, smaller
 from ..errors import Error
+from ..kernel_costs import SHARPNESS
 from ..machine import LEVELS, Ceiling, Machine, held_by, own_bytes
 from ..model import Roofs, core_ceiling
 from ..operators.base import WORK, Facts, Operator
 from ..operators.scales import USUAL_SCALES, scales_name
 
-KNEE = 3.0
+KNEE = SHARPNESS
 Sizes = list[tuple[float, Ceiling]]  # by growing size
 
 
@@ -73,6 +74,12 @@ class Rates:
         scale = larger(longest, sys.float_info.min)  # where nothing takes time at all
         norm: float = sum((seconds / scale) ** self.knee for seconds in (*levels, arithmetic)) ** (1 / self.knee)
         return parts.get("launch", 0.0) + longest * norm
+
+
+def memory_and_rest_s(parts: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Of `Rates.parts_s`: seconds of the bytes from memory, and of all else but launches together."""
+    rest = {name: seconds for name, seconds in parts.items() if name not in (LEVELS[-1], "launch")}
+    return parts.get(LEVELS[-1], 0.0), Rates(bandwidths={}, work={}, knee=SHARPNESS).time_s(rest)
 
 
 def share_of(label: str, shares: Mapping[str, float], roof: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 from ..dtypes import dtype as dtype_named
 from ..errors import Error, Unsupported
@@ -46,7 +47,8 @@ GPU_LAUNCH_BYTES = 64 * MIB
 GPU_MOST_PASSES = 1024
 # Of the L2 of a GPU: a line may lie in both its halves, so that more than 40 % need not stay. Of an L1: whole rounds of its probe.
 GPU_L2_SHARE, GPU_L1_SHARE, GPU_L1_ROUND = 0.35, 0.25, 16 * KIB
-ARRAYS = {"read": 1, "write": 1, "copy": 2, "scale": 2, "add": 3, "triad": 3}
+ARRAYS = {"read": 1, "write": 1, "copy": 2, "scale": 2, "add": 3, "triad": 3, "update": 1}
+UPDATE = -1.0  # what an update multiplies by: launch after launch, numbers stay as large as they were
 SCALAR_CACHES = {"cpu": ("L3", "L2", "L1"), "cuda": ("L2",)}
 STORING = ("write", "copy", "triad")  # measured with stores that bypass the caches where the data could stay in one
 STRIDES = {"cpu": (2, 4, 8, 16), "cuda": (2, 4, 8, 16, 32)}  # fp32: one element of a line of 64 bytes, of 128 bytes
@@ -110,11 +112,16 @@ def stream_problem(
     if level == "DRAM":
         size = dram_array_bytes(target, depth)
         passes = DRAM_PASSES[target.backend]
-        return Stream(access=access, elements=size // element, passes=passes, streams=streams, dtype=dtype)
+        return _stream(access=access, elements=size // element, passes=passes, streams=streams, dtype=dtype)
     set_bytes, whole, launch = {"cpu": _cpu_set, "cuda": _gpu_set}[target.backend](target, level)
     per_array = max(set_bytes // ARRAYS[access] // whole * whole, whole)
     passes = max(1, launch // (per_array * ARRAYS[access]))
-    return Stream(access=access, elements=max(per_array // element, 1), passes=passes, streams=streams, dtype=dtype)
+    return _stream(access=access, elements=max(per_array // element, 1), passes=passes, streams=streams, dtype=dtype)
+
+
+def _stream(*, access: str, **fields: Any) -> Stream:
+    made = Stream(access=access, **fields)
+    return made.replace(factor=UPDATE) if access == "update" else made
 
 
 def _cpu_set(target: Target, level: str) -> tuple[int, int, int]:
@@ -151,25 +158,23 @@ def size_problem(target: Target, size_bytes: int, access: str = "read") -> Strea
     whole = next((w for w in (1024 * threads, 64 * threads) if w <= per_array), 64 * threads)
     per_array = max(per_array // whole, 1) * whole
     passes = max(1, min(launch * threads // (per_array * ARRAYS[access]), most))
-    return Stream(access=access, elements=per_array // 4, passes=passes)
+    return _stream(access=access, elements=per_array // 4, passes=passes)
 
 
 # -- candidates -------------------------------------------------------------------------------------------------------------
 
 
-def stream_candidates(
-    target: Target, level: str, access: str, *, in_place: bool = False, depth: str = "standard"
-) -> list[Candidate]:
+def stream_candidates(target: Target, level: str, access: str, *, depth: str = "standard") -> list[Candidate]:
     """Configurations that may serve a bandwidth roof best. Raises Unsupported where the level cannot be shown.
 
     On CPUs: address streams, a prefetch, loads whose values nobody uses, and for writers the kind of store. On GPUs: loads into
     registers or bulk copies; with depth "thorough" every number of bytes in flight of each.
     """
     one = stream_problem(target, level, access, depth=depth)
-    return {"cpu": _cpu_candidates, "cuda": _gpu_candidates}[target.backend](target, one, level, in_place, depth)
+    return {"cpu": _cpu_candidates, "cuda": _gpu_candidates}[target.backend](target, one, level, depth)
 
 
-def _cpu_candidates(target: Target, one: Stream, level: str, in_place: bool, depth: str) -> list[Candidate]:
+def _cpu_candidates(target: Target, one: Stream, level: str, depth: str) -> list[Candidate]:
     reads = one.access == "read"
     if level != "DRAM":
         variants = ["plain", "loads"] if reads and not target.missing("stream", "loads", one.dtype) else ["plain"]
@@ -177,15 +182,17 @@ def _cpu_candidates(target: Target, one: Stream, level: str, in_place: bool, dep
     if reads:
         plain = [one.replace(streams=count) for count in (1, 2, 4, 8)]
         return [(problem, "plain") for problem in (*plain, plain[-1].replace(prefetch="nta"))]
-    variants = ["plain"] if in_place else ["plain", "non_temporal"]
+    variants = ["plain"] if one.access == "update" else ["plain", "non_temporal"]
     return [(one.replace(streams=count), variant) for variant in variants for count in (1, 2, 4)]
 
 
-def _gpu_candidates(target: Target, one: Stream, level: str, in_place: bool, depth: str) -> list[Candidate]:
+def _gpu_candidates(target: Target, one: Stream, level: str, depth: str) -> list[Candidate]:
     if level == "L1":
         return [(one, "cached")] if one.access == "read" else []
+    if one.access == "update":
+        return [(one, "plain")]
     variants = ["plain"] if target.missing("stream", "bulk", "fp32") else ["plain", "bulk"]
-    if level == "DRAM" and one.access != "read" and not in_place:
+    if level == "DRAM" and one.access != "read":
         variants.append("non_temporal")
     sizes = IN_FLIGHT_BYTES if depth == "thorough" else IN_FLIGHT_BYTES[:1]
     return [(one.replace(in_flight_bytes=size), variant) for variant in variants for size in sizes]
@@ -211,7 +218,7 @@ def _cpu_streams(target: Target, depth: str) -> Iterator[Wanted]:
     levels = [level for level in ("L3", "L2", "L1") if cache_capacity(target.facts, level)]
     for level in ("DRAM", *levels):
         for access in MIXES:
-            usual = ("copy", "triad") if level == "DRAM" else ("copy",)
+            usual = ("copy", "triad", "update") if level == "DRAM" else ("copy", "update")
             rank = ROOFS if access == "read" else ACCESSES if access in usual else FURTHER
             yield from _level(target, rank, level, access, depth)
     for level in levels if depth == "thorough" else ():
@@ -224,7 +231,7 @@ def _cpu_streams(target: Target, depth: str) -> Iterator[Wanted]:
 def _gpu_streams(target: Target, depth: str) -> Iterator[Wanted]:
     for level in ("DRAM", "L2"):
         for access in MIXES if level == "DRAM" or cache_capacity(target.facts, level) else ():
-            usual = ("copy", "triad") if level == "DRAM" else ("copy",)
+            usual = ("copy", "triad", "update") if level == "DRAM" else ("copy", "update")
             rank = ROOFS if access == "read" else ACCESSES if access in usual else FURTHER
             yield from _level(target, rank, level, access, depth)
     if cache_capacity(target.facts, "L1"):
@@ -259,7 +266,7 @@ def _scalar(target: Target, depth: str) -> Iterator[Wanted]:
 
 def _work(problem: Operator) -> int:
     assert isinstance(problem, Stream)
-    return sum(t.size_bytes for t in problem.tensors() if t.name != "sum") * problem.passes
+    return problem.pass_bytes() * problem.passes
 
 
 def _identity(target: Target, problem: Operator, variant: str, level: str) -> Identity:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from .._repr import github_table
 from .._repr import markdown as escaped
 from ..errors import Error
 from ..machine import RATE_UNITS, Machine
+from ..operators import OPERATORS
 from ..probes.levels import stated_caches
 from ..reading import build
 from ..results import Bracket, Measurement
@@ -24,6 +26,7 @@ from .tables import (
     prediction_summary,
     reasons,
     sanity_lines,
+    slower_defaults,
     steps_table,
     why_wrong,
 )
@@ -139,6 +142,24 @@ def left_out_lines(machine: Machine) -> list[str]:
     return [*(f"ceilings {line}" for line in ceilings), *(f"operators {line}" for line in _joined(points))]
 
 
+MEASURES = {"ceilings": "`roofline measure`", "points": "`roofline report --thorough`, or a longer --time-limit,"}
+
+
+def left_out_counts(machine: Machine) -> list[str]:
+    """How many ceilings and points were not measured for one reason, of which operators, and what measures them."""
+    counted: dict[tuple[str, str], Counter[str]] = {}
+    for name, reason in dict(machine.provenance.get("left_out", {})).items():
+        operator = name.split(" ")[0]
+        counted.setdefault(("ceilings", reason), Counter())[operator if operator in OPERATORS else "roofs and rates"] += 1
+    for item in report_facts(machine).get("left_out", []):
+        counted.setdefault(("points", str(item["reason"])), Counter())[item["operator"]] += 1
+    lines = []
+    for (what, reason), of in counted.items():
+        each = ", ".join(f"{name} {count}" for name, count in of.most_common())
+        lines.append(f"{of.total()} {what[: -1 if of.total() == 1 else None]} ({each}): {reason}; {MEASURES[what]} measures them")
+    return lines
+
+
 def prediction_lines(results: Iterable[Measurement]) -> list[str]:
     """Median and 95th percentile of the prediction's error, and the worst points with what is known of the cause."""
     found = prediction_summary(results)
@@ -184,6 +205,8 @@ def markdown(machine: Machine, results: Sequence[Measurement], *, pictures: Sequ
         parts += ["## Steps", "Kernels of several steps, each step timed alone:", markdown_table(steps)]
     if why := reasons(results):
         parts.append("Points that are not ok:\n\n" + _bullets(why))
+    if slower := slower_defaults(machine, results):
+        parts.append("Defaults that are not the fastest:\n\n" + _bullets(slower))
     parts += ["## Prediction", _bullets(prediction_lines(results))]
     try:
         ends = end_check_lines(machine)

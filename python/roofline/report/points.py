@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import Error
 from ..machine import Machine, cache_capacity
 from ..operators import OPERATORS, Attention, AttentionBackward, BiasRelu, Ffn, LayerNorm, Matmul, Operator, Relu, RmsNorm, Softmax
-from ..prediction import predict_problem
+from ..prediction import default_variant, predict_problem
 from ..probes import PROBES
 from ..probes.levels import last_cache
 from ..units import KIB, MIB
@@ -208,7 +208,7 @@ def default_points(
     def variants_of(problem: Operator) -> list[str]:
         wanted = getattr(problem, "dtype", "fp32")
         able = [name for name, declared in problem.variants.items() if wanted in declared.dtypes.get(backend, ())]
-        default = problem.default_variant(backend)
+        default = default_variant(machine, problem, backend, able.__contains__)
         return sorted((name for name in able[::-1] if problem.suits(name, backend)), key=lambda name: name != default)
 
     found: list[Point] = []

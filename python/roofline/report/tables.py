@@ -14,12 +14,14 @@ from ..kernel_costs import kernel_costs, problem_of, stored
 from ..machine import FEWEST, LEVELS, RATE_UNITS, Ceiling, Machine
 from ..operators import OPERATORS, Operator, from_dict
 from ..operators.scales import without_unused
+from ..prediction import default_variant
 from ..results import Measurement
 from ..units import GIGA, MISSING, fmt_number, fmt_percent, fmt_si
 
 KIND_ORDER = ("bandwidth", "link", "transfer", "compute", "latency")
 UNDISTURBED = "ok"  # measurements in any other state are shown, and never averaged
 NEAR = 0.5  # a roof that allows at least this share of the limiting roof's time is one the model overlaps perfectly
+SLOWER = 0.95  # of a default's time: another variant that takes less is said to be faster
 MOVED = 0.05  # the bracket rule: ends of a roof further apart than this are two different roofs
 
 
@@ -81,7 +83,7 @@ def ordered(results: Iterable[Measurement]) -> list[Measurement]:
 
 def usual(results: Iterable[Measurement], machine: Machine) -> list[Measurement]:
     """The undisturbed results of the variants that run by default, and of `naive`."""
-    ok = (m for m in results if m.status == "ok")
+    ok = (m for m in results if m.status == UNDISTURBED)
     return [m for m in ok if m.variant in ("naive", from_dict(m.operator, m.problem).default_variant(machine.device))]
 
 
@@ -270,6 +272,26 @@ def reasons(results: Iterable[Measurement]) -> list[str]:
     for (status, cause), names in grouped.items():
         listed = ", ".join(names) if len(names) <= 3 else f"{len(names)} points"
         lines.append(f"{status.replace('_', ' ')}: {listed}" + (f": {cause}" if cause else ""))
+    return lines
+
+
+def slower_defaults(machine: Machine, results: Iterable[Measurement]) -> list[str]:
+    """Problems that a variant ran clearly faster than the one that runs by default, both undisturbed."""
+    together: dict[str, list[Measurement]] = {}
+    for m in ordered(results):
+        if m.status == UNDISTURBED:
+            together.setdefault(f"{m.operator} ({brief_problem(m)}, {m.cache_state})", []).append(m)
+    lines = []
+    for name, each in together.items():
+        times = {m.variant: m.time_s or 0.0 for m in each}
+        if len(times) < 2 or each[0].operator not in OPERATORS:
+            continue
+        problem = from_dict(each[0].operator, each[0].problem)
+        ruled = default_variant(machine, problem, machine.device.partition(":")[0], times.__contains__)
+        best = min(times, key=lambda variant: times[variant])
+        if ruled in times and times[best] < SLOWER * times[ruled]:
+            ratio = fmt_number(times[ruled] / times[best])
+            lines.append(f"{name}: {ruled} runs by default, and takes {ratio} times as long as {best}")
     return lines
 
 
