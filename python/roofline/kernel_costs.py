@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .counts import larger, pick
 from .errors import Error
-from .machine import LEVELS, Ceiling, Machine
+from .machine import MEMORIES, Ceiling, Machine
 from .operators import Operator, from_dict
 
 # Weights beside one standard problem, whose weight is 1: of the factors and of the seconds that are expected without any, and of
@@ -53,8 +53,8 @@ class KernelCosts:
 
 def memory_share(parts: Mapping[str, Any]) -> Any:
     """How far memory decides: 1 where nothing else takes time, 0.5 where the rest takes as long, and quickly less below."""
-    memory = parts.get(LEVELS[-1], 0.0)
-    rest = sum(seconds for name, seconds in parts.items() if name not in (LEVELS[-1], "launch"))
+    memory = sum(parts.get(name, 0.0) for name in MEMORIES)
+    rest = sum(seconds for name, seconds in parts.items() if name not in (*MEMORIES, "launch"))
     return memory**2 / larger(memory**2 + rest**2, 1e-300)
 
 

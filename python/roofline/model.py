@@ -134,8 +134,8 @@ def _compute_ceiling(
             if any(c.dtype == name and kept in (None, c.accumulator or c.dtype) for c in roofs):
                 ceiling = machine.compute(name, kept, unit, threads)
                 if name != dtype:
-                    return ceiling, f"no {dtype} roof: its arithmetic is bounded by {ceiling.name}"
-                other = f"no roof for {dtype} accumulating in {accumulator}: the {ceiling.name} roof is used"
+                    return ceiling, f"no {dtype} peak is known: {ceiling.name} is used"
+                other = f"no {dtype}→{accumulator} peak is known: {ceiling.name} is used"
                 return ceiling, "" if kept else other
     return None
 

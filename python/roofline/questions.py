@@ -84,7 +84,8 @@ class PredictionTable(Sequence[Answer | None]):
         each = [{} if found is None else found.quantities() for found in self.found]
         names = dict.fromkeys(name for column in each for name in column)
         rows: list[Row] = [(name, *(column.get(name, MISSING) or MISSING for column in each)) for name in names]
-        return ("", *self.columns), rows
+        both = any(getattr(found, "realistic_s", None) for found in self.found)
+        return ("at best … realistic" if both else "", *self.columns), rows
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -83,6 +83,12 @@ def fmt_si(value: float | None, unit: str, digits: int = 3) -> str:
     return f"{fmt_number(value / factor, digits)} {prefix}{unit}"
 
 
+def fmt_interval(low: float, high: float, unit: str) -> str:
+    """Two values with their unit, once if it is the same: "25.8 … 27.7 GB/s", "950 ns … 1.02 µs"."""
+    (number, first), second = fmt_si(low, unit).split(" "), fmt_si(high, unit)
+    return f"{number} … {second}" if second.endswith(f" {first}") else f"{number} {first} … {second}"
+
+
 def fmt_bytes(value: float | None, digits: int = 3) -> str:
     """A size with a binary prefix, without trailing zeros: "32 MiB", "1.5 GiB", "17 B". None gives "–"."""
     if value is None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import Error, OutOfMemory, Unsupported
 from ..kernel_costs import memory_share
-from ..machine import Ceiling, EmpiricalRoofline, Machine, SizeCurve
+from ..machine import MEMORIES, Ceiling, EmpiricalRoofline, Machine, SizeCurve
 from ..measurement import Policy, measure
 from ..measurement.devices import Device, exclusive, open_device, provenance, utc_now
 from ..measurement.probing import fastest
@@ -110,7 +110,7 @@ def kernel_ceiling(device: Device, what: Wanted, policy: Policy, machine: Machin
     brief = dataclasses.replace(
         policy, tries=1, warmup_min_s=0.01, warmup_max_s=0.04, min_s=min(policy.min_s, 0.04), max_s=min(policy.max_s, 0.12)
     )  # fmt: skip
-    state = "cold" if what.level == "DRAM" else "warm"
+    state = "cold" if what.level in MEMORIES else "warm"
     others = dataclasses.replace(machine, ceilings=tuple(c for c in machine.ceilings if c.probe != what.probe.id))
     try:
         m = measure(problem, variant=variant, device=device, machine=others, cache_state=state, policy=brief, steps=False)

@@ -15,7 +15,7 @@ from .entries import Entry
 
 SIZES = ("kernel", "runs", "batch", "M", "N", "K", "dtype", "FLOPs", "bytes", "FLOP/byte")
 PLACES = ("ridge", "bound", "attainable", "time", "share")
-TIMES = ("measured", "of roof")
+TIMES = ("measured", "of attainable")
 
 LEGEND = (
     "runs: how often the phase runs it; FLOPs, bytes and times are of one run, and of all of them in the last row",
@@ -116,7 +116,7 @@ class Census:
     def remarks(self) -> list[str]:
         """What the columns mean, the roofs, and what was assumed."""
         roofs = [*PLACED, f"roofs: {'; '.join(self.ceilings)}"] if self.machine else []
-        times = ["measured: of one run; of roof: the time its roofs allow over that"] if self.measured else []
+        times = ["measured: of one run; of attainable: the time its roofs allow over that"] if self.measured else []
         return [*LEGEND, *roofs, *times, *(f"note: {note}" for note in self.notes)]
 
     def to_markdown(self) -> str:

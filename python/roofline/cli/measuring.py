@@ -18,7 +18,7 @@ def measure(options: argparse.Namespace) -> int:
     from ..machine import require_file
     from ..report.tables import ceiling_table, sanity_lines
 
-    device, screen = device_of(options), Terminal()
+    device, screen = device_of(options), Terminal(wide=options.wide)
     if options.describe:
         from .describe import describe_ceilings
 
@@ -46,7 +46,7 @@ def measure(options: argparse.Namespace) -> int:
         screen.json(machine.to_dict())
     elif not options.quiet:
         shown = ceiling_table(machine)
-        screen.table(shown.headers, shown.rows, title=f"{machine.name}, {machine.device}", wide=shown.wide)
+        screen.table(shown.headers, shown.rows, title=f"{machine.name}, {machine.device}", wide=shown.wide, drop=shown.drop)
         screen.line()
         screen.notes("left out:", [f"{name}: {reason}" for name, reason in machine.provenance["left_out"].items()])
         screen.notes("notes:", sanity_lines(machine))
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     from ..measurement import Policy, attempt
     from ..results import append_to
 
-    cls, screen = operator_of(options), Terminal()
+    cls, screen = operator_of(options), Terminal(wide=options.wide)
     with checking_input():
         problem = problem_of(cls, options)
         known_variant(cls, options.variant)
@@ -106,7 +106,7 @@ def sweep(options: argparse.Namespace) -> int:
     from ..measurement import Policy
     from ..sweeps import measure_points, points
 
-    cls, screen = operator_of(options), Terminal()
+    cls, screen = operator_of(options), Terminal(wide=options.wide)
     axes = given_fields(options)
     for name in options.variant or ():
         known_variant(cls, name)
@@ -152,7 +152,7 @@ def _show_sweep(results: Any, screen: Terminal, as_json: bool, silent: bool) -> 
             screen.json(m.to_dict())
     elif not silent:
         shown = compact_table(results, sort=False)
-        screen.table(shown.headers, shown.rows, wide=shown.wide)
+        screen.table(shown.headers, shown.rows, wide=shown.wide, drop=shown.drop)
         screen.line()
         screen.notes("not ok:", reasons(results))
 
@@ -174,7 +174,7 @@ def report(options: argparse.Namespace) -> int:
     from ..report import report as measured
     from ..report.files import DEFAULT, NAMES, PICTURES, RESULTS, TABLE, TEXT, UNFINISHED, begin, load, render, require_ours
 
-    screen = Terminal()
+    screen = Terminal(wide=options.wide)
     if options.source is not None:
         with checking_input():
             machine, results = load(options.source)
@@ -230,10 +230,11 @@ def _show_report(made: Any, screen: Terminal) -> None:
     from ..report.tables import ceiling_table, compact_table, reasons, sanity_lines
 
     shown = ceiling_table(made.machine)
-    screen.table(shown.headers, shown.rows, title=f"Ceilings of {made.machine.name}, {made.machine.device}", wide=shown.wide)
+    title = f"Ceilings of {made.machine.name}, {made.machine.device}"
+    screen.table(shown.headers, shown.rows, title=title, wide=shown.wide, drop=shown.drop)
     screen.line()
     shown = compact_table(made.results)
-    screen.table(shown.headers, shown.rows, title="Operators", wide=shown.wide)
+    screen.table(shown.headers, shown.rows, title="Operators", wide=shown.wide, drop=shown.drop)
     screen.line()
     screen.notes("not ok:", reasons(made.results))
     screen.notes("prediction:", prediction_lines(made.results)[:1])

@@ -13,7 +13,7 @@ from .._repr import Row, html_table, printable, text_table
 from ..dtypes import DTYPES, dtype_name
 from ..errors import Error
 from ..operators.base import MIXES
-from ..probes import LEVELS, RATE_UNITS, roofs_of
+from ..probes import LEVELS, MEMORIES, RATE_UNITS, roofs_of
 from ..probes.levels import lasting_capacity, stated_caches
 from ..reading import MACHINE, SCHEMA_VERSION, Text, build, check_version, from_json, read_bytes
 from ..units import fmt_percent, fmt_si
@@ -100,8 +100,8 @@ class Machine:
     ) -> Ceiling:
         """The bandwidth ceiling (bytes/s) of a level: the better of plain (on a GPU: plain and bulk) and non-temporal.
 
-        level: None is the slowest one (DRAM). access: one of read, write, copy, scale, add, triad; where it was not
-        measured, the nearest that was, in the order of ACCESS_FALLBACK (the ceiling returned says which). threads: None
+        level: None is the slowest one, and so is "DRAM" on a GPU with HBM. access: read, write, copy, scale, add or triad; where it
+        was not measured, the nearest that was, in the order of ACCESS_FALLBACK (the ceiling returned says which). threads: None
         is the most threads measured. variant: only this one; "plain" stands for ordinary stores by any kernel. Raises Error
         naming what is missing and how to measure it.
         """
@@ -110,7 +110,8 @@ class Machine:
         levels = self.levels()
         if not levels:
             raise Error(f"{self.name}: no bandwidth was measured; measure the machine, e.g. with `roofline measure`")
-        level = levels[-1] if level is None else level
+        if level is None or (level in MEMORIES and levels[-1] in MEMORIES):  # of which a machine has one
+            level = levels[-1]
         if level not in levels:
             raise Error(
                 f"{self.name}: no bandwidth of {level} was measured, only of {', '.join(levels)}; "

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ..machine import MEMORIES
+
 # Okabe and Ito, "Color Universal Design" (2008).
 BLUE, ORANGE, GREEN, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 PURPLE, SKY, BLACK = "#CC79A7", "#56B4E9", "#000000"
@@ -18,10 +20,10 @@ DTYPE_COLOURS: Mapping[str, str] = {
     "tf32": SKY,
     "int8": ORANGE,
 }
-LEVEL_COLOURS: Mapping[str, str] = {"DRAM": "#1A1A1A", "L3": "#4A4F55", "L2": "#6B7077", "L1": "#8A8F96"}
+LEVEL_COLOURS: Mapping[str, str] = {**dict.fromkeys(MEMORIES, "#1A1A1A"), "L3": "#4A4F55", "L2": "#6B7077", "L1": "#8A8F96"}
 # Of measured sweeps, whose levels stand beside each other in one picture.
-SWEEP_COLOURS: Mapping[str, str] = {"DRAM": BLUE, "L3": VERMILLION, "L2": "#007A5A", "L1": "#A0467A"}
-SWEEP_MARKERS: Mapping[str, str] = {"DRAM": "o", "L3": "s", "L2": "^", "L1": "D"}
+SWEEP_COLOURS: Mapping[str, str] = {**dict.fromkeys(MEMORIES, BLUE), "L3": VERMILLION, "L2": "#007A5A", "L1": "#A0467A"}
+SWEEP_MARKERS: Mapping[str, str] = {**dict.fromkeys(MEMORIES, "o"), "L3": "s", "L2": "^", "L1": "D"}
 ACCESS_COLOURS: Mapping[str, str] = {
     "read": BLUE, "write": VERMILLION, "copy": "#007A5A", "scale": "#A0467A", "add": "#8A5A00", "triad": INK,
 }  # fmt: skip
@@ -65,7 +67,7 @@ SERIES_DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 1.5, 
 INKS: Mapping[str, str] = {SKY: "#1B6FA3", ORANGE: "#8A5A00", PURPLE: "#A0467A", GREEN: "#007A5A"}
 # What time is spent on: fill and hatch, so that neighbours differ in grey too.
 ROOF_FILLS: Mapping[str, tuple[str, str]] = {
-    "DRAM": ("#7FB2D9", ""),
+    **dict.fromkeys(MEMORIES, ("#7FB2D9", "")),
     "L3": ("#B5D2E8", "||||"),
     "L2": ("#D5E5F2", "----"),
     "L1": ("#EDF4FA", "||||"),

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..counts import larger, pick, smaller
 from ..errors import Error
-from ..machine import LEVELS, Ceiling, Machine, held_by, own_bytes
+from ..machine import LEVELS, MEMORIES, Ceiling, Machine, held_by, own_bytes
 from ..model import Roofs, core_ceiling
 from ..operators.base import WORK, Facts, Operator
 from ..operators.scales import USUAL_SCALES, scales_name
@@ -185,13 +185,13 @@ def machine_rates(machine: Machine, problem: Operator, roofs: Roofs, *, variant:
 
 
 def _knee(machine: Machine, level: str) -> float:
-    """p of the undisturbed sweep over intensity at `level`, else at DRAM; KNEE where there is none, infinite on paper.
+    """p of the undisturbed sweep over intensity at `level`, else at memory; KNEE where there is none, infinite on paper.
 
     The lower end of its 95 % interval: operators overlap memory and arithmetic no better than the sweep's kernel, made for it.
     """
     if not any(c.source == "measured" for c in machine.ceilings):
         return math.inf
-    for wanted in (level, LEVELS[-1]):
+    for wanted in (level, *MEMORIES):
         for swept in machine.empirical:
             if swept.level == wanted and swept.status == "ok":
                 try:

@@ -157,7 +157,7 @@ def _changed(m: Measurement, problem: Operator, machine: Machine, peers: Iterabl
             assert m.time_s is not None and faster is not None
             yield _gain(m, f"variant {name}", m.time_s / faster, "as measured beside it", bound=timed[name].bound)
         elif now is not None and problem.suits(name, backend) and (new := expected(problem, name)) is not None:
-            detail = f"{fmt_si(now.bytes - new.bytes, 'B')} fewer" if now.bytes > new.bytes else "as expected of both"
+            detail = f"{fmt_si(now.bytes - new.bytes, 'B')} fewer" if now.bytes > new.bytes else "both times predicted"
             yield _gain(m, f"variant {name}", now.time_s / new.time_s, detail, bound=new.bound)
     if now is None or not m.dtype:
         return
@@ -174,7 +174,7 @@ def _changed(m: Measurement, problem: Operator, machine: Machine, peers: Iterabl
         except Error:
             continue
         if (new := expected(changed, m.variant)) is not None:
-            detail = "fewer bytes, and its own arithmetic, as expected of both"
+            detail = "fewer bytes and another compute roof; both times predicted"
             yield _gain(m, f"in {name}", now.time_s / new.time_s, detail, bound=new.bound)
 
 
@@ -187,7 +187,7 @@ def _elsewhere(m: Measurement, problem: Operator, machine: Machine, others: Sequ
             new = predict_problem(other, problem, variant=m.variant)
         except Error:
             continue
-        yield _gain(m, other.name, now.time_s / new.time_s, "as expected of both", bound=new.bound)
+        yield _gain(m, other.name, now.time_s / new.time_s, "both times predicted", bound=new.bound)
 
 
 def advise(

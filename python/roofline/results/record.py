@@ -16,7 +16,7 @@ from ..machine import RATE_UNITS, Machine, Summary, modes, summary, to_json
 from ..machine.facts import StatedConditions, StatedPlan, StatedProvenance
 from ..operators import OPERATORS
 from ..operators import from_dict as operator_from_dict
-from ..operators.scales import without_unused
+from ..operators.scales import shown_fields
 from ..reading import SCHEMA_VERSION, Amount, Integer, Sample, Scalars, Seconds, Text, Whole, build
 from ..units import fmt_number, fmt_percent, fmt_si
 from .parts import StatedCorrectness, StatedLoad, StatedPrediction
@@ -404,7 +404,7 @@ class Measurement:
     @property
     def short_problem(self) -> str:
         """The fields of the problem in one line: "batch=8 seq_q=1 fp32"."""
-        fields = without_unused(self.problem)
+        fields = shown_fields(self.problem)
         return " ".join(str(value) if name == "dtype" else f"{name}={value}" for name, value in fields.items())
 
     def __repr__(self) -> str:
@@ -443,9 +443,9 @@ class Measurement:
             )
             rows.append(("bracket", f"{bracket.label}: {ends}"))
         if self.share_of_bracket is not None:
-            rows.append(("reached", f"{fmt_percent(self.share_of_bracket)} of the bracket ({self.bound}-bound)"))
+            rows.append(("reached", f"{fmt_percent(self.share_of_bracket)} of attainable ({self.bound}-bound)"))
         if self.prediction_error is not None:
-            rows.append(("predicted", f"{fmt_si(self.prediction['time_s'], 's')} ({fmt_percent(self.prediction_error)})"))
+            rows.append(("predicted", f"{fmt_si(self.prediction['time_s'], 's')} (error {fmt_percent(self.prediction_error)})"))
         return f"{self.operator} {self.variant}".strip(), ("", ""), rows
 
     def _repr_html_(self) -> str:

@@ -121,8 +121,8 @@ class Results(Sequence[Measurement]):
             "FLOP/s",
             "B/s",
             "bound",
-            "of roof",
-            "predicted",
+            "of attainable",
+            "error",
             "status",
         )
         rows: list[Row] = []

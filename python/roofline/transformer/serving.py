@@ -132,7 +132,7 @@ class ServingPrediction(Expected):
             "request": fmt_si(self.time_s, "s", 4),
             "requests": f"{fmt_number(self.requests_per_s)}/s",
             "output tokens": fmt_si(self.output_tokens_per_s, "tok/s"),
-            "output tokens of a request": "" if self.tpot_s is None else fmt_si(1 / self.tpot_s, "tok/s"),
+            "output tokens, per request": "" if self.tpot_s is None else fmt_si(1 / self.tpot_s, "tok/s"),
             "input tokens": fmt_si(self.input_tokens_per_s, "tok/s"),
             **{name: f"{cost:.4g}" for name, cost in costs.items() if cost is not None},
             **(
@@ -146,7 +146,7 @@ class ServingPrediction(Expected):
             "time": fmt_shares({"prefill": self.phase.batch * self.prefill_s, "decode": self.decode_s}, self.time_s),
             "bound by": fmt_roofs(self.profile, self.time_s),
             "memory": f"{fmt_bytes(self.memory.total_bytes)}{holds}",
-            "most requests at a time": "" if self.memory.largest_batch is None else str(self.memory.largest_batch),
+            "largest concurrency": "" if self.memory.largest_batch is None else str(self.memory.largest_batch),
         }
 
     def table(self) -> tuple[Row, list[Row]]:
