@@ -108,7 +108,8 @@ def sweep(
     `roofline.predict`. variant: one, several, or None for the
     default of each point.
     out: a results file (JSON Lines). Each point is on disk before the next begins, and a sweep run again with the same file
-    measures only what is missing (or was contended). A point that cannot run is a result with its reason.
+    measures only what is missing or was disturbed; what is disturbed again is no new line. A point that cannot run is a result with
+    its reason.
 
     Returns the points of this sweep in order. Raises Error for bad input before anything is measured; on Ctrl-C what is
     finished is on disk.
@@ -135,7 +136,7 @@ def measure_points(
     """`sweep` for `points`."""
     known: dict[str, Measurement] = {}
     if out is not None:
-        known = {m.key: m for m in begun(out) if m.status in SETTLED}
+        known = {m.key: m for m in begun(out)}
     fields = todo.problem.expand(dict.fromkeys(todo.axes))  # seq_len is two of them
     found: list[Measurement] = []
     with Progress(progress, len(todo)) as shown:
@@ -144,11 +145,13 @@ def measure_points(
             shown.step(f"{point.name} {name} {sizes}".strip())
             key = measurement_key(point.name, point.to_dict(), name, device.name, device.threads, cache_state)
             measurement = known.get(key)
-            if measurement is None:
+            if measurement is None or measurement.status not in SETTLED:
+                earlier = measurement
                 measurement = attempt(
                     point, variant=name, device=device, machine=machine, cache_state=cache_state, seed=seed, policy=policy
                 )
-                if out is not None:
+                repeated = earlier is not None and earlier.status == measurement.status  # disturbed again
+                if out is not None and not repeated:
                     append_to(out, measurement)
             found.append(measurement)
     return Results(tuple(found))

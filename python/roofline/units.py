@@ -89,6 +89,14 @@ def fmt_interval(low: float, high: float, unit: str) -> str:
     return f"{number} … {second}" if second.endswith(f" {first}") else f"{number} {first} … {second}"
 
 
+def fmt_duration(seconds: float) -> str:
+    """Rounded, as people say it: "8 s", "4 min", "3 h"."""
+    for unit, each in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * each:
+            return f"{fmt_number(seconds / each, 2)} {unit}"
+    return f"{max(round(seconds), 1)} s"
+
+
 def fmt_bytes(value: float | None, digits: int = 3) -> str:
     """A size with a binary prefix, without trailing zeros: "32 MiB", "1.5 GiB", "17 B". None gives "–"."""
     if value is None:

@@ -28,6 +28,7 @@ from .series import sustained_load
 from .share import last_cache_share
 from .wanted import wanted, wanted_series
 
+QUICK_S = 9.0  # what is begun by then ends within 10 s
 STANDARD = Policy(min_s=0.3, max_s=1.5, tries=3)
 POLICIES = {"quick": QUICK, REPORT: QUICK, "standard": STANDARD, "thorough": THOROUGH}
 LATE = "the time limit was reached"
@@ -284,10 +285,11 @@ def measure_machine(
     """The ceilings of one device: bandwidth by level and access, arithmetic by dtype and instruction set, latencies.
 
     device: "cpu", "cuda:0"; None is the first GPU, else the CPU. threads: of a CPU, 0 for all usable cores. quick: the main
-    ceilings only, under 10 s. thorough: every access at every level with all threads and with one, strides, the knee at every
-    level, size curves and a long load; minutes. A ceiling disturbed by other work is measured again after the others, up to
-    policy.tries times in all. deadline_s: what is not begun by then is left out, and the machine's provenance names it under
-    left_out; what fails (a probe with a wrong result) too, with a reason that begins with "failed: ".
+    ceilings only, in 10 s (deadline_s is QUICK_S where there is no policy). thorough: every access at every level with all threads
+    and with one, strides, the knee at every level, size curves and a long load; minutes. A ceiling disturbed by other work is
+    measured again after the others, up to policy.tries times in all. deadline_s: what is not begun by then is left out, and the
+    machine's provenance names it under left_out; what fails (a probe with a wrong result) too, with a reason that begins with
+    "failed: ".
     out: a machine file. The finished machine takes the place of the same device and name in it, and all others are kept; until
     then it stays as it was. unfinished: what is written after every ceiling (default: `out` with .partial behind it, which goes
     in the end); the same call goes on with it. force: replace an `out` that is no machine file, and an unfinished measurement of
@@ -305,6 +307,8 @@ def measure_machine(
     options = {"depth": depth, "threads": opened.threads, "policy": rules.to_dict()}
     run = _Run(opened, depth, rules, options, Kept(out, unfinished, options, opened, force))
     begun = time.monotonic()
+    if quick and policy is None and deadline_s is None:
+        deadline_s = QUICK_S
 
     def late() -> bool:
         return deadline_s is not None and bool(run.ceilings) and time.monotonic() - begun > deadline_s

@@ -57,7 +57,7 @@ def measure(options: argparse.Namespace) -> int:
 
 def run(options: argparse.Namespace) -> int:
     from ..measurement import Policy, attempt
-    from ..results import append_to
+    from ..results import append_to, begun, faster_variant
 
     cls, screen = operator_of(options), Terminal(wide=options.wide)
     with checking_input():
@@ -83,6 +83,7 @@ def run(options: argparse.Namespace) -> int:
         seed=options.seed,
         policy=policy_of(options, Policy()),
     )
+    beside = [] if out is None else begun(out)
     if out is not None:
         append_to(out, measured)
     if options.json:
@@ -90,6 +91,10 @@ def run(options: argparse.Namespace) -> int:
     elif not (options.quiet and out):
         title, _, rows = measured._table()
         screen.table(("", title), rows, wide=(title,))
+        faster = None if options.variant else faster_variant(measured, machine, beside)
+        if faster is not None:
+            said = f"the default variant {measured.variant} is slower here: {faster.change} is {faster.gain:.2f}× as fast"
+            screen.lines([f"note: {said}, {faster.detail}; --{faster.change}"])
     return BY_STATUS.get(measured.status, OK)
 
 
@@ -110,21 +115,18 @@ def sweep(options: argparse.Namespace) -> int:
     axes = given_fields(options)
     for name in options.variant or ():
         known_variant(cls, name)
-    if options.describe:
-        from .describe import describe_problem
-
-        machine_of(options.machine, options.device)  # a file that is no machine's is said now too
-        with checking_input():
-            first = {name: values[0] for name, values in axes.items()}
-            screen.lines(describe_problem(cls.make(**first)))
-        return OK
-    out = results_file(options.out, options.machine)
+    out = None if options.describe else results_file(options.out, options.machine)
     device = device_of(options)
     machine = machine_of(options.machine, device.name)
     with checking_input():
         # The first value of each axis need not suit the operator's other defaults: fields of one problem are set together.
         start = cls.make(**{name: values[0] for name, values in axes.items()})
         todo = points(start, options.variant, device, axes)
+    if options.describe:
+        from .describe import describe_problem, describe_time
+
+        screen.lines([*describe_problem(start), "", describe_time(todo, policy_of(options, Policy()), machine)])
+        return OK
     try:
         results = measure_points(
             todo,

@@ -232,7 +232,7 @@ def explain(measurement: Measurement, machine: Machine | None = None, peers: Ite
             sections.append(_advice(m, machine, peers))
     outcome = m.status.replace("_", " ") + (f": {m.reason}" if m.reason else "")
     reached = (
-        f"{fmt_percent(m.share_of_bracket)} of its {m.bound} roof" if m.share_of_bracket is not None else "no roof to compare with"
+        f"{fmt_percent(m.settled_share)} of its {m.bound} roof" if m.settled_share is not None else "no roof to compare with"
     )
     sections.append(Section(title="Outcome", lines=(reached, f"status: {outcome}")))
     return Explanation(title=title, measurement=m, sections=tuple(sections))

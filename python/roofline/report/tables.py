@@ -191,7 +191,7 @@ def operator_table(results: Iterable[Measurement], machine: Machine | None) -> T
                 _billions(m.bytes_per_s),
                 fmt_number(m.flops_per_byte),
                 m.bound or MISSING,
-                fmt_percent(m.share_of_bracket),
+                fmt_percent(m.settled_share),
                 fmt_percent(best),
                 fmt_si(m.prediction.get("time_s"), "s"),
                 fmt_error(m.prediction_error),
@@ -240,7 +240,7 @@ def compact_table(results: Iterable[Measurement], *, sort: bool = True) -> Table
     states = any(m.status != UNDISTURBED for m in listed)
     rows = []
     for m in listed:
-        share = m.share_of_bracket
+        share = m.settled_share
         row = (
             f"{m.operator} {m.variant}".strip(),
             brief_problem(m, differing[m.operator]) if m.problem else MISSING,
@@ -249,7 +249,7 @@ def compact_table(results: Iterable[Measurement], *, sort: bool = True) -> Table
             _billions(m.flops_per_s),
             _billions(m.bytes_per_s),
             f"{fmt_percent(share)} {m.bound}" if share is not None else MISSING,
-            fmt_error(m.prediction_error),
+            MISSING if m.status == "contended" else fmt_error(m.prediction_error),
         )
         rows.append((*row, m.status.replace("_", " ")) if states else row)
     headers = ("operator", "problem", "cache", "time", "GFLOP/s", "GB/s", "of attainable", "error")
