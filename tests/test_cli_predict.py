@@ -33,7 +33,7 @@ def test_llama_on_h100(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"{predicted(capsys, *given, '--counting', 'weights-and-kv')['tpot_s'] * 1e3:.3f}" == "4.561"
     assert main(["predict", *given]) == 0
     out = capsys.readouterr().out
-    for said in ("TPOT", "lm_head", "Counted:", "DRAM read 3.35 TB/s", "the largest batch that fits is", "not sharded", "bound by"):
+    for said in ("TPOT", "lm_head", "Counted:", "HBM read 3.35 TB/s", "the largest batch that fits is", "not sharded", "bound by"):
         assert said in out
     assert main(["predict", *given, "--no-lm-head"]) == 0
     assert "no lm_head" in capsys.readouterr().out

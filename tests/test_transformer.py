@@ -126,7 +126,7 @@ def test_utilisation_factors_of_tutorials(batch: int) -> None:
         utilisation={"compute": 0.7, "bandwidth": 0.8},
     )  # fmt: skip
     assert found.time_s + tutorial_activations(batch) / (0.8 * 3.35e12) == pytest.approx(TUTORIAL[batch], rel=1e-12)
-    assert found.ceilings == ("DRAM read 3.35 TB/s × 0.8", "bf16→fp32 tensor 990 TFLOP/s × 0.7")
+    assert found.ceilings == ("HBM read 3.35 TB/s × 0.8", "bf16→fp32 tensor 990 TFLOP/s × 0.7")
 
 
 def test_twice_the_batch_does_not_double_throughput() -> None:
@@ -220,7 +220,7 @@ def test_expert_parallelism_by_hand() -> None:
     assert math.isinf(full.amdahl)
     assert any("every rank has 1 experts" in note for note in full.notes)
     more = {item.change: item for item in advise(full, on)}
-    assert "twice the ranks" not in more  # 16 do not divide 8 experts
+    assert "twice the TP degree" not in more  # 16 do not divide 8 experts
     assert "twice the link" in more
     # Fewer expert bytes than tensor parallelism has at this batch: none; but no all-reduce.
     other = predict(on, config, phase, tp=8)
@@ -370,7 +370,7 @@ def test_advice_is_what_the_changed_estimate_says() -> None:
     assert advice["twice the bandwidth"].gain == pytest.approx(2, rel=1e-3)
     assert advice["twice the arithmetic"].gain == pytest.approx(1, rel=1e-3)
     assert advice["NVIDIA H200 SXM"].gain == pytest.approx(4.8 / 3.35, rel=1e-3)
-    assert advice["twice the ranks"].gain < 2
+    assert advice["twice the TP degree"].gain < 2
     assert advice["fuse attention and products"].gain > 1
     assert 2 < advice["weights in int4, groups of 128"].gain < 4
 
@@ -401,14 +401,14 @@ def test_advice_on_speculation() -> None:
     (four,) = (item for item in advise(found, h100()) if item.change.startswith("speculative"))
     assert 3.9 < four.gain < 4
     assert four.at_most
-    assert four.detail.startswith("pays where 1.00 are kept")
+    assert four.detail.startswith("pays from 1.00 accepted")
 
 
 def test_advice_leaves_out_what_cannot_be() -> None:
     machine = on_paper(memory_bytes=10**8)
     found = predict(machine, SMALL, Decode(seq_kv=8))
     changes = {item.change for item in advise(found, machine)}
-    assert "twice the ranks" not in changes  # no link is known
+    assert "twice the TP degree" not in changes  # no link is known
     assert "fuse attention and products" not in changes  # it is
     assert "weights in fp8" in changes  # without fp8 arithmetic they are widened
     training = {item.change for item in advise(predict(machine, SMALL, Training(seq_q=8)), machine)}
@@ -444,7 +444,7 @@ def test_unverified_ceilings_are_marked() -> None:
 
 def test_reprs() -> None:
     found = predict(h100(), LLAMA, Decode(batch=8))
-    said = "'Llama-3-8B', decode: batch 8, seq_kv 2048, seq_q 1, NVIDIA H100 SXM: 5.148 ms, 1.55 ktok/s"
+    said = "'Llama-3-8B', decode: batch 8, context 2048, NVIDIA H100 SXM: 5.148 ms, 1.55 ktok/s"
     assert repr(found) == f"ModelPrediction({said})"
     html = found._repr_html_()
     assert "lm_head" in html and "TPOT" in html

@@ -129,9 +129,9 @@ def advise(found: ModelPrediction, machine: Machine, others: Sequence[Machine] =
     if isinstance(phase, Decode) and phase.seq_q == 1 and phase.seq_kv >= DRAFTED:
 
         def pays(new: ModelPrediction) -> str:
-            return f"pays from {new.time_s / found.time_s:.2f} tokens accepted, draft not counted"
+            return f"pays from {new.time_s / found.time_s:.2f} accepted, draft not counted"
 
-        add(f"speculative decoding, {DRAFTED} tokens a step, all accepted", pays, at_most=True, phase=phase.replace(seq_q=DRAFTED))
+        add(f"speculative decoding, {DRAFTED} tokens accepted", pays, at_most=True, phase=phase.replace(seq_q=DRAFTED))
     spent = found.profile
     add("twice the bandwidth", machine=_faster(machine, "bandwidth"))
     add("twice the arithmetic", machine=_faster(machine, "compute"))
