@@ -308,7 +308,7 @@ def test_fields_of_several_phases(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 BAD = [
-    (["Lama-3-8B"], "no preset 'Lama-3-8B'; did you mean Llama-3-8B or"),
+    (["Lama-3-8B"], "no preset 'Lama-3-8B' (did you mean Llama-3-8B or"),
     (["nothing.json"], "nothing.json"),
     (["7B", "--phase", "decoding"], "unknown phase 'decoding'; use prefill, decode, mixed, training"),
     (["7B", "--phase", ""], "unknown phase ''"),

@@ -312,8 +312,8 @@ def test_names_people_use(name: str, id: str) -> None:
     ("name", "words"),
     [
         ("gh200", "'gh200' is ambiguous: gh200-144gb, gh200-96gb differ; name one of them"),
-        ("L40", "no datasheet of 'L40'; did you mean l40s"),  # and not silently another card
-        ("H20", "no datasheet of 'H20'; did you mean .*h200-sxm"),
+        ("L40", "no datasheet of 'L40' .did you mean l40s"),  # and not silently another card
+        ("H20", "no datasheet of 'H20' .did you mean .*h200-sxm"),
         ("mi300a", "did you mean mi300x"),
         ("qqqq", "no datasheet of 'qqqq'; `roofline hardware` lists them"),
         ("", "no datasheet of ''; `roofline hardware` lists them"),

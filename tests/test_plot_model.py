@@ -602,5 +602,5 @@ def test_titles_are_the_callers() -> None:
 def test_a_size_that_is_no_axis_is_refused() -> None:
     with pytest.raises(Error, match="a range of sizes is written 1:1024"):
         plot.decode_heatmap_data(LLAMA, "H100", batch="8:1")
-    with pytest.raises(Error, match="no plot 'decode_heatmpa'; did you mean decode_heatmap"):
+    with pytest.raises(Error, match="no plot 'decode_heatmpa' .did you mean decode_heatmap"):
         panels("decode_heatmpa", LLAMA, "H100")

@@ -261,7 +261,7 @@ def test_what_is_refused_leaves_its_column_empty() -> None:
     assert [record.get("refused", "")[:11] for record in table.to_records()] == ["Llama-3-70B", ""]
     with pytest.raises(Error, match="does not fit"):
         predict("H100,A100-SXM4-80GB", "Llama-3-70B")
-    with pytest.raises(Error, match="unknown field 'bacth'; did you mean batch"):
+    with pytest.raises(Error, match="unknown field 'bacth' .did you mean batch"):
         predict("H100,GB200", "Llama-3-8B", bacth=3)
 
 
@@ -293,7 +293,7 @@ def test_models_and_problems_stand_in_one_table() -> None:
     [
         (("H100", ""), {}, "an empty name"),
         (("H100", "Llama-3-8B"), {"launch_s": "soon"}, "cannot read 'soon'"),
-        (("H100", "Lama-3-8B"), {}, "is no model and no operator; did you mean Llama-3-8B"),
+        (("H100", "Lama-3-8B"), {}, "is no model and no operator .did you mean Llama-3-8B"),
         (("H100", "gemmm"), {}, "did you mean gemm"),
         (("H100", "gemm", "decode"), {}, "a phase belongs to a model, and matmul is an operator"),
         (("H100", "gemm"), {"tp": 4}, "tp belongs to models"),
@@ -305,11 +305,11 @@ def test_models_and_problems_stand_in_one_table() -> None:
         (("H100", "Llama-3-8B"), {"batch": list(range(1, 300))}, "more than 256 predictions"),
         ((3, "Llama-3-8B"), {}, "a machine must be"),
         (("H100", 3), {}, "a model must be"),
-        (("H100", "Llama-3-8B"), {"qantization": "fp8"}, "unknown argument 'qantization'; did you mean quantization"),
-        (("H100", "gemm"), {"utilization": 0.5}, "unknown argument 'utilization'; did you mean utilisation"),
+        (("H100", "Llama-3-8B"), {"qantization": "fp8"}, "unknown argument 'qantization' .did you mean quantization"),
+        (("H100", "gemm"), {"utilization": 0.5}, "unknown argument 'utilization' .did you mean utilisation"),
         (("H100", "Llama-3-8B", "prefill"), {"nonsense": 1}, "prefill: unknown field 'nonsense'; its fields are"),
         (("H100", "ffn"), {"activation": "gleu"}, "must be one of .* did you mean gelu"),
-        (("H100", "gemm"), {"variant": "tield"}, "unknown variant 'tield'; did you mean tiled"),
+        (("H100", "gemm"), {"variant": "tield"}, "unknown variant 'tield' .did you mean tiled"),
     ],
 )
 def test_bad_questions(arguments: tuple[Any, ...], options: dict[str, Any], said: str) -> None:

@@ -167,15 +167,16 @@ def by_hand(record: dict) -> dict[str, str]:
         ) / rate
     bound = max(allowed, key=lambda name: allowed[name])
     error = record["prediction"]["time_s"] / time_s - 1
+    settled = record["status"] != "contended"  # else the brackets were disturbed too
     return {
         "time": fmt_si(time_s, "s"),
         "GFLOP/s": fmt_number(flops / time_s / 1e9),
         "GB/s": fmt_number(moved / time_s / 1e9),
         "FLOP/byte": fmt_number(flops / moved),
         "bound": bound,
-        "of attainable": fmt_percent(allowed[bound] / time_s),
+        "of attainable": fmt_percent(allowed[bound] / time_s) if settled else "–",
         "predicted": fmt_si(record["prediction"]["time_s"], "s"),
-        "error": ("+" if error > 0 else "") + fmt_percent(error),
+        "error": ("+" if error > 0 else "") + fmt_percent(error) if settled else "–",
         "status": record["status"],
         "cache": record["cache_state"],
     }

@@ -126,7 +126,7 @@ def test_utilisation_factors_of_tutorials(batch: int) -> None:
         utilisation={"compute": 0.7, "bandwidth": 0.8},
     )  # fmt: skip
     assert found.time_s + tutorial_activations(batch) / (0.8 * 3.35e12) == pytest.approx(TUTORIAL[batch], rel=1e-12)
-    assert found.ceilings == ("HBM read 3.35 TB/s × 0.8", "bf16→fp32 tensor 990 TFLOP/s × 0.7")
+    assert found.ceilings == ("DRAM read 3.35 TB/s × 0.8", "bf16→fp32 tensor 990 TFLOP/s × 0.7")
 
 
 def test_twice_the_batch_does_not_double_throughput() -> None:
@@ -556,4 +556,4 @@ def test_a_machine_without_what_it_takes() -> None:
     with pytest.raises(Error, match="no compute ceiling for bf16"):
         predict(Machine(name="no arithmetic", ceilings=bandwidth), SMALL, Decode())
     # Other dtypes fall back to the arithmetic they accumulate in, and it is said.
-    assert any("no fp16 roof" in note for note in predict(on_paper(), SMALL.replace(weights="fp16"), Decode()).notes)
+    assert any("no fp16 peak is known" in note for note in predict(on_paper(), SMALL.replace(weights="fp16"), Decode()).notes)

@@ -468,7 +468,7 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"kv_heads": 3}, "multiple of kv_heads"),
     ({"d_ff": 0}, "dense layers need d_ff"),
     ({"activation": "tanh"}, "activation must be one of"),
-    ({"weights": "bf17"}, "unknown dtype 'bf17'; did you mean bf16"),
+    ({"weights": "bf17"}, "unknown dtype 'bf17' .did you mean bf16"),
     ({"activations": "int8"}, "activations must be one of fp32, fp16, bf16"),
     ({"kv": "nvfp4"}, "kv must be one of"),
     ({"quantization": {"bits": 4}}, "must be a name such as 'fp8', a Quantization or None"),

@@ -30,7 +30,7 @@ from .transformer import Given as Model
 from .transformer.advice import ALL_TOUCHED, narrower
 from .transformer.many import options_of
 from .units import MISSING, fmt_number, fmt_percent, fmt_si
-from .words import split, whole
+from .words import arguments_checked, split, whole
 
 ALL, PRODUCTS, ATTENTION, REST, LINK = "all", "linear layers", "attention", "element-wise", "collectives"
 KINDS = (PRODUCTS, ATTENTION, REST, LINK)
@@ -286,6 +286,7 @@ def _lines(
         )  # fmt: skip
 
 
+@arguments_checked
 def cheat_sheet(
     machine: Given,
     model: Model,

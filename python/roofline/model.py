@@ -21,7 +21,7 @@ from .errors import Error
 from .machine import UNVERIFIED, Ceiling, Given, Machine, machine_of
 from .operators import Counts, Growth, Operator, count, growth, operator_named, problem_of
 from .units import RATES, fmt_number, fmt_percent, within
-from .words import hint
+from .words import arguments_checked, hint
 
 Floats = NDArray[np.float64]
 
@@ -75,6 +75,7 @@ def ridge_flops_per_byte(compute: ArrayLike, bandwidth: ArrayLike) -> Floats:
     return np.asarray(np.asarray(compute, dtype=np.float64) / np.asarray(bandwidth, dtype=np.float64))
 
 
+@arguments_checked
 def ridge_table(machine: Given, *, access: str = "read") -> list[dict[str, Any]]:
     """Every ridge point of a machine as records, by memory level (slowest first) and compute roof (highest first).
 
@@ -242,6 +243,7 @@ class Placement:
         return self.attainable_flops_per_s / self.roofs.compute_flops_per_s
 
 
+@arguments_checked
 def place(
     work: Counts | Operator | type[Operator] | str, on: Given | Roofs, dtype: Any = "", *, level: str | None = None, **fields: Any
 ) -> Placement:
@@ -316,6 +318,7 @@ def growing(problem: Operator | type[Operator] | str, fields: Mapping[str, Any],
     return operator.make(**given)
 
 
+@arguments_checked
 def crossover(
     machine: Given, problem: Operator | type[Operator] | str, over: str = "", *, level: str | None = None, **fields: Any
 ) -> Crossing:

@@ -11,7 +11,7 @@ from typing import Any, overload
 import numpy as np
 
 from ._repr import Row, html_table, text_table
-from .errors import Error
+from .errors import Error, require_type
 from .machine import Given, Machine, machine_of, machines_of
 from .operators import ALIASES as OPERATOR_ALIASES
 from .operators import OPERATORS, Operator, named_operator, operator_named, problem_of
@@ -35,7 +35,7 @@ from .transformer.phases import phase_named
 from .transformer.predicting import realistic
 from .transformer.records import Note
 from .units import MISSING, parse_bytes, parse_si, parse_time_s
-from .words import ALIASES, hint, nearest, split, whole
+from .words import ALIASES, arguments_checked, hint, nearest, split, whole
 
 MOST = 256  # columns of one table
 Answer = Prediction | ModelPrediction | ServingPrediction
@@ -175,6 +175,7 @@ def predict(machine: Machine, what: Operator, **options: Any) -> Prediction: ...
 def predict(machine: Machine, what: TransformerConfig, phase: Phase, **options: Any) -> ModelPrediction: ...
 @overload
 def predict(machine: Any, what: Any, phase: Any = None, **options: Any) -> Any: ...
+@arguments_checked
 def predict(
     machine: Given | Sequence[Given],
     what: What | Sequence[What],
@@ -287,6 +288,13 @@ def _shown(value: Any) -> str:
     return value.__name__ if isinstance(value, type) else str(value)
 
 
+def _read(name: str, text: str) -> Any:
+    try:
+        return _READ[name](text)
+    except Error as error:
+        raise Error(f"{name}: {error}") from None
+
+
 def _apart(subject: str, given: Mapping[str, Any], options: Mapping[str, Any], kind: str) -> None:
     """Raises Error for options that belong to the other kind of question."""
     stated = [name for name, usual in options.items() if given[name] is not usual and given[name] != usual]
@@ -313,7 +321,7 @@ def _known(subject: Any, fields: Mapping[str, Any], options: Sequence[str]) -> N
 def _one(given: dict[str, Any]) -> Answer:
     """One question, each argument one value."""
     machine, what, phase = given.pop("machine"), given.pop("what"), given.pop("phase")
-    given |= {name: read(given[name]) for name, read in _READ.items() if isinstance(given[name], str)}
+    given |= {name: _read(name, given[name]) for name in _READ if isinstance(given[name], str)}
     shared = {name: given[name] for name in ("utilisation", "launch_s")}
     fields = {name: x for name, x in given.items() if name not in (*_OF_MODELS, *_OF_PROBLEMS, *shared, "dtype")}
     subject = subject_of(what, {name: given[name] for name in ("dtype", *_DTYPES)})
@@ -322,6 +330,7 @@ def _one(given: dict[str, Any]) -> Answer:
         how = {name: given[name] for name in _OF_MODELS if name not in _DTYPES}
         named = "decode" if phase is None else phase
         kind = phase_named(named) if isinstance(named, str) else named
+        require_type("phase", kind, (Phase, type), "a name such as 'decode', or a phase")
         _known(kind, fields, (*_OF_MODELS, *shared, "dtype", "phase"))
         asked = phase_of(named, fields)
         on = machine_of(machine)

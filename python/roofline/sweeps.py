@@ -17,6 +17,7 @@ from .measurement import Device, Policy, attempt, open_device
 from .measurement.progress import Progress, ProgressOption
 from .operators import Operator, problem_of
 from .results import Measurement, Results, append_to, begun, measurement_key
+from .words import arguments_checked
 
 # A point with one of these need not be measured again; a contended one, or one whose roof moved, is.
 SETTLED = ("ok", "implausible", "unsupported", "out_of_memory")
@@ -88,6 +89,7 @@ def points(problem: Operator, variant: str | Sequence[str] | None, device: Devic
     return found
 
 
+@arguments_checked
 def sweep(
     problem: Operator | type[Operator] | str,
     *,

@@ -23,6 +23,7 @@ from ..probes.base import REPORT, ROOFS
 from ..probes.gpu_units import rate
 from ..probes.kernels import KERNEL
 from ..units import fmt_percent
+from ..words import arguments_checked
 from .kept import PENDING, Kept
 from .series import sustained_load
 from .share import last_cache_share
@@ -267,6 +268,7 @@ class _Run:
             self.kept.save(self.machine())
 
 
+@arguments_checked
 def measure_machine(
     device: str | Device | None = None,
     *,
@@ -302,6 +304,8 @@ def measure_machine(
     opened = open_device(device, threads)
     if arena_bytes is not None:
         opened.limit_arena(arena_bytes)
+    if depth not in (None, *POLICIES):
+        raise Error(f"depth must be one of {', '.join(POLICIES)}, got {depth!r:.40}")
     depth = depth or (DEPTHS[0] if quick else DEPTHS[2] if thorough else DEPTHS[1])
     rules = policy or POLICIES[depth]
     options = {"depth": depth, "threads": opened.threads, "policy": rules.to_dict()}

@@ -13,6 +13,7 @@ from ..machine import CACHES, Machine, memory_level
 from ..operators import Operator
 from ..results import Measurement
 from ..results.record import CALLABLE
+from ..words import arguments_checked
 from .devices import Device, measuring, open_device, provenance, utc_now
 from .probing import roofs_of
 from .timing import Policy, bracketed, checked_options, from_roofs, with_plausibility
@@ -42,6 +43,7 @@ def stream_handle(stream: Any) -> int:
     return found
 
 
+@arguments_checked
 def measure_callable(
     function: Callable[..., Any],
     *args: Any,

@@ -21,6 +21,7 @@ from ..probes.gpu_units import core_flops_per_s
 from ..probes.levels import last_cache
 from ..results import CACHE_STATES, Bracket, Measurement, roof_value
 from ..units import fmt_bytes, fmt_percent
+from ..words import ByName, arguments_checked
 from .devices import Device, measuring, open_device, provenance, utc_now
 from .probing import Ready, level_of, roofs_of
 from .tensors import Held, allocate_all, bind, check, require_kernels
@@ -32,7 +33,7 @@ MOST_SETS = 64  # of rotating buffers; a smaller problem is made cold by emptyin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class Policy(ByName):
     """How long and how carefully to sample. Times in seconds; noise: half-width of the 95 % interval over the median.
 
     limit_s: of one measurement with its preparation: samples are fewer, and no try begins, where it would take longer.
@@ -326,6 +327,7 @@ def checked_options(machine: Machine | None, policy: Policy | None) -> Policy:
     return policy or Policy()
 
 
+@arguments_checked
 def measure(
     problem: Operator | type[Operator] | str,
     *,
@@ -391,7 +393,7 @@ def measure(
         names = list(prepared.sets[0].steps)
         alone: dict[str, tuple[float, ...]] = {}
         if steps and len(names) > 1:
-            left_s = max(policy.limit_s - (time.monotonic() - begun), 0.0) / len(names)
+            left_s = max(policy.limit_s - (time.monotonic() - begun), LEAST_S) / len(names)
             short = dataclasses.replace(
                 policy, max_s=min(policy.max_s / 4, 0.5, left_s), min_s=min(policy.min_s / 4, 0.1, left_s), warmup_min_s=0.0,
                 warmup_max_s=0.05,

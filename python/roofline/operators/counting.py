@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import Error
+from ..words import arguments_checked
 from .base import Facts, Operator
 
 
@@ -31,6 +32,7 @@ class Counts:
     __rmul__ = __mul__
 
 
+@arguments_checked
 def count(
     *problems: Operator | type[Operator] | str,
     variant: str = "",
@@ -90,6 +92,7 @@ class Growth:
         return ridge * self.bytes_once / room if room > 0 else None
 
 
+@arguments_checked
 def growth(problem: Operator | type[Operator] | str, field: str, *, products_only: bool = False, **fields: Any) -> Growth:
     """How the counts of a problem grow with one of its fields: growth("gemm", "M", N="4k", K="4k").
 

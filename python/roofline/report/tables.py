@@ -194,7 +194,7 @@ def operator_table(results: Iterable[Measurement], machine: Machine | None) -> T
                 fmt_percent(m.settled_share),
                 fmt_percent(best),
                 fmt_si(m.prediction.get("time_s"), "s"),
-                fmt_error(m.prediction_error),
+                MISSING if m.status == "contended" else fmt_error(m.prediction_error),
                 *(_energies(m) if energies else ()),
                 m.status.replace("_", " "),
             )
