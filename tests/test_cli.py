@@ -224,7 +224,7 @@ def test_run_prints_a_table_or_json(capsys: pytest.CaptureFixture[str], ceilings
     assert len(Results.load(out)) == 1
     assert main([*problem, "-o", out, "--quiet"]) == 0
     assert capsys.readouterr().out == ""
-    assert len(Results.load(out)) == 2
+    assert len(Path(out).read_text().splitlines()) == 2
 
 
 def test_once_launches_without_a_clock(capsys: pytest.CaptureFixture[str]) -> None:

@@ -138,7 +138,7 @@ def measure_points(
     """`sweep` for `points`."""
     known: dict[str, Measurement] = {}
     if out is not None:
-        known = {m.key: m for m in begun(out)}
+        known = {m.key: m for m in sorted(begun(out), key=lambda m: m.status in SETTLED)}  # an undisturbed one last
     fields = todo.problem.expand(dict.fromkeys(todo.axes))  # seq_len is two of them
     found: list[Measurement] = []
     with Progress(progress, len(todo)) as shown:
