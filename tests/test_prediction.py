@@ -157,8 +157,8 @@ def test_another_accumulator_is_used_and_said() -> None:
     ("without", "problem", "options", "words"),
     [
         (("read", "copy", "copy NT", "L2"), Relu(), {}, "Example CPU: no bandwidth was measured"),
-        (("fp32", "fp64"), Relu(), {}, "no compute ceiling for fp32 accumulating in fp32 .measured: none"),
-        ((), Relu(), {"level": "L1"}, "no bandwidth of L1 was measured, only of L2, DRAM"),
+        (("fp32", "fp64"), Relu(), {}, "no compute ceiling for fp32 accumulating in fp32"),
+        ((), Relu(), {"level": "L1"}, "no bandwidth of L1 is known, only of L2, DRAM"),
         ((), Relu(), {"threads": 7}, "with 2 threads, not with 7"),
         ((), Attention(), {"variant": "magic"}, "attention: unknown variant 'magic'; it has naive, library, tiled"),
     ],

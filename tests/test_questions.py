@@ -300,7 +300,7 @@ def test_models_and_problems_stand_in_one_table() -> None:
         (("H100", "Llama-3-8B"), {"level": "L2"}, "level belongs to single problems"),
         (("8xH100", "gemm"), {}, "runs on one device"),
         (("8xH100", "Llama-3-8B"), {"tp": 4}, "has 8 devices, not tp 4"),
-        (("8xL4", "Llama-3-8B"), {}, "no link to other ranks is known"),
+        (("8xL4", "Llama-3-8B"), {}, "no link to other GPUs is known"),
         (("H100", "Llama-3-8B", "decode"), {"batch": []}, "batch: the list is empty"),
         (("H100", "Llama-3-8B"), {"batch": list(range(1, 300))}, "more than 256 predictions"),
         ((3, "Llama-3-8B"), {}, "a machine must be"),
@@ -308,7 +308,7 @@ def test_models_and_problems_stand_in_one_table() -> None:
         (("H100", "Llama-3-8B"), {"qantization": "fp8"}, "unknown argument 'qantization' .did you mean quantization"),
         (("H100", "gemm"), {"utilization": 0.5}, "unknown argument 'utilization' .did you mean utilisation"),
         (("H100", "Llama-3-8B", "prefill"), {"nonsense": 1}, "prefill: unknown field 'nonsense'; its fields are"),
-        (("H100", "ffn"), {"activation": "gleu"}, "must be one of .* did you mean gelu"),
+        (("H100", "ffn"), {"activation": "gleu"}, "must be one of .*did you mean gelu"),
         (("H100", "gemm"), {"variant": "tield"}, "unknown variant 'tield' .did you mean tiled"),
     ],
 )

@@ -193,7 +193,7 @@ def test_measured_machines_overlap_imperfectly() -> None:
 
 def test_collectives() -> None:
     machine = on_paper()
-    with pytest.raises(Error, match="no link to other ranks is known"):
+    with pytest.raises(Error, match="no link to other GPUs is known"):
         predict(machine, SMALL, Decode(seq_kv=8), tp=2)
     found = predict(machine, SMALL, Decode(seq_kv=8), tp=2, link_bytes_per_s=1e6, link_latency_s=1e-3)
     # Five all-reduces of 64 numbers: two halves of 64 bytes each go over the link. Then half of 100 logits of two bytes.

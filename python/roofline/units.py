@@ -160,7 +160,7 @@ def parse_si(text: str, unit: str) -> float:
 
     Raises Error for another unit or an unknown prefix.
     """
-    value, given = _split(text, f"1.5 G{unit}")
+    value, given = _split(text, "2us" if unit == "s" else f"1.5 G{unit}")
     if not given:
         return value
     if given.endswith(unit):

@@ -157,9 +157,9 @@ class Machine:
 
         found = self._select("compute", wanted, threads, f"{what} compute", sustained=sustained)
         if not found:
-            present = ", ".join(sorted({c.name for c in self.ceilings if c.kind == "compute"})) or "none"
+            present = ", ".join(sorted({c.name for c in self.ceilings if c.kind == "compute"}))
             cure = "" if self.on_paper else f"measure fma with dtype={dtype!r:.80} or "
-            raise Error(f"{self.name}: no compute ceiling for {what}, only {present}; {cure}ask for one of these")
+            raise Error(f"{self.name}: no compute ceiling for {what}{f", only {present}" if present else ""}; {cure}ask for one of these")
         return max(found, key=lambda c: c.value)
 
     def ridge(
@@ -183,10 +183,7 @@ class Machine:
         """The rate (bytes/s) at which a rank receives from the others while it sends as much. Raises Error where none is known."""
         found = self._select("link", lambda c: True, None, "link")
         if not found:
-            raise Error(
-                f"{self.name}: no link to other ranks is known; give its rate in one direction: link_bytes_per_s=450e9, or "
-                "--link 450GB/s"
-            )
+            raise Error(f"{self.name}: no link to other GPUs is known; give its rate in one direction: link_bytes_per_s=450e9")
         return max(found, key=lambda c: c.value)
 
     def level_for(self, size_bytes: int, threads: int | None = None) -> str:

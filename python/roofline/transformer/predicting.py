@@ -189,7 +189,7 @@ def predict_model(
         config, phase, machine, tp=options.tp, ep=ep, lm_head=lm_head, share=memory_share, capacity_bytes=memory_bytes
     )
     if must_fit and memory.fits is False:
-        raise Error(f"{config.name}, {phase}: {memory.text} (must_fit=False or --ignore-memory predicts it nevertheless)")
+        raise Error(f"{config.name}, {phase}: {memory.text} (must_fit=False predicts it nevertheless)")
     return ModelPrediction(
         config=config, phase=phase, machine=machine.name, options=options, parts=parts, memory=memory,
         ceilings=tuple(dict.fromkeys(label for part in parts for label in part.roofs)), counted=counted,

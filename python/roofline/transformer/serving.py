@@ -224,7 +224,7 @@ def predict_serving(
         capacity_bytes=options.memory_bytes,
     )  # fmt: skip
     if must_fit and memory.fits is False:
-        raise Error(f"{config.name}, {phase}: {memory.text} (must_fit=False or --ignore-memory predicts it nevertheless)")
+        raise Error(f"{config.name}, {phase}: {memory.text} (must_fit=False predicts it nevertheless)")
     prompts = phase.batch // ranks
     flops, moved = float(prompts * prefill.flops), float(prompts * prefill.bytes)
     profile = {roof: prompts * seconds for roof, seconds in prefill.profile.items()}
