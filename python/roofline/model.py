@@ -20,7 +20,7 @@ from .dtypes import WIDER, dtype_name
 from .errors import Error
 from .machine import UNVERIFIED, Ceiling, Given, Machine, machine_of
 from .operators import Counts, Growth, Operator, count, growth, operator_named, problem_of
-from .units import RATES, fmt_number, fmt_percent, within
+from .units import RATES, fmt_number, fmt_percent, fmt_si, within
 from .words import arguments_checked, hint
 
 Floats = NDArray[np.float64]
@@ -203,7 +203,7 @@ def roofs_and_notes(
     return roofs, tuple(notes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Placement:
     """Where work lies under two roofs, compute and one memory level, by the model alone."""
 
@@ -241,6 +241,11 @@ class Placement:
     def share_of_peak(self) -> float:
         """Attainable over the compute roof: what FLOP/s utilisation could be at best."""
         return self.attainable_flops_per_s / self.roofs.compute_flops_per_s
+
+    def __repr__(self) -> str:
+        place = f"{fmt_number(self.flops_per_byte)} FLOP/byte, ridge {fmt_number(self.ridge_flops_per_byte)}"
+        attainable = f"{fmt_si(self.attainable_flops_per_s, 'FLOP/s')} attainable"
+        return f"Placement({place}: {self.bound}-bound, {attainable}, {fmt_si(self.time_s, 's')})"
 
 
 @arguments_checked

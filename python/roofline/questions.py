@@ -117,6 +117,9 @@ class PredictionTable(Sequence[Answer | None]):
     def __repr__(self) -> str:
         return f"PredictionTable({len(self)} predictions: {'; '.join(self.columns[:4])}{'; …' if len(self) > 4 else ''})"
 
+    def __str__(self) -> str:
+        return text_table(*self.table())
+
     def _repr_html_(self) -> str:
         return html_table(*self.table(), title=repr(self), notes=[f"note: {note}" for note in self.notes])
 

@@ -14,8 +14,8 @@ OK, FAILED, USAGE, MISSING, INTERRUPTED = 0, 1, 2, 3, 130
 # Arguments of Python that flags of another name stand for, and what errors say of them.
 _FLAGS: Mapping[str, str] = {
     "must_fit=False": "--ignore-memory", "link_bytes_per_s=450e9": "--link 450GB/s", "launch_s": "--launch",
-    "overhead_s": "--overhead", "link_latency_s": "--link-latency", "link_bytes_per_s": "--link", "memory_bytes": "--memory", "memory_share": "--memory-share",
-    "price_per_hour": "--price-per-hour",
+    "overhead_s": "--overhead", "link_latency_s": "--link-latency", "link_bytes_per_s": "--link", "memory_bytes": "--memory",
+    "memory_share": "--memory-share", "price_per_hour": "--price-per-hour",
 }  # fmt: skip
 _ARGUMENT = re.compile("|".join(map(re.escape, _FLAGS)))
 

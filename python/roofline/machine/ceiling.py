@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar
 
+from .._repr import printable
 from ..dtypes import dtype as known_dtype
 from ..errors import Error
 from ..operators.base import MIXES
@@ -44,7 +45,7 @@ def fmt_modes(values: Iterable[float], unit: str) -> str:
     return " or ".join(f"{number} {text.split(' ')[1]}" for number, text in zip(numbers, texts, strict=True))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Ceiling:
     """A measured problem (or a datasheet number) that bounds others.
 
@@ -185,6 +186,10 @@ class Ceiling:
         """The label without the name."""
         values = fmt_modes((mode.value for mode in self.modes), RATE_UNITS[self.kind])
         return values + (f" ({UNVERIFIED})" if self.unverified else "")
+
+    def __repr__(self) -> str:
+        threads = f", {self.threads} threads" if self.threads else ""
+        return printable(f"Ceiling({self.label}{threads}, n = {len(self.samples)}, {self.state})")
 
     def pooled(self, samples: Iterable[float]) -> Ceiling:
         """This ceiling with more samples of the same roof (brackets, the end check)."""

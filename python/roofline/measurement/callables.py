@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from ..results.record import CALLABLE
 from ..words import arguments_checked
 from .devices import Device, measuring, open_device, provenance, utc_now
 from .probing import roofs_of
-from .timing import Policy, bracketed, checked_options, from_roofs, with_plausibility
+from .timing import Policy, bracketed, checked_options, from_roofs, tried, with_plausibility
 
 
 def _count(name: str, value: Any) -> int:
@@ -85,7 +87,7 @@ def measure_callable(
     dtype_named(dtype)
     require_type("kwargs", kwargs, (Mapping, type(None)), "a mapping of keyword arguments")
     policy = checked_options(machine, policy)
-    opened = open_device(device, threads)
+    opened, begun = open_device(device, threads), time.monotonic()
     level, levels = level or memory_level(opened.facts), (*CACHES, memory_level(opened.facts))
     if level not in levels:
         raise Error(f"level must be one of {', '.join(levels)}, got {level!r:.60}")
@@ -101,7 +103,7 @@ def measure_callable(
         probes = roofs_of(
             opened, mix=mix, arithmetic=dtype, level=level, in_place=False, flops=total, machine=machine, products=products
         )
-        clock = bracketed(opened, [bound], False, probes, from_roofs(total, traffic), level, policy)
+        clock = tried(partial(bracketed, opened, [bound], False, probes, from_roofs(total, traffic), level), policy, begun)
     plan = {"clock": "host" if handle is None else "events on the stream"}
     if handle is not None:
         plan["gate"] = "off: a call waits for the GPU" if bound.waits else "on"
