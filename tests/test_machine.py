@@ -366,7 +366,7 @@ def test_compute_and_latency() -> None:
         (lambda m: m.bandwidth("DRAM", "peek"), "access must be one of read, write"),
         (lambda m: m.bandwidth(threads=5), "DRAM read was measured with 2 threads, not with 5; measure that too"),
         (lambda m: m.bandwidth(variant="x"), "no usable bandwidth of DRAM with variant 'x'.*measure stream .access='read'."),
-        (lambda m: m.compute("fp16"), "no compute ceiling for fp16, only fp32 avx2; measure fma with dtype='fp16'"),
+        (lambda m: m.compute("fp16"), "no compute ceiling for fp16, only fp32 avx2; measure fma in fp16"),
         (lambda m: m.compute("fp32", "fp64"), "no compute ceiling for fp32 accumulating in fp64"),
         (lambda m: m.latency(), "no launch latency was measured; measure fork_join or launch"),
         (lambda m: m.latency("L1"), "no load latency of L1 was measured; measure pointer_chase"),

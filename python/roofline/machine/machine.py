@@ -159,7 +159,7 @@ class Machine:
         if not found:
             present = ", ".join(sorted({c.name for c in self.ceilings if c.kind == "compute"}))
             only = f", only {present}" if present else ""
-            cure = "" if self.on_paper else f"measure fma with dtype={dtype!r:.80} or "
+            cure = "" if self.on_paper else f"measure fma in {dtype} or "
             raise Error(f"{self.name}: no compute ceiling for {what}{only}; {cure}ask for one of these")
         return max(found, key=lambda c: c.value)
 
