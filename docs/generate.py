@@ -120,7 +120,7 @@ def first_figures() -> str:
     roofs = [c for c in machine.ceilings if c.status == "ok" and (c.is_roof or c.kind == "latency") and c.threads == of_all]
     table = ceiling_table(dataclasses.replace(machine, ceilings=tuple(roofs)))
     ceilings = _columns(table, ("ceiling", "median", "95 % interval", "n", "modes", "threads", "clock"), len(roofs))
-    columns = ("operator", "variant", "problem", "cache", "time", "GFLOP/s", "GB/s", "bound", "of bracket", "error")
+    columns = ("operator", "variant", "problem", "cache", "time", "GFLOP/s", "GB/s", "bound", "of attainable", "error")
     points = _columns(operator_table(usual(results, machine), machine), columns, 24)
     return (
         f"`benchmarks/record --readme` measured this on {machine_title(machine)}.\nThe variants are the default ones and `naive`; "

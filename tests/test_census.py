@@ -216,7 +216,7 @@ def test_measured_where_shapes_match() -> None:
     assert any("3 kernels" in note for note in made.notes)
     assert any("3 of 9 results are left out" in note for note in made.notes)
     headers, rows = made.table(Decode(batch=3, seq_kv=5))
-    assert headers[-2:] == ("measured", "of roof")
+    assert headers[-2:] == ("measured", "of attainable")
     assert all(len(row) == len(headers) for row in rows)
 
 
@@ -279,7 +279,7 @@ def test_csv_and_markdown(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     own = [row for row in rows if (row["phase"], row["phase_batch"]) == ("decode", "8")]
     assert sum(int(row["count"]) * int(row["flops"]) for row in own) == sum(e.count * e.flops for e in made.entries)
     (head,) = (row for row in own if row["kernel"] == "lm_head")
-    assert (head["rows"], head["columns"], head["inner"], head["bound"]) == ("8", "128256", "4096", "DRAM")
+    assert (head["rows"], head["columns"], head["inner"], head["bound"]) == ("8", "128256", "4096", "HBM")
     text = printed(capsys, *given, "--format", "markdown", "-o", str(tmp_path / "census.md"))
     assert text.count("| kernel | runs | batch | M | N | K |") == 4
     assert (tmp_path / "census.md").read_text(encoding="utf-8") == f"{text}\n<!-- written by roofline census -->\n"
@@ -308,7 +308,7 @@ def test_fields_of_several_phases(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 BAD = [
-    (["Lama-3-8B"], "no preset 'Lama-3-8B'; did you mean Llama-3-8B or"),
+    (["Lama-3-8B"], "no preset 'Lama-3-8B' (did you mean Llama-3-8B or"),
     (["nothing.json"], "nothing.json"),
     (["7B", "--phase", "decoding"], "unknown phase 'decoding'; use prefill, decode, mixed, training"),
     (["7B", "--phase", ""], "unknown phase ''"),

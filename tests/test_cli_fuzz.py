@@ -153,7 +153,7 @@ def test_compare_says_what_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "machines.json", "A100"]) == 2
     assert "machines.json" in capsys.readouterr().err
     assert main(["compare", "H100", "A1000"]) == 2
-    assert "B: there is no file or folder 'A1000', and there is no datasheet of 'A1000'; did you mean" in capsys.readouterr().err
+    assert "B: there is no file or folder 'A1000', and there is no datasheet of 'A1000' (did you mean" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("closed", ["1", "2"])

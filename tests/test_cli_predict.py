@@ -33,7 +33,7 @@ def test_llama_on_h100(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"{predicted(capsys, *given, '--counting', 'weights-and-kv')['tpot_s'] * 1e3:.3f}" == "4.561"
     assert main(["predict", *given]) == 0
     out = capsys.readouterr().out
-    for said in ("TPOT", "lm_head", "Counted:", "DRAM read 3.35 TB/s", "the largest batch that fits is", "not sharded", "bound by"):
+    for said in ("TPOT", "lm_head", "Counted:", "HBM read 3.35 TB/s", "the largest batch that fits is", "not sharded", "bound by"):
         assert said in out
     assert main(["predict", *given, "--no-lm-head"]) == 0
     assert "no lm_head" in capsys.readouterr().out
@@ -97,16 +97,16 @@ def test_dtypes_each(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 BAD = [
-    (["Lama-3-8B"], "'Lama-3-8B' is no model and no operator; did you mean Llama-3-8B"),
+    (["Lama-3-8B"], "'Lama-3-8B' is no model and no operator (did you mean Llama-3-8B"),
     (["Llama-3-8B", "--machine", "H1000"], "H1000"),
     (["Llama-3-8B", "--machine", "GH200"], "ambiguous"),
     (["Llama-3-70B"], "does not fit; not even one sequence fits"),
-    (["Llama-3-8B", "--bacth", "4"], "unrecognized arguments: --bacth 4; did you mean --batch?"),
-    (["Llama-3-8B", "--phase", "decoed"], "unknown phase 'decoed'; did you mean decode"),
-    (["Llama-3-8B", "--quantization", "fp7"], "unknown quantization 'fp7'; did you mean fp8"),
+    (["Llama-3-8B", "--bacth", "4"], "unrecognized arguments: --bacth 4 (did you mean --batch?"),
+    (["Llama-3-8B", "--phase", "decoed"], "unknown phase 'decoed' (did you mean decode"),
+    (["Llama-3-8B", "--quantization", "fp7"], "unknown quantization 'fp7' (did you mean fp8"),
     (["Llama-3-8B", "--weights", "fp8", "--quantization", "fp8"], "give either quantization"),
     (["Llama-3-8B", "--machine", "4xH100", "--tp", "2"], "has 4 devices, not tp 2"),
-    (["Llama-3-8B", "--machine", "2TB/s,bf61=5TFLOP/s"], "unknown dtype 'bf61'; did you mean bf16"),
+    (["Llama-3-8B", "--machine", "2TB/s,bf61=5TFLOP/s"], "unknown dtype 'bf61' (did you mean bf16"),
     (["Llama-3-8B", "--batch", "1,2", "--advice"], "--advice is of one prediction"),
     (["matmul", "--M", "0"], "rows must be between 1"),
     (["matmul", "--machine", "8xH100"], "runs on one device"),
@@ -122,7 +122,7 @@ BAD = [
     (["Llama-3-8B", "--tp", "5000000000"], "tp must be a number of ranks"),
     (["Llama-3-8B", "--ep", "8"], "has no experts to spread"),
     (["Llama-3-8B", "--weights", "int3"], "unknown dtype"),
-    (["Llama-3-8B", "--kv", "int3"], "unknown dtype 'int3'; did you mean int32"),
+    (["Llama-3-8B", "--kv", "int3"], "unknown dtype 'int3' (did you mean int32"),
     (["Llama-3-8B", "--activations", "int8"], "give weights (--weights) too"),
     (["Llama-3-8B", "--overhead", "fast"], "fast"),
     (["Llama-3-8B", "--utilisation", "compute=2"], "from 1e-06 to 1"),

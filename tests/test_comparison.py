@@ -383,9 +383,9 @@ def test_a_claim_against_a_measurement() -> None:
     for found in (compare(measured, sheet), compare(sheet, measured)):
         assert (found.kind, found.a) == ("datasheet", "NVIDIA H200 SXM, datasheet")
         rows = {row.name: row for row in found.rows}
-        assert rows["DRAM"].ratio == pytest.approx(4480 / 4800, rel=0.01)
-        assert rows["DRAM, clock × width by the driver"].ratio == pytest.approx(4480 / 4917, rel=0.01)
-        assert "unverified" in rows["DRAM, clock × width by the driver"].notes
+        assert rows["HBM"].ratio == pytest.approx(4480 / 4800, rel=0.01)
+        assert rows["HBM, clock × width by the driver"].ratio == pytest.approx(4480 / 4917, rel=0.01)
+        assert "unverified" in rows["HBM, clock × width by the driver"].notes
         assert rows["bf16→fp32 tensor"].ratio == pytest.approx(795 / 989.4, rel=0.01)
         assert rows["fp32"].ratio == pytest.approx(60 / 66.9, rel=0.01)
         assert rows["fp64 tensor"].verdict == "not measured" and rows["fp64 tensor"].b is None
@@ -396,7 +396,7 @@ def test_a_claim_against_a_measurement() -> None:
 def test_unverified_claims_say_so() -> None:
     _, rows = compare(h200(tensor(800e12)), Machine.from_datasheet("H100 NVL")).table()
     assert next(row for row in rows if row[0] == "bf16→fp32 tensor")[1] == "835 TFLOP/s (unverified)"
-    assert next(row for row in rows if row[0] == "DRAM")[1] == "3.90 TB/s"
+    assert next(row for row in rows if row[0] == "HBM")[1] == "3.90 TB/s"
 
 
 def test_cores_and_matrix_units_are_not_mixed() -> None:
@@ -434,8 +434,8 @@ def test_a_claim_of_another_kind_of_device() -> None:
 def test_two_datasheets() -> None:
     found = compare(Machine.from_datasheet("H100"), Machine.from_datasheet("H200"))
     rows = {row.name: row for row in found.rows}
-    assert rows["DRAM read"].ratio == 4800 / 3350
-    assert {row.verdict for row in found.rows} == {"as claimed, without an interval"}
+    assert rows["HBM read"].ratio == 4800 / 3350
+    assert {row.verdict for row in found.rows} == {"as stated"}
     assert found.footer == ()
 
 

@@ -327,14 +327,14 @@ def test_collectives_over_links() -> None:
     assert found.parts["link"] == found.terms["link"] == found.time_s  # a datasheet's roofs overlap perfectly
     assert found.roofs.labels["link"] == "link 450 GB/s"
     assert "link" not in predict(on_links(LINK), Rope()).terms
-    with pytest.raises(Error, match="Example GPU: no link to other ranks is known; give its rate"):
+    with pytest.raises(Error, match="Example GPU: no link to other GPUs is known; give its rate"):
         predict(on_links(), AllReduce())
     assert predict(on_links(), AllReduce(ranks=1)).bound == "DRAM"
 
 
 def test_a_datasheet_states_both_directions_of_a_link() -> None:
     assert Machine.from_datasheet("h100-sxm").link().value == 450e9
-    with pytest.raises(Error, match="no link to other ranks is known"):
+    with pytest.raises(Error, match="no link to other GPUs is known"):
         Machine.from_datasheet("rtx-4090").link()
 
 

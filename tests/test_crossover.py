@@ -27,7 +27,7 @@ def test_below_it_is_memory_bound_and_above_it_compute_bound(problem: roofline.o
     met = crossover(machine, problem)
     assert met.batch is not None
     below, above = (place(problem.replace(**{met.over: size}), machine).bound for size in (int(met.batch), int(met.batch) + 1))
-    assert (below, above) == ("DRAM", "compute")
+    assert (below, above) == ("HBM", "compute")
 
 
 def test_never() -> None:
@@ -54,8 +54,8 @@ def test_refused(arguments: list[str], words: str, capsys: pytest.CaptureFixture
 def test_a_line_for_each_machine_and_dtype(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["crossover", "ffn", "--machine", "A100,H100", "--d-model", "4096", "--d-ff", "16384"]) == 0
     shown = capsys.readouterr().out.splitlines()
-    assert shown[0] == "ffn, seq_q 1, d_model 4096, d_ff 16384, activation gelu"
-    assert [line.split()[-1] for line in shown if "A100" in line and "bf16" in line] == ["155"]
+    assert shown[0] == "ffn, seq_q 1, d_model 4096, d_ff 16384, activation gelu: compute-bound from which batch?"
+    assert [line.split()[5] for line in shown if "A100" in line and "bf16" in line] == ["155"]
     assert main(["crossover", "ffn", "--machine", "A100,H100", "--dtype", "bf16", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["crossings"]
     assert [(row["machine"], row["dtype"]) for row in found] == [("NVIDIA A100 SXM 80GB", "bf16"), ("NVIDIA H100 SXM", "bf16")]

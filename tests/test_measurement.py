@@ -336,7 +336,7 @@ def test_problems_in_words() -> None:
     }  # fmt: skip
     changed = roofline.measure(Matmul(rows=8, columns=8, inner=8), M=64, N=32, K=16, device="cpu", policy=FAST)
     assert changed.problem == found.problem
-    with pytest.raises(Error, match="unknown field 'rowz'; did you mean rows"):
+    with pytest.raises(Error, match="unknown field 'rowz' .did you mean rows"):
         roofline.measure("gemm", rowz=4, device="cpu")
 
 

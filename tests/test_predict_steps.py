@@ -100,7 +100,7 @@ def test_a_step_by_hand() -> None:
         (lambda: Decode.many(batch=1, seq_kv=[9, 3], seq_q=4), "at least seq_q 4, got 3"),
         (
             lambda: predict_steps(MACHINES["H100"], DENSE, Decode.many(batch=1, seq_kv=[5]), batches=3),
-            "no option 'batches'; did you mean batch",
+            "no option 'batches' .did you mean batch",
         ),
         (lambda: predict_steps(MACHINES["H100"], DENSE, Decode.many(batch=1, seq_kv=[5]), tp=3), "does not divide"),
         (lambda: predict_steps(MACHINES["H100"], EXPERTS, Decode.many(batch=[4, 6], seq_kv=5), ep=4), "divide batch 6"),

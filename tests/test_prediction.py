@@ -147,11 +147,11 @@ def test_another_accumulator_is_used_and_said() -> None:
     bf16 = Matmul(dtype="bf16")  # accumulates in fp32
     found = predict(machine(), bf16)
     assert found.roofs.compute_flops_per_s == 200e9
-    assert found.notes == ("no bf16 roof: its arithmetic is bounded by fp32 avx2",)
+    assert found.notes == ("no bf16 peak is known: fp32 avx2 is used",)
     other = Ceiling(probe="fma", dtype="bf16", accumulator="bf16", isa="x", threads=2, samples=(300e9,))
     found = predict(machine(bf16=other), bf16)
     assert found.roofs.compute_flops_per_s == 300e9
-    assert found.notes == ("no roof for bf16 accumulating in fp32: the bf16 x roof is used",)
+    assert found.notes == ("no bf16→fp32 peak is known: bf16 x is used",)
     exact = dataclasses.replace(other, accumulator="fp32", samples=(250e9,))
     found = predict(machine(bf16=other, exact=exact), bf16)
     assert found.roofs.compute_flops_per_s == 250e9 and found.notes == ()
@@ -161,8 +161,8 @@ def test_another_accumulator_is_used_and_said() -> None:
     ("without", "problem", "options", "words"),
     [
         (("read", "copy", "copy NT", "L2"), Relu(), {}, "Example CPU: no bandwidth was measured"),
-        (("fp32", "fp64"), Relu(), {}, "no compute ceiling for fp32 accumulating in fp32 .measured: none"),
-        ((), Relu(), {"level": "L1"}, "no bandwidth of L1 was measured, only of L2, DRAM"),
+        (("fp32", "fp64"), Relu(), {}, "no compute ceiling for fp32 accumulating in fp32"),
+        ((), Relu(), {"level": "L1"}, "no bandwidth of L1 is known, only of L2, DRAM"),
         ((), Relu(), {"threads": 7}, "with 2 threads, not with 7"),
         ((), Attention(), {"variant": "magic"}, "attention: unknown variant 'magic'; it has naive, library, tiled"),
     ],
@@ -273,10 +273,10 @@ def test_tensor_units_are_for_products() -> None:
     assert predict(h100, Bmm(dtype="bf16")).roofs.compute_flops_per_s == 989.4e12
     norm = predict(h100, RmsNorm(dtype="bf16"))
     assert norm.roofs.compute_flops_per_s == 133.8e12
-    assert norm.notes == ("no roof for bf16 accumulating in fp32: the bf16 roof is used",)
+    assert norm.notes == ("no bf16→fp32 peak is known: bf16 is used",)
     b200 = predict(Machine.from_datasheet("B200"), RmsNorm(dtype="bf16"))
     assert b200.roofs.compute_flops_per_s == 75e12
-    assert b200.notes == ("no bf16 roof: its arithmetic is bounded by fp32",)
+    assert b200.notes == ("no bf16 peak is known: fp32 is used",)
     assert predict(h100, RmsNorm(dtype="bf16"), unit="tensor").roofs.compute_flops_per_s == 989.4e12
     assert predict(h100, Bmm(dtype="bf16"), unit="core").roofs.compute_flops_per_s == 133.8e12
     # Attention: products on tensor units, its softmax on the cores, one operation where a multiply-add counts two.
@@ -296,17 +296,17 @@ def test_tensor_units_are_for_products() -> None:
         ("B200", "nvfp4", 9000e12, ""),
         ("B200", "mxfp4", 9000e12, ""),
         ("MI355X", "mxfp4", 10066e12, ""),
-        ("H100 SXM", "nvfp4", 1978.9e12, "no nvfp4 roof: its arithmetic is bounded by fp8_e4m3→fp32 tensor"),
+        ("H100 SXM", "nvfp4", 1978.9e12, "no nvfp4 peak is known: fp8_e4m3→fp32 tensor is used"),
         ("A100 SXM 80GB", "int4", 1248e12, ""),
-        ("H100 SXM", "int4", 1978.9e12, "no int4 roof: its arithmetic is bounded by int8→int32 tensor"),
-        ("A100 SXM 80GB", "fp8_e4m3", 312e12, "no fp8_e4m3 roof: its arithmetic is bounded by fp16→fp32 tensor"),
+        ("H100 SXM", "int4", 1978.9e12, "no int4 peak is known: int8→int32 tensor is used"),
+        ("A100 SXM 80GB", "fp8_e4m3", 312e12, "no fp8_e4m3 peak is known: fp16→fp32 tensor is used"),
         ("V100", "fp16", 125e12, ""),
     ],
 )
 def test_few_bits_on_datasheets(device: str, dtype: str, roof: float, note: str) -> None:
     found = predict(Machine.from_datasheet(device), Bmm(dtype=dtype))
     assert found.roofs.compute_flops_per_s == pytest.approx(roof, rel=1e-3)
-    assert [n for n in found.notes if "bounded" in n] == ([note] if note else [])
+    assert [n for n in found.notes if "is used" in n] == ([note] if note else [])
 
 
 # -- parts ----------------------------------------------------------------------------------------------------------------

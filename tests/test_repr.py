@@ -93,7 +93,7 @@ def test_one_line_says_what_matters() -> None:
     assert repr(machine()) == "Machine('Example CPU', cpu, DRAM read 41.0 GB/s, fp32 avx2 200 GFLOP/s)"
     # 8000 bytes in 200 ns are 40 GB/s, 80 % of the bracket's 50
     assert repr(measurement()) == "Measurement(relu simd, elements=1000 fp32, cold, 200 ns, 80.0 % of its DRAM roof)"
-    assert repr(measurement(status="contended")).endswith("roof, contended)")
+    assert repr(measurement(status="contended")).endswith("200 ns, contended)")
     gone = measurement(status="unsupported", reason="no kernel for fp16", samples_s=())
     assert repr(gone) == "Measurement(relu simd, elements=1000 fp32, unsupported: no kernel for fp16)"
     assert repr(Results((measurement(), gone))) == "Results(2 measurements, 1 ok, 1 unsupported)"

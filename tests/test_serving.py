@@ -119,7 +119,7 @@ def test_realistic_is_the_prediction_with_its_defaults_stated() -> None:
     assert given.realistic_s is None  # nothing is left to assume
     assert found.realistic_s == pytest.approx(given.time_s) and found.time_s < given.time_s
     assert any("70 % of compute" in note and "2.00 µs a launch" in note for note in found.notes)
-    assert found.summary()[0] == ("time", f"{found.time_s * 1e3:.3f} ms at best, {given.time_s * 1e3:.2f} ms realistic")
+    assert found.summary()[0] == ("TPOT", f"{found.time_s * 1e3:.3f} ms at best, {given.time_s * 1e3:.2f} ms realistic")
     served = roofline.predict("8xH100", "Llama-3-8B", "serving", concurrency=4)
     slow = roofline.predict("8xH100", "Llama-3-8B", "serving", concurrency=4, link_latency_s=10e-6, **how)
     assert slow.realistic is None and served.realistic.time_s == pytest.approx(slow.time_s)

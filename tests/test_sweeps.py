@@ -67,11 +67,15 @@ def test_a_sweep_is_on_disk_and_resumed(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_contended_point_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "results.jsonl"
     original = sweeps.attempt
-    contended = lambda p, **o: dataclasses.replace(original(p, **o), status="contended")  # noqa: E731
-    monkeypatch.setattr(sweeps, "attempt", contended)
-    roofline.sweep(Relu(elements=512), device="cpu", policy=FAST, out=out)
-    roofline.sweep(Relu(elements=512), device="cpu", policy=FAST, out=out)
-    assert len(Results.load(out)) == 2
+    measured = []
+    for status in ("contended", "contended", "ok", "contended"):
+        state = lambda p, status=status, **o: dataclasses.replace(original(p, **o), status=status)  # noqa: E731
+        monkeypatch.setattr(sweeps, "attempt", state)
+        (found,) = roofline.sweep(Relu(elements=512), device="cpu", policy=FAST, out=out)
+        measured.append((found.status, len(out.read_text().splitlines())))
+    # Disturbed again is no new line; the undisturbed one is, and it is not measured again.
+    assert measured == [("contended", 1), ("contended", 1), ("ok", 2), ("ok", 2)]
+    assert [m.status for m in Results.load(out)] == ["ok"]
 
 
 def test_what_cannot_run_is_a_result() -> None:

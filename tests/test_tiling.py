@@ -265,7 +265,7 @@ def test_never_less_than_the_least(data: st.DataObject) -> None:
     ("problem", "tiles_given", "words"),
     [
         (Relu(), {"L2": {}}, "relu: its tiles are not known; level_bytes does matmul, bmm, quantized_matmul, attention"),
-        (Matmul(), {"HBM": {}}, "level must be one of L1, L2, L3, DRAM, got 'HBM'"),
+        (Matmul(), {"L4": {}}, "level must be one of L1, L2, L3, DRAM, GDDR, HBM, got 'L4'"),
         (Matmul(), {"L2": {"queries": 4}}, "matmul: a tile has rows, columns, inner, not 'queries'"),
         (Attention(), {"L2": {"keys": 0}}, "attention: keys of the tile for L2 must be a whole number from 1, got 0"),
         (Attention(), {"L2": {"keys": 2.0}}, "a whole number from 1, got 2.0"),

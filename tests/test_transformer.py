@@ -193,7 +193,7 @@ def test_measured_machines_overlap_imperfectly() -> None:
 
 def test_collectives() -> None:
     machine = on_paper()
-    with pytest.raises(Error, match="no link to other ranks is known"):
+    with pytest.raises(Error, match="no link to other GPUs is known"):
         predict(machine, SMALL, Decode(seq_kv=8), tp=2)
     found = predict(machine, SMALL, Decode(seq_kv=8), tp=2, link_bytes_per_s=1e6, link_latency_s=1e-3)
     # Five all-reduces of 64 numbers: two halves of 64 bytes each go over the link. Then half of 100 logits of two bytes.
@@ -220,7 +220,7 @@ def test_expert_parallelism_by_hand() -> None:
     assert math.isinf(full.amdahl)
     assert any("every rank has 1 experts" in note for note in full.notes)
     more = {item.change: item for item in advise(full, on)}
-    assert "twice the ranks" not in more  # 16 do not divide 8 experts
+    assert "twice the TP degree" not in more  # 16 do not divide 8 experts
     assert "twice the link" in more
     # Fewer expert bytes than tensor parallelism has at this batch: none; but no all-reduce.
     other = predict(on, config, phase, tp=8)
@@ -370,7 +370,7 @@ def test_advice_is_what_the_changed_estimate_says() -> None:
     assert advice["twice the bandwidth"].gain == pytest.approx(2, rel=1e-3)
     assert advice["twice the arithmetic"].gain == pytest.approx(1, rel=1e-3)
     assert advice["NVIDIA H200 SXM"].gain == pytest.approx(4.8 / 3.35, rel=1e-3)
-    assert advice["twice the ranks"].gain < 2
+    assert advice["twice the TP degree"].gain < 2
     assert advice["fuse attention and products"].gain > 1
     assert 2 < advice["weights in int4, groups of 128"].gain < 4
 
@@ -401,14 +401,14 @@ def test_advice_on_speculation() -> None:
     (four,) = (item for item in advise(found, h100()) if item.change.startswith("speculative"))
     assert 3.9 < four.gain < 4
     assert four.at_most
-    assert four.detail.startswith("pays where 1.00 are kept")
+    assert four.detail.startswith("pays from 1.00 accepted")
 
 
 def test_advice_leaves_out_what_cannot_be() -> None:
     machine = on_paper(memory_bytes=10**8)
     found = predict(machine, SMALL, Decode(seq_kv=8))
     changes = {item.change for item in advise(found, machine)}
-    assert "twice the ranks" not in changes  # no link is known
+    assert "twice the TP degree" not in changes  # no link is known
     assert "fuse attention and products" not in changes  # it is
     assert "weights in fp8" in changes  # without fp8 arithmetic they are widened
     training = {item.change for item in advise(predict(machine, SMALL, Training(seq_q=8)), machine)}
@@ -444,7 +444,7 @@ def test_unverified_ceilings_are_marked() -> None:
 
 def test_reprs() -> None:
     found = predict(h100(), LLAMA, Decode(batch=8))
-    said = "'Llama-3-8B', decode: batch 8, seq_kv 2048, seq_q 1, NVIDIA H100 SXM: 5.148 ms, 1.55 ktok/s"
+    said = "'Llama-3-8B', decode: batch 8, context 2048, NVIDIA H100 SXM: 5.148 ms, 1.55 ktok/s"
     assert repr(found) == f"ModelPrediction({said})"
     html = found._repr_html_()
     assert "lm_head" in html and "TPOT" in html
@@ -556,4 +556,4 @@ def test_a_machine_without_what_it_takes() -> None:
     with pytest.raises(Error, match="no compute ceiling for bf16"):
         predict(Machine(name="no arithmetic", ceilings=bandwidth), SMALL, Decode())
     # Other dtypes fall back to the arithmetic they accumulate in, and it is said.
-    assert any("no fp16 roof" in note for note in predict(on_paper(), SMALL.replace(weights="fp16"), Decode()).notes)
+    assert any("no fp16 peak is known" in note for note in predict(on_paper(), SMALL.replace(weights="fp16"), Decode()).notes)

@@ -509,8 +509,8 @@ def test_absurd_sizes_get_one_error() -> None:
 def test_phases_say_what_they_are() -> None:
     assert set(PHASES) == {"prefill", "decode", "mixed", "training", "serving"}
     assert str(Serving(batch=4, output=9)) == "serving: 4 requests at a time, 1024 tokens in, 9 out"
-    assert str(Decode(batch=8)) == "decode: batch 8, seq_kv 2048, seq_q 1"
-    assert str(Prefill(seq_q=64, chunk=16)) == "prefill: batch 1, seq_q 64, chunk 16"
+    assert str(Decode(batch=8)) == "decode: batch 8, context 2048"
+    assert str(Prefill(seq_q=64, chunk=16)) == "prefill: batch 1, tokens 64, chunk 16"
     assert Prefill(seq_q=64).replace(seq_q=32).seq_kv == 32
     assert Prefill(seq_q=64, seq_kv=100).replace(seq_q=32).seq_kv == 100
     assert Decode(seq_q=4, accepted=2.5).tokens_per_sequence == 2.5

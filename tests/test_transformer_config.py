@@ -166,26 +166,52 @@ def test_config_json_gives_the_preset(name: str, tmp_path: Path) -> None:
         assert found.replace(name=expected.name) == expected and not found.unread
 
 
-# Billions of parameters by the model card on Hugging Face: its text, or its count of the file's numbers where that has more digits.
-CARDS = {
-    "Llama-3.1-8B": 8.03, "Llama-3.1-70B": 70.6, "Llama-3.1-405B": 405, "Llama-3.2-1B": 1.23, "Llama-3.2-3B": 3.21,
-    "Llama-3.3-70B": 70.6, "Qwen2.5-7B": 7.61, "Qwen2.5-14B": 14.7, "Qwen2.5-32B": 32.8, "Qwen2.5-72B": 72.7, "Qwen3-14B": 14.8,
-    "Qwen3-32B": 32.8, "Qwen3-235B-A22B": 235, "Qwen3-Coder-480B-A35B": 480, "Mistral-7B-v0.3": 7.25, "Mistral-Large-2411": 123,
-    "Mixtral-8x22B": 141, "Phi-3.5-mini": 3.82, "Phi-4": 14.7, "Gemma-2-2B": 2.61, "Gemma-2-9B": 9.24, "Gemma-2-27B": 27.2,
-    "DeepSeek-V2-Lite": 15.7, "GPT-OSS-20B": 20.9, "Falcon3-7B": 7.46, "Falcon3-10B": 10.3,
+# Parameters of the files on Hugging Face: the counts that their safetensors headers give, as public pages and programs quote them.
+COUNTS = {
+    "Llama-3.1-8B": 8_030_261_248, "Llama-3.1-70B": 70_553_706_496, "Llama-3.1-405B": 405_853_388_800,
+    "Llama-3.2-1B": 1_235_814_400, "Llama-3.2-3B": 3_212_749_824, "Llama-3.3-70B": 70_553_706_496, "Qwen2.5-7B": 7_615_616_512,
+    "Qwen2.5-14B": 14_770_033_664, "Qwen2.5-32B": 32_763_876_352, "Qwen2.5-72B": 72_706_203_648, "Qwen3-14B": 14_768_307_200,
+    "Qwen3-32B": 32_762_123_264, "Qwen3-30B-A3B": 30_532_122_624, "Qwen3-235B-A22B": 235_093_634_560,
+    "Qwen3-Coder-480B-A35B": 480_154_875_392, "Mistral-7B-v0.3": 7_248_023_552, "Mistral-Large-2411": 122_610_069_504,
+    "Mixtral-8x22B": 140_620_634_112, "Phi-3.5-mini": 3_821_079_552, "Phi-4": 14_659_507_200, "Gemma-2-2B": 2_614_341_888,
+    "Gemma-2-9B": 9_241_705_984, "Gemma-2-27B": 27_227_128_320, "DeepSeek-V2-Lite": 15_706_484_224, "GPT-OSS-20B": 20_914_757_184,
+    "GPT-OSS-120B": 116_829_156_672,
 }  # fmt: skip
+# Sizes of the files in bf16, in GB of three digits each, on the pages of tiiuae/Falcon3-7B-Base and of a 10B that was trained on.
+FILES_GB = {"Falcon3-7B": (4.94, 4.94, 4.22, 0.805), "Falcon3-10B": (4.94, 4.94, 4.89, 4.89, 0.947)}
 
 
-@pytest.mark.parametrize("name", CARDS)
-def test_parameters_are_those_of_the_model_card(name: str) -> None:
-    assert total_parameters(preset(name)) == pytest.approx(CARDS[name] * 1e9, rel=0.005)
+@pytest.mark.parametrize("name", COUNTS)
+def test_parameters_are_those_of_the_files(name: str) -> None:
+    assert total_parameters(preset(name)) == COUNTS[name]
+
+
+@pytest.mark.parametrize("name", FILES_GB)
+def test_parameters_fill_the_files(name: str) -> None:
+    assert 2 * total_parameters(preset(name)) == pytest.approx(sum(FILES_GB[name]) * 1e9, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        # Of config.json: layers, width, heads, KV heads, head, FFN, vocabulary, biases of q, k and v, tables of the vocabulary.
+        ("Llama-3.1-405B", (126, 16384, 128, 8, 128, 53248, 128256, 0, 2)),
+        ("Qwen2.5-7B", (28, 3584, 28, 4, 128, 18944, 152064, 1, 2)), ("Llama-3.2-1B", (16, 2048, 32, 8, 64, 8192, 128256, 0, 1)),
+        ("Phi-4", (40, 5120, 40, 10, 128, 17920, 100352, 0, 2)), ("Falcon3-7B", (28, 3072, 12, 4, 256, 23040, 131072, 0, 2)),
+        ("Falcon3-10B", (40, 3072, 12, 4, 256, 23040, 131072, 0, 2)),
+    ],
+)  # fmt: skip
+def test_dense_totals_by_hand(name: str, sizes: tuple[int, ...]) -> None:
+    layers, d, heads, kv, head, ffn, vocabulary, biased, tables = sizes
+    attention = 2 * d * heads * head + 2 * d * kv * head + biased * (heads + 2 * kv) * head
+    assert total_parameters(preset(name)) == tables * vocabulary * d + layers * (attention + 3 * d * ffn + 2 * d) + d
 
 
 def test_the_source_of_each_preset_is_stated() -> None:
     """Of those whose config.json is not at hand here it is LitGPT's table."""
-    assert set(SOURCES) == set(PRESETS) - {"7B", "DeepSeek-R1-NVFP4"} and set(CARDS) < set(SOURCES)
+    assert set(SOURCES) == set(PRESETS) - {"7B", "DeepSeek-R1-NVFP4"} and {*COUNTS, *FILES_GB} < set(SOURCES)
     assert all(source.startswith("https://github.com/") for source in SOURCES.values())
-    assert {name for name in CARDS if "litgpt" not in SOURCES[name]} == set(COPIES)
+    assert {name for name in (*COUNTS, *FILES_GB) if "litgpt" not in SOURCES[name] and name not in PUBLISHED} == set(COPIES)
 
 
 def test_active_parameters_are_those_of_the_name() -> None:
@@ -468,7 +494,7 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"kv_heads": 3}, "multiple of kv_heads"),
     ({"d_ff": 0}, "dense layers need d_ff"),
     ({"activation": "tanh"}, "activation must be one of"),
-    ({"weights": "bf17"}, "unknown dtype 'bf17'; did you mean bf16"),
+    ({"weights": "bf17"}, "unknown dtype 'bf17' .did you mean bf16"),
     ({"activations": "int8"}, "activations must be one of fp32, fp16, bf16"),
     ({"kv": "nvfp4"}, "kv must be one of"),
     ({"quantization": {"bits": 4}}, "must be a name such as 'fp8', a Quantization or None"),

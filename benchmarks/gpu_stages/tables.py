@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from roofline.machine import MEMORIES
+
 from .measuring import CEILINGS, RIVALS, THOROUGH
 
 # Bytes/s of an H200 SXM: least asked for, and aimed at. Public measurements reach 4.48 (read), 4.28, 4.15 and 4.0 TB/s.
@@ -51,7 +53,7 @@ def ceiling_tables(machine: Mapping[str, Any]) -> list[str]:
     h200 = "H200" in machine["name"] and "NVL" not in machine["name"]
     sms = machine["facts"].get("sms") or 0
     best = {
-        access: max((_median(c) for c in machine["ceilings"] if (c["level"], c["access"]) == ("DRAM", access)), default=0.0)
+        access: max((_median(c) for c in machine["ceilings"] if c["level"] in MEMORIES and c["access"] == access), default=0.0)
         for access in H200_BANDWIDTHS
     }
     rows = []
@@ -62,7 +64,7 @@ def ceiling_tables(machine: Mapping[str, Any]) -> list[str]:
             operator = c["problem"].get("operator")
             asked = CORES if operator == "fma" else TENSOR if c["variant"] == "wgmma" else None
         stands = judged(share, asked)
-        if h200 and c["kind"] == "bandwidth" and c["level"] == "DRAM" and value == best.get(c["access"]):
+        if h200 and c["kind"] == "bandwidth" and c["level"] in MEMORIES and value == best.get(c["access"]):
             stands = judged(value, H200_BANDWIDTHS[c["access"]])
         rows.append(
             [

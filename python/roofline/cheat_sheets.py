@@ -30,9 +30,9 @@ from .transformer import Given as Model
 from .transformer.advice import ALL_TOUCHED, narrower
 from .transformer.many import options_of
 from .units import MISSING, fmt_number, fmt_percent, fmt_si
-from .words import split, whole
+from .words import arguments_checked, split, whole
 
-ALL, PRODUCTS, ATTENTION, REST, LINK = "all", "linear layers", "attention", "norms and activations", "collectives"
+ALL, PRODUCTS, ATTENTION, REST, LINK = "all", "linear layers", "attention", "element-wise", "collectives"
 KINDS = (PRODUCTS, ATTENTION, REST, LINK)
 MANY = 4096  # sequences: with so many every expert is touched, and bytes grow by a constant for each
 WORTH = 1.05  # smaller gains are not called a help
@@ -112,7 +112,7 @@ class CheatSheet:
         """What a reader wants first: (name, value)."""
         labels = " over ".join(self.roofs.labels[name] for name in ("compute", "memory") if name in self.roofs.labels)
         first = next(each for each in self.lines if (each.phase, each.kind) == (Decode.name, ALL))
-        pace = f"{fmt_si(first.tokens_per_s, 'tok/s')} at batch {first.batch} and {first.context} keys"
+        pace = f"{fmt_si(first.tokens_per_s, 'tok/s')} at batch {first.batch}, context {first.context}"
         fits = [] if self.largest_batch is None else [("largest decode batch that fits", str(self.largest_batch))]
         return [
             ("balance point", f"{fmt_number(self.ridge_flops_per_byte)} FLOP/byte: {labels}"),
@@ -123,7 +123,7 @@ class CheatSheet:
         ]
 
     def table(self) -> tuple[Row, list[Row]]:
-        headers = ("work", "batch", "context", "FLOP/byte", "ridge", "above ridge from", "bound", "time", "tokens", "what helps")
+        headers = ("work", "context", "bound", "time", "share", "tok/s", "FLOP/byte", "ridge", "above ridge from", "what helps")
         return headers, [_row(each) for each in self.lines]
 
     def _shown(self) -> dict[str, Any]:
@@ -160,13 +160,12 @@ def _row(line: Line) -> Row:
     whole = line.kind == ALL
     crossed = "never" if line.ridge_batch is None else f"batch {max(math.ceil(line.ridge_batch), 1)}"
     fits = " (does not fit)" if line.fits is False else ""
-    helps = ", ".join(f"{each.change} {each.gain:.2f}×" for each in line.helps) or MISSING
+    helps = "; ".join(f"{each.gain:.2f}× {each.change}" for each in line.helps) or MISSING
     return (
-        line.phase if whole else f"· {line.kind}", str(line.batch) if whole else "", str(line.context) if whole else "",
-        fmt_number(line.flops_per_byte), fmt_number(line.ridge_flops_per_byte), crossed,
-        f"{line.bound} {fmt_percent(line.bound_share, 2)}",
-        f"{fmt_si(line.time_s, 's')}{'' if whole else f', {fmt_percent(line.share, 2)}'}",
-        f"{fmt_si(line.tokens_per_s, 'tok/s')}{fits}" if whole else "", helps,
+        f"{line.phase}, batch {line.batch}{fits}" if whole else f"· {line.kind}", str(line.context) if whole else "",
+        f"{line.bound} {fmt_percent(line.bound_share, 2)}", fmt_si(line.time_s, "s"), fmt_percent(line.share, 2),
+        fmt_number(line.tokens_per_s) if whole else "", fmt_number(line.flops_per_byte), fmt_number(line.ridge_flops_per_byte),
+        crossed, helps,
     )  # fmt: skip
 
 
@@ -287,6 +286,7 @@ def _lines(
         )  # fmt: skip
 
 
+@arguments_checked
 def cheat_sheet(
     machine: Given,
     model: Model,

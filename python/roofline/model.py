@@ -22,7 +22,7 @@ from .errors import Error
 from .machine import UNVERIFIED, Ceiling, Given, Machine, machine_of
 from .operators import Counts, Growth, Operator, count, growth, operator_named, problem_of
 from .units import RATES, fmt_number, fmt_percent, fmt_si, within
-from .words import hint
+from .words import arguments_checked, hint
 
 Floats = NDArray[np.float64]
 
@@ -76,6 +76,7 @@ def ridge_flops_per_byte(compute: ArrayLike, bandwidth: ArrayLike) -> Floats:
     return np.asarray(np.asarray(compute, dtype=np.float64) / np.asarray(bandwidth, dtype=np.float64))
 
 
+@arguments_checked
 def ridge_table(machine: Given, *, access: str = "read") -> list[dict[str, Any]]:
     """Every ridge point of a machine as records, by memory level (slowest first) and compute roof (highest first).
 
@@ -137,8 +138,8 @@ def _compute_ceiling(
             if any(c.dtype == name and kept in (None, c.accumulator or c.dtype) for c in roofs):
                 ceiling = machine.compute(name, kept, unit, threads)
                 if name != dtype:
-                    return ceiling, f"no {dtype} roof: its arithmetic is bounded by {ceiling.name}"
-                other = f"no roof for {dtype} accumulating in {accumulator}: the {ceiling.name} roof is used"
+                    return ceiling, f"no {dtype} peak is known: {ceiling.name} is used"
+                other = f"no {dtype}→{accumulator} peak is known: {ceiling.name} is used"
                 return ceiling, "" if kept else other
     return None
 
@@ -261,6 +262,8 @@ class Placement(Shown):
         return "Placement", ("", ""), rows, ()
 
 
+
+@arguments_checked
 def place(
     work: Counts | Operator | type[Operator] | str, on: Given | Roofs, dtype: Any = "", *, level: str | None = None, **fields: Any
 ) -> Placement:
@@ -346,6 +349,7 @@ def growing(problem: Operator | type[Operator] | str, fields: Mapping[str, Any],
     return operator.make(**given)
 
 
+@arguments_checked
 def crossover(
     machine: Given, problem: Operator | type[Operator] | str, over: str = "", *, level: str | None = None, **fields: Any
 ) -> Crossing:

@@ -10,8 +10,8 @@ from typing import Any, overload
 
 import numpy as np
 
-from ._repr import Parts, Row, Shown
-from .errors import Error
+from ._repr import Parts, Row, Shown, text_table
+from .errors import Error, require_type
 from .machine import Given, Machine, machine_of, machines_of
 from .operators import ALIASES as OPERATOR_ALIASES
 from .operators import OPERATORS, Operator, named_operator, operator_named, problem_of
@@ -35,7 +35,7 @@ from .transformer.phases import phase_named
 from .transformer.predicting import realistic
 from .transformer.records import Note
 from .units import MISSING, parse_bytes, parse_si, parse_time_s
-from .words import ALIASES, hint, nearest, split, whole
+from .words import ALIASES, arguments_checked, hint, nearest, split, whole
 
 MOST = 256  # columns of one table
 Answer = Prediction | ModelPrediction | ServingPrediction
@@ -84,7 +84,8 @@ class PredictionTable(Shown, Sequence[Answer | None]):
         each = [{} if found is None else found.quantities() for found in self.found]
         names = dict.fromkeys(name for column in each for name in column)
         rows: list[Row] = [(name, *(column.get(name, MISSING) or MISSING for column in each)) for name in names]
-        return ("", *self.columns), rows
+        both = any(getattr(found, "realistic_s", None) for found in self.found)
+        return ("at best … realistic" if both else "", *self.columns), rows
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -115,6 +116,9 @@ class PredictionTable(Shown, Sequence[Answer | None]):
 
     def __repr__(self) -> str:
         return f"PredictionTable({len(self)} predictions: {'; '.join(self.columns[:4])}{'; …' if len(self) > 4 else ''})"
+
+    def __str__(self) -> str:
+        return text_table(*self.table())
 
     def _table(self) -> Parts:
         return repr(self), *self.table(), [f"note: {note}" for note in self.notes]
@@ -170,6 +174,7 @@ def predict(machine: Machine, what: Operator, **options: Any) -> Prediction: ...
 def predict(machine: Machine, what: TransformerConfig, phase: Phase, **options: Any) -> ModelPrediction: ...
 @overload
 def predict(machine: Any, what: Any, phase: Any = None, **options: Any) -> Any: ...
+@arguments_checked
 def predict(
     machine: Given | Sequence[Given],
     what: What | Sequence[What],
@@ -282,6 +287,13 @@ def _shown(value: Any) -> str:
     return value.__name__ if isinstance(value, type) else str(value)
 
 
+def _read(name: str, text: str) -> Any:
+    try:
+        return _READ[name](text)
+    except Error as error:
+        raise Error(f"{name}: {error}") from None
+
+
 def _apart(subject: str, given: Mapping[str, Any], options: Mapping[str, Any], kind: str) -> None:
     """Raises Error for options that belong to the other kind of question."""
     stated = [name for name, usual in options.items() if given[name] is not usual and given[name] != usual]
@@ -308,7 +320,7 @@ def _known(subject: Any, fields: Mapping[str, Any], options: Sequence[str]) -> N
 def _one(given: dict[str, Any]) -> Answer:
     """One question, each argument one value."""
     machine, what, phase = given.pop("machine"), given.pop("what"), given.pop("phase")
-    given |= {name: read(given[name]) for name, read in _READ.items() if isinstance(given[name], str)}
+    given |= {name: _read(name, given[name]) for name in _READ if isinstance(given[name], str)}
     shared = {name: given[name] for name in ("utilisation", "launch_s")}
     fields = {name: x for name, x in given.items() if name not in (*_OF_MODELS, *_OF_PROBLEMS, *shared, "dtype")}
     subject = subject_of(what, {name: given[name] for name in ("dtype", *_DTYPES)})
@@ -317,6 +329,7 @@ def _one(given: dict[str, Any]) -> Answer:
         how = {name: given[name] for name in _OF_MODELS if name not in _DTYPES}
         named = "decode" if phase is None else phase
         kind = phase_named(named) if isinstance(named, str) else named
+        require_type("phase", kind, (Phase, type), "a name such as 'decode', or a phase")
         _known(kind, fields, (*_OF_MODELS, *shared, "dtype", "phase"))
         asked = phase_of(named, fields)
         on = machine_of(machine)

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from .errors import Error
+from .errors import Error, require_type
 from .units import GIB, MIB, fmt_bytes
 
 # Of every file; any change of a file's keys raises it. 1: machines without curves and empirical; 2: no conditions.
@@ -83,6 +83,7 @@ def read_bytes(path: str | os.PathLike[str], kind: str) -> bytes:
     Raises Error naming the file for what is no regular file (a symbolic link to one is), for one with more bytes than the kind may
     have, also where it grows meanwhile or states no size, and for one that cannot be read. Nothing waits for a writer.
     """
+    require_type(f"the path of a {kind}", path, (str, os.PathLike), "text or a Path")
     where, most = f"{kind} {os.fspath(path)}", LIMITS[kind]
     try:
         _check(os.stat(path), kind, where)  # before it is opened: opening a device may act on it

@@ -17,6 +17,7 @@ from .measurement import Device, Policy, attempt, open_device
 from .measurement.progress import Progress, ProgressOption
 from .operators import Operator, problem_of
 from .results import Measurement, Results, append_to, begun, measurement_key
+from .words import arguments_checked
 
 # A point with one of these need not be measured again; a contended one, or one whose roof moved, is.
 SETTLED = ("ok", "implausible", "unsupported", "out_of_memory")
@@ -95,6 +96,7 @@ def points(
     return found
 
 
+@arguments_checked
 def sweep(
     problem: Operator | type[Operator] | str,
     *,
@@ -115,7 +117,8 @@ def sweep(
     `roofline.predict`. variant: one, several, or None for the
     default of each point.
     out: a results file (JSON Lines). Each point is on disk before the next begins, and a sweep run again with the same file
-    measures only what is missing (or was contended). A point that cannot run is a result with its reason.
+    measures only what is missing or was disturbed; what is disturbed again is no new line. A point that cannot run is a result with
+    its reason.
 
     Returns the points of this sweep in order. Raises Error for bad input before anything is measured; on Ctrl-C what is
     finished is on disk.
@@ -142,7 +145,7 @@ def measure_points(
     """`sweep` for `points`."""
     known: dict[str, Measurement] = {}
     if out is not None:
-        known = {m.key: m for m in begun(out) if m.status in SETTLED}
+        known = {m.key: m for m in sorted(begun(out), key=lambda m: m.status in SETTLED)}  # an undisturbed one last
     fields = todo.problem.expand(dict.fromkeys(todo.axes))  # seq_len is two of them
     found: list[Measurement] = []
     with Progress(progress, len(todo)) as shown:
@@ -151,11 +154,13 @@ def measure_points(
             shown.step(f"{point.name} {name} {sizes}".strip())
             key = measurement_key(point.name, point.to_dict(), name, device.name, device.threads, cache_state)
             measurement = known.get(key)
-            if measurement is None:
+            if measurement is None or measurement.status not in SETTLED:
+                earlier = measurement
                 measurement = attempt(
                     point, variant=name, device=device, machine=machine, cache_state=cache_state, seed=seed, policy=policy
                 )
-                if out is not None:
+                repeated = earlier is not None and earlier.status == measurement.status  # disturbed again
+                if out is not None and not repeated:
                     append_to(out, measurement)
             found.append(measurement)
     return Results(tuple(found))

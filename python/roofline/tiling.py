@@ -24,6 +24,7 @@ from .machine import LEVELS
 from .operators import Attention, Operator
 from .operators.base import Facts
 from .tensor_spec import size_bytes
+from .words import arguments_checked
 
 _SIDES: Mapping[str, tuple[str, ...]] = {
     "matmul": ("rows", "columns", "inner"),
@@ -33,6 +34,7 @@ _SIDES: Mapping[str, tuple[str, ...]] = {
 }
 
 
+@arguments_checked
 def level_bytes(problem: Operator, tiles: Mapping[str, Mapping[str, int]], *, variant: str = "tiled") -> dict[str, dict[str, int]]:
     """Bytes that each level serves, by term, fastest level first: {"L2": {"a": ..., "b": ..., "c": ...}, "DRAM": ...}.
 

@@ -83,6 +83,20 @@ def fmt_si(value: float | None, unit: str, digits: int = 3) -> str:
     return f"{fmt_number(value / factor, digits)} {prefix}{unit}"
 
 
+def fmt_interval(low: float, high: float, unit: str) -> str:
+    """Two values with their unit, once if it is the same: "25.8 … 27.7 GB/s", "950 ns … 1.02 µs"."""
+    (number, first), second = fmt_si(low, unit).split(" "), fmt_si(high, unit)
+    return f"{number} … {second}" if second.endswith(f" {first}") else f"{number} {first} … {second}"
+
+
+def fmt_duration(seconds: float) -> str:
+    """Rounded, as people say it: "8 s", "4 min", "3 h"."""
+    for unit, each in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * each:
+            return f"{fmt_number(seconds / each, 2)} {unit}"
+    return f"{max(round(seconds), 1)} s"
+
+
 def fmt_bytes(value: float | None, digits: int = 3) -> str:
     """A size with a binary prefix, without trailing zeros: "32 MiB", "1.5 GiB", "17 B". None gives "–"."""
     if value is None:
@@ -146,7 +160,7 @@ def parse_si(text: str, unit: str) -> float:
 
     Raises Error for another unit or an unknown prefix.
     """
-    value, given = _split(text, f"1.5 G{unit}")
+    value, given = _split(text, "2us" if unit == "s" else f"1.5 G{unit}")
     if not given:
         return value
     if given.endswith(unit):

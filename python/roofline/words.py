@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
+import inspect
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ParamSpec, TypeVar
 
 from .errors import Error
 
@@ -53,9 +54,33 @@ def spelled(word: str) -> str:
 
 
 def hint(word: object, known: Iterable[str]) -> str:
-    """ "; did you mean seq_kv?" or "" where nothing is like it."""
+    """ " (did you mean seq_kv?)" or "" where nothing is like it."""
     close = nearest(word, known) if isinstance(word, str) else []
-    return f"; did you mean {' or '.join(close)}?" if close else ""
+    return f" (did you mean {' or '.join(close)}?)" if close else ""
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def arguments_checked(function: Callable[P, R]) -> Callable[P, R]:
+    """`function`, with an Error, and what resembles the argument, where Python has a TypeError for arguments that do not fit."""
+
+    @functools.wraps(function)
+    def called(*positional: P.args, **named: P.kwargs) -> R:
+        try:
+            return function(*positional, **named)
+        except TypeError:
+            signature = inspect.signature(function)
+            try:
+                signature.bind(*positional, **named)
+            except TypeError as error:
+                unknown = next((name for name in named if name not in signature.parameters), None)
+                takes = ", ".join(signature.parameters)
+                raise Error(f"{function.__name__}: {error}{hint(unknown, signature.parameters)}; it takes {takes}") from None
+            raise
+
+    return called
 
 
 def whole(text: str) -> int:

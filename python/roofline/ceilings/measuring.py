@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from ..errors import Error, OutOfMemory, Unsupported
-from ..machine import Ceiling, EmpiricalRoofline, Machine, SizeCurve
+from ..machine import MEMORIES, Ceiling, EmpiricalRoofline, Machine, SizeCurve
 from ..measurement import Policy, measure
 from ..measurement.devices import Device, exclusive, open_device, provenance, utc_now
 from ..measurement.probing import fastest
@@ -23,11 +23,13 @@ from ..probes.base import REPORT, ROOFS
 from ..probes.gpu_units import rate
 from ..probes.kernels import KERNEL
 from ..units import fmt_percent
+from ..words import arguments_checked
 from .kept import PENDING, Kept
 from .series import sustained_load
 from .share import last_cache_share
 from .wanted import wanted, wanted_series
 
+QUICK_S = 9.0  # what is begun by then ends within 10 s
 STANDARD = Policy(min_s=0.3, max_s=1.5, tries=3)
 POLICIES = {"quick": QUICK, REPORT: QUICK, "standard": STANDARD, "thorough": THOROUGH}
 LATE = "the time limit was reached"
@@ -111,7 +113,7 @@ def kernel_ceiling(device: Device, what: Wanted, policy: Policy, machine: Machin
         policy, tries=1, warmup_min_s=0.01, warmup_max_s=0.04, min_s=min(policy.min_s, 0.03), max_s=min(policy.max_s, 0.08),
         bracket_s=policy.bracket_s / 2,
     )  # fmt: skip
-    state = "cold" if what.level == "DRAM" else "warm"
+    state = "cold" if what.level in MEMORIES else "warm"
     others = dataclasses.replace(machine, ceilings=tuple(c for c in machine.ceilings if c.probe != what.probe.id))
     try:
         m = measure(problem, variant=variant, device=device, machine=others, cache_state=state, policy=brief, steps=False)
@@ -267,6 +269,7 @@ class _Run:
             self.kept.save(self.machine())
 
 
+@arguments_checked
 def measure_machine(
     device: str | Device | None = None,
     *,
@@ -287,10 +290,11 @@ def measure_machine(
     `measure_machine("cpu", quick=True)`.
 
     device: "cpu", "cuda:0"; None is the first GPU, else the CPU. threads: of a CPU, 0 for all usable cores. quick: the main
-    ceilings only, under 10 s. thorough: every access at every level with all threads and with one, strides, the knee at every
-    level, size curves and a long load; minutes. A ceiling disturbed by other work is measured again after the others, up to
-    policy.tries times in all. deadline_s: what is not begun by then is left out, and the machine's provenance names it under
-    left_out; what fails (a probe with a wrong result) too, with a reason that begins with "failed: ".
+    ceilings only, in 10 s (deadline_s is QUICK_S where there is no policy). thorough: every access at every level with all threads
+    and with one, strides, the knee at every level, size curves and a long load; minutes. A ceiling disturbed by other work is
+    measured again after the others, up to policy.tries times in all. deadline_s: what is not begun by then is left out, and the
+    machine's provenance names it under left_out; what fails (a probe with a wrong result) too, with a reason that begins with
+    "failed: ".
     out: a machine file. The finished machine takes the place of the same device and name in it, and all others are kept; until
     then it stays as it was. unfinished: what is written after every ceiling (default: `out` with .partial behind it, which goes
     in the end); the same call goes on with it. force: replace an `out` that is no machine file, and an unfinished measurement of
@@ -303,11 +307,15 @@ def measure_machine(
     opened = open_device(device, threads)
     if arena_bytes is not None:
         opened.limit_arena(arena_bytes)
+    if depth not in (None, *POLICIES):
+        raise Error(f"depth must be one of {', '.join(POLICIES)}, got {depth!r:.40}")
     depth = depth or (DEPTHS[0] if quick else DEPTHS[2] if thorough else DEPTHS[1])
     rules = policy or POLICIES[depth]
     options = {"depth": depth, "threads": opened.threads, "policy": rules.to_dict()}
     run = _Run(opened, depth, rules, options, Kept(out, unfinished, options, opened, force))
     begun = time.monotonic()
+    if quick and policy is None and deadline_s is None:
+        deadline_s = QUICK_S
 
     def late() -> bool:
         return deadline_s is not None and bool(run.ceilings) and time.monotonic() - begun > deadline_s

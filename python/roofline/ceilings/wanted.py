@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from ..machine import EmpiricalRoofline, Machine, SizeCurve, cache_capacity
+from ..machine import EmpiricalRoofline, Machine, SizeCurve, cache_capacity, memory_level
 from ..measurement.devices import Device, open_device
 from ..probes import Wanted
 from ..probes import wanted as wanted_of_all
@@ -45,16 +45,18 @@ def wanted(device: Device, depth: str = "standard") -> list[tuple[Device, Wanted
 
 
 def wanted_series(device: Device, depth: str = "standard") -> list[WantedSeries]:
-    """Every series: the knee of DRAM, or with thorough that of every level, a long load, and curves over size."""
+    """Every series: the knee of memory, or with thorough that of every level, a long load, and curves over size."""
     if depth in ("quick", REPORT):
         return []
+    memory = memory_level(device.facts)
     if depth == "standard":
-        return [WantedSeries("DRAM read over intensity", partial(intensity_sweep, device, "DRAM"))]
-    found = [WantedSeries("DRAM read over intensity, and 12 s of load", partial(intensity_sweep, device, "DRAM", sustained=True))]
+        return [WantedSeries(f"{memory} read over intensity", partial(intensity_sweep, device, memory))]
+    long = partial(intensity_sweep, device, memory, sustained=True)
+    found = [WantedSeries(f"{memory} read over intensity, and 12 s of load", long)]
     for level in ("L3", "L2", "L1") if device.threads else ("L2",):
         if cache_capacity(device.facts, level):
             found.append(WantedSeries(f"{level} read over intensity", partial(intensity_sweep, device, level)))
-    found.append(WantedSeries("DRAM read over intensity, fp64", partial(intensity_sweep, device, "DRAM", dtype="fp64")))
+    found.append(WantedSeries(f"{memory} read over intensity, fp64", partial(intensity_sweep, device, memory, dtype="fp64")))
     for access in ("read", "copy"):
         found.append(WantedSeries(f"{access} over size", partial(size_curve, device, access)))
     alone = single(device)

@@ -15,7 +15,7 @@ from .entries import Entry
 
 SIZES = ("kernel", "runs", "batch", "M", "N", "K", "dtype", "FLOPs", "bytes", "FLOP/byte")
 PLACES = ("ridge", "bound", "attainable", "time", "share")
-TIMES = ("measured", "of roof")
+TIMES = ("measured", "of attainable")
 
 LEGEND = (
     "runs: how often the phase runs it; FLOPs, bytes and times are of one run, and of all of them in the last row",
@@ -57,6 +57,16 @@ class Census:
     def time_s(self, phase: Phase) -> float | None:
         """Expected, of all runs one after the other; None without a machine."""
         return math.fsum(e.count * e.time_s for e in self.of(phase) if e.time_s is not None) if self.machine else None
+
+    def utilisation(self, phase: Phase) -> tuple[float, float] | None:
+        """(MFU, MBU) at the expected time, see `ModelPrediction`; None without a machine."""
+        total, own = self.time_s(phase), [(entry, entry.placed.roofs) for entry in self.of(phase) if entry.placed]
+        if not total or not own:
+            return None
+        products = sum(entry.count * flops for entry, _ in own for _, flops in entry.product_flops())
+        peak = max((roofs.compute_flops_per_s for entry, roofs in own if entry.products), default=math.inf)
+        moved = sum(entry.count * entry.bytes for entry, _ in own)
+        return products / (total * peak), moved / (total * max(roofs.bandwidth_bytes_per_s for _, roofs in own))
 
     def share(self, entry: Entry) -> float | None:
         """Of its phase's time."""
@@ -116,8 +126,10 @@ class Census:
     def remarks(self) -> list[str]:
         """What the columns mean, the roofs, and what was assumed."""
         roofs = [*PLACED, f"roofs: {'; '.join(self.ceilings)}"] if self.machine else []
-        times = ["measured: of one run; of roof: the time its roofs allow over that"] if self.measured else []
-        return [*LEGEND, *roofs, *times, *(f"note: {note}" for note in self.notes)]
+        times = ["measured: of one run; of attainable: the time its roofs allow over that"] if self.measured else []
+        used = [(phase, self.utilisation(phase)) for phase in self.phases]
+        shares = [f"{phase.name}, batch {phase.batch}: MFU {fmt_percent(x[0])}, MBU {fmt_percent(x[1])}" for phase, x in used if x]
+        return [*shares, *LEGEND, *roofs, *times, *(f"note: {note}" for note in self.notes)]
 
     def to_markdown(self) -> str:
         """A heading and a GitHub table for each phase, and the remarks."""

@@ -13,6 +13,7 @@ from ..transformer import Given as Model
 from ..transformer.predicting import unread_note
 from ..transformer.pricing import linked
 from ..units import fmt_number
+from ..words import arguments_checked
 from .entries import Entry, Measured
 from .listing import Census
 from .matching import filled
@@ -35,9 +36,10 @@ def _notes(config: TransformerConfig, machine: Machine | None, entries: Sequence
         yield f"{machine.name}: no launch latency is known, so launches take no time"
 
 
+@arguments_checked
 def census_of(
     config: Model,
-    phases: Phase | str | Sequence[Phase | str],
+    phases: Phase | str | Sequence[Phase | str] = ("prefill", "decode"),
     machine: Given | None = None,
     *,
     tp: int | None = None,

@@ -17,6 +17,7 @@ from .terminal import Terminal
 SUFFIXES = (".md", ".csv", ".json")
 PICTURES = (".svg", ".png")
 MOST_PHASES = 64
+DROPPED = ("attainable", "ridge", "FLOPs", "dtype", "batch", "bytes", "runs")  # columns, the one of least worth first
 # Fields that several phases have and mean differently by: of several phases they go to these.
 OWNERS = {"seq_q": ("prefill", "training"), "seq_kv": ("decode", "mixed")}
 
@@ -81,7 +82,7 @@ def census(options: argparse.Namespace) -> int:
     from ..census import census_of
     from ..results import Results
 
-    screen, inputs = Terminal(), (options.config, options.machine, options.results)
+    screen, inputs = Terminal(wide=options.wide), (options.config, options.machine, options.results)
     out = output_file(options.out, SUFFIXES, *inputs)
     picture = output_file(options.plot, PICTURES, *inputs)
     if picture is not None:
@@ -108,7 +109,7 @@ def census(options: argparse.Namespace) -> int:
 
 def _show(made: Any, screen: Terminal) -> None:
     for phase in made.phases:
-        screen.table(*made.table(phase), title=made.title(phase), wide=("kernel", "dtype"))
+        screen.table(*made.table(phase), title=made.title(phase), wide=("kernel", "dtype"), drop=DROPPED)
         screen.line()
     screen.lines(made.remarks())
 

@@ -42,7 +42,7 @@ def cheat_sheet(options: argparse.Namespace) -> int:
     from ..cheat_sheets import cheat_sheet as made
     from ..machine import machine_of
 
-    screen = Terminal()
+    screen = Terminal(wide=options.wide)
     with checking_input():
         found = made(
             machine_of(options.machine, options.device), options.config, batch=options.batch, seq_kv=options.seq_kv,
@@ -53,7 +53,10 @@ def cheat_sheet(options: argparse.Namespace) -> int:
         screen.json(found.to_dict())
         return OK
     headers, rows = found.table()
-    screen.table(headers, rows, title=f"{found.model} on {found.machine}", wide=("what helps",))
+    screen.table(
+        headers, rows, title=f"{found.model} on {found.machine}", wide=("what helps",),
+        drop=("context", "ridge", "share", "above ridge from", "FLOP/byte"),
+    )  # fmt: skip
     screen.line()
     screen.lines(f"{name}: {value}" for name, value in found.summary())
     if not options.quiet:

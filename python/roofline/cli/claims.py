@@ -13,7 +13,7 @@ COLUMNS = ("id", "claim", "says", "verdict", "why")
 def claims(options: argparse.Namespace) -> int:
     from ..claims import SAYS, documents, find_claim, list_claims, to_dict
 
-    screen = Terminal()
+    screen = Terminal(wide=options.wide)
     if options.claim_id and (options.document or options.wrong):
         raise BadInput("give the ID of one claim, or --document and --wrong for a list")
     with checking_input():

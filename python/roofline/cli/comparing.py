@@ -16,7 +16,7 @@ SUFFIXES = (".json", ".csv", ".md")
 def compare(options: argparse.Namespace) -> int:
     from ..comparison import compare as compared
 
-    screen = Terminal()
+    screen = Terminal(wide=options.wide)
     out = output_file(options.out, SUFFIXES, options.a, options.b)
     with checking_input():
         made = compared(options.a, options.b)

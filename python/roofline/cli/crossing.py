@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import Error
 from ..machine import machines_of
-from ..operators.scales import without_unused
+from ..operators.scales import shown_fields
 from ..units import fmt_number, fmt_si
 from .fields import given_fields
 from .outcomes import OK, BadInput, checking_input
@@ -30,7 +30,7 @@ def crossover(options: argparse.Namespace) -> int:
     from ..model import growing
     from ..operators import operator_named
 
-    screen = Terminal()
+    screen = Terminal(wide=options.wide)
     fields = given_fields(options)
     operator = operator_named(options.operator)
     with checking_input():
@@ -42,15 +42,16 @@ def crossover(options: argparse.Namespace) -> int:
         screen.json({"operator": problem.name, "problem": problem.to_dict(), "crossings": records})
         return OK
     over = found[0][2].over
-    fixed = {name: value for name, value in without_unused(problem.to_dict()).items() if name not in (over, "dtype")}
-    screen.line(f"{problem.name}, {', '.join(f'{name} {value}' for name, value in fixed.items())}")
+    fixed = shown_fields({name: value for name, value in problem.to_dict().items() if name not in (over, "dtype")})
+    shown = ", ".join(f"{name} {value}" for name, value in fixed.items())
+    screen.lines([f"{problem.name}, {shown}: compute-bound from which {over}?"])
     screen.line()
     rows = [
-        (name, dtype, fmt_si(roofs.compute_flops_per_s, "FLOP/s"), fmt_si(roofs.bandwidth_bytes_per_s, "B/s"),
-         fmt_number(met.ridge), "never" if met.batch is None else f"{max(math.ceil(met.batch), 1)}")
+        (name, dtype, "never" if met.batch is None else f"{max(math.ceil(met.batch), 1)}", fmt_number(met.ridge),
+         fmt_si(roofs.compute_flops_per_s, "FLOP/s"), fmt_si(roofs.bandwidth_bytes_per_s, "B/s"))
         for name, dtype, met, roofs in found
     ]  # fmt: skip
-    screen.table(("machine", "dtype", "compute", "memory", "ridge FLOP/B", f"compute-bound from {over}"), rows)
+    screen.table(("machine", "dtype", f"from {over}", "ridge FLOP/byte", "compute", "memory"), rows, drop=("memory", "compute"))
     never = {fmt_number(met.limit): None for _, _, met, _ in found if met.batch is None}
     if never:
         screen.line()

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
+from ..errors import Error
 from ..operators import OPERATORS, Operator, Stream
 from ..report.formulas import flops_formulas, tensor_formulas
-from ..units import fmt_bytes
+from ..units import fmt_bytes, fmt_duration
 from .fields import description
+
+PREPARED_S = 0.5  # of a point: its operands, the check of its result, the brackets
 
 
 def describe_ceilings(device: Any, depth: str) -> Iterator[str]:
@@ -38,6 +42,24 @@ def describe_operators() -> Iterator[str]:
     for cls in OPERATORS.values():
         yield from (f"  {line}".rstrip() for line in description(cls).splitlines())
         yield ""
+
+
+def describe_time(todo: Any, policy: Any, machine: Any) -> str:
+    """How long a sweep takes: by its sampling rules, and with a machine by what is predicted of each point."""
+    from ..prediction import predict_problem
+
+    usual = most = 0.0
+    for problem, variant in todo:
+        launch_s = 0.0
+        if machine is not None:
+            with suppress(Error):
+                launch_s = predict_problem(machine, problem, variant=variant).time_s
+        sampling = min(max(2 * policy.min_s, policy.min_samples * launch_s), max(policy.max_s, 3 * launch_s))
+        usual += PREPARED_S + policy.warmup_min_s + sampling
+        most += max(policy.limit_s, 3 * launch_s)
+    count = len(todo)
+    said = f"{count} point{'s' * (count != 1)}: about {fmt_duration(usual)} on an idle machine, at most {fmt_duration(most)}"
+    return f"{said}; --quick and --timeout change that" + ("" if machine else "; with --machine long launches count too")
 
 
 def describe_problem(problem: Operator) -> Iterator[str]:

@@ -11,10 +11,10 @@ from typing import Any
 from ..dtypes import dtype_name
 from ..errors import Error
 from ..operators import Operator
+from ..operators.scales import GEMM
 from ..words import ALIASES, whole
 from .outcomes import checking_input
 
-GEMM = {"rows": "M", "columns": "N", "inner": "K"}
 _TRUE, _FALSE = ("true", "yes", "1"), ("false", "no", "0")
 
 

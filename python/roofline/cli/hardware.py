@@ -20,7 +20,7 @@ def hardware(options: argparse.Namespace) -> int:
     from ..hardware import datasheet, datasheets
     from ..reading import SCHEMA_VERSION
 
-    screen = Terminal()
+    screen = Terminal(wide=options.wide)
     with checking_input():
         if options.device_name:
             sheets: Sequence[Any] = [datasheet(" ".join(options.device_name))]
@@ -32,12 +32,11 @@ def hardware(options: argparse.Namespace) -> int:
         _one(sheets[0], screen)
     else:
         rows = [_row(sheet) for sheet in sheets]
-        screen.table(("id", "name", "FP32", "BF16", "FP8", "memory", "bandwidth", "TDP"), rows, wide=("name",))
+        headers = ("id", "name", "FP32", "BF16", "FP8", "memory", "bandwidth", "TDP")
+        screen.table(headers, rows, wide=("name",), drop=("TDP", "FP32", "FP8"))
         screen.line()
         screen.lines(_legend(sheets))
-        screen.line(
-            "roofline hardware ID shows one with its sources; roofline compare FILE ID holds a machine against it"
-        )
+        screen.line("roofline hardware ID shows one with its sources; roofline compare FILE ID holds a machine against it")
     return OK
 
 

@@ -30,7 +30,7 @@ def import_file(options: argparse.Namespace) -> int:
         found = read(options.file, tool=options.tool, collective=options.collective)
         machines = _machines(options, found)
     out = results_file(options.out, options.file, options.machine)
-    screen = Terminal()
+    screen = Terminal(wide=options.wide)
     saved = [*_append(found, out), *_save(found, machines, options.machine)]
     if options.json:
         screen.json(found.to_dict())

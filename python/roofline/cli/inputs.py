@@ -38,7 +38,7 @@ def policy_of(options: argparse.Namespace, usual: Any) -> Any:
         changes["noise"] = options.max_noise
     if options.timeout is not None:
         limit = options.timeout
-        changes |= {"max_s": limit, "min_s": min(rules.min_s, limit)}
+        changes |= {"limit_s": max(rules.limit_s, (rules.tries + 1) * limit), "max_s": limit, "min_s": min(rules.min_s, limit)}
         changes |= {"warmup_min_s": min(rules.warmup_min_s, limit), "warmup_max_s": min(rules.warmup_max_s, limit)}
     return dataclasses.replace(rules, **changes)
 

@@ -48,7 +48,7 @@ def explain(options: argparse.Namespace) -> int:
     from ..measurement import Policy, attempt
     from ..report import explain as explained
 
-    screen, peers = Terminal(), ()
+    screen, peers = Terminal(wide=options.wide), ()
     if hasattr(options, "operator"):
         cls = operator_of(options)
         with checking_input():
@@ -80,11 +80,12 @@ def explain(options: argparse.Namespace) -> int:
     if options.json:
         screen.json(explanation.to_dict())
         return OK
-    screen.line(explanation.title)
+    screen.lines([explanation.title])
     for section in explanation.sections:
         screen.line()
         if section.table is not None:
-            screen.table(section.table.headers, section.table.rows, title=section.title, wide=section.table.wide)
+            shown = section.table
+            screen.table(shown.headers, shown.rows, title=section.title, wide=shown.wide, drop=shown.drop)
         else:
             screen.line(section.title)
         screen.lines(section.lines)
@@ -139,7 +140,7 @@ def doctor(options: argparse.Namespace) -> int:
         return _libraries(options)
     if options.quick or not options.cure:
         raise BadInput("--quick and --no-cure belong to `roofline doctor --libraries`")
-    checks, screen = looked(), Terminal()
+    checks, screen = looked(), Terminal(wide=options.wide)
     if options.json:
         screen.json([check.to_dict() for check in checks])
     else:
@@ -155,7 +156,7 @@ def _libraries(options: argparse.Namespace) -> int:
 
     backend()
     report = time_libraries(quick=options.quick, cure=options.cure, progress=progress_option(options.quiet, options.json))
-    screen = Terminal()
+    screen = Terminal(wide=options.wide)
     if options.json:
         screen.json(report.to_dict())
         return OK

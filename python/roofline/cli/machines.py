@@ -40,7 +40,7 @@ def machine(options: argparse.Namespace) -> int:
         if Path(out).exists() and not options.force:
             raise BadInput(f"{out} is there; another name, or --force")
         write_atomically(out, text)
-    screen = Terminal()
+    screen = Terminal(wide=options.wide)
     if options.json:
         screen.json({"file": str(out), "name": name})
     elif not options.quiet:

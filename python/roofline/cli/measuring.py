@@ -18,7 +18,7 @@ def measure(options: argparse.Namespace) -> int:
     from ..machine import require_file
     from ..report.tables import ceiling_table, sanity_lines
 
-    device, screen = device_of(options), Terminal()
+    device, screen = device_of(options), Terminal(wide=options.wide)
     if options.describe:
         from .describe import describe_ceilings
 
@@ -46,7 +46,7 @@ def measure(options: argparse.Namespace) -> int:
         screen.json(machine.to_dict())
     elif not options.quiet:
         shown = ceiling_table(machine)
-        screen.table(shown.headers, shown.rows, title=f"{machine.name}, {machine.device}", wide=shown.wide)
+        screen.table(shown.headers, shown.rows, title=f"{machine.name}, {machine.device}", wide=shown.wide, drop=shown.drop)
         screen.line()
         screen.notes("left out:", [f"{name}: {reason}" for name, reason in machine.provenance["left_out"].items()])
         screen.notes("notes:", sanity_lines(machine))
@@ -57,9 +57,9 @@ def measure(options: argparse.Namespace) -> int:
 
 def run(options: argparse.Namespace) -> int:
     from ..measurement import Policy, attempt
-    from ..results import append_to
+    from ..results import append_to, begun, faster_variant
 
-    cls, screen = operator_of(options), Terminal()
+    cls, screen = operator_of(options), Terminal(wide=options.wide)
     with checking_input():
         problem = problem_of(cls, options)
         known_variant(cls, options.variant)
@@ -83,6 +83,7 @@ def run(options: argparse.Namespace) -> int:
         seed=options.seed,
         policy=policy_of(options, Policy()),
     )
+    beside = [] if out is None else begun(out)
     if out is not None:
         append_to(out, measured)
     if options.json:
@@ -90,6 +91,10 @@ def run(options: argparse.Namespace) -> int:
     elif not (options.quiet and out):
         title, _, rows, _ = measured._table()
         screen.table(("", title), rows, wide=(title,))
+        faster = None if options.variant else faster_variant(measured, machine, beside)
+        if faster is not None:
+            said = f"the default variant {measured.variant} is slower here: {faster.change} is {faster.gain:.2f}× as fast"
+            screen.lines([f"note: {said}, {faster.detail}; --{faster.change}"])
     return BY_STATUS.get(measured.status, OK)
 
 
@@ -106,25 +111,22 @@ def sweep(options: argparse.Namespace) -> int:
     from ..measurement import Policy
     from ..sweeps import measure_points, points
 
-    cls, screen = operator_of(options), Terminal()
+    cls, screen = operator_of(options), Terminal(wide=options.wide)
     axes = given_fields(options)
     for name in options.variant or ():
         known_variant(cls, name)
-    if options.describe:
-        from .describe import describe_problem
-
-        machine_of(options.machine, options.device)  # a file that is no machine's is said now too
-        with checking_input():
-            first = {name: values[0] for name, values in axes.items()}
-            screen.lines(describe_problem(cls.make(**first)))
-        return OK
-    out = results_file(options.out, options.machine)
+    out = None if options.describe else results_file(options.out, options.machine)
     device = device_of(options)
     machine = machine_of(options.machine, device.name)
     with checking_input():
         # The first value of each axis need not suit the operator's other defaults: fields of one problem are set together.
         start = cls.make(**{name: values[0] for name, values in axes.items()})
         todo = points(start, options.variant, device, axes, machine)
+    if options.describe:
+        from .describe import describe_problem, describe_time
+
+        screen.lines([*describe_problem(start), "", describe_time(todo, policy_of(options, Policy()), machine)])
+        return OK
     try:
         results = measure_points(
             todo,
@@ -152,7 +154,7 @@ def _show_sweep(results: Any, screen: Terminal, as_json: bool, silent: bool) -> 
             screen.json(m.to_dict())
     elif not silent:
         shown = compact_table(results, sort=False)
-        screen.table(shown.headers, shown.rows, wide=shown.wide)
+        screen.table(shown.headers, shown.rows, wide=shown.wide, drop=shown.drop)
         screen.line()
         screen.notes("not ok:", reasons(results))
 
@@ -176,7 +178,7 @@ def report(options: argparse.Namespace) -> int:
     from ..report.page import require_packages
     from ..results import Results
 
-    screen = Terminal()
+    screen = Terminal(wide=options.wide)
     if options.source is not None:
         with checking_input():
             machine, results = load(options.source)
@@ -241,10 +243,11 @@ def _show_report(made: Any, screen: Terminal) -> None:
     from ..report.tables import ceiling_table, compact_table, reasons, sanity_lines, slower_defaults
 
     shown = ceiling_table(made.machine)
-    screen.table(shown.headers, shown.rows, title=f"Ceilings of {made.machine.name}, {made.machine.device}", wide=shown.wide)
+    title = f"Ceilings of {made.machine.name}, {made.machine.device}"
+    screen.table(shown.headers, shown.rows, title=title, wide=shown.wide, drop=shown.drop)
     screen.line()
     shown = compact_table(made.results)
-    screen.table(shown.headers, shown.rows, title="Operators", wide=shown.wide)
+    screen.table(shown.headers, shown.rows, title="Operators", wide=shown.wide, drop=shown.drop)
     screen.line()
     screen.notes("not ok:", reasons(made.results))
     screen.notes("defaults that are not the fastest:", slower_defaults(made.machine, made.results))

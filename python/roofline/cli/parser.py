@@ -170,6 +170,7 @@ def _whole(least: int) -> Callable[[str], int]:
 def _talking(parser: argparse.ArgumentParser, as_json: bool) -> None:
     group = parser.add_argument_group("output")
     group.add_argument("--json", action="store_true", help="JSON on stdout instead of tables")
+    group.add_argument("--wide", action="store_true", help="tables with all columns, however wide the terminal is")
     group.add_argument("--quiet", action="store_true", help="no progress, and no table where there is a file")
     group.add_argument("-v", "--verbose", action="store_true", help="a traceback with an error")
     group.add_argument(

@@ -13,10 +13,10 @@ from .fields import add_fields, description
 from .fields import given_fields as operator_fields
 from .models import PHASES, TYPES, dtypes_of, field_flags, given_fields, listed, model_flags, ranks_flags, typed
 from .outcomes import OK, BadInput, checking_input
-from .terminal import Terminal, wide_flag
+from .terminal import Terminal
 
 MODELS = ("lm_head", "fused", "tp", "ep", "price_per_hour")  # options that go to `predict` under their own names
-WIDE = ("part", "value")
+WIDE = ("part", "value", "at best", "realistic", "ceiling")
 DROPPED = ("group", "FLOPs", "bytes", "count", "FLOP/byte")  # columns of parts, the one of least worth first
 
 
@@ -31,7 +31,6 @@ def flags(parser: argparse.ArgumentParser, operator: Any = None) -> None:
         "2TB/s,bf16=500TFLOP/s",
     )  # fmt: skip
     parser.add_argument("--device", help="which machine of a file")
-    wide_flag(parser)
     if operator is None:
         phase = parser.add_argument_group("phase", "A list of values, separated by commas, makes a column for each.")
         phase.add_argument("--phase", metavar="NAME,…", default="decode", help=f"of {', '.join(PHASES)}, serving (default decode)")
@@ -114,7 +113,8 @@ def predict(options: argparse.Namespace) -> int:
     if single:
         _show(found, screen, options.quiet, extra[0] if extra else ())
     else:
-        screen.table(*found.table())
+        headers, rows = found.table()
+        screen.table(headers, rows, wide=headers[1:])
         screen.line()
         if not options.quiet:
             screen.lines(f"note: {note}" for note in found.notes)
@@ -154,15 +154,15 @@ def _show(found: Any, screen: Terminal, quiet: bool, extra: Sequence[Any]) -> No
         screen.table(("", "value"), summary(), title=found.title, wide=WIDE)
         screen.line()
     if summary is None or not quiet:
-        screen.table(*found.table(), title="" if summary else found.title, wide=WIDE[:1], drop=DROPPED)
+        screen.table(*found.table(), title="" if summary else found.title, wide=WIDE, drop=DROPPED)
         screen.line()
     if extra:
         advice, ridge = extra
         gains = [(a.change, f"{'≤ ' if a.at_most else ''}{a.gain:.3f}×", fmt_si(a.time_s, "s"), a.bound, a.detail) for a in advice]
-        headers = ("what would it take", "tokens/s", "time", "then bound by", "and")
-        screen.table(headers, gains, wide=("what would it take", "and"))
+        headers = ("what would it take", "gain in tok/s", "time", "then bound by", "note")
+        screen.table(headers, gains, wide=("what would it take", "note"), drop=("note",))
         screen.line()
-        screen.line(f"compute-bound: {ridge.text}")
+        screen.lines([f"compute-bound: {ridge.text}"])
         screen.line()
     if not quiet:
         screen.lines(found.remarks())

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
 
@@ -69,8 +69,10 @@ class Terminal:
         self.stream.write(self.fit(text) + "\n")
 
     def lines(self, texts: Iterable[str]) -> None:
+        """Each text on a line of its own; on a terminal those that are longer are broken between words."""
         for text in texts:
-            self.line(text)
+            broken = self.is_terminal and not self.wide and width(text) > self.columns()
+            self.line(textwrap.fill(text, self.columns(), subsequent_indent="  ", break_long_words=False) if broken else text)
 
     def notes(self, title: str, texts: Sequence[str]) -> None:
         """A heading and indented lines, or nothing where there are none."""
@@ -83,7 +85,7 @@ class Terminal:
         self, headers: Row, rows: Sequence[Row], *, title: str = "", wide: Sequence[str] = (), drop: Sequence[str] = ()
     ) -> None:
         """wide: headers of columns that may be folded. drop: of those that a narrow terminal goes without, the first one first.
-        On one that is too narrow still, one field a line.
+        On one that is too narrow still, the first column and some of the others, and below them the first and the next.
         """
         if not rows:
             return
@@ -101,13 +103,20 @@ class Terminal:
             if least <= columns or not more:
                 break
             left_out.append(more[0])
-        if least > columns:
-            self._one_field_a_line(headers, flat[1:], title)
-            return
-        gap = 2 if sum(natural) + 2 * (len(kept) - 1) <= columns else 1
-        self._rich([[row[i] for i in kept] for row in flat], title, wide, columns, gap)
+        narrow = {i: min(n, NARROWEST) if headers[i] in wide else n for n, i in zip(natural, kept, strict=True)}
+        blocks = [kept[:1]]
+        for i in kept[1:]:
+            if len(blocks[-1]) > 1 and sum(narrow[j] + 1 for j in blocks[-1]) + narrow[i] > columns:
+                blocks.append(kept[:1])
+            blocks[-1].append(i)
+        for block in blocks:
+            if block is not blocks[0]:
+                self.line()
+            gap = 2 if sum(natural[kept.index(i)] + 2 for i in block) - 2 <= columns else 1
+            self._rich([[row[i] for i in block] for row in flat], title, wide, columns, gap)
+            title = ""
         if left_out:
-            self.line(f"(without {', '.join(name for name in headers if name in left_out)}: --wide shows them)")
+            self.line(f"(left out: {', '.join(name for name in headers if name in left_out)}; --wide shows all)")
 
     def columns(self) -> int:
         """Width of the terminal; COLUMNS wins."""
@@ -151,17 +160,6 @@ class Terminal:
             console.print(Text(self.fit(title), style="bold"))
         console.print(table)
 
-    def _one_field_a_line(self, headers: Row, rows: Sequence[Row], title: str) -> None:
-        if title:
-            self.line(title)
-        label = max(width(h) for h in headers)
-        for row in rows:
-            first, *rest = zip(headers, row, strict=True)
-            self.line(first[1])
-            for name, cell in rest:
-                if cell:
-                    self.line(f"  {self.fit(name)}{' ' * (label - width(name))}  {cell}")
-
     def json(self, value: Any) -> None:
         """One line of JSON. Raises roofline.Error for what has no JSON form."""
         from ..machine import to_json
@@ -172,10 +170,6 @@ class Terminal:
             text = json.dumps(from_json(text, where="the output"), ensure_ascii=True)
         self.stream.write(text + "\n")
         self.stream.flush()
-
-
-def wide_flag(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--wide", action="store_true", help="tables with all columns, however wide the terminal is")
 
 
 def _style(cell: str) -> str:

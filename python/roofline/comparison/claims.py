@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from ..machine import UNVERIFIED, Ceiling, Machine, grouped
+from ..machine import MEMORIES, UNVERIFIED, Ceiling, Machine, grouped
 from .matching import ABSENT, QUANTITIES, kind_of, named
 from .numbers import estimate, status_of
 from .rows import Pair
@@ -23,7 +23,8 @@ def against(sheet: Machine, machine: Machine) -> tuple[list[Pair], list[str]]:
     usable = [c for c in machine.ceilings if c.source == "measured" and c.is_roof]
     rows, used = [], set()
     for claim in sheet.ceilings:
-        same = [c for c in usable if c.kind == claim.kind and c.level == claim.level and c.dtype == claim.dtype]
+        levels = MEMORIES if claim.level in MEMORIES else (claim.level,)
+        same = [c for c in usable if c.kind == claim.kind and c.level in levels and c.dtype == claim.dtype]
         if claim.kind == "compute":
             device, rivals = kind_of(sheet.device), [c for c in sheet.ceilings if (c.dtype, c.unit) == (claim.dtype, claim.unit)]
             units = {c.unit for c in sheet.ceilings if c.dtype == claim.dtype}

@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..machine import RATE_UNITS, Ceiling, Machine, grouped, summary, to_json
+from ..machine import MEMORIES, RATE_UNITS, Ceiling, Machine, grouped, summary, to_json
 from ..results import Measurement
 from ..units import MISSING, fmt_si
 from .numbers import Median, by_modes, estimate, ratio, status_of, verdict
 from .rows import POINT_KEYS, Pair
 
-CLAIMED, ABSENT = "as claimed, without an interval", "not measured"
+CLAIMED, ABSENT = "as stated", "not measured"
 MOVED = 0.05  # brackets further apart than this are two different roofs: the bracket rule
 QUANTITIES: Mapping[str, str] = {
     "bandwidth": "bytes_per_s", "compute": "flops_per_s", "latency": "time_s", "link": "bytes_per_s", "transfer": "bytes_per_s",
@@ -35,9 +35,14 @@ def _canonical(value: Mapping[str, Any]) -> str:
     return to_json(dict(value), where="a problem", canonical=True)
 
 
+def _named_as(c: Ceiling, memory: str) -> str:
+    """Its name, with `memory` in the place of the kind of memory: DRAM stands beside HBM."""
+    return c.name.replace(c.level, memory, 1) if c.level in MEMORIES else c.name
+
+
 def _ceiling_key(c: Ceiling, threads: str, exact: bool) -> tuple[object, ...]:
     """What it is. Its name tells ceilings of a probe apart; the other fields of a problem (streams, stores) are found by tuning."""
-    return (c.probe, c.name, c.accumulator or c.dtype, c.unit, threads, _canonical(c.problem) if exact else "")
+    return (c.probe, _named_as(c, "memory"), c.accumulator or c.dtype, c.unit, threads, _canonical(c.problem) if exact else "")
 
 
 def _matched(
@@ -90,6 +95,12 @@ def named(c: Ceiling) -> str:
     return f"{c.name}, {c.threads} thread{'s' * (c.threads != 1)}" if c.threads else c.name
 
 
+def _pair_name(a: Ceiling, b: Ceiling) -> str:
+    if a.level != b.level:
+        return _named_as(a, f"{a.level} or {b.level}")
+    return named(a) if a.threads == b.threads else a.name
+
+
 def _ceiling_pair(a: Ceiling, b: Ceiling) -> Pair:
     higher = a.kind != "latency"
     bimodal = a.bimodal or b.bimodal
@@ -106,7 +117,7 @@ def _ceiling_pair(a: Ceiling, b: Ceiling) -> Pair:
     notes += [f"{side}: {c.state}" for side, c in (("A", a), ("B", b)) if c.unverified]
     notes += _states(a, b)
     return Pair(
-        section="ceiling", name=named(a) if a.threads == b.threads else a.name, quantity=QUANTITIES[a.kind], a=left, b=right,
+        section="ceiling", name=_pair_name(a, b), quantity=QUANTITIES[a.kind], a=left, b=right,
         verdict=CLAIMED if claimed else status_of(a.status, b.status) or said,
         ratio=found[0], ratio_low=found[1], ratio_high=found[2], notes=tuple(filter(None, notes)),
     )  # fmt: skip

@@ -11,6 +11,7 @@ from ..errors import Error
 from ..machine import Machine, load_machines
 from ..reading import RESULTS, from_json, read_bytes
 from ..results import Measurement, Results
+from ..words import arguments_checked
 from .claims import against
 from .matching import Found, kind_of, machines, points, processor
 from .rows import Comparison
@@ -66,7 +67,7 @@ def _read(name: str, given: Comparable) -> _Side:
     if isinstance(given, Machine):
         return _Side(name=name, machines={kind_of(given.device): given}, results=())
     if not isinstance(given, (str, os.PathLike)):
-        measured = tuple(given)
+        measured = tuple(given) if isinstance(given, Iterable) else (given,)
         if not all(isinstance(m, Measurement) for m in measured):
             raise Error(
                 f"{name} must be a Machine, measurements, or the path of a file or folder of them, got {type(given).__name__}"
@@ -114,6 +115,7 @@ def _require_common(a: _Side, b: _Side) -> None:
             )
 
 
+@arguments_checked
 def compare(a: Comparable, b: Comparable) -> Comparison:
     """A and B side by side, with 95 % intervals and a verdict for each thing both have.
 

@@ -115,5 +115,5 @@ def datasheet(name: str) -> Datasheet:
     near = [id for id, own in names.items() if len(wanted) > 1 and any(wanted in n for n in own)]
     alike = difflib.get_close_matches(wanted, sorted({n for own in names.values() for n in own}), n=5, cutoff=0.7)
     near += [id for n in alike for id, own in names.items() if n in own]
-    hint = f"did you mean {', '.join(list(dict.fromkeys(near))[:6])}? " if near else ""
-    raise Error(f"there is no datasheet of {name!r:.80}; {hint}`roofline hardware` lists them, {VARIABLE} adds folders of yours")
+    hint = f" (did you mean {', '.join(list(dict.fromkeys(near))[:6])}?)" if near else ""
+    raise Error(f"there is no datasheet of {name!r:.80}{hint}; `roofline hardware` lists them, {VARIABLE} adds folders of yours")

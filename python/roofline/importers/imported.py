@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import Error
-from ..machine import Ceiling, Machine
+from ..machine import MEMORIES, Ceiling, Machine
 from ..reading import LOG, SCHEMA_VERSION, read_bytes
 from ..results import Measurement
 
@@ -42,13 +42,16 @@ class Imported:
         if machine.device.partition(":")[0] == "cpu":
             raise Error(f"{machine.name} is a CPU; the ceilings of {self.tool} are those of a GPU, {self.machine.name}")
 
+        own = [level for level in machine.levels() if level in MEMORIES]  # a tool's DRAM is the memory that this machine has
+        added = [dataclasses.replace(c, level=own[0]) if own and c.level in MEMORIES else c for c in self.ceilings]
+
         def same(one: Ceiling, other: Ceiling) -> bool:
             return one.plan.get("tool") == self.tool and (one.name, dict(one.problem)) == (other.name, dict(other.problem))
 
-        kept = tuple(c for c in machine.ceilings if not any(same(c, new) for new in self.ceilings))
+        kept = tuple(c for c in machine.ceilings if not any(same(c, new) for new in added))
         before = [item for item in machine.provenance.get("imported", []) if item != self.machine.provenance["imported"][0]]
         provenance = {**machine.provenance, "imported": [*before, *self.machine.provenance["imported"]]}
-        return dataclasses.replace(machine, ceilings=kept + self.ceilings, provenance=provenance)
+        return dataclasses.replace(machine, ceilings=(*kept, *added), provenance=provenance)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form; see schemas/import.schema.json."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from ..dtypes import dtype as dtype_named
 from ..errors import Error
-from ..machine import Ceiling
+from ..machine import Ceiling, memory_level
 from ..operators import AllGather, AllReduce, Operator, ReduceScatter
 from ..results import Measurement
 from ..units import GIGA, MICRO, fmt_bytes, fmt_si
@@ -176,7 +176,7 @@ def _measurement(problem: Operator, row: _Row, provenance: Mapping[str, Any]) ->
         samples_s=() if failed else times,
         flops=problem.flops(),
         bytes={"compulsory": problem.compulsory_bytes()},
-        level="DRAM",
+        level=memory_level(provenance),
         correctness={"checked": row.wrong is not None, **({"passed": not failed} if row.wrong is not None else {})},
         provenance=dict(provenance),
     )

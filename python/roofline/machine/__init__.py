@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..probes import LEVELS, RATE_UNITS, TRANSFERS
+from ..probes import CACHES, LEVELS, MEMORIES, RATE_UNITS, TRANSFERS, memory_level
 from ..probes.levels import cache_capacity, cache_level, curve_capacity, held_by, lasting_capacity, own_bytes
 from .ceiling import UNVERIFIED, Ceiling, fmt_modes
 from .curve import Plateau, SizeCurve, SizePoint
@@ -17,8 +17,10 @@ from .statistics import FEWEST, Mode, Summary, bars_name, grouped, modes, summar
 
 __all__ = [
     "ACCESS_FALLBACK",
+    "CACHES",
     "FEWEST",
     "LEVELS",
+    "MEMORIES",
     "RATE_UNITS",
     "TOLERANCE",
     "TRANSFERS",
@@ -52,6 +54,7 @@ __all__ = [
     "machine_of",
     "machines_of",
     "marked",
+    "memory_level",
     "modes",
     "own_bytes",
     "require_file",

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..errors import Error
 from ..operators.base import MIXES
-from ..probes import LEVELS
+from ..probes import CACHES, memory_level
 from ..probes.levels import curve_capacity, lasting_capacity
 from ..reading import Sample, Scalars, Text, Whole, build
 from ..units import fmt_bytes, fmt_percent, fmt_si
@@ -135,14 +135,14 @@ class SizeCurve:
         return self._named(found, facts or {})
 
     def _named(self, found: list[Plateau], facts: Mapping[str, Any]) -> tuple[Plateau, ...]:
-        caches = {level: size for level in LEVELS[:-1] if (size := curve_capacity(facts, level, self.threads or None))}
+        caches = {level: size for level in CACHES if (size := curve_capacity(facts, level, self.threads or None))}
         named = []
         for index, plateau in enumerate(found):
             middle = math.sqrt(plateau.from_bytes * plateau.to_bytes)
             # Of a set of twice a cache's size at most half is found there: no cache has a plateau so long.
             level = next((level for level, size in caches.items() if middle <= size and plateau.to_bytes <= 2 * size), None)
             # Beyond every cache only the last can be DRAM: one before it is a cache that nobody reported.
-            level = level or ("DRAM" if caches and index == len(found) - 1 else "?")
+            level = level or (memory_level(facts) if caches and index == len(found) - 1 else "?")
             named.append(dataclasses.replace(plateau, level=level))
         return tuple(named)
 
@@ -157,7 +157,7 @@ class SizeCurve:
         found = self.plateaus(facts)
         lines = []
         nearer = 0
-        for level in LEVELS[:-1]:
+        for level in CACHES:
             reported = curve_capacity(facts, level, self.threads or None)
             if not reported:
                 continue
@@ -190,7 +190,7 @@ class SizeCurve:
             f"{fmt_si(plateau.value, 'B/s')} from {fmt_bytes(plateau.from_bytes)} to {fmt_bytes(plateau.to_bytes)} belongs to no "
             f"reported level: a cache that the system does not name"
             for plateau in found
-            if plateau.level == "?" and any(curve_capacity(facts, level) for level in LEVELS[:-1])
+            if plateau.level == "?" and any(curve_capacity(facts, level) for level in CACHES)
         ]
         return lines
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..hardware import Datasheet, Number, datasheet, read
+from ..probes import memory_level
 from ..reading import HARDWARE, read_text
 from .ceiling import UNVERIFIED, Ceiling
 
@@ -21,8 +22,9 @@ def _reason(number: Number) -> str:
 def _ceilings(sheet: Datasheet) -> Iterator[Ceiling]:
     bandwidth = sheet.numbers["memory_bytes_per_s"]
     # A datasheet has one bandwidth for every access; variant plain, so that in-place operators meet it too.
+    memory = memory_level({"memory_type": sheet.memory_type})
     yield Ceiling(
-        probe="stream", level="DRAM", access="read", variant="plain", samples=(bandwidth.value,), source=SOURCE,
+        probe="stream", level=memory, access="read", variant="plain", samples=(bandwidth.value,), source=SOURCE,
         reason=_reason(bandwidth),
     )  # fmt: skip
     link = sheet.numbers.get("link_bytes_per_s")

@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from .._repr import Parts, Row, Shown, printable
 from ..dtypes import DTYPES, dtype_name
-from ..errors import Error
+from ..errors import Error, require_type
 from ..operators.base import MIXES
-from ..probes import LEVELS, RATE_UNITS, roofs_of
+from ..probes import LEVELS, MEMORIES, RATE_UNITS, roofs_of
 from ..probes.levels import lasting_capacity, stated_caches
 from ..reading import MACHINE, SCHEMA_VERSION, Text, build, check_version, from_json, read_bytes
 from ..units import fmt_si
@@ -23,7 +23,7 @@ from .datasheet import SOURCE, parts, parts_of_file
 from .empirical import EmpiricalRoofline
 from .facts import StatedFacts, StatedProvenance
 from .files import to_json
-from .naming import counted, on_paper, peaks_of
+from .naming import counted, number_of, on_paper, peaks_of
 from .output import require_replaceable, write_atomically
 from .sanity import flags
 
@@ -91,6 +91,11 @@ class Machine(Shown):
         most = max((c.threads for c in found), default=0)
         return [c for c in found if c.threads == most]
 
+    @property
+    def on_paper(self) -> bool:
+        """Whether nothing of it was measured."""
+        return all(c.source != "measured" for c in self.ceilings)
+
     def levels(self) -> tuple[str, ...]:
         """Memory levels with a bandwidth ceiling, fastest first."""
         probes = roofs_of("bandwidth")
@@ -102,8 +107,8 @@ class Machine(Shown):
     ) -> Ceiling:
         """The bandwidth ceiling (bytes/s) of a level: the better of plain (on a GPU: plain and bulk) and non-temporal.
 
-        level: None is the slowest one (DRAM). access: one of read, write, copy, scale, add, triad; where it was not
-        measured, the nearest that was, in the order of ACCESS_FALLBACK (the ceiling returned says which). threads: None
+        level: None is the slowest one, and so is "DRAM" on a GPU with HBM. access: read, write, copy, scale, add or triad; where it
+        was not measured, the nearest that was, in the order of ACCESS_FALLBACK (the ceiling returned says which). threads: None
         is the most threads measured. variant: only this one; "plain" stands for ordinary stores by any kernel. Raises Error
         naming what is missing and how to measure it.
         """
@@ -112,12 +117,11 @@ class Machine(Shown):
         levels = self.levels()
         if not levels:
             raise Error(f"{self.name}: no bandwidth was measured; measure the machine, e.g. with `roofline measure`")
-        level = levels[-1] if level is None else level
+        if level is None or (level in MEMORIES and levels[-1] in MEMORIES):  # of which a machine has one
+            level = levels[-1]
         if level not in levels:
-            raise Error(
-                f"{self.name}: no bandwidth of {level} was measured, only of {', '.join(levels)}; "
-                f"measure stream in {level}, or ask for one of these"
-            )
+            cure = "" if self.on_paper else f"measure stream in {level}, or "
+            raise Error(f"{self.name}: no bandwidth of {level} is known, only of {', '.join(levels)}; {cure}ask for one of these")
         for candidate in ACCESS_FALLBACK[access]:
 
             def wanted(c: Ceiling, access: str = candidate) -> bool:
@@ -146,6 +150,7 @@ class Machine(Shown):
 
         sustained: after 10 s and more of load, not a burst. Raises Error naming what is missing and what was measured.
         """
+        dtype = dtype_name(dtype)
         words = (dtype, unit or "", f"accumulating in {accumulator}" if accumulator else "", "sustained" if sustained else "")
         what = " ".join(word for word in words if word)
 
@@ -154,11 +159,10 @@ class Machine(Shown):
 
         found = self._select("compute", wanted, threads, f"{what} compute", sustained=sustained)
         if not found:
-            present = ", ".join(sorted({c.name for c in self.ceilings if c.kind == "compute"})) or "none"
-            raise Error(
-                f"{self.name}: no compute ceiling for {what} (measured: {present}); "
-                f"measure fma with dtype={dtype!r:.80} or ask for one of these"
-            )
+            present = ", ".join(sorted({c.name for c in self.ceilings if c.kind == "compute"}))
+            only = f", only {present}" if present else ""
+            cure = "" if self.on_paper else f"measure fma in {dtype} or "
+            raise Error(f"{self.name}: no compute ceiling for {what}{only}; {cure}ask for one of these")
         return max(found, key=lambda c: c.value)
 
     def ridge(
@@ -182,10 +186,7 @@ class Machine(Shown):
         """The rate (bytes/s) at which a rank receives from the others while it sends as much. Raises Error where none is known."""
         found = self._select("link", lambda c: True, None, "link")
         if not found:
-            raise Error(
-                f"{self.name}: no link to other ranks is known; give its rate in one direction: link_bytes_per_s=450e9, or "
-                "--link 450GB/s"
-            )
+            raise Error(f"{self.name}: no link to other GPUs is known; give its rate in one direction: link_bytes_per_s=450e9")
         return max(found, key=lambda c: c.value)
 
     def level_for(self, size_bytes: int, threads: int | None = None) -> str:
@@ -254,6 +255,7 @@ class Machine(Shown):
         "2TB/s,bf16=500TFLOP/s" (see `from_peaks`; also link=, memory=, launch=, name=). device: of a file's machines the first of
         this device or name; None is the first. Raises Error for what cannot be read, and for a name that is unknown or ambiguous.
         """
+        require_type("a machine", given, (str, os.PathLike), "a name such as 'H100', or a path")
         path, text = Path(given), os.fspath(given)
         if path.suffix == ".toml" and path.is_file():
             return cls(**parts_of_file(path))
@@ -290,37 +292,41 @@ class Machine(Shown):
         Ceilings have the source "datasheet" and one sample; one that is not verified has a reason, and its label says so. Of two
         bandwidths the datasheet's is the roof; the driver's is in the facts. Raises Error for an ambiguous or unknown name.
         """
+        require_type("a datasheet", name, str, "a name such as 'H100 SXM'")
         return cls(**parts(name))
 
     @classmethod
     def from_peaks(
         cls,
         name: str,
-        bytes_per_s: float,
+        bytes_per_s: float | str,
         *,
-        link_bytes_per_s: float | None = None,
-        memory_bytes: int | None = None,
-        launch_s: float | None = None,
-        **flops_per_s: float,
+        link_bytes_per_s: float | str | None = None,
+        memory_bytes: int | str | None = None,
+        launch_s: float | str | None = None,
+        **flops_per_s: float | str,
     ) -> Machine:
         """A machine on paper: `Machine.from_peaks("A100", 2e12, fp16=312e12, fp32=19.5e12)`, one bandwidth, peaks by dtype.
 
-        link_bytes_per_s: to other ranks, one way. memory_bytes: of the device. launch_s: of one launch. Ceilings have the
-        source "datasheet". Raises Error for an unknown dtype and for rates that are not positive.
+        Numbers may be words: "2TB/s", "312TFLOP/s". link_bytes_per_s: to other ranks, one way. memory_bytes: of the device.
+        launch_s: of one launch. Ceilings have the source "datasheet". Raises Error for an unknown dtype and for rates that are not
+        positive.
         """
 
         def ceiling(**what: Any) -> Ceiling:
             return Ceiling(source=SOURCE, reason="as given", **what)
 
-        found = [ceiling(probe="stream", level="DRAM", access="read", variant="plain", samples=(bytes_per_s,))]
-        for given, rate in flops_per_s.items():
+        rate = number_of("bytes_per_s", bytes_per_s)
+        found = [ceiling(probe="stream", level="DRAM", access="read", variant="plain", samples=(rate,))]
+        for given, peak in flops_per_s.items():
             dtype = dtype_name(given)
-            found.append(ceiling(probe="fma", dtype=dtype, accumulator=_SUMS.get(dtype, "fp32"), samples=(rate,)))
+            samples = (number_of("flops_per_s", peak),)
+            found.append(ceiling(probe="fma", dtype=dtype, accumulator=_SUMS.get(dtype, "fp32"), samples=samples))
         if link_bytes_per_s is not None:
-            found.append(ceiling(probe="link", samples=(link_bytes_per_s,)))
+            found.append(ceiling(probe="link", samples=(number_of("link_bytes_per_s", link_bytes_per_s),)))
         if launch_s:
-            found.append(ceiling(probe="launch", samples=(launch_s,)))
-        facts = {} if memory_bytes is None else {"memory_bytes": memory_bytes}
+            found.append(ceiling(probe="launch", samples=(number_of("launch_s", launch_s),)))
+        facts = {} if memory_bytes is None else {"memory_bytes": number_of("memory_bytes", memory_bytes)}
         return cls(name=name, device="paper", facts=facts, ceilings=tuple(found))
 
     # -- reprs ------------------------------------------------------------------------------------------------------------

@@ -52,6 +52,18 @@ def machine_list(text: str) -> list[str]:
     return found
 
 
+def number_of(name: str, given: Any) -> float:
+    """A number of a machine on paper, or words for it: "500 TFLOPS", "80GB", "2us", "2TB/s". Raises Error for anything else."""
+    if isinstance(given, str):
+        if name == "memory_bytes":
+            return parse_bytes(given)
+        flops = name == "flops_per_s"
+        return parse_time_s(given) if name == "launch_s" else parse_si(_FLOPS.sub("FLOP/s", given), "FLOP/s" if flops else "B/s")
+    if isinstance(given, bool) or not isinstance(given, (int, float)):
+        raise Error(f"{name} must be a number or words such as '2TB/s', got {given!r:.60}")
+    return given
+
+
 def peaks_of(text: str) -> dict[str, Any]:
     """The arguments of `Machine.from_peaks` from words such as FORM. Raises Error naming the part that cannot be read."""
     found: dict[str, Any] = {"name": text}
@@ -63,11 +75,9 @@ def peaks_of(text: str) -> dict[str, Any]:
             known = KEYS.get(key)
             if known is None:
                 known = dtype_name(key)
-                number: Any = parse_si(_FLOPS.sub("FLOP/s", value), "FLOP/s")
-            elif key == "name":
-                number = value
+                number: Any = number_of("flops_per_s", value)
             else:
-                number = {"memory": parse_bytes, "launch": parse_time_s}.get(key, lambda rate: parse_si(rate, "B/s"))(value)
+                number = value if key == "name" else number_of(known, value)
         except Error as error:
             near = "" if key in KEYS else hint(key, KEYS)
             said = f"machine {text!r:.80}: {part.strip()!r:.80}: {error}{near}"

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-from ..errors import Error
+from ..errors import Error, require_type
 
 Name = str | os.PathLike[str]
 
@@ -101,6 +101,7 @@ def require_file(path: Name, *, apart_from: Iterable[Name | None] = ()) -> Path:
 
     apart_from: see `require_apart`.
     """
+    require_type("the path of a file", path, (str, os.PathLike), "text or a Path")
     file = Path(path)
     require_apart(file, apart_from)
     target = Path(target_of(file))

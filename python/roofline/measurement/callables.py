@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..dtypes import dtype as dtype_named
 from ..errors import Error, require_type
-from ..machine import LEVELS, Machine
+from ..machine import CACHES, Machine, memory_level
 from ..operators import Operator
 from ..results import Measurement
 from ..results.record import CALLABLE
+from ..words import arguments_checked
 from .devices import Device, measuring, open_device, provenance, utc_now
 from .probing import roofs_of
-from .timing import Policy, bracketed, checked_options, from_roofs, with_plausibility
+from .timing import Policy, bracketed, checked_options, from_roofs, tried, with_plausibility
 
 
 def _count(name: str, value: Any) -> int:
@@ -42,6 +45,7 @@ def stream_handle(stream: Any) -> int:
     return found
 
 
+@arguments_checked
 def measure_callable(
     function: Callable[..., Any],
     *args: Any,
@@ -50,7 +54,7 @@ def measure_callable(
     dtype: str = "fp32",
     name: str | None = None,
     mix: str = "read",
-    level: str = "DRAM",
+    level: str | None = None,
     device: str | Device | None = "cpu",
     threads: int = 0,
     stream: Any = None,
@@ -64,7 +68,7 @@ def measure_callable(
 
     flops, bytes: what one call computes and moves, as numbers, or an operator of ours as `flops` (its FLOPs, compulsory
     bytes, dtype and mix). dtype: of the compute roof. mix: the access whose bandwidth is the memory roof. level: where its
-    data lies ("DRAM", "L1", ...). threads: of the roofs it is compared with. The callable runs on its own threads, unpinned;
+    data lies ("L1", ...; None: memory). threads: of the roofs it is compared with. The callable runs on its own threads, unpinned;
     what it returns is dropped. stream: of a GPU, the one that the callable launches on (PyTorch's, CuPy's, a handle): it is timed
     by events there, and what it launches elsewhere is not seen. Without one it is timed by the host's clock, from an idle GPU to
     an idle GPU, launches included; the plan's `clock` says which. Raises Error for bad input; what the callable raises passes
@@ -85,9 +89,10 @@ def measure_callable(
     dtype_named(dtype)
     require_type("kwargs", kwargs, (Mapping, type(None)), "a mapping of keyword arguments")
     policy = checked_options(machine, policy)
-    if level not in LEVELS:
-        raise Error(f"level must be one of {', '.join(LEVELS)}, got {level!r:.60}")
-    opened = open_device(device, threads)
+    opened, begun = open_device(device, threads), time.monotonic()
+    level, levels = level or memory_level(opened.facts), (*CACHES, memory_level(opened.facts))
+    if level not in levels:
+        raise Error(f"level must be one of {', '.join(levels)}, got {level!r:.60}")
     if stream is not None and opened.backend != "cuda":
         raise Error(f"measure_callable: a stream belongs to a GPU, and the device is {opened.name!r:.80}; pass device='cuda:0'")
     keywords = dict(kwargs or {})
@@ -100,7 +105,7 @@ def measure_callable(
         probes = roofs_of(
             opened, mix=mix, arithmetic=dtype, level=level, flops=total, machine=machine, products=products
         )
-        clock = bracketed(opened, [bound], False, probes, from_roofs(total, traffic), level, policy)
+        clock = tried(partial(bracketed, opened, [bound], False, probes, from_roofs(total, traffic), level), policy, begun)
     plan = {"clock": "host" if handle is None else "events on the stream"}
     if handle is not None:
         plan["gate"] = "off: a call waits for the GPU" if bound.waits else "on"

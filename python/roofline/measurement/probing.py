@@ -19,7 +19,7 @@ from ..probes.base import want
 from ..probes.compute import FMA, fma_problem
 from ..probes.gpu_units import LIBRARY_SIZE, library_is_faster, rate, tensor_problem, tensor_variants
 from ..probes.latency import LAUNCH
-from ..probes.levels import cache_level
+from ..probes.levels import MEMORIES, cache_level, memory_level
 from ..probes.products import SQUARE, product
 from ..probes.tensor import MMA
 from ..probes.transfer import LINK, link_problem
@@ -114,7 +114,7 @@ def ready(device: Device, probe: Probe, problem: Operator, variant: str, level: 
         problem=problem,
         variant=variant,
         work=probe.work(problem),
-        flush=level == "DRAM" and bool(device.facts.get("flush")),
+        flush=level in MEMORIES and bool(device.facts.get("flush")),
         sets=[bind(device, problem, variant, tensors)],
         tensors=tensors,
     )
@@ -241,5 +241,5 @@ def roofs_of(
 
 
 def level_of(device: Device, size_bytes: int, cache_state: str) -> str:
-    """Where the operands lie: DRAM when cold, else the smallest level that holds them."""
-    return "DRAM" if cache_state != "warm" else cache_level(device.facts, size_bytes)
+    """Where the operands lie: memory when cold, else the smallest level that holds them."""
+    return memory_level(device.facts) if cache_state != "warm" else cache_level(device.facts, size_bytes)

@@ -10,6 +10,7 @@ import numpy as np
 from ..errors import Error, require_type
 from ..operators import Operator, problem_of
 from ..tensor_spec import TensorSpec
+from ..words import arguments_checked
 from .devices import Device, open_device
 from .exchange import DeviceArray, Given, alignment_bytes, borrow, look, place_of
 from .tensors import Held, bind, require_kernels
@@ -76,6 +77,7 @@ def _apart(problem: Operator, held: dict[str, Held], written: Collection[str]) -
                 raise Error(f"{problem.name}: {shared}; pass a copy of one")
 
 
+@arguments_checked
 def run(
     problem: Operator | type[Operator] | str,
     *,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ..errors import Error, OutOfMemory, Unsupported, require_type
@@ -19,17 +21,23 @@ from ..probes.gpu_units import core_flops_per_s
 from ..probes.levels import last_cache
 from ..results import CACHE_STATES, Bracket, Measurement, roof_value
 from ..units import fmt_bytes, fmt_percent
+from ..words import ByName, arguments_checked
 from .devices import Device, measuring, open_device, provenance, utc_now
 from .probing import Ready, level_of, roofs_of
 from .tensors import Held, allocate_all, bind, check, require_kernels
 
 IMPLAUSIBLE = 1.03  # of its bracket
+LEAST_S = 0.5  # of samples, however little time is left
+PAUSE_S = 0.05  # before the second try of a contended measurement; twice as long before each further one
 MOST_SETS = 64  # of rotating buffers; a smaller problem is made cold by emptying the caches instead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    """How long and how carefully to sample. Times in seconds; noise: half-width of the 95 % interval over the median."""
+class Policy(ByName):
+    """How long and how carefully to sample. Times in seconds; noise: half-width of the 95 % interval over the median.
+
+    limit_s: of one measurement with its preparation: samples are fewer, and no try begins, where it would take longer.
+    """
 
     warmup_min_s: float = 0.1
     warmup_max_s: float = 0.4
@@ -40,6 +48,7 @@ class Policy:
     noise: float = 0.005
     bracket_s: float = 0.012
     tries: int = 3
+    limit_s: float = 10.0
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -48,8 +57,15 @@ class Policy:
                 raise Error(f"{field.name} must be a number of at least 0, got {value!r:.80}")
         if self.min_samples < 3 or self.tries < 1:
             raise Error("min_samples must be at least 3 and tries at least 1")
+        if self.limit_s < self.max_s:
+            raise Error(f"limit_s ({self.limit_s} s) must be at least max_s ({self.max_s} s)")
         if self.warmup_max_s < self.warmup_min_s:
             raise Error(f"warmup_max_s ({self.warmup_max_s} s) must be at least warmup_min_s ({self.warmup_min_s} s)")
+
+    def within(self, left_s: float) -> Policy:
+        """One try that takes samples for at most `left_s`, and half a second at least."""
+        max_s = max(min(self.max_s, left_s - self.warmup_max_s), min(self.max_s, LEAST_S))
+        return dataclasses.replace(self, max_s=max_s, min_s=min(self.min_s, max_s), tries=1)
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -57,7 +73,7 @@ class Policy:
 
 REPORT = Policy(warmup_min_s=0.03, warmup_max_s=0.12, min_s=0.15, max_s=0.4, noise=0.01, tries=2)
 QUICK = Policy(warmup_min_s=0.02, warmup_max_s=0.08, min_s=0.05, max_s=0.15, noise=0.02, tries=2)
-THOROUGH = Policy(warmup_min_s=0.2, warmup_max_s=0.8, min_s=0.5, max_s=3.0)
+THOROUGH = Policy(warmup_min_s=0.2, warmup_max_s=0.8, min_s=0.5, max_s=3.0, limit_s=30.0)
 
 
 @dataclass(slots=True)
@@ -265,7 +281,7 @@ def bracketed(
     elif seen["roof_moved"]:
         b = brackets[seen["limiting"]]
         status = "roof_moved"
-        reason = f"the {b.label} roof moved by {b.moved:.0%} around the measurement, {seen['repeats'] + 1} times in a row"
+        reason = f"the {b.label} roof moved by {b.moved:.0%} around the measurement"
     return {
         "samples_s": tuple(map(float, seen["samples_s"])),
         "launches_per_sample": int(seen["launches_per_sample"]),
@@ -281,6 +297,22 @@ def bracketed(
         "status": status,
         "reason": reason,
     }
+
+
+def tried(sampled: Callable[[Policy], dict[str, Any]], policy: Policy, begun: float) -> dict[str, Any]:
+    """What `sampled` gives undisturbed, tried policy.tries times as far as limit_s from `begun` allows; else the last one."""
+    for attempt in range(policy.tries):
+        start = time.monotonic()
+        clock = sampled(policy.within(policy.limit_s - (start - begun))) | {"repeats": attempt}
+        if clock["status"] == "ok" or attempt + 1 == policy.tries:
+            break
+        now = time.monotonic()
+        if 2 * now - start - begun > policy.limit_s:
+            clock["reason"] += f"; {policy.limit_s:g} s leave no time for another try"
+            break
+        if clock["status"] == "contended":
+            time.sleep(PAUSE_S * 2**attempt)
+    return clock
 
 
 def kept_share(prepared: Prepared) -> float:
@@ -313,6 +345,7 @@ def checked_options(machine: Machine | None, policy: Policy | None) -> Policy:
     return policy or Policy()
 
 
+@arguments_checked
 def measure(
     problem: Operator | type[Operator] | str,
     *,
@@ -349,6 +382,7 @@ def measure(
         raise Error(
             f"the machine {machine.name!r:.80} is of {machine.device}, not of {opened.name}; measure that device's ceilings first"
         )
+    begun = time.monotonic()
     with measuring(opened):
         if machine is not None:
             opened.learn(machine.facts)
@@ -372,13 +406,15 @@ def measure(
             ranks=prepared.plan.get("ranks", 1),
         )
         expected = from_rates(prepared, machine, level)
-        clock = bracketed(opened, prepared.sets, prepared.flush_each, probes, expected, level, policy)
+        clock = tried(partial(bracketed, opened, prepared.sets, prepared.flush_each, probes, expected, level), policy, begun)
         names = list(prepared.sets[0].steps)
         alone: dict[str, tuple[float, ...]] = {}
         if steps and len(names) > 1:
+            left_s = max(policy.limit_s - (time.monotonic() - begun), LEAST_S) / len(names)
             short = dataclasses.replace(
-                policy, max_s=min(policy.max_s / 4, 0.5), min_s=min(policy.min_s / 4, 0.1), warmup_min_s=0.0, warmup_max_s=0.05
-            )
+                policy, max_s=min(policy.max_s / 4, 0.5, left_s), min_s=min(policy.min_s / 4, 0.1, left_s), warmup_min_s=0.0,
+                warmup_max_s=0.05,
+            )  # fmt: skip
             alone = {name: tuple(map(float, timed(prepared, short, index)["samples_s"])) for index, name in enumerate(names)}
         return with_plausibility(
             Measurement(

@@ -9,6 +9,7 @@ from typing import Any
 from .._repr import Parts, Row, Shown
 from ..errors import Error
 from ..units import fmt_number, fmt_si
+from ..words import arguments_checked
 from .base import Facts, Operator
 
 
@@ -46,6 +47,7 @@ class Counts(Shown):
     __rmul__ = __mul__
 
 
+@arguments_checked
 def count(
     *problems: Operator | type[Operator] | str,
     variant: str = "",
@@ -122,6 +124,7 @@ class Growth(Shown):
         return ridge * self.bytes_once / room if room > 0 else None
 
 
+@arguments_checked
 def growth(problem: Operator | type[Operator] | str, field: str, *, products_only: bool = False, **fields: Any) -> Growth:
     """How the counts of a problem grow with one of its fields: growth("gemm", "M", N="4k", K="4k").
 

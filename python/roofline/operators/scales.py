@@ -12,6 +12,7 @@ from ..dtypes import from_float64
 from ..tensor_spec import TensorSpec
 from .base import Operator
 
+GEMM: Mapping[str, str] = {"rows": "M", "columns": "N", "inner": "K"}
 SCALES = ("none", "tensor", "row", "block", "two_level")
 # What cuBLASLt reads the scales of blocks of 8 bits in: tiles of so many rows (columns of b) by so many blocks along inner.
 TILE_ROWS, TILE_BLOCKS = 128, 4
@@ -29,12 +30,13 @@ def scales_name(problem: Mapping[str, Any]) -> str:
     return {"block": size, "two_level": f"{size} in two levels"}.get(scales, "")
 
 
-def without_unused(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a problem without those that say how a product is scaled and finished, where it is not."""
+def shown_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A problem's fields as prints name them: a GEMM has M, N and K; how a product is scaled and finished only where it is."""
     unused = {"scales", "scale_block", "scale_columns", "scale_bits"} if fields.get("scales") == "none" else set()
     if "scales" in fields and not fields.get("bias") and fields.get("activation", "none") == "none":
         unused |= {"bias", "activation"}
-    return {name: value for name, value in fields.items() if name not in unused}
+    letters = GEMM if fields.keys() >= GEMM.keys() else {}
+    return {letters.get(name, name): value for name, value in fields.items() if name not in unused}
 
 
 def check_scales(problem: Operator, scale_bits: Any) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import Error
+from ..machine import MEMORIES
 from ..words import hint
 
 
@@ -33,10 +34,11 @@ LIGHT = Theme(
         "paper": "#FFFFFF", "ink": "#222222", "muted": "#5F6368", "grid": "#D9DBDE", "blue": "#0066A1", "red": "#C04A00",
         "green": "#007A5A", "purple": "#A0467A", "brown": "#8A5A00", "slate": "#4B5FA8", "memory": "#EDF4FA", "compute": "#FCF6E9",
         "pale": "#F1F6FA", "dark": "#0B4A75", "more": "#8C3A00", "L1": "#80858B", "L2": "#62676E", "L3": "#44494F",
-        "DRAM": "#1A1A1A",
+        **dict.fromkeys(MEMORIES, "#1A1A1A"),
     },
     {
-        "DRAM": "#7FB2D9", "L3": "#B5D2E8", "L2": "#D5E5F2", "L1": "#EDF4FA", "product": "#F2C46B", "exp": "#F8E0AE",
+        **dict.fromkeys(MEMORIES, "#7FB2D9"),
+        "L3": "#B5D2E8", "L2": "#D5E5F2", "L1": "#EDF4FA", "product": "#F2C46B", "exp": "#F8E0AE",
         "other": "#FBEFD5", "launch": "#D9A2C0", "link": "#9CCFBC", "link latency": "#D3EBE2", "overlap": "#E4E6E8",
         "overhead": "#C6C9CC", "unfit": "#F4F4F5",
     },
@@ -47,10 +49,11 @@ DARK = Theme(
         "paper": "#16181C", "ink": "#E8EAED", "muted": "#A3A9B0", "grid": "#3A3E44", "blue": "#5AB4F0", "red": "#FF8A3D",
         "green": "#3CCB9B", "purple": "#E48FC0", "brown": "#D9A94A", "slate": "#9DB0F5", "memory": "#1B2530", "compute": "#28231A",
         "pale": "#1E2A36", "dark": "#8CCBF7", "more": "#FFB27A", "L1": "#8A8F96", "L2": "#A8ADB4", "L3": "#C6CBD1",
-        "DRAM": "#F2F3F5",
+        **dict.fromkeys(MEMORIES, "#F2F3F5"),
     },
     {
-        "DRAM": "#2F6F9F", "L3": "#25567B", "L2": "#1E4160", "L1": "#1A3145", "product": "#A9771F", "exp": "#7D5A1E",
+        **dict.fromkeys(MEMORIES, "#2F6F9F"),
+        "L3": "#25567B", "L2": "#1E4160", "L1": "#1A3145", "product": "#A9771F", "exp": "#7D5A1E",
         "other": "#574019", "launch": "#8A4F71", "link": "#2F7E66", "link latency": "#235C4B", "overlap": "#3A3E44",
         "overhead": "#5A5F66", "unfit": "#22252A",
     },
@@ -58,7 +61,9 @@ DARK = Theme(
 THEMES: Mapping[str, Theme] = {theme.name: theme for theme in (LIGHT, DARK)}
 
 DTYPES: Mapping[str, str] = {"fp32": "blue", "fp64": "red", "bf16": "green", "fp16": "purple", "tf32": "slate", "int8": "brown"}
-LEVELS: Mapping[str, tuple[str, str]] = {"DRAM": ("blue", "o"), "L3": ("red", "s"), "L2": ("green", "^"), "L1": ("purple", "D")}
+LEVELS: Mapping[str, tuple[str, str]] = {
+    **dict.fromkeys(MEMORIES, ("blue", "o")), "L3": ("red", "s"), "L2": ("green", "^"), "L1": ("purple", "D"),
+}  # fmt: skip
 ACCESS: Mapping[str, tuple[str, str]] = {
     "read": ("blue", "o"), "write": ("red", "s"), "copy": ("green", "^"), "scale": ("purple", "D"), "add": ("brown", "v"),
     "triad": ("ink", "P"), "update": ("slate", "X"),

@@ -16,6 +16,7 @@ from ..kernel_costs import kernel_costs
 from ..machine import LEVELS, Given, Machine, held_by, machine_of
 from ..operators import operator_named
 from ..operators.base import Facts, Operator
+from ..words import arguments_checked
 from .expected import Utilisation
 from .problems import Assumed, expect, facts_of
 from .rates import moved_bytes
@@ -53,6 +54,7 @@ _KINDS = {"time_s": "f8", "roof_s": "f8", "bound": "U7", "level": "U7", "flops":
 CHUNK = 1 << 13  # predictions at a time: their two dozen arrays stay in a second-level cache
 
 
+@arguments_checked
 def predict_many(
     machine: Given,
     operator: type[Operator] | str,

@@ -16,14 +16,14 @@ from .._repr import Parts, Row, printable
 from ..counts import larger, pick, smaller
 from ..errors import Error
 from ..kernel_costs import KernelCosts, kernel_costs, untimed
-from ..machine import LEVELS, Machine
+from ..machine import LEVELS, MEMORIES, Machine
 from ..model import Roofs, bound, roofs_and_notes, terms_s
 from ..model import time_s as roof_time_s
 from ..operators.base import WORK, Facts, Operator
-from ..operators.scales import without_unused
+from ..operators.scales import shown_fields
 from ..reading import SCHEMA_VERSION
 from ..units import SECONDS, fmt_si, within
-from .expected import Expected, Utilisation, longest, utilisation_of
+from .expected import ROOF_WORDS, Expected, Utilisation, longest, utilisation_of
 from .rates import Rates, any_of, machine_rates, memory_and_rest_s, moved_bytes, reused_bytes, share_of
 
 ROUNDING = 1e-12  # of a time: a difference of floating-point sums below this is 0
@@ -102,7 +102,7 @@ class Prediction(Expected):
         """What and on what, in a line."""
         if self.problem is None:
             return repr(self)
-        fields = ", ".join(f"{name} {value}" for name, value in without_unused(self.problem.to_dict()).items())
+        fields = ", ".join(f"{name} {value}" for name, value in shown_fields(self.problem.to_dict()).items())
         return f"{self.what}, {fields}, on {self.machine}"
 
     def summary(self) -> list[tuple[str, str]]:
@@ -119,9 +119,12 @@ class Prediction(Expected):
         roofs: list[Row] = [
             (f"{term} roof", fmt_si(seconds, "s"), self.roofs.labels.get(names.get(term, term), ""))
             for term, seconds in self.terms.items()
+            if seconds > 0
         ]
         parts: list[Row] = [
-            (name, fmt_si(seconds, "s"), self.rates.labels.get(name, "")) for name, seconds in self.parts.items() if seconds > 0
+            (ROOF_WORDS.get(name, name), fmt_si(seconds, "s"), self.rates.labels.get(name, ""))
+            for name, seconds in self.parts.items()
+            if seconds > 0
         ]
         most = f" to {fmt_si(self.most_s, 's')}" if self.most_s else ""
         return ("", "time", "ceiling"), [*roofs, *parts, ("expected", f"{fmt_si(self.time_s, 's')}{most}", "")]
@@ -181,13 +184,13 @@ def expect(
     time_s = rates.time_s(parts)
     if kernel is not None:
         overlapped_s = time_s - parts["launch"]
-        more = kernel.more_s(problem, *memory_and_rest_s(parts), overlapped_s, cold=roofs.level == LEVELS[-1])
+        more = kernel.more_s(problem, *memory_and_rest_s(parts), overlapped_s, cold=roofs.level in MEMORIES)
         shorter = 1 + smaller(more["kernel"], 0.0) / larger(overlapped_s, sys.float_info.min)
         parts = {name: seconds if name == "launch" else seconds * shorter for name, seconds in parts.items()}
         time_s, most_s = time_s + sum(more.values()), None if most_s is None else most_s + sum(more.values())
         if kernel.replaced and not isinstance(time_s, np.ndarray):
             notes.append(kernel.replaced)
-            doubt = kernel.doubt(problem, cold=roofs.level == LEVELS[-1])
+            doubt = kernel.doubt(problem, cold=roofs.level in MEMORIES)
             most_s = larger(most_s or 0.0, time_s * math.exp(2 * doubt))
         parts |= {name: larger(seconds, 0.0) for name, seconds in more.items() if any_of(seconds)}
     return Prediction(

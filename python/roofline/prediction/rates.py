@@ -15,7 +15,7 @@ import numpy as np
 from ..counts import larger, pick, smaller
 from ..errors import Error
 from ..kernel_costs import SHARPNESS
-from ..machine import LEVELS, Ceiling, Machine, held_by, own_bytes
+from ..machine import LEVELS, MEMORIES, Ceiling, Machine, held_by, own_bytes
 from ..model import Roofs, core_ceiling
 from ..operators.base import WORK, Facts, Operator
 from ..operators.scales import USUAL_SCALES, scales_name
@@ -78,8 +78,8 @@ class Rates:
 
 def memory_and_rest_s(parts: Mapping[str, Any]) -> tuple[Any, Any]:
     """Of `Rates.parts_s`: seconds of the bytes from memory, and of all else but launches together."""
-    rest = {name: seconds for name, seconds in parts.items() if name not in (LEVELS[-1], "launch")}
-    return parts.get(LEVELS[-1], 0.0), Rates(bandwidths={}, work={}, knee=SHARPNESS).time_s(rest)
+    rest = {name: seconds for name, seconds in parts.items() if name not in (*MEMORIES, "launch")}
+    return sum(parts.get(name, 0.0) for name in MEMORIES), Rates(bandwidths={}, work={}, knee=SHARPNESS).time_s(rest)
 
 
 def share_of(label: str, shares: Mapping[str, float], roof: str) -> str:
@@ -101,7 +101,7 @@ def moved_bytes(problem: Operator, plan: Facts, facts: Mapping[str, Any], level:
     beyond = problem.traffic(plan)
     if beyond:
         touched = int(plan.get("workspace_bytes", 0)) or larger(problem.footprint_bytes(), sum(beyond.values()) // 2)
-        for where, there in held_by(facts, touched) if level == "DRAM" else ((level, True),):
+        for where, there in held_by(facts, touched) if level in MEMORIES else ((level, True),):
             if any_of(there):
                 found.setdefault(where, {}).update({term: size * there for term, size in beyond.items()})
     return found
@@ -192,13 +192,13 @@ def machine_rates(machine: Machine, problem: Operator, roofs: Roofs, *, variant:
 
 
 def _knee(machine: Machine, level: str) -> float:
-    """p of the undisturbed sweep over intensity at `level`, else at DRAM; KNEE where there is none, infinite on paper.
+    """p of the undisturbed sweep over intensity at `level`, else at memory; KNEE where there is none, infinite on paper.
 
     The lower end of its 95 % interval: operators overlap memory and arithmetic no better than the sweep's kernel, made for it.
     """
     if not any(c.source == "measured" for c in machine.ceilings):
         return math.inf
-    for wanted in (level, LEVELS[-1]):
+    for wanted in (level, *MEMORIES):
         for swept in machine.empirical:
             if swept.level == wanted and swept.status == "ok":
                 try:

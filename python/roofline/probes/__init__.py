@@ -11,7 +11,7 @@ from .base import DEPTHS, KINDS, RATE_UNITS, UNITS, Identified, Identity, Probe,
 from .compute import EXP, FMA, FMA_ADD, FMA_OPERANDS
 from .kernels import KERNEL
 from .latency import CHASE, CORE_TO_CORE, HOST_CALL, LAUNCH
-from .levels import LEVELS
+from .levels import CACHES, LEVELS, MEMORIES, memory_level
 from .products import ALIGNED, GEMM, NARROWS, ODD, SQUARE, WIDE
 from .tensor import FLAT, MMA
 from .transfer import HOST_COPY, LINK, PEER_COPY, TRANSFERS
@@ -42,6 +42,6 @@ def wanted(target: Target, depth: str = "standard") -> Iterator[Wanted]:
 
 
 __all__ = [
-    "ALIGNED", "DEPTHS", "GEMM", "KINDS", "LEVELS", "PROBES", "RATE_UNITS", "TRANSFERS", "UNITS", "VARIANTS", "Identified",
-    "Identity", "Probe", "Target", "Wanted", "probe_named", "roofs_of", "wanted",
+    "ALIGNED", "CACHES", "DEPTHS", "GEMM", "KINDS", "LEVELS", "MEMORIES", "PROBES", "RATE_UNITS", "TRANSFERS", "UNITS", "VARIANTS",
+    "Identified", "Identity", "Probe", "Target", "Wanted", "memory_level", "probe_named", "roofs_of", "wanted",
 ]  # fmt: skip

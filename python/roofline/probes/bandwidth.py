@@ -26,7 +26,7 @@ from .base import (
     want,
     words,
 )
-from .levels import cache_capacity, last_cache
+from .levels import MEMORIES, cache_capacity, last_cache, memory_level
 
 # A flushed array reads at DRAM's rate from 16 MiB up; larger ones make a launch long against its ends.
 DRAM_ARRAY_BYTES = {"quick": 64 * MIB, REPORT: 64 * MIB, "standard": 256 * MIB, "thorough": 512 * MIB}
@@ -55,7 +55,7 @@ STRIDES = {"cpu": (2, 4, 8, 16), "cuda": (2, 4, 8, 16, 32)}  # fp32: one element
 VARIANTS = {"non_temporal": "NT", "shared": "shared memory"}  # as names say them
 
 LEVEL_SUMMARIES = {
-    "DRAM": "arrays that no cache holds: they are flushed before each launch, or far larger than any cache",
+    **dict.fromkeys(MEMORIES, "arrays that no cache holds: they are flushed before each launch, or far larger than any cache"),
     "L3": "arrays that stay in the last cache",
     "L2": "arrays that stay in each core's second cache",
     "L1": "arrays that stay in each core's first cache",
@@ -109,7 +109,7 @@ def stream_problem(
 ) -> Stream:
     """Arrays that come from `level`, and enough passes for a launch. Raises Unsupported where the level cannot be shown."""
     element = dtype_named(dtype).bits // 8
-    if level == "DRAM":
+    if level in MEMORIES:
         size = dram_array_bytes(target, depth)
         passes = DRAM_PASSES[target.backend]
         return _stream(access=access, elements=size // element, passes=passes, streams=streams, dtype=dtype)
@@ -192,7 +192,7 @@ def _gpu_candidates(target: Target, one: Stream, level: str, depth: str) -> list
     if one.access == "update":
         return [(one, "plain")]
     variants = ["plain"] if target.missing("stream", "bulk", "fp32") else ["plain", "bulk"]
-    if level == "DRAM" and one.access != "read":
+    if level in MEMORIES and one.access != "read":
         variants.append("non_temporal")
     sizes = IN_FLIGHT_BYTES if depth == "thorough" else IN_FLIGHT_BYTES[:1]
     return [(one.replace(in_flight_bytes=size), variant) for variant in variants for size in sizes]
@@ -229,9 +229,10 @@ def _cpu_streams(target: Target, depth: str) -> Iterator[Wanted]:
 
 
 def _gpu_streams(target: Target, depth: str) -> Iterator[Wanted]:
-    for level in ("DRAM", "L2"):
-        for access in MIXES if level == "DRAM" or cache_capacity(target.facts, level) else ():
-            usual = ("copy", "triad", "update") if level == "DRAM" else ("copy", "update")
+    memory = memory_level(target.facts)
+    for level in (memory, "L2"):
+        for access in MIXES if level == memory or cache_capacity(target.facts, level) else ():
+            usual = ("copy", "triad", "update") if level == memory else ("copy", "update")
             rank = ROOFS if access == "read" else ACCESSES if access in usual else FURTHER
             yield from _level(target, rank, level, access, depth)
     if cache_capacity(target.facts, "L1"):
@@ -245,14 +246,15 @@ def _shared(target: Target, depth: str) -> Iterator[Wanted]:
 
 def _strided(target: Target, depth: str) -> Iterator[Wanted]:
     for stride in STRIDES[target.backend] if depth == "thorough" else ():
+        memory = memory_level(target.facts)
         with suppress(Unsupported):  # the plain read says why
-            one = stream_problem(target, "DRAM", "read", depth=depth).replace(stride=stride, passes=1)  # a pass is as many walks
-            yield want(STRIDED, target, THOROUGH, (one, "plain"), level="DRAM")
+            one = stream_problem(target, memory, "read", depth=depth).replace(stride=stride, passes=1)  # a pass is as many walks
+            yield want(STRIDED, target, THOROUGH, (one, "plain"), level=memory)
 
 
 def _scalar(target: Target, depth: str) -> Iterator[Wanted]:
     for level in (
-        ("DRAM", *(level for level in SCALAR_CACHES[target.backend] if cache_capacity(target.facts, level)))
+        (memory_level(target.facts), *(level for level in SCALAR_CACHES[target.backend] if cache_capacity(target.facts, level)))
         if depth == "thorough"
         else ()
     ):

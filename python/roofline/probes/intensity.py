@@ -9,6 +9,7 @@ from ..operators import MixedIntensity, Operator
 from ..units import KIB
 from .bandwidth import stream_problem
 from .base import Identified, Identity, Probe, Target, words
+from .levels import MEMORIES
 
 # Whole tiles of mixed_intensity on every instruction set, in bytes per thread: where every line is computed on, and where not.
 MIXED_TILE_BYTES = (1280, 4096)
@@ -52,7 +53,7 @@ def mixed_intensity_grid(
         whole = (MIXED_TILE_BYTES[every > 1] if on_cpu else GPU_MIXED_TILE_BYTES) * units
         size_bytes = max(size // whole, 1) * whole
         pass_s = max(size_bytes / bandwidth, size_bytes * intensity[multiply_adds, every] / compute)
-        passes = 1 if level == "DRAM" else max(1, round(MIXED_LAUNCH_S / pass_s))
+        passes = 1 if level in MEMORIES else max(1, round(MIXED_LAUNCH_S / pass_s))
         sized = MixedIntensity(elements=size_bytes // element, passes=passes, streams=streams, dtype=dtype)
         found.append(sized.replace(multiply_adds=multiply_adds, every=every))
     return found

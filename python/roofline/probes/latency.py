@@ -10,11 +10,11 @@ from ..operators.pointer_chase import LINE_BYTES
 from ..units import MIB, fmt_bytes
 from .bandwidth import cache_set_bytes, dram_array_bytes, most_array_bytes
 from .base import FURTHER, ROOFS, THOROUGH, Identity, Probe, Target, Wanted, want, words
-from .levels import cache_capacity, last_cache
+from .levels import MEMORIES, cache_capacity, last_cache, memory_level
 
 # Hops of one launch: tens of thousands of times its call (some ns), and below 20 ms even where a hop takes 400 ns.
 HOPS = {"L1": 200_000, "L2": 100_000, "L3": 50_000, "DRAM": 50_000}
-GPU_HOPS = {"L1": 200_000, "L2": 20_000, "DRAM": 10_000}  # of some 20, 150 and 500 ns
+GPU_HOPS, GPU_MEMORY_HOPS = {"L1": 200_000, "L2": 20_000}, 10_000  # of some 20, 150 and 500 ns
 GPU_DRAM_BYTES = 256 * MIB
 PARTNERS = 8  # threads that exchange a line with thread 0, spread evenly over all
 GRAPH_NODES = 256  # of one graph: its own launch is spread over them
@@ -49,16 +49,17 @@ def chase_problem(target: Target, level: str, pages: str = "huge") -> PointerCha
 
 
 def _gpu_chase_problem(target: Target, level: str, pages: str) -> PointerChase:
-    if level not in GPU_HOPS:
+    if level not in (*GPU_HOPS, *MEMORIES):
         raise Unsupported(f"a GPU has no {level}")
+    memory = level in MEMORIES
     l1, l2 = cache_capacity(target.facts, "L1") // int(target.facts["sms"]), cache_capacity(target.facts, "L2")
     far = min(max(8 * l2, GPU_DRAM_BYTES), most_array_bytes(target))
-    size = {"L1": l1 // 4, "L2": l2 // 4, "DRAM": far}[level] // LINE_BYTES * LINE_BYTES
-    if not size or (level == "DRAM" and not l2):
-        raise Unsupported(f"{target.title} does not say how large its {'L2' if level == 'DRAM' else level} is")
-    if level == "DRAM" and size < 4 * last_cache(target.facts):
-        raise Unsupported(f"latency of DRAM: {fmt_bytes(size)} is too little beside a cache of {fmt_bytes(l2)}")
-    return PointerChase(size_bytes=size, hops=GPU_HOPS[level], pages=pages)
+    size = {"L1": l1 // 4, "L2": l2 // 4}.get(level, far) // LINE_BYTES * LINE_BYTES
+    if not size or (memory and not l2):
+        raise Unsupported(f"{target.title} does not say how large its {'L2' if memory else level} is")
+    if memory and size < 4 * last_cache(target.facts):
+        raise Unsupported(f"latency of {level}: {fmt_bytes(size)} is too little beside a cache of {fmt_bytes(l2)}")
+    return PointerChase(size_bytes=size, hops=GPU_HOPS.get(level, GPU_MEMORY_HOPS), pages=pages)
 
 
 def _chase(target: Target, rank: int, level: str, pages: str = "huge") -> Wanted:
@@ -70,8 +71,9 @@ def _chase(target: Target, rank: int, level: str, pages: str = "huge") -> Wanted
 
 
 def _chases(target: Target, depth: str) -> Iterator[Wanted]:
-    for level in GPU_HOPS if "sms" in target.facts else HOPS:
-        if level == "DRAM" or cache_capacity(target.facts, level):
+    memory = memory_level(target.facts)
+    for level in (*GPU_HOPS, memory) if "sms" in target.facts else HOPS:
+        if level == memory or cache_capacity(target.facts, level):
             yield _chase(target, FURTHER, level)
 
 

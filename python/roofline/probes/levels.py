@@ -7,7 +7,9 @@ from typing import Any
 
 from ..units import KIB, fmt_bytes
 
-LEVELS = ("L1", "L2", "L3", "DRAM")  # fastest first; DRAM is also a GPU's HBM
+CACHES, MEMORIES = ("L1", "L2", "L3"), ("DRAM", "GDDR", "HBM")
+LEVELS = CACHES + MEMORIES  # fastest first; a machine has one memory
+HBM_BUS_BITS = 1024  # one stack of it; a board of GDDR has at most 512
 
 # A set that fills a cache to the last byte does not stay in it: code, stacks and other data are there too.
 FITS = 0.9
@@ -16,6 +18,14 @@ FITS = 0.9
 L1_BESIDE_SHARED_BYTES = 28 * KIB
 # The L2 of large GPUs has two halves, and a line that both sides read may lie in each: what is to stay must fit one, with room.
 GPU_LASTING = 0.4
+
+
+def memory_level(facts: Mapping[str, Any]) -> str:
+    """What a device's memory is: HBM or GDDR of a GPU, else DRAM. By what a datasheet or its name states, else by its bus."""
+    stated = str(facts.get("memory_type") or facts.get("gpu_name") or "").upper()
+    wide = _is_gpu(facts) and int(facts.get("memory_bus_bits") or 0) >= HBM_BUS_BITS
+    kind = next((name for name in ("HBM", "GDDR") if name in stated), "HBM" if wide else "")
+    return kind or ("GDDR" if _is_gpu(facts) and facts.get("memory_bus_bits") else "DRAM")
 
 
 def _is_gpu(facts: Mapping[str, Any]) -> bool:
@@ -42,7 +52,7 @@ def cache_capacity(facts: Mapping[str, Any], level: str, threads: int | None = N
 
 def stated_caches(facts: Mapping[str, Any]) -> list[str]:
     """Each cache with its size, as people read it: "L2 2 MiB", "L3 480 MiB (170 MiB to be had)"."""
-    sizes = {name: int(facts.get(f"{name.lower()}_bytes") or 0) for name in LEVELS[:-1]}
+    sizes = {name: int(facts.get(f"{name.lower()}_bytes") or 0) for name in CACHES}
     share = int(facts.get("l3_share_bytes") or 0)
     to_be_had = f" ({fmt_bytes(share)} to be had)" if 0 < share < sizes["L3"] else ""
     return [f"{name} {fmt_bytes(size)}{to_be_had if name == 'L3' else ''}" for name, size in sizes.items() if size]
@@ -50,7 +60,7 @@ def stated_caches(facts: Mapping[str, Any]) -> list[str]:
 
 def last_cache(facts: Mapping[str, Any]) -> int:
     """Bytes of the largest cache that is known; 0 where none is."""
-    return max(cache_capacity(facts, level) for level in LEVELS[:-1])
+    return max(cache_capacity(facts, level) for level in CACHES)
 
 
 def curve_capacity(facts: Mapping[str, Any], level: str, threads: int | None = None) -> int:
@@ -68,13 +78,13 @@ def lasting_capacity(facts: Mapping[str, Any], level: str, threads: int | None =
 def held_by(facts: Mapping[str, Any], size_bytes: Any) -> Iterator[tuple[str, Any]]:
     """Each level with whether it is the fastest that holds `size_bytes`, spread over all threads: a bool, or an array of them."""
     left: Any = True
-    for level in LEVELS[:-1]:
+    for level in CACHES:
         capacity = FITS * lasting_capacity(facts, level)
         if capacity:
             fits = (size_bytes > 0) & (size_bytes <= capacity) & left
             yield level, fits
             left = left & (fits ^ True)
-    yield LEVELS[-1], left
+    yield memory_level(facts), left
 
 
 def cache_level(facts: Mapping[str, Any], size_bytes: int) -> str:

@@ -11,10 +11,11 @@ from ..errors import Error
 from ..machine import RATE_UNITS, Machine
 from ..model import gaps
 from ..operators import Operator, from_dict
+from ..prediction import ROOF_WORDS
 from ..results import Measurement, advise
-from ..units import MISSING, fmt_bytes, fmt_number, fmt_percent, fmt_si
+from ..units import MISSING, fmt_bytes, fmt_interval, fmt_number, fmt_percent, fmt_si
 from .formulas import flops_formulas, tensor_bytes, tensor_formulas, traffic_formulas
-from .tables import Table, fmt_error, fmt_interval, why_wrong
+from .tables import Table, brief_problem, fmt_error, why_wrong
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +135,8 @@ def _roofs(m: Measurement) -> Section:
             f"the two roofs meet at {fmt_number(ridge)} FLOP/byte; {fmt_number(m.flops_per_byte)} lies {side}, "
             "unless the launch is longer"
         )
-    return Section(title="Roofs around it", table=Table(headers=headers, rows=rows), lines=tuple(lines))
+    table = Table(headers=headers, rows=rows, drop=("moved", "n", "after"))
+    return Section(title="Roofs around it", table=table, lines=tuple(lines))
 
 
 def _timing(m: Measurement) -> Section:
@@ -170,7 +172,8 @@ def _prediction(m: Measurement) -> Section:
         return Section(title="Prediction", lines=("none was stored",))
     terms, parts = m.prediction.get("terms", {}), m.prediction.get("parts", {})
     rows = [(f"{name} roof", fmt_si(seconds, "s")) for name, seconds in terms.items()]
-    rows += [(name, fmt_si(seconds, "s")) for name, seconds in parts.items() if seconds > 0 and parts != terms]
+    if parts != terms:
+        rows += [(ROOF_WORDS.get(name, name), fmt_si(seconds, "s")) for name, seconds in parts.items() if seconds > 0]
     most = f" to {fmt_si(m.prediction['most_s'], 's')}" if m.prediction.get("most_s") else ""
     lines = [
         f"predicted {fmt_si(m.prediction['time_s'], 's')}{most} ({m.prediction.get('bound', '')}-bound), "
@@ -178,7 +181,8 @@ def _prediction(m: Measurement) -> Section:
         *m.prediction.get("notes", ()),
     ]
     if m.time_s is not None:
-        lines.append(f"measured {fmt_si(m.time_s, 's')}: predicted / measured − 1 = {fmt_error(m.prediction_error)}")
+        error = f"predicted / measured − 1 is the error, {fmt_error(m.prediction_error)}"
+        lines.append(f"measured {fmt_si(m.time_s, 's')}: {error}")
         lines.append(f"why: {why_wrong(m) or 'nothing is known'}")
     return Section(title="Prediction", table=Table(headers=("roof or part", "time"), rows=rows), lines=tuple(lines))
 
@@ -203,7 +207,7 @@ def _advice(m: Measurement, machine: Machine, peers: Iterable[Measurement]) -> S
         for item in advise(m, machine, peers)
     ]
     headers = ("change", "gain", "time", "then bound by", "why")
-    lines = [] if rows else ["no change that is known here gains more than 2 %"]
+    lines = [] if rows else ["no known change gains more than 2 %"]
     if m.status == "contended":
         lines.append("other work ran beside it, and part of a gain may be what that took")
     return Section(title="What would it take", table=Table(headers=headers, rows=rows, wide=("change", "why")), lines=tuple(lines))
@@ -219,7 +223,7 @@ def explain(measurement: Measurement, machine: Machine | None = None, peers: Ite
     """
     m = measurement
     problem = _problem(m)
-    title = f"{m.operator} {m.variant}: {m.short_problem}; {m.device}, {m.threads} threads, {m.cache_state}"
+    title = f"{m.operator} {m.variant}: {brief_problem(m)}; {m.device}, {m.threads} threads, {m.cache_state}"
     sections = [_flops(m, problem), _bytes(m, problem)]
     if m.brackets:
         sections.append(_roofs(m))
@@ -230,7 +234,7 @@ def explain(measurement: Measurement, machine: Machine | None = None, peers: Ite
             sections.append(_advice(m, machine, peers))
     outcome = m.status.replace("_", " ") + (f": {m.reason}" if m.reason else "")
     reached = (
-        f"{fmt_percent(m.share_of_bracket)} of its {m.bound} roof" if m.share_of_bracket is not None else "no roof to compare with"
+        f"{fmt_percent(m.settled_share)} of its {m.bound} roof" if m.settled_share is not None else "no roof to compare with"
     )
     sections.append(Section(title="Outcome", lines=(reached, f"status: {outcome}")))
     return Explanation(title=title, measurement=m, sections=tuple(sections))

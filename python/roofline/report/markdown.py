@@ -43,7 +43,7 @@ RULES = (
     "counted by hardware. GB/s and GFLOP/s are decimal (10⁹).",
     "Time: median over batches of launches; operands come from DRAM (cold) or stay in a cache (warm). Outputs are checked "
     "against a float64 reference before anything is timed.",
-    "of bracket: attainable time over measured time, by short probes of the point's own roofs directly before and after it."
+    "of attainable: attainable time over measured time, by short probes of the point's own roofs directly before and after it."
     " of best mode: the same against the faster mode, where a roof was seen in two. predicted: from the probes before, "
     "fixed before the operator ran; error is predicted / measured − 1.",
     "Above 103 % of its bracket a point is implausible: evidence of an error, never a win. contended (other work ran on "

@@ -13,10 +13,10 @@ from .._repr import Row
 from ..kernel_costs import kernel_costs, problem_of, stored
 from ..machine import FEWEST, LEVELS, RATE_UNITS, Ceiling, Machine
 from ..operators import OPERATORS, Operator, from_dict
-from ..operators.scales import without_unused
+from ..operators.scales import GEMM, shown_fields
 from ..prediction import default_variant
 from ..results import Measurement
-from ..units import GIGA, MISSING, fmt_number, fmt_percent, fmt_si
+from ..units import GIGA, MISSING, fmt_interval, fmt_number, fmt_percent, fmt_si
 
 KIND_ORDER = ("bandwidth", "link", "transfer", "compute", "latency")
 UNDISTURBED = "ok"  # measurements in any other state are shown, and never averaged
@@ -27,11 +27,14 @@ MOVED = 0.05  # the bracket rule: ends of a roof further apart than this are two
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Headers and rows of text cells. wide: headers of the columns that may be folded."""
+    """Headers and rows of text cells. wide: headers of columns that may be folded. drop: of those that a narrow terminal goes
+    without, the first one first.
+    """
 
     headers: Row
     rows: Sequence[Row]
     wide: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
 
 
 def varying(results: Iterable[Measurement]) -> dict[str, frozenset[str]]:
@@ -54,7 +57,8 @@ def brief_problem(m: Measurement, always: frozenset[str] = frozenset()) -> str:
     kept = {name: value for name, value in problem.items() if name != "dtype" and (value != defaults.get(name) or name in always)}
     if {"seq_q", "seq_kv"} <= {*kept} and kept["seq_q"] == kept["seq_kv"]:
         kept = {"seq_len" if name == "seq_q" else name: value for name, value in kept.items() if name != "seq_kv"}
-    return " ".join([*(f"{name}={value}" for name, value in kept.items()), m.dtype]).strip()
+    letters = GEMM if problem.keys() >= GEMM.keys() else {}
+    return " ".join([*(f"{letters.get(name, name)}={value}" for name, value in kept.items()), m.dtype]).strip()
 
 
 def defaults_used(results: Iterable[Measurement]) -> list[str]:
@@ -62,7 +66,7 @@ def defaults_used(results: Iterable[Measurement]) -> list[str]:
     lines = []
     for name in dict.fromkeys(m.operator for m in results):
         if cls := OPERATORS.get(name):
-            fields = " ".join(f"{field}={value}" for field, value in without_unused(cls().to_dict()).items() if field != "dtype")
+            fields = " ".join(f"{field}={value}" for field, value in shown_fields(cls().to_dict()).items() if field != "dtype")
             lines.append(f"{name} {fields}")
     return lines
 
@@ -95,12 +99,6 @@ def ordered_ceilings(machine: Machine) -> list[Ceiling]:
         return KIND_ORDER.index(c.kind), -c.threads, level
 
     return sorted((c for c in machine.ceilings if c.probe != "kernel"), key=rank)
-
-
-def fmt_interval(low: float, high: float, unit: str) -> str:
-    """Two values with their unit, once if it is the same: "25.8 … 27.7 GB/s", "950 ns … 1.02 µs"."""
-    (number, first), second = fmt_si(low, unit).split(" "), fmt_si(high, unit)
-    return f"{number} … {second}" if second.endswith(f" {first}") else f"{number} {first} … {second}"
 
 
 def fmt_mode_shares(c: Ceiling) -> str:
@@ -138,7 +136,7 @@ def ceiling_table(machine: Machine) -> Table:
             )
         )
     headers = ("ceiling", "median", "95 % interval", "n", "modes", "threads", "clock", *powers, "status")
-    return Table(headers=headers, rows=rows, wide=("modes",))
+    return Table(headers=headers, rows=rows, wide=("modes",), drop=("clock", "threads", "n"))
 
 
 def kernel_table(machine: Machine) -> Table:
@@ -195,10 +193,10 @@ def operator_table(results: Iterable[Measurement], machine: Machine | None) -> T
                 _billions(m.bytes_per_s),
                 fmt_number(m.flops_per_byte),
                 m.bound or MISSING,
-                fmt_percent(m.share_of_bracket),
+                fmt_percent(m.settled_share),
                 fmt_percent(best),
                 fmt_si(m.prediction.get("time_s"), "s"),
-                fmt_error(m.prediction_error),
+                MISSING if m.status == "contended" else fmt_error(m.prediction_error),
                 *(_energies(m) if energies else ()),
                 m.status.replace("_", " "),
             )
@@ -213,7 +211,7 @@ def operator_table(results: Iterable[Measurement], machine: Machine | None) -> T
         "GB/s",
         "FLOP/byte",
         "bound",
-        "of bracket",
+        "of attainable",
         "of best mode",
         "predicted",
         "error",
@@ -238,13 +236,13 @@ def steps_table(results: Iterable[Measurement]) -> Table:
 
 
 def compact_table(results: Iterable[Measurement], *, sort: bool = True) -> Table:
-    """The same for a terminal of 100 columns; the status only where some point is not ok. sort: by operator, else as given."""
+    """The same for a terminal; the status only where some point is not ok. sort: by operator, else as given."""
     listed = ordered(results) if sort else list(results)
     differing = varying(listed)
     states = any(m.status != UNDISTURBED for m in listed)
     rows = []
     for m in listed:
-        share = m.share_of_bracket
+        share = m.settled_share
         row = (
             f"{m.operator} {m.variant}".strip(),
             brief_problem(m, differing[m.operator]) if m.problem else MISSING,
@@ -253,11 +251,13 @@ def compact_table(results: Iterable[Measurement], *, sort: bool = True) -> Table
             _billions(m.flops_per_s),
             _billions(m.bytes_per_s),
             f"{fmt_percent(share)} {m.bound}" if share is not None else MISSING,
-            fmt_error(m.prediction_error),
+            MISSING if m.status == "contended" else fmt_error(m.prediction_error),
         )
         rows.append((*row, m.status.replace("_", " ")) if states else row)
-    headers = ("operator", "problem", "cache", "time", "GFLOP/s", "GB/s", "of its roof", "predicted")
-    return Table(headers=(*headers, "status") if states else headers, rows=rows, wide=("problem",))
+    headers = ("operator", "problem", "cache", "time", "GFLOP/s", "GB/s", "of attainable", "error")
+    return Table(
+        headers=(*headers, "status") if states else headers, rows=rows, wide=("problem",), drop=("cache", "GFLOP/s", "GB/s")
+    )  # fmt: skip
 
 
 def reasons(results: Iterable[Measurement]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .._repr import records_to_csv
-from .advice import advise
+from .advice import advise, faster_variant
 from .appending import append_to, begun
 from .record import CACHE_STATES, STATUSES, Bracket, Measurement, measurement_key, roof_value
 from .results import Results
@@ -17,6 +17,7 @@ __all__ = [
     "advise",
     "append_to",
     "begun",
+    "faster_variant",
     "measurement_key",
     "records_to_csv",
     "roof_value",

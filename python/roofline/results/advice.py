@@ -134,21 +134,23 @@ def _same_point(m: Measurement, other: Measurement) -> bool:
     return other.variant != m.variant and all(getattr(other, name) == getattr(m, name) for name in names)
 
 
-def _changed(m: Measurement, problem: Operator, machine: Machine, peers: Iterable[Measurement]) -> Iterator[Advice]:
-    """Other variants (measured ones before expected ones) and narrower dtypes, as far as kernels for them are there.
+def _expected(m: Measurement, problem: Operator, machine: Machine | None, variant: str) -> Prediction | None:
+    if machine is None:
+        return None
+    try:
+        return predict_problem(machine, problem, variant=variant, level=m.level or None, threads=m.threads or None)
+    except Error:
+        return None
+
+
+def _variants(m: Measurement, problem: Operator, machine: Machine | None, peers: Iterable[Measurement]) -> Iterator[Advice]:
+    """Other variants, measured ones before expected ones, as far as kernels for them are there.
 
     Both sides of a comparison are expected without the facts of a plan: nothing is known of that of the other.
     """
-
-    def expected(changed: Operator, variant: str) -> Prediction | None:
-        try:
-            return predict_problem(machine, changed, variant=variant, level=m.level or None, threads=m.threads or None)
-        except Error:
-            return None
-
     backend = m.device.partition(":")[0]
     timed = {p.variant: p for p in peers if _same_point(m, p) and p.time_s is not None}
-    now = expected(problem, m.variant)
+    now = _expected(m, problem, machine, m.variant)
     for name, variant in problem.variants.items():
         if name == m.variant or (backend and m.dtype not in variant.dtypes.get(backend, ())):
             continue
@@ -156,12 +158,17 @@ def _changed(m: Measurement, problem: Operator, machine: Machine, peers: Iterabl
             faster = timed[name].time_s
             assert m.time_s is not None and faster is not None
             yield _gain(m, f"variant {name}", m.time_s / faster, "as measured beside it", bound=timed[name].bound)
-        elif now is not None and problem.suits(name, backend) and (new := expected(problem, name)) is not None:
-            detail = f"{fmt_si(now.bytes - new.bytes, 'B')} fewer" if now.bytes > new.bytes else "as expected of both"
+        elif now is not None and problem.suits(name, backend) and (new := _expected(m, problem, machine, name)) is not None:
+            detail = f"{fmt_si(now.bytes - new.bytes, 'B')} fewer" if now.bytes > new.bytes else "both times predicted"
             yield _gain(m, f"variant {name}", now.time_s / new.time_s, detail, bound=new.bound)
+
+
+def _narrower(m: Measurement, problem: Operator, machine: Machine) -> Iterator[Advice]:
+    """Narrower dtypes that the variant has kernels for."""
+    now = _expected(m, problem, machine, m.variant)
     if now is None or not m.dtype:
         return
-    own = known_dtype(m.dtype)
+    backend, own = m.device.partition(":")[0], known_dtype(m.dtype)
     for name in dict.fromkeys(ceiling.dtype for ceiling in machine.roofs("compute")):
         other = known_dtype(name)
         if other.bits >= own.bits or (other.eps == 0) != (own.eps == 0):  # an integer is no narrower float
@@ -173,9 +180,18 @@ def _changed(m: Measurement, problem: Operator, machine: Machine, peers: Iterabl
             changed = problem.replace(dtype=name)
         except Error:
             continue
-        if (new := expected(changed, m.variant)) is not None:
-            detail = "fewer bytes, and its own arithmetic, as expected of both"
+        if (new := _expected(m, changed, machine, m.variant)) is not None:
+            detail = "fewer bytes and another compute roof; both times predicted"
             yield _gain(m, f"in {name}", now.time_s / new.time_s, detail, bound=new.bound)
+
+
+def faster_variant(m: Measurement, machine: Machine | None, peers: Iterable[Measurement] = ()) -> Advice | None:
+    """The variant that is fastest for this problem here and faster than the one that ran, as measured (peers) or predicted."""
+    problem = _problem(m)
+    if problem is None or m.time_s is None:
+        return None
+    settled = [p for p in peers if p.status == "ok"]
+    return max((a for a in _variants(m, problem, machine, settled) if a.gain >= WORTH), key=lambda a: a.gain, default=None)
 
 
 def _elsewhere(m: Measurement, problem: Operator, machine: Machine, others: Sequence[Machine]) -> Iterator[Advice]:
@@ -187,7 +203,7 @@ def _elsewhere(m: Measurement, problem: Operator, machine: Machine, others: Sequ
             new = predict_problem(other, problem, variant=m.variant)
         except Error:
             continue
-        yield _gain(m, other.name, now.time_s / new.time_s, "as expected of both", bound=new.bound)
+        yield _gain(m, other.name, now.time_s / new.time_s, "both times predicted", bound=new.bound)
 
 
 def advise(
@@ -205,5 +221,6 @@ def advise(
     problem = _problem(m)
     found = [*_launch(m), *_kernel(m, problem, machine)]
     if problem is not None:
-        found += [*_changed(m, problem, machine, peers), *_elsewhere(m, problem, machine, others)]
+        found += [*_variants(m, problem, machine, peers), *_narrower(m, problem, machine)]
+        found += _elsewhere(m, problem, machine, others)
     return tuple(sorted((item for item in found if item.gain >= WORTH), key=lambda item: -item.gain))

@@ -16,7 +16,7 @@ from ..machine import RATE_UNITS, Machine, Summary, modes, summary, to_json
 from ..machine.facts import StatedConditions, StatedPlan, StatedProvenance
 from ..operators import OPERATORS
 from ..operators import from_dict as operator_from_dict
-from ..operators.scales import without_unused
+from ..operators.scales import shown_fields
 from ..reading import SCHEMA_VERSION, Amount, Integer, Sample, Scalars, Seconds, Text, Whole, build
 from ..units import fmt_number, fmt_percent, fmt_si
 from .parts import StatedCorrectness, StatedLoad, StatedPrediction
@@ -293,6 +293,11 @@ class Measurement(Shown):
         attainable = self.attainable_s
         return None if attainable is None or self.time_s is None else attainable / self.time_s
 
+    @property
+    def settled_share(self) -> float | None:
+        """`share_of_bracket`; None where other work ran, which disturbed the brackets as well."""
+        return None if self.status == "contended" else self.share_of_bracket
+
     def share_of_best_mode(self, machine: Machine) -> float | None:
         """As `share_of_bracket`, but against the best mode of the limiting roof; None where two modes were never seen.
 
@@ -404,14 +409,14 @@ class Measurement(Shown):
     @property
     def short_problem(self) -> str:
         """The fields of the problem in one line: "batch=8 seq_q=1 fp32"."""
-        fields = without_unused(self.problem)
+        fields = shown_fields(self.problem)
         return " ".join(str(value) if name == "dtype" else f"{name}={value}" for name, value in fields.items())
 
     def __repr__(self) -> str:
         what = f"{self.operator} {self.variant}".strip()
         if self.time_s is None:
             return printable(f"Measurement({what}, {self.short_problem}, {self.status}: {self.reason or 'no reason recorded'})")
-        share = "" if self.share_of_bracket is None else f", {fmt_percent(self.share_of_bracket)} of its {self.bound} roof"
+        share = "" if self.settled_share is None else f", {fmt_percent(self.settled_share)} of its {self.bound} roof"
         status = "" if self.status == "ok" else f", {self.status}"
         took = fmt_si(self.time_s, "s")
         return printable(f"Measurement({what}, {self.short_problem}, {self.cache_state}, {took}{share}{status})")
@@ -442,8 +447,11 @@ class Measurement(Shown):
                 fmt_si(v, RATE_UNITS[bracket.kind]) for v in (bracket.median_before, bracket.median_after) if v is not None
             )
             rows.append(("bracket", f"{bracket.label}: {ends}"))
+        if self.status == "contended" and self.time_s is not None:
+            rows.append(("not settled", "the share of attainable, and the prediction's error: the brackets were disturbed too"))
+            return f"{self.operator} {self.variant}".strip(), ("", ""), rows, ()
         if self.share_of_bracket is not None:
-            rows.append(("reached", f"{fmt_percent(self.share_of_bracket)} of the bracket ({self.bound}-bound)"))
+            rows.append(("reached", f"{fmt_percent(self.share_of_bracket)} of attainable ({self.bound}-bound)"))
         if self.prediction_error is not None:
-            rows.append(("predicted", f"{fmt_si(self.prediction['time_s'], 's')} ({fmt_percent(self.prediction_error)})"))
+            rows.append(("predicted", f"{fmt_si(self.prediction['time_s'], 's')} (error {fmt_percent(self.prediction_error)})"))
         return f"{self.operator} {self.variant}".strip(), ("", ""), rows, ()

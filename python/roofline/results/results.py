@@ -15,6 +15,8 @@ from ..reading import RESULTS, check_version, from_json, read_bytes
 from ..units import fmt_percent, fmt_si
 from .record import Measurement
 
+DISTURBED = ("contended", "roof_moved")
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Results(Shown, Sequence[Measurement]):
@@ -48,7 +50,7 @@ class Results(Shown, Sequence[Measurement]):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """The measurements of a results file.
+        """The measurements of a results file; a disturbed one gives way to a later one of the same key.
 
         An empty file is fine. A last line cut short by a kill is left out and noted. Raises Error with the line number
         for any other damage, for a newer schema_version, and for a file that cannot be read.
@@ -72,7 +74,9 @@ class Results(Shown, Sequence[Measurement]):
             if data.get("kind") == "machines":
                 raise Error(f"{where}: this is a machine file, not a results file")
             measurements.append(Measurement.from_dict(data, where=where))
-        return cls(tuple(measurements), tuple(notes))
+        last = {m.key: index for index, m in enumerate(measurements)}
+        kept = (m for index, m in enumerate(measurements) if m.status not in DISTURBED or last[m.key] == index)
+        return cls(tuple(kept), tuple(notes))
 
     def to_records(self) -> list[dict[str, Any]]:
         """Flat dicts for `pd.DataFrame(...)`: numbers are numbers, units are in the names, None where there is no value."""
@@ -121,8 +125,8 @@ class Results(Shown, Sequence[Measurement]):
             "FLOP/s",
             "B/s",
             "bound",
-            "of roof",
-            "predicted",
+            "of attainable",
+            "error",
             "status",
         )
         rows: list[Row] = []
@@ -139,7 +143,7 @@ class Results(Shown, Sequence[Measurement]):
                     fmt_si(m.flops_per_s, "FLOP/s"),
                     fmt_si(m.bytes_per_s, "B/s"),
                     m.bound,
-                    fmt_percent(m.share_of_bracket),
+                    fmt_percent(m.settled_share),
                     "–" if error is None else f"{error:+.1%}".replace("%", " %"),
                     m.status + (f": {m.reason}" if m.reason and m.status != "ok" else ""),
                 )

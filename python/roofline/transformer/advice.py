@@ -98,9 +98,9 @@ def _faster(machine: Machine, kind: str) -> Machine:
 def advise(found: ModelPrediction, machine: Machine, others: Sequence[Machine] = ()) -> tuple[Advice, ...]:
     """Changes to `found`, a prediction on `machine`, by their expected gain, largest first: in tokens/s of all sequences.
 
-    Fusing (where it is not), narrower weights and cache, speculation, twice the batch, twice the ranks, each of `others`; and what
-    the roofs that take the time are worth: twice the bandwidth, the arithmetic or the link, no launches, no overhead. What cannot
-    be (dimensions that ranks do not divide, a ceiling that is missing) is left out.
+    Fusing (where it is not), narrower weights and cache, speculation, twice the batch, twice the TP or EP degree, each of `others`;
+    and what the roofs that take the time are worth: twice the bandwidth, the arithmetic or the link, no launches, no overhead. What
+    cannot be (dimensions that ranks do not divide, a ceiling that is missing) is left out.
     """
     c, phase = found.config, found.phase
     given = {field.name: getattr(found.options, field.name) for field in dataclasses.fields(found.options)}
@@ -125,13 +125,13 @@ def advise(found: ModelPrediction, machine: Machine, others: Sequence[Machine] =
     if not isinstance(phase, Mixed):
         add("twice the batch", _per_user, phase=phase.replace(batch=2 * phase.batch))
     axis = "ep" if found.options.ep > 1 else "tp"
-    add("twice the ranks", _per_user, **{axis: 2 * given[axis]})
+    add(f"twice the {axis.upper()} degree", _per_user, **{axis: 2 * given[axis]})
     if isinstance(phase, Decode) and phase.seq_q == 1 and phase.seq_kv >= DRAFTED:
 
         def pays(new: ModelPrediction) -> str:
-            return f"pays where {new.time_s / found.time_s:.2f} are kept, draft not counted"
+            return f"pays from {new.time_s / found.time_s:.2f} accepted, draft not counted"
 
-        add(f"speculative decoding, {DRAFTED} tokens a step, all kept", pays, at_most=True, phase=phase.replace(seq_q=DRAFTED))
+        add(f"speculative decoding, {DRAFTED} tokens accepted", pays, at_most=True, phase=phase.replace(seq_q=DRAFTED))
     spent = found.profile
     add("twice the bandwidth", machine=_faster(machine, "bandwidth"))
     add("twice the arithmetic", machine=_faster(machine, "compute"))

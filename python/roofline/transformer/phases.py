@@ -18,6 +18,7 @@ from .config import MOST, read_whole, shown
 
 MOST_CHUNKS = 4096  # each is a problem of its own
 RECOMPUTE = ("none", "full")
+SHOWN: Mapping[str, str] = {"seq_kv": "context", "seq_q": "tokens"}  # of a sequence, as prints name them
 STATES = ("fp32", "fp16", "bf16")  # dtypes of gradients and moments
 
 
@@ -123,11 +124,14 @@ class Phase(ByName):
         return dataclasses.replace(self, **changes)
 
     def __str__(self) -> str:
-        """ "decode: batch 8, seq_kv 2048": lengths, and what else is not as usual."""
+        """ "decode: batch 8, context 2048": lengths, and what else is not as usual."""
         led = {follower for follower, leader in self.follows if getattr(self, follower) == getattr(self, leader)}
         always = ("batch", "seq", "prefill")
         told = [f for f in fields(self) if f.name.startswith(always) or getattr(self, f.name) != f.default]
-        return f"{self.name}: " + ", ".join(f"{f.name} {getattr(self, f.name)}" for f in told if f.name not in led)
+        shown = {f.name: getattr(self, f.name) for f in told if f.name not in led}
+        if self.name == Decode.name and shown.get("seq_q") == 1:
+            del shown["seq_q"]
+        return f"{self.name}: " + ", ".join(f"{SHOWN.get(name, name)} {value}" for name, value in shown.items())
 
     def to_dict(self) -> dict[str, Any]:
         return {"phase": self.name, **{f.name: getattr(self, f.name) for f in fields(self)}}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import dtype
-from ..errors import Error
+from ..errors import Error, require_type
 from ..machine import Machine
 from ..operators import GroupedMatmul
 from ..prediction import Utilisation, utilisation_of
@@ -178,6 +178,7 @@ def predict_model(
     must_fit: bool = True,
 ) -> ModelPrediction:
     """The expected time of `phase` on `machine`: the sum of its calls, one after the other; see `roofline.predict`."""
+    require_type("must_fit", must_fit, bool, "True or False")
     options = Options(
         tp=ranks_on(machine, tp, ep), ep=ep, lm_head=lm_head, fused=fused, counting=counting,
         utilisation=utilisation_of(utilisation), overhead_s=overhead_s, launch_s=launch_s, link_bytes_per_s=link_bytes_per_s,
@@ -188,7 +189,7 @@ def predict_model(
         config, phase, machine, tp=options.tp, ep=ep, lm_head=lm_head, share=memory_share, capacity_bytes=memory_bytes
     )
     if must_fit and memory.fits is False:
-        raise Error(f"{config.name}, {phase}: {memory.text} (must_fit=False or --ignore-memory predicts it nevertheless)")
+        raise Error(f"{config.name}, {phase}: {memory.text} (must_fit=False predicts it nevertheless)")
     return ModelPrediction(
         config=config, phase=phase, machine=machine.name, options=options, parts=parts, memory=memory,
         ceilings=tuple(dict.fromkeys(label for part in parts for label in part.roofs)), counted=counted,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..machine import Ceiling, Machine
+from ..model import Roofs
 from ..prediction import UTILISED, bound_of, longest, predict_problem
 from ..units import LINKS, fmt_si, within
 from .layers import Call
@@ -40,7 +41,8 @@ class Options:
 class Part:
     """A call with its time. time_s: of all its runs; profile: the same seconds by roof. roofs: labels of the ceilings that count.
 
-    flops and bytes: of all runs, as far as they are counted. bound: the roof with most of the time.
+    flops and bytes: of all runs, as far as they are counted. bound: the roof with most of the time. peak_flops_per_s,
+    peak_bytes_per_s: its ceilings, fully used.
     """
 
     call: Call
@@ -52,6 +54,7 @@ class Part:
     roofs: tuple[str, ...]
     notes: tuple[str, ...] = ()
     peak_flops_per_s: float = 0.0
+    peak_bytes_per_s: float = 0.0
 
     @property
     def bound(self) -> str:
@@ -96,6 +99,13 @@ def _times(profile: Mapping[str, float], count: int) -> dict[str, float]:
     return {roof: seconds * count for roof, seconds in profile.items()}
 
 
+def _peaks(roofs: Roofs, options: Options) -> dict[str, float]:
+    return {
+        "peak_flops_per_s": roofs.compute_flops_per_s / options.utilisation["compute"],
+        "peak_bytes_per_s": roofs.bandwidth_bytes_per_s / options.utilisation["bandwidth"],
+    }
+
+
 def _product_flops(call: Call) -> int:
     return call.problem.work({"variant": call.variant}).get("product", 0)
 
@@ -122,7 +132,7 @@ def price(call: Call, machine: Machine, options: Options) -> Part | None:
         return Part(
             call=call, time_s=count * sum(terms.values()), profile=_times(terms, count), flops=count * flops,
             product_flops=count * flops, bytes=count * moved, roofs=labels, notes=found.notes,
-            peak_flops_per_s=roofs.compute_flops_per_s,
+            **_peaks(roofs, options),
         )  # fmt: skip
     profile, time_s = found.profile, found.time_s
     labelled = dict(found.roofs.labels)
@@ -133,5 +143,5 @@ def price(call: Call, machine: Machine, options: Options) -> Part | None:
     return Part(
         call=call, time_s=count * time_s, profile=_times(profile, count), flops=count * found.flops,
         product_flops=count * _product_flops(call), bytes=count * found.bytes, roofs=tuple(labelled.values()), notes=found.notes,
-        peak_flops_per_s=found.roofs.compute_flops_per_s,
+        **_peaks(found.roofs, options),
     )  # fmt: skip

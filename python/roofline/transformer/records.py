@@ -10,7 +10,7 @@ from typing import Any
 from .._repr import Parts, Row, printable
 from ..prediction import Expected, bound_of, fmt_roofs
 from ..reading import SCHEMA_VERSION
-from ..units import MISSING, fmt_bytes, fmt_number, fmt_percent, fmt_share, fmt_shares, fmt_si
+from ..units import MISSING, fmt_bytes, fmt_interval, fmt_number, fmt_share, fmt_shares, fmt_si
 from .config import TransformerConfig
 from .memory import Memory
 from .phases import Decode, Phase, Prefill, Training
@@ -136,12 +136,15 @@ class ModelPrediction(Expected):
         return self.tokens_per_s / self.phase.batch
 
     @property
-    def mfu(self) -> float | None:
-        """Model FLOPs utilisation of training: FLOPs of products, those computed again left out, over time times their peak."""
-        if not isinstance(self.phase, Training):
-            return None
+    def mfu(self) -> float:
+        """Model FLOPs utilisation: FLOPs of products, in training those computed again left out, over time times their peak."""
         useful = [part for part in self.parts if part.product_flops and not part.call.name.endswith(", again")]
         return sum(part.product_flops for part in useful) / (self.time_s * max(part.peak_flops_per_s for part in useful))
+
+    @property
+    def mbu(self) -> float:
+        """Model bandwidth utilisation: bytes of weights, cache and activations over time times the memory's bandwidth."""
+        return self.bytes / (self.time_s * max(part.peak_bytes_per_s for part in self.parts))
 
     @property
     def unsharded_s(self) -> float:
@@ -173,7 +176,7 @@ class ModelPrediction(Expected):
 
     def table(self) -> tuple[Row, list[Row]]:
         """One row per part, several of one name joined (chunks of a prefill), and the total."""
-        headers = ("part", "group", "count", "time", "share", "bound", "FLOPs", "bytes", "FLOP/byte")
+        headers = ("part", "group", "runs", "time", "share", "bound", "FLOPs", "bytes", "FLOP/byte")
         joined: dict[tuple[str, str], list[Part]] = {}
         for part in self.parts:
             joined.setdefault((part.call.name, part.call.group), []).append(part)
@@ -190,42 +193,58 @@ class ModelPrediction(Expected):
 
     def summary(self) -> list[tuple[str, str]]:
         """What a reader wants first: (name, value)."""
-        rates = [
-            ("TTFT", fmt_si(self.ttft_s, "s", 4) if self.ttft_s is not None else ""),
-            ("TPOT", fmt_si(self.tpot_s, "s", 4) if self.tpot_s is not None else ""),
-            ("tokens", f"{fmt_si(self.tokens_per_s, 'tok/s')} in all, {fmt_si(self.tokens_per_s_per_user, 'tok/s')} per sequence"),
-            ("MFU", fmt_percent(self.mfu) if self.mfu is not None else ""),
-        ]
-        limit = "" if math.isinf(self.amdahl) else f", so more ranks gain at most {fmt_number(self.amdahl)} times"
+        limit = "" if math.isinf(self.amdahl) else f": a larger TP degree gains at most {fmt_number(self.amdahl)}×"
         parts = ", ".join(f"{name} {fmt_bytes(size)}" for name, size in self.memory.parts.items())
         return [
-            ("time", self.span),
-            *((name, value) for name, value in rates if value),
+            *self._spans(short=False).items(),
             ("bound by", fmt_roofs(self.profile, self.time_s)),
             ("groups", fmt_shares(self.groups, self.time_s)),
-            *([] if self.options.ep > 1 else [("not sharded", f"{fmt_share(self.unsharded_s / self.time_s)}{limit}")]),
+            *([] if self.options.ep > 1 else [("Amdahl", f"{fmt_share(self.unsharded_s / self.time_s)} is not sharded{limit}")]),
             ("memory", self.memory.text),
-            ("held there", parts),
+            ("of which", parts),
             ("ceilings", "; ".join(self.ceilings)),
         ]
 
-    @property
-    def span(self) -> str:
-        """The time as text: the bound, and what is realistic."""
-        best = fmt_si(self.time_s, "s", 4)
-        return best if self.realistic_s is None else f"{best} at best, {fmt_si(self.realistic_s, 's')} realistic"
+    def _times(self) -> dict[str, tuple[float, float | None]]:
+        """Seconds by what users call them, at best and realistic (None where that is not known)."""
+        slower = self.realistic_s and self.realistic_s / self.time_s
+        found = {"TTFT": self.ttft_s, "TPOT": self.tpot_s, "time": self.time_s}
+        if self.time_s in (self.ttft_s, self.tpot_s):
+            del found["time"]
+        return {name: (each, each * slower if slower else None) for name, each in found.items() if each is not None}
+
+    def _rates(self) -> dict[str, tuple[float, float | None, str]]:
+        """Rates and utilisations, at best and realistic, each with its unit."""
+        slower = self.realistic_s and self.realistic_s / self.time_s
+        rates = [("tokens", self.tokens_per_s, "tok/s"), ("per sequence", self.tokens_per_s_per_user, "tok/s")]
+        found = [*rates[: 1 + (self.phase.batch > 1)], ("MFU", 100 * self.mfu, "%"), ("MBU", 100 * self.mbu, "%")]
+        return {name: (rate, rate / slower if slower else None, unit) for name, rate, unit in found}
+
+    def _spans(self, *, short: bool) -> dict[str, str]:
+        """Times and rates as text, at best and realistic: "5.79 ms at best, 7.46 ms realistic", or short "5.79 … 7.46 ms"."""
+        found = {}
+        for name, best, usual, unit, digits in [
+            *((name, *pair, "s", 4) for name, pair in self._times().items()),
+            *((name, *each, 3) for name, each in self._rates().items()),
+        ]:
+
+            def shown(x: float, unit: str = unit, digits: int = digits) -> str:
+                return f"{fmt_number(x)} %" if unit == "%" else fmt_si(x, unit, digits)
+
+            if usual is None:
+                found[name] = shown(best)
+            elif not short:
+                found[name] = f"{shown(best)} at best, {shown(usual, digits=3)} realistic"
+            else:
+                found[name] = fmt_interval(best, usual, unit) if unit != "%" else f"{fmt_number(best)} … {shown(usual)}"
+        return found
 
     def quantities(self) -> dict[str, str]:
         said = Expected.quantities(self)
-        each = {"TTFT": self.ttft_s, "TPOT": self.tpot_s}
+        del said["time"]
         holds = "" if self.memory.capacity_bytes is None else f" of {fmt_bytes(self.memory.capacity_bytes)}"
         return {
-            "time": said.pop("time"),
-            **({} if self.realistic_s is None else {"realistic": fmt_si(self.realistic_s, "s")}),
-            **{name: fmt_si(seconds, "s", 4) for name, seconds in each.items() if seconds is not None},
-            "tokens": fmt_si(self.tokens_per_s, "tok/s"),
-            "tokens of a sequence": fmt_si(self.tokens_per_s_per_user, "tok/s"),
-            **({} if self.mfu is None else {"MFU": fmt_percent(self.mfu)}),
+            **self._spans(short=True),
             **said,
             "weights": fmt_bytes(self.memory.parts["weights"]),
             "memory": f"{fmt_bytes(self.memory.total_bytes)}{holds}",
@@ -238,7 +257,7 @@ class ModelPrediction(Expected):
         return {
             "machine": self.machine, "what": shown.pop("what"), **phase, "tp": self.options.tp, "ep": self.options.ep, **shown,
             "realistic_s": self.realistic_s, "ttft_s": self.ttft_s, "tpot_s": self.tpot_s,
-            "tokens_per_s": self.tokens_per_s, "fits": self.memory.fits,
+            "tokens_per_s": self.tokens_per_s, "mfu": self.mfu, "mbu": self.mbu, "fits": self.memory.fits,
             "memory_bytes": self.memory.total_bytes, "largest_batch": self.memory.largest_batch,
         }  # fmt: skip
 
@@ -247,7 +266,7 @@ class ModelPrediction(Expected):
 
     def remarks(self) -> list[str]:
         """How its rates are defined, what is counted, and what was assumed."""
-        defined = [f"{name}: {text}." for name, text in DEFINITIONS.items() if any(name == row[0] for row in self.summary())]
+        defined = [f"{name}: {text}." for name, text in DEFINITIONS.items() if name in self._times()]
         return [*defined, *self.counted, *(f"note: {note}" for note in self.notes)]
 
     def _notes(self) -> list[str]:
@@ -272,6 +291,7 @@ class ModelPrediction(Expected):
             "tokens_per_s": self.tokens_per_s,
             "tokens_per_s_per_user": self.tokens_per_s_per_user,
             "mfu": self.mfu,
+            "mbu": self.mbu,
             "flops": self.flops,
             "bytes": self.bytes,
             "bound": self.bound,

@@ -132,7 +132,7 @@ class ServingPrediction(Expected):
             "request": fmt_si(self.time_s, "s", 4),
             "requests": f"{fmt_number(self.requests_per_s)}/s",
             "output tokens": fmt_si(self.output_tokens_per_s, "tok/s"),
-            "output tokens of a request": "" if self.tpot_s is None else fmt_si(1 / self.tpot_s, "tok/s"),
+            "output tokens, per request": "" if self.tpot_s is None else fmt_si(1 / self.tpot_s, "tok/s"),
             "input tokens": fmt_si(self.input_tokens_per_s, "tok/s"),
             **{name: f"{cost:.4g}" for name, cost in costs.items() if cost is not None},
             **(
@@ -146,7 +146,7 @@ class ServingPrediction(Expected):
             "time": fmt_shares({"prefill": self.phase.batch * self.prefill_s, "decode": self.decode_s}, self.time_s),
             "bound by": fmt_roofs(self.profile, self.time_s),
             "memory": f"{fmt_bytes(self.memory.total_bytes)}{holds}",
-            "most requests at a time": "" if self.memory.largest_batch is None else str(self.memory.largest_batch),
+            "largest concurrency": "" if self.memory.largest_batch is None else str(self.memory.largest_batch),
         }
 
     def table(self) -> tuple[Row, list[Row]]:
@@ -221,7 +221,7 @@ def predict_serving(
         capacity_bytes=options.memory_bytes,
     )  # fmt: skip
     if must_fit and memory.fits is False:
-        raise Error(f"{config.name}, {phase}: {memory.text} (must_fit=False or --ignore-memory predicts it nevertheless)")
+        raise Error(f"{config.name}, {phase}: {memory.text} (must_fit=False predicts it nevertheless)")
     prompts = phase.batch // ranks
     flops, moved = float(prompts * prefill.flops), float(prompts * prefill.bytes)
     profile = {roof: prompts * seconds for roof, seconds in prefill.profile.items()}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 from ...errors import Error
-from ...machine import LEVELS, Given, Machine, machine_of
+from ...machine import LEVELS, MEMORIES, Given, Machine, machine_of, memory_level
 from ...model import machine_roofs
 from ...operators import Attention, Operator, count
 from ...tensor_spec import size_bytes
@@ -23,10 +23,10 @@ from .compute_ceilings import MOST
 
 # Bytes that keep a tile nearer than the level: what registers hold for L1, then each cache. Of a machine that says nothing.
 NEARER: Mapping[str, Mapping[str, int]] = {
-    "cpu": {"L1": 2 << 10, "L2": 32 << 10, "L3": 1 << 20, "DRAM": 32 << 20},
-    "cuda": {"L1": 64 << 10, "L2": 128 << 10, "DRAM": 32 << 20},
+    "cpu": {"L1": 2 << 10, "L2": 32 << 10, "L3": 1 << 20},
+    "cuda": {"L1": 64 << 10, "L2": 128 << 10},
 }
-FACTS = {"L2": "l1_bytes", "L3": "l2_bytes", "DRAM": "l3_bytes"}  # whose cache is nearer than a level
+FACTS = {"L2": "l1_bytes", "L3": "l2_bytes", **dict.fromkeys(MEMORIES, "l3_bytes")}  # whose cache is nearer than a level
 
 
 def tiles_of(machine: Machine, problem: Operator, levels: list[str]) -> dict[str, dict[str, int]]:
@@ -35,7 +35,7 @@ def tiles_of(machine: Machine, problem: Operator, levels: list[str]) -> dict[str
     each = float(size_bytes((1,), problem.compute()[0]))
     tiles, least = {}, 1
     for level in levels:
-        fact = "l2_bytes" if kind == "cuda" and level == "DRAM" else FACTS.get(level, "")
+        fact = "l2_bytes" if kind == "cuda" and level in MEMORIES else FACTS.get(level, "")
         room = float(machine.facts.get(fact) or NEARER[kind].get(level, 32 << 20)) / 2
         if isinstance(problem, Attention):
             d = problem.head_dim
@@ -110,7 +110,7 @@ def hierarchy(
         add(variant, moved, rates.get(variant, flops / slowest), index, variant in rates)
     for index, m in enumerate(_profiled(problem, results), start=2):
         flops_all = float(m.total_flops)
-        add(m.operator, {"DRAM": float(m.total_bytes)}, float(m.total_flops / m.time_s), index, True)
+        add(m.operator, {memory_level(on.facts): float(m.total_bytes)}, float(m.total_flops / m.time_s), index, True)
     if not dots:
         raise Error(f"{on.name} has a bandwidth of none of the levels of these tiles: {', '.join(shown)}")
     said = "; ".join(f"{level} {' × '.join(map(str, shown[level].values()))}" for level in levels)

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 
 from ...dtypes import DTYPES, dtype_name
 from ...errors import Error
-from ...machine import Ceiling, Given, Machine, machine_of
+from ...machine import MEMORIES, Ceiling, Given, Machine, machine_of
 from ...model import ridge_flops_per_byte
 from ...results import Bracket, Measurement
 from ...units import fmt_bytes, fmt_percent, fmt_si, parse_bytes
@@ -227,13 +227,13 @@ def placed(machine: Machine, measurements: Sequence[Measurement]) -> tuple[list[
 
 
 def _given(machine: Machine, points: Iterable[OwnPoint], dtype: str | None) -> list[Placed]:
-    """Given points. Their share is of what DRAM and the compute roof of their dtype (without one, the highest) allow."""
+    """Given points. Their share is of what memory and the compute roof of their dtype (without one, the highest) allow."""
     found = []
     for each in points:
         kind = each.dtype or dtype or ""
         rates = [c.value for c in machine.roofs("compute") if kind in ("", c.dtype)]
         slopes = [
-            each.flops_per_byte * c.value for c in machine.roofs("bandwidth") if c.level == "DRAM" and c.access in ("", "read")
+            each.flops_per_byte * c.value for c in machine.roofs("bandwidth") if c.level in MEMORIES and c.access in ("", "read")
         ]
         roofs = ([max(rates)] if rates else []) + ([max(slopes)] if slopes else [])
         found.append(

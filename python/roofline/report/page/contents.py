@@ -8,12 +8,12 @@ from typing import Any
 
 from ..._repr import Row, printable
 from ...errors import Error
-from ...machine import LEVELS, RATE_UNITS, Ceiling, Machine
+from ...machine import LEVELS, RATE_UNITS, Ceiling, Machine, memory_level
 from ...model import compute_ceiling
 from ...operators import from_dict
 from ...results import Measurement, Results
 from ...results.advice import advise
-from ...units import MISSING, fmt_number, fmt_percent, fmt_si
+from ...units import MISSING, fmt_interval, fmt_number, fmt_percent, fmt_si
 from .. import markdown as text
 from ..tables import (
     Table,
@@ -21,7 +21,6 @@ from ..tables import (
     ceiling_table,
     defaults_used,
     fmt_error,
-    fmt_interval,
     fmt_mode_shares,
     kernel_table,
     operator_table,
@@ -117,8 +116,9 @@ def _points(machine: Machine, listed: Sequence[Measurement]) -> list[dict[str, A
             f"status {m.status.replace('_', ' ')}",
         ]
         found.append({
-            "row": row, "operator": m.operator, "dtype": m.dtype, "roof": dtype, "access": access, "level": m.level or "DRAM",
-            "x": m.flops_per_byte, "y": m.flops_per_s, "flops": m.total_flops, "bytes": m.total_bytes, "link": m.link_bytes,
+            "row": row, "operator": m.operator, "dtype": m.dtype, "roof": dtype, "access": access,
+            "level": m.level or memory_level(machine.facts), "x": m.flops_per_byte, "y": m.flops_per_s,
+            "flops": m.total_flops, "bytes": m.total_bytes, "link": m.link_bytes,
             "time": s.median, "ok": m.status == "ok", "hover": hover,
         })  # fmt: skip
     return found
