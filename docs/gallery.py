@@ -64,7 +64,7 @@ def main() -> None:
     lines += [f"`benchmarks/results/{(RECORDED / 'readme').read_text().strip()}` holds. [plots.md](plots.md) says how."]
     for name, picture in plot.PICTURES.items():
         about = f"{picture.about[0].upper()}{picture.about[1:]}."
-        lines += ["", f"## {name.replace('_', '-')}", "", about, "", f"```python\n{picture.example}\n```", ""]
+        lines += ["", f"## {name.replace('_', '-')}", "", about, "", f"`{picture.example}`", ""]
         drawn = f"images/plot_{name}.png" if (IMAGES / f"plot_{name}.png").exists() else f"images/{name}.png"
         lines += [f"![{name.replace('_', ' ')}]({drawn})"]
     PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")

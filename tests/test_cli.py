@@ -518,7 +518,7 @@ def test_report_measures_shows_and_renders_again(ceilings: str, tmp_path: Path, 
     assert main(["report", "-o", str(out), "--machine", ceilings, "--no-plot", "--time-limit", "0.3", *BRIEF]) == 0
     captured = capsys.readouterr()
     assert captured.err == ""
-    assert "left out:" in captured.out
+    assert "left out (report.md names each):" in captured.out
     assert "the time limit was reached" in captured.out
     text = (out / "report.md").read_text()
     (out / "report.md").unlink()

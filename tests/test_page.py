@@ -122,7 +122,7 @@ def test_every_section_says_what_was_measured(page: Path) -> None:
     for said in (
         "DRAM read 50.0 GB/s", "40.0 GB/s (50 %) or 20.0 GB/s (50 %)", "L1 32 KiB", "seed 3", "roof moved: softmax",
         "attention tiled fp32, cold: seq_kv down, batch across",
-        "roofline report --device cpu --threads 2 --time-limit 55.0 --seed 3 --html", "variant library", "matmul: rows=512",
+        "roofline report --device cpu --threads 2 --time-limit 55.0 --seed 3 --html", "variant library", "matmul: M=512",
         "36.4× of the slowest", "a multiply-add is two",
     ):  # fmt: skip
         assert said.lower() in words.lower(), said
@@ -264,7 +264,7 @@ def test_hover_says_what_a_point_is(browser: Any, opened: Callable[..., Any]) ->
     ActionChains(browser).move_to_element(points[0]).perform()
     lines = opened("return [...document.querySelectorAll('#chart .hoverlayer tspan')].map(e => e.textContent).join('; ')")
     for word in (
-        "matmul library", "rows=512 columns=512", "fp32", "intensity 85.3 FLOP/byte", "rate 455 GFLOP/s", "90.9 % of its bracket",
+        "matmul library", "M=512 N=512", "fp32", "intensity 85.3 FLOP/byte", "rate 455 GFLOP/s", "90.9 % of its bracket",
         "bound by compute", "7 samples", "90.9 % of fp32 avx512",
     ):  # fmt: skip
         assert word in lines, (word, lines)

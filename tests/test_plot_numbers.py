@@ -396,7 +396,7 @@ def test_sweeps_as_measured_and_as_expected() -> None:
     assert {(r["inner"], r["rows"]): r["flops_per_s"] for r in lines_ if r["element"] == "point" and r["of"] == "measured"}[512,
                                                                                                                             8] == (
         pytest.approx(2 * 8 * 512 * 512 / 8e-3))  # fmt: skip
-    with pytest.raises(Error, match="matmul has no field 'row'; did you mean rows"):
+    with pytest.raises(Error, match="matmul has no field 'row' .did you mean rows"):
         plot.sweep_lines(results, x="row")
 
 
@@ -450,7 +450,7 @@ def test_before_and_after() -> None:
         (lambda: plot.workloads(Machine(name="bare"), LLAMA), "no bandwidth was measured"),
         (lambda: plot.decode_heatmap(LLAMA, cpu(), of="ratio"), "needs measurements"),
         (lambda: plot.decode_latency(LLAMA, cpu(), per="user"), "per must be one of token, request"),
-        (lambda: plot.roofline(cpu(), theme="drak"), "theme must be one of light, dark, got 'drak'; did you mean dark"),
+        (lambda: plot.roofline(cpu(), theme="drak"), "theme must be one of light, dark, got 'drak' .did you mean dark"),
         (lambda: plot.roofline(cpu(), ceilings="most"), "ceilings must be one of main, all"),
         (lambda: plot.kernel_placement(LLAMA), "kernel_placement needs a machine"),
         (lambda: plot.attention_steps(), "needs a model, an attention problem, or measurements"),

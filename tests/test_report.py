@@ -309,7 +309,7 @@ def test_a_default_that_another_variant_beats_is_said() -> None:
             status=status,
         )  # fmt: skip
 
-    said = ["matmul (rows=1 fp32, cold): tiled runs by default, and takes 2.00 times as long as library"]
+    said = ["matmul (M=1 fp32, cold): tiled runs by default, and takes 2.00 times as long as library"]
     assert slower_defaults(machine(), [took("tiled", 2e-3), took("library", 1e-3)]) == said
     assert slower_defaults(machine(), [took("tiled", 1e-3), took("library", 1e-3)]) == []
     assert slower_defaults(machine(), [took("tiled", 2e-3), took("library", 1e-3, "contended")]) == []

@@ -156,7 +156,7 @@ class Ours(Side):
         problem = self.problem
         assert problem is not None
         probes = roofs_of(
-            self.device, mix=problem.mix, arithmetic=problem.compute()[0], level=level, in_place=False, flops=problem.total_flops(),
+            self.device, mix=problem.mix, arithmetic=problem.compute()[0], level=level, flops=problem.total_flops(),
             machine=None, products=bool(problem.products()),
         )  # fmt: skip
         seen = {p.kind: p.rates(self.device.core.sample(p.sets, flush_each=p.flush, policy=ROOF)["samples_s"]) for p in probes}

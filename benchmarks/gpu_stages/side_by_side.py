@@ -304,7 +304,7 @@ def main() -> int:
     done: list[dict[str, Any]] = json.loads(kept.read_text())["rows"] if kept.is_file() else []
     begun_before = {row["name"] for row in done}
     about = {"gpu": device.title, "torch": torch.__version__ if torch else "not installed", "rounds": ROUNDS, "turn_s": TURN_S}
-    copies = bandwidth_probe(device, memory_level(device.facts), "copy", in_place=False, machine=None)
+    copies = bandwidth_probe(device, memory_level(device.facts), "copy", machine=None)
     for row in rows(copies.problem, copies.variant):
         if row.name in begun_before or not row.name.startswith(options.only):
             continue

@@ -95,11 +95,10 @@ def add_flags(parser: argparse.ArgumentParser, picture: Any) -> None:
     for p in _parameters(picture):
         if p.name in MACHINES or flag_of(p.name) in parser._option_string_actions:
             continue
-        said = about.get(p.name, "").replace("%", "%%")
+        said, refusing = about.get(p.name, "").replace("%", "%%"), f"--no-{p.name.replace('_', '-')}"
         if p.annotation == "bool":
-            group.add_argument(
-                f"--no-{p.name.replace('_', '-')}", dest=f"of_{p.name}", action="store_const", const=False, help=said
-            )
+            if refusing not in parser._option_string_actions:
+                group.add_argument(refusing, dest=f"of_{p.name}", action="store_const", const=False, help=said)
             continue
         default = f" (default {p.default})" if isinstance(p.default, (int, float, str)) and "default" not in said else ""
         group.add_argument(

@@ -101,7 +101,7 @@ def moved_bytes(problem: Operator, plan: Facts, facts: Mapping[str, Any], level:
     beyond = problem.traffic(plan)
     if beyond:
         touched = int(plan.get("workspace_bytes", 0)) or larger(problem.footprint_bytes(), sum(beyond.values()) // 2)
-        for where, there in held_by(facts, touched) if level in MEMORIES else ((level, True),):
+        for where, there in held_by(facts, touched) if level == "DRAM" else ((level, True),):
             if any_of(there):
                 found.setdefault(where, {}).update({term: size * there for term, size in beyond.items()})
     return found
