@@ -14,6 +14,7 @@ import dataclasses
 import io
 import sys
 import textwrap
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,12 @@ def first_figures() -> str:
     table = ceiling_table(dataclasses.replace(machine, ceilings=tuple(roofs)))
     ceilings = _columns(table, ("ceiling", "median", "95 % interval", "n", "modes", "threads", "clock"), len(roofs))
     columns = ("operator", "variant", "problem", "cache", "time", "GFLOP/s", "GB/s", "bound", "of attainable", "error")
-    points = _columns(operator_table(usual(results, machine), machine), columns, 24)
+    shown, seen = [], Counter[tuple[str, str, str, str]]()
+    for m in usual(results, machine):
+        kind = (m.operator, m.variant, m.dtype, m.cache_state)
+        seen[kind] += 1
+        shown += [m] if seen[kind] <= (1 if m.variant == "naive" else 2) else []
+    points = _columns(operator_table(shown, machine), columns, 32)
     return (
         f"`benchmarks/record --readme` measured this on {machine_title(machine)}.\nThe variants are the default ones and `naive`; "
         f"the [report](benchmarks/results/{named.read_text().strip()}/report.md) has all of them.\n\n{ceilings}\n\n{points}"
