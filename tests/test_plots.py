@@ -375,7 +375,7 @@ def test_keywords_are_explicit_and_documented(name: str) -> None:
     for parameter in signature.parameters.values():
         assert parameter.annotation not in (parameter.empty, "Any") or parameter.name in shared
         assert len(said.get(parameter.name, "")) > 3, parameter.name
-    with pytest.raises(TypeError, match="wrong"):
+    with pytest.raises(Error, match="wrong"):
         found(*calls()[name][0][0], wrong=1)
 
 
@@ -512,3 +512,9 @@ def test_saved_machines_and_results_give_the_same_picture(tmp_path: Path) -> Non
     (tmp_path / "file").touch()
     with pytest.raises(Error, match="cannot make the folder"):
         plot.latency.save(tmp_path / "file", cpu())
+
+
+@pytest.mark.parametrize(("keywords", "said"), [({"titel": "x"}, "did you mean title"), ({"points": 5}, "points must be a list of")])
+def test_wrong_arguments_are_named(keywords: dict[str, Any], said: str) -> None:
+    with pytest.raises(Error, match=said):
+        plot.roofline("H100", **keywords)

@@ -63,6 +63,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+def misfit(name: str, signature: inspect.Signature, error: TypeError, named: Mapping[str, Any]) -> Error:
+    """The Error for arguments that do not fit a function, with what resembles the first unknown one."""
+    unknown = next((each for each in named if each not in signature.parameters), None)
+    return Error(f"{name}: {error}{hint(unknown, signature.parameters)}; it takes {', '.join(signature.parameters)}")
+
+
 def arguments_checked(function: Callable[P, R]) -> Callable[P, R]:
     """`function`, with an Error, and what resembles the argument, where Python has a TypeError for arguments that do not fit."""
 
@@ -75,9 +81,7 @@ def arguments_checked(function: Callable[P, R]) -> Callable[P, R]:
             try:
                 signature.bind(*positional, **named)
             except TypeError as error:
-                unknown = next((name for name in named if name not in signature.parameters), None)
-                takes = ", ".join(signature.parameters)
-                raise Error(f"{function.__name__}: {error}{hint(unknown, signature.parameters)}; it takes {takes}") from None
+                raise misfit(function.__name__, signature, error, named) from None
             raise
 
     return called

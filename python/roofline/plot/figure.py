@@ -15,6 +15,7 @@ from .._repr import printable
 from ..errors import Error
 from ..machine.manifest import replace_all
 from ..results import records_to_csv
+from ..words import misfit
 from . import style
 from .panels import Panel, Records, columns_in, room_of, set_title
 
@@ -142,7 +143,10 @@ def picture(about: str, *, group: str, example: str) -> Callable[[Callable[P, Pa
 
     def made(function: Callable[P, Panels]) -> Picture[P]:
         def made_of(args: Any, keywords: dict[str, Any]) -> Iterator[Panel]:
-            bound = signature.bind(*args, **keywords)  # names a wrong keyword before anything is drawn
+            try:
+                bound = signature.bind(*args, **keywords)
+            except TypeError as error:
+                raise misfit(function.__name__, signature, error, keywords) from None
             given = {name: value for name, value in bound.kwargs.items() if name not in LOOK}
             return iter(function(*bound.args, **given))
 

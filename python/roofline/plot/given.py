@@ -54,7 +54,9 @@ def own_points(given: Points | None) -> list[OwnPoint]:
         given = to_dict("records")
     if isinstance(given, Mapping):
         given = [(name, *_parts(values, f"point {name!r:.60}")) for name, values in given.items()]
-    listed: list[Any] = [*given]  # type: ignore[misc]
+    if not isinstance(given, Iterable):
+        raise Error(f"points must be a list of (name, FLOP/byte, FLOP/s), a mapping, a data frame or a file, got {given!r:.60}")
+    listed: list[Any] = [*given]
     return [_point(each, f"point {index}") for index, each in enumerate(listed, start=1)]
 
 
