@@ -514,7 +514,7 @@ def test_saved_machines_and_results_give_the_same_picture(tmp_path: Path) -> Non
         plot.latency.save(tmp_path / "file", cpu())
 
 
-@pytest.mark.parametrize(("keywords", "said"), [({"titel": "x"}, "did you mean title"), ({"points": 5}, "points must be a list of")])
+@pytest.mark.parametrize(("keywords", "said"), [({"titel": "x"}, "did you mean title"), ({"points": 5}, "must be a list of")])
 def test_wrong_arguments_are_named(keywords: dict[str, Any], said: str) -> None:
     with pytest.raises(Error, match=said):
         plot.roofline("H100", **keywords)
