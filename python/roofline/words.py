@@ -66,7 +66,8 @@ R = TypeVar("R")
 def misfit(name: str, signature: inspect.Signature, error: TypeError, named: Mapping[str, Any]) -> Error:
     """The Error for arguments that do not fit a function, with what resembles the first unknown one."""
     unknown = next((each for each in named if each not in signature.parameters), None)
-    return Error(f"{name}: {error}{hint(unknown, signature.parameters)}; it takes {', '.join(signature.parameters)}")
+    takes = [each for each in signature.parameters if each not in ("self", "cls")]
+    return Error(f"{name}: {error}{hint(unknown, takes)}; it takes {', '.join(takes)}")
 
 
 def arguments_checked(function: Callable[P, R]) -> Callable[P, R]:

@@ -17,6 +17,7 @@ from ..probes import LEVELS, MEMORIES, RATE_UNITS, roofs_of
 from ..probes.levels import lasting_capacity, stated_caches
 from ..reading import MACHINE, SCHEMA_VERSION, Text, build, check_version, from_json, read_bytes
 from ..units import fmt_si
+from ..words import arguments_checked
 from .ceiling import UNVERIFIED, Ceiling
 from .curve import SizeCurve
 from .datasheet import SOURCE, parts, parts_of_file
@@ -61,11 +62,13 @@ class Machine(Shown):
 
     # -- asking for a ceiling ---------------------------------------------------------------------------------------------
 
+    @arguments_checked
     def roofs(self, kind: str, *, sustained: bool = False) -> list[Ceiling]:
         """The ceilings of a kind that problems are held against, or with `sustained` the same under long load; not diagnostic."""
         probes = roofs_of(kind)
         return [c for c in self.ceilings if c.probe in probes and c.sustained == sustained and c.status != "implausible"]
 
+    @arguments_checked
     def of(self, probe: str, *, dtype: str | None = None, threads: int | None = None) -> list[Ceiling]:
         """The plausible bursts of one probe, by its id; of a dtype and with so many threads (None: any)."""
         found = [c for c in self.ceilings if c.probe == probe and c.status != "implausible" and not c.sustained]
@@ -102,6 +105,7 @@ class Machine(Shown):
         present = {c.level for c in self.ceilings if c.probe in probes}
         return tuple(level for level in LEVELS if level in present)
 
+    @arguments_checked
     def bandwidth(
         self, level: str | None = None, access: str = "read", threads: int | None = None, *, variant: str | None = None
     ) -> Ceiling:
@@ -137,6 +141,7 @@ class Machine(Shown):
             f"measure stream (access={access!r:.80}) again on an idle machine"
         )
 
+    @arguments_checked
     def compute(
         self,
         dtype: str,
@@ -165,12 +170,14 @@ class Machine(Shown):
             raise Error(f"{self.name}: no compute ceiling for {what}{only}; {cure}ask for one of these")
         return max(found, key=lambda c: c.value)
 
+    @arguments_checked
     def ridge(
         self, dtype: str, accumulator: str | None = None, unit: str | None = None, *, level: str | None = None, access: str = "read"
     ) -> float:
         """The ridge point in FLOP/byte: `compute` over `bandwidth`, each the best there is. Raises Error as these do."""
         return self.compute(dtype, accumulator, unit).value / self.bandwidth(level, access).value
 
+    @arguments_checked
     def latency(self, level: str | None = None, threads: int | None = None) -> Ceiling:
         """The floor of one launch in seconds (fork-join on CPUs), or with `level` the load latency of that level.
 
@@ -189,6 +196,7 @@ class Machine(Shown):
             raise Error(f"{self.name}: no link to other GPUs is known; give its rate in one direction: link_bytes_per_s=450e9")
         return max(found, key=lambda c: c.value)
 
+    @arguments_checked
     def level_for(self, size_bytes: int, threads: int | None = None) -> str:
         """The fastest measured level that holds a working set of `size_bytes`, spread over `threads` (None: all).
 
@@ -243,11 +251,13 @@ class Machine(Shown):
         made: Machine = build(cls, data, where=where)
         return made
 
+    @arguments_checked
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write a machine file holding this machine alone; see `save_machines`."""
         save_machines([self], path, force=force)
 
     @classmethod
+    @arguments_checked
     def load(cls, given: str | os.PathLike[str], device: str | None = None) -> Machine:
         """The machine of a file, of a report's folder, of a datasheet's name, or on paper: everything that `--machine` takes.
 
@@ -285,6 +295,7 @@ class Machine(Shown):
         return int(self.facts.get("devices", 1))
 
     @classmethod
+    @arguments_checked
     def from_datasheet(cls, name: str) -> Machine:
         """What a vendor states about a device: `Machine.from_datasheet("H100 SXM")`.
 
@@ -296,6 +307,7 @@ class Machine(Shown):
         return cls(**parts(name))
 
     @classmethod
+    @arguments_checked
     def from_peaks(
         cls,
         name: str,
