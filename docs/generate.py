@@ -14,7 +14,6 @@ import dataclasses
 import io
 import sys
 import textwrap
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ from roofline.cli.plotting import GROUPS  # noqa: E402
 from roofline.machine import Machine  # noqa: E402
 from roofline.operators import OPERATORS  # noqa: E402
 from roofline.plot import PICTURES  # noqa: E402
-from roofline.report.tables import Table, ceiling_table, operator_table, ordered_ceilings, usual  # noqa: E402
+from roofline.report.tables import Table, ceiling_table, fit_for_a_page, operator_table, ordered_ceilings, usual  # noqa: E402
 from roofline.results import Results  # noqa: E402
 from roofline.transformer import PRESETS, Decode, Prefill, active_parameters, kv_bytes, preset, total_parameters  # noqa: E402
 from roofline.transformer.presets import SOURCES  # noqa: E402
@@ -122,12 +121,7 @@ def first_figures() -> str:
     table = ceiling_table(dataclasses.replace(machine, ceilings=tuple(roofs)))
     ceilings = _columns(table, ("ceiling", "median", "95 % interval", "n", "modes", "threads", "clock"), len(roofs))
     columns = ("operator", "variant", "problem", "cache", "time", "GFLOP/s", "GB/s", "bound", "of attainable", "error")
-    shown, seen = [], Counter[tuple[str, str, str, str]]()
-    for m in usual(results, machine):
-        kind = (m.operator, m.variant, m.dtype, m.cache_state)
-        seen[kind] += 1
-        shown += [m] if seen[kind] <= (1 if m.variant == "naive" else 2) else []
-    points = _columns(operator_table(shown, machine), columns, 32)
+    points = _columns(operator_table(fit_for_a_page(usual(results, machine)), machine), columns, 32)
     return (
         f"`benchmarks/record --readme` measured this on {machine_title(machine)}.\nThe variants are the default ones and `naive`; "
         f"the [report](benchmarks/results/{named.read_text().strip()}/report.md) has all of them.\n\n{ceilings}\n\n{points}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -89,6 +90,16 @@ def usual(results: Iterable[Measurement], machine: Machine) -> list[Measurement]
     """The undisturbed results of the variants that run by default, and of `naive`."""
     ok = (m for m in results if m.status == UNDISTURBED)
     return [m for m in ok if m.variant in ("naive", from_dict(m.operator, m.problem).default_variant(machine.device))]
+
+
+def fit_for_a_page(results: Iterable[Measurement]) -> list[Measurement]:
+    """The first two results of each kernel, dtype and cache state; the first one of `naive`."""
+    shown, seen = [], Counter[tuple[str, str, str, str]]()
+    for m in results:
+        kind = (m.operator, m.variant, m.dtype, m.cache_state)
+        seen[kind] += 1
+        shown += [m] if seen[kind] <= (1 if m.variant == "naive" else 2) else []
+    return shown
 
 
 def ordered_ceilings(machine: Machine) -> list[Ceiling]:
