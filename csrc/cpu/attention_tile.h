@@ -19,6 +19,13 @@ constexpr int kNarrowRows = 8;  // of tiles with fewer vectors: as many accumula
 template <int Vectors>
 constexpr int kTileRows = Vectors == kVectors ? kRows : kNarrowRows;
 
+// Words of two numbers in 16 bits lie wherever these do.
+ROOFLINE_INLINE float word_at(const float* p) {
+  float word;
+  __builtin_memcpy(&word, p, sizeof word);
+  return word;
+}
+
 struct Fma {
   ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return fma(a, b, c); }
 };
@@ -33,7 +40,7 @@ ROOFLINE_INLINE void multiply(Vec (&acc)[Rows][Vectors], const float* a, Index a
     for (int z = 0; z < Vectors; ++z) right[z] = load(b + z * kLanes);
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i) {
-      const Vec left = set1(a[i * a_row]);
+      const Vec left = set1(word_at(a + i * a_row));
 #pragma GCC unroll 8
       for (int z = 0; z < Vectors; ++z) acc[i][z] = Products::multiply_add(left, right[z], acc[i][z]);
     }

@@ -185,7 +185,7 @@ TEST_P(GemmTest, SumsOfInt8AreExact) {
   constexpr std::int64_t kInner = 4096;
   const std::vector<std::int8_t> least(kInner * table.width, -128);
   const std::int64_t words = kInner / table.numbers[index(Stored::int8)];
-  std::vector<float> a(words), packed(kInner * table.width / 4), workspace(table.few_floats(1));
+  std::vector<float> a(words), packed((kInner / 4 + table.int8_sums) * table.width), workspace(table.few_floats(1));
   std::vector<std::int32_t> c(table.width);
   table.widen[index(Stored::int8)](least.data(), a.data(), words);
   table.pack[index(Stored::int8)](least.data(), packed.data(), table.width, kInner, 0, 1);
