@@ -26,8 +26,8 @@ std::int64_t ranges_of_keys(std::int64_t keys, std::int64_t units, const Device&
 constexpr std::int64_t kMostRows = 64;
 constexpr std::int64_t kMostQueries = 8;
 
-// How a thread reads its range of keys. Which of these is quickest differs between CPUs: on Zen 3 eight places without prefetches, on Zen 5 two
-// or four with them.
+// How a thread reads its range of keys. The quickest way differs between CPUs: on Zen 3 eight address streams without prefetches, on
+// Zen 5 two or four with them.
 struct Reading {
   int streams;
   bool fetch;

@@ -1,6 +1,6 @@
-// Attention of few queries: keys and values are read once, row by row, each thread at one or several places of its range in turn, with or
-// without prefetches, as this CPU is quickest. Scores are dot products along the lanes; results add up row by row of V. A few keys at a
-// time meet all queries that fit in L1, so that more queries read neither K nor V again.
+// Attention of few queries: keys and values are read once, row by row. A thread reads its range in one or several address streams, with
+// or without prefetches: bind picks the quickest. Scores are dot products along the lanes; results add up row by row of V. A few keys
+// at a time meet all queries that fit in L1, so that more queries read neither K nor V again.
 //
 // Results that stay in registers while columns of many values pass were slower.
 #include "cpu/decode_kernels.h"
@@ -54,7 +54,7 @@ struct Block {
   const Index* next_at;  // [next_n], of the next block
   Index next_n;
 
-  // Rows that are due `lead` keys after a row of K, and of V: of the block's values at the end of its keys, and then of the next one's keys.
+  // The row to prefetch with a key, and with a value: `lead` rows ahead. V follows the block's keys, and the next block's keys follow V.
   __attribute__((always_inline)) const Element* after_key(Index key) const {
     const Index then = key + lead;
     return then < n ? k + at[then] : v != k && then - n < n ? v + at[then - n] : k + at[key];
@@ -70,7 +70,7 @@ ROOFLINE_INLINE void fetch(const Element* row, Index d) {
   if (d * static_cast<Index>(sizeof(Element)) % 64 == 0) __builtin_prefetch(row + d);
 }
 
-// Where arithmetic decides, as many keys at once as registers hold. Where reading does, two: rows are then read nearly one after the other.
+// Compute-bound tiles take as many keys as registers hold. Memory-bound tiles take two, so that rows are read nearly in order.
 constexpr int kReadKeys = 2;
 
 // scores[Keys][Rows] of rows of q, `Together` keys at a time; up to a vector more is written behind them.

@@ -3,7 +3,8 @@
 // block of a in the second, and a tile of c lies in registers (Goto and van de Geijn, 2008).
 //
 // What a strip holds is a class of its own: `Sum` (the arithmetic), `kWide` (fp32 already), kRowBytes, and `read` of row base + u, where
-// base is a multiple of 4 and u below 4; with `kBegun` sums begin with the row behind the last. Everything is internal to the file that includes it.
+// base is a multiple of 4 and u below 4; with `kBegun` sums begin with the row behind the last. Everything is internal to the file that
+// includes it.
 #pragma once
 
 #include <utility>

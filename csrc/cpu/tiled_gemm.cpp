@@ -16,7 +16,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::int64_t kColumnBlock = 512;       // of c: with a packed block of a it stays in L2
 constexpr std::int64_t kPackedBytes = 8 << 20;   // of packed a at a time
 constexpr std::int64_t kPartsPerThread = 8;  // so that the last to end leaves little idle
-constexpr std::int64_t kLeastStrips = 4;     // of a part, and tiles of rows: it packs its rows of a
+constexpr std::int64_t kLeastStrips = 4;     // of a part, and tiles of rows: fewer do not reuse what a cache holds
 
 }  // namespace
 
@@ -124,7 +124,7 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   const std::int64_t column_parts = std::min(std::max(parts_of(strips, most_strips), parts_of(wanted, row_parts)), most_parts);
   plan.row_block = std::min(turn_most, parts_of(parts_of(turn_most, tile_rows), row_parts) * tile_rows);
   plan.column_block = std::min(columns, parts_of(strips, column_parts) * table->width);
-  // Of a thread: what the kernels need, and sums that are rounded afterwards.
+  // Each thread has workspace for the kernels, and for sums that are rounded afterwards.
   const std::int64_t floats = few ? table->few_floats(rows) : table->width * plan.inner_block;
   const bool rounded = problem.c_dtype != DType::fp32;
   const Stored c_stored = rounded ? stored(problem.c_dtype, "tiled") : Stored::fp32;

@@ -107,7 +107,7 @@ def add_flags(parser: argparse.ArgumentParser, picture: Any) -> None:
 
 
 def flags(parser: argparse.ArgumentParser, name: str | None) -> None:
-    """The flags of every picture, and those of `name`; "" is a path, None all flags that there are."""
+    """The flags that pictures share, and those of the picture `name`. "" stands for a path; None adds the flags of all pictures."""
     parser.add_argument("what", metavar="NAME|PATH", help="a picture's name, or a machine.json, or the folder of a report")
     parser.add_argument("subject", metavar="WHAT", nargs="*", help="what it is of: a model, an operator, a machine, results")
     parser.add_argument("--machine", metavar="FILE|NAME", action="append", default=[],

@@ -1,4 +1,4 @@
-"""Which variant runs where none is asked for: the fastest expected, where a machine says what its kernels take."""
+"""The default variant of a problem: the fastest expected one, if the machine has measured its kernels."""
 
 from __future__ import annotations
 
