@@ -316,8 +316,8 @@ def tried(sampled: Callable[[Policy], dict[str, Any]], policy: Policy, begun: fl
 
 
 def kept_share(prepared: Prepared) -> float:
-    """The share of a cold launch's compulsory bytes that need not reach memory while it is timed: results that fit in the last-level
-    cache, if the caches are flushed between launches."""
+    """The share of a cold launch's compulsory bytes that need not reach memory while it is timed: results that fit in the
+    last-level cache, if the caches are flushed between launches."""
     written = sum(t.size_bytes for t in prepared.problem.outputs() if not t.link)
     fits = prepared.flush_each and written <= last_cache(prepared.device.facts)
     return written / prepared.problem.compulsory_bytes() if fits else 0.0
