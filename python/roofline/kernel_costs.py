@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -26,15 +27,15 @@ DISTURBED = {"contended": 0.3, "roof_moved": 0.6}
 MEMORY = 2.0  # how much more the factor of memory is trusted: what makes a kernel slower than a roof that moves stays where it is
 LEAST, MOST = 0.3, 100.0  # of the factors
 # Upper ends of what is usual: what no standard problem shows stays well below.
-BYTE_S, LOOP_S, START_S, PAGE_S = 100e-12, 10e-9, 2e-6, 200e-9
+BYTE_S, LOOP_S, START_S, PAGE_S, JOINS = 100e-12, 10e-9, 0.5e-6, 200e-9, 4.0
 RESULT_S = 0.5e-9  # instead of LOOP_S, of the results of products: their loops do many of them side by side
 STEPS = 6  # of the least squares, whose coefficients depend on the factors a little
 SMALL_PAGE, HUGE_PAGE = 4096, 2 << 20
 
 # How far what a standard problem takes beyond the costs above holds for others. In the logarithm of the time: usual size of such
 # differences, and how well one measurement repeats. In squared distances: a size NEAR times as large, and another dtype or mode.
-SPREAD, REPEATED, REPEATED_DISTURBED = 0.3, 0.05, 0.2
-NEAR, OTHER = 8.0, 1.0
+SPREAD, REPEATED, REPEATED_DISTURBED = 0.3, 0.12, 0.25
+NEAR, OTHER = 4.0, 2.0
 
 
 def overlapped_s(*parts_s: Any) -> Any:
@@ -54,7 +55,8 @@ class KernelCosts:
     """memory, caches: measured over expected time of memory, and of caches and arithmetic. byte_s: seconds for each byte from
     memory that the kernel takes at least, however fast memory is just now. loop_s: each time the innermost loop begins
     (`Operator.loops`), by all threads together. start_s: of one run; cold_s: more where its operands come from memory, and page_s
-    for each small page of them. nearby: how the standard problems differ from what these say, and so problems near them.
+    for each small page of them. joins: how often its threads wait for each other beyond its launches, in launches: where two cores
+    are farther apart, both take longer. nearby: how the standard problems differ from what these say, and so problems near them.
     replaced: of a kernel in a dtype that no standard problem has, which ones stand for it.
     """
 
@@ -65,20 +67,23 @@ class KernelCosts:
     start_s: float = 0.0
     cold_s: float = 0.0
     page_s: float = 0.0
+    joins: float = 0.0
     nearby: Nearby | None = None
     replaced: str = ""
 
-    def more_s(self, problem: Operator, memory_s: Any, rest_s: Any, expected_s: Any, *, cold: bool) -> dict[str, Any]:
+    def more_s(
+        self, problem: Operator, memory_s: Any, rest_s: Any, expected_s: Any, *, cold: bool, launch_s: Any = 0.0
+    ) -> dict[str, Any]:
         """Seconds beyond expected_s, without launches: "kernel" (negative: it is faster than its parts), "loops" and "start".
 
-        memory_s, rest_s: of its bytes from memory, and of all else together.
+        memory_s, rest_s: of its bytes from memory, and of all else together. launch_s: of all its launches.
         """
         bytes_, pages = cold_bytes_and_pages(problem, cold)
         base_s = overlapped_s(self.memory * memory_s, self.byte_s * bytes_, self.caches * rest_s)
-        loops_s, start_s = problem.loops() * self.loop_s, self.start_s + cold * self.cold_s + pages * self.page_s
+        start_s = self.start_s + cold * self.cold_s + pages * self.page_s + launch_s * self.joins
+        loops_s = problem.loops() * self.loop_s
         differs = 0.0 if self.nearby is None else (base_s + loops_s + start_s) * self.nearby.share(problem, cold)
         return {"kernel": base_s + differs - expected_s, "loops": loops_s, "start": start_s}
-
 
     def doubt(self, problem: Operator, *, cold: bool) -> float:
         """Standard deviation of the logarithm of the time of one problem: little near a standard one, SPREAD far off."""
@@ -87,55 +92,51 @@ class KernelCosts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nearby:
-    """Standard problems (`_features`): what each adds, and the inverse of their covariance (simple kriging)."""
+    """Standard problems, by `_features`: what each adds, and the inverse of their covariance (simple kriging)."""
 
-    seen: tuple[tuple[Any, ...], ...]
+    seen: tuple[NDArray[Any], ...]
     weights: NDArray[np.float64]
     inverse: NDArray[np.float64]
 
     def doubt(self, problem: Operator, cold: bool) -> float:
-        own = _features(problem, cold)
-        near = np.array([_covariance(own, other) for other in self.seen])
-        return float(np.sqrt(max(SPREAD**2 - near @ self.inverse @ near, 0.0)))
+        near = _covariance(self.seen, _features(problem, cold))
+        return math.sqrt(max(SPREAD**2 - float(near @ self.inverse @ near), 0.0))
 
     def share(self, problem: Operator, cold: bool) -> Any:
         """How much longer than its costs say a problem is expected to take, over these; an array for a batch."""
-        own = _features(problem, cold)
-        found: Any = sum(weight * _covariance(own, other) for weight, other in zip(self.weights, self.seen, strict=True))
-        share = np.expm1(found)
+        logarithm: Any = self.weights @ _covariance(self.seen, _features(problem, cold))
+        share = np.expm1(logarithm)
         return share if np.ndim(share) else float(share)
 
 
 def kernel_costs(machine: Machine, problem: Operator, variant: str) -> KernelCosts | None:
     """What `machine` knows of the costs of a kernel; None where that kernel was not timed.
 
-    Seven numbers by least squares in the relative error of the standard problems' times, none of them negative: of all problems of
+    Eight numbers by least squares in the relative error of the standard problems' times, none of them negative: of all problems of
     the variant first, and from there of those in the problem's dtype with few or with many rows as it has, which are kernels of
     their own. Of a batch of problems (`Operator.many`) with both, its numbers are arrays.
     """
-    own = (c for c in machine.of("kernel") if (c.params.get("operator"), c.variant) == (problem.name, variant))
-    rows = tuple(row for c in own if (row := _row(c)))
-    if not rows:
+    timed = _timed(_Same(machine.ceilings), problem.name, variant)
+    if not timed.rows:
         return None
     few, dtype = problem.few_rows(), stored(problem)
     if not isinstance(few, np.ndarray):
-        found = _costs(rows, dtype, bool(few))
+        found = timed.costs(dtype, bool(few))
     else:
-        short, long = (_numbers(_costs(rows, dtype, path)) for path in (True, False))
+        short, long = (_numbers(timed.costs(dtype, path)) for path in (True, False))
         found = _of(pick(few, a, b) for a, b in zip(short, long, strict=True))
-    timed = sorted({row.dtype for row in rows})
-    others = f"no {dtype} {problem.name} {variant} was timed: kernels in {', '.join(timed)} stand for it"
-    replaced = "" if dtype in timed else others
-    return dataclasses.replace(found, nearby=_nearby(rows), replaced=replaced)
+    dtypes = sorted({row.dtype for row in timed.rows})
+    others = f"no {dtype} {problem.name} {variant} was timed: kernels in {', '.join(dtypes)} stand for it"
+    return dataclasses.replace(found, nearby=timed.nearby, replaced="" if dtype in dtypes else others)
 
 
 def _of(numbers: Iterable[Any]) -> KernelCosts:
-    memory, caches, byte_s, loop_s, start_s, cold_s, page_s = numbers
-    return KernelCosts(memory, caches, byte_s, loop_s, start_s, cold_s, page_s)
+    memory, caches, byte_s, loop_s, start_s, cold_s, page_s, joins = numbers
+    return KernelCosts(memory, caches, byte_s, loop_s, start_s, cold_s, page_s, joins)
 
 
 def _numbers(costs: KernelCosts) -> tuple[Any, ...]:
-    return costs.memory, costs.caches, costs.byte_s, costs.loop_s, costs.start_s, costs.cold_s, costs.page_s
+    return costs.memory, costs.caches, costs.byte_s, costs.loop_s, costs.start_s, costs.cold_s, costs.page_s, costs.joins
 
 
 def untimed(machine: Machine, problem: Operator, variant: str) -> tuple[str, ...]:
@@ -166,8 +167,8 @@ class _Row:
     def costs_s(self, costs: KernelCosts) -> float:
         """What it should take, its launch left out."""
         base_s = overlapped_s(*self._parts_s(costs))
-        more_s = self.loops * costs.loop_s + costs.start_s + self.cold * costs.cold_s + self.pages * costs.page_s
-        return float(base_s + more_s)
+        start_s = costs.start_s + self.cold * costs.cold_s + self.pages * costs.page_s + self.launch_s * costs.joins
+        return float(base_s + self.loops * costs.loop_s + start_s)
 
     def _parts_s(self, costs: KernelCosts) -> tuple[float, ...]:
         return costs.memory * self.memory_s, costs.caches * self.rest_s, costs.byte_s * self.bytes
@@ -178,7 +179,7 @@ class _Row:
         all_s = max(overlapped_s(*parts_s), 1e-300)
         each = (self.memory_s, self.rest_s, self.bytes)
         slopes = (count * (part / all_s) ** (SHARPNESS - 1) for count, part in zip(each, parts_s, strict=True))
-        return (*slopes, self.loops, 1.0, float(self.cold), self.pages)
+        return (*slopes, self.loops, 1.0, float(self.cold), self.pages, self.launch_s)
 
 
 def _row(c: Ceiling) -> _Row | None:
@@ -216,13 +217,52 @@ def _problem(text: str) -> Operator | None:
         return None
 
 
+class _Timed:
+    """The standard problems of one variant, and what was found from them so far."""
+
+    def __init__(self, rows: Sequence[_Row]) -> None:
+        self.rows = tuple(rows)
+        self._costs: dict[tuple[str, bool], KernelCosts] = {}
+
+    def costs(self, dtype: str, few: bool) -> KernelCosts:
+        if (dtype, few) not in self._costs:
+            known = _fitted(self.rows, KernelCosts(), UNKNOWN)
+            same = [row for row in self.rows if row.dtype == dtype]
+            for some in (same, [row for row in same if row.few == few]):
+                known = _fitted(some, known, SHOWN) if 0 < len(some) < len(self.rows) else known
+            self._costs[dtype, few] = known
+        return self._costs[dtype, few]
+
+    @functools.cached_property
+    def nearby(self) -> Nearby:
+        shown = [row.costs_s(self.costs(row.dtype, row.few)) for row in self.rows]
+        left = [
+            math.log(max(row.time_s - row.launch_s, 0.1 * row.time_s) / max(s, 1e-12))
+            for row, s in zip(self.rows, shown, strict=True)
+        ]
+        seen = tuple(np.array(column) for column in zip(*(row.features for row in self.rows), strict=True))
+        noise = np.diag([(REPEATED if row.weight == 1 else REPEATED_DISTURBED) ** 2 for row in self.rows])
+        inverse = np.asarray(np.linalg.inv(_covariance(seen, seen) + noise), dtype=np.float64)
+        return Nearby(seen, inverse @ left, inverse)
+
+
+class _Same:
+    """A key that is another one's equal if both hold the same object."""
+
+    def __init__(self, held: tuple[Ceiling, ...]) -> None:
+        self.held = held
+
+    def __hash__(self) -> int:
+        return id(self.held)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.held is other.held
+
+
 @functools.lru_cache(maxsize=256)
-def _costs(rows: tuple[_Row, ...], dtype: str, few: bool) -> KernelCosts:
-    known = _fitted(rows, KernelCosts(), UNKNOWN)
-    same = [row for row in rows if row.dtype == dtype]
-    for some in (same, [row for row in same if row.few == few]):
-        known = _fitted(some, known, SHOWN) if 0 < len(some) < len(rows) else known
-    return known
+def _timed(ceilings: _Same, operator: str, variant: str) -> _Timed:
+    own = (c for c in ceilings.held if c.probe == "kernel" and (c.params.get("operator"), c.variant) == (operator, variant))
+    return _Timed([row for c in own if c.status != "implausible" and (row := _row(c)) is not None])
 
 
 def _fitted(rows: Sequence[_Row], expected: KernelCosts, trusted: tuple[float, float]) -> KernelCosts:
@@ -231,7 +271,7 @@ def _fitted(rows: Sequence[_Row], expected: KernelCosts, trusted: tuple[float, f
     wanted = weights * np.array([max(1 - row.launch_s / row.time_s, 0.0) for row in rows])
     factors, seconds = trusted
     loop_s = RESULT_S if rows[0].products else LOOP_S
-    prior = np.array([MEMORY * factors, factors, *(seconds / each for each in (BYTE_S, loop_s, START_S, START_S, PAGE_S))])
+    prior = np.array([MEMORY * factors, factors, *(seconds / each for each in (BYTE_S, loop_s, START_S, START_S, PAGE_S, JOINS))])
     right = np.concatenate([wanted, prior * np.array(_numbers(expected))])
     found = dataclasses.replace(expected, byte_s=max(expected.byte_s, 0.1 * BYTE_S))  # a part of nothing would stay nothing
     for _ in range(STEPS):
@@ -283,20 +323,11 @@ def _features(problem: Operator, cold: bool) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def _covariance(one: tuple[Any, ...], other: tuple[Any, ...]) -> Any:
+def _covariance(seen: tuple[NDArray[Any], ...], others: tuple[Any, ...]) -> NDArray[np.float64]:
+    """Of every problem seen (rows) and one other, or each of several (columns)."""
     distance: Any = 0.0
-    for a, b in zip(one, other, strict=True):
-        words = isinstance(a, (bool, str))
-        distance = distance + (OTHER * (a != b) if words else ((a - b) / np.log2(NEAR)) ** 2)
-    return SPREAD**2 * np.exp(-distance / 2)
-
-
-@functools.lru_cache(maxsize=256)
-def _nearby(rows: tuple[_Row, ...]) -> Nearby:
-    shown = [row.costs_s(_costs(rows, row.dtype, row.few)) for row in rows]
-    left = np.log([max(row.time_s - row.launch_s, 0.1 * row.time_s) / max(s, 1e-12) for row, s in zip(rows, shown, strict=True)])
-    seen = tuple(row.features for row in rows)
-    together = np.array([[_covariance(one, other) for other in seen] for one in seen])
-    noise = np.diag([(REPEATED if row.weight == 1 else REPEATED_DISTURBED) ** 2 for row in rows])
-    inverse = np.linalg.inv(together + noise)
-    return Nearby(seen, inverse @ left, inverse)
+    for column, other in zip(seen, others, strict=True):
+        one = column[:, None]
+        distance = distance + (((one - other) / np.log2(NEAR)) ** 2 if one.dtype.kind == "f" else OTHER * (one != other))
+    found = np.asarray(SPREAD**2 * np.exp(-distance / 2))
+    return found if any(np.ndim(other) for other in others) else found[:, 0]

@@ -103,16 +103,19 @@ def _with_operations(made: Ceiling) -> Ceiling:
     return dataclasses.replace(made, ops_per_cycle=float(nearest)) if per_cycle <= IMPLAUSIBLE * nearest else made
 
 
+# Of a standard problem: there are many, and what one errs by falls on few.
+BRIEF: Mapping[str, Any] = {
+    "tries": 1, "warmup_min_s": 0.008, "warmup_max_s": 0.03, "min_s": 0.015, "max_s": 0.05, "bracket_s": 0.008,
+}  # fmt: skip
+
+
 def kernel_ceiling(device: Device, what: Wanted, policy: Policy, machine: Machine) -> Ceiling:
     """A kernel on a standard problem, and in its plan what the other ceilings and the roofs around it predicted.
 
     Raises Unsupported where the problem cannot run or nothing is known that could predict it.
     """
     problem, variant = what.require()[0]
-    brief = dataclasses.replace(
-        policy, tries=1, warmup_min_s=0.01, warmup_max_s=0.04, min_s=min(policy.min_s, 0.03), max_s=min(policy.max_s, 0.08),
-        bracket_s=policy.bracket_s / 2,
-    )  # fmt: skip
+    brief = dataclasses.replace(policy, **BRIEF)
     state = "cold" if what.level in MEMORIES else "warm"
     others = dataclasses.replace(machine, ceilings=tuple(c for c in machine.ceilings if c.probe != what.probe.id))
     try:

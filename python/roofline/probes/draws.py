@@ -1,0 +1,168 @@
+"""Problems of the usual sizes of every operator, drawn at random or along a sequence that fills them evenly."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..dtypes import dtype as dtype_named
+from ..errors import Error
+from ..operators import OPERATORS, Operator
+
+Fields = dict[str, Any]
+PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53)
+# What is stored in the dtype of the arithmetic, where kernels take nothing else.
+_FOLLOWING = {"bmm": "out_dtype", "quantized_matmul": "out_dtype", "grouped_matmul": "out_dtype", "lm_head": "weight_dtype"}
+
+
+class Even(random.Random):
+    """Points that fill a cube evenly: coordinate d of point n is the fraction of n √(prime d). Source: Kronecker's sequence."""
+
+    def begin(self, point: int) -> None:
+        self._point, self._coordinate = point, 0
+
+    def random(self) -> float:
+        prime = PRIMES[self._coordinate % len(PRIMES)]
+        self._coordinate += 1
+        return math.modf(self._point * math.sqrt(prime))[0]
+
+
+def in_dtype(problem: Operator, dtype: str) -> Operator:
+    """The problem with kernels of this dtype."""
+    follows = {_FOLLOWING[problem.name]: dtype} if problem.name in _FOLLOWING else {}
+    bits = {"weight_bits": dtype_named(dtype).bits} if problem.name == "grouped_matmul" else {}
+    return problem.replace(dtype=dtype, **follows, **bits)
+
+
+def drawn(name: str, dtype: str, draw: random.Random) -> Operator | None:
+    """A problem of the operator `name` with kernels of this dtype; None where the operator refuses what was drawn."""
+    try:
+        return in_dtype(OPERATORS[name].make(**DRAWN[name](draw)), dtype)
+    except Error:
+        return None
+
+
+def evenly(name: str, dtype: str, begin: int) -> Iterator[tuple[int, bool, Operator]]:
+    """Points of the even sequence from `begin` on: its number, whether operands come from memory, and the problem."""
+    draw = Even()
+    for point in range(begin, begin + 1000):
+        draw.begin(point)
+        cold = draw.random() < 0.6
+        if (problem := drawn(name, dtype, draw)) is not None:
+            yield point, cold, problem
+
+
+def runs_within(problem: Operator, threads: int, *, most_s: float, most_bytes: int) -> bool:
+    """Whether a machine of 20 GFLOP/s for each thread, and 5 GB/s, takes at most so long, and so much memory."""
+    slow_s = problem.total_flops() / (20e9 * max(threads, 1)) + problem.compulsory_bytes() / 5e9
+    return problem.footprint_bytes() <= most_bytes and slow_s <= most_s
+
+
+ROWS = ("softmax", "rms_norm", "layer_norm", "bias_relu", "silu_mul", "residual_rms_norm")
+
+
+def log_uniform(draw: random.Random, least: int, most: int, multiple: int = 1) -> int:
+    """Uniform in the logarithm; half of the time a multiple, else any number."""
+    value = round(math.exp(draw.uniform(math.log(least), math.log(most))))
+    return max(value // multiple, 1) * multiple if draw.random() < 0.5 else value
+
+
+def _attention(draw: random.Random) -> Fields:
+    kv_heads, group = draw.choice((1, 2, 4, 8)), draw.choice((1, 1, 2, 4))
+    decode = draw.random() < 0.4
+    seq_kv = log_uniform(draw, 64, 32768 if decode else 4096, 64)
+    return {
+        "batch": draw.choice((1, 1, 2)), "heads": kv_heads * group, "kv_heads": kv_heads, "seq_kv": seq_kv,
+        "seq_q": 1 if decode else seq_kv if draw.random() < 0.6 else log_uniform(draw, 2, seq_kv, 16),
+        "head_dim": draw.choice((32, 64, 64, 96, 128, 128)), "causal": not decode and draw.random() < 0.5,
+    }  # fmt: skip
+
+
+def _matmul(draw: random.Random) -> Fields:
+    rows = draw.choice((1, 2, 8, 32, 128)) if draw.random() < 0.5 else log_uniform(draw, 1, 2048, 16)
+    return {"rows": rows, "columns": log_uniform(draw, 32, 4096, 64), "inner": log_uniform(draw, 32, 4096, 64)}
+
+
+def _ffn(draw: random.Random) -> Fields:
+    d_model = log_uniform(draw, 128, 2048, 64)
+    return {
+        "batch": draw.choice((1, 2, 4)), "seq_q": draw.choice((1, 1, log_uniform(draw, 2, 256, 16))), "d_model": d_model,
+        "d_ff": draw.choice((2, 3, 4)) * d_model, "activation": draw.choice(("relu", "gelu", "swiglu")),
+    }  # fmt: skip
+
+
+def _rows(draw: random.Random) -> Fields:
+    columns = log_uniform(draw, 32, 16384, 64)
+    return {"rows": log_uniform(draw, 1, max(2**25 // columns, 2), 8), "columns": columns}
+
+
+def _elements(draw: random.Random) -> Fields:
+    return {"elements": log_uniform(draw, 1000, 2**25, 1024)}
+
+
+def _bmm(draw: random.Random) -> Fields:
+    return {"batch": draw.choice((4, 8, 32)), **{name: log_uniform(draw, 16, 512, 16) for name in ("rows", "columns", "inner")}}
+
+
+def _cached_attention(draw: random.Random) -> Fields:
+    decode = {**_attention(draw), "seq_q": draw.choice((1, 1, 4))}
+    return {name: value for name, value in decode.items() if name != "causal"}
+
+
+def _rope(draw: random.Random) -> Fields:
+    heads = {"heads": 8, "kv_heads": draw.choice((2, 8)), "head_dim": draw.choice((64, 128))}
+    return {"seq_q": log_uniform(draw, 1, 4096, 16), **heads}
+
+
+def _embedding(draw: random.Random) -> Fields:
+    return {"tokens": log_uniform(draw, 1, 4096, 16), "vocabulary": 8000, "d_model": log_uniform(draw, 64, 4096, 64)}
+
+
+def _router(draw: random.Random) -> Fields:
+    return {"tokens": log_uniform(draw, 1, 8192, 16), "experts": draw.choice((16, 64, 128, 256))}
+
+
+def _lm_head(draw: random.Random) -> Fields:
+    tokens = draw.choice((1, 1, log_uniform(draw, 2, 128, 16)))
+    return {"tokens": tokens, "d_model": log_uniform(draw, 128, 4096, 64), "vocabulary": log_uniform(draw, 500, 32000, 64)}
+
+
+def _grouped_matmul(draw: random.Random) -> Fields:
+    return {
+        "tokens": draw.choice((1, log_uniform(draw, 2, 512, 16))), "experts": draw.choice((8, 16, 64)),
+        "experts_per_token": draw.choice((2, 4)), "d_model": log_uniform(draw, 128, 1024, 64),
+        "d_ff": log_uniform(draw, 128, 1024, 64), "activation": draw.choice(("gelu", "swiglu")),
+    }  # fmt: skip
+
+
+def _mla_decode(draw: random.Random) -> Fields:
+    rank, heads = draw.choice((256, 512)), draw.choice((8, 16, 64, 128))
+    return {"heads": heads, "seq_q": draw.choice((1, 1, 2)), "seq_kv": log_uniform(draw, 32, 4096, 64), "kv_lora_rank": rank}
+
+
+def _mla_prefill(draw: random.Random) -> Fields:
+    seq = log_uniform(draw, 32, 1024, 64)
+    return {"heads": draw.choice((2, 4, 16)), "seq_len": seq, "causal": draw.random() < 0.7}
+
+
+def _backward(draw: random.Random) -> Fields:
+    kv_heads, group = draw.choice((1, 2, 4)), draw.choice((1, 1, 2))
+    return {
+        "heads": kv_heads * group, "kv_heads": kv_heads, "seq_len": log_uniform(draw, 32, 512, 32),
+        "head_dim": draw.choice((64, 96, 128)), "causal": draw.random() < 0.7,
+    }  # fmt: skip
+
+
+def _quantized_matmul(draw: random.Random) -> Fields:
+    return {**_matmul(draw), "weight_bits": draw.choice((4, 8))}
+
+
+DRAWN: dict[str, Callable[[random.Random], Fields]] = {
+    "attention": _attention, "matmul": _matmul, "ffn": _ffn, "cached_attention": _cached_attention, "bmm": _bmm,
+    "quantized_matmul": _quantized_matmul, "rope": _rope, "embedding": _embedding, "topk_softmax": _router, "topk_sigmoid": _router,
+    "lm_head": _lm_head, "grouped_matmul": _grouped_matmul, "mla_decode": _mla_decode, "mla_prefill": _mla_prefill,
+    "attention_backward": _backward,
+    **dict.fromkeys(ROWS, _rows), **dict.fromkeys(("relu", "gelu", "convert", "adam"), _elements),
+}  # fmt: skip
