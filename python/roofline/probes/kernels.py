@@ -73,13 +73,13 @@ def drawn_for(name: str, variant: str, dtype: str, threads: int) -> tuple[tuple[
 
 
 def _wanted(target: Target, depth: str) -> Iterator[Wanted]:
-    """Those of reports first, then one after the other of those drawn for each kernel, so that a deadline leaves out no kernel."""
-    for case in OF_REPORTS:
-        for dtype in case.dtypes:
-            problem = in_dtype(case.problem, dtype)
-            usual = problem.default_variant("cpu")
-            for variant in (usual, *(other for other in problem.variants if other != usual)):
-                if problem.suits(variant, "cpu") and not target.missing(problem.name, variant, dtype):
+    """Those of reports first, of them the usual variants; then the drawn ones in turn, so that a deadline leaves out no kernel."""
+    of_reports = [in_dtype(case.problem, dtype) for case in OF_REPORTS for dtype in case.dtypes]
+    for usual in (True, False):
+        for problem in of_reports:
+            for variant in problem.variants:
+                able = problem.suits(variant, "cpu") and not target.missing(problem.name, variant, problem.to_dict()["dtype"])
+                if able and usual == (variant == problem.default_variant("cpu")):
                     yield want(KERNEL, target, KERNELS, (problem, variant), level="DRAM", kept=False)
     kernels = [
         (name, variant, dtype)
