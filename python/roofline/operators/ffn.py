@@ -149,7 +149,7 @@ class Ffn(Operator):
         }
 
     def default_variant(self, device: str) -> str:
-        large = device == "cpu" and self.rows > OWN_ROWS and self.dtype == "fp32"
+        large = device == "cpu" and self.rows > OWN_ROWS and self.dtype in self.variants["library"].dtypes["cpu"]
         return "library" if large else Operator.default_variant(self, device)
 
     def compute(self) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from .. import dtypes, references
 from ..counts import Array, ceil_div
 from ..tensor_spec import TensorSpec
 from .activations import ACTIVATIONS, activated, exponentials
-from .base import FEW_ROWS, OWN_ROWS, Case, Facts, Operator, Product, Variant
+from .base import OWN_ROWS, Case, Facts, Operator, Product, Variant
 from .scales import Scaled, check_scales, scale_values
 
 # Of c, and of the sums.
@@ -161,8 +161,7 @@ class Matmul(Scaled, Operator):
         return {"product": product, **{kind: count for kind, count in counts.items() if flops and (kind != "exp" or np.any(exps))}}
 
     def default_variant(self, device: str) -> str:
-        few = self.rows <= (OWN_ROWS if self.dtype == "fp32" else FEW_ROWS // 2)  # units for bf16 are twice as fast
-        large = device == "cpu" and not few and self.dtype in self.variants["library"].dtypes["cpu"]
+        large = device == "cpu" and self.rows > OWN_ROWS and self.dtype in self.variants["library"].dtypes["cpu"]
         return "library" if large else Operator.default_variant(self, device)
 
     def compute(self) -> tuple[str, str]:
