@@ -1,4 +1,4 @@
-"""Commands that look: at the installation, at devices, and at what was measured."""
+"""Commands that show what is here and what was measured: version, devices, doctor, explain."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from ..units import GIGA, fmt_number, fmt_percent
+from .exit_codes import MISSING, OK, BadInput, checking_input
 from .fields import known_variant, problem_of
-from .inputs import BY_STATUS, backend, device_of, machine_of, operator_of, policy_of
-from .outcomes import MISSING, OK, BadInput, checking_input
+from .inputs import BY_STATUS, attempted, backend, device_of, machine_of, operator_of
 from .terminal import Terminal, progress_option
 
 SHORTEST_KEY = 7  # fewer digits are a line number, and not the beginning of a key
@@ -45,7 +45,6 @@ def devices(as_json: bool) -> int:
 
 
 def explain(options: argparse.Namespace) -> int:
-    from ..measurement import Policy, attempt
     from ..report import explain as explained
 
     screen, peers = Terminal(wide=options.wide), ()
@@ -62,15 +61,7 @@ def explain(options: argparse.Namespace) -> int:
             return OK
         device = device_of(options)
         machine = machine_of(options.machine, device.name)
-        measured = attempt(
-            problem,
-            variant=options.variant,
-            device=device,
-            machine=machine,
-            cache_state=options.cache_state,
-            seed=options.seed,
-            policy=policy_of(options, Policy()),
-        )
+        measured = attempted(options, problem, device, machine)
     else:
         found = _saved_point(options, screen)
         if found is None:
