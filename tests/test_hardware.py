@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import csv
 import json
 import math
 import os
@@ -23,7 +22,7 @@ from roofline.hardware.datasheet import NUMBERS
 from roofline.hardware.rates import SHEETS as FROM_SHEETS
 from roofline.machine import Ceiling, Machine, load_machines
 
-DATA = Path(__file__).parent / "data" / "hardware.csv"
+DATA = Path(__file__).parent / "data" / "hardware.txt"
 SHEETS = datasheets()
 
 
@@ -36,7 +35,7 @@ def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 # -- the values ---------------------------------------------------------------------------------------------------------------
 
-# Columns of tests/data/hardware.csv, in the units vendors print: the key of our files, and what one unit is.
+# Keys of tests/data/hardware.txt: the key of our files, and what one unit is.
 PLAIN = {
     "mem_gbs": ("memory_bytes_per_s", 1e9),
     "mem_gbs_from_driver": ("driver_memory_bytes_per_s", 1e9),
@@ -65,7 +64,7 @@ PLAIN = {
 
 
 def named(device: str, key: str) -> tuple[str, str, str]:
-    """dtype, unit and accumulator that a column such as fp16_tc_f32acc stands for."""
+    """dtype, unit and accumulator that a key such as fp16_tc_f32acc stands for."""
     dtype, *words = key.split("_")
     accumulator = {"int8": "int32", "int4": "int32", "fp64": "fp64"}.get(dtype, "fp32")
     if "f16acc" in words or dtype == "fp16x2" or (device, key) == ("rtx-4090", "fp8_tc"):
@@ -86,9 +85,10 @@ def one(peaks: tuple[Peak, ...], device: str, key: str, mix: str = "") -> Peak:
 
 def test_every_value_is_the_one_collected() -> None:
     counted = dict.fromkeys(SHEETS, 0)
-    with open(DATA, newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            device, key, value, verified = row["device"], row["key"], float(row["value"]), row["verified"] == "true"
+    for line in DATA.read_text(encoding="utf-8").splitlines()[1:]:
+        device, _, stated = line.partition(": ")
+        for key, value in (each.split("=") for each in stated.split()):
+            verified, value = not value.endswith("?"), float(value.removesuffix("?"))
             sheet = SHEETS[device]
             if key in PLAIN:
                 ours, unit = PLAIN[key]
