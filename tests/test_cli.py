@@ -257,19 +257,9 @@ def test_describe_ceilings(capsys: pytest.CaptureFixture[str]) -> None:
 def test_sweep_takes_lists_and_explain_reads_its_file(capsys: pytest.CaptureFixture[str], ceilings: str, tmp_path: Path) -> None:
     out = str(tmp_path / "s.jsonl")
     sweep = [
-        "sweep",
-        "attention",
-        "--seq-len",
-        "8,16",
-        "--causal",
-        "true,false",
-        "--variant",
-        "naive,tiled",
-        "--heads",
-        "1",
-        "--machine",
-        ceilings,
-    ]
+        "sweep", "attention", "--seq-len", "8,16", "--causal", "true,false", "--variant", "naive,tiled", "--heads", "1",
+        "--machine", ceilings,
+    ]  # fmt: skip
     assert main([*sweep, *FAST, "-o", out]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("operator")

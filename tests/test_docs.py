@@ -469,13 +469,9 @@ def test_limits_are_those_of_the_code() -> None:
 
 
 KINDS = {
-    "machine": Machine,
-    "ceiling": Ceiling,
-    "size curve": SizeCurve,
-    "empirical roofline": EmpiricalRoofline,
-    "measurement": Measurement,
-    "bracket": Bracket,
-}
+    "machine": Machine, "ceiling": Ceiling, "size curve": SizeCurve, "empirical roofline": EmpiricalRoofline,
+    "measurement": Measurement, "bracket": Bracket,
+}  # fmt: skip
 PARTS = (SizePoint, Plateau, IntensityPoint, SustainedSample, Claim)  # described in the row of the key that holds them
 
 

@@ -85,7 +85,7 @@ def fused(seq_len: int, head_dim: int) -> Counts:
     return count(Attention(heads=1, seq_q=seq_len, seq_kv=seq_len, head_dim=head_dim, dtype="fp16"), products_only=True)
 
 
-# -- what computes figures: `by` in the file names it, its arguments are the figure's inputs -------------------------------------------------
+# -- what computes figures: `by` in the file names it, its arguments are the figure's inputs ------------------------------------
 
 
 def ridge(device: str, flops_per_s: float, bytes_per_s: float) -> float:
@@ -137,15 +137,10 @@ def decode_batches(
         step = place(notebook_decode(batch=b, seq_kv=seq_kv, **model), derated)
         found.append(
             {
-                "batch": b,
-                "flops": step.counts.flops,
-                "bytes": step.counts.bytes,
-                "flops_per_byte": step.flops_per_byte,
-                "time_s": step.time_s,
-                "tokens_per_s": b / step.time_s,
-                "latency_per_request_s": step.time_s / b,
+                "batch": b, "flops": step.counts.flops, "bytes": step.counts.bytes, "flops_per_byte": step.flops_per_byte,
+                "time_s": step.time_s, "tokens_per_s": b / step.time_s, "latency_per_request_s": step.time_s / b,
             }
-        )
+        )  # fmt: skip
     return found
 
 

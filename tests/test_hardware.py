@@ -127,19 +127,12 @@ SPOT = {
     "h200-sxm": {"bf16": 989.4, "fp8": 1978.9, "memory": 141, "bandwidth": 4800, "tdp": 700},
     "b200-hgx": {"bf16": 2250, "fp8": 4500, "fp4": 9000, "memory": 180, "bandwidth": 7700, "tdp": 1000},
     "a100-sxm4-80gb": {
-        "bf16": 312,
-        "tf32": 156,
-        "int8": 624,
-        "int4": 1248,
-        "fp64": 19.5,
-        "memory": 80,
-        "bandwidth": 2039,
-        "tdp": 400,
+        "bf16": 312, "tf32": 156, "int8": 624, "int4": 1248, "fp64": 19.5, "memory": 80, "bandwidth": 2039, "tdp": 400,
     },
     "rtx-4090": {"bf16": 165.2, "fp32": 82.58, "memory": 24, "bandwidth": 1008, "tdp": 450},
     "l4": {"bf16": 121, "fp8": 242.5, "memory": 24, "bandwidth": 300, "tdp": 72},
     "mi300x": {"bf16": 1307.4, "fp8": 2614.9, "memory": 192, "bandwidth": 5300, "tdp": 750},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("id", SPOT)

@@ -181,15 +181,10 @@ def test_gaps_to_every_ceiling_by_hand() -> None:
     shares = {gap.ceiling.name: gap.share for gap in found}
     assert shares == pytest.approx(
         {
-            "DRAM read": 0.5,
-            "DRAM copy": 2 / 3,
-            "DRAM copy NT": 20 / 36,
-            "L2 read": 0.05,
-            "fp32 avx2": 0.5,
-            "fp64 avx2": 1.0,
+            "DRAM read": 0.5, "DRAM copy": 2 / 3, "DRAM copy NT": 20 / 36, "L2 read": 0.05, "fp32 avx2": 0.5, "fp64 avx2": 1.0,
             "fork-join": 0.002,
         }
-    )
+    )  # fmt: skip
     assert {gap.ceiling.name for gap in found if not gap.own} == {"fp64 avx2"}
     assert found[0].text == "50.0 % of DRAM read 40.0 GB/s"
     assert [gap.reached for gap in found if gap.ceiling.kind == "latency"] == [1e-3]

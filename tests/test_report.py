@@ -59,13 +59,9 @@ def machine(**more: object) -> Machine:
         Ceiling(probe="launch", samples=around(1e-6), threads=2, problem={"operator": "fork_join"}, variant="pool"),
     )
     facts = {
-        "threads": 2,
-        "l1_bytes": 32 << 10,
-        "l2_bytes": 1 << 20,
-        "l3_bytes": 32 << 20,
-        "memory_bytes": 16 << 30,
+        "threads": 2, "l1_bytes": 32 << 10, "l2_bytes": 1 << 20, "l3_bytes": 32 << 20, "memory_bytes": 16 << 30,
         "isas": "scalar,avx2",
-    }
+    }  # fmt: skip
     return Machine(
         name="Example CPU", device="cpu", facts=facts, ceilings=ceilings, created_utc="2026-11-21T10:00:00+00:00", **more
     )
@@ -271,14 +267,10 @@ def test_the_report_names_conditions_rules_and_what_was_left_out() -> None:
         "versions": {"numpy": "2.0"},
         "os": "Linux 6 x86_64",
         "report": {
-            "began_utc": "2026-11-21T10:00:00+00:00",
-            "took_s": 41.5,
-            "time_limit_s": 55.0,
-            "seed": 0,
-            "left_out": left,
+            "began_utc": "2026-11-21T10:00:00+00:00", "took_s": 41.5, "time_limit_s": 55.0, "seed": 0, "left_out": left,
             "end_check": [ends],
         },
-    }
+    }  # fmt: skip
     text = markdown(machine(provenance=provenance), measured())
     for part in (
         "# Roofline report: Example CPU",

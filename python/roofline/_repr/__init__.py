@@ -8,15 +8,6 @@ from .shown import Parts, Shown
 from .text import Row, flat, printable, right_aligned, text_table
 
 __all__ = [
-    "Parts",
-    "Row",
-    "Shown",
-    "flat",
-    "github_table",
-    "html_table",
-    "markdown",
-    "printable",
-    "records_to_csv",
-    "right_aligned",
+    "Parts", "Row", "Shown", "flat", "github_table", "html_table", "markdown", "printable", "records_to_csv", "right_aligned",
     "text_table",
-]
+]  # fmt: skip

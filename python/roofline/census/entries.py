@@ -192,15 +192,10 @@ class Entry:
             "measured": None
             if m is None
             else {
-                "time_s": m.time_s,
-                "share_of_roof": self.share_of_roof,
-                "operator": m.operator,
-                "variant": m.variant,
-                "device": m.device,
-                "threads": m.threads,
-                "cache_state": m.cache_state,
+                "time_s": m.time_s, "share_of_roof": self.share_of_roof, "operator": m.operator, "variant": m.variant,
+                "device": m.device, "threads": m.threads, "cache_state": m.cache_state,
             },
-        }
+        }  # fmt: skip
 
     def to_record(self) -> dict[str, Any]:
         """One flat row; sizes of a product only where the kernel is a single one, the others in `products`."""

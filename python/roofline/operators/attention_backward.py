@@ -109,12 +109,9 @@ class AttentionBackward(Masked):
         """Heads that share keys and values are rows of one product, or terms of its sums."""
         count, rows, keys, width = self.batch * self.kv_heads, self.group * self.seq_q, self.seq_kv, self.head_dim
         sizes = {
-            "q·kᵀ": (rows, keys, width),
-            "pᵀ·dout": (keys, width, rows),
-            "dout·vᵀ": (rows, keys, width),
-            "ds·k": (rows, width, keys),
-            "dsᵀ·q": (keys, width, rows),
-        }
+            "q·kᵀ": (rows, keys, width), "pᵀ·dout": (keys, width, rows), "dout·vᵀ": (rows, keys, width),
+            "ds·k": (rows, width, keys), "dsᵀ·q": (keys, width, rows),
+        }  # fmt: skip
         return tuple(Product(term=term, count=count, rows=m, columns=n, inner=k) for term, (m, n, k) in sizes.items())
 
     def operations(self) -> dict[str, int]:

@@ -71,14 +71,9 @@ class LayerNorm(Rowwise):
     def flops(self) -> dict[str, int]:
         elements = self.rows * self.columns
         return {
-            "mean": elements + self.rows,
-            "deviations": elements,
-            "variance": 2 * elements + self.rows,
-            "root": 2 * self.rows,
-            "divide": elements,
-            "weight": elements,
-            "bias": elements,
-        }
+            "mean": elements + self.rows, "deviations": elements, "variance": 2 * elements + self.rows, "root": 2 * self.rows,
+            "divide": elements, "weight": elements, "bias": elements,
+        }  # fmt: skip
 
     def tolerance(self) -> tuple[float, float]:
         # A row of few elements may have next to no variance: the root of eps is then what its mean's rounding is divided by. In

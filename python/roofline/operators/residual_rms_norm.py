@@ -51,12 +51,8 @@ class ResidualRmsNorm(Rowwise):
     def flops(self) -> dict[str, int]:
         elements = self.rows * self.columns
         return {
-            "add": elements,
-            "mean square": 2 * elements + self.rows,
-            "root": 2 * self.rows,
-            "divide": elements,
-            "weight": elements,
-        }
+            "add": elements, "mean square": 2 * elements + self.rows, "root": 2 * self.rows, "divide": elements, "weight": elements,
+        }  # fmt: skip
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: indices of rows."""

@@ -33,13 +33,9 @@ _summary = lru_cache(maxsize=4096)(summary)
 def measurement_key(operator: str, problem: Mapping[str, Any], variant: str, device: str, threads: int, cache_state: str) -> str:
     """What makes two measurements the same point of a sweep: the SHA-256 of these six as canonical JSON, in hexadecimal."""
     parts = {
-        "operator": operator,
-        "problem": problem,
-        "variant": variant,
-        "device": device,
-        "threads": threads,
+        "operator": operator, "problem": problem, "variant": variant, "device": device, "threads": threads,
         "cache_state": cache_state,
-    }
+    }  # fmt: skip
     return hashlib.sha256(to_json(parts, where=f"the problem of {operator}", canonical=True).encode()).hexdigest()
 
 

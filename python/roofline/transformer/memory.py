@@ -23,11 +23,8 @@ from .training import kept_bytes, states_bytes
 
 # Whose number a device's memory is, and how a line says it.
 SOURCES: Mapping[str, str] = {
-    "given": "as given",
-    "driver": "by the driver",
-    "datasheet": "by the datasheet",
-    "machine": "as reported",
-}
+    "given": "as given", "driver": "by the driver", "datasheet": "by the datasheet", "machine": "as reported",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
