@@ -39,15 +39,11 @@ def ceilings(tmp_path_factory: pytest.TempPathFactory) -> str:
             Ceiling(samples=(50e9, 51e9, 52e9), access="read", problem=READ, **bandwidth),
             Ceiling(samples=(40e9, 41e9, 42e9), access="copy", problem={**READ, "access": "copy"}, **bandwidth),
             Ceiling(
-                probe="fma",
-                dtype="fp32",
-                accumulator="fp32",
-                threads=2,
-                samples=(200e9,),
+                probe="fma", dtype="fp32", accumulator="fp32", threads=2, samples=(200e9,),
                 problem={"operator": "fma", "dtype": "fp32"},
             ),
         ),
-    )
+    )  # fmt: skip
     path = tmp_path_factory.mktemp("machine") / "machine.json"
     made.save(path)
     return str(path)

@@ -107,20 +107,14 @@ def whole() -> Machine:
         ),
         empirical=(
             EmpiricalRoofline(
-                level="DRAM",
-                access="read",
-                dtype="fp32",
-                isa="avx2",
-                threads=2,
-                points=tuple(sweep),
-                burst=(8.0, 8.1),
+                level="DRAM", access="read", dtype="fp32", isa="avx2", threads=2, points=tuple(sweep), burst=(8.0, 8.1),
                 sustained=load,
             ),
             EmpiricalRoofline(level="L2", access="copy", dtype="fp64", points=tuple(sweep[:2])),
         ),
         created_utc="2026-11-21T10:00:00+00:00",
         provenance={"versions": {"roofline": "0.1.0"}, "left_out": {}},
-    )
+    )  # fmt: skip
 
 
 # -- statistics -----------------------------------------------------------------------------------------------------------
