@@ -9,8 +9,8 @@ import os
 import subprocess
 import sys
 import warnings
-from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -113,7 +113,9 @@ def test_how_many_there_are() -> None:
     assert len(SHEETS) == 37
     unverified = [number for number in everything if not number.verified]
     left = sum(not number.verified for number in sparse)
-    said = (Path(__file__).parent.parent / "docs" / "conventions.md").read_text(encoding="utf-8").replace("\n ", "")
+    root = Path(__file__).parent.parent
+    said = (root / "docs" / "conventions.md").read_text(encoding="utf-8").replace("\n ", "")
+    assert f"{len(SHEETS)} devices" in (root / "README.md").read_text(encoding="utf-8")
     assert (
         f"Of the {len(everything) - len(sparse)} numbers {len(unverified) - left} are not verified, "
         f"besides {left} of the {len(sparse)} sparse peaks"
@@ -436,7 +438,7 @@ def test_a_peak_stated_twice_is_refused() -> None:
 # -- machines -----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_machine_of_a_datasheet(tmp_path: Path) -> None:
+def test_a_machine_of_a_datasheet(tmp_path: Path, schema: Any) -> None:
     machine = Machine.from_datasheet("H200 SXM")
     assert (machine.name, machine.device) == ("NVIDIA H200 SXM", "cuda")
     assert {(c.source, c.status, len(c.samples)) for c in machine.ceilings} == {("datasheet", "ok", 1)}
@@ -450,9 +452,8 @@ def test_a_machine_of_a_datasheet(tmp_path: Path) -> None:
     assert "datasheet" in machine._repr_html_()
     machine.save(tmp_path / "machine.json")
     assert load_machines(tmp_path / "machine.json") == (machine,)
-    jsonschema = pytest.importorskip("jsonschema", reason="validates files against their schemas")
-    schema = json.loads((files("roofline") / "schemas" / "machine.schema.json").read_text(encoding="utf-8"))
-    jsonschema.validate(json.loads((tmp_path / "machine.json").read_text(encoding="utf-8")), schema)
+    check = schema("machine")
+    check.validate(json.loads((tmp_path / "machine.json").read_text(encoding="utf-8")))
 
 
 def test_accumulators_are_kept_apart() -> None:
@@ -525,16 +526,13 @@ def test_one_device_with_its_sources(capsys: pytest.CaptureFixture[str]) -> None
     assert "FLOP/cycle" in capsys.readouterr().out
 
 
-def test_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json(capsys: pytest.CaptureFixture[str], schema: Any) -> None:
     assert main(["hardware", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert {item["id"] for item in listed["devices"]} == set(SHEETS)
-    jsonschema = pytest.importorskip("jsonschema", reason="validates files against their schemas")
-    schema = json.loads((files("roofline") / "schemas" / "hardware.schema.json").read_text(encoding="utf-8"))
-    jsonschema.Draft202012Validator.check_schema(schema)
-    check = jsonschema.Draft202012Validator(schema)
+    check = schema("hardware")
     check.validate(listed)
-    assert set(schema["$defs"]["device"]["properties"]) >= set(NUMBERS), "every number of a datasheet has its place"
+    assert set(check.schema["$defs"]["device"]["properties"]) >= set(NUMBERS), "every number of a datasheet has its place"
     broken = copy.deepcopy(listed)
     del broken["devices"][0]["memory_bytes_per_s"]["source"]
     assert not check.is_valid(broken)
