@@ -80,7 +80,7 @@ Bound library(const Ffn& problem, Device& device) {
       break;
     case Ffn::Activation::gelu:
     case Ffn::Activation::gelu_tanh:
-      steps.pass(bind_gelu({problem.dtype, elements(problem), problem.activation == Ffn::Activation::gelu_tanh, up, activated},
+      steps.pass(bind_gelu({{problem.dtype, elements(problem), up, activated}, problem.activation == Ffn::Activation::gelu_tanh},
                            device));
       break;
     case Ffn::Activation::swiglu: {

@@ -126,7 +126,7 @@ Bound library(const GroupedMatmul& problem, Device& device) {
       append(bound, "activation", bind_relu({problem.dtype, rows * problem.d_ff, up, up}, device));
       break;
     case GroupedMatmul::Activation::gelu:
-      append(bound, "activation", bind_gelu({problem.dtype, rows * problem.d_ff, false, up, activated}, device));
+      append(bound, "activation", bind_gelu({{problem.dtype, rows * problem.d_ff, up, activated}, false}, device));
       break;
     case GroupedMatmul::Activation::swiglu:
       append(bound, "activation", bind_silu_mul({problem.dtype, rows, problem.d_ff, gate, up, activated}, problem.d_ff, device));
