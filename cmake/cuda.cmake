@@ -195,35 +195,10 @@ endfunction()
 roofline_cuda_header(CUBLAS cublasLt.h cublas_api.h CUBLAS_VER_MAJOR CUBLAS_VER_MINOR CUBLAS_VER_PATCH)
 roofline_cuda_header(NVML nvml.h nvml.h NVML_API_VERSION)
 
-add_library(roofline_cuda STATIC
-  csrc/cuda/attention.cu
-  csrc/cuda/attention_library.cpp
-  csrc/cuda/attention_mla.cu
-  csrc/cuda/attention_split.cu
-  csrc/cuda/attention_tiled.cu
-  csrc/cuda/collectives.cpp
-  csrc/cuda/cublas_lt.cpp
-  csrc/cuda/device.cpp
-  csrc/cuda/elements.cu
-  csrc/cuda/ffn.cpp
-  csrc/cuda/fma.cu
-  csrc/cuda/fork_join.cpp
-  csrc/cuda/gemm.cpp
-  csrc/cuda/grouped_matmul.cpp
-  csrc/cuda/grouped_tiled.cu
-  csrc/cuda/mixed_intensity.cu
-  csrc/cuda/mma.cu
-  csrc/cuda/nccl.cpp
-  csrc/cuda/nvml.cpp
-  csrc/cuda/pointer_chase.cu
-  csrc/cuda/primitives.cu
-  csrc/cuda/products.cpp
-  csrc/cuda/rows.cu
-  csrc/cuda/scales.cpp
-  csrc/cuda/stream.cu
-  csrc/cuda/stream_bulk.cu
-  csrc/cuda/tokens.cu
-  csrc/cuda/transfers.cpp)
+# sm90a/ apart: see below.
+file(GLOB sources CONFIGURE_DEPENDS csrc/cuda/*.cpp csrc/cuda/*.cu csrc/cuda/*/*.cpp csrc/cuda/*/*.cu)
+list(FILTER sources EXCLUDE REGEX /sm90a/)
+add_library(roofline_cuda STATIC ${sources})
 target_include_directories(roofline_cuda PRIVATE csrc)
 # Code for one architecture alone, where that is among those asked for: wgmma is no part of sm_90, and of nothing newer.
 set(roofline_sm90a "")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -125,6 +127,37 @@ def small_probes() -> Iterator[None]:
     """Small probes on a device that has no others: for what a measurement does, whatever it finds."""
     with small():
         yield
+
+
+@pytest.fixture(scope="session")
+def schema() -> Callable[[str], Any]:
+    """schema("machine"): what validates files of that kind."""
+    jsonschema = pytest.importorskip("jsonschema", reason="validates files against their schemas")
+
+    def of(kind: str) -> Any:
+        found = json.loads((files("roofline") / "schemas" / f"{kind}.schema.json").read_text(encoding="utf-8"))
+        jsonschema.Draft202012Validator.check_schema(found)
+        return jsonschema.Draft202012Validator(found)
+
+    return of
+
+
+def assert_closed(check: Any, written: Any, *holders: dict[str, Any]) -> None:
+    """What the code does not write is refused in each holder, and every key it writes is required."""
+    for holder in holders:
+        for key, value in list(holder.items()):
+            del holder[key]
+            assert not check.is_valid(written), key
+            holder[key] = value
+        holder["extra"] = 1
+        assert not check.is_valid(written)
+        del holder["extra"]
+    assert list(check.iter_errors(written)) == []
+
+
+@pytest.fixture(scope="session")
+def closed() -> Callable[..., None]:
+    return assert_closed
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -39,33 +38,17 @@ def test_llama_on_h100(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no lm_head" in capsys.readouterr().out
 
 
-def test_json_fits_its_schema(capsys: pytest.CaptureFixture[str]) -> None:
-    jsonschema = pytest.importorskip("jsonschema", reason="validates files against their schemas")
-    schema = json.loads((files("roofline") / "schemas" / "prediction.schema.json").read_text(encoding="utf-8"))
+def test_json_fits_its_schema(capsys: pytest.CaptureFixture[str], schema: Any) -> None:
+    check = schema("prediction")
     for more in (
         ["--phase", "prefill", "--seq-len", "300", "--chunk", "128", "--advice", "--against", "H200"],
-        [
-            "--phase",
-            "decode",
-            "--seq-q",
-            "4",
-            "--accepted",
-            "2.5",
-            "--tp",
-            "2",
-            "--overhead",
-            "50us",
-            "--launch",
-            "2us",
-            "--link-latency",
-            "10us",
-        ],
+        "--phase decode --seq-q 4 --accepted 2.5 --tp 2 --overhead 50us --launch 2us --link-latency 10us".split(),
         ["--phase", "mixed", "--batch", "8", "--kv", "fp8_e4m3", "--weights", "int8", "--activations", "int8"],
         ["--phase", "training", "--seq-q", "64", "--recompute", "full", "--ignore-memory", "--no-master"],
     ):
-        jsonschema.Draft202012Validator(schema).validate(predicted(capsys, "Llama-3-8B", "--machine", "H100", *more))
+        check.validate(predicted(capsys, "Llama-3-8B", "--machine", "H100", *more))
     spread = predicted(capsys, "DeepSeek-V3", "--machine", "H200", "--ep", "16", "--batch", "256", "--advice")
-    jsonschema.Draft202012Validator(schema).validate(spread)
+    check.validate(spread)
     assert (spread["options"]["ep"], spread["phase"]["batch"]) == (16, 256)
 
 

@@ -9,7 +9,6 @@ import math
 import os
 import subprocess
 import sys
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -462,11 +461,8 @@ def test_records_and_reprs() -> None:
     assert "B / A" in lines[0]
 
 
-def test_the_json_form_fits_its_schema() -> None:
-    jsonschema = pytest.importorskip("jsonschema", reason="validates files against their schemas")
-    schema = json.loads((files("roofline") / "schemas" / "comparison.schema.json").read_text(encoding="utf-8"))
-    jsonschema.Draft202012Validator.check_schema(schema)
-    check = jsonschema.Draft202012Validator(schema)
+def test_the_json_form_fits_its_schema(schema: Any, closed: Any) -> None:
+    check = schema("comparison")
     absent = point(samples_s=(), brackets=(), status="unsupported", variant="naive")
     for found in (
         compare(machine(read(samples=FAST + SLOW)), machine()),
@@ -474,15 +470,7 @@ def test_the_json_form_fits_its_schema() -> None:
         compare(h200(read(4e12)), Machine.from_datasheet("H200")),
     ):
         written = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-        assert list(check.iter_errors(written)) == []
-        for holder in (written, written["rows"][0], written["rows"][0]["a"]):
-            for key in list(holder):
-                value = holder.pop(key)
-                assert not check.is_valid(written), key
-                holder[key] = value
-            holder["extra"] = 1
-            assert not check.is_valid(written)
-            del holder["extra"]
+        closed(check, written, written, written["rows"][0], written["rows"][0]["a"])
 
 
 @pytest.fixture

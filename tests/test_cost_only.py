@@ -29,18 +29,12 @@ from roofline.operators import (
     QuantizedMatmul,
     ReduceScatter,
     Rope,
-    SiluMul,
     TopkSigmoid,
     TopkSoftmax,
 )
 from roofline.operators.grouped_matmul import expected_touched
 from roofline.questions import predict
 from roofline.references import top
-
-
-def intensity(problem: Operator, *terms: str) -> float:
-    flops = problem.flops()
-    return sum(flops[term] for term in terms or flops) / problem.compulsory_bytes()
 
 
 def test_experts_over_ranks_against_drawn_routings() -> None:
@@ -120,57 +114,6 @@ def test_groups_that_cannot_be(fields: dict[str, int], message: str) -> None:
 
 
 # -- figures published elsewhere ----------------------------------------------------------------------------------------------
-
-
-def fp4(rows: int, columns: int, inner: int) -> QuantizedMatmul:
-    """Weights of 4 bits without scales, 16-bit activations."""
-    return QuantizedMatmul(rows=rows, columns=columns, inner=inner, scale_bits=0, dtype="fp16", out_dtype="fp16")
-
-
-@pytest.mark.parametrize(
-    ("columns", "inner", "expected"),
-    [
-        # The projections of DeepSeek-R1 by tokens: 2 M N K / (2 M K + N K / 2 + 2 M N).
-        (2112, 7168, {1: 3.9902160894721748, 16: 61.58396250976308, 128: 389.6935749588138, 16384: 1591.7165387446114}),
-        (24576, 1536, {1: 3.9889628307093004, 64: 217.4867256637168, 128: 378.0923076923077, 4096: 1328.4324324324325}),
-        (32768, 512, {1: 3.9685115659440475, 16: 56.79029462738301, 1024: 448.8767123287671, 16384: 500.2748091603053}),
-        (7168, 16384, {1: 3.9967938665272698, 64: 243.49893842887474, 1024: 2248.7843137254904, 4096: 3822.9333333333334}),
-    ],
-)
-def test_fp4_projections(columns: int, inner: int, expected: dict[int, float]) -> None:
-    for rows, value in expected.items():
-        assert intensity(fp4(rows, columns, inner)) == pytest.approx(value, rel=1e-12)
-
-
-def test_fp4_projection_in_full() -> None:
-    problem = fp4(128, 24576, 1536)
-    assert (problem.total_flops(), problem.compulsory_bytes()) == (9663676416, 25559040)
-
-
-def test_fp8_bmm() -> None:
-    # The absorbed key projection of DeepSeek-V3, [128, B, 128] x [128, 128, 512].
-    for rows, value in ((1, 1.9806576402321083), (64, 78.76923076923077)):
-        problem = Bmm(batch=128, rows=rows, columns=512, inner=128, dtype="fp8_e4m3", out_dtype="fp8_e4m3")
-        assert intensity(problem) == pytest.approx(value, rel=1e-12)
-
-
-def test_element_wise_figures() -> None:
-    assert intensity(SiluMul(rows=1000, columns=1000, dtype="fp16")) == pytest.approx(2 / 3)
-    # fp32 weights, 16- or 32-bit gradients: 26 and 28 bytes a parameter.
-    for gradient, each in (("fp16", 26), ("fp32", 28)):
-        found = Adam(elements=1000, master=False, dtype="fp32", gradient_dtype=gradient)
-        assert found.compulsory_bytes() == each * 1000
-
-
-@pytest.mark.parametrize(
-    ("rows", "columns", "inner", "flops", "size"),
-    [(1, 1, 1024, 2048, 4098), (32, 4096, 4096, 1073741824, 34078720), (4096, 4096, 4096, 137438953472, 100663296)],
-)
-def test_sixteen_bit_products(rows: int, columns: int, inner: int, flops: int, size: int) -> None:
-    problem = Bmm(batch=1, rows=rows, columns=columns, inner=inner, dtype="fp16", out_dtype="fp16")
-    assert (problem.total_flops(), problem.compulsory_bytes()) == (flops, size)
-    head = LmHead(tokens=rows, d_model=inner, vocabulary=columns, dtype="bf16", out_dtype="bf16")
-    assert (head.total_flops(), head.compulsory_bytes()) == (flops, size)
 
 
 def test_microscaling_formats_in_bits() -> None:

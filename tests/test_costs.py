@@ -634,11 +634,8 @@ def test_every_operator_is_worked_out_by_hand() -> None:
             {"tokens": 3, "experts": 4, "experts_per_token": 2, "d_model": 4, "d_ff": 5},
             {"variant": "tiled", "gathered": 1},
             {
-                "routing written, read": 96,
-                "gathered x written, read": 192,
-                "gate written, read": 240,
-                "activated written, read": 240,
-                "results written, read": 192,
+                "routing written, read": 96, "gathered x written, read": 192, "gate written, read": 240,
+                "activated written, read": 240, "results written, read": 192,
             },
         ),
         # fp32 scores of 2 x 3 x 5 pairs, of which the mask hides 2 x 3; probabilities of all in 16 bits.
@@ -705,7 +702,7 @@ def test_every_operator_is_worked_out_by_hand() -> None:
         ),
         ("bmm", {"batch": 2, "rows": 18, "columns": 5, "inner": 3}, {"variant": "tiled"}, {"b packed in fp32: written, read": 0}),
     ],
-)
+)  # fmt: skip
 def test_traffic_by_hand(name: str, fields: dict[str, Any], plan: dict[str, Any], expected: dict[str, int]) -> None:
     assert OPERATORS[name].make(**fields).traffic(plan) == expected
 

@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import time
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -235,7 +234,7 @@ def zen5(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_a_run_below_the_roof_is_explained_and_cured(zen5: None, tmp_path: Path) -> None:
+def test_a_run_below_the_roof_is_explained_and_cured(zen5: None, tmp_path: Path, schema: Any) -> None:
     report = time_libraries(["numpy"], command=stub(tmp_path))
     by_threads = {run.asked: run for run in report.runs}
     assert set(by_threads) == {0, 1}
@@ -246,11 +245,9 @@ def test_a_run_below_the_roof_is_explained_and_cured(zen5: None, tmp_path: Path)
         assert run.cure.environment == {"OPENBLAS_CORETYPE": "SkylakeX"}
         assert run.cure.gain == pytest.approx(2.0)
         assert run.cure.works and run.cure.share == pytest.approx(0.94)
-    jsonschema = pytest.importorskip("jsonschema", reason="validates files against their schemas")
-    schema = json.loads((files("roofline") / "schemas" / "libraries.schema.json").read_text(encoding="utf-8"))
-    jsonschema.Draft202012Validator.check_schema(schema)
+    check = schema("libraries")
     text = json.dumps(report.to_dict())
-    jsonschema.Draft202012Validator(schema).validate(json.loads(text))
+    check.validate(json.loads(text))
     assert str(tmp_path) not in text and "/usr" not in text
 
 

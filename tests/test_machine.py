@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -107,20 +106,14 @@ def whole() -> Machine:
         ),
         empirical=(
             EmpiricalRoofline(
-                level="DRAM",
-                access="read",
-                dtype="fp32",
-                isa="avx2",
-                threads=2,
-                points=tuple(sweep),
-                burst=(8.0, 8.1),
+                level="DRAM", access="read", dtype="fp32", isa="avx2", threads=2, points=tuple(sweep), burst=(8.0, 8.1),
                 sustained=load,
             ),
             EmpiricalRoofline(level="L2", access="copy", dtype="fp64", points=tuple(sweep[:2])),
         ),
         created_utc="2026-11-21T10:00:00+00:00",
         provenance={"versions": {"roofline": "0.1.0"}, "left_out": {}},
-    )
+    )  # fmt: skip
 
 
 # -- statistics -----------------------------------------------------------------------------------------------------------
@@ -607,30 +600,17 @@ def test_a_device_is_chosen(tmp_path: Path) -> None:
         Machine.load(path, "cuda:1")
 
 
-def test_the_file_fits_its_schema(tmp_path: Path) -> None:
-    jsonschema = pytest.importorskip("jsonschema", reason="validates files against their schemas")
-    schema = json.loads((files("roofline") / "schemas" / "machine.schema.json").read_text(encoding="utf-8"))
-    jsonschema.Draft202012Validator.check_schema(schema)
-    check = jsonschema.Draft202012Validator(schema)
+def test_the_file_fits_its_schema(tmp_path: Path, schema: Any, closed: Any) -> None:
+    check = schema("machine")
     path = tmp_path / "machine.json"
     save_machines([whole(), Machine(name="bare")], path)
     written = json.loads(path.read_text(encoding="utf-8"))
-    assert list(check.iter_errors(written)) == []
-    # Closed: what the code does not write is refused, and every key it writes is required.
     first = written["machines"][0]
     sweep = first["empirical"][0]
     parts = (first["curves"][0], first["curves"][0]["points"][0], first["curves"][0]["plateaus"][0], sweep, sweep["points"][0])
     fitted = (sweep["sustained"][0], sweep["fit"], sweep["fit"]["knee"], sweep["fit"]["p"])
     assert first["empirical"][1]["fit"] is None
-    for holder in (written, first, first["ceilings"][0], *parts, *fitted):
-        holder["extra"] = 1
-        assert not check.is_valid(written)
-        del holder["extra"]
-        for key in list(holder):
-            value = holder.pop(key)
-            assert not check.is_valid(written), key
-            holder[key] = value
-    assert check.is_valid(written)
+    closed(check, written, written, first, first["ceilings"][0], *parts, *fitted)
     for key, bad in (("kind", "speed"), ("samples", [0.0]), ("access", ""), ("clock_hz", "3 GHz"), ("status", "fine")):
         broken = json.loads(json.dumps(written))
         broken["machines"][0]["ceilings"][0][key] = bad
@@ -646,6 +626,7 @@ def test_the_file_fits_its_schema(tmp_path: Path) -> None:
         (3.0, "has the schema_version 3.0, which must be the integer 3"),
         (True, "has the schema_version True, which must be the integer 3"),
         (0, "has schema_version 0, which never existed"),
+        (4, "has schema_version 4, this version reads 3: upgrade roofline"),
         (10**100, "this version reads 3: upgrade"),
     ],
 )
@@ -679,9 +660,6 @@ def part_key(part: str, key: str, value: object) -> Callable[[dict[str, Any]], o
         ("\x00\xff", "is not valid JSON"),
         ("[]", "must hold one JSON object"),
         ("{}", "has no schema_version: it is not a file of this package"),
-        (edited(lambda c: c.update(schema_version=4)), "has schema_version 4, this version reads 3: upgrade roofline"),
-        (edited(lambda c: c.update(schema_version=0)), "which never existed"),
-        (edited(lambda c: c.update(schema_version=True)), "schema_version True, which must be the integer 3"),
         (edited(lambda c: c.update(kind="results")), "has kind 'results', not 'machines': is it a results file"),
         (edited(lambda c: c.update(machines=[])), "holds no machine: measure one into it"),
         (edited(lambda c: c.update(machines=[3])), r"machines\[0\] must be an object, got 3"),

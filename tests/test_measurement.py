@@ -234,17 +234,10 @@ def test_above_the_roof_is_implausible() -> None:
         bracket = Bracket(label="DRAM read", kind="bandwidth", level="DRAM", before_samples=(1e10,) * 3, after_samples=(1e10,) * 3)
         return with_plausibility(
             Measurement(
-                operator="relu",
-                problem={},
-                variant="fused",
-                device="cpu",
-                threads=1,
-                cache_state="cold",
-                samples_s=(seconds,) * 3,
-                bytes={"compulsory": 10**10},
-                brackets=(bracket,),
+                operator="relu", problem={}, variant="fused", device="cpu", threads=1, cache_state="cold", samples_s=(seconds,) * 3,
+                bytes={"compulsory": 10**10}, brackets=(bracket,),
             )
-        )
+        )  # fmt: skip
 
     assert made(1.0).status == "ok"
     assert made(0.98).status == "ok"

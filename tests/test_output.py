@@ -278,12 +278,8 @@ def test_stdout_is_written_to_in_order(name: str, into: str, folder: Path) -> No
         file.seek(0)
         lines = (done.stdout or file.read()).splitlines()
     assert [lines[0], lines[1], from_json(lines[2], where="")["operator"], *lines[3:]] == [
-        "first",
-        "second",
-        "relu",
-        "fourth",
-        "fifth",
-    ]
+        "first", "second", "relu", "fourth", "fifth",
+    ]  # fmt: skip
 
 
 def test_the_null_device_takes_everything(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,6 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable, Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -317,9 +316,8 @@ def test_bad_questions(arguments: tuple[Any, ...], options: dict[str, Any], said
         predict(*arguments, **options)
 
 
-def test_every_answer_fits_the_schema(cli: Ask) -> None:
-    jsonschema = pytest.importorskip("jsonschema", reason="validates files against their schemas")
-    schema = json.loads((files("roofline") / "schemas" / "prediction.schema.json").read_text(encoding="utf-8"))
+def test_every_answer_fits_the_schema(cli: Ask, schema: Any) -> None:
+    check = schema("prediction")
     for arguments in (
         ["Llama-3-8B", "--quantization", "nvfp4", "--machine", "GB200"],
         ["Llama-3-8B,Llama-3-70B", "--machine", "H100"],
@@ -327,7 +325,7 @@ def test_every_answer_fits_the_schema(cli: Ask) -> None:
         ["softmax", "--machine", PAPER],
         ["embedding", "--machine", "H100"],
     ):
-        jsonschema.Draft202012Validator(schema).validate(cli("predict", *arguments))
+        check.validate(cli("predict", *arguments))
 
 
 def test_utilisation_is_one_thing_everywhere(cli: Ask) -> None:

@@ -70,11 +70,8 @@ def point(**more: Any) -> Measurement:
 # -- what is no regular file ----------------------------------------------------------------------------------------------
 
 READERS: dict[str, Callable[[Path], object]] = {
-    "machine": load_machines,
-    "results": Results.load,
-    "configuration": from_hugging_face,
-    "log": read_log,
-}
+    "machine": load_machines, "results": Results.load, "configuration": from_hugging_face, "log": read_log,
+}  # fmt: skip
 
 
 def special(folder: Path, what: str) -> Path:

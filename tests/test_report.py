@@ -39,33 +39,19 @@ def machine(**more: object) -> Machine:
     ceilings = (
         Ceiling(samples=around(100e9) + around(48e9), access="read", problem=READ, **bandwidth),
         Ceiling(
-            samples=around(41e9),
-            access="copy",
-            problem={**READ, "access": "copy"},
-            status="contended",
-            reason="other work ran",
+            samples=around(41e9), access="copy", problem={**READ, "access": "copy"}, status="contended", reason="other work ran",
             **bandwidth,
         ),
         Ceiling(
-            probe="fma",
-            dtype="fp32",
-            accumulator="fp32",
-            threads=2,
-            samples=around(200e9),
-            problem=FMA,
-            variant="registers",
+            probe="fma", dtype="fp32", accumulator="fp32", threads=2, samples=around(200e9), problem=FMA, variant="registers",
             clock_hz=3.1e9,
         ),
         Ceiling(probe="launch", samples=around(1e-6), threads=2, problem={"operator": "fork_join"}, variant="pool"),
-    )
+    )  # fmt: skip
     facts = {
-        "threads": 2,
-        "l1_bytes": 32 << 10,
-        "l2_bytes": 1 << 20,
-        "l3_bytes": 32 << 20,
-        "memory_bytes": 16 << 30,
+        "threads": 2, "l1_bytes": 32 << 10, "l2_bytes": 1 << 20, "l3_bytes": 32 << 20, "memory_bytes": 16 << 30,
         "isas": "scalar,avx2",
-    }
+    }  # fmt: skip
     return Machine(
         name="Example CPU", device="cpu", facts=facts, ceilings=ceilings, created_utc="2026-11-21T10:00:00+00:00", **more
     )
@@ -77,44 +63,24 @@ def point(
     flops, moved = problem.flops(), {"compulsory": problem.compulsory_bytes(), **problem.traffic({"variant": variant})}
     brackets = (
         Bracket(
-            label="DRAM read",
-            kind="bandwidth",
-            level="DRAM",
-            problem=READ,
-            variant="plain",
-            before_samples=around(47e9),
+            label="DRAM read", kind="bandwidth", level="DRAM", problem=READ, variant="plain", before_samples=around(47e9),
             after_samples=around(49e9),
         ),
         Bracket(
-            label="fp32 avx2",
-            kind="compute",
-            problem=FMA,
-            variant="registers",
-            before_samples=around(199e9),
+            label="fp32 avx2", kind="compute", problem=FMA, variant="registers", before_samples=around(199e9),
             after_samples=around(201e9),
         ),
-    )
+    )  # fmt: skip
     terms = {"compute": sum(flops.values()) / 199e9, "DRAM": sum(moved.values()) / 47e9, "launch": 1e-6}
     limit = max(terms, key=lambda name: terms[name])
     timed = status not in ("unsupported", "failed")
     return Measurement(
-        operator=problem.name,
-        problem=problem.to_dict(),
-        variant=variant,
-        device="cpu",
-        threads=2,
-        cache_state=state,
-        status=status,
-        reason=reason,
-        flops=flops,
-        bytes=moved,
-        level="DRAM",
-        samples_s=around(terms[limit] * slowness) if timed else (),
-        brackets=brackets if timed else (),
-        prediction={"time_s": terms[limit], "bound": limit, "terms": terms} if timed else {},
-        plan={"variant": variant},
+        operator=problem.name, problem=problem.to_dict(), variant=variant, device="cpu", threads=2, cache_state=state,
+        status=status, reason=reason, flops=flops, bytes=moved, level="DRAM",
+        samples_s=around(terms[limit] * slowness) if timed else (), brackets=brackets if timed else (),
+        prediction={"time_s": terms[limit], "bound": limit, "terms": terms} if timed else {}, plan={"variant": variant},
         utc="2026-11-21T10:01:00+00:00",
-    )
+    )  # fmt: skip
 
 
 def measured() -> Results:
@@ -271,14 +237,10 @@ def test_the_report_names_conditions_rules_and_what_was_left_out() -> None:
         "versions": {"numpy": "2.0"},
         "os": "Linux 6 x86_64",
         "report": {
-            "began_utc": "2026-11-21T10:00:00+00:00",
-            "took_s": 41.5,
-            "time_limit_s": 55.0,
-            "seed": 0,
-            "left_out": left,
+            "began_utc": "2026-11-21T10:00:00+00:00", "took_s": 41.5, "time_limit_s": 55.0, "seed": 0, "left_out": left,
             "end_check": [ends],
         },
-    }
+    }  # fmt: skip
     text = markdown(machine(provenance=provenance), measured())
     for part in (
         "# Roofline report: Example CPU",
@@ -510,16 +472,9 @@ def test_explain_shows_terms_roofs_and_outcome() -> None:
         assert part in text, part
     assert "nothing was timed" in str(explain(measured()[3]))
     own = Measurement(
-        operator="my_function",
-        problem={"dtype": "fp32"},
-        variant="callable",
-        device="cpu",
-        threads=2,
-        cache_state="user",
-        samples_s=around(1e-3),
-        flops={"stated": 10},
-        bytes={"stated": 20},
-    )
+        operator="my_function", problem={"dtype": "fp32"}, variant="callable", device="cpu", threads=2, cache_state="user",
+        samples_s=around(1e-3), flops={"stated": 10}, bytes={"stated": 20},
+    )  # fmt: skip
     assert "my_function" in str(explain(own, machine()))
     json.dumps(explain(measured()[0], machine()).to_dict())
 

@@ -1,7 +1,6 @@
 """Serving: latency, throughput and cost of requests, against sums of single phases and hand-worked prices."""
 
 import json
-from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -96,16 +95,15 @@ def test_a_price_belongs_to_serving() -> None:
         list(Serving().steps())
 
 
-def test_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    jsonschema = pytest.importorskip("jsonschema")
-    schema = json.loads((files("roofline") / "schemas" / "prediction.schema.json").read_text(encoding="utf-8"))
+def test_the_command_line(capsys: pytest.CaptureFixture[str], schema: Any) -> None:
+    check = schema("prediction")
     command = ["predict", "Llama-3-8B", "--machine", "H100", "--phase", "serving", "--input-len", "1k", "--output-len", "128"]
     assert main([*command, "--concurrency", "8", "--price-per-hour", "2", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    jsonschema.validate(told, schema)
+    check.validate(told)
     assert told["cost_per_million_output_tokens"] == pytest.approx(2 / 3600 / told["output_tokens_per_s"] * 1e6)
     assert main([*command, "--concurrency", "1,8", "--json"]) == 0
-    jsonschema.validate(json.loads(capsys.readouterr().out), schema)
+    check.validate(json.loads(capsys.readouterr().out))
     assert main(command) == 0
     shown = capsys.readouterr().out
     assert "serving: 1 requests at a time, 1024 tokens in, 128 out" in shown and "TTFT" in shown and "Assumed:" in shown

@@ -22,12 +22,8 @@ FAST = Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.01, max_s=0.03, brac
 def test_points_are_the_product_last_axis_fastest() -> None:
     found = points(Attention(), ["naive", "tiled"], open_device("cpu"), {"batch": [1, 2], "seq_len": [64, 128]})
     assert [(p.batch, p.seq_q, p.seq_kv, v) for p, v in found][:5] == [  # type: ignore[attr-defined]
-        (1, 64, 64, "naive"),
-        (1, 64, 64, "tiled"),
-        (1, 128, 128, "naive"),
-        (1, 128, 128, "tiled"),
-        (2, 64, 64, "naive"),
-    ]
+        (1, 64, 64, "naive"), (1, 64, 64, "tiled"), (1, 128, 128, "naive"), (1, 128, 128, "tiled"), (2, 64, 64, "naive"),
+    ]  # fmt: skip
     assert len(found) == 8
 
 

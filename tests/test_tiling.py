@@ -59,14 +59,10 @@ def products(m: int, n: int, k: int, rows: int, columns: int, inner: int) -> Ite
 @pytest.mark.parametrize(
     ("m", "n", "k", "rows", "columns", "inner"),
     [
-        (12, 12, 12, 4, 4, 12),
-        (12, 8, 10, 4, 2, 10),
-        (13, 11, 7, 4, 3, 7),
-        (9, 9, 9, 9, 9, 9),
-        (13, 11, 7, 4, 3, 3),
+        (12, 12, 12, 4, 4, 12), (12, 8, 10, 4, 2, 10), (13, 11, 7, 4, 3, 7), (9, 9, 9, 9, 9, 9), (13, 11, 7, 4, 3, 3),
         (6, 5, 8, 6, 5, 2),
     ],
-)
+)  # fmt: skip
 def test_products_in_a_simulated_cache(m: int, n: int, k: int, rows: int, columns: int, inner: int) -> None:
     # Room for a tile of c, and for a column of a and a row of b, twice: the last ones are younger than some of c.
     counted = misses(products(m, n, k, rows, columns, inner), rows * columns + 2 * (rows + columns))

@@ -47,19 +47,10 @@ def test_si(value: float | None, unit: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("value", "digits", "text"),
     [
-        (5.7894, 3, "5.79"),
-        (1234.0, 3, "1230"),
-        (0.25, 3, "0.250"),
-        (0.0999999, 3, "0.100"),
-        (99.96, 3, "100"),
-        (7.0, 1, "7"),
-        (0, 3, "0"),
-        (1e-5, 3, "1.00e-05"),
-        (123456789.0, 3, "123000000"),
-        (math.nan, 3, "nan"),
-        (None, 3, "–"),
+        (5.7894, 3, "5.79"), (1234.0, 3, "1230"), (0.25, 3, "0.250"), (0.0999999, 3, "0.100"), (99.96, 3, "100"), (7.0, 1, "7"),
+        (0, 3, "0"), (1e-5, 3, "1.00e-05"), (123456789.0, 3, "123000000"), (math.nan, 3, "nan"), (None, 3, "–"),
     ],
-)
+)  # fmt: skip
 def test_numbers(value: float | None, digits: int, text: str) -> None:
     assert fmt_number(value, digits) == text
 
@@ -92,18 +83,10 @@ def test_percentages(share: float | None, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "size"),
     [
-        ("64KiB", 65536),
-        ("64kib", 65536),
-        ("64kB", 64000),
-        ("1.5 GiB", 1610612736),
-        ("2TiB", 2199023255552),
-        ("4096", 4096),
-        (4096, 4096),
-        ("17 B", 17),
-        ("1e3", 1000),
-        (".5KiB", 512),
+        ("64KiB", 65536), ("64kib", 65536), ("64kB", 64000), ("1.5 GiB", 1610612736), ("2TiB", 2199023255552), ("4096", 4096),
+        (4096, 4096), ("17 B", 17), ("1e3", 1000), (".5KiB", 512),
     ],
-)
+)  # fmt: skip
 def test_sizes_are_read(text: str | int, size: int) -> None:
     assert parse_bytes(text) == size
 

@@ -21,12 +21,9 @@ TUNABLES = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:glibc.malloc.trim_thr
 DROPPED = ("PYTHONPATH", "PYTHONHOME", "OPENBLAS_CORETYPE", "OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
 NEEDS = {"torch": ("torch",), "compiled": ("torch",), "onnxruntime": ("onnxruntime", "onnx")}
 NAMES = {
-    "torch": "PyTorch",
-    "compiled": "PyTorch compiled",
-    "onnxruntime": "ONNX Runtime",
-    "library": "our library variant",
+    "torch": "PyTorch", "compiled": "PyTorch compiled", "onnxruntime": "ONNX Runtime", "library": "our library variant",
     "numpy": "NumPy",
-}
+}  # fmt: skip
 
 
 def make_venv(folder: Path) -> Path:

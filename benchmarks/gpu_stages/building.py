@@ -15,20 +15,9 @@ from typing import Any
 from .running import Failed, Run, Unavailable, Unfinished, capability, gpu_missing, smi, tool
 
 QUERIES = (
-    "name",
-    "driver_version",
-    "compute_cap",
-    "memory.total",
-    "ecc.mode.current",
-    "mig.mode.current",
-    "persistence_mode",
-    "power.limit",
-    "power.default_limit",
-    "clocks.max.sm",
-    "clocks.max.mem",
-    "pcie.link.gen.max",
-    "pcie.link.width.max",
-)
+    "name", "driver_version", "compute_cap", "memory.total", "ecc.mode.current", "mig.mode.current", "persistence_mode",
+    "power.limit", "power.default_limit", "clocks.max.sm", "clocks.max.mem", "pcie.link.gen.max", "pcie.link.width.max",
+)  # fmt: skip
 PACKAGES = ("numpy", "torch", "triton", "pytest", "pybind11", "scikit_build_core")
 
 

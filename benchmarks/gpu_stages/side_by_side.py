@@ -51,13 +51,8 @@ class Row:
 
 
 TORCH_DTYPES = {
-    "fp32": "float32",
-    "tf32": "float32",
-    "fp64": "float64",
-    "fp16": "float16",
-    "bf16": "bfloat16",
-    "fp8_e4m3": "float8_e4m3fn",
-}
+    "fp32": "float32", "tf32": "float32", "fp64": "float64", "fp16": "float16", "bf16": "bfloat16", "fp8_e4m3": "float8_e4m3fn",
+}  # fmt: skip
 
 # -- theirs -------------------------------------------------------------------------------------------------------------------
 

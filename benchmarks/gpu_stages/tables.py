@@ -13,12 +13,7 @@ from roofline.machine import MEMORIES
 from .measuring import CEILINGS, RIVALS, THOROUGH
 
 # Bytes/s of an H200 SXM: least asked for, and aimed at. Public measurements reach 4.48 (read), 4.28, 4.15 and 4.0 TB/s.
-H200_BANDWIDTHS = {
-    "read": (4.40e12, 4.50e12),
-    "write": (4.25e12, 4.40e12),
-    "triad": (4.10e12, 4.15e12),
-    "copy": (3.95e12, 4.05e12),
-}
+H200_BANDWIDTHS = {"read": (4.40e12, 4.50e12), "write": (4.25e12, 4.40e12), "triad": (4.10e12, 4.15e12), "copy": (3.95e12, 4.05e12)}
 # Share of operations per clock and SM that the architecture allows, at the clock measured.
 CORES, TENSOR = (0.96, 0.98), (0.95, 0.97)
 

@@ -5,11 +5,11 @@
 #include "cpu/library.h"
 
 #if defined(ROOFLINE_WITH_CUDA)
-#include "cuda/cublas_lt.h"
 #include "cuda/device.h"
 #include "cuda/kernels.h"
-#include "cuda/nccl.h"
-#include "cuda/nvml.h"
+#include "cuda/libraries/cublas_lt.h"
+#include "cuda/libraries/nccl.h"
+#include "cuda/libraries/nvml.h"
 #endif
 
 #include "build_info.h"

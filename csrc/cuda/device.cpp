@@ -9,10 +9,10 @@
 #include <cstring>
 
 #include "cuda/check.h"
+#include "cuda/device_kernels.h"
 #include "cuda/kernels.h"
-#include "cuda/nvtx.h"
+#include "cuda/libraries/nvtx.h"
 #include "cuda/plan.h"
-#include "cuda/primitives.h"
 
 namespace roofline::cuda {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/backend.h"
-#include "cuda/nvml.h"
+#include "cuda/libraries/nvml.h"
 
 struct CUstream_st;
 struct CUevent_st;

@@ -18,57 +18,27 @@ std::vector<KernelEntry> floating_kernels(const char* variant, const char* summa
           entry(K{variant, DType::bf16, "", summary, bf16})};
 }
 
-// One function per operator file; each returns its variants, slowest first.
-std::vector<KernelEntry> stream_kernels();  // with those below
-std::vector<KernelEntry> stream_bulk_kernels();
-std::vector<KernelEntry> fma_kernels();
-std::vector<KernelEntry> mma_kernels();
-std::vector<KernelEntry> fork_join_kernels();
-std::vector<KernelEntry> pointer_chase_kernels();
-std::vector<KernelEntry> mixed_intensity_kernels();
-std::vector<KernelEntry> host_copy_kernels();
-std::vector<KernelEntry> peer_copy_kernels();
-std::vector<KernelEntry> attention_kernels();  // with those below
-std::vector<KernelEntry> attention_library_kernels();
-std::vector<KernelEntry> attention_tiled_kernels();
-std::vector<KernelEntry> attention_split_kernels();
-std::vector<KernelEntry> cached_attention_kernels();
-std::vector<KernelEntry> mla_decode_kernels();
-std::vector<KernelEntry> softmax_kernels();
-std::vector<KernelEntry> rms_norm_kernels();
-std::vector<KernelEntry> residual_rms_norm_kernels();
-std::vector<KernelEntry> layer_norm_kernels();
-std::vector<KernelEntry> bias_relu_kernels();
-std::vector<KernelEntry> relu_kernels();
-std::vector<KernelEntry> gelu_kernels();
-std::vector<KernelEntry> silu_mul_kernels();
-std::vector<KernelEntry> convert_kernels();
-std::vector<KernelEntry> adam_kernels();
-std::vector<KernelEntry> rope_kernels();
-std::vector<KernelEntry> embedding_kernels();
-std::vector<KernelEntry> topk_softmax_kernels();
-std::vector<KernelEntry> topk_sigmoid_kernels();
-std::vector<KernelEntry> matmul_kernels();
-std::vector<KernelEntry> bmm_kernels();
-std::vector<KernelEntry> all_reduce_kernels();
-std::vector<KernelEntry> all_gather_kernels();
-std::vector<KernelEntry> reduce_scatter_kernels();
-std::vector<KernelEntry> all_to_all_kernels();
-std::vector<KernelEntry> ffn_kernels();
-std::vector<KernelEntry> grouped_matmul_kernels();  // with that below
-std::vector<KernelEntry> grouped_matmul_library_kernels();
+// Every operator with kernels: square_kernels() returns the variants of X(square), slowest first.
+#define ROOFLINE_CUDA_OPERATORS(X) \
+  X(stream) X(fma) X(fork_join) X(pointer_chase) X(mixed_intensity) X(host_copy) X(peer_copy) X(attention) X(softmax) X(rms_norm) \
+  X(residual_rms_norm) X(layer_norm) X(bias_relu) X(relu) X(gelu) X(silu_mul) X(convert) X(adam) X(rope) X(embedding) \
+  X(topk_softmax) X(topk_sigmoid) X(cached_attention) X(mla_decode) X(matmul) X(bmm) X(ffn) X(grouped_matmul) X(all_reduce) \
+  X(all_gather) X(reduce_scatter) X(all_to_all) X(mma)
+
+// Parts of the lists of attention, grouped_matmul and stream, in files of their own.
+#define ROOFLINE_CUDA_PARTS(X) X(attention_library) X(attention_tiled) X(attention_split) X(grouped_matmul_library) X(stream_bulk)
+
+#define ROOFLINE_KERNELS(name) std::vector<KernelEntry> name##_kernels();
+ROOFLINE_CUDA_OPERATORS(ROOFLINE_KERNELS)
+ROOFLINE_CUDA_PARTS(ROOFLINE_KERNELS)
+#undef ROOFLINE_KERNELS
 
 inline std::vector<KernelEntry> all_kernels() {
   std::vector<KernelEntry> all;
-  for (const auto& list :
-       {stream_kernels(), fma_kernels(), fork_join_kernels(), pointer_chase_kernels(), mixed_intensity_kernels(),
-        host_copy_kernels(), peer_copy_kernels(), attention_kernels(), softmax_kernels(), rms_norm_kernels(),
-        residual_rms_norm_kernels(), layer_norm_kernels(), bias_relu_kernels(), relu_kernels(), gelu_kernels(), silu_mul_kernels(),
-        convert_kernels(), adam_kernels(), rope_kernels(), embedding_kernels(), topk_softmax_kernels(), topk_sigmoid_kernels(),
-        cached_attention_kernels(), mla_decode_kernels(), matmul_kernels(), bmm_kernels(), ffn_kernels(),
-        grouped_matmul_kernels(), all_reduce_kernels(), all_gather_kernels(), reduce_scatter_kernels(), all_to_all_kernels(),
-        mma_kernels()})
-    all.insert(all.end(), list.begin(), list.end());
+#define ROOFLINE_KERNELS(name) \
+  for (KernelEntry& kernel : name##_kernels()) all.push_back(std::move(kernel));
+  ROOFLINE_CUDA_OPERATORS(ROOFLINE_KERNELS)
+#undef ROOFLINE_KERNELS
   return all;
 }
 

@@ -79,45 +79,39 @@ struct LayerNorm : Rows {
   }
 };
 
-// y = max(x, 0); a NaN stays one.
-struct Relu {
-  static constexpr const char* op = "relu";
-
+// What the operators on single elements map: x is read, y written.
+struct Elements {
   DType dtype;
   std::int64_t elements;
   const void* x;  // [elements]
   void* y;        // [elements]
 
-  static Relu from(const Arguments& arguments) {
-    Relu problem{};
-    problem.dtype = arguments.dtype();
-    problem.elements = arguments.dimension("elements");
-    product({problem.elements, size_bytes(problem.dtype)}, arguments.op());
-    problem.x = arguments.tensor("x", problem.dtype, {problem.elements}).data;
-    problem.y = arguments.tensor("y", problem.dtype, {problem.elements}).data;
-    return problem;
+  static Elements from(const Arguments& arguments) {
+    Elements all{};
+    all.dtype = arguments.dtype();
+    all.elements = arguments.dimension("elements");
+    product({all.elements, size_bytes(all.dtype)}, arguments.op());
+    all.x = arguments.tensor("x", all.dtype, {all.elements}).data;
+    all.y = arguments.tensor("y", all.dtype, {all.elements}).data;
+    return all;
   }
 };
 
+// y = max(x, 0); a NaN stays one.
+struct Relu : Elements {
+  static constexpr const char* op = "relu";
+
+  static Relu from(const Arguments& arguments) { return {Elements::from(arguments)}; }
+};
+
 // form erf: y = 0.5 x (1 + erf(x / sqrt(2))); tanh: y = 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x³))).
-struct Gelu {
+struct Gelu : Elements {
   static constexpr const char* op = "gelu";
 
-  DType dtype;
-  std::int64_t elements;
   bool tanh;
-  const void* x;  // [elements]
-  void* y;        // [elements]
 
   static Gelu from(const Arguments& arguments) {
-    Gelu problem{};
-    problem.dtype = arguments.dtype();
-    problem.elements = arguments.dimension("elements");
-    problem.tanh = arguments.choice<bool>("form", {"erf", "tanh"});
-    product({problem.elements, size_bytes(problem.dtype)}, arguments.op());
-    problem.x = arguments.tensor("x", problem.dtype, {problem.elements}).data;
-    problem.y = arguments.tensor("y", problem.dtype, {problem.elements}).data;
-    return problem;
+    return {Elements::from(arguments), arguments.choice<bool>("form", {"erf", "tanh"})};
   }
 };
 
@@ -169,25 +163,12 @@ struct Convert {
 };
 
 // y = e^x, `passes` times over.
-struct Exp {
+struct Exp : Elements {
   static constexpr const char* op = "exp";
 
-  DType dtype;
-  std::int64_t elements;
   std::int64_t passes;
-  const void* x;  // [elements]
-  void* y;        // [elements]
 
-  static Exp from(const Arguments& arguments) {
-    Exp problem{};
-    problem.dtype = arguments.dtype();
-    problem.elements = arguments.dimension("elements");
-    problem.passes = arguments.dimension("passes");
-    product({problem.elements, size_bytes(problem.dtype)}, arguments.op());
-    problem.x = arguments.tensor("x", problem.dtype, {problem.elements}).data;
-    problem.y = arguments.tensor("y", problem.dtype, {problem.elements}).data;
-    return problem;
-  }
+  static Exp from(const Arguments& arguments) { return {Elements::from(arguments), arguments.dimension("passes")}; }
 };
 
 // y = max(x + bias, 0), the bias of a column; a NaN stays one.

@@ -28,12 +28,9 @@ LIMITS: Mapping[str, int] = {MACHINE: 64 * MIB, RESULTS: GIB, CONFIG: 4 * MIB, H
 CHUNK_BYTES = MIB
 
 _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
-    (stat.S_ISDIR, "a folder"),
-    (stat.S_ISFIFO, "a FIFO"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a character device"),
+    (stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"), (stat.S_ISCHR, "a character device"),
     (stat.S_ISBLK, "a block device"),
-)
+)  # fmt: skip
 
 # -- types of values, and the ranges outside which nothing was measured ---------------------------------------------------
 

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "core/random.h"
-#include "cuda/attention_fp32.cuh"
-#include "cuda/attention_mla.cuh"
-#include "cuda/attention_plan.h"
-#include "cuda/attention_split.cuh"
-#include "cuda/attention_tiled.cuh"
-#include "cuda/tiles.h"
+#include "cuda/attention/fp32.cuh"
+#include "cuda/attention/mla.cuh"
+#include "cuda/attention/plan.h"
+#include "cuda/attention/split.cuh"
+#include "cuda/attention/tiled.cuh"
+#include "cuda/simt/tiles.h"
 
 namespace {
 

@@ -9,7 +9,7 @@
 
 #include "cuda/device.h"
 #include "cuda/kernels.h"
-#include "cuda/nccl.h"
+#include "cuda/libraries/nccl.h"
 #include "fake_cuda.h"
 #include "thrown.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/random.h"
-#include "cuda/grouped_tiled.cuh"
+#include "cuda/matmul/grouped_tiled.cuh"
 
 namespace {
 

@@ -7,16 +7,16 @@
 #include <random>
 #include <string>
 
-#include "cuda/attention_naive.cuh"
-#include "cuda/elements_kernels.cuh"
-#include "cuda/fma_kernels.cuh"
-#include "cuda/probabilities.cuh"
-#include "cuda/rows_kernels.cuh"
-#include "cuda/tokens_kernels.cuh"
-#include "cuda/copy_kernel.cuh"
-#include "cuda/routing_kernels.cuh"
-#include "cuda/scale_kernels.cuh"
-#include "cuda/transpose.cuh"
+#include "cuda/attention/naive.cuh"
+#include "cuda/attention/softmax.cuh"
+#include "cuda/matmul/grouped_routing.cuh"
+#include "cuda/matmul/scale_kernels.cuh"
+#include "cuda/matmul/transpose.cuh"
+#include "cuda/probes/copy_kernel.cuh"
+#include "cuda/probes/fma_kernels.cuh"
+#include "cuda/rows/elementwise_kernels.cuh"
+#include "cuda/rows/rows_kernels.cuh"
+#include "cuda/rows/tokens_kernels.cuh"
 #include "emulated_gpu.h"
 
 namespace {

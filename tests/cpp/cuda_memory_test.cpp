@@ -10,9 +10,9 @@
 
 #include "emulated_gpu.h"
 
-#include "cuda/mixed_intensity_kernels.cuh"
-#include "cuda/pointer_chase_kernels.cuh"
-#include "cuda/stream_bulk.cuh"
+#include "cuda/probes/mixed_intensity_kernels.cuh"
+#include "cuda/probes/pointer_chase_kernels.cuh"
+#include "cuda/probes/stream_bulk.cuh"
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/random.h"
-#include "cuda/mma_kernels.cuh"
+#include "cuda/probes/mma_kernels.cuh"
 #include "cuda/sm90a/mma_kernels.cuh"
 
 namespace {

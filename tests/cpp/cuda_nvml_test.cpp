@@ -1,5 +1,5 @@
 // What the backend makes of NVML, over stubs of it: one that tells everything, an old driver's, one that forbids, and none.
-#include "cuda/nvml.h"
+#include "cuda/libraries/nvml.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>

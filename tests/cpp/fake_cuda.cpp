@@ -15,11 +15,11 @@
 #include <cmath>
 
 #include "cuda/check.h"
-#include "cuda/elements.h"
+#include "cuda/device_kernels.h"
 #include "cuda/kernels.h"
-#include "cuda/primitives.h"
-#include "cuda/rows.h"
-#include "cuda/tokens.h"
+#include "cuda/rows/elementwise.h"
+#include "cuda/rows/rows.h"
+#include "cuda/rows/tokens.h"
 
 namespace fake {
 

@@ -8,10 +8,10 @@
 #include <cstring>
 #include <random>
 
-#include "cuda/cublas_lt.h"
 #include "cuda/device.h"
-#include "cuda/gemm.h"
 #include "cuda/kernels.h"
+#include "cuda/libraries/cublas_lt.h"
+#include "cuda/matmul/gemm.h"
 #include "fake_cuda.h"
 #include "stub_cublas_lt.h"
 #include "thrown.h"

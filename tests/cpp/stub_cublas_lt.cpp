@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "cuda/cublas_lt.h"
+#include "cuda/libraries/cublas_lt.h"
 
 using namespace roofline::cuda::lt;
 

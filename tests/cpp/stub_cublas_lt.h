@@ -1,7 +1,7 @@
 // What the stub of cuBLASLt is told to do, and what it was told.
 #pragma once
 
-#include "cuda/cublas_lt.h"
+#include "cuda/libraries/cublas_lt.h"
 
 struct Stub {
   using Status = roofline::cuda::lt::Status;

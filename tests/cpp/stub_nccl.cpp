@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include "cuda/nccl.h"
+#include "cuda/libraries/nccl.h"
 
 using namespace roofline::cuda::nccl;
 

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <vector>
 
-#include "cuda/nvml.h"
+#include "cuda/libraries/nvml.h"
 
 struct StubNvml {
   roofline::cuda::nv::Status init = roofline::cuda::nv::success, by_bus = roofline::cuda::nv::success;

@@ -6,7 +6,7 @@
 // block's two warpgroups.
 #pragma once
 
-#include "cuda/mma_kernels.cuh"
+#include "cuda/probes/mma_kernels.cuh"
 #include "cuda/sm90a/wgmma.cuh"
 
 namespace roofline::cuda {

@@ -1,7 +1,7 @@
 // Products of warpgroups, 64 x 256 and 32 bytes deep, both operands in shared memory: thin wrappers of wgmma, for sm_90a alone.
 #pragma once
 
-#include "cuda/mma.cuh"
+#include "cuda/simt/mma.cuh"
 #include "cuda/sm90a/descriptor.h"
 
 #if defined(ROOFLINE_CUDA_EMULATED)

@@ -26,3 +26,8 @@ class Shown:
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         title, headers, rows, notes = self._table()
         printer.text(f"{type(self).__name__}(…)" if cycle else text_table(headers, rows, title=title, notes=notes))
+
+
+def values_of(record: object, names: str) -> dict[str, Any]:
+    """Its attributes, for a JSON form. names: with blanks between them."""
+    return {name: getattr(record, name) for name in names.split()}

@@ -8,14 +8,6 @@ from .measuring import FAILURE, STANDARD, measure_machine
 from .wanted import WantedSeries, wanted, wanted_series
 
 __all__ = [
-    "DEPTHS",
-    "FAILURE",
-    "STANDARD",
-    "Wanted",
-    "WantedSeries",
-    "machines_in",
-    "measure_machine",
-    "side_file",
-    "wanted",
+    "DEPTHS", "FAILURE", "STANDARD", "Wanted", "WantedSeries", "machines_in", "measure_machine", "side_file", "wanted",
     "wanted_series",
-]
+]  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from .._repr import values_of
 from ..dtypes import dtype as known_dtype
 from ..operators import Operator, Product
 from ..prediction import Prediction
@@ -180,27 +181,15 @@ class Entry:
                 {"term": p.term, "count": p.count, "rows": p.rows, "columns": p.columns, "inner": p.inner, "flops": flops}
                 for p, flops in self.product_flops()
             ],
-            "flops": self.flops,
-            "bytes": self.bytes,
-            "link_bytes": self.link_bytes,
-            "flops_per_byte": self.flops_per_byte,
-            "ridge_flops_per_byte": self.ridge_flops_per_byte,
-            "bound": self.bound,
-            "attainable_flops_per_s": self.attainable_flops_per_s,
-            "roof_s": self.roof_s,
-            "time_s": self.time_s,
+            **values_of(self, "flops bytes link_bytes flops_per_byte ridge_flops_per_byte bound attainable_flops_per_s"),
+            **values_of(self, "roof_s time_s"),
             "measured": None
             if m is None
             else {
-                "time_s": m.time_s,
-                "share_of_roof": self.share_of_roof,
-                "operator": m.operator,
-                "variant": m.variant,
-                "device": m.device,
-                "threads": m.threads,
-                "cache_state": m.cache_state,
+                "time_s": m.time_s, "share_of_roof": self.share_of_roof, "operator": m.operator, "variant": m.variant,
+                "device": m.device, "threads": m.threads, "cache_state": m.cache_state,
             },
-        }
+        }  # fmt: skip
 
     def to_record(self) -> dict[str, Any]:
         """One flat row; sizes of a product only where the kernel is a single one, the others in `products`."""
@@ -222,16 +211,8 @@ class Entry:
             "dtype": self.dtype,
             "weight_bits": self.weight_bits,
             "cache_dtype": self.cache_dtype or None,
-            "flops": self.flops,
-            "bytes": self.bytes,
-            "link_bytes": self.link_bytes,
-            "flops_per_byte": self.flops_per_byte,
-            "ridge_flops_per_byte": self.ridge_flops_per_byte,
-            "bound": self.bound,
-            "attainable_flops_per_s": self.attainable_flops_per_s,
-            "roof_s": self.roof_s,
-            "time_s": self.time_s,
-            "measured_s": self.measured_s,
+            **values_of(self, "flops bytes link_bytes flops_per_byte ridge_flops_per_byte bound attainable_flops_per_s"),
+            **values_of(self, "roof_s time_s measured_s"),
             "measured_variant": self.measured and self.measured.variant,
             "share_of_roof": self.share_of_roof,
         }

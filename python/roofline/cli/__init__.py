@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from .._repr import printable
 from ..errors import Error, Unsupported
-from .outcomes import FAILED, INTERRUPTED, MISSING, USAGE, BadInput, Interrupted
+from .exit_codes import FAILED, INTERRUPTED, MISSING, USAGE, BadInput, Interrupted
 
 __all__ = ["main"]
 

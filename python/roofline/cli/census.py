@@ -9,9 +9,9 @@ from typing import Any
 
 from ..machine import machine_of
 from ..units import parse_si, parse_time_s
+from .exit_codes import OK, BadInput, checking_input
 from .inputs import output_file, write_outputs
 from .models import PHASES, config_flag, config_of, field_flags, given_fields, model_flags, phase_of, ranks_flags, typed
-from .outcomes import OK, BadInput, checking_input
 from .terminal import Terminal
 
 SUFFIXES = (".md", ".csv", ".json")

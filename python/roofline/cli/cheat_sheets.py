@@ -6,8 +6,8 @@ import argparse
 
 from ..units import parse_si, parse_time_s
 from ..words import whole
+from .exit_codes import OK, checking_input
 from .models import TYPES, config_flag, dtypes_of, listed, model_flags, ranks_flags, typed
-from .outcomes import OK, checking_input
 from .terminal import Terminal
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from .outcomes import OK, BadInput, checking_input
+from .exit_codes import OK, BadInput, checking_input
 from .terminal import Terminal
 
 COLUMNS = ("id", "claim", "says", "verdict", "why")

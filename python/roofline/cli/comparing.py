@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from .exit_codes import OK, checking_input
 from .inputs import output_file, write_outputs
-from .outcomes import OK, checking_input
 from .terminal import Terminal
 
 SUFFIXES = (".json", ".csv", ".md")

@@ -7,7 +7,7 @@ import sys
 
 import shtab
 
-from .outcomes import OK
+from .exit_codes import OK
 
 
 def completion(options: argparse.Namespace) -> int:

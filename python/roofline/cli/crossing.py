@@ -11,8 +11,8 @@ from ..errors import Error
 from ..machine import machines_of
 from ..operators.scales import shown_fields
 from ..units import fmt_number, fmt_si
+from .exit_codes import OK, BadInput, checking_input
 from .fields import given_fields
-from .outcomes import OK, BadInput, checking_input
 from .terminal import Terminal
 
 DTYPES = ("fp32", "bf16", "fp16", "fp8_e4m3", "int8")

@@ -13,7 +13,7 @@ from ..errors import Error
 from ..operators import Operator
 from ..operators.scales import GEMM
 from ..words import ALIASES, whole
-from .outcomes import checking_input
+from .exit_codes import checking_input
 
 _TRUE, _FALSE = ("true", "yes", "1"), ("false", "no", "0")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from .._repr import Row
 from ..units import MISSING, fmt_bytes, si_prefix
-from .outcomes import OK, checking_input
+from .exit_codes import OK, checking_input
 from .terminal import Terminal
 
 MARK = " ?"  # after a number that nobody has seen at its source

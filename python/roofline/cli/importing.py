@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from ..units import fmt_number, fmt_si
+from .exit_codes import OK, BadInput, checking_input
 from .inputs import results_file
-from .outcomes import OK, BadInput, checking_input
 from .terminal import Terminal
 
 NAME_LENGTH = 40  # kernels of templates have names of hundreds of characters
 
 
-def ncu_metrics() -> int:
+def ncu_metrics(as_json: bool = False) -> int:
     from ..importers import NCU_METRICS
 
     Terminal().line(NCU_METRICS)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import Error, Unsupported
-from .outcomes import FAILED, MISSING, BadInput, checking_input
+from .exit_codes import FAILED, MISSING, BadInput, checking_input
 
 # Exit codes of one measurement; every other status is a result.
 BY_STATUS = {"unsupported": MISSING, "out_of_memory": FAILED, "failed": FAILED}
@@ -41,6 +41,14 @@ def policy_of(options: argparse.Namespace, usual: Any) -> Any:
         changes |= {"limit_s": max(rules.limit_s, (rules.tries + 1) * limit), "max_s": limit, "min_s": min(rules.min_s, limit)}
         changes |= {"warmup_min_s": min(rules.warmup_min_s, limit), "warmup_max_s": min(rules.warmup_max_s, limit)}
     return dataclasses.replace(rules, **changes)
+
+
+def attempted(options: argparse.Namespace, problem: Any, device: Any, machine: Any) -> Any:
+    """The measurement of one problem, as the flags say."""
+    from ..measurement import Policy, attempt
+
+    how = {"cache_state": options.cache_state, "seed": options.seed, "policy": policy_of(options, Policy())}
+    return attempt(problem, variant=options.variant, device=device, machine=machine, **how)
 
 
 def depth_of(options: argparse.Namespace) -> str:

@@ -6,8 +6,8 @@ import argparse
 import re
 from pathlib import Path
 
+from .exit_codes import OK, BadInput, checking_input
 from .inputs import output_file
-from .outcomes import OK, BadInput, checking_input
 from .terminal import Terminal
 
 DEVICES = ("cuda", "rocm", "cpu", "tpu", "hpu")

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from ..machine import Machine
+from .exit_codes import FAILED, OK, BadInput, Interrupted, checking_input
 from .fields import given_fields, known_variant, problem_of
-from .inputs import BY_STATUS, depth_of, device_of, machine_of, operator_of, policy_of, results_file
-from .outcomes import FAILED, OK, BadInput, Interrupted, checking_input
+from .inputs import BY_STATUS, attempted, depth_of, device_of, machine_of, operator_of, policy_of, results_file
 from .terminal import Terminal, progress_option
 
 
@@ -56,7 +56,6 @@ def measure(options: argparse.Namespace) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    from ..measurement import Policy, attempt
     from ..results import append_to, begun, faster_variant
 
     cls, screen = operator_of(options), Terminal(wide=options.wide)
@@ -74,15 +73,7 @@ def run(options: argparse.Namespace) -> int:
     machine = machine_of(options.machine, device.name)
     if options.once:
         return _once(device, problem, options.variant, options.seed, screen)
-    measured = attempt(
-        problem,
-        variant=options.variant,
-        device=device,
-        machine=machine,
-        cache_state=options.cache_state,
-        seed=options.seed,
-        policy=policy_of(options, Policy()),
-    )
+    measured = attempted(options, problem, device, machine)
     beside = [] if out is None else begun(out)
     if out is not None:
         append_to(out, measured)

@@ -8,11 +8,12 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from ..units import GIB, KIB, MIB
 from ..words import hint
-from .outcomes import OK, BadInput
+from .exit_codes import OK, BadInput
 
 EPILOG = """exit codes: 0 ok, 1 failed, 2 bad input or usage, 3 backend missing, 130 interrupted (finished results stay on disk)
 
@@ -29,23 +30,7 @@ examples:
   roofline claims --wrong                             what well-known texts on the roofline have wrong, and the call that shows it
   roofline doctor                                     what is missing here, and its cure"""
 
-HOMES = {name: "looking" for name in ("explain", "doctor")} | {
-    "plot": "plotting",
-    "compare": "comparing",
-    "hardware": "hardware",
-    "claims": "claims",
-    "import": "importing",
-    "predict": "predicting",
-    "crossover": "crossing",
-    "census": "census",
-    "cheat-sheet": "cheat_sheets",
-    "machine": "machines",
-    "completion": "completing",
-}
 BYTES = {"k": 1e3, "ki": KIB, "m": 1e6, "mi": MIB, "g": 1e9, "gi": GIB, "t": 1e12, "ti": 1024 * GIB}
-FUNCTIONS = {"import": "import_file", "cheat-sheet": "cheat_sheet"}  # of commands whose name is no name in Python
-WITH_OPERATOR = ("run", "sweep", "explain", "crossover")
-REPLACING = ("report", "measure", "plot", "compare", "census", "machine")  # what their -o names is replaced; others append to it
 
 
 class _Once(argparse._StoreAction):
@@ -92,34 +77,23 @@ class Parser(argparse.ArgumentParser):
 
 
 class _Now(argparse.Action):
-    """A flag that answers at once and ends, like --version."""
+    """A flag that answers at once and ends, like --version. answer: a function, by its module and name."""
 
-    def __init__(
-        self, option_strings: Sequence[str], dest: str, *, answer: Callable[[bool], int], as_json: bool, **more: Any
-    ) -> None:
+    def __init__(self, option_strings: Sequence[str], dest: str, *, answer: tuple[str, str], as_json: bool, **more: Any) -> None:
         super().__init__(option_strings, argparse.SUPPRESS, nargs=0, default=argparse.SUPPRESS, **more)
         self.answer, self.as_json = answer, as_json
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> NoReturn:
-        raise SystemExit(self.answer(self.as_json))
+        module, name = self.answer
+        raise SystemExit(getattr(_module(module), name)(self.as_json))
 
 
-def _version(as_json: bool) -> int:
-    from .looking import version
-
-    return version(as_json)
+def _module(name: str) -> Any:
+    return importlib.import_module(f".{name}", __package__)
 
 
-def _list_devices(as_json: bool) -> int:
-    from .looking import devices
-
-    return devices(as_json)
-
-
-def _ncu_metrics(as_json: bool) -> int:
-    from .importing import ncu_metrics
-
-    return ncu_metrics()
+def _list_devices(parser: Any, as_json: bool, help: str = "list devices, and the reason where there is none") -> None:
+    parser.add_argument("--list-devices", action=_Now, answer=("info", "devices"), as_json=as_json, help=help)
 
 
 def _positive(text: str) -> float:
@@ -173,13 +147,7 @@ def _talking(parser: argparse.ArgumentParser, as_json: bool) -> None:
     group.add_argument("--wide", action="store_true", help="tables with all columns, however wide the terminal is")
     group.add_argument("--quiet", action="store_true", help="no progress, and no table where there is a file")
     group.add_argument("-v", "--verbose", action="store_true", help="a traceback with an error")
-    group.add_argument(
-        "--list-devices",
-        action=_Now,
-        answer=_list_devices,
-        as_json=as_json,
-        help="list devices, and the reason where there is none",
-    )
+    _list_devices(group, as_json)
 
 
 def _measuring(parser: argparse.ArgumentParser, *, machine: bool = True) -> None:
@@ -252,13 +220,6 @@ def _measure(parser: argparse.ArgumentParser) -> None:
     _measuring(parser, machine=False)
 
 
-def _plot(parser: argparse.ArgumentParser, picture: str | None = None) -> None:
-    from .plotting import description, flags
-
-    parser.description = description()
-    flags(parser, picture)
-
-
 def _compare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "a", metavar="A", help="a machine.json, a results.jsonl, the folder of a report, or a datasheet of `roofline hardware`"
@@ -273,17 +234,6 @@ def _hardware(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _predict(parser: argparse.ArgumentParser, operator: str = "") -> None:
-    from .predicting import flags
-
-    if operator:
-        from ..operators import OPERATORS
-
-        flags(parser, OPERATORS[operator])
-    else:
-        flags(parser)
-
-
 def _import(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="output of `ncu --csv`, or a log of nccl-tests (told by its content)")
     parser.add_argument("-o", "--out", metavar="FILE", help="append the points to this results file (JSON Lines)")
@@ -292,7 +242,7 @@ def _import(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tool", choices=("ncu", "nccl-tests"), help="what made FILE (default: told by its content)")
     parser.add_argument("--collective", metavar="NAME", help="of a log of nccl-tests that does not name its own, e.g. all_reduce")
     parser.add_argument(
-        "--ncu-metrics", action=_Now, answer=_ncu_metrics, as_json=False, help="print what to give to ncu --metrics"
+        "--ncu-metrics", action=_Now, answer=("importing", "ncu_metrics"), as_json=False, help="print what to give to ncu --metrics"
     )
 
 
@@ -300,28 +250,10 @@ def _completion(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", choices=("bash", "zsh", "tcsh"), help='of eval "$(roofline completion bash)"')
 
 
-def _machine(parser: argparse.ArgumentParser) -> None:
-    from .machines import flags
-
-    flags(parser)
-
-
 def _claims(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("claim_id", metavar="ID", nargs="?", help="one claim, with the call that shows it (default: a list of all)")
     parser.add_argument("--document", metavar="TITLE", help="only those of the text with this in its title")
     parser.add_argument("--wrong", action="store_true", help="only those that do not hold")
-
-
-def _census(parser: argparse.ArgumentParser) -> None:
-    from .census import flags
-
-    flags(parser)
-
-
-def _cheat_sheet(parser: argparse.ArgumentParser) -> None:
-    from .cheat_sheets import flags
-
-    flags(parser)
 
 
 def _explain_file(parser: argparse.ArgumentParser) -> None:
@@ -345,9 +277,7 @@ def _operator(parser: argparse.ArgumentParser, command: str, cls: Any) -> None:
 
     add_fields(parser, cls, lists=command == "sweep")
     if command == "crossover":
-        from .crossing import flags
-
-        return flags(parser)
+        return _module("crossing").flags(parser)  # type: ignore[no-any-return]
     if command == "run":
         parser.add_argument("--once", action="store_true", help="launch once, untimed and unchecked: for profilers")
         parser.add_argument("-o", "--out", metavar="FILE", help="append the result to this results file (JSON Lines)")
@@ -374,24 +304,40 @@ def _doctor(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-cure", dest="cure", action="store_false", help="with --libraries: name a cure, but do not try it")
 
 
+@dataclass(frozen=True, slots=True)
+class Command:
+    about: str
+    home: str  # the module that has it, as a function
+    fill: Callable[[argparse.ArgumentParser], None] | None = None  # its flags; None: `flags` of that module, or of an operator
+    function: str = ""  # where the command's name is no name in Python
+    operator: bool = False  # an operator stands behind it
+    replaces: bool = False  # what -o names is replaced; others append to it
+
+
 COMMANDS = {
-    "report": ("measure everything and write a report", _report),
-    "measure": ("measure the ceilings of a device into a machine file", _measure),
-    "run": ("time one problem of an operator", None),
-    "sweep": ("time an operator over lists of values", None),
-    "plot": ("draw saved files, or the roofline as a model: pictures by name", _plot),
-    "explain": ("explain one point: FLOPs, bytes, roofs, prediction", _explain_file),
-    "predict": ("predict the time of a whole model, or of one operator, on machines", _predict),
-    "crossover": ("the batch from which an operator is compute-bound on a machine", None),
-    "census": ("list every kernel of a model with its shapes, FLOPs, bytes, intensity and bound", _census),
-    "cheat-sheet": ("one table of a model on a machine: intensity, bound, tokens/s, and what would help", _cheat_sheet),
-    "import": ("read points and ceilings from files of other tools: ncu --csv, nccl-tests", _import),
-    "compare": ("set two machines, datasheets or results files side by side", _compare),
-    "claims": ("check what well-known texts on the roofline claim, each with a line of Python that shows it", _claims),
-    "hardware": ("show what vendors state about devices, with sources", _hardware),
-    "completion": ("print the script that completes commands, operators and flags in a shell", _completion),
-    "machine": ("write a datasheet of your own to fill in", _machine),
-    "doctor": ("say what works here, what does not, why, and the cure", _doctor),
+    "report": Command("measure everything and write a report", "measuring", _report, replaces=True),
+    "measure": Command("measure the ceilings of a device into a machine file", "measuring", _measure, replaces=True),
+    "run": Command("time one problem of an operator", "measuring", operator=True),
+    "sweep": Command("time an operator over lists of values", "measuring", operator=True),
+    "plot": Command("draw saved files, or the roofline as a model: pictures by name", "plotting", replaces=True),
+    "explain": Command("explain one point: FLOPs, bytes, roofs, prediction", "info", _explain_file, operator=True),
+    "predict": Command("predict the time of a whole model, or of one operator, on machines", "predicting"),
+    "crossover": Command("the batch from which an operator is compute-bound on a machine", "crossing", operator=True),
+    "census": Command("list every kernel of a model with its shapes, FLOPs, bytes, intensity and bound", "census", replaces=True),
+    "cheat-sheet": Command(
+        "one table of a model on a machine: intensity, bound, tokens/s, and what would help", "cheat_sheets", function="cheat_sheet"
+    ),
+    "import": Command(
+        "read points and ceilings from files of other tools: ncu --csv, nccl-tests", "importing", _import, function="import_file"
+    ),
+    "compare": Command("set two machines, datasheets or results files side by side", "comparing", _compare, replaces=True),
+    "claims": Command(
+        "check what well-known texts on the roofline claim, each with a line of Python that shows it", "claims", _claims
+    ),
+    "hardware": Command("show what vendors state about devices, with sources", "hardware", _hardware),
+    "completion": Command("print the script that completes commands, operators and flags in a shell", "completing", _completion),
+    "machine": Command("write a datasheet of your own to fill in", "machines", replaces=True),
+    "doctor": Command("say what works here, what does not, why, and the cure", "info", _doctor),
 }
 
 
@@ -412,14 +358,24 @@ def _add_operators(parser: argparse.ArgumentParser, command: str, arguments: Seq
 
 
 def _command(commands: Any, name: str) -> Parser:
-    about = COMMANDS[name][0]
+    about = COMMANDS[name].about
     own: Parser = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
     return own
 
 
+def _fill(own: Parser, name: str, arguments: Sequence[str] | None) -> None:
+    """Its own flags: of the picture or operator that the arguments name; without arguments all there are."""
+    command = COMMANDS[name]
+    if command.fill is not None:
+        return command.fill(own)
+    module = _module(command.home)
+    named = () if arguments is None or not hasattr(module, "named_in") else (module.named_in(arguments),)
+    module.flags(own, *named)
+
+
 def _common(own: Parser, name: str, as_json: bool) -> None:
     """The flags of every command that takes no operator."""
-    if name in REPLACING:
+    if COMMANDS[name].replaces:
         own.add_argument("--force", action="store_true", help="replace files that this command did not write, too")
     _talking(own, as_json)
 
@@ -430,13 +386,12 @@ def whole() -> Parser:
 
     parser = Parser(prog="roofline")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
-    for name, (_, fill) in COMMANDS.items():
+    for name, command in COMMANDS.items():
         own = _command(commands, name)
-        if name in WITH_OPERATOR:
+        if command.operator:
             _add_operators(own, name, tuple(OPERATORS), as_json=False)
-        elif fill is not None:
-            fill(own)
-        if name not in WITH_OPERATOR:
+        else:
+            _fill(own, name, None)
             _common(own, name, as_json=False)
     return parser
 
@@ -446,36 +401,21 @@ def build(arguments: Sequence[str]) -> Parser:
     as_json = "--json" in arguments
     summary = "Measure what a machine can do, and how far operators are from it."
     parser = Parser(prog="roofline", description=summary, epilog=EPILOG)
-    parser.add_argument("--version", action=_Now, answer=_version, as_json=as_json, help="print the version")
-    parser.add_argument(
-        "--list-devices",
-        action=_Now,
-        answer=_list_devices,
-        as_json=as_json,
-        help="list devices, and the reason where there is none",
-    )
+    parser.add_argument("--version", action=_Now, answer=("info", "version"), as_json=as_json, help="print the version")
+    _list_devices(parser, as_json)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
     asked = next((a for a in arguments if a in COMMANDS), None)
     for name in COMMANDS:
         own = _command(commands, name)
         if name != asked:
             continue
-        fill = COMMANDS[name][1]
-        if name in WITH_OPERATOR and (fill is None or _names_operator(arguments)):
+        files_too = COMMANDS[name].fill is not None
+        if COMMANDS[name].operator and (not files_too or _names_operator(arguments)):
             parser.known = _add_operators(own, name, arguments, as_json)
-            if fill is None:
-                own.add_argument("--list-devices", action=_Now, answer=_list_devices, as_json=as_json, help="list devices")
+            if not files_too:
+                _list_devices(own, as_json, "list devices")
             continue
-        if name == "predict":
-            from .predicting import operator_in
-
-            _predict(own, operator_in(arguments[list(arguments).index("predict") + 1 :]))
-        elif name == "plot":
-            from .plotting import named_in
-
-            _plot(own, named_in(arguments))
-        elif fill is not None:
-            fill(own)
+        _fill(own, name, arguments)
         _common(own, name, as_json)
         parser.known = tuple(own._option_string_actions)
     return parser
@@ -485,7 +425,7 @@ def _spelled(arguments: Sequence[str]) -> list[str]:
     """The command line with our name of the operator behind a command that takes one: "gemm" is matmul."""
     found = list(arguments)
     at = next((i + 1 for i, word in enumerate(found[:-1]) if word in COMMANDS), 0)
-    if at and found[at - 1] in WITH_OPERATOR and not os.path.exists(found[at]):
+    if at and COMMANDS[found[at - 1]].operator and not os.path.exists(found[at]):
         from ..operators import named_operator
 
         found[at] = named_operator(found[at]) or found[at]
@@ -509,6 +449,6 @@ def dispatch(arguments: Sequence[str]) -> int:
         raise BadInput(f"argument {empty.removesuffix('=--')[:80]}: '--' is no value")  # argparse would take it for none at all
     arguments = _spelled(arguments)
     options = build(arguments).parse_args(list(arguments))
-    home = importlib.import_module(f".{HOMES.get(options.command, 'measuring')}", __package__)
-    command: Callable[[argparse.Namespace], int] = getattr(home, FUNCTIONS.get(options.command, options.command))
+    asked = COMMANDS[options.command]
+    command: Callable[[argparse.Namespace], int] = getattr(_module(asked.home), asked.function or options.command)
     return command(options)

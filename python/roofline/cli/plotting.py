@@ -13,9 +13,9 @@ from typing import Any
 from ..machine.naming import machine_list
 from ..units import parse_bytes, parse_si, parse_time_s
 from ..words import nearest, whole
+from .exit_codes import OK, BadInput, checking_input
 from .inputs import output_file, write_outputs
 from .models import typed
-from .outcomes import OK, BadInput, checking_input
 from .terminal import Terminal
 
 SUFFIXES = (".svg", ".png", ".csv")
@@ -106,8 +106,9 @@ def add_flags(parser: argparse.ArgumentParser, picture: Any) -> None:
         )
 
 
-def flags(parser: argparse.ArgumentParser, name: str | None) -> None:
+def flags(parser: argparse.ArgumentParser, name: str | None = None) -> None:
     """The flags that pictures share, and those of the picture `name`. "" stands for a path; None adds the flags of all pictures."""
+    parser.description = description()
     parser.add_argument("what", metavar="NAME|PATH", help="a picture's name, or a machine.json, or the folder of a report")
     parser.add_argument("subject", metavar="WHAT", nargs="*", help="what it is of: a model, an operator, a machine, results")
     parser.add_argument("--machine", metavar="FILE|NAME", action="append", default=[],

@@ -5,22 +5,25 @@ from __future__ import annotations
 import argparse
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..units import fmt_si, parse_bytes, parse_si, parse_time_s
 from ..words import split
+from .exit_codes import OK, BadInput, checking_input
 from .fields import add_fields, description
 from .fields import given_fields as operator_fields
 from .models import PHASES, TYPES, dtypes_of, field_flags, given_fields, listed, model_flags, ranks_flags, typed
-from .outcomes import OK, BadInput, checking_input
 from .terminal import Terminal
+
+if TYPE_CHECKING:
+    from ..operators import Operator
 
 MODELS = ("lm_head", "fused", "tp", "ep", "price_per_hour")  # options that go to `predict` under their own names
 WIDE = ("part", "value", "at best", "realistic", "ceiling")
 DROPPED = ("group", "FLOPs", "bytes", "count", "FLOP/byte")  # columns of parts, the one of least worth first
 
 
-def flags(parser: argparse.ArgumentParser, operator: Any = None) -> None:
+def flags(parser: argparse.ArgumentParser, operator: type[Operator] | None = None) -> None:
     """The flags of a model, or of `operator`. Lists with commas make a table with a column for each combination."""
     what = "a model: a preset (Llama-3-8B, DeepSeek-V3, …) or a Hugging Face config.json or its folder; or an operator and its"
     what += " fields: matmul --M 512 --N 8k --K 8k"
@@ -78,15 +81,15 @@ def _how_of_models(how: Any) -> None:
     )
 
 
-def operator_in(arguments: Sequence[str]) -> str:
-    """The operator that the command line asks about, "" for a model: a word of its own that is no flag's value."""
-    from ..operators import named_operator
+def named_in(arguments: Sequence[str]) -> type[Operator] | None:
+    """The operator that the command line asks about, None for a model: a word of its own that is no flag's value."""
+    from ..operators import OPERATORS, named_operator
 
-    for before, word in itertools.pairwise(("", *arguments)):
+    for before, word in itertools.pairwise(("", *arguments[list(arguments).index("predict") + 1 :])):
         value = before.startswith("--") and "=" not in before and before not in ("--quiet", "--json")
         if not word.startswith("-") and not value and (name := named_operator(word)):
-            return name
-    return ""
+            return OPERATORS[name]
+    return None
 
 
 def predict(options: argparse.Namespace) -> int:

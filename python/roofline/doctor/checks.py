@@ -318,14 +318,8 @@ def doctor(wait_s: float = 1.0) -> list[Check]:
     system = Check(name="Python", state=OK, detail=f"{platform.python_version()} ({sys.platform}, {platform.machine()})")
     loads = _guarded("compiled module", _module)
     needs_module: dict[str, Any] = {
-        "instruction sets": _instruction_sets,
-        "devices": _devices,
-        "GPUs": _gpus,
-        "libraries": _libraries,
-        "cores": _cores,
-        "huge pages": _huge_pages,
-        "frequency governor": _governor,
-        "memory": _memory,
-    }
+        "instruction sets": _instruction_sets, "devices": _devices, "GPUs": _gpus, "libraries": _libraries, "cores": _cores,
+        "huge pages": _huge_pages, "frequency governor": _governor, "memory": _memory,
+    }  # fmt: skip
     rest = [] if loads[0].state == MISSING else [check for name, look in needs_module.items() for check in _guarded(name, look)]
     return [system, *loads, *rest, *_guarded("load right now", lambda: _contention(wait_s)), *_guarded("packages", _packages)]

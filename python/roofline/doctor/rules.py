@@ -12,20 +12,10 @@ from dataclasses import dataclass, field
 
 # Variables that change how fast a library multiplies. Their values are kept with a run: none holds a path.
 VARIABLES = (
-    "OMP_NUM_THREADS",
-    "OMP_THREAD_LIMIT",
-    "OMP_PROC_BIND",
-    "OPENBLAS_NUM_THREADS",
-    "GOTO_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "BLIS_NUM_THREADS",
-    "OPENBLAS_CORETYPE",
-    "MKL_ENABLE_INSTRUCTIONS",
-    "MKL_DEBUG_CPU_TYPE",
-    "ONEDNN_MAX_CPU_ISA",
-    "DNNL_MAX_CPU_ISA",
-    "ROOFLINE_ISA",
-)
+    "OMP_NUM_THREADS", "OMP_THREAD_LIMIT", "OMP_PROC_BIND", "OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS", "OPENBLAS_CORETYPE", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE", "ONEDNN_MAX_CPU_ISA",
+    "DNNL_MAX_CPU_ISA", "ROOFLINE_ISA",
+)  # fmt: skip
 # By BLAS, the one that wins first.
 THREADS = {
     "openblas": ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS", "OMP_THREAD_LIMIT"),

@@ -271,12 +271,8 @@ class Roofline:
 
 
 LIBRARIES: dict[str, Callable[[], Any]] = {
-    "numpy": Numpy,
-    "scipy": Scipy,
-    "torch": Torch,
-    "onnxruntime": Onnxruntime,
-    "roofline": Roofline,
-}
+    "numpy": Numpy, "scipy": Scipy, "torch": Torch, "onnxruntime": Onnxruntime, "roofline": Roofline,
+}  # fmt: skip
 
 
 def tasks() -> int:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..counts import Array, ceil_div
+from ..counts import Array
 from ..tensor_spec import TensorSpec
-from .base import Case, Operator
-from .collective import by_nccl, cases_of
+from .collective import Collective, by_nccl
+from .mapped import Moved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AllGather(Operator):
+class AllGather(Moved, Collective):
     """out = the parts of all ranks, one after the other: what one rank moves.
 
     elements: of the whole; a part has elements / ranks (rounded up), and a rank receives, and sends, ranks - 1 of them over its
@@ -33,9 +33,6 @@ class AllGather(Operator):
     def check(self) -> None:
         self.one_of("dtype", ("fp64", "fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8"))
 
-    def chunk(self) -> int:
-        return ceil_div(self.elements, self.ranks)  # type: ignore[no-any-return]
-
     def inputs(self) -> tuple[TensorSpec, ...]:
         return (
             TensorSpec(name="x", shape=(self.chunk(),), dtype=self.dtype),
@@ -45,20 +42,7 @@ class AllGather(Operator):
     def outputs(self) -> tuple[TensorSpec, ...]:
         return (TensorSpec(name="out", shape=(self.elements,), dtype=self.dtype, role="out"),)
 
-    def flops(self) -> dict[str, int]:
-        return {}
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, self.dtype
-
-    def tolerance(self) -> tuple[float, float]:
-        return 0.0, 0.0
-
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """Of the rank that holds the first part. rows: indices of elements."""
         whole = np.concatenate([tensors["x"], tensors["others"].reshape(-1)])[: self.elements]
         return {"out": whole if rows is None else whole[rows]}
-
-    @classmethod
-    def cases(cls) -> tuple[Case, ...]:
-        return cases_of(cls)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..counts import Array, ceil_div
+from ..counts import Array
 from ..tensor_spec import TensorSpec
-from .base import Case, Operator
-from .collective import by_nccl, cases_of
+from .collective import Collective, by_nccl
+from .mapped import Moved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AllToAll(Operator):
+class AllToAll(Moved, Collective):
     """out = the part that each rank has for this one, in the order of ranks: what one rank moves.
 
     elements: that a rank holds, before and after; a part has elements / ranks (rounded up), and a rank receives, and sends,
@@ -33,9 +33,6 @@ class AllToAll(Operator):
     def check(self) -> None:
         self.one_of("dtype", ("fp64", "fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "nvfp4", "mxfp4"))
 
-    def chunk(self) -> int:
-        return ceil_div(self.elements, self.ranks)  # type: ignore[no-any-return]
-
     def inputs(self) -> tuple[TensorSpec, ...]:
         return (
             TensorSpec(name="x", shape=(self.elements,), dtype=self.dtype),
@@ -45,20 +42,7 @@ class AllToAll(Operator):
     def outputs(self) -> tuple[TensorSpec, ...]:
         return (TensorSpec(name="out", shape=(self.elements,), dtype=self.dtype, role="out"),)
 
-    def flops(self) -> dict[str, int]:
-        return {}
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, self.dtype
-
-    def tolerance(self) -> tuple[float, float]:
-        return 0.0, 0.0
-
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """Of the first rank. others: the parts that the other ranks have for it. rows: indices of elements."""
         whole = np.concatenate([tensors["x"][: self.chunk()], tensors["others"].reshape(-1)])[: self.elements]
         return {"out": whole if rows is None else whole[rows]}
-
-    @classmethod
-    def cases(cls) -> tuple[Case, ...]:
-        return cases_of(cls)

@@ -9,10 +9,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..counts import Array, ceil_div, pick
+from ..counts import Array, ceil_div
 from ..references import exp, log, matmul, max_, sum_
 from ..tensor_spec import TensorSpec, size_bytes
 from .base import Case, Facts, Operator, Product, Variant
+from .masked import Masked
 
 FEW_QUERIES = 8  # what split_kv takes of a sequence
 
@@ -128,7 +129,7 @@ class _SplitKv(Tiled):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attention(Operator):
+class Attention(Masked):
     """out = softmax(q kᵀ / sqrt(head_dim)) v, each head by itself.
 
     heads share K and V in groups of heads / kv_heads; kv_heads = 0 means as many as heads, and the field then holds that
@@ -149,9 +150,7 @@ class Attention(Operator):
 
     name = "attention"
     summary = "softmax(q kᵀ / sqrt(head_dim)) v for every head"
-    mix = "read"
     small = frozenset({"kv_heads"})
-    products_in_blocks = True
     variants = {
         "naive": _Naive(
             summary="three passes, all scores written to memory and read back twice",
@@ -173,14 +172,7 @@ class Attention(Operator):
 
     def check(self) -> None:
         self.one_of("dtype", ("fp64", "fp32", "fp16", "bf16"))
-        object.__setattr__(self, "kv_heads", pick(self.kv_heads == 0, self.heads, self.kv_heads))
-        self.require(
-            self.heads % self.kv_heads == 0, "heads must be a multiple of kv_heads, got heads {heads} and kv_heads {kv_heads}"
-        )
-        self.require(
-            not self.causal or self.seq_q <= self.seq_kv,
-            "causal with seq_q {seq_q} > seq_kv {seq_kv}: the first queries would see no key; use seq_q <= seq_kv",
-        )
+        Masked.check(self)
 
     def replace(self, **changes: Any) -> Self:
         """As for every operator; where kv_heads was heads, it stays so unless it is given."""
@@ -201,15 +193,6 @@ class Attention(Operator):
         out = TensorSpec(name="out", shape=(*queries, self.head_dim), dtype=self.dtype, role="out")
         return (out, TensorSpec(name="logsumexp", shape=queries, dtype="fp32", role="out")) if self.logsumexp else (out,)
 
-    def visible(self, query: int) -> int:
-        """Keys that a query sees: a leading part of all keys."""
-        return query + self.seq_kv - self.seq_q + 1 if self.causal else self.seq_kv
-
-    def pairs(self) -> int:
-        """Pairs of a query and a key it sees, over all heads."""
-        masked = self.seq_q * (self.seq_q - 1) // 2 if self.causal else 0
-        return self.batch * self.heads * (self.seq_q * self.seq_kv - masked)
-
     def flops(self) -> dict[str, int]:
         product = 2 * self.pairs() * self.head_dim
         # softmax: compare, subtract, exp, add, divide; of a query's sum a logarithm, and the addition of its highest score
@@ -223,11 +206,6 @@ class Attention(Operator):
             Product(term="q·kᵀ", count=count, rows=rows, columns=keys, inner=self.head_dim),
             Product(term="p·v", count=count, rows=rows, columns=self.head_dim, inner=keys),
         )
-
-    @property
-    def group(self) -> int:
-        """Query heads of one KV head."""
-        return self.heads // self.kv_heads
 
     def kv_bytes(self) -> tuple[int, int]:
         """Of K and V: all, and of one KV head."""

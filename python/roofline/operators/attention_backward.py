@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from ..counts import Array, ceil_div, larger, pick
+from ..counts import Array, ceil_div, larger
 from ..references import exp, matmul, sum_
 from ..tensor_spec import TensorSpec, size_bytes
 from .attention import Parts
-from .base import Case, Facts, Operator, Product
+from .base import Case, Facts, Product
+from .masked import Masked
 
 _DTYPES = ("fp32", "fp16", "bf16")
 
@@ -32,7 +33,7 @@ class _Tiled(Parts):
         block = int(plan.get("key_block", 128))
         queries = problem.batch * problem.heads * problem.seq_q
         met = larger(ceil_div(problem.pairs(), block) - queries, 0) * problem.head_dim  # beyond the first time
-        heads = problem.heads // problem.kv_heads * problem.seq_q * problem.head_dim
+        heads = problem.group * problem.seq_q * problem.head_dim
         size = size_bytes((1,), problem.dtype)
         return {
             "q and dout for further keys": (2 * size * met, 2 * size * heads),
@@ -44,7 +45,7 @@ class _Tiled(Parts):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttentionBackward(Operator):
+class AttentionBackward(Masked):
     """dq, dk and dv of softmax(q kᵀ / sqrt(head_dim)) v, each head by itself, with the scores computed again.
 
     q, out, dout, dq: [batch, heads, seq_q, head_dim]; k, v, dk, dv: [batch, kv_heads, seq_kv, head_dim]; logsumexp: [batch, heads,
@@ -64,9 +65,7 @@ class AttentionBackward(Operator):
 
     name = "attention_backward"
     summary = "gradients of attention, with its scores computed again"
-    mix = "read"
     small = frozenset({"kv_heads"})
-    products_in_blocks = True
     variants = {
         "tiled": _Tiled(
             summary="blocks of keys meet all queries; scores computed again once, parts of dq added up at the end",
@@ -76,19 +75,7 @@ class AttentionBackward(Operator):
 
     def check(self) -> None:
         self.one_of("dtype", _DTYPES)
-        object.__setattr__(self, "kv_heads", pick(self.kv_heads == 0, self.heads, self.kv_heads))
-        self.require(
-            self.heads % self.kv_heads == 0, "heads must be a multiple of kv_heads, got heads {heads} and kv_heads {kv_heads}"
-        )
-        self.require(
-            not self.causal or self.seq_q <= self.seq_kv,
-            "causal with seq_q {seq_q} > seq_kv {seq_kv}: the first queries would see no key; use seq_q <= seq_kv",
-        )
-
-    def pairs(self) -> Any:
-        """Pairs of a query and a key it sees, over all heads."""
-        masked = self.seq_q * (self.seq_q - 1) // 2 if self.causal else 0
-        return self.batch * self.heads * (self.seq_q * self.seq_kv - masked)
+        Masked.check(self)
 
     def _tensor(self, name: str, keys: bool, role: Any) -> TensorSpec:
         shape = (
@@ -120,14 +107,11 @@ class AttentionBackward(Operator):
 
     def products(self) -> tuple[Product, ...]:
         """Heads that share keys and values are rows of one product, or terms of its sums."""
-        count, rows, keys, width = self.batch * self.kv_heads, self.heads // self.kv_heads * self.seq_q, self.seq_kv, self.head_dim
+        count, rows, keys, width = self.batch * self.kv_heads, self.group * self.seq_q, self.seq_kv, self.head_dim
         sizes = {
-            "q·kᵀ": (rows, keys, width),
-            "pᵀ·dout": (keys, width, rows),
-            "dout·vᵀ": (rows, keys, width),
-            "ds·k": (rows, width, keys),
-            "dsᵀ·q": (keys, width, rows),
-        }
+            "q·kᵀ": (rows, keys, width), "pᵀ·dout": (keys, width, rows), "dout·vᵀ": (rows, keys, width),
+            "ds·k": (rows, width, keys), "dsᵀ·q": (keys, width, rows),
+        }  # fmt: skip
         return tuple(Product(term=term, count=count, rows=m, columns=n, inner=k) for term, (m, n, k) in sizes.items())
 
     def operations(self) -> dict[str, int]:
@@ -135,19 +119,16 @@ class AttentionBackward(Operator):
         products = 10 * pairs * self.head_dim
         return {"product": products, "exp": pairs, "other": self.total_flops() - products - pairs}
 
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, "fp32"
-
     def tolerance(self) -> tuple[float, float]:
         # Sums over head_dim, whose parts may cancel, are weighed by exponentials and added over queries or keys.
         absolute, relative = {"fp32": (2e-6, 1e-4), "fp16": (1e-3, 1e-2), "bf16": (1e-3, 2e-2)}[self.dtype]
-        terms = max(self.heads // self.kv_heads * self.seq_q, self.seq_kv)
+        terms = max(self.group * self.seq_q, self.seq_kv)
         return absolute * math.sqrt(self.head_dim * terms), relative
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: indices along [batch * heads * seq_q], of dq only; gradients of keys need every query."""
         q, k, v, out, dout, logsumexp = (tensors[name] for name in ("q", "k", "v", "out", "dout", "logsumexp"))
-        group, scale, later = self.heads // self.kv_heads, 1 / math.sqrt(self.head_dim), self.seq_kv - self.seq_q
+        group, scale, later = self.group, 1 / math.sqrt(self.head_dim), self.seq_kv - self.seq_q
         dq, dk, dv = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
         for batch, kv_head in np.ndindex(self.batch, self.kv_heads):
             heads = slice(kv_head * group, (kv_head + 1) * group)

@@ -127,10 +127,12 @@ class Operator(ByName):
 
     _stated = ("name", "summary", "mix", "variants", "inputs", "outputs", "flops", "reference", "cases", "compute")
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
+        """abstract: what several operators have in common, and none by itself."""
         super().__init_subclass__(**kwargs)
-        missing = [item for item in cls._stated if item not in vars(cls)]
-        if missing:
+        stated = {name for base in cls.__mro__[: cls.__mro__.index(Operator)] for name in vars(base)}
+        missing = [item for item in cls._stated if item not in stated]
+        if missing and not abstract:
             raise TypeError(f"operator {cls.__name__} does not state {', '.join(missing)}")
 
     # -- stated by each operator ------------------------------------------------------------------------------------------

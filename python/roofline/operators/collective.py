@@ -1,7 +1,9 @@
-"""What collectives have in common: who computes them, and the problems that tests run."""
+"""What collectives have in common: who computes them, the chunks of a ring, and the problems that tests run."""
 
 from __future__ import annotations
 
+from ..counts import Array, ceil_div
+from ..dtypes import dtype
 from .base import Case, Operator, Variant
 
 
@@ -15,8 +17,43 @@ def by_nccl(*dtypes: str) -> dict[str, Variant]:
     }
 
 
-def cases_of(cls: type[Operator]) -> tuple[Case, ...]:
-    """Problems of a collective with the fields `elements` and `ranks`."""
-    shapes = ((1, 1), (12, 4), (17, 4), (5, 8), (100, 2), (100_000, 1))
-    small = tuple(Case(problem=cls.make(elements=elements, ranks=ranks)) for elements, ranks in shapes)
-    return (*small, Case(problem=cls.make(elements=2**34, ranks=72), slow=True))
+class Collective(Operator, abstract=True):
+    """A tensor of `elements` in chunks of elements / ranks (rounded up)."""
+
+    elements: int
+    ranks: int
+    dtype: str
+
+    def chunk(self) -> int:
+        return ceil_div(self.elements, self.ranks)  # type: ignore[no-any-return]
+
+    @classmethod
+    def cases(cls) -> tuple[Case, ...]:
+        shapes = ((1, 1), (12, 4), (17, 4), (5, 8), (100, 2), (100_000, 1))
+        small = tuple(Case(problem=cls.make(elements=elements, ranks=ranks)) for elements, ranks in shapes)
+        return (*small, Case(problem=cls.make(elements=2**34, ranks=72), slow=True))
+
+
+class Sum(Collective, abstract=True):
+    """Every rank adds up one chunk of all ranks."""
+
+    def check(self) -> None:
+        self.one_of("dtype", ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2"))
+
+    def flops(self) -> dict[str, int]:
+        return {"add": (self.ranks - 1) * self.chunk()}
+
+    def compute(self) -> tuple[str, str]:
+        return self.dtype, "fp32"
+
+    def tolerance(self) -> tuple[float, float]:
+        """Of terms of variance 1, rounded after every addition."""
+        eps = dtype(self.dtype).eps
+        return (self.ranks + 2) * eps, 2 * eps
+
+    def summed(self, x: Array, partial: Array) -> Array:
+        """The first chunk of x and those of the other ranks."""
+        own = x[: self.chunk()]
+        for other in partial:
+            own = own + other
+        return own

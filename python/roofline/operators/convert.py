@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from ..counts import Array
 from ..dtypes import dtype
 from ..tensor_spec import TensorSpec
-from .base import Case, Operator, Variant
+from .base import Case, Variant
+from .mapped import BOTH, Elementwise, Moved
 
 _DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "int4", "nvfp4", "mxfp4")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Convert(Operator):
+class Convert(Moved, Elementwise):
     """y = x in another dtype (or the same: a copy). Conversion is free; what scales would cost is not in it.
 
     It rounds to nearest even. In 8 bits what is too large, infinity too, becomes the largest there is; NaN stays one (int8: 0).
@@ -27,29 +28,16 @@ class Convert(Operator):
 
     name = "convert"
     summary = "numbers copied into another dtype"
-    mix = "copy"
     variants = {
-        "fused": Variant(
-            summary="each element is read once and written once",
-            dtypes={"cpu": ("fp32", "bf16", "fp16"), "cuda": ("fp32", "fp16", "bf16")},
-        ),
+        "fused": Variant(summary="each element is read once and written once", dtypes=BOTH),
     }
 
     def check(self) -> None:
         self.one_of("dtype", _DTYPES)
         self.one_of("out_dtype", _DTYPES)
 
-    def inputs(self) -> tuple[TensorSpec, ...]:
-        return (TensorSpec(name="x", shape=(self.elements,), dtype=self.dtype),)
-
     def outputs(self) -> tuple[TensorSpec, ...]:
         return (TensorSpec(name="y", shape=(self.elements,), dtype=self.out_dtype, role="out"),)
-
-    def flops(self) -> dict[str, int]:
-        return {}
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, self.dtype
 
     def tolerance(self) -> tuple[float, float]:
         """Half a step of out_dtype; absolute, of the numbers below its normal ones."""

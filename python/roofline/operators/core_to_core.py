@@ -9,11 +9,12 @@ import numpy as np
 
 from ..counts import Array
 from ..tensor_spec import TensorSpec
-from .base import Case, Operator, Variant
+from .base import Case, Variant
+from .mapped import Moved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CoreToCore(Operator):
+class CoreToCore(Moved):
     """handovers = 2 rounds: how often the threads `first` and `second`, in turn, counted up a number in one cache line.
 
     first, second: numbers of two threads of the device, from 0. rounds: of one launch; a round is there and back, so that one
@@ -39,15 +40,6 @@ class CoreToCore(Operator):
 
     def outputs(self) -> tuple[TensorSpec, ...]:
         return (TensorSpec(name="handovers", shape=(1,), dtype="int32", role="out"),)
-
-    def flops(self) -> dict[str, int]:
-        return {}
-
-    def compute(self) -> tuple[str, str]:
-        return "fp32", "fp32"
-
-    def tolerance(self) -> tuple[float, float]:
-        return 0.0, 0.0
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         return {"handovers": np.full(1, 2.0 * self.rounds)}

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from ..counts import Array, smaller
 from ..tensor_spec import TensorSpec, size_bytes
-from .base import Case, Operator, Variant
+from .base import Case, Variant
+from .mapped import Moved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Embedding(Operator):
+class Embedding(Moved):
     """out[i] = table[ids[i]]: nothing is computed.
 
     ids: [tokens] in int32, below vocabulary. table: [vocabulary, d_model]; a row is read for each token, and no more than there
@@ -48,17 +49,8 @@ class Embedding(Operator):
     def outputs(self) -> tuple[TensorSpec, ...]:
         return (TensorSpec(name="out", shape=(self.tokens, self.d_model), dtype=self.dtype, role="out"),)
 
-    def flops(self) -> dict[str, int]:
-        return {}
-
     def loops(self) -> int:
         return self.tokens
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, self.dtype
-
-    def tolerance(self) -> tuple[float, float]:
-        return 0.0, 0.0  # a copy
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: tokens."""

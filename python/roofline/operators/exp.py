@@ -9,12 +9,12 @@ import numpy as np
 
 from ..counts import Array
 from ..references import exp
-from ..tensor_spec import TensorSpec
-from .base import Case, Facts, Operator, Variant
+from .base import Case, Facts, Variant
+from .mapped import Elementwise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exp(Operator):
+class Exp(Elementwise):
     """y = e^x, as the vector kernels of this package compute it.
 
     elements: of x and y. passes: over them in one launch (more than one to stay in a cache). Raises Error for bad fields.
@@ -26,19 +26,12 @@ class Exp(Operator):
 
     name = "exp"
     summary = "e^x element by element, the probe of the exponential roof"
-    mix = "copy"
     variants = {
         "vector": Variant(summary="each element read once and written once, in every pass", dtypes={"cpu": ("fp32",)}),
     }
 
     def check(self) -> None:
         self.one_of("dtype", ("fp32",))
-
-    def inputs(self) -> tuple[TensorSpec, ...]:
-        return (TensorSpec(name="x", shape=(self.elements,), dtype=self.dtype),)
-
-    def outputs(self) -> tuple[TensorSpec, ...]:
-        return (TensorSpec(name="y", shape=(self.elements,), dtype=self.dtype, role="out"),)
 
     def flops(self) -> dict[str, int]:
         return {"exp": self.elements * self.passes}

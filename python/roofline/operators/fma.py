@@ -54,7 +54,7 @@ class Fma(Operator):
         "registers": Variant(
             summary="fixed registers, no memory",
             dtypes={"cpu": ("fp64", "fp32", "fp16", "bf16", "int8"), "cuda": ("fp64", "fp32", "fp16")},
-        )
+        ),
     }
 
     def check(self) -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from ..counts import Array
 from ..tensor_spec import TensorSpec
-from .base import Case, Facts, Operator, Variant
+from .base import Case, Facts, Variant
+from .mapped import Moved
 
 
 class _Launches(Variant):
@@ -21,7 +22,7 @@ class _Call(Variant):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForkJoin(Operator):
+class ForkJoin(Moved):
     """`calls` calls of every thread (CPU) or empty launches (GPU), one after the other: the time of one is the launch ceiling.
 
     Raises Error for bad fields.
@@ -51,15 +52,6 @@ class ForkJoin(Operator):
 
     def outputs(self) -> tuple[TensorSpec, ...]:
         return ()
-
-    def flops(self) -> dict[str, int]:
-        return {}
-
-    def compute(self) -> tuple[str, str]:
-        return "fp32", "fp32"
-
-    def tolerance(self) -> tuple[float, float]:
-        return 0.0, 0.0
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         return {}

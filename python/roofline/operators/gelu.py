@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..counts import Array
-from ..tensor_spec import TensorSpec
 from .activations import ACTIVATIONS, activated
-from .base import Case, Operator, Variant
+from .base import Case, Variant
+from .mapped import BOTH, Elementwise
 
 _FORMS = {"erf": "gelu", "tanh": "gelu_tanh"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gelu(Operator):
+class Gelu(Elementwise):
     """form erf: y = 0.5 x (1 + erf(x / sqrt(2))); tanh: y = 0.5 x (1 + tanh(sqrt(2 / π) (x + 0.044715 x³))).
 
     elements: of x and y. Raises Error for bad fields.
@@ -26,23 +26,13 @@ class Gelu(Operator):
 
     name = "gelu"
     summary = "the Gaussian error linear unit, exact or by tanh"
-    mix = "copy"
     variants = {
-        "fused": Variant(
-            summary="each element is read once and written once",
-            dtypes={"cpu": ("fp32", "bf16", "fp16"), "cuda": ("fp32", "fp16", "bf16")},
-        ),
+        "fused": Variant(summary="each element is read once and written once", dtypes=BOTH),
     }
 
     def check(self) -> None:
         self.one_of("form", tuple(_FORMS))
-        self.one_of("dtype", ("fp32", "fp16", "bf16"))
-
-    def inputs(self) -> tuple[TensorSpec, ...]:
-        return (TensorSpec(name="x", shape=(self.elements,), dtype=self.dtype),)
-
-    def outputs(self) -> tuple[TensorSpec, ...]:
-        return (TensorSpec(name="y", shape=(self.elements,), dtype=self.dtype, role="out"),)
+        Elementwise.check(self)
 
     def flops(self) -> dict[str, int]:
         return {"gelu": ACTIVATIONS[_FORMS[self.form]] * self.elements}
@@ -50,9 +40,6 @@ class Gelu(Operator):
     def operations(self) -> dict[str, int]:
         # erf and tanh are an exponential and a few operations, as in Ffn.
         return {"exp": self.elements, "other": self.total_flops() - self.elements}
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, "fp32"
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: indices of elements."""

@@ -71,12 +71,9 @@ class _Library(Variant):
         narrow, hidden = problem.row_bytes()
         gate = {"gate written, read": 2 * hidden, "gathered x again for gate": narrow} if problem.gated else {}
         return {
-            "gathered x written, read": 2 * narrow,
-            "up written, read": 2 * hidden,
-            **gate,
-            "activated written, read": 2 * hidden,
+            "gathered x written, read": 2 * narrow, "up written, read": 2 * hidden, **gate, "activated written, read": 2 * hidden,
             "results written, read": 2 * narrow,
-        }
+        }  # fmt: skip
 
     def launches(self, problem: GroupedMatmul, plan: Facts) -> int:
         experts = whole(plan.get("experts_with_tokens", problem.touched() + problem.shared_experts))

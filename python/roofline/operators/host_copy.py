@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .base import Case, Operator, Variant
-from .transfer import CASE_SIZES, Transfer
+from .base import Variant
+from .transfer import Transfer
 
 DIRECTIONS = ("to_device", "from_device", "both")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostCopy(Transfer, Operator):
+class HostCopy(Transfer):
     """to_device: c = what the host holds, a copy of a; from_device: the host gets a, and `sample` is 4 KiB of it read back.
 
     size_bytes: of one direction. direction: to_device, from_device, or both at the same time. dtype: of
@@ -24,15 +24,8 @@ class HostCopy(Transfer, Operator):
 
     name = "host_copy"
     summary = "a copy between the host's memory and a device's"
-    mix = "copy"
     variants = {
         "pageable": Variant(summary="ordinary memory of the host, through the driver's buffers", dtypes={"cuda": ("int8",)}),
         "pinned": Variant(summary="page-locked memory of the host, by the copy engine", dtypes={"cuda": ("int8",)}),
     }
     inward, outward = DIRECTIONS[:2]
-    inputs, outputs, flops = Transfer.inputs, Transfer.outputs, Transfer.flops
-    reference, compute = Transfer.reference, Transfer.compute
-
-    @classmethod
-    def cases(cls) -> tuple[Case, ...]:
-        return tuple(Case(problem=cls(size_bytes=size, direction=direction)) for size in CASE_SIZES for direction in DIRECTIONS)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from ..counts import Array
 from ..dtypes import dtype
 from ..references import sqrt, sum_
-from ..tensor_spec import TensorSpec
-from .base import Case, Facts, Operator, Variant
+from .base import Facts, Variant
+from .mapped import BOTH, Rowwise
 
 
 class _OnePass(Variant):
@@ -42,7 +42,7 @@ class _TwoPass(_OnePass):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LayerNorm(Operator):
+class LayerNorm(Rowwise):
     """y = (x - mean) / sqrt(variance + eps) weight + bias, with the mean and variance of each row.
 
     rows, columns: of x and y; eps: above 0. A row with a NaN becomes NaN. Raises Error for bad fields.
@@ -55,11 +55,11 @@ class LayerNorm(Operator):
 
     name = "layer_norm"
     summary = "layer normalisation of rows"
-    mix = "copy"
+    constants = ("weight", "bias")
     variants = {
         "two_pass": _TwoPass(
             summary="mean first, then the variance from deviations: safe for any mean; a row is read from memory once",
-            dtypes={"cpu": ("fp32", "bf16", "fp16"), "cuda": ("fp32", "fp16", "bf16")},
+            dtypes=BOTH,
         ),
         "one_pass": _OnePass(
             summary="sums of d and d² together, d = x less the row's first element; their difference loses digits where that "
@@ -68,34 +68,12 @@ class LayerNorm(Operator):
         ),
     }
 
-    def check(self) -> None:
-        self.one_of("dtype", ("fp32", "fp16", "bf16"))
-        self.require(self.eps > 0, "eps must be above 0, got {eps}")
-
-    def inputs(self) -> tuple[TensorSpec, ...]:
-        return (
-            TensorSpec(name="x", shape=(self.rows, self.columns), dtype=self.dtype),
-            TensorSpec(name="weight", shape=(self.columns,), dtype=self.dtype, role="constant"),
-            TensorSpec(name="bias", shape=(self.columns,), dtype=self.dtype, role="constant"),
-        )
-
-    def outputs(self) -> tuple[TensorSpec, ...]:
-        return (TensorSpec(name="y", shape=(self.rows, self.columns), dtype=self.dtype, role="out"),)
-
     def flops(self) -> dict[str, int]:
         elements = self.rows * self.columns
         return {
-            "mean": elements + self.rows,
-            "deviations": elements,
-            "variance": 2 * elements + self.rows,
-            "root": 2 * self.rows,
-            "divide": elements,
-            "weight": elements,
-            "bias": elements,
-        }
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, "fp32"
+            "mean": elements + self.rows, "deviations": elements, "variance": 2 * elements + self.rows, "root": 2 * self.rows,
+            "divide": elements, "weight": elements, "bias": elements,
+        }  # fmt: skip
 
     def tolerance(self) -> tuple[float, float]:
         # A row of few elements may have next to no variance: the root of eps is then what its mean's rounding is divided by. In
@@ -109,17 +87,3 @@ class LayerNorm(Operator):
         deviations = x - sum_(x, axis=-1, keepdims=True) / self.columns
         variance = sum_(deviations * deviations, axis=-1, keepdims=True) / self.columns
         return {"y": deviations / sqrt(variance + self.eps) * tensors["weight"] + tensors["bias"]}
-
-    @classmethod
-    def cases(cls) -> tuple[Case, ...]:
-        shapes = ((1, 1), (1, 7), (5, 1), (3, 16), (7, 31), (13, 64), (2, 127), (17, 1000), (3, 4097), (1, 100003), (997, 129))
-        small = tuple(Case(problem=cls(rows=rows, columns=columns)) for rows, columns in shapes)
-        eps = (Case(problem=cls(rows=11, columns=130, eps=0.5)),)
-        narrow = tuple(
-            Case(problem=cls(rows=rows, columns=columns, dtype=dtype))
-            for dtype in ("fp16", "bf16")
-            for rows, columns in ((70, 64), (7, 31), (5, 4096), (3, 4097), (2, 50000))
-        )
-        # Results beyond a cache, with rows that end inside a line: non-temporal stores.
-        beyond = (Case(problem=cls(rows=4099, columns=4099)),)
-        return small + narrow + eps + beyond + (Case(problem=cls(rows=2**19 + 3, columns=4099), slow=True),)

@@ -17,15 +17,9 @@ from .scales import Scaled, check_scales, scale_values
 
 # Of c, and of the sums.
 _RESULT = {
-    "fp32": "fp32",
-    "fp64": "fp64",
-    "bf16": "fp32",
-    "int8": "int32",
-    "fp16": "fp32",
-    "tf32": "fp32",
-    "fp8_e4m3": "fp32",
+    "fp32": "fp32", "fp64": "fp64", "bf16": "fp32", "int8": "int32", "fp16": "fp32", "tf32": "fp32", "fp8_e4m3": "fp32",
     "nvfp4": "fp32",
-}
+}  # fmt: skip
 _DTYPES = tuple(_RESULT)
 ALONG_INNER = ("int8", "fp8_e4m3", "nvfp4")  # dtypes whose kernels read both operands along inner
 _MOST_INNER_INT8 = 2**17 - 1  # one more product of -128 by -128, and the sum leaves an int32
@@ -216,14 +210,10 @@ class Matmul(Scaled, Operator):
             for m, n, k in ((1, 16, 16), (37, 48, 80), (129, 256, 1024), (300, 1040, 64))
         )
         scales = (
-            ("fp8_e4m3", "tensor", 128, 1, 32),
-            ("fp8_e4m3", "row", 128, 1, 32),
-            ("fp8_e4m3", "block", 128, 1, 32),
-            ("fp8_e4m3", "block", 128, 128, 32),
-            ("fp8_e4m3", "block", 32, 1, 8),
-            ("nvfp4", "block", 16, 1, 8),
+            ("fp8_e4m3", "tensor", 128, 1, 32), ("fp8_e4m3", "row", 128, 1, 32), ("fp8_e4m3", "block", 128, 1, 32),
+            ("fp8_e4m3", "block", 128, 128, 32), ("fp8_e4m3", "block", 32, 1, 8), ("nvfp4", "block", 16, 1, 8),
             ("nvfp4", "two_level", 16, 1, 8),
-        )
+        )  # fmt: skip
         scaled = tuple(
             Case(
                 problem=cls(

@@ -12,13 +12,14 @@ from ..counts import Array, blocks
 from ..references import exp, matmul, max_, sum_
 from ..tensor_spec import TensorSpec
 from .attention import Parts
-from .base import Case, Operator, Product
+from .base import Case, Product
+from .masked import Masked
 
 _DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MlaDecode(Operator):
+class MlaDecode(Masked):
     """out = softmax((q_latent cᵀ + q_rope k_ropeᵀ) / sqrt(qk_nope_head_dim + qk_rope_head_dim)) c, each head by itself.
 
     The cache holds a latent c of kv_lora_rank numbers and a rotated key of qk_rope_head_dim per token, for all heads together.
@@ -43,9 +44,7 @@ class MlaDecode(Operator):
 
     name = "mla_decode"
     summary = "multi-head latent attention over the compressed cache (absorbed form)"
-    mix = "read"
     small = frozenset({"scale_block"})
-    products_in_blocks = True
     variants = {
         "split_kv": Parts(
             summary="one pass: the keys are shared out to blocks, whose parts are added up at the end",
@@ -56,10 +55,7 @@ class MlaDecode(Operator):
     def check(self) -> None:
         for field in ("dtype", "cache_dtype", "rope_dtype"):
             self.one_of(field, _DTYPES)
-        self.require(
-            not self.causal or self.seq_q <= self.seq_kv,
-            "causal with seq_q {seq_q} > seq_kv {seq_kv}: the first queries would see no key; use seq_q <= seq_kv",
-        )
+        Masked.check(self)
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         queries, cached = (self.batch, self.heads, self.seq_q), (self.batch, self.seq_kv)
@@ -75,15 +71,6 @@ class MlaDecode(Operator):
     def outputs(self) -> tuple[TensorSpec, ...]:
         shape = (self.batch, self.heads, self.seq_q, self.kv_lora_rank)
         return (TensorSpec(name="out", shape=shape, dtype=self.dtype, role="out"),)
-
-    def visible(self, query: int) -> int:
-        """Keys that a query sees: a leading part of all keys."""
-        return query + self.seq_kv - self.seq_q + 1 if self.causal else self.seq_kv
-
-    def pairs(self) -> int:
-        """Pairs of a query and a key it sees, over all heads."""
-        masked = self.seq_q * (self.seq_q - 1) // 2 if self.causal else 0
-        return self.batch * self.heads * (self.seq_q * self.seq_kv - masked)
 
     def flops(self) -> dict[str, int]:
         pairs = self.pairs()
@@ -109,9 +96,6 @@ class MlaDecode(Operator):
         flops, pairs = self.flops(), self.pairs()
         product = flops["q·cᵀ"] + flops["q_rope·kᵀ"] + flops["p·c"]
         return {"product": product, "exp": pairs, "other": 5 * pairs + flops["dequantise"]}
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, "fp32"
 
     def tolerance(self) -> tuple[float, float]:
         # As `Attention`: rows of out are averages of numbers of size 1, by probabilities rounded once.

@@ -12,11 +12,12 @@ from ..counts import Array
 from ..references import exp, matmul, max_, sum_
 from ..tensor_spec import TensorSpec, size_bytes
 from .attention import Tiled, averaged_tolerance
-from .base import Case, Operator, Product
+from .base import Case, Product
+from .masked import Masked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MlaPrefill(Operator):
+class MlaPrefill(Masked):
     """out = softmax((q_nope k_nopeᵀ + q_rope k_ropeᵀ) / sqrt(qk_nope_head_dim + qk_rope_head_dim)) v, each head by itself.
 
     Keys and values come multiplied out from the latent (a `Bmm` or `QuantizedMatmul` before it); the rotated part of the keys is
@@ -37,8 +38,6 @@ class MlaPrefill(Operator):
 
     name = "mla_prefill"
     summary = "multi-head latent attention with keys and values of every head"
-    mix = "read"
-    products_in_blocks = True
     variants = {
         "tiled": Tiled(
             summary="one pass, blocks of scores and a running softmax stay on the chip",
@@ -48,10 +47,7 @@ class MlaPrefill(Operator):
 
     def check(self) -> None:
         self.one_of("dtype", ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2"))
-        self.require(
-            not self.causal or self.seq_q <= self.seq_kv,
-            "causal with seq_q {seq_q} > seq_kv {seq_kv}: the first queries would see no key; use seq_q <= seq_kv",
-        )
+        Masked.check(self)
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         queries, keys = (self.batch, self.heads, self.seq_q), (self.batch, self.heads, self.seq_kv)
@@ -65,15 +61,6 @@ class MlaPrefill(Operator):
     def outputs(self) -> tuple[TensorSpec, ...]:
         shape = (self.batch, self.heads, self.seq_q, self.v_head_dim)
         return (TensorSpec(name="out", shape=shape, dtype=self.dtype, role="out"),)
-
-    def visible(self, query: int) -> int:
-        """Keys that a query sees: a leading part of all keys."""
-        return query + self.seq_kv - self.seq_q + 1 if self.causal else self.seq_kv
-
-    def pairs(self) -> int:
-        """Pairs of a query and a key it sees, over all heads."""
-        masked = self.seq_q * (self.seq_q - 1) // 2 if self.causal else 0
-        return self.batch * self.heads * (self.seq_q * self.seq_kv - masked)
 
     def flops(self) -> dict[str, int]:
         pairs = self.pairs()
@@ -91,11 +78,6 @@ class MlaPrefill(Operator):
             Product(term="q·kᵀ", count=count, rows=rows, columns=keys, inner=width),
             Product(term="p·v", count=count, rows=rows, columns=self.v_head_dim, inner=keys),
         )
-
-    @property
-    def group(self) -> int:
-        """Query heads of one head of keys."""
-        return 1
 
     def key_bytes(self) -> int:
         """Bytes of one key and its value in one head."""
@@ -120,9 +102,6 @@ class MlaPrefill(Operator):
 
     def tolerance(self) -> tuple[float, float]:
         return averaged_tolerance(self.dtype, self.visible(0))
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, "fp32"
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: indices along [batch * heads * seq_q]; out is then [len(rows), v_head_dim]."""

@@ -16,14 +16,9 @@ from .base import Case, Operator, Product, Variant
 
 # What products of a dtype may be added up in, the usual one first.
 ACCUMULATORS: Mapping[str, tuple[str, ...]] = {
-    "fp64": ("fp64",),
-    "tf32": ("fp32",),
-    "fp16": ("fp32", "fp16"),
-    "bf16": ("fp32",),
-    "int8": ("int32",),
-    "int4": ("int32",),
+    "fp64": ("fp64",), "tf32": ("fp32",), "fp16": ("fp32", "fp16"), "bf16": ("fp32",), "int8": ("int32",), "int4": ("int32",),
     "fp8_e4m3": ("fp32", "fp16"),
-}
+}  # fmt: skip
 
 _LARGEST = {"int8": 127, "int4": 7}  # of random integers: the negative of each is one too
 # Random numbers are multiples of these, so that every unit's sums are exact (in fp16, up to 32). Units truncate, and of fp8_e4m3

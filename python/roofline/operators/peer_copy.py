@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .base import Case, Operator, Variant
-from .transfer import CASE_SIZES, Transfer
+from .base import Variant
+from .transfer import Transfer
 
 DIRECTIONS = ("from_peer", "to_peer", "both")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PeerCopy(Transfer, Operator):
+class PeerCopy(Transfer):
     """from_peer: c = what the peer holds, a copy of a; to_peer: the peer gets a, and `sample` is 4 KiB of it read back.
 
     peer: the number of the other device. size_bytes: of one direction. direction: from_peer, to_peer, or both at the same time.
@@ -25,16 +25,9 @@ class PeerCopy(Transfer, Operator):
 
     name = "peer_copy"
     summary = "a copy between the memories of two devices"
-    mix = "copy"
     variants = {
         "kernel": Variant(summary="loads and stores of a kernel over peer access", dtypes={"cuda": ("int8",)}),
         "copy_engine": Variant(summary="the copy engine", dtypes={"cuda": ("int8",)}),
     }
     small = frozenset({"peer"})
     inward, outward = DIRECTIONS[:2]
-    inputs, outputs, flops = Transfer.inputs, Transfer.outputs, Transfer.flops
-    reference, compute = Transfer.reference, Transfer.compute
-
-    @classmethod
-    def cases(cls) -> tuple[Case, ...]:
-        return tuple(Case(problem=cls(size_bytes=size, direction=direction)) for size in CASE_SIZES for direction in DIRECTIONS)

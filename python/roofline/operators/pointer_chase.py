@@ -10,7 +10,8 @@ import numpy as np
 
 from ..counts import Array, larger, smaller
 from ..tensor_spec import TensorSpec
-from .base import Case, Facts, Operator, Variant
+from .base import Case, Facts, Variant
+from .mapped import Moved
 
 LINE_BYTES = 64
 MOST_LINES = 2**31 - 1  # int32 numbers them
@@ -22,7 +23,7 @@ class _Dependent(Variant):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PointerChase(Operator):
+class PointerChase(Moved):
     """reached = the line that lies `hops` places after the first in `order`, a permutation of all lines, found line by line.
 
     size_bytes: of all lines, a multiple of 64. hops: of one launch, each a load at the address that the one before brought. A
@@ -59,9 +60,6 @@ class PointerChase(Operator):
     def initial(self, tensor: str, generator: np.random.Generator) -> Array | None:
         return generator.permutation(np.arange(self.lines, dtype=np.int32)) if tensor == "order" else None
 
-    def flops(self) -> dict[str, int]:
-        return {}
-
     def compulsory_bytes(self) -> int:
         """The lines that a launch visits, once each: not all of them, and not `order`, which only says how they lie."""
         return LINE_BYTES * smaller(self.hops, self.lines) + 4  # type: ignore[no-any-return]
@@ -76,9 +74,6 @@ class PointerChase(Operator):
 
     def compute(self) -> tuple[str, str]:
         return "fp32", "fp32"
-
-    def tolerance(self) -> tuple[float, float]:
-        return 0.0, 0.0
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         reached: Any = tensors["order"][self.hops % self.lines]

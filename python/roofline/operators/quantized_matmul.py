@@ -138,15 +138,8 @@ class QuantizedMatmul(Operator):
         )
         measured: tuple[Mapping[str, int | float | str], ...] = tuple(
             {
-                "rows": rows,
-                "columns": columns,
-                "inner": inner,
-                "weight_bits": weight_bits,
-                "group_size": group,
-                "scale_bits": scale_bits,
-                "zero_bits": zero_bits,
-                "dtype": dtype,
-                "out_dtype": out,
+                "rows": rows, "columns": columns, "inner": inner, "weight_bits": weight_bits, "group_size": group,
+                "scale_bits": scale_bits, "zero_bits": zero_bits, "dtype": dtype, "out_dtype": out,
             }
             for weight_bits in (8.0, 4.0)
             for rows, columns, inner, group, scale_bits, zero_bits, dtype, out in (
@@ -159,5 +152,5 @@ class QuantizedMatmul(Operator):
                 (70, 130, 390, 128, 16, 4, "bf16", "bf16"),
                 (300, 600, 777, 7, 32, 16, "fp32", "fp32"),
             )
-        )
+        )  # fmt: skip
         return tuple(Case(problem=cls.make(**fields)) for fields in (*given, *measured))

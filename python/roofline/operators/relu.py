@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from ..counts import Array
 from ..references import maximum
-from ..tensor_spec import TensorSpec
-from .base import Case, Operator, Variant
+from .base import Case, Variant
+from .mapped import BOTH, Elementwise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Relu(Operator):
+class Relu(Elementwise):
     """y = max(x, 0).
 
     elements: of x and y. A NaN stays one. Raises Error for bad fields.
@@ -23,28 +23,12 @@ class Relu(Operator):
 
     name = "relu"
     summary = "max(x, 0), element by element"
-    mix = "copy"
     variants = {
-        "fused": Variant(
-            summary="each element read once and written once",
-            dtypes={"cpu": ("fp32", "bf16", "fp16"), "cuda": ("fp32", "fp16", "bf16")},
-        ),
+        "fused": Variant(summary="each element read once and written once", dtypes=BOTH),
     }
-
-    def check(self) -> None:
-        self.one_of("dtype", ("fp32", "fp16", "bf16"))
-
-    def inputs(self) -> tuple[TensorSpec, ...]:
-        return (TensorSpec(name="x", shape=(self.elements,), dtype=self.dtype),)
-
-    def outputs(self) -> tuple[TensorSpec, ...]:
-        return (TensorSpec(name="y", shape=(self.elements,), dtype=self.dtype, role="out"),)
 
     def flops(self) -> dict[str, int]:
         return {"compare": self.elements}
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, "fp32"
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: indices of elements."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from ..counts import Array
 from ..references import sqrt, sum_
 from ..tensor_spec import TensorSpec
-from .base import Case, Facts, Operator, Variant
+from .base import Case, Facts, Variant
+from .mapped import BOTH, Rowwise
 
 
 class _Fused(Variant):
@@ -18,7 +19,7 @@ class _Fused(Variant):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResidualRmsNorm(Operator):
+class ResidualRmsNorm(Rowwise):
     """residual = residual + x, in place; y = residual / sqrt(mean(residual²) + eps) weight, with the mean over each row.
 
     rows, columns: of x, residual and y; eps: above 0. Raises Error for bad fields.
@@ -32,22 +33,13 @@ class ResidualRmsNorm(Operator):
     name = "residual_rms_norm"
     summary = "a residual added in place, and root-mean-square normalisation of the sum"
     mix = "update"
+    constants = ("weight",)
     variants = {
         "fused": _Fused(
             summary="a row and its residual are read once; their sum stays on the chip until both results are written",
-            dtypes={"cpu": ("fp32", "bf16", "fp16"), "cuda": ("fp32", "fp16", "bf16")},
+            dtypes=BOTH,
         ),
     }
-
-    def check(self) -> None:
-        self.one_of("dtype", ("fp32", "fp16", "bf16"))
-        self.require(self.eps > 0, "eps must be above 0, got {eps}")
-
-    def inputs(self) -> tuple[TensorSpec, ...]:
-        return (
-            TensorSpec(name="x", shape=(self.rows, self.columns), dtype=self.dtype),
-            TensorSpec(name="weight", shape=(self.columns,), dtype=self.dtype, role="constant"),
-        )
 
     def outputs(self) -> tuple[TensorSpec, ...]:
         shape = (self.rows, self.columns)
@@ -59,15 +51,8 @@ class ResidualRmsNorm(Operator):
     def flops(self) -> dict[str, int]:
         elements = self.rows * self.columns
         return {
-            "add": elements,
-            "mean square": 2 * elements + self.rows,
-            "root": 2 * self.rows,
-            "divide": elements,
-            "weight": elements,
-        }
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, "fp32"
+            "add": elements, "mean square": 2 * elements + self.rows, "root": 2 * self.rows, "divide": elements, "weight": elements,
+        }  # fmt: skip
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: indices of rows."""

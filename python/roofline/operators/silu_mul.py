@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from ..counts import Array
 from ..references import exp
 from ..tensor_spec import TensorSpec
-from .base import Case, Operator, Variant
+from .base import Case, Variant
+from .mapped import BOTH, Rowwise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SiluMul(Operator):
+class SiluMul(Rowwise):
     """y = gate / (1 + e^-gate) · up, element by element.
 
     rows, columns: of gate, up and y. Raises Error for bad fields.
@@ -26,20 +27,11 @@ class SiluMul(Operator):
     summary = "silu(gate) · up, the gate of a SwiGLU block"
     mix = "add"
     variants = {
-        "fused": Variant(
-            summary="each element of gate and up is read once, each result written once",
-            dtypes={"cpu": ("fp32", "bf16", "fp16"), "cuda": ("fp32", "fp16", "bf16")},
-        ),
+        "fused": Variant(summary="each element of gate and up is read once, each result written once", dtypes=BOTH),
     }
-
-    def check(self) -> None:
-        self.one_of("dtype", ("fp32", "fp16", "bf16"))
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         return tuple(TensorSpec(name=name, shape=(self.rows, self.columns), dtype=self.dtype) for name in ("gate", "up"))
-
-    def outputs(self) -> tuple[TensorSpec, ...]:
-        return (TensorSpec(name="y", shape=(self.rows, self.columns), dtype=self.dtype, role="out"),)
 
     def flops(self) -> dict[str, int]:
         elements = self.rows * self.columns
@@ -48,9 +40,6 @@ class SiluMul(Operator):
     def operations(self) -> dict[str, int]:
         elements = self.rows * self.columns
         return {"exp": elements, "other": 3 * elements}
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, "fp32"
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: indices of rows."""

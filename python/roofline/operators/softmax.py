@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from ..counts import Array
 from ..dtypes import dtype
 from ..references import exp, max_, sum_
-from ..tensor_spec import TensorSpec
-from .base import Case, Facts, Operator, Variant
+from .base import Facts, Variant
+from .mapped import BOTH, Rowwise
 
 
 class _Fused(Variant):
@@ -32,7 +32,7 @@ class _Fused(Variant):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Softmax(Operator):
+class Softmax(Rowwise):
     """y = e^(x - max) / sum e^(x - max), with the maximum and the sum of each row, so that no exponential overflows.
 
     rows, columns: of x and y. A row with a NaN becomes NaN. Raises Error for bad fields.
@@ -44,22 +44,9 @@ class Softmax(Operator):
 
     name = "softmax"
     summary = "softmax over rows, numerically safe"
-    mix = "copy"
     variants = {
-        "fused": _Fused(
-            summary="a row is read from memory once; its exponentials wait in cache for their sum",
-            dtypes={"cpu": ("fp32", "bf16", "fp16"), "cuda": ("fp32", "fp16", "bf16")},
-        ),
+        "fused": _Fused(summary="a row is read from memory once; its exponentials wait in cache for their sum", dtypes=BOTH),
     }
-
-    def check(self) -> None:
-        self.one_of("dtype", ("fp32", "fp16", "bf16"))
-
-    def inputs(self) -> tuple[TensorSpec, ...]:
-        return (TensorSpec(name="x", shape=(self.rows, self.columns), dtype=self.dtype),)
-
-    def outputs(self) -> tuple[TensorSpec, ...]:
-        return (TensorSpec(name="y", shape=(self.rows, self.columns), dtype=self.dtype, role="out"),)
 
     def flops(self) -> dict[str, int]:
         elements = self.rows * self.columns
@@ -68,9 +55,6 @@ class Softmax(Operator):
     def operations(self) -> dict[str, int]:
         elements = self.rows * self.columns
         return {"exp": elements, "other": 4 * elements}
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, "fp32"
 
     def tolerance(self) -> tuple[float, float]:
         # Results are as small as a row is long, so next to nothing is absolute: a step below fp16's normal numbers. Sums are
@@ -83,16 +67,3 @@ class Softmax(Operator):
         x = tensors["x"] if rows is None else tensors["x"][rows]
         weights = exp(x - max_(x, axis=-1, keepdims=True))
         return {"y": weights / sum_(weights, axis=-1, keepdims=True)}
-
-    @classmethod
-    def cases(cls) -> tuple[Case, ...]:
-        shapes = ((1, 1), (1, 7), (5, 1), (3, 16), (7, 31), (13, 64), (2, 127), (17, 1000), (3, 4097), (1, 100003), (997, 129))
-        small = tuple(Case(problem=cls(rows=rows, columns=columns)) for rows, columns in shapes)
-        narrow = tuple(
-            Case(problem=cls(rows=rows, columns=columns, dtype=dtype))
-            for dtype in ("fp16", "bf16")
-            for rows, columns in ((70, 64), (7, 31), (5, 4096), (3, 4097), (2, 50000))
-        )
-        # Results beyond a cache, with rows that end inside a line: non-temporal stores.
-        beyond = (Case(problem=cls(rows=4099, columns=4099)),)
-        return small + narrow + beyond + (Case(problem=cls(rows=2**19 + 3, columns=4099), slow=True),)

@@ -88,9 +88,7 @@ class Stream(Operator):
             (self.access == "read") | (plain & together),
             "stride and prefetch are of access 'read' only, not of '{access}'; leave them out",
         )
-        self.require(
-            together | (self.stride < self.elements), "stride must be 1, or less than elements ({elements}), got {stride}"
-        )
+        self.require(together | (self.stride < self.elements), "stride must be 1, or less than elements ({elements}), got {stride}")
         self.require(
             together | (plain & (self.streams == 1)),
             "a strided read has one stream and no prefetch; use streams=1, prefetch='none'",

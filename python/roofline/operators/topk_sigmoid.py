@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..counts import Array
-from ..references import exp, sum_, top
+from ..references import exp, top
 from ..tensor_spec import TensorSpec
-from .base import Case, Operator
-from .topk_softmax import Router
+from .mapped import FLOATS
+from .routing import Chosen, Router
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopkSigmoid(Operator):
+class TopkSigmoid(Router):
     """The experts_per_token largest of 1 / (1 + e^-logits) + bias of each token, without the bias, and which experts they are.
 
     logits: [tokens, experts] in dtype. bias: [experts] in fp32, where biased: it decides the choice and does not enter the weights.
@@ -33,77 +33,24 @@ class TopkSigmoid(Operator):
 
     name = "topk_sigmoid"
     summary = "router of a mixture of experts: the largest few of biased sigmoids"
-    mix = "read"
     variants = {
-        "fused": Router(
-            summary="a token's logits are read once and stay on the chip for the selection",
-            dtypes={"cpu": ("fp32", "fp16", "bf16"), "cuda": ("fp32", "fp16", "bf16")},
+        "fused": Chosen(
+            summary="a token's logits are read once and stay on the chip for the selection", dtypes={"cpu": FLOATS, "cuda": FLOATS}
         ),
     }
 
-    def check(self) -> None:
-        self.one_of("dtype", ("fp32", "fp16", "bf16"))
-        self.require(
-            self.experts_per_token <= self.experts, "experts_per_token must be at most experts {experts}, got {experts_per_token}"
-        )
-
     def inputs(self) -> tuple[TensorSpec, ...]:
         bias = TensorSpec(name="bias", shape=(self.experts,), dtype="fp32", role="constant")
-        logits = TensorSpec(name="logits", shape=(self.tokens, self.experts), dtype=self.dtype)
-        return (logits, bias) if self.biased else (logits,)
-
-    def outputs(self) -> tuple[TensorSpec, ...]:
-        shape = (self.tokens, self.experts_per_token)
-        return (
-            TensorSpec(name="weights", shape=shape, dtype="fp32", role="out"),
-            TensorSpec(name="chosen", shape=shape, dtype="int32", role="out"),
-        )
+        return (*Router.inputs(self), *((bias,) if self.biased else ()))
 
     def flops(self) -> dict[str, int]:
-        most, scores = self.experts_per_token, self.tokens * self.experts
-        return {
-            "sigmoid": 3 * scores,  # exp, addition, division
-            **({"bias": scores} if self.biased else {}),
-            "select": self.tokens * (most * self.experts - most * (most - 1) // 2),
-            **({"renormalise": 2 * self.tokens * most} if self.renormalise else {}),
-        }
-
-    def operations(self) -> dict[str, int]:
         scores = self.tokens * self.experts
-        return {"exp": scores, "other": self.total_flops() - scores}
-
-    def loops(self) -> int:
-        """Selections: each goes over the experts that are left."""
-        return self.tokens * self.experts_per_token
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, "fp32"
-
-    def tolerance(self) -> tuple[float, float]:
-        """Of fp32, in which all is computed; a number of an expert is exact within it."""
-        return 2.0**-22, 2.0**-18
+        bias = {"bias": scores} if self.biased else {}
+        return {"sigmoid": 3 * scores, **bias, **self.selection()}  # exp, addition, division
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: tokens."""
         logits = tensors["logits"] if rows is None else tensors["logits"][rows]
         scores = 1.0 / (1.0 + exp(-logits))
         _, chosen = top(scores + tensors["bias"] if self.biased else scores, self.experts_per_token)
-        weights = np.take_along_axis(scores, chosen, axis=-1)
-        if self.renormalise:
-            weights = weights / sum_(weights, axis=-1, keepdims=True)
-        return {"weights": weights, "chosen": np.asarray(chosen)}
-
-    @classmethod
-    def cases(cls) -> tuple[Case, ...]:
-        shapes = ((1, 1, 1), (1, 7, 1), (3, 5, 5), (2, 64, 6), (5, 17, 4))
-        small = tuple(
-            Case(problem=cls(tokens=t, experts=n, experts_per_token=k, renormalise=again, biased=k != 4))
-            for t, n, k in shapes
-            for again in (False, True)
-        )
-        others = tuple(
-            Case(problem=cls(tokens=9, experts=n, experts_per_token=8, dtype=dtype))
-            for dtype in ("fp32", "fp16")
-            for n in (64, 384)
-        )
-        return (*small, *others, Case(problem=cls(tokens=65536, dtype="bf16")))
+        return self.chosen(np.take_along_axis(scores, chosen, axis=-1), chosen)

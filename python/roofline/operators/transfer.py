@@ -9,13 +9,15 @@ import numpy as np
 
 from ..counts import Array, smaller
 from ..tensor_spec import TensorSpec
+from .base import Case
+from .mapped import Moved
 
 CASE_SIZES = (1, 63, 64, 100, 4096, 4097, 1 << 20, 5_000_011)
 PIECE_BYTES, PIECES = 64, 64  # of what left the device, so much comes back to be compared
 
 
-class Transfer:
-    """Mixed into an operator with the fields `direction` and `size_bytes`; `inward` and `outward` name its directions.
+class Transfer(Moved, abstract=True):
+    """Of operators with the fields `direction` and `size_bytes`; `inward` and `outward` name its directions.
 
     What leaves the device is `a`, and `sample`, evenly spread pieces of it, comes back from the far side in the same launch.
     What comes to the device, `c`, is a copy of `a` that lay on the far side before.
@@ -23,12 +25,13 @@ class Transfer:
 
     direction: str
     size_bytes: int
+    mix = "copy"
     inward: ClassVar[str]
     outward: ClassVar[str]
 
     def check(self) -> None:
-        self.one_of("direction", (self.inward, self.outward, "both"))  # type: ignore[attr-defined]
-        self.one_of("dtype", ("int8",))  # type: ignore[attr-defined]
+        self.one_of("direction", (self.inward, self.outward, "both"))
+        self.one_of("dtype", ("int8",))
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         return (TensorSpec(name="a", shape=(self.size_bytes,), dtype="int8"),)
@@ -51,14 +54,8 @@ class Transfer:
         """Over both directions."""
         return self.size_bytes * (1 + (self.direction == "both"))
 
-    def flops(self) -> dict[str, int]:
-        return {}
-
     def compute(self) -> tuple[str, str]:
         return "int8", "int32"
-
-    def tolerance(self) -> tuple[float, float]:
-        return 0.0, 0.0
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: indices of elements of `c`; `sample` is always whole."""
@@ -74,3 +71,8 @@ class Transfer:
             at = (np.arange(pieces)[:, None] * pitch + np.arange(width)).ravel()
             found["sample"] = a[at]
         return found
+
+    @classmethod
+    def cases(cls) -> tuple[Case, ...]:
+        directions = (cls.inward, cls.outward, "both")
+        return tuple(Case(problem=cls.make(size_bytes=size, direction=way)) for size in CASE_SIZES for way in directions)

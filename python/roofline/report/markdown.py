@@ -95,11 +95,8 @@ def conditions(machine: Machine) -> list[str]:
     if provenance.get("os"):
         lines.append(f"system: {provenance['os']}")
     shown = {
-        "governor": "frequency governor",
-        "huge_pages": "huge pages",
-        "driver_version": "driver",
-        "runtime_version": "CUDA runtime",
-    }
+        "governor": "frequency governor", "huge_pages": "huge pages", "driver_version": "driver", "runtime_version": "CUDA runtime",
+    }  # fmt: skip
     stated = [f"{name} {facts[key]}" for key, name in shown.items() if facts.get(key)]
     if facts.get("virtual_machine"):
         stated.append("in a virtual machine")

@@ -213,22 +213,9 @@ def operator_table(results: Iterable[Measurement], machine: Machine | None) -> T
             )
         )
     headers = (
-        "operator",
-        "variant",
-        "problem",
-        "cache",
-        "time",
-        "GFLOP/s",
-        "GB/s",
-        "FLOP/byte",
-        "bound",
-        "of attainable",
-        "of best mode",
-        "predicted",
-        "error",
-        *energies,
-        "status",
-    )
+        "operator", "variant", "problem", "cache", "time", "GFLOP/s", "GB/s", "FLOP/byte", "bound", "of attainable", "of best mode",
+        "predicted", "error", *energies, "status",
+    )  # fmt: skip
     return Table(headers=headers, rows=rows, wide=("problem",))
 
 

@@ -9,16 +9,6 @@ from .record import CACHE_STATES, STATUSES, Bracket, Measurement, measurement_ke
 from .results import Results
 
 __all__ = [
-    "CACHE_STATES",
-    "STATUSES",
-    "Bracket",
-    "Measurement",
-    "Results",
-    "advise",
-    "append_to",
-    "begun",
-    "faster_variant",
-    "measurement_key",
-    "records_to_csv",
-    "roof_value",
-]
+    "CACHE_STATES", "STATUSES", "Bracket", "Measurement", "Results", "advise", "append_to", "begun", "faster_variant",
+    "measurement_key", "records_to_csv", "roof_value",
+]  # fmt: skip

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from .._repr import Parts, Row, Shown, printable
+from .._repr import Parts, Row, Shown, printable, values_of
 from ..errors import Error
 from ..machine import RATE_UNITS, Machine, Summary, modes, summary, to_json
 from ..machine.facts import StatedConditions, StatedPlan, StatedProvenance
@@ -33,13 +33,9 @@ _summary = lru_cache(maxsize=4096)(summary)
 def measurement_key(operator: str, problem: Mapping[str, Any], variant: str, device: str, threads: int, cache_state: str) -> str:
     """What makes two measurements the same point of a sweep: the SHA-256 of these six as canonical JSON, in hexadecimal."""
     parts = {
-        "operator": operator,
-        "problem": problem,
-        "variant": variant,
-        "device": device,
-        "threads": threads,
+        "operator": operator, "problem": problem, "variant": variant, "device": device, "threads": threads,
         "cache_state": cache_state,
-    }
+    }  # fmt: skip
     return hashlib.sha256(to_json(parts, where=f"the problem of {operator}", canonical=True).encode()).hexdigest()
 
 
@@ -328,13 +324,8 @@ class Measurement(Shown):
             "time_s": self.time_s,
             "time_low_s": low,
             "time_high_s": high,
-            "flops_per_s": self.flops_per_s,
-            "bytes_per_s": self.bytes_per_s,
-            "flops_per_byte": self.flops_per_byte,
-            "bound": self.bound,
-            "share_of_bracket": self.share_of_bracket,
-            "energy_per_launch_j": self.energy_per_launch_j,
-            "prediction_error": self.prediction_error,
+            **values_of(self, "flops_per_s bytes_per_s flops_per_byte bound share_of_bracket energy_per_launch_j"),
+            **values_of(self, "prediction_error"),
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -391,13 +382,9 @@ class Measurement(Shown):
             "max_error": self.correctness.get("max_error"),
             "tolerance": self.correctness.get("tolerance"),
             "tolerance_relative": self.correctness.get("tolerance_relative"),
-            "repeats": self.repeats,
-            "clock_hz_before": self.clock_hz_before,
-            "clock_hz_after": self.clock_hz_after,
+            **values_of(self, "repeats clock_hz_before clock_hz_after"),
             **{name: self.conditions.get(name) for name in ("sm_clock_hz", "power_w", "temperature_c", "power_limited")},
-            "seed": self.seed,
-            "utc": self.utc,
-            "key": self.key,
+            **values_of(self, "seed utc key"),
             **{f"step_{name}_s": seconds for name, seconds in self.steps_s().items()},
         }
         taken = {*start, *rest}

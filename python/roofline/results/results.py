@@ -116,19 +116,9 @@ class Results(Shown, Sequence[Measurement]):
 
     def _table(self) -> Parts:
         headers: Row = (
-            "operator",
-            "variant",
-            "problem",
-            "threads",
-            "cache",
-            "time",
-            "FLOP/s",
-            "B/s",
-            "bound",
-            "of attainable",
-            "error",
+            "operator", "variant", "problem", "threads", "cache", "time", "FLOP/s", "B/s", "bound", "of attainable", "error",
             "status",
-        )
+        )  # fmt: skip
         rows: list[Row] = []
         for m in self.measurements:
             error = m.prediction_error

@@ -111,10 +111,6 @@ DTYPES: Mapping[str, str] = {"bfloat16": "bf16", "float16": "fp16", "float32": "
 
 # GPT-2 has names of its own.
 GPT2_NAMES: Mapping[str, str] = {
-    "num_hidden_layers": "n_layer",
-    "hidden_size": "n_embd",
-    "num_attention_heads": "n_head",
-    "intermediate_size": "n_inner",
-    "max_position_embeddings": "n_positions",
-    "hidden_act": "activation_function",
-}
+    "num_hidden_layers": "n_layer", "hidden_size": "n_embd", "num_attention_heads": "n_head", "intermediate_size": "n_inner",
+    "max_position_embeddings": "n_positions", "hidden_act": "activation_function",
+}  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .._repr import values_of
 from ..counts import larger, smaller
 from ..errors import Error
 from ..machine import Machine
@@ -23,11 +24,8 @@ from .training import kept_bytes, states_bytes
 
 # Whose number a device's memory is, and how a line says it.
 SOURCES: Mapping[str, str] = {
-    "given": "as given",
-    "driver": "by the driver",
-    "datasheet": "by the datasheet",
-    "machine": "as reported",
-}
+    "given": "as given", "driver": "by the driver", "datasheet": "by the datasheet", "machine": "as reported",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +63,7 @@ class Memory:
     def to_dict(self) -> dict[str, Any]:
         return {
             "parts": dict(self.parts),
-            "total_bytes": self.total_bytes,
-            "capacity_bytes": self.capacity_bytes,
-            "capacity_source": self.capacity_source,
-            "fits": self.fits,
-            "largest_batch": self.largest_batch,
+            **values_of(self, "total_bytes capacity_bytes capacity_source fits largest_batch"),
         }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .._repr import values_of
 from ..machine import Ceiling, Machine
 from ..model import Roofs
 from ..prediction import UTILISED, bound_of, longest, predict_problem
@@ -77,10 +78,7 @@ class Part:
             "sharded": self.call.sharded,
             "operator": problem.name,
             "problem": problem.to_dict(),
-            "time_s": self.time_s,
-            "bound": self.bound,
-            "flops": self.flops,
-            "bytes": self.bytes,
+            **values_of(self, "time_s bound flops bytes"),
             "weights_bytes": self.call.count * self.call.weights_bytes,
             "cached_bytes": self.call.count * self.call.cached_bytes,
         }

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from .._repr import Parts, Row, printable
+from .._repr import Parts, Row, printable, values_of
 from ..prediction import Expected, bound_of, fmt_roofs
 from ..reading import SCHEMA_VERSION
 from ..units import MISSING, fmt_bytes, fmt_interval, fmt_number, fmt_share, fmt_shares, fmt_si
@@ -284,17 +284,8 @@ class ModelPrediction(Expected):
             "phase": self.phase.to_dict(),
             "machine": self.machine,
             "options": dataclasses.asdict(self.options),
-            "time_s": self.time_s,
-            "realistic_s": self.realistic_s,
-            "ttft_s": self.ttft_s,
-            "tpot_s": self.tpot_s,
-            "tokens_per_s": self.tokens_per_s,
-            "tokens_per_s_per_user": self.tokens_per_s_per_user,
-            "mfu": self.mfu,
-            "mbu": self.mbu,
-            "flops": self.flops,
-            "bytes": self.bytes,
-            "bound": self.bound,
+            **values_of(self, "time_s realistic_s ttft_s tpot_s tokens_per_s tokens_per_s_per_user mfu mbu flops bytes"),
+            **values_of(self, "bound"),
             "profile_s": self.profile,
             "groups_s": self.groups,
             "overhead_s": self.overhead_s,

@@ -1,0 +1,94 @@
+// mla_decode on a GPU, split_kv: keys shared out to blocks, 64 or 32 rows of heads and queries each.
+//
+// Predicted for an H200 (not yet run on a GPU): 30 to 40 % of the product's ceiling with 128 heads, whose intensity of 240 FLOP a
+// byte lies at the ridge. Scores go through shared memory and each of their products waits for the one before, so that a step of 32
+// keys takes about 3500 cycles, where mma.sync alone would need 1750 and the memory 2000. Made for being right everywhere first.
+#include <cuda_runtime.h>
+
+#include <cmath>
+
+#include "cuda/attention/mla.cuh"
+#include "cuda/kernels.h"
+#include "cuda/launch.cuh"
+#include "cuda/plan.h"
+#include "ops/mla_decode.h"
+
+namespace roofline::cuda {
+namespace {
+
+using ops::MlaDecode;
+
+template <class T, class Shape>
+__global__ void __launch_bounds__(Shape::kThreads, 1) mla_kernel(const MlaWork work) {
+  mla_attention<T, Shape>(work);
+}
+
+template <class T, class Shape>
+Bound mla_with(const MlaDecode& problem, Device& device, const Buffers& buffers) {
+  const Properties& gpu = device.properties();
+  const std::size_t shared_bytes = static_cast<std::size_t>(buffers.shared_bytes);
+  allow_shared(device, mla_kernel<T, Shape>, buffers.shared_bytes);
+  const KernelFacts facts = kernel_facts(device, mla_kernel<T, Shape>, Shape::kThreads, shared_bytes);
+
+  MlaWork work;
+  const std::int64_t rows = problem.heads * problem.seq_q;
+  work.q_latent = problem.q_latent, work.q_rope = problem.q_rope, work.c = problem.c, work.k_rope = problem.k_rope;
+  work.out = problem.out, work.rows = static_cast<int>(rows), work.seq_q = static_cast<int>(problem.seq_q);
+  work.keys = static_cast<int>(problem.seq_kv), work.rank = static_cast<int>(problem.kv_lora_rank);
+  work.rope_dim = static_cast<int>(problem.qk_rope_head_dim), work.slots = buffers.slots, work.causal = problem.causal;
+  work.row_chunks = static_cast<int>(ceil_div(rows, Shape::kRows));
+  work.scale = static_cast<float>(1.4426950408889634 /
+                                  std::sqrt(static_cast<double>(problem.qk_nope_head_dim + problem.qk_rope_head_dim)));
+  const std::int64_t resident = std::int64_t{gpu.sms} * std::max(facts.blocks_per_sm, 1);
+  work.split = plan_split(problem.batch * work.row_chunks, ceil_div(problem.seq_kv, Shape::kStepKeys), resident,
+                          kLeastSplitKeys / Shape::kStepKeys);
+
+  Bound bound;
+  bound.plan.set("implementation", "split_kv/mma/" + gpu.architecture());
+  bound.plan.set("query_block", Shape::kRows);
+  bound.plan.set("kv_block", Shape::kStepKeys);
+  bound.plan.set("kv_buffers", buffers.slots);
+  const std::shared_ptr<void> memory = allocate_parts(work, Shape::kRows, Shape::kRank, device, bound.plan);
+  record(bound.plan, "", facts, work.split.blocks, Shape::kThreads);
+  bound.steps.push_back({"attention", [=, keep = memory](Queue& queue) {
+    mla_kernel<T, Shape><<<static_cast<unsigned>(work.split.blocks), Shape::kThreads, shared_bytes, stream(queue)>>>(work);
+    ROOFLINE_CUDA_LAUNCHED("mla_kernel");
+  }});
+  return bound;
+}
+
+template <class T>
+Bound mla(const MlaDecode& problem, Device& device) {
+  if (problem.cache_dtype != problem.dtype || problem.rope_dtype != problem.dtype || problem.scale_block != 0)
+    throw Unsupported("mla_decode: split_kv takes a cache in the dtype of the queries, without scales; got queries of " +
+                      name(problem.dtype) + ", c of " + name(problem.cache_dtype) + ", rotated keys of " +
+                      name(problem.rope_dtype) + " and scale_block " + std::to_string(problem.scale_block));
+  const std::string reason =
+      mla_refuses(problem.kv_lora_rank, problem.qk_rope_head_dim, problem.seq_kv, problem.batch * problem.heads * problem.seq_q);
+  if (!reason.empty()) throw Unsupported("mla_decode: " + reason);
+  const Properties& gpu = device.properties();
+  const auto buffers = [&](auto shape) {
+    return plan_buffers(decltype(shape)::kFixedBytes, decltype(shape)::kSlotBytes, kMostSlots, 1, gpu.shared_bytes_per_sm,
+                        gpu.shared_bytes_per_block);
+  };
+  // 64 rows and steps of 32 keys where shared memory holds them, else 32 and 16.
+  using Large = MlaShape<4, 2>;
+  using Lean = MlaShape<2, 1>;
+  if (const Buffers large = buffers(Large{}); large.slots > 0) return mla_with<T, Large>(problem, device, large);
+  if (const Buffers lean = buffers(Lean{}); lean.slots > 0) return mla_with<T, Lean>(problem, device, lean);
+  throw Unsupported("mla_decode: split_kv needs " + std::to_string(Lean::kFixedBytes + 2 * Lean::kSlotBytes) +
+                    " bytes of shared memory, this GPU gives a block " + std::to_string(gpu.shared_bytes_per_block));
+}
+
+}  // namespace
+
+std::vector<KernelEntry> mla_decode_kernels() {
+  using K = Kernel<MlaDecode, Device>;
+  const char* summary =
+      "blocks take equal shares of the keys, for 64 or 32 rows of heads and queries each; the cache is read once for each such "
+      "chunk, and the last block of a chunk adds up the parts that others left in memory";
+  return {entry(K{"split_kv", DType::fp16, "sm_80", summary, mla<Fp16>}),
+          entry(K{"split_kv", DType::bf16, "sm_80", summary, mla<Bf16>})};
+}
+
+}  // namespace roofline::cuda

@@ -1,0 +1,70 @@
+// attention on a GPU: binding naive (cuda/attention/naive.cuh), and the list of all variants.
+#include <algorithm>
+#include <cmath>
+
+#include "cuda/attention/naive.cuh"
+#include "cuda/kernels.h"
+#include "cuda/launch.cuh"
+#include "ops/attention.h"
+
+namespace roofline::cuda {
+namespace {
+
+using ops::Attention;
+
+template <class T>
+Bound naive(const Attention& problem, Device& device) {
+  problem.refuse_logsumexp("naive");
+  const NaiveShape shape = {problem.batch * problem.heads, problem.batch * problem.kv_heads, problem.seq_q, problem.seq_kv,
+                            problem.head_dim, problem.group(), problem.causal};
+  const TileGrid score_tiles = tile_grid(shape.heads, shape.seq_q, shape.seq_kv, kNaiveQueries, kNaiveKeys);
+  const TileGrid value_tiles = tile_grid(shape.heads, shape.seq_q, shape.head_dim, kNaiveQueries, kNaiveValues);
+  const std::int64_t rows = shape.heads * shape.seq_q;
+  // Not persistent: causal tiles differ in length, and the hardware hands out blocks as others end.
+  const std::int64_t score_grid = std::min(score_tiles.tiles(), kMaxGridX);
+  const std::int64_t softmax_grid = std::min(rows, kMaxGridX);
+  const std::int64_t value_grid = std::min(value_tiles.tiles(), kMaxGridX);
+  const std::int64_t workspace_bytes = rows * shape.seq_kv * 4;
+  const std::shared_ptr<void> memory = workspace(device, workspace_bytes);
+  float* scores = static_cast<float*>(memory.get());
+  const float scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(problem.head_dim)));
+
+  Bound bound;
+  bound.plan.set("implementation", "naive/" + device.properties().architecture());
+  bound.plan.set("workspace_bytes", Value(workspace_bytes));
+  bound.plan.set("block_q", kNaiveQueries);
+  bound.plan.set("block_kv", kNaiveKeys);
+  record(bound.plan, "scores_", kernel_facts(device, scores_kernel<T>, kNaiveThreads), score_grid, kNaiveThreads);
+  record(bound.plan, "softmax_", kernel_facts(device, softmax_kernel, kNaiveThreads), softmax_grid, kNaiveThreads);
+  record(bound.plan, "values_", kernel_facts(device, values_kernel<T>, kNaiveThreads), value_grid, kNaiveThreads);
+  bound.steps.push_back({"q·kᵀ", [=](Queue& queue) {
+    scores_kernel<T><<<static_cast<unsigned>(score_grid), kNaiveThreads, 0, stream(queue)>>>(
+        static_cast<const T*>(problem.q), static_cast<const T*>(problem.k), scores, shape, score_tiles, scale);
+    ROOFLINE_CUDA_LAUNCHED("scores_kernel");
+  }});
+  bound.steps.push_back({"softmax", [=](Queue& queue) {
+    softmax_kernel<<<static_cast<unsigned>(softmax_grid), kNaiveThreads, 0, stream(queue)>>>(scores, shape);
+    ROOFLINE_CUDA_LAUNCHED("softmax_kernel");
+  }});
+  bound.steps.push_back({"p·v", [=, keep = memory](Queue& queue) {
+    values_kernel<T><<<static_cast<unsigned>(value_grid), kNaiveThreads, 0, stream(queue)>>>(
+        scores, static_cast<const T*>(problem.v), static_cast<T*>(problem.out), shape, value_tiles);
+    ROOFLINE_CUDA_LAUNCHED("values_kernel");
+  }});
+  return bound;
+}
+
+}  // namespace
+
+std::vector<KernelEntry> attention_kernels() {
+  using K = Kernel<Attention, Device>;
+  const char* summary = "three kernels on the CUDA cores; fp32 scores of every query and key go to memory and come back twice";
+  std::vector<KernelEntry> all = {entry(K{"naive", DType::fp32, "", summary, naive<float>}),
+                                  entry(K{"naive", DType::fp16, "", summary, naive<__half>}),
+                                  entry(K{"naive", DType::bf16, "", summary, naive<__nv_bfloat16>})};
+  for (const auto& list : {attention_library_kernels(), attention_tiled_kernels(), attention_split_kernels()})
+    all.insert(all.end(), list.begin(), list.end());
+  return all;
+}
+
+}  // namespace roofline::cuda

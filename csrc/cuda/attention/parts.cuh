@@ -1,0 +1,93 @@
+// Parts of a unit that several blocks share (KvSplit): each block leaves its own in memory, and the last to arrive adds them up.
+#pragma once
+
+#include <memory>
+
+#include "cuda/attention/plan.h"
+#include "cuda/device.h"
+#include "cuda/simt/warp.cuh"
+
+namespace roofline::cuda {
+
+struct PartsWork {
+  KvSplit split;
+  float* parts = nullptr;        // [2 * blocks, rows of a unit, width]
+  float* stats = nullptr;        // [2 * blocks, rows of a unit, 2]: maximum, in log2 of the exponential, and sum
+  unsigned* arrivals = nullptr;  // [units], all 0 between launches
+};
+
+// Whether this block is the last of `first` ... `last` to have written its part of a unit; flag: an int of shared memory for the
+// answer. The whole block asks.
+ROOFLINE_DEVICE bool last_to_arrive(const PartsWork& work, int unit, std::int64_t first, std::int64_t last, int flag) {
+  publish();
+  synchronize();
+  const unsigned others = static_cast<unsigned>(last - first);
+  if (thread() == 0) *shared_at<int>(flag) = arrive(work.arrivals + unit, others + 1) == others;
+  synchronize();
+  const bool answer = *shared_at<const int>(flag) != 0;
+  if (answer) publish();
+  return answer;
+}
+
+// Eight columns of a row, summed over what blocks first ... last left of it.
+struct AddedParts {
+  float most = -INFINITY, total = 0.f, x[8] = {};
+};
+
+// Several parts are asked for before the first is added: one after the other, each would be a round trip to L2 and back.
+template <int Rows, int Width>
+ROOFLINE_DEVICE AddedParts add_parts(const PartsWork& work, int unit, std::int64_t first, std::int64_t last, int row, int column) {
+  constexpr int kAtOnce = 8;
+  AddedParts added;
+  const std::int64_t first_place = work.split.scratch(first, unit);  // the blocks after it begin within the unit
+  for (std::int64_t other = first; other <= last; other += kAtOnce) {
+    float its_max[kAtOnce], its_sum[kAtOnce], most = added.most;
+    FourFloats its[kAtOnce][2];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const std::int64_t block = other + i <= last ? other + i : last;  // past the last: that again, without weight
+      const std::int64_t at = (block == first ? first_place : 2 * block) * Rows + row;
+      its_max[i] = from_others(work.stats + at * 2), its_sum[i] = from_others(work.stats + at * 2 + 1);
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        its[i][half] = from_others(reinterpret_cast<const FourFloats*>(work.parts + at * Width + column + 4 * half));
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (other + i > last) its_max[i] = -INFINITY;
+      most = larger_of(most, its_max[i]);
+    }
+    if (most == -INFINITY) continue;  // none saw a key of this query
+    const float shrunk = exp2_of(added.most - most);
+    added.most = most;
+    added.total *= shrunk;
+#pragma unroll
+    for (int j = 0; j < 8; ++j) added.x[j] *= shrunk;
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const float weight = exp2_of(its_max[i] - most);  // 0 where it saw none
+      added.total = fused(its_sum[i], weight, added.total);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) added.x[j] = fused(its[i][j / 4].x[j % 4], weight, added.x[j]);
+    }
+  }
+  return added;
+}
+
+// Memory for the parts, their maxima and sums, then one counter a unit: 0 now, and again after every launch.
+inline std::shared_ptr<void> allocate_parts(PartsWork& work, std::int64_t rows, std::int64_t width, Device& device, Plan& plan) {
+  const std::int64_t part_rows = 2 * work.split.blocks * rows, parts_bytes = part_rows * width * 4, stats_bytes = part_rows * 2 * 4;
+  const std::int64_t workspace_bytes = parts_bytes + stats_bytes + work.split.units * 4;
+  const std::shared_ptr<void> memory = workspace(device, workspace_bytes);
+  device.fill(memory.get(), DType::int8, workspace_bytes, Fill::zeros, 0);
+  work.parts = static_cast<float*>(memory.get());
+  work.stats = work.parts + parts_bytes / 4;
+  work.arrivals = reinterpret_cast<unsigned*>(work.stats + stats_bytes / 4);
+  plan.set("units", work.split.units);
+  plan.set("parts", split_parts(work.split));
+  plan.set("parts_bytes", split_parts(work.split) * rows * (width + 2) * 4);
+  plan.set("workspace_bytes", workspace_bytes);
+  return memory;
+}
+
+}  // namespace roofline::cuda

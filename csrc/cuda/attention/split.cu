@@ -1,0 +1,140 @@
+// attention of few queries on a GPU, split_kv: for the plain operator and for caches of other dtypes, windows, sinks and pages.
+//
+// Predicted for an H200 (not yet run on a GPU): 85 to 92 % of the read roof where K and V are 230 MB and more (4 us of launch,
+// prologue and tail against 55 us), bound by memory up to 32 queries of a KV head at head_dim 128: per 64 keys about 500 cycles of
+// tensor cores and 320 of shared memory stand against 1800 that the memory takes. Beyond that K and V are read again from L2.
+#include <cuda_runtime.h>
+
+#include <cmath>
+
+#include "cuda/attention/split.cuh"
+#include "cuda/kernels.h"
+#include "cuda/launch.cuh"
+#include "cuda/plan.h"
+#include "ops/attention.h"
+#include "ops/cached_attention.h"
+
+namespace roofline::cuda {
+namespace {
+
+using ops::Attention;
+using ops::CachedAttention;
+
+template <class T, class Shape>
+__global__ void __launch_bounds__(Shape::kThreads, 2) split_kernel(const SplitWork work) {
+  split_attention<T, Shape>(work);
+}
+
+// What both operators ask for.
+struct Decode {
+  const char* op;
+  std::int64_t batch, kv_heads, group, seq_q, keys, head_dim, window, page_size;
+  const void *q, *k, *v;
+  void* out;
+  const float* sinks;
+  const void* page_table;
+  bool causal;
+  Cache cache;
+};
+
+template <class T, class Shape>
+Bound split_with(const Decode& problem, Device& device) {
+  const Properties& gpu = device.properties();
+  SplitWork work;
+  const Buffers buffers =
+      plan_buffers(Shape::kFixedBytes, Shape::kSlotBytes, kMostSplitSlots, 2, gpu.shared_bytes_per_sm, gpu.shared_bytes_per_block);
+  if (buffers.slots == 0)
+    throw Unsupported(std::string(problem.op) + ": split_kv needs " + std::to_string(Shape::kFixedBytes + 2 * Shape::kSlotBytes) +
+                      " bytes of shared memory, this GPU gives a block " + std::to_string(gpu.shared_bytes_per_block));
+  const std::size_t shared_bytes = static_cast<std::size_t>(buffers.shared_bytes);
+  allow_shared(device, split_kernel<T, Shape>, buffers.shared_bytes);
+  const KernelFacts facts = kernel_facts(device, split_kernel<T, Shape>, Shape::kThreads, shared_bytes);
+
+  const std::int64_t rows = problem.group * problem.seq_q, kv_heads = problem.batch * problem.kv_heads;
+  const std::int64_t chunks = ceil_div(rows, Shape::kRows);
+  const std::int64_t resident = std::int64_t{gpu.sms} * std::max(facts.blocks_per_sm, 1);
+  const std::int64_t least_steps = std::max<std::int64_t>(1, kLeastSplitKeys / Shape::kStepKeys);
+  work.split = plan_split(kv_heads * chunks, ceil_div(problem.keys, Shape::kStepKeys), resident, least_steps);
+  work.q = problem.q, work.k = problem.k, work.v = problem.v, work.out = problem.out;
+  work.sinks = problem.sinks, work.page_table = static_cast<const int*>(problem.page_table);
+  work.row_chunks = static_cast<int>(chunks), work.kv_heads = static_cast<int>(problem.kv_heads);
+  work.rows = static_cast<int>(rows), work.seq_q = static_cast<int>(problem.seq_q), work.keys = static_cast<int>(problem.keys);
+  work.window = static_cast<int>(std::min(problem.window, problem.keys)), work.head_dim = static_cast<int>(problem.head_dim);
+  work.page_size = static_cast<int>(problem.page_size), work.slots = buffers.slots, work.causal = problem.causal;
+  work.scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(problem.head_dim)));
+
+  Bound bound;
+  bound.plan.set("implementation", "split_kv/mma/" + gpu.architecture());
+  bound.plan.set("query_block", Shape::kRows);
+  bound.plan.set("kv_block", Shape::kStepKeys);
+  bound.plan.set("kv_buffers", buffers.slots);
+  const std::shared_ptr<void> memory = allocate_parts(work, Shape::kRows, Shape::kHeadDim, device, bound.plan);
+  record(bound.plan, "", facts, work.split.blocks, Shape::kThreads);
+  bound.steps.push_back({"attention", [=, keep = memory](Queue& queue) {
+    split_kernel<T, Shape><<<static_cast<unsigned>(work.split.blocks), Shape::kThreads, shared_bytes, stream(queue)>>>(work);
+    ROOFLINE_CUDA_LAUNCHED("split_kernel");
+  }});
+  return bound;
+}
+
+template <class T>
+Bound split(const Decode& problem, Device& device) {
+  const std::int64_t element_bytes = problem.cache == Cache::same ? 2 : 1;
+  const std::string reason = split_refuses(problem.head_dim, problem.seq_q, element_bytes, problem.page_size, problem.keys,
+                                           problem.batch * problem.kv_heads * problem.group * problem.seq_q);
+  if (!reason.empty()) throw Unsupported(std::string(problem.op) + ": " + reason);
+  const bool few = problem.group * problem.seq_q <= 8;
+  const auto go = [&](auto one, auto several) {
+    return few ? split_with<T, decltype(one)>(problem, device) : split_with<T, decltype(several)>(problem, device);
+  };
+  if (problem.cache == Cache::fp8_e4m3)
+    return go(SplitShape<Cache::fp8_e4m3, 128, 1>{}, SplitShape<Cache::fp8_e4m3, 128, 4>{});
+  if (problem.cache == Cache::int8) return go(SplitShape<Cache::int8, 128, 1>{}, SplitShape<Cache::int8, 128, 4>{});
+  if (problem.head_dim <= 64) return go(SplitShape<Cache::same, 64, 1>{}, SplitShape<Cache::same, 64, 4>{});
+  if (problem.head_dim <= 128) return go(SplitShape<Cache::same, 128, 1>{}, SplitShape<Cache::same, 128, 4>{});
+  return go(SplitShape<Cache::same, 256, 1>{}, SplitShape<Cache::same, 256, 2>{});
+}
+
+template <class T>
+Bound plain(const Attention& p, Device& device) {
+  p.refuse_logsumexp("split_kv");
+  const Decode problem = {Attention::op, p.batch, p.kv_heads, p.group(), p.seq_q, p.seq_kv, p.head_dim, 0, 0,
+                          p.q, p.k, p.v, p.out, nullptr, nullptr, p.causal, Cache::same};
+  return split<T>(problem, device);
+}
+
+template <class T>
+Bound cached(const CachedAttention& p, Device& device) {
+  p.refuse_softcap_and_lengths("split_kv");
+  Cache cache = Cache::same;
+  if (p.kv_dtype == DType::fp8_e4m3) cache = Cache::fp8_e4m3;
+  else if (p.kv_dtype == DType::int8) cache = Cache::int8;
+  else if (p.kv_dtype != p.dtype)
+    throw Unsupported("cached_attention: split_kv takes a cache of " + name(p.dtype) + ", fp8_e4m3 or int8 with queries of " +
+                      name(p.dtype) + ", got " + name(p.kv_dtype));
+  const Decode problem = {CachedAttention::op, p.batch, p.kv_heads, p.group(), p.seq_q, p.keys, p.head_dim, p.window, p.page_size,
+                          p.q, p.k, p.v, p.out, p.sinks, p.page_table, true, cache};
+  return split<T>(problem, device);
+}
+
+}  // namespace
+
+std::vector<KernelEntry> attention_split_kernels() {
+  using K = Kernel<Attention, Device>;
+  const char* summary =
+      "blocks take equal shares of the keys of all KV heads, with the queries that share them; K and V are read once, and the last "
+      "block of a KV head adds up the parts that others left in memory";
+  return {entry(K{"split_kv", DType::fp16, "sm_80", summary, plain<Fp16>}),
+          entry(K{"split_kv", DType::bf16, "sm_80", summary, plain<Bf16>})};
+}
+
+std::vector<KernelEntry> cached_attention_kernels() {
+  using K = Kernel<CachedAttention, Device>;
+  const char* summary =
+      "blocks take equal shares of the keys of all KV heads, with the queries that share them; the cache is read once, in its own "
+      "dtype, and the last block of a KV head adds up the parts that others left in memory";
+  return {entry(K{"split_kv", DType::fp16, "sm_80", summary, cached<Fp16>}),
+          entry(K{"split_kv", DType::bf16, "sm_80", summary, cached<Bf16>})};
+}
+
+}  // namespace roofline::cuda

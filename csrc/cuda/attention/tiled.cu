@@ -1,0 +1,122 @@
+// attention on a GPU, tiled: fp16 and bf16 on tensor cores through mma.sync, fp32 on the CUDA cores. Portable from sm_80 on.
+//
+// Predicted for an H200 (not yet run on a GPU): 350 to 400 TFLOP/s in bf16 at head_dim 128 and 8k keys without a mask, about half
+// of the product's ceiling, since mma.sync reaches about 62 % of wgmma's rate there; fp32 at 40 to 55 % of the multiply-add peak.
+#include <cuda_runtime.h>
+
+#include <cmath>
+
+#include "cuda/attention/fp32.cuh"
+#include "cuda/attention/tiled.cuh"
+#include "cuda/kernels.h"
+#include "cuda/launch.cuh"
+#include "cuda/plan.h"
+#include "ops/attention.h"
+
+namespace roofline::cuda {
+namespace {
+
+using ops::Attention;
+
+template <class T, class Shape>
+__global__ void __launch_bounds__(Shape::kThreads, 2) tiled_kernel(const TiledWork work) {
+  tiled_attention<T, Shape>(work);
+}
+
+template <class Shape>
+__global__ void __launch_bounds__(Shape::kThreads, 1) tiled_fp32_kernel(const TiledWork work) {
+  fp32_attention<Shape>(work);
+}
+
+// Beyond 2^31 rows of a head's group or keys, or blocks, indices inside a block no longer fit.
+void require_small(const Attention& problem, const QueryTiling& tiling) {
+  const std::int64_t most = INT32_MAX - 256;
+  if (problem.seq_kv > most || tiling.unit_rows > most || tiling.blocks() > most)
+    throw Unsupported("attention: tiled takes up to 2^31 keys, queries of one head, and blocks of queries; use smaller dimensions");
+}
+
+TiledWork tiled_work(const Attention& problem, const Device& device, std::int64_t element_bytes, int block_q) {
+  TiledWork work;
+  work.q = problem.q, work.k = problem.k, work.v = problem.v, work.out = problem.out;
+  const std::int64_t kv_bytes = 2 * problem.seq_kv * problem.head_dim * element_bytes;
+  work.tiling = plan_queries(problem.batch * problem.heads, problem.batch * problem.kv_heads, problem.seq_q, kv_bytes, block_q,
+                             device.properties().l2_bytes);
+  require_small(problem, work.tiling);
+  work.seq_q = static_cast<int>(problem.seq_q), work.seq_kv = static_cast<int>(problem.seq_kv);
+  work.head_dim = static_cast<int>(problem.head_dim), work.causal = problem.causal;
+  work.scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(problem.head_dim)));
+  return work;
+}
+
+template <class Shape, class F>
+Bound launch_tiled(F* kernel, const TiledWork& work, const Device& device, std::int64_t shared_bytes, const char* path) {
+  Bound bound;
+  bound.plan.set("implementation", std::string("tiled/") + path + "/" + device.properties().architecture());
+  bound.plan.set("query_block", Shape::kBlockQ);
+  bound.plan.set("kv_block", Shape::kBlockKv);
+  bound.plan.set("heads_together", work.tiling.heads_per_unit);
+  bound.plan.set("section", work.tiling.section);
+  if (work.slots) bound.plan.set("kv_buffers", work.slots);
+  bound.plan.set("workspace_bytes", 0);
+  allow_shared(device, kernel, shared_bytes);
+  const std::size_t dynamic = static_cast<std::size_t>(shared_bytes);
+  record(bound.plan, "", kernel_facts(device, kernel, Shape::kThreads, dynamic), work.tiling.blocks(), Shape::kThreads);
+  bound.steps.push_back({"attention", [=](Queue& queue) {
+    kernel<<<static_cast<unsigned>(work.tiling.blocks()), Shape::kThreads, dynamic, stream(queue)>>>(work);
+    ROOFLINE_CUDA_LAUNCHED("tiled_kernel");
+  }});
+  return bound;
+}
+
+template <class T, class Shape>
+Bound tiled_with(const Attention& problem, Device& device) {
+  TiledWork work = tiled_work(problem, device, 2, Shape::kBlockQ);
+  const Properties& gpu = device.properties();
+  const Buffers buffers =
+      plan_buffers(Shape::kQueryBytes, Shape::kSlotBytes, kMostSlots, 2, gpu.shared_bytes_per_sm, gpu.shared_bytes_per_block);
+  if (buffers.slots == 0)
+    throw Unsupported("attention: tiled needs " + std::to_string(Shape::kQueryBytes + 2 * Shape::kSlotBytes) +
+                      " bytes of shared memory, this GPU gives a block " + std::to_string(gpu.shared_bytes_per_block));
+  work.slots = buffers.slots;
+  return launch_tiled<Shape>(tiled_kernel<T, Shape>, work, device, buffers.shared_bytes, "mma");
+}
+
+template <class T>
+Bound tiled(const Attention& problem, Device& device) {
+  problem.refuse_logsumexp("tiled");
+  if (const std::string reason = tiled_refuses(problem.head_dim, 2); !reason.empty()) throw Unsupported("attention: " + reason);
+  if (problem.head_dim <= 64) return tiled_with<T, TiledShape<64, 64, 2>>(problem, device);
+  if (problem.head_dim <= 128) return tiled_with<T, TiledShape<128, 64, 2>>(problem, device);
+  return tiled_with<T, TiledShape<256, 64, 1>>(problem, device);
+}
+
+template <class Shape>
+Bound fp32_with(const Attention& problem, Device& device) {
+  const TiledWork work = tiled_work(problem, device, 4, Shape::kBlockQ);
+  return launch_tiled<Shape>(tiled_fp32_kernel<Shape>, work, device, Shape::kSharedBytes, "fma");
+}
+
+Bound tiled_fp32(const Attention& problem, Device& device) {
+  problem.refuse_logsumexp("tiled");
+  if (const std::string reason = tiled_refuses(problem.head_dim, 4); !reason.empty()) throw Unsupported("attention: " + reason);
+  if (problem.head_dim <= 64) return fp32_with<Fp32Shape<64>>(problem, device);
+  if (problem.head_dim <= 128) return fp32_with<Fp32Shape<128>>(problem, device);
+  return fp32_with<Fp32Shape<256>>(problem, device);
+}
+
+}  // namespace
+
+std::vector<KernelEntry> attention_tiled_kernels() {
+  using K = Kernel<Attention, Device>;
+  const char* summary =
+      "a block takes 64 or 128 queries of one KV head over all their keys, on tensor cores by mma.sync; scores and running softmax "
+      "stay in registers, K and V come through a ring in shared memory, only out is written";
+  return {entry(K{"tiled", DType::fp32, "",
+                  "a block takes 128 queries of one KV head over all their keys, on the CUDA cores; scores stay in registers and "
+                  "shared memory, only out is written",
+                  tiled_fp32}),
+          entry(K{"tiled", DType::fp16, "sm_80", summary, tiled<Fp16>}),
+          entry(K{"tiled", DType::bf16, "sm_80", summary, tiled<Bf16>})};
+}
+
+}  // namespace roofline::cuda

@@ -1,0 +1,212 @@
+#include "cuda/device_kernels.h"
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "core/random.h"
+#include "cuda/check.h"
+#include "cuda/matmul/scale_kernels.cuh"
+#include "cuda/matmul/transpose.cuh"
+#include "cuda/plan.h"
+#include "cuda/probes/copy_kernel.cuh"
+#include "cuda/simt/ptx.cuh"
+
+namespace roofline::cuda {
+namespace {
+
+constexpr int kFillThreads = 256;
+
+// From fp32 and not from fp64 for the two halves: the CPU rounds twice, and so must this.
+template <class T>
+__device__ T random_value(std::uint64_t seed, std::uint64_t i) {
+  return static_cast<T>(random_uniform(seed, i));
+}
+template <>
+__device__ __half random_value<__half>(std::uint64_t seed, std::uint64_t i) {
+  return __float2half_rn(static_cast<float>(random_uniform(seed, i)));
+}
+template <>
+__device__ __nv_bfloat16 random_value<__nv_bfloat16>(std::uint64_t seed, std::uint64_t i) {
+  return __float2bfloat16_rn(static_cast<float>(random_uniform(seed, i)));
+}
+template <>
+__device__ std::int32_t random_value<std::int32_t>(std::uint64_t seed, std::uint64_t i) {
+  return static_cast<std::int32_t>(static_cast<std::uint32_t>(random_bits(seed, i)));
+}
+template <>
+__device__ std::int8_t random_value<std::int8_t>(std::uint64_t seed, std::uint64_t i) {
+  return static_cast<std::int8_t>(static_cast<std::uint8_t>(random_bits(seed, i)));
+}
+
+// One thread, one element at a time, a grid apart.
+template <class T>
+__global__ void __launch_bounds__(kFillThreads) fill_kernel(T* out, std::int64_t elements, std::uint64_t seed) {
+  const std::int64_t stride = std::int64_t{gridDim.x} * kFillThreads;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kFillThreads + threadIdx.x; i < elements; i += stride)
+    out[i] = random_value<T>(seed, static_cast<std::uint64_t>(i));
+}
+
+struct Fp8E4m3 {
+  std::uint8_t bits;
+};
+template <>
+__device__ Fp8E4m3 random_value<Fp8E4m3>(std::uint64_t seed, std::uint64_t i) {
+  return {to_fp8_e4m3(random_uniform(seed, i))};
+}
+
+struct Fp8E5m2 {
+  std::uint8_t bits;
+};
+template <>
+__device__ Fp8E5m2 random_value<Fp8E5m2>(std::uint64_t seed, std::uint64_t i) {
+  return {to_fp8_e5m2(random_uniform(seed, i))};
+}
+
+struct Fp8E8m0 {
+  std::uint8_t bits;
+};
+template <>
+__device__ Fp8E8m0 random_value<Fp8E8m0>(std::uint64_t seed, std::uint64_t i) {
+  return {random_fp8_e8m0(seed, i)};
+}
+
+template <class T>
+void fill(cudaStream_t stream, void* memory, std::int64_t elements, std::uint64_t seed, int sms) {
+  const std::int64_t blocks = persistent_grid(ceil_div(elements, kFillThreads), sms, 8);
+  fill_kernel<<<static_cast<unsigned>(blocks), kFillThreads, 0, stream>>>(static_cast<T*>(memory), elements, seed);
+}
+
+// One thread polls host memory.
+__global__ void gate_kernel(const volatile int* open, volatile int* timed_out, std::uint64_t timeout_ns) {
+  const std::uint64_t begin = global_timer_ns();
+  while (*open == 0) {
+    if (global_timer_ns() - begin > timeout_ns) {
+      *timed_out = 1;
+      return;
+    }
+  }
+}
+
+__global__ void empty_kernel() {}
+
+// One thread reads both clocks on an edge of the coarser one, works for a while, and does so again.
+__global__ void clock_kernel(volatile std::uint64_t* cycles, volatile std::uint64_t* nanoseconds, std::uint64_t least_ns) {
+  const auto edge = [] {
+    const std::uint64_t before = global_timer_ns();
+    std::uint64_t now = before;
+    while (now == before) now = global_timer_ns();
+    return now;
+  };
+  const std::uint64_t begin_ns = edge();
+  const long long begin = clock64();
+  while (global_timer_ns() - begin_ns < least_ns) {
+  }
+  const std::uint64_t end_ns = edge();
+  const long long end = clock64();
+  *cycles = static_cast<std::uint64_t>(end - begin);
+  *nanoseconds = end_ns - begin_ns;
+}
+
+// So many threads that two blocks fill an SM: as many blocks reach every one. One thread of each writes.
+constexpr int kStampThreads = 1024;
+__global__ void __launch_bounds__(kStampThreads) stamp_kernel(volatile ClockStamp* stamps) {
+  unsigned sm;
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
+  if (threadIdx.x != 0 || sm >= kClockStamps) return;
+  stamps[sm].cycles = static_cast<std::uint64_t>(clock64());
+  stamps[sm].nanoseconds = global_timer_ns();
+}
+
+}  // namespace
+
+void launch_fill(cudaStream_t stream, void* memory, DType dtype, std::int64_t elements, std::uint64_t seed, int sms) {
+  switch (dtype) {
+    case DType::fp64: return fill<double>(stream, memory, elements, seed, sms);
+    case DType::tf32:
+    case DType::fp32: return fill<float>(stream, memory, elements, seed, sms);
+    case DType::fp16: return fill<__half>(stream, memory, elements, seed, sms);
+    case DType::bf16: return fill<__nv_bfloat16>(stream, memory, elements, seed, sms);
+    case DType::int32: return fill<std::int32_t>(stream, memory, elements, seed, sms);
+    case DType::int8: return fill<std::int8_t>(stream, memory, elements, seed, sms);
+    case DType::int4:
+    case DType::nvfp4: return fill<std::int8_t>(stream, memory, size_bytes(dtype, elements), seed, sms);
+    case DType::fp8_e4m3: return fill<Fp8E4m3>(stream, memory, elements, seed, sms);
+    case DType::fp8_e5m2: return fill<Fp8E5m2>(stream, memory, elements, seed, sms);
+    case DType::fp8_e8m0: return fill<Fp8E8m0>(stream, memory, elements, seed, sms);
+  }
+}
+
+template <class T>
+void transpose(cudaStream_t stream, const void* from, void* to, std::int64_t matrices, std::int64_t rows, std::int64_t columns) {
+  const TileGrid tiles = tile_grid(matrices, rows, columns, kTransposeSide, kTransposeSide);
+  transpose_kernel<T><<<static_cast<unsigned>(std::min(tiles.tiles(), kMaxGridX)), kTransposeThreads, 0, stream>>>(
+      static_cast<const T*>(from), static_cast<T*>(to), tiles, rows, columns);
+}
+
+void launch_transpose(cudaStream_t stream, const void* from, void* to, DType dtype, std::int64_t matrices, std::int64_t rows,
+                      std::int64_t columns) {
+  if (bits(dtype) == 4) {
+    const TileGrid tiles = tile_grid(matrices, rows, columns, kTransposeSide, kTransposeSide);
+    transpose_nibbles_kernel<<<static_cast<unsigned>(std::min(tiles.tiles(), kMaxGridX)), kTransposeThreads, 0, stream>>>(
+        static_cast<const std::uint8_t*>(from), static_cast<std::uint8_t*>(to), tiles, rows, columns);
+    return;
+  }
+  switch (size_bytes(dtype)) {
+    case 1: return transpose<std::uint8_t>(stream, from, to, matrices, rows, columns);
+    case 2: return transpose<std::uint16_t>(stream, from, to, matrices, rows, columns);
+    case 4: return transpose<std::uint32_t>(stream, from, to, matrices, rows, columns);
+    default: return transpose<std::uint64_t>(stream, from, to, matrices, rows, columns);
+  }
+}
+
+void launch_tile_scales(cudaStream_t stream, const void* from, void* to, std::int64_t rows, std::int64_t blocks,
+                        std::int64_t row_stride, std::int64_t block_stride, int sms) {
+  const std::int64_t grid = persistent_grid(ceil_div(tiled_scale_bytes(rows, blocks), kScaleThreads), sms, 8);
+  tile_scales_kernel<<<static_cast<unsigned>(grid), kScaleThreads, 0, stream>>>(
+      static_cast<const std::uint8_t*>(from), static_cast<std::uint8_t*>(to), rows, blocks, row_stride, block_stride);
+}
+
+void launch_square_scales(cudaStream_t stream, const void* from, void* to, std::int64_t blocks, std::int64_t columns, int sms) {
+  const std::int64_t grid = persistent_grid(ceil_div(square_scale_pitch(blocks) * columns, kScaleThreads), sms, 8);
+  square_scales_kernel<<<static_cast<unsigned>(grid), kScaleThreads, 0, stream>>>(static_cast<const float*>(from),
+                                                                                 static_cast<float*>(to), blocks, columns);
+}
+
+void launch_product_factors(cudaStream_t stream, const void* a, const void* b, void* alpha_beta) {
+  product_factors_kernel<<<1, 1, 0, stream>>>(static_cast<const float*>(a), static_cast<const float*>(b),
+                                              static_cast<float*>(alpha_beta));
+}
+
+void launch_gate(cudaStream_t stream, const volatile int* open, volatile int* timed_out, std::uint64_t timeout_ns) {
+  gate_kernel<<<1, 1, 0, stream>>>(open, timed_out, timeout_ns);
+}
+
+void launch_clock(cudaStream_t stream, volatile std::uint64_t* cycles, volatile std::uint64_t* nanoseconds,
+                  std::uint64_t least_ns) {
+  clock_kernel<<<1, 1, 0, stream>>>(cycles, nanoseconds, least_ns);
+}
+
+void launch_copy(cudaStream_t stream, void* to, const void* from, std::int64_t size_bytes, int sms) {
+  const std::int64_t tiles = ceil_div(size_bytes, 16 * kCopyThreads * kCopyVectors);
+  copy_kernel<<<static_cast<unsigned>(persistent_grid(tiles, sms, 4)), kCopyThreads, 0, stream>>>(
+      static_cast<uint4*>(to), static_cast<const uint4*>(from), size_bytes);
+}
+
+void launch_empty(cudaStream_t stream) { empty_kernel<<<1, 1, 0, stream>>>(); }
+
+void* empty_kernel_address() { return reinterpret_cast<void*>(empty_kernel); }
+
+void launch_stamp(cudaStream_t stream, volatile ClockStamp* stamps, int sms) {
+  stamp_kernel<<<static_cast<unsigned>(2 * sms), kStampThreads, 0, stream>>>(stamps);
+}
+
+void load_primitives() {
+  cudaFuncAttributes attributes;
+  ROOFLINE_CUDA(cudaFuncGetAttributes(&attributes, stamp_kernel));
+  ROOFLINE_CUDA(cudaFuncGetAttributes(&attributes, gate_kernel));
+  ROOFLINE_CUDA(cudaFuncGetAttributes(&attributes, clock_kernel));
+  ROOFLINE_CUDA(cudaFuncGetAttributes(&attributes, copy_kernel));
+  ROOFLINE_CUDA(cudaFuncGetAttributes(&attributes, empty_kernel));
+}
+
+}  // namespace roofline::cuda

@@ -1,0 +1,81 @@
+// mixed_intensity on a GPU: binding the kernels of cuda/mixed_intensity_kernels.cuh.
+#include "cuda/probes/mixed_intensity_kernels.cuh"
+
+#include "cuda/kernels.h"
+#include "cuda/launch.cuh"
+
+namespace roofline::cuda {
+namespace {
+
+using ops::MixedIntensity;
+using MixedKernel = void (*)(MixedWork);
+
+// Small numbers of multiply-adds one by one, where a loop would show; larger ones in rounds of eight.
+template <class T>
+MixedKernel choose(std::int64_t multiply_adds, int& known) {
+  known = 0;
+#define ROOFLINE_KNOWN(n) \
+  case n:                 \
+    known = n;            \
+    return mixed_intensity_kernel<T, n>;
+  switch (multiply_adds) {
+    ROOFLINE_KNOWN(1)
+    ROOFLINE_KNOWN(2)
+    ROOFLINE_KNOWN(3)
+    ROOFLINE_KNOWN(4)
+    ROOFLINE_KNOWN(5)
+    ROOFLINE_KNOWN(6)
+    ROOFLINE_KNOWN(7)
+    ROOFLINE_KNOWN(8)
+    ROOFLINE_KNOWN(10)
+    ROOFLINE_KNOWN(12)
+    ROOFLINE_KNOWN(16)
+    default: return mixed_intensity_kernel<T, 0>;
+  }
+#undef ROOFLINE_KNOWN
+}
+
+template <class T>
+Bound bind(const MixedIntensity& problem, Device& device) {
+  if (!problem.isa.empty())
+    throw Unsupported("mixed_intensity: isa '" + problem.isa + "' is an instruction set of CPUs; leave it empty on a GPU");
+  if (problem.streams != 1) throw Unsupported("mixed_intensity: address streams are for CPUs' prefetchers; use streams 1 on a GPU");
+  int known = 0;
+  const MixedKernel kernel = choose<T>(problem.multiply_adds, known);
+  const KernelFacts facts = kernel_facts(device, kernel, kMixedThreads);
+  const bool aligned = reinterpret_cast<std::uintptr_t>(problem.a) % 16 == 0;
+  const std::int64_t element = sizeof(T);
+  const std::int64_t grid = persistent_grid(ceil_div(problem.elements * element, 16 * kMixedThreads), device.properties().sms,
+                                            facts.blocks_per_sm);
+  std::shared_ptr<void> memory;
+  MixedWork work{};
+  work.a = problem.a;
+  work.passes = problem.passes, work.steps = problem.multiply_adds - 1;
+  work.every = static_cast<int>(problem.every);
+  work.alpha = MixedIntensity::alpha, work.gamma = MixedIntensity::gamma;
+  work.plan = plan_stream(problem.elements, element, aligned, 1, kMixedVectors, kMixedThreads, grid);
+  work.sum = grid_sum(device, problem.sum, grid, memory);
+
+  Bound bound;
+  bound.plan.set("implementation", "read/" + device.properties().architecture());
+  record(bound.plan, "", facts, grid, kMixedThreads);
+  bound.plan.set("chains_per_thread", static_cast<int>(kMixedVectors * 16 / element));
+  bound.plan.set("compiled_multiply_adds", known);
+  bound.plan.set("workspace_bytes", Value(sum_workspace(work.sum, grid)));
+  bound.steps.push_back({"mixed_intensity", [=](Queue& queue) {
+                           kernel<<<static_cast<unsigned>(grid), kMixedThreads, 0, stream(queue)>>>(work);
+                           ROOFLINE_CUDA_LAUNCHED("mixed_intensity_kernel");
+                           static_cast<void>(memory);
+                         }});
+  return bound;
+}
+
+}  // namespace
+
+std::vector<KernelEntry> mixed_intensity_kernels() {
+  using K = Kernel<MixedIntensity, Device>;
+  const char* summary = "a tile of vectors is advanced in registers and summed while the next one is on its way";
+  return {entry(K{"read", DType::fp32, "", summary, bind<float>}), entry(K{"read", DType::fp64, "", summary, bind<double>})};
+}
+
+}  // namespace roofline::cuda

@@ -1,0 +1,168 @@
+// stream on a GPU through registers: persistent blocks, 128-bit accesses, several in flight per thread; strides and single
+// elements; re-reads from L1.
+#include "cuda/kernels.h"
+#include "cuda/launch.cuh"
+#include "cuda/probes/stream_kernels.cuh"
+#include "cuda/probes/stream_work.h"
+
+namespace roofline::cuda {
+namespace {
+
+using ops::Stream;
+using StreamKernel = void (*)(StreamWork);
+
+// How a thread moves what it moves.
+enum class By { vectors, deep_rounds, evict_first, elements };
+
+template <Access access, class T>
+StreamKernel with_streams(std::int64_t streams, By by) {
+  if (by == By::elements) return element_kernel<access, T>;
+  if constexpr (access == Access::read) {
+    if (by == By::deep_rounds) return stream_kernel<access, T, 1, kDeepUnroll, false>;
+  } else {
+    if (by == By::evict_first) return stream_kernel<access, T, 1, kUnroll, true>;
+  }
+  switch (streams) {
+    case 1: return stream_kernel<access, T, 1, kUnroll, false>;
+    case 2: return stream_kernel<access, T, 2, kUnroll, false>;
+    case 4: return stream_kernel<access, T, 4, kUnroll, false>;
+    case 8: return stream_kernel<access, T, 8, kUnroll, false>;
+    default: throw Error("stream: streams must be one of 1, 2, 4, 8, got " + std::to_string(streams));
+  }
+}
+
+template <class T>
+StreamKernel choose(const Stream& problem, By by) {
+  switch (problem.access) {
+    case Access::read: return with_streams<Access::read, T>(problem.streams, by);
+    case Access::write: return with_streams<Access::write, T>(problem.streams, by);
+    case Access::copy: return with_streams<Access::copy, T>(problem.streams, by);
+    case Access::scale: return with_streams<Access::scale, T>(problem.streams, by);
+    case Access::add: return with_streams<Access::add, T>(problem.streams, by);
+    case Access::triad: return with_streams<Access::triad, T>(problem.streams, by);
+  }
+  throw Error("stream: unknown access");
+}
+
+StreamKernel kernel_for(const Stream& problem, By by) {
+  return problem.dtype == DType::fp64 ? choose<double>(problem, by) : choose<float>(problem, by);
+}
+
+Bound launched(StreamKernel kernel, const StreamWork& work, std::int64_t grid, int threads, std::shared_ptr<void> memory) {
+  Bound bound;
+  bound.steps.push_back({"stream", [=](Queue& queue) {
+                           kernel<<<static_cast<unsigned>(grid), threads, 0, stream(queue)>>>(work);
+                           ROOFLINE_CUDA_LAUNCHED("stream_kernel");
+                           static_cast<void>(memory);
+                         }});
+  bound.plan.set("workspace_bytes", Value(sum_workspace(work.sum, grid)));
+  return bound;
+}
+
+// Strides and single elements.
+Bound by_element(const Stream& problem, Device& device) {
+  if (problem.in_flight_bytes != 0)
+    throw Unsupported("stream: in_flight_bytes is of 128-bit accesses; leave it 0 for strides and single elements");
+  if (problem.streams != 1) throw Unsupported("stream: single elements have one address stream on a GPU; use streams 1");
+  const StreamKernel kernel = kernel_for(problem, By::elements);
+  const KernelFacts facts = kernel_facts(device, kernel, kStreamThreads);
+  const std::int64_t grid =
+      persistent_grid(ceil_div(problem.elements, kStreamThreads), device.properties().sms, facts.blocks_per_sm);
+  std::shared_ptr<void> memory;
+  const StreamWork work = work_of(problem, device, grid, memory);
+  Bound bound = launched(kernel, work, grid, kStreamThreads, memory);
+  bound.plan.set("implementation", (problem.stride == 1 ? "scalar/" : "strided/") + device.properties().architecture());
+  record(bound.plan, "", facts, grid, kStreamThreads);
+  bound.plan.set("vector_bytes", static_cast<int>(size_bytes(problem.dtype)));
+  bound.plan.set("unroll", kUnroll);
+  if (problem.stride != 1) {
+    constexpr std::int64_t kSector = 32;  // what L2 fetches for one element
+    const std::int64_t walk_bytes =
+        std::min(problem.elements * size_bytes(problem.dtype), problem.elements / problem.stride * kSector);
+    bound.plan.set("line_bytes", Value(kSector));
+    bound.plan.set("lines_cached", walk_bytes <= device.properties().l2_bytes);
+  }
+  return bound;
+}
+
+Bound by_vector(const Stream& problem, Device& device, const char* variant, By by) {
+  const KernelFacts resident = kernel_facts(device, kernel_for(problem, by), kStreamThreads);
+  const bool deep = problem.access == Access::read && problem.streams == 1;
+  const Flight flight = plan_flight(problem.in_flight_bytes, deep, resident.blocks_per_sm);
+  if (flight.blocks_per_sm == 0)
+    throw Unsupported("stream: " + std::to_string(problem.in_flight_bytes) + " bytes in flight per SM need more threads than the " +
+                      std::to_string(resident.blocks_per_sm) + " blocks of " + std::to_string(kStreamThreads) +
+                      " that fit; use fewer, or the variant bulk");
+  if (flight.unroll == kDeepUnroll) by = By::deep_rounds;
+  const StreamKernel kernel = kernel_for(problem, by);
+  const KernelFacts facts = flight.unroll == kUnroll ? resident : kernel_facts(device, kernel, kStreamThreads);
+  if (facts.blocks_per_sm < flight.blocks_per_sm)
+    throw Unsupported("stream: " + std::to_string(flight.blocks_per_sm) + " blocks per SM are needed, " +
+                      std::to_string(facts.blocks_per_sm) + " fit; use a smaller in_flight_bytes");
+  const int streams = static_cast<int>(problem.streams);
+  const int round = problem.reads_b() && streams < kUnroll ? flight.unroll / 2 : flight.unroll;
+  const std::int64_t element = size_bytes(problem.dtype);
+  const std::int64_t tiles = ceil_div(problem.elements * element, 16 * kStreamThreads);
+  const std::int64_t grid = persistent_grid(tiles, device.properties().sms, flight.blocks_per_sm);
+  std::shared_ptr<void> memory;
+  StreamWork work = work_of(problem, device, grid, memory);
+  work.plan = plan_stream(problem.elements, element, aligned(problem), streams, round, kStreamThreads, grid);
+  Bound bound = launched(kernel, work, grid, kStreamThreads, memory);
+  bound.plan.set("implementation", std::string(variant) + "/" + device.properties().architecture());
+  record(bound.plan, "", facts, grid, kStreamThreads);
+  bound.plan.set("vector_bytes", aligned(problem) ? 16 : static_cast<int>(element));
+  bound.plan.set("unroll", round);
+  bound.plan.set("in_flight_bytes", Value(flight.bytes()));
+  return bound;
+}
+
+Bound plain(const Stream& problem, Device& device) {
+  refuse_for_cpus(problem);
+  const bool elements = problem.stride != 1 || problem.isa == "scalar";
+  return elements ? by_element(problem, device) : by_vector(problem, device, "plain", By::vectors);
+}
+
+Bound non_temporal(const Stream& problem, Device& device) {
+  if (problem.access == Access::read)
+    throw Unsupported("stream: read has no stores, so there is no non_temporal variant of it; use plain");
+  if (problem.in_place)
+    throw Unsupported("stream: update writes lines that it has just read, so there is no non_temporal variant of it; use plain");
+  refuse_for_cpus(problem);
+  refuse_but_vectors(problem, "non_temporal");
+  return by_vector(problem, device, "non_temporal", By::evict_first);
+}
+
+Bound cached(const Stream& problem, Device& device) {
+  refuse_for_cpus(problem);
+  refuse_but_vectors(problem, "cached");
+  if (problem.access != Access::read) throw Unsupported("stream: cached re-reads through L1, which keeps no stores; use read");
+  if (problem.in_flight_bytes != 0) throw Unsupported("stream: cached has 32 KiB in flight; leave in_flight_bytes 0");
+  const auto kernel = cached_kernel<float>;
+  const KernelFacts facts = kernel_facts(device, kernel, kCachedThreads);
+  ROOFLINE_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxL1));
+  const std::int64_t grid = device.properties().sms;
+  std::shared_ptr<void> memory;
+  StreamWork work = work_of(problem, device, grid, memory);
+  work.plan = plan_stream(problem.elements, 4, aligned(problem), 1, kCachedUnroll, kCachedThreads, grid);
+  Bound bound = launched(kernel, work, grid, kCachedThreads, memory);
+  bound.plan.set("implementation", "cached/" + device.properties().architecture());
+  record(bound.plan, "", facts, grid, kCachedThreads);
+  bound.plan.set("bytes_per_sm", Value(ceil_div(work.plan.vectors, grid) * 16));
+  return bound;
+}
+
+}  // namespace
+
+std::vector<KernelEntry> stream_kernels() {
+  using K = Kernel<Stream, Device>;
+  std::vector<KernelEntry> all = {
+      entry(K{"cached", DType::fp32, "", "each block re-reads its own part through L1, 128-bit loads", cached})};
+  for (const KernelEntry& each : stream_bulk_kernels()) all.push_back(each);
+  for (const DType dtype : {DType::fp32, DType::fp64}) {
+    all.push_back(entry(K{"plain", dtype, "", "persistent blocks, 128-bit loads past L1, ordinary stores, nothing kept", plain}));
+    all.push_back(entry(K{"non_temporal", dtype, "", "as plain, with stores that leave the caches first", non_temporal}));
+  }
+  return all;
+}
+
+}  // namespace roofline::cuda

@@ -1,0 +1,106 @@
+// stream on a GPU through shared memory (cuda/probes/stream_bulk.cuh).
+#include "cuda/probes/stream_bulk.cuh"
+
+#include "cuda/kernels.h"
+#include "cuda/launch.cuh"
+#include "cuda/probes/stream_work.h"
+
+namespace roofline::cuda {
+namespace {
+
+using ops::Stream;
+using BulkKernel = void (*)(BulkWork);
+
+template <class T>
+BulkKernel choose(Access access) {
+  switch (access) {
+    case Access::read: return bulk_kernel<Access::read, T>;
+    case Access::write: return bulk_write_kernel<T>;
+    case Access::copy: return bulk_kernel<Access::copy, T>;
+    case Access::scale: return bulk_kernel<Access::scale, T>;
+    case Access::add: return bulk_kernel<Access::add, T>;
+    case Access::triad: return bulk_kernel<Access::triad, T>;
+  }
+  throw Error("stream: unknown access");
+}
+
+Bound bulk(const Stream& problem, Device& device) {
+  refuse_for_cpus(problem);
+  refuse_but_vectors(problem, "bulk");
+  if (problem.in_place) throw Unsupported("stream: bulk copies of a later pass do not wait for those of an earlier one; use plain");
+  if (!aligned(problem)) throw Unsupported("stream: bulk copies need arrays at multiples of 16 bytes; use plain");
+  const int arrays = problem.reads_b() ? 2 : 1;
+  const bool stores = problem.access != Access::read;
+  const std::int64_t shared = device.properties().shared_bytes_per_block;
+  const Ring ring = plan_ring(problem.in_flight_bytes, arrays, stores, shared);
+  if (ring.stages == 0)
+    throw Unsupported("stream: " + std::to_string(problem.in_flight_bytes) + " bytes in flight do not fit the " +
+                      std::to_string(shared) + " bytes of shared memory that a block has here; use a smaller in_flight_bytes");
+  const BulkKernel kernel = problem.dtype == DType::fp64 ? choose<double>(problem.access) : choose<float>(problem.access);
+  const auto shared_bytes = static_cast<std::size_t>(problem.access == Access::write ? ring.piece_bytes : ring.bytes(arrays));
+  allow_shared(device, kernel, static_cast<std::int64_t>(shared_bytes));
+  const KernelFacts facts = kernel_facts(device, kernel, kBulkThreads, shared_bytes);
+
+  BulkWork work{};
+  work.ring = ring;
+  work.pieces = plan_pieces(problem.elements, size_bytes(problem.dtype), ring.piece_bytes);
+  const std::int64_t grid = persistent_grid(work.pieces.count, device.properties().sms, 1);
+  std::shared_ptr<void> memory;
+  work.stream = work_of(problem, device, grid, memory);
+
+  Bound bound;
+  bound.plan.set("implementation", "bulk/" + device.properties().architecture());
+  record(bound.plan, "", facts, grid, kBulkThreads);
+  bound.plan.set("stages", ring.stages);
+  bound.plan.set("piece_bytes", ring.piece_bytes);
+  bound.plan.set("in_flight_bytes", Value(ring.bytes(arrays)));
+  bound.plan.set("workspace_bytes", Value(sum_workspace(work.stream.sum, grid)));
+  bound.steps.push_back({"stream", [=](Queue& queue) {
+                           kernel<<<static_cast<unsigned>(grid), kBulkThreads, shared_bytes, stream(queue)>>>(work);
+                           ROOFLINE_CUDA_LAUNCHED("bulk_kernel");
+                           static_cast<void>(memory);
+                         }});
+  return bound;
+}
+
+Bound shared(const Stream& problem, Device& device) {
+  refuse_for_cpus(problem);
+  refuse_but_vectors(problem, "shared");
+  if (problem.access != Access::read) throw Unsupported("stream: shared re-reads what it has copied; use access read");
+  if (problem.in_flight_bytes != 0) throw Unsupported("stream: shared has no loads in flight; leave in_flight_bytes 0");
+  const std::int64_t grid = device.properties().sms;
+  std::shared_ptr<void> memory;
+  StreamWork work = work_of(problem, device, grid, memory);
+  work.plan = plan_stream(problem.elements, 4, aligned(problem), 1, kSharedUnroll, kSharedThreads, grid);
+  const std::int64_t own = ceil_div(work.plan.vectors, grid) * 16;
+  const auto chunk = static_cast<int>(
+      std::max<std::int64_t>(16, std::min(own, (device.properties().shared_bytes_per_block - 2 * kRingReserve) / 16 * 16)));
+  allow_shared(device, shared_kernel, chunk);
+  const KernelFacts facts = kernel_facts(device, shared_kernel, kSharedThreads, static_cast<std::size_t>(chunk));
+
+  Bound bound;
+  bound.plan.set("implementation", "shared/" + device.properties().architecture());
+  record(bound.plan, "", facts, grid, kSharedThreads);
+  bound.plan.set("bytes_per_sm", Value(own));
+  bound.plan.set("workspace_bytes", Value(sum_workspace(work.sum, grid)));
+  bound.steps.push_back({"stream", [=](Queue& queue) {
+                           shared_kernel<<<static_cast<unsigned>(grid), kSharedThreads, static_cast<std::size_t>(chunk),
+                                           stream(queue)>>>(work, chunk);
+                           ROOFLINE_CUDA_LAUNCHED("shared_kernel");
+                           static_cast<void>(memory);
+                         }});
+  return bound;
+}
+
+}  // namespace
+
+std::vector<KernelEntry> stream_bulk_kernels() {
+  using K = Kernel<Stream, Device>;
+  std::vector<KernelEntry> all = {entry(
+      K{"shared", DType::fp32, "", "each block copies its own part to shared memory once and adds it up from there", shared})};
+  for (const DType dtype : {DType::fp32, DType::fp64})
+    all.push_back(entry(K{"bulk", dtype, "sm_90", "persistent blocks, a ring of bulk copies (TMA) through shared memory", bulk}));
+  return all;
+}
+
+}  // namespace roofline::cuda

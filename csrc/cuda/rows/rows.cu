@@ -1,0 +1,155 @@
+// Binding the kernels over rows (cuda/rows/rows_kernels.cuh): which of the two, and how many threads share a row.
+#include "cuda/attention/softmax.cuh"
+#include "cuda/kernels.h"
+#include "cuda/launch.cuh"
+#include "cuda/rows/rows.h"
+#include "cuda/rows/rows_kernels.cuh"
+#include "ops/rows.h"
+
+namespace roofline::cuda {
+namespace {
+
+template <class T>
+const T* in(const void* tensor) {
+  return static_cast<const T*>(tensor);
+}
+
+template <class T>
+T* out(void* tensor) {
+  return static_cast<T*>(tensor);
+}
+
+struct Chosen {
+  RowPlan plan;
+  RowsWork work;
+};
+
+// others: the tensors of x's shape; vectors: those over columns. kept_chunks: 0 where nothing is kept, since there is one pass.
+Chosen choose(const ops::Rows& problem, double eps, std::initializer_list<const void*> others,
+              std::initializer_list<const void*> vectors, int kept_chunks) {
+  const std::int64_t element = size_bytes(problem.dtype);
+  const auto phase = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16; };
+  bool alike = true, aligned = phase(problem.x) == 0 && problem.columns % (16 / element) == 0;
+  for (const void* each : others) alike = alike && phase(each) == phase(problem.x);
+  for (const void* each : vectors) aligned = aligned && phase(each) == 0;
+  Chosen chosen;
+  chosen.plan =
+      plan_row(problem.columns, element, alike && aligned && kept_chunks > 0, kept_chunks > 0 ? kept_chunks : kLoopedChunks);
+  chosen.work = {problem.rows, problem.columns, chosen.plan.team, alike, static_cast<float>(eps)};
+  return chosen;
+}
+
+// touched: bytes of a row that a looped kernel goes over again.
+template <class Rows, class... Given>
+Bound bind_rows(const char* variant, const char* step, const ops::Rows& problem, Device& device, const Chosen& chosen,
+                std::int64_t touched, Rows* kernel, Given... given) {
+  const RowPlan& plan = chosen.plan;
+  const KernelFacts facts = kernel_facts(device, kernel, plan.threads);
+  const std::int64_t tiles = ceil_div(problem.rows, plan.rows_per_block());
+  const std::int64_t grid = persistent_grid(tiles, device.properties().sms, facts.blocks_per_sm);
+  Bound bound;
+  bound.plan.set("implementation", std::string(variant) + (plan.kept ? "_kept/" : "_looped/") + device.properties().architecture());
+  record(bound.plan, "", facts, grid, plan.threads);
+  bound.plan.set("threads_per_row", plan.team);
+  bound.plan.set("vector_bytes", chosen.work.vectors ? 16 : static_cast<int>(size_bytes(problem.dtype)));
+  // Half of L2 is left to what streams past.
+  bound.plan.set("row_cached", plan.kept || grid * plan.rows_per_block() * touched <= device.properties().l2_bytes / 2);
+  bound.plan.set("workspace_bytes", 0);
+  bound.steps.push_back({step, [=, work = chosen.work, threads = plan.threads](Queue& queue) {
+                           kernel<<<static_cast<unsigned>(grid), threads, 0, stream(queue)>>>(given..., work);
+                           ROOFLINE_CUDA_LAUNCHED("a kernel over rows");
+                         }});
+  return bound;
+}
+
+template <class T>
+Bound softmax(const ops::Softmax& problem, Device& device) {
+  const Chosen chosen = choose(problem, 0, {problem.y}, {}, kKeptChunks);
+  Bound bound = bind_rows("fused", "softmax", problem, device, chosen, problem.row_bytes(),
+                          chosen.plan.kept ? softmax_kept<T> : softmax_looped<T>, in<T>(problem.x), out<T>(problem.y));
+  bound.plan.set("exponentials_kept", chosen.plan.kept);
+  return bound;
+}
+
+template <class T>
+Bound rms_norm(const ops::RmsNorm& problem, Device& device) {
+  const Chosen chosen = choose(problem, problem.eps, {problem.y}, {problem.weight}, kKeptChunks);
+  return bind_rows("fused", "rms_norm", problem, device, chosen, problem.row_bytes(),
+                   chosen.plan.kept ? rms_norm_kept<T> : rms_norm_looped<T>, in<T>(problem.x), in<T>(problem.weight),
+                   out<T>(problem.y));
+}
+
+template <class T>
+Bound residual_rms_norm(const ops::ResidualRmsNorm& problem, Device& device) {
+  const Chosen chosen = choose(problem, problem.eps, {problem.residual, problem.y}, {problem.weight}, kKeptPairs);
+  return bind_rows("fused", "residual_rms_norm", problem, device, chosen, problem.row_bytes(),
+                   chosen.plan.kept ? residual_rms_norm_kept<T> : residual_rms_norm_looped<T>, in<T>(problem.x),
+                   in<T>(problem.weight), out<T>(problem.residual), out<T>(problem.y));
+}
+
+template <class T>
+Bound layer_norm(const ops::LayerNorm& problem, Device& device) {
+  const Chosen chosen = choose(problem, problem.eps, {problem.y}, {problem.weight, problem.bias}, kKeptChunks);
+  return bind_rows("two_pass", "layer_norm", problem, device, chosen, problem.row_bytes(),
+                   chosen.plan.kept ? layer_norm_kept<T> : layer_norm_looped<T>, in<T>(problem.x), in<T>(problem.weight),
+                   in<T>(problem.bias), out<T>(problem.y));
+}
+
+template <class T>
+Bound bias_relu(const ops::BiasRelu& problem, Device& device) {
+  const Chosen chosen = choose(problem, 0, {problem.y}, {}, 0);
+  return bind_rows("fused", "bias_relu", problem, device, chosen, problem.row_bytes(), bias_relu_rows<T>, in<T>(problem.x),
+                   in<T>(problem.bias), out<T>(problem.y));
+}
+
+template <class T>
+Bound probabilities(const Probabilities& problem, Device& device) {
+  const ops::Rows rows = {DType::fp32, problem.rows, problem.columns, problem.scores, problem.p};
+  Chosen chosen;
+  chosen.plan = plan_row(problem.columns, size_bytes(DType::fp32), false);
+  chosen.work = {problem.rows, problem.columns, chosen.plan.team, true, 0.f};
+  return bind_rows("fused", "softmax", rows, device, chosen, rows.row_bytes(), probabilities_kernel<T>, in<float>(problem.scores),
+                   out<T>(problem.p), problem.seq_q, problem.causal);
+}
+
+}  // namespace
+
+Bound bind_probabilities(const Probabilities& problem, Device& device) {
+  if (problem.dtype == DType::fp32) return probabilities<float>(problem, device);
+  if (problem.dtype == DType::fp16) return probabilities<__half>(problem, device);
+  if (problem.dtype == DType::bf16) return probabilities<__nv_bfloat16>(problem, device);
+  throw Unsupported("attention: there are no probabilities in " + name(problem.dtype));
+}
+
+std::vector<KernelEntry> softmax_kernels() {
+  return floating_kernels<ops::Softmax>(
+      "fused", "a team of threads per row, kept in registers between its one reading and its result; longer rows are read twice",
+      softmax<float>, softmax<__half>, softmax<__nv_bfloat16>);
+}
+
+std::vector<KernelEntry> rms_norm_kernels() {
+  return floating_kernels<ops::RmsNorm>(
+      "fused", "a team of threads per row, kept in registers between its one reading and its result; longer rows are read twice",
+      rms_norm<float>, rms_norm<__half>, rms_norm<__nv_bfloat16>);
+}
+
+std::vector<KernelEntry> residual_rms_norm_kernels() {
+  return floating_kernels<ops::ResidualRmsNorm>(
+      "fused", "a team of threads per row; the sum of a row and its residual stays in registers until both results are written",
+      residual_rms_norm<float>, residual_rms_norm<__half>, residual_rms_norm<__nv_bfloat16>);
+}
+
+std::vector<KernelEntry> layer_norm_kernels() {
+  return floating_kernels<ops::LayerNorm>(
+      "two_pass",
+      "a team of threads per row, kept in registers for its mean, its variance and the result; longer rows are read three times",
+      layer_norm<float>, layer_norm<__half>, layer_norm<__nv_bfloat16>);
+}
+
+std::vector<KernelEntry> bias_relu_kernels() {
+  return floating_kernels<ops::BiasRelu>(
+      "fused", "a team of threads per row, each element read once and written once; the bias comes from L1", bias_relu<float>,
+      bias_relu<__half>, bias_relu<__nv_bfloat16>);
+}
+
+}  // namespace roofline::cuda

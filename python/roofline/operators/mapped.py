@@ -1,0 +1,91 @@
+"""Operators that map a tensor to one of its shape, and those that only move numbers: what they have in common."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ..tensor_spec import TensorSpec
+from .base import Case, Operator
+
+FLOATS = ("fp32", "fp16", "bf16")
+BOTH = {"cpu": ("fp32", "bf16", "fp16"), "cuda": FLOATS}  # dtypes of kernels on both backends
+
+
+class Mapped(Operator, abstract=True):
+    """y = f(x, …): x and y of one shape, in dtype, with arithmetic in fp32."""
+
+    dtype: str
+    mix = "copy"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        raise NotImplementedError
+
+    def check(self) -> None:
+        self.one_of("dtype", FLOATS)
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        return (TensorSpec(name="x", shape=self.shape, dtype=self.dtype),)
+
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return (TensorSpec(name="y", shape=self.shape, dtype=self.dtype, role="out"),)
+
+    def compute(self) -> tuple[str, str]:
+        return self.dtype, "fp32"
+
+
+class Elementwise(Mapped, abstract=True):
+    elements: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.elements,)
+
+
+class Rowwise(Mapped, abstract=True):
+    """Over the rows of a matrix. constants: tensors of one number for each column."""
+
+    rows: int
+    columns: int
+    constants: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.rows, self.columns)
+
+    def check(self) -> None:
+        Mapped.check(self)
+        if "eps" in self.field_names():
+            self.require(self.eps > 0, "eps must be above 0, got {eps}")  # type: ignore[attr-defined]
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        each = (TensorSpec(name=name, shape=(self.columns,), dtype=self.dtype, role="constant") for name in self.constants)
+        return (*Mapped.inputs(self), *each)
+
+    @classmethod
+    def cases(cls) -> tuple[Case, ...]:
+        shapes = ((1, 1), (1, 7), (5, 1), (3, 16), (7, 31), (13, 64), (2, 127), (17, 1000), (3, 4097), (1, 100003), (997, 129))
+        small = tuple(Case(problem=cls.make(rows=rows, columns=columns)) for rows, columns in shapes)
+        narrow = tuple(
+            Case(problem=cls.make(rows=rows, columns=columns, dtype=dtype))
+            for dtype in ("fp16", "bf16")
+            for rows, columns in ((70, 64), (7, 31), (5, 4096), (3, 4097), (2, 50000))
+        )
+        eps = (Case(problem=cls.make(rows=11, columns=130, eps=0.5)),) if "eps" in cls.field_names() else ()
+        # Results beyond a cache, with rows that end inside a line: non-temporal stores.
+        beyond = Case(problem=cls.make(rows=4099, columns=4099))
+        return (*small, *narrow, *eps, beyond, Case(problem=cls.make(rows=2**19 + 3, columns=4099), slow=True))
+
+
+class Moved(Operator, abstract=True):
+    """Nothing is computed, and so nothing is lost."""
+
+    def flops(self) -> dict[str, int]:
+        return {}
+
+    def compute(self) -> tuple[str, str]:
+        dtype = getattr(self, "dtype", "fp32")
+        return dtype, dtype
+
+    def tolerance(self) -> tuple[float, float]:
+        return 0.0, 0.0

@@ -1,0 +1,53 @@
+"""What forms of attention have in common: queries in groups of heads, and the keys that each of them sees."""
+
+from __future__ import annotations
+
+from ..counts import pick
+from .base import Operator
+
+
+class Masked(Operator, abstract=True):
+    """Every query sees all keys; causal aligns the last query with the last key: query i sees keys j <= i + seq_kv - seq_q.
+
+    Where there are kv_heads, 0 of them means as many as heads, and the field then holds that number.
+    """
+
+    batch: int
+    heads: int
+    seq_q: int
+    seq_kv: int
+    causal: bool
+    dtype: str
+
+    mix = "read"
+    products_in_blocks = True
+
+    def check(self) -> None:
+        if "kv_heads" in self.field_names():
+            kv_heads = self.kv_heads  # type: ignore[attr-defined]
+            object.__setattr__(self, "kv_heads", pick(kv_heads == 0, self.heads, kv_heads))
+            self.require(
+                self.heads % self.kv_heads == 0,  # type: ignore[attr-defined]
+                "heads must be a multiple of kv_heads, got heads {heads} and kv_heads {kv_heads}",
+            )
+        self.require(
+            not self.causal or self.seq_q <= self.seq_kv,
+            "causal with seq_q {seq_q} > seq_kv {seq_kv}: the first queries would see no key; use seq_q <= seq_kv",
+        )
+
+    def compute(self) -> tuple[str, str]:
+        return self.dtype, "fp32"
+
+    @property
+    def group(self) -> int:
+        """Query heads of one head of keys and values."""
+        return self.heads // getattr(self, "kv_heads", self.heads)
+
+    def visible(self, query: int) -> int:
+        """Keys that a query sees: a leading part of all keys."""
+        return query + self.seq_kv - self.seq_q + 1 if self.causal else self.seq_kv
+
+    def pairs(self) -> int:
+        """Pairs of a query and a key it sees, over all heads."""
+        masked = self.seq_q * (self.seq_q - 1) // 2 if self.causal else 0
+        return self.batch * self.heads * (self.seq_q * self.seq_kv - masked)
