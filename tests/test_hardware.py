@@ -113,7 +113,7 @@ def test_how_many_there_are() -> None:
     assert len(SHEETS) == 37
     unverified = [number for number in everything if not number.verified]
     left = sum(not number.verified for number in sparse)
-    said = (Path(__file__).parent.parent / "docs" / "conventions.md").read_text(encoding="utf-8").replace("\n ", "")
+    said = (Path(__file__).parent.parent / "docs" / "datasheets.md").read_text(encoding="utf-8").replace("\n ", "")
     assert (
         f"Of the {len(everything) - len(sparse)} numbers {len(unverified) - left} are not verified, "
         f"besides {left} of the {len(sparse)} sparse peaks"

@@ -55,7 +55,7 @@ def count(
     products_only: bool = False,
     tensors: Sequence[str] | None = None,
 ) -> Counts:
-    """FLOPs and bytes of problems that run one after the other, by docs/conventions.md. An operator's name is its usual problem.
+    """FLOPs and bytes of problems that run one after the other, by docs/conventions. An operator's name is its usual problem.
 
     `count(Attention(seq_q=1, seq_kv=4096), "softmax").flops_per_byte`.
 
