@@ -41,7 +41,7 @@ from roofline.results.record import STATUSES, Bracket
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
-FLOPS, BYTES, WHOLE_MODELS, TIMING, FILES = (DOCS / "conventions" / f"{n}.md" for n in ("flops", "bytes", "models", "timing", "files"))
+FLOPS, BYTES, TIMING, FILES = (DOCS / "conventions" / f"{name}.md" for name in ("flops", "bytes", "timing", "files"))
 ARCHITECTURE = DOCS / "architecture.md"
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 PAGES = [README, CONTRIBUTING, *sorted(DOCS.rglob("*.md"))]
@@ -420,7 +420,7 @@ def test_byte_formulas(cases: list[Operator]) -> None:
 def test_phases_and_their_fields() -> None:
     from roofline.transformer.phases import PHASES
 
-    stated = {row[0].strip("`"): re.findall(r"`(\w+)`", row[1]) for row in rows(section(WHOLE_MODELS, "Whole models"), 2)[1:]}
+    stated = {row[0].strip("`"): re.findall(r"`(\w+)`", row[1]) for row in rows(section(DOCS / "conventions" / "models.md", "Whole models"), 2)[1:]}
     assert stated == {name: [field.name for field in dataclasses.fields(phase)] for name, phase in PHASES.items()}
 
 
@@ -510,7 +510,8 @@ def test_how_much_of_the_datasheets_is_verified() -> None:
     sparse = [peak.number for sheet in sheets for peak in sheet.sparse]
     counts = [[n.verified for n in numbers] for numbers in ([n for sheet in sheets for n in sheet.counted()], sparse)]
     total, unverified = (len(counts[0]) - len(counts[1]), counts[0].count(False) - counts[1].count(False))
-    assert f"Of the {total} numbers {unverified} are not verified" in " ".join(section(DOCS / "datasheets.md", "Datasheets").split())
+    text = " ".join(section(DOCS / "datasheets.md", "Datasheets").split())
+    assert f"Of the {total} numbers {unverified} are not verified" in text
     assert f"{len(sheets)} devices" in README.read_text(encoding="utf-8")
 
 
