@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -12,9 +13,10 @@ DOCS = ROOT / "docs"
 PAGES = ("CONTRIBUTING.md", "notebooks/*.ipynb", "benchmarks/results/*/*/*.md", "benchmarks/results/*/*/*.png")
 
 
+@event_priority(100)  # before plugins that look for notebooks
 def on_files(files: Any, config: Any) -> None:
     for path in sorted(found for pattern in PAGES for found in ROOT.glob(pattern)):
-        files.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))
+        files.append(File(path.relative_to(ROOT).as_posix(), str(ROOT), config.site_dir, config.use_directory_urls))
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:

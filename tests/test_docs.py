@@ -264,7 +264,7 @@ def test_an_operator_is_few_places() -> None:
     named.discard("python/roofline/__init__.py")
     for path in named:
         assert (ROOT / path.replace("square", "stream")).is_file(), path
-    assert len({path.removesuffix(".h").removesuffix(".cpp") for path in named}) <= 8, sorted(named)
+    assert len({path.removesuffix(".h").removesuffix(".cpp") for path in named}) <= 9, sorted(named)
 
 
 # -- docs/architecture.md -----------------------------------------------------------------------------------------------------
@@ -512,7 +512,7 @@ def test_how_much_of_the_datasheets_is_verified() -> None:
     total, unverified = (len(counts[0]) - len(counts[1]), counts[0].count(False) - counts[1].count(False))
     text = " ".join(section(DOCS / "datasheets.md", "Datasheets").split())
     assert f"Of the {total} numbers {unverified} are not verified" in text
-    assert f"{len(sheets)} devices" in README.read_text(encoding="utf-8")
+    assert f"{len(sheets)} devices" in " ".join(README.read_text(encoding="utf-8").split())
 
 
 def test_limits_of_comparisons() -> None:

@@ -73,12 +73,18 @@ def _check_fields(made: Any, what: str, least: Mapping[str, int]) -> None:
 class Quantization(ByName):
     """How weights are stored where that is not the model's own dtype.
 
-    weights: their dtype. group: how many share one scale of scale_bits and one zero point of zero_bits; 0: a whole tensor. None of
-    either: as SHARED_SCALES says for the dtype (nvfp4 8 bits per 16, mxfp4 8 per 32, int4 16 per 128, all others a whole tensor).
-    activations: the dtype products read activations in ("": the model's, and weights are widened first). covers: "layers",
-    every matrix of attention and FFN; "ffn", those of dense FFNs and all experts; "ffn_and_output", attention's output projection
-    too; "experts", those of the routed experts. Embeddings, head, norms, biases and router keep the model's dtype. method: its name
-    in config.json, for readers. Raises Error for bad fields.
+    Attributes:
+        weights: their dtype.
+        group: how many share one scale of scale_bits and one zero point of zero_bits; 0: a whole tensor. None of either: as
+            SHARED_SCALES says for the dtype (nvfp4 8 bits per 16, mxfp4 8 per 32, int4 16 per 128, all others a whole tensor).
+        activations: the dtype products read activations in ("": the model's, and weights are widened first).
+        covers: "layers", every matrix of attention and FFN; "ffn", those of dense FFNs and all experts; "ffn_and_output",
+            attention's output projection too; "experts", those of the routed experts. Embeddings, head, norms, biases and
+            router keep the model's dtype.
+        method: its name in config.json, for readers.
+
+    Raises:
+        Error: for bad fields.
     """
 
     method: str = ""
