@@ -61,7 +61,7 @@ def main() -> None:
         pyplot.close(ax.figure)
         print(f"{path.relative_to(ROOT)}: {path.stat().st_size >> 10} KiB")
     lines = ["# Gallery", "", "Every picture once, made by `python docs/gallery.py` from datasheets and from what"]
-    lines += [f"`benchmarks/results/{(RECORDED / 'readme').read_text().strip()}` holds. [plots.md](plots.md) says how."]
+    lines += [f"`benchmarks/results/{(RECORDED / 'readme').read_text().strip()}` holds. [Sweep and plot](plots.md) says how."]
     for name, picture in plot.PICTURES.items():
         about = f"{picture.about[0].upper()}{picture.about[1:]}."
         lines += ["", f"## {name.replace('_', '-')}", "", about, "", f"`{picture.example}`", ""]

@@ -13,7 +13,6 @@ import contextlib
 import dataclasses
 import io
 import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -55,17 +54,6 @@ def operators_table() -> str:
             rows.append([name, summary, f"`{variant}`", *dtypes])
             name = summary = ""
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
-
-
-def cuda_kernels() -> str:
-    """Every CUDA kernel, by the dtypes it has."""
-    found: dict[str, list[str]] = {}
-    for operator in OPERATORS.values():
-        for variant, declared in operator.variants.items():
-            if "cuda" in declared.dtypes:
-                found.setdefault(", ".join(declared.dtypes["cuda"]), []).append(f"`{operator.name}` {variant}")
-    lines = [f"- {dtypes}: {', '.join(names)}" for dtypes, names in found.items()]
-    return "\n".join(textwrap.fill(line, width=132, subsequent_indent="  ") for line in lines)
 
 
 def _value(gives: Any) -> str:
@@ -189,7 +177,7 @@ def advice() -> str:
 
 PAGES = {
     README: {"advice": advice, "figures": first_figures},
-    TABLE: {"operators": operators_table, "cuda-kernels": cuda_kernels},
+    TABLE: {"operators": operators_table},
     CLAIMS: {"claims": claims_tables},
     CENSUS: {"census": deepseek_census},
     MACHINES: {"machines": machines_table},
