@@ -22,7 +22,7 @@ CLAIMS = ROOT / "docs" / "claims.md"
 CENSUS = ROOT / "docs" / "census.md"
 MACHINES = ROOT / "docs" / "machines.md"
 MODELS = ROOT / "docs" / "models.md"
-PLOTS = ROOT / "docs" / "plots.md"
+GALLERY = ROOT / "docs" / "gallery.md"
 TABLE = ROOT / "docs" / "operators.md"
 PLOT_FUNCTIONS = ROOT / "docs" / "reference" / "plot.md"
 RECORDED = ROOT / "benchmarks" / "results"  # by benchmarks/record
@@ -151,14 +151,16 @@ def models_table() -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def pictures_tables() -> str:
+def pictures() -> str:
     """Every picture by what it is of: its name, the question it answers, a call."""
     found = []
     for group, about in GROUPS.items():
-        found += [f"## {about[0].upper()}{about[1:].partition(':')[0].partition(' (')[0]}", "", "| name | what it shows | call |"]
-        found += ["| --- | --- | --- |"]
-        found += [f"| `{name.replace('_', '-')}` | {p.about} | `{p.example}` |" for name, p in PICTURES.items() if p.group == group]
-        found.append("")
+        found += [f"## {about[0].upper()}{about[1:].partition(':')[0].partition(' (')[0]}", ""]
+        for name, picture in PICTURES.items():
+            if picture.group == group:
+                says = f"{picture.about[0].upper()}{picture.about[1:]}: `{picture.example}`"
+                stem = next(stem for stem in (f"plot_{name}", name) if (ROOT / "docs" / "images" / f"{stem}.png").exists())
+                found += [f"### {name.replace('_', '-')}", "", says, "", f"![{name.replace('_', ' ')}](images/{stem}.png)", ""]
     return "\n".join(found).rstrip()
 
 
@@ -182,7 +184,7 @@ PAGES = {
     CENSUS: {"census": deepseek_census},
     MACHINES: {"machines": machines_table},
     MODELS: {"models": models_table},
-    PLOTS: {"pictures": pictures_tables},
+    GALLERY: {"pictures": pictures},
     PLOT_FUNCTIONS: {"pictures": picture_functions},
 }
 
