@@ -430,7 +430,8 @@ def test_byte_formulas(cases: list[Operator]) -> None:
 def test_phases_and_their_fields() -> None:
     from roofline.transformer.phases import PHASES
 
-    stated = {row[0].strip("`"): re.findall(r"`(\w+)`", row[1]) for row in rows(section(DOCS / "conventions" / "models.md", "Whole models"), 2)[1:]}
+    table = rows(section(DOCS / "conventions" / "models.md", "Whole models"), 2)[1:]
+    stated = {row[0].strip("`"): re.findall(r"`(\w+)`", row[1]) for row in table}
     assert stated == {name: [field.name for field in dataclasses.fields(phase)] for name, phase in PHASES.items()}
 
 
