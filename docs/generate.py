@@ -158,7 +158,7 @@ def pictures() -> str:
         found += [f"## {about[0].upper()}{about[1:].partition(':')[0].partition(' (')[0]}", ""]
         for name, picture in PICTURES.items():
             if picture.group == group:
-                says = f"{picture.about[0].upper()}{picture.about[1:]}: `{picture.example}`"
+                says = f"{picture.about[0].upper()}{picture.about[1:]}.\n`{picture.example}`"
                 stem = next(stem for stem in (f"plot_{name}", name) if (ROOT / "docs" / "images" / f"{stem}.png").exists())
                 found += [f"### {name.replace('_', '-')}", "", says, "", f"![{name.replace('_', ' ')}](images/{stem}.png)", ""]
     return "\n".join(found).rstrip()
