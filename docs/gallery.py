@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws docs/images/plot_*.png, each picture once from its example, and writes docs/gallery.md.
+"""Draws docs/images/plot_*.png, each picture once from its example.
 
 Usage: python docs/gallery.py [NAME ...]
 Machines are datasheets and the one that benchmarks/results/readme names, with its results. Nothing is measured, and the compiled
@@ -15,7 +15,6 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
-PAGE = ROOT / "docs" / "gallery.md"
 RECORDED = ROOT / "benchmarks" / "results"
 DPI, COLOURS = 80, 128  # of the pictures: a page of them is to be small
 
@@ -60,14 +59,6 @@ def main() -> None:
         Image.open(png).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
         pyplot.close(ax.figure)
         print(f"{path.relative_to(ROOT)}: {path.stat().st_size >> 10} KiB")
-    lines = ["# Gallery", "", "Every picture once, made by `python docs/gallery.py` from datasheets and from what"]
-    lines += [f"`benchmarks/results/{(RECORDED / 'readme').read_text().strip()}` holds. [plots.md](plots.md) says how."]
-    for name, picture in plot.PICTURES.items():
-        about = f"{picture.about[0].upper()}{picture.about[1:]}."
-        lines += ["", f"## {name.replace('_', '-')}", "", about, "", f"`{picture.example}`", ""]
-        drawn = f"images/plot_{name}.png" if (IMAGES / f"plot_{name}.png").exists() else f"images/{name}.png"
-        lines += [f"![{name.replace('_', ' ')}]({drawn})"]
-    PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

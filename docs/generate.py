@@ -13,7 +13,6 @@ import contextlib
 import dataclasses
 import io
 import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,9 @@ CLAIMS = ROOT / "docs" / "claims.md"
 CENSUS = ROOT / "docs" / "census.md"
 MACHINES = ROOT / "docs" / "machines.md"
 MODELS = ROOT / "docs" / "models.md"
-PLOTS = ROOT / "docs" / "plots.md"
+GALLERY = ROOT / "docs" / "gallery.md"
+TABLE = ROOT / "docs" / "operators.md"
+PLOT_FUNCTIONS = ROOT / "docs" / "reference" / "plot.md"
 RECORDED = ROOT / "benchmarks" / "results"  # by benchmarks/record
 BACKENDS = {"cpu": "CPU", "cuda": "CUDA"}  # as declared, as shown
 
@@ -53,17 +54,6 @@ def operators_table() -> str:
             rows.append([name, summary, f"`{variant}`", *dtypes])
             name = summary = ""
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
-
-
-def cuda_kernels() -> str:
-    """Every CUDA kernel, by the dtypes it has."""
-    found: dict[str, list[str]] = {}
-    for operator in OPERATORS.values():
-        for variant, declared in operator.variants.items():
-            if "cuda" in declared.dtypes:
-                found.setdefault(", ".join(declared.dtypes["cuda"]), []).append(f"`{operator.name}` {variant}")
-    lines = [f"- {dtypes}: {', '.join(names)}" for dtypes, names in found.items()]
-    return "\n".join(textwrap.fill(line, width=132, subsequent_indent="  ") for line in lines)
 
 
 def _value(gives: Any) -> str:
@@ -161,15 +151,22 @@ def models_table() -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def pictures_tables() -> str:
+def pictures() -> str:
     """Every picture by what it is of: its name, the question it answers, a call."""
     found = []
     for group, about in GROUPS.items():
-        found += [f"## {about[0].upper()}{about[1:].partition(':')[0].partition(' (')[0]}", "", "| name | what it shows | call |"]
-        found += ["| --- | --- | --- |"]
-        found += [f"| `{name.replace('_', '-')}` | {p.about} | `{p.example}` |" for name, p in PICTURES.items() if p.group == group]
-        found.append("")
+        found += [f"## {about[0].upper()}{about[1:].partition(':')[0].partition(' (')[0]}", ""]
+        for name, picture in PICTURES.items():
+            if picture.group == group:
+                says = f"{picture.about[0].upper()}{picture.about[1:]}.\n`{picture.example}`"
+                stem = next(stem for stem in (f"plot_{name}", name) if (ROOT / "docs" / "images" / f"{stem}.png").exists())
+                found += [f"### {name.replace('_', '-')}", "", says, "", f"![{name.replace('_', ' ')}](images/{stem}.png)", ""]
     return "\n".join(found).rstrip()
+
+
+def picture_functions() -> str:
+    """For mkdocstrings: a line each."""
+    return "\n" + "\n\n".join(f"::: roofline.plot.pictures.{name}.{name}" for name in PICTURES) + "\n"
 
 
 def advice() -> str:
@@ -181,12 +178,14 @@ def advice() -> str:
 
 
 PAGES = {
-    README: {"advice": advice, "operators": operators_table, "cuda-kernels": cuda_kernels, "figures": first_figures},
+    README: {"advice": advice, "figures": first_figures},
+    TABLE: {"operators": operators_table},
     CLAIMS: {"claims": claims_tables},
     CENSUS: {"census": deepseek_census},
     MACHINES: {"machines": machines_table},
     MODELS: {"models": models_table},
-    PLOTS: {"pictures": pictures_tables},
+    GALLERY: {"pictures": pictures},
+    PLOT_FUNCTIONS: {"pictures": picture_functions},
 }
 
 
@@ -203,7 +202,7 @@ def generated(text: str, page: Path = README) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Write the generated parts of README.md, docs/claims.md and docs/census.md.")
+    parser = argparse.ArgumentParser(description="Write the generated parts of README.md and docs.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 where a page is stale")
     check, stale = parser.parse_args().check, False
     for page in PAGES:

@@ -97,7 +97,7 @@ def test_a_model_as_engines_run_it_has_no_variant(name: str) -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_the_whole_is_next_to_what_is_done_by_hand(name: str) -> None:
-    """docs/conventions.md: how far decode of one sequence is above weights and cache over bandwidth."""
+    """docs/conventions/models.md: how far decode of one sequence is above weights and cache over bandwidth."""
     given = {"must_fit": False, "launch_s": 0.0}
     phase, h200 = Decode(batch=1, seq_kv=4096), Machine.from_datasheet("H200")
     whole = predict(h200, preset(name), phase, **given)  # type: ignore[arg-type]

@@ -88,7 +88,7 @@ def test_ranks_that_a_token_goes_to_by_hand() -> None:
 
 
 def test_groups_picked_by_scores_spread_a_little_more() -> None:
-    """What docs/conventions.md says of DeepSeek-V3's router: groups by their two best scores, experts by score within these."""
+    """What docs/conventions/models.md says of DeepSeek-V3: groups by their two best scores, experts by score within these."""
     scores = np.random.default_rng(7).random((20_000, 8, 32))
     best = np.sort(scores, axis=-1)[..., -2:].sum(axis=-1)
     left_out = np.argsort(best, axis=-1)[:, :4]

@@ -114,7 +114,7 @@ def test_how_many_there_are() -> None:
     unverified = [number for number in everything if not number.verified]
     left = sum(not number.verified for number in sparse)
     root = Path(__file__).parent.parent
-    said = (root / "docs" / "conventions.md").read_text(encoding="utf-8").replace("\n ", "")
+    said = (root / "docs" / "datasheets.md").read_text(encoding="utf-8").replace("\n ", "")
     assert f"{len(SHEETS)} devices" in (root / "README.md").read_text(encoding="utf-8")
     assert (
         f"Of the {len(everything) - len(sparse)} numbers {len(unverified) - left} are not verified, "

@@ -192,7 +192,7 @@ def test_a_file_that_grows_is_read_to_the_limit_only(tmp_path: Path, monkeypatch
 
 
 def test_limits_are_those_of_the_docs() -> None:
-    text = (ROOT / "docs" / "conventions.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "conventions" / "files.md").read_text(encoding="utf-8")
     stated = dict(re.findall(r"^\| ([a-z ]+?) \| ([\d.]+ [MG]iB) \|", text, re.MULTILINE))
     assert stated == {kind: reading.fmt_bytes(most) for kind, most in reading.LIMITS.items()}
 

@@ -304,9 +304,15 @@ def cheat_sheet(
     """Where a model lies on a machine, as one table: cheat_sheet("H100 SXM", "Llama-3-8B", weights="fp8").
 
     A decode step for each `batch`, with seq_kv keys a sequence, and a prefill of one prompt of seq_q tokens (with ep of one a
-    rank); under each the kinds of its kernels. machine, model and dtypes: as for `roofline.predict`. how: its options for models
-    (tp, ep, fused, launch_s, …). Times are expected ones: nothing is measured, and what does not fit in memory is predicted
-    nevertheless and says so. Raises Error for bad fields, an unknown option, and ceilings that are missing.
+    rank); under each the kinds of its kernels. Nothing is measured; what does not fit in memory is predicted nevertheless and
+    says so.
+
+    Args:
+        machine: as for `roofline.predict`, and so are model and dtypes.
+        how: options of `roofline.predict` for models (tp, ep, fused, launch_s, …).
+
+    Raises:
+        Error: for bad fields, an unknown option, and ceilings that are missing.
     """
     on = machine_of(machine)
     config = model_of(model, dtype=dtype, weights=weights, activations=activations, kv=kv, quantization=quantization)

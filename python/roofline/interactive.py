@@ -169,11 +169,16 @@ def explore(
     """Sliders for the fields of an operator, a machine, a dtype and a variant: its point moves on the roofline.
 
     `explore("H100")`, `explore([mine, "H100"], "matmul", rows=1)`. The text says bound, time, rates and tokens/s, by `predict`.
-    machine: one or several, each a Machine or what `Machine.load` takes. variant: a kernel of ours (None: compulsory bytes in one
-    launch). fields: where the sliders begin (of attention: a decode step, batch 1, 4096 tokens in the cache).
 
-    Without ipywidgets it draws a still picture over sequence and batch (or of the one problem) and returns its Axes. Raises
-    Error for unknown machines, operators and fields.
+    Without ipywidgets it draws a still picture over sequence and batch (or of the one problem) and returns its Axes.
+
+    Args:
+        machine: one or several, each a Machine or what `Machine.load` takes.
+        variant: a kernel of ours (None: compulsory bytes in one launch).
+        fields: where the sliders begin (of attention: a decode step, batch 1, 4096 tokens in the cache).
+
+    Raises:
+        Error: for unknown machines, operators and fields.
     """
     machines = _named(machines_of(machine))
     cls = operator_named(operator) if isinstance(operator, str) else operator
@@ -257,13 +262,20 @@ def explore_model(
 ) -> Explorer | Axes:  # fmt: skip
     """Lists and sliders for model, machine, phase, batch, length, tensor parallelism and dtypes: the time of each part.
 
-    `explore_model("Llama-3-8B", ["H100", "A100"])`. config: one or several, each a TransformerConfig, a preset's name or a
-    config.json. machine: likewise. seq: tokens in the KV cache of a decode step, or of the prompt of a prefill. weights, kv:
-    dtypes of weights and cache. The text says bound, time, tokens/s and memory, as `predict` does; what does not fit is shown, and
-    said.
+    `explore_model("Llama-3-8B", ["H100", "A100"])`. The text says bound, time, tokens/s and memory, as `predict` does, and what
+    does not fit.
 
-    Without ipywidgets it draws `plot.decode_heatmap` of the first model and machine and returns its Axes. Raises Error for unknown
-    names.
+    Without ipywidgets it draws `plot.decode_heatmap` of the first model and machine and returns its Axes.
+
+    Args:
+        config: one or several, each a TransformerConfig, a preset's name or a config.json.
+        machine: likewise.
+        seq: tokens in the KV cache of a decode step, or of the prompt of a prefill.
+        weights: dtype of the weights.
+        kv: dtype of the KV cache.
+
+    Raises:
+        Error: for unknown names.
     """
     machines = _named(machines_of(machine))
     given = [config] if isinstance(config, (str, TransformerConfig)) or not isinstance(config, Sequence) else list(config)

@@ -29,9 +29,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roofs:
-    """The roofs one problem meets: FLOP/s, bytes/s, seconds. `level` names the memory level; labels: term -> ceiling as printed.
+    """The roofs one problem meets: FLOP/s, bytes/s, seconds. `level` names the memory level.
 
-    link_bytes_per_s: to the other ranks, for problems that have any; None for the rest.
+    Attributes:
+        labels: term -> ceiling as printed.
+        link_bytes_per_s: to the other ranks, for problems that have any; None for the rest.
     """
 
     compute_flops_per_s: float
@@ -269,9 +271,14 @@ def place(
 ) -> Placement:
     """Where a problem, or counts of several, lies on the roofline of a machine or of given roofs.
 
-    place("gemm", "H100", M=512, N=4096, K=4096): problems and machines are objects or words, as in `roofline.predict`. dtype: of
-    the arithmetic (the problem's own where it is left out). level: of the operands; None is the slowest. Of a problem the
-    compulsory bytes count. Raises Error naming a ceiling that is missing, and for counts on a machine without a dtype.
+    place("gemm", "H100", M=512, N=4096, K=4096): problems and machines are objects or words, as in `roofline.predict`.
+
+    Args:
+        dtype: of the arithmetic (the problem's own where it is left out).
+        level: of the operands; None is the slowest.
+
+    Raises:
+        Error: naming a ceiling that is missing, and for counts on a machine without a dtype.
     """
     if not isinstance(work, Counts):
         work = problem_of(work, {**fields, **({"dtype": dtype} if dtype and not isinstance(work, Operator) else {})})
@@ -298,8 +305,11 @@ def place(
 class Crossing(Shown):
     """Where intensity, which grows with the batch, meets a ridge.
 
-    batch: there (a fraction), None where it never does: every sequence then brings bytes of its own. limit: the intensity that an
-    endless batch approaches. ridge: both in FLOP/byte. over: the field that grows, where it is another one than the batch.
+    Attributes:
+        batch: there (a fraction), None where it never does: every sequence then brings bytes of its own.
+        limit: the intensity that an endless batch approaches, in FLOP/byte.
+        ridge: the ridge point, in FLOP/byte.
+        over: the field that grows, where it is another one than the batch.
     """
 
     batch: float | None
@@ -355,9 +365,14 @@ def crossover(
 ) -> Crossing:
     """The batch from which `problem` is compute-bound on `machine`: crossover("A100", "ffn", dtype="bf16", d_model=4096).batch.
 
-    machine, problem: objects or words, as in `roofline.predict`; an operator by its name is a decode step (seq_q 1) unless seq_q is
-    given. over: the field that grows; "" is the first of SHARING with which its FLOPs grow while bytes are shared. level: of the
-    operands (None: the slowest). Compulsory bytes count. Raises Error where no field does, and naming a ceiling that is missing.
+    Args:
+        machine: an object or words, as in `roofline.predict`.
+        problem: likewise; an operator by its name is a decode step (seq_q 1) unless seq_q is given.
+        over: the field that grows; "" is the first of SHARING with which its FLOPs grow while bytes are shared.
+        level: of the operands (None: the slowest).
+
+    Raises:
+        Error: where no field does, and naming a ceiling that is missing.
     """
     machine, problem = machine_of(machine), growing(problem, fields, over)
     known = problem.field_names()

@@ -59,7 +59,12 @@ _SINGLE = ("plan", "utilisation")  # whose values may be mappings or have commas
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PredictionTable(Shown, Sequence[Answer | None]):
-    """Predictions side by side: a column each. axes: what each differs by, as text. refusals: why one is None, else ""."""
+    """Predictions side by side: a column each.
+
+    Attributes:
+        axes: what each differs by, as text.
+        refusals: why one is None, else "".
+    """
 
     found: tuple[Answer | None, ...]
     axes: tuple[Mapping[str, str], ...]
@@ -210,34 +215,48 @@ def predict(
     """The expected time of a problem or of a model's phase on a machine, with nothing measured.
 
     `predict("8xH100", "Llama-3-70B", "decode", batch=32, seq_kv="8k", weights="fp8")`, `predict("H100", "gemm", M=512, N="8k",
-    K="8k", dtype="bf16")`. machine: a Machine, or what `Machine.load` takes. what: a problem, an operator or its name (then its
-    fields follow, in our names or the field's: M, N, K, n_heads, seq_len), or a model: a TransformerConfig, a preset's name, a
-    config.json. phase: of a model, an object or "prefill", "decode" (where nothing is said), "mixed", "training",
-    "serving"; then its fields.
+    K="8k", dtype="bf16")`.
 
     Seconds, rates and sizes may be words too ("2us", "450GB/s", "80GB"). Every argument may be a list, or words with commas: then
     the answer is a `PredictionTable` with a column for each combination, else a `Prediction` of a problem or a `ModelPrediction`,
     of "serving" a `ServingPrediction`: what requests take and cost, `predict("8xH100", "Llama-3-70B", "serving", input_len="1k",
     output_len=256, concurrency=32, price_per_hour=2.5)`.
 
-    dtype: of a problem; of a model's weights and activations. utilisation: the share of the ceilings that is reached, one number or
-    {"compute": 0.7, "bandwidth": 0.8, "link": 0.9}. launch_s: of each kernel (None: the machine's latency).
+    Args:
+        machine: a Machine, or what `Machine.load` takes.
+        what: a problem, an operator or its name (then its fields follow, in our names or the field's: M, N, K, n_heads,
+            seq_len), or a model: a TransformerConfig, a preset's name, a config.json.
+        phase: of a model, an object or "prefill", "decode" (where nothing is said), "mixed", "training", "serving"; then its
+            fields.
+        dtype: of a problem; of a model's weights and activations.
+        utilisation: the share of the ceilings that is reached, one number or {"compute": 0.7, "bandwidth": 0.8, "link": 0.9}.
+        launch_s: of each kernel (None: the machine's latency).
+        quantization: of a model: "fp8", "nvfp4", "awq", … (`transformer.config.SCHEMES`), weights and what GEMMs read.
+        weights: of a model: a narrower dtype of the weights, scales counted.
+        activations: of a model: the dtype that GEMMs read.
+        kv: of a model: the dtype of the KV cache.
+        fields: of the operator or the phase, and other words for these options.
+        tp: ranks of tensor parallelism (None: the devices of "8xH100", else 1).
+        ep: ranks of expert parallelism in its place, each with an equal part of the experts and of the sequences.
+        lm_head: whether the head counts.
+        fused: see `transformer.layers`.
+        counting: "full", or "weights_and_kv", which is often done by hand: weights of products and KV cache over bandwidth,
+            FLOPs of products over their roof.
+        overhead_s: of each pass through the layers.
+        link_bytes_per_s: what a rank receives, and sends as much (None: the machine's link).
+        link_latency_s: of each collective.
+        memory_share: of memory_bytes (None: the machine's) that may be used.
+        must_fit: raise Error where it does not fit, naming the largest batch that does.
+        price_per_hour: of a device, in serving.
+        variant: of a problem: a kernel of this package, whose further traffic and launches count too (None: that of `plan`, else
+            the compulsory bytes, in one launch).
+        plan: facts of a kernel that ran.
+        level: where the operands lie (None: the slowest, a cold run).
+        unit: "core" or "tensor".
+        knee: p of the sum of levels and arithmetic, 1 to infinity (None: as measured).
 
-    Of a model. quantization: "fp8", "nvfp4", "awq", … (`transformer.config.SCHEMES`), weights and what products read; or one by
-    one weights (a narrower dtype, scales counted), activations and kv (of the cache). tp: ranks of tensor parallelism (None: the
-    devices of "8xH100", else 1); or ep: of expert parallelism, each with an equal part of the experts and of the sequences.
-    lm_head: whether the head counts. fused: see `transformer.layers`. counting: "full", or "weights_and_kv", which is often done by
-    hand: weights of products and KV cache over bandwidth, FLOPs of products over their roof. overhead_s: of each pass through the
-    layers.
-    link_bytes_per_s: what a rank receives, and sends as much (None: the machine's link). link_latency_s: of each collective.
-    memory_share: of memory_bytes (None: the machine's) that may be used. must_fit: raise Error where it does not fit, naming the
-    largest batch that does. price_per_hour: of a device, in serving.
-
-    Of a problem. variant: a kernel of ours, whose further traffic and launches count too (None: that of `plan`, else the compulsory
-    bytes, in one launch). plan: facts of a kernel that ran. level: where the operands lie (None: the slowest, a cold run). unit:
-    "core" or "tensor". knee: p of the sum of levels and arithmetic, 1 to infinity (None: as measured).
-
-    Raises Error for unknown names, with those that resemble them, for what an operator or ranks refuse, and for missing ceilings.
+    Raises:
+        Error: for unknown names, with those that resemble them, for what an operator or ranks refuse, and for missing ceilings.
     """
     given: dict[str, Any] = {
         "dtype": dtype, "quantization": quantization, "weights": weights, "activations": activations, "kv": kv, "tp": tp, "ep": ep,

@@ -114,14 +114,19 @@ def sweep(
     """Measure `problem` for every combination of `axes`: lists of values for its fields, or for the shorthand `seq_len`.
 
     `sweep("attention", head_dim=128, batch=[1, 8, 64], seq_len=["1k", "8k"])`; problem and machine are objects or words, as in
-    `roofline.predict`. variant: one, several, or None for the
-    default of each point.
-    out: a results file (JSON Lines). Each point is on disk before the next begins, and a sweep run again with the same file
-    measures only what is missing or was disturbed; what is disturbed again is no new line. A point that cannot run is a result with
-    its reason.
+    `roofline.predict`.
 
-    Returns the points of this sweep in order. Raises Error for bad input before anything is measured; on Ctrl-C what is
-    finished is on disk.
+    Args:
+        variant: one, several, or None for the default of each point.
+        out: a results file (JSON Lines). Each point is on disk before the next begins, and a sweep run again with the same file
+            measures only what is missing or was disturbed; what is disturbed again is no new line. A point that cannot run is a
+            result with its reason.
+
+    Returns:
+        The points of this sweep in order.
+
+    Raises:
+        Error: for bad input before anything is measured; on Ctrl-C what is finished is on disk.
     """
     opened = open_device(device, threads)
     problem, machine = problem_of(problem), None if machine is None else machine_of(machine)

@@ -40,15 +40,18 @@ def level_bytes(problem: Operator, tiles: Mapping[str, Mapping[str, int]], *, va
 
     `level_bytes(Matmul(rows=512, columns=512, inner=512), {"L2": {"rows": 64, "columns": 64}})`.
 
-    tiles: of each level of interest the tile kept nearer than it: the tile in registers for "L1" (a GPU's shared memory), a thread
-    block's for "L2", for "DRAM" what the last cache holds. A side that is left out is whole, and {} is the compulsory bytes.
-
     matmul, bmm, quantized_matmul: rows and columns of c, which keeps its sums; inner, where they leave the tile every so often.
     attention: queries and heads in a block, of one KV head (without heads: queries of all its heads in one run, as decode kernels
-    and tiled on CPUs have them); keys, which come in whole blocks (left out: as many as are seen, and q stays). variant: "tiled",
-    whose scores stay nearer than every level, or "naive", which passes them through all.
+    and tiled on CPUs have them); keys, which come in whole blocks (left out: as many as are seen, and q stays).
 
-    Raises Error for other operators, levels and sides, and for tiles that do not nest: a nearer one is never larger.
+    Args:
+        tiles: of each level of interest the tile kept nearer than it: the tile in registers for "L1" (a GPU's shared memory), a
+            thread block's for "L2", for "DRAM" what the last cache holds. A side that is left out is whole, and {} is the
+            compulsory bytes.
+        variant: "tiled", whose scores stay nearer than every level, or "naive", which passes them through all.
+
+    Raises:
+        Error: for other operators, levels and sides, and for tiles that do not nest: a nearer one is never larger.
     """
     if problem.name not in _SIDES:
         raise Error(f"{problem.name}: its tiles are not known; level_bytes does {', '.join(_SIDES)}")

@@ -290,20 +290,28 @@ def measure_machine(
 ) -> Machine:
     """The ceilings of one device: bandwidth by level and access, arithmetic by dtype and instruction set, latencies.
 
-    `measure_machine("cpu", quick=True)`.
+    `measure_machine("cpu", quick=True)`. A ceiling that other work disturbed is measured again after the others, up to
+    policy.tries times in all.
 
-    device: "cpu", "cuda:0"; None is the first GPU, else the CPU. threads: of a CPU, 0 for all usable cores. quick: the main
-    ceilings only, in 10 s (deadline_s is QUICK_S where there is no policy). thorough: every access at every level with all threads
-    and with one, strides, the knee at every level, size curves and a long load; minutes. A ceiling disturbed by other work is
-    measured again after the others, up to policy.tries times in all. deadline_s: what is not begun by then is left out, and the
-    machine's provenance names it under left_out; what fails (a probe with a wrong result) too, with a reason that begins with
-    "failed: ".
-    out: a machine file. The finished machine takes the place of the same device and name in it, and all others are kept; until
-    then it stays as it was. unfinished: what is written after every ceiling (default: `out` with .partial behind it, which goes
-    in the end); the same call goes on with it. force: replace an `out` that is no machine file, and an unfinished measurement of
-    other options. arena_bytes: memory for the arrays of all probes; None is the smaller of 4 GiB and a quarter of what is
-    available. depth: "report" is what a report measures, quick and what predictions need. Raises Error for bad input and for such
-    files, and Unsupported where there is no such device.
+    Args:
+        device: "cpu", "cuda:0"; None is the first GPU, else the CPU.
+        threads: of a CPU, 0 for all usable cores.
+        quick: the main ceilings only, in 10 s (deadline_s is QUICK_S where there is no policy).
+        thorough: every access at every level with all threads and with one, strides, the knee at every level, size curves and a
+            long load; minutes.
+        deadline_s: what is not begun by then is left out, and the machine's provenance names it under left_out; what fails (a
+            probe with a wrong result) too, with a reason that begins with "failed: ".
+        out: a machine file. The finished machine takes the place of the same device and name in it, and all others are kept;
+            until then it stays as it was.
+        unfinished: what is written after every ceiling (default: `out` with .partial behind it, which goes in the end); the
+            same call goes on with it.
+        force: replace an `out` that is no machine file, and an unfinished measurement of other options.
+        arena_bytes: memory for the arrays of all probes; None is the smaller of 4 GiB and a quarter of what is available.
+        depth: "report" is what a report measures, quick and what predictions need.
+
+    Raises:
+        Error: for bad input and for such files.
+        Unsupported: where there is no such device.
     """
     if quick and thorough:
         raise Error("measure_machine: quick and thorough exclude each other")

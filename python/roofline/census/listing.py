@@ -33,10 +33,13 @@ def _size(value: float) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Census:
-    """The kernels of one or several phases of a model, in the order they run. machine: its name, "" without one.
+    """The kernels of one or several phases of a model, in the order they run.
 
     Each `Entry` has what a plot of kernels needs: name, phase, flops_per_byte, attainable_flops_per_s, bound, ridge_flops_per_byte,
     time_s and measured_s.
+
+    Attributes:
+        machine: its name, "" without one.
     """
 
     config: TransformerConfig

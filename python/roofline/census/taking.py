@@ -54,10 +54,13 @@ def census_of(
 
     `census_of("Llama-3-8B", ["prefill", "decode"], "H100")`.
 
-    config, phases, machine: objects or words, as `roofline.predict` takes them, and so are tp, ep, lm_head, fused, launch_s and
-    link_bytes_per_s; whether the model fits in memory is not asked. results: measurements (a `Results`) of the machine's kind of
-    device that stand beside the kernels of their shape. Raises Error for what the operators or ranks refuse, for ceilings that are
-    missing, and for results of another kind of device.
+    Args:
+        config: an object or words, as `roofline.predict` takes them; so are phases, machine, tp, ep, lm_head, fused, launch_s
+            and link_bytes_per_s. Whether the model fits in memory is not asked.
+        results: measurements (a `Results`) of the machine's kind of device that stand beside the kernels of their shape.
+
+    Raises:
+        Error: for what the operators or ranks refuse, for ceilings that are missing, and for results of another kind of device.
     """
     config = model_of(config)
     asked = [phase_of(phase) for phase in ([phases] if isinstance(phases, (Phase, str)) else phases)]

@@ -20,7 +20,9 @@ Found = Scalar | list[Scalar] | tuple[Scalar, ...] | None
 class Check:
     """A claim, what it says should be found, what was found, and whether that agrees.
 
-    unit: of what was found, in base SI units; "" for plain numbers. why: what is right, or for what reason.
+    Attributes:
+        unit: of what was found, in base SI units; "" for plain numbers.
+        why: what is right, or for what reason.
     """
 
     claim: str
@@ -138,11 +140,18 @@ def check(
 ) -> Check:
     """Hold a claim against what was found: check("An H100's ridge point is 295", h100.ridge("fp16"), equals=295).
 
-    found: a number, a text, True or False, or a list of these, of which each must agree; None (nothing was found) agrees with
-    nothing. equals: the value, or one for each; numbers agree within `tolerance` of it (a share, 0.01 unless given), all else
-    exactly. above, below: bounds that numbers must keep, without the bound itself. unit: of the numbers, which are in base SI units
-    ("FLOP/s"). why: shown beside the verdict. Raises Error unless there is something to hold it against, and where lists differ in
-    length.
+    Args:
+        found: a number, a text, True or False, or a list of these, of which each must agree; None (nothing was found) agrees
+            with nothing.
+        equals: the value, or one for each; numbers agree within `tolerance` of it (a share, 0.01 unless given), all else
+            exactly.
+        above: a bound that numbers must keep, without the bound itself.
+        below: likewise.
+        unit: of the numbers, which are in base SI units ("FLOP/s").
+        why: shown beside the verdict.
+
+    Raises:
+        Error: unless there is something to hold it against, and where lists differ in length.
     """
     if equals is None and above is None and below is None:
         raise Error("check: give equals, above or below, so that there is something to hold it against")

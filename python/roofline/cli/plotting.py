@@ -72,8 +72,8 @@ def documented(picture: Any) -> dict[str, str]:
     from ..plot.figure import Assumptions, Look, Steps
 
     text = "\n".join(inspect.cleandoc(each.__doc__ or "") for each in (Look, Steps, Assumptions, picture))
-    joined = re.sub(r"\n[ \t]+(?=\S)", " ", text)
-    return dict(re.findall(r"^(\w+): (.+)$", joined, re.MULTILINE))
+    joined = re.sub(r"\n {8,}(?=\S)", " ", text)
+    return dict(re.findall(r"^    (\w+): (.+)$", joined, re.MULTILINE))
 
 
 def _parameters(picture: Any) -> list[inspect.Parameter]:
@@ -122,7 +122,7 @@ def flags(parser: argparse.ArgumentParser, name: str | None = None) -> None:
             add_flags(parser, each)
     elif (picture := _pictures().get(name.replace("-", "_"))) is not None:
         add_flags(parser, picture)
-        parser.description = re.split(r"\n(?=\w+: )", inspect.cleandoc(picture.__doc__ or ""))[0]
+        parser.description = inspect.cleandoc(picture.__doc__ or "").partition("\n\nArgs:")[0]
     else:
         for shared in ("title", "theme", "results", "dtype"):
             parser.add_argument(f"--{shared}", dest=f"of_{shared}", help=documented(_pictures()["roofline"])[shared])

@@ -123,8 +123,10 @@ def compare(a: Comparable, b: Comparable) -> Comparison:
 
     Each is a Machine, measurements, the path of a machine file, a results file or a report's folder, or the name of a datasheet.
     Where one of them is a datasheet, every peak stated there stands beside the best measured ceiling of its kind. Between machines
-    of different names the number of threads and the sizes of probes need not be equal; a note says where they are not. Raises
-    Error for files that cannot be read, for a machine against measurements, and for different kinds of device.
+    of different names the number of threads and the sizes of probes need not be equal; a note says where they are not.
+
+    Raises:
+        Error: for files that cannot be read, for a machine against measurements, and for different kinds of device.
     """
     left, right = _read("A", a), _read("B", b)
     claim = right.claim or left.claim

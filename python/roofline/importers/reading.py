@@ -25,8 +25,12 @@ def _tool(source: Source) -> str:
 def read(path: str | os.PathLike[str], *, tool: str | None = None, collective: str | None = None) -> Imported:
     """Points and ceilings of a file of `ncu --csv` or nccl-tests.
 
-    tool: one of TOOLS (None: told by the content). collective: of a log of nccl-tests that does not name its own. Raises Error for
-    any other file, and for what is wrong in it with the line's number.
+    Args:
+        tool: one of TOOLS (None: told by the content).
+        collective: of a log of nccl-tests that does not name its own.
+
+    Raises:
+        Error: for any other file, and for what is wrong in it with the line's number.
     """
     if tool not in (None, *TOOLS):
         raise Error(f"tool must be one of {', '.join(TOOLS)}, got {tool!r:.80}")

@@ -49,16 +49,21 @@ def fmt_modes(values: Iterable[float], unit: str) -> str:
 class Ceiling(Shown):
     """A measured problem (or a datasheet number) that bounds others.
 
-    probe: the id of one of `probes.PROBES`, which says what kind of ceiling it is. level, access, variant, dtype, accumulator,
-    unit, isa and params: which of that probe's ceilings. samples: bytes/s ("bandwidth", "link", "transfer"), FLOP/s ("compute") or
-    seconds ("latency"), one per timed batch, positive.
-    problem: {"operator": name, **fields}, enough to measure it again. threads: of the probe (0 where it means nothing).
-    plan: facts of the kernel that ran (implementation, streams, huge_page_share, ...). sustained: the rate after 10 s and more
-    of load, at the clock that power and heat then allow; else it is a burst.
-    ops_per_cycle: FLOP per cycle that the instruction set allows a thread, or a GPU's unit a multiprocessor. clock_hz: while it
-    was measured. conditions: what the device said of itself meanwhile (clocks, power, temperature, shares of what held its
-    clocks).
-    Raises Error for a probe and fields outside the lists above and for samples that are not positive numbers.
+    Attributes:
+        probe: the id of one of `probes.PROBES`, which says what kind of ceiling it is; level, access, variant, dtype,
+            accumulator, unit, isa and params say which of its ceilings.
+        samples: bytes/s ("bandwidth", "link", "transfer"), FLOP/s ("compute") or seconds ("latency"), one per timed batch,
+            positive.
+        problem: {"operator": name, **fields}, enough to measure it again.
+        threads: of the probe (0 where it means nothing).
+        plan: facts of the kernel that ran (implementation, streams, huge_page_share, ...).
+        sustained: the rate after 10 s and more of load, at the clock that power and heat then allow; else it is a burst.
+        ops_per_cycle: FLOP per cycle that the instruction set allows a thread, or a GPU's unit a multiprocessor.
+        clock_hz: while it was measured.
+        conditions: what the device said of itself meanwhile (clocks, power, temperature, shares of what held its clocks).
+
+    Raises:
+        Error: for a probe and fields outside the lists above and for samples that are not positive numbers.
     """
 
     probe: Text

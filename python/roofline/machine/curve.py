@@ -78,7 +78,11 @@ class Plateau:
 class SizeCurve:
     """Bandwidth of one access over the size of its working set, which all threads together hold.
 
-    points: kept in order of size. Raises Error for no points, a size twice, and an access that does not exist.
+    Attributes:
+        points: kept in order of size.
+
+    Raises:
+        Error: for no points, a size twice, and an access that does not exist.
     """
 
     access: Text

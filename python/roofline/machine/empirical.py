@@ -79,9 +79,13 @@ def last_half(load: Sequence[SustainedSample]) -> tuple[SustainedSample, ...]:
 class EmpiricalRoofline:
     """A mixed-intensity sweep of one kernel at one memory level.
 
-    points: of different intensities, in any order. burst: FLOP/s of the same arithmetic without memory, seconds of load only.
-    sustained: the same under load for 10 s and more, in order of time; empty where it was not measured.
-    Raises Error for fields outside their lists, no points, an intensity twice, and times that do not rise.
+    Attributes:
+        points: of different intensities, in any order.
+        burst: FLOP/s of the same arithmetic without memory, seconds of load only.
+        sustained: the same under load for 10 s and more, in order of time; empty where it was not measured.
+
+    Raises:
+        Error: for fields outside their lists, no points, an intensity twice, and times that do not rise.
     """
 
     level: Text

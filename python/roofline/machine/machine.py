@@ -47,8 +47,9 @@ _SUMS = {"fp64": "fp64", "int8": "int32", "int4": "int32"}  # what products of a
 class Machine(Shown):
     """One device and its ceilings, what they were over the size of a working set, and over arithmetic intensity.
 
-    facts: what the backend knows (cpu name, l1_bytes and l2_bytes per core, l3_bytes, isas, threads, ...).
-    provenance: versions and conditions of the run. Both hold JSON values only.
+    Attributes:
+        facts: what the backend knows (cpu name, l1_bytes and l2_bytes per core, l3_bytes, isas, threads, ...).
+        provenance: versions and conditions of the run.
     """
 
     name: Text

@@ -66,13 +66,19 @@ def measure_callable(
 
     `measure_callable(np.matmul, a, b, flops=Matmul(rows=512, columns=512, inner=512))`.
 
-    flops, bytes: what one call computes and moves, as numbers, or an operator of ours as `flops` (its FLOPs, compulsory
-    bytes, dtype and mix). dtype: of the compute roof. mix: the access whose bandwidth is the memory roof. level: where its
-    data lies ("L1", ...; None: memory). threads: of the roofs it is compared with. The callable runs on its own threads, unpinned;
-    what it returns is dropped. stream: of a GPU, the one that the callable launches on (PyTorch's, CuPy's, a handle): it is timed
-    by events there, and what it launches elsewhere is not seen. Without one it is timed by the host's clock, from an idle GPU to
-    an idle GPU, launches included; the plan's `clock` says which. Raises Error for bad input; what the callable raises passes
-    through.
+    Args:
+        flops: what one call computes: a number, or an operator (its FLOPs, compulsory bytes, dtype and mix).
+        bytes: what one call moves, where `flops` is a number.
+        dtype: of the compute roof.
+        mix: the access whose bandwidth is the memory roof.
+        level: where its data lies ("L1", ...; None: memory).
+        threads: of the roofs it is compared with; the callable runs on its own threads, unpinned.
+        stream: of a GPU, the one that the callable launches on (PyTorch's, CuPy's, a handle): it is timed by events there, and
+            what it launches elsewhere is not seen. Without one it is timed by the host's clock, from an idle GPU to an idle
+            GPU, launches included; the plan's `clock` says which.
+
+    Raises:
+        Error: for bad input; what the callable raises passes through.
     """
     if not callable(function):
         raise Error(f"measure_callable: {function!r:.80} is not callable")

@@ -92,13 +92,21 @@ def run(
     `run(Relu(elements=1000), x=np.ones(1000, np.float32))["y"]`.
 
     A tensor is a NumPy array, or anything with `__dlpack__` or `__cuda_array_interface__` (PyTorch, CuPy, JAX) that lies on the
-    device; it is used where it lies, after what its library has enqueued. device: None is where the tensors lie; if all are
-    NumPy arrays, the first GPU, else the CPU. An output that is given is written; one that is not, is returned in new memory: as
-    a NumPy array on the CPU and where all tensors are NumPy arrays, else as a `DeviceArray`. What the problem updates in place
-    is copied first, and the copy returned, but for the names in `in_place`. All work is finished on return.
+    device; it is used where it lies, after what its library has enqueued. All work is finished on return.
 
-    Returns the outputs by name; bf16 and fp8 ones in NumPy as their bits. Raises Error for a missing, unknown or misshapen
-    tensor or one on another device, Unsupported where there is no such kernel here, OutOfMemory.
+    Args:
+        device: None is where the tensors lie; if all are NumPy arrays, the first GPU, else the CPU.
+        in_place: names of tensors that the problem may update where they lie; of others it updates a copy.
+        tensors: inputs, and outputs to write. An output that is not given is new: a NumPy array on the CPU and where all tensors
+            are NumPy arrays, else a `DeviceArray`.
+
+    Returns:
+        The outputs by name; bf16 and fp8 ones in NumPy as their bits.
+
+    Raises:
+        Error: for a missing, unknown or misshapen tensor or one on another device.
+        Unsupported: where there is no such kernel here.
+        OutOfMemory: too large for the memory.
     """
     if isinstance(problem, (str, type)):
         problem = problem_of(problem)

@@ -34,9 +34,11 @@ MOST_SETS = 64  # of rotating buffers; a smaller problem is made cold by emptyin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy(ByName):
-    """How long and how carefully to sample. Times in seconds; noise: half-width of the 95 % interval over the median.
+    """How long and how carefully to sample; times are in seconds.
 
-    limit_s: of one measurement with its preparation: samples are fewer, and no try begins, where it would take longer.
+    Attributes:
+        noise: half-width of the 95 % interval over the median.
+        limit_s: of one measurement with its preparation: samples are fewer, and no try begins, where it would take longer.
     """
 
     warmup_min_s: float = 0.1
@@ -361,14 +363,19 @@ def measure(
 ) -> Measurement:
     """Time one problem: correctness first, then samples between brackets of its own roofs.
 
-    problem, machine: objects or words, as in `roofline.predict`: measure("attention", seq_q=1, seq_kv="8k"). fields: of an
-    operator by name, or changed of a problem.
-    variant: None is the operator's default on this device, or the fastest by `machine` where that timed several kernels.
-    device: "cpu", "cuda:0"; None is the first GPU, else the CPU.
-    machine: its best configurations of the roofs are used; without one they are found in a short calibration.
-    cache_state: "cold" (operands come from DRAM) or "warm". steps: time each step of a kernel of several alone, too.
+    Args:
+        problem: an object or words, as in `roofline.predict`: measure("attention", seq_q=1, seq_kv="8k").
+        fields: of an operator by name, or changed of a problem.
+        variant: None is the operator's default on this device, or the fastest by `machine` where that timed several kernels.
+        device: "cpu", "cuda:0"; None is the first GPU, else the CPU.
+        machine: its best configurations of the roofs are used; without one they are found in a short calibration.
+        cache_state: "cold" (operands come from DRAM) or "warm".
+        steps: time each step of a kernel of several alone, too.
 
-    Raises Error (bad input, or a wrong result), Unsupported (no such kernel here, with the reason), OutOfMemory.
+    Raises:
+        Error: bad input, or a wrong result.
+        Unsupported: no such kernel here, with the reason.
+        OutOfMemory: too large for the memory.
     """
     if isinstance(problem, (str, type)):
         problem = problem_of(problem)

@@ -55,13 +55,19 @@ def count(
     products_only: bool = False,
     tensors: Sequence[str] | None = None,
 ) -> Counts:
-    """FLOPs and bytes of problems that run one after the other, by docs/conventions.md. An operator's name is its usual problem.
+    """FLOPs and bytes of problems that run one after the other, by docs/conventions. An operator's name is its usual problem.
 
     `count(Attention(seq_q=1, seq_kv=4096), "softmax").flops_per_byte`.
 
-    Bytes are the compulsory ones, and what `variant` moves beyond them (plan: its facts, see `Operator.traffic`). products_only:
-    FLOPs of matrix products alone, as papers count. tensors: names of those whose compulsory bytes count (None: all; empty: only
-    what the variant moves beyond). Raises Error for a variant or a tensor that a problem has not.
+    Bytes are the compulsory ones, and what `variant` moves beyond them.
+
+    Args:
+        plan: facts of the variant's kernel, see `Operator.traffic`.
+        products_only: FLOPs of matrix products alone, as papers count.
+        tensors: names of those whose compulsory bytes count (None: all; empty: only what the variant moves beyond).
+
+    Raises:
+        Error: for a variant or a tensor that a problem has not.
     """
     from . import problem_of
 
@@ -83,7 +89,9 @@ def count(
 class Growth(Shown):
     """Counts over a number x (a batch, tokens): flops_each x FLOPs over bytes_once + bytes_each x bytes. All above 0.
 
-    bytes_once: what all share, such as weights. bytes_each: what every one brings, such as activations or a KV cache.
+    Attributes:
+        bytes_once: what all share, such as weights.
+        bytes_each: what every one brings, such as activations or a KV cache.
     """
 
     flops_each: float
@@ -128,7 +136,11 @@ class Growth(Shown):
 def growth(problem: Operator | type[Operator] | str, field: str, *, products_only: bool = False, **fields: Any) -> Growth:
     """How the counts of a problem grow with one of its fields: growth("gemm", "M", N="4k", K="4k").
 
-    fields: of an operator by name. Raises Error unless FLOPs and bytes grow linearly, and some bytes are shared.
+    Args:
+        fields: of an operator by name.
+
+    Raises:
+        Error: unless FLOPs and bytes grow linearly, and some bytes are shared.
     """
     from . import problem_of
 

@@ -55,9 +55,9 @@ class _Wgmma(_Tiles):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mma(Operator):
-    """tiles independent sums c[t] = a[0][t] bᵀ[t] + a[1][t] bᵀ[t] + a[0][t] bᵀ[t] + …, `steps` products each.
+    """Independent sums, one a tile t: `c[t] = a[0, t] bᵀ[t] + a[1, t] bᵀ[t] + a[0, t] bᵀ[t] + …`, `steps` products each.
 
-    a[1] is -a[0], so that an odd number of steps gives one product and an even one zeros, whatever the number: no sum grows, and
+    `a[1]` is `-a[0]`, so that an odd number of steps gives one product and an even one zeros: no sum grows, and
     each is checked. a: [2, tiles, rows, inner]. b: [tiles, columns, inner], as the units read it. A variant's kernels have tiles of
     one size for a dtype (see `tile`). accumulator: of the sums, empty for the usual one; fp16 for fp16 and fp8_e4m3.
     data: random numbers of variance 1 whose sums are exact (integers from -127 to 127, of int4 from -7 to 7), constant (all ones),

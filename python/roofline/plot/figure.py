@@ -31,9 +31,12 @@ MOST_NOTES = 4  # lines under a picture
 
 
 class Look(TypedDict, total=False):
-    """ax: Axes to draw on; None is a new figure.
-    title: another title.
-    theme: "light" or "dark"; None suits the ground of `ax`, and is light for a new figure.
+    """Keywords of every picture.
+
+    Attributes:
+        ax: Axes to draw on; None is a new figure.
+        title: another title.
+        theme: "light" or "dark"; None suits the ground of `ax`, and is light for a new figure.
     """
 
     ax: Axes | None
@@ -42,10 +45,13 @@ class Look(TypedDict, total=False):
 
 
 class Steps(Look, total=False):
-    """phase: one or several of prefill, decode, mixed, training, objects or words (default: a prefill and decode steps).
-    batch: sequences of each phase that is given in words, one or several.
-    seq_q: tokens of a prompt of such a phase.
-    seq_kv: keys of a sequence in decode of such a phase.
+    """Keywords of pictures of phases.
+
+    Attributes:
+        phase: one or several of prefill, decode, mixed, training, objects or words (default: a prefill and decode steps).
+        batch: sequences of each phase that is given in words, one or several.
+        seq_q: tokens of a prompt of such a phase.
+        seq_kv: keys of a sequence in decode of such a phase.
     """
 
     phase: Any
@@ -55,23 +61,26 @@ class Steps(Look, total=False):
 
 
 class Assumptions(Look, total=False):
-    """dtype: of weights and activations.
-    quantization: of weights and what products read: "fp8", "nvfp4", "awq", ….
-    weights: dtype of the matrices of layers alone.
-    activations: dtype that products read.
-    kv: dtype of the KV cache.
-    tp: ranks of tensor parallelism (default: the devices of "8xH100", else 1).
-    ep: ranks of expert parallelism.
-    lm_head: whether the product that makes logits counts.
-    fused: false: separate products, and scores of attention in memory.
-    counting: "full", or "weights_and_kv".
-    utilisation: share of the ceilings that is reached: 0.8, or "compute=0.7,bandwidth=0.8,link=0.9".
-    launch_s: of each kernel (default: the machine's latency).
-    overhead_s: added to each step.
-    link_bytes_per_s: between ranks, one way.
-    link_latency_s: of a collective.
-    memory_bytes: of one device (default: the machine's).
-    memory_share: of it that may be used.
+    """Keywords of pictures that predict models.
+
+    Attributes:
+        dtype: of weights and activations.
+        quantization: of weights and what products read: "fp8", "nvfp4", "awq", ….
+        weights: dtype of the matrices of layers alone.
+        activations: dtype that products read.
+        kv: dtype of the KV cache.
+        tp: ranks of tensor parallelism (default: the devices of "8xH100", else 1).
+        ep: ranks of expert parallelism.
+        lm_head: whether the product that makes logits counts.
+        fused: false: separate products, and scores of attention in memory.
+        counting: "full", or "weights_and_kv".
+        utilisation: share of the ceilings that is reached: 0.8, or "compute=0.7,bandwidth=0.8,link=0.9".
+        launch_s: of each kernel (default: the machine's latency).
+        overhead_s: added to each step.
+        link_bytes_per_s: between ranks, one way.
+        link_latency_s: of a collective.
+        memory_bytes: of one device (default: the machine's).
+        memory_share: of it that may be used.
     """
 
     dtype: str | None
@@ -108,7 +117,8 @@ USUAL: Mapping[str, Any] = {"lm_head": True, "fused": True, "ep": 1, "counting":
 class Picture(Generic[P]):
     """A picture as a function. Called, it draws its first panel and returns the Axes; it shows nothing and changes no setting.
 
-    about: the question it answers, for lists. example: a call, as in the documents.
+    Attributes:
+        about: the question it answers, for lists. example: a call, as in the documents.
     """
 
     __name__: str

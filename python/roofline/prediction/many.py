@@ -72,9 +72,13 @@ def predict_many(
 ) -> Predictions:
     """`predict` for all problems of NumPy arrays that broadcast: predict_many("H100", "attention", seq_q=1, seq_kv=lengths).
 
-    given: fields of the operator, numbers as arrays (see `Operator.many`). fitting: the operands of each problem lie in the fastest
-    measured level that holds them (a warm run), instead of `level` for all. The rest is as for `predict`. Counts are float64, exact
-    below 2**53. Raises Error as `predict` does, and for fields, naming the values of the first problem that is refused.
+    Args:
+        given: fields of the operator, numbers as arrays (see `Operator.many`).
+        fitting: the operands of each problem lie in the fastest measured level that holds them (a warm run), instead of `level`
+            for all.
+
+    Raises:
+        Error: as `predict` does, and for fields, naming the values of the first problem that is refused.
     """
     assumed = Assumed(threads=threads, unit=unit, utilisation=utilisation, launch_s=launch_s, knee=knee)
     machine, operator = machine_of(machine), operator_named(operator) if isinstance(operator, str) else operator

@@ -31,12 +31,16 @@ ROUNDING = 1e-12  # of a time: a difference of floating-point sums below this is
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Prediction(Expected):
-    """The expected time of one problem, and the time its roofs allow. problem, machine: of which and on what (its name).
+    """The expected time of one problem, and the time its roofs allow.
 
-    time_s: expected, from `parts` (seconds of each level, kind of work, and launch). roof_s: the longest of `terms` (seconds per
-    roof), a lower bound; bound: which that is. most_s: what it may come to where something was not measured and another ceiling
-    stands for it: with the bytes of such a cache at the operands' level, or (two standard deviations) with a kernel of another
-    dtype; else None.
+    Attributes:
+        problem: which one.
+        machine: the name of the machine.
+        time_s: expected, from `parts` (seconds of each level, kind of work, and launch).
+        roof_s: the longest of `terms` (seconds per roof), a lower bound.
+        bound: which that is.
+        most_s: what it may come to where something was not measured and another ceiling stands for it: with the bytes of such a
+            cache at the operands' level, or (two standard deviations) with a kernel of another dtype; else None.
     """
 
     time_s: float

@@ -212,8 +212,10 @@ def advise(
     """Changes to what was measured on `machine`, by their gain, largest first; () where nothing was timed.
 
     More work in one launch; sizes that are multiples of 16, the path of its dtype and the kernel itself, where it is below 80 % of
-    its roof; other variants and narrower dtypes; each of `others`. peers: measurements beside it, of which those of the same
-    problem say what another variant really gains. Gains below 2 % are left out.
+    its roof; other variants and narrower dtypes; each of `others`. Gains below 2 % are left out.
+
+    Args:
+        peers: measurements beside it, of which those of the same problem say what another variant really gains.
     """
     m = measured
     if m.time_s is None:

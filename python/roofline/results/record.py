@@ -147,13 +147,21 @@ class Bracket:
 class Measurement(Shown):
     """One problem on one device.
 
-    samples_s: seconds per launch, one per timed batch of `launches_per_sample`; empty unless it ran. steps: the same per
-    step of the kernel, timed alone. flops: by term. bytes: by term at `level`, "compulsory" first, then what the variant
-    moves beyond. link_bytes: from other ranks, and as many to them. prediction: {"time_s", "bound", "terms"} from the brackets
-    before. correctness: {"checked", "max_error", "tolerance"}. load: {"cpu_share", "run_delay_share"} as fractions. repeats:
-    tries thrown away because a roof moved. conditions: what the device said of itself meanwhile (clocks, power, temperature,
-    shares of what held its clocks, energy). Raises Error for fields outside CACHE_STATES and STATUSES and for samples that are
-    not positive.
+    Attributes:
+        samples_s: seconds per launch, one per timed batch of `launches_per_sample`; empty unless it ran.
+        steps: the same per step of the kernel, timed alone.
+        flops: by term.
+        bytes: by term at `level`, "compulsory" first, then what the variant moves beyond.
+        link_bytes: from other ranks, and as many to them.
+        prediction: {"time_s", "bound", "terms"} from the brackets before.
+        correctness: {"checked", "max_error", "tolerance"}.
+        load: {"cpu_share", "run_delay_share"} as fractions.
+        repeats: tries thrown away because a roof moved.
+        conditions: what the device said of itself meanwhile (clocks, power, temperature, shares of what held its clocks,
+            energy).
+
+    Raises:
+        Error: for fields outside CACHE_STATES and STATUSES and for samples that are not positive.
     """
 
     operator: Text

@@ -73,12 +73,18 @@ def _check_fields(made: Any, what: str, least: Mapping[str, int]) -> None:
 class Quantization(ByName):
     """How weights are stored where that is not the model's own dtype.
 
-    weights: their dtype. group: how many share one scale of scale_bits and one zero point of zero_bits; 0: a whole tensor. None of
-    either: as SHARED_SCALES says for the dtype (nvfp4 8 bits per 16, mxfp4 8 per 32, int4 16 per 128, all others a whole tensor).
-    activations: the dtype products read activations in ("": the model's, and weights are widened first). covers: "layers",
-    every matrix of attention and FFN; "ffn", those of dense FFNs and all experts; "ffn_and_output", attention's output projection
-    too; "experts", those of the routed experts. Embeddings, head, norms, biases and router keep the model's dtype. method: its name
-    in config.json, for readers. Raises Error for bad fields.
+    Attributes:
+        weights: their dtype.
+        group: how many share one scale of scale_bits and one zero point of zero_bits; 0: a whole tensor. None of either: as
+            SHARED_SCALES says for the dtype (nvfp4 8 bits per 16, mxfp4 8 per 32, int4 16 per 128, all others a whole tensor).
+        activations: the dtype products read activations in ("": the model's, and weights are widened first).
+        covers: "layers", every matrix of attention and FFN; "ffn", those of dense FFNs and all experts; "ffn_and_output",
+            attention's output projection too; "experts", those of the routed experts. Embeddings, head, norms, biases and
+            router keep the model's dtype.
+        method: its name in config.json, for readers.
+
+    Raises:
+        Error: for bad fields.
     """
 
     method: str = ""
@@ -149,17 +155,31 @@ def quantization_of(given: Quantization | str | None) -> Quantization | None:
 class TransformerConfig(Shown, ByName):
     """A decoder-only transformer. 0 and "" mean that a part is absent, or what is said here.
 
-    heads, kv_heads (0: as heads), head_dim (0: d_model / heads): of attention. window: keys a query sees in `window_layers`
-    (indices; none given: all). kv_lora_rank above 0 makes it multi-head latent attention (MLA): queries through q_lora_rank (0:
-    directly), heads of nope_head_dim + rope_head_dim for q and k and v_head_dim for v; head_dim and kv_heads then follow.
-    d_ff: of dense layers. experts above 0 makes every layer but `dense_layers` (indices) a mixture: experts_per_token of
-    `experts` with expert_d_ff each, and shared_d_ff of experts that every token meets (all shared_experts together); with
-    expert_groups a token chooses within groups_per_token of as many equal groups of neighbouring experts.
-    gated: two matrices in (gate and up) instead of one. norms: per layer, of d_model. qk_norm: of each head of q and k.
-    rope_fraction: of head_dim that is rotated (0: no rotation). positions: learned ones. sinks: one logit per head.
-    weights, activations, kv: dtypes; kv is that of the cache ("": as activations). quantization: of the weights, or its name (see
-    SCHEMES). unread: keys of its config.json that nothing here reads. max_seq: what it was made for (0: not known).
-    Raises Error for what is missing, contradictory or absurd.
+    Attributes:
+        kv_heads: of attention (0: as heads).
+        head_dim: of attention (0: d_model / heads).
+        window: keys a query sees in `window_layers` (indices; none given: all).
+        kv_lora_rank: above 0 it is multi-head latent attention (MLA): queries through q_lora_rank (0: directly), heads of
+            nope_head_dim + rope_head_dim for q and k and v_head_dim for v; head_dim and kv_heads then follow.
+        d_ff: of dense layers.
+        experts: above 0 every layer but `dense_layers` (indices) is a mixture: experts_per_token of `experts` with expert_d_ff
+            each, and shared_d_ff of experts that every token meets (all shared_experts together).
+        expert_groups: a token chooses within groups_per_token of as many equal groups of neighbouring experts.
+        gated: two matrices in (gate and up) instead of one.
+        norms: per layer, of d_model.
+        qk_norm: of each head of q and k.
+        rope_fraction: of head_dim that is rotated (0: no rotation).
+        positions: learned ones.
+        sinks: one logit per head.
+        weights: their dtype.
+        activations: their dtype.
+        kv: dtype of the KV cache ("": as activations).
+        quantization: of the weights, or its name (see SCHEMES).
+        unread: keys of its config.json that nothing here reads.
+        max_seq: what it was made for (0: not known).
+
+    Raises:
+        Error: for what is missing, contradictory or absurd.
     """
 
     name: str = "transformer"

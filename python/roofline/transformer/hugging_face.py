@@ -192,12 +192,15 @@ def _dtype(keys: _Keys, stated: str | None) -> str:
 
 
 def from_hugging_face(source: str | os.PathLike[str] | Mapping[str, Any], *, dtype: str | None = None) -> TransformerConfig:
-    """The configuration that a config.json describes.
+    """The configuration that a config.json describes. Keys that nothing here reads are in `unread`, and in notes of predictions.
 
-    source: its path, the folder it lies in, or its content. dtype: of weights and activations, instead of the one it names. Keys
-    that nothing here reads are listed in `unread`, and in the notes of what is predicted from it.
-    Raises Error for a file that cannot be read, a model_type that is not known, keys that are missing (all of them listed), and
-    mechanisms that are not modelled.
+    Args:
+        source: its path, the folder it lies in, or its content.
+        dtype: of weights and activations, instead of the one it names.
+
+    Raises:
+        Error: for a file that cannot be read, a model_type that is not known, keys that are missing (all of them listed), and
+            mechanisms that are not modelled.
     """
     data, where = _load(source)
     values = _text_part(data, where)

@@ -90,8 +90,11 @@ def options_of(how: Mapping[str, Any]) -> Options:
 def predict_steps(machine: Machine, config: TransformerConfig, phase: Decode, **how: Any) -> ModelPredictions:
     """`roofline.predict` for every step of a `Decode.many`, e.g. of `Decode.many(batch=batches[:, None], seq_kv=lengths)`.
 
-    how: options of `roofline.predict`, but for must_fit: what does not fit is predicted nevertheless. Counts are float64, exact
-    below 2**53. Raises Error as it does.
+    Args:
+        how: options of `roofline.predict`, but for must_fit: what does not fit is predicted nevertheless.
+
+    Raises:
+        Error: as `roofline.predict` does.
     """
     options = options_of({**how, "tp": ranks_on(machine, how.get("tp"), how.get("ep", 1))})
     largest = Decode(batch=int(np.max(phase.batch)), seq_kv=int(np.max(phase.seq_kv)), seq_q=phase.seq_q, accepted=phase.accepted)

@@ -141,8 +141,10 @@ class Phase(ByName):
 class Prefill(Phase):
     """seq_q prompt tokens of every sequence, up to the first token of the answer.
 
-    seq_kv: keys the last token sees (0: seq_q; more: a prefix was cached before). chunk: tokens of a sequence per step (0: all at
-    once); every step reads the weights again and sees what earlier ones cached. The head computes one row a sequence.
+    Attributes:
+        seq_kv: keys the last token sees (0: seq_q; more: a prefix was cached before).
+        chunk: tokens of a sequence per step (0: all at once); every step reads the weights again and sees what earlier ones
+            cached.
     """
 
     seq_q: int = 2048
@@ -173,8 +175,11 @@ class Prefill(Phase):
 class Decode(Phase):
     """One step of decoding: the next token of every sequence.
 
-    seq_kv: keys it sees, its own included. seq_q above 1 is speculative decoding: that many tokens of a draft are checked at once,
-    of which `accepted` are kept on average (0: all of them, the best case). The draft's own cost is not in it.
+    Attributes:
+        batch: sequences.
+        seq_kv: keys it sees, its own included.
+        seq_q: above 1 is speculative decoding: that many tokens of a draft are checked at once. The draft's own cost is not in it.
+        accepted: tokens of a draft that are kept on average (0: all of them, the best case).
     """
 
     seq_kv: int = 2048
@@ -215,8 +220,9 @@ class Decode(Phase):
 class Mixed(Phase):
     """One step that decodes `batch` sequences of seq_kv keys and prefills a piece of another prompt beside them.
 
-    prefill_seq_q: tokens of that piece. prefill_seq_kv: keys its last token sees (0: prefill_seq_q). The head computes a row for
-    each decoded sequence and one for the piece.
+    Attributes:
+        prefill_seq_q: tokens of that piece.
+        prefill_seq_kv: keys its last token sees (0: prefill_seq_q).
     """
 
     seq_kv: int = 2048
@@ -244,9 +250,12 @@ class Mixed(Phase):
 class Training(Phase):
     """One step of training on `batch` sequences of seq_q tokens: forward, backward, and Adam.
 
-    recompute: "none" keeps every activation the backward pass reads; "full" keeps the input of each layer and computes the layer
-    again. gradients, moments: dtypes of the gradients and of the optimizer's two moments. master: it keeps an fp32 copy of weights
-    that are narrower.
+    Attributes:
+        recompute: "none" keeps every activation the backward pass reads; "full" keeps the input of each layer and computes the
+            layer again.
+        gradients: their dtype.
+        moments: dtype of the optimizer's two moments.
+        master: it keeps an fp32 copy of weights that are narrower.
     """
 
     seq_q: int = 2048

@@ -40,9 +40,13 @@ class Note:
 class ModelPrediction(Expected):
     """The expected time of one phase on one rank, which with several is that of all.
 
-    parts: in the order they run. realistic_s: the time where software reaches what is usual, see `predicting.realistic`; None
-    where that is not asked or time_s is it. ceilings: labels of those that were used, unverified ones marked. counted: what is in
-    it, in plain English. assumed: what was.
+    Attributes:
+        parts: in the order they run.
+        realistic_s: the time where software reaches what is usual, see `predicting.realistic`; None where that is not asked or
+            time_s is it.
+        ceilings: labels of those that were used, unverified ones marked.
+        counted: what is in it, in plain English.
+        assumed: what was.
     """
 
     config: TransformerConfig

@@ -40,9 +40,14 @@ class ServingPrediction(Expected):
     In the steady state each request that ends makes place for the next, whose prompt is prefilled by itself while the others wait.
     So while a request is in flight, as many prompts are prefilled as there are requests, and it takes part in output - 1 decode
     steps of all of them, at contexts from its prompt's length to that and the answer's: time_s is the sum, the latency of a request
-    (Little's law: requests in flight over requests/s). flops, bytes, profile: of that time. prefill_s: of one prompt. decode_s: of
-    its decode steps. price_per_hour: of one device. realistic: the same where software
-    reaches what is usual, see `predicting.realistic`; None where that is not asked or is the same.
+    (Little's law: requests in flight over requests/s).
+
+    Attributes:
+        prefill_s: of one prompt.
+        decode_s: of its decode steps.
+        price_per_hour: of one device.
+        realistic: the same where software reaches what is usual, see `predicting.realistic`; None where that is not asked or is
+            the same.
     """
 
     config: TransformerConfig

@@ -89,11 +89,12 @@ def attention_steps(
 
     Bars are measured where there are measurements, else what the model says; a tick is what the roofs of the machine allow.
 
-    work: a model, or an attention problem (default: the first one of `results` whose steps were timed).
-    machine: one, for ridge points, and for the time that its roofs allow.
-    quantity: flops_per_byte, flops, bytes; with a machine or measurements also time_s, flops_per_s, bytes_per_s (default: all).
-    seq_len: tokens, for a model.
-    results: measurements of attention with its steps (the variant naive), a results.jsonl or its folder.
+    Args:
+        work: a model, or an attention problem (default: the first one of `results` whose steps were timed).
+        machine: one, for ridge points, and for the time that its roofs allow.
+        quantity: flops_per_byte, flops, bytes; with a machine or measurements also time_s, flops_per_s, bytes_per_s (default: all).
+        seq_len: tokens, for a model.
+        results: measurements of attention with its steps (the variant naive), a results.jsonl or its folder.
 
     element of the records "row": flops, bytes, flops_per_byte, ridge_flops_per_byte, expected_s, measured_s.
     """

@@ -62,11 +62,12 @@ def batch_path(
 
     Dashed and hollow: what is expected (of a problem: what the roofs allow). Solid and filled: measured.
 
-    machine: one.
-    work: a model, a problem, problems by name, or words.
-    batch: the sizes; of a problem its rows, tokens or batch.
-    seq_kv: keys of a sequence, of a model.
-    results: measurements of the problem's sizes, or of the model's kernels, a results.jsonl or its folder.
+    Args:
+        machine: one.
+        work: a model, a problem, problems by name, or words.
+        batch: the sizes; of a problem its rows, tokens or batch.
+        seq_kv: keys of a sequence, of a model.
+        results: measurements of the problem's sizes, or of the model's kernels, a results.jsonl or its folder.
 
     element of the records: "path": label, of ("model" or "measured"), batch, flops_per_byte, flops_per_s; and as of `workloads`.
     """

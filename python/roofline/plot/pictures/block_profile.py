@@ -128,9 +128,10 @@ def block_profile(
 
     With results it is that of the measured kernels; bars of those that were not measured are pale, ticks are what is expected.
 
-    model: a model, or predictions of one.
-    machine: one; predictions have their own.
-    results: measurements of its kernels, a results.jsonl or its folder.
+    Args:
+        model: a model, or predictions of one.
+        machine: one; predictions have their own.
+        results: measurements of its kernels, a results.jsonl or its folder.
 
     element of the records "row": time_s, share, and seconds by roof, or measured_s and expected_s.
     """

@@ -28,9 +28,10 @@ def comparison(a: Comparable, b: Comparable, *, what: str = "all", **look: Unpac
 
     Against a datasheet it is what was measured over what is stated.
 
-    a: a machine, measurements, a machine file, a results.jsonl, a report's folder, or the name of a datasheet.
-    b: another one.
-    what: all, ceiling, point.
+    Args:
+        a: a machine, measurements, a machine file, a results.jsonl, a report's folder, or the name of a datasheet.
+        b: another one.
+        what: all, ceiling, point.
 
     element of the records "row": section, quantity, a, b, ratio, ratio_low, ratio_high, verdict, as `roofline.compare` says them.
     """

@@ -75,13 +75,14 @@ def compute_ceilings(
 ) -> Panels:  # fmt: skip
     """Five compute ceilings over one memory ceiling, with four dots: decode attention, and the FFN of a token, a batch, a prompt.
 
-    machine: one.
-    model: a model.
-    measured: another machine whose library products are drawn, instead of those of `machine`.
-    kinds: other ceilings, as (dtype, unit).
-    batch: of the third dot.
-    seq_kv: keys of a sequence in decode.
-    seq_q: tokens of the prompt.
+    Args:
+        machine: one.
+        model: a model.
+        measured: another machine whose library products are drawn, instead of those of `machine`.
+        kinds: other ceilings, as (dtype, unit).
+        batch: of the third dot.
+        seq_kv: keys of a sequence in decode.
+        seq_q: tokens of the prompt.
 
     element of the records as of `workloads`, and "library_gemm": what a library's product was measured at.
     """

@@ -67,13 +67,14 @@ def decode_heatmap(
 
     What does not fit in memory is hatched. Of more than 200 cells the numbers are in the table alone.
 
-    model: a model.
-    machine: one.
-    quantity: flops_per_byte, bound, tokens_per_s, time_s (default: all; measured: the last two).
-    batch: the rows.
-    seq_kv: the columns.
-    results: measurements of the model's kernels on that machine.
-    of: model, measured, or ratio: measured over model, as a difference in percent.
+    Args:
+        model: a model.
+        machine: one.
+        quantity: flops_per_byte, bound, tokens_per_s, time_s (default: all; measured: the last two).
+        batch: the rows.
+        seq_kv: the columns.
+        results: measurements of the model's kernels on that machine.
+        of: model, measured, or ratio: measured over model, as a difference in percent.
 
     element of the records: "cell" (flops_per_byte, bound, tokens_per_s, time_s, measured_s, fits) and "ridge" (the batch where each
     length crosses it).

@@ -29,14 +29,15 @@ def decode_latency(
 
     A request's answer takes `output` decode steps, whose context grows by as many keys: the mean of the first and last step counts.
 
-    model: a model.
-    machines: one or several.
-    over: batch, seq_kv (default: both).
-    per: token, request.
-    batch: the sizes, and over seq_kv one size (default 1).
-    seq_kv: the context lengths, and over batch one length (default 2048).
-    output: tokens of an answer.
-    results: measurements of the model's kernels on the first machine, which are a line of their own.
+    Args:
+        model: a model.
+        machines: one or several.
+        over: batch, seq_kv (default: both).
+        per: token, request.
+        batch: the sizes, and over seq_kv one size (default 1).
+        seq_kv: the context lengths, and over batch one length (default 2048).
+        output: tokens of an answer.
+        results: measurements of the model's kernels on the first machine, which are a line of their own.
 
     element of the records "point": label, batch or seq_kv, time_s, fits.
     """

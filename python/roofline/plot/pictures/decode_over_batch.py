@@ -27,12 +27,13 @@ def decode_over_batch(
 ) -> Panels:  # fmt: skip
     """A decode step over the batch: its intensity with the ridge points, and its throughput. Hollow does not fit in memory.
 
-    model: a model.
-    machines: one or several.
-    quantity: flops_per_byte, tokens_per_s (default: both).
-    batch: the sizes.
-    seq_kv: keys of a sequence.
-    results: measurements of its kernels on the first machine, whose throughput is a line of its own.
+    Args:
+        model: a model.
+        machines: one or several.
+        quantity: flops_per_byte, tokens_per_s (default: both).
+        batch: the sizes.
+        seq_kv: keys of a sequence.
+        results: measurements of its kernels on the first machine, whose throughput is a line of its own.
 
     element of the records: "point", "level" and "crossing": label, batch, and flops_per_byte or tokens_per_s.
     """

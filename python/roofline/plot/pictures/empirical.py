@@ -146,10 +146,11 @@ def empirical(
     and the knee's interval in its name; measured
     ceilings solid, theoretical ones dashed and thin, the sustained level beside the burst.
 
-    machine: a Machine with such sweeps, or what `Machine.load` takes.
-    level: only this one.
-    dtype: of the sweeps (fp32 where there is such a one, else the first).
-    threads: of the sweeps (the most).
+    Args:
+        machine: a Machine with such sweeps, or what `Machine.load` takes.
+        level: only this one.
+        dtype: of the sweeps (fp32 where there is such a one, else the first).
+        threads: of the sweeps (the most).
 
     element of the records: "point" (low, high: 95 % interval of flops_per_s), "fit", "fit_at_clock" (where clocks fell),
     "knee" (low,

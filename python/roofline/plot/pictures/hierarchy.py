@@ -61,10 +61,11 @@ def hierarchy(
     or what was measured. Bytes come from the tiles
     (`roofline.level_bytes`), of profiled kernels from their counters.
 
-    machine: one, with a bandwidth for each level that is to be seen.
-    work: matmul, bmm, quantized_matmul or attention.
-    tiles: of each level the tile kept nearer than it (default: squares that half of the cache nearer holds; naive products: 1 × 1).
-    results: measurements of the problem, or kernels imported from `ncu`, whose DRAM bytes and rate are those of its counters.
+    Args:
+        machine: one, with a bandwidth for each level that is to be seen.
+        work: matmul, bmm, quantized_matmul or attention.
+        tiles: of each level the tile kept nearer than it (default: squares that half of the cache nearer holds; naive: 1 × 1).
+        results: measurements of the problem, or kernels imported from `ncu`, whose DRAM bytes and rate are those of its counters.
 
     element of the records: "dot": variant, level, bytes, flops_per_byte, flops_per_s; and as of `workloads`.
     """

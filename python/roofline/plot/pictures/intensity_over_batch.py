@@ -53,10 +53,11 @@ def intensity_over_batch(
 
     Ridge points of the machines are horizontals, and crosses stand where a line meets one.
 
-    work: a model, a problem, problems by name, or words.
-    machines: none, one or several.
-    batch: the sizes.
-    seq_kv: keys of a sequence, for attention.
+    Args:
+        work: a model, a problem, problems by name, or words.
+        machines: none, one or several.
+        batch: the sizes.
+        seq_kv: keys of a sequence, for attention.
 
     element of the records: "point", "level" (a ridge point) and "crossing": label, batch, flops_per_byte.
     """

@@ -19,10 +19,11 @@ def intensity_over_seq(work: Work, machines: Machines = (), *, seq_q: Size = SEQ
 
     Unfused attention is a kernel for each product and one for the softmax.
 
-    work: a model, or an attention problem.
-    machines: none, one or several, whose ridge points are horizontals.
-    seq_q: the lengths.
-    batch: sequences.
+    Args:
+        work: a model, or an attention problem.
+        machines: none, one or several, whose ridge points are horizontals.
+        seq_q: the lengths.
+        batch: sequences.
 
     element of the records: "point" and "level" (a ridge point): label, seq, flops_per_byte.
     """

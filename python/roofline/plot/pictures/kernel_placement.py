@@ -70,9 +70,10 @@ def kernel_placement(
 
     Numbers stand at the dots, names in the legend. Kernels that were measured lie where they were measured.
 
-    model: a model, or a census that was taken on a machine.
-    machine: one; a census has its own.
-    results: measurements, a results.jsonl or its folder, to stand beside the kernels of their shape.
+    Args:
+        model: a model, or a census that was taken on a machine.
+        machine: one; a census has its own.
+        results: measurements, a results.jsonl or its folder, to stand beside the kernels of their shape.
 
     element of the records as of `workloads`; a dot has phase, group, count, bound, attainable_flops_per_s, time_s, share,
     measured_s.

@@ -23,7 +23,8 @@ def latencies(machine: Machine) -> list[Ceiling]:
 def latency(machine: Given, **look: Unpack[Look]) -> Panels:
     """Load latency of a machine by memory level, on a logarithmic axis, with 95 % intervals; also in cycles if the clock is known.
 
-    machine: a Machine that was measured, or what `Machine.load` takes.
+    Args:
+        machine: a Machine that was measured, or what `Machine.load` takes.
 
     element of the records "latency": level, pages, time_s, low, high, cycles, clock_hz. Raises Error where none was measured.
     """

@@ -36,9 +36,10 @@ def _common(machines: Sequence[Machine], dtype: str | None) -> str:
 def machines(machines: Machines, work: Work | None = None, *, dtype: str | None = None, **look: Unpack[Steps]) -> Panels:
     """One roof a machine (solid where it was measured), and workloads as verticals with a dot on each roof.
 
-    machines: one or several.
-    work: a model, a problem, problems by name, or words.
-    dtype: of the arithmetic (the first that all have of bf16, fp16, fp32, fp64).
+    Args:
+        machines: one or several.
+        work: a model, a problem, problems by name, or words.
+        dtype: of the arithmetic (the first that all have of bf16, fp16, fp32, fp64).
 
     element of the records as of `workloads`; "guide": a workload's intensity.
     """

@@ -24,8 +24,9 @@ RIDGE = "ridge"
 def operations(work: Work, machine: Given | None = None, **look: Unpack[Steps]) -> Panels:
     """A row for each kernel of a model, with a marker for each phase; or a row for each problem.
 
-    work: a model, a problem, problems by name, or words.
-    machine: also the ridge point of each row's arithmetic, as a tick.
+    Args:
+        work: a model, a problem, problems by name, or words.
+        machine: also the ridge point of each row's arithmetic, as a tick.
 
     element of the records "row": flops_per_byte (of each phase) and ridge_flops_per_byte.
     """

@@ -40,8 +40,9 @@ def predicted_measured(results: Measured, machine: Given | None = None, **look: 
 
     Hollow points were disturbed; they count in no error.
 
-    results: measurements, a results.jsonl or its folder.
-    machine: one, whose ceilings predict (default: the prediction that was made just before each measurement).
+    Args:
+        results: measurements, a results.jsonl or its folder.
+        machine: one, whose ceilings predict (default: the prediction that was made just before each measurement).
 
     element of the records: "measurement": operator, variant, dtype, measured_s, predicted_s, error (predicted / measured - 1),
     status;

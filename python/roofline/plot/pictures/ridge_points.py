@@ -18,8 +18,9 @@ FILLS = {"core": "DRAM", "tensor": "product"}
 def ridge_points(machines: Machines, *, access: str = "read", **look: Unpack[Look]) -> Panels:
     """A row for each compute roof and memory level: its peak over its bandwidth. dtypes of one unit and rate share a row.
 
-    machines: one or several.
-    access: of the bandwidth: read, write, copy, triad.
+    Args:
+        machines: one or several.
+        access: of the bandwidth: read, write, copy, triad.
 
     element of the records "row": machine, level, dtype, unit, compute_flops_per_s, bandwidth_bytes_per_s, ridge_flops_per_byte,
     from

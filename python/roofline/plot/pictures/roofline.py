@@ -111,7 +111,8 @@ def _roofs(ranked: Sequence[tuple[Ceiling, str]], fastest: float | None, shown: 
 class Placed:
     """A measurement, or a point of somebody else's (measurement is None), where it lies. share: of its bracket.
 
-    tick: FLOP/s that its bracket allows (its ceiling, without a bracket).
+    Attributes:
+        tick: FLOP/s that its bracket allows (its ceiling, without a bracket).
     """
 
     measurement: Measurement | None
@@ -360,14 +361,17 @@ def roofline(
     its dtype; the dotted gap runs up to a tick at the roof measured around it. Implausible points are hollow. With more than eight
     points numbers stand at the points and the legend names them.
 
-    machine: a Machine, or what `Machine.load` takes.
-    results: measurements, a results.jsonl or its folder.
-    points: your own: (name, FLOP/byte, FLOP/s[, dtype]), {name: (FLOP/byte, FLOP/s)}, or a CSV or JSON file with the columns name,
-        flops_per_byte, flops_per_s, dtype; rates may be text ("3.1 TFLOP/s"). Each shows its share of what is attainable there.
-    dtype: only its roofs and points; ridge points and shading are its own.
-    datasheet: another machine whose stated ceilings are drawn over the measured ones.
-    floor_bytes: bytes that a kernel moves: the launch is a third roof for such kernels (default: that of points which it bounds).
-    ceilings: "main", those that points are held against, or "all".
+    Args:
+        machine: a Machine, or what `Machine.load` takes.
+        results: measurements, a results.jsonl or its folder.
+        points: your own: (name, FLOP/byte, FLOP/s[, dtype]), {name: (FLOP/byte, FLOP/s)}, or a CSV or JSON file with the columns
+            name,
+            flops_per_byte, flops_per_s, dtype; rates may be text ("3.1 TFLOP/s"). Each shows its share of what is attainable there.
+        dtype: only its roofs and points; ridge points and shading are its own.
+        datasheet: another machine whose stated ceilings are drawn over the measured ones.
+        floor_bytes: bytes that a kernel moves: the launch is a third roof for such kernels (default: that of points which it
+            bounds).
+        ceilings: "main", those that points are held against, or "all".
 
     Raises Error where the machine has no ceilings, for a bad point, and for names that do not exist.
     """

@@ -20,9 +20,10 @@ def size_curve(machine: Given, *, access: str | None = None, threads: int | None
     Log-log; data coordinates are bytes (of all threads together) and bytes/s. Plateaus that `SizeCurve.plateaus` finds are bars
     with their values, reported cache sizes thin verticals.
 
-    machine: a Machine with such curves, or what `Machine.load` takes.
-    access: only this one.
-    threads: only the curves of so many.
+    Args:
+        machine: a Machine with such curves, or what `Machine.load` takes.
+        access: only this one.
+        threads: only the curves of so many.
 
     element of the records: "point", "plateau" (size_bytes to to_bytes), "cache" (its reported size); low, high: 95 % intervals of
     bytes_per_s. Raises Error where the machine has no such curve.

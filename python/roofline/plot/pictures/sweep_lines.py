@@ -23,13 +23,14 @@ def sweep_lines(
 ) -> Panels:  # fmt: skip
     """A line for each variant and for each value of the fields that vary besides x: measured solid, what the model expects dashed.
 
-    results: measurements of a sweep, a results.jsonl or its folder.
-    machine: one, for the model's lines.
-    work: an operator: only its measurements; without results the problem whose `axes` the model sweeps.
-    axes: without results: {"batch": [1, 8], "seq_kv": "1k,8k"}, or "batch=1:64;seq_kv=1k,8k".
-    x: the field (default: the one with most values).
-    y: time_s, flops_per_s, bytes_per_s, tokens_per_s, flops_per_byte, share_of_bracket.
-    variant: only this one.
+    Args:
+        results: measurements of a sweep, a results.jsonl or its folder.
+        machine: one, for the model's lines.
+        work: an operator: only its measurements; without results the problem whose `axes` the model sweeps.
+        axes: without results: {"batch": [1, 8], "seq_kv": "1k,8k"}, or "batch=1:64;seq_kv=1k,8k".
+        x: the field (default: the one with most values).
+        y: time_s, flops_per_s, bytes_per_s, tokens_per_s, flops_per_byte, share_of_bracket.
+        variant: only this one.
 
     element of the records "point": label, of ("measured" or "model"), the fields, the quantity; low and high of a measured time.
     """

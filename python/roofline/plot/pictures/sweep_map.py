@@ -40,15 +40,16 @@ def sweep_map(
 ) -> Panels:  # fmt: skip
     """A quantity over two fields, as measured, as the model expects it on a machine, and the one over the other.
 
-    results: measurements of a sweep, a results.jsonl or its folder.
-    machine: one, for the model and the ratio.
-    work: an operator: only its measurements; without results the problem whose `axes` the model sweeps.
-    axes: without results: {"batch": [1, 8], "seq_kv": "1k,8k"}, or "batch=1:64;seq_kv=1k,8k".
-    x: the field of the columns (default: the one with most values).
-    y: the field of the rows (default: the next).
-    quantity: time_s, flops_per_s, bytes_per_s, tokens_per_s, flops_per_byte, share_of_bracket.
-    of: measured, model, or ratio: measured over model, as a difference in percent (default: all that there are).
-    variant: only this one (default: the one with most points).
+    Args:
+        results: measurements of a sweep, a results.jsonl or its folder.
+        machine: one, for the model and the ratio.
+        work: an operator: only its measurements; without results the problem whose `axes` the model sweeps.
+        axes: without results: {"batch": [1, 8], "seq_kv": "1k,8k"}, or "batch=1:64;seq_kv=1k,8k".
+        x: the field of the columns (default: the one with most values).
+        y: the field of the rows (default: the next).
+        quantity: time_s, flops_per_s, bytes_per_s, tokens_per_s, flops_per_byte, share_of_bracket.
+        of: measured, model, or ratio: measured over model, as a difference in percent (default: all that there are).
+        variant: only this one (default: the one with most points).
 
     element of the records "cell": the fields, measured, model, ratio. Cells that were not measured are hatched.
     """

@@ -21,8 +21,9 @@ from ..roofs import machine_notes, met_roofs, roofs_chart, stated
 def workloads(machine: Given, work: Work, **how: Unpack[StepsAssumptions]) -> Panels:
     """Phases of a model at their expected FLOP/s, or problems at what their roofs allow. What does not fit in memory is hollow.
 
-    machine: one.
-    work: a model, a problem, problems by name, or words.
+    Args:
+        machine: one.
+        work: a model, a problem, problems by name, or words.
 
     element of the records: "memory_roof" and "compute_roof" (the ends of a line), "ridge" and "dot".
     """

@@ -66,9 +66,14 @@ def html(
     """Write a report as one HTML file of about 2 MB that needs no network; nothing is measured. Returns its path.
 
     `html("roofline-report", "roofline-report/results.jsonl", "report.html")`, or with objects: `html(machine, results)`.
-    machine: whatever `Machine.load` takes, or a Machine. results: measurements, or a results file; those of a sweep over two fields
-    become a map. Raises Error for what cannot be read, for a file `out` that this would not write (unless `force`), and where the
-    packages of the extra `html` are missing.
+
+    Args:
+        machine: whatever `Machine.load` takes, or a Machine.
+        results: measurements, or a results file; those of a sweep over two fields become a map.
+
+    Raises:
+        Error: for what cannot be read, for a file `out` that this would not write (unless `force`), and where the packages of
+            the extra `html` are missing.
     """
     found = machine_of(machine)
     given = Results.load(results) if isinstance(results, (str, os.PathLike)) else Results(tuple(results))
