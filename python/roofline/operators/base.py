@@ -146,7 +146,7 @@ class Operator(ByName):
         raise NotImplementedError
 
     def flops(self) -> dict[str, int]:
-        """Floating-point (or integer) operations by named term, by the counting rules of docs/conventions/flops.md."""
+        """Floating-point (or integer) operations by named term, by the counting rules of docs/conventions/counting.md."""
         raise NotImplementedError
 
     def compute(self) -> tuple[str, str]:
