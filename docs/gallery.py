@@ -17,6 +17,11 @@ ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
 PAGE = ROOT / "docs" / "gallery.md"
 RECORDED = ROOT / "benchmarks" / "results"
+# The same pictures of what was measured: a decode step of a small model, kernel by kernel.
+MEASURED = {
+    "decode_latency": 'plot.decode_latency(machine, "Llama-3.2-1B", over="batch", batch=[1, 4, 16], seq_kv=1024, results=step)',
+    "block_profile": 'plot.block_profile(machine, "Llama-3.2-1B", phase="decode", batch=4, seq_kv=1024, results=step)',
+}
 DPI, COLOURS = 80, 128  # of the pictures: a page of them is to be small
 
 sys.path.insert(0, str(ROOT / "python"))
@@ -29,7 +34,6 @@ from matplotlib import pyplot  # noqa: E402
 from PIL import Image  # noqa: E402
 
 from roofline import Attention, Machine, plot, predict  # noqa: E402
-from roofline.errors import Error  # noqa: E402
 from roofline.results import Results  # noqa: E402
 from roofline.transformer import Decode, preset  # noqa: E402
 
@@ -43,30 +47,33 @@ def named() -> dict[str, Any]:
         "llama": preset("Llama-3-8B"), "deepseek": preset("DeepSeek-R1-NVFP4"),
         **{name: Machine.from_datasheet(sheet) for name, sheet in sheets.items()},
         "machine": Machine.load(folder), "results": Results.load(folder / "results.jsonl"),
+        "curves": Machine.load(folder / "curves.json"), "step": Results.load(folder / "step.jsonl"),
     }  # fmt: skip
 
 
+def draw(example: str, name: str, known: dict[str, Any]) -> None:
+    ax = eval(example, known)
+    png = io.BytesIO()
+    ax.figure.savefig(png, format="png", dpi=DPI)
+    path = IMAGES / f"plot_{name}.png"
+    Image.open(png).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+    pyplot.close(ax.figure)
+    print(f"{path.relative_to(ROOT)}: {path.stat().st_size >> 10} KiB")
+
+
 def main() -> None:
-    names, known = sys.argv[1:] or list(plot.PICTURES), named()
-    for name in names:
-        try:
-            ax = eval(plot.PICTURES[name.replace("-", "_")].example, known)
-        except Error as error:
-            print(f"{name} is not drawn: {error}")
-            continue
-        png = io.BytesIO()
-        ax.figure.savefig(png, format="png", dpi=DPI)
-        path = IMAGES / f"plot_{name.replace('-', '_')}.png"
-        Image.open(png).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
-        pyplot.close(ax.figure)
-        print(f"{path.relative_to(ROOT)}: {path.stat().st_size >> 10} KiB")
+    asked, known = [name.replace("-", "_") for name in sys.argv[1:]] or list(plot.PICTURES), named()
+    recorded = (RECORDED / "readme").read_text().strip()
     lines = ["# Gallery", "", "Every picture once, made by `python docs/gallery.py` from datasheets and from what"]
-    lines += [f"`benchmarks/results/{(RECORDED / 'readme').read_text().strip()}` holds. [plots.md](plots.md) says how."]
+    lines += [f"`benchmarks/results/{recorded}` holds. [plots.md](plots.md) says how."]
     for name, picture in plot.PICTURES.items():
         about = f"{picture.about[0].upper()}{picture.about[1:]}."
-        lines += ["", f"## {name.replace('_', '-')}", "", about, "", f"`{picture.example}`", ""]
-        drawn = f"images/plot_{name}.png" if (IMAGES / f"plot_{name}.png").exists() else f"images/{name}.png"
-        lines += [f"![{name.replace('_', ' ')}]({drawn})"]
+        lines += ["", f"## {name.replace('_', '-')}", "", about]
+        measured = {f"{name}_measured": MEASURED[name]} if name in MEASURED else {}
+        for each, example in {name: picture.example, **measured}.items():
+            if name in asked:
+                draw(example, each, known)
+            lines += ["", f"`{example}`", "", f"![{each.replace('_', ' ')}](images/plot_{each}.png)"]
     PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

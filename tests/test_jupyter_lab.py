@@ -25,7 +25,7 @@ TOKEN = "roofline"
 WAIT_S = 120  # for what takes seconds on an idle machine
 CELLS = (
     'from roofline.interactive import explore, explore_model\nexplore(["H100", "A100"])',
-    'explore_model(["Llama-3-8B", "Llama-3-70B"], "H100", batch=8)',
+    'explore_model("H100", ["Llama-3-8B", "Llama-3-70B"], batch=8)',
 )
 
 
@@ -114,7 +114,7 @@ def said(run: Callable[..., Any], index: int) -> str:
     "index, twin, control, keys",
     [
         (0, lambda: explore(["H100", "A100"]), "seq_q", "END"),
-        (1, lambda: explore_model(["Llama-3-8B", "Llama-3-70B"], "H100", batch=8), "batch", "ARROW_RIGHT"),
+        (1, lambda: explore_model("H100", ["Llama-3-8B", "Llama-3-70B"], batch=8), "batch", "ARROW_RIGHT"),
     ],
     ids=["operator", "model"],
 )
