@@ -355,7 +355,7 @@ def test_attention_steps_as_measured() -> None:
     assert (found["unfused, all"]["measured_s"], found["fused"]["measured_s"]) == (0.08, 0.01)
     bars = plot.attention_steps(machine=cpu(), results=results, quantity="bytes_per_s").patches
     assert bars[1].get_width() + bars[1].get_x() == pytest.approx(8 * pairs / 0.03)
-    assert len(plot.attention_steps.panels(None, cpu(), results=results)) == 6 and len(plot.attention_steps.panels(LLAMA)) == 3
+    assert len(plot.attention_steps.panels(machine=cpu(), results=results)) == 6 and len(plot.attention_steps.panels(LLAMA)) == 3
 
 
 def kernels(batch: int) -> list[Measurement]:
