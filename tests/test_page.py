@@ -377,7 +377,7 @@ def test_print_cuts_nothing_and_is_light(browser: Any, opened: Callable[..., Any
         eventually(browser, "return document.querySelector('#chart .main-svg').getBoundingClientRect().right <= innerWidth", True)
         wide = opened("""
             const over = e => !e.closest('svg') && e.getBoundingClientRect().right > innerWidth + 0.5;
-            return [...document.querySelectorAll('body *')].filter(over).map(e => [e.tagName, e.textContent.slice(0, 40), e.getBoundingClientRect().right])""")
+            return [...document.querySelectorAll('body *')].filter(over).map(e => e.tagName + '.' + e.className)""")
         assert wide == []
         style = "const s = getComputedStyle(document.documentElement);"
         colours = opened(f"{style} return ['--ground', '--ink'].map(n => s.getPropertyValue(n))")

@@ -7,7 +7,6 @@ from html import escape as escaped
 
 from .text import Row, printable, right_aligned
 
-
 SHORT = 18  # characters of a cell that stays in one line: a number and its unit, an interval
 
 

@@ -155,7 +155,8 @@ def _wanted(metric: str) -> bool:
         return False
     if metric in TIMES or any(metric in names for names in DRAM) or _TENSOR_PIPE.fullmatch(metric):
         return True
-    known = {"sm__cycles_elapsed.avg.per_second", *(n for counter, cycles in UNITS.values() for n in (counter, counter + PEAK, cycles))}
+    counters = (name for counter, cycles in UNITS.values() for name in (counter, counter + PEAK, cycles))
+    known = {"sm__cycles_elapsed.avg.per_second", *counters}
     return metric in known or bool(_INSTRUCTION.fullmatch(metric) or _TENSOR.fullmatch(metric))
 
 

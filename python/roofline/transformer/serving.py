@@ -41,7 +41,8 @@ class ServingPrediction(Expected):
     So while a request is in flight, as many prompts are prefilled as there are requests, and it takes part in output - 1 decode
     steps of all of them, at contexts from its prompt's length to that and the answer's: time_s is the sum, the latency of a request
     (Little's law: requests in flight over requests/s). flops, bytes, profile: of that time. prefill_s: of one prompt. decode_s: of
-    its decode steps. mfu, mbu: over that time, as of `ModelPrediction`. price_per_hour: of one device. realistic: the same where software
+    its decode steps. mfu, mbu: over that time, as of `ModelPrediction`.
+    price_per_hour: of one device. realistic: the same where software
     reaches what is usual, see `predicting.realistic`; None where that is not asked or is the same.
     """
 
@@ -169,7 +170,8 @@ class ServingPrediction(Expected):
             "ttft_s": self.ttft_s, "tpot_s": self.tpot_s, "request_s": self.time_s, "requests_per_s": self.requests_per_s,
             "output_tokens_per_s": self.output_tokens_per_s, "input_tokens_per_s": self.input_tokens_per_s,
             "cost_per_million_output_tokens": self.cost_per_million_output_tokens,
-            "cost_per_million_tokens": self.cost_per_million_tokens, "mfu": self.mfu, "mbu": self.mbu, "bound": self.bound, "fits": self.memory.fits,
+            "cost_per_million_tokens": self.cost_per_million_tokens, "mfu": self.mfu, "mbu": self.mbu,
+            "bound": self.bound, "fits": self.memory.fits,
             "memory_bytes": self.memory.total_bytes, "largest_batch": self.memory.largest_batch,
         }  # fmt: skip
 

@@ -53,7 +53,8 @@ def tiles_of(machine: Machine, problem: Operator, levels: list[str]) -> dict[str
 @picture("one problem at every memory level: what tiling saves of each level's bytes", group="model",
          example="plot.hierarchy(machine, Attention(seq_q=2048, seq_kv=2048))")  # fmt: skip
 def hierarchy(
-    machine: Given, work: Work | None = None, *, tiles: Mapping[str, Mapping[str, int]] | None = None, results: Measured | None = None,
+    machine: Given, work: Work | None = None, *, tiles: Mapping[str, Mapping[str, int]] | None = None,
+    results: Measured | None = None,
     **look: Unpack[Look],
 ) -> Panels:  # fmt: skip
     """A product or attention with a dot at each memory level: the same FLOPs over the bytes that the level serves, naive and tiled.
