@@ -258,9 +258,9 @@ def explore_model(
     """Lists and sliders for model, machine, phase, batch, length, tensor parallelism and dtypes: the time of each part.
 
     `explore_model(["H100", "A100"], "Llama-3-8B")`. machine: one or several, each a Machine or what `Machine.load` takes. config:
-    likewise, each a TransformerConfig, a preset's name or a config.json. seq: tokens in the KV cache of a decode
-    step, or of the prompt of a prefill. weights, kv: dtypes of weights and cache. The text says bound, time, tokens/s and memory, as `predict` does; what does not fit is shown, and
-    said.
+    likewise, each a TransformerConfig, a preset's name or a config.json. seq: tokens in the KV cache of a decode step, or of the
+    prompt of a prefill. weights, kv: dtypes of weights and cache. The text says bound, time, tok/s and memory, as `predict` does;
+    what does not fit is shown, and said.
 
     Without ipywidgets it draws `plot.decode_heatmap` of the first model and machine and returns its Axes. Raises Error for unknown
     names.
