@@ -16,6 +16,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
 RECORDED = ROOT / "benchmarks" / "results"
+# The same pictures of what was measured: a decode step of a small model, kernel by kernel.
+MEASURED = {
+    "decode_latency": 'plot.decode_latency(machine, "Llama-3.2-1B", over="batch", batch=[1, 4, 16], seq_kv=1024, results=step)',
+    "block_profile": 'plot.block_profile(machine, "Llama-3.2-1B", phase="decode", batch=4, seq_kv=1024, results=step)',
+}
 DPI, COLOURS = 80, 128  # of the pictures: a page of them is to be small
 
 sys.path.insert(0, str(ROOT / "python"))
@@ -28,7 +33,6 @@ from matplotlib import pyplot  # noqa: E402
 from PIL import Image  # noqa: E402
 
 from roofline import Attention, Machine, plot, predict  # noqa: E402
-from roofline.errors import Error  # noqa: E402
 from roofline.results import Results  # noqa: E402
 from roofline.transformer import Decode, preset  # noqa: E402
 
@@ -42,23 +46,26 @@ def named() -> dict[str, Any]:
         "llama": preset("Llama-3-8B"), "deepseek": preset("DeepSeek-R1-NVFP4"),
         **{name: Machine.from_datasheet(sheet) for name, sheet in sheets.items()},
         "machine": Machine.load(folder), "results": Results.load(folder / "results.jsonl"),
+        "curves": Machine.load(folder / "curves.json"), "step": Results.load(folder / "step.jsonl"),
     }  # fmt: skip
 
 
+def draw(example: str, name: str, known: dict[str, Any]) -> None:
+    ax = eval(example, known)
+    png = io.BytesIO()
+    ax.figure.savefig(png, format="png", dpi=DPI)
+    path = IMAGES / f"plot_{name}.png"
+    Image.open(png).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+    pyplot.close(ax.figure)
+    print(f"{path.relative_to(ROOT)}: {path.stat().st_size >> 10} KiB")
+
+
 def main() -> None:
-    names, known = sys.argv[1:] or list(plot.PICTURES), named()
-    for name in names:
-        try:
-            ax = eval(plot.PICTURES[name.replace("-", "_")].example, known)
-        except Error as error:
-            print(f"{name} is not drawn: {error}")
-            continue
-        png = io.BytesIO()
-        ax.figure.savefig(png, format="png", dpi=DPI)
-        path = IMAGES / f"plot_{name.replace('-', '_')}.png"
-        Image.open(png).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
-        pyplot.close(ax.figure)
-        print(f"{path.relative_to(ROOT)}: {path.stat().st_size >> 10} KiB")
+    known = named()
+    for name in [name.replace("-", "_") for name in sys.argv[1:]] or list(plot.PICTURES):
+        draw(plot.PICTURES[name].example, name, known)
+        if name in MEASURED:
+            draw(MEASURED[name], f"{name}_measured", known)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -186,3 +187,20 @@ def reported() -> Callable[..., Any]:
             self.arena_bytes = arena_bytes(int(facts.get("memory_bytes", 2**34)))
 
     return Reported
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Headless Chromium, with what its console says."""
+    webdriver = pytest.importorskip("selenium.webdriver", reason="the browser's driver needs selenium")
+    programs = [shutil.which(name) for name in ("chromium", "chromedriver")]
+    if None in programs:
+        pytest.skip("chromium and chromium-driver (Debian) are not installed")
+    options = webdriver.ChromeOptions()
+    for flag in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "hide-scrollbars"):
+        options.add_argument(f"--{flag}")
+    options.binary_location = programs[0]
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(programs[1]))
+    yield driver
+    driver.quit()

@@ -106,7 +106,7 @@ def test_the_command_draws_what_the_function_does(arguments: list[str], tmp_path
 def test_flags_are_keywords(capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--utilisation", "0.8", "--counting", "weights_and_kv", "--launch", "2us", "--batch", "1,8", "--seq-kv", "2k"]
     assert main(["plot", "decode-heatmap", "Llama-3-8B", *H100, *flags, "--json"]) == 0
-    wanted = plot.decode_heatmap.panels("Llama-3-8B", "H100 SXM", utilisation="0.8", counting="weights_and_kv", launch_s=2e-6,
+    wanted = plot.decode_heatmap.panels("H100 SXM", "Llama-3-8B", utilisation="0.8", counting="weights_and_kv", launch_s=2e-6,
                                         batch=[1, 8], seq_kv=[2048])  # fmt: skip
     assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(joined(wanted)))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from roofline import AllReduce, Error, Machine, plot, predict
+from roofline import AllReduce, Error, Machine, Matmul, plot, predict
 from roofline.cli import main
 from roofline.importers import NCU_METRICS, Imported, read, read_nccl_tests, read_ncu
 from roofline.importers.ncu import AGAIN
@@ -19,6 +19,7 @@ from roofline.results import Results
 
 DATA = Path(__file__).parent / "data" / "importers"
 METRICS, RAW, REDUCE, GATHER = (DATA / f for f in ("ncu_metrics.csv", "ncu_raw.csv", "all_reduce_perf.log", "all_gather_mpi.log"))
+HIERARCHY = DATA / "ncu_hierarchy.csv"
 
 
 # -- ncu ----------------------------------------------------------------------------------------------------------------------
@@ -59,6 +60,36 @@ def test_peaks_of_counters_are_ceilings() -> None:
     assert machine.compute("fp32").value == pytest.approx(2 * 16896 * 1.5e9)
     assert {c.source for c in machine.ceilings} == {"datasheet"}
     assert all("nothing measured it" in c.reason for c in machine.ceilings)
+
+
+def test_every_level_has_its_bytes_and_its_peak() -> None:
+    found = read_ncu(HIERARCHY)
+    naive = found.measurements[0]
+    assert (naive.plan["l1_served_bytes"], naive.plan["l2_served_bytes"], naive.total_bytes) == (5e9, 500e6, 16e6)
+    assert found.machine is not None
+    peaks = {"L1": 13824 * 1.4e9, "L2": 5120 * 1.3e9, "DRAM": 1280 * 1.215e9}  # bytes a cycle and cycles a second
+    assert {level: found.machine.bandwidth(level).value for level in found.machine.levels()} == pytest.approx(peaks)
+    drawn = plot.hierarchy.data(found.machine, results=found.measurements)
+    dots = {(r["variant"], r["level"]): r for r in drawn if r["element"] == "dot"}
+    flops = 2 * 1024**3
+    assert {key: r["flops_per_byte"] for key, r in dots.items()} == pytest.approx({
+        ("sgemm_naive", "L1"): flops / 5e9, ("sgemm_naive", "L2"): flops / 500e6, ("sgemm_naive", "DRAM"): flops / 16e6,
+        ("sgemm_tiled", "L1"): flops / 500e6, ("sgemm_tiled", "L2"): flops / 140e6, ("sgemm_tiled", "DRAM"): flops / 12.6e6,
+    })  # fmt: skip
+    assert sorted({r["flops_per_s"] for r in dots.values()}) == pytest.approx([flops / 1e-3, flops / 250e-6])
+    for (_, level), r in dots.items():
+        assert r["flops_per_s"] <= 1.001 * r["flops_per_byte"] * peaks[level]
+    both = plot.hierarchy.data(found.machine, Matmul(rows=1024, columns=1024, inner=1024), results=found.measurements)
+    assert {r["variant"] for r in both if r["element"] == "dot"} == {"naive", "tiled", "sgemm_naive", "sgemm_tiled"}
+    with pytest.raises(Error, match="needs a problem.*or results with kernels that ncu profiled"):
+        plot.hierarchy("H100")
+
+
+def test_a_profile_of_memory_alone_has_one_level() -> None:
+    found = read_ncu(METRICS)
+    assert not [key for m in found.measurements for key in m.plan if key.endswith("served_bytes")]
+    dots = [r for r in plot.hierarchy.data(found.machine, results=found.measurements[:1]) if r["element"] == "dot"]
+    assert [r["level"] for r in dots] == ["DRAM"]
 
 
 def test_provenance_holds_no_host_and_no_path() -> None:

@@ -81,7 +81,7 @@ def test_any_operator() -> None:
 
 def test_a_model_part_by_part() -> None:
     pytest.importorskip("ipywidgets", reason="sliders need ipywidgets")
-    found = explore_model(["Llama-3-8B", "Llama-3-70B"], list(ON.values()), batch=8)
+    found = explore_model(list(ON.values()), ["Llama-3-8B", "Llama-3-70B"], batch=8)
     assert isinstance(found, Explorer)
     steps = (
         ("phase", "prefill"), ("batch", 1), ("seq", 1024), ("tp", 4), ("weights", "fp8_e4m3"), ("kv", "fp8_e4m3"),
@@ -105,7 +105,7 @@ def test_a_model_part_by_part() -> None:
 
 def test_without_the_extra_a_still_picture_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, nothing_is_shown: None) -> None:
     monkeypatch.setattr(interactive, "find_spec", lambda name: None)
-    for found in (explore("H100"), explore("H100", "matmul", rows=1), explore_model("Llama-3-8B", "H100")):
+    for found in (explore("H100"), explore("H100", "matmul", rows=1), explore_model("H100", "Llama-3-8B")):
         assert not isinstance(found, Explorer)
         assert SLIDERS in found.get_title() + found.get_title("left")
     assert "pip install" in SLIDERS
@@ -118,8 +118,8 @@ def test_without_the_extra_a_still_picture_says_how_to_get_it(monkeypatch: pytes
         (lambda: explore("H100", "atention"), "attention"),
         (lambda: explore("H100", head_dims=3), "head_dim"),
         (lambda: explore("H100", variant="quick"), "quick"),
-        (lambda: explore_model("Llama-3-8B", "H100", "training"), "prefill or decode"),
-        (lambda: explore_model("Lama-3-8B", "H100"), "Llama-3-8B"),
+        (lambda: explore_model("H100", "Llama-3-8B", "training"), "prefill or decode"),
+        (lambda: explore_model("H100", "Lama-3-8B"), "Llama-3-8B"),
     ],
 )
 def test_bad_input_is_one_error(ask: Any, said: str) -> None:

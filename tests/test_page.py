@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -198,22 +197,6 @@ def test_a_measured_report_has_a_page(tmp_path: Path, small_probes: None, monkey
 # -- in a browser -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    webdriver = pytest.importorskip("selenium.webdriver", reason="the browser's driver needs selenium")
-    programs = [shutil.which(name) for name in ("chromium", "chromedriver")]
-    if None in programs:
-        pytest.skip("chromium and chromium-driver (Debian) are not installed")
-    options = webdriver.ChromeOptions()
-    for flag in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "hide-scrollbars"):
-        options.add_argument(f"--{flag}")
-    options.binary_location = programs[0]
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(programs[1]))
-    yield driver
-    driver.quit()
-
-
 @pytest.fixture
 def opened(browser: Any, page: Path) -> Iterator[Callable[..., Any]]:
     """Runs a script in the page, and hands back what it returns."""
@@ -382,3 +365,51 @@ def test_it_prints(browser: Any, opened: Callable[..., Any]) -> None:
     pdf = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"])
     assert pdf.startswith(b"%PDF") and 2 <= len(re.findall(rb"/Type\s*/Page\b", pdf)) <= 12
     assert opened("return document.querySelector('details').open") is True
+
+
+def test_print_cuts_nothing_and_is_light(browser: Any, opened: Callable[..., Any]) -> None:
+    """On the width of A4 between its margins, from a dark page."""
+    show(browser, 703)
+    theme = [{"name": "prefers-color-scheme", "value": "dark"}]
+    try:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", "features": theme})
+        opened("dispatchEvent(new Event('beforeprint'))")
+        eventually(browser, "return document.querySelector('#chart .main-svg').getBoundingClientRect().right <= innerWidth", True)
+        wide = opened("""
+            const over = e => !e.closest('svg') && e.getBoundingClientRect().right > innerWidth + 0.5;
+            return [...document.querySelectorAll('body *')].filter(over).map(e => e.tagName + '.' + e.className)""")
+        assert wide == []
+        style = "const s = getComputedStyle(document.documentElement);"
+        colours = opened(f"{style} return ['--ground', '--ink'].map(n => s.getPropertyValue(n))")
+        assert colours == ["#ffffff", "#1d2126"]
+        shown = "return [...document.querySelectorAll(arguments[0])].some(e => e.getClientRects().length)"
+        assert opened(shown, "#chart .point") and not opened(shown, ".modebar, nav, #toggles, #filter")
+        # A browser repeats the head of a table whose buttons are no boxes.
+        assert opened("return getComputedStyle(document.querySelector('#table th button')).display") == "contents"
+    finally:
+        opened("dispatchEvent(new Event('afterprint'))")
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+
+
+def test_keys_alone_reach_and_sort(browser: Any, opened: Callable[..., Any]) -> None:
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    def press(*keys: str) -> None:
+        for key in keys:
+            ActionChains(browser).send_keys(key).perform()
+
+    at = "const e = document.activeElement; return [e.className || e.id || e.tagName, getComputedStyle(e).outlineStyle]"
+    press(Keys.TAB)
+    assert opened(at) == ["skip", "solid"]  # the first stop, and it is seen
+    press(Keys.ENTER)
+    eventually(browser, "return location.hash", "#roofline")
+    stops = opened("return document.querySelectorAll('#chart .modebar-btn').length") + 1  # the picture's own buttons
+    press(*[Keys.TAB] * stops)
+    assert opened("return document.activeElement.type") == "checkbox"
+    box = opened("return document.activeElement.checked")
+    press(Keys.SPACE)
+    assert opened("return document.activeElement.checked") != box
+    opened("document.querySelector('#table th button').focus()")
+    press(Keys.ENTER)
+    assert opened("return document.querySelector('#table th').ariaSort") == "ascending"

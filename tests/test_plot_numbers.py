@@ -114,7 +114,7 @@ def test_ridge_points_are_the_documents() -> None:
 def test_intensity_over_batch_is_the_products() -> None:
     """Of a linear layer of 4096: 1.0 at one row, 120.5 at 128, 409.6 at 512; the H100's ridge point is met at 345 rows."""
     linear = Bmm(batch=1, rows=1, columns=4096, inner=4096, dtype="fp16", out_dtype="fp16")
-    records = plot.intensity_over_batch_data(linear, sheet("H100 SXM"))
+    records = plot.intensity_over_batch_data(linear, machines=sheet("H100 SXM"))
     found = points(records, "bmm", "batch", "flops_per_byte")
     for n in (1, 128, 512):
         assert found[n] == pytest.approx(2 * n * 4096 * 4096 / (2 * (2 * n * 4096 + 4096 * 4096)), rel=1e-12)
@@ -123,7 +123,7 @@ def test_intensity_over_batch_is_the_products() -> None:
     ridge = 989.4e12 / 3.35e12
     assert crossing["flops_per_byte"] == pytest.approx(ridge)
     assert crossing["batch"] == pytest.approx(4096 * 4096 * ridge / (4096 * 4096 - 2 * 4096 * ridge))
-    ax = plot.intensity_over_batch(linear, sheet("H100 SXM"))
+    ax = plot.intensity_over_batch(linear, machines=sheet("H100 SXM"))
     (line,) = lines(ax, "line 1")
     assert dict(zip(line.get_xdata(), line.get_ydata(), strict=True)) == found
 
@@ -132,7 +132,7 @@ def test_attention_steps_are_the_documents() -> None:
     figure = FIGURES["unfused-attention-4096"]
     head_dim, seq = figure["inputs"]["head_dim"], figure["inputs"]["seq_len"]
     head = Attention(heads=1, seq_q=seq, seq_kv=seq, head_dim=head_dim, dtype="fp16")
-    found = rows(plot.attention_steps_data(head, sheet("H100 SXM")))
+    found = rows(plot.attention_steps_data(head, machine=sheet("H100 SXM")))
     exact = figure["expected"]
     steps = ["q·kᵀ", "softmax", "p·v"]
     assert [found[step]["flops"] for step in steps] == pytest.approx(exact["flops"], rel=1e-9)
@@ -156,10 +156,10 @@ def test_intensity_over_lengths_is_the_documents() -> None:
 def test_decode_of_llama_on_an_h100_takes_what_others_computed() -> None:
     """4.561 ms with the head and 4.247 ms without at 3350 GB/s, batch 1, 2048 cached tokens, by weights and cache."""
     for head, value in ((True, 4.561e-3), (False, 4.247e-3)):
-        records = plot.decode_latency_data(LLAMA, sheet("H100 SXM"), batch=[1, 2], counting="weights_and_kv", lm_head=head)
+        records = plot.decode_latency_data(sheet("H100 SXM"), LLAMA, batch=[1, 2], counting="weights_and_kv", lm_head=head)
         assert points(records, "NVIDIA H100 SXM", "batch", "time_s")[1] == pytest.approx(value, rel=2e-4)
         cells = plot.decode_heatmap_data(
-            LLAMA, sheet("H100 SXM"), batch=[1], seq_kv=[2048], counting="weights_and_kv", lm_head=head
+            sheet("H100 SXM"), LLAMA, batch=[1], seq_kv=[2048], counting="weights_and_kv", lm_head=head
         )
         assert cells[0]["element"] == "cell" and cells[0]["time_s"] == pytest.approx(value, rel=2e-4)
         assert cells[0]["tokens_per_s"] == pytest.approx(1 / value, rel=2e-4)
@@ -231,13 +231,13 @@ def test_a_workload_lies_where_its_time_puts_it() -> None:
 
 
 def test_what_does_not_fit_is_hollow() -> None:
-    records = plot.decode_over_batch_data(LLAMA, sheet("H100 SXM"), quantity="tokens_per_s", batch=[1, 1024])
+    records = plot.decode_over_batch_data(sheet("H100 SXM"), LLAMA, quantity="tokens_per_s", batch=[1, 1024])
     assert [r["fits"] for r in records if r["element"] == "point"] == [True, False]
-    ax = plot.decode_over_batch(LLAMA, sheet("H100 SXM"), quantity="tokens_per_s", batch=[1, 1024])
+    ax = plot.decode_over_batch(sheet("H100 SXM"), LLAMA, quantity="tokens_per_s", batch=[1, 1024])
     assert len(lines(ax, "hollow")) == 1 and "hollow: does not fit in memory" in notes(
-        plot.decode_over_batch.data(LLAMA, sheet("H100 SXM"), quantity="tokens_per_s", batch=[1, 1024])
+        plot.decode_over_batch.data(sheet("H100 SXM"), LLAMA, quantity="tokens_per_s", batch=[1, 1024])
     )
-    cells = [r for r in plot.decode_heatmap_data(LLAMA, sheet("H100 SXM")) if r["element"] == "cell"]
+    cells = [r for r in plot.decode_heatmap_data(sheet("H100 SXM"), LLAMA) if r["element"] == "cell"]
     limit = 80e9 - 2 * 8.03e9
     for cell in cells:  # 131072 bytes of cache a token, and weights
         need = cell["batch"] * cell["seq_kv"] * 131072
@@ -246,8 +246,8 @@ def test_what_does_not_fit_is_hollow() -> None:
 
 
 def test_the_border_is_where_the_intensity_crosses_the_ridge_point() -> None:
-    ax = plot.decode_heatmap(LLAMA, cpu(), batch=[1, 2, 4, 8, 16], seq_kv=[256, 4096, 32768])
-    records = plot.decode_heatmap_data(LLAMA, cpu(), batch=[1, 2, 4, 8, 16], seq_kv=[256, 4096, 32768])
+    ax = plot.decode_heatmap(cpu(), LLAMA, batch=[1, 2, 4, 8, 16], seq_kv=[256, 4096, 32768])
+    records = plot.decode_heatmap_data(cpu(), LLAMA, batch=[1, 2, 4, 8, 16], seq_kv=[256, 4096, 32768])
     ridges = [r["batch"] for r in records if r["element"] == "ridge"]
     assert ridges[0] < ridges[2] and records[-1]["element"] == "note"
     horizontal = {tuple(line.get_xdata()): line.get_ydata()[0] for line in lines(ax, "border") if len(set(line.get_ydata())) == 1}
@@ -303,7 +303,7 @@ def test_a_profile_adds_up() -> None:
 
 
 def test_operations_by_phase() -> None:
-    found = rows(plot.operations_data(LLAMA, sheet("H100 SXM")))
+    found = rows(plot.operations_data(LLAMA, machine=sheet("H100 SXM")))
     gate = found["gate and up"]
     n, k = 2 * 14336, 4096
     for phase, m in (("decode, batch 1", 1), ("prefill of 1024", 1024)):
@@ -348,14 +348,14 @@ def test_attention_steps_as_measured() -> None:
     problem = Attention(heads=8, kv_heads=8, seq_q=1024, seq_kv=1024, head_dim=64, causal=True)
     steps = {"q·kᵀ": (0.02,), "softmax": (0.03,), "p·v": (0.025,)}
     results = [seen(problem, 0.08, "naive", steps=steps), seen(problem, 0.01)]
-    found = rows(plot.attention_steps.data(None, cpu(), results=results))
+    found = rows(plot.attention_steps.data(machine=cpu(), results=results))
     pairs = 8 * 1024 * 1025 // 2
     assert found["q·kᵀ"]["flops"] == 2 * pairs * 64 and found["q·kᵀ"]["measured_s"] == 0.02
     assert found["q·kᵀ"]["bytes"] == 4 * (2 * 8 * 1024 * 64 + pairs) and found["softmax"]["bytes"] == 4 * 2 * pairs
     assert (found["unfused, all"]["measured_s"], found["fused"]["measured_s"]) == (0.08, 0.01)
-    bars = plot.attention_steps(None, cpu(), results=results, quantity="bytes_per_s").patches
+    bars = plot.attention_steps(machine=cpu(), results=results, quantity="bytes_per_s").patches
     assert bars[1].get_width() + bars[1].get_x() == pytest.approx(8 * pairs / 0.03)
-    assert len(plot.attention_steps.panels(None, cpu(), results=results)) == 6 and len(plot.attention_steps.panels(LLAMA)) == 3
+    assert len(plot.attention_steps.panels(machine=cpu(), results=results)) == 6 and len(plot.attention_steps.panels(LLAMA)) == 3
 
 
 def kernels(batch: int) -> list[Measurement]:
@@ -368,19 +368,19 @@ def test_a_decode_step_as_measured() -> None:
     calls = calls_of(LLAMA, Decode(batch=8, seq_kv=2048))
     total = math.fsum(c.count * max(count(c.problem).bytes / 19e9, 1e-5) for c in calls)
     how = {"batch": [8, 16], "results": kernels(8)}
-    latency = points(plot.decode_latency.data(LLAMA, cpu(), over="batch", **how), "Example CPU, measured", "batch", "time_s")
+    latency = points(plot.decode_latency.data(cpu(), LLAMA, over="batch", **how), "Example CPU, measured", "batch", "time_s")
     assert latency[8] == pytest.approx(total, rel=1e-9)
-    rate = points(plot.decode_over_batch.data(LLAMA, cpu(), quantity="tokens_per_s", **how), "Example CPU, measured", "batch",
+    rate = points(plot.decode_over_batch.data(cpu(), LLAMA, quantity="tokens_per_s", **how), "Example CPU, measured", "batch",
                   "tokens_per_s")
     assert rate[8] == pytest.approx(8 / total)
-    profile = rows(plot.block_profile.data(LLAMA, cpu(), phase=Decode(batch=8, seq_kv=2048), results=kernels(8)))
+    profile = rows(plot.block_profile.data(cpu(), LLAMA, phase=Decode(batch=8, seq_kv=2048), results=kernels(8)))
     assert profile["all"]["measured_s"] == pytest.approx(total) and profile["all"]["share"] == pytest.approx(1)
-    cells = plot.decode_heatmap.data(LLAMA, cpu(), of="ratio", seq_kv=2048, **how)
+    cells = plot.decode_heatmap.data(cpu(), LLAMA, of="ratio", seq_kv=2048, **how)
     assert cells[0]["measured_s"] == pytest.approx(total)
     path = [r for r in plot.batch_path.data(cpu(), LLAMA, seq_kv=2048, **how) if r["element"] == "path" and r["of"] == "measured"]
     flops = predict(cpu(), LLAMA, Decode(batch=8, seq_kv=2048), must_fit=False).flops
     assert path[0]["flops_per_s"] == pytest.approx(flops / total)
-    request = points(plot.decode_latency.data(LLAMA, cpu(), over="batch", per="request", output=2, batch=[1, 8]), "Example CPU",
+    request = points(plot.decode_latency.data(cpu(), LLAMA, over="batch", per="request", output=2, batch=[1, 8]), "Example CPU",
                      "batch", "time_s")
     ends = [predict(cpu(), LLAMA, Decode(batch=8, seq_kv=n), must_fit=False).time_s for n in (2048, 2050)]
     assert request[8] == pytest.approx(sum(ends))
@@ -435,11 +435,11 @@ def test_before_and_after() -> None:
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: plot.decode_over_batch(LLAMA, []), "give at least one machine"),
-        (lambda: plot.decode_over_batch(LLAMA, cpu(), quantity="speed"), "quantity must be one of flops_per_byte, tokens_per_s"),
-        (lambda: plot.decode_heatmap(LLAMA, cpu(), batch=[]), "batch must be whole numbers from 1, got none"),
-        (lambda: plot.decode_heatmap(LLAMA, cpu(), seq_kv=[0]), "seq_kv must be whole numbers from 1, got 0"),
-        (lambda: plot.decode_latency(LLAMA, cpu(), over="heads"), "over must be one of batch, seq_kv"),
+        (lambda: plot.decode_over_batch([], LLAMA), "give at least one machine"),
+        (lambda: plot.decode_over_batch(cpu(), LLAMA, quantity="speed"), "quantity must be one of flops_per_byte, tokens_per_s"),
+        (lambda: plot.decode_heatmap(cpu(), LLAMA, batch=[]), "batch must be whole numbers from 1, got none"),
+        (lambda: plot.decode_heatmap(cpu(), LLAMA, seq_kv=[0]), "seq_kv must be whole numbers from 1, got 0"),
+        (lambda: plot.decode_latency(cpu(), LLAMA, over="heads"), "over must be one of batch, seq_kv"),
         (lambda: plot.intensity_over_batch(LLAMA, batch=[1.5]), "batch must be whole numbers"),
         (lambda: plot.intensity_over_batch(Relu()), "has none of rows, tokens, batch"),
         (lambda: plot.intensity_over_batch({}), "give at least one problem"),
@@ -448,11 +448,11 @@ def test_before_and_after() -> None:
         (lambda: plot.workloads(cpu(), LLAMA, phase=[Decode(), Decode()]), "each once"),
         (lambda: plot.ridge_points(Machine(name="bare")), "no bandwidth was measured"),
         (lambda: plot.workloads(Machine(name="bare"), LLAMA), "no bandwidth was measured"),
-        (lambda: plot.decode_heatmap(LLAMA, cpu(), of="ratio"), "needs measurements"),
-        (lambda: plot.decode_latency(LLAMA, cpu(), per="user"), "per must be one of token, request"),
+        (lambda: plot.decode_heatmap(cpu(), LLAMA, of="ratio"), "needs measurements"),
+        (lambda: plot.decode_latency(cpu(), LLAMA, per="user"), "per must be one of token, request"),
         (lambda: plot.roofline(cpu(), theme="drak"), "theme must be one of light, dark, got 'drak' .did you mean dark"),
         (lambda: plot.roofline(cpu(), ceilings="most"), "ceilings must be one of main, all"),
-        (lambda: plot.kernel_placement(LLAMA), "kernel_placement needs a machine"),
+        (lambda: plot.kernel_placement(cpu()), "kernel_placement needs a model"),
         (lambda: plot.attention_steps(), "needs a model, an attention problem, or measurements"),
         (lambda: plot.collectives(), "give measurements of collectives"),
         (lambda: plot.sweep_map(None, "H100"), "give measurements .results., or an operator"),
@@ -473,22 +473,22 @@ def test_bad_input(call: Callable[[], object], said: str) -> None:
 def test_pictures_take_words(capsys: pytest.CaptureFixture[str]) -> None:
     """Names, lists in words and the flags of the command line give the records that objects give."""
     h100 = sheet("H100 SXM")
-    wanted = plot.decode_heatmap_data(LLAMA.replace(weights="fp8_e4m3"), h100, batch=[1, 2, 4, 8], seq_kv=[1024, 8192])
-    assert plot.decode_heatmap_data("Llama-3-8B", "H100", batch="1:8", seq_kv="1k,8k", weights="fp8") == wanted
+    wanted = plot.decode_heatmap_data(h100, LLAMA.replace(weights="fp8_e4m3"), batch=[1, 2, 4, 8], seq_kv=[1024, 8192])
+    assert plot.decode_heatmap_data("H100", "Llama-3-8B", batch="1:8", seq_kv="1k,8k", weights="fp8") == wanted
     arguments = ["plot", "decode-heatmap", "Llama-3-8B", "--machine", "H100", "--batch", "1:8", "--seq-kv", "1k,8k"]
     assert main([*arguments, "--quantity", "flops_per_byte", "--weights", "fp8", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(wanted))
     pair = [h100, sheet("A100 SXM 80GB")]
     for words, objects in (
-        (lambda: plot.decode_latency_data("Llama-3-8B", "H100,A100 SXM 80GB", batch="1,8"),
-         lambda: plot.decode_latency_data(LLAMA, pair, batch=[1, 8])),
-        (lambda: plot.decode_latency_data("Llama-3-8B", "H100", over="seq_kv", seq_kv="1k:4k", batch=8),
-         lambda: plot.decode_latency_data(LLAMA, h100, over="seq_kv", seq_kv=[1024, 2048, 4096], batch=8)),
+        (lambda: plot.decode_latency_data("H100,A100 SXM 80GB", "Llama-3-8B", batch="1,8"),
+         lambda: plot.decode_latency_data(pair, LLAMA, batch=[1, 8])),
+        (lambda: plot.decode_latency_data("H100", "Llama-3-8B", over="seq_kv", seq_kv="1k:4k", batch=8),
+         lambda: plot.decode_latency_data(h100, LLAMA, over="seq_kv", seq_kv=[1024, 2048, 4096], batch=8)),
         (lambda: plot.workloads_data("H100", "Llama-3-8B", phase="prefill,decode"),
          lambda: plot.workloads_data(h100, LLAMA, phase=[Prefill(), Decode()])),
         (lambda: plot.ridge_points_data("H100,A100 SXM 80GB"), lambda: plot.ridge_points_data(pair)),
-        (lambda: plot.intensity_over_batch_data("gemm", "H100", batch="1:64"),
-         lambda: plot.intensity_over_batch_data(Matmul(), [h100], batch=[1, 2, 4, 8, 16, 32, 64])),
+        (lambda: plot.intensity_over_batch_data("gemm", machines="H100", batch="1:64"),
+         lambda: plot.intensity_over_batch_data(Matmul(), machines=[h100], batch=[1, 2, 4, 8, 16, 32, 64])),
         (lambda: plot.roofline_data("H100"), lambda: plot.roofline_data(h100)),
     ):  # fmt: skip
         assert words() == objects()
@@ -497,4 +497,4 @@ def test_pictures_take_words(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_size_that_is_no_axis_is_refused() -> None:
     with pytest.raises(Error, match="a range of sizes is written 1:1024"):
-        plot.decode_heatmap_data(LLAMA, "H100", batch="8:1")
+        plot.decode_heatmap_data("H100", LLAMA, batch="8:1")

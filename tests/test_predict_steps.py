@@ -141,8 +141,8 @@ def test_large_heat_maps_are_drawn_without_numbers(tmp_path: Path) -> None:
 
     sizes = {"batch": range(2, 61, 2), "seq_kv": range(4096, 256 * 2048, 4096)}
     for quantity in ("bound", "tokens_per_s"):
-        ax = plot.decode_heatmap(DENSE, MACHINES["H100"], quantity=quantity, **sizes, ax=Figure(figsize=(9, 6)).add_subplot())
-        cells = [r for r in plot.decode_heatmap.data(DENSE, MACHINES["H100"], quantity=quantity, **sizes) if r["element"] == "cell"]
+        ax = plot.decode_heatmap(MACHINES["H100"], DENSE, quantity=quantity, **sizes, ax=Figure(figsize=(9, 6)).add_subplot())
+        cells = [r for r in plot.decode_heatmap.data(MACHINES["H100"], DENSE, quantity=quantity, **sizes) if r["element"] == "cell"]
         fits = np.array([r["fits"] for r in cells]).reshape(30, 127)
         assert not [t for t in ax.texts if t.get_gid() != "notes"] and len(ax.patches) < 30 + 127 and len(ax.get_xticks()) <= 20
         covered = np.zeros((30, 127), dtype=int)
@@ -151,7 +151,7 @@ def test_large_heat_maps_are_drawn_without_numbers(tmp_path: Path) -> None:
             if "unfit" in str(patch.get_gid()):
                 covered[round(box.y0 + 0.5) : round(box.y1 + 0.5), round(box.x0 + 0.5) : round(box.x1 + 0.5)] += 1
         assert (covered == ~fits).all()
-    notes = [r["label"] for r in plot.decode_heatmap.data(DENSE, MACHINES["H100"], **sizes) if r["element"] == "note"]
+    notes = [r["label"] for r in plot.decode_heatmap.data(MACHINES["H100"], DENSE, **sizes) if r["element"] == "note"]
     assert any(f"more than {WRITTEN} cells" in note for note in notes)
     cells = ["aab", "aab", "abb", "ccc"]
     found = {(name, *rows, *columns) for name, rows, columns in blocks(cells)}

@@ -31,6 +31,10 @@ def test_a_request_alone_is_its_prefill_and_its_decode_steps() -> None:
     assert found.flops == pytest.approx(prefill.flops + sum(step.flops for step in steps), rel=1e-9)
     assert found.bytes == pytest.approx(prefill.bytes + sum(step.bytes for step in steps), rel=1e-9)
     assert sum(found.profile.values()) == pytest.approx(found.time_s)
+    for name in ("mfu", "mbu"):
+        at_peak_s = sum(getattr(each, name) * each.time_s for each in (prefill, *steps))
+        assert getattr(found, name) == pytest.approx(at_peak_s / found.time_s, rel=1e-3)
+        assert f"{100 * getattr(found, name):.3g} %" == found.quantities()[name.upper()]
     assert found.requests_per_s == pytest.approx(1 / found.time_s)
 
 

@@ -257,19 +257,19 @@ def _parts(prediction: ModelPrediction | None, ax: Axes) -> None:
 
 
 def explore_model(
-    config: Model | Sequence[Model], machine: Given | Sequence[Given], phase: str = "decode", *, batch: int = 1,
+    machine: Given | Sequence[Given], config: Model | Sequence[Model], phase: str = "decode", *, batch: int = 1,
     seq: int = 4096, tp: int = 1, weights: str = "bf16", kv: str = "bf16",
 ) -> Explorer | Axes:  # fmt: skip
     """Lists and sliders for model, machine, phase, batch, length, tensor parallelism and dtypes: the time of each part.
 
-    `explore_model("Llama-3-8B", ["H100", "A100"])`. The text says bound, time, tokens/s and memory, as `predict` does, and what
-    does not fit.
+    `explore_model(["H100", "A100"], "Llama-3-8B")`. The text says bound, time, tok/s and memory, as `predict` does, and what does
+    not fit.
 
     Without ipywidgets it draws `plot.decode_heatmap` of the first model and machine and returns its Axes.
 
     Args:
-        config: one or several, each a TransformerConfig, a preset's name or a config.json.
-        machine: likewise.
+        machine: one or several, each a Machine or what `Machine.load` takes.
+        config: likewise, each a TransformerConfig, a preset's name or a config.json.
         seq: tokens in the KV cache of a decode step, or of the prompt of a prefill.
         weights: dtype of the weights.
         kv: dtype of the KV cache.
@@ -284,7 +284,7 @@ def explore_model(
         raise Error(f"explore_model: phase must be prefill or decode, got {phase!r:.80}")
     first, model = next(iter(machines.values())), next(iter(models.values()))
     if _widgets() is None:
-        return plot.decode_heatmap(model, first, title=f"{model.name} on {first.name}; {SLIDERS}")
+        return plot.decode_heatmap(first, model, title=f"{model.name} on {first.name}; {SLIDERS}")
     narrow = ("bf16", "fp8_e4m3", "int8", "int4")
     controls = {
         "model": _list("model", list(models), model.name),

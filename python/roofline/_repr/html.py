@@ -7,6 +7,8 @@ from html import escape as escaped
 
 from .text import Row, printable, right_aligned
 
+SHORT = 18  # characters of a cell that stays in one line: a number and its unit, an interval
+
 
 def escape(text: str) -> str:
     return escaped(printable(text))
@@ -25,7 +27,12 @@ def html_table(headers: Row, rows: Sequence[Row], *, title: str = "", notes: Seq
             + "".join(f'<th scope="col"{a}>{escape(h)}</th>' for h, a in zip(headers, align, strict=True))
             + "</tr></thead>"
         )
-    body = ("<tr>" + "".join(f"<td{a}>{escape(c)}</td>" for c, a in zip(row, align, strict=True)) + "</tr>" for row in rows)
+    body = ("<tr>" + "".join(_cell(c, r) for c, r in zip(row, right, strict=True)) + "</tr>" for row in rows)
     parts += ["<tbody>", *body, "</tbody></table>"]
     parts += [f"<p>{escape(note)}</p>" for note in notes]
     return "".join([*parts, "</div>"])
+
+
+def _cell(text: str, right: bool) -> str:
+    whole = ";white-space:nowrap" if len(text) <= SHORT else ""
+    return f'<td style="text-align:{"right" if right else "left"}{whole}">{escape(text)}</td>'

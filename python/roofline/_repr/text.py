@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 
 Row = Sequence[str]
+WORDS = 7  # more are no number: "1.2 GB/s ... 1.3 GB/s (range)" has six
 
 # What a terminal obeys rather than shows: control characters but tabs and line ends, and marks that turn the direction of text or
 # break lines; and halves of surrogate pairs, which no encoding takes.
@@ -33,8 +34,8 @@ def _is_number(cell: str) -> bool:
 
 
 def right_aligned(headers: Row, rows: Sequence[Row]) -> list[bool]:
-    """Per column: whether all its cells look like numbers."""
-    return [bool(rows) and all(_is_number(row[i]) for row in rows) for i in range(len(headers))]
+    """Per column: whether all its cells look like numbers, and none like a sentence that begins with one."""
+    return [bool(rows) and all(_is_number(row[i]) and len(row[i].split()) < WORDS for row in rows) for i in range(len(headers))]
 
 
 def text_table(headers: Row, rows: Sequence[Row], *, title: str = "", notes: Sequence[str] = ()) -> str:

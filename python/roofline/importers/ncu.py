@@ -29,6 +29,14 @@ DRAM = (
     ("dram__bytes_read.sum", "dram__bytes_write.sum"),
     ("dram__bytes_op_read.sum", "dram__bytes_op_write.sum"),
 )  # the first of which all are there
+# Bytes that each cache serves: L1 without shared memory. Sums and peaks of the same counters, and the cycles of their units.
+CACHES: Mapping[str, tuple[str, str]] = {
+    "L1": ("l1tex__t_bytes.sum", "l1tex__cycles_elapsed.avg.per_second"),
+    "L2": ("lts__t_bytes.sum", "lts__cycles_elapsed.avg.per_second"),
+}
+PEAK = ".peak_sustained"
+MEMORY_CYCLES = "dram__cycles_elapsed.avg.per_second"
+UNITS: Mapping[str, tuple[str, str]] = {**CACHES, "DRAM": (DRAM[0][0], MEMORY_CYCLES)}
 # FLOPs of one instruction of one thread; 16-bit ones, and those with a 2, work on pairs.
 INSTRUCTIONS: Mapping[str, tuple[str, int]] = {
     "fadd": ("fp32", 1), "fmul": ("fp32", 1), "ffma": ("fp32", 2), "fadd2": ("fp32", 2), "fmul2": ("fp32", 2), "ffma2": ("fp32", 4),
@@ -47,12 +55,11 @@ _TENSOR_PATHS = (
 NCU_METRICS = ",".join(
     [
         "gpu__time_duration.sum",
-        "dram__bytes.sum",
+        *(counter for counter, _ in UNITS.values()),
         *(f"sm__sass_thread_inst_executed_op_{kind}{op}_pred_on.sum" for kind in "fdh" for op in ("add", "mul", "fma")),
         "sm__inst_executed_pipe_tensor.sum",
         *(f"sm__ops_path_tensor_src_{path}.sum" for path in _TENSOR_PATHS),
-        "dram__bytes.sum.peak_sustained",
-        "dram__cycles_elapsed.avg.per_second",
+        *(name for counter, cycles in UNITS.values() for name in (counter + PEAK, cycles)),
         "sm__sass_thread_inst_executed_op_ffma_pred_on.sum.peak_sustained",
         "sm__cycles_elapsed.avg.per_second",
     ]
@@ -148,8 +155,9 @@ def _wanted(metric: str) -> bool:
         return False
     if metric in TIMES or any(metric in names for names in DRAM) or _TENSOR_PIPE.fullmatch(metric):
         return True
-    peaks = ("dram__bytes.sum.peak_sustained", "dram__cycles_elapsed.avg.per_second", "sm__cycles_elapsed.avg.per_second")
-    return metric in peaks or bool(_INSTRUCTION.fullmatch(metric) or _TENSOR.fullmatch(metric))
+    counters = (name for counter, cycles in UNITS.values() for name in (counter, counter + PEAK, cycles))
+    known = {"sm__cycles_elapsed.avg.per_second", *counters}
+    return metric in known or bool(_INSTRUCTION.fullmatch(metric) or _TENSOR.fullmatch(metric))
 
 
 def _records(source: Source) -> Iterator[tuple[int, dict[str, str]]]:
@@ -239,6 +247,15 @@ def _bytes(launch: _Launch) -> dict[str, int] | None:
         if all(name in launch.metrics for name in names):
             return {name: round(launch.metrics[name]) for name in names}
     return None
+
+
+def _cache_bytes(launches: list[_Launch]) -> dict[str, int]:
+    """Bytes that each cache served, by the names that plans have: medians over launches that all counted them."""
+    found = {}
+    for level, (counter, _) in CACHES.items():
+        if all(counter in launch.metrics for launch in launches):
+            found[f"{level.lower()}_served_bytes"] = round(statistics.median(launch.metrics[counter] for launch in launches))
+    return found
 
 
 def _tensor_terms(metrics: Mapping[str, float]) -> tuple[list[tuple[str, str, float]], list[str]]:
@@ -335,7 +352,11 @@ def _measurements(launches: list[_Launch], provenance: Mapping[str, Any]) -> tup
                 device=f"cuda:{first.device}",
                 threads=0,
                 cache_state="user",
-                plan={"tool": TOOL, **({"compute_capability": first.capability} if first.capability else {})},
+                plan={
+                    "tool": TOOL,
+                    **({"compute_capability": first.capability} if first.capability else {}),
+                    **_cache_bytes([launch for launch, _, _ in runs]),
+                },
                 samples_s=tuple(time_s for _, time_s, _ in runs),
                 flops=terms,
                 bytes={name: round(statistics.median(moved.get(name, 0) for _, _, moved in runs)) for name in names},
@@ -352,9 +373,10 @@ def _ceilings(launches: list[_Launch]) -> tuple[Ceiling, ...]:
     samples: dict[tuple[str, ...], list[float]] = {}
     for launch in launches:
         m = launch.metrics
-        dram, sm = m.get("dram__cycles_elapsed.avg.per_second"), m.get("sm__cycles_elapsed.avg.per_second")
-        if dram and m.get("dram__bytes.sum.peak_sustained"):
-            samples.setdefault(("stream", "", "core"), []).append(dram * m["dram__bytes.sum.peak_sustained"])
+        sm = m.get("sm__cycles_elapsed.avg.per_second")
+        for level, (counter, cycles) in UNITS.items():
+            if rate := m.get(counter + PEAK, 0.0) * m.get(cycles, 0.0):
+                samples.setdefault(("stream", level, ""), []).append(rate)
         for metric, value in m.items():
             found = _INSTRUCTION.fullmatch(metric)
             if sm and value and found and found[2] and found[1] in ("ffma", "dfma", "hfma"):
@@ -365,9 +387,9 @@ def _ceilings(launches: list[_Launch]) -> tuple[Ceiling, ...]:
                 samples.setdefault(("mma", SOURCES[tensor["src"]], "tensor"), []).append(sm * value)
     reason = "ncu: what the unit could do at the clock of the run; nothing measured it"
     made = []
-    for (probe, dtype, unit), rates in samples.items():
+    for (probe, of, unit), rates in samples.items():
         more: dict[str, Any] = (
-            {"level": "DRAM", "access": "read", "variant": "plain"} if probe == "stream" else {"dtype": dtype, "unit": unit}
+            {"level": of, "access": "read", "variant": "plain"} if probe == "stream" else {"dtype": of, "unit": unit}
         )
         made.append(Ceiling(probe=probe, samples=tuple(rates), plan={"tool": TOOL}, source="datasheet", reason=reason, **more))
     return tuple(made)
@@ -392,7 +414,8 @@ def from_ncu(source: Source) -> Imported:
 def read_ncu(path: str | os.PathLike[str]) -> Imported:
     """Points (one a kernel, its launches as samples) and, where the metrics are there, ceilings from output of `ncu --csv`.
 
-    A point has the kernel's DRAM bytes and FLOPs as counted, by term. Needed are NCU_METRICS or those of `--set roofline`; launches
+    A point has the kernel's DRAM bytes and FLOPs as counted, by term, and in its plan the bytes that L1 (without shared memory) and
+    L2 served, for `plot.hierarchy`. Needed are NCU_METRICS or those of `--set roofline`; launches
     without them are left out with a note. Lines of ncu's own (==PROF==) are skipped. Raises Error with the line's number for what
     cannot be read, and naming the metrics where no kernel has them.
     """

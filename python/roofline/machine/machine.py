@@ -225,6 +225,7 @@ class Machine(Shown):
         more = match.pooled(samples)
         return dataclasses.replace(self, ceilings=tuple(more if c is match else c for c in self.ceilings))
 
+    @arguments_checked
     def matching(self, problem: Mapping[str, Any], *, variant: str = "", threads: int | None = None) -> Ceiling | None:
         """The measured ceiling of exactly this problem, variant ("" is any) and threads (None is any), or None."""
         for c in self.ceilings:

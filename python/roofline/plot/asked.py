@@ -119,6 +119,16 @@ def one_of(name: str, given: str, allowed: Iterable[str]) -> str:
     return given
 
 
+# What predictions call a quantity, and its name in records.
+QUANTITIES: Mapping[str, str] = {
+    "tpot": "time_s", "ttft": "time_s", "time": "time_s", "tokens": "tokens_per_s", "tok/s": "tokens_per_s",
+    "intensity": "flops_per_byte", "flop/byte": "flops_per_byte", "flop/s": "flops_per_s", "b/s": "bytes_per_s",
+}  # fmt: skip
+
+
 def wanted(name: str, given: str | None, allowed: Sequence[str]) -> tuple[str, ...]:
-    """The panels that are asked for: the one that is given, or all."""
-    return tuple(allowed) if given is None else (one_of(name, given, allowed),)
+    """The panels that are asked for: the one that is given, or all. Quantities by the words of predictions too, such as TPOT."""
+    if given is None:
+        return tuple(allowed)
+    known = QUANTITIES.get(given.lower(), given) if isinstance(given, str) else given
+    return (known if known in allowed else one_of(name, given, allowed),)

@@ -15,7 +15,7 @@ from ..errors import Error
 from ..machine import Machine
 from ..prediction import Expected, bound_of, fmt_roofs
 from ..reading import SCHEMA_VERSION
-from ..units import fmt_bytes, fmt_number, fmt_shares, fmt_si, within
+from ..units import fmt_bytes, fmt_number, fmt_percent, fmt_shares, fmt_si, within
 from .config import TransformerConfig
 from .many import options_of, predict_steps
 from .memory import Memory, memory_of
@@ -45,6 +45,8 @@ class ServingPrediction(Expected):
     Attributes:
         prefill_s: of one prompt.
         decode_s: of its decode steps.
+        mfu: over that time, as of `ModelPrediction`.
+        mbu: likewise.
         price_per_hour: of one device.
         realistic: the same where software reaches what is usual, see `predicting.realistic`; None where that is not asked or is
             the same.
@@ -59,6 +61,8 @@ class ServingPrediction(Expected):
     flops: int
     bytes: int
     profile: Mapping[str, float]
+    mfu: float
+    mbu: float
     memory: Memory
     notes: tuple[str, ...]
     counted: tuple[str, ...]
@@ -139,6 +143,8 @@ class ServingPrediction(Expected):
             "output tokens": fmt_si(self.output_tokens_per_s, "tok/s"),
             "output tokens, per request": "" if self.tpot_s is None else fmt_si(1 / self.tpot_s, "tok/s"),
             "input tokens": fmt_si(self.input_tokens_per_s, "tok/s"),
+            "MFU": fmt_percent(self.mfu),
+            "MBU": fmt_percent(self.mbu),
             **{name: f"{cost:.4g}" for name, cost in costs.items() if cost is not None},
             **(
                 {}
@@ -170,7 +176,8 @@ class ServingPrediction(Expected):
             "ttft_s": self.ttft_s, "tpot_s": self.tpot_s, "request_s": self.time_s, "requests_per_s": self.requests_per_s,
             "output_tokens_per_s": self.output_tokens_per_s, "input_tokens_per_s": self.input_tokens_per_s,
             "cost_per_million_output_tokens": self.cost_per_million_output_tokens,
-            "cost_per_million_tokens": self.cost_per_million_tokens, "bound": self.bound, "fits": self.memory.fits,
+            "cost_per_million_tokens": self.cost_per_million_tokens, "mfu": self.mfu, "mbu": self.mbu,
+            "bound": self.bound, "fits": self.memory.fits,
             "memory_bytes": self.memory.total_bytes, "largest_batch": self.memory.largest_batch,
         }  # fmt: skip
 
@@ -230,6 +237,7 @@ def predict_serving(
     prompts = phase.batch // ranks
     flops, moved = float(prompts * prefill.flops), float(prompts * prefill.bytes)
     profile = {roof: prompts * seconds for roof, seconds in prefill.profile.items()}
+    at_peak_s = [prompts * prefill.time_s * share for share in (prefill.mfu, prefill.mbu)]
     steps, decode_s, assumed = phase.output - 1, 0.0, dict.fromkeys(prefill.notes)
     if steps:
         keys = phase.seq_q + np.unique(np.linspace(1, steps, min(steps, MOST_STEPS)).round().astype(np.int64))
@@ -240,8 +248,12 @@ def predict_serving(
         for roof, seconds in each.profile.items():
             profile[roof] = profile.get(roof, 0.0) + steps * float(np.mean(seconds))
         assumed |= dict.fromkeys(map(str, each.assumed))
+        # Work grows evenly with the context: the step in the middle stands for all.
+        middle = predict_model(machine, config, Decode(batch=phase.batch, seq_kv=int(np.median(keys))), must_fit=False, **how)
+        at_peak_s = [a + steps * middle.time_s * share for a, share in zip(at_peak_s, (middle.mfu, middle.mbu), strict=True)]
+    mfu, mbu = (seconds / (prompts * prefill.time_s + decode_s) for seconds in at_peak_s)
     return ServingPrediction(
         config=config, phase=phase, machine=machine.name, options=options, prefill_s=prefill.time_s / ranks, decode_s=decode_s,
         flops=math.ceil(flops), bytes=math.ceil(moved), profile=dict(sorted(profile.items(), key=lambda item: -item[1])),
-        memory=memory, notes=tuple(assumed), counted=prefill.counted, price_per_hour=price_per_hour,
+        mfu=mfu, mbu=mbu, memory=memory, notes=tuple(assumed), counted=prefill.counted, price_per_hour=price_per_hour,
     )  # fmt: skip

@@ -80,9 +80,9 @@ def _fields(problem: Operator) -> dict[str, Any]:
 
 
 @picture("FLOPs, bytes, intensity, time and rates of attention kernel by kernel: what fusion saves", group="model",
-         example="plot.attention_steps(llama, h100)")  # fmt: skip
+         example="plot.attention_steps(llama, machine=h100)")  # fmt: skip
 def attention_steps(
-    work: Work | None = None, machine: Given | None = None, *, quantity: str | None = None, seq_len: Size = 4096,
+    work: Work | None = None, *, machine: Given | None = None, quantity: str | None = None, seq_len: Size = 4096,
     results: Measured | None = None, **look: Unpack[Look],
 ) -> Panels:  # fmt: skip
     """Attention step by step, each product and the softmax a kernel of its own, beside all of them and the fused kernel.

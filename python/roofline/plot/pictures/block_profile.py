@@ -121,7 +121,7 @@ def _measured(config: Any, machine: Any, phase: Any, results: Any, how: Mapping[
 @picture("where the time goes, by roof and kernel, predicted or measured", group="model",
          example="plot.block_profile(predict(h100, llama, Decode()))")  # fmt: skip
 def block_profile(
-    model: Model | ModelPrediction | Sequence[ModelPrediction], machine: Given | None = None, *,
+    machine: Given | ModelPrediction | Sequence[ModelPrediction], model: Model | None = None, *,
     results: Measured | None = None, **how: Unpack[StepsAssumptions],
 ) -> Panels:  # fmt: skip
     """Where the time of a phase goes: all of it by the roof it is spent under, then kernel by kernel; a panel a phase.
@@ -129,18 +129,18 @@ def block_profile(
     With results it is that of the measured kernels; bars of those that were not measured are pale, ticks are what is expected.
 
     Args:
-        model: a model, or predictions of one.
-        machine: one; predictions have their own.
+        machine: one, or predictions of a model on one.
+        model: a model; predictions have their own.
         results: measurements of its kernels, a results.jsonl or its folder.
 
     element of the records "row": time_s, share, and seconds by roof, or measured_s and expected_s.
     """
-    if isinstance(model, ModelPrediction):
-        yield _predicted(model)
-    elif isinstance(model, Sequence) and not isinstance(model, str):
-        yield from map(_predicted, model)
-    elif machine is None:
-        raise Error("block_profile needs a machine, such as 'H100', or one that was measured")
+    if isinstance(machine, ModelPrediction):
+        yield _predicted(machine)
+    elif isinstance(machine, Sequence) and not isinstance(machine, str):
+        yield from map(_predicted, machine)
+    elif model is None:
+        raise Error("block_profile needs a model beside its machine, such as 'Llama-3-8B'")
     else:
         yield from _of_model(model, machine_of(machine), results, how)
 

@@ -58,9 +58,9 @@ def _text(quantity: str, of: str, value: Any) -> str:
 
 @picture("both at once: intensity, bound, tokens per second or time, what fits, and where the ridge point is crossed",
          group="model",
-         example="plot.decode_heatmap(llama, h100)")  # fmt: skip
+         example="plot.decode_heatmap(h100, llama)")  # fmt: skip
 def decode_heatmap(
-    model: Model, machine: Given, *, quantity: str | None = None, batch: Size = BATCHES, seq_kv: Size = SEQS,
+    machine: Given, model: Model, *, quantity: str | None = None, batch: Size = BATCHES, seq_kv: Size = SEQS,
     results: Measured | None = None, of: str = "model", **how: Unpack[Assumptions],
 ) -> Panels:  # fmt: skip
     """A decode step over batch and context length. The border is where its intensity crosses the ridge point.
@@ -68,8 +68,8 @@ def decode_heatmap(
     What does not fit in memory is hatched. Of more than 200 cells the numbers are in the table alone.
 
     Args:
-        model: a model.
         machine: one.
+        model: a model.
         quantity: flops_per_byte, bound, tokens_per_s, time_s (default: all; measured: the last two).
         batch: the rows.
         seq_kv: the columns.

@@ -20,9 +20,9 @@ AXES = {"batch": ("batch", "Batch"), "seq_kv": ("context length", "Context lengt
 
 
 @picture("what it costs: time per output token or per request over the batch, or over the keys", group="model",
-         example='plot.decode_latency(llama, h100, over="seq_kv")')  # fmt: skip
+         example='plot.decode_latency(h100, llama, over="seq_kv")')  # fmt: skip
 def decode_latency(
-    model: Model, machines: Machines, *, over: str | None = None, per: str = "token", batch: Size | None = None,
+    machines: Machines, model: Model, *, over: str | None = None, per: str = "token", batch: Size | None = None,
     seq_kv: Size | None = None, output: Size = 256, results: Measured | None = None, **how: Unpack[Assumptions],
 ) -> Panels:  # fmt: skip
     """Time per output token, or of a request's whole answer, over the batch and over the context length.
@@ -30,8 +30,8 @@ def decode_latency(
     A request's answer takes `output` decode steps, whose context grows by as many keys: the mean of the first and last step counts.
 
     Args:
-        model: a model.
         machines: one or several.
+        model: a model.
         over: batch, seq_kv (default: both).
         per: token, request.
         batch: the sizes, and over seq_kv one size (default 1).

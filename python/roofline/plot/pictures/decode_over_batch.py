@@ -20,16 +20,16 @@ QUANTITIES = ("flops_per_byte", "tokens_per_s")
 
 
 @picture("what a larger batch gains: intensity, or tokens per second", group="model",
-         example="plot.decode_over_batch(llama, [a100, h100])")  # fmt: skip
+         example="plot.decode_over_batch([a100, h100], llama)")  # fmt: skip
 def decode_over_batch(
-    model: Model, machines: Machines, *, quantity: str | None = None, batch: Size = BATCHES, seq_kv: Size = 2048,
+    machines: Machines, model: Model, *, quantity: str | None = None, batch: Size = BATCHES, seq_kv: Size = 2048,
     results: Measured | None = None, **how: Unpack[Assumptions],
 ) -> Panels:  # fmt: skip
     """A decode step over the batch: its intensity with the ridge points, and its throughput. Hollow does not fit in memory.
 
     Args:
-        model: a model.
         machines: one or several.
+        model: a model.
         quantity: flops_per_byte, tokens_per_s (default: both).
         batch: the sizes.
         seq_kv: keys of a sequence.

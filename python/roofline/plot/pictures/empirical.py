@@ -136,7 +136,7 @@ def _rows(e: EmpiricalRoofline, fit: Fit | None) -> list[dict[str, Any]]:
     ]
 
 
-@picture("the measured roofline: sweeps over intensity, their fits and knees", group="machine", example="plot.empirical(machine)")
+@picture("the measured roofline: sweeps over intensity, their fits and knees", group="machine", example="plot.empirical(curves)")
 def empirical(
     machine: Given, *, level: str | None = None, dtype: str | None = None, threads: int | None = None, **look: Unpack[Look]
 ) -> Panels:

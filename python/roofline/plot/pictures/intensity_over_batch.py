@@ -45,9 +45,9 @@ def _crossings(
 
 
 @picture("at which batch each product becomes compute-bound; why attention does not", group="model",
-         example="plot.intensity_over_batch(llama, [a100, h100])")  # fmt: skip
+         example="plot.intensity_over_batch(llama, machines=[a100, h100])")  # fmt: skip
 def intensity_over_batch(
-    work: Work, machines: Machines = (), *, batch: Size = BATCHES, seq_kv: int | str = 2048, **look: Unpack[Look]
+    work: Work, *, machines: Machines = (), batch: Size = BATCHES, seq_kv: int | str = 2048, **look: Unpack[Look]
 ) -> Panels:
     """Intensity of each product of a decode step and of its attention over the batch, or of problems over their rows.
 

@@ -13,8 +13,8 @@ from ..models import SEQS, attention_of, counts_of, unfused, unmasked
 from ..roofs import INTENSITY, Machines, level_lines, machine_notes, ridge_levels, several
 
 
-@picture("what fusing attention gains as the prompt grows", group="model", example="plot.intensity_over_seq(llama, h100)")
-def intensity_over_seq(work: Work, machines: Machines = (), *, seq_q: Size = SEQS, batch: int = 1, **look: Unpack[Look]) -> Panels:
+@picture("what fusing attention gains as the prompt grows", group="model", example="plot.intensity_over_seq(llama, machines=h100)")
+def intensity_over_seq(work: Work, *, machines: Machines = (), seq_q: Size = SEQS, batch: int = 1, **look: Unpack[Look]) -> Panels:
     """Intensity of attention unfused and fused over the sequence length; of a model also that of its phases.
 
     Unfused attention is a kernel for each product and one for the softmax.

@@ -60,10 +60,10 @@ def _chart(census: Census, phase: Phase, dashes: Any) -> Chart:
 
 
 @picture(
-    "where each kernel lies, and its share of the time", group="model", example='plot.kernel_placement(llama, h100, phase="decode")'
+    "where each kernel lies, and its share of the time", group="model", example='plot.kernel_placement(h100, llama, phase="decode")'
 )
 def kernel_placement(
-    model: Model | Census, machine: Given | None = None, *, results: Measured | None = None,
+    machine: Given | Census, model: Model | None = None, *, results: Measured | None = None,
     **how: Unpack[StepsAssumptions],
 ) -> Panels:  # fmt: skip
     """The kernels of a phase on the roofs they meet, with their shares of its time; a panel a phase.
@@ -71,8 +71,8 @@ def kernel_placement(
     Numbers stand at the dots, names in the legend. Kernels that were measured lie where they were measured.
 
     Args:
-        model: a model, or a census that was taken on a machine.
-        machine: one; a census has its own.
+        machine: one, or a census that was taken on one.
+        model: a model; a census has its own.
         results: measurements, a results.jsonl or its folder, to stand beside the kernels of their shape.
 
     element of the records as of `workloads`; a dot has phase, group, count, bound, attainable_flops_per_s, time_s, share,
@@ -80,15 +80,17 @@ def kernel_placement(
     """
     rest = dict(how)
     asked = phases_of(rest, ())
-    if isinstance(model, Census):
-        census = model
+    if isinstance(machine, Census):
+        census = machine
+        if model is not None:
+            raise Error("kernel_placement: a census has its model and phases; phase= chooses among them")
         try:
-            dashes = stated(machine_of(machine if machine is not None else census.machine or "-"))
+            dashes = stated(machine_of(census.machine or "-"))
         except Error:
             dashes = "-"  # a machine of the caller's own
     else:
-        if machine is None:
-            raise Error("kernel_placement needs a machine, such as 'H100', or one that was measured")
+        if model is None:
+            raise Error("kernel_placement needs a model beside its machine, such as 'Llama-3-8B'")
         config, options = modelled(model, rest)
         taken = {name: value for name, value in assumed(options).items() if name in TAKEN}
         on = machine_of(machine)

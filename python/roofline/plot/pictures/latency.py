@@ -19,7 +19,7 @@ def latencies(machine: Machine) -> list[Ceiling]:
     return sorted(found, key=lambda c: (LEVELS.index(c.level), c.value))
 
 
-@picture("how long a load takes from each level", group="machine", example="plot.latency(machine)")
+@picture("how long a load takes from each level", group="machine", example="plot.latency(curves)")
 def latency(machine: Given, **look: Unpack[Look]) -> Panels:
     """Load latency of a machine by memory level, on a logarithmic axis, with 95 % intervals; also in cycles if the clock is known.
 

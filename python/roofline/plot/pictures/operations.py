@@ -20,8 +20,8 @@ RIDGE = "ridge"
 
 
 @picture("the intensity of each operation, by phase, and how far from its ridge point", group="model",
-         example="plot.operations(deepseek, gb200)")  # fmt: skip
-def operations(work: Work, machine: Given | None = None, **look: Unpack[Steps]) -> Panels:
+         example="plot.operations(deepseek, machine=gb200)")  # fmt: skip
+def operations(work: Work, *, machine: Given | None = None, **look: Unpack[Steps]) -> Panels:
     """A row for each kernel of a model, with a marker for each phase; or a row for each problem.
 
     Args:

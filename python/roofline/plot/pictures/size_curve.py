@@ -13,7 +13,7 @@ from ..figure import Look, Panels, picture
 from ..roofs import machine_line
 
 
-@picture("bandwidth over the working set: where the caches end", group="machine", example="plot.size_curve(machine)")
+@picture("bandwidth over the working set: where the caches end", group="machine", example="plot.size_curve(curves)")
 def size_curve(machine: Given, *, access: str | None = None, threads: int | None = None, **look: Unpack[Look]) -> Panels:
     """Bandwidth of a machine over the size of the working set, per access and number of threads.
 

@@ -177,11 +177,11 @@
     before = root.dataset.theme;
     $("details").forEach((each) => { each.open = true; });
     setTheme("light");
-    if (ready) $(".chart").forEach((each) => Plotly.relayout(each, { width: 680 }));
+    if (ready) $(".chart").forEach((each) => Plotly.relayout(each, { width: 680, height: each.id === "chart" ? 600 : 480 }));
   });
   addEventListener("afterprint", () => {
     setTheme(before);
-    if (ready) $(".chart").forEach((each) => Plotly.relayout(each, { width: null, autosize: true }));
+    if (ready) $(".chart").forEach((each) => Plotly.relayout(each, { width: null, height: null, autosize: true }));
   });
 
   // -- the operators' table
