@@ -218,8 +218,8 @@ ROOFLINE_INLINE void weigh(Number* s, Index n, const Seen* seen, Number softcap,
   for (int j = 0; j < kWide / kLanes; ++j) store(each + j * kLanes, high[j]);
   Number tops[kWide];
   for (int r = 0; r < Rows; ++r) {
-    Number now = each[r];
-    for (int i = r; i < kWide; i += Rows) now = each[i] > now ? each[i] : now;
+    Number now = Rows == 1 ? reduce_max(high[0]) : each[r];
+    for (int i = r; i < (Rows == 1 ? 0 : kWide); i += Rows) now = each[i] > now ? each[i] : now;
     if (now > top[r]) {
       const Vec down = top[r] == -kInfinity ? zero() : exp2(set1(top[r] - now));
       sum[r] *= reduce_max(down);
@@ -245,6 +245,10 @@ ROOFLINE_INLINE void weigh(Number* s, Index n, const Seen* seen, Number softcap,
     hide(0);
     for (Vec& one : total) one = zero();
     over([&](const Number* p, int j) __attribute__((always_inline)) { total[j] = add(total[j], load(p)); });
+  }
+  if constexpr (Rows == 1) {
+    sum[0] += reduce_add(total[0]);
+    return;
   }
   for (int j = 0; j < kWide / kLanes; ++j) store(each + j * kLanes, total[j]);
   for (int i = 0; i < kWide; ++i) sum[i % Rows] += each[i];
@@ -348,10 +352,17 @@ void walk(const Part& part, Index streams, Index first, Index each, bool masked)
   const bool again = rows * (head_dim + part.rope_dim) > kRowNumbers;
   const Index keys = again ? most(least(kKeys, kBlockBytes / key_bytes / kWhole * kWhole), kWhole) : kKeys;
   const auto n_at = [&](Index begin) { return most(least(keys, all - begin), 0); };
-  const auto place = [&](Index begin, Index* at) {
+  const auto place = [&](Index begin, Index* at, const Index* before) {
     const Index n = n_at(begin), whole = (n + kWhole - 1) / kWhole * kWhole;
-    for (Index i = 0; i < n; i += streams)
-      for (Index j = 0; j < streams; ++j) at[i + j] = first + (begin + i) / streams + j * each;
+    if (before && n == keys && part.pages == nullptr) {  // each as far from its place in the block before
+      const Index further = keys / streams;
+      for (Index i = 0; i < keys; ++i) at[i] = before[i] + further * head_dim;
+      for (Index i = kKeys; i < (part.rope_dim > 0 ? kKeys + keys : 0); ++i) at[i] = before[i] + further * part.rope_dim;
+      return;
+    }
+    Index row = first + begin / streams;
+    for (Index i = 0; i < n; i += streams, ++row)
+      for (Index j = 0; j < streams; ++j) at[i + j] = row + j * each;
     if (part.pages != nullptr)
       for (Index i = 0; i < n; ++i) at[i] = part.pages[at[i] / part.page_size] * part.page_rows + at[i] % part.page_size;
     for (Index i = n; i < whole; ++i) at[i] = at[n - 1];
@@ -359,12 +370,12 @@ void walk(const Part& part, Index streams, Index first, Index each, bool masked)
     for (Index i = 0; i < whole; ++i) at[i] *= head_dim;
   };
   const Index lead = part.fetch ? most(kLeadBytes / (head_dim * static_cast<Index>(sizeof(Element))), 1) : 0;
-  if (all > 0) place(0, places);
+  if (all > 0) place(0, places, nullptr);
   for (Index begin = 0, turn = 0; begin < all; begin += keys, turn = 1 - turn) {
     const Index n = n_at(begin), whole = (n + kWhole - 1) / kWhole * kWhole, next_n = n_at(begin + keys);
     const Index weighed = (n + kLanes - 1) / kLanes * kLanes;  // whole vectors, whatever the rows of a group
     Index *const at = places + turn * 2 * kKeys, *const next_at = places + (1 - turn) * 2 * kKeys;
-    if (next_n > 0) place(begin + keys, next_at);
+    if (next_n > 0) place(begin + keys, next_at, at);
     const Block<Element> block = {static_cast<const Element*>(part.k), static_cast<const Element*>(part.v), static_cast<const Element*>(part.rope),
                                   at, at + kKeys, n, whole, head_dim, part.rope_dim, lead, next_at, next_n};
     score(part.q, rows, block, s);
