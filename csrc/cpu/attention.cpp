@@ -112,7 +112,12 @@ std::vector<KernelEntry> attention_kernels() {
                             split_kv),
        })
     all.insert(all.end(), variant.begin(), variant.end());
-  all.push_back(entry(Kernel<Attention, Device>{"naive", DType::fp64, "", "as naive in fp32, with all of it in fp64", naive}));
+  const auto doubles = [&](const char* variant, const char* summary, Bound (*bind)(const Attention&, Device&)) {
+    all.push_back(entry(Kernel<Attention, Device>{variant, DType::fp64, "", summary, bind}));
+  };
+  doubles("naive", "as naive in fp32, with all of it in fp64", naive);
+  doubles("tiled", "as tiled in fp32, with all of it in fp64", tiled);
+  doubles("split_kv", "as split_kv in fp32, with all of it in fp64", split_kv);
   return all;
 }
 

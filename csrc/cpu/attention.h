@@ -59,7 +59,7 @@ Bound split_kv(const AttentionTask& task, Device& device);
 // A thread takes a block of queries of one KV head over all its keys. Throws Unsupported for elements that the kernels do not read.
 Bound tiled(const AttentionTask& task, Device& device);
 
-// The elements of a task. Throw Unsupported for others.
+// The elements of a task, of fp64 the first. Throw Unsupported for others.
 Element queries_of(const AttentionTask& task);
 Cached::Element cache_of(const AttentionTask& task);
 

@@ -1,6 +1,6 @@
 // Attention in one pass that keeps the scores in the cache, and the softmax running along: the walk of a block of queries over its
 // keys. `Products` says how scores and values are multiplied and what K, V, Q and P are then: fp32 here, pairs of bf16 in
-// attention_words.h. Everything is internal to the file that includes it.
+// attention_words.h, or fp64 where vectors are of that. Everything is internal to the file that includes it.
 //
 // Queries lie in the lanes, so that the maximum, the sum and the rescaling of a query are vertical. A block of queries is cut into
 // chunks as wide as a register tile; chunk by chunk, kv_block keys at a time (they stay in L2 while all chunks meet them):
@@ -14,18 +14,20 @@
 
 #include "cpu/attention_tile.h"
 #include "cpu/attention_tiled_kernels.h"
+#if !defined(ROOFLINE_DOUBLES)
 #include "cpu/simd/bytes.h"
+#endif
 
 namespace roofline::cpu {
 namespace {
 
 struct Chunk {
-  float* q;        // [head_dim + rope_dim, width]
-  float* out;      // [value_dim, width]
-  float* neg_max;  // [width]; in units of log2, as are all scores
-  float* sum;      // [width]
-  float* from;     // [width]; the first key that each query sees and the first that it no longer sees, both from where the
-  float* to;       //          current keys begin
+  Number* q;        // [head_dim + rope_dim, width]
+  Number* out;      // [value_dim, width]
+  Number* neg_max;  // [width]; in units of log2, as are all scores
+  Number* sum;      // [width]
+  Number* from;     // [width]; the first key that each query sees and the first that it no longer sees, both from where the
+  Number* to;       //          current keys begin
   Index first;     // row of the block
   Index rows;
   int vectors;
@@ -35,25 +37,25 @@ struct Chunk {
 
 // Keys that a chunk meets at a time. Rows of K and V are words: numbers of fp32, or what `Products` reads.
 struct Keys {
-  const float* k;  // [n, key_words]
-  const float* v;  // [n, value_dim] in fp32
+  const Number* k;  // [n, key_words]
+  const Number* v;  // [n, value_dim] in fp32
   Index key_words, value_dim;
   Index value_pitch;
   Index begin, n;
-  float scale;     // of raw scores, times log2(e)
-  float softcap;
+  Number scale;    // of raw scores, times log2(e)
+  Number softcap;
   bool fetch_keys, fetch_values;  // they lie in memory
 };
 
-alignas(64) constexpr float kZeros[kWidth] = {};
+alignas(64) constexpr Number kZeros[kWidth] = {};
 
 ROOFLINE_INLINE Index round_up(Index n, Index multiple) { return (n + multiple - 1) / multiple * multiple; }
 
 // The order of the products (rows of keys side by side, columns of V in turn) is none that the hardware sees ahead. So the first
 // chunk fetches what lies in memory into the cache for all: values while it computes their scores, and with the values the next
 // block's keys. Panels are in the cache already.
-ROOFLINE_INLINE void fetch(const float* first, const float* last) {
-  for (; first < last; first += 64 / sizeof(float)) __builtin_prefetch(first, 0, 2);
+ROOFLINE_INLINE void fetch(const Number* first, const Number* last) {
+  for (; first < last; first += 64 / sizeof(Number)) __builtin_prefetch(first, 0, 2);
 }
 
 template <class Products, int Vectors, bool Grow>
@@ -61,9 +63,9 @@ struct ScoreTiles {
   static constexpr int kChunk = Vectors * kLanes;
   const Keys& keys;
   const Chunk& chunk;
-  const float* start;  // [width]; of the sums
+  const Number* start;  // [width]; of the sums
   Index first;         // of these keys
-  float* s;            // [keys.n, width]
+  Number* s;            // [keys.n, width]
   Vec* grow;           // [Vectors]; highest score above the old maximum
 
   template <int Rows>
@@ -78,7 +80,7 @@ struct ScoreTiles {
     }
     if (keys.fetch_values) fetch(keys.v + key * keys.value_dim, keys.v + (key + Rows) * keys.value_dim);
     multiply<Products>(acc, keys.k + key * words, words, 1, chunk.q, kChunk, words);
-    float* to = s + key * kChunk;
+    Number* to = s + key * kChunk;
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 8
@@ -99,17 +101,17 @@ struct ValueTiles {
   static constexpr int kChunk = Vectors * kLanes;
   const Keys& keys;
   const Chunk& chunk;
-  const float* p;  // [rows, width]
+  const Number* p;  // [rows, width]
   Index rows;      // of V: keys, or pairs of keys
 
   template <int Rows>
   [[gnu::noinline]] void tile(Index d) const {
     if (keys.fetch_keys) {  // of the next block, shared out to the columns of V; some may lie past the end
-      const float* const next = keys.k + keys.n * keys.key_words;
+      const Number* const next = keys.k + keys.n * keys.key_words;
       const Index share = keys.n * keys.key_words / keys.value_dim;
       fetch(next + d * share, next + (d + Rows) * share);
     }
-    float* out = chunk.out + d * kChunk;
+    Number* out = chunk.out + d * kChunk;
     Vec acc[Rows][Vectors];
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i)
@@ -125,14 +127,14 @@ struct ValueTiles {
 
 // s = 2^s, or 2^(s - up) where the maximum has moved; adds to the sums.
 template <int Vectors, bool Moved>
-void weigh_scores(const Chunk& chunk, Index n, float* s, const Vec (&up)[Vectors]) {
+void weigh_scores(const Chunk& chunk, Index n, Number* s, const Vec (&up)[Vectors]) {
   Vec sums[Vectors];
 #pragma GCC unroll 8
   for (int z = 0; z < Vectors; ++z) sums[z] = load(chunk.sum + z * kLanes);
   for (Index key = 0; key < n; ++key)
 #pragma GCC unroll 8
     for (int z = 0; z < Vectors; ++z) {
-      float* at = s + (key * Vectors + z) * kLanes;
+      Number* at = s + (key * Vectors + z) * kLanes;
       const Vec weight = exp2_bounded(Moved ? sub(load(at), up[z]) : load(at));
       store(at, weight);
       sums[z] = add(sums[z], weight);
@@ -143,14 +145,14 @@ void weigh_scores(const Chunk& chunk, Index n, float* s, const Vec (&up)[Vectors
 
 // Scores of the keys [first, last) that the tiles left as they were: capped, and -infinity where a query does not see the key.
 template <bool Raw, int Vectors>
-void finish(const Chunk& chunk, const Keys& keys, Index first, Index last, float* s, Vec (&grow)[Vectors]) {
+void finish(const Chunk& chunk, const Keys& keys, Index first, Index last, Number* s, Vec (&grow)[Vectors]) {
   const bool capped = keys.softcap > 0;
   const Vec cap = set1(keys.softcap / keys.scale), share = set1(capped ? keys.scale / keys.softcap : 0);
   for (Index key = first; key < last; ++key) {
-    const Vec position = set1(static_cast<float>(key));
+    const Vec position = set1(static_cast<Number>(key));
 #pragma GCC unroll 8
     for (int z = 0; z < Vectors; ++z) {
-      float* at = s + (key * Vectors + z) * kLanes;
+      Number* at = s + (key * Vectors + z) * kLanes;
       Vec score = load(at);
       if (capped) score = fma(cap, tanh(mul(score, share)), Raw ? zero() : load(chunk.neg_max + z * kLanes));
       score = select_less(position, load(chunk.to + z * kLanes), score, set1(-kInfinity));
@@ -163,7 +165,7 @@ void finish(const Chunk& chunk, const Keys& keys, Index first, Index last, float
 
 // Chunk's queries against some keys: scores, online softmax, values.
 template <class Products, int Vectors>
-void meet(const Chunk& chunk, const Keys& keys, float* s) {
+void meet(const Chunk& chunk, const Keys& keys, Number* s) {
   constexpr int kChunk = Vectors * kLanes;
   constexpr bool kRaw = Products::kRaw;
   const Index n = keys.n;
@@ -174,7 +176,7 @@ void meet(const Chunk& chunk, const Keys& keys, float* s) {
   Vec grow[Vectors];
 #pragma GCC unroll 8
   for (int z = 0; z < Vectors; ++z) grow[z] = set1(-kInfinity);
-  const float* const start = capped || kRaw ? kZeros : chunk.neg_max;
+  const Number* const start = capped || kRaw ? kZeros : chunk.neg_max;
   Products::template begin<Vectors>(chunk, keys, s);
   if (late > 0) {
     Products::template scores<Vectors, false>(chunk, keys, start, 0, late, s, nullptr);
@@ -194,20 +196,20 @@ void meet(const Chunk& chunk, const Keys& keys, float* s) {
   const bool first = keys.begin <= chunk.late;
   bool move = first;
 #pragma GCC unroll 8
-  for (int z = 0; z < Vectors; ++z) move = move || any_greater(grow[z], set1(8.0f));
+  for (int z = 0; z < Vectors; ++z) move = move || any_greater(grow[z], set1(8));
   if (move) {
-    const Vec none = set1(0x1p-60f);
+    const Vec none = set1(0x1p-60);
 #pragma GCC unroll 8
     for (int z = 0; z < Vectors; ++z) {
       const Vec sum = load(chunk.sum + z * kLanes);
-      const Vec anew = select_less(set1(-0x1p120f), grow[z], grow[z], zero());  // it may see none of these keys either
+      const Vec anew = select_less(set1(-0x1p120), grow[z], grow[z], zero());  // it may see none of these keys either
       const Vec up = grow[z] = select_less(sum, none, anew, max(grow[z], zero()));
       store(chunk.neg_max + z * kLanes, sub(load(chunk.neg_max + z * kLanes), up));
       const Vec down = select_less(sum, none, zero(), exp2(sub(zero(), up)));
       store(chunk.sum + z * kLanes, mul(sum, down));
       if (keys.begin > chunk.start)
         for (Index d = 0; d < keys.value_dim; ++d) {
-          float* at = chunk.out + d * kChunk + z * kLanes;
+          Number* at = chunk.out + d * kChunk + z * kLanes;
           store(at, mul(load(at), down));
         }
     }
@@ -216,9 +218,9 @@ void meet(const Chunk& chunk, const Keys& keys, float* s) {
   Products::template values<Vectors>(chunk, keys, s);
 }
 
-// to[n][pitch] = the columns of the keys [begin, begin + n) in fp32.
+// to[n][pitch] = the columns of the keys [begin, begin + n).
 template <class T>
-void gather_as(const void* all, Index columns, const AttentionBlock& block, Index begin, Index n, float* to, Index pitch) {
+void gather_as(const void* all, Index columns, const AttentionBlock& block, Index begin, Index n, Number* to, Index pitch) {
   for (Index done = 0, run; done < n; done += run) {
     Index row = begin + done;
     run = n - done;
@@ -235,14 +237,17 @@ void gather_as(const void* all, Index columns, const AttentionBlock& block, Inde
   }
 }
 
-void gather(const void* all, Index columns, const AttentionBlock& block, Index begin, Index n, float* to, Index pitch) {
+void gather(const void* all, Index columns, const AttentionBlock& block, Index begin, Index n, Number* to, Index pitch) {
+#if !defined(ROOFLINE_DOUBLES)
   switch (block.element) {
     case Cached::bf16: return gather_as<Bf16>(all, columns, block, begin, n, to, pitch);
     case Cached::fp16: return gather_as<Fp16>(all, columns, block, begin, n, to, pitch);
     case Cached::int8: return gather_as<Int8>(all, columns, block, begin, n, to, pitch);
     case Cached::fp8_e4m3: return gather_as<Fp8E4m3>(all, columns, block, begin, n, to, pitch);
-    default: return gather_as<float>(all, columns, block, begin, n, to, pitch);
+    default: break;
   }
+#endif
+  gather_as<Number>(all, columns, block, begin, n, to, pitch);
 }
 
 // chunk.q = qᵀ; out starts from zero, and neg_max and sum from a sink, or zero.
@@ -250,7 +255,7 @@ template <class T, class Products>
 void pack(const Chunk& chunk, const AttentionBlock& block) {
   const Index width = chunk.vectors * kLanes, key_dim = block.head_dim + block.rope_dim;
   const T* q = static_cast<const T*>(block.q) + chunk.first * key_dim;
-  Products::queries(q, chunk.rows, key_dim, block.scale, chunk.q, width);
+  Products::queries(q, chunk.rows, key_dim, static_cast<Number>(block.scale), chunk.q, width);
   for (Index at = 0; at < round_up(block.value_dim, Products::kColumns) * width; at += kLanes) store(chunk.out + at, zero());
   for (Index at = 0; at < width; at += kLanes) {
     store(chunk.neg_max + at, zero());
@@ -259,7 +264,7 @@ void pack(const Chunk& chunk, const AttentionBlock& block) {
   for (Index lane = 0; lane < (block.sinks ? chunk.rows : 0); ++lane) {
     const float sink = block.sinks[(block.first_row + chunk.first + lane) / block.seq_q];
     if (sink == -kInfinity) continue;  // as if there were none
-    chunk.neg_max[lane] = -sink * 1.44269504f;
+    chunk.neg_max[lane] = static_cast<Number>(-sink * 1.4426950408889634);
     chunk.sum[lane] = 1;
   }
 }
@@ -272,7 +277,7 @@ void unpack(const Chunk& chunk, const AttentionBlock& block) {
   for (Index lane = 0; lane < width; lane += kLanes) {
     T* out = static_cast<T*>(block.out) + (chunk.first + lane) * columns;
     const Index rows = chunk.rows - lane;
-    const Vec share = div(set1(block.unit), load(chunk.sum + lane));
+    const Vec share = div(set1(static_cast<Number>(block.unit)), load(chunk.sum + lane));
     for (Index d = 0; d < columns; d += kLanes) {
       const int some = static_cast<int>(least(kLanes, columns - d));
       Vec square[kLanes];
@@ -285,7 +290,8 @@ void unpack(const Chunk& chunk, const AttentionBlock& block) {
     }
   }
   for (Index lane = 0; lane < (block.logsumexp ? chunk.rows : 0); ++lane)
-    block.logsumexp[chunk.first + lane] = (__builtin_log2f(chunk.sum[lane]) - chunk.neg_max[lane]) * 0.693147181f;
+    block.logsumexp[chunk.first + lane] =
+        static_cast<float>((__builtin_log2(chunk.sum[lane]) - chunk.neg_max[lane]) * 0.6931471805599453);
 }
 
 // The keys [from, to) that a row of the block sees.
@@ -297,38 +303,38 @@ ROOFLINE_INLINE Seen seen_by(const AttentionBlock& block, Index row) {
   return {most(0, to - block.window), to};
 }
 
-// Products in fp32: K and V are broadcast as they lie, or from panels.
-struct Fp32Products : Fma {
+// Products of numbers as vectors hold them: K and V are broadcast as they lie, or from panels.
+struct PlainProducts : Fma {
   static constexpr bool kRaw = false;  // scores are scaled, and less the maximum
   static constexpr Index kNumbers = 1, kColumns = 1, kKeyStep = 1;
 
   template <class T>
-  static void queries(const T* q, Index rows, Index key_dim, float scale, float* to, Index width) {
+  static void queries(const T* q, Index rows, Index key_dim, Number scale, Number* to, Index width) {
     transpose_scaled(q, rows, key_dim, set1(scale), to, width);
   }
-  static void gather_keys(const AttentionBlock& block, Index begin, Index n, float* to, Index pitch) {
+  static void gather_keys(const AttentionBlock& block, Index begin, Index n, Number* to, Index pitch) {
     gather(block.k, block.head_dim, block, begin, n, to, pitch);
     if (block.rope_dim > 0) gather(block.rope, block.rope_dim, block, begin, n, to + block.head_dim, pitch);
   }
-  static void gather_values(const AttentionBlock& block, Index begin, Index n, float* to) {
+  static void gather_values(const AttentionBlock& block, Index begin, Index n, Number* to) {
     gather(block.v, block.value_dim, block, begin, n, to, block.value_dim);
   }
   static Index value_pitch(const AttentionBlock& block, Index) { return block.value_dim; }
   static Index value_offset(const AttentionBlock& block, Index lead) { return lead * block.value_dim; }
 
   template <int Vectors>
-  static void begin(const Chunk&, const Keys&, float*) {}
+  static void begin(const Chunk&, const Keys&, Number*) {}
   template <int Vectors, bool Grow>
-  static void scores(const Chunk& chunk, const Keys& keys, const float* start, Index first, Index last, float* s, Vec* grow) {
-    for_tiles<kTileRows<Vectors>>(last - first, ScoreTiles<Fp32Products, Vectors, Grow>{keys, chunk, start, first, s, grow});
+  static void scores(const Chunk& chunk, const Keys& keys, const Number* start, Index first, Index last, Number* s, Vec* grow) {
+    for_tiles<kTileRows<Vectors>>(last - first, ScoreTiles<PlainProducts, Vectors, Grow>{keys, chunk, start, first, s, grow});
   }
   template <int Vectors>
-  static void weigh(const Chunk& chunk, const Keys& keys, float* s, const Vec (&up)[Vectors], bool moved) {
+  static void weigh(const Chunk& chunk, const Keys& keys, Number* s, const Vec (&up)[Vectors], bool moved) {
     moved ? weigh_scores<Vectors, true>(chunk, keys.n, s, up) : weigh_scores<Vectors, false>(chunk, keys.n, s, up);
   }
   template <int Vectors>
-  static void values(const Chunk& chunk, const Keys& keys, const float* p) {
-    for_tiles<kTileRows<Vectors>>(keys.value_dim, ValueTiles<Fp32Products, Vectors>{keys, chunk, p, keys.n});
+  static void values(const Chunk& chunk, const Keys& keys, const Number* p) {
+    for_tiles<kTileRows<Vectors>>(keys.value_dim, ValueTiles<PlainProducts, Vectors>{keys, chunk, p, keys.n});
   }
 };
 
@@ -340,10 +346,10 @@ void tiled(const AttentionBlock& block) {
   const Index value_columns = round_up(block.value_dim, Products::kColumns);
   Chunk chunks[Table::kMaxQueryBlock / kWidth + 2];
   int count = 0;
-  float* free = block.workspace;
-  const auto take = [&free](Index floats) {
-    float* const taken = free;
-    free += floats;
+  Number* free = static_cast<Number*>(block.workspace);
+  const auto take = [&free](Index numbers) {
+    Number* const taken = free;
+    free += numbers;
     return taken;
   };
   Index start = block.seq_kv, stop = 0;
@@ -374,13 +380,13 @@ void tiled(const AttentionBlock& block) {
     row += chunk.rows;
   }
 
-  float* const s = take(block.kv_block * chunks[0].vectors * kLanes);  // the first chunk is the widest
-  float* const key_panel = take(block.key_panel ? Table::panel_floats(block.kv_block, key_words) : 0);
-  float* const value_panel = free;
+  Number* const s = take(block.kv_block * chunks[0].vectors * kLanes);  // the first chunk is the widest
+  Number* const key_panel = take(block.key_panel ? Table::panel_words(block.kv_block, key_words) : 0);
+  Number* const value_panel = free;
   for (Index begin = start; begin < stop; begin += block.kv_block) {
     const Index all = least(block.kv_block, stop - begin);
-    const float* k = static_cast<const float*>(block.k) + begin * key_words;  // where they lie as words
-    const float* v = static_cast<const float*>(block.v) + begin * block.value_dim;
+    const Number* k = static_cast<const Number*>(block.k) + begin * key_words;  // where they lie as words
+    const Number* v = static_cast<const Number*>(block.v) + begin * block.value_dim;
     const Index value_pitch = block.value_panel ? Products::value_pitch(block, all) : block.value_dim;
     if (block.key_panel) {
       Products::gather_keys(block, begin, all, key_panel, key_words);
@@ -396,13 +402,13 @@ void tiled(const AttentionBlock& block) {
       const Index n = least(all, chunk.stop - begin) - lead;
       if (n <= 0) continue;
       const Keys keys = {k + lead * key_words, v + Products::value_offset(block, lead), key_words, block.value_dim, value_pitch,
-                         begin + lead, n, Products::kRaw ? block.scale : 1.0f, block.softcap, c == 0 && !block.key_panel,
+                         begin + lead, n, static_cast<Number>(Products::kRaw ? block.scale : 1), static_cast<Number>(block.softcap), c == 0 && !block.key_panel,
                          c == 0 && !block.value_panel};
       if (chunk.full < keys.begin + n || chunk.late > keys.begin || block.softcap > 0)
         for (Index lane = 0; lane < chunk.vectors * kLanes; ++lane) {
           const Seen seen = seen_by(block, chunk.first + least(lane, chunk.rows - 1));
-          chunk.from[lane] = static_cast<float>(seen.from - keys.begin);
-          chunk.to[lane] = static_cast<float>(seen.to - keys.begin);
+          chunk.from[lane] = static_cast<Number>(seen.from - keys.begin);
+          chunk.to[lane] = static_cast<Number>(seen.to - keys.begin);
         }
       if (chunk.vectors == 1)
         meet<Products, 1>(chunk, keys, s);

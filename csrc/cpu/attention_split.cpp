@@ -18,7 +18,7 @@ namespace {
 
 // Ranges of whole blocks of keys: eight items for each thread where the keys suffice, so that the last to end leaves little idle.
 std::int64_t ranges_of_keys(std::int64_t keys, std::int64_t units, const Device& device) {
-  constexpr std::int64_t kLeastKeys = 2 * DecodeKernels::kKeys;
+  constexpr std::int64_t kLeastKeys = 2 * DecodeKernels<float>::kKeys;
   return std::clamp<std::int64_t>((8 * device.threads() + units - 1) / units, 1, std::max<std::int64_t>(keys / kLeastKeys, 1));
 }
 
@@ -37,45 +37,56 @@ constexpr std::int64_t kToldApart = 8 << 20;  // bytes of keys and values; fewer
 
 }  // namespace
 
-Element queries_of(const AttentionTask& task) { return element_of(task.dtype, task.op.c_str()); }
+Element queries_of(const AttentionTask& task) {
+  return task.dtype == DType::fp64 ? kFp32 : element_of(task.dtype, task.op.c_str());
+}
 
 Cached::Element cache_of(const AttentionTask& task) {
+  if ((task.dtype == DType::fp64) != (task.kv_dtype == DType::fp64))
+    throw Unsupported(task.op + ": the CPU kernels take keys and values in fp64 with queries in fp64 and no others, got queries in " +
+                      name(task.dtype) + " and keys in " + name(task.kv_dtype));
   switch (task.kv_dtype) {
     case DType::fp32: return Cached::fp32;
     case DType::bf16: return Cached::bf16;
     case DType::fp16: return Cached::fp16;
     case DType::int8: return Cached::int8;
     case DType::fp8_e4m3: return Cached::fp8_e4m3;
+    case DType::fp64: return Cached::fp32;
     default:
       throw Unsupported(task.op + ": the CPU kernels take keys and values in fp32, bf16, fp16, int8 and fp8_e4m3, not " +
                         name(task.kv_dtype));
   }
 }
 
-Bound split_kv(const AttentionTask& task, Device& device) {
+namespace {
+
+template <class Number>
+Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<Number>> choice) {
+  using Kernels = DecodeKernels<Number>;
+  constexpr std::int64_t kBytes = sizeof(Number);
   if (task.seq_q > kMostQueries)
     throw Unsupported(task.op + ": split_kv takes seq_q up to " + std::to_string(kMostQueries) + ", got " +
                       std::to_string(task.seq_q) + "; use another variant, or fewer queries at a time");
   const Element queries = queries_of(task);
   const Cached::Element cache = cache_of(task);
-  const auto [isa, table] = choose<DecodeKernels>(ROOFLINE_TABLES(decode));
+  const auto [isa, table] = choice;
   const std::int64_t heads = task.batch * task.kv_heads;
   const std::int64_t head_dim = task.head_dim, rope_dim = task.rope_dim, key_dim = head_dim + rope_dim;
   const std::int64_t chunks = (task.rows + kMostRows - 1) / kMostRows;
   const std::int64_t most_rows = (task.rows + chunks - 1) / chunks;  // of a chunk
   const std::int64_t parts = ranges_of_keys(task.keys, heads * chunks, device);
-  const std::int64_t whole_rows = DecodeKernels::whole(most_rows);
-  const std::int64_t query_floats = (whole_rows * key_dim + 15) / 16 * 16;  // what follows is aligned
-  const std::int64_t thread_bytes = whole_pages((query_floats + DecodeKernels::workspace_floats(most_rows)) * 4);
-  const std::int64_t part_floats = (whole_rows * (head_dim + 2) + 15) / 16 * 16;  // out, top, sum: whole cache lines
-  const std::int64_t parts_bytes = product({heads, chunks, parts, part_floats, 4}, task.op + ": bytes of the ranges' results");
+  const std::int64_t whole_rows = Kernels::whole(most_rows);
+  const std::int64_t query_numbers = (whole_rows * key_dim + 15) / 16 * 16;  // what follows is aligned
+  const std::int64_t thread_bytes = whole_pages((query_numbers + Kernels::workspace_numbers(most_rows)) * kBytes);
+  const std::int64_t part_numbers = (whole_rows * (head_dim + 2) + 15) / 16 * 16;  // out, top, sum: whole cache lines
+  const std::int64_t parts_bytes = product({heads, chunks, parts, part_numbers, kBytes}, task.op + ": bytes of the ranges' results");
   const std::int64_t workspace_bytes = thread_bytes * device.threads() + parts_bytes;
   const std::shared_ptr<void> memory = workspace(device, workspace_bytes);
-  float* const results = static_cast<float*>(at(memory.get(), thread_bytes * device.threads()));
+  Number* const results = static_cast<Number*>(at(memory.get(), thread_bytes * device.threads()));
   // [heads, chunks]; who ends the last range of a chunk of a KV head adds up its parts. It counts on from launch to launch.
   const auto ended = std::make_shared<std::vector<std::atomic<std::int64_t>>>(heads * chunks);
   const std::int64_t cache_bytes = size_bytes(task.kv_dtype), query_bytes = size_bytes(task.dtype);
-  const float scale = static_cast<float>(1.4426950408889634 * task.scale) * Cached::unit(cache);
+  const Number scale = static_cast<Number>(1.4426950408889634 * task.scale) * Cached::unit(cache);
 
   Bound bound;
   bound.plan.set("implementation", "split_kv/" + name(isa));
@@ -88,39 +99,39 @@ Bound split_kv(const AttentionTask& task, Device& device) {
     pool(queue).for_each(heads * parts * chunks, [&](int worker, std::int64_t item) {
       const std::int64_t chunk = item % chunks, part = item / chunks % parts, head = item / chunks / parts;  // of batch x kv_heads
       const std::int64_t first_row = chunk * most_rows, rows = std::min(most_rows, task.rows - first_row);
-      const std::int64_t whole = DecodeKernels::whole(rows), row = head * task.rows + first_row;
-      float* const q = static_cast<float*>(at(memory.get(), worker * thread_bytes));
+      const std::int64_t whole = Kernels::whole(rows), row = head * task.rows + first_row;
+      Number* const q = static_cast<Number*>(at(memory.get(), worker * thread_bytes));
       table->widen[queries](at(task.q, row * head_dim * query_bytes), rows, head_dim, scale, q, key_dim);
       if (rope_dim > 0)
         table->widen[queries](at(task.q_rope, row * rope_dim * query_bytes), rows, rope_dim, scale, q + head_dim, key_dim);
-      std::fill(q + rows * key_dim, q + whole * key_dim, 0.0f);
+      std::fill(q + rows * key_dim, q + whole * key_dim, Number{0});
 
       const std::int64_t sequence = head / task.kv_heads, keys = task.keys_of(sequence), first_key = task.first_key(head);
-      const std::int64_t blocks = (keys + DecodeKernels::kKeys - 1) / DecodeKernels::kKeys;
-      float* const first = results + (head * chunks + chunk) * parts * part_floats;
+      const std::int64_t blocks = (keys + Kernels::kKeys - 1) / Kernels::kKeys;
+      Number* const first = results + (head * chunks + chunk) * parts * part_numbers;
       // Per unit: out [parts, whole rows, head_dim], top [parts, whole rows], sum [parts, whole rows].
-      float* const tops = first + parts * whole * head_dim;
-      float* const sums = tops + parts * whole;
+      Number* const tops = first + parts * whole * head_dim;
+      Number* const sums = tops + parts * whole;
       table->attend[cache]({
           .q = q,
           .k = at(task.k, first_key * head_dim * cache_bytes),
           .v = at(task.v, first_key * head_dim * cache_bytes),
           .rope = at(task.rope, sequence * task.keys * rope_dim * cache_bytes),
-          .workspace = q + query_floats,
+          .workspace = q + query_numbers,
           .out = first + part * whole * head_dim,
           .top = tops + part * whole,
           .sum = sums + part * whole,
           .rows = rows,
           .head_dim = head_dim,
           .rope_dim = rope_dim,
-          .first = blocks * part / parts * DecodeKernels::kKeys,
-          .last = std::min(blocks * (part + 1) / parts * DecodeKernels::kKeys, keys),
+          .first = blocks * part / parts * Kernels::kKeys,
+          .last = std::min(blocks * (part + 1) / parts * Kernels::kKeys, keys),
           .first_row = first_row,
           .seq_q = task.seq_q,
           .visible = task.causal ? keys - task.seq_q + 1 : keys,
           .growth = task.causal ? 1 : 0,
           .window = task.window > 0 ? task.window : keys,
-          .softcap = static_cast<float>(1.4426950408889634 * task.softcap),
+          .softcap = static_cast<Number>(1.4426950408889634 * task.softcap),
           .pages = task.pages ? task.pages + sequence * task.pages_each() : nullptr,
           .page_size = task.page_size,
           .page_rows = task.kv_heads * task.page_size,
@@ -155,6 +166,13 @@ Bound split_kv(const AttentionTask& task, Device& device) {
   bound.plan.set("prefetch", kReadings[reading].fetch ? "8 KiB" : "none");
   bound.steps.push_back({"attention", [=](Queue& queue) { run(queue, kReadings[reading]); }});
   return bound;
+}
+
+}  // namespace
+
+Bound split_kv(const AttentionTask& task, Device& device) {
+  if (task.dtype == DType::fp64) return split_in(task, device, choose<DecodeKernels<double>>(ROOFLINE_TABLES(decode_doubles)));
+  return split_in(task, device, choose<DecodeKernels<float>>(ROOFLINE_TABLES(decode)));
 }
 
 }  // namespace roofline::cpu

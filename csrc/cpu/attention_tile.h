@@ -11,8 +11,8 @@ using Index = std::int64_t;
 
 // Register tiles, so that accumulators, one row of vectors and a broadcast fit: 4 x 4 of 32 registers with AVX-512 and NEON (larger
 // ones are slower, or spill), 6 x 2 of 16 with AVX2, 4 x 2 of 16 without vectors.
-constexpr int kVectors = kLanes == 16 || kLanes == 4 ? 4 : 2;
-constexpr int kRows = kLanes == 8 ? 6 : 4;
+constexpr int kVectors = kManyRegisters ? 4 : 2;
+constexpr int kRows = sizeof(Vec) == 32 ? 6 : 4;
 constexpr int kWidth = kVectors * kLanes;
 constexpr int kNarrowRows = 8;  // of tiles with fewer vectors: as many accumulators as it takes to hide the latency of an FMA
 
@@ -20,8 +20,8 @@ template <int Vectors>
 constexpr int kTileRows = Vectors == kVectors ? kRows : kNarrowRows;
 
 // Words of two numbers in 16 bits lie wherever these do.
-ROOFLINE_INLINE float word_at(const float* p) {
-  float word;
+ROOFLINE_INLINE Number word_at(const Number* p) {
+  Number word;
   __builtin_memcpy(&word, p, sizeof word);
   return word;
 }
@@ -32,7 +32,7 @@ struct Fma {
 
 // acc[i][z] += sum over t < n of a[i a_row + t a_step] * b[t b_step + z kLanes ...], each by Products::multiply_add
 template <class Products = Fma, int Rows, int Vectors, class T>
-ROOFLINE_INLINE void multiply(Vec (&acc)[Rows][Vectors], const float* a, Index a_row, Index a_step, const T* b, Index b_step,
+ROOFLINE_INLINE void multiply(Vec (&acc)[Rows][Vectors], const Number* a, Index a_row, Index a_step, const T* b, Index b_step,
                               Index n) {
   for (Index t = 0; t < n; ++t) {
     Vec right[Vectors];
@@ -77,7 +77,7 @@ ROOFLINE_INLINE void for_tiles(Index n, const F& f) {
 
 // to[head_dim][width] = (from[rows][head_dim] scale)ᵀ, zero in the lanes past the last row.
 template <class T>
-void transpose_scaled(const T* from, Index rows, Index head_dim, Vec scale, float* to, Index width) {
+void transpose_scaled(const T* from, Index rows, Index head_dim, Vec scale, Number* to, Index width) {
   for (Index lane = 0; lane < width; lane += kLanes) {
     for (Index d = 0; d < head_dim; d += kLanes) {
       const int columns = static_cast<int>(least(kLanes, head_dim - d));
@@ -93,9 +93,9 @@ void transpose_scaled(const T* from, Index rows, Index head_dim, Vec scale, floa
   }
 }
 
-// to[n] = from[n] in fp32.
+// to[n] = from[n] as vectors hold them.
 template <class T>
-void widen(const T* from, Index n, float* to) {
+void widen(const T* from, Index n, Number* to) {
   Index at = 0;
   for (; at + kLanes <= n; at += kLanes) store(to + at, load(from + at));
   if (at < n) {

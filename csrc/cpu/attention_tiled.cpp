@@ -15,7 +15,8 @@ namespace {
 using Table = AttentionTiledKernels;
 
 // The fastest kernels for these elements.
-Choice<Table> choose_for([[maybe_unused]] Element queries, [[maybe_unused]] Cached::Element cache) {
+Choice<Table> choose_for(DType dtype, [[maybe_unused]] Element queries, [[maybe_unused]] Cached::Element cache) {
+  if (dtype == DType::fp64) return choose<Table>(ROOFLINE_TABLES(attention_doubles));
   [[maybe_unused]] const bool bf16 = queries == kBf16 && cache == Cached::bf16;
 #if defined(ROOFLINE_HAVE_amx)
   if (bf16 && has(Isa::amx)) return {Isa::amx, &attention_amx};
@@ -38,10 +39,10 @@ Tiling plan_tiling(const AttentionTask& task, const Table& table, const Device& 
   const auto items = [&](std::int64_t block) { return task.batch * task.kv_heads * ((task.rows + block - 1) / block); };
   const std::int64_t columns = task.head_dim + task.rope_dim + task.value_dim;
   std::int64_t query_block = Table::kMaxQueryBlock;
-  if (4 * query_block * columns > device.caches().l2_bytes / 4) query_block = 64;
+  if (table.word_bytes * query_block * columns > device.caches().l2_bytes / 4) query_block = 64;
   while (query_block > table.tile_width && items(query_block) < 4 * device.threads()) query_block /= 2;
   while (query_block > table.lanes && items(query_block) < device.threads()) query_block /= 2;
-  const std::int64_t key_bytes = 4 * table.tile_width + 4 / table.numbers * columns;
+  const std::int64_t key_bytes = table.word_bytes * table.tile_width + table.word_bytes / table.numbers * columns;
   const std::int64_t step = 2 * table.tile_rows;
   const std::int64_t most = std::min<std::int64_t>(256, device.caches().l2_bytes / 2 / key_bytes) / step * step;
   const std::int64_t enough = (task.keys + step - 1) / step * step;
@@ -92,7 +93,7 @@ Work work_of(const AttentionTask& task, const Table& table, std::int64_t query_b
 Bound tiled(const AttentionTask& task, Device& device) {
   const Element queries = queries_of(task);
   const Cached::Element cache = cache_of(task);
-  const auto [isa, table] = choose_for(queries, cache);
+  const auto [isa, table] = choose_for(task.dtype, queries, cache);
   const std::int64_t key_dim = task.head_dim + task.rope_dim;
   const std::int64_t query_bytes = size_bytes(task.dtype), cache_bytes = size_bytes(task.kv_dtype);
   const auto [query_block, kv_block] = plan_tiling(task, *table, device);
@@ -112,8 +113,8 @@ Bound tiled(const AttentionTask& task, Device& device) {
     std::stable_sort(order->begin(), order->end(), [&](std::int64_t a, std::int64_t b) { return keys(a) > keys(b); });
   }
 
-  const std::int64_t floats = table->workspace_floats(query_block, kv_block, key_dim, task.value_dim, key_panel, value_panel);
-  const std::int64_t thread_bytes = whole_pages(floats * 4);
+  const std::int64_t words = table->workspace_words(query_block, kv_block, key_dim, task.value_dim, key_panel, value_panel);
+  const std::int64_t thread_bytes = whole_pages(words * table->word_bytes);
   const std::int64_t workspace_bytes = thread_bytes * device.threads();
   const std::shared_ptr<void> memory = workspace(device, workspace_bytes);
   const Work work = work_of(task, *table, query_block);
@@ -128,7 +129,7 @@ Bound tiled(const AttentionTask& task, Device& device) {
   bound.plan.set("panel_elements", work.keys * (key_panel * key_dim + value_panel * task.value_dim));
   bound.plan.set("workspace_bytes", workspace_bytes);
   bound.plan.set("threads", device.threads());
-  const float unit = Cached::unit(cache), scale = static_cast<float>(1.4426950408889634 * task.scale) * unit;
+  const double unit = Cached::unit(cache), scale = 1.4426950408889634 * task.scale * unit;
   const std::int64_t items = task.batch * task.kv_heads * blocks;
   bound.steps.push_back({"attention", [=, query_block = query_block, kv_block = kv_block, run = table->of[queries]](Queue& queue) {
     pool(queue).for_each(items, [&](int worker, std::int64_t item) {
@@ -147,7 +148,7 @@ Bound tiled(const AttentionTask& task, Device& device) {
           .pages = task.pages ? task.pages + sequence * task.pages_each() : nullptr,
           .page_size = task.page_size,
           .page_rows = task.kv_heads * task.page_size,
-          .workspace = static_cast<float*>(at(memory.get(), worker * thread_bytes)),
+          .workspace = at(memory.get(), worker * thread_bytes),
           .rows = std::min(query_block, rows - first_row),
           .first_row = first_row,
           .seq_q = task.seq_q,
@@ -163,7 +164,7 @@ Bound tiled(const AttentionTask& task, Device& device) {
           .causal = task.causal,
           .scale = scale,
           .unit = unit,
-          .softcap = static_cast<float>(1.4426950408889634 * task.softcap),
+          .softcap = 1.4426950408889634 * task.softcap,
       });
     });
   }});

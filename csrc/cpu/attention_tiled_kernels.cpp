@@ -4,6 +4,6 @@
 namespace roofline::cpu {
 
 extern const AttentionTiledKernels ROOFLINE_TABLE(attention_tiled) = {
-    kLanes, kRows, kWidth, 1, 1, {tiled<float, Fp32Products>, tiled<Bf16, Fp32Products>, tiled<Fp16, Fp32Products>}};
+    kLanes, kRows, kWidth, 1, 1, {tiled<float, PlainProducts>, tiled<Bf16, PlainProducts>, tiled<Fp16, PlainProducts>}};
 
 }  // namespace roofline::cpu

@@ -21,7 +21,7 @@ struct AttentionBlock {
   const std::int32_t* pages;  // page of every page_size keys, or null
   std::int64_t page_size;
   std::int64_t page_rows;    // rows of k from a page to the next
-  float* workspace;          // [workspace_floats(query_block, ...)], 64-byte aligned
+  void* workspace;           // words [workspace_words(query_block, ...)], 64-byte aligned
   std::int64_t rows;         // at most kMaxQueryBlock
   std::int64_t first_row;    // of the KV head's group: row r is query r mod seq_q
   std::int64_t seq_q;
@@ -35,9 +35,9 @@ struct AttentionBlock {
   bool key_panel;            // keys, and values, are gathered; others lie as the kernel's words, and are read where they lie
   bool value_panel;
   bool causal;
-  float scale;               // of scores, times log2(e) and the unit
-  float unit;                // what an element of k and v counts
-  float softcap;             // in units of log2; 0: none
+  double scale;              // of scores, times log2(e) and the unit
+  double unit;               // what an element of k and v counts
+  double softcap;            // in units of log2; 0: none
 };
 
 struct AttentionTiledKernels {
@@ -46,9 +46,10 @@ struct AttentionTiledKernels {
   int lanes;       // queries of one vector: a query block is a multiple of it
   int tile_rows;   // keys, or columns of V, of a register tile
   int tile_width;  // queries of a register tile
-  int numbers;     // of K, V, Q and P in a word: 1 of fp32, 2 of bf16
+  int numbers;     // of K, V, Q and P in a word: 1 of fp32 or fp64, 2 of bf16
   int columns;     // words of a key, and columns of V, come in multiples of it
-  void (*of[kElements])(const AttentionBlock&);  // by the element of q and out
+  void (*of[kElements])(const AttentionBlock&);  // by the element of q and out; of fp64 the first
+  int word_bytes = 4;
 
   // Queries that the kernel computes together when `rows` of a block remain: whole vectors, and the last ones computed for nothing.
   std::int64_t chunk(std::int64_t rows) const { return rows <= lanes ? lanes : rows <= 2 * lanes ? 2 * lanes : tile_width; }
@@ -59,24 +60,25 @@ struct AttentionTiledKernels {
     return !words || rope_dim > 0 || pages;
   }
   // key_panel, value_panel: whether keys, and values, are gathered.
-  std::int64_t workspace_floats(std::int64_t query_block, std::int64_t kv_block, std::int64_t key_dim, std::int64_t value_dim,
+  std::int64_t workspace_words(std::int64_t query_block, std::int64_t kv_block, std::int64_t key_dim, std::int64_t value_dim,
                                 bool key_panel, bool value_panel) const {
     const std::int64_t width = query_block < tile_width ? query_block : tile_width;
     const std::int64_t key_words = words(key_dim, numbers, columns), value_columns = words(value_dim, 1, columns);
-    return query_block * (key_words + value_columns + 4) + kv_block * width + (key_panel ? panel_floats(kv_block, key_words) : 0) +
-           (value_panel ? panel_floats((kv_block + numbers - 1) / numbers, value_columns) : 0);
+    return query_block * (key_words + value_columns + 4) + kv_block * width + (key_panel ? panel_words(kv_block, key_words) : 0) +
+           (value_panel ? panel_words((kv_block + numbers - 1) / numbers, value_columns) : 0);
   }
   // Words that hold n numbers, rounded up to a multiple of `columns`.
   [[gnu::always_inline]] static std::int64_t words(std::int64_t n, std::int64_t numbers, std::int64_t columns) {
     return ((n + numbers - 1) / numbers + columns - 1) / columns * columns;
   }
   // K or V of a block of keys in words; a multiple of a cache line.
-  [[gnu::always_inline]] static std::int64_t panel_floats(std::int64_t kv_block, std::int64_t columns) {
+  [[gnu::always_inline]] static std::int64_t panel_words(std::int64_t kv_block, std::int64_t columns) {
     return (kv_block * columns + 15) / 16 * 16;
   }
 };
 
 ROOFLINE_DECLARE_TABLES(AttentionTiledKernels, attention_tiled);
+ROOFLINE_DECLARE_TABLES(AttentionTiledKernels, attention_doubles);
 // Products of bf16 pairs, for queries and a cache of bf16.
 #if defined(ROOFLINE_HAVE_avx512_bf16)
 extern const AttentionTiledKernels attention_pairs_avx512_bf16;

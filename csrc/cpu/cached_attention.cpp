@@ -60,6 +60,11 @@ std::vector<KernelEntry> cached_attention_kernels() {
            "range adds up",
            split_kv))
     all.push_back(std::move(kernel));
+  const auto doubles = [&](const char* variant, Bound (*bind)(const CachedAttention&, Device&)) {
+    all.push_back(entry(Kernel<CachedAttention, Device>{variant, DType::fp64, "", "as in fp32, with all of it in fp64", bind}));
+  };
+  doubles("tiled", tiled);
+  doubles("split_kv", split_kv);
   return all;
 }
 

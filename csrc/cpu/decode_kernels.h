@@ -1,5 +1,5 @@
 // Attention of few queries over many keys of one instruction set: what a thread does with its range of keys. Keys and values lie in
-// elements of 8, 16 or 32 bits; scores, weights and sums are fp32.
+// elements of 8, 16 or 32 bits, and scores, weights and sums are numbers of fp32; or all of them are of fp64.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,16 @@
 namespace roofline::cpu {
 
 // A range of the keys of one KV head, and queries of the heads that share it.
+template <class Number>
 struct DecodePart {
-  const float* q;            // [whole(rows), head_dim + rope_dim], by DecodeKernels::widen
+  const Number* q;           // [whole(rows), head_dim + rope_dim], by DecodeKernels::widen
   const void* k;             // [.., head_dim]
   const void* v;             // as k, and may be k
   const void* rope;          // [.., rope_dim]: more columns of the keys; null where rope_dim is 0
-  float* workspace;          // [workspace_floats(rows)], of the thread
-  float* out;                // [whole(rows), head_dim]; not divided by the sum
-  float* top;                // [whole(rows)]; highest score, in units of log2; -infinity where a row sees no key of the range
-  float* sum;                // [whole(rows)]; of 2^(score - top)
+  Number* workspace;         // [workspace_numbers(rows)], of the thread
+  Number* out;               // [whole(rows), head_dim]; not divided by the sum
+  Number* top;               // [whole(rows)]; highest score, in units of log2; -infinity where a row sees no key of the range
+  Number* sum;               // [whole(rows)]; of 2^(score - top)
   std::int64_t rows;
   std::int64_t head_dim;
   std::int64_t rope_dim;
@@ -28,7 +29,7 @@ struct DecodePart {
   std::int64_t visible;      // keys up to the last that the first query sees
   std::int64_t growth;       // how many more each next query sees: 1 if causal, else 0
   std::int64_t window;       // keys that a query sees at most
-  float softcap;             // in units of log2, as are all scores; 0: none
+  Number softcap;            // in units of log2, as are all scores; 0: none
   const std::int32_t* pages;   // page of every page_size keys, or null: key i is row i of k
   std::int64_t page_size;
   std::int64_t page_rows;      // rows of k from a page to the next
@@ -37,10 +38,11 @@ struct DecodePart {
 };
 
 // The results of all ranges for the same rows: parts lie one after the other.
+template <class Number>
 struct DecodeParts {
-  const float* out;    // [parts, whole(rows), head_dim]
-  const float* top;    // [parts, whole(rows)]
-  const float* sum;    // [parts, whole(rows)]
+  const Number* out;   // [parts, whole(rows), head_dim]
+  const Number* top;   // [parts, whole(rows)]
+  const Number* sum;   // [parts, whole(rows)]
   const float* sinks;  // of each seq_q rows of the KV head a score of no key, or null
   void* to;            // [rows, head_dim]
   float* logsumexp;    // [rows], or null
@@ -49,22 +51,24 @@ struct DecodeParts {
   std::int64_t head_dim;
   std::int64_t first_row;
   std::int64_t seq_q;
-  float unit;          // what an element of V counts
+  Number unit;         // what an element of V counts
 };
 
+template <class Number>
 struct DecodeKernels {
   static constexpr int kKeys = 192;  // of a block at most
 
-  // to[rows, columns], a row every `pitch`, = from[rows, columns] times scale.
-  void (*widen[kElements])(const void* from, std::int64_t rows, std::int64_t columns, float scale, float* to, std::int64_t pitch);
-  void (*attend[Cached::elements])(const DecodePart&);
-  void (*combine[kElements])(const DecodeParts&);
+  // to[rows, columns], a row every `pitch`, = from[rows, columns] times scale. Of fp64 the first alone.
+  void (*widen[kElements])(const void* from, std::int64_t rows, std::int64_t columns, Number scale, Number* to, std::int64_t pitch);
+  void (*attend[Cached::elements])(const DecodePart<Number>&);
+  void (*combine[kElements])(const DecodeParts<Number>&);
 
-  static std::int64_t workspace_floats(std::int64_t rows) { return (whole(rows) + 8) * (kKeys + 4); }
+  static std::int64_t workspace_numbers(std::int64_t rows) { return (whole(rows) + 8) * (kKeys + 4); }
   // Rows as they are worked on: 3 as 4. Results have as many.
   static std::int64_t whole(std::int64_t rows) { return rows + (rows % 4 == 3); }
 };
 
-ROOFLINE_DECLARE_TABLES(DecodeKernels, decode);
+ROOFLINE_DECLARE_TABLES(DecodeKernels<float>, decode);
+ROOFLINE_DECLARE_TABLES(DecodeKernels<double>, decode_doubles);
 
 }  // namespace roofline::cpu

@@ -1,4 +1,4 @@
-// Attention of many queries, in three passes and tiled, on every instruction set and in every element against double: remainders of
+// Attention of many queries, in three passes and tiled, on every instruction set and in every element against long double: remainders of
 // queries, keys and columns, groups of heads, masks, growing scores, logarithms of sums; tiled also windows, sinks, pages, keys of
 // two parts, capped scores, caches of every element; with guard zones around what is written. AVX-512 also runs by SIMDe's
 // emulation.
@@ -21,7 +21,7 @@ namespace roofline::cpu {
 
 #if defined(ROOFLINE_SIMDE)
 extern const AttentionNaiveKernels attention_naive_simde;
-extern const AttentionTiledKernels attention_tiled_simde, attention_pairs_simde;
+extern const AttentionTiledKernels attention_tiled_simde, attention_doubles_simde, attention_pairs_simde;
 #endif
 #if defined(ROOFLINE_AMX_EMULATED)
 extern const AttentionTiledKernels attention_emulated;
@@ -45,6 +45,8 @@ const std::vector<Tested<AttentionTiledKernels>> kTiled = {
     {"amx", &attention_amx, "amx"},
 #endif
 };
+
+const std::vector<Tested<AttentionTiledKernels>> kDoubles = {ROOFLINE_TESTED(attention_doubles)};
 
 // One KV head. query_block, kv_block: 0 is the most. What the kernel in three passes lacks comes last.
 struct Shape {
@@ -71,6 +73,7 @@ struct Shape {
 };
 
 void set(float& to, double value) { to = static_cast<float>(value); }
+void set(double& to, double value) { to = value; }
 void set(Bf16& to, double value) {
   const float narrow = static_cast<float>(value);
   std::uint32_t bits;
@@ -85,6 +88,7 @@ void set(Fp16& to, double value) {
 }
 
 void set_nan(float& to) { to = std::numeric_limits<float>::quiet_NaN(); }
+void set_nan(double& to) { to = std::numeric_limits<double>::quiet_NaN(); }
 void set_nan(Bf16& to) { to.bits = 0x7FC0; }
 
 // Of 8 bits, found through functions on their arguments, as those of guarded.h.
@@ -104,7 +108,6 @@ void make_random(Int8& x, std::uint64_t bits) { x.bits = static_cast<std::int8_t
 void make_random(Fp8& x, std::uint64_t bits) {  // between 1/4 and 4
   x.bits = static_cast<std::uint8_t>((bits & 1) << 7 | (5 + (bits >> 1 & 3)) << 3 | (bits >> 3 & 7));
 }
-void set(double& to, double value) { to = value; }
 void set(Int8&, double) {}
 void set(Fp8&, double) {}
 
@@ -150,31 +153,34 @@ void compare(const Shape& shape, Tensors<T, K>& tensors, double weight_step = 0)
   const std::int64_t head_dim = shape.head_dim, key_dim = shape.key_dim(), values = shape.values();
   for (std::int64_t row = 0; row < shape.rows(); ++row) {
     const std::int64_t first = shape.first(row), count = shape.visible(row) - first;
-    std::vector<double> weights(count), wanted(values), sizes(values);
+    std::vector<long double> weights(count), wanted(values), sizes(values);
     for (std::int64_t key = 0; key < count; ++key) {
       for (std::int64_t d = 0; d < head_dim; ++d)
-        weights[key] += tensors.q.value(row * key_dim + d) * tensors.k.value(shape.row_of(first + key) * head_dim + d);
+        weights[key] += static_cast<long double>(tensors.q.value(row * key_dim + d)) *
+                        tensors.k.value(shape.row_of(first + key) * head_dim + d);
       for (std::int64_t d = 0; d < shape.rope_dim; ++d)
-        weights[key] += tensors.q.value(row * key_dim + head_dim + d) * tensors.rope.value((first + key) * shape.rope_dim + d);
+        weights[key] += static_cast<long double>(tensors.q.value(row * key_dim + head_dim + d)) *
+                        tensors.rope.value((first + key) * shape.rope_dim + d);
       weights[key] *= shape.scale();
       if (shape.softcap > 0) weights[key] = shape.softcap * std::tanh(weights[key] / shape.softcap);
     }
-    const double sink = shape.sinks ? tensors.sinks[row / shape.seq_q] : -std::numeric_limits<double>::infinity();
-    const double top = std::max(sink, *std::max_element(weights.begin(), weights.end()));
-    double sum = std::exp(sink - top);
-    for (double& weight : weights) sum += weight = std::exp(weight - top);
+    const long double sink = shape.sinks ? tensors.sinks[row / shape.seq_q] : -std::numeric_limits<float>::infinity();
+    const long double top = std::max(sink, *std::max_element(weights.begin(), weights.end()));
+    long double sum = std::exp(sink - top);
+    for (long double& weight : weights) sum += weight = std::exp(weight - top);
     for (std::int64_t key = 0; key < count; ++key)
       for (std::int64_t d = 0; d < values; ++d) {
-        const double part = weights[key] / sum * tensors.v.value(shape.row_of(first + key) * values + d);
+        const long double part = weights[key] / sum * tensors.v.value(shape.row_of(first + key) * values + d);
         wanted[d] += part;
         sizes[d] += std::abs(part);
       }
     // Scores of 100 are rounded to 8e-6 of them; results once.
     for (std::int64_t d = 0; d < values; ++d)
-      ASSERT_NEAR(tensors.out.value(row * values + d), wanted[d], tolerance + step / 2 * std::abs(wanted[d]) + weight_step / 2 * sizes[d])
+      ASSERT_NEAR(tensors.out.value(row * values + d), static_cast<double>(wanted[d]),
+                  tolerance + step / 2 * static_cast<double>(std::abs(wanted[d])) + weight_step / 2 * static_cast<double>(sizes[d]))
           << shape.group << " x " << shape.seq_q << " queries, " << shape.seq_kv << " keys, head_dim " << head_dim << ", causal "
           << shape.causal << ", window " << shape.window << ", row " << row << ", column " << d;
-    ASSERT_NEAR(tensors.logsumexp[row], top + std::log(sum), 1e-4) << "row " << row;
+    ASSERT_NEAR(tensors.logsumexp[row], static_cast<double>(top + std::log(sum)), doubles ? 1e-5 : 1e-4) << "row " << row;
   }
 }
 
@@ -212,8 +218,8 @@ void run(const AttentionTiledKernels& kernels, const Shape& shape, Tensors<T, K>
   const std::int64_t kv_block = ((shape.kv_block ? shape.kv_block : 240) + step - 1) / step * step;
   const bool value_panel = kCachedOf<K> != Cached::fp32 || shape.page_size;
   const bool key_panel = kernels.gathers_keys(kCachedOf<K>, key_dim, shape.rope_dim, shape.page_size > 0);
-  const float unit = Cached::unit(kCachedOf<K>);
-  Guarded<float> workspace(kernels.workspace_floats(query_block, kv_block, key_dim, values, key_panel, value_panel));
+  const double unit = Cached::unit(kCachedOf<K>);
+  Guarded<char> workspace(kernels.word_bytes * kernels.workspace_words(query_block, kv_block, key_dim, values, key_panel, value_panel));
   for (std::int64_t row = 0; row < shape.rows(); row += query_block)
     kernels.of[kElementOf<T>]({
         .q = tensors.q.data() + row * key_dim, .k = tensors.k.data(), .rope = tensors.rope.data(), .v = tensors.v.data(),
@@ -224,8 +230,8 @@ void run(const AttentionTiledKernels& kernels, const Shape& shape, Tensors<T, K>
         .head_dim = shape.head_dim, .rope_dim = shape.rope_dim, .value_dim = values, .kv_block = kv_block,
         .window = shape.window ? shape.window : shape.seq_kv, .element = kCachedOf<K>, .key_panel = key_panel,
         .value_panel = value_panel, .causal = shape.causal,
-        .scale = static_cast<float>(1.4426950408889634 * shape.scale()) * unit, .unit = unit,
-        .softcap = static_cast<float>(1.4426950408889634 * shape.softcap),
+        .scale = 1.4426950408889634 * shape.scale() * unit, .unit = unit,
+        .softcap = 1.4426950408889634 * shape.softcap,
     });
   ASSERT_TRUE(workspace.guarded());
 }
@@ -234,6 +240,8 @@ template <class T, class K>
 bool computes(const AttentionNaiveKernels&) { return true; }
 template <class T, class K>
 bool computes(const AttentionTiledKernels& table) {
+  const bool doubles = table.word_bytes == 8;
+  if (std::is_same_v<T, double> != doubles || std::is_same_v<K, double> != doubles) return false;
   return table.of[kElementOf<T>] && (table.numbers == 1 || kCachedOf<K> == Cached::bf16);
 }
 double weight_step(const AttentionNaiveKernels&) { return 0; }
@@ -252,6 +260,7 @@ void check(const Table& table, const Shape& shape) {
   check_of<float>(table, shape);
   check_of<Bf16>(table, shape);
   check_of<Fp16>(table, shape);
+  check_of<double>(table, shape);
 }
 
 template <class Table>
@@ -303,6 +312,7 @@ TEST_P(AttentionNaiveTest, NotANumberStaysOne) { check_nan<float>(table()); }
 TEST_P(AttentionTiledTest, NotANumberStaysOne) {
   check_nan<float>(table());
   check_nan<Bf16>(table());
+  check_nan<double>(table());
 }
 
 TEST_P(AttentionNaiveTest, EveryNumberOfQueriesAndKeys) {
@@ -377,6 +387,7 @@ void check_caches(const AttentionTiledKernels& table) {
       const Shape shape = {.group = 2, .seq_q = 21, .seq_kv = 77, .head_dim = head_dim, .causal = true, .kv_block = 48,
                            .window = 30, .page_size = page};
       check_of<T, float>(table, shape);
+      check_of<T, double>(table, shape);
       check_of<T, Bf16>(table, shape);
       check_of<T, Fp16>(table, shape);
       check_of<T, Int8>(table, shape);
@@ -388,6 +399,7 @@ TEST_P(AttentionTiledTest, CachesOfEveryElement) {
   check_caches<float>(table());
   check_caches<Bf16>(table());
   check_caches<Fp16>(table());
+  check_caches<double>(table());
 }
 
 TEST_P(AttentionNaiveTest, Doubles) {
@@ -406,6 +418,8 @@ TEST_P(AttentionTiledTest, GrowingScores) {
 INSTANTIATE_TEST_SUITE_P(Sets, AttentionNaiveTest, testing::ValuesIn(kNaive),
                          [](const auto& info) { return std::string(info.param.name); });
 INSTANTIATE_TEST_SUITE_P(Sets, AttentionTiledTest, testing::ValuesIn(kTiled),
+                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Doubles, AttentionTiledTest, testing::ValuesIn(kDoubles),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -1,5 +1,5 @@
-// fp32 vectors of the instruction set a kernel file is compiled for. Everything is internal to the file that includes it. Elements in
-// memory are float, Bf16 or Fp16; stores round to nearest even.
+// Vectors of the instruction set a kernel file is compiled for. Everything is internal to the file that includes it. They are of fp32,
+// and elements in memory float, Bf16 or Fp16; stores round to nearest even. With ROOFLINE_DOUBLES they are of fp64, as are elements.
 //
 // The same names in every instruction set's header: Vec, kLanes, zero, set1, load, widen_pairs, store, stream, add, sub, mul, div, max,
 // min, max_number, fma, sqrt, exp2, exp2_bounded, select_less, any_greater, bits_at_least, transpose, reduce_add, reduce_max,
@@ -22,7 +22,9 @@ using roofline::cpu::Fp16;
 #define ROOFLINE_INLINE [[gnu::always_inline]] static inline
 
 // ROOFLINE_SIMDE: the AVX-512 code over an emulation, so that tests run it on any CPU.
-#if defined(ROOFLINE_SIMDE) || (defined(__AVX512F__) && defined(__AVX512DQ__))
+#if defined(ROOFLINE_DOUBLES)
+#include "cpu/simd/doubles.h"
+#elif defined(ROOFLINE_SIMDE) || (defined(__AVX512F__) && defined(__AVX512DQ__))
 #include "cpu/simd/avx512.h"
 #elif defined(__AVX2__)
 #include "cpu/simd/avx2.h"
@@ -34,10 +36,8 @@ using roofline::cpu::Fp16;
 
 namespace {
 
-constexpr float kInfinity = __builtin_inff();
-
-ROOFLINE_INLINE std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
-ROOFLINE_INLINE std::int64_t most(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
+#if !defined(ROOFLINE_DOUBLES)
+using Number = float;
 
 // As for fp32; through a vector in memory, for elements that a set has no masks of.
 template <class Element>
@@ -72,16 +72,6 @@ ROOFLINE_INLINE void narrow_pairs_partial(Bf16* p, int n, Vec low, Vec high) {
 }
 #endif
 
-// The first n lanes, 1 <= n <= kLanes, the others from `other`. Masked loads are slow, so a whole vector takes a plain one.
-template <class Element>
-ROOFLINE_INLINE Vec get(const Element* p, int n, Vec other) {
-  return n == kLanes ? load(p) : load_partial(p, n, other);
-}
-template <class Element>
-ROOFLINE_INLINE void put(Element* p, int n, Vec x) {
-  n == kLanes ? store(p, x) : store_partial(p, n, x);
-}
-
 // e^x for x <= ~88: 2^(x log2 e), the product split so that its rounding does not cost accuracy for large |x|.
 ROOFLINE_INLINE Vec exp(Vec x) {
   const Vec log2e = set1(1.44269504f);
@@ -111,6 +101,24 @@ ROOFLINE_INLINE Vec tanh(Vec x) {
 #pragma GCC unroll 8
   for (int i = 1; i < 4; ++i) under = fma(under, square, set1(kEven[i]));
   return div(mul(x, over), under);
+}
+
+#endif  // !defined(ROOFLINE_DOUBLES)
+
+constexpr float kInfinity = __builtin_inff();
+constexpr bool kManyRegisters = sizeof(Vec) == 64 || sizeof(Vec) == 16;  // 32 instead of 16
+
+ROOFLINE_INLINE std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+ROOFLINE_INLINE std::int64_t most(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
+
+// The first n lanes, 1 <= n <= kLanes, the others from `other`. Masked loads are slow, so a whole vector takes a plain one.
+template <class Element>
+ROOFLINE_INLINE Vec get(const Element* p, int n, Vec other) {
+  return n == kLanes ? load(p) : load_partial(p, n, other);
+}
+template <class Element>
+ROOFLINE_INLINE void put(Element* p, int n, Vec x) {
+  n == kLanes ? store(p, x) : store_partial(p, n, x);
 }
 
 }  // namespace

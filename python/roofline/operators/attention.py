@@ -105,7 +105,7 @@ class Tiled(Parts):
         lanes = int(plan.get("query_lanes", 1))
         padded = problem.pairs() * (ceil_div(queries, lanes) * lanes) // queries
         work: dict[str, int] = problem.operations_of(int(plan.get("scores_elements", 0)) or padded)
-        # Keys and values that are put into panels of fp32: a load, a conversion and a store of each.
+        # Keys and values that are put into panels: a load, a conversion and a store of each.
         work["other"] += 3 * int(plan.get("panel_elements", 0))
         return work
 
@@ -115,10 +115,11 @@ class Tiled(Parts):
         again = (ceil_div(problem.group * problem.seq_q, query_block) - 1) * kv
         if met := int(plan.get("keys_met", 0)):  # by all blocks of queries: fewer where masks hide keys from some
             again = max(met * problem.key_bytes() - kv, 0)
-        scores = size_bytes((problem.pairs(),), "fp32")
+        number = problem.compute()[1]
+        block = size_bytes((query_block * int(plan.get("kv_block", 256)),), number)
         return {
             "k and v for further queries": (again, head),
-            "scores of a block written and read, twice": (4 * scores, query_block * int(plan.get("kv_block", 256)) * 4),
+            "scores of a block written and read, twice": (4 * size_bytes((problem.pairs(),), number), block),
         }
 
 
@@ -162,11 +163,11 @@ class Attention(Masked):
         ),
         "tiled": Tiled(
             summary="one pass, blocks of scores and a running softmax stay on the chip",
-            dtypes={"cpu": ("fp32", "fp16", "bf16"), "cuda": ("fp32", "fp16", "bf16")},
+            dtypes={"cpu": ("fp32", "fp64", "fp16", "bf16"), "cuda": ("fp32", "fp16", "bf16")},
         ),
         "split_kv": _SplitKv(
             summary="as tiled, for few queries: ranges of keys are shared out, and their parts added up at the end",
-            dtypes={"cpu": ("fp32", "fp16", "bf16"), "cuda": ("fp16", "bf16")},
+            dtypes={"cpu": ("fp32", "fp64", "fp16", "bf16"), "cuda": ("fp16", "bf16")},
         ),
     }
 

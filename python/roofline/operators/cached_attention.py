@@ -15,7 +15,7 @@ from ..tensor_spec import TensorSpec, size_bytes
 from .attention import FEW_QUERIES, Parts, Tiled, averaged_tolerance
 from .base import Case, Operator, Product
 
-_DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")
+_DTYPES = ("fp64", "fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")
 
 
 class _SplitKv(Parts):
@@ -59,17 +59,21 @@ class CachedAttention(Operator):
     variants = {
         "tiled": Tiled(
             summary="one pass, blocks of scores and a running softmax stay on the chip; the cache is widened block by block",
-            dtypes={"cpu": ("fp32", "fp16", "bf16")},
+            dtypes={"cpu": ("fp32", "fp64", "fp16", "bf16")},
         ),
         "split_kv": _SplitKv(
             summary="one pass for few queries: the keys are shared out to blocks, whose parts are added up at the end",
-            dtypes={"cpu": ("fp32", "fp16", "bf16"), "cuda": ("fp16", "bf16")},
+            dtypes={"cpu": ("fp32", "fp64", "fp16", "bf16"), "cuda": ("fp16", "bf16")},
         ),
     }
 
     def check(self) -> None:
         self.one_of("dtype", _DTYPES)
         self.one_of("kv_dtype", (*_DTYPES, "int8", "int4"))
+        self.require(
+            (self.dtype == "fp64") == (self.kv_dtype == "fp64"),
+            "fp64 is the dtype of both or of none, got dtype {dtype} and kv_dtype {kv_dtype}",
+        )
         self.require(
             self.heads % self.kv_heads == 0, "heads must be a multiple of kv_heads, got heads {heads} and kv_heads {kv_heads}"
         )
@@ -182,7 +186,7 @@ class CachedAttention(Operator):
         return self.operations_of(self.pairs())
 
     def compute(self) -> tuple[str, str]:
-        return self.dtype, "fp32"
+        return self.dtype, "fp64" if self.dtype == "fp64" else "fp32"
 
     def tolerance(self) -> tuple[float, float]:
         # Whole numbers are of a size of up to 128: scores lie so far apart then that few keys have all the weight.
@@ -271,7 +275,7 @@ class CachedAttention(Operator):
             *(Case(problem=cls.make(**fields)) for fields in given),
             *(Case(problem=cls.make(**fields, dtype=d, kv_dtype=d)) for fields in served for d in halves),
             *(Case(problem=cls.make(**fields, dtype=d)) for fields in caches for d in halves),
-            *(Case(problem=cls.make(**served[i], dtype="fp32", kv_dtype="fp32")) for i in (2, 3, 5, 6, 7, 8)),
+            *(Case(problem=cls.make(**served[i], dtype=d, kv_dtype=d)) for i in (2, 3, 5, 6, 7, 8) for d in ("fp32", "fp64")),
             *(Case(problem=cls.make(**narrow, dtype="fp32", kv_dtype=kv)) for kv in ("fp16", "bf16", "fp8_e4m3", "int8")),
             *(Case(problem=cls.make(**narrow, dtype="bf16", kv_dtype=kv)) for kv in ("fp32", "fp16")),
             Case(problem=cls.make(batch=128, heads=64, seq_kv=131072, kv_dtype="fp8_e4m3"), slow=True),
