@@ -174,7 +174,10 @@ Parts plan_parts(const Bmm& problem, const GemmKernels& table, Device& device) {
   const std::int64_t words = words_of(table, type, problem.inner);
   const bool in_words = table.numbers[index(type)] > 1;
   const bool few = problem.rows <= GemmKernels::kMostFewRows;
-  const std::int64_t wanted = kPartsPerThread * device.threads(), lines = parts_of(problem.columns, kColumns);
+  // Every part of the columns packs a again: only where whole products would leave much idle.
+  const std::int64_t threads = device.threads(), turns = parts_of(problem.batch, threads);
+  const std::int64_t wanted = turns * threads - problem.batch > turns * threads / 8 ? kPartsPerThread * threads : threads;
+  const std::int64_t lines = parts_of(problem.columns, kColumns);
   const Blocks most = blocks_of(table.width, table.tile_rows, device.caches());
   Parts parts{};
   parts.columns = std::clamp(parts_of(wanted, problem.batch), few ? 1 : parts_of(problem.columns, kMostColumns), lines);
@@ -182,7 +185,7 @@ Parts plan_parts(const Bmm& problem, const GemmKernels& table, Device& device) {
   const std::int64_t items = problem.batch * parts.columns;
   parts.rows = few || items >= device.threads() ? 1 : std::min(parts_of(device.threads(), items), parts_of(problem.rows, table.tile_rows));
   parts.most_columns = std::min(problem.columns, parts_of(lines, parts.columns) * kColumns);
-  parts.inner_block = std::min(words, most.inner / table.multiple * table.multiple);
+  parts.inner_block = parts_of(parts_of(words, parts_of(words, most.inner)), table.multiple) * table.multiple;
   parts.row_block = few ? problem.rows : std::min(problem.rows, most.rows);
   const auto floats = [](const std::vector<std::int64_t>& sizes) {
     std::int64_t all = 4;
