@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/kernel.h"
+#include "cpu/attention_tiled_kernels.h"
 #include "cpu/elements.h"
 
 namespace roofline::cpu {
@@ -58,6 +59,11 @@ Bound split_kv(const AttentionTask& task, Device& device);
 
 // A thread takes a block of queries of one KV head over all its keys. Throws Unsupported for elements that the kernels do not read.
 Bound tiled(const AttentionTask& task, Device& device);
+
+// The fastest kernels of `tiled` for these elements.
+Choice<AttentionTiledKernels> choose_tiled(DType dtype, Element queries, Cached::Element cache);
+// Keys that they take at a time: as many as half of L2 holds of K, V and scores, at most 256, without remainder tiles.
+std::int64_t kv_block_of(const AttentionTask& task, const AttentionTiledKernels& table, const Device& device);
 
 // The elements of a task, of fp64 the first. Throw Unsupported for others.
 Element queries_of(const AttentionTask& task);

@@ -78,7 +78,7 @@ struct TileProducts : WordProducts {
       for (Index d = 0; d < columns; d += kTile) {
         Vec words[kTile];
 #pragma GCC unroll 16
-        for (int pair = 0; pair < kTile; ++pair) words[pair] = key_pair(rows[2 * pair], rows[2 * pair + 1], d, columns);
+        for (int pair = 0; pair < kTile; ++pair) words[pair] = row_pair(rows[2 * pair], rows[2 * pair + 1], d, columns);
         transpose(words);
         float* const tile = to + d / kTile * pitch + i / kKeys * kTileWords;
 #pragma GCC unroll 16

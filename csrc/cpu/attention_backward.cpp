@@ -17,9 +17,17 @@ namespace {
 
 using ops::AttentionBackward;
 
+// The fastest kernels for this element.
+Choice<BackwardKernels> choose_for([[maybe_unused]] Element element) {
+#if defined(ROOFLINE_HAVE_avx512_bf16)
+  if (element == kBf16 && has_fast_bf16_pairs()) return {Isa::avx512_bf16, &backward_pairs_avx512_bf16};
+#endif
+  return choose<BackwardKernels>(ROOFLINE_TABLES(backward));
+}
+
 Bound tiled(const AttentionBackward& problem, Device& device) {
-  const auto [isa, table] = choose<BackwardKernels>(ROOFLINE_TABLES(backward));
   const Element element = element_of(problem.dtype, problem.op);
+  const auto [isa, table] = choose_for(element);
   const std::int64_t row_bytes = problem.head_dim * size_bytes(problem.dtype), pitch = table->pitch(problem.head_dim);
   const std::int64_t units = problem.batch * problem.kv_heads, rows = problem.group() * problem.seq_q;  // of a KV head
   // Transposed keys and values, keys, dk and dv of a block take half of L2.

@@ -35,16 +35,23 @@ struct Chunk {
   Index late, full;   // keys that all of them see; none where late is not less
 };
 
+// Memory that is fetched into the cache for all chunks while the first one computes.
+struct Ahead {
+  const Number* from;
+  Index n;
+};
+
 // Keys that a chunk meets at a time. Rows of K and V are words: numbers of fp32, or what `Products` reads.
 struct Keys {
-  const Number* k;  // [n, key_words]
-  const Number* v;  // [n, value_dim] in fp32
-  Index key_words, value_dim;
+  const Number* k;     // [n, key_words]
+  const Number* rope;  // [n, rope_words]: the words of a key that follow
+  const Number* v;     // [n, value_dim] in fp32
+  Index key_words, rope_words, value_dim;
   Index value_pitch;
   Index begin, n;
-  Number scale;    // of raw scores, times log2(e)
+  Number scale;     // of raw scores, times log2(e)
   Number softcap;
-  bool fetch_keys, fetch_values;  // they lie in memory
+  Ahead with_scores, with_values;
 };
 
 alignas(64) constexpr Number kZeros[kWidth] = {};
@@ -52,10 +59,10 @@ alignas(64) constexpr Number kZeros[kWidth] = {};
 ROOFLINE_INLINE Index round_up(Index n, Index multiple) { return (n + multiple - 1) / multiple * multiple; }
 
 // The order of the products (rows of keys side by side, columns of V in turn) is none that the hardware sees ahead. So the first
-// chunk fetches what lies in memory into the cache for all: values while it computes their scores, and with the values the next
-// block's keys. Panels are in the cache already.
-ROOFLINE_INLINE void fetch(const Number* first, const Number* last) {
-  for (; first < last; first += 64 / sizeof(Number)) __builtin_prefetch(first, 0, 2);
+// chunk fetches for all what lies in memory: values that are read where they lie while it computes their scores, with the values
+// the next block's keys, and with the scores its values that will be gathered. This is the share of the tile [first, last) of `all`.
+ROOFLINE_INLINE void fetch(const Ahead& ahead, Index first, Index last, Index all) {
+  for (Index i = ahead.n * first / all; i < ahead.n * last / all; i += 64 / sizeof(Number)) __builtin_prefetch(ahead.from + i, 0, 2);
 }
 
 template <class Products, int Vectors, bool Grow>
@@ -64,27 +71,34 @@ struct ScoreTiles {
   const Keys& keys;
   const Chunk& chunk;
   const Number* start;  // [width]; of the sums
-  Index first;         // of these keys
+  Index from, to;       // words of a key that are multiplied: the first of them begin the sums, the others go on
+  Index first;          // of these keys
   Number* s;            // [keys.n, width]
-  Vec* grow;           // [Vectors]; highest score above the old maximum
+  Vec* grow;            // [Vectors]; highest score above the old maximum
 
   template <int Rows>
   [[gnu::noinline]] void tile(Index at) const {
-    const Index key = first + at, words = keys.key_words;
+    const Index key = first + at;
+    Number* const sums = s + key * kChunk;
     Vec acc[Rows][Vectors];
-#pragma GCC unroll 8
-    for (int z = 0; z < Vectors; ++z) {
-      const Vec one = load(start + z * kLanes);
-#pragma GCC unroll 8
-      for (int i = 0; i < Rows; ++i) acc[i][z] = one;
-    }
-    if (keys.fetch_values) fetch(keys.v + key * keys.value_dim, keys.v + (key + Rows) * keys.value_dim);
-    multiply<Products>(acc, keys.k + key * words, words, 1, chunk.q, kChunk, words);
-    Number* to = s + key * kChunk;
+    const Number* const begin = from == 0 ? start : sums;
+    const Index next = from == 0 ? 0 : kChunk;
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 8
-      for (int z = 0; z < Vectors; ++z) store(to + i * kChunk + z * kLanes, acc[i][z]);
+      for (int z = 0; z < Vectors; ++z) acc[i][z] = load(begin + i * next + z * kLanes);
+    if (keys.with_scores.n && from == 0) fetch(keys.with_scores, key, key + Rows, keys.n);
+    for (Index word = from, end; word < to; word = end) {
+      const bool rope = word >= keys.key_words;
+      const Index pitch = rope ? keys.rope_words : keys.key_words;
+      end = rope ? to : least(to, keys.key_words);
+      const Number* const k = rope ? keys.rope + key * pitch + word - keys.key_words : keys.k + key * pitch + word;
+      multiply<Products>(acc, k, pitch, 1, chunk.q + word * kChunk, kChunk, end - word);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
+      for (int z = 0; z < Vectors; ++z) store(sums + i * kChunk + z * kLanes, acc[i][z]);
     if constexpr (Grow)
 #pragma GCC unroll 8
       for (int z = 0; z < Vectors; ++z) {
@@ -96,6 +110,23 @@ struct ScoreTiles {
   }
 };
 
+constexpr Index kPassBytes = 32 << 10;  // of a chunk's queries that stay in L1 while all keys pass
+
+// Scores of the keys [first, last), of as many words at a time as queries stay in L1.
+template <class Products, int Vectors, bool Grow>
+void score_tiles(const Chunk& chunk, const Keys& keys, const Number* start, Index first, Index last, Number* s, Vec* grow) {
+  const Index words = keys.key_words + keys.rope_words;
+  const Index passes = (words * Vectors * kLanes * Index{sizeof(Number)} + kPassBytes - 1) / kPassBytes;
+  for (Index pass = 0; pass < passes; ++pass) {
+    const Index from = words * pass / passes, to = words * (pass + 1) / passes;
+    const auto tiles = [&](const auto& of) { for_tiles<kTileRows<Vectors>>(last - first, of); };
+    if (to == words)
+      tiles(ScoreTiles<Products, Vectors, Grow>{keys, chunk, start, from, to, first, s, grow});
+    else
+      tiles(ScoreTiles<Products, Vectors, false>{keys, chunk, start, from, to, first, s, grow});
+  }
+}
+
 template <class Products, int Vectors>
 struct ValueTiles {
   static constexpr int kChunk = Vectors * kLanes;
@@ -106,11 +137,7 @@ struct ValueTiles {
 
   template <int Rows>
   [[gnu::noinline]] void tile(Index d) const {
-    if (keys.fetch_keys) {  // of the next block, shared out to the columns of V; some may lie past the end
-      const Number* const next = keys.k + keys.n * keys.key_words;
-      const Index share = keys.n * keys.key_words / keys.value_dim;
-      fetch(next + d * share, next + (d + Rows) * share);
-    }
+    if (keys.with_values.n) fetch(keys.with_values, d, d + Rows, keys.value_dim);
     Number* out = chunk.out + d * kChunk;
     Vec acc[Rows][Vectors];
 #pragma GCC unroll 8
@@ -193,7 +220,7 @@ void meet(const Chunk& chunk, const Keys& keys, Number* s) {
 
   // Within 2^8 of the maximum nothing overflows, so it is moved only beyond that: after the first keys, almost never. A query that
   // saw no key yet, and has no sink, has a sum of at most some 2^-125 for each key it does not see: it starts anew.
-  const bool first = keys.begin <= chunk.late;
+  const bool first = keys.begin <= most(chunk.late, chunk.start);
   bool move = first;
 #pragma GCC unroll 8
   for (int z = 0; z < Vectors; ++z) move = move || any_greater(grow[z], set1(8));
@@ -269,7 +296,7 @@ void pack(const Chunk& chunk, const AttentionBlock& block) {
   }
 }
 
-// out = chunk.outᵀ / sum
+// out = chunk.outᵀ / sum, or of a range of keys chunk.outᵀ, with tops and sums.
 template <class T>
 void unpack(const Chunk& chunk, const AttentionBlock& block) {
   const Index columns = block.value_dim;
@@ -277,7 +304,7 @@ void unpack(const Chunk& chunk, const AttentionBlock& block) {
   for (Index lane = 0; lane < width; lane += kLanes) {
     T* out = static_cast<T*>(block.out) + (chunk.first + lane) * columns;
     const Index rows = chunk.rows - lane;
-    const Vec share = div(set1(static_cast<Number>(block.unit)), load(chunk.sum + lane));
+    const Vec share = block.top ? set1(1) : div(set1(static_cast<Number>(block.unit)), load(chunk.sum + lane));
     for (Index d = 0; d < columns; d += kLanes) {
       const int some = static_cast<int>(least(kLanes, columns - d));
       Vec square[kLanes];
@@ -292,6 +319,11 @@ void unpack(const Chunk& chunk, const AttentionBlock& block) {
   for (Index lane = 0; lane < (block.logsumexp ? chunk.rows : 0); ++lane)
     block.logsumexp[chunk.first + lane] =
         static_cast<float>((__builtin_log2(chunk.sum[lane]) - chunk.neg_max[lane]) * 0.6931471805599453);
+  for (Index lane = 0; lane < (block.top ? chunk.rows : 0); ++lane) {
+    const bool none = chunk.sum[lane] < 0x1p-60f;  // it saw no key
+    block.top[chunk.first + lane] = static_cast<float>(none ? -kInfinity : -chunk.neg_max[lane]);
+    block.sum[chunk.first + lane] = static_cast<float>(none ? 0 : chunk.sum[lane]);
+  }
 }
 
 // The keys [from, to) that a row of the block sees.
@@ -326,7 +358,7 @@ struct PlainProducts : Fma {
   static void begin(const Chunk&, const Keys&, Number*) {}
   template <int Vectors, bool Grow>
   static void scores(const Chunk& chunk, const Keys& keys, const Number* start, Index first, Index last, Number* s, Vec* grow) {
-    for_tiles<kTileRows<Vectors>>(last - first, ScoreTiles<PlainProducts, Vectors, Grow>{keys, chunk, start, first, s, grow});
+    score_tiles<Fp32Products, Vectors, Grow>(chunk, keys, start, first, last, s, grow);
   }
   template <int Vectors>
   static void weigh(const Chunk& chunk, const Keys& keys, Number* s, const Vec (&up)[Vectors], bool moved) {
@@ -342,7 +374,8 @@ struct PlainProducts : Fma {
 template <class T, class Products>
 void tiled(const AttentionBlock& block) {
   using Table = AttentionTiledKernels;
-  const Index key_words = Table::words(block.head_dim + block.rope_dim, Products::kNumbers, Products::kColumns);
+  const Index query_words = Table::words(block.head_dim + block.rope_dim, Products::kNumbers, Products::kColumns);
+  const Index key_words = block.key_panel ? query_words : block.head_dim / Products::kNumbers, rope_words = query_words - key_words;
   const Index value_columns = round_up(block.value_dim, Products::kColumns);
   Chunk chunks[Table::kMaxQueryBlock / kWidth + 2];
   int count = 0;
@@ -359,7 +392,7 @@ void tiled(const AttentionBlock& block) {
     chunk.vectors = block.rows - row <= kLanes ? 1 : block.rows - row <= 2 * kLanes ? 2 : kVectors;
     const Index width = chunk.vectors * kLanes;
     chunk.rows = least(width, block.rows - row);
-    chunk.q = take(key_words * width);
+    chunk.q = take(query_words * width);
     chunk.out = take(value_columns * width);
     chunk.neg_max = take(width);
     chunk.sum = take(width);
@@ -375,8 +408,8 @@ void tiled(const AttentionBlock& block) {
       chunk.full = least(chunk.full, seen.to);
       chunk.stop = most(chunk.stop, seen.to);
     }
-    start = least(start, chunk.start);
-    stop = most(stop, chunk.stop);
+    start = least(start, chunk.start = most(chunk.start, block.first));
+    stop = most(stop, chunk.stop = least(chunk.stop, block.last));
     row += chunk.rows;
   }
 
@@ -396,14 +429,26 @@ void tiled(const AttentionBlock& block) {
       Products::gather_values(block, begin, all, value_panel);
       v = value_panel;
     }
+    const auto next_of = [&](const void* from, Index columns) {  // some may lie past the end
+      const Index words = columns / Products::kNumbers;
+      return Ahead{static_cast<const Number*>(from) + (begin + all) * words, all * words};
+    };
+    const bool gathers_words = block.value_panel && !block.pages && Products::kNumbers > 1;
+    Ahead with_scores = gathers_words ? next_of(block.v, block.value_dim) : Ahead{v, block.value_panel ? 0 : all * block.value_dim};
+    Ahead with_values = block.key_panel ? Ahead{} : next_of(block.k, block.head_dim);
+    if (block.k == block.v && gathers_words && !block.key_panel) {  // half with each
+      with_scores.n /= 2;
+      with_values = {with_values.from + with_scores.n, with_values.n - with_scores.n};
+    }
     for (int c = 0; c < count; ++c) {
       const Chunk& chunk = chunks[c];
       const Index lead = most(0, chunk.start - begin) / Products::kKeyStep * Products::kKeyStep;
       const Index n = least(all, chunk.stop - begin) - lead;
       if (n <= 0) continue;
-      const Keys keys = {k + lead * key_words, v + Products::value_offset(block, lead), key_words, block.value_dim, value_pitch,
-                         begin + lead, n, static_cast<Number>(Products::kRaw ? block.scale : 1), static_cast<Number>(block.softcap), c == 0 && !block.key_panel,
-                         c == 0 && !block.value_panel};
+      const Number* const rope = rope_words ? static_cast<const Number*>(block.rope) + (begin + lead) * rope_words : nullptr;
+      const Keys keys = {k + lead * key_words, rope, v + Products::value_offset(block, lead),
+                         key_words, rope_words, block.value_dim, value_pitch, begin + lead, n,
+                         static_cast<Number>(Products::kRaw ? block.scale : 1), static_cast<Number>(block.softcap), c == 0 ? with_scores : Ahead{}, c == 0 ? with_values : Ahead{}};
       if (chunk.full < keys.begin + n || chunk.late > keys.begin || block.softcap > 0)
         for (Index lane = 0; lane < chunk.vectors * kLanes; ++lane) {
           const Seen seen = seen_by(block, chunk.first + least(lane, chunk.rows - 1));
@@ -418,7 +463,8 @@ void tiled(const AttentionBlock& block) {
         meet<Products, kVectors>(chunk, keys, s);
     }
   }
-  for (int c = 0; c < count; ++c) unpack<T>(chunks[c], block);
+  using Partial = std::conditional_t<std::is_same_v<Number, float>, float, T>;
+  for (int c = 0; c < count; ++c) block.top ? unpack<Partial>(chunks[c], block) : unpack<T>(chunks[c], block);
 }
 
 }  // namespace

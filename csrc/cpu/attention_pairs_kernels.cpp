@@ -8,6 +8,7 @@ namespace {
 
 struct PairProducts : WordProducts {
   static constexpr Index kColumns = 1, kKeyStep = 2;
+  static constexpr bool kSlow = true;
 
   ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return add_bf16_pairs(a, b, c); }
 
@@ -20,24 +21,22 @@ struct PairProducts : WordProducts {
         put(to + i * pitch + word, static_cast<int>(least(kLanes, pitch - word)), some_words(block, begin + i, 2 * word));
   }
   static void gather_values(const AttentionBlock& block, Index begin, Index n, float* to) {
-    const Index columns = block.value_dim;
+    const Index columns = block.value_dim, pitch = value_pitch(block, n);
     for (Index i = 0; i < n; i += 2) {
       const Bf16* const one = row_of(block.v, columns, block, begin + i);
       const Bf16* const next = i + 1 < n ? row_of(block.v, columns, block, begin + i + 1) : nullptr;
-      for (Index d = 0; d < columns; d += kLanes) {
-        const int some = static_cast<int>(least(kLanes, columns - d));
-        put(to + i / 2 * columns + d, some, key_pair(one, next, d, columns));
-      }
+      pair_rows(one, next, columns, to + i / 2 * pitch);
     }
   }
-  static Index value_pitch(const AttentionBlock& block, Index) { return block.value_dim; }
-  static Index value_offset(const AttentionBlock& block, Index lead) { return lead / 2 * block.value_dim; }
+  // A line more, so that a column's words do not meet in few places of the first cache.
+  static Index value_pitch(const AttentionBlock& block, Index) { return block.value_dim + kLanes; }
+  static Index value_offset(const AttentionBlock& block, Index lead) { return lead / 2 * value_pitch(block, 0); }
 
   template <int Vectors>
   static void begin(const Chunk&, const Keys&, float*) {}
   template <int Vectors, bool Grow>
   static void scores(const Chunk& chunk, const Keys& keys, const float* start, Index first, Index last, float* s, Vec* grow) {
-    for_tiles<kTileRows<Vectors>>(last - first, ScoreTiles<PairProducts, Vectors, Grow>{keys, chunk, start, first, s, grow});
+    score_tiles<PairProducts, Vectors, Grow>(chunk, keys, start, first, last, s, grow);
   }
   template <int Vectors>
   static void weigh(const Chunk& chunk, const Keys& keys, float* s, const Vec (&)[Vectors], bool) {

@@ -1,9 +1,11 @@
-// Attention of few queries: ranges of keys, each read once by one thread, whose results the last one adds up.
+// Attention of few queries: ranges of keys, each read once by one thread, whose results the last one adds up. Rows that fill a
+// vector are bound by arithmetic: where the processor multiplies their elements faster than in fp32, the kernels of `tiled` take them.
 #include "cpu/attention.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -16,15 +18,16 @@
 namespace roofline::cpu {
 namespace {
 
-// Ranges of whole blocks of keys: eight items for each thread where the keys suffice, so that the last to end leaves little idle.
-std::int64_t ranges_of_keys(std::int64_t keys, std::int64_t units, const Device& device) {
+// Ranges of whole blocks of keys: so many items for each thread where the keys suffice, so that the last to end leaves little idle.
+std::int64_t ranges_of_keys(std::int64_t keys, std::int64_t units, std::int64_t each, const Device& device) {
   constexpr std::int64_t kLeastKeys = 2 * DecodeKernels<float>::kKeys;
-  return std::clamp<std::int64_t>((8 * device.threads() + units - 1) / units, 1, std::max<std::int64_t>(keys / kLeastKeys, 1));
+  return std::clamp<std::int64_t>((each * device.threads() + units - 1) / units, 1, std::max<std::int64_t>(keys / kLeastKeys, 1));
 }
 
 // Rows at a time, so that their queries and results stay in L2; more of them are bound by arithmetic, and meet each range anew.
 constexpr std::int64_t kMostRows = 64;
 constexpr std::int64_t kMostQueries = 8;
+constexpr std::int64_t kLeastWordRows = 12;  // that fill enough of a vector's lanes
 
 // How a thread reads its range of keys. The quickest way differs between CPUs: on Zen 3 eight address streams without prefetches, on
 // Zen 5 two or four with them.
@@ -70,14 +73,20 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
   const Element queries = queries_of(task);
   const Cached::Element cache = cache_of(task);
   const auto [isa, table] = choice;
+  const auto [words_isa, words_table] = choose_tiled(task.dtype, queries, cache);
   const std::int64_t heads = task.batch * task.kv_heads;
   const std::int64_t head_dim = task.head_dim, rope_dim = task.rope_dim, key_dim = head_dim + rope_dim;
   const std::int64_t chunks = (task.rows + kMostRows - 1) / kMostRows;
   const std::int64_t most_rows = (task.rows + chunks - 1) / chunks;  // of a chunk
-  const std::int64_t parts = ranges_of_keys(task.keys, heads * chunks, device);
+  const bool in_words = words_table->numbers > 1 && most_rows >= kLeastWordRows;
+  const std::int64_t parts = ranges_of_keys(task.keys, heads * chunks, in_words ? 2 : 8, device);
   const std::int64_t whole_rows = Kernels::whole(most_rows);
   const std::int64_t query_numbers = (whole_rows * key_dim + 15) / 16 * 16;  // what follows is aligned
-  const std::int64_t thread_bytes = whole_pages((query_numbers + Kernels::workspace_numbers(most_rows)) * kBytes);
+  const bool pages = task.pages != nullptr, key_panel = words_table->gathers_keys(cache, key_dim, rope_dim, pages);
+  const std::int64_t kv_block = std::min<std::int64_t>(kv_block_of(task, *words_table, device), Kernels::kKeys);
+  const std::int64_t numbers = in_words ? words_table->workspace_words(kMostRows, kv_block, key_dim, head_dim, key_panel, true)
+                                        : Kernels::workspace_numbers(most_rows);
+  const std::int64_t thread_bytes = whole_pages((query_numbers + numbers) * kBytes);
   const std::int64_t part_numbers = (whole_rows * (head_dim + 2) + 15) / 16 * 16;  // out, top, sum: whole cache lines
   const std::int64_t parts_bytes = product({heads, chunks, parts, part_numbers, kBytes}, task.op + ": bytes of the ranges' results");
   const std::int64_t workspace_bytes = thread_bytes * device.threads() + parts_bytes;
@@ -89,55 +98,106 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
   const Number scale = static_cast<Number>(1.4426950408889634 * task.scale) * Cached::unit(cache);
 
   Bound bound;
-  bound.plan.set("implementation", "split_kv/" + name(isa));
+  bound.plan.set("implementation", "split_kv/" + name(in_words ? words_isa : isa));
   bound.plan.set("query_block", most_rows);
   bound.plan.set("parts", parts);
   bound.plan.set("parts_bytes", parts_bytes);
   bound.plan.set("workspace_bytes", workspace_bytes);
   bound.plan.set("threads", device.threads());
-  const auto run = [=, table = table](Queue& queue, const Reading& reading) {
+  const auto run = [=, table = table, words_table = words_table](Queue& queue, const Reading& reading) {
     pool(queue).for_each(heads * parts * chunks, [&](int worker, std::int64_t item) {
       const std::int64_t chunk = item % chunks, part = item / chunks % parts, head = item / chunks / parts;  // of batch x kv_heads
       const std::int64_t first_row = chunk * most_rows, rows = std::min(most_rows, task.rows - first_row);
       const std::int64_t whole = Kernels::whole(rows), row = head * task.rows + first_row;
       Number* const q = static_cast<Number*>(at(memory.get(), worker * thread_bytes));
-      table->widen[queries](at(task.q, row * head_dim * query_bytes), rows, head_dim, scale, q, key_dim);
-      if (rope_dim > 0)
-        table->widen[queries](at(task.q_rope, row * rope_dim * query_bytes), rows, rope_dim, scale, q + head_dim, key_dim);
-      std::fill(q + rows * key_dim, q + whole * key_dim, Number{0});
-
       const std::int64_t sequence = head / task.kv_heads, keys = task.keys_of(sequence), first_key = task.first_key(head);
       const std::int64_t blocks = (keys + Kernels::kKeys - 1) / Kernels::kKeys;
       Number* const first = results + (head * chunks + chunk) * parts * part_numbers;
       // Per unit: out [parts, whole rows, head_dim], top [parts, whole rows], sum [parts, whole rows].
       Number* const tops = first + parts * whole * head_dim;
       Number* const sums = tops + parts * whole;
-      table->attend[cache]({
-          .q = q,
-          .k = at(task.k, first_key * head_dim * cache_bytes),
-          .v = at(task.v, first_key * head_dim * cache_bytes),
-          .rope = at(task.rope, sequence * task.keys * rope_dim * cache_bytes),
-          .workspace = q + query_numbers,
-          .out = first + part * whole * head_dim,
-          .top = tops + part * whole,
-          .sum = sums + part * whole,
-          .rows = rows,
-          .head_dim = head_dim,
-          .rope_dim = rope_dim,
-          .first = blocks * part / parts * Kernels::kKeys,
-          .last = std::min(blocks * (part + 1) / parts * Kernels::kKeys, keys),
-          .first_row = first_row,
-          .seq_q = task.seq_q,
-          .visible = task.causal ? keys - task.seq_q + 1 : keys,
-          .growth = task.causal ? 1 : 0,
-          .window = task.window > 0 ? task.window : keys,
-          .softcap = static_cast<Number>(1.4426950408889634 * task.softcap),
-          .pages = task.pages ? task.pages + sequence * task.pages_each() : nullptr,
-          .page_size = task.page_size,
-          .page_rows = task.kv_heads * task.page_size,
-          .streams = reading.streams,
-          .fetch = reading.fetch,
-      });
+      const std::int64_t first_byte = first_key * head_dim * cache_bytes, first_query = row * head_dim * query_bytes;
+      const void *const of_q = at(task.q, first_query), *const of_rope = at(task.q_rope, row * rope_dim * query_bytes);
+      const void *const k = at(task.k, first_byte), *const v = at(task.v, first_byte);
+      const void* const rope = at(task.rope, sequence * task.keys * rope_dim * cache_bytes);
+      Number *const out = first + part * whole * head_dim, *const top = tops + part * whole, *const sum = sums + part * whole;
+      const std::int64_t first_of_part = blocks * part / parts * Kernels::kKeys;
+      const std::int64_t last_of_part = std::min(blocks * (part + 1) / parts * Kernels::kKeys, keys);
+      const std::int64_t window = task.window > 0 ? task.window : keys, page_rows = task.kv_heads * task.page_size;
+      const Number softcap = static_cast<Number>(1.4426950408889634 * task.softcap);
+      const std::int32_t* const own_pages = task.pages ? task.pages + sequence * task.pages_each() : nullptr;
+      if constexpr (std::is_same_v<Number, float>)
+        if (in_words) {
+          for (std::int64_t i = 0; i < (rope_dim > 0 ? rows : 0); ++i) {  // both parts of a query side by side
+            void* const to = at(q, i * key_dim * query_bytes);
+            std::memcpy(to, at(of_q, i * head_dim * query_bytes), head_dim * query_bytes);
+            std::memcpy(at(to, head_dim * query_bytes), at(of_rope, i * rope_dim * query_bytes), rope_dim * query_bytes);
+          }
+          words_table->of[queries]({
+              .q = rope_dim > 0 ? q : of_q,
+              .k = k,
+              .rope = rope,
+              .v = v,
+              .out = out,
+              .logsumexp = nullptr,
+              .sinks = nullptr,
+              .pages = own_pages,
+              .page_size = task.page_size,
+              .page_rows = page_rows,
+              .workspace = q + query_numbers,
+              .rows = rows,
+              .first_row = first_row,
+              .seq_q = task.seq_q,
+              .seq_kv = keys,
+              .head_dim = head_dim,
+              .rope_dim = rope_dim,
+              .value_dim = head_dim,
+              .kv_block = kv_block,
+              .window = window,
+              .element = cache,
+              .key_panel = key_panel,
+              .value_panel = true,
+              .causal = task.causal,
+              .scale = scale,
+              .unit = 1,
+              .softcap = softcap,
+              .first = first_of_part,
+              .last = last_of_part,
+              .top = top,
+              .sum = sum,
+          });
+        }
+      if (!in_words) {
+        table->widen[queries](of_q, rows, head_dim, scale, q, key_dim);
+        if (rope_dim > 0) table->widen[queries](of_rope, rows, rope_dim, scale, q + head_dim, key_dim);
+        std::fill(q + rows * key_dim, q + whole * key_dim, Number{0});
+        table->attend[cache]({
+            .q = q,
+            .k = k,
+            .v = v,
+            .rope = rope,
+            .workspace = q + query_numbers,
+            .out = out,
+            .top = top,
+            .sum = sum,
+            .rows = rows,
+            .head_dim = head_dim,
+            .rope_dim = rope_dim,
+            .first = first_of_part,
+            .last = last_of_part,
+            .first_row = first_row,
+            .seq_q = task.seq_q,
+            .visible = task.causal ? keys - task.seq_q + 1 : keys,
+            .growth = task.causal ? 1 : 0,
+            .window = window,
+            .softcap = softcap,
+            .pages = own_pages,
+            .page_size = task.page_size,
+            .page_rows = page_rows,
+            .streams = reading.streams,
+            .fetch = reading.fetch,
+        });
+      }
       if ((*ended)[head * chunks + chunk].fetch_add(1, std::memory_order_acq_rel) % parts != parts - 1) return;
       table->combine[queries]({
           .out = first,
@@ -156,6 +216,11 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
     });
   };
   const std::int64_t kv_bytes = product({heads, task.keys, (task.v == task.k ? 1 : 2) * head_dim + rope_dim, cache_bytes}, task.op + ": bytes of keys and values");
+  if (in_words) {
+    bound.plan.set("query_lanes", words_table->lanes);
+    bound.steps.push_back({"attention", [=](Queue& queue) { run(queue, kReadings[0]); }});
+    return bound;
+  }
   int reading = 0;
   if (kv_bytes >= kToldApart && task.pages == nullptr)
     reading = device.quickest("reading of " + std::to_string(most_rows) + " x " + name(task.kv_dtype), std::size(kReadings), [&]() -> Device::Trial {

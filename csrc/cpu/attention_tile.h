@@ -27,6 +27,7 @@ ROOFLINE_INLINE Number word_at(const Number* p) {
 }
 
 struct Fma {
+  static constexpr bool kSlow = false;  // few sums would wait for one another: every other step has sums of its own
   ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return fma(a, b, c); }
 };
 
@@ -34,7 +35,7 @@ struct Fma {
 template <class Products = Fma, int Rows, int Vectors, class T>
 ROOFLINE_INLINE void multiply(Vec (&acc)[Rows][Vectors], const Number* a, Index a_row, Index a_step, const T* b, Index b_step,
                               Index n) {
-  for (Index t = 0; t < n; ++t) {
+  const auto step = [&](Vec (&sums)[Rows][Vectors]) __attribute__((always_inline)) {
     Vec right[Vectors];
 #pragma GCC unroll 8
     for (int z = 0; z < Vectors; ++z) right[z] = load(b + z * kLanes);
@@ -42,11 +43,25 @@ ROOFLINE_INLINE void multiply(Vec (&acc)[Rows][Vectors], const Number* a, Index 
     for (int i = 0; i < Rows; ++i) {
       const Vec left = set1(word_at(a + i * a_row));
 #pragma GCC unroll 8
-      for (int z = 0; z < Vectors; ++z) acc[i][z] = Products::multiply_add(left, right[z], acc[i][z]);
+      for (int z = 0; z < Vectors; ++z) sums[i][z] = Products::multiply_add(left, right[z], sums[i][z]);
     }
     a += a_step;
     b += b_step;
+  };
+  Index t = 0;
+  if constexpr (Products::kSlow && Rows * Vectors <= 8) {
+    Vec others[Rows][Vectors];
+#pragma GCC unroll 8
+    for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
+      for (int z = 0; z < Vectors; ++z) others[i][z] = zero();
+    for (; t + 2 <= n; t += 2) step(acc), step(others);
+#pragma GCC unroll 8
+    for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
+      for (int z = 0; z < Vectors; ++z) acc[i][z] = add(acc[i][z], others[i][z]);
   }
+  for (; t < n; ++t) step(acc);
 }
 
 // Rows of the next tile when `left` remain: the last two tiles share their rows, because a tile of one or two rows is slow.
@@ -56,21 +71,18 @@ ROOFLINE_INLINE int next_rows(Index left) {
   return static_cast<int>(left <= Max ? left : (left + 1) / 2);
 }
 
+template <int Rows, class F>
+ROOFLINE_INLINE void call_tile(int rows, Index first, const F& f) {
+  if (Rows == 1 || rows == Rows) return f.template tile<Rows>(first);
+  if constexpr (Rows > 1) call_tile<Rows - 1>(rows, first, f);
+}
+
 // Calls f.tile<Rows>(first) for the tiles of [0, n).
 template <int Max, class F>
 ROOFLINE_INLINE void for_tiles(Index n, const F& f) {
   for (Index first = 0; first < n;) {
     const int rows = next_rows<Max>(n - first);
-    switch (rows) {
-      case 8: f.template tile<8 <= Max ? 8 : 1>(first); break;
-      case 7: f.template tile<7 <= Max ? 7 : 1>(first); break;
-      case 6: f.template tile<6 <= Max ? 6 : 1>(first); break;
-      case 5: f.template tile<5 <= Max ? 5 : 1>(first); break;
-      case 4: f.template tile<4 <= Max ? 4 : 1>(first); break;
-      case 3: f.template tile<3 <= Max ? 3 : 1>(first); break;
-      case 2: f.template tile<2>(first); break;
-      default: f.template tile<1>(first);
-    }
+    call_tile<Max>(rows, first, f);
     first += rows;
   }
 }

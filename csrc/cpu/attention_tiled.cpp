@@ -10,12 +10,10 @@
 #include "cpu/share.h"
 
 namespace roofline::cpu {
-namespace {
 
 using Table = AttentionTiledKernels;
 
-// The fastest kernels for these elements.
-Choice<Table> choose_for(DType dtype, [[maybe_unused]] Element queries, [[maybe_unused]] Cached::Element cache) {
+Choice<Table> choose_tiled(DType dtype, [[maybe_unused]] Element queries, [[maybe_unused]] Cached::Element cache) {
   if (dtype == DType::fp64) return choose<Table>(ROOFLINE_TABLES(attention_doubles));
   [[maybe_unused]] const bool bf16 = queries == kBf16 && cache == Cached::bf16;
 #if defined(ROOFLINE_HAVE_amx)
@@ -27,14 +25,24 @@ Choice<Table> choose_for(DType dtype, [[maybe_unused]] Element queries, [[maybe_
   return choose<Table>(ROOFLINE_TABLES(attention_tiled));
 }
 
+std::int64_t kv_block_of(const AttentionTask& task, const Table& table, const Device& device) {
+  const std::int64_t columns = task.head_dim + task.rope_dim + task.value_dim;
+  const std::int64_t key_bytes = table.word_bytes * table.tile_width + table.word_bytes / table.numbers * columns;
+  const std::int64_t step = 2 * table.tile_rows;
+  const std::int64_t most = std::min<std::int64_t>(256, device.caches().l2_bytes / 2 / key_bytes) / step * step;
+  const std::int64_t enough = (task.keys + step - 1) / step * step;
+  return std::max(step, std::min(most, enough));
+}
+
+namespace {
+
 struct Tiling {
   std::int64_t query_block;
   std::int64_t kv_block;
 };
 
 // query_block: 128 queries per walk over K and V, or 64 where more with their results would take much of L2; fewer where threads
-// would lack work, but narrower than a register tile only where they would have none. kv_block: as many keys as half of L2 holds of
-// K, V and scores, at most 256, without remainder tiles.
+// would lack work, but narrower than a register tile only where they would have none.
 Tiling plan_tiling(const AttentionTask& task, const Table& table, const Device& device) {
   const auto items = [&](std::int64_t block) { return task.batch * task.kv_heads * ((task.rows + block - 1) / block); };
   const std::int64_t columns = task.head_dim + task.rope_dim + task.value_dim;
@@ -42,11 +50,7 @@ Tiling plan_tiling(const AttentionTask& task, const Table& table, const Device& 
   if (table.word_bytes * query_block * columns > device.caches().l2_bytes / 4) query_block = 64;
   while (query_block > table.tile_width && items(query_block) < 4 * device.threads()) query_block /= 2;
   while (query_block > table.lanes && items(query_block) < device.threads()) query_block /= 2;
-  const std::int64_t key_bytes = table.word_bytes * table.tile_width + table.word_bytes / table.numbers * columns;
-  const std::int64_t step = 2 * table.tile_rows;
-  const std::int64_t most = std::min<std::int64_t>(256, device.caches().l2_bytes / 2 / key_bytes) / step * step;
-  const std::int64_t enough = (task.keys + step - 1) / step * step;
-  return {query_block, std::max(step, std::min(most, enough))};
+  return {query_block, kv_block_of(task, table, device)};
 }
 
 // How many keys the rows [first, last] of a KV head's group see, from the first to the last key that any of them sees.
@@ -93,7 +97,7 @@ Work work_of(const AttentionTask& task, const Table& table, std::int64_t query_b
 Bound tiled(const AttentionTask& task, Device& device) {
   const Element queries = queries_of(task);
   const Cached::Element cache = cache_of(task);
-  const auto [isa, table] = choose_for(task.dtype, queries, cache);
+  const auto [isa, table] = choose_tiled(task.dtype, queries, cache);
   const std::int64_t key_dim = task.head_dim + task.rope_dim;
   const std::int64_t query_bytes = size_bytes(task.dtype), cache_bytes = size_bytes(task.kv_dtype);
   const auto [query_block, kv_block] = plan_tiling(task, *table, device);

@@ -38,6 +38,11 @@ struct AttentionBlock {
   double scale;              // of scores, times log2(e) and the unit
   double unit;               // what an element of k and v counts
   double softcap;            // in units of log2; 0: none
+  std::int64_t first = 0;    // a range of the keys: others are not seen
+  std::int64_t last = INT64_MAX;
+  // [rows], if not null: out is fp32 and not divided by the sum, both relative to 2^top. -infinity and 0 where a row sees no key.
+  float* top = nullptr;
+  float* sum = nullptr;
 };
 
 struct AttentionTiledKernels {
@@ -56,8 +61,8 @@ struct AttentionTiledKernels {
 
   // Whether keys are gathered: they are not where they lie in one piece and as the words that the kernel reads.
   bool gathers_keys(Cached::Element cache, std::int64_t key_dim, std::int64_t rope_dim, bool pages) const {
-    const bool words = numbers == 1 ? cache == Cached::fp32 : columns == 1 && key_dim % numbers == 0;
-    return !words || rope_dim > 0 || pages;
+    const bool words = numbers == 1 ? cache == Cached::fp32 : columns == 1 && key_dim % numbers == 0 && rope_dim % numbers == 0;
+    return !words || pages;
   }
   // key_panel, value_panel: whether keys, and values, are gathered.
   std::int64_t workspace_words(std::int64_t query_block, std::int64_t kv_block, std::int64_t key_dim, std::int64_t value_dim,
@@ -65,7 +70,7 @@ struct AttentionTiledKernels {
     const std::int64_t width = query_block < tile_width ? query_block : tile_width;
     const std::int64_t key_words = words(key_dim, numbers, columns), value_columns = words(value_dim, 1, columns);
     return query_block * (key_words + value_columns + 4) + kv_block * width + (key_panel ? panel_words(kv_block, key_words) : 0) +
-           (value_panel ? panel_words((kv_block + numbers - 1) / numbers, value_columns) : 0);
+           (value_panel ? panel_words((kv_block + numbers - 1) / numbers, value_columns + (numbers > 1 ? lanes : 0)) : 0);
   }
   // Words that hold n numbers, rounded up to a multiple of `columns`.
   [[gnu::always_inline]] static std::int64_t words(std::int64_t n, std::int64_t numbers, std::int64_t columns) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cpu/attention_blocks.h"
+#include "cpu/words.h"
 
 namespace roofline::cpu {
 namespace {
@@ -11,30 +12,8 @@ struct WordProducts {
   static constexpr bool kRaw = true;
   static constexpr Index kNumbers = 2;
 
-  // to[words][width] = (q as words)ᵀ, zero in the lanes past the last row and in words past the last number.
   static void queries(const Bf16* q, Index rows, Index key_dim, float, float* to, Index width, Index words) {
-    for (Index lane = 0; lane < width; lane += kLanes)
-      for (Index word = 0; word < words; word += kLanes) {
-        Vec square[kLanes];
-        for (int i = 0; i < kLanes; ++i) {
-          alignas(64) float row[kLanes] = {};
-          const Index numbers = least(2 * kLanes, key_dim - 2 * word);
-          if (lane + i < rows && numbers > 0)
-            __builtin_memcpy(row, q + (lane + i) * key_dim + 2 * word, static_cast<std::size_t>(2 * numbers));
-          square[i] = load(row);
-        }
-        transpose(square);
-        for (int i = 0; i < least(kLanes, words - word); ++i) store(to + (word + i) * width + lane, square[i]);
-      }
-  }
-
-  // Words of the columns [first, first + 16) of a key, and of the one that follows it; null: zeros.
-  ROOFLINE_INLINE Vec key_pair(const Bf16* one, const Bf16* next, Index first, Index columns) {
-    const int n = static_cast<int>(most(0, least(kLanes, columns - first)));
-    const auto widened = [&](const Bf16* row) {
-      return row ? _mm512_cvtepu16_epi32(_mm512_castsi512_si256(load_halves(row + first, n))) : _mm512_setzero_si512();
-    };
-    return _mm512_castsi512_ps(_mm512_or_si512(widened(one), _mm512_slli_epi32(widened(next), 16)));
+    transpose_words(q, rows, key_dim, to, width, words);
   }
 
   // Where the columns of a key lie.

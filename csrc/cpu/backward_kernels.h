@@ -32,10 +32,11 @@ struct BackwardPart {
 };
 
 struct BackwardKernels {
-  static constexpr int kQueries = 64;  // that meet a key block together
+  static constexpr int kQueries = 64;  // words of them that meet a key block together
 
   int lanes;
   int tile_width;
+  int numbers;  // in a word: 1 of fp32, 2 of bf16
   // delta[rows] = sum of out · dout over head_dim
   void (*deltas[kElements])(const void* out, const void* dout, std::int64_t rows, std::int64_t head_dim, float* delta);
   void (*gradients[kElements])(const BackwardPart&);
@@ -44,12 +45,18 @@ struct BackwardKernels {
                          float scale, void* dq);
 
   std::int64_t pitch(std::int64_t head_dim) const { return (head_dim + lanes - 1) / lanes * lanes; }
-  // K and V transposed, K, dk and dv; queries and dout; two matrices of scores.
+  // dk and dv, K and V transposed, K, two matrices of scores, of words one more; queries and dout, twice; two numbers of a query.
   std::int64_t workspace_floats(std::int64_t key_block, std::int64_t head_dim) const {
-    return key_block * (2 * head_dim + 3 * pitch(head_dim) + 2 * kQueries) + 2 * kQueries * pitch(head_dim);
+    const std::int64_t columns = pitch(head_dim), words = (head_dim + numbers - 1) / numbers;
+    return key_block * (2 * columns + 2 * words + columns / numbers + (numbers > 1 ? 3 : 2) * kQueries) + 4 * kQueries * columns +
+           2 * kQueries * numbers;
   }
 };
 
 ROOFLINE_DECLARE_TABLES(BackwardKernels, backward);
+// Products of bf16 pairs, for bf16.
+#if defined(ROOFLINE_HAVE_avx512_bf16)
+extern const BackwardKernels backward_pairs_avx512_bf16;
+#endif
 
 }  // namespace roofline::cpu

@@ -165,6 +165,7 @@ struct Parts {
   std::int64_t rows, columns;        // how many parts
   std::int64_t row_block, inner_block;
   std::int64_t most_columns;         // of a part
+  std::int64_t most_ahead;           // bytes of a and b of the next product that are fetched meanwhile
   // Where what a thread owns begins: what the kernel needs, a as it reads it, packed b, sums before they are rounded; the last is the end.
   std::int64_t wide, packed, sums, bytes;
 };
@@ -174,7 +175,10 @@ Parts plan_parts(const Bmm& problem, const GemmKernels& table, Device& device) {
   const std::int64_t words = words_of(table, type, problem.inner);
   const bool in_words = table.numbers[index(type)] > 1;
   const bool few = problem.rows <= GemmKernels::kMostFewRows;
-  const std::int64_t wanted = kPartsPerThread * device.threads(), lines = parts_of(problem.columns, kColumns);
+  // Every part of the columns packs a again: only where whole products would leave much idle.
+  const std::int64_t threads = device.threads(), turns = parts_of(problem.batch, threads);
+  const std::int64_t wanted = turns * threads - problem.batch > turns * threads / 8 ? kPartsPerThread * threads : threads;
+  const std::int64_t lines = parts_of(problem.columns, kColumns);
   const Blocks most = blocks_of(table.width, table.tile_rows, device.caches());
   Parts parts{};
   parts.columns = std::clamp(parts_of(wanted, problem.batch), few ? 1 : parts_of(problem.columns, kMostColumns), lines);
@@ -182,7 +186,8 @@ Parts plan_parts(const Bmm& problem, const GemmKernels& table, Device& device) {
   const std::int64_t items = problem.batch * parts.columns;
   parts.rows = few || items >= device.threads() ? 1 : std::min(parts_of(device.threads(), items), parts_of(problem.rows, table.tile_rows));
   parts.most_columns = std::min(problem.columns, parts_of(lines, parts.columns) * kColumns);
-  parts.inner_block = std::min(words, most.inner / table.multiple * table.multiple);
+  parts.inner_block = parts_of(parts_of(words, parts_of(words, most.inner)), table.multiple) * table.multiple;
+  parts.most_ahead = device.caches().l2_bytes / 2;
   parts.row_block = few ? problem.rows : std::min(problem.rows, most.rows);
   const auto floats = [](const std::vector<std::int64_t>& sizes) {
     std::int64_t all = 4;
@@ -209,6 +214,9 @@ void multiply(const Bmm& problem, const GemmKernels& table, const Parts& parts, 
   const char* const b = static_cast<const char*>(problem.b) + (i * problem.inner * problem.columns + columns.first) * size;
   char* const c = static_cast<char*>(problem.c) + (i * problem.rows * problem.columns + columns.first) * c_size;
   auto* const packed = reinterpret_cast<float*>(own + parts.packed);
+  // The next product, where a thread takes whole ones: its b first, as it is packed first.
+  const std::int64_t a_bytes = problem.rows * problem.inner * size, b_bytes = problem.inner * problem.columns * size;
+  const bool ahead = parts.rows == 1 && parts.columns == 1 && i + 1 < problem.batch && a_bytes + b_bytes <= parts.most_ahead;
   if (!few) table.pack_wide[index(type)](b, problem.columns, packed, columns.size(), problem.inner);
   for (std::int64_t row = rows.first, n; row < rows.last; row += n) {
     n = std::min(parts.row_block, rows.last - row);
@@ -224,6 +232,8 @@ void multiply(const Bmm& problem, const GemmKernels& table, const Parts& parts, 
     if (few) {
       table.plain[index(type)](static_cast<const float*>(from), b, problem.columns, sums, stride, n, columns.size(), problem.inner);
     } else {
+      const Range share_of_b = {b_bytes * row / problem.rows, b_bytes * (row + n) / problem.rows};
+      const Range share_of_a = {a_bytes * row / problem.rows, a_bytes * (row + n) / problem.rows};
       table.block[index(in_words ? type : Stored::fp32)]({
           .a = from,
           .b = packed,
@@ -237,6 +247,8 @@ void multiply(const Bmm& problem, const GemmKernels& table, const Parts& parts, 
           .last = parts_of(columns.size(), table.width),
           .inner_block = parts.inner_block,
           .a_stored = in_words ? Stored::fp32 : type,
+          .ahead = {b + b_bytes + share_of_b.first, a + a_bytes + share_of_a.first},
+          .ahead_bytes = {ahead ? share_of_b.size() : 0, ahead ? share_of_a.size() : 0},
       });
     }
     for (std::int64_t r = 0; rounded && r < n; ++r)

@@ -318,6 +318,8 @@ Turn& Device::turn() {
 }
 
 std::shared_ptr<void> workspace(Device& device, std::size_t size_bytes) {
+  // Whole huge pages, but for little: small ones at its end would make a launch slower, until the system joins them.
+  if (size_bytes >= kHugePage / 8) size_bytes = (size_bytes + kHugePage - 1) / kHugePage * kHugePage;
   void* memory = device.allocate(size_bytes);
   // First touch outside any clock; the device outlives every launch bound on it.
   device.fill(memory, DType::int8, static_cast<std::int64_t>(size_bytes), Fill::zeros, 0);

@@ -25,6 +25,8 @@ struct GemmPart {
   const float* panels = nullptr;  // a of `block` if it is packed already: of one block of inner after the other
   Stored a_stored = Stored::fp32;
   int streams = 1;  // of `few`: address streams in which it reads b, at most kMostStreams
+  const char* ahead[2] = {};  // of `block`: memory that a later part reads, which is fetched meanwhile
+  std::int64_t ahead_bytes[2] = {};
 };
 
 // Weights of 8 or 4 bits in groups along inner, in `QuantizedKernels`; a is fp32 there. A strip is its groups one after the other:

@@ -255,6 +255,7 @@ void block(const Part& part) {
   const auto* const b = static_cast<const char*>(part.b);
   float* const wide = part.workspace;  // [inner_block, kWidth], where b is no fp32
   float* const packed = wide + (B::kWide ? 0 : part.inner_block * kWidth);
+  Index ahead = 0;
   for (Index k = 0; k < part.inner; k += part.inner_block) {
     const Index n = least(part.inner_block, part.inner - k);
     const float* const panels = part.panels ? part.panels + k * part.rows : packed;
@@ -273,9 +274,11 @@ void block(const Part& part) {
       const Index each = part.rows > 3 * kTileRows ? 128 : 256;
       Index fetched = 0;
       in_tiles(part.rows, [&](Index row, Index rows) {
-        const Index fetch = fetched < next_bytes ? each : 0;
-        const char* const from_next = next + fetched;
-        fetched += n / 4 * fetch;
+        // Then what later parts read.
+        const bool own = fetched < next_bytes, second = ahead >= part.ahead_bytes[0];
+        const Index fetch = own ? each : ahead < part.ahead_bytes[0] + part.ahead_bytes[1] ? 128 : 0;
+        const char* const from_next = own ? next + fetched : part.ahead[second] + ahead - (second ? part.ahead_bytes[0] : 0);
+        (own ? fetched : ahead) += n / 4 * fetch;
         OfRows::kTile<typename B::Sum>[rows - 1](panels + row * n, rows_of_b, n, part.c + row * part.c_stride + s * kWidth, part.c_stride,
                                                  columns, k == 0, k == 0 ? Strips::begun(part, strip) : nullptr, from_next, fetch);
       });

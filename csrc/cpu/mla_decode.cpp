@@ -1,6 +1,6 @@
 // mla_decode on a CPU: what attention_split.cpp does, where all heads share one cache, whose rows are keys and, but for the rotated
 // columns, values at once. A block of it stays in the cache for all of a chunk of heads, so that 16 heads and more are bound by
-// arithmetic.
+// arithmetic: in bf16 by that of pairs, where a processor has it.
 #include <cmath>
 
 #include "cpu/attention.h"

@@ -9,10 +9,12 @@
 #include <cstring>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cpu/attention_naive_kernels.h"
 #include "cpu/attention_tiled_kernels.h"
+#include "cpu/decode_kernels.h"
 #include "cpu/isa.h"
 #include "guarded.h"
 #include "tested.h"
@@ -57,6 +59,7 @@ struct Shape {
   std::int64_t rope_dim = 0, value_dim = 0, window = 0, page_size = 0;  // value_dim: 0 is head_dim
   bool sinks = false;
   double softcap = 0;
+  std::int64_t ranges = 0;  // of the keys, each by itself; 0: all at once
 
   std::int64_t rows() const { return group * seq_q; }
   std::int64_t key_dim() const { return head_dim + rope_dim; }
@@ -220,19 +223,37 @@ void run(const AttentionTiledKernels& kernels, const Shape& shape, Tensors<T, K>
   const bool key_panel = kernels.gathers_keys(kCachedOf<K>, key_dim, shape.rope_dim, shape.page_size > 0);
   const double unit = Cached::unit(kCachedOf<K>);
   Guarded<char> workspace(kernels.word_bytes * kernels.workspace_words(query_block, kv_block, key_dim, values, key_panel, value_panel));
-  for (std::int64_t row = 0; row < shape.rows(); row += query_block)
-    kernels.of[kElementOf<T>]({
+  for (std::int64_t row = 0; row < shape.rows(); row += query_block) {
+    const std::int64_t rows = std::min(query_block, shape.rows() - row), whole = DecodeKernels<float>::whole(rows);
+    AttentionBlock block = {
         .q = tensors.q.data() + row * key_dim, .k = tensors.k.data(), .rope = tensors.rope.data(), .v = tensors.v.data(),
         .out = tensors.out.data() + row * values, .logsumexp = tensors.logsumexp.data() + row,
         .sinks = shape.sinks ? tensors.sinks.data() : nullptr, .pages = shape.page_size ? tensors.pages.data() : nullptr,
         .page_size = shape.page_size, .page_rows = 2 * shape.page_size, .workspace = workspace.data(),
-        .rows = std::min(query_block, shape.rows() - row), .first_row = row, .seq_q = shape.seq_q, .seq_kv = shape.seq_kv,
+        .rows = rows, .first_row = row, .seq_q = shape.seq_q, .seq_kv = shape.seq_kv,
         .head_dim = shape.head_dim, .rope_dim = shape.rope_dim, .value_dim = values, .kv_block = kv_block,
         .window = shape.window ? shape.window : shape.seq_kv, .element = kCachedOf<K>, .key_panel = key_panel,
         .value_panel = value_panel, .causal = shape.causal,
         .scale = 1.4426950408889634 * shape.scale() * unit, .unit = unit,
         .softcap = 1.4426950408889634 * shape.softcap,
+    };
+    if (shape.ranges == 0 || kernels.word_bytes == 8) {
+      kernels.of[kElementOf<T>](block);
+      continue;
+    }
+    std::vector<float> out(shape.ranges * whole * values), top(shape.ranges * whole), sum(top.size());
+    const float* const sinks = std::exchange(block.sinks, nullptr);
+    for (std::int64_t range = 0; range < shape.ranges; ++range) {
+      block.first = shape.seq_kv * range / shape.ranges, block.last = shape.seq_kv * (range + 1) / shape.ranges;
+      block.out = out.data() + range * whole * values, block.top = top.data() + range * whole, block.sum = sum.data() + range * whole;
+      kernels.of[kElementOf<T>](block);
+    }
+    decode_scalar.combine[kElementOf<T>]({
+        .out = out.data(), .top = top.data(), .sum = sum.data(), .sinks = sinks, .to = tensors.out.data() + row * values,
+        .logsumexp = tensors.logsumexp.data() + row, .parts = shape.ranges, .rows = rows, .head_dim = values, .first_row = row,
+        .seq_q = shape.seq_q, .unit = static_cast<float>(unit),
     });
+  }
   ASSERT_TRUE(workspace.guarded());
 }
 
@@ -359,6 +380,16 @@ TEST_P(AttentionTiledTest, KeysOfTwoParts) {
                       .value_dim = values});
       check(table(), {.group = 2, .seq_q = 5, .seq_kv = 70, .head_dim = 13, .rope_dim = rope, .value_dim = values});
     }
+}
+
+TEST_P(AttentionTiledTest, RangesOfKeys) {
+  for (const std::int64_t ranges : {1, 2, 5, 40})
+    for (const std::int64_t window : {0, 30})
+      for (const double growth : {0.0, 0.01}) {
+        check(table(), {.group = 3, .seq_q = 21, .seq_kv = 133, .head_dim = 24, .causal = true, .kv_block = 48, .growth = growth,
+                        .rope_dim = 8, .value_dim = 24, .window = window, .sinks = window > 0, .ranges = ranges});
+        check(table(), {.group = 1, .seq_q = 40, .seq_kv = 50, .head_dim = 16, .growth = growth, .page_size = 16, .ranges = ranges});
+      }
 }
 
 TEST_P(AttentionTiledTest, Pages) {

@@ -15,12 +15,20 @@
 namespace roofline::cpu {
 
 #if defined(ROOFLINE_SIMDE)
-extern const BackwardKernels backward_simde;
+extern const BackwardKernels backward_simde, backward_pairs_simde;
 #endif
 
 namespace {
 
-const std::vector<Tested<BackwardKernels>> kTested = {ROOFLINE_TESTED(backward)};
+const std::vector<Tested<BackwardKernels>> kTested = {
+    ROOFLINE_TESTED(backward),
+#if defined(ROOFLINE_SIMDE)
+    {"pairs_simde", &backward_pairs_simde, "avx2"},
+#endif
+#if defined(ROOFLINE_HAVE_avx512_bf16)
+    {"pairs", &backward_pairs_avx512_bf16, "avx512_bf16"},
+#endif
+};
 
 // One KV head.
 struct Shape {
@@ -35,6 +43,7 @@ class BackwardTest : public TableTest<BackwardKernels> {
   template <class T>
   void check(const Shape& shape) const {
     const BackwardKernels& table = *GetParam().table;
+    if (!table.gradients[kElementOf<T>]) return;
     const std::int64_t rows = shape.group * shape.seq_q, head_dim = shape.head_dim, pitch = table.pitch(head_dim);
     const double scale = 1 / std::sqrt(static_cast<double>(head_dim));
     Guarded<T> q(rows * head_dim, 1), k(shape.seq_kv * head_dim, 3), v(shape.seq_kv * head_dim, 5), out(rows * head_dim, 1);
@@ -78,10 +87,11 @@ class BackwardTest : public TableTest<BackwardKernels> {
       });
     table.sum[kElementOf<T>](parts.data(), shape.parts, rows * pitch, rows, head_dim, static_cast<float>(scale), dq.data());
 
-    // Sums of so many products, each of whose parts is rounded, relative to the sum of their magnitudes.
+    // Sums of so many products, each of whose parts is rounded, in words to bf16, relative to the sum of their magnitudes.
+    const double rounding = 3e-5 + (table.numbers > 1 ? step_of(kBf16) : 0);
     const auto near = [&](double found, double wanted, double magnitude, const char* name, std::int64_t i) {
       const double narrow = kElementOf<T> == kFp32 ? 0 : step_of(kElementOf<T>) * std::fabs(wanted) + 1e-7;
-      return std::fabs(found - wanted) <= 3e-5 * magnitude + narrow
+      return std::fabs(found - wanted) <= rounding * magnitude + narrow
                  ? testing::AssertionSuccess()
                  : testing::AssertionFailure() << name << "[" << i << "] is " << found << ", not " << wanted << ": group "
                                                << shape.group << " seq_q " << shape.seq_q

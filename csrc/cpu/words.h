@@ -1,0 +1,63 @@
+// Rows of bf16 as words of two numbers, which instructions multiply in pairs: two numbers of a row, or one of each of two rows. For
+// AVX-512. Everything is internal to the file that includes it.
+#pragma once
+
+#include "cpu/simd/simd.h"
+
+namespace roofline::cpu {
+namespace {
+
+using Index = std::int64_t;
+
+// to[words][width] = (from[rows][columns] as words)ᵀ, zero in the lanes past the last row and in words past the last number.
+[[maybe_unused]] void transpose_words(const Bf16* from, Index rows, Index columns, float* to, Index width, Index words) {
+  for (Index lane = 0; lane < width; lane += kLanes)
+    for (Index word = 0; word < words; word += kLanes) {
+      Vec square[kLanes];
+      for (int i = 0; i < kLanes; ++i) {
+        alignas(64) float row[kLanes] = {};
+        const Index numbers = least(2 * kLanes, columns - 2 * word);
+        if (lane + i < rows && numbers > 0)
+          __builtin_memcpy(row, from + (lane + i) * columns + 2 * word, static_cast<std::size_t>(2 * numbers));
+        square[i] = load(row);
+      }
+      transpose(square);
+      for (int i = 0; i < least(kLanes, words - word); ++i) store(to + (word + i) * width + lane, square[i]);
+    }
+}
+
+// Words of the columns [first, first + 16) of a row, and of the one that follows it; null: zeros.
+ROOFLINE_INLINE Vec row_pair(const Bf16* one, const Bf16* next, Index first, Index columns) {
+  const int n = static_cast<int>(most(0, least(kLanes, columns - first)));
+  const auto widened = [&](const Bf16* row) {
+    return row ? _mm512_cvtepu16_epi32(_mm512_castsi512_si256(load_halves(row + first, n))) : _mm512_setzero_si512();
+  };
+  return _mm512_castsi512_ps(_mm512_or_si512(widened(one), _mm512_slli_epi32(widened(next), 16)));
+}
+
+// The same of 32 columns.
+ROOFLINE_INLINE void pair_32(__m512i one, __m512i next, float* to) {
+  alignas(64) static constexpr std::uint16_t kInTurn[] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
+                                                          8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+  const __m512i low = _mm512_load_si512(kInTurn), high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
+  _mm512_storeu_si512(to, _mm512_permutex2var_epi16(one, low, next));
+  _mm512_storeu_si512(to + kLanes, _mm512_permutex2var_epi16(one, high, next));
+}
+
+// The upper halves of words.
+ROOFLINE_INLINE __m512i upper_halves(__m512i low, __m512i high) {
+  alignas(64) static constexpr std::uint16_t kOdd[] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
+                                                       33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
+  return _mm512_permutex2var_epi16(low, _mm512_load_si512(kOdd), high);
+}
+
+// to[columns] = words of a row and the one that follows it; null: zeros.
+[[maybe_unused]] void pair_rows(const Bf16* one, const Bf16* next, Index columns, float* to) {
+  Index d = 0;
+  for (; next && d + 2 * kLanes <= columns; d += 2 * kLanes)
+    pair_32(_mm512_loadu_si512(one + d), _mm512_loadu_si512(next + d), to + d);
+  for (; d < columns; d += kLanes) put(to + d, static_cast<int>(least(kLanes, columns - d)), row_pair(one, next, d, columns));
+}
+
+}  // namespace
+}  // namespace roofline::cpu
