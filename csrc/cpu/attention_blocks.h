@@ -358,7 +358,7 @@ struct PlainProducts : Fma {
   static void begin(const Chunk&, const Keys&, Number*) {}
   template <int Vectors, bool Grow>
   static void scores(const Chunk& chunk, const Keys& keys, const Number* start, Index first, Index last, Number* s, Vec* grow) {
-    score_tiles<Fp32Products, Vectors, Grow>(chunk, keys, start, first, last, s, grow);
+    score_tiles<PlainProducts, Vectors, Grow>(chunk, keys, start, first, last, s, grow);
   }
   template <int Vectors>
   static void weigh(const Chunk& chunk, const Keys& keys, Number* s, const Vec (&up)[Vectors], bool moved) {
@@ -463,8 +463,14 @@ void tiled(const AttentionBlock& block) {
         meet<Products, kVectors>(chunk, keys, s);
     }
   }
-  using Partial = std::conditional_t<std::is_same_v<Number, float>, float, T>;
-  for (int c = 0; c < count; ++c) block.top ? unpack<Partial>(chunks[c], block) : unpack<T>(chunks[c], block);
+  for (int c = 0; c < count; ++c) {
+    if constexpr (sizeof(Number) == sizeof(float))
+      if (block.top) {
+        unpack<float>(chunks[c], block);
+        continue;
+      }
+    unpack<T>(chunks[c], block);
+  }
 }
 
 }  // namespace
