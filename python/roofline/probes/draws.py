@@ -31,9 +31,12 @@ class Even(random.Random):
 
 def in_dtype(problem: Operator, dtype: str) -> Operator:
     """The problem with kernels of this dtype."""
-    follows = {_FOLLOWING[problem.name]: dtype} if problem.name in _FOLLOWING else {}
-    bits = {"weight_bits": dtype_named(dtype).bits} if problem.name == "grouped_matmul" else {}
-    return problem.replace(dtype=dtype, **follows, **bits)
+    follows: Fields = {_FOLLOWING[problem.name]: dtype} if problem.name in _FOLLOWING else {}
+    if problem.name == "grouped_matmul":
+        follows["weight_bits"] = dtype_named(dtype).bits
+    if problem.name == "cached_attention" and dtype == "fp64":
+        follows["kv_dtype"] = dtype
+    return problem.replace(dtype=dtype, **follows)
 
 
 def drawn(name: str, dtype: str, draw: random.Random) -> Operator | None:

@@ -12,6 +12,7 @@ from ..machine import Machine, cache_capacity
 from ..operators import OPERATORS, Attention, AttentionBackward, BiasRelu, Ffn, LayerNorm, Matmul, Operator, Relu, RmsNorm, Softmax
 from ..prediction import default_variant, predict_problem
 from ..probes import PROBES
+from ..probes.draws import in_dtype
 from ..probes.levels import last_cache
 from ..units import KIB, MIB
 
@@ -117,7 +118,7 @@ def _other_dtypes(pairs: list[tuple[Operator, str]], dtypes: Iterable[str]) -> l
     present = {problem.to_dict()["dtype"] for problem, _ in pairs}
     # Two of each, and one of decode: further dtypes move along the same roofs.
     few = pairs[:2] + [pair for pair in pairs[2:] if getattr(pair[0], "seq_q", 0) == 1 and isinstance(pair[0], Attention)][:1]
-    return [(problem.replace(dtype=dtype), state) for dtype in dtypes if dtype not in present for problem, state in few]
+    return [(in_dtype(problem, dtype), state) for dtype in dtypes if dtype not in present for problem, state in few]
 
 
 LARGEST = 1024 * MIB  # all tensors of the largest problems of a thorough report

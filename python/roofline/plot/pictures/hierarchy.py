@@ -66,9 +66,9 @@ def hierarchy(
     Args:
         machine: one, with a bandwidth for each level that is to be seen.
         work: matmul, bmm, quantized_matmul or attention; None: only what was profiled.
-        tiles: of each level the tile kept nearer than it (default: squares that half of the cache nearer holds; naive products: 1 × 1).
-        results: measurements of the problem, or kernels imported from `ncu`, whose rate and bytes at L1, L2 and DRAM are those of its
-            counters (L1 without shared memory).
+        tiles: of each level the tile kept nearer than it (default: squares that half of the nearer cache holds; naive: 1 × 1).
+        results: measurements of the problem, or kernels imported from `ncu`, whose rate and bytes at L1, L2 and DRAM are those of
+            its counters (L1 without shared memory).
 
     element of the records: "dot": variant, level, bytes, flops_per_byte, flops_per_s; and as of `workloads`.
     """
