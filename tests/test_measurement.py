@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import roofline
-from roofline import Attention, Error, Matmul, OutOfMemory, Policy, Relu, Softmax, Stream, Unsupported
+from roofline import Attention, AttentionBackward, Error, Matmul, OutOfMemory, Policy, Relu, Softmax, Stream, Unsupported
 from roofline.machine import summary
 from roofline.measurement import attempt, default_device, open_device, timing
 from roofline.measurement.callables import stream_handle
@@ -68,6 +68,14 @@ def test_the_prediction_comes_from_the_brackets_before() -> None:
     assert m.prediction["terms"]["compute"] == pytest.approx(m.total_flops / before["compute"])
     launch = next(b for b in m.brackets if b.kind == "latency")
     assert m.prediction["terms"]["launch"] == pytest.approx(min(launch.before_samples))
+
+
+def test_sampled_rows_of_results_of_two_sizes() -> None:
+    """dk has 600 rows, dq 512: rows beyond its end are counted from its begin."""
+    problem = AttentionBackward(heads=8, kv_heads=1, seq_q=64, seq_kv=600, head_dim=80, causal=False)
+    m = roofline.measure(problem, device="cpu", policy=FAST)
+    assert 0 < m.correctness["rows"] < 512
+    assert m.correctness["passed"]
 
 
 def test_steps_of_a_kernel_are_timed_alone() -> None:

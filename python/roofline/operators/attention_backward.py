@@ -165,7 +165,8 @@ class AttentionBackward(Masked):
                 for gradient, weights, terms in ((dk, ds, q), (dv, p, dout)):
                     column = weights[:, seeing, key].reshape(1, -1)
                     gradient[batch, kv_head, key] = matmul(column, terms[batch, heads, seeing].reshape(-1, self.head_dim))[0]
-        return {"dq": dq if rows is None else dq.reshape(-1, self.head_dim)[rows], "dk": dk, "dv": dv}
+        flat = dq.reshape(-1, self.head_dim)  # there may be fewer than of dk, whose rows are counted then
+        return {"dq": dq if rows is None else flat[rows % len(flat)], "dk": dk, "dv": dv}
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
