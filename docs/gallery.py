@@ -16,16 +16,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
 RECORDED = ROOT / "benchmarks" / "results"
-# The same pictures of what was measured: a decode step of a small model, kernel by kernel.
-MEASURED = {
-    "decode_latency": 'plot.decode_latency(machine, "Llama-3.2-1B", over="batch", batch=[1, 4, 16], seq_kv=1024, results=step)',
-    "block_profile": 'plot.block_profile(machine, "Llama-3.2-1B", phase="decode", batch=4, seq_kv=1024, results=step)',
-}
 DPI, COLOURS = 80, 128  # of the pictures: a page of them is to be small
 
 sys.path.insert(0, str(ROOT / "python"))
 
 import matplotlib  # noqa: E402
+from generate import MEASURED  # noqa: E402
 
 matplotlib.use("Agg")
 

@@ -28,6 +28,12 @@ PLOT_FUNCTIONS = ROOT / "docs" / "reference" / "plot.md"
 RECORDED = ROOT / "benchmarks" / "results"  # by benchmarks/record
 BACKENDS = {"cpu": "CPU", "cuda": "CUDA"}  # as declared, as shown
 
+# The same pictures of what was measured: a decode step of a small model, kernel by kernel.
+MEASURED = {
+    "decode_latency": 'plot.decode_latency(machine, "Llama-3.2-1B", over="batch", batch=[1, 4, 16], seq_kv=1024, results=step)',
+    "block_profile": 'plot.block_profile(machine, "Llama-3.2-1B", phase="decode", batch=4, seq_kv=1024, results=step)',
+}
+
 sys.path.insert(0, str(ROOT / "python"))
 
 from roofline.census import census_of  # noqa: E402
@@ -158,9 +164,10 @@ def pictures() -> str:
         found += [f"## {about[0].upper()}{about[1:].partition(':')[0].partition(' (')[0]}", ""]
         for name, picture in PICTURES.items():
             if picture.group == group:
-                says = f"{picture.about[0].upper()}{picture.about[1:]}.\n`{picture.example}`"
-                stem = next(stem for stem in (f"plot_{name}", name) if (ROOT / "docs" / "images" / f"{stem}.png").exists())
-                found += [f"### {name.replace('_', '-')}", "", says, "", f"![{name.replace('_', ' ')}](images/{stem}.png)", ""]
+                found += [f"### {name.replace('_', '-')}", "", f"{picture.about[0].upper()}{picture.about[1:]}.", ""]
+                for stem, call in {name: picture.example, f"{name}_measured": MEASURED.get(name, "")}.items():
+                    if call:
+                        found += [f"`{call}`", "", f"![{stem.replace('_', ' ')}](images/plot_{stem}.png)", ""]
     return "\n".join(found).rstrip()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import roofline
-from roofline import Attention, Error, Ffn, GroupedMatmul, Policy, Relu, Results, Softmax, Stream, sweeps
+from roofline import Attention, Error, Ffn, GroupedMatmul, Matmul, Policy, Relu, Results, Softmax, Stream, sweeps
 from roofline.measurement import open_device
 from roofline.operators import Operator
 from roofline.sweeps import points
@@ -75,7 +75,7 @@ def test_a_contended_point_is_measured_again(tmp_path: Path, monkeypatch: pytest
 
 
 def test_what_cannot_run_is_a_result() -> None:
-    found = roofline.sweep(Attention(seq_q=8, seq_kv=8), variant="tiled", dtype=["fp32", "fp64"], device="cpu", policy=FAST)
+    found = roofline.sweep(Matmul(rows=8, columns=8, inner=8), variant="tiled", dtype=["fp32", "fp64"], device="cpu", policy=FAST)
     assert found[1].status == "unsupported"
     assert "fp64" in found[1].reason
     found = roofline.sweep(Relu(), elements=[64, 2**50], device="cpu", policy=FAST)
