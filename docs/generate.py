@@ -28,11 +28,8 @@ PLOT_FUNCTIONS = ROOT / "docs" / "reference" / "plot.md"
 RECORDED = ROOT / "benchmarks" / "results"  # by benchmarks/record
 BACKENDS = {"cpu": "CPU", "cuda": "CUDA"}  # as declared, as shown
 
-# The same pictures of what was measured: a decode step of a small model, kernel by kernel.
-MEASURED = {
-    "decode_latency": 'plot.decode_latency(machine, "Llama-3.2-1B", over="batch", batch=[1, 4, 16], seq_kv=1024, results=step)',
-    "block_profile": 'plot.block_profile(machine, "Llama-3.2-1B", phase="decode", batch=4, seq_kv=1024, results=step)',
-}
+# The same picture of what was measured: a decode step of a small model, kernel by kernel.
+MEASURED = {"block_profile": 'plot.block_profile(machine, "Llama-3.2-1B", phase="decode", batch=4, seq_kv=1024, results=step)'}
 
 sys.path.insert(0, str(ROOT / "python"))
 
