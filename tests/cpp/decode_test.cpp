@@ -58,20 +58,21 @@ struct Cache {
 
   std::uint8_t* at(std::int64_t i) { return reinterpret_cast<std::uint8_t*>(memory.data()) + i * bytes(element); }
   Number& number(std::int64_t i) { return *reinterpret_cast<Number*>(at(i)); }
-  std::uint32_t bits(std::int64_t i) {
+  std::uint32_t bits(std::int64_t i) {  // of an element that is no Number
     std::uint32_t found = 0;
     std::memcpy(&found, at(i), bytes(element));
     return found;
   }
   void set(std::int64_t i, std::uint32_t bits) { std::memcpy(at(i), &bits, bytes(element)); }
   double value(std::int64_t i) {
+    if (element == Cached::fp32) return number(i);
     const std::uint32_t found = bits(i);
     switch (element) {
       case Cached::bf16: return narrow_float(found, 8, 7);
       case Cached::fp16: return narrow_float(found, 5, 10);
       case Cached::int8: return static_cast<std::int8_t>(found);
       case Cached::fp8_e4m3: return (found & 0x7F) == 0x7F ? kNan : narrow_float(found, 4, 3);
-      default: return number(i);
+      default: return kNan;
     }
   }
   // Numbers in [-1, 1) and their bits: random ones, with the exponents brought below that of 1. Of int8 in [-4, 4).
