@@ -35,7 +35,7 @@ struct Chunk {
   Index late, full;   // keys that all of them see; none where late is not less
 };
 
-// Memory that is fetched into the cache for all chunks while the first one computes.
+// Memory that the first chunk prefetches for all chunks while it computes.
 struct Ahead {
   const Number* from;
   Index n;
@@ -45,11 +45,11 @@ struct Ahead {
 struct Keys {
   const Number* k;     // [n, key_words]
   const Number* rope;  // [n, rope_words]: the words of a key that follow
-  const Number* v;     // [n, value_dim] in fp32
+  const Number* v;     // [n, value_dim]
   Index key_words, rope_words, value_dim;
   Index value_pitch;
   Index begin, n;
-  Number scale;     // of raw scores, times log2(e)
+  Number scale;  // of raw scores, times log2(e)
   Number softcap;
   Ahead with_scores, with_values;
 };
@@ -59,8 +59,8 @@ alignas(64) constexpr Number kZeros[kWidth] = {};
 ROOFLINE_INLINE Index round_up(Index n, Index multiple) { return (n + multiple - 1) / multiple * multiple; }
 
 // The order of the products (rows of keys side by side, columns of V in turn) is none that the hardware sees ahead. So the first
-// chunk fetches for all what lies in memory: values that are read where they lie while it computes their scores, with the values
-// the next block's keys, and with the scores its values that will be gathered. This is the share of the tile [first, last) of `all`.
+// chunk prefetches for all. With scores: values of this block that are read in place, or words of the next one that are gathered.
+// With values: the next block's keys. This is the share of the tile [first, last) of `all`.
 ROOFLINE_INLINE void fetch(const Ahead& ahead, Index first, Index last, Index all) {
   for (Index i = ahead.n * first / all; i < ahead.n * last / all; i += 64 / sizeof(Number)) __builtin_prefetch(ahead.from + i, 0, 2);
 }

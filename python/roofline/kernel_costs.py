@@ -55,8 +55,9 @@ class KernelCosts:
     """memory, caches: measured over expected time of memory, and of caches and arithmetic. byte_s: seconds for each byte from
     memory that the kernel takes at least, however fast memory is just now. loop_s: each time the innermost loop begins
     (`Operator.loops`), by all threads together. start_s: of one run; cold_s: more where its operands come from memory, and page_s
-    for each small page of them. joins: how often its threads wait for each other beyond its launches, in launches: where two cores
-    are farther apart, both take longer. nearby: how the standard problems differ from what these say, and so problems near them.
+    for each small page of them. joins: the time that its threads wait for each other inside the kernel, over the time of its
+    launches: both are longer where two cores are farther apart.
+    nearby: how the standard problems differ from what these say, and so problems near them.
     replaced: of a kernel in a dtype that no standard problem has, which ones stand for it.
     """
 
@@ -247,7 +248,7 @@ class _Timed:
 
 
 class _Same:
-    """A key that is another one's equal if both hold the same object."""
+    """A cache key, compared by the identity of what it holds: hashing a thousand ceilings takes longer than a prediction."""
 
     def __init__(self, held: tuple[Ceiling, ...]) -> None:
         self.held = held
@@ -324,7 +325,7 @@ def _features(problem: Operator, cold: bool) -> tuple[Any, ...]:
 
 
 def _covariance(seen: tuple[NDArray[Any], ...], others: tuple[Any, ...]) -> NDArray[np.float64]:
-    """Of every problem seen (rows) and one other, or each of several (columns)."""
+    """Between every problem seen (rows) and one other, or each of several (columns)."""
     distance: Any = 0.0
     for column, other in zip(seen, others, strict=True):
         one = column[:, None]

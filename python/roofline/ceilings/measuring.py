@@ -103,7 +103,7 @@ def _with_operations(made: Ceiling) -> Ceiling:
     return dataclasses.replace(made, ops_per_cycle=float(nearest)) if per_cycle <= IMPLAUSIBLE * nearest else made
 
 
-# Of a standard problem: there are many, and what one errs by falls on few.
+# How briefly a standard problem is sampled: there are over a thousand, and an error of one affects few predictions.
 BRIEF: Mapping[str, Any] = {
     "tries": 1, "warmup_min_s": 0.008, "warmup_max_s": 0.03, "min_s": 0.015, "max_s": 0.05, "bracket_s": 0.008,
 }  # fmt: skip

@@ -125,7 +125,7 @@ class AttentionBackward(Masked):
         return self.seq_kv - hidden
 
     def initial(self, tensor: str, generator: np.random.Generator) -> Array | None:
-        # Of scores of variance 1 the mean exponential is exp(1/2): probabilities of a query then add up to about 1.
+        # Scores have variance 1, so the mean exponential is exp(1/2), and probabilities of a query add up to about 1.
         if tensor != "logsumexp":
             return None
         return np.broadcast_to(np.log(self._visible()) + 0.5, (self.batch, self.heads, self.seq_q)).astype(np.float32, order="C")

@@ -12,8 +12,9 @@ from ..errors import Error
 from ..operators import OPERATORS, Operator
 
 Fields = dict[str, Any]
+POINTS = 1000  # of a part of the even sequence
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53)
-# What is stored in the dtype of the arithmetic, where kernels take nothing else.
+# The field of each operator that must equal its dtype: kernels take nothing else.
 _FOLLOWING = {"bmm": "out_dtype", "quantized_matmul": "out_dtype", "grouped_matmul": "out_dtype", "lm_head": "weight_dtype"}
 
 
@@ -47,14 +48,14 @@ def drawn(name: str, dtype: str, draw: random.Random) -> Operator | None:
         return None
 
 
-def evenly(name: str, dtype: str, begin: int) -> Iterator[tuple[int, bool, Operator]]:
-    """Points of the even sequence from `begin` on: its number, whether operands come from memory, and the problem."""
+def evenly(name: str, dtype: str, part: int) -> Iterator[tuple[bool, Operator]]:
+    """The POINTS points of one part of the even sequence: whether operands come from memory, and the problem."""
     draw = Even()
-    for point in range(begin, begin + 1000):
+    for point in range(1 + POINTS * part, 1 + POINTS * (part + 1)):
         draw.begin(point)
         cold = draw.random() < 0.6
         if (problem := drawn(name, dtype, draw)) is not None:
-            yield point, cold, problem
+            yield cold, problem
 
 
 def runs_within(problem: Operator, threads: int, *, most_s: float, most_bytes: int) -> bool:

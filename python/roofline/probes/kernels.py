@@ -13,10 +13,10 @@ from .base import FURTHER, KERNELS, Identified, Identity, Probe, Target, Wanted,
 from .draws import DRAWN, evenly, in_dtype, runs_within
 
 FULL, HALF, MAIN = ("fp32",), ("bf16",), ("fp32", "bf16")
-# How many problems are drawn for each kernel (a variant in a dtype), the most they may take and hold, and how many draws the
-# problems of one dtype are from those of the next: kernels of all dtypes together see more sizes.
+# Problems drawn for each kernel (a variant in a dtype), and the longest time and largest tensors of one. Each dtype draws its own,
+# so that the kernels of a variant cover more sizes together.
 MANY, FEW = {"attention": 18, "ffn": 18, "matmul": 16, "quantized_matmul": 16, "cached_attention": 14, "bmm": 14}, 12
-MOST_S, MOST_BYTES, APART = 0.12, 96 * MIB, 1000
+MOST_S, MOST_BYTES = 0.12, 96 * MIB
 
 
 class Case(NamedTuple):
@@ -64,7 +64,7 @@ def drawn_for(name: str, variant: str, dtype: str, threads: int) -> tuple[tuple[
     """The problems that are drawn for one kernel of a CPU, and whether their operands come from memory."""
     dtypes = sorted({d for v in OPERATORS[name].variants.values() for d in v.dtypes.get("cpu", ())})
     found: dict[Operator, bool] = {}
-    for _, cold, problem in evenly(name, dtype, begin=1 + APART * dtypes.index(dtype)):
+    for cold, problem in evenly(name, dtype, dtypes.index(dtype)):
         if problem.suits(variant, "cpu") and runs_within(problem, threads, most_s=MOST_S, most_bytes=MOST_BYTES):
             found.setdefault(problem, cold)
         if len(found) == MANY.get(name, FEW):
