@@ -185,7 +185,7 @@ def test_census_draws_its_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_the_page_names_every_picture_with_a_call_that_runs(saved: Path) -> None:
     text = PAGE.read_text(encoding="utf-8")
     gallery = (PAGE.parent / "gallery.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^### ([\w-]+)\n\n.*\n`(plot\..*)`$", gallery, re.MULTILINE)
+    rows = re.findall(r"^### ([\w-]+)\n\n.*\n\n`(plot\..*)`$", gallery, re.MULTILINE)
     assert {name.replace("-", "_") for name, _ in rows} == set(PICTURES)
     (first, *_) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {"machine": Machine.load(saved), "results": []}
