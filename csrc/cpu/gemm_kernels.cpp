@@ -108,11 +108,45 @@ ROOFLINE_INLINE void add_plain(const float* a, Index inner, const Element* b, In
   }
 }
 
-// Rows of b are read as they lie, some at once; c stays in the first cache. One row of a meets them from registers, several in turn.
+constexpr int kNarrowRows = 4;
+
+// c[kNarrowRows][columns, kWidth at most] = a[kNarrowRows][inner] b[inner][columns], its sums in registers all the while.
+template <class Element>
+void multiply_narrow(const float* a, Index inner, const Element* b, Index stride, float* c, Index c_stride, Index columns) {
+  const int low = static_cast<int>(least(kLanes, columns)), high = static_cast<int>(columns) - low;
+  Vec sums[kNarrowRows][2];
+#pragma GCC unroll 4
+  for (auto& row : sums) row[0] = row[1] = zero();
+  for (Index k = 0; k < inner; ++k) {
+    const Vec first = get(b + k * stride, low, zero()), second = high > 0 ? get(b + k * stride + kLanes, high, zero()) : zero();
+#pragma GCC unroll 4
+    for (int r = 0; r < kNarrowRows; ++r) {
+      const Vec x = set1(a[r * inner + k]);
+      sums[r][0] = fma(x, first, sums[r][0]);
+      sums[r][1] = fma(x, second, sums[r][1]);
+    }
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < kNarrowRows; ++r) {
+    put(c + r * c_stride, low, sums[r][0]);
+    if (high > 0) put(c + r * c_stride + kLanes, high, sums[r][1]);
+  }
+}
+
+// A b that the first cache holds is read again for every few rows; the last of them may be computed twice. Rows of a larger one are read
+// as they lie, some at once, and c stays in the first cache: one row of a meets them from registers, several in turn.
 template <class Element>
 void plain(const float* a, const void* from, Index stride, float* c, Index c_stride, Index rows, Index columns, Index inner) {
-  constexpr Index kColumns = 512;
+  constexpr Index kColumns = 512, kNarrowBytes = 32 << 10;
   const auto* const b = static_cast<const Element*>(from);
+  if (rows >= kNarrowRows && inner * columns * Index{sizeof(Element)} <= kNarrowBytes) {
+    for (Index j = 0; j < columns; j += kWidth)
+      for (Index r = 0; r < rows; r += kNarrowRows) {
+        const Index row = least(r, rows - kNarrowRows);
+        multiply_narrow(a + row * inner, inner, b + j, stride, c + row * c_stride + j, c_stride, least(kWidth, columns - j));
+      }
+    return;
+  }
   for (Index j = 0; j < columns; j += kColumns) {
     const Index n = least(kColumns, columns - j);
     for (Index k = 0; k < inner;) {
