@@ -79,6 +79,8 @@ struct QuantizedKernels {
   void (*few[2])(const QuantizedPart&);
   void (*few_fixed)(const QuantizedPart&);  // 4 bits, up to tile_rows rows, whose a are the pairs of `fix`
   void (*block[2])(const QuantizedPart&);
+  // A strip in words of bf16, as GemmKernels have it: [(inner + 1) / 2, width], rounded to nearest even.
+  void (*words[2])(const QuantizedPart&, const void* strip, std::uint32_t* words);
   // sums[rows, groups, (group - 1) / chunk + 1], the last one of a group over what is left of it.
   void (*add_up)(const float* a, float* sums, std::int64_t rows, std::int64_t inner, std::int64_t group, std::int64_t chunk);
   // a in 16 bits, rounded: pairs [rows, groups, (group + 3) / 4 * 2], filled up with 0, which times their scale in scales[rows, groups,

@@ -2,7 +2,8 @@
 // as they are stored, n, is put right once for each group, scale sum(a (n - zero)) = scale sum(a n) - scale zero sum(a), where sum(a)
 // is the same for all columns. Of 4 bits what is in registers is 1 + n / 16, and the rest is part of the zero point; where a has 16
 // bits itself it is 8 + n, and a is rounded to 16-bit fixed point with a scale for each chunk of a group: two products in one
-// instruction, at an error of 2^-16 of the largest. For more rows a strip becomes fp32 as it is read from memory.
+// instruction, at an error of 2^-16 of the largest. For more rows a strip becomes fp32 as it is read from memory, or pairs of bf16 for
+// the kernels that multiply these.
 #include "cpu/gemm_tiles.h"
 
 namespace roofline::cpu {
@@ -161,6 +162,20 @@ struct Groups {
   }
 };
 
+template <class B>
+void words_of_strip(const QuantizedPart& part, const void* strip, std::uint32_t* words) {
+  constexpr Index kRows = 16;
+  alignas(64) float wide[kRows * kWidth];
+  for (Index k = 0; k < part.inner; k += kRows) {
+    const Index n = least(kRows, part.inner - k);
+    B::widen(part, static_cast<const char*>(strip), k, n, wide);
+    if (n % 2) __builtin_memset(wide + n * kWidth, 0, kWidth * sizeof(float));
+    for (Index i = 0; i < n; i += 2, words += kWidth)
+      for (Index j = 0; j < kWidth; j += kLanes)
+        narrow_pairs<false>(reinterpret_cast<Bf16*>(words + j), load(wide + i * kWidth + j), load(wide + (i + 1) * kWidth + j));
+  }
+}
+
 void add_up(const float* a, float* sums, Index rows, Index inner, Index group, Index chunk) {
   for (Index row = 0; row < rows; ++row)
     for (Index first = 0; first < inner; first += group)
@@ -215,6 +230,7 @@ extern const QuantizedKernels ROOFLINE_TABLE(quantized) = {
     {few<Groups<Bytes>>, few<Groups<Nibbles>>},
     few<Groups<NibblePairs>>,
     {block<Groups<Bytes>>, block<Groups<Nibbles>>},
+    {words_of_strip<Groups<Bytes>>, words_of_strip<Groups<Nibbles>>},
     add_up,
     fix,
 };

@@ -93,25 +93,15 @@ void pack_strip(const QuantizedMatmul& problem, const Packing& packing, const Ge
   }
 }
 
-Bound tiled(const QuantizedMatmul& problem, Device& device) {
-  const auto [isa, table] = choose<QuantizedKernels>(ROOFLINE_TABLES(quantized));
-  const GemmKernels& plain = *choose<GemmKernels>(ROOFLINE_TABLES(gemm)).table;
-  const Stored type = stored(problem.dtype, "quantized_matmul");
-  if (problem.out_dtype != DType::fp32 && problem.out_dtype != DType::bf16 && problem.out_dtype != DType::fp16)
-    throw Unsupported("quantized_matmul: c is fp32, bf16 or fp16 on a CPU; use one of them as out_dtype");
-  const Stored c_type = stored(problem.out_dtype, "quantized_matmul");
-  const bool rounded = c_type != Stored::fp32;
-  const int which = problem.b_dtype == DType::int8 ? 0 : 1;
-  const std::int64_t rows = problem.rows, columns = problem.columns, inner = problem.inner;
-  const Packing packing = packing_of(problem, table->width);
-  const std::int64_t strips = packing.strips, packed_bytes = product({strips, packing.strip_bytes}, "quantized_matmul: packed b");
+int which_of(const QuantizedMatmul& problem) { return problem.b_dtype == DType::int8 ? 0 : 1; }
 
-  const std::shared_ptr<void> packed = workspace(device, static_cast<std::size_t>(packed_bytes));
-  const auto begin = Clock::now();
-  device.pool().for_each(strips, [&](int, std::int64_t strip) {
-    pack_strip(problem, packing, plain, strip, static_cast<char*>(packed.get()) + strip * packing.strip_bytes);
-  });
-  const double pack_s = std::chrono::duration<double>(Clock::now() - begin).count();
+Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, Isa isa, const QuantizedKernels& kernels,
+                    const GemmKernels& plain, const std::shared_ptr<void>& packed, Device& device) {
+  const QuantizedKernels* const table = &kernels;
+  const Stored type = stored(problem.dtype, "quantized_matmul"), c_type = stored(problem.out_dtype, "quantized_matmul");
+  const bool rounded = c_type != Stored::fp32;
+  const int which = which_of(problem);
+  const std::int64_t rows = problem.rows, columns = problem.columns, inner = problem.inner, strips = packing.strips;
 
   const bool few = rows <= GemmKernels::kMostFewRows;
   const int streams = few ? read_streams(device) : 1;
@@ -154,9 +144,6 @@ Bound tiled(const QuantizedMatmul& problem, Device& device) {
   bound.plan.set("inner_block", inner_block);
   if (fixed) bound.plan.set("a_stored", "int16 with a scale for " + std::to_string(std::min<std::int64_t>(problem.group, table->chunk[1])) + " numbers");
   if (few) bound.plan.set("streams", streams);
-  bound.plan.set("threads", device.threads());
-  bound.plan.set("packed_bytes", Value(packed_bytes));
-  bound.plan.set("pack_s", Value(pack_s));
   bound.plan.set("workspace_bytes", Value(workspace_bytes));
   bound.steps.push_back({"quantized_matmul", [=, packed = packed, memory = memory, table = table, plain = &plain](Queue& queue) {
     Pool& threads = pool(queue);
@@ -202,13 +189,67 @@ Bound tiled(const QuantizedMatmul& problem, Device& device) {
   return bound;
 }
 
+// Many rows of bf16 where there are kernels for pairs: a thread turns its part of b, rounded to bf16, into strips for them.
+Bound tiled_in_pairs(const QuantizedMatmul& problem, const Packing& packing, const QuantizedKernels& table,
+                     const std::shared_ptr<void>& packed, Device& device) {
+  const std::int64_t words = words_of(*choose_gemm(Stored::bf16).table, Stored::bf16, problem.inner), filled = parts_of(problem.inner, 2);
+  QuantizedPart part{};
+  part.inner = problem.inner, part.group = problem.group, part.groups = problem.groups;
+  part.scale = packing.scale, part.zeros = problem.zero != nullptr;
+  const auto unpack = [=, &table, strip_bytes = packing.strip_bytes](std::int64_t first, std::int64_t last, void* strips) {
+    auto* to = static_cast<std::uint32_t*>(strips);
+    for (std::int64_t strip = first; strip < last; ++strip, to += words * table.width) {
+      table.words[which_of(problem)](part, static_cast<const char*>(packed.get()) + strip * strip_bytes, to);
+      std::fill(to + filled * table.width, to + words * table.width, 0);
+    }
+  };
+  const TiledGemm gemm = plan_tiled({.dtype = DType::bf16, .rows = problem.rows, .columns = problem.columns, .inner = problem.inner,
+                                     .a = problem.a, .b = nullptr, .c = problem.c, .c_dtype = problem.out_dtype, .unpack = unpack},
+                                    device);
+  Bound bound;
+  bound.plan.set("implementation", "tiled/" + name(gemm.isa));
+  bound.plan.set("tile", gemm.tile);
+  bound.plan.set("row_block", gemm.row_block);
+  bound.plan.set("column_block", gemm.column_block);
+  bound.plan.set("inner_block", gemm.inner_block);
+  bound.plan.set("workspace_bytes", Value(gemm.workspace_bytes));
+  bound.steps.push_back({"quantized_matmul", gemm.launch});
+  return bound;
+}
+
+Bound tiled(const QuantizedMatmul& problem, Device& device) {
+  const auto [isa, table] = choose<QuantizedKernels>(ROOFLINE_TABLES(quantized));
+  const GemmKernels& plain = *choose<GemmKernels>(ROOFLINE_TABLES(gemm)).table;
+  const Stored type = stored(problem.dtype, "quantized_matmul");
+  if (problem.out_dtype != DType::fp32 && problem.out_dtype != DType::bf16 && problem.out_dtype != DType::fp16)
+    throw Unsupported("quantized_matmul: c is fp32, bf16 or fp16 on a CPU; use one of them as out_dtype");
+  const Packing packing = packing_of(problem, table->width);
+  const std::int64_t packed_bytes = product({packing.strips, packing.strip_bytes}, "quantized_matmul: packed b");
+  const std::shared_ptr<void> packed = workspace(device, static_cast<std::size_t>(packed_bytes));
+  const auto begin = Clock::now();
+  device.pool().for_each(packing.strips, [&](int, std::int64_t strip) {
+    pack_strip(problem, packing, plain, strip, static_cast<char*>(packed.get()) + strip * packing.strip_bytes);
+  });
+  const double pack_s = std::chrono::duration<double>(Clock::now() - begin).count();
+
+  const GemmKernels& pairs = *choose_gemm(Stored::bf16).table;
+  const bool in_pairs = type == Stored::bf16 && problem.rows > GemmKernels::kMostFewRows && pairs.numbers[index(type)] == 2 && pairs.width == table->width;
+  Bound bound = in_pairs ? tiled_in_pairs(problem, packing, *table, packed, device)
+                         : tiled_in_fp32(problem, packing, isa, *table, plain, packed, device);
+  bound.plan.set("threads", device.threads());
+  bound.plan.set("packed_bytes", Value(packed_bytes));
+  bound.plan.set("pack_s", Value(pack_s));
+  return bound;
+}
+
 }  // namespace
 
 std::vector<KernelEntry> quantized_matmul_kernels() {
   using K = Kernel<QuantizedMatmul, Device>;
   const auto own = [](DType dtype, const char* summary) { return entry(K{"tiled", dtype, "", summary, tiled}); };
   return {own(DType::fp32, "our own kernels: b of 8 or 4 bits packed in bind and taken apart in registers; sums in fp32"),
-          own(DType::bf16, "as fp32, with a read in bf16; of 4 bits few rows of a become 16-bit fixed point"),
+          own(DType::bf16, "as fp32, with a read in bf16; of 4 bits few rows of a become 16-bit fixed point; of many rows b is rounded to bf16 "
+                           "where there are kernels for pairs"),
           own(DType::fp16, "as fp32, with a read in fp16; of 4 bits few rows of a become 16-bit fixed point")};
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "cpu/gemm_kernels.h"
 #include "cpu/share.h"
@@ -97,12 +98,13 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   TiledGemm plan{};
   plan.isa = isa;
   plan.tile = std::to_string(table->tile_rows) + "x" + std::to_string(table->width);
-  plan.packed_bytes = product({strips, strip_bytes}, "tiled: bytes of packed b");
+  plan.packed_bytes = problem.unpack ? 0 : product({strips, strip_bytes}, "tiled: bytes of packed b");
   const std::shared_ptr<void> packed = workspace(device, plan.packed_bytes);
   const auto begin = Clock::now();
-  device.pool().for_each(strips, [&](int, std::int64_t strip) {
-    table->pack[index(type)](problem.b, packed.get(), columns, problem.inner, strip, strip + 1);
-  });
+  if (!problem.unpack)
+    device.pool().for_each(strips, [&](int, std::int64_t strip) {
+      table->pack[index(type)](problem.b, packed.get(), columns, problem.inner, strip, strip + 1);
+    });
   plan.pack_s = std::chrono::duration<double>(Clock::now() - begin).count();
 
   const bool few = rows <= GemmKernels::kMostFewRows;
@@ -130,7 +132,9 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   const Stored c_stored = rounded ? stored(problem.c_dtype, "tiled") : Stored::fp32;
   const std::int64_t part_columns = parts_of(strips, column_parts) * table->width;
   const std::int64_t sums = whole_pages(floats * 4);  // where they begin
-  const std::int64_t thread_bytes = sums + (rounded ? whole_pages(product({plan.row_block, part_columns, 4}, "tiled: sums")) : 0);
+  const std::int64_t unpacked = sums + (rounded ? whole_pages(product({plan.row_block, part_columns, 4}, "tiled: sums")) : 0);
+  const std::int64_t thread_bytes =
+      unpacked + (problem.unpack ? whole_pages(product({parts_of(strips, column_parts), strip_bytes}, "tiled: a part of b")) : 0);
   // Few rows, fp8 and words are widened once, but for words that lie so in a; of 16 bits a block of many rows is when it is packed.
   const Stored a_stored = problem.a_is_fp32 ? Stored::fp32 : type;
   const bool as_words = type == Stored::bf16 && numbers == 2 && !problem.a_is_fp32 && problem.inner == inner * numbers;
@@ -145,6 +149,7 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
 
   plan.launch = [=, table = table, finish = problem.finish](Queue& queue) {
     Pool& threads = pool(queue);
+    std::vector<std::int64_t> held(problem.unpack ? threads.threads() : 0, -1);  // the part of b that each thread unpacked last
     if (widened)
       threads.run([&](int worker) {
         const bool flat = problem.inner == inner * numbers;  // words that no row's end cuts
@@ -182,6 +187,10 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
         char* const own_memory = static_cast<char*>(memory.get()) + worker * thread_bytes;
         auto* const c = static_cast<char*>(problem.c);
         part.b = static_cast<const char*>(packed.get()) + first * strip_bytes;
+        if (problem.unpack) {
+          part.b = own_memory + unpacked;
+          if (std::exchange(held[worker], column_part) != column_part) problem.unpack(first, last, own_memory + unpacked);
+        }
         part.c = reinterpret_cast<float*>(rounded ? own_memory + sums : c + (row * columns + column) * 4);
         part.workspace = reinterpret_cast<float*>(own_memory);
         part.columns = n, part.c_stride = rounded ? n : columns;

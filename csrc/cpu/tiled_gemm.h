@@ -2,6 +2,7 @@
 // operators with products by our own kernels plan alike.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "cpu/device.h"
@@ -20,6 +21,8 @@ struct TiledProblem {
   Finish finish = {};  // while a cache holds them
   bool a_is_fp32 = false;          // whatever b is
   DType c_dtype = DType::fp32;  // or bf16 or fp16: then parts of the sums are rounded in a cache
+  // Where b is not packed in bind: strips [first, last) of packed b, made whenever a thread begins with their columns.
+  std::function<void(std::int64_t first, std::int64_t last, void* strips)> unpack = {};
 };
 
 struct TiledGemm {
