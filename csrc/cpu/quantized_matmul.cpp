@@ -233,7 +233,7 @@ Bound tiled(const QuantizedMatmul& problem, Device& device) {
   const double pack_s = std::chrono::duration<double>(Clock::now() - begin).count();
 
   const GemmKernels& pairs = *choose_gemm(Stored::bf16).table;
-  const bool in_pairs = type == Stored::bf16 && problem.rows > GemmKernels::kMostFewRows && pairs.numbers[index(type)] == 2 && pairs.width == table->width;
+  const bool in_pairs = type == Stored::bf16 && problem.rows > table->tile_rows && pairs.numbers[index(type)] == 2 && pairs.width == table->width;
   Bound bound = in_pairs ? tiled_in_pairs(problem, packing, *table, packed, device)
                          : tiled_in_fp32(problem, packing, isa, *table, plain, packed, device);
   bound.plan.set("threads", device.threads());

@@ -107,7 +107,7 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
     });
   plan.pack_s = std::chrono::duration<double>(Clock::now() - begin).count();
 
-  const bool few = rows <= GemmKernels::kMostFewRows;
+  const bool few = rows <= GemmKernels::kMostFewRows && !problem.unpack;
   plan.streams = few ? read_streams(device) : 0;
   const Blocks most = blocks_of(table->width, table->tile_rows, device.caches());
   plan.inner_block = few ? 0 : std::min(inner, most.inner / table->multiple * table->multiple);
