@@ -106,8 +106,8 @@ class QuantizedMatmul(Operator):
     def tolerance(self) -> tuple[float, float]:
         """As `Matmul.tolerance`, of weights and zero points as large as whole numbers of their bits, times scales of variance 1.
 
-        Kernels may round a that has 16 bits to 16-bit fixed point: 2**-16 of the largest number in every term; and b to bf16 where a
-        is: up to 2**-8 of every term, 0.4 of that as the root of the mean square, and the largest of many outputs up to 7 times that.
+        Kernels may round a that has 16 bits to 16-bit fixed point: 2**-16 of the largest number in every term; and b to bf16 where
+        a is: up to 2**-8 of every term, 0.4 of that as the root of the mean square, of many outputs up to 7 times that.
         """
         eps = dtype("fp32").eps
         size = 2.0 ** (max(int(self.weight_bits), int(self.zero_bits) if self.zero_bits < 16 else 0) - 1)
