@@ -333,7 +333,7 @@ def test_a_run_against_numpy(
     made = parts["points"].Point
     chosen = [
         made("softmax", "softmax fp32", "softmax", {"rows": 32, "columns": 100}, False),
-        made("ffn", "ffn int8", "ffn", {"dtype": "int8"}),
+        made("ffn", "ffn fp64", "ffn", {"dtype": "fp64"}),
     ]
     monkeypatch.setattr(script, "points", lambda *given: chosen)
     monkeypatch.setenv("PYTHONPATH", str(Path(str(roofline.__file__)).parents[1]))
@@ -346,7 +346,7 @@ def test_a_run_against_numpy(
     warm = rows["softmax fp32, warm"]
     assert warm["ours"]["variant"] == roofline.Softmax(rows=32, columns=100).default_variant("cpu")
     assert warm["rivals"]["NumPy"]["beyond"] <= 1 and len(warm["pairs"]) == 3 and warm["judged"]["ratio"] > 0
-    assert rows["ffn int8, cold"]["judged"]["verdict"].startswith("no kernel of ours: ffn: dtype must be one of")
+    assert rows["ffn fp64, cold"]["judged"]["verdict"].startswith("no kernel of ours: ffn: dtype must be one of")
     assert str(tmp_path) not in text and str(SCRIPT.parent) not in text and sys.executable not in text
     assert "softmax fp32, warm" in (tmp_path / "out" / "compare.md").read_text()
 

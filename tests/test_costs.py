@@ -183,6 +183,8 @@ def test_every_operator_is_counted() -> None:
         # 0.5 x (1 + tanh(a (x + b x³))): six multiplications, two additions, a tanh.
         (Ffn(seq_q=1, d_model=1, d_ff=1, activation="gelu_tanh"), {"mul": 8, "add": 4, "tanh": 1}),
         (Ffn(seq_q=1, d_model=1, d_ff=1, activation="swiglu"), {"mul": 4, "add": 4, "exp": 1, "div": 1}),
+        # Two scales for each of two sums; what is hidden is divided by one.
+        (Ffn(seq_q=1, d_model=1, d_ff=1, activation="relu", dtype="int8"), {"mul": 6, "add": 2, "compare": 1, "div": 1}),
     ],
     ids=lambda value: value.name if isinstance(value, Operator) else "",
 )
@@ -290,6 +292,19 @@ HAND = [
     ("ffn", {**FFN, "activation": "gelu_tanh"}, {"up": 240, "activation": 270, "down": 240}, 352),
     # u g / (1 + e^-g): exp, addition, division, multiplication; a third weight.
     ("ffn", {**FFN, "activation": "swiglu"}, {"up": 240, "gate": 240, "activation": 120, "down": 240}, 432),
+    # In int8 out is fp32; scales, of x, what is hidden and each column, meet every sum: 2 (30 + 24) + 30.
+    (
+        "ffn",
+        {**FFN, "activation": "relu", "dtype": "int8"},
+        {"up": 240, "activation": 30, "down": 240, "scale": 138},
+        64 + 4 * (24 + 11),
+    ),
+    (
+        "ffn",
+        {**FFN, "activation": "swiglu", "dtype": "int8"},
+        {"up": 240, "gate": 240, "activation": 120, "down": 240, "scale": 198},
+        84 + 4 * (24 + 16),
+    ),
     # 21 elements read and written.
     ("softmax", {"rows": 3, "columns": 7}, {"max": 21, "subtract": 21, "exp": 21, "sum": 21, "divide": 21}, 168),
     ("softmax", {"rows": 3, "columns": 7, "dtype": "fp16"}, {"max": 21, "subtract": 21, "exp": 21, "sum": 21, "divide": 21}, 84),
@@ -691,6 +706,19 @@ def test_every_operator_is_worked_out_by_hand() -> None:
             {**FFN, "activation": "swiglu", "dtype": "bf16"},
             {"variant": "tiled"},
             {"activated written, read": 240, "gate written, read": 240, "x again for gate": 48},
+        ),
+        # In int8 sums have 4 bytes and what is activated 1; out of 24 fp32 numbers is scaled where it lies.
+        (
+            "ffn",
+            {**FFN, "activation": "relu", "dtype": "int8"},
+            {"variant": "library"},
+            {"up written, read": 240, "activated written, read": 60, "out read, written again": 192},
+        ),
+        (
+            "ffn",
+            {**FFN, "activation": "swiglu", "dtype": "int8"},
+            {"variant": "tiled"},
+            {"activated written, read": 60, "gate written, read": 240, "x again for gate": 24},
         ),
         # b of 2 x 3 x 5 numbers in fp32 where rows are many; as the plan says where there is one.
         ("bmm", {"batch": 2, "rows": 19, "columns": 5, "inner": 3}, {"variant": "tiled"}, {"b packed in fp32: written, read": 240}),

@@ -380,6 +380,7 @@ def abbreviations(problem: Any) -> dict[str, Any]:
             names["tokens"] = fields.get("tokens") or fields["batch"] * fields["seq_q"]
         names["per_activation"] = {"relu": 1, "gelu": 5, "gelu_tanh": 9, "silu": 3, "swiglu": 4, "none": 0}[activation]
         names["matrices"] = 3 if activation == "swiglu" else 2
+        names["int8"] = int(dtype == "int8")
     if problem.name == "stream":
         names["arrays"] = {"read": 1, "write": 1, "copy": 2, "scale": 2, "add": 3, "triad": 3, "update": 2}[fields["access"]]
         names["size_of_sum"] = 8 if fields["access"] == "read" else 0

@@ -11,7 +11,7 @@ from roofline.dtypes import to_float64
 from roofline.errors import OutOfMemory, Unsupported
 from roofline.measurement import list_devices, open_device
 from roofline.measurement.tensors import allocate, allocate_all, bind, check, restore
-from roofline.operators import OPERATORS, Attention, CachedAttention, Matmul, Operator, Stream
+from roofline.operators import OPERATORS, Attention, CachedAttention, Ffn, Matmul, Operator, Stream
 from roofline.operators.attention import FEW_QUERIES
 from roofline.tensor_spec import TensorSpec
 
@@ -88,6 +88,32 @@ def test_random_fp8_numbers_are_the_rounded_ones() -> None:
     assert (np.abs(rounded - exact) <= step / 2 * (1 + 1e-6)).all()
     assert len(np.unique(rounded)) > 100
     assert np.isnan(to_float64(np.array([0x7F, 0xFF], dtype=np.uint8), "fp8_e4m3")).all()
+
+
+@pytest.mark.parametrize("variant", ["library", "tiled"])
+def test_ffn_in_int8_is_exact(variant: str) -> None:
+    """With scales that are powers of two fp32 holds every number: ties go to even, and what is too large becomes 127."""
+    device, generator = open_device("cpu"), np.random.default_rng(5)
+    problem = Ffn(batch=3, seq_q=5, d_model=64, d_ff=131, activation="relu", dtype="int8")
+    tensors = allocate_all(device, problem, 3)
+
+    def given(name: str, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        tensors[name].memory.write(values.astype(tensors[name].raw().dtype), tensors[name].offset)
+        return values
+
+    x = given("x", generator.integers(-2, 3, (15, 64)))
+    up_scale = given("x_scale", np.array([0.25])) * given("w_up_scale", 2.0 ** -generator.integers(0, 4, 131))
+    down_scale = given("hidden_scale", np.array([2.0])) * given("w_down_scale", 2.0 ** -generator.integers(0, 4, 64))
+    try:
+        bound = bind(device, problem, variant, tensors)
+    except Unsupported as reason:
+        pytest.skip(str(reason))
+    bound.run()
+    steps = np.maximum(x @ tensors["w_up"].raw().astype(np.int64) * up_scale, 0) / 2
+    assert (steps % 1 == 0.5).sum() > 50 and (steps > 127).sum() > 50
+    hidden = np.minimum(np.rint(steps), 127).astype(np.int64)
+    expected = hidden @ tensors["w_down"].raw().astype(np.int64) * down_scale
+    np.testing.assert_array_equal(tensors["out"].raw().reshape(15, 64), expected)
 
 
 def test_every_operator_has_awkward_cases() -> None:

@@ -86,6 +86,49 @@ def activation(p: Mapping[str, Any]) -> list[Any]:
     return [node("Gelu", ["up"], ["hidden"], approximate="tanh" if how == "gelu_tanh" else "none")]
 
 
+def int8_blocks(p: Mapping[str, Any], x: Mapping[str, Array]) -> Iterator[Model]:
+    """The feed-forward block in int8: by MatMulInteger, or by MatMul of what DequantizeLinear gives; both are fused.
+
+    x and what is hidden are in uint8 with a zero point of 128, as its fast kernels take them: the same numbers.
+    """
+    out = {"out": ("fp32", x["x"].shape)}
+    widening = ("up", "gate") if p["activation"] == "swiglu" else ("up",)
+    weights = {name: ("fp32" if name.endswith("_scale") else "int8", array) for name, array in x.items() if name != "x"}
+    for name in ("x", "hidden"):
+        weights[f"{name}_scale"] = ("fp32", x[f"{name}_scale"].reshape(()))
+    quantize = [
+        *(n for n in activation(p) if n.op_type != "MatMul"),
+        node("QuantizeLinear", ["hidden", "hidden_scale", "zero"], ["whole"]),
+    ]
+    weights["zero"] = ("uint8", np.full((), 128, np.uint8))
+
+    def products(each: Any) -> list[Any]:
+        nodes = [n for name in widening for n in each("x", "x", name, name)]
+        return [*nodes, *quantize, *each("whole", "hidden", "down", "out")]
+
+    def integer(given: str, of: str, weight: str, result: str) -> list[Any]:
+        return [
+            node("MatMulInteger", [given, f"w_{weight}", "zero"], [f"{weight}_sums"]),
+            node("Cast", [f"{weight}_sums"], [f"{weight}_fp32"], to=TensorProto.FLOAT),
+            node("Mul", [f"{weight}_fp32", f"{of}_w_{weight}_scale"], [result]),
+        ]
+
+    def dequantized(given: str, of: str, weight: str, result: str) -> list[Any]:
+        return [
+            node("DequantizeLinear", [given, f"{of}_scale", "zero"], [f"{given}_for_{weight}"]),
+            node("DequantizeLinear", [f"w_{weight}", f"w_{weight}_scale"], [f"{weight}_fp32"], axis=1),
+            node("MatMul", [f"{given}_for_{weight}", f"{weight}_fp32"], [result]),
+        ]
+
+    both = {
+        f"{of}_w_{weight}_scale": ("fp32", x[f"{of}_scale"] * x[f"w_{weight}_scale"])
+        for of, weight in (*(("x", name) for name in widening), ("hidden", "down"))
+    }
+    given = {"x": ("uint8", (x["x"].astype(np.int16) + 128).astype(np.uint8))}
+    yield Model("MatMulInteger", products(integer), given, out, {**weights, **both})
+    yield Model("DequantizeLinear, MatMul", products(dequantized), given, out, weights)
+
+
 def four_bits(p: Mapping[str, Any], a: Array, b: Array, scale: Array, zero: Array | None) -> Model:
     """b: whole numbers from -8 to 7, [inner, columns]; scale, zero: [groups, columns]."""
     inner, columns, block = p["inner"], p["columns"], p["group_size"]
@@ -118,6 +161,8 @@ def models(operator: str, p: Mapping[str, Any], x: Mapping[str, Array]) -> Itera
         yield Model(name, [node(name, ["a", "b"], ["c"])], {"a": (dtype, x["a"])}, out, {"b": (dtype, x["b"])})
     elif operator == "quantized_matmul":
         yield four_bits(p, x["a"], x["b"], x["scale"], x.get("zero"))
+    elif operator == "ffn" and dtype == "int8":
+        yield from int8_blocks(p, x)
     elif operator == "ffn":
         nodes = [node("MatMul", ["x", "w_up"], ["up"]), *activation(p), node("MatMul", ["hidden", "w_down"], ["out"])]
         weights = {name: (dtype, array) for name, array in x.items() if name != "x"}

@@ -18,7 +18,7 @@ Made = tuple[Callable[..., Any], tuple[str, ...]]  # what runs, and the operands
 OPERANDS = {
     "attention": (("q", "k", "v"), ()),
     "matmul": (("a",), ("b",)),
-    "ffn": (("x",), ("w_up", "w_down", "w_gate")),
+    "ffn": (("x",), ("w_up", "w_down", "w_gate", "x_scale", "w_up_scale", "w_gate_scale", "hidden_scale", "w_down_scale")),
     "rms_norm": (("x",), ("weight",)),
     "layer_norm": (("x",), ("weight", "bias")),
     "softmax": (("x",), ()),
@@ -38,6 +38,45 @@ def stored(result: Any) -> tuple[np.ndarray, str]:
         return result.contiguous().view(torch.int16).numpy().view(np.uint16), "bf16"
     names = {torch.float32: "fp32", torch.float16: "fp16", torch.int32: "int32"}
     return result.contiguous().numpy(), names[result.dtype]
+
+
+ZERO = 128  # as quint8
+
+
+class Quantized(torch.nn.Module):  # type: ignore[misc,unused-ignore]
+    """The feed-forward block in int8 by PyTorch's quantized linear, which is oneDNN's: what follows a product is part of it.
+
+    But for a gate: then up and gate are fp32 between the products. x and what is hidden are quint8 with a zero point of 128, as its
+    fast kernels take them: the same numbers.
+    """
+
+    def __init__(self, operator: str, problem: Mapping[str, Any], tensors: Tensors) -> None:
+        super().__init__()
+        del operator
+        self.how, self.rows = problem["activation"], problem["batch"] * problem["seq_q"]
+        self.x_scale, self.hidden_scale = (float(tensors[f"{name}_scale"]) for name in ("x", "hidden"))
+        self.packed = {}
+        for name in ("w_up", "w_gate", "w_down"):
+            if name in tensors:
+                weight, scale = tensors[name], tensors[f"{name}_scale"]
+                rows = [self.rows, weight.shape[1]]
+                zeros = torch.zeros(weight.shape[0], dtype=torch.int64)
+                self.packed[name] = torch.ops.onednn.qlinear_prepack(weight.contiguous(), rows), scale, zeros
+
+    def product(self, a: Any, scale: float, name: str, out_scale: float, dtype: Any, post: tuple[str, str] = ("none", "")) -> Any:
+        weight, scales, zeros = self.packed[name]
+        words = (None, out_scale, ZERO if dtype == torch.uint8 else 0, dtype, post[0], [], post[1])
+        return torch.ops.onednn.qlinear_pointwise(a, scale, ZERO, weight, scales, zeros, *words)
+
+    def forward(self, x: Any) -> Any:
+        given = x.reshape(self.rows, -1)
+        if self.how == "swiglu":
+            up, gate = (self.product(given, self.x_scale, name, 1.0, torch.float32) for name in ("w_up", "w_gate"))
+            hidden = (functional.silu(gate) * up / self.hidden_scale).round_().add_(ZERO).clamp_(0, 255).to(torch.uint8)
+        else:
+            post = {"relu": ("relu", ""), "gelu": ("gelu", "none"), "gelu_tanh": ("gelu", "tanh")}[self.how]
+            hidden = self.product(given, self.x_scale, "w_up", self.hidden_scale, torch.uint8, post)
+        return self.product(hidden, self.hidden_scale, "w_down", 1.0, torch.float32).reshape(x.shape)
 
 
 class Net(torch.nn.Module):  # type: ignore[misc,unused-ignore]
@@ -123,14 +162,17 @@ class Torch(Side):
         constant = [name for name in weights if name in request["dtypes"]]
         kept = {}
         for name, array in zip(constant, operands(request, *constant)):  # noqa: B905 (Python 3.9)
-            kept[name] = tensor(np.ascontiguousarray(array.T) if array.ndim == 2 else array, dtype)
-        net: Any = Net(operator, problem, kept).eval()
+            kept[name] = tensor(np.ascontiguousarray(array.T) if array.ndim == 2 else array, request["dtypes"][name])
+        quantized = operator == "ffn" and dtype == "int8"
+        net: Any = (Quantized if quantized else Net)(operator, problem, kept).eval()
         if self.compiled:
             net = torch.compile(net, dynamic=False)
         self.net, self.given = net, tuple(tensor(array, dtype) for array in operands(request, *given))
+        if quantized:
+            self.given = tuple((x.to(torch.int16) + ZERO).to(torch.uint8) for x in self.given)
         if self.swept is None:
             self.swept = torch.ones(request["sweep_bytes"] // 4)
-        return {}
+        return {"implementation": "onednn.qlinear_pointwise"} if quantized else {}
 
     def call(self) -> None:
         self.out = self.net(*self.given)

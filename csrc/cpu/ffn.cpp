@@ -1,9 +1,13 @@
 // ffn on a CPU. library: the libraries' matrix products (gemm.cpp) with a pass for the activation between them; every intermediate is
 // written to the workspace and read back. tiled: our own products (tiled_gemm.cpp), which apply the activation to each part of their
-// result while a cache holds it. In 16 bits the hidden activations are fp32, and out is rounded once.
+// result while a cache holds it. In 16 bits the hidden activations are fp32, and out is rounded once. In int8 products are in int32: up
+// meets its scales, the activation and the rounding to int8 in one pass over its sums, and those of out become fp32 where they lie.
 #include "ops/ffn.h"
 
+#include <algorithm>
+
 #include "cpu/device.h"
+#include "cpu/ffn_kernels.h"
 #include "cpu/floating.h"
 #include "cpu/gemm.h"
 #include "cpu/kernels.h"
@@ -27,18 +31,48 @@ void activate(const RowsKernels& table, Ffn::Activation activation, const void* 
   }
 }
 
+// What a column of sums in int8 is times: the scales of both operands.
+std::vector<float> scales(const float* of_row, const float* of_columns, std::int64_t n) {
+  std::vector<float> all(static_cast<std::size_t>(of_columns ? n : 0));
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = *of_row * of_columns[i];
+  return all;
+}
+
+// Sums of up, and of the gate [rows, d_ff] where there is one, become hidden activations in int8.
+Take quantize(const Ffn& problem, const float* gate, void* hidden) {
+  const auto [isa, table] = choose<FfnKernels>(ROOFLINE_TABLES(ffn));
+  return [gate, hidden, d_ff = problem.d_ff, run = table->quantize[static_cast<int>(problem.activation)],
+          up_scale = scales(problem.x_scale, problem.w_up_scale, problem.d_ff),
+          gate_scale = scales(problem.x_scale, problem.w_gate_scale, problem.d_ff),
+          times = 1 / *problem.hidden_scale](const float* sums, std::int64_t at, std::int64_t n) {
+    const std::int64_t column = at % d_ff;
+    run(sums, up_scale.data() + column, gate ? gate + at : nullptr, gate ? gate_scale.data() + column : nullptr, times,
+        static_cast<std::int8_t*>(hidden) + at, n);
+  };
+}
+
+// Sums of down become out; nothing of other dtypes.
+Finish scale(const Ffn& problem) {
+  if (!problem.quantized()) return {};
+  const auto [isa, table] = choose<FfnKernels>(ROOFLINE_TABLES(ffn));
+  return [run = table->scale, out = static_cast<float*>(problem.out), d_model = problem.d_model,
+          scales = scales(problem.hidden_scale, problem.w_down_scale, problem.d_model)](std::int64_t at, std::int64_t n) {
+    run(out + at, scales.data() + at % d_model, n);
+  };
+}
+
 Bound library(const Ffn& problem, Device& device) {
   const auto [isa, table] = choose<RowsTable>(ROOFLINE_TABLES(rows));
   const std::int64_t elements = problem.rows() * problem.d_ff;
-  const std::int64_t line = 64 / size_bytes(problem.dtype);
-  const Element element = element_of(problem.dtype, problem.op);
+  const bool quantized = problem.quantized();
+  const std::int64_t size = quantized ? 4 : size_bytes(problem.dtype), line = 64 / size;  // of up and gate
+  const Element element = quantized ? kFp32 : element_of(problem.dtype, problem.op);
   // A step must find the same input however often it is launched alone, so only relu, which changes nothing twice, is in place.
-  const bool in_place = problem.activation == Ffn::Activation::relu;
+  const bool in_place = problem.activation == Ffn::Activation::relu && !quantized;
   const std::int64_t arrays = in_place ? 1 : problem.gated() ? 3 : 2;
   const std::int64_t stride = (elements + line - 1) / line * line;
-  std::int64_t workspace_bytes = product({arrays, stride, size_bytes(problem.dtype)}, "ffn: workspace");
+  std::int64_t workspace_bytes = product({arrays, stride, size}, "ffn: workspace");
   const auto memory = workspace(device, static_cast<std::size_t>(workspace_bytes));
-  const std::int64_t size = size_bytes(problem.dtype);
   char* const up = static_cast<char*>(memory.get());                        // [rows, d_ff]
   char* const activated = in_place ? up : up + stride * size;               // [rows, d_ff]
   char* const gate = problem.gated() ? up + 2 * stride * size : nullptr;  // [rows, d_ff]
@@ -47,8 +81,9 @@ Bound library(const Ffn& problem, Device& device) {
   std::string implementation, library_implementation, instead_of;
   std::int64_t packed_bytes = 0;
   double pack_s = 0;
-  const auto add = [&](const char* step, std::int64_t columns, std::int64_t inner, const void* a, const void* b, void* c) {
-    Gemm gemm = plan_gemm({problem.dtype, problem.rows(), columns, inner, a, b, c, {}, problem.dtype}, device);
+  const auto add = [&](const char* step, std::int64_t columns, std::int64_t inner, const void* a, const void* b, void* c,
+                       Finish finish = {}) {
+    Gemm gemm = plan_gemm({problem.dtype, problem.rows(), columns, inner, a, b, c, std::move(finish), problem.dtype}, device);
     bound.plan.set(std::string("split_") + step, gemm.split);
     const auto join = [](std::string& all, const std::string& one) {
       if (all.find(one) == std::string::npos) all += (all.empty() ? "" : ", ") + one;
@@ -64,15 +99,23 @@ Bound library(const Ffn& problem, Device& device) {
 
   add("up", problem.d_ff, problem.d_model, problem.x, problem.w_up, up);
   if (problem.gated()) add("gate", problem.d_ff, problem.d_model, problem.x, problem.w_gate, gate);
-  bound.steps.push_back({"activation", [=, memory = memory, table = table, activation = problem.activation](Queue& queue) {
+  const Take take = quantized ? quantize(problem, reinterpret_cast<const float*>(gate), activated) : Take();
+  const auto activation = problem.activation;
+  bound.steps.push_back({"activation", [=, memory = memory, table = table, d_ff = problem.d_ff](Queue& queue) {
     Pool& threads = pool(queue);
     threads.run([&](int worker) {
       const Range part = share(elements, worker, threads.threads(), line);
-      const std::int64_t at = part.first * size;
-      activate(table->of[element], activation, gate ? gate + at : nullptr, up + at, activated + at, part.size());
+      if (!take) {
+        const std::int64_t at = part.first * size;
+        return activate(table->of[element], activation, gate ? gate + at : nullptr, up + at, activated + at, part.size());
+      }
+      for (std::int64_t at = part.first, end; at < part.last; at = end) {  // in rows
+        end = std::min(part.last, (at / d_ff + 1) * d_ff);
+        take(reinterpret_cast<const float*>(up) + at, at, end - at);
+      }
     });
   }});
-  add("down", problem.d_model, problem.d_ff, activated, problem.w_down, problem.out);
+  add("down", problem.d_model, problem.d_ff, activated, problem.w_down, problem.out, scale(problem));
 
   bound.plan.set("implementation", implementation);
   bound.plan.set("library_implementation", library_implementation);
@@ -87,10 +130,13 @@ Bound library(const Ffn& problem, Device& device) {
 
 Bound tiled(const Ffn& problem, Device& device) {
   const auto [isa, table] = choose<RowsTable>(ROOFLINE_TABLES(rows));
-  const std::int64_t hidden_bytes = whole_pages(product({problem.rows(), problem.d_ff, 4}, "ffn: the hidden activations"));
-  std::int64_t workspace_bytes = product({problem.gated() ? 2 : 1, hidden_bytes}, "ffn: workspace");
+  const bool quantized = problem.quantized();
+  const std::int64_t hidden_size = quantized ? 1 : 4;
+  const std::int64_t hidden_bytes = whole_pages(product({problem.rows(), problem.d_ff, hidden_size}, "ffn: the hidden activations"));
+  const std::int64_t gate_bytes = problem.gated() ? whole_pages(product({problem.rows(), problem.d_ff, 4}, "ffn: the gate")) : 0;
+  std::int64_t workspace_bytes = hidden_bytes + gate_bytes;
   const auto memory = workspace(device, static_cast<std::size_t>(workspace_bytes));
-  float* const hidden = static_cast<float*>(memory.get());                      // [rows, d_ff]
+  auto* const hidden = static_cast<float*>(memory.get());                       // [rows, d_ff]
   float* const gate = problem.gated() ? hidden + hidden_bytes / 4 : nullptr;  // [rows, d_ff]
 
   Bound bound;
@@ -106,13 +152,21 @@ Bound tiled(const Ffn& problem, Device& device) {
     workspace_bytes += gemm.workspace_bytes;
     bound.steps.push_back({step, [launch = std::move(gemm.launch), memory](Queue& queue) { launch(queue); }});
   };
-  const auto finish = [=, table = table, activation = problem.activation](std::int64_t at, std::int64_t n) {
-    activate(table->of[kFp32], activation, gate ? gate + at : nullptr, hidden + at, hidden + at, n);
-  };
+  TiledProblem up{problem.dtype, problem.rows(), problem.d_ff, problem.d_model, problem.x, problem.w_up, hidden};
+  TiledProblem down{problem.dtype, problem.rows(), problem.d_model, problem.d_ff, hidden, problem.w_down, problem.out};
+  if (quantized) {
+    up.take = quantize(problem, gate, hidden);
+    down.finish = scale(problem);
+  } else {
+    up.finish = [=, table = table, activation = problem.activation](std::int64_t at, std::int64_t n) {
+      activate(table->of[kFp32], activation, gate ? gate + at : nullptr, hidden + at, hidden + at, n);
+    };
+    down.a_is_fp32 = true;
+    down.c_dtype = problem.dtype;
+  }
   if (problem.gated()) add("gate", {problem.dtype, problem.rows(), problem.d_ff, problem.d_model, problem.x, problem.w_gate, gate});
-  add("up", {problem.dtype, problem.rows(), problem.d_ff, problem.d_model, problem.x, problem.w_up, hidden, finish});
-  add("down", {.dtype = problem.dtype, .rows = problem.rows(), .columns = problem.d_model, .inner = problem.d_ff, .a = hidden,
-               .b = problem.w_down, .c = problem.out, .a_is_fp32 = true, .c_dtype = problem.dtype});
+  add("up", up);
+  add("down", down);
 
   bound.plan.set("implementation", implementation);
   bound.plan.set("activation_implementation", name(isa));
@@ -129,15 +183,16 @@ Bound tiled(const Ffn& problem, Device& device) {
 std::vector<KernelEntry> ffn_kernels() {
   using K = Kernel<Ffn, Device>;
   const auto own = [](DType dtype, const char* summary) { return entry(K{"tiled", dtype, "", summary, tiled}); };
-  const auto with = [](DType dtype) {
-    return entry(K{"library", dtype, library_needs(dtype),
-                   "one library product per weight matrix; hidden activations in dtype, written to memory and read back", library});
-  };
-  return {with(DType::fp32), with(DType::bf16), with(DType::fp16),
+  const auto with = [](DType dtype, const char* summary) { return entry(K{"library", dtype, library_needs(dtype), summary, library}); };
+  constexpr const char* kInDtype = "one library product per weight matrix; hidden activations in dtype, written to memory and read back";
+  return {with(DType::fp32, kInDtype), with(DType::bf16, kInDtype), with(DType::fp16, kInDtype),
+          with(DType::int8, "one library product per weight matrix, in int32; a pass over up for scales, activation and int8, one over "
+                            "out for scales"),
           own(DType::fp32, "our own products on packed weights; the activation on each part of the first, while a cache holds it"),
           own(DType::bf16, "as fp32, with weights read in bf16; hidden activations in fp32, in bf16 where products take pairs; out rounded while "
                            "a cache holds it"),
-          own(DType::fp16, "as fp32, with weights read in fp16; hidden activations in fp32, out rounded while a cache holds it")};
+          own(DType::fp16, "as fp32, with weights read in fp16; hidden activations in fp32, out rounded while a cache holds it"),
+          own(DType::int8, "as fp32, with sums in int32; scales, activation and rounding to int8 while a cache holds a part")};
 }
 
 }  // namespace roofline::cpu

@@ -179,7 +179,7 @@ Gemm plan_onednn(const GemmProblem& problem, Device& device) {
       implementation = objects.implementation(shape.description);
     }
     refuse_reference(implementation, problem.dtype);
-    if (problem.dtype == DType::int8 && !dnnl.vnni && implementation.rfind("brg", 0) != 0)
+    if (problem.dtype == DType::int8 && !dnnl.vnni && implementation.find("vnni") == std::string::npos)
       throw Unsupported("oneDNN's int8 kernel for this CPU (" + implementation +
                         ") adds pairs of products in 16 bits, which saturate: exact sums need AVX512_VNNI, "
                         "and ROOFLINE_ISA must allow it");

@@ -126,13 +126,15 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   const std::int64_t column_parts = std::min(std::max(parts_of(strips, most_strips), parts_of(wanted, row_parts)), most_parts);
   plan.row_block = std::min(turn_most, parts_of(parts_of(turn_most, tile_rows), row_parts) * tile_rows);
   plan.column_block = std::min(columns, parts_of(strips, column_parts) * table->width);
-  // Each thread has workspace for the kernels, and for sums that are rounded afterwards.
+  // Each thread has workspace for the kernels, and for sums that something takes out of a cache.
   const std::int64_t floats = few ? table->few_floats(rows) : table->width * plan.inner_block;
-  const bool rounded = problem.c_dtype != DType::fp32;
-  const Stored c_stored = rounded ? stored(problem.c_dtype, "tiled") : Stored::fp32;
+  Take take = problem.take;
+  if (problem.c_dtype != DType::fp32)
+    take = [narrow = table->narrow[index(stored(problem.c_dtype, "tiled"))], c = static_cast<char*>(problem.c)](
+               const float* of, std::int64_t at, std::int64_t n) { narrow(of, c + at * 2, n); };
   const std::int64_t part_columns = parts_of(strips, column_parts) * table->width;
   const std::int64_t sums = whole_pages(floats * 4);  // where they begin
-  const std::int64_t unpacked = sums + (rounded ? whole_pages(product({plan.row_block, part_columns, 4}, "tiled: sums")) : 0);
+  const std::int64_t unpacked = sums + (take ? whole_pages(product({plan.row_block, part_columns, 4}, "tiled: sums")) : 0);
   const std::int64_t thread_bytes =
       unpacked + (problem.unpack ? whole_pages(product({parts_of(strips, column_parts), strip_bytes}, "tiled: a part of b")) : 0);
   // Few rows, fp8 and words are widened once, but for words that lie so in a; of 16 bits a block of many rows is when it is packed.
@@ -147,7 +149,7 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   auto* const wide = reinterpret_cast<float*>(static_cast<char*>(memory.get()) + thread_bytes * device.threads());
   float* const panels = wide + wide_bytes / 4;
 
-  plan.launch = [=, table = table, finish = problem.finish](Queue& queue) {
+  plan.launch = [=, table = table, take = std::move(take), finish = problem.finish](Queue& queue) {
     Pool& threads = pool(queue);
     std::vector<std::int64_t> held(problem.unpack ? threads.threads() : 0, -1);  // the part of b that each thread unpacked last
     if (widened)
@@ -191,14 +193,14 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
           part.b = own_memory + unpacked;
           if (std::exchange(held[worker], column_part) != column_part) problem.unpack(first, last, own_memory + unpacked);
         }
-        part.c = reinterpret_cast<float*>(rounded ? own_memory + sums : c + (row * columns + column) * 4);
+        part.c = reinterpret_cast<float*>(take ? own_memory + sums : c + (row * columns + column) * 4);
         part.workspace = reinterpret_cast<float*>(own_memory);
-        part.columns = n, part.c_stride = rounded ? n : columns;
+        part.columns = n, part.c_stride = take ? n : columns;
         part.last = last - first;
         (few ? table->few : table->block)[index(type)](part);
         for (std::int64_t r = 0; r < part.rows; ++r) {
           const std::int64_t at = (row + r) * columns + column;
-          if (rounded) table->narrow[index(c_stored)](part.c + r * n, c + at * 2, n);
+          if (take) take(part.c + r * n, at, n);
           if (finish) finish(at, n);
         }
       });

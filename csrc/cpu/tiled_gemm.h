@@ -12,15 +12,19 @@
 
 namespace roofline::cpu {
 
+// Takes n finished sums of one row, which belong at `at` of c, out of a cache.
+using Take = std::function<void(const float* sums, std::int64_t at, std::int64_t n)>;
+
 struct TiledProblem {
   DType dtype;  // of a and b: fp32, bf16, fp16, int8 or fp8_e4m3
   std::int64_t rows, columns, inner;
   const void* a;  // [rows, inner]
   const void* b;  // [inner, columns], constant: packed in bind
-  void* c;        // [rows, columns]: fp32, of int8 int32, or in 16 bits
+  void* c;        // [rows, columns]: fp32, of int8 int32, or in 16 bits; nothing where there is `take`
   Finish finish = {};  // while a cache holds them
   bool a_is_fp32 = false;          // whatever b is
   DType c_dtype = DType::fp32;  // or bf16 or fp16: then parts of the sums are rounded in a cache
+  Take take = {};               // instead of all that becomes of c
   // Where b is not packed in bind: strips [first, last) of packed b, made whenever a thread begins with their columns.
   std::function<void(std::int64_t first, std::int64_t last, void* strips)> unpack = {};
 };

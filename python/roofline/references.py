@@ -48,6 +48,11 @@ def maximum(x: Array, y: Any) -> Array:
     return np.maximum(x, y)  # type: ignore[no-any-return]
 
 
+def to_int8(x: Array) -> Array:
+    """Rounded to nearest even, within -128 and 127. A conversion: it counts nothing."""
+    return x if x.dtype == object else np.clip(np.rint(x), -128, 127)
+
+
 def sum_(x: Array, axis: int, keepdims: bool = False) -> Array:
     """n additions for n elements: it starts from 0."""
     return np.add.reduce(x, axis=axis, keepdims=keepdims, initial=0.0)  # type: ignore[call-overload,no-any-return]

@@ -49,7 +49,14 @@ ROOFLINE_INLINE void store_bytes(Element* p, Vec x) {
   narrow(p, numbers, bytes);
   __builtin_memcpy(p, &bytes, sizeof bytes);
 }
+#if defined(__AVX512F__) && !defined(ROOFLINE_SIMDE)
+ROOFLINE_INLINE void store(Int8* p, Vec x) {
+  const __m512i whole = _mm512_maskz_cvtps_epi32(_mm512_cmp_ps_mask(x, x, _CMP_ORD_Q), _mm512_min_ps(x, _mm512_set1_ps(127)));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(whole));
+}
+#else
 ROOFLINE_INLINE void store(Int8* p, Vec x) { store_bytes(p, x); }
+#endif
 ROOFLINE_INLINE void store(Fp8E4m3* p, Vec x) { store_bytes(p, x); }
 ROOFLINE_INLINE void store(Fp8E5m2* p, Vec x) { store_bytes(p, x); }
 

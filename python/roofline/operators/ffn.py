@@ -16,20 +16,27 @@ from .base import OWN_ROWS, Case, Facts, Operator, Product, Variant
 
 # FLOPs of an element; swiglu multiplies the silu of its gate by up.
 _ACTIVATIONS = {**{name: ACTIVATIONS[name] for name in ("relu", "gelu", "gelu_tanh")}, "swiglu": ACTIVATIONS["silu"] + 1}
+_MOST_INNER_INT8 = 2**17 - 1  # as in `Matmul`
+_RMS_INT8 = math.sqrt((2**16 - 1) / 12 + 1 / 4)  # of random numbers in int8, all as likely
+_LARGEST_HIDDEN = 4.0  # that `initial` leaves room for in int8
 
 
 class _Library(Variant):
     """A product for each weight matrix, and a pass for the activation."""
 
-    def hidden_bytes(self, problem: Ffn) -> int:
-        return problem.hidden_bytes(problem.dtype)
+    def wide(self, problem: Ffn) -> str:
+        """dtype of up and gate, and of what is activated but for int8."""
+        return "int32" if problem.quantized else problem.dtype
 
     def traffic(self, problem: Ffn, plan: Facts) -> dict[str, int]:
-        hidden = self.hidden_bytes(problem)
-        terms = {"activated written, read": 2 * hidden, "up written, read": 2 * hidden}
+        wide = problem.hidden_bytes(self.wide(problem))
+        activated = problem.hidden_bytes("int8") if problem.quantized else wide
+        terms = {"activated written, read": 2 * activated, "up written, read": 2 * wide}
         if problem.gated:
-            terms["gate written, read"] = 2 * hidden
+            terms["gate written, read"] = 2 * wide
             terms["x again for gate"] = size_bytes((problem.rows, problem.d_model), problem.dtype)
+        if problem.quantized:
+            terms["out read, written again"] = 2 * problem.outputs()[0].size_bytes
         return terms
 
     def launches(self, problem: Ffn, plan: Facts) -> int:
@@ -37,15 +44,14 @@ class _Library(Variant):
 
 
 class _Tiled(_Library):
-    """The activation is part of the product for up; what is hidden is in fp32."""
+    """The activation is part of the product for up, and scales of every product; what is hidden is in fp32, in int8 of int8."""
 
-    def hidden_bytes(self, problem: Ffn) -> int:
-        return problem.hidden_bytes("fp32")
+    def wide(self, problem: Ffn) -> str:
+        return "int32" if problem.quantized else "fp32"
 
     def traffic(self, problem: Ffn, plan: Facts) -> dict[str, int]:
         terms = _Library.traffic(self, problem, plan)
-        del terms["up written, read"]
-        return terms
+        return {term: size for term, size in terms.items() if term not in ("up written, read", "out read, written again")}
 
     def launches(self, problem: Ffn, plan: Facts) -> int:
         return _Library.launches(self, problem, plan) - 1
@@ -72,7 +78,14 @@ class Ffn(Operator):
     x, out: [batch, seq_q, d_model]. w_up, w_gate (swiglu only): [d_model, d_ff] and w_down: [d_ff, d_model], constant: they may be
     packed before the clock starts. gelu is the exact one, with erf; gelu_tanh its approximation, which libraries can fuse (`Gelu`
     states both). Hidden activations are in dtype (in variant tiled in fp32), sums in fp32. Sources: Vaswani et al. (2017),
-    Hendrycks and Gimpel (2016), Shazeer, GLU variants improve Transformer (2020). Raises Error for bad fields.
+    Hendrycks and Gimpel (2016), Shazeer, GLU variants improve Transformer (2020).
+
+    dtype int8 is W8A8 with static scales (SmoothQuant's O3, Xiao et al., 2023; static quantization in torch.ao and ONNX Runtime):
+    calibration has fixed one scale for x and one for the hidden activations, and each column of a weight has its own, all fp32 and
+    symmetric. Sums are in int32; up = (x w_up) x_scale w_up_scale, and gate alike, are activated in fp32 (to 2^-16); the hidden
+    activations are rounded from activation(up) / hidden_scale to nearest even, within -128 and 127, as ONNX's QuantizeLinear does;
+    out = (hidden w_down) hidden_scale w_down_scale is fp32. x_scale, hidden_scale: [1]; w_up_scale, w_gate_scale: [d_ff];
+    w_down_scale: [d_model]. d_model and d_ff are below 2**17, so that no sum leaves an int32. Raises Error for bad fields.
     """
 
     batch: int = 1
@@ -88,11 +101,12 @@ class Ffn(Operator):
     variants = {
         "library": _Library(
             summary="one library product per weight matrix and a pass for the activation; hidden activations go to memory and back",
-            dtypes={"cpu": ("fp32", "fp16", "bf16"), "cuda": ("fp32", "fp16", "bf16")},
+            dtypes={"cpu": ("fp32", "fp16", "bf16", "int8"), "cuda": ("fp32", "fp16", "bf16")},
         ),
         "tiled": _Tiled(
-            summary="our own products on packed weights; each part of the first is activated while a cache holds it, in fp32",
-            dtypes={"cpu": ("fp32", "fp16", "bf16")},
+            summary="our own products on packed weights; each part of the first is activated while a cache holds it, in fp32, and "
+            "in int8 quantized again",
+            dtypes={"cpu": ("fp32", "fp16", "bf16", "int8")},
             own_products=True,
         ),
         "fused": _Fused(
@@ -103,7 +117,11 @@ class Ffn(Operator):
 
     def check(self) -> None:
         self.one_of("activation", tuple(_ACTIVATIONS))
-        self.one_of("dtype", ("fp32", "fp16", "bf16"))
+        self.one_of("dtype", ("fp32", "fp16", "bf16", "int8"))
+        self.require(
+            not self.quantized or (self.d_model <= _MOST_INNER_INT8) & (self.d_ff <= _MOST_INNER_INT8),
+            "d_model and d_ff must be below 2**17 for int8, so that sums fit in int32, got {d_model} and {d_ff}",
+        )
 
     @property
     def rows(self) -> int:
@@ -113,24 +131,36 @@ class Ffn(Operator):
     def gated(self) -> bool:
         return self.activation == "swiglu"
 
+    @property
+    def quantized(self) -> bool:
+        """Whether products are of int8, with scales."""
+        return self.dtype == "int8"
+
     def hidden_bytes(self, dtype: str) -> int:
         return size_bytes((self.rows, self.d_ff), dtype)  # type: ignore[no-any-return]
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         widening = ("w_up", "w_gate") if self.gated else ("w_up",)
+        scales = {"x": 1, **dict.fromkeys(widening, self.d_ff), "hidden": 1, "w_down": self.d_model} if self.quantized else {}
         return (
             TensorSpec(name="x", shape=(self.batch, self.seq_q, self.d_model), dtype=self.dtype),
             *(TensorSpec(name=name, shape=(self.d_model, self.d_ff), dtype=self.dtype, role="constant") for name in widening),
             TensorSpec(name="w_down", shape=(self.d_ff, self.d_model), dtype=self.dtype, role="constant"),
+            *(TensorSpec(name=f"{name}_scale", shape=(n,), dtype="fp32", role="constant") for name, n in scales.items()),
         )
 
     def outputs(self) -> tuple[TensorSpec, ...]:
-        return (TensorSpec(name="out", shape=(self.batch, self.seq_q, self.d_model), dtype=self.dtype, role="out"),)
+        dtype = "fp32" if self.quantized else self.dtype
+        return (TensorSpec(name="out", shape=(self.batch, self.seq_q, self.d_model), dtype=dtype, role="out"),)
 
     def flops(self) -> dict[str, int]:
-        product = 2 * self.rows * self.d_model * self.d_ff
+        hidden = self.rows * self.d_ff
+        product = 2 * hidden * self.d_model
         gate = {"gate": product} if self.gated else {}
-        return {"up": product, **gate, "activation": _ACTIVATIONS[self.activation] * self.rows * self.d_ff, "down": product}
+        # Every sum meets two scales, and what is activated is divided by one.
+        scaled = 2 * (hidden * (2 if self.gated else 1) + self.rows * self.d_model) + hidden
+        scale = {"scale": scaled} if self.quantized else {}
+        return {"up": product, **gate, "activation": _ACTIVATIONS[self.activation] * hidden, "down": product, **scale}
 
     def products(self) -> tuple[Product, ...]:
         widening = ("up", "gate") if self.gated else ("up",)
@@ -140,20 +170,19 @@ class Ffn(Operator):
         )
 
     def operations(self) -> dict[str, int]:
-        hidden = self.rows * self.d_ff
-        exps = exponentials(self.activation) * hidden
-        return {
-            "product": sum(count for term, count in self.flops().items() if term != "activation"),
-            "exp": exps,
-            "other": self.flops()["activation"] - exps,
-        }
+        flops = self.flops()
+        exps = exponentials(self.activation) * self.rows * self.d_ff
+        product = sum(flops[one.term] for one in self.products())
+        return {"product": product, "exp": exps, "other": sum(flops.values()) - product - exps}
 
     def default_variant(self, device: str) -> str:
-        large = device == "cpu" and self.rows > OWN_ROWS and self.dtype in self.variants["library"].dtypes["cpu"]
+        # In int8 our own products take scales and activation along: 2 % ahead at 256 rows on Zen 5, and 3 % behind at 1024.
+        own_rows = 4 * OWN_ROWS if self.quantized else OWN_ROWS
+        large = device == "cpu" and self.rows > own_rows and self.dtype in self.variants["library"].dtypes["cpu"]
         return "library" if large else Operator.default_variant(self, device)
 
     def compute(self) -> tuple[str, str]:
-        return self.dtype, "fp32"
+        return self.dtype, "int32" if self.quantized else "fp32"
 
     def tolerance(self) -> tuple[float, float]:
         """Absolute, for x of variance 1 and weights as `initial` states.
@@ -161,7 +190,16 @@ class Ffn(Operator):
         Products lose (2 n + 16) eps of a unit as in `Matmul.tolerance`. up is about sqrt(d_model), and swiglu multiplies two such;
         down adds d_ff of them, with the errors of up in each. In 16 bits up, gate and what becomes of them are rounded too, each
         by a quarter of an eps of itself on average; the largest of many sums of such errors is a few times that.
+
+        In int8 sums are exact. An activation of about 1, wrong by 2^-16 of itself, is rounded to the other whole number where it
+        lies so near to a half: as often as a Poisson distribution has it, with five deviations to spare. Each time one number of
+        w_down too much, or too little, is added up.
         """
+        if self.quantized:
+            often = 2 * 2.0**-16 * 127 / _LARGEST_HIDDEN * self.d_ff
+            most = min(often + 5 * math.sqrt(often) + 3, self.d_ff)
+            largest = 128 * 1.5 / (_RMS_INT8 * math.sqrt(self.d_ff))  # of w_down with its scale
+            return most * _LARGEST_HIDDEN / 127 * largest, 4 * dtypes.dtype("fp32").eps
         eps, rounding = dtypes.dtype("fp32").eps, dtypes.dtype(self.dtype).eps
         hidden = math.sqrt(self.d_model)
         hidden_error = (2 * self.d_model + 32) * eps + (2 * rounding * hidden if rounding > eps else 0.0)
@@ -177,7 +215,15 @@ class Ffn(Operator):
         return 1 / math.sqrt(inner) if self.dtype == "fp16" else 1.0
 
     def initial(self, tensor: str, generator: np.random.Generator) -> Array | None:
-        """In fp16 weights are 1 / sqrt(inner) the size of other random numbers, so that no result leaves it."""
+        """In fp16 weights are 1 / sqrt(inner) the size of other random numbers, so that no result leaves it.
+
+        In int8 scales are such that x, up, gate and w_down times sqrt(d_ff) are about 1, with columns of different size.
+        """
+        if tensor.endswith("_scale"):
+            if tensor in ("x_scale", "hidden_scale"):
+                return np.array([1 / _RMS_INT8 if tensor == "x_scale" else _LARGEST_HIDDEN / 127], dtype=np.float32)
+            inner, columns = (self.d_ff, self.d_model) if tensor == "w_down_scale" else (self.d_model, self.d_ff)
+            return (generator.uniform(0.5, 1.5, columns) / (_RMS_INT8 * math.sqrt(inner))).astype(np.float32)
         if self.dtype != "fp16" or not tensor.startswith("w_"):
             return None
         shape = next(spec.shape for spec in self.inputs() if spec.name == tensor)
@@ -188,10 +234,16 @@ class Ffn(Operator):
         x = tensors["x"].reshape(self.rows, self.d_model)
         if rows is not None:
             x = x[rows]
-        up = references.matmul(x, tensors["w_up"])
-        gated = self.gated
-        hidden = activated("silu", references.matmul(x, tensors["w_gate"])) * up if gated else activated(self.activation, up)
-        out = references.matmul(hidden, tensors["w_down"])
+
+        def product(a: Array, of_a: str, weight: str) -> Array:
+            sums = references.matmul(a, tensors[weight])
+            return sums * tensors[f"{of_a}_scale"] * tensors[f"{weight}_scale"] if self.quantized else sums
+
+        up = product(x, "x", "w_up")
+        hidden = activated("silu", product(x, "x", "w_gate")) * up if self.gated else activated(self.activation, up)
+        if self.quantized:
+            hidden = references.to_int8(hidden / tensors["hidden_scale"])
+        out = product(hidden, "hidden", "w_down")
         return {"out": out if rows is not None else out.reshape(self.batch, self.seq_q, self.d_model)}
 
     @classmethod
@@ -216,6 +268,11 @@ class Ffn(Operator):
             for activation in _ACTIVATIONS
             for b, s, d, f in ((1, 1, 64, 256), (3, 5, 17, 131), (2, 33, 64, 104), (1, 130, 256, 1024))
         )
+        whole = tuple(
+            Case(problem=cls(batch=b, seq_q=s, d_model=d, d_ff=f, activation=activation, dtype="int8"))
+            for activation in _ACTIVATIONS
+            for b, s, d, f in ((1, 1, 1, 1), (1, 1, 64, 256), (3, 5, 17, 131), (2, 33, 64, 104), (1, 130, 257, 1030))
+        )
         # The hidden activations pass 2**31 elements; only x and out are tensors of the problem, and they are small.
         big = (Case(problem=cls(seq_q=2**31 // 512 + 33, d_model=1, d_ff=512, activation="relu"), slow=True),)
-        return small + halves + big
+        return small + halves + whole + big
