@@ -429,37 +429,9 @@ def test_sustained_ceilings_are_asked_for() -> None:
 
 
 def test_a_bare_machine_says_what_to_do() -> None:
-    for ask in (lambda m: m.bandwidth(), lambda m: m.level_for(1)):
-        with pytest.raises(Error, match="no bandwidth was measured; measure the machine"):
-            ask(machine())
+    with pytest.raises(Error, match="no bandwidth was measured; measure the machine"):
+        machine().bandwidth()
     assert machine().levels() == ()
-
-
-@pytest.mark.parametrize(
-    ("size", "threads", "level"),
-    [
-        (64 << 10, None, "L1"),  # 2 × 32 KiB
-        ((64 << 10) + 1, None, "L2"),
-        (40 << 10, 1, "L2"),  # one thread has one L1
-        (2 << 20, None, "L2"),
-        (32 << 20, None, "L3"),  # shared: not once per thread
-        ((32 << 20) + 1, None, "DRAM"),
-        (1 << 60, None, "DRAM"),
-        (128 << 10, 16, "L2"),  # more threads than cores bring no more cache
-    ],
-)
-def test_the_level_of_a_working_set(size: int, threads: int | None, level: str) -> None:
-    m = machine(
-        *(bandwidth("read", 1e9, name) for name in ("DRAM", "L1", "L3", "L2")),
-        threads=2, cores=2, l1_bytes=32 << 10, l2_bytes=1 << 20, l3_bytes=32 << 20,
-    )  # fmt: skip
-    assert m.levels() == ("L1", "L2", "L3", "DRAM")
-    assert m.level_for(size, threads) == level
-
-
-def test_a_level_that_was_not_measured_is_not_named() -> None:
-    m = machine(bandwidth("read", 1e9), bandwidth("read", 1e10, "L2"), threads=1, l1_bytes=32 << 10, l2_bytes=1 << 20)
-    assert m.level_for(1) == "L2"
 
 
 def test_caches_from_facts_alone() -> None:

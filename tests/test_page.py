@@ -39,7 +39,13 @@ def machine(name: str = "Example CPU") -> Machine:
         ceiling(probe="fma", dtype="fp32", isa="avx512", samples=(FMA,) * 9),
         ceiling(probe="fma", dtype="fp32", isa="avx2", samples=(FMA / 2,) * 9),
         ceiling(probe="launch", samples=(LAUNCH,) * 9),
-    )
+        *(
+            ceiling(probe="kernel", level="DRAM", access="copy", variant="fused", samples=(rate,),
+                    problem={"operator": "softmax", **Softmax(dtype=dtype).to_dict()},
+                    params={"operator": "softmax", "cold": True}, plan={"launch_s": LAUNCH, "memory_s": 2e-3, "rest_s": 1e-3})
+            for dtype, rate in (("fp32", 45e9), ("bf16", 20e9))
+        ),
+    )  # fmt: skip
     facts = {"threads": 2, "l1_bytes": 1 << 15, "l2_bytes": 1 << 20, "l3_bytes": 1 << 25, "memory_bytes": 1 << 34}
     run = {"began_utc": "2026-11-24T06:00:00+00:00", "took_s": 50.6, "time_limit_s": 55.0, "seed": 3}
     provenance = {"versions": {"roofline": "0.1.0", "python": "3.11"}, "os": name, "report": run}

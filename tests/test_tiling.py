@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from roofline.errors import Error
 from roofline.machine import hierarchical_time_s
 from roofline.operators import Attention, Bmm, Matmul, Operator, QuantizedMatmul, Relu
-from roofline.tiling import level_bytes, tile_of
+from roofline.tiling import level_bytes
 
 Access = tuple[str, tuple[int, ...]]  # a tensor, and an element of it
 
@@ -224,7 +224,6 @@ def test_attention_by_hand() -> None:
     decode = Attention(heads=32, kv_heads=8, seq_q=1, seq_kv=4096, dtype="fp16")
     together, apart = (level_bytes(decode, {"L2": tile})["L2"] for tile in ({"queries": 64}, {"heads": 1}))
     assert apart["k"] == 4 * together["k"] == 4 * 8 * 4096 * 64 * 2
-    assert tile_of({"variant": "tiled", "query_block": 64, "kv_block": 256}) == {"queries": 64, "keys": 256}
 
 
 # -- what must hold -------------------------------------------------------------------------------------------------------
@@ -278,8 +277,6 @@ def test_bad_tiles(problem: Operator, tiles_given: Any, words: str) -> None:
         level_bytes(problem, tiles_given)
 
 
-def test_bad_variants_and_plans() -> None:
+def test_bad_variants() -> None:
     with pytest.raises(Error, match="variant must be naive or tiled, got 'flash'"):
         level_bytes(Attention(), {}, variant="flash")
-    with pytest.raises(Error, match="this plan tells no tile .query_block, kv_block.; it has variant"):
-        tile_of({"variant": "naive"})

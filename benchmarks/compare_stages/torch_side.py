@@ -12,7 +12,6 @@ from torch.nn import functional  # type: ignore[import-not-found,unused-ignore]
 from .serving import Refused, Side, operands
 
 Tensors = Mapping[str, Any]
-Made = tuple[Callable[..., Any], tuple[str, ...]]  # what runs, and the operands that are no weights
 
 # Operands by operator: what is given to each call, then the weights, of which matrices are transposed.
 OPERANDS = {

@@ -22,7 +22,6 @@ from .counts import ceil_div
 from .errors import Error
 from .machine import LEVELS
 from .operators import Attention, Operator
-from .operators.base import Facts
 from .tensor_spec import size_bytes
 from .words import arguments_checked
 
@@ -75,13 +74,6 @@ def level_bytes(problem: Operator, tiles: Mapping[str, Mapping[str, int]], *, va
     if isinstance(problem, Attention):
         return {level: _attention(problem, tile, variant) for level, tile in ordered.items()}
     return {level: _product(problem, tile) for level, tile in ordered.items()}
-
-
-def tile_of(plan: Facts) -> dict[str, int]:
-    """The tile of an attention kernel that ran, from its plan. Raises Error where the plan tells none."""
-    if "query_block" not in plan or "kv_block" not in plan:
-        raise Error(f"this plan tells no tile (query_block, kv_block); it has {', '.join(plan) or 'nothing'}")
-    return {"queries": int(plan["query_block"]), "keys": int(plan["kv_block"])}
 
 
 def _product(problem: Operator, tile: Mapping[str, int]) -> dict[str, int]:

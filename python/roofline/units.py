@@ -86,7 +86,7 @@ def fmt_duration(seconds: float) -> str:
     return f"{max(round(seconds), 1)} s"
 
 
-def fmt_bytes(value: float | None, digits: int = 3) -> str:
+def fmt_bytes(value: float | None) -> str:
     """A size with a binary prefix, without trailing zeros: "32 MiB", "1.5 GiB", "17 B". None gives "–"."""
     if value is None:
         return MISSING
@@ -94,9 +94,9 @@ def fmt_bytes(value: float | None, digits: int = 3) -> str:
         return f"{float(value)} B"
     size, index = float(value), 0
     # As it will be printed: whole numbers of four digits are not rounded.
-    while index + 1 < len(_BINARY) and float(f"{abs(size):.{max(digits, 4)}g}") >= 1024:
+    while index + 1 < len(_BINARY) and float(f"{abs(size):.4g}") >= 1024:
         size, index = size / 1024, index + 1
-    text = fmt_number(size, max(digits, len(str(int(abs(size))))))
+    text = fmt_number(size, max(3, len(str(int(abs(size))))))
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {_BINARY[index]}"
 
 

@@ -180,11 +180,11 @@ def sustained_load(device: Device, peak: Ready) -> tuple[SustainedSample, ...]:
     return last_half(_load(device, peak))
 
 
-def _load(device: Device, peak: Ready, seconds: float = LOAD_S) -> tuple[SustainedSample, ...]:
-    """Multiply-adds for so long, in intervals of half a second with the clock read between them (for some milliseconds)."""
+def _load(device: Device, peak: Ready) -> tuple[SustainedSample, ...]:
+    """Multiply-adds for LOAD_S, in intervals of half a second with the clock read between them (for some milliseconds)."""
     begun = time.monotonic()
     found: list[SustainedSample] = []
-    while time.monotonic() - begun < seconds:
+    while time.monotonic() - begun < LOAD_S:
         seen = peak.sampled(device, LOAD)
         rate = float(np.median(peak.rates(seen["samples_s"])))
         found.append(SustainedSample(time_s=time.monotonic() - begun, flops_per_s=rate, clock_hz=clock_hz(seen) or None))

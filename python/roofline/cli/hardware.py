@@ -13,7 +13,6 @@ from .terminal import Terminal
 
 MARK = " ?"  # after a number that nobody has seen at its source
 LEGEND = "? unverified: nobody has seen this number at a source."
-LISTED = "Peaks are dense, and the best of each dtype; those of CPUs are for all cores at the boost clock."
 
 
 def hardware(options: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ EXAMPLE: Mapping[str, float] = {"bytes_per_s": 2e12, "bf16": 500e12, "fp32": 60e
 TENSOR = frozenset({"tf32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "int4", "nvfp4", "mxfp4"})
 
 
-def template(name: str, rates: Mapping[str, float] | None = None, *, device: str = "cuda", vendor: str = "") -> str:
+def template(name: str, rates: Mapping[str, float] | None = None, *, device: str = "cuda") -> str:
     """The text of a datasheet of `name`, valid as it is.
 
     rates: as of `Machine.from_peaks`: bytes_per_s, link_bytes_per_s, memory_bytes, and FLOP/s by dtype (None: an example's, to be
@@ -42,7 +42,7 @@ def template(name: str, rates: Mapping[str, float] | None = None, *, device: str
         "# A number is { value, verified, source }: verified = true once you have seen it at the source.",
         "",
         f"name = {json.dumps(name, ensure_ascii=False)}",
-        f"vendor = {json.dumps(vendor or name.split()[0], ensure_ascii=False)}",
+        f"vendor = {json.dumps(name.split()[0], ensure_ascii=False)}",
         f'device = "{device}"  # cuda, rocm, cpu, tpu or hpu',
         "aliases = []  # other names by which it is asked for",
         "",

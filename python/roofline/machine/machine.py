@@ -14,7 +14,7 @@ from ..dtypes import DTYPES, dtype_name
 from ..errors import Error, require_type
 from ..operators.base import MIXES
 from ..probes import LEVELS, MEMORIES, RATE_UNITS, roofs_of
-from ..probes.levels import lasting_capacity, stated_caches
+from ..probes.levels import stated_caches
 from ..reading import MACHINE, SCHEMA_VERSION, Text, build, check_version, from_json, read_bytes
 from ..units import fmt_si
 from ..words import arguments_checked
@@ -196,20 +196,6 @@ class Machine(Shown):
         if not found:
             raise Error(f"{self.name}: no link to other GPUs is known; give its rate in one direction: link_bytes_per_s=450e9")
         return max(found, key=lambda c: c.value)
-
-    @arguments_checked
-    def level_for(self, size_bytes: int, threads: int | None = None) -> str:
-        """The fastest measured level that holds a working set of `size_bytes`, spread over `threads` (None: all).
-
-        See `lasting_capacity`; the slowest level holds everything. Raises Error where no bandwidth was measured.
-        """
-        levels = self.levels()
-        if not levels:
-            raise Error(f"{self.name}: no bandwidth was measured; measure the machine first")
-        for level in levels[:-1]:
-            if size_bytes <= lasting_capacity(self.facts, level, threads):
-                return level
-        return levels[-1]
 
     def sanity(self) -> list[str]:
         """What does not add up, in plain English; empty where everything does. See `machine.sanity.flags` for the rules."""

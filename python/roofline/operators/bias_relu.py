@@ -7,21 +7,12 @@ from dataclasses import dataclass
 
 from ..counts import Array
 from ..references import maximum
-from .base import Facts, Variant
-from .mapped import BOTH, Rowwise
+from .base import Facts
+from .mapped import BOTH, RowCached, Rowwise
 
 
-class _Fused(Variant):
-    def traffic(self, problem: BiasRelu, plan: Facts) -> dict[str, int]:
-        """Nothing while the bias stays in cache (the plan's row_cached); else every row reads it again."""
-        if plan.get("row_cached", True):
-            return {}
-        _, bias = problem.inputs()
-        return {"bias for further rows": (problem.rows - 1) * bias.size_bytes}
-
-    def reuse(self, problem: BiasRelu, plan: Facts) -> dict[str, tuple[int, int]]:
-        if not plan.get("row_cached", True):
-            return {}
+class _Fused(RowCached):
+    def again(self, problem: BiasRelu, plan: Facts) -> dict[str, tuple[int, int]]:
         x, bias = problem.inputs()
         return {"bias for further rows": ((problem.rows - 1) * bias.size_bytes, 2 * x.size_bytes // problem.rows + bias.size_bytes)}
 

@@ -14,6 +14,7 @@ from ..references import exp, matmul, max_, maximum, sum_, tanh
 from ..tensor_spec import TensorSpec, size_bytes
 from .attention import FEW_QUERIES, Parts, Tiled, averaged_tolerance
 from .base import Case, Operator, Product
+from .masked import by_query
 
 _DTYPES = ("fp64", "fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")
 
@@ -215,16 +216,13 @@ class CachedAttention(Operator):
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: indices along [batch * heads * seq_q]; out is then [len(rows), head_dim]."""
-        q = tensors["q"]
-        shape = (self.batch, self.heads, self.seq_q)
-        found = []
-        for row in range(math.prod(shape)) if rows is None else rows:
-            batch, head, query = (int(i) for i in np.unravel_index(int(row), shape))
+
+        def one(batch: int, head: int, query: int) -> Array:
             length = int(tensors["lengths"][batch]) if self.shortest else self.seq_kv
             end = query + self._kept(length) - self.seq_q + 1
             seen = slice(max(end - self._most(length), 0), end)
             k_seen, v_seen = (self._cached(tensors, name, batch, head // self.group, seen) for name in ("k", "v"))
-            scores = matmul(q[batch, head, query : query + 1], k_seen.T) * (1 / math.sqrt(self.head_dim))
+            scores = matmul(tensors["q"][batch, head, query : query + 1], k_seen.T) * (1 / math.sqrt(self.head_dim))
             if self.softcap:
                 scores = self.softcap * tanh(scores / self.softcap)
             largest = max_(scores, axis=-1, keepdims=True)
@@ -234,9 +232,9 @@ class CachedAttention(Operator):
             total = sum_(weights, axis=-1, keepdims=True)
             if self.sinks:
                 total = total + exp(tensors["sinks"][head : head + 1, None] - largest)
-            found.append(matmul(weights / total, v_seen))
-        out = np.concatenate(found)
-        return {"out": out if rows is not None else out.reshape(*shape, self.head_dim)}
+            return matmul(weights / total, v_seen)
+
+        return {"out": by_query((self.batch, self.heads, self.seq_q), rows, one)}
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:

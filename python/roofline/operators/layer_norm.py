@@ -4,41 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ..counts import Array
 from ..dtypes import dtype
 from ..references import sqrt, sum_
-from .base import Facts, Variant
-from .mapped import BOTH, Rowwise
+from .base import Facts
+from .mapped import BOTH, RowCached, Rowwise
 
 
-class _OnePass(Variant):
+class _OnePass(RowCached):
     """Sums and sums of squares together; then the result."""
 
-    def passes(self) -> tuple[str, ...]:
-        """What reads x again."""
-        return ("x for the result",)
+    passes: ClassVar[tuple[str, ...]] = ("x for the result",)  # what reads x again
 
-    def traffic(self, problem: LayerNorm, plan: Facts) -> dict[str, int]:
-        """Nothing while a row, weight and bias stay in cache (the plan's row_cached); else each pass meets memory."""
-        if plan.get("row_cached", True):
-            return {}
-        x, weight, bias = problem.inputs()
-        constants = (problem.rows - 1) * (weight.size_bytes + bias.size_bytes)
-        return {**dict.fromkeys(self.passes(), x.size_bytes), "weight and bias for further rows": constants}
-
-    def reuse(self, problem: LayerNorm, plan: Facts) -> dict[str, tuple[int, int]]:
-        if not plan.get("row_cached", True):
-            return {}
+    def again(self, problem: LayerNorm, plan: Facts) -> dict[str, tuple[int, int]]:
         x, weight, bias = problem.inputs()
         row, parameters = x.size_bytes // problem.rows, weight.size_bytes + bias.size_bytes
         constants = ((problem.rows - 1) * parameters, 2 * row + parameters)
-        return {**dict.fromkeys(self.passes(), (x.size_bytes, row)), "weight and bias for further rows": constants}
+        return {**dict.fromkeys(self.passes, (x.size_bytes, row)), "weight and bias for further rows": constants}
 
 
 class _TwoPass(_OnePass):
-    def passes(self) -> tuple[str, ...]:
-        return "x for the variance", "x for the result"
+    passes = ("x for the variance", "x for the result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

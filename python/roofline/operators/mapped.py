@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ..tensor_spec import TensorSpec
-from .base import Case, Operator
+from .base import Case, Facts, Operator, Variant
 
 FLOATS = ("fp32", "fp16", "bf16")
 BOTH = {"cpu": ("fp32", "bf16", "fp16"), "cuda": FLOATS}  # dtypes of kernels on both backends
@@ -75,6 +75,20 @@ class Rowwise(Mapped, abstract=True):
         # Results beyond a cache, with rows that end inside a line: non-temporal stores.
         beyond = Case(problem=cls.make(rows=4099, columns=4099))
         return (*small, *narrow, *eps, beyond, Case(problem=cls.make(rows=2**19 + 3, columns=4099), slow=True))
+
+
+class RowCached(Variant):
+    """What is met again while a row is worked on is found in a cache (the plan's row_cached); else it comes from memory again."""
+
+    def again(self, problem: Any, plan: Facts) -> dict[str, tuple[int, int]]:
+        """Bytes by named term, each with the bytes a thread touched since."""
+        raise NotImplementedError
+
+    def traffic(self, problem: Any, plan: Facts) -> dict[str, int]:
+        return {} if plan.get("row_cached", True) else {term: moved for term, (moved, _) in self.again(problem, plan).items()}
+
+    def reuse(self, problem: Any, plan: Facts) -> dict[str, tuple[int, int]]:
+        return self.again(problem, plan) if plan.get("row_cached", True) else {}
 
 
 class Moved(Operator, abstract=True):

@@ -2,8 +2,27 @@
 
 from __future__ import annotations
 
-from ..counts import pick
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from ..counts import Array, pick
+from ..references import exp, matmul, max_, sum_
 from .base import Operator
+
+
+def averaged(scores: Array, v: Array) -> Array:
+    """Rows of softmax(scores) v."""
+    weights = exp(scores - max_(scores, axis=-1, keepdims=True))
+    return matmul(weights / sum_(weights, axis=-1, keepdims=True), v)
+
+
+def by_query(shape: tuple[int, int, int], rows: Array | None, one: Callable[[int, int, int], Array]) -> Array:
+    """one(batch, head, query) of each of these rows of [batch, heads, seq_q]; of all in that shape."""
+    asked = range(math.prod(shape)) if rows is None else rows
+    out = np.concatenate([one(*(int(index) for index in np.unravel_index(int(row), shape))) for row in asked])
+    return out if rows is not None else out.reshape(*shape, -1)
 
 
 class Masked(Operator, abstract=True):

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..counts import Array, blocks
-from ..references import exp, matmul, max_, sum_
+from ..references import matmul
 from ..tensor_spec import TensorSpec
 from .attention import Parts
 from .base import Case, Product
-from .masked import Masked
+from .masked import Masked, averaged, by_query
 
 _DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")
 
@@ -107,18 +107,14 @@ class MlaDecode(Masked):
         if self.scale_block:
             c = c * np.repeat(tensors["scales"], self.scale_block, axis=-1)[..., : self.kv_lora_rank]
         scale = 1 / math.sqrt(self.qk_nope_head_dim + self.qk_rope_head_dim)
-        everything = (self.batch, self.heads, self.seq_q)
-        out = []
-        for row in range(math.prod(everything)) if rows is None else rows:
-            batch, head, query = (int(index) for index in np.unravel_index(int(row), everything))
-            seen = self.visible(query)
+
+        def one(batch: int, head: int, query: int) -> Array:
+            seen = slice(self.visible(query))
             q = np.concatenate([latent[batch, head, query : query + 1], rotated[batch, head, query : query + 1]], axis=-1)
-            k = np.concatenate([c[batch, :seen], tensors["k_rope"][batch, :seen]], axis=-1)
-            scores = matmul(q, k.T) * scale
-            weights = exp(scores - max_(scores, axis=-1, keepdims=True))
-            out.append(matmul(weights / sum_(weights, axis=-1, keepdims=True), c[batch, :seen]))
-        found = np.concatenate(out)
-        return {"out": found if rows is not None else found.reshape(*everything, self.kv_lora_rank)}
+            k = np.concatenate([c[batch, seen], tensors["k_rope"][batch, seen]], axis=-1)
+            return averaged(matmul(q, k.T) * scale, c[batch, seen])
+
+        return {"out": by_query((self.batch, self.heads, self.seq_q), rows, one)}
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:

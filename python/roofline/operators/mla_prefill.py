@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..counts import Array
-from ..references import exp, matmul, max_, sum_
+from ..references import matmul
 from ..tensor_spec import TensorSpec, size_bytes
 from .attention import Tiled, averaged_tolerance
 from .base import Case, Product
-from .masked import Masked
+from .masked import Masked, averaged, by_query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,17 +106,13 @@ class MlaPrefill(Masked):
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: indices along [batch * heads * seq_q]; out is then [len(rows), v_head_dim]."""
         scale = 1 / math.sqrt(self.qk_nope_head_dim + self.qk_rope_head_dim)
-        everything = (self.batch, self.heads, self.seq_q)
-        out = []
-        for row in range(math.prod(everything)) if rows is None else rows:
-            batch, head, query = (int(index) for index in np.unravel_index(int(row), everything))
-            seen = self.visible(query)
-            k = np.concatenate([tensors["k_nope"][batch, head, :seen], tensors["k_rope"][batch, :seen]], axis=-1)
-            scores = matmul(tensors["q"][batch, head, query : query + 1], k.T) * scale
-            weights = exp(scores - max_(scores, axis=-1, keepdims=True))
-            out.append(matmul(weights / sum_(weights, axis=-1, keepdims=True), tensors["v"][batch, head, :seen]))
-        found = np.concatenate(out)
-        return {"out": found if rows is not None else found.reshape(*everything, self.v_head_dim)}
+
+        def one(batch: int, head: int, query: int) -> Array:
+            seen = slice(self.visible(query))
+            k = np.concatenate([tensors["k_nope"][batch, head, seen], tensors["k_rope"][batch, seen]], axis=-1)
+            return averaged(matmul(tensors["q"][batch, head, query : query + 1], k.T) * scale, tensors["v"][batch, head, seen])
+
+        return {"out": by_query((self.batch, self.heads, self.seq_q), rows, one)}
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:

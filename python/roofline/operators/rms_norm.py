@@ -7,24 +7,14 @@ from dataclasses import dataclass
 
 from ..counts import Array
 from ..references import sqrt, sum_
-from .base import Facts, Variant
-from .mapped import BOTH, Rowwise
+from .base import Facts
+from .mapped import BOTH, RowCached, Rowwise
 
 
-class _Fused(Variant):
-    def traffic(self, problem: RmsNorm, plan: Facts) -> dict[str, int]:
-        """Nothing while a row and the weight stay in cache (the plan's row_cached); else each pass meets memory."""
-        if plan.get("row_cached", True):
-            return {}
+class _Fused(RowCached):
+    def again(self, problem: RmsNorm, plan: Facts) -> dict[str, tuple[int, int]]:
         x, weight = problem.inputs()
-        return {"x for the result": x.size_bytes, "weight for further rows": (problem.rows - 1) * weight.size_bytes}
-
-    def reuse(self, problem: RmsNorm, plan: Facts) -> dict[str, tuple[int, int]]:
-        if not plan.get("row_cached", True):
-            return {}
-        x, weight = problem.inputs()
-        row = x.size_bytes // problem.rows
-        further = (problem.rows - 1) * weight.size_bytes
+        row, further = x.size_bytes // problem.rows, (problem.rows - 1) * weight.size_bytes
         return {"x for the result": (x.size_bytes, row), "weight for further rows": (further, 2 * row + weight.size_bytes)}
 
 

@@ -9,26 +9,17 @@ from dataclasses import dataclass
 from ..counts import Array
 from ..dtypes import dtype
 from ..references import exp, max_, sum_
-from .base import Facts, Variant
-from .mapped import BOTH, Rowwise
+from .base import Facts
+from .mapped import BOTH, RowCached, Rowwise
 
 
-class _Fused(Variant):
-    def traffic(self, problem: Softmax, plan: Facts) -> dict[str, int]:
-        """Nothing while a row stays in cache (the plan's row_cached); else each pass meets memory."""
-        if plan.get("row_cached", True):
-            return {}
-        (x,) = problem.inputs()
-        # A kernel may compute the exponentials twice instead of keeping them.
-        kept = {"exponentials read and written": 2 * x.size_bytes} if plan.get("exponentials_kept", True) else {}
-        return {"x for the exponentials": x.size_bytes, **kept}
-
-    def reuse(self, problem: Softmax, plan: Facts) -> dict[str, tuple[int, int]]:
-        if not plan.get("row_cached", True):
-            return {}
+class _Fused(RowCached):
+    def again(self, problem: Softmax, plan: Facts) -> dict[str, tuple[int, int]]:
         (x,) = problem.inputs()
         row = x.size_bytes // problem.rows
-        return {"x for the exponentials": (x.size_bytes, row), "exponentials written and read": (2 * x.size_bytes, 2 * row)}
+        # A kernel may compute the exponentials twice instead of keeping them.
+        kept = {"exponentials read and written": (2 * x.size_bytes, 2 * row)} if plan.get("exponentials_kept", True) else {}
+        return {"x for the exponentials": (x.size_bytes, row), **kept}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,13 +19,13 @@ Work = TransformerConfig | Operator | Mapping[str, Operator] | str  # a model, a
 Measured = Iterable[Measurement] | Measurement | str | os.PathLike[str]  # results, or their file or folder
 
 
-def checked(name: str, values: Size, least: int = 1) -> tuple[int, ...]:
+def checked(name: str, values: Size) -> tuple[int, ...]:
     """Sizes of an axis, in order and each once: numbers, or words such as "1,8,64" and "1:1k". Raises Error."""
     given: Any = numbers(values) if isinstance(values, str) else values if several_in(values) else (values,)
     found: tuple[Any, ...] = tuple(given)
     found = tuple(whole(n) if isinstance(n, str) else n for n in found)
-    if not found or not all(isinstance(n, int) and not isinstance(n, bool) and n >= least for n in found):
-        raise Error(f"{name} must be whole numbers from {least}, got {', '.join(map(str, found)) or 'none'}")
+    if not found or not all(isinstance(n, int) and not isinstance(n, bool) and n >= 1 for n in found):
+        raise Error(f"{name} must be whole numbers from 1, got {', '.join(map(str, found)) or 'none'}")
     return tuple(sorted(set(found)))
 
 

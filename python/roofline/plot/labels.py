@@ -71,7 +71,7 @@ class Labels(Artist):
             (line,) = ax.plot([], [], color=self.theme("muted"), linewidth=0.5, zorder=3.1, label="_leader")
         self.asked.append((text, line, leader, candidates))
 
-    def around(self, at: Point, words: str, *, size: float = style.TINY, colour: str = "ink", gid: str, bold: bool = False) -> None:
+    def around(self, at: Point, words: str, *, colour: str = "ink", gid: str, bold: bool = False) -> None:
         """A label near a point, with a thin leader where it had to move away."""
 
         def candidates(to: Any, width: float, height: float, pixel: float) -> Iterator[Candidate]:
@@ -82,7 +82,7 @@ class Labels(Artist):
                     low = y + dy * (radius * pixel + height / 2) - height / 2
                     yield ring * 6 + order * 0.2, _box(left, low, width, height), (left, low), 0.0
 
-        self._ask(words, candidates, size=size, colour=colour, gid=gid, bold=bold, leader=at)
+        self._ask(words, candidates, size=style.TINY, colour=colour, gid=gid, bold=bold, leader=at)
 
     def end_of(self, points: list[Point], words: str, *, size: float = style.SMALL, colour: str, gid: str) -> None:
         """A line's name at one of its points, the last one if there is room."""
@@ -98,20 +98,19 @@ class Labels(Artist):
 
         self._ask(words, candidates, size=size, colour=colour, gid=gid)
 
-    def flat(self, start: Point, end: Point, words: str, *, size: float, colour: str, gid: str, middle: bool = False) -> None:
-        """On a flat line at its right end (or middle), above it; below it, or further left, where that is taken."""
+    def flat(self, start: Point, end: Point, words: str, *, size: float, colour: str, gid: str) -> None:
+        """On a flat line at its right end, above it; below it, or further left, where that is taken."""
 
         def candidates(to: Any, width: float, height: float, pixel: float) -> Iterator[Candidate]:
             ax = self.ax
             left, y = to(start)
             right = min(to(end)[0], ax.bbox.x1) - 4 * pixel
             left = max(left, ax.bbox.x0)
-            best = 0.5 if middle else 0.0
             for share in np.linspace(0, 1, 25):
                 x = right - max(right - left - width, 0.0) * share
                 for gap in (2, 5, 9, 14, 20):
                     for worse, low in ((0.0, y + gap * pixel), (1.0, y - gap * pixel - height)):
-                        yield abs(share - best) * 8 + worse + gap * 0.4, _box(x - width, low, width, height), (x - width, low), 0.0
+                        yield share * 8 + worse + gap * 0.4, _box(x - width, low, width, height), (x - width, low), 0.0
 
         self._ask(words, candidates, size=size, colour=colour, gid=gid)
 

@@ -16,6 +16,7 @@ from ..reading import build
 from ..results import Bracket, Measurement
 from ..units import fmt_bytes, fmt_number, fmt_percent, fmt_si
 from .tables import (
+    KERNELS,
     MOVED,
     Table,
     ceiling_table,
@@ -191,8 +192,7 @@ def markdown(machine: Machine, results: Sequence[Measurement], *, pictures: Sequ
     parts += [f"![{name.removesuffix('.png').replace('_', ' ')}]({name})" for name in pictures]
     parts += ["## Ceilings", markdown_table(ceiling_table(machine))]
     if (kernels := kernel_table(machine)).rows:
-        about = "Measured over expected time of the parts, and what is added to it, from standard problems:"
-        parts += ["## Kernels", about, markdown_table(kernels)]
+        parts += ["## Kernels", KERNELS, markdown_table(kernels)]
     if series := series_lines(machine):
         parts += ["## Series", _bullets(series)]
     parts += ["## Operators", markdown_table(operator_table(results, machine)) if results else "None was measured."]

@@ -21,8 +21,13 @@ from ..units import GIGA, MISSING, fmt_interval, fmt_number, fmt_percent, fmt_si
 
 KIND_ORDER = ("bandwidth", "link", "transfer", "compute", "latency")
 UNDISTURBED = "ok"  # measurements in any other state are shown, and never averaged
+WORST = 10  # predictions that are listed
 NEAR = 0.5  # a roof that allows at least this share of the limiting roof's time is one the model overlaps perfectly
 SLOWER = 0.95  # of a default's time: another variant that takes less is said to be faster
+KERNELS = (
+    "Measured over expected time of the parts, and what is added to it, from standard problems. Barriers: how long threads wait "
+    "for each other inside the kernel, over the time of its launches."
+)
 MOVED = 0.05  # the bracket rule: ends of a roof further apart than this are two different roofs
 
 
@@ -161,8 +166,9 @@ def kernel_table(machine: Machine) -> Table:
     for names, (problem, variant) in kernels.items():
         if found := kernel_costs(machine, problem, variant):
             factors = (f"× {fmt_number(factor)}" for factor in (found.memory, found.caches))
-            rows.append((*names, *factors, *(fmt_si(x, "s") for x in (found.loop_s, found.start_s, found.cold_s))))
-    headers = ("operator", "variant", "dtype", "", "in memory", "in caches", "each loop", "start", "cold start more")
+            seconds = (fmt_si(x, "s") for x in (found.loop_s, found.start_s, found.cold_s))
+            rows.append((*names, *factors, *seconds, f"× {fmt_number(found.joins)}"))
+    headers = ("operator", "variant", "dtype", "", "in memory", "in caches", "each loop", "start", "cold start more", "barriers")
     return Table(headers=headers, rows=rows)
 
 
@@ -322,7 +328,7 @@ class PredictionSummary:
     worst: tuple[Measurement, ...]
 
 
-def prediction_summary(results: Iterable[Measurement], worst: int = 10) -> PredictionSummary:
+def prediction_summary(results: Iterable[Measurement]) -> PredictionSummary:
     """Points that were contended or whose roof moved are counted, and not averaged in."""
     timed = [m for m in results if m.prediction_error is not None]
     used = [m for m in timed if m.status == UNDISTURBED]
@@ -332,7 +338,7 @@ def prediction_summary(results: Iterable[Measurement], worst: int = 10) -> Predi
         p95=float(np.percentile(errors, 95)) if errors else None,
         n=len(used),
         disturbed=len(timed) - len(used),
-        worst=tuple(sorted(used, key=lambda m: -abs(m.prediction_error or 0.0))[:worst]),
+        worst=tuple(sorted(used, key=lambda m: -abs(m.prediction_error or 0.0))[:WORST]),
     )
 
 

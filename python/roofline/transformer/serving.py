@@ -95,11 +95,6 @@ class ServingPrediction(Expected):
         return (self.time_s - self.ttft_s) / (self.phase.output - 1) if self.phase.output > 1 else None
 
     @property
-    def step_s(self) -> float | None:
-        """A decode step alone, the mean over the answer's length."""
-        return self.decode_s / (self.phase.output - 1) if self.phase.output > 1 else None
-
-    @property
     def requests_per_s(self) -> float:
         return self.phase.batch / self.time_s
 

@@ -16,6 +16,7 @@ from ...results.advice import advise
 from ...units import MISSING, fmt_interval, fmt_number, fmt_percent, fmt_si
 from .. import markdown as text
 from ..tables import (
+    KERNELS,
     Table,
     brief_problem,
     ceiling_table,
@@ -320,6 +321,7 @@ def page_contents(machine: Machine, results: Results) -> dict[str, Any]:
         "ceilings": ceilings,
         "strips": [_strip(c) for c in ordered_ceilings(machine)],
         "kernels": kernel_table(machine),
+        "kernels_about": KERNELS,
         "series": text.series_lines(machine),
         "operators": table,
         "rows": rows,
