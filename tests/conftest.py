@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import functools
+import importlib.machinery
+import importlib.util
 import json
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.resources import files
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -128,6 +133,28 @@ def small_probes() -> Iterator[None]:
     """Small probes on a device that has no others: for what a measurement does, whatever it finds."""
     with small():
         yield
+
+
+@pytest.fixture(scope="session")
+def benchmarks() -> Iterator[Callable[[str], ModuleType]]:
+    """benchmarks("peers_cpu"), benchmarks("gpu_stages.tables"): a program of benchmarks/, or a module beside it."""
+    folder = Path(__file__).resolve().parent.parent / "benchmarks"
+
+    @functools.cache
+    def module(name: str) -> ModuleType:
+        if not (folder / name).is_file():
+            return importlib.import_module(name)
+        loader = importlib.machinery.SourceFileLoader(name, str(folder / name))
+        spec = importlib.util.spec_from_loader(name, loader)
+        assert spec
+        made = sys.modules[name] = importlib.util.module_from_spec(spec)  # dataclasses look their module up
+        loader.exec_module(made)
+        return made
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.syspath_prepend(str(folder))
+        patched.setattr(sys, "dont_write_bytecode", True)
+        yield module
 
 
 @pytest.fixture(scope="session")

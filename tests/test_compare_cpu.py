@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import json
 import os
 import sys
@@ -24,17 +22,10 @@ RIVAL = Path(__file__).resolve().parent / "data" / "rival.py"
 
 
 @pytest.fixture(scope="module")
-def parts() -> Iterator[dict[str, ModuleType]]:
+def parts(benchmarks: Callable[[str], ModuleType]) -> dict[str, ModuleType]:
     """The modules of compare_stages that need no rival, and in_turns, by name."""
-    sys.path.insert(0, str(SCRIPT.parent))
-    keep, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    try:
-        names = ("driving", "environment", "judging", "ours", "picture", "points", "serving", "tables")
-        found = {name: importlib.import_module(f"compare_stages.{name}") for name in names}
-        yield found | {"in_turns": importlib.import_module("in_turns")}
-    finally:
-        sys.dont_write_bytecode = keep
-        sys.path.remove(str(SCRIPT.parent))
+    names = ("driving", "environment", "judging", "ours", "picture", "points", "serving", "tables")
+    return {name: benchmarks(f"compare_stages.{name}") for name in names} | {"in_turns": benchmarks("in_turns")}
 
 
 Make = Callable[..., Any]
@@ -317,13 +308,8 @@ def test_an_environment_is_completed(parts: dict[str, ModuleType], tmp_path: Pat
 
 
 @pytest.fixture(scope="module")
-def script(parts: dict[str, ModuleType]) -> ModuleType:
-    loader = importlib.machinery.SourceFileLoader("compare_cpu", str(SCRIPT))
-    spec = importlib.util.spec_from_loader("compare_cpu", loader)
-    assert spec
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
+def script(benchmarks: Callable[[str], ModuleType]) -> ModuleType:
+    return benchmarks("compare_cpu")
 
 
 def test_a_run_against_numpy(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,17 +20,10 @@ SCRIPT = Path(__file__).resolve().parent.parent / "benchmarks" / "gpu_check"
 
 
 @pytest.fixture(scope="module")
-def stages() -> Iterator[dict[str, ModuleType]]:
+def stages(benchmarks: Callable[[str], ModuleType]) -> dict[str, ModuleType]:
     """The modules of gpu_stages by name."""
-    sys.path.insert(0, str(SCRIPT.parent))
-    keep, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    try:
-        names = ("running", "building", "measuring", "proving", "sass", "tables", "side_by_side")
-        found = {name: importlib.import_module(f"gpu_stages.{name}") for name in names}
-        yield found | {"all": importlib.import_module("gpu_stages")}
-    finally:
-        sys.dont_write_bytecode = keep
-        sys.path.remove(str(SCRIPT.parent))
+    names = ("running", "building", "measuring", "proving", "sass", "tables", "side_by_side")
+    return {name: benchmarks(f"gpu_stages.{name}") for name in names} | {"all": benchmarks("gpu_stages")}
 
 
 def run(out: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -59,20 +58,8 @@ AVG	Method: MEMCPY	Elapsed: 0.01559	MiB: 64.00000	Copy: 4106.071 MiB/s
 
 
 @pytest.fixture(scope="module")
-def script() -> ModuleType:
-    loader = importlib.machinery.SourceFileLoader("peers_cpu", str(SCRIPT))
-    spec = importlib.util.spec_from_loader("peers_cpu", loader)
-    assert spec
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["peers_cpu"] = module  # dataclasses look their module up
-    keep, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    sys.path.insert(0, str(SCRIPT.parent))
-    try:
-        loader.exec_module(module)
-    finally:
-        sys.path.remove(str(SCRIPT.parent))
-        sys.dont_write_bytecode = keep
-    return module
+def script(benchmarks: Callable[[str], ModuleType]) -> ModuleType:
+    return benchmarks("peers_cpu")
 
 
 # -- what other tools print ---------------------------------------------------------------------------------------------------

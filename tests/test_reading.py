@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.machinery
-import importlib.util
 import io
 import json
 import os
@@ -13,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -37,20 +35,8 @@ HTML = "<script>alert(1)</script> <img src=x onerror=y> [l](javascript:z) a|b\n#
 
 
 @pytest.fixture(scope="module")
-def mutations() -> Iterator[ModuleType]:
-    """benchmarks/mutate_files as a module."""
-    loader = importlib.machinery.SourceFileLoader("mutate_files", str(ROOT / "benchmarks" / "mutate_files"))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    made = importlib.util.module_from_spec(spec)
-    keep, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    sys.modules[loader.name] = made
-    try:
-        loader.exec_module(made)
-        yield made
-    finally:
-        sys.dont_write_bytecode = keep
-        del sys.modules[loader.name]
+def mutations(benchmarks: Callable[[str], ModuleType]) -> ModuleType:
+    return benchmarks("mutate_files")
 
 
 def ceiling(**more: Any) -> Ceiling:

@@ -1,0 +1,29 @@
+"""The programs of benchmarks/ start: what each does has tests of its own, or is too long for one."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
+FILES = [file for pattern in ("*", "*_stages/*.py") for file in sorted(FOLDER.glob(pattern)) if file.is_file()]
+PROGRAMS = {str(file.relative_to(FOLDER)): file for file in FILES if file.read_text(encoding="utf-8").startswith("#!")}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_help(name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process, since most of the time of a process of its own is that of imports."""
+    monkeypatch.setattr(sys, "argv", [name, "--help"])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.syspath_prepend(str(FOLDER))
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(PROGRAMS[name]), run_name="__main__")
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("usage: ")
+
+
+def test_every_program_is_found() -> None:
+    assert {"compare_cpu", "gpu_check", "mutate_files", "peers_cpu", "prediction", "record"} <= set(PROGRAMS)
