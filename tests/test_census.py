@@ -310,7 +310,7 @@ BAD = [
     (["7B", "--phase", "decoding"], "unknown phase 'decoding'; use prefill, decode, mixed, training"),
     (["7B", "--phase", ""], "unknown phase ''"),
     (["7B", "--batch", "0"], "batch must be between 1"),
-    (["7B", "--batch", "1,x"], "must be a number"),
+    (["7B", "--batch", "1,x"], "must be a whole number"),
     (["7B", "--batch", ",".join(map(str, range(1, 100)))], "give fewer batches"),
     (["7B", "--recompute", "full"], "--recompute is of none of --phase prefill,decode"),
     (["7B", "--phase", "decode", "--chunk", "4"], "decode: unknown field 'chunk'"),

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from ..machine import machine_of
-from ..units import parse_si, parse_time_s
+from ..words import whole
 from .exit_codes import OK, BadInput, checking_input
+from .fields import listed
 from .inputs import output_file, write_outputs
-from .models import PHASES, config_flag, config_of, field_flags, given_fields, model_flags, phase_of, ranks_flags, typed
+from .models import PHASES, config_flag, config_of, field_flags, given_fields, link_flags, model_flags, ranks_flags
 from .terminal import Terminal
 
 SUFFIXES = (".md", ".csv", ".json")
@@ -35,13 +36,10 @@ def flags(parser: argparse.ArgumentParser) -> None:
     phase.add_argument(
         "--phase", metavar="LIST", default="prefill,decode", help=f"of {', '.join(PHASES)}, with commas (default prefill,decode)"
     )
-    field_flags(phase, batch=typed(_batches))
+    field_flags(phase, batch=listed(whole))
     model_flags(parser)
     ranks_flags(parser)
-    parser.add_argument("--launch", type=typed(parse_time_s), metavar="TIME", help="of each kernel (default: the machine's)")
-    parser.add_argument(
-        "--link", type=typed(lambda text: parse_si(text, "B/s")), metavar="RATE", help="between ranks, one way: 450GB/s"
-    )
+    link_flags(parser)
     parser.add_argument("--format", choices=("table", "markdown", "csv"), default="table", help="what is printed (default table)")
     parser.add_argument("-o", "--out", metavar="FILE", help=f"also write it, as {', '.join(SUFFIXES)}")
     parser.add_argument(
@@ -49,13 +47,11 @@ def flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _batches(text: str) -> list[int]:
-    """1,8,128. Raises ValueError."""
-    return [int(part) for part in text.split(",")]
-
-
 def _phases(options: argparse.Namespace) -> Iterator[Any]:
     """Each phase that was asked for with each batch. Raises BadInput."""
+    from ..transformer import phase_of
+    from ..transformer.phases import PHASES as known
+
     names = list(dict.fromkeys(name.strip() for name in options.phase.split(",")))
     if unknown := [name for name in names if name not in PHASES]:
         raise BadInput(f"--phase: unknown phase {unknown[0]!r:.40}; use {', '.join(PHASES)}, with commas between several")
@@ -66,8 +62,6 @@ def _phases(options: argparse.Namespace) -> Iterator[Any]:
     if len(names) == 1:
         yield from (phase_of(names[0], {**fields, "batch": batch}) for batch in batches)
         return
-    from ..transformer.phases import PHASES as known
-
     own = {name: {*known[name].__dataclass_fields__, "seq_len"} for name in names}
     taken = set()
     for name in names:

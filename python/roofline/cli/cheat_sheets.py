@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from ..units import parse_si, parse_time_s
 from ..words import whole
 from .exit_codes import OK, checking_input
-from .models import TYPES, config_flag, dtypes_of, listed, model_flags, ranks_flags, typed
+from .fields import listed, typed
+from .models import config_flag, dtypes_of, link_flags, model_flags, ranks_flags
 from .terminal import Terminal
 
 
@@ -28,14 +28,11 @@ def flags(parser: argparse.ArgumentParser) -> None:
         metavar="LIST",
         help="sequences that decode at a time (default 1,32,128)",
     )
-    phase.add_argument("--seq-kv", type=TYPES["int"], default=2048, help="keys that each of them sees (default 2048)")
-    phase.add_argument("--seq-q", type=TYPES["int"], default=1024, help="tokens of the prompt in prefill (default 1024)")
+    phase.add_argument("--seq-kv", type=typed(whole), default=2048, help="keys that each of them sees (default 2048)")
+    phase.add_argument("--seq-q", type=typed(whole), default=1024, help="tokens of the prompt in prefill (default 1024)")
     model_flags(parser)
     ranks_flags(parser)
-    parser.add_argument("--launch", type=typed(parse_time_s), metavar="TIME", help="of each kernel (default: the machine's)")
-    parser.add_argument(
-        "--link", type=typed(lambda text: parse_si(text, "B/s")), metavar="RATE", help="between ranks, one way: 450GB/s"
-    )
+    link_flags(parser)
 
 
 def cheat_sheet(options: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from ..dtypes import dtype_name
 from ..errors import Error
 from ..operators import Operator
 from ..operators.scales import GEMM
-from ..words import ALIASES, whole
+from ..words import ALIASES, split, whole
 from .exit_codes import checking_input
 
 _TRUE, _FALSE = ("true", "yes", "1"), ("false", "no", "0")
@@ -22,31 +22,28 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _whole(text: str) -> int:
-    try:
-        return whole(text)
-    except Error as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+def typed(convert: Callable[[str], Any]) -> Callable[[str], Any]:
+    """An argument's type whose errors are ours."""
+
+    def read(text: str) -> Any:
+        try:
+            return convert(text)
+        except (Error, ValueError) as error:
+            said = str(error) if isinstance(error, Error) else f"must be a number, got {text!r:.80}"
+            raise argparse.ArgumentTypeError(said) from error
+
+    return read
 
 
-def _real(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a number, got {text!r:.80}") from None
+def listed(convert: Callable[[str], Any]) -> Callable[[str], list[Any]]:
+    """A type for comma lists of another."""
+    return typed(lambda text: [convert(part) for part in split(text)])
 
 
 def _truth(text: str) -> bool:
     if text.lower() in _TRUE + _FALSE:
         return text.lower() in _TRUE
-    raise argparse.ArgumentTypeError(f"must be true or false, got {text!r:.80}")
-
-
-def _dtype(text: str) -> str:
-    try:
-        return dtype_name(text)
-    except Error as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    raise Error(f"must be true or false, got {text!r:.80}")
 
 
 def add_aliases(group: Any, names: Iterable[str]) -> None:
@@ -59,19 +56,7 @@ def add_aliases(group: Any, names: Iterable[str]) -> None:
             known[alias] = known[flag(target)]
 
 
-_READERS: Mapping[str, Callable[[str], Any]] = {"int": _whole, "float": _real, "bool": _truth, "str": str}
-
-
-def several(read: Callable[[str], Any]) -> Callable[[str], list[Any]]:
-    """A reader of comma lists."""
-
-    def reader(text: str) -> list[Any]:
-        parts = [part.strip() for part in text.split(",")]
-        if not all(parts):
-            raise argparse.ArgumentTypeError(f"must be values separated by commas, got {text!r:.80}")
-        return [read(part) for part in parts]
-
-    return reader
+READERS: Mapping[str, Callable[[str], Any]] = {"int": whole, "float": float, "bool": _truth, "str": str}
 
 
 def add_fields(parser: argparse.ArgumentParser, operator: type[Operator], *, lists: bool) -> None:
@@ -82,34 +67,34 @@ def add_fields(parser: argparse.ArgumentParser, operator: type[Operator], *, lis
     names = set()
     for field in dataclasses.fields(operator):  # type: ignore[arg-type]
         kind = field.type if isinstance(field.type, str) else field.type.__name__
-        read = _dtype if field.name.endswith("dtype") else _READERS[kind]
+        read = dtype_name if field.name.endswith("dtype") else READERS[kind]
         names.add(field.name)
         shown = f"default {field.default!r}" if field.default != "" else "default: chosen by the kernel"
         shown += f"; also {flag(letter)}" if (letter := GEMM.get(field.name)) and set(GEMM) <= set(operator.field_names()) else ""
         common: dict[str, Any] = {"dest": f"field_{field.name}", "default": argparse.SUPPRESS, "help": shown}
         if kind == "bool" and lists:
-            group.add_argument(flag(field.name), nargs="?", const=[True], type=several(read), metavar="true,false", **common)
+            group.add_argument(flag(field.name), nargs="?", const=[True], type=listed(read), metavar="true,false", **common)
             no = {"const": [False], "action": "store_const", "dest": common["dest"], "default": argparse.SUPPRESS}
             group.add_argument(f"--no-{field.name.replace('_', '-')}", **no)
         elif kind == "bool":
             group.add_argument(flag(field.name), action=argparse.BooleanOptionalAction, **common)
         else:
             group.add_argument(
-                flag(field.name), type=several(read) if lists else read, metavar="N,…" if lists else kind.upper(), **common
+                flag(field.name), type=listed(read) if lists else typed(read), metavar="N,…" if lists else kind.upper(), **common
             )
     if {"seq_q", "seq_kv"} & names:
         group.add_argument(
             "--seq-len",
             dest="field_seq_len",
             default=argparse.SUPPRESS,
-            type=several(_whole) if lists else _whole,
+            type=listed(whole) if lists else typed(whole),
             metavar="N,…" if lists else "INT",
             help="shorthand for seq_q = seq_kv",
         )
     add_aliases(group, names)
     group.add_argument(
         "--variant",
-        type=several(str) if lists else str,
+        type=listed(str) if lists else str,
         help=f"{', '.join(operator.variants) or 'none'} (default: the last that suits the problem here)",
     )
 

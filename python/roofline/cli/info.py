@@ -75,8 +75,7 @@ def explain(options: argparse.Namespace) -> int:
     for section in explanation.sections:
         screen.line()
         if section.table is not None:
-            shown = section.table
-            screen.table(shown.headers, shown.rows, title=section.title, wide=shown.wide, drop=shown.drop)
+            screen.show(section.table, title=section.title)
         else:
             screen.line(section.title)
         screen.lines(section.lines)

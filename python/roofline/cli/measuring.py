@@ -45,8 +45,7 @@ def measure(options: argparse.Namespace) -> int:
     if options.json:
         screen.json(machine.to_dict())
     elif not options.quiet:
-        shown = ceiling_table(machine)
-        screen.table(shown.headers, shown.rows, title=f"{machine.name}, {machine.device}", wide=shown.wide, drop=shown.drop)
+        screen.show(ceiling_table(machine), title=f"{machine.name}, {machine.device}")
         screen.line()
         screen.notes("left out:", [f"{name}: {reason}" for name, reason in machine.provenance["left_out"].items()])
         screen.notes("notes:", sanity_lines(machine))
@@ -144,8 +143,7 @@ def _show_sweep(results: Any, screen: Terminal, as_json: bool, silent: bool) -> 
         for m in results:
             screen.json(m.to_dict())
     elif not silent:
-        shown = compact_table(results, sort=False)
-        screen.table(shown.headers, shown.rows, wide=shown.wide, drop=shown.drop)
+        screen.show(compact_table(results, sort=False))
         screen.line()
         screen.notes("not ok:", reasons(results))
 
@@ -233,12 +231,9 @@ def _show_report(made: Any, screen: Terminal) -> None:
     from ..report.markdown import end_check_lines, left_out_counts, prediction_lines
     from ..report.tables import ceiling_table, compact_table, reasons, sanity_lines, slower_defaults
 
-    shown = ceiling_table(made.machine)
-    title = f"Ceilings of {made.machine.name}, {made.machine.device}"
-    screen.table(shown.headers, shown.rows, title=title, wide=shown.wide, drop=shown.drop)
+    screen.show(ceiling_table(made.machine), title=f"Ceilings of {made.machine.name}, {made.machine.device}")
     screen.line()
-    shown = compact_table(made.results)
-    screen.table(shown.headers, shown.rows, title="Operators", wide=shown.wide, drop=shown.drop)
+    screen.show(compact_table(made.results), title="Operators")
     screen.line()
     screen.notes("not ok:", reasons(made.results))
     screen.notes("defaults that are not the fastest:", slower_defaults(made.machine, made.results))

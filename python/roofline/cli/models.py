@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from ..errors import Error
-from ..words import split, whole
+from ..units import parse_si, parse_time_s
+from ..words import whole
+from .fields import READERS, add_aliases, listed, typed
 
 PHASES = ("prefill", "decode", "mixed", "training")
 # Fields of phases as flags: (field, type, what it is).
@@ -25,29 +26,6 @@ FIELDS: tuple[tuple[str, str, str], ...] = (
     ("gradients", "str", "training: dtype of the gradients (default fp32)"),
     ("moments", "str", "training: dtype of Adam's moments (default fp32)"),
 )
-
-
-def typed(convert: Callable[[str], Any]) -> Callable[[str], Any]:
-    """An argument's type whose errors are ours."""
-
-    def read(text: str) -> Any:
-        try:
-            return convert(text)
-        except (Error, ValueError) as error:
-            raise argparse.ArgumentTypeError(
-                str(error) if isinstance(error, Error) else f"must be a number, got {text!r:.80}"
-            ) from error
-
-    return read
-
-
-def listed(convert: Callable[[str], Any]) -> Callable[[str], list[Any]]:
-    """A type for comma lists of another."""
-    return typed(lambda text: [convert(part) for part in split(text)])
-
-
-PLAIN: dict[str, Callable[[str], Any]] = {"int": whole, "float": float, "str": str}
-TYPES: dict[str, Callable[[str], Any]] = {"int": typed(whole), "float": typed(float), "str": str}
 
 
 def config_flag(parser: argparse.ArgumentParser) -> None:
@@ -82,10 +60,8 @@ def model_flags(parser: argparse.ArgumentParser) -> None:
 
 def field_flags(group: Any, *, lists: bool = False, **instead: Callable[[str], Any]) -> None:
     """A flag for each field of a phase, aliases included. lists: each takes a comma list. instead: types of single ones."""
-    from .fields import add_aliases
-
     for name, kind, meaning in FIELDS:
-        read = instead.get(name) or (listed(PLAIN[kind]) if lists else TYPES[kind])
+        read = instead.get(name) or (listed if lists else typed)(READERS[kind])
         group.add_argument(f"--{name.replace('_', '-')}", type=read, metavar=f"{kind.upper()}{',…' if lists else ''}", help=meaning)
     group.add_argument("--no-master", dest="master", action="store_false", help="training: no fp32 copy of the weights")
     add_aliases(group, [name for name, _, _ in FIELDS])
@@ -93,10 +69,18 @@ def field_flags(group: Any, *, lists: bool = False, **instead: Callable[[str], A
 
 def ranks_flags(group: Any, *, lists: bool = False) -> None:
     """Over how many devices the model is spread."""
-    read = listed(whole) if lists else TYPES["int"]
+    read = (listed if lists else typed)(whole)
     group.add_argument("--tp", type=read, help="ranks of tensor parallelism (default: those of 8xH100, else 1)")
     group.add_argument(
         "--ep", type=read, default=1, help="ranks of expert parallelism, which share the batch too (default 1)"
+    )
+
+
+def link_flags(group: Any) -> None:
+    """What a kernel's launch takes, and the link between ranks."""
+    group.add_argument("--launch", type=typed(parse_time_s), metavar="TIME", help="of each kernel (default: the machine's)")
+    group.add_argument(
+        "--link", type=typed(lambda text: parse_si(text, "B/s")), metavar="RATE", help="between ranks, one way: 450GB/s"
     )
 
 
@@ -115,10 +99,3 @@ def given_fields(options: argparse.Namespace) -> dict[str, Any]:
     """The fields of phases that were given as flags."""
     given = {name: getattr(options, name) for name, _, _ in FIELDS if getattr(options, name) is not None}
     return given if options.master else {**given, "master": False}
-
-
-def phase_of(name: str, fields: Mapping[str, Any]) -> Any:
-    """The phase of this name with these fields, `seq_len` included. Raises Error for an unknown field."""
-    from ..transformer import phase_of as made
-
-    return made(name, fields)

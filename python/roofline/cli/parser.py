@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import re
@@ -11,7 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from ..units import GIB, KIB, MIB
+from ..errors import Error
+from ..units import MIB, parse_bytes
 from ..words import hint
 from .exit_codes import OK, BadInput
 
@@ -29,8 +31,6 @@ examples:
   roofline compare before.json after.json             what changed by more than its noise
   roofline claims --wrong                             what well-known texts on the roofline have wrong, and the call that shows it
   roofline doctor                                     what is missing here, and its cure"""
-
-BYTES = {"k": 1e3, "ki": KIB, "m": 1e6, "mi": MIB, "g": 1e9, "gi": GIB, "t": 1e12, "ti": 1024 * GIB}
 
 
 class _Once(argparse._StoreAction):
@@ -96,49 +96,28 @@ def _list_devices(parser: Any, as_json: bool, help: str = "list devices, and the
     parser.add_argument("--list-devices", action=_Now, answer=("info", "devices"), as_json=as_json, help=help)
 
 
-def _positive(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be a positive number of seconds, got {text!r:.80}")
-    return value
+def _checked(read: Callable[[str], Any], fits: Callable[[Any], bool], what: str) -> Callable[[str], Any]:
+    """A type for values that fit. what: these, as an error says."""
+
+    def reader(text: str) -> Any:
+        with contextlib.suppress(Error, ValueError):
+            if fits(value := read(text)):
+                return value
+        raise argparse.ArgumentTypeError(f"must be {what}, got {text!r:.80}")
+
+    return reader
 
 
-def _bytes(text: str) -> int:
-    number = text.rstrip("bBkKmMgGtTi")
-    unit = BYTES.get(text[len(number) :].removesuffix("B").removesuffix("b").lower())
-    try:
-        value = int(float(number) * (unit or 0))
-    except (ValueError, OverflowError):
-        value = 0
-    if not MIB <= value < 2**50:
-        raise argparse.ArgumentTypeError(f"must be a size from 1MiB, such as 512MiB or 8GB, got {text!r:.80}")
-    return value
+def _whole(least: int) -> Callable[[str], Any]:
+    return _checked(int, lambda value: least <= value < 2**31, f"a whole number from {least}")
 
 
-def _share(text: str) -> float:
-    try:
-        value = float(text.rstrip("% ")) / (100 if text.rstrip().endswith("%") else 1)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < 1:
-        raise argparse.ArgumentTypeError(f"must be a share such as 0.01 or 1%, got {text!r:.80}")
-    return value
-
-
-def _whole(least: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = least - 1
-        if not least <= value < 2**31:
-            raise argparse.ArgumentTypeError(f"must be a whole number from {least}, got {text!r:.80}")
-        return value
-
-    return read
+_positive = _checked(float, lambda value: 0 < value < float("inf"), "a positive number of seconds")
+_bytes = _checked(parse_bytes, lambda value: MIB <= value < 2**50, "a size from 1MiB, such as 512MiB or 8GB")
+_share = _checked(
+    lambda text: float(text.rstrip("% ")) / (100 if text.rstrip().endswith("%") else 1), lambda value: 0 <= value < 1,
+    "a share such as 0.01 or 1%",
+)  # fmt: skip
 
 
 def _talking(parser: argparse.ArgumentParser, as_json: bool) -> None:

@@ -14,8 +14,8 @@ from ..machine.naming import machine_list
 from ..units import parse_bytes, parse_si, parse_time_s
 from ..words import nearest, whole
 from .exit_codes import OK, BadInput, checking_input
+from .fields import typed
 from .inputs import output_file, write_outputs
-from .models import typed
 from .terminal import Terminal
 
 SUFFIXES = (".svg", ".png", ".csv")

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..units import fmt_si, parse_bytes, parse_si, parse_time_s
-from ..words import split
+from ..words import split, whole
 from .exit_codes import OK, BadInput, checking_input
-from .fields import add_fields, description
+from .fields import add_fields, description, listed, typed
 from .fields import given_fields as operator_fields
-from .models import PHASES, TYPES, dtypes_of, field_flags, given_fields, listed, model_flags, ranks_flags, typed
+from .models import PHASES, dtypes_of, field_flags, given_fields, model_flags, ranks_flags
 from .terminal import Terminal
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def flags(parser: argparse.ArgumentParser, operator: type[Operator] | None = Non
         _how_of_models(how)
     else:
         how.add_argument("--level", help="where the operands lie: DRAM (default), L3, L2, L1")
-        how.add_argument("--threads", type=TYPES["int"], help="of a CPU (default: the most that were measured)")
+        how.add_argument("--threads", type=typed(whole), help="of a CPU (default: the most that were measured)")
         how.add_argument("--unit", choices=("core", "tensor"), help="whose compute ceiling (default: tensor units for products)")
 
 
@@ -72,7 +72,7 @@ def _how_of_models(how: Any) -> None:
     how.add_argument("--link-latency", type=typed(parse_time_s), default=0.0, metavar="TIME", help="of a collective, e.g. 10us")
     how.add_argument("--memory", type=typed(parse_bytes), metavar="SIZE", help="of one device, e.g. 80GB (default: the machine's)")
     how.add_argument(
-        "--memory-share", type=TYPES["float"], default=1.0, metavar="SHARE", help="of it that may be used (default 1)"
+        "--memory-share", type=typed(float), default=1.0, metavar="SHARE", help="of it that may be used (default 1)"
     )
     how.add_argument("--ignore-memory", action="store_true", help="predict what does not fit in memory too")
     how.add_argument("--advice", action="store_true", help="also what changes would gain")

@@ -7,10 +7,13 @@ import os
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from .._repr import Row, printable, text_table
 from .._repr.text import right_aligned, width
+
+if TYPE_CHECKING:
+    from ..report.tables import Table
 
 NARROWEST = 14  # a folded column is still readable at this width
 # For terminals without Unicode: nearest characters, of the same width where there is one.
@@ -96,6 +99,10 @@ class Terminal:
             title = ""
         if left_out:
             self.line(f"(left out: {', '.join(name for name in headers if name in left_out)}; --wide shows all)")
+
+    def show(self, table: Table, *, title: str = "") -> None:
+        """A table of a report."""
+        self.table(table.headers, table.rows, title=title, wide=table.wide, drop=table.drop)
 
     def columns(self) -> int:
         """Width of the terminal; COLUMNS wins."""
