@@ -37,6 +37,8 @@ from roofline.machine import (
     write_atomically,
 )
 from roofline.machine.statistics import autocorrelation
+from roofline.operators import MIXES
+from roofline.probes import PROBES
 
 
 def bandwidth(
@@ -587,6 +589,12 @@ def test_the_file_fits_its_schema(tmp_path: Path, schema: Any, closed: Any) -> N
         broken = json.loads(json.dumps(written))
         broken["machines"][0]["ceilings"][0][key] = bad
         assert not check.is_valid(broken), key
+
+
+def test_the_schema_knows_every_probe_and_access(schema: Any) -> None:
+    fields = schema("machine").schema["$defs"]["ceiling"]["properties"]
+    assert set(fields["probe"]["enum"]) == {probe.id for probe in PROBES}
+    assert set(MIXES) <= set(fields["access"]["enum"])
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ from roofline.probes.draws import DRAWN, Even, in_dtype
 from roofline.probes.kernels import OF_REPORTS, drawn_for
 from roofline.questions import predict
 from roofline.report.points import default_points
+from roofline.report.tables import kernel_table
 
 
 def ceilings() -> dict[str, Ceiling]:
@@ -574,6 +575,13 @@ def test_costs_of_a_kernel_are_found(operator: str, variant: str) -> None:
             stated_s = sum(TRUE.more_s(problem, memory_s, rest_s, 0.0, cold=cold, launch_s=launch_s).values())
             assert stated_s == pytest.approx(true_s(problem, memory_s, rest_s, cold, launch_s))
     assert kernel_costs(machine(), OPERATORS[operator](), variant) is None
+
+
+def test_a_report_says_how_long_threads_wait_for_each_other() -> None:
+    table = kernel_table(machine(**kernel_times("rms_norm", "fused")))
+    ((*_, joins),) = table.rows
+    assert table.headers[-1] == "joins" and joins.startswith("× ")
+    assert float(joins.removeprefix("× ")) == pytest.approx(1.5, rel=0.2)
 
 
 def test_a_variant_is_charged_for_its_kernel() -> None:

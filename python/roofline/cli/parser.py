@@ -136,7 +136,7 @@ def _measuring(parser: argparse.ArgumentParser, *, machine: bool = True) -> None
     group.add_argument("--seed", type=_whole(0), default=0, help="of the random data (default 0)")
     pace = group.add_mutually_exclusive_group()
     pace.add_argument("--quick", action="store_true", help="short samples, fewer ceilings and points")
-    pace.add_argument("--thorough", action="store_true", help="long samples, and every ceiling and series: some ten minutes")
+    pace.add_argument("--thorough", action="store_true", help="long samples, and every ceiling and series: 10 to 20 minutes")
     group.add_argument("--min-samples", type=_whole(3), help="at least this many samples a point (unless --timeout comes first)")
     group.add_argument(
         "--max-noise", type=_share, help="stop when the 95 %% interval is this narrow: half-width over median, 0.01 or 1%%"

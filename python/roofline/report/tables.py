@@ -25,7 +25,7 @@ WORST = 10  # predictions that are listed
 NEAR = 0.5  # a roof that allows at least this share of the limiting roof's time is one the model overlaps perfectly
 SLOWER = 0.95  # of a default's time: another variant that takes less is said to be faster
 KERNELS = (
-    "Measured over expected time of the parts, and what is added to it, from standard problems. Barriers: how long threads wait "
+    "Measured over expected time of the parts, and what is added to it, from standard problems. joins: how long threads wait "
     "for each other inside the kernel, over the time of its launches."
 )
 MOVED = 0.05  # the bracket rule: ends of a roof further apart than this are two different roofs
@@ -168,7 +168,7 @@ def kernel_table(machine: Machine) -> Table:
             factors = (f"× {fmt_number(factor)}" for factor in (found.memory, found.caches))
             seconds = (fmt_si(x, "s") for x in (found.loop_s, found.start_s, found.cold_s))
             rows.append((*names, *factors, *seconds, f"× {fmt_number(found.joins)}"))
-    headers = ("operator", "variant", "dtype", "", "in memory", "in caches", "each loop", "start", "cold start more", "barriers")
+    headers = ("operator", "variant", "dtype", "", "in memory", "in caches", "each loop", "start", "cold start more", "joins")
     return Table(headers=headers, rows=rows)
 
 
