@@ -108,14 +108,13 @@ def measured(
     problem: Operator, share: float, variant: str = "tiled", steps: dict[str, float] | None = None, **more: Any
 ) -> Measurement:
     """That reaches this share of the machine's fp32 and DRAM roofs."""
-    fields = {k: v for k, v in problem.to_dict().items() if k != "operator"}
     flops, moved = count(problem).flops, count(problem).bytes
     compute = flops / 220e9 > moved / 38e9
     bracket = Bracket(label="roof", kind="compute" if compute else "bandwidth", level="" if compute else "DRAM",
                       before_samples=(220e9 if compute else 38e9,))  # fmt: skip
     time_s = more.pop("time_s", max(flops / 220e9, moved / 38e9, 3e-6) / share)
     return Measurement(
-        operator=problem.name, problem=fields, variant=variant, device="cpu", threads=2, cache_state="cold",
+        operator=problem.name, problem=problem.to_dict(), variant=variant, device="cpu", threads=2, cache_state="cold",
         samples_s=around(time_s),
         flops={"all": flops}, bytes={"compulsory": moved}, level="DRAM", brackets=(bracket,),
         steps={name: (each,) for name, each in (steps or {}).items()}, link_bytes=int(problem.link_bytes()),

@@ -103,8 +103,7 @@ class Cells:
             if name:
                 ax.add_patch(Rectangle((left - 0.5, top - 0.5), right - left, end - top, facecolor=_fill(theme, name),
                                        hatch=style.HATCHES.get(_kind(name), ""), edgecolor=theme("muted"), linewidth=0.4,
-                                       zorder=1.5,
-                                       gid=f"block {name} {top} {left}"))  # fmt: skip
+                                       zorder=1.5, gid=f"block {name} {top} {left}"))  # fmt: skip
         for zorder, (colour, width) in enumerate((("paper", 4.2), ("red", 2.2)), start=2):
             for ends in self.border:
                 ax.plot(*ends, color=theme(colour), linewidth=width, zorder=zorder, label="_ridge",
@@ -135,8 +134,7 @@ class Cells:
         for kind in dict.fromkeys(kinds.reshape(-1).tolist()):
             if kind:
                 handles.append(Patch(facecolor=_fill(theme, kind), hatch=style.HATCHES.get(_kind(kind), ""),
-                                     edgecolor=theme("muted"),
-                                     linewidth=0.4))  # fmt: skip
+                                     edgecolor=theme("muted"), linewidth=0.4))  # fmt: skip
                 names.append(self.unfit if kind == "unfit" else kind)
         if scale:
             flat = np.asarray(self.values, dtype=float).reshape(-1)

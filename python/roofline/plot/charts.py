@@ -281,8 +281,7 @@ class Chart:
             labels.around((x, y), fmt_number(x, 3), colour="muted", gid="ridge")
         for guide in self.guides:
             labels.end_of([(guide.x, bottom * (top / bottom) ** share) for share in (0.06, 0.12, 0.18, 0.24, 0.5, 0.95)],
-                          guide.name,
-                          size=style.TINY, colour="muted", gid="guide")  # fmt: skip
+                          guide.name, size=style.TINY, colour="muted", gid="guide")  # fmt: skip
         written = [line for line in self.lines if line.marker and self.values]
         if 0 < len(written) <= 3 and not self.dots:
             for line in written:

@@ -46,11 +46,10 @@ def machine_line(machine: Machine, *more: str) -> str:
     return "  ·  ".join(fact for fact in facts if fact)
 
 
-def machine_notes(machines: Iterable[Machine]) -> tuple[str, ...]:
-    """A line on each machine, and whether its numbers are a datasheet's."""
-    return tuple(
-        machine_line(m, *(("from its datasheet",) if all(c.source == "datasheet" for c in m.ceilings) else ())) for m in machines
-    )
+def machine_notes(machines: Iterable[Machine | None]) -> list[str]:
+    """A line on each machine that there is, and whether its numbers are a datasheet's."""
+    given = [m for m in machines if m is not None]
+    return [machine_line(m, "from its datasheet" if all(c.source == "datasheet" for c in m.ceilings) else "") for m in given]
 
 
 def dashes_of(*ceilings: Ceiling) -> Any:
@@ -112,8 +111,7 @@ def level_lines(levels: Iterable[Level], low: float, high: float, *, key: bool =
     """Ridge points across a chart, highest first."""
     return [
         Line(label=level.label.partition(" (")[0] if key else level.label, points=[(low, level.y), (high, level.y)],
-             colour="muted", dashes=level.dashes, width=0.9,
-             write="" if key else "flat", key=key, small=True, gid="level")
+             colour="muted", dashes=level.dashes, width=0.9, write="" if key else "flat", key=key, small=True, gid="level")
         for level in sorted(levels, key=lambda each: -each.y)
     ]  # fmt: skip
 

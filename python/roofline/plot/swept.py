@@ -89,7 +89,7 @@ def points_of(
     if not found:
         raise Error("there is nothing to draw: no measurement of that operator and variant has a time")
     return [
-        Swept(problem=p, fields={k: v for k, v in p.to_dict().items() if k != "operator"}, variant=v, measured=m,
+        Swept(problem=p, fields=p.to_dict(), variant=v, measured=m,
               expected=None if machine is None else predict_problem(machine, p, variant=v or None,
                                                                     plan=m.plan if m and m.plan else None))
         for p, v, m in found

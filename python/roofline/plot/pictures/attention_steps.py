@@ -65,18 +65,13 @@ def _counts(problem: Operator, name: str, kernel: Operator) -> Counts:
 
 def _measured(results: list[Measurement], problem: Operator | None) -> tuple[Measurement | None, Measurement | None]:
     """The attention of several steps that was timed, and the fastest fused one of its problem."""
-    own = [
-        m for m in results if m.operator == "attention" and m.time_s and (problem is None or dict(m.problem) == _fields(problem))
-    ]
+    fields = None if problem is None else problem.to_dict()
+    own = [m for m in results if m.operator == "attention" and m.time_s and fields in (None, dict(m.problem))]
     steps = next((m for m in own if len(m.steps) > 1), None)
     if steps is None:
         return None, None
     fused = [m for m in own if dict(m.problem) == dict(steps.problem) and not m.steps and m.cache_state == steps.cache_state]
     return steps, min(fused, key=lambda m: m.time_s or 0.0, default=None)
-
-
-def _fields(problem: Operator) -> dict[str, Any]:
-    return {name: value for name, value in problem.to_dict().items() if name != "operator"}
 
 
 @picture("FLOPs, bytes, intensity, time and rates of attention kernel by kernel: what fusion saves", group="model",
@@ -134,12 +129,10 @@ def attention_steps(
         f"{k} {fields[k]}" for k in ("batch", "heads", "kv_heads", "seq_q", "seq_kv", "head_dim", "dtype") if k in fields
     )
     mask = "causal" if fields.get("causal") else "no mask"
-    notes = [*(machine_notes([on]) if on is not None else ()), f"{problem.name.replace('_', ' ')}, one layer, {mask}: {what}"]
-    notes += (
-        [f"bars: measured, {seen.variant} and {fused.variant if fused else 'no fused one'}; ticks: what the roofs allow"]
-        if seen
-        else []
-    )
+    notes = [*machine_notes([on]), f"{problem.name.replace('_', ' ')}, one layer, {mask}: {what}"]
+    if seen:
+        beside = fused.variant if fused else "no fused one"
+        notes.append(f"bars: measured, {seen.variant} and {beside}; ticks: what the roofs allow")
     notes.append("unfused: a kernel each, scores in attention's dtype pass memory four times; fused: q, k, v and the result once")
     for each in wanted("quantity", quantity, tuple(QUANTITIES) if timed else ("flops_per_byte", "flops", "bytes")):
         yield _rows(each, steps, notes)

@@ -46,8 +46,7 @@ def _path(name: str, steps: Sequence[Step], index: int, of: str, fits: Sequence[
         for n, x, y in dict.fromkeys((steps[0], steps[-1]))
     ]
     ends[-1] = Dot(name=f"{name} {ends[-1].name}" if len(ends) > 1 or len(steps) == 1 else name, x=ends[-1].x, y=ends[-1].y,
-                   marker=marker,
-                   colour=colour, hollow=of == "model", text=of)  # fmt: skip
+                   marker=marker, colour=colour, hollow=of == "model", text=of)  # fmt: skip
     rows = [{"element": "path", "label": name, "of": of, "batch": n, "flops_per_byte": x, "flops_per_s": y} for n, x, y in steps]
     return line, ends, rows
 
@@ -103,7 +102,6 @@ def batch_path(
 def _of_model(on: Machine, config: Any, sizes: tuple[int, ...], keys: int, results: Measured | None, how: Any) -> Any:
     e = decode_steps(config, on, sizes, keys, how)
     steps = list(zip(map(float, sizes), e.flops_per_byte.tolist(), (e.flops / e.time_s).tolist(), strict=True))
-    lines, dots, rows = [], [], []
     line, ends, more = _path("batch", steps, 0, "model", e.fits.tolist())
     lines, dots, rows = [line], ends, more
     notes = [*machine_notes([on]), f"{config.name}, {keys} keys a sequence: FLOPs of a whole decode step over its time"]

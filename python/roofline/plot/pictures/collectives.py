@@ -54,9 +54,7 @@ def collectives(
         if on is None:
             raise Error("give measurements of collectives (results), or a machine with a link")
     lines, rows = [], []
-    link = None
-    if on is not None:
-        link = on.link()
+    link = None if on is None else on.link()
     for index, (name, problem) in enumerate(problems.items()):
         colour, marker, _ = style.series(index)
         seen = sorted(groups.get(name, []))
@@ -74,20 +72,15 @@ def collectives(
                 received = problem.replace(elements=max(int(moved / each), 1)).link_bytes()
                 expected.append((float(moved), received, link_latency_s + received / link.value))
             lines.append(Line(label=f"{name}, expected", points=[(m, b / t) for m, b, t in expected if b], colour=colour,
-                              marker=marker,
-                              hollow=True, dashes=style.DASHED, write="" if many else "end", key=many))  # fmt: skip
+                              marker=marker, hollow=True, dashes=style.DASHED, write="" if many else "end", key=many))  # fmt: skip
             rows += [{"element": "point", "label": name, "of": "model", "size_bytes": moved, "link_bytes": b, "time_s": t,
                       "link_bytes_per_s": b / t} for moved, b, t in expected]  # fmt: skip
     ends = [x for line in lines for x, _ in line.points]
     if link is not None:
         lines.append(Line(label=f"{link.label}", points=[(min(ends), link.value), (max(ends), link.value)], colour="muted",
-                          width=0.9,
-                          dashes="-" if link.source == "measured" else style.DASHED, write="flat", small=True,
+                          width=0.9, dashes="-" if link.source == "measured" else style.DASHED, write="flat", small=True,
                           gid="level"))  # fmt: skip
-    notes = [
-        *(machine_notes([on]) if on is not None else ()),
-        "bandwidth: bytes that one rank receives (and sends as many) over the time",
-    ]
+    notes = [*machine_notes([on]), "bandwidth: bytes that one rank receives (and sends as many) over the time"]
     notes += [f"expected: the link, and {fmt_si(link_latency_s, 's')} for each collective"] if link is not None else []
     yield Chart(title="Bandwidth of collectives over the message size", x_label="Bytes of the tensor", x_kind="size",
                 y_label="Bandwidth of a rank", y_unit="B/s", lines=lines, rows=rows, notes=notes)  # fmt: skip

@@ -106,8 +106,7 @@ def compute_ceilings(
             share = fmt_percent(c.value / machine.compute(c.dtype).value, 2)
             label = f"library GEMM, measured: {c.dtype} {fmt_si(c.value, 'FLOP/s')}, {share}"
             roofs.append(Roof(label=label, rate=c.value, slope=False, dashes=style.DASHES[2], width=1.0,
-                              start=c.value / memory.value,
-                              element="library_gemm"))  # fmt: skip
+                              start=c.value / memory.value, element="library_gemm"))  # fmt: skip
     dots = []
     for index, (name, each) in enumerate(placed):
         colour, marker, _ = style.series(index)
@@ -115,7 +114,7 @@ def compute_ceilings(
                   "roof": each.roofs.labels["compute"]}  # fmt: skip
         dots.append(Dot(name=name, x=each.flops_per_byte, y=each.attainable_flops_per_s, marker=marker, colour=colour,
                         text=f"{fmt_number(each.flops_per_byte)} FLOP/byte", record=record))  # fmt: skip
-    notes = [*machine_notes([machine] if source is machine else [machine, source])]
+    notes = machine_notes([machine] if source is machine else [machine, source])
     notes.append(f"dots: {config.name}, all layers, what the roofs allow; its products meet {dots[-1].record['roof']}")
     notes += [] if gemms else [f"no product of a library was measured on {source.name}"]
     yield roofs_chart(f"Compute ceilings of {machine.name}, and {config.name}", roofs, dots, ridges=ridges, notes=notes)

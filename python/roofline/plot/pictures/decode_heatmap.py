@@ -118,8 +118,7 @@ def decode_heatmap(
         suffix = {"model": "", "measured": ", measured", "ratio": ", measured over model"}[of]
         yield Cells(
             title=f"{QUANTITIES[each]}{suffix}: {config.name}", x_label="Context length [tokens]", y_label="Batch", xs=columns,
-            ys=rows,
-            values=values, texts=texts, fits=e.fits, border=edges, notes=notes, rows=[*cells, *ridges],
+            ys=rows, values=values, texts=texts, fits=e.fits, border=edges, notes=notes, rows=[*cells, *ridges],
             border_name=f"ridge point, {fmt_number(crossings[0].ridge)} FLOP/byte",
             scale="names" if each == "bound" else "ratio" if of == "ratio" else "log",
         )  # fmt: skip

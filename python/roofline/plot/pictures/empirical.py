@@ -168,8 +168,7 @@ def empirical(
         points = [(p.intensity_flops_per_byte, p.summary.median) for p in e.points]
         named = fit is None or fit.knee is None
         paths.append(Line(label=f"{e.level} {e.access}", points=points, colour=colour, marker=marker, hollow=True, width=0.0,
-                          dashes="none",
-                          bars=[(p.summary.low, p.summary.high) for p in e.points], write="end" if named else "",
+                          dashes="none", bars=[(p.summary.low, p.summary.high) for p in e.points], write="end" if named else "",
                           gid="sweep"))  # fmt: skip
         if fit is None or (fit.bandwidth is None and fit.peak is None):
             continue

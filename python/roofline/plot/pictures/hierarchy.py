@@ -136,9 +136,8 @@ def hierarchy(
 def _measured(problem: Operator, results: Measured | None) -> dict[str, float]:
     """FLOP/s of each variant of the problem, the fastest; of a product what is not naive is tiled."""
     found: dict[str, float] = {}
-    fields: dict[str, Any] = {k: v for k, v in problem.to_dict().items() if k != "operator"}
     for m in results_of(results):
-        if m.operator == problem.name and dict(m.problem) == fields and m.flops_per_s and m.variant != "ncu":
+        if m.operator == problem.name and dict(m.problem) == problem.to_dict() and m.flops_per_s and m.variant != "ncu":
             name = "naive" if m.variant == "naive" else "tiled"
             found[name] = max(found.get(name, 0.0), m.flops_per_s)
     return found

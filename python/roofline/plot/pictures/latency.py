@@ -40,8 +40,7 @@ def latency(machine: Given, **look: Unpack[Look]) -> Panels:
         n = c.value * c.clock_hz if c.clock_hz else None
         cycles = f", {fmt_number(n, 3 if n >= 100 else 2)} cycles" if n else ""
         dots.append(Dot(name=f"{fmt_si(c.value, 's')}{cycles}{', 4 KiB pages' if small else ''}", x=levels.index(c.level) + 1,
-                        y=c.value,
-                        marker=marker, colour=colour, hollow=small, bar=(c.summary.low, c.summary.high)))  # fmt: skip
+                        y=c.value, marker=marker, colour=colour, hollow=small, bar=(c.summary.low, c.summary.high)))  # fmt: skip
     pages = "; filled: huge pages, hollow: 4 KiB pages" if any(dot.hollow for dot in dots) else ""
     rows = [
         {"element": "latency", "label": c.name, "level": c.level, "pages": c.problem.get("pages"), "time_s": c.value,

@@ -65,8 +65,7 @@ def machines(machines: Machines, work: Work | None = None, *, dtype: str | None 
             placed = place(each, machine, kind)
             record = {"machine": machine.name, "workload": name, "bound": placed.bound, "flops": each.flops, "bytes": each.bytes}
             dots.append(Dot(name=f"{name} on {machine.name}", x=placed.flops_per_byte, y=placed.attainable_flops_per_s,
-                            marker=marker,
-                            colour=colour, labelled=False, record=record))  # fmt: skip
+                            marker=marker, colour=colour, labelled=False, record=record))  # fmt: skip
     if isinstance(work, TransformerConfig):
         notes.append(f"verticals: phases of {work.name} as a whole, with the {kind} roof for all of their arithmetic")
     title = f"{len(given)} machines, {kind}" if len(given) > 1 else f"{given[0].name}, {kind}"

@@ -64,7 +64,7 @@ def operations(work: Work, *, machine: Given | None = None, **look: Unpack[Steps
         rows.append(Row(label=kernel, marks=marks, text=" / ".join(values.get(name, "–") for name in names), record=record))
     if not rows:
         raise Error("none of these computes anything, so none has an intensity")
-    notes = [*([] if machine is None else machine_notes([machine])), *notes]
+    notes = [*machine_notes([machine]), *notes]
     notes += [f"values: {' / '.join(names)}"] if len(names) > 1 else []
     notes += [f"computes nothing: {', '.join(absent)}"] if absent else []
     legend = {**({name: name for name in names} if len(names) > 1 else {}), RIDGE: "its ridge point"}

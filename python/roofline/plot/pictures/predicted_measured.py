@@ -60,8 +60,7 @@ def predicted_measured(results: Measured, machine: Given | None = None, **look: 
         record = {"element": "measurement", "operator": m.operator, "variant": m.variant, "dtype": m.dtype, "measured_s": seen,
                   "predicted_s": expected, "error": expected / seen - 1, "status": m.status}  # fmt: skip
         dots.append(Dot(name=name, x=seen, y=expected, marker=markers[m.operator], colour=style.dtype_colour(m.dtype),
-                        record=record,
-                        hollow=m.status != "ok", key=f"{m.operator} {m.dtype}".strip(), labelled=False))  # fmt: skip
+                        record=record, hollow=m.status != "ok", key=f"{m.operator} {m.dtype}".strip(), labelled=False))  # fmt: skip
     low = min(min(d.x, d.y) for d in dots) / 1.6
     high = max(max(d.x, d.y) for d in dots) * 1.6
     lines = [Line(label="equal", points=[(low, low), (high, high)], colour="ink", width=1.1, write="slope", small=True)]
@@ -76,13 +75,8 @@ def predicted_measured(results: Measured, machine: Given | None = None, **look: 
     rows += [{"element": "error", "label": f"{name} absolute error", "error": value} for name, value in errors.items()]
     disturbed = sum(d.hollow for d in dots)
     said = ", ".join(f"{name} absolute error {fmt_percent(value, 2)}" for name, value in errors.items())
-    notes = [
-        *(machine_notes([on]) if on is not None else ()),
-        f"{len(calm)} undisturbed points: {said}" if calm else "none was undisturbed",
-    ]
-    notes.append(
-        "predicted from the machine's ceilings" if on is not None else "predicted from the roofs measured just before each point"
-    )
+    notes = [*machine_notes([on]), f"{len(calm)} undisturbed points: {said}" if calm else "none was undisturbed"]
+    notes.append("predicted from " + ("the roofs measured just before each point" if on is None else "the machine's ceilings"))
     notes += [f"hollow: {disturbed} points that were disturbed"] if disturbed else []
     yield Chart(
         title="Predicted against measured", x_label="Measured time", x_unit="s", y_label="Predicted time", y_unit="s", dots=dots,

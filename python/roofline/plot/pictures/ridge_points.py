@@ -49,7 +49,6 @@ def ridge_points(machines: Machines, *, access: str = "read", **look: Unpack[Loo
             )  # fmt: skip
     yield Rows(
         title="Ridge points" if len(given) > 1 else f"Ridge points of {given[0].name}", x_label="Ridge point [FLOP/byte]",
-        rows=rows,
-        log=True, names={"tensor": "tensor units", "core": "cores"},
+        rows=rows, log=True, names={"tensor": "tensor units", "core": "cores"},
         notes=[*machine_notes(given), "below its ridge point a problem is memory-bound, above it compute-bound"],
     )  # fmt: skip

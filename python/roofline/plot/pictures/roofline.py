@@ -18,7 +18,7 @@ from ..asked import Measured, one_of, results_of
 from ..charts import NAMED, Chart, Dot, Line
 from ..figure import Look, Panels, picture
 from ..given import OwnPoint, Points, own_points
-from ..panels import Point
+from ..panels import Point, shortened
 from ..roofs import Roof, machine_line, roofs_chart
 
 IMPLAUSIBLE = 1.03  # a share of the bracket above this is evidence of an error, never a win
@@ -152,8 +152,7 @@ class Placed:
         if m is not None:
             record |= {"level": m.level or None, "operator": m.operator, "variant": m.variant, "status": m.status}
         return Dot(name=self.name, x=self.x, y=self.y, marker=marker, colour=style.dtype_colour(self.dtype),
-                   hollow=self.implausible,
-                   text=self.shares, tick=self.tick, bar=self.bar, key=f"{self.kind} {self.dtype}".strip(),
+                   hollow=self.implausible, text=self.shares, tick=self.tick, bar=self.bar, key=f"{self.kind} {self.dtype}".strip(),
                    record=record)  # fmt: skip
 
 
@@ -174,8 +173,7 @@ def short_names(measurements: Sequence[Measurement]) -> list[str]:
         others = [facts(o) for o in measurements if o.operator == m.operator]
         differing = [text for name, text in facts(m).items() if any(o.get(name) != text for o in others)]
         text = " ".join([m.operator, m.variant, *differing]).replace("  ", " ").strip()
-        half = (NAME_LENGTH - 1) // 2
-        names.append(text if len(text) <= NAME_LENGTH else f"{text[:half].rstrip()}…{text[-half:].lstrip()}")
+        names.append(shortened(text, NAME_LENGTH))
     return names
 
 

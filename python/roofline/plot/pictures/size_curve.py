@@ -39,8 +39,7 @@ def size_curve(machine: Given, *, access: str | None = None, threads: int | None
         colour, marker = style.ACCESS[c.access]
         points = [(float(p.size_bytes), p.summary.median) for p in c.points]
         lines.append(Line(label=c.name, points=points, colour=colour, marker=marker if c.variant != "non_temporal" else "x",
-                          width=0.9,
-                          dashes=style.DASHES[counts.index(c.threads) % 4], write="end",
+                          width=0.9, dashes=style.DASHES[counts.index(c.threads) % 4], write="end",
                           bars=[(p.summary.low, p.summary.high) for p in c.points], gid="curve"))  # fmt: skip
         own: dict[str, Any] = {"label": c.name, "access": c.access, "variant": c.variant or None, "isa": c.isa or None,
                                "threads": c.threads, "status": c.status}  # fmt: skip

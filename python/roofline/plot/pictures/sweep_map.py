@@ -82,10 +82,7 @@ def sweep_map(
     held = {
         k: v for k, v in points[0].fields.items() if k not in (row, column, "seq_q") and len({p.fields[k] for p in points}) == 1
     }
-    notes = [
-        *(machine_notes([on]) if on is not None else ()),
-        f"{chosen or 'compulsory bytes'}: {', '.join(f'{k} {v}' for k, v in held.items())}",
-    ]
+    notes = [*machine_notes([on]), f"{chosen or 'compulsory bytes'}: {', '.join(f'{k} {v}' for k, v in held.items())}"]
     what = points[0].problem.name.replace("_", " ")
     for each in wanted("of", of, there):
         if each not in there:

@@ -29,7 +29,7 @@ def workloads(machine: Given, work: Work, **how: Unpack[StepsAssumptions]) -> Pa
     """
     machine, rest, given = machine_of(machine), dict(how), work_of(work)
     phases = phases_of(rest, LADDER)
-    dots, notes = [], list(machine_notes([machine]))
+    dots, notes = [], machine_notes([machine])
     if isinstance(given, TransformerConfig):
         config, options = modelled(given, rest)
         found = [predict_model(machine, config, each, **{**assumed(options), "must_fit": False}) for each in phases]
