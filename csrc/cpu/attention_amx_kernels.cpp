@@ -61,6 +61,7 @@ ROOFLINE_INLINE void strip(const float* a, const float* other, const float* b, I
 
 struct TileProducts : WordProducts {
   static constexpr Index kColumns = kTile, kKeyStep = kKeys;
+  static constexpr bool kTrims = false;  // its tiles are two vectors wide
 
   static void queries(const Bf16* q, Index rows, Index key_dim, float scale, float* to, Index width) {
     WordProducts::queries(q, rows, key_dim, scale, to, width, AttentionTiledKernels::words(key_dim, kNumbers, kColumns));
@@ -99,16 +100,16 @@ struct TileProducts : WordProducts {
     }
     barrier();
   }
-  template <int Vectors, bool Grow>
-  static void scores(const Chunk&, const Keys&, const float*, Index first, Index last, const float* s, Vec* grow) {
+  template <int Vectors, int First, bool Grow>
+  static void scores(const Chunk&, const Keys&, const float*, Index from, Index to, const float* s, Vec* grow) {
     if constexpr (Grow)
-      for (Index key = first; key < last; ++key)
+      for (Index key = from; key < to; ++key)
 #pragma GCC unroll 8
-        for (int z = 0; z < Vectors; ++z) grow[z] = max(grow[z], load(s + (key * Vectors + z) * kLanes));
+        for (int z = First; z < Vectors; ++z) grow[z] = max(grow[z], load(s + (key * Vectors + z) * kLanes));
   }
-  template <int Vectors>
-  static void weigh(const Chunk& chunk, const Keys& keys, float* s, const Vec (&)[Vectors], bool) {
-    weigh_words<Vectors>(chunk, keys, s, round_up(keys.n, kKeys) / 2);
+  template <int Vectors, int First>
+  static void weigh(const Chunk& chunk, const Keys& keys, Index from, Index to, float* s, const Vec (&)[Vectors], bool) {
+    weigh_words<Vectors, First>(chunk, keys, from, round_up(to, kKeys), s);
   }
   template <int Vectors>
   static void values(const Chunk& chunk, const Keys& keys, const float* p) {
@@ -135,6 +136,6 @@ void tiled_by_amx(const AttentionBlock& block) {
 }  // namespace
 
 extern const AttentionTiledKernels ROOFLINE_TABLE(attention) = {
-    kLanes, kTile, kWidth, TileProducts::kNumbers, TileProducts::kColumns, {nullptr, tiled_by_amx, nullptr}};
+    kLanes, kTile, kWidth, TileProducts::kNumbers, TileProducts::kColumns, {nullptr, tiled_by_amx, nullptr}, 4, TileProducts::kTrims};
 
 }  // namespace roofline::cpu

@@ -31,14 +31,16 @@ struct Chunk {
   Index first;     // row of the block
   Index rows;
   int vectors;
-  Index start, stop;  // keys that any of its queries sees
+  Index start;            // the first key that any of its queries sees
   Index late, full;   // keys that all of them see; none where late is not less
+  Index stops[kVectors];  // past the last key that the queries up to a vector see
+  Index stop() const { return stops[vectors - 1]; }
 };
 
-// Memory that the first chunk prefetches for all chunks while it computes.
+// Memory that is prefetched during the products: so many numbers, `each` with a row of a tile.
 struct Ahead {
   const Number* from;
-  Index n;
+  Index n, each = 0;
 };
 
 // Keys that a chunk meets at a time. Rows of K and V are words: numbers of fp32, or what `Products` reads.
@@ -49,9 +51,10 @@ struct Keys {
   Index key_words, rope_words, value_dim;
   Index value_pitch;
   Index begin, n;
+  Index ends[kVectors];  // the vectors from z on meet keys up to ends[z]
   Number scale;  // of raw scores, times log2(e)
   Number softcap;
-  Ahead with_scores, with_values;
+  Ahead with_scores[2], with_values[2];
 };
 
 alignas(64) constexpr Number kZeros[kWidth] = {};
@@ -60,12 +63,16 @@ ROOFLINE_INLINE Index round_up(Index n, Index multiple) { return (n + multiple -
 
 // The order of the products (rows of keys side by side, columns of V in turn) is none that the hardware sees ahead. So the first
 // chunk prefetches for all. With scores: values of this block that are read in place, or words of the next one that are gathered.
-// With values: the next block's keys. This is the share of the tile [first, last) of `all`.
-ROOFLINE_INLINE void fetch(const Ahead& ahead, Index first, Index last, Index all) {
-  for (Index i = ahead.n * first / all; i < ahead.n * last / all; i += 64 / sizeof(Number)) __builtin_prefetch(ahead.from + i, 0, 2);
+// With values: the next block's keys. While the last chunk meets its last keys, it prefetches where the results go, and the queries
+// that the thread meets next. This is the share of the tile's rows [first, last).
+constexpr Index kLine = 64 / sizeof(Number);
+ROOFLINE_INLINE void fetch(const Ahead (&all)[2], Index first, Index last) {
+  for (const Ahead& ahead : all)
+    for (Index i = first * ahead.each; i < least(last * ahead.each, ahead.n); i += kLine) __builtin_prefetch(ahead.from + i, 0, 2);
 }
 
-template <class Products, int Vectors, bool Grow>
+// Of the vectors from First on.
+template <class Products, int Vectors, int First, bool Grow>
 struct ScoreTiles {
   static constexpr int kChunk = Vectors * kLanes;
   const Keys& keys;
@@ -86,22 +93,22 @@ struct ScoreTiles {
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 8
-      for (int z = 0; z < Vectors; ++z) acc[i][z] = load(begin + i * next + z * kLanes);
-    if (keys.with_scores.n && from == 0) fetch(keys.with_scores, key, key + Rows, keys.n);
+      for (int z = First; z < Vectors; ++z) acc[i][z] = load(begin + i * next + z * kLanes);
+    if (from == 0) fetch(keys.with_scores, key, key + Rows);
     for (Index word = from, end; word < to; word = end) {
       const bool rope = word >= keys.key_words;
       const Index pitch = rope ? keys.rope_words : keys.key_words;
       end = rope ? to : least(to, keys.key_words);
       const Number* const k = rope ? keys.rope + key * pitch + word - keys.key_words : keys.k + key * pitch + word;
-      multiply<Products>(acc, k, pitch, 1, chunk.q + word * kChunk, kChunk, end - word);
+      multiply<Products, First>(acc, k, pitch, 1, chunk.q + word * kChunk, kChunk, end - word);
     }
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 8
-      for (int z = 0; z < Vectors; ++z) store(sums + i * kChunk + z * kLanes, acc[i][z]);
+      for (int z = First; z < Vectors; ++z) store(sums + i * kChunk + z * kLanes, acc[i][z]);
     if constexpr (Grow)
 #pragma GCC unroll 8
-      for (int z = 0; z < Vectors; ++z) {
+      for (int z = First; z < Vectors; ++z) {
         Vec high = grow[z];
 #pragma GCC unroll 8
         for (int i = 0; i < Rows; ++i) high = max(high, acc[i][z]);
@@ -113,17 +120,17 @@ struct ScoreTiles {
 constexpr Index kPassBytes = 32 << 10;  // of a chunk's queries that stay in L1 while all keys pass
 
 // Scores of the keys [first, last), of as many words at a time as queries stay in L1.
-template <class Products, int Vectors, bool Grow>
+template <class Products, int Vectors, int First, bool Grow>
 void score_tiles(const Chunk& chunk, const Keys& keys, const Number* start, Index first, Index last, Number* s, Vec* grow) {
   const Index words = keys.key_words + keys.rope_words;
   const Index passes = (words * Vectors * kLanes * Index{sizeof(Number)} + kPassBytes - 1) / kPassBytes;
   for (Index pass = 0; pass < passes; ++pass) {
     const Index from = words * pass / passes, to = words * (pass + 1) / passes;
-    const auto tiles = [&](const auto& of) { for_tiles<kTileRows<Vectors>>(last - first, of); };
+    const auto tiles = [&](const auto& of) { for_tiles<kTileRows<Vectors - First>>(last - first, of); };
     if (to == words)
-      tiles(ScoreTiles<Products, Vectors, Grow>{keys, chunk, start, from, to, first, s, grow});
+      tiles(ScoreTiles<Products, Vectors, First, Grow>{keys, chunk, start, from, to, first, s, grow});
     else
-      tiles(ScoreTiles<Products, Vectors, false>{keys, chunk, start, from, to, first, s, grow});
+      tiles(ScoreTiles<Products, Vectors, First, false>{keys, chunk, start, from, to, first, s, grow});
   }
 }
 
@@ -132,19 +139,26 @@ struct ValueTiles {
   static constexpr int kChunk = Vectors * kLanes;
   const Keys& keys;
   const Chunk& chunk;
-  const Number* p;  // [rows, width]
-  Index rows;      // of V: keys, or pairs of keys
+  const Number* p;  // [rows of V: keys, or pairs of keys][width]
+
+  template <int First, int Rows>
+  [[gnu::always_inline]] void multiply_from(Vec (&acc)[Rows][Vectors], Index d, Index from) const {
+    const Index to = (keys.ends[First] + Products::kNumbers - 1) / Products::kNumbers;
+    const Number* const v = keys.v + d + from * keys.value_pitch;
+    if (from < to) multiply<Products, First>(acc, v, 1, keys.value_pitch, p + from * kChunk, kChunk, to - from);
+    if constexpr (First + 1 < Vectors) multiply_from<First + 1>(acc, d, to);
+  }
 
   template <int Rows>
   [[gnu::noinline]] void tile(Index d) const {
-    if (keys.with_values.n) fetch(keys.with_values, d, d + Rows, keys.value_dim);
+    fetch(keys.with_values, d, d + Rows);
     Number* out = chunk.out + d * kChunk;
     Vec acc[Rows][Vectors];
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 8
       for (int z = 0; z < Vectors; ++z) acc[i][z] = load(out + i * kChunk + z * kLanes);
-    multiply<Products>(acc, keys.v + d, 1, keys.value_pitch, p, kChunk, rows);
+    multiply_from<0>(acc, d, 0);
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 8
@@ -152,33 +166,33 @@ struct ValueTiles {
   }
 };
 
-// s = 2^s, or 2^(s - up) where the maximum has moved; adds to the sums.
-template <int Vectors, bool Moved>
-void weigh_scores(const Chunk& chunk, Index n, Number* s, const Vec (&up)[Vectors]) {
+// s = 2^s, or 2^(s - up) where the maximum has moved, of the keys [from, to); adds to the sums.
+template <int Vectors, int First, bool Moved>
+void weigh_scores(const Chunk& chunk, Index from, Index to, Number* s, const Vec (&up)[Vectors]) {
   Vec sums[Vectors];
 #pragma GCC unroll 8
-  for (int z = 0; z < Vectors; ++z) sums[z] = load(chunk.sum + z * kLanes);
-  for (Index key = 0; key < n; ++key)
+  for (int z = First; z < Vectors; ++z) sums[z] = load(chunk.sum + z * kLanes);
+  for (Index key = from; key < to; ++key)
 #pragma GCC unroll 8
-    for (int z = 0; z < Vectors; ++z) {
+    for (int z = First; z < Vectors; ++z) {
       Number* at = s + (key * Vectors + z) * kLanes;
       const Vec weight = exp2_bounded(Moved ? sub(load(at), up[z]) : load(at));
       store(at, weight);
       sums[z] = add(sums[z], weight);
     }
 #pragma GCC unroll 8
-  for (int z = 0; z < Vectors; ++z) store(chunk.sum + z * kLanes, sums[z]);
+  for (int z = First; z < Vectors; ++z) store(chunk.sum + z * kLanes, sums[z]);
 }
 
 // Scores of the keys [first, last) that the tiles left as they were: capped, and -infinity where a query does not see the key.
-template <bool Raw, int Vectors>
+template <bool Raw, int First, int Vectors>
 void finish(const Chunk& chunk, const Keys& keys, Index first, Index last, Number* s, Vec (&grow)[Vectors]) {
   const bool capped = keys.softcap > 0;
   const Vec cap = set1(keys.softcap / keys.scale), share = set1(capped ? keys.scale / keys.softcap : 0);
   for (Index key = first; key < last; ++key) {
     const Vec position = set1(static_cast<Number>(key));
 #pragma GCC unroll 8
-    for (int z = 0; z < Vectors; ++z) {
+    for (int z = First; z < Vectors; ++z) {
       Number* at = s + (key * Vectors + z) * kLanes;
       Vec score = load(at);
       if (capped) score = fma(cap, tanh(mul(score, share)), Raw ? zero() : load(chunk.neg_max + z * kLanes));
@@ -188,6 +202,19 @@ void finish(const Chunk& chunk, const Keys& keys, Index first, Index last, Numbe
       grow[z] = max(grow[z], score);
     }
   }
+}
+
+template <int I>
+struct Constant {
+  constexpr operator int() const { return I; }
+};
+
+// f(First, from, to) for the parts of the keys [first, last) that only the vectors from First on meet.
+template <int Vectors, int First = 0, class F>
+ROOFLINE_INLINE void for_parts(const Keys& keys, Index first, Index last, const F& f) {
+  const Index to = most(first, least(keys.ends[First], last));
+  if (first < to) f(Constant<First>{}, first, to);
+  if constexpr (First + 1 < Vectors) for_parts<Vectors, First + 1>(keys, to, last, f);
 }
 
 // Chunk's queries against some keys: scores, online softmax, values.
@@ -205,15 +232,13 @@ void meet(const Chunk& chunk, const Keys& keys, Number* s) {
   for (int z = 0; z < Vectors; ++z) grow[z] = set1(-kInfinity);
   const Number* const start = capped || kRaw ? kZeros : chunk.neg_max;
   Products::template begin<Vectors>(chunk, keys, s);
-  if (late > 0) {
-    Products::template scores<Vectors, false>(chunk, keys, start, 0, late, s, nullptr);
-    finish<kRaw, Vectors>(chunk, keys, 0, late, s, grow);
-  }
-  Products::template scores<Vectors, true>(chunk, keys, start, late, full, s, grow);
-  if (full < n) {
-    Products::template scores<Vectors, false>(chunk, keys, start, full, n, s, nullptr);
-    finish<kRaw, Vectors>(chunk, keys, full, n, s, grow);
-  }
+  const auto finished = [&](auto first, Index from, Index to) {
+    Products::template scores<Vectors, first, false>(chunk, keys, start, from, to, s, nullptr);
+    finish<kRaw, first>(chunk, keys, from, to, s, grow);
+  };
+  for_parts<Vectors>(keys, 0, late, finished);
+  Products::template scores<Vectors, 0, true>(chunk, keys, start, late, full, s, grow);
+  for_parts<Vectors>(keys, full, n, finished);
   if constexpr (kRaw)
 #pragma GCC unroll 8
     for (int z = 0; z < Vectors; ++z) grow[z] = fma(grow[z], set1(keys.scale), load(chunk.neg_max + z * kLanes));
@@ -241,7 +266,9 @@ void meet(const Chunk& chunk, const Keys& keys, Number* s) {
         }
     }
   }
-  Products::template weigh<Vectors>(chunk, keys, s, grow, move);
+  for_parts<Vectors>(keys, 0, n, [&](auto first, Index from, Index to) {
+    Products::template weigh<Vectors, first>(chunk, keys, from, to, s, grow, move);
+  });
   Products::template values<Vectors>(chunk, keys, s);
 }
 
@@ -330,14 +357,21 @@ void unpack(const Chunk& chunk, const AttentionBlock& block) {
 struct Seen {
   Index from, to;
 };
-ROOFLINE_INLINE Seen seen_by(const AttentionBlock& block, Index row) {
-  const Index to = block.causal ? (block.first_row + row) % block.seq_q + block.seq_kv - block.seq_q + 1 : block.seq_kv;
-  return {most(0, to - block.window), to};
+// f(lane, Seen) for all lanes of a chunk; those past its last row see what that row does.
+template <class F>
+ROOFLINE_INLINE void for_lanes(const AttentionBlock& block, const Chunk& chunk, const F& f) {
+  Index query = block.causal ? (block.first_row + chunk.first) % block.seq_q : block.seq_q - 1;
+  for (Index lane = 0; lane < chunk.vectors * kLanes; ++lane) {
+    const Index to = query + block.seq_kv - block.seq_q + 1;
+    f(lane, Seen{most(0, to - block.window), to});
+    if (block.causal && lane + 1 < chunk.rows && ++query == block.seq_q) query = 0;
+  }
 }
 
 // Products of numbers as vectors hold them: K and V are broadcast as they lie, or from panels.
 struct PlainProducts : Fma {
   static constexpr bool kRaw = false;  // scores are scaled, and less the maximum
+  static constexpr bool kTrims = true;  // vectors whose queries see no further key meet none
   static constexpr Index kNumbers = 1, kColumns = 1, kKeyStep = 1;
 
   template <class T>
@@ -356,17 +390,18 @@ struct PlainProducts : Fma {
 
   template <int Vectors>
   static void begin(const Chunk&, const Keys&, Number*) {}
-  template <int Vectors, bool Grow>
-  static void scores(const Chunk& chunk, const Keys& keys, const Number* start, Index first, Index last, Number* s, Vec* grow) {
-    score_tiles<PlainProducts, Vectors, Grow>(chunk, keys, start, first, last, s, grow);
+  template <int Vectors, int First, bool Grow>
+  static void scores(const Chunk& chunk, const Keys& keys, const Number* start, Index from, Index to, Number* s, Vec* grow) {
+    score_tiles<PlainProducts, Vectors, First, Grow>(chunk, keys, start, from, to, s, grow);
   }
-  template <int Vectors>
-  static void weigh(const Chunk& chunk, const Keys& keys, Number* s, const Vec (&up)[Vectors], bool moved) {
-    moved ? weigh_scores<Vectors, true>(chunk, keys.n, s, up) : weigh_scores<Vectors, false>(chunk, keys.n, s, up);
+  template <int Vectors, int First>
+  static void weigh(const Chunk& chunk, const Keys&, Index from, Index to, Number* s, const Vec (&up)[Vectors], bool moved) {
+    moved ? weigh_scores<Vectors, First, true>(chunk, from, to, s, up)
+          : weigh_scores<Vectors, First, false>(chunk, from, to, s, up);
   }
   template <int Vectors>
   static void values(const Chunk& chunk, const Keys& keys, const Number* p) {
-    for_tiles<kTileRows<Vectors>>(keys.value_dim, ValueTiles<PlainProducts, Vectors>{keys, chunk, p, keys.n});
+    for_tiles<kTileRows<Vectors>>(keys.value_dim, ValueTiles<PlainProducts, Vectors>{keys, chunk, p});
   }
 };
 
@@ -400,19 +435,25 @@ void tiled(const AttentionBlock& block) {
     chunk.to = take(width);
     pack<T, Products>(chunk, block);
     chunk.start = chunk.full = block.seq_kv;
-    chunk.stop = chunk.late = 0;
-    for (Index lane = 0; lane < chunk.rows; ++lane) {
-      const Seen seen = seen_by(block, row + lane);
+    chunk.late = 0;
+    Index seen_to = 0;
+    for_lanes(block, chunk, [&](Index lane, Seen seen) {
       chunk.start = least(chunk.start, seen.from);
       chunk.late = most(chunk.late, seen.from);
       chunk.full = least(chunk.full, seen.to);
-      chunk.stop = most(chunk.stop, seen.to);
-    }
+      seen_to = most(seen_to, least(seen.to, block.last));
+      chunk.stops[lane / kLanes] = seen_to;
+    });
     start = least(start, chunk.start = most(chunk.start, block.first));
-    stop = most(stop, chunk.stop = least(chunk.stop, block.last));
+    stop = most(stop, chunk.stop());
     row += chunk.rows;
   }
 
+  const auto rows_of = [&block](const void* from, Index columns) {
+    return Ahead{static_cast<const Number*>(from), from ? block.rows * columns * Index{sizeof(T)} / Index{sizeof(Number)} : 0};
+  };
+  const Ahead results = rows_of(block.top ? nullptr : block.out, block.value_dim);
+  const Ahead queries = rows_of(block.next_q, block.head_dim + block.rope_dim);
   Number* const s = take(block.kv_block * chunks[0].vectors * kLanes);  // the first chunk is the widest
   Number* const key_panel = take(block.key_panel ? Table::panel_words(block.kv_block, key_words) : 0);
   Number* const value_panel = free;
@@ -434,8 +475,11 @@ void tiled(const AttentionBlock& block) {
       return Ahead{static_cast<const Number*>(from) + (begin + all) * words, all * words};
     };
     const bool gathers_words = block.value_panel && !block.pages && Products::kNumbers > 1;
-    Ahead with_scores = gathers_words ? next_of(block.v, block.value_dim) : Ahead{v, block.value_panel ? 0 : all * block.value_dim};
+    const bool ends = begin + all == stop;
+    Ahead with_scores = Ahead{v, block.value_panel ? 0 : all * block.value_dim};
+    if (gathers_words) with_scores = next_of(block.v, block.value_dim);
     Ahead with_values = block.key_panel ? Ahead{} : next_of(block.k, block.head_dim);
+    if (ends && block.next_k && !block.key_panel) with_values.from = static_cast<const Number*>(block.next_k);
     if (block.k == block.v && gathers_words && !block.key_panel) {  // half with each
       with_scores.n /= 2;
       with_values = {with_values.from + with_scores.n, with_values.n - with_scores.n};
@@ -443,18 +487,23 @@ void tiled(const AttentionBlock& block) {
     for (int c = 0; c < count; ++c) {
       const Chunk& chunk = chunks[c];
       const Index lead = most(0, chunk.start - begin) / Products::kKeyStep * Products::kKeyStep;
-      const Index n = least(all, chunk.stop - begin) - lead;
+      const Index n = least(all, chunk.stop() - begin) - lead;
       if (n <= 0) continue;
       const Number* const rope = rope_words ? static_cast<const Number*>(block.rope) + (begin + lead) * rope_words : nullptr;
-      const Keys keys = {k + lead * key_words, rope, v + Products::value_offset(block, lead),
-                         key_words, rope_words, block.value_dim, value_pitch, begin + lead, n,
-                         static_cast<Number>(Products::kRaw ? block.scale : 1), static_cast<Number>(block.softcap), c == 0 ? with_scores : Ahead{}, c == 0 ? with_values : Ahead{}};
+      Keys keys = {k + lead * key_words, rope, v + Products::value_offset(block, lead),
+                   key_words, rope_words, block.value_dim, value_pitch, begin + lead, n, {},
+                   static_cast<Number>(Products::kRaw ? block.scale : 1), static_cast<Number>(block.softcap), {}, {}};
+      if (c == 0) keys.with_scores[0] = with_scores, keys.with_values[0] = with_values;
+      if (ends && c == count - 1) keys.with_scores[1] = results, keys.with_values[1] = queries;
+      for (Ahead& ahead : keys.with_scores) ahead.each = round_up((ahead.n + n - 1) / n, kLine);
+      for (Ahead& ahead : keys.with_values) ahead.each = round_up((ahead.n + block.value_dim - 1) / block.value_dim, kLine);
+      for (int z = 0; z < chunk.vectors; ++z)
+        keys.ends[z] = Products::kTrims ? most(0, least(n, round_up(chunk.stops[z] - keys.begin, Products::kKeyStep))) : n;
       if (chunk.full < keys.begin + n || chunk.late > keys.begin || block.softcap > 0)
-        for (Index lane = 0; lane < chunk.vectors * kLanes; ++lane) {
-          const Seen seen = seen_by(block, chunk.first + least(lane, chunk.rows - 1));
+        for_lanes(block, chunk, [&](Index lane, Seen seen) {
           chunk.from[lane] = static_cast<Number>(seen.from - keys.begin);
           chunk.to[lane] = static_cast<Number>(seen.to - keys.begin);
-        }
+        });
       if (chunk.vectors == 1)
         meet<Products, 1>(chunk, keys, s);
       else if (chunk.vectors == 2)

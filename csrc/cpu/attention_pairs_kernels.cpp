@@ -8,7 +8,7 @@ namespace {
 
 struct PairProducts : WordProducts {
   static constexpr Index kColumns = 1, kKeyStep = 2;
-  static constexpr bool kSlow = true;
+  static constexpr bool kSlow = true, kTrims = true;
 
   ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return add_bf16_pairs(a, b, c); }
 
@@ -34,17 +34,17 @@ struct PairProducts : WordProducts {
 
   template <int Vectors>
   static void begin(const Chunk&, const Keys&, float*) {}
-  template <int Vectors, bool Grow>
-  static void scores(const Chunk& chunk, const Keys& keys, const float* start, Index first, Index last, float* s, Vec* grow) {
-    score_tiles<PairProducts, Vectors, Grow>(chunk, keys, start, first, last, s, grow);
+  template <int Vectors, int First, bool Grow>
+  static void scores(const Chunk& chunk, const Keys& keys, const float* start, Index from, Index to, float* s, Vec* grow) {
+    score_tiles<PairProducts, Vectors, First, Grow>(chunk, keys, start, from, to, s, grow);
   }
-  template <int Vectors>
-  static void weigh(const Chunk& chunk, const Keys& keys, float* s, const Vec (&)[Vectors], bool) {
-    weigh_words<Vectors>(chunk, keys, s, (keys.n + 1) / 2);
+  template <int Vectors, int First>
+  static void weigh(const Chunk& chunk, const Keys& keys, Index from, Index to, float* s, const Vec (&)[Vectors], bool) {
+    weigh_words<Vectors, First>(chunk, keys, from, round_up(to, 2), s);
   }
   template <int Vectors>
   static void values(const Chunk& chunk, const Keys& keys, const float* p) {
-    for_tiles<kTileRows<Vectors>>(keys.value_dim, ValueTiles<PairProducts, Vectors>{keys, chunk, p, (keys.n + 1) / 2});
+    for_tiles<kTileRows<Vectors>>(keys.value_dim, ValueTiles<PairProducts, Vectors>{keys, chunk, p});
   }
 };
 

@@ -31,35 +31,36 @@ struct Fma {
   ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return fma(a, b, c); }
 };
 
-// acc[i][z] += sum over t < n of a[i a_row + t a_step] * b[t b_step + z kLanes ...], each by Products::multiply_add
-template <class Products = Fma, int Rows, int Vectors, class T>
+// acc[i][z] += sum over t < n of a[i a_row + t a_step] * b[t b_step + z kLanes ...], each by Products::multiply_add; for the vectors z
+// from First on.
+template <class Products = Fma, int First = 0, int Rows, int Vectors, class T>
 ROOFLINE_INLINE void multiply(Vec (&acc)[Rows][Vectors], const Number* a, Index a_row, Index a_step, const T* b, Index b_step,
                               Index n) {
   const auto step = [&](Vec (&sums)[Rows][Vectors]) __attribute__((always_inline)) {
     Vec right[Vectors];
 #pragma GCC unroll 8
-    for (int z = 0; z < Vectors; ++z) right[z] = load(b + z * kLanes);
+    for (int z = First; z < Vectors; ++z) right[z] = load(b + z * kLanes);
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i) {
       const Vec left = set1(word_at(a + i * a_row));
 #pragma GCC unroll 8
-      for (int z = 0; z < Vectors; ++z) sums[i][z] = Products::multiply_add(left, right[z], sums[i][z]);
+      for (int z = First; z < Vectors; ++z) sums[i][z] = Products::multiply_add(left, right[z], sums[i][z]);
     }
     a += a_step;
     b += b_step;
   };
   Index t = 0;
-  if constexpr (Products::kSlow && Rows * Vectors <= 8) {
+  if constexpr (Products::kSlow && Rows * (Vectors - First) <= 8) {
     Vec others[Rows][Vectors];
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 8
-      for (int z = 0; z < Vectors; ++z) others[i][z] = zero();
+      for (int z = First; z < Vectors; ++z) others[i][z] = zero();
     for (; t + 2 <= n; t += 2) step(acc), step(others);
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 8
-      for (int z = 0; z < Vectors; ++z) acc[i][z] = add(acc[i][z], others[i][z]);
+      for (int z = First; z < Vectors; ++z) acc[i][z] = add(acc[i][z], others[i][z]);
   }
   for (; t < n; ++t) step(acc);
 }

@@ -64,7 +64,7 @@ std::int64_t keys_met(const AttentionTask& task, std::int64_t keys, std::int64_t
 }
 
 struct Work {
-  std::int64_t pairs = 0;  // of a query and a key that are computed: whole vectors of queries, with every key that any of them sees
+  std::int64_t pairs = 0;  // of a query and a key that are computed: whole vectors of queries, with every key up to the last they see
   std::int64_t keys = 0;   // that blocks of queries meet
 };
 
@@ -79,9 +79,10 @@ Work work_of(const AttentionTask& task, const Table& table, std::int64_t query_b
         const std::int64_t stop = std::min(block + query_block, task.rows);
         each_length.keys += keys_met(task, keys, block, stop - 1);
         for (std::int64_t row = block; row < stop;) {
-          const std::int64_t width = table.chunk(stop - row), last = std::min(row + width, stop) - 1;
-          each_length.pairs += width * keys_met(task, keys, row, last);
-          row = last + 1;
+          const std::int64_t width = table.chunk(stop - row), step = table.trims ? table.lanes : width;
+          for (std::int64_t end = row + step; end <= row + width; end += step)
+            each_length.pairs += step * keys_met(task, keys, row, std::min(end, stop) - 1);
+          row += width;
         }
       }
       before = keys;
@@ -137,13 +138,16 @@ Bound tiled(const AttentionTask& task, Device& device) {
   const std::int64_t items = task.batch * task.kv_heads * blocks;
   bound.steps.push_back({"attention", [=, query_block = query_block, kv_block = kv_block, run = table->of[queries]](Queue& queue) {
     pool(queue).for_each(items, [&](int worker, std::int64_t item) {
+      const auto first_row_of = [&](std::int64_t i) { return (task.causal ? (*order)[i % blocks] : i % blocks) * query_block; };
+      const auto k_of = [&](std::int64_t i) { return at(task.k, task.first_key(i / blocks) * task.head_dim * cache_bytes); };
+      const auto q_of = [&](std::int64_t i) { return at(task.q, (i / blocks * rows + first_row_of(i)) * key_dim * query_bytes); };
       const std::int64_t head = item / blocks, sequence = head / task.kv_heads;  // head: of batch x kv_heads
-      const std::int64_t block = task.causal ? (*order)[item % blocks] : item % blocks;
-      const std::int64_t first_row = block * query_block, row = head * rows + first_row;
+      const std::int64_t first_row = first_row_of(item), row = head * rows + first_row;
       const std::int64_t keys = task.keys_of(sequence), first_key = task.first_key(head);
+      const bool more = item + 1 < items;
       run({
-          .q = at(task.q, row * key_dim * query_bytes),
-          .k = at(task.k, first_key * task.head_dim * cache_bytes),
+          .q = q_of(item),
+          .k = k_of(item),
           .rope = at(task.rope, sequence * task.keys * task.rope_dim * cache_bytes),
           .v = at(task.v, first_key * task.value_dim * cache_bytes),
           .out = at(task.out, row * task.value_dim * query_bytes),
@@ -169,6 +173,8 @@ Bound tiled(const AttentionTask& task, Device& device) {
           .scale = scale,
           .unit = unit,
           .softcap = 1.4426950408889634 * task.softcap,
+          .next_q = more ? q_of(item + 1) : nullptr,
+          .next_k = more ? k_of(item + 1) : nullptr,
       });
     });
   }});

@@ -43,6 +43,8 @@ struct AttentionBlock {
   // [rows], if not null: out is fp32 and not divided by the sum, both relative to 2^top. -infinity and 0 where a row sees no key.
   float* top = nullptr;
   float* sum = nullptr;
+  const void* next_q = nullptr;  // what the thread meets next, of as many rows, is prefetched
+  const void* next_k = nullptr;
 };
 
 struct AttentionTiledKernels {
@@ -55,6 +57,7 @@ struct AttentionTiledKernels {
   int columns;     // words of a key, and columns of V, come in multiples of it
   void (*of[kElements])(const AttentionBlock&);  // by the element of q and out; of fp64 the first
   int word_bytes = 4;
+  bool trims = true;  // each vector of queries meets the keys that it sees, else those that its register tile does
 
   // Queries that the kernel computes together when `rows` of a block remain: whole vectors, and the last ones computed for nothing.
   std::int64_t chunk(std::int64_t rows) const { return rows <= lanes ? lanes : rows <= 2 * lanes ? 2 * lanes : tile_width; }

@@ -14,13 +14,13 @@ using Index = std::int64_t;
   for (Index lane = 0; lane < width; lane += kLanes)
     for (Index word = 0; word < words; word += kLanes) {
       Vec square[kLanes];
-      for (int i = 0; i < kLanes; ++i) {
-        alignas(64) float row[kLanes] = {};
-        const Index numbers = least(2 * kLanes, columns - 2 * word);
-        if (lane + i < rows && numbers > 0)
-          __builtin_memcpy(row, from + (lane + i) * columns + 2 * word, static_cast<std::size_t>(2 * numbers));
-        square[i] = load(row);
-      }
+      const int numbers = static_cast<int>(most(0, least(2 * kLanes, columns - 2 * word)));
+      const auto row = [&](int i) {
+        const Bf16* const at = from + (lane + i) * columns + 2 * word;
+        return _mm512_castsi512_ps(numbers == 2 * kLanes ? _mm512_loadu_si512(at) : load_halves(at, numbers));
+      };
+#pragma GCC unroll 16
+      for (int i = 0; i < kLanes; ++i) square[i] = lane + i < rows ? row(i) : zero();
       transpose(square);
       for (int i = 0; i < least(kLanes, words - word); ++i) store(to + (word + i) * width + lane, square[i]);
     }
