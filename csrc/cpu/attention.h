@@ -62,7 +62,8 @@ Bound tiled(const AttentionTask& task, Device& device);
 
 // The fastest kernels of `tiled` for these elements.
 Choice<AttentionTiledKernels> choose_tiled(DType dtype, Element queries, Cached::Element cache);
-// Keys that they take at a time: as many as half of L2 holds of K, V and scores, at most 256, without remainder tiles.
+// Keys that they take at a time, without remainder tiles: at most 256, as many as half of L2 holds of K, V and scores, and as many
+// weights as two thirds of L1 hold, unless those are fewer than 128: then weights pass through L1, and long blocks cost less.
 std::int64_t kv_block_of(const AttentionTask& task, const AttentionTiledKernels& table, const Device& device);
 
 // The elements of a task, of fp64 the first. Throw Unsupported for others.

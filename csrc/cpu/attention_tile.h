@@ -62,6 +62,7 @@ ROOFLINE_INLINE void multiply(Vec (&acc)[Rows][Vectors], const Number* a, Index 
 #pragma GCC unroll 8
       for (int z = First; z < Vectors; ++z) acc[i][z] = add(acc[i][z], others[i][z]);
   }
+#pragma GCC unroll 2
   for (; t < n; ++t) step(acc);
 }
 

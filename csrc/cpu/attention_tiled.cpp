@@ -29,7 +29,9 @@ std::int64_t kv_block_of(const AttentionTask& task, const Table& table, const De
   const std::int64_t columns = task.head_dim + task.rope_dim + task.value_dim;
   const std::int64_t key_bytes = table.word_bytes * table.tile_width + table.word_bytes / table.numbers * columns;
   const std::int64_t step = 2 * table.tile_rows;
-  const std::int64_t most = std::min<std::int64_t>(256, device.caches().l2_bytes / 2 / key_bytes) / step * step;
+  const std::int64_t weights = device.caches().l1_bytes * 2 / 3 / (table.word_bytes / table.numbers * table.tile_width);
+  const std::int64_t longest = weights >= 128 ? std::min<std::int64_t>(weights, 256) : 256;
+  const std::int64_t most = std::min(longest, device.caches().l2_bytes / 2 / key_bytes) / step * step;
   const std::int64_t enough = (task.keys + step - 1) / step * step;
   return std::max(step, std::min(most, enough));
 }
