@@ -43,13 +43,13 @@ struct Tiling {
   std::int64_t kv_block;
 };
 
-// query_block: 128 queries per walk over K and V, or 64 where more with their results would take much of L2; fewer where threads
-// would lack work, but narrower than a register tile only where they would have none.
-Tiling plan_tiling(const AttentionTask& task, const Table& table, const Device& device) {
+// query_block: 128 queries per walk over K and V, or 256 where a walk gathers them; at least 64, but no more than take a quarter of L2
+// with their results; fewer where threads would lack work, but narrower than a register tile only where they would have none.
+Tiling plan_tiling(const AttentionTask& task, const Table& table, const Device& device, bool gathers) {
   const auto items = [&](std::int64_t block) { return task.batch * task.kv_heads * ((task.rows + block - 1) / block); };
   const std::int64_t columns = task.head_dim + task.rope_dim + task.value_dim;
-  std::int64_t query_block = Table::kMaxQueryBlock;
-  if (table.word_bytes * query_block * columns > device.caches().l2_bytes / 4) query_block = 64;
+  std::int64_t query_block = gathers ? Table::kMaxQueryBlock : 128;
+  while (query_block > 64 && table.word_bytes * query_block * columns > device.caches().l2_bytes / 4) query_block /= 2;
   while (query_block > table.tile_width && items(query_block) < 4 * device.threads()) query_block /= 2;
   while (query_block > table.lanes && items(query_block) < device.threads()) query_block /= 2;
   return {query_block, kv_block_of(task, table, device)};
@@ -103,9 +103,9 @@ Bound tiled(const AttentionTask& task, Device& device) {
   const auto [isa, table] = choose_tiled(task.dtype, queries, cache);
   const std::int64_t key_dim = task.head_dim + task.rope_dim;
   const std::int64_t query_bytes = size_bytes(task.dtype), cache_bytes = size_bytes(task.kv_dtype);
-  const auto [query_block, kv_block] = plan_tiling(task, *table, device);
   const bool value_panel = cache != Cached::fp32 || task.pages != nullptr;
   const bool key_panel = table->gathers_keys(cache, key_dim, task.rope_dim, task.pages != nullptr);
+  const auto [query_block, kv_block] = plan_tiling(task, *table, device, value_panel);
 
   // Query heads that share a KV head lie side by side, so that their queries make up one run of rows.
   const std::int64_t rows = task.rows;

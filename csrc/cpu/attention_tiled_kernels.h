@@ -48,7 +48,7 @@ struct AttentionBlock {
 };
 
 struct AttentionTiledKernels {
-  static constexpr int kMaxQueryBlock = 128;
+  static constexpr int kMaxQueryBlock = 256;
 
   int lanes;       // queries of one vector: a query block is a multiple of it
   int tile_rows;   // keys, or columns of V, of a register tile
