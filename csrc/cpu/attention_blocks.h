@@ -8,8 +8,8 @@
 //   P = 2^S                    scores are in units of log2, m moves only when a score passes it by 2^8;
 //   Oᵀ[d][query] += Vᵀ P
 // Q, O, S and P stay in L1 or L2. K, V and q are read, and out is written once, transposed back and divided by the sum. K and V
-// are read as they lie or gathered in panels, once for all chunks of the block. A chunk meets the keys
-// from the first to the last that any of its queries sees; masks take part only where some of them see a key and others do not.
+// are read as they lie or gathered in panels, once for all chunks of the block. A chunk meets the keys from the first that any of
+// its queries sees, a vector of it to the last that its own see; masks take part only where some see a key and others do not.
 #pragma once
 
 #include "cpu/attention_tile.h"

@@ -43,8 +43,8 @@ struct Tiling {
   std::int64_t kv_block;
 };
 
-// query_block: 128 queries per walk over K and V, or 256 where a walk gathers them; at least 64, but no more than take a quarter of L2
-// with their results; fewer where threads would lack work, but narrower than a register tile only where they would have none.
+// query_block: 128 queries per walk over K and V, or 256 where a walk gathers them; at least 64 where they take more than a quarter
+// of L2 with their results; fewer where threads would lack work, but narrower than a register tile only where they would have none.
 Tiling plan_tiling(const AttentionTask& task, const Table& table, const Device& device, bool gathers) {
   const auto items = [&](std::int64_t block) { return task.batch * task.kv_heads * ((task.rows + block - 1) / block); };
   const std::int64_t columns = task.head_dim + task.rope_dim + task.value_dim;
@@ -66,7 +66,7 @@ std::int64_t keys_met(const AttentionTask& task, std::int64_t keys, std::int64_t
 }
 
 struct Work {
-  std::int64_t pairs = 0;  // of a query and a key that are computed: whole vectors of queries, with every key up to the last they see
+  std::int64_t pairs = 0;  // of a query and a key that are computed: whole vectors of queries, with keys up to the last they see
   std::int64_t keys = 0;   // that blocks of queries meet
 };
 
