@@ -54,7 +54,7 @@ struct Keys {
   Index ends[kVectors];  // the vectors from z on meet keys up to ends[z]
   Number scale;  // of raw scores, times log2(e)
   Number softcap;
-  Ahead with_scores[2], with_values[2];
+  Ahead with_scores[3], with_values[2];
 };
 
 alignas(64) constexpr Number kZeros[kWidth] = {};
@@ -66,7 +66,8 @@ ROOFLINE_INLINE Index round_up(Index n, Index multiple) { return (n + multiple -
 // With values: the next block's keys. While the last chunk meets its last keys, it prefetches where the results go, and the queries
 // that the thread meets next. This is the share of the tile's rows [first, last).
 constexpr Index kLine = 64 / sizeof(Number);
-ROOFLINE_INLINE void fetch(const Ahead (&all)[2], Index first, Index last) {
+template <int N>
+ROOFLINE_INLINE void fetch(const Ahead (&all)[N], Index first, Index last) {
   for (const Ahead& ahead : all)
     for (Index i = first * ahead.each; i < least(last * ahead.each, ahead.n); i += kLine) __builtin_prefetch(ahead.from + i, 0, 2);
 }
@@ -220,7 +221,6 @@ ROOFLINE_INLINE void for_parts(const Keys& keys, Index first, Index last, const 
 // Chunk's queries against some keys: scores, online softmax, values.
 template <class Products, int Vectors>
 void meet(const Chunk& chunk, const Keys& keys, Number* s) {
-  constexpr int kChunk = Vectors * kLanes;
   constexpr bool kRaw = Products::kRaw;
   const Index n = keys.n;
   const bool capped = keys.softcap > 0;
@@ -259,11 +259,7 @@ void meet(const Chunk& chunk, const Keys& keys, Number* s) {
       store(chunk.neg_max + z * kLanes, sub(load(chunk.neg_max + z * kLanes), up));
       const Vec down = select_less(sum, none, zero(), exp2(sub(zero(), up)));
       store(chunk.sum + z * kLanes, mul(sum, down));
-      if (keys.begin > chunk.start)
-        for (Index d = 0; d < keys.value_dim; ++d) {
-          Number* at = chunk.out + d * kChunk + z * kLanes;
-          store(at, mul(load(at), down));
-        }
+      if (keys.begin > chunk.start) Products::template shrink<Vectors>(chunk, keys.value_dim, z, down);
     }
   }
   for_parts<Vectors>(keys, 0, n, [&](auto first, Index from, Index to) {
@@ -323,25 +319,12 @@ void pack(const Chunk& chunk, const AttentionBlock& block) {
   }
 }
 
-// out = chunk.outᵀ / sum, or of a range of keys chunk.outᵀ, with tops and sums.
-template <class T>
+// out = the results / sum, or of a range of keys the results, with tops and sums.
+template <class T, class Products>
 void unpack(const Chunk& chunk, const AttentionBlock& block) {
-  const Index columns = block.value_dim;
-  const Index width = chunk.vectors * kLanes;
-  for (Index lane = 0; lane < width; lane += kLanes) {
-    T* out = static_cast<T*>(block.out) + (chunk.first + lane) * columns;
-    const Index rows = chunk.rows - lane;
+  for (Index lane = 0; lane < chunk.vectors * kLanes; lane += kLanes) {
     const Vec share = block.top ? set1(1) : div(set1(static_cast<Number>(block.unit)), load(chunk.sum + lane));
-    for (Index d = 0; d < columns; d += kLanes) {
-      const int some = static_cast<int>(least(kLanes, columns - d));
-      Vec square[kLanes];
-#pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i) square[i] = i < some ? mul(load(chunk.out + (d + i) * width + lane), share) : zero();
-      transpose(square);
-#pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i)
-        if (i < rows) put(out + i * columns + d, some, square[i]);
-    }
+    Products::results(chunk, block.value_dim, lane, share, static_cast<T*>(block.out) + (chunk.first + lane) * block.value_dim);
   }
   for (Index lane = 0; lane < (block.logsumexp ? chunk.rows : 0); ++lane)
     block.logsumexp[chunk.first + lane] =
@@ -368,8 +351,35 @@ ROOFLINE_INLINE void for_lanes(const AttentionBlock& block, const Chunk& chunk, 
   }
 }
 
+// Results with the queries in lanes: chunk.out [value_dim, width].
+struct InLanes {
+  static constexpr int kMostVectors = kVectors;
+
+  template <int Vectors>
+  static void shrink(const Chunk& chunk, Index columns, int z, Vec down) {
+    for (Index d = 0; d < columns; ++d) {
+      Number* const at = chunk.out + (d * Vectors + z) * kLanes;
+      store(at, mul(load(at), down));
+    }
+  }
+  template <class T>
+  static void results(const Chunk& chunk, Index columns, Index lane, Vec share, T* out) {
+    const Index width = chunk.vectors * kLanes, rows = chunk.rows - lane;
+    for (Index d = 0; d < columns; d += kLanes) {
+      const int some = static_cast<int>(least(kLanes, columns - d));
+      Vec square[kLanes];
+#pragma GCC unroll 16
+      for (int i = 0; i < kLanes; ++i) square[i] = i < some ? mul(load(chunk.out + (d + i) * width + lane), share) : zero();
+      transpose(square);
+#pragma GCC unroll 16
+      for (int i = 0; i < kLanes; ++i)
+        if (i < rows) put(out + i * columns + d, some, square[i]);
+    }
+  }
+};
+
 // Products of numbers as vectors hold them: K and V are broadcast as they lie, or from panels.
-struct PlainProducts : Fma {
+struct PlainProducts : Fma, InLanes {
   static constexpr bool kRaw = false;  // scores are scaled, and less the maximum
   static constexpr bool kTrims = true;  // vectors whose queries see no further key meet none
   static constexpr Index kNumbers = 1, kColumns = 1, kKeyStep = 1;
@@ -411,8 +421,8 @@ void tiled(const AttentionBlock& block) {
   using Table = AttentionTiledKernels;
   const Index query_words = Table::words(block.head_dim + block.rope_dim, Products::kNumbers, Products::kColumns);
   const Index key_words = block.key_panel ? query_words : block.head_dim / Products::kNumbers, rope_words = query_words - key_words;
-  const Index value_columns = round_up(block.value_dim, Products::kColumns);
-  Chunk chunks[Table::kMaxQueryBlock / kWidth + 2];
+  const Index value_columns = round_up(block.value_dim, Products::kColumns), value_words = block.value_dim / Products::kNumbers;
+  Chunk chunks[Table::kMaxQueryBlock / kWidth + 2] = {};
   int count = 0;
   Number* free = static_cast<Number*>(block.workspace);
   const auto take = [&free](Index numbers) {
@@ -460,8 +470,8 @@ void tiled(const AttentionBlock& block) {
   for (Index begin = start; begin < stop; begin += block.kv_block) {
     const Index all = least(block.kv_block, stop - begin);
     const Number* k = static_cast<const Number*>(block.k) + begin * key_words;  // where they lie as words
-    const Number* v = static_cast<const Number*>(block.v) + begin * block.value_dim;
-    const Index value_pitch = block.value_panel ? Products::value_pitch(block, all) : block.value_dim;
+    const Number* v = static_cast<const Number*>(block.v) + begin * value_words;
+    const Index value_pitch = block.value_panel ? Products::value_pitch(block, all) : value_words;
     if (block.key_panel) {
       Products::gather_keys(block, begin, all, key_panel, key_words);
       k = key_panel;
@@ -470,17 +480,17 @@ void tiled(const AttentionBlock& block) {
       Products::gather_values(block, begin, all, value_panel);
       v = value_panel;
     }
-    const auto next_of = [&](const void* from, Index columns) {  // some may lie past the end
+    const auto next_of = [&](const void* from, Index columns) {  // past the end it may be of the range that follows
       const Index words = columns / Products::kNumbers;
       return Ahead{static_cast<const Number*>(from) + (begin + all) * words, all * words};
     };
-    const bool gathers_words = block.value_panel && !block.pages && Products::kNumbers > 1;
+    const bool words = Products::kNumbers > 1 && !block.pages;
     const bool ends = begin + all == stop;
     Ahead with_scores = Ahead{v, block.value_panel ? 0 : all * block.value_dim};
-    if (gathers_words) with_scores = next_of(block.v, block.value_dim);
+    if (words) with_scores = next_of(block.v, block.value_dim);
     Ahead with_values = block.key_panel ? Ahead{} : next_of(block.k, block.head_dim);
     if (ends && block.next_k && !block.key_panel) with_values.from = static_cast<const Number*>(block.next_k);
-    if (block.k == block.v && gathers_words && !block.key_panel) {  // half with each
+    if (block.k == block.v && words && !block.key_panel) {  // half with each
       with_scores.n /= 2;
       with_values = {with_values.from + with_scores.n, with_values.n - with_scores.n};
     }
@@ -490,10 +500,11 @@ void tiled(const AttentionBlock& block) {
       const Index n = least(all, chunk.stop() - begin) - lead;
       if (n <= 0) continue;
       const Number* const rope = rope_words ? static_cast<const Number*>(block.rope) + (begin + lead) * rope_words : nullptr;
-      Keys keys = {k + lead * key_words, rope, v + Products::value_offset(block, lead),
+      Keys keys = {k + lead * key_words, rope, v + (block.value_panel ? Products::value_offset(block, lead) : lead * value_words),
                    key_words, rope_words, block.value_dim, value_pitch, begin + lead, n, {},
                    static_cast<Number>(Products::kRaw ? block.scale : 1), static_cast<Number>(block.softcap), {}, {}};
       if (c == 0) keys.with_scores[0] = with_scores, keys.with_values[0] = with_values;
+      if (c == 0 && rope_words) keys.with_scores[2] = next_of(block.rope, block.rope_dim);
       if (ends && c == count - 1) keys.with_scores[1] = results, keys.with_values[1] = queries;
       for (Ahead& ahead : keys.with_scores) ahead.each = round_up((ahead.n + n - 1) / n, kLine);
       for (Ahead& ahead : keys.with_values) ahead.each = round_up((ahead.n + block.value_dim - 1) / block.value_dim, kLine);
@@ -506,19 +517,17 @@ void tiled(const AttentionBlock& block) {
         });
       if (chunk.vectors == 1)
         meet<Products, 1>(chunk, keys, s);
-      else if (chunk.vectors == 2)
-        meet<Products, 2>(chunk, keys, s);
-      else
-        meet<Products, kVectors>(chunk, keys, s);
+      else if constexpr (Products::kMostVectors > 1)
+        chunk.vectors == 2 ? meet<Products, 2>(chunk, keys, s) : meet<Products, kVectors>(chunk, keys, s);
     }
   }
   for (int c = 0; c < count; ++c) {
     if constexpr (sizeof(Number) == sizeof(float))
       if (block.top) {
-        unpack<float>(chunks[c], block);
+        unpack<float, Products>(chunks[c], block);
         continue;
       }
-    unpack<T>(chunks[c], block);
+    unpack<T, Products>(chunks[c], block);
   }
 }
 

@@ -48,9 +48,173 @@ struct PairProducts : WordProducts {
   }
 };
 
+constexpr int kTogether = kLanes / 2;  // rows of queries that meet two keys together
+
+// Of wide keys. Queries lie in rows as keys do: the lanes of a sum are places along the key, added up at its end, so that a load of a
+// key or a query serves several products. Results lie in rows too: pairs of values are made in registers, and nothing is packed.
+struct RowProducts : WordProducts {
+  static constexpr Index kColumns = 1, kKeyStep = 2;
+  static constexpr bool kTrims = true;
+  static constexpr int kMostVectors = 1;
+
+  static void queries(const Bf16* q, Index rows, Index key_dim, float, float* to, Index width) {
+    __builtin_memcpy(to, q, static_cast<std::size_t>(2 * rows * key_dim));
+    __builtin_memset(to + rows * key_dim / 2, 0, static_cast<std::size_t>(2 * (width - rows) * key_dim));
+  }
+  static void gather_keys(const AttentionBlock&, Index, Index, float*, Index) {}
+  static void gather_values(const AttentionBlock&, Index, Index, float*) {}
+  static Index value_pitch(const AttentionBlock& block, Index) { return block.value_dim / 2; }
+  static Index value_offset(const AttentionBlock& block, Index lead) { return lead * block.value_dim / 2; }
+
+  // sums[key][row] += products of words of kTogether queries, `pitch` apart, and of two keys.
+  ROOFLINE_INLINE void multiply(Vec (&sums)[kLanes], const float* q, Index pitch, const float* one, const float* other, Index words) {
+    const auto step = [&](Index word, auto read) __attribute__((always_inline)) {
+      const Vec a = read(one + word), b = read(other + word);
+#pragma GCC unroll 8
+      for (int i = 0; i < kTogether; ++i) {
+        const Vec x = read(q + i * pitch + word);
+        sums[i] = add_bf16_pairs(a, x, sums[i]);
+        sums[kTogether + i] = add_bf16_pairs(b, x, sums[kTogether + i]);
+      }
+    };
+    Index word = 0;
+    for (; word + kLanes <= words; word += kLanes) step(word, [](const float* p) __attribute__((always_inline)) { return load(p); });
+    if (const int rest = static_cast<int>(words - word))
+      step(word, [rest](const float* p) __attribute__((always_inline)) { return load_partial(p, rest, zero()); });
+  }
+
+  template <int Vectors>
+  static void begin(const Chunk&, const Keys&, float*) {}
+  template <int Vectors, int First, bool Grow>
+  [[gnu::noinline]] static void scores(const Chunk& chunk, const Keys& keys, const float*, Index first, Index last, float* s, Vec* grow) {
+    constexpr Index kChunk = Vectors * kLanes;
+    const Index words = keys.key_words + keys.rope_words;
+    for (Index key = first; key < last; key += 2) {
+      const Index next = least(key + 1, last - 1);
+      fetch(keys.with_scores, key, next + 1);
+      const float *const k = keys.k + key * keys.key_words, *const other = keys.k + next * keys.key_words;
+      const float *const rope = keys.rope + key * keys.rope_words, *const other_rope = keys.rope + next * keys.rope_words;
+      for (Index row = 0; row < kChunk; row += kTogether) {
+        Vec sums[kLanes] = {};
+        if (row < chunk.rows) {
+          const float* const q = chunk.q + row * words;
+          multiply(sums, q, words, k, other, keys.key_words);
+          multiply(sums, q + keys.key_words, words, rope, other_rope, keys.rope_words);
+        }
+        const __m512d each = _mm512_castps_pd(reduce_add(sums));
+        _mm256_storeu_pd(reinterpret_cast<double*>(s + next * kChunk + row), _mm512_extractf64x4_pd(each, 1));
+        _mm256_storeu_pd(reinterpret_cast<double*>(s + key * kChunk + row), _mm512_castpd512_pd256(each));
+      }
+    }
+    if constexpr (Grow)
+      for (Index key = first; key < last; ++key)
+#pragma GCC unroll 8
+        for (int z = 0; z < Vectors; ++z) grow[z] = max(grow[z], load(s + (key * Vectors + z) * kLanes));
+  }
+  template <int Vectors, int First>
+  static void weigh(const Chunk& chunk, const Keys& keys, Index from, Index to, float* s, const Vec (&)[Vectors], bool) {
+    weigh_words<Vectors, First>(chunk, keys, from, round_up(to, 2), s);
+  }
+
+  // The results of kTogether rows for the columns [d, d + 32), or the `some` of them that there are.
+  template <int Vectors, bool Whole>
+  ROOFLINE_INLINE void value_tile(const Keys& keys, const float* p, const float* v, float* out, int some, const float* ahead, Index each) {
+    alignas(64) static constexpr std::uint16_t kInTurn[] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
+                                                            8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+    const __m512i low = _mm512_load_si512(kInTurn), high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
+    const int halves[2] = {Whole ? kLanes : static_cast<int>(least(kLanes, some)), Whole ? kLanes : static_cast<int>(most(0, some - kLanes))};
+    Vec acc[kTogether][2];
+#pragma GCC unroll 8
+    for (int i = 0; i < kTogether; ++i)
+#pragma GCC unroll 2
+      for (int z = 0; z < 2; ++z) {
+        const float* const at = out + i * keys.value_dim + z * kLanes;
+        acc[i][z] = Whole ? load(at) : get(at, halves[z], zero());
+      }
+    const auto row_at = [&](Index key) __attribute__((always_inline)) {
+      const float* const from = v + key * keys.value_pitch;
+      return Whole ? _mm512_loadu_si512(from) : load_halves(from, some);
+    };
+    const auto step = [&](Index pair, __m512i one, __m512i other) __attribute__((always_inline)) {
+      for (Index i = 0; i < each; i += 64 / 4) __builtin_prefetch(ahead + pair * each + i, 0, 2);
+      const Vec values[2] = {_mm512_castsi512_ps(_mm512_permutex2var_epi16(one, low, other)),
+                             _mm512_castsi512_ps(_mm512_permutex2var_epi16(one, high, other))};
+#pragma GCC unroll 8
+      for (int i = 0; i < kTogether; ++i) {
+        const Vec weight = set1(p[pair * Vectors * kLanes + i]);
+#pragma GCC unroll 2
+        for (int z = 0; z < 2; ++z) acc[i][z] = add_bf16_pairs(values[z], weight, acc[i][z]);
+      }
+    };
+    Index pair = 0;
+    for (; 2 * pair + 2 <= keys.n; ++pair) step(pair, row_at(2 * pair), row_at(2 * pair + 1));
+    if (2 * pair < keys.n) step(pair, row_at(2 * pair), _mm512_setzero_si512());
+#pragma GCC unroll 8
+    for (int i = 0; i < kTogether; ++i)
+#pragma GCC unroll 2
+      for (int z = 0; z < 2; ++z) {
+        float* const at = out + i * keys.value_dim + z * kLanes;
+        Whole ? store(at, acc[i][z]) : put(at, halves[z], acc[i][z]);
+      }
+  }
+  template <int Vectors>
+  [[gnu::noinline]] static void values(const Chunk& chunk, const Keys& keys, const float* p) {
+    constexpr Index kColumnsTogether = 2 * kLanes;
+    const Index pairs = (keys.n + 1) / 2, columns = keys.value_dim;
+    const Index groups = (chunk.rows + kTogether - 1) / kTogether, tiles = groups * ((columns + kColumnsTogether - 1) / kColumnsTogether);
+    const Index each = (keys.with_values[0].n + tiles * pairs - 1) / (tiles * pairs);
+    const float* ahead = keys.with_values[0].from;
+    for (Index d = 0; d < columns; d += kColumnsTogether)
+      for (Index group = 0; group < groups; ++group, ahead += each * pairs) {
+        const int some = static_cast<int>(least(kColumnsTogether, columns - d));
+        float* const out = chunk.out + group * kTogether * columns + d;
+        const float *const v = keys.v + d / 2, *const weights = p + group * kTogether;
+        if (some == kColumnsTogether)
+          value_tile<Vectors, true>(keys, weights, v, out, some, ahead, each);
+        else
+          value_tile<Vectors, false>(keys, weights, v, out, some, ahead, each);
+      }
+  }
+
+  template <int Vectors>
+  static void shrink(const Chunk& chunk, Index columns, int z, Vec down) {
+    float each[kLanes];
+    store(each, down);
+    for (Index lane = 0; lane < kLanes; ++lane)
+      for (Index d = 0; d < columns; d += kLanes) {
+        const int some = static_cast<int>(least(kLanes, columns - d));
+        float* const at = chunk.out + (z * kLanes + lane) * columns + d;
+        put(at, some, mul(get(at, some, zero()), set1(each[lane])));
+      }
+  }
+  template <class T>
+  static void results(const Chunk& chunk, Index columns, Index lane, Vec share, T* out) {
+    float each[kLanes];
+    store(each, share);
+    for (Index i = 0; i < least(kLanes, chunk.rows - lane); ++i)
+      for (Index d = 0; d < columns; d += kLanes) {
+        const int some = static_cast<int>(least(kLanes, columns - d));
+        put(out + i * columns + d, some, mul(get(chunk.out + (lane + i) * columns + d, some, zero()), set1(each[i])));
+      }
+  }
+};
+
+// Whether so few queries, of such keys, lie in rows.
+bool in_rows(Index rows, Index head_dim, Index rope_dim, Index value_dim, bool pages) {
+  constexpr Index kWide = 256;  // columns of a key from which on their products outweigh the sums of lanes at its end
+  return rows <= kLanes && head_dim + rope_dim >= kWide && head_dim % 2 == 0 && rope_dim % 2 == 0 && value_dim % 2 == 0 && !pages;
+}
+
+void attend(const AttentionBlock& block) {
+  if (!in_rows(block.rows, block.head_dim, block.rope_dim, block.value_dim, block.pages != nullptr)) return tiled<Bf16, PairProducts>(block);
+  AttentionBlock own = block;
+  own.value_panel = false;
+  tiled<Bf16, RowProducts>(own);
+}
+
 }  // namespace
 
 extern const AttentionTiledKernels ROOFLINE_TABLE(attention_pairs) = {
-    kLanes, kRows, kWidth, PairProducts::kNumbers, PairProducts::kColumns, {nullptr, tiled<Bf16, PairProducts>, nullptr}};
+    kLanes, kRows, kWidth, PairProducts::kNumbers, PairProducts::kColumns, {nullptr, attend, nullptr}, 4, PairProducts::kTrims, in_rows};
 
 }  // namespace roofline::cpu

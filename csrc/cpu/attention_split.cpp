@@ -28,6 +28,7 @@ std::int64_t ranges_of_keys(std::int64_t keys, std::int64_t units, std::int64_t 
 constexpr std::int64_t kMostRows = 64;
 constexpr std::int64_t kMostQueries = 8;
 constexpr std::int64_t kLeastWordRows = 12;  // that fill enough of a vector's lanes
+constexpr std::int64_t kLeastRows = 3;       // of queries that lie in rows
 
 // How a thread reads its range of keys. The quickest way differs between CPUs: on Zen 3 eight address streams without prefetches, on
 // Zen 5 two or four with them.
@@ -78,12 +79,18 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
   const std::int64_t head_dim = task.head_dim, rope_dim = task.rope_dim, key_dim = head_dim + rope_dim;
   const std::int64_t chunks = (task.rows + kMostRows - 1) / kMostRows;
   const std::int64_t most_rows = (task.rows + chunks - 1) / chunks;  // of a chunk
-  const bool in_words = words_table->numbers > 1 && most_rows >= kLeastWordRows;
+  const bool pages = task.pages != nullptr;
+  const bool in_rows = words_table->in_rows && words_table->in_rows(most_rows, head_dim, rope_dim, head_dim, pages);
+  const bool in_words = words_table->numbers > 1 && most_rows >= (in_rows ? kLeastRows : kLeastWordRows);
   const std::int64_t parts = ranges_of_keys(task.keys, heads * chunks, in_words ? 2 : 8, device);
   const std::int64_t whole_rows = Kernels::whole(most_rows);
   const std::int64_t query_numbers = (whole_rows * key_dim + 15) / 16 * 16;  // what follows is aligned
-  const bool pages = task.pages != nullptr, key_panel = words_table->gathers_keys(cache, key_dim, rope_dim, pages);
-  const std::int64_t kv_block = std::min<std::int64_t>(kv_block_of(task, *words_table, device), Kernels::kKeys);
+  const bool key_panel = words_table->gathers_keys(cache, key_dim, rope_dim, pages);
+  // Ranges of keys are whole steps, and as long as one another; so are the blocks of a range.
+  const std::int64_t step = in_words ? 2 * words_table->tile_rows : Kernels::kKeys;
+  const std::int64_t most_block = std::min<std::int64_t>(kv_block_of(task, *words_table, device), Kernels::kKeys);
+  const std::int64_t range = parts_of(parts_of(task.keys, step), parts) * step;
+  const std::int64_t kv_block = parts_of(parts_of(range, parts_of(range, most_block)), step) * step;
   const std::int64_t numbers = in_words ? words_table->workspace_words(kMostRows, kv_block, key_dim, head_dim, key_panel, true)
                                         : Kernels::workspace_numbers(most_rows);
   const std::int64_t thread_bytes = whole_pages((query_numbers + numbers) * kBytes);
@@ -111,7 +118,7 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
       const std::int64_t whole = Kernels::whole(rows), row = head * task.rows + first_row;
       Number* const q = static_cast<Number*>(at(memory.get(), worker * thread_bytes));
       const std::int64_t sequence = head / task.kv_heads, keys = task.keys_of(sequence), first_key = task.first_key(head);
-      const std::int64_t blocks = (keys + Kernels::kKeys - 1) / Kernels::kKeys;
+      const std::int64_t steps = parts_of(keys, step);
       Number* const first = results + (head * chunks + chunk) * parts * part_numbers;
       // Per unit: out [parts, whole rows, head_dim], top [parts, whole rows], sum [parts, whole rows].
       Number* const tops = first + parts * whole * head_dim;
@@ -121,8 +128,8 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
       const void *const k = at(task.k, first_byte), *const v = at(task.v, first_byte);
       const void* const rope = at(task.rope, sequence * task.keys * rope_dim * cache_bytes);
       Number *const out = first + part * whole * head_dim, *const top = tops + part * whole, *const sum = sums + part * whole;
-      const std::int64_t first_of_part = blocks * part / parts * Kernels::kKeys;
-      const std::int64_t last_of_part = std::min(blocks * (part + 1) / parts * Kernels::kKeys, keys);
+      const std::int64_t first_of_part = steps * part / parts * step;
+      const std::int64_t last_of_part = std::min(steps * (part + 1) / parts * step, keys);
       const std::int64_t window = task.window > 0 ? task.window : keys, page_rows = task.kv_heads * task.page_size;
       const Number softcap = static_cast<Number>(1.4426950408889634 * task.softcap);
       const std::int32_t* const own_pages = task.pages ? task.pages + sequence * task.pages_each() : nullptr;
@@ -217,7 +224,7 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
   };
   const std::int64_t kv_bytes = product({heads, task.keys, (task.v == task.k ? 1 : 2) * head_dim + rope_dim, cache_bytes}, task.op + ": bytes of keys and values");
   if (in_words) {
-    bound.plan.set("query_lanes", words_table->lanes);
+    bound.plan.set("query_lanes", in_rows ? words_table->lanes / 2 : words_table->lanes);
     bound.steps.push_back({"attention", [=](Queue& queue) { run(queue, kReadings[0]); }});
     return bound;
   }

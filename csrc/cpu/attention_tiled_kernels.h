@@ -58,6 +58,8 @@ struct AttentionTiledKernels {
   void (*of[kElements])(const AttentionBlock&);  // by the element of q and out; of fp64 the first
   int word_bytes = 4;
   bool trims = true;  // each vector of queries meets the keys that it sees, else those that its register tile does
+  // Whether queries lie in rows: as few as half a vector are then computed at full rate. Null: they never do.
+  bool (*in_rows)(std::int64_t rows, std::int64_t head_dim, std::int64_t rope_dim, std::int64_t value_dim, bool pages) = nullptr;
 
   // Queries that the kernel computes together when `rows` of a block remain: whole vectors, and the last ones computed for nothing.
   std::int64_t chunk(std::int64_t rows) const { return rows <= lanes ? lanes : rows <= 2 * lanes ? 2 * lanes : tile_width; }

@@ -8,7 +8,7 @@
 namespace roofline::cpu {
 namespace {
 
-struct WordProducts {
+struct WordProducts : InLanes {
   static constexpr bool kRaw = true;
   static constexpr Index kNumbers = 2;
 

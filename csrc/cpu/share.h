@@ -20,6 +20,9 @@ inline Range share(std::int64_t n, int worker, int workers, std::int64_t line) {
   return {edge(worker), edge(worker + 1)};
 }
 
+// Parts of at most `size` that n takes.
+inline std::int64_t parts_of(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }
+
 // What threads own starts on a page of its own: neighbours share neither lines nor what is fetched ahead.
 inline std::int64_t whole_pages(std::int64_t size_bytes) { return (size_bytes + 4095) / 4096 * 4096; }
 

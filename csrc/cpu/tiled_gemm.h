@@ -9,6 +9,7 @@
 #include "cpu/gemm.h"
 #include "cpu/gemm_kernels.h"
 #include "cpu/isa.h"
+#include "cpu/share.h"
 
 namespace roofline::cpu {
 
@@ -69,7 +70,5 @@ struct Blocks {
   std::int64_t inner, rows;
 };
 Blocks blocks_of(int width, int tile_rows, const Caches& caches);
-
-inline std::int64_t parts_of(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }
 
 }  // namespace roofline::cpu
