@@ -23,7 +23,7 @@ namespace {
 using ops::Bmm;
 
 constexpr std::int64_t kColumns = 64;         // parts of columns begin at whole cache lines and register tiles
-constexpr std::int64_t kMostColumns = 512;    // of a part that is packed: half of a second cache with 256 along inner
+constexpr std::int64_t kPackedColumns = 512;  // of a part that is packed, or more that fill half of the second cache
 constexpr std::int64_t kPartsPerThread = 4;   // so that the last to end leaves little idle
 constexpr std::int64_t kMost32 = 0x7FFFFFFF;  // OpenBLAS counts in 32 bits
 
@@ -165,7 +165,7 @@ struct Parts {
   std::int64_t rows, columns;        // how many parts
   std::int64_t row_block, inner_block;
   std::int64_t most_columns;         // of a part
-  std::int64_t most_ahead;           // bytes of a and b of the next product that are fetched meanwhile
+  std::int64_t most_ahead;           // bytes of the next product's operands that are fetched meanwhile
   // Where what a thread owns begins: what the kernel needs, a as it reads it, packed b, sums before they are rounded; the last is the end.
   std::int64_t wide, packed, sums, bytes;
 };
@@ -179,16 +179,18 @@ Parts plan_parts(const Bmm& problem, const GemmKernels& table, Device& device) {
   const std::int64_t threads = device.threads(), turns = parts_of(problem.batch, threads);
   const std::int64_t wanted = turns * threads - problem.batch > turns * threads / 8 ? kPartsPerThread * threads : threads;
   const std::int64_t lines = parts_of(problem.columns, kColumns);
+  const std::int64_t packed = std::max(kPackedColumns, device.caches().l2_bytes / 2 / (4 * words) / kColumns * kColumns);
   const Blocks most = blocks_of(table.width, table.tile_rows, device.caches());
   Parts parts{};
-  parts.columns = std::clamp(parts_of(wanted, problem.batch), few ? 1 : parts_of(problem.columns, kMostColumns), lines);
+  parts.columns = std::clamp(parts_of(wanted, problem.batch), few ? 1 : parts_of(problem.columns, packed), lines);
   // Every part of the rows packs b again: only where threads had nothing to do otherwise.
   const std::int64_t items = problem.batch * parts.columns;
   parts.rows = few || items >= device.threads() ? 1 : std::min(parts_of(device.threads(), items), parts_of(problem.rows, table.tile_rows));
   parts.most_columns = std::min(problem.columns, parts_of(lines, parts.columns) * kColumns);
-  parts.inner_block = parts_of(parts_of(words, parts_of(words, most.inner)), table.multiple) * table.multiple;
+  // Of a strip as large as the first cache: every other block reads the sums again, and these come from the second cache as well.
+  parts.inner_block = parts_of(parts_of(words, parts_of(words, 2 * most.inner)), table.multiple) * table.multiple;
   parts.most_ahead = device.caches().l2_bytes / 2;
-  parts.row_block = few ? problem.rows : std::min(problem.rows, most.rows);
+  parts.row_block = few ? problem.rows : parts_of(problem.rows, parts_of(problem.rows, most.rows));
   const auto floats = [](const std::vector<std::int64_t>& sizes) {
     std::int64_t all = 4;
     for (const std::int64_t size : sizes) all = product({all, size}, "bmm: workspace");
@@ -214,9 +216,12 @@ void multiply(const Bmm& problem, const GemmKernels& table, const Parts& parts, 
   const char* const b = static_cast<const char*>(problem.b) + (i * problem.inner * problem.columns + columns.first) * size;
   char* const c = static_cast<char*>(problem.c) + (i * problem.rows * problem.columns + columns.first) * c_size;
   auto* const packed = reinterpret_cast<float*>(own + parts.packed);
-  // The next product, where a thread takes whole ones: its b first, as it is packed first.
-  const std::int64_t a_bytes = problem.rows * problem.inner * size, b_bytes = problem.inner * problem.columns * size;
-  const bool ahead = parts.rows == 1 && parts.columns == 1 && i + 1 < problem.batch && a_bytes + b_bytes <= parts.most_ahead;
+  const std::int64_t words = words_of(table, type, problem.inner), row_bytes = problem.inner * size;
+  const bool are_words = type == Stored::bf16 && words * table.numbers[index(type)] == problem.inner;  // rows of a
+  // What a thread reads next is fetched while it computes: its next rows of a, and the next product where it takes whole ones, b first,
+  // as it is packed first.
+  const std::int64_t a_bytes = problem.rows * row_bytes, b_bytes = problem.columns * row_bytes;
+  const bool next = parts.rows == 1 && parts.columns == 1 && i + 1 < problem.batch, both = next && a_bytes + b_bytes <= parts.most_ahead;
   if (!few) table.pack_wide[index(type)](b, problem.columns, packed, columns.size(), problem.inner);
   for (std::int64_t row = rows.first, n; row < rows.last; row += n) {
     n = std::min(parts.row_block, rows.last - row);
@@ -224,7 +229,7 @@ void multiply(const Bmm& problem, const GemmKernels& table, const Parts& parts, 
     auto* const sums = reinterpret_cast<float*>(rounded ? own + parts.sums : to);
     const std::int64_t stride = rounded ? columns.size() : problem.columns;
     const void* from = a + row * problem.inner * size;
-    if (in_words || (few && type != Stored::fp32)) {
+    if (few ? type != Stored::fp32 : in_words && !are_words) {
       auto* const wide = reinterpret_cast<float*>(own + parts.wide);
       widen_rows(table, type, false, from, n, problem.inner, wide);
       from = wide;
@@ -232,8 +237,14 @@ void multiply(const Bmm& problem, const GemmKernels& table, const Parts& parts, 
     if (few) {
       table.plain[index(type)](static_cast<const float*>(from), b, problem.columns, sums, stride, n, columns.size(), problem.inner);
     } else {
-      const Range share_of_b = {b_bytes * row / problem.rows, b_bytes * (row + n) / problem.rows};
-      const Range share_of_a = {a_bytes * row / problem.rows, a_bytes * (row + n) / problem.rows};
+      const auto share_of = [&](const char* all, std::int64_t bytes) {
+        return Later{all + bytes * row / problem.rows, bytes * (row + n) / problem.rows - bytes * row / problem.rows};
+      };
+      const std::int64_t then = std::min(parts.row_block, rows.last - row - n);
+      const Later first = both   ? share_of(b + b_bytes, b_bytes)
+                          : then ? Later{a + (row + n) * row_bytes, then * row_bytes}
+                          : next ? Later{b + b_bytes, std::min(b_bytes, parts.most_ahead)}
+                                 : Later{};
       table.block[index(in_words ? type : Stored::fp32)]({
           .a = from,
           .b = packed,
@@ -242,16 +253,18 @@ void multiply(const Bmm& problem, const GemmKernels& table, const Parts& parts, 
           .rows = n,
           .columns = columns.size(),
           .c_stride = stride,
-          .inner = words_of(table, type, problem.inner),
+          .inner = words,
           .first = 0,
           .last = parts_of(columns.size(), table.width),
           .inner_block = parts.inner_block,
           .a_stored = in_words ? Stored::fp32 : type,
-          .ahead = {b + b_bytes + share_of_b.first, a + a_bytes + share_of_a.first},
-          .ahead_bytes = {ahead ? share_of_b.size() : 0, ahead ? share_of_a.size() : 0},
+          .to = rounded ? to : nullptr,
+          .to_stride = problem.columns,
+          .to_stored = c_type,
+          .later = {first, both ? share_of(a + a_bytes, a_bytes) : Later{}},
       });
     }
-    for (std::int64_t r = 0; rounded && r < n; ++r)
+    for (std::int64_t r = 0; few && rounded && r < n; ++r)
       table.narrow[index(c_type)](sums + r * stride, to + r * problem.columns * c_size, columns.size());
   }
 }

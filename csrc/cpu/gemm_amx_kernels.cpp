@@ -150,12 +150,14 @@ void block_of_tiles(const GemmPart& part) {
       const Index columns = least(kColumns, part.columns - s * kColumns);
       for (Index row = 0; row < part.rows; row += 2 * kTile) {
         const Index rows = least(2 * kTile, part.rows - row);
-        const bool second = rows > kTile, whole = columns == kColumns && rows % kTile == 0;
+        const bool last = part.to && k + n == part.inner, alone = last && k == 0;  // then c is not needed
+        const bool second = rows > kTile, whole = columns == kColumns && rows % kTile == 0 && !alone;
         float* const c = part.c + row * part.c_stride + s * kColumns;
         alignas(64) float square[2 * kTile][kColumns];
         if (!whole && k > 0) copy_c(c, part.c_stride, rows, columns, square, false), barrier();
         square_product<Integers>(tiles + row * n, n, b, second, whole ? c : square[0], whole ? part.c_stride : kColumns, k == 0);
-        if (!whole) copy_c(c, part.c_stride, rows, columns, square, true);
+        if (!whole && !alone) copy_c(c, part.c_stride, rows, columns, square, true);
+        if (last) narrow_tile(part, alone ? square[0] : c, alone ? kColumns : part.c_stride, row, rows, s * kColumns, columns);
       }
     }
   }

@@ -9,6 +9,12 @@ namespace roofline::cpu {
 
 enum class Stored : std::uint8_t { fp32, bf16, fp16, int8, fp8_e4m3 };
 
+// Memory that a later part reads.
+struct Later {
+  const char* from;
+  std::int64_t bytes;
+};
+
 // Rows of c and the columns of some strips of b, over all of inner, which counts words where `GemmKernels::numbers` is not 1: the last
 // one is filled up with 0. Two numbers of int8 in a word have 16 bits each, of four those of a are 128 more.
 struct GemmPart {
@@ -25,8 +31,12 @@ struct GemmPart {
   const float* panels = nullptr;  // a of `block` if it is packed already: of one block of inner after the other
   Stored a_stored = Stored::fp32;
   int streams = 1;  // of `few`: address streams in which it reads b, at most kMostStreams
-  const char* ahead[2] = {};  // of `block`: memory that a later part reads, which is fetched meanwhile
-  std::int64_t ahead_bytes[2] = {};
+  // Of `block`: where sums end, [rows, columns] in bf16 or fp16, rows to_stride apart; c then holds those of several blocks of inner.
+  void* to = nullptr;
+  std::int64_t to_stride = 0;
+  Stored to_stored = Stored::bf16;
+  static constexpr int kLater = 2;
+  Later later[kLater] = {};  // of `block`: what is fetched meanwhile
 };
 
 // Weights of 8 or 4 bits in groups along inner, in `QuantizedKernels`; a is fp32 there. A strip is its groups one after the other:

@@ -247,6 +247,21 @@ void pack_panels_of(const GemmPart& part, Index k, Index n, float* panels) {
   pack(part, k, n, panels);
 }
 
+// part.to[row ..][column ..] = the sums of `columns` columns.
+template <class Half>
+ROOFLINE_INLINE void narrow_sums(const GemmPart& part, const float* sums, Index stride, Index row, Index rows, Index column, Index columns) {
+  Half* to = static_cast<Half*>(part.to) + row * part.to_stride + column;
+  for (Index r = 0; r < rows; ++r, to += part.to_stride)
+    for (Index at = 0; at < columns; at += kLanes) {
+      const int lanes = static_cast<int>(least(kLanes, columns - at));
+      put(to + at, lanes, get(sums + r * stride + at, lanes, zero()));
+    }
+}
+ROOFLINE_INLINE void narrow_tile(const GemmPart& part, const float* sums, Index stride, Index row, Index rows, Index column, Index columns) {
+  part.to_stored == Stored::bf16 ? narrow_sums<Bf16>(part, sums, stride, row, rows, column, columns)
+                                 : narrow_sums<Fp16>(part, sums, stride, row, rows, column, columns);
+}
+
 // Strips::fetched is where n rows of a strip from k on begin, and their bytes; `widen` makes them what is in registers.
 template <class Strips, class Part>
 void block(const Part& part) {
@@ -255,9 +270,12 @@ void block(const Part& part) {
   const auto* const b = static_cast<const char*>(part.b);
   float* const wide = part.workspace;  // [inner_block, kWidth], where b is no fp32
   float* const packed = wide + (B::kWide ? 0 : part.inner_block * kWidth);
-  Index ahead = 0;
+  const Later *later = part.later, *const all_later = later + GemmPart::kLater;
+  Index ahead = 0;  // bytes of it that are on their way
+  alignas(64) float tile[kTileRows * kWidth];
   for (Index k = 0; k < part.inner; k += part.inner_block) {
     const Index n = least(part.inner_block, part.inner - k);
+    const bool last = part.to && k + n == part.inner, alone = last && k == 0;
     const float* const panels = part.panels ? part.panels + k * part.rows : packed;
     if (!part.panels) pack_panels(part, k, n, packed);
     for (Index s = part.first; s < part.last; ++s) {
@@ -275,12 +293,16 @@ void block(const Part& part) {
       Index fetched = 0;
       in_tiles(part.rows, [&](Index row, Index rows) {
         // Then what later parts read.
-        const bool own = fetched < next_bytes, second = ahead >= part.ahead_bytes[0];
-        const Index fetch = own ? each : ahead < part.ahead_bytes[0] + part.ahead_bytes[1] ? 128 : 0;
-        const char* const from_next = own ? next + fetched : part.ahead[second] + ahead - (second ? part.ahead_bytes[0] : 0);
+        while (later != all_later && ahead >= later->bytes) ++later, ahead = 0;
+        const bool own = fetched < next_bytes, others = later != all_later;
+        const Index fetch = own ? each : others ? 128 : 0;
+        const char* const from_next = own ? next + fetched : others ? later->from + ahead : nullptr;
         (own ? fetched : ahead) += n / 4 * fetch;
-        OfRows::kTile<typename B::Sum>[rows - 1](panels + row * n, rows_of_b, n, part.c + row * part.c_stride + s * kWidth, part.c_stride,
-                                                 columns, k == 0, k == 0 ? Strips::begun(part, strip) : nullptr, from_next, fetch);
+        float* const c = alone ? tile : part.c + row * part.c_stride + s * kWidth;
+        const Index stride = alone ? kWidth : part.c_stride;
+        OfRows::kTile<typename B::Sum>[rows - 1](panels + row * n, rows_of_b, n, c, stride, columns, k == 0,
+                                                 k == 0 ? Strips::begun(part, strip) : nullptr, from_next, fetch);
+        if (last) narrow_tile(part, c, stride, row, rows, s * kWidth, columns);
       });
     }
   }

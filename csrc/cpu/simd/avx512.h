@@ -48,7 +48,11 @@ ROOFLINE_INLINE void narrow_pairs(Bf16* p, Vec low, Vec high) {
   const __m512i words = paired(low, high);
   NonTemporal ? stream(reinterpret_cast<float*>(p), _mm512_castsi512_ps(words)) : _mm512_storeu_si512(p, words);
 }
+#if defined(__AVX512BF16__) && !defined(ROOFLINE_SIMDE)  // denormals count as 0
+ROOFLINE_INLINE __m256i narrow(const Bf16*, Vec x) { return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)); }
+#else
 ROOFLINE_INLINE __m256i narrow(const Bf16*, Vec x) { return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded(x), 16)); }
+#endif
 ROOFLINE_INLINE __m256i narrow(const Fp16*, Vec x) { return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 template <class Half>
 ROOFLINE_INLINE void store(Half* p, Vec x) {
