@@ -28,7 +28,8 @@ std::int64_t ranges_of_keys(std::int64_t keys, std::int64_t units, std::int64_t 
 constexpr std::int64_t kMostRows = 64;
 constexpr std::int64_t kMostQueries = 8;
 constexpr std::int64_t kLeastWordRows = 12;  // that fill enough of a vector's lanes
-constexpr std::int64_t kLeastRows = 3;       // of queries that lie in rows
+constexpr std::int64_t kLeastRows = 5;       // of queries that lie in rows; of fewer the reading of K and V decides
+constexpr std::int64_t kLeastSharing = 3;    // the same where V is K
 
 // How a thread reads its range of keys. The quickest way differs between CPUs: on Zen 3 eight address streams without prefetches, on
 // Zen 5 two or four with them.
@@ -81,7 +82,7 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
   const std::int64_t most_rows = (task.rows + chunks - 1) / chunks;  // of a chunk
   const bool pages = task.pages != nullptr;
   const bool in_rows = words_table->in_rows && words_table->in_rows(most_rows, head_dim, rope_dim, head_dim, pages);
-  const bool in_words = words_table->numbers > 1 && most_rows >= (in_rows ? kLeastRows : kLeastWordRows);
+  const bool in_words = words_table->numbers > 1 && most_rows >= (!in_rows ? kLeastWordRows : task.k == task.v ? kLeastSharing : kLeastRows);
   const std::int64_t parts = ranges_of_keys(task.keys, heads * chunks, in_words ? 2 : 8, device);
   const std::int64_t whole_rows = Kernels::whole(most_rows);
   const std::int64_t query_numbers = (whole_rows * key_dim + 15) / 16 * 16;  // what follows is aligned

@@ -398,6 +398,7 @@ TEST_P(AttentionTiledTest, FewQueriesOfWideKeys) {
     for (const std::int64_t ranges : {0, 3}) {
       check(table(), {.group = rows, .seq_q = 1, .seq_kv = 67, .head_dim = 272, .kv_block = 24, .growth = 1e-4, .rope_dim = 22, .ranges = ranges});
       check(table(), {.group = rows, .seq_q = 1, .seq_kv = 50, .head_dim = 512, .rope_dim = 64, .ranges = ranges});
+      check(table(), {.group = rows, .seq_q = 1, .seq_kv = 50, .head_dim = 128, .ranges = ranges});
       check(table(), {.group = rows, .seq_q = 1, .seq_kv = 33, .head_dim = 257, .rope_dim = 3, .value_dim = 41, .ranges = ranges});
     }
   for (const std::int64_t values : {2, 16, 18, 46, 64})
