@@ -133,6 +133,20 @@ class GemmTest : public TableTest<GemmKernels> {
     (few ? table.few : table.block)[index(type)](part);
     for (std::int64_t i = 0; i < rows * columns; ++i) ASSERT_EQ(std::memcmp(&again[i], &c[i], 4), 0) << "at " << i;
     EXPECT_TRUE(again.guarded() && panels.guarded());
+    // Rounded as `narrow` does, into rows of a wider matrix.
+    for (const Stored half : {Stored::bf16, Stored::fp16}) {
+      if (few || integers) break;
+      std::vector<std::uint16_t> to(rows * (columns + 3), 0x1234), wanted(columns);
+      part.to = to.data(), part.to_stride = columns + 3, part.to_stored = half;
+      table.block[index(type)](part);
+      for (std::int64_t row = 0; row < rows; ++row) {
+        table.narrow[index(half)](c.data() + row * columns, wanted.data(), columns);
+        for (std::int64_t at = 0; at < columns + 3; ++at) {
+          const bool written = at < columns && at / table.width >= first && at / table.width < last;
+          ASSERT_EQ(to[row * (columns + 3) + at], written ? wanted[at] : 0x1234) << "row " << row << " column " << at;
+        }
+      }
+    }
     for (std::int64_t row = 0; row < rows; ++row)
       for (std::int64_t column = 0; column < columns; ++column) {
         const std::int64_t at = row * columns + column;
