@@ -59,9 +59,10 @@ ROOFLINE_INLINE Total<Sums> totals(std::int64_t n, Step step) {
   return total;
 }
 
-// y[i] = value(i, n) over a row of any alignment: non-temporal stores write whole cache lines only.
+// y[i] = value(i, n) over a row of any alignment: non-temporal stores write whole cache lines only. What is read at `next` after this
+// row, as much as is written, is fetched meanwhile: else memory would wait for reads and writes in turn.
 template <class V, bool NonTemporal, class T, class Value>
-ROOFLINE_INLINE void write(T* y, std::int64_t n, Value value) {
+ROOFLINE_INLINE void write(T* y, std::int64_t n, Value value, const T* next = nullptr) {
   constexpr std::int64_t kLine = kLineBytes / sizeof(T);
   constexpr int kAtOnce = kStep<V>;
   std::int64_t i = 0;
@@ -79,6 +80,8 @@ ROOFLINE_INLINE void write(T* y, std::int64_t n, Value value) {
     plainly(head < n ? head : n);
     const std::int64_t lines = i + (n - i) / kLine * kLine;
     for (; i + 4 * kLine <= lines; i += 4 * kLine) {
+#pragma GCC unroll 4
+      for (int u = 0; next && u < 4; ++u) __builtin_prefetch(next + i + u * kLine);
 #pragma GCC unroll 32
       for (int u = 0; u < 4 * kLine; u += kAtOnce) give<true>(y + i + u, kAtOnce, value(i + u, kAtOnce));
     }
@@ -132,7 +135,7 @@ void softmax(const void* in, void* out, float* scratch, std::int64_t rows, std::
     };
     // Twins come back as they were kept, from the row's first element on: no head that ends where a cache line of y begins.
     if (std::is_same_v<V, Vec> || reinterpret_cast<std::uintptr_t>(y) % kLineBytes == 0)
-      write<V, NonTemporal>(y, columns, quotient);
+      write<V, NonTemporal>(y, columns, quotient, x + columns);
     else
       write<V, false>(y, columns, quotient);
   }
@@ -146,7 +149,7 @@ ROOFLINE_INLINE void scale_by_root(const T* x, const T* weight, T* y, std::int64
   const Vec scale = set1(static_cast<float>(1 / __builtin_sqrt(squares / static_cast<double>(columns) + eps)));
   write<V, NonTemporal>(y, columns, [&](std::int64_t i, int n) __attribute__((always_inline)) {
     return each([&](Vec a, Vec w) __attribute__((always_inline)) { return mul(mul(a, scale), w); }, take<V>(x + i, n, 0), take<V>(weight + i, n, 0));
-  });
+  }, x + columns);
 }
 
 // Two passes over a row: the sum of squares; the result.
@@ -193,7 +196,7 @@ ROOFLINE_INLINE void normalise(const T* x, const T* weight, const T* bias, T* y,
   write<V, NonTemporal>(y, columns, [&](std::int64_t i, int n) __attribute__((always_inline)) {
     return each([&](Vec a, Vec w, Vec b) __attribute__((always_inline)) { return fma(mul(sub(a, centre), scale), w, b); },
                 take<V>(x + i, n, mean), take<V>(weight + i, n, 0), take<V>(bias + i, n, 0));
-  });
+  }, x + columns);
 }
 
 template <class V>
