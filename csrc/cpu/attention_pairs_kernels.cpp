@@ -116,7 +116,7 @@ struct RowProducts : WordProducts {
     weigh_words<Vectors, First>(chunk, keys, from, round_up(to, 2), s);
   }
 
-  // The results of kTogether rows for the columns [d, d + 32), or the `some` of them that there are.
+  // Adds the products of kTogether rows of weights and two vectors of columns to `out`. Not Whole: the first `some` of these columns.
   template <int Vectors, bool Whole>
   ROOFLINE_INLINE void value_tile(const Keys& keys, const float* p, const float* v, float* out, int some, const float* ahead, Index each) {
     alignas(64) static constexpr std::uint16_t kInTurn[] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,

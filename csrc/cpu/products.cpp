@@ -37,8 +37,10 @@ Bound bind_tiled(const char* step, const TiledProblem& problem, Device& device) 
   bound.plan.set("inner_block", gemm.inner_block);
   if (gemm.streams) bound.plan.set("streams", gemm.streams);
   bound.plan.set("threads", device.threads());
-  bound.plan.set("packed_bytes", Value(gemm.packed_bytes));
-  bound.plan.set("pack_s", Value(gemm.pack_s));
+  if (!problem.unpack) {
+    bound.plan.set("packed_bytes", Value(gemm.packed_bytes));
+    bound.plan.set("pack_s", Value(gemm.pack_s));
+  }
   bound.plan.set("workspace_bytes", Value(gemm.workspace_bytes));
   bound.steps.push_back({step, std::move(gemm.launch)});
   return bound;

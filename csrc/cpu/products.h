@@ -1,4 +1,4 @@
-// One matrix product as the whole of an operator: of matmul and lm_head.
+// One matrix product as the whole of an operator: matmul, lm_head and, for many bf16 rows, quantized_matmul.
 #pragma once
 
 #include "cpu/gemm.h"

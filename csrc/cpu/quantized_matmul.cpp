@@ -8,6 +8,7 @@
 
 #include "cpu/device.h"
 #include "cpu/kernels.h"
+#include "cpu/products.h"
 #include "cpu/share.h"
 #include "cpu/tiled_gemm.h"
 
@@ -144,6 +145,7 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, Isa 
   bound.plan.set("inner_block", inner_block);
   if (fixed) bound.plan.set("a_stored", "int16 with a scale for " + std::to_string(std::min<std::int64_t>(problem.group, table->chunk[1])) + " numbers");
   if (few) bound.plan.set("streams", streams);
+  bound.plan.set("threads", device.threads());
   bound.plan.set("workspace_bytes", Value(workspace_bytes));
   bound.steps.push_back({"quantized_matmul", [=, packed = packed, memory = memory, table = table, plain = &plain](Queue& queue) {
     Pool& threads = pool(queue);
@@ -203,18 +205,10 @@ Bound tiled_in_pairs(const QuantizedMatmul& problem, const Packing& packing, con
       std::fill(to + filled * table.width, to + words * table.width, 0);
     }
   };
-  const TiledGemm gemm = plan_tiled({.dtype = DType::bf16, .rows = problem.rows, .columns = problem.columns, .inner = problem.inner,
-                                     .a = problem.a, .b = nullptr, .c = problem.c, .c_dtype = problem.out_dtype, .unpack = unpack},
-                                    device);
-  Bound bound;
-  bound.plan.set("implementation", "tiled/" + name(gemm.isa));
-  bound.plan.set("tile", gemm.tile);
-  bound.plan.set("row_block", gemm.row_block);
-  bound.plan.set("column_block", gemm.column_block);
-  bound.plan.set("inner_block", gemm.inner_block);
-  bound.plan.set("workspace_bytes", Value(gemm.workspace_bytes));
-  bound.steps.push_back({"quantized_matmul", gemm.launch});
-  return bound;
+  return bind_tiled("quantized_matmul",
+                    {.dtype = DType::bf16, .rows = problem.rows, .columns = problem.columns, .inner = problem.inner, .a = problem.a,
+                     .b = nullptr, .c = problem.c, .c_dtype = problem.out_dtype, .unpack = unpack},
+                    device);
 }
 
 Bound tiled(const QuantizedMatmul& problem, Device& device) {
@@ -236,7 +230,6 @@ Bound tiled(const QuantizedMatmul& problem, Device& device) {
   const bool in_pairs = type == Stored::bf16 && problem.rows > table->tile_rows && pairs.numbers[index(type)] == 2 && pairs.width == table->width;
   Bound bound = in_pairs ? tiled_in_pairs(problem, packing, *table, packed, device)
                          : tiled_in_fp32(problem, packing, isa, *table, plain, packed, device);
-  bound.plan.set("threads", device.threads());
   bound.plan.set("packed_bytes", Value(packed_bytes));
   bound.plan.set("pack_s", Value(pack_s));
   return bound;

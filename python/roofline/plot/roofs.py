@@ -47,7 +47,7 @@ def machine_line(machine: Machine, *more: str) -> str:
 
 
 def machine_notes(machines: Iterable[Machine | None]) -> list[str]:
-    """A line on each machine that there is, and whether its numbers are a datasheet's."""
+    """A line for each machine, which says whether its numbers come from a datasheet; None is skipped."""
     given = [m for m in machines if m is not None]
     return [machine_line(m, "from its datasheet" if all(c.source == "datasheet" for c in m.ceilings) else "") for m in given]
 
