@@ -187,7 +187,7 @@ Parts plan_parts(const Bmm& problem, const GemmKernels& table, Device& device) {
   const std::int64_t items = problem.batch * parts.columns;
   parts.rows = few || items >= device.threads() ? 1 : std::min(parts_of(device.threads(), items), parts_of(problem.rows, table.tile_rows));
   parts.most_columns = std::min(problem.columns, parts_of(lines, parts.columns) * kColumns);
-  // A block of a strip fills the first cache. A shorter one would stay there, but its sums would be read from the second cache more often.
+  // A block of a strip fills the first cache: shorter ones would stay there, but sums would come from the second cache more often.
   parts.inner_block = parts_of(parts_of(words, parts_of(words, 2 * most.inner)), table.multiple) * table.multiple;
   parts.most_ahead = device.caches().l2_bytes / 2;
   parts.row_block = few ? problem.rows : parts_of(problem.rows, parts_of(problem.rows, most.rows));
