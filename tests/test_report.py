@@ -382,6 +382,8 @@ def test_default_points_cover_operators_variants_and_states() -> None:
     assert len(rows) == 4
     far = [p for p in found if p.problem.name in ("relu", "softmax") and p.cache_state == "cold"]
     assert all(p.problem.footprint_bytes() >= 4 * facts["l3_bytes"] for p in far)
+    rotated = [sum(t.size_bytes for t in p.problem.tensors() if t.role == "in_out") for p in found if p.problem.name == "rope"]
+    assert min(rotated) > 2 * facts["l3_bytes"], "or what it updates in place is written back when nobody times it"
     near = [p for p in found if p.problem.name in ("relu", "softmax") and p.cache_state == "warm"]
     assert all(p.problem.footprint_bytes() <= facts["threads"] * facts["l2_bytes"] for p in near)
     attention = [p for p in found if isinstance(p.problem, Attention)]

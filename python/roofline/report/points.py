@@ -73,6 +73,14 @@ def _held(problem: Operator, facts: Mapping[str, Any]) -> Operator:
     return problem
 
 
+def _updating(problem: Operator, facts: Mapping[str, Any]) -> Operator:
+    """The problem with so many tokens that most of what it updates in place is written back to memory while it runs."""
+    most = min(4 * _last_cache(facts), 8 * _far(facts))
+    while 0 < sum(t.size_bytes for t in problem.tensors() if t.role == "in_out") <= most // 2 and "seq_q" in problem.field_names():
+        problem = problem.replace(seq_q=2 * problem.seq_q)  # type: ignore[attr-defined]
+    return problem
+
+
 def _decode(facts: Mapping[str, Any], dtype: str) -> Attention:
     """Keys and values that come from memory."""
     bytes_per_key = 2 * 8 * 128 * (4 if dtype == "fp32" else 2)
@@ -231,7 +239,7 @@ def default_points(
         if name in CEILINGS or not any(declared.dtypes.get(backend) for declared in operator.variants.values()):
             problems.pop(name, None)
         else:
-            problems.setdefault(name, [(_held(operator(), facts), "cold")])
+            problems.setdefault(name, [(_updating(_held(operator(), facts), facts), "cold")])
     for name, more in _more(facts).items() if thorough else ():
         problems[name] += more
     shown = {point.problem.name for point in found}
