@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .counts import larger, pick
+from .counts import ceil_div, larger, pick
 from .errors import Error
 from .machine import Ceiling, Machine
 from .operators import Operator, from_dict
@@ -31,11 +31,12 @@ BYTE_S, LOOP_S, START_S, PAGE_S, JOINS = 100e-12, 10e-9, 0.5e-6, 200e-9, 4.0
 RESULT_S = 0.5e-9  # instead of LOOP_S, of the results of products: their loops do many of them side by side
 STEPS = 6  # of the least squares, whose coefficients depend on the factors a little
 SMALL_PAGE, HUGE_PAGE = 4096, 2 << 20
+ALONE = 0.5  # exponent of unevenness in memory's time: one thread of n draws more than an n-th of what memory gives
 
 # How far what a standard problem takes beyond the costs above holds for others. In the logarithm of the time: usual size of such
 # differences, and how well one measurement repeats. In squared distances: a size NEAR times as large, and another dtype or mode.
 SPREAD, REPEATED, REPEATED_DISTURBED = 0.3, 0.12, 0.25
-NEAR, OTHER = 4.0, 2.0
+NEAR, OTHER = 4.0, 1.0
 
 
 def overlapped_s(*parts_s: Any) -> Any:
@@ -59,6 +60,12 @@ def padding(problem: Operator, width: int) -> Any:
     return whole / sum(p.count * p.rows * p.inner * p.columns for p in products)
 
 
+def unevenness(problem: Operator, variant: str, threads: int) -> Any:
+    """The longest share of a thread over the mean one: 2 where two threads have one piece of work."""
+    pieces = problem.variants[variant].pieces(problem) if variant in problem.variants else 0
+    return pick(pieces > 0, ceil_div(pieces, threads) * threads / larger(pieces, 1), 1.0)
+
+
 @dataclass(frozen=True, slots=True)
 class KernelCosts:
     """memory, caches: measured over expected time of memory, and of caches and arithmetic. byte_s: seconds for each byte from
@@ -67,6 +74,7 @@ class KernelCosts:
     for each small page of them. joins: the time that its threads wait for each other inside the kernel, over the time of its
     launches: both are longer where two cores are farther apart.
     width: columns of the strips that its products are computed in; 1 where no timed kernel says (`padding`).
+    variant, threads: what tells how evenly its threads share the work (`unevenness`).
     nearby: how the standard problems differ from what these say, and so problems near them.
     replaced: of a kernel in a dtype that no standard problem has, which ones stand for it.
     """
@@ -80,6 +88,8 @@ class KernelCosts:
     page_s: float = 0.0
     joins: float = 0.0
     width: int = 1
+    variant: str = ""
+    threads: int = 1
     nearby: Nearby | None = None
     replaced: str = ""
 
@@ -91,9 +101,11 @@ class KernelCosts:
         memory_s, rest_s: of its bytes from memory, and of all else together. launch_s: of all its launches.
         """
         bytes_, pages = cold_bytes_and_pages(problem, cold)
-        base_s = overlapped_s(self.memory * memory_s, self.byte_s * bytes_, self.caches * rest_s * padding(problem, self.width))
+        uneven = unevenness(problem, self.variant, self.threads)
+        memory_s, rest_s = memory_s * uneven**ALONE, rest_s * uneven * padding(problem, self.width)
+        base_s = overlapped_s(self.memory * memory_s, self.byte_s * bytes_, self.caches * rest_s)
         start_s = self.start_s + cold * self.cold_s + pages * self.page_s + launch_s * self.joins
-        loops_s = problem.loops() * self.loop_s
+        loops_s = problem.loops() * uneven * self.loop_s
         differs = 0.0 if self.nearby is None else (base_s + loops_s + start_s) * self.nearby.share(problem, cold)
         return {"kernel": base_s + differs - expected_s, "loops": loops_s, "start": start_s}
 
@@ -139,7 +151,9 @@ def kernel_costs(machine: Machine, problem: Operator, variant: str) -> KernelCos
         found = _of(pick(few, a, b) for a, b in zip(short, long, strict=True))
     dtypes = sorted({row.dtype for row in timed.rows})
     others = f"no {dtype} {problem.name} {variant} was timed: kernels in {', '.join(dtypes)} stand for it"
-    return dataclasses.replace(found, width=timed.width, nearby=timed.nearby, replaced="" if dtype in dtypes else others)
+    return dataclasses.replace(
+        found, width=timed.width, variant=variant, threads=timed.threads, nearby=timed.nearby, replaced="" if dtype in dtypes else others
+    )
 
 
 def _of(numbers: Iterable[Any]) -> KernelCosts:
@@ -175,6 +189,7 @@ class _Row:
     few: bool
     products: bool
     width: int
+    threads: int
     features: tuple[Any, ...]
 
     def costs_s(self, costs: KernelCosts) -> float:
@@ -205,10 +220,12 @@ def _row(c: Ceiling) -> _Row | None:
     cold = bool(c.params.get("cold"))
     bytes_, pages = cold_bytes_and_pages(problem, cold)
     width = int(str(c.plan.get("tile", "1x1")).rpartition("x")[2])  # "14x32": rows and columns of a tile
+    uneven = unevenness(problem, c.variant, c.threads)
     return _Row(
-        weight=DISTURBED.get(c.status, 1.0), time_s=problem.compulsory_bytes() / c.value, launch_s=launch_s, memory_s=memory_s,
-        rest_s=rest_s * padding(problem, width), bytes=bytes_, pages=pages, loops=problem.loops(), cold=cold, dtype=stored(problem),
-        few=bool(problem.few_rows()), products=bool(problem.products()), width=width, features=_features(problem, cold),
+        weight=DISTURBED.get(c.status, 1.0), time_s=problem.compulsory_bytes() / c.value, launch_s=launch_s,
+        memory_s=memory_s * uneven**ALONE, rest_s=rest_s * uneven * padding(problem, width), bytes=bytes_, pages=pages,
+        loops=problem.loops() * uneven, cold=cold, dtype=stored(problem), few=bool(problem.few_rows()),
+        products=bool(problem.products()), width=width, threads=c.threads, features=_features(problem, cold),
     )  # fmt: skip
 
 
@@ -237,6 +254,7 @@ class _Timed:
     def __init__(self, rows: Sequence[_Row]) -> None:
         self.rows = tuple(rows)
         self.width = max((row.width for row in rows), default=1)
+        self.threads = max((row.threads for row in rows), default=1)
         self._costs: dict[tuple[str, bool], KernelCosts] = {}
 
     def costs(self, dtype: str, few: bool) -> KernelCosts:

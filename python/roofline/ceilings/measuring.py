@@ -105,7 +105,7 @@ def _with_operations(made: Ceiling) -> Ceiling:
 
 # How briefly a standard problem is sampled: there are over a thousand, and an error of one affects few predictions.
 BRIEF: Mapping[str, Any] = {
-    "tries": 1, "warmup_min_s": 0.004, "warmup_max_s": 0.012, "min_s": 0.008, "max_s": 0.025, "bracket_s": 0.004,
+    "tries": 1, "warmup_min_s": 0.002, "warmup_max_s": 0.004, "min_s": 0.003, "max_s": 0.01, "bracket_s": 0.001,
 }  # fmt: skip
 
 

@@ -34,6 +34,9 @@ def averaged_tolerance(dtype: str, keys: int) -> tuple[float, float]:
 class _Naive(Variant):
     """Three passes through a matrix of scores."""
 
+    def pieces(self, problem: Attention) -> Any:
+        return problem.batch * problem.heads * ceil_div(problem.seq_q, 48)
+
     def traffic(self, problem: Attention, plan: Facts) -> dict[str, int]:
         # Masked scores are neither written nor read, unless the plan says otherwise.
         scores = size_bytes((plan.get("scores_elements", problem.pairs()),), plan.get("scores_dtype", problem.compute()[1]))
@@ -99,6 +102,9 @@ class Tiled(Parts):
     Of every operator that has `group`, `pairs`, `operations_of` so many pairs, and `kv_bytes`.
     """
 
+    def pieces(self, problem: Any) -> Any:
+        return problem.batch * (problem.heads // problem.group) * ceil_div(problem.group * problem.seq_q, 64)
+
     def work(self, problem: Any, plan: Facts) -> dict[str, int]:
         # The plan knows what is computed for nothing: masked pairs along the diagonal, and lanes of vectors without a query.
         queries = problem.group * problem.seq_q
@@ -124,6 +130,9 @@ class Tiled(Parts):
 
 
 class _SplitKv(Tiled):
+    def pieces(self, problem: Attention) -> Any:
+        return 0
+
     def suits(self, problem: Attention, device: str) -> bool:
         # A few queries of each head, as in decode: blocks of queries alone would leave lanes of vectors and most of a GPU idle.
         return problem.seq_q <= FEW_QUERIES

@@ -22,6 +22,9 @@ _DTYPES = ("fp32", "fp16", "bf16")
 class _Tiled(Parts):
     """Blocks of keys meet all queries that see them; what each adds to dq is summed at the end."""
 
+    def pieces(self, problem: AttentionBackward) -> Any:
+        return problem.batch * problem.kv_heads * ceil_div(problem.seq_kv, 64)
+
     def work(self, problem: AttentionBackward, plan: Facts) -> dict[str, int]:
         # The plan knows what is computed for nothing: masked pairs along the diagonal, and lanes of vectors without a key.
         work = problem.operations()

@@ -67,6 +67,10 @@ class Variant:
         """How often it wakes the device's threads, one after the other."""
         return 1
 
+    def pieces(self, problem: Any) -> Any:
+        """In how many pieces a CPU's threads share the work, about; 0 where there are always more than threads."""
+        return 0
+
     def suits(self, problem: Any, device: str) -> bool:
         """Whether it is meant for this problem on a kind of device ("cpu", "cuda"): others are no default for it."""
         return True

@@ -10,13 +10,17 @@ from .. import operators as ops
 from ..operators import OPERATORS, Operator
 from ..units import MIB
 from .base import FURTHER, KERNELS, Identified, Identity, Probe, Target, Wanted, want, words
-from .draws import DRAWN, evenly, in_dtype, runs_within
+from .draws import DRAWN, ROWS, evenly, in_dtype, runs_within
 
 FULL, HALF, MAIN = ("fp32",), ("bf16",), ("fp32", "bf16")
-# Problems drawn for each kernel (a variant in a dtype), and the longest time and largest tensors of one. Each dtype draws its own,
-# so that the kernels of a variant cover more sizes together.
-MANY, FEW = {"attention": 18, "ffn": 18, "matmul": 16, "quantized_matmul": 16, "cached_attention": 14, "bmm": 14}, 12
-MOST_S, MOST_BYTES = 0.12, 96 * MIB
+# Problems drawn for each kernel (a variant in a dtype): most where times of near sizes differ most. Each dtype draws its own, so
+# that the kernels of a variant cover more sizes together.
+MANY = {
+    "attention": 40, "matmul": 40, "cached_attention": 32, "quantized_matmul": 32, "bmm": 30, "attention_backward": 24, "ffn": 20,
+    "embedding": 20, **dict.fromkeys(ROWS, 20),
+}  # fmt: skip
+FEW = 12
+MOST_S, MOST_BYTES = 0.12, 96 * MIB  # longest time and largest tensors of one
 
 
 class Case(NamedTuple):
