@@ -151,8 +151,9 @@ def kernel_costs(machine: Machine, problem: Operator, variant: str) -> KernelCos
         found = _of(pick(few, a, b) for a, b in zip(short, long, strict=True))
     dtypes = sorted({row.dtype for row in timed.rows})
     others = f"no {dtype} {problem.name} {variant} was timed: kernels in {', '.join(dtypes)} stand for it"
+    replaced = "" if dtype in dtypes else others
     return dataclasses.replace(
-        found, width=timed.width, variant=variant, threads=timed.threads, nearby=timed.nearby, replaced="" if dtype in dtypes else others
+        found, width=timed.width, variant=variant, threads=timed.threads, nearby=timed.nearby, replaced=replaced
     )
 
 

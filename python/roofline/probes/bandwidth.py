@@ -178,7 +178,8 @@ def _cpu_candidates(target: Target, one: Stream, level: str, depth: str) -> list
     reads = one.access == "read"
     if level != "DRAM":
         variants = ["plain", "loads"] if reads and not target.missing("stream", "loads", one.dtype) else ["plain"]
-        return [(one.replace(streams=count), variant) for variant in variants for count in (1, 2)]
+        counts = (1, 2, 4) if level == "L3" else (1, 2)
+        return [(one.replace(streams=count), variant) for variant in variants for count in counts]
     if reads:
         plain = [one.replace(streams=count) for count in (1, 2, 4, 8)]
         return [(problem, "plain") for problem in (*plain, plain[-1].replace(prefetch="nta"))]
