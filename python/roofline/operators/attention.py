@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..counts import Array, ceil_div
+from ..counts import Array, ceil_div, larger
 from ..references import exp, log, matmul, max_, sum_
 from ..tensor_spec import TensorSpec, size_bytes
 from .base import Case, Facts, Operator, Product, Variant
@@ -88,6 +88,11 @@ class _Library(Variant):
         return 3
 
 
+def parts_of_keys(problem: Any) -> Any:
+    """The pieces of a kernel that shares out the keys of each KV head, in ranges of 192 at least."""
+    return problem.batch * problem.kv_heads * larger(problem.seq_kv // 192, 1)
+
+
 class Parts(Variant):
     """Ranges of keys leave parts of results, which are added up at the end (the plan's parts_bytes); scores stay on the chip."""
 
@@ -131,7 +136,7 @@ class Tiled(Parts):
 
 class _SplitKv(Tiled):
     def pieces(self, problem: Attention) -> Any:
-        return 0
+        return parts_of_keys(problem)
 
     def suits(self, problem: Attention, device: str) -> bool:
         # A few queries of each head, as in decode: blocks of queries alone would leave lanes of vectors and most of a GPU idle.
