@@ -182,6 +182,11 @@ std::vector<KernelEntry> fma_kernels() {
 #endif
   for (const auto& [dtype, needs] :
        {std::pair{DType::fp64, ""}, {DType::fp32, ""}, {DType::fp16, fp16}, {DType::bf16, bf16}, {DType::int8, int8}})
+    all.push_back(entry(Kernel<Fma, Device>{"registers", dtype, needs,
+                                            "chains in fixed registers; memory is touched at the ends only", registers}));
+  for (const DType dtype : {DType::bf16, DType::int8}) {
+    all.push_back(
+        entry(Kernel<Fma, Device>{"l1_operands", dtype, "amx", "2 x 2 tiles, rows and columns streamed from L1", l1_operands}));
     all.push_back(entry(
         Kernel<Fma, Device>{"l2_operands", dtype, "amx", "2 x 2 tiles, rows streamed from L2 and columns from L1", l2_operands}));
   }

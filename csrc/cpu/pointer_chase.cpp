@@ -2,7 +2,8 @@
 //
 // Each line holds the address of the next one and its own place in the cycle. An address is loaded and used as it is, since base
 // plus index costs a cycle more (4 against 5 on Zen 3). A launch goes on where the last one ended: if each began at the same line,
-// a few thousand hops of a large set would stay in a cache. Its place tells how far it came: so far from the first line.
+// a few thousand hops of a large set would stay in a cache. The places tell how far a launch came, and its result is
+// the line that far from the first.
 #include "ops/pointer_chase.h"
 
 #include "cpu/device.h"

@@ -174,7 +174,8 @@ TYPED_TEST(Rows, Normalisations) {
     both<T>(c, x.data, y.data, kKeptChunks, [&](const RowPlan& plan, std::int64_t grid) {
       const RowsWork work = work_for<T>(c, plan, x.data, y.data, kEps);
       std::memset(static_cast<void*>(y.data), 0xFF, c.rows * c.columns * sizeof(T));
-      emulated::launch(grid, plan.threads, plan.kept ? rms_norm_kept<T> : rms_norm_looped<T>, x.data, weight.data, y.data, work);
+      emulated::launch(grid, plan.threads, plan.kept ? rms_norm_kept<T, false> : rms_norm_looped<T, false>, x.data, weight.data,
+                       static_cast<T*>(nullptr), y.data, work);
       compare([&](std::int64_t row, std::int64_t i) { return at(row, i) * root[row] * weight[i]; }, 4);
       std::memset(static_cast<void*>(y.data), 0xFF, c.rows * c.columns * sizeof(T));
       emulated::launch(grid, plan.threads, plan.kept ? layer_norm_kept<T> : layer_norm_looped<T>, x.data, weight.data, bias.data,
@@ -192,8 +193,8 @@ TYPED_TEST(Rows, Normalisations) {
       for (std::int64_t i = 0; i < c.rows * c.columns; ++i)
         total[i] = to_float(from_float<T>(static_cast<float>(x[i] + residual[i])));
       std::memset(static_cast<void*>(y.data), 0xFF, c.rows * c.columns * sizeof(T));
-      emulated::launch(grid, plan.threads, plan.kept ? residual_rms_norm_kept<T> : residual_rms_norm_looped<T>, x.data, weight.data,
-                       residual.data, y.data, work);
+      emulated::launch(grid, plan.threads, plan.kept ? rms_norm_kept<T, true> : rms_norm_looped<T, true>, x.data, weight.data, residual.data,
+                       y.data, work);
       for (std::int64_t row = 0; row < c.rows; ++row) {
         double squares = 0;
         for (std::int64_t i = 0; i < c.columns; ++i) squares += total[row * c.columns + i] * total[row * c.columns + i];
