@@ -256,7 +256,7 @@ __global__ void __launch_bounds__(kMostTeam, 1) rms_norm_kept(const T* __restric
   __shared__ float shared[64];
   constexpr int kChunks = Residual ? kKeptPairs : kKeptChunks;
   each_row(work, shared, [&](std::int64_t row, Team& team) {
-    T* const sums = residual + row * work.columns;
+    T* const sums = Residual ? residual + row * work.columns : nullptr;
     Kept<T, kChunks> kept(work, row);
     kept.template load<true>(x + row * work.columns, team, 0.f);
     if constexpr (Residual) {
@@ -286,7 +286,7 @@ __global__ void __launch_bounds__(kLoopedTeam, kLoopedBlocks)
                     RowsWork work) {
   __shared__ float shared[64];
   each_looped_row(work, shared, x, [&](std::int64_t at, const Run<T>& run, const T* from, Team& team) {
-    T* const sums = residual + at;
+    T* const sums = Residual ? residual + at : nullptr;
     float sum = 0.f;
     each_chunk<true>(run, from, team, 0.f, [&](std::int64_t chunk, const Pack<T>& pack, auto is_whole) {
       if constexpr (Residual) {
@@ -298,7 +298,7 @@ __global__ void __launch_bounds__(kLoopedTeam, kLoopedBlocks)
         sum += sum_of(pack, square);
       }
     });
-    // Of the residual each thread reads what it wrote itself.
+    // Each thread reads of the residual what it wrote itself.
     store_looped<!Residual, T>(run, Residual ? sums : from, weight, nullptr, y + at, team, 0.f, root_scale(team.sum(sum), work));
   });
 }
