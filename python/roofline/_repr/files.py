@@ -28,7 +28,7 @@ def _cell(value: Any) -> Any:
 
 
 def github_table(headers: Row, rows: Sequence[Row], cell: Callable[[str], str] = markdown) -> str:
-    """A GitHub table; columns of numbers to the right. `cell` makes Markdown of a cell's text: `str` where it is Markdown already."""
+    """A GitHub table, columns of numbers to the right. `cell` makes Markdown of a cell's text; `str` if it is Markdown already."""
 
     def line(cells: Row) -> str:
         return "| " + " | ".join(cell(text).replace("|", "\\|") for text in cells) + " |"

@@ -30,7 +30,7 @@ examples:
   roofline census Llama-3-8B --machine "H100 SXM"     its kernels: M, N, K, FLOPs, bytes, intensity, bound
   roofline compare before.json after.json             what changed by more than its noise
   roofline claims --wrong                             what well-known texts on the roofline have wrong, and the call that shows it
-  roofline doctor                                     what is missing here, and its cure"""
+  roofline doctor                                     missing parts, and their cure"""
 
 
 class _Once(argparse._StoreAction):
@@ -265,7 +265,7 @@ def _operator(parser: argparse.ArgumentParser, command: str, cls: Any) -> None:
             "-o",
             "--out",
             metavar="FILE",
-            help="results file (JSON Lines): each point at once; run again, only what is missing is measured",
+            help="results file (JSON Lines): each point at once; run again, it measures only the missing ones",
         )
     parser.add_argument(
         "--cache-state", choices=("cold", "warm"), default="cold", help="operands come from DRAM (cold, default) or stay in cache"

@@ -226,7 +226,7 @@ def from_rates(prepared: Prepared, machine: Machine | None, level: str) -> Expec
 
 
 def disturbed(seen: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
-    """Of what `Device.core.sample` or `measure` saw: why it was contended; empty where it was not."""
+    """Why a result of `Device.core.sample` or `measure` was contended; empty where it was not."""
     if seen["throttled"]:
         return throttling(seen["conditions"])
     return contention(seen["load"], facts) if seen["contended"] else ""
