@@ -68,7 +68,7 @@ class Memory:
 
 
 def kv_bytes(config: TransformerConfig, seq_kv: int, *, batch: int = 1, tp: int = 1) -> int:
-    """Bytes of a rank's cache for `batch` sequences of seq_kv keys. Layers with a window keep no more; MLA's latents are not sharded."""
+    """Bytes of a rank's cache for `batch` sequences of seq_kv keys. Layers with a window keep no more; every rank holds MLA's."""
     c, r = config, ranks_of(config, tp)
     seq_kv = seq_kv * 1.0 if isinstance(seq_kv, np.ndarray) else seq_kv  # 64 bits overflow
     width = c.kv_width if c.mla else 2 * r.kv_heads * c.head_dim
