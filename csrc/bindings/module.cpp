@@ -30,7 +30,9 @@ py::dict to_python(const std::vector<std::pair<std::string, Value>>& facts) {
   return all;
 }
 
-py::array_t<double> to_array(const std::vector<double>& values) { return {static_cast<py::ssize_t>(values.size()), values.data()}; }
+py::array_t<double> to_array(const std::vector<double>& values) {
+  return py::array_t<double>(static_cast<py::ssize_t>(values.size()), values.data());
+}
 
 // A bound kernel with the memory it works on.
 struct BoundKernel {
