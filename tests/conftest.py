@@ -201,21 +201,6 @@ def nothing_is_shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     plt.close("all")
 
 
-@pytest.fixture
-def reported() -> Callable[..., Any]:
-    """reported("cuda:0", sms=132): a device that is not there, only what it says of itself."""
-    from roofline.measurement.arena import arena_bytes
-    from roofline.measurement.devices import Device
-
-    class Reported(Device):
-        def __init__(self, name: str = "cpu", **facts: Any) -> None:
-            self.name, self.facts, self.roofs, self.kernels = name, facts, {}, []
-            self.threads = int(facts.get("threads", 1)) if name == "cpu" else 0
-            self.arena_bytes = arena_bytes(int(facts.get("memory_bytes", 2**34)))
-
-    return Reported
-
-
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Headless Chromium, with what its console says."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from example import around
 
 pytest.importorskip("matplotlib", reason="the plots need matplotlib")
 
@@ -27,11 +28,6 @@ pytestmark = pytest.mark.usefixtures("nothing_is_shown")
 
 CLOCK = 3.44e9
 KIB, MIB = 1 << 10, 1 << 20
-SPREAD = (0.995, 1.0, 1.0, 1.004, 1.002, 0.998, 1.001, 0.999, 1.003, 1.0)
-
-
-def around(value: float) -> tuple[float, ...]:
-    return tuple(value * s for s in SPREAD)
 
 
 def sweep(
