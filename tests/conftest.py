@@ -163,8 +163,10 @@ def schema() -> Callable[[str], Any]:
     jsonschema = pytest.importorskip("jsonschema", reason="validates files against their schemas")
 
     def of(kind: str) -> Any:
-        found = json.loads((files("roofline") / "schemas" / f"{kind}.schema.json").read_text(encoding="utf-8"))
+        text = (files("roofline") / "schemas" / f"{kind}.schema.json").read_text(encoding="utf-8")
+        found = json.loads(text)
         jsonschema.Draft202012Validator.check_schema(found)
+        assert f'"schema_version": {{"const": {found["$id"].rpartition(":")[2]}' in text
         return jsonschema.Draft202012Validator(found)
 
     return of
