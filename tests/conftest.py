@@ -195,6 +195,8 @@ def nothing_is_shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Plots come without a window, and leave no figure behind."""
     from matplotlib import pyplot as plt
 
+    plt.switch_backend("Agg")
+
     def refuse(*arguments: object, **options: object) -> None:
         raise AssertionError("plt.show was called")
 

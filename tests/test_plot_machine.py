@@ -12,10 +12,6 @@ from example import around
 
 pytest.importorskip("matplotlib", reason="the plots need matplotlib")
 
-import matplotlib as mpl
-
-mpl.use("Agg")
-
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 

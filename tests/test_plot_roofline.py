@@ -10,10 +10,6 @@ from example import around
 
 pytest.importorskip("matplotlib", reason="the plot needs matplotlib")
 
-import matplotlib as mpl
-
-mpl.use("Agg")
-
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.lines import Line2D
