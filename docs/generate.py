@@ -33,6 +33,7 @@ MEASURED = {"block_profile": 'plot.block_profile(machine, "Llama-3.2-1B", phase=
 
 sys.path.insert(0, str(ROOT / "python"))
 
+from roofline._repr import github_table  # noqa: E402
 from roofline.census import census_of  # noqa: E402
 from roofline.claims import documents, list_claims  # noqa: E402
 from roofline.cli import main as main_of_cli  # noqa: E402
@@ -49,14 +50,14 @@ from roofline.units import KILO, fmt_si  # noqa: E402
 
 def operators_table() -> str:
     """One row per operator and variant, slowest variant first; the dtypes with a kernel under each kind of device."""
-    rows = [["operator", "computes", "variant", *BACKENDS.values()], ["---"] * (3 + len(BACKENDS))]
+    rows = []
     for operator in OPERATORS.values():
         name, summary = f"`{operator.name}`", operator.summary
         for variant, declared in operator.variants.items():
             dtypes = [", ".join(declared.dtypes.get(backend, ())) or "–" for backend in BACKENDS]
             rows.append([name, summary, f"`{variant}`", *dtypes])
             name = summary = ""
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
+    return github_table(["operator", "computes", "variant", *BACKENDS.values()], rows, str)
 
 
 def _value(gives: Any) -> str:
@@ -69,13 +70,10 @@ def claims_tables() -> str:
     """A heading and a table for each text."""
     found = []
     for title, about in documents().items():
-        found += [f"## {title}", "", f"{about[0].upper()}{about[1:]}.", ""]
-        found += ["| claim | says | | why | call | gives |", "| --- | --- | --- | --- | --- | --- |"]
-        for claim in list_claims(title):
-            cells = (claim.claim, claim.says, claim.verdict, f"{claim.why}.", f"`{claim.call}`", _value(claim.gives))
-            found.append("| " + " | ".join(cells) + " |")
-        found.append("")
-    return "\n".join(found).rstrip()
+        rows = [(c.claim, c.says, c.verdict, f"{c.why}.", f"`{c.call}`", _value(c.gives)) for c in list_claims(title)]
+        table = github_table(("claim", "says", "", "why", "call", "gives"), rows, str)
+        found.append(f"## {title}\n\n{about[0].upper()}{about[1:]}.\n\n{table}")
+    return "\n\n".join(found)
 
 
 def deepseek_census() -> str:
@@ -99,8 +97,7 @@ def machine_title(machine: Machine) -> str:
 
 def _columns(table: Table, names: tuple[str, ...], rows: int) -> str:
     at = [table.headers.index(name) for name in names if name in table.headers]
-    lines = [[table.headers[i] for i in at], ["---"] * len(at), *([row[i] for i in at] for row in table.rows[:rows])]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return github_table([table.headers[i] for i in at], [[row[i] for i in at] for row in table.rows[:rows]], str)
 
 
 def first_figures() -> str:
@@ -133,14 +130,13 @@ def machines_table() -> str:
         own = {c.name: c.stated for c in ordered_ceilings(machine) if c.threads == most or c.kind == "latency"}
         names |= dict.fromkeys(own)
         by_machine.append(own)
-    lines = [["ceiling", *(machine_title(machine) for machine, _ in found.values())], ["---"] * (1 + len(found))]
-    lines += [[name, *(own.get(name, "–") for own in by_machine)] for name in names]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    headers = ["ceiling", *(machine_title(machine) for machine, _ in found.values())]
+    return github_table(headers, [[name, *(own.get(name, "–") for own in by_machine)] for name in names], str)
 
 
 def models_table() -> str:
     """Every preset: what it is made of, its parameters, and where its numbers were read."""
-    lines = [["preset", "layers", "parameters", "active", "stored", "KV cache", "context", "read at"], ["---"] * 8]
+    rows = []
     for config in PRESETS.values():
         total, active = total_parameters(config), active_parameters(config)
         narrow = config.quantization
@@ -150,8 +146,8 @@ def models_table() -> str:
         cache = f"{kv_bytes(config, 1024) / 1024 / KILO:.4g} kB a token"
         link = f"[{source.split('/')[3]}]({source})" if source else ""
         row = (f"`{config.name}`", config.layers, size, "all" if active == total else few, stored, cache, config.max_seq, link)
-        lines.append([*map(str, row)])
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        rows.append([*map(str, row)])
+    return github_table(("preset", "layers", "parameters", "active", "stored", "KV cache", "context", "read at"), rows, str)
 
 
 def pictures() -> str:

@@ -163,8 +163,10 @@ def schema() -> Callable[[str], Any]:
     jsonschema = pytest.importorskip("jsonschema", reason="validates files against their schemas")
 
     def of(kind: str) -> Any:
-        found = json.loads((files("roofline") / "schemas" / f"{kind}.schema.json").read_text(encoding="utf-8"))
+        text = (files("roofline") / "schemas" / f"{kind}.schema.json").read_text(encoding="utf-8")
+        found = json.loads(text)
         jsonschema.Draft202012Validator.check_schema(found)
+        assert f'"schema_version": {{"const": {found["$id"].rpartition(":")[2]}' in text
         return jsonschema.Draft202012Validator(found)
 
     return of
@@ -193,27 +195,14 @@ def nothing_is_shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Plots come without a window, and leave no figure behind."""
     from matplotlib import pyplot as plt
 
+    plt.switch_backend("Agg")
+
     def refuse(*arguments: object, **options: object) -> None:
         raise AssertionError("plt.show was called")
 
     monkeypatch.setattr(plt, "show", refuse)
     yield
     plt.close("all")
-
-
-@pytest.fixture
-def reported() -> Callable[..., Any]:
-    """reported("cuda:0", sms=132): a device that is not there, only what it says of itself."""
-    from roofline.measurement.arena import arena_bytes
-    from roofline.measurement.devices import Device
-
-    class Reported(Device):
-        def __init__(self, name: str = "cpu", **facts: Any) -> None:
-            self.name, self.facts, self.roofs, self.kernels = name, facts, {}, []
-            self.threads = int(facts.get("threads", 1)) if name == "cpu" else 0
-            self.arena_bytes = arena_bytes(int(facts.get("memory_bytes", 2**34)))
-
-    return Reported
 
 
 @pytest.fixture(scope="session")

@@ -14,10 +14,6 @@ import pytest
 pytest.importorskip("rich", reason="the command line needs rich")
 pytest.importorskip("matplotlib", reason="the plots need matplotlib")
 
-import matplotlib as mpl
-
-mpl.use("Agg")
-
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
@@ -28,6 +24,8 @@ from roofline.machine import Ceiling, Machine, SizeCurve, SizePoint
 from roofline.plot import PICTURES
 from roofline.plot.figure import joined
 from roofline.results import Measurement, append_to
+
+pytestmark = pytest.mark.usefixtures("nothing_is_shown")
 
 H100 = ["--machine", "H100 SXM"]
 PAGE = Path(__file__).parent.parent / "docs" / "plots.md"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
+from reported import Reported
 
 from roofline.ceilings import wanted
-from roofline.measurement.devices import Device
 from roofline.measurement.probing import Ready
 from roofline.measurement.timing import freezer
 from roofline.operators import AllReduce, ForkJoin, Operator
@@ -46,12 +44,12 @@ def test_rates_take_the_link_that_stood_around_the_problem() -> None:
 
 @pytest.mark.parametrize(("gpus", "links"), [(1, 0), (2, 1), (8, 1)])
 def test_the_link_is_asked_for_where_there_are_several_gpus(
-    monkeypatch: pytest.MonkeyPatch, reported: Callable[..., Device], gpus: int, links: int
+    monkeypatch: pytest.MonkeyPatch, gpus: int, links: int
 ) -> None:
     listed = [{"name": f"cuda:{i}", "missing": "", "summary": ""} for i in range(gpus)]
     listed.append({"name": "cpu", "missing": "", "summary": ""})
     monkeypatch.setattr("roofline.measurement.devices.list_devices", lambda: listed)
-    device = reported("cuda:0", sms=132, threads_per_sm=2048, l2_bytes=50 << 20, architecture="sm_90")
+    device = Reported("cuda:0", sms=132, threads_per_sm=2048, l2_bytes=50 << 20, architecture="sm_90")
     assert sum(w.kind == "link" for _, w in wanted(device, "quick")) == links
 
 

@@ -242,17 +242,15 @@ ABOUT = {
 }  # fmt: skip
 
 
-def test_the_table_is_aligned(parts: dict[str, ModuleType]) -> None:
+def test_the_table(parts: dict[str, ModuleType]) -> None:
     absent = {**made_row([1.0] * 3, {}), "reason": "no kernel of ours: no | bf16", "ours": {}, "roofs": {}}
     rows = [made_row([1.0] * 3, {"a": [2.0] * 3}), absent]
     text = parts["tables"].markdown(rows, ABOUT)
     table = [line for line in text.splitlines() if line.startswith("|")]
-    ends = [[i for i, letter in enumerate(line) if letter == "|"][:9] for line in table]
-    assert all(each == ends[0] for each in ends)
-    assert "a (kernel)" in table[2] and " ".join(table[2].split()) == (
-        "| ffn fp32 batch 4 | tiled/avx2 | 1.00 s | 90.0 % | a (kernel) | 2.00 s | 2.000 [2.000 … 2.000] | faster | |"
-    )
-    assert table[3].endswith("| no kernel of ours | no / bf16 |")
+    assert table[2:] == [
+        "| ffn fp32 batch 4 | tiled/avx2 | 1.00 s | 90.0 % | a (kernel) | 2.00 s | 2.000 [2.000 … 2.000] | faster |  |",
+        "| ffn fp32 batch 4 |  |  |  |  |  |  | no kernel of ours | no \\| bf16 |",
+    ]
     assert "1 faster, 0 slower, 0 undecided, 0 not judged, 1 without a comparison." in text
     assert "- c: not installed" in text
 

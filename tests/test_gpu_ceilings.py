@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reported import Reported
 
 from roofline import Attention, Fma, Machine, Matmul, Mma, Unsupported
 from roofline.ceilings import wanted
@@ -14,7 +15,6 @@ from roofline.counts import Array
 from roofline.dtypes import dtype, from_float64, to_float64
 from roofline.machine import Ceiling
 from roofline.measurement import probing
-from roofline.measurement.arena import arena_bytes
 from roofline.measurement.devices import Device
 from roofline.measurement.timing import clock_hz
 from roofline.model import compute_ceiling
@@ -25,25 +25,16 @@ from roofline.probes.gpu_units import core_flops_per_s, peak_flops_per_s, tensor
 SMS = {"sm_80": 108, "sm_86": 84, "sm_89": 142, "sm_90": 132, "sm_100": 148, "sm_120": 188}
 
 
-class Reported(Device):
-    """A GPU that is not there: what it says of itself, and its kernels with why they cannot run."""
-
-    def __init__(self, architecture: str, gpu_name: str = "Example GPU", **missing: str) -> None:
-        self.name, self.threads, self.roofs, self.arena_bytes = "cuda:0", 0, {}, arena_bytes(80 << 30)
-        self.facts = {
-            "gpu_name": gpu_name, "architecture": architecture, "sms": SMS[architecture], "threads_per_sm": 2048,
-            "max_clock_hz": 1.8e9, "l2_bytes": 50 << 20, "memory_bytes": 80 << 30, "shared_bytes_per_sm": 228 << 10,
-        }  # fmt: skip
-        self.kernels = [
-            {"operator": operator.name, "variant": variant, "dtype": name, "missing": missing.get(f"{variant}_{name}", "")}
-            for operator in (Mma, Matmul, Fma)
-            for variant, declared in operator.variants.items()
-            for name in declared.dtypes.get("cuda", ())
-        ]
+def reported(architecture: str, gpu_name: str = "Example GPU", **missing: str) -> Reported:
+    return Reported(
+        "cuda:0", (Mma, Matmul, Fma), lambda variant, name: missing.get(f"{variant}_{name}", ""), gpu_name=gpu_name,
+        architecture=architecture, sms=SMS[architecture], threads_per_sm=2048, max_clock_hz=1.8e9, l2_bytes=50 << 20,
+        memory_bytes=80 << 30, shared_bytes_per_sm=228 << 10,
+    )  # fmt: skip
 
 
 def labels(architecture: str, depth: str = "standard", **missing: str) -> list[str]:
-    device = Reported(architecture, **missing)
+    device = reported(architecture, **missing)
     return [what.label for _, what in wanted(device, depth) if what.kind == "compute"]
 
 
@@ -76,28 +67,28 @@ def test_quick_asks_for_the_fastest_and_thorough_for_all_data_and_a_long_load() 
     assert "bf16→fp32 tensor mma_sync" not in quick
     for data in ("zeros", "constant"):
         assert f"bf16→fp32 tensor wgmma {data}" in thorough
-    assert [what.label for _, what in wanted(Reported("sm_90"), "thorough") if what.sustained] == [
+    assert [what.label for _, what in wanted(reported("sm_90"), "thorough") if what.sustained] == [
         "bf16→fp32 tensor wgmma sustained"
     ]
 
 
 def test_what_cannot_run_is_left_out_with_the_reason() -> None:
-    device = Reported("sm_80", mma_sync_fp8_e4m3="it needs sm_89, and this GPU is sm_80")
+    device = reported("sm_80", mma_sync_fp8_e4m3="it needs sm_89, and this GPU is sm_80")
     found = {what.label: what for _, what in wanted(device)}
     with pytest.raises(Unsupported, match="it needs sm_89, and this GPU is sm_80"):
         found["fp8_e4m3→fp32 tensor mma_sync"].require()
     refusal = "mma.sync of int4 is made of int8 products"
-    found = {what.label: what for _, what in wanted(Reported("sm_90", mma_sync_int4=refusal))}
+    found = {what.label: what for _, what in wanted(reported("sm_90", mma_sync_int4=refusal))}
     with pytest.raises(Unsupported, match=refusal):
         found["int4→int32 tensor mma_sync"].require()
-    slow = {what.label: what for _, what in wanted(Reported("sm_89"))}
+    slow = {what.label: what for _, what in wanted(reported("sm_89"))}
     with pytest.raises(Unsupported, match=r"one launch would take 1\.1 s or more: fp64 is too slow here"):
         slow["fp64 GEMM 8192"].require()
 
 
 @pytest.mark.parametrize("architecture", SMS)
 def test_probes_fill_the_gpu_and_last_about_two_milliseconds(architecture: str) -> None:
-    device = Reported(architecture)
+    device = reported(architecture)
     sms = SMS[architecture]
     for variant, declared in Mma.variants.items():
         for name in declared.dtypes["cuda"]:
@@ -115,7 +106,7 @@ def test_probes_fill_the_gpu_and_last_about_two_milliseconds(architecture: str) 
 
 
 def test_units() -> None:
-    hopper, ada, cpu = Reported("sm_90"), Reported("sm_89"), Reported("sm_90")
+    hopper, ada, cpu = reported("sm_90"), reported("sm_89"), reported("sm_90")
     cpu.name, cpu.facts = "cpu", {"cpu_name": "Example CPU"}
     assert unit_of(hopper, Matmul(dtype="bf16")) == "tensor"
     assert unit_of(hopper, Matmul(dtype="fp32")) == "core"
@@ -152,7 +143,7 @@ def test_the_roof_of_products_is_the_fastest_way_to_the_units(
         return problem.name, variant, problem.dtype
 
     monkeypatch.setattr(probing, "ready", ready)
-    assert probing.tensor_probe(Reported(architecture), name) == expected
+    assert probing.tensor_probe(reported(architecture), name) == expected
 
 
 def made(value: float, **fields: Any) -> Ceiling:
@@ -164,7 +155,7 @@ def made(value: float, **fields: Any) -> Ceiling:
 
 
 def test_a_rate_above_what_the_units_do_is_implausible() -> None:
-    device = Reported("sm_90")
+    device = reported("sm_90")
     peak = 132 * 4096 * 1.5e9
     good = _with_unit_rate(made(0.97 * peak), device)
     assert (good.ops_per_cycle, good.status) == (4096, "ok")
@@ -186,7 +177,7 @@ def test_the_clock_is_that_of_the_batches_where_they_tell() -> None:
 
 def test_a_library_is_held_against_the_fastest_sums() -> None:
     """A GeForce adds up fp16 products in fp16 at twice the rate."""
-    device = Reported("sm_89", "NVIDIA GeForce Example")
+    device = reported("sm_89", "NVIDIA GeForce Example")
     peak = 142 * 512 * 1.5e9
     product = made(1.9 * peak, probe="gemm.square", dtype="fp16", variant="library", params={"size": 8192})
     assert (_with_unit_rate(product, device).status, _with_unit_rate(product, device).ops_per_cycle) == ("ok", 1024)
@@ -239,7 +230,7 @@ def test_int4_lies_two_to_a_byte_the_first_in_the_low_bits() -> None:
 
 def test_what_is_no_product_is_held_against_the_cores() -> None:
     """256 operations per cycle of 132 multiprocessors at 1.8 GHz, whatever the tensor units do."""
-    assert core_flops_per_s(Reported("sm_90")) == 256 * 132 * 1.8e9
+    assert core_flops_per_s(reported("sm_90")) == 256 * 132 * 1.8e9
 
 
 def test_operands_are_what_the_data_field_says() -> None:

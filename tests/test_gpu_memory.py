@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reported import Reported
 
 from roofline import Ceiling, Error, HostCopy, Machine, PeerCopy, Unsupported, plot
 from roofline.ceilings import wanted, wanted_series
@@ -13,7 +14,6 @@ from roofline.ceilings.series import curve_sizes
 from roofline.cli.describe import describe_ceilings
 from roofline.machine import EmpiricalRoofline, IntensityPoint, SizeCurve, SizePoint, cache_capacity, cache_level, lasting_capacity
 from roofline.measurement import probing
-from roofline.measurement.arena import arena_bytes
 from roofline.measurement.devices import Device
 from roofline.measurement.probing import level_of, ready
 from roofline.operators import OPERATORS
@@ -31,26 +31,18 @@ GPUS = {
 }
 
 
-class Reported(Device):
-    """A GPU that is not there: what it says of itself, and the kernels that Python declares for one."""
-
-    def __init__(self, gpu: str) -> None:
-        architecture, facts, _ = GPUS[gpu]
-        self.name, self.threads, self.roofs = "cuda:0", 0, {}
-        self.arena_bytes = arena_bytes(facts["memory_bytes"])
-        self.facts = {"gpu_name": gpu, "architecture": architecture, "threads_per_sm": 2048, **facts}
-        lacking = "bulk" if architecture == "sm_80" else None
-        self.kernels = [
-            {"operator": operator.name, "variant": variant, "dtype": dtype, "missing": "sm_90" if variant == lacking else ""}
-            for operator in OPERATORS.values()
-            for variant, declared in operator.variants.items()
-            for dtype in declared.dtypes.get("cuda", ())
-        ]
+def reported(gpu: str) -> Reported:
+    architecture, facts, _ = GPUS[gpu]
+    lacking = "bulk" if architecture == "sm_80" else None
+    return Reported(
+        "cuda:0", OPERATORS.values(), lambda variant, dtype: "sm_90" if variant == lacking else "",
+        gpu_name=gpu, architecture=architecture, threads_per_sm=2048, **facts,
+    )  # fmt: skip
 
 
 @pytest.fixture(params=GPUS)
 def gpu(request: pytest.FixtureRequest) -> Reported:
-    return Reported(request.param)
+    return reported(request.param)
 
 
 def labels(device: Device, depth: str) -> list[str]:
@@ -159,7 +151,7 @@ def test_depths(gpu: Reported) -> None:
 def test_every_other_gpu_is_a_peer(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [{"name": f"cuda:{index}", "summary": "", "missing": ""} for index in range(3)]
     monkeypatch.setattr("roofline.measurement.devices.list_devices", lambda: found)
-    device = Reported("H200")
+    device = reported("H200")
     assert [label for label in labels(device, "standard") if "engine" in label] == [
         "peer to device 1 copy engine",
         "both directions 1 copy engine",
@@ -170,7 +162,7 @@ def test_every_other_gpu_is_a_peer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_series() -> None:
-    device = Reported("H200")
+    device = reported("H200")
     assert wanted_series(device, "quick") == []
     assert [series.label for series in wanted_series(device, "standard")] == ["DRAM read over intensity"]
     thorough = [series.label for series in wanted_series(device, "thorough")]
@@ -180,7 +172,7 @@ def test_series() -> None:
 
 
 def test_each_is_described_in_words() -> None:
-    lines = {line.strip().split(": ")[0]: line for line in describe_ceilings(Reported("H200"), "thorough")}
+    lines = {line.strip().split(": ")[0]: line for line in describe_ceilings(reported("H200"), "thorough")}
     assert "the host's memory" in lines["host to device pinned"]
     assert "both ways" in lines["both directions pinned"]
     assert "shared memory" in lines["L1 read shared memory"]
@@ -204,7 +196,7 @@ def test_a_transfer_is_rated_by_what_is_on_the_way(
 ) -> None:
     monkeypatch.setattr(probing, "allocate_all", lambda *_: {})
     monkeypatch.setattr(probing, "bind", lambda *_: _Bound())
-    found = ready(Reported("H200"), probe_named(problem.name), problem, variant, kept=False)
+    found = ready(reported("H200"), probe_named(problem.name), problem, variant, kept=False)
     assert (found.kind, found.label, found.work) == ("transfer", label, work)
     assert found.rates([0.5]) == [2 * work]
 
@@ -253,7 +245,7 @@ def made_up() -> Machine:
     return Machine(
         name="Example GPU",
         device="cuda:0",
-        facts=Reported("H200").facts,
+        facts=reported("H200").facts,
         ceilings=(
             bandwidth("DRAM", "read", 4.4e12, "bulk", in_flight_bytes=131072),
             bandwidth("DRAM", "copy", 4.0e12, "bulk"),

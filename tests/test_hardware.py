@@ -117,8 +117,8 @@ def test_how_many_there_are() -> None:
     said = (root / "docs" / "datasheets.md").read_text(encoding="utf-8").replace("\n ", "")
     assert f"{len(SHEETS)} devices" in (root / "README.md").read_text(encoding="utf-8")
     assert (
-        f"Of the {len(everything) - len(sparse)} numbers {len(unverified) - left} are not verified, "
-        f"besides {left} of the {len(sparse)} sparse peaks"
+        f"{len(unverified) - left} of the {len(everything) - len(sparse)} numbers are not verified, "
+        f"nor are {left} of the {len(sparse)} sparse peaks"
     ) in said
 
 

@@ -6,17 +6,16 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from reported import Reported
 
 import roofline
 from roofline import CoreToCore, Error, ForkJoin, OutOfMemory, PointerChase, Policy, Relu, Stream, Unsupported
 from roofline.measurement import open_device
-from roofline.measurement.devices import Device
 from roofline.measurement.probing import Ready, ready
 from roofline.measurement.tensors import allocate_all, check, huge_page_share
 from roofline.measurement.timing import freezer, from_roofs
@@ -124,20 +123,20 @@ def test_sets_fit_their_levels() -> None:
     assert chase_problem(device, "L1", "small").pages == "small"
 
 
-def test_sets_of_other_machines(reported: Callable[..., Device]) -> None:
+def test_sets_of_other_machines() -> None:
     """L3: eight times all L2, at most a quarter of it where that is twice L2. DRAM: flushed, or four caches if they fit."""
-    large = reported(l1_bytes=48 << 10, l2_bytes=2 * MIB, l3_bytes=504 * MIB, memory_bytes=2**40, flush="clflushopt")
+    large = Reported(l1_bytes=48 << 10, l2_bytes=2 * MIB, l3_bytes=504 * MIB, memory_bytes=2**40, flush="clflushopt")
     assert [chase_problem(large, level).size_bytes for level in HOPS] == [24 << 10, MIB, 16 * MIB, 256 * MIB]
-    little = reported(l1_bytes=32 << 10, l2_bytes=512 << 10, l3_bytes=4 * MIB, memory_bytes=2**30)
+    little = Reported(l1_bytes=32 << 10, l2_bytes=512 << 10, l3_bytes=4 * MIB, memory_bytes=2**30)
     assert [chase_problem(little, level).size_bytes for level in ("L3", "DRAM")] == [MIB, 83 * MIB]
-    without = reported(l1_bytes=64 << 10, l2_bytes=MIB, l3_bytes=0, memory_bytes=2**34)
+    without = Reported(l1_bytes=64 << 10, l2_bytes=MIB, l3_bytes=0, memory_bytes=2**34)
     assert chase_problem(without, "DRAM").size_bytes == 256 * MIB
-    unflushed = reported(l1_bytes=48 << 10, l2_bytes=MIB, l3_bytes=128 * MIB, memory_bytes=2**40)
+    unflushed = Reported(l1_bytes=48 << 10, l2_bytes=MIB, l3_bytes=128 * MIB, memory_bytes=2**40)
     assert chase_problem(unflushed, "DRAM").size_bytes == 512 * MIB
     with pytest.raises(Unsupported, match="no L3"):
         chase_problem(without, "L3")
     with pytest.raises(Unsupported, match="83 MiB of memory for an array is too little beside a cache of 256 MiB"):
-        chase_problem(reported(l1_bytes=1, l2_bytes=1, l3_bytes=256 * MIB, memory_bytes=2**30), "DRAM")
+        chase_problem(Reported(l1_bytes=1, l2_bytes=1, l3_bytes=256 * MIB, memory_bytes=2**30), "DRAM")
     with pytest.raises(Error, match="level must be one of"):
         chase_problem(without, "L4")
 

@@ -344,7 +344,7 @@ def test_problems_in_words() -> None:
 @pytest.mark.parametrize("call", [roofline.run, roofline.measure, roofline.measurement.attempt])
 @pytest.mark.parametrize("problem", [None, 5])
 def test_what_is_no_problem(call: Any, problem: Any) -> None:
-    with pytest.raises(Error, match="the problem must be an operator such as"):
+    with pytest.raises(Error, match="a problem must be an operator or its name"):
         call(problem)
 
 

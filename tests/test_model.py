@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
+from example import ceilings, machine
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,24 +19,6 @@ from roofline.model import Roofs, attainable_flops_per_s, bound, gaps, time_s
 
 ROOFS = Roofs(compute_flops_per_s=200e9, bandwidth_bytes_per_s=40e9, floor_s=2e-6)
 POSITIVE = st.floats(min_value=1e-3, max_value=1e15)
-
-
-def ceilings() -> dict[str, Ceiling]:
-    memory: dict[str, Any] = {"probe": "stream", "level": "DRAM", "threads": 2}
-    return {
-        "read": Ceiling(access="read", samples=(40e9,), **memory),
-        "copy": Ceiling(access="copy", variant="plain", samples=(30e9,), **memory),
-        "copy NT": Ceiling(access="copy", variant="non_temporal", samples=(36e9,), **memory),
-        "L2": Ceiling(probe="stream", level="L2", access="read", threads=2, samples=(400e9,)),
-        "fp32": Ceiling(probe="fma", dtype="fp32", isa="avx2", threads=2, samples=(200e9,)),
-        "fp64": Ceiling(probe="fma", dtype="fp64", isa="avx2", threads=2, samples=(100e9,)),
-        "launch": Ceiling(probe="launch", threads=2, samples=(2e-6,), problem={"operator": "fork_join"}),
-    }
-
-
-def machine(*without: str, **more: Ceiling) -> Machine:
-    kept = {name: ceiling for name, ceiling in {**ceilings(), **more}.items() if name not in without}
-    return Machine(name="Example CPU", ceilings=tuple(kept.values()))
 
 
 # -- the formulas ---------------------------------------------------------------------------------------------------------

@@ -8,12 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from example import around
 
 pytest.importorskip("matplotlib", reason="the plots need matplotlib")
-
-import matplotlib as mpl
-
-mpl.use("Agg")
 
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
@@ -27,11 +24,6 @@ pytestmark = pytest.mark.usefixtures("nothing_is_shown")
 
 CLOCK = 3.44e9
 KIB, MIB = 1 << 10, 1 << 20
-SPREAD = (0.995, 1.0, 1.0, 1.004, 1.002, 0.998, 1.001, 0.999, 1.003, 1.0)
-
-
-def around(value: float) -> tuple[float, ...]:
-    return tuple(value * s for s in SPREAD)
 
 
 def sweep(

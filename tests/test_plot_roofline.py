@@ -6,12 +6,9 @@ import dataclasses
 from typing import Any
 
 import pytest
+from example import around
 
 pytest.importorskip("matplotlib", reason="the plot needs matplotlib")
-
-import matplotlib as mpl
-
-mpl.use("Agg")
 
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
@@ -24,13 +21,8 @@ from roofline.results import Bracket, Measurement
 
 pytestmark = pytest.mark.usefixtures("nothing_is_shown")
 
-SPREAD = (0.995, 1.0, 1.0, 1.004, 1.002, 0.998, 1.001, 0.999, 1.003, 1.0)
 
 ELEMENTS = {"L1": 1 << 12, "L2": 1 << 17, "L3": 1 << 22, "DRAM": 1 << 26}  # of the probes
-
-
-def around(value: float) -> tuple[float, ...]:
-    return tuple(value * s for s in SPREAD)
 
 
 def bandwidth(level: str, access: str, value: float, variant: str = "plain", **more: object) -> Ceiling:

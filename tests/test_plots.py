@@ -23,9 +23,6 @@ import pytest
 pytest.importorskip("matplotlib", reason="the plots need matplotlib")
 
 import matplotlib as mpl
-
-mpl.use("Agg")
-
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from example import ceilings, machine
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,25 +40,6 @@ from roofline.probes.kernels import OF_REPORTS, drawn_for
 from roofline.questions import predict
 from roofline.report.points import default_points
 from roofline.report.tables import kernel_table
-
-
-def ceilings() -> dict[str, Ceiling]:
-    memory: dict[str, Any] = {"probe": "stream", "level": "DRAM", "threads": 2}
-    return {
-        "read": Ceiling(access="read", samples=(40e9,), **memory),
-        "copy": Ceiling(access="copy", variant="plain", samples=(30e9,), **memory),
-        "copy NT": Ceiling(access="copy", variant="non_temporal", samples=(36e9,), **memory),
-        "L2": Ceiling(probe="stream", level="L2", access="read", threads=2, samples=(400e9,)),
-        "fp32": Ceiling(probe="fma", dtype="fp32", isa="avx2", threads=2, samples=(200e9,)),
-        "fp64": Ceiling(probe="fma", dtype="fp64", isa="avx2", threads=2, samples=(100e9,)),
-        "launch": Ceiling(probe="launch", threads=2, samples=(2e-6,), problem={"operator": "fork_join"}),
-    }
-
-
-def machine(*without: str, **more: Ceiling) -> Machine:
-    kept = {name: ceiling for name, ceiling in {**ceilings(), **more}.items() if name not in without}
-    return Machine(name="Example CPU", ceilings=tuple(kept.values()))
-
 
 # -- the roofs ------------------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reported import Reported
 
 import roofline
 from roofline import Attention, Error, Ffn, GroupedMatmul, Matmul, Policy, Relu, Results, Softmax, Stream, sweeps
@@ -27,13 +28,13 @@ def test_points_are_the_product_last_axis_fastest() -> None:
     assert len(found) == 8
 
 
-def test_each_point_of_a_sweep_has_its_own_default(reported: Any) -> None:
+def test_each_point_of_a_sweep_has_its_own_default() -> None:
     """Decode and prefill have different kernels; so have few and many queries on a GPU, and the tiles of tensor units."""
     here = points(Attention(), None, open_device("cpu"), {"seq_q": [1, 2, 512], "dtype": ["fp32"]})
     assert [name for _, name in here] == ["split_kv", "split_kv", "tiled"]
     turned = points(Attention(seq_q=512), None, open_device("cpu"), {"seq_q": [512, 1]})
     assert [name for _, name in turned] == ["tiled", "split_kv"]
-    gpu = reported("cuda:0")
+    gpu = Reported("cuda:0")
     listed = points(Attention(dtype="bf16"), None, gpu, {"seq_q": [1, 8, 9], "dtype": ["bf16", "fp32"]})
     assert [name for _, name in listed] == ["split_kv", "tiled", "split_kv", "tiled", "tiled", "tiled"]
     ffn = points(Ffn(dtype="bf16"), None, gpu, {"activation": ["relu", "gelu", "swiglu"]})

@@ -1,10 +1,11 @@
-"""compare.md: what was compared, as a table whose columns line up in the file too."""
+"""compare.md: what was compared, as a table."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from roofline._repr import github_table
 from roofline.units import fmt_bytes, fmt_number, fmt_percent, fmt_si
 
 from .judging import Verdict, judged, times
@@ -47,18 +48,6 @@ def cells(row: Mapping[str, Any], verdict: Verdict) -> list[str]:
     ]
 
 
-def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    """A Markdown table whose columns have one width each; the last is as it is."""
-    plain = [[cell.replace("|", "/").replace("\n", " ") for cell in line] for line in lines]
-    widths = [max(len(line[i]) for line in plain) for i in range(len(plain[0]) - 1)]
-    rule = ["-" * max(width, 3) for width in widths] + ["---"]
-
-    def joined(line: Sequence[str]) -> str:
-        return "| " + " | ".join([*(cell.ljust(max(w, 3)) for cell, w in zip(line[:-1], widths, strict=True)), line[-1]]) + " |"
-
-    return [joined(line) for line in (plain[0], rule, *plain[1:])]
-
-
 def described(name: str, about: Mapping[str, Any]) -> str:
     if "missing" in about:
         return f"{name}: {about['missing']}"
@@ -95,6 +84,6 @@ def markdown(rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> str
         "",
         summary_of(verdicts),
         "",
-        *aligned([HEADERS, *(cells(row, verdict) for row, verdict in zip(rows, verdicts, strict=True))]),
+        github_table(HEADERS, list(map(cells, rows, verdicts))),
     ]
     return "\n".join(lines) + "\n"

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from roofline._repr import github_table
 from roofline.machine import MEMORIES
 
 from .measuring import CEILINGS, RIVALS, THOROUGH
@@ -16,11 +17,6 @@ from .measuring import CEILINGS, RIVALS, THOROUGH
 H200_BANDWIDTHS = {"read": (4.40e12, 4.50e12), "write": (4.25e12, 4.40e12), "triad": (4.10e12, 4.15e12), "copy": (3.95e12, 4.05e12)}
 # Share of operations per clock and SM that the architecture allows, at the clock measured.
 CORES, TENSOR = (0.96, 0.98), (0.95, 0.97)
-
-
-def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    plain = [[cell.replace("|", "/") for cell in row] for row in rows]
-    return ["| " + " | ".join(line) + " |" for line in (headers, ["---"] * len(headers), *plain)] + [""]
 
 
 def judged(value: float | None, asked: Sequence[float] | None) -> str:
@@ -34,16 +30,16 @@ def _percent(value: float | None) -> str:
     return "" if value is None else f"{100 * value:.1f} %"
 
 
-def stage_table(summary: Mapping[str, Any]) -> list[str]:
+def stage_table(summary: Mapping[str, Any]) -> str:
     rows = [[name, seen["status"], f"{seen['seconds']:.0f} s", seen["reason"]] for name, seen in summary["stages"].items()]
-    return table(("stage", "state", "time", "why"), rows)
+    return github_table(("stage", "state", "time", "why"), rows)
 
 
 def _median(ceiling: Mapping[str, Any]) -> float:
     return float(statistics.median(ceiling["samples"]))
 
 
-def ceiling_tables(machine: Mapping[str, Any]) -> list[str]:
+def ceiling_table(machine: Mapping[str, Any]) -> str:
     """Every ceiling with its spread; those of an H200's memory and of the arithmetic units against what is asked of them."""
     h200 = "H200" in machine["name"] and "NVL" not in machine["name"]
     sms = machine["facts"].get("sms") or 0
@@ -74,10 +70,10 @@ def ceiling_tables(machine: Mapping[str, Any]) -> list[str]:
             ]
         )
     headers = ("ceiling", "variant", "least … most", "n", "SM clock", "of clock × SMs × operations", "state", "asked")
-    return table(headers, rows)
+    return github_table(headers, rows)
 
 
-def rival_tables(found: Mapping[str, Any]) -> list[str]:
+def rival_table(found: Mapping[str, Any]) -> str:
     rows = []
     for row in found["rows"]:
         share = row.get("share_of_bracket")
@@ -98,7 +94,7 @@ def rival_tables(found: Mapping[str, Any]) -> list[str]:
     headers = (
         "problem", "variant", "ours", "bound", "of its bracket", "asked", "rival", "theirs", "theirs / ours [least, most]", "asked",
     )  # fmt: skip
-    return table(headers, rows)
+    return github_table(headers, rows)
 
 
 def tables(out: Path, summary: Mapping[str, Any]) -> str:
@@ -110,12 +106,12 @@ def tables(out: Path, summary: Mapping[str, Any]) -> str:
         versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items())
         lines += [f"{environment['os']}, {environment['cpus']} cores; {versions}.", ""]
         lines += [", ".join(f"{name} {value}" for name, value in gpu.items()) + ".", ""] if gpu else []
-    lines += stage_table(summary)
+    lines.append(stage_table(summary))
     for name, title in ((CEILINGS, "Ceilings"), (THOROUGH, "Ceilings, thorough")):
         if (out / name).is_file():
-            lines += [f"## {title}", "", *ceiling_tables(json.loads((out / name).read_text())["machines"][0])]
+            lines += ["", f"## {title}", "", ceiling_table(json.loads((out / name).read_text())["machines"][0])]
     if (out / RIVALS).is_file():
         found = json.loads((out / RIVALS).read_text())
-        lines += ["## Operators", "", f"PyTorch {found['about']['torch']}, {found['about']['rounds']} rounds in turns.", ""]
-        lines += rival_tables(found)
-    return "\n".join(lines).rstrip() + "\n"
+        about = f"PyTorch {found['about']['torch']}, {found['about']['rounds']} rounds in turns."
+        lines += ["", "## Operators", "", about, "", rival_table(found)]
+    return "\n".join(lines) + "\n"

@@ -38,7 +38,8 @@ template <class Struct>
 py::capsule wrap(std::unique_ptr<Given<Struct>> given, Type dtype, Device device, std::int64_t offset, std::uint64_t flags) {
   std::int64_t elements = 1;
   given->strides.resize(given->shape.size());
-  for (std::size_t i = given->shape.size(); i-- > 0;) given->strides[i] = elements, elements *= std::max<std::int64_t>(given->shape[i], 1);
+  for (std::size_t i = given->shape.size(); i-- > 0;)
+    given->strides[i] = elements, elements *= std::max<std::int64_t>(given->shape[i], 1);
   Struct& managed = given->managed;
   managed.tensor = {given->memory->at(offset, product(given->shape, "dlpack") * dtype.bits / 8),
                     device,
@@ -90,7 +91,8 @@ void Taken::release() {
 
 py::capsule give(const std::shared_ptr<Memory>& memory, std::int64_t offset, const std::vector<std::int64_t>& shape, Type dtype,
                  Device device, bool versioned, std::uint64_t flags) {
-  if (versioned) return wrap(std::unique_ptr<Given<Versioned>>(new Given<Versioned>{{}, memory, shape, {}}), dtype, device, offset, flags);
+  if (versioned)
+    return wrap(std::unique_ptr<Given<Versioned>>(new Given<Versioned>{{}, memory, shape, {}}), dtype, device, offset, flags);
   return wrap(std::unique_ptr<Given<Managed>>(new Given<Managed>{{}, memory, shape, {}}), dtype, device, offset, 0);
 }
 

@@ -47,7 +47,8 @@ class Memory {
     data_ = backend_->allocate(static_cast<std::size_t>(size_bytes));
   }
   Memory(std::shared_ptr<Backend> backend, std::uintptr_t address, std::int64_t size_bytes, py::object owner)
-      : backend_(std::move(backend)), size_bytes_(size_bytes), data_(reinterpret_cast<void*>(address)), owner_(shared(std::move(owner))) {
+      : backend_(std::move(backend)), size_bytes_(size_bytes), data_(reinterpret_cast<void*>(address)),
+        owner_(shared(std::move(owner))) {
     if (size_bytes < 0 || (address == 0 && size_bytes > 0)) throw Error("memory: there is nothing to borrow");
   }
   ~Memory() {
@@ -64,7 +65,8 @@ class Memory {
 
   char* at(std::int64_t offset, std::int64_t size) const {
     if (offset < 0 || size < 0 || offset > size_bytes_ - size)
-      throw Error("memory: " + std::to_string(size) + " bytes at offset " + std::to_string(offset) + " do not fit in " + std::to_string(size_bytes_));
+      throw Error("memory: " + std::to_string(size) + " bytes at offset " + std::to_string(offset) + " do not fit in " +
+                  std::to_string(size_bytes_));
     return static_cast<char*>(data_) + offset;
   }
 

@@ -30,7 +30,9 @@ py::dict to_python(const std::vector<std::pair<std::string, Value>>& facts) {
   return all;
 }
 
-py::array_t<double> to_array(const std::vector<double>& values) { return py::array_t<double>(static_cast<py::ssize_t>(values.size()), values.data()); }
+py::array_t<double> to_array(const std::vector<double>& values) {
+  return py::array_t<double>(static_cast<py::ssize_t>(values.size()), values.data());
+}
 
 // A bound kernel with the memory it works on.
 struct BoundKernel {
@@ -85,7 +87,8 @@ struct BoundKernel {
     const Profile profile{profiled ? backend.get() : nullptr};
     const bool gate = !profiled && has_run;
     has_run = true;
-    return backend->run_batch({.sets = &sets, .pin = !callable, .host_timed = bound.host_timed, .stream = stream.get(), .gate = gate, .entries = entries(-1)});
+    return backend->run_batch({.sets = &sets, .pin = !callable, .host_timed = bound.host_timed, .stream = stream.get(),
+                               .gate = gate, .entries = entries(-1)});
   }
 };
 
@@ -102,8 +105,8 @@ Role role_named(const std::string& role) {
 py::list described(const std::vector<KernelEntry>& kernels) {
   py::list all;
   for (const KernelEntry& kernel : kernels)
-    all.append(py::dict("operator"_a = kernel.op, "variant"_a = kernel.variant, "dtype"_a = name(kernel.dtype), "needs"_a = kernel.needs,
-                        "summary"_a = kernel.summary));
+    all.append(py::dict("operator"_a = kernel.op, "variant"_a = kernel.variant, "dtype"_a = name(kernel.dtype),
+                        "needs"_a = kernel.needs, "summary"_a = kernel.summary));
   return all;
 }
 
@@ -197,9 +200,10 @@ class Device {
 
   static py::dict sampled(const Sampled& result, bool callable) {
     return py::dict("samples_s"_a = to_array(result.samples_s), "launches_per_sample"_a = result.launches_per_sample,
-                    "warmup_s"_a = result.warmup_s, "stop_reason"_a = result.stop_reason, "contended"_a = is_contended(result.load, callable),
-                    "clock_before_hz"_a = result.clock_before_hz, "clock_after_hz"_a = result.clock_after_hz,
-                    "conditions"_a = to_python(result.load.conditions), "throttled"_a = result.load.throttled,
+                    "warmup_s"_a = result.warmup_s, "stop_reason"_a = result.stop_reason,
+                    "contended"_a = is_contended(result.load, callable), "clock_before_hz"_a = result.clock_before_hz,
+                    "clock_after_hz"_a = result.clock_after_hz, "conditions"_a = to_python(result.load.conditions),
+                    "throttled"_a = result.load.throttled,
                     "load"_a = py::dict("wall_s"_a = result.load.wall_s, "cpu_share"_a = result.load.cpu_share,
                                         "run_delay_share"_a = result.load.run_delay_share,
                                         "process_run_delay_share"_a = result.load.process_run_delay_share,
@@ -221,8 +225,8 @@ class Device {
 
   // roofs: the sets of each, and whether they are flushed.
   py::dict measure(const std::vector<std::shared_ptr<BoundKernel>>& sets, bool flush_each,
-                   const std::vector<std::pair<std::vector<std::shared_ptr<BoundKernel>>, bool>>& roofs, const FreezeFunction& freeze,
-                   const py::dict& settings) {
+                   const std::vector<std::pair<std::vector<std::shared_ptr<BoundKernel>>, bool>>& roofs,
+                   const FreezeFunction& freeze, const py::dict& settings) {
     const Policy rules = policy(settings);
     const Target timed = target(sets, -1, flush_each);
     std::vector<Target> brackets;
@@ -256,10 +260,11 @@ class Device {
 
 py::dict describe_build() {
   namespace info = build_info;
-  return py::dict("version"_a = info::kVersion, "date"_a = info::kDate, "compiler"_a = info::kCompiler, "build_type"_a = info::kBuildType,
-                  "processor"_a = info::kProcessor, "isas"_a = info::kIsas, "onednn_why_not"_a = info::kOneDnnWhyNot,
-                  "openblas_why_not"_a = info::kOpenBlasWhyNot, "cuda"_a = std::strcmp(info::kCudaBuilt, "ON") == 0,
-                  "cuda_why_not"_a = info::kCudaWhyNot, "cuda_version"_a = info::kCudaVersion, "cuda_archs"_a = info::kCudaArchs,
+  return py::dict("version"_a = info::kVersion, "date"_a = info::kDate, "compiler"_a = info::kCompiler,
+                  "build_type"_a = info::kBuildType, "processor"_a = info::kProcessor, "isas"_a = info::kIsas,
+                  "onednn_why_not"_a = info::kOneDnnWhyNot, "openblas_why_not"_a = info::kOpenBlasWhyNot,
+                  "cuda"_a = std::strcmp(info::kCudaBuilt, "ON") == 0, "cuda_why_not"_a = info::kCudaWhyNot,
+                  "cuda_version"_a = info::kCudaVersion, "cuda_archs"_a = info::kCudaArchs,
                   "cublas_headers"_a = info::kCublasHeaders, "cublas_headers_why_not"_a = info::kCublasHeadersWhyNot,
                   "nvml_headers"_a = info::kNvmlHeaders, "nvml_headers_why_not"_a = info::kNvmlHeadersWhyNot);
 }
@@ -314,7 +319,8 @@ PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
       .def("dlpack", [](const std::shared_ptr<Memory>& self, std::int64_t offset, const Shape& shape, std::pair<int, int> dtype,
                         std::pair<int, int> device, bool versioned, bool copied) {
         const dlpack::Type type{static_cast<std::uint8_t>(dtype.first), static_cast<std::uint8_t>(dtype.second), 1};
-        return dlpack::give(self, offset, shape, type, {device.first, device.second}, versioned, copied ? std::uint64_t{dlpack::is_copied} : 0);
+        return dlpack::give(self, offset, shape, type, {device.first, device.second}, versioned,
+                            copied ? std::uint64_t{dlpack::is_copied} : 0);
       }, "offset"_a, "shape"_a, "dtype"_a, "device"_a, "versioned"_a, "copied"_a = false);
 
   py::class_<dlpack::Taken>(m, "Taken", made_here)
@@ -350,9 +356,12 @@ PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
       })
       .def_property_readonly("turn", [](const roofline::Device& self) -> Turn& { return self.backend()->turn(); },
                              py::return_value_policy::reference_internal)
-      .def("share_last_cache", [](const roofline::Device& self, std::int64_t bytes) { self.backend()->share_last_cache(bytes); }, "bytes"_a)
-      .def("memory", [](const roofline::Device& self, std::int64_t size_bytes) { return std::make_shared<Memory>(self.backend(), size_bytes); },
-           "size_bytes"_a)
+      .def("share_last_cache", [](const roofline::Device& self, std::int64_t bytes) {
+        self.backend()->share_last_cache(bytes);
+      }, "bytes"_a)
+      .def("memory", [](const roofline::Device& self, std::int64_t size_bytes) {
+        return std::make_shared<Memory>(self.backend(), size_bytes);
+      }, "size_bytes"_a)
       .def("borrow", [](const roofline::Device& self, std::uintptr_t address, std::int64_t size_bytes, py::object owner) {
         return std::make_shared<Memory>(self.backend(), address, size_bytes, std::move(owner));
       }, "address"_a, "size_bytes"_a, "owner"_a)
@@ -367,8 +376,9 @@ PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
       .def("sample", &roofline::Device::sample, "sets"_a, "step"_a = -1, "flush_each"_a = false, py::kw_only(), "policy"_a)
       .def("measure", &roofline::Device::measure, "sets"_a, "flush_each"_a, "roofs"_a, "freeze"_a, "policy"_a);
 
-  m.def("open_device", [](const std::string& name, int threads) { return std::make_unique<roofline::Device>(name, threads); }, "name"_a,
-        "threads"_a = 0);
+  m.def(
+      "open_device", [](const std::string& name, int threads) { return std::make_unique<roofline::Device>(name, threads); },
+      "name"_a, "threads"_a = 0);
   m.def("take", [](const py::capsule& capsule) { return std::make_unique<dlpack::Taken>(capsule); }, "capsule"_a);
   m.def("list_devices", [] {
     py::list all;
@@ -387,7 +397,8 @@ PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
   m.def("libraries", [] {
     py::list all;
     for (const LibraryInfo& library : list_libraries())
-      all.append(py::dict("name"_a = library.name, "version"_a = library.version, "path"_a = library.path, "missing"_a = library.missing));
+      all.append(
+          py::dict("name"_a = library.name, "version"_a = library.version, "path"_a = library.path, "missing"_a = library.missing));
     return all;
   });
 }

@@ -72,8 +72,10 @@ class Arguments {
       throw Error(op_ + ": tensor '" + name + "' is missing; expected " + roofline::name(dtype) + " " + roofline::text(shape));
     const Tensor& tensor = found->second;
     const std::string here = op_ + ": tensor '" + name + "' ";
-    if (tensor.dtype != dtype) throw Error(here + "has dtype " + roofline::name(tensor.dtype) + "; expected " + roofline::name(dtype));
-    if (tensor.shape != shape) throw Error(here + "has shape " + roofline::text(tensor.shape) + "; expected " + roofline::text(shape));
+    if (tensor.dtype != dtype)
+      throw Error(here + "has dtype " + roofline::name(tensor.dtype) + "; expected " + roofline::name(dtype));
+    if (tensor.shape != shape)
+      throw Error(here + "has shape " + roofline::text(tensor.shape) + "; expected " + roofline::text(shape));
     if (!tensor.contiguous())
       throw Error(here + "has strides " + roofline::text(tensor.strides) + "; expected C order (make it contiguous first)");
     if (tensor.data == nullptr && tensor.elements() > 0) throw Error(here + "has no memory");

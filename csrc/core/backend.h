@@ -44,7 +44,8 @@ struct Batch {
   std::int64_t launches = 1;
   bool flush_each = false;  // what a launch touches leaves the caches before it, outside the clock
   bool pin = true;          // false for a user's callable, whose own threads would inherit the mask
-  bool host_timed = false;  // by the host's clock, from an idle device to an idle one: launches that wait, or that work elsewhere too
+  bool host_timed =
+      false;  // by the host's clock, from an idle device to an idle one: launches that wait, or that work elsewhere too
   ForeignStream* stream = nullptr;  // where the launches go, if not to the device's own
   bool gate = true;         // launches may be held back until all are enqueued; false under a profiler that runs one at a time
   std::int64_t entries = 0;  // of a queue that one launch takes (see Step); 0: one for each step

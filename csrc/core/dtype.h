@@ -10,8 +10,8 @@
 
 namespace roofline {
 
-// tf32: stored as fp32, multiplied in 19 bits. int4, nvfp4 (E2M1): two to a byte along the last dimension, the first in its low bits.
-// fp8_e8m0: powers of two, the scales of blocks.
+// tf32: stored as fp32, multiplied in 19 bits. int4, nvfp4 (E2M1): two to a byte along the last dimension, the first in its low
+// bits. fp8_e8m0: powers of two, the scales of blocks.
 enum class DType : std::uint8_t { fp64, fp32, fp16, bf16, int32, int8, fp8_e4m3, tf32, int4, nvfp4, fp8_e8m0, fp8_e5m2 };
 
 struct DTypeInfo {
@@ -42,7 +42,9 @@ constexpr std::int64_t size_bytes(DType dtype, std::int64_t elements) {
   return elements / 8 * bits(dtype) + (elements % 8 * bits(dtype) + 7) / 8;
 }
 // Of one element that has whole bytes.
-constexpr std::int64_t size_bytes(DType dtype) { return bits(dtype) < 8 ? throw Error("elements of 4 bits have no size in bytes") : bits(dtype) / 8; }
+constexpr std::int64_t size_bytes(DType dtype) {
+  return bits(dtype) < 8 ? throw Error("elements of 4 bits have no size in bytes") : bits(dtype) / 8;
+}
 inline std::string name(DType dtype) { return std::string(info(dtype).name); }
 
 inline DType dtype_named(const std::string& name) {

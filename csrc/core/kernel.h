@@ -103,7 +103,8 @@ KernelEntry entry(const Kernel<Problem, Device>& kernel) {
             Device& device = static_cast<Device&>(backend);
             Bound bound;
             bound.memory = device.allocated_by([&] { bound = bind(Problem::from(arguments), device); });
-            for (const auto& [name, tensor] : arguments.tensors()) bound.memory.push_back({tensor.data, tensor.size_bytes(), tensor.role != Role::in});
+            for (const auto& [name, tensor] : arguments.tensors())
+              bound.memory.push_back({tensor.data, tensor.size_bytes(), tensor.role != Role::in});
             return bound;
           }};
 }

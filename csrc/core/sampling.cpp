@@ -25,7 +25,8 @@ double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock:
 // Batches of one target, in turn over its sets.
 class Batches {
  public:
-  Batches(Backend& backend, const Target& target, double batch_s, const Poll& poll) : backend_(backend), target_(target), poll_(poll) {
+  Batches(Backend& backend, const Target& target, double batch_s, const Poll& poll)
+      : backend_(backend), target_(target), poll_(poll) {
     if (target.sets.empty()) throw Error("sampling: nothing to run");
     if (target.callable && target.flush_each) throw Error("sampling: the caches are not emptied before a callable");
     if (target.flush_each) batch_s = std::min(batch_s, kFlushedBatch_s);
@@ -132,10 +133,12 @@ double autocorrelation(const std::vector<double>& samples) {
 }  // namespace
 
 void Policy::check() const {
-  const std::pair<const char*, double> all[] = {{"warmup_min_s", warmup_min_s}, {"warmup_max_s", warmup_max_s}, {"batch_s", batch_s},
-                                                {"min_s", min_s}, {"max_s", max_s}, {"noise", noise}, {"bracket_s", bracket_s}};
+  const std::pair<const char*, double> all[] = {{"warmup_min_s", warmup_min_s}, {"warmup_max_s", warmup_max_s},
+                                                {"batch_s", batch_s}, {"min_s", min_s}, {"max_s", max_s}, {"noise", noise},
+                                                {"bracket_s", bracket_s}};
   for (const auto& [name, value] : all)
-    if (!(value >= 0) || std::isinf(value)) throw Error(std::string("sampling policy: ") + name + " must be a number of at least 0");
+    if (!(value >= 0) || std::isinf(value))
+      throw Error(std::string("sampling policy: ") + name + " must be a number of at least 0");
   if (min_samples < 3 || tries < 1) throw Error("sampling policy: min_samples must be at least 3 and tries at least 1");
   if (warmup_max_s < warmup_min_s) throw Error("sampling policy: warmup_max_s must be at least warmup_min_s");
 }
@@ -221,7 +224,8 @@ Bracketed sample_bracketed(Backend& backend, const Target& target, const std::ve
     for (const std::size_t roof : order) result.before_s[roof] = bracket(backend, roofs[roof], policy, poll);
     result.limiting = freeze(result.before_s);
     result.sampled = sample(backend, target, policy, poll);
-    for (auto roof = order.rbegin(); roof != order.rend(); ++roof) result.after_s[*roof] = bracket(backend, roofs[*roof], policy, poll);
+    for (auto roof = order.rbegin(); roof != order.rend(); ++roof)
+      result.after_s[*roof] = bracket(backend, roofs[*roof], policy, poll);
     result.contended = is_contended(result.sampled.load, target.callable);
     result.roof_moved = false;
     if (result.limiting < roofs.size()) {

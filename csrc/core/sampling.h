@@ -65,9 +65,9 @@ using Freeze = std::function<std::size_t(const std::vector<std::vector<double>>&
 struct Interval {
   double median, low, high;
 };
-// Median and its distribution-free 95 % interval: order statistics of ranks floor((n - 1.96 sqrt n)/2) and ceil(1 + (n + 1.96 sqrt n)/2).
-// Where the lag-1 autocorrelation r of the samples, in the order given, is above 0.3, 1.96 sqrt n grows by sqrt((1 + r)/(1 - r)).
-// machine/statistics.py reports the same interval: tests compare them.
+// Median and its distribution-free 95 % interval: order statistics of ranks floor((n - 1.96 sqrt n)/2) and ceil(1 + (n + 1.96 sqrt
+// n)/2). Where the lag-1 autocorrelation r of the samples, in the order given, is above 0.3, 1.96 sqrt n grows by sqrt((1 + r)/(1 -
+// r)). machine/statistics.py reports the same interval: tests compare them.
 Interval median_interval(std::vector<double> samples);
 
 bool is_contended(const Load& load, bool callable);

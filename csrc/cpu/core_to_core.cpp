@@ -33,7 +33,8 @@ void wait_for(const std::atomic<std::int64_t>& count, std::int64_t value) {
 
 Bound bind(const ops::CoreToCore& problem, Device& device) {
   const auto threads = static_cast<std::int64_t>(device.threads());
-  if (threads < 2) throw Unsupported("core_to_core: two threads are needed, this device was opened with one (or has one usable core)");
+  if (threads < 2)
+    throw Unsupported("core_to_core: two threads are needed, this device was opened with one (or has one usable core)");
   if (problem.first >= threads || problem.second >= threads)
     throw Unsupported("core_to_core: thread " + std::to_string(std::max(problem.first, problem.second)) + " is wanted, there are " +
                       std::to_string(threads) + ", numbered from 0");

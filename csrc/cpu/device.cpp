@@ -44,7 +44,7 @@ std::uint16_t to_bf16(float x) {
 template <class T, class Make>
 void fill_range(void* memory, Range part, Make make) {
   T* out = static_cast<T*>(memory);
-  for (std::int64_t i = part.first; i < part.last; ++i) out[i] = make(i);
+  for (std::int64_t i = part.first; i < part.last; ++i) out[i] = static_cast<T>(make(i));
 }
 
 thread_local std::vector<Extent>* recorded = nullptr;  // where Device::allocated_by collects what this thread allocates
@@ -181,15 +181,15 @@ void Device::fill(void* memory, DType dtype, std::int64_t elements, Fill fill, s
       std::memset(static_cast<char*>(memory) + part.first * size, fill == Fill::zeros ? 0 : 0xA5, part.size() * size);
       return;
     }
+    const auto number = [=](std::int64_t i) { return static_cast<float>(random_uniform(seed, i)); };
+    const auto word = [=](std::int64_t i) { return random_bits(seed, i); };
     switch (dtype) {
       case DType::fp64: return fill_range<double>(memory, part, [=](std::int64_t i) { return random_uniform(seed, i); });
       case DType::tf32:
-      case DType::fp32: return fill_range<float>(memory, part, [=](std::int64_t i) { return static_cast<float>(random_uniform(seed, i)); });
-      case DType::bf16:
-        return fill_range<std::uint16_t>(memory, part, [=](std::int64_t i) { return to_bf16(static_cast<float>(random_uniform(seed, i))); });
-      case DType::fp16:
-        return fill_range<Half>(memory, part, [=](std::int64_t i) { return static_cast<Half>(static_cast<float>(random_uniform(seed, i))); });
-      case DType::int32: return fill_range<std::int32_t>(memory, part, [=](std::int64_t i) { return static_cast<std::int32_t>(random_bits(seed, i)); });
+      case DType::fp32: return fill_range<float>(memory, part, number);
+      case DType::bf16: return fill_range<std::uint16_t>(memory, part, [=](std::int64_t i) { return to_bf16(number(i)); });
+      case DType::fp16: return fill_range<Half>(memory, part, number);
+      case DType::int32: return fill_range<std::int32_t>(memory, part, word);
       case DType::fp8_e4m3:
         return fill_range<std::uint8_t>(memory, part, [=](std::int64_t i) { return to_fp8_e4m3(random_uniform(seed, i)); });
       case DType::fp8_e5m2:
@@ -197,14 +197,14 @@ void Device::fill(void* memory, DType dtype, std::int64_t elements, Fill fill, s
       case DType::fp8_e8m0: return fill_range<std::uint8_t>(memory, part, [=](std::int64_t i) { return random_fp8_e8m0(seed, i); });
       case DType::int4:
       case DType::nvfp4:
-      case DType::int8: return fill_range<std::int8_t>(memory, part, [=](std::int64_t i) { return static_cast<std::int8_t>(random_bits(seed, i)); });
+      case DType::int8: return fill_range<std::int8_t>(memory, part, word);
     }
   });
   pool_->unpin();
 }
 
 // What a launch writes stays in the last cache as far as it fits, and pushes out as much. In a program that is what was written
-// before; here it is lines of a scratch buffer, written now, so that every byte that goes to the cache costs one that goes to memory.
+// before; here it is lines of a scratch buffer, written now, so that every byte into the cache costs one into memory.
 void Device::make_cold(const std::vector<Extent>& memory) {
   flush(*pool_, memory);
   double touched = 0, written = 0;
@@ -272,7 +272,8 @@ double Device::run_batch(const Batch& batch) {
     for (std::int64_t i = 0; i < batch.launches; ++i) launch(i);
     return std::chrono::duration<double>(Clock::now() - begin).count();
   }
-  if (!batch.memory || batch.memory->size() != sets.size()) throw Error("cpu: a batch to be flushed must state the memory of its sets");
+  if (!batch.memory || batch.memory->size() != sets.size())
+    throw Error("cpu: a batch to be flushed must state the memory of its sets");
   double seconds = 0;
   for (std::int64_t i = 0; i < batch.launches; ++i) {
     make_cold((*batch.memory)[(batch.first + i) % sets.size()]);  // by every thread: all of them are awake when the launch begins

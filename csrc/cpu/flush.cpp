@@ -36,10 +36,12 @@ void flush_part(const std::vector<Extent>& memory, int worker, int workers) {
       asm volatile("clflushopt (%0)" : : "r"(line) : "memory");  // unlike clflush, not one after the other
     });
   else
-    each_line(memory, worker, workers, by.line_bytes, [](std::uintptr_t line) { asm volatile("clflush (%0)" : : "r"(line) : "memory"); });
+    each_line(memory, worker, workers, by.line_bytes,
+              [](std::uintptr_t line) { asm volatile("clflush (%0)" : : "r"(line) : "memory"); });
   asm volatile("mfence" : : : "memory");
 #elif defined(__aarch64__)
-  each_line(memory, worker, workers, by.line_bytes, [](std::uintptr_t line) { asm volatile("dc civac, %0" : : "r"(line) : "memory"); });
+  each_line(memory, worker, workers, by.line_bytes,
+            [](std::uintptr_t line) { asm volatile("dc civac, %0" : : "r"(line) : "memory"); });
   asm volatile("dsb sy" : : : "memory");
 #else
   (void)by;

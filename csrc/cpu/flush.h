@@ -1,7 +1,7 @@
 // Cache lines written back and dropped from every level, one by one: the cost follows the data, whatever the size of the caches.
 //
-// Measured with clflushopt, for each MiB and thread: on Zen 3 18 us where no cache holds it, 33 us clean and 38 to 47 us dirty; on an Intel
-// server core 37 us.
+// Measured with clflushopt, for each MiB and thread: on Zen 3 18 us where no cache holds it, 33 us clean and 38 to 47 us dirty; on
+// an Intel server core 37 us.
 #pragma once
 
 #include <algorithm>

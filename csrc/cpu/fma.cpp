@@ -61,8 +61,8 @@ const std::vector<std::pair<Isa, const FmaKernels*>>& tables() {
 // What rows, and columns, may each take of L1: 16 KiB of 48, and a third of a smaller one.
 [[maybe_unused]] std::int64_t in_l1(const Device& device) { return std::min<std::int64_t>(16 << 10, device.caches().l1_bytes / 3); }
 
-// The clock of the cores in the kernel's loop: every reading is a lower bound, and an interrupt only lengthens one. The largest of a
-// thread counts, and of all threads the mean: theirs are the cycles that a rate is made of.
+// The clock of the cores in the kernel's loop: every reading is a lower bound, and an interrupt only lengthens one. The largest of
+// a thread counts, and of all threads the mean: theirs are the cycles that a rate is made of.
 double clock_hz(Device& device, const FmaKernel& kernel, const std::vector<FmaOperands>& operands) {
   using Clock = std::chrono::steady_clock;
   constexpr auto kMeasure = std::chrono::milliseconds(2);
@@ -131,15 +131,17 @@ Bound registers(const Fma& problem, Device& device) {
   for (const auto& [isa, table] : tables())
     if (has(isa) && of(*table, problem).run && (problem.isa.empty() || problem.isa == name(isa)))
       return bound(problem, device, of(*table, problem), "registers", name(isa));
-  throw Unsupported("fma: " + (problem.isa.empty() ? "there is" : problem.isa + " has") + " no multiply-add of " + name(problem.dtype) +
-                    (problem.pattern == Fma::Pattern::fma_add ? " with an addition beside it" : "") + " for this CPU in this build");
+  throw Unsupported("fma: " + (problem.isa.empty() ? "there is" : problem.isa + " has") + " no multiply-add of " +
+                    name(problem.dtype) + (problem.pattern == Fma::Pattern::fma_add ? " with an addition beside it" : "") +
+                    " for this CPU in this build");
 }
 
 // Rows of `left_bytes` and columns of at most 16 KiB, each thread's own; both are whole pairs of tiles.
 Bound with_operands(const Fma& problem, Device& device, const char* implementation, std::int64_t left_bytes) {
   if (!problem.isa.empty() && problem.isa != "amx")
     throw Unsupported("fma: " + problem.isa + " takes no operands from memory here; leave isa empty");
-  if (problem.pattern != Fma::Pattern::fma) throw Unsupported("fma: a tile instruction has no addition beside it; use pattern='fma'");
+  if (problem.pattern != Fma::Pattern::fma)
+    throw Unsupported("fma: a tile instruction has no addition beside it; use pattern='fma'");
 #if defined(ROOFLINE_HAVE_amx)
   const FmaKernel& kernel = problem.dtype == DType::bf16 ? fma_operands_amx.bf16 : fma_operands_amx.int8;
   constexpr std::int64_t kPair = FmaOperands::kPairBytes;
@@ -165,7 +167,9 @@ Bound with_operands(const Fma& problem, Device& device, const char* implementati
 }
 
 Bound l1_operands(const Fma& problem, Device& device) { return with_operands(problem, device, "l1_operands", in_l1(device)); }
-Bound l2_operands(const Fma& problem, Device& device) { return with_operands(problem, device, "l2_operands", device.caches().l2_bytes / 2); }
+Bound l2_operands(const Fma& problem, Device& device) {
+  return with_operands(problem, device, "l2_operands", device.caches().l2_bytes / 2);
+}
 
 }  // namespace
 
@@ -178,11 +182,13 @@ std::vector<KernelEntry> fma_kernels() {
 #endif
   for (const auto& [dtype, needs] :
        {std::pair{DType::fp64, ""}, {DType::fp32, ""}, {DType::fp16, fp16}, {DType::bf16, bf16}, {DType::int8, int8}})
-    all.push_back(entry(
-        Kernel<Fma, Device>{"registers", dtype, needs, "chains in fixed registers; memory is touched at the ends only", registers}));
+    all.push_back(entry(Kernel<Fma, Device>{"registers", dtype, needs,
+                                            "chains in fixed registers; memory is touched at the ends only", registers}));
   for (const DType dtype : {DType::bf16, DType::int8}) {
-    all.push_back(entry(Kernel<Fma, Device>{"l1_operands", dtype, "amx", "2 x 2 tiles, rows and columns streamed from L1", l1_operands}));
-    all.push_back(entry(Kernel<Fma, Device>{"l2_operands", dtype, "amx", "2 x 2 tiles, rows streamed from L2 and columns from L1", l2_operands}));
+    all.push_back(
+        entry(Kernel<Fma, Device>{"l1_operands", dtype, "amx", "2 x 2 tiles, rows and columns streamed from L1", l1_operands}));
+    all.push_back(entry(
+        Kernel<Fma, Device>{"l2_operands", dtype, "amx", "2 x 2 tiles, rows streamed from L2 and columns from L1", l2_operands}));
   }
   return all;
 }

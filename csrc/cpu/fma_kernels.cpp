@@ -19,8 +19,8 @@ namespace {
   F(0, 7) F(1, 8) F(2, 9) F(3, 10) F(4, 11) F(5, 12) F(6, 13) F(7, 14) F(8, 0) F(9, 1) F(10, 2) F(11, 3) F(12, 4) F(13, 5) F(14, 6)
 
 #if defined(__x86_64__)
-// A loop of these pieces: how to broadcast the operands, to load and save a chain, an odd (plus) and even (minus) step, and a beat: what
-// else comes after each step, once more in a turn. Eight steps per turn of the loop, the rest one by one.
+// A loop of these pieces: how to broadcast the operands, to load and save a chain, an odd (plus) and even (minus) step, and a beat:
+// what else comes after each step, once more in a turn. Eight steps per turn of the loop, the rest one by one.
 #define ROOFLINE_X86_LOOP(name, beats, beat_more, type, factor, term, broadcast, load, save, plus, minus)                       \
   void name(const void* start, void* result, std::int64_t steps, const FmaOperands*) {                                          \
     const type operands[3] = {factor, term, static_cast<type>(-(term))};                                                        \
@@ -43,7 +43,7 @@ namespace {
 #define ROOFLINE_BEATS_4 ROOFLINE_BEATS_2 ROOFLINE_BEATS_2
 #define ROOFLINE_BEATS_5 ROOFLINE_BEATS_4 ROOFLINE_BEAT
 #define ROOFLINE_BEATS_8 ROOFLINE_BEATS_4 ROOFLINE_BEATS_4
-// The kernel, and its clocks with `few` and `many` beats a step: 96 instructions, two a cycle, last 48 cycles, and 2 beats a step 51.
+// The kernel, and its clocks with `few` and `many` beats a step: 96 instructions, two a cycle, last 48 cycles, 2 beats a step 51.
 #define ROOFLINE_X86_KERNEL(name, few, many, ...)                              \
   ROOFLINE_X86_LOOP(name, "", "", __VA_ARGS__)                                 \
   ROOFLINE_X86_LOOP(name##_few, ROOFLINE_BEATS_##few, ROOFLINE_BEAT, __VA_ARGS__) \
@@ -93,8 +93,8 @@ constexpr std::int64_t kBytes = 32;
 #define ROOFLINE_BROADCAST(instruction) \
   instruction " (%[x]), " ROOFLINE_REG "13\n" instruction " (%[y]), " ROOFLINE_REG "14\n"                                     \
   instruction " (%[z]), " ROOFLINE_REG "15\n"
-#define ROOFLINE_VECTOR_KERNEL(name, few, many, type, factor, term, broadcast, plus, minus)                                 \
-  ROOFLINE_X86_KERNEL(name, few, many, type, factor, term, ROOFLINE_BROADCAST(broadcast), ROOFLINE_12(ROOFLINE_LOAD),                  \
+#define ROOFLINE_VECTOR_KERNEL(name, few, many, type, factor, term, broadcast, plus, minus)                           \
+  ROOFLINE_X86_KERNEL(name, few, many, type, factor, term, ROOFLINE_BROADCAST(broadcast), ROOFLINE_12(ROOFLINE_LOAD), \
                       ROOFLINE_12(ROOFLINE_SAVE), ROOFLINE_12(plus), ROOFLINE_12(minus))
 
 #if defined(__AVX512FP16__)
@@ -105,7 +105,8 @@ struct Fp16 {
 };
 #define ROOFLINE_PLUS_FP16(i) ROOFLINE_PAIR("vfmadd231ph", "14", i)
 #define ROOFLINE_MINUS_FP16(i) ROOFLINE_PAIR("vfmadd231ph", "15", i)
-ROOFLINE_VECTOR_KERNEL(fp16, 2, 4, Fp16, Fp16{0x4200}, Fp16{0x4500}, "vpbroadcastw", ROOFLINE_PLUS_FP16, ROOFLINE_MINUS_FP16)  // 3, 5
+ROOFLINE_VECTOR_KERNEL(fp16, 2, 4, Fp16, Fp16{0x4200}, Fp16{0x4500}, "vpbroadcastw", ROOFLINE_PLUS_FP16,
+                       ROOFLINE_MINUS_FP16)  // 3, 5
 #define ROOFLINE_FMA_TABLE {kNone, kNone, ROOFLINE_X86_ENTRY(12 * kBytes / 2, fp16, 2, 4), kNone, kNone, kNone, kNone}
 
 #elif defined(__AVX512BF16__)

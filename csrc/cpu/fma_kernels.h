@@ -16,8 +16,8 @@ struct FmaOperands {
 
 using FmaRun = void (*)(const void* start, void* result, std::int64_t steps, const FmaOperands* operands);
 
-// The loop of a kernel with a chain of dependent integer instructions inside, of known latency: `steps` steps last at least `cycles`
-// cycles, so that steps / seconds gives a lower bound of the clock. It is the clock where the chain is what takes longest.
+// The loop of a kernel with a chain of dependent integer instructions inside, of known latency: `steps` steps last at least
+// `cycles` cycles, so that steps / seconds gives a lower bound of the clock. It is the clock where the chain is what takes longest.
 struct FmaClock {
   FmaRun run = nullptr;  // computes the same
   std::int64_t steps = 1;

@@ -1,7 +1,7 @@
-// grouped_matmul on a CPU, by our own kernels (gemm_kernels.h) on weights packed in bind. Every launch routes anew: rows are numbered by
-// expert, then x is gathered in that order in fp32, then threads take parts of the columns of one expert after the other: up, gate and
-// activation together, in fp32, then down, and at last the results of each token are added up. Weights of experts without tokens are
-// not read; those of a touched one once, where its rows are few.
+// grouped_matmul on a CPU, by our own kernels (gemm_kernels.h) on weights packed in bind. Every launch routes anew: rows are
+// numbered by expert, then x is gathered in that order in fp32, then threads take parts of the columns of one expert after the
+// other: up, gate and activation together, in fp32, then down, and at last the results of each token are added up. Weights of
+// experts without tokens are not read; those of a touched one once, where its rows are few.
 #include "ops/grouped_matmul.h"
 
 #include <algorithm>
@@ -105,7 +105,7 @@ void for_parts(const Plan& plan, Pool& threads, std::int64_t parts, Work&& work)
 }
 
 void up_and_activate(const Plan& plan, Pool& threads) {
-  for_parts(plan, threads, plan.up.parts, [&](int worker, std::int64_t expert, std::int64_t part, std::int64_t row, std::int64_t rows) {
+  const auto work = [&](int worker, std::int64_t expert, std::int64_t part, std::int64_t row, std::int64_t rows) {
     multiply(plan, plan.up, expert, part, row, rows, plan.x, plan.hidden, worker);
     if (plan.problem.gated()) multiply(plan, plan.gate, expert, part, row, rows, plan.x, plan.gates, worker);
     const std::int64_t first = plan.up.strips * part / plan.up.parts * plan.table->width;
@@ -120,7 +120,8 @@ void up_and_activate(const Plan& plan, Pool& threads) {
           break;
       }
     }
-  });
+  };
+  for_parts(plan, threads, plan.up.parts, work);
 }
 
 // A token's results, each times its gate, in the order of its experts.
@@ -158,7 +159,8 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
     Weights weights{};
     weights.columns = columns, weights.inner = inner, weights.words = words_of(*table, plan->type, inner);
     weights.strips = parts_of(columns, table->width);
-    weights.strip_bytes = product({weights.words, table->width, size_bytes(problem.dtype) * numbers}, "grouped_matmul: packed weights");
+    weights.strip_bytes =
+        product({weights.words, table->width, size_bytes(problem.dtype) * numbers}, "grouped_matmul: packed weights");
     // Few experts are cut into enough parts for all threads, and into whole sets of address streams while there are enough strips.
     const std::int64_t wanted = parts_of(kPartsPerThread * device.threads(), std::min(rows, experts));
     const std::int64_t most = std::max<std::int64_t>(1, weights.strips / plan->streams);
@@ -179,7 +181,8 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
       const std::int64_t expert = item / weights.strips, strip = item % weights.strips;
       table->pack[index(plan->type)](
           static_cast<const char*>(from) + expert * weights.columns * weights.inner * size_bytes(problem.dtype),
-          const_cast<char*>(weights.packed) + expert * weights.strips * weights.strip_bytes, weights.columns, weights.inner, strip, strip + 1);
+          const_cast<char*>(weights.packed) + expert * weights.strips * weights.strip_bytes, weights.columns, weights.inner, strip,
+          strip + 1);
     });
   };
   pack(plan->up, problem.w_up);
@@ -189,7 +192,8 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
 
   const std::int64_t inner_block = std::min(std::max(plan->up.words, plan->down.words), plan->most.inner);
   const std::int64_t most_rows = std::min(problem.tokens, plan->most.rows);
-  const std::int64_t floats = std::max({table->few_floats(GemmKernels::kMostFewRows), table->block_floats(most_rows, inner_block), problem.d_model});
+  const std::int64_t floats =
+      std::max({table->few_floats(GemmKernels::kMostFewRows), table->block_floats(most_rows, inner_block), problem.d_model});
   plan->thread_bytes = whole_pages(floats * 4);
   std::int64_t workspace_bytes = 0;
   const auto room = [&](std::int64_t count, std::int64_t each, std::int64_t size) {
@@ -197,8 +201,9 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
     workspace_bytes += whole_pages(product({count, each, size}, "grouped_matmul: workspace"));
     return at;
   };
-  const std::int64_t own = room(device.threads(), plan->thread_bytes, 1), x = room(rows, plan->up.words, 4), hidden = room(rows, problem.d_ff, 4),
-                     activated = numbers > 1 ? room(rows, plan->down.words, 4) : hidden, gates = room(problem.gated() ? rows : 0, problem.d_ff, 4), results = room(rows, problem.d_model, 4),
+  const std::int64_t own = room(device.threads(), plan->thread_bytes, 1), x = room(rows, plan->up.words, 4),
+                     hidden = room(rows, problem.d_ff, 4), activated = numbers > 1 ? room(rows, plan->down.words, 4) : hidden,
+                     gates = room(problem.gated() ? rows : 0, problem.d_ff, 4), results = room(rows, problem.d_model, 4),
                      token = room(rows, 1, 4), place = room(rows, 1, 4), first = room(experts + 1, 1, 8);
   plan->memory = workspace(device, static_cast<std::size_t>(workspace_bytes));
   char* const memory = static_cast<char*>(plan->memory.get());
@@ -224,8 +229,8 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
       const Range part = share(rows_of(plan->problem), worker, pool(queue).threads(), 1);
       const std::int64_t columns = plan->problem.d_model, size = size_bytes(plan->problem.dtype);
       for (std::int64_t row = part.first; row < part.last; ++row)
-        widen_rows(*plan->table, plan->type, false, static_cast<const char*>(plan->problem.x) + plan->token[row] * columns * size, 1, columns,
-                   plan->x + row * plan->up.words);
+        widen_rows(*plan->table, plan->type, false, static_cast<const char*>(plan->problem.x) + plan->token[row] * columns * size,
+                   1, columns, plan->x + row * plan->up.words);
     });
   }});
   bound.steps.push_back({"up", [plan](Queue& queue) {
@@ -238,10 +243,11 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
     });
   }});
   bound.steps.push_back({"down", [plan](Queue& queue) {
-    for_parts(*plan, pool(queue), plan->down.parts, [&](int worker, std::int64_t expert, std::int64_t part, std::int64_t row, std::int64_t n) {
-      multiply(*plan, plan->down, expert, part, row, n, plan->activated, plan->results, worker);
-    });
-  }});
+                           for_parts(*plan, pool(queue), plan->down.parts,
+                                     [&](int worker, std::int64_t expert, std::int64_t part, std::int64_t row, std::int64_t n) {
+                                       multiply(*plan, plan->down, expert, part, row, n, plan->activated, plan->results, worker);
+                                     });
+                         }});
   bound.steps.push_back({"combine", [plan](Queue& queue) { combine(*plan, pool(queue)); }});
   return bound;
 }
@@ -253,7 +259,8 @@ std::vector<KernelEntry> grouped_matmul_kernels() {
   const auto own = [](DType dtype, const char* summary) { return entry(K{"tiled", dtype, "", summary, tiled}); };
   return {own(DType::fp32, "our own products, one expert after the other, on x gathered by expert; weights packed in bind"),
           own(DType::fp16, "as fp32, with weights read in fp16; what lies between is fp32"),
-          own(DType::bf16, "as fp32, with weights read in bf16; what lies between is fp32, or bf16 where an instruction set multiplies that")};
+          own(DType::bf16,
+              "as fp32, with weights read in bf16; what lies between is fp32, or bf16 where an instruction set multiplies that")};
 }
 
 }  // namespace roofline::cpu

@@ -129,7 +129,8 @@ const Allowed& allowed() {
       if (!known) {
         std::string all;
         for (const Set& set : sets()) all += (all.empty() ? "" : ", ") + std::string(set.name);
-        throw Error("ROOFLINE_ISA: unknown instruction set '" + word.substr(0, 60) + "'; use one or more of " + all + ", separated by commas");
+        throw Error("ROOFLINE_ISA: unknown instruction set '" + word.substr(0, 60) + "'; use one or more of " + all +
+                    ", separated by commas");
       }
     }
     return allowed;

@@ -2,7 +2,7 @@
 //
 // A tile of vectors is loaded, advanced together in registers and added to the sums; nothing else reaches memory. Its vectors are
 // the independent chains that fill the multiply-add pipes: ten beside four sums and two factors in 16 registers, twenty beside
-// eight in 32. Small numbers of multiply-adds are compiled one by one; larger ones run in rounds of eight, and what remains step by step.
+// eight in 32. Small numbers of multiply-adds are compiled one by one; larger ones run in rounds of eight, the rest step by step.
 #include "cpu/mixed_intensity_kernels.h"
 
 #include "cpu/isa.h"
@@ -47,8 +47,8 @@ ROOFLINE_INLINE void touch(X x) {
 #endif
 }
 
-// `steps` times y <- y + y alpha for all of a group. Known > 0: one less than it, unrolled. An instruction adds to the chain itself, so
-// that no set needs a copy of it.
+// `steps` times y <- y + y alpha for all of a group. Known > 0: one less than it, unrolled. An instruction adds to the chain
+// itself, so that no set needs a copy of it.
 template <int Known, class X, int Size>
 ROOFLINE_INLINE void advance(X (&y)[Size], X alpha, std::int64_t steps) {
   if constexpr (Known > 0) {

@@ -114,8 +114,8 @@ class Objects {
   // The layouts that oneDNN chooses for b in int8 have no reorder from columns of a wider matrix, only from a matrix of their own.
   bool packable(Layout from, Layout to) const {
     dnnl_primitive_desc_t description = nullptr;
-    const bool able =
-        dnnl_.reorder_primitive_desc_create(&description, from, engine_.get(), to, engine_.get(), attributes_.get()) == dnnl_success;
+    const bool able = dnnl_.reorder_primitive_desc_create(&description, from, engine_.get(), to, engine_.get(),
+                                                          attributes_.get()) == dnnl_success;
     if (able) dnnl_.primitive_desc_destroy(description);
     return able;
   }

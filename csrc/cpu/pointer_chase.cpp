@@ -1,8 +1,9 @@
 // pointer_chase on a CPU: worker 0 follows absolute addresses, one load a hop; bind lays the cycle out.
 //
-// Each line holds the address of the next one and its own place in the cycle. An address is loaded and used as it is, since base plus
-// index costs a cycle more (4 against 5 on Zen 3). A launch goes on where the last one ended: if each began at the same line, a few
-// thousand hops of a large set would stay in a cache. By its places it knows how far it came, and so the line as far from the first.
+// Each line holds the address of the next one and its own place in the cycle. An address is loaded and used as it is, since base
+// plus index costs a cycle more (4 against 5 on Zen 3). A launch goes on where the last one ended: if each began at the same line,
+// a few thousand hops of a large set would stay in a cache. The places tell how far a launch came, and its result is
+// the line that far from the first.
 #include "ops/pointer_chase.h"
 
 #include "cpu/device.h"
@@ -26,7 +27,8 @@ const Line* follow(const Line* at, std::int64_t hops) {
 #define ROOFLINE_HOP4 "ldr %0, [%0]\n ldr %0, [%0]\n ldr %0, [%0]\n ldr %0, [%0]\n"
 #endif
 #if defined(ROOFLINE_HOP4)
-  for (; hops >= kUnroll; hops -= kUnroll) asm volatile(ROOFLINE_HOP4 ROOFLINE_HOP4 ROOFLINE_HOP4 ROOFLINE_HOP4 : "+r"(at) : : "memory");
+  for (; hops >= kUnroll; hops -= kUnroll)
+    asm volatile(ROOFLINE_HOP4 ROOFLINE_HOP4 ROOFLINE_HOP4 ROOFLINE_HOP4 : "+r"(at) : : "memory");
 #endif
   for (; hops > 0; --hops) at = *const_cast<const Line* const volatile*>(&at->next);
   return at;
@@ -53,7 +55,8 @@ std::shared_ptr<Line[]> lay_out(const ops::PointerChase& problem, Device& device
   });
   device.pool().unpin();
   if (wrong >= 0)
-    throw Error("pointer_chase: tensor 'order' is no permutation of 0 to " + std::to_string(count - 1) + ": see its place " + std::to_string(wrong));
+    throw Error("pointer_chase: tensor 'order' is no permutation of 0 to " + std::to_string(count - 1) + ": see its place " +
+                std::to_string(wrong));
   return owned;
 }
 

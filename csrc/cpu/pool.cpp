@@ -60,8 +60,8 @@ double run_delay_s(pid_t tid) {
 double machine_busy_s() {
   unsigned long long ticks[8] = {};
   if (std::FILE* file = std::fopen("/proc/stat", "r")) {
-    if (std::fscanf(file, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &ticks[0], &ticks[1], &ticks[2], &ticks[3], &ticks[4], &ticks[5],
-                    &ticks[6], &ticks[7]) != 8)
+    if (std::fscanf(file, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &ticks[0], &ticks[1], &ticks[2], &ticks[3], &ticks[4],
+                    &ticks[5], &ticks[6], &ticks[7]) != 8)
       std::fill(std::begin(ticks), std::end(ticks), 0);
     std::fclose(file);
   }
@@ -177,7 +177,8 @@ Pool::Snapshot Pool::snapshot() const {
     shot.delay_s.push_back(run_delay_s(index == 0 ? current_tid() : tids_[index]));
     const Sleep& sleep = sleeps_[index];
     const std::int64_t since_ns = sleep.since_ns.load(std::memory_order_relaxed);
-    shot.slept_s.push_back(1e-9 * static_cast<double>(sleep.slept_ns.load(std::memory_order_relaxed) + (since_ns ? now_ns() - since_ns : 0)));
+    shot.slept_s.push_back(
+        1e-9 * static_cast<double>(sleep.slept_ns.load(std::memory_order_relaxed) + (since_ns ? now_ns() - since_ns : 0)));
   }
   if (DIR* tasks = opendir("/proc/self/task")) {
     while (const dirent* task = readdir(tasks))

@@ -16,7 +16,9 @@ struct Range {
 // `worker`'s part of n elements; boundaries are multiples of `line` elements.
 inline Range share(std::int64_t n, int worker, int workers, std::int64_t line) {
   const std::int64_t lines = (n + line - 1) / line;
-  const auto edge = [&](std::int64_t w) { return std::min(n, (lines / workers * w + std::min<std::int64_t>(w, lines % workers)) * line); };
+  const auto edge = [&](std::int64_t w) {
+    return std::min(n, (lines / workers * w + std::min<std::int64_t>(w, lines % workers)) * line);
+  };
   return {edge(worker), edge(worker + 1)};
 }
 

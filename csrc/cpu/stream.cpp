@@ -16,7 +16,8 @@ Choice<StreamKernels> choose_for(const Stream& problem) {
   if (!problem.isa.empty())
     if (const std::string reason = lacks(problem.isa); !reason.empty()) throw Unsupported("stream: " + reason);
   for (const auto& [isa, table] : std::initializer_list<std::pair<Isa, const StreamKernels*>>ROOFLINE_TABLES(stream))
-    if (has(isa) && (problem.isa.empty() || problem.isa == name(isa)) && (problem.stride == 1 || table->strided[0])) return {isa, table};
+    if (has(isa) && (problem.isa.empty() || problem.isa == name(isa)) && (problem.stride == 1 || table->strided[0]))
+      return {isa, table};
   throw Unsupported("stream: " + problem.isa + " has no kernels of its own; use one of scalar, avx2, avx512, neon");
 }
 
@@ -55,7 +56,8 @@ Bound bind(const Stream& problem, Device& device, Way way) {
   auto partials = std::make_shared<std::vector<Partial>>(device.threads());
 
   Bound bound;
-  bound.plan.set("implementation", std::string(strided ? "strided/" : loads ? "loads/" : non_temporal ? "non_temporal/" : "plain/") + name(isa));
+  const char* const kind = strided ? "strided/" : loads ? "loads/" : non_temporal ? "non_temporal/" : "plain/";
+  bound.plan.set("implementation", std::string(kind) + name(isa));
   bound.plan.set("isa", name(isa));
   if (strided) bound.plan.set("lines_cached", lines_cached(problem, device));
   bound.plan.set("threads", device.threads());

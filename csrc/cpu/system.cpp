@@ -37,7 +37,8 @@ std::int64_t value_of(const std::string& path, const std::string& key, std::int6
 }
 
 // visit(folder, unified) for the control group of this process that has `controller`, and for each of its ancestors.
-void each_cgroup(const std::string& root, const std::string& controller, const std::function<void(const std::string&, bool)>& visit) {
+void each_cgroup(const std::string& root, const std::string& controller,
+                 const std::function<void(const std::string&, bool)>& visit) {
   std::ifstream list(root + "/proc/self/cgroup");
   for (std::string line; std::getline(list, line);) {  // "0::/path" (version 2) or "4:cpu,cpuacct:/path" (version 1)
     const auto first = line.find(':'), second = line.find(':', first + 1);
@@ -179,7 +180,8 @@ std::vector<int> usable_cpus() {
     std::set<std::string> cores;
     for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
       if (!CPU_ISSET(cpu, &mask)) continue;
-      const std::string siblings = first_line("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
+      const std::string siblings =
+          first_line("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
       if (siblings.empty() || cores.insert(siblings).second) cpus.push_back(cpu);
     }
   }

@@ -1,6 +1,6 @@
 // ffn: the feed-forward block of a transformer layer, out = activation(x w_up) w_down, with silu(x w_gate) * (x w_up) for swiglu.
-// gelu is the exact one, with erf. int8: up = (x w_up) x_scale w_up_scale and gate alike; hidden activations are divided by hidden_scale
-// and rounded to int8; out = (hidden w_down) hidden_scale w_down_scale.
+// gelu is the exact one, with erf. int8: up = (x w_up) x_scale w_up_scale and gate alike; hidden activations are divided by
+// hidden_scale and rounded to int8; out = (hidden w_down) hidden_scale w_down_scale.
 #pragma once
 
 #include <algorithm>
@@ -54,8 +54,8 @@ struct Ffn {
     problem.out = arguments.tensor("out", problem.quantized() ? DType::fp32 : problem.dtype, tokens).data;
     if (!problem.quantized()) return problem;
     if (std::max(problem.d_model, problem.d_ff) > kMostInnerInt8)
-      throw Error("ffn: d_model and d_ff must be below 2^17 for int8, so that sums fit in int32, got " + std::to_string(problem.d_model) +
-                  " and " + std::to_string(problem.d_ff));
+      throw Error("ffn: d_model and d_ff must be below 2^17 for int8, so that sums fit in int32, got " +
+                  std::to_string(problem.d_model) + " and " + std::to_string(problem.d_ff));
     const auto scale = [&](const char* name, std::int64_t n) {
       return static_cast<const float*>(arguments.tensor(name, DType::fp32, {n}).data);
     };

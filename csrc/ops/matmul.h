@@ -23,7 +23,9 @@ struct Matmul {
   Scales scales;            // constant
 
   bool finished() const { return bias || activation != Activation::none; }
-  static DType result(DType dtype) { return dtype == DType::int8 ? DType::int32 : dtype == DType::fp64 ? DType::fp64 : DType::fp32; }
+  static DType result(DType dtype) {
+    return dtype == DType::int8 ? DType::int32 : dtype == DType::fp64 ? DType::fp64 : DType::fp32;
+  }
 
   static Matmul from(const Arguments& arguments) {
     Matmul problem{};

@@ -23,7 +23,8 @@ struct PointerChase {
     if (size % kLineBytes != 0) throw Error("pointer_chase: size_bytes must be a multiple of 64, got " + std::to_string(size));
     problem.lines = size / kLineBytes;
     if (problem.lines > std::numeric_limits<std::int32_t>::max())
-      throw Error("pointer_chase: size_bytes " + std::to_string(size) + " has more lines than int32 numbers them; the most is 128 GiB less 64");
+      throw Error("pointer_chase: size_bytes " + std::to_string(size) +
+                  " has more lines than int32 numbers them; the most is 128 GiB less 64");
     problem.hops = arguments.dimension("hops");
     problem.huge_pages = arguments.choice<bool>("pages", {"small", "huge"});
     problem.order = arguments.tensor("order", DType::int32, {problem.lines}).as<const std::int32_t>();

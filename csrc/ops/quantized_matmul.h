@@ -26,9 +26,11 @@ struct QuantizedMatmul {
     if (bits != 8 && bits != 4)
       throw Unsupported("quantized_matmul: kernels take weights of 8 or 4 bits, others have costs alone; use weight_bits 8 or 4");
     if (scale_bits != 0 && scale_bits != 16 && scale_bits != 32)
-      throw Unsupported("quantized_matmul: kernels take scales of 16 or 32 bits, or none; got scale_bits " + std::to_string(scale_bits));
+      throw Unsupported("quantized_matmul: kernels take scales of 16 or 32 bits, or none; got scale_bits " +
+                        std::to_string(scale_bits));
     if (zero_bits != 0 && zero_bits != 4 && zero_bits != 8 && zero_bits != 16 && zero_bits != 32)
-      throw Unsupported("quantized_matmul: kernels take zero points of 4, 8, 16 or 32 bits, or none; got zero_bits " + std::to_string(zero_bits));
+      throw Unsupported("quantized_matmul: kernels take zero points of 4, 8, 16 or 32 bits, or none; got zero_bits " +
+                        std::to_string(zero_bits));
     const DType sixteen = problem.dtype == DType::bf16 ? DType::bf16 : DType::fp16;
     problem.b_dtype = bits == 8 ? DType::int8 : DType::int4;
     problem.scale_dtype = scale_bits == 32 ? DType::fp32 : sixteen;

@@ -28,7 +28,8 @@ struct Scales {
     if (scales.kind == Kind::none) return scales;
     const std::int64_t bits = arguments.integer("scale_bits");
     if (bits != 32 && (bits != 8 || !scales.of_blocks()))
-      throw Unsupported(arguments.op() + ": kernels take scales in fp32 (scale_bits 32), of blocks also in 8 bits; got scale_bits " +
+      throw Unsupported(arguments.op() +
+                        ": kernels take scales in fp32 (scale_bits 32), of blocks also in 8 bits; got scale_bits " +
                         std::to_string(bits) + " of scales " + arguments.text("scales"));
     if (bits == 8) scales.dtype = arguments.dtype() == DType::nvfp4 ? DType::fp8_e4m3 : DType::fp8_e8m0;
     const auto in = [&](std::int64_t first, std::int64_t second = 0) {

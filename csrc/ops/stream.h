@@ -34,8 +34,9 @@ struct Stream {
   static Stream from(const Arguments& arguments) {
     Stream problem{};
     problem.in_place = arguments.text("access") == "update";
-    problem.access = problem.in_place ? Access::scale
-                                      : arguments.choice<Access>("access", {"read", "write", "copy", "scale", "add", "triad", "update"});
+    problem.access = problem.in_place
+                         ? Access::scale
+                         : arguments.choice<Access>("access", {"read", "write", "copy", "scale", "add", "triad", "update"});
     problem.dtype = arguments.dtype();
     problem.elements = arguments.dimension("elements");
     problem.passes = arguments.dimension("passes");

@@ -31,7 +31,7 @@ class DType:
         return 2 if self.bits == 4 else 1
 
     def stored_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Of the array that holds so many elements. Raises Unsupported where the last dimension is no whole number of bytes."""
+        """The shape of the array that holds so many elements. Raises Unsupported if the last dimension is no whole bytes."""
         if shape and shape[-1] % self.packed:
             raise Unsupported(f"{self.name} is stored two to a byte along the last dimension, which must be even, got {shape[-1]}")
         return (*shape[:-1], shape[-1] // self.packed) if shape else shape

@@ -8,7 +8,7 @@ _LONG = re.compile(r"[^\s/]{120,}")  # no name of a folder or an option is as lo
 
 
 class Error(ValueError):
-    """Bad input, or a failure whose message is meant for the user. Of a longer word of it the first 80 characters are kept."""
+    """Bad input, or a failure whose message is meant for the user. Longer words in it are cut to 80 characters."""
 
     def __init__(self, *words: object) -> None:
         super().__init__(*(_LONG.sub(lambda m: f"{m[0][:80]}…", w) if isinstance(w, str) else w for w in words))
@@ -19,7 +19,7 @@ class Unsupported(Error):
 
 
 class OutOfMemory(Error):
-    """The device has not the memory a problem needs. In a sweep it is a result with its reason."""
+    """The device lacks the memory that a problem needs. In a sweep it is a result with its reason."""
 
 
 def require_type(name: str, value: object, kind: type | tuple[type, ...], wanted: str) -> None:

@@ -47,9 +47,9 @@ def _widgets() -> Any:
 
 
 class Explorer:
-    """Controls by name, what is predicted for their values, its text, and the picture that shows it.
+    """Controls by name, the prediction for their values, its text, and the picture that shows it.
 
-    controls: ipywidgets; to set `.value` of one does what a hand on the slider does. prediction: None where a combination is
+    controls: ipywidgets; setting the `.value` of one moves its slider. prediction: None where a combination is
     refused; text then says why.
     """
 

@@ -349,7 +349,7 @@ SHARING = ("rows", "tokens", "batch", "seq_q")  # fields of which all read the s
 
 
 def growing(problem: Operator | type[Operator] | str, fields: Mapping[str, Any], over: str = "") -> Operator:
-    """The problem whose `over` grows. Of an operator's name or class the batch of a decode step, where nothing else is said."""
+    """The problem whose `over` grows. An operator's name or class means the batch of a decode step, unless `over` is given."""
     if isinstance(problem, Operator):
         return problem_of(problem, fields)
     operator = operator_named(problem) if isinstance(problem, str) else problem

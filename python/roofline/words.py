@@ -15,7 +15,7 @@ from .errors import Error
 _WHOLE = re.compile(r"([+-]?[0-9]+(?:\.[0-9]+)?)\s*([kKmM]?)")
 _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20}
 
-# Names of dimensions elsewhere, and ours. Of several of ours the first that a problem or phase has is meant.
+# Names of dimensions elsewhere, and ours. Where several are named, the first that a problem or phase has is meant.
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "M": ("rows", "tokens"), "N": ("columns", "vocabulary"), "K": ("inner", "d_model"),
     "m": ("rows", "tokens"), "n": ("columns", "vocabulary"), "k": ("inner", "d_model"),

@@ -177,7 +177,8 @@ TEST(Arguments, StreamTakesPrefetchAndStrideOfReadsOnly) {
     all.add("access", std::string(access));
     all.add("prefetch", std::string(prefetch));
     all.add("isa", std::string());
-    for (const auto& [name, value] : {std::pair{"elements", std::int64_t{12}}, {"passes", 1}, {"streams", streams}, {"stride", stride}})
+    for (const auto& [name, value] :
+         {std::pair{"elements", std::int64_t{12}}, {"passes", 1}, {"streams", streams}, {"stride", stride}})
       all.add(name, value);
     all.add("in_flight_bytes", std::int64_t{0});
     all.add("factor", 3.0);

@@ -69,7 +69,8 @@ TEST_F(OnFakeGpus, AllReduceAddsWhatTheOthersHold) {
 
 TEST_F(OnFakeGpus, AllReduceOfOneRankIsItself) {
   Floats x = {1, 2, 3}, none(1);
-  run(bind("all_reduce", DType::fp32, 3, 1, {tensor("x", x, {3}), tensor("partial", none, {0, 3}), tensor("finished", none, {0, 3})}));
+  run(bind("all_reduce", DType::fp32, 3, 1,
+           {tensor("x", x, {3}), tensor("partial", none, {0, 3}), tensor("finished", none, {0, 3})}));
   EXPECT_EQ(x, (Floats{1, 2, 3}));
 }
 
@@ -87,7 +88,8 @@ TEST_F(OnFakeGpus, HalfPrecisionSumsAreRoundedOnce) {
 
 TEST_F(OnFakeGpus, ReduceScatterKeepsTheFirstPart) {
   Floats x = {1, 2, 3, 4, 5, 6, 7, 8}, partial = {10, 20, 30, 40, 50, 60}, out(2, -1);
-  run(bind("reduce_scatter", DType::fp32, 8, 4, {tensor("x", x, {8}), tensor("partial", partial, {3, 2}), tensor("out", out, {2})}));
+  run(bind("reduce_scatter", DType::fp32, 8, 4,
+           {tensor("x", x, {8}), tensor("partial", partial, {3, 2}), tensor("out", out, {2})}));
   EXPECT_EQ(out, (Floats{91, 122}));
 }
 
@@ -120,7 +122,8 @@ TEST_F(OnFakeGpus, AFailingCallIsNamedAndNothingIsLeft) {
   fail_after(2);
   Floats x(4), others(2);
   EXPECT_EQ(message<Error>([&] {
-    bind("all_reduce", DType::fp32, 4, 2, {tensor("x", x, {4}), tensor("partial", others, {1, 2}), tensor("finished", others, {1, 2})});
+    bind("all_reduce", DType::fp32, 4, 2,
+         {tensor("x", x, {4}), tensor("partial", others, {1, 2}), tensor("finished", others, {1, 2})});
   }), "NCCL 2.27.3: ncclAllReduce: a system call failed; NCCL_DEBUG=WARN says more");
 }
 

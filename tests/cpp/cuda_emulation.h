@@ -1,5 +1,5 @@
-// A block of GPU threads on the host, as far as the kernels of cuda/simt/warp.cuh use one, so that whole kernels are compared with a
-// reference where there is no GPU. Included by cuda/simt/warp.cuh under ROOFLINE_CUDA_EMULATED.
+// A block of GPU threads on the host, as far as the kernels of cuda/simt/warp.cuh use one, so that whole kernels are compared with
+// a reference where there is no GPU. Included by cuda/simt/warp.cuh under ROOFLINE_CUDA_EMULATED.
 //
 // Every thread is a fiber. Instructions of a whole warp wait until its 32 lanes have come to the same one; __syncthreads until all
 // threads have. A warp runs as far as it can before another one does, in either order, and asynchronous copies are done at once or

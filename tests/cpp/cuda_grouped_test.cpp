@@ -55,7 +55,8 @@ void expect_products(const Case& c, Emulation mode) {
   for (const int each : c.rows) rows += each;
   const int experts = static_cast<int>(c.rows.size()), tokens = c.by_token ? 7 : rows;
   const std::int64_t weights = std::int64_t{experts} * c.inner * c.columns;
-  const Numbers<T> a(std::int64_t{tokens} * c.inner, 1, 1), b(weights, 2, 1 / std::sqrt(c.inner)), gate(weights, 3, 1 / std::sqrt(c.inner));
+  const Numbers<T> a(std::int64_t{tokens} * c.inner, 1, 1), b(weights, 2, 1 / std::sqrt(c.inner)),
+      gate(weights, 3, 1 / std::sqrt(c.inner));
   std::vector<std::int32_t> token(rows);
   for (int row = 0; row < rows; ++row) token[row] = c.by_token ? row * 5 % tokens : row;
   std::vector<std::uint16_t> out(std::int64_t{rows} * c.columns + 8, 0xFFFF);
@@ -117,7 +118,8 @@ TEST(Grouped, TilesThereAreAtMost) {
     for (const int tile_rows : {16, 64}) {
       std::int64_t all = 0;
       for (const int each : rows) all += each;
-      EXPECT_LE(static_cast<std::int64_t>(cut(rows, tile_rows).size()), most_tiles(all, static_cast<std::int64_t>(rows.size()), tile_rows));
+      EXPECT_LE(static_cast<std::int64_t>(cut(rows, tile_rows).size()),
+                most_tiles(all, static_cast<std::int64_t>(rows.size()), tile_rows));
     }
   EXPECT_EQ(tile_rows_of(16 * 40, 40), 16);
   EXPECT_EQ(tile_rows_of(16 * 40 + 1, 40), 64);

@@ -174,7 +174,8 @@ TYPED_TEST(Rows, Normalisations) {
     both<T>(c, x.data, y.data, kKeptChunks, [&](const RowPlan& plan, std::int64_t grid) {
       const RowsWork work = work_for<T>(c, plan, x.data, y.data, kEps);
       std::memset(static_cast<void*>(y.data), 0xFF, c.rows * c.columns * sizeof(T));
-      emulated::launch(grid, plan.threads, plan.kept ? rms_norm_kept<T> : rms_norm_looped<T>, x.data, weight.data, y.data, work);
+      emulated::launch(grid, plan.threads, plan.kept ? rms_norm_kept<T, false> : rms_norm_looped<T, false>, x.data, weight.data,
+                       static_cast<T*>(nullptr), y.data, work);
       compare([&](std::int64_t row, std::int64_t i) { return at(row, i) * root[row] * weight[i]; }, 4);
       std::memset(static_cast<void*>(y.data), 0xFF, c.rows * c.columns * sizeof(T));
       emulated::launch(grid, plan.threads, plan.kept ? layer_norm_kept<T> : layer_norm_looped<T>, x.data, weight.data, bias.data,
@@ -192,8 +193,8 @@ TYPED_TEST(Rows, Normalisations) {
       for (std::int64_t i = 0; i < c.rows * c.columns; ++i)
         total[i] = to_float(from_float<T>(static_cast<float>(x[i] + residual[i])));
       std::memset(static_cast<void*>(y.data), 0xFF, c.rows * c.columns * sizeof(T));
-      emulated::launch(grid, plan.threads, plan.kept ? residual_rms_norm_kept<T> : residual_rms_norm_looped<T>, x.data, weight.data,
-                       residual.data, y.data, work);
+      emulated::launch(grid, plan.threads, plan.kept ? rms_norm_kept<T, true> : rms_norm_looped<T, true>, x.data, weight.data, residual.data,
+                       y.data, work);
       for (std::int64_t row = 0; row < c.rows; ++row) {
         double squares = 0;
         for (std::int64_t i = 0; i < c.columns; ++i) squares += total[row * c.columns + i] * total[row * c.columns + i];
@@ -351,7 +352,8 @@ void check_transpose() {
       for (std::int64_t m = 0; m < matrices; ++m)
         for (std::int64_t i = 0; i < rows; ++i)
           for (std::int64_t j = 0; j < columns; ++j)
-            ASSERT_EQ(to[m * rows * columns + j * rows + i], from[m * rows * columns + i * columns + j]) << m << " " << i << " " << j;
+            ASSERT_EQ(to[m * rows * columns + j * rows + i], from[m * rows * columns + i * columns + j])
+                << m << " " << i << " " << j;
       ASSERT_EQ(to.back(), T(77));
     }
 }
@@ -403,9 +405,12 @@ TEST(Routing, EveryRowStandsWithItsExpertOnce) {
     std::vector<std::int32_t> token(rows, -1), places(rows, -1);
     std::vector<RowTile> tiles(most_tiles(rows, all, tile_rows) + 1, RowTile{-1, -1, -1, -1, -1, -1});
     std::int32_t count = -1;
-    RouteWork work = {chosen.data(), tokens, routed, per_token, experts, all, tile_rows, token.data(), places.data(), tiles.data(), &count};
+    RouteWork work = {chosen.data(), tokens,       routed,        per_token,    experts, all,
+                      tile_rows,     token.data(), places.data(), tiles.data(), &count};
     for (int again = 0; again < 2; ++again) emulated::launch(1, kRouteThreads, route_kernel, work);
-    const auto expert_of = [&](int i) { return i % per_token < routed ? chosen[i / per_token * routed + i % per_token] : experts + i % per_token - routed; };
+    const auto expert_of = [&](int i) {
+      return i % per_token < routed ? chosen[i / per_token * routed + i % per_token] : experts + i % per_token - routed;
+    };
     std::vector<int> of_row(rows, -1), counts(all, 0);
     for (int i = 0; i < rows; ++i) {
       ASSERT_TRUE(places[i] >= 0 && places[i] < rows);
@@ -419,8 +424,9 @@ TEST(Routing, EveryRowStandsWithItsExpertOnce) {
       const int of = (counts[expert] + tile_rows - 1) / tile_rows, begin = tile;
       for (int i = 0; i < of; ++i, ++tile) {
         const RowTile& found = tiles[tile];
-        ASSERT_EQ((std::array<int, 6>{found.expert, found.first, found.rows, found.index, found.of, found.first_tile}),
-                  (std::array<int, 6>{expert, row + i * tile_rows, std::min(tile_rows, counts[expert] - i * tile_rows), i, of, begin}));
+        ASSERT_EQ(
+            (std::array<int, 6>{found.expert, found.first, found.rows, found.index, found.of, found.first_tile}),
+            (std::array<int, 6>{expert, row + i * tile_rows, std::min(tile_rows, counts[expert] - i * tile_rows), i, of, begin}));
       }
       row += counts[expert];
     }
@@ -436,7 +442,8 @@ TEST(Scales, TilesHoldEveryScaleOnce) {
       std::vector<std::uint8_t> from(static_cast<std::size_t>(rows * blocks));
       for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::uint8_t>(1 + i % 251);
       std::vector<std::uint8_t> to(static_cast<std::size_t>(tiled_scale_bytes(rows, blocks)) + 1, 77);
-      emulated::launch(3, kScaleThreads, tile_scales_kernel, from.data(), to.data(), rows, blocks, turned ? 1 : blocks, turned ? rows : 1);
+      emulated::launch(3, kScaleThreads, tile_scales_kernel, from.data(), to.data(), rows, blocks, turned ? 1 : blocks,
+                       turned ? rows : 1);
       std::vector<std::uint8_t> want(to.size(), 0);
       want.back() = 77;
       const std::int64_t across = (blocks + 3) / 4;
@@ -452,7 +459,8 @@ TEST(Scales, TilesHoldEveryScaleOnce) {
 
 TEST(Scales, SquaresLieAlongInnerInFours) {
   for (const auto& [blocks, columns] : {std::array<std::int64_t, 2>{1, 1}, {4, 3}, {5, 7}}) {
-    std::vector<float> from(static_cast<std::size_t>(blocks * columns)), to(static_cast<std::size_t>(columns * (blocks + 3) / 4 * 4 + 64), 77.f);
+    std::vector<float> from(static_cast<std::size_t>(blocks * columns)),
+        to(static_cast<std::size_t>(columns * (blocks + 3) / 4 * 4 + 64), 77.f);
     for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<float>(i + 1);
     emulated::launch(2, kScaleThreads, square_scales_kernel, from.data(), to.data(), blocks, columns);
     const std::int64_t pitch = blocks <= 4 ? 4 : 8;

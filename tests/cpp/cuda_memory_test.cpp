@@ -207,7 +207,8 @@ TEST(Stream, BlocksReadTheirOwnPartAgain) {
 // -- pointer_chase ------------------------------------------------------------------------------------------------------------
 
 struct Cycle {
-  explicit Cycle(std::int64_t lines) : lines(static_cast<Line*>(std::aligned_alloc(64, lines * sizeof(Line))), std::free), order(lines) {
+  explicit Cycle(std::int64_t lines)
+      : lines(static_cast<Line*>(std::aligned_alloc(64, lines * sizeof(Line))), std::free), order(lines) {
     std::memset(static_cast<void*>(this->lines.get()), 0xFF, lines * sizeof(Line));
     std::iota(order.begin(), order.end(), 0);
     std::shuffle(order.begin(), order.end(), std::mt19937(7));

@@ -92,7 +92,8 @@ struct Scaled {
 };
 
 std::string text(const Scaled& how) {
-  return std::string(how.scales) + " of " + std::to_string(how.block) + " x " + std::to_string(how.columns) + " in " + std::to_string(how.bits);
+  return std::string(how.scales) + " of " + std::to_string(how.block) + " x " + std::to_string(how.columns) + " in " +
+         std::to_string(how.bits);
 }
 
 constexpr Scaled kTensor{"tensor"}, kRow{"row"}, kBlock{"block"}, kSquare{"block", 128, 128}, kMx{"block", 32, 1, 8},
@@ -121,7 +122,8 @@ struct ProductData {
       arguments.add("batch", batch), arguments.add("out_dtype", name(out));
     else
       arguments.add("bias", 0), arguments.add("activation", std::string("none"));
-    arguments.add("rows", m), arguments.add("columns", n), arguments.add("inner", k), arguments.add("scales", std::string(how.scales));
+    arguments.add("rows", m), arguments.add("columns", n), arguments.add("inner", k),
+        arguments.add("scales", std::string(how.scales));
     arguments.add("scale_bits", how.bits), arguments.add("scale_block", how.block), arguments.add("scale_columns", how.columns);
     arguments.add(tensor("a", a, dtype, in({m, k}))), arguments.add(tensor("b", b, dtype, in({k, n})));
     arguments.add(tensor("c", c, out, in({m, n})));
@@ -134,7 +136,8 @@ struct ProductData {
     if (how.scales == std::string("none")) return 1;
     if (how.scales == std::string("tensor")) return of(a_scale, 0) * of(b_scale, 0);
     if (how.scales == std::string("row")) return of(a_scale, i * m + row) * of(b_scale, i * n + column);
-    const double whole = how.scales == std::string("block") ? 1 : element(DType::fp32, a_whole, 0) * element(DType::fp32, b_whole, 0);
+    const double whole =
+        how.scales == std::string("block") ? 1 : element(DType::fp32, a_whole, 0) * element(DType::fp32, b_whole, 0);
     const std::int64_t block = l / how.block;
     return whole * of(a_scale, (i * m + row) * blocks + block) * of(b_scale, (i * blocks + block) * across + column / how.columns);
   }
@@ -185,7 +188,8 @@ TEST_F(OnFakeGpu, BmmOfBytesMakesItsOperandsReadyInStepsOfTheirOwn) {
   for (const Kind& kind : kKinds) {
     fake::runtime().capability = kind.capability;
     const auto device = cuda::open(0);
-    for (const auto& [batch, m, n, k] : {std::array<std::int64_t, 4>{1, 3, 16, 32}, {3, 5, 32, 96}, {1, 2, 16, 640}, {1, 130, 144, 160}}) {
+    for (const auto& [batch, m, n, k] :
+         {std::array<std::int64_t, 4>{1, 3, 16, 32}, {3, 5, 32, 96}, {1, 2, 16, 640}, {1, 130, 144, 160}}) {
       if (batch > 1 && (kind.how.of_blocks() || kind.how.scales == std::string("row"))) continue;
       if (m > 128 && !kind.how.of_blocks()) continue;  // for more than one tile of scales
       SCOPED_TRACE(name(kind.dtype) + " " + name(kind.out) + " " + text(kind.how) + " " + std::to_string(k));
@@ -220,7 +224,8 @@ TEST_F(OnFakeGpu, WhatCublasTakesOfLowPrecisionIsSaid) {
   EXPECT_TRUE(has(refused(fp8, kSquare, 120, 1, 16, 16), "sm_90 only, and this GPU is sm_120"));
   EXPECT_TRUE(has(refused(fp8, kMx, 90, 1, 16, 32), "sm_100 and newer, and this GPU is sm_90"));
   EXPECT_TRUE(has(refused(fp8, kMx, 100, 2, 16, 32), "batch 1"));
-  EXPECT_TRUE(has(refused(fp8, Scaled{"block", 64}, 90, 1, 16, 32), "got scale_block 64, scale_columns 1, scale_bits 32 of fp8_e4m3"));
+  EXPECT_TRUE(
+      has(refused(fp8, Scaled{"block", 64}, 90, 1, 16, 32), "got scale_block 64, scale_columns 1, scale_bits 32 of fp8_e4m3"));
   EXPECT_TRUE(has(refused(fp8, Scaled{"block", 128, 64}, 90, 1, 16, 32), "scale_columns 64"));
   EXPECT_TRUE(has(refused(fp8, Scaled{"two_level", 32, 1, 8}, 100, 1, 16, 32), "in two levels of fp8_e4m3"));
   EXPECT_TRUE(has(refused(fp8, Scaled{"tensor", 128, 1, 8}, 90, 1, 16, 32), "got scale_bits 8 of scales tensor"));
@@ -255,7 +260,9 @@ TEST_F(OnFakeGpu, MatmulOfLowPrecisionPacksWhatIsConstant) {
       EXPECT_EQ(steps(bound), std::vector<std::string>{"matmul"});
       std::int64_t packed = size_bytes(kind.dtype, n * k);
       for (const std::string& step : kind.prepared)  // one tile of scales each, or two: of 6 blocks of 16
-        packed += step == "transpose a_scale" ? 4 * m : step == "scales of tensors" ? 8 : kind.how.columns > 1 ? 4 * 4 : 512 * (k / kind.how.block > 4 ? 2 : 1);
+        packed += step == "transpose a_scale" ? 4 * m : step == "scales of tensors" ? 8
+                  : kind.how.columns > 1        ? 4 * 4
+                                                : 512 * (k / kind.how.block > 4 ? 2 : 1);
       EXPECT_EQ(std::get<std::int64_t>(fact(bound, "packed_bytes")), packed);
       for (std::int64_t i = 0; i < m * n; ++i) set(kind.out, data.c, i, -1);
       run(bound, *device);

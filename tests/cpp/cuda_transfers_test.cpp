@@ -47,7 +47,9 @@ struct Buffers {
   Arguments arguments(const std::string& op, const std::string& direction, std::int64_t pieces) const {
     Arguments all(op, DType::int8);
     all.add("direction", direction), all.add("size_bytes", size), all.add("peer", std::int64_t{1});
-    const auto tensor = [](const char* name, void* data, std::int64_t n) { return Tensor{name, data, DType::int8, {n}, {}, Role::in}; };
+    const auto tensor = [](const char* name, void* data, std::int64_t n) {
+      return Tensor{name, data, DType::int8, {n}, {}, Role::in};
+    };
     all.add(tensor("a", a, size)), all.add(tensor("c", c, size)), all.add(tensor("sample", sample, pieces));
     return all;
   }
@@ -104,9 +106,9 @@ TEST_F(Transfers, WhateverFailsNothingIsLeft) {
   const int streams = fake::runtime().streams, events = fake::runtime().events, pinned = fake::runtime().pinned;
   int failed = 0;
   for (const auto& [op, variant] : kVariants)
-    for (const char* call : {"cudaSetDevice", "cudaHostAlloc", "cudaMalloc", "cudaStreamCreateWithFlags", "cudaEventCreateWithFlags",
-                             "cudaMemcpyAsync", "cudaMemcpyPeerAsync", "cudaStreamSynchronize", "cudaGetDeviceCount",
-                             "cudaDeviceCanAccessPeer", "cudaDeviceEnablePeerAccess"})
+    for (const char* call : {"cudaSetDevice", "cudaHostAlloc", "cudaMalloc", "cudaStreamCreateWithFlags",
+                             "cudaEventCreateWithFlags", "cudaMemcpyAsync", "cudaMemcpyPeerAsync", "cudaStreamSynchronize",
+                             "cudaGetDeviceCount", "cudaDeviceCanAccessPeer", "cudaDeviceEnablePeerAccess"})
       for (int after = 0; after < 3; ++after) {
         fake::runtime().failures.clear();
         fake::runtime().failures[call] = {cudaErrorLaunchOutOfResources, after};
@@ -128,7 +130,8 @@ TEST_F(Transfers, PinnedMemoryThatIsNotThere) {
   const auto device = cuda::open(0);
   const Buffers buffers(*device, 5000);
   fake::runtime().failures["cudaHostAlloc"] = {cudaErrorMemoryAllocation};
-  message<OutOfMemory>([&] { kernel(*device, "host_copy", "pinned").bind(buffers.arguments("host_copy", "to_device", 4096), *device); });
+  message<OutOfMemory>(
+      [&] { kernel(*device, "host_copy", "pinned").bind(buffers.arguments("host_copy", "to_device", 4096), *device); });
 }
 
 TEST_F(Transfers, PeersThatAreNotThere) {

@@ -262,7 +262,8 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
   *attributes = {};
   for (const auto& [memory, size] : fake::runtime().allocations)
     if (pointer >= memory && pointer < static_cast<const char*>(memory) + size) attributes->type = cudaMemoryTypeDevice;
-  if (const auto found = fake::runtime().pointers.find(pointer); found != fake::runtime().pointers.end()) *attributes = found->second;
+  if (const auto found = fake::runtime().pointers.find(pointer); found != fake::runtime().pointers.end())
+    *attributes = found->second;
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {

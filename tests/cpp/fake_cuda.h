@@ -43,7 +43,7 @@ struct Runtime {
   cudaError_t last = cudaSuccess, lost = cudaSuccess;
 };
 
-// Element i of a tensor, and small whole numbers as elements: exact in every dtype, as are their products' sums; fp8_e8m0 has 1, 2, 4.
+// Element i of a tensor, and small whole numbers as elements: exact in every dtype, as are sums of products; fp8_e8m0: 1, 2, 4.
 double element(roofline::DType dtype, const void* data, std::int64_t i);
 void set(roofline::DType dtype, void* data, std::int64_t i, double x);
 

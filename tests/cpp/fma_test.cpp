@@ -156,7 +156,8 @@ TEST(Fma, AmxOperandsGiveTheSame) {
     std::vector<Tiles> left(left_pairs + 1), right(right_pairs + 1);
     std::memset(left.data(), 0x55, sizeof(Tiles) * left.size());
     std::memset(right.data(), 0x55, sizeof(Tiles) * right.size());
-    const FmaOperands operands = {reinterpret_cast<char*>(left.data()), reinterpret_cast<char*>(right.data()), left_pairs, right_pairs};
+    const FmaOperands operands = {reinterpret_cast<char*>(left.data()), reinterpret_cast<char*>(right.data()), left_pairs,
+                                  right_pairs};
     fma_operands_emulated.bf16.fill(operands);
     kernel_and_clocks<float>("bf16", fma_operands_emulated.bf16, 30, &operands);
     fma_operands_emulated.int8.fill(operands);

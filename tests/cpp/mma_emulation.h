@@ -1,5 +1,5 @@
-// Products of fragments on the host: the instructions of cuda/simt/mma.cuh by the element tables of the PTX ISA (mma.m16n8k8 to k64,
-// and m8n8k4), not from the kernels' headers. Included by cuda/simt/mma.cuh under ROOFLINE_CUDA_EMULATED.
+// Products of fragments on the host: the instructions of cuda/simt/mma.cuh by the element tables of the PTX ISA (mma.m16n8k8 to
+// k64, and m8n8k4), not from the kernels' headers. Included by cuda/simt/mma.cuh under ROOFLINE_CUDA_EMULATED.
 #pragma once
 
 #include <cstring>

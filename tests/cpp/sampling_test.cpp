@@ -271,8 +271,8 @@ TEST(Bracketed, ARoofWithAClockOfItsOwnIsNextToTheTarget) {
   };
   Target compute = named('c');
   compute.clock = [] { return 3e9; };
-  const Bracketed result =
-      sample_bracketed(backend, named('w'), {named('m'), compute, named('l')}, quick(), [&](const auto&) { return std::size_t{1}; }, nullptr);
+  const Bracketed result = sample_bracketed(
+      backend, named('w'), {named('m'), compute, named('l')}, quick(), [&](const auto&) { return std::size_t{1}; }, nullptr);
   EXPECT_EQ(order, "mlcwclm");
   EXPECT_EQ(result.before_s.size(), 3u);
   for (const auto& samples : result.after_s) EXPECT_GE(samples.size(), 3u);
@@ -287,8 +287,8 @@ TEST(Bracketed, AGpuIsAwakeBeforeItsFirstBracket) {
     Target roof;
     roof.sets = {{[&](Queue&) { backend.cost_s += ++launches < 6 ? 2e-3 : 1e-3; }}};
     int freezes = 0;
-    const Bracketed result =
-        sample_bracketed(backend, target(backend), {roof}, quick(), [&](const auto&) { return ++freezes, std::size_t{0}; }, nullptr);
+    const Bracketed result = sample_bracketed(
+        backend, target(backend), {roof}, quick(), [&](const auto&) { return ++freezes, std::size_t{0}; }, nullptr);
     EXPECT_EQ(result.before_s[0][0], on_host ? 2e-3 : 1e-3);
     EXPECT_EQ(freezes, 1 + result.repeats);
   }
@@ -302,7 +302,8 @@ TEST(Bracketed, ARoofThatMovesIsTriedThreeTimesAndSaid) {
   Target made;
   made.sets = {{[&](Queue&) { backend.cost_s += 1e-3, roof_s *= 1.001; }}};  // every run of the target slows the roof down
   int freezes = 0;
-  const Bracketed result = sample_bracketed(backend, made, {roof}, quick(), [&](const auto&) { return ++freezes, std::size_t{0}; }, nullptr);
+  const Bracketed result =
+      sample_bracketed(backend, made, {roof}, quick(), [&](const auto&) { return ++freezes, std::size_t{0}; }, nullptr);
   EXPECT_TRUE(result.roof_moved);
   EXPECT_EQ(result.repeats, 2);
   EXPECT_EQ(freezes, 3);
@@ -335,7 +336,8 @@ TEST(Bracketed, ContentionIsTriedAgainAndSaid) {
   Scripted backend;
   backend.load.run_delay_share = 0.5;
   backend.load.wall_s = 0.5;
-  const Bracketed result = sample_bracketed(backend, target(backend), {target(backend)}, quick(), [&](const auto&) { return std::size_t{0}; }, nullptr);
+  const Bracketed result =
+      sample_bracketed(backend, target(backend), {target(backend)}, quick(), [&](const auto&) { return std::size_t{0}; }, nullptr);
   EXPECT_TRUE(result.contended);
   EXPECT_EQ(result.repeats, 2);
   EXPECT_EQ(backend.loads, 3);

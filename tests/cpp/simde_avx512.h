@@ -66,7 +66,8 @@ union RooflineLanes {
   union { simde__m512 vector; uint32_t word[16]; } x = {a}, y = {b};
   for (int i = 0; i < 16; ++i)
     for (int half = 0; half < 2; ++half) {
-      const uint32_t of_x = half ? x.word[i] & 0xFFFF0000u : x.word[i] << 16, of_y = half ? y.word[i] & 0xFFFF0000u : y.word[i] << 16;
+      const uint32_t of_x = half ? x.word[i] & 0xFFFF0000u : x.word[i] << 16,
+                     of_y = half ? y.word[i] & 0xFFFF0000u : y.word[i] << 16;
       float p, q;
       __builtin_memcpy(&p, &of_x, 4), __builtin_memcpy(&q, &of_y, 4);
       sum.lane[i] += p * q;

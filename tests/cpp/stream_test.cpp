@@ -57,7 +57,8 @@ class StreamTest : public TableTest<StreamKernels> {
   const StreamKernels& table() const { return *GetParam().table; }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, StreamTest, testing::ValuesIn(kTested), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, StreamTest, testing::ValuesIn(kTested),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 // Small whole numbers, whose sums are exact in any order.
 template <class T>
@@ -108,8 +109,9 @@ void writes(const StreamKernels& table, int width) {
           EXPECT_EQ(table.run[width][access][non_temporal]({a.data(), b.data(), c.data(), factor, n, 2, streams, false, 1}), 0);
           ASSERT_TRUE(c.guarded()) << n << " elements, access " << access << ", " << streams << " streams";
           const auto [wrong, right] = std::mismatch(c.data(), c.data() + n, expected.data());
-          ASSERT_EQ(wrong, c.data() + n) << "element " << wrong - c.data() << " of " << n << " is " << *wrong << " and not " << *right
-                                         << ", access " << access << ", " << streams << " streams, non_temporal " << non_temporal;
+          ASSERT_EQ(wrong, c.data() + n) << "element " << wrong - c.data() << " of " << n << " is " << *wrong << " and not "
+                                         << *right << ", access " << access << ", " << streams << " streams, non_temporal "
+                                         << non_temporal;
         }
       }
     }
@@ -138,7 +140,8 @@ TEST_P(StreamTest, LoadsTouchTheirRange) {
         char* start = static_cast<char*>(memory) + 2 * page - std::min(size, page);  // ends at a page's end, or spans several
         const std::int64_t n = size / (width ? 8 : 4);
         std::vector<unsigned char> expected(64);
-        for (std::size_t at = start - static_cast<char*>(memory); at < start - static_cast<char*>(memory) + size; ++at) expected[at / page] = 1;
+        for (std::size_t at = start - static_cast<char*>(memory); at < start - static_cast<char*>(memory) + size; ++at)
+          expected[at / page] = 1;
         EXPECT_EQ(table().loads[width]({start, nullptr, nullptr, 0, n, 2, streams, false, 1}), 0);
         EXPECT_EQ(touched(memory, bytes), expected) << size << " bytes, " << streams << " streams";
         munmap(memory, bytes);

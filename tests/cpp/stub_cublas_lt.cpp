@@ -91,8 +91,8 @@ std::int64_t size_of(Type type) {
 
 double scalar(Type type, const void* at) { return read(type, at, 0); }
 
-// Where the reference's figure has the scale of block `block` of row or column `i`: tiles of 128 by 4, 16 bytes to a row of the tile,
-// in which the four quarters of it stand side by side.
+// Where the reference's figure has the scale of block `block` of row or column `i`: tiles of 128 by 4, 16 bytes to a row of the
+// tile, in which the four quarters of it stand side by side.
 std::uint64_t tiled(std::uint64_t i, std::uint64_t block, std::uint64_t blocks) {
   const std::uint64_t tile = i / 128 * ((blocks + 3) / 4) + block / 4;
   return tile * 512 + i % 128 % 32 * 16 + i % 128 / 32 * 4 + block % 4;

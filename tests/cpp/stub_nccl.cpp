@@ -1,5 +1,5 @@
-// A shared library with NCCL's names for the fake runtime, where every GPU's memory is the host's: a group's calls are gathered, and
-// done when it ends, over all ranks at once as NCCL's reference says.
+// A shared library with NCCL's names for the fake runtime, where every GPU's memory is the host's: a group's calls are gathered,
+// and done when it ends, over all ranks at once as NCCL's reference says.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -114,7 +114,8 @@ Status ncclGroupEnd() {
     }
     case Kind::all_gather:
       for (const Call& to : group)
-        for (const Call& from : group) std::memcpy(to.to + static_cast<std::size_t>(from.rank) * count * each, from.from, count * each);
+        for (const Call& from : group)
+          std::memcpy(to.to + static_cast<std::size_t>(from.rank) * count * each, from.from, count * each);
       break;
     default:
       for (const Call& send : group)

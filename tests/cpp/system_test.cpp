@@ -125,7 +125,8 @@ TEST_F(SystemTest, TheSmallestMemoryOfAllAncestorsCounts) {
 TEST_F(SystemTest, LimitsOfTheProcess) {
   const std::string head = "Limit                     Soft Limit           Hard Limit           Units     \n";
   const auto limits = [&](const std::string& data, const std::string& space) {
-    write("/proc/self/limits", head + "Max data size             " + data + "  unlimited            bytes\nMax address space         " + space +
+    write("/proc/self/limits", head + "Max data size             " + data +
+                                   "  unlimited            bytes\nMax address space         " + space +
                                    "  unlimited            bytes\n");
   };
   write("/proc/meminfo", "MemAvailable:     9000 kB\n");

@@ -1,4 +1,4 @@
-// Kernel tables by instruction set, as parameters of a test: those of this build, and AVX-512 by SIMDe's emulation where it is installed.
+// Kernel tables by instruction set, as parameters of a test: those of this build, and AVX-512 by SIMDe's emulation if installed.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -38,7 +38,8 @@ ROOFLINE_INLINE __m256i paired(Vec low, Vec high) {
 template <bool NonTemporal>
 ROOFLINE_INLINE void narrow_pairs(Bf16* p, Vec low, Vec high) {
   const __m256i words = paired(low, high);
-  NonTemporal ? _mm256_stream_si256(reinterpret_cast<__m256i*>(p), words) : _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), words);
+  NonTemporal ? _mm256_stream_si256(reinterpret_cast<__m256i*>(p), words)
+              : _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), words);
 }
 ROOFLINE_INLINE __m128i narrow(const Bf16*, Vec x) {
   const __m256i words = _mm256_srli_epi32(rounded(x), 16);

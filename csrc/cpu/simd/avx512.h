@@ -157,7 +157,9 @@ ROOFLINE_INLINE Vec load_partial(const Bf16* p, int n, Vec other) {
 ROOFLINE_INLINE Vec load_partial(const Fp16* p, int n, Vec other) {
   return first_lanes(widen(p, _mm512_castsi512_si256(load_halves(p, n))), n, other);
 }
-ROOFLINE_INLINE void store_halves(void* p, int n, __m256i x) { _mm512_mask_storeu_epi16(p, first_halves(n), _mm512_castsi256_si512(x)); }
+ROOFLINE_INLINE void store_halves(void* p, int n, __m256i x) {
+  _mm512_mask_storeu_epi16(p, first_halves(n), _mm512_castsi256_si512(x));
+}
 ROOFLINE_INLINE void store_partial(Bf16* p, int n, Vec x) { store_halves(p, n, narrow(p, x)); }
 ROOFLINE_INLINE void store_partial(Fp16* p, int n, Vec x) { store_halves(p, n, narrow(p, x)); }
 // As widen_pairs and narrow_pairs, of the first n numbers, 0 < n < 2 kLanes; the others come from `other`.

@@ -118,7 +118,8 @@ ROOFLINE_INLINE Vec exp2(Vec x) { return select_less(x, set1(-1021), zero(), exp
 
 // tanh(x), within 4e-15 of itself: by powers of e, and where their difference would lose digits by Taylor's polynomial.
 ROOFLINE_INLINE Vec tanh(Vec x) {
-  constexpr double kTaylor[] = {-929569.0 / 638512875, 21844.0 / 6081075, -1382.0 / 155925, 62.0 / 2835, -17.0 / 315, 2.0 / 15, -1.0 / 3, 1.0};
+  constexpr double kTaylor[] = {-929569.0 / 638512875, 21844.0 / 6081075, -1382.0 / 155925, 62.0 / 2835,
+                                -17.0 / 315,           2.0 / 15,          -1.0 / 3,         1.0};
   const Vec size = max(x, -x), square = x * x;
   Vec small = set1(kTaylor[0]);
 #pragma GCC unroll 8

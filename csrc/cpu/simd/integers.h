@@ -1,10 +1,10 @@
-// Whole numbers in the bits of fp32 vectors: what products of int8 and weights of few bits need beside cpu/simd/simd.h. Loads, stores,
-// set1 and transpose keep bits as they are.
+// Whole numbers in the bits of fp32 vectors: what products of int8 and weights of few bits need beside cpu/simd/simd.h. Loads,
+// stores, set1 and transpose keep bits as they are.
 //
-// add_words: int32. add_pairs: c + the two products of 16-bit numbers of every lane of a and b, int32. widen_pairs_of_bytes: 2 kLanes
-// int8 numbers in 16 bits each. widen_bytes: kLanes int8 numbers in fp32. of_words: int32 in fp32. nibble: of each of kLanes words the
-// 4 bits n from bit 4 at on, as 1 + n / 16 in fp32: they become the first bits of a fraction. nibble_pairs: of both halves of each
-// word the 4 bits from bit 4 at on, in 16 bits each.
+// add_words: int32. add_pairs: c + the two products of 16-bit numbers of every lane of a and b, int32. widen_pairs_of_bytes: 2
+// kLanes int8 numbers in 16 bits each. widen_bytes: kLanes int8 numbers in fp32. of_words: int32 in fp32. nibble: of each of kLanes
+// words the 4 bits n from bit 4 at on, as 1 + n / 16 in fp32: they become the first bits of a fraction. nibble_pairs: of both
+// halves of each word the 4 bits from bit 4 at on, in 16 bits each.
 #pragma once
 
 #include "cpu/simd/simd.h"
@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint32_t kOne = 0x3F800000u;  // 1 in fp32
 constexpr int kFraction = 19;                // where the first 4 bits of a fraction lie
 
-// A compiler that adds whole numbers in another order, as it may, keeps products of many steps at once, and has no registers for them.
+// A compiler that adds whole numbers in another order, as it may, keeps products of many steps at once, and runs out of registers.
 ROOFLINE_INLINE Vec in_order(Vec sum) {
 #if defined(__x86_64__) && !defined(ROOFLINE_SIMDE)
   asm("" : "+v"(sum));
@@ -62,7 +62,8 @@ ROOFLINE_INLINE Vec nibble_pairs(const std::uint32_t* p, int at) {
 ROOFLINE_INLINE Vec nibble(const std::uint32_t* p, int at) {
   const __m512i words = _mm512_loadu_si512(p);
   const int left = kFraction - 4 * at;
-  const __m512i moved = left >= 0 ? _mm512_slli_epi32(words, left >= 0 ? left : 0) : _mm512_srli_epi32(words, left >= 0 ? 0 : -left);
+  const __m512i moved =
+      left >= 0 ? _mm512_slli_epi32(words, left >= 0 ? left : 0) : _mm512_srli_epi32(words, left >= 0 ? 0 : -left);
   const __m512i fraction = _mm512_and_si512(moved, _mm512_set1_epi32(15 << kFraction));
   return _mm512_castsi512_ps(_mm512_or_si512(fraction, _mm512_set1_epi32(static_cast<int>(kOne))));
 }

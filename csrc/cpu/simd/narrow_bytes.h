@@ -14,7 +14,7 @@ typedef std::uint32_t Words __attribute__((vector_size(4 * kLanes)));
 typedef float Numbers __attribute__((vector_size(4 * kLanes)));
 typedef std::uint8_t Bytes __attribute__((vector_size(kLanes)));
 
-// Sign, exponent and `Fraction` bits of each number, the exponent of 1 being `Bias` and the largest number having the bits `Largest`.
+// Sign, exponent and `Fraction` bits of each number, the exponent of 1 being `Bias`, the bits of the largest number `Largest`.
 template <int Fraction, int Bias, std::uint32_t Largest, std::uint32_t Nan>
 ROOFLINE_INLINE void narrow_floats(const Numbers& x, Bytes& y) {
   constexpr int kDropped = 23 - Fraction;
@@ -27,7 +27,8 @@ ROOFLINE_INLINE void narrow_floats(const Numbers& x, Bytes& y) {
   const Numbers sum = __builtin_bit_cast(Numbers, size) + __builtin_bit_cast(Numbers, magic);
   const Words subnormal = __builtin_bit_cast(Words, sum) - kMagic;
   Words found = size < (static_cast<std::uint32_t>(128 - Bias) << 23) ? subnormal : normal;
-  found = size > ((127 - Bias + (Largest >> Fraction)) << 23 | (Largest & ((1u << Fraction) - 1)) << kDropped) ? Words{} + Largest : found;
+  found = size > ((127 - Bias + (Largest >> Fraction)) << 23 | (Largest & ((1u << Fraction) - 1)) << kDropped) ? Words{} + Largest
+                                                                                                               : found;
   found = size > 0x7F800000u ? Words{} + Nan : found;
   y = __builtin_convertvector(found | (bits >> 24 & 0x80u), Bytes);
 }

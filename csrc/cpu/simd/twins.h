@@ -1,6 +1,6 @@
 // Vectors of bf16 as twins: the even elements in one vector, the odd ones in another. They are halves of 32-bit words in memory, so
-// that loading takes a shift and a mask, and storing a shift and a blend: no shuffles, of which a core does fewer in a cycle. A kernel
-// file includes it where the order of elements in registers does not matter.
+// that loading takes a shift and a mask, and storing a shift and a blend: no shuffles, of which a core does fewer in a cycle. A
+// kernel file includes it where the order of elements in registers does not matter.
 #pragma once
 
 #include <type_traits>

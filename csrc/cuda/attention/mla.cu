@@ -8,9 +8,8 @@
 #include <cmath>
 
 #include "cuda/attention/mla.cuh"
+#include "cuda/attention/split_bind.cuh"
 #include "cuda/kernels.h"
-#include "cuda/launch.cuh"
-#include "cuda/plan.h"
 #include "ops/mla_decode.h"
 
 namespace roofline::cuda {
@@ -25,36 +24,16 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) mla_kernel(const MlaWork w
 
 template <class T, class Shape>
 Bound mla_with(const MlaDecode& problem, Device& device, const Buffers& buffers) {
-  const Properties& gpu = device.properties();
-  const std::size_t shared_bytes = static_cast<std::size_t>(buffers.shared_bytes);
-  allow_shared(device, mla_kernel<T, Shape>, buffers.shared_bytes);
-  const KernelFacts facts = kernel_facts(device, mla_kernel<T, Shape>, Shape::kThreads, shared_bytes);
-
   MlaWork work;
   const std::int64_t rows = problem.heads * problem.seq_q;
   work.q_latent = problem.q_latent, work.q_rope = problem.q_rope, work.c = problem.c, work.k_rope = problem.k_rope;
   work.out = problem.out, work.rows = static_cast<int>(rows), work.seq_q = static_cast<int>(problem.seq_q);
   work.keys = static_cast<int>(problem.seq_kv), work.rank = static_cast<int>(problem.kv_lora_rank);
-  work.rope_dim = static_cast<int>(problem.qk_rope_head_dim), work.slots = buffers.slots, work.causal = problem.causal;
+  work.rope_dim = static_cast<int>(problem.qk_rope_head_dim), work.causal = problem.causal;
   work.row_chunks = static_cast<int>(ceil_div(rows, Shape::kRows));
   work.scale = static_cast<float>(1.4426950408889634 /
                                   std::sqrt(static_cast<double>(problem.qk_nope_head_dim + problem.qk_rope_head_dim)));
-  const std::int64_t resident = std::int64_t{gpu.sms} * std::max(facts.blocks_per_sm, 1);
-  work.split = plan_split(problem.batch * work.row_chunks, ceil_div(problem.seq_kv, Shape::kStepKeys), resident,
-                          kLeastSplitKeys / Shape::kStepKeys);
-
-  Bound bound;
-  bound.plan.set("implementation", "split_kv/mma/" + gpu.architecture());
-  bound.plan.set("query_block", Shape::kRows);
-  bound.plan.set("kv_block", Shape::kStepKeys);
-  bound.plan.set("kv_buffers", buffers.slots);
-  const std::shared_ptr<void> memory = allocate_parts(work, Shape::kRows, Shape::kRank, device, bound.plan);
-  record(bound.plan, "", facts, work.split.blocks, Shape::kThreads);
-  bound.steps.push_back({"attention", [=, keep = memory](Queue& queue) {
-    mla_kernel<T, Shape><<<static_cast<unsigned>(work.split.blocks), Shape::kThreads, shared_bytes, stream(queue)>>>(work);
-    ROOFLINE_CUDA_LAUNCHED("mla_kernel");
-  }});
-  return bound;
+  return bind_split<Shape>(mla_kernel<T, Shape>, work, problem.batch * work.row_chunks, Shape::kRank, buffers, device);
 }
 
 template <class T>

@@ -8,9 +8,8 @@
 #include <cmath>
 
 #include "cuda/attention/split.cuh"
+#include "cuda/attention/split_bind.cuh"
 #include "cuda/kernels.h"
-#include "cuda/launch.cuh"
-#include "cuda/plan.h"
 #include "ops/attention.h"
 #include "ops/cached_attention.h"
 
@@ -40,41 +39,23 @@ struct Decode {
 template <class T, class Shape>
 Bound split_with(const Decode& problem, Device& device) {
   const Properties& gpu = device.properties();
-  SplitWork work;
   const Buffers buffers =
       plan_buffers(Shape::kFixedBytes, Shape::kSlotBytes, kMostSplitSlots, 2, gpu.shared_bytes_per_sm, gpu.shared_bytes_per_block);
   if (buffers.slots == 0)
     throw Unsupported(std::string(problem.op) + ": split_kv needs " + std::to_string(Shape::kFixedBytes + 2 * Shape::kSlotBytes) +
                       " bytes of shared memory, this GPU gives a block " + std::to_string(gpu.shared_bytes_per_block));
-  const std::size_t shared_bytes = static_cast<std::size_t>(buffers.shared_bytes);
-  allow_shared(device, split_kernel<T, Shape>, buffers.shared_bytes);
-  const KernelFacts facts = kernel_facts(device, split_kernel<T, Shape>, Shape::kThreads, shared_bytes);
 
-  const std::int64_t rows = problem.group * problem.seq_q, kv_heads = problem.batch * problem.kv_heads;
-  const std::int64_t chunks = ceil_div(rows, Shape::kRows);
-  const std::int64_t resident = std::int64_t{gpu.sms} * std::max(facts.blocks_per_sm, 1);
-  const std::int64_t least_steps = std::max<std::int64_t>(1, kLeastSplitKeys / Shape::kStepKeys);
-  work.split = plan_split(kv_heads * chunks, ceil_div(problem.keys, Shape::kStepKeys), resident, least_steps);
+  const std::int64_t rows = problem.group * problem.seq_q;
+  SplitWork work;
   work.q = problem.q, work.k = problem.k, work.v = problem.v, work.out = problem.out;
   work.sinks = problem.sinks, work.page_table = static_cast<const int*>(problem.page_table);
-  work.row_chunks = static_cast<int>(chunks), work.kv_heads = static_cast<int>(problem.kv_heads);
+  work.row_chunks = static_cast<int>(ceil_div(rows, Shape::kRows)), work.kv_heads = static_cast<int>(problem.kv_heads);
   work.rows = static_cast<int>(rows), work.seq_q = static_cast<int>(problem.seq_q), work.keys = static_cast<int>(problem.keys);
   work.window = static_cast<int>(std::min(problem.window, problem.keys)), work.head_dim = static_cast<int>(problem.head_dim);
-  work.page_size = static_cast<int>(problem.page_size), work.slots = buffers.slots, work.causal = problem.causal;
+  work.page_size = static_cast<int>(problem.page_size), work.causal = problem.causal;
   work.scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(problem.head_dim)));
-
-  Bound bound;
-  bound.plan.set("implementation", "split_kv/mma/" + gpu.architecture());
-  bound.plan.set("query_block", Shape::kRows);
-  bound.plan.set("kv_block", Shape::kStepKeys);
-  bound.plan.set("kv_buffers", buffers.slots);
-  const std::shared_ptr<void> memory = allocate_parts(work, Shape::kRows, Shape::kHeadDim, device, bound.plan);
-  record(bound.plan, "", facts, work.split.blocks, Shape::kThreads);
-  bound.steps.push_back({"attention", [=, keep = memory](Queue& queue) {
-    split_kernel<T, Shape><<<static_cast<unsigned>(work.split.blocks), Shape::kThreads, shared_bytes, stream(queue)>>>(work);
-    ROOFLINE_CUDA_LAUNCHED("split_kernel");
-  }});
-  return bound;
+  const std::int64_t units = problem.batch * problem.kv_heads * work.row_chunks;
+  return bind_split<Shape>(split_kernel<T, Shape>, work, units, Shape::kHeadDim, buffers, device);
 }
 
 template <class T>

@@ -97,7 +97,8 @@ struct Ranks {
     std::size_t free_bytes = 0, total_bytes = 0;
     ROOFLINE_CUDA(cudaMemGetInfo(&free_bytes, &total_bytes));
     void* made = nullptr;
-    if (static_cast<std::size_t>(size_bytes) > free_bytes || cudaMalloc(&made, static_cast<std::size_t>(size_bytes)) != cudaSuccess) {
+    if (static_cast<std::size_t>(size_bytes) > free_bytes ||
+        cudaMalloc(&made, static_cast<std::size_t>(size_bytes)) != cudaSuccess) {
       cudaGetLastError();
       throw OutOfMemory("cuda:" + std::to_string(gpu) + ": " + std::to_string(size_bytes) + " bytes are needed there for rank " +
                         std::to_string(rank) + ", " + std::to_string(free_bytes) + " are free; use fewer elements");
@@ -138,7 +139,8 @@ std::vector<char> difference(Device& device, DType dtype, const char* whole, con
   std::vector<char> a(static_cast<std::size_t>(elements * each)), b(a.size());
   device.copy_out(a.data(), whole, a.size());
   device.copy_out(b.data(), part, b.size());
-  for (std::int64_t i = 0; i < elements * each; i += each) from_double(dtype, to_double(dtype, &a[i]) - to_double(dtype, &b[i]), &a[i]);
+  for (std::int64_t i = 0; i < elements * each; i += each)
+    from_double(dtype, to_double(dtype, &a[i]) - to_double(dtype, &b[i]), &a[i]);
   return a;
 }
 
@@ -202,7 +204,8 @@ void enqueue(const Ranks& all, const Collective& problem) {
       case Pattern::all_to_all:
         for (int other = 0; other < ranks; ++other) {
           const std::size_t offset = static_cast<std::size_t>(other) * part_bytes;
-          check(library, library.send(static_cast<const char*>(rank.from) + offset, part, type, other, comm, rank.stream), "ncclSend");
+          check(library, library.send(static_cast<const char*>(rank.from) + offset, part, type, other, comm, rank.stream),
+                "ncclSend");
           check(library, library.receive(static_cast<char*>(rank.to) + offset, part, type, other, comm, rank.stream), "ncclRecv");
         }
         break;
@@ -244,7 +247,8 @@ Bound bind(const ops::CollectiveOf<pattern>& problem, Device& device) {
   bound.plan.set("implementation", "nccl/" + device.properties().architecture());
   bound.plan.set("library_implementation", "NCCL " + all->world.library.version);
   bound.plan.set("ranks", static_cast<int>(gpus.size()));
-  bound.plan.set("workspace_bytes", pattern == Pattern::all_reduce ? problem.elements * size_bytes(problem.dtype) : std::int64_t{0});
+  bound.plan.set("workspace_bytes",
+                 pattern == Pattern::all_reduce ? problem.elements * size_bytes(problem.dtype) : std::int64_t{0});
   bound.steps.push_back({problem.op, [all, problem](Queue&) { enqueue(*all, problem); }});
   return bound;
 }
@@ -254,7 +258,8 @@ std::vector<KernelEntry> kernels(std::initializer_list<DType> dtypes) {
   std::vector<KernelEntry> made;
   for (const DType dtype : dtypes)
     made.push_back(entry(Kernel<ops::CollectiveOf<pattern>, Device>{
-        "library", dtype, "", "NCCL between the GPUs of this machine, this one as rank 0; its own stream is timed", bind<pattern>}));
+        "library", dtype, "", "NCCL between the GPUs of this machine, this one as rank 0; its own stream is timed",
+        bind<pattern>}));
   return made;
 }
 

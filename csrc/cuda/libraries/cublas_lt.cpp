@@ -43,7 +43,8 @@ static_assert(lt::scale_scalar_32f == int{CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32
               lt::scale_outer_vec_32f == int{CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F} &&
               lt::scale_vec128_32f == int{CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F} &&
               lt::scale_blk128x128_32f == int{CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F});
-static_assert(lt::pointers_to_host == int{CUBLASLT_POINTER_MODE_HOST} && lt::pointers_to_device == int{CUBLASLT_POINTER_MODE_DEVICE});
+static_assert(lt::pointers_to_host == int{CUBLASLT_POINTER_MODE_HOST} &&
+              lt::pointers_to_device == int{CUBLASLT_POINTER_MODE_DEVICE});
 static_assert(lt::layout_batch_count == int{CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT} &&
               lt::layout_batch_stride == int{CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET});
 static_assert(lt::pref_max_workspace_bytes == int{CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES} &&

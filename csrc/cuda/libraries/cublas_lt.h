@@ -1,6 +1,6 @@
 // cuBLASLt, opened with dlopen on first use. The few prototypes and numbers that are used are declared here, as NVIDIA's reference
-// gives them, so that its headers (and the 540 MB of the library) need not be there to build; cuda/libraries/cublas_lt.cpp compares them with
-// the headers where there are some.
+// gives them, so that its headers (and the 540 MB of the library) need not be there to build; cuda/libraries/cublas_lt.cpp compares
+// them with the headers where there are some.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,9 @@ using Description = struct DescriptionOpaque*;
 using Preference = struct PreferenceOpaque*;
 
 enum Status : int { success = 0, not_initialized = 1, alloc_failed = 3, invalid_value = 7, arch_mismatch = 8, not_supported = 15 };
-enum Type : int { r_32f = 0, r_64f = 1, r_16f = 2, r_8i = 3, r_32i = 10, r_16bf = 14, r_8f_e4m3 = 28, r_8f_e5m2 = 29, r_4f_e2m1 = 33 };
+enum Type : int {
+  r_32f = 0, r_64f = 1, r_16f = 2, r_8i = 3, r_32i = 10, r_16bf = 14, r_8f_e4m3 = 28, r_8f_e5m2 = 29, r_4f_e2m1 = 33
+};
 enum Compute : int { compute_32f = 68, compute_64f = 70, compute_32i = 72, compute_32f_fast_tf32 = 77 };
 enum Operation : int { op_n = 0, op_t = 1 };
 enum Epilogue : int { epilogue_default = 1, epilogue_relu = 2, epilogue_bias = 4, epilogue_gelu = 32 };

@@ -30,7 +30,8 @@ Nccl open_one(const std::string& file) {
   int version = 0;
   if (library.get_version(&version) != nccl::success) throw Unsupported("it does not tell its version");
   library.version = version_text(version);
-  if (version < kOldest) throw Unsupported("it is version " + library.version + "; " + version_text(kOldest) + " and newer have bf16");
+  if (version < kOldest)
+    throw Unsupported("it is version " + library.version + "; " + version_text(kOldest) + " and newer have bf16");
   library.path = SharedObject::path_of(library.all_reduce);
   from.keep();
   return library;

@@ -1,5 +1,5 @@
-// NCCL, opened with dlopen on first use. The few prototypes and numbers that are used are declared here, as NVIDIA's reference gives
-// them (docs.nvidia.com/deeplearning/nccl), so that its headers need not be there to build.
+// NCCL, opened with dlopen on first use. The few prototypes and numbers that are used are declared here, as NVIDIA's reference
+// gives them (docs.nvidia.com/deeplearning/nccl), so that its headers need not be there to build.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // NVML, opened with dlopen on first use: what a GPU says of itself, once (facts) and while it works (clocks, power, temperature and
 // what slows it). The few prototypes and numbers that are used are declared here, so that its header need not be there to build;
-// cuda/libraries/nvml.cpp compares them with it where it is. All of it is optional: what a driver, a GPU or a container does not tell is left
-// out.
+// cuda/libraries/nvml.cpp compares them with it where it is. All of it is optional: what a driver, a GPU or a container does not
+// tell is left out.
 #pragma once
 
 #include <condition_variable>

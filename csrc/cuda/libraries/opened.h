@@ -11,7 +11,7 @@
 
 namespace roofline::cuda {
 
-// A library of the process: the file preferred, then the system's; by its soname a copy that is loaded already (PyTorch's) is found.
+// A library of the process: the file preferred, then the system's; its soname finds a copy that is loaded already (PyTorch's).
 template <class Library>
 class Opened {
  public:

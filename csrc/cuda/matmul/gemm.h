@@ -12,9 +12,9 @@ namespace roofline::cuda {
 
 enum class Activation : std::uint8_t { none, relu, gelu_tanh };
 
-// Scales of fp8 and nvfp4 operands, laid out as cuBLASLt reads them. tensor: one number for all of a, one for all of b; row: one for
-// each row of a and each column of b; blocks_of_128: one for every 128 numbers along inner of these; squares: the same of a, and one
-// for every 128 x 128 of b; all in fp32. blocks_of_32 of fp8 in E8M0, blocks_of_16 of nvfp4 in E4M3, both in tiles.
+// Scales of fp8 and nvfp4 operands, laid out as cuBLASLt reads them. tensor: one number for all of a, one for all of b; row: one
+// for each row of a and each column of b; blocks_of_128: one for every 128 numbers along inner of these; squares: the same of a,
+// and one for every 128 x 128 of b; all in fp32. blocks_of_32 of fp8 in E8M0, blocks_of_16 of nvfp4 in E4M3, both in tiles.
 enum class Scaling : std::uint8_t { none, tensor, row, blocks_of_128, squares, blocks_of_32, blocks_of_16 };
 
 // Of the heuristic's proposals: the fastest, as timed on the operands when the plan is made, or the first, run once and not timed.

@@ -117,8 +117,8 @@ Bound library(const GroupedMatmul& problem, Device& device) {
     return static_cast<std::int64_t>(products.size());
   };
 
-  append(bound, "gather", bind_embedding({problem.dtype, rows, problem.tokens, problem.d_model, table(routing.token), problem.x, gathered},
-                                device));
+  append(bound, "gather",
+         bind_embedding({problem.dtype, rows, problem.tokens, problem.d_model, table(routing.token), problem.x, gathered}, device));
   const std::int64_t touched = multiply("up", problem.d_ff, problem.d_model, gathered, problem.w_up, up);
   if (problem.gated()) multiply("gate", problem.d_ff, problem.d_model, gathered, problem.w_gate, gate);
   switch (problem.activation) {

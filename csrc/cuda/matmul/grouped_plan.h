@@ -11,7 +11,7 @@ struct alignas(32) RowTile {
   std::int32_t expert, first, rows, index, of, first_tile;
 };
 
-// Few rows of an expert are read with little waste in tiles of 16; weights then bound the time. Many are multiplied from tiles of 64.
+// Few rows of an expert are read with little waste in tiles of 16; weights then bound the time. Many take tiles of 64.
 constexpr int tile_rows_of(std::int64_t rows, std::int64_t experts_with_rows) { return rows <= 16 * experts_with_rows ? 16 : 64; }
 
 // Tiles there can be at most: each expert that has a row may have one that is not full.

@@ -75,14 +75,15 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
     throw Unsupported(here + "takes d_model and d_ff in multiples of 8 (rows of whole 16 bytes), got " +
                       std::to_string(problem.d_model) + " and " + std::to_string(problem.d_ff) + "; use library");
   if (problem.all_experts() > kMostExperts)
-    throw Unsupported(here + "takes up to " + std::to_string(kMostExperts) + " experts, got " + std::to_string(problem.all_experts()) +
-                      "; use library");
+    throw Unsupported(here + "takes up to " + std::to_string(kMostExperts) + " experts, got " +
+                      std::to_string(problem.all_experts()) + "; use library");
   if (std::max(problem.d_model, problem.d_ff) > INT32_MAX - 256)
     throw Unsupported(here + "takes d_model and d_ff up to 2^31; use library");
   if (!aligned(problem.x, problem.w_up, problem.w_gate, problem.w_down, problem.out))
     throw Unsupported(here + "takes tensors that begin at multiples of 16 bytes; use library");
   const std::vector<std::int32_t> chosen = chosen_experts(problem, device);
-  const std::int64_t touched = static_cast<std::int64_t>(std::set<std::int32_t>(chosen.begin(), chosen.end()).size()) + problem.shared_experts;
+  const std::int64_t touched =
+      static_cast<std::int64_t>(std::set<std::int32_t>(chosen.begin(), chosen.end()).size()) + problem.shared_experts;
   const std::int64_t rows = problem.tokens * problem.per_token();
   const int tile_rows = tile_rows_of(rows, touched);
   const std::int64_t tiles = most_tiles(rows, problem.all_experts(), tile_rows);
@@ -141,7 +142,8 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
 std::vector<KernelEntry> grouped_matmul_kernels() {
   using K = Kernel<GroupedMatmul, Device>;
   const char* summary =
-      "all experts in one launch a matrix, on tensor cores by mma.sync: rows taken from x by token, the activation behind the first "
+      "all experts in one launch a matrix, on tensor cores by mma.sync: rows taken from x by token, the activation behind the "
+      "first "
       "product, results added up by token; routed anew in each launch";
   std::vector<KernelEntry> all = grouped_matmul_library_kernels();
   all.push_back(entry(K{"tiled", DType::fp16, "sm_80", summary, tiled<Fp16>}));

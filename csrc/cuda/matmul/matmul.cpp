@@ -26,8 +26,8 @@ bool along_inner(DType dtype) { return bits(dtype) <= 8; }
 // A step that writes b, [matrices, inner, columns], transposed to memory of its own, from which `gemm` then reads it.
 Step transpose_b(GemmProblem& gemm, Device& device, std::int64_t& transposed_bytes) {
   if (bits(gemm.dtype) < 8 && (gemm.inner % 2 != 0 || gemm.columns % 2 != 0))
-    throw Unsupported(name(gemm.dtype) + " products need an even inner and even columns, got " + std::to_string(gemm.inner) + " and " +
-                      std::to_string(gemm.columns));
+    throw Unsupported(name(gemm.dtype) + " products need an even inner and even columns, got " + std::to_string(gemm.inner) +
+                      " and " + std::to_string(gemm.columns));
   const std::int64_t bytes = size_bytes(gemm.dtype, product({gemm.batch, gemm.inner, gemm.columns}, "b"));
   const std::shared_ptr<void> to = workspace(device, bytes);
   transposed_bytes += bytes;
@@ -58,7 +58,8 @@ Bound bind_matmul(const ops::Matmul& problem, Device& device, bool fast_accumula
   using Activation = ops::Matmul::Activation;
   if (problem.bias) throw Unsupported("matmul library: a GPU's product adds no bias; use bias False and add it by bias_relu");
   if (problem.activation == Activation::gelu || problem.activation == Activation::silu)
-    throw Unsupported("matmul library: cuBLASLt's epilogues know relu and gelu_tanh; use one of these, or activation none and an operator of its own");
+    throw Unsupported("matmul library: cuBLASLt's epilogues know relu and gelu_tanh; use one of these, or no activation "
+                      "and an operator of its own");
   if (problem.activation == Activation::relu) gemm.activation = cuda::Activation::relu;
   if (problem.activation == Activation::gelu_tanh) gemm.activation = cuda::Activation::gelu_tanh;
   // b and the scales are the same in every launch, so what must be done to them is done here.

@@ -14,7 +14,8 @@ __global__ void __launch_bounds__(kScaleThreads) tile_scales_kernel(const std::u
                                                                     std::int64_t blocks, std::int64_t row_stride,
                                                                     std::int64_t block_stride) {
   const std::int64_t across = tiles_across(blocks), size = tiled_scale_bytes(rows, blocks);
-  for (std::int64_t i = std::int64_t{blockIdx.x} * kScaleThreads + threadIdx.x; i < size; i += std::int64_t{gridDim.x} * kScaleThreads) {
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kScaleThreads + threadIdx.x; i < size;
+       i += std::int64_t{gridDim.x} * kScaleThreads) {
     const std::int64_t tile = i / kScaleTileBytes, in_tile = i % kScaleTileBytes;
     const std::int64_t row = tile / across * kScaleTileRows + in_tile % 16 / 4 * 32 + in_tile / 16;
     const std::int64_t block = tile % across * kScaleTileBlocks + in_tile % 4;
@@ -27,7 +28,8 @@ __global__ void __launch_bounds__(kScaleThreads) square_scales_kernel(const floa
                                                                       float* __restrict__ to,          // [columns, pitch]
                                                                       std::int64_t blocks, std::int64_t columns) {
   const std::int64_t pitch = square_scale_pitch(blocks), size = columns * pitch;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * kScaleThreads + threadIdx.x; i < size; i += std::int64_t{gridDim.x} * kScaleThreads)
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kScaleThreads + threadIdx.x; i < size;
+       i += std::int64_t{gridDim.x} * kScaleThreads)
     to[i] = i % pitch < blocks ? from[i % pitch * columns + i / pitch] : 0.f;
 }
 

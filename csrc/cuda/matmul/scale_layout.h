@@ -1,4 +1,4 @@
-// Scales of blocks as cuBLASLt reads them ("Scaling factors layouts" of its reference): where they lie, and how many bytes they take.
+// Scales of blocks as cuBLASLt reads them ("Scaling factors layouts" of its reference): where they lie, and their size in bytes.
 #pragma once
 
 #include <cstdint>

@@ -22,10 +22,11 @@ Scaling scaling_of(const ops::Scales& scales, DType dtype) {
     if (scales.columns == 1) return Scaling::blocks_of_128;
     if (scales.columns == kBlock) return Scaling::squares;
   }
-  throw Unsupported("cuBLASLt takes scales of blocks of 128 in fp32 (scale_columns 1 or 128) or of 32 in 8 bits of fp8_e4m3, and of "
-                    "16 in 8 bits of nvfp4, there alone in two levels; got scale_block " + std::to_string(scales.block) +
-                    ", scale_columns " + std::to_string(scales.columns) + ", scale_bits " + std::to_string(bits(scales.dtype)) +
-                    (scales.kind == Kind::two_level ? " in two levels" : "") + " of " + name(dtype));
+  throw Unsupported(
+      "cuBLASLt takes scales of blocks of 128 in fp32 (scale_columns 1 or 128) or of 32 in 8 bits of fp8_e4m3, and of "
+      "16 in 8 bits of nvfp4, there alone in two levels; got scale_block " +
+      std::to_string(scales.block) + ", scale_columns " + std::to_string(scales.columns) + ", scale_bits " +
+      std::to_string(bits(scales.dtype)) + (scales.kind == Kind::two_level ? " in two levels" : "") + " of " + name(dtype));
 }
 
 }  // namespace
@@ -79,9 +80,9 @@ std::vector<Step> lay_out(const ops::Scales& scales, GemmProblem& gemm, Device& 
       break;
   }
   if (scales.kind == ops::Scales::Kind::two_level)
-    gemm.alpha_beta = step("scales of tensors", 2 * sizeof(float), [=, a = scales.a_whole, b = scales.b_whole](CUstream_st* on, void* to) {
-      launch_product_factors(on, a, b, to);
-    });
+    gemm.alpha_beta =
+        step("scales of tensors", 2 * sizeof(float),
+             [=, a = scales.a_whole, b = scales.b_whole](CUstream_st* on, void* to) { launch_product_factors(on, a, b, to); });
   return steps;
 }
 

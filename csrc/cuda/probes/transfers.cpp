@@ -1,4 +1,4 @@
-// host_copy and peer_copy: the copy engines between a GPU's memory and the host's or another GPU's, and a kernel that does the same.
+// host_copy and peer_copy: the copy engines between a GPU's memory and the host's or another GPU's, and a kernel that does it.
 //
 // Memory on the far side is taken in bind and freed with the last launch. With two directions at once, what leaves has a stream of
 // its own, which starts after and ends before what the device's own stream does around it: the clock sees both.
@@ -125,8 +125,9 @@ std::string pci_attribute(std::string bus_id, const char* name) {
 
 Bound host_copy(const HostCopy& problem, Device& device, const char* variant, Memory (*allocate)(std::int64_t)) {
   const std::int64_t size = problem.size_bytes;
-  Bound bound = bind(problem, device,
-                     {[=] { return allocate(size); }, by_engine(size, cudaMemcpyHostToDevice), by_engine(size, cudaMemcpyDeviceToHost)});
+  Bound bound =
+      bind(problem, device,
+           {[=] { return allocate(size); }, by_engine(size, cudaMemcpyHostToDevice), by_engine(size, cudaMemcpyDeviceToHost)});
   bound.plan.set("implementation", std::string(variant) + "/copy engine");
   bound.plan.set("host_bytes", Value(size * (problem.in + problem.out)));
   for (const char* name : {"current_link_speed", "current_link_width"})
@@ -220,8 +221,9 @@ Bound peer_by_kernel(const PeerCopy& problem, Device& device) { return peer_copy
 
 std::vector<KernelEntry> host_copy_kernels() {
   using K = Kernel<HostCopy, Device>;
-  return {entry(K{"pageable", DType::int8, "", "the driver copies through pinned memory of its own; the host waits", host_pageable}),
-          entry(K{"pinned", DType::int8, "", "the copy engine reads or writes pinned memory of the host", host_pinned})};
+  return {
+      entry(K{"pageable", DType::int8, "", "the driver copies through pinned memory of its own; the host waits", host_pageable}),
+      entry(K{"pinned", DType::int8, "", "the copy engine reads or writes pinned memory of the host", host_pinned})};
 }
 
 std::vector<KernelEntry> peer_copy_kernels() {

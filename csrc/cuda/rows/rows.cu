@@ -75,16 +75,16 @@ template <class T>
 Bound rms_norm(const ops::RmsNorm& problem, Device& device) {
   const Chosen chosen = choose(problem, problem.eps, {problem.y}, {problem.weight}, kKeptChunks);
   return bind_rows("fused", "rms_norm", problem, device, chosen, problem.row_bytes(),
-                   chosen.plan.kept ? rms_norm_kept<T> : rms_norm_looped<T>, in<T>(problem.x), in<T>(problem.weight),
-                   out<T>(problem.y));
+                   chosen.plan.kept ? rms_norm_kept<T, false> : rms_norm_looped<T, false>, in<T>(problem.x), in<T>(problem.weight),
+                   out<T>(nullptr), out<T>(problem.y));
 }
 
 template <class T>
 Bound residual_rms_norm(const ops::ResidualRmsNorm& problem, Device& device) {
   const Chosen chosen = choose(problem, problem.eps, {problem.residual, problem.y}, {problem.weight}, kKeptPairs);
   return bind_rows("fused", "residual_rms_norm", problem, device, chosen, problem.row_bytes(),
-                   chosen.plan.kept ? residual_rms_norm_kept<T> : residual_rms_norm_looped<T>, in<T>(problem.x),
-                   in<T>(problem.weight), out<T>(problem.residual), out<T>(problem.y));
+                   chosen.plan.kept ? rms_norm_kept<T, true> : rms_norm_looped<T, true>, in<T>(problem.x), in<T>(problem.weight),
+                   out<T>(problem.residual), out<T>(problem.y));
 }
 
 template <class T>

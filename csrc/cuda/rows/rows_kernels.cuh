@@ -1,4 +1,4 @@
-// Kernels over rows: softmax, rms_norm, residual_rms_norm, layer_norm and bias_relu. A team of threads takes one row at a time.
+// Kernels over rows: softmax, rms_norm (also of a residual), layer_norm and bias_relu. A team of threads takes one row at a time.
 //
 // kept:   a row is read once, 128 bits at a time, all of it in flight at once, and stays in its team's registers until its result
 //         is written. Weights come from L1 after the first row. Rows are aligned, and at most kMostTeam * kKeptChunks vectors long.
@@ -77,6 +77,15 @@ struct Kept {
       if (const int chunk = team.rank + v * team.size; chunk < chunks) each(chunk, pack[v]);
   }
 };
+
+// The same for looped rows of x: each(where the row begins, its Run, the row, team).
+template <class T, class Each>
+__device__ inline void each_looped_row(const RowsWork& work, float* shared, const T* x, Each each) {
+  each_row(work, shared, [&](std::int64_t row, Team& team) {
+    const std::int64_t at = row * work.columns;
+    each(at, Run<T>(x + at, row < work.rows ? work.columns : 0, work.vectors), x + at, team);
+  });
+}
 
 // Chunks of a looped row: each(chunk, pack, IsWhole), with four loads in flight per thread.
 template <bool Fresh, class T, class Each>
@@ -159,16 +168,14 @@ __global__ void __launch_bounds__(kLoopedTeam, kLoopedBlocks) softmax_looped(con
                                                                              T* __restrict__ y,        // [rows, columns]
                                                                              RowsWork work) {
   __shared__ float shared[64];
-  each_row(work, shared, [&](std::int64_t row, Team& team) {
-    const T* const from = x + row * work.columns;
-    const Run<T> run(from, row < work.rows ? work.columns : 0, work.vectors);
+  each_looped_row(work, shared, x, [&](std::int64_t at, const Run<T>& run, const T* from, Team& team) {
     const Exponentials of = exponentials_of<T>(run, from, team);
     each_chunk<true>(run, from, team, 0.f, [&](std::int64_t chunk, const Pack<T>& pack, auto is_whole) {
       Pack<T> out;
 #pragma unroll
       for (int j = 0; j < run.kLanes; ++j)
         out.lane[j] = from_float<T>(exponential<T>(to_float(pack.lane[j]) - of.largest) * of.inverse);
-      store_chunk<decltype(is_whole)::value>(run, y + row * work.columns, chunk, out);
+      store_chunk<decltype(is_whole)::value>(run, y + at, chunk, out);
     });
   });
 }
@@ -230,41 +237,6 @@ __device__ inline float root_scale(float sum, const RowsWork& work) {
   return 1.f / sqrtf(sum / static_cast<float>(work.columns) + work.eps);
 }
 
-template <class T>
-__global__ void __launch_bounds__(kMostTeam, 1) rms_norm_kept(const T* __restrict__ x,       // [rows, columns]
-                                                              const T* __restrict__ weight,  // [columns]
-                                                              T* __restrict__ y,             // [rows, columns]
-                                                              RowsWork work) {
-  __shared__ float shared[64];
-  each_row(work, shared, [&](std::int64_t row, Team& team) {
-    Kept<T> kept(work, row);
-    kept.template load<true>(x + row * work.columns, team, 0.f);
-    float sum = 0.f;
-#pragma unroll
-    for (int v = 0; v < kKeptChunks; ++v) sum += sum_of(kept.pack[v], square);
-    const float scale = root_scale(team.sum(sum), work);
-    kept.forget_all();
-    kept.each_own(team, [&](int chunk, const Pack<T>& pack) {
-      store_kept<T>(pack, weight, nullptr, y + row * work.columns, chunk, 0.f, scale);
-    });
-  });
-}
-
-template <class T>
-__global__ void __launch_bounds__(kLoopedTeam, kLoopedBlocks) rms_norm_looped(const T* __restrict__ x,       // [rows, columns]
-                                                                              const T* __restrict__ weight,  // [columns]
-                                                                              T* __restrict__ y,             // [rows, columns]
-                                                                              RowsWork work) {
-  __shared__ float shared[64];
-  each_row(work, shared, [&](std::int64_t row, Team& team) {
-    const T* const from = x + row * work.columns;
-    const Run<T> run(from, row < work.rows ? work.columns : 0, work.vectors);
-    float sum = 0.f;
-    each_chunk<true>(run, from, team, 0.f, [&](std::int64_t, const Pack<T>& pack, auto) { sum += sum_of(pack, square); });
-    store_looped<true, T>(run, from, weight, nullptr, y + row * work.columns, team, 0.f, root_scale(team.sum(sum), work));
-  });
-}
-
 // residual + x, rounded to what the residual stores: the normalisation takes what a later reader will see.
 template <class T>
 __device__ inline Pack<T> add(const Pack<T>& a, const Pack<T>& b) {
@@ -274,55 +246,60 @@ __device__ inline Pack<T> add(const Pack<T>& a, const Pack<T>& b) {
   return sum;
 }
 
-template <class T>
-__global__ void __launch_bounds__(kMostTeam, 1)
-    residual_rms_norm_kept(const T* __restrict__ x,       // [rows, columns]
-                           const T* __restrict__ weight,  // [columns]
-                           T* __restrict__ residual,      // [rows, columns], read and written
-                           T* __restrict__ y,             // [rows, columns]
-                           RowsWork work) {
+// rms_norm, and with Residual residual_rms_norm.
+template <class T, bool Residual>
+__global__ void __launch_bounds__(kMostTeam, 1) rms_norm_kept(const T* __restrict__ x,       // [rows, columns]
+                                                              const T* __restrict__ weight,  // [columns]
+                                                              T* __restrict__ residual,      // [rows, columns], read and written
+                                                              T* __restrict__ y,             // [rows, columns]
+                                                              RowsWork work) {
   __shared__ float shared[64];
+  constexpr int kChunks = Residual ? kKeptPairs : kKeptChunks;
   each_row(work, shared, [&](std::int64_t row, Team& team) {
-    T* const sums = residual + row * work.columns;
-    Kept<T, kKeptPairs> kept(work, row), before(work, row);
+    T* const sums = Residual ? residual + row * work.columns : nullptr;
+    Kept<T, kChunks> kept(work, row);
     kept.template load<true>(x + row * work.columns, team, 0.f);
-    before.template load<false>(sums, team, 0.f);
+    if constexpr (Residual) {
+      Kept<T, kChunks> before(work, row);
+      before.template load<false>(sums, team, 0.f);
+#pragma unroll
+      for (int v = 0; v < kChunks; ++v) kept.pack[v] = add(before.pack[v], kept.pack[v]);
+    }
     float sum = 0.f;
 #pragma unroll
-    for (int v = 0; v < kKeptPairs; ++v) {
-      kept.pack[v] = add(before.pack[v], kept.pack[v]);
-      sum += sum_of(kept.pack[v], square);
-    }
+    for (int v = 0; v < kChunks; ++v) sum += sum_of(kept.pack[v], square);
     const float scale = root_scale(team.sum(sum), work);
     kept.forget_all();
     kept.each_own(team, [&](int chunk, const Pack<T>& pack) {
-      store(sums + chunk * Pack<T>::kLanes, pack);
+      if constexpr (Residual) store(sums + chunk * Pack<T>::kLanes, pack);
       store_kept<T>(pack, weight, nullptr, y + row * work.columns, chunk, 0.f, scale);
     });
   });
 }
 
-template <class T>
+template <class T, bool Residual>
 __global__ void __launch_bounds__(kLoopedTeam, kLoopedBlocks)
-    residual_rms_norm_looped(const T* __restrict__ x,       // [rows, columns]
-                             const T* __restrict__ weight,  // [columns]
-                             T* __restrict__ residual,      // [rows, columns], read and written
-                             T* __restrict__ y,             // [rows, columns]
-                             RowsWork work) {
+    rms_norm_looped(const T* __restrict__ x,       // [rows, columns]
+                    const T* __restrict__ weight,  // [columns]
+                    T* __restrict__ residual,      // [rows, columns], read and written
+                    T* __restrict__ y,             // [rows, columns]
+                    RowsWork work) {
   __shared__ float shared[64];
-  each_row(work, shared, [&](std::int64_t row, Team& team) {
-    const T* const from = x + row * work.columns;
-    T* const sums = residual + row * work.columns;
-    const Run<T> run(from, row < work.rows ? work.columns : 0, work.vectors);
+  each_looped_row(work, shared, x, [&](std::int64_t at, const Run<T>& run, const T* from, Team& team) {
+    T* const sums = Residual ? residual + at : nullptr;
     float sum = 0.f;
     each_chunk<true>(run, from, team, 0.f, [&](std::int64_t chunk, const Pack<T>& pack, auto is_whole) {
-      constexpr bool kWhole = decltype(is_whole)::value;
-      const Pack<T> total = add(load_chunk<false, kWhole>(run, sums, chunk, 0.f), pack);
-      sum += sum_of(total, square);
-      store_chunk<kWhole>(run, sums, chunk, total);
+      if constexpr (Residual) {
+        constexpr bool kWhole = decltype(is_whole)::value;
+        const Pack<T> total = add(load_chunk<false, kWhole>(run, sums, chunk, 0.f), pack);
+        sum += sum_of(total, square);
+        store_chunk<kWhole>(run, sums, chunk, total);
+      } else {
+        sum += sum_of(pack, square);
+      }
     });
-    // Each thread reads what it wrote itself.
-    store_looped<false, T>(run, sums, weight, nullptr, y + row * work.columns, team, 0.f, root_scale(team.sum(sum), work));
+    // Each thread reads of the residual what it wrote itself.
+    store_looped<!Residual, T>(run, Residual ? sums : from, weight, nullptr, y + at, team, 0.f, root_scale(team.sum(sum), work));
   });
 }
 
@@ -357,9 +334,7 @@ __global__ void __launch_bounds__(kLoopedTeam, 1) layer_norm_looped(const T* __r
                                                                     T* __restrict__ y,             // [rows, columns]
                                                                     RowsWork work) {
   __shared__ float shared[64];
-  each_row(work, shared, [&](std::int64_t row, Team& team) {
-    const T* const from = x + row * work.columns;
-    const Run<T> run(from, row < work.rows ? work.columns : 0, work.vectors);
+  each_looped_row(work, shared, x, [&](std::int64_t at, const Run<T>& run, const T* from, Team& team) {
     float sum = 0.f, deviations = 0.f;
     each_chunk<true>(run, from, team, 0.f,
                      [&](std::int64_t, const Pack<T>& pack, auto) { sum += sum_of(pack, [](float value) { return value; }); });
@@ -370,7 +345,7 @@ __global__ void __launch_bounds__(kLoopedTeam, 1) layer_norm_looped(const T* __r
         if (decltype(is_whole)::value || run.has(run.first(chunk) + j)) deviations += square(to_float(pack.lane[j]) - mean);
     });
     const float scale = root_scale(team.sum(deviations), work);
-    store_looped<true, T>(run, from, weight, bias, y + row * work.columns, team, mean, scale);
+    store_looped<true, T>(run, from, weight, bias, y + at, team, mean, scale);
   });
 }
 
@@ -381,9 +356,7 @@ __global__ void __launch_bounds__(kLoopedTeam, kLoopedBlocks) bias_relu_rows(con
                                                                              const T* __restrict__ bias,  // [columns]
                                                                              T* __restrict__ y,           // [rows, columns]
                                                                              RowsWork work) {
-  each_row(work, nullptr, [&](std::int64_t row, Team& team) {
-    const T* const from = x + row * work.columns;
-    const Run<T> run(from, row < work.rows ? work.columns : 0, work.vectors);
+  each_looped_row(work, nullptr, x, [&](std::int64_t at, const Run<T>& run, const T* from, Team& team) {
     each_chunk<true>(run, from, team, 0.f, [&](std::int64_t chunk, const Pack<T>& pack, auto is_whole) {
       constexpr bool kWhole = decltype(is_whole)::value;
       float b[Run<T>::kLanes];
@@ -394,7 +367,7 @@ __global__ void __launch_bounds__(kLoopedTeam, kLoopedBlocks) bias_relu_rows(con
         const float sum = to_float(pack.lane[j]) + b[j];
         out.lane[j] = from_float<T>(sum < 0.f ? 0.f : sum);  // a NaN stays one
       }
-      store_chunk<kWhole>(run, y + row * work.columns, chunk, out);
+      store_chunk<kWhole>(run, y + at, chunk, out);
     });
   });
 }

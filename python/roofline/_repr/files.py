@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .text import Row, flat, printable, right_aligned
@@ -27,14 +27,14 @@ def _cell(value: Any) -> Any:
     return ("'" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else "") + printable(value)
 
 
-def github_table(headers: Row, rows: Sequence[Row]) -> str:
-    """A GitHub table; columns of numbers to the right, cells escaped."""
+def github_table(headers: Row, rows: Sequence[Row], cell: Callable[[str], str] = markdown) -> str:
+    """A GitHub table, columns of numbers to the right. `cell` makes Markdown of a cell's text; `str` if it is Markdown already."""
 
     def line(cells: Row) -> str:
-        return "| " + " | ".join(markdown(cell).replace("|", "\\|") for cell in cells) + " |"
+        return "| " + " | ".join(cell(text).replace("|", "\\|") for text in cells) + " |"
 
     rule = ["---:" if right else "---" for right in right_aligned(headers, rows)]
-    return "\n".join([line(headers), line(rule), *map(line, rows)])
+    return "\n".join([line(headers), f"| {' | '.join(rule)} |", *map(line, rows)])
 
 
 def records_to_csv(records: Sequence[Mapping[str, Any]]) -> str:

@@ -69,7 +69,7 @@ def ceiling(device: Device, what: Wanted, policy: Policy) -> Ceiling:
 
 
 def _with_unit_rate(made: Ceiling, device: Device) -> Ceiling:
-    """Of a GPU's compute ceiling: what its unit does in a cycle of a multiprocessor, where that is known.
+    """A GPU's compute ceiling with the operations of its unit per cycle and multiprocessor, where they are known.
 
     A rate above 103 % of it at the measured clock is implausible, unless what is known is an estimate. A library chooses what it
     adds products up in: its own are held against the fastest.
@@ -89,7 +89,7 @@ def _with_unit_rate(made: Ceiling, device: Device) -> Ceiling:
 
 
 def _with_operations(made: Ceiling) -> Ceiling:
-    """Of an undisturbed multiply-add ceiling: its operations per cycle and thread, if a whole number of vectors' worth.
+    """An undisturbed multiply-add ceiling with its operations per cycle and thread, if a whole number of vectors' worth.
 
     An instruction issues a power of two operations, one to four of them a cycle (AMD and Intel cores: two; some: more), so that
     the measured value over the measured clock must come out near k x 2^n. A rate above 103 % of the nearest is implausible.

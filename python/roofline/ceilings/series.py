@@ -110,7 +110,7 @@ def curve_sizes(largest: int = LARGEST) -> list[int]:
 def size_curve(device: Device, access: str, machine: Machine, *, largest: int = LARGEST, policy: Policy = POINT) -> SizeCurve:
     """The bandwidth of `access` over working sets of all threads, 4 KiB to `largest` bytes, less where memory is short.
 
-    Sizes that come to the same problem are measured once. Of a GPU the largest is 16 times its L2 at least.
+    Sizes that come to the same problem are measured once. On a GPU the largest is at least 16 times its L2.
     """
     room = device.arena_bytes // (1 if access == "read" else REGIONS) * ARRAYS[access]
     largest = max(largest, 16 * cache_capacity(device.facts, "L2")) if not device.threads else largest

@@ -65,19 +65,19 @@ class Entry:
 
     @property
     def dtype(self) -> str:
-        """Of its arithmetic."""
+        """The dtype of its arithmetic."""
         return self.problem.compute()[0]
 
     @property
     def weight_bits(self) -> float | None:
-        """Of one stored weight, its part of scales and zero points included; None for kernels without weights of products."""
+        """Bits of one stored weight, its share of scales and zero points included; None for kernels without GEMM weights."""
         found = [t for t in self.problem.inputs() if t.name in self.call.weights]
         numbers = sum(math.prod(t.shape) for t in found if t.name not in SCALES)
         return 8 * sum(t.size_bytes for t in found) / numbers if numbers else None
 
     @property
     def cache_dtype(self) -> str:
-        """Of what it reads from the KV cache; "" where it reads none."""
+        """The dtype that it reads from the KV cache; "" where it reads none."""
         return next((t.dtype for t in self.problem.inputs() if t.name in self.call.cached), "")
 
     @property
@@ -130,7 +130,7 @@ class Entry:
 
     @property
     def ridge_flops_per_byte(self) -> float | None:
-        """Of its compute roof and the memory; None for kernels that compute nothing."""
+        """The ridge point of its compute roof and the memory; None for kernels that compute nothing."""
         ridge = math.inf if self.placed is None else self.placed.roofs.ridge_flops_per_byte
         return ridge if math.isfinite(ridge) else None
 

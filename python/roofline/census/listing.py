@@ -72,7 +72,7 @@ class Census:
         return products / (total * peak), moved / (total * max(roofs.bandwidth_bytes_per_s for _, roofs in own))
 
     def share(self, entry: Entry) -> float | None:
-        """Of its phase's time."""
+        """Its share of the phase's time."""
         total = self.time_s(entry.phase)
         return entry.count * entry.time_s / total if total and entry.time_s is not None else None
 

@@ -12,7 +12,7 @@ from ..words import whole
 from .exit_codes import OK, BadInput, checking_input
 from .fields import listed
 from .inputs import output_file, write_outputs
-from .models import PHASES, config_flag, config_of, field_flags, given_fields, link_flags, model_flags, ranks_flags
+from .models import PHASES, config_flag, config_of, field_flags, given_fields, launch_flag, link_flag, model_flags, ranks_flags
 from .terminal import Terminal
 
 SUFFIXES = (".md", ".csv", ".json")
@@ -34,13 +34,14 @@ def flags(parser: argparse.ArgumentParser) -> None:
         "phases", "With several phases --seq-q is that of prefill and training, and --seq-kv that of decode and mixed."
     )
     phase.add_argument(
-        "--phase", metavar="LIST", default="prefill,decode", help=f"of {', '.join(PHASES)}, with commas (default prefill,decode)"
+        "--phase", metavar="LIST", default="prefill,decode", help=f"{', '.join(PHASES)}; with commas (default prefill,decode)"
     )
     field_flags(phase, batch=listed(whole))
     model_flags(parser)
     ranks_flags(parser)
-    link_flags(parser)
-    parser.add_argument("--format", choices=("table", "markdown", "csv"), default="table", help="what is printed (default table)")
+    launch_flag(parser)
+    link_flag(parser)
+    parser.add_argument("--format", choices=("table", "markdown", "csv"), default="table", help="output format (default table)")
     parser.add_argument("-o", "--out", metavar="FILE", help=f"also write it, as {', '.join(SUFFIXES)}")
     parser.add_argument(
         "--plot", metavar="FILE", help="also draw the kernels of each phase on their roofs, as .svg or .png, the data beside it"

@@ -7,7 +7,7 @@ import argparse
 from ..words import whole
 from .exit_codes import OK, checking_input
 from .fields import listed, typed
-from .models import config_flag, dtypes_of, link_flags, model_flags, ranks_flags
+from .models import config_flag, dtypes_of, launch_flag, link_flag, model_flags, ranks_flags
 from .terminal import Terminal
 
 
@@ -32,7 +32,8 @@ def flags(parser: argparse.ArgumentParser) -> None:
     phase.add_argument("--seq-q", type=typed(whole), default=1024, help="tokens of the prompt in prefill (default 1024)")
     model_flags(parser)
     ranks_flags(parser)
-    link_flags(parser)
+    launch_flag(parser)
+    link_flag(parser)
 
 
 def cheat_sheet(options: argparse.Namespace) -> int:

@@ -60,7 +60,7 @@ def crossover(options: argparse.Namespace) -> int:
 
 
 def _rows(machine: Any, problem: Any, over: str, given: bool) -> Iterator[tuple[str, str, Any, Any]]:
-    """Of one machine: for each dtype that the operator takes and the machine has a roof for, or for the one that was given."""
+    """A row for each dtype that the operator takes and the machine has a roof for, or for the one that was given."""
     from ..model import compute_ceiling, machine_roofs
     from ..model import crossover as crossing
 

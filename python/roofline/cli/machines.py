@@ -15,9 +15,9 @@ DEVICES = ("cuda", "rocm", "cpu", "tpu", "hpu")
 
 def flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", metavar="new", choices=("new",), help="write a TOML file, each key with a comment")
-    parser.add_argument("name", metavar="NAME", nargs="+", help="of the device, its vendor first: Acme X1")
+    parser.add_argument("name", metavar="NAME", nargs="+", help="the device's name, vendor first: Acme X1")
     parser.add_argument(
-        "--rates", metavar="RATES", help="what it can do: 2TB/s,bf16=500TFLOP/s,memory=80GB,link=450GB/s (default: an example's)"
+        "--rates", metavar="RATES", help="its rates: 2TB/s,bf16=500TFLOP/s,memory=80GB,link=450GB/s (default: an example's)"
     )
     parser.add_argument("--kind", choices=DEVICES, default="cuda", help="kind of device (default cuda)")
     parser.add_argument("-o", "--out", metavar="FILE", help="the file (default: the name in lower case, with .toml)")

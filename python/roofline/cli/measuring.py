@@ -217,7 +217,7 @@ def report(options: argparse.Namespace) -> int:
         work = folder / UNFINISHED
         kept = _kept(work / RESULTS)
         if (work / "machine.json").exists():
-            kept += f"; `roofline report --from {work}` writes a report of what is there"
+            kept += f"; `roofline report --from {work}` reports what was measured"
         raise Interrupted(kept) from None
     if options.json:
         screen.json({"machine": made.machine.to_dict(), "results": [m.to_dict() for m in made.results]})

@@ -38,23 +38,23 @@ def config_flag(parser: argparse.ArgumentParser) -> None:
 def model_flags(parser: argparse.ArgumentParser) -> None:
     """What is changed of it, and how it is taken apart."""
     model = parser.add_argument_group("model")
-    model.add_argument("--dtype", help="of weights and activations: bf16, fp16, fp32")
+    model.add_argument("--dtype", help="dtype of weights and activations: bf16, fp16, fp32")
     model.add_argument(
-        "--quantization", metavar="NAME", help="of weights and what products read: fp8, int8, w4a16, awq, gptq, nvfp4, mxfp4, none"
+        "--quantization", metavar="NAME", help="of weights and GEMM inputs: fp8, int8, w4a16, awq, gptq, nvfp4, mxfp4, none"
     )
     model.add_argument(
         "--weights",
         metavar="DTYPE",
-        help="of the matrices of layers alone: also fp8, int8 (one scale per tensor), nvfp4 (one 8-bit scale per 16), mxfp4 (8 "
-        "bits per 32), int4 (16 bits per 128), scales counted",
+        help="dtype of the layers' weight matrices alone: also fp8, int8 (one scale per tensor), nvfp4 (one 8-bit scale per 16), "
+        "mxfp4 (8 bits per 32), int4 (16 bits per 128), scales counted",
     )
     model.add_argument(
-        "--activations", metavar="DTYPE", help="that products read: with narrow --weights also fp8, int8 (default: as --dtype)"
+        "--activations", metavar="DTYPE", help="dtype of GEMM inputs: with narrow --weights also fp8, int8 (default: as --dtype)"
     )
-    model.add_argument("--kv", metavar="DTYPE", help="of the KV cache: also fp8, int8")
-    model.add_argument("--no-lm-head", dest="lm_head", action="store_false", help="without the product that makes logits")
+    model.add_argument("--kv", metavar="DTYPE", help="dtype of the KV cache: also fp8, int8")
+    model.add_argument("--no-lm-head", dest="lm_head", action="store_false", help="without the GEMM that makes the logits")
     model.add_argument(
-        "--no-fused", dest="fused", action="store_false", help="separate products, and scores of attention in memory"
+        "--no-fused", dest="fused", action="store_false", help="separate GEMMs, and attention scores in memory"
     )
 
 
@@ -76,11 +76,13 @@ def ranks_flags(group: Any, *, lists: bool = False) -> None:
     )
 
 
-def link_flags(group: Any) -> None:
-    """What a kernel's launch takes, and the link between ranks."""
-    group.add_argument("--launch", type=typed(parse_time_s), metavar="TIME", help="of each kernel (default: the machine's)")
+def launch_flag(group: Any) -> None:
+    group.add_argument("--launch", type=typed(parse_time_s), metavar="TIME", help="launch latency (default: the machine's)")
+
+
+def link_flag(group: Any) -> None:
     group.add_argument(
-        "--link", type=typed(lambda text: parse_si(text, "B/s")), metavar="RATE", help="between ranks, one way: 450GB/s"
+        "--link", type=typed(lambda text: parse_si(text, "B/s")), metavar="RATE", help="bandwidth between ranks, one way: 450GB/s"
     )
 
 

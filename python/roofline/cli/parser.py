@@ -30,7 +30,7 @@ examples:
   roofline census Llama-3-8B --machine "H100 SXM"     its kernels: M, N, K, FLOPs, bytes, intensity, bound
   roofline compare before.json after.json             what changed by more than its noise
   roofline claims --wrong                             what well-known texts on the roofline have wrong, and the call that shows it
-  roofline doctor                                     what is missing here, and its cure"""
+  roofline doctor                                     missing parts, and their cure"""
 
 
 class _Once(argparse._StoreAction):
@@ -132,8 +132,8 @@ def _talking(parser: argparse.ArgumentParser, as_json: bool) -> None:
 def _measuring(parser: argparse.ArgumentParser, *, machine: bool = True) -> None:
     group = parser.add_argument_group("measuring")
     group.add_argument("--device", help="cpu, cuda:0 (default: the first GPU, else the CPU)")
-    group.add_argument("--threads", type=_whole(0), default=0, help="of a CPU (default: all usable cores)")
-    group.add_argument("--seed", type=_whole(0), default=0, help="of the random data (default 0)")
+    group.add_argument("--threads", type=_whole(0), default=0, help="CPU threads (default: all usable cores)")
+    group.add_argument("--seed", type=_whole(0), default=0, help="seed of the random data (default 0)")
     pace = group.add_mutually_exclusive_group()
     pace.add_argument("--quick", action="store_true", help="short samples, fewer ceilings and points")
     pace.add_argument("--thorough", action="store_true", help="long samples, and every ceiling and series: 10 to 20 minutes")
@@ -216,17 +216,17 @@ def _hardware(parser: argparse.ArgumentParser) -> None:
 def _import(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="output of `ncu --csv`, or a log of nccl-tests (told by its content)")
     parser.add_argument("-o", "--out", metavar="FILE", help="append the points to this results file (JSON Lines)")
-    parser.add_argument("--machine", metavar="FILE", help="add the ceilings to this machine file; made where it is not there")
+    parser.add_argument("--machine", metavar="FILE", help="add the ceilings to this machine file; created if it is absent")
     parser.add_argument("--device", help="which machine of that file (default: its first GPU)")
-    parser.add_argument("--tool", choices=("ncu", "nccl-tests"), help="what made FILE (default: told by its content)")
-    parser.add_argument("--collective", metavar="NAME", help="of a log of nccl-tests that does not name its own, e.g. all_reduce")
+    parser.add_argument("--tool", choices=("ncu", "nccl-tests"), help="the tool that wrote FILE (default: told by its content)")
+    parser.add_argument("--collective", metavar="NAME", help="collective of an nccl-tests log that names none, e.g. all_reduce")
     parser.add_argument(
-        "--ncu-metrics", action=_Now, answer=("importing", "ncu_metrics"), as_json=False, help="print what to give to ncu --metrics"
+        "--ncu-metrics", action=_Now, answer=("importing", "ncu_metrics"), as_json=False, help="print the value for ncu --metrics"
     )
 
 
 def _completion(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=("bash", "zsh", "tcsh"), help='of eval "$(roofline completion bash)"')
+    parser.add_argument("shell", choices=("bash", "zsh", "tcsh"), help='the shell that runs eval "$(roofline completion bash)"')
 
 
 def _claims(parser: argparse.ArgumentParser) -> None:
@@ -265,7 +265,7 @@ def _operator(parser: argparse.ArgumentParser, command: str, cls: Any) -> None:
             "-o",
             "--out",
             metavar="FILE",
-            help="results file (JSON Lines): each point at once; run again, only what is missing is measured",
+            help="results file (JSON Lines): each point at once; run again, it measures only the missing ones",
         )
     parser.add_argument(
         "--cache-state", choices=("cold", "warm"), default="cold", help="operands come from DRAM (cold, default) or stay in cache"
@@ -277,9 +277,9 @@ def _doctor(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--libraries",
         action="store_true",
-        help="time the matrix products of NumPy, SciPy, PyTorch, ONNX Runtime and roofline here against the roof, and try cures",
+        help="time GEMMs of NumPy, SciPy, PyTorch, ONNX Runtime and roofline here against the roof, and try cures",
     )
-    parser.add_argument("--quick", action="store_true", help="with --libraries: smaller products, on all cores only")
+    parser.add_argument("--quick", action="store_true", help="with --libraries: smaller GEMMs, on all cores only")
     parser.add_argument("--no-cure", dest="cure", action="store_false", help="with --libraries: name a cure, but do not try it")
 
 

@@ -110,7 +110,7 @@ def flags(parser: argparse.ArgumentParser, name: str | None = None) -> None:
     """The flags that pictures share, and those of the picture `name`. "" stands for a path; None adds the flags of all pictures."""
     parser.description = description()
     parser.add_argument("what", metavar="NAME|PATH", help="a picture's name, or a machine.json, or the folder of a report")
-    parser.add_argument("subject", metavar="WHAT", nargs="*", help="what it is of: a model, an operator, a machine, results")
+    parser.add_argument("subject", metavar="WHAT", nargs="*", help="its subject: a model, an operator, a machine, results")
     parser.add_argument("--machine", metavar="FILE|NAME", action="append", default=[],
                         help="a machine.json, or a datasheet of `roofline hardware`; several with commas")  # fmt: skip
     parser.add_argument("--device", help="which machine of a file")

@@ -7,12 +7,12 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..units import fmt_si, parse_bytes, parse_si, parse_time_s
+from ..units import fmt_si, parse_bytes, parse_time_s
 from ..words import split, whole
 from .exit_codes import OK, BadInput, checking_input
 from .fields import add_fields, description, listed, typed
 from .fields import given_fields as operator_fields
-from .models import PHASES, dtypes_of, field_flags, given_fields, model_flags, ranks_flags
+from .models import PHASES, dtypes_of, field_flags, given_fields, launch_flag, link_flag, model_flags, ranks_flags
 from .terminal import Terminal
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def flags(parser: argparse.ArgumentParser, operator: type[Operator] | None = Non
     parser.add_argument("--device", help="which machine of a file")
     if operator is None:
         phase = parser.add_argument_group("phase", "A list of values, separated by commas, makes a column for each.")
-        phase.add_argument("--phase", metavar="NAME,…", default="decode", help=f"of {', '.join(PHASES)}, serving (default decode)")
+        phase.add_argument("--phase", metavar="NAME,…", default="decode", help=f"{', '.join(PHASES)} or serving (default decode)")
         field_flags(phase, lists=True)
         model_flags(parser)
     else:
@@ -46,15 +46,15 @@ def flags(parser: argparse.ArgumentParser, operator: type[Operator] | None = Non
         add_fields(parser, operator, lists=True)
     how = parser.add_argument_group("how it is counted")
     how.add_argument(
-        "--utilisation", metavar="SHARE", help="of the ceilings that is reached: 0.8, or compute=0.7,bandwidth=0.8,link=0.9"
+        "--utilisation", metavar="SHARE", help="reached share of the ceilings: 0.8, or compute=0.7,bandwidth=0.8,link=0.9"
     )
-    how.add_argument("--launch", type=typed(parse_time_s), metavar="TIME", help="of each kernel (default: the machine's latency)")
+    launch_flag(how)
     if operator is None:
         _how_of_models(how)
     else:
         how.add_argument("--level", help="where the operands lie: DRAM (default), L3, L2, L1")
-        how.add_argument("--threads", type=typed(whole), help="of a CPU (default: the most that were measured)")
-        how.add_argument("--unit", choices=("core", "tensor"), help="whose compute ceiling (default: tensor units for products)")
+        how.add_argument("--threads", type=typed(whole), help="CPU threads (default: the most that were measured)")
+        how.add_argument("--unit", choices=("core", "tensor"), help="unit of the compute ceiling (default: tensor for GEMMs)")
 
 
 def _how_of_models(how: Any) -> None:
@@ -63,19 +63,17 @@ def _how_of_models(how: Any) -> None:
         "--counting", choices=("full", "weights-and-kv"), default="full", help="everything, or weights and KV cache alone"
     )
     how.add_argument(
-        "--price-per-hour", type=listed(float), metavar="PRICE,…", help="serving: of a device, for the cost of a million tokens"
+        "--price-per-hour", type=listed(float), metavar="PRICE,…", help="serving: of a device; gives the cost of a million tokens"
     )
     how.add_argument("--overhead", type=typed(parse_time_s), default=0.0, metavar="TIME", help="added to each step, e.g. 100us")
+    link_flag(how)
+    how.add_argument("--link-latency", type=typed(parse_time_s), default=0.0, metavar="TIME", help="collective latency, e.g. 10us")
+    how.add_argument("--memory", type=typed(parse_bytes), metavar="SIZE", help="device memory, e.g. 80GB (default: the machine's)")
     how.add_argument(
-        "--link", type=typed(lambda text: parse_si(text, "B/s")), metavar="RATE", help="between ranks, one way: 450GB/s"
+        "--memory-share", type=typed(float), default=1.0, metavar="SHARE", help="share of the memory that may be used (default 1)"
     )
-    how.add_argument("--link-latency", type=typed(parse_time_s), default=0.0, metavar="TIME", help="of a collective, e.g. 10us")
-    how.add_argument("--memory", type=typed(parse_bytes), metavar="SIZE", help="of one device, e.g. 80GB (default: the machine's)")
-    how.add_argument(
-        "--memory-share", type=typed(float), default=1.0, metavar="SHARE", help="of it that may be used (default 1)"
-    )
-    how.add_argument("--ignore-memory", action="store_true", help="predict what does not fit in memory too")
-    how.add_argument("--advice", action="store_true", help="also what changes would gain")
+    how.add_argument("--ignore-memory", action="store_true", help="predict models that do not fit in memory, too")
+    how.add_argument("--advice", action="store_true", help="also list changes with their gain")
     how.add_argument(
         "--against", metavar="FILE|NAME", action="append", default=[], help="another machine in the advice, which this asks for too"
     )

@@ -14,7 +14,7 @@ MEASURED = "measured"
 
 
 def _measured_unit(c: Ceiling, device: str) -> str:
-    """Of a CPU, matrix units are those of AMX; a library's product uses them where the processor has them."""
+    """A CPU's matrix units are those of AMX; a library's product uses them where the processor has them."""
     return ("tensor" if c.isa == "amx" else "core") if device == "cpu" else c.unit
 
 

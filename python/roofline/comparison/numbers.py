@@ -53,7 +53,7 @@ def ratio(a: Median, b: Median) -> tuple[float, float | None, float | None]:
 
 
 def verdict(found: tuple[float, float | None, float | None], higher_is_faster: bool) -> str:
-    """Of a ratio with its interval: a change where the interval excludes 1 and the ratio is more than a machine's repeatability."""
+    """A ratio is a change where its interval excludes 1 and it is more than a machine's repeatability."""
     middle, low, high = found
     if low is None or high is None:
         return FEW
@@ -81,7 +81,7 @@ def by_modes(a: Sequence[float], b: Sequence[float], higher_is_faster: bool) -> 
 
 
 def _of_mode(a: Sequence[float], b: Sequence[float], higher_is_faster: bool) -> str:
-    """Of the samples of two modes. One whose median lies among the other's samples, or with few samples, is no change."""
+    """Compares two modes. One whose median lies among the other's samples, or with few samples, is no change."""
     x, y = estimate(a), estimate(b)
     if min(b) <= x.value <= max(b) or min(a) <= y.value <= max(a):
         return SAME

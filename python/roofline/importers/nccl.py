@@ -149,7 +149,7 @@ def _collective(source: Source, given: str | None) -> type[Operator]:
 
 
 def _problem(cls: type[Operator], row: _Row, ranks: int) -> Operator | None:
-    """None for a dtype or an operation that the operator has not."""
+    """None for a dtype or an operation that the operator lacks."""
     name = _DTYPES.get(row.type)
     if name is None or not row.size_bytes or row.redop not in ("sum", "prod", "max", "min", "none"):
         return None

@@ -143,7 +143,7 @@ class SizeCurve:
         named = []
         for index, plateau in enumerate(found):
             middle = math.sqrt(plateau.from_bytes * plateau.to_bytes)
-            # Of a set of twice a cache's size at most half is found there: no cache has a plateau so long.
+            # A set of twice a cache's size finds at most half of itself there: no cache has a plateau so long.
             level = next((level for level, size in caches.items() if middle <= size and plateau.to_bytes <= 2 * size), None)
             # Beyond every cache only the last can be DRAM: one before it is a cache that nobody reported.
             level = level or (memory_level(facts) if caches and index == len(found) - 1 else "?")

@@ -44,7 +44,7 @@ def target_of(path: Name) -> str:
 def is_stream(path: Name) -> bool:
     """Whether a path is stdout, stderr or a character device such as /dev/null: written to, and never read or replaced.
 
-    Raises Error for what is neither that nor a regular file or absent: a folder, a FIFO, a socket, a disk.
+    Raises Error for a folder, a FIFO, a socket, a disk: neither that nor a regular file nor absent.
     """
     target = target_of(path)
     if target in STREAMS:
@@ -119,7 +119,7 @@ def require_file(path: Name, *, apart_from: Iterable[Name | None] = ()) -> Path:
 
 
 def mark_of(head: bytes, tail: bytes) -> str:
-    """What kind of our files begins and ends so: JSON by its `kind`, tables by their first columns. "" for what is not ours."""
+    """What kind of our files begins and ends so: JSON by its `kind`, tables by their first columns. "" for other files."""
     if found := _JSON.match(head):
         return f"JSON {(found[1] or found[2]).decode()}"
     if found := _TEXT.search(tail):

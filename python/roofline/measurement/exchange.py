@@ -187,7 +187,7 @@ def look(tensor: Any, spec: TensorSpec, device: Device, where: str) -> Given:
 
 
 def alignment_bytes(operator: str, spec: TensorSpec, device: Device) -> int:
-    """Of the address of a tensor that is not ours."""
+    """The alignment that the address of a caller's tensor needs."""
     least = GPU_ALIGNMENT_BYTES if device.backend != "cpu" else CPU_ALIGNMENT_BYTES.get(operator, 1)
     return max(least, dtype(spec.dtype).bits // 8)
 

@@ -124,7 +124,7 @@ def ready(device: Device, probe: Probe, problem: Operator, variant: str, level: 
     return found
 
 
-# Of a calibration: single launches (flushed: the fastest of three), in turn, at least so often, and until this much time is spent.
+# A calibration: single launches (flushed: the fastest of three), in turn, at least so often, and until this much time is spent.
 ROUNDS, FLUSHED_ROUNDS = 3, 1
 CALIBRATION_S = 0.03
 BRIEF = {"warmup_min_s": 0.0, "warmup_max_s": 0.0, "batch_s": 0.0, "min_samples": 3, "min_s": 0.0, "max_s": 0.0, "noise": 1.0,

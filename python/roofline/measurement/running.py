@@ -108,9 +108,7 @@ def run(
         Unsupported: where there is no such kernel here.
         OutOfMemory: too large for the memory.
     """
-    if isinstance(problem, (str, type)):
-        problem = problem_of(problem)
-    require_type("the problem", problem, Operator, "an operator such as roofline.Softmax(rows=8, columns=8)")
+    problem = problem_of(problem)
     require_kernels(problem)
     require_type("variant", variant, (str, type(None)), "the name of a variant")
     require_type("in_place", in_place, (str, Collection), "names of tensors")

@@ -226,7 +226,7 @@ def from_rates(prepared: Prepared, machine: Machine | None, level: str) -> Expec
 
 
 def disturbed(seen: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
-    """Of what `Device.core.sample` or `measure` saw: why it was contended; empty where it was not."""
+    """Why a result of `Device.core.sample` or `measure` was contended; empty where it was not."""
     if seen["throttled"]:
         return throttling(seen["conditions"])
     return contention(seen["load"], facts) if seen["contended"] else ""
@@ -377,10 +377,7 @@ def measure(
         Unsupported: no such kernel here, with the reason.
         OutOfMemory: too large for the memory.
     """
-    if isinstance(problem, (str, type)):
-        problem = problem_of(problem)
-    require_type("the problem", problem, Operator, "an operator such as roofline.Softmax(rows=8, columns=8)")
-    problem = problem.replace(**fields) if fields and isinstance(problem, Operator) else problem
+    problem = problem_of(problem, fields)
     require_type("variant", variant, (str, type(None)), "the name of a variant")
     if isinstance(machine, (str, os.PathLike)):
         machine = machine_of(machine)
@@ -450,9 +447,7 @@ def measure(
 def attempt(problem: Operator | type[Operator] | str, *, variant: str | None = None, device: str | Device | None = None,
             threads: int = 0, cache_state: str = "cold", seed: int = 0, **options: Any) -> Measurement:  # fmt: skip
     """As `measure`, but what cannot run is a result too: status unsupported, out_of_memory or failed, with the reason."""
-    if isinstance(problem, (str, type)):
-        problem = problem_of(problem)
-    require_type("the problem", problem, Operator, "an operator such as roofline.Softmax(rows=8, columns=8)")
+    problem = problem_of(problem)
     opened, machine = open_device(device, threads), options.get("machine")
     try:
         return measure(problem, variant=variant, device=opened, cache_state=cache_state, seed=seed, **options)

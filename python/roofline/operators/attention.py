@@ -104,7 +104,7 @@ class Parts(Variant):
 class Tiled(Parts):
     """Blocks of queries read K and V again, but from the last-level cache, as long as one KV head fits it.
 
-    Of every operator that has `group`, `pairs`, `operations_of` so many pairs, and `kv_bytes`.
+    For every operator that has `group`, `pairs`, `operations_of` so many pairs, and `kv_bytes`.
     """
 
     def pieces(self, problem: Any) -> Any:

@@ -91,7 +91,7 @@ class Product:
 
     @property
     def flops(self) -> float:
-        """Of all of them, what a mask hides included."""
+        """FLOPs of all of them, masked pairs included."""
         return 2 * self.count * self.rows * self.columns * self.inner
 
 

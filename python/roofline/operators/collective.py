@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import numpy as np
+
 from ..counts import Array, ceil_div
 from ..dtypes import dtype
+from ..tensor_spec import TensorSpec
 from .base import Case, Operator, Variant
+from .mapped import Moved
 
 
 def by_nccl(*dtypes: str) -> dict[str, Variant]:
@@ -32,6 +38,31 @@ class Collective(Operator, abstract=True):
         shapes = ((1, 1), (12, 4), (17, 4), (5, 8), (100, 2), (100_000, 1))
         small = tuple(Case(problem=cls.make(elements=elements, ranks=ranks)) for elements, ranks in shapes)
         return (*small, Case(problem=cls.make(elements=2**34, ranks=72), slow=True))
+
+
+class Exchange(Moved, Collective, abstract=True):
+    """Every rank puts its own part before those that the others have for it."""
+
+    mix = "copy"
+    variants = by_nccl("fp64", "fp32", "fp16", "bf16", "int8")
+
+    def held(self) -> int:
+        """The length of x: what a rank holds before."""
+        raise NotImplementedError
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        return (
+            TensorSpec(name="x", shape=(self.held(),), dtype=self.dtype),
+            TensorSpec(name="others", shape=(self.ranks - 1, self.chunk()), dtype=self.dtype, link=True),
+        )
+
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return (TensorSpec(name="out", shape=(self.elements,), dtype=self.dtype, role="out"),)
+
+    def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
+        """The first rank's. others: the parts that the other ranks have for it. rows: indices of elements."""
+        whole = np.concatenate([tensors["x"][: self.chunk()], tensors["others"].reshape(-1)])[: self.elements]
+        return {"out": whole if rows is None else whole[rows]}
 
 
 class Sum(Collective, abstract=True):

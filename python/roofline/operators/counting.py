@@ -67,7 +67,7 @@ def count(
         tensors: names of those whose compulsory bytes count (None: all; empty: only what the variant moves beyond).
 
     Raises:
-        Error: for a variant or a tensor that a problem has not.
+        Error: for a variant or a tensor that a problem lacks.
     """
     from . import problem_of
 

@@ -25,7 +25,7 @@ class _Library(Variant):
     """A product for each weight matrix, and a pass for the activation."""
 
     def wide(self, problem: Ffn) -> str:
-        """dtype of up and gate, and of what is activated but for int8."""
+        """The dtype of up and gate, and of the activation's result except in int8."""
         return "int32" if problem.quantized else problem.dtype
 
     def traffic(self, problem: Ffn, plan: Facts) -> dict[str, int]:
@@ -44,7 +44,7 @@ class _Library(Variant):
 
 
 class _Tiled(_Library):
-    """The activation is part of the product for up, and scales of every product; what is hidden is in fp32, in int8 of int8."""
+    """The activation is part of the GEMM for up, and scales of every GEMM; hidden activations are in fp32, for int8 in int8."""
 
     def wide(self, problem: Ffn) -> str:
         return "int32" if problem.quantized else "fp32"

@@ -243,7 +243,7 @@ class GroupedMatmul(Operator):
         return {"up": product, **gate, "activation": per_element * routed * self.d_ff, "down": product, "combine": combine}
 
     def products(self) -> tuple[Product, ...]:
-        """Of the routed experts with the tokens of an average one as rows; shared experts see every token."""
+        """Those of routed experts have the tokens of an average expert as rows; shared experts see every token."""
         found = []
         touched = self.touched()
         for term in ("up", "gate", "down") if self.gated else ("up", "down"):
@@ -278,11 +278,11 @@ class GroupedMatmul(Operator):
         return uniform * np.float16(1 / math.sqrt(shape[1]))
 
     def routed_rows(self) -> Any:
-        """Of all experts together: a token is a row of each of its own."""
+        """Rows of all experts together: a token is a row of each of its experts."""
         return self.tokens * (self.experts_per_token + self.shared_experts)
 
     def row_bytes(self, dtype: str = "") -> tuple[Any, Any]:
-        """Of all routed rows: of width d_model, and of width d_ff."""
+        """Bytes of all routed rows of width d_model, and of width d_ff."""
         rows, kept = self.routed_rows(), dtype or self.dtype
         return size_bytes((rows, self.d_model), kept), size_bytes((rows, self.d_ff), kept)
 

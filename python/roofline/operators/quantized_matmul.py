@@ -63,7 +63,7 @@ class QuantizedMatmul(Operator):
             self.require(getattr(self, field) <= 64, f"{field} must be at most 64, got {{{field}}}")
 
     def groups(self) -> int:
-        """Of each column."""
+        """Groups in each column."""
         return pick(self.group_size > 0, ceil_div(self.inner, larger(self.group_size, 1)), 1)  # type: ignore[no-any-return]
 
     def inputs(self) -> tuple[TensorSpec, ...]:

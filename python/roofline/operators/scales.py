@@ -116,7 +116,7 @@ class Scaled:
         return {f"{name} laid out again: written, read": 2 * size for name, size in sizes.items() if np.any(size)}
 
     def largest_scale(self) -> float:
-        """Of a product of all scales that random ones have: below sqrt(3) in fp32, 2 in fp8_e8m0, 1.75 in fp8_e4m3."""
+        """The largest product of an element's random scales: below sqrt(3) in fp32, 2 in fp8_e8m0, 1.75 in fp8_e4m3."""
         return {"none": 1.0, "two_level": 12.0}.get(self.scales, 4.0)
 
     def scaled_operands(self, a: Array, b: Array, tensors: Any) -> tuple[Array, Array]:

@@ -170,7 +170,7 @@ def expect(
     moved: Mapping[str, Mapping[str, int]],
     kernel: KernelCosts | None = None,
 ) -> Prediction:
-    """The prediction from rates and the bytes of `moved_bytes`. Of a batch (`Operator.many`) its numbers are arrays.
+    """The prediction from rates and the bytes of `moved_bytes`. For a batch (`Operator.many`) its numbers are arrays.
 
     kernel: what the kernel takes beyond the parts; where that is less, all parts are shorter.
     """

@@ -41,11 +41,11 @@ CACHE_SHARE = 0.5
 # L3 is shared, with other guests too: a set of so many times all L2 is far above these, and small beside any share of it.
 L3_OVER_L2 = 8
 LEAST_OVER_NEARER = 1.5  # a smaller set says more of the nearer caches
-# Of a GPU a launch in a cache moves so much for every SM: 0.25 ms and more at the 128 bytes a cycle of an L1; a launch costs 2 us.
+# A launch in a GPU's cache moves so much for every SM: 0.25 ms and more at the 128 bytes a cycle of an L1; a launch costs 2 us.
 GPU_LAUNCH_BYTES = 64 * MIB
 # But no more passes than this over a small set: each waits for L2 once, 0.3 us and more, and adds its rounding errors to a sum.
 GPU_MOST_PASSES = 1024
-# Of the L2 of a GPU: a line may lie in both its halves, so that more than 40 % need not stay. Of an L1: whole rounds of its probe.
+# A line may lie in both halves of a GPU's L2, so that more than 40 % need not stay. L1: whole rounds of its probe.
 GPU_L2_SHARE, GPU_L1_SHARE, GPU_L1_ROUND = 0.35, 0.25, 16 * KIB
 ARRAYS = {"read": 1, "write": 1, "copy": 2, "scale": 2, "add": 3, "triad": 3, "update": 1}
 UPDATE = -1.0  # what an update multiplies by: launch after launch, numbers stay as large as they were
@@ -66,7 +66,7 @@ LEVEL_SUMMARIES = {
 
 
 def most_array_bytes(target: Target) -> int:
-    """Of one array of a probe: a third of the arena, with room for what guards it."""
+    """Bytes of one array of a probe: a third of the arena, with room for its guard zones."""
     return (target.arena_bytes // 3 - 1) // MIB * MIB
 
 

@@ -12,7 +12,7 @@ from .gpu_units import core_isas, launch_steps
 # Whole blocks of every set: 12 and 15 registers of up to 32 and 16 lanes, 24 of up to 8; AMX: four tiles of 256.
 CHAINS_PER_THREAD = 3840
 AMX_CHAINS_PER_THREAD = 16384
-# Of each chain: launches of some milliseconds, and calls of the kernel so long that their ends do not count.
+# For each chain: launches of some milliseconds, and kernel calls so long that their ends do not count.
 FMA_STEPS, AMX_STEPS = 1 << 15, 1 << 17
 EXP_ELEMENTS = 2048  # per thread, with its result half of an L1 cache of 32 KiB
 EXP_PASSES = 256  # about 0.2 ms

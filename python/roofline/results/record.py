@@ -110,7 +110,7 @@ class Bracket:
     def value(self) -> float:
         """The roof around the measurement: the mean of both medians (the one before where there is none after).
 
-        Of a latency the shortest sample, see `roof_value`.
+        For a latency it is the shortest sample, see `roof_value`.
         """
         if self.kind == "latency":
             return roof_value(self.kind, self.samples)

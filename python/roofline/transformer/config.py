@@ -116,7 +116,7 @@ class Quantization(ByName):
 
     @property
     def bits(self) -> float:
-        """Of one weight, with its part of scale and zero point: 4.25 of mxfp4."""
+        """Bits of one weight, with its share of scale and zero point: 4.25 for mxfp4."""
         shared = ((self.scale_bits or 0) + self.zero_bits) / self.group if self.group else 0.0
         return float(dtype(self.weights).bits) + shared
 
@@ -360,7 +360,7 @@ class TransformerConfig(Shown, ByName):
 
     @property
     def matrices(self) -> int:
-        """Of one FFN: up and down, and gate."""
+        """Matrices of one FFN: up and down, and gate."""
         return 3 if self.gated else 2
 
     @property

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """Of one model_type.
+    """What one model_type implies.
 
     required: keys without a default that may be left out elsewhere. qkv_bias, output_bias, ffn_bias: True, False, or the key that
     says so (absent: False). tied: tie_word_embeddings where it is absent. window: how layers get one, see `hugging_face`.

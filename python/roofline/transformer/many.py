@@ -62,7 +62,7 @@ class ModelPredictions:
 
     @property
     def tokens_per_s(self) -> Floats:
-        """Of all sequences together."""
+        """Tokens/s of all sequences."""
         return np.asarray(np.asarray(self.phase.batch) * self.phase.tokens_per_sequence / self.time_s)
 
     def __repr__(self) -> str:

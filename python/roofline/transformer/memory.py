@@ -68,7 +68,7 @@ class Memory:
 
 
 def kv_bytes(config: TransformerConfig, seq_kv: int, *, batch: int = 1, tp: int = 1) -> int:
-    """Of one rank's cache for `batch` sequences of seq_kv keys. Layers with a window keep no more; every rank has MLA's latents."""
+    """Bytes of a rank's cache for `batch` sequences of seq_kv keys. Layers with a window keep no more; every rank holds MLA's."""
     c, r = config, ranks_of(config, tp)
     seq_kv = seq_kv * 1.0 if isinstance(seq_kv, np.ndarray) else seq_kv  # 64 bits overflow
     width = c.kv_width if c.mla else 2 * r.kv_heads * c.head_dim
@@ -109,7 +109,7 @@ def largest_batch(
 @functools.lru_cache(maxsize=256)  # estimates of several batches ask for the same
 def _largest_batch(config: TransformerConfig, phase: Phase, capacity_bytes: float, tp: int, ep: int, lm_head: bool) -> int:
     def needed(batch: int) -> int:
-        """Of one rank with `batch` sequences."""
+        """Bytes on one rank with `batch` sequences."""
         return sum(parts_of(config, phase.replace(batch=batch * ep), tp=tp, ep=ep, lm_head=lm_head).values())
 
     def fits(batch: int) -> bool:
@@ -158,7 +158,7 @@ def memory_of(
 ) -> Memory:
     """What one rank of tp or ep keeps, against `share` of a device's memory: capacity_bytes, else what the machine's facts say.
 
-    Of a datasheet's two numbers the driver's counts, where it is known, since what is reserved holds no model.
+    A datasheet has two numbers: the driver's counts, where it is known, since the reserved part holds no model.
     """
     stated, source = (capacity_bytes, "given") if capacity_bytes is not None else _capacity(machine)
     parts = parts_of(config, phase, tp=tp, ep=ep, lm_head=lm_head)

@@ -13,7 +13,7 @@ PARTS = {"attention": "attention", "ffn": "ffn", "shared experts": "ffn", "exper
 
 
 def _attention(config: TransformerConfig, r: Ranks) -> tuple[int, int]:
-    """Of one layer: numbers in matrices, and all others (norms of q, k and latents, biases, sinks)."""
+    """Parameters of one layer's attention: numbers in matrices, and all others (norms of q, k and latents, biases, sinks)."""
     c = config
     out = r.heads * c.value_dim * c.d_model
     if c.mla:
@@ -27,7 +27,7 @@ def _attention(config: TransformerConfig, r: Ranks) -> tuple[int, int]:
 
 
 def _ffn(config: TransformerConfig, d_ff: int) -> tuple[int, int]:
-    """Of one FFN of width d_ff: numbers in matrices, and in biases."""
+    """Parameters of one FFN of width d_ff: numbers in matrices, and in biases."""
     c = config
     return c.matrices * c.d_model * d_ff, c.ffn_bias * ((c.matrices - 1) * d_ff + c.d_model)
 
@@ -54,7 +54,7 @@ def _split(config: TransformerConfig, r: Ranks) -> dict[str, tuple[int, int]]:
 
 
 def parameters(config: TransformerConfig, *, tp: int = 1, ep: int = 1) -> dict[str, int]:
-    """Parameters by GROUPS, of one rank of tp or ep; 0 for what a model has not. Tied embeddings count once, as "embedding"."""
+    """Parameters by GROUPS, of one rank of tp or ep; 0 for absent parts. Tied embeddings count once, as "embedding"."""
     return {group: sum(counts) for group, counts in _split(config, ranks_of(config, tp, ep)).items()}
 
 

@@ -132,7 +132,7 @@ class ModelPrediction(Expected):
 
     @property
     def tokens_per_s(self) -> float:
-        """Of all sequences together: generated in decode (and beside a prefill), of the prompt or sample elsewhere."""
+        """Tokens/s of all sequences: generated in decode (and beside a prefill), of the prompt or sample elsewhere."""
         return self.phase.batch * self.tokens_per_sequence / self.time_s
 
     @property

@@ -53,7 +53,7 @@ class Step:
 
 
 def _counts(problem: Operator, name: str, kernel: Operator) -> Counts:
-    """Of one kernel; of causal attention only the scores that are kept."""
+    """Counts of one kernel; in causal attention only of the scores that are kept."""
     found = count(kernel)
     if not isinstance(problem, Attention) or not problem.causal:
         return found

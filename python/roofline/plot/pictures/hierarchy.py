@@ -22,7 +22,7 @@ from ..figure import Look, Panels, picture
 from ..roofs import Roof, dashes_of, machine_notes, roofs_chart
 from .compute_ceilings import MOST
 
-# Bytes that keep a tile nearer than the level: what registers hold for L1, then each cache. Of a machine that says nothing.
+# Bytes that keep a tile nearer than the level: what registers hold for L1, then each cache. For a machine that reports none.
 NEARER: Mapping[str, Mapping[str, int]] = {
     "cpu": {"L1": 2 << 10, "L2": 32 << 10, "L3": 1 << 20},
     "cuda": {"L1": 64 << 10, "L2": 128 << 10},

@@ -48,7 +48,7 @@ def sweep_map(
         x: the field of the columns (default: the one with most values).
         y: the field of the rows (default: the next).
         quantity: time_s, flops_per_s, bytes_per_s, tokens_per_s, flops_per_byte, share_of_bracket.
-        of: measured, model, or ratio: measured over model, as a difference in percent (default: all that there are).
+        of: measured, model, or ratio: measured over model, as a difference in percent (default: all).
         variant: only this one (default: the one with most points).
 
     element of the records "cell": the fields, measured, model, ratio. Cells that were not measured are hatched.

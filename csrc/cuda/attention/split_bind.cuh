@@ -1,0 +1,35 @@
+// Binding kernels whose blocks take equal shares of the keys (KvSplit): attention of few queries, and mla_decode.
+#pragma once
+
+#include "cuda/attention/parts.cuh"
+#include "cuda/launch.cuh"
+#include "cuda/plan.h"
+
+namespace roofline::cuda {
+
+// work: all but its split, its parts and its slots. width: of a part's rows.
+template <class Shape, class Work>
+Bound bind_split(void (*kernel)(Work), Work work, std::int64_t units, std::int64_t width, const Buffers& buffers, Device& device) {
+  const Properties& gpu = device.properties();
+  const std::size_t shared_bytes = static_cast<std::size_t>(buffers.shared_bytes);
+  allow_shared(device, kernel, buffers.shared_bytes);
+  const KernelFacts facts = kernel_facts(device, kernel, Shape::kThreads, shared_bytes);
+  const std::int64_t resident = std::int64_t{gpu.sms} * std::max(facts.blocks_per_sm, 1);
+  work.slots = buffers.slots;
+  work.split = plan_split(units, ceil_div(work.keys, Shape::kStepKeys), resident, kLeastSplitKeys / Shape::kStepKeys);
+
+  Bound bound;
+  bound.plan.set("implementation", "split_kv/mma/" + gpu.architecture());
+  bound.plan.set("query_block", Shape::kRows);
+  bound.plan.set("kv_block", Shape::kStepKeys);
+  bound.plan.set("kv_buffers", buffers.slots);
+  const std::shared_ptr<void> memory = allocate_parts(work, Shape::kRows, width, device, bound.plan);
+  record(bound.plan, "", facts, work.split.blocks, Shape::kThreads);
+  bound.steps.push_back({"attention", [=, keep = memory](Queue& queue) {
+    kernel<<<static_cast<unsigned>(work.split.blocks), Shape::kThreads, shared_bytes, stream(queue)>>>(work);
+    ROOFLINE_CUDA_LAUNCHED("a kernel of split_kv");
+  }});
+  return bound;
+}
+
+}  // namespace roofline::cuda

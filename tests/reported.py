@@ -1,0 +1,31 @@
+"""Devices that are not there: only what they report of themselves, and kernels that Python declares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from roofline.measurement.arena import arena_bytes
+from roofline.measurement.devices import Device
+from roofline.operators import Operator
+
+
+class Reported(Device):
+    """missing(variant, dtype): why a kernel of `operators` cannot run, "" if it can."""
+
+    def __init__(
+        self,
+        name: str = "cpu",
+        operators: Iterable[type[Operator]] = (),
+        missing: Callable[[str, str], str] = lambda variant, dtype: "",
+        **facts: Any,
+    ) -> None:
+        self.name, self.facts, self.roofs = name, facts, {}
+        self.threads = int(facts.get("threads", 1)) if name == "cpu" else 0
+        self.arena_bytes = arena_bytes(int(facts.get("memory_bytes", 2**34)))
+        self.kernels = [
+            {"operator": operator.name, "variant": variant, "dtype": dtype, "missing": missing(variant, dtype)}
+            for operator in operators
+            for variant, declared in operator.variants.items()
+            for dtype in declared.dtypes.get(name.partition(":")[0], ())
+        ]
