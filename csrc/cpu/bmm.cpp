@@ -180,15 +180,14 @@ Parts plan_parts(const Bmm& problem, const GemmKernels& table, Device& device) {
   const std::int64_t wanted = turns * threads - problem.batch > turns * threads / 8 ? kPartsPerThread * threads : threads;
   const std::int64_t lines = parts_of(problem.columns, kColumns);
   const std::int64_t packed = std::max(kPackedColumns, device.caches().l2_bytes / 2 / (4 * words) / kColumns * kColumns);
-  const Blocks most = blocks_of(table.width, table.tile_rows, device.caches());
+  const Blocks most = blocks_of(table.width, table.tile_rows, table.multiple, device.caches());
   Parts parts{};
   parts.columns = std::clamp(parts_of(wanted, problem.batch), few ? 1 : parts_of(problem.columns, packed), lines);
   // Every part of the rows packs b again: only where threads had nothing to do otherwise.
   const std::int64_t items = problem.batch * parts.columns;
   parts.rows = few || items >= device.threads() ? 1 : std::min(parts_of(device.threads(), items), parts_of(problem.rows, table.tile_rows));
   parts.most_columns = std::min(problem.columns, parts_of(lines, parts.columns) * kColumns);
-  // A block of a strip fills the first cache: shorter ones would stay there, but sums would come from the second cache more often.
-  parts.inner_block = parts_of(parts_of(words, parts_of(words, 2 * most.inner)), table.multiple) * table.multiple;
+  parts.inner_block = inner_block_of(words, most.inner, table.multiple);
   parts.most_ahead = device.caches().l2_bytes / 2;
   parts.row_block = few ? problem.rows : parts_of(problem.rows, parts_of(problem.rows, most.rows));
   const auto floats = [](const std::vector<std::int64_t>& sizes) {

@@ -44,7 +44,7 @@ Take quantize(const Ffn& problem, const float* gate, void* hidden) {
   return [gate, hidden, d_ff = problem.d_ff, run = table->quantize[static_cast<int>(problem.activation)],
           up_scale = scales(problem.x_scale, problem.w_up_scale, problem.d_ff),
           gate_scale = scales(problem.x_scale, problem.w_gate_scale, problem.d_ff),
-          times = 1 / *problem.hidden_scale](const float* sums, std::int64_t at, std::int64_t n) {
+          times = 1 / *problem.hidden_scale](float* sums, std::int64_t at, std::int64_t n) {
     const std::int64_t column = at % d_ff;
     run(sums, up_scale.data() + column, gate ? gate + at : nullptr, gate ? gate_scale.data() + column : nullptr, times,
         static_cast<std::int8_t*>(hidden) + at, n);
@@ -111,7 +111,7 @@ Bound library(const Ffn& problem, Device& device) {
       }
       for (std::int64_t at = part.first, end; at < part.last; at = end) {  // in rows
         end = std::min(part.last, (at / d_ff + 1) * d_ff);
-        take(reinterpret_cast<const float*>(up) + at, at, end - at);
+        take(reinterpret_cast<float*>(up) + at, at, end - at);
       }
     });
   }});
@@ -131,13 +131,16 @@ Bound library(const Ffn& problem, Device& device) {
 Bound tiled(const Ffn& problem, Device& device) {
   const auto [isa, table] = choose<RowsTable>(ROOFLINE_TABLES(rows));
   const bool quantized = problem.quantized();
-  const std::int64_t hidden_size = quantized ? 1 : 4;
+  // Hidden activations as down reads them: bf16 where its products take pairs.
+  const GemmKernels& products = *choose_gemm(stored(problem.dtype, "ffn")).table;
+  const bool narrow = problem.dtype == DType::bf16 && products.numbers[index(Stored::bf16)] > 1;
+  const std::int64_t hidden_size = quantized ? 1 : narrow ? 2 : 4;
   const std::int64_t hidden_bytes = whole_pages(product({problem.rows(), problem.d_ff, hidden_size}, "ffn: the hidden activations"));
   const std::int64_t gate_bytes = problem.gated() ? whole_pages(product({problem.rows(), problem.d_ff, 4}, "ffn: the gate")) : 0;
   std::int64_t workspace_bytes = hidden_bytes + gate_bytes;
   const auto memory = workspace(device, static_cast<std::size_t>(workspace_bytes));
-  auto* const hidden = static_cast<float*>(memory.get());                       // [rows, d_ff]
-  float* const gate = problem.gated() ? hidden + hidden_bytes / 4 : nullptr;  // [rows, d_ff]
+  auto* const hidden = static_cast<char*>(memory.get());                                              // [rows, d_ff]
+  auto* const gate = problem.gated() ? reinterpret_cast<float*>(hidden + hidden_bytes) : nullptr;  // [rows, d_ff]
 
   Bound bound;
   std::int64_t packed_bytes = 0;
@@ -158,10 +161,13 @@ Bound tiled(const Ffn& problem, Device& device) {
     up.take = quantize(problem, gate, hidden);
     down.finish = scale(problem);
   } else {
-    up.finish = [=, table = table, activation = problem.activation](std::int64_t at, std::int64_t n) {
-      activate(table->of[kFp32], activation, gate ? gate + at : nullptr, hidden + at, hidden + at, n);
+    const auto round = products.narrow[index(Stored::bf16)];
+    up.take = [=, table = table, activation = problem.activation](float* sums, std::int64_t at, std::int64_t n) {
+      void* const to = hidden + at * hidden_size;
+      activate(table->of[kFp32], activation, gate ? gate + at : nullptr, sums, narrow ? sums : to, n);
+      if (narrow) round(sums, to, n);
     };
-    down.a_is_fp32 = true;
+    down.a_is_fp32 = !narrow;
     down.c_dtype = problem.dtype;
   }
   if (problem.gated()) add("gate", {problem.dtype, problem.rows(), problem.d_ff, problem.d_model, problem.x, problem.w_gate, gate});

@@ -137,6 +137,21 @@ ROOFLINE_INLINE void square_product(const float* a, Index n, const char* b, bool
   barrier();
 }
 
+// part.to[row ..][column ..] = the sums of `columns` columns.
+template <class Half>
+void narrow_sums(const GemmPart& part, const float* sums, Index stride, Index row, Index rows, Index column, Index columns) {
+  Half* to = static_cast<Half*>(part.to) + row * part.to_stride + column;
+  for (Index r = 0; r < rows; ++r, to += part.to_stride)
+    for (Index at = 0; at < columns; at += kLanes) {
+      const int lanes = static_cast<int>(least(kLanes, columns - at));
+      put(to + at, lanes, get(sums + r * stride + at, lanes, zero()));
+    }
+}
+void narrow_tile(const GemmPart& part, const float* sums, Index stride, Index row, Index rows, Index column, Index columns) {
+  part.to_stored == Stored::bf16 ? narrow_sums<Bf16>(part, sums, stride, row, rows, column, columns)
+                                 : narrow_sums<Fp16>(part, sums, stride, row, rows, column, columns);
+}
+
 template <bool Integers>
 void block_of_tiles(const GemmPart& part) {
   configure(kTile, kTile);

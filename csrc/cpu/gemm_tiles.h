@@ -123,34 +123,53 @@ void add_product(const float* a, Index stride, const char* b, Index n, float* in
     }
 }
 
-// c[Rows][columns] = begun, which may be null, or += a[Rows][n] b[n][columns], up to kWidth columns.
-template <class Sum, int Rows>
-void tile(const float* a, const float* b, Index n, float* c, Index stride, int columns, bool first, const float* begun, const char* next,
-          Index fetch) {
-  Vec sums[Rows][2];
-  multiply<WideStrip<Sum>, false>(Panel<Rows>{a}, reinterpret_cast<const char*>(b), n, sums, fetch, next);
-  if (Sum::kBegun && begun)
-#pragma GCC unroll 14
-    for (int r = 0; r < Rows; ++r)
-#pragma GCC unroll 2
-      for (int half = 0; half < 2; ++half) sums[r][half] = Sum::plus(sums[r][half], load(begun + half * kLanes));
+// Where the sums of a tile end. c holds those of earlier blocks of inner, and of this one where `to` is null.
+struct Target {
+  float* c;
+  Index c_stride;
+  void* to;  // in 16 bits, rows `to_stride` apart
+  Index to_stride;
+  Stored to_stored;
+  int columns;         // up to kWidth
+  bool first;          // c holds nothing yet
+  const float* begun;  // of the first: what sums begin with, or null
+};
+
+template <class Element, int Rows>
+ROOFLINE_INLINE void put_sums(const Vec (&sums)[Rows][2], Element* to, Index stride, int columns) {
   if (columns == kWidth) {
 #pragma GCC unroll 14
-    for (int r = 0; r < Rows; ++r)
-#pragma GCC unroll 2
-      for (int half = 0; half < 2; ++half) {
-        float* const p = c + r * stride + half * kLanes;
-        store(p, first ? sums[r][half] : Sum::plus(load(p), sums[r][half]));
-      }
+    for (int r = 0; r < Rows; ++r) store(to + r * stride, sums[r][0]), store(to + r * stride + kLanes, sums[r][1]);
     return;
   }
   for (int r = 0; r < Rows; ++r)
-    for (int half = 0; half < 2; ++half) {
-      const int lanes = static_cast<int>(least(columns - half * kLanes, kLanes));
-      if (lanes <= 0) continue;
-      float* const p = c + r * stride + half * kLanes;
-      put(p, lanes, first ? sums[r][half] : Sum::plus(get(p, lanes, zero()), sums[r][half]));
-    }
+    for (int half = 0; half * kLanes < columns; ++half)
+      put(to + r * stride + half * kLanes, static_cast<int>(least(columns - half * kLanes, kLanes)), sums[r][half]);
+}
+
+// a[Rows][n] b[n][columns] to its target.
+template <class Sum, int Rows>
+void tile(const float* a, const float* b, Index n, const Target& target, const char* next, Index fetch) {
+  Vec sums[Rows][2];
+  multiply<WideStrip<Sum>, false>(Panel<Rows>{a}, reinterpret_cast<const char*>(b), n, sums, fetch, next);
+  const auto plus = [&](const float* from, Index stride) __attribute__((always_inline)) {
+#pragma GCC unroll 14
+    for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 2
+      for (int half = 0; half < 2; ++half) sums[r][half] = Sum::plus(sums[r][half], load(from + r * stride + half * kLanes));
+  };
+  const int columns = target.columns;
+  if (Sum::kBegun && target.begun) plus(target.begun, 0);
+  if (!target.first && columns == kWidth) plus(target.c, target.c_stride);
+  if (!target.first && columns < kWidth)
+    for (int r = 0; r < Rows; ++r)
+      for (int half = 0; half * kLanes < columns; ++half) {
+        const int lanes = static_cast<int>(least(columns - half * kLanes, kLanes));
+        sums[r][half] = Sum::plus(sums[r][half], get(target.c + r * target.c_stride + half * kLanes, lanes, zero()));
+      }
+  if (!target.to) return put_sums(sums, target.c, target.c_stride, columns);
+  if (target.to_stored == Stored::bf16) return put_sums(sums, static_cast<Bf16*>(target.to), target.to_stride, columns);
+  put_sums(sums, static_cast<Fp16*>(target.to), target.to_stride, columns);
 }
 
 // The function for each number of rows.
@@ -247,21 +266,6 @@ void pack_panels_of(const GemmPart& part, Index k, Index n, float* panels) {
   pack(part, k, n, panels);
 }
 
-// part.to[row ..][column ..] = the sums of `columns` columns.
-template <class Half>
-ROOFLINE_INLINE void narrow_sums(const GemmPart& part, const float* sums, Index stride, Index row, Index rows, Index column, Index columns) {
-  Half* to = static_cast<Half*>(part.to) + row * part.to_stride + column;
-  for (Index r = 0; r < rows; ++r, to += part.to_stride)
-    for (Index at = 0; at < columns; at += kLanes) {
-      const int lanes = static_cast<int>(least(kLanes, columns - at));
-      put(to + at, lanes, get(sums + r * stride + at, lanes, zero()));
-    }
-}
-ROOFLINE_INLINE void narrow_tile(const GemmPart& part, const float* sums, Index stride, Index row, Index rows, Index column, Index columns) {
-  part.to_stored == Stored::bf16 ? narrow_sums<Bf16>(part, sums, stride, row, rows, column, columns)
-                                 : narrow_sums<Fp16>(part, sums, stride, row, rows, column, columns);
-}
-
 // Strips::fetched is where n rows of a strip from k on begin, and their bytes; `widen` makes them what is in registers.
 template <class Strips, class Part>
 void block(const Part& part) {
@@ -272,10 +276,9 @@ void block(const Part& part) {
   float* const packed = wide + (B::kWide ? 0 : part.inner_block * kWidth);
   const Later *later = part.later, *const all_later = later + GemmPart::kLater;
   Index ahead = 0;  // bytes of it that are on their way
-  alignas(64) float tile[kTileRows * kWidth];
   for (Index k = 0; k < part.inner; k += part.inner_block) {
     const Index n = least(part.inner_block, part.inner - k);
-    const bool last = part.to && k + n == part.inner, alone = last && k == 0;
+    const bool last = part.to && k + n == part.inner;
     const float* const panels = part.panels ? part.panels + k * part.rows : packed;
     if (!part.panels) pack_panels(part, k, n, packed);
     for (Index s = part.first; s < part.last; ++s) {
@@ -298,11 +301,12 @@ void block(const Part& part) {
         const Index fetch = own ? each : others ? 128 : 0;
         const char* const from_next = own ? next + fetched : others ? later->from + ahead : nullptr;
         (own ? fetched : ahead) += n / 4 * fetch;
-        float* const c = alone ? tile : part.c + row * part.c_stride + s * kWidth;
-        const Index stride = alone ? kWidth : part.c_stride;
-        OfRows::kTile<typename B::Sum>[rows - 1](panels + row * n, rows_of_b, n, c, stride, columns, k == 0,
-                                                 k == 0 ? Strips::begun(part, strip) : nullptr, from_next, fetch);
-        if (last) narrow_tile(part, c, stride, row, rows, s * kWidth, columns);
+        const Index to = row * part.to_stride + s * kWidth;
+        OfRows::kTile<typename B::Sum>[rows - 1](panels + row * n, rows_of_b, n,
+                                                 {part.c + row * part.c_stride + s * kWidth, part.c_stride,
+                                                  last ? static_cast<char*>(part.to) + to * 2 : nullptr, part.to_stride,
+                                                  part.to_stored, columns, k == 0, k == 0 ? Strips::begun(part, strip) : nullptr},
+                                                 from_next, fetch);
       });
     }
   }

@@ -86,7 +86,7 @@ void multiply(const Plan& plan, const Weights& weights, std::int64_t expert, std
       .inner = weights.words,
       .first = 0,
       .last = last - first,
-      .inner_block = std::min(weights.words, plan.most.inner / plan.table->multiple * plan.table->multiple),
+      .inner_block = inner_block_of(weights.words, plan.most.inner, plan.table->multiple),
       .streams = plan.streams,
   });
 }
@@ -150,7 +150,7 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
   plan->table = table;
   plan->activations = &choose<RowsTable>(ROOFLINE_TABLES(rows)).table->of[kFp32];
   plan->problem = problem;
-  plan->most = blocks_of(table->width, table->tile_rows, device.caches());
+  plan->most = blocks_of(table->width, table->tile_rows, table->multiple, device.caches());
   plan->streams = read_streams(device);
   const std::int64_t rows = rows_of(problem), experts = problem.all_experts();
 

@@ -106,7 +106,7 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, Isa 
 
   const bool few = rows <= GemmKernels::kMostFewRows;
   const int streams = few ? read_streams(device) : 1;
-  const Blocks most = blocks_of(table->width, table->tile_rows, device.caches());
+  const Blocks most = blocks_of(table->width, table->tile_rows, 1, device.caches());
   const std::int64_t row_parts = few ? 1 : parts_of(rows, most.rows);
   const std::int64_t wanted = parts_of(kPartsPerThread * device.threads(), row_parts);
   const std::int64_t least_parts = few ? 1 : parts_of(strips, kMostColumns / table->width);

@@ -57,10 +57,16 @@ Stored stored(DType dtype, const char* op) {
   }
 }
 
-Blocks blocks_of(int width, int tile_rows, const Caches& caches) {
-  const std::int64_t inner = std::clamp<std::int64_t>(caches.l1_bytes / 2 / (4 * width) / 8 * 8, 64, 512);
-  const std::int64_t rows = caches.l2_bytes / 2 / (4 * (inner + kColumnBlock)) / tile_rows * tile_rows;
+Blocks blocks_of(int width, int tile_rows, int multiple, const Caches& caches) {
+  const std::int64_t strip_bytes = multiple > 1 ? caches.l1_bytes / 2 : caches.l2_bytes / 16;
+  const std::int64_t inner = std::clamp<std::int64_t>(strip_bytes / (4 * width) / 16 * 16, 64, 512);
+  const std::int64_t rows = caches.l2_bytes * 3 / 4 / (4 * (inner + kColumnBlock)) / tile_rows * tile_rows;
   return {inner, std::clamp<std::int64_t>(rows, 4 * tile_rows, 384)};
+}
+
+std::int64_t inner_block_of(std::int64_t inner, std::int64_t most, std::int64_t multiple) {
+  const std::int64_t step = std::max<std::int64_t>(multiple, 4);
+  return std::min(inner, parts_of(parts_of(inner, parts_of(inner, most)), step) * step);
 }
 
 // One stream is fetched ahead by hardware too; some CPUs read faster at several places, and others at half the rate.
@@ -109,8 +115,8 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
 
   const bool few = rows <= GemmKernels::kMostFewRows && !problem.unpack;
   plan.streams = few ? read_streams(device) : 0;
-  const Blocks most = blocks_of(table->width, table->tile_rows, device.caches());
-  plan.inner_block = few ? 0 : std::min(inner, most.inner / table->multiple * table->multiple);
+  const Blocks most = blocks_of(table->width, table->tile_rows, table->multiple, device.caches());
+  plan.inner_block = few ? 0 : inner_block_of(inner, most.inner, table->multiple);
   // Many rows: some at a time, whose a is packed by all threads before it meets b.
   const std::int64_t tile_rows = table->tile_rows;
   const std::int64_t fitting = std::max(kPackedBytes / (4 * inner) / tile_rows, most.rows / tile_rows) * tile_rows;
@@ -121,20 +127,25 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   // Whole sets of streams where there are enough strips for them.
   std::int64_t most_parts = std::max<std::int64_t>(strips / (few ? plan.streams : kLeastStrips), 1);
   const std::int64_t least_rows = parts_of(turn_most, most.rows), most_rows = std::max(turn_most / (kLeastStrips * tile_rows), least_rows);
-  const std::int64_t row_parts = few ? 1 : std::clamp(parts_of(wanted, most_parts), least_rows, most_rows);
+  std::int64_t row_parts = few ? 1 : std::clamp(parts_of(wanted, most_parts), least_rows, most_rows);
   if (row_parts * most_parts < device.threads()) most_parts = std::min<std::int64_t>(strips, device.threads());
+  if (row_parts * most_parts < device.threads() && !few)
+    row_parts = std::min<std::int64_t>(device.threads(), parts_of(turn_most, tile_rows));
   const std::int64_t column_parts = std::min(std::max(parts_of(strips, most_strips), parts_of(wanted, row_parts)), most_parts);
   plan.row_block = std::min(turn_most, parts_of(parts_of(turn_most, tile_rows), row_parts) * tile_rows);
   plan.column_block = std::min(columns, parts_of(strips, column_parts) * table->width);
   // Each thread has workspace for the kernels, and for sums that something takes out of a cache.
   const std::int64_t floats = few ? table->few_floats(rows) : table->width * plan.inner_block;
   Take take = problem.take;
-  if (problem.c_dtype != DType::fp32)
-    take = [narrow = table->narrow[index(stored(problem.c_dtype, "tiled"))], c = static_cast<char*>(problem.c)](
-               const float* of, std::int64_t at, std::int64_t n) { narrow(of, c + at * 2, n); };
+  const Stored c_stored = problem.c_dtype == DType::fp32 ? Stored::fp32 : stored(problem.c_dtype, "tiled");
+  const std::int64_t c_size = size_bytes(problem.c_dtype);
+  if (few && c_stored != Stored::fp32)
+    take = [narrow = table->narrow[index(c_stored)], c = static_cast<char*>(problem.c)](
+               float* sums, std::int64_t at, std::int64_t n) { narrow(sums, c + at * 2, n); };
+  const bool own_sums = take || c_stored != Stored::fp32;
   const std::int64_t part_columns = parts_of(strips, column_parts) * table->width;
   const std::int64_t sums = whole_pages(floats * 4);  // where they begin
-  const std::int64_t unpacked = sums + (take ? whole_pages(product({plan.row_block, part_columns, 4}, "tiled: sums")) : 0);
+  const std::int64_t unpacked = sums + (own_sums ? whole_pages(product({plan.row_block, part_columns, 4}, "tiled: sums")) : 0);
   const std::int64_t thread_bytes =
       unpacked + (problem.unpack ? whole_pages(product({parts_of(strips, column_parts), strip_bytes}, "tiled: a part of b")) : 0);
   // Few rows, fp8 and words are widened once, but for words that lie so in a; of 16 bits a block of many rows is when it is packed.
@@ -193,9 +204,11 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
           part.b = own_memory + unpacked;
           if (std::exchange(held[worker], column_part) != column_part) problem.unpack(first, last, own_memory + unpacked);
         }
-        part.c = reinterpret_cast<float*>(take ? own_memory + sums : c + (row * columns + column) * 4);
+        const std::int64_t c_at = (row * columns + column) * c_size;
+        part.c = reinterpret_cast<float*>(own_sums ? own_memory + sums : c + c_at);
+        if (own_sums && !take) part.to = c + c_at, part.to_stride = columns, part.to_stored = c_stored;
         part.workspace = reinterpret_cast<float*>(own_memory);
-        part.columns = n, part.c_stride = take ? n : columns;
+        part.columns = n, part.c_stride = own_sums ? n : columns;
         part.last = last - first;
         (few ? table->few : table->block)[index(type)](part);
         for (std::int64_t r = 0; r < part.rows; ++r) {
