@@ -181,7 +181,7 @@ void softmax(const void* in, void* out, float* scratch, std::int64_t rows, std::
 
 // Lane r: 1 / sqrt(total / columns + eps). eps is not rounded to 0.
 ROOFLINE_INLINE Vec over_root(Vec total, std::int64_t columns, double eps) {
-  const Vec mean = div(total, set1(static_cast<float>(columns)));
+  const Vec mean = mul(total, set1(1 / static_cast<float>(columns)));
   return div(set1(1), sqrt(add(mean, set1(static_cast<float>(eps < 0x1p-126 ? 0x1p-126 : eps)))));
 }
 

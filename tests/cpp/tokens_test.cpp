@@ -83,7 +83,7 @@ class TokensTest : public TableTest<TokensKernels> {
     const std::int64_t together = 3;
     const auto whole = [](std::int64_t n) { return (n + TopkPart::kBlock - 1) / TopkPart::kBlock * TopkPart::kBlock; };
     const std::int64_t room = whole(chosen + 2 * TopkPart::kBlock + 1);
-    Guarded<float> weights(tokens * chosen, 1), picked(together * whole(chosen));
+    Guarded<float> weights(tokens * chosen, 1), picked(chosen * TopkPart::kTogether);
     Guarded<float> scores(together * whole(experts)), sigmoids(together * whole(experts));
     Guarded<std::int32_t> numbers(tokens * chosen, 3);
     Guarded<std::int64_t> candidates(together * room), ordered(together * room);

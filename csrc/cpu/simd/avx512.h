@@ -107,6 +107,11 @@ ROOFLINE_INLINE Vec select_less(Vec a, Vec b, Vec x, Vec y) {
 ROOFLINE_INLINE bool any_greater(Vec a, Vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ) != 0; }
 // Bit i: whether lane i of a is at least that of b.
 ROOFLINE_INLINE std::uint32_t bits_at_least(Vec a, Vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }
+// The first `count` lanes of x, then those of y whose bit is set, and others.
+#define ROOFLINE_APPEND
+ROOFLINE_INLINE Vec append(Vec x, std::int64_t count, std::uint32_t bits, Vec y) {
+  return _mm512_mask_expand_ps(x, static_cast<__mmask16>(0xFFFFu << count), _mm512_maskz_compress_ps(static_cast<__mmask16>(bits), y));
+}
 ROOFLINE_INLINE Vec max_number(Vec a, Vec b) { return max(a, b); }  // b where a is NaN
 // Rows become columns: 2 x 2 blocks of floats, then of pairs, then of 128-bit quarters (twice).
 ROOFLINE_INLINE void transpose(Vec (&rows)[kLanes]) {
