@@ -140,42 +140,61 @@ ROOFLINE_INLINE V kept_at(const float* p, int n) {
     return get(p, n, zero());
 }
 
-// Three passes over rows: their maxima; e^(x - max), kept in cache, and their sums; the quotients, which go to memory.
+// Three passes over rows: their maxima; e^(x - max), kept in cache, and their sums; the quotients, which go to memory. Past the caches
+// whole lines are stored, and the next rows fetched, while the exponentials of the rows between are computed: memory never waits.
 template <class T, bool NonTemporal>
 void softmax(const void* in, void* out, float* scratch, std::int64_t rows, std::int64_t columns) {
   using V = VecOf<T>;
   auto* x = static_cast<const T*>(in);
   auto* y = static_cast<T*>(out);
   const std::int64_t most = least(kLanes, softmax_together(columns)), stride = scratch ? kept_columns(columns) : columns;
-  for (; rows > 0; rows -= most, x += most * columns, y += most * columns) {
+  const std::int64_t step = most * columns;
+  const bool later = NonTemporal && scratch && (reinterpret_cast<std::uintptr_t>(y) | columns * sizeof(T)) % kLineBytes == 0;
+  float scale[kLanes];
+  const auto quotient = [](const float* from, int n, float by) __attribute__((always_inline)) {
+    return each([&](Vec a) __attribute__((always_inline)) { return mul(a, set1(by)); }, kept_at<V>(from, n));
+  };
+  const auto put_row = [&](T* to, const float* from, float by, const T* next) __attribute__((always_inline)) {
+    const auto value = [&](std::int64_t i, int n) __attribute__((always_inline)) { return quotient(from + i, n, by); };
+    // Twins come back as they were kept, from the row's first element on: no head that ends where a cache line of y begins.
+    if (std::is_same_v<V, Vec> || reinterpret_cast<std::uintptr_t>(to) % kLineBytes == 0)
+      write<V, NonTemporal>(to, columns, value, next);
+    else
+      write<V, false>(to, columns, value);
+  };
+  const float* before = nullptr;  // what is kept of the rows that are yet to be stored
+  int waiting = 0;
+  for (; rows > 0; rows -= most, x += step, y += step) {
     const int some = static_cast<int>(least(most, rows));
     float* kept = scratch;
     if constexpr (sizeof(T) == sizeof(float)) kept = scratch ? scratch : reinterpret_cast<float*>(y);
-    float top[kLanes], scale[kLanes];
+    if (later && before == scratch) kept += most * stride;
+    float top[kLanes];
     store(top, tops<V>(x, some, columns));
     Vec sums[1];
     totals<V, 1, 4>(some, columns, sums, [&](int r) __attribute__((always_inline)) {
-      return [=, from = x + r * columns, to = kept + r * stride, top = set1(top[r])](auto& state, std::int64_t i, int n)
-                 __attribute__((always_inline)) {
+      return [=, from = x + r * columns, to = kept + r * stride, top = set1(top[r]), by = before ? scale[r] : 0.0f,
+              stored = before ? before + r * stride : nullptr, earlier = y - step + r * columns,
+              next = x + step + r * columns](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
         const V e = each([&](Vec a) __attribute__((always_inline)) { return exp2_or_zero<T>(mul(sub(a, top), set1(1.44269504f))); },
                          take<V>(from + i, n, -kInfinity));
         keep(to + i, n, e);
         state.sum[0] = plus(state.sum[0], e);
+        if constexpr (NonTemporal)
+          if (stored) {
+            __builtin_prefetch(next + i);
+            give<true>(earlier + i, n, quotient(stored + i, n, by));
+          }
       };
     });
+    for (int r = some; r < waiting; ++r) put_row(y - step + r * columns, before + r * stride, scale[r], nullptr);
     store(scale, div(set1(1), sums[0]));
-    for (int r = 0; r < some; ++r) {
-      const auto quotient = [&, from = kept + r * stride, one = set1(scale[r])](std::int64_t i, int n) __attribute__((always_inline)) {
-        return each([&](Vec a) __attribute__((always_inline)) { return mul(a, one); }, kept_at<V>(from + i, n));
-      };
-      // Twins come back as they were kept, from the row's first element on: no head that ends where a cache line of y begins.
-      T* const to = y + r * columns;
-      if (std::is_same_v<V, Vec> || reinterpret_cast<std::uintptr_t>(to) % kLineBytes == 0)
-        write<V, NonTemporal>(to, columns, quotient, x + (most + r) * columns);
-      else
-        write<V, false>(to, columns, quotient);
-    }
+    if (later)
+      before = kept, waiting = some;
+    else
+      for (int r = 0; r < some; ++r) put_row(y + r * columns, kept + r * stride, scale[r], x + step + r * columns);
   }
+  for (int r = 0; r < waiting; ++r) put_row(y - step + r * columns, before + r * stride, scale[r], nullptr);
   if constexpr (NonTemporal) fence();
 }
 

@@ -213,28 +213,37 @@ ROOFLINE_INLINE void group_maxima(const float* scores, std::int64_t padded, floa
   for (int v = 0; v < kVectors; ++v) store(maxima + v * kLanes, largest[v]);
 }
 
-// A number of each token that at least `chosen` of its scores reach: so many of the maxima of groups of them do. With twice as many
-// groups, few other scores reach it.
+// A number of each token that at least `chosen` of its scores reach: so many of the maxima of groups of them do. With more groups than
+// that, few other scores reach it.
 void bounds_of_few(const TopkPart& part, const float* const* scores, std::int64_t padded, int tokens, float* bounds) {
-  float maxima[TopkPart::kTogether][kSorted];
-  for (int t = 0; t < tokens; ++t) group_maxima<kSorted>(scores[t], padded, maxima[t]);
+  constexpr int kGroups = 2 * kSorted;
+  float maxima[TopkPart::kTogether][kGroups];
+  for (int t = 0; t < tokens; ++t) group_maxima<kGroups>(scores[t], padded, maxima[t]);
   for (int t = tokens; t < TopkPart::kTogether; ++t) __builtin_memcpy(maxima[t], maxima[0], sizeof maxima[t]);
-  for (int t = 0; t < TopkPart::kTogether; t += kLanes) {
-    Vec of_tokens[kSorted];
-#pragma GCC unroll 16
-    for (int g = 0; g < kSorted; g += kLanes) {
-      Vec square[kLanes];
-#pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i) square[i] = load(maxima[t + i] + g);
-      transpose(square);
-#pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i) of_tokens[g + i] = square[i];
-    }
-    sort(of_tokens, [](Vec a, Vec b) __attribute__((always_inline)) { return max(a, b); },
+  const auto put_in_order = [](Vec (&x)[kSorted]) __attribute__((always_inline)) {
+    sort(x, [](Vec a, Vec b) __attribute__((always_inline)) { return max(a, b); },
          [](Vec a, Vec b) __attribute__((always_inline)) { return min(a, b); });
+  };
+  for (int t = 0; t < TopkPart::kTogether; t += kLanes) {
+    Vec halves[2][kSorted];
+    for (int h = 0; h < 2; ++h) {
+#pragma GCC unroll 16
+      for (int g = 0; g < kSorted; g += kLanes) {
+        Vec square[kLanes];
+#pragma GCC unroll 16
+        for (int i = 0; i < kLanes; ++i) square[i] = load(maxima[t + i] + h * kSorted + g);
+        transpose(square);
+#pragma GCC unroll 16
+        for (int i = 0; i < kLanes; ++i) halves[h][g + i] = square[i];
+      }
+      put_in_order(halves[h]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kSorted; ++i) halves[0][i] = max(halves[0][i], halves[1][kSorted - 1 - i]);  // the larger half of all
+    put_in_order(halves[0]);
     float in_order[kSorted][kLanes];
 #pragma GCC unroll 16
-    for (int i = 0; i < kSorted; ++i) store(in_order[i], of_tokens[i]);
+    for (int i = 0; i < kSorted; ++i) store(in_order[i], halves[0][i]);
     store(bounds + t, load(in_order[part.chosen - 1]));
   }
 }
@@ -411,6 +420,7 @@ ROOFLINE_INLINE void weigh(const TopkPart& part, const float* const* scores, std
 template <class T, bool Sigmoid, bool Biased>
 ROOFLINE_INLINE void topk(const TopkPart& part) {
   const auto whole = [](std::int64_t n) { return (n + kBlock - 1) / kBlock * kBlock; };
+  constexpr std::int64_t kLine = kLineBytes / sizeof(T);
   const std::int64_t padded = whole(part.experts), chosen = part.chosen;
   const float* scores[TopkPart::kTogether];
   float bounds[TopkPart::kTogether];
@@ -422,27 +432,26 @@ ROOFLINE_INLINE void topk(const TopkPart& part) {
       scores[t] = score<T, Biased>(part, static_cast<const T*>(part.logits) + (first + t) * part.experts, padded,
                                    part.scores + t * padded, part.sigmoids + t * padded);
     bounds_of(part, scores, padded, tokens, bounds);
-    bool few = chosen <= kSorted;
+    const bool few = chosen <= kSorted;
     for (int t = 0; t < tokens; ++t) {
-      alignas(64) Key keys[kSorted], *candidates = keys;
+      const T* const next = static_cast<const T*>(part.logits) + least(part.tokens - 1, first + part.together + t) * part.experts;
+      for (std::int64_t i = 0; i < part.experts; i += kLine) __builtin_prefetch(next + i);
+      alignas(64) Key keys[kSorted];
+      const Key* some = keys;
       found[t].count = kSorted + 1;
-      if (padded <= kFewExperts) found[t] = collect_few(scores[t], padded, bounds[t], keys);
+      if (few && padded <= kFewExperts) found[t] = collect_few(scores[t], padded, bounds[t], keys);
       if (found[t].count > kSorted) {
-        candidates = part.candidates + t * part.room;
-        found[t] = collect(part, scores[t], padded, bounds[t], candidates, part.ordered + t * part.room);
+        Key *const candidates = part.candidates + t * part.room, *const ordered = part.ordered + t * part.room;
+        found[t] = collect(part, scores[t], padded, bounds[t], candidates, ordered);
+        some = candidates;
         for (std::int64_t i = found[t].count; i < kSorted; ++i) candidates[i] = kLeastKey;
+        if (!few || found[t].count > kSorted) put_in_order(candidates, found[t].count, ordered), some = ordered;
       }
-      for (int i = 0; i < kSorted; ++i) sorted[i][t] = candidates[i];
-      few = few && found[t].count <= kSorted;
+      for (int i = 0; i < kSorted; ++i) sorted[i][t] = some[i];
     }
     if (few) put_in_order(sorted);
     for (int t = 0; t < tokens; ++t) {
-      Key* const ordered = part.ordered + t * part.room;
-      if (!few) {
-        Key* const candidates = part.candidates + t * part.room;
-        for (int i = 0; i < kSorted && found[t].count <= kSorted; ++i) candidates[i] = sorted[i][t];
-        put_in_order(candidates, found[t].count, ordered);
-      }
+      const Key* const ordered = part.ordered + t * part.room;
       const std::int64_t count = least(found[t].count, chosen);
       const float* const from = Biased ? part.sigmoids + t * padded : scores[t];
       std::int32_t* const numbers = part.numbers + (first + t) * chosen;
