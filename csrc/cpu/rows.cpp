@@ -18,8 +18,14 @@ namespace {
 
 template <class Problem>
 Choice<RowsKernels> choose_rows(const Problem& problem) {
+  const Element element = element_of(problem.dtype, problem.op);
+#if defined(ROOFLINE_HAVE_avx512_bf16)
+  // Its stores of bf16 make denormals 0: not where a result is an operand as it is.
+  constexpr bool kMoves = std::is_same_v<Problem, ops::Relu> || std::is_same_v<Problem, ops::Convert>;
+  if (element == kBf16 && !kMoves && has(Isa::avx512_bf16)) return {Isa::avx512_bf16, &rows_avx512_bf16.of[kBf16]};
+#endif
   const auto [isa, table] = choose<RowsTable>(ROOFLINE_TABLES(rows));
-  return {isa, &table->of[element_of(problem.dtype, problem.op)]};
+  return {isa, &table->of[element]};
 }
 
 // Whether what each thread keeps of a row stays in cache from pass to pass: in its own L2, or in its share of an L3.
@@ -69,11 +75,11 @@ Bound over_elements(std::int64_t elements, std::int64_t element_bytes, Work work
 
 Bound softmax(const ops::Softmax& problem, Device& device) {
   const auto [isa, kernels] = choose_rows(problem);
-  // The exponentials of a row wait in y where that is fp32 and stays in cache, else in a row of workspace, which has to stay in L2.
-  const std::int64_t stride = (problem.columns + 31) / 32 * 128, kept_bytes = problem.row_bytes() + stride;
+  // The exponentials wait in y where that is fp32 and stays in cache, else in rows of workspace, which have to stay in L2.
+  const std::int64_t row_bytes = kept_columns(problem.columns) * std::int64_t{sizeof(float)}, kept_bytes = problem.row_bytes() + row_bytes;
   const bool non_temporal = bypass(device, isa, problem.y, problem.rows, problem.row_bytes()) && kept_bytes <= device.caches().l2_bytes;
   const bool apart = non_temporal || problem.dtype != DType::fp32;
-  const std::int64_t workspace_bytes = apart ? device.threads() * stride : 0;
+  const std::int64_t stride = (1 + non_temporal) * softmax_together(problem.columns) * row_bytes, workspace_bytes = apart ? device.threads() * stride : 0;
   const std::shared_ptr<void> scratch = apart ? workspace(device, workspace_bytes) : nullptr;
   const auto run = kernels->softmax[non_temporal];
   Bound bound = over_rows(problem, [=](std::int64_t bytes, std::int64_t rows, int worker) {

@@ -35,28 +35,64 @@ struct Partial {
   V sum[Sums];
 };
 
-template <int Sums>
-struct Total {
-  double sum[Sums];
-};
-
-// Totals over [0, n) of what step adds to the vectors of its state.
-template <class V, int Sums, int MostSets, class Step>
-ROOFLINE_INLINE Total<Sums> totals(std::int64_t n, Step step) {
-  constexpr int Sets = kSets<V, MostSets>;
-  Total<Sums> total = {};
+// What step adds over [0, n) to the vectors of its state, one vector of each. What rounding takes from the sum of two blocks is kept
+// and added at the end.
+template <class V, int Sums, int Sets, class Step>
+ROOFLINE_INLINE void total(std::int64_t n, Vec (&sum)[Sums], Step step) {
+  Vec lost[Sums];
   for (std::int64_t first = 0; first < n; first += kBlock) {
     Partial<V, Sums> state[Sets];
     for (Partial<V, Sums>& one : state)
-      for (V& sum : one.sum) sum = all<V>(0);
-    accumulate<V>(first, n - first < kBlock ? n : first + kBlock, state, step);
+      for (V& part : one.sum) part = all<V>(0);
+    accumulate<V>(first, least(n, first + kBlock), state, step);
     for (int k = 0; k < Sums; ++k) {
       for (int width = Sets / 2; width > 0; width /= 2)
         for (int s = 0; s < width; ++s) state[s].sum[k] = plus(state[s].sum[k], state[s + width].sum[k]);
-      total.sum[k] += sum_of(state[0].sum[k]);
+      const Vec part = sum_of(state[0].sum[k]);
+      if (first == 0) {
+        sum[k] = part, lost[k] = zero();
+      } else {
+        const Vec both = add(sum[k], part), grown = sub(both, sum[k]);
+        lost[k] = add(lost[k], add(sub(sum[k], sub(both, grown)), sub(part, grown)));
+        sum[k] = both;
+      }
     }
   }
-  return total;
+  for (int k = 0; n > kBlock && k < Sums; ++k) sum[k] = add(sum[k], lost[k]);
+}
+
+// Lane r of sums: the total of what step(r) adds over row r. Rows of a few vectors have no use for many states.
+template <class V, int Sums, int MostSets, class Step>
+ROOFLINE_INLINE void totals(int rows, std::int64_t columns, Vec (&sums)[Sums], Step step) {
+  Vec of_row[Sums][kLanes];
+  for (int r = 0; r < rows; ++r) {
+    Vec one[Sums] = {};
+    if (columns < 2 * MostSets * kStep<V>)
+      total<V, Sums, 2>(columns, one, step(r));
+    else
+      total<V, Sums, kSets<V, MostSets>>(columns, one, step(r));
+    for (int k = 0; k < Sums; ++k) of_row[k][r] = one[k];
+  }
+  for (int r = rows; r > 1 && r < kLanes; ++r)
+    for (int k = 0; k < Sums; ++k) of_row[k][r] = zero();
+  for (int k = 0; k < Sums; ++k) sums[k] = rows == 1 ? set1(reduce_add(of_row[k][0])) : reduce_add(of_row[k]);
+}
+
+// Lane r: the largest element of row r.
+template <class V, class T>
+ROOFLINE_INLINE Vec tops(const T* x, int rows, std::int64_t columns) {
+  Vec of_row[kLanes];
+  const auto higher = [](Vec a, Vec b) __attribute__((always_inline)) { return max(a, b); };
+  for (int r = 0; r < rows; ++r) {
+    V state[4];
+    for (V& one : state) one = all<V>(-kInfinity);
+    accumulate<V>(0, columns, state, [&](V& one, std::int64_t i, int n) __attribute__((always_inline)) {
+      one = each(higher, one, take<V>(x + r * columns + i, n, -kInfinity));
+    });
+    of_row[r] = top_of(each(higher, each(higher, state[0], state[1]), each(higher, state[2], state[3])));
+  }
+  for (int r = rows; r > 1 && r < kLanes; ++r) of_row[r] = of_row[0];
+  return rows == 1 ? set1(reduce_max(of_row[0])) : reduce_max(of_row);
 }
 
 // y[i] = value(i, n) over a row of any alignment: non-temporal stores write whole cache lines only. What is read at `next` after this
@@ -85,15 +121,12 @@ ROOFLINE_INLINE void write(T* y, std::int64_t n, Value value, const T* next = nu
 #pragma GCC unroll 32
       for (int u = 0; u < 4 * kLine; u += kAtOnce) give<true>(y + i + u, kAtOnce, value(i + u, kAtOnce));
     }
-    for (; i < lines; i += kAtOnce) give<true>(y + i, kAtOnce, value(i, kAtOnce));
+    for (; i < lines; i += kAtOnce) {
+      if (next) __builtin_prefetch(next + i);
+      give<true>(y + i, kAtOnce, value(i, kAtOnce));
+    }
   }
   plainly(n);
-}
-
-// e^d for d <= 0, 0 below e^-86; NaN stays NaN. The rounding of d log2 e costs |d| / 2 units in the last place, on values that are
-// e^-|d| of the largest: a softmax does not see it, and exp's exact reduction would take twice the time.
-ROOFLINE_INLINE Vec exp_of_negative(Vec d) {
-  return select_less(d, set1(-86.0f), zero(), exp2_bounded(mul(d, set1(1.44269504f))));
 }
 
 // fp32 between two passes, in the order of registers.
@@ -107,123 +140,118 @@ ROOFLINE_INLINE V kept_at(const float* p, int n) {
     return get(p, n, zero());
 }
 
-// Three passes over a row: its maximum; e^(x - max), kept in cache, and their sum; the quotient, which goes to memory.
+// Three passes over rows: their maxima; e^(x - max), kept in cache, and their sums; the quotients, which go to memory. Past the caches
+// whole lines are stored, and the next rows fetched, while the exponentials of the rows between are computed: memory never waits.
 template <class T, bool NonTemporal>
 void softmax(const void* in, void* out, float* scratch, std::int64_t rows, std::int64_t columns) {
   using V = VecOf<T>;
   auto* x = static_cast<const T*>(in);
   auto* y = static_cast<T*>(out);
-  for (std::int64_t row = 0; row < rows; ++row, x += columns, y += columns) {
-    V tops[8];
-    for (V& one : tops) one = all<V>(-kInfinity);
-    const auto higher = [](Vec a, Vec b) __attribute__((always_inline)) { return max(a, b); };
-    accumulate<V>(0, columns, tops, [&](V& one, std::int64_t i, int n) __attribute__((always_inline)) {
-      one = each(higher, one, take<V>(x + i, n, -kInfinity));
-    });
-    for (int s = 1; s < 8; ++s) tops[0] = each(higher, tops[0], tops[s]);
-    const Vec top = set1(top_of(tops[0]));
+  const std::int64_t most = least(kLanes, softmax_together(columns)), stride = scratch ? kept_columns(columns) : columns;
+  const std::int64_t step = most * columns;
+  const bool later = NonTemporal && scratch && (reinterpret_cast<std::uintptr_t>(y) | columns * sizeof(T)) % kLineBytes == 0;
+  float scale[kLanes];
+  const auto quotient = [](const float* from, int n, float by) __attribute__((always_inline)) {
+    return each([&](Vec a) __attribute__((always_inline)) { return mul(a, set1(by)); }, kept_at<V>(from, n));
+  };
+  const auto put_row = [&](T* to, const float* from, float by, const T* next) __attribute__((always_inline)) {
+    const auto value = [&](std::int64_t i, int n) __attribute__((always_inline)) { return quotient(from + i, n, by); };
+    // Twins come back as they were kept, from the row's first element on: no head that ends where a cache line of y begins.
+    if (std::is_same_v<V, Vec> || reinterpret_cast<std::uintptr_t>(to) % kLineBytes == 0)
+      write<V, NonTemporal>(to, columns, value, next);
+    else
+      write<V, false>(to, columns, value);
+  };
+  const float* before = nullptr;  // what is kept of the rows that are yet to be stored
+  int waiting = 0;
+  for (; rows > 0; rows -= most, x += step, y += step) {
+    const int some = static_cast<int>(least(most, rows));
     float* kept = scratch;
     if constexpr (sizeof(T) == sizeof(float)) kept = scratch ? scratch : reinterpret_cast<float*>(y);
-    const auto exps = totals<V, 1, 4>(columns, [&](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
-      const V e = each([&](Vec a) __attribute__((always_inline)) { return exp_of_negative(sub(a, top)); }, take<V>(x + i, n, -kInfinity));
-      keep(kept + i, n, e);
-      state.sum[0] = plus(state.sum[0], e);
+    if (later && before == scratch) kept += most * stride;
+    float top[kLanes];
+    store(top, tops<V>(x, some, columns));
+    Vec sums[1];
+    totals<V, 1, 4>(some, columns, sums, [&](int r) __attribute__((always_inline)) {
+      return [=, from = x + r * columns, to = kept + r * stride, top = set1(top[r]), by = before ? scale[r] : 0.0f,
+              stored = before ? before + r * stride : nullptr, earlier = y - step + r * columns,
+              next = x + step + r * columns](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
+        const V e = each([&](Vec a) __attribute__((always_inline)) { return exp2_or_zero<T>(mul(sub(a, top), set1(1.44269504f))); },
+                         take<V>(from + i, n, -kInfinity));
+        keep(to + i, n, e);
+        state.sum[0] = plus(state.sum[0], e);
+        if constexpr (NonTemporal)
+          if (stored) {
+            __builtin_prefetch(next + i);
+            give<true>(earlier + i, n, quotient(stored + i, n, by));
+          }
+      };
     });
-    const Vec scale = set1(static_cast<float>(1 / exps.sum[0]));
-    const auto quotient = [&](std::int64_t i, int n) __attribute__((always_inline)) {
-      return each([&](Vec a) __attribute__((always_inline)) { return mul(a, scale); }, kept_at<V>(kept + i, n));
-    };
-    // Twins come back as they were kept, from the row's first element on: no head that ends where a cache line of y begins.
-    if (std::is_same_v<V, Vec> || reinterpret_cast<std::uintptr_t>(y) % kLineBytes == 0)
-      write<V, NonTemporal>(y, columns, quotient, x + columns);
+    for (int r = some; r < waiting; ++r) put_row(y - step + r * columns, before + r * stride, scale[r], nullptr);
+    store(scale, div(set1(1), sums[0]));
+    if (later)
+      before = kept, waiting = some;
     else
-      write<V, false>(y, columns, quotient);
+      for (int r = 0; r < some; ++r) put_row(y + r * columns, kept + r * stride, scale[r], x + step + r * columns);
   }
+  for (int r = 0; r < waiting; ++r) put_row(y - step + r * columns, before + r * stride, scale[r], nullptr);
   if constexpr (NonTemporal) fence();
 }
 
-// The last pass of the norms by mean square: x / sqrt(mean square + eps) * weight goes to memory.
-template <bool NonTemporal, class T>
-ROOFLINE_INLINE void scale_by_root(const T* x, const T* weight, T* y, std::int64_t columns, double squares, double eps) {
-  using V = VecOf<T>;
-  const Vec scale = set1(static_cast<float>(1 / __builtin_sqrt(squares / static_cast<double>(columns) + eps)));
-  write<V, NonTemporal>(y, columns, [&](std::int64_t i, int n) __attribute__((always_inline)) {
-    return each([&](Vec a, Vec w) __attribute__((always_inline)) { return mul(mul(a, scale), w); }, take<V>(x + i, n, 0), take<V>(weight + i, n, 0));
-  }, x + columns);
+// Lane r: 1 / sqrt(total / columns + eps). eps is not rounded to 0.
+ROOFLINE_INLINE Vec over_root(Vec total, std::int64_t columns, double eps) {
+  const Vec mean = mul(total, set1(1 / static_cast<float>(columns)));
+  return div(set1(1), sqrt(add(mean, set1(static_cast<float>(eps < 0x1p-126 ? 0x1p-126 : eps)))));
 }
 
-// Two passes over a row: the sum of squares; the result.
-template <class T, bool NonTemporal>
-void rms_norm(const void* in, const void* weight, void* out, std::int64_t rows, std::int64_t columns, double eps) {
+// Two passes over rows: their sums of squares; x / sqrt(mean square + eps) * weight, which goes to memory. Where there is a residual
+// the first adds x to it, and the second reads it from cache.
+template <class T, bool NonTemporal, bool Residual>
+ROOFLINE_INLINE void norm_by_squares(const T* x, T* residual, const T* weight, T* y, std::int64_t rows, std::int64_t columns, double eps) {
   using V = VecOf<T>;
-  auto* x = static_cast<const T*>(in);
-  auto* y = static_cast<T*>(out);
-  for (std::int64_t row = 0; row < rows; ++row, x += columns, y += columns) {
-    const auto squares = totals<V, 1, 8>(columns, [&](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
-      const V value = take<V>(x + i, n, 0);
-      state.sum[0] = times_plus(value, value, state.sum[0]);
+  const std::int64_t most = least(kLanes, rows_together(columns * sizeof(T))), step = most * columns;
+  for (; rows > 0; rows -= most, x += step, residual += Residual ? step : 0, y += step) {
+    const int some = static_cast<int>(least(most, rows));
+    Vec squares[1];
+    totals<V, 1, 8>(some, columns, squares, [&](int r) __attribute__((always_inline)) {
+      return [from = x + r * columns, sum = residual + (Residual ? r * columns : 0)](auto& state, std::int64_t i, int n)
+                 __attribute__((always_inline)) {
+        V value = take<V>(from + i, n, 0);
+        if constexpr (Residual) {
+          value = plus(take<V>(sum + i, n, 0), value);
+          give<false>(sum + i, n, value);
+        }
+        state.sum[0] = times_plus(value, value, state.sum[0]);
+      };
     });
-    scale_by_root<NonTemporal>(x, static_cast<const T*>(weight), y, columns, squares.sum[0], eps);
+    float scale[kLanes];
+    store(scale, over_root(squares[0], columns, eps));
+    const T* const from = Residual ? residual : x;
+    for (int r = 0; r < some; ++r)
+      write<V, NonTemporal>(y + r * columns, columns, [&, from = from + r * columns, one = set1(scale[r])](std::int64_t i, int n)
+                                                          __attribute__((always_inline)) {
+        return each([&](Vec a, Vec w) __attribute__((always_inline)) { return mul(mul(a, one), w); }, take<V>(from + i, n, 0),
+                    take<V>(weight + i, n, 0));
+      }, from + step + r * columns);
   }
   if constexpr (NonTemporal) fence();
 }
 
-// As rms_norm; the first pass adds x to the residual, which it keeps in cache for the second.
 template <class T, bool NonTemporal>
-void residual_rms_norm(const void* in, const void* weight, void* kept, void* out, std::int64_t rows, std::int64_t columns, double eps) {
-  using V = VecOf<T>;
-  auto* x = static_cast<const T*>(in);
-  auto* residual = static_cast<T*>(kept);
-  auto* y = static_cast<T*>(out);
-  for (std::int64_t row = 0; row < rows; ++row, x += columns, residual += columns, y += columns) {
-    const auto squares = totals<V, 1, 8>(columns, [&](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
-      const V value = plus(take<V>(residual + i, n, 0), take<V>(x + i, n, 0));
-      give<false>(residual + i, n, value);
-      state.sum[0] = times_plus(value, value, state.sum[0]);
-    });
-    scale_by_root<NonTemporal>(static_cast<const T*>(residual), static_cast<const T*>(weight), y, columns, squares.sum[0], eps);
-  }
-  if constexpr (NonTemporal) fence();
+void rms_norm(const void* x, const void* weight, void* y, std::int64_t rows, std::int64_t columns, double eps) {
+  norm_by_squares<T, NonTemporal, false>(static_cast<const T*>(x), nullptr, static_cast<const T*>(weight), static_cast<T*>(y), rows,
+                                         columns, eps);
 }
 
-// The last pass of layer_norm over a row: (x - mean) / sqrt(variance + eps) * weight + bias goes to memory.
-template <bool NonTemporal, class T>
-ROOFLINE_INLINE void normalise(const T* x, const T* weight, const T* bias, T* y, std::int64_t columns, float mean, double variance,
-                               double eps) {
-  using V = VecOf<T>;
-  const Vec centre = set1(mean);
-  const Vec scale = set1(static_cast<float>(1 / __builtin_sqrt(variance + eps)));
-  write<V, NonTemporal>(y, columns, [&](std::int64_t i, int n) __attribute__((always_inline)) {
-    return each([&](Vec a, Vec w, Vec b) __attribute__((always_inline)) { return fma(mul(sub(a, centre), scale), w, b); },
-                take<V>(x + i, n, mean), take<V>(weight + i, n, 0), take<V>(bias + i, n, 0));
-  }, x + columns);
+template <class T, bool NonTemporal>
+void residual_rms_norm(const void* x, const void* weight, void* residual, void* y, std::int64_t rows, std::int64_t columns, double eps) {
+  norm_by_squares<T, NonTemporal, true>(static_cast<const T*>(x), static_cast<T*>(residual), static_cast<const T*>(weight),
+                                        static_cast<T*>(y), rows, columns, eps);
 }
 
 template <class V>
-ROOFLINE_INLINE V less(V a, float b) {
-  return each([&](Vec x) __attribute__((always_inline)) { return sub(x, set1(b)); }, a);
-}
-
-// Three passes over a row: its mean; the mean square of the deviations from it; the result.
-template <class T, bool NonTemporal>
-void layer_norm_two_pass(const void* in, const void* weight, const void* bias, void* out, std::int64_t rows, std::int64_t columns,
-                         double eps) {
-  using V = VecOf<T>;
-  const auto count = static_cast<double>(columns);
-  auto* x = static_cast<const T*>(in);
-  auto* y = static_cast<T*>(out);
-  for (std::int64_t row = 0; row < rows; ++row, x += columns, y += columns) {
-    const auto sums = totals<V, 1, 8>(columns, [&](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
-      state.sum[0] = plus(state.sum[0], take<V>(x + i, n, 0));
-    });
-    const auto mean = static_cast<float>(sums.sum[0] / count);
-    const auto squares = totals<V, 1, 8>(columns, [&](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
-      const V deviation = less(take<V>(x + i, n, mean), mean);
-      state.sum[0] = times_plus(deviation, deviation, state.sum[0]);
-    });
-    normalise<NonTemporal>(x, static_cast<const T*>(weight), static_cast<const T*>(bias), y, columns, mean, squares.sum[0] / count, eps);
-  }
-  if constexpr (NonTemporal) fence();
+ROOFLINE_INLINE V less(V a, Vec b) {
+  return each([&](Vec x) __attribute__((always_inline)) { return sub(x, b); }, a);
 }
 
 template <class T>
@@ -233,26 +261,53 @@ ROOFLINE_INLINE float first_of(const T* x) {
   return lanes[0];
 }
 
-// Two passes over a row: the sums of d and d² together; the result. d is x less the row's first element: the variance is a
-// difference of two means, and without the shift a large mean would cancel it away.
-template <class T, bool NonTemporal>
-void layer_norm_one_pass(const void* in, const void* weight, const void* bias, void* out, std::int64_t rows, std::int64_t columns,
-                         double eps) {
+// The last pass over rows is (x - mean) / sqrt(variance + eps) * weight + bias, which goes to memory. Before it, OnePass: the sums of d
+// and d² together, d being x less the row's first element: the variance is a difference of two means, and without the shift a large
+// mean would cancel it away. Else: the mean, then the mean square of the deviations from it.
+template <class T, bool OnePass, bool NonTemporal>
+void layer_norm(const void* in, const void* weight_, const void* bias_, void* out, std::int64_t rows, std::int64_t columns, double eps) {
   using V = VecOf<T>;
-  const auto count = static_cast<double>(columns);
   auto* x = static_cast<const T*>(in);
   auto* y = static_cast<T*>(out);
-  for (std::int64_t row = 0; row < rows; ++row, x += columns, y += columns) {
-    const float shift = first_of(x);
-    const auto sums = totals<V, 2, 4>(columns, [&](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
-      const V d = less(take<V>(x + i, n, shift), shift);
-      state.sum[0] = plus(state.sum[0], d);
-      state.sum[1] = times_plus(d, d, state.sum[1]);
+  auto* weight = static_cast<const T*>(weight_);
+  auto* bias = static_cast<const T*>(bias_);
+  const Vec count = set1(static_cast<float>(columns));
+  const std::int64_t most = least(kLanes, rows_together(columns * sizeof(T))), step = most * columns;
+  for (; rows > 0; rows -= most, x += step, y += step) {
+    const int some = static_cast<int>(least(most, rows));
+    float centre[kLanes] = {}, scale[kLanes];
+    Vec sums[1 + OnePass], squares[1];
+    if constexpr (OnePass)
+      for (int r = 0; r < some; ++r) centre[r] = first_of(x + r * columns);
+    totals<V, 1 + OnePass, OnePass ? 4 : 8>(some, columns, sums, [&](int r) __attribute__((always_inline)) {
+      return [from = x + r * columns, shift = centre[r]](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
+        V d = take<V>(from + i, n, shift);
+        if constexpr (OnePass) {
+          d = less(d, set1(shift));
+          state.sum[1] = times_plus(d, d, state.sum[1]);
+        }
+        state.sum[0] = plus(state.sum[0], d);
+      };
     });
-    const double mean = sums.sum[0] / count;
-    const double variance = sums.sum[1] / count - mean * mean;
-    normalise<NonTemporal>(x, static_cast<const T*>(weight), static_cast<const T*>(bias), y, columns, static_cast<float>(shift + mean),
-                           variance < 0 ? 0 : variance, eps);
+    const Vec mean = div(sums[0], count);
+    store(centre, add(load(centre), mean));
+    if constexpr (OnePass)
+      squares[0] = max(zero(), sub(sums[1], mul(mean, sums[0])));
+    else
+      totals<V, 1, 8>(some, columns, squares, [&](int r) __attribute__((always_inline)) {
+        return [from = x + r * columns, mean = centre[r]](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
+          const V d = less(take<V>(from + i, n, mean), set1(mean));
+          state.sum[0] = times_plus(d, d, state.sum[0]);
+        };
+      });
+    store(scale, over_root(squares[0], columns, eps));
+    for (int r = 0; r < some; ++r)
+      write<V, NonTemporal>(y + r * columns, columns,
+                            [&, from = x + r * columns, mean = set1(centre[r]), one = set1(scale[r])](std::int64_t i, int n)
+                                __attribute__((always_inline)) {
+        return each([&](Vec a, Vec w, Vec b) __attribute__((always_inline)) { return fma(mul(sub(a, mean), one), w, b); },
+                    take<V>(from + i, n, 0), take<V>(weight + i, n, 0), take<V>(bias + i, n, 0));
+      }, x + step + r * columns);
   }
   if constexpr (NonTemporal) fence();
 }
@@ -298,13 +353,10 @@ template <>
 constexpr float kTail<float>[9] = {0.135620505f, 0.136112198f,  0.115197696f, 0.115359031f,  -0.0447181426f,
                                    0.202182233f, -0.273132384f, 0.139499322f, -0.0261204429f};
 
-// e^x for x <= 87, as if they were -87 for those below. For results of 16 bits the reduction need not be exact.
+// e^x for x <= 87, about 0 for those below -87. For results of 16 bits the reduction need not be exact.
 template <class T>
 ROOFLINE_INLINE Vec exp_for(Vec x) {
-  if constexpr (sizeof(T) == sizeof(float))
-    return exp(max(set1(-87.0f), x));  // in this order a NaN stays one
-  else
-    return exp2_bounded(mul(x, set1(1.44269504f)));
+  return sizeof(T) == sizeof(float) ? exp(x) : exp2_or_zero<T>(mul(x, set1(1.44269504f)));
 }
 
 // x (1 + erf(x / sqrt(2))) / 2 = max(x, 0) - |x| tail(|x|): no difference of near numbers where x is negative.
@@ -312,13 +364,13 @@ template <class T>
 ROOFLINE_INLINE Vec gelu_of(Vec x) {
   constexpr int kTerms = sizeof(kTail<T>) / sizeof(float);
   // Beyond 12.9 the tail is below fp32's normal numbers, on which Intel's CPUs take a hundred cycles each: it counts as 0 there.
-  const Vec most = set1(12.9f), size = max(x, sub(zero(), x)), a = min(size, most);
+  const Vec most = set1(12.9f), size = abs(x), a = min(size, most);
   const Vec t = div(set1(1.0f), fma(set1(kTailScale<T>), a, set1(1.0f)));
   Vec q = set1(kTail<T>[kTerms - 1]);
 #pragma GCC unroll 8
   for (int k = kTerms - 2; k >= 0; --k) q = fma(q, t, set1(kTail<T>[k]));
   // The rounding of a² costs as much as that of a² log2 e / 2: exp's exact reduction would gain nothing.
-  const Vec tail = mul(mul(exp2_bounded(mul(mul(a, a), set1(-0.72134752f))), t), q);
+  const Vec tail = mul(mul(exp2_or_zero<T>(mul(mul(a, a), set1(-0.72134752f))), t), q);
   return sub(max(zero(), x), select_less(size, most, mul(a, tail), zero()));
 }
 
@@ -378,8 +430,8 @@ constexpr RowsKernels kRows = {
     ROOFLINE_BOTH(softmax<T),
     ROOFLINE_BOTH(rms_norm<T),
     ROOFLINE_BOTH(residual_rms_norm<T),
-    ROOFLINE_BOTH(layer_norm_two_pass<T),
-    ROOFLINE_BOTH(layer_norm_one_pass<T),
+    ROOFLINE_BOTH(layer_norm<T, false),
+    ROOFLINE_BOTH(layer_norm<T, true),
     ROOFLINE_BOTH(relu<T),
     ROOFLINE_BOTH(bias_relu<T),
     ROOFLINE_BOTH(gelu<T),

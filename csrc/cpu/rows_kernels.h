@@ -8,6 +8,20 @@
 
 namespace roofline::cpu {
 
+// Rows that go through a pass together before the next one begins, so that their totals are worked out side by side: as many as keep
+// half of the smallest L1, at most as many as a vector has lanes.
+[[maybe_unused]] static constexpr std::int64_t rows_together(std::int64_t row_bytes) {
+  constexpr std::int64_t kMost = 16, kKeptBytes = 16384;
+  const std::int64_t fit = kKeptBytes / (row_bytes > 0 ? row_bytes : 1);
+  return fit < 1 ? 1 : fit < kMost ? fit : kMost;
+}
+
+// What softmax keeps of a row between the passes.
+[[maybe_unused]] static constexpr std::int64_t kept_columns(std::int64_t columns) { return (columns + 31) / 32 * 32; }
+[[maybe_unused]] static constexpr std::int64_t softmax_together(std::int64_t columns) {
+  return rows_together(kept_columns(columns) * static_cast<std::int64_t>(sizeof(float)));
+}
+
 // Of one element type, of all operands. Of the pairs: [0] plain stores, [1] non-temporal ones. Any alignment of y will do: what is
 // not a whole cache line of a row is stored plainly. y may equal x wherever x is read, and gate or up in silu_mul; otherwise they do
 // not overlap.
@@ -15,7 +29,8 @@ struct RowsKernels {
   // What numbers are converted to: each Element, and these, rounded to nearest even, at most the largest there is.
   enum Converted : int { kInt8 = kElements, kFp8E4m3, kFp8E5m2, kConverted };
 
-  // scratch: [columns] and up to 31 more, keeps e^(x - max) of one row between the passes; of fp32 y itself serves where it is null.
+  // scratch: [2, softmax_together(columns), kept_columns(columns)], with plain stores half of it, keeps e^(x - max) between the passes; of fp32 y itself serves where it
+  // is null.
   void (*softmax[2])(const void* x, void* y, float* scratch, std::int64_t rows, std::int64_t columns);
   void (*rms_norm[2])(const void* x, const void* weight, void* y, std::int64_t rows, std::int64_t columns, double eps);
   void (*residual_rms_norm[2])(const void* x, const void* weight, void* residual, void* y, std::int64_t rows, std::int64_t columns,
@@ -41,5 +56,8 @@ struct RowsTable {
 };
 
 ROOFLINE_DECLARE_TABLES(RowsTable, rows);
+#if defined(ROOFLINE_HAVE_avx512_bf16)
+extern const RowsTable rows_avx512_bf16;  // stores of bf16 by its conversion, for which denormals are 0
+#endif
 
 }  // namespace roofline::cpu

@@ -79,11 +79,11 @@ Bound topk(const ops::Topk& problem, const char* op, const void* bias, bool of_a
   const std::int64_t experts = padded(problem.experts), chosen = padded(problem.experts_per_token);
   const std::int64_t room = 2 * chosen + 3 * TopkPart::kBlock;
   const std::int64_t row_bytes = experts * std::int64_t{sizeof(float)};
-  const std::int64_t token_bytes =
-      2 * row_bytes + chosen * std::int64_t{sizeof(float)} + 2 * room * std::int64_t{sizeof(std::int64_t)};
+  const std::int64_t token_bytes = 2 * row_bytes + 2 * room * std::int64_t{sizeof(std::int64_t)};
+  const std::int64_t picked_bytes = chosen * TopkPart::kTogether * std::int64_t{sizeof(float)};
   // What tokens keep between the steps stays in L1, with their logits.
   const std::int64_t together = std::clamp<std::int64_t>(device.caches().l1_bytes / (2 * row_bytes), 1, TopkPart::kTogether);
-  const std::int64_t scratch_bytes = whole_pages(together * token_bytes);
+  const std::int64_t scratch_bytes = whole_pages(together * token_bytes + picked_bytes);
   const std::shared_ptr<void> scratch = workspace(device, device.threads() * scratch_bytes);
   Bound bound = over("topk", problem.tokens, [=](const Range& mine, int worker) {
     TopkPart part{};

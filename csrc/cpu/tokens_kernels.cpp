@@ -157,39 +157,117 @@ void put_in_order(Key* keys, std::int64_t count, Key* ordered) {
   }
 }
 
-// A number that at least `chosen` scores reach: so many of the maxima of kGroups groups of scores do. With twice as many groups,
-// few other scores reach it.
-template <int kGroups>
-float lower_bound(const float* scores, std::int64_t padded, std::int64_t chosen) {
-  constexpr int kVectors = kGroups / kLanes;
-  Vec maxima[kVectors];
+// Batcher's odd-even merge sort: exchanges that put 16 in order, the largest first, whatever they are.
+constexpr int kSorted = 16, kExchanges = 63;
+struct Network {
+  std::uint8_t first[kExchanges], second[kExchanges];
+};
+constexpr Network network() {
+  Network all = {};
+  int n = 0;
+  for (int p = 1; p < kSorted; p *= 2)
+    for (int k = p; k > 0; k /= 2)
+      for (int j = k % p; j + k < kSorted; j += 2 * k)
+        for (int i = 0; i < k; ++i)
+          if ((i + j) / (2 * p) == (i + j + k) / (2 * p))
+            all.first[n] = static_cast<std::uint8_t>(i + j), all.second[n++] = static_cast<std::uint8_t>(i + j + k);
+  return all;
+}
+template <class X, class Larger, class Smaller>
+ROOFLINE_INLINE void sort(X (&x)[kSorted], Larger larger, Smaller smaller) {
+  constexpr Network kNetwork = network();
 #pragma GCC unroll 64
-  for (Vec& maximum : maxima) maximum = set1(-kInfinity);
+  for (int e = 0; e < kExchanges; ++e) {
+    X &a = x[kNetwork.first[e]], &b = x[kNetwork.second[e]];
+    const X high = larger(a, b), low = smaller(a, b);
+    a = high, b = low;
+  }
+}
+
+// As put_in_order, of kSorted keys of each token.
+void put_in_order(Key (&keys)[kSorted][TopkPart::kTogether]) {
+  for (int t = 0; t < TopkPart::kTogether; t += kKeys) {
+    Keys of_tokens[kSorted];
+#pragma GCC unroll 16
+    for (int i = 0; i < kSorted; ++i) __builtin_memcpy(&of_tokens[i], &keys[i][t], sizeof(Keys));
+    sort(of_tokens, [](Keys a, Keys b) __attribute__((always_inline)) { return a > b ? a : b; },
+         [](Keys a, Keys b) __attribute__((always_inline)) { return a > b ? b : a; });
+#pragma GCC unroll 16
+    for (int i = 0; i < kSorted; ++i) __builtin_memcpy(&keys[i][t], &of_tokens[i], sizeof(Keys));
+  }
+}
+
+// maxima[g] = the largest of every kGroups-th score from g on.
+template <int kGroups>
+ROOFLINE_INLINE void group_maxima(const float* scores, std::int64_t padded, float* maxima) {
+  constexpr int kVectors = kGroups / kLanes;
+  Vec largest[kVectors];
+#pragma GCC unroll 64
+  for (Vec& one : largest) one = set1(-kInfinity);
   for (std::int64_t i = 0; i < padded; i += kBlock) {
 #pragma GCC unroll 64
     for (int u = 0; u < kBlock / kLanes; ++u)
-      maxima[u % kVectors] = max_number(load(scores + i + u * kLanes), maxima[u % kVectors]);
+      largest[u % kVectors] = max_number(load(scores + i + u * kLanes), largest[u % kVectors]);
   }
-  float each[kGroups];
 #pragma GCC unroll 64
-  for (int v = 0; v < kVectors; ++v) store(each + v * kLanes, maxima[v]);
+  for (int v = 0; v < kVectors; ++v) store(maxima + v * kLanes, largest[v]);
+}
+
+// A number of each token that at least `chosen` of its scores reach: so many of the maxima of groups of them do. With more groups than
+// that, few other scores reach it.
+void bounds_of_few(const TopkPart& part, const float* const* scores, std::int64_t padded, int tokens, float* bounds) {
+  constexpr int kGroups = 2 * kSorted;
+  float maxima[TopkPart::kTogether][kGroups];
+  for (int t = 0; t < tokens; ++t) group_maxima<kGroups>(scores[t], padded, maxima[t]);
+  for (int t = tokens; t < TopkPart::kTogether; ++t) __builtin_memcpy(maxima[t], maxima[0], sizeof maxima[t]);
+  const auto put_in_order = [](Vec (&x)[kSorted]) __attribute__((always_inline)) {
+    sort(x, [](Vec a, Vec b) __attribute__((always_inline)) { return max(a, b); },
+         [](Vec a, Vec b) __attribute__((always_inline)) { return min(a, b); });
+  };
+  for (int t = 0; t < TopkPart::kTogether; t += kLanes) {
+    Vec halves[2][kSorted];
+    for (int h = 0; h < 2; ++h) {
+#pragma GCC unroll 16
+      for (int g = 0; g < kSorted; g += kLanes) {
+        Vec square[kLanes];
+#pragma GCC unroll 16
+        for (int i = 0; i < kLanes; ++i) square[i] = load(maxima[t + i] + h * kSorted + g);
+        transpose(square);
+#pragma GCC unroll 16
+        for (int i = 0; i < kLanes; ++i) halves[h][g + i] = square[i];
+      }
+      put_in_order(halves[h]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kSorted; ++i) halves[0][i] = max(halves[0][i], halves[1][kSorted - 1 - i]);  // the larger half of all
+    put_in_order(halves[0]);
+    float in_order[kSorted][kLanes];
+#pragma GCC unroll 16
+    for (int i = 0; i < kSorted; ++i) store(in_order[i], halves[0][i]);
+    store(bounds + t, load(in_order[part.chosen - 1]));
+  }
+}
+
+float bound_of_many(const TopkPart& part, const float* scores, std::int64_t padded) {
+  constexpr int kGroups = 64, kVectors = kGroups / kLanes;
+  float each[kGroups];
+  group_maxima<kGroups>(scores, padded, each);
   Vec bound = set1(-kInfinity);
 #pragma GCC unroll 64
   for (int v = 0; v < kVectors; ++v) {
+    const Vec maximum = load(each + v * kLanes);
     Vec reached[2] = {zero(), zero()};  // how many maxima are no less
 #pragma GCC unroll 16
-    for (int i = 0; i < kGroups; ++i)
-      reached[i % 2] = add(reached[i % 2], select_less(set1(each[i]), maxima[v], zero(), set1(1.0f)));
-    bound = max(bound, select_less(add(reached[0], reached[1]), set1(static_cast<float>(chosen)), set1(-kInfinity), maxima[v]));
+    for (int i = 0; i < kGroups; ++i) reached[i % 2] = add(reached[i % 2], select_less(set1(each[i]), maximum, zero(), set1(1.0f)));
+    bound = max(bound, select_less(add(reached[0], reached[1]), set1(static_cast<float>(part.chosen)), set1(-kInfinity), maximum));
   }
   return reduce_max(bound);
 }
 
-float bound_of(const TopkPart& part, const float* scores, std::int64_t padded) {
-  if (part.experts <= 2 * part.chosen) return -kInfinity;  // half of all would reach one
-  if (part.chosen <= 12) return lower_bound<16>(scores, padded, part.chosen);
-  if (part.chosen <= 48) return lower_bound<64>(scores, padded, part.chosen);
-  return -kInfinity;
+void bounds_of(const TopkPart& part, const float* const* scores, std::int64_t padded, int tokens, float* bounds) {
+  const bool some = part.experts > 2 * part.chosen;  // else half of all would reach one
+  if (some && part.chosen <= 12) return bounds_of_few(part, scores, padded, tokens, bounds);
+  for (int t = 0; t < tokens; ++t) bounds[t] = some && part.chosen <= 48 ? bound_of_many(part, scores[t], padded) : -kInfinity;
 }
 
 struct Found {
@@ -230,6 +308,47 @@ Found collect(const TopkPart& part, const float* scores, std::int64_t padded, fl
   return {count, reduce_add(add(poison[0], poison[1]))};
 }
 
+// As collect, where at most kSorted scores reach the bound; else no more than that is said. The keys are as many as kSorted. Every
+// vector takes the same time, so that of many experts, of which few are found, collect is faster.
+constexpr std::int64_t kFewExperts = 4 * kBlock;
+Found collect_few(const float* scores, std::int64_t padded, float bound, Key (&keys)[kSorted]) {
+#if defined(ROOFLINE_APPEND)
+  typedef std::int32_t Words __attribute__((vector_size(sizeof(Vec))));
+  const Vec reach = set1(bound);
+  Vec kept = zero(), experts = zero(), poison = zero();
+  Words expert = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  std::int64_t count = 0;
+  for (std::int64_t i = 0; i < padded; i += kBlock) {
+#pragma GCC unroll 64
+    for (int u = 0; u < kBlock / kLanes; ++u) {
+      const Vec score = load(scores + i + u * kLanes);
+      const std::uint32_t bits = bits_at_least(score, reach);
+      const std::int64_t at = least(count, kSorted);
+      kept = append(kept, at, bits, score), experts = append(experts, at, bits, __builtin_bit_cast(Vec, expert));
+      expert += kLanes;
+      count += __builtin_popcount(bits);
+      poison = fma(max(set1(-3e38f), score), zero(), poison);  // in this order a NaN stays one
+    }
+  }
+  static_assert(kLanes == kSorted);
+#pragma GCC unroll 2
+  for (int i = 0; i < kSorted; i += kKeys) {  // as key_of
+    typedef std::int32_t Halves __attribute__((vector_size(sizeof(Keys) / 2)));
+    Halves bits, number;
+    __builtin_memcpy(&bits, reinterpret_cast<const float*>(&kept) + i, sizeof bits);
+    __builtin_memcpy(&number, reinterpret_cast<const float*>(&experts) + i, sizeof number);
+    const Halves order = bits < 0 ? -(bits & 0x7FFFFFFF) : bits;
+    const Keys all = __builtin_convertvector(order, Keys) * (Key{1} << 32) - __builtin_convertvector(number, Keys);
+    const Keys place = Keys{0, 1, 2, 3, 4, 5, 6, 7} + i, some = place < count ? all : Keys{} + kLeastKey;
+    __builtin_memcpy(keys + i, &some, sizeof some);
+  }
+  return {count, reduce_add(poison)};
+#else
+  (void)scores, (void)padded, (void)bound, (void)keys;
+  return {kSorted + 1, 0};
+#endif
+}
+
 // 1 / (1 + e^-x), x clamped to where that is accurate: beyond, it is 0 or 1 to within 1e-37. In this order a NaN stays one.
 ROOFLINE_INLINE Vec sigmoid(Vec x) {
   const Vec one = set1(1.0f);
@@ -261,26 +380,6 @@ ROOFLINE_INLINE const float* score(const TopkPart& part, const T* logits, std::i
   return scores;
 }
 
-// f(x) of the n numbers that were picked, in place, and their sum.
-template <class F>
-ROOFLINE_INLINE float map(float* x, std::int64_t n, F f) {
-  Vec sum = zero();
-  std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    const Vec y = f(load(x + i));
-    store(x + i, y);
-    sum = add(sum, y);
-  }
-  if (i == n) return reduce_add(sum);
-  const int rest = static_cast<int>(n - i);
-  const Vec y = f(load_partial(x + i, rest, zero()));
-  store_partial(x + i, rest, y);
-  float each[kLanes];
-  store(each, zero());
-  store_partial(each, rest, y);
-  return reduce_add(add(sum, load(each)));
-}
-
 // e^(x - top) summed over a token's scores: 2^-125 for what is far below, padding too.
 ROOFLINE_INLINE float sum_of_powers(const float* scores, std::int64_t padded, float top) {
   Vec sums[4] = {zero(), zero(), zero(), zero()};
@@ -292,61 +391,78 @@ ROOFLINE_INLINE float sum_of_powers(const float* scores, std::int64_t padded, fl
   return reduce_add(add(add(sums[0], sums[1]), add(sums[2], sums[3])));
 }
 
-// The picked numbers of a token become its weights.
+// The picked numbers of `tokens` tokens, [chosen, kTogether], become their weights, [tokens, chosen].
 template <bool Sigmoid, bool Biased>
-ROOFLINE_INLINE void weigh(const TopkPart& part, const float* scores, std::int64_t padded, float poison, float* picked,
+ROOFLINE_INLINE void weigh(const TopkPart& part, const float* const* scores, std::int64_t padded, int tokens, const Found* found,
                            float* weights) {
+  constexpr int kPitch = TopkPart::kTogether;
   const std::int64_t chosen = part.chosen;
-  float divisor;
-  if constexpr (!Sigmoid) {
-    const float top = picked[0];
-    const float of_chosen = map(picked, chosen, [&](Vec x) __attribute__((always_inline)) { return exp(sub(x, set1(top))); });
-    divisor = part.renormalise ? of_chosen + poison : sum_of_powers(scores, padded, top);
-  } else {
-    const float of_chosen = map(picked, chosen, [](Vec x) __attribute__((always_inline)) { return Biased ? x : sigmoid(x); });
-    divisor = part.renormalise ? of_chosen : 1.0f;
+  float* const picked = part.picked;
+  float tops[kPitch], divisors[kPitch];
+  __builtin_memcpy(tops, picked, sizeof tops);
+  for (int t = 0; t < tokens; ++t)
+    divisors[t] = part.renormalise ? (Sigmoid ? 0.0f : found[t].poison) : Sigmoid ? 1.0f : sum_of_powers(scores[t], padded, tops[t]);
+  for (int t = 0; t < tokens; t += kLanes) {
+    Vec sum = zero();
+    for (std::int64_t i = 0; i < chosen; ++i) {
+      const Vec x = load(picked + i * kPitch + t), y = Biased ? x : Sigmoid ? sigmoid(x) : exp(sub(x, load(tops + t)));
+      store(picked + i * kPitch + t, y);
+      sum = add(sum, y);
+    }
+    const Vec divisor = part.renormalise ? add(sum, load(divisors + t)) : load(divisors + t);
+    for (std::int64_t i = 0; i < chosen; ++i) store(picked + i * kPitch + t, div(load(picked + i * kPitch + t), divisor));
   }
-  std::int64_t i = 0;
-  for (; i + kLanes <= chosen; i += kLanes) store(weights + i, div(load(picked + i), set1(divisor)));
-  if (i < chosen) {
-    const int rest = static_cast<int>(chosen - i);
-    store_partial(weights + i, rest, div(load_partial(picked + i, rest, zero()), set1(divisor)));
-  }
+  for (int t = 0; t < tokens; ++t)
+    for (std::int64_t i = 0; i < chosen; ++i) weights[t * chosen + i] = picked[i * kPitch + t];
 }
 
 // Each step waits long for the one before it: several tokens together give the core something to do.
 template <class T, bool Sigmoid, bool Biased>
 ROOFLINE_INLINE void topk(const TopkPart& part) {
   const auto whole = [](std::int64_t n) { return (n + kBlock - 1) / kBlock * kBlock; };
-  const std::int64_t padded = whole(part.experts), chosen = part.chosen, stride = whole(chosen);
+  constexpr std::int64_t kLine = kLineBytes / sizeof(T);
+  const std::int64_t padded = whole(part.experts), chosen = part.chosen;
   const float* scores[TopkPart::kTogether];
   float bounds[TopkPart::kTogether];
   Found found[TopkPart::kTogether];
+  alignas(64) Key sorted[kSorted][TopkPart::kTogether];
   for (std::int64_t first = 0; first < part.tokens; first += part.together) {
     const int tokens = static_cast<int>(least(part.together, part.tokens - first));
     for (int t = 0; t < tokens; ++t)
       scores[t] = score<T, Biased>(part, static_cast<const T*>(part.logits) + (first + t) * part.experts, padded,
                                    part.scores + t * padded, part.sigmoids + t * padded);
-    for (int t = 0; t < tokens; ++t) bounds[t] = bound_of(part, scores[t], padded);
-    for (int t = 0; t < tokens; ++t)
-      found[t] = collect(part, scores[t], padded, bounds[t], part.candidates + t * part.room, part.ordered + t * part.room);
-    for (int t = 0; t < tokens; ++t) put_in_order(part.candidates + t * part.room, found[t].count, part.ordered + t * part.room);
+    bounds_of(part, scores, padded, tokens, bounds);
+    const bool few = chosen <= kSorted;
     for (int t = 0; t < tokens; ++t) {
-      const std::int64_t count = least(found[t].count, chosen);
+      const T* const next = static_cast<const T*>(part.logits) + least(part.tokens - 1, first + part.together + t) * part.experts;
+      for (std::int64_t i = 0; i < part.experts; i += kLine) __builtin_prefetch(next + i);
+      alignas(64) Key keys[kSorted];
+      const Key* some = keys;
+      found[t].count = kSorted + 1;
+      if (few && padded <= kFewExperts) found[t] = collect_few(scores[t], padded, bounds[t], keys);
+      if (found[t].count > kSorted) {
+        Key *const candidates = part.candidates + t * part.room, *const ordered = part.ordered + t * part.room;
+        found[t] = collect(part, scores[t], padded, bounds[t], candidates, ordered);
+        some = candidates;
+        for (std::int64_t i = found[t].count; i < kSorted; ++i) candidates[i] = kLeastKey;
+        if (!few || found[t].count > kSorted) put_in_order(candidates, found[t].count, ordered), some = ordered;
+      }
+      for (int i = 0; i < kSorted; ++i) sorted[i][t] = some[i];
+    }
+    if (few) put_in_order(sorted);
+    for (int t = 0; t < tokens; ++t) {
       const Key* const ordered = part.ordered + t * part.room;
+      const std::int64_t count = least(found[t].count, chosen);
       const float* const from = Biased ? part.sigmoids + t * padded : scores[t];
-      float* const picked = part.picked + t * stride;
       std::int32_t* const numbers = part.numbers + (first + t) * chosen;
       for (std::int64_t i = 0; i < count; ++i) {
-        const std::int64_t expert = expert_of(ordered[i]);
+        const std::int64_t expert = expert_of(few ? sorted[i][t] : ordered[i]);
         numbers[i] = static_cast<std::int32_t>(expert);
-        picked[i] = from[expert];
+        part.picked[i * TopkPart::kTogether + t] = from[expert];
       }
-      for (std::int64_t i = count; i < chosen; ++i) numbers[i] = -1, picked[i] = __builtin_nanf("");
+      for (std::int64_t i = count; i < chosen; ++i) numbers[i] = -1, part.picked[i * TopkPart::kTogether + t] = __builtin_nanf("");
     }
-    for (int t = 0; t < tokens; ++t)
-      weigh<Sigmoid, Biased>(part, scores[t], padded, found[t].poison, part.picked + t * stride,
-                             part.weights + (first + t) * chosen);
+    weigh<Sigmoid, Biased>(part, scores, padded, tokens, found, part.weights + first * chosen);
   }
 }
 

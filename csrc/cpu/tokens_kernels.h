@@ -30,7 +30,7 @@ struct EmbeddingPart {
 
 struct TopkPart {
   static constexpr std::int64_t kBlock = 64;  // scores that are compared at once: a bit of a word for each
-  static constexpr int kTogether = 8;         // tokens that go through a step before the next one begins
+  static constexpr int kTogether = 16;        // tokens that go through a step before the next one begins
 
   const void* logits;        // [tokens, experts]
   const float* bias;         // [experts]; null for none
@@ -39,7 +39,7 @@ struct TopkPart {
   // Of as many tokens as are `together`, at most kTogether:
   float* scores;             // [together, experts up to whole blocks]
   float* sigmoids;           // [together, experts up to whole blocks]; where there is a bias
-  float* picked;             // [together, chosen up to whole blocks]
+  float* picked;             // [chosen, kTogether]
   std::int64_t* candidates;  // [together, room]
   std::int64_t* ordered;     // [together, room]
   std::int64_t room;         // at least chosen + 3 kBlock; with more candidates than fit only the best are kept

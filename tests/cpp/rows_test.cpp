@@ -27,7 +27,14 @@ extern const RowsTable rows_simde;
 
 namespace {
 
-const std::vector<Tested<RowsTable>> kTested = {ROOFLINE_TESTED(rows)};
+const std::vector<Tested<RowsTable>> kTested = {
+    ROOFLINE_TESTED(rows),
+#if defined(ROOFLINE_HAVE_avx512_bf16)
+    {"avx512_bf16", &rows_avx512_bf16, "avx512_bf16"},
+#endif
+};
+
+std::int64_t scratch_of(std::int64_t columns, int stores) { return (1 + stores) * softmax_together(columns) * kept_columns(columns); }
 
 std::vector<std::int64_t> lengths() {
   std::vector<std::int64_t> all;
@@ -50,7 +57,7 @@ class RowsTest : public TableTest<RowsTable> {
     for (const std::int64_t columns : lengths())
       for (const std::int64_t offset : {0, 1, 7, 13}) {
         if (columns > 1000 && offset == 7) continue;
-        const std::int64_t rows = 3;
+        const std::int64_t rows = columns < 70 ? 19 : 3;  // more than go through a pass together, and a few
         Floats x(rows * columns, offset / 2), y(rows * columns, offset);
         x.fill(columns, scale, shift);
         run(x.data(), y.data(), rows, columns);
@@ -87,7 +94,7 @@ TEST_P(RowsTest, Softmax) {
       check(
           row,
           [&](auto x, auto y, auto rows, auto columns) {
-            Floats scratch(columns + 31, 0);
+            Floats scratch(scratch_of(columns, stores), 0);
             table().softmax[stores](x, y, scratch.data(), rows, columns);
             ASSERT_TRUE(scratch.guarded());
           },
@@ -309,7 +316,7 @@ class RowsOfTest : public RowsTest {
     return GetParam().table->of[kElementOf<T>];
   }
 
-  static constexpr std::int64_t kRows = 3;
+  static constexpr std::int64_t kRows = 17;
 
   // run(table, operands..., y): three matrices of rows x columns and two rows.
   template <class T, class Run>
@@ -341,7 +348,7 @@ class RowsOfTest : public RowsTest {
     for (const int stores : {0, 1}) {
       const auto n = [](std::int64_t columns) { return kRows * columns; };
       check<T>("softmax", [=](auto& of, auto* x, auto*, auto*, auto*, auto* y, auto columns) {
-        Guarded<float> scratch(columns + 31);
+        Guarded<float> scratch(scratch_of(columns, stores));
         of.softmax[stores](x, y, scratch.data(), kRows, columns);
         ASSERT_TRUE(scratch.guarded());
       });

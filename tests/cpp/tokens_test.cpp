@@ -80,10 +80,10 @@ class TokensTest : public TableTest<TokensKernels> {
   template <class T>
   Chosen topk(Guarded<T>& logits, std::int64_t tokens, std::int64_t experts, std::int64_t chosen, bool sigmoid, float* bias,
               bool renormalise) const {
-    const std::int64_t together = 3;
+    const std::int64_t together = tokens > 16 ? 16 : 3;
     const auto whole = [](std::int64_t n) { return (n + TopkPart::kBlock - 1) / TopkPart::kBlock * TopkPart::kBlock; };
     const std::int64_t room = whole(chosen + 2 * TopkPart::kBlock + 1);
-    Guarded<float> weights(tokens * chosen, 1), picked(together * whole(chosen));
+    Guarded<float> weights(tokens * chosen, 1), picked(chosen * TopkPart::kTogether);
     Guarded<float> scores(together * whole(experts)), sigmoids(together * whole(experts));
     Guarded<std::int32_t> numbers(tokens * chosen, 3);
     Guarded<std::int64_t> candidates(together * room), ordered(together * room);
@@ -127,7 +127,7 @@ class TokensTest : public TableTest<TokensKernels> {
 
   template <class T>
   void every_router() const {
-    const std::int64_t tokens = 4;
+    const std::int64_t tokens = 18;
     for (const std::int64_t experts : {1, 5, 16, 17, 63, 64, 100, 128, 256, 300, 513})
       for (const std::int64_t chosen : {1, 2, 6, 8, 12, 13, 48, 49, 300}) {
         if (chosen > experts) continue;

@@ -62,6 +62,7 @@ ROOFLINE_INLINE Vec div(Vec a, Vec b) { return _mm256_div_ps(a, b); }
 ROOFLINE_INLINE Vec max(Vec a, Vec b) { return _mm256_max_ps(a, b); }
 ROOFLINE_INLINE Vec min(Vec a, Vec b) { return _mm256_min_ps(a, b); }
 ROOFLINE_INLINE Vec fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }  // a b + c
+ROOFLINE_INLINE Vec abs(Vec a) { return _mm256_andnot_ps(set1(-0.0f), a); }
 ROOFLINE_INLINE Vec sqrt(Vec a) { return _mm256_sqrt_ps(a); }
 ROOFLINE_INLINE Vec round(Vec a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 

@@ -40,19 +40,24 @@ ROOFLINE_INLINE __m512i rounded(Vec x) {
   return _mm512_mask_blend_epi32(_mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), nearest, quiet);
 }
 // The inverse of widen_pairs.
+#if defined(__AVX512BF16__) && !defined(ROOFLINE_SIMDE)  // denormals count as 0
+ROOFLINE_INLINE __m512i paired(Vec low, Vec high) {
+  alignas(64) static constexpr std::uint16_t kInTurn[] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                                                          8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  return _mm512_permutexvar_epi16(_mm512_load_si512(kInTurn), reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)));
+}
+ROOFLINE_INLINE __m256i narrow(const Bf16*, Vec x) { return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)); }
+#else
 ROOFLINE_INLINE __m512i paired(Vec low, Vec high) {
   return _mm512_mask_blend_epi16(0xAAAAAAAAu, _mm512_srli_epi32(rounded(low), 16), rounded(high));
 }
+ROOFLINE_INLINE __m256i narrow(const Bf16*, Vec x) { return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded(x), 16)); }
+#endif
 template <bool NonTemporal>
 ROOFLINE_INLINE void narrow_pairs(Bf16* p, Vec low, Vec high) {
   const __m512i words = paired(low, high);
   NonTemporal ? stream(reinterpret_cast<float*>(p), _mm512_castsi512_ps(words)) : _mm512_storeu_si512(p, words);
 }
-#if defined(__AVX512BF16__) && !defined(ROOFLINE_SIMDE)  // denormals count as 0
-ROOFLINE_INLINE __m256i narrow(const Bf16*, Vec x) { return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)); }
-#else
-ROOFLINE_INLINE __m256i narrow(const Bf16*, Vec x) { return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded(x), 16)); }
-#endif
 ROOFLINE_INLINE __m256i narrow(const Fp16*, Vec x) { return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 template <class Half>
 ROOFLINE_INLINE void store(Half* p, Vec x) {
@@ -70,6 +75,7 @@ ROOFLINE_INLINE Vec div(Vec a, Vec b) { return _mm512_div_ps(a, b); }
 ROOFLINE_INLINE Vec max(Vec a, Vec b) { return _mm512_max_ps(a, b); }
 ROOFLINE_INLINE Vec min(Vec a, Vec b) { return _mm512_min_ps(a, b); }
 ROOFLINE_INLINE Vec fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }  // a b + c
+ROOFLINE_INLINE Vec abs(Vec a) { return _mm512_abs_ps(a); }
 ROOFLINE_INLINE Vec sqrt(Vec a) { return _mm512_sqrt_ps(a); }
 ROOFLINE_INLINE Vec round(Vec a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 
@@ -86,6 +92,14 @@ ROOFLINE_INLINE Vec exp2_bounded(Vec x) {
   return _mm512_scalef_ps(exp2_polynomial(sub(clamped, whole)), whole);
 }
 
+// 2^x for x <= 126, 0 below -126; NaN stays NaN.
+#define ROOFLINE_EXP2_OR_ZERO
+template <class T>
+ROOFLINE_INLINE Vec exp2_or_zero(Vec x) {
+  const Vec whole = round(x);
+  return scale2(exp2_polynomial<T>(sub(x, whole)), whole);
+}
+
 // x where a < b, else y.
 ROOFLINE_INLINE Vec select_less(Vec a, Vec b, Vec x, Vec y) {
   return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), y, x);
@@ -93,6 +107,11 @@ ROOFLINE_INLINE Vec select_less(Vec a, Vec b, Vec x, Vec y) {
 ROOFLINE_INLINE bool any_greater(Vec a, Vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ) != 0; }
 // Bit i: whether lane i of a is at least that of b.
 ROOFLINE_INLINE std::uint32_t bits_at_least(Vec a, Vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }
+// The first `count` lanes of x, then those of y whose bit is set, and others.
+#define ROOFLINE_APPEND
+ROOFLINE_INLINE Vec append(Vec x, std::int64_t count, std::uint32_t bits, Vec y) {
+  return _mm512_mask_expand_ps(x, static_cast<__mmask16>(0xFFFFu << count), _mm512_maskz_compress_ps(static_cast<__mmask16>(bits), y));
+}
 ROOFLINE_INLINE Vec max_number(Vec a, Vec b) { return max(a, b); }  // b where a is NaN
 // Rows become columns: 2 x 2 blocks of floats, then of pairs, then of 128-bit quarters (twice).
 ROOFLINE_INLINE void transpose(Vec (&rows)[kLanes]) {

@@ -58,6 +58,7 @@ ROOFLINE_INLINE Vec div(Vec a, Vec b) { return vdivq_f32(a, b); }
 ROOFLINE_INLINE Vec max(Vec a, Vec b) { return vmaxq_f32(a, b); }
 ROOFLINE_INLINE Vec min(Vec a, Vec b) { return vminq_f32(a, b); }
 ROOFLINE_INLINE Vec fma(Vec a, Vec b, Vec c) { return vfmaq_f32(c, a, b); }  // a b + c
+ROOFLINE_INLINE Vec abs(Vec a) { return vabsq_f32(a); }
 ROOFLINE_INLINE Vec sqrt(Vec a) { return vsqrtq_f32(a); }
 ROOFLINE_INLINE Vec round(Vec a) { return vrndnq_f32(a); }
 

@@ -62,6 +62,7 @@ ROOFLINE_INLINE Vec div(Vec a, Vec b) { return a / b; }
 ROOFLINE_INLINE Vec max(Vec a, Vec b) { return a > b ? a : b; }
 ROOFLINE_INLINE Vec min(Vec a, Vec b) { return a < b ? a : b; }
 ROOFLINE_INLINE Vec fma(Vec a, Vec b, Vec c) { return a * b + c; }  // two roundings where there is no FMA
+ROOFLINE_INLINE Vec abs(Vec a) { return __builtin_fabsf(a); }
 ROOFLINE_INLINE Vec sqrt(Vec a) { return __builtin_sqrtf(a); }
 ROOFLINE_INLINE Vec round(Vec a) { return __builtin_rintf(a); }
 

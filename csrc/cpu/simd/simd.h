@@ -1,8 +1,8 @@
 // Vectors of the instruction set a kernel file is compiled for. Everything is internal to the file that includes it. They are of
 // fp32, and elements in memory float, Bf16 or Fp16; stores round to nearest even. With ROOFLINE_DOUBLES both are fp64.
 //
-// The same names in every instruction set's header: Vec, kLanes, zero, set1, load, widen_pairs, store, stream, add, sub, mul, div,
-// max, min, max_number, fma, sqrt, exp2, exp2_bounded, select_less, any_greater, bits_at_least, transpose, reduce_add, reduce_max,
+// The same names in every instruction set's header: Vec, kLanes, zero, set1, load, widen_pairs, store, stream, add, sub, mul, div, max,
+// min, max_number, fma, abs, sqrt, exp2, exp2_bounded, select_less, any_greater, bits_at_least, transpose, reduce_add, reduce_max,
 // load_partial, store_partial, fence.
 #pragma once
 
@@ -86,6 +86,27 @@ ROOFLINE_INLINE Vec exp(Vec x) {
 ROOFLINE_INLINE Vec exp2(Vec x) {
   const Vec whole = round(x);
   return scale2(exp2_polynomial(sub(x, whole)), whole);
+}
+
+// 2^x for x <= 126, 0 from -125 or -126 on down; NaN stays NaN. As near as a result in elements T needs.
+#if !defined(ROOFLINE_EXP2_OR_ZERO)
+template <class T>
+ROOFLINE_INLINE Vec exp2_or_zero(Vec x) {
+  return select_less(x, set1(-125.0f), zero(), exp2_bounded(x));
+}
+#endif
+
+// Lane i is the largest of row i.
+ROOFLINE_INLINE Vec reduce_max(const Vec (&rows)[kLanes]) {
+  Vec columns[kLanes];
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) columns[i] = rows[i];
+  transpose(columns);
+#pragma GCC unroll 4
+  for (int width = kLanes / 2; width > 0; width /= 2)
+#pragma GCC unroll 8
+    for (int i = 0; i < width; ++i) columns[i] = max(columns[i], columns[i + width]);
+  return columns[0];
 }
 
 // tanh(x), within 4e-7 of itself: an odd polynomial over an even one, up to where it is 1 in fp32.

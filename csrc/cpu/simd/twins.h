@@ -77,9 +77,9 @@ ROOFLINE_INLINE V times_plus(V a, V b, V c) {
   return each([](Vec x, Vec y, Vec z) __attribute__((always_inline)) { return fma(x, y, z); }, a, b, c);
 }
 
-ROOFLINE_INLINE float sum_of(Vec x) { return reduce_add(x); }
-ROOFLINE_INLINE float sum_of(Twin x) { return reduce_add(add(x.even, x.odd)); }
-ROOFLINE_INLINE float top_of(Vec x) { return reduce_max(x); }
-ROOFLINE_INLINE float top_of(Twin x) { return reduce_max(max(x.even, x.odd)); }
+ROOFLINE_INLINE Vec sum_of(Vec x) { return x; }
+ROOFLINE_INLINE Vec sum_of(Twin x) { return add(x.even, x.odd); }
+ROOFLINE_INLINE Vec top_of(Vec x) { return x; }
+ROOFLINE_INLINE Vec top_of(Twin x) { return max(x.even, x.odd); }
 
 }  // namespace
