@@ -1,0 +1,263 @@
+// A chunk of queries against some keys: scores, the softmax running along, values. `Products` says how scores and values are
+// multiplied. Everything is internal to the file that includes it.
+//
+// Queries lie in the lanes, so that the maximum, the sum and the rescaling of a query are vertical:
+//   S[key][query] = K Qᵀ - m   Q is packed transposed; in fp32 scaled, and -m is where the accumulators start;
+//   P = 2^S                    scores are in units of log2, m moves only when a score passes it by 2^8;
+//   Oᵀ[d][query] += Vᵀ P
+#pragma once
+
+#include "cpu/attention_tile.h"
+
+namespace roofline::cpu {
+namespace {
+
+struct Chunk {
+  Number* q;        // [head_dim + rope_dim, width]
+  Number* out;      // [value_dim, width]
+  Number* neg_max;  // [width]; in units of log2, as are all scores
+  Number* sum;      // [width]
+  Number* from;     // [width]; the first key that each query sees and the first that it no longer sees, both from where the
+  Number* to;       //          current keys begin
+  Index first;     // row of the block
+  Index rows;
+  int vectors;
+  Index start;            // the first key that any of its queries sees
+  Index late, full;   // keys that all of them see; none where late is not less
+  Index stops[kVectors];  // past the last key that the queries up to a vector see
+  Index stop() const { return stops[vectors - 1]; }
+};
+
+// Memory that is prefetched during the products: so many numbers, `each` with a row of a tile.
+struct Ahead {
+  const Number* from;
+  Index n, each = 0;
+};
+
+// Keys that a chunk meets at a time. Rows of K and V are words: numbers of fp32, or what `Products` reads.
+struct Keys {
+  const Number* k;     // [n, key_words]
+  const Number* rope;  // [n, rope_words]: the words of a key that follow
+  const Number* v;     // [n, value_dim]
+  Index key_words, rope_words, value_dim;
+  Index value_pitch;
+  Index begin, n;
+  Index ends[kVectors];  // the vectors from z on meet keys up to ends[z]
+  Number scale;  // of raw scores, times log2(e)
+  Number softcap;
+  Ahead with_scores[3], with_values[2];
+};
+
+alignas(64) constexpr Number kZeros[kWidth] = {};
+
+ROOFLINE_INLINE Index round_up(Index n, Index multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+// The order of the products (rows of keys side by side, columns of V in turn) is none that the hardware sees ahead. So the first
+// chunk prefetches for all. With scores: values of this block that are read in place, or words of the next one that are gathered.
+// With values: the next block's keys. While the last chunk meets its last keys, it prefetches where the results go, and the queries
+// that the thread meets next. This is the share of the tile's rows [first, last).
+constexpr Index kLine = 64 / sizeof(Number);
+template <int N>
+ROOFLINE_INLINE void fetch(const Ahead (&all)[N], Index first, Index last) {
+  for (const Ahead& ahead : all)
+    for (Index i = first * ahead.each; i < least(last * ahead.each, ahead.n); i += kLine) __builtin_prefetch(ahead.from + i, 0, 2);
+}
+
+// Of the vectors from First on.
+template <class Products, int Vectors, int First, bool Grow>
+struct ScoreTiles {
+  static constexpr int kChunk = Vectors * kLanes;
+  const Keys& keys;
+  const Chunk& chunk;
+  const Number* start;  // [width]; of the sums
+  Index from, to;       // words of a key that are multiplied: the first of them begin the sums, the others go on
+  Index first;          // of these keys
+  Number* s;            // [keys.n, width]
+  Vec* grow;            // [Vectors]; highest score above the old maximum
+
+  template <int Rows>
+  [[gnu::noinline]] void tile(Index at) const {
+    const Index key = first + at;
+    Number* const sums = s + key * kChunk;
+    Vec acc[Rows][Vectors];
+    const Number* const begin = from == 0 ? start : sums;
+    const Index next = from == 0 ? 0 : kChunk;
+#pragma GCC unroll 8
+    for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
+      for (int z = First; z < Vectors; ++z) acc[i][z] = load(begin + i * next + z * kLanes);
+    if (from == 0) fetch(keys.with_scores, key, key + Rows);
+    for (Index word = from, end; word < to; word = end) {
+      const bool rope = word >= keys.key_words;
+      const Index pitch = rope ? keys.rope_words : keys.key_words;
+      end = rope ? to : least(to, keys.key_words);
+      const Number* const k = rope ? keys.rope + key * pitch + word - keys.key_words : keys.k + key * pitch + word;
+      multiply<Products, First>(acc, k, pitch, 1, chunk.q + word * kChunk, kChunk, end - word);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
+      for (int z = First; z < Vectors; ++z) store(sums + i * kChunk + z * kLanes, acc[i][z]);
+    if constexpr (Grow)
+#pragma GCC unroll 8
+      for (int z = First; z < Vectors; ++z) {
+        Vec high = grow[z];
+#pragma GCC unroll 8
+        for (int i = 0; i < Rows; ++i) high = max(high, acc[i][z]);
+        grow[z] = high;
+      }
+  }
+};
+
+constexpr Index kPassBytes = 32 << 10;  // of a chunk's queries that stay in L1 while all keys pass
+
+// Scores of the keys [first, last), of as many words at a time as queries stay in L1.
+template <class Products, int Vectors, int First, bool Grow>
+void score_tiles(const Chunk& chunk, const Keys& keys, const Number* start, Index first, Index last, Number* s, Vec* grow) {
+  const Index words = keys.key_words + keys.rope_words;
+  const Index passes = (words * Vectors * kLanes * Index{sizeof(Number)} + kPassBytes - 1) / kPassBytes;
+  for (Index pass = 0; pass < passes; ++pass) {
+    const Index from = words * pass / passes, to = words * (pass + 1) / passes;
+    const auto tiles = [&](const auto& of) { for_tiles<kTileRows<Vectors - First>>(last - first, of); };
+    if (to == words)
+      tiles(ScoreTiles<Products, Vectors, First, Grow>{keys, chunk, start, from, to, first, s, grow});
+    else
+      tiles(ScoreTiles<Products, Vectors, First, false>{keys, chunk, start, from, to, first, s, grow});
+  }
+}
+
+template <class Products, int Vectors>
+struct ValueTiles {
+  static constexpr int kChunk = Vectors * kLanes;
+  const Keys& keys;
+  const Chunk& chunk;
+  const Number* p;  // [rows of V: keys, or pairs of keys][width]
+
+  template <int First, int Rows>
+  [[gnu::always_inline]] void multiply_from(Vec (&acc)[Rows][Vectors], Index d, Index from) const {
+    const Index to = (keys.ends[First] + Products::kNumbers - 1) / Products::kNumbers;
+    const Number* const v = keys.v + d + from * keys.value_pitch;
+    if (from < to) multiply<Products, First>(acc, v, 1, keys.value_pitch, p + from * kChunk, kChunk, to - from);
+    if constexpr (First + 1 < Vectors) multiply_from<First + 1>(acc, d, to);
+  }
+
+  template <int Rows>
+  [[gnu::noinline]] void tile(Index d) const {
+    fetch(keys.with_values, d, d + Rows);
+    Number* out = chunk.out + d * kChunk;
+    Vec acc[Rows][Vectors];
+#pragma GCC unroll 8
+    for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
+      for (int z = 0; z < Vectors; ++z) acc[i][z] = load(out + i * kChunk + z * kLanes);
+    multiply_from<0>(acc, d, 0);
+#pragma GCC unroll 8
+    for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
+      for (int z = 0; z < Vectors; ++z) store(out + i * kChunk + z * kLanes, acc[i][z]);
+  }
+};
+
+// s = 2^s, or 2^(s - up) where the maximum has moved, of the keys [from, to); adds to the sums.
+template <int Vectors, int First, bool Moved>
+void weigh_scores(const Chunk& chunk, Index from, Index to, Number* s, const Vec (&up)[Vectors]) {
+  Vec sums[Vectors];
+#pragma GCC unroll 8
+  for (int z = First; z < Vectors; ++z) sums[z] = load(chunk.sum + z * kLanes);
+  for (Index key = from; key < to; ++key)
+#pragma GCC unroll 8
+    for (int z = First; z < Vectors; ++z) {
+      Number* at = s + (key * Vectors + z) * kLanes;
+      const Vec weight = exp2_bounded(Moved ? sub(load(at), up[z]) : load(at));
+      store(at, weight);
+      sums[z] = add(sums[z], weight);
+    }
+#pragma GCC unroll 8
+  for (int z = First; z < Vectors; ++z) store(chunk.sum + z * kLanes, sums[z]);
+}
+
+// Scores of the keys [first, last) that the tiles left as they were: capped, and -infinity where a query does not see the key.
+template <bool Raw, int First, int Vectors>
+void finish(const Chunk& chunk, const Keys& keys, Index first, Index last, Number* s, Vec (&grow)[Vectors]) {
+  const bool capped = keys.softcap > 0;
+  const Vec cap = set1(keys.softcap / keys.scale), share = set1(capped ? keys.scale / keys.softcap : 0);
+  for (Index key = first; key < last; ++key) {
+    const Vec position = set1(static_cast<Number>(key));
+#pragma GCC unroll 8
+    for (int z = First; z < Vectors; ++z) {
+      Number* at = s + (key * Vectors + z) * kLanes;
+      Vec score = load(at);
+      if (capped) score = fma(cap, tanh(mul(score, share)), Raw ? zero() : load(chunk.neg_max + z * kLanes));
+      score = select_less(position, load(chunk.to + z * kLanes), score, set1(-kInfinity));
+      score = select_less(position, load(chunk.from + z * kLanes), set1(-kInfinity), score);
+      store(at, score);
+      grow[z] = max(grow[z], score);
+    }
+  }
+}
+
+template <int I>
+struct Constant {
+  constexpr operator int() const { return I; }
+};
+
+// f(First, from, to) for the parts of the keys [first, last) that only the vectors from First on meet.
+template <int Vectors, int First = 0, class F>
+ROOFLINE_INLINE void for_parts(const Keys& keys, Index first, Index last, const F& f) {
+  const Index to = most(first, least(keys.ends[First], last));
+  if (first < to) f(Constant<First>{}, first, to);
+  if constexpr (First + 1 < Vectors) for_parts<Vectors, First + 1>(keys, to, last, f);
+}
+
+// Chunk's queries against some keys: scores, online softmax, values.
+template <class Products, int Vectors>
+void meet(const Chunk& chunk, const Keys& keys, Number* s) {
+  constexpr bool kRaw = Products::kRaw;
+  const Index n = keys.n;
+  const bool capped = keys.softcap > 0;
+  const Index late = capped ? n : most(0, least(chunk.late - keys.begin, n));  // keys before all queries' windows
+  const Index full = most(late, least(chunk.full - keys.begin, n));            // keys before the diagonal
+
+  Vec grow[Vectors];
+#pragma GCC unroll 8
+  for (int z = 0; z < Vectors; ++z) grow[z] = set1(-kInfinity);
+  const Number* const start = capped || kRaw ? kZeros : chunk.neg_max;
+  Products::template begin<Vectors>(chunk, keys, s);
+  const auto finished = [&](auto first, Index from, Index to) {
+    Products::template scores<Vectors, first, false>(chunk, keys, start, from, to, s, nullptr);
+    finish<kRaw, first>(chunk, keys, from, to, s, grow);
+  };
+  for_parts<Vectors>(keys, 0, late, finished);
+  Products::template scores<Vectors, 0, true>(chunk, keys, start, late, full, s, grow);
+  for_parts<Vectors>(keys, full, n, finished);
+  if constexpr (kRaw)
+#pragma GCC unroll 8
+    for (int z = 0; z < Vectors; ++z) grow[z] = fma(grow[z], set1(keys.scale), load(chunk.neg_max + z * kLanes));
+
+  // Within 2^8 of the maximum nothing overflows, so it is moved only beyond that: after the first keys, almost never. A query that
+  // saw no key yet, and has no sink, has a sum of at most some 2^-125 for each key it does not see: it starts anew.
+  const bool first = keys.begin <= most(chunk.late, chunk.start);
+  bool move = first;
+#pragma GCC unroll 8
+  for (int z = 0; z < Vectors; ++z) move = move || any_greater(grow[z], set1(8));
+  if (move) {
+    const Vec none = set1(0x1p-60);
+#pragma GCC unroll 8
+    for (int z = 0; z < Vectors; ++z) {
+      const Vec sum = load(chunk.sum + z * kLanes);
+      const Vec anew = select_less(set1(-0x1p120), grow[z], grow[z], zero());  // it may see none of these keys either
+      const Vec up = grow[z] = select_less(sum, none, anew, max(grow[z], zero()));
+      store(chunk.neg_max + z * kLanes, sub(load(chunk.neg_max + z * kLanes), up));
+      const Vec down = select_less(sum, none, zero(), exp2(sub(zero(), up)));
+      store(chunk.sum + z * kLanes, mul(sum, down));
+      if (keys.begin > chunk.start) Products::template shrink<Vectors>(chunk, keys.value_dim, z, down);
+    }
+  }
+  for_parts<Vectors>(keys, 0, n, [&](auto first, Index from, Index to) {
+    Products::template weigh<Vectors, first>(chunk, keys, from, to, s, grow, move);
+  });
+  Products::template values<Vectors>(chunk, keys, s);
+}
+
+}  // namespace
+}  // namespace roofline::cpu
