@@ -34,14 +34,14 @@ struct DecodePart {
   std::int64_t page_size;
   std::int64_t page_rows;      // rows of k from a page to the next
   int streams = 1;             // places of the range that are read in turn: 1, 2, 4 or 8
-  bool fetch = false;          // values are prefetched while keys are read, and the next keys while values are
+  std::int64_t lead_bytes = 0;  // how far ahead values are prefetched while keys are read, and the next keys while values are
 };
 
 // The results of all ranges for the same rows: parts lie one after the other.
 template <class Number>
 struct DecodeParts {
   const Number* out;   // [parts, whole(rows), head_dim]
-  const Number* top;   // [parts, whole(rows)]
+  Number* top;         // [parts, whole(rows)]; overwritten
   const Number* sum;   // [parts, whole(rows)]
   const float* sinks;  // of each seq_q rows of the KV head a score of no key, or null
   void* to;            // [rows, head_dim]

@@ -24,7 +24,6 @@ using Part = DecodePart<Number>;
 
 constexpr int kKeys = Kernels::kKeys;
 constexpr int kPitch = kKeys + 4;       // scores of a row: a tile may write up to a vector more behind its last
-constexpr Index kLeadBytes = 8 << 10;   // of a prefetch
 constexpr Index kFewKeys = 64;          // of all rows, that are not worth these places
 constexpr Index kRowNumbers = (8 << 10) / sizeof(Number);  // of queries, or results, that stay in L1
 constexpr Index kBlockBytes = 64 << 10;  // keys and values that stay in L2 beside all queries and results
@@ -75,6 +74,11 @@ struct Block {
 template <class Element>
 ROOFLINE_INLINE void fetch(const Element* row, Index d) {
   if (d * static_cast<Index>(sizeof(Element)) % 64 == 0) __builtin_prefetch(row + d);
+}
+// The same for vector z of several that begin a line together.
+template <class Element>
+ROOFLINE_INLINE void fetch_vector(const Element* row, int z) {
+  if (z * kLanes * static_cast<int>(sizeof(Element)) % 64 == 0) __builtin_prefetch(row + z * kLanes);
 }
 
 // Compute-bound tiles take as many keys as registers hold. Memory-bound tiles take two, so that rows are read nearly in order.
@@ -254,67 +258,55 @@ ROOFLINE_INLINE void weigh(Number* s, Index n, const Seen* seen, Number softcap,
   for (int i = 0; i < kWide; ++i) sum[i % Rows] += each[i];
 }
 
-// out[Rows][head_dim] += weights[Keys][Rows] V[Keys][head_dim]
-template <int Rows, int Keys, class Element>
+// out[Rows][head_dim] += weights[Keys][Rows] V[Keys][head_dim], as many columns at a time as registers hold results of.
+template <int Rows, int Keys, bool Reading, class Element>
 ROOFLINE_INLINE void value_tile(const Number* s, const Block<Element>& block, Index key, Number* out) {
   const Index head_dim = block.head_dim;
   const Element *v[Keys], *then[Keys];
 #pragma GCC unroll 8
   for (int j = 0; j < Keys; ++j) {
     v[j] = block.v + block.at[key + j];
-    then[j] = Keys == kReadKeys ? block.after_value(key + j) : v[j];
+    then[j] = Reading ? block.after_value(key + j) : v[j];
   }
   Vec weight[Keys][Rows];
 #pragma GCC unroll 8
   for (int j = 0; j < Keys; ++j)
 #pragma GCC unroll 4
     for (int r = 0; r < Rows; ++r) weight[j][r] = set1(s[(key + j) * Rows + r]);
-  const auto step = [&](Index d, int n) __attribute__((always_inline)) {
-    if (Keys == kReadKeys)
+  const auto columns = [&](Index d, auto size, int n) __attribute__((always_inline)) {
+    constexpr int kVectors = decltype(size)::value, kEach = sizeof(Element) == 1 && kVectors > 1 ? 2 : 1;
+    Vec acc[Rows][kVectors];
+#pragma GCC unroll 4
+    for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 8
+      for (int z = 0; z < kVectors; ++z) acc[r][z] = get(out + r * head_dim + d + z * kLanes, n, zero());
+#pragma GCC unroll 8
+    for (int j = 0; j < Keys; ++j)
+#pragma GCC unroll 8
+      for (int z = 0; z < kVectors; z += kEach) {
+        Vec values[kEach];
+        if constexpr (kEach == 2)
+          load_two(v[j] + d + z * kLanes, values[0], values[1]);
+        else
+          values[0] = get(v[j] + d + z * kLanes, n, zero());
+        if (Reading) fetch_vector(then[j] + d, z);
+#pragma GCC unroll 4
+        for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 2
-      for (int j = 0; j < Keys; ++j) fetch(then[j], d);
-    if constexpr (Rows == 1) {
-      Vec acc = get(out + d, n, zero());
-#pragma GCC unroll 8
-      for (int j = 0; j < Keys; ++j) acc = fma(weight[j][0], get(v[j] + d, n, zero()), acc);
-      put(out + d, n, acc);
-    } else {
-      Vec values[Keys];
-#pragma GCC unroll 8
-      for (int j = 0; j < Keys; ++j) values[j] = get(v[j] + d, n, zero());
-#pragma GCC unroll 4
-      for (int r = 0; r < Rows; ++r) {
-        Vec acc = get(out + r * head_dim + d, n, zero());
-#pragma GCC unroll 8
-        for (int j = 0; j < Keys; ++j) acc = fma(weight[j][r], values[j], acc);
-        put(out + r * head_dim + d, n, acc);
+          for (int i = 0; i < kEach; ++i) acc[r][z + i] = fma(weight[j][r], values[i], acc[r][z + i]);
       }
-    }
+#pragma GCC unroll 4
+    for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 8
+      for (int z = 0; z < kVectors; ++z) put(out + r * head_dim + d + z * kLanes, n, acc[r][z]);
   };
+  // One row is read line by line, a few keys in turn: bound by memory, that order is the quicker one.
+  constexpr int kBytes = kLanes * sizeof(Element), kLine = kBytes < 32 ? 4 : kBytes < 64 ? 2 : 1;
+  constexpr int kMost = Rows == 1 && Reading ? kLine : (kManyRegisters ? 8 : 4) / Rows;
   Index d = 0;
-  if constexpr (sizeof(Element) == 1 && Rows < 4)
-    for (; d + 2 * kLanes <= head_dim; d += 2 * kLanes) {
-      Vec acc[Rows][2];
-#pragma GCC unroll 4
-      for (int r = 0; r < Rows; ++r)
-        for (int half = 0; half < 2; ++half) acc[r][half] = load(out + r * head_dim + d + half * kLanes);
-#pragma GCC unroll 8
-      for (int j = 0; j < Keys; ++j) {
-        Vec low, high;
-        if (Keys == kReadKeys) fetch(then[j], d);
-        load_two(v[j] + d, low, high);
-#pragma GCC unroll 4
-        for (int r = 0; r < Rows; ++r) {
-          acc[r][0] = fma(weight[j][r], low, acc[r][0]);
-          acc[r][1] = fma(weight[j][r], high, acc[r][1]);
-        }
-      }
-#pragma GCC unroll 4
-      for (int r = 0; r < Rows; ++r)
-        for (int half = 0; half < 2; ++half) store(out + r * head_dim + d + half * kLanes, acc[r][half]);
-    }
-  for (; d + kLanes <= head_dim; d += kLanes) step(d, kLanes);
-  if (d < head_dim) step(d, static_cast<int>(head_dim - d));
+  for (; d + kMost * kLanes <= head_dim; d += kMost * kLanes) columns(d, Size<kMost>{}, kLanes);
+  for (; d + kLanes <= head_dim; d += kLanes) columns(d, Size<1>{}, kLanes);
+  if (d < head_dim) columns(d, Size<1>{}, static_cast<int>(head_dim - d));
 }
 
 template <class Element>
@@ -328,10 +320,12 @@ void value(const Number* s, Index rows, const Block<Element>& block, Number* out
         const Number* const weights = s + row * kPitch;
         const Index last = least(key + kWhole, block.n);
         Index i = key;
-        if (reading)
-          for (; i + kReadKeys <= last; i += kReadKeys) value_tile<kRows, kReadKeys>(weights, block, i, out + row * head_dim);
-        for (; i + kStep <= last; i += kStep) value_tile<kRows, kStep>(weights, block, i, out + row * head_dim);
-        for (; i < last; ++i) value_tile<kRows, 1>(weights, block, i, out + row * head_dim);
+        constexpr int kReadStep = kRows == 1 ? kReadKeys : kStep;
+        for (; reading && i + kReadStep <= last; i += kReadStep)
+          value_tile<kRows, kReadStep, true>(weights, block, i, out + row * head_dim);
+        for (; i + kStep <= last; i += kStep)
+          value_tile<kRows, kStep, false>(weights, block, i, out + row * head_dim);
+        for (; i < last; ++i) value_tile<kRows, 1, false>(weights, block, i, out + row * head_dim);
       });
 }
 
@@ -369,7 +363,7 @@ void walk(const Part& part, Index streams, Index first, Index each, bool masked)
     for (Index i = 0; i < (part.rope_dim > 0 ? whole : 0); ++i) at[kKeys + i] = at[i] * part.rope_dim;
     for (Index i = 0; i < whole; ++i) at[i] *= head_dim;
   };
-  const Index lead = part.fetch ? most(kLeadBytes / (head_dim * static_cast<Index>(sizeof(Element))), 1) : 0;
+  const Index lead = part.lead_bytes ? most(part.lead_bytes / (head_dim * static_cast<Index>(sizeof(Element))), 1) : 0;
   if (all > 0) place(0, places, nullptr);
   for (Index begin = 0, turn = 0; begin < all; begin += keys, turn = 1 - turn) {
     const Index n = n_at(begin), whole = (n + kWhole - 1) / kWhole * kWhole, next_n = n_at(begin + keys);
@@ -433,17 +427,18 @@ void combine(const DecodeParts<Number>& all) {
     Number top = sink;
     for (Index part = 0; part < all.parts; ++part) top = part_of(all.top, part) > top ? part_of(all.top, part) : top;
     Number sum = all.sinks ? reduce_max(exp2(set1(sink - top))) : 0;
-    for (Index part = 0; part < all.parts; ++part)
-      if (part_of(all.sum, part) != 0) sum += part_of(all.sum, part) * reduce_max(exp2(set1(part_of(all.top, part) - top)));
+    for (Index part = 0; part < all.parts; ++part) {
+      Number& share = all.top[part * whole + row];  // what counts of the part; 0 where it saw none of these keys
+      share = part_of(all.sum, part) == 0 ? 0 : reduce_max(exp2(set1(share - top)));
+      sum += part_of(all.sum, part) * share;
+    }
     if (all.logsumexp) all.logsumexp[row] = static_cast<float>((__builtin_log2(sum) + top) * 0.6931471805599453);
     for (Index d = 0; d < head_dim; d += kLanes) {
       const int n = static_cast<int>(least(kLanes, head_dim - d));
       Vec out = zero();
-      for (Index part = 0; part < all.parts; ++part) {
-        if (part_of(all.sum, part) == 0) continue;  // it saw none of these keys
-        const Vec share = exp2(set1(part_of(all.top, part) - top));
-        out = fma(get(all.out + (part * whole + row) * head_dim + d, n, zero()), share, out);
-      }
+      for (Index part = 0; part < all.parts; ++part)
+        if (const Number share = part_of(all.top, part); share != 0)
+          out = fma(get(all.out + (part * whole + row) * head_dim + d, n, zero()), set1(share), out);
       put(static_cast<Element*>(all.to) + row * head_dim + d, n, mul(out, set1(all.unit / sum)));
     }
   }
