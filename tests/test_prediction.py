@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofline.errors import Error
-from roofline.kernel_costs import KernelCosts, _not_negative, kernel_costs
+from roofline.kernel_costs import KernelCosts, _not_negative, kernel_costs, unevenness
 from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, Machine
 from roofline.model import machine_roofs
 from roofline.operators import (
@@ -635,6 +635,18 @@ def test_what_a_standard_problem_shows_holds_near_it() -> None:
     assert near == pytest.approx(at, rel=0.05)
     assert far < at
     assert known.doubt(sizes[4096], cold=False) < 0.15 < known.doubt(RmsNorm(rows=2**40, columns=1024), cold=False)
+
+
+def test_threads_without_a_piece_of_work_make_it_longer() -> None:
+    one, three = (Attention(heads=heads, seq_q=1, seq_kv=300) for heads in (1, 3))
+    assert [unevenness(one, "tiled", threads) for threads in (1, 2, 64)] == [1, 2, 64]
+    assert unevenness(three, "tiled", 2) == pytest.approx(4 / 3), "two of three heads on one thread"
+    assert unevenness(one, "split_kv", 2) == 2, "300 keys are one range of 192 and more"
+    assert unevenness(one.replace(seq_kv=384), "split_kv", 2) == 1
+    assert unevenness(Matmul(), "tiled", 64) == 1, "shares by strips and rows, as many as there are threads"
+    alone = KernelCosts(variant="tiled", threads=2)
+    assert sum(alone.more_s(one, 0.0, 3e-6, 0.0, cold=False).values()) == pytest.approx(6e-6)
+    assert sum(alone.more_s(one, 3e-6, 0.0, 0.0, cold=True).values()) == pytest.approx(3e-6 * 2**0.5), "memory is shared by few"
 
 
 def test_what_stands_for_a_kernel_is_named_and_widens() -> None:
