@@ -38,6 +38,11 @@ void pack_by_permutes(const void* from, Index stride, float* packed, Index colum
       }
 }
 
+// As pack_panels, or of int8 as it lies.
+void pack_words_of_a(const GemmPart& part, Index k, Index n, float* panels) {
+  (part.a_stored == Stored::int8 ? pack_panels_of<Int8Quad> : pack_panels)(part, k, n, panels);
+}
+
 }  // namespace
 
 extern const GemmKernels ROOFLINE_TABLE(gemm_pairs) = {
@@ -48,7 +53,7 @@ extern const GemmKernels ROOFLINE_TABLE(gemm_pairs) = {
     {nullptr, pack_pairs<std::uint16_t>, nullptr, pack_quads},
     {nullptr, few<Rows<WideStrip<Bf16Pairs>>>, nullptr, few<Rows<WideStrip<ByteQuads>>>},
     {nullptr, block<Rows<WideStrip<Bf16Pairs>>>, nullptr, block<Rows<WideStrip<ByteQuads>>>},
-    pack_panels,
+    pack_words_of_a,
     1,
     1,
     {nullptr, pack_by_permutes},

@@ -62,9 +62,12 @@ struct Plain {
 };
 
 // sums[Rows][2] of a[Rows][n] b[n][kWidth], while memory is fetched: with Ahead what lies `ahead` bytes further in b, else `ahead`
-// bytes at `next` every four steps. Few rows add up in several phases: a multiply-add waits four cycles for the one before.
+// bytes at `next` every four steps, and every eight a row of c, which is written later. All rows at once would fill the queue of
+// what the first cache misses, and unfetched ones hold up the stores. Few rows add up in several phases: a multiply-add waits four
+// cycles for the one before.
 template <class B, bool Ahead, int Rows, class A>
-ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Rows][2], Index ahead = 0, const char* next = nullptr) {
+ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Rows][2], Index ahead = 0, const char* next = nullptr,
+                              const char* c = nullptr, Index c_row_bytes = 0) {
   using Sum = typename B::Sum;
   constexpr int kPhases = Rows >= 4 ? 1 : Rows >= 2 ? 2 : 4;
   Vec acc[kPhases][Rows][2];
@@ -85,11 +88,13 @@ ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Ro
     }
   };
   Index k = 0;
+  const char* const end = c + Rows * c_row_bytes;
   for (; k + 4 <= n; k += 4) {
-    if (!Ahead && ahead) {
-      __builtin_prefetch(next), __builtin_prefetch(next + 64);
-      if (ahead > 128) __builtin_prefetch(next + 128), __builtin_prefetch(next + 192);
-      next += ahead;
+    if (!Ahead)
+      for (const char* const to = next + ahead; next < to; next += 64) __builtin_prefetch(next);
+    if (!Ahead && k % 8 == 0 && c < end) {
+      __builtin_prefetch(c, 1), __builtin_prefetch(c + 4 * kWidth - 1, 1);
+      c += c_row_bytes;
     }
 #pragma GCC unroll 4
     for (int u = 0; u < 4; ++u) step(acc[u % kPhases], k, u);
@@ -151,7 +156,9 @@ ROOFLINE_INLINE void put_sums(const Vec (&sums)[Rows][2], Element* to, Index str
 template <class Sum, int Rows>
 void tile(const float* a, const float* b, Index n, const Target& target, const char* next, Index fetch) {
   Vec sums[Rows][2];
-  multiply<WideStrip<Sum>, false>(Panel<Rows>{a}, reinterpret_cast<const char*>(b), n, sums, fetch, next);
+  const auto* const written = static_cast<const char*>(target.to ? target.to : target.c);
+  multiply<WideStrip<Sum>, false>(Panel<Rows>{a}, reinterpret_cast<const char*>(b), n, sums, fetch, next, written,
+                                  target.to ? 2 * target.to_stride : 4 * target.c_stride);
   const auto plus = [&](const float* from, Index stride) __attribute__((always_inline)) {
 #pragma GCC unroll 14
     for (int r = 0; r < Rows; ++r)
@@ -283,22 +290,24 @@ void block(const Part& part) {
     if (!part.panels) pack_panels(part, k, n, packed);
     for (Index s = part.first; s < part.last; ++s) {
       const char* const strip = b + s * bytes;
-      const Index from = Strips::at(part, k), next_bytes = Strips::at(part, k + n) - from;
-      const char* const next = s + 1 < part.last ? strip + bytes + from : strip;
+      // What follows: the block of the next strip, or the next block of the first.
+      const bool over = s + 1 == part.last;
+      const Index from = Strips::at(part, k), after = Strips::at(part, k + n), next_bytes = over && k + n == part.inner ? 0 : after - from;
+      const char* const next = over ? b + part.first * bytes + after : strip + bytes + from;
       const float* rows_of_b = wide;
       if constexpr (B::kWide)
         rows_of_b = reinterpret_cast<const float*>(strip + from);
       else
         Strips::widen(part, strip, k, n, wide);
       const int columns = static_cast<int>(least(kWidth, part.columns - s * kWidth));
-      // Every four steps of a tile fetch two lines of the next strip, or four where few tiles are left to do so.
-      const Index each = part.rows > 3 * kTileRows ? 128 : 256;
+      // Every four steps of all tiles fetch as many lines of it.
+      const Index steps = (part.rows + kTileRows - 1) / kTileRows * most(n / 4, 1), each = least(256, ((after - from) / steps + 63) / 64 * 64);
       Index fetched = 0;
       in_tiles(part.rows, [&](Index row, Index rows) {
         // Then what later parts read.
         while (later != all_later && ahead >= later->bytes) ++later, ahead = 0;
         const bool own = fetched < next_bytes, others = later != all_later;
-        const Index fetch = own ? each : others ? 128 : 0;
+        const Index fetch = own || others ? each : 0;
         const char* const from_next = own ? next + fetched : others ? later->from + ahead : nullptr;
         (own ? fetched : ahead) += n / 4 * fetch;
         const Index to = row * part.to_stride + s * kWidth;

@@ -87,20 +87,22 @@ struct Groups {
   struct Place {
     Index k, header, numbers, a, sum;  // where the group's header, its rows from k on, those of a, and the sum of these lie
   };
+  ROOFLINE_INLINE Index sums_of_group(const QuantizedPart& part) { return (part.group - 1) / kPartOfGroup<B> + 1; }
+  // Of rows of a, and of their sums.
+  ROOFLINE_INLINE Index stride(const QuantizedPart& part) { return kPairs ? part.groups * padded(part) / 2 : part.inner; }
+  ROOFLINE_INLINE Index sums_stride(const QuantizedPart& part) { return part.groups * sums_of_group(part); }
   ROOFLINE_INLINE Place place(const QuantizedPart& part, Index k) {
     const Index group = k / part.group, within = k - group * part.group, begin = group * group_bytes(part);
-    const Index parts = (part.group - 1) / kPartOfGroup<B> + 1;
     return {k, begin, begin + header(part) + within / 4 * 4 * kRow, kPairs ? (group * padded(part) + within) / 2 : k,
-            group * parts + within / kPartOfGroup<B>};
+            group * sums_of_group(part) + within / kPartOfGroup<B>};
   }
 
   template <int Rows>
   static void add_group(const QuantizedPart& part, const float* a, const float* sums_of_a, const char* group, const char* b, Index n,
                         float* into) {
-    const Index sums_stride = part.groups * ((part.group - 1) / kPartOfGroup<B> + 1);
-    const Index stride = kPairs ? part.groups * padded(part) / 2 : part.inner;
+    const Index step = sums_stride(part);
     Vec sums[Rows][2];
-    multiply<B, true>(Plain{a, stride}, b, kPairs ? (n + 1) / 2 : n, sums, in_flight(part));
+    multiply<B, true>(Plain{a, stride(part)}, b, kPairs ? (n + 1) / 2 : n, sums, in_flight(part));
     for (int half = 0; half < 2; ++half) {
       Vec scale, away;
       factors(part, group, half, scale, away);
@@ -108,8 +110,8 @@ struct Groups {
       for (int r = 0; r < Rows; ++r) {
         float* const p = into + r * kWidth + half * kLanes;
         Vec sum = sums[r][half];
-        if constexpr (kPairs) sum = mul(of_words(sum), set1(part.scales_of_a[sums_of_a - part.sums + r * sums_stride]));
-        store(p, sub(fma(scale, sum, load(p)), mul(away, set1(sums_of_a[r * sums_stride]))));
+        if constexpr (kPairs) sum = mul(of_words(sum), set1(part.scales_of_a[sums_of_a - part.sums + r * step]));
+        store(p, sub(fma(scale, sum, load(p)), mul(away, set1(sums_of_a[r * step]))));
       }
     }
   }
@@ -124,8 +126,11 @@ struct Groups {
   ROOFLINE_INLINE void add(const QuantizedPart& part, const char* strip, const Place& place, Index n, float* sums) {
     const float* const a = static_cast<const float*>(part.a) + place.a;
     if (kPairs || part.rows <= kTileRows)
-      return decltype(of_groups(std::make_integer_sequence<int, kTileRows>()))::kAdd[part.rows - 1](
-          part, a, part.sums + place.sum, strip + place.header, strip + place.numbers, n, sums);
+      return in_tiles(part.rows, [&](Index row, Index rows) {
+        decltype(of_groups(std::make_integer_sequence<int, kTileRows>()))::kAdd[rows - 1](
+            part, a + row * stride(part), part.sums + row * sums_stride(part) + place.sum, strip + place.header, strip + place.numbers, n,
+            sums + row * kWidth);
+      });
     if constexpr (!kPairs) {
       alignas(64) float wide[kPartOfGroup<B> * kWidth];
       widen(part, strip, place.k, n, wide);

@@ -94,6 +94,13 @@ void pack_strip(const QuantizedMatmul& problem, const Packing& packing, const Ge
   }
 }
 
+// Whether a becomes 16-bit fixed point: for weights of 4 bits and a of 16, up to two tiles of rows, beside whose sums what takes the
+// weights apart needs the registers of two rows. More rows are faster in strips of pairs, made once for all of them.
+bool in_fixed_point(const QuantizedMatmul& problem, int tile_rows) {
+  const std::int64_t most = std::max(tile_rows, 2 * (tile_rows - 2));
+  return problem.b_dtype == DType::int4 && problem.dtype != DType::fp32 && problem.rows <= most;
+}
+
 int which_of(const QuantizedMatmul& problem) { return problem.b_dtype == DType::int8 ? 0 : 1; }
 
 Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, Isa isa, const QuantizedKernels& kernels,
@@ -104,7 +111,7 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, Isa 
   const int which = which_of(problem);
   const std::int64_t rows = problem.rows, columns = problem.columns, inner = problem.inner, strips = packing.strips;
 
-  const bool few = rows <= GemmKernels::kMostFewRows;
+  const bool fixed = in_fixed_point(problem, table->tile_rows), few = fixed || rows <= GemmKernels::kMostFewRows;
   const int streams = few ? read_streams(device) : 1;
   const Blocks most = blocks_of(table->width, table->tile_rows, 1, device.caches());
   const std::int64_t row_parts = few ? 1 : parts_of(rows, most.rows);
@@ -122,11 +129,10 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, Isa 
   // Few rows: a in fp32, and its sums over groups.
   const bool widened = few && type != Stored::fp32;
   const std::int64_t wide_bytes = widened ? whole_pages(product({rows, inner, 4}, "quantized_matmul: a in fp32")) : 0;
-  const bool summed = rows <= table->tile_rows;
+  const bool summed = fixed || rows <= table->tile_rows;
   const std::int64_t sums_of_a =
       summed ? product({rows, problem.groups, parts_of(problem.group, table->chunk[which]), 4}, "quantized_matmul: sums of a") : 0;
   // Of 4 bits with a of 16: a in fixed point, with scales beside the sums.
-  const bool fixed = summed && widened && which == 1;
   const std::int64_t pairs = problem.groups * (parts_of(problem.group, 4) * 2);  // of a row
   const std::int64_t scales_of_a = fixed ? sums_of_a : 0, pair_bytes = fixed ? product({rows, pairs, 4}, "quantized_matmul: a in pairs") : 0;
   const std::int64_t workspace_bytes =
@@ -227,7 +233,8 @@ Bound tiled(const QuantizedMatmul& problem, Device& device) {
   const double pack_s = std::chrono::duration<double>(Clock::now() - begin).count();
 
   const GemmKernels& pairs = *choose_gemm(Stored::bf16).table;
-  const bool in_pairs = type == Stored::bf16 && problem.rows > table->tile_rows && pairs.numbers[index(type)] == 2 && pairs.width == table->width;
+  const bool in_pairs = type == Stored::bf16 && problem.rows > table->tile_rows && !in_fixed_point(problem, table->tile_rows) &&
+                        pairs.numbers[index(type)] == 2 && pairs.width == table->width;
   Bound bound = in_pairs ? tiled_in_pairs(problem, packing, *table, packed, device)
                          : tiled_in_fp32(problem, packing, isa, *table, plain, packed, device);
   bound.plan.set("packed_bytes", Value(packed_bytes));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <utility>
 
 #include "cpu/gemm_kernels.h"
@@ -15,6 +16,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kColumnBlock = 512;       // of c: with a packed block of a it stays in L2
+constexpr std::int64_t kPartColumns = 256;       // of a part: its sums and its b stay there too
 constexpr std::int64_t kPackedBytes = 8 << 20;   // of packed a at a time
 constexpr std::int64_t kPartsPerThread = 8;  // so that the last to end leaves little idle
 constexpr std::int64_t kLeastStrips = 4;     // of a part, and tiles of rows: fewer do not reuse what a cache holds
@@ -123,16 +125,21 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   const std::int64_t turns = few ? 1 : parts_of(rows, fitting), turn_rows = parts_of(parts_of(rows, tile_rows), turns) * tile_rows;
   const std::int64_t turn_most = std::min(rows, turn_rows);
   const std::int64_t wanted = kPartsPerThread * device.threads();
-  const std::int64_t most_strips = few ? strips : std::min(strips, kColumnBlock / table->width);
+  const std::int64_t most_strips = few ? strips : std::min(strips, kPartColumns / table->width);
   // Whole sets of streams where there are enough strips for them.
   std::int64_t most_parts = std::max<std::int64_t>(strips / (few ? plan.streams : kLeastStrips), 1);
   const std::int64_t least_rows = parts_of(turn_most, most.rows), most_rows = std::max(turn_most / (kLeastStrips * tile_rows), least_rows);
   std::int64_t row_parts = few ? 1 : std::clamp(parts_of(wanted, most_parts), least_rows, most_rows);
+  if (row_parts > device.threads())
+    row_parts = std::min(parts_of(row_parts, device.threads()) * device.threads(), parts_of(turn_most, tile_rows));
   if (row_parts * most_parts < device.threads()) most_parts = std::min<std::int64_t>(strips, device.threads());
   if (row_parts * most_parts < device.threads() && !few)
     row_parts = std::min<std::int64_t>(device.threads(), parts_of(turn_most, tile_rows));
+  // Threads in groups share rows, so that what they pack and what they write for the next product stays in their caches.
+  const std::int64_t groups = problem.unpack ? 1 : std::gcd(row_parts, device.threads()), group_rows = row_parts / groups;
   const std::int64_t column_parts = std::min(std::max(parts_of(strips, most_strips), parts_of(wanted, row_parts)), most_parts);
-  plan.row_block = std::min(turn_most, parts_of(parts_of(turn_most, tile_rows), row_parts) * tile_rows);
+  const std::int64_t row_multiple = table->panel_multiple > 1 ? tile_rows : 1;  // of a part
+  plan.row_block = std::min(turn_most, parts_of(parts_of(turn_most, row_multiple), row_parts) * row_multiple);
   plan.column_block = std::min(columns, parts_of(strips, column_parts) * table->width);
   // Each thread has workspace for the kernels, and for sums that something takes out of a cache.
   const std::int64_t floats = few ? table->few_floats(rows) : table->width * plan.inner_block;
@@ -150,7 +157,8 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
       unpacked + (problem.unpack ? whole_pages(product({parts_of(strips, column_parts), strip_bytes}, "tiled: a part of b")) : 0);
   // Few rows, fp8 and words are widened once, but for words that lie so in a; of 16 bits a block of many rows is when it is packed.
   const Stored a_stored = problem.a_is_fp32 ? Stored::fp32 : type;
-  const bool as_words = type == Stored::bf16 && numbers == 2 && !problem.a_is_fp32 && problem.inner == inner * numbers;
+  const bool as_words = numbers * size_bytes(problem.dtype) == 4 && !problem.a_is_fp32 && problem.inner == inner * numbers &&
+                        !(few && type == Stored::int8);
   const bool widened = !as_words && (numbers > 1 || type == Stored::fp8_e4m3 || (a_stored != Stored::fp32 && few));
   const bool words = widened || as_words;
   const std::int64_t wide_bytes = widened ? whole_pages(product({rows, inner, 4}, "tiled: bytes of a in fp32")) : 0;
@@ -174,12 +182,12 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
     const auto* const a = static_cast<const char*>(widened ? wide : problem.a);
     const std::int64_t row_bytes = inner * (words || a_stored == Stored::fp32 ? 4 : 2);
     const auto part_of = [&](const Range& turn, std::int64_t row_part) {
-      const Range own = share(turn.size(), static_cast<int>(row_part), static_cast<int>(row_parts), tile_rows);
+      const Range own = share(turn.size(), static_cast<int>(row_part), static_cast<int>(row_parts), row_multiple);
       GemmPart part{};
       part.a = a + (turn.first + own.first) * row_bytes;
       part.panels = few ? nullptr : panels + own.first * inner;
       part.rows = own.size(), part.inner = inner, part.inner_block = plan.inner_block;
-      part.a_stored = words ? Stored::fp32 : a_stored;
+      part.a_stored = as_words && type == Stored::int8 ? type : words ? Stored::fp32 : a_stored;
       part.streams = few ? plan.streams : 1;
       return std::pair(part, turn.first + own.first);
     };
@@ -193,8 +201,8 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
           table->pack_a(part, k, std::min(plan.inner_block, inner - k), const_cast<float*>(part.panels) + k * table->panel_rows(part.rows));
         });
       threads.for_each(row_parts * column_parts, [&](int worker, std::int64_t item) {
-        const std::int64_t column_part = item / row_parts;  // the same columns of b for all rows in turn
-        auto [part, row] = part_of(turn, item % row_parts);
+        const std::int64_t column_part = item / group_rows % column_parts;  // the same columns of b for all rows of a group in turn
+        auto [part, row] = part_of(turn, item / (group_rows * column_parts) * group_rows + item % group_rows);
         const std::int64_t first = strips * column_part / column_parts, last = strips * (column_part + 1) / column_parts;
         const std::int64_t column = first * table->width, n = std::min(last * table->width, columns) - column;
         char* const own_memory = static_cast<char*>(memory.get()) + worker * thread_bytes;
@@ -210,6 +218,8 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
         part.workspace = reinterpret_cast<float*>(own_memory);
         part.columns = n, part.c_stride = own_sums ? n : columns;
         part.last = last - first;
+        if (!few && !problem.unpack && item % group_rows == group_rows - 1 && last < strips)  // the thread goes on to other columns
+          part.later[0] = {static_cast<const char*>(packed.get()) + last * strip_bytes, plan.inner_block * strip_bytes / inner};
         (few ? table->few : table->block)[index(type)](part);
         for (std::int64_t r = 0; r < part.rows; ++r) {
           const std::int64_t at = (row + r) * columns + column;

@@ -133,6 +133,16 @@ class GemmTest : public TableTest<GemmKernels> {
     (few ? table.few : table.block)[index(type)](part);
     for (std::int64_t i = 0; i < rows * columns; ++i) ASSERT_EQ(std::memcmp(&again[i], &c[i], 4), 0) << "at " << i;
     EXPECT_TRUE(again.guarded() && panels.guarded());
+    // Words of int8 are packed from where they lie, to the same panels.
+    if (integers && !few && inner == 4 * words) {
+      Floats as_they_lie(table.panel_rows(rows) * words, 0);
+      GemmPart from = part;
+      from.a = a_bits.data(), from.a_stored = type;
+      for (std::int64_t k = 0; k < words; k += inner_block)
+        table.pack_a(from, k, std::min(inner_block, words - k), as_they_lie.data() + k * table.panel_rows(rows));
+      for (std::int64_t i = 0; i < table.panel_rows(rows) * words; ++i) ASSERT_EQ(std::memcmp(&as_they_lie[i], &panels[i], 4), 0) << "at " << i;
+      EXPECT_TRUE(as_they_lie.guarded());
+    }
     // Rounded as `narrow` does, into rows of a wider matrix.
     for (const Stored half : {Stored::bf16, Stored::fp16}) {
       if (few || integers) break;

@@ -41,6 +41,13 @@ ROOFLINE_INLINE Vec add_pairs(Vec a, Vec b, Vec c) {
 ROOFLINE_INLINE Vec add_byte_quads(Vec a, Vec b, Vec c) {
   return _mm512_castsi512_ps(_mm512_dpbusd_epi32(_mm512_castps_si512(c), _mm512_castps_si512(a), _mm512_castps_si512(b)));
 }
+// Four numbers of int8, loaded as unsigned ones that are 128 more.
+struct Int8Quad {
+  std::uint32_t bits;
+};
+ROOFLINE_INLINE Vec load(const Int8Quad* p) {
+  return _mm512_castsi512_ps(_mm512_xor_si512(_mm512_loadu_si512(p), _mm512_set1_epi8(-128)));
+}
 #endif
 #if defined(ROOFLINE_SIMDE) || defined(__AVX512BF16__)
 // c + the two products of bf16 numbers of every lane of a and b.
