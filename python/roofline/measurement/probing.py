@@ -127,6 +127,7 @@ def ready(device: Device, probe: Probe, problem: Operator, variant: str, level: 
 # A calibration: single launches (flushed: the fastest of three), in turn, at least so often, and until this much time is spent.
 ROUNDS, FLUSHED_ROUNDS = 3, 1
 CALIBRATION_S = 0.03
+NEARLY = 0.99  # of the best rate
 BRIEF = {"warmup_min_s": 0.0, "warmup_max_s": 0.0, "batch_s": 0.0, "min_samples": 3, "min_s": 0.0, "max_s": 0.0, "noise": 1.0,
          "bracket_s": 0.0, "tries": 1}  # fmt: skip
 
@@ -141,7 +142,8 @@ def _once(device: Device, candidate: Ready) -> float:
 def fastest(device: Device, wanted: Wanted) -> Ready:
     """The candidate with the shortest median in a short, alternating calibration. Raises Unsupported where none runs.
 
-    Not the one of the fastest launch: one stream from L2 gave 280 GB/s on Zen 5, and 480 once in forty launches.
+    Not the one of the fastest launch: one stream from L2 gave 280 GB/s on Zen 5, and 480 once in forty launches. From a cache the
+    last of nearly equal ones: more streams depend less on a prefetcher (one stream from L2 gave 520 GB/s, and 400 a minute later).
     """
     key = (wanted.probe, wanted.candidates, wanted.level)
     if key in device.roofs:
@@ -161,7 +163,9 @@ def fastest(device: Device, wanted: Wanted) -> Ready:
         while len(rounds) < least or time.monotonic() - begun < CALIBRATION_S:
             rounds.append([_once(device, candidate) for candidate in able])
         medians = [statistics.median(seconds) for seconds in zip(*rounds, strict=True)]
-        best = max(zip(able, medians, strict=True), key=lambda pair: pair[0].rates([pair[1]])[0])[0]
+        rates = [candidate.rates([median])[0] for candidate, median in zip(able, medians, strict=True)]
+        near = max(rates) if best.flush else NEARLY * max(rates)
+        best = [candidate for candidate, rate in zip(able, rates, strict=True) if rate >= near][-1]
     if wanted.kept:
         device.roofs[key] = best
     return best
