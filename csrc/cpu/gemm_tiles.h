@@ -300,14 +300,14 @@ void block(const Part& part) {
       else
         Strips::widen(part, strip, k, n, wide);
       const int columns = static_cast<int>(least(kWidth, part.columns - s * kWidth));
-      // Every four steps of all tiles fetch as many lines of it.
-      const Index steps = (part.rows + kTileRows - 1) / kTileRows * most(n / 4, 1), each = least(256, ((after - from) / steps + 63) / 64 * 64);
+      // Every four steps of a tile fetch two lines of it, or four where few tiles are left to do so.
+      const Index each = part.rows > 3 * kTileRows ? 128 : 256;
       Index fetched = 0;
       in_tiles(part.rows, [&](Index row, Index rows) {
         // Then what later parts read.
         while (later != all_later && ahead >= later->bytes) ++later, ahead = 0;
         const bool own = fetched < next_bytes, others = later != all_later;
-        const Index fetch = own || others ? each : 0;
+        const Index fetch = own ? each : others ? 128 : 0;
         const char* const from_next = own ? next + fetched : others ? later->from + ahead : nullptr;
         (own ? fetched : ahead) += n / 4 * fetch;
         const Index to = row * part.to_stride + s * kWidth;
