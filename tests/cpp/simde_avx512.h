@@ -60,6 +60,15 @@ union RooflineLanes {
   return x.lane[0];
 }
 
+// The lowest lanes of a, in order, to those of the mask.
+[[gnu::always_inline]] static inline simde__m512 roofline_mask_expand_ps(simde__m512 other, unsigned mask, simde__m512 a) {
+  RooflineLanes x = {other};
+  const RooflineLanes from = {a};
+  for (int i = 0, next = 0; i < 16; ++i)
+    if (mask >> i & 1) x.lane[i] = from.lane[next++];
+  return x.vector;
+}
+
 // Two rounded products and two rounded sums; the instruction rounds once, and takes denormals for 0.
 [[gnu::always_inline]] static inline simde__m512 roofline_dpbf16_ps(simde__m512 c, simde__m512 a, simde__m512 b) {
   RooflineLanes sum = {c};
@@ -153,6 +162,8 @@ union RooflineParts {
   return y.vector;
 }
 
+#undef _mm512_mask_expand_ps
+#define _mm512_mask_expand_ps(other, mask, a) roofline_mask_expand_ps(other, mask, a)
 #undef _mm512_madd_epi16  // an alias with the arguments of a masked one
 #define _mm512_madd_epi16(a, b) simde_mm512_madd_epi16(a, b)
 #define __m512bh simde__m512
