@@ -18,12 +18,12 @@
 namespace roofline::cpu {
 namespace {
 
-// Ranges of whole blocks of keys: so many items for each thread where the keys suffice for two blocks in each, so that the last to end
-// leaves little idle; and one for each thread where they suffice for one block.
+// Into how many ranges the keys are split: `each` for every thread, so that threads end together, as long as a range has two blocks;
+// one for every thread as long as a range has one block.
 std::int64_t ranges_of_keys(std::int64_t keys, std::int64_t units, std::int64_t each, const Device& device) {
   const std::int64_t blocks = std::max<std::int64_t>(keys / DecodeKernels<float>::kKeys, 1);
-  const auto for_each_thread = [&](std::int64_t items) { return (items * device.threads() + units - 1) / units; };
-  return std::min(for_each_thread(each), std::max(blocks / 2, std::min(blocks, for_each_thread(1))));
+  const std::int64_t wanted = parts_of(each * device.threads(), units), least = parts_of(device.threads(), units);
+  return std::min(wanted, std::max(blocks / 2, std::min(blocks, least)));
 }
 
 // Rows at a time, so that their queries and results stay in L2; more of them are bound by arithmetic, and meet each range anew.

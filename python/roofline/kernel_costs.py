@@ -66,6 +66,14 @@ def unevenness(problem: Operator, variant: str, threads: int) -> Any:
     return pick(pieces > 0, ceil_div(pieces, threads) * threads / larger(pieces, 1), 1.0)
 
 
+def of_longest_thread(
+    problem: Operator, memory_s: Any, rest_s: Any, *, variant: str, threads: int, width: int
+) -> tuple[Any, Any, Any]:
+    """Seconds of memory and of the rest, and loops, of the thread with the most work; the rest includes padding (`padding`)."""
+    uneven = unevenness(problem, variant, threads)
+    return memory_s * uneven**ALONE, rest_s * uneven * padding(problem, width), problem.loops() * uneven
+
+
 @dataclass(frozen=True, slots=True)
 class KernelCosts:
     """memory, caches: measured over expected time of memory, and of caches and arithmetic. byte_s: seconds for each byte from
@@ -101,11 +109,12 @@ class KernelCosts:
         memory_s, rest_s: of its bytes from memory, and of all else together. launch_s: of all its launches.
         """
         bytes_, pages = cold_bytes_and_pages(problem, cold)
-        uneven = unevenness(problem, self.variant, self.threads)
-        memory_s, rest_s = memory_s * uneven**ALONE, rest_s * uneven * padding(problem, self.width)
+        memory_s, rest_s, loops = of_longest_thread(
+            problem, memory_s, rest_s, variant=self.variant, threads=self.threads, width=self.width
+        )
         base_s = overlapped_s(self.memory * memory_s, self.byte_s * bytes_, self.caches * rest_s)
         start_s = self.start_s + cold * self.cold_s + pages * self.page_s + launch_s * self.joins
-        loops_s = problem.loops() * uneven * self.loop_s
+        loops_s = loops * self.loop_s
         differs = 0.0 if self.nearby is None else (base_s + loops_s + start_s) * self.nearby.share(problem, cold)
         return {"kernel": base_s + differs - expected_s, "loops": loops_s, "start": start_s}
 
@@ -221,11 +230,10 @@ def _row(c: Ceiling) -> _Row | None:
     cold = bool(c.params.get("cold"))
     bytes_, pages = cold_bytes_and_pages(problem, cold)
     width = int(str(c.plan.get("tile", "1x1")).rpartition("x")[2])  # "14x32": rows and columns of a tile
-    uneven = unevenness(problem, c.variant, c.threads)
+    memory_s, rest_s, loops = of_longest_thread(problem, memory_s, rest_s, variant=c.variant, threads=c.threads, width=width)
     return _Row(
-        weight=DISTURBED.get(c.status, 1.0), time_s=problem.compulsory_bytes() / c.value, launch_s=launch_s,
-        memory_s=memory_s * uneven**ALONE, rest_s=rest_s * uneven * padding(problem, width), bytes=bytes_, pages=pages,
-        loops=problem.loops() * uneven, cold=cold, dtype=stored(problem), few=bool(problem.few_rows()),
+        weight=DISTURBED.get(c.status, 1.0), time_s=problem.compulsory_bytes() / c.value, launch_s=launch_s, memory_s=memory_s,
+        rest_s=rest_s, bytes=bytes_, pages=pages, loops=loops, cold=cold, dtype=stored(problem), few=bool(problem.few_rows()),
         products=bool(problem.products()), width=width, threads=c.threads, features=_features(problem, cold),
     )  # fmt: skip
 

@@ -140,10 +140,13 @@ def _once(device: Device, candidate: Ready) -> float:
 
 
 def fastest(device: Device, wanted: Wanted) -> Ready:
-    """The candidate with the shortest median in a short, alternating calibration. Raises Unsupported where none runs.
+    """Time all candidates in turn for CALIBRATION_S, and return the one with the best median rate.
 
-    Not the one of the fastest launch: one stream from L2 gave 280 GB/s on Zen 5, and 480 once in forty launches. From a cache the
-    last of nearly equal ones: more streams depend less on a prefetcher (one stream from L2 gave 520 GB/s, and 400 a minute later).
+    The fastest single launch misleads: one stream from L2 gave 280 GB/s on Zen 5, and 480 in one of forty launches. Rates within
+    1 % of the best are ties, unless caches are flushed; the last candidate wins, because more streams depend less on prefetchers.
+
+    Raises:
+        Unsupported: no candidate runs.
     """
     key = (wanted.probe, wanted.candidates, wanted.level)
     if key in device.roofs:
