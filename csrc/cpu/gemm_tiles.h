@@ -207,7 +207,7 @@ ROOFLINE_INLINE void in_tiles(Index rows, Part part) {
 template <class B, bool Ahead>
 ROOFLINE_INLINE void add_rows(const GemmPart& part, const float* a, const char* b, Index n, float* sums) {
   in_tiles(part.rows, [&](Index row, Index rows) {
-    OfRows::kAdd<B, Ahead>[rows - 1](a + row * part.inner, part.inner, b, n, sums + row * kWidth, in_flight(part));
+    OfRows::kAdd<B, Ahead>[rows - 1](a + row * part.inner, part.inner, b, n, sums + row * kWidth, Ahead ? in_flight(part) : 0);
   });
 }
 

@@ -329,13 +329,18 @@ void relu(const void* x, void* y, std::int64_t n) {
   map<T, NonTemporal>(y, n, [](Vec a) __attribute__((always_inline)) { return relu_of(a); }, static_cast<const T*>(x));
 }
 
-// One pass over a row; the bias stays in cache from row to row.
+// One pass over a row; the bias stays in cache from row to row. One fence for all rows: it waits until every store has reached memory.
 template <class T, bool NonTemporal>
-void bias_relu(const void* in, const void* bias, void* out, std::int64_t rows, std::int64_t columns) {
-  for (std::int64_t row = 0; row < rows; ++row)
-    map<T, NonTemporal>(static_cast<T*>(out) + row * columns, columns,
-                        [](Vec a, Vec b) __attribute__((always_inline)) { return relu_of(add(a, b)); },
-                        static_cast<const T*>(in) + row * columns, static_cast<const T*>(bias));
+void bias_relu(const void* in, const void* bias_, void* out, std::int64_t rows, std::int64_t columns) {
+  using V = VecOf<T>;
+  auto* x = static_cast<const T*>(in);
+  auto* bias = static_cast<const T*>(bias_);
+  auto* y = static_cast<T*>(out);
+  for (; rows > 0; --rows, x += columns, y += columns)
+    write<V, NonTemporal>(y, columns, [&](std::int64_t i, int n) __attribute__((always_inline)) {
+      return each([](Vec a, Vec b) __attribute__((always_inline)) { return relu_of(add(a, b)); }, take<V>(x + i, n, 0), take<V>(bias + i, n, 0));
+    });
+  if constexpr (NonTemporal) fence();
 }
 
 // The exponential that the other kernels use, alone: a load and a store beside some ten instructions of arithmetic.
