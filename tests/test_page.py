@@ -13,7 +13,7 @@ import pytest
 
 from roofline import Attention, Error, Machine, Matmul, Softmax, place
 from roofline.cli import main
-from roofline.machine import Ceiling
+from roofline.machine import Ceiling, KernelTime
 from roofline.operators import Operator, from_dict
 from roofline.report import html
 from roofline.report.page.contents import _maps
@@ -39,17 +39,16 @@ def machine(name: str = "Example CPU") -> Machine:
         ceiling(probe="fma", dtype="fp32", isa="avx512", samples=(FMA,) * 9),
         ceiling(probe="fma", dtype="fp32", isa="avx2", samples=(FMA / 2,) * 9),
         ceiling(probe="launch", samples=(LAUNCH,) * 9),
-        *(
-            ceiling(probe="kernel", level="DRAM", access="copy", variant="fused", samples=(rate,),
-                    problem={"operator": "softmax", **Softmax(dtype=dtype).to_dict()},
-                    params={"operator": "softmax", "cold": True}, plan={"launch_s": LAUNCH, "memory_s": 2e-3, "rest_s": 1e-3})
-            for dtype, rate in (("fp32", 45e9), ("bf16", 20e9))
-        ),
     )  # fmt: skip
     facts = {"threads": 2, "l1_bytes": 1 << 15, "l2_bytes": 1 << 20, "l3_bytes": 1 << 25, "memory_bytes": 1 << 34}
     run = {"began_utc": "2026-11-24T06:00:00+00:00", "took_s": 50.6, "time_limit_s": 55.0, "seed": 3}
     provenance = {"versions": {"roofline": "0.1.0", "python": "3.11"}, "os": name, "report": run}
-    return Machine(name=name, device="cpu", facts=facts, ceilings=ceilings, provenance=provenance, created_utc="2026-11-24")
+    kernels = tuple(
+        KernelTime(problem={"operator": "softmax", "dtype": dtype}, variant="fused", cold=True, threads=2,
+                   samples_s=(Softmax(dtype=dtype).compulsory_bytes() / rate,), launch_s=LAUNCH, memory_s=2e-3, rest_s=1e-3)
+        for dtype, rate in (("fp32", 45e9), ("bf16", 20e9))
+    )  # fmt: skip
+    return Machine(name=name, device="cpu", facts=facts, ceilings=ceilings, kernels=kernels, provenance=provenance, created_utc="2026-11-24")
 
 
 def measured(problem: Operator, slowness: float, variant: str, **more: Any) -> Measurement:

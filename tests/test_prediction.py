@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from roofline.errors import Error
 from roofline.kernel_costs import KernelCosts, _not_negative, kernel_costs, unevenness
-from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, Machine
+from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, KernelTime, Machine
 from roofline.model import machine_roofs
 from roofline.operators import (
     OPERATORS,
@@ -36,7 +36,7 @@ from roofline.operators.base import WORK
 from roofline.operators.scales import scales_name
 from roofline.prediction import KNEE, Rates, default_variant, memory_and_rest_s, moved_bytes, predict_many, reused_bytes
 from roofline.probes.draws import DRAWN, Even, in_dtype
-from roofline.probes.kernels import OF_REPORTS, drawn_for
+from roofline.probes.standard import OF_REPORTS, drawn_for
 from roofline.questions import predict
 from roofline.report.points import default_points
 from roofline.report.tables import kernel_table
@@ -506,22 +506,34 @@ def true_s(problem: Operator, memory_s: float, rest_s: float, cold: bool, launch
     return overlapped_s + problem.loops() * 9e-9 + 0.3e-6 + cold * 0.2e-6 + 1.5 * launch_s
 
 
-def kernel_times(operator: str, variant: str, noise: float = 0.0) -> dict[str, Ceiling]:
+def kernel_times(operator: str, variant: str, noise: float = 0.0) -> Machine:
     """Standard problems whose times follow TRUE exactly, but for alternating `noise`."""
-    plain, found = machine(), {}
+    plain, found = machine(), []
     cases = [(True, case.problem) for case in OF_REPORTS if case.problem.name == operator]
     for index, (cold, problem) in enumerate((*cases, *drawn_for(operator, variant, "fp32", 2))):
         p = predict(plain, problem, variant=variant, level="DRAM" if cold else "L2")
         memory_s, rest_s = memory_and_rest_s(p.parts)
         launch_s = (0.1e-6, 0.7e-6, 2e-6)[index % 3]
         time_s = launch_s + true_s(problem, memory_s, rest_s, cold, launch_s)
-        found[str(index)] = Ceiling(
-            probe="kernel", variant=variant, access=problem.mix, level="DRAM" if cold else "L2", threads=2,
-            samples=(problem.compulsory_bytes() / time_s * (1 + noise * (-1) ** index),),
-            problem={"operator": operator, **problem.to_dict()}, params={"operator": operator, "cold": cold},
-            plan={"launch_s": launch_s, "memory_s": memory_s, "rest_s": rest_s},
-        )  # fmt: skip
-    return found
+        found.append(KernelTime(
+            problem={"operator": operator, **problem.to_dict()}, variant=variant, cold=cold, threads=2, launch_s=launch_s,
+            samples_s=(time_s * (1 - noise * (-1) ** index),), memory_s=memory_s, rest_s=rest_s,
+        ))  # fmt: skip
+    return dataclasses.replace(plain, kernels=tuple(found))
+
+
+def timed(
+    problem: Operator, variant: str, time_s: float, *, memory_s: float, rest_s: float = 0.0, cold: bool = True, launch_s: float = 0.0
+) -> KernelTime:
+    """A standard problem that took `time_s`, its parts as stated."""
+    return KernelTime(
+        problem={"operator": problem.name, **problem.to_dict()}, variant=variant, cold=cold, threads=2, samples_s=(time_s,),
+        launch_s=launch_s, memory_s=memory_s, rest_s=rest_s,
+    )  # fmt: skip
+
+
+def knowing(*kernels: KernelTime, **ceilings: Ceiling) -> Machine:
+    return dataclasses.replace(machine(**ceilings), kernels=kernels)
 
 
 def test_even_draws_fill_every_size_and_are_no_points_of_a_report() -> None:
@@ -545,7 +557,7 @@ def test_even_draws_fill_every_size_and_are_no_points_of_a_report() -> None:
 
 @pytest.mark.parametrize(("operator", "variant"), [("rms_norm", "fused"), ("softmax", "fused")])
 def test_costs_of_a_kernel_are_found(operator: str, variant: str) -> None:
-    known = kernel_costs(machine(**kernel_times(operator, variant)), OPERATORS[operator](dtype="fp32"), variant)
+    known = kernel_costs(kernel_times(operator, variant), OPERATORS[operator](dtype="fp32"), variant)
     assert known is not None
     for rows, columns, cold in ((1000, 4000, True), (30, 1000, True), (300, 1500, False), (2000, 80, False), (20, 60, False)):
         problem = OPERATORS[operator].make(rows=rows, columns=columns, dtype="fp32")
@@ -560,7 +572,7 @@ def test_costs_of_a_kernel_are_found(operator: str, variant: str) -> None:
 
 
 def test_a_report_says_how_long_threads_wait_for_each_other() -> None:
-    table = kernel_table(machine(**kernel_times("rms_norm", "fused")))
+    table = kernel_table(kernel_times("rms_norm", "fused"))
     ((*_, joins),) = table.rows
     assert table.headers[-1] == "joins" and joins.startswith("× ")
     assert float(joins.removeprefix("× ")) == pytest.approx(1.5, rel=0.2)
@@ -568,7 +580,7 @@ def test_a_report_says_how_long_threads_wait_for_each_other() -> None:
 
 def test_a_variant_is_charged_for_its_kernel() -> None:
     # 4000 rows of 40: 1.28 MB at 36 GB/s (copied past the caches), and 4000 times 9 ns.
-    problem, known = RmsNorm(rows=4000, columns=40), machine(**kernel_times("rms_norm", "fused"))
+    problem, known = RmsNorm(rows=4000, columns=40), kernel_times("rms_norm", "fused")
     bare, charged = predict(machine(), problem, variant="fused"), predict(known, problem, variant="fused")
     assert charged.parts["loops"] == pytest.approx(4000 * 9e-9, rel=0.15)
     assert charged.parts["start"] == pytest.approx(0.5e-6 + 1.5 * 2e-6, rel=0.15), "the machine's launch takes 2 µs"
@@ -578,34 +590,19 @@ def test_a_variant_is_charged_for_its_kernel() -> None:
 
 def test_large_problems_alone_say_nothing_of_a_start() -> None:
     """A third more than 10 ms, seen once and cold, is no start of 3 ms."""
-    once = Ceiling(
-        probe="kernel", variant="tiled", access="read", level="DRAM", threads=2, samples=(9437184 / 13e-3,),
-        problem={"operator": "attention", **Attention(seq_q=768, seq_kv=768, heads=4, head_dim=96).to_dict()},
-        params={"operator": "attention", "case": "prefill", "cold": True},
-        plan={"launch_s": 2e-6, "memory_s": 0.0, "rest_s": 10e-3},
-    )  # fmt: skip
-    known = kernel_costs(machine(once=once), Attention(), "tiled")
+    once = timed(Attention(seq_q=768, seq_kv=768, heads=4, head_dim=96), "tiled", 13e-3, memory_s=0.0, rest_s=10e-3, launch_s=2e-6)
+    known = kernel_costs(knowing(once), Attention(), "tiled")
     assert known is not None
     assert known.start_s + known.cold_s < 1e-6
     assert known.caches < 1.34
 
 
 def test_disturbed_standard_problems_leave_predictions_near() -> None:
-    exact, noisy = (machine(**kernel_times("rms_norm", "fused", noise)) for noise in (0.0, 0.1))
+    exact, noisy = (kernel_times("rms_norm", "fused", noise) for noise in (0.0, 0.1))
     for rows, columns in ((4096, 4096), (4000, 40), (16, 1024)):
         problem = RmsNorm(rows=rows, columns=columns)
         times = [predict(each, problem, variant="fused").time_s for each in (exact, noisy)]
         assert times[1] == pytest.approx(times[0], rel=0.2)
-
-
-def timed(problem: Operator, variant: str, time_s: float, *, memory_s: float, rest_s: float = 0.0, cold: bool = True) -> Ceiling:
-    """A standard problem that took `time_s`, its parts as stated, without a launch."""
-    return Ceiling(
-        probe="kernel", variant=variant, access=problem.mix, level="DRAM" if cold else "L2", threads=2,
-        samples=(problem.compulsory_bytes() / time_s,), problem={"operator": problem.name, **problem.to_dict()},
-        params={"operator": problem.name, "case": "", "cold": cold},
-        plan={"launch_s": 0.0, "memory_s": memory_s, "rest_s": rest_s},
-    )  # fmt: skip
 
 
 def test_a_kernel_slower_than_memory_stays_so_when_memory_becomes_faster() -> None:
@@ -613,7 +610,7 @@ def test_a_kernel_slower_than_memory_stays_so_when_memory_becomes_faster() -> No
     problem = Matmul(rows=1, columns=4096, inner=4096)
     sizes = [problem.replace(columns=columns) for columns in (2048, 4096, 6144)]
     shown = [timed(each, "tiled", 3e-3 * each.columns / 4096, memory_s=2e-3 * each.columns / 4096) for each in sizes]
-    known = kernel_costs(machine(**{str(n): c for n, c in enumerate(shown)}), problem, "tiled")
+    known = kernel_costs(knowing(*shown), problem, "tiled")
     assert known is not None
     times = [sum(known.more_s(problem, memory_s, 0.0, 0.0, cold=True).values()) for memory_s in (2e-3, 1e-3)]
     assert times == pytest.approx([3e-3, 2.71e-3], rel=0.06)
@@ -622,9 +619,9 @@ def test_a_kernel_slower_than_memory_stays_so_when_memory_becomes_faster() -> No
 def test_what_a_standard_problem_shows_holds_near_it() -> None:
     """One of three problems takes twice what the others would have it: so does its neighbour, and nothing far off."""
     sizes = {rows: RmsNorm(rows=rows, columns=1024) for rows in (64, 4096, 2**18)}
-    shown = {str(rows): timed(p, "fused", 1e-9 * rows * (2 if rows == 4096 else 1), memory_s=0.0, rest_s=1e-9 * rows, cold=False)
-             for rows, p in sizes.items()}  # fmt: skip
-    known = kernel_costs(machine(**shown), sizes[64], "fused")
+    shown = [timed(p, "fused", 1e-9 * rows * (2 if rows == 4096 else 1), memory_s=0.0, rest_s=1e-9 * rows, cold=False)
+             for rows, p in sizes.items()]  # fmt: skip
+    known = kernel_costs(knowing(*shown), sizes[64], "fused")
     assert known is not None
 
     def time_s(problem: RmsNorm) -> float:
@@ -634,7 +631,8 @@ def test_what_a_standard_problem_shows_holds_near_it() -> None:
     assert 1.5 < at < 2.1
     assert near == pytest.approx(at, rel=0.05)
     assert far < at
-    assert known.doubt(sizes[4096], cold=False) < 0.15 < known.doubt(RmsNorm(rows=2**40, columns=1024), cold=False)
+    doubts = [known.doubt(RmsNorm(rows=rows, columns=1024), 0.0, 1e-9 * rows, cold=False) for rows in (4096, 2**40)]
+    assert doubts[0] < 0.15 < doubts[1]
 
 
 def test_threads_without_a_piece_of_work_make_it_longer() -> None:
@@ -651,7 +649,7 @@ def test_threads_without_a_piece_of_work_make_it_longer() -> None:
 
 def test_what_stands_for_a_kernel_is_named_and_widens() -> None:
     problem = RmsNorm(rows=4096, columns=4096)
-    only = machine(fp32=timed(problem, "fused", 4e-3, memory_s=3.7e-3), peak=ceilings()["fp32"])
+    only = knowing(timed(problem, "fused", 4e-3, memory_s=3.7e-3), peak=ceilings()["fp32"])
     exact, other = predict(only, problem, variant="fused"), predict(only, problem.replace(dtype="bf16"), variant="fused")
     assert exact.most_s is None
     assert "no bf16 rms_norm fused was timed: kernels in fp32 stand for it" in other.notes
@@ -666,13 +664,11 @@ def test_what_stands_for_a_kernel_is_named_and_widens() -> None:
 def test_the_default_is_the_fastest_that_was_measured(tiled_s: float, library_s: float, chosen: str) -> None:
     """Of one row the rule is tiled; 1 % more is no reason to leave it."""
     problem = Matmul(rows=1, columns=3072, inner=3072)
-    both = machine(
-        tiled=timed(problem, "tiled", tiled_s, memory_s=0.9e-3), library=timed(problem, "library", library_s, memory_s=0.9e-3)
-    )
+    both = knowing(timed(problem, "tiled", tiled_s, memory_s=0.9e-3), timed(problem, "library", library_s, memory_s=0.9e-3))
     assert default_variant(both, problem, "cpu", lambda _: True) == chosen
     assert default_variant(None, problem, "cpu", lambda _: True) == "tiled"
     assert default_variant(both, problem, "cpu", lambda name: name != chosen) != chosen
-    one = machine(library=timed(problem, "library", library_s, memory_s=0.9e-3))
+    one = knowing(timed(problem, "library", library_s, memory_s=0.9e-3))
     assert default_variant(one, problem, "cpu", lambda _: True) == "tiled", "one alone says nothing of the other"
 
 
@@ -689,14 +685,10 @@ def test_least_squares_without_negative_numbers() -> None:
 
 
 def test_a_kernel_faster_than_its_parts_shortens_them() -> None:
-    quick = Ceiling(
-        probe="kernel", variant="fused", access="copy", level="DRAM", threads=2, samples=(60e9,),
-        problem={"operator": "relu", **Relu(elements=12 << 20).to_dict()},
-        params={"operator": "relu", "case": "large", "cold": True},
-        plan={"launch_s": 2e-6, "memory_s": 3.2e-3, "rest_s": 0.0},
-    )  # fmt: skip
+    one = Relu(elements=12 << 20)
+    quick = timed(one, "fused", one.compulsory_bytes() / 60e9, memory_s=3.2e-3, launch_s=2e-6)
     problem = Relu(elements=1 << 24)
-    bare, charged = predict(machine(), problem, variant="fused"), predict(machine(quick=quick), problem, variant="fused")
+    bare, charged = predict(machine(), problem, variant="fused"), predict(knowing(quick), problem, variant="fused")
     assert charged.time_s < 0.7 * bare.time_s
     assert sum(charged.parts.values()) >= charged.time_s > charged.parts["launch"]
     assert "kernel" not in {name for name, seconds in charged.parts.items() if seconds}

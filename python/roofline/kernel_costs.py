@@ -1,4 +1,4 @@
-"""What a kernel takes beyond its parts: found on standard problems (probe "kernel"), and carried over to others."""
+"""What a kernel takes beyond its parts: found on standard problems (`KernelTime`), and carried over to others."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .counts import ceil_div, larger, pick
+from .dtypes import dtype
 from .errors import Error
-from .machine import Ceiling, Machine
+from .machine import KernelTime, Machine
 from .operators import Operator, from_dict
 
 # p of the sum of memory and of the rest, which a kernel overlaps as far as this says.
@@ -23,20 +24,21 @@ SHARPNESS = 3.0
 # Weights beside one standard problem, whose weight is 1: of the factors and of the seconds that are expected without any, and of
 # those that all problems of the variant show, beside those of one dtype; and of a standard problem that other work disturbed.
 UNKNOWN, SHOWN = (0.4, 0.15), (1.5, 1.0)
-DISTURBED = {"contended": 0.3, "roof_moved": 0.6}
+DISTURBED = {"contended": 0.3}
 MEMORY = 2.0  # how much more the factor of memory is trusted: what makes a kernel slower than a roof that moves stays where it is
 LEAST, MOST = 0.3, 100.0  # of the factors
 # Upper ends of what is usual: what no standard problem shows stays well below.
 BYTE_S, LOOP_S, START_S, PAGE_S, JOINS = 100e-12, 10e-9, 0.5e-6, 200e-9, 4.0
 RESULT_S = 0.5e-9  # instead of LOOP_S, of the results of products: their loops do many of them side by side
 STEPS = 6  # of the least squares, whose coefficients depend on the factors a little
-SMALL_PAGE, HUGE_PAGE = 4096, 2 << 20
+SMALL_PAGE, HUGE_PAGE, LINE_BYTES = 4096, 2 << 20, 64
 ALONE = 0.5  # exponent of unevenness in memory's time: one thread of n draws more than an n-th of what memory gives
 
 # How far what a standard problem takes beyond the costs above holds for others. In the logarithm of the time: usual size of such
 # differences, and how well one measurement repeats. In squared distances: a size NEAR times as large, and another dtype or mode.
 SPREAD, REPEATED, REPEATED_DISTURBED = 0.3, 0.12, 0.25
-NEAR, OTHER = 4.0, 1.0
+NEAR, OTHER, WHOLE = 4.0, 1.0, 2.0
+LEAST_S = 1e-9  # of the parts that are compared
 
 
 def overlapped_s(*parts_s: Any) -> Any:
@@ -81,7 +83,7 @@ class KernelCosts:
     (`Operator.loops`), by all threads together. start_s: of one run; cold_s: more where its operands come from memory, and page_s
     for each small page of them. joins: the time that its threads wait for each other inside the kernel, over the time of its
     launches: both are longer where two cores are farther apart.
-    width: columns of the strips that its products are computed in; 1 where no timed kernel says (`padding`).
+    tile: rows and columns of the tiles that its products are computed in; 1 where no timed kernel says (`padding`).
     variant, threads: what tells how evenly its threads share the work (`unevenness`).
     nearby: how the standard problems differ from what these say, and so problems near them.
     replaced: of a kernel in a dtype that no standard problem has, which ones stand for it.
@@ -95,7 +97,7 @@ class KernelCosts:
     cold_s: float = 0.0
     page_s: float = 0.0
     joins: float = 0.0
-    width: int = 1
+    tile: tuple[int, int] = (1, 1)
     variant: str = ""
     threads: int = 1
     nearby: Nearby | None = None
@@ -109,18 +111,19 @@ class KernelCosts:
         memory_s, rest_s: of its bytes from memory, and of all else together. launch_s: of all its launches.
         """
         bytes_, pages = cold_bytes_and_pages(problem, cold)
+        features = _features(problem, cold, self.tile, memory_s, rest_s, launch_s)
         memory_s, rest_s, loops = of_longest_thread(
-            problem, memory_s, rest_s, variant=self.variant, threads=self.threads, width=self.width
+            problem, memory_s, rest_s, variant=self.variant, threads=self.threads, width=self.tile[1]
         )
         base_s = overlapped_s(self.memory * memory_s, self.byte_s * bytes_, self.caches * rest_s)
         start_s = self.start_s + cold * self.cold_s + pages * self.page_s + launch_s * self.joins
         loops_s = loops * self.loop_s
-        differs = 0.0 if self.nearby is None else (base_s + loops_s + start_s) * self.nearby.share(problem, cold)
+        differs = 0.0 if self.nearby is None else (base_s + loops_s + start_s) * self.nearby.share(features)
         return {"kernel": base_s + differs - expected_s, "loops": loops_s, "start": start_s}
 
-    def doubt(self, problem: Operator, *, cold: bool) -> float:
+    def doubt(self, problem: Operator, memory_s: float, rest_s: float, *, cold: bool, launch_s: float = 0.0) -> float:
         """Standard deviation of the logarithm of the time of one problem: little near a standard one, SPREAD far off."""
-        return SPREAD if self.nearby is None else self.nearby.doubt(problem, cold)
+        return SPREAD if self.nearby is None else self.nearby.doubt(_features(problem, cold, self.tile, memory_s, rest_s, launch_s))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,13 +134,13 @@ class Nearby:
     weights: NDArray[np.float64]
     inverse: NDArray[np.float64]
 
-    def doubt(self, problem: Operator, cold: bool) -> float:
-        near = _covariance(self.seen, _features(problem, cold))
+    def doubt(self, features: tuple[Any, ...]) -> float:
+        near = _covariance(self.seen, features)
         return math.sqrt(max(SPREAD**2 - float(near @ self.inverse @ near), 0.0))
 
-    def share(self, problem: Operator, cold: bool) -> Any:
+    def share(self, features: tuple[Any, ...]) -> Any:
         """How much longer than its costs say a problem is expected to take, over these; an array for a batch."""
-        logarithm: Any = self.weights @ _covariance(self.seen, _features(problem, cold))
+        logarithm: Any = self.weights @ _covariance(self.seen, features)
         share = np.expm1(logarithm)
         return share if np.ndim(share) else float(share)
 
@@ -149,7 +152,7 @@ def kernel_costs(machine: Machine, problem: Operator, variant: str) -> KernelCos
     the variant first, and from there of those in the problem's dtype with few or with many rows as it has, which are kernels of
     their own. Of a batch of problems (`Operator.many`) with both, its numbers are arrays.
     """
-    timed = _timed(_Same(machine.ceilings), problem.name, variant)
+    timed = _timed(_Same(machine.kernels), problem.name, variant)
     if not timed.rows:
         return None
     few, dtype = problem.few_rows(), stored(problem)
@@ -162,7 +165,7 @@ def kernel_costs(machine: Machine, problem: Operator, variant: str) -> KernelCos
     others = f"no {dtype} {problem.name} {variant} was timed: kernels in {', '.join(dtypes)} stand for it"
     replaced = "" if dtype in dtypes else others
     return dataclasses.replace(
-        found, width=timed.width, variant=variant, threads=timed.threads, nearby=timed.nearby, replaced=replaced
+        found, tile=timed.tile, variant=variant, threads=timed.threads, nearby=timed.nearby, replaced=replaced
     )
 
 
@@ -177,7 +180,7 @@ def _numbers(costs: KernelCosts) -> tuple[Any, ...]:
 
 def untimed(machine: Machine, problem: Operator, variant: str) -> tuple[str, ...]:
     """A note where a machine timed kernels, but none of this variant."""
-    known = variant in problem.variants and any(machine.of("kernel"))
+    known = variant in problem.variants and bool(machine.kernels)
     note = f"no {problem.name} {variant} was timed: it is expected to take what its parts take, which few kernels do"
     return (note,) if known else ()
 
@@ -198,7 +201,7 @@ class _Row:
     dtype: str
     few: bool
     products: bool
-    width: int
+    tile: tuple[int, int]
     threads: int
     features: tuple[Any, ...]
 
@@ -220,21 +223,20 @@ class _Row:
         return (*slopes, self.loops, 1.0, float(self.cold), self.pages, self.launch_s)
 
 
-def _row(c: Ceiling) -> _Row | None:
-    """None where the ceiling does not say what was timed."""
-    problem = problem_of(c.problem)
-    known = [c.plan.get(name) for name in ("launch_s", "memory_s", "rest_s")]
-    if problem is None or not all(isinstance(value, float) for value in known):
+def _row(timed: KernelTime) -> _Row | None:
+    """None where this package would not make its problem."""
+    problem = problem_of(timed.problem)
+    if problem is None or timed.variant not in problem.variants:
         return None
-    launch_s, memory_s, rest_s = (float(value) for value in known)  # type: ignore[arg-type]
-    cold = bool(c.params.get("cold"))
-    bytes_, pages = cold_bytes_and_pages(problem, cold)
-    width = int(str(c.plan.get("tile", "1x1")).rpartition("x")[2])  # "14x32": rows and columns of a tile
-    memory_s, rest_s, loops = of_longest_thread(problem, memory_s, rest_s, variant=c.variant, threads=c.threads, width=width)
+    bytes_, pages = cold_bytes_and_pages(problem, timed.cold)
+    memory_s, rest_s, loops = of_longest_thread(
+        problem, timed.memory_s, timed.rest_s, variant=timed.variant, threads=timed.threads, width=timed.tile[1]
+    )
     return _Row(
-        weight=DISTURBED.get(c.status, 1.0), time_s=problem.compulsory_bytes() / c.value, launch_s=launch_s, memory_s=memory_s,
-        rest_s=rest_s, bytes=bytes_, pages=pages, loops=loops, cold=cold, dtype=stored(problem), few=bool(problem.few_rows()),
-        products=bool(problem.products()), width=width, threads=c.threads, features=_features(problem, cold),
+        weight=DISTURBED.get(timed.status, 1.0), time_s=timed.time_s, launch_s=timed.launch_s, memory_s=memory_s, rest_s=rest_s,
+        bytes=bytes_, pages=pages, loops=loops, cold=timed.cold, dtype=stored(problem), few=bool(problem.few_rows()),
+        products=bool(problem.products()), tile=timed.tile, threads=timed.threads,
+        features=_features(problem, timed.cold, timed.tile, timed.memory_s, timed.rest_s, timed.launch_s),
     )  # fmt: skip
 
 
@@ -244,7 +246,7 @@ def stored(problem: Operator) -> str:
 
 
 def problem_of(stated: Mapping[str, Any]) -> Operator | None:
-    """The problem that a ceiling states; None where this package would not make it."""
+    """The problem that is stated; None where this package would not make it."""
     return _problem(json.dumps(dict(stated), default=str))
 
 
@@ -262,7 +264,7 @@ class _Timed:
 
     def __init__(self, rows: Sequence[_Row]) -> None:
         self.rows = tuple(rows)
-        self.width = max((row.width for row in rows), default=1)
+        self.tile = max((row.tile for row in rows), default=(1, 1))
         self.threads = max((row.threads for row in rows), default=1)
         self._costs: dict[tuple[str, bool], KernelCosts] = {}
 
@@ -289,9 +291,9 @@ class _Timed:
 
 
 class _Same:
-    """A cache key, compared by the identity of what it holds: hashing a thousand ceilings takes longer than a prediction."""
+    """A cache key, compared by the identity of what it holds: hashing thousands of times takes longer than a prediction."""
 
-    def __init__(self, held: tuple[Ceiling, ...]) -> None:
+    def __init__(self, held: tuple[KernelTime, ...]) -> None:
         self.held = held
 
     def __hash__(self) -> int:
@@ -302,9 +304,9 @@ class _Same:
 
 
 @functools.lru_cache(maxsize=256)
-def _timed(ceilings: _Same, operator: str, variant: str) -> _Timed:
-    own = (c for c in ceilings.held if c.probe == "kernel" and (c.params.get("operator"), c.variant) == (operator, variant))
-    return _Timed([row for c in own if c.status != "implausible" and (row := _row(c)) is not None])
+def _timed(kernels: _Same, operator: str, variant: str) -> _Timed:
+    own = (k for k in kernels.held if (k.problem.get("operator"), k.variant) == (operator, variant))
+    return _Timed([row for k in own if (row := _row(k)) is not None])
 
 
 def _fitted(rows: Sequence[_Row], expected: KernelCosts, trusted: tuple[float, float]) -> KernelCosts:
@@ -353,8 +355,11 @@ def _not_negative(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.
 # -- what standard problems show beyond ------------------------------------------------------------------------------------------
 
 
-def _features(problem: Operator, cold: bool) -> tuple[Any, ...]:
-    """Its sizes in octaves, and what else tells it from other problems of its operator. Sizes of a batch are arrays."""
+def _features(problem: Operator, cold: bool, tile: tuple[int, int], memory_s: Any, rest_s: Any, launch_s: Any) -> tuple[Any, ...]:
+    """What tells it from other problems of its operator: its sizes in octaves, and how it meets the machine as it is just now.
+
+    Sizes and seconds of a batch are arrays.
+    """
     found: list[Any] = [cold]
     for field in fields(problem):  # type: ignore[arg-type]
         value = getattr(problem, field.name)
@@ -362,6 +367,16 @@ def _features(problem: Operator, cold: bool) -> tuple[Any, ...]:
             found.append(np.log2(np.maximum(value, 1)))
         elif field.type not in ("float", float):
             found.append(value)
+    # Whether memory or the core is busier, and how far apart the cores are.
+    busier = np.log2(np.maximum(memory_s, LEAST_S) / np.maximum(rest_s, LEAST_S))
+    found += [np.clip(busier, -6, 6), np.log2(np.maximum(launch_s, LEAST_S)) / 2]
+    first = problem.tensors()[0]
+    lines = np.multiply(first.shape[-1], dtype(first.dtype).bits) / (8 * LINE_BYTES)
+    found.append(1.0 * (lines == np.floor(lines)) * WHOLE)
+    if products := problem.products():
+        rows = np.asarray(products[0].rows)
+        beyond = np.ceil(rows / tile[0]) * tile[0] / rows  # what the last tile has too many
+        found += [4.0 * np.asarray(problem.few_rows()), np.where(rows > tile[0], 4 * np.log2(beyond), 0.0)]
     return tuple(found)
 
 

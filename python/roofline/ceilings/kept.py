@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from ..machine import Machine, load_machines, require_file, save_machines
 from ..machine.output import FORCE, is_stream
 from ..measurement.devices import Device
 
+SAVING = 20.0  # times as long as it takes lie between two savings of what comes quickly
 PENDING = "pending"  # of the provenance: what a file still lacks
 
 
@@ -55,6 +57,7 @@ class Kept:
         if self.out is not None:
             machines_in(self.out, force=force)
         self.begun = self._unfinished(options, device)
+        self._due = 0.0
 
     def _unfinished(self, options: Mapping[str, Any], device: Device) -> Machine | None:
         """The machine in the side file. Raises Error where that is of something else."""
@@ -78,10 +81,17 @@ class Kept:
             f"({_changed(before, options) or 'another device'}); finish it with these, or begin anew: {FORCE}"
         )
 
-    def save(self, machine: Machine) -> None:
+    def save(self, machine: Callable[[], Machine]) -> None:
         """Keep what is there of an unfinished machine."""
         if self.side is not None:
-            machine.save(self.side, force=True)  # looked at before it was begun
+            begun = time.monotonic()
+            machine().save(self.side, force=True)  # looked at before it was begun
+            self._due = time.monotonic() + SAVING * (time.monotonic() - begun)
+
+    def save_soon(self, machine: Callable[[], Machine]) -> None:
+        """As `save`, unless that would take more than one SAVING-th of the time."""
+        if time.monotonic() >= self._due:
+            self.save(machine)
 
     def finish(self, machine: Machine) -> None:
         """Put the machine into its file, in the place of the same device and name, beside all others; the side file goes."""

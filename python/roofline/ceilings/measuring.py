@@ -11,28 +11,29 @@ from functools import partial
 from typing import Any
 
 from ..errors import Error, OutOfMemory, Unsupported
-from ..machine import MEMORIES, Ceiling, EmpiricalRoofline, Machine, SizeCurve
-from ..measurement import Policy, measure
+from ..kernel_costs import problem_of
+from ..machine import Ceiling, EmpiricalRoofline, KernelTime, Machine, SizeCurve
+from ..measurement import Policy
 from ..measurement.devices import Device, exclusive, open_device, provenance, utc_now
 from ..measurement.probing import fastest
 from ..measurement.progress import Progress, ProgressOption
-from ..measurement.timing import IMPLAUSIBLE, QUICK, THOROUGH, Prepared, clock_hz, disturbed, from_rates, roofs_seen
-from ..prediction import memory_and_rest_s
-from ..probes import DEPTHS, Wanted
+from ..measurement.timing import IMPLAUSIBLE, QUICK, THOROUGH, clock_hz, disturbed
+from ..probes import DEPTHS, Standard, Wanted, standard_problems
 from ..probes.base import REPORT, ROOFS
 from ..probes.gpu_units import rate
-from ..probes.kernels import KERNEL
 from ..units import fmt_percent
 from ..words import arguments_checked
 from .kept import PENDING, Kept
 from .series import sustained_load
 from .share import last_cache_share
+from .standard import Surroundings, kernel_time
 from .wanted import wanted, wanted_series
 
 QUICK_S = 9.0  # what is begun by then ends within 10 s
 STANDARD = Policy(min_s=0.3, max_s=1.5, tries=3)
 POLICIES = {"quick": QUICK, REPORT: QUICK, "standard": STANDARD, "thorough": THOROUGH}
 LATE = "the time limit was reached"
+STANDARD_PROBLEMS = "kernels on standard problems"
 # A core runs its widest instructions at a clock of their own, which it takes up after some tenths of a second.
 WARM_S = 0.3
 FAILURE = "failed: "  # begins the reason of what was left out although it should have run
@@ -103,51 +104,6 @@ def _with_operations(made: Ceiling) -> Ceiling:
     return dataclasses.replace(made, ops_per_cycle=float(nearest)) if per_cycle <= IMPLAUSIBLE * nearest else made
 
 
-# How briefly a standard problem is sampled: there are over a thousand, and an error of one affects few predictions.
-BRIEF: Mapping[str, Any] = {
-    "tries": 1, "warmup_min_s": 0.002, "warmup_max_s": 0.004, "min_s": 0.003, "max_s": 0.01, "bracket_s": 0.001,
-}  # fmt: skip
-
-
-def kernel_ceiling(device: Device, what: Wanted, policy: Policy, machine: Machine) -> Ceiling:
-    """A kernel on a standard problem, and in its plan what the other ceilings and the roofs around it predicted.
-
-    Raises Unsupported where the problem cannot run or nothing is known that could predict it.
-    """
-    problem, variant = what.require()[0]
-    brief = dataclasses.replace(policy, **BRIEF)
-    state = "cold" if what.level in MEMORIES else "warm"
-    others = dataclasses.replace(machine, ceilings=tuple(c for c in machine.ceilings if c.probe != what.probe.id))
-    try:
-        m = measure(problem, variant=variant, device=device, machine=others, cache_state=state, policy=brief, steps=False)
-    except OutOfMemory:
-        raise
-    except Error as error:
-        raise Unsupported(str(error)) from error
-    # Nothing is judged by this prediction, so it takes both brackets.
-    roofs = roofs_seen({b.kind: b.samples for b in m.brackets}, m.level)
-    bare = Prepared(device, problem, variant, [], [], dict(m.plan), False)
-    expected = from_rates(bare, others, m.level)(roofs)
-    memory_s, rest_s = memory_and_rest_s(expected["parts"])
-    identity = what.probe.identity(device, problem, variant, what.level)
-    return Ceiling(
-        probe=what.probe.id,
-        samples=tuple(what.probe.work(problem) / s for s in m.samples_s),
-        **{each.name: getattr(identity, each.name) for each in dataclasses.fields(identity)},
-        threads=device.threads,
-        problem={"operator": problem.name, **problem.to_dict()},
-        plan={
-            **m.plan,
-            "launch_s": float(expected["parts"].get("launch", 0.0)),
-            "memory_s": float(memory_s),
-            "rest_s": float(rest_s),
-        },
-        clock_hz=m.clock_hz_after,
-        status=m.status,
-        reason=m.reason,
-    )
-
-
 def better(one: Ceiling, other: Ceiling) -> Ceiling:
     """Of two measurements of one ceiling the undisturbed one, else the better: other load never helps."""
     if (one.status == "ok") != (other.status == "ok"):
@@ -184,7 +140,9 @@ class _Run:
         self.device, self.depth, self.policy, self.options, self.kept = device, depth, policy, options, kept
         self.plan = [(what.label, where, what) for where, what in wanted(device, depth)]
         self.series = wanted_series(device, depth)
+        self.standard = tuple(standard_problems(device, depth))
         self.ceilings: dict[str, Ceiling] = {}
+        self.kernels: dict[Standard, KernelTime] = {}
         self.found_series: dict[str, SizeCurve | EmpiricalRoofline] = {}
         self.left_out: dict[str, str] = {}
         self.shared: set[Device] = set()  # whose share of the last cache was looked for
@@ -207,11 +165,9 @@ class _Run:
             else:
                 self.found_series[label] = part
         self.left_out = dict(machine.provenance.get("left_out", {}))
-
-    def measuring(self, device: Device, what: Wanted) -> Callable[[], Ceiling]:
-        if what.probe is KERNEL:
-            return partial(kernel_ceiling, device, what, self.policy, self.machine())
-        return partial(ceiling, device, what, self.policy)
+        for timed in machine.kernels:
+            if (problem := problem_of(timed.problem)) is not None:
+                self.kernels[Standard(problem, timed.variant, timed.cold)] = timed
 
     def find_share(self, device: Device) -> None:
         """What the device gets of its last cache, once the roofs around it are known: sets and stores are then sized by it."""
@@ -249,6 +205,7 @@ class _Run:
             ceilings=tuple(self.ceilings[label] for label in in_order),
             curves=tuple(curves.values()),
             empirical=tuple(empirical.values()),
+            kernels=tuple(self.kernels.values()),
             created_utc=utc_now(),
             provenance=stated,
         )
@@ -268,8 +225,24 @@ class _Run:
                 self.ceilings[label] = made if before is None else better(before, made)
             else:
                 self.found_series[label] = made
-        if self.kept.side is not None:
-            self.kept.save(self.machine())
+        self.kept.save(self.machine)
+
+    def time_kernels(self, shown: Progress, late: Callable[[], bool]) -> None:
+        """Every kernel on its standard problems. What cannot run is left out; what a deadline leaves out is counted."""
+        around = Surroundings(self.device, self.machine())
+        todo = [standard for standard in self.standard if standard not in self.kernels]
+        for index, standard in enumerate(todo):
+            shown.step(standard.label)
+            if late():
+                self.left_out[STANDARD_PROBLEMS] = f"{len(todo) - index} of {len(self.standard)}: {LATE}"
+                break
+            try:
+                self.kernels[standard] = kernel_time(self.device, standard, around)
+            except (Unsupported, OutOfMemory, MemoryError) as reason:
+                self.left_out[standard.label] = str(reason) or "host memory is exhausted"
+            except Error as failure:
+                self.left_out[standard.label] = f"{FAILURE}{failure}"
+            self.kept.save_soon(self.machine)
 
 
 @arguments_checked
@@ -332,7 +305,7 @@ def measure_machine(
         return deadline_s is not None and bool(run.ceilings) and time.monotonic() - begun > deadline_s
 
     todo = run.pending()
-    with Progress(progress, len(todo)) as shown:
+    with Progress(progress, len(todo) + len(run.standard) - len(run.kernels)) as shown:
         for label, where, what in run.plan:
             if label not in todo:
                 continue
@@ -342,7 +315,8 @@ def measure_machine(
             if late():
                 run.left_out[label] = LATE
             else:
-                run.attempt(label, run.measuring(where, what))
+                run.attempt(label, partial(ceiling, where, what, rules))
+        run.time_kernels(shown, late)
         for series in run.series:
             if series.label not in todo:
                 continue
@@ -359,7 +333,7 @@ def measure_machine(
             for label, where, what in disturbed:
                 shown.step(f"{label}, again ({again + 1} of {rules.tries})")
                 if not late():
-                    run.attempt(label, run.measuring(where, what))
+                    run.attempt(label, partial(ceiling, where, what, rules))
     made = run.machine(finished=True)
     run.kept.finish(made)
     return made

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import Error
 from ..operators import OPERATORS, Operator, Stream
-from ..probes.kernels import KERNEL
+from ..probes import standard_problems
 from ..report.formulas import flops_formulas, tensor_formulas
 from ..units import fmt_bytes, fmt_duration
 from .fields import description
@@ -29,17 +29,15 @@ def describe_ceilings(device: Any, depth: str) -> Iterator[str]:
     shared, apart = needs(what for _, what in all_)
     limit = f"at most {fmt_bytes(device.arena_bytes)}, see --arena"
     yield f"Memory: {fmt_bytes(shared)} for the arrays of all probes ({limit}), and {fmt_bytes(apart)} for one matrix product"
-    kernels = [what.candidates[0] for _, what in all_ if what.probe is KERNEL]
+    kernels = Counter(f"{standard.problem.name} {standard.variant}" for standard in standard_problems(device, depth))
     for where, what in all_:
         problem, variant = what.candidates[0]
-        if what.probe is KERNEL:
-            continue
         more = what.probe.describe(what.probe.identity(where, problem, variant, what.level))
         missing = f"; left out: {what.missing}" if what.missing else ""
         yield f"  {what.label}: {more or what.probe.summary}{missing}"
     if kernels:
-        counts = Counter(f"{problem.name} {variant}" for problem, variant in kernels)
-        yield f"  {len(kernels)} times {KERNEL.summary}: " + ", ".join(f"{name} {count}" for name, count in counts.items())
+        each = ", ".join(f"{name} {count}" for name, count in kernels.items())
+        yield f"  {kernels.total()} standard problems, on which each kernel is timed: {each}"
     for series in wanted_series(device, depth):
         yield f"  {series.label}"
 

@@ -10,6 +10,7 @@ from .empirical import EmpiricalRoofline, IntensityPoint, SustainedSample, last_
 from .files import to_json
 from .fit import Estimate, Fit, fit_roofline, fmt_p, hierarchical_time_s
 from .given import Given, machine_of, machines_of
+from .kernel_time import KernelTime
 from .machine import ACCESS_FALLBACK, Machine, load_machines, save_machines
 from .output import marked, require_file, require_replaceable, write_atomically
 from .sanity import TOLERANCE
@@ -31,6 +32,7 @@ __all__ = [
     "Fit",
     "Given",
     "IntensityPoint",
+    "KernelTime",
     "Machine",
     "Mode",
     "Plateau",

@@ -24,6 +24,7 @@ from .datasheet import SOURCE, parts, parts_of_file
 from .empirical import EmpiricalRoofline
 from .facts import StatedFacts, StatedProvenance
 from .files import to_json
+from .kernel_time import KernelTime
 from .naming import counted, number_of, on_paper, peaks_of
 from .output import require_replaceable, write_atomically
 from .sanity import flags
@@ -48,6 +49,7 @@ class Machine(Shown):
     """One device and its ceilings, what they were over the size of a working set, and over arithmetic intensity.
 
     Attributes:
+        kernels: how long each kernel took on standard problems, from which predictions know what it takes beyond its parts.
         facts: what the backend knows (cpu name, l1_bytes and l2_bytes per core, l3_bytes, isas, threads, ...).
         provenance: versions and conditions of the run.
     """
@@ -58,6 +60,7 @@ class Machine(Shown):
     ceilings: tuple[Ceiling, ...] = ()
     curves: tuple[SizeCurve, ...] = ()
     empirical: tuple[EmpiricalRoofline, ...] = ()
+    kernels: tuple[KernelTime, ...] = ()
     created_utc: Text = ""
     provenance: StatedProvenance = field(default_factory=dict)
 
@@ -231,6 +234,7 @@ class Machine(Shown):
             "ceilings": [c.to_dict() for c in self.ceilings],
             "curves": [curve.to_dict(self.facts) for curve in self.curves],
             "empirical": [e.to_dict() for e in self.empirical],
+            "kernels": [k.to_dict() for k in self.kernels],
         }
 
     @classmethod

@@ -106,11 +106,12 @@ class QuantizedMatmul(Operator):
     def tolerance(self) -> tuple[float, float]:
         """As `Matmul.tolerance`, of weights and zero points as large as whole numbers of their bits, times scales of variance 1.
 
+        Kernels may add 8 to weights of 4 bits, and take 8 times the sum of a away at the end: terms are then up to 15, not 8.
         Kernels may round a that has 16 bits to 16-bit fixed point: 2**-16 of the largest number in every term; and b to bf16 where
         a is: up to 2**-8 of every term, 0.4 of that as the root of the mean square, of many outputs up to 7 times that.
         """
         eps = dtype("fp32").eps
-        size = 2.0 ** (max(int(self.weight_bits), int(self.zero_bits) if self.zero_bits < 16 else 0) - 1)
+        size = 2.0 ** (max(4 if self.weight_bits == 4 else int(self.weight_bits) - 1, int(self.zero_bits) - 1 if self.zero_bits < 16 else 0))
         rounded = {"bf16": 2.8 * 2.0**-8, "fp16": 2.0**-14}.get(self.dtype, 0.0) * math.sqrt(self.inner)
         return size * ((2 * self.inner + 16) * eps + rounded), 4 * eps + dtype(self.out_dtype).eps
 

@@ -187,15 +187,15 @@ def expect(
     most_s = rates.time_s({**parts, roofs.level: parts.get(roofs.level, 0.0) + more_s}) if any_of(left_out) else None
     time_s = rates.time_s(parts)
     if kernel is not None:
-        overlapped_s = time_s - parts["launch"]
-        cold = roofs.level in MEMORIES
-        more = kernel.more_s(problem, *memory_and_rest_s(parts), overlapped_s, cold=cold, launch_s=parts["launch"])
+        launch_s, memory_rest_s, cold = parts["launch"], memory_and_rest_s(parts), roofs.level in MEMORIES
+        overlapped_s = time_s - launch_s
+        more = kernel.more_s(problem, *memory_rest_s, overlapped_s, cold=cold, launch_s=launch_s)
         shorter = 1 + smaller(more["kernel"], 0.0) / larger(overlapped_s, sys.float_info.min)
         parts = {name: seconds if name == "launch" else seconds * shorter for name, seconds in parts.items()}
         time_s, most_s = time_s + sum(more.values()), None if most_s is None else most_s + sum(more.values())
         if kernel.replaced and not isinstance(time_s, np.ndarray):
             notes.append(kernel.replaced)
-            doubt = kernel.doubt(problem, cold=cold)
+            doubt = kernel.doubt(problem, *memory_rest_s, cold=cold, launch_s=launch_s)
             most_s = larger(most_s or 0.0, time_s * math.exp(2 * doubt))
         parts |= {name: larger(seconds, 0.0) for name, seconds in more.items() if any_of(seconds)}
     return Prediction(

@@ -9,15 +9,15 @@ from ..errors import Error
 from .bandwidth import SCALAR, SHARED, STREAM, STRIDED, VARIANTS
 from .base import DEPTHS, KINDS, RATE_UNITS, UNITS, Identified, Identity, Probe, Target, Wanted, wanted_of
 from .compute import EXP, FMA, FMA_ADD, FMA_OPERANDS
-from .kernels import KERNEL
 from .latency import CHASE, CORE_TO_CORE, HOST_CALL, LAUNCH
 from .levels import CACHES, LEVELS, MEMORIES, memory_level
 from .products import ALIGNED, GEMM, NARROWS, ODD, SQUARE, WIDE
+from .standard import Standard, standard_problems
 from .tensor import FLAT, MMA
 from .transfer import HOST_COPY, LINK, PEER_COPY, TRANSFERS
 
 PROBES: tuple[Probe, ...] = (
-    LAUNCH, STREAM, FMA, MMA, LINK, EXP, SQUARE, NARROWS, WIDE, FMA_OPERANDS, KERNEL, ODD, FMA_ADD, HOST_CALL, CHASE, CORE_TO_CORE,
+    LAUNCH, STREAM, FMA, MMA, LINK, EXP, SQUARE, NARROWS, WIDE, FMA_OPERANDS, ODD, FMA_ADD, HOST_CALL, CHASE, CORE_TO_CORE,
     HOST_COPY, PEER_COPY, SHARED, STRIDED, SCALAR, FLAT,
 )  # fmt: skip
 _BY_ID = {probe.id: probe for probe in PROBES}
@@ -43,5 +43,6 @@ def wanted(target: Target, depth: str = "standard") -> Iterator[Wanted]:
 
 __all__ = [
     "ALIGNED", "CACHES", "DEPTHS", "GEMM", "KINDS", "LEVELS", "MEMORIES", "PROBES", "RATE_UNITS", "TRANSFERS", "UNITS", "VARIANTS",
-    "Identified", "Identity", "Probe", "Target", "Wanted", "memory_level", "probe_named", "roofs_of", "wanted",
+    "Identified", "Identity", "Probe", "Standard", "Target", "Wanted", "memory_level", "probe_named", "roofs_of", "standard_problems",
+    "wanted",
 ]  # fmt: skip

@@ -17,10 +17,10 @@ DEPTHS = ("quick", "standard", "thorough")
 
 REPORT = "report"  # as deep as a report goes: between quick and standard
 
-# In the order of measuring: the roofs, those of other accesses, what predictions need beside them, how far kernels are from these,
-# the further ceilings, and those of --thorough.
-ROOFS, ACCESSES, PREDICTION, KERNELS, FURTHER, THOROUGH = range(6)
-DEEPEST = {"quick": ACCESSES, REPORT: KERNELS, "standard": FURTHER, "thorough": THOROUGH}
+# In the order of measuring: the roofs, those of other accesses, what predictions need beside them, the further ceilings, and those of
+# --thorough.
+ROOFS, ACCESSES, PREDICTION, FURTHER, THOROUGH = range(5)
+DEEPEST = {"quick": ACCESSES, REPORT: PREDICTION, "standard": FURTHER, "thorough": THOROUGH}
 
 Candidate = tuple[Operator, str]  # a problem, and the variant that runs it
 

@@ -12,7 +12,7 @@ from ..errors import Error
 from ..operators import OPERATORS, Operator
 
 Fields = dict[str, Any]
-POINTS = 1000  # of a part of the even sequence
+POINTS = 2000  # of a part of the even sequence
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53)
 # The field of each operator that must equal its dtype: kernels take nothing else.
 _FOLLOWING = {"bmm": "out_dtype", "quantized_matmul": "out_dtype", "grouped_matmul": "out_dtype", "lm_head": "weight_dtype"}

@@ -114,7 +114,7 @@ def ordered_ceilings(machine: Machine) -> list[Ceiling]:
         level = -LEVELS.index(c.level) if c.level in LEVELS else 0
         return KIND_ORDER.index(c.kind), -c.threads, level
 
-    return sorted((c for c in machine.ceilings if c.probe != "kernel"), key=rank)
+    return sorted(machine.ceilings, key=rank)
 
 
 def fmt_mode_shares(c: Ceiling) -> str:
@@ -159,10 +159,10 @@ def kernel_table(machine: Machine) -> Table:
     """What each kernel takes beyond its parts, from its times on standard problems; see `KernelCosts`."""
     rows = []
     kernels: dict[tuple[str, ...], tuple[Operator, str]] = {}
-    for c in machine.of("kernel"):
-        if problem := problem_of(c.problem):
+    for timed in machine.kernels:
+        if problem := problem_of(timed.problem):
             few = "few rows" if problem.few_rows() else ""
-            kernels.setdefault((problem.name, c.variant, stored(problem), few), (problem, c.variant))
+            kernels.setdefault((problem.name, timed.variant, stored(problem), few), (problem, timed.variant))
     for names, (problem, variant) in kernels.items():
         if found := kernel_costs(machine, problem, variant):
             factors = (f"× {fmt_number(factor)}" for factor in (found.memory, found.caches))

@@ -1,4 +1,4 @@
-"""The kernels themselves, on standard problems: what each takes beyond what the machine's other ceilings say."""
+"""Standard problems: on them every kernel of a CPU is timed, and shows what it takes beyond what the machine's ceilings say."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import NamedTuple
 from .. import operators as ops
 from ..operators import OPERATORS, Operator
 from ..units import MIB
-from .base import FURTHER, KERNELS, Identified, Identity, Probe, Target, Wanted, want, words
+from .base import DEEPEST, FURTHER, PREDICTION, Target, words
 from .draws import DRAWN, ROWS, evenly, in_dtype, runs_within
 
 FULL, HALF, MAIN = ("fp32",), ("bf16",), ("fp32", "bf16")
 # Problems drawn for each kernel (a variant in a dtype): most where times of near sizes differ most. Each dtype draws its own, so
 # that the kernels of a variant cover more sizes together.
 MANY = {
-    "attention": 40, "matmul": 40, "cached_attention": 32, "quantized_matmul": 32, "bmm": 30, "attention_backward": 24, "ffn": 20,
-    "embedding": 20, **dict.fromkeys(ROWS, 20),
+    "attention": 96, "matmul": 96, "cached_attention": 72, "quantized_matmul": 80, "bmm": 80, "attention_backward": 56, "ffn": 64,
+    "embedding": 48, "convert": 64, **dict.fromkeys(ROWS, 56),
 }  # fmt: skip
-FEW = 12
+FEW = 30
 MOST_S, MOST_BYTES = 0.12, 96 * MIB  # longest time and largest tensors of one
 
 
@@ -76,15 +76,37 @@ def drawn_for(name: str, variant: str, dtype: str, threads: int) -> tuple[tuple[
     return tuple((cold, problem) for problem, cold in found.items())
 
 
-def _wanted(target: Target, depth: str) -> Iterator[Wanted]:
-    """Those of reports first, of them the usual variants; then the drawn ones in turn, so that a deadline leaves out no kernel."""
+class Standard(NamedTuple):
+    """A problem to time a kernel on. cold: whether its operands come from memory."""
+
+    problem: Operator
+    variant: str
+    cold: bool
+
+    @property
+    def label(self) -> str:
+        fields = self.problem.to_dict()
+        sizes = "×".join(str(value) for value in fields.values() if isinstance(value, int) and not isinstance(value, bool))
+        dtype = "" if fields["dtype"] == "fp32" else fields["dtype"]
+        return words(self.problem.name, self.variant, NAMES.get(self.problem), sizes, dtype, "cold" if self.cold else "warm")
+
+
+def standard_problems(target: Target, depth: str) -> Iterator[Standard]:
+    """Those of reports first, of them the usual variants; then the drawn ones in turn, so that a deadline leaves out no kernel.
+
+    None of what is no CPU.
+    """
+    if target.backend != "cpu" or DEEPEST[depth] < PREDICTION:
+        return
     of_reports = [in_dtype(case.problem, dtype) for case in OF_REPORTS for dtype in case.dtypes]
     for usual in (True, False):
         for problem in of_reports:
             for variant in problem.variants:
                 able = problem.suits(variant, "cpu") and not target.missing(problem.name, variant, problem.to_dict()["dtype"])
                 if able and usual == (variant == problem.default_variant("cpu")):
-                    yield want(KERNEL, target, KERNELS, (problem, variant), level="DRAM", kept=False)
+                    yield Standard(problem, variant, cold=True)
+    if DEEPEST[depth] < FURTHER:
+        return
     kernels = [
         (name, variant, dtype)
         for name in DRAWN
@@ -95,22 +117,4 @@ def _wanted(target: Target, depth: str) -> Iterator[Wanted]:
     for turn in range(max(FEW, *MANY.values())):
         for name, variant, dtype in kernels:
             for cold, problem in drawn_for(name, variant, dtype, target.threads)[turn : turn + 1]:
-                yield want(KERNEL, target, FURTHER, (problem, variant), level="DRAM" if cold else "L2", kept=False)
-
-
-def _identity(target: Target, problem: Operator, variant: str, level: str) -> Identity:
-    fields = problem.to_dict()
-    sizes = "×".join(str(value) for value in fields.values() if isinstance(value, int) and not isinstance(value, bool))
-    dtype = "" if fields["dtype"] == "fp32" else fields["dtype"]
-    params = {"operator": problem.name, "case": words(NAMES.get(problem), sizes, dtype), "cold": level == "DRAM"}
-    return Identity(level=level, access=problem.mix, variant=variant, params=params)
-
-
-def _name(c: Identified) -> str:
-    return words(c.params.get("operator"), c.variant, c.params.get("case"), "cold" if c.params.get("cold") else "warm")
-
-
-KERNEL = Probe(
-    id="kernel", kind="bandwidth", operator="", summary="a kernel on a standard problem, against what its parts should take",
-    roof=False, work=Operator.compulsory_bytes, identity=_identity, name=_name, wanted={"cpu": _wanted},
-)  # fmt: skip
+                yield Standard(problem, variant, cold)

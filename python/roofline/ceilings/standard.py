@@ -1,0 +1,84 @@
+"""Every kernel on its standard problems: how long it took, and what the roofs of that second said of its parts."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ..errors import Error
+from ..machine import KernelTime, Machine
+from ..measurement import Policy
+from ..measurement.devices import Device, exclusive
+from ..measurement.probing import Ready, level_of, roofs_of
+from ..measurement.tensors import check
+from ..measurement.timing import from_rates, prepare, roofs_seen, timed
+from ..model import Roofs
+from ..operators import Operator
+from ..prediction import memory_and_rest_s
+from ..probes import Standard
+
+# There are thousands, and an error of one affects few predictions: each is sampled for some milliseconds.
+BRIEF = Policy(warmup_min_s=0.001, warmup_max_s=0.002, batch_s=5e-4, min_samples=3, min_s=0.003, max_s=0.008, tries=1)
+# Its array must be in its cache again: another kernel has run since, and a cache keeps new lines only after some passes.
+ROOF = Policy(warmup_min_s=0.005, warmup_max_s=0.01, batch_s=2e-3, min_samples=5, min_s=0.012, max_s=0.04, tries=1)
+FRESH_S = 2.0  # a roof measured longer ago is measured again: memory has been seen to double within minutes
+MOST_SAMPLES = 9  # that are kept of one, evenly among all
+
+
+class Surroundings:
+    """The roofs around standard problems, each measured when it is asked for and was not within FRESH_S."""
+
+    def __init__(self, device: Device, machine: Machine) -> None:
+        self.device, self.machine = device, machine
+        self._seen: dict[int, tuple[float, list[float]]] = {}  # by the probe, which the device keeps
+
+    def of(self, problem: Operator, level: str) -> Roofs:
+        probes = roofs_of(
+            self.device, mix=problem.mix, arithmetic=problem.compute()[0], level=level, flops=problem.total_flops(),
+            machine=self.machine, products=bool(problem.products()),
+        )  # fmt: skip
+        return roofs_seen({probe.kind: self._rates(probe) for probe in probes}, level)
+
+    def _rates(self, probe: Ready) -> list[float]:
+        begun = time.monotonic()
+        if id(probe) not in self._seen or begun - self._seen[id(probe)][0] > FRESH_S:
+            self._seen[id(probe)] = begun, probe.rates(probe.sampled(self.device, ROOF)["samples_s"])
+        return self._seen[id(probe)][1]
+
+
+def _given(problem: Operator) -> dict[str, Any]:
+    """The problem's fields that have not their usual value."""
+    usual = type(problem)().to_dict()
+    return {name: value for name, value in problem.to_dict().items() if value != usual[name]}
+
+
+@exclusive
+def kernel_time(device: Device, standard: Standard, around: Surroundings) -> KernelTime:
+    """A kernel on a standard problem: checked, then sampled. Raises Unsupported where it cannot run, and Error where it is wrong."""
+    problem, variant, cold = standard
+    prepared = prepare(device, problem, variant, "cold" if cold else "warm", 0)
+    prepared.sets[0].run()
+    correctness = check(problem, prepared.tensors[0], 0)
+    if not correctness["passed"]:
+        raise Error(f"{standard.label}: {correctness['reason']}")
+    level = level_of(device, prepared.working_set_bytes(), "cold" if cold else "warm")
+    roofs = around.of(problem, level)
+    seen = timed(prepared, BRIEF)
+    parts = from_rates(prepared, around.machine, level)(roofs)["parts"]
+    memory_s, rest_s = memory_and_rest_s(parts)
+    samples = seen["samples_s"]
+    rows, _, columns = str(prepared.plan.get("tile", "1x1")).partition("x")  # "14x32"
+    return KernelTime(
+        problem={"operator": problem.name, **_given(problem)},
+        variant=variant,
+        cold=cold,
+        samples_s=tuple(float(f"{s:.4g}") for s in samples[:: -(-len(samples) // MOST_SAMPLES)]),
+        launch_s=float(f"{parts.get('launch', 0.0):.4g}"),
+        memory_s=float(f"{memory_s:.4g}"),
+        rest_s=float(f"{rest_s:.4g}"),
+        threads=device.threads,
+        tile=(int(rows), int(columns)),
+        status="contended" if seen["contended"] else "ok",
+    )
+
+

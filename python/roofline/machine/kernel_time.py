@@ -1,0 +1,63 @@
+"""How long a kernel took on a standard problem."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ..errors import Error
+from ..reading import Duration, Scalars, Seconds, Text, Whole, build
+
+STATUSES = ("ok", "contended")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelTime:
+    """A standard problem, timed, beside what the roofs around it said of its parts.
+
+    problem: {"operator": name, **fields}; fields that have their usual value may be left out. cold: whether its operands came from
+    memory. samples_s: seconds of a launch, one per timed batch. launch_s: of its launches alone; memory_s: of its bytes from
+    memory; rest_s: of all else together. tile: rows and columns of the tiles that its products are computed in, 1 by 1 where it says
+    nothing of them.
+
+    Raises:
+        Error: for an unknown status, and without samples.
+    """
+
+    problem: Scalars
+    variant: Text
+    cold: bool
+    samples_s: tuple[Seconds, ...]
+    launch_s: Duration
+    memory_s: Duration
+    rest_s: Duration
+    threads: Whole = 1
+    tile: tuple[Whole, Whole] = (1, 1)
+    status: Text = "ok"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "samples_s", tuple(self.samples_s))
+        object.__setattr__(self, "tile", tuple(self.tile))
+        if not self.samples_s:
+            raise Error(f"a kernel time of {self.problem.get('operator')} {self.variant} has no samples")
+        if self.status not in STATUSES:
+            raise Error(f"the status of a kernel time must be one of {', '.join(STATUSES)}, got {self.status!r:.80}")
+
+    @property
+    def time_s(self) -> float:
+        """The median of the samples."""
+        return statistics.median(self.samples_s)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form, without what has its usual value."""
+        stated = {f.name: getattr(self, f.name) for f in fields(self)}
+        stated |= {"problem": dict(self.problem), "samples_s": list(self.samples_s), "tile": list(self.tile)}
+        return {name: value for name, value in stated.items() if (name, value) not in (("tile", [1, 1]), ("status", "ok"))}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], *, where: str = "kernel time") -> KernelTime:
+        """The inverse of `to_dict`. Raises Error naming `where` and the key."""
+        made: KernelTime = build(cls, data, where=where)
+        return made
