@@ -48,7 +48,9 @@ def machine(name: str = "Example CPU") -> Machine:
                    samples_s=(Softmax(dtype=dtype).compulsory_bytes() / rate,), launch_s=LAUNCH, memory_s=2e-3, rest_s=1e-3)
         for dtype, rate in (("fp32", 45e9), ("bf16", 20e9))
     )  # fmt: skip
-    return Machine(name=name, device="cpu", facts=facts, ceilings=ceilings, kernels=kernels, provenance=provenance, created_utc="2026-11-24")
+    return Machine(
+        name=name, device="cpu", facts=facts, ceilings=ceilings, kernels=kernels, provenance=provenance, created_utc="2026-11-24"
+    )
 
 
 def measured(problem: Operator, slowness: float, variant: str, **more: Any) -> Measurement:

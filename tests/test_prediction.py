@@ -523,7 +523,7 @@ def kernel_times(operator: str, variant: str, noise: float = 0.0) -> Machine:
 
 
 def timed(
-    problem: Operator, variant: str, time_s: float, *, memory_s: float, rest_s: float = 0.0, cold: bool = True, launch_s: float = 0.0
+    problem: Operator, variant: str, time_s: float, *, memory_s: float, rest_s: float = 0, cold: bool = True, launch_s: float = 0
 ) -> KernelTime:
     """A standard problem that took `time_s`, its parts as stated."""
     return KernelTime(

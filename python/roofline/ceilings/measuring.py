@@ -229,7 +229,7 @@ class _Run:
 
     def time_kernels(self, shown: Progress, late: Callable[[], bool]) -> None:
         """Every kernel on its standard problems. What cannot run is left out; what a deadline leaves out is counted."""
-        around = Surroundings(self.device, self.machine())
+        surroundings = Surroundings(self.device, self.machine())
         todo = [standard for standard in self.standard if standard not in self.kernels]
         for index, standard in enumerate(todo):
             shown.step(standard.label)
@@ -237,7 +237,7 @@ class _Run:
                 self.left_out[STANDARD_PROBLEMS] = f"{len(todo) - index} of {len(self.standard)}: {LATE}"
                 break
             try:
-                self.kernels[standard] = kernel_time(self.device, standard, around)
+                self.kernels[standard] = kernel_time(self.device, standard, surroundings)
             except (Unsupported, OutOfMemory, MemoryError) as reason:
                 self.left_out[standard.label] = str(reason) or "host memory is exhausted"
             except Error as failure:

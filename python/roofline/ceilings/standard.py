@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..errors import Error
@@ -21,7 +23,9 @@ from ..probes import Standard
 BRIEF = Policy(warmup_min_s=0.001, warmup_max_s=0.002, batch_s=5e-4, min_samples=3, min_s=0.003, max_s=0.008, tries=1)
 # Its array must be in its cache again: another kernel has run since, and a cache keeps new lines only after some passes.
 ROOF = Policy(warmup_min_s=0.005, warmup_max_s=0.01, batch_s=2e-3, min_samples=5, min_s=0.012, max_s=0.04, tries=1)
-FRESH_S = 2.0  # a roof measured longer ago is measured again: memory has been seen to double within minutes
+# Where the host moves a guest's cores apart and together, launches take one time or another from one problem to the next.
+LAUNCH = Policy(warmup_min_s=0.0, warmup_max_s=0.0, batch_s=2e-4, min_samples=3, min_s=0.0, max_s=0.001, tries=1)
+FRESH_S = 4.0  # another roof measured longer ago is measured again: memory has been seen to double within minutes
 MOST_SAMPLES = 9  # that are kept of one, evenly among all
 
 
@@ -32,12 +36,18 @@ class Surroundings:
         self.device, self.machine = device, machine
         self._seen: dict[int, tuple[float, list[float]]] = {}  # by the probe, which the device keeps
 
-    def of(self, problem: Operator, level: str) -> Roofs:
+    def around(self, problem: Operator, level: str, timed: Callable[[], Any]) -> tuple[Roofs, Any]:
+        """The roofs of `problem`, launches before and after `timed`, and what that returns."""
         probes = roofs_of(
             self.device, mix=problem.mix, arithmetic=problem.compute()[0], level=level, flops=problem.total_flops(),
             machine=self.machine, products=bool(problem.products()),
         )  # fmt: skip
-        return roofs_seen({probe.kind: self._rates(probe) for probe in probes}, level)
+        rates = {probe.kind: self._rates(probe) for probe in probes if probe.kind != "latency"}
+        launch = next(probe for probe in probes if probe.kind == "latency")
+        before = launch.sampled(self.device, LAUNCH)["samples_s"]
+        seen = timed()
+        launches = [*before, *launch.sampled(self.device, LAUNCH)["samples_s"]]
+        return roofs_seen({**rates, "latency": launch.rates(launches)}, level), seen
 
     def _rates(self, probe: Ready) -> list[float]:
         begun = time.monotonic()
@@ -53,8 +63,8 @@ def _given(problem: Operator) -> dict[str, Any]:
 
 
 @exclusive
-def kernel_time(device: Device, standard: Standard, around: Surroundings) -> KernelTime:
-    """A kernel on a standard problem: checked, then sampled. Raises Unsupported where it cannot run, and Error where it is wrong."""
+def kernel_time(device: Device, standard: Standard, surroundings: Surroundings) -> KernelTime:
+    """A kernel on a standard problem: checked, then sampled. Raises Unsupported where it cannot run, Error where it is wrong."""
     problem, variant, cold = standard
     prepared = prepare(device, problem, variant, "cold" if cold else "warm", 0)
     prepared.sets[0].run()
@@ -62,9 +72,8 @@ def kernel_time(device: Device, standard: Standard, around: Surroundings) -> Ker
     if not correctness["passed"]:
         raise Error(f"{standard.label}: {correctness['reason']}")
     level = level_of(device, prepared.working_set_bytes(), "cold" if cold else "warm")
-    roofs = around.of(problem, level)
-    seen = timed(prepared, BRIEF)
-    parts = from_rates(prepared, around.machine, level)(roofs)["parts"]
+    roofs, seen = surroundings.around(problem, level, partial(timed, prepared, BRIEF))
+    parts = from_rates(prepared, surroundings.machine, level)(roofs)["parts"]
     memory_s, rest_s = memory_and_rest_s(parts)
     samples = seen["samples_s"]
     rows, _, columns = str(prepared.plan.get("tile", "1x1")).partition("x")  # "14x32"

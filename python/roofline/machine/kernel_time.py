@@ -19,8 +19,7 @@ class KernelTime:
 
     problem: {"operator": name, **fields}; fields that have their usual value may be left out. cold: whether its operands came from
     memory. samples_s: seconds of a launch, one per timed batch. launch_s: of its launches alone; memory_s: of its bytes from
-    memory; rest_s: of all else together. tile: rows and columns of the tiles that its products are computed in, 1 by 1 where it says
-    nothing of them.
+    memory; rest_s: of all else together. tile: rows and columns of the tiles of its products, 1 by 1 where it says nothing of them.
 
     Raises:
         Error: for an unknown status, and without samples.

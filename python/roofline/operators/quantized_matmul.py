@@ -111,7 +111,8 @@ class QuantizedMatmul(Operator):
         a is: up to 2**-8 of every term, 0.4 of that as the root of the mean square, of many outputs up to 7 times that.
         """
         eps = dtype("fp32").eps
-        size = 2.0 ** (max(4 if self.weight_bits == 4 else int(self.weight_bits) - 1, int(self.zero_bits) - 1 if self.zero_bits < 16 else 0))
+        bits = 4 if self.weight_bits == 4 else int(self.weight_bits) - 1
+        size = 2.0 ** max(bits, int(self.zero_bits) - 1 if self.zero_bits < 16 else 0)
         rounded = {"bf16": 2.8 * 2.0**-8, "fp16": 2.0**-14}.get(self.dtype, 0.0) * math.sqrt(self.inner)
         return size * ((2 * self.inner + 16) * eps + rounded), 4 * eps + dtype(self.out_dtype).eps
 

@@ -43,6 +43,6 @@ def wanted(target: Target, depth: str = "standard") -> Iterator[Wanted]:
 
 __all__ = [
     "ALIGNED", "CACHES", "DEPTHS", "GEMM", "KINDS", "LEVELS", "MEMORIES", "PROBES", "RATE_UNITS", "TRANSFERS", "UNITS", "VARIANTS",
-    "Identified", "Identity", "Probe", "Standard", "Target", "Wanted", "memory_level", "probe_named", "roofs_of", "standard_problems",
-    "wanted",
+    "Identified", "Identity", "Probe", "Standard", "Target", "Wanted", "memory_level", "probe_named", "roofs_of",
+    "standard_problems", "wanted",
 ]  # fmt: skip

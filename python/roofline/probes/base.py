@@ -17,8 +17,8 @@ DEPTHS = ("quick", "standard", "thorough")
 
 REPORT = "report"  # as deep as a report goes: between quick and standard
 
-# In the order of measuring: the roofs, those of other accesses, what predictions need beside them, the further ceilings, and those of
-# --thorough.
+# In the order of measuring: the roofs, those of other accesses, what predictions need beside them, the further ceilings, and
+# those of --thorough.
 ROOFS, ACCESSES, PREDICTION, FURTHER, THOROUGH = range(5)
 DEEPEST = {"quick": ACCESSES, REPORT: PREDICTION, "standard": FURTHER, "thorough": THOROUGH}
 

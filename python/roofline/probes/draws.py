@@ -160,7 +160,9 @@ def _backward(draw: random.Random) -> Fields:
 
 
 def _quantized_matmul(draw: random.Random) -> Fields:
-    return {**_matmul(draw), "weight_bits": draw.choice((4, 8))}
+    sizes = _matmul(draw)
+    # Weights of 4 bits lie two to a byte along their columns.
+    return {**sizes, "columns": sizes["columns"] // 2 * 2, "weight_bits": draw.choice((4, 8))}
 
 
 DRAWN: dict[str, Callable[[random.Random], Fields]] = {

@@ -16,10 +16,10 @@ FULL, HALF, MAIN = ("fp32",), ("bf16",), ("fp32", "bf16")
 # Problems drawn for each kernel (a variant in a dtype): most where times of near sizes differ most. Each dtype draws its own, so
 # that the kernels of a variant cover more sizes together.
 MANY = {
-    "attention": 96, "matmul": 96, "cached_attention": 72, "quantized_matmul": 80, "bmm": 80, "attention_backward": 56, "ffn": 64,
-    "embedding": 48, "convert": 64, **dict.fromkeys(ROWS, 56),
+    "attention": 72, "matmul": 80, "cached_attention": 56, "quantized_matmul": 64, "bmm": 64, "attention_backward": 40, "ffn": 50,
+    "embedding": 40, "convert": 56, **dict.fromkeys(ROWS, 48),
 }  # fmt: skip
-FEW = 30
+FEW = 24
 MOST_S, MOST_BYTES = 0.12, 96 * MIB  # longest time and largest tensors of one
 
 
