@@ -49,12 +49,11 @@ Bound tiled(const AttentionBackward& problem, Device& device) {
   const auto at = [](const void* p, std::int64_t bytes) { return static_cast<const char*>(p) + bytes; };
   const auto to = [](void* p, std::int64_t bytes) { return static_cast<char*>(p) + bytes; };
 
-  // Queries that a block of keys meets start with the first that sees one of them.
+  // Each query meets whole vectors of keys, up to the last that it sees.
   std::int64_t pairs = 0;
-  for (std::int64_t first = 0; first < problem.seq_kv; first += key_block) {
-    const std::int64_t keys = (std::min(key_block, problem.seq_kv - first) + width - 1) / width * width;
-    const std::int64_t skipped = problem.causal ? std::max<std::int64_t>(first - (problem.seq_kv - problem.seq_q), 0) : 0;
-    pairs += keys * (problem.seq_q - skipped);
+  for (std::int64_t query = 0; query < problem.seq_q; ++query) {
+    const std::int64_t seen = problem.causal ? problem.seq_kv - problem.seq_q + 1 + query : problem.seq_kv;
+    pairs += (seen + table->lanes - 1) / table->lanes * table->lanes;
   }
 
   Bound bound;

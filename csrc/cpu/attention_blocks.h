@@ -255,8 +255,8 @@ void tiled(const AttentionBlock& block) {
       if (c == 0) keys.with_scores[0] = with_scores, keys.with_values[0] = with_values;
       if (c == 0 && rope_words) keys.with_scores[2] = next_of(block.rope, block.rope_dim);
       if (ends && c == count - 1) keys.with_scores[1] = results, keys.with_values[1] = queries;
-      for (Ahead& ahead : keys.with_scores) ahead.each = round_up((ahead.n + n - 1) / n, kLine);
-      for (Ahead& ahead : keys.with_values) ahead.each = round_up((ahead.n + block.value_dim - 1) / block.value_dim, kLine);
+      share_out(keys.with_scores, n);
+      share_out(keys.with_values, block.value_dim);
       for (int z = 0; z < chunk.vectors; ++z)
         keys.ends[z] = Products::kTrims ? most(0, least(n, round_up(chunk.stops[z] - keys.begin, Products::kKeyStep))) : n;
       if (chunk.full < keys.begin + n || chunk.late > keys.begin || block.softcap > 0)

@@ -28,12 +28,6 @@ struct Chunk {
   Index stop() const { return stops[vectors - 1]; }
 };
 
-// Memory that is prefetched during the products: so many numbers, `each` with a row of a tile.
-struct Ahead {
-  const Number* from;
-  Index n, each = 0;
-};
-
 // Keys that a chunk meets at a time. Rows of K and V are words: numbers of fp32, or what `Products` reads.
 struct Keys {
   const Number* k;     // [n, key_words]
@@ -45,23 +39,13 @@ struct Keys {
   Index ends[kVectors];  // the vectors from z on meet keys up to ends[z]
   Number scale;  // of raw scores, times log2(e)
   Number softcap;
+  // The first chunk prefetches for all. With scores: values of this block that are read in place, or words of the next one that are
+  // gathered. With values: the next block's keys. While the last chunk meets its last keys, it prefetches where the results go, and
+  // the queries that the thread meets next.
   Ahead with_scores[3], with_values[2];
 };
 
 alignas(64) constexpr Number kZeros[kWidth] = {};
-
-ROOFLINE_INLINE Index round_up(Index n, Index multiple) { return (n + multiple - 1) / multiple * multiple; }
-
-// The order of the products (rows of keys side by side, columns of V in turn) is none that the hardware sees ahead. So the first
-// chunk prefetches for all. With scores: values of this block that are read in place, or words of the next one that are gathered.
-// With values: the next block's keys. While the last chunk meets its last keys, it prefetches where the results go, and the queries
-// that the thread meets next. This is the share of the tile's rows [first, last).
-constexpr Index kLine = 64 / sizeof(Number);
-template <int N>
-ROOFLINE_INLINE void fetch(const Ahead (&all)[N], Index first, Index last) {
-  for (const Ahead& ahead : all)
-    for (Index i = first * ahead.each; i < least(last * ahead.each, ahead.n); i += kLine) __builtin_prefetch(ahead.from + i, 0, 2);
-}
 
 // Of the vectors from First on.
 template <class Products, int Vectors, int First, bool Grow>

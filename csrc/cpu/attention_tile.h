@@ -89,6 +89,27 @@ ROOFLINE_INLINE void for_tiles(Index n, const F& f) {
   }
 }
 
+ROOFLINE_INLINE Index round_up(Index n, Index multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+// Memory that is prefetched during products, whose order (rows side by side, columns in turn) is none that the hardware sees ahead:
+// so many numbers, `each` with a row of a tile.
+constexpr Index kLine = 64 / sizeof(Number);
+struct Ahead {
+  const Number* from;
+  Index n, each = 0;
+};
+// Shared out among so many rows.
+template <int N>
+ROOFLINE_INLINE void share_out(Ahead (&all)[N], Index rows) {
+  for (Ahead& ahead : all) ahead.each = round_up((ahead.n + rows - 1) / rows, kLine);
+}
+// The share of the rows [first, last).
+template <int N>
+ROOFLINE_INLINE void fetch(const Ahead (&all)[N], Index first, Index last) {
+  for (const Ahead& ahead : all)
+    for (Index i = first * ahead.each; i < least(last * ahead.each, ahead.n); i += kLine) __builtin_prefetch(ahead.from + i, 0, 2);
+}
+
 // to[head_dim][width] = (from[rows][head_dim] scale)ᵀ, zero in the lanes past the last row.
 template <class T>
 void transpose_scaled(const T* from, Index rows, Index head_dim, Vec scale, Number* to, Index width) {

@@ -39,22 +39,42 @@ struct Scores {
   Index words, key_block;
   Index seen;   // of these keys, by the first query
   Index keys;
-  bool causal;  // each next query sees one more
-  float scale;  // of scores, times log2(e)
+  Index growth;  // how many more each next query sees: 1 if causal, else 0
+  float scale;   // of scores, times log2(e)
+  Index first;   // group
+  const Ahead (&ahead)[4];
 
+  // Vectors of which no query sees a key are 0.
   template <int Groups>
+  [[gnu::always_inline]] void tile(Index at) const {
+    const Index group = first + at, last = (group + Groups) * kNumbers - 1;
+    const Index vectors = (least(keys, seen + last * growth) + kLanes - 1) / kLanes;
+    if constexpr (Groups * kNumbers == kRows)
+      for_vectors<Groups, 1>(group, vectors);
+    else
+      tile<Groups, kVectors>(group);
+  }
+  template <int Groups, int Vectors>
+  [[gnu::always_inline]] void for_vectors(Index group, Index vectors) const {
+    if constexpr (Vectors < kVectors)
+      if (vectors > Vectors) return for_vectors<Groups, Vectors + 1>(group, vectors);
+    tile<Groups, Vectors>(group);
+  }
+
+  template <int Groups, int Vectors>
   [[gnu::noinline]] void tile(Index group) const {
     constexpr int kRows = Groups * static_cast<int>(kNumbers);
     const Index query = group * kNumbers;
+    fetch(ahead, query, query + kRows);
     alignas(64) float own[kNumbers > 1 ? kRows * kWidth : 1];
     float* const weights = kNumbers > 1 ? own : p + query * key_block;
     const Index pitch = kNumbers > 1 ? kWidth : key_block;
-    Vec acc[kRows][kVectors];
+    Vec acc[kRows][Vectors], all[kRows][kVectors];
     const auto product = [&](const Operand& a, const float* b) __attribute__((always_inline)) {
 #pragma GCC unroll 8
       for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 8
-        for (int z = 0; z < kVectors; ++z) acc[i][z] = zero();
+        for (int z = 0; z < Vectors; ++z) acc[i][z] = zero();
       multiply<Products>(acc, a.rows + query * a.pitch, a.pitch, 1, b, kWidth, words);
     };
     product(q, k);
@@ -62,20 +82,31 @@ struct Scores {
     for (int i = 0; i < kRows; ++i) {
       const Vec less = set1(-shift[query + i]);
 #pragma GCC unroll 8
-      for (int z = 0; z < kVectors; ++z) store(weights + i * pitch + z * kLanes, exp2(fma(acc[i][z], set1(scale), less)));
+      for (int z = 0; z < kVectors; ++z)
+        store(weights + i * pitch + z * kLanes, z < Vectors ? exp2(fma(acc[i][z], set1(scale), less)) : zero());
     }
-    for (int i = 0; i < kRows; ++i)
-      for (Index key = most(least(causal ? seen + query + i : kWidth, keys), 0); key < kWidth; ++key) weights[i * pitch + key] = 0;
+    for (int i = 0; i < kRows; ++i) {
+      const Index met = most(least(seen + (query + i) * growth, keys), 0);
+      for (Index key = met; key < Vectors * kLanes; ++key) weights[i * pitch + key] = 0;
+    }
     product(dout, v);
     Products::template put<kRows>(weights, p + group * key_block, key_block);
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
       const Vec less = set1(delta[query + i]);
 #pragma GCC unroll 8
-      for (int z = 0; z < kVectors; ++z) acc[i][z] = mul(load(weights + i * pitch + z * kLanes), sub(acc[i][z], less));
+      for (int z = 0; z < kVectors; ++z)
+        all[i][z] = z < Vectors ? mul(load(weights + i * pitch + z * kLanes), sub(acc[i][z], less)) : zero();
     }
-    Products::template put<kRows>(acc, ds + group * key_block, ds_rows + query * (key_block / kNumbers), key_block);
+    Products::template put<kRows>(all, ds + group * key_block, ds_rows + query * (key_block / kNumbers), key_block);
   }
+};
+
+constexpr Index kFar = Index{1} << 40;
+
+// Which words a row meets: those from the number row - begin on, and with `Rows` up to the number row + end.
+struct Edge {
+  Index begin = kFar, end = kFar;
 };
 
 // to[rows][Vectors] += a b
@@ -86,16 +117,20 @@ struct Sums {
   const float* b;
   float* to;
   Index pitch, n;
+  Edge edge;
 
   template <int Rows>
   [[gnu::noinline]] void tile(Index row) const {
+    constexpr Index kNumbers = Products::kNumbers;
+    const Index begin = least(most(row - edge.begin, 0) / kNumbers, n);
+    const Index end = least((row + Rows + edge.end + kNumbers - 1) / kNumbers, n);
     float* const from = to + row * pitch;
     Vec acc[Rows][Vectors];
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 8
       for (int z = 0; z < Vectors; ++z) acc[i][z] = load(from + i * pitch + z * kLanes);
-    multiply<Products>(acc, a + row * a_row, a_row, a_step, b, pitch, n);
+    multiply<Products>(acc, a + row * a_row + begin * a_step, a_row, a_step, b + begin * pitch, pitch, end - begin);
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 8
@@ -105,11 +140,12 @@ struct Sums {
 
 // to[rows, pitch] += a[rows, n] b[n, pitch]
 template <class Products>
-void add_product(Index rows, const float* a, Index a_row, Index a_step, const float* b, Index n, float* to, Index pitch) {
+void add_product(Index rows, const float* a, Index a_row, Index a_step, const float* b, Index n, Edge edge, float* to,
+                 Index pitch) {
   Index d = 0;
   for (; d + kWidth <= pitch; d += kWidth)
-    for_tiles<kTileRows<kVectors>>(rows, Sums<Products, kVectors>{a, a_row, a_step, b + d, to + d, pitch, n});
-  for (; d < pitch; d += kLanes) for_tiles<kTileRows<1>>(rows, Sums<Products, 1>{a, a_row, a_step, b + d, to + d, pitch, n});
+    for_tiles<kTileRows<kVectors>>(rows, Sums<Products, kVectors>{a, a_row, a_step, b + d, to + d, pitch, n, edge});
+  for (; d < pitch; d += kLanes) for_tiles<kTileRows<1>>(rows, Sums<Products, 1>{a, a_row, a_step, b + d, to + d, pitch, n, edge});
 }
 
 template <class T>
@@ -138,7 +174,14 @@ void gradients(const BackwardPart& part) {
   float* const ds_rows = kNumbers > 1 ? take(block * kQueries / kNumbers) : ds;
   float *const q_panel = take(kQueries * pitch / kNumbers * 2), *const dout_panel = take(kQueries * pitch / kNumbers * 2);
   float *const shift = take(kQueries), *const delta = take(kQueries);
-  for (Index i = 0; i < rows * pitch; i += kLanes) store(part.dq + i, zero());
+  const Ahead none[4] = {};
+  const auto fill = [](float* to, Index n) {
+    for (Index i = 0; i < n; i += kLanes) store(to + i, zero());
+  };
+  const auto rows_of = [head_dim](const void* all, Index row, Index last) {
+    const auto* const from = static_cast<const T*>(all) + row * head_dim;
+    return Ahead{reinterpret_cast<const float*>(from), most(0, last - row) * head_dim * Index{sizeof(T)} / 4};
+  };
 
   for (Index first = part.first_block * block; first < part.seq_kv; first += part.blocks_step * block) {
     const Index keys = least(block, part.seq_kv - first);
@@ -149,29 +192,46 @@ void gradients(const BackwardPart& part) {
       Products::columns(k + key * head_dim, keys - key, head_dim, k_columns + key * words);
       Products::columns(v + key * head_dim, keys - key, head_dim, v_columns + key * words);
     }
-    for (Index i = 0; i < block * pitch; i += kLanes) {
-      store(dk + i, zero());
-      store(dv + i, zero());
-    }
-    const Index later = part.seq_kv - part.seq_q;
-    for (Index head = 0; head < part.group; ++head)
-      for (Index query = part.causal ? most(first - later, 0) : 0; query < part.seq_q; query += kQueries) {
+    fill(dk, block * pitch);
+    fill(dv, block * pitch);
+    const Index later = part.seq_kv - part.seq_q, begin = part.causal ? most(first - later, 0) : 0;
+    const bool anew = first == part.first_block * block;
+    for (Index head = 0; head < part.group; ++head) {
+      if (anew) fill(part.dq + head * part.seq_q * pitch, begin * pitch);
+      for (Index query = begin; query < part.seq_q; query += kQueries) {
         const Index n = least(kQueries, part.seq_q - query), row = head * part.seq_q + query, groups = words_of(n);
+        if (anew) fill(part.dq + row * pitch, n * pitch);
+        const Index after = row + n, to = least(after + kQueries, rows);
+        Ahead ahead[4] = {
+            rows_of(part.q, after, to), rows_of(part.dout, after, to), {part.dq + after * pitch, (to - after) * pitch}, {}};
+        if (after == rows) {
+          const Index next = first + part.blocks_step * block, next_to = least(next + block, part.seq_kv);
+          ahead[0] = rows_of(part.k, next, next_to), ahead[1] = rows_of(part.v, next, next_to);
+          ahead[2] = rows_of(part.dk, first, first + keys), ahead[3] = rows_of(part.dv, first, first + keys);
+        }
+        share_out(ahead, n);
         const Operand q = Products::operand(static_cast<const T*>(part.q) + row * head_dim, n, head_dim, pitch, q_panel);
         const Operand dout = Products::operand(static_cast<const T*>(part.dout) + row * head_dim, n, head_dim, pitch, dout_panel);
         for (Index i = 0; i < groups * kNumbers; ++i) {  // a query that fills up the last word has no weights
           shift[i] = i < n ? part.logsumexp[row + i] * kLog2e : 1e30f;
           delta[i] = i < n ? part.delta[row + i] : 0;
         }
-        for (Index key = 0; key < keys; key += kWidth)
+        // Along the diagonal every product meets what its rows see. A tile of keys may begin before these: zeros are there too.
+        const Index seen = part.causal ? query + later + 1 - first : kFar, met = least(keys, seen + n - 1);
+        for (Index key = 0; key < met; key += kWidth) {
+          const Index unseeing = least(most(key - seen - kNarrowRows, 0) / kNumbers, groups);
           for_tiles<kRows / kNumbers>(
-              groups, Scores<Products>{q, dout, k_columns + key * words, v_columns + key * words, shift, delta, p + key, ds + key,
-                                       ds_rows + key / kNumbers, words, block, query + later + 1 - first - key, keys - key,
-                                       part.causal, part.scale * kLog2e});
-        add_product<Products>(keys, p, 1, block, dout.sums, groups, dv, pitch);
-        add_product<Products>(keys, ds, 1, block, q.sums, groups, dk, pitch);
-        add_product<Products>(n, ds_rows, block / kNumbers, 1, k_sums, words_of(keys), part.dq + row * pitch, pitch);
+              groups - unseeing,
+              Scores<Products>{q, dout, k_columns + key * words, v_columns + key * words, shift, delta, p + key, ds + key,
+                               ds_rows + key / kNumbers, words, block, seen - key, keys - key, part.causal,
+                               part.scale * kLog2e, unseeing, key == 0 ? ahead : none});
+        }
+        add_product<Products>(met, p, 1, block, dout.sums, groups, {seen - 1, kFar}, dv, pitch);
+        add_product<Products>(met, ds, 1, block, q.sums, groups, {seen - 1, kFar}, dk, pitch);
+        add_product<Products>(n, ds_rows, block / kNumbers, 1, k_sums, words_of(met), {kFar, seen - 1}, part.dq + row * pitch,
+                              pitch);
       }
+    }
     put_rows(dk, keys, head_dim, pitch, part.scale, static_cast<T*>(part.dk) + first * head_dim);
     put_rows(dv, keys, head_dim, pitch, 1, static_cast<T*>(part.dv) + first * head_dim);
   }
