@@ -32,7 +32,7 @@ from roofline.machine import (
     SizePoint,
     SustainedSample,
 )
-from roofline.operators import OPERATORS, Operator
+from roofline.operators import OPERATORS, LmHead, Operator, QuantizedMatmul
 from roofline.plot import PICTURES
 from roofline.results import Measurement
 from roofline.results.record import STATUSES, Bracket
@@ -402,8 +402,16 @@ def evaluate(formula: str, problem: Operator) -> int:
     return int(eval(formula.strip("`"), {"__builtins__": {}}, abbreviations(problem)))
 
 
+# Of no case, since their kernels take other dtypes.
+MORE: dict[str, list[Operator]] = {"quantized_matmul": [QuantizedMatmul(dtype="fp8_e4m3")], "lm_head": [LmHead(weight_dtype="fp8_e4m3")]}
+
+
 def problems() -> list[Any]:
-    return [pytest.param([case.problem for case in operator.cases()], id=name) for name, operator in OPERATORS.items()]
+    """Every operator's cases and its defaults."""
+    return [
+        pytest.param([*(case.problem for case in operator.cases()), operator(), *MORE.get(name, ())], id=name)
+        for name, operator in OPERATORS.items()
+    ]
 
 
 @pytest.mark.parametrize("cases", problems())
