@@ -13,7 +13,6 @@
 
 #include "cpu/decode_kernels.h"
 #include "cpu/isa.h"
-#include "floats.h"
 #include "guarded.h"
 #include "tested.h"
 

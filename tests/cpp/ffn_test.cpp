@@ -11,7 +11,7 @@
 
 #include "cpu/ffn_kernels.h"
 #include "cpu/isa.h"
-#include "floats.h"
+#include "guarded.h"
 #include "tested.h"
 
 namespace roofline::cpu {
