@@ -390,7 +390,7 @@ def evaluate(formula: str, problem: Operator) -> int:
 
 
 # Of no case, since their kernels take other dtypes.
-MORE: dict[str, list[Operator]] = {"quantized_matmul": [QuantizedMatmul(dtype="fp8_e4m3")], "lm_head": [LmHead(weight_dtype="fp8_e4m3")]}
+MORE = {"quantized_matmul": [QuantizedMatmul(dtype="fp8_e4m3")], "lm_head": [LmHead(weight_dtype="fp8_e4m3")]}
 
 
 def problems() -> list[Any]:
