@@ -159,7 +159,7 @@ class EmpiricalRoofline:
         return summary(sample.flops_per_s for sample in self.settled).median if self.settled else None
 
     def peers(self, ceilings: Sequence[Ceiling]) -> tuple[Ceiling | None, Ceiling | None]:
-        """Of `ceilings`, the bandwidth and the compute roof that this sweep approaches: same level and access, same arithmetic."""
+        """The bandwidth and the compute roof in `ceilings` that this sweep approaches: same level and access, same arithmetic."""
 
         def best(kind: str, **wanted: str) -> Ceiling | None:
             same = [c for c in ceilings if c.kind == kind and c.is_roof and c.source == "measured" and c.threads == self.threads]
