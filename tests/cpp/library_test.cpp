@@ -239,7 +239,7 @@ TEST(Missing, SaysWhyAndNamesTheCure) {
   EXPECT_NE(gone.find("pip install scipy-openblas32"), std::string::npos) << gone;
   const std::string wrong = message<Unsupported>([] { open_openblas({"libm.so.6"}); });
   EXPECT_NE(wrong.find("libm.so.6: it has no symbol cblas_sgemm"), std::string::npos) << wrong;
-  EXPECT_TRUE(has(message<Unsupported>([] { open_openblas({}); }), "no file to try"));
+  EXPECT_TRUE(::has(message<Unsupported>([] { open_openblas({}); }), "no file to try"));
 }
 
 TEST(LibraryPath, IsSetByKnownNameBeforeTheFirstUse) {
