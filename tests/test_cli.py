@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import os
@@ -17,7 +16,6 @@ import pytest
 from roofline.cli import main
 from roofline.cli.terminal import Terminal
 from roofline.machine import Ceiling, Machine
-from roofline.report.files import begin
 from roofline.results import Results
 
 pytest.importorskip("roofline._core", reason="the compiled module is not built")
@@ -505,10 +503,6 @@ def test_report_measures_shows_and_renders_again(ceilings: str, tmp_path: Path, 
     (out / "report.md").unlink()
     assert main(["report", "--from", str(out), "--no-plot"]) == 0
     assert (out / "report.md").read_text() == text
-    (out / "report.md").write_text("# something else\n")
-    assert main(["report", "-o", str(out), *BRIEF]) == 2
-    assert "was not written by a report" in capsys.readouterr().err
-    assert (out / "machine.json").exists()
 
 
 def test_a_machine_of_another_device_is_refused(ceilings: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -534,12 +528,3 @@ def test_an_interrupted_report_says_what_it_kept(ceilings: str, tmp_path: Path, 
     assert main(["report", "--from", str(out / "unfinished"), "-o", str(out), "--no-plot"]) == 0
     assert "## Operators" in (out / "report.md").read_text()
     capsys.readouterr()
-
-
-def test_begin_does_not_delete_before_the_input_is_checked(ceilings: str, tmp_path: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        begin(tmp_path)
-    kept = tmp_path / "results.jsonl"
-    kept.write_bytes(b"")
-    assert main(["report", "-o", str(tmp_path), "--machine", "/no/such/machine.json"]) == 2
-    assert kept.exists()

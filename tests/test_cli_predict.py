@@ -80,39 +80,22 @@ def test_dtypes_each(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 BAD = [
-    (["Lama-3-8B"], "'Lama-3-8B' is no model and no operator (did you mean Llama-3-8B"),
-    (["Llama-3-8B", "--machine", "H1000"], "H1000"),
-    (["Llama-3-8B", "--machine", "GH200"], "ambiguous"),
-    (["Llama-3-70B"], "does not fit; not even one sequence fits"),
     (["Llama-3-8B", "--bacth", "4"], "unrecognized arguments: --bacth 4 (did you mean --batch?"),
     (["Llama-3-8B", "--phase", "decoed"], "unknown phase 'decoed' (did you mean decode"),
-    (["Llama-3-8B", "--quantization", "fp7"], "unknown quantization 'fp7' (did you mean fp8"),
-    (["Llama-3-8B", "--weights", "fp8", "--quantization", "fp8"], "give either quantization"),
-    (["Llama-3-8B", "--machine", "4xH100", "--tp", "2"], "has 4 devices, not tp 2"),
-    (["Llama-3-8B", "--machine", "2TB/s,bf61=5TFLOP/s"], "unknown dtype 'bf61' (did you mean bf16"),
     (["Llama-3-8B", "--batch", "1,2", "--advice"], "--advice is of one prediction"),
     (["matmul", "--M", "0"], "rows must be between 1"),
-    (["matmul", "--machine", "8xH100"], "runs on one device"),
     (["matmul", "--rowz", "4"], "did you mean --rows"),
-    (["Llama-3-8B", "--batch", "4096"], "the largest batch that fits is"),
     (["Llama-3-8B", "--batch", "0"], "batch must be between 1"),
     (["Llama-3-8B", "--batch", str(10**30)], "batch must be between 1"),
     (["Llama-3-8B", "--batch", "many"], "must be a whole number"),
     (["Llama-3-8B", "--seq-q", "9", "--seq-kv", "4"], "at least seq_q 9"),
     (["Llama-3-8B", "--chunk", "4"], "decode: unknown field 'chunk'"),
     (["Llama-3-8B", "--seq-len", "4", "--seq-kv", "4"], "not both"),
-    (["Llama-3-8B", "--tp", "3"], "tp 3 does not divide heads"),
     (["Llama-3-8B", "--tp", "5000000000"], "tp must be a number of ranks"),
     (["Llama-3-8B", "--ep", "8"], "has no experts to spread"),
     (["Llama-3-8B", "--weights", "int3"], "unknown dtype"),
-    (["Llama-3-8B", "--kv", "int3"], "unknown dtype 'int3' (did you mean int32"),
     (["Llama-3-8B", "--activations", "int8"], "give weights (--weights) too"),
-    (["Llama-3-8B", "--overhead", "fast"], "fast"),
-    (["Llama-3-8B", "--utilisation", "compute=2"], "from 1e-06 to 1"),
     (["Llama-3-8B", "--against", "H2000"], "no datasheet of 'H2000'"),
-    (["Llama-3-8B", "--machine", "H100", "--machine", "GB200"], "--machine: is given more than once"),
-    (["Llama-3-8B", "--batch", "1", "--batch=1"], "--batch: is given more than once"),
-    (["Llama-3-8B", "--batch=--"], "--batch: '--' is no value"),
     (["Llama-3-8B", "--phase", "training", "--recompute", "some", "--ignore-memory"], "recompute must be one of"),
     (["DeepSeek-V3", "--phase", "training", "--ignore-memory"], "quantized"),
 ]
@@ -131,36 +114,3 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 @pytest.mark.parametrize(("arguments", "said"), BAD, ids=[" ".join(a) for a, _ in BAD])
 def test_bad_input_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert said in refused(arguments, capsys)
-
-
-def _without(key: str) -> str:
-    return json.dumps({name: value for name, value in LLAMA.items() if name != key})
-
-
-HOSTILE = {
-    "nothing": ("", "config.json"),
-    "no JSON": ("{", "config.json"),
-    "deep": ("[" * 200_000, "nested too deeply"),
-    "deep objects": ('{"a":' * 100_000 + "1" + "}" * 100_000, "nested too deeply"),
-    "many keys, one of them twice": ("{" + "".join(f'"k{i}": 0, ' for i in range(200_000)) + '"k199999": 1}', "twice"),
-    "a list": ("[1, 2]", "object"),
-    "huge integer": (json.dumps({**LLAMA, "hidden_size": 10**30}), "d_model must be between"),
-    "thousands of digits": (json.dumps(LLAMA)[:-1] + ', "hidden_size": ' + "9" * 10_000 + "}", ""),
-    "duplicate keys": (json.dumps(LLAMA)[:-1] + ', "hidden_size": 64}', "hidden_size"),
-    "NaN": (json.dumps({**LLAMA, "rope_theta": float("nan")}), "NaN"),
-    "infinity": (json.dumps({**LLAMA, "rope_theta": float("inf")}), "Infinity"),
-    "zero layers": (json.dumps({**LLAMA, "num_hidden_layers": 0}), "num_hidden_layers must be from 1"),
-    "negative": (json.dumps({**LLAMA, "num_attention_heads": -4}), "heads must be between"),
-    "text": (json.dumps({**LLAMA, "hidden_size": "4096"}), "hidden_size"),
-    "heads that do not divide": (json.dumps({**LLAMA, "num_key_value_heads": 7}), "kv_heads 7"),
-    "missing": (_without("hidden_size"), "hidden_size"),
-    "unknown model": (json.dumps({**LLAMA, "model_type": "lama"}), "lama"),
-    "binary": ("\0\1\2", "config.json"),
-}
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_configurations_are_one_line(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text, said = HOSTILE[name]
-    (tmp_path / "config.json").write_text(text)
-    assert said in refused([str(tmp_path)], capsys)

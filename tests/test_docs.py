@@ -17,30 +17,17 @@ from typing import Any
 import pytest
 
 import roofline
-from roofline.claims import Claim
 from roofline.comparison.matching import MOVED
 from roofline.hardware.datasheet import LISTS, NUMBERS, PEAKS, TEXTS
-from roofline.machine import (
-    FEWEST,
-    TOLERANCE,
-    Ceiling,
-    EmpiricalRoofline,
-    IntensityPoint,
-    Machine,
-    Plateau,
-    SizeCurve,
-    SizePoint,
-    SustainedSample,
-)
-from roofline.operators import OPERATORS, Operator
+from roofline.machine import FEWEST, TOLERANCE
+from roofline.operators import OPERATORS, LmHead, Operator, QuantizedMatmul
 from roofline.plot import PICTURES
-from roofline.results import Measurement
-from roofline.results.record import STATUSES, Bracket
+from roofline.results.record import STATUSES
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
-COUNTING, TIMING, FILES = (DOCS / "conventions" / f"{name}.md" for name in ("counting", "timing", "files"))
+COUNTING, TIMING = (DOCS / "conventions" / f"{name}.md" for name in ("counting", "timing"))
 ARCHITECTURE = DOCS / "architecture.md"
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 PAGES = [README, CONTRIBUTING, *sorted(DOCS.rglob("*.md"))]
@@ -402,8 +389,16 @@ def evaluate(formula: str, problem: Operator) -> int:
     return int(eval(formula.strip("`"), {"__builtins__": {}}, abbreviations(problem)))
 
 
+# Of no case, since their kernels take other dtypes.
+MORE = {"quantized_matmul": [QuantizedMatmul(dtype="fp8_e4m3")], "lm_head": [LmHead(weight_dtype="fp8_e4m3")]}
+
+
 def problems() -> list[Any]:
-    return [pytest.param([case.problem for case in operator.cases()], id=name) for name, operator in OPERATORS.items()]
+    """Every operator's cases and its defaults."""
+    return [
+        pytest.param([*(case.problem for case in operator.cases()), operator(), *MORE.get(name, ())], id=name)
+        for name, operator in OPERATORS.items()
+    ]
 
 
 @pytest.mark.parametrize("cases", problems())
@@ -480,30 +475,6 @@ def test_limits_are_those_of_the_code() -> None:
     assert (fit.HUBER, fit.WIDTH_FLOOR, fit.DRAWS, fit.SHARP, fit.MISFIT) == (0.02, 0.005, 500, 1 / 20, 0.10)
     assert (fit.ARTEFACT, fit.STEP, empirical.REACHES, empirical.SETTLED, empirical.SUSTAINED_S) == (0.05, 0.04, 0.95, 0.5, 10)
     assert (curve.LEAST, curve.FLAT, curve.NOISE[1], ALIGNED) == (3, 0.05, 0.05, 16)
-
-
-KINDS = {
-    "machine": Machine, "ceiling": Ceiling, "size curve": SizeCurve, "empirical roofline": EmpiricalRoofline,
-    "measurement": Measurement, "bracket": Bracket,
-}  # fmt: skip
-PARTS = (SizePoint, Plateau, IntensityPoint, SustainedSample, Claim)  # described in the row of the key that holds them
-
-
-@pytest.mark.parametrize("kind", [*KINDS.values(), *PARTS], ids=lambda kind: kind.__name__.lower())
-def test_file_keys_are_described(kind: type[Any]) -> None:
-    named = set(re.findall(r"`(\w+)`", section(FILES, "Files")))
-    keys = {field.name for field in dataclasses.fields(kind)} | set(getattr(kind, "derived_keys", ()))
-    assert keys <= named, f"docs/conventions/files.md does not describe {', '.join(sorted(keys - named))}"
-
-
-def test_file_keys_exist() -> None:
-    """No table row of a key that no file has."""
-    text = section(FILES, "Files")
-    for title, kind in KINDS.items():
-        table = re.split(rf"\| key of an? {title} \|", text)[1].partition("\n\n")[0]
-        stated = {name for row in rows(table, 2) for name in re.findall(r"`(\w+)`", row[0])}
-        keys = {field.name for field in dataclasses.fields(kind)} | set(getattr(kind, "derived_keys", ()))
-        assert stated == keys, title
 
 
 def test_hardware_keys_are_described() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from roofline.errors import Error
-from roofline.machine import Fit, fit_roofline, fmt_p, hierarchical_time_s
+from roofline.machine import Fit, fit_roofline, fmt_p
 from roofline.machine.fit import _curve
 
 BETA, PI = 38e9, 220e9  # bytes/s and FLOP/s: a knee at 5.79 FLOP/byte
@@ -293,38 +293,3 @@ def test_exponents_in_print() -> None:
     assert fmt_p(Estimate(value=12.0, low=5.1, high=math.inf)) == "p = 12 [5.1, > 20]"
     assert fmt_p(Estimate(value=math.inf, low=9.0, high=math.inf)) == "sharp (p > 20) [9.0, > 20]"
     assert fmt_p(Estimate(value=math.inf, low=math.inf, high=math.inf)) == "sharp (p > 20)"
-
-
-# -- the hierarchical form ------------------------------------------------------------------------------------------------
-
-
-def test_hierarchical_time_by_hand() -> None:
-    moved, rates = {"L1": 80e9, "DRAM": 38e9}, {"L1": 800e9, "DRAM": 38e9, "L3": 1.0}
-    # Terms: 0.1 s in L1, 1 s in DRAM, 110 / 220 = 0.5 s of arithmetic.
-    assert hierarchical_time_s(110e9, 220e9, moved, rates, math.inf) == pytest.approx(1.0)
-    assert hierarchical_time_s(110e9, 220e9, moved, rates, 1.0) == pytest.approx(1.6)
-    assert hierarchical_time_s(110e9, 220e9, moved, rates, 2.0) == pytest.approx(math.sqrt(0.01 + 1 + 0.25))
-    # Large exponents do not overflow; nothing takes no time.
-    assert hierarchical_time_s(110e9, 220e9, moved, rates, 5000.0) == pytest.approx(1.0)
-    assert hierarchical_time_s(0.0, 220e9, {"DRAM": 0.0}, rates, 3.0) == 0.0
-
-
-def test_one_level_is_the_fitted_curve() -> None:
-    found = fit_roofline(*sweep(4.0, noise=0.0))
-    x = np.geomspace(0.1, 100, 7)
-    times = hierarchical_time_s(x, PI, {"DRAM": np.ones(7)}, {"DRAM": BETA}, 4.0)
-    assert x / times == pytest.approx(found.at(x), rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ((1.0, 1.0, {}, {}, 0.5), "p must be at least 1"),
-        ((1.0, 1.0, {}, {}, math.nan), "p must be at least 1"),
-        ((1.0, 1.0, {"L2": 1.0}, {"L1": 1.0}, 2.0), "no bandwidth is given for L2, only for L1"),
-        ((1.0, 0.0, {}, {}, 2.0), "peak and bandwidths must be positive"),
-    ],
-)
-def test_bad_hierarchies(arguments: tuple[Any, ...], words: str) -> None:
-    with pytest.raises(Error, match=words):
-        hierarchical_time_s(*arguments)

@@ -332,7 +332,7 @@ EVERYTHING = """
     device = open_device()
     if device.backend != "cpu":
         device = open_device("cpu")
-    print(device.threads, len(device.core.clocks_hz()))
+    print(device.threads)
     for level in ("L1", "L2"):
         assert ready(device, CHASE, chase_problem(device, level), "dependent", level).sets[0].run() > 0
     for probe, variant in ((HOST_CALL, "call"), (LAUNCH, "pool")):
@@ -347,20 +347,10 @@ EVERYTHING = """
 def test_one_core() -> None:
     cpu = min(os.sched_getaffinity(0))
     first, *rest = alone(f"import os\nos.sched_setaffinity(0, [{cpu}])\n" + textwrap.dedent(EVERYTHING)).splitlines()
-    assert first == "1 1"
+    assert first == "1"
     assert "two threads are needed" in rest[0]
 
 
 @pytest.mark.parametrize("home", ["/proc", "/nowhere"], ids=["read_only", "missing"])
 def test_no_home(home: str) -> None:
     assert alone(EVERYTHING, HOME=home, XDG_CACHE_HOME=home, TMPDIR=home)
-
-
-def test_the_clock_of_every_core() -> None:
-    device = open_device("cpu")
-    together = device.core.clocks_hz()
-    assert len(together) == device.threads
-    alone_hz = device.core.clock_hz()
-    for clock_hz in together:
-        assert 0.3e9 < clock_hz < 8e9
-        assert clock_hz < 1.6 * alone_hz

@@ -17,7 +17,6 @@ import pytest
 
 import roofline
 from roofline import Attention, AttentionBackward, Error, Matmul, OutOfMemory, Policy, Relu, Softmax, Stream, Unsupported
-from roofline.machine import summary
 from roofline.measurement import attempt, default_device, open_device, timing
 from roofline.measurement.callables import stream_handle
 from roofline.measurement.devices import Device, provenance
@@ -304,23 +303,6 @@ def test_bad_callables(arguments: dict[str, Any], words: str) -> None:
         roofline.measure_callable(lambda: None, **{"policy": FAST, **arguments})
     with pytest.raises(Error, match="not callable"):
         roofline.measure_callable(3, flops=1, bytes=1)  # type: ignore[arg-type]
-
-
-def test_sampling_stops_by_the_interval_that_is_reported() -> None:
-    """Of independent samples, and of series in which each resembles the one before."""
-    from roofline._core import median_interval
-
-    rng = np.random.default_rng(0)
-    widened = 0
-    for count in (1, 3, 9, 10, 11, 50, 500):
-        for kept in (0.0, 0.5, 0.9, 0.999):
-            noise, samples = rng.standard_normal(count), np.empty(count)
-            for i in range(count):
-                samples[i] = noise[i] + (kept * samples[i - 1] if i else 0.0)
-            reported, plain = summary(samples), summary(sorted(samples, key=lambda x: (x * 1e6) % 1))
-            assert median_interval(samples) == pytest.approx((reported.median, reported.low, reported.high))
-            widened += reported.high - reported.low > plain.high - plain.low
-    assert widened >= 5, "some of them are correlated"
 
 
 def test_counts_of_numpy_are_numbers() -> None:

@@ -486,9 +486,3 @@ def test_pictures_take_words(capsys: pytest.CaptureFixture[str]) -> None:
         (lambda: plot.roofline_data("H100"), lambda: plot.roofline_data(h100)),
     ):  # fmt: skip
         assert words() == objects()
-
-
-
-def test_a_size_that_is_no_axis_is_refused() -> None:
-    with pytest.raises(Error, match="a range of sizes is written 1:1024"):
-        plot.decode_heatmap_data("H100", LLAMA, batch="8:1")

@@ -297,18 +297,6 @@ def test_a_foreign_folder_is_never_destroyed(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     assert begin(tmp_path) == tmp_path
     assert sorted(f.name for f in tmp_path.iterdir()) == ["notes.txt", "unfinished"]
-    (tmp_path / "results.jsonl").write_text('{"schema_version": 3}\n')
-    with pytest.raises(Error, match=r"results\.jsonl was not written by a report"):
-        begin(tmp_path)
-    (tmp_path / "results.jsonl").unlink()
-    (tmp_path / "report.md").write_text("# My own text\n")
-    with pytest.raises(Error, match=r"report\.md was not written by a report"):
-        begin(tmp_path)
-    (tmp_path / "report.md").unlink()
-    machine().save(tmp_path / "machine.json")
-    with pytest.raises(Error, match=r"machine\.json was not written by a report"):
-        begin(tmp_path)
-    (tmp_path / "machine.json").unlink()
 
     def unfinished_one(**more: bool) -> None:
         begin(tmp_path)

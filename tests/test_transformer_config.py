@@ -435,6 +435,7 @@ HOSTILE = [
     ("[" * 200_000, "not valid JSON"),
     ('{"a":' * 100_000 + "1" + "}" * 100_000, "not valid JSON"),
     ('{"model_type": "llama", "model_type": "gpt2"}', "twice"),
+    ("{" + "".join(f'"k{i}": 0, ' for i in range(200_000)) + '"k199999": 1}', "twice"),
     ('{"model_type": "llama", "hidden_size": NaN}', "NaN"),
     ('{"model_type": "llama", "hidden_size": ' + "9" * 5000 + "}", "not valid JSON"),
     ("[1, 2]", "one JSON object"),

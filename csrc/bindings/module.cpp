@@ -350,10 +350,6 @@ PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
       .def("kernels", &roofline::Device::kernels)
       .def("available_bytes", [](const roofline::Device& self) { return self.backend()->available_bytes(); })
       .def("clock_hz", [](const roofline::Device& self) { return self.backend()->clock_hz(); })
-      .def("clocks_hz", [](const roofline::Device& self) {
-        const Working working(*self.backend());
-        return self.backend()->clocks_hz();
-      })
       .def_property_readonly("turn", [](const roofline::Device& self) -> Turn& { return self.backend()->turn(); },
                              py::return_value_policy::reference_internal)
       .def("share_last_cache", [](const roofline::Device& self, std::int64_t bytes) {
@@ -389,10 +385,6 @@ PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
   m.attr("measuring") = py::cast(&measuring(), py::return_value_policy::reference);
   m.def("build_info", &describe_build);
   m.def("kernels", [](const std::string& backend) { return described(list_kernels(backend)); }, "backend"_a);
-  m.def("median_interval", [](const std::vector<double>& samples) {
-    const Interval interval = median_interval(samples);
-    return py::make_tuple(interval.median, interval.low, interval.high);
-  }, "samples"_a);
   m.def("set_library_path", &set_library_path, "name"_a, "path"_a);
   m.def("libraries", [] {
     py::list all;

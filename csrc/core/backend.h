@@ -90,7 +90,6 @@ class Backend {
 
   virtual double run_batch(const Batch& batch) = 0;  // seconds for the whole batch, finished
   virtual double clock_hz() = 0;                     // of the core at work, measured now; 0 where it cannot be
-  virtual std::vector<double> clocks_hz() { return {clock_hz()}; }  // of every thread's core while all of them work
 
   // What this machine gets of a last cache that it shares with others: plans and cold launches then go by it.
   virtual void share_last_cache(std::int64_t) {}

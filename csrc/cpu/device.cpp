@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -287,28 +286,6 @@ double Device::run_batch(const Batch& batch) {
 double Device::clock_hz() {
   double best = 0;
   for (int attempt = 0; attempt < 3; ++attempt) best = std::max(best, chain_hz());  // an interrupt only lengthens one
-  return best;
-}
-
-std::vector<double> Device::clocks_hz() {
-  // Cores change their clock within about a millisecond of others starting to work: longer than that first, then the fastest
-  // chain of each core, an interrupt only lengthening one. A core that is done works on until the last one is.
-  constexpr auto kSettle = std::chrono::milliseconds(5), kMeasure = std::chrono::milliseconds(5);
-  std::vector<double> best(threads());
-  std::atomic<int> waiting{threads()}, measuring{threads()};
-  pool_->pin();
-  pool_->run([&](int worker) {
-    using Clock = std::chrono::steady_clock;
-    waiting.fetch_sub(1);
-    while (waiting.load() != 0) chain_hz();
-    for (const auto end = Clock::now() + kSettle; Clock::now() < end;) chain_hz();
-    double fastest = 0;
-    for (const auto end = Clock::now() + kMeasure; Clock::now() < end;) fastest = std::max(fastest, chain_hz());
-    best[worker] = fastest;
-    measuring.fetch_sub(1);
-    while (measuring.load() != 0) chain_hz();
-  });
-  pool_->unpin();
   return best;
 }
 

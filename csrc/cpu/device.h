@@ -54,7 +54,6 @@ class Device final : public Backend, public Queue {
   int quickest(const std::string& what, int candidates, const std::function<Trial()>& prepare);
   double run_batch(const Batch& batch) override;
   double clock_hz() override;
-  std::vector<double> clocks_hz() override;
   double huge_page_share(const void* memory, std::size_t size) const override { return cpu::huge_page_share(memory, size); }
   void begin_load() override { pool_->begin_load(); }
   Load end_load() override { return pool_->end_load(); }

@@ -11,6 +11,7 @@
 #include "ops/pointer_chase.h"
 #include "ops/rows.h"
 #include "ops/stream.h"
+#include "thrown.h"
 
 namespace roofline {
 namespace {
@@ -19,16 +20,6 @@ float memory[64];
 
 Tensor tensor(const std::string& name, Shape shape, DType dtype = DType::fp32) {
   return {name, memory, dtype, std::move(shape), {}, Role::in};
-}
-
-template <class F>
-std::string message(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 // A valid layer_norm of 3 rows of 4 columns, to be spoilt one thing at a time.
@@ -45,7 +36,7 @@ Arguments layer_norm() {
 }
 
 std::string refusal(const Arguments& all) {
-  return message([&] { ops::LayerNorm::from(all); });
+  return message<Error>([&] { ops::LayerNorm::from(all); });
 }
 
 TEST(Arguments, AreTakenOutAsTheyWerePutIn) {
@@ -100,7 +91,7 @@ TEST(Arguments, WrongStrides) {
   Tensor dense = tensor("x", {3, 4});
   dense.strides = {4, 1};
   all.add(dense);
-  EXPECT_EQ(refusal(all), "no error");
+  EXPECT_NO_THROW(ops::LayerNorm::from(all));
 }
 
 TEST(Arguments, StridesOfDimensionsOfOneMeanNothing) {
@@ -139,7 +130,7 @@ TEST(Arguments, DimensionsThatOverflow) {
   EXPECT_NE(refusal(all).find("more than 2^63"), std::string::npos) << refusal(all);
   EXPECT_EQ(product({std::int64_t{1} << 31, std::int64_t{1} << 31}, "x"), std::int64_t{1} << 62);
   EXPECT_EQ(product({0, std::numeric_limits<std::int64_t>::max()}, "x"), 0);
-  EXPECT_NE(message([] { product({-1}, "x"); }).find("x: negative dimension in [-1]"), std::string::npos);
+  EXPECT_TRUE(has(message<Error>([] { product({-1}, "x"); }), "x: negative dimension in [-1]"));
 }
 
 TEST(Arguments, ValuesOfTheWrongKind) {
@@ -159,16 +150,16 @@ TEST(Arguments, ValuesOfTheWrongKind) {
 
 TEST(Arguments, MissingValue) {
   Arguments all("rms_norm", DType::fp32);
-  EXPECT_EQ(message([&] { ops::RmsNorm::from(all); }), "rms_norm: value 'rows' is missing");
+  EXPECT_EQ(message<Error>([&] { ops::RmsNorm::from(all); }), "rms_norm: value 'rows' is missing");
 }
 
 TEST(Arguments, UnknownWord) {
   Arguments all("stream", DType::fp32);
-  EXPECT_EQ(message([&] { ops::Stream::from(all); }), "stream: value 'access' is missing");
+  EXPECT_EQ(message<Error>([&] { ops::Stream::from(all); }), "stream: value 'access' is missing");
   all.add("access", std::string("sideways"));
-  EXPECT_NE(message([&] { ops::Stream::from(all); }).find("access must be one of read, write"), std::string::npos);
+  EXPECT_TRUE(has(message<Error>([&] { ops::Stream::from(all); }), "access must be one of read, write"));
   all.add("access", std::int64_t{1});
-  EXPECT_EQ(message([&] { ops::Stream::from(all); }), "stream: access must be a string");
+  EXPECT_EQ(message<Error>([&] { ops::Stream::from(all); }), "stream: access must be a string");
 }
 
 TEST(Arguments, StreamTakesPrefetchAndStrideOfReadsOnly) {
@@ -182,7 +173,7 @@ TEST(Arguments, StreamTakesPrefetchAndStrideOfReadsOnly) {
       all.add(name, value);
     all.add("in_flight_bytes", std::int64_t{0});
     all.add("factor", 3.0);
-    return message([&] { ops::Stream::from(all); });
+    return message<Error>([&] { ops::Stream::from(all); });
   };
   EXPECT_EQ(refusal("read", "t0", 1, 1), "stream: prefetch must be one of none, nta, got 't0'");
   EXPECT_EQ(refusal("copy", "nta", 1, 1), "stream: prefetch and stride are of read only, got access 'copy'");
@@ -198,14 +189,14 @@ TEST(Arguments, RowContractsCheckTheirTensors) {
   all.add("columns", std::int64_t{4});
   all.add("elements", std::int64_t{12});
   all.add("eps", 1e-6);
-  EXPECT_NE(message([&] { ops::Softmax::from(all); }).find("tensor 'x' is missing; expected fp32 [3, 4]"), std::string::npos);
-  EXPECT_NE(message([&] { ops::Relu::from(all); }).find("tensor 'x' is missing; expected fp32 [12]"), std::string::npos);
+  EXPECT_TRUE(has(message<Error>([&] { ops::Softmax::from(all); }), "tensor 'x' is missing; expected fp32 [3, 4]"));
+  EXPECT_TRUE(has(message<Error>([&] { ops::Relu::from(all); }), "tensor 'x' is missing; expected fp32 [12]"));
   all.add(tensor("x", {3, 4}));
-  EXPECT_NE(message([&] { ops::Softmax::from(all); }).find("tensor 'y' is missing; expected fp32 [3, 4]"), std::string::npos);
+  EXPECT_TRUE(has(message<Error>([&] { ops::Softmax::from(all); }), "tensor 'y' is missing; expected fp32 [3, 4]"));
   all.add(tensor("y", {3, 4}));
   EXPECT_EQ(ops::Softmax::from(all).columns, 4);
-  EXPECT_NE(message([&] { ops::RmsNorm::from(all); }).find("tensor 'weight' is missing; expected fp32 [4]"), std::string::npos);
-  EXPECT_NE(message([&] { ops::BiasRelu::from(all); }).find("tensor 'bias' is missing; expected fp32 [4]"), std::string::npos);
+  EXPECT_TRUE(has(message<Error>([&] { ops::RmsNorm::from(all); }), "tensor 'weight' is missing; expected fp32 [4]"));
+  EXPECT_TRUE(has(message<Error>([&] { ops::BiasRelu::from(all); }), "tensor 'bias' is missing; expected fp32 [4]"));
   all.add(tensor("x", {12}));
   all.add(tensor("y", {12}));
   EXPECT_EQ(ops::Relu::from(all).elements, 12);
@@ -213,7 +204,7 @@ TEST(Arguments, RowContractsCheckTheirTensors) {
 
 TEST(Arguments, PointerChase) {
   Arguments all("pointer_chase", DType::int32);
-  const auto refused = [&] { return message([&] { ops::PointerChase::from(all); }); };
+  const auto refused = [&] { return message<Error>([&] { ops::PointerChase::from(all); }); };
   all.add("hops", std::int64_t{3});
   all.add("pages", std::string("huge"));
   all.add("size_bytes", std::int64_t{100});
@@ -233,7 +224,7 @@ TEST(Arguments, PointerChase) {
 
 TEST(Arguments, CoreToCore) {
   Arguments all("core_to_core", DType::fp32);
-  const auto refused = [&] { return message([&] { ops::CoreToCore::from(all); }); };
+  const auto refused = [&] { return message<Error>([&] { ops::CoreToCore::from(all); }); };
   all.add("first", std::int64_t{1});
   all.add("second", std::int64_t{1});
   all.add("rounds", std::int64_t{1} << 30);
@@ -256,12 +247,12 @@ TEST(DTypes, HaveOneSpelling) {
   }
   EXPECT_EQ(size_bytes(DType::fp64), 8);
   EXPECT_EQ(size_bytes(DType::int8), 1);
-  EXPECT_EQ(message([] { size_bytes(DType::nvfp4); }), "elements of 4 bits have no size in bytes");
+  EXPECT_EQ(message<Error>([] { size_bytes(DType::nvfp4); }), "elements of 4 bits have no size in bytes");
   for (const auto& [elements, bytes] : {std::pair{0, 0}, {1, 1}, {2, 1}, {3, 2}, {15, 8}, {16, 8}, {17, 9}}) {
     EXPECT_EQ(size_bytes(DType::int4, elements), bytes);
     EXPECT_EQ(size_bytes(DType::bf16, elements), 2 * elements);
   }
-  EXPECT_EQ(message([] { dtype_named("float"); }), "unknown dtype 'float': use one of fp64, fp32, fp16, bf16, int32, int8, "
+  EXPECT_EQ(message<Error>([] { dtype_named("float"); }), "unknown dtype 'float': use one of fp64, fp32, fp16, bf16, int32, int8, "
                                                       "fp8_e4m3, tf32, int4, nvfp4, fp8_e8m0, fp8_e5m2");
 }
 

@@ -1,7 +1,7 @@
-// Attention of many queries, in three passes and tiled, on every instruction set and in every element against long double: remainders of
-// queries, keys and columns, groups of heads, masks, growing scores, logarithms of sums; tiled also windows, sinks, pages, keys of
-// two parts, capped scores, caches of every element; with guard zones around what is written. AVX-512 also runs by SIMDe's
-// emulation.
+// Attention of many queries, in three passes and tiled, on every instruction set and in every element against long double:
+// remainders of queries, keys and columns, groups of heads, masks, growing scores, logarithms of sums; tiled also windows, sinks,
+// pages, keys of two parts, capped scores, caches of every element; with guard zones around what is written. AVX-512 also runs by
+// SIMDe's emulation.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -222,7 +222,8 @@ void run(const AttentionTiledKernels& kernels, const Shape& shape, Tensors<T, K>
   const bool value_panel = kCachedOf<K> != Cached::fp32 || shape.page_size;
   const bool key_panel = kernels.gathers_keys(kCachedOf<K>, key_dim, shape.rope_dim, shape.page_size > 0);
   const double unit = Cached::unit(kCachedOf<K>);
-  Guarded<char> workspace(kernels.word_bytes * kernels.workspace_words(query_block, kv_block, key_dim, values, key_panel, value_panel));
+  Guarded<char> workspace(kernels.word_bytes *
+                          kernels.workspace_words(query_block, kv_block, key_dim, values, key_panel, value_panel));
   for (std::int64_t row = 0; row < shape.rows(); row += query_block) {
     const std::int64_t rows = std::min(query_block, shape.rows() - row), whole = DecodeKernels<float>::whole(rows);
     AttentionBlock block = {
@@ -245,7 +246,8 @@ void run(const AttentionTiledKernels& kernels, const Shape& shape, Tensors<T, K>
     const float* const sinks = std::exchange(block.sinks, nullptr);
     for (std::int64_t range = 0; range < shape.ranges; ++range) {
       block.first = shape.seq_kv * range / shape.ranges, block.last = shape.seq_kv * (range + 1) / shape.ranges;
-      block.out = out.data() + range * whole * values, block.top = top.data() + range * whole, block.sum = sum.data() + range * whole;
+      block.out = out.data() + range * whole * values, block.top = top.data() + range * whole,
+      block.sum = sum.data() + range * whole;
       kernels.of[kElementOf<T>](block);
     }
     decode_scalar.combine[kElementOf<T>]({
@@ -388,7 +390,8 @@ TEST_P(AttentionTiledTest, RangesOfKeys) {
       for (const double growth : {0.0, 0.01}) {
         check(table(), {.group = 3, .seq_q = 21, .seq_kv = 133, .head_dim = 24, .causal = true, .kv_block = 48, .growth = growth,
                         .rope_dim = 8, .value_dim = 24, .window = window, .sinks = window > 0, .ranges = ranges});
-        check(table(), {.group = 1, .seq_q = 40, .seq_kv = 50, .head_dim = 16, .growth = growth, .page_size = 16, .ranges = ranges});
+        check(table(),
+              {.group = 1, .seq_q = 40, .seq_kv = 50, .head_dim = 16, .growth = growth, .page_size = 16, .ranges = ranges});
       }
 }
 
@@ -396,16 +399,18 @@ TEST_P(AttentionTiledTest, RangesOfKeys) {
 TEST_P(AttentionTiledTest, FewQueriesOfWideKeys) {
   for (const std::int64_t rows : {7, 8, 9, 16})
     for (const std::int64_t ranges : {0, 3}) {
-      check(table(), {.group = rows, .seq_q = 1, .seq_kv = 37, .head_dim = 272, .kv_block = 24, .growth = 0.01, .rope_dim = 22, .ranges = ranges});
+      check(table(), {.group = rows, .seq_q = 1, .seq_kv = 37, .head_dim = 272, .kv_block = 24, .growth = 0.01, .rope_dim = 22,
+                      .ranges = ranges});
       check(table(), {.group = rows, .seq_q = 1, .seq_kv = 30, .head_dim = 512, .rope_dim = 64, .ranges = ranges});
       check(table(), {.group = rows, .seq_q = 1, .seq_kv = 30, .head_dim = 128, .ranges = ranges});
       check(table(), {.group = rows, .seq_q = 1, .seq_kv = 25, .head_dim = 257, .rope_dim = 3, .value_dim = 41, .ranges = ranges});
     }
   for (const std::int64_t values : {2, 16, 18, 46, 64})
     for (const std::int64_t window : {0, 20}) {
-      check(table(), {.group = 3, .seq_q = 5, .seq_kv = 37, .head_dim = 256, .causal = true, .kv_block = 24, .value_dim = values, .window = window,
-                      .sinks = true, .softcap = window ? 3.0 : 0.0});
-      check(table(), {.group = 2, .seq_q = 8, .seq_kv = 37, .head_dim = 320, .causal = true, .value_dim = values, .window = window, .page_size = 16});
+      check(table(), {.group = 3, .seq_q = 5, .seq_kv = 37, .head_dim = 256, .causal = true, .kv_block = 24, .value_dim = values,
+                      .window = window, .sinks = true, .softcap = window ? 3.0 : 0.0});
+      check(table(), {.group = 2, .seq_q = 8, .seq_kv = 37, .head_dim = 320, .causal = true, .value_dim = values, .window = window,
+                      .page_size = 16});
     }
 }
 

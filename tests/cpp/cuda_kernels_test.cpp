@@ -193,8 +193,8 @@ TYPED_TEST(Rows, Normalisations) {
       for (std::int64_t i = 0; i < c.rows * c.columns; ++i)
         total[i] = to_float(from_float<T>(static_cast<float>(x[i] + residual[i])));
       std::memset(static_cast<void*>(y.data), 0xFF, c.rows * c.columns * sizeof(T));
-      emulated::launch(grid, plan.threads, plan.kept ? rms_norm_kept<T, true> : rms_norm_looped<T, true>, x.data, weight.data, residual.data,
-                       y.data, work);
+      emulated::launch(grid, plan.threads, plan.kept ? rms_norm_kept<T, true> : rms_norm_looped<T, true>, x.data, weight.data,
+                       residual.data, y.data, work);
       for (std::int64_t row = 0; row < c.rows; ++row) {
         double squares = 0;
         for (std::int64_t i = 0; i < c.columns; ++i) squares += total[row * c.columns + i] * total[row * c.columns + i];

@@ -1,6 +1,6 @@
-// Attention of few queries on every instruction set and of every element, and in fp64, against long double: all rows and remainders, masks, windows,
-// sinks, pages, more columns of the keys, ranges of keys that some rows do not see, growing scores, with guard zones around what is
-// written. AVX-512 also runs by SIMDe's emulation (table decode_simde).
+// Attention of few queries on every instruction set and of every element, and in fp64, against long double: all rows and
+// remainders, masks, windows, sinks, pages, more columns of the keys, ranges of keys that some rows do not see, growing scores,
+// with guard zones around what is written. AVX-512 also runs by SIMDe's emulation (table decode_simde).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +13,6 @@
 
 #include "cpu/decode_kernels.h"
 #include "cpu/isa.h"
-#include "floats.h"
 #include "guarded.h"
 #include "tested.h"
 
@@ -113,8 +112,8 @@ class DecodeTestOf : public TableTest<DecodeKernels<Number>> {
   const Kernels& table() const { return *this->GetParam().table; }
 
   // All keys, which every row sees.
-  void run(Element element, Guarded<Number>& q, Cache& k, Cache& v, Guarded<Number>& workspace, Number* out, Number* top, Number* sum,
-           std::int64_t rows, std::int64_t head_dim, std::int64_t keys) const {
+  void run(Element element, Guarded<Number>& q, Cache& k, Cache& v, Guarded<Number>& workspace, Number* out, Number* top,
+           Number* sum, std::int64_t rows, std::int64_t head_dim, std::int64_t keys) const {
     DecodePart<Number> part{};
     part.q = q.data(), part.k = k.at(0), part.v = v.at(0), part.workspace = workspace.data();
     part.out = out, part.top = top, part.sum = sum;
@@ -192,7 +191,8 @@ class DecodeTestOf : public TableTest<DecodeKernels<Number>> {
       std::vector<long double> weights;
       for (std::int64_t key = first; key < end; ++key) {
         long double score = 0;
-        for (std::int64_t d = 0; d < head_dim; ++d) score += static_cast<long double>(q.value(row * head_dim + d)) * k.value(row_of(key) * head_dim + d);
+        for (std::int64_t d = 0; d < head_dim; ++d)
+          score += static_cast<long double>(q.value(row * head_dim + d)) * k.value(row_of(key) * head_dim + d);
         for (std::int64_t d = 0; d < shape.rope_dim; ++d)
           score += static_cast<long double>(q_rope.value(row * shape.rope_dim + d)) * rope.value(row_of(key) * shape.rope_dim + d);
         score *= scale;
@@ -202,7 +202,9 @@ class DecodeTestOf : public TableTest<DecodeKernels<Number>> {
       const long double top = std::max(sink, *std::max_element(weights.begin(), weights.end()));
       for (long double& weight : weights) weight = std::exp(weight - top);
       const long double sum = std::accumulate(weights.begin(), weights.end(), std::exp(sink - top));
-      ASSERT_NEAR(logsumexp[row], static_cast<double>(top + std::log(sum)), tolerance + 2e-7 * (1 + std::fabs(static_cast<double>(top)))) << "row " << row;
+      ASSERT_NEAR(logsumexp[row], static_cast<double>(top + std::log(sum)),
+                  tolerance + 2e-7 * (1 + std::fabs(static_cast<double>(top))))
+          << "row " << row;
       for (std::int64_t d = 0; d < head_dim; ++d) {
         long double wanted = 0;
         for (std::int64_t key = first; key < end; ++key)

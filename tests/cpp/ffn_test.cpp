@@ -1,5 +1,5 @@
-// What becomes of the sums of int8 products in a feed-forward block, on every instruction set against double, at all lengths, with guard
-// zones around what is written. AVX-512 also runs by SIMDe's emulation.
+// What becomes of the sums of int8 products in a feed-forward block, on every instruction set against double, at all lengths, with
+// guard zones around what is written. AVX-512 also runs by SIMDe's emulation.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 #include "cpu/ffn_kernels.h"
 #include "cpu/isa.h"
-#include "floats.h"
+#include "guarded.h"
 #include "tested.h"
 
 namespace roofline::cpu {
@@ -99,7 +99,8 @@ TEST_P(FfnTest, ScalesInPlace) {
 
 TEST_P(FfnTest, TiesGoToEvenAndWhatIsTooLargeIsTheLargest) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  const float scales[] = {0.5f, 1.5f, 2.5f, 126.5f, 127.5f, 300.0f, 1e30f, kInfinity, -0.5f, std::numeric_limits<float>::quiet_NaN()};
+  const float scales[] = {0.5f,   1.5f,  2.5f,      126.5f, 127.5f,
+                          300.0f, 1e30f, kInfinity, -0.5f,  std::numeric_limits<float>::quiet_NaN()};
   const int relu[] = {0, 2, 2, 126, 127, 127, 127, 127, 0};
   const int swiglu[] = {0, -2, -2, -126, -128, -128, -128, -128, 0, 0};  // of -x, with a gate that is 1 after all
   for (int i = 0; i < 10; ++i) {

@@ -1,5 +1,6 @@
-// The parts of a matrix product on every instruction set against double: every number of rows of a tile, remainders of columns and of
-// blocks of inner, ranges of strips, every dtype of b, with guard zones around what is written. AVX-512 also runs by SIMDe's emulation.
+// The parts of a matrix product on every instruction set against double: every number of rows of a tile, remainders of columns and
+// of blocks of inner, ranges of strips, every dtype of b, with guard zones around what is written. AVX-512 also runs by SIMDe's
+// emulation.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,7 +10,7 @@
 
 #include "cpu/gemm_kernels.h"
 #include "cpu/isa.h"
-#include "floats.h"
+#include "guarded.h"
 #include "tested.h"
 
 namespace roofline::cpu {
@@ -58,7 +59,8 @@ class GemmTest : public TableTest<GemmKernels> {
     const float steps = type == Stored::fp8_e4m3 ? 8 : 128;
     std::vector<float> all(n);
     for (std::int64_t i = 0; i < n; ++i)
-      all[i] = static_cast<float>(std::fmax(-steps, std::fmin(steps - 1, std::round(random_uniform(seed, i) * (steps - 1))))) / steps;
+      all[i] =
+          static_cast<float>(std::fmax(-steps, std::fmin(steps - 1, std::round(random_uniform(seed, i) * (steps - 1))))) / steps;
     return all;
   }
 
@@ -92,7 +94,8 @@ class GemmTest : public TableTest<GemmKernels> {
   // Strips before `first` and of the last `skipped` are not written.
   void check(std::int64_t rows, std::int64_t columns, std::int64_t inner, std::int64_t inner_block, bool few, Stored type,
              std::int64_t first = 0, std::int64_t skipped = 0) const {
-    SCOPED_TRACE(testing::Message() << rows << " x " << columns << " x " << inner << (few ? " few " : " block ") << kNames[index(type)]);
+    SCOPED_TRACE(testing::Message() << rows << " x " << columns << " x " << inner << (few ? " few " : " block ")
+                                    << kNames[index(type)]);
     const GemmKernels& table = *GetParam().table;
     const bool integers = type == Stored::int8;
     const std::int64_t per_word = table.numbers[index(type)];
@@ -120,8 +123,8 @@ class GemmTest : public TableTest<GemmKernels> {
     const std::vector<float> before(c.data(), c.data() + rows * columns);
     table.pack[index(type)](b_bits.data(), packed.data(), columns, inner, 0, strips);
     GemmPart part{.a = widened ? static_cast<const void*>(wide.data()) : a_bits.data(), .b = packed.data(), .c = c.data(),
-                  .workspace = workspace.data(), .rows = rows, .columns = columns, .c_stride = columns, .inner = words, .first = first,
-                  .last = last, .inner_block = inner_block, .a_stored = widened ? Stored::fp32 : type,
+                  .workspace = workspace.data(), .rows = rows, .columns = columns, .c_stride = columns, .inner = words,
+                  .first = first, .last = last, .inner_block = inner_block, .a_stored = widened ? Stored::fp32 : type,
                   .streams = GemmKernels::kMostStreams};
     (few ? table.few : table.block)[index(type)](part);
     // The same, bit for bit, however many streams there are, and where a is packed before.
@@ -140,7 +143,8 @@ class GemmTest : public TableTest<GemmKernels> {
       from.a = a_bits.data(), from.a_stored = type;
       for (std::int64_t k = 0; k < words; k += inner_block)
         table.pack_a(from, k, std::min(inner_block, words - k), as_they_lie.data() + k * table.panel_rows(rows));
-      for (std::int64_t i = 0; i < table.panel_rows(rows) * words; ++i) ASSERT_EQ(std::memcmp(&as_they_lie[i], &panels[i], 4), 0) << "at " << i;
+      for (std::int64_t i = 0; i < table.panel_rows(rows) * words; ++i)
+        ASSERT_EQ(std::memcmp(&as_they_lie[i], &panels[i], 4), 0) << "at " << i;
       EXPECT_TRUE(as_they_lie.guarded());
     }
     // Rounded as `narrow` does, into rows of a wider matrix.
@@ -213,8 +217,9 @@ TEST_P(GemmTest, SumsOfInt8AreExact) {
   std::vector<std::int32_t> c(table.width);
   table.widen[index(Stored::int8)](least.data(), a.data(), words);
   table.pack[index(Stored::int8)](least.data(), packed.data(), table.width, kInner, 0, 1);
-  table.few[index(Stored::int8)]({.a = a.data(), .b = packed.data(), .c = reinterpret_cast<float*>(c.data()), .workspace = workspace.data(),
-                                  .rows = 1, .columns = table.width, .c_stride = table.width, .inner = words, .first = 0, .last = 1});
+  table.few[index(Stored::int8)]({.a = a.data(), .b = packed.data(), .c = reinterpret_cast<float*>(c.data()),
+                                  .workspace = workspace.data(), .rows = 1, .columns = table.width, .c_stride = table.width,
+                                  .inner = words, .first = 0, .last = 1});
   for (const std::int32_t sum : c) EXPECT_EQ(sum, kInner * 128 * 128);
 }
 

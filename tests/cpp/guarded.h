@@ -61,6 +61,7 @@ class Guarded {
     const auto address = reinterpret_cast<std::uintptr_t>(memory_.data() + kGuard);
     first_ = kGuard + static_cast<std::int64_t>((64 - address % 64) % 64) + offset * static_cast<std::int64_t>(sizeof(T));
   }
+  std::int64_t size() const { return n_; }
   T* data() { return reinterpret_cast<T*>(memory_.data() + first_); }
   T& operator[](std::int64_t i) { return data()[i]; }
   double value(std::int64_t i) { return value_of(data()[i]); }
@@ -82,6 +83,14 @@ class Guarded {
   std::int64_t n_;
   std::int64_t first_;
   std::vector<unsigned char> memory_;
+};
+
+class Floats : public Guarded<float> {
+ public:
+  using Guarded::Guarded;
+  void fill(std::uint64_t seed, double scale = 1, double shift = 0) {
+    for (std::int64_t i = 0; i < size(); ++i) data()[i] = static_cast<float>(random_uniform(seed, i) * scale + shift);
+  }
 };
 
 }  // namespace roofline::cpu

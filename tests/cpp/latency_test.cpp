@@ -117,13 +117,5 @@ TEST(Memory, OfBothKindsOfPages) {
     }
 }
 
-TEST(Clocks, OnePerThread) {
-  Device device(0);
-  const std::vector<double> clocks = device.clocks_hz();
-  ASSERT_EQ(clocks.size(), static_cast<std::size_t>(device.threads()));
-  for (const double clock_hz : clocks) EXPECT_GT(clock_hz, 1e6);
-  EXPECT_LT(*std::max_element(clocks.begin(), clocks.end()), 1e11);
-}
-
 }  // namespace
 }  // namespace roofline::cpu

@@ -9,7 +9,7 @@
 
 #include "cpu/gemm_kernels.h"
 #include "cpu/isa.h"
-#include "floats.h"
+#include "guarded.h"
 #include "tested.h"
 
 namespace roofline::cpu {

@@ -15,7 +15,6 @@
 #include "cpu/isa.h"
 #include "cpu/kernels.h"
 #include "cpu/rows_kernels.h"
-#include "floats.h"
 #include "guarded.h"
 #include "tested.h"
 

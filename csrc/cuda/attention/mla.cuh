@@ -108,13 +108,7 @@ ROOFLINE_DEVICE void mla_attention(const MlaWork& work) {
       wait_copies<0>();  // the queries are the youngest group
     first_fill = 0;
 
-    float sums[kRowTiles][kDims][4];
-#pragma unroll
-    for (int m = 0; m < kRowTiles; ++m)
-#pragma unroll
-      for (int d = 0; d < kDims; ++d)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) sums[m][d][i] = 0.f;
+    float sums[kRowTiles][kDims][4] = {};
     float row_max = -INFINITY, row_sum = 0.f;
 
     for (; step < unit_steps && left > 0; ++step, --left) {

@@ -103,13 +103,7 @@ ROOFLINE_DEVICE void tiled_attention(const TiledWork& work) {
   const int k_start = swizzled<kRowChunks>(across.row, across.column), v_start = q_start;
   const std::uint32_t q_address = shared_address(warp_row * kRowChunks * kChunkBytes);
 
-  float sums[kRowTiles][kDims][4];
-#pragma unroll
-  for (int m = 0; m < kRowTiles; ++m)
-#pragma unroll
-    for (int d = 0; d < kDims; ++d)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) sums[m][d][i] = 0.f;
+  float sums[kRowTiles][kDims][4] = {};
   float row_max[kRowTiles][2], row_sum[kRowTiles][2];
 #pragma unroll
   for (int m = 0; m < kRowTiles; ++m)
@@ -132,13 +126,7 @@ ROOFLINE_DEVICE void tiled_attention(const TiledWork& work) {
     const bool seen = key < warp_keys;
     std::uint32_t p[kRowTiles][kKeyTiles / 2][4];
     if (seen) {
-      float scores[kRowTiles][kKeyTiles][4];
-#pragma unroll
-      for (int m = 0; m < kRowTiles; ++m)
-#pragma unroll
-        for (int n = 0; n < kKeyTiles; ++n)
-#pragma unroll
-          for (int i = 0; i < 4; ++i) scores[m][n][i] = 0.f;
+      float scores[kRowTiles][kKeyTiles][4] = {};
 #pragma unroll
       for (int step = 0; step < kRowChunks / 2; ++step) {
         std::uint32_t a[kRowTiles][4];

@@ -99,15 +99,7 @@ ROOFLINE_DEVICE void grouped_product(const GroupedWork& work) {
 
     synchronize();  // every warp has read what the item before left in the ring
     for (int step = 0; step < work.slots - 1; ++step) fill(step, step);
-    float sums[kTiles][2][2][4];
-#pragma unroll
-    for (int m = 0; m < kTiles; ++m)
-#pragma unroll
-      for (int half = 0; half < 2; ++half)
-#pragma unroll
-        for (int n = 0; n < 2; ++n)
-#pragma unroll
-          for (int i = 0; i < 4; ++i) sums[m][half][n][i] = 0.f;
+    float sums[kTiles][2][2][4] = {};
 
     int slot = 0;
     for (int step = 0; step < steps; ++step) {

@@ -47,7 +47,7 @@ class Cpu:
     quota: float | None = None
 
     def widest(self) -> str:
-        """Of `WIDTHS`; empty where the CPU is no x86."""
+        """The widest of `WIDTHS` that the CPU has; empty where it is no x86."""
         return next((width for width in reversed(WIDTHS) if width in self.isas), "") if "neon" not in self.isas else ""
 
 
@@ -128,7 +128,7 @@ def _limited(cpu: Cpu, facts: Facts) -> Reason | None:
 
 
 def _number(text: str) -> int:
-    """Of threads; the first of a list, as OMP_NUM_THREADS may be one."""
+    """The number of threads in a variable; OMP_NUM_THREADS may be a list, and its first number counts."""
     first = text.split(",")[0].strip()
     return int(first) if first.isdigit() else 0
 

@@ -8,7 +8,7 @@ from .ceiling import UNVERIFIED, Ceiling, fmt_modes
 from .curve import Plateau, SizeCurve, SizePoint
 from .empirical import EmpiricalRoofline, IntensityPoint, SustainedSample, last_half
 from .files import to_json
-from .fit import Estimate, Fit, fit_roofline, fmt_p, hierarchical_time_s
+from .fit import Estimate, Fit, fit_roofline, fmt_p
 from .given import Given, machine_of, machines_of
 from .kernel_time import KernelTime
 from .machine import ACCESS_FALLBACK, Machine, load_machines, save_machines
@@ -49,7 +49,6 @@ __all__ = [
     "fmt_p",
     "grouped",
     "held_by",
-    "hierarchical_time_s",
     "last_half",
     "lasting_capacity",
     "load_machines",

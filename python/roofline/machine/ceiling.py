@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -13,7 +13,7 @@ from ..dtypes import dtype as known_dtype
 from ..errors import Error
 from ..operators.base import MIXES
 from ..probes import LEVELS, RATE_UNITS, TRANSFERS, UNITS, Probe, probe_named
-from ..reading import Amount, Sample, Scalars, Text, Whole, build
+from ..reading import Amount, Sample, Scalars, Text, Whole
 from ..units import RATES, fmt_percent, fmt_si, within
 from .facts import StatedConditions, StatedPlan
 from .statistics import Mode, Summary, modes, summary
@@ -236,9 +236,3 @@ class Ceiling(Shown):
             "summary": dataclasses.asdict(self.summary),
             "modes": [dataclasses.asdict(mode) for mode in self.modes],
         }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any], *, where: str = "ceiling") -> Ceiling:
-        """The inverse of `to_dict`. Raises Error naming `where` and the key."""
-        made: Ceiling = build(cls, data, where=where)
-        return made

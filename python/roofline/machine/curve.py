@@ -17,7 +17,7 @@ from ..errors import Error
 from ..operators.base import MIXES
 from ..probes import CACHES, memory_level
 from ..probes.levels import curve_capacity, lasting_capacity
-from ..reading import Sample, Scalars, Text, Whole, build
+from ..reading import Sample, Scalars, Text, Whole
 from ..units import fmt_bytes, fmt_percent, fmt_si
 from .ceiling import one_of
 from .statistics import Summary, summary
@@ -203,12 +203,6 @@ class SizeCurve:
         stated = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         points = [{"size_bytes": p.size_bytes, "samples": list(p.samples), "problem": dict(p.problem)} for p in self.points]
         return {**stated, "points": points, "plateaus": [dataclasses.asdict(plateau) for plateau in self.plateaus(facts)]}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any], *, where: str = "size curve") -> SizeCurve:
-        """The inverse of `to_dict`. Raises Error naming `where` and the key."""
-        made: SizeCurve = build(cls, data, where=where)
-        return made
 
 
 # -- finding plateaus ---------------------------------------------------------------------------------------------------------

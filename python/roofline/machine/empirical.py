@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -13,7 +13,7 @@ from ..dtypes import dtype as known_dtype
 from ..errors import Error
 from ..operators.base import MIXES
 from ..probes import LEVELS
-from ..reading import Intensity, Rate, Scalars, Seconds, Text, Whole, build
+from ..reading import Intensity, Rate, Scalars, Seconds, Text, Whole
 from ..units import fmt_number, fmt_percent, fmt_si
 from .ceiling import Ceiling, one_of
 from .fit import Fit, fit_roofline
@@ -159,7 +159,7 @@ class EmpiricalRoofline:
         return summary(sample.flops_per_s for sample in self.settled).median if self.settled else None
 
     def peers(self, ceilings: Sequence[Ceiling]) -> tuple[Ceiling | None, Ceiling | None]:
-        """Of `ceilings`, the bandwidth and the compute roof that this sweep approaches: same level and access, same arithmetic."""
+        """The bandwidth and the compute roof in `ceilings` that this sweep approaches: same level and access, same arithmetic."""
 
         def best(kind: str, **wanted: str) -> Ceiling | None:
             same = [c for c in ceilings if c.kind == kind and c.is_roof and c.source == "measured" and c.threads == self.threads]
@@ -221,9 +221,3 @@ class EmpiricalRoofline:
             "burst_flops_per_s": self.burst_flops_per_s,
             "sustained_flops_per_s": self.sustained_flops_per_s,
         }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any], *, where: str = "empirical roofline") -> EmpiricalRoofline:
-        """The inverse of `to_dict`. Raises Error naming `where` and the key."""
-        made: EmpiricalRoofline = build(cls, data, where=where)
-        return made

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,29 +109,6 @@ def fmt_p(p: Estimate) -> str:
     if math.isinf(p.value):
         return "sharp (p > 20)" if math.isinf(p.low) else f"sharp (p > 20) [{', '.join(ends)}]"
     return f"p = {fmt_number(p.value, 2)} [{', '.join(ends)}]"
-
-
-def hierarchical_time_s(
-    flops: ArrayLike, peak: ArrayLike, bytes_by_level: Mapping[str, ArrayLike], bandwidths: Mapping[str, ArrayLike], p: float
-) -> Floats:
-    """Time by t^p = sum over levels (bytes / bandwidth)^p + (flops / peak)^p; p = infinity is the longest term.
-
-    Shapes broadcast. Raises Error for p < 1, a level without a bandwidth, and rates that are not positive.
-    """
-    if not p >= 1:
-        raise Error(f"the exponent p must be at least 1 (times add), got {p!r:.80}")
-    missing = [level for level in bytes_by_level if level not in bandwidths]
-    if missing:
-        raise Error(f"no bandwidth is given for {', '.join(missing)}, only for {', '.join(bandwidths) or 'nothing'}")
-    pairs = [(flops, peak), *((moved, bandwidths[level]) for level, moved in bytes_by_level.items())]
-    if not all(np.all(np.asarray(rate, dtype=np.float64) > 0) for _, rate in pairs):
-        raise Error("peak and bandwidths must be positive")
-    terms = np.stack(np.broadcast_arrays(*(np.asarray(w, dtype=np.float64) / np.asarray(r, dtype=np.float64) for w, r in pairs)))
-    longest = terms.max(axis=0)
-    if math.isinf(p):
-        return np.asarray(longest)
-    shares = np.divide(terms, longest, out=np.zeros_like(terms), where=longest > 0)
-    return np.asarray(longest * np.sum(shares**p, axis=0) ** (1 / p))
 
 
 # -- the optimisation: every row of the arrays is one data set (the data, or a bootstrap draw) ---------------------------------

@@ -118,13 +118,6 @@ def allocate_all(device: Device, problem: Operator, seed: int) -> dict[str, Held
     return {spec.name: allocate_one(device, problem, spec, index, seed) for index, spec in enumerate(problem.tensors())}
 
 
-def restore(tensors: Mapping[str, Held]) -> None:
-    """Tensors that are updated in place hold again what they held before the first launch."""
-    for held in tensors.values():
-        if held.before is not None:
-            held.memory.write(held.before(), held.offset)
-
-
 def huge_page_share(tensors: Iterable[Held]) -> float | None:
     """Share of the memory of tensors of 2 MiB and more that lies in huge pages; None without such, or where unknown."""
     seen = {t.memory: t.touched() if t.touched else t.memory.size_bytes for t in tensors if t.spec.size_bytes >= HUGE_PAGE_BYTES}
@@ -183,7 +176,7 @@ def _rows(problem: Operator, seed: int) -> Array | None:
 
 
 def check(problem: Operator, tensors: Mapping[str, Held], seed: int = 0) -> dict[str, Any]:
-    """Outputs against the float64 reference, and guard zones. Tensors updated in place must have seen one launch (`restore`).
+    """Outputs against the float64 reference, and guard zones. Tensors updated in place must have seen one launch.
 
     Returns {"checked", "rows" (0: all), "max_error", "tolerance", "passed", "reason"}; the error is |difference| over
     absolute + relative tolerance x |reference|, so that 1 is the limit, and max_error is absolute.

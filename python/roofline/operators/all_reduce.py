@@ -38,7 +38,7 @@ class AllReduce(Sum):
         return (TensorSpec(name="x", shape=(self.elements,), dtype=self.dtype, role="in_out"),)
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
-        """Of the rank that adds up the first chunk. partial: that chunk of the others; finished: theirs. rows: of elements."""
+        """On the rank that adds up the first chunk. partial: that chunk of the others; finished: theirs. rows: of elements."""
         own = self.summed(tensors["x"], tensors["partial"])
         whole = np.concatenate([own, tensors["finished"].reshape(-1)])[: self.elements]
         return {"x": whole if rows is None else whole[rows]}

@@ -223,7 +223,7 @@ class Attention(Masked):
         )
 
     def kv_bytes(self) -> tuple[int, int]:
-        """Of K and V: all, and of one KV head."""
+        """Bytes of K and V: of all heads, and of one KV head."""
         _, k, v = self.inputs()
         both = k.size_bytes + v.size_bytes
         return both, both // (self.batch * self.kv_heads)

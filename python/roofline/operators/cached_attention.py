@@ -173,7 +173,7 @@ class CachedAttention(Operator):
         return size_bytes((2 * self.head_dim,), self.kv_dtype)
 
     def kv_bytes(self) -> tuple[Any, Any]:
-        """Of K and V: all that some query sees, and of one KV head."""
+        """Bytes of K and V: all that some query sees, and those of one KV head."""
         kept = self._over_sequences(self._kept)
         return kept * self.kv_heads * self.key_bytes(), self.keys() * self.key_bytes()
 

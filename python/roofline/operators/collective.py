@@ -78,7 +78,7 @@ class Sum(Collective, abstract=True):
         return self.dtype, "fp32"
 
     def tolerance(self) -> tuple[float, float]:
-        """Of terms of variance 1, rounded after every addition."""
+        """For terms of variance 1, rounded after every addition."""
         eps = dtype(self.dtype).eps
         return (self.ranks + 2) * eps, 2 * eps
 

@@ -123,7 +123,7 @@ class Growth(Shown):
         return "Growth", ("", ""), rows, ()
 
     def flops_per_byte(self, x: float) -> float:
-        """Of x of them, in FLOP/byte."""
+        """The intensity of x of them, in FLOP/byte."""
         return self.flops_each * x / (self.bytes_once + self.bytes_each * x)
 
     def reaches(self, ridge: float) -> float | None:

@@ -85,7 +85,7 @@ class MlaPrefill(Masked):
         return size_bytes((columns,), self.dtype)  # type: ignore[no-any-return]
 
     def kv_bytes(self) -> tuple[int, int]:
-        """Of keys and values: all, with the rotated part once, and of one head."""
+        """Bytes of all keys and values, with the rotated part once; and those of one head."""
         _, *kv = self.inputs()
         return sum(tensor.size_bytes for tensor in kv), self.seq_kv * self.key_bytes()
 

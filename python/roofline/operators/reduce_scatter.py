@@ -37,6 +37,6 @@ class ReduceScatter(Sum):
         return (TensorSpec(name="out", shape=(self.chunk(),), dtype=self.dtype, role="out"),)
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
-        """Of the rank that keeps the first part. partial: that part of the others. rows: indices of out."""
+        """The result of the rank that keeps the first part. partial: that part of the others. rows: indices of out."""
         own = self.summed(tensors["x"], tensors["partial"])
         return {"out": own if rows is None else own[rows]}

@@ -61,7 +61,7 @@ class Router(Operator, abstract=True):
         return self.dtype, "fp32"
 
     def tolerance(self) -> tuple[float, float]:
-        """Of fp32, in which all is computed; a number of an expert is exact within it."""
+        """That of fp32, in which all is computed; it holds an expert's number exactly."""
         return 2.0**-22, 2.0**-18
 
     def chosen(self, weights: Array, chosen: Array) -> dict[str, Array]:

@@ -17,7 +17,7 @@ PIECE_BYTES, PIECES = 64, 64  # of what left the device, so much comes back to b
 
 
 class Transfer(Moved, abstract=True):
-    """Of operators with the fields `direction` and `size_bytes`; `inward` and `outward` name its directions.
+    """Operators with the fields `direction` and `size_bytes`; `inward` and `outward` name their directions.
 
     What leaves the device is `a`, and `sample`, evenly spread pieces of it, comes back from the far side in the same launch.
     What comes to the device, `c`, is a copy of `a` that lay on the far side before.

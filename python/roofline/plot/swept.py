@@ -38,7 +38,7 @@ class Swept:
     expected: Prediction | None
 
     def value(self, quantity: str, of: str) -> float | None:
-        """Of "measured" or "model"; None where there is none."""
+        """The value of "measured" or "model"; None where there is none."""
         if of == "measured":
             found = getattr(self.measured, quantity, None) if quantity != "tokens_per_s" else self._rate(self.measured)
             return None if found is None else float(found)

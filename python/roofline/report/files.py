@@ -17,9 +17,8 @@ from ..machine.manifest import MANIFEST, digest, manifest, write_manifest, writt
 from ..plot import PICTURES as DRAWN
 from ..plot import held_pictures
 from ..results import Measurement, Results, records_to_csv
-from .markdown import end_checks, left_out_lines, markdown
+from .markdown import left_out_lines, markdown
 from .page import page_text
-from .tables import MOVED
 
 MACHINE, RESULTS, TEXT, TABLE = "machine.json", "results.jsonl", "report.md", "results.csv"
 PAGE = "report.html"
@@ -43,11 +42,6 @@ class Report:
     def left_out(self) -> list[str]:
         """What was not measured, and why."""
         return left_out_lines(self.machine)
-
-    @property
-    def end_check(self) -> list[str]:
-        """Labels of the main roofs that moved between start and end."""
-        return [check.label for check in end_checks(self.machine) if check.moved > MOVED]
 
     def __repr__(self) -> str:
         return f"Report({self.machine!r}, {self.results!r}, {str(self.out)!r})"

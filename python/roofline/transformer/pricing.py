@@ -62,10 +62,6 @@ class Part:
         return bound_of(self.profile)
 
     @property
-    def each_s(self) -> float:
-        return self.time_s / self.call.count
-
-    @property
     def flops_per_byte(self) -> float | None:
         return self.flops / self.bytes if self.bytes else None
 

@@ -164,7 +164,7 @@ def norm(config: TransformerConfig, rows: int, columns: int) -> Operator:
 
 
 def residual_norm(config: TransformerConfig, rows: int) -> Operator:
-    """Of layer norms too: they move the same bytes but for a bias of d_model numbers."""
+    """Stands for layer norms too: they move the same bytes but for a bias of d_model numbers."""
     return ResidualRmsNorm(rows=rows, columns=config.d_model, dtype=config.activations)
 
 

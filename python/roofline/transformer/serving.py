@@ -116,7 +116,7 @@ class ServingPrediction(Expected):
 
     @property
     def cost_per_million_tokens(self) -> float | None:
-        """Of prompts and answers alike."""
+        """The cost of a million tokens, prompts and answers alike."""
         return self._cost(self.output_tokens_per_s + self.input_tokens_per_s)
 
     @property
