@@ -140,16 +140,26 @@ struct Target {
   const float* begun;  // of the first: what sums begin with, or null
 };
 
-template <class Element, int Rows>
-ROOFLINE_INLINE void put_sums(const Vec (&sums)[Rows][2], Element* to, Index stride, int columns) {
+// step(row, half, lanes) for all vectors of a tile that `columns` reaches, unrolled: an index that is no constant keeps sums in memory.
+template <int Rows, class Step>
+ROOFLINE_INLINE void each_vector(int columns, Step step) {
   if (columns == kWidth) {
 #pragma GCC unroll 14
-    for (int r = 0; r < Rows; ++r) store(to + r * stride, sums[r][0]), store(to + r * stride + kLanes, sums[r][1]);
+    for (int r = 0; r < Rows; ++r) step(r, 0, kLanes), step(r, 1, kLanes);
     return;
   }
-  for (int r = 0; r < Rows; ++r)
-    for (int half = 0; half * kLanes < columns; ++half)
-      put(to + r * stride + half * kLanes, static_cast<int>(least(columns - half * kLanes, kLanes)), sums[r][half]);
+#pragma GCC unroll 14
+  for (int r = 0; r < Rows; ++r) {
+    step(r, 0, static_cast<int>(least(columns, kLanes)));
+    if (columns > kLanes) step(r, 1, columns - kLanes);
+  }
+}
+
+template <class Element, int Rows>
+ROOFLINE_INLINE void put_sums(const Vec (&sums)[Rows][2], Element* to, Index stride, int columns) {
+  each_vector<Rows>(columns, [&](int r, int half, int lanes) __attribute__((always_inline)) {
+    put(to + r * stride + half * kLanes, lanes, sums[r][half]);
+  });
 }
 
 // a[Rows][n] b[n][columns] to its target.
@@ -159,21 +169,14 @@ void tile(const float* a, const float* b, Index n, const Target& target, const c
   const auto* const written = static_cast<const char*>(target.to ? target.to : target.c);
   multiply<WideStrip<Sum>, false>(Panel<Rows>{a}, reinterpret_cast<const char*>(b), n, sums, fetch, next, written,
                                   target.to ? 2 * target.to_stride : 4 * target.c_stride);
-  const auto plus = [&](const float* from, Index stride) __attribute__((always_inline)) {
-#pragma GCC unroll 14
-    for (int r = 0; r < Rows; ++r)
-#pragma GCC unroll 2
-      for (int half = 0; half < 2; ++half) sums[r][half] = Sum::plus(sums[r][half], load(from + r * stride + half * kLanes));
+  const auto plus = [&](const float* from, Index stride, int columns) __attribute__((always_inline)) {
+    each_vector<Rows>(columns, [&](int r, int half, int lanes) __attribute__((always_inline)) {
+      sums[r][half] = Sum::plus(sums[r][half], get(from + r * stride + half * kLanes, lanes, zero()));
+    });
   };
   const int columns = target.columns;
-  if (Sum::kBegun && target.begun) plus(target.begun, 0);
-  if (!target.first && columns == kWidth) plus(target.c, target.c_stride);
-  if (!target.first && columns < kWidth)
-    for (int r = 0; r < Rows; ++r)
-      for (int half = 0; half * kLanes < columns; ++half) {
-        const int lanes = static_cast<int>(least(columns - half * kLanes, kLanes));
-        sums[r][half] = Sum::plus(sums[r][half], get(target.c + r * target.c_stride + half * kLanes, lanes, zero()));
-      }
+  if (Sum::kBegun && target.begun) plus(target.begun, 0, kWidth);
+  if (!target.first) plus(target.c, target.c_stride, columns);
   if (!target.to) return put_sums(sums, target.c, target.c_stride, columns);
   if (target.to_stored == Stored::bf16) return put_sums(sums, static_cast<Bf16*>(target.to), target.to_stride, columns);
   put_sums(sums, static_cast<Fp16*>(target.to), target.to_stride, columns);
