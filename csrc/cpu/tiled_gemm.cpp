@@ -20,6 +20,7 @@ constexpr std::int64_t kPartColumns = 256;       // of a part: its sums and its 
 constexpr std::int64_t kPackedBytes = 8 << 20;   // of packed a at a time
 constexpr std::int64_t kPartsPerThread = 8;  // so that the last to end leaves little idle
 constexpr std::int64_t kLeastStrips = 4;     // of a part, and tiles of rows: fewer do not reuse what a cache holds
+constexpr std::int64_t kLeastShared = 4096;  // words of a that threads widen together: fewer take less time than to wait for each other
 
 }  // namespace
 
@@ -171,14 +172,18 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   plan.launch = [=, table = table, take = std::move(take), finish = problem.finish](Queue& queue) {
     Pool& threads = pool(queue);
     std::vector<std::int64_t> held(problem.unpack ? threads.threads() : 0, -1);  // the part of b that each thread unpacked last
-    if (widened)
-      threads.run([&](int worker) {
+    if (widened) {
+      const int workers = rows * inner < kLeastShared ? 1 : threads.threads();
+      const auto widen = [&](int worker) {
         const bool flat = problem.inner == inner * numbers;  // words that no row's end cuts
         const std::int64_t each = flat ? numbers : problem.inner, words = flat ? 1 : inner;
-        const Range own = share(flat ? rows * inner : rows, worker, threads.threads(), flat ? 32 : 1);
+        const Range own = share(flat ? rows * inner : rows, worker, workers, flat ? 32 : 1);
         const auto* const from = static_cast<const char*>(problem.a) + own.first * each * (problem.a_is_fp32 ? 4 : size_bytes(problem.dtype));
         widen_rows(*table, type, problem.a_is_fp32, from, flat ? 1 : own.size(), flat ? own.size() * each : each, wide + own.first * words);
-      });
+      };
+      if (workers == 1) widen(0);
+      if (workers > 1) threads.run([&](int worker) { widen(worker); });
+    }
     const auto* const a = static_cast<const char*>(widened ? wide : problem.a);
     const std::int64_t row_bytes = inner * (words || a_stored == Stored::fp32 ? 4 : 2);
     const auto part_of = [&](const Range& turn, std::int64_t row_part) {
