@@ -56,7 +56,7 @@ endfunction()
 
 option(ROOFLINE_EMULATE_AMX "Run the kernels of AMX over an emulation: tests on CPUs without it (needs SIMDe)" OFF)
 if("avx512" IN_LIST ROOFLINE_ISAS)
-  roofline_extra_kernels(avx512_bf16 "vdpbf16ps %zmm0, %zmm1, %zmm2" fma attention_pairs backward_pairs gemm_pairs rows)
+  roofline_extra_kernels(avx512_bf16 "vdpbf16ps %zmm0, %zmm1, %zmm2" fma attention_pairs backward_pairs gemm_pairs quantized rows)
   roofline_extra_kernels(avx512_fp16 "vfmadd231ph %zmm0, %zmm1, %zmm2" fma)
   set(amx_kernels attention_amx fma_amx gemm_amx)
   if(ROOFLINE_EMULATE_AMX)

@@ -101,6 +101,7 @@ struct QuantizedKernels {
 ROOFLINE_DECLARE_TABLES(GemmKernels, gemm);
 #if defined(ROOFLINE_HAVE_avx512_bf16)
 extern const GemmKernels gemm_pairs_avx512_bf16;
+extern const QuantizedKernels quantized_avx512_bf16;  // adds pairs in one instruction
 #endif
 #if defined(ROOFLINE_HAVE_amx)
 extern const GemmKernels gemm_amx;

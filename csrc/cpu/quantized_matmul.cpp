@@ -217,8 +217,15 @@ Bound tiled_in_pairs(const QuantizedMatmul& problem, const Packing& packing, con
                     device);
 }
 
+Choice<QuantizedKernels> choose_quantized() {
+#if defined(ROOFLINE_HAVE_avx512_bf16)
+  if (has(Isa::avx512_bf16)) return {Isa::avx512_bf16, &quantized_avx512_bf16};
+#endif
+  return choose<QuantizedKernels>(ROOFLINE_TABLES(quantized));
+}
+
 Bound tiled(const QuantizedMatmul& problem, Device& device) {
-  const auto [isa, table] = choose<QuantizedKernels>(ROOFLINE_TABLES(quantized));
+  const auto [isa, table] = choose_quantized();
   const GemmKernels& plain = *choose<GemmKernels>(ROOFLINE_TABLES(gemm)).table;
   const Stored type = stored(problem.dtype, "quantized_matmul");
   if (problem.out_dtype != DType::fp32 && problem.out_dtype != DType::bf16 && problem.out_dtype != DType::fp16)

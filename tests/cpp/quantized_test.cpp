@@ -20,7 +20,12 @@ extern const QuantizedKernels quantized_simde;
 
 namespace {
 
-const std::vector<Tested<QuantizedKernels>> kTested = {ROOFLINE_TESTED(quantized)};
+const std::vector<Tested<QuantizedKernels>> kTested = {
+    ROOFLINE_TESTED(quantized),
+#if defined(ROOFLINE_HAVE_avx512_bf16)
+    {"avx512_bf16", &quantized_avx512_bf16, "avx512_bf16"},
+#endif
+};
 
 class QuantizedTest : public TableTest<QuantizedKernels> {
  protected:
