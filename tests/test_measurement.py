@@ -415,12 +415,12 @@ def test_bad_policies(bad: dict[str, Any]) -> None:
 def test_the_default_is_a_variant_that_the_device_can_run(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = Device("cpu", 1)
     many = Matmul(rows=65, columns=8, inner=8)
-    assert cpu.default_variant(many) == many.default_variant("cpu") == "library"
-    kernels = [{**k, "missing": "no oneDNN"} if k["operator"] == "matmul" and k["variant"] == "library" else k for k in cpu.kernels]
+    assert cpu.default_variant(many) == many.default_variant("cpu") == "tiled"
+    kernels = [{**k, "missing": "none"} if k["operator"] == "matmul" and k["variant"] == "tiled" else k for k in cpu.kernels]
     monkeypatch.setattr(cpu, "kernels", kernels)
-    assert cpu.default_variant(many) == "tiled"
+    assert cpu.default_variant(many) == "library"
     monkeypatch.setattr(cpu, "kernels", [{**k, "missing": "nothing runs"} for k in kernels])
-    assert cpu.default_variant(many) == "library", "whose reason is then the answer"
+    assert cpu.default_variant(many) == "tiled", "whose reason is then the answer"
 
 
 def test_default_device_is_usable() -> None:

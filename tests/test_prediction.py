@@ -662,7 +662,7 @@ def test_what_stands_for_a_kernel_is_named_and_widens() -> None:
     ("tiled_s", "library_s", "chosen"), [(1.0e-3, 2e-3, "tiled"), (2e-3, 1e-3, "library"), (1.0e-3, 0.99e-3, "tiled")]
 )
 def test_the_default_is_the_fastest_that_was_measured(tiled_s: float, library_s: float, chosen: str) -> None:
-    """Of one row the rule is tiled; 1 % more is no reason to leave it."""
+    """The rule is tiled; 1 % more is no reason to leave it."""
     problem = Matmul(rows=1, columns=3072, inner=3072)
     both = knowing(timed(problem, "tiled", tiled_s, memory_s=0.9e-3), timed(problem, "library", library_s, memory_s=0.9e-3))
     assert default_variant(both, problem, "cpu", lambda _: True) == chosen

@@ -28,9 +28,6 @@ MIXES = ("read", "write", "copy", "scale", "add", "triad", "update")
 
 # About: a CPU computes products of up to so many rows faster than it reads b, and libraries pack b or read one address stream.
 FEW_ROWS = 18
-# Up to so many our own products are faster: by 8 to 20 % than OpenBLAS's in fp32 on Zen 3; by 6 to 40 % than oneDNN's on Zen 5,
-# in fp32, bf16 and int8.
-OWN_ROWS = 64
 
 # Kinds of arithmetic with a rate of their own: matrix products, exponentials, and all else.
 WORK = ("product", "exp", "other")

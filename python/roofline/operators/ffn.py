@@ -12,7 +12,7 @@ from .. import dtypes, references
 from ..counts import Array
 from ..tensor_spec import TensorSpec, size_bytes
 from .activations import ACTIVATIONS, activated, exponentials
-from .base import OWN_ROWS, Case, Facts, Operator, Product, Variant
+from .base import Case, Facts, Operator, Product, Variant
 
 # FLOPs of an element; swiglu multiplies the silu of its gate by up.
 _ACTIVATIONS = {**{name: ACTIVATIONS[name] for name in ("relu", "gelu", "gelu_tanh")}, "swiglu": ACTIVATIONS["silu"] + 1}
@@ -174,12 +174,6 @@ class Ffn(Operator):
         exps = exponentials(self.activation) * self.rows * self.d_ff
         product = sum(flops[one.term] for one in self.products())
         return {"product": product, "exp": exps, "other": sum(flops.values()) - product - exps}
-
-    def default_variant(self, device: str) -> str:
-        # In int8 our own products take scales and activation along: 2 % ahead at 256 rows on Zen 5, and 3 % behind at 1024.
-        own_rows = 4 * OWN_ROWS if self.quantized else OWN_ROWS
-        large = device == "cpu" and self.rows > own_rows and self.dtype in self.variants["library"].dtypes["cpu"]
-        return "library" if large else Operator.default_variant(self, device)
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, "int32" if self.quantized else "fp32"

@@ -9,7 +9,7 @@ from ..counts import Array
 from ..dtypes import dtype
 from ..references import matmul
 from ..tensor_spec import TensorSpec
-from .base import OWN_ROWS, Case, Operator, Product, Variant
+from .base import Case, Operator, Product, Variant
 
 _DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")
 
@@ -65,10 +65,6 @@ class LmHead(Operator):
 
     def operations(self) -> dict[str, int]:
         return {"product": self.total_flops()}
-
-    def default_variant(self, device: str) -> str:
-        few = self.tokens <= OWN_ROWS
-        return "tiled" if device == "cpu" and (few or self.dtype == "fp16") else "library"
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, "fp32"

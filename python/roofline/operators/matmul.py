@@ -12,7 +12,7 @@ from .. import dtypes, references
 from ..counts import Array, ceil_div
 from ..tensor_spec import TensorSpec
 from .activations import ACTIVATIONS, activated, exponentials
-from .base import OWN_ROWS, Case, Facts, Operator, Product, Variant
+from .base import Case, Facts, Operator, Product, Variant
 from .scales import Scaled, check_scales, scale_values
 
 # Of c, and of the sums.
@@ -153,10 +153,6 @@ class Matmul(Scaled, Operator):
         product, exps = flops.pop("a·b"), exponentials(self.activation) * self.rows * self.columns
         counts = {"exp": exps, "other": sum(flops.values()) - exps}
         return {"product": product, **{kind: count for kind, count in counts.items() if flops and (kind != "exp" or np.any(exps))}}
-
-    def default_variant(self, device: str) -> str:
-        large = device == "cpu" and self.rows > OWN_ROWS and self.dtype in self.variants["library"].dtypes["cpu"]
-        return "library" if large else Operator.default_variant(self, device)
 
     def compute(self) -> tuple[str, str]:
         return self.dtype, _RESULT[self.dtype]
