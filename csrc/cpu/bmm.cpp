@@ -1,6 +1,7 @@
 // bmm on a CPU. library: one OpenBLAS call for a block of one product, each on one thread. tiled: our own kernels (gemm_kernels.h). b
 // may change between launches, so nothing is packed in bind: few rows read it as it lies, once; for more each thread packs the columns
-// it works on, in fp32, and keeps them in its caches for all rows.
+// it works on, in fp32: strip by strip where rows and inner are one block, so that the first cache holds what is packed; else all of them,
+// and keeps them in its caches for all rows.
 #include "ops/bmm.h"
 
 #include <algorithm>
@@ -165,6 +166,7 @@ struct Parts {
   std::int64_t rows, columns;        // how many parts
   std::int64_t row_block, inner_block;
   std::int64_t most_columns;         // of a part
+  std::int64_t strips;               // that are packed at a time, at most
   std::int64_t most_ahead;           // bytes of the next product's operands that are fetched meanwhile
   // Where what a thread owns begins: what the kernel needs, a as it reads it, packed b, sums before they are rounded; the last is the end.
   std::int64_t wide, packed, sums, bytes;
@@ -190,6 +192,8 @@ Parts plan_parts(const Bmm& problem, const GemmKernels& table, Device& device) {
   parts.inner_block = inner_block_of(words, most.inner, table.multiple);
   parts.most_ahead = device.caches().l2_bytes / 2;
   parts.row_block = few ? problem.rows : parts_of(problem.rows, parts_of(problem.rows, most.rows));
+  const bool one_block = parts.row_block == problem.rows && parts.inner_block == words;
+  parts.strips = one_block ? 1 : parts_of(parts.most_columns, table.width);
   const auto floats = [](const std::vector<std::int64_t>& sizes) {
     std::int64_t all = 4;
     for (const std::int64_t size : sizes) all = product({all, size}, "bmm: workspace");
@@ -197,7 +201,7 @@ Parts plan_parts(const Bmm& problem, const GemmKernels& table, Device& device) {
   };
   parts.wide = few ? 0 : floats({table.block_floats(parts.row_block, parts.inner_block)});
   parts.packed = parts.wide + (in_words || (few && problem.dtype != DType::fp32) ? floats({parts.row_block, words}) : 0);
-  parts.sums = parts.packed + (few ? 0 : floats({parts_of(parts.most_columns, table.width) * table.width, words}));
+  parts.sums = parts.packed + (few ? 0 : floats({parts.strips * table.width, words}));
   parts.bytes = parts.sums + (problem.out_dtype == DType::fp32 ? 0 : floats({parts.row_block, parts.most_columns}));
   return parts;
 }
@@ -221,7 +225,7 @@ void multiply(const Bmm& problem, const GemmKernels& table, const Parts& parts, 
   // as it is packed first.
   const std::int64_t a_bytes = problem.rows * row_bytes, b_bytes = problem.columns * row_bytes;
   const bool next = parts.rows == 1 && parts.columns == 1 && i + 1 < problem.batch, both = next && a_bytes + b_bytes <= parts.most_ahead;
-  if (!few) table.pack_wide[index(type)](b, problem.columns, packed, columns.size(), problem.inner);
+  const std::int64_t strips = parts_of(columns.size(), table.width);
   for (std::int64_t row = rows.first, n; row < rows.last; row += n) {
     n = std::min(parts.row_block, rows.last - row);
     char* const to = c + row * problem.columns * c_size;
@@ -233,34 +237,40 @@ void multiply(const Bmm& problem, const GemmKernels& table, const Parts& parts, 
       widen_rows(table, type, false, from, n, problem.inner, wide);
       from = wide;
     }
-    if (few) {
-      table.plain[index(type)](static_cast<const float*>(from), b, problem.columns, sums, stride, n, columns.size(), problem.inner);
-    } else {
-      const auto share_of = [&](const char* all, std::int64_t bytes) {
-        return Later{all + bytes * row / problem.rows, bytes * (row + n) / problem.rows - bytes * row / problem.rows};
+    if (few) table.plain[index(type)](static_cast<const float*>(from), b, problem.columns, sums, stride, n, columns.size(), problem.inner);
+    for (std::int64_t s = 0, each; !few && s < strips; s += each) {
+      each = std::min(parts.strips, strips - s);
+      const std::int64_t column = s * table.width, some = std::min(each * table.width, columns.size() - column);
+      if (row == rows.first) table.pack_wide[index(type)](b + column * size, problem.columns, packed, some, problem.inner);
+      const auto share_of = [&](const char* all, std::int64_t bytes, std::int64_t done, std::int64_t now, std::int64_t total) {
+        return Later{all + bytes * done / total, bytes * (done + now) / total - bytes * done / total};
+      };
+      const auto of_product = [&](const char* all, std::int64_t bytes) {
+        return share_of(all, bytes, row * strips + n * s, n * each, problem.rows * strips);
       };
       const std::int64_t then = std::min(parts.row_block, rows.last - row - n);
-      const Later first = both   ? share_of(b + b_bytes, b_bytes)
-                          : then ? Later{a + (row + n) * row_bytes, then * row_bytes}
-                          : next ? Later{b + b_bytes, std::min(b_bytes, parts.most_ahead)}
+      const Later first = both   ? of_product(b + b_bytes, b_bytes)
+                          : then ? share_of(a + (row + n) * row_bytes, then * row_bytes, s, each, strips)
+                          : next ? share_of(b + b_bytes, std::min(b_bytes, parts.most_ahead), s, each, strips)
                                  : Later{};
       table.block[index(in_words ? type : Stored::fp32)]({
           .a = from,
           .b = packed,
-          .c = sums,
+          .c = sums + column,
           .workspace = reinterpret_cast<float*>(own),
           .rows = n,
-          .columns = columns.size(),
+          .columns = some,
           .c_stride = stride,
           .inner = words,
           .first = 0,
-          .last = parts_of(columns.size(), table.width),
+          .last = each,
           .inner_block = parts.inner_block,
+          .panels = s ? reinterpret_cast<float*>(own) : nullptr,  // where the first strip has left them
           .a_stored = in_words ? Stored::fp32 : type,
-          .to = rounded ? to : nullptr,
+          .to = rounded ? to + column * c_size : nullptr,
           .to_stride = problem.columns,
           .to_stored = c_type,
-          .later = {first, both ? share_of(a + a_bytes, a_bytes) : Later{}},
+          .later = {first, both ? of_product(a + a_bytes, a_bytes) : Later{}},
       });
     }
     for (std::int64_t r = 0; few && rounded && r < n; ++r)
