@@ -1,7 +1,7 @@
 // bmm on a CPU. library: one OpenBLAS call for a block of one product, each on one thread. tiled: our own kernels (gemm_kernels.h). b
 // may change between launches, so nothing is packed in bind: few rows read it as it lies, once; for more each thread packs the columns
-// it works on, in fp32: strip by strip where rows and inner are one block, so that the first cache holds what is packed; else all of them,
-// and keeps them in its caches for all rows.
+// it works on, in fp32: strip by strip where rows and inner are one block, so that the first cache holds what is packed; else all of
+// them, which its caches keep for all rows.
 #include "ops/bmm.h"
 
 #include <algorithm>
@@ -237,7 +237,8 @@ void multiply(const Bmm& problem, const GemmKernels& table, const Parts& parts, 
       widen_rows(table, type, false, from, n, problem.inner, wide);
       from = wide;
     }
-    if (few) table.plain[index(type)](static_cast<const float*>(from), b, problem.columns, sums, stride, n, columns.size(), problem.inner);
+    if (few)
+      table.plain[index(type)](static_cast<const float*>(from), b, problem.columns, sums, stride, n, columns.size(), problem.inner);
     for (std::int64_t s = 0, each; !few && s < strips; s += each) {
       each = std::min(parts.strips, strips - s);
       const std::int64_t column = s * table.width, some = std::min(each * table.width, columns.size() - column);

@@ -140,7 +140,7 @@ struct Target {
   const float* begun;  // of the first: what sums begin with, or null
 };
 
-// step(row, half, lanes) for all vectors of a tile that `columns` reaches, unrolled: an index that is no constant keeps sums in memory.
+// step(row, half, lanes) for all vectors of a tile that `columns` reaches, unrolled: an index that varies keeps sums in memory.
 template <int Rows, class Step>
 ROOFLINE_INLINE void each_vector(int columns, Step step) {
   if (columns == kWidth) {

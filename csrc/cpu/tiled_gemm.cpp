@@ -20,7 +20,7 @@ constexpr std::int64_t kPartColumns = 256;       // of a part: its sums and its 
 constexpr std::int64_t kPackedBytes = 8 << 20;   // of packed a at a time
 constexpr std::int64_t kPartsPerThread = 8;  // so that the last to end leaves little idle
 constexpr std::int64_t kLeastStrips = 4;     // of a part, and tiles of rows: fewer do not reuse what a cache holds
-constexpr std::int64_t kLeastShared = 4096;  // words of a that threads widen together: fewer take less time than to wait for each other
+constexpr std::int64_t kLeastShared = 4096;  // words of a that threads widen together: with fewer, waiting takes longer
 
 }  // namespace
 
