@@ -122,9 +122,9 @@ FOREIGN = {
     "UTF-16": "notes".encode("utf-16"),
     "Latin-1": b"\xfcbung",
     "a number": b"1",
-    "a machine file cut short": b'{\n "schema_version": 3,\n "kind": "machines",\n "mach',
-    "another file of ours in one line": b'{"schema_version":3,"kind":"census"',
-    "another version": b'{"schema_version":4,"key":"00',
+    "a machine file cut short": b'{\n "schema_version": 4,\n "kind": "machines",\n "mach',
+    "another file of ours in one line": b'{"schema_version":4,"kind":"census"',
+    "another version": b'{"schema_version":5,"key":"00',
     "a table": b"operator,variant\nrelu,fused\n",
     "one long line": b"x" * 200_000,
 }

@@ -340,7 +340,7 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path, ceilings: str) -> N
     ("content", "said"),
     [
         (b"not json", "is not valid JSON"),
-        (b'{"schema_version": 3, "kind": "machines", "machines": []}', "holds no machine"),
+        (b'{"schema_version": 4, "kind": "machines", "machines": []}', "holds no machine"),
     ],
 )
 def test_damaged_machine_files(content: bytes, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -355,8 +355,8 @@ def test_damaged_machine_files(content: bytes, said: str, tmp_path: Path, capsys
     ("content", "said"),
     [
         (b'{"schema_version": 99}\n', "upgrade roofline"),
-        (b'not json\n{"schema_version": 3}\n', "line 1"),
-        (b'{"schema_version": 3}\n', "line 1 lacks"),
+        (b'not json\n{"schema_version": 4}\n', "line 1"),
+        (b'{"schema_version": 4}\n', "line 1 lacks"),
         (b"# my notes\n\n", "is not valid JSON"),
     ],
 )

@@ -500,7 +500,7 @@ def test_folders_and_files(saved: Path) -> None:
         (None, r"cannot read machine file .*x.json: No such file"),
         (b"", "is not valid JSON"),
         (b'{"schema_version": 99, "kind": "machines", "machines": []}', "has schema_version 99, .* upgrade roofline"),
-        (b'{"schema_version": 3, "kind": "comparison"}', "has kind 'comparison', not 'machines'"),
+        (b'{"schema_version": 4, "kind": "comparison"}', "has kind 'comparison', not 'machines'"),
     ],
 )
 def test_files_that_do_not_fit(content: bytes | None, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -600,14 +600,14 @@ def test_the_schema_knows_every_probe_and_access(schema: Any) -> None:
 @pytest.mark.parametrize(
     ("version", "words"),
     [
-        (1, "has schema_version 1, this version reads only 3: measure again"),
-        (2, "has schema_version 2, this version reads only 3"),
-        ("3", "has the schema_version '3', which must be the integer 3"),
-        (3.0, "has the schema_version 3.0, which must be the integer 3"),
-        (True, "has the schema_version True, which must be the integer 3"),
+        (1, "has schema_version 1, this version reads only 4: measure again"),
+        (2, "has schema_version 2, this version reads only 4"),
+        ("4", "has the schema_version '4', which must be the integer 4"),
+        (4.0, "has the schema_version 4.0, which must be the integer 4"),
+        (True, "has the schema_version True, which must be the integer 4"),
         (0, "has schema_version 0, which never existed"),
-        (4, "has schema_version 4, this version reads 3: upgrade roofline"),
-        (10**100, "this version reads 3: upgrade"),
+        (5, "has schema_version 5, this version reads 4: upgrade roofline"),
+        (10**100, "this version reads 4: upgrade"),
     ],
 )
 def test_only_files_of_this_version_are_read(tmp_path: Path, version: object, words: str) -> None:
@@ -619,7 +619,7 @@ def test_only_files_of_this_version_are_read(tmp_path: Path, version: object, wo
 
 
 def edited(edit: Callable[[dict[str, Any]], object]) -> str:
-    content = {"schema_version": 3, "kind": "machines", "machines": [json.loads(json.dumps(whole().to_dict()))]}
+    content = {"schema_version": 4, "kind": "machines", "machines": [json.loads(json.dumps(whole().to_dict()))]}
     edit(content)
     return json.dumps(content)
 

@@ -211,7 +211,7 @@ def test_an_edited_machine_file_is_one_error_with_the_place(edit: Callable[[Any]
     tree = json.loads(json.dumps(tree))
     edit(tree)
     path = tmp_path / "m.json"
-    path.write_text(json.dumps({"schema_version": 3, "kind": "machines", "machines": [tree]}))
+    path.write_text(json.dumps({"schema_version": 4, "kind": "machines", "machines": [tree]}))
     with pytest.raises(Error, match=re.escape(words)) as raised:
         Machine.load(path)
     assert len(str(raised.value)) < 500 + len(str(path))

@@ -302,8 +302,8 @@ def without(key: str) -> bytes:
         (b"\xff\xfe", "line 2 is not valid JSON"),
         (b"[1]", "line 2 must be a JSON object"),
         (b"{}", "line 2 has no schema_version"),
-        (line(schema_version=4), "line 2 has schema_version 4, this version reads 3: upgrade roofline"),
-        (b'{"schema_version": 3, "kind": "machines", "machines": []}', "line 2: this is a machine file, not a results file"),
+        (line(schema_version=5), "line 2 has schema_version 5, this version reads 4: upgrade roofline"),
+        (b'{"schema_version": 4, "kind": "machines", "machines": []}', "line 2: this is a machine file, not a results file"),
         (line(extra=1), "line 2 has the unknown key 'extra'"),
         (without("variant"), "line 2 lacks variant"),
         (line(samples_s="fast"), "line 2: samples_s must be a list, got 'fast'"),
@@ -325,8 +325,8 @@ def test_damage_in_the_middle_is_named_with_its_line(damaged: bytes, words: str,
 
 def test_a_newer_last_line_is_not_taken_for_a_truncated_one(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
-    path.write_bytes(line() + b"\n" + line(schema_version=4))
-    with pytest.raises(Error, match="line 2 has schema_version 4"):
+    path.write_bytes(line() + b"\n" + line(schema_version=5))
+    with pytest.raises(Error, match="line 2 has schema_version 5"):
         Results.load(path)
 
 

@@ -18,8 +18,8 @@ from msgspec import Meta
 from .errors import Error, require_type
 from .units import GIB, MIB, fmt_bytes
 
-# In every file; any change of a file's keys raises it. 1: machines without curves and empirical; 2: no conditions.
-SCHEMA_VERSION = 3
+# In every file; any change of a file's keys raises it. 1: machines without curves and empirical; 2: no conditions; 3: no kernels.
+SCHEMA_VERSION = 4
 
 # What is read of each kind of file, in bytes. A thorough machine file takes 2 MB, a line of a results file 4 kB, a config.json a
 # few thousand bytes, a datasheet 10 kB.
