@@ -59,14 +59,16 @@ struct Block {
   Index lead;            // keys: how far ahead rows are prefetched; 0: not at all
   const Index* next_at;  // [next_n], of the next block
   Index next_n;
+  bool last;             // the keys of the range that is taken next lie behind this block's in memory
 
-  // The row to prefetch with a key, and with a value: `lead` rows ahead. V follows the block's keys, and the next block's keys follow V.
+  // The row to prefetch with a key, and with a value: `lead` rows ahead. V follows the block's keys, and the next keys follow V.
   __attribute__((always_inline)) const Element* after_key(Index key) const {
     const Index then = key + lead;
     return then < n ? k + at[then] : v != k && then - n < n ? v + at[then - n] : k + at[key];
   }
   __attribute__((always_inline)) const Element* after_value(Index key) const {
     const Index then = key + lead;
+    if (last && then >= n) return k + at[n - 1] + (then - n + 1) * head_dim;
     return then < n ? v + at[then] : then - n < next_n ? k + next_at[then - n] : v + at[key];
   }
 };
@@ -371,7 +373,8 @@ void walk(const Part& part, Index streams, Index first, Index each, bool masked)
     Index *const at = places + turn * 2 * kKeys, *const next_at = places + (1 - turn) * 2 * kKeys;
     if (next_n > 0) place(begin + keys, next_at, at);
     const Block<Element> block = {static_cast<const Element*>(part.k), static_cast<const Element*>(part.v), static_cast<const Element*>(part.rope),
-                                  at, at + kKeys, n, whole, head_dim, part.rope_dim, lead, next_at, next_n};
+                                  at, at + kKeys, n, whole, head_dim, part.rope_dim, lead, next_at, next_n,
+                                  next_n == 0 && part.pages == nullptr};
     score(part.q, rows, block, s);
     for_groups(0, rows, rows, [&](Index row, auto size) __attribute__((always_inline)) {
       constexpr int kRows = decltype(size)::value;

@@ -100,6 +100,7 @@ struct Shape {
   std::int64_t page_size = 0;
   std::int64_t rope_dim = 0;
   double softcap = 0;
+  bool shared = false;  // keys are the values too
   double growth = 0;  // of the scores from key to key: the running maximum moves all the time
 };
 
@@ -133,6 +134,7 @@ class DecodeTestOf : public TableTest<DecodeKernels<Number>> {
 
     Cache q(shape.queries, rows * head_dim, 1), q_rope(shape.queries, rows * shape.rope_dim, 2);
     Cache k(shape.element, cached * head_dim, 3), v(shape.element, cached * head_dim, 5);
+    Cache& values = shape.shared ? k : v;
     Cache rope(shape.element, cached * shape.rope_dim, 1);
     Cache out(shape.queries, rows * head_dim, 7);
     std::uint64_t seed = 0;
@@ -158,7 +160,7 @@ class DecodeTestOf : public TableTest<DecodeKernels<Number>> {
       this->table().attend[shape.element]({
           .q = queries.data(),
           .k = k.at(0),
-          .v = v.at(0),
+          .v = values.at(0),
           .rope = rope.at(0),
           .workspace = workspace.data(),
           .out = parts.data() + part * whole * head_dim,
@@ -178,6 +180,8 @@ class DecodeTestOf : public TableTest<DecodeKernels<Number>> {
           .pages = page ? order.data() : nullptr,
           .page_size = page,
           .page_rows = page_rows,
+          .streams = shape.parts > 1 ? 4 : 1,
+          .lead_bytes = shape.parts > 1 ? 6 << 10 : 0,
       });
     this->table().combine[shape.queries]({parts.data(), tops.data(), sums.data(), shape.sinks ? sinks.data() : nullptr, out.at(0),
                                     logsumexp.data(), shape.parts, rows, head_dim, 0, shape.seq_q, Cached::unit(shape.element)});
@@ -208,7 +212,7 @@ class DecodeTestOf : public TableTest<DecodeKernels<Number>> {
       for (std::int64_t d = 0; d < head_dim; ++d) {
         long double wanted = 0;
         for (std::int64_t key = first; key < end; ++key)
-          wanted += weights[key - first] / sum * v.value(row_of(key) * head_dim + d);
+          wanted += weights[key - first] / sum * values.value(row_of(key) * head_dim + d);
         ASSERT_NEAR(out.value(row * head_dim + d), static_cast<double>(wanted),
                     tolerance + narrow * static_cast<double>(std::fabs(wanted)) + (narrow > 0 ? 0x1p-24 : 0))
             << "row " << row << " column " << d << " of " << head_dim << ", " << shape.keys << " keys, element " << shape.element;
@@ -282,6 +286,12 @@ TEST_P(DecodeTest, MoreColumnsOfTheKeysAndMoreRowsThanTheCacheHolds) {
     check({.group = 3, .seq_q = 2, .keys = 50, .head_dim = 5, .causal = true, .element = element, .rope_dim = 2});
     check({.group = 21, .seq_q = 1, .keys = 130, .head_dim = 512, .element = element, .rope_dim = 64});
   }
+}
+
+TEST_P(DecodeTest, KeysThatAreTheValuesToo) {
+  for (const Element element : {Cached::fp32, Cached::bf16})
+    for (const std::int64_t group : {1, 2, 4, 8})
+      check({.group = group, .seq_q = 1, .keys = 3 * kKeys + 7, .head_dim = 200, .parts = 2, .element = element, .rope_dim = 24, .shared = true});
 }
 
 TEST_P(DecodeTest, ManyRanges) {
