@@ -3,6 +3,7 @@
 // side by side, and in fp64 over its blocks, so that a long row costs no accuracy.
 #include "cpu/rows_kernels.h"
 
+#include "cpu/gelu_table.h"
 #include "cpu/isa.h"
 #include "cpu/simd/narrow_bytes.h"
 #include "cpu/simd/twins.h"
@@ -379,8 +380,37 @@ ROOFLINE_INLINE Vec gelu_of(Vec x) {
   return sub(max(zero(), x), select_less(size, most, mul(a, tail), zero()));
 }
 
+// Either gelu of bf16.
+template <bool NonTemporal>
+ROOFLINE_INLINE void gelu_by(const GeluTable& table, const void* x, void* y, std::int64_t n) {
+#if defined(ROOFLINE_LOOK_UP)
+  constexpr int kTerms = GeluTable::kTerms;
+  Vec numbers[kTerms][2];
+#pragma GCC unroll 4
+  for (int k = 0; k < kTerms; ++k) numbers[k][0] = load(table.coefficients[k]), numbers[k][1] = load(table.coefficients[k] + kLanes);
+  map<Bf16, NonTemporal>(y, n, [=](Vec a) __attribute__((always_inline)) {
+    const Vec size = min(set1(GeluTable::kMost), abs(a));
+    const Vec part = fma(size, set1(GeluTable::kPerUnit), set1(12582912.0f));  // 1.5 2^23: the whole number is in the last bits
+    Vec g = look_up(numbers[kTerms - 1], part);
+#pragma GCC unroll 4
+    for (int k = kTerms - 2; k >= 0; --k) g = fma(g, size, look_up(numbers[k], part));
+    return sub(max(zero(), a), g);  // a NaN stays one
+  }, static_cast<const Bf16*>(x));
+#else
+  (void)table, (void)x, (void)y, (void)n;
+#endif
+}
+#if defined(ROOFLINE_LOOK_UP)
+template <class T>
+constexpr bool kLooksUp = std::is_same_v<T, Bf16>;
+#else
+template <class T>
+constexpr bool kLooksUp = false;
+#endif
+
 template <class T, bool NonTemporal>
 void gelu(const void* x, void* y, std::int64_t n) {
+  if constexpr (kLooksUp<T>) return gelu_by<NonTemporal>(gelu_erf_table, x, y, n);
   map<T, NonTemporal>(y, n, [](Vec a) __attribute__((always_inline)) { return gelu_of<T>(a); }, static_cast<const T*>(x));
 }
 
@@ -400,6 +430,7 @@ ROOFLINE_INLINE Vec gelu_tanh_of(Vec a) {
 
 template <class T, bool NonTemporal>
 void gelu_tanh(const void* x, void* y, std::int64_t n) {
+  if constexpr (kLooksUp<T>) return gelu_by<NonTemporal>(gelu_tanh_table, x, y, n);
   map<T, NonTemporal>(y, n, [](Vec a) __attribute__((always_inline)) { return gelu_tanh_of<T>(a); }, static_cast<const T*>(x));
 }
 

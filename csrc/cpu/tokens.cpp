@@ -3,6 +3,7 @@
 #include "cpu/device.h"
 #include "cpu/floating.h"
 #include "cpu/kernels.h"
+#include "cpu/routers_kernels.h"
 #include "cpu/share.h"
 #include "cpu/tokens_kernels.h"
 #include "ops/tokens.h"
@@ -10,9 +11,8 @@
 namespace roofline::cpu {
 namespace {
 
-Choice<TokensKernels> choose_tokens() {
-  return choose<TokensKernels>(ROOFLINE_TABLES(tokens));
-}
+Choice<TokensKernels> choose_tokens() { return choose<TokensKernels>(ROOFLINE_TABLES(tokens)); }
+Choice<RoutersKernels> choose_routers() { return choose<RoutersKernels>(ROOFLINE_TABLES(routers)); }
 
 void state(Plan& plan, const Device& device, Isa isa, std::int64_t items, std::int64_t workspace_bytes) {
   plan.set("implementation", "fused/" + name(isa));
@@ -110,12 +110,12 @@ Bound topk(const ops::Topk& problem, const char* op, const void* bias, bool of_a
 }
 
 Bound topk_softmax(const ops::TopkSoftmax& problem, Device& device) {
-  const auto [isa, table] = choose_tokens();
+  const auto [isa, table] = choose_routers();
   return topk(problem, problem.op, nullptr, !problem.renormalise, table->topk_softmax, isa, device);
 }
 
 Bound topk_sigmoid(const ops::TopkSigmoid& problem, Device& device) {
-  const auto [isa, table] = choose_tokens();
+  const auto [isa, table] = choose_routers();
   return topk(problem, problem.op, problem.bias, problem.bias != nullptr, table->topk_sigmoid, isa, device);
 }
 

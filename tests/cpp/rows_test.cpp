@@ -396,6 +396,28 @@ INSTANTIATE_TEST_SUITE_P(All, RowsOfTest, testing::ValuesIn(kTested), [](const a
 
 TEST_P(RowsOfTest, Bf16) { check_all<Bf16>(); }
 TEST_P(RowsOfTest, Fp16) { check_all<Fp16>(); }
+
+// Every number there is: the nearest bf16, next to it where two are nearly as near. Below -4 the smallest results are less near.
+TEST_P(RowsOfTest, GeluOfEveryBf16) {
+  const auto tanh = [](double x) { return x / (1 + std::exp(-2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); };
+  const auto erf = [](double x) { return x * tail(x); };
+  constexpr int kAll = 1 << 16;
+  Guarded<Bf16> x(kAll, 0), y(kAll, 0);
+  for (int i = 0; i < kAll; ++i) x[i].bits = static_cast<std::uint16_t>(i);
+  const auto check = [&](auto kernels, auto gelu) {
+    kernels[0](x.data(), y.data(), kAll);
+    for (int i = 0; i < kAll; ++i) {
+      const double a = x.value(i), expected = std::isinf(a) ? std::max(a, 0.0) : gelu(a), size = std::abs(expected);
+      if (std::isnan(a) || std::isinf(expected)) {
+        ASSERT_EQ(std::isnan(y.value(i)), std::isnan(a)) << i;
+        ASSERT_TRUE(std::isnan(a) || y.value(i) == expected) << a;
+      } else {
+        ASSERT_NEAR(y.value(i), expected, size < 1e-37 ? 1e-37 : std::ldexp(a < -4 ? 1 : 0.52, std::ilogb(size) - 7) + (a < -5) * 1e-8) << a;
+      }
+    }
+  };
+  check(of<Bf16>().gelu, erf), check(of<Bf16>().gelu_tanh, tanh);
+}
 TEST_P(RowsOfTest, Convert) { check_converts<float>(), check_converts<Bf16>(), check_converts<Fp16>(); }
 
 // What a number of `fraction` bits of fraction and an exponent biased by `bias` is.

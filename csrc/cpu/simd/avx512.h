@@ -112,6 +112,11 @@ ROOFLINE_INLINE std::uint32_t bits_at_least(Vec a, Vec b) { return _mm512_cmp_ps
 ROOFLINE_INLINE Vec append(Vec x, std::int64_t count, std::uint32_t bits, Vec y) {
   return _mm512_mask_expand_ps(x, static_cast<__mmask16>(0xFFFFu << count), _mm512_maskz_compress_ps(static_cast<__mmask16>(bits), y));
 }
+// Lane i: that of 32 numbers which the last five bits of lane i of `which` say.
+#define ROOFLINE_LOOK_UP
+ROOFLINE_INLINE Vec look_up(const Vec (&numbers)[2], Vec which) {
+  return _mm512_permutex2var_ps(numbers[0], _mm512_castps_si512(which), numbers[1]);
+}
 ROOFLINE_INLINE Vec max_number(Vec a, Vec b) { return max(a, b); }  // b where a is NaN
 // Rows become columns: 2 x 2 blocks of floats, then of pairs, then of 128-bit quarters (twice).
 ROOFLINE_INLINE void transpose(Vec (&rows)[kLanes]) {
