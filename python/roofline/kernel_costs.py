@@ -187,40 +187,50 @@ def untimed(machine: Machine, problem: Operator, variant: str) -> tuple[str, ...
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A standard problem: what it took and what its parts take, in seconds; and what tells kernels of one variant apart."""
+    """A standard problem: what it took and what its parts take, in seconds; and what tells kernels of one variant apart.
 
-    weight: float
-    time_s: float
-    launch_s: float
-    memory_s: float
-    rest_s: float
-    bytes: float
-    pages: float
-    loops: float
-    cold: bool
-    dtype: str
-    few: bool
+    Of several problems every field is an array, or a tuple (`_together`).
+    """
+
+    weight: Any
+    time_s: Any
+    launch_s: Any
+    memory_s: Any
+    rest_s: Any
+    bytes: Any
+    pages: Any
+    loops: Any
+    cold: Any
+    dtype: Any
+    few: Any
     products: bool
     tile: tuple[int, int]
     threads: int
     features: tuple[Any, ...]
 
-    def costs_s(self, costs: KernelCosts) -> float:
+    def costs_s(self, costs: KernelCosts) -> Any:
         """What it should take, its launch left out."""
         base_s = overlapped_s(*self._parts_s(costs))
         start_s = costs.start_s + self.cold * costs.cold_s + self.pages * costs.page_s + self.launch_s * costs.joins
-        return float(base_s + self.loops * costs.loop_s + start_s)
+        return base_s + self.loops * costs.loop_s + start_s
 
-    def _parts_s(self, costs: KernelCosts) -> tuple[float, ...]:
+    def _parts_s(self, costs: KernelCosts) -> tuple[Any, ...]:
         return costs.memory * self.memory_s, costs.caches * self.rest_s, costs.byte_s * self.bytes
 
-    def counts(self, costs: KernelCosts) -> tuple[float, ...]:
+    def counts(self, costs: KernelCosts) -> tuple[Any, ...]:
         """Coefficients of the costs in its time, about these: the time of the overlapped parts is homogeneous in their factors."""
         parts_s = self._parts_s(costs)
-        all_s = max(overlapped_s(*parts_s), 1e-300)
+        all_s = larger(overlapped_s(*parts_s), 1e-300)
         each = (self.memory_s, self.rest_s, self.bytes)
         slopes = (count * (part / all_s) ** (SHARPNESS - 1) for count, part in zip(each, parts_s, strict=True))
-        return (*slopes, self.loops, 1.0, float(self.cold), self.pages, self.launch_s)
+        return (*slopes, self.loops, 1.0, 1.0 * self.cold, self.pages, self.launch_s)
+
+
+def _together(rows: Sequence[_Row]) -> _Row:
+    """Some problems of one variant as one: the fields that differ are arrays."""
+    same: dict[str, Any] = {"products": rows[0].products, "tile": rows[0].tile, "threads": rows[0].threads, "features": ()}
+    columns = {f.name: np.array([getattr(row, f.name) for row in rows]) for f in fields(_Row) if f.name not in same}
+    return _Row(**same, **columns)
 
 
 def _row(timed: KernelTime) -> _Row | None:
@@ -270,12 +280,16 @@ class _Timed:
 
     def costs(self, dtype: str, few: bool) -> KernelCosts:
         if (dtype, few) not in self._costs:
-            known = _fitted(self.rows, KernelCosts(), UNKNOWN)
             same = [row for row in self.rows if row.dtype == dtype]
+            known = self.of_all
             for some in (same, [row for row in same if row.few == few]):
                 known = _fitted(some, known, SHOWN) if 0 < len(some) < len(self.rows) else known
             self._costs[dtype, few] = known
         return self._costs[dtype, few]
+
+    @functools.cached_property
+    def of_all(self) -> KernelCosts:
+        return _fitted(self.rows, KernelCosts(), UNKNOWN)
 
     @functools.cached_property
     def nearby(self) -> Nearby:
@@ -311,15 +325,15 @@ def _timed(kernels: _Same, operator: str, variant: str) -> _Timed:
 
 def _fitted(rows: Sequence[_Row], expected: KernelCosts, trusted: tuple[float, float]) -> KernelCosts:
     """The costs that explain the rows, and are those expected as far as no row tells. trusted: weights of factors and seconds."""
-    weights = np.array([row.weight for row in rows])
-    wanted = weights * np.array([max(1 - row.launch_s / row.time_s, 0.0) for row in rows])
+    all_ = _together(rows)
+    wanted = all_.weight * np.maximum(1 - all_.launch_s / all_.time_s, 0.0)
     factors, seconds = trusted
-    loop_s = RESULT_S if rows[0].products else LOOP_S
+    loop_s = RESULT_S if all_.products else LOOP_S
     prior = np.array([MEMORY * factors, factors, *(seconds / each for each in (BYTE_S, loop_s, START_S, START_S, PAGE_S, JOINS))])
     right = np.concatenate([wanted, prior * np.array(_numbers(expected))])
     found = dataclasses.replace(expected, byte_s=max(expected.byte_s, 0.1 * BYTE_S))  # a part of nothing would stay nothing
     for _ in range(STEPS):
-        counts = np.array([np.divide(row.counts(found), row.time_s) for row in rows]) * weights[:, None]
+        counts = np.stack(np.broadcast_arrays(*all_.counts(found)), axis=1) * (all_.weight / all_.time_s)[:, None]
         x = _not_negative(np.vstack([counts, np.diag(prior)]), right)
         memory, caches = (min(max(float(factor), LEAST), MOST) for factor in x[:2])
         found = _of((memory, caches, *map(float, x[2:])))
