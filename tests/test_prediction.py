@@ -632,7 +632,7 @@ def test_what_a_standard_problem_shows_holds_near_it() -> None:
     assert near == pytest.approx(at, rel=0.05)
     assert far < at
     doubts = [known.doubt(RmsNorm(rows=rows, columns=1024), 0.0, 1e-9 * rows, cold=False) for rows in (4096, 2**40)]
-    assert doubts[0] < 0.15 < doubts[1]
+    assert doubts[0] < 0.2 < doubts[1]
 
 
 def test_threads_without_a_piece_of_work_make_it_longer() -> None:

@@ -36,8 +36,8 @@ ALONE = 0.5  # exponent of unevenness in memory's time: one thread of n draws mo
 
 # How far what a standard problem takes beyond the costs above holds for others. In the logarithm of the time: usual size of such
 # differences, and how well one measurement repeats. In squared distances: a size NEAR times as large, and another dtype or mode.
-SPREAD, REPEATED, REPEATED_DISTURBED = 0.3, 0.12, 0.25
-NEAR, OTHER, WHOLE = 4.0, 1.0, 2.0
+SPREAD, REPEATED, REPEATED_DISTURBED = 0.3, 0.2, 0.3
+NEAR, OTHER, WHOLE = 8.0, 1.0, 3.0
 LEAST_S = 1e-9  # of the parts that are compared
 
 
@@ -229,7 +229,8 @@ class _Row:
 def _together(rows: Sequence[_Row]) -> _Row:
     """Some problems of one variant as one: the fields that differ are arrays."""
     same: dict[str, Any] = {"products": rows[0].products, "tile": rows[0].tile, "threads": rows[0].threads, "features": ()}
-    columns = {f.name: np.array([getattr(row, f.name) for row in rows]) for f in fields(_Row) if f.name not in same}
+    differing = (f.name for f in fields(_Row) if f.name not in same)
+    columns: dict[str, Any] = {name: np.array([getattr(row, name) for row in rows]) for name in differing}
     return _Row(**same, **columns)
 
 
@@ -381,9 +382,9 @@ def _features(problem: Operator, cold: bool, tile: tuple[int, int], memory_s: An
             found.append(np.log2(np.maximum(value, 1)))
         elif field.type not in ("float", float):
             found.append(value)
-    # Whether memory or the core is busier, and how far apart the cores are.
+    # Whether memory or the core is busier, how far apart the cores are, and how long it takes.
     busier = np.log2(np.maximum(memory_s, LEAST_S) / np.maximum(rest_s, LEAST_S))
-    found += [np.clip(busier, -6, 6), np.log2(np.maximum(launch_s, LEAST_S)) / 2]
+    found += [np.clip(busier, -6, 6), np.log2(np.maximum(launch_s, LEAST_S)) / 2, np.log2(LEAST_S + memory_s + rest_s + launch_s)]
     first = problem.tensors()[0]
     lines = np.multiply(first.shape[-1], dtype(first.dtype).bits) / (8 * LINE_BYTES)
     found.append(1.0 * (lines == np.floor(lines)) * WHOLE)
