@@ -18,6 +18,7 @@ from ..model import Roofs
 from ..operators import Operator
 from ..prediction import memory_and_rest_s
 from ..probes import Standard
+from ..probes.standard import NAMES
 
 # There are thousands, and an error of one affects few predictions: each is sampled for some milliseconds.
 BRIEF = Policy(warmup_min_s=0.001, warmup_max_s=0.002, batch_s=5e-4, min_samples=3, min_s=0.003, max_s=0.008, tries=1)
@@ -25,12 +26,14 @@ BRIEF = Policy(warmup_min_s=0.001, warmup_max_s=0.002, batch_s=5e-4, min_samples
 ROOF = Policy(warmup_min_s=0.005, warmup_max_s=0.01, batch_s=2e-3, min_samples=5, min_s=0.012, max_s=0.04, tries=1)
 # Where the host moves a guest's cores apart and together, launches take one time or another from one problem to the next.
 LAUNCH = Policy(warmup_min_s=0.0, warmup_max_s=0.0, batch_s=2e-4, min_samples=3, min_s=0.0, max_s=0.001, tries=1)
-FRESH_S = 4.0  # another roof measured longer ago is measured again: memory has been seen to double within minutes
+# Another roof measured longer ago is measured again: memory has been seen to double within minutes. Those around the few problems of
+# reports are always measured again: one wrong roof would move the costs of a kernel.
+FRESH_S = 4.0
 MOST_SAMPLES = 9  # that are kept of one, evenly among all
 
 
 class Surroundings:
-    """The roofs around standard problems, each measured when it is asked for and was not within FRESH_S."""
+    """The roofs around standard problems, each measured when it is asked for and was not within FRESH_S, and for reports always."""
 
     def __init__(self, device: Device, machine: Machine) -> None:
         self.device, self.machine = device, machine
@@ -42,16 +45,17 @@ class Surroundings:
             self.device, mix=problem.mix, arithmetic=problem.compute()[0], level=level, flops=problem.total_flops(),
             machine=self.machine, products=bool(problem.products()),
         )  # fmt: skip
-        rates = {probe.kind: self._rates(probe) for probe in probes if probe.kind != "latency"}
+        fresh_s = 0.0 if problem in NAMES else FRESH_S
+        rates = {probe.kind: self._rates(probe, fresh_s) for probe in probes if probe.kind != "latency"}
         launch = next(probe for probe in probes if probe.kind == "latency")
         before = launch.sampled(self.device, LAUNCH)["samples_s"]
         seen = timed()
         launches = [*before, *launch.sampled(self.device, LAUNCH)["samples_s"]]
         return roofs_seen({**rates, "latency": launch.rates(launches)}, level), seen
 
-    def _rates(self, probe: Ready) -> list[float]:
+    def _rates(self, probe: Ready, fresh_s: float) -> list[float]:
         begun = time.monotonic()
-        if id(probe) not in self._seen or begun - self._seen[id(probe)][0] > FRESH_S:
+        if id(probe) not in self._seen or begun - self._seen[id(probe)][0] > fresh_s:
             self._seen[id(probe)] = begun, probe.rates(probe.sampled(self.device, ROOF)["samples_s"])
         return self._seen[id(probe)][1]
 
