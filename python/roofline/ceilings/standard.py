@@ -26,8 +26,8 @@ BRIEF = Policy(warmup_min_s=0.001, warmup_max_s=0.002, batch_s=5e-4, min_samples
 ROOF = Policy(warmup_min_s=0.005, warmup_max_s=0.01, batch_s=2e-3, min_samples=5, min_s=0.012, max_s=0.04, tries=1)
 # Where the host moves a guest's cores apart and together, launches take one time or another from one problem to the next.
 LAUNCH = Policy(warmup_min_s=0.0, warmup_max_s=0.0, batch_s=2e-4, min_samples=3, min_s=0.0, max_s=0.001, tries=1)
-# Another roof measured longer ago is measured again: memory has been seen to double within minutes. Those around the few problems of
-# reports are always measured again: one wrong roof would move the costs of a kernel.
+# Another roof measured longer ago is measured again: memory has been seen to double within minutes. Those around the few problems
+# of reports are always measured again: one wrong roof would move the costs of a kernel.
 FRESH_S = 4.0
 MOST_SAMPLES = 9  # that are kept of one, evenly among all
 
