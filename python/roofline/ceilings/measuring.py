@@ -8,7 +8,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import Error, OutOfMemory, Unsupported
 from ..kernel_costs import problem_of
@@ -28,6 +28,8 @@ from .series import sustained_load
 from .share import last_cache_share
 from .standard import Surroundings, kernel_time
 from .wanted import wanted, wanted_series
+
+T = TypeVar("T")
 
 QUICK_S = 9.0  # what is begun by then ends within 10 s
 STANDARD = Policy(min_s=0.3, max_s=1.5, tries=3)
@@ -211,20 +213,24 @@ class _Run:
         )
         return dataclasses.replace(made, ceilings=(*made.ceilings, *burst_and_sustained(made)))
 
-    def attempt(self, label: str, measured: Callable[[], Ceiling | SizeCurve | EmpiricalRoofline]) -> None:
-        """One piece, kept and on disk; what cannot be measured here is left out with its reason, and so is what fails."""
+    def tried(self, label: str, measured: Callable[[], T]) -> T | None:
+        """What `measured` gives; None for what cannot be measured here or fails, which is left out with its reason."""
         try:
-            made = measured()
+            return measured()
         except (Unsupported, OutOfMemory, MemoryError) as reason:
             self.left_out[label] = str(reason) or "host memory is exhausted"
         except Error as failure:  # a wrong result, a lost GPU: no reason to lose the others
             self.left_out[label] = f"{FAILURE}{failure}"
-        else:
-            if isinstance(made, Ceiling):
-                before = self.ceilings.get(label)
-                self.ceilings[label] = made if before is None else better(before, made)
-            else:
-                self.found_series[label] = made
+        return None
+
+    def attempt(self, label: str, measured: Callable[[], Ceiling | SizeCurve | EmpiricalRoofline]) -> None:
+        """One piece, kept and on disk."""
+        made = self.tried(label, measured)
+        if isinstance(made, Ceiling):
+            before = self.ceilings.get(label)
+            self.ceilings[label] = made if before is None else better(before, made)
+        elif made is not None:
+            self.found_series[label] = made
         self.kept.save(self.machine)
 
     def time_kernels(self, shown: Progress, late: Callable[[], bool]) -> None:
@@ -236,12 +242,9 @@ class _Run:
             if late():
                 self.left_out[STANDARD_PROBLEMS] = f"{len(todo) - index} of {len(self.standard)}: {LATE}"
                 break
-            try:
-                self.kernels[standard] = kernel_time(self.device, standard, surroundings)
-            except (Unsupported, OutOfMemory, MemoryError) as reason:
-                self.left_out[standard.label] = str(reason) or "host memory is exhausted"
-            except Error as failure:
-                self.left_out[standard.label] = f"{FAILURE}{failure}"
+            made = self.tried(standard.label, partial(kernel_time, self.device, standard, surroundings))
+            if made is not None:
+                self.kernels[standard] = made
             self.kept.save_soon(self.machine)
 
 

@@ -61,9 +61,9 @@ class Surroundings:
 
 
 def _given(problem: Operator) -> dict[str, Any]:
-    """The problem's fields that have not their usual value."""
-    usual = type(problem)().to_dict()
-    return {name: value for name, value in problem.to_dict().items() if value != usual[name]}
+    """The fields of a problem that differ from their defaults."""
+    defaults = type(problem)().to_dict()
+    return {name: value for name, value in problem.to_dict().items() if value != defaults[name]}
 
 
 @exclusive

@@ -17,7 +17,7 @@ STATUSES = ("ok", "contended")
 class KernelTime:
     """A standard problem, timed, beside what the roofs around it said of its parts.
 
-    problem: {"operator": name, **fields}; fields that have their usual value may be left out. cold: whether its operands came from
+    problem: {"operator": name, **fields}; fields at their defaults may be left out. cold: whether its operands came from
     memory. samples_s: seconds of a launch, one per timed batch. launch_s: of its launches alone; memory_s: of its bytes from
     memory; rest_s: of all else together. tile: rows and columns of the tiles of its products, 1 by 1 where it says nothing of them.
 
@@ -50,7 +50,7 @@ class KernelTime:
         return statistics.median(self.samples_s)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON form, without what has its usual value."""
+        """JSON form; `tile` and `status` are left out at their defaults."""
         stated = {f.name: getattr(self, f.name) for f in fields(self)}
         stated |= {"problem": dict(self.problem), "samples_s": list(self.samples_s), "tile": list(self.tile)}
         return {name: value for name, value in stated.items() if (name, value) not in (("tile", [1, 1]), ("status", "ok"))}
