@@ -672,6 +672,15 @@ def test_the_default_is_the_fastest_that_was_measured(tiled_s: float, library_s:
     assert default_variant(one, problem, "cpu", lambda _: True) == "tiled", "one alone says nothing of the other"
 
 
+def test_a_kernel_timed_on_many_rows_alone_is_no_rival_for_one() -> None:
+    many, one = Attention(seq_q=1024, seq_kv=1024), Attention(seq_q=1, seq_kv=4096)
+    parts = {"memory_s": 0.9e-3, "rest_s": 1e-5}
+    known = knowing(timed(many, "tiled", 1e-3, memory_s=1e-5, rest_s=1e-2), timed(one, "split_kv", 2e-3, **parts))
+    assert default_variant(known, one, "cpu", lambda _: True) == "split_kv"
+    rivals = knowing(timed(one, "tiled", 1e-3, **parts), timed(one, "split_kv", 2e-3, **parts))
+    assert default_variant(rivals, one, "cpu", lambda _: True) == "tiled"
+
+
 def test_least_squares_without_negative_numbers() -> None:
     # By itself the best x is (2, -1); with x₂ = 0 it is (1, 0), and more of x₂ only adds to the error.
     assert _not_negative(np.array([[1.0, 1.0], [0.0, 1.0]]), np.array([1.0, -1.0])) == pytest.approx([1, 0])

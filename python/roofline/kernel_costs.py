@@ -169,6 +169,12 @@ def kernel_costs(machine: Machine, problem: Operator, variant: str) -> KernelCos
     )
 
 
+def timed_alike(machine: Machine, problem: Operator, variant: str) -> bool:
+    """Whether `machine` timed this variant on problems with few rows, or with many, as `problem` has."""
+    rows = _timed(_Same(machine.kernels), problem.name, variant).rows
+    return any(row.few == bool(problem.few_rows()) for row in rows)
+
+
 def _of(numbers: Iterable[Any]) -> KernelCosts:
     memory, caches, byte_s, loop_s, start_s, cold_s, page_s, joins = numbers
     return KernelCosts(memory, caches, byte_s, loop_s, start_s, cold_s, page_s, joins)

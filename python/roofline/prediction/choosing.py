@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..errors import Error
-from ..kernel_costs import kernel_costs
+from ..kernel_costs import timed_alike
 from ..machine import Machine
 from ..operators import Operator
 from .problems import predict_problem
@@ -19,8 +19,8 @@ def default_variant(
     """The variant of `problem` that runs where none is asked for. backend: "cpu" or "cuda"; runs: whether a variant can run there.
 
     The rule is `Operator.default_variant`, or where that one cannot run the last other that suits and can. Where `machine` timed
-    the kernels of several variants on standard problems, it is the one with the shortest expected time with operands in `level`
-    (None: the slowest), if that is clearly shorter than the rule's.
+    the kernels of several variants on standard problems, with few rows or many as this one has, it is the one with the shortest
+    expected time with operands in `level` (None: the slowest), if that is clearly shorter than the rule's.
     """
     ruled = problem.default_variant(backend)
     suited = [name for name in problem.variants if problem.suits(name, backend) and runs(name)]
@@ -30,7 +30,7 @@ def default_variant(
         return ruled
     times = {}
     for name in dict.fromkeys((ruled, *suited)):
-        if kernel_costs(machine, problem, name) is not None:
+        if timed_alike(machine, problem, name):
             try:
                 times[name] = predict_problem(machine, problem, variant=name, level=level).time_s
             except Error:  # roofs that were left out for lack of time
