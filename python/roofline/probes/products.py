@@ -1,4 +1,4 @@
-"""Matrix products of a library: squares by size, narrow and misaligned ones, and every way of scaling operands of few bits."""
+"""Matrix products by tuned code: squares by size, narrow and misaligned ones, and every way of scaling operands of few bits."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 from ..operators import Matmul, Operator
 from ..operators.scales import USUAL_SCALES, scales_name
 from .base import FURTHER, PREDICTION, THOROUGH, Identified, Identity, Probe, Target, Wanted, arithmetic, dtype_words, want, words
+from .compute import fma_isas
 from .gpu_units import peak_flops_per_s, unit_of
 
 ALIGNED = 16  # elements: a matrix product of other sizes leaves vectors and tiles partly empty
-GEMM = 2048  # rows, columns and inner of a product that is at the library's plateau
+GEMM = 2048  # rows, columns and inner of a product that is at the plateau
 DTYPES = ("fp32", "bf16", "int8", "fp64")
 SQUARES = (GEMM, 1024, 512, 256, 64)  # small ones run below the plateau
 NARROW = (1, 8, 32)  # rows of products with 512 columns for two threads: b stays in L2, and is read once for few rows
@@ -41,14 +42,17 @@ def product(rows: int, columns: int, inner: int, dtype: str, **scales: Any) -> M
     return made
 
 
-def _by_library(probe: Probe, target: Target, rank: int, problem: Matmul) -> Wanted:
-    """A product by the library; on a GPU not one that takes LONGEST_S and more. Its memory goes with it."""
-    missing = target.missing("matmul", "library", problem.dtype)
+def _tuned(probe: Probe, target: Target, rank: int, problem: Matmul) -> Wanted:
+    """A product by the library; by our own kernel on a CPU without instructions for the dtype, where oneDNN takes several times as
+    long as in fp32. On a GPU not one that takes LONGEST_S and more. Its memory goes with it.
+    """
+    variant = "library" if "sms" in target.facts or fma_isas(target, problem.dtype) else "tiled"
+    missing = target.missing("matmul", variant, problem.dtype)
     if not missing and "sms" in target.facts:
         seconds = problem.total_flops() / peak_flops_per_s(target, problem.dtype, unit_of(target, problem))
         if seconds > LONGEST_S:
             missing = f"one launch would take {seconds:.2g} s or more: {problem.dtype} is too slow here for this size"
-    return want(probe, target, rank, (problem, "library"), missing=missing, kept=False)
+    return want(probe, target, rank, (problem, variant), missing=missing, kept=False)
 
 
 def _rank(dtype: str) -> int:
@@ -59,7 +63,7 @@ def _cpu_squares(target: Target, depth: str) -> Iterator[Wanted]:
     for dtype in DTYPES:
         for size in SQUARES:
             rank = THOROUGH if size != GEMM and dtype != "fp32" else _rank(dtype)
-            yield _by_library(SQUARE, target, rank, product(size, size, size, dtype))
+            yield _tuned(SQUARE, target, rank, product(size, size, size, dtype))
 
 
 def _gpu_squares(target: Target, depth: str) -> Iterator[Wanted]:
@@ -67,34 +71,34 @@ def _gpu_squares(target: Target, depth: str) -> Iterator[Wanted]:
         usual = USUAL_SCALES.get(dtype, {})
         for size in GPU_SQUARES:
             rank = PREDICTION if size == GPU_SQUARES[0] else FURTHER
-            yield _by_library(SQUARE, target, rank, product(size, size, size, dtype, **usual))
+            yield _tuned(SQUARE, target, rank, product(size, size, size, dtype, **usual))
         for how in GPU_SCALES.get(dtype, ()):
-            yield _by_library(SQUARE, target, FURTHER, product(*(GPU_SQUARES[0],) * 3, dtype, **how))
+            yield _tuned(SQUARE, target, FURTHER, product(*(GPU_SQUARES[0],) * 3, dtype, **how))
 
 
 def _gpu_wide(target: Target, depth: str) -> Iterator[Wanted]:
     for dtype in Matmul.variants["library"].dtypes["cuda"]:
-        yield _by_library(WIDE, target, FURTHER, product(*GPU_WIDE, dtype, **USUAL_SCALES.get(dtype, {})))
+        yield _tuned(WIDE, target, FURTHER, product(*GPU_WIDE, dtype, **USUAL_SCALES.get(dtype, {})))
 
 
 def _cpu_narrow(target: Target, depth: str) -> Iterator[Wanted]:
     for dtype in DTYPES:
         for rows in NARROW:
             one = product(rows, NARROW_COLUMNS * target.threads, NARROW_INNER, dtype)
-            yield _by_library(NARROWS, target, _rank(dtype), one)
+            yield _tuned(NARROWS, target, _rank(dtype), one)
 
 
 def _cpu_misaligned(target: Target, depth: str) -> Iterator[Wanted]:
     for dtype in DTYPES:
         for size in MISALIGNED:
             rank = FURTHER if (dtype, size) == ("fp32", MISALIGNED[0]) else THOROUGH
-            yield _by_library(ODD, target, rank, product(size, size, size, dtype))
+            yield _tuned(ODD, target, rank, product(size, size, size, dtype))
 
 
 def _gpu_misaligned(target: Target, depth: str) -> Iterator[Wanted]:
     for dtype in Matmul.variants["library"].dtypes["cuda"]:
         one = product(*(GPU_MISALIGNED,) * 3, dtype, **USUAL_SCALES.get(dtype, {}))
-        yield _by_library(ODD, target, FURTHER if dtype == GPU_MAIN else THOROUGH, one)
+        yield _tuned(ODD, target, FURTHER if dtype == GPU_MAIN else THOROUGH, one)
 
 
 def _identity(target: Target, problem: Operator, variant: str, level: str) -> Identity:
@@ -115,7 +119,7 @@ def _name(c: Identified) -> str:
 
 def _made(id: str, summary: str, wanted: Mapping[str, Any], roof: bool) -> Probe:
     return Probe(
-        id=id, kind="compute", operator="matmul", summary=f"{Matmul.summary}, by the library: {summary}", roof=roof,
+        id=id, kind="compute", operator="matmul", summary=f"{Matmul.summary}: {summary}", roof=roof,
         work=Operator.total_flops, identity=_identity, name=_name, wanted=wanted,
     )  # fmt: skip
 
