@@ -37,6 +37,12 @@ class Pool {
   template <class F>
   void for_each(std::int64_t items, F&& work) {
     const int n = threads();
+    if (items < 1) return;
+    if (items == 1) return work(0, std::int64_t{0});
+    if (items <= n)  // nothing to take from others
+      return run([&](int worker) {
+        if (worker < items) work(worker, std::int64_t{worker});
+      });
     for (int w = 0; w < n; ++w) shares_[w].next.store(items * w / n, std::memory_order_relaxed);
     run([&](int worker) {
       for (int i = 0; i < n; ++i) {
