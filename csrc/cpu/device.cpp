@@ -76,6 +76,7 @@ double chain_hz() {
 
 Device::Device(int threads) {
   std::vector<int> cpus = usable_cpus();
+  usable_cores_ = static_cast<std::int64_t>(cpus.size());
   if (threads < 0) throw Error("cpu: threads must be 0 (all usable cores) or more, got " + std::to_string(threads));
   if (threads > static_cast<int>(cpus.size()))
     throw Error("cpu: " + std::to_string(threads) + " threads asked for, but only " + std::to_string(cpus.size()) +
@@ -101,7 +102,7 @@ std::vector<std::pair<std::string, Value>> Device::facts() const {
           {"cpu_family", number(cpuinfo("cpu family"))},
           {"cpu_model", number(cpuinfo("model\t"))},
           {"threads", std::int64_t{pool_->threads()}},
-          {"usable_cores", static_cast<std::int64_t>(usable_cpus().size())},
+          {"usable_cores", usable_cores_},
           {"quota_cores", std::isfinite(quota) ? quota : 0.0},  // 0: none
           {"isas", joined_isas()},
           {"l1_bytes", caches_.l1_bytes},

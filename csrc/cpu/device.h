@@ -28,6 +28,7 @@ class Device final : public Backend, public Queue {
   Pool& pool() { return *pool_; }
   const Caches& caches() const { return caches_; }
   int threads() const { return pool_->threads(); }
+  std::int64_t lasting_bytes() const { return caches_.llc_bytes_of(usable_cores_); }  // that results in the last cache may take
 
   std::string name() const override { return "cpu"; }
   Turn& turn() override;
@@ -64,6 +65,7 @@ class Device final : public Backend, public Queue {
   std::unique_ptr<Pool> pool_;
   Caches caches_;
   std::int64_t reported_l3_bytes_ = 0;
+  std::int64_t usable_cores_ = 1;
   void* scratch_ = nullptr;
   std::int64_t scratch_bytes_ = 0;
   std::map<std::string, int> quickest_;

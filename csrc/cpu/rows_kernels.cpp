@@ -96,10 +96,18 @@ ROOFLINE_INLINE Vec tops(const T* x, int rows, std::int64_t columns) {
   return rows == 1 ? set1(reduce_max(of_row[0])) : reduce_max(of_row);
 }
 
-// y[i] = value(i, n) over a row of any alignment: non-temporal stores write whole cache lines only. What is read at `next` after this
-// row, as much as is written, is fetched meanwhile: else memory would wait for reads and writes in turn.
-template <class V, bool NonTemporal, class T, class Value>
-ROOFLINE_INLINE void write(T* y, std::int64_t n, Value value, const T* next = nullptr) {
+// Into L2: on an Intel Xeon the few buffers of L1's misses serve non-temporal stores too, and 4 KiB ahead read 48 instead of 40 GB/s.
+template <class X>
+ROOFLINE_INLINE void fetch(const X* p, std::int64_t n) {
+  for (std::int64_t byte = 0; byte < n * std::int64_t{sizeof(X)}; byte += kLineBytes)
+    __builtin_prefetch(reinterpret_cast<const char*>(p) + byte, 0, 2);
+}
+constexpr std::int64_t kAheadBytes = 4096;
+
+// y[i] = value(i, n) over a row of any alignment: non-temporal stores write whole cache lines only. Meanwhile as many elements of each
+// `next` are fetched, unless it is null: else memory would wait for reads and writes in turn.
+template <class V, bool NonTemporal, class T, class Value, class... X>
+ROOFLINE_INLINE void write(T* y, std::int64_t n, Value value, const X*... next) {
   constexpr std::int64_t kLine = kLineBytes / sizeof(T);
   constexpr int kAtOnce = kStep<V>;
   std::int64_t i = 0;
@@ -117,13 +125,12 @@ ROOFLINE_INLINE void write(T* y, std::int64_t n, Value value, const T* next = nu
     plainly(head < n ? head : n);
     const std::int64_t lines = i + (n - i) / kLine * kLine;
     for (; i + 4 * kLine <= lines; i += 4 * kLine) {
-#pragma GCC unroll 4
-      for (int u = 0; next && u < 4; ++u) __builtin_prefetch(next + i + u * kLine);
+      ((next ? fetch(next + i, 4 * kLine) : void()), ...);
 #pragma GCC unroll 32
       for (int u = 0; u < 4 * kLine; u += kAtOnce) give<true>(y + i + u, kAtOnce, value(i + u, kAtOnce));
     }
     for (; i < lines; i += kAtOnce) {
-      if (next) __builtin_prefetch(next + i);
+      ((next ? fetch(next + i, kAtOnce) : void()), ...);
       give<true>(y + i, kAtOnce, value(i, kAtOnce));
     }
   }
@@ -183,7 +190,7 @@ void softmax(const void* in, void* out, float* scratch, std::int64_t rows, std::
         state.sum[0] = plus(state.sum[0], e);
         if constexpr (NonTemporal)
           if (stored) {
-            __builtin_prefetch(next + i);
+            fetch(next + i, n);
             give<true>(earlier + i, n, quotient(stored + i, n, by));
           }
       };
@@ -319,7 +326,7 @@ ROOFLINE_INLINE void map(void* y, std::int64_t n, Of of, const X*... x) {
   using V = std::conditional_t<(std::is_same_v<X, T> && ...), VecOf<T>, Vec>;
   write<V, NonTemporal>(static_cast<T*>(y), n, [&](std::int64_t i, int lanes) __attribute__((always_inline)) {
     return each(of, take<V>(x + i, lanes, 0)...);
-  });
+  }, x + kAheadBytes / sizeof(X)...);
   if constexpr (NonTemporal) fence();
 }
 
@@ -340,7 +347,7 @@ void bias_relu(const void* in, const void* bias_, void* out, std::int64_t rows, 
   for (; rows > 0; --rows, x += columns, y += columns)
     write<V, NonTemporal>(y, columns, [&](std::int64_t i, int n) __attribute__((always_inline)) {
       return each([](Vec a, Vec b) __attribute__((always_inline)) { return relu_of(add(a, b)); }, take<V>(x + i, n, 0), take<V>(bias + i, n, 0));
-    });
+    }, x + kAheadBytes / sizeof(T));
   if constexpr (NonTemporal) fence();
 }
 

@@ -1,6 +1,7 @@
 // What Linux says of this machine and this process: caches, usable CPUs, limits of control groups, memory, huge pages.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -16,6 +17,9 @@ struct Caches {
   std::int64_t l2_bytes = 512 << 10;  // per core
   std::int64_t l3_bytes = 0;          // of the group of cores that shares it; 0 where there is none
   std::int64_t llc_bytes() const { return l3_bytes ? l3_bytes : l2_bytes; }
+  // What so many cores may count on. A guest is told the whole last cache of its host, which many cores share; few CPUs have more
+  // than 16 MiB for each core.
+  std::int64_t llc_bytes_of(std::int64_t cores) const { return std::min(llc_bytes(), cores << 24); }
 };
 
 // `root` is put before /proc and /sys: empty, but for tests.

@@ -567,7 +567,7 @@ TEST_P(RowsBindTest, SmallResultsAreStoredPlainly) {
 }
 
 TEST_P(RowsBindTest, LargeResultsBypassTheCaches) {
-  const std::int64_t rows = device_.caches().llc_bytes() / (1024 * 4) + 3;
+  const std::int64_t rows = device_.lasting_bytes() / (1024 * 4) + 3;
   for (std::size_t choice = 0; choice < 2; ++choice) {
     EXPECT_EQ(run(choice, rows, 1024)["stores"], has_vectors() ? "non_temporal" : "plain");
     EXPECT_EQ(run(choice, rows, 1027, 5)["stores"], has_vectors() ? "non_temporal" : "plain") << "rows that begin inside a line";

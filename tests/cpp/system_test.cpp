@@ -158,6 +158,8 @@ TEST_F(SystemTest, CachesOfSysfs) {
   EXPECT_EQ(find_caches(3, root_).llc_bytes(), 2 << 20);
   cache(3, "3\n", "Unified\n", "32M\n");
   EXPECT_EQ(find_caches(3, root_).llc_bytes(), 32 << 20);
+  EXPECT_EQ(find_caches(3, root_).llc_bytes_of(1), 16 << 20);
+  EXPECT_EQ(find_caches(3, root_).llc_bytes_of(384), 32 << 20);
 }
 
 TEST_F(SystemTest, HugePagesOfARange) {
