@@ -137,6 +137,12 @@ ROOFLINE_INLINE void write(T* y, std::int64_t n, Value value, const X*... next) 
   plainly(n);
 }
 
+// Whether every row begins and ends where a cache line does.
+template <class T>
+ROOFLINE_INLINE bool whole_lines(const T* rows, std::int64_t columns) {
+  return (reinterpret_cast<std::uintptr_t>(rows) | static_cast<std::uintptr_t>(columns) * sizeof(T)) % kLineBytes == 0;
+}
+
 // fp32 between two passes, in the order of registers.
 ROOFLINE_INLINE void keep(float* p, int n, Vec x) { put(p, n, x); }
 ROOFLINE_INLINE void keep(float* p, int, Twin x) { store(p, x.even), store(p + kLanes, x.odd); }
@@ -157,7 +163,7 @@ void softmax(const void* in, void* out, float* scratch, std::int64_t rows, std::
   auto* y = static_cast<T*>(out);
   const std::int64_t most = least(kLanes, softmax_together(columns)), stride = scratch ? kept_columns(columns) : columns;
   const std::int64_t step = most * columns;
-  const bool later = NonTemporal && scratch && (reinterpret_cast<std::uintptr_t>(y) | columns * sizeof(T)) % kLineBytes == 0;
+  const bool later = NonTemporal && scratch && whole_lines(y, columns);
   float scale[kLanes];
   const auto quotient = [](const float* from, int n, float by) __attribute__((always_inline)) {
     return each([&](Vec a) __attribute__((always_inline)) { return mul(a, set1(by)); }, kept_at<V>(from, n));
@@ -213,16 +219,31 @@ ROOFLINE_INLINE Vec over_root(Vec total, std::int64_t columns, double eps) {
 }
 
 // Two passes over rows: their sums of squares; x / sqrt(mean square + eps) * weight, which goes to memory. Where there is a residual
-// the first adds x to it, and the second reads it from cache.
+// the first adds x to it, and the second reads it from cache. Past the caches rows of whole lines are stored in the first pass over the
+// next ones, so that memory never waits.
 template <class T, bool NonTemporal, bool Residual>
 ROOFLINE_INLINE void norm_by_squares(const T* x, T* residual, const T* weight, T* y, std::int64_t rows, std::int64_t columns, double eps) {
   using V = VecOf<T>;
   const std::int64_t most = least(kLanes, rows_together(columns * sizeof(T))), step = most * columns;
+  const bool later = NonTemporal && whole_lines(y, columns);
+  float scale[kLanes];
+  const auto scaled = [weight](const T* from, std::int64_t i, int n, Vec by) __attribute__((always_inline)) {
+    return each([&](Vec a, Vec w) __attribute__((always_inline)) { return mul(mul(a, by), w); }, take<V>(from + i, n, 0),
+                take<V>(weight + i, n, 0));
+  };
+  const auto put_row = [&](const T* from, T* to, float by, const T* next) __attribute__((always_inline)) {
+    write<V, NonTemporal>(to, columns, [&, one = set1(by)](std::int64_t i, int n) __attribute__((always_inline)) {
+      return scaled(from, i, n, one);
+    }, next);
+  };
+  const T* before = nullptr;  // rows that are yet to be stored
+  int waiting = 0;
   for (; rows > 0; rows -= most, x += step, residual += Residual ? step : 0, y += step) {
     const int some = static_cast<int>(least(most, rows));
     Vec squares[1];
     totals<V, 1, 8>(some, columns, squares, [&](int r) __attribute__((always_inline)) {
-      return [from = x + r * columns, sum = residual + (Residual ? r * columns : 0)](auto& state, std::int64_t i, int n)
+      return [=, from = x + r * columns, sum = residual + (Residual ? r * columns : 0), stored = before ? before + r * columns : nullptr,
+              by = set1(before ? scale[r] : 0.0f), earlier = y - step + r * columns](auto& state, std::int64_t i, int n)
                  __attribute__((always_inline)) {
         V value = take<V>(from + i, n, 0);
         if constexpr (Residual) {
@@ -230,18 +251,23 @@ ROOFLINE_INLINE void norm_by_squares(const T* x, T* residual, const T* weight, T
           give<false>(sum + i, n, value);
         }
         state.sum[0] = times_plus(value, value, state.sum[0]);
+        if constexpr (NonTemporal)
+          if (stored) {
+            fetch(from + step + i, n);
+            if constexpr (Residual) fetch(sum + step + i, n);
+            give<true>(earlier + i, n, scaled(stored, i, n, by));
+          }
       };
     });
-    float scale[kLanes];
+    for (int r = some; r < waiting; ++r) put_row(before + r * columns, y - step + r * columns, scale[r], nullptr);
     store(scale, over_root(squares[0], columns, eps));
     const T* const from = Residual ? residual : x;
-    for (int r = 0; r < some; ++r)
-      write<V, NonTemporal>(y + r * columns, columns, [&, from = from + r * columns, one = set1(scale[r])](std::int64_t i, int n)
-                                                          __attribute__((always_inline)) {
-        return each([&](Vec a, Vec w) __attribute__((always_inline)) { return mul(mul(a, one), w); }, take<V>(from + i, n, 0),
-                    take<V>(weight + i, n, 0));
-      }, from + step + r * columns);
+    if (later)
+      before = from, waiting = some;
+    else
+      for (int r = 0; r < some; ++r) put_row(from + r * columns, y + r * columns, scale[r], from + step + r * columns);
   }
+  for (int r = 0; r < waiting; ++r) put_row(before + r * columns, y - step + r * columns, scale[r], nullptr);
   if constexpr (NonTemporal) fence();
 }
 

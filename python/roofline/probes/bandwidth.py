@@ -176,15 +176,17 @@ def stream_candidates(target: Target, level: str, access: str, *, depth: str = "
 
 def _cpu_candidates(target: Target, one: Stream, level: str, depth: str) -> list[Candidate]:
     reads = one.access == "read"
-    if level != "DRAM":
-        variants = ["plain", "loads"] if reads and not target.missing("stream", "loads", one.dtype) else ["plain"]
+    if reads and level != "DRAM":
+        variants = ["plain"] if target.missing("stream", "loads", one.dtype) else ["plain", "loads"]
         counts = (1, 2, 4) if level == "L3" else (1, 2)
         return [(one.replace(streams=count), variant) for variant in variants for count in counts]
     if reads:
         plain = [one.replace(streams=count) for count in (1, 2, 4, 8)]
         return [(problem, "plain") for problem in (*plain, plain[-1].replace(prefetch="nta"))]
-    variants = ["plain"] if one.access == "update" else ["plain", "non_temporal"]
-    return [(one.replace(streams=count), variant) for variant in variants for count in (1, 2, 4)]
+    # Of what is read from a slow L3 results may be faster in memory.
+    variants = ["plain"] if one.access == "update" or level in ("L1", "L2") else ["plain", "non_temporal"]
+    counts = (1, 2) if level in ("L1", "L2") else (1, 2, 4)
+    return [(one.replace(streams=count), variant) for variant in variants for count in counts]
 
 
 def _gpu_candidates(target: Target, one: Stream, level: str, depth: str) -> list[Candidate]:
@@ -203,7 +205,7 @@ def _gpu_candidates(target: Target, one: Stream, level: str, depth: str) -> list
 
 
 def _level(target: Target, rank: int, level: str, access: str, depth: str) -> Iterator[Wanted]:
-    """A level's ceiling of one access; of DRAM one by ordinary stores and one by those that bypass the caches."""
+    """A level's ceiling of one access; of DRAM and L3 one by ordinary stores and one by those that bypass the caches."""
     try:
         candidates = stream_candidates(target, level, access, depth=depth)
     except Unsupported as reason:
@@ -222,7 +224,7 @@ def _cpu_streams(target: Target, depth: str) -> Iterator[Wanted]:
             usual = ("copy", "triad", "update") if level == "DRAM" else ("copy", "update")
             rank = ROOFS if access == "read" else ACCESSES if access in usual else FURTHER
             yield from _level(target, rank, level, access, depth)
-    for level in levels if depth == "thorough" else ():
+    for level in ("L2", "L1") if depth == "thorough" else ():
         for access in STORING:
             with suppress(Unsupported):
                 bypassing = [(problem, "non_temporal") for problem, _ in stream_candidates(target, level, access)]
