@@ -22,11 +22,17 @@ from roofline.doctor.rules import Cpu, Facts, reasons, shown
 from roofline.errors import Error
 
 ZEN3 = Cpu(name="AMD EPYC", vendor="AuthenticAMD", isas=("scalar", "avx2"), cores=2, logical=2)
-ZEN5 = Cpu(name="AMD EPYC 9355", vendor="AuthenticAMD", isas=("scalar", "avx2", "avx512", "avx512_bf16"), cores=2, logical=2)
+ZEN5 = Cpu(
+    name="AMD EPYC 9355",
+    vendor="AuthenticAMD",
+    isas=("scalar", "avx2", "avx512", "avx512_vnni", "avx512_bf16"),
+    cores=2,
+    logical=2,
+)
 SAPPHIRE = Cpu(
     name="Intel Xeon",
     vendor="GenuineIntel",
-    isas=("scalar", "avx2", "avx512", "avx512_bf16", "avx512_fp16", "amx"),
+    isas=("scalar", "avx2", "avx512", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx"),
     cores=32,
     logical=32,
 )

@@ -28,7 +28,7 @@ from roofline.tensor_spec import TensorSpec
 from roofline.units import GIB, KIB, MIB
 
 FAST = Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.01, max_s=0.02, bracket_s=0.002, tries=1)
-SETS = "scalar,avx2,avx512,avx512_bf16,avx512_fp16,amx"
+SETS = "scalar,avx2,avx512,avx512_vnni,avx512_bf16,avx512_fp16,amx"
 
 
 class Stated:

@@ -233,7 +233,7 @@ def test_the_report_names_conditions_rules_and_what_was_left_out() -> None:
         label="DRAM read", kind="bandwidth", level="DRAM", before_samples=around(100e9), after_samples=around(50e9)
     ).to_dict()
     provenance = {
-        "left_out": {"int8": "this CPU has no avx512_bf16"},
+        "left_out": {"int8": "this CPU has no avx512_vnni"},
         "versions": {"numpy": "2.0"},
         "os": "Linux 6 x86_64",
         "report": {
@@ -247,7 +247,7 @@ def test_the_report_names_conditions_rules_and_what_was_left_out() -> None:
         "took 41.5 s of at most 55.0 s",
         "L3 32 MiB",
         "relu fused (elements=77 fp32, cold): the time limit was reached",
-        "int8: this CPU has no avx512_bf16",
+        "int8: this CPU has no avx512_vnni",
         "DRAM read: moved by 100 % (100 GB/s at the start, 50.0 GB/s at the end)",
         "has 2 modes",
         "A multiply-add is two",
@@ -256,7 +256,7 @@ def test_the_report_names_conditions_rules_and_what_was_left_out() -> None:
     ):
         assert part in text, part
     assert left_out_counts(machine(provenance=provenance)) == [
-        "1 ceiling (roofs and rates 1): this CPU has no avx512_bf16; `roofline measure` measures them",
+        "1 ceiling (roofs and rates 1): this CPU has no avx512_vnni; `roofline measure` measures them",
         "1 point (relu 1): the time limit was reached; `roofline report --thorough`, or a longer --time-limit, measures them",
     ]
     assert markdown(machine(provenance=provenance), measured()) == text, "the same data give the same text"

@@ -41,6 +41,9 @@ const std::vector<std::pair<Isa, const FmaKernels*>>& tables() {
 #if defined(ROOFLINE_HAVE_avx512_bf16)
       {Isa::avx512_bf16, &fma_avx512_bf16},
 #endif
+#if defined(ROOFLINE_HAVE_avx512_vnni)
+      {Isa::avx512_vnni, &fma_avx512_vnni},
+#endif
 #if defined(ROOFLINE_HAVE_neon_bf16_i8mm)
       {Isa::neon_bf16_i8mm, &fma_neon_bf16_i8mm},
 #endif
@@ -176,7 +179,7 @@ Bound l2_operands(const Fma& problem, Device& device) {
 std::vector<KernelEntry> fma_kernels() {
   std::vector<KernelEntry> all;
 #if defined(__x86_64__)
-  const char *fp16 = "avx512_fp16", *bf16 = "avx512_bf16", *int8 = "avx512_bf16";
+  const char *fp16 = "avx512_fp16", *bf16 = "avx512_bf16", *int8 = "avx512_vnni";
 #else
   const char *fp16 = "neon_dotprod_fp16", *bf16 = "neon_bf16_i8mm", *int8 = "neon_dotprod_fp16";
 #endif

@@ -111,28 +111,31 @@ ROOFLINE_VECTOR_KERNEL(fp16, 2, 4, Fp16, Fp16{0x4200}, Fp16{0x4500}, "vpbroadcas
 
 #elif defined(__AVX512BF16__)
 
-// Operands as bit patterns: pairs of bf16 3, 5, -5; fours of 3 (unsigned) and 5, -5 (signed bytes).
 struct Bf16Pair {
   std::uint32_t bits;
   constexpr Bf16Pair operator-() const { return {bits ^ 0x80008000u}; }
 };
+#define ROOFLINE_PLUS_BF16(i) ROOFLINE_PAIR("vdpbf16ps", "14", i)
+#define ROOFLINE_MINUS_BF16(i) ROOFLINE_PAIR("vdpbf16ps", "15", i)
+// Some cores do one a cycle, others one in two.
+ROOFLINE_VECTOR_KERNEL(bf16, 4, 8, Bf16Pair, Bf16Pair{0x40404040}, Bf16Pair{0x40A040A0}, "vpbroadcastd", ROOFLINE_PLUS_BF16,
+                       ROOFLINE_MINUS_BF16)  // 3, 5
+static_assert((-Bf16Pair{0x40A040A0}).bits == 0xC0A0C0A0u);
+#define ROOFLINE_FMA_TABLE {kNone, kNone, kNone, ROOFLINE_X86_ENTRY(12 * kBytes / 4, bf16, 4, 8), kNone, kNone, kNone}
+
+#elif defined(__AVX512VNNI__)
+
+// Fours of 3 (unsigned), and of 5 and -5 (signed bytes).
 struct Int8Four {
   std::uint32_t bits;
   constexpr Int8Four operator-() const { return {((~bits & 0x7F7F7F7Fu) + 0x01010101u) ^ (~bits & 0x80808080u)}; }
 };
-#define ROOFLINE_PLUS_BF16(i) ROOFLINE_PAIR("vdpbf16ps", "14", i)
-#define ROOFLINE_MINUS_BF16(i) ROOFLINE_PAIR("vdpbf16ps", "15", i)
 #define ROOFLINE_PLUS_INT8(i) ROOFLINE_PAIR("vpdpbusd", "14", i)
 #define ROOFLINE_MINUS_INT8(i) ROOFLINE_PAIR("vpdpbusd", "15", i)
-// Some cores do one a cycle, others one in two.
-ROOFLINE_VECTOR_KERNEL(bf16, 4, 8, Bf16Pair, Bf16Pair{0x40404040}, Bf16Pair{0x40A040A0}, "vpbroadcastd", ROOFLINE_PLUS_BF16,
-                       ROOFLINE_MINUS_BF16)
 ROOFLINE_VECTOR_KERNEL(int8, 2, 4, Int8Four, Int8Four{0x03030303}, Int8Four{0x05050505}, "vpbroadcastd", ROOFLINE_PLUS_INT8,
                        ROOFLINE_MINUS_INT8)
-static_assert((-Int8Four{0x05050505}).bits == 0xFBFBFBFBu && (-Bf16Pair{0x40A040A0}).bits == 0xC0A0C0A0u);
-#define ROOFLINE_FMA_TABLE                                                                                               \
-  {kNone, kNone, kNone, ROOFLINE_X86_ENTRY(12 * kBytes / 4, bf16, 4, 8), ROOFLINE_X86_ENTRY(12 * kBytes / 4, int8, 2, 4), \
-   kNone, kNone}
+static_assert((-Int8Four{0x05050505}).bits == 0xFBFBFBFBu);
+#define ROOFLINE_FMA_TABLE {kNone, kNone, kNone, kNone, ROOFLINE_X86_ENTRY(12 * kBytes / 4, int8, 2, 4), kNone, kNone}
 
 #else
 

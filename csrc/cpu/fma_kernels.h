@@ -46,7 +46,7 @@ struct FmaOperandKernels {
 constexpr std::int64_t kWidestFmaBlockBytes = 4096;  // AMX: four tiles of 1024 bytes
 
 #if defined(__x86_64__)
-extern const FmaKernels fma_scalar, fma_avx2, fma_avx512, fma_avx512_bf16, fma_avx512_fp16, fma_amx;
+extern const FmaKernels fma_scalar, fma_avx2, fma_avx512, fma_avx512_vnni, fma_avx512_bf16, fma_avx512_fp16, fma_amx;
 extern const FmaOperandKernels fma_operands_amx;
 #else
 extern const FmaKernels fma_scalar, fma_neon, fma_neon_dotprod_fp16, fma_neon_bf16_i8mm;

@@ -197,6 +197,7 @@ extern const GemmKernels ROOFLINE_TABLE(gemm) = {
     {nullptr, copy_words, nullptr, copy_words},
     {narrow_to<float>, narrow_to<Bf16>, narrow_to<Fp16>},
     pair_words,
+    pair_rows<kColumns>,
 };
 
 }  // namespace roofline::cpu

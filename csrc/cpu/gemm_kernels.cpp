@@ -188,6 +188,7 @@ extern const GemmKernels ROOFLINE_TABLE(gemm) = {
     {widen<float>, widen<Bf16>, widen<Fp16>, widen_int8, widen_fp8},
     {narrow_to<float>, narrow_to<Bf16>, narrow_to<Fp16>},
     nullptr,
+    nullptr,
 };
 
 }  // namespace roofline::cpu

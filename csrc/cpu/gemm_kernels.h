@@ -74,7 +74,10 @@ struct GemmKernels {
   // To fp32, where a word is several numbers, n of these; of fp8 256 times as much, for its strips are read as 2^-8 of themselves.
   void (*widen[5])(const void* x, float* y, std::int64_t n);
   void (*narrow[3])(const float* x, void* y, std::int64_t n);  // from fp32; [0] copies
-  void (*pair)(const void* x, float* y, std::int64_t n);  // 2 n numbers of fp32 to n words of bf16; null where bf16 has no words
+  // Numbers of fp32 to words of bf16, rounded to nearest even; null where bf16 has none. 2 n numbers one after the other to n words;
+  // [2 n][width] to [n][width].
+  void (*pair)(const void* x, float* y, std::int64_t n);
+  void (*pair_rows)(const float* x, float* y, std::int64_t n);
 
   std::int64_t few_floats(std::int64_t rows) const { return kMostStreams * rows * width; }
   std::int64_t panel_rows(std::int64_t rows) const { return (rows + panel_multiple - 1) / panel_multiple * panel_multiple; }
@@ -89,8 +92,8 @@ struct QuantizedKernels {
   void (*few[2])(const QuantizedPart&);
   void (*few_fixed)(const QuantizedPart&);  // 4 bits, up to tile_rows rows, whose a are the pairs of `fix`
   void (*block[2])(const QuantizedPart&);
-  // A strip in words of bf16, as GemmKernels have it: [(inner + 1) / 2, width], rounded to nearest even.
-  void (*words[2])(const QuantizedPart&, const void* strip, std::uint32_t* words);
+  // n rows of a strip from k on, in fp32: [n, width].
+  void (*widen[2])(const QuantizedPart&, const char* strip, std::int64_t k, std::int64_t n, float* wide);
   // sums[rows, groups, (group - 1) / chunk + 1], the last one of a group over what is left of it.
   void (*add_up)(const float* a, float* sums, std::int64_t rows, std::int64_t inner, std::int64_t group, std::int64_t chunk);
   // a in 16 bits, rounded: pairs [rows, groups, (group + 3) / 4 * 2], filled up with 0, which times their scale in scales[rows, groups,
@@ -101,7 +104,10 @@ struct QuantizedKernels {
 ROOFLINE_DECLARE_TABLES(GemmKernels, gemm);
 #if defined(ROOFLINE_HAVE_avx512_bf16)
 extern const GemmKernels gemm_pairs_avx512_bf16;
-extern const QuantizedKernels quantized_avx512_bf16;  // adds pairs in one instruction
+#endif
+#if defined(ROOFLINE_HAVE_avx512_vnni)
+extern const GemmKernels gemm_quads_avx512_vnni;
+extern const QuantizedKernels quantized_avx512_vnni;  // adds pairs in one instruction
 #endif
 #if defined(ROOFLINE_HAVE_amx)
 extern const GemmKernels gemm_amx;

@@ -1,6 +1,6 @@
-// Matrix products of bf16 and int8 by instructions that add two or four products to a sum: for sets that have them beside those of
-// gemm_kernels.cpp. A word of a strip, and of a row of a, is so many numbers along inner. bf16: both products are rounded once, to
-// nearest even, and denormals count as 0. int8: exact; the instruction takes unsigned numbers of a, which are 128 more here.
+// Matrix products of bf16 by an instruction that adds two products to a sum: for sets that have it beside those of gemm_kernels.cpp. A
+// word of a strip, and of a row of a, is two numbers along inner. Both products are rounded once, to nearest even, and denormals count
+// as 0.
 #include "cpu/gemm_kernels.h"
 
 #include "cpu/gemm_strips.h"
@@ -13,12 +13,6 @@ struct Bf16Pairs {
   static constexpr bool kBegun = false;
   ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return add_bf16_pairs(a, b, c); }
   ROOFLINE_INLINE Vec plus(Vec a, Vec b) { return add(a, b); }
-};
-
-struct ByteQuads {
-  static constexpr bool kBegun = true;
-  ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return in_order(add_byte_quads(a, b, c)); }
-  ROOFLINE_INLINE Vec plus(Vec a, Vec b) { return add_words(a, b); }
 };
 
 // As pack_bf16_words. So many columns at a time that memory gives them fast and few strips are written in turn.
@@ -38,29 +32,25 @@ void pack_by_permutes(const void* from, Index stride, float* packed, Index colum
       }
 }
 
-// As pack_panels, or of int8 as it lies.
-void pack_words_of_a(const GemmPart& part, Index k, Index n, float* panels) {
-  (part.a_stored == Stored::int8 ? pack_panels_of<Int8Quad> : pack_panels)(part, k, n, panels);
-}
-
 }  // namespace
 
 extern const GemmKernels ROOFLINE_TABLE(gemm_pairs) = {
     kWidth,
     kTileRows,
-    {0, 2, 0, 4},
+    {0, 2},
     1,
-    {nullptr, pack_pairs<std::uint16_t>, nullptr, pack_quads},
-    {nullptr, few<Rows<WideStrip<Bf16Pairs>>>, nullptr, few<Rows<WideStrip<ByteQuads>>>},
-    {nullptr, block<Rows<WideStrip<Bf16Pairs>>>, nullptr, block<Rows<WideStrip<ByteQuads>>>},
-    pack_words_of_a,
+    {nullptr, pack_pairs<std::uint16_t>},
+    {nullptr, few<Rows<WideStrip<Bf16Pairs>>>},
+    {nullptr, block<Rows<WideStrip<Bf16Pairs>>>},
+    pack_panels,
     1,
-    1,
+    0,
     {nullptr, pack_by_permutes},
     {},
-    {nullptr, copy_words, nullptr, offset_words},
+    {nullptr, copy_words},
     {narrow_to<float>, narrow_to<Bf16>, narrow_to<Fp16>},
     pair_words,
+    pair_rows<kWidth>,
 };
 
 }  // namespace roofline::cpu

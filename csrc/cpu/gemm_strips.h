@@ -157,5 +157,12 @@ void narrow_to(const float* x, void* y, Index n) {
 // n words of 2 n numbers of fp32, rounded to bf16.
 [[maybe_unused]] void pair_words(const void* x, float* y, Index n) { narrow_to<Bf16>(static_cast<const float*>(x), y, 2 * n); }
 
+// The same of 2 n rows of a strip: a word holds two of a column.
+template <Index Width>
+void pair_rows(const float* x, float* y, Index n) {
+  for (Index i = 0; i < n; ++i, x += 2 * Width, y += Width)
+    for (Index j = 0; j < Width; j += kLanes) narrow_pairs<false>(reinterpret_cast<Bf16*>(y + j), load(x + j), load(x + Width + j));
+}
+
 }  // namespace
 }  // namespace roofline::cpu

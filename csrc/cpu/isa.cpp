@@ -31,7 +31,8 @@ const std::vector<Set>& sets() {
       {Isa::scalar, "scalar", {}},
       {Isa::avx2, "avx2", {Isa::scalar}},
       {Isa::avx512, "avx512", {Isa::avx2}},
-      {Isa::avx512_bf16, "avx512_bf16", {Isa::avx512}},
+      {Isa::avx512_vnni, "avx512_vnni", {Isa::avx512}},
+      {Isa::avx512_bf16, "avx512_bf16", {Isa::avx512_vnni}},
       {Isa::avx512_fp16, "avx512_fp16", {Isa::avx512_bf16}},
       {Isa::amx, "amx", {Isa::avx512_bf16}},
       {Isa::neon, "neon", {Isa::scalar}},
@@ -51,8 +52,8 @@ bool cpu_has(Isa isa) {
     case Isa::avx512:
       return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    case Isa::avx512_bf16:
-      return cpu_has(Isa::avx512) && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
+    case Isa::avx512_vnni: return cpu_has(Isa::avx512) && __builtin_cpu_supports("avx512vnni");
+    case Isa::avx512_bf16: return cpu_has(Isa::avx512_vnni) && __builtin_cpu_supports("avx512bf16");
     case Isa::avx512_fp16: return cpu_has(Isa::avx512_bf16) && __builtin_cpu_supports("avx512fp16");
 #if defined(ROOFLINE_AMX_EMULATED)  // a build for tests
     case Isa::amx: return true;

@@ -29,7 +29,7 @@
 
 namespace roofline::cpu {
 
-enum class Isa { scalar, avx2, avx512, avx512_bf16, avx512_fp16, amx, neon, neon_dotprod_fp16, neon_bf16_i8mm };
+enum class Isa { scalar, avx2, avx512, avx512_vnni, avx512_bf16, avx512_fp16, amx, neon, neon_dotprod_fp16, neon_bf16_i8mm };
 
 std::string name(Isa isa);
 bool has(Isa isa);                // the CPU and the operating system have it, and ROOFLINE_ISA allows it

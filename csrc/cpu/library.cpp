@@ -102,6 +102,7 @@ dnnl_cpu_isa_t highest_allowed() {
   if (has(Isa::avx512_fp16)) return dnnl_cpu_isa_avx512_core_fp16;
 #endif
   if (has(Isa::avx512_bf16)) return dnnl_cpu_isa_avx512_core_bf16;
+  if (has(Isa::avx512_vnni)) return dnnl_cpu_isa_avx512_core_vnni;
   if (has(Isa::avx512)) return dnnl_cpu_isa_avx512_core;
   return has(Isa::avx2) ? dnnl_cpu_isa_avx2 : dnnl_cpu_isa_sse41;
 }

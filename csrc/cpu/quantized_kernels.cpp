@@ -168,17 +168,8 @@ struct Groups {
 };
 
 template <class B>
-void words_of_strip(const QuantizedPart& part, const void* strip, std::uint32_t* words) {
-  constexpr Index kRows = 16;
-  alignas(64) float wide[kRows * kWidth];
-  for (Index k = 0; k < part.inner; k += kRows) {
-    const Index n = least(kRows, part.inner - k);
-    B::widen(part, static_cast<const char*>(strip), k, n, wide);
-    if (n % 2) __builtin_memset(wide + n * kWidth, 0, kWidth * sizeof(float));
-    for (Index i = 0; i < n; i += 2, words += kWidth)
-      for (Index j = 0; j < kWidth; j += kLanes)
-        narrow_pairs<false>(reinterpret_cast<Bf16*>(words + j), load(wide + i * kWidth + j), load(wide + (i + 1) * kWidth + j));
-  }
+void widen(const QuantizedPart& part, const char* strip, Index k, Index n, float* wide) {
+  B::widen(part, strip, k, n, wide);
 }
 
 void add_up(const float* a, float* sums, Index rows, Index inner, Index group, Index chunk) {
@@ -235,7 +226,7 @@ extern const QuantizedKernels ROOFLINE_TABLE(quantized) = {
     {few<Groups<Bytes>>, few<Groups<Nibbles>>},
     few<Groups<NibblePairs>>,
     {block<Groups<Bytes>>, block<Groups<Nibbles>>},
-    {words_of_strip<Groups<Bytes>>, words_of_strip<Groups<Nibbles>>},
+    {widen<Groups<Bytes>>, widen<Groups<Nibbles>>},
     add_up,
     fix,
 };

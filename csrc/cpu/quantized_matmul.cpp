@@ -200,15 +200,23 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, Isa 
 // Many rows of bf16 where there are kernels for pairs: a thread turns its part of b, rounded to bf16, into strips for them.
 Bound tiled_in_pairs(const QuantizedMatmul& problem, const Packing& packing, const QuantizedKernels& table,
                      const std::shared_ptr<void>& packed, Device& device) {
-  const std::int64_t words = words_of(*choose_gemm(Stored::bf16).table, Stored::bf16, problem.inner), filled = parts_of(problem.inner, 2);
+  const GemmKernels& pairs = *choose_gemm(Stored::bf16).table;
+  const std::int64_t words = words_of(pairs, Stored::bf16, problem.inner), filled = parts_of(problem.inner, 2);
   QuantizedPart part{};
   part.inner = problem.inner, part.group = problem.group, part.groups = problem.groups;
   part.scale = packing.scale, part.zeros = problem.zero != nullptr;
-  const auto unpack = [=, &table, strip_bytes = packing.strip_bytes](std::int64_t first, std::int64_t last, void* strips) {
-    auto* to = static_cast<std::uint32_t*>(strips);
+  const auto unpack = [=, &table, &pairs, strip_bytes = packing.strip_bytes](std::int64_t first, std::int64_t last, void* strips) {
+    constexpr std::int64_t kRows = 64;  // in the first cache
+    alignas(64) float wide[kRows * kMostWidth];
+    auto* to = static_cast<float*>(strips);
     for (std::int64_t strip = first; strip < last; ++strip, to += words * table.width) {
-      table.words[which_of(problem)](part, static_cast<const char*>(packed.get()) + strip * strip_bytes, to);
-      std::fill(to + filled * table.width, to + words * table.width, 0);
+      for (std::int64_t k = 0; k < problem.inner; k += kRows) {
+        const std::int64_t n = std::min(kRows, problem.inner - k);
+        table.widen[which_of(problem)](part, static_cast<const char*>(packed.get()) + strip * strip_bytes, k, n, wide);
+        if (n % 2) std::fill_n(wide + n * table.width, table.width, 0.0f);
+        pairs.pair_rows(wide, to + k / 2 * table.width, parts_of(n, 2));
+      }
+      std::fill(to + filled * table.width, to + words * table.width, 0.0f);
     }
   };
   return bind_tiled("quantized_matmul",
@@ -218,8 +226,8 @@ Bound tiled_in_pairs(const QuantizedMatmul& problem, const Packing& packing, con
 }
 
 Choice<QuantizedKernels> choose_quantized() {
-#if defined(ROOFLINE_HAVE_avx512_bf16)
-  if (has(Isa::avx512_bf16)) return {Isa::avx512_bf16, &quantized_avx512_bf16};
+#if defined(ROOFLINE_HAVE_avx512_vnni)
+  if (has(Isa::avx512_vnni)) return {Isa::avx512_vnni, &quantized_avx512_vnni};
 #endif
   return choose<QuantizedKernels>(ROOFLINE_TABLES(quantized));
 }

@@ -96,6 +96,9 @@ const std::vector<std::pair<Isa, const FmaKernels*>> kTables = {
 #else
     {Isa::neon, &fma_neon},
 #endif
+#if defined(ROOFLINE_HAVE_avx512_vnni)
+    {Isa::avx512_vnni, &fma_avx512_vnni},
+#endif
 #if defined(ROOFLINE_HAVE_avx512_bf16)
     {Isa::avx512_bf16, &fma_avx512_bf16},
 #endif

@@ -19,7 +19,7 @@ namespace roofline::cpu {
 extern const GemmKernels gemm_emulated;
 #endif
 #if defined(ROOFLINE_SIMDE)
-extern const GemmKernels gemm_simde, gemm_pairs_simde;
+extern const GemmKernels gemm_simde, gemm_pairs_simde, gemm_quads_simde;
 #endif
 
 namespace {
@@ -32,6 +32,9 @@ using HalfNumber = _Float16;
 
 const std::vector<Tested<GemmKernels>> kTested = {
     ROOFLINE_TESTED(gemm),
+#if defined(ROOFLINE_HAVE_avx512_vnni)
+    {"avx512_vnni", &gemm_quads_avx512_vnni, "avx512_vnni"},
+#endif
 #if defined(ROOFLINE_HAVE_avx512_bf16)
     {"avx512_bf16", &gemm_pairs_avx512_bf16, "avx512_bf16"},
 #endif
@@ -43,6 +46,7 @@ const std::vector<Tested<GemmKernels>> kTested = {
 #endif
 #if defined(ROOFLINE_SIMDE)
     {"pairs_simde", &gemm_pairs_simde, "avx2"},
+    {"quads_simde", &gemm_quads_simde, "avx2"},
 #endif
 };
 
@@ -212,6 +216,7 @@ TEST_P(GemmTest, SumsOfInt8AreExact) {
   const GemmKernels& table = *GetParam().table;
   constexpr std::int64_t kInner = 4096;
   const std::vector<std::int8_t> least(kInner * table.width, -128);
+  if (table.numbers[index(Stored::int8)] == 0) return;
   const std::int64_t words = kInner / table.numbers[index(Stored::int8)];
   std::vector<float> a(words), packed((kInner / 4 + table.int8_sums) * table.width), workspace(table.few_floats(1));
   std::vector<std::int32_t> c(table.width);
@@ -273,6 +278,13 @@ TEST_P(GemmTest, PairsAreRounded) {
   std::vector<std::uint32_t> words(2);
   GetParam().table->pair(wide.data(), reinterpret_cast<float*>(words.data()), 2);
   EXPECT_EQ(words, (std::vector<std::uint32_t>{0xC0003F80, 0x3F823F80}));
+  const int width = GetParam().table->width;
+  std::vector<float> rows(4 * width);
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = wide[i / width] * (i % width ? 1.0f : -1.0f);
+  words.assign(2 * width, 0);
+  GetParam().table->pair_rows(rows.data(), reinterpret_cast<float*>(words.data()), 2);
+  for (int i = 0; i < 2 * width; ++i)
+    EXPECT_EQ(words[i], (i < width ? 0xC0003F80u : 0x3F823F80u) ^ (i % width ? 0 : 0x80008000u)) << "word " << i;
 }
 
 TEST_P(GemmTest, NarrowsToTheNearestNumber) {

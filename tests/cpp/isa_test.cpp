@@ -10,7 +10,7 @@
 namespace roofline::cpu {
 namespace {
 
-const std::vector<Isa> kAll = {Isa::scalar, Isa::avx2, Isa::avx512,            Isa::avx512_bf16,   Isa::avx512_fp16,
+const std::vector<Isa> kAll = {Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_vnni,       Isa::avx512_bf16,   Isa::avx512_fp16,
                                Isa::amx,    Isa::neon, Isa::neon_dotprod_fp16, Isa::neon_bf16_i8mm};
 
 bool listed(const std::vector<Isa>& all, Isa isa) { return std::find(all.begin(), all.end(), isa) != all.end(); }
@@ -76,17 +76,18 @@ TEST(Isa, SettingAllowsWhatItNamesAndWhatThatNeeds) {
   with_setting("scalar", [&] { return only({Isa::scalar}); });
   with_setting("avx2", [&] { return only({Isa::scalar, Isa::avx2}); });
   with_setting("avx512", [&] { return only({Isa::scalar, Isa::avx2, Isa::avx512}); });
-  with_setting("avx512_bf16", [&] { return only({Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_bf16}); });
+  with_setting("avx512_vnni", [&] { return only({Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_vnni}); });
+  with_setting("avx512_bf16", [&] { return only({Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_vnni, Isa::avx512_bf16}); });
   with_setting("neon", [&] { return only({Isa::scalar, Isa::neon}); });
   with_setting("neon_bf16_i8mm", [&] { return only({Isa::scalar, Isa::neon, Isa::neon_dotprod_fp16, Isa::neon_bf16_i8mm}); });
 }
 
 TEST(Isa, SettingIsASetAndNotALadder) {
-  with_setting("amx", [&] { return only({Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx}); });
-  with_setting("avx512_fp16", [&] { return only({Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::avx512_fp16}); });
+  with_setting("amx", [&] { return only({Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_vnni, Isa::avx512_bf16, Isa::amx}); });
+  with_setting("avx512_fp16", [&] { return only({Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_vnni, Isa::avx512_bf16, Isa::avx512_fp16}); });
   with_setting("neon,avx2", [&] { return only({Isa::scalar, Isa::neon, Isa::avx2}); });
   with_setting("avx512_fp16,amx", [&] {
-    return only({Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::avx512_fp16, Isa::amx});
+    return only({Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_vnni, Isa::avx512_bf16, Isa::avx512_fp16, Isa::amx});
   });
 }
 

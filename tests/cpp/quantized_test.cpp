@@ -22,8 +22,8 @@ namespace {
 
 const std::vector<Tested<QuantizedKernels>> kTested = {
     ROOFLINE_TESTED(quantized),
-#if defined(ROOFLINE_HAVE_avx512_bf16)
-    {"avx512_bf16", &quantized_avx512_bf16, "avx512_bf16"},
+#if defined(ROOFLINE_HAVE_avx512_vnni)
+    {"avx512_vnni", &quantized_avx512_vnni, "avx512_vnni"},
 #endif
 };
 
@@ -108,20 +108,16 @@ class QuantizedTest : public TableTest<QuantizedKernels> {
       }
     if (few && bits == 4 && rows <= table.tile_rows) check_fixed(part, sums_of_rows);
     for (std::int64_t strip = 0; !few && strip < strips; ++strip) {
-      Floats words((inner + 1) / 2 * width, 0);
-      table.words[which](part, to + strip * groups * group_bytes, reinterpret_cast<std::uint32_t*>(words.data()));
-      for (std::int64_t k = 0; k < inner + inner % 2; ++k)
+      const std::int64_t first = inner / 3;
+      Floats wide((inner - first) * width, 0);
+      table.widen[which](part, reinterpret_cast<const char*>(to + strip * groups * group_bytes), first, inner - first, wide.data());
+      for (std::int64_t k = first; k < inner; ++k)
         for (std::int64_t j = 0; j < width && strip * width + j < columns; ++j) {
-          std::uint32_t word;
-          std::memcpy(&word, words.data() + k / 2 * width + j, sizeof word);
-          word = k % 2 ? word & 0xFFFF0000u : word << 16;
-          float found;
-          std::memcpy(&found, &word, sizeof found);
           const std::int64_t column = strip * width + j;
-          const double exact = k < inner ? scale(k / group, column) * (number(k * columns + column, bits) - zero(k / group, column)) : 0;
-          ASSERT_NEAR(found, exact, std::abs(exact) / 256) << "row " << k << " column " << column;
+          const double exact = scale(k / group, column) * (number(k * columns + column, bits) - zero(k / group, column));
+          ASSERT_NEAR(wide[(k - first) * width + j], exact, 1e-7 * (1 << bits)) << "row " << k << " column " << column;
         }
-      EXPECT_TRUE(words.guarded());
+      EXPECT_TRUE(wide.guarded());
     }
     for (Floats* each : {&a, &c, &packed, &workspace, &sums}) EXPECT_TRUE(each->guarded());
   }

@@ -26,7 +26,7 @@ _ISAS_OF = {
     "fp64": _VECTORS,
     "fp16": ("avx512_fp16", "neon_dotprod_fp16"),
     "bf16": ("avx512_bf16", "amx", "neon_bf16_i8mm"),
-    "int8": ("avx512_bf16", "amx", "neon_dotprod_fp16", "neon_bf16_i8mm"),
+    "int8": ("avx512_vnni", "amx", "neon_dotprod_fp16", "neon_bf16_i8mm"),
 }
 OPERANDS = {"l1_operands": "operands from L1", "l2_operands": "operands from L2"}  # variants that load what they multiply
 

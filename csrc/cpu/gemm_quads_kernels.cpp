@@ -1,0 +1,43 @@
+// Matrix products of int8 by an instruction that adds four products to a sum: for sets that have it beside those of gemm_kernels.cpp. A
+// word of a strip, and of a row of a, is four numbers along inner. Exact; the instruction takes unsigned numbers of a, which are 128 more
+// here.
+#include "cpu/gemm_kernels.h"
+
+#include "cpu/gemm_strips.h"
+
+namespace roofline::cpu {
+namespace {
+
+struct ByteQuads {
+  static constexpr bool kBegun = true;
+  ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return in_order(add_byte_quads(a, b, c)); }
+  ROOFLINE_INLINE Vec plus(Vec a, Vec b) { return add_words(a, b); }
+};
+
+// As pack_panels, or as int8 lies.
+void pack_words_of_a(const GemmPart& part, Index k, Index n, float* panels) {
+  (part.a_stored == Stored::int8 ? pack_panels_of<Int8Quad> : pack_panels)(part, k, n, panels);
+}
+
+}  // namespace
+
+extern const GemmKernels ROOFLINE_TABLE(gemm_quads) = {
+    kWidth,
+    kTileRows,
+    {0, 0, 0, 4},
+    1,
+    {nullptr, nullptr, nullptr, pack_quads},
+    {nullptr, nullptr, nullptr, few<Rows<WideStrip<ByteQuads>>>},
+    {nullptr, nullptr, nullptr, block<Rows<WideStrip<ByteQuads>>>},
+    pack_words_of_a,
+    1,
+    1,
+    {},
+    {},
+    {nullptr, nullptr, nullptr, offset_words},
+    {narrow_to<float>, narrow_to<Bf16>, narrow_to<Fp16>},
+    nullptr,
+    nullptr,
+};
+
+}  // namespace roofline::cpu
