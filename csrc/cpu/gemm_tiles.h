@@ -78,7 +78,7 @@ ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Ro
   const auto step = [&](Vec (&into)[Rows][2], Index base, int u) __attribute__((always_inline)) {
     Vec low, high;
     if (Ahead && u * B::kRowBytes % 64 == 0)
-      for (Index line = 0; line < B::kRowBytes; line += 64) __builtin_prefetch(b + (base + u) * B::kRowBytes + line + ahead);
+      for (Index line = 0; line < B::kRowBytes; line += 64) __builtin_prefetch(b + (base + u) * B::kRowBytes + line + ahead, 0, 2);
     B::read(b, base, u, low, high);
 #pragma GCC unroll 14
     for (int r = 0; r < Rows; ++r) {
