@@ -9,20 +9,29 @@
 namespace roofline::cpu {
 namespace {
 
+// Elements ahead that are fetched, within the range: another thread's lines are left where they are. Hardware alone follows so many
+// streams, which are written too, less far: an Intel Xeon makes 53 instead of 60 GB/s of fp32.
+constexpr std::int64_t kAhead = 1024;
+
 // kVectors vectors of n elements each from `at` on; n is below kLanes only for one.
 template <class T, int kVectors>
-ROOFLINE_INLINE void read_as(const void* x, std::int64_t at, int n, Vec (&values)[kVectors]) {
+ROOFLINE_INLINE void read_as(const void* x, std::int64_t at, int n, bool fetch, Vec (&values)[kVectors]) {
+  constexpr std::int64_t kLine = 64 / sizeof(T);
+  if (fetch) {
+#pragma GCC unroll 2
+    for (std::int64_t i = 0; i < kVectors * kLanes; i += kLine) __builtin_prefetch(static_cast<const T*>(x) + at + kAhead + i);
+  }
 #pragma GCC unroll 2
   for (int u = 0; u < kVectors; ++u) values[u] = get(static_cast<const T*>(x) + at + u * kLanes, n, zero());
 }
 template <int kVectors>
-ROOFLINE_INLINE void read(const void* x, Element element, std::int64_t at, int n, Vec (&values)[kVectors]) {
+ROOFLINE_INLINE void read(const void* x, Element element, std::int64_t at, int n, bool fetch, Vec (&values)[kVectors]) {
   if (element == kFp32)
-    read_as<float>(x, at, n, values);
+    read_as<float>(x, at, n, fetch, values);
   else if (element == kBf16)
-    read_as<Bf16>(x, at, n, values);
+    read_as<Bf16>(x, at, n, fetch, values);
   else
-    read_as<Fp16>(x, at, n, values);
+    read_as<Fp16>(x, at, n, fetch, values);
 }
 
 template <class T, bool NonTemporal, int kVectors>
@@ -56,10 +65,11 @@ void step(const AdamPart& given) {
   const auto update = [&](auto& p, std::int64_t at, int n) __attribute__((always_inline)) {
     constexpr int kVectors = sizeof p / sizeof p[0];
     Vec g[kVectors], m[kVectors], v[kVectors];
-    read(part.g, part.gradient, at, n, g);
-    read(part.m, part.moment, at, n, m);
-    read(part.v, part.moment, at, n, v);
-    read(kept, of_kept, at, n, p);
+    const bool fetch = at + kAhead + kVectors * kLanes <= part.elements;
+    read(part.g, part.gradient, at, n, fetch, g);
+    read(part.m, part.moment, at, n, fetch, m);
+    read(part.v, part.moment, at, n, fetch, v);
+    read(kept, of_kept, at, n, fetch, p);
 #pragma GCC unroll 2
     for (int u = 0; u < kVectors; ++u) {
       m[u] = fma(beta1, m[u], mul(rest1, g[u]));

@@ -143,17 +143,6 @@ ROOFLINE_INLINE bool whole_lines(const T* rows, std::int64_t columns) {
   return (reinterpret_cast<std::uintptr_t>(rows) | static_cast<std::uintptr_t>(columns) * sizeof(T)) % kLineBytes == 0;
 }
 
-// fp32 between two passes, in the order of registers.
-ROOFLINE_INLINE void keep(float* p, int n, Vec x) { put(p, n, x); }
-ROOFLINE_INLINE void keep(float* p, int, Twin x) { store(p, x.even), store(p + kLanes, x.odd); }
-template <class V>
-ROOFLINE_INLINE V kept_at(const float* p, int n) {
-  if constexpr (std::is_same_v<V, Twin>)
-    return Twin{load(p), load(p + kLanes)};
-  else
-    return get(p, n, zero());
-}
-
 // Three passes over rows: their maxima; e^(x - max), kept in cache, and their sums; the quotients, which go to memory. Past the caches
 // whole lines are stored, and the next rows fetched, while the exponentials of the rows between are computed: memory never waits.
 template <class T, bool NonTemporal>
@@ -182,7 +171,6 @@ void softmax(const void* in, void* out, float* scratch, std::int64_t rows, std::
     const int some = static_cast<int>(least(most, rows));
     float* kept = scratch;
     if constexpr (sizeof(T) == sizeof(float)) kept = scratch ? scratch : reinterpret_cast<float*>(y);
-    if (later && before == scratch) kept += most * stride;
     float top[kLanes];
     store(top, tops<V>(x, some, columns));
     Vec sums[1];
@@ -192,13 +180,13 @@ void softmax(const void* in, void* out, float* scratch, std::int64_t rows, std::
               next = x + step + r * columns](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
         const V e = each([&](Vec a) __attribute__((always_inline)) { return exp2_or_zero<T>(mul(sub(a, top), set1(1.44269504f))); },
                          take<V>(from + i, n, -kInfinity));
-        keep(to + i, n, e);
         state.sum[0] = plus(state.sum[0], e);
         if constexpr (NonTemporal)
           if (stored) {
             fetch(next + i, n);
             give<true>(earlier + i, n, quotient(stored + i, n, by));
           }
+        keep(to + i, n, e);  // where what was stored was kept
       };
     });
     for (int r = some; r < waiting; ++r) put_row(y - step + r * columns, before + r * stride, scale[r], nullptr);

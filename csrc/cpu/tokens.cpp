@@ -41,7 +41,8 @@ Bound rope(const ops::Rope& problem, Device& device) {
   const auto run = table->rope[element_of(problem.dtype, problem.op)];
   const std::int64_t half = problem.head_dim / 2, items = problem.tokens() * (problem.heads + problem.kv_heads);
   const Element element = element_of(problem.table_dtype, problem.op);
-  const std::int64_t scratch_bytes = element == kFp32 ? 0 : whole_pages(2 * half * std::int64_t{sizeof(float)});
+  const bool as_they_lie = element == kFp32 && problem.dtype != DType::bf16;
+  const std::int64_t scratch_bytes = as_they_lie ? 0 : whole_pages(2 * half * std::int64_t{sizeof(float)});
   const std::shared_ptr<void> scratch = scratch_bytes ? workspace(device, device.threads() * scratch_bytes) : nullptr;
   const RopePart whole = {problem.q, problem.k, problem.cos, problem.sin, nullptr, 0, items, problem.heads, problem.kv_heads, half,
                           element};

@@ -2,54 +2,82 @@
 #include "cpu/tokens_kernels.h"
 
 #include "cpu/isa.h"
-#include "cpu/simd/simd.h"
+#include "cpu/simd/twins.h"
 
 namespace roofline::cpu {
 namespace {
 
 // -- rope ---------------------------------------------------------------------------------------------------------------------
 
+// Heads are read in halves, out of the order that hardware follows: what lies so far ahead is fetched.
+constexpr std::int64_t kHeadsAheadBytes = 4096;
+
+// cos and sin in the order of registers, as far as they are whole.
 template <class T>
-ROOFLINE_INLINE void rotate(T* x, T* y, const float* cos, const float* sin, std::int64_t half) {
-  const auto pairs = [&](std::int64_t i, int n) __attribute__((always_inline)) {
-    const Vec left = get(x + i, n, zero()), right = get(y + i, n, zero());
-    const Vec c = get(cos + i, n, zero()), s = get(sin + i, n, zero());
-    put(x + i, n, sub(mul(left, c), mul(right, s)));
-    put(y + i, n, fma(right, c, mul(left, s)));
+ROOFLINE_INLINE void rotate(T* x, T* y, const float* cos, const float* sin, std::int64_t half, bool fetch) {
+  constexpr int kWhole = kStep<VecOf<T>>;
+  const auto pairs = [&](auto of, std::int64_t i, int n) __attribute__((always_inline)) {
+    using V = decltype(of);
+    if (fetch) {
+      __builtin_prefetch(reinterpret_cast<const char*>(x + i) + kHeadsAheadBytes);
+      __builtin_prefetch(reinterpret_cast<const char*>(y + i) + kHeadsAheadBytes);
+    }
+    const V left = take<V>(x + i, n, 0), right = take<V>(y + i, n, 0), c = kept_at<V>(cos + i, n), s = kept_at<V>(sin + i, n);
+    give<false>(x + i, n, each([](Vec a, Vec b, Vec of_a, Vec of_b) __attribute__((always_inline)) {
+      return sub(mul(a, of_a), mul(b, of_b));
+    }, left, right, c, s));
+    give<false>(y + i, n, each([](Vec a, Vec b, Vec of_a, Vec of_b) __attribute__((always_inline)) {
+      return fma(b, of_b, mul(a, of_a));
+    }, left, right, s, c));
   };
   std::int64_t i = 0;
-  for (; i + kLanes <= half; i += kLanes) pairs(i, kLanes);
-  if (i < half) pairs(i, static_cast<int>(half - i));
+  for (; i + kWhole <= half; i += kWhole) pairs(VecOf<T>{}, i, kWhole);
+  for (; i + kLanes <= half; i += kLanes) pairs(Vec{}, i, kLanes);
+  if (i < half) pairs(Vec{}, i, static_cast<int>(half - i));
 }
 
-template <class T>
+// n numbers as fp32, in the order of the registers of elements T as far as they are whole.
+template <class T, class From>
 void widen(const void* from, std::int64_t first, std::int64_t n, float* to) {
-  const T* const x = static_cast<const T*>(from) + first;
+  const From* const x = static_cast<const From*>(from) + first;
   std::int64_t i = 0;
+  if constexpr (std::is_same_v<VecOf<T>, Twin>) {
+    for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+      float in_turn[2 * kLanes];
+      store(in_turn, load(x + i)), store(in_turn + kLanes, load(x + i + kLanes));
+      for (int pair = 0; pair < kLanes; ++pair) to[i + pair] = in_turn[2 * pair], to[i + kLanes + pair] = in_turn[2 * pair + 1];
+    }
+  }
   for (; i + kLanes <= n; i += kLanes) store(to + i, load(x + i));
   if (i < n) store_partial(to + i, static_cast<int>(n - i), load_partial(x + i, static_cast<int>(n - i), zero()));
 }
 
 // n elements of a table from `first` on, in fp32: where they lie, or in `to`.
+template <class T>
 const float* in_fp32(const void* table, Element element, std::int64_t first, std::int64_t n, float* to) {
-  if (element == kFp32) return static_cast<const float*>(table) + first;
-  element == kBf16 ? widen<Bf16>(table, first, n, to) : widen<Fp16>(table, first, n, to);
+  if (element == kFp32 && !std::is_same_v<VecOf<T>, Twin>) return static_cast<const float*>(table) + first;
+  element == kFp32 ? widen<T, float>(table, first, n, to)
+                   : element == kBf16 ? widen<T, Bf16>(table, first, n, to) : widen<T, Fp16>(table, first, n, to);
   return to;
 }
 
 template <class T>
 void rope(const RopePart& part) {
   const std::int64_t half = part.half, all = part.heads + part.kv_heads;
+  const std::int64_t last_token = (part.last - 1) / all;
   std::int64_t token = part.first / all, head = part.first % all;
   for (std::int64_t at = part.first; at < part.last; ++token, head = 0) {
     const std::int64_t end = least(all, head + part.last - at);
     at += end - head;
-    const float* const cos = in_fp32(part.cos, part.table, token * half, half, part.scratch);
-    const float* const sin = in_fp32(part.sin, part.table, token * half, half, part.scratch + half);
+    const float* const cos = in_fp32<T>(part.cos, part.table, token * half, half, part.scratch);
+    const float* const sin = in_fp32<T>(part.sin, part.table, token * half, half, part.scratch + half);
     for (; head < end; ++head) {
-      T* const x = head < part.heads ? static_cast<T*>(part.q) + (token * part.heads + head) * 2 * half
-                                     : static_cast<T*>(part.k) + (token * part.kv_heads + head - part.heads) * 2 * half;
-      rotate(x, x + half, cos, sin, half);
+      const bool of_q = head < part.heads;
+      const std::int64_t heads = of_q ? part.heads : part.kv_heads, number = token * heads + head - (of_q ? 0 : part.heads);
+      T* const x = static_cast<T*>(of_q ? part.q : part.k) + number * 2 * half;
+      // Only of tokens that are whole in this range: another thread's lines are left where they are.
+      const std::int64_t left_bytes = (last_token * heads - number - 1) * 2 * half * std::int64_t{sizeof(T)};
+      rotate(x, x + half, cos, sin, half, left_bytes >= kHeadsAheadBytes);
     }
   }
 }
@@ -78,8 +106,13 @@ ROOFLINE_INLINE void copy_line(char* to, const char* from) {
   }
 }
 
-// The hardware cannot know where the next row lies: while one is copied, the one this far behind it is fetched.
-constexpr std::int64_t kAheadBytes = 2048;
+// The hardware cannot know where the next row lies: while one is copied, the one this far behind it is fetched. Into L2 where
+// results bypass the caches: on an Intel Xeon the few buffers of L1's misses serve such stores too.
+constexpr std::int64_t kAheadBytes = 4096;
+template <bool NonTemporal>
+ROOFLINE_INLINE void fetch(const char* p) {
+  __builtin_prefetch(p, 0, NonTemporal ? 2 : 3);
+}
 
 template <bool NonTemporal>
 void embedding(const EmbeddingPart& part) {
@@ -91,15 +124,15 @@ void embedding(const EmbeddingPart& part) {
     std::int64_t i = 0;
     if constexpr (NonTemporal) {  // up to where a line of the result begins
       i = least(static_cast<std::int64_t>(-reinterpret_cast<std::uintptr_t>(to) % kLineBytes), bytes);
-      __builtin_prefetch(next);
+      fetch<NonTemporal>(next);
       __builtin_memcpy(to, from, static_cast<std::size_t>(i));
     }
     for (; i + kLineBytes <= bytes; i += kLineBytes) {
-      __builtin_prefetch(next + i);
+      fetch<NonTemporal>(next + i);
       copy_line<NonTemporal>(to + i, from + i);
     }
     if (i < bytes) {
-      __builtin_prefetch(next + bytes - 1);
+      fetch<NonTemporal>(next + bytes - 1);
       __builtin_memcpy(to + i, from + i, static_cast<std::size_t>(bytes - i));
     }
   }

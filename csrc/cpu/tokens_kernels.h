@@ -14,7 +14,7 @@ struct RopePart {
   void* k;                  // [tokens, kv_heads, 2 half], in place
   const void* cos;          // [tokens, half] in `table`
   const void* sin;          // [tokens, half] in `table`
-  float* scratch;           // [2, half]: a token's cos and sin in fp32; unused where the table is
+  float* scratch;           // [2, half]: a token's cos and sin in fp32; unused where the table is, but for heads of bf16
   std::int64_t first, last;
   std::int64_t heads, kv_heads, half;
   Element table;

@@ -33,7 +33,7 @@ const std::vector<Tested<RowsTable>> kTested = {
 #endif
 };
 
-std::int64_t scratch_of(std::int64_t columns, int stores) { return (1 + stores) * softmax_together(columns) * kept_columns(columns); }
+std::int64_t scratch_of(std::int64_t columns) { return softmax_together(columns) * kept_columns(columns); }
 
 std::vector<std::int64_t> lengths() {
   std::vector<std::int64_t> all;
@@ -93,7 +93,7 @@ TEST_P(RowsTest, Softmax) {
       check(
           row,
           [&](auto x, auto y, auto rows, auto columns) {
-            Floats scratch(scratch_of(columns, stores), 0);
+            Floats scratch(scratch_of(columns), 0);
             table().softmax[stores](x, y, scratch.data(), rows, columns);
             ASSERT_TRUE(scratch.guarded());
           },
@@ -347,7 +347,7 @@ class RowsOfTest : public RowsTest {
     for (const int stores : {0, 1}) {
       const auto n = [](std::int64_t columns) { return kRows * columns; };
       check<T>("softmax", [=](auto& of, auto* x, auto*, auto*, auto*, auto* y, auto columns) {
-        Guarded<float> scratch(scratch_of(columns, stores));
+        Guarded<float> scratch(scratch_of(columns));
         of.softmax[stores](x, y, scratch.data(), kRows, columns);
         ASSERT_TRUE(scratch.guarded());
       });

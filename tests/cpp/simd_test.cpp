@@ -221,6 +221,22 @@ TYPED_TEST(SimdHalves, StoresRoundToNearestEven) {
   }
 }
 
+// Every number of bf16 and what is beside it, by its bits; a NaN stays one.
+TEST(Simd, StoresOfBf16RoundAllNumbers) {
+  for (std::uint32_t upper = 0; upper < 0x10000; ++upper)
+    for (const std::uint32_t rest : {0x0000u, 0x0001u, 0x7FFFu, 0x8000u, 0x8001u, 0xFFFFu}) {
+      const std::uint32_t bits = upper << 16 | rest;
+      float x;
+      std::memcpy(&x, &bits, sizeof x);
+      Bf16 out[kLanes];
+      store(out, set1(x));
+      if (std::isnan(x))
+        ASSERT_TRUE(std::isnan(value_of(out[kLanes - 1]))) << bits;
+      else if (std::fpclassify(x) != FP_SUBNORMAL)  // 0 by AVX512_BF16's conversion
+        ASSERT_EQ(out[kLanes - 1].bits, (bits + 0x7FFF + (upper & 1)) >> 16) << bits;
+    }
+}
+
 TYPED_TEST(SimdHalves, StreamStores) {
   alignas(64) TypeParam out[2 * kLanes] = {};
   stream(out + kLanes, vec(kA));
@@ -274,6 +290,15 @@ TEST(Simd, Exp2) {
 TEST(Simd, Exp2Bounded) {
   EXPECT_LT(worst_error(exp2_bounded_of, exact_exp2, -125, 126, 2'000'003), 3e-7);
   EXPECT_LT(worst_error(exp2_bounded_of, exact_exp2, -1, 1, 1'000'003), 3e-7);
+}
+
+TEST(Simd, Exp2OrZero) {
+  EXPECT_LT(worst_error(exp2_or_zero<float>, exact_exp2, -124.9, 126, 2'000'003), 3e-7);
+  EXPECT_LT(worst_error(exp2_or_zero<float>, exact_exp2, -1, 1, 1'000'003), 3e-7);
+  EXPECT_LT(worst_error(exp2_or_zero<Fp16>, exact_exp2, -124.9, 126, 2'000'003), 4e-6);
+  for (const float x : {-126.51f, -127.0f, -149.5f, -1e4f, -1e30f, -kInfinity})
+    expect_lanes(exp2_or_zero<float>(set1(x)), [](int) { return 0.0f; });
+  for (int i = 0; i < kLanes; ++i) EXPECT_TRUE(std::isnan(lanes(exp2_or_zero<float>(set1(kNaN)))[i]));
 }
 
 TEST(Simd, Exp) {

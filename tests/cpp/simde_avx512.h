@@ -105,6 +105,13 @@ union RooflineLanes {
   return x.vector;
 }
 
+// Less the whole number below.
+[[gnu::always_inline]] static inline simde__m512 roofline_reduce_ps(simde__m512 a) {
+  RooflineLanes x = {a};
+  for (int i = 0; i < 16; ++i) x.lane[i] = __builtin_isinf(x.lane[i]) ? 0.0f : x.lane[i] - ::floorf(x.lane[i]);
+  return x.vector;
+}
+
 union RooflineWords {
   simde__m512i vector;
   uint32_t lane[16];
@@ -187,6 +194,7 @@ union RooflineParts {
 #define _mm512_stream_ps(p, a) simde_mm512_store_ps(p, a)
 #undef _mm512_roundscale_ps
 #define _mm512_roundscale_ps(a, how) roofline_round_ps(a)
+#define _mm512_reduce_ps(a, how) roofline_reduce_ps(a)
 #undef _mm512_scalef_ps
 #define _mm512_scalef_ps(a, b) roofline_scalef_ps(a, b)
 #undef _mm512_shuffle_f32x4

@@ -34,10 +34,11 @@ ROOFLINE_INLINE Vec load(const Bf16* p) { return widen(p, _mm256_loadu_si256(rei
 ROOFLINE_INLINE Vec load(const Fp16* p) { return widen(p, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
 // Words whose upper halves are bf16.
 ROOFLINE_INLINE __m512i rounded(Vec x) {
-  const __m512i bits = _mm512_castps_si512(x), even = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-  const __m512i nearest = _mm512_add_epi32(bits, _mm512_add_epi32(even, _mm512_set1_epi32(0x7FFF)));
-  const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));  // what a NaN becomes
-  return _mm512_mask_blend_epi32(_mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), nearest, quiet);
+  const __m512i bits = _mm512_castps_si512(x), up = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF));
+  const __mmask16 odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000));
+  const __m512i nearest = _mm512_mask_add_epi32(up, odd, up, _mm512_set1_epi32(1));
+  constexpr int kQuietNaN = 0x22;  // where x is a NaN of either kind it comes back, quiet
+  return _mm512_castps_si512(_mm512_fixupimm_ps(_mm512_castsi512_ps(nearest), x, _mm512_set1_epi32(kQuietNaN), 0));
 }
 // The inverse of widen_pairs.
 #if defined(__AVX512BF16__) && !defined(ROOFLINE_SIMDE)  // denormals count as 0
@@ -86,18 +87,22 @@ ROOFLINE_INLINE Vec scale2(Vec a, Vec n) {
 
 #include "cpu/simd/exp2_polynomial.h"
 
-// 2^x for x <= 126, at least 2^-125.
-ROOFLINE_INLINE Vec exp2_bounded(Vec x) {
-  const Vec clamped = max(set1(-125.0f), x), whole = round(clamped);  // in this order a NaN stays one
-  return _mm512_scalef_ps(exp2_polynomial(sub(clamped, whole)), whole);
+// 2^x, as near as a result in elements T needs. The hardware's scale takes the whole number below x, and one operation what is
+// above it, where rounding and a difference are three on an Intel core.
+template <class T>
+ROOFLINE_INLINE Vec exp2_scaled(Vec x) {
+  const Vec above = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);  // 0 of an infinity
+  return _mm512_scalef_ps(exp2_polynomial<T>(kExp2Above<T>, above), x);
 }
 
-// 2^x for x <= 126, 0 below -126; NaN stays NaN.
+// 2^x for x <= 126, at least 2^-125.
+ROOFLINE_INLINE Vec exp2_bounded(Vec x) { return exp2_scaled<float>(max(set1(-125.0f), x)); }  // in this order a NaN stays one
+
+// 2^x for x <= 126, 0 from -126 on down, where the hardware's scale would give denormal numbers; NaN stays NaN.
 #define ROOFLINE_EXP2_OR_ZERO
 template <class T>
 ROOFLINE_INLINE Vec exp2_or_zero(Vec x) {
-  const Vec whole = round(x);
-  return scale2(exp2_polynomial<T>(sub(x, whole)), whole);
+  return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, set1(-126.0f), _CMP_NLE_UQ), exp2_scaled<T>(x));
 }
 
 // x where a < b, else y.

@@ -67,6 +67,17 @@ ROOFLINE_INLINE void give(T* p, int n, V x) {
   }
 }
 
+// fp32 in memory, in the order of registers.
+ROOFLINE_INLINE void keep(float* p, int n, Vec x) { put(p, n, x); }
+ROOFLINE_INLINE void keep(float* p, int, Twin x) { store(p, x.even), store(p + kLanes, x.odd); }
+template <class V>
+ROOFLINE_INLINE V kept_at(const float* p, int n) {
+  if constexpr (std::is_same_v<V, Twin>)
+    return Twin{load(p), load(p + kLanes)};
+  else
+    return get(p, n, zero());
+}
+
 template <class V>
 ROOFLINE_INLINE V plus(V a, V b) {
   return each([](Vec x, Vec y) __attribute__((always_inline)) { return add(x, y); }, a, b);
