@@ -199,8 +199,11 @@ void meet(const Chunk& chunk, const Keys& keys, Number* s) {
   constexpr bool kRaw = Products::kRaw;
   const Index n = keys.n;
   const bool capped = keys.softcap > 0;
-  const Index late = capped ? n : most(0, least(chunk.late - keys.begin, n));  // keys before all queries' windows
-  const Index full = most(late, least(chunk.full - keys.begin, n));            // keys before the diagonal
+  // Keys before all queries' windows, and before the diagonal: as many as make whole tiles.
+  constexpr Index kStep = kNarrowRows;
+  const Index late = capped ? n : least(round_up(most(0, chunk.late - keys.begin), kStep), n);
+  const Index seen = chunk.full - keys.begin;
+  const Index full = most(late, seen >= n ? n : seen / kStep * kStep);
 
   Vec grow[Vectors];
 #pragma GCC unroll 8
