@@ -143,10 +143,10 @@ struct PlainProducts : Fma, InLanes {
   static void scores(const Chunk& chunk, const Keys& keys, const Number* start, Index from, Index to, Number* s, Vec* grow) {
     score_tiles<PlainProducts, Vectors, First, Grow>(chunk, keys, start, from, to, s, grow);
   }
-  template <int Vectors, int First>
+  template <int Vectors, int First, bool Masked>
   static void weigh(const Chunk& chunk, const Keys&, Index from, Index to, Number* s, const Vec (&up)[Vectors], bool moved) {
-    moved ? weigh_scores<Vectors, First, true>(chunk, from, to, s, up)
-          : weigh_scores<Vectors, First, false>(chunk, from, to, s, up);
+    moved ? weigh_scores<Vectors, First, true, Masked>(chunk, from, to, s, up)
+          : weigh_scores<Vectors, First, false, Masked>(chunk, from, to, s, up);
   }
   template <int Vectors>
   static void values(const Chunk& chunk, const Keys& keys, const Number* p) {
