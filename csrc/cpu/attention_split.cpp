@@ -87,8 +87,9 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
   const bool shares = task.k == task.v;
   const std::int64_t least_words = !in_rows ? kLeastWordRows : shares ? kLeastSharing : kLeastRows;
   const std::int64_t lanes = lanes_table->lanes;
-  // Tiles of one vector load about as much as they multiply.
-  const bool fills = lanes > 1 && most_rows >= 2 * lanes && 4 * most_rows >= 3 * lanes_table->chunk(most_rows);
+  // Tiles of one vector load about as much as they multiply: that pays where it is dear to widen numbers again for a few rows.
+  const std::int64_t vectors = cache == Cached::fp8_e4m3 ? 1 : 2;
+  const bool fills = lanes > 1 && most_rows >= vectors * lanes && 4 * most_rows >= 3 * lanes_table->chunk(most_rows);
   const bool in_lanes = std::is_same_v<Number, float> && (lanes_table->numbers > 1 ? most_rows >= least_words : fills);
   const std::int64_t parts = ranges_of_keys(task.keys, heads * chunks, in_lanes ? 2 : 8, device);
   const std::int64_t whole_rows = Kernels::whole(most_rows);

@@ -129,7 +129,7 @@ ROOFLINE_INLINE void score_tile(const Number* q, const Block<Element>& block, In
       }
     };
     Index d = 0;
-    if constexpr (sizeof(Element) == 1 && Rows < Keys)
+    if constexpr (sizeof(Element) == 1 && (Rows < Keys || kManyRegisters))
       for (; d + 2 * kLanes <= dim; d += 2 * kLanes) {
         Vec query[Rows][2];
 #pragma GCC unroll 4
