@@ -40,6 +40,7 @@ struct Reading {
   std::int64_t lead_bytes;
 };
 constexpr Reading kReadings[] = {{2, 8 << 10}, {4, 8 << 10}, {2, 16 << 10}, {8, 0}};
+constexpr int kOfPages = 1;                   // they are not known yet where a reading is chosen
 constexpr std::int64_t kToldApart = 8 << 20;  // bytes of keys and values; fewer say little of it
 
 }  // namespace
@@ -238,8 +239,8 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
     bound.steps.push_back({"attention", [=](Queue& queue) { run(queue, kReadings[0]); }});
     return bound;
   }
-  int reading = 0;
-  if (kv_bytes >= kToldApart && task.pages == nullptr)
+  int reading = pages ? kOfPages : 0;
+  if (kv_bytes >= kToldApart && !pages)
     reading = device.quickest("reading of " + std::to_string(most_rows) + " x " + name(task.kv_dtype), std::size(kReadings), [&]() -> Device::Trial {
       const std::int64_t size = heads * task.keys * head_dim * cache_bytes;
       return {{{task.k, size}, {task.v, size}}, [&](int candidate) { run(device, kReadings[candidate]); }};

@@ -359,11 +359,13 @@ void walk(const Part& part, Index streams, Index first, Index each, bool masked)
       for (Index i = kKeys; i < (part.rope_dim > 0 ? kKeys + keys : 0); ++i) at[i] = before[i] + further * part.rope_dim;
       return;
     }
-    Index row = first + begin / streams;
-    for (Index i = 0; i < n; i += streams, ++row)
-      for (Index j = 0; j < streams; ++j) at[i + j] = row + j * each;
-    if (part.pages != nullptr)
-      for (Index i = 0; i < n; ++i) at[i] = part.pages[at[i] / part.page_size] * part.page_rows + at[i] % part.page_size;
+    for (Index stream = 0; stream < streams; ++stream)
+      for (Index i = stream, row = first + begin / streams + stream * each, run; i < n; row += run) {
+        const Index inside = part.pages ? row % part.page_size : 0;
+        run = part.pages ? part.page_size - inside : n;
+        Index place = part.pages ? part.pages[row / part.page_size] * part.page_rows + inside : row;
+        for (Index last = least(i + run * streams, n); i < last; i += streams) at[i] = place++;
+      }
     for (Index i = n; i < whole; ++i) at[i] = at[n - 1];
     for (Index i = 0; i < (part.rope_dim > 0 ? whole : 0); ++i) at[kKeys + i] = at[i] * part.rope_dim;
     for (Index i = 0; i < whole; ++i) at[i] *= head_dim;
