@@ -142,8 +142,8 @@ struct ValueTiles {
   }
 };
 
-// 2^x as exp2_bounded, but 0 of -infinity: sums of the least power times values would be denormal, which cost Intel's cores a hundred
-// cycles each.
+// 2^x as exp2_bounded, but 0 of -infinity: sums of the least power times values would be denormal, and cost Intel's cores a
+// hundred cycles each.
 ROOFLINE_INLINE Vec weight_or_zero(Vec x) {
 #if defined(ROOFLINE_DOUBLES)
   return exp2(x);

@@ -102,8 +102,9 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
   const std::int64_t most_block = std::min<std::int64_t>(kv_block_of(task, *lanes_table, device), Kernels::kKeys);
   const std::int64_t range = parts_of(parts_of(task.keys, step), parts) * step;
   const std::int64_t kv_block = parts_of(parts_of(range, parts_of(range, most_block)), step) * step;
-  const std::int64_t numbers = in_lanes ? lanes_table->workspace_words(kMostRows, kv_block, key_dim, head_dim, key_panel, value_panel)
-                                        : Kernels::workspace_numbers(most_rows);
+  const std::int64_t numbers =
+      in_lanes ? lanes_table->workspace_words(kMostRows, kv_block, key_dim, head_dim, key_panel, value_panel)
+               : Kernels::workspace_numbers(most_rows);
   const std::int64_t thread_bytes = whole_pages((query_numbers + numbers) * kBytes);
   const std::int64_t part_numbers = (whole_rows * (head_dim + 2) + 15) / 16 * 16;  // out, top, sum: whole cache lines
   const std::int64_t parts_bytes = product({heads, chunks, parts, part_numbers, kBytes}, task.op + ": bytes of the ranges' results");
@@ -233,7 +234,8 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
       });
     });
   };
-  const std::int64_t kv_bytes = product({heads, task.keys, (shares ? 1 : 2) * head_dim + rope_dim, cache_bytes}, task.op + ": bytes of keys and values");
+  const std::int64_t columns = (shares ? 1 : 2) * head_dim + rope_dim;
+  const std::int64_t kv_bytes = product({heads, task.keys, columns, cache_bytes}, task.op + ": bytes of keys and values");
   if (in_lanes) {
     bound.plan.set("query_lanes", in_rows ? lanes_table->lanes / 2 : lanes_table->lanes);
     bound.steps.push_back({"attention", [=](Queue& queue) { run(queue, kReadings[0]); }});
