@@ -107,7 +107,7 @@ struct TileProducts : WordProducts {
 #pragma GCC unroll 8
         for (int z = First; z < Vectors; ++z) grow[z] = max(grow[z], load(s + (key * Vectors + z) * kLanes));
   }
-  template <int Vectors, int First>
+  template <int Vectors, int First, bool Masked>
   static void weigh(const Chunk& chunk, const Keys& keys, Index from, Index to, float* s, const Vec (&)[Vectors], bool) {
     weigh_words<Vectors, First>(chunk, keys, from, round_up(to, kKeys), s);
   }

@@ -113,17 +113,7 @@ struct InLanes {
   }
   template <class T>
   static void results(const Chunk& chunk, Index columns, Index lane, Vec share, T* out) {
-    const Index width = chunk.vectors * kLanes, rows = chunk.rows - lane;
-    for (Index d = 0; d < columns; d += kLanes) {
-      const int some = static_cast<int>(least(kLanes, columns - d));
-      Vec square[kLanes];
-#pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i) square[i] = i < some ? mul(load(chunk.out + (d + i) * width + lane), share) : zero();
-      transpose(square);
-#pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i)
-        if (i < rows) put(out + i * columns + d, some, square[i]);
-    }
+    transpose_scaled_back(chunk.out + lane, columns, chunk.vectors * kLanes, share, out, chunk.rows - lane);
   }
 };
 
@@ -153,10 +143,10 @@ struct PlainProducts : Fma, InLanes {
   static void scores(const Chunk& chunk, const Keys& keys, const Number* start, Index from, Index to, Number* s, Vec* grow) {
     score_tiles<PlainProducts, Vectors, First, Grow>(chunk, keys, start, from, to, s, grow);
   }
-  template <int Vectors, int First>
+  template <int Vectors, int First, bool Masked>
   static void weigh(const Chunk& chunk, const Keys&, Index from, Index to, Number* s, const Vec (&up)[Vectors], bool moved) {
-    moved ? weigh_scores<Vectors, First, true>(chunk, from, to, s, up)
-          : weigh_scores<Vectors, First, false>(chunk, from, to, s, up);
+    moved ? weigh_scores<Vectors, First, true, Masked>(chunk, from, to, s, up)
+          : weigh_scores<Vectors, First, false, Masked>(chunk, from, to, s, up);
   }
   template <int Vectors>
   static void values(const Chunk& chunk, const Keys& keys, const Number* p) {
@@ -216,30 +206,34 @@ void tiled(const AttentionBlock& block) {
   Number* const s = take(block.kv_block * chunks[0].vectors * kLanes);  // the first chunk is the widest
   Number* const key_panel = take(block.key_panel ? Table::panel_words(block.kv_block, key_words) : 0);
   Number* const value_panel = free;
+  const Index element_bytes = block.element == Cached::fp32 ? Index{sizeof(Number)} : Cached::bytes(block.element);
+  const bool shared = Products::kNumbers == 1 && block.key_panel && block.k == block.v;  // keys begin with their values
   for (Index begin = start; begin < stop; begin += block.kv_block) {
     const Index all = least(block.kv_block, stop - begin);
     const Number* k = static_cast<const Number*>(block.k) + begin * key_words;  // where they lie as words
     const Number* v = static_cast<const Number*>(block.v) + begin * value_words;
-    const Index value_pitch = block.value_panel ? Products::value_pitch(block, all) : value_words;
+    const Index value_pitch = shared ? key_words : block.value_panel ? Products::value_pitch(block, all) : value_words;
     if (block.key_panel) {
       Products::gather_keys(block, begin, all, key_panel, key_words);
       k = key_panel;
     }
-    if (block.value_panel) {
+    if (shared) {
+      v = key_panel;
+    } else if (block.value_panel) {
       Products::gather_values(block, begin, all, value_panel);
       v = value_panel;
     }
     const auto next_of = [&](const void* from, Index columns) {  // past the end it may be of the range that follows
-      const Index words = columns / Products::kNumbers;
-      return Ahead{static_cast<const Number*>(from) + (begin + all) * words, all * words};
+      const Index row_bytes = columns * element_bytes;
+      return Ahead{reinterpret_cast<const Number*>(static_cast<const char*>(from) + (begin + all) * row_bytes),
+                   all * row_bytes / Index{sizeof(Number)}};
     };
-    const bool words = Products::kNumbers > 1 && !block.pages;
     const bool ends = begin + all == stop;
     Ahead with_scores = Ahead{v, block.value_panel ? 0 : all * block.value_dim};
-    if (words) with_scores = next_of(block.v, block.value_dim);
-    Ahead with_values = block.key_panel ? Ahead{} : next_of(block.k, block.head_dim);
-    if (ends && block.next_k && !block.key_panel) with_values.from = static_cast<const Number*>(block.next_k);
-    if (block.k == block.v && words && !block.key_panel) {  // half with each
+    if (block.value_panel && !block.pages) with_scores = next_of(block.v, block.value_dim);
+    Ahead with_values = block.pages || (Products::kNumbers > 1 && block.key_panel) ? Ahead{} : next_of(block.k, block.head_dim);
+    if (ends && block.next_k && with_values.n > 0) with_values.from = static_cast<const Number*>(block.next_k);
+    if (block.k == block.v && with_scores.n > 0 && with_values.n > 0) {  // half with each
       with_scores.n /= 2;
       with_values = {with_values.from + with_scores.n, with_values.n - with_scores.n};
     }
@@ -249,9 +243,10 @@ void tiled(const AttentionBlock& block) {
       const Index n = least(all, chunk.stop() - begin) - lead;
       if (n <= 0) continue;
       const Number* const rope = rope_words ? static_cast<const Number*>(block.rope) + (begin + lead) * rope_words : nullptr;
-      Keys keys = {k + lead * key_words, rope, v + (block.value_panel ? Products::value_offset(block, lead) : lead * value_words),
-                   key_words, rope_words, block.value_dim, value_pitch, begin + lead, n, {},
-                   static_cast<Number>(Products::kRaw ? block.scale : 1), static_cast<Number>(block.softcap), {}, {}};
+      const Index first_value = shared || !block.value_panel ? lead * value_pitch : Products::value_offset(block, lead);
+      Keys keys = {k + lead * key_words, rope, v + first_value, key_words, rope_words, block.value_dim, value_pitch,
+                   begin + lead, n, {}, static_cast<Number>(Products::kRaw ? block.scale : 1), static_cast<Number>(block.softcap),
+                   {}, {}};
       if (c == 0) keys.with_scores[0] = with_scores, keys.with_values[0] = with_values;
       if (c == 0 && rope_words) keys.with_scores[2] = next_of(block.rope, block.rope_dim);
       if (ends && c == count - 1) keys.with_scores[1] = results, keys.with_values[1] = queries;

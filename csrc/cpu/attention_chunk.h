@@ -142,8 +142,18 @@ struct ValueTiles {
   }
 };
 
-// s = 2^s, or 2^(s - up) where the maximum has moved, of the keys [from, to); adds to the sums.
-template <int Vectors, int First, bool Moved>
+// 2^x as exp2_bounded, but 0 of -infinity: sums of the least power times values would be denormal, and cost Intel's cores a
+// hundred cycles each.
+ROOFLINE_INLINE Vec weight_or_zero(Vec x) {
+#if defined(ROOFLINE_DOUBLES)
+  return exp2(x);
+#else
+  return exp2_or_zero<Number>(x);
+#endif
+}
+
+// s = 2^s, or 2^(s - up) where the maximum has moved, of the keys [from, to); adds to the sums. Masked: 0 where s is -infinity.
+template <int Vectors, int First, bool Moved, bool Masked>
 void weigh_scores(const Chunk& chunk, Index from, Index to, Number* s, const Vec (&up)[Vectors]) {
   Vec sums[Vectors];
 #pragma GCC unroll 8
@@ -152,7 +162,7 @@ void weigh_scores(const Chunk& chunk, Index from, Index to, Number* s, const Vec
 #pragma GCC unroll 8
     for (int z = First; z < Vectors; ++z) {
       Number* at = s + (key * Vectors + z) * kLanes;
-      const Vec weight = exp2_bounded(Moved ? sub(load(at), up[z]) : load(at));
+      const Vec score = Moved ? sub(load(at), up[z]) : load(at), weight = Masked ? weight_or_zero(score) : exp2_bounded(score);
       store(at, weight);
       sums[z] = add(sums[z], weight);
     }
@@ -199,8 +209,11 @@ void meet(const Chunk& chunk, const Keys& keys, Number* s) {
   constexpr bool kRaw = Products::kRaw;
   const Index n = keys.n;
   const bool capped = keys.softcap > 0;
-  const Index late = capped ? n : most(0, least(chunk.late - keys.begin, n));  // keys before all queries' windows
-  const Index full = most(late, least(chunk.full - keys.begin, n));            // keys before the diagonal
+  // Keys before all queries' windows, and before the diagonal: as many as make whole tiles.
+  constexpr Index kStep = kNarrowRows;
+  const Index late = capped ? n : least(round_up(most(0, chunk.late - keys.begin), kStep), n);
+  const Index seen = chunk.full - keys.begin;
+  const Index full = most(late, seen >= n ? n : seen / kStep * kStep);
 
   Vec grow[Vectors];
 #pragma GCC unroll 8
@@ -237,9 +250,18 @@ void meet(const Chunk& chunk, const Keys& keys, Number* s) {
       if (keys.begin > chunk.start) Products::template shrink<Vectors>(chunk, keys.value_dim, z, down);
     }
   }
-  for_parts<Vectors>(keys, 0, n, [&](auto first, Index from, Index to) {
-    Products::template weigh<Vectors, first>(chunk, keys, from, to, s, grow, move);
-  });
+  const auto weighed = [&](auto masked) {
+    return [&](auto first, Index from, Index to) {
+      Products::template weigh<Vectors, first, masked>(chunk, keys, from, to, s, grow, move);
+    };
+  };
+  if constexpr (kRaw) {  // products of words take denormal numbers as 0, and their weights are made two or more keys at a time
+    for_parts<Vectors>(keys, 0, n, weighed(Constant<false>{}));
+  } else {
+    for_parts<Vectors>(keys, 0, late, weighed(Constant<true>{}));
+    for_parts<Vectors>(keys, late, full, weighed(Constant<false>{}));
+    for_parts<Vectors>(keys, full, n, weighed(Constant<true>{}));
+  }
   Products::template values<Vectors>(chunk, keys, s);
 }
 

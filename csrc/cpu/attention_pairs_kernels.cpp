@@ -38,7 +38,7 @@ struct PairProducts : WordProducts {
   static void scores(const Chunk& chunk, const Keys& keys, const float* start, Index from, Index to, float* s, Vec* grow) {
     score_tiles<PairProducts, Vectors, First, Grow>(chunk, keys, start, from, to, s, grow);
   }
-  template <int Vectors, int First>
+  template <int Vectors, int First, bool Masked>
   static void weigh(const Chunk& chunk, const Keys& keys, Index from, Index to, float* s, const Vec (&)[Vectors], bool) {
     weigh_words<Vectors, First>(chunk, keys, from, round_up(to, 2), s);
   }
@@ -111,7 +111,7 @@ struct RowProducts : WordProducts {
 #pragma GCC unroll 8
         for (int z = 0; z < Vectors; ++z) grow[z] = max(grow[z], load(s + (key * Vectors + z) * kLanes));
   }
-  template <int Vectors, int First>
+  template <int Vectors, int First, bool Masked>
   static void weigh(const Chunk& chunk, const Keys& keys, Index from, Index to, float* s, const Vec (&)[Vectors], bool) {
     weigh_words<Vectors, First>(chunk, keys, from, round_up(to, 2), s);
   }

@@ -1,5 +1,5 @@
 // Attention of few queries: ranges of keys, each read once by one thread, whose results the last one adds up. Rows that fill a
-// vector are bound by arithmetic: where the processor multiplies their elements faster than in fp32, the kernels of `tiled` take them.
+// vector are bound by arithmetic: the kernels of `tiled`, with queries in lanes or in words, take them.
 #include "cpu/attention.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ std::int64_t ranges_of_keys(std::int64_t keys, std::int64_t units, std::int64_t 
 // Rows at a time, so that their queries and results stay in L2; more of them are bound by arithmetic, and meet each range anew.
 constexpr std::int64_t kMostRows = 64;
 constexpr std::int64_t kMostQueries = 8;
-constexpr std::int64_t kLeastWordRows = 12;  // that fill enough of a vector's lanes
+constexpr std::int64_t kLeastWordRows = 12;  // of words: that fill enough of a vector's lanes
 constexpr std::int64_t kLeastRows = 5;       // of queries that lie in rows; of fewer the reading of K and V decides
 constexpr std::int64_t kLeastSharing = 3;    // the same where V is K
 
@@ -40,6 +40,7 @@ struct Reading {
   std::int64_t lead_bytes;
 };
 constexpr Reading kReadings[] = {{2, 8 << 10}, {4, 8 << 10}, {2, 16 << 10}, {8, 0}};
+constexpr int kOfPages = 1;                   // they are not known yet where a reading is chosen
 constexpr std::int64_t kToldApart = 8 << 20;  // bytes of keys and values; fewer say little of it
 
 }  // namespace
@@ -77,25 +78,33 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
   const Element queries = queries_of(task);
   const Cached::Element cache = cache_of(task);
   const auto [isa, table] = choice;
-  const auto [words_isa, words_table] = choose_tiled(task.dtype, queries, cache);
+  const auto [lanes_isa, lanes_table] = choose_tiled(task.dtype, queries, cache);
   const std::int64_t heads = task.batch * task.kv_heads;
   const std::int64_t head_dim = task.head_dim, rope_dim = task.rope_dim, key_dim = head_dim + rope_dim;
   const std::int64_t chunks = (task.rows + kMostRows - 1) / kMostRows;
   const std::int64_t most_rows = (task.rows + chunks - 1) / chunks;  // of a chunk
   const bool pages = task.pages != nullptr;
-  const bool in_rows = words_table->in_rows && words_table->in_rows(most_rows, head_dim, rope_dim, head_dim, pages);
-  const bool in_words = words_table->numbers > 1 && most_rows >= (!in_rows ? kLeastWordRows : task.k == task.v ? kLeastSharing : kLeastRows);
-  const std::int64_t parts = ranges_of_keys(task.keys, heads * chunks, in_words ? 2 : 8, device);
+  const bool in_rows = lanes_table->in_rows && lanes_table->in_rows(most_rows, head_dim, rope_dim, head_dim, pages);
+  const bool shares = task.k == task.v;
+  const std::int64_t least_words = !in_rows ? kLeastWordRows : shares ? kLeastSharing : kLeastRows;
+  const std::int64_t lanes = lanes_table->lanes;
+  // Tiles of one vector load about as much as they multiply: that pays where it is dear to widen numbers again for a few rows.
+  const std::int64_t vectors = cache == Cached::fp8_e4m3 ? 1 : 2;
+  const bool fills = lanes > 1 && most_rows >= vectors * lanes && 4 * most_rows >= 3 * lanes_table->chunk(most_rows);
+  const bool in_lanes = std::is_same_v<Number, float> && (lanes_table->numbers > 1 ? most_rows >= least_words : fills);
+  const std::int64_t parts = ranges_of_keys(task.keys, heads * chunks, in_lanes ? 2 : 8, device);
   const std::int64_t whole_rows = Kernels::whole(most_rows);
   const std::int64_t query_numbers = (whole_rows * key_dim + 15) / 16 * 16;  // what follows is aligned
-  const bool key_panel = words_table->gathers_keys(cache, key_dim, rope_dim, pages);
+  const bool key_panel = lanes_table->gathers_keys(cache, key_dim, rope_dim, pages);
+  const bool value_panel = lanes_table->numbers > 1 || cache != Cached::fp32 || pages;
   // Ranges of keys are whole steps, and as long as one another; so are the blocks of a range.
-  const std::int64_t step = in_words ? 2 * words_table->tile_rows : Kernels::kKeys;
-  const std::int64_t most_block = std::min<std::int64_t>(kv_block_of(task, *words_table, device), Kernels::kKeys);
+  const std::int64_t step = in_lanes ? 2 * lanes_table->tile_rows : Kernels::kKeys;
+  const std::int64_t most_block = std::min<std::int64_t>(kv_block_of(task, *lanes_table, device), Kernels::kKeys);
   const std::int64_t range = parts_of(parts_of(task.keys, step), parts) * step;
   const std::int64_t kv_block = parts_of(parts_of(range, parts_of(range, most_block)), step) * step;
-  const std::int64_t numbers = in_words ? words_table->workspace_words(kMostRows, kv_block, key_dim, head_dim, key_panel, true)
-                                        : Kernels::workspace_numbers(most_rows);
+  const std::int64_t numbers =
+      in_lanes ? lanes_table->workspace_words(kMostRows, kv_block, key_dim, head_dim, key_panel, value_panel)
+               : Kernels::workspace_numbers(most_rows);
   const std::int64_t thread_bytes = whole_pages((query_numbers + numbers) * kBytes);
   const std::int64_t part_numbers = (whole_rows * (head_dim + 2) + 15) / 16 * 16;  // out, top, sum: whole cache lines
   const std::int64_t parts_bytes = product({heads, chunks, parts, part_numbers, kBytes}, task.op + ": bytes of the ranges' results");
@@ -108,13 +117,13 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
   const Number scale = static_cast<Number>(1.4426950408889634 * task.scale) * Cached::unit(cache);
 
   Bound bound;
-  bound.plan.set("implementation", "split_kv/" + name(in_words ? words_isa : isa));
+  bound.plan.set("implementation", "split_kv/" + name(in_lanes ? lanes_isa : isa));
   bound.plan.set("query_block", most_rows);
   bound.plan.set("parts", parts);
   bound.plan.set("parts_bytes", parts_bytes);
   bound.plan.set("workspace_bytes", workspace_bytes);
   bound.plan.set("threads", device.threads());
-  const auto run = [=, table = table, words_table = words_table](Queue& queue, const Reading& reading) {
+  const auto run = [=, table = table, lanes_table = lanes_table](Queue& queue, const Reading& reading) {
     pool(queue).for_each(heads * parts * chunks, [&](int worker, std::int64_t item) {
       const std::int64_t chunk = item % chunks, part = item / chunks % parts, head = item / chunks / parts;  // of batch x kv_heads
       const std::int64_t first_row = chunk * most_rows, rows = std::min(most_rows, task.rows - first_row);
@@ -137,13 +146,13 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
       const Number softcap = static_cast<Number>(1.4426950408889634 * task.softcap);
       const std::int32_t* const own_pages = task.pages ? task.pages + sequence * task.pages_each() : nullptr;
       if constexpr (std::is_same_v<Number, float>)
-        if (in_words) {
+        if (in_lanes) {
           for (std::int64_t i = 0; i < (rope_dim > 0 ? rows : 0); ++i) {  // both parts of a query side by side
             void* const to = at(q, i * key_dim * query_bytes);
             std::memcpy(to, at(of_q, i * head_dim * query_bytes), head_dim * query_bytes);
             std::memcpy(at(to, head_dim * query_bytes), at(of_rope, i * rope_dim * query_bytes), rope_dim * query_bytes);
           }
-          words_table->of[queries]({
+          lanes_table->of[queries]({
               .q = rope_dim > 0 ? q : of_q,
               .k = k,
               .rope = rope,
@@ -166,7 +175,7 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
               .window = window,
               .element = cache,
               .key_panel = key_panel,
-              .value_panel = true,
+              .value_panel = value_panel,
               .causal = task.causal,
               .scale = scale,
               .unit = 1,
@@ -177,7 +186,7 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
               .sum = sum,
           });
         }
-      if (!in_words) {
+      if (!in_lanes) {
         table->widen[queries](of_q, rows, head_dim, scale, q, key_dim);
         if (rope_dim > 0) table->widen[queries](of_rope, rows, rope_dim, scale, q + head_dim, key_dim);
         std::fill(q + rows * key_dim, q + whole * key_dim, Number{0});
@@ -225,14 +234,15 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
       });
     });
   };
-  const std::int64_t kv_bytes = product({heads, task.keys, (task.v == task.k ? 1 : 2) * head_dim + rope_dim, cache_bytes}, task.op + ": bytes of keys and values");
-  if (in_words) {
-    bound.plan.set("query_lanes", in_rows ? words_table->lanes / 2 : words_table->lanes);
+  const std::int64_t columns = (shares ? 1 : 2) * head_dim + rope_dim;
+  const std::int64_t kv_bytes = product({heads, task.keys, columns, cache_bytes}, task.op + ": bytes of keys and values");
+  if (in_lanes) {
+    bound.plan.set("query_lanes", in_rows ? lanes_table->lanes / 2 : lanes_table->lanes);
     bound.steps.push_back({"attention", [=](Queue& queue) { run(queue, kReadings[0]); }});
     return bound;
   }
-  int reading = 0;
-  if (kv_bytes >= kToldApart && task.pages == nullptr)
+  int reading = pages ? kOfPages : 0;
+  if (kv_bytes >= kToldApart && !pages)
     reading = device.quickest("reading of " + std::to_string(most_rows) + " x " + name(task.kv_dtype), std::size(kReadings), [&]() -> Device::Trial {
       const std::int64_t size = heads * task.keys * head_dim * cache_bytes;
       return {{{task.k, size}, {task.v, size}}, [&](int candidate) { run(device, kReadings[candidate]); }};

@@ -2,6 +2,8 @@
 // throughout. Everything is internal to the file that includes it.
 #pragma once
 
+#include <type_traits>
+
 #include "cpu/simd/simd.h"
 
 namespace roofline::cpu {
@@ -110,11 +112,55 @@ ROOFLINE_INLINE void fetch(const Ahead (&all)[N], Index first, Index last) {
     for (Index i = first * ahead.each; i < least(last * ahead.each, ahead.n); i += kLine) __builtin_prefetch(ahead.from + i, 0, 2);
 }
 
+#if defined(ROOFLINE_DOUBLES)
+template <class T>
+constexpr bool kInPairs = false;
+#else
+// Pairs of bf16 are transposed as words, so that shuffles move two numbers each.
+template <class T>
+constexpr bool kInPairs = std::is_same_v<T, Bf16> && kLanes > 1;
+
+// to[2 kLanes][width] = (from[rows][pitch] scale)ᵀ, zero in the lanes past the last row.
+ROOFLINE_INLINE void transpose_pairs(const Bf16* from, Index rows, Index pitch, Vec scale, float* to, Index width) {
+  Vec square[kLanes];
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) square[i] = i < rows ? load(reinterpret_cast<const float*>(from + i * pitch)) : zero();
+  transpose(square);
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) {
+    alignas(Vec) std::uint32_t words[kLanes];
+    store(reinterpret_cast<float*>(words), square[i]);
+    Vec low, high;
+    widen_pairs(words, low, high);
+    store(to + 2 * i * width, mul(low, scale));
+    store(to + (2 * i + 1) * width, mul(high, scale));
+  }
+}
+// to[rows][pitch] = (from[2 kLanes][width] scale)ᵀ.
+ROOFLINE_INLINE void transpose_to_pairs(const float* from, Index width, Vec scale, Bf16* to, Index rows, Index pitch) {
+  Vec square[kLanes];
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) {
+    alignas(Vec) Bf16 words[2 * kLanes];
+    narrow_pairs<false>(words, mul(load(from + 2 * i * width), scale), mul(load(from + (2 * i + 1) * width), scale));
+    square[i] = load(reinterpret_cast<const float*>(words));
+  }
+  transpose(square);
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i)
+    if (i < rows) store(reinterpret_cast<float*>(to + i * pitch), square[i]);
+}
+#endif
+
 // to[head_dim][width] = (from[rows][head_dim] scale)ᵀ, zero in the lanes past the last row.
 template <class T>
 void transpose_scaled(const T* from, Index rows, Index head_dim, Vec scale, Number* to, Index width) {
   for (Index lane = 0; lane < width; lane += kLanes) {
-    for (Index d = 0; d < head_dim; d += kLanes) {
+    Index d = 0;
+    if constexpr (kInPairs<T>)
+      for (; d + 2 * kLanes <= head_dim; d += 2 * kLanes)
+        transpose_pairs(from + lane * head_dim + d, rows - lane, head_dim, scale, to + d * width + lane, width);
+    for (; d < head_dim; d += kLanes) {
       const int columns = static_cast<int>(least(kLanes, head_dim - d));
       Vec square[kLanes];
 #pragma GCC unroll 16
@@ -125,6 +171,25 @@ void transpose_scaled(const T* from, Index rows, Index head_dim, Vec scale, Numb
       for (int i = 0; i < kLanes; ++i)
         if (i < columns) store(to + (d + i) * width + lane, square[i]);
     }
+  }
+}
+
+// to[rows][columns] = (from[columns][width] scale)ᵀ, of at most kLanes rows.
+template <class T>
+void transpose_scaled_back(const Number* from, Index columns, Index width, Vec scale, T* to, Index rows) {
+  Index d = 0;
+  if constexpr (kInPairs<T>)
+    for (; d + 2 * kLanes <= columns; d += 2 * kLanes)
+      transpose_to_pairs(from + d * width, width, scale, to + d, rows, columns);
+  for (; d < columns; d += kLanes) {
+    const int some = static_cast<int>(least(kLanes, columns - d));
+    Vec square[kLanes];
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) square[i] = i < some ? mul(load(from + (d + i) * width), scale) : zero();
+    transpose(square);
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i)
+      if (i < rows) put(to + i * columns + d, some, square[i]);
   }
 }
 

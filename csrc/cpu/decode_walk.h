@@ -86,8 +86,8 @@ ROOFLINE_INLINE void fetch_vector(const Element* row, int z) {
 // Compute-bound tiles take as many keys as registers hold. Memory-bound tiles take two, so that rows are read nearly in order.
 constexpr int kReadKeys = 2;
 
-// scores[Keys][Rows] of rows of q, `Together` keys at a time; up to a vector more is written behind them.
-template <int Rows, int Keys, int Together, class Element>
+// scores[Keys][Rows] of rows of q, `Together` keys at a time; up to a vector more is written behind them. Reading: prefetches.
+template <int Rows, int Keys, int Together, bool Reading, class Element>
 ROOFLINE_INLINE void score_tile(const Number* q, const Block<Element>& block, Index key, Number* scores) {
   constexpr int kSums = Rows * Keys;
   const Index pitch = block.head_dim + block.rope_dim;
@@ -100,11 +100,11 @@ ROOFLINE_INLINE void score_tile(const Number* q, const Block<Element>& block, In
 #pragma GCC unroll 16
     for (int j = 0; j < Together; ++j) {
       k[j] = all + at[first + j];
-      then[j] = ahead ? block.after_key(key + first + j) : k[j];
+      then[j] = Reading && ahead ? block.after_key(key + first + j) : k[j];
     }
     const auto step = [&](Index d, int n) __attribute__((always_inline)) {
-      if (Together == kReadKeys)
-#pragma GCC unroll 2
+      if (Reading)
+#pragma GCC unroll 16
         for (int j = 0; j < Together; ++j) fetch(then[j], d);
       if constexpr (Rows < Together) {  // the fewer operands wait in registers
         Vec query[Rows];
@@ -129,7 +129,7 @@ ROOFLINE_INLINE void score_tile(const Number* q, const Block<Element>& block, In
       }
     };
     Index d = 0;
-    if constexpr (sizeof(Element) == 1 && Rows < Keys)
+    if constexpr (sizeof(Element) == 1 && (Rows < Keys || kManyRegisters))
       for (; d + 2 * kLanes <= dim; d += 2 * kLanes) {
         Vec query[Rows][2];
 #pragma GCC unroll 4
@@ -138,7 +138,7 @@ ROOFLINE_INLINE void score_tile(const Number* q, const Block<Element>& block, In
 #pragma GCC unroll 16
         for (int j = 0; j < Together; ++j) {
           Vec low, high;
-          if (Together == kReadKeys) fetch(then[j], d);
+          if (Reading) fetch(then[j], d);
           load_two(k[j] + d, low, high);
 #pragma GCC unroll 4
           for (int r = 0; r < Rows; ++r)
@@ -175,7 +175,7 @@ ROOFLINE_INLINE void for_groups(Index first, Index last, Index rows, Work work) 
 template <class Element>
 void score(const Number* q, Index rows, const Block<Element>& block, Number* scores) {
   const Index pitch = block.head_dim + block.rope_dim, together = most(kRowNumbers / pitch / 4 * 4, 4);
-  const bool reading = rows <= 4 && block.lead > 0;
+  const bool in_order = rows <= 4 && block.lead > 0;
   for (Index first = 0; first < rows; first += together)
     for (Index key = 0; key < block.whole; key += kWhole)
       for_groups(first, least(rows, first + together), rows, [&](Index row, auto size) __attribute__((always_inline)) {
@@ -184,10 +184,13 @@ void score(const Number* q, Index rows, const Block<Element>& block, Number* sco
         const Index last = least(key + kWhole, block.n);  // the last tile may take keys that are there only to fill it
         for (Index i = key; i < last; i += kStep) {
           Number* const to = scores + row * kPitch + i * kRows;
-          if (kStep % kReadKeys == 0 && reading)
-            score_tile<kRows, kStep, kStep % kReadKeys ? kStep : kReadKeys>(q + row * pitch, block, i, to);
+          const Number* const queries = q + row * pitch;
+          if (kStep % kReadKeys == 0 && in_order)
+            score_tile<kRows, kStep, kStep % kReadKeys ? kStep : kReadKeys, true>(queries, block, i, to);
+          else if (kRows == 4 && row == 0 && block.lead > 0)
+            score_tile<kRows, kStep, kStep, true>(queries, block, i, to);
           else
-            score_tile<kRows, kStep, kStep>(q + row * pitch, block, i, to);
+            score_tile<kRows, kStep, kStep, false>(queries, block, i, to);
         }
       });
 }
@@ -314,12 +317,12 @@ ROOFLINE_INLINE void value_tile(const Number* s, const Block<Element>& block, In
 template <class Element>
 void value(const Number* s, Index rows, const Block<Element>& block, Number* out) {
   const Index head_dim = block.head_dim, together = most(kRowNumbers / head_dim / 4 * 4, 4);
-  const bool reading = rows <= 4 && block.lead > 0;
   for (Index first = 0; first < rows; first += together)
     for (Index key = 0; key < block.n; key += kWhole)
       for_groups(first, least(rows, first + together), rows, [&](Index row, auto size) __attribute__((always_inline)) {
         constexpr int kRows = decltype(size)::value, kStep = kValueKeys<kRows>;
         const Number* const weights = s + row * kPitch;
+        const bool reading = row == 0 && block.lead > 0;  // the first rows read for all
         const Index last = least(key + kWhole, block.n);
         Index i = key;
         constexpr int kReadStep = kRows == 1 ? kReadKeys : kStep;
@@ -356,11 +359,13 @@ void walk(const Part& part, Index streams, Index first, Index each, bool masked)
       for (Index i = kKeys; i < (part.rope_dim > 0 ? kKeys + keys : 0); ++i) at[i] = before[i] + further * part.rope_dim;
       return;
     }
-    Index row = first + begin / streams;
-    for (Index i = 0; i < n; i += streams, ++row)
-      for (Index j = 0; j < streams; ++j) at[i + j] = row + j * each;
-    if (part.pages != nullptr)
-      for (Index i = 0; i < n; ++i) at[i] = part.pages[at[i] / part.page_size] * part.page_rows + at[i] % part.page_size;
+    for (Index stream = 0; stream < streams; ++stream)
+      for (Index i = stream, row = first + begin / streams + stream * each, run; i < n; row += run) {
+        const Index inside = part.pages ? row % part.page_size : 0;
+        run = part.pages ? part.page_size - inside : n;
+        Index place = part.pages ? part.pages[row / part.page_size] * part.page_rows + inside : row;
+        for (Index last = least(i + run * streams, n); i < last; i += streams) at[i] = place++;
+      }
     for (Index i = n; i < whole; ++i) at[i] = at[n - 1];
     for (Index i = 0; i < (part.rope_dim > 0 ? whole : 0); ++i) at[kKeys + i] = at[i] * part.rope_dim;
     for (Index i = 0; i < whole; ++i) at[i] *= head_dim;

@@ -19,6 +19,7 @@ enum Element : int { kFp32, kBf16, kFp16, kElements };
 struct Cached {
   enum Element : int { fp32, bf16, fp16, int8, fp8_e4m3, elements };
 
+  static constexpr int bytes(Element element) { return element == fp32 ? 4 : element == bf16 || element == fp16 ? 2 : 1; }
   // What an element counts: fp8 is widened through fp16, whose exponents are 8 lower. Queries and results make up for it.
   static constexpr float unit(Element element) { return element == fp8_e4m3 ? 256.0f : 1.0f; }
 };

@@ -24,6 +24,17 @@ ROOFLINE_INLINE Vec load(const Fp8E4m3* p) {
   const __m256i half = _mm256_and_si256(_mm256_slli_epi16(wide, 7), all);
   return _mm512_cvtph_ps(_mm256_or_si256(half, _mm256_cmpeq_epi16(_mm256_or_si256(half, sign), all)));
 }
+#if defined(__AVX512BW__) || defined(ROOFLINE_SIMDE)
+// Two vectors, whose integer operations are one each.
+ROOFLINE_INLINE void load_two(const Fp8E4m3* p, Vec& low, Vec& high) {
+  const __m512i wide = _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  const __m512i half = _mm512_and_si512(_mm512_slli_epi16(wide, 7), _mm512_set1_epi16(static_cast<short>(0xBF80)));
+  const __mmask32 none = _mm512_cmpge_epu16_mask(_mm512_add_epi16(half, half), _mm512_set1_epi16(0x7F00));
+  const __m512i halves = _mm512_mask_mov_epi16(half, none, _mm512_set1_epi16(-1));
+  low = _mm512_cvtph_ps(_mm512_castsi512_si256(halves));
+  high = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(halves, 1));
+}
+#endif
 #elif defined(__AVX2__)
 ROOFLINE_INLINE Vec load(const Int8* p) {
   return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));

@@ -263,6 +263,8 @@ class CachedAttention(Operator):
             {"batch": 3, "heads": 4, "kv_heads": 2, "seq_q": 3, "seq_kv": 900, "head_dim": 64, "softcap": 2.0, "shortest": 5},
             {"heads": 2, "kv_heads": 1, "seq_q": 270, "seq_kv": 500, "head_dim": 40, "window": 70, "sinks": True, "softcap": 2.0},
             {"batch": 2, "heads": 4, "kv_heads": 2, "seq_q": 70, "seq_kv": 301, "head_dim": 72, "page_size": 16, "shortest": 70},
+            {"heads": 16, "kv_heads": 2, "seq_q": 7, "seq_kv": 400, "head_dim": 64, "window": 128, "sinks": True, "softcap": 2.0},
+            {"batch": 2, "heads": 16, "kv_heads": 2, "seq_q": 4, "seq_kv": 301, "page_size": 16},
         )
         narrow = {"heads": 8, "kv_heads": 2, "seq_q": 2, "seq_kv": 333}
         caches: tuple[Mapping[str, Any], ...] = (
@@ -276,7 +278,7 @@ class CachedAttention(Operator):
             *(Case(problem=cls.make(**fields)) for fields in given),
             *(Case(problem=cls.make(**fields, dtype=d, kv_dtype=d)) for fields in served for d in halves),
             *(Case(problem=cls.make(**fields, dtype=d)) for fields in caches for d in halves),
-            *(Case(problem=cls.make(**served[i], dtype=d, kv_dtype=d)) for i in (2, 3, 5, 6, 7, 8) for d in ("fp32", "fp64")),
+            *(Case(problem=cls.make(**served[i], dtype=d, kv_dtype=d)) for i in (2, 3, *range(5, 11)) for d in ("fp32", "fp64")),
             *(Case(problem=cls.make(**narrow, dtype="fp32", kv_dtype=kv)) for kv in ("fp16", "bf16", "fp8_e4m3", "int8")),
             *(Case(problem=cls.make(**narrow, dtype="bf16", kv_dtype=kv)) for kv in ("fp32", "fp16")),
             Case(problem=cls.make(batch=128, heads=64, seq_kv=131072, kv_dtype="fp8_e4m3"), slow=True),

@@ -128,6 +128,7 @@ class MlaDecode(Masked):
         served: tuple[Mapping[str, int | str | bool], ...] = (
             {"heads": 16, "seq_kv": 333},
             {"batch": 2, "heads": 70, "seq_q": 2, "seq_kv": 130},
+            {"batch": 2, "heads": 96, "seq_kv": 333},
             {"heads": 3, "seq_q": 5, "seq_kv": 65, "kv_lora_rank": 256, "qk_rope_head_dim": 32, "causal": False},
         )
         same = [{"dtype": dtype, "cache_dtype": dtype, "rope_dtype": dtype} for dtype in ("fp32", "bf16", "fp16")]
