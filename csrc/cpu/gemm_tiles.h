@@ -25,7 +25,15 @@ constexpr int kTileRows = kLanes == 16 ? 14 : kLanes == 8 ? 6 : kLanes == 4 ? 12
 
 struct Floats {
   static constexpr bool kBegun = false;
-  ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) { return fma(a, b, c); }
+  ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) {
+#if defined(__FMA__) && !defined(ROOFLINE_SIMDE) && !defined(ROOFLINE_SCALAR)
+    // As the compiler has it, sums of a whole tile move from register to register, and a third of them to the stack.
+    asm("vfmadd231ps %2, %1, %0" : "+v"(c) : "v"(a), "v"(b));
+    return c;
+#else
+    return fma(a, b, c);
+#endif
+  }
   ROOFLINE_INLINE Vec plus(Vec a, Vec b) { return add(a, b); }
 };
 
