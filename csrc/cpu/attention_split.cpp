@@ -40,7 +40,7 @@ struct Reading {
   std::int64_t lead_bytes;
 };
 constexpr Reading kReadings[] = {{2, 8 << 10}, {4, 8 << 10}, {2, 16 << 10}, {8, 0}};
-constexpr int kOfPages = 1;                   // they are not known yet where a reading is chosen
+constexpr int kOfPages = 1;                   // with pages, whose places bind does not know: nothing is tried
 constexpr std::int64_t kToldApart = 8 << 20;  // bytes of keys and values; fewer say little of it
 
 }  // namespace

@@ -15,13 +15,14 @@ bool slow_last_cache(Device& device) {
   return device.quickest("stores past L2", 2, [&device]() -> Device::Trial {
     const std::int64_t bytes = 2 * device.caches().l2_bytes * device.threads();
     const auto x = workspace(device, bytes), y = workspace(device, bytes);
-    const RowsKernels::Map(&copy)[2] = choose<RowsTable>(ROOFLINE_TABLES(rows)).table->of[0].relu;
+    const RowsKernels::Map(&copy)[2] = choose<RowsTable>(ROOFLINE_TABLES(rows)).table->of[kFp32].relu;
     return {{}, [=, &device](int candidate) {
               constexpr int kPasses = 3;  // the first still finds what the other candidate left
               for (int pass = 0; pass < kPasses; ++pass)
                 device.pool().run([&](int worker) {
                   const Range own = share(bytes, worker, device.threads(), kLineBytes);
-                  copy[candidate](static_cast<const char*>(x.get()) + own.first, static_cast<char*>(y.get()) + own.first, own.size() / 4);
+                  const auto part = [&](const std::shared_ptr<void>& memory) { return static_cast<char*>(memory.get()) + own.first; };
+                  copy[candidate](part(x), part(y), own.size() / std::int64_t{sizeof(float)});
                 });
             }};
   }) == 1;

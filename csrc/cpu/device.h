@@ -28,7 +28,7 @@ class Device final : public Backend, public Queue {
   Pool& pool() { return *pool_; }
   const Caches& caches() const { return caches_; }
   int threads() const { return pool_->threads(); }
-  std::int64_t lasting_bytes() const { return caches_.llc_bytes_of(usable_cores_); }  // that results in the last cache may take
+  std::int64_t lasting_bytes() const { return caches_.llc_bytes_of(usable_cores_); }  // of results that may stay in the last cache
 
   std::string name() const override { return "cpu"; }
   Turn& turn() override;

@@ -74,8 +74,8 @@ struct GemmKernels {
   // To fp32, where a word is several numbers, n of these; of fp8 256 times as much, for its strips are read as 2^-8 of themselves.
   void (*widen[5])(const void* x, float* y, std::int64_t n);
   void (*narrow[3])(const float* x, void* y, std::int64_t n);  // from fp32; [0] copies
-  // Numbers of fp32 to words of bf16, rounded to nearest even; null where bf16 has none. 2 n numbers one after the other to n words;
-  // [2 n][width] to [n][width].
+  // Numbers of fp32 to words of bf16, rounded to nearest even; null where bf16 has none. pair: 2 n numbers one after the other to n
+  // words. pair_rows: [2 n][width] to [n][width].
   void (*pair)(const void* x, float* y, std::int64_t n);
   void (*pair_rows)(const float* x, float* y, std::int64_t n);
 

@@ -1,6 +1,6 @@
-// Matrix products of bf16 by an instruction that adds two products to a sum: for sets that have it beside those of gemm_kernels.cpp. A
-// word of a strip, and of a row of a, is two numbers along inner. Both products are rounded once, to nearest even, and denormals count
-// as 0.
+// Matrix products of bf16 by an instruction that adds two products to a sum: for sets that have it beside those of gemm_kernels.cpp.
+// A word of a strip, and of a row of a, is two numbers along inner. Both products are rounded once, to nearest even, and denormals
+// count as 0.
 #include "cpu/gemm_kernels.h"
 
 #include "cpu/gemm_strips.h"

@@ -1,6 +1,6 @@
-// Matrix products of int8 by an instruction that adds four products to a sum: for sets that have it beside those of gemm_kernels.cpp. A
-// word of a strip, and of a row of a, is four numbers along inner. Exact; the instruction takes unsigned numbers of a, which are 128 more
-// here.
+// Matrix products of int8 by an instruction that adds four products to a sum: for sets that have it beside those of gemm_kernels.cpp.
+// A word of a strip, and of a row of a, is four numbers along inner. Sums are exact. The instruction takes unsigned numbers of a,
+// which are 128 more here.
 #include "cpu/gemm_kernels.h"
 
 #include "cpu/gemm_strips.h"

@@ -27,7 +27,7 @@ struct Floats {
   static constexpr bool kBegun = false;
   ROOFLINE_INLINE Vec multiply_add(Vec a, Vec b, Vec c) {
 #if defined(__FMA__) && !defined(ROOFLINE_SIMDE) && !defined(ROOFLINE_SCALAR)
-    // As the compiler has it, sums of a whole tile move from register to register, and a third of them to the stack.
+    // From an intrinsic the compiler moves the sums of a whole tile between registers, and a third of them to the stack.
     asm("vfmadd231ps %2, %1, %0" : "+v"(c) : "v"(a), "v"(b));
     return c;
 #else

@@ -1,5 +1,6 @@
 // Our own matrix product on all cores. Up to kMostFewRows rows a part of c is a range of columns over all of inner, and the reading of b
-// decides; above, all threads pack a, as much as a cache holds, and then take blocks of rows and columns of c: arithmetic decides.
+// decides; above, threads pack a, all of them together or each its own copy of a small one, as much as a cache holds, and then take
+// blocks of rows and columns of c: arithmetic decides.
 #include "cpu/tiled_gemm.h"
 
 #include <algorithm>
@@ -21,12 +22,13 @@ constexpr std::int64_t kPartColumns = 256;       // of a part: its sums and its 
 constexpr std::int64_t kPackedBytes = 8 << 20;   // of packed a at a time
 constexpr std::int64_t kPartsPerThread = 8;  // so that the last to end leaves little idle
 constexpr std::int64_t kLeastStrips = 4;     // of a part, and tiles of rows: fewer do not reuse what a cache holds
-constexpr std::int64_t kMostRowParts = 64;   // whose a each thread packs for itself
+constexpr std::int64_t kMostRowParts = 64;   // of a that each thread packs for itself
 
 // What a thread prepared for itself in this launch. A cache line written by another core takes longer to fetch than to make again.
 struct alignas(64) Prepared {
   bool widened = false;
-  std::bitset<kMostRowParts> packed;
+  std::bitset<kMostRowParts> packed;  // parts of rows of a
+  std::int64_t unpacked = -1;         // part of b
 };
 
 }  // namespace
@@ -174,9 +176,10 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   const bool words = widened || as_words;
   const std::int64_t wide_bytes = widened ? whole_pages(product({rows, inner, 4}, "tiled: bytes of a in fp32")) : 0;
   const std::int64_t panel_bytes = few ? 0 : whole_pages(product({turn_rows, inner, 4}, "tiled: packed a"));
-  // Each thread widens and packs a for itself where a is small, but for threads that share no rows.
+  // Each thread widens and packs its own copy of a where a is small, unless every thread has rows of its own anyway.
   const bool alone = few || (groups < device.threads() && turns == 1 && row_parts <= kMostRowParts &&
                              wide_bytes + panel_bytes <= device.caches().l2_bytes / 4);
+  const bool widens = alone && widened, packs = alone && !few;
   const std::int64_t copies = alone ? device.threads() : 1;
   plan.workspace_bytes = thread_bytes * device.threads() + product({wide_bytes + panel_bytes, copies}, "tiled: copies of a");
   const std::shared_ptr<void> memory = workspace(device, plan.workspace_bytes);
@@ -186,20 +189,21 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
 
   plan.launch = [=, table = table, take = std::move(take), finish = problem.finish](Queue& queue) {
     Pool& threads = pool(queue);
-    std::vector<std::int64_t> held(problem.unpack ? threads.threads() : 0, -1);  // the part of b that each thread unpacked last
     const auto widen = [&](int worker, int workers, float* to) {
       const bool flat = problem.inner == inner * numbers;  // words that no row's end cuts
       const std::int64_t each = flat ? numbers : problem.inner, words = flat ? 1 : inner;
       const Range own = share(flat ? rows * inner : rows, worker, workers, flat ? 32 : 1);
-      const auto* const from = static_cast<const char*>(problem.a) + own.first * each * (problem.a_is_fp32 ? 4 : size_bytes(problem.dtype));
-      widen_rows(*table, type, problem.a_is_fp32, from, flat ? 1 : own.size(), flat ? own.size() * each : each, to + own.first * words);
+      const std::int64_t size = problem.a_is_fp32 ? 4 : size_bytes(problem.dtype);
+      const auto* const from = static_cast<const char*>(problem.a) + own.first * each * size;
+      const std::int64_t rows_each = flat ? 1 : own.size(), row_numbers = flat ? own.size() * each : each;
+      widen_rows(*table, type, problem.a_is_fp32, from, rows_each, row_numbers, to + own.first * words);
     };
     if (widened && !alone) threads.run([&](int worker) { widen(worker, threads.threads(), wide); });
     const std::int64_t row_bytes = inner * (words || a_stored == Stored::fp32 ? 4 : 2);
     const auto part_of = [&](int worker, const Range& turn, std::int64_t row_part) {
       const Range own = share(turn.size(), static_cast<int>(row_part), static_cast<int>(row_parts), row_multiple);
       GemmPart part{};
-      const auto* const a = reinterpret_cast<const char*>(widened ? wide + worker * copy_floats : problem.a);
+      const auto* const a = static_cast<const char*>(widened ? wide + worker * copy_floats : problem.a);
       part.a = a + (turn.first + own.first) * row_bytes;
       part.panels = few ? nullptr : panels + worker * copy_floats + own.first * inner;
       part.rows = own.size(), part.inner = inner, part.inner_block = plan.inner_block;
@@ -208,25 +212,25 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
       return std::pair(part, turn.first + own.first);
     };
     const auto pack = [&](const GemmPart& part, std::int64_t block) {
-      const std::int64_t k = block * plan.inner_block;
-      table->pack_a(part, k, std::min(plan.inner_block, inner - k), const_cast<float*>(part.panels) + k * table->panel_rows(part.rows));
+      const std::int64_t k = block * plan.inner_block, n = std::min(plan.inner_block, inner - k);
+      table->pack_a(part, k, n, const_cast<float*>(part.panels) + k * table->panel_rows(part.rows));
     };
-    std::vector<Prepared> prepared(alone && (widened || !few) ? threads.threads() : 0);
+    std::vector<Prepared> prepared(widens || packs || problem.unpack ? threads.threads() : 0);
     for (std::int64_t i = 0; i < turns; ++i) {
       const Range turn = share(rows, static_cast<int>(i), static_cast<int>(turns), tile_rows);
       const std::int64_t blocks = few ? 0 : parts_of(inner, plan.inner_block);
       if (!alone)
-        threads.for_each(row_parts * blocks, [&](int, std::int64_t item) { pack(part_of(0, turn, item / blocks).first, item % blocks); });
+        threads.for_each(row_parts * blocks, [&](int worker, std::int64_t item) {
+          pack(part_of(worker, turn, item / blocks).first, item % blocks);
+        });
       threads.for_each(row_parts * column_parts, [&](int worker, std::int64_t item) {
         const std::int64_t column_part = item / group_rows % column_parts;  // the same columns of b for all rows of a group in turn
         const std::int64_t row_part = item / (group_rows * column_parts) * group_rows + item % group_rows;
         auto [part, row] = part_of(worker, turn, row_part);
-        if (!prepared.empty()) {
-          if (widened && !std::exchange(prepared[worker].widened, true)) widen(0, 1, wide + worker * copy_floats);
-          if (!few && !prepared[worker].packed[row_part]) {
-            prepared[worker].packed.set(row_part);
-            for (std::int64_t block = 0; block < blocks; ++block) pack(part, block);
-          }
+        if (widens && !std::exchange(prepared[worker].widened, true)) widen(0, 1, wide + worker * copy_floats);
+        if (packs && !prepared[worker].packed[row_part]) {
+          prepared[worker].packed.set(row_part);
+          for (std::int64_t block = 0; block < blocks; ++block) pack(part, block);
         }
         const std::int64_t first = strips * column_part / column_parts, last = strips * (column_part + 1) / column_parts;
         const std::int64_t column = first * table->width, n = std::min(last * table->width, columns) - column;
@@ -235,7 +239,7 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
         part.b = static_cast<const char*>(packed.get()) + first * strip_bytes;
         if (problem.unpack) {
           part.b = own_memory + unpacked;
-          if (std::exchange(held[worker], column_part) != column_part) problem.unpack(first, last, own_memory + unpacked);
+          if (std::exchange(prepared[worker].unpacked, column_part) != column_part) problem.unpack(first, last, own_memory + unpacked);
         }
         const std::int64_t c_at = (row * columns + column) * c_size;
         part.c = reinterpret_cast<float*>(own_sums ? own_memory + sums : c + c_at);

@@ -84,7 +84,9 @@ TEST(Isa, SettingAllowsWhatItNamesAndWhatThatNeeds) {
 
 TEST(Isa, SettingIsASetAndNotALadder) {
   with_setting("amx", [&] { return only({Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_vnni, Isa::avx512_bf16, Isa::amx}); });
-  with_setting("avx512_fp16", [&] { return only({Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_vnni, Isa::avx512_bf16, Isa::avx512_fp16}); });
+  with_setting("avx512_fp16", [&] {
+    return only({Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_vnni, Isa::avx512_bf16, Isa::avx512_fp16});
+  });
   with_setting("neon,avx2", [&] { return only({Isa::scalar, Isa::neon, Isa::avx2}); });
   with_setting("avx512_fp16,amx", [&] {
     return only({Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_vnni, Isa::avx512_bf16, Isa::avx512_fp16, Isa::amx});

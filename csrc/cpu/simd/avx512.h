@@ -87,12 +87,12 @@ ROOFLINE_INLINE Vec scale2(Vec a, Vec n) {
 
 #include "cpu/simd/exp2_polynomial.h"
 
-// 2^x, as near as a result in elements T needs. The hardware's scale takes the whole number below x, and one operation what is
-// above it, where rounding and a difference are three on an Intel core.
+// 2^x, as near as a result in elements T needs. One instruction gives the fraction of x, and the scale takes the whole number below
+// x by itself. A rounding and a difference would take three of an Intel core's operations.
 template <class T>
 ROOFLINE_INLINE Vec exp2_scaled(Vec x) {
   const Vec above = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);  // 0 of an infinity
-  return _mm512_scalef_ps(exp2_polynomial<T>(kExp2Above<T>, above), x);
+  return _mm512_scalef_ps(exp2_polynomial(kExp2Above<T>, above), x);
 }
 
 // 2^x for x <= 126, at least 2^-125.

@@ -11,15 +11,11 @@ constexpr float kExp2Above[5] = {1.0000026f, 0.6930025f, 0.24145119f, 0.05199511
 template <>
 constexpr float kExp2Above<float>[6] = {1.0f, 0.693151057f, 0.240166605f, 0.0557944849f, 0.00902269781f, 0.00186503376f};
 
-template <class T = float>
-ROOFLINE_INLINE Vec exp2_polynomial(const float (&terms)[sizeof(kExp2<T>) / sizeof(float)], Vec f) {
-  constexpr int kTerms = sizeof(terms) / sizeof(float);
-  Vec p = set1(terms[kTerms - 1]);
+template <int Terms>
+ROOFLINE_INLINE Vec exp2_polynomial(const float (&terms)[Terms], Vec f) {
+  Vec p = set1(terms[Terms - 1]);
 #pragma GCC unroll 8
-  for (int k = kTerms - 2; k >= 0; --k) p = fma(p, f, set1(terms[k]));
+  for (int k = Terms - 2; k >= 0; --k) p = fma(p, f, set1(terms[k]));
   return p;
 }
-template <class T = float>
-ROOFLINE_INLINE Vec exp2_polynomial(Vec f) {
-  return exp2_polynomial<T>(kExp2<T>, f);
-}
+ROOFLINE_INLINE Vec exp2_polynomial(Vec f) { return exp2_polynomial(kExp2<float>, f); }

@@ -175,17 +175,16 @@ def stream_candidates(target: Target, level: str, access: str, *, depth: str = "
 
 
 def _cpu_candidates(target: Target, one: Stream, level: str, depth: str) -> list[Candidate]:
-    reads = one.access == "read"
-    if reads and level != "DRAM":
-        variants = ["plain"] if target.missing("stream", "loads", one.dtype) else ["plain", "loads"]
-        counts = (1, 2, 4) if level == "L3" else (1, 2)
-        return [(one.replace(streams=count), variant) for variant in variants for count in counts]
-    if reads:
+    reads, of_core = one.access == "read", level in ("L1", "L2")
+    if reads and level == "DRAM":
         plain = [one.replace(streams=count) for count in (1, 2, 4, 8)]
         return [(problem, "plain") for problem in (*plain, plain[-1].replace(prefetch="nta"))]
-    # Of what is read from a slow L3 results may be faster in memory.
-    variants = ["plain"] if one.access == "update" or level in ("L1", "L2") else ["plain", "non_temporal"]
-    counts = (1, 2) if level in ("L1", "L2") else (1, 2, 4)
+    variants = ["plain"]
+    if reads and not target.missing("stream", "loads", one.dtype):
+        variants.append("loads")
+    if not reads and not of_core and one.access != "update":  # memory may take results faster than a slow L3
+        variants.append("non_temporal")
+    counts = (1, 2) if of_core else (1, 2, 4)
     return [(one.replace(streams=count), variant) for variant in variants for count in counts]
 
 
@@ -224,7 +223,7 @@ def _cpu_streams(target: Target, depth: str) -> Iterator[Wanted]:
             usual = ("copy", "triad", "update") if level == "DRAM" else ("copy", "update")
             rank = ROOFS if access == "read" else ACCESSES if access in usual else FURTHER
             yield from _level(target, rank, level, access, depth)
-    for level in ("L2", "L1") if depth == "thorough" else ():
+    for level in (name for name in levels if name != "L3" and depth == "thorough"):
         for access in STORING:
             with suppress(Unsupported):
                 bypassing = [(problem, "non_temporal") for problem, _ in stream_candidates(target, level, access)]
