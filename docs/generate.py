@@ -28,7 +28,7 @@ PLOT_FUNCTIONS = ROOT / "docs" / "reference" / "plot.md"
 RECORDED = ROOT / "benchmarks" / "results"  # by benchmarks/record
 BACKENDS = {"cpu": "CPU", "cuda": "CUDA"}  # as declared, as shown
 
-# The same picture of what was measured: a decode step of a small model, kernel by kernel.
+# The same picture of a measurement: a decode step of a small model, kernel by kernel.
 MEASURED = {"block_profile": 'plot.block_profile(machine, "Llama-3.2-1B", phase="decode", batch=4, seq_kv=1024, results=step)'}
 
 sys.path.insert(0, str(ROOT / "python"))

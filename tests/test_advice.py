@@ -6,61 +6,33 @@ import dataclasses
 from typing import Any
 
 import pytest
+from example import bandwidth, bracket, fma, gemm, measurement
 
 from roofline.dtypes import dtype as known_dtype
 from roofline.machine import Ceiling, Machine
 from roofline.operators import OPERATORS, Attention, Matmul, Operator, RmsNorm
-from roofline.operators.scales import scales_name
 from roofline.prediction import Advice
 from roofline.report import explain
-from roofline.results import Bracket, Measurement, advise
+from roofline.results import Measurement, advise
 
 
 def machine(*more: Ceiling) -> Machine:
     """100 GB/s, and on two threads 400 GFLOP/s in fp32 by AVX2, 100 GFLOP/s without, 1 TFLOP/s in bf16."""
 
-    def fma(dtype: str, isa: str, rate: float) -> Ceiling:
+    def of(dtype: str, isa: str, rate: float) -> Ceiling:
         problem = {"operator": "fma", "dtype": dtype, "isa": isa}
-        return Ceiling(probe="fma", dtype=dtype, accumulator="fp32", isa=isa, threads=2, samples=(rate,), problem=problem)
+        return fma(rate, dtype, accumulator="fp32", isa=isa, problem=problem)
 
-    return Machine(
-        name="Example CPU",
-        ceilings=(
-            Ceiling(probe="stream", level="DRAM", access="read", variant="plain", threads=2, samples=(100e9,)),
-            fma("fp32", "avx2", 400e9), fma("fp32", "scalar", 100e9), fma("bf16", "avx512_bf16", 1e12), *more,
-        ),
-    )  # fmt: skip
-
-
-def gemm(size: int, rate: float, **changes: Any) -> Ceiling:
-    """A product of the library, square but for the fields of the problem in `changes`; the others are the ceiling's."""
-    of_problem = {name: value for name, value in changes.items() if name in Matmul.field_names() and name != "dtype"}
-    dtype = changes.get("dtype", "fp32")
-    problem = {"operator": "matmul", "rows": size, "columns": size, "inner": size, "dtype": dtype, **of_problem}
-    given = {"dtype": dtype, "threads": 2, **{name: value for name, value in changes.items() if name not in of_problem}}
-    probe, params = "gemm.misaligned" if size % 16 else "gemm.square", {"size": size}
-    if of_problem.keys() & {"rows", "columns", "inner"}:
-        probe, params = "gemm.narrow", {name: problem[name] for name in ("rows", "columns", "inner")}
-    if scales := scales_name(of_problem):
-        params["scales"] = scales
-    return Ceiling(
-        probe=probe, accumulator="fp32", variant="library", samples=(rate,), params=params, problem=problem, **given
-    )
+    peaks = of("fp32", "avx2", 400e9), of("fp32", "scalar", 100e9), of("bf16", "avx512_bf16", 1e12)
+    return Machine(name="Example CPU", ceilings=(bandwidth(100e9), *peaks, *more))
 
 
 def measured(
     problem: Operator, time_s: float, *, variant: str = "library", launch_s: float = 0.0, compute: float = 400e9, **more: Any
 ) -> Measurement:
-    latency = (Bracket(label="launch", kind="latency", before_samples=(launch_s,)),) if launch_s else ()
-    return Measurement(
-        operator=problem.name, problem=problem.to_dict(), variant=variant, device="cpu", threads=2, cache_state="cold",
-        level="DRAM", samples_s=(time_s,) * 5, flops=problem.flops(), bytes={"compulsory": problem.compulsory_bytes()},
-        brackets=(
-            Bracket(label="DRAM read", kind="bandwidth", level="DRAM", before_samples=(100e9,)),
-            Bracket(label="fp32 roof", kind="compute", before_samples=(compute,)), *latency,
-        ),
-        **more,
-    )  # fmt: skip
+    latency = (bracket(launch_s, "launch", kind="latency"),) if launch_s else ()
+    brackets = (bracket(100e9), bracket(compute, "fp32 roof", kind="compute"), *latency)
+    return measurement(problem, (time_s,) * 5, variant=variant, brackets=brackets, **more)
 
 
 def by_change(found: tuple[Advice, ...]) -> dict[str, Advice]:
@@ -198,10 +170,7 @@ def test_another_machine() -> None:
     thin = Matmul(rows=1, columns=4096, inner=4096)
     twice = Machine(
         name="Twice",
-        ceilings=(
-            Ceiling(probe="stream", level="DRAM", access="read", variant="plain", threads=4, samples=(200e9,)),
-            Ceiling(probe="fma", dtype="fp32", accumulator="fp32", threads=4, samples=(800e9,)),
-        ),
+        ceilings=(bandwidth(200e9, threads=4), fma(800e9, accumulator="fp32", threads=4)),
     )
     m = measured(thin, thin.compulsory_bytes() / 100e9)
     assert by_change(advise(m, machine(), others=[twice]))["Twice"].gain == pytest.approx(2)
@@ -209,15 +178,12 @@ def test_another_machine() -> None:
 
 def test_nothing_to_say() -> None:
     norm = RmsNorm(rows=4096, columns=4096)
-    unsupported = Measurement(
-        operator="rms_norm", problem=norm.to_dict(), variant="fused", device="cpu", threads=2, cache_state="cold",
-        status="unsupported",
-    )  # fmt: skip
+    unsupported = measurement(norm, (), status="unsupported")
     assert advise(unsupported, machine()) == ()
     own = Measurement(
         operator="mine", problem={}, variant="", device="cpu", threads=2, cache_state="user", samples_s=(1e-3,) * 5,
         flops={"all": 10**6}, bytes={"all": 10**7}, level="DRAM",
-        brackets=(Bracket(label="DRAM read", kind="bandwidth", level="DRAM", before_samples=(100e9,)),),
+        brackets=(bracket(100e9),),
     )  # fmt: skip
     (item,) = advise(own, machine())
     assert (item.change, item.gain) == ("a kernel at the DRAM roof", pytest.approx(10))

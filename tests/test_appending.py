@@ -13,8 +13,10 @@ import time
 from pathlib import Path
 
 import pytest
+from example import measurement
 
 from roofline.errors import Error
+from roofline.operators import Relu
 from roofline.results import Measurement, Results, append_to, begun
 
 PATIENCE_S = 600
@@ -97,10 +99,7 @@ def test_killed_processes_lose_no_line_that_was_there(tmp_path: Path) -> None:
 
 
 def point(elements: int = 64) -> Measurement:
-    return Measurement(
-        operator="relu", problem={"elements": elements}, variant="fused", device="cpu", threads=1, cache_state="warm",
-        samples_s=(1e-6,) * 3,
-    )  # fmt: skip
+    return measurement(Relu(elements=elements), (1e-6,) * 3, threads=1, cache_state="warm")
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from example import measurement
 
 from roofline.census import Census, Entry, census_of
 from roofline.cli import main
@@ -176,9 +177,8 @@ def test_training_and_unfused_kernels() -> None:
 
 
 def measured(problem: Operator, time_s: float, **more: Any) -> Measurement:
-    given: dict[str, Any] = {"variant": "library", "device": "cpu", "threads": 2, "cache_state": "cold", **more}
-    fields = problem.to_dict() | given.pop("fields", {})
-    return Measurement(operator=problem.name, problem=fields, samples_s=(time_s,), **given)
+    fields = problem.to_dict() | more.pop("fields", {})
+    return measurement(problem, time_s, **{"variant": "library", "problem": fields, **more})
 
 
 FP32 = SMALL.replace(weights="fp32")

@@ -1,4 +1,4 @@
-"""Checks: what passes, what fails, what is no check at all, and the table they make."""
+"""Checks: passes, failures, calls that check nothing, and the table they make."""
 
 from __future__ import annotations
 

@@ -12,10 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
+from example import bandwidth, fma
 
 from roofline.cli import main
 from roofline.cli.terminal import Terminal
-from roofline.machine import Ceiling, Machine
+from roofline.machine import Machine
 from roofline.results import Results
 
 pytest.importorskip("roofline._core", reason="the compiled module is not built")
@@ -29,19 +30,15 @@ PATIENCE_S = 120  # other tests may share these cores
 @pytest.fixture(scope="module")
 def ceilings(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A machine file whose probes are small, so that every bracket is quick."""
-    bandwidth = {"probe": "stream", "level": "DRAM", "variant": "plain", "threads": 2}
     made = Machine(
         name="Example CPU",
         facts={"threads": 2, "l2_bytes": 1 << 20, "l3_bytes": 32 << 20},
         ceilings=(
-            Ceiling(samples=(50e9, 51e9, 52e9), access="read", problem=READ, **bandwidth),
-            Ceiling(samples=(40e9, 41e9, 42e9), access="copy", problem={**READ, "access": "copy"}, **bandwidth),
-            Ceiling(
-                probe="fma", dtype="fp32", accumulator="fp32", threads=2, samples=(200e9,),
-                problem={"operator": "fma", "dtype": "fp32"},
-            ),
+            bandwidth((50e9, 51e9, 52e9), problem=READ),
+            bandwidth((40e9, 41e9, 42e9), "copy", problem={**READ, "access": "copy"}),
+            fma(200e9, accumulator="fp32", problem={"operator": "fma", "dtype": "fp32"}),
         ),
-    )  # fmt: skip
+    )
     path = tmp_path_factory.mktemp("machine") / "machine.json"
     made.save(path)
     return str(path)

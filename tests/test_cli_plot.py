@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from example import bandwidth, fma, measurement
 
 pytest.importorskip("rich", reason="the command line needs rich")
 pytest.importorskip("matplotlib", reason="the plots need matplotlib")
@@ -17,13 +18,13 @@ pytest.importorskip("matplotlib", reason="the plots need matplotlib")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
-from roofline import plot
+from roofline import Matmul, plot
 from roofline.cli import main
 from roofline.cli.plotting import flag_of
 from roofline.machine import Ceiling, Machine, SizeCurve, SizePoint
 from roofline.plot import PICTURES
 from roofline.plot.figure import joined
-from roofline.results import Measurement, append_to
+from roofline.results import append_to
 
 pytestmark = pytest.mark.usefixtures("nothing_is_shown")
 
@@ -34,28 +35,20 @@ PAGE = Path(__file__).parent.parent / "docs" / "plots.md"
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     """A report's folder: a machine with a size curve and a load latency, and a sweep over rows."""
-
-    def bandwidth(access: str, value: float) -> Ceiling:
-        return Ceiling(probe="stream", level="DRAM", access=access, variant="plain", threads=2, samples=(value,))
-
     chase = {"operator": "pointer_chase", "pages": "huge"}
     curve = SizeCurve(access="read", threads=2, isa="avx2", points=tuple(
         SizePoint(size_bytes=1 << k, samples=(200e9 if k < 20 else 38e9,) * 5) for k in range(12, 30)))  # fmt: skip
     machine = Machine(name="Example CPU", curves=(curve,), ceilings=(
-        bandwidth("read", 38e9), bandwidth("copy", 30e9), Ceiling(probe="fma", dtype="fp32", isa="avx2", threads=2,
-                                                                  samples=(220e9,)),
+        bandwidth(38e9), bandwidth(30e9, "copy"), fma(220e9, isa="avx2"),
         Ceiling(probe="pointer_chase", level="DRAM", samples=(98e-9,), problem=chase, threads=1),
     ))  # fmt: skip
     folder = tmp_path / "report"
     folder.mkdir()
     machine.save(folder / "machine.json")
     for rows in (1, 8, 64):
-        append_to(folder / "results.jsonl", Measurement(
-            operator="matmul", problem={"rows": rows, "columns": 512, "inner": 512, "dtype": "fp32"}, variant="library",
-            device="cpu",
-            threads=2, cache_state="cold", samples_s=(1e-4 * rows,) * 6, flops={"all": 2 * rows * 512 * 512},
-            bytes={"compulsory": 4 * (2 * rows * 512 + 512 * 512)}, prediction={"time_s": 1e-4},
-        ))  # fmt: skip
+        problem = Matmul(rows=rows, columns=512, inner=512)
+        timed = measurement(problem, (1e-4 * rows,) * 6, variant="library", prediction={"time_s": 1e-4})
+        append_to(folder / "results.jsonl", timed)
     return folder
 
 

@@ -25,7 +25,7 @@ def test_it_is_a_clock(dtype: str, pattern: str) -> None:
 @pytest.mark.parametrize("dtype", ["fp64", "fp32"])
 @pytest.mark.parametrize("isa", ["scalar", ""])
 def test_multiply_adds_take_a_whole_number_of_instructions_a_cycle(dtype: str, isa: str) -> None:
-    """Every core that there is starts one, two or four of these a cycle; so does the loop by its own clock."""
+    """Every known core starts one, two or four of these a cycle; so does the loop by its own clock."""
     device = open_device("cpu")
     problem = Fma(dtype=dtype, isa=isa, chains=7680 * int(device.facts["threads"]), steps=32768)
     ready = prepare(device, problem, None, "warm", 0)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from example import bandwidth, bracket
 
 import roofline
 from roofline import compare
@@ -43,8 +44,7 @@ def around(value: float, n: int = 30, noise: float = 0.01, seed: int = 0) -> tup
 
 def read(value: float = 40e9, level: str = "DRAM", *, threads: int = 2, streams: int = 1, **more: Any) -> Ceiling:
     problem = {"operator": "stream", "access": "read", "elements": 1 << 20, "streams": streams, "dtype": "fp32"}
-    fields: dict[str, Any] = {"samples": around(value), "problem": problem, "variant": "plain", "threads": threads, **more}
-    return Ceiling(probe="stream", level=level, access="read", **fields)
+    return bandwidth(**{"values": around(value), "level": level, "problem": problem, "threads": threads, **more})
 
 
 def fp32(value: float = 200e9, *, isa: str = "avx2", threads: int = 2, **more: Any) -> Ceiling:
@@ -63,13 +63,10 @@ def machine(*ceilings: Ceiling, name: str = "Example CPU", **more: Any) -> Machi
 
 def point(time_s: float = 2e-3, roof: float | None = 40e9, *, size: int = 64_000_000, **more: Any) -> Measurement:
     """64 MB at 40 GB/s are 1.6 ms."""
-    bracket = None
-    if roof is not None:
-        bracket = Bracket(label="DRAM read", kind="bandwidth", level="DRAM", before_samples=(roof,) * 6, after_samples=(roof,) * 6)
     fields: dict[str, Any] = {
         "operator": "attention", "problem": {"seq_q": 1, "dtype": "fp32"}, "variant": "tiled", "device": "cpu", "threads": 2,
         "cache_state": "cold", "samples_s": tuple(t * 1e-9 for t in around(time_s * 1e9)), "bytes": {"compulsory": size},
-        "brackets": (bracket,) if bracket else (), "level": "DRAM",
+        "brackets": (bracket((roof,) * 6),) if roof is not None else (), "level": "DRAM",
     }  # fmt: skip
     return Measurement(**{**fields, **more})
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from example import bandwidth, fma
 
 from roofline.errors import Error, Unsupported
 from roofline.machine import Ceiling, Machine
@@ -248,8 +249,8 @@ def test_adam_against_its_paper() -> None:
 
 
 def on_links(*more: Ceiling) -> Machine:
-    memory = Ceiling(probe="stream", level="DRAM", access="copy", variant="plain", samples=(3e12,), source="datasheet")
-    compute = Ceiling(probe="fma", dtype="bf16", accumulator="fp32", samples=(1e15,), source="datasheet")
+    compute = fma(1e15, "bf16", accumulator="fp32", threads=0, source="datasheet")
+    memory = bandwidth(3e12, "copy", threads=0, source="datasheet")
     return Machine(name="Example GPU", device="cuda:0", ceilings=(memory, compute, *more))
 
 

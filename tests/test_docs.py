@@ -1,4 +1,4 @@
-"""README, docs and CONTRIBUTING say what is there: code runs, commands exist, tables and links are right."""
+"""README, docs and CONTRIBUTING are true: code runs, commands exist, tables and links are right."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from example import bandwidth, fma
 
 from roofline.errors import Error
 from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, SustainedSample
@@ -31,14 +32,10 @@ def swept(
 
 def ceilings(beta: float = 38e9, peak: float = 220e9, clock: float | None = CLOCK) -> tuple[Ceiling, ...]:
     return (
-        Ceiling(probe="stream", level="DRAM", access="read", threads=2, samples=(beta,)),
-        Ceiling(probe="stream", level="DRAM", access="copy", threads=2, samples=(beta * 9,)),
-        Ceiling(probe="stream", level="L1", access="read", threads=2, samples=(beta * 20,)),
-        Ceiling(probe="fma", dtype="fp32", isa="avx2", threads=2, samples=(peak,), clock_hz=clock),
-        Ceiling(probe="fma", dtype="fp32", isa="avx2", threads=1, samples=(peak / 2,), clock_hz=clock),
-        Ceiling(probe="fma", dtype="fp32", isa="avx512", threads=2, samples=(peak * 2,), clock_hz=clock),
-        Ceiling(probe="fma.add", dtype="fp32", isa="avx2", threads=2, samples=(peak * 1.5,), problem={"pattern": "fma_add"}),
-    )
+        bandwidth(beta), bandwidth(beta * 9, "copy"), bandwidth(beta * 20, level="L1"), fma(peak, isa="avx2", clock_hz=clock),
+        fma(peak / 2, isa="avx2", threads=1, clock_hz=clock), fma(peak * 2, isa="avx512", clock_hz=clock),
+        fma(peak * 1.5, probe="fma.add", isa="avx2", problem={"pattern": "fma_add"}),
+    )  # fmt: skip
 
 
 def load(*rates: float, every: float = 1.0) -> tuple[SustainedSample, ...]:

@@ -117,7 +117,7 @@ def test_inputs_and_outputs_are_used_where_they_lie(old: bool, says: dict[str, A
 
 
 def test_no_copy_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is bound is at the addresses that were given, NumPy's too."""
+    """Tensors are bound at the given addresses, NumPy's too."""
     bound = {}
     import roofline.measurement.running as running
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import example
 import pytest
+from example import bandwidth, bracket, fma, measurement
 
 from roofline.comparison.numbers import estimate as estimate_of
-from roofline.machine import Ceiling, Machine, bars_name
+from roofline.machine import Machine, bars_name
 from roofline.operators import Attention, LayerNorm, Matmul, Operator, RmsNorm, Softmax
 from roofline.prediction import Rates
 from roofline.questions import predict
@@ -19,30 +21,22 @@ from roofline.results import Bracket, Measurement
 # 1.04 GB in and out. A row of 16 KiB is read once more from L1, and its exponentials are written and read there.
 SOFTMAX = Softmax(rows=63477, columns=4096)
 AGAIN = 3 * 4 * 63477 * 4096
-CACHES = {"threads": 2, "l1_bytes": 64 << 10, "l2_bytes": 1 << 20, "l3_bytes": 32 << 20}
+CACHES = {**example.CACHES, "l1_bytes": 64 << 10}
 
 
 def machine(*levels: str) -> Machine:
     rates = {"L1": 800e9, "L2": 300e9, "L3": 150e9, "DRAM": 100e9}
-    memory = (
-        Ceiling(probe="stream", level=level, access="copy", variant="plain", threads=2, samples=(rates[level],) * 6)
-        for level in levels
-    )
-    compute = Ceiling(probe="fma", dtype="fp32", accumulator="fp32", threads=2, samples=(1e13,) * 6, problem={"operator": "fma"})
+    memory = (bandwidth((rates[level],) * 6, "copy", level) for level in levels)
+    compute = fma((1e13,) * 6, accumulator="fp32", problem={"operator": "fma"})
     return Machine(name="Example CPU", facts=CACHES, ceilings=(*memory, compute))
 
 
 def measured(
     problem: Operator, on: Machine, time_s: float, *, variant: str, before: float = 100e9, after: float = 100e9
 ) -> Measurement:
-    plan = {"variant": variant}
-    found = predict(on, problem, variant=variant)
-    dram = Bracket(label="DRAM copy", kind="bandwidth", level="DRAM", before_samples=(before,) * 6, after_samples=(after,) * 6)
-    return Measurement(
-        operator=problem.name, problem=problem.to_dict(), variant=variant, device="cpu", threads=2, cache_state="cold",
-        level="DRAM", plan=plan, samples_s=(time_s,) * 9, flops=problem.flops(), prediction=found.to_dict(),
-        bytes={"compulsory": problem.compulsory_bytes()}, brackets=(dram,),
-    )  # fmt: skip
+    dram = bracket((before,) * 6, "DRAM copy", after_samples=(after,) * 6)
+    found = predict(on, problem, variant=variant).to_dict()
+    return measurement(problem, (time_s,) * 9, variant=variant, plan={"variant": variant}, prediction=found, brackets=(dram,))
 
 
 def why(m: Measurement) -> str:

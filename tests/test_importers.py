@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from example import bandwidth
 
 from roofline import AllReduce, Error, Machine, Matmul, plot, predict
 from roofline.cli import main
 from roofline.importers import NCU_METRICS, Imported, read, read_nccl_tests, read_ncu
 from roofline.importers.ncu import AGAIN
-from roofline.machine import Ceiling, load_machines, save_machines
+from roofline.machine import load_machines, save_machines
 from roofline.report import explain
 from roofline.results import Results
 
@@ -365,7 +366,7 @@ def test_results_and_json_fit_their_schemas(capsys: pytest.CaptureFixture[str], 
 
 def test_the_command_adds_to_a_machine_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     machine = tmp_path / "machine.json"
-    cpu = Machine(name="Example CPU", ceilings=(Ceiling(probe="stream", level="DRAM", access="read", samples=(1e10,)),))
+    cpu = Machine(name="Example CPU", ceilings=(bandwidth(1e10),))
     save_machines([cpu, Machine.from_datasheet("A100 SXM 80GB")], machine)
     assert main(["import", str(REDUCE), "--machine", str(machine)]) == 0
     out = capsys.readouterr().out
@@ -417,7 +418,7 @@ def test_errors_of_the_command(
 
 def test_a_cpu_takes_no_link(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     machine = tmp_path / "machine.json"
-    Machine(name="Example CPU", ceilings=(Ceiling(probe="stream", level="DRAM", access="read", samples=(1e10,)),)).save(machine)
+    Machine(name="Example CPU", ceilings=(bandwidth(1e10),)).save(machine)
     before = machine.read_bytes()
     assert main(["import", str(REDUCE), "--machine", str(machine)]) == 2
     assert "has no GPU, only cpu (Example CPU)" in capsys.readouterr().err

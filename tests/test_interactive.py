@@ -1,4 +1,4 @@
-"""Explorers without a browser: a slider's value moves what is drawn, and says what `predict` says."""
+"""Explorers without a browser: a slider's value moves the picture, and shows the numbers of `predict`."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from example import bracket, measurement
 from reported import Reported
 
 import roofline
@@ -21,7 +22,7 @@ from roofline.measurement.tensors import allocate_all, check, huge_page_share
 from roofline.measurement.timing import freezer, from_roofs
 from roofline.probes.bandwidth import STREAM
 from roofline.probes.latency import CHASE, CORE_TO_CORE, HOPS, HOST_CALL, LAUNCH, chase_problem
-from roofline.results import Bracket, Measurement, roof_value
+from roofline.results import roof_value
 
 FAST = Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.02, max_s=0.1, bracket_s=0.004, tries=1)
 MIB = 2**20
@@ -254,14 +255,8 @@ def test_a_disturbed_bracket_of_the_launch_binds_nothing() -> None:
     probes: list[Any] = [Fixed("bandwidth", memory), Fixed("latency", launch)]
     assert freezer(probes, frozen, from_roofs(0, 1000), "DRAM")([[], []]) == 0
     assert (frozen["bound"], frozen["time_s"]) == ("DRAM", 1e-6)
-    brackets = (
-        Bracket(label="DRAM read", kind="bandwidth", level="DRAM", before_samples=tuple(memory)),
-        Bracket(label="fork-join", kind="latency", before_samples=tuple(launch[1:]), after_samples=tuple(launch)),
-    )
-    m = Measurement(
-        operator="relu", problem={}, variant="fused", device="cpu", threads=1, cache_state="cold", samples_s=(2e-6,) * 3,
-        bytes={"compulsory": 1000}, brackets=brackets,
-    )  # fmt: skip
+    start = bracket(tuple(launch[1:]), "fork-join", kind="latency", after_samples=tuple(launch))
+    m = measurement(Relu(), (2e-6,) * 3, bytes={"compulsory": 1000}, brackets=(bracket(tuple(memory)), start))
     assert m.bound == "DRAM"
     assert m.share_of_bracket == pytest.approx(0.5)
 

@@ -1,4 +1,4 @@
-"""Memory under a limit of the process: what is available says so, and too large a problem is an error and no crash."""
+"""Memory under a limit of the process: the available memory follows it, and too large a problem is an error and no crash."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from example import gemm
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,14 +65,6 @@ def compute(dtype: str, value: float, isa: str = "avx2", threads: int = 2, **mor
 def latency(value: float, level: str = "", threads: int = 2, operator: str = "", **problem: Any) -> Ceiling:
     probe = "pointer_chase" if level else "core_to_core" if operator == "core_to_core" else "launch"
     return Ceiling(probe=probe, level=level, threads=threads, samples=(value,), params=problem)
-
-
-def product(value: float, rows: int = 2048, dtype: str = "fp32", **sizes: int) -> Ceiling:
-    problem = {"operator": "matmul", "rows": rows, "columns": rows, "inner": rows, "dtype": dtype, **sizes}
-    square = len({*(problem[name] for name in ("rows", "columns", "inner"))}) == 1
-    probe = "gemm.narrow" if not square else "gemm.misaligned" if rows % 16 else "gemm.square"
-    params = {"size": rows} if square else {name: problem[name] for name in ("rows", "columns", "inner")}
-    return Ceiling(probe=probe, dtype=dtype, threads=2, samples=(value,), params=params, problem=problem)
 
 
 def mixed(value: float) -> Ceiling:
@@ -241,9 +234,9 @@ def test_modes_do_not_depend_on_order_and_lie_in_the_samples(samples: list[float
         (Ceiling(probe="launch.host", variant="call", samples=(9e-9,)), "call 9.00 ns"),
         (mixed(330e9), "fp32 avx2 FMA+ADD 330 GFLOP/s"),
         (compute("fp32", 9e9, "", probe="exp"), "fp32 exp 9.00 GFLOP/s"),
-        (product(200e9), "fp32 GEMM 200 GFLOP/s"),
-        (product(180e9, 2047), "fp32 GEMM 2047 180 GFLOP/s"),
-        (product(180e9, 1, columns=4096, inner=8192), "fp32 GEMM 1×4096×8192 180 GFLOP/s"),
+        (gemm(2048, 200e9), "fp32 GEMM 200 GFLOP/s"),
+        (gemm(2047, 180e9), "fp32 GEMM 2047 180 GFLOP/s"),
+        (gemm(1, 180e9, columns=4096, inner=8192), "fp32 GEMM 1×4096×8192 180 GFLOP/s"),
         (strided(9e9), "DRAM read stride 16 9.00 GB/s"),
         (scalar(90e9, "L1"), "L1 read scalar 90.0 GB/s"),
         (compute("fp32", 180e9, sustained=True), "fp32 avx2 sustained 180 GFLOP/s"),
@@ -376,8 +369,8 @@ DIAGNOSTIC = (
     compute("fp32", 900e9, "", probe="exp"),
     compute("fp32", 900e9, "amx", probe="fma.operands", variant="l1_operands"),
     mixed(900e9),
-    product(900e9, 2047),
-    product(900e9, 1, columns=512, inner=512),
+    gemm(2047, 900e9),
+    gemm(1, 900e9, columns=512, inner=512),
     strided(900e9),
     scalar(900e9),
     scalar(900e9, "L2"),
@@ -389,7 +382,7 @@ DIAGNOSTIC = (
 @pytest.mark.parametrize("ceiling", DIAGNOSTIC, ids=lambda c: c.name)
 def test_diagnostic_ceilings_are_no_roofs(ceiling: Ceiling) -> None:
     assert ceiling.diagnostic and not ceiling.is_roof
-    m = machine(ceiling, bandwidth("read", 40e9), compute("fp32", 200e9), latency(3e-6), product(150e9, 4096))
+    m = machine(ceiling, bandwidth("read", 40e9), compute("fp32", 200e9), latency(3e-6), gemm(4096, 150e9))
     assert (m.bandwidth().value, m.compute("fp32").value, m.latency().value) == (40e9, 200e9, 3e-6)
     assert m.levels() == ("DRAM",)
     alone = machine(ceiling)
@@ -403,7 +396,7 @@ def test_diagnostic_ceilings_are_no_roofs(ceiling: Ceiling) -> None:
     [
         bandwidth("read", 1e9),
         compute("fp32", 1e9, "scalar"),  # of arithmetic it is a roof: of code without vectors
-        product(1e9),
+        gemm(2048, 1e9),
         Ceiling(probe="gemm.wide", dtype="bf16", samples=(1e9,), params={"rows": 4096, "columns": 4096, "inner": 16}),
         latency(1e-6),
         latency(1e-9, "L1", pages="small"),
@@ -501,20 +494,20 @@ PAGES = {"huge_page_share": 0.4}
         ((mixed(200e9), compute("fp32", 300e9)), "fp32 avx2 FMA+ADD 200 GFLOP/s is slower than fp32 avx2 300 GFLOP/s"),
         ((mixed(295e9), compute("fp32", 300e9)), None),
         ((mixed(450e9), compute("fp32", 300e9)), None),  # 150 %: on a core with adders of its own
-        ((product(310e9), compute("fp32", 300e9)), "fp32 GEMM 310 GFLOP/s is 103 % of fp32 avx2 300 GFLOP/s"),
-        ((product(305e9), compute("fp32", 300e9)), None),
-        ((product(310e9), compute("fp32", 300e9), compute("fp32", 600e9, "avx512")), None),
-        ((product(310e9), mixed(400e9)), None),
+        ((gemm(2048, 310e9), compute("fp32", 300e9)), "fp32 GEMM 310 GFLOP/s is 103 % of fp32 avx2 300 GFLOP/s"),
+        ((gemm(2048, 305e9), compute("fp32", 300e9)), None),
+        ((gemm(2048, 310e9), compute("fp32", 300e9), compute("fp32", 600e9, "avx512")), None),
+        ((gemm(2048, 310e9), mixed(400e9)), None),
         ((compute("fp32", 210e9, sustained=True), compute("fp32", 200e9)), "sustained 210 GFLOP/s is faster than its burst"),
         ((compute("fp32", 150e9, sustained=True), compute("fp32", 200e9)), None),
         ((bandwidth("read", 40e9, plan=PAGES),), "DRAM read 40.0 GB/s had huge pages for only 40 % of its memory: it includes TLB"),
         ((dataclasses.replace(latency(9e-8, "DRAM", pages="huge"), plan=PAGES),), "DRAM latency 90.0 ns had huge pages"),
         ((dataclasses.replace(latency(9e-8, "DRAM", pages="small"), plan=PAGES),), None),
         ((bandwidth("read", 40e9, "L1", plan=PAGES), bandwidth("copy", 40e9, plan={"huge_page_share": 0.95})), None),
-        # What is diagnostic is compared with nothing that it is not like.
+        # Diagnostic ceilings are compared only with their own kind.
         ((scalar(9e9, "L1"), bandwidth("read", 40e9)), None),
         ((strided(9e9, "L2"), bandwidth("read", 40e9)), None),
-        ((product(100e9, 2047), product(150e9, dtype="fp64")), None),
+        ((gemm(2047, 100e9), gemm(2048, 150e9, dtype="fp64")), None),
         ((strided(9e9, threads=1), bandwidth("read", 40e9, threads=2)), None),
         ((latency(9e-8, operator="core_to_core", first=0, second=1),), None),
     ],

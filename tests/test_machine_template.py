@@ -1,4 +1,4 @@
-"""A datasheet of one's own: what is written is valid, says what was given, and is used by its path."""
+"""A user's datasheet: the template is valid, holds the given numbers, and is used by its path."""
 
 import re
 import tomllib

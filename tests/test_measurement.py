@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from example import bracket, measurement
 
 import roofline
 from roofline import Attention, AttentionBackward, Error, Matmul, OutOfMemory, Policy, Relu, Softmax, Stream, Unsupported
@@ -28,7 +29,7 @@ from roofline.probes.bandwidth import STREAM, dram_array_bytes, size_problem, st
 from roofline.probes.base import want
 from roofline.probes.compute import fma_problem
 from roofline.probes.intensity import mixed_intensity_grid
-from roofline.results import Bracket, Measurement
+from roofline.results import Measurement
 
 FAST = Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.02, max_s=0.1, bracket_s=0.004, tries=1)
 
@@ -238,13 +239,8 @@ def test_the_grid_of_intensities(level: str, dtype: str) -> None:
 
 def test_above_the_roof_is_implausible() -> None:
     def made(seconds: float) -> Measurement:
-        bracket = Bracket(label="DRAM read", kind="bandwidth", level="DRAM", before_samples=(1e10,) * 3, after_samples=(1e10,) * 3)
-        return with_plausibility(
-            Measurement(
-                operator="relu", problem={}, variant="fused", device="cpu", threads=1, cache_state="cold", samples_s=(seconds,) * 3,
-                bytes={"compulsory": 10**10}, brackets=(bracket,),
-            )
-        )  # fmt: skip
+        brackets = (bracket((1e10,) * 3),)
+        return with_plausibility(measurement(Relu(), (seconds,) * 3, bytes={"compulsory": 10**10}, brackets=brackets))
 
     assert made(1.0).status == "ok"
     assert made(0.98).status == "ok"

@@ -11,10 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from example import bandwidth, fma, measurement
 
 from roofline.cli import main
 from roofline.errors import Error
 from roofline.machine import Ceiling, Machine, load_machines, save_machines
+from roofline.operators import Relu
 from roofline.reading import from_json
 from roofline.report import render, report
 from roofline.report.files import begin
@@ -29,17 +31,11 @@ PATIENCE_S = 120
 
 
 def cpu(name: str = "Example CPU", rate: float = 5e10) -> Machine:
-    bandwidth = Ceiling(probe="stream", level="DRAM", access="read", samples=(rate, rate * 1.01))
-    return Machine(
-        name=name, ceilings=(bandwidth, Ceiling(probe="fma", dtype="fp32", accumulator="fp32", samples=(2e11, 2.1e11)))
-    )
+    return Machine(name=name, ceilings=(bandwidth((rate, rate * 1.01)), fma((2e11, 2.1e11), accumulator="fp32")))
 
 
 def point(elements: int = 64) -> Measurement:
-    return Measurement(
-        operator="relu", problem={"elements": elements, "dtype": "fp32"}, variant="fused", device="cpu", threads=2,
-        cache_state="warm", samples_s=(1e-6,) * 3, flops={"max": elements}, bytes={"compulsory": 8 * elements},
-    )  # fmt: skip
+    return measurement(Relu(elements=elements), (1e-6,) * 3, cache_state="warm")
 
 
 def content(folder: Path) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Points of somebody else's on a roofline: what is read, what is refused, and where they lie."""
+"""A user's own points on a roofline: accepted forms, refused ones, and where they lie."""
 
 import json
 from pathlib import Path

@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from example import CACHES, bandwidth, bracket, fma, launch, measurement
 
 from roofline import Attention, Error, Machine, Matmul, Softmax, place
 from roofline.cli import main
-from roofline.machine import Ceiling, KernelTime
+from roofline.machine import KernelTime
 from roofline.operators import Operator, from_dict
 from roofline.report import html
 from roofline.report.page.contents import _maps
-from roofline.results import Bracket, Measurement, Results, append_to
+from roofline.results import Measurement, Results, append_to
 
 pytest.importorskip("jinja2", reason="the HTML report needs jinja2")
 pytest.importorskip("plotly", reason="the HTML report needs plotly")
@@ -27,20 +28,12 @@ DRAM, L1, FMA, LAUNCH = 50e9, 1e12, 500e9, 1e-6
 READ = {"operator": "stream", "access": "read"}
 
 
-def ceiling(**what: Any) -> Ceiling:
-    return Ceiling(threads=2, **what)
-
-
 def machine(name: str = "Example CPU") -> Machine:
     ceilings = (
-        ceiling(probe="stream", level="DRAM", access="read", variant="plain", samples=(DRAM,) * 9, problem=READ),
-        ceiling(probe="stream", level="DRAM", access="copy", variant="plain", samples=(40e9,) * 5 + (20e9,) * 5),
-        ceiling(probe="stream", level="L1", access="read", variant="plain", samples=(L1,) * 9),
-        ceiling(probe="fma", dtype="fp32", isa="avx512", samples=(FMA,) * 9),
-        ceiling(probe="fma", dtype="fp32", isa="avx2", samples=(FMA / 2,) * 9),
-        ceiling(probe="launch", samples=(LAUNCH,) * 9),
+        bandwidth((DRAM,) * 9, problem=READ), bandwidth((40e9,) * 5 + (20e9,) * 5, "copy"), bandwidth((L1,) * 9, level="L1"),
+        fma((FMA,) * 9, isa="avx512"), fma((FMA / 2,) * 9, isa="avx2"), launch((LAUNCH,) * 9),
     )  # fmt: skip
-    facts = {"threads": 2, "l1_bytes": 1 << 15, "l2_bytes": 1 << 20, "l3_bytes": 1 << 25, "memory_bytes": 1 << 34}
+    facts = {**CACHES, "memory_bytes": 1 << 34}
     run = {"began_utc": "2026-11-24T06:00:00+00:00", "took_s": 50.6, "time_limit_s": 55.0, "seed": 3}
     provenance = {"versions": {"roofline": "0.1.0", "python": "3.11"}, "os": name, "report": run}
     kernels = tuple(
@@ -54,17 +47,10 @@ def machine(name: str = "Example CPU") -> Machine:
 
 
 def measured(problem: Operator, slowness: float, variant: str, **more: Any) -> Measurement:
-    flops, moved = problem.flops(), {"compulsory": problem.compulsory_bytes()}
-    roof_s = max(sum(flops.values()) / FMA, sum(moved.values()) / DRAM, LAUNCH)
-    bracket = Bracket(label="DRAM read", kind="bandwidth", level="DRAM", problem=READ, before_samples=(DRAM,) * 3)
-    compute = Bracket(label="fp32", kind="compute", before_samples=(FMA,) * 3)
-    stated: dict[str, Any] = {
-        "device": "cpu", "threads": 2, "cache_state": "cold", "level": "DRAM", "brackets": (bracket, compute),
-        "samples_s": (roof_s * slowness,) * 7, "prediction": {"time_s": roof_s, "bound": "compute"},
-    }  # fmt: skip
-    return Measurement(
-        operator=problem.name, problem=problem.to_dict(), variant=variant, flops=flops, bytes=moved, **{**stated, **more}
-    )
+    roof_s = max(problem.total_flops() / FMA, problem.compulsory_bytes() / DRAM, LAUNCH)
+    brackets = (bracket((DRAM,) * 3, problem=READ), bracket((FMA,) * 3, "fp32", kind="compute"))
+    stated = {"variant": variant, "brackets": brackets, "prediction": {"time_s": roof_s, "bound": "compute"}}
+    return measurement(problem, (roof_s * slowness,) * 7, **{**stated, **more})
 
 
 def results() -> Results:

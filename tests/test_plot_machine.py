@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from example import around
+from example import CACHES, around, bandwidth, fma
 
 pytest.importorskip("matplotlib", reason="the plots need matplotlib")
 
@@ -62,13 +62,8 @@ def steps(access: str, share: float, threads: int, seed: int) -> SizeCurve:
     return SizeCurve(access=access, threads=threads, isa="avx2", points=points)
 
 
-def bandwidth(level: str, value: float, **more: Any) -> Ceiling:
-    return Ceiling(probe="stream", level=level, access="read", threads=2, samples=around(value), **more)
-
-
 def compute(dtype: str, value: float, **more: Any) -> Ceiling:
-    probe = "fma.add" if "problem" in more else "fma"
-    return Ceiling(probe=probe, dtype=dtype, isa="avx2", threads=2, samples=around(value), clock_hz=CLOCK, **more)
+    return fma(around(value), dtype, isa="avx2", clock_hz=CLOCK, **more)
 
 
 def latency(level: str, value: float, pages: str) -> Ceiling:
@@ -82,11 +77,11 @@ def zen() -> Machine:
         name="AMD EPYC 9R14",
         device="cpu",
         created_utc="2026-11-20T10:15:00Z",
-        facts={"threads": 2, "l1_bytes": 32 * KIB, "l2_bytes": MIB, "l3_bytes": 32 * MIB},
+        facts=CACHES,
         ceilings=(
-            bandwidth("L1", 880e9), bandwidth("L2", 430e9), bandwidth("L3", 200e9), bandwidth("DRAM", 38e9),
+            *(bandwidth(around(v), level=of) for of, v in (("L1", 880e9), ("L2", 430e9), ("L3", 200e9), ("DRAM", 38e9))),
             compute("fp32", 220e9, ops_per_cycle=33.0), compute("fp64", 110e9),
-            compute("fp32", 330e9, problem={"pattern": "fma_add"}),
+            compute("fp32", 330e9, probe="fma.add", problem={"pattern": "fma_add"}),
             latency("L1", 1.2e-9, "huge"), latency("L3", 14e-9, "huge"), latency("L3", 21e-9, "small"),
             latency("DRAM", 98e-9, "huge"), latency("DRAM", 131e-9, "small"),
         ),
@@ -99,7 +94,7 @@ def zen() -> Machine:
 
 
 def throttled() -> Machine:
-    """A GPU whose clock falls near the knee, with a datasheet above what was measured."""
+    """A GPU whose clock falls near the knee, with a datasheet above the measurement."""
     swept = sweep("DRAM", 852e9, 20.0, peak=56e12, threads=0, isa="", clock=lambda x: 1.0 if x <= 32 else max(0.53, 32 / x))
     sheet = Ceiling(probe="fma", dtype="fp32", samples=(90.5e12,), source="datasheet")
     measured = Ceiling(probe="stream", level="DRAM", access="read", samples=(850e9,))

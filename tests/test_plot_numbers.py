@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from example import bandwidth, fma, launch, measurement
 
 pytest.importorskip("matplotlib", reason="the plots need matplotlib")
 
@@ -39,20 +40,15 @@ GEMM = {"operator": "matmul", "rows": 2048, "columns": 2048, "inner": 2048, "dty
 def cpu() -> Machine:
     """A small measured machine: caches, two dtypes, a launch, and a library's product below its roof."""
 
-    def bandwidth(level: str, access: str, value: float) -> Ceiling:
-        return Ceiling(probe="stream", level=level, access=access, variant="plain", threads=2, samples=(value,))
-
     def compute(dtype: str, value: float, **more: Any) -> Ceiling:
-        probe = "gemm.square" if "problem" in more else "fma"
-        return Ceiling(probe=probe, dtype=dtype, isa="avx2", threads=2, samples=(value,), clock_hz=3.4e9, **more)
+        return fma(value, dtype, isa="avx2", clock_hz=3.4e9, **more)
 
     return Machine(
         name="Example CPU",
         facts={"threads": 2, "l2_bytes": 1 << 20, "l3_bytes": 32 << 20, "memory_bytes": 32 << 30},
         ceilings=(
-            bandwidth("DRAM", "read", 38e9), bandwidth("DRAM", "copy", 30e9), bandwidth("L3", "read", 200e9),
-            compute("fp32", 220e9), compute("fp64", 110e9), compute("fp32", 188e9, problem=GEMM),
-            Ceiling(probe="launch", samples=(4e-6,), threads=2, problem={"operator": "fork_join"}),
+            bandwidth(38e9), bandwidth(30e9, "copy"), bandwidth(200e9, level="L3"), compute("fp32", 220e9), compute("fp64", 110e9),
+            compute("fp32", 188e9, probe="gemm.square", problem=GEMM), launch(4e-6),
         ),
     )  # fmt: skip
 
@@ -107,7 +103,7 @@ def test_ridge_points_are_the_documents() -> None:
 
 
 def test_intensity_over_batch_is_the_products() -> None:
-    """Of a linear layer of 4096: 1.0 at one row, 120.5 at 128, 409.6 at 512; the H100's ridge point is met at 345 rows."""
+    """FLOP/byte of a 4096-wide linear layer: 1.0 at one row, 120.5 at 128, 409.6 at 512; 345 rows meet the H100's ridge point."""
     linear = Bmm(batch=1, rows=1, columns=4096, inner=4096, dtype="fp16", out_dtype="fp16")
     records = plot.intensity_over_batch_data(linear, machines=sheet("H100 SXM"))
     found = points(records, "bmm", "batch", "flops_per_byte")
@@ -161,7 +157,7 @@ def test_decode_of_llama_on_an_h100_takes_what_others_computed() -> None:
 
 
 def test_the_four_dots() -> None:
-    """Of the "7B" on an A100: one FLOP a byte in decode, about 16 at batch 16, and the prompt's FFN above the ridge point."""
+    """The "7B" on an A100: one FLOP a byte in decode, about 16 at batch 16, and the prompt's FFN above the ridge point."""
     records = plot.compute_ceilings_data(sheet("A100 SXM 80GB"), preset("7B"))
     dots = rows(records, "dot")
     assert list(dots) == ["attention, decode", "FFN, decode", "FFN, decode, batch 16", "FFN, prefill of 2048"]
@@ -331,10 +327,7 @@ def test_unverified_numbers_say_so() -> None:
 
 
 def seen(problem: Any, time_s: float, variant: str = "tiled", **more: Any) -> Measurement:
-    found = count(problem)
-    return Measurement(operator=problem.name, problem=problem.to_dict(), variant=variant, device="cpu", threads=2,
-                       cache_state="cold", samples_s=(time_s,) * 6, flops={"all": found.flops},
-                       bytes={"compulsory": found.bytes}, level="DRAM", **more)  # fmt: skip
+    return measurement(problem, (time_s,) * 6, variant=variant, **more)
 
 
 def test_attention_steps_as_measured() -> None:

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 import pytest
-from example import around
+from example import CACHES, around, bandwidth, bracket, fma, launch
 
 pytest.importorskip("matplotlib", reason="the plot needs matplotlib")
 
@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from roofline import plot
 from roofline.errors import Error
 from roofline.machine import Ceiling, Machine
-from roofline.results import Bracket, Measurement
+from roofline.results import Measurement
 
 pytestmark = pytest.mark.usefixtures("nothing_is_shown")
 
@@ -25,18 +25,14 @@ pytestmark = pytest.mark.usefixtures("nothing_is_shown")
 ELEMENTS = {"L1": 1 << 12, "L2": 1 << 17, "L3": 1 << 22, "DRAM": 1 << 26}  # of the probes
 
 
-def bandwidth(level: str, access: str, value: float, variant: str = "plain", **more: object) -> Ceiling:
+def memory(level: str, access: str, value: float, **more: object) -> Ceiling:
     problem = {"operator": "stream", "access": access, "elements": ELEMENTS[level], "dtype": "fp32"}
-    return Ceiling(
-        probe="stream", level=level, access=access, variant=variant, threads=2, samples=around(value), problem=problem, **more
-    )
+    return bandwidth(around(value), access, level, problem=problem, **more)
 
 
 def compute(dtype: str, isa: str, value: float, **more: object) -> Ceiling:
-    return Ceiling(
-        probe="fma", dtype=dtype, accumulator=dtype, isa=isa, threads=2, samples=around(value), clock_hz=3.44e9,
-        problem={"operator": "fma", "dtype": dtype}, **more,
-    )  # fmt: skip
+    problem = {"operator": "fma", "dtype": dtype}
+    return fma(around(value), dtype, accumulator=dtype, isa=isa, clock_hz=3.44e9, problem=problem, **more)
 
 
 def zen() -> Machine:
@@ -44,20 +40,13 @@ def zen() -> Machine:
         name="AMD EPYC 9R14",
         device="cpu",
         created_utc="2026-11-20T10:15:00Z",
-        facts={"threads": 2, "l1_bytes": 32 << 10, "l2_bytes": 1 << 20, "l3_bytes": 32 << 20},
+        facts=CACHES,
         ceilings=(
-            bandwidth("L1", "read", 880e9),
-            bandwidth("L2", "read", 430e9),
-            bandwidth("L3", "read", 200e9),
-            bandwidth("DRAM", "read", 38e9),
-            bandwidth("DRAM", "copy", 36e9),
-            bandwidth("DRAM", "copy", 50e9, "non_temporal"),
-            compute("fp32", "avx2", 220e9),
-            compute("fp64", "avx2", 110e9),
-            compute("fp32", "scalar", 14e9),
-            Ceiling(probe="launch", threads=2, samples=around(3.4e-6), problem={"operator": "fork_join"}),
+            memory("L1", "read", 880e9), memory("L2", "read", 430e9), memory("L3", "read", 200e9), memory("DRAM", "read", 38e9),
+            memory("DRAM", "copy", 36e9), memory("DRAM", "copy", 50e9, variant="non_temporal"), compute("fp32", "avx2", 220e9),
+            compute("fp64", "avx2", 110e9), compute("fp32", "scalar", 14e9), launch(around(3.4e-6)),
         ),
-    )
+    )  # fmt: skip
 
 
 def point(
@@ -75,40 +64,19 @@ def point(
 ) -> Measurement:
     """A measurement that reaches `share` of its limiting roof (of the machine's own value unless `roof` is given)."""
     peak = {"fp32": 220e9, "fp64": 110e9}.get(dtype, 220e9)
-    memory = {"read": 38e9, "copy": 50e9}[access]
-    if flops / peak > moved / memory:
+    bytes_per_s = {"read": 38e9, "copy": 50e9}[access]
+    if flops / peak > moved / bytes_per_s:
         rate = roof or peak
-        bracket = Bracket(label=f"{dtype} avx2", kind="compute", before_samples=(rate,), after_samples=(rate,))
-        time_s = flops / rate / share
+        limit, time_s = bracket(rate, f"{dtype} avx2", kind="compute"), flops / rate / share
     else:
-        rate = roof or memory
+        rate = roof or bytes_per_s
         source = {"operator": "stream", "access": access, "elements": ELEMENTS["DRAM"], "dtype": "fp32"}
-        label = f"DRAM {access}"
-        variant_ = "non_temporal" if access == "copy" else "plain"
-        bracket = Bracket(
-            label=label,
-            kind="bandwidth",
-            level="DRAM",
-            problem=source,
-            variant=variant_,
-            before_samples=(rate,),
-            after_samples=(rate,),
-        )
-        time_s = moved / rate / share
+        stores = "non_temporal" if access == "copy" else "plain"
+        limit, time_s = bracket(rate, f"DRAM {access}", problem=source, variant=stores), moved / rate / share
     return Measurement(
-        operator=operator,
-        problem={**problem, "dtype": dtype},
-        variant=variant,
-        device="cpu",
-        threads=2,
-        cache_state="cold",
-        status=status,
-        samples_s=around(time_s),
-        flops={"all": flops},
-        bytes={"compulsory": moved},
-        level="DRAM",
-        brackets=(bracket,),
-    )
+        operator=operator, problem={**problem, "dtype": dtype}, variant=variant, device="cpu", threads=2, cache_state="cold",
+        status=status, samples_s=around(time_s), flops={"all": flops}, bytes={"compulsory": moved}, level="DRAM", brackets=(limit,),
+    )  # fmt: skip
 
 
 def decode(batch: int, seq: int, share: float, **more: object) -> Measurement:
@@ -197,7 +165,7 @@ def test_axes() -> None:
 
 
 def test_the_unit_follows_the_machine() -> None:
-    gpu = Machine(name="GPU", ceilings=(bandwidth("DRAM", "read", 3.3e12), compute("bf16", "", 691e12)))
+    gpu = Machine(name="GPU", ceilings=(memory("DRAM", "read", 3.3e12), compute("bf16", "", 691e12)))
     assert plot.roofline(gpu).get_ylabel() == "Performance [TFLOP/s]"
 
 
@@ -260,7 +228,7 @@ def test_regions_split_at_the_ridge() -> None:
 
 
 def test_a_bimodal_ceiling_is_drawn_twice() -> None:
-    moving = dataclasses.replace(bandwidth("DRAM", "read", 1.0), samples=(101e9, 50e9) * 5)
+    moving = dataclasses.replace(memory("DRAM", "read", 1.0), samples=(101e9, 50e9) * 5)
     ax = plot.roofline(Machine(name="m", ceilings=(moving, compute("fp32", "avx2", 200e9))))
     fast, slow = all_named(ax, "roof DRAM read 101 or 50")  # one label names both
     assert [y / x for x, y in data(fast)] == pytest.approx([101e9] * 2)
@@ -271,7 +239,7 @@ def test_a_bimodal_ceiling_is_drawn_twice() -> None:
 
 
 def test_datasheet_numbers_are_dashed_and_thin() -> None:
-    stated = dataclasses.replace(bandwidth("DRAM", "read", 60e9), source="datasheet", samples=(60e9,))
+    stated = dataclasses.replace(memory("DRAM", "read", 60e9), source="datasheet", samples=(60e9,))
     peak = dataclasses.replace(compute("fp32", "", 300e9), source="datasheet", samples=(300e9,))
     machine = zen()
     ax = plot.roofline(dataclasses.replace(machine, ceilings=(*machine.ceilings, stated, peak)))
@@ -281,7 +249,7 @@ def test_datasheet_numbers_are_dashed_and_thin() -> None:
     ):
         assert named(ax, theory).is_dashed() and not named(ax, measured).is_dashed()
         assert named(ax, theory).get_linewidth() < named(ax, measured).get_linewidth()
-    # Ridge points are those of what was measured.
+    # Ridge points are those of the measured ceilings.
     assert "5.79" in words(ax, "ridge")
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from example import CACHES, bandwidth, bracket, fma, launch, measurement
 
 pytest.importorskip("matplotlib", reason="the plots need matplotlib")
 
@@ -39,7 +40,7 @@ from roofline.machine import MEMORIES, Ceiling, EmpiricalRoofline, IntensityPoin
 from roofline.operators import Operator, count
 from roofline.plot import PICTURES, style
 from roofline.plot.figure import LOOK, StepsAssumptions, joined
-from roofline.results import Bracket, Measurement, append_to
+from roofline.results import Measurement, append_to
 from roofline.transformer import Decode, calls_of, preset
 
 pytestmark = pytest.mark.usefixtures("nothing_is_shown")
@@ -62,11 +63,10 @@ def cpu() -> Machine:
     """A measured machine with all that pictures draw: levels, modes, dtypes, sweeps, curves, latencies, launches, a link."""
 
     def memory(level: str, access: str, *values: float) -> Ceiling:
-        samples = tuple(value * s for value in values for s in (0.999, 1.0, 1.001, 1.0, 1.0))
-        return Ceiling(probe="stream", level=level, access=access, variant="plain", threads=2, samples=samples)
+        return bandwidth(tuple(value * s for value in values for s in (0.999, 1.0, 1.001, 1.0, 1.0)), access, level)
 
     def flat(dtype: str, value: float, probe: str = "fma", isa: str = "avx2") -> Ceiling:
-        return Ceiling(probe=probe, dtype=dtype, isa=isa, threads=2, samples=around(value), clock_hz=3.4e9, ops_per_cycle=33.0)
+        return fma(around(value), dtype, probe=probe, isa=isa, clock_hz=3.4e9, ops_per_cycle=33.0)
 
     def chase(level: str, value: float, pages: str) -> Ceiling:
         problem = {"operator": "pointer_chase", "pages": pages}
@@ -88,14 +88,14 @@ def cpu() -> Machine:
 
     return Machine(
         name="Example CPU", created_utc="2026-11-20T10:15:00Z",
-        facts={"threads": 2, "l1_bytes": 32 << 10, "l2_bytes": 1 << 20, "l3_bytes": 32 << 20, "memory_bytes": 32 << 30},
+        facts={**CACHES, "memory_bytes": 32 << 30},
         ceilings=(
             memory("L1", "read", 880e9), memory("L2", "read", 430e9), memory("L3", "read", 200e9), memory("DRAM", "read", 38e9,
                                                                                                           30e9),
             memory("DRAM", "copy", 30e9), memory("DRAM", "triad", 26e9), flat("fp32", 220e9), flat("fp64", 110e9),
             flat("bf16", 440e9), flat("fp32", 14e9, isa="scalar"), flat("fp32", 200e9, "gemm.square", ""),
             chase("L1", 1.2e-9, "huge"), chase("L3", 14e-9, "huge"), chase("DRAM", 98e-9, "huge"), chase("DRAM", 131e-9, "small"),
-            Ceiling(probe="launch", threads=2, samples=around(3e-6), problem={"operator": "fork_join"}),
+            launch(around(3e-6)),
         ),
         empirical=(sweep("DRAM", 38e9), sweep("L3", 200e9)), curves=(curve("read", 1.0), curve("copy", 0.7)),
     )  # fmt: skip
@@ -107,14 +107,11 @@ def measured(
     """That reaches this share of the machine's fp32 and DRAM roofs."""
     flops, moved = count(problem).flops, count(problem).bytes
     compute = flops / 220e9 > moved / 38e9
-    bracket = Bracket(label="roof", kind="compute" if compute else "bandwidth", level="" if compute else "DRAM",
-                      before_samples=(220e9 if compute else 38e9,))  # fmt: skip
+    roof = bracket(220e9, "roof", kind="compute") if compute else bracket(38e9, "roof")
     time_s = more.pop("time_s", max(flops / 220e9, moved / 38e9, 3e-6) / share)
-    return Measurement(
-        operator=problem.name, problem=problem.to_dict(), variant=variant, device="cpu", threads=2, cache_state="cold",
-        samples_s=around(time_s),
-        flops={"all": flops}, bytes={"compulsory": moved}, level="DRAM", brackets=(bracket,),
-        steps={name: (each,) for name, each in (steps or {}).items()}, link_bytes=int(problem.link_bytes()),
+    return measurement(
+        problem, around(time_s), variant=variant, brackets=(roof,), link_bytes=int(problem.link_bytes()),
+        steps={name: (each,) for name, each in (steps or {}).items()},
         prediction={"time_s": time_s * 0.8, "bound": "DRAM", "terms": {}}, **more,
     )  # fmt: skip
 
@@ -300,7 +297,7 @@ def test_a_figure_of_its_own_is_read_light_and_dark_and_in_grey(name: str) -> No
 
 
 def luminance(colour: Any) -> float:
-    """Of sRGB, 0 to 1: what is left of a colour in grey."""
+    """Luminance of an sRGB colour, 0 to 1: its grey."""
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
     return float(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
 

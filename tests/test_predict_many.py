@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from example import CACHES, bandwidth, fma, gemm, launch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -26,29 +27,16 @@ def machine(device: str = "cpu") -> Machine:
     """Every level, two sizes of GEMM, exponentials, a launch and a link."""
     rates = {"L1": 400e9, "L2": 200e9, "L3": 100e9, "DRAM": 40e9}
     bandwidths = [
-        Ceiling(probe="stream", level=level, access=access, variant="plain", threads=2, samples=(rate * share,))
-        for level, rate in rates.items()
-        for access, share in (("read", 1.0), ("copy", 0.8))
+        bandwidth(rate * share, access, level) for level, rate in rates.items() for access, share in (("read", 1.0), ("copy", 0.8))
     ]
     dtypes = ("fp64", "fp32", "fp16", "int8", "int32")
     peaks = [
-        *(Ceiling(probe="fma", dtype=dtype, threads=2, samples=(200e9,)) for dtype in dtypes),
-        Ceiling(probe="mma", dtype="fp16", accumulator="fp32", unit="tensor", threads=2, samples=(900e9,)),
+        *(fma(200e9, dtype) for dtype in dtypes),
+        fma(900e9, "fp16", probe="mma", accumulator="fp32", unit="tensor"),
     ]
-    products = [
-        Ceiling(
-            probe="gemm.square", dtype="fp32", threads=2, samples=(rate,),
-            problem={"operator": "matmul", "rows": size, "columns": size, "inner": size, "dtype": "fp32"},
-        )
-        for size, rate in ((128, 100e9), (2048, 180e9))
-    ]  # fmt: skip
-    others = (
-        Ceiling(probe="exp", dtype="fp32", threads=2, samples=(4e9,), problem={"operator": "exp"}),
-        Ceiling(probe="launch", threads=2, samples=(2e-6,), problem={"operator": "fork_join"}),
-        Ceiling(probe="link", samples=(10e9,)),
-    )
-    facts = {"threads": 2, "l1_bytes": 32 << 10, "l2_bytes": 1 << 20, "l3_bytes": 32 << 20}
-    return Machine(name="Example CPU", device=device, facts=facts, ceilings=(*bandwidths, *peaks, *products, *others))
+    products = gemm(128, 100e9), gemm(2048, 180e9)
+    others = fma(4e9, probe="exp", problem={"operator": "exp"}), launch(), Ceiling(probe="link", samples=(10e9,))
+    return Machine(name="Example CPU", device=device, facts=CACHES, ceilings=(*bandwidths, *peaks, *products, *others))
 
 
 OPTIONS: tuple[dict[str, Any], ...] = (
@@ -88,7 +76,7 @@ def test_counts_of_a_batch_are_those_of_its_problems(name: str) -> None:
                     for count in ("flops", "traffic", "work"):
                         whole, single = (getattr(p, count)(*([plan] if count != "flops" else [])) for p in (many, one))
                         found = {term: float(np.broadcast_to(x, len(problems))[index]) for term, x in whole.items()}
-                        # A term that one problem has not is 0 in the batch.
+                        # A term that a problem lacks is 0 in the batch.
                         assert {k: v for k, v in found.items() if v} == pytest.approx({k: v for k, v in single.items() if v})
                     for size in ("compulsory_bytes", "footprint_bytes", "link_bytes", "product_size", "total_flops"):
                         whole, single = getattr(many, size)(), getattr(one, size)()

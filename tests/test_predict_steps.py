@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from example import bandwidth, fma, gemm, launch
 
 from roofline import Machine
 from roofline.cli import main
@@ -21,25 +22,12 @@ from roofline.transformer.advice import ridge_batches
 
 def measured() -> Machine:
     """A CPU: caches, two sizes of GEMM, a launch and a link, so that levels and arithmetic overlap by a knee."""
-
-    def compute(dtype: str, value: float, **more: Any) -> Ceiling:
-        return Ceiling(probe="fma", dtype=dtype, threads=2, samples=(value,), **more)
-
-    products = [
-        compute("bf16", rate, problem={"operator": "matmul", "rows": n, "columns": n, "inner": n, "dtype": "bf16"})
-        for n, rate in ((128, 90e9), (2048, 190e9))
-    ]
-    bandwidths = [
-        Ceiling(probe="stream", level=level, access="read", variant="plain", threads=2, samples=(rate,))
-        for level, rate in (("L2", 300e9), ("L3", 120e9), ("DRAM", 38e9))
-    ]
-    others = (
-        Ceiling(probe="launch", samples=(4e-6,), threads=2, problem={"operator": "fork_join"}),
-        Ceiling(probe="link", samples=(10e9,)),
-    )
+    bandwidths = [bandwidth(rate, level=level) for level, rate in (("L2", 300e9), ("L3", 120e9), ("DRAM", 38e9))]
+    products = [gemm(n, rate, dtype="bf16") for n, rate in ((128, 90e9), (2048, 190e9))]
+    others = (launch(4e-6), Ceiling(probe="link", samples=(10e9,)))
     return Machine(
         name="Example CPU", facts={"threads": 2, "l2_bytes": 1 << 20, "l3_bytes": 32 << 20, "memory_bytes": 32 << 30},
-        ceilings=(*bandwidths, compute("fp32", 220e9), compute("bf16", 220e9), *products, *others),
+        ceilings=(*bandwidths, fma(220e9), fma(220e9, "bf16"), *products, *others),
     )  # fmt: skip
 
 

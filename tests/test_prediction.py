@@ -1,4 +1,4 @@
-"""Predicted times: the roofs by hand, what is moved at which level, and what the parts come to."""
+"""Predicted times: the roofs by hand, the bytes moved at each level, and the sum of the parts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from example import ceilings, machine
+from example import ceilings, gemm, machine
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,7 +33,6 @@ from roofline.operators import (
     Stream,
 )
 from roofline.operators.base import WORK
-from roofline.operators.scales import scales_name
 from roofline.prediction import KNEE, Rates, default_variant, memory_and_rest_s, moved_bytes, predict_many, reused_bytes
 from roofline.probes.draws import DRAWN, Even, in_dtype
 from roofline.probes.standard import OF_REPORTS, drawn_for
@@ -196,7 +195,7 @@ def test_predictions_are_never_above_the_roofs(problem: Operator) -> None:
 
 
 def test_utilisation_by_hand() -> None:
-    # 0.7 of 200 GFLOP/s and 0.8 of 40 GB/s, as the sum of what is measured and as the roof.
+    # 0.7 of 200 GFLOP/s and 0.8 of 40 GB/s, as the sum of the measured parts and as the roof.
     hard = {"utilisation": {"compute": 0.7, "bandwidth": 0.8}, "knee": math.inf, "launch_s": 0.0}
     large = predict(machine(), Matmul(rows=1024, columns=1024, inner=1024), **hard)
     assert large.time_s == large.roof_s == pytest.approx(2 * 1024**3 / (0.7 * 200e9))
@@ -366,13 +365,6 @@ def test_work_by_hand() -> None:
     assert Ffn(batch=2, seq_q=3, d_model=4, d_ff=5, activation="swiglu").work({}) == {"product": 720, "exp": 30, "other": 90}
 
 
-def gemm(size: int, rate: float, **changes: Any) -> Ceiling:
-    sizes = {"rows": size, "columns": size, "inner": size, **changes}
-    probe, params = ("gemm.narrow", sizes) if changes else ("gemm.misaligned" if size % 16 else "gemm.square", {"size": size})
-    problem = {"operator": "matmul", **sizes, "dtype": "fp32"}
-    return Ceiling(probe=probe, params=params, dtype="fp32", threads=2, samples=(rate,), problem=problem)
-
-
 def test_products_run_at_the_rate_of_their_size() -> None:
     measured = machine(small=gemm(128, 100e9), large=gemm(2048, 180e9), odd=gemm(2047, 50e9))
 
@@ -387,12 +379,7 @@ def test_products_run_at_the_rate_of_their_size() -> None:
 
 
 def scaled_gemm(size: int, rate: float, **scales: Any) -> Ceiling:
-    problem = Matmul(rows=size, columns=size, inner=size, dtype="fp8_e4m3", **scales).to_dict()
-    of = {"operator": "matmul", **problem}
-    params = {"size": size} | ({"scales": scales_name(problem)} if scales_name(problem) else {})
-    return Ceiling(
-        probe="gemm.square", dtype="fp8_e4m3", accumulator="fp32", unit="tensor", samples=(rate,), params=params, problem=of
-    )
+    return gemm(size, rate, dtype="fp8_e4m3", unit="tensor", threads=0, **scales)
 
 
 TENSOR, ROW = {"scales": "tensor"}, {"scales": "row"}

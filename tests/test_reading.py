@@ -1,4 +1,4 @@
-"""Files that are read: what is no regular file is refused, limits hold, and no text of a file acts on what shows it."""
+"""Files that are read: all but regular files are refused, limits hold, and no text of a file acts on what shows it."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from example import bandwidth, fma, measurement
 
 from roofline import plot, reading
 from roofline._repr import github_table, html_table, markdown, printable, records_to_csv, text_table
@@ -25,6 +26,7 @@ from roofline.cli import main
 from roofline.errors import Error
 from roofline.importers import read as read_log
 from roofline.machine import Ceiling, Machine, load_machines
+from roofline.operators import Softmax
 from roofline.report.markdown import markdown as report_text
 from roofline.results import Measurement, Results, append_to
 from roofline.transformer import from_hugging_face
@@ -40,17 +42,11 @@ def mutations(benchmarks: Callable[[str], ModuleType]) -> ModuleType:
 
 
 def ceiling(**more: Any) -> Ceiling:
-    return Ceiling(**{"probe": "stream", "level": "DRAM", "access": "read", "variant": "plain", "samples": (47e9, 48e9), **more})
-
-
-def fma(**more: Any) -> Ceiling:
-    return Ceiling(**{"probe": "fma", "dtype": "fp32", "accumulator": "fp32", "samples": (200e9,), **more})
+    return bandwidth((47e9, 48e9), **more)
 
 
 def point(**more: Any) -> Measurement:
-    fields: dict[str, Any] = {"operator": "softmax", "problem": {"rows": 64, "columns": 64, "dtype": "fp32"}, "variant": "fused"}
-    fields |= {"device": "cpu", "threads": 2, "cache_state": "cold", "samples_s": (1e-3, 2e-3), "level": "DRAM"}
-    return Measurement(**{**fields, "flops": {"all": 10**6}, "bytes": {"compulsory": 10**6}, **more})
+    return measurement(Softmax(rows=64, columns=64), (1e-3, 2e-3), **more)
 
 
 # -- what is no regular file ----------------------------------------------------------------------------------------------
@@ -349,8 +345,9 @@ def test_csv_has_no_formulas_and_numbers_stay_numbers(text: str) -> None:
 
 def named(text: str) -> tuple[Machine, Results]:
     machine = Machine(
-        name=text, facts={"governor": text, "isas": text}, ceilings=(ceiling(reason=text, status="contended"), fma(isa=text)),
+        name=text, facts={"governor": text, "isas": text},
         provenance={"os": text, "versions": {text: text}, "left_out": {text: text}},
+        ceilings=(ceiling(reason=text, status="contended"), fma(200e9, isa=text)),
     )  # fmt: skip
     points = (
         point(operator=text, variant=text, problem={text: text}, status="failed", reason=text),

@@ -1,4 +1,4 @@
-"""Reports: what is in the files, that every figure can be computed again from them, and that no foreign file is lost."""
+"""Reports: the contents of the files, that every figure can be computed again from them, and that no foreign file is lost."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from example import CACHES, bandwidth, bracket, fma, launch, measurement
 
 from roofline.errors import Error
-from roofline.machine import Ceiling, Machine
+from roofline.machine import Machine
 from roofline.operators import OPERATORS, Attention, Matmul, Operator, Softmax
 from roofline.report import default_points, explain, load, render, report, tables
 from roofline.report.files import begin, finish
@@ -35,23 +36,13 @@ def around(value: float) -> tuple[float, ...]:
 
 def machine(**more: object) -> Machine:
     """A machine whose DRAM read was seen in two modes; its probes are small, so that brackets on them are quick."""
-    bandwidth = {"probe": "stream", "level": "DRAM", "variant": "plain", "threads": 2}
+    copy = {"problem": {**READ, "access": "copy"}, "status": "contended", "reason": "other work ran"}
     ceilings = (
-        Ceiling(samples=around(100e9) + around(48e9), access="read", problem=READ, **bandwidth),
-        Ceiling(
-            samples=around(41e9), access="copy", problem={**READ, "access": "copy"}, status="contended", reason="other work ran",
-            **bandwidth,
-        ),
-        Ceiling(
-            probe="fma", dtype="fp32", accumulator="fp32", threads=2, samples=around(200e9), problem=FMA, variant="registers",
-            clock_hz=3.1e9,
-        ),
-        Ceiling(probe="launch", samples=around(1e-6), threads=2, problem={"operator": "fork_join"}, variant="pool"),
+        bandwidth(around(100e9) + around(48e9), problem=READ), bandwidth(around(41e9), "copy", **copy),
+        fma(around(200e9), accumulator="fp32", problem=FMA, variant="registers", clock_hz=3.1e9),
+        launch(around(1e-6), variant="pool"),
     )  # fmt: skip
-    facts = {
-        "threads": 2, "l1_bytes": 32 << 10, "l2_bytes": 1 << 20, "l3_bytes": 32 << 20, "memory_bytes": 16 << 30,
-        "isas": "scalar,avx2",
-    }  # fmt: skip
+    facts = {**CACHES, "memory_bytes": 16 << 30, "isas": "scalar,avx2"}
     return Machine(
         name="Example CPU", device="cpu", facts=facts, ceilings=ceilings, created_utc="2026-11-21T10:00:00+00:00", **more
     )
@@ -60,24 +51,18 @@ def machine(**more: object) -> Machine:
 def point(
     problem: Operator, variant: str, slowness: float, *, status: str = "ok", reason: str = "", state: str = "cold"
 ) -> Measurement:
-    flops, moved = problem.flops(), {"compulsory": problem.compulsory_bytes(), **problem.traffic({"variant": variant})}
+    moved = {"compulsory": problem.compulsory_bytes(), **problem.traffic({"variant": variant})}
+    compute = {"kind": "compute", "problem": FMA, "variant": "registers"}
     brackets = (
-        Bracket(
-            label="DRAM read", kind="bandwidth", level="DRAM", problem=READ, variant="plain", before_samples=around(47e9),
-            after_samples=around(49e9),
-        ),
-        Bracket(
-            label="fp32 avx2", kind="compute", problem=FMA, variant="registers", before_samples=around(199e9),
-            after_samples=around(201e9),
-        ),
-    )  # fmt: skip
-    terms = {"compute": sum(flops.values()) / 199e9, "DRAM": sum(moved.values()) / 47e9, "launch": 1e-6}
+        bracket(around(47e9), problem=READ, variant="plain", after_samples=around(49e9)),
+        bracket(around(199e9), "fp32 avx2", after_samples=around(201e9), **compute),
+    )
+    terms = {"compute": problem.total_flops() / 199e9, "DRAM": sum(moved.values()) / 47e9, "launch": 1e-6}
     limit = max(terms, key=lambda name: terms[name])
     timed = status not in ("unsupported", "failed")
-    return Measurement(
-        operator=problem.name, problem=problem.to_dict(), variant=variant, device="cpu", threads=2, cache_state=state,
-        status=status, reason=reason, flops=flops, bytes=moved, level="DRAM",
-        samples_s=around(terms[limit] * slowness) if timed else (), brackets=brackets if timed else (),
+    return measurement(
+        problem, around(terms[limit] * slowness) if timed else (), variant=variant, cache_state=state, status=status, reason=reason,
+        bytes=moved, brackets=brackets if timed else (),
         prediction={"time_s": terms[limit], "bound": limit, "terms": terms} if timed else {}, plan={"variant": variant},
         utc="2026-11-21T10:01:00+00:00",
     )  # fmt: skip
@@ -89,23 +74,12 @@ def measured() -> Results:
             point(Attention(seq_q=1, seq_kv=8192, head_dim=128), "tiled", 1.06),
             point(Attention(seq_q=256, seq_kv=256), "naive", 3.1),
             point(Matmul(rows=512, columns=512, inner=512), "library", 1.3),
-            point(
-                Matmul(rows=512, columns=512, inner=512, dtype="bf16"),
-                "library",
-                1,
-                status="unsupported",
-                reason="this CPU has no avx512_bf16",
-            ),
-            point(
-                Softmax(rows=64, columns=1024),
-                "fused",
-                1.7,
-                status="contended",
-                reason="other work ran on these cores: much",
-                state="warm",
-            ),
+            point(Matmul(rows=512, columns=512, inner=512, dtype="bf16"), "library", 1, status="unsupported",
+                  reason="this CPU has no avx512_bf16"),
+            point(Softmax(rows=64, columns=1024), "fused", 1.7, status="contended", reason="other work ran on these cores: much",
+                  state="warm"),
         )
-    )
+    )  # fmt: skip
 
 
 def tables_of(text: str) -> dict[str, list[dict[str, str]]]:
@@ -126,11 +100,9 @@ def by_hand(record: dict) -> dict[str, str]:
         return {"time": "–", "GFLOP/s": "–", "GB/s": "–", "of attainable": "–", "predicted": "–", "error": "–"}
     time_s, flops, moved = statistics.median(record["samples_s"]), sum(record["flops"].values()), sum(record["bytes"].values())
     allowed = {}
-    for bracket in record["brackets"]:
-        rate = (statistics.median(bracket["before_samples"]) + statistics.median(bracket["after_samples"])) / 2
-        allowed["compute" if bracket["kind"] == "compute" else bracket["level"]] = (
-            flops if bracket["kind"] == "compute" else moved
-        ) / rate
+    for roof in record["brackets"]:
+        rate = (statistics.median(roof["before_samples"]) + statistics.median(roof["after_samples"])) / 2
+        allowed["compute" if roof["kind"] == "compute" else roof["level"]] = (flops if roof["kind"] == "compute" else moved) / rate
     bound = max(allowed, key=lambda name: allowed[name])
     error = record["prediction"]["time_s"] / time_s - 1
     settled = record["status"] != "contended"  # else the brackets were disturbed too

@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ElementTree
 from typing import Any
 
 import pytest
+from example import bandwidth, bracket, fma, launch
 
 from roofline._repr import html_table, text_table
 from roofline._repr.text import width
@@ -15,7 +16,7 @@ from roofline.model import crossover, place
 from roofline.operators import Attention, Counts, Growth, Relu, count, growth
 from roofline.prediction import Prediction
 from roofline.questions import predict
-from roofline.results import Bracket, Measurement, Results
+from roofline.results import Measurement, Results
 from roofline.transformer import preset
 
 HOSTILE = "<script>alert('x')</script> & \"co\""
@@ -37,9 +38,9 @@ def machine(name: str = "Example CPU") -> Machine:
         facts={"threads": 2, "l1_bytes": 32 << 10},
         created_utc="2026-11-21T10:00:00+00:00",
         ceilings=(
-            Ceiling(probe="stream", level="DRAM", access="read", threads=2, samples=(40e9, 41e9, 42e9)),
-            Ceiling(probe="fma", dtype="fp32", isa="avx2", threads=2, samples=(200e9,), clock_hz=3.1e9),
-            Ceiling(probe="launch", threads=2, samples=(1e-6,), problem={"operator": "fork_join"}),
+            bandwidth((40e9, 41e9, 42e9)),
+            fma(200e9, isa="avx2", clock_hz=3.1e9),
+            launch(1e-6),
         ),
     )
 
@@ -48,7 +49,7 @@ def measurement(operator: str = "relu", **more: Any) -> Measurement:
     fields: dict[str, Any] = {
         "problem": {"elements": 1000, "dtype": "fp32"}, "variant": "simd", "device": "cpu", "threads": 2, "cache_state": "cold",
         "samples_s": (200e-9,) * 3, "flops": {"compare": 1000}, "bytes": {"compulsory": 8000}, "level": "DRAM",
-        "brackets": (Bracket(label="DRAM copy", kind="bandwidth", level="DRAM", before_samples=(50e9,), after_samples=(50e9,)),),
+        "brackets": (bracket(50e9, "DRAM copy"),),
         "prediction": {"time_s": 160e-9, "bound": "DRAM", "terms": {"DRAM": 160e-9}},
     }  # fmt: skip
     return Measurement(operator=operator, **{**fields, **more})

@@ -15,20 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from example import bandwidth, bracket
 
 import roofline
 from roofline.errors import Error
-from roofline.machine import Ceiling, Machine
+from roofline.machine import Machine
 from roofline.operators import Attention
 from roofline.results import Bracket, Measurement, Results, append_to, measurement_key, records_to_csv
 
 READ = {"operator": "stream", "access": "read", "elements": 1 << 26}
-MEMORY = Bracket(
-    label="DRAM read", kind="bandwidth", level="DRAM", problem=READ, variant="plain",
-    before_samples=(39e9, 40e9, 44e9), after_samples=(50e9,),
-)  # fmt: skip
-COMPUTE = Bracket(label="fp32 avx2", kind="compute", before_samples=(200e9,), after_samples=(200e9,))
-LAUNCH = Bracket(label="fork-join", kind="latency", before_samples=(2e-6,), after_samples=(4e-6,))
+MEMORY = bracket((39e9, 40e9, 44e9), problem=READ, variant="plain", after_samples=(50e9,))
+COMPUTE = bracket(200e9, "fp32 avx2", kind="compute")
+LAUNCH = bracket(2e-6, "fork-join", kind="latency", after_samples=(4e-6,))
 
 
 def measurement(**more: Any) -> Measurement:
@@ -49,16 +47,9 @@ def measurement(**more: Any) -> Measurement:
 def unsupported() -> Measurement:
     empty: dict[str, Any] = {name: {} for name in ("prediction", "steps", "correctness", "load", "plan")}
     return measurement(
-        status="unsupported",
-        reason="no kernel for fp16",
-        problem={"batch": 2, "dtype": "fp16", "heads": 5},
-        samples_s=(),
-        brackets=(),
-        level="",
-        clock_hz_before=None,
-        clock_hz_after=None,
-        **empty,
-    )
+        status="unsupported", reason="no kernel for fp16", problem={"batch": 2, "dtype": "fp16", "heads": 5}, samples_s=(),
+        brackets=(), level="", clock_hz_before=None, clock_hz_after=None, **empty,
+    )  # fmt: skip
 
 
 # -- brackets -------------------------------------------------------------------------------------------------------------
@@ -173,10 +164,7 @@ def test_nothing_is_derived_from_nothing() -> None:
 
 
 def test_share_of_the_best_mode_by_hand() -> None:
-    ceiling = Ceiling(
-        probe="stream", level="DRAM", access="read", variant="plain", threads=2, problem=READ, samples=(100e9,) * 4 + (45e9,) * 2
-    )
-    machine = Machine(name="Example CPU", ceilings=(ceiling,))
+    machine = Machine(name="Example CPU", ceilings=(bandwidth((100e9,) * 4 + (45e9,) * 2, problem=READ),))
     # With the bracket's 39, 40, 44, 50: modes of 44.5 (6 samples) and 100 (4). 90 MB at 100 GB/s are 0.9 ms, of 2.5.
     assert measurement().share_of_best_mode(machine) == pytest.approx(0.36)
     # Where only one mode was ever seen there is no such share.
@@ -185,7 +173,7 @@ def test_share_of_the_best_mode_by_hand() -> None:
     # The bracket alone may have seen both.
     alone = dataclasses.replace(MEMORY, before_samples=(50e9, 50e9), after_samples=(100e9, 100e9), problem={})
     assert measurement(brackets=(alone,)).share_of_best_mode(machine) == pytest.approx(0.36)
-    # Of a latency, the best mode is the lowest: 1 us, of 2.5 ms.
+    # A latency's best mode is the lowest: 1 us, of 2.5 ms.
     launch = dataclasses.replace(LAUNCH, before_samples=(4e-3, 4e-3), after_samples=(1e-6, 1e-6))
     assert measurement(brackets=(launch,)).share_of_best_mode(machine) == pytest.approx(0.0004)
 

@@ -1,4 +1,4 @@
-"""Words as people write them: numbers, dtypes, dimensions, operators, machines, models, phases, and what is nearly one of them."""
+"""Words as people write them: numbers, dtypes, dimensions, operators, machines, models, phases, and near misses of these."""
 
 from __future__ import annotations
 

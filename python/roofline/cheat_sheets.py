@@ -238,7 +238,7 @@ def _crossings(config: TransformerConfig, phase: Phase, machine: Machine, how: M
 
 
 def _changes(config: TransformerConfig, phase: Phase, machine: Machine, how: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """(what is changed, the arguments of the prediction with it)."""
+    """(the change, the arguments of the prediction with it)."""
     if not how.get("fused", True):
         yield "fuse attention and products", (config, phase, {**how, "fused": True})
     yield "twice the batch", (config, phase.replace(batch=2 * phase.batch), how)

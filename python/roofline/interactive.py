@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SLIDERS = "for sliders: pip install 'roofline[widgets]'"
-# Values of the sliders. Of other sizes: the default, and up to 16 times more or less.
+# Values of the sliders. Other sizes take the default, and up to 16 times more or less.
 VALUES: Mapping[str, tuple[int, ...]] = {
     "batch": (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024),
     "seq_q": (1, 2, 4, 8, 16, 64, 256, 1024, 2048, 4096, 8192, 16384, 32768),

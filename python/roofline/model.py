@@ -149,7 +149,7 @@ def _compute_ceiling(
 def compute_ceiling(machine: Machine, problem: Operator, threads: int | None, unit: str | None) -> tuple[Ceiling, str]:
     """The compute roof of `problem` on a unit, and a note or "". None: tensor units for products only, else the cores.
 
-    Raises Error naming what is missing.
+    Raises Error naming the missing roof.
     """
     asked = (unit,) if unit or problem.has_products() else ("core", None)
     for each in asked:

@@ -94,7 +94,7 @@ class PredictionTable(Shown, Sequence[Answer | None]):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Why a column is empty, and what was assumed, each once."""
+        """Why a column is empty, and the assumptions, each once."""
         refused = [f"{column}: {why}" for column, why in zip(self.columns, self.refusals, strict=True) if why]
         return (*refused, *dict.fromkeys(note for found in self.found if found is not None for note in found.notes))
 

@@ -77,7 +77,7 @@ def _check_size(size: int, kind: str, where: str) -> None:
 def read_bytes(path: str | os.PathLike[str], kind: str) -> bytes:
     """The content of a user's file of a kind in LIMITS.
 
-    Raises Error naming the file for what is no regular file (a symbolic link to one is), for one with more bytes than the kind may
+    Raises Error naming the file where it is no regular file (a symbolic link to one is), for one with more bytes than the kind may
     have, also where it grows meanwhile or states no size, and for one that cannot be read. Nothing waits for a writer.
     """
     require_type(f"the path of a {kind}", path, (str, os.PathLike), "text or a Path")
@@ -274,7 +274,7 @@ def build(cls: type[Any], data: Any, *, where: str) -> Any:
     """An instance of the dataclass `cls` from its JSON object, every key, type and range checked.
 
     Keys in `cls.derived_keys`, if it has them, are written for readers and ignored here. Raises Error naming `where`,
-    the path of the value, and what is wrong with it.
+    the path of the value, and its error.
     """
     if not isinstance(data, Mapping):
         raise Error(f"{where} must be an object, got {_shown(data)}")

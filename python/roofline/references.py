@@ -66,7 +66,7 @@ def max_(x: Array, axis: int, keepdims: bool = False) -> Array:
 def top(x: Array, count: int) -> tuple[Array, Array]:
     """The `count` largest of each row, largest first (on a tie the leftmost), and where they stand: [..., count] both.
 
-    By as many successive maxima of what is left: count n - count (count - 1) / 2 comparisons for n elements.
+    By as many successive maxima of the remaining values: count n - count (count - 1) / 2 comparisons for n elements.
     """
     if x.dtype != object:
         at = np.argsort(-x, axis=-1, kind="stable")[..., :count]

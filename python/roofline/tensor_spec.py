@@ -43,6 +43,6 @@ class TensorSpec:
 
     @property
     def moved_bytes(self) -> int:
-        """Compulsory bytes: what is touched of it, once; read and written where it is updated in place."""
+        """Compulsory bytes: every touched byte once; twice (read and written) where it is updated in place."""
         touched = self.size_bytes if self.touched_bytes is None else self.touched_bytes
         return touched * (2 if self.role == "in_out" else 1)

@@ -127,7 +127,7 @@ class Census:
         return tuple(dict.fromkeys(label for e in self.entries if e.placed for label in e.placed.roofs.labels.values()))
 
     def remarks(self) -> list[str]:
-        """What the columns mean, the roofs, and what was assumed."""
+        """The meaning of the columns, the roofs, and the assumptions."""
         roofs = [*PLACED, f"roofs: {'; '.join(self.ceilings)}"] if self.machine else []
         times = ["measured: of one run; of attainable: the time its roofs allow over that"] if self.measured else []
         used = [(phase, self.utilisation(phase)) for phase in self.phases]

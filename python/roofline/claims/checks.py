@@ -18,11 +18,11 @@ Found = Scalar | list[Scalar] | tuple[Scalar, ...] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Check:
-    """A claim, what it says should be found, what was found, and whether that agrees.
+    """A claim, the value it states, the value found, and whether the two agree.
 
     Attributes:
-        unit: of what was found, in base SI units; "" for plain numbers.
-        why: what is right, or for what reason.
+        unit: of the value found, in base SI units; "" for plain numbers.
+        why: the right value, or the reason.
     """
 
     claim: str
@@ -38,7 +38,7 @@ class Check:
 
     @property
     def shown(self) -> str:
-        """What was found, in words."""
+        """The value found, in words."""
         return ", ".join(_text(each, self.unit) for each in _several(self.found))
 
     def to_dict(self) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def _is_number(value: object) -> bool:
 
 
 def _plain(found: Any) -> Found:
-    """Numbers of NumPy as Python's, and arrays as lists. Raises Error for what is no number, text, or list of these."""
+    """Numbers of NumPy as Python's, and arrays as lists. Raises Error for anything but a number, text, or a list of these."""
     value = found.tolist() if hasattr(found, "tolist") else found
     for each in _several(value):
         if not (each is None or isinstance(each, (str, bool)) or _is_number(each)):
@@ -138,7 +138,7 @@ def check(
     unit: str = "",
     why: str = "",
 ) -> Check:
-    """Hold a claim against what was found: check("An H100's ridge point is 295", h100.ridge("fp16"), equals=295).
+    """Compare a claim with the value found: check("An H100's ridge point is 295", h100.ridge("fp16"), equals=295).
 
     Args:
         found: a number, a text, True or False, or a list of these, of which each must agree; None (nothing was found) agrees

@@ -21,7 +21,7 @@ FILES = ("transformers", "article", "gpu", "gb200", "notebook")  # in the order 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One claim of a text, in our words but for what stands in quotation marks. says: of `SAYS`. why: what is right, and why.
+    """One claim of a text, paraphrased but for quotations. says: a key of `SAYS`. why: the right value, and why.
 
     call: a Python expression of this package's public names that shows it, after `import roofline`. gives: what the call gives, to
     four digits: a number, text, or a list of these. The tests execute every call.

@@ -20,7 +20,7 @@ from .exit_codes import FAILED, INTERRUPTED, MISSING, USAGE, BadInput, Interrupt
 __all__ = ["main"]
 
 
-LONGEST = 1400  # characters of a line that quotes what was given
+LONGEST = 1400  # characters of a line that quotes the input
 
 
 def _say(line: str) -> None:

@@ -1,4 +1,4 @@
-"""`roofline census`: every kernel of a model's phases, its place on a machine's roofline, and what was measured of its shape."""
+"""`roofline census`: every kernel of a model's phases, its place on a machine's roofline, and measurements of its shape."""
 
 from __future__ import annotations
 

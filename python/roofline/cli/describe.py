@@ -51,7 +51,7 @@ def describe_operators() -> Iterator[str]:
 
 
 def describe_time(todo: Any, policy: Any, machine: Any) -> str:
-    """How long a sweep takes: by its sampling rules, and with a machine by what is predicted of each point."""
+    """How long a sweep takes: by its sampling rules, and with a machine by the predicted time of each point."""
     from ..prediction import predict_problem
 
     usual = most = 0.0

@@ -25,7 +25,7 @@ class BadInput(Error):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C, with a line on what is kept and where."""
+    """Ctrl-C, with a line on the results kept and their place."""
 
 
 @contextmanager

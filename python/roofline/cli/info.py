@@ -1,4 +1,4 @@
-"""Commands that show what is here and what was measured: version, devices, doctor, explain."""
+"""Commands that show the installation and its measurements: version, devices, doctor, explain."""
 
 from __future__ import annotations
 

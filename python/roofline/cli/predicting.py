@@ -137,7 +137,7 @@ def _of_operator(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _advice(options: argparse.Namespace, found: Any, machine: Any) -> tuple[list[Any], dict[str, Any]] | None:
-    """What changes would gain, as what is printed and as JSON; None where it was not asked for."""
+    """Gains of changes, as printed text and as JSON; None where not asked for."""
     from ..machine import machine_of
     from ..transformer import advise, ridge_batch
 
@@ -149,7 +149,7 @@ def _advice(options: argparse.Namespace, found: Any, machine: Any) -> tuple[list
 
 
 def _show(found: Any, screen: Terminal, quiet: bool, extra: Sequence[Any]) -> None:
-    """The answer, then what it is made of, what would help, and what was assumed."""
+    """The answer, then its parts, the advice and the assumptions."""
     summary = getattr(found, "summary", None)
     if summary is not None:
         screen.table(("", "value"), summary(), title=found.title, wide=WIDE)

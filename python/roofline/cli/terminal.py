@@ -165,5 +165,5 @@ def _style(cell: str) -> str:
 
 
 def progress_option(quiet: bool, as_json: bool) -> bool | None:
-    """A bar on stderr in a terminal, unless it was switched off. NO_COLOR has no say in it: the bar has no colours."""
+    """A bar on stderr in a terminal, unless it is switched off. NO_COLOR does not matter: the bar has no colours."""
     return False if quiet or (as_json and not sys.stderr.isatty()) or os.environ.get("TERM") == "dumb" else None

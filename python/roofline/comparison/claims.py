@@ -19,7 +19,7 @@ def _measured_unit(c: Ceiling, device: str) -> str:
 
 
 def against(sheet: Machine, machine: Machine) -> tuple[list[Pair], list[str]]:
-    """Every peak of a datasheet beside the best measured ceiling of its kind; and what was measured without a claim."""
+    """Every peak of a datasheet beside the best measured ceiling of its kind; and the ceilings measured without a claim."""
     usable = [c for c in machine.ceilings if c.source == "measured" and c.is_roof]
     rows, used = [], set()
     for claim in sheet.ceilings:

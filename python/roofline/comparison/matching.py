@@ -48,7 +48,7 @@ def _ceiling_key(c: Ceiling, threads: str, exact: bool) -> tuple[object, ...]:
 def _matched(
     a: Sequence[Any], b: Sequence[Any], keys: Sequence[Callable[[Any, bool], Any]]
 ) -> tuple[list[tuple[Any, Any]], list[Any], list[Any]]:
-    """Pairs with equal keys, the strictest key first, where each side has one of that key; and what is left of both."""
+    """Pairs with equal keys, the strictest key first, where each side has one of that key; and the rest of both."""
     pairs: list[tuple[Any, Any]] = []
     left, right = list(a), list(b)
     for key in keys:

@@ -59,7 +59,7 @@ def _is_results(path: Path) -> bool:
     try:
         first = from_json(read_bytes(path, RESULTS).partition(b"\n")[0], where=str(path))
     except Error:
-        return False  # load_machines says what is wrong with it
+        return False  # load_machines states its error
     return isinstance(first, dict) and "operator" in first
 
 

@@ -189,24 +189,14 @@ def _cores() -> list[Check]:
     quota = quota_cores()
     detail = f"{usable} used by default; {allowed} of {present} logical processors allowed to this process"
     if quota is not None and quota < allowed:
-        return [
-            Check(
-                name="cores",
-                state=WARNING,
-                detail=f"{detail}; the control group's quota is {quota:.2g} cores, so threads are stopped in mid-run",
-                cure=f"roofline … --threads {max(int(quota), 1)}",
-            )
-        ]
-    if allowed < present:
-        return [
-            Check(
-                name="cores",
-                state=WARNING,
-                detail=f"{detail}: the affinity mask hides the rest",
-                cure=f"taskset -c 0-{present - 1} roofline …",
-            )
-        ]
-    return [Check(name="cores", state=OK, detail=detail)]
+        detail += f"; the control group's quota is {quota:.2g} cores, so threads are stopped in mid-run"
+        cure = f"roofline … --threads {max(int(quota), 1)}"
+    elif allowed < present:
+        detail += ": the affinity mask hides the rest"
+        cure = f"taskset -c 0-{present - 1} roofline …"
+    else:
+        return [Check(name="cores", state=OK, detail=detail)]
+    return [Check(name="cores", state=WARNING, detail=detail, cure=cure)]
 
 
 def _huge_pages() -> list[Check]:

@@ -208,7 +208,7 @@ def _peaks(data: Any, key: str, where: str) -> tuple[Peak, ...]:
 
 
 def read(text: str, *, id: str, where: str, origin: str = "") -> Datasheet:
-    """The datasheet of TOML `text`. Raises Error naming `where`, the key, and what is wrong with it."""
+    """The datasheet of TOML `text`. Raises Error naming `where`, the key, and its error."""
     try:
         data = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # tomllib's own error, and that of an integer of thousands of digits

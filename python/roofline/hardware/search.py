@@ -55,7 +55,7 @@ def _listed(folder: Path) -> list[Path]:
 
 
 def _found() -> tuple[dict[str, Datasheet], dict[str, Error]]:
-    """All datasheets by id, the package's first, and what is wrong with those that cannot be read."""
+    """All datasheets by id, the package's first, and the errors of those that cannot be read."""
     found, broken = dict(_packaged()), dict[str, Error]()
     for folder in _folders():
         for path in _listed(folder):
@@ -65,7 +65,7 @@ def _found() -> tuple[dict[str, Datasheet], dict[str, Error]]:
                 broken.pop(id, None)
             except Error as error:
                 broken[id] = error
-    # What was to replace another one does not leave that in its place.
+    # A file meant to replace another datasheet does not leave that one in its place.
     return {id: sheet for id, sheet in found.items() if id not in broken}, broken
 
 

@@ -17,7 +17,7 @@ from ..results import Measurement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """Points and ceilings of one file, and notes on what was left out or assumed.
+    """Points and ceilings of one file, and notes on omissions and assumptions.
 
     tool: "ncu" or "nccl-tests". machine: the device as the file names it, with the ceilings found; without ceilings there may be
     none. Provenance of every point and of the machine holds the tool, its version as far as it says, and the file's SHA-256.

@@ -1,4 +1,4 @@
-"""A file of any tool we know, told by what is in it."""
+"""A file of any supported tool, recognised by its content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One ceiling of a device: what was measured, its raw samples, and the rate they stand for."""
+"""One ceiling of a device: its probe, the raw samples, and the rate they stand for."""
 
 from __future__ import annotations
 

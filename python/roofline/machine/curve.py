@@ -107,7 +107,7 @@ class SizeCurve:
 
     @property
     def name(self) -> str:
-        """What was swept: "read avx2, 2 threads"."""
+        """The access, instruction set and threads: "read avx2, 2 threads"."""
         words = [self.access, "NT" if self.variant == "non_temporal" else "", self.isa]
         threads = f"{self.threads} thread{'s' * (self.threads != 1)}" if self.threads else ""
         return ", ".join(part for part in (" ".join(word for word in words if word), threads) if part)

@@ -48,7 +48,7 @@ def parts(name: str) -> dict[str, Any]:
 
 
 def parts_of_file(path: Path) -> dict[str, Any]:
-    """The same from the datasheet in a file. Raises Error naming it, the key, and what is wrong."""
+    """The same from the datasheet in a file. Raises Error naming it, the key, and its error."""
     return parts_of(read(read_text(path, HARDWARE), id=path.stem.casefold(), where=str(path), origin=str(path)))
 
 

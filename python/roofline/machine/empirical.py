@@ -19,7 +19,7 @@ from .ceiling import Ceiling, one_of
 from .fit import Fit, fit_roofline
 from .statistics import Summary, summary
 
-SUSTAINED_S = 10.0  # a shorter load has not met the limits of power and heat
+SUSTAINED_S = 10.0  # a shorter load meets no limit of power or heat
 SETTLED = 0.5  # the share of the series, at its end, that is the sustained level
 REACHES = 0.95  # of a ceiling: a sweep below it is limited by its own kernel
 
@@ -121,7 +121,7 @@ class EmpiricalRoofline:
 
     @property
     def name(self) -> str:
-        """What was swept: "DRAM read, fp32 avx2"."""
+        """The level, access and arithmetic: "DRAM read, fp32 avx2"."""
         return f"{self.level} {self.access}, {f'{self.dtype} {self.isa}'.strip()}"
 
     @property

@@ -118,7 +118,7 @@ class Machine(Shown):
         level: None is the slowest one, and so is "DRAM" on a GPU with HBM. access: read, write, copy, scale, add or triad; where it
         was not measured, the nearest that was, in the order of ACCESS_FALLBACK (the ceiling returned says which). threads: None
         is the most threads measured. variant: only this one; "plain" stands for ordinary stores by any kernel. Raises Error
-        naming what is missing and how to measure it.
+        naming the missing ceiling and how to measure it.
         """
         if access not in MIXES:
             raise Error(f"access must be one of {', '.join(MIXES)}, got {access!r:.80}")
@@ -157,7 +157,7 @@ class Machine(Shown):
     ) -> Ceiling:
         """The compute ceiling (FLOP/s) of a dtype: the best over instruction sets and whatever else is left open (None).
 
-        sustained: after 10 s and more of load, not a burst. Raises Error naming what is missing and what was measured.
+        sustained: after 10 s and more of load, not a burst. Raises Error naming the missing ceiling and the measured ones.
         """
         dtype = dtype_name(dtype)
         words = (dtype, unit or "", f"accumulating in {accumulator}" if accumulator else "", "sustained" if sustained else "")

@@ -1,4 +1,4 @@
-"""Files that users name: what is replaced and what is refused, links, streams, locks, and writes that survive crashes."""
+"""Files that users name: which are replaced or refused, links, streams, locks, and writes that survive crashes."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def same_file(one: Name, other: Name) -> bool:
 
 
 def require_apart(file: Name, others: Iterable[Name | None]) -> None:
-    """Raises Error where a file is one that the same command reads, or writes too. A folder stands for what is read in it."""
+    """Raises Error where the same command reads or also writes a file. A folder stands for the files read in it."""
     for other in others:
         if other is None:
             continue

@@ -105,7 +105,7 @@ def measure_callable(
     handle = None if stream is None else stream_handle(stream)
     bound = opened.core.callable(lambda: function(*args, **keywords), handle)
     total, traffic = sum(work.values()), sum(moved.values())
-    # Of plain numbers nothing says that they are products: dtypes narrower than fp32 are computed with for their sake.
+    # Plain numbers do not say which are products: products are the reason to compute in dtypes narrower than fp32.
     products = bool(flops.products()) if isinstance(flops, Operator) else dtype not in ("fp32", "fp64")
     with measuring(None):  # the callable may run kernels of ours
         probes = roofs_of(

@@ -1,4 +1,4 @@
-"""Devices: opening them, what they are, and what was recorded of a run's conditions."""
+"""Devices: opening them, their facts, and the recorded conditions of a run."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def list_devices() -> list[dict[str, str]]:
 
 
 def build_info() -> dict[str, Any]:
-    """What was built, with what, and what was left out and why.
+    """The parts that were built and their tools, and the parts left out and why.
 
     `build_info()["compiler"]` is "GNU 12.2.0".
     """

@@ -1,4 +1,4 @@
-"""One problem, timed: allocate, bind, check, bracket, sample, and put together what was seen."""
+"""One problem, timed: allocate, bind, check, bracket, sample, and put the record together."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class _Library(Variant):
     def traffic(self, problem: Attention, plan: Facts) -> dict[str, int]:
         pairs = (problem.batch * problem.heads, problem.seq_q, problem.seq_kv)
         probabilities = size_bytes(pairs, problem.dtype)
-        # The softmax reads what is not masked, and finds it in a cache when it does so again.
+        # The softmax reads the scores that are not masked, and finds them in a cache the second time.
         return {
             "scores written": size_bytes(pairs, "fp32"),
             "scores read by softmax": size_bytes((problem.pairs(),), "fp32"),
@@ -111,7 +111,7 @@ class Tiled(Parts):
         return problem.batch * (problem.heads // problem.group) * ceil_div(problem.group * problem.seq_q, 64)
 
     def work(self, problem: Any, plan: Facts) -> dict[str, int]:
-        # The plan knows what is computed for nothing: masked pairs along the diagonal, and lanes of vectors without a query.
+        # The plan counts wasted work: masked pairs along the diagonal, and lanes of vectors without a query.
         queries = problem.group * problem.seq_q
         lanes = int(plan.get("query_lanes", 1))
         padded = problem.pairs() * (ceil_div(queries, lanes) * lanes) // queries

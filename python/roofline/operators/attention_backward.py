@@ -26,7 +26,7 @@ class _Tiled(Parts):
         return problem.batch * problem.kv_heads * ceil_div(problem.seq_kv, 64)
 
     def work(self, problem: AttentionBackward, plan: Facts) -> dict[str, int]:
-        # The plan knows what is computed for nothing: masked pairs along the diagonal, and lanes of vectors without a key.
+        # The plan counts wasted work: masked pairs along the diagonal, and lanes of vectors without a key.
         work = problem.operations()
         computed = int(plan.get("scores_elements", 0)) or problem.pairs()
         return work | {"product": 10 * computed * problem.head_dim, "exp": computed}

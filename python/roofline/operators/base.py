@@ -53,7 +53,7 @@ class Variant:
         return {}
 
     def work(self, problem: Any, plan: Facts) -> dict[str, int]:
-        """Operations executed by kind (WORK), what is padded or computed twice included."""
+        """Operations executed by kind (WORK), padding and repeated computation included."""
         return problem.operations()  # type: ignore[no-any-return]
 
     def reuse(self, problem: Any, plan: Facts) -> dict[str, tuple[int, int]]:

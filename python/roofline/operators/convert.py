@@ -18,7 +18,7 @@ _DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "int4", "nvfp
 class Convert(Moved, Elementwise):
     """y = x in another dtype (or the same: a copy). Conversion is free; what scales would cost is not in it.
 
-    It rounds to nearest even. In 8 bits what is too large, infinity too, becomes the largest there is; NaN stays one (int8: 0).
+    It rounds to nearest even. In 8 bits values too large, infinity too, become the largest number; NaN stays NaN (int8: 0).
     elements: of x and y. dtype: of x; out_dtype: of y. Raises Error for bad fields.
     """
 

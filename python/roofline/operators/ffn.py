@@ -157,7 +157,7 @@ class Ffn(Operator):
         hidden = self.rows * self.d_ff
         product = 2 * hidden * self.d_model
         gate = {"gate": product} if self.gated else {}
-        # Every sum meets two scales, and what is activated is divided by one.
+        # Two scales multiply every sum, and one divides every activated value.
         scaled = 2 * (hidden * (2 if self.gated else 1) + self.rows * self.d_model) + hidden
         scale = {"scale": scaled} if self.quantized else {}
         return {"up": product, **gate, "activation": _ACTIVATIONS[self.activation] * hidden, "down": product, **scale}

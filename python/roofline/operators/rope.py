@@ -19,7 +19,7 @@ _DTYPES = ("fp32", "fp16", "bf16")
 class Rope(Operator):
     """(x, y) becomes (x cos - y sin, y cos + x sin) for every pair of halves of a head, in place.
 
-    q: [batch, seq_q, heads, head_dim], k: [batch, seq_q, kv_heads, head_dim]; head_dim is what is rotated, and even. cos, sin:
+    q: [batch, seq_q, heads, head_dim], k: [batch, seq_q, kv_heads, head_dim]; head_dim is the rotated part, and even. cos, sin:
     [batch, seq_q, head_dim / 2] in table_dtype, one row for each token's position. Source: Su et al., RoFormer (2021). Raises
     Error for bad fields.
     """

@@ -18,7 +18,7 @@ class Chosen(Variant):
 
 
 class Router(Operator, abstract=True):
-    """Selection is by successive maxima of what is left: k n - k (k - 1) / 2 comparisons for k of n."""
+    """Selection is by successive maxima of the remaining values: k n - k (k - 1) / 2 comparisons for k of n."""
 
     tokens: int
     experts: int

@@ -38,7 +38,7 @@ class Stream(Operator):
 
     elements: of each array. passes: over the arrays in one launch (more than one to see a cache). streams: address
     streams per thread. isa: instruction set to use, empty for the widest there is (on a GPU: empty for 128-bit accesses, or
-    "scalar" for single elements). Of read only: prefetch ("none" or "nta", a non-temporal prefetch ahead of the loads) and stride
+    "scalar" for single elements). For reads only: prefetch ("none" or "nta", a non-temporal prefetch ahead of the loads) and stride
     (in elements: 0, stride, 2 stride, ..., then 1, 1 + stride, ..., so that every element is still read once, by scalar loads with
     one stream; within each thread's range on a CPU, shared out to neighbouring threads on a GPU). in_flight_bytes: kept on the way
     for each multiprocessor of a GPU, 0 for what serves best. Source of the accesses: McCalpin, STREAM (1995). Raises Error for

@@ -17,7 +17,7 @@ from ..units import fmt_percent, fmt_si
 from .record import Measurement
 
 LOW = 0.8  # of its roof: below this the kernel is what stops a problem, above it the roof
-SHORT = 10  # launches: threads start and stop, and memory answers, in about one; what is over sooner says nothing of its roof
+SHORT = 10  # launches: threads start and stop, and memory answers, in about one; a shorter run says nothing of its roof
 WORTH = 1.02  # gains below this are noise
 LIKE = (0.85, 1.05)  # of the roof of another path: a rate in between looks like that path
 APART = 1.5  # between the roofs of two paths, so that a slow run on one is not taken for the other
@@ -209,7 +209,7 @@ def _elsewhere(m: Measurement, problem: Operator, machine: Machine, others: Sequ
 def advise(
     measured: Measurement, machine: Machine, peers: Iterable[Measurement] = (), others: Sequence[Machine] = ()
 ) -> tuple[Advice, ...]:
-    """Changes to what was measured on `machine`, by their gain, largest first; () where nothing was timed.
+    """Changes to the kernel measured on `machine`, by their gain, largest first; () where nothing was timed.
 
     More work in one launch; sizes that are multiples of 16, the path of its dtype and the kernel itself, where it is below 80 % of
     its roof; other variants and narrower dtypes; each of `others`. Gains below 2 % are left out.

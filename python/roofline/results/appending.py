@@ -144,7 +144,7 @@ def begun(path: str | os.PathLike[str]) -> Results:
         with locked(handle, shared=True):
             if os.fstat(handle).st_size > LONGEST_FIRST:
                 _end(handle, path)  # before all of it is read
-            found = Results.load(path)  # which says what is wrong in a line
+            found = Results.load(path)  # which names the line's error
             _end(handle, path)
             return found
     except OSError as error:

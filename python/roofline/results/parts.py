@@ -14,7 +14,7 @@ class Prediction(TypedDict, total=False):
     """From the brackets before. terms: seconds that each roof allows. parts: seconds of each level, kind of work, and launch,
     and what the kernel takes beyond (kernel, loops, start).
 
-    most_s: where the roof of a cache is not known, seconds if memory served what the cache does. notes: what was assumed.
+    most_s: where the roof of a cache is not known, seconds if memory served the cache's bytes. notes: assumptions.
     """
 
     time_s: Seconds

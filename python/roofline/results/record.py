@@ -1,4 +1,4 @@
-"""One problem timed on one device: what was measured is stored, every rate is derived."""
+"""One problem timed on one device: measured values are stored, every rate is derived."""
 
 from __future__ import annotations
 

@@ -18,6 +18,13 @@ from .record import Measurement
 DISTURBED = ("contended", "roof_moved")
 
 
+def _installed(library: str) -> Any:
+    try:
+        return importlib.import_module(library)
+    except ImportError as error:
+        raise Error(f"{library} is not installed: `pip install {library}`, or use to_records() or to_csv()") from error
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Results(Shown, Sequence[Measurement]):
     """Measurements in the order they were made. notes: what a reader of their file should know."""
@@ -98,21 +105,13 @@ class Results(Shown, Sequence[Measurement]):
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame of the records. Raises Error where pandas is not installed."""
-        try:
-            pandas = importlib.import_module("pandas")
-        except ImportError as error:
-            raise Error("pandas is not installed: `pip install pandas`, or use to_records() or to_csv()") from error
         columns, rows = self._rectangle()
-        return pandas.DataFrame(rows, columns=columns)
+        return _installed("pandas").DataFrame(rows, columns=columns)
 
     def to_polars(self) -> Any:
         """A polars DataFrame of the records. Raises Error where polars is not installed."""
-        try:
-            polars = importlib.import_module("polars")
-        except ImportError as error:
-            raise Error("polars is not installed: `pip install polars`, or use to_records() or to_csv()") from error
         columns, rows = self._rectangle()
-        return polars.DataFrame({name: [row[name] for row in rows] for name in columns}, strict=False)
+        return _installed("polars").DataFrame({name: [row[name] for row in rows] for name in columns}, strict=False)
 
     def _table(self) -> Parts:
         headers: Row = (

@@ -74,7 +74,7 @@ def ridge_batches(config: TransformerConfig, seqs: Sequence[int], machine: Machi
 
 
 def narrower(config: TransformerConfig, machine: Machine) -> Iterator[tuple[str, TransformerConfig]]:
-    """Weights and caches of fewer bits than the model's: (what is changed, the model with it)."""
+    """Weights and caches of fewer bits than the model's: (the change, the model with it)."""
     c = config
     bits = c.quantization.bits if c.quantization else 32.0 if c.weights == "fp32" else 16.0
     multiplies = any(ceiling.kind == "compute" and ceiling.dtype == "fp8_e4m3" for ceiling in machine.ceilings)

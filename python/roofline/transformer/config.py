@@ -179,7 +179,7 @@ class TransformerConfig(Shown, ByName):
         max_seq: what it was made for (0: not known).
 
     Raises:
-        Error: for what is missing, contradictory or absurd.
+        Error: for missing, contradictory or absurd fields.
     """
 
     name: str = "transformer"
@@ -374,7 +374,7 @@ class TransformerConfig(Shown, ByName):
         return self.kv_lora_rank + self.rope_head_dim if self.mla else 2 * self.kv_heads * self.head_dim
 
     def replace(self, **changes: Any) -> TransformerConfig:
-        """A changed configuration. What was as another field (kv_heads, activations, kv) stays so unless it is given.
+        """A changed configuration. A field that followed another (kv_heads, activations, kv) follows it still unless it is given.
 
         weights: also a narrower dtype, which is that of `Quantization(weights=...)`, scales and all, and leaves all else.
         quantization: also a name of SCHEMES.
@@ -416,7 +416,7 @@ class TransformerConfig(Shown, ByName):
         return printable(f"TransformerConfig({self.name!r}: {size}, {self._dtypes()})")
 
     def _table(self) -> Parts:
-        from .parameters import active_parameters, total_parameters  # which count what is described here
+        from .parameters import active_parameters, total_parameters  # which count this configuration's weights
 
         active = f", {fmt_si(active_parameters(self), '')} of them for each token" if self.experts else ""
         rows: list[Row] = [

@@ -140,7 +140,7 @@ def _ffn(config: TransformerConfig, tokens: int, d_ff: int, whose: str, fused: b
 def _mixture(config: TransformerConfig, r: Ranks, tokens: int, fused: bool) -> Iterator[Call]:
     """Router, experts and shared experts of one layer.
 
-    Each of tp ranks holds its part of every expert. Of ep ranks each sends its tokens to the ranks of their experts and gets the
+    Each of tp ranks holds its part of every expert. Each of ep ranks sends its tokens to the ranks of their experts and gets the
     results back: one row for each rank that a token goes to.
     """
     c = config

@@ -141,7 +141,7 @@ def notes_on(config: TransformerConfig, phase: Phase, machine: Machine, options:
 
 
 def priced(config: TransformerConfig, phase: Phase, machine: Machine, options: Options) -> tuple[tuple[Part, ...], tuple[str, ...]]:
-    """The parts of a phase, and what is counted. Raises Error as `predict_model`."""
+    """The parts of a phase, and the contents counted. Raises Error as `predict_model`."""
     _check(options)
     on = linked(machine, options.link_bytes_per_s)
     calls = calls_of(config, phase, tp=options.tp, ep=options.ep, lm_head=options.lm_head, fused=options.fused)

@@ -24,7 +24,7 @@ DEFINITIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """What was assumed. kind: its subject ("launch", "length", "speculation", "experts", "ranks", "link", "roof"). machine: whose
+    """An assumption. kind: its subject ("launch", "length", "speculation", "experts", "ranks", "link", "roof"). machine: whose
     assumption it is, where others need none.
     """
 
@@ -45,8 +45,8 @@ class ModelPrediction(Expected):
         realistic_s: the time where software reaches what is usual, see `predicting.realistic`; None where that is not asked or
             time_s is it.
         ceilings: labels of those that were used, unverified ones marked.
-        counted: what is in it, in plain English.
-        assumed: what was.
+        counted: its contents, in plain English.
+        assumed: the assumptions.
     """
 
     config: TransformerConfig
@@ -62,7 +62,7 @@ class ModelPrediction(Expected):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was assumed, as text."""
+        """The assumptions, as text."""
         return tuple(map(str, self.assumed))
 
     # -- totals -----------------------------------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ class ModelPrediction(Expected):
         return self.to_dict()
 
     def remarks(self) -> list[str]:
-        """How its rates are defined, what is counted, and what was assumed."""
+        """The definitions of its rates, the contents counted, and the assumptions."""
         defined = [f"{name}: {text}." for name, text in DEFINITIONS.items() if name in self._times()]
         return [*defined, *self.counted, *(f"note: {note}" for note in self.notes)]
 

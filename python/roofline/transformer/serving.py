@@ -156,7 +156,7 @@ class ServingPrediction(Expected):
         }
 
     def table(self) -> tuple[Row, list[Row]]:
-        """Quantities, at best and where software reaches what is usual."""
+        """Quantities, at best and at the usual efficiency of software."""
         own = {name: value for name, value in self.quantities().items() if value and not name.endswith(USUALLY)}
         if self.realistic is None:
             return ("", "value"), list(own.items())
@@ -177,7 +177,7 @@ class ServingPrediction(Expected):
         }  # fmt: skip
 
     def remarks(self) -> list[str]:
-        """How its quantities are defined, what is counted, and what was assumed."""
+        """The definitions of its quantities, the contents counted, and the assumptions."""
         assumed = "Assumed: requests in flight never run short, and prompts are prefilled one at a time while decoding waits."
         return [
             *(f"{name}: {text}." for name, text in DEFINITIONS.items()),

@@ -26,7 +26,7 @@ Comparable = Machine | Results | Sequence[Measurement] | str | os.PathLike[str]
 def comparison(a: Comparable, b: Comparable, *, what: str = "all", **look: Unpack[Look]) -> Panels:
     """B over A of every ceiling and point that both have, with 95 % intervals; the vertical is no change.
 
-    Against a datasheet it is what was measured over what is stated.
+    Against a datasheet it is the measured value over the stated one.
 
     Args:
         a: a machine, measurements, a machine file, a results.jsonl, a report's folder, or the name of a datasheet.

@@ -65,7 +65,7 @@ def decode_heatmap(
 ) -> Panels:  # fmt: skip
     """A decode step over batch and context length. The border is where its intensity crosses the ridge point.
 
-    What does not fit in memory is hatched. Of more than 200 cells the numbers are in the table alone.
+    Cells that do not fit in memory are hatched. With more than 200 cells only the table has the numbers.
 
     Args:
         machine: one.

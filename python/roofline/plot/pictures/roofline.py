@@ -52,7 +52,7 @@ def _ranked(machine: Machine, measurements: Sequence[Measurement], dtype: str | 
         for c in own.ceilings:
             if c.kind == "compute" and dtype in (None, c.dtype):
                 groups.setdefault((c.dtype, c.unit, c.isa), []).append(c)
-        # Of equal ceilings: most threads, then ok, then the highest.
+        # Among equal ceilings: most threads, then ok, then the highest.
         strongest = [max(each, key=lambda c: (c.threads, c.status == "ok", c.value)) for each in groups.values()]
         for c in sorted(strongest, key=lambda c: -c.value):
             best = max(o.value for o in strongest if (o.dtype, o.unit) == (c.dtype, c.unit))

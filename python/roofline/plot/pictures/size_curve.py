@@ -1,4 +1,4 @@
-"""Bandwidth over working-set size: what was measured, the plateaus found in it, and where the caches are said to end."""
+"""Bandwidth over working-set size: measured points, the plateaus found in them, and the reported sizes of the caches."""
 
 from __future__ import annotations
 
