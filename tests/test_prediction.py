@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from example import ceilings, gemm, machine
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roofline.ceilings.standard import FRESH_S, Surroundings
 from roofline.errors import Error
 from roofline.kernel_costs import KernelCosts, _not_negative, kernel_costs, unevenness
 from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, KernelTime, Machine
@@ -688,3 +690,17 @@ def test_a_kernel_faster_than_its_parts_shortens_them() -> None:
     assert charged.time_s < 0.7 * bare.time_s
     assert sum(charged.parts.values()) >= charged.time_s > charged.parts["launch"]
     assert "kernel" not in {name for name, seconds in charged.parts.items() if seconds}
+
+
+def test_roofs_around_standard_problems_are_measured_again_when_they_age_or_launches_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, measured = [0.0], []
+    monkeypatch.setattr("roofline.ceilings.standard.time.monotonic", lambda: now[0])
+    probe: Any = SimpleNamespace(sampled=lambda device, policy: measured.append(now[0]) or {"samples_s": [1.0]}, rates=list)
+    nothing: Any = None
+    around = Surroundings(nothing, nothing)
+    for at_s, launch_s in ((0, 0.4e-6), (1, 0.5e-6), (2, 0.1e-6), (3, 0.1e-6), (4, 0.4e-6), (5, 0.4e-6), (20, 0.4e-6)):
+        now[0] = at_s
+        assert around._rates(probe, FRESH_S, launch_s) == [1.0]
+    now[0] = 20.1
+    around._rates(probe, 0.0, 0.4e-6)  # a problem of reports
+    assert measured == [0, 2, 4, 20, 20.1]

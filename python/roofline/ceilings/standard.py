@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import Error
 from ..machine import KernelTime, Machine
@@ -26,18 +26,27 @@ BRIEF = Policy(warmup_min_s=0.001, warmup_max_s=0.002, batch_s=5e-4, min_samples
 ROOF = Policy(warmup_min_s=0.005, warmup_max_s=0.01, batch_s=2e-3, min_samples=5, min_s=0.012, max_s=0.04, tries=1)
 # Where the host moves a guest's cores apart and together, launches take one time or another from one problem to the next.
 LAUNCH = Policy(warmup_min_s=0.0, warmup_max_s=0.0, batch_s=2e-4, min_samples=3, min_s=0.0, max_s=0.001, tries=1)
-# Another roof measured longer ago is measured again: memory has been seen to double within minutes. Those around the few problems
-# of reports are always measured again: one wrong roof would move the costs of a kernel.
-FRESH_S = 4.0
+# Another roof is measured again when it is older, for memory has been seen to double within minutes, and when launches take this
+# many times as long or as short as then: two hardware threads of one core give half the arithmetic of two cores. Those around the
+# few problems of reports are always measured again: one wrong roof would move the costs of a kernel.
+FRESH_S, MOVED = 8.0, 2.0
 MOST_SAMPLES = 9  # that are kept of one, evenly among all
 
 
+class Seen(NamedTuple):
+    """A roof: when it was measured, how long a launch took then, and its rates."""
+
+    begun: float
+    launch_s: float
+    rates: list[float]
+
+
 class Surroundings:
-    """The roofs around standard problems, each measured when it is asked for and was not within FRESH_S, and for reports always."""
+    """The roofs around standard problems, measured when they are asked for and not fresh, for reports always."""
 
     def __init__(self, device: Device, machine: Machine) -> None:
         self.device, self.machine = device, machine
-        self._seen: dict[int, tuple[float, list[float]]] = {}  # by the probe, which the device keeps
+        self._seen: dict[int, Seen] = {}  # by the probe, which the device keeps
 
     def around(self, problem: Operator, level: str, timed: Callable[[], Any]) -> tuple[Roofs, Any]:
         """The roofs of `problem`, launches before and after `timed`, and what that returns."""
@@ -45,19 +54,21 @@ class Surroundings:
             self.device, mix=problem.mix, arithmetic=problem.compute()[0], level=level, flops=problem.total_flops(),
             machine=self.machine, products=bool(problem.products()),
         )  # fmt: skip
-        fresh_s = 0.0 if problem in NAMES else FRESH_S
-        rates = {probe.kind: self._rates(probe, fresh_s) for probe in probes if probe.kind != "latency"}
         launch = next(probe for probe in probes if probe.kind == "latency")
         before = launch.sampled(self.device, LAUNCH)["samples_s"]
+        fresh_s = 0.0 if problem in NAMES else FRESH_S
+        rates = {probe.kind: self._rates(probe, fresh_s, min(before)) for probe in probes if probe.kind != "latency"}
         seen = timed()
         launches = [*before, *launch.sampled(self.device, LAUNCH)["samples_s"]]
         return roofs_seen({**rates, "latency": launch.rates(launches)}, level), seen
 
-    def _rates(self, probe: Ready, fresh_s: float) -> list[float]:
+    def _rates(self, probe: Ready, fresh_s: float, launch_s: float) -> list[float]:
         begun = time.monotonic()
-        if id(probe) not in self._seen or begun - self._seen[id(probe)][0] > fresh_s:
-            self._seen[id(probe)] = begun, probe.rates(probe.sampled(self.device, ROOF)["samples_s"])
-        return self._seen[id(probe)][1]
+        seen = self._seen.get(id(probe))
+        if seen is None or begun - seen.begun > fresh_s or not 1 / MOVED < launch_s / seen.launch_s < MOVED:
+            seen = Seen(begun, launch_s, probe.rates(probe.sampled(self.device, ROOF)["samples_s"]))
+            self._seen[id(probe)] = seen
+        return seen.rates
 
 
 def _given(problem: Operator) -> dict[str, Any]:
