@@ -692,7 +692,7 @@ def test_a_kernel_faster_than_its_parts_shortens_them() -> None:
     assert "kernel" not in {name for name, seconds in charged.parts.items() if seconds}
 
 
-def test_roofs_around_standard_problems_are_measured_again_when_they_age_or_launches_change(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_roofs_around_standard_problems_are_measured_again_when_old_or_launches_change(monkeypatch: pytest.MonkeyPatch) -> None:
     now, measured = [0.0], []
     monkeypatch.setattr("roofline.ceilings.standard.time.monotonic", lambda: now[0])
     probe: Any = SimpleNamespace(sampled=lambda device, policy: measured.append(now[0]) or {"samples_s": [1.0]}, rates=list)
