@@ -13,7 +13,7 @@ from example import ceilings, gemm, machine
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.ceilings.standard import FRESH_S, Surroundings
+from roofline.ceilings.standard import Surroundings
 from roofline.errors import Error
 from roofline.kernel_costs import KernelCosts, _not_negative, kernel_costs, unevenness
 from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, KernelTime, Machine
@@ -693,14 +693,22 @@ def test_a_kernel_faster_than_its_parts_shortens_them() -> None:
 
 
 def test_roofs_around_standard_problems_are_measured_again_when_old_or_launches_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, measured = [0.0], []
+    now, rate, measured = [0.0], [1.0], []
     monkeypatch.setattr("roofline.ceilings.standard.time.monotonic", lambda: now[0])
-    probe: Any = SimpleNamespace(sampled=lambda device, policy: measured.append(now[0]) or {"samples_s": [1.0]}, rates=list)
+    probe: Any = SimpleNamespace(sampled=lambda device, policy: measured.append(now[0]) or {"samples_s": [rate[0]]}, rates=list)
     nothing: Any = None
     around = Surroundings(nothing, nothing)
-    for at_s, launch_s in ((0, 0.4e-6), (1, 0.5e-6), (2, 0.1e-6), (3, 0.1e-6), (4, 0.4e-6), (5, 0.4e-6), (20, 0.4e-6)):
+
+    def ask(at_s: float, launch_s: float = 0.4e-6, always: bool = False) -> None:
         now[0] = at_s
-        assert around._rates(probe, FRESH_S, launch_s) == [1.0]
-    now[0] = 20.1
-    around._rates(probe, 0.0, 0.4e-6)  # a problem of reports
-    assert measured == [0, 2, 4, 20, 20.1]
+        assert around._rates(probe, launch_s, always) == [rate[0]]
+
+    for at_s, launch_s in ((0, 0.4e-6), (3.9, 0.5e-6), (5, 0.4e-6), (12.9, 0.4e-6), (13, 0.1e-6), (14, 0.4e-6)):
+        ask(at_s, launch_s)
+    assert measured == [0, 5, 13, 14]
+    ask(14.1, always=True)
+    rate[0] = 0.5
+    ask(31)  # is another now: holds 4 s
+    ask(34.9)
+    ask(35.1)
+    assert measured == [0, 5, 13, 14, 14.1, 31, 35.1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
+from statistics import median
 from typing import Any, NamedTuple
 
 from ..errors import Error
@@ -26,17 +27,21 @@ BRIEF = Policy(warmup_min_s=0.001, warmup_max_s=0.002, batch_s=5e-4, min_samples
 ROOF = Policy(warmup_min_s=0.005, warmup_max_s=0.01, batch_s=2e-3, min_samples=5, min_s=0.012, max_s=0.04, tries=1)
 # Where the host moves a guest's cores apart and together, launches take one time or another from one problem to the next.
 LAUNCH = Policy(warmup_min_s=0.0, warmup_max_s=0.0, batch_s=2e-4, min_samples=3, min_s=0.0, max_s=0.001, tries=1)
-# Another roof is measured again when it is older, for memory has been seen to double within minutes, and when launches take this
-# many times as long or as short as then: two hardware threads of one core give half the arithmetic of two cores. Those around the
-# few problems of reports are always measured again: one wrong roof would move the costs of a kernel.
-FRESH_S, MOVED = 8.0, 2.0
+# Another roof is measured again after so long: least, first and most. Memory has been seen to double within minutes, and arithmetic
+# to halve while other guests use the same cores. The time doubles where a roof is what it was, nearly, and else is a quarter.
+FRESH_S, NEARLY = (0.5, 4.0, 16.0), 0.05
+# It is measured again too when launches take this many times as long or as short as then: two hardware threads of one core give
+# half the arithmetic of two cores. Those around the few problems of reports always are: one wrong roof would move the costs of a
+# kernel.
+MOVED = 2.0
 MOST_SAMPLES = 9  # that are kept of one, evenly among all
 
 
 class Seen(NamedTuple):
-    """A roof: when it was measured, how long a launch took then, and its rates."""
+    """A roof: when it was measured, how long it holds from there, how long a launch took then, and its rates."""
 
     begun: float
+    holds_s: float
     launch_s: float
     rates: list[float]
 
@@ -56,19 +61,24 @@ class Surroundings:
         )  # fmt: skip
         launch = next(probe for probe in probes if probe.kind == "latency")
         before = launch.sampled(self.device, LAUNCH)["samples_s"]
-        fresh_s = 0.0 if problem in NAMES else FRESH_S
-        rates = {probe.kind: self._rates(probe, fresh_s, min(before)) for probe in probes if probe.kind != "latency"}
+        always = problem in NAMES
+        rates = {probe.kind: self._rates(probe, min(before), always) for probe in probes if probe.kind != "latency"}
         seen = timed()
         launches = [*before, *launch.sampled(self.device, LAUNCH)["samples_s"]]
         return roofs_seen({**rates, "latency": launch.rates(launches)}, level), seen
 
-    def _rates(self, probe: Ready, fresh_s: float, launch_s: float) -> list[float]:
+    def _rates(self, probe: Ready, launch_s: float, always: bool) -> list[float]:
         begun = time.monotonic()
         seen = self._seen.get(id(probe))
-        if seen is None or begun - seen.begun > fresh_s or not 1 / MOVED < launch_s / seen.launch_s < MOVED:
-            seen = Seen(begun, launch_s, probe.rates(probe.sampled(self.device, ROOF)["samples_s"]))
-            self._seen[id(probe)] = seen
-        return seen.rates
+        if seen is not None and not always and begun - seen.begun <= seen.holds_s and 1 / MOVED < launch_s / seen.launch_s < MOVED:
+            return seen.rates
+        rates = probe.rates(probe.sampled(self.device, ROOF)["samples_s"])
+        least_s, holds_s, most_s = FRESH_S
+        if seen is not None:
+            same = abs(median(rates) / median(seen.rates) - 1) < NEARLY
+            holds_s = min(2 * seen.holds_s, most_s) if same else max(seen.holds_s / 4, least_s)
+        self._seen[id(probe)] = Seen(begun, holds_s, launch_s, rates)
+        return rates
 
 
 def _given(problem: Operator) -> dict[str, Any]:
