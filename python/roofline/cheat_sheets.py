@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ._repr import Parts, Row, Shown, printable
+from ._repr import Parts, Row, Shown, json_form, printable
 from .errors import Error
 from .machine import Given, Machine, machine_of
 from .model import Crossing, Roofs, crossing, machine_roofs
@@ -74,8 +74,7 @@ class Line:
     helps: tuple[Help, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        stated = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "helps"}
-        return {**stated, "helps": [{"change": each.change, "gain": each.gain} for each in self.helps]}
+        return dict(json_form(self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
