@@ -22,7 +22,6 @@ MACHINES = ROOT / "docs" / "machines.md"
 MODELS = ROOT / "docs" / "models.md"
 GALLERY = ROOT / "docs" / "gallery.md"
 TABLE = ROOT / "docs" / "operators.md"
-PLOT_FUNCTIONS = ROOT / "docs" / "reference" / "plot.md"
 RECORDED = ROOT / "benchmarks" / "results"  # by benchmarks/record
 BACKENDS = {"cpu": "CPU", "cuda": "CUDA"}  # as declared, as shown
 
@@ -145,11 +144,6 @@ def pictures() -> str:
     return "\n".join(found).rstrip()
 
 
-def picture_functions() -> str:
-    """For mkdocstrings: a line each."""
-    return "\n" + "\n\n".join(f"::: roofline.plot.pictures.{name}.{name}" for name in PICTURES) + "\n"
-
-
 def advice() -> str:
     """What the command that the README shows prints."""
     command = ("predict", "Llama-3-8B", "--machine", "H100", "--batch", "8", "--seq-kv", "4k", "--advice", "--quiet")
@@ -165,7 +159,6 @@ PAGES = {
     MACHINES: {"machines": machines_table},
     MODELS: {"models": models_table},
     GALLERY: {"pictures": pictures},
-    PLOT_FUNCTIONS: {"pictures": picture_functions},
 }
 
 
