@@ -13,7 +13,7 @@ from .._repr import Parts, Row, Shown, json_form, printable, values_of
 from ..errors import Error
 from ..machine import RATE_UNITS, Machine, Summary, modes, summary, to_json
 from ..machine.facts import StatedConditions, StatedPlan, StatedProvenance
-from ..operators import OPERATORS
+from ..operators import OPERATORS, Operator
 from ..operators import from_dict as operator_from_dict
 from ..operators.scales import shown_fields
 from ..reading import SCHEMA_VERSION, Amount, Integer, Sample, Scalars, Seconds, Text, Whole, build
@@ -436,3 +436,11 @@ class Measurement(Shown):
         if self.prediction_error is not None:
             rows.append(("predicted", f"{fmt_si(self.prediction['time_s'], 's')} (error {fmt_percent(self.prediction_error)})"))
         return f"{self.operator} {self.variant}".strip(), ("", ""), rows, ()
+
+
+def problem_behind(m: Measurement) -> Operator | None:
+    """What was measured; None for a user's callable, which has no operator behind it."""
+    try:
+        return operator_from_dict(m.operator, m.problem)
+    except Error:
+        return None
