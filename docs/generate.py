@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the generated parts of README.md and docs: what operators declare, what claims say, a census, what machines measured.
+"""Writes the generated parts of README.md and docs: what operators declare, a census, what machines measured.
 
 Usage: python docs/generate.py [--check]
 With --check nothing is written. Needs no compiled module.
@@ -14,17 +14,14 @@ import dataclasses
 import io
 import sys
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
-CLAIMS = ROOT / "docs" / "claims.md"
 CENSUS = ROOT / "docs" / "census.md"
 MACHINES = ROOT / "docs" / "machines.md"
 MODELS = ROOT / "docs" / "models.md"
 GALLERY = ROOT / "docs" / "gallery.md"
 TABLE = ROOT / "docs" / "operators.md"
-PLOT_FUNCTIONS = ROOT / "docs" / "reference" / "plot.md"
 RECORDED = ROOT / "benchmarks" / "results"  # by benchmarks/record
 BACKENDS = {"cpu": "CPU", "cuda": "CUDA"}  # as declared, as shown
 
@@ -35,7 +32,6 @@ sys.path.insert(0, str(ROOT / "python"))
 
 from roofline._repr import github_table  # noqa: E402
 from roofline.census import census_of  # noqa: E402
-from roofline.claims import documents, list_claims  # noqa: E402
 from roofline.cli import main as main_of_cli  # noqa: E402
 from roofline.cli.plotting import GROUPS  # noqa: E402
 from roofline.machine import Machine  # noqa: E402
@@ -58,22 +54,6 @@ def operators_table() -> str:
             rows.append([name, summary, f"`{variant}`", *dtypes])
             name = summary = ""
     return github_table(["operator", "computes", "variant", *BACKENDS.values()], rows, str)
-
-
-def _value(gives: Any) -> str:
-    if isinstance(gives, list):
-        return ", ".join(map(_value, gives)) or "none"
-    return f"{gives:.4g}" if isinstance(gives, float) else str(gives)
-
-
-def claims_tables() -> str:
-    """A heading and a table for each text."""
-    found = []
-    for title, about in documents().items():
-        rows = [(c.claim, c.says, c.verdict, f"{c.why}.", f"`{c.call}`", _value(c.gives)) for c in list_claims(title)]
-        table = github_table(("claim", "says", "", "why", "call", "gives"), rows, str)
-        found.append(f"## {title}\n\n{about[0].upper()}{about[1:]}.\n\n{table}")
-    return "\n\n".join(found)
 
 
 def deepseek_census() -> str:
@@ -164,11 +144,6 @@ def pictures() -> str:
     return "\n".join(found).rstrip()
 
 
-def picture_functions() -> str:
-    """For mkdocstrings: a line each."""
-    return "\n" + "\n\n".join(f"::: roofline.plot.pictures.{name}.{name}" for name in PICTURES) + "\n"
-
-
 def advice() -> str:
     """What the command that the README shows prints."""
     command = ("predict", "Llama-3-8B", "--machine", "H100", "--batch", "8", "--seq-kv", "4k", "--advice", "--quiet")
@@ -180,12 +155,10 @@ def advice() -> str:
 PAGES = {
     README: {"advice": advice, "figures": first_figures},
     TABLE: {"operators": operators_table},
-    CLAIMS: {"claims": claims_tables},
     CENSUS: {"census": deepseek_census},
     MACHINES: {"machines": machines_table},
     MODELS: {"models": models_table},
     GALLERY: {"pictures": pictures},
-    PLOT_FUNCTIONS: {"pictures": picture_functions},
 }
 
 

@@ -1,4 +1,4 @@
-"""MkDocs hook: the site also has pages from outside docs/, and links to them work there as they do in the repository."""
+"""MkDocs hook: the site has pages from outside docs/ too, links that work as in the repository, and the docstrings of pictures."""
 
 import posixpath
 import re
@@ -11,6 +11,7 @@ from mkdocs.structure.files import File
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = ("CONTRIBUTING.md", "notebooks/*.ipynb", "benchmarks/results/*/*/*.md", "benchmarks/results/*/*/*.png")
+PICTURES = sorted(path.stem for path in (ROOT / "python" / "roofline" / "plot" / "pictures").glob("[a-z]*.py"))
 
 
 @event_priority(100)  # before plugins that look for notebooks
@@ -21,6 +22,7 @@ def on_files(files: Any, config: Any) -> None:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     source = Path(page.file.abs_src_path)
+    markdown = markdown.replace("<!-- pictures -->", "\n\n".join(f"::: roofline.plot.pictures.{name}.{name}" for name in PICTURES))
 
     def on_the_site(link: re.Match[str]) -> str:
         target = (source.parent / link[2]).resolve()

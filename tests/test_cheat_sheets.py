@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from shown import pretty
 
 from roofline import Error, Machine, cheat_sheet
 from roofline.cheat_sheets import ALL, ATTENTION, LINK, PRODUCTS, REST, CheatSheet
@@ -106,7 +107,7 @@ def test_memory() -> None:
     sheet = cheat_sheet(Machine.from_datasheet("H100 SXM"), preset("7B"))
     assert [sheet.line("decode", batch=batch).fits for batch in (1, 32, 128)] == [True, True, False]
     assert sheet.largest_batch is not None and 60 < sheet.largest_batch < 70
-    assert "does not fit" in repr_of(sheet)
+    assert "does not fit" in pretty(sheet)
     unknown = cheat_sheet(MACHINE, preset("7B"), batch=[1])
     assert (unknown.largest_batch, unknown.line("decode").fits) == (None, None)
     # At 64 sequences twice as many do not fit, so that is no help.
@@ -131,19 +132,8 @@ def test_experts_raise_the_ridge_batch() -> None:
     assert 8 * 200 < line.ridge_batch < 32 * 200
 
 
-def repr_of(shown: Any) -> str:
-    written: list[str] = []
-
-    class Printer:
-        def text(self, words: str) -> None:
-            written.append(words)
-
-    shown._repr_pretty_(Printer(), False)
-    return "".join(written)
-
-
 def test_how_it_shows_itself(sheet: CheatSheet) -> None:
-    text, html = repr_of(sheet), sheet._repr_html_()
+    text, html = pretty(sheet), sheet._repr_html_()
     for shown in (text, html):
         assert "7B on Example GPU" in shown
         assert "balance point: 200 FLOP/byte" in shown

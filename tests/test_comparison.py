@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from example import bandwidth, bracket
+from shown import pretty
 
 import roofline
 from roofline import compare
@@ -449,13 +450,7 @@ def test_records_and_reprs() -> None:
     assert "DRAM read" in shown and "only in A" in shown
     hostile = machine(read(), name="<script>")
     assert "<script>" not in compare(hostile, machine(read()))._repr_html_()
-
-    class Printer:
-        text = staticmethod(lambda text: lines.append(text))
-
-    lines: list[str] = []
-    found._repr_pretty_(Printer(), False)
-    assert "B / A" in lines[0]
+    assert "B / A" in pretty(found)
 
 
 def test_the_json_form_fits_its_schema(schema: Any, closed: Any) -> None:

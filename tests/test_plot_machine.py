@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from example import CACHES, around, bandwidth, fma
+from shown import data, lines, notes
 
 pytest.importorskip("matplotlib", reason="the plots need matplotlib")
 
 from matplotlib import pyplot as plt
-from matplotlib.axes import Axes
 
 from roofline import plot
 from roofline.errors import Error
@@ -118,18 +118,6 @@ def of(records: Records, element: str, label: str = "") -> Records:
 
 def at(records: Records, *keys: str) -> list[tuple[Any, ...]]:
     return [tuple(r[key] for key in keys) for r in records]
-
-
-def notes(records: Records) -> str:
-    return " ".join(" ".join(r["label"] for r in records if r["element"] == "note").split())
-
-
-def lines(ax: Axes, start: str) -> list[Any]:
-    return [line for line in ax.lines if str(line.get_gid() or "").startswith(start)]
-
-
-def data(line: Any) -> list[tuple[float, float]]:
-    return [(float(x), float(y)) for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)]
 
 
 WHERE = ("flops_per_byte", "flops_per_s")

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from example import bandwidth, fma, launch, measurement
+from shown import lines, notes
 
 pytest.importorskip("matplotlib", reason="the plots need matplotlib")
 
@@ -65,10 +66,6 @@ def several() -> list[Machine]:
 PHASES = [Prefill(seq_q=1024), Decode(batch=1), Decode(batch=128)]
 
 
-def lines(ax: Axes, start: str) -> list[Any]:
-    return [line for line in ax.lines if str(line.get_gid() or "").startswith(start)]
-
-
 def words(ax: Axes, start: str) -> list[str]:
     return [text.get_text() for text in ax.texts if str(text.get_gid() or "").startswith(start)]
 
@@ -79,10 +76,6 @@ def rows(records: list[dict[str, Any]], element: str = "row") -> dict[str, dict[
 
 def points(records: list[dict[str, Any]], label: str, x: str, y: str) -> dict[float, float]:
     return {r[x]: r[y] for r in records if r["element"] == "point" and r["label"] == label}
-
-
-def notes(records: list[dict[str, Any]]) -> str:
-    return " ".join(r["label"] for r in records if r["element"] == "note")
 
 
 # -- numbers that others worked out -------------------------------------------------------------------------------------------

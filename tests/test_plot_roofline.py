@@ -6,7 +6,9 @@ import dataclasses
 from typing import Any
 
 import pytest
+import shown
 from example import CACHES, around, bandwidth, bracket, fma, launch
+from shown import data, lines
 
 pytest.importorskip("matplotlib", reason="the plot needs matplotlib")
 
@@ -125,21 +127,13 @@ def named(ax: Axes, gid: str) -> Line2D:
     return found
 
 
-def all_named(ax: Axes, start: str) -> list[Line2D]:
-    return [line for line in ax.lines if str(line.get_gid() or "").startswith(start)]
-
-
 def words(ax: Axes, gid: str) -> list[str]:
     return [text.get_text() for text in ax.texts if text.get_gid() == gid]
 
 
-def data(line: Line2D) -> list[tuple[float, float]]:
-    return [(float(x), float(y)) for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)]
-
-
 def notes(*arguments: Any, **options: Any) -> str:
     """All of the picture's, in one line."""
-    return " ".join(" ".join(r["label"] for r in plot.roofline.data(*arguments, **options) if r["element"] == "note").split())
+    return shown.notes(plot.roofline.data(*arguments, **options))
 
 
 # -- axes and lines -------------------------------------------------------------------------------------------------------
@@ -157,7 +151,7 @@ def test_axes() -> None:
     (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
     # Everything drawn lies inside: intensities from 0.25 (the L1 ridge) to 512 (the largest attention), the roof of 220 GFLOP/s.
     assert left < 0.25 and right > 512 and high > 220e9
-    points = [data(line)[0] for line in all_named(ax, "dot ")]
+    points = [data(line)[0] for line in lines(ax, "dot ")]
     assert all(left < x < right and low < y < high for x, y in points)
     ax.figure.draw_without_rendering()
     ticks = [label.get_text() for label in ax.yaxis.get_ticklabels() if low <= label.get_position()[1] <= high]
@@ -230,7 +224,7 @@ def test_regions_split_at_the_ridge() -> None:
 def test_a_bimodal_ceiling_is_drawn_twice() -> None:
     moving = dataclasses.replace(memory("DRAM", "read", 1.0), samples=(101e9, 50e9) * 5)
     ax = plot.roofline(Machine(name="m", ceilings=(moving, compute("fp32", "avx2", 200e9))))
-    fast, slow = all_named(ax, "roof DRAM read 101 or 50")  # one label names both
+    fast, slow = lines(ax, "roof DRAM read 101 or 50")  # one label names both
     assert [y / x for x, y in data(fast)] == pytest.approx([101e9] * 2)
     assert [y / x for x, y in data(slow)] == pytest.approx([50e9] * 2)
     assert [t.get_text() for t in ax.texts if str(t.get_gid()).startswith("label DRAM read")] == ["DRAM read 101 or 50 GB/s"]
@@ -257,7 +251,7 @@ def test_ceilings_that_cannot_be_are_not_drawn() -> None:
     machine = zen()
     wrong = dataclasses.replace(compute("fp32", "x", 9e12), status="implausible")
     ax = plot.roofline(dataclasses.replace(machine, ceilings=(*machine.ceilings, wrong)))
-    assert not [line for line in all_named(ax, "roof ") if " x " in line.get_gid()]
+    assert not [line for line in lines(ax, "roof ") if " x " in line.get_gid()]
 
 
 # -- points ---------------------------------------------------------------------------------------------------------------
@@ -348,14 +342,14 @@ def test_other_states_are_listed() -> None:
     assert "roof moved" in notes(
         zen(), [decode(2, 1024, 0.9, status="roof_moved"), softmax(64, 0.5, status="contended")]
     ) and "contended" in notes(zen(), [decode(2, 1024, 0.9, status="roof_moved"), softmax(64, 0.5, status="contended")])
-    assert len(all_named(ax, "dot ")) == 2
+    assert len(lines(ax, "dot ")) == 2
 
 
 def test_what_was_not_timed_is_listed() -> None:
     gone = dataclasses.replace(softmax(64, 0.5), status="unsupported", reason="no kernel for fp16", samples_s=(), brackets=())
     ax = plot.roofline(zen(), [gone, matmul(64, 0.5)])
     assert "softmax tiled: unsupported (no kernel for fp16)" in notes(zen(), [gone, matmul(64, 0.5)])
-    assert len(all_named(ax, "dot ")) == 1
+    assert len(lines(ax, "dot ")) == 1
 
 
 def test_what_has_no_flops_is_listed() -> None:
@@ -364,23 +358,23 @@ def test_what_has_no_flops_is_listed() -> None:
     assert "stream plain: no FLOPs, so no place on logarithmic axes" in notes(zen(), [copy]) and "90 % of its bracket" in notes(
         zen(), [copy]
     )
-    assert all_named(ax, "dot ") == []
+    assert lines(ax, "dot ") == []
 
 
 def test_a_dtype_without_a_roof_gets_a_note_and_stays() -> None:
     ax = plot.roofline(zen(), [softmax(64, 0.5, dtype="bf16")])
     assert "bf16 has no compute roof here; its points are drawn" in notes(zen(), [softmax(64, 0.5, dtype="bf16")])
-    assert len(all_named(ax, "dot ")) == 1
+    assert len(lines(ax, "dot ")) == 1
 
 
 def test_one_dtype() -> None:
     ax = plot.roofline(zen(), twenty(), dtype="fp64")
-    assert [line.get_gid() for line in all_named(ax, "roof ") if "FLOP" in line.get_gid()] == ["roof fp64 avx2 110 GFLOP/s"]
-    assert len(all_named(ax, "dot ")) == 1
+    assert [line.get_gid() for line in lines(ax, "roof ") if "FLOP" in line.get_gid()] == ["roof fp64 avx2 110 GFLOP/s"]
+    assert len(lines(ax, "dot ")) == 1
     assert "19 measurements of other dtypes than fp64 are not shown" in notes(zen(), twenty(), dtype="fp64")
     ax = plot.roofline(zen(), dtype="int8")
     assert "no int8 compute roof was measured" in notes(zen(), dtype="int8")
-    assert all("GB/s" in line.get_gid() for line in all_named(ax, "roof "))
+    assert all("GB/s" in line.get_gid() for line in lines(ax, "roof "))
 
 
 def test_wide_spreads_get_error_bars() -> None:
@@ -397,10 +391,10 @@ def test_wide_spreads_get_error_bars() -> None:
 def test_sweeps_are_joined_in_order() -> None:
     swept = [decode(batch, 8192, share) for batch, share in ((4, 0.72), (1, 0.9), (16, 0.96))]
     ax = plot.roofline(zen(), [*swept, softmax(64, 0.5), softmax(128, 0.5)])
-    (joined,) = all_named(ax, "sweep ")
+    (joined,) = lines(ax, "sweep ")
     assert data(joined) == [data(named(ax, f"dot {index}"))[0] for index in (1, 2, 3)]
     two = [prefill(256, 0.4), prefill(512, 0.5), dataclasses.replace(prefill(1024, 0.6), threads=1)]
-    assert not all_named(plot.roofline(zen(), two), "sweep ")
+    assert not lines(plot.roofline(zen(), two), "sweep ")
 
 
 def test_the_data_match_the_picture() -> None:
@@ -412,9 +406,9 @@ def test_the_data_match_the_picture() -> None:
     def coordinates(*elements: str) -> list[tuple[float, float]]:
         return [(r["flops_per_byte"], r["flops_per_s"]) for r in records if r["element"] in elements]
 
-    assert coordinates("memory_roof", "compute_roof") == [end for line in all_named(ax, "roof ") for end in data(line)]
+    assert coordinates("memory_roof", "compute_roof") == [end for line in lines(ax, "roof ") for end in data(line)]
     assert coordinates("ridge") == data(named(ax, "ridges"))
-    assert coordinates("measurement") == [data(line)[0] for line in all_named(ax, "dot ")]
+    assert coordinates("measurement") == [data(line)[0] for line in lines(ax, "dot ")]
     ticks = [record["attainable_flops_per_s"] for record in records if record["element"] == "measurement"]
     assert ticks == [data(named(ax, f"tick {index}"))[0][1] for index in range(1, 21)]
     assert "attention split_kv" not in notes(zen(), twenty()), "by number, as in the picture"
@@ -456,13 +450,13 @@ def test_the_launch_is_a_third_roof() -> None:
 
 def test_a_datasheet_over_what_was_measured() -> None:
     ax = plot.roofline(zen(), datasheet="H100")
-    sheet = [line for line in all_named(ax, "roof ") if "(datasheet)" in str(line.get_gid())]
+    sheet = [line for line in lines(ax, "roof ") if "(datasheet)" in str(line.get_gid())]
     assert len(sheet) > 4 and all(line.is_dashed() for line in sheet) and all(line.get_linewidth() < 1 for line in sheet)
     assert not named(ax, "roof fp32 avx2 220 GFLOP/s").is_dashed()
 
 
 def test_other_ceilings_are_said_and_drawn_when_asked_for() -> None:
-    assert not all_named(plot.roofline(zen()), "roof fp32 scalar") and all_named(
+    assert not lines(plot.roofline(zen()), "roof fp32 scalar") and lines(
         plot.roofline(zen(), ceilings="all"), "roof fp32 scalar"
     )
     assert "fp32 scalar: 14.0 GFLOP/s, a ceiling that is not drawn" in notes(zen())

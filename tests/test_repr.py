@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from example import bandwidth, bracket, fma, launch
+from shown import pretty
 
 from roofline._repr import html_table, text_table
 from roofline._repr.text import width
@@ -20,16 +21,6 @@ from roofline.results import Measurement, Results
 from roofline.transformer import preset
 
 HOSTILE = "<script>alert('x')</script> & \"co\""
-
-
-class Printer:
-    """The part of IPython's pretty printer that objects use."""
-
-    def __init__(self) -> None:
-        self.written = ""
-
-    def text(self, words: str) -> None:
-        self.written += words
 
 
 def machine(name: str = "Example CPU") -> Machine:
@@ -80,13 +71,10 @@ def test_three_forms(thing: Any) -> None:
     line = repr(thing)
     assert line.startswith(type(thing).__name__ + "(")
     assert "\n" not in line and len(line) < 200
-    printer = Printer()
-    thing._repr_pretty_(printer, False)
-    assert printer.written.count("\n") >= 2 and not printer.written.startswith("\n")
-    assert all(text == text.rstrip() for text in printer.written.split("\n"))
-    printer = Printer()
-    thing._repr_pretty_(printer, True)
-    assert printer.written == f"{type(thing).__name__}(…)"
+    written = pretty(thing)
+    assert written.count("\n") >= 2 and not written.startswith("\n")
+    assert all(text == text.rstrip() for text in written.split("\n"))
+    assert pretty(thing, cycle=True) == f"{type(thing).__name__}(…)"
     ElementTree.fromstring(thing._repr_html_())  # well formed
 
 
@@ -123,10 +111,8 @@ def test_a_prediction_shows_its_terms() -> None:
     # plain stores only: 8 MB at 41 GB/s are 195.1 us
     assert found.roof_s == pytest.approx(195.122e-6, rel=1e-5)
     assert repr(found).startswith("Prediction(relu on Example CPU: 196 µs, DRAM-bound, ")
-    printer = Printer()
-    found._repr_pretty_(printer, False)
-    assert "no DRAM copy roof: DRAM read is used" in printer.written
-    assert "DRAM read 41.0 GB/s" in printer.written
+    assert "no DRAM copy roof: DRAM read is used" in pretty(found)
+    assert "DRAM read 41.0 GB/s" in pretty(found)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ._repr import Row, html_table, printable, text_table
+from ._repr import Parts, Row, Shown, json_form, printable
 from .errors import Error
 from .machine import Given, Machine, machine_of
 from .model import Crossing, Roofs, crossing, machine_roofs
@@ -74,12 +74,11 @@ class Line:
     helps: tuple[Help, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        stated = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "helps"}
-        return {**stated, "helps": [{"change": each.change, "gain": each.gain} for each in self.helps]}
+        return dict(json_form(self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class CheatSheet:
+class CheatSheet(Shown):
     """What `cheat_sheet` makes. roofs: those of the model's largest product. decode: the whole decode step's crossing of the ridge,
     linear: that of its linear layers alone. largest_batch: of the decode step, None where the machine's memory is not known.
     """
@@ -126,17 +125,11 @@ class CheatSheet:
         headers = ("work", "context", "bound", "time", "share", "tok/s", "FLOP/byte", "ridge", "above ridge from", "what helps")
         return headers, [_row(each) for each in self.lines]
 
-    def _shown(self) -> dict[str, Any]:
-        return {"title": f"Cheat sheet: {self.model} on {self.machine}", "notes": [*map(": ".join, self.summary()), *self.notes]}
+    def _table(self) -> Parts:
+        return f"Cheat sheet: {self.model} on {self.machine}", *self.table(), [*map(": ".join, self.summary()), *self.notes]
 
     def __repr__(self) -> str:
         return printable(f"CheatSheet({self.model!r}, {self.machine}, {len(self.lines)} rows)")
-
-    def _repr_html_(self) -> str:
-        return html_table(*self.table(), **self._shown())
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text("CheatSheet(…)" if cycle else text_table(*self.table(), **self._shown()))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form, see `cheat_sheet.schema.json`."""

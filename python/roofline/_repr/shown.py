@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .html import html_table
@@ -26,6 +27,21 @@ class Shown:
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         title, headers, rows, notes = self._table()
         printer.text(f"{type(self).__name__}(…)" if cycle else text_table(headers, rows, title=title, notes=notes))
+
+
+def json_form(value: Any) -> Any:
+    """A dataclass as its fields, by name; sequences as lists, mappings as dicts, records in them by their own `to_dict`."""
+    if dataclasses.is_dataclass(value):
+        return {f.name: _part(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {name: _part(item) for name, item in value.items()}
+    return [_part(item) for item in value] if isinstance(value, (tuple, list)) else value
+
+
+def _part(value: Any) -> Any:
+    if isinstance(value, (float, int, str)):  # results have thousands of samples
+        return value
+    return value.to_dict() if hasattr(value, "to_dict") else json_form(value)
 
 
 def values_of(record: object, names: str) -> dict[str, Any]:

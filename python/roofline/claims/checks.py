@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from .._repr import Row, html_table, text_table
+from .._repr import Parts, Row, Shown, text_table
 from ..errors import Error
 from ..units import fmt_number, fmt_percent, fmt_si, within
 
@@ -53,7 +53,7 @@ class Check:
         return Checks([self])._repr_html_()
 
 
-class Checks(tuple[Check, ...]):
+class Checks(Shown, tuple[Check, ...]):
     """Several checks, which show themselves as one table. They add up: `first + second` is a table of both."""
 
     __slots__ = ()
@@ -87,14 +87,11 @@ class Checks(tuple[Check, ...]):
         headers = ("verdict", "claim", "wanted", "found", *(["why"] if why else []))
         return headers, [(c.verdict, c.claim, c.wanted, c.shown, *([c.why] if why else [])) for c in self]
 
+    def _table(self) -> Parts:
+        return "", *self.table(), [self.summary()]
+
     def __repr__(self) -> str:
         return text_table(*self.table(), notes=[self.summary()])
-
-    def _repr_html_(self) -> str:
-        return html_table(*self.table(), notes=[self.summary()])
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text("Checks(…)" if cycle else repr(self))
 
     def summary(self) -> str:
         return f"{sum(each.passed for each in self)} of {len(self)} pass"

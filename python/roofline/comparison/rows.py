@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .._repr import Row, html_table, text_table
+from .._repr import Row, html_table, json_form, text_table
 from ..machine import TOLERANCE, UNVERIFIED, fmt_modes
 from ..reading import SCHEMA_VERSION
 from ..units import MISSING, fmt_number, fmt_percent, fmt_si
@@ -73,11 +72,9 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form; see schemas/comparison.schema.json."""
-        stated = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        lists = {name: list(stated[name]) for name in ("only_a", "only_b", "notes")}
-        rows = [{**dataclasses.asdict(row), "notes": list(row.notes), "of_points": dict(row.of_points)} for row in self.rows]
+        stated = json_form(self)
         top = {"schema_version": SCHEMA_VERSION, "mode": stated.pop("kind"), "kind": "comparison"}
-        return {**top, **stated, **lists, "rows": rows, "footer": list(self.footer)}
+        return {**top, **stated, "footer": list(self.footer)}
 
     def table(self) -> tuple[Row, list[Row]]:
         """Headers and rows of text cells; the notes of rows stand in `row_notes`."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from .._repr import json_form, values_of
 from ..machine import summary
 from .rules import Cpu
 
@@ -35,6 +35,9 @@ class Cure:
     @property
     def works(self) -> bool:
         return (self.gain or 0.0) >= GAINED or (not self.before_samples_s and bool(self.after_samples_s))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**json_form(self), **values_of(self, "gain works")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,11 +82,6 @@ class Run:
         return [self.flops / s for s in samples_s]
 
     def to_dict(self) -> dict[str, Any]:
-        made = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "cure"}
-        cure = None
-        if self.cure is not None:
-            cure = {f.name: getattr(self.cure, f.name) for f in dataclasses.fields(self.cure)}
-            cure |= {"gain": self.cure.gain, "works": self.cure.works}
         rates = summary(self.rates(self.samples_s)) if self.samples_s else None
         derived = {
             "flops_per_s": rates.median if rates else None,
@@ -92,7 +90,7 @@ class Run:
             "share": self.share,
             "below": self.below,
         }
-        return {**made, "cure": cure, "derived": derived}
+        return {**json_form(self), "derived": derived}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +114,9 @@ class Report:
         return {
             "schema_version": SCHEMA_VERSION,
             "kind": "libraries",
-            "cpu": dataclasses.asdict(self.cpu),
+            "cpu": json_form(self.cpu),
             "below": BELOW,
-            "libraries": [dataclasses.asdict(library) for library in self.libraries],
+            "libraries": json_form(self.libraries),
             "runs": [run.to_dict() for run in self.runs],
             "provenance": dict(self.provenance),
         }

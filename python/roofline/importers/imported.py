@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .._repr import json_form
 from ..errors import Error
 from ..machine import MEMORIES, Ceiling, Machine
 from ..reading import LOG, SCHEMA_VERSION, read_bytes
@@ -55,14 +56,7 @@ class Imported:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form; see schemas/import.schema.json."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "kind": "import",
-            "tool": self.tool,
-            "measurements": [m.to_dict() for m in self.measurements],
-            "machine": self.machine.to_dict() if self.machine else None,
-            "notes": list(self.notes),
-        }
+        return {"schema_version": SCHEMA_VERSION, "kind": "import", **json_form(self)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from .._repr import Parts, Row, Shown, printable
+from .._repr import Parts, Row, Shown, json_form, printable, values_of
 from ..dtypes import dtype as known_dtype
 from ..errors import Error
 from ..operators.base import MIXES
@@ -225,14 +225,4 @@ class Ceiling(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form; `kind`, `label`, `value`, `summary` and `modes` are for readers and ignored when read back."""
-        stated = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        stated |= {name: dict(stated[name]) for name in ("params", "problem", "plan", "conditions")}
-        stated["samples"] = list(self.samples)
-        return {
-            **stated,
-            "kind": self.kind,
-            "label": self.label,
-            "value": self.value,
-            "summary": dataclasses.asdict(self.summary),
-            "modes": [dataclasses.asdict(mode) for mode in self.modes],
-        }
+        return {**json_form(self), **json_form(values_of(self, "kind label value summary modes"))}

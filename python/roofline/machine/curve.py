@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from .._repr import json_form
 from ..errors import Error
 from ..operators.base import MIXES
 from ..probes import CACHES, memory_level
@@ -200,9 +201,7 @@ class SizeCurve:
 
     def to_dict(self, facts: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """JSON form; `plateaus` is for readers and ignored when read back."""
-        stated = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        points = [{"size_bytes": p.size_bytes, "samples": list(p.samples), "problem": dict(p.problem)} for p in self.points]
-        return {**stated, "points": points, "plateaus": [dataclasses.asdict(plateau) for plateau in self.plateaus(facts)]}
+        return {**json_form(self), "plateaus": json_form(self.plateaus(facts))}
 
 
 # -- finding plateaus ---------------------------------------------------------------------------------------------------------

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar
 
+from .._repr import json_form, values_of
 from ..dtypes import dtype as known_dtype
 from ..errors import Error
 from ..operators.base import MIXES
@@ -203,21 +203,5 @@ class EmpiricalRoofline:
             fitted = self.fit.to_dict()
         except Error:
             fitted = None
-        stated = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        return {
-            **stated,
-            "points": [
-                {
-                    **{f.name: getattr(p, f.name) for f in dataclasses.fields(p)},
-                    "samples": list(p.samples),
-                    "problem": dict(p.problem),
-                }
-                for p in self.points
-            ],
-            "burst": list(self.burst),
-            "sustained": [dataclasses.asdict(sample) for sample in self.sustained],
-            "label": self.label,
-            "fit": fitted,
-            "burst_flops_per_s": self.burst_flops_per_s,
-            "sustained_flops_per_s": self.sustained_flops_per_s,
-        }
+        rates = values_of(self, "burst_flops_per_s sustained_flops_per_s")
+        return {**json_form(self), "label": self.label, "fit": fitted, **rates}

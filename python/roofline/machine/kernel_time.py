@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
+from .._repr import json_form
 from ..errors import Error
 from ..reading import Duration, Scalars, Seconds, Text, Whole, build
 
@@ -51,9 +52,7 @@ class KernelTime:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form; `tile` and `status` are left out at their defaults."""
-        stated = {f.name: getattr(self, f.name) for f in fields(self)}
-        stated |= {"problem": dict(self.problem), "samples_s": list(self.samples_s), "tile": list(self.tile)}
-        return {name: value for name, value in stated.items() if (name, value) not in (("tile", [1, 1]), ("status", "ok"))}
+        return {name: value for name, value in json_form(self).items() if (name, value) not in (("tile", [1, 1]), ("status", "ok"))}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], *, where: str = "kernel time") -> KernelTime:

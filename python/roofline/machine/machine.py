@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from .._repr import Parts, Row, Shown, printable
+from .._repr import Parts, Row, Shown, json_form, printable
 from ..dtypes import DTYPES, dtype_name
 from ..errors import Error, require_type
 from ..operators.base import MIXES
@@ -226,16 +226,7 @@ class Machine(Shown):
     # -- files ------------------------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        stated = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        return {
-            **stated,
-            "facts": dict(self.facts),
-            "provenance": dict(self.provenance),
-            "ceilings": [c.to_dict() for c in self.ceilings],
-            "curves": [curve.to_dict(self.facts) for curve in self.curves],
-            "empirical": [e.to_dict() for e in self.empirical],
-            "kernels": [k.to_dict() for k in self.kernels],
-        }
+        return {**json_form(self), "curves": [curve.to_dict(self.facts) for curve in self.curves]}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], *, where: str = "machine") -> Machine:

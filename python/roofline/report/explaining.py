@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._repr import printable, text_table
-from ..errors import Error
 from ..machine import RATE_UNITS, Machine
 from ..model import gaps
-from ..operators import Operator, from_dict
+from ..operators import Operator
 from ..prediction import ROOF_WORDS
-from ..results import Measurement, advise
+from ..results import Measurement, advise, problem_behind
 from ..units import MISSING, fmt_bytes, fmt_interval, fmt_number, fmt_percent, fmt_si
 from .formulas import flops_formulas, tensor_bytes, tensor_formulas, traffic_formulas
 from .tables import Table, brief_problem, fmt_error, why_wrong
@@ -61,13 +60,6 @@ class Explanation:
             for s in self.sections
         ]
         return {"title": self.title, "measurement": self.measurement.to_dict(), "sections": sections}
-
-
-def _problem(m: Measurement) -> Operator | None:
-    try:
-        return from_dict(m.operator, m.problem)
-    except Error:  # a user's callable has no operator behind it
-        return None
 
 
 def _flops(m: Measurement, problem: Operator | None) -> Section:
@@ -222,7 +214,7 @@ def explain(measurement: Measurement, machine: Machine | None = None, peers: Ite
     peers: measurements beside it, for the gain of other variants. Works on saved measurements; measures nothing.
     """
     m = measurement
-    problem = _problem(m)
+    problem = problem_behind(m)
     title = f"{m.operator} {m.variant}: {brief_problem(m)}; {m.device}, {m.threads} threads, {m.cache_state}"
     sections = [_flops(m, problem), _bytes(m, problem)]
     if m.brackets:

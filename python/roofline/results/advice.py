@@ -9,12 +9,12 @@ from ..counts import ceil_div
 from ..dtypes import dtype as known_dtype
 from ..errors import Error
 from ..machine import Ceiling, Machine
-from ..operators import Operator, from_dict
+from ..operators import Operator
 from ..operators.scales import scales_name
 from ..prediction import Advice, Prediction, predict_problem
 from ..probes import ALIGNED
 from ..units import fmt_percent, fmt_si
-from .record import Measurement
+from .record import Measurement, problem_behind
 
 LOW = 0.8  # of its roof: below this the kernel is what stops a problem, above it the roof
 SHORT = 10  # launches: threads start and stop, and memory answers, in about one; a shorter run says nothing of its roof
@@ -22,13 +22,6 @@ WORTH = 1.02  # gains below this are noise
 LIKE = (0.85, 1.05)  # of the roof of another path: a rate in between looks like that path
 APART = 1.5  # between the roofs of two paths, so that a slow run on one is not taken for the other
 PADDED = ("rows", "columns", "inner", "head_dim", "d_model", "d_ff")  # fields that products are tiled along
-
-
-def _problem(m: Measurement) -> Operator | None:
-    try:
-        return from_dict(m.operator, m.problem)
-    except Error:  # a user's callable has no operator behind it
-        return None
 
 
 def _gain(m: Measurement, change: str, gain: float, detail: str, *, bound: str = "", at_most: bool = False) -> Advice:
@@ -187,7 +180,7 @@ def _narrower(m: Measurement, problem: Operator, machine: Machine) -> Iterator[A
 
 def faster_variant(m: Measurement, machine: Machine | None, peers: Iterable[Measurement] = ()) -> Advice | None:
     """The variant that is fastest for this problem here and faster than the one that ran, as measured (peers) or predicted."""
-    problem = _problem(m)
+    problem = problem_behind(m)
     if problem is None or m.time_s is None:
         return None
     settled = [p for p in peers if p.status == "ok"]
@@ -220,7 +213,7 @@ def advise(
     m = measured
     if m.time_s is None:
         return ()
-    problem = _problem(m)
+    problem = problem_behind(m)
     found = [*_launch(m), *_kernel(m, problem, machine)]
     if problem is not None:
         found += [*_variants(m, problem, machine, peers), *_narrower(m, problem, machine)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import statistics
 from collections.abc import Mapping, Sequence
@@ -10,11 +9,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from .._repr import Parts, Row, Shown, printable, values_of
+from .._repr import Parts, Row, Shown, json_form, printable, values_of
 from ..errors import Error
 from ..machine import RATE_UNITS, Machine, Summary, modes, summary, to_json
 from ..machine.facts import StatedConditions, StatedPlan, StatedProvenance
-from ..operators import OPERATORS
+from ..operators import OPERATORS, Operator
 from ..operators import from_dict as operator_from_dict
 from ..operators.scales import shown_fields
 from ..reading import SCHEMA_VERSION, Amount, Integer, Sample, Scalars, Seconds, Text, Whole, build
@@ -134,13 +133,7 @@ class Bracket:
         return rate if self.kind == "latency" else work[self.kind] / rate
 
     def to_dict(self) -> dict[str, Any]:
-        stated = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        lists = {
-            "before_samples": list(self.before_samples),
-            "after_samples": list(self.after_samples),
-            "problem": dict(self.problem),
-        }
-        return {**stated, **lists, "median_before": self.median_before, "median_after": self.median_after}
+        return {**json_form(self), **values_of(self, "median_before median_after")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -338,14 +331,7 @@ class Measurement(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form: one line of a results file. `key` and `derived` are for readers and ignored when read back."""
-        stated = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        for name, value in stated.items():
-            if isinstance(value, Mapping):
-                stated[name] = dict(value)
-        stated["samples_s"] = list(self.samples_s)
-        stated["steps"] = {name: list(values) for name, values in self.steps.items()}
-        stated["brackets"] = [bracket.to_dict() for bracket in self.brackets]
-        return {"schema_version": SCHEMA_VERSION, "key": self.key, **stated, "derived": self.derived()}
+        return {"schema_version": SCHEMA_VERSION, "key": self.key, **json_form(self), "derived": self.derived()}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], *, where: str = "measurement") -> Measurement:
@@ -450,3 +436,11 @@ class Measurement(Shown):
         if self.prediction_error is not None:
             rows.append(("predicted", f"{fmt_si(self.prediction['time_s'], 's')} (error {fmt_percent(self.prediction_error)})"))
         return f"{self.operator} {self.variant}".strip(), ("", ""), rows, ()
+
+
+def problem_behind(m: Measurement) -> Operator | None:
+    """What was measured; None for a user's callable, which has no operator behind it."""
+    try:
+        return operator_from_dict(m.operator, m.problem)
+    except Error:
+        return None
