@@ -7,41 +7,54 @@
 namespace roofline::cpu {
 namespace {
 
-using Key = std::int64_t;  // of a score and its expert: the larger key comes first
+// A score and its expert as one number: the larger comes first, and on a tie the lowest expert. The upper word is the score's,
+// which orders numbers of fp64 as it does those of fp32, beyond the denormal ones.
+using Key = double;
 
 constexpr std::int64_t kBlock = TopkPart::kBlock;
-constexpr Key kLeastKey = -0x7FFFFFFFFFFFFFFF - 1;
+constexpr Key kLeastKey = -__builtin_inf();
+constexpr std::int32_t kNormal = 0x00100000;
 
-// Integers in the order of numbers, -0 and 0 the same, and back.
-ROOFLINE_INLINE std::int32_t order_of(float number) {
-  std::int32_t bits;
-  __builtin_memcpy(&bits, &number, sizeof bits);
-  return bits < 0 ? -(bits & 0x7FFFFFFF) : bits;
+template <class To, class From>
+ROOFLINE_INLINE To bits_of(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  __builtin_memcpy(&to, &from, sizeof to);
+  return to;
 }
-ROOFLINE_INLINE float number_of(std::int32_t order) {
-  const std::uint32_t bits = order < 0 ? 0x80000000u | static_cast<std::uint32_t>(-order) : static_cast<std::uint32_t>(order);
-  float number;
-  __builtin_memcpy(&number, &bits, sizeof number);
-  return number;
+ROOFLINE_INLINE Key key_of(float score, std::int64_t expert) {
+  const std::int32_t upper = bits_of<std::int32_t>(score + 0.0f) + kNormal;  // -0 and 0 are the same
+  const std::uint32_t lower = static_cast<std::uint32_t>(~expert ^ (upper >> 31));
+  return bits_of<Key>(std::uint64_t{static_cast<std::uint32_t>(upper)} << 32 | lower);
 }
-
-// On a tie the lowest expert comes first.
-ROOFLINE_INLINE Key key_of(float score, std::int64_t expert) { return Key{order_of(score)} * (Key{1} << 32) - expert; }
-ROOFLINE_INLINE std::int64_t expert_of(Key key) { return -key & 0xFFFFFFFF; }
+ROOFLINE_INLINE std::int32_t expert_of(Key key) {
+  const std::int64_t bits = bits_of<std::int64_t>(key);
+  return static_cast<std::int32_t>(~(bits ^ (bits >> 63)));
+}
 // The least number above a key's score: later experts have to reach it. Above infinity it is a NaN, which none does.
-ROOFLINE_INLINE float above(Key key) { return number_of(static_cast<std::int32_t>((key + expert_of(key)) >> 32) + 1); }
+ROOFLINE_INLINE float above(Key key) {
+  const std::int32_t bits = static_cast<std::int32_t>(bits_of<std::int64_t>(key) >> 32) - kNormal;
+  return bits_of<float>(bits + (bits < 0 ? -1 : 1));
+}
 
 typedef Key Keys __attribute__((vector_size(kLanes == 1 ? 16 : sizeof(Vec))));
+typedef std::int64_t Places __attribute__((vector_size(sizeof(Keys))));
 constexpr int kRegisters = 64 / sizeof(Keys), kKeys = sizeof(Keys) / sizeof(Key);
+
+ROOFLINE_INLINE Vec larger(Vec a, Vec b) { return max(a, b); }
+ROOFLINE_INLINE Vec smaller(Vec a, Vec b) { return min(a, b); }
+ROOFLINE_INLINE Keys larger(Keys a, Keys b) { return a > b ? a : b; }
+ROOFLINE_INLINE Keys smaller(Keys a, Keys b) { return a > b ? b : a; }
 
 // The keys in order: each goes where as many stand before it as are larger. There are few, and no branch depends on them. Eight are
 // compared at once, and both have room for that.
 void put_in_order(Key* keys, std::int64_t count, Key* ordered) {
   for (int i = 0; i < 8; ++i) keys[count + i] = kLeastKey;
   for (std::int64_t first = 0; first < count; first += 8) {
-    Keys some[kRegisters], place[kRegisters];
+    Keys some[kRegisters];
+    Places place[kRegisters];
 #pragma GCC unroll 4
-    for (int r = 0; r < kRegisters; ++r) __builtin_memcpy(&some[r], keys + first + r * kKeys, sizeof(Keys)), place[r] = Keys{};
+    for (int r = 0; r < kRegisters; ++r) __builtin_memcpy(&some[r], keys + first + r * kKeys, sizeof(Keys)), place[r] = Places{};
     for (std::int64_t j = 0; j < count; ++j) {
       const Keys other = Keys{} + keys[j];
 #pragma GCC unroll 4
@@ -71,8 +84,8 @@ constexpr Network network() {
             all.first[n] = static_cast<std::uint8_t>(i + j), all.second[n++] = static_cast<std::uint8_t>(i + j + k);
   return all;
 }
-template <class X, class Larger, class Smaller>
-ROOFLINE_INLINE void sort(X (&x)[kSorted], Larger larger, Smaller smaller) {
+template <class X>
+ROOFLINE_INLINE void sort(X (&x)[kSorted]) {
   constexpr Network kNetwork = network();
 #pragma GCC unroll 64
   for (int e = 0; e < kExchanges; ++e) {
@@ -88,8 +101,7 @@ void put_in_order(Key (&keys)[kSorted][TopkPart::kTogether]) {
     Keys of_tokens[kSorted];
 #pragma GCC unroll 16
     for (int i = 0; i < kSorted; ++i) __builtin_memcpy(&of_tokens[i], &keys[i][t], sizeof(Keys));
-    sort(of_tokens, [](Keys a, Keys b) __attribute__((always_inline)) { return a > b ? a : b; },
-         [](Keys a, Keys b) __attribute__((always_inline)) { return a > b ? b : a; });
+    sort(of_tokens);
 #pragma GCC unroll 16
     for (int i = 0; i < kSorted; ++i) __builtin_memcpy(&keys[i][t], &of_tokens[i], sizeof(Keys));
   }
@@ -118,10 +130,6 @@ void bounds_of_few(const TopkPart& part, const float* const* scores, std::int64_
   float maxima[TopkPart::kTogether][kGroups];
   for (int t = 0; t < tokens; ++t) group_maxima<kGroups>(scores[t], padded, maxima[t]);
   for (int t = tokens; t < TopkPart::kTogether; ++t) __builtin_memcpy(maxima[t], maxima[0], sizeof maxima[t]);
-  const auto put_in_order = [](Vec (&x)[kSorted]) __attribute__((always_inline)) {
-    sort(x, [](Vec a, Vec b) __attribute__((always_inline)) { return max(a, b); },
-         [](Vec a, Vec b) __attribute__((always_inline)) { return min(a, b); });
-  };
   for (int t = 0; t < TopkPart::kTogether; t += kLanes) {
     Vec halves[2][kSorted];
     for (int h = 0; h < 2; ++h) {
@@ -134,11 +142,11 @@ void bounds_of_few(const TopkPart& part, const float* const* scores, std::int64_
 #pragma GCC unroll 16
         for (int i = 0; i < kLanes; ++i) halves[h][g + i] = square[i];
       }
-      put_in_order(halves[h]);
+      sort(halves[h]);
     }
 #pragma GCC unroll 16
     for (int i = 0; i < kSorted; ++i) halves[0][i] = max(halves[0][i], halves[1][kSorted - 1 - i]);  // the larger half of all
-    put_in_order(halves[0]);
+    sort(halves[0]);
     float in_order[kSorted][kLanes];
 #pragma GCC unroll 16
     for (int i = 0; i < kSorted; ++i) store(in_order[i], halves[0][i]);
@@ -163,7 +171,7 @@ float bound_of_many(const TopkPart& part, const float* scores, std::int64_t padd
 }
 
 void bounds_of(const TopkPart& part, const float* const* scores, std::int64_t padded, int tokens, float* bounds) {
-  const bool some = part.experts > 2 * part.chosen;  // else half of all would reach one
+  const bool some = part.experts > (kLanes < kSorted ? 0 : kSorted) && part.experts > 2 * part.chosen;  // else half would reach one
   if (some && part.chosen <= 12) return bounds_of_few(part, scores, padded, tokens, bounds);
   for (int t = 0; t < tokens; ++t) bounds[t] = some && part.chosen <= 48 ? bound_of_many(part, scores[t], padded) : -kInfinity;
 }
@@ -173,10 +181,15 @@ struct Found {
   float poison;  // NaN where a score is NaN, else 0
 };
 
+// Sums of squares are numbers, or infinite, unless a score is NaN.
+ROOFLINE_INLINE float poison_of(Vec squares) {
+  return bits_at_least(squares, zero()) == (1u << kLanes) - 1 ? 0 : __builtin_nanf("");
+}
+
 // The keys of the scores that reach the bound, the largest at least.
 Found collect(const TopkPart& part, const float* scores, std::int64_t padded, float bound, Key* candidates, Key* ordered) {
   const std::int64_t chosen = part.chosen, experts = part.experts, limit = part.room - 2 * kBlock;
-  Vec poison[2] = {zero(), zero()};
+  Vec squares[2] = {set1(1.0f), set1(1.0f)};
   std::int64_t count = 0;
   for (std::int64_t i = 0; i < padded; i += kBlock) {
     const Vec reach = set1(bound);
@@ -185,7 +198,7 @@ Found collect(const TopkPart& part, const float* scores, std::int64_t padded, fl
     for (int u = 0; u < kBlock / kLanes; ++u) {
       const Vec score = load(scores + i + u * kLanes);
       bits |= std::uint64_t{bits_at_least(score, reach)} << u * kLanes;
-      poison[u % 2] = fma(max(set1(-3e38f), score), zero(), poison[u % 2]);  // in this order a NaN stays one
+      squares[u % 2] = fma(score, score, squares[u % 2]);
     }
     if (const std::int64_t rest = experts - i; rest < kBlock) bits &= (std::uint64_t{1} << rest) - 1;
     while (bits) {  // four at once, those that are not there too: how many there are is hard to foresee
@@ -203,47 +216,55 @@ Found collect(const TopkPart& part, const float* scores, std::int64_t padded, fl
       bound = above(ordered[chosen - 1]);
     }
   }
-  return {count, reduce_add(add(poison[0], poison[1]))};
+  return {count, poison_of(add(squares[0], squares[1]))};
 }
 
-// As collect, where at most kSorted scores reach the bound; else no more than that is said. The keys are as many as kSorted. Every
-// vector takes the same time, so that of many experts, of which few are found, collect is faster.
+// As collect, of those tokens of which at most kSorted scores reach the bound; of the others their number alone. Every vector takes
+// the same time, so that of many experts, of which few are found, collect is faster. Calls next(token) before each.
 constexpr std::int64_t kFewExperts = 4 * kBlock;
-Found collect_few(const float* scores, std::int64_t padded, float bound, Key (&keys)[kSorted]) {
-#if defined(ROOFLINE_APPEND)
+template <class Next>
+ROOFLINE_INLINE void collect_few(const TopkPart& part, const float* const* scores, int tokens, const float* bounds, Next next,
+                                 Found* found, Key (&keys)[kSorted][TopkPart::kTogether]) {
+#if defined(ROOFLINE_STORE_THOSE)
   typedef std::int32_t Words __attribute__((vector_size(sizeof(Vec))));
-  const Vec reach = set1(bound);
-  Vec kept = zero(), experts = zero(), poison = zero();
-  Words expert = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  std::int64_t count = 0;
-  for (std::int64_t i = 0; i < padded; i += kBlock) {
-#pragma GCC unroll 64
-    for (int u = 0; u < kBlock / kLanes; ++u) {
-      const Vec score = load(scores + i + u * kLanes);
-      const std::uint32_t bits = bits_at_least(score, reach);
-      const std::int64_t at = least(count, kSorted);
-      kept = append(kept, at, bits, score), experts = append(experts, at, bits, __builtin_bit_cast(Vec, expert));
+  static_assert(kLanes == kSorted && kLanes == TopkPart::kTogether);
+  const Words each = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  float experts[kLanes][2 * kSorted];
+  Words counts = {}, rows = {};
+  for (int t = 0; t < tokens; ++t) {
+    next(t);
+    const Vec reach = set1(bounds[t]);
+    Vec squares = set1(1.0f);
+    Words expert = each;
+    std::int64_t count = 0;
+    for (std::int64_t i = 0; i < part.experts; i += kLanes) {
+      const Vec score = load(scores[t] + i);
+      std::uint32_t bits = bits_at_least(score, reach);
+      if (const std::int64_t rest = part.experts - i; rest < kLanes) bits &= (1u << rest) - 1;
+      store_those(experts[t] + least(count, kSorted), bits, bits_of<Vec>(expert));
       expert += kLanes;
       count += __builtin_popcount(bits);
-      poison = fma(max(set1(-3e38f), score), zero(), poison);  // in this order a NaN stays one
+      squares = fma(score, score, squares);
     }
+    found[t] = {count, poison_of(squares)};
+    counts[t] = static_cast<std::int32_t>(count);
+    rows[t] = static_cast<std::int32_t>(scores[t] - scores[0]);
   }
-  static_assert(kLanes == kSorted);
-#pragma GCC unroll 2
-  for (int i = 0; i < kSorted; i += kKeys) {  // as key_of
-    typedef std::int32_t Halves __attribute__((vector_size(sizeof(Keys) / 2)));
-    Halves bits, number;
-    __builtin_memcpy(&bits, reinterpret_cast<const float*>(&kept) + i, sizeof bits);
-    __builtin_memcpy(&number, reinterpret_cast<const float*>(&experts) + i, sizeof number);
-    const Halves order = bits < 0 ? -(bits & 0x7FFFFFFF) : bits;
-    const Keys all = __builtin_convertvector(order, Keys) * (Key{1} << 32) - __builtin_convertvector(number, Keys);
-    const Keys place = Keys{0, 1, 2, 3, 4, 5, 6, 7} + i, some = place < count ? all : Keys{} + kLeastKey;
-    __builtin_memcpy(keys + i, &some, sizeof some);
+  Vec expert[kLanes];  // of all tokens
+#pragma GCC unroll 16
+  for (int t = 0; t < kLanes; ++t) expert[t] = load(experts[t < tokens ? t : 0]);
+  transpose(expert);
+#pragma GCC unroll 16
+  for (int i = 0; i < kSorted; ++i) {  // as key_of
+    const Words there = i < counts, which = there ? bits_of<Words>(expert[i]) : 0;
+    const Vec score = gather(scores[0], bits_of<Vec>(rows + which));
+    const Words upper = bits_of<Words>(add(score, zero())) + kNormal, lower = ~which ^ (upper >> 31);
+    const Words least_upper = Words{} + (bits_of<std::int32_t>(-kInfinity) + kNormal);
+    store_pairs(keys[i], bits_of<Vec>(there ? lower : -1), bits_of<Vec>(there ? upper : least_upper));
   }
-  return {count, reduce_add(poison)};
 #else
-  (void)scores, (void)padded, (void)bound, (void)keys;
-  return {kSorted + 1, 0};
+  (void)part, (void)scores, (void)bounds, (void)next, (void)keys;
+  for (int t = 0; t < tokens; ++t) found[t].count = kSorted + 1;
 #endif
 }
 
@@ -330,21 +351,20 @@ ROOFLINE_INLINE void topk(const TopkPart& part) {
       scores[t] = score<T, Biased>(part, static_cast<const T*>(part.logits) + (first + t) * part.experts, padded,
                                    part.scores + t * padded, part.sigmoids + t * padded);
     bounds_of(part, scores, padded, tokens, bounds);
-    const bool few = chosen <= kSorted;
+    const bool few = chosen <= kSorted, all_few = few && padded <= kFewExperts;
+    const auto next = [&](int t) __attribute__((always_inline)) {
+      const T* const logits = static_cast<const T*>(part.logits) + least(part.tokens - 1, first + part.together + t) * part.experts;
+      for (std::int64_t i = 0; i < part.experts; i += kLine) __builtin_prefetch(logits + i);
+    };
+    if (all_few) collect_few(part, scores, tokens, bounds, next, found, sorted);
     for (int t = 0; t < tokens; ++t) {
-      const T* const next = static_cast<const T*>(part.logits) + least(part.tokens - 1, first + part.together + t) * part.experts;
-      for (std::int64_t i = 0; i < part.experts; i += kLine) __builtin_prefetch(next + i);
-      alignas(64) Key keys[kSorted];
-      const Key* some = keys;
-      found[t].count = kSorted + 1;
-      if (few && padded <= kFewExperts) found[t] = collect_few(scores[t], padded, bounds[t], keys);
-      if (found[t].count > kSorted) {
-        Key *const candidates = part.candidates + t * part.room, *const ordered = part.ordered + t * part.room;
-        found[t] = collect(part, scores[t], padded, bounds[t], candidates, ordered);
-        some = candidates;
-        for (std::int64_t i = found[t].count; i < kSorted; ++i) candidates[i] = kLeastKey;
-        if (!few || found[t].count > kSorted) put_in_order(candidates, found[t].count, ordered), some = ordered;
-      }
+      if (all_few && found[t].count <= kSorted) continue;
+      next(t);
+      Key *const candidates = part.candidates + t * part.room, *const ordered = part.ordered + t * part.room;
+      found[t] = collect(part, scores[t], padded, bounds[t], candidates, ordered);
+      const Key* some = candidates;
+      for (std::int64_t i = found[t].count; i < kSorted; ++i) candidates[i] = kLeastKey;
+      if (!few || found[t].count > kSorted) put_in_order(candidates, found[t].count, ordered), some = ordered;
       for (int i = 0; i < kSorted; ++i) sorted[i][t] = some[i];
     }
     if (few) put_in_order(sorted);
@@ -354,8 +374,8 @@ ROOFLINE_INLINE void topk(const TopkPart& part) {
       const float* const from = Biased ? part.sigmoids + t * padded : scores[t];
       std::int32_t* const numbers = part.numbers + (first + t) * chosen;
       for (std::int64_t i = 0; i < count; ++i) {
-        const std::int64_t expert = expert_of(few ? sorted[i][t] : ordered[i]);
-        numbers[i] = static_cast<std::int32_t>(expert);
+        const std::int32_t expert = expert_of(few ? sorted[i][t] : ordered[i]);
+        numbers[i] = expert;
         part.picked[i * TopkPart::kTogether + t] = from[expert];
       }
       for (std::int64_t i = count; i < chosen; ++i) numbers[i] = -1, part.picked[i * TopkPart::kTogether + t] = __builtin_nanf("");

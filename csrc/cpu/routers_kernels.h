@@ -20,8 +20,8 @@ struct TopkPart {
   float* scores;             // [together, experts up to whole blocks]
   float* sigmoids;           // [together, experts up to whole blocks]; where there is a bias
   float* picked;             // [chosen, kTogether]
-  std::int64_t* candidates;  // [together, room]
-  std::int64_t* ordered;     // [together, room]
+  double* candidates;        // [together, room]
+  double* ordered;           // [together, room]
   std::int64_t room;         // at least chosen + 3 kBlock; with more candidates than fit only the best are kept
   std::int64_t together;
   std::int64_t tokens;

@@ -80,7 +80,7 @@ Bound topk(const ops::Topk& problem, const char* op, const void* bias, bool of_a
   const std::int64_t experts = padded(problem.experts), chosen = padded(problem.experts_per_token);
   const std::int64_t room = 2 * chosen + 3 * TopkPart::kBlock;
   const std::int64_t row_bytes = experts * std::int64_t{sizeof(float)};
-  const std::int64_t token_bytes = 2 * row_bytes + 2 * room * std::int64_t{sizeof(std::int64_t)};
+  const std::int64_t token_bytes = 2 * row_bytes + 2 * room * std::int64_t{sizeof(double)};
   const std::int64_t picked_bytes = chosen * TopkPart::kTogether * std::int64_t{sizeof(float)};
   // What tokens keep between the steps stays in L1, with their logits.
   const std::int64_t together = std::clamp<std::int64_t>(device.caches().l1_bytes / (2 * row_bytes), 1, TopkPart::kTogether);
@@ -92,7 +92,7 @@ Bound topk(const ops::Topk& problem, const char* op, const void* bias, bool of_a
     part.bias = static_cast<const float*>(bias);
     part.weights = static_cast<float*>(problem.weights) + mine.first * problem.experts_per_token;
     part.numbers = static_cast<std::int32_t*>(problem.chosen) + mine.first * problem.experts_per_token;
-    part.candidates = reinterpret_cast<std::int64_t*>(static_cast<char*>(scratch.get()) + worker * scratch_bytes);
+    part.candidates = reinterpret_cast<double*>(static_cast<char*>(scratch.get()) + worker * scratch_bytes);
     part.ordered = part.candidates + together * room;
     part.scores = reinterpret_cast<float*>(part.ordered + together * room);
     part.sigmoids = part.scores + together * experts;

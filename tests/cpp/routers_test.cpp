@@ -44,7 +44,7 @@ class RoutersTest : public TableTest<RoutersKernels> {
     Guarded<float> weights(tokens * chosen, 1), picked(chosen * TopkPart::kTogether);
     Guarded<float> scores(together * whole(experts)), sigmoids(together * whole(experts));
     Guarded<std::int32_t> numbers(tokens * chosen, 3);
-    Guarded<std::int64_t> candidates(together * room), ordered(together * room);
+    Guarded<double> candidates(together * room), ordered(together * room);
     TopkPart part{};
     part.logits = logits.data(), part.bias = bias, part.weights = weights.data(), part.numbers = numbers.data();
     part.scores = scores.data(), part.sigmoids = sigmoids.data(), part.picked = picked.data();

@@ -33,6 +33,13 @@ union RooflineLanes {
     if (mask >> i & 1) p[i] = x.lane[i];
 }
 
+[[gnu::always_inline]] static inline simde__m512 roofline_i32gather_ps(simde__m512i which, const float* p) {
+  union { simde__m512i vector; int32_t lane[16]; } at = {which};
+  RooflineLanes x;
+  for (int i = 0; i < 16; ++i) x.lane[i] = p[at.lane[i]];
+  return x.vector;
+}
+
 [[gnu::always_inline]] static inline simde__m512i roofline_maskz_loadu_epi16(uint32_t mask, const void* p) {
   union { uint16_t lane[32]; simde__m512i vector; } x = {};
   for (int i = 0; i < 32; ++i)
@@ -58,15 +65,6 @@ union RooflineLanes {
   for (int width = 8; width > 0; width /= 2)
     for (int i = 0; i < width; ++i) x.lane[i] = x.lane[i] > x.lane[i + width] ? x.lane[i] : x.lane[i + width];
   return x.lane[0];
-}
-
-// The lowest lanes of a, in order, to those of the mask.
-[[gnu::always_inline]] static inline simde__m512 roofline_mask_expand_ps(simde__m512 other, unsigned mask, simde__m512 a) {
-  RooflineLanes x = {other};
-  const RooflineLanes from = {a};
-  for (int i = 0, next = 0; i < 16; ++i)
-    if (mask >> i & 1) x.lane[i] = from.lane[next++];
-  return x.vector;
 }
 
 // Two rounded products and two rounded sums; the instruction rounds once, and takes denormals for 0.
@@ -169,8 +167,6 @@ union RooflineParts {
   return y.vector;
 }
 
-#undef _mm512_mask_expand_ps
-#define _mm512_mask_expand_ps(other, mask, a) roofline_mask_expand_ps(other, mask, a)
 #undef _mm512_madd_epi16  // an alias with the arguments of a masked one
 #define _mm512_madd_epi16(a, b) simde_mm512_madd_epi16(a, b)
 #define __m512bh simde__m512
@@ -199,3 +195,4 @@ union RooflineParts {
 #define _mm512_scalef_ps(a, b) roofline_scalef_ps(a, b)
 #undef _mm512_shuffle_f32x4
 #define _mm512_shuffle_f32x4(a, b, order) simde_mm512_shuffle_f32x4(a, b, order)
+#define _mm512_i32gather_ps(which, p, scale) roofline_i32gather_ps(which, p)

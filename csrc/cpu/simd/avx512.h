@@ -112,10 +112,18 @@ ROOFLINE_INLINE Vec select_less(Vec a, Vec b, Vec x, Vec y) {
 ROOFLINE_INLINE bool any_greater(Vec a, Vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ) != 0; }
 // Bit i: whether lane i of a is at least that of b.
 ROOFLINE_INLINE std::uint32_t bits_at_least(Vec a, Vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }
-// The first `count` lanes of x, then those of y whose bit is set, and others.
-#define ROOFLINE_APPEND
-ROOFLINE_INLINE Vec append(Vec x, std::int64_t count, std::uint32_t bits, Vec y) {
-  return _mm512_mask_expand_ps(x, static_cast<__mmask16>(0xFFFFu << count), _mm512_maskz_compress_ps(static_cast<__mmask16>(bits), y));
+// p[0], p[1] .. = the lanes of x whose bit is set, and zeros up to kLanes.
+#define ROOFLINE_STORE_THOSE
+ROOFLINE_INLINE void store_those(float* p, std::uint32_t bits, Vec x) {
+  store(p, _mm512_maskz_compress_ps(static_cast<__mmask16>(bits), x));
+}
+// Lane i: p[lane i of `which`, a whole number].
+ROOFLINE_INLINE Vec gather(const float* p, Vec which) { return _mm512_i32gather_ps(_mm512_castps_si512(which), p, sizeof(float)); }
+// p[0], p[1], p[2] .. = low[0], high[0], low[1] ..
+ROOFLINE_INLINE void store_pairs(void* p, Vec low, Vec high) {
+  const __m512i first = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  _mm512_storeu_ps(p, _mm512_permutex2var_ps(low, first, high));
+  _mm512_storeu_ps(static_cast<Vec*>(p) + 1, _mm512_permutex2var_ps(low, _mm512_add_epi32(first, _mm512_set1_epi32(8)), high));
 }
 // Lane i: that of 32 numbers which the last five bits of lane i of `which` say.
 #define ROOFLINE_LOOK_UP
