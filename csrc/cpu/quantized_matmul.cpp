@@ -103,6 +103,17 @@ bool in_fixed_point(const QuantizedMatmul& problem, int tile_rows) {
 
 int which_of(const QuantizedMatmul& problem) { return problem.b_dtype == DType::int8 ? 0 : 1; }
 
+// Numbers of 4 bits with a header as long as four of their rows.
+int streams_of_few_bits(const QuantizedKernels& table, Device& device) {
+  return read_streams(device, "streams of few bits", table.width, table.width / 2, [&table](const GemmPart& plain) {
+    QuantizedPart part{};
+    static_cast<GemmPart&>(part) = plain;
+    part.inner = part.group = plain.inner - 4, part.groups = 1, part.scale = Stored::bf16;
+    part.sums = part.scales_of_a = static_cast<const float*>(plain.a);
+    table.few_fixed(part);
+  });
+}
+
 Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, Isa isa, const QuantizedKernels& kernels,
                     const GemmKernels& plain, const std::shared_ptr<void>& packed, Device& device) {
   const QuantizedKernels* const table = &kernels;
@@ -112,7 +123,7 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, Isa 
   const std::int64_t rows = problem.rows, columns = problem.columns, inner = problem.inner, strips = packing.strips;
 
   const bool fixed = in_fixed_point(problem, table->tile_rows), few = fixed || rows <= GemmKernels::kMostFewRows;
-  const int streams = few ? read_streams(device) : 1;
+  const int streams = few ? streams_of_few_bits(*table, device) : 1;
   const Blocks most = blocks_of(table->width, table->tile_rows, 1, device.caches());
   const std::int64_t row_parts = few ? 1 : parts_of(rows, most.rows);
   const std::int64_t wanted = parts_of(kPartsPerThread * device.threads(), row_parts);

@@ -86,20 +86,25 @@ std::int64_t inner_block_of(std::int64_t inner, std::int64_t most, std::int64_t 
 
 // One stream is fetched ahead by hardware too; some CPUs read faster at several places, and others at half the rate.
 int read_streams(Device& device) {
+  const GemmKernels* const table = choose<GemmKernels>(ROOFLINE_TABLES(gemm)).table;
+  return read_streams(device, "streams of few rows", table->width, table->width * 4, table->few[0]);
+}
+
+int read_streams(Device& device, const std::string& what, int width, std::int64_t row_bytes,
+                 const std::function<void(const GemmPart&)>& few) {
   constexpr std::int64_t kInner = 1024, kBytes = std::int64_t{32} << 20;
-  return 1 << device.quickest("streams of few rows", 4, [&device]() -> Device::Trial {
-    const GemmKernels* const table = choose<GemmKernels>(ROOFLINE_TABLES(gemm)).table;
-    const std::int64_t strip_bytes = kInner * table->width * 4, strips = kBytes / strip_bytes, columns = strips * table->width;
-    const std::int64_t own_floats = whole_pages(table->few_floats(1) * 4) / 4;
+  return 1 << device.quickest(what, 4, [=, &device]() -> Device::Trial {
+    const std::int64_t strip_bytes = kInner * row_bytes, strips = kBytes / strip_bytes, columns = strips * width;
+    const std::int64_t own_floats = whole_pages(GemmKernels::kMostStreams * width * 4) / 4;
     const auto b = workspace(device, kBytes);
     const auto rest = workspace(device, 4 * (kInner + columns + own_floats * device.threads()));
     return {{{b.get(), kBytes}}, [=, &device](int candidate) {
               auto* const a = static_cast<float*>(rest.get());
               device.pool().run([&](int worker) {
                 const Range own = share(strips, worker, device.threads(), 1);
-                table->few[0]({.a = a, .b = static_cast<const char*>(b.get()) + own.first * strip_bytes, .c = a + kInner + own.first * table->width,
-                               .workspace = a + kInner + columns + worker * own_floats, .rows = 1, .columns = own.size() * table->width,
-                               .c_stride = columns, .inner = kInner, .first = 0, .last = own.size(), .streams = 1 << candidate});
+                few({.a = a, .b = static_cast<const char*>(b.get()) + own.first * strip_bytes, .c = a + kInner + own.first * width,
+                     .workspace = a + kInner + columns + worker * own_floats, .rows = 1, .columns = own.size() * width,
+                     .c_stride = columns, .inner = kInner, .first = 0, .last = own.size(), .streams = 1 << candidate});
               });
             }};
   });

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "cpu/device.h"
 #include "cpu/gemm.h"
@@ -51,6 +52,9 @@ Choice<GemmKernels> choose_gemm(Stored type);
 
 // Address streams in which this CPU reads the b of few rows fastest: measured once for a device.
 int read_streams(Device& device);
+// The same of other kernels: `few` reads strips whose rows have row_bytes.
+int read_streams(Device& device, const std::string& what, int width, std::int64_t row_bytes,
+                 const std::function<void(const GemmPart&)>& few);
 
 // Words of a strip of b, and of a row of a, with so many numbers along inner.
 inline std::int64_t words_of(const GemmKernels& table, Stored type, std::int64_t inner) {
