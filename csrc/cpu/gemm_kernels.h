@@ -90,7 +90,7 @@ struct QuantizedKernels {
   int width, tile_rows;   // as those of GemmKernels
   std::int64_t chunk[2];           // rows of b for which `few` wants one sum of a
   void (*few[2])(const QuantizedPart&);
-  void (*few_fixed)(const QuantizedPart&);  // 4 bits, up to tile_rows rows, whose a are the pairs of `fix`
+  void (*few_fixed[2])(const QuantizedPart&);  // a are the pairs of `fix`, and b too lies in pairs of rows
   void (*block[2])(const QuantizedPart&);
   // n rows of a strip from k on, in fp32: [n, width].
   void (*widen[2])(const QuantizedPart&, const char* strip, std::int64_t k, std::int64_t n, float* wide);
@@ -98,7 +98,8 @@ struct QuantizedKernels {
   void (*add_up)(const float* a, float* sums, std::int64_t rows, std::int64_t inner, std::int64_t group, std::int64_t chunk);
   // a in 16 bits, rounded: pairs [rows, groups, (group + 3) / 4 * 2], filled up with 0, which times their scale in scales[rows, groups,
   // chunks] are a, and sums as those of add_up. What is not finite makes its sums NaN.
-  void (*fix)(const float* a, std::uint32_t* pairs, float* scales, float* sums, std::int64_t rows, std::int64_t inner, std::int64_t group);
+  void (*fix)(const float* a, std::uint32_t* pairs, float* scales, float* sums, std::int64_t rows, std::int64_t inner,
+              std::int64_t group, std::int64_t chunk);
 };
 
 ROOFLINE_DECLARE_TABLES(GemmKernels, gemm);

@@ -1,10 +1,10 @@
 // Products with weights of 8 and 4 bits in groups. Few rows take them apart in registers: the sum over a group of a times the numbers
 // as they are stored, n, is put right once for each group, scale sum(a (n - zero)) = scale sum(a n) - scale zero sum(a), where sum(a)
-// is the same for all columns. Of 4 bits what is in registers is 1 + n / 16, and the rest is part of the zero point; where a has 16
-// bits itself it is 8 + n, and a is rounded to 16-bit fixed point with a scale for each chunk of a group: two products in one
-// instruction, at an error of 2^-16 of the largest. For more rows a strip becomes fp32 as it is read from memory, or pairs of bf16 for
-// the kernels that multiply these.
-#include "cpu/gemm_tiles.h"
+// is the same for all columns. Of 4 bits what is in registers is 1 + n / 16, and the rest is part of the zero point. Where a has 16
+// bits itself it is rounded to 16-bit fixed point with a scale for each chunk of a group, and meets n, or 8 + n of 4 bits: two
+// products in one instruction, at an error of 2^-16 of the largest. For more rows a strip becomes fp32 as it is read from memory,
+// or pairs of bf16 for the kernels that multiply these.
+#include "cpu/gemm_strips.h"
 
 namespace roofline::cpu {
 namespace {
@@ -33,7 +33,11 @@ struct Nibbles {
   }
 };
 
-// The same numbers in pairs of rows, for a in pairs of 16 bits. Its rows are pairs.
+// The same numbers in pairs of rows, for a in pairs of 16 bits. Their rows are pairs.
+struct BytePairs : Int8Strip {
+  static constexpr float kUnit = 1, kOffset = 0;
+};
+
 struct NibblePairs {
   static constexpr bool kWide = false;
   static constexpr Index kRowBytes = 2 * kLanes;
@@ -48,6 +52,8 @@ struct NibblePairs {
 template <class B>
 constexpr Index kPartOfGroup = 1024 / B::kRowBytes;  // rows of b that `few` takes at a time
 template <>
+constexpr Index kPartOfGroup<BytePairs> = kPartOfGroup<Bytes>;
+template <>
 constexpr Index kPartOfGroup<NibblePairs> = kPartOfGroup<Nibbles>;
 
 ROOFLINE_INLINE Vec number(Stored stored, const char* p, Index at) {
@@ -59,7 +65,7 @@ ROOFLINE_INLINE Vec number(Stored stored, const char* p, Index at) {
 template <class Strip>
 struct Groups {
   using B = Strip;
-  static constexpr bool kPairs = std::is_same_v<B, NibblePairs>;
+  static constexpr bool kPairs = std::is_same_v<typename B::Sum, Integers>;
   static constexpr Index kRow = kPairs ? B::kRowBytes / 2 : B::kRowBytes;  // bytes of a row of b
 
   ROOFLINE_INLINE Index row(const QuantizedPart& part) { return kWidth * (part.scale == Stored::fp32 ? 4 : 2); }  // bytes of scales
@@ -186,16 +192,15 @@ void add_up(const float* a, float* sums, Index rows, Index inner, Index group, I
 }
 
 // Every chunk of a as 16-bit numbers times a scale. Adding 1.5 2^23 leaves a rounded number in the last bits of a float.
-void fix(const float* a, std::uint32_t* pairs, float* scales, float* sums, Index rows, Index inner, Index group) {
-  constexpr Index kChunk = kPartOfGroup<NibblePairs>;
+void fix(const float* a, std::uint32_t* pairs, float* scales, float* sums, Index rows, Index inner, Index group, Index chunk) {
   const Vec magic = set1(12582912.0f);
   const Index padded = (group + 3) / 4 * 4;
-  alignas(64) float all[kChunk + kLanes];
+  alignas(64) float all[kPartOfGroup<NibblePairs> + kLanes];
   for (Index row = 0; row < rows; ++row)
     for (Index first = 0; first < inner; first += group, pairs += padded / 2)
-      for (Index k = first; k < first + group; k += kChunk, ++scales, ++sums) {
+      for (Index k = first; k < first + group; k += chunk, ++scales, ++sums) {
         const float* const from = a + row * inner + k;
-        const Index n = least(least(kChunk, first + group - k), inner - k), room = least(kChunk, first + padded - k);
+        const Index n = least(least(chunk, first + group - k), inner - k), room = least(chunk, first + padded - k);
         Vec top = zero(), odd = zero(), sum = zero();  // odd: NaN where a number is not finite
         for (Index i = 0; i < n; i += kLanes) {
           const Vec x = get(from + i, static_cast<int>(least(kLanes, n - i)), zero());
@@ -226,7 +231,7 @@ extern const QuantizedKernels ROOFLINE_TABLE(quantized) = {
     kTileRows,
     {kPartOfGroup<Bytes>, kPartOfGroup<Nibbles>},
     {few<Groups<Bytes>>, few<Groups<Nibbles>>},
-    few<Groups<NibblePairs>>,
+    {few<Groups<BytePairs>>, few<Groups<NibblePairs>>},
     {block<Groups<Bytes>>, block<Groups<Nibbles>>},
     {widen<Groups<Bytes>>, widen<Groups<Nibbles>>},
     add_up,

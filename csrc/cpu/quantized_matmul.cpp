@@ -70,7 +70,8 @@ void pack_header(const QuantizedMatmul& problem, const Packing& packing, const G
   table.narrow[index(packing.scale)](zero, to + packing.header_bytes / 2, table.width);
 }
 
-void pack_strip(const QuantizedMatmul& problem, const Packing& packing, const GemmKernels& table, std::int64_t strip, char* to) {
+void pack_strip(const QuantizedMatmul& problem, const Packing& packing, const GemmKernels& table, bool fixed, std::int64_t strip,
+                char* to) {
   const std::int64_t width = table.width, lanes = width / 2, column = strip * width;
   for (std::int64_t group = 0; group < problem.groups; ++group, to += packing.group_bytes) {
     pack_header(problem, packing, table, strip, group, to);
@@ -82,7 +83,7 @@ void pack_strip(const QuantizedMatmul& problem, const Packing& packing, const Ge
         const int number = whole(problem.b, problem.b_dtype, k * problem.columns + column + j);
         const std::int64_t row = k - first;
         if (problem.b_dtype == DType::int8) {
-          numbers[row * width + j] = static_cast<char>(number);
+          numbers[fixed ? (row / 2 * width + j) * 2 + row % 2 : row * width + j] = static_cast<char>(number);
           continue;
         }
         std::uint32_t word;
@@ -94,11 +95,12 @@ void pack_strip(const QuantizedMatmul& problem, const Packing& packing, const Ge
   }
 }
 
-// Whether a becomes 16-bit fixed point: for weights of 4 bits and a of 16, up to two tiles of rows, beside whose sums what takes the
-// weights apart needs the registers of two rows. More rows are faster in strips of pairs, made once for all of them.
-bool in_fixed_point(const QuantizedMatmul& problem, int tile_rows) {
+// Whether a of 16 bits becomes 16-bit fixed point: up to two tiles of rows, beside whose sums what takes weights of 4 bits apart
+// needs the registers of two rows. More rows are faster in strips of pairs, made once for all of them. Not on NEON for 8 bits:
+// two products of pairs are four instructions there, and two of fp32.
+bool in_fixed_point(const QuantizedMatmul& problem, Isa isa, int tile_rows) {
   const std::int64_t most = std::max(tile_rows, 2 * (tile_rows - 2));
-  return problem.b_dtype == DType::int4 && problem.dtype != DType::fp32 && problem.rows <= most;
+  return problem.dtype != DType::fp32 && problem.rows <= most && (problem.b_dtype == DType::int4 || isa != Isa::neon);
 }
 
 int which_of(const QuantizedMatmul& problem) { return problem.b_dtype == DType::int8 ? 0 : 1; }
@@ -110,7 +112,7 @@ int streams_of_few_bits(const QuantizedKernels& table, Device& device) {
     static_cast<GemmPart&>(part) = plain;
     part.inner = part.group = plain.inner - 4, part.groups = 1, part.scale = Stored::bf16;
     part.sums = part.scales_of_a = static_cast<const float*>(plain.a);
-    table.few_fixed(part);
+    table.few_fixed[1](part);
   });
 }
 
@@ -122,7 +124,7 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, Isa 
   const int which = which_of(problem);
   const std::int64_t rows = problem.rows, columns = problem.columns, inner = problem.inner, strips = packing.strips;
 
-  const bool fixed = in_fixed_point(problem, table->tile_rows), few = fixed || rows <= GemmKernels::kMostFewRows;
+  const bool fixed = in_fixed_point(problem, isa, table->tile_rows), few = fixed || rows <= GemmKernels::kMostFewRows;
   const int streams = few ? streams_of_few_bits(*table, device) : 1;
   const Blocks most = blocks_of(table->width, table->tile_rows, 1, device.caches());
   const std::int64_t row_parts = few ? 1 : parts_of(rows, most.rows);
@@ -143,7 +145,7 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, Isa 
   const bool summed = fixed || rows <= table->tile_rows;
   const std::int64_t sums_of_a =
       summed ? product({rows, problem.groups, parts_of(problem.group, table->chunk[which]), 4}, "quantized_matmul: sums of a") : 0;
-  // Of 4 bits with a of 16: a in fixed point, with scales beside the sums.
+  // In fixed point: a in pairs, with scales beside the sums.
   const std::int64_t pairs = problem.groups * (parts_of(problem.group, 4) * 2);  // of a row
   const std::int64_t scales_of_a = fixed ? sums_of_a : 0, pair_bytes = fixed ? product({rows, pairs, 4}, "quantized_matmul: a in pairs") : 0;
   const std::int64_t workspace_bytes =
@@ -160,7 +162,8 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, Isa 
   bound.plan.set("row_block", row_block);
   bound.plan.set("column_block", std::min(columns, part_columns));
   bound.plan.set("inner_block", inner_block);
-  if (fixed) bound.plan.set("a_stored", "int16 with a scale for " + std::to_string(std::min<std::int64_t>(problem.group, table->chunk[1])) + " numbers");
+  const std::int64_t chunk = std::min<std::int64_t>(problem.group, table->chunk[which]);
+  if (fixed) bound.plan.set("a_stored", "int16 with a scale for " + std::to_string(chunk) + " numbers");
   if (few) bound.plan.set("streams", streams);
   bound.plan.set("threads", device.threads());
   bound.plan.set("workspace_bytes", Value(workspace_bytes));
@@ -176,7 +179,8 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, Isa 
         }
         const std::int64_t each = rows ? sums_of_a / 4 / rows : 0;
         if (fixed)
-          table->fix(from, fixed_a + own.first * pairs, scales + own.first * each, of_a + own.first * each, own.size(), inner, problem.group);
+          table->fix(from, fixed_a + own.first * pairs, scales + own.first * each, of_a + own.first * each, own.size(), inner,
+                     problem.group, table->chunk[which]);
         else if (summed)
           table->add_up(from, of_a + own.first * each, own.size(), inner, problem.group, table->chunk[which]);
       });
@@ -200,7 +204,7 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, Isa 
       part.streams = streams;
       part.group = problem.group, part.groups = problem.groups, part.scale = packing.scale, part.zeros = problem.zero != nullptr;
       part.sums = of_a, part.scales_of_a = scales;
-      (fixed ? table->few_fixed : (few ? table->few : table->block)[which])(part);
+      (fixed ? table->few_fixed : few ? table->few : table->block)[which](part);
       for (std::int64_t row = 0; rounded && row < own.size(); ++row)
         plain->narrow[index(c_type)](part.c + row * n, c + ((own.first + row) * columns + column) * 2, n);
     });
@@ -252,14 +256,15 @@ Bound tiled(const QuantizedMatmul& problem, Device& device) {
   const Packing packing = packing_of(problem, table->width);
   const std::int64_t packed_bytes = product({packing.strips, packing.strip_bytes}, "quantized_matmul: packed b");
   const std::shared_ptr<void> packed = workspace(device, static_cast<std::size_t>(packed_bytes));
+  const bool fixed = in_fixed_point(problem, isa, table->tile_rows);
   const auto begin = Clock::now();
   device.pool().for_each(packing.strips, [&](int, std::int64_t strip) {
-    pack_strip(problem, packing, plain, strip, static_cast<char*>(packed.get()) + strip * packing.strip_bytes);
+    pack_strip(problem, packing, plain, fixed, strip, static_cast<char*>(packed.get()) + strip * packing.strip_bytes);
   });
   const double pack_s = std::chrono::duration<double>(Clock::now() - begin).count();
 
   const GemmKernels& pairs = *choose_gemm(Stored::bf16).table;
-  const bool in_pairs = type == Stored::bf16 && problem.rows > table->tile_rows && !in_fixed_point(problem, table->tile_rows) &&
+  const bool in_pairs = type == Stored::bf16 && problem.rows > table->tile_rows && !fixed &&
                         pairs.numbers[index(type)] == 2 && pairs.width == table->width;
   Bound bound = in_pairs ? tiled_in_pairs(problem, packing, *table, packed, device)
                          : tiled_in_fp32(problem, packing, isa, *table, plain, packed, device);
@@ -274,9 +279,9 @@ std::vector<KernelEntry> quantized_matmul_kernels() {
   using K = Kernel<QuantizedMatmul, Device>;
   const auto own = [](DType dtype, const char* summary) { return entry(K{"tiled", dtype, "", summary, tiled}); };
   return {own(DType::fp32, "our own kernels: b of 8 or 4 bits packed in bind and taken apart in registers; sums in fp32"),
-          own(DType::bf16, "as fp32, with a read in bf16; of 4 bits few rows of a become 16-bit fixed point; of many rows b is rounded to bf16 "
-                           "where there are kernels for pairs"),
-          own(DType::fp16, "as fp32, with a read in fp16; of 4 bits few rows of a become 16-bit fixed point")};
+          own(DType::bf16, "as fp32, with a read in bf16; few rows of a become 16-bit fixed point; of many rows b is rounded to "
+                           "bf16 where there are kernels for pairs"),
+          own(DType::fp16, "as fp32, with a read in fp16; few rows of a become 16-bit fixed point")};
 }
 
 }  // namespace roofline::cpu

@@ -35,19 +35,23 @@ class QuantizedTest : public TableTest<QuantizedKernels> {
   }
 
   // The same product with a rounded to 16-bit numbers: each term errs by at most half of 2^-15 of the largest a times a weight.
-  void check_fixed(QuantizedPart part, const std::vector<double>& expected) const {
+  void check_fixed(QuantizedPart part, int which, const std::vector<double>& expected) const {
     const QuantizedKernels& table = *GetParam().table;
-    const std::int64_t pairs = part.groups * ((part.group + 3) / 4 * 2), chunks = part.groups * ((part.group - 1) / table.chunk[1] + 1);
+    const std::int64_t chunk = table.chunk[which];
+    const std::int64_t pairs = part.groups * ((part.group + 3) / 4 * 2), chunks = part.groups * ((part.group - 1) / chunk + 1);
     Floats a(part.rows * pairs, 1), scales(part.rows * chunks, 0), sums(part.rows * chunks, 2), c(part.rows * part.columns, 3);
     for (Floats* each : {&a, &scales, &sums, &c}) each->fill(5);
     const auto* const exact = static_cast<const float*>(part.a);
-    table.fix(exact, reinterpret_cast<std::uint32_t*>(a.data()), scales.data(), sums.data(), part.rows, part.inner, part.group);
+    auto* const words = reinterpret_cast<std::uint32_t*>(a.data());
+    table.fix(exact, words, scales.data(), sums.data(), part.rows, part.inner, part.group, chunk);
     part.a = a.data(), part.sums = sums.data(), part.scales_of_a = scales.data(), part.c = c.data();
-    table.few_fixed(part);
+    table.few_fixed[which](part);
     double top = 0;
     for (std::int64_t i = 0; i < part.rows * part.inner; ++i) top = std::max(top, std::abs(static_cast<double>(exact[i])));
-    for (std::size_t i = 0; i < expected.size(); ++i)  // a weight is at most 6 / 8 times 8 and a zero point of 5
-      ASSERT_NEAR(c[static_cast<std::int64_t>(i)], expected[i], top / 65534 * 0.75 * 13 * part.inner * 1.01 + 1e-5) << "number " << i;
+    const double most = 0.75 * ((which ? 8 : 128) + 5);  // of a weight with its zero point
+    const double error = (top / 65534 * 1.01 + 1e-7) * most * part.inner + 1e-5;
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      ASSERT_NEAR(c[static_cast<std::int64_t>(i)], expected[i], error) << "number " << i;
     for (Floats* each : {&a, &scales, &sums, &c}) EXPECT_TRUE(each->guarded());
   }
 
@@ -106,7 +110,14 @@ class QuantizedTest : public TableTest<QuantizedKernels> {
         ASSERT_NEAR(c[row * columns + column], sum, 1e-7 * (1 << bits) * (inner + 16)) << "row " << row << " column " << column;
         sums_of_rows.push_back(sum);
       }
-    if (few && bits == 4 && rows <= table.tile_rows) check_fixed(part, sums_of_rows);
+    if (few && rows <= table.tile_rows) {
+      for (std::int64_t at = 0; bits == 8 && at < bytes; at += group_bytes) {  // rows of 8 bits in pairs
+        const std::vector<std::uint8_t> from(to + at + header, to + at + group_bytes);
+        for (std::int64_t row = 0; row < padded; ++row)
+          for (std::int64_t j = 0; j < width; ++j) to[at + header + (row / 2 * width + j) * 2 + row % 2] = from[row * width + j];
+      }
+      check_fixed(part, which, sums_of_rows);
+    }
     for (std::int64_t strip = 0; !few && strip < strips; ++strip) {
       const std::int64_t first = inner / 3;
       Floats wide((inner - first) * width, 0);
