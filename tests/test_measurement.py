@@ -248,6 +248,14 @@ def test_above_the_roof_is_implausible() -> None:
     assert "104" in made(0.96).reason
 
 
+@pytest.mark.parametrize(("plan", "status"), [({}, "implausible"), ({"arithmetic": "int16"}, "ok")])
+def test_other_arithmetic_may_pass_the_roof_of_the_usual_one(plan: dict[str, Any], status: str) -> None:
+    brackets = (bracket((1e12,) * 3), bracket((1e10,) * 3, "fp32", kind="compute"))
+    made = measurement(Matmul(), (0.9,) * 3, bytes={"compulsory": 10**6}, flops={"a·b": 10**10}, brackets=brackets, plan=plan)
+    assert made.bound == "compute"
+    assert with_plausibility(made).status == status
+
+
 def test_callables_are_timed_and_placed() -> None:
     calls = []
 

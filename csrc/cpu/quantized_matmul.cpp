@@ -163,7 +163,10 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, Isa 
   bound.plan.set("column_block", std::min(columns, part_columns));
   bound.plan.set("inner_block", inner_block);
   const std::int64_t chunk = std::min<std::int64_t>(problem.group, table->chunk[which]);
-  if (fixed) bound.plan.set("a_stored", "int16 with a scale for " + std::to_string(chunk) + " numbers");
+  if (fixed) {
+    bound.plan.set("arithmetic", "int16");
+    bound.plan.set("a_stored", "int16 with a scale for " + std::to_string(chunk) + " numbers");
+  }
   if (few) bound.plan.set("streams", streams);
   bound.plan.set("threads", device.threads());
   bound.plan.set("workspace_bytes", Value(workspace_bytes));

@@ -328,12 +328,14 @@ def kept_share(prepared: Prepared) -> float:
 def with_plausibility(measurement: Measurement, kept: float = 0.0) -> Measurement:
     """`implausible` where a point is above 103 % of its bracket: evidence of wrong units, work or caches, never a win.
 
+    Not where its plan names an `arithmetic` other than that of the compute roof: a in 16-bit fixed point is faster than in fp32.
     kept: see `kept_share`; so many of the bytes that a memory roof bounds need not have reached memory.
     """
     share = measurement.share_of_bracket
     if share is not None and measurement.bound == measurement.level:
         share *= 1 - kept
-    if measurement.status == "ok" and share is not None and share > IMPLAUSIBLE:
+    other = measurement.bound == "compute" and "arithmetic" in measurement.plan
+    if measurement.status == "ok" and share is not None and share > IMPLAUSIBLE and not other:
         roof = measurement.bound
         reason = f"{share:.1%} of its {roof} roof: more than the roof allows, so the bytes or FLOPs did not happen as counted"
         return dataclasses.replace(measurement, status="implausible", reason=reason)
