@@ -17,9 +17,8 @@ from typing import Any
 import pytest
 
 import roofline
-from roofline.comparison.matching import MOVED
 from roofline.hardware.datasheet import LISTS, NUMBERS, PEAKS, TEXTS
-from roofline.machine import FEWEST, TOLERANCE
+from roofline.machine import FEWEST, MOVED, TOLERANCE
 from roofline.operators import OPERATORS, LmHead, Operator, QuantizedMatmul
 from roofline.plot import PICTURES
 from roofline.results.record import STATUSES

@@ -131,7 +131,7 @@ struct Groups {
 
   ROOFLINE_INLINE void add(const QuantizedPart& part, const char* strip, const Place& place, Index n, float* sums) {
     const float* const a = static_cast<const float*>(part.a) + place.a;
-    if (place.numbers == place.header + header(part))  // what its numbers fetch are numbers
+    if (place.numbers == place.header + header(part))  // the group's first rows: `multiply` prefetches rows, and no header
       for (Index line = 0; line < header(part); line += 64) __builtin_prefetch(strip + place.header + line + in_flight(part), 0, 2);
     if (kPairs || part.rows <= kTileRows)
       return in_tiles(part.rows, [&](Index row, Index rows) {

@@ -105,7 +105,7 @@ bool in_fixed_point(const QuantizedMatmul& problem, Isa isa, int tile_rows) {
 
 int which_of(const QuantizedMatmul& problem) { return problem.b_dtype == DType::int8 ? 0 : 1; }
 
-// Numbers of 4 bits with a header as long as four of their rows.
+// Measured on strips of one group of 4 bits: its scales of bf16 are as long as four of its rows.
 int streams_of_few_bits(const QuantizedKernels& table, Device& device) {
   return read_streams(device, "streams of few bits", table.width, table.width / 2, [&table](const GemmPart& plain) {
     QuantizedPart part{};
@@ -116,15 +116,16 @@ int streams_of_few_bits(const QuantizedKernels& table, Device& device) {
   });
 }
 
-Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, Isa isa, const QuantizedKernels& kernels,
+Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool fixed, Isa isa, const QuantizedKernels& kernels,
                     const GemmKernels& plain, const std::shared_ptr<void>& packed, Device& device) {
   const QuantizedKernels* const table = &kernels;
   const Stored type = stored(problem.dtype, "quantized_matmul"), c_type = stored(problem.out_dtype, "quantized_matmul");
   const bool rounded = c_type != Stored::fp32;
   const int which = which_of(problem);
+  const std::int64_t chunk = table->chunk[which];
   const std::int64_t rows = problem.rows, columns = problem.columns, inner = problem.inner, strips = packing.strips;
 
-  const bool fixed = in_fixed_point(problem, isa, table->tile_rows), few = fixed || rows <= GemmKernels::kMostFewRows;
+  const bool few = fixed || rows <= GemmKernels::kMostFewRows;
   const int streams = few ? streams_of_few_bits(*table, device) : 1;
   const Blocks most = blocks_of(table->width, table->tile_rows, 1, device.caches());
   const std::int64_t row_parts = few ? 1 : parts_of(rows, most.rows);
@@ -144,7 +145,7 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, Isa 
   const std::int64_t wide_bytes = widened ? whole_pages(product({rows, inner, 4}, "quantized_matmul: a in fp32")) : 0;
   const bool summed = fixed || rows <= table->tile_rows;
   const std::int64_t sums_of_a =
-      summed ? product({rows, problem.groups, parts_of(problem.group, table->chunk[which]), 4}, "quantized_matmul: sums of a") : 0;
+      summed ? product({rows, problem.groups, parts_of(problem.group, chunk), 4}, "quantized_matmul: sums of a") : 0;
   // In fixed point: a in pairs, with scales beside the sums.
   const std::int64_t pairs = problem.groups * (parts_of(problem.group, 4) * 2);  // of a row
   const std::int64_t scales_of_a = fixed ? sums_of_a : 0, pair_bytes = fixed ? product({rows, pairs, 4}, "quantized_matmul: a in pairs") : 0;
@@ -162,10 +163,9 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, Isa 
   bound.plan.set("row_block", row_block);
   bound.plan.set("column_block", std::min(columns, part_columns));
   bound.plan.set("inner_block", inner_block);
-  const std::int64_t chunk = std::min<std::int64_t>(problem.group, table->chunk[which]);
   if (fixed) {
     bound.plan.set("arithmetic", "int16");
-    bound.plan.set("a_stored", "int16 with a scale for " + std::to_string(chunk) + " numbers");
+    bound.plan.set("a_stored", "int16 with a scale for " + std::to_string(std::min(problem.group, chunk)) + " numbers");
   }
   if (few) bound.plan.set("streams", streams);
   bound.plan.set("threads", device.threads());
@@ -183,9 +183,9 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, Isa 
         const std::int64_t each = rows ? sums_of_a / 4 / rows : 0;
         if (fixed)
           table->fix(from, fixed_a + own.first * pairs, scales + own.first * each, of_a + own.first * each, own.size(), inner,
-                     problem.group, table->chunk[which]);
+                     problem.group, chunk);
         else if (summed)
-          table->add_up(from, of_a + own.first * each, own.size(), inner, problem.group, table->chunk[which]);
+          table->add_up(from, of_a + own.first * each, own.size(), inner, problem.group, chunk);
       });
     const auto* const a = static_cast<const char*>(fixed ? static_cast<const void*>(fixed_a) : widened ? wide : problem.a);
     const std::int64_t row_bytes = inner * (widened || type == Stored::fp32 ? 4 : 2);
@@ -270,7 +270,7 @@ Bound tiled(const QuantizedMatmul& problem, Device& device) {
   const bool in_pairs = type == Stored::bf16 && problem.rows > table->tile_rows && !fixed &&
                         pairs.numbers[index(type)] == 2 && pairs.width == table->width;
   Bound bound = in_pairs ? tiled_in_pairs(problem, packing, *table, packed, device)
-                         : tiled_in_fp32(problem, packing, isa, *table, plain, packed, device);
+                         : tiled_in_fp32(problem, packing, fixed, isa, *table, plain, packed, device);
   bound.plan.set("packed_bytes", Value(packed_bytes));
   bound.plan.set("pack_s", Value(pack_s));
   return bound;

@@ -15,26 +15,19 @@ constexpr std::int64_t kBlock = TopkPart::kBlock;
 constexpr Key kLeastKey = -__builtin_inf();
 constexpr std::int32_t kNormal = 0x00100000;
 
-template <class To, class From>
-ROOFLINE_INLINE To bits_of(From from) {
-  static_assert(sizeof(To) == sizeof(From));
-  To to;
-  __builtin_memcpy(&to, &from, sizeof to);
-  return to;
-}
 ROOFLINE_INLINE Key key_of(float score, std::int64_t expert) {
-  const std::int32_t upper = bits_of<std::int32_t>(score + 0.0f) + kNormal;  // -0 and 0 are the same
+  const std::int32_t upper = __builtin_bit_cast(std::int32_t, score + 0.0f) + kNormal;  // -0 and 0 are the same
   const std::uint32_t lower = static_cast<std::uint32_t>(~expert ^ (upper >> 31));
-  return bits_of<Key>(std::uint64_t{static_cast<std::uint32_t>(upper)} << 32 | lower);
+  return __builtin_bit_cast(Key, std::uint64_t{static_cast<std::uint32_t>(upper)} << 32 | lower);
 }
 ROOFLINE_INLINE std::int32_t expert_of(Key key) {
-  const std::int64_t bits = bits_of<std::int64_t>(key);
+  const std::int64_t bits = __builtin_bit_cast(std::int64_t, key);
   return static_cast<std::int32_t>(~(bits ^ (bits >> 63)));
 }
 // The least number above a key's score: later experts have to reach it. Above infinity it is a NaN, which none does.
 ROOFLINE_INLINE float above(Key key) {
-  const std::int32_t bits = static_cast<std::int32_t>(bits_of<std::int64_t>(key) >> 32) - kNormal;
-  return bits_of<float>(bits + (bits < 0 ? -1 : 1));
+  const std::int32_t bits = static_cast<std::int32_t>(__builtin_bit_cast(std::int64_t, key) >> 32) - kNormal;
+  return __builtin_bit_cast(float, bits + (bits < 0 ? -1 : 1));
 }
 
 typedef Key Keys __attribute__((vector_size(kLanes == 1 ? 16 : sizeof(Vec))));
@@ -70,6 +63,7 @@ void put_in_order(Key* keys, std::int64_t count, Key* ordered) {
 
 // Batcher's odd-even merge sort: exchanges that put 16 in order, the largest first, whatever they are.
 constexpr int kSorted = 16, kExchanges = 63;
+constexpr bool kCollectsFew = kLanes == kSorted;  // all there are, without a bound: see collect_few
 struct Network {
   std::uint8_t first[kExchanges], second[kExchanges];
 };
@@ -171,7 +165,8 @@ float bound_of_many(const TopkPart& part, const float* scores, std::int64_t padd
 }
 
 void bounds_of(const TopkPart& part, const float* const* scores, std::int64_t padded, int tokens, float* bounds) {
-  const bool some = part.experts > (kLanes < kSorted ? 0 : kSorted) && part.experts > 2 * part.chosen;  // else half would reach one
+  const bool all_fit = kCollectsFew && part.experts <= kSorted;
+  const bool some = !all_fit && part.experts > 2 * part.chosen;  // else half would reach one
   if (some && part.chosen <= 12) return bounds_of_few(part, scores, padded, tokens, bounds);
   for (int t = 0; t < tokens; ++t) bounds[t] = some && part.chosen <= 48 ? bound_of_many(part, scores[t], padded) : -kInfinity;
 }
@@ -241,7 +236,7 @@ ROOFLINE_INLINE void collect_few(const TopkPart& part, const float* const* score
       const Vec score = load(scores[t] + i);
       std::uint32_t bits = bits_at_least(score, reach);
       if (const std::int64_t rest = part.experts - i; rest < kLanes) bits &= (1u << rest) - 1;
-      store_those(experts[t] + least(count, kSorted), bits, bits_of<Vec>(expert));
+      store_those(experts[t] + least(count, kSorted), bits, __builtin_bit_cast(Vec, expert));
       expert += kLanes;
       count += __builtin_popcount(bits);
       squares = fma(score, score, squares);
@@ -256,11 +251,11 @@ ROOFLINE_INLINE void collect_few(const TopkPart& part, const float* const* score
   transpose(expert);
 #pragma GCC unroll 16
   for (int i = 0; i < kSorted; ++i) {  // as key_of
-    const Words there = i < counts, which = there ? bits_of<Words>(expert[i]) : 0;
-    const Vec score = gather(scores[0], bits_of<Vec>(rows + which));
-    const Words upper = bits_of<Words>(add(score, zero())) + kNormal, lower = ~which ^ (upper >> 31);
-    const Words least_upper = Words{} + (bits_of<std::int32_t>(-kInfinity) + kNormal);
-    store_pairs(keys[i], bits_of<Vec>(there ? lower : -1), bits_of<Vec>(there ? upper : least_upper));
+    const Words there = i < counts, which = there ? __builtin_bit_cast(Words, expert[i]) : 0;
+    const Vec score = gather(scores[0], __builtin_bit_cast(Vec, rows + which));
+    const Words upper = __builtin_bit_cast(Words, add(score, zero())) + kNormal, lower = ~which ^ (upper >> 31);
+    const Words least_upper = Words{} + (__builtin_bit_cast(std::int32_t, -kInfinity) + kNormal);
+    store_pairs(keys[i], __builtin_bit_cast(Vec, there ? lower : -1), __builtin_bit_cast(Vec, there ? upper : least_upper));
   }
 #else
   (void)part, (void)scores, (void)bounds, (void)next, (void)keys;

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from ..errors import Error
-from ..machine import KernelTime, Machine
+from ..machine import MOVED, KernelTime, Machine
 from ..measurement import Policy
 from ..measurement.devices import Device, exclusive
 from ..measurement.probing import Ready, level_of, roofs_of
@@ -27,13 +27,13 @@ BRIEF = Policy(warmup_min_s=0.001, warmup_max_s=0.002, batch_s=5e-4, min_samples
 ROOF = Policy(warmup_min_s=0.005, warmup_max_s=0.01, batch_s=2e-3, min_samples=5, min_s=0.012, max_s=0.04, tries=1)
 # Where the host moves a guest's cores apart and together, launches take one time or another from one problem to the next.
 LAUNCH = Policy(warmup_min_s=0.0, warmup_max_s=0.0, batch_s=2e-4, min_samples=3, min_s=0.0, max_s=0.001, tries=1)
-# Another roof is measured again after so long: least, first and most. Memory has been seen to double within minutes, and arithmetic
-# to halve while other guests use the same cores. The time doubles where a roof is what it was, nearly, and else is a quarter.
-FRESH_S, NEARLY = (0.5, 4.0, 16.0), 0.05
-# It is measured again too when launches take this many times as long or as short as then: two hardware threads of one core give
-# half the arithmetic of two cores. Those around the few problems of reports always are: one wrong roof would move the costs of a
+# How long a roof holds before it is measured again: least, first and most. Memory has been seen to double within minutes, and
+# arithmetic to halve while other guests use the same cores. The time doubles where the roof did not move, and else is a quarter.
+FRESH_S = (0.5, 4.0, 16.0)
+# A roof is also measured again when launches take this many times as long or as short as then: two hardware threads of one core
+# give half the arithmetic of two cores. Around the few problems of reports it always is: one wrong roof would move the costs of a
 # kernel.
-MOVED = 2.0
+LAUNCH_MOVED = 2.0
 MOST_SAMPLES = 9  # that are kept of one, evenly among all
 
 
@@ -47,7 +47,7 @@ class Seen(NamedTuple):
 
 
 class Surroundings:
-    """The roofs around standard problems, measured when they are asked for and not fresh, for reports always."""
+    """The roofs around standard problems: each kept while it holds, and around those of reports always measured."""
 
     def __init__(self, device: Device, machine: Machine) -> None:
         self.device, self.machine = device, machine
@@ -70,12 +70,14 @@ class Surroundings:
     def _rates(self, probe: Ready, launch_s: float, always: bool) -> list[float]:
         begun = time.monotonic()
         seen = self._seen.get(id(probe))
-        if seen is not None and not always and begun - seen.begun <= seen.holds_s and 1 / MOVED < launch_s / seen.launch_s < MOVED:
-            return seen.rates
+        if seen is not None and not always:
+            as_launched = 1 / LAUNCH_MOVED < launch_s / seen.launch_s < LAUNCH_MOVED
+            if as_launched and begun - seen.begun <= seen.holds_s:
+                return seen.rates
         rates = probe.rates(probe.sampled(self.device, ROOF)["samples_s"])
         least_s, holds_s, most_s = FRESH_S
         if seen is not None:
-            same = abs(median(rates) / median(seen.rates) - 1) < NEARLY
+            same = abs(median(rates) / median(seen.rates) - 1) < MOVED
             holds_s = min(2 * seen.holds_s, most_s) if same else max(seen.holds_s / 4, least_s)
         self._seen[id(probe)] = Seen(begun, holds_s, launch_s, rates)
         return rates

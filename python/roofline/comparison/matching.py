@@ -6,14 +6,13 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..machine import MEMORIES, RATE_UNITS, Ceiling, Machine, grouped, summary, to_json
+from ..machine import MEMORIES, MOVED, RATE_UNITS, Ceiling, Machine, grouped, summary, to_json
 from ..results import Measurement
 from ..units import MISSING, fmt_si
 from .numbers import Median, by_modes, estimate, ratio, status_of, verdict
 from .rows import POINT_KEYS, Pair
 
 CLAIMED, ABSENT = "as stated", "not measured"
-MOVED = 0.05  # brackets further apart than this are two different roofs: the bracket rule
 QUANTITIES: Mapping[str, str] = {
     "bandwidth": "bytes_per_s", "compute": "flops_per_s", "latency": "time_s", "link": "bytes_per_s", "transfer": "bytes_per_s",
 }  # fmt: skip

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import Error
+from ..machine import MOVED
 from ..measurement import Device, Policy, open_device
 from ..measurement.devices import exclusive, provenance
 from ..measurement.probing import Ready, compute_probe
@@ -31,7 +32,6 @@ from .rules import VARIABLES, Cpu, Facts, Reason, reasons
 from .sessions import WORKER, Broken, Session, Watch
 
 LIBRARIES = ("numpy", "scipy", "torch", "onnxruntime", "roofline")
-MOVED = 0.05  # of the roof around a block, as in a measurement
 
 SIZES = (4096, 2048, 1024, 512)
 SMALLEST = SIZES[-1]

@@ -14,7 +14,7 @@ from .kernel_time import KernelTime
 from .machine import ACCESS_FALLBACK, Machine, load_machines, save_machines
 from .output import marked, require_file, require_replaceable, write_atomically
 from .sanity import TOLERANCE
-from .statistics import FEWEST, Mode, Summary, bars_name, grouped, modes, summary
+from .statistics import FEWEST, MOVED, Mode, Summary, bars_name, grouped, modes, summary
 
 __all__ = [
     "ACCESS_FALLBACK",
@@ -22,6 +22,7 @@ __all__ = [
     "FEWEST",
     "LEVELS",
     "MEMORIES",
+    "MOVED",
     "RATE_UNITS",
     "TOLERANCE",
     "TRANSFERS",

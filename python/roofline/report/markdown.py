@@ -9,7 +9,7 @@ from typing import Any
 from .._repr import github_table
 from .._repr import markdown as escaped
 from ..errors import Error
-from ..machine import RATE_UNITS, Machine
+from ..machine import MOVED, RATE_UNITS, Machine
 from ..operators import OPERATORS
 from ..probes.levels import stated_caches
 from ..reading import build
@@ -17,7 +17,6 @@ from ..results import Bracket, Measurement
 from ..units import fmt_bytes, fmt_number, fmt_percent, fmt_si
 from .tables import (
     KERNELS,
-    MOVED,
     Table,
     ceiling_table,
     defaults_used,

@@ -12,7 +12,7 @@ import numpy as np
 
 from .._repr import Row
 from ..kernel_costs import kernel_costs, problem_of, stored
-from ..machine import FEWEST, LEVELS, RATE_UNITS, Ceiling, Machine
+from ..machine import FEWEST, LEVELS, MOVED, RATE_UNITS, Ceiling, Machine
 from ..operators import OPERATORS, Operator, from_dict
 from ..operators.scales import GEMM, shown_fields
 from ..prediction import default_variant
@@ -28,7 +28,6 @@ KERNELS = (
     "Measured over expected time of the parts, and what is added to it, from standard problems. joins: how long threads wait "
     "for each other inside the kernel, over the time of its launches."
 )
-MOVED = 0.05  # the bracket rule: ends of a roof further apart than this are two different roofs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

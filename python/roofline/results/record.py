@@ -439,7 +439,7 @@ class Measurement(Shown):
 
 
 def problem_behind(m: Measurement) -> Operator | None:
-    """What was measured; None for a user's callable, which has no operator behind it."""
+    """The operator with its sizes; None for a user's callable, which has none."""
     try:
         return operator_from_dict(m.operator, m.problem)
     except Error:
