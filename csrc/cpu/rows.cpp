@@ -77,7 +77,7 @@ Bound softmax(const ops::Softmax& problem, Device& device) {
   const auto [isa, kernels] = choose_rows(problem);
   // The exponentials wait in y where that is fp32 and stays in cache, else in rows of workspace, which have to stay in L2.
   const std::int64_t row_bytes = kept_columns(problem.columns) * std::int64_t{sizeof(float)}, kept_bytes = problem.row_bytes() + row_bytes;
-  const bool non_temporal = bypass(device, isa, problem.y, problem.rows, problem.row_bytes()) && kept_bytes <= device.caches().l2_bytes;
+  const bool non_temporal = bypass(device, isa, problem.y, 1, problem.rows * problem.row_bytes()) && kept_bytes <= device.caches().l2_bytes;
   const bool apart = non_temporal || problem.dtype != DType::fp32;
   const std::int64_t stride = softmax_together(problem.columns) * row_bytes;
   const std::int64_t workspace_bytes = apart ? device.threads() * stride : 0;
@@ -95,7 +95,7 @@ Bound softmax(const ops::Softmax& problem, Device& device) {
 
 Bound rms_norm(const ops::RmsNorm& problem, Device& device) {
   const auto [isa, kernels] = choose_rows(problem);
-  const bool non_temporal = bypass(device, isa, problem.y, problem.rows, problem.row_bytes());
+  const bool non_temporal = bypass(device, isa, problem.y, 1, problem.rows * problem.row_bytes());
   const auto run = kernels->rms_norm[non_temporal];
   Bound bound = over_rows(problem, [=](std::int64_t bytes, std::int64_t rows, int) {
     run(at(problem.x, bytes), problem.weight, at(problem.y, bytes), rows, problem.columns, problem.eps);
@@ -107,7 +107,7 @@ Bound rms_norm(const ops::RmsNorm& problem, Device& device) {
 
 Bound residual_rms_norm(const ops::ResidualRmsNorm& problem, Device& device) {
   const auto [isa, kernels] = choose_rows(problem);
-  const bool non_temporal = bypass(device, isa, problem.y, problem.rows, problem.row_bytes());
+  const bool non_temporal = bypass(device, isa, problem.y, 1, problem.rows * problem.row_bytes());
   const auto run = kernels->residual_rms_norm[non_temporal];
   Bound bound = over_rows(problem, [=](std::int64_t bytes, std::int64_t rows, int) {
     run(at(problem.x, bytes), problem.weight, at(problem.residual, bytes), at(problem.y, bytes), rows, problem.columns, problem.eps);
@@ -120,7 +120,7 @@ Bound residual_rms_norm(const ops::ResidualRmsNorm& problem, Device& device) {
 Bound layer_norm(const ops::LayerNorm& problem, Device& device, const char* variant,
                  const RowsKernels::LayerNorm (RowsKernels::*pair)[2]) {
   const auto [isa, kernels] = choose_rows(problem);
-  const bool non_temporal = bypass(device, isa, problem.y, problem.rows, problem.row_bytes());
+  const bool non_temporal = bypass(device, isa, problem.y, 1, problem.rows * problem.row_bytes());
   const RowsKernels::LayerNorm run = (kernels->*pair)[non_temporal];
   Bound bound = over_rows(problem, [=](std::int64_t bytes, std::int64_t rows, int) {
     run(at(problem.x, bytes), problem.weight, problem.bias, at(problem.y, bytes), rows, problem.columns, problem.eps);

@@ -5,6 +5,7 @@
 
 #include "cpu/gelu_table.h"
 #include "cpu/isa.h"
+#include "cpu/rows_stores.h"
 #include "cpu/simd/narrow_bytes.h"
 #include "cpu/simd/twins.h"
 
@@ -12,7 +13,6 @@ namespace roofline::cpu {
 namespace {
 
 constexpr std::int64_t kBlock = 4096;  // elements summed in fp32: 64 to a lane of eight vectors of AVX2, so few roundings
-constexpr std::int64_t kLineBytes = 64;
 
 // step(state[], i, n) takes elements i to i + n of [first, last) into one of `Sets` independent states.
 template <class V, int Sets, class State, class Step>
@@ -96,109 +96,43 @@ ROOFLINE_INLINE Vec tops(const T* x, int rows, std::int64_t columns) {
   return rows == 1 ? set1(reduce_max(of_row[0])) : reduce_max(of_row);
 }
 
-// Into L2: the few buffers of L1's misses serve non-temporal stores too. On an Intel Xeon, 4 KiB ahead, a copy makes 48 instead of
-// 40 GB/s.
-template <class X>
-ROOFLINE_INLINE void fetch(const X* p, std::int64_t n) {
-  for (std::int64_t byte = 0; byte < n * std::int64_t{sizeof(X)}; byte += kLineBytes)
-    __builtin_prefetch(reinterpret_cast<const char*>(p) + byte, 0, 2);
-}
-constexpr std::int64_t kAheadBytes = 4096;
-
-// y[i] = value(i, n) over a row of any alignment: non-temporal stores write whole cache lines only. Beside these, n elements of each
-// `next` that is not null are fetched: else memory would wait for reads and writes in turn.
-template <class V, bool NonTemporal, class T, class Value, class... X>
-ROOFLINE_INLINE void write(T* y, std::int64_t n, Value value, const X*... next) {
-  constexpr std::int64_t kLine = kLineBytes / sizeof(T);
-  constexpr int kAtOnce = kStep<V>;
-  std::int64_t i = 0;
-  const auto plainly = [&](std::int64_t last) __attribute__((always_inline)) {
-    for (; i + 4 * kAtOnce <= last; i += 4 * kAtOnce) {
-#pragma GCC unroll 4
-      for (int u = 0; u < 4; ++u) give<false>(y + i + u * kAtOnce, kAtOnce, value(i + u * kAtOnce, kAtOnce));
-    }
-    for (; i + kAtOnce <= last; i += kAtOnce) give<false>(y + i, kAtOnce, value(i, kAtOnce));
-    if (i < last) give<false>(y + i, static_cast<int>(last - i), value(i, static_cast<int>(last - i)));
-    i = last;
-  };
-  if constexpr (NonTemporal) {
-    const auto head = static_cast<std::int64_t>((kLineBytes - reinterpret_cast<std::uintptr_t>(y) % kLineBytes) % kLineBytes / sizeof(T));
-    plainly(head < n ? head : n);
-    const std::int64_t lines = i + (n - i) / kLine * kLine;
-    for (; i + 4 * kLine <= lines; i += 4 * kLine) {
-      ((next ? fetch(next + i, 4 * kLine) : void()), ...);
-#pragma GCC unroll 32
-      for (int u = 0; u < 4 * kLine; u += kAtOnce) give<true>(y + i + u, kAtOnce, value(i + u, kAtOnce));
-    }
-    for (; i < lines; i += kAtOnce) {
-      ((next ? fetch(next + i, kAtOnce) : void()), ...);
-      give<true>(y + i, kAtOnce, value(i, kAtOnce));
-    }
-  }
-  plainly(n);
-}
-
-// Whether every row begins and ends where a cache line does.
-template <class T>
-ROOFLINE_INLINE bool whole_lines(const T* rows, std::int64_t columns) {
-  return (reinterpret_cast<std::uintptr_t>(rows) | static_cast<std::uintptr_t>(columns) * sizeof(T)) % kLineBytes == 0;
-}
-
-// Three passes over rows: their maxima; e^(x - max), kept in cache, and their sums; the quotients, which go to memory. Past the caches
-// whole lines are stored, and the next rows fetched, while the exponentials of the rows between are computed: memory never waits.
+// Three passes over rows: their maxima; e^(x - max), kept in cache, and their sums; the quotients.
 template <class T, bool NonTemporal>
 void softmax(const void* in, void* out, float* scratch, std::int64_t rows, std::int64_t columns) {
   using V = VecOf<T>;
   auto* x = static_cast<const T*>(in);
   auto* y = static_cast<T*>(out);
-  const std::int64_t most = least(kLanes, softmax_together(columns)), stride = scratch ? kept_columns(columns) : columns;
-  const std::int64_t step = most * columns;
-  const bool later = NonTemporal && scratch && whole_lines(y, columns);
+  const std::int64_t most = least(kLanes, softmax_together(columns)), step = most * columns;
+  const std::int64_t stride = scratch ? kept_columns(columns) : columns;
+  const auto kept = [=](std::int64_t row, int r) __attribute__((always_inline)) {
+    if constexpr (sizeof(T) == sizeof(float))
+      if (!scratch) return reinterpret_cast<float*>(y) + (row + r) * stride;
+    return scratch + r * stride;
+  };
   float scale[kLanes] = {};
-  const auto quotient = [](const float* from, int n, float by) __attribute__((always_inline)) {
-    return each([&](Vec a) __attribute__((always_inline)) { return mul(a, set1(by)); }, kept_at<V>(from, n));
-  };
-  const auto put_row = [&](T* to, const float* from, float by, const T* next) __attribute__((always_inline)) {
-    const auto value = [&](std::int64_t i, int n) __attribute__((always_inline)) { return quotient(from + i, n, by); };
-    // Twins come back as they were kept, from the row's first element on: no head that ends where a cache line of y begins.
-    if (std::is_same_v<V, Vec> || reinterpret_cast<std::uintptr_t>(to) % kLineBytes == 0)
-      write<V, NonTemporal>(to, columns, value, next);
-    else
-      write<V, false>(to, columns, value);
-  };
-  const float* before = nullptr;  // what is kept of the rows that are yet to be stored
-  int waiting = 0;
-  for (; rows > 0; rows -= most, x += step, y += step) {
-    const int some = static_cast<int>(least(most, rows));
-    float* kept = scratch;
-    if constexpr (sizeof(T) == sizeof(float)) kept = scratch ? scratch : reinterpret_cast<float*>(y);
+  const auto first = [&](std::int64_t row, int some, auto beside, auto rest) __attribute__((always_inline)) {
     float top[kLanes];
-    store(top, tops<V>(x, some, columns));
+    store(top, tops<V>(x + row * columns, some, columns));
     Vec sums[1];
     totals<V, 1, 4>(some, columns, sums, [&](int r) __attribute__((always_inline)) {
-      return [=, from = x + r * columns, to = kept + r * stride, top = set1(top[r]), by = scale[r],
-              stored = before ? before + r * stride : nullptr, earlier = y - step + r * columns,
-              next = x + step + r * columns](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
+      return [=, from = x + (row + r) * columns, to = kept(row, r), top = set1(top[r]), also = beside(r)](
+                 auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
         const V e = each([&](Vec a) __attribute__((always_inline)) { return exp2_or_zero<T>(mul(sub(a, top), set1(1.44269504f))); },
                          take<V>(from + i, n, -kInfinity));
         state.sum[0] = plus(state.sum[0], e);
-        if constexpr (NonTemporal)
-          if (stored) {
-            fetch(next + i, n);
-            give<true>(earlier + i, n, quotient(stored + i, n, by));
-          }
+        if constexpr (NonTemporal) fetch(from + step + i, n);
+        also(i, n);
         keep(to + i, n, e);  // where what was stored was kept
       };
     });
-    for (int r = some; r < waiting; ++r) put_row(y - step + r * columns, before + r * stride, scale[r], nullptr);
+    rest();
     store(scale, div(set1(1), sums[0]));
-    if (later)
-      before = kept, waiting = some;
-    else
-      for (int r = 0; r < some; ++r) put_row(y + r * columns, kept + r * stride, scale[r], x + step + r * columns);
-  }
-  for (int r = 0; r < waiting; ++r) put_row(y - step + r * columns, before + r * stride, scale[r], nullptr);
-  if constexpr (NonTemporal) fence();
+  };
+  in_blocks<V, NonTemporal>(y, most, rows, columns, first, [&](std::int64_t row, int r) __attribute__((always_inline)) {
+    return [from = kept(row, r), by = set1(scale[r])](std::int64_t i, int n) __attribute__((always_inline)) {
+      return each([&](Vec a) __attribute__((always_inline)) { return mul(a, by); }, kept_at<V>(from + i, n));
+    };
+  });
 }
 
 // Lane r: 1 / sqrt(total / columns + eps). eps is not rounded to 0.
@@ -207,57 +141,40 @@ ROOFLINE_INLINE Vec over_root(Vec total, std::int64_t columns, double eps) {
   return div(set1(1), sqrt(add(mean, set1(static_cast<float>(eps < 0x1p-126 ? 0x1p-126 : eps)))));
 }
 
-// Two passes over rows: their sums of squares; x / sqrt(mean square + eps) * weight, which goes to memory. Where there is a residual
-// the first adds x to it, and the second reads it from cache. Non-temporal stores of rows of whole lines are part of the first pass over
-// the next rows, so that memory never waits.
+// Two passes over rows: their sums of squares; x / sqrt(mean square + eps) * weight. Where there is a residual the first adds x to it,
+// and the second reads it from cache.
 template <class T, bool NonTemporal, bool Residual>
-ROOFLINE_INLINE void norm_by_squares(const T* x, T* residual, const T* weight, T* y, std::int64_t rows, std::int64_t columns, double eps) {
+ROOFLINE_INLINE void norm_by_squares(const T* x, T* residual, const T* weight, T* y, std::int64_t rows, std::int64_t columns,
+                                     double eps) {
   using V = VecOf<T>;
   const std::int64_t most = least(kLanes, rows_together(columns * sizeof(T))), step = most * columns;
-  const bool later = NonTemporal && whole_lines(y, columns);
   float scale[kLanes] = {};
-  const auto scaled = [weight](const T* from, std::int64_t i, int n, Vec by) __attribute__((always_inline)) {
-    return each([&](Vec a, Vec w) __attribute__((always_inline)) { return mul(mul(a, by), w); }, take<V>(from + i, n, 0),
-                take<V>(weight + i, n, 0));
-  };
-  const auto put_row = [&](const T* from, T* to, float by, const T* next) __attribute__((always_inline)) {
-    write<V, NonTemporal>(to, columns, [&, one = set1(by)](std::int64_t i, int n) __attribute__((always_inline)) {
-      return scaled(from, i, n, one);
-    }, next);
-  };
-  const T* before = nullptr;  // rows that are yet to be stored
-  int waiting = 0;
-  for (; rows > 0; rows -= most, x += step, residual += Residual ? step : 0, y += step) {
-    const int some = static_cast<int>(least(most, rows));
+  const auto first = [&](std::int64_t row, int some, auto beside, auto rest) __attribute__((always_inline)) {
     Vec squares[1];
     totals<V, 1, 8>(some, columns, squares, [&](int r) __attribute__((always_inline)) {
-      return [=, from = x + r * columns, sum = residual + (Residual ? r * columns : 0), by = set1(scale[r]),
-              stored = before ? before + r * columns : nullptr, earlier = y - step + r * columns](auto& state, std::int64_t i, int n)
-                 __attribute__((always_inline)) {
+      return [=, from = x + (row + r) * columns, sum = residual + (Residual ? (row + r) * columns : 0), also = beside(r)](
+                 auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
         V value = take<V>(from + i, n, 0);
+        if constexpr (NonTemporal) fetch(from + step + i, n);
         if constexpr (Residual) {
           value = plus(take<V>(sum + i, n, 0), value);
+          if constexpr (NonTemporal) fetch(sum + step + i, n);
           give<false>(sum + i, n, value);
         }
         state.sum[0] = times_plus(value, value, state.sum[0]);
-        if constexpr (NonTemporal)
-          if (stored) {
-            fetch(from + step + i, n);
-            if constexpr (Residual) fetch(sum + step + i, n);
-            give<true>(earlier + i, n, scaled(stored, i, n, by));
-          }
+        also(i, n);
       };
     });
-    for (int r = some; r < waiting; ++r) put_row(before + r * columns, y - step + r * columns, scale[r], nullptr);
+    rest();
     store(scale, over_root(squares[0], columns, eps));
-    const T* const from = Residual ? residual : x;
-    if (later)
-      before = from, waiting = some;
-    else
-      for (int r = 0; r < some; ++r) put_row(from + r * columns, y + r * columns, scale[r], from + step + r * columns);
-  }
-  for (int r = 0; r < waiting; ++r) put_row(before + r * columns, y - step + r * columns, scale[r], nullptr);
-  if constexpr (NonTemporal) fence();
+  };
+  in_blocks<V, NonTemporal>(y, most, rows, columns, first, [&](std::int64_t row, int r) __attribute__((always_inline)) {
+    return [weight, from = (Residual ? residual : x) + (row + r) * columns, by = set1(scale[r])](std::int64_t i, int n)
+               __attribute__((always_inline)) {
+      return each([&](Vec a, Vec w) __attribute__((always_inline)) { return mul(mul(a, by), w); }, take<V>(from + i, n, 0),
+                  take<V>(weight + i, n, 0));
+    };
+  });
 }
 
 template <class T, bool NonTemporal>
@@ -267,7 +184,8 @@ void rms_norm(const void* x, const void* weight, void* y, std::int64_t rows, std
 }
 
 template <class T, bool NonTemporal>
-void residual_rms_norm(const void* x, const void* weight, void* residual, void* y, std::int64_t rows, std::int64_t columns, double eps) {
+void residual_rms_norm(const void* x, const void* weight, void* residual, void* y, std::int64_t rows, std::int64_t columns,
+                       double eps) {
   norm_by_squares<T, NonTemporal, true>(static_cast<const T*>(x), static_cast<T*>(residual), static_cast<const T*>(weight),
                                         static_cast<T*>(y), rows, columns, eps);
 }
@@ -284,11 +202,12 @@ ROOFLINE_INLINE float first_of(const T* x) {
   return lanes[0];
 }
 
-// The last pass over rows is (x - mean) / sqrt(variance + eps) * weight + bias, which goes to memory. Before it, OnePass: the sums of d
+// The last pass over rows is (x - mean) / sqrt(variance + eps) * weight + bias. Before it, OnePass: the sums of d
 // and d² together, d being x less the row's first element: the variance is a difference of two means, and without the shift a large
 // mean would cancel it away. Else: the mean, then the mean square of the deviations from it.
 template <class T, bool OnePass, bool NonTemporal>
-void layer_norm(const void* in, const void* weight_, const void* bias_, void* out, std::int64_t rows, std::int64_t columns, double eps) {
+void layer_norm(const void* in, const void* weight_, const void* bias_, void* out, std::int64_t rows, std::int64_t columns,
+                double eps) {
   using V = VecOf<T>;
   auto* x = static_cast<const T*>(in);
   auto* y = static_cast<T*>(out);
@@ -296,43 +215,47 @@ void layer_norm(const void* in, const void* weight_, const void* bias_, void* ou
   auto* bias = static_cast<const T*>(bias_);
   const Vec count = set1(static_cast<float>(columns));
   const std::int64_t most = least(kLanes, rows_together(columns * sizeof(T))), step = most * columns;
-  for (; rows > 0; rows -= most, x += step, y += step) {
-    const int some = static_cast<int>(least(most, rows));
-    float centre[kLanes] = {}, scale[kLanes];
+  float centre[kLanes] = {}, scale[kLanes] = {};
+  const auto first = [&](std::int64_t row, int some, auto beside, auto rest) __attribute__((always_inline)) {
+    const T* const block = x + row * columns;
+    float shift[kLanes] = {};
     Vec sums[1 + OnePass], squares[1];
     if constexpr (OnePass)
-      for (int r = 0; r < some; ++r) centre[r] = first_of(x + r * columns);
+      for (int r = 0; r < some; ++r) shift[r] = first_of(block + r * columns);
     totals<V, 1 + OnePass, OnePass ? 4 : 8>(some, columns, sums, [&](int r) __attribute__((always_inline)) {
-      return [from = x + r * columns, shift = centre[r]](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
+      return [=, from = block + r * columns, shift = shift[r], also = beside(r)](auto& state, std::int64_t i, int n)
+                 __attribute__((always_inline)) {
         V d = take<V>(from + i, n, shift);
+        if constexpr (NonTemporal) fetch(from + step + i, n);
         if constexpr (OnePass) {
           d = less(d, set1(shift));
           state.sum[1] = times_plus(d, d, state.sum[1]);
         }
         state.sum[0] = plus(state.sum[0], d);
+        also(i, n);
       };
     });
+    rest();
     const Vec mean = div(sums[0], count);
-    store(centre, add(load(centre), mean));
+    store(centre, add(load(shift), mean));
     if constexpr (OnePass)
       squares[0] = max(zero(), sub(sums[1], mul(mean, sums[0])));
     else
       totals<V, 1, 8>(some, columns, squares, [&](int r) __attribute__((always_inline)) {
-        return [from = x + r * columns, mean = centre[r]](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
+        return [from = block + r * columns, mean = centre[r]](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
           const V d = less(take<V>(from + i, n, mean), set1(mean));
           state.sum[0] = times_plus(d, d, state.sum[0]);
         };
       });
     store(scale, over_root(squares[0], columns, eps));
-    for (int r = 0; r < some; ++r)
-      write<V, NonTemporal>(y + r * columns, columns,
-                            [&, from = x + r * columns, mean = set1(centre[r]), one = set1(scale[r])](std::int64_t i, int n)
-                                __attribute__((always_inline)) {
-        return each([&](Vec a, Vec w, Vec b) __attribute__((always_inline)) { return fma(mul(sub(a, mean), one), w, b); },
-                    take<V>(from + i, n, 0), take<V>(weight + i, n, 0), take<V>(bias + i, n, 0));
-      }, x + step + r * columns);
-  }
-  if constexpr (NonTemporal) fence();
+  };
+  in_blocks<V, NonTemporal>(y, most, rows, columns, first, [&](std::int64_t row, int r) __attribute__((always_inline)) {
+    return [=, from = x + (row + r) * columns, mean = set1(centre[r]), one = set1(scale[r])](std::int64_t i, int n)
+               __attribute__((always_inline)) {
+      return each([&](Vec a, Vec w, Vec b) __attribute__((always_inline)) { return fma(mul(sub(a, mean), one), w, b); },
+                  take<V>(from + i, n, 0), take<V>(weight + i, n, 0), take<V>(bias + i, n, 0));
+    };
+  });
 }
 
 // y[i] = of(x[i], ...) of every element, any of whose operands may be y.

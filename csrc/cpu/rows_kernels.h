@@ -22,8 +22,7 @@ namespace roofline::cpu {
   return rows_together(kept_columns(columns) * static_cast<std::int64_t>(sizeof(float)));
 }
 
-// Of one element type, of all operands. Of the pairs: [0] plain stores, [1] non-temporal ones. Any alignment of y will do: what is
-// not a whole cache line of a row is stored plainly. y may equal x wherever x is read, and gate or up in silu_mul; otherwise they do
+// Of one element type, of all operands. Of the pairs: [0] plain stores, [1] non-temporal ones. Any alignment of y will do. y may equal x wherever x is read, and gate or up in silu_mul; otherwise they do
 // not overlap.
 struct RowsKernels {
   // What numbers are converted to: each Element, and these, rounded to nearest even, at most the largest there is.

@@ -572,9 +572,9 @@ TEST_P(RowsBindTest, LargeResultsBypassTheCaches) {
     EXPECT_EQ(run(choice, rows, 1024)["stores"], has_vectors() ? "non_temporal" : "plain");
     EXPECT_EQ(run(choice, rows, 1027, 5)["stores"], has_vectors() ? "non_temporal" : "plain") << "rows that begin inside a line";
   }
-  // Rows of less than a few lines, that begin anywhere: hardly a line of them is whole.
+  // Rows of less than a few lines, that begin anywhere: hardly a line of one of them is whole, which bias_relu stores row by row.
   if (GetParam() == "relu") return;
-  EXPECT_EQ(run(0, rows * 1024 / 17, 17)["stores"], "plain");
+  EXPECT_EQ(run(0, rows * 1024 / 17, 17)["stores"], has_vectors() && GetParam() != "bias_relu" ? "non_temporal" : "plain");
 }
 
 }  // namespace

@@ -1,0 +1,154 @@
+// How row-wise operators store their results: as they are computed, or past the caches. A kernel file includes it.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "cpu/simd/twins.h"
+
+namespace roofline::cpu {
+namespace {
+
+constexpr std::int64_t kLineBytes = 64;
+
+// Into L2: the few buffers of L1's misses serve non-temporal stores too. On an Intel Xeon, 4 KiB ahead, a copy makes 48 instead of
+// 40 GB/s.
+template <class X>
+ROOFLINE_INLINE void fetch(const X* p, std::int64_t n) {
+  for (std::int64_t byte = 0; byte < n * std::int64_t{sizeof(X)}; byte += kLineBytes)
+    __builtin_prefetch(reinterpret_cast<const char*>(p) + byte, 0, 2);
+}
+constexpr std::int64_t kAheadBytes = 4096;
+
+// y[i] = value(i, n) over a row of any alignment: non-temporal stores write whole cache lines only. Beside these, n elements of each
+// `next` that is not null are fetched: else memory would wait for reads and writes in turn.
+template <class V, bool NonTemporal, class T, class Value, class... X>
+ROOFLINE_INLINE void write(T* y, std::int64_t n, Value value, const X*... next) {
+  constexpr std::int64_t kLine = kLineBytes / sizeof(T);
+  constexpr int kAtOnce = kStep<V>;
+  std::int64_t i = 0;
+  const auto plainly = [&](std::int64_t last) __attribute__((always_inline)) {
+    for (; i + 4 * kAtOnce <= last; i += 4 * kAtOnce) {
+#pragma GCC unroll 4
+      for (int u = 0; u < 4; ++u) give<false>(y + i + u * kAtOnce, kAtOnce, value(i + u * kAtOnce, kAtOnce));
+    }
+    for (; i + kAtOnce <= last; i += kAtOnce) give<false>(y + i, kAtOnce, value(i, kAtOnce));
+    if (i < last) give<false>(y + i, static_cast<int>(last - i), value(i, static_cast<int>(last - i)));
+    i = last;
+  };
+  if constexpr (NonTemporal) {
+    const auto head = static_cast<std::int64_t>((kLineBytes - reinterpret_cast<std::uintptr_t>(y) % kLineBytes) % kLineBytes / sizeof(T));
+    plainly(head < n ? head : n);
+    const std::int64_t lines = i + (n - i) / kLine * kLine;
+    for (; i + 4 * kLine <= lines; i += 4 * kLine) {
+      ((next ? fetch(next + i, 4 * kLine) : void()), ...);
+#pragma GCC unroll 32
+      for (int u = 0; u < 4 * kLine; u += kAtOnce) give<true>(y + i + u, kAtOnce, value(i + u, kAtOnce));
+    }
+    for (; i < lines; i += kAtOnce) {
+      ((next ? fetch(next + i, kAtOnce) : void()), ...);
+      give<true>(y + i, kAtOnce, value(i, kAtOnce));
+    }
+  }
+  plainly(n);
+}
+
+// Results on their way past the caches. Whole: every row is whole cache lines, and so vectors are parts of one. Else they are written one
+// after the other to a ring in L1, and go from there to memory as whole lines.
+template <bool Whole>
+class Outgoing {
+ public:
+  explicit Outgoing(void* y)
+      : lead_(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(y) % kLineBytes)), to_(static_cast<char*>(y) - lead_) {}
+
+  // x is n elements of T, which belong at y + first: where those before ended.
+  template <class T, class V>
+  __attribute__((always_inline)) inline void put(std::int64_t first, int n, V x) {
+    if constexpr (Whole) return give<true>(reinterpret_cast<T*>(to_) + first, n, x);
+    const std::int64_t begin = lead_ + first * std::int64_t{sizeof(T)}, in_ring = begin & (kRingBytes - 1);
+    give<false>(reinterpret_cast<T*>(ring_ + in_ring), n, x);
+    if (in_ring > kRingBytes - kLineBytes) std::memcpy(ring_, ring_ + kRingBytes, kLineBytes);
+    // A load from a line that is being stored would wait.
+    if (begin - done_ >= kBehindBytes) next_vector();
+  }
+
+  __attribute__((always_inline)) inline void finish(std::int64_t all_bytes) {
+    const std::int64_t end = lead_ + all_bytes;
+    while (!Whole && end - done_ >= kVectorBytes) next_vector();
+    if (!Whole) plainly(done_ < lead_ ? lead_ : done_, end);
+    fence();
+  }
+
+ private:
+  static constexpr std::int64_t kVectorBytes = kLanes * sizeof(float), kBehindBytes = 4 * kLineBytes, kRingBytes = 2048;
+
+  __attribute__((always_inline)) inline void next_vector() {
+    if (done_ >= lead_)
+      stream(reinterpret_cast<float*>(to_ + done_), load(reinterpret_cast<const float*>(ring_ + (done_ & (kRingBytes - 1)))));
+    else if (done_ + kVectorBytes > lead_)
+      plainly(lead_, done_ + kVectorBytes);
+    done_ += kVectorBytes;
+  }
+  __attribute__((always_inline)) inline void plainly(std::int64_t begin, std::int64_t end) const {
+    for (std::int64_t i = begin; i < end; ++i) to_[i] = ring_[i & (kRingBytes - 1)];
+  }
+
+  alignas(kLineBytes) char ring_[Whole ? kLineBytes : kRingBytes + kLineBytes];
+  const std::int64_t lead_;  // bytes of the first line that are before y
+  char* const to_;           // that line
+  std::int64_t done_ = 0;    // bytes from there on that are in memory
+};
+
+// Passes over blocks of `most` rows. first(row, some, beside, rest): all passes but the last over `some` rows from `row` on; each step
+// (i, n) of the first over the r-th of them calls beside(r)(i, n), and rest() follows it. result(row, r): of the r-th row of the block
+// that begins at `row`, what gives n results from the i-th on, until the next block's rest().
+template <class V, class T, class First, class Result>
+ROOFLINE_INLINE void in_blocks(T* y, std::int64_t most, std::int64_t rows, std::int64_t columns, First first, Result result) {
+  for (std::int64_t row = 0; row < rows; row += most) {
+    const int some = static_cast<int>(least(most, rows - row));
+    first(row, some, [](int) { return [](std::int64_t, int) {}; }, [] {});
+    for (int r = 0; r < some; ++r) write<V, false>(y + (row + r) * columns, columns, result(row, r));
+  }
+}
+
+// The same past the caches: results of one block are stored while the first pass over the next one reads, so that memory never waits.
+template <class V, bool Whole, class T, class First, class Result>
+ROOFLINE_INLINE void blocks_in_turn(T* y, std::int64_t most, std::int64_t rows, std::int64_t columns, First first, Result result) {
+  Outgoing<Whole> outgoing(y);
+  const auto put_rows = [&](std::int64_t row, int begin, int end) __attribute__((always_inline)) {
+    for (int r = begin; r < end; ++r) {
+      const auto value = result(row, r);
+      for (std::int64_t i = 0; i < columns; i += kStep<V>) {
+        const int n = static_cast<int>(least(kStep<V>, columns - i));
+        outgoing.template put<T>((row + r) * columns + i, n, value(i, n));
+      }
+    }
+  };
+  int waiting = static_cast<int>(least(most, rows));  // rows of the block before that are yet to be stored
+  first(0, waiting, [](int) { return [](std::int64_t, int) {}; }, [] {});
+  std::int64_t row = most;
+  for (; row < rows; row += most) {
+    const int some = static_cast<int>(least(most, rows - row));
+    first(row, some, [&](int r) __attribute__((always_inline)) {
+      return [&, at = (row - most + r) * columns, value = result(row - most, r)](std::int64_t i, int n) __attribute__((always_inline)) {
+        outgoing.template put<T>(at + i, n, value(i, n));
+      };
+    }, [&]() __attribute__((always_inline)) { put_rows(row - most, some, waiting); });
+    waiting = some;
+  }
+  put_rows(row - most, 0, waiting);
+  outgoing.finish(rows * columns * sizeof(T));
+}
+
+template <class V, bool NonTemporal, class T, class First, class Result>
+ROOFLINE_INLINE void in_blocks(T* y, std::int64_t most, std::int64_t rows, std::int64_t columns, First first, Result result) {
+  if constexpr (!NonTemporal)
+    in_blocks<V>(y, most, rows, columns, first, result);
+  else if ((reinterpret_cast<std::uintptr_t>(y) | static_cast<std::uintptr_t>(columns) * sizeof(T)) % kLineBytes == 0)
+    blocks_in_turn<V, true>(y, most, rows, columns, first, result);
+  else
+    blocks_in_turn<V, false>(y, most, rows, columns, first, result);
+}
+
+}  // namespace
+}  // namespace roofline::cpu
