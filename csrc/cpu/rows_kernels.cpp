@@ -286,7 +286,8 @@ ROOFLINE_INLINE float first_of(const T* x) {
 
 // The last pass over rows is (x - mean) / sqrt(variance + eps) * weight + bias, which goes to memory. Before it, OnePass: the sums of d
 // and d² together, d being x less the row's first element: the variance is a difference of two means, and without the shift a large
-// mean would cancel it away. Else: the mean, then the mean square of the deviations from it.
+// mean would cancel it away. Else: the mean, then the mean square of the deviations from it. Non-temporal stores of short rows of
+// whole lines are part of the first pass over the next rows, as in norm_by_squares.
 template <class T, bool OnePass, bool NonTemporal>
 void layer_norm(const void* in, const void* weight_, const void* bias_, void* out, std::int64_t rows, std::int64_t columns, double eps) {
   using V = VecOf<T>;
@@ -296,42 +297,61 @@ void layer_norm(const void* in, const void* weight_, const void* bias_, void* ou
   auto* bias = static_cast<const T*>(bias_);
   const Vec count = set1(static_cast<float>(columns));
   const std::int64_t most = least(kLanes, rows_together(columns * sizeof(T))), step = most * columns;
+  // The rows read and stored, the weight and the bias stay in L1 together, else it is quicker to store a row while it is there.
+  const bool later = NonTemporal && whole_lines(y, columns) && columns * std::int64_t{sizeof(T)} <= 8192;
+  float means[kLanes] = {}, scale[kLanes] = {};
+  const auto normal = [weight, bias](const T* from, std::int64_t i, int n, Vec mean, Vec by) __attribute__((always_inline)) {
+    return each([&](Vec a, Vec w, Vec b) __attribute__((always_inline)) { return fma(mul(sub(a, mean), by), w, b); },
+                take<V>(from + i, n, 0), take<V>(weight + i, n, 0), take<V>(bias + i, n, 0));
+  };
+  const auto put_row = [&](const T* from, T* to, int r, const T* next) __attribute__((always_inline)) {
+    write<V, NonTemporal>(to, columns, [&, mean = set1(means[r]), by = set1(scale[r])](std::int64_t i, int n)
+                                           __attribute__((always_inline)) { return normal(from, i, n, mean, by); }, next);
+  };
+  const T* before = nullptr;  // rows that are yet to be stored
+  int waiting = 0;
   for (; rows > 0; rows -= most, x += step, y += step) {
     const int some = static_cast<int>(least(most, rows));
-    float centre[kLanes] = {}, scale[kLanes];
+    float centre[kLanes] = {};
     Vec sums[1 + OnePass], squares[1];
     if constexpr (OnePass)
       for (int r = 0; r < some; ++r) centre[r] = first_of(x + r * columns);
     totals<V, 1 + OnePass, OnePass ? 4 : 8>(some, columns, sums, [&](int r) __attribute__((always_inline)) {
-      return [from = x + r * columns, shift = centre[r]](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
+      return [=, from = x + r * columns, shift = centre[r], mean = set1(means[r]), by = set1(scale[r]),
+              stored = before ? before + r * columns : nullptr,
+              earlier = y - step + r * columns](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
         V d = take<V>(from + i, n, shift);
         if constexpr (OnePass) {
           d = less(d, set1(shift));
           state.sum[1] = times_plus(d, d, state.sum[1]);
         }
         state.sum[0] = plus(state.sum[0], d);
+        if constexpr (NonTemporal)
+          if (stored) {
+            fetch(from + step + i, n);
+            give<true>(earlier + i, n, normal(stored, i, n, mean, by));
+          }
       };
     });
+    for (int r = some; r < waiting; ++r) put_row(before + r * columns, y - step + r * columns, r, nullptr);
     const Vec mean = div(sums[0], count);
-    store(centre, add(load(centre), mean));
+    store(means, add(load(centre), mean));
     if constexpr (OnePass)
       squares[0] = max(zero(), sub(sums[1], mul(mean, sums[0])));
     else
       totals<V, 1, 8>(some, columns, squares, [&](int r) __attribute__((always_inline)) {
-        return [from = x + r * columns, mean = centre[r]](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
+        return [from = x + r * columns, mean = means[r]](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
           const V d = less(take<V>(from + i, n, mean), set1(mean));
           state.sum[0] = times_plus(d, d, state.sum[0]);
         };
       });
     store(scale, over_root(squares[0], columns, eps));
-    for (int r = 0; r < some; ++r)
-      write<V, NonTemporal>(y + r * columns, columns,
-                            [&, from = x + r * columns, mean = set1(centre[r]), one = set1(scale[r])](std::int64_t i, int n)
-                                __attribute__((always_inline)) {
-        return each([&](Vec a, Vec w, Vec b) __attribute__((always_inline)) { return fma(mul(sub(a, mean), one), w, b); },
-                    take<V>(from + i, n, 0), take<V>(weight + i, n, 0), take<V>(bias + i, n, 0));
-      }, x + step + r * columns);
+    if (later)
+      before = x, waiting = some;
+    else
+      for (int r = 0; r < some; ++r) put_row(x + r * columns, y + r * columns, r, x + step + r * columns);
   }
+  for (int r = 0; r < waiting; ++r) put_row(before + r * columns, y - step + r * columns, r, nullptr);
   if constexpr (NonTemporal) fence();
 }
 
