@@ -26,8 +26,8 @@ std::int64_t ranges_of_keys(std::int64_t keys, std::int64_t units, std::int64_t 
   return std::min(wanted, std::max(blocks / 2, std::min(blocks, least)));
 }
 
-// Rows at a time, so that their queries and results stay in L2; more of them are bound by arithmetic, and meet each range anew.
-constexpr std::int64_t kMostRows = 64;
+// Rows at a time; more of them are bound by arithmetic, and meet each range anew.
+constexpr std::int64_t kMostRows = DecodeKernels<float>::kMostRows;
 constexpr std::int64_t kMostQueries = 8;
 constexpr std::int64_t kLeastWordRows = 12;  // of words: that fill enough of a vector's lanes
 constexpr std::int64_t kLeastRows = 5;       // of queries that lie in rows; of fewer the reading of K and V decides
@@ -104,7 +104,7 @@ Bound split_in(const AttentionTask& task, Device& device, Choice<DecodeKernels<N
   const std::int64_t kv_block = parts_of(parts_of(range, parts_of(range, most_block)), step) * step;
   const std::int64_t numbers =
       in_lanes ? lanes_table->workspace_words(kMostRows, kv_block, key_dim, head_dim, key_panel, value_panel)
-               : Kernels::workspace_numbers(most_rows);
+               : Kernels::workspace_numbers(most_rows, key_dim);
   const std::int64_t thread_bytes = whole_pages((query_numbers + numbers) * kBytes);
   const std::int64_t part_numbers = (whole_rows * (head_dim + 2) + 15) / 16 * 16;  // out, top, sum: whole cache lines
   const std::int64_t parts_bytes = product({heads, chunks, parts, part_numbers, kBytes}, task.op + ": bytes of the ranges' results");

@@ -16,7 +16,7 @@ struct DecodePart {
   const void* k;             // [.., head_dim]
   const void* v;             // as k, and may be k
   const void* rope;          // [.., rope_dim]: more columns of the keys; null where rope_dim is 0
-  Number* workspace;         // [workspace_numbers(rows)], of the thread
+  Number* workspace;         // [workspace_numbers(rows, head_dim + rope_dim)], of the thread
   Number* out;               // [whole(rows), head_dim]; not divided by the sum
   Number* top;               // [whole(rows)]; highest score, in units of log2; -infinity where a row sees no key of the range
   Number* sum;               // [whole(rows)]; of 2^(score - top)
@@ -56,14 +56,18 @@ struct DecodeParts {
 
 template <class Number>
 struct DecodeKernels {
-  static constexpr int kKeys = 192;  // of a block at most
+  static constexpr int kKeys = 192;     // of a block at most
+  static constexpr int kMostRows = 64;  // so that queries and results stay in L2
 
   // to[rows, columns], a row every `pitch`, = from[rows, columns] times scale. Of fp64 the first alone.
   void (*widen[kElements])(const void* from, std::int64_t rows, std::int64_t columns, Number scale, Number* to, std::int64_t pitch);
   void (*attend[Cached::elements])(const DecodePart<Number>&);
   void (*combine[kElements])(const DecodeParts<Number>&);
 
-  static std::int64_t workspace_numbers(std::int64_t rows) { return (whole(rows) + 8) * (kKeys + 4); }
+  // Scores, places of keys, queries as the kernels take them, and a few keys or values.
+  static std::int64_t workspace_numbers(std::int64_t rows, std::int64_t key_dim) {
+    return (whole(rows) + 12) * (kKeys + 4) + (whole(rows) + 24) * (key_dim + 16);
+  }
   // Rows as they are worked on: 3 as 4. Results have as many.
   static std::int64_t whole(std::int64_t rows) { return rows + (rows % 4 == 3); }
 };

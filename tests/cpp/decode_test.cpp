@@ -147,7 +147,7 @@ class DecodeTestOf : public TableTest<DecodeKernels<Number>> {
     for (std::int64_t i = 0; i < shape.group; ++i) sinks[i] = static_cast<float>(2 * i - 1);
 
     const double scale = 1 / std::sqrt(static_cast<double>(key_dim));
-    Guarded<Number> queries(whole * key_dim, 0), workspace(Kernels::workspace_numbers(rows), 0);
+    Guarded<Number> queries(whole * key_dim, 0), workspace(Kernels::workspace_numbers(rows, key_dim), 0);
     Guarded<Number> parts(shape.parts * whole * head_dim, 0), tops(shape.parts * whole, 2), sums(shape.parts * whole, 4);
     Guarded<float> logsumexp(rows, 1);
     const Number factor = static_cast<Number>(1.4426950408889634 * scale) * Cached::unit(shape.element);
@@ -228,17 +228,19 @@ using DecodeDoublesTest = DecodeTestOf<double>;
 
 TEST_P(DecodeTest, EveryNumberOfRows) {
   for (const Element element : kElements)
-    for (std::int64_t group = 1; group <= 9; ++group)
+    for (std::int64_t group = 1; group <= 24; ++group)
       check({.group = group, .seq_q = 1, .keys = 200, .head_dim = 64, .element = element});
 }
 
 TEST_P(DecodeTest, EveryRemainderOfKeysAndColumns) {
   for (const std::int64_t keys : {1, 2, 7, 15, 17, 23, 24, 25, 191, 192, 193, 400})
     for (const std::int64_t head_dim : {1, 3, 8, 15, 16, 17, 40, 128, 300})
-      check({.group = keys % 5 + 1, .seq_q = 1, .keys = keys, .head_dim = head_dim});
+      for (const std::int64_t group : {keys % 5 + 1, keys % 7 + 7})
+        check({.group = group, .seq_q = 1, .keys = keys, .head_dim = head_dim});
   for (const Element element : kElements)
-    for (const std::int64_t head_dim : {1, 5, 12, 19, 33})
-      check({.group = 3, .seq_q = 1, .keys = 61, .head_dim = head_dim, .element = element});
+    for (const std::int64_t head_dim : {1, 5, 12, 19, 33, 70})
+      for (const std::int64_t group : {3, 7, 12})
+        check({.group = group, .seq_q = 1, .keys = 61, .head_dim = head_dim, .element = element});
 }
 
 TEST_P(DecodeTest, QueriesAndResultsOf16Bits) {
@@ -285,6 +287,7 @@ TEST_P(DecodeTest, MoreColumnsOfTheKeysAndMoreRowsThanTheCacheHolds) {
   for (const Element element : {Cached::fp32, Cached::fp16}) {
     check({.group = 3, .seq_q = 2, .keys = 50, .head_dim = 5, .causal = true, .element = element, .rope_dim = 2});
     check({.group = 21, .seq_q = 1, .keys = 130, .head_dim = 512, .element = element, .rope_dim = 64});
+    check({.group = 21, .seq_q = 1, .keys = 130, .head_dim = 200, .element = element, .rope_dim = 40});
   }
 }
 
@@ -308,7 +311,7 @@ TEST_P(DecodeTest, EveryNumberOfAnElement) {
     Cache k(element, all, 0), v(element, all, 0);
     std::memset(k.at(0), 0, all * Cache::bytes(element));
     for (std::int64_t i = 0; i < all; ++i) v.set(i, static_cast<std::uint32_t>(i));
-    Guarded<float> q(all, 0), workspace(Kernels::workspace_numbers(1), 0), part(all, 0), out(all, 0);
+    Guarded<float> q(all, 0), workspace(Kernels::workspace_numbers(1, all), 0), part(all, 0), out(all, 0);
     std::fill_n(q.data(), all, 0.0f);
     float top, sum;
     run(element, q, k, v, workspace, part.data(), &top, &sum, 1, all, 1);
@@ -326,14 +329,14 @@ TEST_P(DecodeTest, EveryNumberOfAnElement) {
 
 TEST_P(DecodeTest, NotANumberStaysOne) {
   for (const Element element : {Cached::fp32, Cached::bf16, Cached::fp16, Cached::fp8_e4m3})
-    for (const std::int64_t rows : {1, 4}) {
+    for (const std::int64_t rows : {1, 4, 8}) {
       Cache k(element, 200 * 16, 0), v(element, 200 * 16, 0);
       k.fill(2);
       v.fill(3);
       constexpr std::uint32_t kBits[] = {0x7FC00000u, 0x7FC0u, 0x7E00u, 0, 0xFFu};
       k.set(150 * 16, kBits[element]);
       Guarded<float> q(rows * 16, 0), out(rows * 16, 0), top(rows, 0), sum(rows, 0);
-      Guarded<float> workspace(Kernels::workspace_numbers(rows), 0);
+      Guarded<float> workspace(Kernels::workspace_numbers(rows, 16), 0);
       q.fill(1);
       run(element, q, k, v, workspace, out.data(), top.data(), sum.data(), rows, 16, 200);
       EXPECT_TRUE(std::isnan(sum[rows - 1]));

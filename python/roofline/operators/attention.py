@@ -57,8 +57,9 @@ class _Naive(Variant):
 
     def reuse(self, problem: Attention, plan: Facts) -> dict[str, tuple[int, int]]:
         kv, head = problem.kv_bytes()
-        blocks = ceil_div(problem.seq_q, int(plan.get("query_block", 48))) * problem.group
-        return {"k and v for further queries": ((blocks - 1) * kv, head)}
+        # Keys that blocks of queries meet, of all heads: masked ones are not read.
+        met = problem.pairs() * ceil_div(problem.seq_q, int(plan.get("query_block", 48))) // problem.seq_q
+        return {"k and v for further queries": (larger(met * problem.key_bytes() - kv, 0), head)}
 
     def launches(self, problem: Attention, plan: Facts) -> int:
         return 3
