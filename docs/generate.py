@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the generated parts of README.md and docs: what operators declare, a census, what machines measured.
+"""Writes the generated parts of README.md and docs: what operators declare, what machines measured.
 
 Usage: python docs/generate.py [--check]
 With --check nothing is written. Needs no compiled module.
@@ -17,7 +17,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
-CENSUS = ROOT / "docs" / "census.md"
 MACHINES = ROOT / "docs" / "machines.md"
 MODELS = ROOT / "docs" / "models.md"
 GALLERY = ROOT / "docs" / "gallery.md"
@@ -31,7 +30,6 @@ MEASURED = {"block_profile": 'plot.block_profile(machine, "Llama-3.2-1B", phase=
 sys.path.insert(0, str(ROOT / "python"))
 
 from roofline._repr import github_table  # noqa: E402
-from roofline.census import census_of  # noqa: E402
 from roofline.cli import main as main_of_cli  # noqa: E402
 from roofline.cli.plotting import GROUPS  # noqa: E402
 from roofline.machine import Machine  # noqa: E402
@@ -39,7 +37,7 @@ from roofline.operators import OPERATORS  # noqa: E402
 from roofline.plot import PICTURES  # noqa: E402
 from roofline.report.tables import Table, ceiling_table, fit_for_a_page, operator_table, ordered_ceilings, usual  # noqa: E402
 from roofline.results import Results  # noqa: E402
-from roofline.transformer import PRESETS, Decode, Prefill, active_parameters, kv_bytes, preset, total_parameters  # noqa: E402
+from roofline.transformer import PRESETS, active_parameters, kv_bytes, total_parameters  # noqa: E402
 from roofline.transformer.presets import SOURCES  # noqa: E402
 from roofline.units import KILO, fmt_si  # noqa: E402
 
@@ -54,12 +52,6 @@ def operators_table() -> str:
             rows.append([name, summary, f"`{variant}`", *dtypes])
             name = summary = ""
     return github_table(["operator", "computes", "variant", *BACKENDS.values()], rows, str)
-
-
-def deepseek_census() -> str:
-    """Decode of one sequence and of many, and a prefill."""
-    phases = [Decode(batch=1, seq_kv=2048), Decode(batch=128, seq_kv=2048), Prefill(seq_q=1024)]
-    return census_of(preset("DeepSeek-R1-NVFP4"), phases, Machine.from_datasheet("GB200")).to_markdown().rstrip()
 
 
 def recorded() -> dict[str, tuple[Machine, Results]]:
@@ -155,7 +147,6 @@ def advice() -> str:
 PAGES = {
     README: {"advice": advice, "figures": first_figures},
     TABLE: {"operators": operators_table},
-    CENSUS: {"census": deepseek_census},
     MACHINES: {"machines": machines_table},
     MODELS: {"models": models_table},
     GALLERY: {"pictures": pictures},

@@ -8,10 +8,11 @@ from typing import Any
 from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File
 
+from roofline.plot import PICTURES
+
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = ("CONTRIBUTING.md", "notebooks/*.ipynb", "benchmarks/results/*/*/*.md", "benchmarks/results/*/*/*.png")
-PICTURES = sorted(path.stem for path in (ROOT / "python" / "roofline" / "plot" / "pictures").glob("[a-z]*.py"))
 
 
 @event_priority(100)  # before plugins that look for notebooks
