@@ -54,31 +54,14 @@ def section(path: Path, title: str) -> str:
 
 # -- what can be run ----------------------------------------------------------------------------------------------------------
 
-# The code of the README is run as it stands, but measurements take a few milliseconds and DRAM probes are small.
-QUICKLY = """
-import functools
-import os
-import roofline
-import roofline.measurement.probing as probing
-import roofline.probes.bandwidth as bandwidth
-
-bandwidth.DRAM_ARRAY_BYTES = dict.fromkeys(bandwidth.DRAM_ARRAY_BYTES, 1 << 24)
-probing.ROUNDS, probing.CALIBRATION_S = 1, 0.0
-policy = roofline.Policy(
-    warmup_min_s=0.0, warmup_max_s=0.001, batch_s=0.001, min_samples=3, min_s=0.0, max_s=0.01, noise=1.0, bracket_s=0.001, tries=1
-)
-for name in ("measure", "measure_callable", "measure_machine", "sweep"):
-    setattr(roofline, name, functools.partial(getattr(roofline, name), policy=policy))
+# Code of a page is run as it stands, but this first.
+QUICKLY = (ROOT / "tests" / "data" / "quickly.py").read_text(encoding="utf-8")
 
 
-def measured_once(*args, measure=roofline.measure_machine, **options):
-    if not os.path.exists("measured.json"):
-        measure(*args, **options).save("measured.json")
-    return roofline.Machine.load("measured.json")
-
-
-roofline.measure_machine = measured_once
-"""
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all pages, so that the machine is measured once."""
+    return tmp_path_factory.mktemp("pages")
 
 
 def run_quickly(code: str, where: Path) -> subprocess.CompletedProcess[str]:
@@ -89,22 +72,22 @@ def run_quickly(code: str, where: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=where, env=environment, timeout=300)
 
 
-def test_readme_code_runs(tmp_path: Path) -> None:
+def test_readme_code_runs(folder: Path) -> None:
     (code,) = blocks(README, "python")
     assert len(code.strip().splitlines()) <= 12
-    done = run_quickly(code, tmp_path)
+    done = run_quickly(code, folder)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "roofline.png").stat().st_size > 10_000
+    assert (folder / "roofline.png").stat().st_size > 10_000
     for shown in ("Machine(", "Measurement(", "Prediction("):
         assert shown in done.stdout
 
 
-def test_other_code_runs(tmp_path: Path) -> None:
+def test_other_code_runs(folder: Path) -> None:
     """All of a page as one program, in its order; not a block that imports a library that is not there."""
     for page in PAGES[1:]:
         missing = "import torch" if importlib.util.find_spec("torch") is None else "\0"
         if code := "\n".join(block for block in blocks(page, "python") if missing not in block):
-            done = run_quickly(code, tmp_path)
+            done = run_quickly(code, folder)
             assert done.returncode == 0, f"{page.name}: {done.stderr}"
 
 

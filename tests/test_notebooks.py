@@ -26,6 +26,7 @@ TUTORIAL = ROOT / "notebooks" / "roofline.ipynb"
 LIMIT_S = 600  # a cell; seconds on an idle machine
 WHOLE_S = 90  # a notebook on two idle cores
 MOST_BYTES = 3_000_000
+QUICKLY = (ROOT / "tests" / "data" / "quickly.py").read_text(encoding="utf-8")
 HERE = ("measured", "this machine")  # how claims begin whose verdict may be another one on another machine
 
 
@@ -50,8 +51,8 @@ def test_public_names_and_no_definitions(path: Path) -> None:
             assert node.module == "roofline", f"{ast.unparse(node)}: the public names are those of roofline itself"
 
 
-def executed(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The notebook after it ran in a fresh kernel with quick settings. Fails with the cell that raises."""
+def executed(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str = "") -> Any:
+    """The notebook after it ran in a fresh kernel with quick settings, `before` first. Fails with the cell that raises."""
     nbclient = pytest.importorskip("nbclient", reason="executing notebooks needs nbclient")
     nbformat = pytest.importorskip("nbformat", reason="reading notebooks needs nbformat")
     pytest.importorskip("ipykernel", reason="executing notebooks needs ipykernel")
@@ -65,6 +66,9 @@ def executed(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any
         shutil.copy(fonts, tmp_path / "matplotlib")
     monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path / "matplotlib"))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    startup = tmp_path / "ipython" / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    (startup / "before.py").write_text(before, encoding="utf-8")
     notebook = nbformat.read(path, as_version=4)
     for cell in notebook.cells:
         if cell.cell_type == "code":
@@ -133,7 +137,7 @@ def test_these_tests_can_fail() -> None:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is committed stands for what runs: the same pictures, and of each claim that is no measurement the same verdict."""
-    before, after = read(path), executed(path, tmp_path, monkeypatch)
+    before, after = read(path), executed(path, tmp_path, monkeypatch, QUICKLY)
     check_outputs(after)
     assert any(pictures(cell) for cell in after.cells if cell.cell_type == "code"), "nothing was drawn"
     for old, new in zip(before.cells, after.cells, strict=True):
