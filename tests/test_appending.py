@@ -139,7 +139,7 @@ def test_nothing_is_appended_to_what_is_not_ours(before: bytes, foreign: bytes, 
         append_to(path, point(2))  # a whole line in the middle is for `Results.load` to judge, and stays
         assert path.read_bytes()[: len(held)] == held
         return
-    with pytest.raises(Error, match=r"notes.txt is not a results file: its (first|last) line is no measurement"):
+    with pytest.raises(Error, match=r"notes.txt is not a results file: its (first|last) line is not a measurement"):
         append_to(path, point(2))
     with pytest.raises(Error, match=r"notes.txt"):
         begun(path)

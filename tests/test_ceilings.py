@@ -104,7 +104,7 @@ class Stop(Exception):
 
 
 @pytest.mark.usefixtures("small_probes")
-def test_an_interrupted_measurement_is_finished_by_the_same_call(tmp_path: Path) -> None:
+def test_an_interrupted_measurement_is_finished_by_the_same_call(machine: Machine, tmp_path: Path) -> None:
     out, seen = tmp_path / "machine.json", []
 
     def stop_at_four(done: int, total: int, label: str) -> None:
@@ -133,7 +133,7 @@ def test_an_interrupted_measurement_is_finished_by_the_same_call(tmp_path: Path)
     assert "pending" not in whole.provenance
     assert Machine.load(out) == whole
     assert not side.exists()
-    assert [c.name for c in whole.ceilings] == [c.name for c in roofline.measure_machine("cpu", quick=True, policy=FAST).ceilings]
+    assert [c.name for c in whole.ceilings] == [c.name for c in machine.ceilings]
 
 
 @pytest.mark.usefixtures("small_probes")

@@ -312,7 +312,7 @@ BAD = [
     (["7B", "--batch", "0"], "batch must be between 1"),
     (["7B", "--batch", "1,x"], "must be a whole number"),
     (["7B", "--batch", ",".join(map(str, range(1, 100)))], "give fewer batches"),
-    (["7B", "--recompute", "full"], "--recompute is of none of --phase prefill,decode"),
+    (["7B", "--recompute", "full"], "--recompute is a field of no --phase prefill,decode"),
     (["7B", "--phase", "decode", "--chunk", "4"], "decode: unknown field 'chunk'"),
     (["7B", "--machine", "H1000"], "H1000"),
     (["7B", "--tp", "3"], "tp 3 does not divide heads"),

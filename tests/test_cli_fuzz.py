@@ -129,7 +129,7 @@ def test_digits_that_are_no_numbers(digit: str, files: Path, capsys: pytest.Capt
 @pytest.mark.parametrize("command", ["run", "sweep"])
 def test_two_dashes_are_no_value(command: str, flag: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, "attention", "--describe", flag]) == 2
-    assert f"argument {flag.removesuffix('=--')}: '--' is no value" in capsys.readouterr().err
+    assert f"argument {flag.removesuffix('=--')}: '--' is not a value" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

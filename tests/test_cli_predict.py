@@ -82,7 +82,7 @@ def test_dtypes_each(capsys: pytest.CaptureFixture[str]) -> None:
 BAD = [
     (["Llama-3-8B", "--bacth", "4"], "unrecognized arguments: --bacth 4 (did you mean --batch?"),
     (["Llama-3-8B", "--phase", "decoed"], "unknown phase 'decoed' (did you mean decode"),
-    (["Llama-3-8B", "--batch", "1,2", "--advice"], "--advice is of one prediction"),
+    (["Llama-3-8B", "--batch", "1,2", "--advice"], "--advice takes one prediction"),
     (["matmul", "--M", "0"], "rows must be between 1"),
     (["matmul", "--rowz", "4"], "did you mean --rows"),
     (["Llama-3-8B", "--batch", "0"], "batch must be between 1"),

@@ -341,7 +341,7 @@ def test_cuda_array_interface() -> None:
     for changes, words in (
         ({"stream": 0}, "stream 0"),
         ({"strides": (8,)}, "not contiguous"),
-        ({"strides": (6,)}, "no whole elements"),
+        ({"strides": (6,)}, "not whole elements"),
         ({"typestr": ">f4"}, "has dtype >f4"),
         ({"typestr": "|b1"}, "has dtype bool"),
         ({"mask": object()}, "mask"),

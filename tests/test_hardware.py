@@ -357,7 +357,7 @@ def test_a_home_that_cannot_be_read_is_no_error(tmp_path: Path, monkeypatch: pyt
         (('source = "https://example.org/x1"', 'source = "x", unit = "GB/s"'), "memory_bytes_per_s has the unknown key 'unit'"),
         (('dtype = "bf16"', 'dtype = "bfloat16"'), r"dense_flops_per_s\[0\]: dtype must be one of fp64"),
         (('unit = "tensor"', 'unit = "matrix"'), r"dense_flops_per_s\[0\]: unit must be one of core, tensor"),
-        (("value = 2e14", "value = 0"), r"dense_flops_per_s\[0\]: a rate of 0 is no peak"),
+        (("value = 2e14", "value = 0"), r"dense_flops_per_s\[0\]: a peak cannot be 0"),
         (('vendor = "Example"', 'vendor = "Example'), "not valid TOML"),
         (('vendor = "Example"', "vendor = 7"), "vendor must be text, got 7"),
         (('vendor = "Example"', 'vendor = "Example"\naliases = "x"'), "aliases must be a list of texts"),

@@ -401,8 +401,8 @@ def test_the_same_file_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         ([str(REDUCE), "--tool", "ncu"], "has no line of column names"),
         ([str(METRICS), "--tool", "nccl-tests"], "no line with a size and a time"),
         ([str(METRICS), "--collective", "all_reduce"], "a collective belongs to nccl-tests"),
-        ([str(REDUCE), "--collective", "all_gather"], "is of all_reduce, not of all_gather"),
-        ([str(GATHER)], "does not say which collective it is of"),
+        ([str(REDUCE), "--collective", "all_gather"], "is a log of all_reduce, not of all_gather"),
+        ([str(GATHER)], "does not name its collective"),
         ([str(GATHER), "--collective", "broadcast"], "is of broadcast; only all_reduce"),
     ],
 )
@@ -439,10 +439,10 @@ BAD = [
     (METRICS_TEXT.split('"0","4711"')[0], "has names of columns and no kernel"),
     (METRICS_TEXT[:-60], r"line 25: \d+ columns of 15; the output is cut short|line 25: no CSV"),
     (METRICS_TEXT.replace('"72.50"', '"72,50"'), "line 10: gpu__time_duration.sum is '72,50', .* LC_ALL=C"),
-    (METRICS_TEXT.replace('"72.50"', '"fast"'), "line 10: gpu__time_duration.sum is 'fast', which is no number"),
+    (METRICS_TEXT.replace('"72.50"', '"fast"'), "line 10: gpu__time_duration.sum is 'fast', which is not a number"),
     (METRICS_TEXT.replace('"usecond"', '"fortnight"'), "line 10: unknown unit 'fortnight'"),
     (METRICS_TEXT.replace('"Metric Unit",', '"Unit",'), "no Metric Unit and Metric Value beside it"),
-    (METRICS_TEXT.replace('"Kernel Name",', '"Function",'), "line 7: there is no column Kernel Name"),
+    (METRICS_TEXT.replace('"Kernel Name",', '"Function",'), "line 7 has no column Kernel Name"),
     (
         METRICS_TEXT.replace("gpu__time_duration", "gpu__other"),
         r"no kernel with time.*3 launches left out: no time.*profile again with the metrics",
@@ -457,7 +457,7 @@ BAD = [
     (REDUCE_TEXT.replace("41.94", "nan"), "line 18: time must be a number"),
     (REDUCE_TEXT.replace("     1048576   ", "   1048576.5   "), "line 18: size must be a number from 0, got '1048576.5'"),
     (REDUCE_TEXT.replace("#  Rank", "#  Task"), "lists no ranks"),
-    ("\n".join(x for x in REDUCE_TEXT.splitlines() if "Rank" not in x or "Rank  0" in x), "is of one rank"),
+    ("\n".join(x for x in REDUCE_TEXT.splitlines() if "Rank" not in x or "Rank  0" in x), "is a log of one rank"),
     (REDUCE_TEXT.replace("all_reduce_perf", "alltoall_perf"), "is of alltoall; only all_reduce, all_gather, reduce_scatter"),
     (REDUCE_TEXT + REDUCE_TEXT.replace("all_reduce", "all_gather"), "holds logs of all_gather, all_reduce"),
     (REDUCE_TEXT.replace("      0", "      7"), "every line has wrong results"),
@@ -478,8 +478,8 @@ def test_bad_files(text: str, said: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("report.ncu-rep", b"NVR\xff\xfe\x00", "is no text .byte 3.: export a report with `ncu --import REPORT"),
-        ("log.txt", b"\xff\xfe", "is no text .byte 0.: it is binary"),
+        ("report.ncu-rep", b"NVR\xff\xfe\x00", "is not text .byte 3.: export a report with `ncu --import REPORT"),
+        ("log.txt", b"\xff\xfe", "is not text .byte 0.: it is binary"),
         ("log.txt", b"ID\0", "holds null bytes"),
     ],
 )

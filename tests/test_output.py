@@ -77,7 +77,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 REASONS = (
-    "no file that this would write", "same command reads or writes", "Too many levels of symbolic links", "Is a directory",
+    "does not write such files", "same command reads or writes", "Too many levels of symbolic links", "Is a directory",
     "it is not replaced", "was not written by a report", "no measurement", "is not valid JSON", "this is a machine file",
     "has no schema_version",
 )  # fmt: skip

@@ -130,7 +130,7 @@ def test_the_same_data_give_the_same_page(page: Path, tmp_path: Path) -> None:
 def test_no_other_file_is_replaced(tmp_path: Path) -> None:
     file = tmp_path / "mine.html"
     file.write_text("<p>mine</p>")
-    with pytest.raises(Error, match="is no file that this would write"):
+    with pytest.raises(Error, match="does not write such files"):
         html(machine(), [], file)
     assert html(machine(), [], file, force=True) == file
 

@@ -423,7 +423,7 @@ def test_before_and_after() -> None:
         (lambda: plot.intensity_over_batch(LLAMA, batch=[1.5]), "batch must be whole numbers"),
         (lambda: plot.intensity_over_batch(Relu()), "has none of rows, tokens, batch"),
         (lambda: plot.intensity_over_batch({}), "give at least one problem"),
-        (lambda: plot.attention_steps(Relu()), "is no attention"),
+        (lambda: plot.attention_steps(Relu()), "is not attention"),
         (lambda: plot.workloads(cpu(), LLAMA, phase=[]), "give at least one phase"),
         (lambda: plot.workloads(cpu(), LLAMA, phase=[Decode(), Decode()]), "each once"),
         (lambda: plot.ridge_points(Machine(name="bare")), "no bandwidth was measured"),

@@ -292,7 +292,7 @@ def test_models_and_problems_stand_in_one_table() -> None:
     [
         (("H100", ""), {}, "an empty name"),
         (("H100", "Llama-3-8B"), {"launch_s": "soon"}, "cannot read 'soon'"),
-        (("H100", "Lama-3-8B"), {}, "is no model and no operator .did you mean Llama-3-8B"),
+        (("H100", "Lama-3-8B"), {}, "is neither a model nor an operator .did you mean Llama-3-8B"),
         (("H100", "gemmm"), {}, "did you mean gemm"),
         (("H100", "gemm", "decode"), {}, "a phase belongs to a model, and matmul is an operator"),
         (("H100", "gemm"), {"tp": 4}, "tp belongs to models"),

@@ -148,8 +148,8 @@ def subject_of(given: What, dtypes: Mapping[str, Any]) -> Operator | type[Operat
                 raise
             near = hint(given.rpartition("/")[2], (*PRESETS, *OPERATORS, *OPERATOR_ALIASES))
             raise Error(
-                f"{given!r:.80} is no model and no operator{near}: name a preset such as Llama-3-8B, the path of a Hugging Face "
-                "config.json, or an operator such as matmul"
+                f"{given!r:.80} is neither a model nor an operator{near}: name a preset such as Llama-3-8B, the path of a Hugging "
+                "Face config.json, or an operator such as matmul"
             ) from None
     return model_of(given, **dtypes)
 
@@ -276,7 +276,7 @@ def predict(
         return _one({name: values[0] for name, values in lists.items()})
     combinations = list(itertools.islice(itertools.product(*(lists[name] for name in several)), MOST + 1))
     if len(combinations) > MOST:
-        raise Error(f"more than {MOST} predictions are no table: give fewer values of {', '.join(several)}")
+        raise Error(f"more than {MOST} predictions are too many for a table: give fewer values of {', '.join(several)}")
     single = {name: values[0] for name, values in lists.items() if len(values) == 1}
     found: list[Answer | None] = []
     refusals, first = [], None

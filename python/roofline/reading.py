@@ -105,7 +105,7 @@ def read_text(path: str | os.PathLike[str], kind: str, encoding: str = "utf-8") 
     try:
         return read_bytes(path, kind).decode(encoding)
     except UnicodeDecodeError as error:
-        raise Error(f"cannot read {kind} {os.fspath(path)}: byte {error.start} is no UTF-8 text") from error
+        raise Error(f"cannot read {kind} {os.fspath(path)}: byte {error.start} is not UTF-8") from error
 
 
 # -- JSON -----------------------------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ def from_json(text: str | bytes, *, where: str) -> Any:
     except RecursionError as error:
         raise Error(f"{where} is not valid JSON: it is nested too deeply") from error
     except UnicodeEncodeError as error:
-        raise Error(f"{where} is not valid JSON: it has half of a surrogate pair, which is no character") from error
+        raise Error(f"{where} is not valid JSON: it has half of a surrogate pair, which is not a character") from error
     except ValueError as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
         raise Error(f"{where} is not valid JSON ({error!s:.200}); the file is truncated or was edited") from error
     return value

@@ -122,7 +122,7 @@ def numbers(text: str) -> list[int]:
         while colon and (value := 2 * value) <= end and len(found) <= MOST:
             found.append(value)
     if len(found) > MOST:
-        raise Error(f"more than {MOST} values are no axis: give fewer")
+        raise Error(f"more than {MOST} values are too many for an axis: give fewer")
     return found
 
 

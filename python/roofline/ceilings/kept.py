@@ -70,7 +70,7 @@ class Kept:
                 return None
             raise Error(f"{error}; it is not replaced: {FORCE}") from error
         if PENDING not in machine.provenance and not self.force:
-            raise Error(f"{self.side} is in the way of the unfinished measurement, and holds a finished one; {FORCE}")
+            raise Error(f"{self.side} holds a finished measurement, where this one keeps its unfinished parts; {FORCE}")
         before = machine.provenance.get("options")
         if (machine.device, machine.name, before) == (device.name, device.title, options):
             return machine

@@ -151,7 +151,7 @@ def check(
         Error: unless there is something to hold it against, and where lists differ in length.
     """
     if equals is None and above is None and below is None:
-        raise Error("check: give equals, above or below, so that there is something to hold it against")
+        raise Error("check: give equals, above or below, so that found can be compared with it")
     value, within_ = _plain(found), within("tolerance", "a share", tolerance, (0.0, 1.0))
     each = _several(value)
     if not each:

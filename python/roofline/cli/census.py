@@ -70,7 +70,7 @@ def _phases(options: argparse.Namespace) -> Iterator[Any]:
         taken |= {*mine}
         yield from (phase_of(name, {**mine, "batch": batch}) for batch in batches)
     if left := [f"--{field.replace('_', '-')}" for field in fields if field not in taken]:
-        raise BadInput(f"{', '.join(left)} is of none of --phase {options.phase}")
+        raise BadInput(f"{', '.join(left)} is a field of no --phase {options.phase}")
 
 
 def census(options: argparse.Namespace) -> int:

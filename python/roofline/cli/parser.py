@@ -57,7 +57,7 @@ class Parser(argparse.ArgumentParser):
         self.register("action", "store", _Once)
 
     def error(self, message: str) -> NoReturn:
-        raise BadInput(f"{self._meant(message):.1000} (`{self.prog} --help` lists what there is)")
+        raise BadInput(f"{self._meant(message):.1000} (`{self.prog} --help` lists them all)")
 
     def _meant(self, message: str) -> str:
         """The message, with what resembles a flag or a choice that is not there."""
@@ -425,7 +425,7 @@ def dispatch(arguments: Sequence[str]) -> int:
         build([]).print_help()
         return OK
     if empty := next((argument for argument in arguments if argument.startswith("-") and argument.endswith("=--")), None):
-        raise BadInput(f"argument {empty.removesuffix('=--')[:80]}: '--' is no value")  # argparse would take it for none at all
+        raise BadInput(f"argument {empty.removesuffix('=--')[:80]}: '--' is not a value")  # argparse would take it for none at all
     arguments = _spelled(arguments)
     options = build(arguments).parse_args(list(arguments))
     asked = COMMANDS[options.command]

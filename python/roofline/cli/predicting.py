@@ -105,7 +105,7 @@ def predict(options: argparse.Namespace) -> int:
         found = ask(machines, options.what, asked, utilisation=options.utilisation, launch_s=options.launch, **how)
         single = not isinstance(found, PredictionTable)
         if of_model and not single and (options.advice or options.against):
-            raise BadInput("--advice is of one prediction: give one value of each flag")
+            raise BadInput("--advice takes one prediction: give one value of each flag")
         extra = _advice(options, found, machines[0]) if of_model and single else None
     if options.json:
         more = extra[1] if extra else {}

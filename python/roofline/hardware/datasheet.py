@@ -174,7 +174,7 @@ def _number(data: Any, key: str, where: str, more: tuple[str, ...] = ()) -> Numb
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= MOST:
         raise _fail(where, f"{key}: value must be a number from 0 to 2**63, in the unit of the key, got {value!r:.60}")
     if more and not value:
-        raise _fail(where, f"{key}: a rate of 0 is no peak; leave it out")
+        raise _fail(where, f"{key}: a peak cannot be 0; leave it out")
     for name in ("verified", "disputed"):
         if not isinstance(data.get(name, False), bool):
             raise _fail(where, f"{key}: {name} must be true or false, got {data[name]!r:.60}")

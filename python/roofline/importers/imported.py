@@ -79,9 +79,9 @@ def source_of(path: str | os.PathLike[str]) -> Source:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         hint = "export a report with `ncu --import REPORT --page raw --csv`" if where.endswith(".ncu-rep") else "it is binary"
-        raise Error(f"{where} is no text (byte {error.start}): {hint}") from error
+        raise Error(f"{where} is not text (byte {error.start}): {hint}") from error
     if "\0" in text:
-        raise Error(f"{where} is no text: it holds null bytes")
+        raise Error(f"{where} is not text: it holds null bytes")
     if not text.strip():
         raise Error(f"{where} is empty")
     return Source(where=where, lines=tuple(text.splitlines()), sha256=hashlib.sha256(content).hexdigest())

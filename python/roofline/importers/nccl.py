@@ -140,11 +140,11 @@ def _collective(source: Source, given: str | None) -> type[Operator]:
         raise Error(f"{source.where} holds logs of {', '.join(sorted(named))}: give each a file of its own")
     name = given or next(iter(named), "")
     if given and named and given not in named:
-        raise Error(f"{source.where} is of {next(iter(named))}, not of {given}")
+        raise Error(f"{source.where} is a log of {next(iter(named))}, not of {given}")
     if not name:
-        raise Error(f"{source.where} does not say which collective it is of: name it, one of {', '.join(COLLECTIVES)}")
+        raise Error(f"{source.where} does not name its collective: give one of {', '.join(COLLECTIVES)}")
     if name not in COLLECTIVES:
-        raise Error(f"{source.where} is of {name}; only {', '.join(COLLECTIVES)} are known here")
+        raise Error(f"{source.where} is a log of {name}; only {', '.join(COLLECTIVES)} are known here")
     return COLLECTIVES[name]
 
 
@@ -188,7 +188,7 @@ def from_nccl_tests(source: Source, collective: str | None = None) -> Imported:
     cls = _collective(source, collective)
     if ranks < 2:
         raise Error(
-            f"{source.where} is of one rank: nothing went over a link (nccl-tests built without MPI runs as many times alone)"
+            f"{source.where} is a log of one rank: nothing went over a link (nccl-tests built without MPI runs as many times alone)"
         )
     text = "\n".join(source.lines)
     version, library = (match[1] if (match := pattern.search(text)) else "" for pattern in (_VERSION, _LIBRARY))

@@ -142,7 +142,7 @@ def _value(text: str, unit: str, metric: str, where: str) -> float | None:
         value = float(plain)
     except ValueError as error:
         hint = ": with a decimal comma; run ncu under LC_ALL=C" if "," in plain else ""
-        raise Error(f"{where}: {metric} is {text!r:.40}, which is no number{hint}") from error
+        raise Error(f"{where}: {metric} is {text!r:.40}, which is not a number{hint}") from error
     value *= _scale(unit, where)
     if not abs(value) < 2**63 and math.isfinite(float(plain)):
         raise Error(f"{where}: {metric} is {text!r:.40}, more than any GPU counts")
@@ -203,7 +203,7 @@ def _launches(source: Source) -> list[_Launch]:
     for number, row in _records(source):
         where = f"{source.where}, line {number}"
         if "Kernel Name" not in row:
-            raise Error(f"{where}: there is no column Kernel Name")
+            raise Error(f"{where} has no column Kernel Name")
         long = "Metric Name" in row
         if long and not {"Metric Unit", "Metric Value"} <= set(row):
             raise Error(f"{where}: there is a column Metric Name, but no Metric Unit and Metric Value beside it")

@@ -37,5 +37,5 @@ def read(path: str | os.PathLike[str], *, tool: str | None = None, collective: s
     source = source_of(path)
     found = tool or _tool(source)
     if found == "ncu" and collective is not None:
-        raise Error(f"{source.where} is of ncu: a collective belongs to nccl-tests")
+        raise Error(f"{source.where} comes from ncu: only logs of nccl-tests have a collective")
     return from_ncu(source) if found == "ncu" else from_nccl_tests(source, collective)

@@ -148,7 +148,7 @@ def require_replaceable(path: Name, content: str | bytes, *, force: bool = False
         raise Error(f"cannot write {os.fspath(path)}: {error.strerror or error}") from error
     wanted = mark_of(data[:HEAD], data[-TAIL:])
     if head and (not wanted or mark_of(head, tail) != wanted):
-        raise Error(f"{os.fspath(path)} is there, and is no file that this would write; {FORCE}")
+        raise Error(f"{os.fspath(path)} exists, and this command does not write such files; {FORCE}")
 
 
 def marked(text: str, command: str) -> str:

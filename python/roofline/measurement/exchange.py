@@ -122,7 +122,7 @@ def _by_cuda_array_interface(tensor: Any, device: Device, where: str) -> Given:
     kind = np.dtype(stated["typestr"])
     strides = tuple(stated.get("strides") or ())
     if any(stride % kind.itemsize for stride in strides):
-        raise Error(f"{where} has strides of {strides} bytes, which are no whole elements; pass a contiguous copy")
+        raise Error(f"{where} has strides of {strides} bytes, which are not whole elements; pass a contiguous copy")
     if stated.get("mask") is not None:
         raise Error(f"{where} has a mask; pass its values alone")
     stream = stated.get("stream")  # None: there is nothing to wait for

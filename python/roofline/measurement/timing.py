@@ -385,9 +385,7 @@ def measure(
         machine = machine_of(machine)
     opened, policy = open_device(device, threads), checked_options(machine, policy)
     if machine is not None and machine.device != opened.name:
-        raise Error(
-            f"the machine {machine.name!r:.80} is of {machine.device}, not of {opened.name}; measure that device's ceilings first"
-        )
+        raise Error(f"machine {machine.name!r:.80} is {machine.device}, not {opened.name}; measure that device's ceilings first")
     begun = time.monotonic()
     with measuring(opened):
         if machine is not None:

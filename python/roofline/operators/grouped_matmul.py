@@ -313,7 +313,7 @@ class GroupedMatmul(Operator):
         Raises Error with several ranks: what reaches one is an expectation.
         """
         if self.ranks > 1:
-            raise Error(f"{self.name}: with ranks {self.ranks} there is no reference, only costs; use ranks=1")
+            raise Error(f"{self.name}: ranks {self.ranks} has costs, but no reference; use ranks=1")
         out = []
         for token in range(self.tokens) if rows is None else rows:
             x, gates = tensors["x"][token : token + 1], tensors["gates"][token]

@@ -83,7 +83,7 @@ def unfused(problem: Operator) -> dict[str, Operator]:
     """
     *scores, values = problem.products() or (None,)
     if not scores or values is None or any(float(p.count * p.rows) % 1 for p in scores):
-        raise Error(f"{problem.name}: is no attention: it lacks two products with a softmax between them")
+        raise Error(f"{problem.name}: is not attention: it lacks two products with a softmax between them")
     dtype = problem.compute()[0]
 
     def kernel(p: Any) -> Operator:

@@ -40,7 +40,7 @@ def fma_isas(target: Target, dtype: str, pattern: str = "fma") -> list[str]:
 def fma_problem(target: Target, dtype: str, isa: str = "", pattern: str = "fma") -> Fma:
     """The probe of a dtype on one instruction set (empty: the widest there is). Raises Unsupported where there is none."""
     if dtype not in _ISAS_OF or (pattern == "fma_add" and dtype not in MIXED):
-        raise Unsupported(f"there is no multiply-add probe of {dtype}{' with additions' if pattern == 'fma_add' else ''}")
+        raise Unsupported(f"roofline has no multiply-add probe of {dtype}{' with additions' if pattern == 'fma_add' else ''}")
     if "sms" in target.facts:  # every thread a multiprocessor can hold, with eight independent chains each, or eight pairs
         chains = 8 * int(target.facts["sms"]) * int(target.facts["threads_per_sm"]) * (1 + (dtype == "fp16" or isa == "f32x2"))
         return Fma(chains=chains, steps=launch_steps(target, 2 * chains, dtype, "core"), isa=isa, pattern=pattern, dtype=dtype)

@@ -123,7 +123,7 @@ def _end(handle: int, path: str | os.PathLike[str]) -> tuple[int, bytes]:
 
 def _foreign(path: str | os.PathLike[str], what: str) -> Error:
     return Error(
-        f"{os.fspath(path)} is not a results file: {what} is no measurement. Nothing was written to it; choose another file"
+        f"{os.fspath(path)} is not a results file: {what} is not a measurement. Nothing was written to it; choose another file"
     )
 
 

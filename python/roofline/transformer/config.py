@@ -301,7 +301,7 @@ class TransformerConfig(Shown, ByName):
             self._refuse(f"{', '.join(present)} without kv_lora_rank: these belong to MLA")
         if not self.head_dim:
             if self.d_model % self.heads:
-                self._refuse(f"d_model {self.d_model} is no multiple of heads {self.heads}: give head_dim")
+                self._refuse(f"d_model {self.d_model} is not a multiple of heads {self.heads}: give head_dim")
             object.__setattr__(self, "head_dim", self.d_model // self.heads)
         if not self.kv_heads:
             object.__setattr__(self, "kv_heads", self.heads)

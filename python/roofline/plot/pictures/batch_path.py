@@ -86,7 +86,7 @@ def batch_path(
         if seen := _measured(problem, field, results):
             paths["measured"] = seen
         elif results is not None:
-            raise Error(f"no measurement there is of {name} over its {field}")
+            raise Error(f"no measurement is one of {name} over its {field}")
         for of, steps in paths.items():
             line, ends, more = _path(f"{name}, {field}", steps, index, of)
             lines.append(line)

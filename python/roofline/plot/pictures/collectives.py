@@ -47,7 +47,7 @@ def collectives(
             groups.setdefault(name, []).append((moved, m.link_bytes, m.time_s))
             problems[name] = problem
     if results is not None and not groups:
-        raise Error("no measurement there is of a collective with a size")
+        raise Error("no measurement is one of a collective with a size")
     if results is None:
         problem = work_of(work)
         problems[problem.name] = problem
