@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import io
 import sys
 from pathlib import Path
@@ -35,7 +34,7 @@ from roofline.cli.plotting import GROUPS  # noqa: E402
 from roofline.machine import Machine  # noqa: E402
 from roofline.operators import OPERATORS  # noqa: E402
 from roofline.plot import PICTURES  # noqa: E402
-from roofline.report.tables import Table, ceiling_table, fit_for_a_page, operator_table, ordered_ceilings, usual  # noqa: E402
+from roofline.report.tables import fit_for_a_page, operator_table, ordered_ceilings, usual  # noqa: E402
 from roofline.results import Results  # noqa: E402
 from roofline.transformer import PRESETS, active_parameters, kv_bytes, total_parameters  # noqa: E402
 from roofline.transformer.presets import SOURCES  # noqa: E402
@@ -67,26 +66,19 @@ def machine_title(machine: Machine) -> str:
     return f"{machine.name}{ids}{threads}, {str(facts.get('isas', '')).rpartition(',')[2] or machine.device}"
 
 
-def _columns(table: Table, names: tuple[str, ...], rows: int) -> str:
-    at = [table.headers.index(name) for name in names if name in table.headers]
-    return github_table([table.headers[i] for i in at], [[row[i] for i in at] for row in table.rows[:rows]], str)
-
-
 def first_figures() -> str:
-    """Ceilings and operators of the machine that benchmarks/results/readme names, as its report printed them."""
+    """Operators of the machine that benchmarks/results/readme names, as its report printed them; docs/machines.md has the roofs."""
     named = RECORDED / "readme"
     if not named.exists():
         return ""
     machine, results = recorded()[named.read_text().strip()]
-    of_all = max(c.threads for c in machine.ceilings)
-    roofs = [c for c in machine.ceilings if c.status == "ok" and (c.is_roof or c.kind == "latency") and c.threads == of_all]
-    table = ceiling_table(dataclasses.replace(machine, ceilings=tuple(roofs)))
-    ceilings = _columns(table, ("ceiling", "median", "95 % interval", "n", "modes", "threads", "clock"), len(roofs))
+    table = operator_table(fit_for_a_page(usual(results, machine)), machine)
     columns = ("operator", "variant", "problem", "cache", "time", "GFLOP/s", "GB/s", "bound", "of attainable", "error")
-    points = _columns(operator_table(fit_for_a_page(usual(results, machine)), machine), columns, 32)
+    at = [table.headers.index(name) for name in columns if name in table.headers]
+    points = github_table([table.headers[i] for i in at], [[row[i] for i in at] for row in table.rows[:32]], str)
     return (
         f"`benchmarks/record --readme` measured this on {machine_title(machine)}.\nThe variants are the default ones and `naive`; "
-        f"the [report](benchmarks/results/{named.read_text().strip()}/report.md) has all of them.\n\n{ceilings}\n\n{points}"
+        f"the [report](benchmarks/results/{named.read_text().strip()}/report.md) has all of them.\n\n{points}"
     )
 
 
