@@ -1,7 +1,7 @@
-// bmm on a CPU. library: one OpenBLAS call for a block of one product, each on one thread. tiled: our own kernels (gemm_kernels.h). b
-// may change between launches, so nothing is packed in bind: few rows read it as it lies, once; for more each thread packs the columns
-// it works on, in fp32: strip by strip where rows and inner are one block, so that the first cache holds what is packed; else all of
-// them, which its caches keep for all rows.
+// bmm on a CPU. library: one OpenBLAS call for a block of one product, each on one thread. tiled: our own kernels (gemm_kernels.h).
+// b may change between launches, so nothing is packed in bind: few rows read it as it lies, once; for more each thread packs the
+// columns it works on, in fp32: strip by strip where rows and inner are one block, so that the first cache holds what is packed;
+// else all of them, which its caches keep for all rows.
 #include "ops/bmm.h"
 
 #include <algorithm>
@@ -119,10 +119,13 @@ Bound library_of_halves(const Bmm& problem, Device& device, const Split& split) 
       point(call.a, problem.a, (i * problem.rows + block.row) * problem.inner);
       point(call.b, problem.b, i * problem.inner * problem.columns + block.column);
       point(call.c, problem.c, (i * problem.rows + block.row) * problem.columns + block.column);
-      const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, call.a.get()}, {DNNL_ARG_WEIGHTS, call.b.get()}, {DNNL_ARG_DST, call.c.get()},
+      const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, call.a.get()},
+                                           {DNNL_ARG_WEIGHTS, call.b.get()},
+                                           {DNNL_ARG_DST, call.c.get()},
                                            {DNNL_ARG_SCRATCHPAD, call.scratchpad.get()}};
       const int count = call.scratchpad ? 4 : 3;
-      if (const auto status = dnnl.primitive_execute(call.primitive.get(), call.stream.get(), count, arguments); status != dnnl_success)
+      if (const auto status = dnnl.primitive_execute(call.primitive.get(), call.stream.get(), count, arguments);
+          status != dnnl_success)
         failed.store(status);
     });
     check(static_cast<dnnl_status_t>(failed.load()), "running a kernel");
@@ -168,7 +171,8 @@ struct Parts {
   std::int64_t most_columns;         // of a part
   std::int64_t strips;               // that are packed at a time, at most
   std::int64_t most_ahead;           // bytes of the next product's operands that are fetched meanwhile
-  // Where what a thread owns begins: what the kernel needs, a as it reads it, packed b, sums before they are rounded; the last is the end.
+  // Where what a thread owns begins: what the kernel needs, a as it reads it, packed b, sums before they are rounded; the last is
+  // the end.
   std::int64_t wide, packed, sums, bytes;
 };
 
@@ -187,7 +191,8 @@ Parts plan_parts(const Bmm& problem, const GemmKernels& table, Device& device) {
   parts.columns = std::clamp(parts_of(wanted, problem.batch), few ? 1 : parts_of(problem.columns, packed), lines);
   // Every part of the rows packs b again: only where threads had nothing to do otherwise.
   const std::int64_t items = problem.batch * parts.columns;
-  parts.rows = few || items >= device.threads() ? 1 : std::min(parts_of(device.threads(), items), parts_of(problem.rows, table.tile_rows));
+  parts.rows =
+      few || items >= device.threads() ? 1 : std::min(parts_of(device.threads(), items), parts_of(problem.rows, table.tile_rows));
   parts.most_columns = std::min(problem.columns, parts_of(lines, parts.columns) * kColumns);
   parts.inner_block = inner_block_of(words, most.inner, table.multiple);
   parts.most_ahead = device.caches().l2_bytes / 2;
@@ -212,7 +217,8 @@ void multiply(const Bmm& problem, const GemmKernels& table, const Parts& parts, 
   const bool few = problem.rows <= GemmKernels::kMostFewRows, rounded = c_type != Stored::fp32;
   const bool in_words = table.numbers[index(type)] > 1;
   const std::int64_t size = size_bytes(problem.dtype), c_size = size_bytes(problem.out_dtype);
-  const std::int64_t row_part = item % parts.rows, column_part = item / parts.rows % parts.columns, i = item / parts.rows / parts.columns;
+  const std::int64_t row_part = item % parts.rows, column_part = item / parts.rows % parts.columns,
+                     i = item / parts.rows / parts.columns;
   const Range columns = share(problem.columns, static_cast<int>(column_part), static_cast<int>(parts.columns), kColumns);
   const Range rows = share(problem.rows, static_cast<int>(row_part), static_cast<int>(parts.rows), table.tile_rows);
   const char* const a = static_cast<const char*>(problem.a) + i * problem.rows * problem.inner * size;
@@ -221,10 +227,11 @@ void multiply(const Bmm& problem, const GemmKernels& table, const Parts& parts, 
   auto* const packed = reinterpret_cast<float*>(own + parts.packed);
   const std::int64_t words = words_of(table, type, problem.inner), row_bytes = problem.inner * size;
   const bool are_words = type == Stored::bf16 && words * table.numbers[index(type)] == problem.inner;  // rows of a
-  // What a thread reads next is fetched while it computes: its next rows of a, and the next product where it takes whole ones, b first,
-  // as it is packed first.
+  // What a thread reads next is fetched while it computes: its next rows of a, and the next product where it takes whole ones, b
+  // first, as it is packed first.
   const std::int64_t a_bytes = problem.rows * row_bytes, b_bytes = problem.columns * row_bytes;
-  const bool next = parts.rows == 1 && parts.columns == 1 && i + 1 < problem.batch, both = next && a_bytes + b_bytes <= parts.most_ahead;
+  const bool next = parts.rows == 1 && parts.columns == 1 && i + 1 < problem.batch,
+             both = next && a_bytes + b_bytes <= parts.most_ahead;
   const std::int64_t strips = parts_of(columns.size(), table.width);
   for (std::int64_t row = rows.first, n; row < rows.last; row += n) {
     n = std::min(parts.row_block, rows.last - row);
@@ -282,14 +289,17 @@ void multiply(const Bmm& problem, const GemmKernels& table, const Parts& parts, 
 Bound tiled(const Bmm& problem, Device& device) {
   refuse_scales(problem, "tiled");
   stored(problem.out_dtype, "bmm tiled: out_dtype");
-  if (problem.out_dtype == DType::int8) throw Unsupported("bmm tiled: c is fp32, bf16 or fp16 on a CPU; use one of them as out_dtype");
+  if (problem.out_dtype == DType::int8)
+    throw Unsupported("bmm tiled: c is fp32, bf16 or fp16 on a CPU; use one of them as out_dtype");
   const bool few = problem.rows <= GemmKernels::kMostFewRows;
   const auto [isa, table] = few ? choose<GemmKernels>(ROOFLINE_TABLES(gemm)) : choose_gemm(stored(problem.dtype, "bmm"));
   const Parts parts = plan_parts(problem, *table, device);
   const std::int64_t workspace_bytes = product({parts.bytes, device.threads()}, "bmm: workspace");
   const std::shared_ptr<void> memory = workspace(device, static_cast<std::size_t>(workspace_bytes));
-  const std::int64_t packed = few ? 0 : product({problem.batch, parts.rows, problem.columns, words_of(*table, stored(problem.dtype, "bmm"), problem.inner), 4},
-                                                 "bmm: packed b");
+  const std::int64_t packed =
+      few ? 0
+          : product({problem.batch, parts.rows, problem.columns, words_of(*table, stored(problem.dtype, "bmm"), problem.inner), 4},
+                    "bmm: packed b");
   Bound bound;
   bound.plan.set("implementation", "tiled/" + name(isa));
   bound.plan.set("tile", std::to_string(table->tile_rows) + "x" + std::to_string(table->width));
@@ -315,9 +325,11 @@ std::vector<KernelEntry> bmm_kernels() {
                    "OpenBLAS, in 16 bits oneDNN, on one block of one product per call, each on one thread", library});
   };
   const auto own = [](DType dtype) {
-    return entry(K{"tiled", dtype, "", "our own kernels: few rows read b as it lies; for more a thread packs its columns in the launch", tiled});
+    return entry(K{"tiled", dtype, "",
+                   "our own kernels: few rows read b as it lies; for more a thread packs its columns in the launch", tiled});
   };
-  return {with(DType::fp32), with(DType::fp64), with(DType::bf16), with(DType::fp16), own(DType::fp32), own(DType::bf16), own(DType::fp16)};
+  return {with(DType::fp32), with(DType::fp64), with(DType::bf16), with(DType::fp16),
+          own(DType::fp32),  own(DType::bf16),  own(DType::fp16)};
 }
 
 }  // namespace roofline::cpu

@@ -21,7 +21,9 @@ bool slow_last_cache(Device& device) {
               for (int pass = 0; pass < kPasses; ++pass)
                 device.pool().run([&](int worker) {
                   const Range own = share(bytes, worker, device.threads(), kLineBytes);
-                  const auto part = [&](const std::shared_ptr<void>& memory) { return static_cast<char*>(memory.get()) + own.first; };
+                  const auto part = [&](const std::shared_ptr<void>& memory) {
+                    return static_cast<char*>(memory.get()) + own.first;
+                  };
                   copy[candidate](part(x), part(y), own.size() / std::int64_t{sizeof(float)});
                 });
             }};

@@ -1,7 +1,8 @@
-// ffn on a CPU. library: the libraries' matrix products (gemm.cpp) with a pass for the activation between them; every intermediate is
-// written to the workspace and read back. tiled: our own products (tiled_gemm.cpp), which apply the activation to each part of their
-// result while a cache holds it. In 16 bits the hidden activations are fp32, and out is rounded once. In int8 products are in int32: up
-// meets its scales, the activation and the rounding to int8 in one pass over its sums, and those of out become fp32 where they lie.
+// ffn on a CPU. library: the libraries' matrix products (gemm.cpp) with a pass for the activation between them; every intermediate
+// is written to the workspace and read back. tiled: our own products (tiled_gemm.cpp), which apply the activation to each part of
+// their result while a cache holds it. In 16 bits the hidden activations are fp32, and out is rounded once. In int8 products are in
+// int32: up meets its scales, the activation and the rounding to int8 in one pass over its sums, and those of out become fp32 where
+// they lie.
 #include "ops/ffn.h"
 
 #include <algorithm>
@@ -135,7 +136,8 @@ Bound tiled(const Ffn& problem, Device& device) {
   const GemmKernels& products = *choose_gemm(stored(problem.dtype, "ffn")).table;
   const bool narrow = problem.dtype == DType::bf16 && products.numbers[index(Stored::bf16)] > 1;
   const std::int64_t hidden_size = quantized ? 1 : narrow ? 2 : 4;
-  const std::int64_t hidden_bytes = whole_pages(product({problem.rows(), problem.d_ff, hidden_size}, "ffn: the hidden activations"));
+  const std::int64_t hidden_bytes =
+      whole_pages(product({problem.rows(), problem.d_ff, hidden_size}, "ffn: the hidden activations"));
   const std::int64_t gate_bytes = problem.gated() ? whole_pages(product({problem.rows(), problem.d_ff, 4}, "ffn: the gate")) : 0;
   std::int64_t workspace_bytes = hidden_bytes + gate_bytes;
   const auto memory = workspace(device, static_cast<std::size_t>(workspace_bytes));
@@ -189,16 +191,24 @@ Bound tiled(const Ffn& problem, Device& device) {
 std::vector<KernelEntry> ffn_kernels() {
   using K = Kernel<Ffn, Device>;
   const auto own = [](DType dtype, const char* summary) { return entry(K{"tiled", dtype, "", summary, tiled}); };
-  const auto with = [](DType dtype, const char* summary) { return entry(K{"library", dtype, library_needs(dtype), summary, library}); };
-  constexpr const char* kInDtype = "one library product per weight matrix; hidden activations in dtype, written to memory and read back";
-  return {with(DType::fp32, kInDtype), with(DType::bf16, kInDtype), with(DType::fp16, kInDtype),
-          with(DType::int8, "one library product per weight matrix, in int32; a pass over up for scales, activation and int8, one over "
-                            "out for scales"),
-          own(DType::fp32, "our own products on packed weights; the activation on each part of the first, while a cache holds it"),
-          own(DType::bf16, "as fp32, with weights read in bf16; hidden activations in fp32, in bf16 where products take pairs; out rounded while "
-                           "a cache holds it"),
-          own(DType::fp16, "as fp32, with weights read in fp16; hidden activations in fp32, out rounded while a cache holds it"),
-          own(DType::int8, "as fp32, with sums in int32; scales, activation and rounding to int8 while a cache holds a part")};
+  const auto with = [](DType dtype, const char* summary) {
+    return entry(K{"library", dtype, library_needs(dtype), summary, library});
+  };
+  constexpr const char* kInDtype =
+      "one library product per weight matrix; hidden activations in dtype, written to memory and read back";
+  return {
+      with(DType::fp32, kInDtype),
+      with(DType::bf16, kInDtype),
+      with(DType::fp16, kInDtype),
+      with(DType::int8,
+           "one library product per weight matrix, in int32; a pass over up for scales, activation and int8, one over "
+           "out for scales"),
+      own(DType::fp32, "our own products on packed weights; the activation on each part of the first, while a cache holds it"),
+      own(DType::bf16,
+          "as fp32, with weights read in bf16; hidden activations in fp32, in bf16 where products take pairs; out rounded while "
+          "a cache holds it"),
+      own(DType::fp16, "as fp32, with weights read in fp16; hidden activations in fp32, out rounded while a cache holds it"),
+      own(DType::int8, "as fp32, with sums in int32; scales, activation and rounding to int8 while a cache holds a part")};
 }
 
 }  // namespace roofline::cpu

@@ -30,8 +30,8 @@ void scale(float* c, const float* scale, Index n) {
   each(n, [=](Index i, int lanes) __attribute__((always_inline)) { put(c + i, lanes, scaled(c, scale, i, lanes)); });
 }
 
-// x p(x), where p - 1/2 is odd and within 4.2 a polynomial in x² times x, beyond a constant: minimax, wrong by less than 2^-16 for all x
-// in fp32. No exponential and no division, which take three times as long.
+// x p(x), where p - 1/2 is odd and within 4.2 a polynomial in x² times x, beyond a constant: minimax, wrong by less than 2^-16 for
+// all x in fp32. No exponential and no division, which take three times as long.
 ROOFLINE_INLINE Vec times_step(Vec x, const float (&terms)[9]) {
   const Vec near = min(set1(4.2f), max(set1(-4.2f), x)), square = mul(near, near);
   Vec q = set1(terms[8]);
@@ -55,7 +55,8 @@ struct SwiGlu {  // up gate / (1 + e^-gate)
 };
 
 template <class Activation>
-void quantize(const float* x, const float* scale, const float* gate, const float* gate_scale, float times, std::int8_t* y, Index n) {
+void quantize(const float* x, const float* scale, const float* gate, const float* gate_scale, float times, std::int8_t* y,
+              Index n) {
   each(n, [=](Index i, int lanes) __attribute__((always_inline)) {
     Vec of_gate = zero();
     if constexpr (std::is_same_v<Activation, SwiGlu>) of_gate = scaled(gate, gate_scale, i, lanes);

@@ -1,6 +1,6 @@
-// gelu for results of bf16: max(x, 0) - g(|x|), g(a) = a Φ(-a), by a cubic polynomial in each of 32 parts of [0, 8], for instruction
-// sets that look numbers up in registers. The part is round(a kPerUnit). Results are the nearest bf16 down to x = -4, then within a
-// step; from -7.9 on, where g is less than 1e-13, they are 0.
+// gelu for results of bf16: max(x, 0) - g(|x|), g(a) = a Φ(-a), by a cubic polynomial in each of 32 parts of [0, 8], for
+// instruction sets that look numbers up in registers. The part is round(a kPerUnit). Results are the nearest bf16 down to x = -4,
+// then within a step; from -7.9 on, where g is less than 1e-13, they are 0.
 #pragma once
 
 namespace roofline::cpu {

@@ -20,13 +20,16 @@ Finish finish(const ops::Matmul& problem) {
 }
 
 Bound library(const ops::Matmul& problem, Device& device) {
-  if (problem.scales.kind != ops::Scales::Kind::none) throw Unsupported("matmul library: its kernels on a CPU take no scales; use scales none");
-  return bind_library(problem.op, {problem.dtype, problem.rows, problem.columns, problem.inner, problem.a, problem.b, problem.c, finish(problem)},
-                      device);
+  if (problem.scales.kind != ops::Scales::Kind::none)
+    throw Unsupported("matmul library: its kernels on a CPU take no scales; use scales none");
+  return bind_library(
+      problem.op, {problem.dtype, problem.rows, problem.columns, problem.inner, problem.a, problem.b, problem.c, finish(problem)},
+      device);
 }
 
 Bound tiled(const ops::Matmul& problem, Device& device) {
-  if (problem.scales.kind != ops::Scales::Kind::none) throw Unsupported("matmul tiled: its kernels on a CPU take no scales; use scales none");
+  if (problem.scales.kind != ops::Scales::Kind::none)
+    throw Unsupported("matmul tiled: its kernels on a CPU take no scales; use scales none");
   return bind_tiled(
       problem.op,
       {problem.dtype, problem.rows, problem.columns, problem.inner, problem.a, problem.b, problem.c, finish(problem)}, device);
@@ -36,7 +39,9 @@ Bound tiled(const ops::Matmul& problem, Device& device) {
 
 std::vector<KernelEntry> matmul_kernels() {
   using K = Kernel<ops::Matmul, Device>;
-  const auto with = [](DType dtype, const char* summary) { return entry(K{"library", dtype, library_needs(dtype), summary, library}); };
+  const auto with = [](DType dtype, const char* summary) {
+    return entry(K{"library", dtype, library_needs(dtype), summary, library});
+  };
   const auto own = [](DType dtype, const char* summary) { return entry(K{"tiled", dtype, "", summary, tiled}); };
   return {with(DType::fp32, "oneDNN, or OpenBLAS where it is missing, on one block of c per thread; oneDNN's b packed in bind"),
           with(DType::fp64, "OpenBLAS on one block of c per thread"),

@@ -117,8 +117,8 @@ ROOFLINE_INLINE void group_maxima(const float* scores, std::int64_t padded, floa
   for (int v = 0; v < kVectors; ++v) store(maxima + v * kLanes, largest[v]);
 }
 
-// A number of each token that at least `chosen` of its scores reach: so many of the maxima of groups of them do. With more groups than
-// that, few other scores reach it.
+// A number of each token that at least `chosen` of its scores reach: so many of the maxima of groups of them do. With more groups
+// than that, few other scores reach it.
 void bounds_of_few(const TopkPart& part, const float* const* scores, std::int64_t padded, int tokens, float* bounds) {
   constexpr int kGroups = 2 * kSorted;
   float maxima[TopkPart::kTogether][kGroups];
@@ -315,7 +315,9 @@ ROOFLINE_INLINE void weigh(const TopkPart& part, const float* const* scores, std
   float tops[kPitch], divisors[kPitch];
   __builtin_memcpy(tops, picked, sizeof tops);
   for (int t = 0; t < tokens; ++t)
-    divisors[t] = part.renormalise ? (Sigmoid ? 0.0f : found[t].poison) : Sigmoid ? 1.0f : sum_of_powers(scores[t], padded, tops[t]);
+    divisors[t] = part.renormalise ? (Sigmoid ? 0.0f : found[t].poison)
+                  : Sigmoid        ? 1.0f
+                                   : sum_of_powers(scores[t], padded, tops[t]);
   for (int t = 0; t < tokens; t += kLanes) {
     Vec sum = zero();
     for (std::int64_t i = 0; i < chosen; ++i) {

@@ -1,4 +1,5 @@
-// The row-wise and element-wise kernels of one instruction set: each call does a contiguous range of rows, or of elements, on one thread.
+// The row-wise and element-wise kernels of one instruction set: each call does a contiguous range of rows, or of elements, on one
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +9,8 @@
 
 namespace roofline::cpu {
 
-// Rows that go through a pass together before the next one begins, so that their totals are worked out side by side: as many as keep
-// half of the smallest L1, at most as many as a vector has lanes.
+// Rows that go through a pass together before the next one begins, so that their totals are worked out side by side: as many as
+// keep half of the smallest L1, at most as many as a vector has lanes.
 [[maybe_unused]] static constexpr std::int64_t rows_together(std::int64_t row_bytes) {
   constexpr std::int64_t kMost = 16, kKeptBytes = 16384;
   const std::int64_t fit = kKeptBytes / (row_bytes > 0 ? row_bytes : 1);
@@ -22,8 +23,8 @@ namespace roofline::cpu {
   return rows_together(kept_columns(columns) * static_cast<std::int64_t>(sizeof(float)));
 }
 
-// Of one element type, of all operands. Of the pairs: [0] plain stores, [1] non-temporal ones. Any alignment of y will do. y may equal x
-// wherever x is read, and gate or up in silu_mul; otherwise they do not overlap.
+// Of one element type, of all operands. Of the pairs: [0] plain stores, [1] non-temporal ones. Any alignment of y will do. y may
+// equal x wherever x is read, and gate or up in silu_mul; otherwise they do not overlap.
 struct RowsKernels {
   // What numbers are converted to: each Element, and these, rounded to nearest even, at most the largest there is.
   enum Converted : int { kInt8 = kElements, kFp8E4m3, kFp8E5m2, kConverted };

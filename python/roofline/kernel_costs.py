@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -160,7 +160,7 @@ def kernel_costs(machine: Machine, problem: Operator, variant: str) -> KernelCos
         found = timed.costs(dtype, bool(few))
     else:
         short, long = (_numbers(timed.costs(dtype, path)) for path in (True, False))
-        found = _of(pick(few, a, b) for a, b in zip(short, long, strict=True))
+        found = KernelCosts(*(pick(few, a, b) for a, b in zip(short, long, strict=True)))
     dtypes = sorted({row.dtype for row in timed.rows})
     others = f"no {dtype} {problem.name} {variant} was timed: kernels in {', '.join(dtypes)} stand for it"
     replaced = "" if dtype in dtypes else others
@@ -175,13 +175,9 @@ def timed_alike(machine: Machine, problem: Operator, variant: str) -> bool:
     return any(row.few == bool(problem.few_rows()) for row in rows)
 
 
-def _of(numbers: Iterable[Any]) -> KernelCosts:
-    memory, caches, byte_s, loop_s, start_s, cold_s, page_s, joins = numbers
-    return KernelCosts(memory, caches, byte_s, loop_s, start_s, cold_s, page_s, joins)
-
-
 def _numbers(costs: KernelCosts) -> tuple[Any, ...]:
-    return costs.memory, costs.caches, costs.byte_s, costs.loop_s, costs.start_s, costs.cold_s, costs.page_s, costs.joins
+    """The eight that are fitted, which its first fields are."""
+    return tuple(getattr(costs, each.name) for each in fields(costs)[:8])
 
 
 def untimed(machine: Machine, problem: Operator, variant: str) -> tuple[str, ...]:
@@ -343,7 +339,7 @@ def _fitted(rows: Sequence[_Row], expected: KernelCosts, trusted: tuple[float, f
         counts = np.stack(np.broadcast_arrays(*all_.counts(found)), axis=1) * (all_.weight / all_.time_s)[:, None]
         x = _not_negative(np.vstack([counts, np.diag(prior)]), right)
         memory, caches = (min(max(float(factor), LEAST), MOST) for factor in x[:2])
-        found = _of((memory, caches, *map(float, x[2:])))
+        found = KernelCosts(memory, caches, *map(float, x[2:]))
     return found
 
 

@@ -364,7 +364,8 @@ class RowsOfTest : public RowsTest {
           (of.*pair)[stores](x, weight, bias, y, kRows, columns, 1e-5);
         });
       for (const auto pair : {&RowsKernels::relu, &RowsKernels::gelu, &RowsKernels::gelu_tanh})
-        check<T>("of one operand", [=](auto& of, auto* x, auto*, auto*, auto*, auto* y, auto columns) { (of.*pair)[stores](x, y, n(columns)); });
+        check<T>("of one operand",
+                 [=](auto& of, auto* x, auto*, auto*, auto*, auto* y, auto columns) { (of.*pair)[stores](x, y, n(columns)); });
       check<T>("bias_relu", [=](auto& of, auto* x, auto*, auto*, auto* bias, auto* y, auto columns) {
         of.bias_relu[stores](x, bias, y, kRows, columns);
       });
@@ -383,7 +384,8 @@ class RowsOfTest : public RowsTest {
         x.fill(n);
         of<From>().convert[kElementOf<To>][stores](x.data(), y.data(), n);
         ASSERT_TRUE(y.guarded()) << n;
-        for (std::int64_t i = 0; i < n; ++i) ASSERT_NEAR(y.value(i), x.value(i), step_of(kElementOf<To>) / 2 * std::abs(x.value(i))) << n;
+        for (std::int64_t i = 0; i < n; ++i)
+          ASSERT_NEAR(y.value(i), x.value(i), step_of(kElementOf<To>) / 2 * std::abs(x.value(i))) << n;
       }
   }
   template <class From>
@@ -392,7 +394,8 @@ class RowsOfTest : public RowsTest {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, RowsOfTest, testing::ValuesIn(kTested), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, RowsOfTest, testing::ValuesIn(kTested),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 TEST_P(RowsOfTest, Bf16) { check_all<Bf16>(); }
 TEST_P(RowsOfTest, Fp16) { check_all<Fp16>(); }
@@ -412,7 +415,9 @@ TEST_P(RowsOfTest, GeluOfEveryBf16) {
         ASSERT_EQ(std::isnan(y.value(i)), std::isnan(a)) << i;
         ASSERT_TRUE(std::isnan(a) || y.value(i) == expected) << a;
       } else {
-        ASSERT_NEAR(y.value(i), expected, size < 1e-37 ? 1e-37 : std::ldexp(a < -4 ? 1 : 0.52, std::ilogb(size) - 7) + (a < -5) * 1e-8) << a;
+        ASSERT_NEAR(y.value(i), expected,
+                    size < 1e-37 ? 1e-37 : std::ldexp(a < -4 ? 1 : 0.52, std::ilogb(size) - 7) + (a < -5) * 1e-8)
+            << a;
       }
     }
   };
@@ -423,7 +428,8 @@ TEST_P(RowsOfTest, Convert) { check_converts<float>(), check_converts<Bf16>(), c
 // What a number of `fraction` bits of fraction and an exponent biased by `bias` is.
 double number_of(int bits, int fraction, int bias) {
   const int exponent = bits >> fraction & ((1 << (7 - fraction)) - 1), rest = bits & ((1 << fraction) - 1);
-  const double size = exponent ? std::ldexp((1 << fraction) + rest, exponent - bias - fraction) : std::ldexp(rest, 1 - bias - fraction);
+  const double size =
+      exponent ? std::ldexp((1 << fraction) + rest, exponent - bias - fraction) : std::ldexp(rest, 1 - bias - fraction);
   return bits & 0x80 ? -size : size;
 }
 
@@ -432,14 +438,16 @@ TEST_P(RowsTest, ConvertsToEightBits) {
   struct Format {
     int kind, fraction, bias, largest;
   };
-  for (const auto& [kind, fraction, bias, largest] : {Format{RowsKernels::kFp8E4m3, 3, 7, 0x7E}, Format{RowsKernels::kFp8E5m2, 2, 15, 0x7B}}) {
+  for (const auto& [kind, fraction, bias, largest] :
+       {Format{RowsKernels::kFp8E4m3, 3, 7, 0x7E}, Format{RowsKernels::kFp8E5m2, 2, 15, 0x7B}}) {
     std::vector<float> x;
     std::vector<int> expected;
     const auto add = [&](double number, int code) {
       for (const int sign : {0, 0x80}) x.push_back(static_cast<float>(sign ? -number : number)), expected.push_back(code | sign);
     };
     for (int code = 0; code < largest; ++code) {
-      const auto low = static_cast<float>(number_of(code, fraction, bias)), high = static_cast<float>(number_of(code + 1, fraction, bias));
+      const auto low = static_cast<float>(number_of(code, fraction, bias)),
+                 high = static_cast<float>(number_of(code + 1, fraction, bias));
       const float middle = (low + high) / 2;
       add(low, code), add(middle, code + code % 2);
       add(std::nextafter(middle, 0.0f), code), add(std::nextafter(middle, INFINITY), code + 1);

@@ -1,9 +1,9 @@
 // Vectors of the instruction set a kernel file is compiled for. Everything is internal to the file that includes it. They are of
 // fp32, and elements in memory float, Bf16 or Fp16; stores round to nearest even. With ROOFLINE_DOUBLES both are fp64.
 //
-// The same names in every instruction set's header: Vec, kLanes, zero, set1, load, widen_pairs, store, stream, add, sub, mul, div, max,
-// min, max_number, fma, abs, sqrt, exp2, exp2_bounded, select_less, any_greater, bits_at_least, transpose, reduce_add, reduce_max,
-// load_partial, store_partial, fence.
+// The same names in every instruction set's header: Vec, kLanes, zero, set1, load, widen_pairs, store, stream, add, sub, mul, div,
+// max, min, max_number, fma, abs, sqrt, exp2, exp2_bounded, select_less, any_greater, bits_at_least, transpose, reduce_add,
+// reduce_max, load_partial, store_partial, fence.
 #pragma once
 
 #include <cstddef>
