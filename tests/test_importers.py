@@ -400,10 +400,10 @@ def test_the_same_file_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         (["missing.csv"], "cannot read log missing.csv: No such file"),
         ([str(REDUCE), "--tool", "ncu"], "has no line of column names"),
         ([str(METRICS), "--tool", "nccl-tests"], "no line with a size and a time"),
-        ([str(METRICS), "--collective", "all_reduce"], "a collective belongs to nccl-tests"),
+        ([str(METRICS), "--collective", "all_reduce"], "only logs of nccl-tests have a collective"),
         ([str(REDUCE), "--collective", "all_gather"], "is a log of all_reduce, not of all_gather"),
         ([str(GATHER)], "does not name its collective"),
-        ([str(GATHER), "--collective", "broadcast"], "is of broadcast; only all_reduce"),
+        ([str(GATHER), "--collective", "broadcast"], "is a log of broadcast; only all_reduce"),
     ],
 )
 def test_errors_of_the_command(
@@ -458,7 +458,7 @@ BAD = [
     (REDUCE_TEXT.replace("     1048576   ", "   1048576.5   "), "line 18: size must be a number from 0, got '1048576.5'"),
     (REDUCE_TEXT.replace("#  Rank", "#  Task"), "lists no ranks"),
     ("\n".join(x for x in REDUCE_TEXT.splitlines() if "Rank" not in x or "Rank  0" in x), "is a log of one rank"),
-    (REDUCE_TEXT.replace("all_reduce_perf", "alltoall_perf"), "is of alltoall; only all_reduce, all_gather, reduce_scatter"),
+    (REDUCE_TEXT.replace("all_reduce_perf", "alltoall_perf"), "is a log of alltoall; only all_reduce, all_gather, reduce_scatter"),
     (REDUCE_TEXT + REDUCE_TEXT.replace("all_reduce", "all_gather"), "holds logs of all_gather, all_reduce"),
     (REDUCE_TEXT.replace("      0", "      7"), "every line has wrong results"),
     (REDUCE_TEXT.replace("float", "int32"), "no line that all_reduce can stand for, only int32 sum"),

@@ -191,7 +191,7 @@ def test_python_writes_over_its_own_kind_only(folder: Path) -> None:
     ]  # fmt: skip
     before = content(folder)
     for name, save in calls:
-        with pytest.raises(Error, match=f"{name} is there"):
+        with pytest.raises(Error, match=f"{name} exists"):
             save(folder / name)
     assert content(folder) == before
     cpu("other").save("m.json")

@@ -339,7 +339,7 @@ def _fitted(rows: Sequence[_Row], expected: KernelCosts, trusted: tuple[float, f
         counts = np.stack(np.broadcast_arrays(*all_.counts(found)), axis=1) * (all_.weight / all_.time_s)[:, None]
         x = _not_negative(np.vstack([counts, np.diag(prior)]), right)
         memory, caches = (min(max(float(factor), LEAST), MOST) for factor in x[:2])
-        found = KernelCosts(memory, caches, *map(float, x[2:]))
+        found = KernelCosts(memory, caches, *x[2:].tolist())
     return found
 
 
