@@ -418,7 +418,7 @@ def test_traffic_by_hand(name: str, fields: dict[str, Any], plan: dict[str, Any]
 
 WIDTH_BITS = {
     "fp64": 64, "fp32": 32, "tf32": 32, "fp16": 16, "bf16": 16, "fp8_e4m3": 8, "fp8_e5m2": 8, "int32": 32, "int8": 8, "int4": 4,
-    "nvfp4": 4, "mxfp4": 4, "fp8_e8m0": 8,
+    "nvfp4": 4, "mxfp4": 4, "fp8_e8m0": 8, "int16": 16,
 }  # fmt: skip
 WORDS = {
     "direction": ("to_device", "from_device", "to_peer", "from_peer", "both"),

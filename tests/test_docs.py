@@ -278,7 +278,7 @@ def abbreviations(problem: Any) -> dict[str, Any]:
     fields: dict[str, Any] = problem.to_dict()
     dtype = fields.get("dtype", "fp32")
     bits = {"fp64": 64, "fp32": 32, "tf32": 32, "fp16": 16, "bf16": 16, "fp8_e4m3": 8, "fp8_e5m2": 8, "int8": 8, "int32": 32}
-    bits |= {"nvfp4": 4, "mxfp4": 4, "int4": 4}
+    bits |= {"nvfp4": 4, "mxfp4": 4, "int4": 4, "int16": 16}
     width = {name: Fraction(each, 8) for name, each in bits.items()}
     names: dict[str, Any] = {"size": width[dtype], "size_of_sums": 8 if dtype == "fp64" else 4, "min": min}
     names |= {"bits": bits[dtype], "up": lambda n: math.ceil(Fraction(n) / 8)}
@@ -354,7 +354,7 @@ def abbreviations(problem: Any) -> dict[str, Any]:
     if problem.name in ("host_copy", "peer_copy"):
         names["directions"] = 2 if fields["direction"] == "both" else 1
     if problem.name == "fma":
-        names["products"] = {"fp64": 1, "fp32": 1, "fp16": 1, "bf16": 2, "int8": 4}[dtype]
+        names["products"] = {"fp64": 1, "fp32": 1, "fp16": 1, "bf16": 2, "int16": 2, "int8": 4}[dtype]
         names["size_of_sums"] = {"fp64": 8, "fp16": 2}.get(dtype, 4)
     if problem.name == "mma":
         names["size_of_sums"] = 2 if fields["accumulator"] == "fp16" else names["size_of_sums"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from example import ceilings, gemm, machine
+from example import ceilings, fma, gemm, machine
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -80,6 +80,14 @@ def test_attention_by_hand() -> None:
     # The plan's variant, and its facts, where it ran.
     told = predict(machine(), prefill, plan={"variant": "naive", "scores_elements": 1000})
     assert told.bytes == 16777216 + 16000
+
+
+def test_the_plan_may_name_the_arithmetic_of_the_compute_roof() -> None:
+    # 2 · 16 · 4096 · 4096 + 4096 · 4096 (scales) = 553 648 128 FLOP.
+    few, plan = QuantizedMatmul(rows=16, dtype="fp16"), {"arithmetic": "int16"}
+    with_pairs = machine(pairs=fma(400e9, "int16", accumulator="int32"))
+    assert predict(with_pairs, few, plan=plan).terms["compute"] == pytest.approx(553648128 / 400e9)
+    assert predict(with_pairs, few).terms["compute"] == predict(machine(), few, plan=plan).terms["compute"] == 553648128 / 200e9
 
 
 def test_the_access_decides_the_memory_roof() -> None:

@@ -11,8 +11,8 @@
 namespace roofline {
 
 // tf32: stored as fp32, multiplied in 19 bits. int4, nvfp4 (E2M1): two to a byte along the last dimension, the first in its low
-// bits. fp8_e8m0: powers of two, the scales of blocks.
-enum class DType : std::uint8_t { fp64, fp32, fp16, bf16, int32, int8, fp8_e4m3, tf32, int4, nvfp4, fp8_e8m0, fp8_e5m2 };
+// bits. fp8_e8m0: powers of two, the scales of blocks. int16: what products of fixed point are made of; no tensor has it.
+enum class DType : std::uint8_t { fp64, fp32, fp16, bf16, int32, int8, fp8_e4m3, tf32, int4, nvfp4, fp8_e8m0, fp8_e5m2, int16 };
 
 struct DTypeInfo {
   DType dtype;
@@ -24,7 +24,7 @@ inline constexpr DTypeInfo kDTypes[] = {
     {DType::fp64, "fp64", 64},         {DType::fp32, "fp32", 32}, {DType::fp16, "fp16", 16}, {DType::bf16, "bf16", 16},
     {DType::int32, "int32", 32},       {DType::int8, "int8", 8},  {DType::fp8_e4m3, "fp8_e4m3", 8},
     {DType::tf32, "tf32", 32},         {DType::int4, "int4", 4},  {DType::nvfp4, "nvfp4", 4},
-    {DType::fp8_e8m0, "fp8_e8m0", 8},  {DType::fp8_e5m2, "fp8_e5m2", 8},
+    {DType::fp8_e8m0, "fp8_e8m0", 8},  {DType::fp8_e5m2, "fp8_e5m2", 8}, {DType::int16, "int16", 16},
 };
 
 constexpr bool in_order(const DTypeInfo* all, int count) {
@@ -32,7 +32,7 @@ constexpr bool in_order(const DTypeInfo* all, int count) {
     if (static_cast<int>(all[i].dtype) != i) return false;
   return true;
 }
-static_assert(in_order(kDTypes, std::size(kDTypes)) && std::size(kDTypes) == static_cast<int>(DType::fp8_e5m2) + 1,
+static_assert(in_order(kDTypes, std::size(kDTypes)) && std::size(kDTypes) == static_cast<int>(DType::int16) + 1,
               "kDTypes is indexed by DType");
 
 constexpr const DTypeInfo& info(DType dtype) { return kDTypes[static_cast<int>(dtype)]; }

@@ -198,6 +198,7 @@ void Device::fill(void* memory, DType dtype, std::int64_t elements, Fill fill, s
       case DType::int4:
       case DType::nvfp4:
       case DType::int8: return fill_range<std::int8_t>(memory, part, word);
+      case DType::int16: return fill_range<std::int16_t>(memory, part, word);
     }
   });
   pool_->unpin();

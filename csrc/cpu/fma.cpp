@@ -25,6 +25,7 @@ const FmaKernel& of(const FmaKernels& table, const Fma& problem) {
     case DType::fp16: return table.fp16;
     case DType::bf16: return table.bf16;
     case DType::int8: return table.int8;
+    case DType::int16: return table.int16;
     default: return table.fp32;
   }
 }
@@ -179,12 +180,13 @@ Bound l2_operands(const Fma& problem, Device& device) {
 std::vector<KernelEntry> fma_kernels() {
   std::vector<KernelEntry> all;
 #if defined(__x86_64__)
-  const char *fp16 = "avx512_fp16", *bf16 = "avx512_bf16", *int8 = "avx512_vnni";
+  const char *fp16 = "avx512_fp16", *bf16 = "avx512_bf16", *int8 = "avx512_vnni", *int16 = "avx2";
 #else
   const char *fp16 = "neon_dotprod_fp16", *bf16 = "neon_bf16_i8mm", *int8 = "neon_dotprod_fp16";
+  const char* int16 = "avx2";  // NEON has no such kernel
 #endif
-  for (const auto& [dtype, needs] :
-       {std::pair{DType::fp64, ""}, {DType::fp32, ""}, {DType::fp16, fp16}, {DType::bf16, bf16}, {DType::int8, int8}})
+  for (const auto& [dtype, needs] : {std::pair{DType::fp64, ""}, {DType::fp32, ""}, {DType::fp16, fp16}, {DType::bf16, bf16},
+                                     {DType::int8, int8}, {DType::int16, int16}})
     all.push_back(entry(Kernel<Fma, Device>{"registers", dtype, needs,
                                             "chains in fixed registers; memory is touched at the ends only", registers}));
   for (const DType dtype : {DType::bf16, DType::int8}) {

@@ -97,6 +97,16 @@ constexpr std::int64_t kBytes = 32;
   ROOFLINE_X86_KERNEL(name, few, many, type, factor, term, ROOFLINE_BROADCAST(broadcast), ROOFLINE_12(ROOFLINE_LOAD), \
                       ROOFLINE_12(ROOFLINE_SAVE), ROOFLINE_12(plus), ROOFLINE_12(minus))
 
+// Pairs of 3, and of 5 and -5.
+struct Int16Pair {
+  std::uint32_t bits;
+  constexpr Int16Pair operator-() const { return {((~bits & 0x7FFF7FFFu) + 0x00010001u) ^ (~bits & 0x80008000u)}; }
+};
+static_assert((-Int16Pair{0x00050005}).bits == 0xFFFBFFFBu);
+#define ROOFLINE_INT16_KERNEL(plus, minus) \
+  ROOFLINE_VECTOR_KERNEL(int16, 2, 4, Int16Pair, Int16Pair{0x00030003}, Int16Pair{0x00050005}, "vpbroadcastd", plus, minus)
+#define ROOFLINE_INT16_ENTRY ROOFLINE_X86_ENTRY(12 * kBytes / 4, int16, 2, 4)
+
 #if defined(__AVX512FP16__)
 
 struct Fp16 {
@@ -135,7 +145,11 @@ struct Int8Four {
 ROOFLINE_VECTOR_KERNEL(int8, 2, 4, Int8Four, Int8Four{0x03030303}, Int8Four{0x05050505}, "vpbroadcastd", ROOFLINE_PLUS_INT8,
                        ROOFLINE_MINUS_INT8)
 static_assert((-Int8Four{0x05050505}).bits == 0xFBFBFBFBu);
-#define ROOFLINE_FMA_TABLE {kNone, kNone, kNone, kNone, ROOFLINE_X86_ENTRY(12 * kBytes / 4, int8, 2, 4), kNone, kNone}
+#define ROOFLINE_PLUS_INT16(i) ROOFLINE_PAIR("vpdpwssd", "14", i)
+#define ROOFLINE_MINUS_INT16(i) ROOFLINE_PAIR("vpdpwssd", "15", i)
+ROOFLINE_INT16_KERNEL(ROOFLINE_PLUS_INT16, ROOFLINE_MINUS_INT16)
+#define ROOFLINE_FMA_TABLE \
+  {kNone, kNone, kNone, kNone, ROOFLINE_X86_ENTRY(12 * kBytes / 4, int8, 2, 4), kNone, kNone, ROOFLINE_INT16_ENTRY}
 
 #else
 
@@ -145,6 +159,12 @@ static_assert((-Int8Four{0x05050505}).bits == 0xFBFBFBFBu);
 #define ROOFLINE_MINUS64(i) ROOFLINE_PAIR("vfmadd231pd", "15", i)
 ROOFLINE_VECTOR_KERNEL(fp32, 2, 4, float, 3.0f, 5.0f, "vbroadcastss", ROOFLINE_PLUS32, ROOFLINE_MINUS32)
 ROOFLINE_VECTOR_KERNEL(fp64, 2, 4, double, 3.0, 5.0, "vbroadcastsd", ROOFLINE_PLUS64, ROOFLINE_MINUS64)
+// Two instructions a step, by way of one more register.
+#define ROOFLINE_ADD_PAIRS(operand, i) \
+  ROOFLINE_PAIR("vpmaddwd", operand, 12) "vpaddd " ROOFLINE_REG "12, " ROOFLINE_REG #i ", " ROOFLINE_REG #i "\n"
+#define ROOFLINE_PLUS_INT16(i) ROOFLINE_ADD_PAIRS("14", i)
+#define ROOFLINE_MINUS_INT16(i) ROOFLINE_ADD_PAIRS("15", i)
+ROOFLINE_INT16_KERNEL(ROOFLINE_PLUS_INT16, ROOFLINE_MINUS_INT16)
 
 // One operand for all three uses leaves fifteen registers for chains.
 #define ROOFLINE_BOTH(multiply_add, add, i, j)                                          \
@@ -160,7 +180,7 @@ ROOFLINE_X86_KERNEL(fp64_add, 3, 5, double, 3.0, 0.0, "vbroadcastsd (%[x]), " RO
                     ROOFLINE_15(ROOFLINE_SAVE), ROOFLINE_SKEWED_15(ROOFLINE_PLUS64_ADD), ROOFLINE_SKEWED_15(ROOFLINE_MINUS64_ADD))
 #define ROOFLINE_FMA_TABLE \
   {ROOFLINE_X86_ENTRY(12 * kBytes / 8, fp64, 2, 4),     ROOFLINE_X86_ENTRY(12 * kBytes / 4, fp32, 2, 4), kNone, kNone, kNone, \
-   ROOFLINE_X86_ENTRY(15 * kBytes / 8, fp64_add, 3, 5), ROOFLINE_X86_ENTRY(15 * kBytes / 4, fp32_add, 3, 5)}
+   ROOFLINE_X86_ENTRY(15 * kBytes / 8, fp64_add, 3, 5), ROOFLINE_X86_ENTRY(15 * kBytes / 4, fp32_add, 3, 5), ROOFLINE_INT16_ENTRY}
 
 #endif
 

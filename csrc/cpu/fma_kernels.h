@@ -36,6 +36,7 @@ struct FmaKernel {
 struct FmaKernels {
   FmaKernel fp64, fp32, fp16, bf16, int8;
   FmaKernel fp64_add, fp32_add;  // pattern fma_add
+  FmaKernel int16 = {0, nullptr};
 };
 
 // Multiply-adds whose operands come from memory with every instruction.

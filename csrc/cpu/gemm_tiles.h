@@ -284,6 +284,9 @@ void pack_panels_of(const GemmPart& part, Index k, Index n, float* panels) {
   pack(part, k, n, panels);
 }
 
+// Rows of b whose stores are in flight together; of narrower strips, which the first cache holds, more.
+constexpr Index kWidened = kLanes == 16 ? 32 : 128;
+
 // Strips::fetched is where n rows of a strip from k on begin, and their bytes; `widen` makes them what is in registers.
 template <class Strips, class Part>
 void block(const Part& part) {
@@ -305,11 +308,7 @@ void block(const Part& part) {
       const bool over = s + 1 == part.last;
       const Index from = Strips::at(part, k), after = Strips::at(part, k + n), next_bytes = over && k + n == part.inner ? 0 : after - from;
       const char* const next = over ? b + part.first * bytes + after : strip + bytes + from;
-      const float* rows_of_b = wide;
-      if constexpr (B::kWide)
-        rows_of_b = reinterpret_cast<const float*>(strip + from);
-      else
-        Strips::widen(part, strip, k, n, wide);
+      const float* const rows_of_b = B::kWide ? reinterpret_cast<const float*>(strip + from) : wide;
       const int columns = static_cast<int>(least(kWidth, part.columns - s * kWidth));
       // Every four steps of a tile fetch two lines of it, or four where few tiles are left to do so.
       const Index each = part.rows > 3 * kTileRows ? 128 : 256;
@@ -321,12 +320,20 @@ void block(const Part& part) {
         const Index fetch = own ? each : others ? 128 : 0;
         const char* const from_next = own ? next + fetched : others ? later->from + ahead : nullptr;
         (own ? fetched : ahead) += n / 4 * fetch;
-        const Index to = row * part.to_stride + s * kWidth;
-        OfRows::kTile<typename B::Sum>[rows - 1](panels + row * n, rows_of_b, n,
-                                                 {part.c + row * part.c_stride + s * kWidth, part.c_stride,
-                                                  last ? static_cast<char*>(part.to) + to * 2 : nullptr, part.to_stride,
-                                                  part.to_stored, columns, k == 0, k == 0 ? Strips::begun(part, strip) : nullptr},
-                                                 from_next, fetch);
+        char* const to = last ? static_cast<char*>(part.to) + (row * part.to_stride + s * kWidth) * 2 : nullptr;
+        // The first rows meet b while it is widened, some rows of it at a time: the stores take longer than all else of that, and
+        // have the time of the multiply-adds to drain.
+        const Index step = B::kWide || row ? n : kWidened;
+        for (Index i = 0, some; i < n; i += some) {
+          some = least(step, n - i);
+          if constexpr (!B::kWide)
+            if (!row) Strips::widen(part, strip, k + i, some, wide + i * kWidth);
+          OfRows::kTile<typename B::Sum>[rows - 1](panels + row * n + i * rows, rows_of_b + i * kWidth, some,
+                                                   {part.c + row * part.c_stride + s * kWidth, part.c_stride,
+                                                    i + some == n ? to : nullptr, part.to_stride, part.to_stored, columns,
+                                                    k + i == 0, k + i == 0 ? Strips::begun(part, strip) : nullptr},
+                                                   from_next ? from_next + i / 4 * fetch : nullptr, fetch);
+        }
       });
     }
   }

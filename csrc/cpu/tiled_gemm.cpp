@@ -1,6 +1,6 @@
-// Our own matrix product on all cores. Up to kMostFewRows rows a part of c is a range of columns over all of inner, and the reading of b
-// decides; above, threads pack a, all of them together or each its own copy of a small one, as much as a cache holds, and then take
-// blocks of rows and columns of c: arithmetic decides.
+// Our own matrix product on all cores. Up to kMostFewRows rows a part of c is a range of columns over all of inner, and the reading of
+// b decides; some more rows go that way where columns are few. Above, threads pack a, all of them together or each its own copy of a
+// small one, as much as a cache holds, and then take blocks of rows and columns of c: arithmetic decides.
 #include "cpu/tiled_gemm.h"
 
 #include <algorithm>
@@ -23,6 +23,16 @@ constexpr std::int64_t kPackedBytes = 8 << 20;   // of packed a at a time
 constexpr std::int64_t kPartsPerThread = 8;  // so that the last to end leaves little idle
 constexpr std::int64_t kLeastStrips = 4;     // of a part, and tiles of rows: fewer do not reuse what a cache holds
 constexpr std::int64_t kMostRowParts = 64;   // of a that each thread packs for itself
+
+// Whether more rows than few, but too few to be shared out, are read as they lie too: each thread would pack all of them, in half
+// the time that one strip takes, for one or two strips. Not where they lie whole pages apart: a tile of them then falls into one set
+// of the first cache.
+bool meets_few_strips(const GemmKernels& table, Stored type, std::int64_t rows, std::int64_t inner, std::int64_t strips,
+                      Device& device) {
+  constexpr std::int64_t kPageBytes = 4096;
+  return table.numbers[index(type)] == 1 && rows < 2 * kLeastStrips * table.tile_rows && strips % device.threads() == 0 &&
+         strips <= 2 * device.threads() && 4 * inner % kPageBytes != 0 && 4 * rows * inner <= device.caches().l2_bytes / 4;
+}
 
 // What a thread prepared for itself in this launch. A cache line written by another core takes longer to fetch than to make again.
 struct alignas(64) Prepared {
@@ -133,8 +143,9 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
     });
   plan.pack_s = std::chrono::duration<double>(Clock::now() - begin).count();
 
-  const bool few = rows <= GemmKernels::kMostFewRows && !problem.unpack;
-  plan.streams = few ? read_streams(device) : 0;
+  const bool few_rows = rows <= GemmKernels::kMostFewRows;
+  const bool few = !problem.unpack && (few_rows || meets_few_strips(*table, type, rows, inner, strips, device));
+  plan.streams = !few ? 0 : few_rows ? read_streams(device) : 1;
   const Blocks most = blocks_of(table->width, table->tile_rows, table->multiple, device.caches());
   plan.inner_block = few ? 0 : inner_block_of(inner, most.inner, table->multiple);
   // Many rows: some at a time, whose a is packed by all threads before it meets b.

@@ -34,6 +34,10 @@ __device__ std::int32_t random_value<std::int32_t>(std::uint64_t seed, std::uint
   return static_cast<std::int32_t>(static_cast<std::uint32_t>(random_bits(seed, i)));
 }
 template <>
+__device__ std::int16_t random_value<std::int16_t>(std::uint64_t seed, std::uint64_t i) {
+  return static_cast<std::int16_t>(static_cast<std::uint16_t>(random_bits(seed, i)));
+}
+template <>
 __device__ std::int8_t random_value<std::int8_t>(std::uint64_t seed, std::uint64_t i) {
   return static_cast<std::int8_t>(static_cast<std::uint8_t>(random_bits(seed, i)));
 }
@@ -128,6 +132,7 @@ void launch_fill(cudaStream_t stream, void* memory, DType dtype, std::int64_t el
     case DType::bf16: return fill<__nv_bfloat16>(stream, memory, elements, seed, sms);
     case DType::int32: return fill<std::int32_t>(stream, memory, elements, seed, sms);
     case DType::int8: return fill<std::int8_t>(stream, memory, elements, seed, sms);
+    case DType::int16: return fill<std::int16_t>(stream, memory, elements, seed, sms);
     case DType::int4:
     case DType::nvfp4: return fill<std::int8_t>(stream, memory, size_bytes(dtype, elements), seed, sms);
     case DType::fp8_e4m3: return fill<Fp8E4m3>(stream, memory, elements, seed, sms);

@@ -1,8 +1,8 @@
 // fma: independent chains of multiply-adds held in registers, the probe of the compute roofs.
 //
 // Pattern fma: one step of a chain is acc <- acc + s w (3 * 5), with s = +1 and -1 in turn, beginning with +1, and w the products
-// one step adds: 1 for fp64, fp32 and fp16, 2 for bf16 (accumulated in fp32), 4 for int8 (accumulated in int32). So an even number
-// of steps ends where it began, an odd one 15 w above.
+// one step adds: 1 for fp64, fp32 and fp16, 2 for bf16 (accumulated in fp32) and int16, 4 for int8 (both in int32). So an even
+// number of steps ends where it began, an odd one 15 w above.
 // Pattern fma_add: acc <- acc + s (3 * 3 - 3), a multiply-add and an addition; an odd number of steps ends 6 above.
 // Operands reach the kernels at run time, so that no compiler can fold them.
 #pragma once
@@ -24,7 +24,9 @@ struct Fma {
   const void* start;   // [chains], of the accumulator's dtype
   void* result;        // [chains]
 
-  static DType accumulator(DType dtype) { return dtype == DType::bf16 ? DType::fp32 : dtype == DType::int8 ? DType::int32 : dtype; }
+  static DType accumulator(DType dtype) {
+    return dtype == DType::bf16 ? DType::fp32 : dtype == DType::int8 || dtype == DType::int16 ? DType::int32 : dtype;
+  }
 
   static Fma from(const Arguments& arguments) {
     Fma problem{};

@@ -51,6 +51,7 @@ DTYPES: Mapping[str, DType] = dict(
         _dtype("fp8_e4m3", 8, "uint8", 2.0**-3),
         _dtype("fp8_e5m2", 8, "uint8", 2.0**-2),
         _dtype("int32", 32, "int32", 0.0),
+        _dtype("int16", 16, "int16", 0.0),
         _dtype("int8", 8, "int8", 0.0),
         _dtype("fp8_e8m0", 8, "uint8", 1.0),
         _dtype("int4", 4, "uint8", 0.0),
@@ -79,7 +80,7 @@ ALIASES: Mapping[str, str] = {
     "fp8": "fp8_e4m3", "float8": "fp8_e4m3", "f8": "fp8_e4m3", "e4m3": "fp8_e4m3", "e4m3fn": "fp8_e4m3", "float8e4m3": "fp8_e4m3",
     "float8e4m3fn": "fp8_e4m3", "f8e4m3": "fp8_e4m3", "f8e4m3fn": "fp8_e4m3", "fp8e4m3fn": "fp8_e4m3",
     "e5m2": "fp8_e5m2", "float8e5m2": "fp8_e5m2", "f8e5m2": "fp8_e5m2", "e8m0": "fp8_e8m0", "float8e8m0fnu": "fp8_e8m0",
-    "i32": "int32", "i8": "int8", "s8": "int8", "i4": "int4", "s4": "int4", "fp4": "nvfp4", "float4": "nvfp4",
+    "i32": "int32", "i16": "int16", "i8": "int8", "s8": "int8", "i4": "int4", "s4": "int4", "fp4": "nvfp4", "float4": "nvfp4",
     "e2m1": "nvfp4", "float4e2m1fn": "nvfp4",
 }  # fmt: skip
 _OURS = {spelled(name): name for name in DTYPES}
@@ -141,7 +142,7 @@ def to_float64(raw: Array, dtype_name: str) -> Array:
     """Storage bits (see `DType.storage`) as float64 values."""
     if dtype_name == "bf16":
         return (raw.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-    if dtype_name in ("fp64", "fp32", "tf32", "fp16", "int32", "int8"):
+    if dtype_name in ("fp64", "fp32", "tf32", "fp16", "int32", "int16", "int8"):
         return raw.astype(np.float64)
     if dtype_name == "fp8_e4m3":
         return np.asarray(_E4M3[raw])
@@ -165,7 +166,7 @@ def from_float64(values: Array, dtype_name: str) -> Array:
         bits: Array = values.astype(np.float32).view(np.uint32).astype(np.int64)
         bits = (bits + ((1 << dropped - 1) - 1) + (bits >> dropped & 1)) >> dropped
         return bits.astype(np.uint16) if dtype_name == "bf16" else (bits << dropped).astype(np.uint32).view(np.float32)
-    if dtype_name in ("fp64", "fp32", "fp16", "int32", "int8"):
+    if dtype_name in ("fp64", "fp32", "fp16", "int32", "int16", "int8"):
         return values.astype(np.dtype(DTYPES[dtype_name].storage))
     if dtype_name == "fp8_e4m3":
         nearest = _nearest(_E4M3[:127], values)  # their bits rise with them; the even ones end in 0

@@ -146,11 +146,16 @@ def _compute_ceiling(
     return None
 
 
-def compute_ceiling(machine: Machine, problem: Operator, threads: int | None, unit: str | None) -> tuple[Ceiling, str]:
+def compute_ceiling(
+    machine: Machine, problem: Operator, threads: int | None, unit: str | None, arithmetic: str = ""
+) -> tuple[Ceiling, str]:
     """The compute roof of `problem` on a unit, and a note or "". None: tensor units for products only, else the cores.
 
-    Raises Error naming the missing roof.
+    arithmetic: the dtype that a kernel computes in, where its plan names another than the problem's; it counts where it was
+    measured. Raises Error naming the missing roof.
     """
+    if arithmetic and machine.of("fma", dtype=arithmetic):
+        return machine.compute(arithmetic, None, "core", threads), ""
     asked = (unit,) if unit or problem.has_products() else ("core", None)
     for each in asked:
         if found := _compute_ceiling(machine, problem.compute(), threads, each):
@@ -166,20 +171,21 @@ def core_ceiling(machine: Machine, problem: Operator, threads: int | None) -> Ce
 
 
 def machine_roofs(
-    machine: Machine, problem: Operator, *, level: str | None = None, threads: int | None = None, unit: str | None = None
-) -> Roofs:
+    machine: Machine, problem: Operator, *, level: str | None = None, threads: int | None = None, unit: str | None = None,
+    arithmetic: str = "",
+) -> Roofs:  # fmt: skip
     """The roofs `problem` meets: its dtype's compute, its mix's bandwidth at `level` (None: the slowest), the launch floor.
 
-    unit: None is tensor units for matrix products, and the cores for operators without any.
+    unit: None is tensor units for matrix products, and the cores for operators without any. arithmetic: see `compute_ceiling`.
 
     A mix counts with the better of plain and non-temporal stores. A problem without FLOPs has an infinite compute roof; a machine
     without a launch latency a floor of 0. Raises Error naming a ceiling that is missing.
     """
-    return roofs_and_notes(machine, problem, level, threads, unit)[0]
+    return roofs_and_notes(machine, problem, level, threads, unit, arithmetic)[0]
 
 
 def roofs_and_notes(
-    machine: Machine, problem: Operator, level: str | None, threads: int | None, unit: str | None = None
+    machine: Machine, problem: Operator, level: str | None, threads: int | None, unit: str | None = None, arithmetic: str = ""
 ) -> tuple[Roofs, tuple[str, ...]]:
     memory = machine.bandwidth(level, problem.mix, threads)
     same = memory.access == problem.mix or memory.source == "datasheet"  # of which one bandwidth is for every access
@@ -187,7 +193,7 @@ def roofs_and_notes(
     labels = {"memory": memory.label}
     compute = float("inf")
     if np.any(problem.total_flops() > 0):
-        ceiling, note = compute_ceiling(machine, problem, threads, unit)
+        ceiling, note = compute_ceiling(machine, problem, threads, unit, arithmetic)
         compute, labels["compute"] = ceiling.value, ceiling.label
         notes += [note] if note else []
     floor = 0.0

@@ -253,7 +253,7 @@ TEST(DTypes, HaveOneSpelling) {
     EXPECT_EQ(size_bytes(DType::bf16, elements), 2 * elements);
   }
   EXPECT_EQ(message<Error>([] { dtype_named("float"); }), "unknown dtype 'float': use one of fp64, fp32, fp16, bf16, int32, int8, "
-                                                      "fp8_e4m3, tf32, int4, nvfp4, fp8_e8m0, fp8_e5m2");
+                                                      "fp8_e4m3, tf32, int4, nvfp4, fp8_e8m0, fp8_e5m2, int16");
 }
 
 }  // namespace

@@ -84,6 +84,7 @@ void all_of(const std::string& name, const FmaKernels& kernels) {
   kernel_and_clocks<std::uint16_t>(name + " fp16", kernels.fp16, 15);
   kernel_and_clocks<float>(name + " bf16", kernels.bf16, 30);
   kernel_and_clocks<std::int32_t>(name + " int8", kernels.int8, 60);
+  kernel_and_clocks<std::int32_t>(name + " int16", kernels.int16, 30);
   kernel_and_clocks<double>(name + " fp64 fma_add", kernels.fp64_add, 6);
   kernel_and_clocks<float>(name + " fp32 fma_add", kernels.fp32_add, 6);
 }
@@ -124,8 +125,8 @@ TEST(Fma, EverySetHere) {
 // CHAINS_PER_THREAD of probes/compute.py are whole blocks of every set, so that no probe runs a padded one.
 TEST(Fma, BlocksDivideTheChainsOfAThread) {
   for (const auto& [isa, kernels] : kTables)
-    for (const FmaKernel& kernel :
-         {kernels->fp64, kernels->fp32, kernels->fp16, kernels->bf16, kernels->int8, kernels->fp64_add, kernels->fp32_add}) {
+    for (const FmaKernel& kernel : {kernels->fp64, kernels->fp32, kernels->fp16, kernels->bf16, kernels->int8, kernels->int16,
+                                    kernels->fp64_add, kernels->fp32_add}) {
       if (!kernel.run) continue;
       EXPECT_EQ((isa == Isa::amx ? 16384 : 3840) % kernel.block, 0) << name(isa);
     }

@@ -78,6 +78,7 @@ Types types_of(DType dtype, DType out) {
       break;
     }
     case DType::int32:
+    case DType::int16:
     case DType::int4:
     case DType::fp8_e8m0:
     case DType::fp8_e5m2:

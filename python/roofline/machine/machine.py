@@ -41,7 +41,8 @@ ACCESS_FALLBACK: Mapping[str, tuple[str, ...]] = {
     "update": ("update", "copy", "scale", "triad", "add", "read", "write"),
 }
 
-_SUMS = {"fp64": "fp64", "int8": "int32", "int4": "int32"}  # what products of a dtype are added up in; fp32 for the rest
+# What products of a dtype are added up in; fp32 for the rest.
+_SUMS = {"fp64": "fp64", "int16": "int32", "int8": "int32", "int4": "int32"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -29,7 +29,7 @@ HUGE_PAGE_BYTES = 2 * MIB
 
 # Element types of the compiled module (csrc/core/dtype.h). Costs know more.
 IN_KERNELS = frozenset(
-    {"fp64", "fp32", "fp16", "bf16", "int32", "int8", "fp8_e4m3", "tf32", "int4", "nvfp4", "fp8_e8m0", "fp8_e5m2"},
+    {"fp64", "fp32", "fp16", "bf16", "int32", "int16", "int8", "fp8_e4m3", "tf32", "int4", "nvfp4", "fp8_e8m0", "fp8_e5m2"},
 )
 
 # Above these a reference is computed for sampled rows only: NumPy takes nanoseconds per element and per pass over it.

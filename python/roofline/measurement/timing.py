@@ -197,8 +197,12 @@ def from_roofs(flops: int, bytes_: int) -> Expected:
     return expected
 
 
-def from_rates(prepared: Prepared, machine: Machine | None, level: str) -> Expected:
-    """The prediction from the roofs around the problem, and for the rest from `machine`'s ceilings, scaled as the roofs moved."""
+def from_rates(prepared: Prepared, machine: Machine | None, level: str, arithmetic: str = "") -> Expected:
+    """The prediction from the roofs around the problem, and for the rest from `machine`'s ceilings, scaled as the roofs moved.
+
+    arithmetic: of the compute roof around it, where that is not the problem's own. What a kernel takes beyond its parts is known
+    beside parts in the problem's own.
+    """
     problem, moved = prepared.problem, prepared.moved(level)
 
     def expected(roofs: Roofs) -> Mapping[str, Any]:
@@ -212,11 +216,14 @@ def from_rates(prepared: Prepared, machine: Machine | None, level: str) -> Expec
             launch_s=roofs.floor_s,
         )
         if machine is not None:
-            stated = machine_roofs(machine, problem, level=level if level in machine.levels() else None)
+            stated = machine_roofs(machine, problem, level=level if level in machine.levels() else None, arithmetic=arithmetic)
             known = machine_rates(machine, problem, stated, variant=prepared.variant)
-            change = peak / stated.compute_flops_per_s if math.isfinite(peak) else 1.0
+            same = math.isfinite(peak) and (not arithmetic or bool(machine.of("fma", dtype=arithmetic)))
+            change = peak / stated.compute_flops_per_s if same else 1.0
             rates = known.scaled(bandwidths=rates.bandwidths, compute=change, launch_s=roofs.floor_s)
         kernel = None if machine is None else kernel_costs(machine, problem, prepared.variant)
+        if arithmetic and kernel is None:
+            rates = dataclasses.replace(rates, work={**rates.work, "product": peak})
         found = expect(problem, prepared.plan, prepared.caches, roofs, rates, moved, kernel)
         if machine is not None and kernel is None:
             found = dataclasses.replace(found, notes=(*found.notes, *untimed(machine, problem, prepared.variant)))
@@ -328,14 +335,12 @@ def kept_share(prepared: Prepared) -> float:
 def with_plausibility(measurement: Measurement, kept: float = 0.0) -> Measurement:
     """`implausible` where a point is above 103 % of its bracket: evidence of wrong units, work or caches, never a win.
 
-    Not where its plan names an `arithmetic` other than that of the compute roof: a in 16-bit fixed point is faster than in fp32.
     kept: see `kept_share`; so many of the bytes that a memory roof bounds need not have reached memory.
     """
     share = measurement.share_of_bracket
     if share is not None and measurement.bound == measurement.level:
         share *= 1 - kept
-    other = measurement.bound == "compute" and "arithmetic" in measurement.plan
-    if measurement.status == "ok" and share is not None and share > IMPLAUSIBLE and not other:
+    if measurement.status == "ok" and share is not None and share > IMPLAUSIBLE:
         roof = measurement.bound
         reason = f"{share:.1%} of its {roof} roof: more than the roof allows, so the bytes or FLOPs did not happen as counted"
         return dataclasses.replace(measurement, status="implausible", reason=reason)
@@ -398,18 +403,18 @@ def measure(
 
         level = level_of(opened, prepared.working_set_bytes(), cache_state)
         moved = prepared.moved(level)[level]
-        flops = problem.flops()
+        flops, arithmetic = problem.flops(), prepared.plan.get("arithmetic", "")
         probes = roofs_of(
             opened,
             mix=problem.mix,
-            arithmetic=problem.compute()[0],
+            arithmetic=arithmetic or problem.compute()[0],
             level=level,
             flops=sum(flops.values()),
             machine=machine,
             products=bool(problem.products()),
             ranks=prepared.plan.get("ranks", 1),
         )
-        expected = from_rates(prepared, machine, level)
+        expected = from_rates(prepared, machine, level, arithmetic)
         clock = tried(partial(bracketed, opened, prepared.sets, prepared.flush_each, probes, expected, level), policy, begun)
         names = list(prepared.sets[0].steps)
         alone: dict[str, tuple[float, ...]] = {}

@@ -11,8 +11,8 @@ from ..counts import Array
 from ..tensor_spec import TensorSpec
 from .base import Case, Operator, Variant
 
-ACCUMULATORS = {"fp64": "fp64", "fp32": "fp32", "fp16": "fp16", "bf16": "fp32", "int8": "int32"}
-TERMS = {"fp64": 1, "fp32": 1, "fp16": 1, "bf16": 2, "int8": 4}  # products that one step of a chain adds
+ACCUMULATORS = {"fp64": "fp64", "fp32": "fp32", "fp16": "fp16", "bf16": "fp32", "int16": "int32", "int8": "int32"}
+TERMS = {"fp64": 1, "fp32": 1, "fp16": 1, "bf16": 2, "int16": 2, "int8": 4}  # products that one step of a chain adds
 
 
 class _Asked(Variant):
@@ -24,7 +24,7 @@ class _Asked(Variant):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fma(Operator):
-    """Independent chains acc <- acc + s w (3 * 5), s = +1 and -1 in turn; w is 1, 2 (bf16) or 4 (int8) products.
+    """Independent chains acc <- acc + s w (3 * 5), s = +1 and -1 in turn; w is 1, 2 (bf16, int16) or 4 (int8) products.
 
     chains: held in registers, best a multiple of 3840 per thread, which every instruction set divides into whole blocks
     (amx: 1024). steps: of each chain. isa: instruction set to use, empty for the widest there is; on a GPU f32x2 are fp32
@@ -53,7 +53,7 @@ class Fma(Operator):
         ),
         "registers": Variant(
             summary="fixed registers, no memory",
-            dtypes={"cpu": ("fp64", "fp32", "fp16", "bf16", "int8"), "cuda": ("fp64", "fp32", "fp16")},
+            dtypes={"cpu": ("fp64", "fp32", "fp16", "bf16", "int16", "int8"), "cuda": ("fp64", "fp32", "fp16")},
         ),
     }
 
@@ -83,7 +83,7 @@ class Fma(Operator):
 
     def tolerance(self) -> tuple[float, float]:
         # A chain moves between x and x + 15 w: rounding happens once, at the larger magnitude.
-        return {"fp64": 1e-14, "fp32": 1e-5, "fp16": 1e-2, "bf16": 1e-5, "int8": 0.0}[self.dtype], 0.0
+        return {"fp64": 1e-14, "fp32": 1e-5, "fp16": 1e-2, "bf16": 1e-5, "int16": 0.0, "int8": 0.0}[self.dtype], 0.0
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: indices of chains."""

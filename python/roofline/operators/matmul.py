@@ -189,6 +189,7 @@ class Matmul(Scaled, Operator):
             (1, 4099, 257),  # one row, split by columns
             (3, 5, 7),
             (17, 129, 65),
+            (37, 50, 41),
             (64, 64, 64),
             (127, 131, 137),
             (2000, 3, 5),  # tall

@@ -102,7 +102,7 @@ def predict_many(
             if not there.all():
                 problem = operator.many(**{name: x[there] if name in flat else x for name, x in fields.items()})
             facts = facts_of(problem, variant, plan)
-            roofs, rates, _ = dataclasses.replace(assumed, level=where).rates(machine, problem, facts["variant"])
+            roofs, rates, _ = dataclasses.replace(assumed, level=where).rates(machine, problem, facts)
             moved = moved_bytes(problem, facts, caches, roofs.level)
             kernel = kernel_costs(machine, problem, facts["variant"])
             expected = expect(problem, facts, caches, roofs, rates, moved, kernel)

@@ -237,12 +237,12 @@ class Assumed:
         if self.knee is not None and not self.knee >= 1:
             raise Error(f"knee must be at least 1 (times add), and infinite for perfect overlap, got {self.knee!r:.80}")
 
-    def rates(self, machine: Machine, problem: Operator, variant: str) -> tuple[Roofs, Rates, tuple[str, ...]]:
-        """The roofs of `problem`, what the parts of a variant run at, and notes."""
-        roofs, notes = roofs_and_notes(machine, problem, self.level, self.threads, self.unit)
+    def rates(self, machine: Machine, problem: Operator, plan: Facts) -> tuple[Roofs, Rates, tuple[str, ...]]:
+        """The roofs of `problem`, what the parts of the plan's variant run at, and notes."""
+        roofs, notes = roofs_and_notes(machine, problem, self.level, self.threads, self.unit, plan.get("arithmetic", ""))
         if self.launch_s is not None:
             roofs = dataclasses.replace(roofs, floor_s=self.launch_s, labels={**roofs.labels, "launch": "as given"})
-        rates = machine_rates(machine, problem, roofs, variant=variant, threads=self.threads)
+        rates = machine_rates(machine, problem, roofs, variant=plan["variant"], threads=self.threads)
         if self.knee is not None:
             rates = dataclasses.replace(rates, knee=self.knee)
         shares = utilisation_of(self.utilisation)
@@ -283,7 +283,7 @@ def predict_problem(
         level=level, threads=threads, unit=unit, utilisation=utilisation, launch_s=launch_s, knee=knee
     )  # fmt: skip
     facts = facts_of(problem, variant, plan)
-    roofs, rates, notes = assumed.rates(machine, problem, facts["variant"])
+    roofs, rates, notes = assumed.rates(machine, problem, facts)
     caches = machine.facts if machine.device == "cpu" else {}
     moved = moved_bytes(problem, facts, caches, roofs.level)
     kernel = kernel_costs(machine, problem, facts["variant"])

@@ -16,7 +16,7 @@ AMX_CHAINS_PER_THREAD = 16384
 FMA_STEPS, AMX_STEPS = 1 << 15, 1 << 17
 EXP_ELEMENTS = 2048  # per thread, with its result half of an L1 cache of 32 KiB
 EXP_PASSES = 256  # about 0.2 ms
-DTYPES = ("fp32", "fp64", "bf16", "int8", "fp16")  # the most useful first
+DTYPES = ("fp32", "fp64", "bf16", "int8", "fp16", "int16")  # the most useful first
 CORE_DTYPES = ("fp32", "fp64", "fp16")  # of a GPU
 MIXED = ("fp32", "fp64")  # with additions
 
@@ -26,6 +26,7 @@ _ISAS_OF = {
     "fp64": _VECTORS,
     "fp16": ("avx512_fp16", "neon_dotprod_fp16"),
     "bf16": ("avx512_bf16", "amx", "neon_bf16_i8mm"),
+    "int16": ("avx2", "avx512", "avx512_vnni"),
     "int8": ("avx512_vnni", "amx", "neon_dotprod_fp16", "neon_bf16_i8mm"),
 }
 OPERANDS = {"l1_operands": "operands from L1", "l2_operands": "operands from L2"}  # variants that load what they multiply

@@ -93,7 +93,7 @@ def _meets(machine: Machine, m: Measurement) -> tuple[str, str]:
     access = next((str(b.problem["access"]) for b in m.brackets if b.kind == "bandwidth" and "access" in b.problem), "read")
     try:
         problem = from_dict(m.operator, m.problem)
-        return compute_ceiling(machine, problem, m.threads or None, None)[0].dtype, access
+        return compute_ceiling(machine, problem, m.threads or None, None, m.plan.get("arithmetic", ""))[0].dtype, access
     except Error:  # a callable, or a roof that was not measured
         return m.dtype, access
 
