@@ -702,6 +702,13 @@ def test_what_has_no_json_form_is_refused(tmp_path: Path) -> None:
     assert plain == '{"a":1.5,"b":[1,2],"c":3}'
 
 
+def test_numbers_of_a_list_share_a_line() -> None:
+    lists = {"a": [1, -2.5, 1e-09], "b": [], "c": ["1", "2"], "d": [[1, 2], [3]], "e": "[\n 1,\n 2\n]"}
+    text = to_json(lists, where="x", indent=1)
+    assert json.loads(text) == lists
+    assert '"a": [1, -2.5, 1e-09]' in text and "[1, 2],\n" in text and '"1",\n' in text
+
+
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "machine.json"
     whole().save(path)

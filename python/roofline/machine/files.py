@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 
 from ..errors import Error
+
+_NUMBERS = re.compile(r"\[\n *([-+.\deE]+(?:,\n *[-+.\deE]+)*)\n *\]")  # no string has a line break
 
 
 def _plain(value: object) -> object:
@@ -20,10 +23,10 @@ def _plain(value: object) -> object:
 def to_json(value: object, *, where: str, indent: int | None = None, canonical: bool = False) -> str:
     """JSON text. Raises Error naming `where` for NaN, infinities and objects without a JSON form.
 
-    canonical: sorted keys and no spaces, so that equal values give equal text.
+    indent: of keys; numbers in a list share a line. canonical: sorted keys and no spaces, so that equal values give equal text.
     """
     try:
-        return json.dumps(
+        text = json.dumps(
             value,
             allow_nan=False,
             ensure_ascii=canonical,
@@ -34,3 +37,4 @@ def to_json(value: object, *, where: str, indent: int | None = None, canonical: 
         )
     except (TypeError, ValueError) as error:
         raise Error(f"{where} cannot be written as JSON: {error}") from error
+    return text if indent is None else _NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text)
