@@ -78,7 +78,7 @@ def first_figures() -> str:
     points = github_table([table.headers[i] for i in at], [[row[i] for i in at] for row in table.rows[:32]], str)
     return (
         f"`benchmarks/record --readme` measured this on {machine_title(machine)}.\nThe variants are the default ones and `naive`; "
-        f"the [report](benchmarks/results/{named.read_text().strip()}/report.md) has all of them.\n\n{points}"
+        f"all are in its\n[report](benchmarks/results/{named.read_text().strip()}/report.md).\n\n{points}"
     )
 
 
