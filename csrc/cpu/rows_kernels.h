@@ -23,8 +23,8 @@ namespace roofline::cpu {
   return rows_together(kept_columns(columns) * static_cast<std::int64_t>(sizeof(float)));
 }
 
-// Of one element type, of all operands. Of the pairs: [0] plain stores, [1] non-temporal ones. Any alignment of y will do. y may
-// equal x wherever x is read, and gate or up in silu_mul; otherwise they do not overlap.
+// Kernels whose operands all have one element type. Each pair has plain stores in [0] and non-temporal ones in [1]. y may have any
+// alignment, and may equal x wherever x is read, and gate or up in silu_mul; otherwise they do not overlap.
 struct RowsKernels {
   // What numbers are converted to: each Element, and these, rounded to nearest even, at most the largest there is.
   enum Converted : int { kInt8 = kElements, kFp8E4m3, kFp8E5m2, kConverted };

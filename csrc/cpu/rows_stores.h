@@ -21,7 +21,7 @@ ROOFLINE_INLINE void fetch(const X* p, std::int64_t n) {
 constexpr std::int64_t kAheadBytes = 4096;
 
 // y[i] = value(i, n) over a row of any alignment: non-temporal stores write whole cache lines only. Beside these, n elements of each
-// `next` that is not null are fetched: else memory would wait for reads and writes in turn.
+// `next` are fetched: else memory would wait for reads and writes in turn.
 template <class V, bool NonTemporal, class T, class Value, class... X>
 ROOFLINE_INLINE void write(T* y, std::int64_t n, Value value, const X*... next) {
   constexpr std::int64_t kLine = kLineBytes / sizeof(T);
@@ -41,20 +41,20 @@ ROOFLINE_INLINE void write(T* y, std::int64_t n, Value value, const X*... next) 
     plainly(head < n ? head : n);
     const std::int64_t lines = i + (n - i) / kLine * kLine;
     for (; i + 4 * kLine <= lines; i += 4 * kLine) {
-      ((next ? fetch(next + i, 4 * kLine) : void()), ...);
+      (fetch(next + i, 4 * kLine), ...);
 #pragma GCC unroll 32
       for (int u = 0; u < 4 * kLine; u += kAtOnce) give<true>(y + i + u, kAtOnce, value(i + u, kAtOnce));
     }
     for (; i < lines; i += kAtOnce) {
-      ((next ? fetch(next + i, kAtOnce) : void()), ...);
+      (fetch(next + i, kAtOnce), ...);
       give<true>(y + i, kAtOnce, value(i, kAtOnce));
     }
   }
   plainly(n);
 }
 
-// Results on their way past the caches. Whole: every row is whole cache lines, and so vectors are parts of one. Else they are written one
-// after the other to a ring in L1, and go from there to memory as whole lines.
+// Non-temporal stores of results, one after the other. Whole: every row is whole cache lines, so each vector is stored at once. Else
+// vectors are written to a ring buffer in L1, and whole lines are stored from there.
 template <bool Whole>
 class Outgoing {
  public:
@@ -74,8 +74,10 @@ class Outgoing {
 
   __attribute__((always_inline)) inline void finish(std::int64_t all_bytes) {
     const std::int64_t end = lead_ + all_bytes;
-    while (!Whole && end - done_ >= kVectorBytes) next_vector();
-    if (!Whole) plainly(done_ < lead_ ? lead_ : done_, end);
+    if constexpr (!Whole) {
+      while (end - done_ >= kVectorBytes) next_vector();
+      plainly(done_ < lead_ ? lead_ : done_, end);
+    }
     fence();
   }
 
@@ -99,6 +101,10 @@ class Outgoing {
   std::int64_t done_ = 0;    // bytes from there on that are in memory
 };
 
+// Where no results wait: beside and rest of `in_blocks`.
+constexpr auto kNoneBeside = [](int) { return [](std::int64_t, int) {}; };
+constexpr auto kNoRest = [] {};
+
 // Passes over blocks of `most` rows. first(row, some, beside, rest): all passes but the last over `some` rows from `row` on; each step
 // (i, n) of the first over the r-th of them calls beside(r)(i, n), and rest() follows it. result(row, r): of the r-th row of the block
 // that begins at `row`, what gives n results from the i-th on, until the next block's rest().
@@ -106,12 +112,12 @@ template <class V, class T, class First, class Result>
 ROOFLINE_INLINE void in_blocks(T* y, std::int64_t most, std::int64_t rows, std::int64_t columns, First first, Result result) {
   for (std::int64_t row = 0; row < rows; row += most) {
     const int some = static_cast<int>(least(most, rows - row));
-    first(row, some, [](int) { return [](std::int64_t, int) {}; }, [] {});
+    first(row, some, kNoneBeside, kNoRest);
     for (int r = 0; r < some; ++r) write<V, false>(y + (row + r) * columns, columns, result(row, r));
   }
 }
 
-// The same past the caches: results of one block are stored while the first pass over the next one reads, so that memory never waits.
+// The same with non-temporal stores: results of one block are stored while the first pass over the next one reads.
 template <class V, bool Whole, class T, class First, class Result>
 ROOFLINE_INLINE void blocks_in_turn(T* y, std::int64_t most, std::int64_t rows, std::int64_t columns, First first, Result result) {
   Outgoing<Whole> outgoing(y);
@@ -125,7 +131,7 @@ ROOFLINE_INLINE void blocks_in_turn(T* y, std::int64_t most, std::int64_t rows, 
     }
   };
   int waiting = static_cast<int>(least(most, rows));  // rows of the block before that are yet to be stored
-  first(0, waiting, [](int) { return [](std::int64_t, int) {}; }, [] {});
+  first(0, waiting, kNoneBeside, kNoRest);
   std::int64_t row = most;
   for (; row < rows; row += most) {
     const int some = static_cast<int>(least(most, rows - row));
