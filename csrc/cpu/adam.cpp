@@ -36,9 +36,7 @@ Bound adam(const ops::Adam& problem, Device& device) {
   const auto run = table->step[non_temporal];
   Bound bound;
   bound.steps.push_back({"adam", [=](Queue& queue) {
-    Pool& threads = pool(queue);
-    threads.run([&](int worker) {
-      const Range mine = share(whole.elements, worker, threads.threads(), kLine);
+    pool(queue).share_out(whole.elements, kLine, [&](int, Range mine) {
       AdamPart part = whole;
       part.p = static_cast<char*>(whole.p) + mine.first * parameter;
       part.master = whole.master ? whole.master + mine.first : nullptr;

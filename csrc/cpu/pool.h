@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "core/backend.h"
+#include "cpu/share.h"
 
 namespace roofline::cpu {
 
@@ -51,6 +52,13 @@ class Pool {
         for (std::int64_t item; (item = shares_[owner].next.fetch_add(1, std::memory_order_relaxed)) < end;) work(worker, item);
       }
     });
+  }
+
+  // work(worker, part) with each worker's part of n elements, whole lines of `line`; a single line wakes nobody.
+  template <class F>
+  void share_out(std::int64_t n, std::int64_t line, F&& work) {
+    if (n <= line) return work(0, Range{0, n});
+    run([&](int worker) { work(worker, share(n, worker, threads(), line)); });
   }
 
   void pin();    // the caller to its CPU

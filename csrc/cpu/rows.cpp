@@ -50,11 +50,7 @@ template <class Work>
 Bound over_rows(const ops::Rows& problem, Work work) {
   Bound bound;
   bound.steps.push_back({"rows", [=, rows = problem.rows, row_bytes = problem.row_bytes()](Queue& queue) {
-    Pool& threads = pool(queue);
-    threads.run([&](int worker) {
-      const Range own = share(rows, worker, threads.threads(), 1);
-      work(own.first * row_bytes, own.size(), worker);
-    });
+    pool(queue).share_out(rows, 1, [&](int worker, Range own) { work(own.first * row_bytes, own.size(), worker); });
   }});
   return bound;
 }
@@ -64,11 +60,7 @@ template <class Work>
 Bound over_elements(std::int64_t elements, std::int64_t element_bytes, Work work) {
   Bound bound;
   bound.steps.push_back({"elements", [=](Queue& queue) {
-    Pool& threads = pool(queue);
-    threads.run([&](int worker) {
-      const Range own = share(elements, worker, threads.threads(), kLineBytes / element_bytes);
-      work(own.first, own.size());
-    });
+    pool(queue).share_out(elements, kLineBytes / element_bytes, [&](int, Range own) { work(own.first, own.size()); });
   }});
   return bound;
 }

@@ -25,9 +25,7 @@ template <class Work>
 Bound over(const char* step, std::int64_t items, Work work) {
   Bound bound;
   bound.steps.push_back({step, [=](Queue& queue) {
-    Pool& threads = pool(queue);
-    threads.run([&](int worker) {
-      const Range mine = share(items, worker, threads.threads(), 1);
+    pool(queue).share_out(items, 1, [&](int worker, Range mine) {
       if (mine.size() > 0) work(mine, worker);
     });
   }});

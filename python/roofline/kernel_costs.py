@@ -64,7 +64,7 @@ def padding(problem: Operator, width: int) -> Any:
 
 def unevenness(problem: Operator, variant: str, threads: int) -> Any:
     """The longest share of a thread over the mean one: 2 where two threads have one piece of work."""
-    pieces = problem.variants[variant].pieces(problem) if variant in problem.variants else 0
+    pieces = problem.pieces({"variant": variant})
     return pick(pieces > 0, ceil_div(pieces, threads) * threads / larger(pieces, 1), 1.0)
 
 
@@ -387,7 +387,8 @@ def _features(problem: Operator, cold: bool, tile: tuple[int, int], memory_s: An
     # Whether memory or the core is busier, how far apart the cores are, and how long it takes.
     busier = np.log2(np.maximum(memory_s, LEAST_S) / np.maximum(rest_s, LEAST_S))
     found += [np.clip(busier, -6, 6), np.log2(np.maximum(launch_s, LEAST_S)) / 2, np.log2(LEAST_S + memory_s + rest_s + launch_s)]
-    first = problem.tensors()[0]
+    tensors = problem.tensors()
+    first = next((t for t in tensors if len(t.shape) > 1), tensors[0])
     lines = np.multiply(first.shape[-1], dtype(first.dtype).bits) / (8 * LINE_BYTES)
     found.append(1.0 * (lines == np.floor(lines)) * WHOLE)
     if products := problem.products():

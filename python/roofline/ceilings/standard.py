@@ -22,11 +22,11 @@ from ..probes import Standard
 from ..probes.standard import NAMES
 
 # There are thousands, and an error of one affects few predictions: each is sampled for some milliseconds.
-BRIEF = Policy(warmup_min_s=0.001, warmup_max_s=0.002, batch_s=5e-4, min_samples=3, min_s=0.003, max_s=0.008, tries=1)
+BRIEF = Policy(warmup_min_s=0.001, warmup_max_s=0.0015, batch_s=3e-4, min_samples=3, min_s=0.002, max_s=0.004, tries=1)
 # Its array must be in its cache again: another kernel has run since, and a cache keeps new lines only after some passes.
 ROOF = Policy(warmup_min_s=0.005, warmup_max_s=0.01, batch_s=2e-3, min_samples=5, min_s=0.012, max_s=0.04, tries=1)
 # Where the host moves a guest's cores apart and together, launches take one time or another from one problem to the next.
-LAUNCH = Policy(warmup_min_s=0.0, warmup_max_s=0.0, batch_s=2e-4, min_samples=3, min_s=0.0, max_s=0.001, tries=1)
+LAUNCH = Policy(warmup_min_s=0.0, warmup_max_s=0.0, batch_s=5e-5, min_samples=3, min_s=0.0, max_s=2e-4, tries=1)
 # How long a roof holds before it is measured again: least, first and most. Memory has been seen to double within minutes, and
 # arithmetic to halve while other guests use the same cores. The time doubles where the roof did not move, and else is a quarter.
 FRESH_S = (0.5, 4.0, 16.0)
@@ -34,7 +34,8 @@ FRESH_S = (0.5, 4.0, 16.0)
 # give half the arithmetic of two cores. Around the few problems of reports it always is: one wrong roof would move the costs of a
 # kernel.
 LAUNCH_MOVED = 2.0
-MOST_SAMPLES = 9  # that are kept of one, evenly among all
+MOST_SAMPLES = 5  # that are kept of one, evenly among all
+WHOLE_FLOPS, WHOLE_BYTES = 2e7, 2**20  # of a problem all of whose results are checked; of others some rows
 
 
 class Seen(NamedTuple):
@@ -95,7 +96,7 @@ def kernel_time(device: Device, standard: Standard, surroundings: Surroundings) 
     problem, variant, cold = standard
     prepared = prepare(device, problem, variant, "cold" if cold else "warm", 0)
     prepared.sets[0].run()
-    correctness = check(problem, prepared.tensors[0], 0)
+    correctness = check(problem, prepared.tensors[0], 0, whole_flops=WHOLE_FLOPS, whole_bytes=WHOLE_BYTES)
     if not correctness["passed"]:
         raise Error(f"{standard.label}: {correctness['reason']}")
     level = level_of(device, prepared.working_set_bytes(), "cold" if cold else "warm")

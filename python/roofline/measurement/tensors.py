@@ -161,9 +161,9 @@ def _widened(raw: Array, spec: TensorSpec) -> _Lazy | Array:
     return raw.astype(np.int64) if spec.below else _Lazy(raw, spec.dtype)
 
 
-def _rows(problem: Operator, seed: int) -> Array | None:
+def _rows(problem: Operator, seed: int, whole_flops: float, whole_bytes: float) -> Array | None:
     """Rows to check, first and last among them; None for all."""
-    if problem.total_flops() <= WHOLE_CHECK_FLOPS and problem.footprint_bytes() <= WHOLE_CHECK_BYTES:
+    if problem.total_flops() <= whole_flops and problem.footprint_bytes() <= whole_bytes:
         return None
     shape = max((t.shape for t in problem.outputs()), key=lambda s: np.prod(s, dtype=object))
     flat = len(shape) == 1
@@ -175,15 +175,20 @@ def _rows(problem: Operator, seed: int) -> Array | None:
     return np.unique(np.concatenate([[0, count - 1], picked]))
 
 
-def check(problem: Operator, tensors: Mapping[str, Held], seed: int = 0) -> dict[str, Any]:
+def check(
+    problem: Operator, tensors: Mapping[str, Held], seed: int = 0, *, whole_flops: float = WHOLE_CHECK_FLOPS,
+    whole_bytes: float = WHOLE_CHECK_BYTES,
+) -> dict[str, Any]:  # fmt: skip
     """Outputs against the float64 reference, and guard zones. Tensors updated in place must have seen one launch.
+
+    whole_flops, whole_bytes: of the largest problem all of whose rows are checked; of a larger one some are, drawn by `seed`.
 
     Returns {"checked", "rows" (0: all), "max_error", "tolerance", "passed", "reason"}; the error is |difference| over
     absolute + relative tolerance x |reference|, so that 1 is the limit, and max_error is absolute.
     """
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
-    rows = _rows(problem, seed)
+    rows = _rows(problem, seed, whole_flops, whole_bytes)
     inputs: dict[str, Any] = {t.name: _widened(tensors[t.name].raw(), t) for t in problem.inputs()}  # where they are indexed
     inputs |= {name: _widened(held.before(), held.spec) for name, held in tensors.items() if held.before is not None}
     if rows is None and not problem.sums_in_chunks:

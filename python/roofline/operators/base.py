@@ -65,8 +65,8 @@ class Variant:
         return 1
 
     def pieces(self, problem: Any) -> Any:
-        """In how many pieces a CPU's threads share the work, about; 0 where there are always more than threads."""
-        return 0
+        """In how many pieces a CPU's threads share the work, about; 0 where there are always more than threads. 1 wakes no thread."""
+        return problem.shared()
 
     def suits(self, problem: Any, device: str) -> bool:
         """Whether it is meant for this problem on a kind of device ("cpu", "cuda"): others are no default for it."""
@@ -243,6 +243,14 @@ class Operator(ByName):
     def launches(self, plan: Facts) -> int:
         """How often the device's threads are woken: see `Variant.launches`."""
         return self._variant(plan).launches(self, plan)
+
+    def pieces(self, plan: Facts) -> Any:
+        """How much there is to share: see `Variant.pieces`."""
+        return self._variant(plan).pieces(self)
+
+    def shared(self) -> Any:
+        """`Variant.pieces` of variants that say nothing else."""
+        return 0
 
     # -- derived ----------------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ..counts import Array, smaller
 from ..tensor_spec import TensorSpec, size_bytes
@@ -37,6 +38,9 @@ class Embedding(Moved):
     def check(self) -> None:
         self.one_of("dtype", ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2"))
         self.require(self.vocabulary <= 2**31, "vocabulary must be at most 2**31, for ids in int32, got {vocabulary}")
+
+    def shared(self) -> Any:
+        return self.tokens
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         touched = size_bytes((smaller(self.tokens, self.vocabulary), self.d_model), self.dtype)

@@ -58,6 +58,9 @@ class Rowwise(Mapped, abstract=True):
         if "eps" in self.field_names():
             self.require(self.eps > 0, "eps must be above 0, got {eps}")  # type: ignore[attr-defined]
 
+    def shared(self) -> Any:
+        return self.rows
+
     def inputs(self) -> tuple[TensorSpec, ...]:
         each = (TensorSpec(name=name, shape=(self.columns,), dtype=self.dtype, role="constant") for name in self.constants)
         return (*Mapped.inputs(self), *each)

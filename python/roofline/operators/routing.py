@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..counts import Array
@@ -32,6 +34,9 @@ class Router(Operator, abstract=True):
         self.require(
             self.experts_per_token <= self.experts, "experts_per_token must be at most experts {experts}, got {experts_per_token}"
         )
+
+    def shared(self) -> Any:
+        return self.tokens
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         return (TensorSpec(name="logits", shape=(self.tokens, self.experts), dtype=self.dtype),)

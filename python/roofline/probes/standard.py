@@ -10,16 +10,17 @@ from .. import operators as ops
 from ..operators import OPERATORS, Operator
 from ..units import MIB
 from .base import DEEPEST, FURTHER, PREDICTION, Target, words
-from .draws import DRAWN, ROWS, evenly, in_dtype, runs_within
+from .draws import DRAWN, evenly, in_dtype, runs_within
 
 FULL, HALF, MAIN = ("fp32",), ("bf16",), ("fp32", "bf16")
-# Problems drawn for each kernel (a variant in a dtype): most where times of near sizes differ most. Each dtype draws its own, so
-# that the kernels of a variant cover more sizes together.
+# Problems drawn for each kernel (a variant in a dtype): most where times of near sizes differ most, few where one takes long to
+# fill and check. Each dtype draws its own, so that the kernels of a variant cover more sizes together.
 MANY = {
-    "attention": 72, "matmul": 80, "cached_attention": 56, "quantized_matmul": 64, "bmm": 64, "attention_backward": 40, "ffn": 50,
-    "embedding": 40, "convert": 56, **dict.fromkeys(ROWS, 48),
+    "attention": 150, "matmul": 160, "cached_attention": 120, "quantized_matmul": 128, "bmm": 120, "attention_backward": 60, "ffn": 60,
+    "embedding": 40, "convert": 72, "grouped_matmul": 30, "lm_head": 30, "silu_mul": 64, "residual_rms_norm": 72,
+    **dict.fromkeys(("softmax", "rms_norm", "layer_norm", "bias_relu", "rope", "topk_softmax", "topk_sigmoid"), 90),
 }  # fmt: skip
-FEW = 24
+FEW = 60
 MOST_S, MOST_BYTES = 0.12, 96 * MIB  # longest time and largest tensors of one
 
 
