@@ -36,8 +36,8 @@ ALONE = 0.5  # exponent of unevenness in memory's time: one thread of n draws mo
 
 # How far what a standard problem takes beyond the costs above holds for others. In the logarithm of the time: usual size of such
 # differences, and how well one measurement repeats. In squared distances: a size NEAR times as large, and another dtype or mode.
-SPREAD, REPEATED, REPEATED_DISTURBED = 0.3, 0.2, 0.3
-NEAR, OTHER, WHOLE = 8.0, 1.0, 3.0
+SPREAD, REPEATED, REPEATED_DISTURBED = 0.3, 0.1, 0.2
+NEAR, OTHER, WHOLE = 32.0, 0.36, 3.0
 LEAST_S = 1e-9  # of the parts that are compared
 
 
@@ -399,10 +399,14 @@ def _features(problem: Operator, cold: bool, tile: tuple[int, int], memory_s: An
 
 
 def _covariance(seen: tuple[NDArray[Any], ...], others: tuple[Any, ...]) -> NDArray[np.float64]:
-    """Between every problem seen (rows) and one other, or each of several (columns)."""
+    """Between every problem seen (rows) and one other, or each of several (columns): Matérn's, of smoothness 3/2.
+
+    Source: Rasmussen and Williams, Gaussian Processes for Machine Learning, equation 4.17.
+    """
     distance: Any = 0.0
     for column, other in zip(seen, others, strict=True):
         one = column[:, None]
         distance = distance + (((one - other) / np.log2(NEAR)) ** 2 if one.dtype.kind == "f" else OTHER * (one != other))
-    found = np.asarray(SPREAD**2 * np.exp(-distance / 2))
+    reach = np.sqrt(3.0 * distance)
+    found = np.asarray(SPREAD**2 * (1 + reach) * np.exp(-reach))
     return found if any(np.ndim(other) for other in others) else found[:, 0]

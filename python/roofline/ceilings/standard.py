@@ -80,6 +80,8 @@ class Surroundings:
         if seen is not None:
             same = abs(median(rates) / median(seen.rates) - 1) < MOVED
             holds_s = min(2 * seen.holds_s, most_s) if same else max(seen.holds_s / 4, least_s)
+            if not same:  # for good, or while another guest was busy for some milliseconds
+                rates = max(rates, probe.rates(probe.sampled(self.device, ROOF)["samples_s"]), key=median)
         self._seen[id(probe)] = Seen(begun, holds_s, launch_s, rates)
         return rates
 

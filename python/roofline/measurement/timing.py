@@ -91,10 +91,17 @@ class Prepared:
     flush_each: bool
 
     def working_set_bytes(self) -> int:
-        """What one launch touches: tensors, workspace, packed operands."""
-        specs = (t for t in self.problem.tensors() if not t.link)
-        touched = sum(t.size_bytes if t.touched_bytes is None else t.touched_bytes for t in specs)
-        return touched + sum(int(self.plan.get(name, 0)) for name in ("workspace_bytes", "packed_bytes"))
+        """What one launch touches: tensors, of weights their packed copy where there is one, and workspace."""
+        own, weights = (
+            sum(
+                t.size_bytes if t.touched_bytes is None else t.touched_bytes
+                for t in self.problem.tensors()
+                if not t.link and (t.role == "constant") == constant
+            )
+            for constant in (False, True)
+        )
+        workspace, packed = (int(self.plan.get(name, 0)) for name in ("workspace_bytes", "packed_bytes"))
+        return own + max(weights, packed) + workspace
 
     @property
     def caches(self) -> Mapping[str, Any]:
