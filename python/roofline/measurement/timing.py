@@ -91,17 +91,14 @@ class Prepared:
     flush_each: bool
 
     def working_set_bytes(self) -> int:
-        """What one launch touches: tensors, of weights their packed copy where there is one, and workspace."""
-        own, weights = (
-            sum(
-                t.size_bytes if t.touched_bytes is None else t.touched_bytes
-                for t in self.problem.tensors()
-                if not t.link and (t.role == "constant") == constant
-            )
-            for constant in (False, True)
-        )
-        workspace, packed = (int(self.plan.get(name, 0)) for name in ("workspace_bytes", "packed_bytes"))
-        return own + max(weights, packed) + workspace
+        """What one launch touches: tensors, of weights as much of their packed copy where there is one, and workspace."""
+        specs = [t for t in self.problem.tensors() if not t.link]
+        touched = {t.name: t.size_bytes if t.touched_bytes is None else t.touched_bytes for t in specs}
+        weights = {t.name: t.size_bytes for t in specs if t.role == "constant"}
+        copied = int(self.plan.get("packed_bytes", 0)) / max(sum(weights.values()), 1)  # of each byte of weights
+        own = sum(size for name, size in touched.items() if name not in weights)
+        read = sum(touched[name] for name in weights)
+        return own + math.ceil(read * max(copied, 1.0)) + int(self.plan.get("workspace_bytes", 0))
 
     @property
     def caches(self) -> Mapping[str, Any]:
