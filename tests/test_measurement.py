@@ -174,6 +174,14 @@ def test_a_working_set_has_the_size_asked_for() -> None:
             size_problem(device, size, access)
 
 
+def test_a_launch_touches_the_packed_copy_of_its_weights_alone() -> None:
+    device = open_device("cpu")
+    prepared = prepare(device, Matmul(rows=3, columns=512, inner=1024), "tiled", "warm", 0)
+    a, weights, c = 3 * 1024 * 4, 1024 * 512 * 4, 3 * 512 * 4
+    assert prepared.plan["packed_bytes"] == weights  # whole strips
+    assert prepared.working_set_bytes() == a + weights + c + prepared.plan["workspace_bytes"]
+
+
 def test_many_passes_add_up() -> None:
     """The sum of a long launch in L1 is within its tolerance: rounding errors do not grow with the square of the passes."""
     device = open_device("cpu", 1)

@@ -541,6 +541,12 @@ def test_even_draws_fill_every_size_and_are_no_points_of_a_report() -> None:
         for coordinate in range(3):
             halves[coordinate] += draw.random() < 0.5
     assert halves == pytest.approx([500] * 3, abs=3), "a fair coin strays by 16"
+    for options in (2, 3, 4, 6):  # among some that a power of two counts, too
+        chosen = []
+        for point in range(1, 1201):
+            draw.begin(point)
+            chosen.append(draw.choice(range(options)))
+        assert [chosen.count(each) for each in range(options)] == pytest.approx([1200 / options] * options, abs=3)
     facts = {"l1_bytes": 32 << 10, "l2_bytes": 1 << 20, "l3_bytes": 32 << 20, "threads": 2}
     points = {point.problem for point in default_points(facts, "cpu", machine(), thorough=True)}
     for name in DRAWN:
@@ -566,6 +572,13 @@ def test_costs_of_a_kernel_are_found(operator: str, variant: str) -> None:
             stated_s = sum(TRUE.more_s(problem, memory_s, rest_s, 0.0, cold=cold, launch_s=launch_s).values())
             assert stated_s == pytest.approx(true_s(problem, memory_s, rest_s, cold, launch_s))
     assert kernel_costs(machine(), OPERATORS[operator](), variant) is None
+
+
+def test_one_piece_of_work_wakes_no_thread_of_a_cpu() -> None:
+    known = dataclasses.replace(machine(), facts={"l2_bytes": 1 << 20})
+    many, one = (predict(known, Softmax(rows=rows, columns=4096)).parts["launch"] for rows in (2, 1))
+    assert many > one == 0
+    assert predict(dataclasses.replace(known, device="cuda"), Softmax(rows=1, columns=4096)).parts["launch"] == many
 
 
 def test_a_report_says_how_long_threads_wait_for_each_other() -> None:
@@ -707,16 +720,19 @@ def test_roofs_around_standard_problems_are_measured_again_when_old_or_launches_
     nothing: Any = None
     around = Surroundings(nothing, nothing)
 
-    def ask(at_s: float, launch_s: float = 0.4e-6, always: bool = False) -> None:
+    def ask(at_s: float, launch_s: float = 0.4e-6, always: bool = False, expected: float = 0.0) -> None:
         now[0] = at_s
-        assert around._rates(probe, launch_s, always) == [rate[0]]
+        assert around._rates(probe, launch_s, always) == [expected or rate[0]]
 
     for at_s, launch_s in ((0, 0.4e-6), (3.9, 0.5e-6), (5, 0.4e-6), (12.9, 0.4e-6), (13, 0.1e-6), (14, 0.4e-6)):
         ask(at_s, launch_s)
     assert measured == [0, 5, 13, 14]
     ask(14.1, always=True)
     rate[0] = 0.5
-    ask(31)  # is another now: holds 4 s
+    ask(31)  # is another now, as a second look says too: holds 4 s
     ask(34.9)
     ask(35.1)
-    assert measured == [0, 5, 13, 14, 14.1, 31, 35.1]
+    assert measured == [0, 5, 13, 14, 14.1, 31, 31, 35.1]
+    dips = iter((0.1, 0.5))
+    probe.sampled = lambda device, policy: {"samples_s": [next(dips)]}
+    ask(60, expected=0.5)
