@@ -204,28 +204,35 @@ void Device::fill(void* memory, DType dtype, std::int64_t elements, Fill fill, s
   pool_->unpin();
 }
 
+// Cold operands lie in memory because a program has used other memory since, so every thread reads some here: without it an Intel
+// Xeon takes twice as long to fetch lines for stores, of which it held the same a moment ago (copies of 120 KiB: 240 ns/KiB; of
+// 130 KiB, which push each other out: 130).
+//
 // What a launch writes stays in the last cache as far as it fits, and pushes out as much. In a program that is what was written
 // before; here it is lines of a scratch buffer, written now, so that every byte into the cache costs one into memory.
 void Device::make_cold(const std::vector<Extent>& memory) {
-  flush(*pool_, memory);
+  constexpr std::int64_t kLine = 64, kOthers = 512 << 10;  // bytes of a thread; half of it is enough
   double touched = 0, written = 0;
   for (const Extent& extent : memory) {
     touched += static_cast<double>(extent.size_bytes);
     written += extent.written ? static_cast<double>(extent.size_bytes) : 0;
   }
-  if (written == 0) return;
-  const auto bytes = static_cast<std::int64_t>(written * std::min(1.0, static_cast<double>(caches_.llc_bytes()) / touched));
+  const auto dirty = static_cast<std::int64_t>(written * std::min(1.0, static_cast<double>(caches_.llc_bytes()) / touched));
+  const std::int64_t others = touched < static_cast<double>(2 * kOthers * threads()) ? kOthers * threads() : 0, bytes = others + dirty;
   if (bytes > scratch_bytes_) {
     if (scratch_) release(scratch_, scratch_bytes_);
     scratch_ = nullptr;
     scratch_ = allocate(bytes);
     scratch_bytes_ = bytes;
+    std::memset(scratch_, 0, bytes);
   }
-  constexpr std::int64_t kLine = 64;
+  auto* const scratch = static_cast<volatile char*>(scratch_);
+  flush(*pool_, memory);
+  if (others) flush(*pool_, {{scratch_, others}});
   pool_->run([&](int worker) {
-    const Range part = share(bytes / kLine, worker, pool_->threads(), 1);
-    for (std::int64_t line = part.first; line < part.last; ++line)
-      static_cast<volatile char*>(scratch_)[line * kLine] = static_cast<char>(line);
+    each_line({{scratch_, others}}, worker, threads(), kLine, [](std::uintptr_t line) { (void)*reinterpret_cast<volatile char*>(line); });
+    const Range part = share(dirty / kLine, worker, threads(), 1);
+    for (std::int64_t line = part.first; line < part.last; ++line) scratch[others + line * kLine] = static_cast<char>(line);
   });
 }
 
