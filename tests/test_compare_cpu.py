@@ -219,8 +219,9 @@ def test_wrong_results_are_beyond_the_tolerance(parts: dict[str, ModuleType]) ->
 
 def test_foreign_load_is_seen(parts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch) -> None:
     watched = parts["in_turns"].watched
-    clocks = iter([(10.0, 0.0), (10.0 + 3.0, 0.0)] * 2)
-    monkeypatch.setattr(parts["in_turns"], "ticks", lambda: next(clocks))
+    tick = os.sysconf("SC_CLK_TCK")
+    clocks = iter([(10 * tick, 0, 0), (13 * tick, 0, 0)] * 2)
+    monkeypatch.setattr("roofline.doctor.sessions.cpu_ticks", lambda: next(clocks))
 
     def work() -> str:
         time.sleep(0.05)

@@ -290,7 +290,7 @@ def test_a_library_that_is_absent_is_one_line(zen5: None, tmp_path: Path, monkey
         ("os.abort()", "its process ended with signal SIGABRT"),
         ("sys.exit('/usr/lib/libblas.so.3: cannot open')", "its process ended with exit code 1: libblas.so.3: cannot open"),
         ("print('hello')", "its process answered in something else than JSON"),
-        ("time.sleep(60)", "no answer within 1 s"),
+        ("time.sleep(60)", "its process gave no answer within 1 s"),
         (
             "print(json.dumps({'error': 'ImportError: /opt/lib/libmkl.so: no such file'}), flush=True)",
             "ImportError: libmkl.so: no such file",

@@ -73,9 +73,9 @@ def test_likwid_is_read(script: ModuleType) -> None:
 
 
 def test_output_without_a_rate_is_refused(script: ModuleType) -> None:
-    with pytest.raises(script.Failed, match="MByte/s"):
+    with pytest.raises(script.Broken, match="MByte/s"):
         script.likwid_result(LIKWID.replace("MByte/s", "MB/s"))
-    with pytest.raises(script.Failed, match="memcpy"):
+    with pytest.raises(script.Broken, match="memcpy"):
         script.mbw_rate("mbw: out of memory\n")
 
 
@@ -215,9 +215,9 @@ def test_without_tools_rows_name_the_package(tmp_path: Path, monkeypatch: pytest
 
 def test_a_tool_that_fails_or_hangs_loses_its_row_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: ModuleType) -> None:
     monkeypatch.setattr(script, "TOOL_LIMIT_S", 1.0)
-    with pytest.raises(script.Failed, match="sh ended with 3"):
+    with pytest.raises(script.Broken, match="sh ended with 3"):
         script.output_of(["/bin/sh", "-c", "exit 3"])
-    with pytest.raises(script.Failed, match="sh ran past 1 s"):
+    with pytest.raises(script.Broken, match="sh ran past 1 s"):
         script.output_of(["/bin/sh", "-c", "sleep 60 & sleep 60"])
 
 

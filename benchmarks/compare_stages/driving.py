@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from in_turns import IDLE_S, Failed, Worker, watched
+from in_turns import IDLE_S, watched
+
+from roofline.doctor.sessions import Broken, Worker
 
 from .points import Point
 
@@ -20,7 +22,7 @@ LIMIT_S = 120.0  # of one answer
 PREPARE_LIMIT_S = 300.0  # with a compiler in it
 
 
-class Declined(Failed):
+class Declined(Broken):
     """A side does not take the problem."""
 
 
@@ -37,30 +39,30 @@ class Rival:
     about: dict[str, Any] = field(default_factory=dict)
 
     def ask(self, limit_s: float, **request: Any) -> dict[str, Any]:
-        """Raises Declined and Failed with one line."""
+        """Raises Declined and Broken with one line."""
         if self.reason:
-            raise Failed(self.reason)
+            raise Broken(self.reason)
         try:
             if self.worker is None:
-                self.worker = Worker(self.name, self.command, self.env, quiet=True)
+                self.worker = Worker(self.name, self.command, self.env)
             reply = self.worker.ask(limit_s, **request)
-        except (Failed, OSError) as error:
+        except (Broken, OSError) as error:
             self.close()
             self.failures += 1
             if self.failures >= MOST_FAILURES:
                 self.reason = f"given up after {self.failures} failures: {error}"
-            raise Failed(str(error)) from error
+            raise Broken(str(error)) from error
         if "refused" in reply:
             raise Declined(reply["refused"])
         if "failed" in reply:
-            raise Failed(reply["failed"])
+            raise Broken(reply["failed"])
         return reply
 
     def introduce(self, limit_s: float) -> None:
         """Versions and settings into `about`; what is not there has its reason from now on."""
         try:
             self.about = self.ask(limit_s, do="about")
-        except Failed as error:
+        except Broken as error:
             self.reason = self.reason or str(error)
             self.about = {"missing": self.reason}
             self.close()
@@ -111,7 +113,7 @@ class Driver:
                 row["roofs"]["after"] = self.ours.ask(self.limit_s, do="roofs", level=facts["level"])
             except Declined as error:
                 row["reason"] = f"no kernel of ours: {error}"
-            except Failed as error:
+            except Broken as error:
                 row["reason"] = f"ours failed: {error}"
         return row
 
@@ -124,7 +126,7 @@ class Driver:
             entry["facts"] = rival.ask(self.prepare_limit_s, do="prepare", **request)["facts"]
             made = rival.ask(self.limit_s, do="result", file=file)
             entry["result"] = made["dtype"]
-        except Failed as error:
+        except Broken as error:
             entry["reason"] = str(error)
             return False
         agreed = self.ours.ask(self.limit_s, do="compare", file=file, dtype=made["dtype"])
@@ -134,7 +136,7 @@ class Driver:
             return False
         try:
             entry["first"] = self.turn(rival, point.cold, self.turn_s * FIRST_SHARE)
-        except Failed as error:
+        except Broken as error:
             entry["reason"] = str(error)
             return False
         return True
@@ -151,7 +153,7 @@ class Driver:
         return kept
 
     def turn(self, side: Rival, cold: bool, turn_s: float) -> dict[str, Any]:
-        """Raises Failed."""
+        """Raises Broken."""
         self.idle(IDLE_S)
 
         def work() -> list[float]:
@@ -170,7 +172,7 @@ class Driver:
                 for side in order:
                     try:
                         took["ours" if side is self.ours else "theirs"] = self.turn(side, point.cold, self.turn_s)
-                    except Failed as error:
+                    except Broken as error:
                         if side is self.ours:
                             raise
                         row["rivals"][rival.name]["reason"] = str(error)

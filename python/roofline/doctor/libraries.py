@@ -141,7 +141,7 @@ class Examination:
 
     def close(self) -> None:
         for session in self._open.values():
-            session.__exit__(None, None, None)
+            session.close()
         self._open.clear()
 
     def run(self, dtype: str, asked: int) -> Run:
@@ -155,7 +155,7 @@ class Examination:
             session = self.session({})
             size = _size(session, dtype, asked, self.pace)
             request = {"dtype": dtype, "size": size, "threads": asked}
-            with Watch([session]) as watch:
+            with Watch(lambda: time.process_time() + session.cpu_s()) as watch:
                 (turns,) = _interleaved([session], self.pace, request, device, probe)
         except Broken as broken:
             self.close()

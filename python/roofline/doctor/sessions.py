@@ -1,4 +1,4 @@
-"""A library's worker process: started in a given environment, asked, waited for, and ended with all that it started."""
+"""Worker processes: started in a given environment, asked, waited for, and ended with all that they started."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import contextlib
 import json
 import os
 import re
-import selectors
+import select
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,86 +20,87 @@ from typing import Any, Self
 from .checks import cpu_ticks
 from .rules import VARIABLES
 
+ENDING_S = 5.0  # for a process that has closed its output
 WORKER = (sys.executable, "-P", str(Path(__file__).with_name("worker.py")))
 
 
 class Broken(Exception):
-    """The library does not import, its process ended or did not answer; the message says which, on one line, without paths."""
+    """A process gave no answer (ended, is too late, or says that it cannot); the message says why, on one line, without paths."""
 
 
 def without_paths(text: str) -> str:
     return re.sub(r"(?<![\w.])/(?:[\w.+@-]+/)+", "", " ".join(text.split()))
 
 
-class Session:
-    """A worker process of one library. changes: to the environment, None unsets a variable."""
+class Worker:
+    """A process that answers requests, both lines of JSON, and stays. name: of it, in messages. env: None is that of this one."""
 
-    def __init__(self, library: str, changes: Mapping[str, str | None], command: Sequence[str] = WORKER) -> None:
-        environment = {**os.environ, **{name: value for name, value in changes.items() if value is not None}}
-        for name in (name for name, value in changes.items() if value is None):
-            environment.pop(name, None)
-        if library == "roofline":  # the one that runs here, wherever it was imported from
-            here = str(Path(__file__).parents[2])
-            environment["PYTHONPATH"] = os.pathsep.join(p for p in (here, environment.get("PYTHONPATH", "")) if p)
-        self.library, self.environment = library, {name: environment[name] for name in VARIABLES if environment.get(name)}
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the session
+    def __init__(self, name: str, command: Sequence[str], env: Mapping[str, str] | None = None) -> None:
+        self.name = name
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
-            [*command, library],
-            env=environment,
+            command,
+            env=env,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            start_new_session=True,  # ended as a group, with what the library started
+            start_new_session=True,  # ended as a group, with what it started
         )
         self._pending = b""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def close(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         with contextlib.suppress(BrokenPipeError):
             self._process.communicate()
         self._errors.close()
 
-    def ask(self, limit_s: float, **request: Any) -> dict[str, Any]:
-        """The reply. Raises Broken where there is none within `limit_s` seconds, or it says that it cannot."""
-        line = self._exchange(json.dumps(request).encode() + b"\n", limit_s)
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def ask(self, limit_s: float | None = None, /, **request: Any) -> dict[str, Any]:
+        """The reply. Raises Broken, and ends the process, where there is none within `limit_s` seconds (None: whenever)."""
         try:
-            reply: dict[str, Any] = json.loads(line)
+            reply: dict[str, Any] = json.loads(self._exchange(json.dumps(request).encode() + b"\n", limit_s))
         except ValueError as error:
-            raise Broken("its process answered in something else than JSON") from error
-        if "error" in reply:
-            raise Broken(without_paths(str(reply["error"])))
+            self.close()
+            raise Broken(f"{self.name} answered in something else than JSON") from error
+        except BaseException:
+            self.close()
+            raise
         return reply
 
-    def _exchange(self, request: bytes, limit_s: float) -> bytes:
+    def _exchange(self, request: bytes, limit_s: float | None) -> bytes:
         to, answers = self._process.stdin, self._process.stdout
         assert to is not None
         assert answers is not None
-        deadline = time.monotonic() + limit_s
+        deadline = None if limit_s is None else time.monotonic() + limit_s
         with contextlib.suppress(BrokenPipeError):
             to.write(request)
             to.flush()
-        with selectors.DefaultSelector() as waiting:
-            waiting.register(answers, selectors.EVENT_READ)
-            while b"\n" not in self._pending:
-                if not waiting.select(max(deadline - time.monotonic(), 0.0)):
-                    raise Broken(f"no answer within {limit_s:.0f} s")
-                received = os.read(answers.fileno(), 1 << 16)
-                if not received:
-                    raise Broken(self._end())
-                self._pending += received
+        while b"\n" not in self._pending:
+            left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+            if not select.select([answers], [], [], left)[0]:
+                raise Broken(f"{self.name} gave no answer within {limit_s:.3g} s")
+            received = os.read(answers.fileno(), 1 << 16)
+            if not received:
+                raise Broken(self._end())
+            self._pending += received
         line, _, self._pending = self._pending.partition(b"\n")
         return line
 
     def _end(self) -> str:
-        code = self._process.wait()
+        try:
+            code = self._process.wait(ENDING_S)
+        except subprocess.TimeoutExpired:
+            return f"{self.name} closed its output"
         self._errors.seek(0)
         said = self._errors.read().decode(errors="replace").strip().splitlines()
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        return without_paths(f"its process ended with {how}" + (f": {said[-1]}" if said else ""))
+        return without_paths(f"{self.name} ended with {how}" + (f": {said[-1]}" if said else ""))
 
     def cpu_s(self) -> float:
         """CPU seconds of the process so far; 0 where the system does not say."""
@@ -110,15 +111,36 @@ class Session:
         return (int(fields[11]) + int(fields[12])) / float(os.sysconf("SC_CLK_TCK"))
 
 
-class Watch:
-    """Cores that others kept busy, and that the host took, while it is open."""
+class Session(Worker):
+    """The worker of one library. changes: to the environment, None unsets a variable."""
 
-    def __init__(self, sessions: Sequence[Session]) -> None:
-        self._sessions = sessions
+    def __init__(self, library: str, changes: Mapping[str, str | None], command: Sequence[str] = WORKER) -> None:
+        environment = {**os.environ, **{name: value for name, value in changes.items() if value is not None}}
+        for name in (name for name, value in changes.items() if value is None):
+            environment.pop(name, None)
+        if library == "roofline":  # the one that runs here, wherever it was imported from
+            here = str(Path(__file__).parents[2])
+            environment["PYTHONPATH"] = os.pathsep.join(p for p in (here, environment.get("PYTHONPATH", "")) if p)
+        self.library, self.environment = library, {name: environment[name] for name in VARIABLES if environment.get(name)}
+        super().__init__("its process", [*command, library], environment)
+
+    def ask(self, limit_s: float | None = None, /, **request: Any) -> dict[str, Any]:
+        """The reply. Raises Broken where there is none, or it says that it cannot."""
+        reply = super().ask(limit_s, **request)
+        if "error" in reply:
+            raise Broken(without_paths(str(reply["error"])))
+        return reply
+
+
+class Watch:
+    """Cores that others kept busy, and that the host took, while it is open. own_s: CPU seconds of what is watched."""
+
+    def __init__(self, own_s: Callable[[], float]) -> None:
+        self._own_s = own_s
         self.load: dict[str, float] = {}
 
     def _now(self) -> tuple[float, float, float, float]:
-        own = time.process_time() + sum(session.cpu_s() for session in self._sessions)
+        own = self._own_s()
         tick = float(os.sysconf("SC_CLK_TCK"))
         try:
             busy, stolen, _ = cpu_ticks()
