@@ -9,7 +9,7 @@ import pytest
 
 from roofline.dtypes import to_float64
 from roofline.errors import OutOfMemory, Unsupported
-from roofline.measurement import list_devices, open_device
+from roofline.measurement import Policy, list_devices, open_device, run
 from roofline.measurement.tensors import allocate, allocate_all, bind, check
 from roofline.operators import OPERATORS, Attention, CachedAttention, Ffn, Matmul, Operator, Stream
 from roofline.operators.attention import FEW_QUERIES
@@ -132,6 +132,64 @@ def test_ffn_in_int8_is_exact(variant: str) -> None:
     hidden = np.minimum(np.rint(steps), 127).astype(np.int64)
     expected = hidden @ tensors["w_down"].raw().astype(np.int64) * down_scale
     np.testing.assert_array_equal(tensors["out"].raw().reshape(15, 64), expected)
+
+
+@pytest.mark.parametrize("inner", [1, 2, 63, 4096])
+@pytest.mark.parametrize("variant", ["library", "tiled"])
+def test_the_largest_products_of_int8_are_exact(variant: str, inner: int) -> None:
+    """Their sums pass 2**24: neither pairs of 16 bits nor a detour through fp32 may lose anything."""
+    problem = Matmul(rows=5, columns=130, inner=inner, dtype="int8")
+    for a in (-128, 127):
+        for b in (-128, 127):
+            given = {"a": np.full((5, inner), a, dtype=np.int8), "b": np.full((inner, 130), b, dtype=np.int8)}
+            try:
+                found = run(problem, device="cpu", variant=variant, **given)["c"]
+            except Unsupported as reason:
+                pytest.skip(str(reason))
+            np.testing.assert_array_equal(found, a * b * inner)
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
+def test_steps_of_an_ffn_repeat(activation: str) -> None:
+    """Each may run several times in a row, as when it is timed alone."""
+    device, policy = open_device("cpu"), Policy(warmup_min_s=0.0, warmup_max_s=0.001, min_s=0.0, max_s=0.001, batch_s=1e-5)
+    problem = Ffn(batch=1, seq_q=13, d_model=67, d_ff=131, activation=activation)
+    for variant in ("library", "tiled"):
+        tensors = allocate_all(device, problem, 7)
+        try:
+            bound = bind(device, problem, variant, tensors)
+        except Unsupported:
+            continue
+        for step in range(len(bound.steps)):
+            device.core.sample([bound], step, policy=policy.to_dict())
+        report = check(problem, tensors, 7)
+        assert report["passed"], report["reason"]
+
+
+@pytest.mark.parametrize("name", ["softmax", "rms_norm", "layer_norm", "relu", "bias_relu"])
+def test_large_results_bypass_the_caches(name: str) -> None:
+    """Also those whose rows begin inside a line. Of rows of less than a few lines hardly one is whole: bias_relu stores by rows."""
+    device = open_device("cpu")
+    facts = device.facts
+    lasting = min(facts["l3_bytes"] or facts["l2_bytes"], facts["usable_cores"] << 24)
+    large = "non_temporal" if len(facts["isas"].split(",")) > 1 else "plain"
+    sizes = [(rows, columns, "plain") for rows, columns in ((1, 100), (2, 1), (3, 64), (17, 33))]
+    sizes += [(lasting // 4096 + 3, columns, large) for columns in (1024, 1027)]
+    if name != "relu":
+        sizes.append((lasting // 4 // 17 + 61, 17, "plain" if name == "bias_relu" else large))
+    for rows, columns, stores in sizes:
+        shape = {"elements": rows * columns} if name == "relu" else {"rows": rows, "columns": columns}
+        problem = OPERATORS[name].make(**shape)
+        for variant in problem.variants:
+            tensors = allocate_all(device, problem, 7)
+            bound = bind(device, problem, variant, tensors)
+            bound.run()
+            report = check(problem, tensors, 7)
+            assert report["passed"], report["reason"]
+            assert bound.plan["stores"] == stores, (rows, columns, variant)
+            assert str(bound.plan["implementation"]).startswith(f"{variant}/")
+            if name != "relu" and stores == "plain":
+                assert bound.plan["threads"] == min(rows, device.threads)
 
 
 def test_every_operator_has_awkward_cases() -> None:

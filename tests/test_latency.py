@@ -278,6 +278,16 @@ def test_huge_pages_are_had_and_refused() -> None:
         assert shares["huge"] > 0.5, "less where memory is in pieces"
 
 
+def test_memory_begins_with_a_page() -> None:
+    """A huge one where it has the size of one."""
+    device = open_device("cpu")
+    for size in (1, 5000, 2 * MIB - 1, 2 * MIB, 6 * MIB + 77):
+        memory = device.core.memory(size)
+        assert memory.address % (2 * MIB if size >= 2 * MIB else 4096) == 0
+        memory.fill("int8", size, "zeros")
+        assert memory.huge_page_share() == -1 or 0 <= memory.huge_page_share() <= 1
+
+
 @needs_huge
 def test_the_share_of_tensors() -> None:
     device = open_device("cpu")

@@ -82,6 +82,8 @@ TEST(Flush, ABoundKernelStatesTensorsAndWhatItKeeps) {
   EXPECT_EQ(bound.memory[1].start, order.data());
   EXPECT_EQ(bound.memory[1].size_bytes, 160);
   EXPECT_EQ(bound.memory[2].start, &reached);
+  bound.steps.at(0).launch(device);
+  EXPECT_EQ(reached, 3);
 }
 
 TEST(Flush, WhatIsReleasedAgainIsNotStated) {

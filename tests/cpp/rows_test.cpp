@@ -6,14 +6,10 @@
 #include <cstring>
 #include <functional>
 #include <limits>
-#include <map>
 #include <string>
-#include <tuple>
 #include <vector>
 
-#include "cpu/device.h"
 #include "cpu/isa.h"
-#include "cpu/kernels.h"
 #include "cpu/rows_kernels.h"
 #include "guarded.h"
 #include "tested.h"
@@ -490,99 +486,6 @@ TEST_P(RowsTest, FinishesProducts) {
           ASSERT_NEAR(c.value(i), wanted, 1e-6 * (1 + std::abs(wanted))) << activation << " of " << n;
         }
       }
-}
-
-// The bound kernels: what they plan, and that threads cover all rows.
-class RowsBindTest : public testing::TestWithParam<std::string> {
- protected:
-  // Runs variant `choice` of the operator over rows x columns and compares all of y with the scalar kernel's; returns the plan.
-  std::map<std::string, std::string> run(std::size_t choice, std::int64_t rows, std::int64_t columns, std::int64_t y_offset = 0) {
-    const std::map<std::string, std::function<std::vector<KernelEntry>()>> lists = {{"softmax", softmax_kernels},
-                                                                                    {"rms_norm", rms_norm_kernels},
-                                                                                    {"layer_norm", layer_norm_kernels},
-                                                                                    {"relu", relu_kernels},
-                                                                                    {"bias_relu", bias_relu_kernels}};
-    const std::vector<KernelEntry> kernels = lists.at(GetParam())();
-    const KernelEntry& kernel = kernels.at(choice % kernels.size());
-    const std::int64_t n = rows * columns;
-    Memory x(device_, n), y(device_, n + y_offset), expected(device_, n), weight(device_, columns), bias(device_, columns);
-    for (const auto& [memory, size, seed] :
-         {std::tuple(x.data, n, 1), std::tuple(weight.data, columns, 2), std::tuple(bias.data, columns, 3)})
-      device_.fill(memory, DType::fp32, size, Fill::uniform, seed);
-    float* const out = y.data + y_offset;
-
-    Arguments arguments(kernel.op, DType::fp32);
-    const Shape shape = kernel.op == "relu" ? Shape{n} : Shape{rows, columns};
-    arguments.add("rows", rows);
-    arguments.add("columns", columns);
-    arguments.add("elements", n);
-    arguments.add("eps", 1e-5);
-    arguments.add({"x", x.data, DType::fp32, shape, {}, Role::in});
-    arguments.add({"y", out, DType::fp32, shape, {}, Role::out});
-    arguments.add({"weight", weight.data, DType::fp32, {columns}, {}, Role::constant});
-    arguments.add({"bias", bias.data, DType::fp32, {columns}, {}, Role::constant});
-    const Bound bound = kernel.bind(arguments, device_);
-    for (int launch = 0; launch < 2; ++launch)
-      for (const Step& step : bound.steps) step.launch(device_);
-
-    const RowsKernels& scalar = rows_scalar.of[kFp32];
-    if (kernel.op == "softmax") scalar.softmax[0](x.data, expected.data, nullptr, rows, columns);
-    if (kernel.op == "rms_norm") scalar.rms_norm[0](x.data, weight.data, expected.data, rows, columns, 1e-5);
-    if (kernel.op == "layer_norm")
-      scalar.layer_norm_two_pass[0](x.data, weight.data, bias.data, expected.data, rows, columns, 1e-5);
-    if (kernel.op == "relu") scalar.relu[0](x.data, expected.data, n);
-    if (kernel.op == "bias_relu") scalar.bias_relu[0](x.data, bias.data, expected.data, rows, columns);
-    double worst = 0;
-    for (std::int64_t i = 0; i < n; ++i) worst = std::max(worst, double{std::abs(out[i] - expected.data[i])});
-    EXPECT_LT(worst, 2e-5) << kernel.variant << " " << rows << " x " << columns;
-
-    std::map<std::string, std::string> plan;
-    for (const auto& [name, value] : bound.plan.facts())
-      plan[name] =
-          std::holds_alternative<std::string>(value) ? std::get<std::string>(value) : std::to_string(std::get<std::int64_t>(value));
-    EXPECT_EQ(plan["implementation"].rfind(kernel.variant + "/", 0), 0u) << plan["implementation"];
-    return plan;
-  }
-
-  bool has_vectors() const { return available().size() > 1; }
-
-  Device device_{2};
-
- private:
-  struct Memory {
-    Memory(Device& device, std::int64_t n) : device(device), size_bytes(n * sizeof(float)) {
-      data = static_cast<float*>(device.allocate(size_bytes));
-    }
-    Memory(const Memory&) = delete;
-    ~Memory() { device.release(data, size_bytes); }
-    Device& device;
-    std::size_t size_bytes;
-    float* data;
-  };
-};
-
-INSTANTIATE_TEST_SUITE_P(Operators, RowsBindTest, testing::Values("softmax", "rms_norm", "layer_norm", "relu", "bias_relu"),
-                         [](const auto& info) { return info.param; });
-
-TEST_P(RowsBindTest, SmallResultsAreStoredPlainly) {
-  for (std::size_t choice = 0; choice < 2; ++choice)
-    for (const auto& [rows, columns] : {std::pair<std::int64_t, std::int64_t>{1, 100}, {2, 1}, {3, 64}, {17, 33}}) {
-      auto plan = run(choice, rows, columns);
-      EXPECT_EQ(plan["stores"], "plain");
-      if (GetParam() == "relu") continue;
-      EXPECT_EQ(plan["threads"], std::to_string(std::min<std::int64_t>(rows, device_.threads())));
-    }
-}
-
-TEST_P(RowsBindTest, LargeResultsBypassTheCaches) {
-  const std::int64_t rows = device_.lasting_bytes() / (1024 * 4) + 3;
-  for (std::size_t choice = 0; choice < 2; ++choice) {
-    EXPECT_EQ(run(choice, rows, 1024)["stores"], has_vectors() ? "non_temporal" : "plain");
-    EXPECT_EQ(run(choice, rows, 1027, 5)["stores"], has_vectors() ? "non_temporal" : "plain") << "rows that begin inside a line";
-  }
-  // Rows of less than a few lines, that begin anywhere: hardly a line of one of them is whole, which bias_relu stores row by row.
-  if (GetParam() == "relu") return;
-  EXPECT_EQ(run(0, rows * 1024 / 17, 17)["stores"], has_vectors() && GetParam() != "bias_relu" ? "non_temporal" : "plain");
 }
 
 }  // namespace
