@@ -82,10 +82,9 @@ inline void wait_phase(std::uint64_t* barrier, unsigned parity) {
       for (const emulated::BulkCopy& load : b.loads) std::memcpy(load.to, load.from, load.bytes);
       b.loads.clear();
       b.expected = 0, b.left = b.arrivals, b.parity ^= 1;
-      emulated::block->progress = true;
       return;
     }
-    emulated::yield();
+    emulated::Block::current->poll();
   }
 }
 inline void bulk_store(void* to, const void* from, std::uint32_t bytes) {
