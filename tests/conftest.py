@@ -27,6 +27,7 @@ settings.load_profile("here")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--require-gpu", action="store_true", help="fail, rather than skip, GPU tests where there is no GPU")
+    parser.addoption("--mutations", type=int, metavar="N", help="mutated files of each kind that is read (default: a few)")
     parser.addoption("--slow", action="store_true", help="run the slow tests too (many gigabytes, minutes)")
 
 

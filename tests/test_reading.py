@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 from xml.etree import ElementTree
 
@@ -34,11 +33,6 @@ from roofline.transformer import from_hugging_face
 ROOT = Path(__file__).resolve().parent.parent
 BAD = "\x1b]0;title\x07\x1b[2J \x9b3m \u202egnp"
 HTML = "<script>alert(1)</script> <img src=x onerror=y> [l](javascript:z) a|b\n# heading $\\frac{1}$"
-
-
-@pytest.fixture(scope="module")
-def mutations(benchmarks: Callable[[str], ModuleType]) -> ModuleType:
-    return benchmarks("mutate_files")
 
 
 def ceiling(**more: Any) -> Ceiling:
@@ -252,23 +246,6 @@ def test_what_a_machine_and_a_measurement_state_of_this_computer_is_read_back(tm
 def test_a_callable_may_bear_the_name_of_an_operator(tmp_path: Path) -> None:
     append_to(tmp_path / "r.jsonl", point(operator="matmul", variant="callable", problem={"dtype": "fp32", "mine": 1}))
     assert Results.load(tmp_path / "r.jsonl")[0].problem["mine"] == 1
-
-
-@pytest.mark.parametrize("kind", ["machine", "results", "config", "ncu", "nccl", "datasheet", "report"])
-def test_mutated_files_are_used_or_refused(kind: str, mutations: ModuleType) -> None:
-    """A part of what benchmarks/mutate_files does, with a seed of its own."""
-    found = mutations.attempt(kind, range({"ncu": 120, "nccl": 120, "datasheet": 250}.get(kind, 40)), seed=1)
-    assert not found.failures, found.first
-    assert found.used > 10 and found.refused > 10  # neither everything passes nor nothing
-
-
-def test_the_mutation_test_can_fail(mutations: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    def use(path: Path) -> None:
-        json.loads(path.read_text())["hidden_size"] // 1
-
-    originals, _ = mutations.KINDS["config"]
-    monkeypatch.setitem(mutations.KINDS, "config", (originals, use))
-    assert mutations.attempt("config", range(50)).failures
 
 
 # -- errors quote little ---------------------------------------------------------------------------------------------------

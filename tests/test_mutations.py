@@ -1,19 +1,13 @@
-#!/usr/bin/env python3
 """Mutated files of every kind that is read, each loaded and then used: tables, reprs, CSV, reports, predictions, data of plots.
-
-    benchmarks/mutate_files                         10 000 files of each kind
-    benchmarks/mutate_files --files 500 --only machine --only results --seed 7
 
 A file passes where it is read and used, or refused with one roofline.Error of at most 1000 characters. It fails where anything else
 is raised (a RuntimeWarning of NumPy counts), where a text to be shown holds a control character or foreign HTML, and where one file
-takes more than 1 s of processor time or more than 500 MB. The same seed gives the same files. A table of counts is printed, and
-below it the failures by their place, with the number of the first such file, which `--show KIND NUMBER` prints.
-Exit code: 0 no failure, 1 one, 2 wrong usage.
+takes more than 1 s of processor time or more than 500 MB. `--mutations N` tries N files of each kind; the same number gives the
+same file.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import copy
 import dataclasses
@@ -21,25 +15,23 @@ import json
 import os
 import random
 import re
-import sys
 import tempfile
 import time
-import traceback
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from roofline.errors import Error
 from roofline.machine import Ceiling, Machine
 from roofline.operators import Attention, Matmul, Softmax
 from roofline.results import Measurement, Results
 
-RESULTS = Path(__file__).resolve().parent / "results"
+RESULTS = Path(__file__).resolve().parent.parent / "benchmarks" / "results"
 RECORDED = RESULTS / (RESULTS / "readme").read_text().strip()
-DATA = Path(__file__).resolve().parent.parent / "tests" / "data" / "importers"
+DATA = Path(__file__).resolve().parent / "data" / "importers"
 LOGS = ("all_reduce_perf.log", "all_gather_mpi.log")  # the second does not name its collective
 LIMIT_S, LIMIT_KIB, LONGEST = 1.0, 500 * 1024, 1000
 FEW = 7  # samples
@@ -367,112 +359,77 @@ def mutated(rng: random.Random, name: str, text: bytes) -> bytes:
     return text
 
 
-def made(kind: str, number: int, seed: int, originals: list[dict[str, bytes]]) -> dict[str, bytes]:
+def made(kind: str, number: int, originals: list[dict[str, bytes]]) -> dict[str, bytes]:
     """The files of one number, always the same."""
-    rng = random.Random(f"{kind} {seed} {number}")
+    rng = random.Random(f"{kind} {number}")
     files = dict(rng.choice(originals))
     name = rng.choice(list(files))
     files[name] = mutated(rng, name, files[name])
     return files
 
 
-# -- counting --------------------------------------------------------------------------------------------------------------
+# -- the tests -------------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Counts:
-    used: int = 0
-    refused: int = 0
-    failures: Counter[str] = field(default_factory=Counter)
-    first: dict[str, int] = field(default_factory=dict)
-    slowest_s: float = 0.0
-    largest_kib: int = 0
-
-    def fail(self, what: str, number: int) -> None:
-        self.failures[what] += 1
-        self.first.setdefault(what, number)
-
-
-def _memory_kib(reset: bool = False) -> int:
-    """The most memory since the last reset, 0 where the system does not tell."""
-    try:
-        if reset:
-            Path("/proc/self/clear_refs").write_text("5")
-        return int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1])  # type: ignore[index]
-    except (OSError, TypeError):
-        return 0
-
-
-def _place(error: BaseException) -> str:
-    frames = [
-        f for f in traceback.extract_tb(error.__traceback__) if "roofline" in Path(f.filename).parts or "mutate" in f.filename
-    ]
-    at = next((f for f in reversed(frames) if "roofline" in Path(f.filename).parts), frames[-1])
-    return f"{type(error).__name__} at {'/'.join(Path(at.filename).parts[-2:])}:{at.lineno} {at.name}: {str(error)[:60]!r}"
-
-
-def attempt(kind: str, numbers: range, seed: int = 0) -> Counts:
-    """Use the files of these numbers, one after the other, in this process."""
-    originals, use = KINDS[kind]
-    given, found = originals(), Counts()
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter("error", RuntimeWarning)
-        for files in given:  # the files as they are must pass, and modules are loaded
-            use(_put(Path(folder), files, kind))
-        for number in numbers:
-            path = _put(Path(folder), made(kind, number, seed, given), kind)
-            before, begun = _memory_kib(reset=True), time.process_time()
-            try:
-                use(path)
-                found.used += 1
-            except Error as error:
-                found.refused += 1
-                if len(str(error)) > LONGEST:
-                    found.fail(f"an error of more than {LONGEST} characters: {str(error)[:200]!r}", number)
-            except Exception as error:
-                found.fail(_place(error), number)
-            took, more = time.process_time() - begun, _memory_kib() - before
-            found.slowest_s, found.largest_kib = max(found.slowest_s, took), max(found.largest_kib, more)
-            if took > LIMIT_S:
-                found.fail(f"more than {LIMIT_S:g} s", number)
-            if more > LIMIT_KIB:
-                found.fail(f"more than {LIMIT_KIB >> 10} MB", number)
-    return found
-
-
-def _put(folder: Path, files: dict[str, bytes], kind: str) -> Path:
+def put(folder: Path, files: dict[str, bytes], kind: str) -> Path:
     for name, content in files.items():
         (folder / name).write_bytes(content)
     return folder if kind == "report" else folder / next(iter(files))
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--files", type=int, default=10_000, metavar="N", help="of each kind (default 10000)")
-    parser.add_argument("--only", action="append", choices=list(KINDS), metavar="KIND", help=", ".join(KINDS))
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--show", nargs=2, metavar=("KIND", "NUMBER"), help="print one file")
-    options = parser.parse_args()
-    if options.show:
-        kind, number = options.show
-        for name, content in made(kind, int(number), options.seed, KINDS[kind][0]()).items():
-            print(f"== {name}\n{content!r}")
+def most_kib(reset: bool = False) -> int:
+    """The most memory since the last reset, 0 where the system does not tell."""
+    try:
+        if reset:
+            Path("/proc/self/clear_refs").write_text("5")
+        found = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
+    except OSError:
         return 0
-    print(f"{'kind':<10} {'files':>7} {'used':>7} {'refused':>8} {'failed':>7} {'slowest':>8} {'largest':>8}")
-    all_failures = []
-    for kind in options.only or KINDS:
-        found = attempt(kind, range(options.files), options.seed)
-        failed = sum(found.failures.values())
-        print(
-            f"{kind:<10} {options.files:>7} {found.used:>7} {found.refused:>8} {failed:>7} {found.slowest_s:>6.2f} s "
-            f"{found.largest_kib >> 10:>5} MB",
-            flush=True,
-        )
-        all_failures += [(count, kind, what, found.first[what]) for what, count in found.failures.most_common()]
-    for count, kind, what, number in all_failures:
-        print(f"{count:>6}  {kind} {number}: {what}")
-    return int(bool(all_failures))
+    return int(found[1]) if found else 0
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def attempt(path: Path, use: Callable[[Path], None]) -> bool:
+    """Whether the file is used, and not refused."""
+    before, begun = most_kib(reset=True), time.process_time()
+    try:
+        use(path)
+        used = True
+    except Error as error:
+        used = False
+        assert len(str(error)) <= LONGEST, "a long error"
+    assert time.process_time() - begun < LIMIT_S, "it takes long"
+    assert most_kib() - before < LIMIT_KIB, "it takes much memory"
+    return used
+
+
+def attempts(kind: str, count: int, folder: Path) -> int:
+    """How many of the first `count` files are used. Raises AssertionError with the number of the first that fails."""
+    originals, use = KINDS[kind]
+    given = originals()
+    used = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        for files in given:  # the files as they are must pass, and modules are loaded
+            use(put(folder, files, kind))
+        for number in range(count):
+            files = made(kind, number, given)
+            try:
+                used += attempt(put(folder, files, kind), use)
+            except Exception as error:
+                raise AssertionError(f"{kind} {number}: {error!r:.300} for {files!r:.3000}") from error
+    return used
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_mutated_files_are_used_or_refused(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    count = request.config.getoption("--mutations") or {"ncu": 120, "nccl": 120, "datasheet": 250}.get(kind, 40)
+    assert 5 < attempts(kind, count, tmp_path) < count - 5  # neither everything passes nor nothing
+
+
+def test_the_mutation_test_can_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def use(path: Path) -> None:
+        json.loads(path.read_text())["hidden_size"] // 1
+
+    monkeypatch.setitem(KINDS, "config", (KINDS["config"][0], use))
+    with pytest.raises(AssertionError, match="config [0-9]+: "):
+        attempts("config", 50, tmp_path)
