@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "core/random.h"
 #include "cpu/isa.h"
 #include "cpu/stream_kernels.h"
+#include "guarded.h"
 #include "tested.h"
 
 namespace roofline::cpu {
@@ -31,27 +31,6 @@ std::vector<std::int64_t> lengths(int streams) {
   return all;
 }
 
-// n elements on a cache line, with a line of pattern on either side.
-template <class T>
-class Array {
- public:
-  explicit Array(std::int64_t n) : n_(n), memory_(n * sizeof(T) + 3 * 64, char(0xA5)) {
-    first_ = memory_.data() + 64 + (64 - reinterpret_cast<std::uintptr_t>(memory_.data()) % 64) % 64;
-  }
-  T* data() { return reinterpret_cast<T*>(first_); }
-  bool guarded() const {
-    const char* end = first_ + n_ * sizeof(T);
-    for (const char* p = first_ - 64; p != end + 64; p = p + 1 == first_ ? end : p + 1)
-      if (*p != char(0xA5)) return false;
-    return true;
-  }
-
- private:
-  std::int64_t n_;
-  std::vector<char> memory_;
-  char* first_;
-};
-
 class StreamTest : public TableTest<StreamKernels> {
  protected:
   const StreamKernels& table() const { return *GetParam().table; }
@@ -62,7 +41,7 @@ INSTANTIATE_TEST_SUITE_P(All, StreamTest, testing::ValuesIn(kTested),
 
 // Small whole numbers, whose sums are exact in any order.
 template <class T>
-double fill(Array<T>& array, std::int64_t n, std::uint64_t seed) {
+double fill(Guarded<T>& array, std::int64_t n, std::uint64_t seed) {
   double sum = 0;
   for (std::int64_t i = 0; i < n; ++i) sum += array.data()[i] = static_cast<T>(static_cast<int>(random_bits(seed, i) % 17) - 8);
   return sum;
@@ -72,7 +51,7 @@ template <class T>
 void reads(const StreamKernels& table, int width) {
   for (const int streams : {1, 2, 4, 8})
     for (const std::int64_t n : lengths(streams)) {
-      Array<T> a(n);
+      Guarded<T> a(n);
       const double sum = fill(a, n, n);
       for (const std::int64_t passes : {1, 3, 32, 33}) {  // sums move on every 32 passes
         if (passes > 3 && n > 10000) continue;
@@ -95,7 +74,7 @@ void writes(const StreamKernels& table, int width) {
   const double factor = 3;
   for (const int streams : {1, 2, 4, 8})
     for (const std::int64_t n : lengths(streams)) {
-      Array<T> a(n), b(n), expected(n);
+      Guarded<T> a(n), b(n), expected(n);
       fill(a, n, 1);
       fill(b, n, 2);
       for (int access = 1; access < 6; ++access) {
@@ -105,7 +84,7 @@ void writes(const StreamKernels& table, int width) {
           expected.data()[i] = static_cast<T>(values[access]);
         }
         for (const bool non_temporal : {false, true}) {
-          Array<T> c(n);
+          Guarded<T> c(n);
           EXPECT_EQ(table.run[width][access][non_temporal]({a.data(), b.data(), c.data(), factor, n, 2, streams, false, 1}), 0);
           ASSERT_TRUE(c.guarded()) << n << " elements, access " << access << ", " << streams << " streams";
           const auto [wrong, right] = std::mismatch(c.data(), c.data() + n, expected.data());
