@@ -44,7 +44,7 @@ def without(of: Mapping[str, Any], *names: str) -> dict[str, Any]:
         ("layer_norm", ROWS, {}, "tensor 'x' is missing; expected fp32 [3, 4]"),
         ("layer_norm", ROWS, without(NORM, "weight"), "tensor 'weight' is missing; expected fp32 [4]"),
         *(("layer_norm", ROWS, {**NORM, name: ([4, 3],)}, f"tensor '{name}' has shape [4, 3]; expected [3, 4]") for name in "xy"),
-        *(("layer_norm", ROWS, {**NORM, name: ([3],)}, f"tensor '{name}' has shape [3]; expected [4]") for name in ("weight", "bias")),
+        *(("layer_norm", ROWS, {**NORM, row: ([3],)}, f"tensor '{row}' has shape [3]; expected [4]") for row in ("weight", "bias")),
         ("layer_norm", ROWS, {**NORM, "x": ([12],)}, "tensor 'x' has shape [12]; expected [3, 4]"),
         ("layer_norm", ROWS, {**NORM, "bias": ([4], "fp16")}, "tensor 'bias' has dtype fp16; expected fp32"),
         ("layer_norm", ROWS, {**NORM, "x": ([3, 4], "fp32", [1, 3])},
