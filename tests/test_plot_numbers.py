@@ -299,13 +299,9 @@ def test_operations_by_phase() -> None:
 
 
 def test_measured_kernels_lie_where_they_were_measured() -> None:
-    class Seen:
-        operator, variant, device, threads, cache_state, status = "matmul", "library", "cpu", 2, "cold", "ok"
-        problem = {"rows": 1, "columns": 4096, "inner": 4096, "dtype": "fp32"}
-        time_s, provenance = 5e-3, {}
-
+    timed = seen(Matmul(rows=1, columns=4096, inner=4096), 5e-3, "library")
     config = LLAMA.replace(weights="fp32", activations="fp32", kv="fp32")
-    census = census_of(config, Decode(), cpu(), results=[Seen()])
+    census = census_of(config, Decode(), cpu(), results=[timed])
     dot = rows(plot.kernel_placement_data(census), "dot")["output projection"]
     assert dot["measured_s"] == 5e-3 and dot["flops_per_s"] == pytest.approx(2 * 4096 * 4096 / 5e-3)
     assert "measured kernels lie where they were measured" in notes(plot.kernel_placement_data(census))

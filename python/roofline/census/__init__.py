@@ -8,8 +8,8 @@ census_of(preset("DeepSeek-R1-NVFP4"), [Decode(batch=128)], Machine.from_datashe
 
 from __future__ import annotations
 
-from .entries import Entry, Measured
+from .entries import Entry
 from .listing import Census
 from .taking import census_of
 
-__all__ = ["Census", "Entry", "Measured", "census_of"]
+__all__ = ["Census", "Entry", "census_of"]

@@ -3,40 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from .._repr import values_of
 from ..dtypes import dtype as known_dtype
 from ..operators import Operator, Product
 from ..prediction import Prediction
+from ..results import Measurement
 from ..transformer import Call, Phase
 
 SCALES = ("scale", "zero", "b_scale", "b_whole")  # of weights: bytes that belong to them, and no numbers of their own
-
-
-class Measured(Protocol):
-    """What a census takes from a measurement (`roofline.Measurement` has it)."""
-
-    @property
-    def operator(self) -> str: ...
-    @property
-    def problem(self) -> Mapping[str, Any]: ...
-    @property
-    def variant(self) -> str: ...
-    @property
-    def device(self) -> str: ...
-    @property
-    def threads(self) -> int: ...
-    @property
-    def cache_state(self) -> str: ...
-    @property
-    def status(self) -> str: ...
-    @property
-    def time_s(self) -> float | None: ...
-    @property
-    def provenance(self) -> Mapping[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +27,7 @@ class Entry:
     phase: Phase
     call: Call
     placed: Prediction | None = None
-    measured: Measured | None = None
+    measured: Measurement | None = None
 
     @property
     def name(self) -> str:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from ..errors import Error
 from ..machine import Machine
-from ..operators import OPERATORS, Operator
-from .entries import Entry, Measured
-
-
-def _kind(device: str) -> str:
-    return device.partition(":")[0]
+from ..operators import Operator
+from ..results import Measurement, kind_of, problem_behind
+from .entries import Entry
 
 
 def shape_of(problem: Operator) -> object:
@@ -29,43 +25,25 @@ def shape_of(problem: Operator) -> object:
     return sizes, problem.compute(), problem.total_flops(), read
 
 
-def _problem(measured: Measured) -> Operator | None:
-    """None where its operator is unknown here, as of a user's own function."""
-    operator = OPERATORS.get(measured.operator)
-    try:
-        return None if operator is None else operator.make(**measured.problem)
-    except Error:
-        return None
-
-
-def _of_device(results: Sequence[Measured], machine: Machine | None) -> list[Measured]:
+def _of_device(results: Sequence[Measurement], machine: Machine | None) -> list[Measurement]:
     """The results of the machine's kind of device. Raises Error where there are none, or where the kind is not known."""
-    kinds = sorted({_kind(m.device) for m in results})
+    kinds = sorted({kind_of(m.device) for m in results})
     if machine is None:
         if len(kinds) > 1:
             raise Error(f"the results are of {' and '.join(kinds)} devices: name the machine that they stand beside")
         return list(results)
-    wanted = _kind(machine.device)
+    wanted = kind_of(machine.device)
     if results and wanted not in kinds:
         raise Error(
             f"the results were measured on a {' and '.join(kinds)} device, and {machine.name} is a {wanted} device; give "
             "results of such a device, or the machine that was measured"
         )
-    return [m for m in results if _kind(m.device) == wanted]
-
-
-def _names(results: Iterable[Measured]) -> list[str]:
-    found: dict[str, None] = {}
-    for m in results:
-        device: Any = m.provenance.get("device")
-        if isinstance(device, dict):
-            found |= {str(device[key]): None for key in ("gpu_name", "cpu_name") if device.get(key)}
-    return list(found)
+    return [m for m in results if kind_of(m.device) == wanted]
 
 
 def filled(
-    entries: Iterable[Entry], results: Iterable[Measured], machine: Machine | None
-) -> tuple[dict[int, Measured], tuple[str, ...]]:
+    entries: Iterable[Entry], results: Iterable[Measurement], machine: Machine | None
+) -> tuple[dict[int, Measurement], tuple[str, ...]]:
     """For indices of `entries` the fastest undisturbed measurement of their shape with operands from memory, and notes.
 
     Raises Error where the results are of another kind of device, or are none.
@@ -75,14 +53,14 @@ def filled(
         raise Error("the results hold no measurement")
     own = _of_device(given, machine)
     usable = [m for m in own if m.time_s is not None and m.status == "ok" and m.cache_state != "warm"]
-    by_shape: dict[object, tuple[float, Measured, Operator]] = {}
+    by_shape: dict[object, tuple[float, Measurement, Operator]] = {}
     for m in usable:
-        problem, time_s = _problem(m), m.time_s
+        problem, time_s = problem_behind(m), m.time_s
         if problem is not None and time_s is not None:
             shape = shape_of(problem)
             if shape not in by_shape or time_s < by_shape[shape][0]:
                 by_shape[shape] = (time_s, m, problem)
-    found: dict[int, Measured] = {}
+    found: dict[int, Measurement] = {}
     notes: list[str] = []
     for index, entry in enumerate(entries):
         if (match := by_shape.get(shape_of(entry.problem))) is None:
@@ -91,7 +69,7 @@ def filled(
         wrote, writes = (p.outputs()[0].dtype for p in (problem, entry.problem))
         if wrote != writes:
             notes.append(f"{entry.name}: measured with results in {wrote}, not {writes}")
-    names = _names(own)
+    names = dict.fromkeys(m.processor for m in own if m.processor != m.device)
     on = f", on {' and '.join(names)}" if names else ""
     notes.insert(0, f"measured: {len(found)} kernels, the fastest variant of each shape{on}")
     if out := len(given) - len(usable):

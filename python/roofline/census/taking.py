@@ -8,13 +8,14 @@ from ..errors import Error
 from ..machine import Given, Machine, machine_of
 from ..operators import GroupedMatmul
 from ..prediction import Prediction, predict_problem
+from ..results import Measurement
 from ..transformer import Call, Phase, TransformerConfig, calls_of, model_of, phase_of, ranks_on
 from ..transformer import Given as Model
 from ..transformer.predicting import unread_note
 from ..transformer.pricing import linked
 from ..units import fmt_number
 from ..words import arguments_checked
-from .entries import Entry, Measured
+from .entries import Entry
 from .listing import Census
 from .matching import filled
 
@@ -48,7 +49,7 @@ def census_of(
     fused: bool = True,
     launch_s: float | None = None,
     link_bytes_per_s: float | None = None,
-    results: Iterable[Measured] | None = None,
+    results: Iterable[Measurement] | None = None,
 ) -> Census:
     """Every kernel of each phase: its products, FLOPs, bytes and intensity, and on a machine its bound and expected time.
 

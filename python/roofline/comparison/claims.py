@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 
 from ..machine import MEMORIES, UNVERIFIED, Ceiling, Machine, grouped
-from .matching import ABSENT, QUANTITIES, kind_of, named
+from ..results import kind_of
+from .matching import ABSENT, QUANTITIES, named
 from .numbers import estimate, status_of
 from .rows import Pair
 

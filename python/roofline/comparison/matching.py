@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..machine import MEMORIES, MOVED, RATE_UNITS, Ceiling, Machine, grouped, summary, to_json
-from ..results import Measurement
+from ..results import Measurement, kind_of
 from ..units import MISSING, fmt_si
 from .numbers import Median, by_modes, estimate, ratio, status_of, verdict
 from .rows import POINT_KEYS, Pair
@@ -24,10 +24,6 @@ class Found(NamedTuple):
     rows: list[Pair]
     only_a: list[str]
     only_b: list[str]
-
-
-def kind_of(device: str) -> str:
-    return device.partition(":")[0]
 
 
 def _canonical(value: Mapping[str, Any]) -> str:
@@ -206,7 +202,7 @@ def _point_pair(a: Measurement, b: Measurement) -> Pair:
 
 def points(a: Sequence[Measurement], b: Sequence[Measurement]) -> Found:
     most = {True: max((m.threads for m in a), default=0), False: max((m.threads for m in b), default=0)}
-    processors = [{processor(m) for m in side} for side in (a, b)]
+    processors = [{m.processor for m in side} for side in (a, b)]
 
     def key(m: Measurement, threads: str) -> tuple[str, ...]:
         return (m.operator, _canonical(m.problem), m.variant, m.cache_state, kind_of(m.device), threads)
@@ -216,8 +212,3 @@ def points(a: Sequence[Measurement], b: Sequence[Measurement]) -> Found:
         keys.append(lambda m, of_a: key(m, _all(m.threads, most[of_a])))
     pairs, left, right = _matched(_last(a), _last(b), keys)
     return Found([_point_pair(x, y) for x, y in pairs], [_point_name(m) for m in left], [_point_name(m) for m in right])
-
-
-def processor(m: Measurement) -> str:
-    device = m.provenance.get("device", {})
-    return str(device.get("gpu_name") or device.get("cpu_name") or m.device) if isinstance(device, Mapping) else m.device

@@ -10,10 +10,10 @@ from pathlib import Path
 from ..errors import Error
 from ..machine import Machine, load_machines
 from ..reading import RESULTS, from_json, read_bytes
-from ..results import Measurement, Results
+from ..results import Measurement, Results, kind_of
 from ..words import arguments_checked
 from .claims import against
-from .matching import Found, kind_of, machines, points, processor
+from .matching import Found, machines, points
 from .rows import Comparison
 
 Comparable = Machine | Results | Sequence[Measurement] | str | os.PathLike[str]
@@ -42,7 +42,7 @@ class _Side:
         if self.machines:
             parts = [", ".join(filter(None, (m.name, m.device, m.created_utc))) for m in self.machines.values()]
         else:
-            parts = [*dict.fromkeys(processor(m) for m in self.results), *dict.fromkeys(m.utc for m in self.results[:1])]
+            parts = [*dict.fromkeys(m.processor for m in self.results), *dict.fromkeys(m.utc for m in self.results[:1])]
         return "; ".join(filter(None, parts))
 
 

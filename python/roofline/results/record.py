@@ -38,6 +38,11 @@ def measurement_key(operator: str, problem: Mapping[str, Any], variant: str, dev
     return hashlib.sha256(to_json(parts, where=f"the problem of {operator}", canonical=True).encode()).hexdigest()
 
 
+def kind_of(device: str) -> str:
+    """"cuda" of "cuda:0"."""
+    return device.partition(":")[0]
+
+
 def _positive(name: str, samples: tuple[float, ...]) -> tuple[float, ...]:
     values = tuple(float(sample) for sample in samples)
     if not all(0 < value < float("inf") for value in values):
@@ -209,6 +214,12 @@ class Measurement(Shown):
     @property
     def dtype(self) -> str:
         return str(self.problem.get("dtype", ""))
+
+    @property
+    def processor(self) -> str:
+        """The name of the GPU or CPU, where it is stored; else the device's."""
+        device = self.provenance.get("device", {})
+        return str(device.get("gpu_name") or device.get("cpu_name") or self.device) if isinstance(device, Mapping) else self.device
 
     @property
     def summary(self) -> Summary | None:
