@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "attention_cases.h"
 #include "cpu/attention_naive_kernels.h"
 #include "cpu/attention_tiled_kernels.h"
 #include "cpu/decode_kernels.h"
 #include "cpu/isa.h"
-#include "guarded.h"
 #include "tested.h"
 
 namespace roofline::cpu {
@@ -49,143 +49,6 @@ const std::vector<Tested<AttentionTiledKernels>> kTiled = {
 };
 
 const std::vector<Tested<AttentionTiledKernels>> kDoubles = {ROOFLINE_TESTED(attention_doubles)};
-
-// One KV head. query_block, kv_block: 0 is the most. What the kernel in three passes lacks comes last.
-struct Shape {
-  std::int64_t group, seq_q, seq_kv, head_dim;
-  bool causal = false;
-  std::int64_t query_block = 0, kv_block = 0;
-  double growth = 0;  // of the scores from key to key: the running maximum moves all the time
-  std::int64_t rope_dim = 0, value_dim = 0, window = 0, page_size = 0;  // value_dim: 0 is head_dim
-  bool sinks = false;
-  double softcap = 0;
-  std::int64_t ranges = 0;  // of the keys, each by itself; 0: all at once
-
-  std::int64_t rows() const { return group * seq_q; }
-  std::int64_t key_dim() const { return head_dim + rope_dim; }
-  std::int64_t values() const { return value_dim ? value_dim : head_dim; }
-  std::int64_t visible(std::int64_t row) const { return causal ? row % seq_q + seq_kv - seq_q + 1 : seq_kv; }
-  std::int64_t first(std::int64_t row) const { return window ? std::max<std::int64_t>(0, visible(row) - window) : 0; }
-  double scale() const { return 1 / std::sqrt(static_cast<double>(key_dim())); }
-  // Rows of the cache: pages lie backwards, those of another KV head between them.
-  std::int64_t pages() const { return page_size ? (seq_kv + page_size - 1) / page_size : 0; }
-  std::int64_t cached() const { return page_size ? pages() * 2 * page_size : seq_kv; }
-  std::int64_t row_of(std::int64_t key) const {
-    return page_size ? (pages() - 1 - key / page_size) * 2 * page_size + key % page_size : key;
-  }
-};
-
-void set(float& to, double value) { to = static_cast<float>(value); }
-void set(double& to, double value) { to = value; }
-void set(Bf16& to, double value) {
-  const float narrow = static_cast<float>(value);
-  std::uint32_t bits;
-  std::memcpy(&bits, &narrow, sizeof bits);
-  to.bits = static_cast<std::uint16_t>(bits >> 16);
-}
-void set(Fp16& to, double value) {
-  int exponent;
-  const double fraction = std::frexp(std::abs(value), &exponent);  // normal numbers only
-  const int mantissa = static_cast<int>(fraction * 2048) & 1023;
-  to.bits = value == 0 ? 0 : static_cast<std::uint16_t>((value < 0) << 15 | (exponent + 14) << 10 | mantissa);
-}
-
-void set_nan(float& to) { to = std::numeric_limits<float>::quiet_NaN(); }
-void set_nan(double& to) { to = std::numeric_limits<double>::quiet_NaN(); }
-void set_nan(Bf16& to) { to.bits = 0x7FC0; }
-
-// Of 8 bits, found through functions on their arguments, as those of guarded.h.
-struct Int8 {
-  std::int8_t bits;
-};
-struct Fp8 {
-  std::uint8_t bits;
-};
-double value_of(Int8 x) { return x.bits; }
-double value_of(Fp8 x) {
-  const int exponent = x.bits >> 3 & 15, fraction = x.bits & 7;
-  const double size = exponent ? std::ldexp(8 + fraction, exponent - 10) : std::ldexp(fraction, -9);
-  return x.bits >> 7 ? -size : size;
-}
-void make_random(Int8& x, std::uint64_t bits) { x.bits = static_cast<std::int8_t>(bits % 9 - 4); }
-void make_random(Fp8& x, std::uint64_t bits) {  // between 1/4 and 4
-  x.bits = static_cast<std::uint8_t>((bits & 1) << 7 | (5 + (bits >> 1 & 3)) << 3 | (bits >> 3 & 7));
-}
-void set(Int8&, double) {}
-void set(Fp8&, double) {}
-
-template <class T>
-constexpr Cached::Element kCachedOf = static_cast<Cached::Element>(kElementOf<T>);
-template <>
-constexpr Cached::Element kCachedOf<Int8> = Cached::int8;
-template <>
-constexpr Cached::Element kCachedOf<Fp8> = Cached::fp8_e4m3;
-
-template <class T, class K = T>
-struct Tensors {
-  explicit Tensors(const Shape& shape)
-      : q(shape.rows() * shape.key_dim(), 1), k(shape.cached() * shape.head_dim, 3), rope(shape.seq_kv * shape.rope_dim, 1),
-        v(shape.cached() * shape.values(), 5), out(shape.rows() * shape.values(), 7), logsumexp(shape.rows(), 3) {
-    q.fill(1);
-    k.fill(2);
-    v.fill(3);
-    rope.fill(4);
-    if (shape.growth > 0)
-      for (std::int64_t key = 0; key < shape.seq_kv; ++key)
-        for (std::int64_t d = 0; d < shape.head_dim; ++d)
-          set(k[shape.row_of(key) * shape.head_dim + d], shape.growth * key * q.value(d));
-    for (std::int64_t head = 0; head < shape.group; ++head)  // the last head has none
-      sinks.push_back(head == shape.group - 1 && head > 0 ? -std::numeric_limits<float>::infinity()
-                                                          : static_cast<float>(3 - 2 * head));
-    for (std::int64_t page = shape.pages(); page-- > 0;) pages.push_back(static_cast<std::int32_t>(page));
-  }
-  Guarded<T> q;
-  Guarded<K> k, rope, v;
-  Guarded<T> out;
-  Guarded<float> logsumexp;
-  std::vector<float> sinks;
-  std::vector<std::int32_t> pages;
-};
-
-// weight_step: of the rounding of weights.
-template <class T, class K>
-void compare(const Shape& shape, Tensors<T, K>& tensors, double weight_step = 0) {
-  ASSERT_TRUE(tensors.out.guarded() && tensors.logsumexp.guarded());
-  const bool doubles = sizeof(T) == 8;
-  const double step = doubles ? 1e-15 : step_of(kElementOf<T>), tolerance = doubles ? 1e-12 : 1e-4;
-  const std::int64_t head_dim = shape.head_dim, key_dim = shape.key_dim(), values = shape.values();
-  for (std::int64_t row = 0; row < shape.rows(); ++row) {
-    const std::int64_t first = shape.first(row), count = shape.visible(row) - first;
-    std::vector<long double> weights(count), wanted(values), sizes(values);
-    for (std::int64_t key = 0; key < count; ++key) {
-      for (std::int64_t d = 0; d < head_dim; ++d)
-        weights[key] += static_cast<long double>(tensors.q.value(row * key_dim + d)) *
-                        tensors.k.value(shape.row_of(first + key) * head_dim + d);
-      for (std::int64_t d = 0; d < shape.rope_dim; ++d)
-        weights[key] += static_cast<long double>(tensors.q.value(row * key_dim + head_dim + d)) *
-                        tensors.rope.value((first + key) * shape.rope_dim + d);
-      weights[key] *= shape.scale();
-      if (shape.softcap > 0) weights[key] = shape.softcap * std::tanh(weights[key] / shape.softcap);
-    }
-    const long double sink = shape.sinks ? tensors.sinks[row / shape.seq_q] : -std::numeric_limits<float>::infinity();
-    const long double top = std::max(sink, *std::max_element(weights.begin(), weights.end()));
-    long double sum = std::exp(sink - top);
-    for (long double& weight : weights) sum += weight = std::exp(weight - top);
-    for (std::int64_t key = 0; key < count; ++key)
-      for (std::int64_t d = 0; d < values; ++d) {
-        const long double part = weights[key] / sum * tensors.v.value(shape.row_of(first + key) * values + d);
-        wanted[d] += part;
-        sizes[d] += std::abs(part);
-      }
-    // Scores of 100 are rounded to 8e-6 of them; results once.
-    for (std::int64_t d = 0; d < values; ++d)
-      ASSERT_NEAR(tensors.out.value(row * values + d), static_cast<double>(wanted[d]),
-                  tolerance + step / 2 * static_cast<double>(std::abs(wanted[d])) + weight_step / 2 * static_cast<double>(sizes[d]))
-          << shape.group << " x " << shape.seq_q << " queries, " << shape.seq_kv << " keys, head_dim " << head_dim << ", causal "
-          << shape.causal << ", window " << shape.window << ", row " << row << ", column " << d;
-    ASSERT_NEAR(tensors.logsumexp[row], static_cast<double>(top + std::log(sum)), doubles ? 1e-5 : 1e-4) << "row " << row;
-  }
-}
 
 template <class T>
 void run(const AttentionNaiveKernels& kernels, const Shape& shape, Tensors<T>& tensors) {
@@ -275,7 +138,7 @@ void check_of(const Table& table, const Shape& shape) {
   if (!computes<T, K>(table)) return;
   Tensors<T, K> tensors(shape);
   run(table, shape, tensors);
-  compare(shape, tensors, weight_step(table));
+  compare(shape, tensors, std::is_same_v<T, double> ? 1e-12 : 1e-4, weight_step(table));
 }
 
 template <class Table>

@@ -1,6 +1,6 @@
 // Instructions of a GPU on the host, as far as the kernels of cuda/simt/warp.cuh use them, so that whole kernels are compared with
-// a reference where there is no GPU. Included by cuda/simt/warp.cuh under ROOFLINE_CUDA_EMULATED. Fragments are those of the PTX ISA
-// (sections on mma.m16n8k16, ldmatrix and movmatrix), written from its tables and not from cuda/tiles.h.
+// a reference where there is no GPU. Included by cuda/simt/warp.cuh under ROOFLINE_CUDA_EMULATED. Fragments are those of the PTX
+// ISA (sections on mma.m16n8k16, ldmatrix and movmatrix), written from its tables and not from cuda/tiles.h.
 #pragma once
 
 #include <cmath>

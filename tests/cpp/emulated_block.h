@@ -1,5 +1,5 @@
-// A block of GPU threads on the host. Every thread is a fiber. Instructions of a whole warp wait until its 32 lanes have come to the
-// same one; __syncthreads until all threads have. A warp runs as far as it can before another one does, in either order, and
+// A block of GPU threads on the host. Every thread is a fiber. Instructions of a whole warp wait until its 32 lanes have come to
+// the same one; __syncthreads until all threads have. A warp runs as far as it can before another one does, in either order, and
 // asynchronous copies are done at once or as late as allowed: so a missing barrier or wait shows as a wrong result, and a barrier
 // that some threads never reach is an error. Shared memory starts as NaN. Blocks run one after the other.
 #pragma once
