@@ -65,7 +65,7 @@ class Variant:
         return 1
 
     def pieces(self, problem: Any) -> Any:
-        """In how many pieces a CPU's threads share the work, about; 0 where there are always more than threads. 1 wakes no thread."""
+        """In how many pieces a CPU's threads share the work, about; 0 where there always are more than threads. 1 wakes none."""
         return problem.shared()
 
     def suits(self, problem: Any, device: str) -> bool:

@@ -16,8 +16,8 @@ FULL, HALF, MAIN = ("fp32",), ("bf16",), ("fp32", "bf16")
 # Problems drawn for each kernel (a variant in a dtype): most where times of near sizes differ most, few where one takes long to
 # fill and check. Each dtype draws its own, so that the kernels of a variant cover more sizes together.
 MANY = {
-    "attention": 150, "matmul": 160, "cached_attention": 120, "quantized_matmul": 128, "bmm": 120, "attention_backward": 60, "ffn": 60,
-    "embedding": 40, "convert": 72, "grouped_matmul": 30, "lm_head": 30, "silu_mul": 64, "residual_rms_norm": 72,
+    "attention": 150, "matmul": 160, "cached_attention": 120, "quantized_matmul": 128, "bmm": 120, "attention_backward": 60,
+    "ffn": 60, "embedding": 40, "convert": 72, "grouped_matmul": 30, "lm_head": 30, "silu_mul": 64, "residual_rms_norm": 72,
     **dict.fromkeys(("softmax", "rms_norm", "layer_norm", "bias_relu", "rope", "topk_softmax", "topk_sigmoid"), 90),
 }  # fmt: skip
 FEW = 60
