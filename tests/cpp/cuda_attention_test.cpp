@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <set>
+#include <type_traits>
 #include <vector>
 
 #include "core/random.h"
@@ -237,17 +239,31 @@ TEST(Buffers, HoldEveryKernelOnTheSmallest) {
 
 // -- numbers ------------------------------------------------------------------------------------------------------------------
 
+// In fp32, or in 16 bits.
 template <class T>
-struct Tensor16 {
-  std::vector<std::uint16_t> bits;
+struct Tensor {
+  using Word = std::conditional_t<std::is_same_v<T, float>, float, std::uint16_t>;
+  std::vector<Word> bits;
   std::vector<double> values;
-  Tensor16(std::int64_t elements, std::uint64_t seed) : bits(elements), values(elements) {
+  Tensor(std::int64_t elements, std::uint64_t seed) : bits(elements), values(elements) {
     for (std::int64_t i = 0; i < elements; ++i) {
-      bits[i] = static_cast<std::uint16_t>(rounded(T{}, static_cast<float>(random_uniform(seed, i))));
-      values[i] = number(T{}, bits[i]);
+      bits[i] = word(static_cast<float>(random_uniform(seed, i)));
+      values[i] = value(bits[i]);
     }
   }
+  static Word word(float x) {
+    if constexpr (std::is_same_v<T, float>) return x;
+    else return static_cast<Word>(rounded(T{}, x));
+  }
+  static double value(Word word) {
+    if constexpr (std::is_same_v<T, float>) return word;
+    else return number(T{}, word);
+  }
 };
+
+// The operator's own.
+template <class T>
+constexpr double kTolerance = std::is_same_v<T, float> ? 1e-5 : std::is_same_v<T, Bf16> ? 1.5e-2 : 2e-3;
 
 // softmax(q kᵀ / sqrt(dim)) v of one query over keys [first, last), in float64.
 std::vector<double> attend(const double* q, const double* k, const double* v, std::int64_t first, std::int64_t last, int dim) {
@@ -270,67 +286,42 @@ struct AttentionShape {
   bool causal;
 };
 
-template <class Shape>
-void expect_fp32(const AttentionShape& s, Emulation mode) {
-  const auto filled = [](std::int64_t elements, std::uint64_t seed) {
-    std::vector<float> x(elements);
-    for (std::int64_t i = 0; i < elements; ++i) x[i] = static_cast<float>(random_uniform(seed, i));
-    return x;
-  };
-  const auto q = filled(std::int64_t{s.batch} * s.heads * s.seq_q * s.head_dim, 1);
-  const auto k = filled(std::int64_t{s.batch} * s.kv_heads * s.seq_kv * s.head_dim, 2);
-  const auto v = filled(std::int64_t{s.batch} * s.kv_heads * s.seq_kv * s.head_dim, 3);
-  std::vector<float> out(q.size(), NAN);
-  TiledWork work;
-  work.q = q.data(), work.k = k.data(), work.v = v.data(), work.out = out.data();
-  work.tiling = plan_queries(s.batch * s.heads, s.batch * s.kv_heads, s.seq_q, 1 << 20, Shape::kBlockQ, 5 << 20);
-  work.seq_q = s.seq_q, work.seq_kv = s.seq_kv, work.head_dim = s.head_dim, work.causal = s.causal;
-  work.scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(s.head_dim)));
-  emulate(work.tiling.blocks(), Shape::kThreads, Shape::kSharedBytes, mode, [&] { fp32_attention<Shape>(work); });
-  const std::vector<double> q64(q.begin(), q.end()), k64(k.begin(), k.end()), v64(v.begin(), v.end());
-  for (std::int64_t row = 0; row < std::int64_t{s.batch} * s.heads * s.seq_q; ++row) {
-    const std::int64_t head = row / s.seq_q, kv_head = head / (s.heads / s.kv_heads), query = row % s.seq_q;
-    const std::int64_t at = kv_head * s.seq_kv * s.head_dim;
-    const auto want = attend(&q64[row * s.head_dim], &k64[at], &v64[at], 0,
-                             s.causal ? query + s.seq_kv - s.seq_q + 1 : s.seq_kv, s.head_dim);
-    for (int d = 0; d < s.head_dim; ++d)
-      ASSERT_NEAR(out[row * s.head_dim + d], want[d], 1e-5 + 1e-4 * std::fabs(want[d])) << "row " << row << ", " << d;
-  }
-}
-
-TEST(TiledFp32, EmulatedBlocksAgreeWithFloat64) {
-  expect_fp32<Fp32Shape<64>>({1, 2, 1, 150, 200, 64, true}, {.late_copies = true});
-  expect_fp32<Fp32Shape<64>>({2, 4, 2, 33, 100, 17, true}, {.last_warp_first = true});
-  expect_fp32<Fp32Shape<64>>({1, 1, 1, 1, 63, 1, false}, {});
-  expect_fp32<Fp32Shape<128>>({1, 1, 1, 130, 129, 80, false}, {.last_warp_first = true});
-  expect_fp32<Fp32Shape<256>>({1, 1, 1, 70, 90, 250, true}, {.late_copies = true, .last_warp_first = true});
-}
-
 template <class T, class Shape>
-void expect_tiled(const AttentionShape& s, Emulation mode, int slots) {
-  const Tensor16<T> q(std::int64_t{s.batch} * s.heads * s.seq_q * s.head_dim, 1);
-  const Tensor16<T> k(std::int64_t{s.batch} * s.kv_heads * s.seq_kv * s.head_dim, 2);
-  const Tensor16<T> v(std::int64_t{s.batch} * s.kv_heads * s.seq_kv * s.head_dim, 3);
-  std::vector<std::uint16_t> out(q.bits.size() + 8, 0xFFFF);
+void expect_tiled(const AttentionShape& s, Emulation mode, int slots = 0) {
+  const Tensor<T> q(std::int64_t{s.batch} * s.heads * s.seq_q * s.head_dim, 1);
+  const Tensor<T> k(std::int64_t{s.batch} * s.kv_heads * s.seq_kv * s.head_dim, 2);
+  const Tensor<T> v(std::int64_t{s.batch} * s.kv_heads * s.seq_kv * s.head_dim, 3);
+  std::vector<typename Tensor<T>::Word> out(q.bits.size() + 8);
+  std::memset(out.data(), 0xFF, out.size() * sizeof out[0]);
   TiledWork work;
   work.q = q.bits.data(), work.k = k.bits.data(), work.v = v.bits.data(), work.out = out.data();
   work.tiling = plan_queries(s.batch * s.heads, s.batch * s.kv_heads, s.seq_q, 1 << 20, Shape::kBlockQ, 5 << 20);
   work.seq_q = s.seq_q, work.seq_kv = s.seq_kv, work.head_dim = s.head_dim, work.slots = slots, work.causal = s.causal;
   work.scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(s.head_dim)));
-  emulate(work.tiling.blocks(), Shape::kThreads, Shape::kQueryBytes + slots * Shape::kSlotBytes, mode,
-          [&] { tiled_attention<T, Shape>(work); });
-  const double tolerance = std::is_same_v<T, Bf16> ? 1.5e-2 : 2e-3;  // the operator's own
+  if constexpr (std::is_same_v<T, float>)
+    emulate(work.tiling.blocks(), Shape::kThreads, Shape::kSharedBytes, mode, [&] { fp32_attention<Shape>(work); });
+  else
+    emulate(work.tiling.blocks(), Shape::kThreads, Shape::kQueryBytes + slots * Shape::kSlotBytes, mode,
+            [&] { tiled_attention<T, Shape>(work); });
+  const double relative = std::is_same_v<T, float> ? 1e-4 : 0.01;
   for (std::int64_t row = 0; row < std::int64_t{s.batch} * s.heads * s.seq_q; ++row) {
     const std::int64_t head = row / s.seq_q, kv_head = head / (s.heads / s.kv_heads), query = row % s.seq_q;
     const std::int64_t at = kv_head * s.seq_kv * s.head_dim;
     const auto want = attend(&q.values[row * s.head_dim], &k.values[at], &v.values[at], 0,
                              s.causal ? query + s.seq_kv - s.seq_q + 1 : s.seq_kv, s.head_dim);
-    for (int d = 0; d < s.head_dim; ++d) {
-      const double got = number(T{}, out[row * s.head_dim + d]);
-      ASSERT_LE(std::fabs(got - want[d]), tolerance + 0.01 * std::fabs(want[d])) << "row " << row << " of " << s.seq_q << ", " << d;
-    }
+    for (int d = 0; d < s.head_dim; ++d)
+      ASSERT_NEAR(Tensor<T>::value(out[row * s.head_dim + d]), want[d], kTolerance<T> + relative * std::fabs(want[d]))
+          << "row " << row << " of " << s.seq_q << ", " << d;
   }
-  for (std::size_t i = q.bits.size(); i < out.size(); ++i) ASSERT_EQ(out[i], 0xFFFF);
+  for (std::size_t i = q.bits.size(); i < out.size(); ++i) ASSERT_EQ(std::memcmp(&out[i], "\xFF\xFF\xFF\xFF", sizeof out[i]), 0);
+}
+
+TEST(TiledFp32, EmulatedBlocksAgreeWithFloat64) {
+  expect_tiled<float, Fp32Shape<64>>({1, 2, 1, 150, 200, 64, true}, {.late_copies = true});
+  expect_tiled<float, Fp32Shape<64>>({2, 4, 2, 33, 100, 17, true}, {.last_warp_first = true});
+  expect_tiled<float, Fp32Shape<64>>({1, 1, 1, 1, 63, 1, false}, {});
+  expect_tiled<float, Fp32Shape<128>>({1, 1, 1, 130, 129, 80, false}, {.last_warp_first = true});
+  expect_tiled<float, Fp32Shape<256>>({1, 1, 1, 70, 90, 250, true}, {.late_copies = true, .last_warp_first = true});
 }
 
 TEST(Tiled, EmulatedBlocksAgreeWithFloat64) {
@@ -398,7 +389,7 @@ void expect_split(const DecodeShape& s, Emulation mode, int slots, int resident)
     return (std::int64_t{page} * s.kv_heads + unit % s.kv_heads) * s.page_size + key % s.page_size;
   };
   const std::int64_t cached = s.page_size ? std::int64_t{all_pages} * s.kv_heads * s.page_size : std::int64_t{units} * s.keys;
-  const Tensor16<T> q(std::int64_t{units} * rows * s.head_dim, 1);
+  const Tensor<T> q(std::int64_t{units} * rows * s.head_dim, 1);
   struct Cached {
     std::vector<std::uint8_t> bytes;
     std::vector<double> values;
@@ -443,7 +434,6 @@ void expect_split(const DecodeShape& s, Emulation mode, int slots, int resident)
           [&] { split_attention<T, Shape>(work); });
   for (const unsigned arrived : arrivals) ASSERT_EQ(arrived, 0u) << "a counter is not ready for the next launch";
 
-  const double tolerance = std::is_same_v<T, Bf16> ? 1.5e-2 : 2e-3;
   for (int unit = 0; unit < units; ++unit) {
     std::vector<double> keys, values;
     for (int key = 0; key < s.keys; ++key)
@@ -468,7 +458,7 @@ void expect_split(const DecodeShape& s, Emulation mode, int slots, int resident)
       }
       for (int d = 0; d < s.head_dim; ++d) {
         const double got = number(T{}, out[at + d]);
-        ASSERT_LE(std::fabs(got - want[d]), tolerance + 0.012 * std::fabs(want[d])) << unit << ", row " << row << ", " << d;
+        ASSERT_LE(std::fabs(got - want[d]), kTolerance<T> + 0.012 * std::fabs(want[d])) << unit << ", row " << row << ", " << d;
       }
     }
   }
@@ -529,8 +519,8 @@ struct MlaCase {
 template <class T, class Shape>
 void expect_mla(const MlaCase& s, Emulation mode, int slots, int resident) {
   const int rows = s.heads * s.seq_q, width = s.rank + s.rope_dim;
-  const Tensor16<T> latent(std::int64_t{s.batch} * rows * s.rank, 1), rotated(std::int64_t{s.batch} * rows * s.rope_dim, 2);
-  const Tensor16<T> c(std::int64_t{s.batch} * s.keys * s.rank, 3), rope(std::int64_t{s.batch} * s.keys * s.rope_dim, 4);
+  const Tensor<T> latent(std::int64_t{s.batch} * rows * s.rank, 1), rotated(std::int64_t{s.batch} * rows * s.rope_dim, 2);
+  const Tensor<T> c(std::int64_t{s.batch} * s.keys * s.rank, 3), rope(std::int64_t{s.batch} * s.keys * s.rope_dim, 4);
   std::vector<std::uint16_t> out(latent.bits.size() + 8, 0xFFFF);
   MlaWork work;
   work.q_latent = latent.bits.data(), work.q_rope = rotated.bits.data(), work.c = c.bits.data(), work.k_rope = rope.bits.data();
@@ -545,7 +535,6 @@ void expect_mla(const MlaCase& s, Emulation mode, int slots, int resident) {
   emulate(work.split.blocks, Shape::kThreads, Shape::kFixedBytes + slots * Shape::kSlotBytes, mode,
           [&] { mla_attention<T, Shape>(work); });
   for (const unsigned arrived : arrivals) ASSERT_EQ(arrived, 0u);
-  const double tolerance = std::is_same_v<T, Bf16> ? 1.5e-2 : 2e-3;
   for (int entry = 0; entry < s.batch; ++entry) {
     std::vector<double> keys;  // latent and rotated part side by side
     for (int key = 0; key < s.keys; ++key) {
@@ -561,7 +550,7 @@ void expect_mla(const MlaCase& s, Emulation mode, int slots, int resident) {
       const auto want = attend(q.data(), keys.data(), keys.data(), 0, past, width);
       for (int d = 0; d < s.rank; ++d) {
         const double got = number(T{}, out[at * s.rank + d]);
-        ASSERT_LE(std::fabs(got - want[d]), tolerance + 0.012 * std::fabs(want[d])) << entry << ", row " << row << ", " << d;
+        ASSERT_LE(std::fabs(got - want[d]), kTolerance<T> + 0.012 * std::fabs(want[d])) << entry << ", row " << row << ", " << d;
       }
     }
   }
