@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..dtypes import dtype as dtype_named
@@ -29,7 +29,7 @@ class Even(random.Random):
         self._coordinate += 1
         return math.modf(self._point * math.sqrt(prime))[0]
 
-    def choice(self, seq: Sequence[Any]) -> Any:
+    def choice(self, seq: Any) -> Any:
         """By the coordinate's first digits: `Random` would take its last bits, which of these fractions are zeros."""
         return seq[int(self.random() * len(seq))]
 
