@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .._repr import Row, html_table, json_form, text_table
+from .._repr import Parts, Row, Shown, json_form
 from ..machine import TOLERANCE, UNVERIFIED, fmt_modes
 from ..reading import SCHEMA_VERSION
 from ..units import MISSING, fmt_number, fmt_percent, fmt_si
@@ -37,7 +37,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Comparison:
+class Comparison(Shown):
     """Rows that A and B share, the names of what only one has, and notes. kind: "measured" or "datasheet"."""
 
     kind: str
@@ -117,15 +117,8 @@ class Comparison:
             counts[row.verdict] = counts.get(row.verdict, 0) + 1
         return f"Comparison({len(self.rows)} rows{''.join(f', {n} {verdict}' for verdict, n in counts.items())})"
 
-    def _lines(self) -> list[str]:
-        return [*self.row_notes, *self.absent, *self.notes, *self.footer]
-
-    def _repr_html_(self) -> str:
-        return html_table(*self.table(), title=f"A: {self.a}. B: {self.b}", notes=self._lines())
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        text = text_table(*self.table(), title=f"A: {self.a}\nB: {self.b}", notes=self._lines())
-        printer.text("Comparison(…)" if cycle else text)
+    def _table(self) -> Parts:
+        return f"A: {self.a}\nB: {self.b}", *self.table(), [*self.row_notes, *self.absent, *self.notes, *self.footer]
 
 
 def _mark(row: Pair) -> str:
