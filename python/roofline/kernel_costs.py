@@ -392,9 +392,10 @@ def _features(problem: Operator, cold: bool, tile: tuple[int, int], memory_s: An
     lines = np.multiply(first.shape[-1], dtype(first.dtype).bits) / (8 * LINE_BYTES)
     found.append(1.0 * (lines == np.floor(lines)) * WHOLE)
     if products := problem.products():
-        rows = np.asarray(products[0].rows)
+        rows, columns = (np.asarray(size) for size in (products[0].rows, products[0].columns))
         beyond = np.ceil(rows / tile[0]) * tile[0] / rows  # what the last tile has too many
         found += [4.0 * np.asarray(problem.few_rows()), np.where(rows > tile[0], 4 * np.log2(beyond), 0.0)]
+        found.append(2.0 * (columns % (LINE_BYTES / 4) == 0))  # whether rows of sums in fp32 are whole lines
     return tuple(found)
 
 
