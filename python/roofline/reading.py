@@ -194,6 +194,17 @@ def _is_record(kind: Any) -> bool:
     return dataclasses.is_dataclass(kind) or typing.is_typeddict(kind)
 
 
+@functools.cache
+def _with_keys(record: Any) -> Mapping[str, Any]:
+    """The fields of a record whose values have keys that `_check_keys` looks at."""
+    found = {}
+    for name, hint in _hints(record).items():
+        origin, arguments, keys = _parts(hint)
+        if keys is not None or _is_record(origin) or (origin is tuple and _is_record(_parts(arguments[0])[0])):
+            found[name] = hint
+    return found
+
+
 def _plural(text: str) -> str:
     """msgspec's words as ours: "Expected `int | null`, got `str`" is "must be an integer or null, got text"."""
     text = re.sub(r"`([^`]*)`", lambda m: " or ".join(_WORDS.get(word, word) for word in m[1].split(" | ")), text)
@@ -230,7 +241,7 @@ def _converted(value: Any, kind: Any, where: str) -> Any:
     except msgspec.ValidationError as error:
         said, _, path = str(error).partition(" - at `$")
         place, found = _locate(value, kind, path.rstrip("`"))
-        place = f"{where}: {place}" if place else where
+        place = f"{where}{place}" if place.startswith("[") else f"{where}: {place}" if place else where
         if isinstance(error.__cause__, Error):  # of __post_init__
             raise Error(f"{place}: {error.__cause__}") from error
         if said.startswith("Object missing"):
@@ -254,17 +265,15 @@ def _check_keys(value: Any, kind: Any, where: str) -> None:
     if keys is not None and isinstance(value, Mapping):
         known = _hints(keys.known) if _is_record(keys.known) else {}
         _converted({key: item for key, item in value.items() if key in known}, keys.known, where)
-        for key, item in value.items():
-            if key not in known:
-                _converted(item, keys.others, f"{where}[{key!r:.60}]")
+        _converted({key: item for key, item in value.items() if key not in known}, Mapping[str, keys.others], where)
     elif _is_record(origin) and isinstance(value, Mapping):
         hints = _hints(origin)
         derived: frozenset[str] = getattr(origin, "derived_keys", frozenset())
-        for key, item in value.items():
-            if key in hints:
-                _check_keys(item, hints[key], f"{where}: {key}")
-            elif key not in derived and dataclasses.is_dataclass(origin):
-                raise Error(f"{where} has the unknown key {key!r:.60}; known are {', '.join(hints)}")
+        for key in value.keys() - hints.keys() - derived if dataclasses.is_dataclass(origin) else ():
+            raise Error(f"{where} has the unknown key {key!r:.60}; known are {', '.join(hints)}")
+        for name, hint in _with_keys(origin).items():
+            if name in value:
+                _check_keys(value[name], hint, f"{where}: {name}")
     elif origin is tuple and isinstance(value, list) and _is_record(_parts(arguments[0])[0]):
         for index, item in enumerate(value):
             _check_keys(item, arguments[0], f"{where}[{index}]")
