@@ -69,6 +69,20 @@ struct Plain {
   ROOFLINE_INLINE float at(const Plain& p, int row, Index k) { return p.a[row * p.stride + k]; }
 };
 
+// A line that is written later, as this core's own: else it would come from another core's cache twice.
+ROOFLINE_INLINE void fetch_to_write(const void* line) {
+#if defined(__x86_64__)
+  asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(line)));
+#else
+  __builtin_prefetch(line, 1);
+#endif
+}
+// A row of a strip of c: a store that crosses lines waits for each of them.
+ROOFLINE_INLINE void fetch_row(const char* c) {
+  for (Index line = 0; line < 4 * kWidth; line += 64) fetch_to_write(c + line);
+  fetch_to_write(c + 4 * kWidth - 1);
+}
+
 // sums[Rows][2] of a[Rows][n] b[n][kWidth], while memory is fetched: with Ahead what lies `ahead` bytes further in b, else `ahead`
 // bytes at `next` every four steps, and every eight a row of c, which is written later. All rows at once would fill the queue of
 // what the first cache misses, and unfetched ones hold up the stores. Few rows add up in several phases: a multiply-add waits four
@@ -101,7 +115,7 @@ ROOFLINE_INLINE void multiply(const A& a, const char* b, Index n, Vec (&sums)[Ro
     if (!Ahead)
       for (const char* const to = next + ahead; next < to; next += 64) __builtin_prefetch(next);
     if (!Ahead && k % 8 == 0 && c < end) {
-      __builtin_prefetch(c, 1), __builtin_prefetch(c + 4 * kWidth - 1, 1);
+      fetch_row(c);
       c += c_row_bytes;
     }
 #pragma GCC unroll 4
@@ -252,13 +266,14 @@ void few(const Part& part) {
   if (const Index rest = part.first + streams * each; rest < part.last) strips(rest, 1, part.last - rest);
 }
 
-// [rows, n] of a, its columns one after the other.
+// [rows, n] of a, its columns one after the other. What is written after the next columns is fetched, for stores cross lines.
 template <class Element>
 ROOFLINE_INLINE void pack_panel(const Element* a, Index stride, Index rows, Index n, float* panel) {
   for (Index row = 0; row < rows; row += kLanes) {
     const int lanes = static_cast<int>(least(kLanes, rows - row));
     for (Index k = 0; k < n; k += kLanes) {
       const int columns = static_cast<int>(least(kLanes, n - k));
+      for (Index at = 0; at < kLanes * rows; at += 16) fetch_to_write(panel + (k + 2 * kLanes) * rows + at);
       Vec block[kLanes];
       for (int i = 0; i < kLanes; ++i) block[i] = i < lanes ? get(a + (row + i) * stride + k, columns, zero()) : zero();
       transpose(block);
