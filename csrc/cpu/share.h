@@ -25,6 +25,9 @@ inline Range share(std::int64_t n, int worker, int workers, std::int64_t line) {
 // Parts of at most `size` that n takes.
 inline std::int64_t parts_of(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }
 
+// Rows of so many floats begin at whole lines: stores that cross lines wait for each in turn where it is not in the first cache.
+inline std::int64_t whole_lines(std::int64_t floats) { return (floats + 15) / 16 * 16; }
+
 // What threads own starts on a page of its own: neighbours share neither lines nor what is fetched ahead.
 inline std::int64_t whole_pages(std::int64_t size_bytes) { return (size_bytes + 4095) / 4096 * 4096; }
 

@@ -34,6 +34,10 @@ bool meets_few_strips(const GemmKernels& table, Stored type, std::int64_t rows, 
          strips <= 2 * device.threads() && 4 * inner % kPageBytes != 0 && 4 * rows * inner <= device.caches().l2_bytes / 4;
 }
 
+std::int64_t number_bytes(Stored type, bool fp32) {
+  return fp32 || type == Stored::fp32 ? 4 : type == Stored::int8 || type == Stored::fp8_e4m3 ? 1 : 2;
+}
+
 // What a thread prepared for itself in this launch. A cache line written by another core takes longer to fetch than to make again.
 struct alignas(64) Prepared {
   bool widened = false;
@@ -58,8 +62,7 @@ Choice<GemmKernels> choose_gemm([[maybe_unused]] Stored type) {
 
 void widen_rows(const GemmKernels& table, Stored type, bool fp32, const void* a, std::int64_t rows, std::int64_t inner, float* to) {
   const std::int64_t numbers = table.numbers[index(type)], words = words_of(table, type, inner), whole = inner / numbers, over = inner % numbers;
-  const bool bytes = type == Stored::int8 || type == Stored::fp8_e4m3;
-  const std::int64_t size = fp32 || type == Stored::fp32 ? 4 : bytes ? 1 : 2;
+  const std::int64_t size = number_bytes(type, fp32);
   const auto widen = fp32 && numbers > 1 ? table.pair : table.widen[index(fp32 ? Stored::fp32 : type)];
   const auto* from = static_cast<const char*>(a);
   if (words == whole && !over) return widen(from, to, rows * words);  // nothing is filled up
@@ -70,6 +73,13 @@ void widen_rows(const GemmKernels& table, Stored type, bool fp32, const void* a,
     std::copy_n(from + whole * numbers * size, over * size, last);
     if (over) widen(last, to + whole, 1);
   }
+}
+
+void widen_words(const GemmKernels& table, Stored type, bool fp32, const void* row, std::int64_t inner, std::int64_t k,
+                 std::int64_t n, float* to) {
+  const std::int64_t numbers = table.numbers[index(type)], first = k * numbers;
+  const auto* const from = static_cast<const char*>(row) + first * number_bytes(type, fp32);
+  widen_rows(table, type, fp32, from, 1, std::min(n * numbers, inner - first), to);
 }
 
 Stored stored(DType dtype, const char* op) {
@@ -184,83 +194,87 @@ TiledGemm plan_tiled(const TiledProblem& problem, Device& device) {
   const std::int64_t unpacked = sums + (own_sums ? whole_pages(product({plan.row_block, part_columns, 4}, "tiled: sums")) : 0);
   const std::int64_t thread_bytes =
       unpacked + (problem.unpack ? whole_pages(product({parts_of(strips, column_parts), strip_bytes}, "tiled: a part of b")) : 0);
-  // Few rows, fp8 and words are widened once, but for words that lie so in a; of 16 bits a block of many rows is when it is packed.
+  // Few rows are widened once by each thread; of many fp8 and words, but for those that lie so in a, before a block of them is
+  // packed, to rows of whole lines.
   const Stored a_stored = problem.a_is_fp32 ? Stored::fp32 : type;
   const bool as_words = numbers * size_bytes(problem.dtype) == 4 && !problem.a_is_fp32 && problem.inner == inner * numbers &&
                         !(few && type == Stored::int8);
   const bool widened = !as_words && (numbers > 1 || type == Stored::fp8_e4m3 || (a_stored != Stored::fp32 && few));
   const bool words = widened || as_words;
-  const std::int64_t wide_bytes = widened ? whole_pages(product({rows, inner, 4}, "tiled: bytes of a in fp32")) : 0;
+  const std::int64_t wide_stride = few ? inner : whole_lines(plan.inner_block);  // of its rows
+  const std::int64_t wide_bytes = widened ? whole_pages(product({plan.row_block, wide_stride, 4}, "tiled: bytes of a in fp32")) : 0;
   const std::int64_t panel_bytes = few ? 0 : whole_pages(product({turn_rows, inner, 4}, "tiled: packed a"));
-  // Each thread widens and packs its own copy of a where a is small, unless every thread has rows of its own anyway.
-  const bool alone = few || (groups < device.threads() && turns == 1 && row_parts <= kMostRowParts &&
-                             wide_bytes + panel_bytes <= device.caches().l2_bytes / 4);
-  const bool widens = alone && widened, packs = alone && !few;
+  // Each thread packs its own copy of a where a is small, unless every thread has rows of its own anyway.
+  const bool alone = !few && groups < device.threads() && turns == 1 && row_parts <= kMostRowParts &&
+                     wide_bytes + panel_bytes <= device.caches().l2_bytes / 4;
   const std::int64_t copies = alone ? device.threads() : 1;
-  plan.workspace_bytes = thread_bytes * device.threads() + product({wide_bytes + panel_bytes, copies}, "tiled: copies of a");
+  plan.workspace_bytes = (thread_bytes + wide_bytes) * device.threads() + product({panel_bytes, copies}, "tiled: copies of a");
   const std::shared_ptr<void> memory = workspace(device, plan.workspace_bytes);
+  // Rows that each thread has widened, then what is packed.
   auto* const wide = reinterpret_cast<float*>(static_cast<char*>(memory.get()) + thread_bytes * device.threads());
-  float* const panels = wide + wide_bytes / 4;
-  const std::int64_t copy_floats = alone ? (wide_bytes + panel_bytes) / 4 : 0;  // from one thread's to the next one's
+  float* const panels = wide + wide_bytes / 4 * device.threads();
+  const std::int64_t copy_floats = alone ? panel_bytes / 4 : 0;  // from one thread's to the next one's
 
   plan.launch = [=, table = table, take = std::move(take), finish = problem.finish](Queue& queue) {
     Pool& threads = pool(queue);
-    const auto widen = [&](int worker, int workers, float* to) {
-      const bool flat = problem.inner == inner * numbers;  // words that no row's end cuts
-      const std::int64_t each = flat ? numbers : problem.inner, words = flat ? 1 : inner;
-      const Range own = share(flat ? rows * inner : rows, worker, workers, flat ? 32 : 1);
-      const std::int64_t size = problem.a_is_fp32 ? 4 : size_bytes(problem.dtype);
-      const auto* const from = static_cast<const char*>(problem.a) + own.first * each * size;
-      const std::int64_t rows_each = flat ? 1 : own.size(), row_numbers = flat ? own.size() * each : each;
-      widen_rows(*table, type, problem.a_is_fp32, from, rows_each, row_numbers, to + own.first * words);
-    };
-    if (widened && !alone) threads.run([&](int worker) { widen(worker, threads.threads(), wide); });
-    const std::int64_t row_bytes = inner * (words || a_stored == Stored::fp32 ? 4 : 2);
+    const std::int64_t a_size = problem.a_is_fp32 ? 4 : size_bytes(problem.dtype);
+    const auto own = [&](int worker, std::int64_t at) { return static_cast<char*>(memory.get()) + worker * thread_bytes + at; };
     const auto part_of = [&](int worker, const Range& turn, std::int64_t row_part) {
-      const Range own = share(turn.size(), static_cast<int>(row_part), static_cast<int>(row_parts), row_multiple);
+      const Range rows_of_part = share(turn.size(), static_cast<int>(row_part), static_cast<int>(row_parts), row_multiple);
       GemmPart part{};
-      const auto* const a = static_cast<const char*>(widened ? wide + worker * copy_floats : problem.a);
-      part.a = a + (turn.first + own.first) * row_bytes;
-      part.panels = few ? nullptr : panels + worker * copy_floats + own.first * inner;
-      part.rows = own.size(), part.inner = inner, part.inner_block = plan.inner_block;
+      part.a = static_cast<const char*>(problem.a) + (turn.first + rows_of_part.first) * problem.inner * a_size;
+      part.panels = few ? nullptr : panels + worker * copy_floats + rows_of_part.first * inner;
+      part.rows = rows_of_part.size(), part.inner = inner, part.inner_block = plan.inner_block;
       part.a_stored = as_words && type == Stored::int8 ? type : words ? Stored::fp32 : a_stored;
       part.streams = few ? plan.streams : 1;
-      return std::pair(part, turn.first + own.first);
+      return std::pair(part, turn.first + rows_of_part.first);
     };
-    const auto pack = [&](const GemmPart& part, std::int64_t block) {
+    const auto pack = [&](int worker, GemmPart part, std::int64_t block) {
       const std::int64_t k = block * plan.inner_block, n = std::min(plan.inner_block, inner - k);
-      table->pack_a(part, k, n, const_cast<float*>(part.panels) + k * table->panel_rows(part.rows));
+      float* const to = const_cast<float*>(part.panels) + k * table->panel_rows(part.rows);
+      if (!widened) return table->pack_a(part, k, n, to);
+      float* const rows_of_block = wide + worker * wide_bytes / 4;
+      for (std::int64_t row = 0; row < part.rows; ++row)
+        widen_words(*table, type, problem.a_is_fp32, static_cast<const char*>(part.a) + row * problem.inner * a_size, problem.inner,
+                    k, n, rows_of_block + row * wide_stride);
+      part.a = rows_of_block, part.inner = wide_stride;
+      table->pack_a(part, 0, n, to);
     };
-    std::vector<Prepared> prepared(widens || packs || problem.unpack ? threads.threads() : 0);
+    std::vector<Prepared> prepared(alone || (few && widened) || problem.unpack ? threads.threads() : 0);
     for (std::int64_t i = 0; i < turns; ++i) {
       const Range turn = share(rows, static_cast<int>(i), static_cast<int>(turns), tile_rows);
       const std::int64_t blocks = few ? 0 : parts_of(inner, plan.inner_block);
-      if (!alone)
+      if (!alone && !few)
         threads.for_each(row_parts * blocks, [&](int worker, std::int64_t item) {
-          pack(part_of(worker, turn, item / blocks).first, item % blocks);
+          pack(worker, part_of(worker, turn, item / blocks).first, item % blocks);
         });
       threads.for_each(row_parts * column_parts, [&](int worker, std::int64_t item) {
         const std::int64_t column_part = item / group_rows % column_parts;  // the same columns of b for all rows of a group in turn
         const std::int64_t row_part = item / (group_rows * column_parts) * group_rows + item % group_rows;
         auto [part, row] = part_of(worker, turn, row_part);
-        if (widens && !std::exchange(prepared[worker].widened, true)) widen(0, 1, wide + worker * copy_floats);
-        if (packs && !prepared[worker].packed[row_part]) {
+        if (few && widened) {
+          float* const to = wide + worker * wide_bytes / 4;
+          if (!std::exchange(prepared[worker].widened, true))
+            widen_rows(*table, type, problem.a_is_fp32, problem.a, rows, problem.inner, to);
+          part.a = to;
+        }
+        if (alone && !prepared[worker].packed[row_part]) {
           prepared[worker].packed.set(row_part);
-          for (std::int64_t block = 0; block < blocks; ++block) pack(part, block);
+          for (std::int64_t block = 0; block < blocks; ++block) pack(worker, part, block);
         }
         const std::int64_t first = strips * column_part / column_parts, last = strips * (column_part + 1) / column_parts;
         const std::int64_t column = first * table->width, n = std::min(last * table->width, columns) - column;
-        char* const own_memory = static_cast<char*>(memory.get()) + worker * thread_bytes;
         auto* const c = static_cast<char*>(problem.c);
         part.b = static_cast<const char*>(packed.get()) + first * strip_bytes;
         if (problem.unpack) {
-          part.b = own_memory + unpacked;
-          if (std::exchange(prepared[worker].unpacked, column_part) != column_part) problem.unpack(first, last, own_memory + unpacked);
+          part.b = own(worker, unpacked);
+          if (std::exchange(prepared[worker].unpacked, column_part) != column_part)
+            problem.unpack(first, last, own(worker, unpacked));
         }
         const std::int64_t c_at = (row * columns + column) * c_size;
-        part.c = reinterpret_cast<float*>(own_sums ? own_memory + sums : c + c_at);
+        part.c = reinterpret_cast<float*>(own_sums ? own(worker, sums) : c + c_at);
         if (own_sums && !take) part.to = c + c_at, part.to_stride = columns, part.to_stored = c_stored;
-        part.workspace = reinterpret_cast<float*>(own_memory);
+        part.workspace = reinterpret_cast<float*>(own(worker, 0));
         part.columns = n, part.c_stride = own_sums ? n : columns;
         part.last = last - first;
         if (!few && !problem.unpack && item % group_rows == group_rows - 1 && last < strips)  // the thread goes on to other columns

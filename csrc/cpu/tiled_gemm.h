@@ -65,6 +65,10 @@ inline std::int64_t words_of(const GemmKernels& table, Stored type, std::int64_t
 // `rows` of a, in fp32 or as b, in what the kernels of b's type read: fp32, or words filled up with 0.
 void widen_rows(const GemmKernels& table, Stored type, bool fp32, const void* a, std::int64_t rows, std::int64_t inner, float* to);
 
+// Words [k, k + n) of one row.
+void widen_words(const GemmKernels& table, Stored type, bool fp32, const void* row, std::int64_t inner, std::int64_t k,
+                 std::int64_t n, float* to);
+
 // How the kernels know a dtype. Throws Unsupported for one that they do not.
 Stored stored(DType dtype, const char* op);
 inline int index(Stored stored) { return static_cast<int>(stored); }
