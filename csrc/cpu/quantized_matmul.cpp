@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "cpu/device.h"
 #include "cpu/kernels.h"
@@ -21,6 +23,13 @@ using Clock = std::chrono::steady_clock;
 constexpr std::int64_t kMostColumns = 512;   // of a part: packing a block of a costs 1 or 2 % of what it is used for
 constexpr std::int64_t kPartsPerThread = 8;  // so that the last to end leaves little idle
 constexpr int kMostWidth = 64;
+// Numbers of a that a thread rather prepares again than wakes others, and fetches what they have written.
+constexpr std::int64_t kMadeAgain = 1024;
+
+// The launch for which a thread has prepared its own copy of a.
+struct alignas(64) Prepared {
+  std::int64_t launch = 0;
+};
 
 // Number i of whole ones of 8 or 4 bits.
 int whole(const void* numbers, DType dtype, std::int64_t i) {
@@ -149,13 +158,16 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
   // In fixed point: a in pairs, with scales beside the sums.
   const std::int64_t pairs = problem.groups * (parts_of(problem.group, 4) * 2);  // of a row
   const std::int64_t scales_of_a = fixed ? sums_of_a : 0, pair_bytes = fixed ? product({rows, pairs, 4}, "quantized_matmul: a in pairs") : 0;
-  const std::int64_t workspace_bytes =
-      thread_bytes * device.threads() + wide_bytes + whole_pages(sums_of_a) + whole_pages(scales_of_a) + whole_pages(pair_bytes);
+  // Each thread makes its own of a small a.
+  const std::int64_t copy_bytes = wide_bytes + whole_pages(sums_of_a) + whole_pages(scales_of_a) + whole_pages(pair_bytes);
+  const bool alone = (rows - parts_of(rows, device.threads())) * inner <= kMadeAgain;
+  const std::int64_t workspace_bytes = thread_bytes * device.threads() + copy_bytes * (alone ? device.threads() : 1);
   const std::shared_ptr<void> memory = workspace(device, static_cast<std::size_t>(workspace_bytes));
   auto* const wide = reinterpret_cast<float*>(static_cast<char*>(memory.get()) + thread_bytes * device.threads());
   float* const of_a = wide + wide_bytes / 4;
   float* const scales = of_a + whole_pages(sums_of_a) / 4;
   auto* const fixed_a = reinterpret_cast<std::uint32_t*>(scales + whole_pages(scales_of_a) / 4);
+  const auto prepared = std::make_shared<std::vector<Prepared>>(device.threads() + 1);  // of each thread; the last counts launches
 
   Bound bound;
   bound.plan.set("implementation", "tiled/" + name(isa));
@@ -172,22 +184,28 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
   bound.plan.set("workspace_bytes", Value(workspace_bytes));
   bound.steps.push_back({"quantized_matmul", [=, packed = packed, memory = memory, table = table, plain = &plain](Queue& queue) {
     Pool& threads = pool(queue);
-    if (widened || summed)
-      threads.run([&](int worker) {
-        const Range own = share(rows, worker, threads.threads(), 1);
-        const float* from = static_cast<const float*>(problem.a) + own.first * inner;
-        if (widened) {
-          plain->widen[index(type)](static_cast<const char*>(problem.a) + own.first * inner * 2, wide + own.first * inner, own.size() * inner);
-          from = wide + own.first * inner;
-        }
-        const std::int64_t each = rows ? sums_of_a / 4 / rows : 0;
-        if (fixed)
-          table->fix(from, fixed_a + own.first * pairs, scales + own.first * each, of_a + own.first * each, own.size(), inner,
-                     problem.group, chunk);
-        else if (summed)
-          table->add_up(from, of_a + own.first * each, own.size(), inner, problem.group, chunk);
-      });
-    const auto* const a = static_cast<const char*>(fixed ? static_cast<const void*>(fixed_a) : widened ? wide : problem.a);
+    const auto copy_of = [&](auto* first, int worker) {
+      return reinterpret_cast<decltype(first)>(reinterpret_cast<char*>(first) + (alone ? worker * copy_bytes : 0));
+    };
+    const auto prepare = [&](int worker, const Range& own) {
+      const float* from = static_cast<const float*>(problem.a) + own.first * inner;
+      if (widened) {
+        float* const to = copy_of(wide, worker) + own.first * inner;
+        plain->widen[index(type)](static_cast<const char*>(problem.a) + own.first * inner * 2, to, own.size() * inner);
+        from = to;
+      }
+      const std::int64_t each = rows ? sums_of_a / 4 / rows : 0;
+      float* const sums_to = copy_of(of_a, worker) + own.first * each;
+      if (fixed)
+        table->fix(from, copy_of(fixed_a, worker) + own.first * pairs, copy_of(scales, worker) + own.first * each, sums_to,
+                   own.size(), inner, problem.group, chunk);
+      else if (summed)
+        table->add_up(from, sums_to, own.size(), inner, problem.group, chunk);
+    };
+    const bool prepares = widened || summed;
+    if (prepares && !alone)
+      threads.run([&](int worker) { prepare(worker, share(rows, worker, threads.threads(), 1)); });
+    const std::int64_t launch = ++prepared->back().launch;
     const std::int64_t row_bytes = inner * (widened || type == Stored::fp32 ? 4 : 2);
     threads.for_each(row_parts * column_parts, [&](int worker, std::int64_t item) {
       const std::int64_t row_part = item % row_parts, column_part = item / row_parts;
@@ -197,7 +215,11 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
       char* const own_memory = static_cast<char*>(memory.get()) + worker * thread_bytes;
       auto* const c = static_cast<char*>(problem.c);
       QuantizedPart part{};
-      part.a = a + own.first * row_bytes;
+      if (prepares && alone && std::exchange((*prepared)[worker].launch, launch) != launch) prepare(worker, {0, rows});
+      const void* a = problem.a;
+      if (widened) a = copy_of(wide, worker);
+      if (fixed) a = copy_of(fixed_a, worker);
+      part.a = static_cast<const char*>(a) + own.first * row_bytes;
       part.b = static_cast<const char*>(packed.get()) + first * packing.strip_bytes;
       part.c = reinterpret_cast<float*>(rounded ? own_memory + sums : c + (own.first * columns + column) * 4);
       part.workspace = reinterpret_cast<float*>(own_memory);
@@ -206,7 +228,7 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
       part.a_stored = widened ? Stored::fp32 : type;
       part.streams = streams;
       part.group = problem.group, part.groups = problem.groups, part.scale = packing.scale, part.zeros = problem.zero != nullptr;
-      part.sums = of_a, part.scales_of_a = scales;
+      part.sums = copy_of(of_a, worker), part.scales_of_a = copy_of(scales, worker);
       (fixed ? table->few_fixed : few ? table->few : table->block)[which](part);
       for (std::int64_t row = 0; rounded && row < own.size(); ++row)
         plain->narrow[index(c_type)](part.c + row * n, c + ((own.first + row) * columns + column) * 2, n);
