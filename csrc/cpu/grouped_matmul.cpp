@@ -1,11 +1,12 @@
 // grouped_matmul on a CPU, by our own kernels (gemm_kernels.h) on weights packed in bind. Every launch routes anew: rows are
-// numbered by expert, then x is gathered in that order in fp32, then threads take parts of the columns of one expert after the
-// other: up, gate and activation together, in fp32, then down, and at last the results of each token are added up. Weights of
-// experts without tokens are not read; those of a touched one once, where its rows are few.
+// numbered by expert, then x is gathered in that order, few rows of an expert in fp32 and blocks of more packed, then threads take
+// parts of the columns of one expert after the other: up, gate and activation together, in fp32, then down, and at last the results
+// of each token are added up. Weights of experts without tokens are not read; those of a touched one once, where its rows are few.
 #include "ops/grouped_matmul.h"
 
 #include <algorithm>
 #include <chrono>
+#include <vector>
 
 #include "cpu/device.h"
 #include "cpu/kernels.h"
@@ -28,6 +29,10 @@ struct Weights {
   std::int64_t columns, inner, words, strips, strip_bytes, parts;  // words: of a row of a and of a strip
 };
 
+struct RowBlock {
+  std::int64_t expert, row, rows;
+};
+
 struct Plan {
   const GemmKernels* table;
   const RowsKernels* activations;
@@ -39,17 +44,28 @@ struct Plan {
   std::int64_t thread_bytes;
   std::shared_ptr<void> memory, packed;
   char* own;                // [threads, thread_bytes]
-  float *x, *hidden, *gates, *results;  // [rows, words of d_model], [rows, d_ff] twice, [rows, d_model]
+  float* x;                             // [rows, words of d_model], of blocks of many rows in panels
+  float *hidden, *gates, *results;      // [rows, d_ff] twice, [rows, d_model]
   float* activated;         // [rows, words of d_ff]: hidden itself, where words are fp32
   std::int32_t* token;      // [rows]: whose row of x this is
   std::int32_t* place;      // [tokens, per_token]: the row of each result of a token
   std::int64_t* first;      // [experts + 1]: the rows of an expert
+  std::vector<RowBlock> blocks;  // of all experts
 };
+
+bool few(std::int64_t rows) { return rows <= GemmKernels::kMostFewRows; }
+std::int64_t inner_block(const Plan& plan, const Weights& weights) {
+  return inner_block_of(weights.words, plan.most.inner, plan.table->multiple);
+}
+// Where x of a block begins: panels of an expert may be filled up with some rows.
+float* x_of(const Plan& plan, const RowBlock& block) {
+  return plan.x + (block.row + block.expert * (plan.table->panel_multiple - 1)) * plan.up.words;
+}
 
 std::int64_t rows_of(const GroupedMatmul& problem) { return problem.tokens * problem.per_token(); }
 
-// Rows numbered by expert, the shared ones last, with every token.
-void route(const Plan& plan) {
+// Rows numbered by expert, the shared ones last, with every token, and cut into blocks.
+void route(Plan& plan) {
   const GroupedMatmul& problem = plan.problem;
   const std::int64_t each = problem.experts_per_token, all = problem.all_experts();
   std::fill_n(plan.first, all + 1, 0);
@@ -67,50 +83,69 @@ void route(const Plan& plan) {
   }
   for (std::int64_t e = all; e > 0; --e) plan.first[e] = plan.first[e - 1];
   plan.first[0] = 0;
+  plan.blocks.clear();
+  for (std::int64_t e = 0; e < all; ++e)
+    for (std::int64_t row = plan.first[e]; row < plan.first[e + 1]; row += plan.most.rows)
+      plan.blocks.push_back({e, row, std::min(plan.most.rows, plan.first[e + 1] - row)});
 }
 
-// c[rows, columns of a part] of one expert; rows from `row` on, at most a block of them.
-void multiply(const Plan& plan, const Weights& weights, std::int64_t expert, std::int64_t part, std::int64_t row, std::int64_t rows,
-              const float* a, float* c, int worker) {
+void gather(const Plan& plan, Pool& threads) {
+  const std::int64_t words = plan.up.words, each = inner_block(plan, plan.up), parts = parts_of(words, each);
+  const std::int64_t row_bytes = plan.problem.d_model * size_bytes(plan.problem.dtype);
+  threads.for_each(static_cast<std::int64_t>(plan.blocks.size()) * parts, [&](int worker, std::int64_t item) {
+    const RowBlock& block = plan.blocks[item / parts];
+    const std::int64_t k = item % parts * each, n = std::min(each, words - k), stride = few(block.rows) ? words : whole_lines(each);
+    auto* const wide = few(block.rows) ? x_of(plan, block) + k : reinterpret_cast<float*>(plan.own + worker * plan.thread_bytes);
+    for (std::int64_t row = 0; row < block.rows; ++row)
+      widen_words(*plan.table, plan.type, false, static_cast<const char*>(plan.problem.x) + plan.token[block.row + row] * row_bytes,
+                  plan.problem.d_model, k, n, wide + row * stride);
+    if (few(block.rows)) return;
+    GemmPart part{};
+    part.a = wide, part.inner = stride, part.rows = block.rows;
+    plan.table->pack_a(part, 0, n, x_of(plan, block) + k * plan.table->panel_rows(block.rows));
+  });
+}
+
+// c[rows, columns of a part] of a block: of rows of `a`, or of x where there is none.
+void multiply(const Plan& plan, const Weights& weights, const RowBlock& block, std::int64_t part, const float* a, float* c,
+              int worker) {
   const std::int64_t first = weights.strips * part / weights.parts, last = weights.strips * (part + 1) / weights.parts;
   const std::int64_t column = first * plan.table->width, n = std::min(last * plan.table->width, weights.columns) - column;
-  const bool few = rows <= GemmKernels::kMostFewRows;
-  (few ? plan.table->few : plan.table->block)[index(plan.type)]({
-      .a = a + row * weights.words,
-      .b = weights.packed + (expert * weights.strips + first) * weights.strip_bytes,
-      .c = c + row * weights.columns + column,
+  (few(block.rows) ? plan.table->few : plan.table->block)[index(plan.type)]({
+      .a = a ? a + block.row * weights.words : x_of(plan, block),
+      .b = weights.packed + (block.expert * weights.strips + first) * weights.strip_bytes,
+      .c = c + block.row * weights.columns + column,
       .workspace = reinterpret_cast<float*>(plan.own + worker * plan.thread_bytes),
-      .rows = rows,
+      .rows = block.rows,
       .columns = n,
       .c_stride = weights.columns,
       .inner = weights.words,
       .first = 0,
       .last = last - first,
-      .inner_block = inner_block_of(weights.words, plan.most.inner, plan.table->multiple),
+      .inner_block = inner_block(plan, weights),
+      .panels = a ? nullptr : x_of(plan, block),
       .streams = plan.streams,
   });
 }
 
-// work(worker, expert, part, row, rows) for every expert with rows, part of the columns of its weights, and block of its rows.
+// work(worker, block, part) for every block of rows and part of the columns of its expert's weights.
 template <class Work>
 void for_parts(const Plan& plan, Pool& threads, std::int64_t parts, Work&& work) {
-  const std::int64_t experts = plan.problem.all_experts();
-  threads.for_each(experts * parts, [&](int worker, std::int64_t item) {
-    const std::int64_t expert = item / parts, last = plan.first[expert + 1];
-    for (std::int64_t row = plan.first[expert], n; row < last; row += n) {
-      n = std::min(plan.most.rows, last - row);
-      work(worker, expert, item % parts, row, n);
-    }
+  threads.for_each(plan.problem.all_experts() * parts, [&](int worker, std::int64_t item) {
+    const auto own = [&](const RowBlock& block) { return block.expert < item / parts; };
+    for (auto block = std::partition_point(plan.blocks.begin(), plan.blocks.end(), own);
+         block != plan.blocks.end() && block->expert == item / parts; ++block)
+      work(worker, *block, item % parts);
   });
 }
 
 void up_and_activate(const Plan& plan, Pool& threads) {
-  const auto work = [&](int worker, std::int64_t expert, std::int64_t part, std::int64_t row, std::int64_t rows) {
-    multiply(plan, plan.up, expert, part, row, rows, plan.x, plan.hidden, worker);
-    if (plan.problem.gated()) multiply(plan, plan.gate, expert, part, row, rows, plan.x, plan.gates, worker);
+  const auto work = [&](int worker, const RowBlock& block, std::int64_t part) {
+    multiply(plan, plan.up, block, part, nullptr, plan.hidden, worker);
+    if (plan.problem.gated()) multiply(plan, plan.gate, block, part, nullptr, plan.gates, worker);
     const std::int64_t first = plan.up.strips * part / plan.up.parts * plan.table->width;
     const std::int64_t last = std::min(plan.up.strips * (part + 1) / plan.up.parts * plan.table->width, plan.up.columns);
-    for (std::int64_t r = row; r < row + rows; ++r) {
+    for (std::int64_t r = block.row; r < block.row + block.rows; ++r) {
       float* const up = plan.hidden + r * plan.up.columns + first;
       switch (plan.problem.activation) {
         case GroupedMatmul::Activation::relu: plan.activations->relu[0](up, up, last - first); break;
@@ -190,7 +225,7 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
   pack(plan->down, problem.w_down);
   const double pack_s = std::chrono::duration<double>(Clock::now() - begin).count();
 
-  const std::int64_t inner_block = std::min(std::max(plan->up.words, plan->down.words), plan->most.inner);
+  const std::int64_t inner_block = whole_lines(std::min(std::max(plan->up.words, plan->down.words), plan->most.inner));
   const std::int64_t most_rows = std::min(problem.tokens, plan->most.rows);
   const std::int64_t floats =
       std::max({table->few_floats(GemmKernels::kMostFewRows), table->block_floats(most_rows, inner_block), problem.d_model});
@@ -201,11 +236,13 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
     workspace_bytes += whole_pages(product({count, each, size}, "grouped_matmul: workspace"));
     return at;
   };
-  const std::int64_t own = room(device.threads(), plan->thread_bytes, 1), x = room(rows, plan->up.words, 4),
+  const std::int64_t own = room(device.threads(), plan->thread_bytes, 1),
+                     x = room(rows + experts * (table->panel_multiple - 1), plan->up.words, 4),
                      hidden = room(rows, problem.d_ff, 4), activated = numbers > 1 ? room(rows, plan->down.words, 4) : hidden,
                      gates = room(problem.gated() ? rows : 0, problem.d_ff, 4), results = room(rows, problem.d_model, 4),
                      token = room(rows, 1, 4), place = room(rows, 1, 4), first = room(experts + 1, 1, 8);
   plan->memory = workspace(device, static_cast<std::size_t>(workspace_bytes));
+  plan->blocks.reserve(static_cast<std::size_t>(experts + rows / plan->most.rows));
   char* const memory = static_cast<char*>(plan->memory.get());
   plan->own = memory + own;
   plan->x = reinterpret_cast<float*>(memory + x), plan->hidden = reinterpret_cast<float*>(memory + hidden);
@@ -225,13 +262,7 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
   bound.plan.set("workspace_bytes", Value(workspace_bytes));
   bound.steps.push_back({"route", [plan](Queue& queue) {
     route(*plan);
-    pool(queue).run([&](int worker) {
-      const Range part = share(rows_of(plan->problem), worker, pool(queue).threads(), 1);
-      const std::int64_t columns = plan->problem.d_model, size = size_bytes(plan->problem.dtype);
-      for (std::int64_t row = part.first; row < part.last; ++row)
-        widen_rows(*plan->table, plan->type, false, static_cast<const char*>(plan->problem.x) + plan->token[row] * columns * size,
-                   1, columns, plan->x + row * plan->up.words);
-    });
+    gather(*plan, pool(queue));
   }});
   bound.steps.push_back({"up", [plan](Queue& queue) {
     up_and_activate(*plan, pool(queue));
@@ -244,8 +275,8 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
   }});
   bound.steps.push_back({"down", [plan](Queue& queue) {
                            for_parts(*plan, pool(queue), plan->down.parts,
-                                     [&](int worker, std::int64_t expert, std::int64_t part, std::int64_t row, std::int64_t n) {
-                                       multiply(*plan, plan->down, expert, part, row, n, plan->activated, plan->results, worker);
+                                     [&](int worker, const RowBlock& block, std::int64_t part) {
+                                       multiply(*plan, plan->down, block, part, plan->activated, plan->results, worker);
                                      });
                          }});
   bound.steps.push_back({"combine", [plan](Queue& queue) { combine(*plan, pool(queue)); }});
