@@ -42,10 +42,26 @@ ROOFLINE_INLINE void exp_doubles(Doubles& x) {
   x = __builtin_bit_cast(Doubles, __builtin_bit_cast(Whole, p) + (__builtin_bit_cast(Whole, shifted) << 52));
 }
 
+// All n numbers at x in one, a half of them meeting the other.
+template <int n>
+struct DoublesOf {
+  typedef double Type __attribute__((vector_size(8 * n)));
+};
+template <int n, class Meet>
+ROOFLINE_INLINE double reduce_doubles(const void* x, Meet meet) {
+  if constexpr (n == 1) {
+    double one;
+    __builtin_memcpy(&one, x, sizeof one);
+    return one;
+  } else {
+    typename DoublesOf<n / 2>::Type halves[2];
+    __builtin_memcpy(halves, x, sizeof halves);
+    halves[0] = meet(halves[0], halves[1]);
+    return reduce_doubles<n / 2>(halves, meet);
+  }
+}
 ROOFLINE_INLINE double sum_of_doubles(const Doubles& x) {
-  double sum = 0;
-  for (int i = 0; i < kDoubles; ++i) sum += x[i];
-  return sum;
+  return reduce_doubles<kDoubles>(&x, [](auto a, auto b) __attribute__((always_inline)) { return a + b; });
 }
 
 // Four keys at a time, so that sums do not wait for each other; all queries of the block meet them.
@@ -79,9 +95,14 @@ void softmax_of_doubles(const AttentionRows& part) {
   for (std::int64_t row = 0; row < part.rows; ++row) {
     double* const s = static_cast<double*>(part.scores) + row * part.seq_kv;
     const std::int64_t n = part.visible + row * part.growth;
-    double top = s[0];
-    for (std::int64_t j = 1; j < n; ++j) top = s[j] > top ? s[j] : top;
-    Doubles sums = {};
+    const auto larger = [](auto a, auto b) __attribute__((always_inline)) { return a > b ? a : b; };
+    Doubles tops = Doubles{} - static_cast<double>(kInfinity), sums = {};
+    for (std::int64_t j = 0; j < n; j += kDoubles) {
+      Doubles some;
+      get_doubles(s + j, n - j, -static_cast<double>(kInfinity), some);
+      tops = larger(some, tops);
+    }
+    const double top = reduce_doubles<kDoubles>(&tops, larger);
     for (std::int64_t j = 0; j < n; j += kDoubles) {
       Doubles weight;
       get_doubles(s + j, n - j, -static_cast<double>(kInfinity), weight);
@@ -94,7 +115,7 @@ void softmax_of_doubles(const AttentionRows& part) {
     }
     const double sum = sum_of_doubles(sums);
     if (part.logsumexp) part.logsumexp[row] = static_cast<float>(__builtin_log(sum) + top);
-    for (std::int64_t j = 0; j < n; ++j) s[j] /= sum;
+    for (std::int64_t j = 0; j < n; ++j) s[j] *= 1 / sum;
   }
 }
 
