@@ -182,8 +182,7 @@ void score(const Quads& quads, const Block<Element>& block) {
 
 // Weights of n keys, 0 of those that a row does not see; tops, sums and results move to the new tops. tops and sums: [vectors][4
 // rows][4 times the same, or parts of the sum].
-ROOFLINE_INLINE void weigh(const Quads& quads, Index n, const Seen* seen, Number softcap, Number* tops, Number* sums, Number* out,
-                           Index head_dim) {
+void weigh(const Quads& quads, Index n, const Seen* seen, Number softcap, Number* tops, Number* sums, Number* out, Index head_dim) {
   const Index whole = (n + kWhole - 1) / kWhole * kWhole;
   const auto hide = [&](Number x) {
     for (Index row = 0; row < quads.rows; ++row) {

@@ -85,68 +85,71 @@ constexpr int kReadKeys = 2;
 template <int Rows, int Keys, int Together, bool Reading, class Element>
 ROOFLINE_INLINE void score_tile(const Number* q, const Block<Element>& block, Index key, Number* scores) {
   constexpr int kSums = Rows * Keys;
-  const Index pitch = block.head_dim + block.rope_dim;
+  const Index pitch = block.head_dim + block.rope_dim, parts = block.rope_dim > 0 ? 2 : 1;  // columns of k, then of rope
   Vec acc[kSums];
+#pragma GCC unroll 1
+  for (int first = 0; first < Keys; first += Together) {
+    Vec sums[Rows * Together];
 #pragma GCC unroll 16
-  for (Vec& one : acc) one = zero();
-  const auto columns = [&](const Element* all, const Index* at, Index dim, const Number* queries, int first, bool ahead) __attribute__((always_inline)) {
-    const Element *k[Together], *then[Together];
-    Vec* const sums = acc + first * Rows;
+    for (Vec& one : sums) one = zero();
+#pragma GCC unroll 1
+    for (Index part = 0; part < parts; ++part) {
+      const Element *k[Together], *then[Together];
+      const Number* const queries = q + part * block.head_dim;
+      const Index dim = part ? block.rope_dim : block.head_dim;
 #pragma GCC unroll 16
-    for (int j = 0; j < Together; ++j) {
-      k[j] = all + at[first + j];
-      then[j] = Reading && ahead ? block.after_key(key + first + j) : k[j];
-    }
-    const auto step = [&](Index d, int n) __attribute__((always_inline)) {
-      if (Reading)
-#pragma GCC unroll 16
-        for (int j = 0; j < Together; ++j) fetch(then[j], d);
-      if constexpr (Rows < Together) {  // the fewer operands wait in registers
-        Vec query[Rows];
-#pragma GCC unroll 4
-        for (int r = 0; r < Rows; ++r) query[r] = get(queries + r * pitch + d, n, zero());
-#pragma GCC unroll 16
-        for (int j = 0; j < Together; ++j) {
-          const Vec keys = get(k[j] + d, n, zero());
-#pragma GCC unroll 4
-          for (int r = 0; r < Rows; ++r) sums[j * Rows + r] = fma(query[r], keys, sums[j * Rows + r]);
-        }
-      } else {
-        Vec keys[Together];
-#pragma GCC unroll 16
-        for (int j = 0; j < Together; ++j) keys[j] = get(k[j] + d, n, zero());
-#pragma GCC unroll 4
-        for (int r = 0; r < Rows; ++r) {
-          const Vec query = get(queries + r * pitch + d, n, zero());
-#pragma GCC unroll 16
-          for (int j = 0; j < Together; ++j) sums[j * Rows + r] = fma(query, keys[j], sums[j * Rows + r]);
-        }
+      for (int j = 0; j < Together; ++j) {
+        k[j] = part ? block.rope + block.rope_at[key + first + j] : block.k + block.at[key + first + j];
+        then[j] = Reading && !part ? block.after_key(key + first + j) : k[j];
       }
-    };
-    Index d = 0;
-    if constexpr (sizeof(Element) == 1 && (Rows < Keys || kManyRegisters))
-      for (; d + 2 * kLanes <= dim; d += 2 * kLanes) {
-        Vec query[Rows][2];
-#pragma GCC unroll 4
-        for (int r = 0; r < Rows; ++r)
-          for (int half = 0; half < 2; ++half) query[r][half] = load(queries + r * pitch + d + half * kLanes);
+      const auto step = [&](Index d, int n) __attribute__((always_inline)) {
+        if (Reading)
 #pragma GCC unroll 16
-        for (int j = 0; j < Together; ++j) {
-          Vec low, high;
-          if (Reading) fetch(then[j], d);
-          load_two(k[j] + d, low, high);
+          for (int j = 0; j < Together; ++j) fetch(then[j], d);
+        if constexpr (Rows < Together) {  // the fewer operands wait in registers
+          Vec query[Rows];
+#pragma GCC unroll 4
+          for (int r = 0; r < Rows; ++r) query[r] = get(queries + r * pitch + d, n, zero());
+#pragma GCC unroll 16
+          for (int j = 0; j < Together; ++j) {
+            const Vec keys = get(k[j] + d, n, zero());
+#pragma GCC unroll 4
+            for (int r = 0; r < Rows; ++r) sums[j * Rows + r] = fma(query[r], keys, sums[j * Rows + r]);
+          }
+        } else {
+          Vec keys[Together];
+#pragma GCC unroll 16
+          for (int j = 0; j < Together; ++j) keys[j] = get(k[j] + d, n, zero());
+#pragma GCC unroll 4
+          for (int r = 0; r < Rows; ++r) {
+            const Vec query = get(queries + r * pitch + d, n, zero());
+#pragma GCC unroll 16
+            for (int j = 0; j < Together; ++j) sums[j * Rows + r] = fma(query, keys[j], sums[j * Rows + r]);
+          }
+        }
+      };
+      Index d = 0;
+      if constexpr (sizeof(Element) == 1 && (Rows < Keys || kManyRegisters))
+        for (; d + 2 * kLanes <= dim; d += 2 * kLanes) {
+          Vec query[Rows][2];
 #pragma GCC unroll 4
           for (int r = 0; r < Rows; ++r)
-            sums[j * Rows + r] = fma(query[r][1], high, fma(query[r][0], low, sums[j * Rows + r]));
+            for (int half = 0; half < 2; ++half) query[r][half] = load(queries + r * pitch + d + half * kLanes);
+#pragma GCC unroll 16
+          for (int j = 0; j < Together; ++j) {
+            Vec low, high;
+            if (Reading) fetch(then[j], d);
+            load_two(k[j] + d, low, high);
+#pragma GCC unroll 4
+            for (int r = 0; r < Rows; ++r)
+              sums[j * Rows + r] = fma(query[r][1], high, fma(query[r][0], low, sums[j * Rows + r]));
+          }
         }
-      }
-    for (; d + kLanes <= dim; d += kLanes) step(d, kLanes);
-    if (d < dim) step(d, static_cast<int>(dim - d));
-  };
-#pragma GCC unroll 8
-  for (int first = 0; first < Keys; first += Together) {
-    columns(block.k, block.at + key, block.head_dim, q, first, true);
-    if (block.rope_dim > 0) columns(block.rope, block.rope_at + key, block.rope_dim, q + block.head_dim, first, false);
+      for (; d + kLanes <= dim; d += kLanes) step(d, kLanes);
+      if (d < dim) step(d, static_cast<int>(dim - d));
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < Rows * Together; ++i) acc[first * Rows + i] = sums[i];
   }
 #pragma GCC unroll 16
   for (int i = 0; i < kSums; i += kLanes) {

@@ -17,7 +17,7 @@ namespace {
 
 // Weights 2^(score - top) of the n keys, 0 of those that a row does not see; tops, sums and results move to the new tops.
 template <int Rows>
-ROOFLINE_INLINE void weigh(Number* s, Index n, const Seen* seen, Number softcap, Number* top, Number* sum, Number* out,
+void weigh(Number* s, Index n, const Seen* seen, Number softcap, Number* top, Number* sum, Number* out,
                            Index head_dim) {
   const auto hide = [&](Number x) {
     for (int r = 0; r < Rows; ++r) {
@@ -87,7 +87,7 @@ ROOFLINE_INLINE Seen seen_by(const Part& part, Index row) {
 
 // `each` keys of every stream, the first of them `first`. Without a mask all rows see all of them.
 template <class Element>
-void walk(const Part& part, Index streams, Index first, Index each, bool masked) {
+[[gnu::noclone]] void walk(const Part& part, Index streams, Index first, Index each, bool masked) {
   const Index head_dim = part.head_dim, rows = part.rows, all = streams * each;
   Number* const s = part.workspace;  // of each group [kPitch][its rows]
   Index* const places = reinterpret_cast<Index*>(s + (rows + 3) / 4 * 4 * kPitch);  // [2][2][kKeys]: of this block and the next

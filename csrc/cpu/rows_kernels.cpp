@@ -12,8 +12,6 @@
 namespace roofline::cpu {
 namespace {
 
-constexpr std::int64_t kBlock = 4096;  // elements summed in fp32: 64 to a lane of eight vectors of AVX2, so few roundings
-
 // step(state[], i, n) takes elements i to i + n of [first, last) into one of `Sets` independent states.
 template <class V, int Sets, class State, class Step>
 ROOFLINE_INLINE void accumulate(std::int64_t first, std::int64_t last, State (&state)[Sets], Step step) {
@@ -29,7 +27,7 @@ ROOFLINE_INLINE void accumulate(std::int64_t first, std::int64_t last, State (&s
 
 // As many independent states as hide the latency of an addition: half as many of twins.
 template <class V, int Sets>
-constexpr int kSets = kStep<V> == kLanes ? Sets : Sets / 2;
+constexpr int kSets = kStep<V> == kLanes || Sets == 2 ? Sets : Sets / 2;
 
 template <class V, int Sums>
 struct Partial {
@@ -40,6 +38,7 @@ struct Partial {
 // and added at the end.
 template <class V, int Sums, int Sets, class Step>
 ROOFLINE_INLINE void total(std::int64_t n, Vec (&sum)[Sums], Step step) {
+  constexpr std::int64_t kBlock = 64 * Sets * kStep<V>;  // summed in fp32: 64 to a lane, so few roundings
   Vec lost[Sums];
   for (std::int64_t first = 0; first < n; first += kBlock) {
     Partial<V, Sums> state[Sets];
@@ -62,13 +61,14 @@ ROOFLINE_INLINE void total(std::int64_t n, Vec (&sum)[Sums], Step step) {
   for (int k = 0; n > kBlock && k < Sums; ++k) sum[k] = add(sum[k], lost[k]);
 }
 
-// Lane r of sums: the total of what step(r) adds over row r. Rows of a few vectors have no use for many states.
+// Lane r of sums: the total of what step(r) adds over row r. Rows of a few vectors have no use for many states, nor have steps that
+// wait for memory.
 template <class V, int Sums, int MostSets, class Step>
 ROOFLINE_INLINE void totals(int rows, std::int64_t columns, Vec (&sums)[Sums], Step step) {
   Vec of_row[Sums][kLanes];
   for (int r = 0; r < rows; ++r) {
     Vec one[Sums] = {};
-    if (columns < 2 * MostSets * kStep<V>)
+    if (MostSets == 2 || columns < 2 * MostSets * kStep<V>)
       total<V, Sums, 2>(columns, one, step(r));
     else
       total<V, Sums, kSets<V, MostSets>>(columns, one, step(r));
@@ -114,7 +114,7 @@ void softmax(const void* in, void* out, float* scratch, std::int64_t rows, std::
     float top[kLanes];
     store(top, tops<V>(x + row * columns, some, columns));
     Vec sums[1];
-    totals<V, 1, 4>(some, columns, sums, [&](int r) __attribute__((always_inline)) {
+    totals<V, 1, NonTemporal ? 2 : 4>(some, columns, sums, [&](int r) __attribute__((always_inline)) {
       return [=, from = x + (row + r) * columns, to = kept(row, r), top = set1(top[r]), also = beside(r)](
                  auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
         const V e = each([&](Vec a) __attribute__((always_inline)) { return exp2_or_zero<T>(mul(sub(a, top), set1(1.44269504f))); },
@@ -151,7 +151,7 @@ ROOFLINE_INLINE void norm_by_squares(const T* x, T* residual, const T* weight, T
   float scale[kLanes] = {};
   const auto first = [&](std::int64_t row, int some, auto beside, auto rest) __attribute__((always_inline)) {
     Vec squares[1];
-    totals<V, 1, 8>(some, columns, squares, [&](int r) __attribute__((always_inline)) {
+    totals<V, 1, NonTemporal ? 2 : 8>(some, columns, squares, [&](int r) __attribute__((always_inline)) {
       return [=, from = x + (row + r) * columns, sum = residual + (Residual ? (row + r) * columns : 0), also = beside(r)](
                  auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
         V value = take<V>(from + i, n, 0);
@@ -222,7 +222,7 @@ void layer_norm(const void* in, const void* weight_, const void* bias_, void* ou
     Vec sums[1 + OnePass], squares[1];
     if constexpr (OnePass)
       for (int r = 0; r < some; ++r) shift[r] = first_of(block + r * columns);
-    totals<V, 1 + OnePass, OnePass ? 4 : 8>(some, columns, sums, [&](int r) __attribute__((always_inline)) {
+    totals<V, 1 + OnePass, NonTemporal ? 2 : OnePass ? 4 : 8>(some, columns, sums, [&](int r) __attribute__((always_inline)) {
       return [=, from = block + r * columns, shift = shift[r], also = beside(r)](auto& state, std::int64_t i, int n)
                  __attribute__((always_inline)) {
         V d = take<V>(from + i, n, shift);
@@ -290,7 +290,7 @@ void bias_relu(const void* in, const void* bias_, void* out, std::int64_t rows, 
 }
 
 // The exponential that the other kernels use, alone: a load and a store beside some ten instructions of arithmetic.
-void exp_of(const float* x, float* y, std::int64_t n) {
+[[maybe_unused]] void exp_of(const float* x, float* y, std::int64_t n) {
   map<float, false>(y, n, [](Vec a) __attribute__((always_inline)) { return exp(a); }, x);
 }
 
@@ -404,7 +404,7 @@ struct Gelu { ROOFLINE_INLINE Vec of(Vec x) { return gelu_of<float>(x); } };
 struct GeluTanh { ROOFLINE_INLINE Vec of(Vec x) { return gelu_tanh_of<float>(x); } };
 struct Silu { ROOFLINE_INLINE Vec of(Vec x) { return times_sigmoid<float>(x, x); } };
 
-#define ROOFLINE_BOTH(...) {__VA_ARGS__, false>, __VA_ARGS__, true>}
+#define ROOFLINE_BOTH(...) {__VA_ARGS__, false>, __VA_ARGS__, (kLanes > 1)>}  // the scalar set has no non-temporal stores
 
 template <class T>
 constexpr RowsKernels kRows = {
@@ -418,13 +418,21 @@ constexpr RowsKernels kRows = {
     ROOFLINE_BOTH(gelu<T),
     ROOFLINE_BOTH(gelu_tanh<T),
     ROOFLINE_BOTH(silu_mul<T),
+#if !defined(__AVX512BF16__)
     {ROOFLINE_BOTH(convert<T, float), ROOFLINE_BOTH(convert<T, Bf16), ROOFLINE_BOTH(convert<T, Fp16), ROOFLINE_BOTH(convert<T, Int8),
      ROOFLINE_BOTH(convert<T, Fp8E4m3), ROOFLINE_BOTH(convert<T, Fp8E5m2)},
+#else
+    {},
+#endif
 };
 
 }  // namespace
 
+#if defined(__AVX512BF16__)
+extern const RowsTable ROOFLINE_TABLE(rows) = {{{}, kRows<Bf16>, {}}, nullptr, {}};
+#else
 extern const RowsTable ROOFLINE_TABLE(rows) = {{kRows<float>, kRows<Bf16>, kRows<Fp16>}, exp_of,
                                                {finish<Nothing>, finish<Relu>, finish<Gelu>, finish<GeluTanh>, finish<Silu>}};
+#endif
 
 }  // namespace roofline::cpu

@@ -56,7 +56,7 @@ struct RowsTable {
 
 ROOFLINE_DECLARE_TABLES(RowsTable, rows);
 #if defined(ROOFLINE_HAVE_avx512_bf16)
-extern const RowsTable rows_avx512_bf16;  // stores of bf16 by its conversion, for which denormals are 0
+extern const RowsTable rows_avx512_bf16;  // of bf16 alone, stored by its conversion, for which denormals are 0: nothing to convert
 #endif
 
 }  // namespace roofline::cpu

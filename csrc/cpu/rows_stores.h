@@ -28,10 +28,6 @@ ROOFLINE_INLINE void write(T* y, std::int64_t n, Value value, const X*... next) 
   constexpr int kAtOnce = kStep<V>;
   std::int64_t i = 0;
   const auto plainly = [&](std::int64_t last) __attribute__((always_inline)) {
-    for (; i + 4 * kAtOnce <= last; i += 4 * kAtOnce) {
-#pragma GCC unroll 4
-      for (int u = 0; u < 4; ++u) give<false>(y + i + u * kAtOnce, kAtOnce, value(i + u * kAtOnce, kAtOnce));
-    }
     for (; i + kAtOnce <= last; i += kAtOnce) give<false>(y + i, kAtOnce, value(i, kAtOnce));
     if (i < last) give<false>(y + i, static_cast<int>(last - i), value(i, static_cast<int>(last - i)));
     i = last;
@@ -42,12 +38,17 @@ ROOFLINE_INLINE void write(T* y, std::int64_t n, Value value, const X*... next) 
     const std::int64_t lines = i + (n - i) / kLine * kLine;
     for (; i + 4 * kLine <= lines; i += 4 * kLine) {
       (fetch(next + i, 4 * kLine), ...);
-#pragma GCC unroll 32
+#pragma GCC unroll 4
       for (int u = 0; u < 4 * kLine; u += kAtOnce) give<true>(y + i + u, kAtOnce, value(i + u, kAtOnce));
     }
     for (; i < lines; i += kAtOnce) {
       (fetch(next + i, kAtOnce), ...);
       give<true>(y + i, kAtOnce, value(i, kAtOnce));
+    }
+  } else {
+    for (; i + 4 * kAtOnce <= n; i += 4 * kAtOnce) {
+#pragma GCC unroll 4
+      for (int u = 0; u < 4; ++u) give<false>(y + i + u * kAtOnce, kAtOnce, value(i + u * kAtOnce, kAtOnce));
     }
   }
   plainly(n);
@@ -130,19 +131,19 @@ ROOFLINE_INLINE void blocks_in_turn(T* y, std::int64_t most, std::int64_t rows, 
       }
     }
   };
-  int waiting = static_cast<int>(least(most, rows));  // rows of the block before that are yet to be stored
-  first(0, waiting, kNoneBeside, kNoRest);
-  std::int64_t row = most;
-  for (; row < rows; row += most) {
+  int waiting = 0;  // rows of the block before that are yet to be stored
+  std::int64_t before = 0;
+  for (std::int64_t row = 0; row < rows; row += most) {
     const int some = static_cast<int>(least(most, rows - row));
     first(row, some, [&](int r) __attribute__((always_inline)) {
-      return [&, at = (row - most + r) * columns, value = result(row - most, r)](std::int64_t i, int n) __attribute__((always_inline)) {
-        outgoing.template put<T>(at + i, n, value(i, n));
+      return [&, any = waiting > 0, at = (before + r) * columns, value = result(before, r)](std::int64_t i, int n)
+                 __attribute__((always_inline)) {
+        if (any) outgoing.template put<T>(at + i, n, value(i, n));
       };
-    }, [&]() __attribute__((always_inline)) { put_rows(row - most, some, waiting); });
-    waiting = some;
+    }, [&]() __attribute__((always_inline)) { put_rows(before, some, waiting); });
+    waiting = some, before = row;
   }
-  put_rows(row - most, 0, waiting);
+  put_rows(before, 0, waiting);
   outgoing.finish(rows * columns * sizeof(T));
 }
 
