@@ -13,9 +13,7 @@
 
 namespace roofline::cpu {
 
-#if defined(ROOFLINE_SIMDE)
 extern const AdamKernels adam_simde;
-#endif
 
 namespace {
 

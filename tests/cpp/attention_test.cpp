@@ -21,10 +21,8 @@
 
 namespace roofline::cpu {
 
-#if defined(ROOFLINE_SIMDE)
 extern const AttentionNaiveKernels attention_naive_simde;
 extern const AttentionTiledKernels attention_tiled_simde, attention_doubles_simde, attention_pairs_simde;
-#endif
 #if defined(ROOFLINE_AMX_EMULATED)
 extern const AttentionTiledKernels attention_emulated;
 #endif
@@ -34,7 +32,7 @@ namespace {
 const std::vector<Tested<AttentionNaiveKernels>> kNaive = {ROOFLINE_TESTED(attention_naive)};
 const std::vector<Tested<AttentionTiledKernels>> kTiled = {
     ROOFLINE_TESTED(attention_tiled),
-#if defined(ROOFLINE_SIMDE)
+#if defined(ROOFLINE_SIMDE_PAIRS)
     {"pairs_simde", &attention_pairs_simde, "avx2"},
 #endif
 #if defined(ROOFLINE_HAVE_avx512_bf16)

@@ -14,15 +14,13 @@
 
 namespace roofline::cpu {
 
-#if defined(ROOFLINE_SIMDE)
 extern const BackwardKernels backward_simde, backward_pairs_simde;
-#endif
 
 namespace {
 
 const std::vector<Tested<BackwardKernels>> kTested = {
     ROOFLINE_TESTED(backward),
-#if defined(ROOFLINE_SIMDE)
+#if defined(ROOFLINE_SIMDE_PAIRS)
     {"pairs_simde", &backward_pairs_simde, "avx2"},
 #endif
 #if defined(ROOFLINE_HAVE_avx512_bf16)

@@ -17,10 +17,8 @@
 
 namespace roofline::cpu {
 
-#if defined(ROOFLINE_SIMDE)
 extern const DecodeKernels<float> decode_simde;
 extern const DecodeKernels<double> decode_doubles_simde;
-#endif
 
 namespace {
 

@@ -16,9 +16,7 @@
 
 namespace roofline::cpu {
 
-#if defined(ROOFLINE_SIMDE)
 extern const FfnKernels ffn_simde;
-#endif
 
 namespace {
 

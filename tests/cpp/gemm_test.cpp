@@ -18,9 +18,7 @@ namespace roofline::cpu {
 #if defined(ROOFLINE_AMX_EMULATED)
 extern const GemmKernels gemm_emulated;
 #endif
-#if defined(ROOFLINE_SIMDE)
 extern const GemmKernels gemm_simde, gemm_pairs_simde, gemm_quads_simde;
-#endif
 
 namespace {
 
@@ -44,8 +42,10 @@ const std::vector<Tested<GemmKernels>> kTested = {
 #if defined(ROOFLINE_AMX_EMULATED)
     {"amx_emulated", &gemm_emulated, "scalar"},
 #endif
-#if defined(ROOFLINE_SIMDE)
+#if defined(ROOFLINE_SIMDE_PAIRS)
     {"pairs_simde", &gemm_pairs_simde, "avx2"},
+#endif
+#if defined(ROOFLINE_SIMDE_QUADS)
     {"quads_simde", &gemm_quads_simde, "avx2"},
 #endif
 };

@@ -14,9 +14,7 @@
 
 namespace roofline::cpu {
 
-#if defined(ROOFLINE_SIMDE)
 extern const QuantizedKernels quantized_simde;
-#endif
 
 namespace {
 

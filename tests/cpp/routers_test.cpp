@@ -15,9 +15,7 @@
 
 namespace roofline::cpu {
 
-#if defined(ROOFLINE_SIMDE)
 extern const RoutersKernels routers_simde;
-#endif
 
 namespace {
 

@@ -16,9 +16,7 @@
 
 namespace roofline::cpu {
 
-#if defined(ROOFLINE_SIMDE)
 extern const StreamKernels stream_simde;
-#endif
 
 namespace {
 
