@@ -32,6 +32,7 @@ BYTE_S, LOOP_S, START_S, PAGE_S, JOINS = 100e-12, 10e-9, 0.5e-6, 200e-9, 4.0
 RESULT_S = 0.5e-9  # instead of LOOP_S, of the results of products: their loops do many of them side by side
 STEPS = 6  # of the least squares, whose coefficients depend on the factors a little
 SMALL_PAGE, HUGE_PAGE, LINE_BYTES = 4096, 2 << 20, 64
+SEVERAL = 16  # rows of a product, up to which each number of them takes its own time
 ALONE = 0.5  # exponent of unevenness in memory's time: one thread of n draws more than an n-th of what memory gives
 
 # How far what a standard problem takes beyond the costs above holds for others. In the logarithm of the time: usual size of such
@@ -381,7 +382,7 @@ def _features(problem: Operator, cold: bool, tile: tuple[int, int], memory_s: An
     for field in fields(problem):  # type: ignore[arg-type]
         value = getattr(problem, field.name)
         if field.type in ("int", int):
-            found.append(np.log2(np.maximum(value, 1)))
+            found.append((2.0 if field.name == "weight_bits" else 1.0) * np.log2(np.maximum(value, 1)))
         elif field.type not in ("float", float):
             found.append(value)
     # Whether memory or the core is busier, how far apart the cores are, and how long it takes.
@@ -396,6 +397,7 @@ def _features(problem: Operator, cold: bool, tile: tuple[int, int], memory_s: An
         beyond = np.ceil(rows / tile[0]) * tile[0] / rows  # what the last tile has too many
         found += [4.0 * np.asarray(problem.few_rows()), np.where(rows > tile[0], 4 * np.log2(beyond), 0.0)]
         found.append(2.0 * (columns % (LINE_BYTES / 4) == 0))  # whether rows of sums in fp32 are whole lines
+        found.append(1.5 * np.log2(np.clip(rows, 1, SEVERAL)))  # kernels of one row, two, ... are apart
     return tuple(found)
 
 

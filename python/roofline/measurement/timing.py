@@ -219,13 +219,15 @@ def from_rates(prepared: Prepared, machine: Machine | None, level: str, arithmet
             work={"product": peak, "exp": other, "other": other},
             launch_s=roofs.floor_s,
         )
+        kernel = None if machine is None else kernel_costs(machine, problem, prepared.variant)
         if machine is not None:
-            stated = machine_roofs(machine, problem, level=level if level in machine.levels() else None, arithmetic=arithmetic)
-            known = machine_rates(machine, problem, stated, variant=prepared.variant)
+            where = level if level in machine.levels() else None
+            stated = machine_roofs(machine, problem, level=where, arithmetic=arithmetic)
+            own = stated if kernel is None else machine_roofs(machine, problem, level=where)
+            known = machine_rates(machine, problem, own, variant=prepared.variant)
             same = math.isfinite(peak) and (not arithmetic or bool(machine.of("fma", dtype=arithmetic)))
             change = peak / stated.compute_flops_per_s if same else 1.0
             rates = known.scaled(bandwidths=rates.bandwidths, compute=change, launch_s=roofs.floor_s)
-        kernel = None if machine is None else kernel_costs(machine, problem, prepared.variant)
         if arithmetic and kernel is None:
             rates = dataclasses.replace(rates, work={**rates.work, "product": peak})
         found = expect(problem, prepared.plan, prepared.caches, roofs, rates, moved, kernel)
