@@ -265,7 +265,8 @@ def _check_keys(value: Any, kind: Any, where: str) -> None:
     if keys is not None and isinstance(value, Mapping):
         known = _hints(keys.known) if _is_record(keys.known) else {}
         _converted({key: item for key, item in value.items() if key in known}, keys.known, where)
-        _converted({key: item for key, item in value.items() if key not in known}, Mapping[str, keys.others], where)
+        others: Any = Mapping
+        _converted({key: item for key, item in value.items() if key not in known}, others[str, keys.others], where)
     elif _is_record(origin) and isinstance(value, Mapping):
         hints = _hints(origin)
         derived: frozenset[str] = getattr(origin, "derived_keys", frozenset())
