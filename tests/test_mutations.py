@@ -265,7 +265,7 @@ def log(*names: str) -> list[bytes]:
     return [(DATA / name).read_bytes() for name in names]
 
 
-# Of each kind: files by name, and what uses them.
+# Every kind has a function that makes its files, by name, and one that uses them.
 KINDS: dict[str, tuple[Callable[[], list[dict[str, bytes]]], Callable[[Path], None]]] = {
     "machine": (lambda: [{"machine.json": machine_text()}], use_machine_file),
     "results": (lambda: [{"results.jsonl": results_text()}], use_results_file),

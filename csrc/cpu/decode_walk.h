@@ -17,8 +17,7 @@ namespace {
 
 // Weights 2^(score - top) of the n keys, 0 of those that a row does not see; tops, sums and results move to the new tops.
 template <int Rows>
-void weigh(Number* s, Index n, const Seen* seen, Number softcap, Number* top, Number* sum, Number* out,
-                           Index head_dim) {
+void weigh(Number* s, Index n, const Seen* seen, Number softcap, Number* top, Number* sum, Number* out, Index head_dim) {
   const auto hide = [&](Number x) {
     for (int r = 0; r < Rows; ++r) {
       for (Index key = 0; key < least(seen[r].first, n); ++key) s[key * Rows + r] = x;

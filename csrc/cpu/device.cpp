@@ -204,9 +204,8 @@ void Device::fill(void* memory, DType dtype, std::int64_t elements, Fill fill, s
   pool_->unpin();
 }
 
-// Cold operands lie in memory because a program has used other memory since, so every thread reads some here: without it an Intel
-// Xeon takes twice as long to fetch lines for stores, of which it held the same a moment ago (copies of 120 KiB: 240 ns/KiB; of
-// 130 KiB, which push each other out: 130).
+// A program reads other memory before its operands are cold. Here every thread does, for an Intel Xeon takes twice as long to fetch
+// a line for a store if its core held that line a moment ago: a copy of 120 KiB takes 240 ns/KiB, and one of 130 KiB 130 ns/KiB.
 //
 // What a launch writes stays in the last cache as far as it fits, and pushes out as much. In a program that is what was written
 // before; here it is lines of a scratch buffer, written now, so that every byte into the cache costs one into memory.

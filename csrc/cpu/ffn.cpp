@@ -103,9 +103,7 @@ Bound library(const Ffn& problem, Device& device) {
   const Take take = quantized ? quantize(problem, reinterpret_cast<const float*>(gate), activated) : Take();
   const auto activation = problem.activation;
   bound.steps.push_back({"activation", [=, memory = memory, table = table, d_ff = problem.d_ff](Queue& queue) {
-    Pool& threads = pool(queue);
-    threads.run([&](int worker) {
-      const Range part = share(elements, worker, threads.threads(), line);
+    pool(queue).share_out(elements, line, [&](int, Range part) {
       if (!take) {
         const std::int64_t at = part.first * size;
         return activate(table->of[element], activation, gate ? gate + at : nullptr, up + at, activated + at, part.size());

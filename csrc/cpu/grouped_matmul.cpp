@@ -163,9 +163,8 @@ void up_and_activate(const Plan& plan, Pool& threads) {
 void combine(const Plan& plan, Pool& threads) {
   const GroupedMatmul& problem = plan.problem;
   const std::int64_t columns = problem.d_model, size = size_bytes(problem.dtype);
-  threads.run([&](int worker) {
+  threads.share_out(problem.tokens, 1, [&](int worker, Range own) {
     auto* const sum = reinterpret_cast<float*>(plan.own + worker * plan.thread_bytes);
-    const Range own = share(problem.tokens, worker, threads.threads(), 1);
     for (std::int64_t t = own.first; t < own.last; ++t) {
       for (std::int64_t i = 0; i < problem.per_token(); ++i) {
         const float gate = i < problem.experts_per_token ? problem.gates[t * problem.experts_per_token + i] : 1.0f;

@@ -204,7 +204,7 @@ Bound tiled_in_fp32(const QuantizedMatmul& problem, const Packing& packing, bool
     };
     const bool prepares = widened || summed;
     if (prepares && !alone)
-      threads.run([&](int worker) { prepare(worker, share(rows, worker, threads.threads(), 1)); });
+      threads.share_out(rows, 1, prepare);
     const std::int64_t launch = ++prepared->back().launch;
     const std::int64_t row_bytes = inner * (widened || type == Stored::fp32 ? 4 : 2);
     threads.for_each(row_parts * column_parts, [&](int worker, std::int64_t item) {
