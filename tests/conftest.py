@@ -108,6 +108,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.fail(f"--require-gpu: {missing}", pytrace=False)
 
 
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """A lost GPU context fails all later tests of its process: end the process, and let xdist begin another."""
+    lost = call.excinfo and "the GPU's context is lost" in str(call.excinfo.value)
+    if lost and "PYTEST_XDIST_WORKER" in os.environ:
+        print(f"{item.nodeid}: {call.excinfo and call.excinfo.value}", file=sys.stderr, flush=True)
+        os._exit(70)
+
+
 @contextmanager
 def small() -> Iterator[None]:
     """Arrays and products that are checked in milliseconds, and no time for a core to find its clock."""

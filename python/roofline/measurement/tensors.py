@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -71,6 +72,10 @@ class Held:
         self.memory.read(array, self.offset)
         return array
 
+    def bits(self) -> Array | _Remote:
+        """As `raw`, but large ones of another memory are read where they are indexed."""
+        return self.raw() if self.memory.on_host or self.spec.size_bytes <= MIB else _Remote(self)
+
     def guard(self) -> None:
         """Write the guard zones."""
         self.memory.fill("int8", GUARD_BYTES, "pattern", 0, self.offset - GUARD_BYTES)
@@ -134,10 +139,56 @@ def bind(device: Device, problem: Operator, variant: str, tensors: Mapping[str, 
     return device.core.bind(problem.name, variant, kernel_dtype, [held.argument() for held in tensors.values()], values)
 
 
+class _Remote:
+    """A tensor's bits in a device's memory, read where they are indexed: a check of some rows need not read gigabytes."""
+
+    def __init__(self, held: Held, shape: tuple[int, ...] | None = None) -> None:
+        stored = dtype(held.spec.dtype)
+        self._held, self.dtype = held, stored.storage
+        self.shape = shape or tuple(stored.stored_shape(held.spec.shape))
+        self.ndim = len(self.shape)
+
+    def reshape(self, *shape: Any) -> _Remote:
+        return _Remote(self._held, np.broadcast_to(np.uint8(0), self.shape).reshape(*shape).shape)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
+        return self._held.raw().reshape(self.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: Any) -> Array:
+        """By whole numbers in front: those rows. By a slice of neighbours in front: these. By anything else: all is read."""
+        parts = index if isinstance(index, tuple) else (index,)
+        whole = [np.asarray(part) for part in itertools.takewhile(_is_whole, parts)]
+        if whole and all(isinstance(part, slice) for part in parts[len(whole) :]):
+            flat = np.ravel_multi_index(np.broadcast_arrays(*whole), self.shape[: len(whole)], mode="wrap")  # type: ignore[call-overload]
+            wanted, place = np.unique(flat, return_inverse=True)
+            starts = np.flatnonzero(np.diff(wanted, prepend=-2) != 1)
+            read = [self._rows(int(run[0]), len(run), len(whole)) for run in np.split(wanted, starts[1:])]
+            rows: Array = np.concatenate(read)[place.reshape(flat.shape)]
+            return rows[(slice(None),) * flat.ndim + parts[len(whole) :]]
+        if isinstance(parts[0], slice) and parts[0].step in (None, 1):
+            first, last, _ = parts[0].indices(self.shape[0])
+            return self._rows(first, max(last - first, 0), 1)[(slice(None), *parts[1:])]
+        return np.asarray(self)[index]
+
+    def _rows(self, first: int, count: int, axes: int) -> Array:
+        """Rows of the tensor with its first `axes` axes as one."""
+        array: Array = np.empty((count, *self.shape[axes:]), dtype=self.dtype)
+        if array.size:
+            self._held.memory.read(array, self._held.offset + first * (array.nbytes // count))
+        return array
+
+
+def _is_whole(part: Any) -> bool:
+    return isinstance(part, (int, np.integer)) or (isinstance(part, np.ndarray) and part.dtype.kind in "iu")
+
+
 class _Lazy:
     """A tensor as float64, converted where it is indexed: a sampled reference need not convert gigabytes."""
 
-    def __init__(self, raw: Array, dtype_name: str) -> None:
+    def __init__(self, raw: Array | _Remote, dtype_name: str) -> None:
         self._raw, self._dtype_name = raw, dtype_name
         self._packed = dtype(dtype_name).packed
         self.shape = (*raw.shape[:-1], raw.shape[-1] * self._packed) if raw.ndim else raw.shape
@@ -150,15 +201,15 @@ class _Lazy:
         return len(self._raw)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
-        return to_float64(self._raw, self._dtype_name)
+        return to_float64(np.asarray(self._raw), self._dtype_name)
 
     def reshape(self, *shape: Any) -> _Lazy | Array:
         return np.asarray(self).reshape(*shape) if self._packed > 1 else _Lazy(self._raw.reshape(*shape), self._dtype_name)
 
 
-def _widened(raw: Array, spec: TensorSpec) -> _Lazy | Array:
+def _widened(raw: Array | _Remote, spec: TensorSpec) -> _Lazy | Array:
     """Numbers as float64; indices stay whole."""
-    return raw.astype(np.int64) if spec.below else _Lazy(raw, spec.dtype)
+    return np.asarray(raw).astype(np.int64) if spec.below else _Lazy(raw, spec.dtype)
 
 
 def _rows(problem: Operator, seed: int, whole_flops: float, whole_bytes: float) -> Array | None:
@@ -189,7 +240,7 @@ def check(
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
     rows = _rows(problem, seed, whole_flops, whole_bytes)
-    inputs: dict[str, Any] = {t.name: _widened(tensors[t.name].raw(), t) for t in problem.inputs()}  # where they are indexed
+    inputs: dict[str, Any] = {t.name: _widened(tensors[t.name].bits(), t) for t in problem.inputs()}  # where they are indexed
     inputs |= {name: _widened(held.before(), held.spec) for name, held in tensors.items() if held.before is not None}
     if rows is None and not problem.sums_in_chunks:
         inputs = {name: np.asarray(lazy) for name, lazy in inputs.items()}
@@ -202,7 +253,7 @@ def check(
     worst, max_error, reason = 0.0, 0.0, ""
     for spec in problem.outputs():
         held = tensors[spec.name]
-        actual = _Lazy(held.raw(), spec.dtype)
+        actual = _Lazy(held.bits(), spec.dtype)
         want = np.asarray(expected[spec.name], dtype=np.float64)
         if rows is None or want.shape == spec.shape:
             got = np.asarray(actual)
