@@ -10,7 +10,7 @@ import pytest
 from roofline.dtypes import to_float64
 from roofline.errors import OutOfMemory, Unsupported
 from roofline.measurement import Policy, list_devices, open_device, run
-from roofline.measurement.tensors import allocate, allocate_all, bind, check
+from roofline.measurement.tensors import Held, allocate, allocate_all, bind, check
 from roofline.operators import OPERATORS, Attention, CachedAttention, Ffn, Matmul, Operator, Stream
 from roofline.operators.attention import FEW_QUERIES
 from roofline.tensor_spec import TensorSpec
@@ -231,3 +231,35 @@ def test_devices_are_listed_with_reasons() -> None:
     assert any(name.startswith("cuda") for name in devices)
     for device in devices.values():
         assert device["missing"] or device["summary"]
+
+
+class Elsewhere:
+    """Memory that the host reads by copies, and how many bytes of it were copied."""
+
+    on_host = False
+
+    def __init__(self, stored: np.ndarray[Any, Any]) -> None:
+        self.stored, self.copied = stored, 0
+
+    def read(self, array: np.ndarray[Any, Any], offset: int) -> None:
+        array.reshape(-1).view(np.uint8)[:] = self.stored[offset : offset + array.nbytes]
+        self.copied += array.nbytes
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16", "int4", "fp8_e4m3"])
+def test_rows_of_another_memory_are_copied_alone(dtype: str) -> None:
+    spec = TensorSpec(name="x", shape=(64, 33, 1024), dtype=dtype)
+    memory = Elsewhere(np.random.default_rng(3).integers(0, 256, spec.size_bytes + 512).astype(np.uint8))
+    held = Held(spec, memory)
+    far, near = held.bits(), held.raw()
+    assert far.shape == near.shape and not isinstance(far, np.ndarray)
+    i, j = np.array([3, 60, 60, -1]), np.array([0, 32, 5, 2])
+    few = (2, -1, i, (i, j), (i[:, None], j[None, :]), (i, slice(3, 9)), slice(1, 4), (slice(0, 3), 2), (2, 3), (i, 2, slice(5)))
+    for index in few:
+        memory.copied = 0
+        assert far[index].tobytes() == near[index].tobytes(), index
+        assert memory.copied <= 4 * 33 * near.shape[2] * near.itemsize
+    for index in (slice(None), (..., 1), (2, np.arange(33) < 5), (slice(None), j)):
+        assert far[index].tobytes() == near[index].tobytes(), index
+    flat = far.reshape(-1, near.shape[2])
+    assert flat[np.array([5, 6, 7, 2000])].tobytes() == near.reshape(flat.shape)[[5, 6, 7, 2000]].tobytes()

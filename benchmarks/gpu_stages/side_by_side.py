@@ -69,7 +69,12 @@ def _random(torch: Any, shape: tuple[int, ...], dtype: str) -> Any:
 def copy(torch: Any, problem: Any) -> Callable[[], Any]:
     a = _random(torch, (problem.elements,), problem.dtype)
     b = torch.empty_like(a)
-    return lambda: b.copy_(a)
+
+    def launch() -> None:
+        for _ in range(problem.passes):
+            b.copy_(a)
+
+    return launch
 
 
 def product(torch: Any, problem: Any) -> Callable[[], Any]:

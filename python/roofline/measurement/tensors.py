@@ -162,16 +162,16 @@ class _Remote:
         parts = index if isinstance(index, tuple) else (index,)
         whole = [np.asarray(part) for part in itertools.takewhile(_is_whole, parts)]
         if whole and all(isinstance(part, slice) for part in parts[len(whole) :]):
-            flat = np.ravel_multi_index(np.broadcast_arrays(*whole), self.shape[: len(whole)], mode="wrap")  # type: ignore[call-overload]
+            flat = np.ravel_multi_index(np.broadcast_arrays(*whole), self.shape[: len(whole)], mode="wrap")
             wanted, place = np.unique(flat, return_inverse=True)
             starts = np.flatnonzero(np.diff(wanted, prepend=-2) != 1)
             read = [self._rows(int(run[0]), len(run), len(whole)) for run in np.split(wanted, starts[1:])]
-            rows: Array = np.concatenate(read)[place.reshape(flat.shape)]
+            rows = np.concatenate(read)[place.reshape(flat.shape)]
             return rows[(slice(None),) * flat.ndim + parts[len(whole) :]]
         if isinstance(parts[0], slice) and parts[0].step in (None, 1):
             first, last, _ = parts[0].indices(self.shape[0])
             return self._rows(first, max(last - first, 0), 1)[(slice(None), *parts[1:])]
-        return np.asarray(self)[index]
+        return np.asarray(self)[index]  # type: ignore[no-any-return]
 
     def _rows(self, first: int, count: int, axes: int) -> Array:
         """Rows of the tensor with its first `axes` axes as one."""

@@ -123,9 +123,19 @@ class Bmm(Scaled, Operator):
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: indices along [batch * rows]; c is then [len(rows), columns]."""
-        a, b = self.scaled_operands(tensors["a"], tensors["b"], tensors)
-        c = self.scaled_results(matmul(a, b), tensors)
-        return {"c": c if rows is None else c.reshape(-1, self.columns)[rows]}
+        if rows is None:
+            a, b = self.scaled_operands(tensors["a"], tensors["b"], tensors)
+            return {"c": self.scaled_results(matmul(a, b), tensors)}
+        of_products, of_rows = np.divmod(rows, self.rows)
+        c = np.empty((len(rows), self.columns))
+        for product in np.unique(of_products):
+            here = of_products == product
+            part = dict(tensors)
+            if self.scales not in ("none", "tensor"):
+                part |= {"a_scale": tensors["a_scale"][product, of_rows[here]], "b_scale": tensors["b_scale"][product]}
+            a, b = self.scaled_operands(tensors["a"][product, of_rows[here]], tensors["b"][product], part)
+            c[here] = self.scaled_results(matmul(a, b), part)
+        return {"c": c}
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:

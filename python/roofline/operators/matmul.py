@@ -25,17 +25,25 @@ ALONG_INNER = ("int8", "fp8_e4m3", "nvfp4")  # dtypes whose kernels read both op
 _MOST_INNER_INT8 = 2**17 - 1  # one more product of -128 by -128, and the sum leaves an int32
 
 
+# How far gelu_tanh(x) may be off after cuBLASLt's product of 16 bits and fewer: by |x| / 2 times the error of `tanh.approx.f32`,
+# 2**-11 of a number below 1 (PTX ISA), up to |x| = 3, above which tanh is 1.
+TANH_APPROXIMATED = 1.5 * 2.0**-11
+
+
 def lost(dtype: str, inner: int) -> float:
     """What a tensor unit may lose of a sum of `inner` terms of variance 1 beside the roundings of its accumulator.
 
-    tf32: operands lose their last 13 bits, 2**-9 of a product at most, and the errors add up like the terms. fp8: Hopper's units
-    keep about 14 bits of a sum while 32 products at a time come to it (DeepSeek-V3 Technical Report, section 3.3.2), cutting off
-    the rest; the largest of many such errors is a few times 2**-13 of the sum.
+    tf32: operands lose their last 13 bits, 2**-9 of a product at most, and the errors add up like the terms. Others cut a sum off
+    each time that products come to it, always towards 0. fp8: Hopper's units keep about 14 bits of a sum while 32 products at a
+    time come to it (DeepSeek-V3 Technical Report, section 3.3.2); the largest of many such errors is several times 2**-13 of the
+    sum. 16 bits: 24 bits of a sum, 16 products at a time.
     """
     if dtype == "tf32":
         return 2.0**-6 * math.sqrt(inner)
     if dtype in ("fp8_e4m3", "nvfp4"):
-        return 2.0**-11 * math.sqrt(inner) * ceil_div(inner, 32)  # type: ignore[no-any-return]
+        return 2.0**-10 * math.sqrt(inner) * ceil_div(inner, 32)  # type: ignore[no-any-return]
+    if dtype in ("fp16", "bf16"):
+        return 2.0**-22 * math.sqrt(inner) * ceil_div(inner, 16)  # type: ignore[no-any-return]
     return 0.0
 
 
@@ -169,7 +177,8 @@ class Matmul(Scaled, Operator):
         if self.dtype == "tf32":
             return self.largest_scale() * lost("tf32", self.inner), 4 * dtypes.dtype("tf32").eps
         largest = self.largest_scale() * spread(self.dtype)
-        return largest * ((2 * self.inner + 16) * eps + lost(self.dtype, self.inner)), 4 * eps
+        activated = TANH_APPROXIMATED if self.activation == "gelu_tanh" and dtypes.dtype(self.dtype).bits <= 16 else 0.0
+        return largest * ((2 * self.inner + 16) * eps + lost(self.dtype, self.inner)) + activated, 4 * eps
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: rows of a and c."""
