@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import io
+import json
 import sys
 from pathlib import Path
 
@@ -21,6 +23,11 @@ MODELS = ROOT / "docs" / "models.md"
 GALLERY = ROOT / "docs" / "gallery.md"
 TABLE = ROOT / "docs" / "operators.md"
 RECORDED = ROOT / "benchmarks" / "results"  # by benchmarks/record
+# Of README.md's table of a GPU.
+FIRST_ROWS = (
+    "copy", "attention 128 full", "attention 128 causal", "attention 64 full", "attention 64 causal", "decode 32 × 8192",
+    "matmul bf16 8192", "matmul fp8 8192 library", "rms_norm", "softmax", "silu_mul", "adam", "top-k softmax",
+)  # fmt: skip
 BACKENDS = {"cpu": "CPU", "cuda": "CUDA"}  # as declared, as shown
 
 # The same picture of a measurement: a decode step of a small model, kernel by kernel.
@@ -38,7 +45,7 @@ from roofline.report.tables import fit_for_a_page, operator_table, ordered_ceili
 from roofline.results import Results  # noqa: E402
 from roofline.transformer import PRESETS, active_parameters, kv_bytes, total_parameters  # noqa: E402
 from roofline.transformer.presets import SOURCES  # noqa: E402
-from roofline.units import KILO, fmt_si  # noqa: E402
+from roofline.units import KILO, fmt_percent, fmt_si  # noqa: E402
 
 
 def operators_table() -> str:
@@ -82,20 +89,37 @@ def first_figures() -> str:
     )
 
 
-def machines_table() -> str:
+def machines_table(gpus: bool = False) -> str:
     """Every ceiling of all threads, by machine."""
-    found = recorded()
+    found = [machine for machine, _ in recorded().values() if ("sms" in machine.facts) == gpus]
     if not found:
         return "None is recorded yet."
     names: dict[str, None] = {}
     by_machine = []
-    for machine, _ in found.values():
+    for machine in found:
         most = max((c.threads for c in machine.ceilings), default=0)
         own = {c.name: c.stated for c in ordered_ceilings(machine) if c.threads == most or c.kind == "latency"}
         names |= dict.fromkeys(own)
         by_machine.append(own)
-    headers = ["ceiling", *(machine_title(machine) for machine, _ in found.values())]
+    headers = ["ceiling", *map(machine_title, found)]
     return github_table(headers, [[name, *(own.get(name, "–") for own in by_machine)] for name in names], str)
+
+
+def beside_pytorch(few: bool = False) -> str:
+    """What `benchmarks/gpu_check` measured on GPUs in turns with PyTorch. few: FIRST_ROWS."""
+    found = []
+    for path in sorted(RECORDED.glob("*/rivals.json")):
+        seen = json.loads(path.read_text())
+        rows = []
+        for row in seen["rows"]:
+            if row["status"] not in ("ok", "roof_moved") or (few and row["name"] not in FIRST_ROWS):
+                continue
+            rivals = [f"{r['ratio']:.2f}× {name}" for name, r in row["rivals"].items() if "ratio" in r]
+            share = fmt_percent(row["share_of_bracket"])
+            rows.append([row["name"], f"`{row['variant']}`", fmt_si(row["time_s"], "s"), row["bound"], share, ", ".join(rivals) or "–"])
+        headers = ("problem", "variant", "time", "bound", "of the roof", "time of PyTorch")
+        found.append(f"{seen['about']['gpu']}, PyTorch {seen['about']['torch']}:\n\n{github_table(headers, rows)}")
+    return "\n\n".join(found) or "None is recorded yet."
 
 
 def models_table() -> str:
@@ -137,9 +161,9 @@ def advice() -> str:
 
 
 PAGES = {
-    README: {"advice": advice, "figures": first_figures},
+    README: {"advice": advice, "figures": first_figures, "gpu": functools.partial(beside_pytorch, few=True)},
     TABLE: {"operators": operators_table},
-    MACHINES: {"machines": machines_table},
+    MACHINES: {"machines": machines_table, "gpus": functools.partial(machines_table, gpus=True), "pytorch": beside_pytorch},
     MODELS: {"models": models_table},
     GALLERY: {"pictures": pictures},
 }

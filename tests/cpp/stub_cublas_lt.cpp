@@ -196,6 +196,8 @@ API Status cublasLtMatmulPreferenceDestroy(Preference preference) {
 }
 API Status cublasLtMatmulPreferenceSetAttribute(Preference, PreferenceAttribute attribute, const void* value, std::size_t size) {
   if (attribute == pref_max_workspace_bytes && size == 8) return stub.workspace_limit = as<std::uint64_t>(value), success;
+  if (attribute == pref_reduction_schemes && size == 4)
+    return as<std::uint32_t>(value) == reduction_in_compute_type ? success : invalid_value;
   if (attribute >= pref_min_alignment_a_bytes && attribute <= pref_min_alignment_d_bytes && size == 4)
     return stub.alignment[attribute - pref_min_alignment_a_bytes] = as<std::uint32_t>(value), success;
   return invalid_value;

@@ -48,6 +48,8 @@ static_assert(lt::pointers_to_host == int{CUBLASLT_POINTER_MODE_HOST} &&
 static_assert(lt::layout_batch_count == int{CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT} &&
               lt::layout_batch_stride == int{CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET});
 static_assert(lt::pref_max_workspace_bytes == int{CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES} &&
+              lt::pref_reduction_schemes == int{CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK} &&
+              lt::reduction_in_compute_type == int{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE} &&
               lt::pref_min_alignment_a_bytes == int{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES} &&
               lt::pref_min_alignment_b_bytes == int{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES} &&
               lt::pref_min_alignment_c_bytes == int{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES} &&

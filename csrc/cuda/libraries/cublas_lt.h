@@ -52,11 +52,14 @@ enum ScaleMode : int {
 enum LayoutAttribute : int { layout_batch_count = 5, layout_batch_stride = 6 };
 enum PreferenceAttribute : int {
   pref_max_workspace_bytes = 1,
+  pref_reduction_schemes = 3,
   pref_min_alignment_a_bytes = 5,
   pref_min_alignment_b_bytes = 6,
   pref_min_alignment_c_bytes = 7,
   pref_min_alignment_d_bytes = 8,
 };
+// How partial sums of a split product are added up; 0, no split, is always allowed.
+inline constexpr std::uint32_t reduction_in_compute_type = 2;
 enum AlgoAttribute : int { algo_id = 0, algo_tile_id = 1, algo_splitk = 2, algo_stages_id = 6 };
 
 struct Algo {

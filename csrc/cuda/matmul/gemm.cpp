@@ -332,6 +332,9 @@ Gemm plan_gemm(const GemmProblem& problem, Device& device) {
   const std::size_t most = static_cast<std::size_t>(
       problem.scratch ? problem.scratch_bytes : std::min(kScratchBytes, std::max<std::int64_t>(device.available_bytes(), 0)));
   ROOFLINE_LT(library, preference_set(preference.get(), lt::pref_max_workspace_bytes, &most, sizeof most));
+  // Not in c's: in 16 bits each part of a sum would be rounded before the parts are added up.
+  ROOFLINE_LT(library, preference_set(preference.get(), lt::pref_reduction_schemes, &lt::reduction_in_compute_type,
+                                      sizeof lt::reduction_in_compute_type));
   const std::pair<lt::PreferenceAttribute, const void*> aligned[] = {{lt::pref_min_alignment_a_bytes, problem.b},
                                                                      {lt::pref_min_alignment_b_bytes, problem.a},
                                                                      {lt::pref_min_alignment_c_bytes, problem.c},

@@ -170,6 +170,7 @@ def report(
 
 
 FILL_BYTES_PER_S, CHECK_FLOPS_PER_S, CHECK_BYTES_PER_S = 1e9, 2e9, 4e8  # random data, and NumPy's float64, by one core of today
+GPU_FILLS_BYTES_PER_S = 1e11
 BUSY = 2.0  # times the estimated cost: nothing is then measured again
 PREDICTED_SHARE = 0.5  # of the time of a launch that is expected of slow variants
 SAMPLED_SHARE = 0.5  # of a point's time: the rest fills, checks, warms up and brackets
@@ -190,7 +191,7 @@ def cost_s(point: Point, machine: Machine, rules: Policy) -> float:
         launch_s = predict_problem(machine, point.problem, variant=point.variant).time_s / PREDICTED_SHARE
     except Error:  # roofs were left out for lack of time
         launch_s = 0.0
-    prepared = size / FILL_BYTES_PER_S
+    prepared = size / (GPU_FILLS_BYTES_PER_S if "sms" in machine.facts else FILL_BYTES_PER_S)
     checked = min(size, WHOLE_CHECK_BYTES) / CHECK_BYTES_PER_S + min(flops, WHOLE_CHECK_FLOPS) / CHECK_FLOPS_PER_S
     samples = max(rules.min_s, rules.min_samples * launch_s)
     brackets = 6 * rules.bracket_s  # three roofs, before and after

@@ -18,6 +18,9 @@ from ..units import KIB, MIB
 
 MOST_PREDICTED_S = 0.1  # of a launch; the model's time is a lower bound that slow variants miss by a factor of three and more
 LAUNCH_SHARE = 6e-4  # of a report's time limit: 33 ms of 55 s
+LEAST_ON_GPUS_S = 2e-4  # of a launch whose operands come from memory: shorter ones show how a GPU starts and ends
+GROWN_FIRST = ("batch", "tokens", "rows", "elements", "seq_q")
+MOST_GROWN_BYTES = 2048 * MIB
 HALVED_FIRST = ("seq_q", "rows", "elements", "batch", "tokens", "vocabulary", "d_ff", "seq_kv")
 MAIN_DTYPES = ("fp32", "bf16")
 # Measured as ceilings, and no points of their own; a matrix product is both.
@@ -81,34 +84,61 @@ def _updating(problem: Operator, facts: Mapping[str, Any]) -> Operator:
     return problem
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usual:
+    """Sizes of a report's prefill, decode, FFN and products."""
+
+    prefill_batch: int = 1
+    seq: int = 2048
+    decode_batch: int = 1
+    tokens: int = 256
+    model: tuple[int, int] = (1024, 4096)  # d_model, d_ff
+    square: int = 1024
+    one_row: int = 4096
+
+
+ON_CPUS = Usual()
+ON_GPUS = Usual(prefill_batch=8, seq=4096, decode_batch=8, tokens=4096, model=(4096, 8192), square=4096, one_row=16384)
+
+
+def _usual(facts: Mapping[str, Any]) -> Usual:
+    return ON_GPUS if "sms" in facts else ON_CPUS
+
+
 def _decode(facts: Mapping[str, Any], dtype: str) -> Attention:
     """Keys and values that come from memory."""
+    batch = _usual(facts).decode_batch
     bytes_per_key = 2 * 8 * 128 * (4 if dtype == "fp32" else 2)
-    return Attention(seq_q=1, seq_kv=max(_far(facts) // bytes_per_key, 1024), head_dim=128, dtype=dtype)
+    return Attention(batch=batch, seq_q=1, seq_kv=max(_far(facts) // bytes_per_key, 1024), head_dim=128, dtype=dtype)
 
 
 def _headline(facts: Mapping[str, Any], dtype: str) -> Iterator[tuple[Operator, bool]]:
     """What a reader looks for first: prefill, decode, FFN and products of one row and of many; whether by every variant."""
+    usual = _usual(facts)
     for causal in (True, False):
-        for seq, head_dim in ((2048, 64), (2048, 128)):
-            prefill = Attention(seq_q=seq, seq_kv=seq, head_dim=head_dim, causal=causal, dtype=dtype)
-            yield prefill, causal and dtype == MAIN_DTYPES[0]
+        for head_dim in (64, 128):
+            sizes = {"batch": usual.prefill_batch, "seq_q": usual.seq, "seq_kv": usual.seq, "head_dim": head_dim}
+            yield Attention(**sizes, causal=causal, dtype=dtype), causal and dtype == MAIN_DTYPES[0]
     yield _decode(facts, dtype), False
-    for tokens in (256, 1):
-        yield Ffn(batch=1, seq_q=tokens, activation="gelu", dtype=dtype), False
-    for rows, edge in ((1024, 1024), (1, 4096)):
+    d_model, d_ff = usual.model
+    for tokens in (usual.tokens, 1):
+        yield Ffn(batch=1, seq_q=tokens, d_model=d_model, d_ff=d_ff, activation="gelu", dtype=dtype), False
+    for rows, edge in ((usual.square, usual.square), (1, usual.one_row)):
         yield Matmul(rows=rows, columns=edge, inner=edge, dtype=dtype), False
 
 
-def _matmul() -> Iterable[tuple[Operator, str]]:
+def _matmul(facts: Mapping[str, Any]) -> Iterable[tuple[Operator, str]]:
+    edge = _usual(facts).square
     for dtype in ("fp64", "int8"):
-        yield Matmul(rows=1024, columns=1024, inner=1024, dtype=dtype), "cold"
+        yield Matmul(rows=edge, columns=edge, inner=edge, dtype=dtype), "cold"
 
 
-def _ffn() -> Iterable[tuple[Operator, str]]:
+def _ffn(facts: Mapping[str, Any]) -> Iterable[tuple[Operator, str]]:
+    usual = _usual(facts)
+    d_model, d_ff = usual.model
     for activation in ("relu", "swiglu"):
-        yield Ffn(batch=4, seq_q=64, activation=activation), "cold"
-        yield Ffn(batch=1, seq_q=1, activation=activation), "cold"
+        yield Ffn(batch=4, seq_q=usual.tokens // 4, d_model=d_model, d_ff=d_ff, activation=activation), "cold"
+        yield Ffn(batch=1, seq_q=1, d_model=d_model, d_ff=d_ff, activation=activation), "cold"
 
 
 def _rows(operator: Any, facts: Mapping[str, Any]) -> Iterable[tuple[Operator, str]]:
@@ -173,6 +203,20 @@ def _more(facts: Mapping[str, Any]) -> dict[str, list[tuple[Operator, str]]]:
     return found
 
 
+def grown(problem: Operator, machine: Machine) -> Operator:
+    """Of a GPU the problem with its first dimension doubled until a launch takes long enough."""
+    name = next((name for name in GROWN_FIRST if name in problem.field_names()), None)
+    try:
+        while name and predict_problem(machine, problem).time_s < LEAST_ON_GPUS_S:
+            larger = problem.replace(**{name: 2 * getattr(problem, name)})
+            if larger.footprint_bytes() > MOST_GROWN_BYTES:
+                break
+            problem = larger
+    except Error:  # roofs were left out for lack of time
+        pass
+    return problem
+
+
 def limited(problem: Operator, variant: str, machine: Machine, most_s: float = MOST_PREDICTED_S) -> Operator:
     """The problem, with its first large dimension (of a prefill both) halved until its expected time is short enough."""
     made = problem
@@ -231,15 +275,16 @@ def default_points(
         "bias_relu": list(_rows(BiasRelu, facts)),
         "relu": list(_elements(facts)),
         "attention": [(Attention(seq_q=256, seq_kv=256), "warm")],
-        "matmul": list(_matmul()),
-        "ffn": list(_ffn()),
+        "matmul": list(_matmul(facts)),
+        "ffn": list(_ffn(facts)),
         "attention_backward": [(AttentionBackward.make(heads=4, seq_len=512), "cold")],  # its reference takes seconds for more
     }
     for name, operator in OPERATORS.items():
         if name in CEILINGS or not any(declared.dtypes.get(backend) for declared in operator.variants.values()):
             problems.pop(name, None)
         else:
-            problems.setdefault(name, [(_updating(_held(operator(), facts), facts), "cold")])
+            usual = _updating(_held(operator(), facts), facts)
+            problems.setdefault(name, [(grown(usual, machine) if "sms" in facts else usual, "cold")])
     for name, more in _more(facts).items() if thorough else ():
         problems[name] += more
     shown = {point.problem.name for point in found}
