@@ -115,8 +115,8 @@ def beside_pytorch(few: bool = False) -> str:
             if row["status"] not in ("ok", "roof_moved") or (few and row["name"] not in FIRST_ROWS):
                 continue
             rivals = [f"{r['ratio']:.2f}× {name}" for name, r in row["rivals"].items() if "ratio" in r]
-            share = fmt_percent(row["share_of_bracket"])
-            rows.append([row["name"], f"`{row['variant']}`", fmt_si(row["time_s"], "s"), row["bound"], share, ", ".join(rivals) or "–"])
+            own = [fmt_si(row["time_s"], "s"), row["bound"], fmt_percent(row["share_of_bracket"])]
+            rows.append([row["name"], f"`{row['variant']}`", *own, ", ".join(rivals) or "–"])
         headers = ("problem", "variant", "time", "bound", "of the roof", "time of PyTorch")
         found.append(f"{seen['about']['gpu']}, PyTorch {seen['about']['torch']}:\n\n{github_table(headers, rows)}")
     return "\n\n".join(found) or "None is recorded yet."

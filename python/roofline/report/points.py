@@ -117,8 +117,10 @@ def _headline(facts: Mapping[str, Any], dtype: str) -> Iterator[tuple[Operator, 
     usual = _usual(facts)
     for causal in (True, False):
         for head_dim in (64, 128):
-            sizes = {"batch": usual.prefill_batch, "seq_q": usual.seq, "seq_kv": usual.seq, "head_dim": head_dim}
-            yield Attention(**sizes, causal=causal, dtype=dtype), causal and dtype == MAIN_DTYPES[0]
+            prefill = Attention(
+                batch=usual.prefill_batch, seq_q=usual.seq, seq_kv=usual.seq, head_dim=head_dim, causal=causal, dtype=dtype
+            )
+            yield prefill, causal and dtype == MAIN_DTYPES[0]
     yield _decode(facts, dtype), False
     d_model, d_ff = usual.model
     for tokens in (usual.tokens, 1):
