@@ -17,6 +17,7 @@
 #include "cuda/attention/split.cuh"
 #include "cuda/attention/tiled.cuh"
 #include "cuda/simt/tiles.h"
+#include "emulated_attention.h"
 
 namespace {
 
@@ -239,62 +240,12 @@ TEST(Buffers, HoldEveryKernelOnTheSmallest) {
 
 // -- numbers ------------------------------------------------------------------------------------------------------------------
 
-// In fp32, or in 16 bits.
-template <class T>
-struct Tensor {
-  using Word = std::conditional_t<std::is_same_v<T, float>, float, std::uint16_t>;
-  std::vector<Word> bits;
-  std::vector<double> values;
-  Tensor(std::int64_t elements, std::uint64_t seed) : bits(elements), values(elements) {
-    for (std::int64_t i = 0; i < elements; ++i) {
-      bits[i] = word(static_cast<float>(random_uniform(seed, i)));
-      values[i] = value(bits[i]);
-    }
-  }
-  static Word word(float x) {
-    if constexpr (std::is_same_v<T, float>) return x;
-    else return static_cast<Word>(rounded(T{}, x));
-  }
-  static double value(Word word) {
-    if constexpr (std::is_same_v<T, float>) return word;
-    else return number(T{}, word);
-  }
-};
-
-// The operator's own.
-template <class T>
-constexpr double kTolerance = std::is_same_v<T, float> ? 1e-5 : std::is_same_v<T, Bf16> ? 1.5e-2 : 2e-3;
-
-// softmax(q kᵀ / sqrt(dim)) v of one query over keys [first, last), in float64.
-std::vector<double> attend(const double* q, const double* k, const double* v, std::int64_t first, std::int64_t last, int dim) {
-  std::vector<double> scores, out(dim, 0.0);
-  double max = -INFINITY, sum = 0;
-  for (std::int64_t j = first; j < last; ++j) {
-    double score = 0;
-    for (int d = 0; d < dim; ++d) score += q[d] * k[j * dim + d];
-    scores.push_back(score / std::sqrt(static_cast<double>(dim)));
-    max = std::max(max, scores.back());
-  }
-  for (double& score : scores) sum += score = std::exp(score - max);
-  for (std::int64_t j = first; j < last; ++j)
-    for (int d = 0; d < dim; ++d) out[d] += scores[j - first] / sum * v[j * dim + d];
-  return out;
-}
-
-struct AttentionShape {
-  int batch, heads, kv_heads, seq_q, seq_kv, head_dim;
-  bool causal;
-};
-
 template <class T, class Shape>
 void expect_tiled(const AttentionShape& s, Emulation mode, int slots = 0) {
-  const Tensor<T> q(std::int64_t{s.batch} * s.heads * s.seq_q * s.head_dim, 1);
-  const Tensor<T> k(std::int64_t{s.batch} * s.kv_heads * s.seq_kv * s.head_dim, 2);
-  const Tensor<T> v(std::int64_t{s.batch} * s.kv_heads * s.seq_kv * s.head_dim, 3);
-  std::vector<typename Tensor<T>::Word> out(q.bits.size() + 8);
-  std::memset(out.data(), 0xFF, out.size() * sizeof out[0]);
+  const AttentionOperands<T> operands(s);
+  auto out = operands.poisoned();
   TiledWork work;
-  work.q = q.bits.data(), work.k = k.bits.data(), work.v = v.bits.data(), work.out = out.data();
+  work.q = operands.q.bits.data(), work.k = operands.k.bits.data(), work.v = operands.v.bits.data(), work.out = out.data();
   work.tiling = plan_queries(s.batch * s.heads, s.batch * s.kv_heads, s.seq_q, 1 << 20, Shape::kBlockQ, 5 << 20);
   work.seq_q = s.seq_q, work.seq_kv = s.seq_kv, work.head_dim = s.head_dim, work.slots = slots, work.causal = s.causal;
   work.scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(s.head_dim)));
@@ -303,17 +254,7 @@ void expect_tiled(const AttentionShape& s, Emulation mode, int slots = 0) {
   else
     emulate(work.tiling.blocks(), Shape::kThreads, Shape::kQueryBytes + slots * Shape::kSlotBytes, mode,
             [&] { tiled_attention<T, Shape>(work); });
-  const double relative = std::is_same_v<T, float> ? 1e-4 : 0.01;
-  for (std::int64_t row = 0; row < std::int64_t{s.batch} * s.heads * s.seq_q; ++row) {
-    const std::int64_t head = row / s.seq_q, kv_head = head / (s.heads / s.kv_heads), query = row % s.seq_q;
-    const std::int64_t at = kv_head * s.seq_kv * s.head_dim;
-    const auto want = attend(&q.values[row * s.head_dim], &k.values[at], &v.values[at], 0,
-                             s.causal ? query + s.seq_kv - s.seq_q + 1 : s.seq_kv, s.head_dim);
-    for (int d = 0; d < s.head_dim; ++d)
-      ASSERT_NEAR(Tensor<T>::value(out[row * s.head_dim + d]), want[d], kTolerance<T> + relative * std::fabs(want[d]))
-          << "row " << row << " of " << s.seq_q << ", " << d;
-  }
-  for (std::size_t i = q.bits.size(); i < out.size(); ++i) ASSERT_EQ(std::memcmp(&out[i], "\xFF\xFF\xFF\xFF", sizeof out[i]), 0);
+  operands.expect(out);
 }
 
 TEST(TiledFp32, EmulatedBlocksAgreeWithFloat64) {
@@ -389,7 +330,7 @@ void expect_split(const DecodeShape& s, Emulation mode, int slots, int resident)
     return (std::int64_t{page} * s.kv_heads + unit % s.kv_heads) * s.page_size + key % s.page_size;
   };
   const std::int64_t cached = s.page_size ? std::int64_t{all_pages} * s.kv_heads * s.page_size : std::int64_t{units} * s.keys;
-  const Tensor<T> q(std::int64_t{units} * rows * s.head_dim, 1);
+  const Operand<T> q(std::int64_t{units} * rows * s.head_dim, 1);
   struct Cached {
     std::vector<std::uint8_t> bytes;
     std::vector<double> values;
@@ -519,8 +460,8 @@ struct MlaCase {
 template <class T, class Shape>
 void expect_mla(const MlaCase& s, Emulation mode, int slots, int resident) {
   const int rows = s.heads * s.seq_q, width = s.rank + s.rope_dim;
-  const Tensor<T> latent(std::int64_t{s.batch} * rows * s.rank, 1), rotated(std::int64_t{s.batch} * rows * s.rope_dim, 2);
-  const Tensor<T> c(std::int64_t{s.batch} * s.keys * s.rank, 3), rope(std::int64_t{s.batch} * s.keys * s.rope_dim, 4);
+  const Operand<T> latent(std::int64_t{s.batch} * rows * s.rank, 1), rotated(std::int64_t{s.batch} * rows * s.rope_dim, 2);
+  const Operand<T> c(std::int64_t{s.batch} * s.keys * s.rank, 3), rope(std::int64_t{s.batch} * s.keys * s.rope_dim, 4);
   std::vector<std::uint16_t> out(latent.bits.size() + 8, 0xFFFF);
   MlaWork work;
   work.q_latent = latent.bits.data(), work.q_rope = rotated.bits.data(), work.c = c.bits.data(), work.k_rope = rope.bits.data();

@@ -61,12 +61,8 @@ ROOFLINE_DEVICE void fp32_attention(const TiledWork& work) {
   const float* q = static_cast<const float*>(work.q) + at.unit * unit_rows * dims;
   const float* k = static_cast<const float*>(work.k) + at.unit / work.tiling.units_per_kv * kv_elements;
   const float* v = static_cast<const float*>(work.v) + at.unit / work.tiling.units_per_kv * kv_elements;
-  const auto visible = [&](int i) {
-    return work.causal ? (i < unit_rows ? i : unit_rows - 1) % work.seq_q + work.seq_kv - work.seq_q + 1 : work.seq_kv;
-  };
-  const int last = (first + kBlockQ < unit_rows ? first + kBlockQ : unit_rows) - 1;
-  const bool wraps = last / work.seq_q != first / work.seq_q;  // a head's last query is among the rows, and the next one's first
-  const int keys = wraps ? work.seq_kv : visible(last), whole_keys = wraps ? visible(0) : visible(first);
+  const SeenKeys seen = {unit_rows, work.seq_q, work.seq_kv, work.causal};
+  const int keys = seen.most(first, kBlockQ), whole_keys = seen.fewest(first, kBlockQ);
 
   // Items follow each other through the buffers: the steps of q kᵀ, then those of p v, for every tile of keys.
   const int score_steps = (dims + 15) / 16;
@@ -123,7 +119,7 @@ ROOFLINE_DEVICE void fp32_attention(const TiledWork& work) {
     if (key + kBlockKv > whole_keys) {
 #pragma unroll
       for (int r = 0; r < 8; ++r) {
-        const int left = visible(first + fp32_place(r, row)) - key;
+        const int left = seen.of(first + fp32_place(r, row)) - key;
 #pragma unroll
         for (int c = 0; c < 4; ++c)
           if (fp32_place(c, column) >= left) scores[r][c] = -INFINITY;

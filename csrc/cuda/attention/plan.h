@@ -10,6 +10,9 @@
 
 namespace roofline::cuda {
 
+// Powers of two by which a score may pass what was its row's maximum when the row's sums were last made smaller.
+constexpr float kSlack = 8.f;
+
 // -- tiled: blocks of queries -----------------------------------------------------------------------------------------------
 
 // Rows of queries that share K and V make up a unit: those of one head, or with few queries those of all heads of a KV head, which
@@ -21,7 +24,7 @@ struct QueryTiling {
   std::int64_t heads_per_unit = 0;  // of queries
   std::int64_t units_per_kv = 0;    // that read the same K and V
   std::int64_t section = 0;         // units whose blocks are handed out together, so that their K and V stay in L2
-  std::int64_t blocks() const { return units * unit_blocks; }
+  ROOFLINE_HOST_DEVICE constexpr std::int64_t blocks() const { return units * unit_blocks; }
 };
 
 // kv_heads, heads: of the whole batch. kv_bytes: K and V of one KV head.
@@ -57,6 +60,28 @@ ROOFLINE_HOST_DEVICE constexpr QueryBlock query_block(const QueryTiling& tiling,
   return {first + within % units, (tiling.unit_blocks - 1 - within / units) * block_q};
 }
 
+// Keys that rows of a unit see. Rows past its end count as its last, so that every row sees a key.
+struct SeenKeys {
+  int unit_rows = 0;
+  int seq_q = 0;
+  int seq_kv = 0;
+  bool causal = false;
+  ROOFLINE_HOST_DEVICE constexpr int of(int row) const {
+    return causal ? (row < unit_rows ? row : unit_rows - 1) % seq_q + seq_kv - seq_q + 1 : seq_kv;
+  }
+  // The most and the fewest that `count` rows from `first` see: where a head ends among them, its last query and the next head's
+  // first are both there.
+  ROOFLINE_HOST_DEVICE constexpr int last(int first, int count) const {
+    return (count < unit_rows - first ? first + count : unit_rows) - 1;
+  }
+  ROOFLINE_HOST_DEVICE constexpr int most(int first, int count) const {
+    return last(first, count) / seq_q != first / seq_q ? seq_kv : of(last(first, count));
+  }
+  ROOFLINE_HOST_DEVICE constexpr int fewest(int first, int count) const {
+    return last(first, count) / seq_q != first / seq_q ? of(0) : of(first);
+  }
+};
+
 // Buffers for tiles of K and V: as many as fit, at most `most`, with as many blocks on an SM as its registers allow, or else fewer.
 // At least 2; blocks is 0 where not even one block fits. Every block costs 1 KB of shared memory beyond its own.
 struct Buffers {
@@ -85,6 +110,19 @@ inline std::string tiled_refuses(std::int64_t head_dim, int element_bytes) {
     return "tiled in 16 bits takes multiples of 8 as head_dim (rows of whole 16 bytes), got " + std::to_string(head_dim) +
            "; pad the heads, or use naive";
   return "";
+}
+
+// The same for warp_specialized.
+inline std::string warp_specialized_refuses(std::int64_t head_dim) {
+  if (head_dim <= 128 && head_dim % 8 == 0) return "";
+  return "warp_specialized takes multiples of 8 up to 128 as head_dim, got " + std::to_string(head_dim) + "; use tiled";
+}
+
+// And for either: beyond 2^31 rows of a head's group or keys, or blocks, indices inside a block no longer fit.
+inline std::string size_refuses(const char* variant, std::int64_t seq_kv, const QueryTiling& tiling) {
+  const std::int64_t most = INT32_MAX - 256;
+  if (seq_kv <= most && tiling.unit_rows <= most && tiling.blocks() <= most) return "";
+  return std::string(variant) + " takes up to 2^31 keys, queries of one head, and blocks of queries; use smaller dimensions";
 }
 
 // -- split_kv: ranges of keys -----------------------------------------------------------------------------------------------

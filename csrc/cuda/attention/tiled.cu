@@ -28,20 +28,14 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) tiled_fp32_kernel(const Ti
   fp32_attention<Shape>(work);
 }
 
-// Beyond 2^31 rows of a head's group or keys, or blocks, indices inside a block no longer fit.
-void require_small(const Attention& problem, const QueryTiling& tiling) {
-  const std::int64_t most = INT32_MAX - 256;
-  if (problem.seq_kv > most || tiling.unit_rows > most || tiling.blocks() > most)
-    throw Unsupported("attention: tiled takes up to 2^31 keys, queries of one head, and blocks of queries; use smaller dimensions");
-}
-
 TiledWork tiled_work(const Attention& problem, const Device& device, std::int64_t element_bytes, int block_q) {
   TiledWork work;
   work.q = problem.q, work.k = problem.k, work.v = problem.v, work.out = problem.out;
   const std::int64_t kv_bytes = 2 * problem.seq_kv * problem.head_dim * element_bytes;
   work.tiling = plan_queries(problem.batch * problem.heads, problem.batch * problem.kv_heads, problem.seq_q, kv_bytes, block_q,
                              device.properties().l2_bytes);
-  require_small(problem, work.tiling);
+  if (const std::string reason = size_refuses("tiled", problem.seq_kv, work.tiling); !reason.empty())
+    throw Unsupported("attention: " + reason);
   work.seq_q = static_cast<int>(problem.seq_q), work.seq_kv = static_cast<int>(problem.seq_kv);
   work.head_dim = static_cast<int>(problem.head_dim), work.causal = problem.causal;
   work.scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(problem.head_dim)));

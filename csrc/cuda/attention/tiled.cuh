@@ -67,26 +67,13 @@ ROOFLINE_DEVICE void tiled_attention(const TiledWork& work) {
   const char* k = static_cast<const char*>(work.k) + unit / static_cast<int>(work.tiling.units_per_kv) * kv_bytes;
   const char* v = static_cast<const char*>(work.v) + unit / static_cast<int>(work.tiling.units_per_kv) * kv_bytes;
 
-  // Keys that a row sees. Rows past the unit's end count as its last, so that their sums are never 0.
   const int unit_rows = static_cast<int>(work.tiling.unit_rows), first_row = row + warp_row;
-  const auto visible = [&](int at) {
-    return work.causal ? (at < unit_rows ? at : unit_rows - 1) % work.seq_q + work.seq_kv - work.seq_q + 1 : work.seq_kv;
-  };
-  // The most and the fewest keys that `count` rows from `first` see: where a head ends among them, its last query and the next
-  // head's first are both there.
-  const auto past = [&](int first, int count) { return count < unit_rows - first ? first + count : unit_rows; };
-  const auto most = [&](int first, int count) {
-    const int last = past(first, count) - 1;
-    return last / work.seq_q != first / work.seq_q ? work.seq_kv : visible(last);
-  };
-  const auto fewest = [&](int first, int count) {
-    return (past(first, count) - 1) / work.seq_q != first / work.seq_q ? visible(0) : visible(first);
-  };
+  const SeenKeys seen_keys = {unit_rows, work.seq_q, work.seq_kv, work.causal};
   const bool idle = first_row >= unit_rows;
-  const int warp_keys = idle ? 0 : most(first_row, 16 * kRowTiles);
-  const int whole_keys = idle ? 0 : fewest(first_row, 16 * kRowTiles);
+  const int warp_keys = idle ? 0 : seen_keys.most(first_row, 16 * kRowTiles);
+  const int whole_keys = idle ? 0 : seen_keys.fewest(first_row, 16 * kRowTiles);
 
-  const int items = (most(row, Shape::kBlockQ) + kBlockKv - 1) / kBlockKv * 2;  // K and V of each tile
+  const int items = (seen_keys.most(row, Shape::kBlockQ) + kBlockKv - 1) / kBlockKv * 2;  // K and V of each tile
   const auto fill = [&](int item, int slot) {
     if (item < items)
       copy_tile<kBlockKv, kRowChunks, kThreads>(Shape::kQueryBytes + slot * Shape::kSlotBytes, item % 2 ? v : k,
@@ -149,7 +136,7 @@ ROOFLINE_DEVICE void tiled_attention(const TiledWork& work) {
         for (int m = 0; m < kRowTiles; ++m)
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
-            const int left = visible(first_row + 16 * m + c_place(lane, 2 * half).row) - key;
+            const int left = seen_keys.of(first_row + 16 * m + c_place(lane, 2 * half).row) - key;
 #pragma unroll
             for (int n = 0; n < kKeyTiles; ++n)
 #pragma unroll
