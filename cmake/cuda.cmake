@@ -203,13 +203,14 @@ target_include_directories(roofline_cuda PRIVATE csrc)
 # Code for one architecture alone, where that is among those asked for: wgmma is no part of sm_90, and of nothing newer.
 set(roofline_sm90a "")
 if("${ROOFLINE_CUDA_ARCHS}" MATCHES "(^|;)(90a?|all|all-major|native)(-|;|$)")
-  set(roofline_sm90a csrc/cuda/sm90a/mma.cu)
+  file(GLOB roofline_sm90a CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} csrc/cuda/sm90a/*.cu)
   add_library(roofline_cuda_sm90a OBJECT ${roofline_sm90a})
   set_target_properties(roofline_cuda_sm90a PROPERTIES CUDA_ARCHITECTURES 90a-real)
   target_include_directories(roofline_cuda_sm90a PRIVATE csrc)
   target_compile_options(roofline_cuda_sm90a PRIVATE -lineinfo -Xcompiler=-Wall,-Wextra)
   target_sources(roofline_cuda PRIVATE $<TARGET_OBJECTS:roofline_cuda_sm90a>)
-  target_compile_definitions(roofline_cuda PRIVATE ROOFLINE_CUDA_SM90A)  # of mma.cu, which else says that it is missing
+else()
+  target_sources(roofline_cuda PRIVATE csrc/cuda/sm90a/absent.cpp)
 endif()
 target_include_directories(roofline_cuda SYSTEM PRIVATE
   ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES} ${ROOFLINE_CUBLAS_INCLUDE} ${ROOFLINE_NVML_INCLUDE})

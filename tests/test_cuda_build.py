@@ -104,7 +104,7 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "cmake").mkdir()
     for file in ("cuda.cmake", "cuda_locate.py"):
         shutil.copy(CMAKE / file, tmp_path / "cmake" / file)
-    for source in ("csrc/cuda/device.cpp", "csrc/cuda/rows/rows.cu", "csrc/cuda/sm90a/mma.cu"):
+    for source in ("csrc/cuda/device.cpp", "csrc/cuda/rows/rows.cu", "csrc/cuda/sm90a/mma.cu", "csrc/cuda/sm90a/absent.cpp"):
         (tmp_path / source).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / source).write_text("")
     return tmp_path

@@ -169,7 +169,9 @@ def test_missing_ceilings_are_named(without: tuple[str, ...], problem: Operator,
 def test_the_default_variant_suits_the_problem() -> None:
     decode = OPERATORS["attention"].make(seq_q=1, seq_kv=1000, dtype="bf16")
     assert decode.default_variant("cuda") == "split_kv"
-    assert decode.replace(seq_q=9).default_variant("cuda") == "tiled"
+    assert decode.replace(seq_q=9).default_variant("cuda") == "warp_specialized"
+    assert decode.replace(seq_q=9, head_dim=136).default_variant("cuda") == "tiled"
+    assert decode.replace(seq_q=9, head_dim=36).default_variant("cuda") == "tiled"
     assert decode.replace(dtype="fp32").default_variant("cuda") == "tiled"
     few = Attention(heads=8, kv_heads=2, seq_q=8, seq_kv=8192)
     assert few.default_variant("cpu") == "split_kv"
@@ -188,7 +190,7 @@ def test_every_operator_with_kernels_has_a_default_that_can_run() -> None:
 
 def test_the_default_variant_has_a_kernel() -> None:
     assert Attention().default_variant("cpu") == "tiled"
-    assert Attention(dtype="fp16").default_variant("cuda") == "tiled"
+    assert Attention(dtype="fp16").default_variant("cuda") == "warp_specialized"
     assert Attention(dtype="fp64").default_variant("cuda") == "tiled"  # none has: the last that suits it
 
 

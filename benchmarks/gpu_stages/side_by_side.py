@@ -171,7 +171,8 @@ def rows(copied: Operator, copied_by: str) -> Iterator[Row]:
         for causal in (False, True):
             problem = _made("attention", batch=2, heads=heads, seq_len=8192, head_dim=head_dim, causal=causal, dtype="bf16")
             name = f"attention {head_dim} {'causal' if causal else 'full'}"
-            yield Row(name, problem, "tiled", rivals={**flash, **cudnn}, ratio=LEVEL)
+            yield Row(name, problem, "warp_specialized", rivals={**flash, **cudnn}, ratio=LEVEL)
+            yield Row(f"{name} tiled", problem, "tiled", rivals=flash)
     decode = _made("attention", batch=32, heads=32, kv_heads=8, seq_q=1, seq_kv=8192, head_dim=128, dtype="bf16")
     yield Row("decode 32 × 8192", decode, "split_kv", roof=(0.88, 0.92), rivals=flash)
     wide = _made("attention", batch=1, heads=32, kv_heads=8, seq_q=1, seq_kv=131072, head_dim=128, dtype="bf16")
@@ -220,7 +221,7 @@ def rows(copied: Operator, copied_by: str) -> Iterator[Row]:
     long = _made("attention", batch=4, heads=16, seq_len=2048, head_dim=256, causal=True, dtype="bf16")
     yield Row("attention 256 causal", long, "tiled", rivals={**flash, **cudnn})
     grouped = _made("attention", batch=2, heads=32, kv_heads=8, seq_len=4096, head_dim=128, causal=True, dtype="bf16")
-    yield Row("attention 128 causal, 32 / 8 heads", grouped, "tiled", rivals={**flash, **cudnn})
+    yield Row("attention 128 causal, 32 / 8 heads", grouped, "warp_specialized", rivals={**flash, **cudnn})
 
 
 # -- measuring ----------------------------------------------------------------------------------------------------------------

@@ -99,6 +99,13 @@ inline float from_lane_xor(float x, int mask) {
     for (int lane = 0; lane < 32; ++lane) *out[lane] = in[lane ^ in[lane]->mask]->x;
   });
 }
+inline bool any_lane(bool is) {
+  return EmulatedBlock::current->together<bool, bool>("vote.any", is, [](const bool* const* in, bool* const* out) {
+    bool any = false;
+    for (int lane = 0; lane < 32; ++lane) any |= *in[lane];
+    for (int lane = 0; lane < 32; ++lane) *out[lane] = any;
+  });
+}
 
 struct Four {
   std::uint32_t r[4];

@@ -53,6 +53,7 @@ class EmulatedBlock {
 
   int thread() const { return running_; }
   std::int64_t block() const { return index_; }
+  bool late() const { return mode_.late_copies; }
 
   unsigned char* shared(std::int64_t offset, std::int64_t size) {
     expect(offset >= 0 && offset + size <= shared_bytes_, "inside shared memory");
@@ -199,7 +200,7 @@ class EmulatedBlock {
       }
       const State released = any(State::polling) ? State::polling : State::at_block;
       if (!any(released)) return;
-      expect(!any(State::done), "all threads at a barrier");
+      expect(released == State::polling || !any(State::done), "all threads at a barrier");
       polls = released == State::polling ? polls + 1 : 0;
       expect(polls < kMostPolls, "what is waited for");
       for (auto& each : threads_)

@@ -5,6 +5,7 @@
 #include "cuda/attention/naive.cuh"
 #include "cuda/kernels.h"
 #include "cuda/launch.cuh"
+#include "cuda/sm90a/bind.h"
 #include "ops/attention.h"
 
 namespace roofline::cuda {
@@ -62,8 +63,13 @@ std::vector<KernelEntry> attention_kernels() {
   std::vector<KernelEntry> all = {entry(K{"naive", DType::fp32, "", summary, naive<float>}),
                                   entry(K{"naive", DType::fp16, "", summary, naive<__half>}),
                                   entry(K{"naive", DType::bf16, "", summary, naive<__nv_bfloat16>})};
-  for (const auto& list : {attention_library_kernels(), attention_tiled_kernels(), attention_split_kernels()})
-    all.insert(all.end(), list.begin(), list.end());
+  for (const auto& list : {attention_library_kernels(), attention_tiled_kernels()}) all.insert(all.end(), list.begin(), list.end());
+  for (const DType dtype : {DType::fp16, DType::bf16})
+    all.push_back(entry(K{"warp_specialized", dtype, "sm_90a",
+                          "one warpgroup of a block copies by tensor maps, the others compute by wgmma, 64 queries each over all "
+                          "their keys; scores stay in registers, only out is written",
+                          bind_attention_warp_specialized}));
+  for (KernelEntry& kernel : attention_split_kernels()) all.push_back(std::move(kernel));
   return all;
 }
 

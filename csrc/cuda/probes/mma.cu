@@ -3,6 +3,7 @@
 #include "cuda/launch.cuh"
 #include "cuda/plan.h"
 #include "cuda/probes/mma_kernels.cuh"
+#include "cuda/sm90a/bind.h"
 
 namespace roofline::cuda {
 namespace {
@@ -61,14 +62,6 @@ Bound bind_mma_sync(const Mma& problem, Device& device) {
   }});
   return bound;
 }
-
-#if !defined(ROOFLINE_CUDA_SM90A)
-}  // namespace
-Bound bind_mma_wgmma(const Mma&, Device&) {
-  throw Unsupported("mma wgmma: this build has no code for sm_90a; rebuild on this machine, or with CUDAARCHS naming 90");
-}
-namespace {
-#endif
 
 }  // namespace
 

@@ -9,8 +9,6 @@
 
 namespace roofline::cuda {
 
-class Device;
-
 struct MmaTile {
   int rows, columns, inner_bytes;
 };
@@ -33,8 +31,5 @@ inline void check_mma(const ops::Mma& problem, const char* variant, const MmaTil
                       reinterpret_cast<std::uintptr_t>(problem.c);
   if (places % 16 != 0) throw Unsupported(here + "a, b and c must begin at multiples of 16 bytes");
 }
-
-// By wgmma, in code for sm_90a alone (sm90a/mma.cu).
-Bound bind_mma_wgmma(const ops::Mma& problem, Device& device);
 
 }  // namespace roofline::cuda

@@ -134,6 +134,7 @@ ROOFLINE_DEVICE float exp2_of(float x) {
   return y;
 }
 ROOFLINE_DEVICE float from_lane_xor(float x, int mask) { return __shfl_xor_sync(0xFFFFFFFFu, x, mask); }
+ROOFLINE_DEVICE bool any_lane(bool is) { return __any_sync(0xFFFFFFFFu, is); }
 ROOFLINE_DEVICE float larger_of(float a, float b) { return fmaxf(a, b); }
 ROOFLINE_DEVICE float fused(float a, float b, float c) { return fmaf(a, b, c); }
 

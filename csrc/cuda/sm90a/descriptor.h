@@ -27,7 +27,15 @@ ROOFLINE_HOST_DEVICE constexpr std::uint64_t row_descriptor(std::uint32_t addres
   return operand_descriptor(address, 16, 1024, Swizzle::bytes_128);
 }
 
+// Columns of an operand whose inner dimension is not the contiguous one: slabs of 64 columns of 2 bytes, 128 bytes for each step of
+// the inner dimension, swizzled as above; from one slab to the next slab_bytes.
+ROOFLINE_HOST_DEVICE constexpr std::uint64_t column_descriptor(std::uint32_t address, std::uint32_t slab_bytes) {
+  return operand_descriptor(address, slab_bytes, 1024, Swizzle::bytes_128);
+}
+
 // The next 32 bytes of the inner dimension, what one instruction takes: the swizzle is of the address, so the start just moves on.
 constexpr std::uint64_t kNextInner = descriptor_field(32);
+// The next 16 steps of it, of columns.
+constexpr std::uint64_t kNextRows = descriptor_field(16 * 128);
 
 }  // namespace roofline::cuda

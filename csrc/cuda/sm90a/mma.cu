@@ -1,6 +1,7 @@
 // mma by wgmma, for sm_90a alone.
 #include "cuda/launch.cuh"
 #include "cuda/plan.h"
+#include "cuda/sm90a/bind.h"
 #include "cuda/sm90a/mma_kernels.cuh"
 
 namespace roofline::cuda {

@@ -135,6 +135,13 @@ class Tiled(Parts):
         }
 
 
+class _WarpSpecialized(Tiled):
+    """As tiled, with a GPU's newer instructions, which have limits of their own."""
+
+    def suits(self, problem: Attention, device: str) -> bool:
+        return device == "cuda" and problem.dtype in ("fp16", "bf16") and problem.head_dim <= 128 and problem.head_dim % 8 == 0
+
+
 class _SplitKv(Tiled):
     def pieces(self, problem: Attention) -> Any:
         return parts_of_keys(problem)
@@ -179,6 +186,10 @@ class Attention(Masked):
         "tiled": Tiled(
             summary="one pass, blocks of scores and a running softmax stay on the chip",
             dtypes={"cpu": ("fp32", "fp64", "fp16", "bf16"), "cuda": ("fp32", "fp16", "bf16")},
+        ),
+        "warp_specialized": _WarpSpecialized(
+            summary="as tiled, with some warps that copy while others compute; sm_90a, head_dim up to 128",
+            dtypes={"cuda": ("fp16", "bf16")},
         ),
         "split_kv": _SplitKv(
             summary="as tiled, for few queries: ranges of keys are shared out, and their parts added up at the end",

@@ -1,0 +1,117 @@
+// attention with roles for warpgroups, for sm_90a alone.
+//
+// A tile of 128 x 128 pairs at head_dim 128 takes 2048 cycles of an SM's tensor units, 1056 of its units for exponentials, and
+// about 980 of the 2048 issue slots of each quarter; at head_dim 64 tensor units and exponentials take as long as each other.
+// Measured on an H200 in bf16, 8192 queries and keys of 2 x 16 heads (at head_dim 64, 2 x 32), in TFLOP/s without masked pairs:
+// 716, causal 696; at head_dim 64 539 and 498. At 716 the tensor units are busy for 79 % of the time, at 1.67 GHz.
+#include <cuda_runtime.h>
+
+#include <cmath>
+
+#include "cuda/launch.cuh"
+#include "cuda/plan.h"
+#include "cuda/sm90a/attention.cuh"
+#include "cuda/sm90a/bind.h"
+
+namespace roofline::cuda {
+namespace {
+
+using ops::Attention;
+
+template <class T, class Shape>
+__global__ void __launch_bounds__(Shape::kThreads, 1)
+    warp_specialized_kernel(const __grid_constant__ WarpSpecializedWork work, const __grid_constant__ AttentionMaps maps) {
+  warp_specialized_attention<T, Shape>(work, maps);
+}
+
+// The driver's function, which the CUDA runtime hands out: nothing is linked with the driver.
+auto encoder() {
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult result{};
+#if CUDART_VERSION >= 12050
+  ROOFLINE_CUDA(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result));
+#else
+  ROOFLINE_CUDA(cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &found, cudaEnableDefault, &result));
+#endif
+  if (result != cudaDriverEntryPointSuccess || !found)
+    throw Unsupported("attention: warp_specialized needs tensor maps, which this driver has not; use a driver of CUDA 12 or newer");
+  return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(found);
+}
+
+// A tensor [matrices, rows, columns] of 16-bit elements, in boxes of 64 columns that are swizzled in shared memory.
+TensorMap tensor_map(const void* data, DType dtype, std::int64_t matrices, std::int64_t rows, std::int64_t columns, int box_rows) {
+  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows), static_cast<cuuint64_t>(matrices)};
+  const cuuint64_t strides[] = {2 * sizes[0], 2 * sizes[0] * sizes[1]};  // in bytes, of rows and matrices
+  const cuuint32_t box[] = {64, static_cast<cuuint32_t>(box_rows), 1}, every[] = {1, 1, 1};
+  TensorMap map;
+  const CUresult result = encoder()(
+      &map, dtype == DType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3, const_cast<void*>(data),
+      sizes, strides, box, every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (result != CUDA_SUCCESS)
+    throw Error("attention: cuTensorMapEncodeTiled failed with CUDA driver error " + std::to_string(static_cast<int>(result)));
+  return map;
+}
+
+template <class T, class Shape>
+Bound bind_with(const Attention& problem, Device& device) {
+  const Properties& gpu = device.properties();
+  const std::int64_t kv_heads = problem.batch * problem.kv_heads, kv_bytes = 4 * problem.seq_kv * problem.head_dim;
+  WarpSpecializedWork work;
+  work.tiling = plan_queries(problem.batch * problem.heads, kv_heads, problem.seq_q, kv_bytes, Shape::kBlockQ, gpu.l2_bytes);
+  if (const std::string reason = size_refuses("warp_specialized", problem.seq_kv, work.tiling); !reason.empty())
+    throw Unsupported("attention: " + reason);
+  work.seq_q = static_cast<int>(problem.seq_q), work.seq_kv = static_cast<int>(problem.seq_kv), work.causal = problem.causal;
+  work.scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(problem.head_dim)));
+
+  const auto kernel = warp_specialized_kernel<T, Shape>;
+  allow_shared(device, kernel, Shape::kSharedBytes);
+  const KernelFacts facts = kernel_facts(device, kernel, Shape::kThreads, Shape::kSharedBytes);
+  work.grid = static_cast<int>(persistent_grid(work.tiling.blocks(), gpu.sms, facts.blocks_per_sm));
+  const std::shared_ptr<void> memory = workspace(device, sizeof(unsigned));
+  device.fill(memory.get(), DType::int8, sizeof(unsigned), Fill::zeros, 0);
+  work.drawn = static_cast<unsigned*>(memory.get());
+
+  const auto map = [&](const void* data, std::int64_t matrices, std::int64_t rows, int box_rows) {
+    return tensor_map(data, problem.dtype, matrices, rows, problem.head_dim, box_rows);
+  };
+  AttentionMaps maps;
+  maps.q = map(problem.q, work.tiling.units, work.tiling.unit_rows, Shape::kGroupRows);
+  maps.out = map(problem.out, work.tiling.units, work.tiling.unit_rows, Shape::kGroupRows);
+  maps.k = map(problem.k, kv_heads, problem.seq_kv, Shape::kBlockKv);
+  maps.v = map(problem.v, kv_heads, problem.seq_kv, Shape::kBlockKv);
+
+  Bound bound;
+  bound.plan.set("implementation", "warp_specialized/wgmma/sm_90a");
+  bound.plan.set("query_block", Shape::kBlockQ);
+  bound.plan.set("kv_block", Shape::kBlockKv);
+  bound.plan.set("kv_buffers", Shape::kSlots);
+  bound.plan.set("heads_together", work.tiling.heads_per_unit);
+  bound.plan.set("section", work.tiling.section);
+  bound.plan.set("workspace_bytes", Value(static_cast<std::int64_t>(sizeof(unsigned))));
+  record(bound.plan, "", facts, work.grid, Shape::kThreads);
+  bound.steps.push_back({"attention", [=, keep = memory](Queue& queue) {
+    kernel<<<static_cast<unsigned>(work.grid), Shape::kThreads, Shape::kSharedBytes, stream(queue)>>>(work, maps);
+    ROOFLINE_CUDA_LAUNCHED("warp_specialized_kernel");
+  }});
+  return bound;
+}
+
+template <class T>
+Bound bind(const Attention& problem, Device& device) {
+  if (problem.head_dim <= 64) return bind_with<T, WarpSpecializedShape<64, 128, 3, 4>>(problem, device);
+  return bind_with<T, WarpSpecializedShape<128, 128, 2, 5>>(problem, device);
+}
+
+}  // namespace
+
+Bound bind_attention_warp_specialized(const Attention& problem, Device& device) {
+  problem.refuse_logsumexp("warp_specialized");
+  if (const std::string reason = warp_specialized_refuses(problem.head_dim); !reason.empty())
+    throw Unsupported("attention: " + reason);
+  if (!aligned(problem.q, problem.k, problem.v, problem.out))
+    throw Unsupported("attention: warp_specialized takes tensors that begin at multiples of 16 bytes; copy them, or use naive");
+  return problem.dtype == DType::bf16 ? bind<Bf16>(problem, device) : bind<Fp16>(problem, device);
+}
+
+}  // namespace roofline::cuda

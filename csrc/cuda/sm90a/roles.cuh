@@ -1,0 +1,69 @@
+// What warpgroups of a block with roles of their own need: barriers that one of them waits at, registers that go from one to
+// another, and copies of boxes of a tensor by the copy unit (TMA). Thin wrappers of PTX, for sm_90a alone.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/simt/warp.cuh"
+
+#if defined(ROOFLINE_CUDA_EMULATED)
+#include "roles_emulation.h"
+#else
+#include <cuda.h>
+
+#include "cuda/simt/bulk.cuh"
+
+namespace roofline::cuda {
+
+using TensorMap = CUtensorMap;
+
+// One arrival at a barrier of cuda/simt/bulk.cuh.
+ROOFLINE_DEVICE void arrive_at(std::uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address_of(barrier)) : "memory");
+}
+
+// A box of a tensor of three dimensions, and its first element. Past the tensor's edges zeros are loaded, and nothing is stored.
+ROOFLINE_DEVICE void load_box(void* to, const TensorMap* map, int column, int row, int matrix, std::uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(
+          shared_address_of(to)),
+      "l"(map), "r"(column), "r"(row), "r"(matrix), "r"(shared_address_of(barrier))
+      : "memory");
+}
+ROOFLINE_DEVICE void store_box(const TensorMap* map, const void* from, int column, int row, int matrix) {
+  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(map), "r"(column),
+               "r"(row), "r"(matrix), "r"(shared_address_of(from))
+               : "memory");
+}
+
+// Four 8 x 8 matrices of 16-bit elements to shared memory; lane l names row l % 8 of matrix l / 8.
+ROOFLINE_DEVICE void store_matrices(std::uint32_t address, std::uint32_t r0, std::uint32_t r1, std::uint32_t r2, std::uint32_t r3) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(r0), "r"(r1), "r"(r2), "r"(r3)
+               : "memory");
+}
+
+// Of every thread of this warpgroup, from now on: fewer than at the launch, or more as soon as others gave theirs.
+template <int Registers>
+ROOFLINE_DEVICE void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+template <int Registers>
+ROOFLINE_DEVICE void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+
+// At one of the block's barriers 1 ... 15: wait there for `Threads` threads, or be counted and go on.
+template <int Threads>
+ROOFLINE_DEVICE void meet(int barrier) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(Threads) : "memory");
+}
+template <int Threads>
+ROOFLINE_DEVICE void announce(int barrier) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "n"(Threads) : "memory");
+}
+
+// The same in all lanes of a warp, and known to be.
+ROOFLINE_DEVICE int uniform(int x) { return __shfl_sync(0xFFFFFFFFu, x, 0); }
+
+}  // namespace roofline::cuda
+#endif
