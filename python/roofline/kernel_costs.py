@@ -28,7 +28,7 @@ DISTURBED = {"contended": 0.3}
 MEMORY = 2.0  # how much more the factor of memory is trusted: what makes a kernel slower than a roof that moves stays where it is
 LEAST, MOST = 0.3, 100.0  # of the factors
 # Upper ends of what is usual: what no standard problem shows stays well below.
-BYTE_S, LOOP_S, START_S, PAGE_S, JOINS = 100e-12, 10e-9, 0.5e-6, 200e-9, 4.0
+BYTE_S, WRITE_S, LOOP_S, START_S, PAGE_S, JOINS = 100e-12, 200e-12, 10e-9, 0.5e-6, 200e-9, 4.0
 RESULT_S = 0.5e-9  # instead of LOOP_S, of the results of products: their loops do many of them side by side
 STEPS = 6  # of the least squares, whose coefficients depend on the factors a little
 SMALL_PAGE, HUGE_PAGE = 4096, 2 << 20
@@ -41,11 +41,12 @@ def overlapped_s(*parts_s: Any) -> Any:
     return most * sum((each / most) ** SHARPNESS for each in parts_s) ** (1 / SHARPNESS)
 
 
-def cold_bytes_and_pages(problem: Operator, cold: bool) -> tuple[Any, Any]:
-    """Compulsory bytes from memory, and their small pages: of tensors below a huge one. On each a prefetcher begins anew."""
+def cold_bytes(problem: Operator, cold: bool) -> tuple[Any, Any, Any]:
+    """Compulsory bytes from memory, those written, and small pages: of tensors below a huge one. On each a prefetcher begins anew."""
     whole = [t for t in problem.tensors() if t.touched_bytes is None]  # of others some rows, which are no run of pages
     small = sum((t.moved_bytes * (t.size_bytes < HUGE_PAGE) for t in whole), 0)
-    return problem.compulsory_bytes() * cold, small * cold / SMALL_PAGE
+    written = sum((t.moved_bytes for t in problem.outputs()), 0)
+    return problem.compulsory_bytes() * cold, written * cold, small * cold / SMALL_PAGE
 
 
 def padding(problem: Operator, width: int) -> Any:
@@ -71,13 +72,14 @@ def of_longest_thread(
     return memory_s * uneven**ALONE, rest_s * uneven * padding(problem, width), problem.loops() * uneven
 
 
-FITTED = ("memory", "caches", "byte_s", "loop_s", "start_s", "cold_s", "page_s", "joins")  # in the order of `_Row.counts`
+# In the order of `_Row.counts`.
+FITTED = ("memory", "caches", "byte_s", "write_s", "loop_s", "start_s", "cold_s", "page_s", "joins")
 
 
 @dataclass(frozen=True, slots=True)
 class KernelCosts:
     """memory, caches: measured over expected time of memory, and of caches and arithmetic. byte_s: seconds for each byte from
-    memory that the kernel takes at least, however fast memory is just now. loop_s: each time the innermost loop begins
+    memory that the kernel takes at least, however fast memory is just now; write_s: more for each that goes there. loop_s: each time the innermost loop begins
     (`Operator.loops`), by all threads together. start_s: of one run; cold_s: more where its operands come from memory, and page_s
     for each small page of them. joins: the time that its threads wait for each other inside the kernel, over the time of its
     launches: both are longer where two cores are farther apart.
@@ -90,6 +92,7 @@ class KernelCosts:
     memory: float = 1.0
     caches: float = 1.0
     byte_s: float = 0.0
+    write_s: float = 0.0
     loop_s: float = 0.0
     start_s: float = 0.0
     cold_s: float = 0.0
@@ -111,12 +114,12 @@ class KernelCosts:
 
         memory_s, rest_s: of its bytes from memory, and of all else together. launch_s: of all its launches.
         """
-        bytes_, pages = cold_bytes_and_pages(problem, cold)
+        bytes_, written, pages = cold_bytes(problem, cold)
         features = features_of(problem, self.tile, memory_s, rest_s, launch_s)
         memory_s, rest_s, loops = of_longest_thread(
             problem, memory_s, rest_s, variant=self.variant, threads=self.threads, width=self.tile[1]
         )
-        base_s = overlapped_s(self.memory * memory_s, self.byte_s * bytes_, self.caches * rest_s)
+        base_s = overlapped_s(self.memory * memory_s, self.byte_s * bytes_, self.caches * rest_s) + written * self.write_s
         start_s = self.start_s + cold * self.cold_s + pages * self.page_s + launch_s * self.joins
         loops_s = loops * self.loop_s
         differs = 0.0 if self.nearby is None else (base_s + loops_s + start_s) * self.nearby.share(features)
@@ -177,6 +180,7 @@ class _Row:
     memory_s: Any
     rest_s: Any
     bytes: Any
+    written: Any
     pages: Any
     loops: Any
     cold: Any
@@ -191,7 +195,7 @@ class _Row:
         """What it should take, its launch left out."""
         base_s = overlapped_s(*self._parts_s(costs))
         start_s = costs.start_s + self.cold * costs.cold_s + self.pages * costs.page_s + self.launch_s * costs.joins
-        return base_s + self.loops * costs.loop_s + start_s
+        return base_s + self.written * costs.write_s + self.loops * costs.loop_s + start_s
 
     def _parts_s(self, costs: KernelCosts) -> tuple[Any, ...]:
         return costs.memory * self.memory_s, costs.caches * self.rest_s, costs.byte_s * self.bytes
@@ -202,7 +206,7 @@ class _Row:
         all_s = larger(overlapped_s(*parts_s), 1e-300)
         each = (self.memory_s, self.rest_s, self.bytes)
         slopes = (count * (part / all_s) ** (SHARPNESS - 1) for count, part in zip(each, parts_s, strict=True))
-        return (*slopes, self.loops, 1.0, 1.0 * self.cold, self.pages, self.launch_s)
+        return (*slopes, self.written, self.loops, 1.0, 1.0 * self.cold, self.pages, self.launch_s)
 
 
 def _together(rows: Sequence[_Row]) -> _Row:
@@ -218,13 +222,13 @@ def _row(timed: KernelTime) -> _Row | None:
     problem = problem_of(timed.problem)
     if problem is None or timed.variant not in problem.variants:
         return None
-    bytes_, pages = cold_bytes_and_pages(problem, timed.cold)
+    bytes_, written, pages = cold_bytes(problem, timed.cold)
     memory_s, rest_s, loops = of_longest_thread(
         problem, timed.memory_s, timed.rest_s, variant=timed.variant, threads=timed.threads, width=timed.tile[1]
     )
     return _Row(
         weight=DISTURBED.get(timed.status, 1.0), time_s=timed.time_s, launch_s=timed.launch_s, memory_s=memory_s, rest_s=rest_s,
-        bytes=bytes_, pages=pages, loops=loops, cold=timed.cold, dtype=stored(problem), kind=problem.rows_kind(),
+        bytes=bytes_, written=written, pages=pages, loops=loops, cold=timed.cold, dtype=stored(problem), kind=problem.rows_kind(),
         products=bool(problem.products()), tile=timed.tile, threads=timed.threads,
         features=features_of(problem, timed.tile, timed.memory_s, timed.rest_s, timed.launch_s),
     )  # fmt: skip
@@ -306,7 +310,7 @@ def _fitted(rows: Sequence[_Row], expected: KernelCosts, trusted: tuple[float, f
     wanted = all_.weight * np.maximum(1 - all_.launch_s / all_.time_s, 0.0)
     factors, seconds = trusted
     loop_s = RESULT_S if all_.products else LOOP_S
-    prior = np.array([MEMORY * factors, factors, *(seconds / each for each in (BYTE_S, loop_s, START_S, START_S, PAGE_S, JOINS))])
+    prior = np.array([MEMORY * factors, factors, *(seconds / each for each in (BYTE_S, WRITE_S, loop_s, START_S, START_S, PAGE_S, JOINS))])
     right = np.concatenate([wanted, prior * np.array(expected.fitted())])
     found = dataclasses.replace(expected, byte_s=max(expected.byte_s, 0.1 * BYTE_S))  # a part of nothing would stay nothing
     for _ in range(STEPS):

@@ -77,7 +77,8 @@ def features_of(problem: Operator, tile: tuple[int, int], memory_s: Any, rest_s:
         rows, columns = np.asarray(p.rows), np.asarray(p.columns)
         beyond = np.ceil(rows / tile[0]) * tile[0] / rows  # what the last tile has too many
         found += [2.0 * (np.asarray(problem.rows_kind()) > 0), np.where(rows > tile[0], 4 * np.log2(beyond), 0.0)]
-        found.append(1.0 * (columns % (LINE_BYTES / 4) == 0))  # whether rows of sums in fp32 are whole lines
+        ragged = columns % (LINE_BYTES / 4) > 0  # rows of sums in fp32 are no whole lines: of few columns the last ones are many
+        found.append(2.0 * np.log2(1 + ragged * LINE_BYTES / columns))
         found.append(1.5 * np.log2(np.clip(rows, 1, SEVERAL)))  # kernels of one row, two, ... are apart
     return tuple(found)
 
