@@ -42,7 +42,8 @@ def overlapped_s(*parts_s: Any) -> Any:
 
 
 def cold_bytes(problem: Operator, cold: bool) -> tuple[Any, Any, Any]:
-    """Compulsory bytes from memory, those written, and small pages: of tensors below a huge one. On each a prefetcher begins anew."""
+    """Compulsory bytes from memory, those written, and small pages (of tensors below a huge one): on each a prefetcher begins anew.
+    """
     whole = [t for t in problem.tensors() if t.touched_bytes is None]  # of others some rows, which are no run of pages
     small = sum((t.moved_bytes * (t.size_bytes < HUGE_PAGE) for t in whole), 0)
     written = sum((t.moved_bytes for t in problem.outputs()), 0)
@@ -79,10 +80,10 @@ FITTED = ("memory", "caches", "byte_s", "write_s", "loop_s", "start_s", "cold_s"
 @dataclass(frozen=True, slots=True)
 class KernelCosts:
     """memory, caches: measured over expected time of memory, and of caches and arithmetic. byte_s: seconds for each byte from
-    memory that the kernel takes at least, however fast memory is just now; write_s: more for each that goes there. loop_s: each time the innermost loop begins
-    (`Operator.loops`), by all threads together. start_s: of one run; cold_s: more where its operands come from memory, and page_s
-    for each small page of them. joins: the time that its threads wait for each other inside the kernel, over the time of its
-    launches: both are longer where two cores are farther apart.
+    memory that the kernel takes at least, however fast memory is just now; write_s: more for each of results that go there. loop_s:
+    each time the innermost loop begins (`Operator.loops`), by all threads together. start_s: of one run; cold_s: more where its
+    operands come from memory, and page_s for each small page of them. joins: the time that its threads wait for each other inside
+    the kernel, over the time of its launches: both are longer where two cores are farther apart.
     tile: rows and columns of the tiles that its products are computed in; 1 where no timed kernel says (`padding`).
     variant, threads: what tells how evenly its threads share the work (`unevenness`).
     nearby: how the standard problems differ from what these say, and so problems near them.
@@ -103,6 +104,10 @@ class KernelCosts:
     threads: int = 1
     nearby: Nearby | None = None
     replaced: str = ""
+
+    @classmethod
+    def of(cls, fitted: Sequence[Any]) -> KernelCosts:
+        return cls(**dict(zip(FITTED, fitted, strict=True)))
 
     def fitted(self) -> tuple[Any, ...]:
         return tuple(getattr(self, name) for name in FITTED)
@@ -133,7 +138,7 @@ class KernelCosts:
 def kernel_costs(machine: Machine, problem: Operator, variant: str) -> KernelCosts | None:
     """What `machine` knows of the costs of a kernel; None where that kernel was not timed.
 
-    Eight numbers by least squares in the relative error of the standard problems' times, none of them negative: of all problems of
+    Nine numbers by least squares in the relative error of the standard problems' times, none of them negative: of all problems of
     the variant first, and from there of those in the problem's dtype, and of those with as few rows (`Operator.rows_kind`). Of a
     batch of problems (`Operator.many`) its numbers are arrays.
     """
@@ -143,7 +148,7 @@ def kernel_costs(machine: Machine, problem: Operator, variant: str) -> KernelCos
     kind, dtype = problem.rows_kind(), stored(problem)
     if isinstance(kind, np.ndarray):
         each = zip(*(timed.costs(dtype, one).fitted() for one in range(3)), strict=True)
-        found = KernelCosts(**dict(zip(FITTED, (np.choose(kind, numbers) for numbers in each), strict=True)))
+        found = KernelCosts.of([np.choose(kind, numbers) for numbers in each])
     else:
         found = timed.costs(dtype, kind)
     dtypes = sorted({row.dtype for row in timed.rows})
@@ -309,15 +314,15 @@ def _fitted(rows: Sequence[_Row], expected: KernelCosts, trusted: tuple[float, f
     all_ = _together(rows)
     wanted = all_.weight * np.maximum(1 - all_.launch_s / all_.time_s, 0.0)
     factors, seconds = trusted
-    loop_s = RESULT_S if all_.products else LOOP_S
-    prior = np.array([MEMORY * factors, factors, *(seconds / each for each in (BYTE_S, WRITE_S, loop_s, START_S, START_S, PAGE_S, JOINS))])
+    usual = (BYTE_S, WRITE_S, RESULT_S if all_.products else LOOP_S, START_S, START_S, PAGE_S, JOINS)
+    prior = np.array([MEMORY * factors, factors, *(seconds / each for each in usual)])
     right = np.concatenate([wanted, prior * np.array(expected.fitted())])
     found = dataclasses.replace(expected, byte_s=max(expected.byte_s, 0.1 * BYTE_S))  # a part of nothing would stay nothing
     for _ in range(STEPS):
         counts = np.stack(np.broadcast_arrays(*all_.counts(found)), axis=1) * (all_.weight / all_.time_s)[:, None]
         x = _not_negative(np.vstack([counts, np.diag(prior)]), right)
         memory, caches = (min(max(float(factor), LEAST), MOST) for factor in x[:2])
-        found = KernelCosts(**dict(zip(FITTED, (memory, caches, *x[2:].tolist()), strict=True)))
+        found = KernelCosts.of([memory, caches, *x[2:].tolist()])
     return found
 
 

@@ -68,7 +68,8 @@ def features_of(problem: Operator, tile: tuple[int, int], memory_s: Any, rest_s:
     found += [np.log2(size) * (0.7 if products else 1.0) for size in sizes]
     # Whether memory or the core is busier, how far apart the cores are, and how long it takes.
     busier = np.log2(np.maximum(memory_s, LEAST_S) / np.maximum(rest_s, LEAST_S))
-    found += [np.clip(busier, -6, 6) / 2, np.log2(np.maximum(launch_s, LEAST_S)) / 2, np.log2(LEAST_S + memory_s + rest_s + launch_s)]
+    found += [np.clip(busier, -6, 6) / 2, np.log2(np.maximum(launch_s, LEAST_S)) / 2]
+    found.append(np.log2(LEAST_S + memory_s + rest_s + launch_s))
     tensors = problem.tensors()
     first = next((t for t in tensors if len(t.shape) > 1), tensors[0])
     lines = np.multiply(first.shape[-1], dtype(first.dtype).bits) / (8 * LINE_BYTES)
