@@ -20,7 +20,7 @@ from .nearby import SPREAD, Nearby, features_of
 from .operators import Operator, from_dict
 
 # p of the sum of memory and of the rest, which a kernel overlaps as far as this says.
-SHARPNESS = 3.0
+SHARPNESS = 2.0
 # Weights beside one standard problem, whose weight is 1: of the factors and of the seconds that are expected without any, and of
 # those that all problems of the variant show, beside those of one dtype; and of a standard problem that other work disturbed.
 UNKNOWN, SHOWN = (0.4, 0.15), (0.5, 1.0)

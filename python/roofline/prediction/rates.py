@@ -14,13 +14,13 @@ import numpy as np
 
 from ..counts import larger, pick, smaller
 from ..errors import Error
-from ..kernel_costs import SHARPNESS, kernel_costs
+from ..kernel_costs import kernel_costs
 from ..machine import LEVELS, MEMORIES, Ceiling, Machine, held_by, own_bytes
 from ..model import Roofs, compute_ceiling, core_ceiling
 from ..operators.base import WORK, Facts, Operator
 from ..operators.scales import USUAL_SCALES, scales_name
 
-KNEE = SHARPNESS
+KNEE = 3.0  # where none was measured, and of what a cache and the arithmetic of a kernel take together
 Sizes = list[tuple[float, Ceiling]]  # by growing size
 
 
@@ -79,7 +79,7 @@ class Rates:
 def memory_and_rest_s(parts: Mapping[str, Any]) -> tuple[Any, Any]:
     """Of `Rates.parts_s`: seconds of the bytes from memory, and of all else but launches together."""
     rest = {name: seconds for name, seconds in parts.items() if name not in (*MEMORIES, "launch")}
-    return sum(parts.get(name, 0.0) for name in MEMORIES), Rates(bandwidths={}, work={}, knee=SHARPNESS).time_s(rest)
+    return sum(parts.get(name, 0.0) for name in MEMORIES), Rates(bandwidths={}, work={}).time_s(rest)
 
 
 def share_of(label: str, shares: Mapping[str, float], roof: str) -> str:
