@@ -51,6 +51,7 @@ struct Plan {
   std::int32_t* place;      // [tokens, per_token]: the row of each result of a token
   std::int64_t* first;      // [experts + 1]: the rows of an expert
   std::vector<RowBlock> blocks;  // of all experts
+  std::vector<std::int64_t> own_blocks;  // where those of each expert with rows begin, and their end
 };
 
 bool few(std::int64_t rows) { return rows <= GemmKernels::kMostFewRows; }
@@ -83,10 +84,13 @@ void route(Plan& plan) {
   }
   for (std::int64_t e = all; e > 0; --e) plan.first[e] = plan.first[e - 1];
   plan.first[0] = 0;
-  plan.blocks.clear();
-  for (std::int64_t e = 0; e < all; ++e)
+  plan.blocks.clear(), plan.own_blocks.clear();
+  for (std::int64_t e = 0; e < all; ++e) {
+    if (plan.first[e] < plan.first[e + 1]) plan.own_blocks.push_back(static_cast<std::int64_t>(plan.blocks.size()));
     for (std::int64_t row = plan.first[e]; row < plan.first[e + 1]; row += plan.most.rows)
       plan.blocks.push_back({e, row, std::min(plan.most.rows, plan.first[e + 1] - row)});
+  }
+  plan.own_blocks.push_back(static_cast<std::int64_t>(plan.blocks.size()));
 }
 
 void gather(const Plan& plan, Pool& threads) {
@@ -131,11 +135,9 @@ void multiply(const Plan& plan, const Weights& weights, const RowBlock& block, s
 // work(worker, block, part) for every block of rows and part of the columns of its expert's weights.
 template <class Work>
 void for_parts(const Plan& plan, Pool& threads, std::int64_t parts, Work&& work) {
-  threads.for_each(plan.problem.all_experts() * parts, [&](int worker, std::int64_t item) {
-    const auto own = [&](const RowBlock& block) { return block.expert < item / parts; };
-    for (auto block = std::partition_point(plan.blocks.begin(), plan.blocks.end(), own);
-         block != plan.blocks.end() && block->expert == item / parts; ++block)
-      work(worker, *block, item % parts);
+  threads.for_each(static_cast<std::int64_t>(plan.own_blocks.size() - 1) * parts, [&](int worker, std::int64_t item) {
+    const auto* const own = &plan.own_blocks[item / parts];
+    for (std::int64_t block = own[0]; block < own[1]; ++block) work(worker, plan.blocks[block], item % parts);
   });
 }
 
@@ -242,6 +244,7 @@ Bound tiled(const GroupedMatmul& problem, Device& device) {
                      token = room(rows, 1, 4), place = room(rows, 1, 4), first = room(experts + 1, 1, 8);
   plan->memory = workspace(device, static_cast<std::size_t>(workspace_bytes));
   plan->blocks.reserve(static_cast<std::size_t>(experts + rows / plan->most.rows));
+  plan->own_blocks.reserve(static_cast<std::size_t>(experts + 1));
   char* const memory = static_cast<char*>(plan->memory.get());
   plan->own = memory + own;
   plan->x = reinterpret_cast<float*>(memory + x), plan->hidden = reinterpret_cast<float*>(memory + hidden);

@@ -14,32 +14,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .counts import ceil_div, larger, pick
-from .dtypes import dtype
 from .errors import Error
 from .machine import KernelTime, Machine
+from .nearby import SPREAD, Nearby, features_of
 from .operators import Operator, from_dict
 
 # p of the sum of memory and of the rest, which a kernel overlaps as far as this says.
-SHARPNESS = 3.0
+SHARPNESS = 2.0
 # Weights beside one standard problem, whose weight is 1: of the factors and of the seconds that are expected without any, and of
 # those that all problems of the variant show, beside those of one dtype; and of a standard problem that other work disturbed.
-UNKNOWN, SHOWN = (0.4, 0.15), (1.5, 1.0)
+UNKNOWN, SHOWN = (0.4, 0.15), (0.5, 1.0)
 DISTURBED = {"contended": 0.3}
 MEMORY = 2.0  # how much more the factor of memory is trusted: what makes a kernel slower than a roof that moves stays where it is
 LEAST, MOST = 0.3, 100.0  # of the factors
 # Upper ends of what is usual: what no standard problem shows stays well below.
-BYTE_S, LOOP_S, START_S, PAGE_S, JOINS = 100e-12, 10e-9, 0.5e-6, 200e-9, 4.0
+BYTE_S, WRITE_S, LOOP_S, START_S, PAGE_S, JOINS = 100e-12, 200e-12, 10e-9, 0.5e-6, 200e-9, 4.0
 RESULT_S = 0.5e-9  # instead of LOOP_S, of the results of products: their loops do many of them side by side
 STEPS = 6  # of the least squares, whose coefficients depend on the factors a little
-SMALL_PAGE, HUGE_PAGE, LINE_BYTES = 4096, 2 << 20, 64
-SEVERAL = 16  # rows of a product, up to which each number of them takes its own time
+SMALL_PAGE, HUGE_PAGE = 4096, 2 << 20
 ALONE = 0.5  # exponent of unevenness in memory's time: one thread of n draws more than an n-th of what memory gives
-
-# How far what a standard problem takes beyond the costs above holds for others. In the logarithm of the time: usual size of such
-# differences, and how well one measurement repeats. In squared distances: a size NEAR times as large, and another dtype or mode.
-SPREAD, REPEATED, REPEATED_DISTURBED = 0.3, 0.1, 0.2
-NEAR, OTHER, WHOLE = 32.0, 0.36, 3.0
-LEAST_S = 1e-9  # of the parts that are compared
 
 
 def overlapped_s(*parts_s: Any) -> Any:
@@ -48,10 +41,13 @@ def overlapped_s(*parts_s: Any) -> Any:
     return most * sum((each / most) ** SHARPNESS for each in parts_s) ** (1 / SHARPNESS)
 
 
-def cold_bytes_and_pages(problem: Operator, cold: bool) -> tuple[Any, Any]:
-    """Compulsory bytes from memory, and their small pages: of tensors below a huge one. On each a prefetcher begins anew."""
-    small = sum((t.moved_bytes * (t.size_bytes < HUGE_PAGE) for t in problem.tensors()), 0)
-    return problem.compulsory_bytes() * cold, small * cold / SMALL_PAGE
+def cold_bytes(problem: Operator, cold: bool) -> tuple[Any, Any, Any]:
+    """Compulsory bytes from memory, those written, and small pages (of tensors below a huge one): on each a prefetcher begins anew.
+    """
+    whole = [t for t in problem.tensors() if t.touched_bytes is None]  # of others some rows, which are no run of pages
+    small = sum((t.moved_bytes * (t.size_bytes < HUGE_PAGE) for t in whole), 0)
+    written = sum((t.moved_bytes for t in problem.outputs()), 0)
+    return problem.compulsory_bytes() * cold, written * cold, small * cold / SMALL_PAGE
 
 
 def padding(problem: Operator, width: int) -> Any:
@@ -77,13 +73,17 @@ def of_longest_thread(
     return memory_s * uneven**ALONE, rest_s * uneven * padding(problem, width), problem.loops() * uneven
 
 
+# In the order of `_Row.counts`.
+FITTED = ("memory", "caches", "byte_s", "write_s", "loop_s", "start_s", "cold_s", "page_s", "joins")
+
+
 @dataclass(frozen=True, slots=True)
 class KernelCosts:
     """memory, caches: measured over expected time of memory, and of caches and arithmetic. byte_s: seconds for each byte from
-    memory that the kernel takes at least, however fast memory is just now. loop_s: each time the innermost loop begins
-    (`Operator.loops`), by all threads together. start_s: of one run; cold_s: more where its operands come from memory, and page_s
-    for each small page of them. joins: the time that its threads wait for each other inside the kernel, over the time of its
-    launches: both are longer where two cores are farther apart.
+    memory that the kernel takes at least, however fast memory is just now; write_s: more for each of results that go there. loop_s:
+    each time the innermost loop begins (`Operator.loops`), by all threads together. start_s: of one run; cold_s: more where its
+    operands come from memory, and page_s for each small page of them. joins: the time that its threads wait for each other inside
+    the kernel, over the time of its launches: both are longer where two cores are farther apart.
     tile: rows and columns of the tiles that its products are computed in; 1 where no timed kernel says (`padding`).
     variant, threads: what tells how evenly its threads share the work (`unevenness`).
     nearby: how the standard problems differ from what these say, and so problems near them.
@@ -93,6 +93,7 @@ class KernelCosts:
     memory: float = 1.0
     caches: float = 1.0
     byte_s: float = 0.0
+    write_s: float = 0.0
     loop_s: float = 0.0
     start_s: float = 0.0
     cold_s: float = 0.0
@@ -104,6 +105,13 @@ class KernelCosts:
     nearby: Nearby | None = None
     replaced: str = ""
 
+    @classmethod
+    def of(cls, fitted: Sequence[Any]) -> KernelCosts:
+        return cls(**dict(zip(FITTED, fitted, strict=True)))
+
+    def fitted(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in FITTED)
+
     def more_s(
         self, problem: Operator, memory_s: Any, rest_s: Any, expected_s: Any, *, cold: bool, launch_s: Any = 0.0
     ) -> dict[str, Any]:
@@ -111,12 +119,12 @@ class KernelCosts:
 
         memory_s, rest_s: of its bytes from memory, and of all else together. launch_s: of all its launches.
         """
-        bytes_, pages = cold_bytes_and_pages(problem, cold)
-        features = _features(problem, cold, self.tile, memory_s, rest_s, launch_s)
+        bytes_, written, pages = cold_bytes(problem, cold)
+        features = features_of(problem, self.tile, memory_s, rest_s, launch_s)
         memory_s, rest_s, loops = of_longest_thread(
             problem, memory_s, rest_s, variant=self.variant, threads=self.threads, width=self.tile[1]
         )
-        base_s = overlapped_s(self.memory * memory_s, self.byte_s * bytes_, self.caches * rest_s)
+        base_s = overlapped_s(self.memory * memory_s, self.byte_s * bytes_, self.caches * rest_s) + written * self.write_s
         start_s = self.start_s + cold * self.cold_s + pages * self.page_s + launch_s * self.joins
         loops_s = loops * self.loop_s
         differs = 0.0 if self.nearby is None else (base_s + loops_s + start_s) * self.nearby.share(features)
@@ -124,44 +132,25 @@ class KernelCosts:
 
     def doubt(self, problem: Operator, memory_s: float, rest_s: float, *, cold: bool, launch_s: float = 0.0) -> float:
         """Standard deviation of the logarithm of the time of one problem: little near a standard one, SPREAD far off."""
-        return SPREAD if self.nearby is None else self.nearby.doubt(_features(problem, cold, self.tile, memory_s, rest_s, launch_s))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Nearby:
-    """Standard problems, by `_features`: what each adds, and the inverse of their covariance (simple kriging)."""
-
-    seen: tuple[NDArray[Any], ...]
-    weights: NDArray[np.float64]
-    inverse: NDArray[np.float64]
-
-    def doubt(self, features: tuple[Any, ...]) -> float:
-        near = _covariance(self.seen, features)
-        return math.sqrt(max(SPREAD**2 - float(near @ self.inverse @ near), 0.0))
-
-    def share(self, features: tuple[Any, ...]) -> Any:
-        """How much longer than its costs say a problem is expected to take, over these; an array for a batch."""
-        logarithm: Any = self.weights @ _covariance(self.seen, features)
-        share = np.expm1(logarithm)
-        return share if np.ndim(share) else float(share)
+        return SPREAD if self.nearby is None else self.nearby.doubt(features_of(problem, self.tile, memory_s, rest_s, launch_s))
 
 
 def kernel_costs(machine: Machine, problem: Operator, variant: str) -> KernelCosts | None:
     """What `machine` knows of the costs of a kernel; None where that kernel was not timed.
 
-    Eight numbers by least squares in the relative error of the standard problems' times, none of them negative: of all problems of
-    the variant first, and from there of those in the problem's dtype with few or with many rows as it has, which are kernels of
-    their own. Of a batch of problems (`Operator.many`) with both, its numbers are arrays.
+    Nine numbers by least squares in the relative error of the standard problems' times, none of them negative: of all problems of
+    the variant first, and from there of those in the problem's dtype, and of those with as few rows (`Operator.rows_kind`). Of a
+    batch of problems (`Operator.many`) its numbers are arrays.
     """
     timed = _timed(_Same(machine.kernels), problem.name, variant)
     if not timed.rows:
         return None
-    few, dtype = problem.few_rows(), stored(problem)
-    if not isinstance(few, np.ndarray):
-        found = timed.costs(dtype, bool(few))
+    kind, dtype = problem.rows_kind(), stored(problem)
+    if isinstance(kind, np.ndarray):
+        each = zip(*(timed.costs(dtype, one).fitted() for one in range(3)), strict=True)
+        found = KernelCosts.of([np.choose(kind, numbers) for numbers in each])
     else:
-        short, long = (_numbers(timed.costs(dtype, path)) for path in (True, False))
-        found = KernelCosts(*(pick(few, a, b) for a, b in zip(short, long, strict=True)))
+        found = timed.costs(dtype, kind)
     dtypes = sorted({row.dtype for row in timed.rows})
     others = f"no {dtype} {problem.name} {variant} was timed: kernels in {', '.join(dtypes)} stand for it"
     replaced = "" if dtype in dtypes else others
@@ -173,12 +162,7 @@ def kernel_costs(machine: Machine, problem: Operator, variant: str) -> KernelCos
 def timed_alike(machine: Machine, problem: Operator, variant: str) -> bool:
     """Whether `machine` timed this variant on problems with few rows, or with many, as `problem` has."""
     rows = _timed(_Same(machine.kernels), problem.name, variant).rows
-    return any(row.few == bool(problem.few_rows()) for row in rows)
-
-
-def _numbers(costs: KernelCosts) -> tuple[Any, ...]:
-    """The eight that are fitted, which its first fields are."""
-    return tuple(getattr(costs, each.name) for each in fields(costs)[:8])
+    return any((row.kind > 0) == (problem.rows_kind() > 0) for row in rows)
 
 
 def untimed(machine: Machine, problem: Operator, variant: str) -> tuple[str, ...]:
@@ -201,11 +185,12 @@ class _Row:
     memory_s: Any
     rest_s: Any
     bytes: Any
+    written: Any
     pages: Any
     loops: Any
     cold: Any
     dtype: Any
-    few: Any
+    kind: Any
     products: bool
     tile: tuple[int, int]
     threads: int
@@ -215,7 +200,7 @@ class _Row:
         """What it should take, its launch left out."""
         base_s = overlapped_s(*self._parts_s(costs))
         start_s = costs.start_s + self.cold * costs.cold_s + self.pages * costs.page_s + self.launch_s * costs.joins
-        return base_s + self.loops * costs.loop_s + start_s
+        return base_s + self.written * costs.write_s + self.loops * costs.loop_s + start_s
 
     def _parts_s(self, costs: KernelCosts) -> tuple[Any, ...]:
         return costs.memory * self.memory_s, costs.caches * self.rest_s, costs.byte_s * self.bytes
@@ -226,7 +211,7 @@ class _Row:
         all_s = larger(overlapped_s(*parts_s), 1e-300)
         each = (self.memory_s, self.rest_s, self.bytes)
         slopes = (count * (part / all_s) ** (SHARPNESS - 1) for count, part in zip(each, parts_s, strict=True))
-        return (*slopes, self.loops, 1.0, 1.0 * self.cold, self.pages, self.launch_s)
+        return (*slopes, self.written, self.loops, 1.0, 1.0 * self.cold, self.pages, self.launch_s)
 
 
 def _together(rows: Sequence[_Row]) -> _Row:
@@ -242,15 +227,15 @@ def _row(timed: KernelTime) -> _Row | None:
     problem = problem_of(timed.problem)
     if problem is None or timed.variant not in problem.variants:
         return None
-    bytes_, pages = cold_bytes_and_pages(problem, timed.cold)
+    bytes_, written, pages = cold_bytes(problem, timed.cold)
     memory_s, rest_s, loops = of_longest_thread(
         problem, timed.memory_s, timed.rest_s, variant=timed.variant, threads=timed.threads, width=timed.tile[1]
     )
     return _Row(
         weight=DISTURBED.get(timed.status, 1.0), time_s=timed.time_s, launch_s=timed.launch_s, memory_s=memory_s, rest_s=rest_s,
-        bytes=bytes_, pages=pages, loops=loops, cold=timed.cold, dtype=stored(problem), few=bool(problem.few_rows()),
+        bytes=bytes_, written=written, pages=pages, loops=loops, cold=timed.cold, dtype=stored(problem), kind=problem.rows_kind(),
         products=bool(problem.products()), tile=timed.tile, threads=timed.threads,
-        features=_features(problem, timed.cold, timed.tile, timed.memory_s, timed.rest_s, timed.launch_s),
+        features=features_of(problem, timed.tile, timed.memory_s, timed.rest_s, timed.launch_s),
     )  # fmt: skip
 
 
@@ -280,16 +265,16 @@ class _Timed:
         self.rows = tuple(rows)
         self.tile = max((row.tile for row in rows), default=(1, 1))
         self.threads = max((row.threads for row in rows), default=1)
-        self._costs: dict[tuple[str, bool], KernelCosts] = {}
+        self._costs: dict[tuple[str, int], KernelCosts] = {}
 
-    def costs(self, dtype: str, few: bool) -> KernelCosts:
-        if (dtype, few) not in self._costs:
+    def costs(self, dtype: str, kind: int) -> KernelCosts:
+        if (dtype, kind) not in self._costs:
             same = [row for row in self.rows if row.dtype == dtype]
             known = self.of_all
-            for some in (same, [row for row in same if row.few == few]):
+            for some in (same, [row for row in same if row.kind == kind]):
                 known = _fitted(some, known, SHOWN) if 0 < len(some) < len(self.rows) else known
-            self._costs[dtype, few] = known
-        return self._costs[dtype, few]
+            self._costs[dtype, kind] = known
+        return self._costs[dtype, kind]
 
     @functools.cached_property
     def of_all(self) -> KernelCosts:
@@ -297,15 +282,12 @@ class _Timed:
 
     @functools.cached_property
     def nearby(self) -> Nearby:
-        shown = [row.costs_s(self.costs(row.dtype, row.few)) for row in self.rows]
-        left = [
+        shown = [row.costs_s(self.costs(row.dtype, row.kind)) for row in self.rows]
+        beyond = [
             math.log(max(row.time_s - row.launch_s, 0.1 * row.time_s) / max(s, 1e-12))
             for row, s in zip(self.rows, shown, strict=True)
         ]
-        seen = tuple(np.array(column) for column in zip(*(row.features for row in self.rows), strict=True))
-        noise = np.diag([(REPEATED if row.weight == 1 else REPEATED_DISTURBED) ** 2 for row in self.rows])
-        inverse = np.asarray(np.linalg.inv(_covariance(seen, seen) + noise), dtype=np.float64)
-        return Nearby(seen, inverse @ left, inverse)
+        return Nearby.of([row.features for row in self.rows], beyond, [row.weight < 1 for row in self.rows])
 
 
 class _Same:
@@ -332,15 +314,15 @@ def _fitted(rows: Sequence[_Row], expected: KernelCosts, trusted: tuple[float, f
     all_ = _together(rows)
     wanted = all_.weight * np.maximum(1 - all_.launch_s / all_.time_s, 0.0)
     factors, seconds = trusted
-    loop_s = RESULT_S if all_.products else LOOP_S
-    prior = np.array([MEMORY * factors, factors, *(seconds / each for each in (BYTE_S, loop_s, START_S, START_S, PAGE_S, JOINS))])
-    right = np.concatenate([wanted, prior * np.array(_numbers(expected))])
+    usual = (BYTE_S, WRITE_S, RESULT_S if all_.products else LOOP_S, START_S, START_S, PAGE_S, JOINS)
+    prior = np.array([MEMORY * factors, factors, *(seconds / each for each in usual)])
+    right = np.concatenate([wanted, prior * np.array(expected.fitted())])
     found = dataclasses.replace(expected, byte_s=max(expected.byte_s, 0.1 * BYTE_S))  # a part of nothing would stay nothing
     for _ in range(STEPS):
         counts = np.stack(np.broadcast_arrays(*all_.counts(found)), axis=1) * (all_.weight / all_.time_s)[:, None]
         x = _not_negative(np.vstack([counts, np.diag(prior)]), right)
         memory, caches = (min(max(float(factor), LEAST), MOST) for factor in x[:2])
-        found = KernelCosts(memory, caches, *x[2:].tolist())
+        found = KernelCosts.of([memory, caches, *x[2:].tolist()])
     return found
 
 
@@ -368,48 +350,3 @@ def _not_negative(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.
             x[~free] = 0.0
         x = best
     return np.asarray(x / scale)
-
-
-# -- what standard problems show beyond ------------------------------------------------------------------------------------------
-
-
-def _features(problem: Operator, cold: bool, tile: tuple[int, int], memory_s: Any, rest_s: Any, launch_s: Any) -> tuple[Any, ...]:
-    """What tells it from other problems of its operator: its sizes in octaves, and how it meets the machine as it is just now.
-
-    Sizes and seconds of a batch are arrays.
-    """
-    found: list[Any] = [cold]
-    for field in fields(problem):  # type: ignore[arg-type]
-        value = getattr(problem, field.name)
-        if field.type in ("int", int):
-            found.append((2.0 if field.name == "weight_bits" else 1.0) * np.log2(np.maximum(value, 1)))
-        elif field.type not in ("float", float):
-            found.append(value)
-    # Whether memory or the core is busier, how far apart the cores are, and how long it takes.
-    busier = np.log2(np.maximum(memory_s, LEAST_S) / np.maximum(rest_s, LEAST_S))
-    found += [np.clip(busier, -6, 6), np.log2(np.maximum(launch_s, LEAST_S)) / 2, np.log2(LEAST_S + memory_s + rest_s + launch_s)]
-    tensors = problem.tensors()
-    first = next((t for t in tensors if len(t.shape) > 1), tensors[0])
-    lines = np.multiply(first.shape[-1], dtype(first.dtype).bits) / (8 * LINE_BYTES)
-    found.append(1.0 * (lines == np.floor(lines)) * WHOLE)
-    if products := problem.products():
-        rows, columns = (np.asarray(size) for size in (products[0].rows, products[0].columns))
-        beyond = np.ceil(rows / tile[0]) * tile[0] / rows  # what the last tile has too many
-        found += [4.0 * np.asarray(problem.few_rows()), np.where(rows > tile[0], 4 * np.log2(beyond), 0.0)]
-        found.append(2.0 * (columns % (LINE_BYTES / 4) == 0))  # whether rows of sums in fp32 are whole lines
-        found.append(1.5 * np.log2(np.clip(rows, 1, SEVERAL)))  # kernels of one row, two, ... are apart
-    return tuple(found)
-
-
-def _covariance(seen: tuple[NDArray[Any], ...], others: tuple[Any, ...]) -> NDArray[np.float64]:
-    """Between every problem seen (rows) and one other, or each of several (columns): Matérn's, of smoothness 3/2.
-
-    Source: Rasmussen and Williams, Gaussian Processes for Machine Learning, equation 4.17.
-    """
-    distance: Any = 0.0
-    for column, other in zip(seen, others, strict=True):
-        one = column[:, None]
-        distance = distance + (((one - other) / np.log2(NEAR)) ** 2 if one.dtype.kind == "f" else OTHER * (one != other))
-    reach = np.sqrt(3.0 * distance)
-    found = np.asarray(SPREAD**2 * (1 + reach) * np.exp(-reach))
-    return found if any(np.ndim(other) for other in others) else found[:, 0]

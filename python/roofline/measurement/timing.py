@@ -204,8 +204,7 @@ def from_roofs(flops: int, bytes_: int) -> Expected:
 def from_rates(prepared: Prepared, machine: Machine | None, level: str, arithmetic: str = "") -> Expected:
     """The prediction from the roofs around the problem, and for the rest from `machine`'s ceilings, scaled as the roofs moved.
 
-    arithmetic: of the compute roof around it, where that is not the problem's own. What a kernel takes beyond its parts is known
-    beside parts in the problem's own.
+    arithmetic: of the compute roof around it, where that is not the problem's own.
     """
     problem, moved = prepared.problem, prepared.moved(level)
 
@@ -223,8 +222,7 @@ def from_rates(prepared: Prepared, machine: Machine | None, level: str, arithmet
         if machine is not None:
             where = level if level in machine.levels() else None
             stated = machine_roofs(machine, problem, level=where, arithmetic=arithmetic)
-            own = stated if kernel is None else machine_roofs(machine, problem, level=where)
-            known = machine_rates(machine, problem, own, variant=prepared.variant)
+            known = machine_rates(machine, problem, stated, variant=prepared.variant)
             same = math.isfinite(peak) and (not arithmetic or bool(machine.of("fma", dtype=arithmetic)))
             change = peak / stated.compute_flops_per_s if same else 1.0
             rates = known.scaled(bandwidths=rates.bandwidths, compute=change, launch_s=roofs.floor_s)

@@ -89,13 +89,13 @@ class _Library(Variant):
         return 3
 
 
-def parts_of_keys(problem: Any) -> Any:
-    """The pieces of a kernel that shares out the keys of each KV head, in ranges of 192 at least."""
-    return problem.batch * problem.kv_heads * larger(problem.seq_kv // 192, 1)
-
-
 class Parts(Variant):
     """Ranges of keys leave parts of results, which are added up at the end (the plan's parts_bytes); scores stay on the chip."""
+
+    def pieces(self, problem: Any) -> Any:
+        # Keys of each product of 64 rows at most, in ranges of 192 at least.
+        product = problem.products()[0]
+        return product.count * ceil_div(product.rows, 64) * larger(product.columns // 192, 1)
 
     def traffic(self, problem: Any, plan: Facts) -> dict[str, int]:
         parts = int(plan.get("parts_bytes", 0))
@@ -144,7 +144,7 @@ class _WarpSpecialized(Tiled):
 
 class _SplitKv(Tiled):
     def pieces(self, problem: Attention) -> Any:
-        return parts_of_keys(problem)
+        return Parts.pieces(self, problem)
 
     def suits(self, problem: Attention, device: str) -> bool:
         # A few queries of each head, as in decode: blocks of queries alone would leave lanes of vectors and most of a GPU idle.

@@ -23,7 +23,7 @@ class _Tiled(Parts):
     """Blocks of keys meet all queries that see them; what each adds to dq is summed at the end."""
 
     def pieces(self, problem: AttentionBackward) -> Any:
-        return problem.batch * problem.kv_heads * ceil_div(problem.seq_kv, 64)
+        return problem.batch * problem.kv_heads * ceil_div(problem.seq_kv, 128)
 
     def work(self, problem: AttentionBackward, plan: Facts) -> dict[str, int]:
         # The plan counts wasted work: masked pairs along the diagonal, and lanes of vectors without a key.

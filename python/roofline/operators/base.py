@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
@@ -66,7 +67,7 @@ class Variant:
 
     def pieces(self, problem: Any) -> Any:
         """In how many pieces a CPU's threads share the work, about; 0 where there always are more than threads. 1 wakes none."""
-        return problem.shared()
+        return 0
 
     def suits(self, problem: Any, device: str) -> bool:
         """Whether it is meant for this problem on a kind of device ("cpu", "cuda"): others are no default for it."""
@@ -184,10 +185,10 @@ class Operator(ByName):
         sizes = [] if self.products_in_blocks else [p.rows * p.columns * p.inner for p in self.products()]
         return functools.reduce(smaller, sizes) if sizes else 0
 
-    def few_rows(self) -> Any:
-        """Whether one of its products has few rows."""
-        rows = [product.rows for product in self.products()]
-        return functools.reduce(smaller, rows) <= FEW_ROWS if rows else False
+    def rows_kind(self) -> Any:
+        """Kernels of one row, of few and of many are apart: 2 where one of its products has one row, 1 where few, else 0."""
+        rows = functools.reduce(smaller, (product.rows for product in self.products()), math.inf)
+        return 1 * (rows <= FEW_ROWS) + (rows < 1.5)  # of experts an average
 
     def product_width(self) -> Any:
         """The smaller of rows and columns of its narrowest product; 0 where none is computed whole."""
@@ -247,10 +248,6 @@ class Operator(ByName):
     def pieces(self, plan: Facts) -> Any:
         """How much there is to share: see `Variant.pieces`."""
         return self._variant(plan).pieces(self)
-
-    def shared(self) -> Any:
-        """`Variant.pieces` of variants that say nothing else."""
-        return 0
 
     # -- derived ----------------------------------------------------------------------------------------------------------
 

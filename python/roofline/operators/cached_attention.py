@@ -12,7 +12,7 @@ import numpy as np
 from ..counts import Array, blocks, larger, pick, smaller
 from ..references import exp, matmul, max_, maximum, sum_, tanh
 from ..tensor_spec import TensorSpec, size_bytes
-from .attention import FEW_QUERIES, Parts, Tiled, averaged_tolerance, parts_of_keys
+from .attention import FEW_QUERIES, Parts, Tiled, averaged_tolerance
 from .base import Case, Operator, Product
 from .masked import by_query
 
@@ -20,9 +20,6 @@ _DTYPES = ("fp64", "fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")
 
 
 class _SplitKv(Parts):
-    def pieces(self, problem: CachedAttention) -> Any:
-        return parts_of_keys(problem)
-
     def suits(self, problem: CachedAttention, device: str) -> bool:
         # On a CPU those of few queries alone; a GPU has no other.
         return device != "cpu" or problem.seq_q <= FEW_QUERIES

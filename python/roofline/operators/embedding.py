@@ -8,7 +8,7 @@ from typing import Any
 
 from ..counts import Array, smaller
 from ..tensor_spec import TensorSpec, size_bytes
-from .base import Case, Variant
+from .base import Case, Facts, Variant
 from .mapped import Moved
 
 
@@ -39,7 +39,7 @@ class Embedding(Moved):
         self.one_of("dtype", ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2"))
         self.require(self.vocabulary <= 2**31, "vocabulary must be at most 2**31, for ids in int32, got {vocabulary}")
 
-    def shared(self) -> Any:
+    def pieces(self, plan: Facts) -> Any:
         return self.tokens
 
     def inputs(self) -> tuple[TensorSpec, ...]:

@@ -58,7 +58,7 @@ class Rowwise(Mapped, abstract=True):
         if "eps" in self.field_names():
             self.require(self.eps > 0, "eps must be above 0, got {eps}")  # type: ignore[attr-defined]
 
-    def shared(self) -> Any:
+    def pieces(self, plan: Facts) -> Any:
         return self.rows
 
     def inputs(self) -> tuple[TensorSpec, ...]:

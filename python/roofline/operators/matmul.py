@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from .. import dtypes, references
-from ..counts import Array, ceil_div
+from ..counts import Array, ceil_div, larger
 from ..tensor_spec import TensorSpec
 from .activations import ACTIVATIONS, activated, exponentials
 from .base import Case, Facts, Operator, Product, Variant
@@ -65,6 +66,12 @@ class _Library(Variant):
         return {term: (size, size // 2 // threads) for term, size in self.traffic(problem, plan).items()}
 
 
+class _Tiled(Variant):
+    def pieces(self, problem: Matmul) -> Any:
+        # Strips of columns, and many rows in parts.
+        return ceil_div(problem.columns, 32) * larger(problem.rows // 56, 1)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matmul(Scaled, Operator):
     """c = activation(a b + bias): the GEMM of the textbooks with M = rows, N = columns, K = inner.
@@ -101,7 +108,7 @@ class Matmul(Scaled, Operator):
                 "cuda": ("fp64", "fp32", "tf32", "fp16", "bf16", "int8", "fp8_e4m3", "nvfp4"),
             },
         ),
-        "tiled": Variant(
+        "tiled": _Tiled(
             summary="our own kernels on packed strips of b, sums in fp32 (int8: int32); few rows read b in eight address streams; "
             "bias and activation while a cache holds c",
             dtypes={"cpu": ("fp32", "bf16", "fp16", "int8", "fp8_e4m3")},

@@ -35,7 +35,7 @@ class Router(Operator, abstract=True):
             self.experts_per_token <= self.experts, "experts_per_token must be at most experts {experts}, got {experts_per_token}"
         )
 
-    def shared(self) -> Any:
+    def pieces(self, plan: Facts) -> Any:
         return self.tokens
 
     def inputs(self) -> tuple[TensorSpec, ...]:

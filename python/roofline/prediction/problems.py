@@ -241,16 +241,10 @@ class Assumed:
 
     def rates(self, machine: Machine, problem: Operator, plan: Facts) -> tuple[Roofs, Rates, tuple[str, ...]]:
         """The roofs of `problem`, what the parts of the plan's variant run at, and notes."""
-        arithmetic = plan.get("arithmetic", "")
-        roofs, notes = roofs_and_notes(machine, problem, self.level, self.threads, self.unit, arithmetic)
-        own = roofs
-        if arithmetic and kernel_costs(machine, problem, plan["variant"]) is not None:  # known beside parts in the problem's own
-            own, _ = roofs_and_notes(machine, problem, self.level, self.threads, self.unit, "")
+        roofs, notes = roofs_and_notes(machine, problem, self.level, self.threads, self.unit, plan.get("arithmetic", ""))
         if self.launch_s is not None:
             roofs = dataclasses.replace(roofs, floor_s=self.launch_s, labels={**roofs.labels, "launch": "as given"})
-        rates = dataclasses.replace(
-            machine_rates(machine, problem, own, variant=plan["variant"], threads=self.threads), launch_s=roofs.floor_s
-        )
+        rates = machine_rates(machine, problem, roofs, variant=plan["variant"], threads=self.threads, unit=self.unit)
         if self.knee is not None:
             rates = dataclasses.replace(rates, knee=self.knee)
         shares = utilisation_of(self.utilisation)

@@ -14,13 +14,13 @@ import numpy as np
 
 from ..counts import larger, pick, smaller
 from ..errors import Error
-from ..kernel_costs import SHARPNESS
+from ..kernel_costs import kernel_costs
 from ..machine import LEVELS, MEMORIES, Ceiling, Machine, held_by, own_bytes
-from ..model import Roofs, core_ceiling
+from ..model import Roofs, compute_ceiling, core_ceiling
 from ..operators.base import WORK, Facts, Operator
 from ..operators.scales import USUAL_SCALES, scales_name
 
-KNEE = SHARPNESS
+KNEE = 3.0  # where none was measured, and of what a cache and the arithmetic of a kernel take together
 Sizes = list[tuple[float, Ceiling]]  # by growing size
 
 
@@ -79,7 +79,7 @@ class Rates:
 def memory_and_rest_s(parts: Mapping[str, Any]) -> tuple[Any, Any]:
     """Of `Rates.parts_s`: seconds of the bytes from memory, and of all else but launches together."""
     rest = {name: seconds for name, seconds in parts.items() if name not in (*MEMORIES, "launch")}
-    return sum(parts.get(name, 0.0) for name in MEMORIES), Rates(bandwidths={}, work={}, knee=SHARPNESS).time_s(rest)
+    return sum(parts.get(name, 0.0) for name in MEMORIES), Rates(bandwidths={}, work={}).time_s(rest)
 
 
 def share_of(label: str, shares: Mapping[str, float], roof: str) -> str:
@@ -154,15 +154,20 @@ def _product_rate(sizes: Sizes, narrow: Sizes, size: Any, width: Any) -> Any:
     return smaller(rate, pick((width > 0) & (width < sizes[0][0]), slow, math.inf))
 
 
-def machine_rates(machine: Machine, problem: Operator, roofs: Roofs, *, variant: str = "", threads: int | None = None) -> Rates:
+def machine_rates(
+    machine: Machine, problem: Operator, roofs: Roofs, *, variant: str = "", threads: int | None = None, unit: str | None = None
+) -> Rates:
     """What the parts of a variant run at on `machine`; what was not measured falls back to the roof above it.
 
     Products run at the library's rate for their size, narrow ones at that for their rows, and those of a variant with kernels of
     its own at the library's rate for the largest; without a library at the multiply-add peak. "other" runs at half of the cores'
     peak (tensor units do nothing else than products), one operation where a multiply-add counts two; "exp" at its own ceiling, else
-    as "other". Levels run at the problem's mix.
+    as "other". Levels run at the problem's mix. The roofs may be of a plan's arithmetic; but what a timed kernel takes beyond its
+    parts is known beside parts in the problem's own, and so its work runs at that.
     """
     peak = roofs.compute_flops_per_s
+    if math.isfinite(peak) and kernel_costs(machine, problem, variant) is not None:
+        peak = compute_ceiling(machine, problem, threads, unit)[0].value
     cores = core_ceiling(machine, problem, threads)
     half = (peak if cores is None else min(cores.value, peak)) / 2
     work = {"product": peak, "exp": half, "other": half}

@@ -13,12 +13,13 @@ from .base import DEEPEST, FURTHER, PREDICTION, Target, words
 from .draws import DRAWN, evenly, in_dtype, runs_within
 
 FULL, HALF, MAIN = ("fp32",), ("bf16",), ("fp32", "bf16")
-# Problems drawn for each kernel (a variant in a dtype): most where times of near sizes differ most, few where one takes long to
-# fill and check. Each dtype draws its own, so that the kernels of a variant cover more sizes together.
+# Problems drawn for each kernel (a variant in a dtype): most where times of near sizes differ most, and one more tells most. Each
+# dtype draws its own, so that the kernels of a variant cover more sizes together.
 MANY = {
-    "attention": 150, "matmul": 160, "cached_attention": 120, "quantized_matmul": 128, "bmm": 120, "attention_backward": 60,
-    "ffn": 60, "embedding": 40, "convert": 72, "grouped_matmul": 30, "lm_head": 30, "silu_mul": 64, "residual_rms_norm": 72,
-    **dict.fromkeys(("softmax", "rms_norm", "layer_norm", "bias_relu", "rope", "topk_softmax", "topk_sigmoid"), 90),
+    "attention": 144, "matmul": 156, "cached_attention": 112, "quantized_matmul": 144, "bmm": 112, "attention_backward": 72,
+    "ffn": 90, "convert": 64, "layer_norm": 64, "topk_softmax": 64, "topk_sigmoid": 64,
+    **dict.fromkeys(("softmax", "rms_norm", "residual_rms_norm", "bias_relu", "mla_decode"), 84),
+    **dict.fromkeys(("rope", "silu_mul", "gelu", "mla_prefill"), 48),
 }  # fmt: skip
 FEW = 60
 MOST_S, MOST_BYTES = 0.12, 96 * MIB  # longest time and largest tensors of one

@@ -160,7 +160,7 @@ def kernel_table(machine: Machine) -> Table:
     kernels: dict[tuple[str, ...], tuple[Operator, str]] = {}
     for timed in machine.kernels:
         if problem := problem_of(timed.problem):
-            few = "few rows" if problem.few_rows() else ""
+            few = ("", "few rows", "one row")[problem.rows_kind()]
             kernels.setdefault((problem.name, timed.variant, stored(problem), few), (problem, timed.variant))
     for names, (problem, variant) in kernels.items():
         if found := kernel_costs(machine, problem, variant):
