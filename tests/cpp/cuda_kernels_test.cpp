@@ -15,6 +15,7 @@
 #include "cuda/probes/copy_kernel.cuh"
 #include "cuda/probes/fma_kernels.cuh"
 #include "cuda/rows/elementwise_kernels.cuh"
+#include "cuda/rows/routers_kernels.cuh"
 #include "cuda/rows/rows_kernels.cuh"
 #include "cuda/rows/tokens_kernels.cuh"
 #include "emulated_gpu.h"
@@ -623,40 +624,53 @@ TYPED_TEST(Rows, Combine) {
     check_combine<T, kLanes>(tokens, per_token, routed, 64), check_combine<T, 1>(tokens, per_token, routed, 13);
 }
 
+// Runs listed (where it may be) and picked.
 template <class T, bool Sigmoid>
-void check_topk(int tokens, int experts, int chosen, bool renormalise, bool biased) {
-  Guarded<T> logits(std::int64_t{tokens} * experts);
+void check_topk(int tokens, int experts, int chosen, bool renormalise, bool biased, int shift = 0, double step = 0) {
+  Guarded<T> logits(std::int64_t{tokens} * experts, shift);
   Guarded<float> bias(experts), weights(std::int64_t{tokens} * chosen);
   Guarded<std::int32_t> found(std::int64_t{tokens} * chosen);
   logits.random(20), bias.random(21);
+  if (step > 0)  // many equal scores
+    for (std::int64_t i = 0; i < logits.count; ++i) logits.data[i] = from_float<T>(std::round(logits[i] / step) * step);
   if (tokens > 1)
-    for (int i = 0; i < experts; ++i) logits.data[experts + i] = from_float<T>(0.25f);  // all equal: in order of their numbers
-  const TopkWork work = {tokens, experts, chosen, renormalise, Sigmoid && biased ? bias.data : nullptr};
-  emulated::launch(2, kTopkThreads, topk_kernel<T, Sigmoid>, logits.data, weights.data, found.data, work);
-  for (int token = 0; token < tokens; ++token) {
-    std::vector<double> weight(experts), score(experts);
-    double sum = 0;
-    for (int i = 0; i < experts; ++i) {
-      const double x = logits[std::int64_t{token} * experts + i];
-      weight[i] = Sigmoid ? 1 / (1 + std::exp(-x)) : std::exp(x);
-      score[i] = weight[i] + (Sigmoid && biased ? bias[i] : 0);
-      sum += weight[i];
+    for (int i = 0; i < experts; ++i) logits.data[experts + i] = from_float<T>(i % 2 ? 0.f : -0.f);  // all equal
+  const RouterPlan plan = plan_router(experts, chosen);
+  for (const bool listed : {true, false}) {
+    if (listed && !plan.listed) continue;
+    SCOPED_TRACE((listed ? "listed " : "picked ") + std::to_string(experts));
+    std::memset(static_cast<void*>(weights.data), 0xFF, weights.count * sizeof(float));
+    std::memset(static_cast<void*>(found.data), 0xFF, found.count * sizeof(int));
+    const TopkWork work = {tokens, experts, chosen, renormalise, Sigmoid && biased ? bias.data : nullptr, listed ? plan.lanes : 32,
+                           shift == 0 && experts % Pack<T>::kLanes == 0};
+    const auto few = topk_listed<T, Sigmoid, kFewValues>, most = topk_listed<T, Sigmoid, kMostValues>;
+    emulated::launch(2, kTopkThreads, listed ? (plan.values == kFewValues ? few : most) : topk_picked<T, Sigmoid>, logits.data,
+                     weights.data, found.data, work);
+    for (int token = 0; token < tokens; ++token) {
+      std::vector<double> weight(experts), score(experts);
+      double sum = 0;
+      for (int i = 0; i < experts; ++i) {
+        const double x = logits[std::int64_t{token} * experts + i];
+        weight[i] = Sigmoid ? 1 / (1 + std::exp(-x)) : std::exp(x);
+        score[i] = weight[i] + (Sigmoid && biased ? bias[i] : 0);
+        sum += weight[i];
+      }
+      if (!Sigmoid)
+        for (double& each : weight) each /= sum;
+      std::vector<int> order(experts);
+      for (int i = 0; i < experts; ++i) order[i] = i;
+      std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return score[a] > score[b]; });
+      double total = 0;
+      for (int i = 0; i < chosen; ++i) total += weight[order[i]];
+      for (int i = 0; i < chosen; ++i) {
+        const std::int64_t at = std::int64_t{token} * chosen + i;
+        ASSERT_EQ(found.data[at], order[i]) << token << " " << i;
+        const double want = weight[order[i]] / (renormalise ? total : 1);
+        ASSERT_NEAR(weights[at], want, 4e-6 * want + 1e-7);
+      }
     }
-    if (!Sigmoid)
-      for (double& each : weight) each /= sum;
-    std::vector<int> order(experts);
-    for (int i = 0; i < experts; ++i) order[i] = i;
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return score[a] > score[b]; });
-    double total = 0;
-    for (int i = 0; i < chosen; ++i) total += weight[order[i]];
-    for (int i = 0; i < chosen; ++i) {
-      const std::int64_t at = std::int64_t{token} * chosen + i;
-      ASSERT_EQ(found.data[at], order[i]) << token << " " << i;
-      const double want = weight[order[i]] / (renormalise ? total : 1);
-      ASSERT_NEAR(weights[at], want, 4e-6 * want + 1e-7);
-    }
+    EXPECT_TRUE(weights.intact() && found.intact());
   }
-  EXPECT_TRUE(weights.intact());
 }
 
 TYPED_TEST(Rows, Routers) {
@@ -664,13 +678,79 @@ TYPED_TEST(Rows, Routers) {
   for (const bool renormalise : {false, true}) {
     check_topk<T, false>(1, 1, 1, renormalise, false);
     check_topk<T, false>(9, 7, 7, renormalise, false);
-    check_topk<T, false>(5, 64, 6, renormalise, false);
+    check_topk<T, false>(70, 64, 6, renormalise, false);
+    check_topk<T, false>(70, 128, 8, renormalise, false);
+    check_topk<T, false>(40, 128, 8, renormalise, false, 1);
+    check_topk<T, false>(40, 128, 8, renormalise, false, 0, 0.25);
     check_topk<T, false>(3, 256, 40, renormalise, false);
     check_topk<T, false>(2, 300, 8, renormalise, false);
+    check_topk<T, false>(5, 1024, 3, renormalise, false);
     check_topk<T, true>(5, 128, 8, renormalise, true);
     check_topk<T, true>(3, 257, 8, renormalise, true);
     check_topk<T, true>(3, 17, 17, renormalise, false);
+    check_topk<T, true>(3, 17, 4, renormalise, false);
   }
+}
+
+// Scores that differ in their lowest bit alone, in the order in which that decides and in the other.
+TEST(Routers, NeighboursInFp32) {
+  for (const int chosen : {1, 3, 7, 8})
+    for (const float near : {1.f, -1.f, 1e-30f})
+      for (const int direction : {1, -1}) {
+        constexpr int kExperts = 128;
+        Guarded<float> logits(2 * kExperts), weights(2 * chosen);
+        Guarded<std::int32_t> found(2 * chosen);
+        for (int i = 0; i < 2 * kExperts; ++i) {
+          float x = near;
+          for (int step = 0; step < i % kExperts; ++step) x = std::nextafter(x, direction * INFINITY);
+          logits.data[i] = x;
+        }
+        emulated::launch(1, kTopkThreads, topk_listed<float, false, kMostValues>, logits.data, weights.data, found.data,
+                         TopkWork{2, kExperts, chosen, true, nullptr, 4, true});
+        for (int i = 0; i < 2 * chosen; ++i)
+          ASSERT_EQ(found.data[i], direction > 0 ? kExperts - 1 - i % chosen : i % chosen) << near << " " << chosen;
+      }
+}
+
+TEST(Routers, NanIsNeverChosenAndInfinityIs) {
+  for (const bool listed : {true, false}) {
+    constexpr int kExperts = 128, kChosen = 4;
+    Guarded<float> logits(3 * kExperts), weights(3 * kChosen);
+    Guarded<std::int32_t> found(3 * kChosen);
+    for (int i = 0; i < 3 * kExperts; ++i) logits.data[i] = i % kExperts % 5 ? -INFINITY : static_cast<float>(i % kExperts);
+    logits.data[70] = NAN, logits.data[71] = -NAN;
+    for (int i = kExperts; i < 2 * kExperts; ++i) logits.data[i] = i == kExperts + 9 ? 1.f : i % 3 ? NAN : -NAN;
+    logits.data[2 * kExperts + 5] = 3e38f;
+    const auto run = [&](auto of_listed, auto of_picked) {
+      emulated::launch(1, kTopkThreads, listed ? of_listed : of_picked, logits.data, weights.data, found.data,
+                       TopkWork{3, kExperts, kChosen, false, nullptr, listed ? 4 : 32, true});
+    };
+    run(topk_listed<float, false, kMostValues>, topk_picked<float, false>);
+    for (int i = 0; i < kChosen; ++i) {
+      EXPECT_EQ(found.data[i], i == 0 ? 125 : 125 - 5 * i);
+      EXPECT_TRUE(std::isnan(weights[i]) && std::isnan(weights[kChosen + i]));
+      EXPECT_EQ(found.data[kChosen + i], i == 0 ? 9 : -1);
+    }
+    EXPECT_EQ(found.data[2 * kChosen], 5);
+    EXPECT_EQ(weights[2 * kChosen], 1);
+    EXPECT_EQ(weights[2 * kChosen + 1], 0);
+    run(topk_listed<float, true, kMostValues>, topk_picked<float, true>);
+    EXPECT_EQ(found.data[0], 20);  // the first of those that are 1
+    EXPECT_EQ(found.data[kChosen], 9);
+    EXPECT_TRUE(weights[kChosen] > 0.7 && std::isnan(weights[kChosen + 1]));
+  }
+}
+
+TEST(RouterPlan, EveryExpertHasALane) {
+  for (std::int64_t experts = 1; experts <= 1024; ++experts) {
+    const RouterPlan plan = plan_router(experts, 1);
+    ASSERT_TRUE(plan.listed);
+    ASSERT_GE(plan.values * plan.lanes, experts);
+    ASSERT_TRUE(plan.lanes >= kFewestLanes && 32 % plan.lanes == 0);
+  }
+  EXPECT_EQ(plan_router(128, 8).lanes, 4);
+  EXPECT_FALSE(plan_router(1025, 1).listed);
+  EXPECT_FALSE(plan_router(128, 9).listed);
 }
 
 // -- the plan -----------------------------------------------------------------------------------------------------------------

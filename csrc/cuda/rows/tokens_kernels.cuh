@@ -1,7 +1,5 @@
-// Kernels over tokens: rope, embedding, the sum over a token's experts, topk_softmax and topk_sigmoid.
+// Kernels over tokens: rope, embedding and the sum over a token's experts.
 #pragma once
-
-#include <cmath>
 
 #include "cuda/simt/any_tensor.cuh"
 
@@ -137,93 +135,6 @@ __global__ void __launch_bounds__(kElementThreads, 2) combine_kernel(const T* __
 #pragma unroll
     for (int lane = 0; lane < Width; ++lane) result.lane[lane] = from_float<T>(sum[lane]);
     *reinterpret_cast<Part*>(out + i * Width) = result;
-  }
-}
-
-// -- routers ------------------------------------------------------------------------------------------------------------------
-
-struct TopkWork {
-  std::int64_t tokens;
-  int experts, chosen;  // chosen: experts per token
-  bool renormalise;
-  const float* bias;  // [experts], or null; of topk_sigmoid
-};
-
-constexpr int kTopkThreads = 128;
-constexpr int kTopkKept = 8;  // logits that a lane keeps: 256 experts; with more they are read again, from L1
-
-// One warp per token. Selection is by successive maxima: of all experts that come behind the last chosen one, in the order of
-// falling score and on a tie of rising number, the first is next. The logits are read from memory once, and only the chosen are
-// written.
-template <class T, bool Sigmoid>
-__global__ void __launch_bounds__(kTopkThreads) topk_kernel(const T* __restrict__ logits,        // [tokens, experts]
-                                                            float* __restrict__ weights,         // [tokens, chosen]
-                                                            std::int32_t* __restrict__ experts,  // [tokens, chosen]
-                                                            TopkWork work) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int warps = kTopkThreads / 32;
-  const bool fits = work.experts <= 32 * kTopkKept;
-  for (std::int64_t token = std::int64_t{blockIdx.x} * warps + threadIdx.x / 32; token < work.tokens;
-       token += std::int64_t{gridDim.x} * warps) {
-    const T* const row = logits + token * work.experts;
-    const auto weight_of = [](float logit) { return Sigmoid ? 1.f / (1.f + expf(-logit)) : logit; };
-    const auto score_of = [&](int expert) {
-      const float weight = weight_of(to_float(row[expert]));
-      return Sigmoid && work.bias ? weight + work.bias[expert] : weight;
-    };
-    float kept[kTopkKept];
-#pragma unroll
-    for (int i = 0; i < kTopkKept; ++i) kept[i] = fits && lane + 32 * i < work.experts ? score_of(lane + 32 * i) : -INFINITY;
-    // f(expert, score) for this lane's experts.
-    const auto each = [&](auto f) {
-      if (fits) {
-#pragma unroll
-        for (int i = 0; i < kTopkKept; ++i)
-          if (lane + 32 * i < work.experts) f(lane + 32 * i, kept[i]);
-      } else {
-        for (int expert = lane; expert < work.experts; expert += 32) f(expert, score_of(expert));
-      }
-    };
-
-    // softmax: of all experts. The scores are the logits themselves, which stand in the same order.
-    float largest = -INFINITY, sum = 0.f;
-    if constexpr (!Sigmoid) {
-      each([&](int, float score) { largest = fmaxf(largest, score); });
-      for (int half = 16; half > 0; half /= 2) largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, half));
-      each([&](int, float score) { sum += expf(score - largest); });
-      for (int half = 16; half > 0; half /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, half);
-    }
-
-    float last = INFINITY, of_chosen = 0.f;
-    int last_expert = -1;
-    for (int pick = 0; pick < work.chosen; ++pick) {
-      float best = -INFINITY;
-      int best_expert = work.experts;
-      each([&](int expert, float score) {
-        const bool behind = score < last || (score == last && expert > last_expert);
-        if (behind && (score > best || (score == best && expert < best_expert))) best = score, best_expert = expert;
-      });
-      for (int half = 16; half > 0; half /= 2) {
-        const float other = __shfl_xor_sync(0xFFFFFFFFu, best, half);
-        const int other_expert = __shfl_xor_sync(0xFFFFFFFFu, best_expert, half);
-        if (other > best || (other == best && other_expert < best_expert)) best = other, best_expert = other_expert;
-      }
-      last = best, last_expert = best_expert;
-      // Nothing is behind NaN: such a row chooses no expert twice, but leaves places without one.
-      const bool found = best_expert < work.experts;
-      float weight = 0.f;
-      if constexpr (Sigmoid)
-        weight = found ? weight_of(to_float(row[best_expert])) : NAN;
-      else
-        weight = found ? expf(best - largest) / sum : NAN;
-      of_chosen += weight;
-      if (lane == pick % 32) {
-        weights[token * work.chosen + pick] = weight;
-        experts[token * work.chosen + pick] = found ? best_expert : -1;
-      }
-    }
-    if (work.renormalise)  // each lane divides what it wrote itself
-      for (int pick = lane; pick < work.chosen; pick += 32) weights[token * work.chosen + pick] /= of_chosen;
   }
 }
 

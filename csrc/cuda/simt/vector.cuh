@@ -31,6 +31,29 @@ __device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
 }
 
+// Single instructions where the library's functions take several: subnormals are 0 to them.
+constexpr float kLog2E = 1.4426950408889634f;
+// 2^x to 2 units in the last place.
+__device__ inline float fast_exp2(float x) {
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return exp2f(x);
+#endif
+}
+// 1 / x to 1 unit in the last place.
+__device__ inline float fast_inverse(float x) {
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return 1.f / x;
+#endif
+}
+
 // What one thread moves in one access.
 template <class T>
 struct alignas(16) Pack {
