@@ -15,6 +15,10 @@ constexpr std::int64_t persistent_grid(std::int64_t tiles, int sms, int blocks_p
   return std::max<std::int64_t>(1, std::min<std::int64_t>(tiles, std::int64_t{sms} * std::max(blocks_per_sm, 1)));
 }
 
+// A block for each tile, which ends with it: what streams past goes faster so, since wherever a block has ended the loads of the
+// next are under way beside the others' stores.
+constexpr std::int64_t passing_grid(std::int64_t tiles) { return std::max<std::int64_t>(1, std::min(tiles, kMaxGridX)); }
+
 // As persistent_grid, but no more blocks than need as many rounds: 8 tiles for 6 places are 4 blocks of 2 each. With one block a
 // tile those that find no place would go where one is free first, to some SMs six more and to others none.
 constexpr std::int64_t even_grid(std::int64_t tiles, int sms, int blocks_per_sm) {

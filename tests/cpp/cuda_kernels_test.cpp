@@ -17,6 +17,7 @@
 #include "cuda/rows/elementwise_kernels.cuh"
 #include "cuda/rows/routers_kernels.cuh"
 #include "cuda/rows/rows_kernels.cuh"
+#include "cuda/rows/softmax_cluster.cuh"
 #include "cuda/rows/tokens_kernels.cuh"
 #include "emulated_gpu.h"
 
@@ -106,16 +107,32 @@ void both(const RowCase& c, const void* x, const void* y, int kept_chunks, Launc
   }
 }
 
+// As rows.cu chooses.
+template <class T>
+auto softmax_of(const RowPlan& plan) {
+  const auto few = softmax_kept<T, kFewChunks>, more = softmax_kept<T, kKeptChunks>, looped = softmax_looped<T>;
+  return !plan.kept ? looped : plan.chunks <= kFewChunks ? few : more;
+}
+template <class T>
+auto rms_norm_of(const RowPlan& plan) {
+  const auto few = rms_norm_kept<T, false, kFewChunks>, more = rms_norm_kept<T, false, kKeptChunks>;
+  return !plan.kept ? rms_norm_looped<T, false> : plan.chunks <= kFewChunks ? few : more;
+}
+template <class T>
+auto layer_norm_of(const RowPlan& plan) {
+  const auto few = layer_norm_kept<T, kFewChunks>, more = layer_norm_kept<T, kKeptChunks>, looped = layer_norm_looped<T>;
+  return !plan.kept ? looped : plan.chunks <= kFewChunks ? few : more;
+}
+
 TYPED_TEST(Rows, Softmax) {
   using T = TypeParam;
   for (const RowCase& c : row_cases()) {
     Guarded<T> x(c.rows * c.columns, c.shift);
     x.random(1);
     Guarded<T> y(c.rows * c.columns, c.y_shift ? c.y_shift : c.shift);
-    both<T>(c, x.data, y.data, kKeptChunks, [&](const RowPlan& plan, std::int64_t grid) {
+    const auto check = [&](auto kernel, std::int64_t grid, int threads, const RowsWork& work) {
       std::memset(static_cast<void*>(y.data), 0xFF, c.rows * c.columns * sizeof(T));
-      const RowsWork work = work_for<T>(c, plan, x.data, y.data);
-      emulated::launch(grid, plan.threads, plan.kept ? softmax_kept<T> : softmax_looped<T>, x.data, y.data, work);
+      emulated::launch(grid, threads, kernel, x.data, y.data, work);
       for (std::int64_t row = 0; row < c.rows; ++row) {
         double largest = -1e300, sum = 0;
         for (std::int64_t i = 0; i < c.columns; ++i) largest = std::max(largest, x[row * c.columns + i]);
@@ -126,6 +143,13 @@ TYPED_TEST(Rows, Softmax) {
         }
       }
       ASSERT_TRUE(y.intact());
+    };
+    both<T>(c, x.data, y.data, kKeptChunks, [&](const RowPlan& plan, std::int64_t grid) {
+      const RowsWork work = work_for<T>(c, plan, x.data, y.data);
+      check(softmax_of<T>(plan), grid, plan.threads, work);
+      // A cluster of one block.
+      if (plan.kept && c.columns <= kClusterElements * kClusterThreads)
+        check(softmax_cluster<T>, grid, kClusterThreads, work);
     });
   }
 }
@@ -140,12 +164,17 @@ TYPED_TEST(Rows, SoftmaxOfExtremes) {
   for (int i = 24; i < 48; ++i) x.data[i] = from_float<T>(60000.f);
   x.data[60] = from_float<T>(NAN);
   both<T>(c, x.data, y.data, kKeptChunks, [&](const RowPlan& plan, std::int64_t grid) {
-    emulated::launch(grid, plan.threads, plan.kept ? softmax_kept<T> : softmax_looped<T>, x.data, y.data,
+    emulated::launch(grid, plan.threads, softmax_of<T>(plan), x.data, y.data,
                      work_for<T>(c, plan, x.data, y.data));
     EXPECT_EQ(y[5], 0.0);
     for (int i = 24; i < 48; ++i) EXPECT_NEAR(y[i], 1.0 / 24, eps_of<T>);
     for (int i = 48; i < 72; ++i) EXPECT_TRUE(std::isnan(y[i]));
   });
+  // Most threads of a cluster's block see -inf alone here.
+  emulated::launch(1, 64, softmax_cluster<T>, x.data, y.data, RowsWork{c.rows, c.columns, 64, true, 0.f});
+  EXPECT_EQ(y[5], 0.0);
+  for (int i = 24; i < 48; ++i) EXPECT_NEAR(y[i], 1.0 / 24, eps_of<T>);
+  for (int i = 48; i < 72; ++i) EXPECT_TRUE(std::isnan(y[i]));
 }
 
 TYPED_TEST(Rows, Normalisations) {
@@ -175,11 +204,11 @@ TYPED_TEST(Rows, Normalisations) {
     both<T>(c, x.data, y.data, kKeptChunks, [&](const RowPlan& plan, std::int64_t grid) {
       const RowsWork work = work_for<T>(c, plan, x.data, y.data, kEps);
       std::memset(static_cast<void*>(y.data), 0xFF, c.rows * c.columns * sizeof(T));
-      emulated::launch(grid, plan.threads, plan.kept ? rms_norm_kept<T, false> : rms_norm_looped<T, false>, x.data, weight.data,
+      emulated::launch(grid, plan.threads, rms_norm_of<T>(plan), x.data, weight.data,
                        static_cast<T*>(nullptr), y.data, work);
       compare([&](std::int64_t row, std::int64_t i) { return at(row, i) * root[row] * weight[i]; }, 4);
       std::memset(static_cast<void*>(y.data), 0xFF, c.rows * c.columns * sizeof(T));
-      emulated::launch(grid, plan.threads, plan.kept ? layer_norm_kept<T> : layer_norm_looped<T>, x.data, weight.data, bias.data,
+      emulated::launch(grid, plan.threads, layer_norm_of<T>(plan), x.data, weight.data, bias.data,
                        y.data, work);
       compare([&](std::int64_t row, std::int64_t i) { return (at(row, i) - mean[row]) * scale[row] * weight[i] + bias[i]; }, 40);
       if (!plan.kept) {
@@ -194,8 +223,8 @@ TYPED_TEST(Rows, Normalisations) {
       for (std::int64_t i = 0; i < c.rows * c.columns; ++i)
         total[i] = to_float(from_float<T>(static_cast<float>(x[i] + residual[i])));
       std::memset(static_cast<void*>(y.data), 0xFF, c.rows * c.columns * sizeof(T));
-      emulated::launch(grid, plan.threads, plan.kept ? rms_norm_kept<T, true> : rms_norm_looped<T, true>, x.data, weight.data,
-                       residual.data, y.data, work);
+      emulated::launch(grid, plan.threads, plan.kept ? rms_norm_kept<T, true, kKeptPairs> : rms_norm_looped<T, true>, x.data,
+                       weight.data, residual.data, y.data, work);
       for (std::int64_t row = 0; row < c.rows; ++row) {
         double squares = 0;
         for (std::int64_t i = 0; i < c.columns; ++i) squares += total[row * c.columns + i] * total[row * c.columns + i];
@@ -767,17 +796,29 @@ TEST(RowPlan, EveryRowFitsItsTeam) {
           ASSERT_TRUE(plan.team <= 32 || plan.team == plan.threads);
           ASSERT_EQ(plan.threads % 32, 0);
           if (plan.kept) {
-            ASSERT_GE(std::int64_t{plan.team} * kept * (16 / element), columns);
+            ASSERT_LE(plan.chunks, kept);
+            ASSERT_GE(std::int64_t{plan.team} * plan.chunks * (16 / element), columns);
           }
           if (!keep) {
             ASSERT_FALSE(plan.kept);
           }
         }
+  for (const int element : {2, 4})
+    for (std::int64_t chunks = 1; chunks <= 8192 * element; chunks += 97) {
+      const ClusterPlan plan = plan_cluster(chunks * 16 / element, element);
+      ASSERT_TRUE(plan.blocks >= 2 && plan.blocks <= kMostCluster && plan.threads <= kClusterThreads);
+      ASSERT_LE(ceil_div(chunks, plan.blocks), kClusterElements * element / 16 * plan.threads);
+      ASSERT_EQ(plan.shared_bytes, ceil_div(chunks, plan.blocks) * 16);
+    }
+  EXPECT_EQ(plan_cluster(131072, 4).blocks, 16);
+  EXPECT_EQ(plan_cluster(131076, 4).blocks, 0);
   EXPECT_TRUE(plan_row(32768, 2, true).kept);
   EXPECT_FALSE(plan_row(32776, 2, true).kept);
   EXPECT_EQ(plan_row(128, 2, true).team, 4);  // 128 columns of 16 bits: a quarter of a warp has each row
-  EXPECT_EQ(plan_row(1024, 2, true).team, 16);
-  EXPECT_EQ(plan_row(8192, 2, true).team, 128);
+  EXPECT_EQ(plan_row(1024, 2, true).team, 32);
+  EXPECT_EQ(plan_row(8192, 2, true).team, 256);
+  EXPECT_EQ(plan_row(16384, 2, true).chunks, kFewChunks);
+  EXPECT_EQ(plan_row(16392, 2, true).chunks, kKeptChunks);
   // Looped: as many threads as have four vectors each, as far as a block goes; of short rows several to a block.
   EXPECT_EQ(plan_row(4097, 2, false).team, 160);
   EXPECT_EQ(plan_row(100000, 2, false).team, kLoopedTeam);

@@ -33,7 +33,7 @@ __device__ inline void write_group(void* data, std::int64_t first, const float (
     Pack<T> pack;
 #pragma unroll
     for (int j = 0; j < Pack<T>::kLanes; ++j) pack.lane[j] = from_float<T>(in[part * Pack<T>::kLanes + j]);
-    store(static_cast<T*>(data) + first + part * Pack<T>::kLanes, pack);
+    store_plain(static_cast<T*>(data) + first + part * Pack<T>::kLanes, pack);
   }
 }
 

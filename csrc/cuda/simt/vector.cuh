@@ -110,7 +110,7 @@ __device__ inline Pack<T> load_plain(const T* from) {
 }
 
 template <class T>
-__device__ inline void store(T* to, const Pack<T>& pack) {
+__device__ inline void store_plain(T* to, const Pack<T>& pack) {
 #if defined(__CUDA_ARCH__)
   union {
     Pack<T> pack;
@@ -118,6 +118,21 @@ __device__ inline void store(T* to, const Pack<T>& pack) {
   } u;
   u.pack = pack;
   *reinterpret_cast<uint4*>(to) = u.bits;
+#else
+  *reinterpret_cast<Pack<T>*>(to) = pack;
+#endif
+}
+
+// First to leave L2.
+template <class T>
+__device__ inline void store_streamed(T* to, const Pack<T>& pack) {
+#if defined(__CUDA_ARCH__)
+  union {
+    Pack<T> pack;
+    uint4 bits;
+  } u;
+  u.pack = pack;
+  __stcs(reinterpret_cast<uint4*>(to), u.bits);
 #else
   *reinterpret_cast<Pack<T>*>(to) = pack;
 #endif
@@ -169,7 +184,7 @@ template <bool Whole, class T>
 __device__ inline void store_chunk(const Run<T>& run, T* start, std::int64_t chunk, const Pack<T>& pack) {
   const std::int64_t first = run.first(chunk);
   if constexpr (Whole) {
-    store(start + first, pack);
+    store_streamed(start + first, pack);
   } else {
 #pragma unroll
     for (int j = 0; j < run.kLanes; ++j)
