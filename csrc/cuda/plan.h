@@ -26,6 +26,21 @@ constexpr std::int64_t even_grid(std::int64_t tiles, int sms, int blocks_per_sm)
   return std::max<std::int64_t>(1, ceil_div(tiles, std::max<std::int64_t>(1, ceil_div(tiles, grid))));
 }
 
+// Division of 0 ... 2^31 - 1 by a number that a plan knows, as a product and a shift: the processor has no instruction for it.
+// With l = ceil(log2 divisor), the factor is above 2^(31 + l) / divisor by at most 1, which makes less than the last step of n.
+struct Divisor {
+  std::uint32_t factor = 0;
+  int shift = 0, divisor = 1;
+
+  Divisor() = default;
+  constexpr explicit Divisor(int by) : divisor(by) {
+    int log = 0;
+    while ((std::int64_t{1} << log) < by) ++log;
+    shift = 31 + log;
+    factor = static_cast<std::uint32_t>((std::uint64_t{1} << shift) / static_cast<std::uint64_t>(by) + 1);
+  }
+};
+
 // How stream walks its arrays. All counts are of 16-byte vectors, but `tail_elements`.
 //
 // The arrays are cut into `streams` parts of `part` vectors, walked side by side. In each part the blocks take whole tiles,

@@ -508,8 +508,9 @@ TEST(Scales, SquaresLieAlongInnerInFours) {
 }
 
 // The 16-bit gelu leaves room for its own approximation.
-TEST(Elements, ErfcNear) {
-  for (double x = 0; x < 6; x += 0.01) EXPECT_NEAR(erfc_near(static_cast<float>(x)), std::erfc(x), 3e-7);
+TEST(Elements, GeluTail) {
+  for (double x = 0; x < 8; x += 0.01)
+    EXPECT_NEAR(gelu_tail(static_cast<float>(x)), 0.5 * std::erfc(x * std::sqrt(0.5)), 2e-7);
 }
 
 TYPED_TEST(Rows, ConvertToEveryDtype) {
@@ -581,6 +582,9 @@ void check_rope(int tokens, int heads, int kv_heads, int half) {
   RopeWork work{};
   work.cos = {cos.data, dtype_of<U>}, work.sin = {sin.data, dtype_of<U>};
   work.tokens = tokens, work.heads = heads, work.kv_heads = kv_heads, work.half = half;
+  const int parts = half / Width, per_token = (heads + kv_heads) * parts;
+  work.parts = Divisor(parts), work.per_token = Divisor(per_token);
+  work.step_tokens = 2 * kElementThreads / per_token, work.step_items = 2 * kElementThreads % per_token;
   emulated::launch(2, kElementThreads, rope_kernel<T, Width>, q.data, k.data, work);
   const auto check = [&](const Guarded<T>& now, const std::vector<double>& before, int all) {
     for (int token = 0; token < tokens; ++token)
@@ -599,11 +603,27 @@ void check_rope(int tokens, int heads, int kv_heads, int half) {
 
 TYPED_TEST(Rows, Rope) {
   using T = TypeParam;
-  check_rope<T, float, 8>(7, 4, 2, 64);
-  check_rope<T, __half, 8>(3, 1, 1, 8);
-  check_rope<T, __nv_bfloat16, 8>(37, 3, 1, 16);
+  constexpr int kLanes = Pack<T>::kLanes;
+  check_rope<T, float, kLanes>(7, 4, 2, 64);
+  check_rope<T, __half, kLanes>(3, 1, 1, 8);
+  check_rope<T, __nv_bfloat16, kLanes>(37, 3, 1, 16);
   check_rope<T, float, 1>(5, 3, 1, 3);
   check_rope<T, __nv_bfloat16, 1>(1, 1, 1, 1);
+}
+
+TEST(Divisor, IsExact) {
+  constexpr int kLast = 2147483647;
+  std::mt19937 generator(1);
+  for (int round = 0; round < 3000; ++round) {
+    const int any = static_cast<int>(generator() >> (1 + round % 31)) | 1;
+    const int by = round < 200 ? round + 1 : round < 230 ? 1 << (round - 200) : any;
+    const Divisor divisor(by);
+    for (const int multiple : {1, 2, 3, kLast / by, static_cast<int>(generator() % (kLast / by)) + 1})
+      for (const std::int64_t n : {std::int64_t{by} * multiple - 1, std::int64_t{by} * multiple, std::int64_t{kLast}})
+        if (n <= kLast) {
+          ASSERT_EQ(quotient(static_cast<int>(n), divisor), n / by) << n << " by " << by;
+        }
+  }
 }
 
 TEST(Embedding, RowsOfEveryWord) {

@@ -18,12 +18,13 @@ Bound rope(const ops::Rope& problem, Device& device) {
                       "; the CUDA kernel takes less than 2^31");
   if (problem.table_dtype != DType::fp32 && problem.table_dtype != DType::fp16 && problem.table_dtype != DType::bf16)
     throw Unsupported("rope: table_dtype must be fp32, fp16 or bf16, got " + name(problem.table_dtype));
-  const bool vectors = half % kGroup == 0 && aligned(problem.q, problem.k, problem.cos, problem.sin);
-  const auto kernel = vectors ? rope_kernel<T, kGroup> : rope_kernel<T, 1>;
+  constexpr int kLanes = Pack<T>::kLanes;
+  const bool vectors = half % kLanes == 0 && aligned(problem.q, problem.k, problem.cos, problem.sin);
+  const auto kernel = vectors ? rope_kernel<T, kLanes> : rope_kernel<T, 1>;
   const KernelFacts facts = kernel_facts(device, kernel, kElementThreads);
-  const std::int64_t items = problem.tokens() * (problem.heads + problem.kv_heads) * half / (vectors ? kGroup : 1);
-  const std::int64_t grid =
-      persistent_grid(ceil_div(items, std::int64_t{kElementThreads} * kRopeUnroll), device.properties().sms, facts.blocks_per_sm);
+  const std::int64_t parts = half / (vectors ? kLanes : 1), per_token = (problem.heads + problem.kv_heads) * parts;
+  const std::int64_t grid = persistent_grid(ceil_div(problem.tokens() * per_token, kElementThreads), device.properties().sms,
+                                            facts.blocks_per_sm);
   RopeWork work{};
   work.cos = {const_cast<void*>(problem.cos), problem.table_dtype};
   work.sin = {const_cast<void*>(problem.sin), problem.table_dtype};
@@ -31,6 +32,10 @@ Bound rope(const ops::Rope& problem, Device& device) {
   work.heads = static_cast<int>(problem.heads);
   work.kv_heads = static_cast<int>(problem.kv_heads);
   work.half = static_cast<int>(half);
+  work.parts = Divisor(static_cast<int>(parts));
+  work.per_token = Divisor(static_cast<int>(per_token));
+  work.step_tokens = grid * kElementThreads / per_token;
+  work.step_items = static_cast<int>(grid * kElementThreads % per_token);
   Bound bound;
   bound.plan.set("implementation", "fused/" + device.properties().architecture());
   record(bound.plan, "", facts, grid, kElementThreads);
