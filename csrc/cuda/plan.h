@@ -15,12 +15,31 @@ constexpr std::int64_t persistent_grid(std::int64_t tiles, int sms, int blocks_p
   return std::max<std::int64_t>(1, std::min<std::int64_t>(tiles, std::int64_t{sms} * std::max(blocks_per_sm, 1)));
 }
 
+// A block for each tile, which ends with it: what streams past goes faster so, since wherever a block has ended the loads of the
+// next are under way beside the others' stores.
+constexpr std::int64_t passing_grid(std::int64_t tiles) { return std::max<std::int64_t>(1, std::min(tiles, kMaxGridX)); }
+
 // As persistent_grid, but no more blocks than need as many rounds: 8 tiles for 6 places are 4 blocks of 2 each. With one block a
 // tile those that find no place would go where one is free first, to some SMs six more and to others none.
 constexpr std::int64_t even_grid(std::int64_t tiles, int sms, int blocks_per_sm) {
   const std::int64_t grid = persistent_grid(tiles, sms, blocks_per_sm);
   return std::max<std::int64_t>(1, ceil_div(tiles, std::max<std::int64_t>(1, ceil_div(tiles, grid))));
 }
+
+// Division of 0 ... 2^31 - 1 by a number that a plan knows, as a product and a shift: the processor has no instruction for it.
+// With l = ceil(log2 divisor), the factor is above 2^(31 + l) / divisor by at most 1, which makes less than the last step of n.
+struct Divisor {
+  std::uint32_t factor = 0;
+  int shift = 0, divisor = 1;
+
+  Divisor() = default;
+  constexpr explicit Divisor(int by) : divisor(by) {
+    int log = 0;
+    while ((std::int64_t{1} << log) < by) ++log;
+    shift = 31 + log;
+    factor = static_cast<std::uint32_t>((std::uint64_t{1} << shift) / static_cast<std::uint64_t>(by) + 1);
+  }
+};
 
 // How stream walks its arrays. All counts are of 16-byte vectors, but `tail_elements`.
 //

@@ -15,7 +15,9 @@
 #include "cuda/probes/copy_kernel.cuh"
 #include "cuda/probes/fma_kernels.cuh"
 #include "cuda/rows/elementwise_kernels.cuh"
+#include "cuda/rows/routers_kernels.cuh"
 #include "cuda/rows/rows_kernels.cuh"
+#include "cuda/rows/softmax_cluster.cuh"
 #include "cuda/rows/tokens_kernels.cuh"
 #include "emulated_gpu.h"
 
@@ -105,16 +107,32 @@ void both(const RowCase& c, const void* x, const void* y, int kept_chunks, Launc
   }
 }
 
+// As rows.cu chooses.
+template <class T>
+auto softmax_of(const RowPlan& plan) {
+  const auto few = softmax_kept<T, kFewChunks>, more = softmax_kept<T, kKeptChunks>, looped = softmax_looped<T>;
+  return !plan.kept ? looped : plan.chunks <= kFewChunks ? few : more;
+}
+template <class T>
+auto rms_norm_of(const RowPlan& plan) {
+  const auto few = rms_norm_kept<T, false, kFewChunks>, more = rms_norm_kept<T, false, kKeptChunks>;
+  return !plan.kept ? rms_norm_looped<T, false> : plan.chunks <= kFewChunks ? few : more;
+}
+template <class T>
+auto layer_norm_of(const RowPlan& plan) {
+  const auto few = layer_norm_kept<T, kFewChunks>, more = layer_norm_kept<T, kKeptChunks>, looped = layer_norm_looped<T>;
+  return !plan.kept ? looped : plan.chunks <= kFewChunks ? few : more;
+}
+
 TYPED_TEST(Rows, Softmax) {
   using T = TypeParam;
   for (const RowCase& c : row_cases()) {
     Guarded<T> x(c.rows * c.columns, c.shift);
     x.random(1);
     Guarded<T> y(c.rows * c.columns, c.y_shift ? c.y_shift : c.shift);
-    both<T>(c, x.data, y.data, kKeptChunks, [&](const RowPlan& plan, std::int64_t grid) {
+    const auto check = [&](auto kernel, std::int64_t grid, int threads, const RowsWork& work) {
       std::memset(static_cast<void*>(y.data), 0xFF, c.rows * c.columns * sizeof(T));
-      const RowsWork work = work_for<T>(c, plan, x.data, y.data);
-      emulated::launch(grid, plan.threads, plan.kept ? softmax_kept<T> : softmax_looped<T>, x.data, y.data, work);
+      emulated::launch(grid, threads, kernel, x.data, y.data, work);
       for (std::int64_t row = 0; row < c.rows; ++row) {
         double largest = -1e300, sum = 0;
         for (std::int64_t i = 0; i < c.columns; ++i) largest = std::max(largest, x[row * c.columns + i]);
@@ -125,6 +143,13 @@ TYPED_TEST(Rows, Softmax) {
         }
       }
       ASSERT_TRUE(y.intact());
+    };
+    both<T>(c, x.data, y.data, kKeptChunks, [&](const RowPlan& plan, std::int64_t grid) {
+      const RowsWork work = work_for<T>(c, plan, x.data, y.data);
+      check(softmax_of<T>(plan), grid, plan.threads, work);
+      // A cluster of one block.
+      if (plan.kept && c.columns <= kClusterElements * kClusterThreads)
+        check(softmax_cluster<T>, grid, kClusterThreads, work);
     });
   }
 }
@@ -139,12 +164,17 @@ TYPED_TEST(Rows, SoftmaxOfExtremes) {
   for (int i = 24; i < 48; ++i) x.data[i] = from_float<T>(60000.f);
   x.data[60] = from_float<T>(NAN);
   both<T>(c, x.data, y.data, kKeptChunks, [&](const RowPlan& plan, std::int64_t grid) {
-    emulated::launch(grid, plan.threads, plan.kept ? softmax_kept<T> : softmax_looped<T>, x.data, y.data,
+    emulated::launch(grid, plan.threads, softmax_of<T>(plan), x.data, y.data,
                      work_for<T>(c, plan, x.data, y.data));
     EXPECT_EQ(y[5], 0.0);
     for (int i = 24; i < 48; ++i) EXPECT_NEAR(y[i], 1.0 / 24, eps_of<T>);
     for (int i = 48; i < 72; ++i) EXPECT_TRUE(std::isnan(y[i]));
   });
+  // Most threads of a cluster's block see -inf alone here.
+  emulated::launch(1, 64, softmax_cluster<T>, x.data, y.data, RowsWork{c.rows, c.columns, 64, true, 0.f});
+  EXPECT_EQ(y[5], 0.0);
+  for (int i = 24; i < 48; ++i) EXPECT_NEAR(y[i], 1.0 / 24, eps_of<T>);
+  for (int i = 48; i < 72; ++i) EXPECT_TRUE(std::isnan(y[i]));
 }
 
 TYPED_TEST(Rows, Normalisations) {
@@ -174,11 +204,11 @@ TYPED_TEST(Rows, Normalisations) {
     both<T>(c, x.data, y.data, kKeptChunks, [&](const RowPlan& plan, std::int64_t grid) {
       const RowsWork work = work_for<T>(c, plan, x.data, y.data, kEps);
       std::memset(static_cast<void*>(y.data), 0xFF, c.rows * c.columns * sizeof(T));
-      emulated::launch(grid, plan.threads, plan.kept ? rms_norm_kept<T, false> : rms_norm_looped<T, false>, x.data, weight.data,
+      emulated::launch(grid, plan.threads, rms_norm_of<T>(plan), x.data, weight.data,
                        static_cast<T*>(nullptr), y.data, work);
       compare([&](std::int64_t row, std::int64_t i) { return at(row, i) * root[row] * weight[i]; }, 4);
       std::memset(static_cast<void*>(y.data), 0xFF, c.rows * c.columns * sizeof(T));
-      emulated::launch(grid, plan.threads, plan.kept ? layer_norm_kept<T> : layer_norm_looped<T>, x.data, weight.data, bias.data,
+      emulated::launch(grid, plan.threads, layer_norm_of<T>(plan), x.data, weight.data, bias.data,
                        y.data, work);
       compare([&](std::int64_t row, std::int64_t i) { return (at(row, i) - mean[row]) * scale[row] * weight[i] + bias[i]; }, 40);
       if (!plan.kept) {
@@ -193,8 +223,8 @@ TYPED_TEST(Rows, Normalisations) {
       for (std::int64_t i = 0; i < c.rows * c.columns; ++i)
         total[i] = to_float(from_float<T>(static_cast<float>(x[i] + residual[i])));
       std::memset(static_cast<void*>(y.data), 0xFF, c.rows * c.columns * sizeof(T));
-      emulated::launch(grid, plan.threads, plan.kept ? rms_norm_kept<T, true> : rms_norm_looped<T, true>, x.data, weight.data,
-                       residual.data, y.data, work);
+      emulated::launch(grid, plan.threads, plan.kept ? rms_norm_kept<T, true, kKeptPairs> : rms_norm_looped<T, true>, x.data,
+                       weight.data, residual.data, y.data, work);
       for (std::int64_t row = 0; row < c.rows; ++row) {
         double squares = 0;
         for (std::int64_t i = 0; i < c.columns; ++i) squares += total[row * c.columns + i] * total[row * c.columns + i];
@@ -478,8 +508,9 @@ TEST(Scales, SquaresLieAlongInnerInFours) {
 }
 
 // The 16-bit gelu leaves room for its own approximation.
-TEST(Elements, ErfcNear) {
-  for (double x = 0; x < 6; x += 0.01) EXPECT_NEAR(erfc_near(static_cast<float>(x)), std::erfc(x), 3e-7);
+TEST(Elements, GeluTail) {
+  for (double x = 0; x < 8; x += 0.01)
+    EXPECT_NEAR(gelu_tail(static_cast<float>(x)), 0.5 * std::erfc(x * std::sqrt(0.5)), 2e-7);
 }
 
 TYPED_TEST(Rows, ConvertToEveryDtype) {
@@ -551,6 +582,9 @@ void check_rope(int tokens, int heads, int kv_heads, int half) {
   RopeWork work{};
   work.cos = {cos.data, dtype_of<U>}, work.sin = {sin.data, dtype_of<U>};
   work.tokens = tokens, work.heads = heads, work.kv_heads = kv_heads, work.half = half;
+  const int parts = half / Width, per_token = (heads + kv_heads) * parts;
+  work.parts = Divisor(parts), work.per_token = Divisor(per_token);
+  work.step_tokens = 2 * kElementThreads / per_token, work.step_items = 2 * kElementThreads % per_token;
   emulated::launch(2, kElementThreads, rope_kernel<T, Width>, q.data, k.data, work);
   const auto check = [&](const Guarded<T>& now, const std::vector<double>& before, int all) {
     for (int token = 0; token < tokens; ++token)
@@ -569,11 +603,27 @@ void check_rope(int tokens, int heads, int kv_heads, int half) {
 
 TYPED_TEST(Rows, Rope) {
   using T = TypeParam;
-  check_rope<T, float, 8>(7, 4, 2, 64);
-  check_rope<T, __half, 8>(3, 1, 1, 8);
-  check_rope<T, __nv_bfloat16, 8>(37, 3, 1, 16);
+  constexpr int kLanes = Pack<T>::kLanes;
+  check_rope<T, float, kLanes>(7, 4, 2, 64);
+  check_rope<T, __half, kLanes>(3, 1, 1, 8);
+  check_rope<T, __nv_bfloat16, kLanes>(37, 3, 1, 16);
   check_rope<T, float, 1>(5, 3, 1, 3);
   check_rope<T, __nv_bfloat16, 1>(1, 1, 1, 1);
+}
+
+TEST(Divisor, IsExact) {
+  constexpr int kLast = 2147483647;
+  std::mt19937 generator(1);
+  for (int round = 0; round < 3000; ++round) {
+    const int any = static_cast<int>(generator() >> (1 + round % 31)) | 1;
+    const int by = round < 200 ? round + 1 : round < 230 ? 1 << (round - 200) : any;
+    const Divisor divisor(by);
+    for (const int multiple : {1, 2, 3, kLast / by, static_cast<int>(generator() % (kLast / by)) + 1})
+      for (const std::int64_t n : {std::int64_t{by} * multiple - 1, std::int64_t{by} * multiple, std::int64_t{kLast}})
+        if (n <= kLast) {
+          ASSERT_EQ(quotient(static_cast<int>(n), divisor), n / by) << n << " by " << by;
+        }
+  }
 }
 
 TEST(Embedding, RowsOfEveryWord) {
@@ -623,40 +673,53 @@ TYPED_TEST(Rows, Combine) {
     check_combine<T, kLanes>(tokens, per_token, routed, 64), check_combine<T, 1>(tokens, per_token, routed, 13);
 }
 
+// Runs listed (where it may be) and picked.
 template <class T, bool Sigmoid>
-void check_topk(int tokens, int experts, int chosen, bool renormalise, bool biased) {
-  Guarded<T> logits(std::int64_t{tokens} * experts);
+void check_topk(int tokens, int experts, int chosen, bool renormalise, bool biased, int shift = 0, double step = 0) {
+  Guarded<T> logits(std::int64_t{tokens} * experts, shift);
   Guarded<float> bias(experts), weights(std::int64_t{tokens} * chosen);
   Guarded<std::int32_t> found(std::int64_t{tokens} * chosen);
   logits.random(20), bias.random(21);
+  if (step > 0)  // many equal scores
+    for (std::int64_t i = 0; i < logits.count; ++i) logits.data[i] = from_float<T>(std::round(logits[i] / step) * step);
   if (tokens > 1)
-    for (int i = 0; i < experts; ++i) logits.data[experts + i] = from_float<T>(0.25f);  // all equal: in order of their numbers
-  const TopkWork work = {tokens, experts, chosen, renormalise, Sigmoid && biased ? bias.data : nullptr};
-  emulated::launch(2, kTopkThreads, topk_kernel<T, Sigmoid>, logits.data, weights.data, found.data, work);
-  for (int token = 0; token < tokens; ++token) {
-    std::vector<double> weight(experts), score(experts);
-    double sum = 0;
-    for (int i = 0; i < experts; ++i) {
-      const double x = logits[std::int64_t{token} * experts + i];
-      weight[i] = Sigmoid ? 1 / (1 + std::exp(-x)) : std::exp(x);
-      score[i] = weight[i] + (Sigmoid && biased ? bias[i] : 0);
-      sum += weight[i];
+    for (int i = 0; i < experts; ++i) logits.data[experts + i] = from_float<T>(i % 2 ? 0.f : -0.f);  // all equal
+  const RouterPlan plan = plan_router(experts, chosen);
+  for (const bool listed : {true, false}) {
+    if (listed && !plan.listed) continue;
+    SCOPED_TRACE((listed ? "listed " : "picked ") + std::to_string(experts));
+    std::memset(static_cast<void*>(weights.data), 0xFF, weights.count * sizeof(float));
+    std::memset(static_cast<void*>(found.data), 0xFF, found.count * sizeof(int));
+    const TopkWork work = {tokens, experts, chosen, renormalise, Sigmoid && biased ? bias.data : nullptr, listed ? plan.lanes : 32,
+                           shift == 0 && experts % Pack<T>::kLanes == 0};
+    const auto few = topk_listed<T, Sigmoid, kFewValues>, most = topk_listed<T, Sigmoid, kMostValues>;
+    emulated::launch(2, kTopkThreads, listed ? (plan.values == kFewValues ? few : most) : topk_picked<T, Sigmoid>, logits.data,
+                     weights.data, found.data, work);
+    for (int token = 0; token < tokens; ++token) {
+      std::vector<double> weight(experts), score(experts);
+      double sum = 0;
+      for (int i = 0; i < experts; ++i) {
+        const double x = logits[std::int64_t{token} * experts + i];
+        weight[i] = Sigmoid ? 1 / (1 + std::exp(-x)) : std::exp(x);
+        score[i] = weight[i] + (Sigmoid && biased ? bias[i] : 0);
+        sum += weight[i];
+      }
+      if (!Sigmoid)
+        for (double& each : weight) each /= sum;
+      std::vector<int> order(experts);
+      for (int i = 0; i < experts; ++i) order[i] = i;
+      std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return score[a] > score[b]; });
+      double total = 0;
+      for (int i = 0; i < chosen; ++i) total += weight[order[i]];
+      for (int i = 0; i < chosen; ++i) {
+        const std::int64_t at = std::int64_t{token} * chosen + i;
+        ASSERT_EQ(found.data[at], order[i]) << token << " " << i;
+        const double want = weight[order[i]] / (renormalise ? total : 1);
+        ASSERT_NEAR(weights[at], want, 4e-6 * want + 1e-7);
+      }
     }
-    if (!Sigmoid)
-      for (double& each : weight) each /= sum;
-    std::vector<int> order(experts);
-    for (int i = 0; i < experts; ++i) order[i] = i;
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return score[a] > score[b]; });
-    double total = 0;
-    for (int i = 0; i < chosen; ++i) total += weight[order[i]];
-    for (int i = 0; i < chosen; ++i) {
-      const std::int64_t at = std::int64_t{token} * chosen + i;
-      ASSERT_EQ(found.data[at], order[i]) << token << " " << i;
-      const double want = weight[order[i]] / (renormalise ? total : 1);
-      ASSERT_NEAR(weights[at], want, 4e-6 * want + 1e-7);
-    }
+    EXPECT_TRUE(weights.intact() && found.intact());
   }
-  EXPECT_TRUE(weights.intact());
 }
 
 TYPED_TEST(Rows, Routers) {
@@ -664,13 +727,79 @@ TYPED_TEST(Rows, Routers) {
   for (const bool renormalise : {false, true}) {
     check_topk<T, false>(1, 1, 1, renormalise, false);
     check_topk<T, false>(9, 7, 7, renormalise, false);
-    check_topk<T, false>(5, 64, 6, renormalise, false);
+    check_topk<T, false>(70, 64, 6, renormalise, false);
+    check_topk<T, false>(70, 128, 8, renormalise, false);
+    check_topk<T, false>(40, 128, 8, renormalise, false, 1);
+    check_topk<T, false>(40, 128, 8, renormalise, false, 0, 0.25);
     check_topk<T, false>(3, 256, 40, renormalise, false);
     check_topk<T, false>(2, 300, 8, renormalise, false);
+    check_topk<T, false>(5, 1024, 3, renormalise, false);
     check_topk<T, true>(5, 128, 8, renormalise, true);
     check_topk<T, true>(3, 257, 8, renormalise, true);
     check_topk<T, true>(3, 17, 17, renormalise, false);
+    check_topk<T, true>(3, 17, 4, renormalise, false);
   }
+}
+
+// Scores that differ in their lowest bit alone, in the order in which that decides and in the other.
+TEST(Routers, NeighboursInFp32) {
+  for (const int chosen : {1, 3, 7, 8})
+    for (const float near : {1.f, -1.f, 1e-30f})
+      for (const int direction : {1, -1}) {
+        constexpr int kExperts = 128;
+        Guarded<float> logits(2 * kExperts), weights(2 * chosen);
+        Guarded<std::int32_t> found(2 * chosen);
+        for (int i = 0; i < 2 * kExperts; ++i) {
+          float x = near;
+          for (int step = 0; step < i % kExperts; ++step) x = std::nextafter(x, direction * INFINITY);
+          logits.data[i] = x;
+        }
+        emulated::launch(1, kTopkThreads, topk_listed<float, false, kMostValues>, logits.data, weights.data, found.data,
+                         TopkWork{2, kExperts, chosen, true, nullptr, 4, true});
+        for (int i = 0; i < 2 * chosen; ++i)
+          ASSERT_EQ(found.data[i], direction > 0 ? kExperts - 1 - i % chosen : i % chosen) << near << " " << chosen;
+      }
+}
+
+TEST(Routers, NanIsNeverChosenAndInfinityIs) {
+  for (const bool listed : {true, false}) {
+    constexpr int kExperts = 128, kChosen = 4;
+    Guarded<float> logits(3 * kExperts), weights(3 * kChosen);
+    Guarded<std::int32_t> found(3 * kChosen);
+    for (int i = 0; i < 3 * kExperts; ++i) logits.data[i] = i % kExperts % 5 ? -INFINITY : static_cast<float>(i % kExperts);
+    logits.data[70] = NAN, logits.data[71] = -NAN;
+    for (int i = kExperts; i < 2 * kExperts; ++i) logits.data[i] = i == kExperts + 9 ? 1.f : i % 3 ? NAN : -NAN;
+    logits.data[2 * kExperts + 5] = 3e38f;
+    const auto run = [&](auto of_listed, auto of_picked) {
+      emulated::launch(1, kTopkThreads, listed ? of_listed : of_picked, logits.data, weights.data, found.data,
+                       TopkWork{3, kExperts, kChosen, false, nullptr, listed ? 4 : 32, true});
+    };
+    run(topk_listed<float, false, kMostValues>, topk_picked<float, false>);
+    for (int i = 0; i < kChosen; ++i) {
+      EXPECT_EQ(found.data[i], i == 0 ? 125 : 125 - 5 * i);
+      EXPECT_TRUE(std::isnan(weights[i]) && std::isnan(weights[kChosen + i]));
+      EXPECT_EQ(found.data[kChosen + i], i == 0 ? 9 : -1);
+    }
+    EXPECT_EQ(found.data[2 * kChosen], 5);
+    EXPECT_EQ(weights[2 * kChosen], 1);
+    EXPECT_EQ(weights[2 * kChosen + 1], 0);
+    run(topk_listed<float, true, kMostValues>, topk_picked<float, true>);
+    EXPECT_EQ(found.data[0], 20);  // the first of those that are 1
+    EXPECT_EQ(found.data[kChosen], 9);
+    EXPECT_TRUE(weights[kChosen] > 0.7 && std::isnan(weights[kChosen + 1]));
+  }
+}
+
+TEST(RouterPlan, EveryExpertHasALane) {
+  for (std::int64_t experts = 1; experts <= 1024; ++experts) {
+    const RouterPlan plan = plan_router(experts, 1);
+    ASSERT_TRUE(plan.listed);
+    ASSERT_GE(plan.values * plan.lanes, experts);
+    ASSERT_TRUE(plan.lanes >= kFewestLanes && 32 % plan.lanes == 0);
+  }
+  EXPECT_EQ(plan_router(128, 8).lanes, 4);
+  EXPECT_FALSE(plan_router(1025, 1).listed);
+  EXPECT_FALSE(plan_router(128, 9).listed);
 }
 
 // -- the plan -----------------------------------------------------------------------------------------------------------------
@@ -687,17 +816,29 @@ TEST(RowPlan, EveryRowFitsItsTeam) {
           ASSERT_TRUE(plan.team <= 32 || plan.team == plan.threads);
           ASSERT_EQ(plan.threads % 32, 0);
           if (plan.kept) {
-            ASSERT_GE(std::int64_t{plan.team} * kept * (16 / element), columns);
+            ASSERT_LE(plan.chunks, kept);
+            ASSERT_GE(std::int64_t{plan.team} * plan.chunks * (16 / element), columns);
           }
           if (!keep) {
             ASSERT_FALSE(plan.kept);
           }
         }
+  for (const int element : {2, 4})
+    for (std::int64_t chunks = 1; chunks <= 8192 * element; chunks += 97) {
+      const ClusterPlan plan = plan_cluster(chunks * 16 / element, element);
+      ASSERT_TRUE(plan.blocks >= 2 && plan.blocks <= kMostCluster && plan.threads <= kClusterThreads);
+      ASSERT_LE(ceil_div(chunks, plan.blocks), kClusterElements * element / 16 * plan.threads);
+      ASSERT_EQ(plan.shared_bytes, ceil_div(chunks, plan.blocks) * 16);
+    }
+  EXPECT_EQ(plan_cluster(131072, 4).blocks, 16);
+  EXPECT_EQ(plan_cluster(131076, 4).blocks, 0);
   EXPECT_TRUE(plan_row(32768, 2, true).kept);
   EXPECT_FALSE(plan_row(32776, 2, true).kept);
   EXPECT_EQ(plan_row(128, 2, true).team, 4);  // 128 columns of 16 bits: a quarter of a warp has each row
-  EXPECT_EQ(plan_row(1024, 2, true).team, 16);
-  EXPECT_EQ(plan_row(8192, 2, true).team, 128);
+  EXPECT_EQ(plan_row(1024, 2, true).team, 32);
+  EXPECT_EQ(plan_row(8192, 2, true).team, 256);
+  EXPECT_EQ(plan_row(16384, 2, true).chunks, kFewChunks);
+  EXPECT_EQ(plan_row(16392, 2, true).chunks, kKeptChunks);
   // Looped: as many threads as have four vectors each, as far as a block goes; of short rows several to a block.
   EXPECT_EQ(plan_row(4097, 2, false).team, 160);
   EXPECT_EQ(plan_row(100000, 2, false).team, kLoopedTeam);

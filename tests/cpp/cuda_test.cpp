@@ -63,6 +63,9 @@ TEST(PersistentGrid, NeverEmptyNeverMoreThanResidentOrNeeded) {
   EXPECT_EQ(persistent_grid(7, 132, 4), 7);
   EXPECT_EQ(persistent_grid(0, 132, 4), 1);
   EXPECT_EQ(persistent_grid(1000, 132, 0), 132);
+  EXPECT_EQ(passing_grid(0), 1);
+  EXPECT_EQ(passing_grid(1000), 1000);
+  EXPECT_EQ(passing_grid(std::int64_t{1} << 40), kMaxGridX);
 }
 
 TEST(EvenGrid, EveryBlockTakesAsManyTiles) {

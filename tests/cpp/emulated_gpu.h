@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 
 #include "emulated_block.h"
 
@@ -53,6 +54,15 @@ T __shfl_xor_sync(unsigned mask, T value, int lanes) {
   });
 }
 
+inline bool __any_sync(unsigned mask, bool mine) {
+  emulated::Block::expect(mask == 0xFFFFFFFFu, "a vote of a whole warp");
+  return emulated::Block::current->together<bool, bool>("vote.any", mine, [](const bool* const* in, bool* const* out) {
+    bool any = false;
+    for (int lane = 0; lane < 32; ++lane) any |= *in[lane];
+    for (int lane = 0; lane < 32; ++lane) *out[lane] = any;
+  });
+}
+
 // Blocks run one after the other, threads of a block in turn: what is written is seen, and nothing intervenes.
 inline void __threadfence() {}
 inline unsigned atomicAdd(unsigned* at, unsigned more) { return *at += more, *at - more; }
@@ -79,3 +89,22 @@ void __stcs(T* p, T x) {
 }
 
 inline float __expf(float x) { return std::exp(x); }
+inline float __saturatef(float x) { return x > 0 ? (x < 1 ? x : 1.f) : 0.f; }  // of NaN 0
+inline int __float_as_int(float x) {
+  int bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+inline float __int_as_float(int bits) {
+  float x;
+  std::memcpy(&x, &bits, sizeof x);
+  return x;
+}
+template <class T>
+T min(T a, T b) {
+  return a < b ? a : b;
+}
+template <class T>
+T max(T a, T b) {
+  return a > b ? a : b;
+}

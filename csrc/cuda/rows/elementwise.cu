@@ -17,8 +17,7 @@ template <class Kernel>
 std::int64_t plan_elements(Bound& bound, Device& device, Kernel* kernel, std::int64_t items, int unroll, bool vectors,
                            DType dtype) {
   const KernelFacts facts = kernel_facts(device, kernel, kElementThreads);
-  const std::int64_t grid =
-      persistent_grid(ceil_div(items, std::int64_t{kElementThreads} * unroll), device.properties().sms, facts.blocks_per_sm);
+  const std::int64_t grid = passing_grid(ceil_div(items, std::int64_t{kElementThreads} * unroll));
   bound.plan.set("implementation", "fused/" + device.properties().architecture());
   record(bound.plan, "", facts, grid, kElementThreads);
   bound.plan.set("vector_bytes", vectors ? 16 : static_cast<int>(size_bytes(dtype)));
@@ -100,7 +99,7 @@ Bound convert(const ops::Convert& problem, Device& device) {
   const std::int64_t groups = vectors ? problem.elements / kGroup : 0;
   Bound bound;
   const std::int64_t grid =
-      plan_elements(bound, device, convert_kernel, ceil_div(problem.elements, kGroup), 2, vectors, problem.dtype);
+      plan_elements(bound, device, convert_kernel, ceil_div(problem.elements, kGroup), kConvertUnroll, vectors, problem.dtype);
   const AnyTensor x = {const_cast<void*>(problem.x), problem.dtype}, y = {problem.y, problem.out_dtype};
   bound.steps.push_back({"convert", [=, elements = problem.elements](Queue& queue) {
                            convert_kernel<<<static_cast<unsigned>(grid), kElementThreads, 0, stream(queue)>>>(x, y, elements,
@@ -129,7 +128,7 @@ Bound adam(const ops::Adam& problem, Device& device) {
   work.eps = static_cast<float>(ops::Adam::kEps);
   Bound bound;
   const std::int64_t grid =
-      plan_elements(bound, device, adam_kernel, ceil_div(problem.elements, kGroup), 1, vectors, problem.dtype);
+      plan_elements(bound, device, adam_kernel, ceil_div(problem.elements, kGroup), kAdamUnroll, vectors, problem.dtype);
   bound.steps.push_back({"adam", [=](Queue& queue) {
                            adam_kernel<<<static_cast<unsigned>(grid), kElementThreads, 0, stream(queue)>>>(work);
                            ROOFLINE_CUDA_LAUNCHED("adam_kernel");
@@ -137,7 +136,7 @@ Bound adam(const ops::Adam& problem, Device& device) {
   return bound;
 }
 
-constexpr const char* kOnce = "persistent blocks, 128-bit accesses; each element is read once and written once";
+constexpr const char* kOnce = "a block for each tile, 128-bit accesses; each element is read once and written once";
 
 }  // namespace
 
@@ -169,7 +168,7 @@ std::vector<KernelEntry> convert_kernels() { return floating_kernels<ops::Conver
 
 std::vector<KernelEntry> adam_kernels() {
   return floating_kernels<ops::Adam>(
-      "fused", "persistent blocks, eight parameters per thread; all state is read once and written once", adam, adam, adam);
+      "fused", "a block for each tile, eight parameters per thread; all state is read once and written once", adam, adam, adam);
 }
 
 }  // namespace roofline::cuda

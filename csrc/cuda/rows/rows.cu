@@ -4,6 +4,7 @@
 #include "cuda/launch.cuh"
 #include "cuda/rows/rows.h"
 #include "cuda/rows/rows_kernels.cuh"
+#include "cuda/rows/softmax_cluster.cuh"
 #include "ops/rows.h"
 
 namespace roofline::cuda {
@@ -24,9 +25,9 @@ struct Chosen {
   RowsWork work;
 };
 
-// others: the tensors of x's shape; vectors: those over columns. kept_chunks: 0 where nothing is kept, since there is one pass.
+// others: the tensors of x's shape; vectors: those over columns. most_chunks: 0 where nothing is kept, since there is one pass.
 Chosen choose(const ops::Rows& problem, double eps, std::initializer_list<const void*> others,
-              std::initializer_list<const void*> vectors, int kept_chunks) {
+              std::initializer_list<const void*> vectors, int most_chunks) {
   const std::int64_t element = size_bytes(problem.dtype);
   const auto phase = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16; };
   bool alike = true, aligned = phase(problem.x) == 0 && problem.columns % (16 / element) == 0;
@@ -34,7 +35,7 @@ Chosen choose(const ops::Rows& problem, double eps, std::initializer_list<const 
   for (const void* each : vectors) aligned = aligned && phase(each) == 0;
   Chosen chosen;
   chosen.plan =
-      plan_row(problem.columns, element, alike && aligned && kept_chunks > 0, kept_chunks > 0 ? kept_chunks : kLoopedChunks);
+      plan_row(problem.columns, element, alike && aligned && most_chunks > 0, most_chunks > 0 ? most_chunks : kLoopedChunks);
   chosen.work = {problem.rows, problem.columns, chosen.plan.team, alike, static_cast<float>(eps)};
   return chosen;
 }
@@ -46,7 +47,8 @@ Bound bind_rows(const char* variant, const char* step, const ops::Rows& problem,
   const RowPlan& plan = chosen.plan;
   const KernelFacts facts = kernel_facts(device, kernel, plan.threads);
   const std::int64_t tiles = ceil_div(problem.rows, plan.rows_per_block());
-  const std::int64_t grid = persistent_grid(tiles, device.properties().sms, facts.blocks_per_sm);
+  const std::int64_t grid =
+      plan.kept ? passing_grid(tiles) : persistent_grid(tiles, device.properties().sms, facts.blocks_per_sm);
   Bound bound;
   bound.plan.set("implementation", std::string(variant) + (plan.kept ? "_kept/" : "_looped/") + device.properties().architecture());
   record(bound.plan, "", facts, grid, plan.threads);
@@ -62,11 +64,85 @@ Bound bind_rows(const char* variant, const char* step, const ops::Rows& problem,
   return bound;
 }
 
+// Rows in registers of clusters of blocks, each of which takes one row after the other. The plan has no blocks where the GPU has
+// no room for such a cluster.
+template <class T>
+struct ClusterLaunch {
+  ClusterPlan plan;
+  std::int64_t grid = 0;
+
+  // attribute: kept until the launch.
+  cudaLaunchConfig_t config(cudaLaunchAttribute& attribute) const {
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {static_cast<unsigned>(plan.blocks), 1, 1};
+    cudaLaunchConfig_t made{};
+    made.gridDim = dim3(static_cast<unsigned>(grid));
+    made.blockDim = dim3(static_cast<unsigned>(plan.threads));
+    made.dynamicSmemBytes = static_cast<std::size_t>(plan.shared_bytes);
+    made.attrs = &attribute;
+    made.numAttrs = 1;
+    return made;
+  }
+
+  static ClusterLaunch of(const ops::Softmax& problem, const Device& device) {
+    ClusterLaunch made;
+    if (device.properties().capability < 90 || problem.columns % Pack<T>::kLanes != 0 || !aligned(problem.x, problem.y)) return {};
+    made.plan = plan_cluster(problem.columns, sizeof(T));
+    if (made.plan.blocks == 0) return {};
+    device.use();
+    ROOFLINE_CUDA(cudaFuncSetAttribute(softmax_cluster<T>, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
+    made.grid = made.plan.blocks;
+    cudaLaunchAttribute attribute;
+    const cudaLaunchConfig_t config = made.config(attribute);
+    int at_once = 0;
+    if (cudaOccupancyMaxActiveClusters(&at_once, softmax_cluster<T>, &config) != cudaSuccess || at_once == 0) {
+      (void)cudaGetLastError();
+      return {};
+    }
+    made.grid = persistent_grid(problem.rows, at_once, 1) * made.plan.blocks;
+    return made;
+  }
+};
+
+template <class T>
+Bound softmax_of_clusters(const ops::Softmax& problem, Device& device, const ClusterLaunch<T>& launch) {
+  const auto kernel = softmax_cluster<T>;
+  const int threads = launch.plan.threads;
+  Bound bound;
+  bound.plan.set("implementation", "fused_cluster/" + device.properties().architecture());
+  record(bound.plan, "", kernel_facts(device, kernel, threads, static_cast<std::size_t>(launch.plan.shared_bytes)), launch.grid,
+         threads);
+  bound.plan.set("blocks_per_cluster", launch.plan.blocks);
+  bound.plan.set("threads_per_row", launch.plan.blocks * threads);
+  bound.plan.set("vector_bytes", 16);
+  bound.plan.set("row_cached", true);
+  bound.plan.set("exponentials_kept", true);  // taken again of the row in registers: nothing is read or written for them
+  bound.plan.set("workspace_bytes", 0);
+  const RowsWork work = {problem.rows, problem.columns, threads, true, 0.f};
+  bound.steps.push_back({"softmax", [=](Queue& queue) {
+                           cudaLaunchAttribute attribute;
+                           cudaLaunchConfig_t config = launch.config(attribute);
+                           config.stream = stream(queue);
+                           ROOFLINE_CUDA(cudaLaunchKernelEx(&config, kernel, in<T>(problem.x), out<T>(problem.y), work));
+                         }});
+  return bound;
+}
+
+// The kernel that a plan asks for, of those that keep few vectors of a row, that keep more, and that loop.
+template <class Rows>
+Rows* planned(const RowPlan& plan, Rows* few, Rows* more, Rows* looped) {
+  return !plan.kept ? looped : plan.chunks <= kFewChunks ? few : more;
+}
+
 template <class T>
 Bound softmax(const ops::Softmax& problem, Device& device) {
   const Chosen chosen = choose(problem, 0, {problem.y}, {}, kKeptChunks);
+  if (!chosen.plan.kept)
+    if (const auto launch = ClusterLaunch<T>::of(problem, device); launch.plan.blocks > 0)
+      return softmax_of_clusters<T>(problem, device, launch);
   Bound bound = bind_rows("fused", "softmax", problem, device, chosen, problem.row_bytes(),
-                          chosen.plan.kept ? softmax_kept<T> : softmax_looped<T>, in<T>(problem.x), out<T>(problem.y));
+                          planned(chosen.plan, softmax_kept<T, kFewChunks>, softmax_kept<T, kKeptChunks>, softmax_looped<T>),
+                          in<T>(problem.x), out<T>(problem.y));
   bound.plan.set("exponentials_kept", chosen.plan.kept);
   return bound;
 }
@@ -75,24 +151,25 @@ template <class T>
 Bound rms_norm(const ops::RmsNorm& problem, Device& device) {
   const Chosen chosen = choose(problem, problem.eps, {problem.y}, {problem.weight}, kKeptChunks);
   return bind_rows("fused", "rms_norm", problem, device, chosen, problem.row_bytes(),
-                   chosen.plan.kept ? rms_norm_kept<T, false> : rms_norm_looped<T, false>, in<T>(problem.x), in<T>(problem.weight),
-                   out<T>(nullptr), out<T>(problem.y));
+                   planned(chosen.plan, rms_norm_kept<T, false, kFewChunks>, rms_norm_kept<T, false, kKeptChunks>,
+                           rms_norm_looped<T, false>),
+                   in<T>(problem.x), in<T>(problem.weight), out<T>(nullptr), out<T>(problem.y));
 }
 
 template <class T>
 Bound residual_rms_norm(const ops::ResidualRmsNorm& problem, Device& device) {
   const Chosen chosen = choose(problem, problem.eps, {problem.residual, problem.y}, {problem.weight}, kKeptPairs);
   return bind_rows("fused", "residual_rms_norm", problem, device, chosen, problem.row_bytes(),
-                   chosen.plan.kept ? rms_norm_kept<T, true> : rms_norm_looped<T, true>, in<T>(problem.x), in<T>(problem.weight),
-                   out<T>(problem.residual), out<T>(problem.y));
+                   chosen.plan.kept ? rms_norm_kept<T, true, kKeptPairs> : rms_norm_looped<T, true>, in<T>(problem.x),
+                   in<T>(problem.weight), out<T>(problem.residual), out<T>(problem.y));
 }
 
 template <class T>
 Bound layer_norm(const ops::LayerNorm& problem, Device& device) {
   const Chosen chosen = choose(problem, problem.eps, {problem.y}, {problem.weight, problem.bias}, kKeptChunks);
   return bind_rows("two_pass", "layer_norm", problem, device, chosen, problem.row_bytes(),
-                   chosen.plan.kept ? layer_norm_kept<T> : layer_norm_looped<T>, in<T>(problem.x), in<T>(problem.weight),
-                   in<T>(problem.bias), out<T>(problem.y));
+                   planned(chosen.plan, layer_norm_kept<T, kFewChunks>, layer_norm_kept<T, kKeptChunks>, layer_norm_looped<T>),
+                   in<T>(problem.x), in<T>(problem.weight), in<T>(problem.bias), out<T>(problem.y));
 }
 
 template <class T>
@@ -123,7 +200,9 @@ Bound bind_probabilities(const Probabilities& problem, Device& device) {
 
 std::vector<KernelEntry> softmax_kernels() {
   return floating_kernels<ops::Softmax>(
-      "fused", "a team of threads per row, kept in registers between its one reading and its result; longer rows are read twice",
+      "fused",
+      "a team of threads per row, or a cluster of blocks; it stays in registers between its one reading and its result; rows longer "
+      "still are read twice",
       softmax<float>, softmax<__half>, softmax<__nv_bfloat16>);
 }
 

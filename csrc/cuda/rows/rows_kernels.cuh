@@ -1,7 +1,7 @@
 // Kernels over rows: softmax, rms_norm (also of a residual), layer_norm and bias_relu. A team of threads takes one row at a time.
 //
 // kept:   a row is read once, 128 bits at a time, all of it in flight at once, and stays in its team's registers until its result
-//         is written. Weights come from L1 after the first row. Rows are aligned, and at most kMostTeam * kKeptChunks vectors long.
+//         is written. Rows are aligned, and at most kMostTeam * kKeptChunks vectors long.
 // looped: rows of any length and alignment. A team walks its row again for every pass; what is not in L1 or L2 by then comes from
 //         memory once more.
 // All arithmetic is in fp32.
@@ -40,7 +40,7 @@ __device__ inline void each_row(const RowsWork& work, float* shared, Each each) 
 }
 
 // What one thread keeps of a row.
-template <class T, int Chunks = kKeptChunks>
+template <class T, int Chunks>
 struct Kept {
   static constexpr int kLanes = Pack<T>::kLanes;
   Pack<T> pack[Chunks];
@@ -107,35 +107,35 @@ __device__ inline void each_chunk(const Run<T>& run, const T* start, const Team&
 
 // -- softmax ------------------------------------------------------------------------------------------------------------------
 
-template <class T>
-__global__ void __launch_bounds__(kMostTeam, 1) softmax_kept(const T* __restrict__ x,  // [rows, columns]
-                                                             T* __restrict__ y,        // [rows, columns]
-                                                             RowsWork work) {
+template <class T, int Chunks>
+__global__ void __launch_bounds__(kMostTeam, kKeptBlocks<Chunks>) softmax_kept(const T* __restrict__ x,  // [rows, columns]
+                                                                               T* __restrict__ y,        // [rows, columns]
+                                                                               RowsWork work) {
   __shared__ float shared[64];
   constexpr int kLanes = Pack<T>::kLanes;
   each_row(work, shared, [&](std::int64_t row, Team& team) {
-    Kept<T> kept(work, row);
+    Kept<T, Chunks> kept(work, row);
     kept.template load<true>(x + row * work.columns, team, -INFINITY);
-    float e[kKeptChunks][kLanes], largest = -INFINITY, sum = 0.f;
+    float e[Chunks][kLanes], largest = -INFINITY, sum = 0.f;
 #pragma unroll
-    for (int v = 0; v < kKeptChunks; ++v)
+    for (int v = 0; v < Chunks; ++v)
 #pragma unroll
       for (int j = 0; j < kLanes; ++j) largest = larger(largest, to_float(kept.pack[v].lane[j]));
     largest = team.max(largest);
     kept.forget_all();
 #pragma unroll
-    for (int v = 0; v < kKeptChunks; ++v)
+    for (int v = 0; v < Chunks; ++v)
 #pragma unroll
       for (int j = 0; j < kLanes; ++j) sum += e[v][j] = exponential<T>(to_float(kept.pack[v].lane[j]) - largest);
     const float inverse = 1.f / team.sum(sum);
 #pragma unroll
-    for (int v = 0; v < kKeptChunks; ++v) {
+    for (int v = 0; v < Chunks; ++v) {
       const int chunk = team.rank + v * team.size;
       if (chunk >= kept.chunks) continue;
       Pack<T> out;
 #pragma unroll
       for (int j = 0; j < kLanes; ++j) out.lane[j] = from_float<T>(e[v][j] * inverse);
-      store(y + row * work.columns + chunk * kLanes, out);
+      store_streamed(y + row * work.columns + chunk * kLanes, out);
     }
   });
 }
@@ -217,7 +217,7 @@ __device__ inline void store_kept(const Pack<T>& pack, const T* weight, const T*
 #pragma unroll
     for (int j = 0; j < kLanes; ++j) b[j] = to_float(biases.lane[j]);
   }
-  store(y + chunk * kLanes, normalised(pack, w, b, mean, scale));
+  store_streamed(y + chunk * kLanes, normalised(pack, w, b, mean, scale));
 }
 
 // The result of a looped row: `from` is walked once more.
@@ -247,31 +247,31 @@ __device__ inline Pack<T> add(const Pack<T>& a, const Pack<T>& b) {
 }
 
 // rms_norm, and with Residual residual_rms_norm.
-template <class T, bool Residual>
-__global__ void __launch_bounds__(kMostTeam, 1) rms_norm_kept(const T* __restrict__ x,       // [rows, columns]
-                                                              const T* __restrict__ weight,  // [columns]
-                                                              T* __restrict__ residual,      // [rows, columns], read and written
-                                                              T* __restrict__ y,             // [rows, columns]
-                                                              RowsWork work) {
+template <class T, bool Residual, int Chunks>
+__global__ void __launch_bounds__(kMostTeam, Residual ? 1 : kKeptBlocks<Chunks>)
+    rms_norm_kept(const T* __restrict__ x,       // [rows, columns]
+                  const T* __restrict__ weight,  // [columns]
+                  T* __restrict__ residual,      // [rows, columns], read and written
+                  T* __restrict__ y,             // [rows, columns]
+                  RowsWork work) {
   __shared__ float shared[64];
-  constexpr int kChunks = Residual ? kKeptPairs : kKeptChunks;
   each_row(work, shared, [&](std::int64_t row, Team& team) {
     T* const sums = Residual ? residual + row * work.columns : nullptr;
-    Kept<T, kChunks> kept(work, row);
+    Kept<T, Chunks> kept(work, row);
     kept.template load<true>(x + row * work.columns, team, 0.f);
     if constexpr (Residual) {
-      Kept<T, kChunks> before(work, row);
+      Kept<T, Chunks> before(work, row);
       before.template load<false>(sums, team, 0.f);
 #pragma unroll
-      for (int v = 0; v < kChunks; ++v) kept.pack[v] = add(before.pack[v], kept.pack[v]);
+      for (int v = 0; v < Chunks; ++v) kept.pack[v] = add(before.pack[v], kept.pack[v]);
     }
     float sum = 0.f;
 #pragma unroll
-    for (int v = 0; v < kChunks; ++v) sum += sum_of(kept.pack[v], square);
+    for (int v = 0; v < Chunks; ++v) sum += sum_of(kept.pack[v], square);
     const float scale = root_scale(team.sum(sum), work);
     kept.forget_all();
     kept.each_own(team, [&](int chunk, const Pack<T>& pack) {
-      if constexpr (Residual) store(sums + chunk * Pack<T>::kLanes, pack);
+      if constexpr (Residual) store_streamed(sums + chunk * Pack<T>::kLanes, pack);
       store_kept<T>(pack, weight, nullptr, y + row * work.columns, chunk, 0.f, scale);
     });
   });
@@ -303,19 +303,20 @@ __global__ void __launch_bounds__(kLoopedTeam, kLoopedBlocks)
   });
 }
 
-template <class T>
-__global__ void __launch_bounds__(kMostTeam, 1) layer_norm_kept(const T* __restrict__ x,       // [rows, columns]
-                                                                const T* __restrict__ weight,  // [columns]
-                                                                const T* __restrict__ bias,    // [columns]
-                                                                T* __restrict__ y,             // [rows, columns]
-                                                                RowsWork work) {
+template <class T, int Chunks>
+__global__ void __launch_bounds__(kMostTeam, kKeptBlocks<Chunks>)
+    layer_norm_kept(const T* __restrict__ x,       // [rows, columns]
+                    const T* __restrict__ weight,  // [columns]
+                    const T* __restrict__ bias,    // [columns]
+                    T* __restrict__ y,             // [rows, columns]
+                    RowsWork work) {
   __shared__ float shared[64];
   each_row(work, shared, [&](std::int64_t row, Team& team) {
-    Kept<T> kept(work, row);
+    Kept<T, Chunks> kept(work, row);
     kept.template load<true>(x + row * work.columns, team, 0.f);
     float sum = 0.f, deviations = 0.f;
 #pragma unroll
-    for (int v = 0; v < kKeptChunks; ++v) sum += sum_of(kept.pack[v], [](float value) { return value; });
+    for (int v = 0; v < Chunks; ++v) sum += sum_of(kept.pack[v], [](float value) { return value; });
     const float mean = team.sum(sum) / static_cast<float>(work.columns);
     kept.forget_all();
     kept.each_own(team,

@@ -18,12 +18,13 @@ Bound rope(const ops::Rope& problem, Device& device) {
                       "; the CUDA kernel takes less than 2^31");
   if (problem.table_dtype != DType::fp32 && problem.table_dtype != DType::fp16 && problem.table_dtype != DType::bf16)
     throw Unsupported("rope: table_dtype must be fp32, fp16 or bf16, got " + name(problem.table_dtype));
-  const bool vectors = half % kGroup == 0 && aligned(problem.q, problem.k, problem.cos, problem.sin);
-  const auto kernel = vectors ? rope_kernel<T, kGroup> : rope_kernel<T, 1>;
+  constexpr int kLanes = Pack<T>::kLanes;
+  const bool vectors = half % kLanes == 0 && aligned(problem.q, problem.k, problem.cos, problem.sin);
+  const auto kernel = vectors ? rope_kernel<T, kLanes> : rope_kernel<T, 1>;
   const KernelFacts facts = kernel_facts(device, kernel, kElementThreads);
-  const std::int64_t items = problem.tokens() * (problem.heads + problem.kv_heads) * half / (vectors ? kGroup : 1);
-  const std::int64_t grid =
-      persistent_grid(ceil_div(items, std::int64_t{kElementThreads} * kRopeUnroll), device.properties().sms, facts.blocks_per_sm);
+  const std::int64_t parts = half / (vectors ? kLanes : 1), per_token = (problem.heads + problem.kv_heads) * parts;
+  const std::int64_t grid = persistent_grid(ceil_div(problem.tokens() * per_token, kElementThreads), device.properties().sms,
+                                            facts.blocks_per_sm);
   RopeWork work{};
   work.cos = {const_cast<void*>(problem.cos), problem.table_dtype};
   work.sin = {const_cast<void*>(problem.sin), problem.table_dtype};
@@ -31,6 +32,10 @@ Bound rope(const ops::Rope& problem, Device& device) {
   work.heads = static_cast<int>(problem.heads);
   work.kv_heads = static_cast<int>(problem.kv_heads);
   work.half = static_cast<int>(half);
+  work.parts = Divisor(static_cast<int>(parts));
+  work.per_token = Divisor(static_cast<int>(per_token));
+  work.step_tokens = grid * kElementThreads / per_token;
+  work.step_items = static_cast<int>(grid * kElementThreads % per_token);
   Bound bound;
   bound.plan.set("implementation", "fused/" + device.properties().architecture());
   record(bound.plan, "", facts, grid, kElementThreads);
@@ -97,42 +102,6 @@ Bound combine(const Combine& problem, Device& device) {
   return combine<T, 1>(problem, device);
 }
 
-template <class T, bool Sigmoid>
-Bound topk(const ops::Topk& problem, const void* bias, Device& device) {
-  if (problem.experts > (std::int64_t{1} << 30))
-    throw Unsupported("topk: experts is " + std::to_string(problem.experts) + "; the CUDA kernel takes up to 2^30");
-  const auto kernel = topk_kernel<T, Sigmoid>;
-  const KernelFacts facts = kernel_facts(device, kernel, kTopkThreads);
-  const std::int64_t grid =
-      persistent_grid(ceil_div(problem.tokens, kTopkThreads / 32), device.properties().sms, facts.blocks_per_sm);
-  const TopkWork work = {problem.tokens, static_cast<int>(problem.experts), static_cast<int>(problem.experts_per_token),
-                         problem.renormalise, static_cast<const float*>(bias)};
-  Bound bound;
-  bound.plan.set("implementation", "fused/" + device.properties().architecture());
-  record(bound.plan, "", facts, grid, kTopkThreads);
-  bound.plan.set("logits_kept", problem.experts <= 32 * kTopkKept);
-  bound.plan.set("workspace_bytes", 0);
-  bound.steps.push_back({"topk", [=](Queue& queue) {
-                           kernel<<<static_cast<unsigned>(grid), kTopkThreads, 0, stream(queue)>>>(
-                               static_cast<const T*>(problem.logits), static_cast<float*>(problem.weights),
-                               static_cast<std::int32_t*>(problem.chosen), work);
-                           ROOFLINE_CUDA_LAUNCHED("topk_kernel");
-                         }});
-  return bound;
-}
-
-template <class T>
-Bound topk_softmax(const ops::TopkSoftmax& problem, Device& device) {
-  return topk<T, false>(problem, nullptr, device);
-}
-
-template <class T>
-Bound topk_sigmoid(const ops::TopkSigmoid& problem, Device& device) {
-  return topk<T, true>(problem, problem.bias, device);
-}
-
-constexpr const char* kRouter = "one warp per token; logits are read once and kept in registers, only the chosen are written";
-
 }  // namespace
 
 std::vector<KernelEntry> rope_kernels() {
@@ -155,16 +124,6 @@ std::vector<KernelEntry> embedding_kernels() {
   return floating_kernels<ops::Embedding>(
       "fused", "persistent blocks, 128-bit accesses; a row of the table is read and written for each token", embedding, embedding,
       embedding);
-}
-
-std::vector<KernelEntry> topk_softmax_kernels() {
-  return floating_kernels<ops::TopkSoftmax>("fused", kRouter, topk_softmax<float>, topk_softmax<__half>,
-                                            topk_softmax<__nv_bfloat16>);
-}
-
-std::vector<KernelEntry> topk_sigmoid_kernels() {
-  return floating_kernels<ops::TopkSigmoid>("fused", kRouter, topk_sigmoid<float>, topk_sigmoid<__half>,
-                                            topk_sigmoid<__nv_bfloat16>);
 }
 
 }  // namespace roofline::cuda

@@ -1,11 +1,15 @@
-// Kernels over tokens: rope, embedding, the sum over a token's experts, topk_softmax and topk_sigmoid.
+// Kernels over tokens: rope, embedding and the sum over a token's experts.
 #pragma once
 
-#include <cmath>
-
+#include "cuda/plan.h"
 #include "cuda/simt/any_tensor.cuh"
 
 namespace roofline::cuda {
+
+// n: 0 ... 2^31 - 1.
+__device__ inline int quotient(int n, const Divisor& by) {
+  return static_cast<int>(std::uint64_t{static_cast<std::uint32_t>(n)} * by.factor >> by.shift);
+}
 
 // -- rope ---------------------------------------------------------------------------------------------------------------------
 
@@ -13,66 +17,60 @@ struct RopeWork {
   AnyTensor cos, sin;  // [tokens, half]
   std::int64_t tokens;
   int heads, kv_heads, half;  // half: head_dim / 2
+  Divisor parts, per_token;   // items of a head and of all heads of a token
+  std::int64_t step_tokens;   // what a round goes on by: whole tokens, and items more
+  int step_items;
 };
 
-constexpr int kRopeUnroll = 2;  // items per thread and round
-
-// An item is Width neighbouring pairs of one head of one token. Items of all heads of q, then of k, of one token lie side by
-// side, so that a token's rows of cos and sin come from memory once and then from L1. Each element is read and written once.
+// An item is Width neighbouring pairs of one head of one token: 16 bytes, or 1 pair. Items of all heads of q, then of k, of one
+// token lie side by side, so that a token's rows of cos and sin come from memory once and then from L1. Each element is read and
+// written once. One item per thread and round, so that many threads are at it.
 template <class T, int Width>
-__global__ void __launch_bounds__(kElementThreads, 2) rope_kernel(T* __restrict__ q,  // [tokens, heads, 2 half], in place
+__global__ void __launch_bounds__(kElementThreads, 4) rope_kernel(T* __restrict__ q,  // [tokens, heads, 2 half], in place
                                                                   T* __restrict__ k,  // [tokens, kv_heads, 2 half], in place
                                                                   RopeWork work) {
-  struct alignas(Width == 1 ? sizeof(T) : 16) Part {
-    T lane[Width];
-  };
-  const int parts = work.half / Width;
-  const int per_token = (work.heads + work.kv_heads) * parts;
-  const std::int64_t items = work.tokens * per_token;
-  constexpr int kTile = kElementThreads * kRopeUnroll;
-  for (std::int64_t tile = std::int64_t{blockIdx.x} * kTile; tile < items; tile += std::int64_t{gridDim.x} * kTile) {
-    // One long division per round; the rest are of ints.
-    const std::int64_t tile_token = tile / per_token;
-    const int tile_item = static_cast<int>(tile - tile_token * per_token);
-    Part x[kRopeUnroll], y[kRopeUnroll];
-    T* start[kRopeUnroll];
-    std::int64_t at[kRopeUnroll];
+  static_assert(Width == 1 || Width == Pack<T>::kLanes);
+  constexpr int kGroups = Width / kGroup;
+  const int per_token = work.per_token.divisor;
+  const std::int64_t tile = std::int64_t{blockIdx.x} * kElementThreads;
+  std::int64_t tile_token = tile < (std::int64_t{1} << 31) ? quotient(static_cast<int>(tile), work.per_token) : tile / per_token;
+  int tile_item = static_cast<int>(tile - tile_token * per_token);
+  for (; tile_token < work.tokens; tile_token += work.step_tokens, tile_item += work.step_items) {
+    if (tile_item >= per_token) tile_item -= per_token, ++tile_token;
+    const int from_tile = tile_item + static_cast<int>(threadIdx.x);
+    const int tokens_on = quotient(from_tile, work.per_token);
+    const std::int64_t token = tile_token + tokens_on;
+    if (token >= work.tokens) continue;
+    const int item = from_tile - tokens_on * per_token;
+    const int head = quotient(item, work.parts), pair = (item - head * work.parts.divisor) * Width;
+    T* const start = head < work.heads ? q + (token * work.heads + head) * 2 * work.half + pair
+                                       : k + (token * work.kv_heads + head - work.heads) * 2 * work.half + pair;
+    const std::int64_t at = token * work.half + pair;
+    const auto turn = [](T& x, T& y, float cos, float sin) {
+      const float left = to_float(x), right = to_float(y);
+      x = from_float<T>(left * cos - right * sin);
+      y = from_float<T>(right * cos + left * sin);
+    };
+    if constexpr (Width == 1) {
+      turn(start[0], start[work.half], read_one(work.cos, at), read_one(work.sin, at));
+    } else {
+      Pack<T> x = load_plain(start), y = load_plain(start + work.half);
+      RawGroup cos[kGroups], sin[kGroups];
 #pragma unroll
-    for (int u = 0; u < kRopeUnroll; ++u) {
-      start[u] = nullptr;
-      const int offset = static_cast<int>(threadIdx.x) + u * kElementThreads;
-      if (tile + offset >= items) continue;
-      const std::int64_t token = tile_token + (tile_item + offset) / per_token;
-      const int item = (tile_item + offset) % per_token;
-      const int head = item / parts, pair = item % parts * Width;
-      start[u] = head < work.heads ? q + (token * work.heads + head) * 2 * work.half + pair
-                                   : k + (token * work.kv_heads + head - work.heads) * 2 * work.half + pair;
-      at[u] = token * work.half + pair;
-      x[u] = *reinterpret_cast<const Part*>(start[u]);
-      y[u] = *reinterpret_cast<const Part*>(start[u] + work.half);
-    }
-#pragma unroll
-    for (int u = 0; u < kRopeUnroll; ++u) {
-      if (!start[u]) continue;
-      float cos[kGroup], sin[kGroup];
-      if constexpr (Width == kGroup) {
-        read_group(work.cos, at[u], cos);
-        read_group(work.sin, at[u], sin);
-      } else {
-#pragma unroll
-        for (int j = 0; j < Width; ++j) {
-          cos[j] = read_one(work.cos, at[u] + j);
-          sin[j] = read_one(work.sin, at[u] + j);
-        }
+      for (int i = 0; i < kGroups; ++i) {
+        cos[i] = load_group(work.cos, at + i * kGroup);
+        sin[i] = load_group(work.sin, at + i * kGroup);
       }
 #pragma unroll
-      for (int j = 0; j < Width; ++j) {
-        const float left = to_float(x[u].lane[j]), right = to_float(y[u].lane[j]);
-        x[u].lane[j] = from_float<T>(left * cos[j] - right * sin[j]);
-        y[u].lane[j] = from_float<T>(right * cos[j] + left * sin[j]);
+      for (int i = 0; i < kGroups; ++i) {
+        float c[kGroup], s[kGroup];
+        widen(cos[i], work.cos.dtype, c);
+        widen(sin[i], work.sin.dtype, s);
+#pragma unroll
+        for (int j = 0; j < kGroup; ++j) turn(x.lane[i * kGroup + j], y.lane[i * kGroup + j], c[j], s[j]);
       }
-      *reinterpret_cast<Part*>(start[u]) = x[u];
-      *reinterpret_cast<Part*>(start[u] + work.half) = y[u];
+      store_plain(start, x);
+      store_plain(start + work.half, y);
     }
   }
 }
@@ -137,93 +135,6 @@ __global__ void __launch_bounds__(kElementThreads, 2) combine_kernel(const T* __
 #pragma unroll
     for (int lane = 0; lane < Width; ++lane) result.lane[lane] = from_float<T>(sum[lane]);
     *reinterpret_cast<Part*>(out + i * Width) = result;
-  }
-}
-
-// -- routers ------------------------------------------------------------------------------------------------------------------
-
-struct TopkWork {
-  std::int64_t tokens;
-  int experts, chosen;  // chosen: experts per token
-  bool renormalise;
-  const float* bias;  // [experts], or null; of topk_sigmoid
-};
-
-constexpr int kTopkThreads = 128;
-constexpr int kTopkKept = 8;  // logits that a lane keeps: 256 experts; with more they are read again, from L1
-
-// One warp per token. Selection is by successive maxima: of all experts that come behind the last chosen one, in the order of
-// falling score and on a tie of rising number, the first is next. The logits are read from memory once, and only the chosen are
-// written.
-template <class T, bool Sigmoid>
-__global__ void __launch_bounds__(kTopkThreads) topk_kernel(const T* __restrict__ logits,        // [tokens, experts]
-                                                            float* __restrict__ weights,         // [tokens, chosen]
-                                                            std::int32_t* __restrict__ experts,  // [tokens, chosen]
-                                                            TopkWork work) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int warps = kTopkThreads / 32;
-  const bool fits = work.experts <= 32 * kTopkKept;
-  for (std::int64_t token = std::int64_t{blockIdx.x} * warps + threadIdx.x / 32; token < work.tokens;
-       token += std::int64_t{gridDim.x} * warps) {
-    const T* const row = logits + token * work.experts;
-    const auto weight_of = [](float logit) { return Sigmoid ? 1.f / (1.f + expf(-logit)) : logit; };
-    const auto score_of = [&](int expert) {
-      const float weight = weight_of(to_float(row[expert]));
-      return Sigmoid && work.bias ? weight + work.bias[expert] : weight;
-    };
-    float kept[kTopkKept];
-#pragma unroll
-    for (int i = 0; i < kTopkKept; ++i) kept[i] = fits && lane + 32 * i < work.experts ? score_of(lane + 32 * i) : -INFINITY;
-    // f(expert, score) for this lane's experts.
-    const auto each = [&](auto f) {
-      if (fits) {
-#pragma unroll
-        for (int i = 0; i < kTopkKept; ++i)
-          if (lane + 32 * i < work.experts) f(lane + 32 * i, kept[i]);
-      } else {
-        for (int expert = lane; expert < work.experts; expert += 32) f(expert, score_of(expert));
-      }
-    };
-
-    // softmax: of all experts. The scores are the logits themselves, which stand in the same order.
-    float largest = -INFINITY, sum = 0.f;
-    if constexpr (!Sigmoid) {
-      each([&](int, float score) { largest = fmaxf(largest, score); });
-      for (int half = 16; half > 0; half /= 2) largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, half));
-      each([&](int, float score) { sum += expf(score - largest); });
-      for (int half = 16; half > 0; half /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, half);
-    }
-
-    float last = INFINITY, of_chosen = 0.f;
-    int last_expert = -1;
-    for (int pick = 0; pick < work.chosen; ++pick) {
-      float best = -INFINITY;
-      int best_expert = work.experts;
-      each([&](int expert, float score) {
-        const bool behind = score < last || (score == last && expert > last_expert);
-        if (behind && (score > best || (score == best && expert < best_expert))) best = score, best_expert = expert;
-      });
-      for (int half = 16; half > 0; half /= 2) {
-        const float other = __shfl_xor_sync(0xFFFFFFFFu, best, half);
-        const int other_expert = __shfl_xor_sync(0xFFFFFFFFu, best_expert, half);
-        if (other > best || (other == best && other_expert < best_expert)) best = other, best_expert = other_expert;
-      }
-      last = best, last_expert = best_expert;
-      // Nothing is behind NaN: such a row chooses no expert twice, but leaves places without one.
-      const bool found = best_expert < work.experts;
-      float weight = 0.f;
-      if constexpr (Sigmoid)
-        weight = found ? weight_of(to_float(row[best_expert])) : NAN;
-      else
-        weight = found ? expf(best - largest) / sum : NAN;
-      of_chosen += weight;
-      if (lane == pick % 32) {
-        weights[token * work.chosen + pick] = weight;
-        experts[token * work.chosen + pick] = found ? best_expert : -1;
-      }
-    }
-    if (work.renormalise)  // each lane divides what it wrote itself
-      for (int pick = lane; pick < work.chosen; pick += 32) weights[token * work.chosen + pick] /= of_chosen;
   }
 }
 

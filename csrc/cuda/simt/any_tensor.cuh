@@ -1,6 +1,8 @@
 // Tensors whose dtype is known at run time: one kernel serves every combination of them.
 #pragma once
 
+#include <type_traits>
+
 #include "core/dtype.h"
 #include "cuda/simt/vector.cuh"
 
@@ -8,7 +10,8 @@ namespace roofline::cuda {
 
 constexpr int kElementThreads = 256;
 
-constexpr int kGroup = 8;  // elements: one vector of a 16-bit dtype, two of fp32
+// Elements: 16 bytes of fp32, 8 of a 16-bit dtype, so that a warp's accesses fill whole sectors of either.
+constexpr int kGroup = 4;
 
 // A tensor whose dtype is known at run time. The choice is the same in all threads, and costs next to nothing beside an access.
 struct AnyTensor {
@@ -16,31 +19,48 @@ struct AnyTensor {
   DType dtype;  // fp32, fp16 or bf16
 };
 
+// A group as it lies in memory, of 16 bits in the first two words. Loads of several tensors can all be under way before the first
+// of them is widened.
+using RawGroup = uint4;
+
+__device__ inline RawGroup load_group(const AnyTensor& tensor, std::int64_t first) {
+  if (tensor.dtype == DType::fp32) return *reinterpret_cast<const uint4*>(static_cast<const float*>(tensor.data) + first);
+  const uint2 half = *reinterpret_cast<const uint2*>(static_cast<const __half*>(tensor.data) + first);
+  return {half.x, half.y, 0, 0};
+}
+
 template <class T>
-__device__ inline void read_group(const void* data, std::int64_t first, float (&out)[kGroup]) {
+struct alignas(kGroup * sizeof(T)) Group {
+  T lane[kGroup];
+};
+
+template <class T>
+__device__ inline void widen(const RawGroup& raw, float (&out)[kGroup]) {
+  union {
+    RawGroup raw;
+    Group<T> group;
+  } u;
+  u.raw = raw;
 #pragma unroll
-  for (int part = 0; part < kGroup / Pack<T>::kLanes; ++part) {
-    const Pack<T> pack = load_plain(static_cast<const T*>(data) + first + part * Pack<T>::kLanes);
-#pragma unroll
-    for (int j = 0; j < Pack<T>::kLanes; ++j) out[part * Pack<T>::kLanes + j] = to_float(pack.lane[j]);
-  }
+  for (int i = 0; i < kGroup; ++i) out[i] = to_float(u.group.lane[i]);
+}
+
+__device__ inline void widen(const RawGroup& raw, DType dtype, float (&out)[kGroup]) {
+  if (dtype == DType::fp32) return widen<float>(raw, out);
+  if (dtype == DType::fp16) return widen<__half>(raw, out);
+  widen<__nv_bfloat16>(raw, out);
 }
 
 template <class T>
 __device__ inline void write_group(void* data, std::int64_t first, const float (&in)[kGroup]) {
+  using Word = std::conditional_t<sizeof(T) == 4, uint4, uint2>;
+  union {
+    Group<T> group;
+    Word word;
+  } u;
 #pragma unroll
-  for (int part = 0; part < kGroup / Pack<T>::kLanes; ++part) {
-    Pack<T> pack;
-#pragma unroll
-    for (int j = 0; j < Pack<T>::kLanes; ++j) pack.lane[j] = from_float<T>(in[part * Pack<T>::kLanes + j]);
-    store(static_cast<T*>(data) + first + part * Pack<T>::kLanes, pack);
-  }
-}
-
-__device__ inline void read_group(const AnyTensor& tensor, std::int64_t first, float (&out)[kGroup]) {
-  if (tensor.dtype == DType::fp32) return read_group<float>(tensor.data, first, out);
-  if (tensor.dtype == DType::fp16) return read_group<__half>(tensor.data, first, out);
-  read_group<__nv_bfloat16>(tensor.data, first, out);
+  for (int i = 0; i < kGroup; ++i) u.group.lane[i] = from_float<T>(in[i]);
+  __stcs(reinterpret_cast<Word*>(static_cast<T*>(data) + first), u.word);
 }
 
 __device__ inline void write_group(const AnyTensor& tensor, std::int64_t first, const float (&in)[kGroup]) {

@@ -31,6 +31,29 @@ __device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
 }
 
+// Single instructions where the library's functions take several: subnormals are 0 to them.
+constexpr float kLog2E = 1.4426950408889634f;
+// 2^x to 2 units in the last place.
+__device__ inline float fast_exp2(float x) {
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return exp2f(x);
+#endif
+}
+// 1 / x to 1 unit in the last place.
+__device__ inline float fast_inverse(float x) {
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return 1.f / x;
+#endif
+}
+
 // What one thread moves in one access.
 template <class T>
 struct alignas(16) Pack {
@@ -87,7 +110,7 @@ __device__ inline Pack<T> load_plain(const T* from) {
 }
 
 template <class T>
-__device__ inline void store(T* to, const Pack<T>& pack) {
+__device__ inline void store_plain(T* to, const Pack<T>& pack) {
 #if defined(__CUDA_ARCH__)
   union {
     Pack<T> pack;
@@ -95,6 +118,21 @@ __device__ inline void store(T* to, const Pack<T>& pack) {
   } u;
   u.pack = pack;
   *reinterpret_cast<uint4*>(to) = u.bits;
+#else
+  *reinterpret_cast<Pack<T>*>(to) = pack;
+#endif
+}
+
+// First to leave L2.
+template <class T>
+__device__ inline void store_streamed(T* to, const Pack<T>& pack) {
+#if defined(__CUDA_ARCH__)
+  union {
+    Pack<T> pack;
+    uint4 bits;
+  } u;
+  u.pack = pack;
+  __stcs(reinterpret_cast<uint4*>(to), u.bits);
 #else
   *reinterpret_cast<Pack<T>*>(to) = pack;
 #endif
@@ -146,7 +184,7 @@ template <bool Whole, class T>
 __device__ inline void store_chunk(const Run<T>& run, T* start, std::int64_t chunk, const Pack<T>& pack) {
   const std::int64_t first = run.first(chunk);
   if constexpr (Whole) {
-    store(start + first, pack);
+    store_streamed(start + first, pack);
   } else {
 #pragma unroll
     for (int j = 0; j < run.kLanes; ++j)

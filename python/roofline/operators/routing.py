@@ -89,4 +89,5 @@ class Router(Operator, abstract=True):
             for dtype in ("fp32", "fp16")
             for n in (64, 384)
         )
-        return (*small, *others, Case(problem=cls.make(tokens=65536, dtype="bf16")))
+        more = Case(problem=cls.make(tokens=5, experts=64, experts_per_token=12))
+        return (*small, *others, more, Case(problem=cls.make(tokens=65536, dtype="bf16")))

@@ -1,0 +1,71 @@
+// Binding the routers of a mixture of experts (cuda/rows/routers_kernels.cuh): experts listed, or picked one by one.
+#include "cuda/kernels.h"
+#include "cuda/launch.cuh"
+#include "cuda/plan.h"
+#include "cuda/rows/routers_kernels.cuh"
+#include "ops/tokens.h"
+
+namespace roofline::cuda {
+namespace {
+
+template <class T, bool Sigmoid>
+Bound topk(const ops::Topk& problem, const void* bias, Device& device) {
+  if (problem.experts > (std::int64_t{1} << 30))
+    throw Unsupported("topk: experts is " + std::to_string(problem.experts) + "; the CUDA kernel takes up to 2^30");
+  const RouterPlan plan = plan_router(problem.experts, problem.experts_per_token);
+  const auto listed = plan.values == kFewValues ? topk_listed<T, Sigmoid, kFewValues> : topk_listed<T, Sigmoid, kMostValues>;
+  const auto kernel = plan.listed ? listed : topk_picked<T, Sigmoid>;
+  const KernelFacts facts = kernel_facts(device, kernel, kTopkThreads);
+  const std::int64_t grid =
+      persistent_grid(ceil_div(problem.tokens, kTopkThreads / plan.lanes), device.properties().sms, facts.blocks_per_sm);
+  const TopkWork work = {problem.tokens,
+                         static_cast<int>(problem.experts),
+                         static_cast<int>(problem.experts_per_token),
+                         problem.renormalise,
+                         static_cast<const float*>(bias),
+                         plan.lanes,
+                         problem.experts % Pack<T>::kLanes == 0 && aligned(problem.logits)};
+  // Renormalised weights need the exponentials of the chosen alone; picking takes those of all.
+  const bool of_all = !plan.listed || Sigmoid || !problem.renormalise;
+  Bound bound;
+  bound.plan.set("implementation", (plan.listed ? "listed/" : "picked/") + device.properties().architecture());
+  record(bound.plan, "", facts, grid, kTopkThreads);
+  bound.plan.set("lanes_per_token", plan.lanes);
+  bound.plan.set("vector_bytes", plan.listed && work.vectors ? 16 : static_cast<int>(sizeof(T)));
+  bound.plan.set("exponentials", Value(problem.tokens * (of_all ? problem.experts : problem.experts_per_token)));
+  bound.plan.set("workspace_bytes", 0);
+  bound.steps.push_back({"topk", [=](Queue& queue) {
+                           kernel<<<static_cast<unsigned>(grid), kTopkThreads, 0, stream(queue)>>>(
+                               static_cast<const T*>(problem.logits), static_cast<float*>(problem.weights),
+                               static_cast<std::int32_t*>(problem.chosen), work);
+                           ROOFLINE_CUDA_LAUNCHED("a router");
+                         }});
+  return bound;
+}
+
+template <class T>
+Bound topk_softmax(const ops::TopkSoftmax& problem, Device& device) {
+  return topk<T, false>(problem, nullptr, device);
+}
+
+template <class T>
+Bound topk_sigmoid(const ops::TopkSigmoid& problem, Device& device) {
+  return topk<T, true>(problem, problem.bias, device);
+}
+
+constexpr const char* kRouter =
+    "a few lanes of a warp per token, whose sorted lists are merged; logits are read from memory once, only the chosen are written";
+
+}  // namespace
+
+std::vector<KernelEntry> topk_softmax_kernels() {
+  return floating_kernels<ops::TopkSoftmax>("fused", kRouter, topk_softmax<float>, topk_softmax<__half>,
+                                            topk_softmax<__nv_bfloat16>);
+}
+
+std::vector<KernelEntry> topk_sigmoid_kernels() {
+  return floating_kernels<ops::TopkSigmoid>("fused", kRouter, topk_sigmoid<float>, topk_sigmoid<__half>,
+                                            topk_sigmoid<__nv_bfloat16>);
+}
+
+}  // namespace roofline::cuda
