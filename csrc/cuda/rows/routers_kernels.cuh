@@ -224,9 +224,16 @@ __device__ inline void list_whole(const T* row, const TopkWork& work, int rank, 
     key[i] = (static_cast<int>(whole[i] >> 32) & ~numbered) | static_cast<int>(whole[i] & numbered);
 }
 
+// Blocks that an SM has room for, by its registers; from sm_100 on the compiler needs more for the same.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+constexpr int kListedBlocks = 4;
+#else
+constexpr int kListedBlocks = 5;
+#endif
+
 // Values: experts that a lane takes.
 template <class T, bool Sigmoid, int Values>
-__global__ void __launch_bounds__(kTopkThreads, Values == kMostValues ? 5 : 6)
+__global__ void __launch_bounds__(kTopkThreads, Values == kMostValues ? kListedBlocks : 6)
     topk_listed(const T* __restrict__ logits,        // [tokens, experts]
                 float* __restrict__ weights,         // [tokens, chosen]
                 std::int32_t* __restrict__ numbers,  // [tokens, chosen]

@@ -201,8 +201,8 @@ Bound bind_probabilities(const Probabilities& problem, Device& device) {
 std::vector<KernelEntry> softmax_kernels() {
   return floating_kernels<ops::Softmax>(
       "fused",
-      "a team of threads per row, or a cluster of blocks; it stays in registers between its one reading and its result; rows longer "
-      "still are read twice",
+      "a team of threads per row, or a cluster of blocks; it stays in registers between its one reading and its result; rows "
+      "longer still are read twice",
       softmax<float>, softmax<__half>, softmax<__nv_bfloat16>);
 }
 

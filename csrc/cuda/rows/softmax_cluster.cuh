@@ -26,11 +26,18 @@ struct Words {
   }
 };
 
+// Blocks that an SM has room for, by its registers; from sm_100 on the compiler needs more for the same.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+constexpr int kClusterBlocks = 2;
+#else
+constexpr int kClusterBlocks = 4;
+#endif
+
 // While a row is worked on, the block's part of the next is on its way to shared memory. Dynamic shared memory: a part.
 template <class T>
-__global__ void __launch_bounds__(kClusterThreads, 4) softmax_cluster(const T* __restrict__ x,  // [rows, columns]
-                                                                      T* __restrict__ y,        // [rows, columns]
-                                                                      RowsWork work) {
+__global__ void __launch_bounds__(kClusterThreads, kClusterBlocks) softmax_cluster(const T* __restrict__ x,  // [rows, columns]
+                                                                                   T* __restrict__ y,        // [rows, columns]
+                                                                                   RowsWork work) {
   constexpr int kLanes = Pack<T>::kLanes, kChunks = kClusterElements / kLanes;
   __shared__ std::uint64_t arrived, told[2];
   __shared__ float2 parts[2][kMostCluster * kClusterThreads / 32];  // maximum and sum of every warp of the cluster; rows in turn
