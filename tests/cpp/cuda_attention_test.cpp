@@ -159,7 +159,7 @@ TEST(KvSplit, CoversEveryStepOnceWithEqualShares) {
           std::set<std::int64_t> places;
           for (std::int64_t block = 0; block < split.blocks; ++block) {
             const std::int64_t share = split.begin(block + 1) - split.begin(block);
-            ASSERT_GE(share, std::min(least, split.steps()));
+            ASSERT_GE(share, std::min<std::int64_t>(least, split.steps()));
             ASSERT_LE(share, ceil_div(split.steps(), split.blocks));
             for (std::int64_t step = split.begin(block); step < split.begin(block + 1); ++step)
               ASSERT_EQ(split.block_of(step), block);
@@ -227,22 +227,31 @@ TEST(Buffers, HoldEveryKernelOnTheSmallest) {
   constexpr std::int64_t kPerSm = 102400, kPerBlock = 101376;  // sm_86, 89 and 120
   expect_room<SplitShape<Cache::same, 64, 1>, SplitShape<Cache::same, 64, 4>, SplitShape<Cache::same, 128, 1>,
               SplitShape<Cache::same, 128, 4>, SplitShape<Cache::same, 256, 1>, SplitShape<Cache::same, 256, 2>,
-              SplitShape<Cache::fp8_e4m3, 128, 1>, SplitShape<Cache::int8, 128, 4>, MlaShape<2, 1>>(kPerSm, kPerBlock);
+              SplitShape<Cache::fp8_e4m3, 128, 1, 3>, SplitShape<Cache::int8, 128, 4>, MlaShape<2, 1>>(kPerSm, kPerBlock);
   const auto tiled_slots = [&](auto shape) {
-    return plan_buffers(decltype(shape)::kQueryBytes, decltype(shape)::kSlotBytes, 4, 2, kPerSm, kPerBlock).slots;
+    using Shape = decltype(shape);
+    return plan_buffers(Shape::kQueryBytes, Shape::kSlotBytes, Shape::kMostSlots, 2, kPerSm, kPerBlock).slots;
   };
-  EXPECT_GE(tiled_slots(TiledShape<64, 64, 2>{}), 3);
-  EXPECT_GE(tiled_slots(TiledShape<128, 64, 2>{}), 4);
-  EXPECT_GE(tiled_slots(TiledShape<256, 64, 1>{}), 2);
-  EXPECT_LE(Fp32Shape<256>::kSharedBytes, kPerBlock);
+  EXPECT_GE(tiled_slots(TiledFor64{}), 2);
+  EXPECT_GE(tiled_slots(TiledFor128{}), 3);
+  EXPECT_GE(tiled_slots(TiledFor256{}), 2);
+  EXPECT_LE((Fp32Shape<128, 128>::kSharedBytes), kPerBlock);
+  EXPECT_LE((Fp32Shape<256, 64>::kSharedBytes), kPerBlock);
   expect_room<MlaShape<4, 2>>(167936, 166912);  // sm_80
 }
 
 // -- numbers ------------------------------------------------------------------------------------------------------------------
 
 template <class T, class Shape>
-void expect_tiled(const AttentionShape& s, Emulation mode, int slots = 0) {
-  const AttentionOperands<T> operands(s);
+void expect_tiled(const AttentionShape& s, Emulation mode, int slots = 0, bool rising = false) {
+  AttentionOperands<T> operands(s);
+  if (rising) {  // scores of the first keys are next to 0, those of the last up to 30 powers of two
+    operands.grow(0.001);
+    for (std::size_t i = 0; i < operands.q.bits.size(); ++i) {
+      operands.q.bits[i] = Operand<T>::word(static_cast<float>(4 * operands.q.values[i]));
+      operands.q.values[i] = Operand<T>::value(operands.q.bits[i]);
+    }
+  }
   auto out = operands.poisoned();
   TiledWork work;
   work.q = operands.q.bits.data(), work.k = operands.k.bits.data(), work.v = operands.v.bits.data(), work.out = out.data();
@@ -258,26 +267,31 @@ void expect_tiled(const AttentionShape& s, Emulation mode, int slots = 0) {
 }
 
 TEST(TiledFp32, EmulatedBlocksAgreeWithFloat64) {
-  expect_tiled<float, Fp32Shape<64>>({1, 2, 1, 150, 200, 64, true}, {.late_copies = true});
-  expect_tiled<float, Fp32Shape<64>>({2, 4, 2, 33, 100, 17, true}, {.last_warp_first = true});
-  expect_tiled<float, Fp32Shape<64>>({1, 1, 1, 1, 63, 1, false}, {});
-  expect_tiled<float, Fp32Shape<128>>({1, 1, 1, 130, 129, 80, false}, {.last_warp_first = true});
-  expect_tiled<float, Fp32Shape<256>>({1, 1, 1, 70, 90, 250, true}, {.late_copies = true, .last_warp_first = true});
+  expect_tiled<float, Fp32Shape<64, 128>>({1, 2, 1, 150, 200, 64, true}, {.late_copies = true});
+  expect_tiled<float, Fp32Shape<64, 128>>({2, 4, 2, 33, 100, 17, true}, {.last_warp_first = true});
+  expect_tiled<float, Fp32Shape<64, 128>>({1, 1, 1, 1, 63, 1, false}, {});
+  expect_tiled<float, Fp32Shape<128, 128>>({1, 1, 1, 130, 129, 80, false}, {.last_warp_first = true});
+  expect_tiled<float, Fp32Shape<256, 64>>({1, 1, 1, 70, 90, 250, true}, {.late_copies = true, .last_warp_first = true});
 }
 
 TEST(Tiled, EmulatedBlocksAgreeWithFloat64) {
   EmulatedBlock::matrix_rows = EmulatedBlock::bank_conflicts = 0;
-  using Small = TiledShape<64, 64, 2>;
-  expect_tiled<Bf16, Small>({1, 1, 1, 130, 70, 64, false}, {}, 2);
-  expect_tiled<Fp16, Small>({1, 2, 1, 150, 200, 64, true}, {.late_copies = true}, 3);
-  expect_tiled<Bf16, Small>({2, 4, 2, 33, 100, 40, true}, {.late_copies = true, .last_warp_first = true}, 4);  // heads packed
-  expect_tiled<Bf16, Small>({1, 1, 1, 1, 1, 8, true}, {.last_warp_first = true}, 2);
-  expect_tiled<Fp16, TiledShape<128, 64, 2>>({1, 2, 2, 129, 129, 128, true}, {.late_copies = true}, 2);
-  expect_tiled<Bf16, TiledShape<128, 64, 2>>({1, 1, 1, 64, 65, 80, false}, {.last_warp_first = true}, 4);
-  expect_tiled<Fp16, Small>({1, 1, 1, 2, 63, 64, false}, {}, 2);  // one key short of a tile
-  expect_tiled<Bf16, TiledShape<256, 64, 1>>({1, 1, 1, 70, 90, 256, true}, {.late_copies = true}, 2);
+  expect_tiled<Bf16, TiledFor64>({1, 1, 1, 130, 70, 64, false}, {}, 2);
+  expect_tiled<Fp16, TiledFor64>({1, 2, 1, 150, 200, 64, true}, {.late_copies = true}, 3);
+  expect_tiled<Bf16, TiledFor64>({2, 4, 2, 33, 100, 40, true}, {.late_copies = true, .last_warp_first = true}, 2);  // heads packed
+  expect_tiled<Bf16, TiledFor64>({1, 1, 1, 1, 1, 8, true}, {.last_warp_first = true}, 2);
+  expect_tiled<Fp16, TiledFor64>({1, 1, 1, 2, 63, 64, false}, {}, 2);  // one key short of a tile
+  expect_tiled<Fp16, TiledFor128>({1, 2, 2, 129, 129, 128, true}, {.late_copies = true}, 3);
+  expect_tiled<Bf16, TiledFor128>({1, 1, 1, 64, 65, 80, false}, {.last_warp_first = true}, 2);
+  expect_tiled<Bf16, TiledFor256>({1, 1, 1, 70, 90, 256, true}, {.late_copies = true}, 2);
+  expect_tiled<Fp16, TiledFor256>({1, 1, 1, 70, 190, 200, false}, {.last_warp_first = true}, 4);
   EXPECT_GT(EmulatedBlock::matrix_rows, 0);
   EXPECT_EQ(EmulatedBlock::bank_conflicts, 0);
+}
+
+TEST(Tiled, MaximaGrowBeyondTheSlack) {
+  expect_tiled<Bf16, TiledFor64>({1, 1, 1, 70, 300, 64, false}, {}, 2, true);
+  expect_tiled<Fp16, TiledFor128>({1, 1, 1, 150, 200, 128, true}, {.late_copies = true}, 3, true);
 }
 
 // -- split_kv -----------------------------------------------------------------------------------------------------------------

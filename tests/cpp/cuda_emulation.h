@@ -65,6 +65,8 @@ inline std::uint32_t bytes_of(std::uint32_t a, std::uint32_t b, std::uint32_t di
 }
 inline float exp2_of(float x) { return std::exp2(x); }
 inline float larger_of(float a, float b) { return std::fmax(a, b); }
+inline float smaller_of(float a, float b) { return std::fmin(a, b); }
+inline int fresh(int x) { return x; }
 inline float fused(float a, float b, float c) { return std::fma(a, b, c); }
 
 // -- instructions -------------------------------------------------------------------------------------------------------------
@@ -79,6 +81,8 @@ T* shared_at(int offset) {
   return reinterpret_cast<T*>(EmulatedBlock::current->shared(offset, sizeof(T)));
 }
 inline void copy_async(std::uint32_t to, const void* from, bool valid) { EmulatedBlock::current->copy(to, from, 16, valid); }
+inline std::uint64_t reading_policy(bool once) { return once; }
+inline void copy_async(std::uint32_t to, const void* from, bool valid, std::uint64_t) { copy_async(to, from, valid); }
 inline void copy_word_async(std::uint32_t to, const void* from, bool valid) { EmulatedBlock::current->copy(to, from, 4, valid); }
 inline void commit_copies() { EmulatedBlock::current->commit(); }
 template <int Pending>

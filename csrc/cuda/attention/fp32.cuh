@@ -2,22 +2,22 @@
 //
 // Not on tensor cores: one tf32 product keeps 11 bits of a factor, and three of them per product (3xTF32) are slower than fused
 // multiply-adds where tf32 runs at the rate of fp32 (sm_86, 89, 120) and gain at most a factor of two elsewhere, at another
-// rounding. A block of 256 threads takes 128 queries over all keys they see, 64 at a time: each thread keeps 8 x 4 scores and
-// 8 x HeadDim / 16 sums in registers; Q and K, 16 dimensions at a time, and V, 16 or 8 keys at a time, pass through two buffers in
-// shared memory, one of them filled while the other is used; probabilities stay there. Any head_dim up to HeadDim.
+// rounding. A block of 256 threads takes 128 queries over all keys they see, `Keys` at a time: each thread keeps 8 x Keys / 16
+// scores and 8 x HeadDim / 16 sums in registers; Q and K, 16 dimensions at a time, and V, 16 or 8 keys at a time, pass through two
+// buffers in shared memory, one of them filled while the other is used; probabilities stay there. Any head_dim up to HeadDim.
 #pragma once
 
 #include "cuda/attention/tiled.cuh"
 
 namespace roofline::cuda {
 
-template <int Head>
+template <int Head, int Keys>
 struct Fp32Shape {
   static constexpr int kHeadDim = Head;
   static constexpr int kSide = 16;  // threads along rows and along columns
   static constexpr int kThreads = kSide * kSide;
   static constexpr int kBlockQ = 128;
-  static constexpr int kBlockKv = 64;
+  static constexpr int kBlockKv = Keys;
   static constexpr int kDepth = Head == 256 ? 8 : 16;  // keys of V per step; of Q and K 16 dimensions
   // Rows padded by four floats: reads of 16 bytes stay aligned, and writes spread over the banks.
   static constexpr int kRowPitch = kBlockQ + 4, kKeyPitch = kBlockKv + 4, kDimPitch = Head + 4;
@@ -54,6 +54,7 @@ ROOFLINE_DEVICE void multiply_shared(float (&sums)[Rows][Columns], int left_at, 
 template <class Shape>
 ROOFLINE_DEVICE void fp32_attention(const TiledWork& work) {
   constexpr int kThreads = Shape::kThreads, kBlockQ = Shape::kBlockQ, kBlockKv = Shape::kBlockKv, kColumns = Shape::kHeadDim / 16;
+  constexpr int kKeys = kBlockKv / 16;  // of a thread
   const int row = thread() / Shape::kSide, column = thread() % Shape::kSide;
   const QueryBlock at = query_block(work.tiling, block(), kBlockQ);
   const int first = static_cast<int>(at.row), unit_rows = static_cast<int>(work.tiling.unit_rows), dims = work.head_dim;
@@ -111,7 +112,7 @@ ROOFLINE_DEVICE void fp32_attention(const TiledWork& work) {
   for (int r = 0; r < 8; ++r) row_max[r] = -INFINITY, row_sum[r] = 0.f;
 
   for (int key = 0; key < keys; key += kBlockKv) {
-    float scores[8][4] = {};
+    float scores[8][kKeys] = {};
     for (int step = 0; step < score_steps; ++step) {
       const int at_step = next(key, step);
       multiply_shared<16, Shape::kRowPitch, Shape::kKeyPitch>(scores, at_step, at_step + Shape::kRight, row, column);
@@ -121,7 +122,7 @@ ROOFLINE_DEVICE void fp32_attention(const TiledWork& work) {
       for (int r = 0; r < 8; ++r) {
         const int left = seen.of(first + fp32_place(r, row)) - key;
 #pragma unroll
-        for (int c = 0; c < 4; ++c)
+        for (int c = 0; c < kKeys; ++c)
           if (fp32_place(c, column) >= left) scores[r][c] = -INFINITY;
       }
     }
@@ -129,7 +130,7 @@ ROOFLINE_DEVICE void fp32_attention(const TiledWork& work) {
     for (int r = 0; r < 8; ++r) {
       float max = row_max[r];
 #pragma unroll
-      for (int c = 0; c < 4; ++c) max = larger_of(max, scores[r][c]);
+      for (int c = 0; c < kKeys; ++c) max = larger_of(max, scores[r][c]);
 #pragma unroll
       for (int half = 8; half > 0; half /= 2) max = larger_of(max, from_lane_xor(max, half));  // 16 lanes share a row
       // Every row sees the first key, so that max is finite from the first tile on.
@@ -137,7 +138,7 @@ ROOFLINE_DEVICE void fp32_attention(const TiledWork& work) {
       row_max[r] = max;
       row_sum[r] *= shrunk;
 #pragma unroll
-      for (int c = 0; c < 4; ++c) {
+      for (int c = 0; c < kKeys; ++c) {
         scores[r][c] = exp2_of((scores[r][c] - max) * work.scale);
         row_sum[r] += scores[r][c];
       }
@@ -145,7 +146,7 @@ ROOFLINE_DEVICE void fp32_attention(const TiledWork& work) {
       for (int c = 0; c < kColumns; ++c) sums[r][c] *= shrunk;
     }
 #pragma unroll
-    for (int c = 0; c < 4; ++c)
+    for (int c = 0; c < kKeys; ++c)
 #pragma unroll
       for (int r = 0; r < 8; r += 4)
         *reinterpret_cast<FourFloats*>(shared_at<float>(Shape::kProbabilities) + fp32_place(c, column) * Shape::kRowPitch +

@@ -1,8 +1,8 @@
 // mla_decode on a GPU, split_kv: keys shared out to blocks, 64 or 32 rows of heads and queries each.
 //
-// Predicted for an H200 (not yet run on a GPU): 30 to 40 % of the product's ceiling with 128 heads, whose intensity of 240 FLOP a
-// byte lies at the ridge. Scores go through shared memory and each of their products waits for the one before, so that a step of 32
-// keys takes about 3500 cycles, where mma.sync alone would need 1750 and the memory 2000. Made for being right everywhere first.
+// On an H200 64 x 8192 keys with 128 heads took 0.90 ms, 163 TFLOP/s, while a warp had scores of 16 rows, and 0.81 ms with those of
+// 32; sums that wait for kSlack and copies with less arithmetic came later and are not timed yet. The intensity of 240 FLOP a byte
+// lies at the ridge, but scores go through shared memory, and each step waits three times for the whole block.
 #include <cuda_runtime.h>
 
 #include <cmath>

@@ -7,6 +7,8 @@
 // Parts of a unit that blocks share are added up by the last block to arrive.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/attention/parts.cuh"
 
 namespace roofline::cuda {
@@ -34,48 +36,67 @@ struct MlaShape {
   static constexpr int kRowTiles = RowTileCount, kKeyTiles = KeyTileCount;  // of 16
   static constexpr int kRows = 16 * RowTileCount, kStepKeys = 16 * KeyTileCount;
   static constexpr int kWarps = 8, kThreads = 32 * kWarps;
-  static constexpr int kDepthParts = kWarps / (RowTileCount * KeyTileCount);
+  // Scores: a warp has half of the rows and 16 keys, so that what it reads of the keys serves several rows; warps that are left
+  // share out the depth.
+  static constexpr int kWarpRows = RowTileCount / 2;  // of 16
+  static constexpr int kDepthParts = kWarps / (2 * KeyTileCount);
   static constexpr int kRowThreads = kThreads / kRows;  // that normalise a row
   static constexpr int kDims = kRank / kWarps / 8;      // tiles of 8 columns of a warp
   static constexpr int kScorePitch = kStepKeys + 4;
   static constexpr int kSlotBytes = kStepKeys * kRowChunks * kChunkBytes;
   static constexpr int kQueries = 0;
   static constexpr int kScores = kQueries + kRows * kRowChunks * kChunkBytes;     // [kDepthParts][kRows][kScorePitch]
-  static constexpr int kWeights = kScores + kDepthParts * kRows * kScorePitch * 4;  // of p: rows of four chunks
-  static constexpr int kStats = kWeights + kRows * 4 * kChunkBytes;                 // [kRows][2]: factor of older sums; sum
+  // p in 16 bits takes the place of its row's scores; a row is an odd number of chunks, and ldmatrix is free of bank conflicts.
+  ROOFLINE_HOST_DEVICE static constexpr int weights(int row, int chunk) {
+    return kScores + row * kScorePitch * 4 + chunk * kChunkBytes;
+  }
+  static constexpr int kStats = kScores + kDepthParts * kRows * kScorePitch * 4;  // [kRows][2]: factor of older sums; sum
   static constexpr int kFlag = kStats + kRows * 2 * 4;
   static constexpr int kFixedBytes = (kFlag + 4 + 1023) / 1024 * 1024;
-  static_assert(RowTileCount * KeyTileCount * kDepthParts == kWarps && kRank / 16 % kDepthParts == 0, "work for every warp");
-  static_assert(kStepKeys <= 32 && kRows % 32 == 0, "p in rows of 64 bytes");
+  static_assert(RowTileCount % 2 == 0 && 2 * KeyTileCount * kDepthParts == kWarps, "work for every warp");
+  static_assert(kRowChunks / 2 % kDepthParts == 0, "equal parts of the depth");
+  static_assert(kScorePitch / 4 % 2 == 1 && 32 % kRowThreads == 0, "p where the scores were");
 };
+
+template <int Value>
+using Count = std::integral_constant<int, Value>;
 
 template <class T, class Shape>
 ROOFLINE_DEVICE void mla_attention(const MlaWork& work) {
   constexpr int kRowTiles = Shape::kRowTiles, kRows = Shape::kRows, kStepKeys = Shape::kStepKeys, kRowChunks = Shape::kRowChunks;
   constexpr int kThreads = Shape::kThreads, kDims = Shape::kDims;
   const int lane = thread() % 32, warp = thread() / 32;
-  const std::int64_t begin = work.split.begin(block()), end = work.split.begin(block() + 1);
-  const int unit_steps = static_cast<int>(work.split.unit_steps);
-  int unit = static_cast<int>(begin / unit_steps), step = static_cast<int>(begin % unit_steps);
+  const int begin = work.split.begin(static_cast<int>(block())), end = work.split.begin(static_cast<int>(block()) + 1);
+  const int unit_steps = work.split.unit_steps;
+  int unit = begin / unit_steps, step = begin % unit_steps;
 
-  // Rows [first, first + count) of two matrices side by side, 512 and 64 columns, zeros where there is nothing.
-  const auto copy_rows = [&](int to, int count, const void* wide, const void* narrow, std::int64_t before, int first, int rows) {
+  // Rows [first, first + count) of two matrices side by side, 512 and 64 columns, zeros where there is nothing. A warp takes whole
+  // rows of the wide one, two chunks to a lane, and four rows of the narrow one at a time.
+  const auto copy_rows = [&](int to, auto count, const void* wide, const void* narrow, std::int64_t before, int first, int rows) {
+    constexpr int kEach = decltype(count)::value / Shape::kWarps;
     const std::uint32_t base = shared_address(to);
-#pragma unroll 2
-    for (int i = thread(); i < count * kRowChunks; i += kThreads) {
-      const int row = i / kRowChunks, chunk = i % kRowChunks;
-      const bool is_wide = chunk < Shape::kRankChunks;
-      const int column = (is_wide ? chunk : chunk - Shape::kRankChunks) * 8, columns = is_wide ? work.rank : work.rope_dim;
-      const std::uint16_t* matrix = static_cast<const std::uint16_t*>(is_wide ? wide : narrow);
-      const bool valid = first + row < rows && column < columns;
-      const std::int64_t at = (before + first + row) * columns + column;
-      copy_async(base + swizzled<kRowChunks>(row, chunk), valid ? matrix + at : matrix, valid);
+    const int row = warp * kEach, column = lane * 8, narrow_row = lane / 8, narrow_column = lane % 8 * 8;
+    const std::uint16_t* from = static_cast<const std::uint16_t*>(wide) + (before + first + row) * work.rank + column;
+#pragma unroll
+    for (int r = 0; r < kEach; ++r) {
+      const bool valid = first + row + r < rows;
+      copy_async(base + swizzled<kRowChunks>(row + r, lane), from + r * work.rank, valid && column < work.rank);
+      copy_async(base + swizzled<kRowChunks>(row + r, lane + 32), from + r * work.rank + 256, valid && column + 256 < work.rank);
     }
+#pragma unroll
+    for (int r = 0; r < kEach; r += 4)
+      if (r + narrow_row < kEach) {
+        const int its = row + r + narrow_row;
+        const std::uint16_t* at =
+            static_cast<const std::uint16_t*>(narrow) + (before + first + its) * work.rope_dim + narrow_column;
+        copy_async(base + swizzled<kRowChunks>(its, Shape::kRankChunks + lane % 8), at,
+                   first + its < rows && narrow_column < work.rope_dim);
+      }
   };
-  int fill_unit = unit, fill_step = step, fill_slot = 0, fill_left = static_cast<int>(end - begin);
+  int fill_unit = unit, fill_step = step, fill_slot = 0, fill_left = end - begin;
   const auto fill = [&] {
     if (fill_left > 0) {
-      copy_rows(Shape::kFixedBytes + fill_slot * Shape::kSlotBytes, kStepKeys, work.c, work.k_rope,
+      copy_rows(Shape::kFixedBytes + fill_slot * Shape::kSlotBytes, Count<kStepKeys>{}, work.c, work.k_rope,
                 std::int64_t{fill_unit / work.row_chunks} * work.keys, fill_step * kStepKeys, work.keys);
       --fill_left;
       if (++fill_step == unit_steps) fill_step = 0, ++fill_unit;
@@ -86,21 +107,22 @@ ROOFLINE_DEVICE void mla_attention(const MlaWork& work) {
   const auto past_key = [&](int row) { return work.causal ? row % work.seq_q + work.keys - work.seq_q + 1 : work.keys; };
 
   const Place along = down_then_right(lane), across = right_then_down(lane);
-  const int row_tile = warp % kRowTiles, key_tile = warp / kRowTiles % Shape::kKeyTiles;
-  const int part = warp / (kRowTiles * Shape::kKeyTiles);
+  constexpr int kWarpRows = Shape::kWarpRows;
+  const int row_tile = warp % 2 * kWarpRows, key_tile = warp / 2 % Shape::kKeyTiles, part = warp / 2 / Shape::kKeyTiles;
   constexpr int kPartSteps = kRowChunks / 2 / Shape::kDepthParts;
   float* const all_scores = shared_at<float>(Shape::kScores);
   float* const stats = shared_at<float>(Shape::kStats);
-  // The thread's row of the softmax, and its share of the row's keys.
+  // The thread's row of the softmax, and its share of the row's keys: pairs, side by side with those of the row's other threads.
   const int own_row = thread() / Shape::kRowThreads, own_thread = thread() % Shape::kRowThreads;
   constexpr int kOwnKeys = kStepKeys / Shape::kRowThreads;
+  const auto own_key = [&](int i) { return (i / 2 * Shape::kRowThreads + own_thread) * 2 + i % 2; };
 
   int slot = 0;
-  for (int left = static_cast<int>(end - begin), first_fill = 1; left > 0; step = 0, ++unit) {
+  for (int left = end - begin, first_fill = 1; left > 0; step = 0, ++unit) {
     const int first_row = unit % work.row_chunks * kRows;
     const std::int64_t entry = unit / work.row_chunks;
     synchronize();  // the unit before has read the queries
-    copy_rows(Shape::kQueries, kRows, work.q_latent, work.q_rope, entry * work.rows, first_row, work.rows);
+    copy_rows(Shape::kQueries, Count<kRows>{}, work.q_latent, work.q_rope, entry * work.rows, first_row, work.rows);
     commit_copies();
     if (first_fill)
       for (int i = 0; i < work.slots - 1; ++i) fill();
@@ -109,7 +131,7 @@ ROOFLINE_DEVICE void mla_attention(const MlaWork& work) {
     first_fill = 0;
 
     float sums[kRowTiles][kDims][4] = {};
-    float row_max = -INFINITY, row_sum = 0.f;
+    float row_less = INFINITY, row_sum = 0.f;  // less: what is added to scaled scores, so that they are at most about 0
 
     for (; step < unit_steps && left > 0; ++step, --left) {
       wait_copies(work.slots - 2);
@@ -118,69 +140,82 @@ ROOFLINE_DEVICE void mla_attention(const MlaWork& work) {
       const std::uint32_t tile = shared_address(Shape::kFixedBytes + slot * Shape::kSlotBytes);
       slot = slot + 1 == work.slots ? 0 : slot + 1;
 
-      float scores[2][4] = {};
+      float scores[kWarpRows][2][4] = {};
 #pragma unroll 3
       for (int s = part * kPartSteps; s < (part + 1) * kPartSteps; ++s) {
-        std::uint32_t a[4], b[4];
-        load_matrices(a, shared_address(Shape::kQueries) + swizzled<kRowChunks>(16 * row_tile + along.row, 2 * s + along.column));
+        std::uint32_t b[4];
         load_matrices(b, tile + swizzled<kRowChunks>(16 * key_tile + across.row, 2 * s + across.column));
-        multiply_add(T{}, scores[0], a, b[0], b[1]);
-        multiply_add(T{}, scores[1], a, b[2], b[3]);
+#pragma unroll
+        for (int m = 0; m < kWarpRows; ++m) {
+          const int row = 16 * (row_tile + m) + along.row;
+          std::uint32_t a[4];
+          load_matrices(a, shared_address(Shape::kQueries) + swizzled<kRowChunks>(row, 2 * s + along.column));
+          multiply_add(T{}, scores[m][0], a, b[0], b[1]);
+          multiply_add(T{}, scores[m][1], a, b[2], b[3]);
+        }
       }
 #pragma unroll
-      for (int n = 0; n < 2; ++n)
+      for (int m = 0; m < kWarpRows; ++m)
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const Place c = c_place(lane, i);
-          const int row = part * kRows + 16 * row_tile + c.row;
-          all_scores[row * Shape::kScorePitch + 16 * key_tile + 8 * n + c.column] = scores[n][i];
-        }
+        for (int n = 0; n < 2; ++n)
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            const Place c = c_place(lane, i);
+            const int row = part * kRows + 16 * (row_tile + m) + c.row;
+            all_scores[row * Shape::kScorePitch + 16 * key_tile + 8 * n + c.column] = scores[m][n][i];
+          }
       synchronize();
 
       float p[kOwnKeys];
-      float most = row_max;
+      float most = -INFINITY;
       const int seen = past_key(first_row + own_row) - step * kStepKeys;
 #pragma unroll
       for (int i = 0; i < kOwnKeys; ++i) {
-        const int key = own_thread * kOwnKeys + i;
         p[i] = 0.f;
 #pragma unroll
         for (int other = 0; other < Shape::kDepthParts; ++other)
-          p[i] += all_scores[(other * kRows + own_row) * Shape::kScorePitch + key];
-        if (key >= seen) p[i] = -INFINITY;
+          p[i] += all_scores[(other * kRows + own_row) * Shape::kScorePitch + own_key(i)];
+        if (own_key(i) >= seen) p[i] = -INFINITY;
         most = larger_of(most, p[i]);
       }
 #pragma unroll
       for (int mask = 1; mask < Shape::kRowThreads; mask *= 2) most = larger_of(most, from_lane_xor(most, mask));
-      // A block whose share begins late may see no key of an early query.
-      const float less = most == -INFINITY ? 0.f : -most * work.scale;
-      const float shrunk = exp2_of(fused(row_max, work.scale, less));
-      row_max = most;
+      // A block whose share begins late may see no key of an early query: less stays infinite, and sums 0.
+      const float before = row_less;
+      if (fused(most, work.scale, before) > kSlack) row_less = smaller_of(before, -most * work.scale);
+      const float less = row_less == INFINITY ? 0.f : row_less, shrunk = row_less == before ? 1.f : exp2_of(row_less - before);
       row_sum *= shrunk;
 #pragma unroll
       for (int i = 0; i < kOwnKeys; ++i) row_sum += p[i] = exp2_of(fused(p[i], work.scale, less));
 #pragma unroll
-      for (int i = 0; i < kOwnKeys; i += 2) {
-        const int key = own_thread * kOwnKeys + i;
-        *shared_at<std::uint32_t>(Shape::kWeights + swizzled<4>(own_row, key / 8) + key % 8 * 2) = packed(T{}, p[i], p[i + 1]);
-      }
+      for (int i = 0; i < kOwnKeys; i += 2)
+        *shared_at<std::uint32_t>(Shape::weights(own_row, 0) + own_key(i) * 2) = packed(T{}, p[i], p[i + 1]);
       if (own_thread == 0) stats[2 * own_row] = shrunk;
       synchronize();
 
+      float factors[kRowTiles][2];
+      bool grown = false;
 #pragma unroll
       for (int m = 0; m < kRowTiles; ++m)
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          const float factor = stats[2 * (16 * m + c_place(lane, 2 * half).row)];
-#pragma unroll
-          for (int d = 0; d < kDims; ++d) sums[m][d][2 * half] *= factor, sums[m][d][2 * half + 1] *= factor;
+          factors[m][half] = stats[2 * (16 * m + c_place(lane, 2 * half).row)];
+          grown |= factors[m][half] != 1.f;
         }
+      if (any_lane(grown)) {
+#pragma unroll
+        for (int m = 0; m < kRowTiles; ++m)
+#pragma unroll
+          for (int d = 0; d < kDims; ++d)
+#pragma unroll
+            for (int i = 0; i < 4; ++i) sums[m][d][i] *= factors[m][i / 2];
+      }
 #pragma unroll
       for (int s = 0; s < Shape::kKeyTiles; ++s) {
         std::uint32_t a[kRowTiles][4];
 #pragma unroll
         for (int m = 0; m < kRowTiles; ++m)
-          load_matrices(a[m], shared_address(Shape::kWeights) + swizzled<4>(16 * m + along.row, 2 * s + along.column));
+          load_matrices(a[m], shared_address(Shape::weights(16 * m + along.row, 2 * s + along.column)));
 #pragma unroll
         for (int d = 0; d < kDims; d += 2) {
           std::uint32_t b[4];
@@ -197,14 +232,11 @@ ROOFLINE_DEVICE void mla_attention(const MlaWork& work) {
     // Sums of whole rows, then out or this block's part.
 #pragma unroll
     for (int mask = 1; mask < Shape::kRowThreads; mask *= 2) row_sum += from_lane_xor(row_sum, mask);
-    const std::int64_t first = work.split.first_block(unit), last = work.split.last_block(unit);
-    const std::int64_t place = work.split.scratch(block(), unit) * kRows;
+    const int first = work.split.first_block(unit), last = work.split.last_block(unit);
+    const std::int64_t place = std::int64_t{work.split.scratch(static_cast<int>(block()), unit)} * kRows;
     if (own_thread == 0) {
       stats[2 * own_row + 1] = row_sum;
-      if (first != last) {
-        work.stats[(place + own_row) * 2] = row_max * work.scale;
-        work.stats[(place + own_row) * 2 + 1] = row_sum;
-      }
+      if (first != last) reinterpret_cast<TwoFloats*>(work.stats)[place + own_row] = {{-row_less, row_sum}};
     }
     synchronize();
     std::uint16_t* out = static_cast<std::uint16_t*>(work.out) + (entry * work.rows + first_row) * work.rank;
@@ -230,11 +262,11 @@ ROOFLINE_DEVICE void mla_attention(const MlaWork& work) {
     for (int i = thread(); i < kRows * Shape::kRankChunks; i += kThreads) {
       const int row = i / Shape::kRankChunks, column = i % Shape::kRankChunks * 8;
       if (first_row + row >= work.rows || column >= work.rank) continue;
-      const AddedParts all = add_parts<kRows, Shape::kRank>(work, unit, first, last, row, column);
-      const float inverse = 1.f / all.total;
+      const AddedParts added = add_parts<kRows, Shape::kRank>(work, unit, first, last, row, column);
+      const float inverse = 1.f / added.total;
       Chunk chunk;
 #pragma unroll
-      for (int j = 0; j < 4; ++j) chunk.words[j] = packed(T{}, all.x[2 * j] * inverse, all.x[2 * j + 1] * inverse);
+      for (int j = 0; j < 4; ++j) chunk.words[j] = packed(T{}, added.x[2 * j] * inverse, added.x[2 * j + 1] * inverse);
       *reinterpret_cast<Chunk*>(out + std::int64_t{row} * work.rank + column) = chunk;
     }
   }

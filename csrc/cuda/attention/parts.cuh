@@ -17,16 +17,17 @@ struct PartsWork {
 };
 
 // Whether this block is the last of `first` ... `last` to have written its part of a unit; flag: an int of shared memory for the
-// answer. The whole block asks.
-ROOFLINE_DEVICE bool last_to_arrive(const PartsWork& work, int unit, std::int64_t first, std::int64_t last, int flag) {
-  publish();
+// answer. The whole block asks; one thread orders memory for all of them.
+ROOFLINE_DEVICE bool last_to_arrive(const PartsWork& work, int unit, int first, int last, int flag) {
   synchronize();
   const unsigned others = static_cast<unsigned>(last - first);
-  if (thread() == 0) *shared_at<int>(flag) = arrive(work.arrivals + unit, others + 1) == others;
+  if (thread() == 0) {
+    publish();
+    *shared_at<int>(flag) = arrive(work.arrivals + unit, others + 1) == others;
+    publish();
+  }
   synchronize();
-  const bool answer = *shared_at<const int>(flag) != 0;
-  if (answer) publish();
-  return answer;
+  return *shared_at<const int>(flag) != 0;
 }
 
 // Eight columns of a row, summed over what blocks first ... last left of it.
@@ -34,28 +35,31 @@ struct AddedParts {
   float most = -INFINITY, total = 0.f, x[8] = {};
 };
 
-// Several parts are asked for before the first is added: one after the other, each would be a round trip to L2 and back.
+// Several parts are asked for before the first is added: one after the other, each would be a round trip to L2 and back. This runs
+// once in a launch, and its instructions come from memory as it runs: few of them are worth more than fast ones.
 template <int Rows, int Width>
-ROOFLINE_DEVICE AddedParts add_parts(const PartsWork& work, int unit, std::int64_t first, std::int64_t last, int row, int column) {
+ROOFLINE_DEVICE AddedParts add_parts(const PartsWork& work, int unit, int first, int last, int row, int column) {
   constexpr int kAtOnce = 8;
   AddedParts added;
-  const std::int64_t first_place = work.split.scratch(first, unit);  // the blocks after it begin within the unit
-  for (std::int64_t other = first; other <= last; other += kAtOnce) {
-    float its_max[kAtOnce], its_sum[kAtOnce], most = added.most;
+  const int first_place = work.split.scratch(first, unit);  // the blocks after it begin within the unit
+#pragma unroll 1
+  for (int other = first; other <= last; other += kAtOnce) {
+    TwoFloats its_stats[kAtOnce];
     FourFloats its[kAtOnce][2];
+    float most = added.most;
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      const std::int64_t block = other + i <= last ? other + i : last;  // past the last: that again, without weight
-      const std::int64_t at = (block == first ? first_place : 2 * block) * Rows + row;
-      its_max[i] = from_others(work.stats + at * 2), its_sum[i] = from_others(work.stats + at * 2 + 1);
+      const int block = other + i < last ? other + i : last;  // past the last: that again, without weight
+      const std::int64_t at = std::int64_t{block == first ? first_place : 2 * block} * Rows + row;
+      its_stats[i] = from_others(reinterpret_cast<const TwoFloats*>(work.stats) + at);
 #pragma unroll
       for (int half = 0; half < 2; ++half)
         its[i][half] = from_others(reinterpret_cast<const FourFloats*>(work.parts + at * Width + column + 4 * half));
     }
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      if (other + i > last) its_max[i] = -INFINITY;
-      most = larger_of(most, its_max[i]);
+      if (other + i > last) its_stats[i].x[0] = -INFINITY;
+      most = larger_of(most, its_stats[i].x[0]);
     }
     if (most == -INFINITY) continue;  // none saw a key of this query
     const float shrunk = exp2_of(added.most - most);
@@ -65,8 +69,8 @@ ROOFLINE_DEVICE AddedParts add_parts(const PartsWork& work, int unit, std::int64
     for (int j = 0; j < 8; ++j) added.x[j] *= shrunk;
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      const float weight = exp2_of(its_max[i] - most);  // 0 where it saw none
-      added.total = fused(its_sum[i], weight, added.total);
+      const float weight = exp2_of(its_stats[i].x[0] - most);  // 0 where it saw none
+      added.total = fused(its_stats[i].x[1], weight, added.total);
 #pragma unroll
       for (int j = 0; j < 8; ++j) added.x[j] = fused(its[i][j / 4].x[j % 4], weight, added.x[j]);
     }
@@ -76,8 +80,9 @@ ROOFLINE_DEVICE AddedParts add_parts(const PartsWork& work, int unit, std::int64
 
 // Memory for the parts, their maxima and sums, then one counter a unit: 0 now, and again after every launch.
 inline std::shared_ptr<void> allocate_parts(PartsWork& work, std::int64_t rows, std::int64_t width, Device& device, Plan& plan) {
-  const std::int64_t part_rows = 2 * work.split.blocks * rows, parts_bytes = part_rows * width * 4, stats_bytes = part_rows * 2 * 4;
-  const std::int64_t workspace_bytes = parts_bytes + stats_bytes + work.split.units * 4;
+  const std::int64_t part_rows = 2 * std::int64_t{work.split.blocks} * rows;
+  const std::int64_t parts_bytes = part_rows * width * 4, stats_bytes = part_rows * 2 * 4;
+  const std::int64_t workspace_bytes = parts_bytes + stats_bytes + std::int64_t{work.split.units} * 4;
   const std::shared_ptr<void> memory = workspace(device, workspace_bytes);
   device.fill(memory.get(), DType::int8, workspace_bytes, Fill::zeros, 0);
   work.parts = static_cast<float*>(memory.get());

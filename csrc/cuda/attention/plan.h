@@ -130,42 +130,46 @@ inline std::string size_refuses(const char* variant, std::int64_t seq_kv, const 
 // Every unit (a KV head of a batch entry and up to `rows` of its queries) has the same number of steps over its keys. All steps of
 // all units stand in one line, and each block takes an equal share of it: its first and its last unit may be shared with others.
 struct KvSplit {
-  std::int64_t units = 0;
-  std::int64_t unit_steps = 0;
-  std::int64_t blocks = 0;
-  ROOFLINE_HOST_DEVICE constexpr std::int64_t steps() const { return units * unit_steps; }
+  int units = 0;
+  int unit_steps = 0;
+  int blocks = 0;
+  int each = 0;  // steps of a block; the first `rest` blocks take one more
+  int rest = 0;
+  ROOFLINE_HOST_DEVICE constexpr int steps() const { return units * unit_steps; }
   // Block b takes steps begin(b) up to begin(b + 1).
-  ROOFLINE_HOST_DEVICE constexpr std::int64_t begin(std::int64_t block) const {
-    const std::int64_t each = steps() / blocks, rest = steps() % blocks;
-    return block * each + (block < rest ? block : rest);
-  }
-  ROOFLINE_HOST_DEVICE constexpr std::int64_t block_of(std::int64_t step) const {
-    const std::int64_t each = steps() / blocks, rest = steps() % blocks;
-    return step < rest * (each + 1) ? step / (each + 1) : rest + (step - rest * (each + 1)) / each;
+  ROOFLINE_HOST_DEVICE constexpr int begin(int block) const { return block * each + (block < rest ? block : rest); }
+  ROOFLINE_HOST_DEVICE constexpr int block_of(int step) const {
+    const int longer = rest * (each + 1);
+    return step < longer ? step / (each + 1) : rest + (step - longer) / each;
   }
   // Blocks first ... last work on a unit.
-  ROOFLINE_HOST_DEVICE constexpr std::int64_t first_block(std::int64_t unit) const { return block_of(unit * unit_steps); }
-  ROOFLINE_HOST_DEVICE constexpr std::int64_t last_block(std::int64_t unit) const { return block_of((unit + 1) * unit_steps - 1); }
+  ROOFLINE_HOST_DEVICE constexpr int first_block(int unit) const { return block_of(unit * unit_steps); }
+  ROOFLINE_HOST_DEVICE constexpr int last_block(int unit) const { return block_of((unit + 1) * unit_steps - 1); }
   // Where a block leaves its part of a unit: each block has two places, for its first unit and for its last.
-  ROOFLINE_HOST_DEVICE constexpr std::int64_t scratch(std::int64_t block, std::int64_t unit) const {
-    return 2 * block + (begin(block) / unit_steps == unit ? 0 : 1);
+  ROOFLINE_HOST_DEVICE constexpr int scratch(int block, int unit) const {
+    return 2 * block + (begin(block) >= unit * unit_steps ? 0 : 1);
   }
 };
+
+// More steps would not be counted in 32 bits.
+constexpr std::int64_t kMostSplitSteps = INT32_MAX / 2;
 
 // resident: blocks that run at once. least_steps: of a block, since below it the parts cost more to merge than they save.
 constexpr KvSplit plan_split(std::int64_t units, std::int64_t unit_steps, std::int64_t resident, std::int64_t least_steps) {
   const std::int64_t steps = units * unit_steps;
   const std::int64_t worth = std::max<std::int64_t>(steps / std::max<std::int64_t>(least_steps, 1), 1);
   // More units than places: whole units where they come out even, equal shares of steps otherwise.
-  return {units, unit_steps, std::max<std::int64_t>(1, std::min({resident, worth, steps}))};
+  const std::int64_t blocks = std::max<std::int64_t>(1, std::min({resident, worth, steps}));
+  return {static_cast<int>(units), static_cast<int>(unit_steps), static_cast<int>(blocks), static_cast<int>(steps / blocks),
+          static_cast<int>(steps % blocks)};
 }
 
 // Parts of units that more than one block works on: what goes to memory and back.
 constexpr std::int64_t split_parts(const KvSplit& split) {
   std::int64_t parts = 0;
-  for (std::int64_t block = 0; block < split.blocks; ++block) {
-    const std::int64_t begin = split.begin(block), end = split.begin(block + 1);
-    const std::int64_t first = begin / split.unit_steps, last = (end - 1) / split.unit_steps;
+  for (int block = 0; block < split.blocks; ++block) {
+    const int begin = split.begin(block), end = split.begin(block + 1);
+    const int first = begin / split.unit_steps, last = (end - 1) / split.unit_steps;
     const bool shares_first = begin % split.unit_steps != 0 || end < (first + 1) * split.unit_steps;
     parts += shares_first;
     if (last != first) parts += end % split.unit_steps != 0;

@@ -16,7 +16,11 @@ Bound bind_split(void (*kernel)(Work), Work work, std::int64_t units, std::int64
   const KernelFacts facts = kernel_facts(device, kernel, Shape::kThreads, shared_bytes);
   const std::int64_t resident = std::int64_t{gpu.sms} * std::max(facts.blocks_per_sm, 1);
   work.slots = buffers.slots;
-  work.split = plan_split(units, ceil_div(work.keys, Shape::kStepKeys), resident, kLeastSplitKeys / Shape::kStepKeys);
+  const std::int64_t unit_steps = ceil_div(work.keys, Shape::kStepKeys);
+  if (units > kMostSplitSteps / unit_steps)
+    throw Unsupported("split_kv counts steps of " + std::to_string(Shape::kStepKeys) + " keys in 32 bits, got " +
+                      std::to_string(units) + " times " + std::to_string(unit_steps) + "; use a smaller batch");
+  work.split = plan_split(units, unit_steps, resident, kLeastSplitKeys / Shape::kStepKeys);
 
   Bound bound;
   bound.plan.set("implementation", "split_kv/mma/" + gpu.architecture());

@@ -18,6 +18,9 @@ struct alignas(16) Chunk {
   std::uint32_t words[4];
 };
 
+struct alignas(8) TwoFloats {
+  float x[2];
+};
 struct alignas(16) FourFloats {
   float x[4];
 };
@@ -53,6 +56,21 @@ ROOFLINE_DEVICE void copy_async(std::uint32_t to, const void* from, bool valid) 
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;"
                :
                : "r"(to), "l"(__cvta_generic_to_global(from)), "r"(valid ? 16 : 0)
+               : "memory");
+}
+// How L2 is to treat what is read: what is read once gives way first.
+ROOFLINE_DEVICE std::uint64_t reading_policy(bool once) {
+  std::uint64_t policy;
+  if (once)
+    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  else
+    asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+ROOFLINE_DEVICE void copy_async(std::uint32_t to, const void* from, bool valid, std::uint64_t policy) {
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;"
+               :
+               : "r"(to), "l"(__cvta_generic_to_global(from)), "r"(valid ? 16 : 0), "l"(policy)
                : "memory");
 }
 // The same for 4 bytes, through L1.
@@ -133,18 +151,29 @@ ROOFLINE_DEVICE float exp2_of(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+// The same number, which the compiler takes for another: what is worked out from it does not stay in registers from round to round.
+ROOFLINE_DEVICE int fresh(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+ROOFLINE_DEVICE bool any_lane(bool is) { return __any_sync(0xFFFFFFFFu, is); }
 ROOFLINE_DEVICE float from_lane_xor(float x, int mask) { return __shfl_xor_sync(0xFFFFFFFFu, x, mask); }
 ROOFLINE_DEVICE bool any_lane(bool is) { return __any_sync(0xFFFFFFFFu, is); }
 ROOFLINE_DEVICE float larger_of(float a, float b) { return fmaxf(a, b); }
+ROOFLINE_DEVICE float smaller_of(float a, float b) { return fminf(a, b); }
 ROOFLINE_DEVICE float fused(float a, float b, float c) { return fmaf(a, b, c); }
 
 // What other blocks wrote, from L2: L1 may hold what was there before.
-ROOFLINE_DEVICE float from_others(const float* memory) { return __ldcg(memory); }
+ROOFLINE_DEVICE TwoFloats from_others(const TwoFloats* memory) {
+  const float2 both = __ldcg(reinterpret_cast<const float2*>(memory));
+  return {{both.x, both.y}};
+}
 ROOFLINE_DEVICE FourFloats from_others(const FourFloats* memory) {
   const float4 all = __ldcg(reinterpret_cast<const float4*>(memory));
   return {{all.x, all.y, all.z, all.w}};
 }
-// This block's earlier writes are seen by every block that sees its later ones; to be called between two synchronize().
+// What this thread wrote, and what others had written before a synchronize() it has passed, is seen by every block that sees what
+// it writes later.
 ROOFLINE_DEVICE void publish() { __threadfence(); }
 // The number of earlier arrivals at a counter that starts from 0 again after `arrivals` of them.
 ROOFLINE_DEVICE unsigned arrive(unsigned* counter, unsigned arrivals) { return atomicInc(counter, arrivals - 1); }
