@@ -18,8 +18,8 @@ void launch_gate(CUstream_st* stream, const volatile int* open, volatile int* ti
 // Writes the cycles and the nanoseconds that passed on one SM while it was busy for at least least_ns.
 void launch_clock(CUstream_st* stream, volatile std::uint64_t* cycles, volatile std::uint64_t* nanoseconds, std::uint64_t least_ns);
 
-// Both clocks of an SM at one moment.
-struct ClockStamp {
+// Both clocks of an SM at one moment, written as one.
+struct alignas(16) ClockStamp {
   std::uint64_t cycles;
   std::uint64_t nanoseconds;
 };
