@@ -510,6 +510,7 @@ Bound bind_silu_mul(const ops::SiluMul& p, std::int64_t pitch, Device&) {
 void launch_copy(CUstream_st*, void* to, const void* from, std::int64_t size_bytes, int) {
   std::memcpy(to, from, static_cast<std::size_t>(size_bytes));
 }
+void launch_flush(CUstream_st*, void*, std::int64_t, int) {}
 void launch_empty(CUstream_st*) { ++fake::runtime().empty_launches; }
 void* empty_kernel_address() { return &fake::runtime(); }
 Bound bind_embedding(const ops::Embedding& p, Device&) {
