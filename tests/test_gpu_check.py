@@ -177,19 +177,31 @@ def test_a_ratio_is_theirs_over_ours(stages: dict[str, ModuleType], monkeypatch:
 
 
 def test_what_is_asked_is_what_the_page_says(stages: dict[str, ModuleType]) -> None:
-    page = (SCRIPT.parent.parent / "docs" / "probes.md").read_text(encoding="utf-8").split("## Targets on an H200")[1]
-    cells_of = [[cell.strip() for cell in line.split("|")] for line in page.splitlines() if line.count("|") == 4]
-    told = {cells[1]: cells[2:4] for cells in cells_of}
-    for access, asked in stages["tables"].H200_BANDWIDTHS.items():
+    page = (SCRIPT.parent.parent / "docs" / "probes.md").read_text(encoding="utf-8").split("## Targets on an H200 and an H100")[1]
+    cells_of = [[cell.strip() for cell in line.split("|")] for line in page.splitlines() if line.count("|") == 6]
+    told = {cells[1]: cells[2:6] for cells in cells_of}
+    for access in stages["tables"].BANDWIDTHS["H200"]:
         row = next(cells for what, cells in told.items() if what.startswith(f"DRAM {access}"))
-        assert row == [f"{value / 1e12:.2f} TB/s" for value in asked]
+        assert row == [f"{value / 1e12:.2f} TB/s" for gpu in ("H200", "H100") for value in stages["tables"].BANDWIDTHS[gpu][access]]
     for what, asked in (("multiply-adds of the cores", stages["tables"].CORES), ("products by wgmma", stages["tables"].TENSOR)):
         row = next(cells for name, cells in told.items() if name.startswith(what))
-        assert row == [f"{value:.0%}".replace("%", " %") for value in asked]
+        assert row == 2 * [f"{value:.0%}".replace("%", " %") for value in asked]
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("NVIDIA H200", "H200"),
+        ("NVIDIA H100 80GB HBM3", "H100"),
+        *((name, "") for name in ("NVIDIA H200 NVL", "NVIDIA H100 PCIe", "NVIDIA GH200 480GB", "NVIDIA H100 80GB HBM3 MIG 1g")),
+    ],
+)
+def test_memory_is_judged_where_it_is_known(stages: dict[str, ModuleType], name: str, known: str) -> None:
+    assert stages["tables"].bandwidths_asked(name) == stages["tables"].BANDWIDTHS.get(known, {})
 
 
 def test_tables_hold_ceilings_and_rivals_against_what_is_asked(stages: dict[str, ModuleType], tmp_path: Path) -> None:
-    read = Ceiling(probe="stream", level="DRAM", access="read", variant="bulk", samples=(4.45e12, 4.46e12, 4.47e12))
+    read = Ceiling(probe="stream", level="DRAM", access="read", variant="bulk", samples=(4.65e12, 4.66e12, 4.67e12))
     slow = Ceiling(probe="stream", level="DRAM", access="copy", variant="plain", samples=(3.1e12,))
     cores = Ceiling(
         probe="fma", dtype="fp32", samples=(60e12,), clock_hz=1.9e9, ops_per_cycle=256, problem={"operator": "fma"}

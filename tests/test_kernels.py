@@ -29,7 +29,9 @@ def points(slow: bool, devices: tuple[str, ...] = ("cpu", GPU)) -> list[Any]:
                 if isinstance(problem, Stream):  # a read has no stores; loads are those of an unstrided read
                     reads, update = problem.access == "read", problem.access == "update"
                     refused = {"non_temporal"} if reads and problem.stride == 1 else {"loads"}
-                    refused |= {"non_temporal"} if reads else {"non_temporal", "bulk"} if update else set()
+                    refused |= {"non_temporal"} if reads or update else set()
+                    refused |= {"bulk"} if problem.access == "write" else set()
+                    refused |= set() if problem.access == "copy" and not problem.in_flight_bytes else {"driver"}
                     if problem.in_flight_bytes and device == "cpu":  # chosen on GPUs only
                         continue
                 elif isinstance(problem, Matmul) and problem.scales != "none" and device == "cpu":

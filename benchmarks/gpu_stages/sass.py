@@ -79,8 +79,10 @@ EXPECTED = (
     Expected(r"17mma_double_kernelILb0E", has=("DMMA",)),
     Expected(r"13stream_kernelILN\w*Access\w*E0E", has=("global load 128",), lacks=("global store 128",)),  # read
     Expected(r"13stream_kernelILN\w*Access\w*E[2-5]E", has=("global load 128", "global store 128")),
-    Expected(r"1[17]bulk_(write_)?kernelI", has=("bulk copy",), archs=r"sm_(9|1\d)\d$"),
-    Expected(r"11bulk_kernelI\w*AccessE[0345]E", has=("mbarrier", "shared load 128"), archs=r"sm_(9|1\d)\d$"),
+    Expected(r"11tile_kernelI", has=("global store 128",)),
+    Expected(r"11tile_kernelILN\w*Access\w*E[2-5]E", has=("global load 128",)),
+    Expected(r"11bulk_kernelI", has=("bulk copy", "mbarrier"), archs=r"sm_(9|1\d)\d$"),
+    Expected(r"11bulk_kernelI\w*AccessE[0345]E", has=("shared load 128",), archs=r"sm_(9|1\d)\d$"),
     Expected(r"13cached_kernelI", has=("global load 128",)),
     Expected(r"13shared_kernel", has=("shared load 128",)),
     Expected(r"12tiled_kernelI", has=("HMMA", "matrix load", "async copy", "MUFU")),

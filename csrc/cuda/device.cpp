@@ -106,7 +106,7 @@ Device::Device(int index) : index_(index), gated_(!launches_block()) {
     ROOFLINE_CUDA(cudaHostAlloc(reinterpret_cast<void**>(&mailbox_), sizeof(Mailbox), cudaHostAllocMapped));
     ROOFLINE_CUDA(cudaHostGetDevicePointer(reinterpret_cast<void**>(&device_mailbox_), mailbox_, 0));
     std::memset(static_cast<void*>(mailbox_), 0, sizeof(Mailbox));
-    // As large as twice the L2, so that writing it leaves nothing else there.
+    // Twice the L2, so that reading it leaves nothing else there.
     flush_bytes_ = 2 * std::max<std::int64_t>(properties_.l2_bytes, 1 << 20);
   } catch (...) {
     destroy();
@@ -309,8 +309,10 @@ void Device::count_cycles() {
   }
 }
 
+// By reading, not writing: lines that have to be written back would cost the launch after it bandwidth.
 void Device::flush(CUstream_st* stream) {
-  ROOFLINE_CUDA(cudaMemsetAsync(flush_memory_, 0, static_cast<std::size_t>(flush_bytes_), stream));
+  launch_flush(stream, flush_memory_, flush_bytes_, properties_.sms);
+  ROOFLINE_CUDA_LAUNCHED("flush_kernel");
 }
 
 // Launches that wait would wait for ever behind a gate, and work on other streams is not seen by events on ours: by the host's
@@ -338,7 +340,7 @@ double Device::run_batch(const Batch& batch) {
   if (sets.empty() || batch.launches < 1) return 0;
   if (batch.flush_each && !flush_memory_) {
     flush_memory_ = allocate(static_cast<std::size_t>(flush_bytes_));
-    flush(stream_);  // before any gate: the first may load the driver's kernel
+    fill(flush_memory_, DType::int8, flush_bytes_, Fill::zeros, 0);
   }
   if (batch.host_timed) return run_host_timed(batch);
   // An exception must not leave the stream behind a closed gate.

@@ -93,6 +93,16 @@ __global__ void gate_kernel(const volatile int* open, volatile int* timed_out, s
 
 __global__ void empty_kernel() {}
 
+__global__ void __launch_bounds__(kFillThreads) flush_kernel(uint4* zeros, std::int64_t vectors) {
+  uint4 all = {};
+#pragma unroll 4
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kFillThreads + threadIdx.x; i < vectors; i += gridDim.x * kFillThreads) {
+    const uint4 x = __ldcg(zeros + i);
+    all.x |= x.x, all.y |= x.y, all.z |= x.z, all.w |= x.w;
+  }
+  if ((all.x | all.y | all.z | all.w) != 0) *zeros = all;  // never; the compiler cannot know that
+}
+
 // One thread reads both clocks on an edge of the coarser one, works for a while, and does so again.
 __global__ void clock_kernel(volatile std::uint64_t* cycles, volatile std::uint64_t* nanoseconds, std::uint64_t least_ns) {
   const auto edge = [] {
@@ -111,14 +121,15 @@ __global__ void clock_kernel(volatile std::uint64_t* cycles, volatile std::uint6
   *nanoseconds = end_ns - begin_ns;
 }
 
-// So many threads that two blocks fill an SM: as many blocks reach every one. One thread of each writes.
+// So many threads that two blocks fill an SM: as many blocks reach every one. One thread of each writes, both clocks in one store:
+// what is read later are the two of one block.
 constexpr int kStampThreads = 1024;
 __global__ void __launch_bounds__(kStampThreads) stamp_kernel(volatile ClockStamp* stamps) {
   unsigned sm;
   asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
   if (threadIdx.x != 0 || sm >= kClockStamps) return;
-  stamps[sm].cycles = static_cast<std::uint64_t>(clock64());
-  stamps[sm].nanoseconds = global_timer_ns();
+  const auto cycles = static_cast<std::uint64_t>(clock64());
+  asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" ::"l"(stamps + sm), "l"(cycles), "l"(global_timer_ns()) : "memory");
 }
 
 }  // namespace
@@ -197,6 +208,10 @@ void launch_copy(cudaStream_t stream, void* to, const void* from, std::int64_t s
       static_cast<uint4*>(to), static_cast<const uint4*>(from), size_bytes);
 }
 
+void launch_flush(cudaStream_t stream, void* zeros, std::int64_t size_bytes, int sms) {
+  flush_kernel<<<static_cast<unsigned>(8 * sms), kFillThreads, 0, stream>>>(static_cast<uint4*>(zeros), size_bytes / 16);
+}
+
 void launch_empty(cudaStream_t stream) { empty_kernel<<<1, 1, 0, stream>>>(); }
 
 void* empty_kernel_address() { return reinterpret_cast<void*>(empty_kernel); }
@@ -211,6 +226,7 @@ void load_primitives() {
   ROOFLINE_CUDA(cudaFuncGetAttributes(&attributes, gate_kernel));
   ROOFLINE_CUDA(cudaFuncGetAttributes(&attributes, clock_kernel));
   ROOFLINE_CUDA(cudaFuncGetAttributes(&attributes, copy_kernel));
+  ROOFLINE_CUDA(cudaFuncGetAttributes(&attributes, flush_kernel));
   ROOFLINE_CUDA(cudaFuncGetAttributes(&attributes, empty_kernel));
 }
 

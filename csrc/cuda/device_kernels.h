@@ -18,8 +18,8 @@ void launch_gate(CUstream_st* stream, const volatile int* open, volatile int* ti
 // Writes the cycles and the nanoseconds that passed on one SM while it was busy for at least least_ns.
 void launch_clock(CUstream_st* stream, volatile std::uint64_t* cycles, volatile std::uint64_t* nanoseconds, std::uint64_t least_ns);
 
-// Both clocks of an SM at one moment.
-struct ClockStamp {
+// Both clocks of an SM at one moment, written as one.
+struct alignas(16) ClockStamp {
   std::uint64_t cycles;
   std::uint64_t nanoseconds;
 };
@@ -44,6 +44,9 @@ void launch_product_factors(CUstream_st* stream, const void* a, const void* b, v
 
 // size_bytes from one place to another, which may be memory of a peer.
 void launch_copy(CUstream_st* stream, void* to, const void* from, std::int64_t size_bytes, int sms);
+
+// Reads size_bytes (a multiple of 16) of zeros past L1: what L2 keeps of it, nobody has to write back.
+void launch_flush(CUstream_st* stream, void* zeros, std::int64_t size_bytes, int sms);
 
 // Nothing is computed and no memory is touched: by launch, or as a node of a graph.
 void launch_empty(CUstream_st* stream);

@@ -26,7 +26,8 @@ std::vector<KernelEntry> floating_kernels(const char* variant, const char* summa
   X(all_gather) X(reduce_scatter) X(all_to_all) X(mma)
 
 // Parts of the lists of attention, grouped_matmul and stream, in files of their own.
-#define ROOFLINE_CUDA_PARTS(X) X(attention_library) X(attention_tiled) X(attention_split) X(grouped_matmul_library) X(stream_bulk)
+#define ROOFLINE_CUDA_PARTS(X) \
+  X(attention_library) X(attention_tiled) X(attention_split) X(grouped_matmul_library) X(stream_bulk) X(stream_driver)
 
 #define ROOFLINE_KERNELS(name) std::vector<KernelEntry> name##_kernels();
 ROOFLINE_CUDA_OPERATORS(ROOFLINE_KERNELS)

@@ -255,6 +255,12 @@ void check_map(double (*want)(double), double slack) {
 TYPED_TEST(Rows, Elements) {
   using T = TypeParam;
   check_map<Relu, T>([](double x) { return std::max(x, 0.0); }, 0);
+  Guarded<T> own(4099, 1);  // in place
+  own.random(7, 6);
+  const std::vector<T> before(own.data, own.data + 4099);
+  emulated::launch(2, kElementThreads, map_kernel<Relu, T, true>, own.data, own.data, std::int64_t{4099}, true);
+  for (int i = 0; i < 4099; ++i) ASSERT_EQ(own[i], std::max(to_float(before[i]), 0.f)) << i;
+  ASSERT_TRUE(own.intact());
   check_map<GeluErf, T>([](double x) { return 0.5 * x * (1 + std::erf(x * std::sqrt(0.5))); }, 8);
   check_map<GeluTanh, T>([](double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }, 8);
   for (const int shift : {0, 1}) {

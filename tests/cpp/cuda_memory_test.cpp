@@ -75,13 +75,12 @@ struct Arrays {
 
 template <class T, int Streams, int Unroll, class F>
 void with_kernels(F check) {
-  constexpr bool kEvictFirst = Streams == 1;
-  check(Access::read, stream_kernel<Access::read, T, Streams, Unroll, kEvictFirst>);
-  check(Access::write, stream_kernel<Access::write, T, Streams, Unroll, kEvictFirst>);
-  check(Access::copy, stream_kernel<Access::copy, T, Streams, Unroll, kEvictFirst>);
-  check(Access::scale, stream_kernel<Access::scale, T, Streams, Unroll, kEvictFirst>);
-  check(Access::add, stream_kernel<Access::add, T, Streams, Unroll, kEvictFirst>);
-  check(Access::triad, stream_kernel<Access::triad, T, Streams, Unroll, kEvictFirst>);
+  check(Access::read, stream_kernel<Access::read, T, Streams, Unroll>);
+  check(Access::write, stream_kernel<Access::write, T, Streams, Unroll>);
+  check(Access::copy, stream_kernel<Access::copy, T, Streams, Unroll>);
+  check(Access::scale, stream_kernel<Access::scale, T, Streams, Unroll>);
+  check(Access::add, stream_kernel<Access::add, T, Streams, Unroll>);
+  check(Access::triad, stream_kernel<Access::triad, T, Streams, Unroll>);
 }
 
 template <class T, int Streams, int Unroll>
@@ -105,6 +104,30 @@ TEST(Stream, VectorsOfEveryAccess) {
   expect_vectors<double, 2, 8>();
   expect_vectors<float, 8, 8>();
   expect_vectors<double, 1, 12>();
+}
+
+template <class T, Access access>
+void expect_tiles() {
+  for (const std::int64_t n : {1, 7, 1000, 8192, 40961})
+    for (const int shift : {0, 1}) {
+      SCOPED_TRACE(std::to_string(n) + " access " + std::to_string(static_cast<int>(access)));
+      Arrays<T> arrays(n, shift);
+      StreamWork work = arrays.work(3, 1);
+      work.plan = plan_stream(n, sizeof(T), shift == 0, 1, kTileVectors<access>, kTileThreads, 1);
+      const std::int64_t tiles = ceil_div(n * std::int64_t{sizeof(T)}, 16 * kTileThreads * kTileVectors<access>);
+      emulated::launch(3 * tiles, kTileThreads, tile_kernel<access, T>, work, static_cast<unsigned>(tiles));
+      arrays.check(access, 3);
+    }
+}
+
+TEST(Stream, TilesOfEveryAccess) {
+  expect_tiles<float, Access::write>();
+  expect_tiles<double, Access::write>();
+  expect_tiles<float, Access::copy>();
+  expect_tiles<double, Access::copy>();
+  expect_tiles<float, Access::scale>();
+  expect_tiles<double, Access::add>();
+  expect_tiles<float, Access::triad>();
 }
 
 template <class T, class F>
@@ -133,7 +156,7 @@ TEST(Stream, AnUpdateMultipliesEveryElementOncePerPass) {
     StreamWork work = arrays.work(3, 2);
     work.c = arrays.a;
     work.plan = plan_stream(n, sizeof(float), true, 1, kUnroll, kStreamThreads, 2);
-    emulated::launch(2, kStreamThreads, stream_kernel<Access::scale, float, 1, kUnroll, false>, work);
+    emulated::launch(2, kStreamThreads, stream_kernel<Access::scale, float, 1, kUnroll>, work);
     for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(arrays.a[i], 27 * before[i]) << i;
     emulated::launch(2, kStreamThreads, element_kernel<Access::scale, float>, work);
     for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(arrays.a[i], 27 * 27 * before[i]) << i;
@@ -153,26 +176,27 @@ TEST(Stream, StridesVisitEveryElementOnce) {
 }
 
 template <class T>
-void expect_bulk(std::int64_t n, std::int64_t in_flight, std::int64_t shared, std::int64_t grid) {
+void expect_bulk(std::int64_t n, std::int64_t in_flight, std::int64_t stay) {
   const auto each = [&](Access access, void (*kernel)(BulkWork)) {
     SCOPED_TRACE(std::to_string(n) + " access " + std::to_string(static_cast<int>(access)) + " " + std::to_string(in_flight));
     Arrays<T> arrays(n);
     const int read = access == Access::add || access == Access::triad ? 2 : 1;
     BulkWork work{};
+    work.tile_bytes = plan_bulk_tile(in_flight, read, access != Access::read, 228 << 10);
+    ASSERT_GT(work.tile_bytes, 0);
+    work.tiles = plan_tiles(n, sizeof(T), work.tile_bytes);
+    work.turns = 3 * work.tiles.count;
+    const std::int64_t grid = access == Access::read ? stay : std::max<std::int64_t>(work.turns, 1);
     work.stream = arrays.work(3, grid);
-    work.ring = plan_ring(in_flight, read, access != Access::read, shared);
-    ASSERT_GT(work.ring.stages, 0);
-    work.pieces = plan_pieces(n, sizeof(T), work.ring.piece_bytes);
     emulated::bulk_barriers.clear();
     emulated::bulk_loads = emulated::bulk_stores = 0;
     for (int launch = 0; launch < 2; ++launch) emulated::launch(grid, kBulkThreads, kernel, work);
     arrays.check(access, 3);
     EXPECT_TRUE(emulated::bulk_idle()) << "copies are under way when the kernel has ended";
-    EXPECT_EQ(emulated::bulk_loads, access == Access::write ? 0 : 2 * 3 * read * work.pieces.count);
-    EXPECT_EQ(emulated::bulk_stores, access == Access::read ? 0 : 2 * 3 * work.pieces.count);
+    EXPECT_EQ(emulated::bulk_loads, 2 * 3 * read * work.tiles.count);
+    EXPECT_EQ(emulated::bulk_stores, access == Access::copy ? 2 * 3 * work.tiles.count : 0);
   };
   each(Access::read, bulk_kernel<Access::read, T>);
-  each(Access::write, bulk_write_kernel<T>);
   each(Access::copy, bulk_kernel<Access::copy, T>);
   each(Access::scale, bulk_kernel<Access::scale, T>);
   each(Access::add, bulk_kernel<Access::add, T>);
@@ -180,11 +204,26 @@ void expect_bulk(std::int64_t n, std::int64_t in_flight, std::int64_t shared, st
 }
 
 TEST(Stream, BulkCopiesOfEveryAccess) {
-  for (const std::int64_t n : {1, 3, 4, 1003, 40961}) expect_bulk<float>(n, 32 << 10, 232448, 2);
-  expect_bulk<double>(120007, 64 << 10, 101376, 1);  // the ring goes round several times
-  expect_bulk<float>(150001, 0, 232448, 1);
-  expect_bulk<float>(250003, 192 << 10, 232448, 2);
-  expect_bulk<double>(100001, 96 << 10, 232448, 3);
+  for (const std::int64_t n : {1, 3, 4, 1003, 40961}) expect_bulk<float>(n, 32 << 10, 2);
+  expect_bulk<double>(120007, 64 << 10, 1);
+  expect_bulk<float>(150001, 0, 5);
+  expect_bulk<float>(250003, 192 << 10, 2);
+  expect_bulk<double>(100001, 96 << 10, 3);
+}
+
+TEST(Stream, AnUpdateByBulkCopiesIsALaunchPerPass) {
+  Arrays<float> arrays(40961);
+  const std::vector<float> before(arrays.a, arrays.a + arrays.n);
+  BulkWork work{};
+  work.tile_bytes = plan_bulk_tile(32 << 10, 1, true, 228 << 10);
+  work.tiles = plan_tiles(arrays.n, sizeof(float), work.tile_bytes);
+  work.stream = arrays.work(3, 1);
+  work.stream.c = arrays.a;
+  Launches(work.tiles.count, 3, true).each([&](std::int64_t passes, unsigned blocks) {
+    work.stream.passes = passes, work.turns = passes * work.tiles.count;
+    emulated::launch(blocks, kBulkThreads, bulk_kernel<Access::scale, float>, work);
+  });
+  for (std::int64_t i = 0; i < arrays.n; ++i) ASSERT_EQ(arrays.a[i], 27 * before[i]) << i;
 }
 
 TEST(Stream, BlocksReadTheirOwnPartAgain) {
@@ -307,33 +346,44 @@ static_assert(plan_flight(192 << 10, false, 4).blocks_per_sm == 0);
 static_assert(plan_flight(192 << 10, true, 6).unroll == kUnroll);
 static_assert(plan_flight(128 << 10, false, 3).blocks_per_sm == 0);
 
-constexpr std::int64_t kHopper = 232448, kAda = 101376;  // shared memory of one block
-static_assert(plan_ring(0, 1, false, kHopper).bytes(1) == 128 << 10 && plan_ring(0, 1, false, kAda).bytes(1) == 64 << 10);
-static_assert(plan_ring(192 << 10, 2, true, kHopper).stages == 12 && plan_ring(192 << 10, 2, true, kHopper).lag == 3);
-static_assert(plan_ring(128 << 10, 1, false, kAda).stages == 0, "it does not fit");
+constexpr std::int64_t kHopper = 228 << 10, kAda = 100 << 10;  // shared memory of an SM
+static_assert(plan_bulk_tile(0, 1, true, kHopper) == 32 << 10 && plan_bulk_tile(0, 2, true, kAda) == 16 << 10);
+static_assert(plan_bulk_tile(0, 1, false, kHopper) == 96 << 10 && plan_bulk_tile(0, 1, false, kAda) == 32 << 10);
+static_assert(plan_bulk_tile(96 << 10, 1, true, kAda) == 0, "they do not fit");
 
-TEST(Ring, HoldsWhatItShouldAndFits) {
+TEST(BulkTiles, HoldWhatIsInFlightAndFit) {
   for (const std::int64_t in_flight : {32 << 10, 64 << 10, 96 << 10, 128 << 10, 192 << 10})
-    for (const int arrays : {1, 2})
-      for (const bool stores : {false, true}) {
-        const Ring ring = plan_ring(in_flight, arrays, stores, kHopper);
-        EXPECT_EQ(ring.bytes(arrays), in_flight);
-        EXPECT_LE(ring.bytes(arrays) + kRingReserve, kHopper);
-        EXPECT_TRUE(ring.stages >= 4 && ring.stages <= kMostStages);
-        EXPECT_EQ(ring.piece_bytes % 16, 0);
-        EXPECT_EQ(ring.lag > 0, stores);
-        EXPECT_LT(ring.lag, ring.stages - 1) << "loads stay under way";
-      }
+    for (const int arrays : {1, 2}) {
+      const std::int64_t tile = plan_bulk_tile(in_flight, arrays, true, kHopper);
+      EXPECT_EQ(tile * arrays * kBulkBlocks, in_flight);
+      EXPECT_EQ(tile % 16, 0);
+      EXPECT_LE(tile * arrays, kHopper / kBulkBlocks - kBulkReserve) << "what a launch asks for";
+    }
 }
 
-TEST(Pieces, CoverTheArrayInUnitsOf16Bytes) {
+TEST(Launches, GoOverEveryTileOncePerPass) {
+  const auto blocks = [](const Launches& launches) {
+    std::vector<std::pair<std::int64_t, unsigned>> all;
+    launches.each([&](std::int64_t passes, unsigned blocks) { all.emplace_back(passes, blocks); });
+    EXPECT_EQ(static_cast<std::int64_t>(all.size()), launches.count());
+    return all;
+  };
+  using Blocks = std::vector<std::pair<std::int64_t, unsigned>>;
+  EXPECT_EQ(blocks({7, 4, false}), (Blocks{{4, 28}}));
+  EXPECT_EQ(blocks({7, 3, true}), (Blocks{{1, 7}, {1, 7}, {1, 7}}));
+  EXPECT_EQ(blocks({0, 2, false}), (Blocks{{2, 2}})) << "for the elements past the last vector";
+  EXPECT_EQ(blocks({std::int64_t{1} << 30, 3, false}), (Blocks{{1, 1u << 30}, {1, 1u << 30}, {1, 1u << 30}}));
+  EXPECT_EQ(blocks({(std::int64_t{1} << 30) - 1, 3, false}), (Blocks{{2, (1u << 31) - 2}, {1, (1u << 30) - 1}}));
+}
+
+TEST(Tiles, CoverTheArrayInUnitsOf16Bytes) {
   for (const std::int64_t n : {std::int64_t{1}, std::int64_t{4095}, std::int64_t{4096}, (std::int64_t{1} << 33) + 5})
-    for (const int piece : {4096, 16384}) {
-      const Pieces pieces = plan_pieces(n, 4, piece);
-      EXPECT_EQ(pieces.bytes % 16, 0);
-      EXPECT_EQ(pieces.bytes / 4 + pieces.tail_elements, n);
-      EXPECT_LT(pieces.tail_elements, 4);
-      EXPECT_EQ(pieces.count, (pieces.bytes + piece - 1) / piece);
+    for (const int tile : {4096, 16384}) {
+      const Tiles tiles = plan_tiles(n, 4, tile);
+      EXPECT_EQ(tiles.bytes % 16, 0);
+      EXPECT_EQ(tiles.bytes / 4 + tiles.tail_elements, n);
+      EXPECT_LT(tiles.tail_elements, 4);
+      EXPECT_EQ(tiles.count, (tiles.bytes + tile - 1) / tile);
     }
 }
 

@@ -154,6 +154,29 @@ TEST_F(Transfers, PeersThatAreNotThere) {
   EXPECT_NO_THROW(bind("kernel"));
 }
 
+TEST_F(Transfers, TheDriverCopiesOncePerPass) {
+  const auto device = cuda::open(0);
+  const Buffers buffers(*device, 4000);
+  const auto arguments = [&](const char* access, std::int64_t in_flight_bytes) {
+    Arguments all("stream", DType::fp32);
+    for (const auto& [name, value] : std::initializer_list<std::pair<const char*, std::int64_t>>{
+             {"elements", 1000}, {"passes", 3}, {"streams", 1}, {"stride", 1}, {"in_flight_bytes", in_flight_bytes}})
+      all.add(name, value);
+    all.add("access", access), all.add("isa", ""), all.add("prefetch", "none"), all.add("factor", 3.0);
+    for (const auto& [name, data] : {std::pair{"a", buffers.a}, {"b", buffers.sample}, {"c", buffers.c}})
+      all.add(Tensor{name, data, DType::fp32, {1000}, {}, Role::in});
+    return all;
+  };
+  const KernelEntry& driver = kernel(*device, "stream", "driver");
+  const Bound bound = driver.bind(arguments("copy", 0), *device);
+  std::memset(buffers.c, 0xEE, 4000);
+  bound.steps.at(0).launch(static_cast<Device&>(*device));
+  EXPECT_EQ(std::memcmp(buffers.c, buffers.a, 4000), 0);
+  EXPECT_EQ(bound.steps.at(0).entries, 3);
+  EXPECT_TRUE(has(message<Unsupported>([&] { driver.bind(arguments("triad", 0), *device); }), "use access copy"));
+  EXPECT_TRUE(has(message<Unsupported>([&] { driver.bind(arguments("copy", 64 << 10), *device); }), "leave in_flight_bytes 0"));
+}
+
 // -- launches -----------------------------------------------------------------------------------------------------------------
 
 Arguments calls(std::int64_t count) {

@@ -96,15 +96,9 @@ inline void commit_stores() {
   emulated::groups.push_back(std::move(emulated::open_group));
   emulated::open_group.clear();
 }
-inline void wait_groups(std::size_t pending) {
-  for (; emulated::groups.size() > pending; emulated::groups.pop_front())
+inline void wait_stores_read() {
+  for (; !emulated::groups.empty(); emulated::groups.pop_front())
     for (const emulated::BulkCopy& store : emulated::groups.front()) std::memcpy(store.to, store.from, store.bytes);
 }
-template <int Pending>
-void wait_stores_read() {
-  wait_groups(Pending);
-}
-inline void wait_stores() { wait_groups(0); }
-inline void fence_shared_for_bulk() {}
 
 }  // namespace roofline::cuda

@@ -510,6 +510,7 @@ Bound bind_silu_mul(const ops::SiluMul& p, std::int64_t pitch, Device&) {
 void launch_copy(CUstream_st*, void* to, const void* from, std::int64_t size_bytes, int) {
   std::memcpy(to, from, static_cast<std::size_t>(size_bytes));
 }
+void launch_flush(CUstream_st*, void*, std::int64_t, int) {}
 void launch_empty(CUstream_st*) { ++fake::runtime().empty_launches; }
 void* empty_kernel_address() { return &fake::runtime(); }
 Bound bind_embedding(const ops::Embedding& p, Device&) {
@@ -551,10 +552,11 @@ void load_primitives() {
 
 std::vector<KernelEntry> attention_kernels() { return attention_library_kernels(); }
 std::vector<KernelEntry> grouped_matmul_kernels() { return grouped_matmul_library_kernels(); }
+std::vector<KernelEntry> stream_kernels() { return stream_driver_kernels(); }
 
 #define WITHOUT(operators) \
   std::vector<KernelEntry> operators##_kernels() { return {}; }
-WITHOUT(stream) WITHOUT(pointer_chase) WITHOUT(mixed_intensity)
+WITHOUT(pointer_chase) WITHOUT(mixed_intensity)
 WITHOUT(mma)
 WITHOUT(fma) WITHOUT(softmax) WITHOUT(rms_norm) WITHOUT(residual_rms_norm) WITHOUT(layer_norm)
     WITHOUT(bias_relu) WITHOUT(relu) WITHOUT(gelu) WITHOUT(silu_mul) WITHOUT(convert) WITHOUT(adam) WITHOUT(rope) WITHOUT(embedding)

@@ -1,5 +1,5 @@
-// stream on a GPU through registers: persistent blocks, 128-bit accesses, several in flight per thread; strides and single
-// elements; re-reads from L1.
+// stream on a GPU through registers: 128-bit accesses, several in flight per thread, by blocks that stay or tile by tile; strides
+// and single elements; re-reads from L1.
 #include "cuda/kernels.h"
 #include "cuda/launch.cuh"
 #include "cuda/probes/stream_kernels.cuh"
@@ -12,21 +12,19 @@ using ops::Stream;
 using StreamKernel = void (*)(StreamWork);
 
 // How a thread moves what it moves.
-enum class By { vectors, deep_rounds, evict_first, elements };
+enum class By { vectors, deep_rounds, elements };
 
 template <Access access, class T>
 StreamKernel with_streams(std::int64_t streams, By by) {
   if (by == By::elements) return element_kernel<access, T>;
   if constexpr (access == Access::read) {
-    if (by == By::deep_rounds) return stream_kernel<access, T, 1, kDeepUnroll, false>;
-  } else {
-    if (by == By::evict_first) return stream_kernel<access, T, 1, kUnroll, true>;
+    if (by == By::deep_rounds) return stream_kernel<access, T, 1, kDeepUnroll>;
   }
   switch (streams) {
-    case 1: return stream_kernel<access, T, 1, kUnroll, false>;
-    case 2: return stream_kernel<access, T, 2, kUnroll, false>;
-    case 4: return stream_kernel<access, T, 4, kUnroll, false>;
-    case 8: return stream_kernel<access, T, 8, kUnroll, false>;
+    case 1: return stream_kernel<access, T, 1, kUnroll>;
+    case 2: return stream_kernel<access, T, 2, kUnroll>;
+    case 4: return stream_kernel<access, T, 4, kUnroll>;
+    case 8: return stream_kernel<access, T, 8, kUnroll>;
     default: throw Error("stream: streams must be one of 1, 2, 4, 8, got " + std::to_string(streams));
   }
 }
@@ -85,7 +83,8 @@ Bound by_element(const Stream& problem, Device& device) {
   return bound;
 }
 
-Bound by_vector(const Stream& problem, Device& device, const char* variant, By by) {
+Bound by_vector(const Stream& problem, Device& device) {
+  By by = By::vectors;
   const KernelFacts resident = kernel_facts(device, kernel_for(problem, by), kStreamThreads);
   const bool deep = problem.access == Access::read && problem.streams == 1;
   const Flight flight = plan_flight(problem.in_flight_bytes, deep, resident.blocks_per_sm);
@@ -108,7 +107,7 @@ Bound by_vector(const Stream& problem, Device& device, const char* variant, By b
   StreamWork work = work_of(problem, device, grid, memory);
   work.plan = plan_stream(problem.elements, element, aligned(problem), streams, round, kStreamThreads, grid);
   Bound bound = launched(kernel, work, grid, kStreamThreads, memory);
-  bound.plan.set("implementation", std::string(variant) + "/" + device.properties().architecture());
+  bound.plan.set("implementation", "plain/" + device.properties().architecture());
   record(bound.plan, "", facts, grid, kStreamThreads);
   bound.plan.set("vector_bytes", aligned(problem) ? 16 : static_cast<int>(element));
   bound.plan.set("unroll", round);
@@ -116,20 +115,54 @@ Bound by_vector(const Stream& problem, Device& device, const char* variant, By b
   return bound;
 }
 
-Bound plain(const Stream& problem, Device& device) {
-  refuse_for_cpus(problem);
-  const bool elements = problem.stride != 1 || problem.isa == "scalar";
-  return elements ? by_element(problem, device) : by_vector(problem, device, "plain", By::vectors);
+using TileKernel = void (*)(StreamWork, unsigned);
+
+template <class T>
+TileKernel choose_tile(Access access) {
+  switch (access) {
+    case Access::read: break;
+    case Access::write: return tile_kernel<Access::write, T>;
+    case Access::copy: return tile_kernel<Access::copy, T>;
+    case Access::scale: return tile_kernel<Access::scale, T>;
+    case Access::add: return tile_kernel<Access::add, T>;
+    case Access::triad: return tile_kernel<Access::triad, T>;
+  }
+  throw Error("stream: unknown access");
 }
 
-Bound non_temporal(const Stream& problem, Device& device) {
-  if (problem.access == Access::read)
-    throw Unsupported("stream: read has no stores, so there is no non_temporal variant of it; use plain");
-  if (problem.in_place)
-    throw Unsupported("stream: update writes lines that it has just read, so there is no non_temporal variant of it; use plain");
+Bound by_tile(const Stream& problem, Device& device) {
+  const TileKernel kernel = problem.dtype == DType::fp64 ? choose_tile<double>(problem.access) : choose_tile<float>(problem.access);
+  const KernelFacts facts = kernel_facts(device, kernel, kTileThreads);
+  const int vectors = problem.reads_b() ? kTileVectors<Access::triad> : kTileVectors<Access::copy>;
+  const std::int64_t element = size_bytes(problem.dtype);
+  std::shared_ptr<void> memory;
+  StreamWork work = work_of(problem, device, 0, memory);
+  work.plan = plan_stream(problem.elements, element, aligned(problem), 1, vectors, kTileThreads, 1);
+  const std::int64_t tiles = ceil_div(problem.elements * element, std::int64_t{16} * kTileThreads * vectors);
+  Bound bound;
+  bound.plan.set("implementation", "plain/" + device.properties().architecture());
+  record(bound.plan, "", facts, tiles, kTileThreads);
+  bound.plan.set("vector_bytes", aligned(problem) ? 16 : static_cast<int>(element));
+  bound.plan.set("unroll", vectors);
+  const int arrays = problem.reads_b() ? 2 : 1;
+  bound.plan.set("in_flight_bytes", Value(std::int64_t{16} * kTileThreads * vectors * arrays * facts.blocks_per_sm));
+  const Launches launches(tiles, problem.passes, problem.in_place);
+  bound.steps.push_back({"stream", [=](Queue& queue) {
+                           launches.each([&](std::int64_t, unsigned blocks) {
+                             kernel<<<blocks, kTileThreads, 0, stream(queue)>>>(work, static_cast<unsigned>(tiles));
+                             ROOFLINE_CUDA_LAUNCHED("tile_kernel");
+                           });
+                         }, launches.count()});
+  return bound;
+}
+
+// What no cache keeps is stored tile by tile, unless so many bytes in flight are asked for.
+Bound plain(const Stream& problem, Device& device) {
   refuse_for_cpus(problem);
-  refuse_but_vectors(problem, "non_temporal");
-  return by_vector(problem, device, "non_temporal", By::evict_first);
+  if (problem.stride != 1 || problem.isa == "scalar") return by_element(problem, device);
+  const bool far = problem.elements * size_bytes(problem.dtype) > device.properties().l2_bytes;
+  const bool tiles = far && problem.writes_c() && !problem.in_place && problem.streams == 1 && problem.in_flight_bytes == 0;
+  return tiles ? by_tile(problem, device) : by_vector(problem, device);
 }
 
 Bound cached(const Stream& problem, Device& device) {
@@ -157,11 +190,10 @@ std::vector<KernelEntry> stream_kernels() {
   using K = Kernel<Stream, Device>;
   std::vector<KernelEntry> all = {
       entry(K{"cached", DType::fp32, "", "each block re-reads its own part through L1, 128-bit loads", cached})};
-  for (const KernelEntry& each : stream_bulk_kernels()) all.push_back(each);
-  for (const DType dtype : {DType::fp32, DType::fp64}) {
-    all.push_back(entry(K{"plain", dtype, "", "persistent blocks, 128-bit loads past L1, ordinary stores, nothing kept", plain}));
-    all.push_back(entry(K{"non_temporal", dtype, "", "as plain, with stores that leave the caches first", non_temporal}));
-  }
+  for (const auto part : {stream_driver_kernels, stream_bulk_kernels})
+    for (const KernelEntry& each : part()) all.push_back(each);
+  for (const DType dtype : {DType::fp32, DType::fp64})
+    all.push_back(entry(K{"plain", dtype, "", "128-bit loads past L1, ordinary stores, nothing kept", plain}));
   return all;
 }
 

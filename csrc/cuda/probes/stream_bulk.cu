@@ -15,7 +15,7 @@ template <class T>
 BulkKernel choose(Access access) {
   switch (access) {
     case Access::read: return bulk_kernel<Access::read, T>;
-    case Access::write: return bulk_write_kernel<T>;
+    case Access::write: break;
     case Access::copy: return bulk_kernel<Access::copy, T>;
     case Access::scale: return bulk_kernel<Access::scale, T>;
     case Access::add: return bulk_kernel<Access::add, T>;
@@ -27,39 +27,50 @@ BulkKernel choose(Access access) {
 Bound bulk(const Stream& problem, Device& device) {
   refuse_for_cpus(problem);
   refuse_but_vectors(problem, "bulk");
-  if (problem.in_place) throw Unsupported("stream: bulk copies of a later pass do not wait for those of an earlier one; use plain");
+  if (problem.access == Access::write) throw Unsupported("stream: write has nothing for bulk copies to bring; use plain");
   if (!aligned(problem)) throw Unsupported("stream: bulk copies need arrays at multiples of 16 bytes; use plain");
   const int arrays = problem.reads_b() ? 2 : 1;
-  const bool stores = problem.access != Access::read;
-  const std::int64_t shared = device.properties().shared_bytes_per_block;
-  const Ring ring = plan_ring(problem.in_flight_bytes, arrays, stores, shared);
-  if (ring.stages == 0)
-    throw Unsupported("stream: " + std::to_string(problem.in_flight_bytes) + " bytes in flight do not fit the " +
-                      std::to_string(shared) + " bytes of shared memory that a block has here; use a smaller in_flight_bytes");
-  const BulkKernel kernel = problem.dtype == DType::fp64 ? choose<double>(problem.access) : choose<float>(problem.access);
-  const auto shared_bytes = static_cast<std::size_t>(problem.access == Access::write ? ring.piece_bytes : ring.bytes(arrays));
-  allow_shared(device, kernel, static_cast<std::int64_t>(shared_bytes));
-  const KernelFacts facts = kernel_facts(device, kernel, kBulkThreads, shared_bytes);
-
+  const bool stays = problem.access == Access::read;
+  const std::int64_t shared = device.properties().shared_bytes_per_sm;
   BulkWork work{};
-  work.ring = ring;
-  work.pieces = plan_pieces(problem.elements, size_bytes(problem.dtype), ring.piece_bytes);
-  const std::int64_t grid = persistent_grid(work.pieces.count, device.properties().sms, 1);
+  work.tile_bytes = plan_bulk_tile(problem.in_flight_bytes, arrays, !stays, shared);
+  if (work.tile_bytes == 0)
+    throw Unsupported("stream: " + std::to_string(problem.in_flight_bytes) + " bytes in flight do not fit the " +
+                      std::to_string(shared) + " bytes of shared memory of an SM; use a smaller in_flight_bytes");
+  const BulkKernel kernel = problem.dtype == DType::fp64 ? choose<double>(problem.access) : choose<float>(problem.access);
+  // So much that no more than kBulkBlocks blocks find room.
+  const auto shared_bytes = static_cast<std::size_t>(shared / kBulkBlocks - kBulkReserve);
+  allow_shared(device, kernel, static_cast<std::int64_t>(shared_bytes));
+  ROOFLINE_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared));
+  const KernelFacts facts = kernel_facts(device, kernel, kBulkThreads, shared_bytes);
+  work.tiles = plan_tiles(problem.elements, size_bytes(problem.dtype), work.tile_bytes);
+  const Launches launches(work.tiles.count, problem.passes, problem.in_place);
+  const std::int64_t turns = work.tiles.count * problem.passes;
+  const std::int64_t grid =
+      stays ? persistent_grid(turns, device.properties().sms, facts.blocks_per_sm) : std::max<std::int64_t>(work.tiles.count, 1);
   std::shared_ptr<void> memory;
   work.stream = work_of(problem, device, grid, memory);
 
   Bound bound;
   bound.plan.set("implementation", "bulk/" + device.properties().architecture());
   record(bound.plan, "", facts, grid, kBulkThreads);
-  bound.plan.set("stages", ring.stages);
-  bound.plan.set("piece_bytes", ring.piece_bytes);
-  bound.plan.set("in_flight_bytes", Value(ring.bytes(arrays)));
+  bound.plan.set("tile_bytes", work.tile_bytes);
+  bound.plan.set("in_flight_bytes", Value(std::int64_t{work.tile_bytes} * arrays * kBulkBlocks));
   bound.plan.set("workspace_bytes", Value(sum_workspace(work.stream.sum, grid)));
-  bound.steps.push_back({"stream", [=](Queue& queue) {
-                           kernel<<<static_cast<unsigned>(grid), kBulkThreads, shared_bytes, stream(queue)>>>(work);
-                           ROOFLINE_CUDA_LAUNCHED("bulk_kernel");
-                           static_cast<void>(memory);
-                         }});
+  const auto launch = [=](Queue& queue, std::int64_t passes, std::int64_t blocks) {
+    BulkWork now = work;
+    now.stream.passes = passes;
+    now.turns = work.tiles.count * passes;
+    kernel<<<static_cast<unsigned>(blocks), kBulkThreads, shared_bytes, stream(queue)>>>(now);
+    ROOFLINE_CUDA_LAUNCHED("bulk_kernel");
+    static_cast<void>(memory);
+  };
+  if (stays)
+    bound.steps.push_back({"stream", [=](Queue& queue) { launch(queue, problem.passes, grid); }});
+  else
+    bound.steps.push_back({"stream", [=](Queue& queue) {
+                             launches.each([&](std::int64_t passes, unsigned blocks) { launch(queue, passes, blocks); });
+                           }, launches.count()});
   return bound;
 }
 
@@ -74,7 +85,7 @@ Bound shared(const Stream& problem, Device& device) {
   work.plan = plan_stream(problem.elements, 4, aligned(problem), 1, kSharedUnroll, kSharedThreads, grid);
   const std::int64_t own = ceil_div(work.plan.vectors, grid) * 16;
   const auto chunk = static_cast<int>(
-      std::max<std::int64_t>(16, std::min(own, (device.properties().shared_bytes_per_block - 2 * kRingReserve) / 16 * 16)));
+      std::max<std::int64_t>(16, std::min(own, (device.properties().shared_bytes_per_block - 2 * kBulkReserve) / 16 * 16)));
   allow_shared(device, shared_kernel, chunk);
   const KernelFacts facts = kernel_facts(device, shared_kernel, kSharedThreads, static_cast<std::size_t>(chunk));
 
@@ -99,7 +110,7 @@ std::vector<KernelEntry> stream_bulk_kernels() {
   std::vector<KernelEntry> all = {entry(
       K{"shared", DType::fp32, "", "each block copies its own part to shared memory once and adds it up from there", shared})};
   for (const DType dtype : {DType::fp32, DType::fp64})
-    all.push_back(entry(K{"bulk", dtype, "sm_90", "persistent blocks, a ring of bulk copies (TMA) through shared memory", bulk}));
+    all.push_back(entry(K{"bulk", dtype, "sm_90", "tiles of bulk copies (TMA) through shared memory", bulk}));
   return all;
 }
 

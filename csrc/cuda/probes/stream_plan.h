@@ -1,10 +1,13 @@
-// How stream keeps bytes in flight, and how its bulk copies cut the arrays: arithmetic of the host, without CUDA.
+// How stream keeps bytes in flight, and how its kernels cut the arrays into tiles: arithmetic of the host, without CUDA.
 //
 // By Little's law a bandwidth needs bytes in flight = bandwidth x latency: 4.8 TB/s over 132 SMs is 36 GB/s each, and DRAM answers
 // under load after about a microsecond, so that some 40 KB per SM are the least, and more hide what varies.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+
+#include "cuda/plan.h"
 
 namespace roofline::cuda {
 
@@ -35,39 +38,51 @@ constexpr Flight plan_flight(std::int64_t in_flight_bytes, bool deep, int reside
   return {kUnroll, 0};
 }
 
-// A ring of stages in shared memory, one block per SM. A stage holds a piece of every array that is read, and all stages together
-// are the bytes in flight.
-struct Ring {
-  int piece_bytes = 0;  // of one array in one stage
-  int stages = 0;       // 0: it does not fit
-  int lag = 0;          // stages whose stores may still be read from shared memory when the next load is issued; 0 for read
-  constexpr std::int64_t bytes(int arrays) const { return std::int64_t{piece_bytes} * arrays * stages; }
-};
+// Tiles of bulk copies in shared memory: a block holds one of every array that is read. All tiles on an SM together are the bytes
+// in flight.
+constexpr int kBulkBlocks = 2;                  // per SM: one moves while the other begins or ends
+constexpr std::int64_t kBulkReserve = 4 << 10;  // of shared memory: a barrier, the tree of a sum, what the system keeps
 
-constexpr int kMostStages = 12;
-constexpr std::int64_t kRingReserve = 4 << 10;  // of shared memory: barriers, the tree of the sum, what the system keeps
-
-// arrays: that are read (of write the one that is stored). shared_bytes: that one block may have.
-constexpr Ring plan_ring(std::int64_t in_flight_bytes, int arrays, bool stores, std::int64_t shared_bytes) {
+// Bytes of one tile of one array; 0: they do not fit. arrays: that are read. shared_bytes: of an SM.
+constexpr int plan_bulk_tile(std::int64_t in_flight_bytes, int arrays, bool stores, std::int64_t shared_bytes) {
+  constexpr std::int64_t kFew = 64 << 10, kMany = 192 << 10;  // more than few costs what stores
   std::int64_t wanted = in_flight_bytes;
-  if (wanted == 0) wanted = shared_bytes >= (128 << 10) + kRingReserve ? 128 << 10 : 64 << 10;
-  if (wanted + kRingReserve > shared_bytes) return {};
-  // Stages of 16 KB; of 8 where fewer than four would be left.
-  const std::int64_t stage = wanted / (16 << 10) >= 4 ? 16 << 10 : 8 << 10;
-  const int stages = static_cast<int>(wanted / stage);
-  return {static_cast<int>(stage / arrays), stages, stores ? stages / 4 : 0};
+  if (wanted == 0) wanted = stores || kMany + kBulkBlocks * kBulkReserve > shared_bytes ? kFew : kMany;
+  if (wanted + kBulkBlocks * kBulkReserve > shared_bytes) return 0;
+  return static_cast<int>(wanted / (kBulkBlocks * arrays));
 }
 
-// Pieces of an array: whole ones, then one of what is left in units of 16 bytes; the elements past that are the tail.
-struct Pieces {
+// An array cut into tiles: whole ones, then one of what is left in units of 16 bytes; the elements past that are the tail.
+struct Tiles {
   std::int64_t count = 0;
   std::int64_t bytes = 0;  // of all of them
   std::int64_t tail_elements = 0;
 };
 
-constexpr Pieces plan_pieces(std::int64_t elements, std::int64_t element_bytes, int piece_bytes) {
+constexpr Tiles plan_tiles(std::int64_t elements, std::int64_t element_bytes, int tile_bytes) {
   const std::int64_t bytes = elements * element_bytes / 16 * 16;
-  return {bytes / piece_bytes + (bytes % piece_bytes != 0), bytes, elements - bytes / element_bytes};
+  return {bytes / tile_bytes + (bytes % tile_bytes != 0), bytes, elements - bytes / element_bytes};
 }
+
+// The launches of a kernel whose passes are blocks that follow each other: one, or several where a grid cannot hold them all.
+class Launches {
+ public:
+  // apart: each pass needs what the one before has written, which is there with the next launch.
+  constexpr Launches(std::int64_t tiles, std::int64_t passes, bool apart)
+      : tiles_(std::max<std::int64_t>(tiles, 1)), passes_(passes),
+        most_(apart ? 1 : std::max<std::int64_t>(1, std::min(passes, kMaxGridX / tiles_))) {}
+  constexpr std::int64_t count() const { return ceil_div(passes_, most_); }
+  // launch(passes, blocks)
+  template <class Launch>
+  void each(Launch launch) const {
+    for (std::int64_t left = passes_; left > 0; left -= most_) {
+      const std::int64_t passes = std::min(left, most_);
+      launch(passes, static_cast<unsigned>(passes * tiles_));
+    }
+  }
+
+ private:
+  std::int64_t tiles_, passes_, most_;
+};
 
 }  // namespace roofline::cuda

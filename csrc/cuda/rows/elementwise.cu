@@ -25,11 +25,11 @@ std::int64_t plan_elements(Bound& bound, Device& device, Kernel* kernel, std::in
   return grid;
 }
 
-template <class F, class T>
+template <class F, class T, bool InPlace = false>
 Bound map(const char* step, std::int64_t elements, const void* x, void* y, DType dtype, Device& device) {
   const bool vectors = phase(x) == phase(y);
   Bound bound;
-  const auto kernel = map_kernel<F, T>;
+  const auto kernel = map_kernel<F, T, InPlace>;
   const std::int64_t grid =
       plan_elements(bound, device, kernel, ceil_div(elements, Pack<T>::kLanes), kElementUnroll, vectors, dtype);
   bound.steps.push_back({step, [=](Queue& queue) {
@@ -42,7 +42,8 @@ Bound map(const char* step, std::int64_t elements, const void* x, void* y, DType
 
 template <class T>
 Bound relu(const ops::Relu& problem, Device& device) {
-  return map<Relu, T>("relu", problem.elements, problem.x, problem.y, problem.dtype, device);
+  const auto bind = problem.x == problem.y ? map<Relu, T, true> : map<Relu, T>;
+  return bind("relu", problem.elements, problem.x, problem.y, problem.dtype, device);
 }
 
 template <class T>

@@ -59,10 +59,10 @@ struct SiluMul {
   }
 };
 
-// vectors: false where x and y are not cut at the same places.
-template <class F, class T>
-__global__ void __launch_bounds__(kElementThreads) map_kernel(const T* __restrict__ x,  // [elements]
-                                                              T* __restrict__ y,        // [elements]
+// vectors: false where x and y are not cut at the same places. InPlace: y is x, so that loads may not be of the read-only kind.
+template <class F, class T, bool InPlace = false>
+__global__ void __launch_bounds__(kElementThreads) map_kernel(const T* x,  // [elements]
+                                                              T* y,        // [elements]
                                                               std::int64_t elements, bool vectors) {
   const Run<T> run(x, elements, vectors);
   const auto result = [&](const Pack<T>& pack) {
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(kElementThreads) map_kernel(const T* __restric
 #pragma unroll
     for (int u = 0; u < kElementUnroll; ++u)
       if (const std::int64_t chunk = first + u * kElementThreads; chunk < run.high)
-        pack[u] = load_chunk<true, true>(run, x, chunk, 0.f);
+        pack[u] = load_chunk<!InPlace, true>(run, x, chunk, 0.f);
 #pragma unroll
     for (int u = 0; u < kElementUnroll; ++u)
       if (const std::int64_t chunk = first + u * kElementThreads; chunk < run.high)
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kElementThreads) map_kernel(const T* __restric
   }
   const std::int64_t thread = std::int64_t{blockIdx.x} * kElementThreads + threadIdx.x;
   for (std::int64_t i = thread; i < run.others(); i += std::int64_t{gridDim.x} * kElementThreads)
-    store_chunk<false>(run, y, run.other(i), result(load_chunk<true, false>(run, x, run.other(i), 0.f)));
+    store_chunk<false>(run, y, run.other(i), result(load_chunk<!InPlace, false>(run, x, run.other(i), 0.f)));
 }
 
 // rows of a and b begin every `pitch` elements, those of y follow each other. Blocks take a segment of a row after the other:

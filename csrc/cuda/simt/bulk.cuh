@@ -62,15 +62,8 @@ __device__ __forceinline__ void bulk_store(void* to, const void* from, std::uint
                 : "memory");
 }
 __device__ __forceinline__ void commit_stores() { ROOFLINE_BULK("cp.async.bulk.commit_group;" ::: "memory"); }
-// Until at most `Pending` of this thread's groups have still to read their shared memory.
-template <int Pending>
-__device__ __forceinline__ void wait_stores_read() {
-  ROOFLINE_BULK("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
-}
-__device__ __forceinline__ void wait_stores() { ROOFLINE_BULK("cp.async.bulk.wait_group 0;" ::: "memory"); }
-
-// What this thread wrote to shared memory is seen by bulk copies issued after the next barrier of the block.
-__device__ __forceinline__ void fence_shared_for_bulk() { ROOFLINE_BULK("fence.proxy.async.shared::cta;" ::: "memory"); }
+// Until this thread's groups have read their shared memory.
+__device__ __forceinline__ void wait_stores_read() { ROOFLINE_BULK("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 
 }  // namespace roofline::cuda
 

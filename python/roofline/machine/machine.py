@@ -114,7 +114,7 @@ class Machine(Shown):
     def bandwidth(
         self, level: str | None = None, access: str = "read", threads: int | None = None, *, variant: str | None = None
     ) -> Ceiling:
-        """The bandwidth ceiling (bytes/s) of a level: the better of plain (on a GPU: plain and bulk) and non-temporal.
+        """The bandwidth ceiling (bytes/s) of a level: the better of plain (on a GPU: plain, bulk and the driver's) and non-temporal.
 
         level: None is the slowest one, and so is "DRAM" on a GPU with HBM. access: read, write, copy, scale, add or triad; where it
         was not measured, the nearest that was, in the order of ACCESS_FALLBACK (the ceiling returned says which). threads: None
@@ -134,7 +134,7 @@ class Machine(Shown):
         for candidate in ACCESS_FALLBACK[access]:
 
             def wanted(c: Ceiling, access: str = candidate) -> bool:
-                own = "plain" if c.variant == "bulk" else c.variant
+                own = "plain" if c.variant in ("bulk", "driver") else c.variant
                 return c.level == level and c.access == access and variant in (None, c.variant, own)
 
             found = self._select("bandwidth", wanted, threads, f"{level} {candidate}")

@@ -143,7 +143,7 @@ def fastest(device: Device, wanted: Wanted) -> Ready:
     """Time all candidates in turn for CALIBRATION_S, and return the one with the best median rate.
 
     The fastest single launch misleads: one stream from L2 gave 280 GB/s on Zen 5, and 480 in one of forty launches. Rates within
-    1 % of the best are ties, unless caches are flushed; the last candidate wins, because more streams depend less on prefetchers.
+    1 % of the best are ties on a CPU, unless caches are flushed; the last wins, because more streams depend less on prefetchers.
 
     Raises:
         Unsupported: no candidate runs.
@@ -167,7 +167,7 @@ def fastest(device: Device, wanted: Wanted) -> Ready:
             rounds.append([_once(device, candidate) for candidate in able])
         medians = [statistics.median(seconds) for seconds in zip(*rounds, strict=True)]
         rates = [candidate.rates([median])[0] for candidate, median in zip(able, medians, strict=True)]
-        near = max(rates) if best.flush else NEARLY * max(rates)
+        near = max(rates) if best.flush or device.backend != "cpu" else NEARLY * max(rates)
         best = [candidate for candidate, rate in zip(able, rates, strict=True) if rate >= near][-1]
     if wanted.kept:
         device.roofs[key] = best

@@ -61,7 +61,8 @@ class Stream(Operator):
     variants = {
         "cached": _Asked(summary="each block re-reads its own part through L1", dtypes={"cuda": ("fp32",)}),
         "shared": _Asked(summary="each block re-reads its own part from shared memory", dtypes={"cuda": ("fp32",)}),
-        "bulk": _Asked(summary="a ring of bulk copies (TMA) through shared memory", dtypes={"cuda": ("fp32", "fp64")}),
+        "driver": _Asked(summary="a copy by the GPU's driver", dtypes={"cuda": ("fp32", "fp64")}),
+        "bulk": _Asked(summary="tiles of bulk copies (TMA) through shared memory", dtypes={"cuda": ("fp32", "fp64")}),
         "loads": _Asked(
             summary="a read's loads without its additions, but in the last pass, which gives the sum of all",
             dtypes={"cpu": ("fp32", "fp64")},
@@ -69,10 +70,7 @@ class Stream(Operator):
         "plain": Variant(
             summary="ordinary stores: a written line is read first", dtypes={"cpu": ("fp32", "fp64"), "cuda": ("fp32", "fp64")}
         ),
-        "non_temporal": _NonTemporal(
-            summary="stores that bypass the caches, or leave them first",
-            dtypes={"cpu": ("fp32", "fp64"), "cuda": ("fp32", "fp64")},
-        ),
+        "non_temporal": _NonTemporal(summary="stores that bypass the caches", dtypes={"cpu": ("fp32", "fp64")}),
     }
     small = frozenset({"in_flight_bytes"})
     sums_in_chunks = True

@@ -167,8 +167,8 @@ def size_problem(target: Target, size_bytes: int, access: str = "read") -> Strea
 def stream_candidates(target: Target, level: str, access: str, *, depth: str = "standard") -> list[Candidate]:
     """Configurations that may serve a bandwidth roof best. Raises Unsupported where the level cannot be shown.
 
-    On CPUs: address streams, a prefetch, loads whose values nobody uses, and for writers the kind of store. On GPUs: loads into
-    registers or bulk copies; with depth "thorough" every number of bytes in flight of each.
+    On CPUs: address streams, a prefetch, loads whose values nobody uses, and for writers the kind of store. On GPUs, from memory:
+    loads into registers and bulk copies, with every number of bytes in flight, and the driver's copy.
     """
     one = stream_problem(target, level, access, depth=depth)
     return {"cpu": _cpu_candidates, "cuda": _gpu_candidates}[target.backend](target, one, level, depth)
@@ -191,13 +191,14 @@ def _cpu_candidates(target: Target, one: Stream, level: str, depth: str) -> list
 def _gpu_candidates(target: Target, one: Stream, level: str, depth: str) -> list[Candidate]:
     if level == "L1":
         return [(one, "cached")] if one.access == "read" else []
-    if one.access == "update":
+    if level not in MEMORIES:
         return [(one, "plain")]
-    variants = ["plain"] if target.missing("stream", "bulk", "fp32") else ["plain", "bulk"]
-    if level in MEMORIES and one.access != "read":
-        variants.append("non_temporal")
-    sizes = IN_FLIGHT_BYTES if depth == "thorough" else IN_FLIGHT_BYTES[:1]
-    return [(one.replace(in_flight_bytes=size), variant) for variant in variants for size in sizes]
+    # Blocks that stay store more slowly than a block for every tile, which in_flight_bytes 0 is.
+    plain = IN_FLIGHT_BYTES if one.access == "read" or depth == "thorough" else IN_FLIGHT_BYTES[:1]
+    bulk = () if target.missing("stream", "bulk", one.dtype) or one.access == "write" else IN_FLIGHT_BYTES[1:]
+    found: list[Candidate] = [(one.replace(in_flight_bytes=size), "plain") for size in plain]
+    found += [(one.replace(in_flight_bytes=size), "bulk") for size in bulk]
+    return [*found, (one, "driver")] if one.access == "copy" else found
 
 
 # -- what is wanted ---------------------------------------------------------------------------------------------------------
