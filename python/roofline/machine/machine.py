@@ -114,7 +114,7 @@ class Machine(Shown):
     def bandwidth(
         self, level: str | None = None, access: str = "read", threads: int | None = None, *, variant: str | None = None
     ) -> Ceiling:
-        """The bandwidth ceiling (bytes/s) of a level: the better of plain (on a GPU: plain, bulk and the driver's) and non-temporal.
+        """The bandwidth ceiling (bytes/s) of a level: the better of plain (of a GPU: plain, bulk, the driver's) and non-temporal.
 
         level: None is the slowest one, and so is "DRAM" on a GPU with HBM. access: read, write, copy, scale, add or triad; where it
         was not measured, the nearest that was, in the order of ACCESS_FALLBACK (the ceiling returned says which). threads: None
