@@ -119,11 +119,7 @@ inline void wait_stores() {
   for (const auto& store : box_stores[EmulatedBlock::current->thread()]) store();
   box_stores[EmulatedBlock::current->thread()].clear();
 }
-template <int Pending>
-void wait_stores_read() {
-  static_assert(Pending == 0, "as kernels use it");
-  wait_stores();
-}
+inline void wait_stores_read() { wait_stores(); }
 inline void commit_stores() {
   if (!EmulatedBlock::current->late()) wait_stores();
 }

@@ -156,7 +156,6 @@ ROOFLINE_DEVICE int fresh(int x) {
   asm volatile("" : "+r"(x));
   return x;
 }
-ROOFLINE_DEVICE bool any_lane(bool is) { return __any_sync(0xFFFFFFFFu, is); }
 ROOFLINE_DEVICE float from_lane_xor(float x, int mask) { return __shfl_xor_sync(0xFFFFFFFFu, x, mask); }
 ROOFLINE_DEVICE bool any_lane(bool is) { return __any_sync(0xFFFFFFFFu, is); }
 ROOFLINE_DEVICE float larger_of(float a, float b) { return fmaxf(a, b); }

@@ -293,7 +293,7 @@ ROOFLINE_DEVICE void compute_attention(const WarpSpecializedWork& work, const At
       for (int slab = 0; slab < kSlabs; ++slab)
         store_box(&maps.out, shared_at<Chunk>(at + slab * Shape::kGroupSlabBytes), 64 * slab, rows.first, rows.unit);
       commit_stores();
-      wait_stores_read<0>();
+      wait_stores_read();
       arrive_at(shared_at<std::uint64_t>(Shape::kQueryBarriers + 16 * rows.buffer + 8));
     }
   };
