@@ -89,6 +89,7 @@ EXPECTED = (
     Expected(r"split\w*_kernelI", has=("HMMA",)),
     Expected(r"14grouped_kernelI", has=("HMMA", "matrix load", "async copy")),
     Expected(r"23warp_specialized_kernelI", has=("HGMMA", "bulk copy", "mbarrier", "MUFU"), lacks=("HMMA",), archs="sm_90a"),
+    Expected(r"13latent_kernelI", has=("HGMMA", "bulk copy", "mbarrier", "MUFU"), lacks=("HMMA",), archs="sm_90a"),
     Expected(r"16mma_wgmma_kernelI\w*(Fp16|Bf16|Tf32)E", has=("HGMMA",), archs="sm_90a"),
     Expected(r"16mma_wgmma_kernelI\w*Int8E", has=("IGMMA",), archs="sm_90a"),
     Expected(r"16mma_wgmma_kernelI\w*Fp8E4m3E", has=("QGMMA",), archs="sm_90a"),

@@ -18,6 +18,7 @@
 #include "cuda/attention/tiled.cuh"
 #include "cuda/simt/tiles.h"
 #include "emulated_attention.h"
+#include "emulated_mla.h"
 
 namespace {
 
@@ -466,23 +467,16 @@ TEST(SplitKv, CachesOfBytes) {
 
 // -- mla_decode ---------------------------------------------------------------------------------------------------------------
 
-struct MlaCase {
-  int batch, heads, seq_q, keys, rank, rope_dim;
-  bool causal = true;
-};
-
 template <class T, class Shape>
 void expect_mla(const MlaCase& s, Emulation mode, int slots, int resident) {
-  const int rows = s.heads * s.seq_q, width = s.rank + s.rope_dim;
-  const Operand<T> latent(std::int64_t{s.batch} * rows * s.rank, 1), rotated(std::int64_t{s.batch} * rows * s.rope_dim, 2);
-  const Operand<T> c(std::int64_t{s.batch} * s.keys * s.rank, 3), rope(std::int64_t{s.batch} * s.keys * s.rope_dim, 4);
-  std::vector<std::uint16_t> out(latent.bits.size() + 8, 0xFFFF);
+  MlaOperands<T> operands(s);
   MlaWork work;
-  work.q_latent = latent.bits.data(), work.q_rope = rotated.bits.data(), work.c = c.bits.data(), work.k_rope = rope.bits.data();
-  work.out = out.data(), work.rows = rows, work.seq_q = s.seq_q, work.keys = s.keys, work.rank = s.rank, work.rope_dim = s.rope_dim;
-  work.slots = slots, work.causal = s.causal, work.row_chunks = static_cast<int>(ceil_div(rows, Shape::kRows));
+  work.q_latent = operands.latent.bits.data(), work.q_rope = operands.rotated.bits.data();
+  work.c = operands.c.bits.data(), work.k_rope = operands.rope.bits.data(), work.out = operands.out.data();
+  work.rows = s.rows(), work.seq_q = s.seq_q, work.keys = s.keys, work.rank = s.rank, work.rope_dim = s.rope_dim;
+  work.slots = slots, work.causal = s.causal, work.row_chunks = static_cast<int>(ceil_div(s.rows(), Shape::kRows));
   work.split = plan_split(std::int64_t{s.batch} * work.row_chunks, ceil_div(s.keys, Shape::kStepKeys), resident, 1);
-  work.scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(width)));  // as `attend`
+  work.scale = s.scale();
   std::vector<float> parts(2 * work.split.blocks * Shape::kRows * Shape::kRank, NAN);
   std::vector<float> stats(2 * work.split.blocks * Shape::kRows * 2, NAN);
   std::vector<unsigned> arrivals(work.split.units, 0);
@@ -490,26 +484,7 @@ void expect_mla(const MlaCase& s, Emulation mode, int slots, int resident) {
   emulate(work.split.blocks, Shape::kThreads, Shape::kFixedBytes + slots * Shape::kSlotBytes, mode,
           [&] { mla_attention<T, Shape>(work); });
   for (const unsigned arrived : arrivals) ASSERT_EQ(arrived, 0u);
-  for (int entry = 0; entry < s.batch; ++entry) {
-    std::vector<double> keys;  // latent and rotated part side by side
-    for (int key = 0; key < s.keys; ++key) {
-      const std::int64_t at = std::int64_t{entry} * s.keys + key;
-      keys.insert(keys.end(), &c.values[at * s.rank], &c.values[at * s.rank] + s.rank);
-      keys.insert(keys.end(), &rope.values[at * s.rope_dim], &rope.values[at * s.rope_dim] + s.rope_dim);
-    }
-    for (int row = 0; row < rows; ++row) {
-      const std::int64_t at = std::int64_t{entry} * rows + row;
-      std::vector<double> q(&latent.values[at * s.rank], &latent.values[at * s.rank] + s.rank);
-      q.insert(q.end(), &rotated.values[at * s.rope_dim], &rotated.values[at * s.rope_dim] + s.rope_dim);
-      const int past = s.causal ? row % s.seq_q + s.keys - s.seq_q + 1 : s.keys;
-      const auto want = attend(q.data(), keys.data(), keys.data(), 0, past, width);
-      for (int d = 0; d < s.rank; ++d) {
-        const double got = number(T{}, out[at * s.rank + d]);
-        ASSERT_LE(std::fabs(got - want[d]), kTolerance<T> + 0.012 * std::fabs(want[d])) << entry << ", row " << row << ", " << d;
-      }
-    }
-  }
-  for (std::size_t i = latent.bits.size(); i < out.size(); ++i) ASSERT_EQ(out[i], 0xFFFF);
+  operands.expect();
 }
 
 TEST(Mla, EmulatedBlocksAgreeWithFloat64) {

@@ -4,6 +4,7 @@
 // cuda/sm90a/wgmma.cuh under ROOFLINE_CUDA_EMULATED.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <deque>
@@ -20,6 +21,7 @@ inline void show_to_units() { shown_to_units = true; }
 
 struct ProductQueue {
   std::vector<std::function<void()>> open;
+  std::vector<const float*> open_sums;  // that they add to
   std::deque<std::vector<std::function<void()>>> groups;
 };
 inline std::map<int, ProductQueue> product_queues;  // of each thread
@@ -28,7 +30,7 @@ inline ProductQueue& product_queue() { return product_queues[EmulatedBlock::curr
 inline void begin_products() {}
 inline void commit_products() {
   product_queue().groups.push_back(std::move(product_queue().open));
-  product_queue().open.clear();
+  product_queue().open.clear(), product_queue().open_sums.clear();
 }
 template <int Pending>
 void wait_products() {
@@ -109,7 +111,8 @@ void enqueue_product(float (&c)[Count], F left, std::uint64_t b, bool inner_cont
   const int lane = EmulatedBlock::current->thread() % 32;
   std::array<float, Count> before;
   for (int i = 0; i < Count; ++i) before[i] = add ? c[i] : 0.f;
-  const bool late = EmulatedBlock::current->late(), chained = late && !product_queue().open.empty();
+  std::vector<const float*>& others = product_queue().open_sums;
+  const bool late = EmulatedBlock::current->late(), chained = late && std::find(others.begin(), others.end(), c) != others.end();
   float* const to = c;
   const auto perform = [=] {
     double a[2][16];
@@ -130,6 +133,7 @@ void enqueue_product(float (&c)[Count], F left, std::uint64_t b, bool inner_cont
   ++EmulatedBlock::products;
   if (!late) return perform();
   for (float& each : c) each = NAN;
+  others.push_back(c);
   product_queue().open.push_back(perform);
 }
 

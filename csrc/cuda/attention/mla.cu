@@ -1,8 +1,9 @@
-// mla_decode on a GPU, split_kv: keys shared out to blocks, 64 or 32 rows of heads and queries each.
+// mla_decode on a GPU, split_kv: keys shared out to blocks, 64 or 32 rows of heads and queries each; by wgmma where a GPU has it
+// (sm90a/mla.cu), else by mma.sync.
 //
-// On an H200 64 x 8192 keys with 128 heads took 0.90 ms, 163 TFLOP/s, while a warp had scores of 16 rows, and 0.81 ms with those of
-// 32; sums that wait for kSlack and copies with less arithmetic came later and are not timed yet. The intensity of 240 FLOP a byte
-// lies at the ridge, but scores go through shared memory, and each step waits three times for the whole block.
+// By mma.sync 64 x 8192 keys with 128 heads took an H200 0.90 ms, 163 TFLOP/s, while a warp had scores of 16 rows, and 0.81 ms with
+// those of 32; sums that wait for kSlack and copies with less arithmetic came later and are not timed yet. The intensity of 240
+// FLOP a byte lies at the ridge, but scores go through shared memory, and each step waits three times for the whole block.
 #include <cuda_runtime.h>
 
 #include <cmath>
@@ -10,6 +11,7 @@
 #include "cuda/attention/mla.cuh"
 #include "cuda/attention/split_bind.cuh"
 #include "cuda/kernels.h"
+#include "cuda/sm90a/bind.h"
 #include "ops/mla_decode.h"
 
 namespace roofline::cuda {
@@ -45,6 +47,7 @@ Bound mla(const MlaDecode& problem, Device& device) {
   const std::string reason =
       mla_refuses(problem.kv_lora_rank, problem.qk_rope_head_dim, problem.seq_kv, problem.batch * problem.heads * problem.seq_q);
   if (!reason.empty()) throw Unsupported("mla_decode: " + reason);
+  if (std::optional<Bound> newer = bind_mla_decode_wgmma(problem, device)) return std::move(*newer);
   const Properties& gpu = device.properties();
   const auto buffers = [&](auto shape) {
     return plan_buffers(decltype(shape)::kFixedBytes, decltype(shape)::kSlotBytes, kMostSlots, 1, gpu.shared_bytes_per_sm,
@@ -65,7 +68,7 @@ std::vector<KernelEntry> mla_decode_kernels() {
   using K = Kernel<MlaDecode, Device>;
   const char* summary =
       "blocks take equal shares of the keys, for 64 or 32 rows of heads and queries each; the cache is read once for each such "
-      "chunk, and the last block of a chunk adds up the parts that others left in memory";
+      "chunk, and parts that blocks left in memory are added up at the end";
   return {entry(K{"split_kv", DType::fp16, "sm_80", summary, mla<Fp16>}),
           entry(K{"split_kv", DType::bf16, "sm_80", summary, mla<Bf16>})};
 }

@@ -262,12 +262,7 @@ ROOFLINE_DEVICE void mla_attention(const MlaWork& work) {
     for (int i = thread(); i < kRows * Shape::kRankChunks; i += kThreads) {
       const int row = i / Shape::kRankChunks, column = i % Shape::kRankChunks * 8;
       if (first_row + row >= work.rows || column >= work.rank) continue;
-      const AddedParts added = add_parts<kRows, Shape::kRank>(work, unit, first, last, row, column);
-      const float inverse = 1.f / added.total;
-      Chunk chunk;
-#pragma unroll
-      for (int j = 0; j < 4; ++j) chunk.words[j] = packed(T{}, added.x[2 * j] * inverse, added.x[2 * j + 1] * inverse);
-      *reinterpret_cast<Chunk*>(out + std::int64_t{row} * work.rank + column) = chunk;
+      store_added<T, kRows, Shape::kRank>(work, unit, first, last, row, column, out + std::int64_t{row} * work.rank + column);
     }
   }
   wait_copies<0>();

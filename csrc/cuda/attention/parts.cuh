@@ -1,4 +1,5 @@
-// Parts of a unit that several blocks share (KvSplit): each block leaves its own in memory, and the last to arrive adds them up.
+// Parts of a unit that several blocks share (KvSplit): each block leaves its own in memory, and the last to arrive, or a kernel
+// that follows, adds them up.
 #pragma once
 
 #include <memory>
@@ -76,6 +77,17 @@ ROOFLINE_DEVICE AddedParts add_parts(const PartsWork& work, int unit, int first,
     }
   }
   return added;
+}
+
+// The same, divided by their sum, in 16 bits.
+template <class T, int Rows, int Width>
+ROOFLINE_DEVICE void store_added(const PartsWork& work, int unit, int first, int last, int row, int column, void* out) {
+  const AddedParts all = add_parts<Rows, Width>(work, unit, first, last, row, column);
+  const float inverse = 1.f / all.total;
+  Chunk chunk;
+#pragma unroll
+  for (int j = 0; j < 4; ++j) chunk.words[j] = packed(T{}, all.x[2 * j] * inverse, all.x[2 * j + 1] * inverse);
+  *static_cast<Chunk*>(out) = chunk;
 }
 
 // Memory for the parts, their maxima and sums, then one counter a unit: 0 now, and again after every launch.

@@ -14,6 +14,7 @@ namespace {
 }  // namespace
 
 Bound bind_attention_warp_specialized(const ops::Attention&, Device&) { refuse("attention warp_specialized"); }
+std::optional<Bound> bind_mla_decode_wgmma(const ops::MlaDecode&, Device&) { return {}; }
 Bound bind_mma_wgmma(const ops::Mma&, Device&) { refuse("mma wgmma"); }
 
 }  // namespace roofline::cuda

@@ -12,6 +12,7 @@
 #include "cuda/plan.h"
 #include "cuda/sm90a/attention.cuh"
 #include "cuda/sm90a/bind.h"
+#include "cuda/sm90a/tensor_map.h"
 
 namespace roofline::cuda {
 namespace {
@@ -22,35 +23,6 @@ template <class T, class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, 1)
     warp_specialized_kernel(const __grid_constant__ WarpSpecializedWork work, const __grid_constant__ AttentionMaps maps) {
   warp_specialized_attention<T, Shape>(work, maps);
-}
-
-// The driver's function, which the CUDA runtime hands out: nothing is linked with the driver.
-auto encoder() {
-  void* found = nullptr;
-  cudaDriverEntryPointQueryResult result{};
-#if CUDART_VERSION >= 12050
-  ROOFLINE_CUDA(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result));
-#else
-  ROOFLINE_CUDA(cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &found, cudaEnableDefault, &result));
-#endif
-  if (result != cudaDriverEntryPointSuccess || !found)
-    throw Unsupported("attention: warp_specialized needs tensor maps, which this driver has not; use a driver of CUDA 12 or newer");
-  return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(found);
-}
-
-// A tensor [matrices, rows, columns] of 16-bit elements, in boxes of 64 columns that are swizzled in shared memory.
-TensorMap tensor_map(const void* data, DType dtype, std::int64_t matrices, std::int64_t rows, std::int64_t columns, int box_rows) {
-  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows), static_cast<cuuint64_t>(matrices)};
-  const cuuint64_t strides[] = {2 * sizes[0], 2 * sizes[0] * sizes[1]};  // in bytes, of rows and matrices
-  const cuuint32_t box[] = {64, static_cast<cuuint32_t>(box_rows), 1}, every[] = {1, 1, 1};
-  TensorMap map;
-  const CUresult result = encoder()(
-      &map, dtype == DType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3, const_cast<void*>(data),
-      sizes, strides, box, every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (result != CUDA_SUCCESS)
-    throw Error("attention: cuTensorMapEncodeTiled failed with CUDA driver error " + std::to_string(static_cast<int>(result)));
-  return map;
 }
 
 template <class T, class Shape>
@@ -73,7 +45,7 @@ Bound bind_with(const Attention& problem, Device& device) {
   work.drawn = static_cast<unsigned*>(memory.get());
 
   const auto map = [&](const void* data, std::int64_t matrices, std::int64_t rows, int box_rows) {
-    return tensor_map(data, problem.dtype, matrices, rows, problem.head_dim, box_rows);
+    return tensor_map("attention: warp_specialized", data, problem.dtype, matrices, rows, problem.head_dim, box_rows);
   };
   AttentionMaps maps;
   maps.q = map(problem.q, work.tiling.units, work.tiling.unit_rows, Shape::kGroupRows);

@@ -27,10 +27,10 @@ namespace roofline::cuda {
   "; }"
 
 // c = a bᵀ, or with `add` c += a bᵀ, enqueued: both in shared memory, the inner dimension contiguous.
-#define ROOFLINE_PRODUCT_OF_ROWS(In, type)                                                                    \
-  ROOFLINE_DEVICE void multiply_async(In, float (&c)[64], std::uint64_t a, std::uint64_t b, int add) {        \
-    asm volatile(ROOFLINE_WGMMA(type, 128, "%66", "{" ROOFLINE_NAMES_64 "}, %64, %65, p, 1, 1, 0, 0")         \
-                 : ROOFLINE_SUMS_64                                                                           \
+#define ROOFLINE_PRODUCT_OF_ROWS(In, type, N, count, operands, add_name)                                      \
+  ROOFLINE_DEVICE void multiply_async(In, float (&c)[count], std::uint64_t a, std::uint64_t b, int add) {     \
+    asm volatile(ROOFLINE_WGMMA(type, N, add_name, "{" ROOFLINE_NAMES_##count "}, " operands ", p, 1, 1, 0, 0") \
+                 : ROOFLINE_SUMS_##count                                                                      \
                  : "l"(a), "l"(b), "r"(add));                                                                 \
   }
 // c = a b, or c += a b, enqueued: a in registers, as mma.sync wants it; b in shared memory, its columns contiguous.
@@ -41,7 +41,8 @@ namespace roofline::cuda {
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));                                             \
   }
 #define ROOFLINE_PRODUCTS(In, type)                                                                   \
-  ROOFLINE_PRODUCT_OF_ROWS(In, type)                                                                  \
+  ROOFLINE_PRODUCT_OF_ROWS(In, type, 64, 32, "%32, %33", "%34")                                       \
+  ROOFLINE_PRODUCT_OF_ROWS(In, type, 128, 64, "%64, %65", "%66")                                      \
   ROOFLINE_PRODUCT_OF_COLUMNS(In, type, 64, 32, "{%32, %33, %34, %35}, %36", "%37")                   \
   ROOFLINE_PRODUCT_OF_COLUMNS(In, type, 128, 64, "{%64, %65, %66, %67}, %68", "%69")
 ROOFLINE_PRODUCTS(Fp16, "f16")
