@@ -314,15 +314,16 @@ class GroupedMatmul(Operator):
         """
         if self.ranks > 1:
             raise Error(f"{self.name}: ranks {self.ranks} has costs, but no reference; use ranks=1")
-        out = []
-        for token in range(self.tokens) if rows is None else rows:
-            x, gates = tensors["x"][token : token + 1], tensors["gates"][token]
-            results = [self._expert(x, tensors, int(expert)) for expert in tensors["chosen"][token]]
-            total = references.sum_(np.stack(results) * gates[:, None, None], axis=0)
-            for expert in range(self.experts, self.experts + self.shared_experts):
-                total = total + self._expert(x, tensors, expert)
-            out.append(total)
-        return {"out": np.concatenate(out)}
+        tokens = np.arange(self.tokens) if rows is None else rows
+        x, gates, chosen = tensors["x"][tokens], tensors["gates"][tokens], tensors["chosen"][tokens]
+        results = np.empty((self.experts_per_token, *x.shape), dtype=x.dtype)
+        for expert in np.unique(chosen):  # whose weights are converted once
+            token, slot = np.nonzero(chosen == expert)
+            results[slot, token] = self._expert(x[token], tensors, int(expert))
+        total = references.sum_(results * gates.T[:, :, None], axis=0)
+        for expert in range(self.experts, self.experts + self.shared_experts):
+            total = total + self._expert(x, tensors, expert)
+        return {"out": total}
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
