@@ -41,7 +41,7 @@ from roofline.cli.plotting import GROUPS  # noqa: E402
 from roofline.machine import Machine  # noqa: E402
 from roofline.operators import OPERATORS  # noqa: E402
 from roofline.plot import PICTURES  # noqa: E402
-from roofline.report.tables import fit_for_a_page, operator_table, ordered_ceilings, usual  # noqa: E402
+from roofline.report.tables import brief_problem, fit_for_a_page, operator_table, ordered_ceilings, usual  # noqa: E402
 from roofline.results import Results  # noqa: E402
 from roofline.transformer import PRESETS, active_parameters, kv_bytes, total_parameters  # noqa: E402
 from roofline.transformer.presets import SOURCES  # noqa: E402
@@ -110,15 +110,19 @@ def beside_pytorch(few: bool = False) -> str:
     found = []
     for path in sorted(RECORDED.glob("*/rivals.json")):
         seen = json.loads(path.read_text())
+        results = {(m.operator, str(m.problem), m.variant): m for m in Results.load(path.with_name("results.jsonl"))}
         rows = []
         for row in seen["rows"]:
             if row["status"] not in ("ok", "roof_moved") or (few and row["name"] not in FIRST_ROWS):
                 continue
+            operator = row["problem"].pop("operator")
+            m = results[operator, str(row["problem"]), row["variant"]]
+            problem = brief_problem(m, frozenset({"access", "batch", "heads", "head_dim"}))
             rivals = [f"{r['ratio']:.2f}× {name}" for name, r in row["rivals"].items() if "ratio" in r]
             own = [fmt_si(row["time_s"], "s"), row["bound"], fmt_percent(row["share_of_bracket"])]
-            rows.append([row["name"], f"`{row['variant']}`", *own, ", ".join(rivals) or "–"])
-        headers = ("problem", "variant", "time", "bound", "of the roof", "time of PyTorch")
-        found.append(f"{seen['about']['gpu']}, PyTorch {seen['about']['torch']}:\n\n{github_table(headers, rows)}")
+            rows.append([operator, f"`{row['variant']}`", problem, *own, ", ".join(rivals) or "–"])
+        headers = ("operator", "variant", "problem", "time", "bound", "of the roof", "PyTorch takes")
+        found.append(f"{seen['about']['gpu']}, PyTorch {seen['about']['torch']}:\n\n{github_table(headers, rows, str)}")
     return "\n\n".join(found) or "None is recorded yet."
 
 
