@@ -23,7 +23,7 @@ MODELS = ROOT / "docs" / "models.md"
 GALLERY = ROOT / "docs" / "gallery.md"
 TABLE = ROOT / "docs" / "operators.md"
 RECORDED = ROOT / "benchmarks" / "results"  # by benchmarks/record
-# Of README.md's table of a GPU.
+# Rows of the GPU table in README.md.
 FIRST_ROWS = (
     "copy", "attention 128 full", "attention 128 causal", "attention 64 full", "attention 64 causal", "decode 32 × 8192",
     "matmul bf16 8192", "matmul fp8 8192 library", "rms_norm", "softmax", "silu_mul", "adam", "top-k softmax",

@@ -112,12 +112,12 @@ def _checked(run: Run, checker: str, name: str, share: float) -> tuple[dict[str,
     """One tool over the small problems, in `share` of the time that is left: two thirds of it for launching them."""
     limit_s = share * run.left_s()
     # NCCL asks for kernels of architectures that it was not built for, and takes the error as the answer. racecheck does not know
-    # bar.arrive: it calls the PTX ISA's own example of it a race, and so the kernel of ours that is built on it.
+    # bar.arrive: it calls a small program of the PTX ISA's producer-consumer pattern a race, and the kernel built on that pattern.
     own = ["--report-api-errors", "no"] if name == "memcheck" else ["--kernel-name-exclude", "kns=latent_kernel"]
     done = run.command(
         checker, "--tool", name, *own, "--error-exitcode", "9", sys.executable, "-c", SMALL, str(0.67 * limit_s), limit_s=limit_s
     )
-    # racecheck's warnings are about barriers whose first use follows their initialisation by the same thread.
+    # Errors alone: racecheck's one warning on an H200 was between an mbarrier's initialisation and its first use.
     found = re.search(r"(?:ERROR SUMMARY: |RACECHECK SUMMARY: .*\()(\d+)", done.log)
     ran = re.search(r"problems run: (\d+) of (\d+)", done.stdout)
     wrong = re.search(r"^wrong: (.*)$", done.stdout, re.MULTILINE)

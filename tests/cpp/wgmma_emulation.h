@@ -46,8 +46,8 @@ inline std::int64_t descriptor_bytes(std::uint64_t descriptor, int from) {
 inline std::int64_t row_address(std::uint64_t descriptor, int row) {
   return descriptor_bytes(descriptor, 0) + row / 8 * descriptor_bytes(descriptor, 32) + row % 8 * 128;
 }
-// Of an element of two bytes whose rows are contiguous: 64 of them in 128 bytes, eight of the inner dimension, then the next eight
-// at the stride; the next 64 rows at the leading distance.
+// The address of a 16-bit element of an MN-major operand: 64 rows lie side by side in 128 bytes, eight of the inner dimension below
+// each other, the next eight a stride on, the next 64 rows a leading dimension on.
 inline std::int64_t column_address(std::uint64_t descriptor, int row, int k) {
   return descriptor_bytes(descriptor, 0) + row / 64 * descriptor_bytes(descriptor, 16) +
          k / 8 * descriptor_bytes(descriptor, 32) + k % 8 * 128 + row % 64 * 2;

@@ -102,7 +102,7 @@ struct SplitAttention {
   std::uint32_t kept[kKept ? kDimTiles : 1][kHeadTiles][2];
   Chunk early[kQueryItems][2];  // this thread's part of the next unit's queries
 
-  // Of this block's `count` steps the first is the unit's step `step`.
+  // The first of this block's `count` steps is the unit's step `step`.
   ROOFLINE_DEVICE SplitAttention(const SplitWork& given, int unit, int step, int count)
       : work(given), lane(thread() % 32), warp(thread() / 32), fill_unit(unit), fill_kv_head(unit / given.row_chunks),
         fill_key(step * Shape::kStepKeys), fill_left(count) {}

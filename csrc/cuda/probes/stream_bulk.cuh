@@ -20,8 +20,8 @@ struct BulkWork {
 };
 
 // All accesses but write. Thread 0 issues the copies; all threads wait for a tile, add it up (read) or compute from it into memory
-// (scale, add, triad); of copy thread 0 stores it as it came. Blocks of what stores have one turn each, see tile_kernel; those of
-// read stay, so that there are few sums.
+// (scale, add, triad); a copy's tile thread 0 stores unchanged. A block that stores ends after one tile, see tile_kernel. A block
+// that reads goes on to further tiles, so that few partial sums are left to add.
 template <Access access, class T>
 __global__ void __launch_bounds__(kBulkThreads) bulk_kernel(const BulkWork work) {
   constexpr bool kReadsB = reads_b<access>;

@@ -57,7 +57,7 @@ struct WarpSpecializedShape {
   static constexpr int kTileBarriers = kQueryBarriers + 16 * kQueryBuffers;
   static constexpr int kNumbersAt = kTileBarriers + 16 * Slots;  // of the blocks of queries in Q's buffers; -1: no more
   static constexpr int kSharedBytes = kNumbersAt + 4 * kQueryBuffers;
-  // Of a thread, moved from the warpgroup that copies to those that compute: together no more than the launch gives.
+  // Registers a thread after setmaxnreg: the copying warpgroup gives its own to those that compute, within the launch's total.
   static constexpr int kCopyRegisters = Groups == 2 ? 40 : 32;
   static constexpr int kComputeRegisters = Groups == 2 ? 232 : 160;
   static_assert(kSharedBytes <= 227 << 10, "an SM's shared memory");

@@ -42,7 +42,7 @@ ROOFLINE_DEVICE void store_matrices(std::uint32_t address, std::uint32_t r0, std
                : "memory");
 }
 
-// Of every thread of this warpgroup, from now on: fewer than at the launch, or more as soon as others gave theirs.
+// setmaxnreg: every thread of this warpgroup keeps so many registers, or waits until other warpgroups gave enough to have so many.
 template <int Registers>
 ROOFLINE_DEVICE void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));

@@ -20,7 +20,7 @@ from ..model import Roofs, compute_ceiling, core_ceiling
 from ..operators.base import WORK, Facts, Operator
 from ..operators.scales import USUAL_SCALES, scales_name
 
-KNEE = 3.0  # where none was measured, and of what a cache and the arithmetic of a kernel take together
+KNEE = 3.0  # the sharpness p where no knee was measured, and that of a kernel's cache time and arithmetic
 Sizes = list[tuple[float, Ceiling]]  # by growing size
 
 

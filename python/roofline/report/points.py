@@ -18,7 +18,7 @@ from ..units import KIB, MIB
 
 MOST_PREDICTED_S = 0.1  # of a launch; the model's time is a lower bound that slow variants miss by a factor of three and more
 LAUNCH_SHARE = 6e-4  # of a report's time limit: 33 ms of 55 s
-LEAST_ON_GPUS_S = 2e-4  # of a launch whose operands come from memory: shorter ones show how a GPU starts and ends
+LEAST_ON_GPUS_S = 2e-4  # least time of a launch with cold operands: in shorter ones the latency of a launch counts most
 GROWN_FIRST = ("batch", "tokens", "rows", "elements", "seq_q")
 MOST_GROWN_BYTES = 2048 * MIB
 HALVED_FIRST = ("seq_q", "rows", "elements", "batch", "tokens", "vocabulary", "d_ff", "seq_kv")
@@ -206,7 +206,7 @@ def _more(facts: Mapping[str, Any]) -> dict[str, list[tuple[Operator, str]]]:
 
 
 def grown(problem: Operator, machine: Machine) -> Operator:
-    """Of a GPU the problem with its first dimension doubled until a launch takes long enough."""
+    """The problem with its first dimension doubled until a launch on a GPU takes LEAST_ON_GPUS_S."""
     name = next((name for name in GROWN_FIRST if name in problem.field_names()), None)
     try:
         while name and predict_problem(machine, problem).time_s < LEAST_ON_GPUS_S:
