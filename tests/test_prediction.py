@@ -13,10 +13,12 @@ from example import ceilings, fma, gemm, machine
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roofline.ceilings import measuring
 from roofline.ceilings.standard import Surroundings
 from roofline.errors import Error
-from roofline.kernel_costs import KernelCosts, _not_negative, cold_bytes, kernel_costs, unevenness
+from roofline.kernel_costs import KernelCosts, _not_negative, cold_bytes, kernel_costs, problem_of, surprises, unevenness
 from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, KernelTime, Machine
+from roofline.measurement.progress import Progress
 from roofline.model import machine_roofs
 from roofline.operators import (
     OPERATORS,
@@ -39,7 +41,7 @@ from roofline.operators import (
 from roofline.operators.base import WORK
 from roofline.prediction import KNEE, Rates, default_variant, memory_and_rest_s, moved_bytes, predict_many, reused_bytes
 from roofline.probes.draws import DRAWN, Even, in_dtype
-from roofline.probes.standard import OF_REPORTS, drawn_for
+from roofline.probes.standard import OF_REPORTS, Standard, drawn_for
 from roofline.questions import predict
 from roofline.report.points import default_points
 from roofline.report.tables import kernel_table
@@ -576,6 +578,25 @@ def test_costs_of_a_kernel_are_found(operator: str, variant: str) -> None:
             stated_s = sum(TRUE.more_s(problem, memory_s, rest_s, 0.0, cold=cold, launch_s=launch_s).values())
             assert stated_s == pytest.approx(true_s(problem, memory_s, rest_s, cold, launch_s))
     assert kernel_costs(machine(), OPERATORS[operator](), variant) is None
+
+
+def test_a_standard_problem_that_surprises_is_timed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    true = kernel_times("rms_norm", "fused").kernels
+    wrong = {10: 1.5, 30: 0.6, 50: 1.02}
+    seen = [dataclasses.replace(k, samples_s=(k.time_s * wrong.get(i, 1.0),)) for i, k in enumerate(true)]
+    beyond = surprises(seen)
+    assert sorted(range(len(seen)), key=lambda i: -abs(beyond[i]))[:2] == [30, 10]
+    for index in (10, 30):
+        time_s, launch_s = true[index].time_s, true[index].launch_s
+        assert beyond[index] == pytest.approx(math.log((wrong[index] * time_s - launch_s) / (time_s - launch_s)), abs=0.08)
+    assert surprises(seen[:12]) == [0.0] * 12, "too few to say"
+    keys = [Standard(problem_of(k.problem), k.variant, k.cold) for k in true]  # type: ignore[arg-type]
+    again = dict(zip(keys, true, strict=True)) | {keys[30]: dataclasses.replace(true[30], samples_s=(5 * true[30].time_s,))}
+    monkeypatch.setattr(measuring, "kernel_time", lambda device, standard, around: again[standard])
+    run: Any = SimpleNamespace(device=None, kernels=dict(zip(keys, seen, strict=True)))
+    measuring._Run._time_again(run, Progress(False, 0), lambda: False, None)  # type: ignore[arg-type]
+    assert run.kernels[keys[10]] is true[10], "what the others bear out"
+    assert run.kernels[keys[30]] is seen[30] and run.kernels[keys[50]] is seen[50]
 
 
 def test_one_piece_of_work_wakes_no_thread_of_a_cpu() -> None:

@@ -30,6 +30,7 @@ LEAST, MOST = 0.3, 100.0  # of the factors
 # Upper ends of what is usual: what no standard problem shows stays well below.
 BYTE_S, WRITE_S, LOOP_S, START_S, PAGE_S, JOINS = 100e-12, 200e-12, 10e-9, 0.5e-6, 200e-9, 4.0
 RESULT_S = 0.5e-9  # instead of LOOP_S, of the results of products: their loops do many of them side by side
+FEWER = 16  # standard problems of a variant than these say little of one more
 STEPS = 6  # of the least squares, whose coefficients depend on the factors a little
 SMALL_PAGE, HUGE_PAGE = 4096, 2 << 20
 ALONE = 0.5  # exponent of unevenness in memory's time: one thread of n draws more than an n-th of what memory gives
@@ -288,6 +289,25 @@ class _Timed:
             for row, s in zip(self.rows, shown, strict=True)
         ]
         return Nearby.of([row.features for row in self.rows], beyond, [row.weight < 1 for row in self.rows])
+
+
+def surprises(kernels: Sequence[KernelTime]) -> list[float]:
+    """How far each is from what all others of its variant lead to expect: the logarithm of the ratio, 0 where these are FEWER.
+
+    Source: leave-one-out residuals, Rasmussen and Williams, Gaussian Processes for Machine Learning, equation 5.12.
+    """
+    found = [0.0] * len(kernels)
+    groups: dict[tuple[Any, str], list[tuple[int, _Row]]] = {}
+    for index, timed in enumerate(kernels):
+        if (row := _row(timed)) is not None:
+            groups.setdefault((timed.problem.get("operator"), timed.variant), []).append((index, row))
+    for group in groups.values():
+        if len(group) < FEWER:
+            continue
+        indices, rows = zip(*group, strict=True)
+        for index, beyond in zip(indices, _Timed(rows).nearby.left_out(), strict=True):
+            found[index] = float(beyond)
+    return found
 
 
 class _Same:

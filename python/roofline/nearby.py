@@ -42,6 +42,10 @@ class Nearby:
         near = _covariance(self.seen, features)
         return math.sqrt(max(SPREAD**2 - float(near @ self.inverse @ near), 0.0))
 
+    def left_out(self) -> NDArray[np.float64]:
+        """The logarithm of what each problem took over what the others alone lead to expect."""
+        return np.asarray(self.weights / np.diag(self.inverse))
+
     def share(self, features: tuple[Any, ...]) -> Any:
         """How much longer than its costs say a problem is expected to take, over these; an array for a batch."""
         logarithm: Any = self.weights @ _covariance(self.seen, features)

@@ -34,7 +34,7 @@ FRESH_S = (0.5, 4.0, 16.0)
 # give half the arithmetic of two cores. Around the few problems of reports it always is: one wrong roof would move the costs of a
 # kernel.
 LAUNCH_MOVED = 2.0
-MOST_SAMPLES = 5  # that are kept of one, evenly among all
+MOST_SAMPLES = 5  # that are kept of one, evenly among all in order, the least among them
 WHOLE_FLOPS, WHOLE_BYTES = 2e7, 2**20  # of a problem all of whose results are checked; of others some rows
 
 
@@ -105,7 +105,7 @@ def kernel_time(device: Device, standard: Standard, surroundings: Surroundings) 
     roofs, seen = surroundings.around(problem, level, partial(timed, prepared, BRIEF))
     parts = from_rates(prepared, surroundings.machine, level)(roofs)["parts"]
     memory_s, rest_s = memory_and_rest_s(parts)
-    samples = seen["samples_s"]
+    samples = sorted(seen["samples_s"])
     rows, _, columns = str(prepared.plan.get("tile", "1x1")).partition("x")  # "14x32"
     return KernelTime(
         problem={"operator": problem.name, **_given(problem)},
