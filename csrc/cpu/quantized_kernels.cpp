@@ -196,18 +196,21 @@ void fix(const float* a, std::uint32_t* pairs, float* scales, float* sums, Index
   const Vec magic = set1(12582912.0f);
   const Index padded = (group + 3) / 4 * 4;
   alignas(64) float all[kPartOfGroup<NibblePairs> + kLanes];
-  for (Index row = 0; row < rows; ++row)
+  alignas(64) std::uint16_t low[kPartOfGroup<NibblePairs> + kLanes];  // halves of these words
+  for (Index row = 0; row < rows; ++row) {
+    Vec odd = zero();  // NaN where a number is not finite
+    float* const of_row = scales;
     for (Index first = 0; first < inner; first += group, pairs += padded / 2)
       for (Index k = first; k < first + group; k += chunk, ++scales, ++sums) {
         const float* const from = a + row * inner + k;
         const Index n = least(least(chunk, first + group - k), inner - k), room = least(chunk, first + padded - k);
-        Vec top = zero(), odd = zero(), sum = zero();  // odd: NaN where a number is not finite
+        Vec top = zero(), sum = zero();
         for (Index i = 0; i < n; i += kLanes) {
           const Vec x = get(from + i, static_cast<int>(least(kLanes, n - i)), zero());
           top = max(top, max(x, sub(zero(), x)));
           odd = add(odd, sub(x, x));
         }
-        const float scale = reduce_max(top) * (1 / 32767.0f) + reduce_add(odd);
+        const float scale = reduce_max(top) * (1 / 32767.0f);
         const Vec inverse = set1(scale > 1e-37f ? 1 / scale : 0);
         for (Index i = 0; i < room; i += kLanes) {
           const Vec x = i < n ? get(from + i, static_cast<int>(least(kLanes, n - i)), zero()) : zero();
@@ -215,13 +218,16 @@ void fix(const float* a, std::uint32_t* pairs, float* scales, float* sums, Index
           sum = add(sum, sub(rounded, magic));
           store(all + i, rounded);
         }
-        for (Index i = 0; i < room; i += 2) {
-          std::uint32_t two[2];
-          __builtin_memcpy(two, all + i, sizeof two);
-          pairs[(k - first + i) / 2] = (two[0] & 0xFFFF) | two[1] << 16;
+        for (Index i = 0; i < room; ++i) {
+          std::uint32_t word;
+          __builtin_memcpy(&word, all + i, sizeof word);
+          low[i] = static_cast<std::uint16_t>(word);
         }
+        __builtin_memcpy(pairs + (k - first) / 2, low, static_cast<std::size_t>(room) * 2);
         *scales = scale, *sums = scale * reduce_add(sum);
       }
+    if (inner) *of_row += reduce_add(odd);
+  }
 }
 
 }  // namespace
