@@ -50,6 +50,13 @@ class QuantizedTest : public TableTest<QuantizedKernels> {
     const double error = (top / 65534 * 1.01 + 1e-7) * most * part.inner + 1e-5;
     for (std::size_t i = 0; i < expected.size(); ++i)
       ASSERT_NEAR(c[static_cast<std::int64_t>(i)], expected[i], error) << "number " << i;
+    std::vector<float> infinite(exact, exact + part.rows * part.inner);
+    const std::int64_t odd = part.rows / 2;
+    infinite[(odd + 1) * part.inner - 1] = HUGE_VALF;
+    table.fix(infinite.data(), words, scales.data(), sums.data(), part.rows, part.inner, part.group, chunk);
+    table.few_fixed[which](part);
+    for (std::int64_t i = 0; i < part.rows * part.columns; ++i)
+      ASSERT_EQ(std::isfinite(c[i]), i / part.columns != odd) << "number " << i;
     for (Floats* each : {&a, &scales, &sums, &c}) EXPECT_TRUE(each->guarded());
   }
 
