@@ -1,8 +1,12 @@
-// Routers, one thread's range of tokens: a token's logits are read from memory once, and the selection takes place in L1.
+// Routers, one thread's range of tokens: a token's logits are read from memory once, and the selection takes place in L1. Where
+// experts are not too many, some tokens are done together by networks of exchanges, and scores tell whether the result is right.
+// Others, and those for which it is not, are done alone: the few scores that reach a lower bound of the chosen are put in order.
 #include "cpu/routers_kernels.h"
 
+#include <type_traits>
+
 #include "cpu/isa.h"
-#include "cpu/simd/simd.h"
+#include "cpu/routers_select.h"
 
 namespace roofline::cpu {
 namespace {
@@ -12,6 +16,7 @@ namespace {
 using Key = double;
 
 constexpr std::int64_t kBlock = TopkPart::kBlock;
+constexpr float kMostFinite = __FLT_MAX__;
 constexpr Key kLeastKey = -__builtin_inf();
 constexpr std::int32_t kNormal = 0x00100000;
 
@@ -30,85 +35,40 @@ ROOFLINE_INLINE float above(Key key) {
   return __builtin_bit_cast(float, bits + (bits < 0 ? -1 : 1));
 }
 
-typedef Key Keys __attribute__((vector_size(kLanes == 1 ? 16 : sizeof(Vec))));
-typedef std::int64_t Places __attribute__((vector_size(sizeof(Keys))));
-constexpr int kRegisters = 64 / sizeof(Keys), kKeys = sizeof(Keys) / sizeof(Key);
-
-ROOFLINE_INLINE Vec larger(Vec a, Vec b) { return max(a, b); }
-ROOFLINE_INLINE Vec smaller(Vec a, Vec b) { return min(a, b); }
-ROOFLINE_INLINE Keys larger(Keys a, Keys b) { return a > b ? a : b; }
-ROOFLINE_INLINE Keys smaller(Keys a, Keys b) { return a > b ? b : a; }
+typedef Key SomeKeys __attribute__((vector_size(kLanes == 1 ? 16 : sizeof(Vec))));
+typedef std::int64_t Ranks __attribute__((vector_size(sizeof(SomeKeys))));
+constexpr int kRegisters = 64 / sizeof(SomeKeys), kKeys = sizeof(SomeKeys) / sizeof(Key);
 
 // The keys in order: each goes where as many stand before it as are larger. There are few, and no branch depends on them. Eight are
 // compared at once, and both have room for that.
 void put_in_order(Key* keys, std::int64_t count, Key* ordered) {
   for (int i = 0; i < 8; ++i) keys[count + i] = kLeastKey;
   for (std::int64_t first = 0; first < count; first += 8) {
-    Keys some[kRegisters];
-    Places place[kRegisters];
+    SomeKeys some[kRegisters];
+    Ranks rank[kRegisters];
 #pragma GCC unroll 4
-    for (int r = 0; r < kRegisters; ++r) __builtin_memcpy(&some[r], keys + first + r * kKeys, sizeof(Keys)), place[r] = Places{};
+    for (int r = 0; r < kRegisters; ++r) __builtin_memcpy(&some[r], keys + first + r * kKeys, sizeof(SomeKeys)), rank[r] = Ranks{};
     for (std::int64_t j = 0; j < count; ++j) {
-      const Keys other = Keys{} + keys[j];
+      const SomeKeys other = SomeKeys{} + keys[j];
 #pragma GCC unroll 4
-      for (int r = 0; r < kRegisters; ++r) place[r] -= some[r] < other;
+      for (int r = 0; r < kRegisters; ++r) rank[r] -= some[r] < other;
     }
 #pragma GCC unroll 4
     for (int r = 0; r < kRegisters; ++r) {
 #pragma GCC unroll 8
-      for (int i = 0; i < kKeys; ++i) ordered[place[r][i]] = some[r][i];
+      for (int i = 0; i < kKeys; ++i) ordered[rank[r][i]] = some[r][i];
     }
-  }
-}
-
-// Batcher's odd-even merge sort: exchanges that put 16 in order, the largest first, whatever they are.
-constexpr int kSorted = 16, kExchanges = 63;
-constexpr bool kCollectsFew = kLanes == kSorted;  // all there are, without a bound: see collect_few
-struct Network {
-  std::uint8_t first[kExchanges], second[kExchanges];
-};
-constexpr Network network() {
-  Network all = {};
-  int n = 0;
-  for (int p = 1; p < kSorted; p *= 2)
-    for (int k = p; k > 0; k /= 2)
-      for (int j = k % p; j + k < kSorted; j += 2 * k)
-        for (int i = 0; i < k; ++i)
-          if ((i + j) / (2 * p) == (i + j + k) / (2 * p))
-            all.first[n] = static_cast<std::uint8_t>(i + j), all.second[n++] = static_cast<std::uint8_t>(i + j + k);
-  return all;
-}
-template <class X>
-ROOFLINE_INLINE void sort(X (&x)[kSorted]) {
-  constexpr Network kNetwork = network();
-#pragma GCC unroll 64
-  for (int e = 0; e < kExchanges; ++e) {
-    X &a = x[kNetwork.first[e]], &b = x[kNetwork.second[e]];
-    const X high = larger(a, b), low = smaller(a, b);
-    a = high, b = low;
-  }
-}
-
-// As put_in_order, of kSorted keys of each token.
-void put_in_order(Key (&keys)[kSorted][TopkPart::kTogether]) {
-  for (int t = 0; t < TopkPart::kTogether; t += kKeys) {
-    Keys of_tokens[kSorted];
-#pragma GCC unroll 16
-    for (int i = 0; i < kSorted; ++i) __builtin_memcpy(&of_tokens[i], &keys[i][t], sizeof(Keys));
-    sort(of_tokens);
-#pragma GCC unroll 16
-    for (int i = 0; i < kSorted; ++i) __builtin_memcpy(&keys[i][t], &of_tokens[i], sizeof(Keys));
   }
 }
 
 // maxima[g] = the largest of every kGroups-th score from g on.
 template <int kGroups>
-ROOFLINE_INLINE void group_maxima(const float* scores, std::int64_t padded, float* maxima) {
+ROOFLINE_INLINE void group_maxima(const float* scores, std::int64_t experts, float* maxima) {
   constexpr int kVectors = kGroups / kLanes;
   Vec largest[kVectors];
 #pragma GCC unroll 64
   for (Vec& one : largest) one = set1(-kInfinity);
-  for (std::int64_t i = 0; i < padded; i += kBlock) {
+  for (std::int64_t i = 0; i < experts; i += kBlock) {
 #pragma GCC unroll 64
     for (int u = 0; u < kBlock / kLanes; ++u)
       largest[u % kVectors] = max_number(load(scores + i + u * kLanes), largest[u % kVectors]);
@@ -117,41 +77,11 @@ ROOFLINE_INLINE void group_maxima(const float* scores, std::int64_t padded, floa
   for (int v = 0; v < kVectors; ++v) store(maxima + v * kLanes, largest[v]);
 }
 
-// A number of each token that at least `chosen` of its scores reach: so many of the maxima of groups of them do. With more groups
-// than that, few other scores reach it.
-void bounds_of_few(const TopkPart& part, const float* const* scores, std::int64_t padded, int tokens, float* bounds) {
-  constexpr int kGroups = 2 * kSorted;
-  float maxima[TopkPart::kTogether][kGroups];
-  for (int t = 0; t < tokens; ++t) group_maxima<kGroups>(scores[t], padded, maxima[t]);
-  for (int t = tokens; t < TopkPart::kTogether; ++t) __builtin_memcpy(maxima[t], maxima[0], sizeof maxima[t]);
-  for (int t = 0; t < TopkPart::kTogether; t += kLanes) {
-    Vec halves[2][kSorted];
-    for (int h = 0; h < 2; ++h) {
-#pragma GCC unroll 16
-      for (int g = 0; g < kSorted; g += kLanes) {
-        Vec square[kLanes];
-#pragma GCC unroll 16
-        for (int i = 0; i < kLanes; ++i) square[i] = load(maxima[t + i] + h * kSorted + g);
-        transpose(square);
-#pragma GCC unroll 16
-        for (int i = 0; i < kLanes; ++i) halves[h][g + i] = square[i];
-      }
-      sort(halves[h]);
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < kSorted; ++i) halves[0][i] = max(halves[0][i], halves[1][kSorted - 1 - i]);  // the larger half of all
-    sort(halves[0]);
-    float in_order[kSorted][kLanes];
-#pragma GCC unroll 16
-    for (int i = 0; i < kSorted; ++i) store(in_order[i], halves[0][i]);
-    store(bounds + t, load(in_order[part.chosen - 1]));
-  }
-}
-
-float bound_of_many(const TopkPart& part, const float* scores, std::int64_t padded) {
+// A number that at least `chosen` scores reach: so many of the maxima of groups of them do.
+float bound_of_many(const TopkPart& part, const float* scores) {
   constexpr int kGroups = 64, kVectors = kGroups / kLanes;
   float each[kGroups];
-  group_maxima<kGroups>(scores, padded, each);
+  group_maxima<kGroups>(scores, part.experts, each);
   Vec bound = set1(-kInfinity);
 #pragma GCC unroll 64
   for (int v = 0; v < kVectors; ++v) {
@@ -162,13 +92,6 @@ float bound_of_many(const TopkPart& part, const float* scores, std::int64_t padd
     bound = max(bound, select_less(add(reached[0], reached[1]), set1(static_cast<float>(part.chosen)), set1(-kInfinity), maximum));
   }
   return reduce_max(bound);
-}
-
-void bounds_of(const TopkPart& part, const float* const* scores, std::int64_t padded, int tokens, float* bounds) {
-  const bool all_fit = kCollectsFew && part.experts <= kSorted;
-  const bool some = !all_fit && part.experts > 2 * part.chosen;  // else half would reach one
-  if (some && part.chosen <= 12) return bounds_of_few(part, scores, padded, tokens, bounds);
-  for (int t = 0; t < tokens; ++t) bounds[t] = some && part.chosen <= 48 ? bound_of_many(part, scores[t], padded) : -kInfinity;
 }
 
 struct Found {
@@ -182,11 +105,12 @@ ROOFLINE_INLINE float poison_of(Vec squares) {
 }
 
 // The keys of the scores that reach the bound, the largest at least.
-Found collect(const TopkPart& part, const float* scores, std::int64_t padded, float bound, Key* candidates, Key* ordered) {
+Found collect(const TopkPart& part, const float* scores, float bound) {
+  Key *const candidates = part.candidates, *const ordered = part.ordered;
   const std::int64_t chosen = part.chosen, experts = part.experts, limit = part.room - 2 * kBlock;
   Vec squares[2] = {set1(1.0f), set1(1.0f)};
   std::int64_t count = 0;
-  for (std::int64_t i = 0; i < padded; i += kBlock) {
+  for (std::int64_t i = 0; i < experts; i += kBlock) {
     const Vec reach = set1(bound);
     std::uint64_t bits = 0;
 #pragma GCC unroll 64
@@ -214,188 +138,226 @@ Found collect(const TopkPart& part, const float* scores, std::int64_t padded, fl
   return {count, poison_of(add(squares[0], squares[1]))};
 }
 
-// As collect, of those tokens of which at most kSorted scores reach the bound; of the others their number alone. Every vector takes
-// the same time, so that of many experts, of which few are found, collect is faster. Calls next(token) before each.
-constexpr std::int64_t kFewExperts = 4 * kBlock;
-template <class Next>
-ROOFLINE_INLINE void collect_few(const TopkPart& part, const float* const* scores, int tokens, const float* bounds, Next next,
-                                 Found* found, Key (&keys)[kSorted][TopkPart::kTogether]) {
-#if defined(ROOFLINE_STORE_THOSE)
-  typedef std::int32_t Words __attribute__((vector_size(sizeof(Vec))));
-  static_assert(kLanes == kSorted && kLanes == TopkPart::kTogether);
-  const Words each = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  float experts[kLanes][2 * kSorted];
-  Words counts = {}, rows = {};
-  for (int t = 0; t < tokens; ++t) {
-    next(t);
-    const Vec reach = set1(bounds[t]);
-    Vec squares = set1(1.0f);
-    Words expert = each;
-    std::int64_t count = 0;
-    for (std::int64_t i = 0; i < part.experts; i += kLanes) {
-      const Vec score = load(scores[t] + i);
-      std::uint32_t bits = bits_at_least(score, reach);
-      if (const std::int64_t rest = part.experts - i; rest < kLanes) bits &= (1u << rest) - 1;
-      store_those(experts[t] + least(count, kSorted), bits, __builtin_bit_cast(Vec, expert));
-      expert += kLanes;
-      count += __builtin_popcount(bits);
-      squares = fma(score, score, squares);
-    }
-    found[t] = {count, poison_of(squares)};
-    counts[t] = static_cast<std::int32_t>(count);
-    rows[t] = static_cast<std::int32_t>(scores[t] - scores[0]);
-  }
-  Vec expert[kLanes];  // of all tokens
-#pragma GCC unroll 16
-  for (int t = 0; t < kLanes; ++t) expert[t] = load(experts[t < tokens ? t : 0]);
-  transpose(expert);
-#pragma GCC unroll 16
-  for (int i = 0; i < kSorted; ++i) {  // as key_of
-    const Words there = i < counts, which = there ? __builtin_bit_cast(Words, expert[i]) : 0;
-    const Vec score = gather(scores[0], __builtin_bit_cast(Vec, rows + which));
-    const Words upper = __builtin_bit_cast(Words, add(score, zero())) + kNormal, lower = ~which ^ (upper >> 31);
-    const Words least_upper = Words{} + (__builtin_bit_cast(std::int32_t, -kInfinity) + kNormal);
-    store_pairs(keys[i], __builtin_bit_cast(Vec, there ? lower : -1), __builtin_bit_cast(Vec, there ? upper : least_upper));
-  }
-#else
-  (void)part, (void)scores, (void)bounds, (void)next, (void)keys;
-  for (int t = 0; t < tokens; ++t) found[t].count = kSorted + 1;
-#endif
-}
-
-// 1 / (1 + e^-x), x clamped to where that is accurate: beyond, it is 0 or 1 to within 1e-37. In this order a NaN stays one.
+// 1 / (1 + e^-x): 0 or 1 to within 1e-37 where it is not computed. In this order a NaN stays one.
 ROOFLINE_INLINE Vec sigmoid(Vec x) {
   const Vec one = set1(1.0f);
-  return div(one, add(one, exp(max(set1(-87.0f), min(set1(87.0f), sub(zero(), x))))));
+  return div(one, add(one, exp2_bounded(min(set1(126.0f), mul(x, set1(-1.44269504f))))));
 }
 
-// A token's scores: its logits or, with a bias, their sigmoids and the bias; infinitely low up to a whole block. Without a bias
-// logits stand in the order of what they become, so that only those of the chosen go through an exponential.
-template <class T, bool Biased>
-ROOFLINE_INLINE const float* score(const TopkPart& part, const T* logits, std::int64_t padded, float* scores, float* sigmoids) {
-  if constexpr (sizeof(T) == sizeof(float) && !Biased)
-    if (part.experts == padded) return logits;
+// A token's scores: its logits or, with a bias, their sigmoids and the bias; `padding` behind them up to `padded`. Without a bias
+// logits stand in the order of what they become, so that only those of the chosen go through an exponential. Exact: as keys, which
+// have bits to spare, `mask`, for the places of experts, and are in the right order even if scores are equal.
+template <class T, bool Biased, bool Exact>
+ROOFLINE_INLINE void score(const TopkPart& part, const T* logits, float padding, std::int64_t padded, std::int32_t mask,
+                           float* scores, float* sigmoids) {
   const std::int64_t experts = part.experts;
-  const float* const bias = part.bias;
-  const auto each = [&](std::int64_t i, int n) __attribute__((always_inline)) {
-    const Vec x = get(logits + i, n, set1(-kInfinity));
+  const auto each = [&](std::int64_t i, int n, Words place) __attribute__((always_inline)) {
+    const Vec x = get(logits + i, n, set1(padding));
     if constexpr (Biased) {
       const Vec weight = sigmoid(x);
       store(sigmoids + i, weight);
-      store(scores + i, add(weight, get(bias + i, n, set1(-kInfinity))));
+      store(scores + i, add(weight, get(part.bias + i, n, set1(padding))));
+    } else if constexpr (Exact) {
+      const Words score = words(add(x, zero()));  // -0 and 0 are the same
+      store(scores + i, bits(score | (place ^ ((score >> 31) & mask))));
     } else {
       store(scores + i, x);
     }
   };
+  Words place = mask - first_words();
   std::int64_t i = 0;
-  for (; i + kLanes <= experts; i += kLanes) each(i, kLanes);
-  if (i < experts) each(i, static_cast<int>(experts - i)), i += kLanes;
-  for (; i < padded; i += kLanes) store(scores + i, set1(-kInfinity));
-  return scores;
+  for (; i + kLanes <= experts; i += kLanes, place -= kLanes) each(i, kLanes, place);
+  if (i < experts) each(i, static_cast<int>(experts - i), place & mask), i += kLanes;
+  for (; i < padded; i += kLanes) store(scores + i, set1(padding));
 }
 
-// e^(x - top) summed over a token's scores: 2^-125 for what is far below, padding too.
-ROOFLINE_INLINE float sum_of_powers(const float* scores, std::int64_t padded, float top) {
+// e^(x - top) summed over a token's scores, of which the bits of `kept` count.
+float sum_of_powers(const float* scores, std::int64_t experts, std::int32_t kept, float top) {
   Vec sums[4] = {zero(), zero(), zero(), zero()};
-  for (std::int64_t i = 0; i < padded; i += kBlock) {
-#pragma GCC unroll 64
-    for (int u = 0; u < kBlock / kLanes; ++u)
-      sums[u % 4] = add(sums[u % 4], exp2_bounded(mul(sub(load(scores + i + u * kLanes), set1(top)), set1(1.44269504f))));
+  const auto each = [&](Vec& sum, std::int64_t i, int n) __attribute__((always_inline)) {
+    const Vec x = bits(words(get(scores + i, n, set1(-kInfinity))) & kept);
+    sum = add(sum, exp2_bounded(mul(sub(x, set1(top)), set1(1.44269504f))));
+  };
+  std::int64_t i = 0;
+  for (; i + 4 * kLanes <= experts; i += 4 * kLanes) {
+#pragma GCC unroll 4
+    for (int u = 0; u < 4; ++u) each(sums[u], i + u * kLanes, kLanes);
   }
+  for (; i + kLanes <= experts; i += kLanes) each(sums[0], i, kLanes);
+  if (i < experts) each(sums[0], i, static_cast<int>(experts - i));
   return reduce_add(add(add(sums[0], sums[1]), add(sums[2], sums[3])));
 }
 
-// The picked numbers of `tokens` tokens, [chosen, kTogether], become their weights, [tokens, chosen].
-template <bool Sigmoid, bool Biased>
-ROOFLINE_INLINE void weigh(const TopkPart& part, const float* const* scores, std::int64_t padded, int tokens, const Found* found,
-                           float* weights) {
-  constexpr int kPitch = TopkPart::kTogether;
-  const std::int64_t chosen = part.chosen;
-  float* const picked = part.picked;
-  float tops[kPitch], divisors[kPitch];
-  __builtin_memcpy(tops, picked, sizeof tops);
-  for (int t = 0; t < tokens; ++t)
-    divisors[t] = part.renormalise ? (Sigmoid ? 0.0f : found[t].poison)
-                  : Sigmoid        ? 1.0f
-                                   : sum_of_powers(scores[t], padded, tops[t]);
-  for (int t = 0; t < tokens; t += kLanes) {
-    Vec sum = zero();
-    for (std::int64_t i = 0; i < chosen; ++i) {
-      const Vec x = load(picked + i * kPitch + t), y = Biased ? x : Sigmoid ? sigmoid(x) : exp(sub(x, load(tops + t)));
-      store(picked + i * kPitch + t, y);
-      sum = add(sum, y);
+// Tokens that are done together, one to a lane.
+struct Group {
+  std::int64_t first;
+  int tokens;
+  float divisors[kLanes];  // of what becomes of the chosen; what their sum is added to where weights are renormalised
+};
+
+// Rows of n words, one below the other, whose i-th words are those of column i.
+ROOFLINE_INLINE void store_rows(const float (*columns)[kLanes], std::int64_t n, int rows, void* to) {
+  // Whole vectors where there is room: what is too much is written over by what is written next.
+  for (std::int64_t i = (n - 1) / kLanes * kLanes; i >= 0; i -= kLanes) {
+    Vec square[kLanes];
+#pragma GCC unroll 16
+    for (int k = 0; k < kLanes; ++k) square[k] = load(columns[least(i + k, n - 1)]);
+    transpose(square);
+    for (int t = 0; t < rows; ++t) {
+      char* const row = static_cast<char*>(to) + (t * n + i) * std::int64_t{sizeof(float)};
+      if (const std::int64_t room = (rows - t) * n - i; room >= kLanes)
+        __builtin_memcpy(row, &square[t], sizeof(Vec));
+      else
+        __builtin_memcpy(row, &square[t], static_cast<std::size_t>(least(room, n - i)) * sizeof(float));
     }
-    const Vec divisor = part.renormalise ? add(sum, load(divisors + t)) : load(divisors + t);
-    for (std::int64_t i = 0; i < chosen; ++i) store(picked + i * kPitch + t, div(load(picked + i * kPitch + t), divisor));
   }
-  for (int t = 0; t < tokens; ++t)
-    for (std::int64_t i = 0; i < chosen; ++i) weights[t * chosen + i] = picked[i * kPitch + t];
 }
 
-// Each step waits long for the one before it: several tokens together give the core something to do.
-template <class T, bool Sigmoid, bool Biased>
-ROOFLINE_INLINE void topk(const TopkPart& part) {
-  const auto whole = [](std::int64_t n) { return (n + kBlock - 1) / kBlock * kBlock; };
-  constexpr std::int64_t kLine = 64 / sizeof(T);
-  const std::int64_t padded = whole(part.experts), chosen = part.chosen;
-  const float* scores[TopkPart::kTogether];
-  float bounds[TopkPart::kTogether];
-  Found found[TopkPart::kTogether];
-  alignas(64) Key sorted[kSorted][TopkPart::kTogether];
-  for (std::int64_t first = 0; first < part.tokens; first += part.together) {
-    const int tokens = static_cast<int>(least(part.together, part.tokens - first));
-    for (int t = 0; t < tokens; ++t)
-      scores[t] = score<T, Biased>(part, static_cast<const T*>(part.logits) + (first + t) * part.experts, padded,
-                                   part.scores + t * padded, part.sigmoids + t * padded);
-    bounds_of(part, scores, padded, tokens, bounds);
-    const bool few = chosen <= kSorted, all_few = few && padded <= kFewExperts;
-    const auto next = [&](int t) __attribute__((always_inline)) {
-      const T* const logits = static_cast<const T*>(part.logits) + least(part.tokens - 1, first + part.together + t) * part.experts;
-      for (std::int64_t i = 0; i < part.experts; i += kLine) __builtin_prefetch(logits + i);
+// Whether before comes before after: larger or, on a tie, the one of the earlier expert.
+ROOFLINE_INLINE Words comes_before(Vec before, Words before_expert, Vec after, Words after_expert) {
+  const Floats x = __builtin_bit_cast(Floats, before), y = __builtin_bit_cast(Floats, after);
+  return (x > y) | ((x == y) & (before_expert < after_expert));
+}
+
+// Tokens by networks: picked, divisors and numbers are right of those whose bits are returned.
+template <class T, bool Biased>
+ROOFLINE_INLINE std::uint32_t choose_together(const TopkPart& part, const Places& places, Group& group) {
+  constexpr bool kExact = sizeof(T) == 2 && !Biased;  // fp32 has bits to spare
+  const std::int64_t experts = part.experts, chosen = part.chosen, pitch = TopkPart::pitch(experts);
+  const T* const logits = static_cast<const T*>(part.logits) + group.first * experts;
+  const int columns = experts <= kLanes ? 1 : chosen <= 4 ? kColumn<4> : chosen <= 8 ? kColumn<8> : kColumn<16>;
+  const std::int64_t padded = (experts + columns * kLanes - 1) / (columns * kLanes) * (columns * kLanes);
+
+  const float* scores = part.scores;
+  std::int64_t row = pitch;
+  bool in_place = false;
+  if constexpr (std::is_same_v<T, float> && !Biased) {
+    in_place = experts == padded;
+    if (in_place) scores = logits, row = experts;
+  }
+  // What the next groups read and write is fetched beside each of the loops below.
+  const std::int64_t bytes = kLanes * experts * std::int64_t{sizeof(T)};
+  Ahead ahead(reinterpret_cast<const char*>(logits) + most(4096, 2 * bytes), bytes, (in_place ? 3 : 4) * kLanes + chosen);
+  for (int t = 0; t < group.tokens && !in_place; ++t) {
+    ahead.fetch_some();
+    score<T, Biased, kExact>(part, logits + t * experts, -kMostFinite, padded, places.mask, part.scores + t * row,
+                             part.sigmoids + t * row);
+  }
+
+  float ordered[TopkPart::kMostChosen][kLanes];
+  const auto by = [&](auto* few, auto* some, auto* many) __attribute__((always_inline)) {
+    (chosen <= 4 ? few : chosen <= 8 ? some : many)(scores, row, group.tokens, experts, places, ahead, ordered);
+  };
+  if (columns == 1)
+    by(select<kExact, 1, 4>, select<kExact, 1, 8>, select<kExact, 1, 16>);
+  else
+    by(select<kExact, kColumn<4>, 4>, select<kExact, kColumn<8>, 8>, select<kExact, kColumn<16>, 16>);
+
+  float numbers[TopkPart::kMostChosen][kLanes];  // of experts, their bits
+  const Words token = first_words(), of_row = (token < group.tokens ? token : 0) * static_cast<std::int32_t>(row);
+  Vec before = set1(kInfinity);
+  Words right = Words{} - 1, expert_before = right;
+  for (std::int64_t i = 0; i < chosen; ++i) {
+    ahead.fetch_some();
+    const Vec key = load(ordered[i]);
+    Words expert = ~words(key);
+    if constexpr (kExact) expert ^= words(key) >> 31;
+    expert &= places.mask;
+    expert = expert < static_cast<std::int32_t>(experts) ? expert : 0;
+    store(numbers[i], bits(expert));
+    const Words at = of_row + expert;
+    const Vec score = kExact ? key : gather(scores, bits(at));
+    store(part.picked + i * kLanes, kExact ? bits(words(key) & ~places.mask) : Biased ? gather(part.sigmoids, bits(at)) : score);
+    right &= comes_before(before, expert_before, score, expert);
+    before = score, expert_before = expert;
+  }
+  store_rows(numbers, chosen, group.tokens, part.numbers + group.first * chosen);
+
+  // As many scores have to be less than the last of the chosen as are not chosen.
+  float least_chosen[kLanes];
+  std::int32_t in_order[kLanes];
+  store(least_chosen, before), store_words(in_order, right);
+  constexpr int kAtOnce = 4;
+  const std::int64_t vectors = padded / kLanes;
+  std::uint32_t all = 0;
+  for (int t = 0; t < group.tokens; ++t) {
+    ahead.fetch_some();
+    __builtin_prefetch(part.numbers + (group.first + 2 * kLanes + t) * chosen, 1);
+    __builtin_prefetch(part.weights + (group.first + 2 * kLanes + t) * chosen, 1);
+    const Vec reach = set1(least_chosen[t]);
+    const auto count = [&](std::int64_t v) __attribute__((always_inline)) {
+      return __builtin_popcount(bits_less(load(scores + t * row + v * kLanes), reach));
     };
-    if (all_few) collect_few(part, scores, tokens, bounds, next, found, sorted);
-    for (int t = 0; t < tokens; ++t) {
-      if (all_few && found[t].count <= kSorted) continue;
-      next(t);
-      Key *const candidates = part.candidates + t * part.room, *const ordered = part.ordered + t * part.room;
-      found[t] = collect(part, scores[t], padded, bounds[t], candidates, ordered);
-      const Key* some = candidates;
-      for (std::int64_t i = found[t].count; i < kSorted; ++i) candidates[i] = kLeastKey;
-      if (!few || found[t].count > kSorted) put_in_order(candidates, found[t].count, ordered), some = ordered;
-      for (int i = 0; i < kSorted; ++i) sorted[i][t] = some[i];
-    }
-    if (few) put_in_order(sorted);
-    for (int t = 0; t < tokens; ++t) {
-      const Key* const ordered = part.ordered + t * part.room;
-      const std::int64_t count = least(found[t].count, chosen);
-      const float* const from = Biased ? part.sigmoids + t * padded : scores[t];
-      std::int32_t* const numbers = part.numbers + (first + t) * chosen;
-      for (std::int64_t i = 0; i < count; ++i) {
-        const std::int32_t expert = expert_of(few ? sorted[i][t] : ordered[i]);
-        numbers[i] = expert;
-        part.picked[i * TopkPart::kTogether + t] = from[expert];
-      }
-      for (std::int64_t i = count; i < chosen; ++i) numbers[i] = -1, part.picked[i * TopkPart::kTogether + t] = __builtin_nanf("");
-    }
-    weigh<Sigmoid, Biased>(part, scores, padded, tokens, found, part.weights + first * chosen);
+    std::int64_t below = vectors == 1 ? count(0) : 0;
+    for (std::int64_t v = 0; v + kAtOnce <= vectors; v += kAtOnce) below += count(v) + count(v + 1) + count(v + 2) + count(v + 3);
+    all |= static_cast<std::uint32_t>(in_order[t] && below == vectors * kLanes - chosen) << t;
+    group.divisors[t] = part.renormalise ? 0.0f
+                        : part.sigmoid   ? 1.0f
+                                         : sum_of_powers(scores + t * row, experts, kExact ? ~places.mask : -1, part.picked[t]);
+  }
+  return all;
+}
+
+// A token by itself, of any number of experts.
+template <class T, bool Biased>
+void choose_alone(const TopkPart& part, Group& group, int t) {
+  const std::int64_t experts = part.experts, chosen = part.chosen;
+  const T* const logits = static_cast<const T*>(part.logits) + (group.first + t) * experts;
+  score<T, Biased, false>(part, logits, -kInfinity, TopkPart::pitch(experts), 0, part.scores, part.sigmoids);
+  const bool bounded = experts > 2 * chosen && chosen <= 48;  // else half would reach one
+  const float bound = bounded ? bound_of_many(part, part.scores) : -kInfinity;
+  const Found found = collect(part, part.scores, bound);
+  put_in_order(part.candidates, found.count, part.ordered);
+  const std::int64_t count = least(found.count, chosen);
+  const float* const from = Biased ? part.sigmoids : part.scores;
+  std::int32_t* const numbers = part.numbers + (group.first + t) * chosen;
+  for (std::int64_t i = 0; i < chosen; ++i) {
+    numbers[i] = i < count ? expert_of(part.ordered[i]) : -1;
+    part.picked[i * kLanes + t] = i < count ? from[numbers[i]] : __builtin_nanf("");
+  }
+  group.divisors[t] = part.renormalise ? (part.sigmoid ? 0.0f : found.poison)
+                      : part.sigmoid   ? 1.0f
+                                       : sum_of_powers(part.scores, experts, -1, part.picked[t]);
+}
+
+// The picked numbers of a group's tokens become their weights.
+template <bool Biased>
+ROOFLINE_INLINE void weigh(const TopkPart& part, const Group& group) {
+  auto* const picked = reinterpret_cast<float(*)[kLanes]>(part.picked);
+  const std::int64_t chosen = part.chosen;
+  const Vec top = load(picked[0]);
+  Vec divisor = load(group.divisors);
+  for (std::int64_t i = 0; i < chosen; ++i) {
+    const Vec x = load(picked[i]), y = Biased ? x : part.sigmoid ? sigmoid(x) : exp(sub(x, top));
+    store(picked[i], y);
+    if (part.renormalise) divisor = add(divisor, y);
+  }
+  const Vec factor = div(set1(1.0f), divisor);
+  for (std::int64_t i = 0; i < chosen; ++i) store(picked[i], mul(load(picked[i]), factor));
+  store_rows(picked, chosen, group.tokens, part.weights + group.first * chosen);
+}
+
+template <class T, bool Biased>
+void topk(const TopkPart& part) {
+  const bool together = TopkPart::together(part.experts, part.chosen);
+  const Places places(together ? part.experts : 0);
+  Group group{};
+  for (; group.first < part.tokens; group.first += group.tokens) {
+    group.tokens = static_cast<int>(least(kLanes, part.tokens - group.first));
+    const std::uint32_t right = together ? choose_together<T, Biased>(part, places, group) : 0;
+    for (int t = 0; t < group.tokens; ++t)
+      if (!(right >> t & 1)) choose_alone<T, Biased>(part, group, t);
+    weigh<Biased>(part, group);
   }
 }
 
 template <class T>
-void topk_softmax(const TopkPart& part) {
-  topk<T, false, false>(part);
-}
-
-template <class T>
-void topk_sigmoid(const TopkPart& part) {
-  part.bias ? topk<T, true, true>(part) : topk<T, true, false>(part);
+void topk_of(const TopkPart& part) {
+  part.bias ? topk<T, true>(part) : topk<T, false>(part);
 }
 
 }  // namespace
 
-extern const RoutersKernels ROOFLINE_TABLE(routers) = {
-    {topk_softmax<float>, topk_softmax<Bf16>, topk_softmax<Fp16>},
-    {topk_sigmoid<float>, topk_sigmoid<Bf16>, topk_sigmoid<Fp16>},
-};
+extern const RoutersKernels ROOFLINE_TABLE(routers) = {{topk_of<float>, topk_of<Bf16>, topk_of<Fp16>}};
 
 }  // namespace roofline::cpu

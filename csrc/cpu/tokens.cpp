@@ -69,58 +69,51 @@ Bound embedding(const ops::Embedding& problem, Device& device) {
 }
 
 // of_all: whether the exponentials of all experts are needed, not only those of the chosen.
-Bound topk(const ops::Topk& problem, const char* op, const void* bias, bool of_all,
-           void (*const (&kernels)[kElements])(const TopkPart&), Isa isa, Device& device) {
+Bound topk(const ops::Topk& problem, const char* op, bool sigmoid, const void* bias, bool of_all, Device& device) {
   if (problem.experts > INT32_MAX)
     throw Unsupported(std::string(op) + ": experts is " + std::to_string(problem.experts) + "; their numbers are int32");
-  const auto run = kernels[element_of(problem.dtype, op)];
-  const auto padded = [](std::int64_t n) { return (n + TopkPart::kBlock - 1) / TopkPart::kBlock * TopkPart::kBlock; };
-  const std::int64_t experts = padded(problem.experts), chosen = padded(problem.experts_per_token);
-  const std::int64_t room = 2 * chosen + 3 * TopkPart::kBlock;
-  const std::int64_t row_bytes = experts * std::int64_t{sizeof(float)};
-  const std::int64_t token_bytes = 2 * row_bytes + 2 * room * std::int64_t{sizeof(double)};
-  const std::int64_t picked_bytes = chosen * TopkPart::kTogether * std::int64_t{sizeof(float)};
-  // What tokens keep between the steps stays in L1, with their logits.
-  const std::int64_t together = std::clamp<std::int64_t>(device.caches().l1_bytes / (2 * row_bytes), 1, TopkPart::kTogether);
-  const std::int64_t scratch_bytes = whole_pages(together * token_bytes + picked_bytes);
+  const auto [isa, table] = choose_routers();
+  const auto run = table->topk[element_of(problem.dtype, op)];
+  const std::int64_t room = problem.experts_per_token + 4 * TopkPart::kBlock, chosen = problem.experts_per_token;
+  const std::int64_t scores = TopkPart::rows(problem.experts, chosen) * TopkPart::pitch(problem.experts);
+  const std::int64_t floats = 2 * scores + chosen * TopkPart::kTogether;
+  const std::int64_t scratch_bytes = whole_pages(2 * room * std::int64_t{sizeof(double)} + floats * std::int64_t{sizeof(float)});
   const std::shared_ptr<void> scratch = workspace(device, device.threads() * scratch_bytes);
   Bound bound = over("topk", problem.tokens, [=](const Range& mine, int worker) {
     TopkPart part{};
     part.logits = at(problem.logits, mine.first * problem.experts * size_bytes(problem.dtype));
     part.bias = static_cast<const float*>(bias);
-    part.weights = static_cast<float*>(problem.weights) + mine.first * problem.experts_per_token;
-    part.numbers = static_cast<std::int32_t*>(problem.chosen) + mine.first * problem.experts_per_token;
-    part.candidates = reinterpret_cast<double*>(static_cast<char*>(scratch.get()) + worker * scratch_bytes);
-    part.ordered = part.candidates + together * room;
-    part.scores = reinterpret_cast<float*>(part.ordered + together * room);
-    part.sigmoids = part.scores + together * experts;
-    part.picked = part.sigmoids + together * experts;
+    part.weights = static_cast<float*>(problem.weights) + mine.first * chosen;
+    part.numbers = static_cast<std::int32_t*>(problem.chosen) + mine.first * chosen;
+    part.scores = reinterpret_cast<float*>(static_cast<char*>(scratch.get()) + worker * scratch_bytes);
+    part.sigmoids = part.scores + scores;
+    part.picked = part.sigmoids + scores;
+    part.candidates = reinterpret_cast<double*>(part.picked + chosen * TopkPart::kTogether);
+    part.ordered = part.candidates + room;
     part.room = room;
-    part.together = together;
     part.tokens = mine.size();
     part.experts = problem.experts;
-    part.chosen = problem.experts_per_token;
+    part.chosen = chosen;
+    part.sigmoid = sigmoid;
     part.renormalise = problem.renormalise;
     run(part);
   });
   state(bound.plan, device, isa, problem.tokens, device.threads() * scratch_bytes);
-  bound.plan.set("exponentials", Value(problem.tokens * (of_all ? problem.experts : problem.experts_per_token)));
+  bound.plan.set("exponentials", Value(problem.tokens * (of_all ? problem.experts : chosen)));
   return bound;
 }
 
 Bound topk_softmax(const ops::TopkSoftmax& problem, Device& device) {
-  const auto [isa, table] = choose_routers();
-  return topk(problem, problem.op, nullptr, !problem.renormalise, table->topk_softmax, isa, device);
+  return topk(problem, problem.op, false, nullptr, !problem.renormalise, device);
 }
 
 Bound topk_sigmoid(const ops::TopkSigmoid& problem, Device& device) {
-  const auto [isa, table] = choose_routers();
-  return topk(problem, problem.op, problem.bias, problem.bias != nullptr, table->topk_sigmoid, isa, device);
+  return topk(problem, problem.op, true, problem.bias, problem.bias != nullptr, device);
 }
 
 constexpr const char* kRouter =
-    "tokens shared out over threads; logits are read from memory once, the few that reach a lower bound of the chosen are put in "
-    "order, and only the chosen are written";
+    "tokens shared out over threads; logits are read from memory once, put in order by networks of exchanges for several tokens at "
+    "once, and only the chosen are written";
 
 }  // namespace
 

@@ -36,19 +36,17 @@ class RoutersTest : public TableTest<RoutersKernels> {
   template <class T>
   Chosen topk(Guarded<T>& logits, std::int64_t tokens, std::int64_t experts, std::int64_t chosen, bool sigmoid, float* bias,
               bool renormalise) const {
-    const std::int64_t together = tokens > 16 ? 16 : 3;
-    const auto whole = [](std::int64_t n) { return (n + TopkPart::kBlock - 1) / TopkPart::kBlock * TopkPart::kBlock; };
-    const std::int64_t room = whole(chosen + 2 * TopkPart::kBlock + 1);
-    Guarded<float> weights(tokens * chosen, 1), picked(chosen * TopkPart::kTogether);
-    Guarded<float> scores(together * whole(experts)), sigmoids(together * whole(experts));
+    const std::int64_t room = chosen + 3 * TopkPart::kBlock;
+    const std::int64_t kept = TopkPart::rows(experts, chosen) * TopkPart::pitch(experts);
+    Guarded<float> weights(tokens * chosen, 1), picked(chosen * TopkPart::kTogether), scores(kept), sigmoids(kept);
     Guarded<std::int32_t> numbers(tokens * chosen, 3);
-    Guarded<double> candidates(together * room), ordered(together * room);
+    Guarded<double> candidates(room), ordered(room);
     TopkPart part{};
     part.logits = logits.data(), part.bias = bias, part.weights = weights.data(), part.numbers = numbers.data();
     part.scores = scores.data(), part.sigmoids = sigmoids.data(), part.picked = picked.data();
-    part.candidates = candidates.data(), part.ordered = ordered.data(), part.room = room, part.together = together;
-    part.tokens = tokens, part.experts = experts, part.chosen = chosen, part.renormalise = renormalise;
-    (sigmoid ? table().topk_sigmoid : table().topk_softmax)[kElementOf<T>](part);
+    part.candidates = candidates.data(), part.ordered = ordered.data(), part.room = room;
+    part.tokens = tokens, part.experts = experts, part.chosen = chosen, part.sigmoid = sigmoid, part.renormalise = renormalise;
+    table().topk[kElementOf<T>](part);
     EXPECT_TRUE(weights.guarded() && numbers.guarded() && scores.guarded() && sigmoids.guarded() && picked.guarded() &&
                 candidates.guarded() && ordered.guarded()) << experts << " " << chosen;
     return {{weights.data(), weights.data() + tokens * chosen}, {numbers.data(), numbers.data() + tokens * chosen}};
@@ -115,11 +113,15 @@ TEST_P(RoutersTest, RoutersOfFp16) { every_router<Fp16>(); }
 TEST_P(RoutersTest, OrderedAndEqualScores) {
   for (const std::int64_t experts : {64, 200, 640})
     for (const std::int64_t chosen : {1, 8, 40, 60})
-      for (const std::function<float(std::int64_t)>& logit : {std::function<float(std::int64_t)>([](auto) { return 0.0f; }),
-                                                              {[](auto e) { return e % 2 ? 0.0f : -0.0f; }},
-                                                              {[](auto e) { return static_cast<float>(e) / 64; }},
-                                                              {[](auto e) { return static_cast<float>(-e) / 64; }},
-                                                              {[](auto e) { return static_cast<float>(e % 3); }}}) {
+      for (const auto& logit : std::vector<std::function<float(std::int64_t)>>{
+               [](auto) { return 0.0f; },
+               [](auto e) { return e % 2 ? 0.0f : -0.0f; },
+               [](auto e) { return static_cast<float>(e) / 64; },
+               [](auto e) { return static_cast<float>(-e) / 64; },
+               [](auto e) { return static_cast<float>(e % 3); },
+               [](auto e) { return static_cast<float>(-1 - e % 3); },
+               [](auto e) { return static_cast<float>(e % 16 == 3 ? e : -e) / 64; },      // the largest in one column
+               [](auto e) { return 1 + static_cast<float>(e * 37 % 64) * 0x1p-23f; }}) {  // alike but for their last bits
         Guarded<float> logits(2 * experts);
         for (std::int64_t i = 0; i < 2 * experts; ++i) logits[i] = logit(i % experts);
         if (chosen <= experts) expect_topk(logits, 2, experts, chosen, false, nullptr, true);

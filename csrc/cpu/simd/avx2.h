@@ -92,7 +92,20 @@ ROOFLINE_INLINE bool any_greater(Vec a, Vec b) { return _mm256_movemask_ps(_mm25
 ROOFLINE_INLINE std::uint32_t bits_at_least(Vec a, Vec b) {
   return static_cast<std::uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GE_OQ)));
 }
+ROOFLINE_INLINE std::uint32_t bits_less(Vec a, Vec b) {
+  return static_cast<std::uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_LT_OQ)));
+}
 ROOFLINE_INLINE Vec max_number(Vec a, Vec b) { return max(a, b); }  // b where a is NaN
+// Pieces of 2^Level lanes of a and b in turn, as transpose has them in each of its rounds.
+template <int Level>
+ROOFLINE_INLINE void interleave(Vec a, Vec b, Vec& low, Vec& high) {
+  if constexpr (Level == 0)
+    low = _mm256_unpacklo_ps(a, b), high = _mm256_unpackhi_ps(a, b);
+  else if constexpr (Level == 1)
+    low = _mm256_shuffle_ps(a, b, 0x44), high = _mm256_shuffle_ps(a, b, 0xEE);
+  else
+    low = _mm256_permute2f128_ps(a, b, 0x20), high = _mm256_permute2f128_ps(a, b, 0x31);
+}
 // Rows become columns: 2 x 2 blocks of floats, then of pairs, then of halves.
 ROOFLINE_INLINE void transpose(Vec (&rows)[kLanes]) {
   Vec pairs[8], quads[8];

@@ -112,12 +112,8 @@ ROOFLINE_INLINE Vec select_less(Vec a, Vec b, Vec x, Vec y) {
 ROOFLINE_INLINE bool any_greater(Vec a, Vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ) != 0; }
 // Bit i: whether lane i of a is at least that of b.
 ROOFLINE_INLINE std::uint32_t bits_at_least(Vec a, Vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }
-// p[0], p[1] .. = the lanes of x whose bit is set, and zeros up to kLanes.
-#define ROOFLINE_STORE_THOSE
-ROOFLINE_INLINE void store_those(float* p, std::uint32_t bits, Vec x) {
-  store(p, _mm512_maskz_compress_ps(static_cast<__mmask16>(bits), x));
-}
-// Lane i: p[lane i of `which`, a whole number].
+ROOFLINE_INLINE std::uint32_t bits_less(Vec a, Vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
+#define ROOFLINE_GATHER
 ROOFLINE_INLINE Vec gather(const float* p, Vec which) { return _mm512_i32gather_ps(_mm512_castps_si512(which), p, sizeof(float)); }
 // p[0], p[1], p[2] .. = low[0], high[0], low[1] ..
 ROOFLINE_INLINE void store_pairs(void* p, Vec low, Vec high) {
@@ -131,6 +127,16 @@ ROOFLINE_INLINE Vec look_up(const Vec (&numbers)[2], Vec which) {
   return _mm512_permutex2var_ps(numbers[0], _mm512_castps_si512(which), numbers[1]);
 }
 ROOFLINE_INLINE Vec max_number(Vec a, Vec b) { return max(a, b); }  // b where a is NaN
+// Pieces of 2^Level lanes of a and b in turn, as transpose has them in each of its rounds.
+template <int Level>
+ROOFLINE_INLINE void interleave(Vec a, Vec b, Vec& low, Vec& high) {
+  if constexpr (Level == 0)
+    low = _mm512_unpacklo_ps(a, b), high = _mm512_unpackhi_ps(a, b);
+  else if constexpr (Level == 1)
+    low = _mm512_shuffle_ps(a, b, 0x44), high = _mm512_shuffle_ps(a, b, 0xEE);
+  else
+    low = _mm512_shuffle_f32x4(a, b, 0x88), high = _mm512_shuffle_f32x4(a, b, 0xDD);
+}
 // Rows become columns: 2 x 2 blocks of floats, then of pairs, then of 128-bit quarters (twice).
 ROOFLINE_INLINE void transpose(Vec (&rows)[kLanes]) {
   Vec pairs[16], quads[16];

@@ -88,7 +88,19 @@ ROOFLINE_INLINE std::uint32_t bits_at_least(Vec a, Vec b) {
   const uint32x4_t lanes = {1, 2, 4, 8};
   return vaddvq_u32(vandq_u32(vcgeq_f32(a, b), lanes));
 }
+ROOFLINE_INLINE std::uint32_t bits_less(Vec a, Vec b) {
+  const uint32x4_t lanes = {1, 2, 4, 8};
+  return vaddvq_u32(vandq_u32(vcltq_f32(a, b), lanes));
+}
 ROOFLINE_INLINE Vec max_number(Vec a, Vec b) { return vmaxnmq_f32(a, b); }  // b where a is NaN
+// Pieces of 2^Level lanes of a and b in turn, as transpose has them in each of its rounds.
+template <int Level>
+ROOFLINE_INLINE void interleave(Vec a, Vec b, Vec& low, Vec& high) {
+  if constexpr (Level == 0)
+    low = vzip1q_f32(a, b), high = vzip2q_f32(a, b);
+  else
+    low = vcombine_f32(vget_low_f32(a), vget_low_f32(b)), high = vcombine_f32(vget_high_f32(a), vget_high_f32(b));
+}
 // Rows become columns.
 ROOFLINE_INLINE void transpose(Vec (&rows)[kLanes]) {
   const float32x4x2_t low = vtrnq_f32(rows[0], rows[1]);

@@ -95,7 +95,10 @@ ROOFLINE_INLINE Vec select_less(Vec a, Vec b, Vec x, Vec y) { return a < b ? x :
 ROOFLINE_INLINE bool any_greater(Vec a, Vec b) { return a > b; }
 // Bit i: whether lane i of a is at least that of b.
 ROOFLINE_INLINE std::uint32_t bits_at_least(Vec a, Vec b) { return a >= b; }
+ROOFLINE_INLINE std::uint32_t bits_less(Vec a, Vec b) { return a < b; }
 ROOFLINE_INLINE Vec max_number(Vec a, Vec b) { return max(a, b); }  // b where a is NaN
+template <int>
+ROOFLINE_INLINE void interleave(Vec, Vec, Vec&, Vec&) {}
 // Rows become columns.
 ROOFLINE_INLINE void transpose(Vec (&)[kLanes]) {}
 

@@ -2,8 +2,8 @@
 // fp32, and elements in memory float, Bf16 or Fp16; stores round to nearest even. With ROOFLINE_DOUBLES both are fp64.
 //
 // The same names in every instruction set's header: Vec, kLanes, zero, set1, load, widen_pairs, store, stream, add, sub, mul, div,
-// max, min, max_number, fma, abs, sqrt, exp2, exp2_bounded, select_less, any_greater, bits_at_least, transpose, reduce_add,
-// reduce_max, load_partial, store_partial, fence.
+// max, min, max_number, fma, abs, sqrt, exp2, exp2_bounded, select_less, any_greater, bits_at_least, bits_less, interleave,
+// transpose, reduce_add, reduce_max, load_partial, store_partial, fence.
 #pragma once
 
 #include <cstddef>
@@ -93,6 +93,17 @@ ROOFLINE_INLINE Vec exp2(Vec x) {
 template <class T>
 ROOFLINE_INLINE Vec exp2_or_zero(Vec x) {
   return select_less(x, set1(-125.0f), zero(), exp2_bounded(x));
+}
+#endif
+
+// Lane i: p[lane i of `which`, a whole number].
+#if !defined(ROOFLINE_GATHER)
+ROOFLINE_INLINE Vec gather(const float* p, Vec which) {
+  std::int32_t at[kLanes];
+  float found[kLanes];
+  __builtin_memcpy(at, &which, sizeof at);
+  for (int i = 0; i < kLanes; ++i) found[i] = p[at[i]];
+  return load(found);
 }
 #endif
 

@@ -1,0 +1,194 @@
+// The largest scores of several tokens at once, by networks of exchanges. A kernel file includes it.
+//
+// As many tokens as a vector has lanes are done together. Each lane of a token's vectors is a column of scores, put in order by a
+// network; columns are merged by pairs, of which only the largest stay, and at each merging the vectors of two tokens become one,
+// until a lane holds a token. The last bits of a score give way to its expert's number meanwhile.
+#pragma once
+
+#include <cstdint>
+
+#include "cpu/routers_kernels.h"
+#include "cpu/simd/simd.h"
+
+namespace roofline::cpu {
+namespace {
+
+// Pairs that are to be put in order, the larger first.
+struct Exchanges {
+  int count;
+  std::uint8_t first[63], second[63];
+
+  constexpr void add(int a, int b) {
+    first[count] = static_cast<std::uint8_t>(a), second[count++] = static_cast<std::uint8_t>(b);
+  }
+};
+// Batcher's odd-even merge sort of n numbers, of which each `ordered` in a row are in order.
+constexpr Exchanges sorting(int n, int ordered) {
+  Exchanges all = {};
+  for (int p = ordered; p < n; p *= 2)
+    for (int k = p; k > 0; k /= 2)
+      for (int j = k % p; j + k < n; j += 2 * k)
+        for (int i = 0; i < k; ++i)
+          if ((i + j) / (2 * p) == (i + j + k) / (2 * p)) all.add(i + j, i + j + k);
+  return all;
+}
+// Of n numbers that rise and then fall, or fall and then rise.
+constexpr Exchanges sorting_bitonic(int n) {
+  Exchanges all = {};
+  for (int k = n / 2; k > 0; k /= 2)
+    for (int i = 0; i < n; ++i)
+      if ((i & k) == 0) all.add(i, i + k);
+  return all;
+}
+
+template <int N>
+ROOFLINE_INLINE void sort(Vec (&x)[N]) {
+  constexpr Exchanges kAll = sorting(N, 1);
+#pragma GCC unroll 64
+  for (int e = 0; e < kAll.count; ++e) {
+    const Vec a = x[kAll.first[e]], b = x[kAll.second[e]];
+    x[kAll.first[e]] = max(a, b), x[kAll.second[e]] = min(a, b);
+  }
+}
+// Two halves, each in order, become one.
+template <int N>
+ROOFLINE_INLINE void merge(Vec (&x)[N]) {
+  constexpr Exchanges kAll = sorting(N, N / 2);
+#pragma GCC unroll 64
+  for (int e = 0; e < kAll.count; ++e) {
+    const Vec a = x[kAll.first[e]], b = x[kAll.second[e]];
+    x[kAll.first[e]] = max(a, b), x[kAll.second[e]] = min(a, b);
+  }
+}
+// x becomes the larger half of x and y, each in order.
+template <int N>
+ROOFLINE_INLINE void keep_larger(Vec (&x)[N], const Vec (&y)[N]) {
+  constexpr Exchanges kAll = sorting_bitonic(N);
+#pragma GCC unroll 16
+  for (int i = 0; i < N; ++i) x[i] = max(x[i], y[N - 1 - i]);
+#pragma GCC unroll 64
+  for (int e = 0; e < kAll.count; ++e) {
+    const Vec a = x[kAll.first[e]], b = x[kAll.second[e]];
+    x[kAll.first[e]] = max(a, b), x[kAll.second[e]] = min(a, b);
+  }
+}
+
+typedef std::int32_t Words __attribute__((vector_size(sizeof(Vec))));
+typedef float Floats __attribute__((vector_size(sizeof(Vec))));  // Vec, with the compiler's comparisons
+ROOFLINE_INLINE Words words(Vec x) { return __builtin_bit_cast(Words, x); }
+ROOFLINE_INLINE Vec bits(Words x) { return __builtin_bit_cast(Vec, x); }
+ROOFLINE_INLINE Words each_word(std::int32_t x) { return Words{} + x; }
+ROOFLINE_INLINE Words load_words(const std::int32_t* p) {
+  Words x;
+  __builtin_memcpy(&x, p, sizeof x);
+  return x;
+}
+ROOFLINE_INLINE Words first_words() {  // 0, 1, 2 ..
+  Words x;
+  for (int i = 0; i < kLanes; ++i) x[i] = i;
+  return x;
+}
+ROOFLINE_INLINE void store_words(std::int32_t* p, Words x) { __builtin_memcpy(p, &x, sizeof x); }
+
+// A key is a score whose last bits, `mask`, are those of its expert's place: larger for experts that come first, so that these do
+// on a tie of positive scores.
+struct Places {
+  std::int32_t mask = 1;
+  alignas(64) std::int32_t of[TopkPart::kMostExperts];
+
+  explicit Places(std::int64_t experts) {
+    while (mask < experts - 1) mask = 2 * mask + 1;
+    for (std::int64_t i = 0; i < TopkPart::pitch(experts); ++i) of[i] = (mask - static_cast<std::int32_t>(i)) & mask;
+  }
+};
+
+// Fetches what is read later, a little in each step of what is done meanwhile: a core has few buffers for that.
+class Ahead {
+ public:
+  Ahead(const void* from, std::int64_t bytes, std::int64_t steps)
+      : at_(reinterpret_cast<std::uintptr_t>(from)), step_(static_cast<std::uintptr_t>((bytes + steps - 1) / steps)) {}
+
+  __attribute__((always_inline)) void fetch_some() {
+    constexpr std::uintptr_t kLine = 64;
+    const std::uintptr_t next = at_ + step_;
+    for (std::uintptr_t line = (at_ + kLine - 1) / kLine * kLine; line < next; line += kLine)
+      __builtin_prefetch(reinterpret_cast<const void*>(line), 0, 2);
+    at_ = next;
+  }
+
+ private:
+  std::uintptr_t at_;
+  const std::uintptr_t step_;
+};
+
+// The N largest of each column of a token's vectors. Exact: scores are keys already.
+template <bool Exact, int N>
+ROOFLINE_INLINE void sort_columns(const float* scores, std::int64_t experts, const Places& places, Vec (&largest)[N]) {
+  const auto sorted = [&](std::int64_t first, Vec (&x)[N]) __attribute__((always_inline)) {
+#pragma GCC unroll 16
+    for (int v = 0; v < N; ++v) {
+      const std::int64_t i = first + v * kLanes;
+      x[v] = load(scores + i);
+      if constexpr (!Exact) x[v] = bits((words(x[v]) & ~each_word(places.mask)) | load_words(places.of + i));
+    }
+    sort(x);
+  };
+  sorted(0, largest);
+  for (std::int64_t i = N * kLanes; i < experts; i += N * kLanes) {
+    Vec some[N];
+    sorted(i, some);
+    keep_larger(largest, some);
+  }
+}
+
+// Lists of N vectors, of which each lane is a column of a token, are merged with those of the next token, and so on until each lane
+// is a token.
+template <int Level, int N, int K>
+ROOFLINE_INLINE void merge_columns(Vec (*lists)[K], int tokens, Ahead& ahead, float (*ordered)[kLanes]) {
+  if constexpr ((2 << Level) <= kLanes) {
+    constexpr int kNext = N < K ? 2 * N : K;
+    for (int t = 0; t < tokens; t += 2) {
+      ahead.fetch_some();
+      const auto &one = lists[t], &other = lists[t + 1 < tokens ? t + 1 : t];
+      Vec x[kNext], y[N];
+#pragma GCC unroll 16
+      for (int i = 0; i < N; ++i) {
+        interleave<Level>(one[i], other[i], x[i], y[i]);
+        if constexpr (N < K) x[N + i] = y[i];
+      }
+      if constexpr (N < K)
+        merge(x);
+      else
+        keep_larger(x, y);
+#pragma GCC unroll 16
+      for (int i = 0; i < kNext; ++i) lists[t / 2][i] = x[i];
+    }
+    merge_columns<Level + 1, kNext>(lists, (tokens + 1) / 2, ahead, ordered);
+  } else {
+#pragma GCC unroll 16
+    for (int i = 0; i < N; ++i) store(ordered[i], lists[0][i]);
+  }
+}
+
+// ordered[i], lane t: the key of the i-th largest score of token t, whose scores begin at t row. Of a column no more than N count.
+template <bool Exact, int N, int K>
+void select(const float* scores, std::int64_t row, int tokens, std::int64_t experts, const Places& places, Ahead& ahead,
+            float (*ordered)[kLanes]) {
+  if (tokens < 1) __builtin_unreachable();
+  Vec lists[kLanes][K];
+  for (int t = 0; t < tokens; ++t) {
+    ahead.fetch_some();
+    Vec largest[N];
+    sort_columns<Exact>(scores + t * row, experts, places, largest);
+#pragma GCC unroll 16
+    for (int i = 0; i < N; ++i) lists[t][i] = largest[i];
+  }
+  merge_columns<0, N>(lists, tokens, ahead, ordered);
+}
+
+// Vectors of a column of which the largest are kept: seldom are more of a token's K largest in one of many columns.
+template <int K>
+constexpr int kColumn = K <= 4 || kLanes == 1 ? K : K == 8 && kLanes >= 8 ? 4 : 8;
+
+}  // namespace
+}  // namespace roofline::cpu
