@@ -88,7 +88,7 @@ class Adam(Operator):
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
-        given: tuple[Mapping[str, int | str | bool], ...] = (
+        given = (
             {"elements": 1},
             {"elements": 17, "decayed": False},
             {"elements": 1000, "master": False, "dtype": "fp32", "gradient_dtype": "fp16"},
@@ -97,5 +97,4 @@ class Adam(Operator):
             {"elements": 4099, "dtype": "fp16", "moment_dtype": "fp16", "gradient_dtype": "fp16"},
             {"elements": 100003, "master": False, "dtype": "fp32", "gradient_dtype": "fp32"},
         )
-        big = Case(problem=cls(elements=2**31 + 17, moment_dtype="bf16"), slow=True)
-        return (*(Case(problem=cls.make(**fields)) for fields in given), big)
+        return (*cls.grid(given), Case(problem=cls(elements=2**31 + 17, moment_dtype="bf16"), slow=True))

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
@@ -213,6 +214,23 @@ class Operator(ByName):
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
         raise NotImplementedError
+
+    @classmethod
+    def grid(cls, shapes: Iterable[Any], names: str = "", *, slow: bool = False, **axes: Any) -> tuple[Case, ...]:
+        """A case for each combination of `axes` (a value, or a tuple of them) with each of `shapes`: fields by name, or the values
+        of `names`.
+        """
+        fields, lists = names.split(), [value if isinstance(value, tuple) else (value,) for value in axes.values()]
+
+        def named(shape: Any) -> Mapping[str, Any]:
+            if isinstance(shape, Mapping):
+                return shape
+            return dict(zip(fields, shape if len(fields) > 1 else (shape,), strict=True))
+
+        return tuple(
+            Case(problem=cls.make(**named(shape), **dict(zip(axes, values, strict=True))), slow=slow)
+            for *values, shape in itertools.product(*lists, shapes)
+        )
 
     def initial(self, tensor: str, generator: np.random.Generator) -> Array | None:
         """What this input holds before a launch, in its dtype's storage, where random numbers would mean nothing; None: those.

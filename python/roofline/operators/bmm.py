@@ -139,27 +139,24 @@ class Bmm(Scaled, Operator):
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
-        shapes = tuple(
-            Case(problem=cls(batch=2, rows=3, columns=5, inner=7, scales=scales, scale_block=4, scale_bits=bits, dtype=dtype))
-            for scales, bits, dtype in zip(SCALES, (32, 32, 16, 8, 8), ("fp64", "fp8_e4m3", "int8", "mxfp4", "nvfp4"), strict=True)
-        )
-        one = Case(problem=cls(batch=1, rows=1, columns=1, inner=1, dtype="fp32", out_dtype="fp32"))
-        odd = Case(problem=cls(batch=1, rows=3, columns=1, inner=1, dtype="mxfp4"))  # a: 12 bits, two bytes
+        sizes, small = "batch rows columns inner", {"batch": 2, "rows": 3, "columns": 5, "inner": 7, "scale_block": 4}
+        scaled = zip(SCALES, (32, 32, 16, 8, 8), ("fp64", "fp8_e4m3", "int8", "mxfp4", "nvfp4"), strict=True)
+        shapes = ((3, 5, 7, 9), (2, 64, 128, 256), (5, 1, 300, 33), (1, 67, 1100, 40), (1, 500, 7, 50))
         kept = (("fp64", "fp64"), ("fp32", "fp32"), ("tf32", "fp32"), ("fp16", "fp16"), ("bf16", "bf16"), ("bf16", "fp32"))
-        products = tuple(
-            Case(problem=cls(batch=batch, rows=m, columns=n, inner=k, dtype=of, out_dtype=to))
-            for of, to in kept
-            for batch, m, n, k in ((3, 5, 7, 9), (2, 64, 128, 256), (5, 1, 300, 33), (1, 67, 1100, 40), (1, 500, 7, 50))
+        bytes_ = (
+            ("int8", "int32", "none"), *(("fp8_e4m3", to, "tensor") for to in ("bf16", "fp16", "fp32")), ("fp8_e4m3", "bf16", "none"),
+            ("fp8_e4m3", "bf16", "row"), ("fp8_e4m3", "fp32", "block"),
+        )  # fmt: skip
+        wide = ((3, 5, 16, 32), (1, 70, 144, 272), (1, 128, 256, 1024))
+        return (
+            *cls.grid(scaled, "scales scale_bits dtype", **small),
+            *(case for of, to in kept for case in cls.grid(shapes, sizes, dtype=of, out_dtype=to)),
+            *(
+                case
+                for of, to, how in bytes_
+                for case in cls.grid(wide, sizes, scales=how, scale_block=128, dtype=of, out_dtype=to)
+            ),
+            Case(problem=cls(batch=1, rows=1, columns=1, inner=1, dtype="fp32", out_dtype="fp32")),
+            Case(problem=cls(batch=1, rows=3, columns=1, inner=1, dtype="mxfp4")),  # a: 12 bits, two bytes
+            Case(problem=cls(dtype="fp8_e4m3", scales="tensor")),
         )
-        bytes_ = tuple(
-            Case(problem=cls(batch=batch, rows=m, columns=n, inner=k, scales=scales, scale_block=128, dtype=of, out_dtype=to))
-            for of, to, scales in (
-                ("int8", "int32", "none"),
-                *(("fp8_e4m3", to, "tensor") for to in ("bf16", "fp16", "fp32")),
-                ("fp8_e4m3", "bf16", "none"),
-                ("fp8_e4m3", "bf16", "row"),
-                ("fp8_e4m3", "fp32", "block"),
-            )
-            for batch, m, n, k in ((3, 5, 16, 32), (1, 70, 144, 272), (1, 128, 256, 1024))
-        )
-        return (*shapes, one, *products, *bytes_, odd, Case(problem=cls(dtype="fp8_e4m3", scales="tensor")))

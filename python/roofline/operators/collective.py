@@ -36,8 +36,7 @@ class Collective(Operator, abstract=True):
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
         shapes = ((1, 1), (12, 4), (17, 4), (5, 8), (100, 2), (100_000, 1))
-        small = tuple(Case(problem=cls.make(elements=elements, ranks=ranks)) for elements, ranks in shapes)
-        return (*small, Case(problem=cls.make(elements=2**34, ranks=72), slow=True))
+        return (*cls.grid(shapes, "elements ranks"), *cls.grid(((2**34, 72),), "elements ranks", slow=True))
 
 
 class Exchange(Moved, Collective, abstract=True):

@@ -56,5 +56,5 @@ class Exp(Elementwise):
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
         sizes = (1, 2, 15, 16, 17, 63, 64, 1000, 4099, 262147)
-        small = tuple(Case(problem=cls(elements=elements)) for elements in sizes)
-        return (*small, Case(problem=cls(elements=513, passes=3)), Case(problem=cls(elements=2**31 + 17), slow=True))
+        more = (Case(problem=cls(elements=513, passes=3)), Case(problem=cls(elements=2**31 + 17), slow=True))
+        return (*cls.grid(sizes, "elements"), *more)

@@ -251,22 +251,13 @@ class Ffn(Operator):
             (1, 130, 257, 64),  # narrower inside than outside
             (4, 1, 96, 1031),
         )
-        small = tuple(
-            Case(problem=cls(batch=b, seq_q=s, d_model=d, d_ff=f, activation=activation))
-            for activation in _ACTIVATIONS
-            for b, s, d, f in shapes
+        halves = ((1, 1, 64, 256), (3, 5, 17, 131), (2, 33, 64, 104), (1, 130, 256, 1024))
+        whole = ((1, 1, 1, 1), (1, 1, 64, 256), (3, 5, 17, 131), (2, 33, 64, 104), (1, 130, 257, 1030))
+        sizes, all_ = "batch seq_q d_model d_ff", tuple(_ACTIVATIONS)
+        return (
+            *cls.grid(shapes, sizes, activation=all_),
+            *cls.grid(halves, sizes, activation=all_, dtype=("fp16", "bf16")),
+            *cls.grid(whole, sizes, activation=all_, dtype="int8"),
+            # The hidden activations pass 2**31 elements; only x and out are tensors of the problem, and they are small.
+            Case(problem=cls(seq_q=2**31 // 512 + 33, d_model=1, d_ff=512, activation="relu"), slow=True),
         )
-        halves = tuple(
-            Case(problem=cls(batch=b, seq_q=s, d_model=d, d_ff=f, activation=activation, dtype=dtype))
-            for dtype in ("fp16", "bf16")
-            for activation in _ACTIVATIONS
-            for b, s, d, f in ((1, 1, 64, 256), (3, 5, 17, 131), (2, 33, 64, 104), (1, 130, 256, 1024))
-        )
-        whole = tuple(
-            Case(problem=cls(batch=b, seq_q=s, d_model=d, d_ff=f, activation=activation, dtype="int8"))
-            for activation in _ACTIVATIONS
-            for b, s, d, f in ((1, 1, 1, 1), (1, 1, 64, 256), (3, 5, 17, 131), (2, 33, 64, 104), (1, 130, 257, 1030))
-        )
-        # The hidden activations pass 2**31 elements; only x and out are tensors of the problem, and they are small.
-        big = (Case(problem=cls(seq_q=2**31 // 512 + 33, d_model=1, d_ff=512, activation="relu"), slow=True),)
-        return small + halves + whole + big

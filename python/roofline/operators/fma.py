@@ -100,5 +100,5 @@ class Fma(Operator):
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
         shapes = ((1, 1), (7, 2), (48, 9), (385, 16), (1536, 1001))
-        both = tuple((dtype, "fma") for dtype in TERMS) + (("fp64", "fma_add"), ("fp32", "fma_add"))
-        return tuple(Case(problem=cls(chains=c, steps=s, dtype=d, pattern=p)) for d, p in both for c, s in shapes)
+        added = cls.grid(shapes, "chains steps", pattern="fma_add", dtype=("fp64", "fp32"))
+        return (*cls.grid(shapes, "chains steps", dtype=tuple(TERMS)), *added)

@@ -48,10 +48,6 @@ class Gelu(Elementwise):
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
-        small = tuple(
-            Case(problem=cls(elements=n, form=form, dtype=dtype))
-            for dtype in ("fp32", "fp16", "bf16")
-            for form in _FORMS
-            for n in (1, 17, 1000, 262147)
-        )
-        return (*small, *(Case(problem=cls(elements=2**31 + 17, form=form), slow=True) for form in _FORMS))
+        forms = tuple(_FORMS)
+        small = cls.grid((1, 17, 1000, 262147), "elements", form=forms, dtype=("fp32", "fp16", "bf16"))
+        return (*small, *cls.grid((2**31 + 17,), "elements", form=forms, slow=True))

@@ -80,9 +80,5 @@ class LmHead(Operator):
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
         shapes = ((1, 1, 1), (3, 5, 7), (2, 64, 101), (37, 130, 1030))
-        small = tuple(
-            Case(problem=cls(tokens=tokens, d_model=d, vocabulary=v, dtype=dtype, weight_dtype=dtype))
-            for dtype in ("bf16", "fp32")
-            for tokens, d, v in shapes
-        )
+        small = (case for d in ("bf16", "fp32") for case in cls.grid(shapes, "tokens d_model vocabulary", dtype=d, weight_dtype=d))
         return (*small, Case(problem=cls(tokens=128, d_model=7168, vocabulary=129280), slow=True))

@@ -215,41 +215,25 @@ class Matmul(Scaled, Operator):
             (129, 1024, 500),  # rows and columns that no tile divides
         )
         whole = tuple(dtype for dtype in _DTYPES if dtype != "nvfp4")
-        small = tuple(Case(problem=cls(rows=m, columns=n, inner=k, dtype=dtype)) for dtype in whole for m, n, k in shapes)
-        # Whose kernels want inner and columns in multiples of 16.
-        bytes_ = tuple(
-            Case(problem=cls(rows=m, columns=n, inner=k, dtype=dtype))
-            for dtype in ("int8", "fp8_e4m3")
-            for m, n, k in ((1, 16, 16), (37, 48, 80), (129, 256, 1024), (300, 1040, 64))
-        )
+        sixteens = ((1, 16, 16), (37, 48, 80), (129, 256, 1024), (300, 1040, 64))  # as kernels of 8 bits want inner and columns
         scales = (
             ("fp8_e4m3", "tensor", 128, 1, 32), ("fp8_e4m3", "row", 128, 1, 32), ("fp8_e4m3", "block", 128, 1, 32),
             ("fp8_e4m3", "block", 128, 128, 32), ("fp8_e4m3", "block", 32, 1, 8), ("nvfp4", "block", 16, 1, 8),
             ("nvfp4", "two_level", 16, 1, 8),
         )  # fmt: skip
-        scaled = tuple(
-            Case(
-                problem=cls(
-                    rows=m, columns=n, inner=k, dtype=of, scales=how, scale_block=block, scale_columns=wide, scale_bits=bits
-                )
-            )
-            for of, how, block, wide, bits in scales
-            for m, n, k in ((3, 16, 32), (70, 144, 288), (129, 256, 1024), (256, 384, 640))
-        )
-        finished = tuple(
-            Case(problem=cls(rows=m, columns=n, inner=k, bias=bias, activation=activation, dtype=dtype))
-            for dtype, all_shapes in (("fp32", True), ("bf16", False), ("fp16", False))
-            for bias, activation in (
-                (True, "none"),
-                *((False, name) for name in ACTIVATIONS),
-                *((True, name) for name in ACTIVATIONS),
-            )
-            for m, n, k in (
-                ((1, 1, 1), (3, 531, 7), (70, 130, 33), (129, 1040, 64)) if all_shapes else ((3, 531, 7), (70, 130, 33))
-            )
-        )
-        big = (
+        names = "dtype scales scale_block scale_columns scale_bits rows columns inner"
+        scaled = ((*how, *sizes) for how in scales for sizes in ((3, 16, 32), (70, 144, 288), (129, 256, 1024), (256, 384, 640)))
+        some = ((3, 531, 7), (70, 130, 33))
+        return (
+            *cls.grid(shapes, "rows columns inner", dtype=whole),
+            *cls.grid(sixteens, "rows columns inner", dtype=("int8", "fp8_e4m3")),
+            *cls.grid(scaled, names),
+            *(
+                case
+                for dtypes_, sizes in ((("fp32",), ((1, 1, 1), *some, (129, 1040, 64))), (("bf16", "fp16"), some))
+                for bias, activations in ((True, ("none", *ACTIVATIONS)), (False, tuple(ACTIVATIONS)))
+                for case in cls.grid(sizes, "rows columns inner", bias=bias, activation=activations, dtype=dtypes_)
+            ),
             Case(problem=cls(rows=46351, columns=46337, inner=3), slow=True),  # c
             Case(problem=cls(rows=2**31 // 64 + 33, columns=3, inner=64, dtype="int8"), slow=True),  # a
         )
-        return small + bytes_ + scaled + finished + big

@@ -111,20 +111,11 @@ class MixedIntensity(Operator):
         # Every compiled number of multiply-adds, the run-time ones around a round of eight, every share of lines, awkward lengths.
         numbers = (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 40)
         sizes = (1, 7, 64, 100, 333, 1000, 4099, 1029, 640, 2049, 515, 262147)
-        small = tuple(
-            Case(problem=cls(elements=n, multiply_adds=m, streams=1 + m % 2, dtype=d))
-            for d in ("fp32", "fp64")
-            for n, m in zip(sizes, numbers, strict=True)
-        )
+        small = tuple((n, m, 1 + m % 2) for n, m in zip(sizes, numbers, strict=True))
         lines = ((17, 1, 2, 1), (1000, 1, 2, 2), (4099, 1, 4, 1), (10007, 1, 8, 2), (5003, 5, 2, 2), (9001, 11, 8, 1))
-        skipping = tuple(
-            Case(problem=cls(elements=n, multiply_adds=m, every=every, streams=s, dtype=d))
-            for d in ("fp32", "fp64")
-            for n, m, every, s in lines
+        return (
+            *cls.grid(small, "elements multiply_adds streams", dtype=("fp32", "fp64")),
+            *cls.grid(lines, "elements multiply_adds every streams", dtype=("fp32", "fp64")),
+            *cls.grid(((4096, 3, 2), (700, 2, 65)), "elements passes multiply_adds"),
+            Case(problem=cls(elements=2**31 + 17, multiply_adds=3), slow=True),
         )
-        passes = (
-            Case(problem=cls(elements=4096, passes=3, multiply_adds=2)),
-            Case(problem=cls(elements=700, passes=2, multiply_adds=65)),
-        )
-        big = (Case(problem=cls(elements=2**31 + 17, multiply_adds=3), slow=True),)
-        return small + skipping + passes + big

@@ -162,18 +162,19 @@ class Mma(Operator):
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
         shapes = ((1, 3, 5, 2, 1), (2, 2, 3, 4, 2), (3, 5, 2, 7, 3))  # no unit's: tiles, rows, columns, inner, steps
-        small = tuple(
-            Case(problem=cls(tiles=t, rows=m, columns=n, inner=k + k % dtypes.dtype(dtype).packed, steps=s, dtype=dtype))
-            for dtype in ACCUMULATORS
-            for t, m, n, k, s in shapes
-        )
-        kept = tuple((dtype, accumulator) for dtype, listed in ACCUMULATORS.items() for accumulator in listed)
-        tiles = tuple(
-            Case(problem=cls.make(tiles=tiles, steps=steps, dtype=dtype, accumulator=accumulator, **cls.tile(variant, dtype)))
+        small = ((dtype, t, m, n, k + k % dtypes.dtype(dtype).packed, s) for dtype in ACCUMULATORS for t, m, n, k, s in shapes)
+        tiles = (
+            case
             for variant, declared in cls.variants.items()
-            for dtype, accumulator in kept
-            if dtype in declared.dtypes["cuda"]
-            for tiles, steps in ((1, 1), (5, 2), (131, 1001))
+            for dtype in declared.dtypes["cuda"]
+            for case in cls.grid(
+                ((1, 1), (5, 2), (131, 1001)),
+                "tiles steps",
+                dtype=dtype,
+                accumulator=ACCUMULATORS[dtype],
+                **cls.tile(variant, dtype),
+            )
         )
-        data = tuple(Case(problem=cls(data=data, steps=3)) for data in ("constant", "zeros"))
-        return small + tiles + data
+        return (
+            *cls.grid(small, "dtype tiles rows columns inner steps"), *tiles, *cls.grid(("constant", "zeros"), "data", steps=3),
+        )  # fmt: skip

@@ -82,5 +82,5 @@ class PointerChase(Moved):
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
         shapes = ((1, 1), (1, 7), (2, 3), (3, 16), (17, 1000), (509, 33), (40_009, 100_003))
-        small = tuple(Case(problem=cls(size_bytes=LINE_BYTES * n, hops=h, pages=p)) for n, h in shapes for p in ("huge", "small"))
+        small = cls.grid(((LINE_BYTES * n, hops) for n, hops in shapes), "size_bytes hops", pages=("huge", "small"))
         return (*small, Case(problem=cls(size_bytes=2**31 + 2**20, hops=1_000_003), slow=True))

@@ -93,10 +93,6 @@ class Rope(Operator):
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
         shapes = ((1, 1, 1, 1, 2), (2, 3, 4, 2, 6), (1, 5, 3, 1, 8), (2, 37, 5, 1, 128), (1, 8192, 128, 1, 64))
-        small = tuple(Case(problem=cls(batch=b, seq_q=s, heads=h, kv_heads=g, head_dim=d)) for b, s, h, g, d in shapes)
-        tables = tuple(
-            Case(problem=cls(seq_q=33, heads=3, kv_heads=2, head_dim=64, dtype=dtype, table_dtype=table))
-            for dtype in _DTYPES
-            for table in _DTYPES
-        )
+        small = cls.grid(shapes, "batch seq_q heads kv_heads head_dim")
+        tables = cls.grid((33,), "seq_q", heads=3, kv_heads=2, head_dim=64, dtype=_DTYPES, table_dtype=_DTYPES)
         return (*small, *tables, Case(problem=cls(seq_q=2**17, heads=128, kv_heads=1), slow=True))

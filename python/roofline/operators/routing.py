@@ -78,16 +78,12 @@ class Router(Operator, abstract=True):
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
         shapes = ((1, 1, 1), (1, 7, 1), (3, 5, 5), (2, 64, 6), (5, 17, 4))
-        biased = [{"biased": k != 4} if "biased" in cls.field_names() else {} for *_, k in shapes]
-        small = tuple(
-            Case(problem=cls.make(tokens=t, experts=n, experts_per_token=k, renormalise=again, **bias))
-            for (t, n, k), bias in zip(shapes, biased, strict=True)
-            for again in (False, True)
+        names, biased = "tokens experts experts_per_token", "biased" in cls.field_names()
+        small = (
+            {**dict(zip(names.split(), shape, strict=True)), **({"biased": shape[2] != 4} if biased else {})} for shape in shapes
         )
-        others = tuple(
-            Case(problem=cls.make(tokens=9, experts=n, experts_per_token=8, dtype=dtype))
-            for dtype in ("fp32", "fp16")
-            for n in (64, 384)
+        return (
+            *cls.grid(small, renormalise=(False, True)),
+            *cls.grid((64, 384), "experts", tokens=9, experts_per_token=8, dtype=("fp32", "fp16")),
+            *cls.grid(({"tokens": 5, "experts": 64, "experts_per_token": 12}, {"tokens": 65536, "dtype": "bf16"})),
         )
-        more = Case(problem=cls.make(tokens=5, experts=64, experts_per_token=12))
-        return (*small, *others, more, Case(problem=cls.make(tokens=65536, dtype="bf16")))

@@ -49,6 +49,5 @@ class SiluMul(Rowwise):
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
         shapes = ((1, 1), (5, 1), (3, 16), (7, 31), (1000, 1009))
-        small = tuple(Case(problem=cls(rows=rows, columns=columns)) for rows, columns in shapes)
-        others = tuple(Case(problem=cls(rows=37, columns=129, dtype=dtype)) for dtype in ("fp32", "fp16"))
-        return (*small, *others, Case(problem=cls(rows=65536, columns=65536), slow=True))
+        others = cls.grid(((37, 129),), "rows columns", dtype=("fp32", "fp16"))
+        return (*cls.grid(shapes, "rows columns"), *others, Case(problem=cls(rows=65536, columns=65536), slow=True))

@@ -74,5 +74,4 @@ class Transfer(Moved, abstract=True):
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
-        directions = (cls.inward, cls.outward, "both")
-        return tuple(Case(problem=cls.make(size_bytes=size, direction=way)) for size in CASE_SIZES for way in directions)
+        return cls.grid(CASE_SIZES, "size_bytes", direction=(cls.inward, cls.outward, "both"))
