@@ -37,16 +37,13 @@ class Adam(Operator):
     name = "adam"
     summary = "one step of the optimiser Adam, in place"
     mix = "update"
+    allowed = dict.fromkeys(("dtype", "gradient_dtype", "moment_dtype"), _DTYPES)
     variants = {
         "fused": Variant(
             summary="one pass: each byte of parameters, gradients and moments is read once and written once",
             dtypes={"cpu": ("fp32", "fp16", "bf16"), "cuda": ("fp32", "fp16", "bf16")},
         ),
     }
-
-    def check(self) -> None:
-        for field in ("dtype", "gradient_dtype", "moment_dtype"):
-            self.one_of(field, _DTYPES)
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         return (TensorSpec(name="g", shape=(self.elements,), dtype=self.gradient_dtype),)

@@ -174,6 +174,7 @@ class Attention(Masked):
     name = "attention"
     summary = "softmax(q kᵀ / sqrt(head_dim)) v for every head"
     small = frozenset({"kv_heads"})
+    allowed = {"dtype": ("fp64", "fp32", "fp16", "bf16")}
     variants = {
         "naive": _Naive(
             summary="three passes, all scores written to memory and read back twice",
@@ -196,10 +197,6 @@ class Attention(Masked):
             dtypes={"cpu": ("fp32", "fp64", "fp16", "bf16"), "cuda": ("fp16", "bf16")},
         ),
     }
-
-    def check(self) -> None:
-        self.one_of("dtype", ("fp64", "fp32", "fp16", "bf16"))
-        Masked.check(self)
 
     def replace(self, **changes: Any) -> Self:
         """As for every operator; where kv_heads was heads, it stays so unless it is given."""
@@ -254,9 +251,6 @@ class Attention(Masked):
 
     def loops(self) -> int:
         return self.pairs()
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, "fp64" if self.dtype == "fp64" else "fp32"
 
     def tolerance(self) -> tuple[float, float]:
         if self.dtype == "fp64" and self.logsumexp:  # which is in fp32
@@ -313,7 +307,8 @@ class Attention(Masked):
             {"batch": 2, "heads": 8, "kv_heads": 1, "seq_q": 5, "seq_kv": 300, "causal": True},
             {"heads": 16, "kv_heads": 2, "seq_q": 1, "seq_kv": 500, "head_dim": 128},
         )
-        both, lengths, grouped = (False, True), "seq_q seq_kv head_dim", {"heads": 4, "kv_heads": 2}
+        both, lengths = (False, True), "seq_q seq_kv head_dim"
+        grouped: Any = {"heads": 4, "kv_heads": 2}
         halves = ((1, 1, 64), (150, 200, 64), (129, 129, 128), (70, 90, 256), (33, 100, 40), (5, 700, 128), (9, 31, 17))
         doubles = ((1, 1, 64), (150, 200, 64), (33, 300, 40), (9, 31, 17), (70, 90, 3), (49, 131, 128))
         sums = ((3, "fp32"), (70, "fp32"), (70, "bf16"), (5, "fp16"), (70, "fp64"))

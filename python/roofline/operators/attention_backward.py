@@ -69,16 +69,13 @@ class AttentionBackward(Masked):
     name = "attention_backward"
     summary = "gradients of attention, with its scores computed again"
     small = frozenset({"kv_heads"})
+    allowed = {"dtype": _DTYPES}
     variants = {
         "tiled": _Tiled(
             summary="blocks of keys meet all queries; scores computed again once, parts of dq added up at the end",
             dtypes={"cpu": _DTYPES},
         ),
     }
-
-    def check(self) -> None:
-        self.one_of("dtype", _DTYPES)
-        Masked.check(self)
 
     def _tensor(self, name: str, keys: bool, role: Any) -> TensorSpec:
         shape = (

@@ -31,6 +31,9 @@ MIXES = ("read", "write", "copy", "scale", "add", "triad", "update")
 # About: a CPU computes products of up to so many rows faster than it reads b, and libraries pack b or read one address stream.
 FEW_ROWS = 18
 
+# What products of a dtype are added up in; fp32 for all others.
+ACCUMULATORS: Mapping[str, str] = {"fp64": "fp64", "int8": "int32", "int4": "int32"}
+
 # Kinds of arithmetic with a rate of their own: matrix products, exponentials, and all else.
 WORK = ("product", "exp", "other")
 
@@ -125,10 +128,11 @@ class Operator(ByName):
     mix: ClassVar[str]  # one of MIXES, or a property where it depends on the fields
     variants: ClassVar[Mapping[str, Variant]]  # slowest first; empty for an operator that is cost only
     small: ClassVar[frozenset[str]] = frozenset()  # integer fields that may be 0
+    allowed: ClassVar[Mapping[str, tuple[Any, ...]]] = {}  # of fields that take few values, these
     products_in_blocks: ClassVar[bool] = False  # by kernels that never see a whole one: its size says nothing of their rate
     sums_in_chunks: ClassVar[bool] = False  # whether `reference` takes tensors that are only sliced: see `chunks`
 
-    _stated = ("name", "summary", "mix", "variants", "inputs", "outputs", "flops", "reference", "cases", "compute")
+    _stated = ("name", "summary", "mix", "variants", "inputs", "outputs", "flops", "reference", "cases")
 
     def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
         """abstract: what several operators have in common, and none by itself."""
@@ -153,8 +157,9 @@ class Operator(ByName):
         raise NotImplementedError
 
     def compute(self) -> tuple[str, str]:
-        """(dtype, accumulator) of the compute roof it meets, e.g. ("bf16", "fp32")."""
-        raise NotImplementedError
+        """(dtype, accumulator) of the compute roof it meets, e.g. ("bf16", "fp32"): of its dtype, summed as usual."""
+        own: str = self.dtype  # type: ignore[attr-defined]
+        return own, ACCUMULATORS.get(own, "fp32")
 
     def operations(self) -> dict[str, int]:
         """Operations by kind (WORK), as a model counts them: all of `flops`."""
@@ -272,6 +277,8 @@ class Operator(ByName):
     def __post_init__(self) -> None:
         for field in fields(self):  # type: ignore[arg-type]
             object.__setattr__(self, field.name, self._accepted(field, getattr(self, field.name)))
+        for name, values in self.allowed.items():
+            self.one_of(name, values)
         self.check()
         self._check_sizes()
 

@@ -57,6 +57,7 @@ class CachedAttention(Operator):
     mix = "read"
     small = frozenset({"window", "page_size", "shortest"})
     products_in_blocks = True
+    allowed = {"dtype": _DTYPES, "kv_dtype": (*_DTYPES, "int8", "int4")}
     variants = {
         "tiled": Tiled(
             summary="one pass, blocks of scores and a running softmax stay on the chip; the cache is widened block by block",
@@ -69,8 +70,6 @@ class CachedAttention(Operator):
     }
 
     def check(self) -> None:
-        self.one_of("dtype", _DTYPES)
-        self.one_of("kv_dtype", (*_DTYPES, "int8", "int4"))
         self.require(
             (self.dtype == "fp64") == (self.kv_dtype == "fp64"),
             "fp64 is the dtype of both or of none, got dtype {dtype} and kv_dtype {kv_dtype}",
@@ -185,9 +184,6 @@ class CachedAttention(Operator):
 
     def operations(self) -> dict[str, Any]:
         return self.operations_of(self.pairs())
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, "fp64" if self.dtype == "fp64" else "fp32"
 
     def tolerance(self) -> tuple[float, float]:
         # Whole numbers are of a size of up to 128: scores lie so far apart then that few keys have all the weight.

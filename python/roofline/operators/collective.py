@@ -67,14 +67,10 @@ class Exchange(Moved, Collective, abstract=True):
 class Sum(Collective, abstract=True):
     """Every rank adds up one chunk of all ranks."""
 
-    def check(self) -> None:
-        self.one_of("dtype", ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2"))
+    allowed = {"dtype": ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")}
 
     def flops(self) -> dict[str, int]:
         return {"add": (self.ranks - 1) * self.chunk()}
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, "fp32"
 
     def tolerance(self) -> tuple[float, float]:
         """For terms of variance 1, rounded after every addition."""

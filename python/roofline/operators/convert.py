@@ -28,13 +28,10 @@ class Convert(Moved, Elementwise):
 
     name = "convert"
     summary = "numbers copied into another dtype"
+    allowed = {"dtype": _DTYPES, "out_dtype": _DTYPES}
     variants = {
         "fused": Variant(summary="each element is read once and written once", dtypes=BOTH),
     }
-
-    def check(self) -> None:
-        self.one_of("dtype", _DTYPES)
-        self.one_of("out_dtype", _DTYPES)
 
     def outputs(self) -> tuple[TensorSpec, ...]:
         return (TensorSpec(name="y", shape=(self.elements,), dtype=self.out_dtype, role="out"),)

@@ -28,6 +28,7 @@ class Embedding(Moved):
     name = "embedding"
     summary = "the vectors of tokens, looked up in a table"
     mix = "copy"
+    allowed = {"dtype": ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")}
     variants = {
         "fused": Variant(
             summary="a row of the table is read and written for each token",
@@ -36,7 +37,6 @@ class Embedding(Moved):
     }
 
     def check(self) -> None:
-        self.one_of("dtype", ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2"))
         self.require(self.vocabulary <= 2**31, "vocabulary must be at most 2**31, for ids in int32, got {vocabulary}")
 
     def pieces(self, plan: Facts) -> Any:

@@ -26,12 +26,10 @@ class Exp(Elementwise):
 
     name = "exp"
     summary = "e^x element by element, the probe of the exponential roof"
+    allowed = {"dtype": ("fp32",)}
     variants = {
         "vector": Variant(summary="each element read once and written once, in every pass", dtypes={"cpu": ("fp32",)}),
     }
-
-    def check(self) -> None:
-        self.one_of("dtype", ("fp32",))
 
     def flops(self) -> dict[str, int]:
         return {"exp": self.elements * self.passes}
@@ -42,9 +40,6 @@ class Exp(Elementwise):
 
     def operations(self) -> dict[str, int]:
         return {"exp": self.total_flops()}
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, self.dtype
 
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: indices of elements."""

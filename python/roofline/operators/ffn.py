@@ -98,6 +98,7 @@ class Ffn(Operator):
     name = "ffn"
     summary = "the feed-forward block of a transformer layer"
     mix = "read"
+    allowed = {"activation": tuple(_ACTIVATIONS), "dtype": ("fp32", "fp16", "bf16", "int8")}
     variants = {
         "library": _Library(
             summary="one library product per weight matrix and a pass for the activation; hidden activations go to memory and back",
@@ -116,8 +117,6 @@ class Ffn(Operator):
     }
 
     def check(self) -> None:
-        self.one_of("activation", tuple(_ACTIVATIONS))
-        self.one_of("dtype", ("fp32", "fp16", "bf16", "int8"))
         self.require(
             not self.quantized or (self.d_model <= _MOST_INNER_INT8) & (self.d_ff <= _MOST_INNER_INT8),
             "d_model and d_ff must be below 2**17 for int8, so that sums fit in int32, got {d_model} and {d_ff}",
@@ -174,9 +173,6 @@ class Ffn(Operator):
         exps = exponentials(self.activation) * self.rows * self.d_ff
         product = sum(flops[one.term] for one in self.products())
         return {"product": product, "exp": exps, "other": sum(flops.values()) - product - exps}
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, "int32" if self.quantized else "fp32"
 
     def tolerance(self) -> tuple[float, float]:
         """Absolute, for x of variance 1 and weights as `initial` states.

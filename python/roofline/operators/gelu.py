@@ -26,13 +26,10 @@ class Gelu(Elementwise):
 
     name = "gelu"
     summary = "the Gaussian error linear unit, exact or by tanh"
+    allowed = {**Elementwise.allowed, "form": tuple(_FORMS)}
     variants = {
         "fused": Variant(summary="each element is read once and written once", dtypes=BOTH),
     }
-
-    def check(self) -> None:
-        self.one_of("form", tuple(_FORMS))
-        Elementwise.check(self)
 
     def flops(self) -> dict[str, int]:
         return {"gelu": ACTIVATIONS[_FORMS[self.form]] * self.elements}

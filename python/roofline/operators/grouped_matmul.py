@@ -129,6 +129,7 @@ class GroupedMatmul(Operator):
     summary = "the experts of a mixture-of-experts layer, over the tokens routed to each"
     mix = "read"
     small = frozenset({"shared_experts", "touched_experts"})
+    allowed = {"activation": _ACTIVATIONS, "dtype": _DTYPES, "out_dtype": _DTYPES}
     variants = {
         "library": _Library(
             summary="rows gathered by expert, a cuBLASLt product per expert and matrix, one pass for the activation, results added "
@@ -143,9 +144,6 @@ class GroupedMatmul(Operator):
     }
 
     def check(self) -> None:
-        self.one_of("activation", _ACTIVATIONS)
-        self.one_of("dtype", _DTYPES)
-        self.one_of("out_dtype", _DTYPES)
         self.require(
             self.experts_per_token <= self.experts, "experts_per_token must be at most experts {experts}, got {experts_per_token}"
         )
@@ -295,9 +293,6 @@ class GroupedMatmul(Operator):
             "exp": exps,
             "other": flops["activation"] - exps + flops["combine"],
         }
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, "fp32"
 
     def _expert(self, x: Array, tensors: Mapping[str, Array], expert: int) -> Array:
         up = references.matmul(x, tensors["w_up"][expert])

@@ -32,6 +32,7 @@ class LmHead(Operator):
     name = "lm_head"
     summary = "the last product of a language model, one logit per token of the vocabulary"
     mix = "read"
+    allowed = dict.fromkeys(("dtype", "weight_dtype", "out_dtype"), _DTYPES)
     variants = {
         "library": Variant(
             summary="oneDNN on one block of the logits per thread, w packed before the clock starts",
@@ -43,10 +44,6 @@ class LmHead(Operator):
             own_products=True,
         ),
     }
-
-    def check(self) -> None:
-        for field in ("dtype", "weight_dtype", "out_dtype"):
-            self.one_of(field, _DTYPES)
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         return (
@@ -65,9 +62,6 @@ class LmHead(Operator):
 
     def operations(self) -> dict[str, int]:
         return {"product": self.total_flops()}
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, "fp32"
 
     def tolerance(self) -> tuple[float, float]:
         """As of `Matmul`, for terms of variance 1, and a step of the logits."""

@@ -16,22 +16,17 @@ class Mapped(Operator, abstract=True):
 
     dtype: str
     mix = "copy"
+    allowed = {"dtype": FLOATS}
 
     @property
     def shape(self) -> tuple[int, ...]:
         raise NotImplementedError
-
-    def check(self) -> None:
-        self.one_of("dtype", FLOATS)
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         return (TensorSpec(name="x", shape=self.shape, dtype=self.dtype),)
 
     def outputs(self) -> tuple[TensorSpec, ...]:
         return (TensorSpec(name="y", shape=self.shape, dtype=self.dtype, role="out"),)
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, "fp32"
 
 
 class Elementwise(Mapped, abstract=True):
@@ -54,7 +49,6 @@ class Rowwise(Mapped, abstract=True):
         return (self.rows, self.columns)
 
     def check(self) -> None:
-        Mapped.check(self)
         if "eps" in self.field_names():
             self.require(self.eps > 0, "eps must be above 0, got {eps}")  # type: ignore[attr-defined]
 

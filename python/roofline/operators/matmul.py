@@ -13,8 +13,8 @@ from .. import dtypes, references
 from ..counts import Array, ceil_div, larger
 from ..tensor_spec import TensorSpec
 from .activations import ACTIVATIONS, activated, exponentials
-from .base import Case, Facts, Operator, Product, Variant
-from .scales import Scaled, check_scales, scale_values
+from .base import Case, Facts, Product, Variant
+from .scales import Scaled
 
 # Of c, and of the sums.
 _RESULT = {
@@ -73,7 +73,7 @@ class _Tiled(Variant):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Matmul(Scaled, Operator):
+class Matmul(Scaled):
     """c = activation(a b + bias): the GEMM of the textbooks with M = rows, N = columns, K = inner.
 
     a: [rows, inner]. b: [inner, columns], constant: packing it happens before the clock starts, and its time and bytes are in
@@ -99,6 +99,7 @@ class Matmul(Scaled, Operator):
     name = "matmul"
     summary = "the matrix product, the probe of the compute roofs"
     mix = "read"
+    allowed = {"dtype": _DTYPES, "activation": ("none", *ACTIVATIONS), **Scaled.allowed}
     variants = {
         "library": _Library(
             summary="oneDNN (fp32, bf16, int8) or OpenBLAS (fp64, fp32 where it is the faster), one block of c per thread; on a "
@@ -121,9 +122,7 @@ class Matmul(Scaled, Operator):
     }
 
     def check(self) -> None:
-        self.one_of("dtype", _DTYPES)
-        check_scales(self, self.scale_bits)
-        self.one_of("activation", ("none", *ACTIVATIONS))
+        Scaled.check(self)
         self.require(
             not self.finished or _RESULT[self.dtype] == "fp32",
             "bias and activation need a c in fp32, and of {dtype} it is none; use bias False and activation none, or fp32",
@@ -157,9 +156,6 @@ class Matmul(Scaled, Operator):
         activation = {} if self.activation == "none" else {"activation": ACTIVATIONS[self.activation] * results}
         return {"a·b": 2 * results * self.inner, **scale, **bias, **activation}
 
-    def initial(self, tensor: str, generator: np.random.Generator) -> Array | None:
-        return scale_values(self, tensor, generator)
-
     def products(self) -> tuple[Product, ...]:
         return (Product(term="a·b", rows=self.rows, columns=self.columns, inner=self.inner),)
 
@@ -168,9 +164,6 @@ class Matmul(Scaled, Operator):
         product, exps = flops.pop("a·b"), exponentials(self.activation) * self.rows * self.columns
         counts = {"exp": exps, "other": sum(flops.values()) - exps}
         return {"product": product, **{kind: count for kind, count in counts.items() if flops and (kind != "exp" or np.any(exps))}}
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, _RESULT[self.dtype]
 
     def tolerance(self) -> tuple[float, float]:
         """Absolute, for terms of variance 1.

@@ -39,6 +39,7 @@ class MixedIntensity(Operator):
     summary = "a read with a chosen number of multiply-adds per element, from bandwidth to arithmetic"
     mix = "read"
     sums_in_chunks = True
+    allowed = {"dtype": ("fp32", "fp64"), "every": (1, 2, 4, 8), "streams": (1, 2)}
     variants = {
         "read": Variant(
             summary="loads, multiply-adds in registers, one sum", dtypes={"cpu": ("fp32", "fp64"), "cuda": ("fp32", "fp64")}
@@ -46,9 +47,6 @@ class MixedIntensity(Operator):
     }
 
     def check(self) -> None:
-        self.one_of("dtype", ("fp32", "fp64"))
-        self.one_of("every", (1, 2, 4, 8))
-        self.one_of("streams", (1, 2))
         self.require(self.multiply_adds <= MOST, f"multiply_adds must be at most {MOST}, got {{multiply_adds}}")
 
     def _line(self) -> int:
@@ -76,9 +74,6 @@ class MixedIntensity(Operator):
 
     def operations(self) -> dict[str, int]:
         return {"other": self.total_flops() // 2}  # one instruction for two operations
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, self.dtype
 
     def tolerance(self) -> tuple[float, float]:
         eps = dtype(self.dtype).eps

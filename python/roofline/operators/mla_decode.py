@@ -45,17 +45,13 @@ class MlaDecode(Masked):
     name = "mla_decode"
     summary = "multi-head latent attention over the compressed cache (absorbed form)"
     small = frozenset({"scale_block"})
+    allowed = dict.fromkeys(("dtype", "cache_dtype", "rope_dtype"), _DTYPES)
     variants = {
         "split_kv": Parts(
             summary="one pass: the keys are shared out to blocks, whose parts are added up at the end",
             dtypes={"cpu": ("fp32", "fp16", "bf16"), "cuda": ("fp16", "bf16")},
         ),
     }
-
-    def check(self) -> None:
-        for field in ("dtype", "cache_dtype", "rope_dtype"):
-            self.one_of(field, _DTYPES)
-        Masked.check(self)
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         queries, cached = (self.batch, self.heads, self.seq_q), (self.batch, self.seq_kv)

@@ -38,16 +38,13 @@ class MlaPrefill(Masked):
 
     name = "mla_prefill"
     summary = "multi-head latent attention with keys and values of every head"
+    allowed = {"dtype": ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")}
     variants = {
         "tiled": Tiled(
             summary="one pass, blocks of scores and a running softmax stay on the chip",
             dtypes={"cpu": ("fp32", "fp16", "bf16")},
         ),
     }
-
-    def check(self) -> None:
-        self.one_of("dtype", ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2"))
-        Masked.check(self)
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         queries, keys = (self.batch, self.heads, self.seq_q), (self.batch, self.heads, self.seq_kv)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -77,6 +77,7 @@ class Mma(Operator):
     summary = "products of tiles held on chip, the probe of the tensor units"
     mix = "read"
     products_in_blocks = True
+    allowed = {"dtype": tuple(ACCUMULATORS), "data": ("random", "constant", "zeros")}
     variants: ClassVar[Mapping[str, _Tiles]] = {
         "mma_sync": _MmaSync(
             summary="a tile per warp, all of it in registers; mma.sync, on every tensor unit",
@@ -89,13 +90,11 @@ class Mma(Operator):
     }
 
     @classmethod
-    def tile(cls, variant: str, dtype: str) -> dict[str, int]:
+    def tile(cls, variant: str, dtype: str) -> dict[str, Any]:
         """rows, columns and inner of a variant's tiles."""
         return cls.variants[variant].tile(dtype)
 
     def check(self) -> None:
-        self.one_of("dtype", tuple(ACCUMULATORS))
-        self.one_of("data", ("random", "constant", "zeros"))
         self.one_of("accumulator", ("", *ACCUMULATORS[self.dtype]))
 
     def inputs(self) -> tuple[TensorSpec, ...]:

@@ -39,11 +39,10 @@ class PointerChase(Moved):
     name = "pointer_chase"
     summary = "loads that wait for each other, in random order over a set: the latency of its memory level"
     mix = "read"
+    allowed = {"pages": ("huge", "small"), "dtype": ("int32",)}
     variants = {"dependent": _Dependent(summary="one thread, one load in flight", dtypes={"cpu": ("int32",), "cuda": ("int32",)})}
 
     def check(self) -> None:
-        self.one_of("pages", ("huge", "small"))
-        self.one_of("dtype", ("int32",))
         self.require(self.size_bytes % LINE_BYTES == 0, f"size_bytes must be a multiple of {LINE_BYTES}, got {{size_bytes}}")
         self.require(self.lines <= MOST_LINES, "size_bytes must be below 128 GiB, whose lines int32 can number, got {size_bytes}")
 

@@ -44,6 +44,7 @@ class QuantizedMatmul(Operator):
     summary = "a matrix product with weights of few bits, in groups with scales and zero points"
     mix = "read"
     small = frozenset({"group_size", "scale_bits", "zero_bits"})
+    allowed = {"dtype": _DTYPES, "out_dtype": (*_DTYPES, "int32")}
     variants = {
         "tiled": Variant(
             summary="our own kernels on packed strips of b, taken apart in registers, sums in fp32; few rows read b in eight "
@@ -54,8 +55,6 @@ class QuantizedMatmul(Operator):
     }
 
     def check(self) -> None:
-        self.one_of("dtype", _DTYPES)
-        self.one_of("out_dtype", (*_DTYPES, "int32"))
         self.require(
             (self.weight_bits > 0) & (self.weight_bits <= 64), "weight_bits must be above 0 and at most 64, got {weight_bits}"
         )
@@ -99,9 +98,6 @@ class QuantizedMatmul(Operator):
     def operations(self) -> dict[str, int]:
         flops = self.flops()
         return {"product": flops["a·b"], "other": flops["dequantise"]}
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, "int32" if self.dtype == "int8" else "fp32"
 
     def tolerance(self) -> tuple[float, float]:
         """As `Matmul.tolerance`, of weights and zero points as large as whole numbers of their bits, times scales of variance 1.

@@ -35,6 +35,7 @@ class Rope(Operator):
     name = "rope"
     summary = "rotary position embedding of queries and keys, in place"
     mix = "update"
+    allowed = {"dtype": _DTYPES, "table_dtype": _DTYPES}
     variants = {
         "fused": Variant(
             summary="q and k are read and written once; a token's cos and sin are read once for all its heads",
@@ -43,8 +44,6 @@ class Rope(Operator):
     }
 
     def check(self) -> None:
-        self.one_of("dtype", _DTYPES)
-        self.one_of("table_dtype", _DTYPES)
         self.require(self.head_dim % 2 == 0, "head_dim must be even, since numbers are rotated in pairs, got {head_dim}")
 
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -63,9 +62,6 @@ class Rope(Operator):
 
     def loops(self) -> int:
         return self.batch * self.seq_q * (self.heads + self.kv_heads)
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, "fp32"
 
     def initial(self, tensor: str, generator: np.random.Generator) -> Array | None:
         """Tables of angles: pairs that keep their length, since a launch rotates what the one before left."""

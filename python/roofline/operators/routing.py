@@ -28,9 +28,9 @@ class Router(Operator, abstract=True):
     renormalise: bool
     dtype: str
     mix = "read"
+    allowed = {"dtype": FLOATS}
 
     def check(self) -> None:
-        self.one_of("dtype", FLOATS)
         self.require(
             self.experts_per_token <= self.experts, "experts_per_token must be at most experts {experts}, got {experts_per_token}"
         )
@@ -61,9 +61,6 @@ class Router(Operator, abstract=True):
     def loops(self) -> int:
         """Selections: each goes over the experts that are left."""
         return self.tokens * self.experts_per_token
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, "fp32"
 
     def tolerance(self) -> tuple[float, float]:
         """That of fp32, in which all is computed; it holds an expert's number exactly."""

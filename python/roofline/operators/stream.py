@@ -58,6 +58,10 @@ class Stream(Operator):
 
     name = "stream"
     summary = "memory accesses of the STREAM kind, the probes of the bandwidth roofs"
+    allowed = {
+        "access": MIXES, "dtype": ("fp32", "fp64"), "streams": (1, 2, 4, 8), "prefetch": ("none", "nta"),
+        "in_flight_bytes": IN_FLIGHT_BYTES,
+    }  # fmt: skip
     variants = {
         "cached": _Asked(summary="each block re-reads its own part through L1", dtypes={"cuda": ("fp32",)}),
         "shared": _Asked(summary="each block re-reads its own part from shared memory", dtypes={"cuda": ("fp32",)}),
@@ -76,11 +80,6 @@ class Stream(Operator):
     sums_in_chunks = True
 
     def check(self) -> None:
-        self.one_of("access", MIXES)
-        self.one_of("dtype", ("fp32", "fp64"))
-        self.one_of("streams", (1, 2, 4, 8))
-        self.one_of("prefetch", ("none", "nta"))
-        self.one_of("in_flight_bytes", IN_FLIGHT_BYTES)
         plain, together = self.prefetch == "none", self.stride == 1
         self.require(
             (self.access == "read") | (plain & together),
@@ -128,9 +127,6 @@ class Stream(Operator):
     def pass_bytes(self) -> int:
         """What one pass moves: every array once, an updated one to and fro."""
         return sum(t.moved_bytes for t in self.tensors() if t.name != "sum")
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, self.dtype
 
     def tolerance(self) -> tuple[float, float]:
         eps = dtype(self.dtype).eps

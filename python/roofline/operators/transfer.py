@@ -26,12 +26,12 @@ class Transfer(Moved, abstract=True):
     direction: str
     size_bytes: int
     mix = "copy"
+    allowed = {"dtype": ("int8",)}
     inward: ClassVar[str]
     outward: ClassVar[str]
 
     def check(self) -> None:
         self.one_of("direction", (self.inward, self.outward, "both"))
-        self.one_of("dtype", ("int8",))
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         return (TensorSpec(name="a", shape=(self.size_bytes,), dtype="int8"),)
