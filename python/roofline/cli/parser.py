@@ -314,7 +314,7 @@ COMMANDS = {
         "check what well-known texts on the roofline claim, each with a line of Python that shows it", "claims", _claims
     ),
     "hardware": Command("show what vendors state about devices, with sources", "hardware", _hardware),
-    "completion": Command("print the script that completes commands, operators and flags in a shell", "completing", _completion),
+    "completion": Command("print the script that completes commands, operators and flags in a shell", "info", _completion),
     "machine": Command("write a datasheet of your own to fill in", "machines", replaces=True),
     "doctor": Command("say what works here, what does not, why, and the cure", "info", _doctor),
 }
