@@ -29,9 +29,7 @@ class Convert(Moved, Elementwise):
     name = "convert"
     summary = "numbers copied into another dtype"
     allowed = {"dtype": _DTYPES, "out_dtype": _DTYPES}
-    variants = {
-        "fused": Variant(summary="each element is read once and written once", dtypes=BOTH),
-    }
+    variants = {"fused": Variant(summary="each element is read once and written once", dtypes=BOTH)}
 
     def outputs(self) -> tuple[TensorSpec, ...]:
         return (TensorSpec(name="y", shape=(self.elements,), dtype=self.out_dtype, role="out"),)

@@ -27,9 +27,7 @@ class Exp(Elementwise):
     name = "exp"
     summary = "e^x element by element, the probe of the exponential roof"
     allowed = {"dtype": ("fp32",)}
-    variants = {
-        "vector": Variant(summary="each element read once and written once, in every pass", dtypes={"cpu": ("fp32",)}),
-    }
+    variants = {"vector": Variant(summary="each element read once and written once, in every pass", dtypes={"cpu": ("fp32",)})}
 
     def flops(self) -> dict[str, int]:
         return {"exp": self.elements * self.passes}

@@ -27,9 +27,7 @@ class Gelu(Elementwise):
     name = "gelu"
     summary = "the Gaussian error linear unit, exact or by tanh"
     allowed = {**Elementwise.allowed, "form": tuple(_FORMS)}
-    variants = {
-        "fused": Variant(summary="each element is read once and written once", dtypes=BOTH),
-    }
+    variants = {"fused": Variant(summary="each element is read once and written once", dtypes=BOTH)}
 
     def flops(self) -> dict[str, int]:
         return {"gelu": ACTIVATIONS[_FORMS[self.form]] * self.elements}

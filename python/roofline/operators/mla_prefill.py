@@ -41,9 +41,8 @@ class MlaPrefill(Masked):
     allowed = {"dtype": ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")}
     variants = {
         "tiled": Tiled(
-            summary="one pass, blocks of scores and a running softmax stay on the chip",
-            dtypes={"cpu": ("fp32", "fp16", "bf16")},
-        ),
+            summary="one pass, blocks of scores and a running softmax stay on the chip", dtypes={"cpu": ("fp32", "fp16", "bf16")}
+        )
     }
 
     def inputs(self) -> tuple[TensorSpec, ...]:

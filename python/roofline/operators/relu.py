@@ -23,9 +23,7 @@ class Relu(Elementwise):
 
     name = "relu"
     summary = "max(x, 0), element by element"
-    variants = {
-        "fused": Variant(summary="each element read once and written once", dtypes=BOTH),
-    }
+    variants = {"fused": Variant(summary="each element read once and written once", dtypes=BOTH)}
 
     def flops(self) -> dict[str, int]:
         return {"compare": self.elements}

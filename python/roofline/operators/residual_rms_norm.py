@@ -36,9 +36,8 @@ class ResidualRmsNorm(Rowwise):
     constants = ("weight",)
     variants = {
         "fused": _Fused(
-            summary="a row and its residual are read once; their sum stays on the chip until both results are written",
-            dtypes=BOTH,
-        ),
+            summary="a row and its residual are read once; their sum stays on the chip until both results are written", dtypes=BOTH
+        )
     }
 
     def outputs(self) -> tuple[TensorSpec, ...]:

@@ -26,9 +26,7 @@ class SiluMul(Rowwise):
     name = "silu_mul"
     summary = "silu(gate) · up, the gate of a SwiGLU block"
     mix = "add"
-    variants = {
-        "fused": Variant(summary="each element of gate and up is read once, each result written once", dtypes=BOTH),
-    }
+    variants = {"fused": Variant(summary="each element of gate and up is read once, each result written once", dtypes=BOTH)}
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         return tuple(TensorSpec(name=name, shape=(self.rows, self.columns), dtype=self.dtype) for name in ("gate", "up"))
