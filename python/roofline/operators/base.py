@@ -21,9 +21,10 @@ from ..counts import Array, Sizes, sizes, smaller
 from ..dtypes import dtype, dtype_name
 from ..errors import Error
 from ..tensor_spec import TensorSpec
-from ..words import ByName, hint, whole
+from ..words import ByName, dimension, hint
 
-MAX_DIMENSION = 2**62
+POWER = 62
+MAX_DIMENSION = 2**POWER
 
 # The stream access whose bandwidth is an operator's memory roof.
 MIXES = ("read", "write", "copy", "scale", "add", "triad", "update")
@@ -288,14 +289,7 @@ class Operator(ByName):
         if isinstance(value, Sizes):
             return self._accepted_all(field, value)
         if field.type in ("int", int):
-            if isinstance(value, str):
-                value = self._read(where, value)
-            if isinstance(value, bool) or not hasattr(value, "__index__") or (isinstance(value, np.ndarray) and value.ndim):
-                raise Error(f"{where} must be an integer, got {value!r}")
-            value = value.__index__()
-            least = 0 if field.name in self.small else 1
-            if not least <= value <= MAX_DIMENSION:
-                raise Error(f"{where} must be between {least} and 2**62, got {value}")
+            value = dimension(where, value, 0 if field.name in self.small else 1, POWER)
         elif field.type in ("bool", bool):
             if not isinstance(value, bool):
                 raise Error(f"{where} must be True or False, got {value!r:.80}")
@@ -308,12 +302,6 @@ class Operator(ByName):
             except Error as error:
                 raise Error(f"{where}: {error}") from None
         return value
-
-    def _read(self, where: str, text: str) -> int:
-        try:
-            return whole(text)
-        except Error as error:
-            raise Error(f"{where} {error}") from None
 
     def _accepted_all(self, field: dataclasses.Field[Any], values: Array) -> Array:
         """As `_accepted`, for an array of a batch: float64, so that no product overflows."""

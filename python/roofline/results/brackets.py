@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from .._repr import json_form, values_of
-from ..errors import Error
+from ..errors import Error, require_one_of
 from ..reading import Sample, Scalars, Text
 
 BRACKETED = ("bandwidth", "compute", "latency", "link")  # kinds of roof
@@ -48,8 +48,7 @@ class Bracket:
     derived_keys: ClassVar[frozenset[str]] = frozenset({"median_before", "median_after"})
 
     def __post_init__(self) -> None:
-        if self.kind not in BRACKETED:
-            raise Error(f"bracket {self.label!r:.80}: kind must be one of {', '.join(BRACKETED)}, got {self.kind!r:.80}")
+        require_one_of(f"bracket {self.label!r:.80}: kind", self.kind, BRACKETED)
         for name in ("before_samples", "after_samples"):
             object.__setattr__(self, name, positive(f"bracket {self.label!r:.80}: {name}", getattr(self, name)))
         if not self.before_samples:

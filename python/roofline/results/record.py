@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 from .._repr import Parts, Row, Shown, json_form, printable, values_of
-from ..errors import Error
+from ..errors import Error, require_one_of
 from ..machine import RATE_UNITS, Machine, Summary, modes, summary, to_json
 from ..machine.facts import StatedConditions, StatedPlan, StatedProvenance
 from ..operators import OPERATORS, Operator
@@ -116,8 +116,7 @@ class Measurement(Shown):
     def __post_init__(self) -> None:
         where = f"measurement of {self.operator}"
         for name, allowed in (("cache_state", CACHE_STATES), ("status", STATUSES)):
-            if getattr(self, name) not in allowed:
-                raise Error(f"{where}: {name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r:.80}")
+            require_one_of(f"{where}: {name}", getattr(self, name), allowed)
         object.__setattr__(self, "samples_s", positive(f"{where}: samples_s", self.samples_s))
         object.__setattr__(
             self, "steps", {name: positive(f"{where}: steps[{name!r:.80}]", values) for name, values in self.steps.items()}
