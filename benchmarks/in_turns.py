@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import os
+import platform
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -13,6 +15,11 @@ T = TypeVar("T")
 IDLE_S = 0.06  # between turns: threads that wait for more work have gone to sleep by then
 QUIET = 0.03  # of all cores: more, kept by others or the host, and a turn does not count
 FEWEST = 3  # quiet rounds for a verdict
+
+
+def when_and_where() -> dict[str, str]:
+    system = f"{platform.system()} {platform.release()} {platform.machine()}"
+    return {"os": system, "utc": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")}
 
 
 def watched(work: Callable[[], T], own_s: Callable[[], float]) -> tuple[T, dict[str, float], bool]:

@@ -10,8 +10,7 @@ import pytest
 from example import bandwidth, bracket, fma, launch
 from shown import pretty
 
-from roofline._repr import html_table, text_table
-from roofline._repr.text import width
+from roofline._repr import html_table, text_table, width
 from roofline.machine import Ceiling, Machine
 from roofline.model import crossover, place
 from roofline.operators import Attention, Counts, Growth, Relu, count, growth

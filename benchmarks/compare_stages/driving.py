@@ -94,10 +94,7 @@ class Driver:
 
     def compare(self, point: Point, problem: Mapping[str, Any]) -> dict[str, Any]:
         """The row of a point. Whatever fails is its reason; the driver goes on."""
-        row: dict[str, Any] = {
-            "name": point.name, "stage": point.stage, "operator": point.operator, "problem": dict(problem),
-            "cache": "cold" if point.cold else "warm", "reason": "", "ours": {}, "roofs": {}, "rivals": {}, "pairs": [],
-        }  # fmt: skip
+        row = point.row(problem)
         with tempfile.TemporaryDirectory(prefix="compare_cpu") as folder:
             request = {"operator": point.operator, "problem": dict(problem), "folder": folder, "cold": point.cold}
             try:

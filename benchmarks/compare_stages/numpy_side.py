@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -52,6 +53,16 @@ def gelu_tanh(x: Any) -> Any:
     return 0.5 * x * (1 + np.tanh(np.float32(math.sqrt(2 / math.pi)) * (x + np.float32(0.044715) * x * x * x)))
 
 
+# Operands by operator, and what is computed of them.
+ROWS: dict[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
+    "silu_mul": (("gate", "up"), lambda gate, up: gate / (1 + np.exp(-gate)) * up),
+    "gelu": (("x",), gelu_tanh),
+    "softmax": (("x",), softmax),
+    "rms_norm": (("x", "weight"), rms_norm),
+    "layer_norm": (("x", "weight", "bias"), layer_norm),
+}
+
+
 class NumPy(Side):
     def __init__(self, threads: int) -> None:
         self.threads = threads
@@ -89,25 +100,14 @@ class NumPy(Side):
             self.run = lambda: np.matmul(a, b, out=c)
         elif operator == "ffn":
             self.run = self._ffn(request, p)
-        elif operator == "silu_mul":
-            gate, up = operands(request, "gate", "up")
-            self.run = lambda: gate / (1 + np.exp(-gate)) * up
-        elif operator == "gelu":
-            if p["form"] != "tanh":
-                raise Refused("NumPy has no erf")
-            (x,) = operands(request, "x")
-            self.run = lambda: gelu_tanh(x)
-        elif operator == "softmax":
-            (x,) = operands(request, "x")
-            self.run = lambda: softmax(x)
-        elif operator == "rms_norm":
-            x, weight = operands(request, "x", "weight")
-            self.run = lambda: rms_norm(x, weight, p["eps"])
-        elif operator == "layer_norm":
-            x, weight, bias = operands(request, "x", "weight", "bias")
-            self.run = lambda: layer_norm(x, weight, bias, p["eps"])
-        else:
+        elif operator not in ROWS:
             raise Refused(f"no {operator}")
+        elif operator == "gelu" and p["form"] != "tanh":
+            raise Refused("NumPy has no erf")
+        else:
+            names, compute = ROWS[operator]
+            given = [*operands(request, *names), *([p["eps"]] if "eps" in p else [])]
+            self.run = lambda: compute(*given)
         if self.swept is None:
             self.swept = np.array_split(np.ones(request["sweep_bytes"] // 4, np.float32), self.threads)
         return {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,13 @@ class Point:
     @property
     def name(self) -> str:
         return f"{self.what}, {'cold' if self.cold else 'warm'}"
+
+    def row(self, problem: Mapping[str, Any], reason: str = "") -> dict[str, Any]:
+        """What is stored of it, with nothing known yet. problem: all fields."""
+        return {
+            "name": self.name, "stage": self.stage, "operator": self.operator, "problem": dict(problem),
+            "cache": "cold" if self.cold else "warm", "reason": reason, "ours": {}, "roofs": {}, "rivals": {}, "pairs": [],
+        }  # fmt: skip
 
     def cost_s(self) -> float:
         """About what a call takes; 0 where there is no such problem."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 _LONG = re.compile(r"[^\s/]{120,}")  # no name of a folder or an option is as long; what a user gave may be
 
@@ -22,7 +23,21 @@ class OutOfMemory(Error):
     """The device lacks the memory that a problem needs. In a sweep it is a result with its reason."""
 
 
+def shown(value: object) -> str:
+    """A value as an error quotes it: short, whatever it is."""
+    try:
+        return repr(value)[:60]
+    except (ValueError, RecursionError):  # an integer of thousands of digits, an object without an end
+        return f"a {type(value).__name__} too large to print"
+
+
 def require_type(name: str, value: object, kind: type | tuple[type, ...], wanted: str) -> None:
     """Raises Error naming the argument unless `value` is of `kind`."""
     if not isinstance(value, kind):
         raise Error(f"{name} must be {wanted}, got {value!r:.60}")
+
+
+def require_one_of(name: str, value: object, allowed: Iterable[str]) -> None:
+    """Raises Error naming the argument unless `value` is one of these words."""
+    if value not in (words := tuple(allowed)):
+        raise Error(f"{name} must be one of {', '.join(words)}, got {shown(value)}")

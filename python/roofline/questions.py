@@ -48,6 +48,7 @@ _OF_MODELS: Mapping[str, Any] = {
     "counting": "full", "overhead_s": 0.0, "link_bytes_per_s": None, "link_latency_s": 0.0, "memory_share": 1.0,
     "memory_bytes": None, "must_fit": True, "price_per_hour": None,
 }  # fmt: skip
+_SHARED = ("dtype", "utilisation", "launch_s")
 _DTYPES = ("weights", "activations", "kv", "quantization")
 # Options that may be words: "2us", "450GB/s", "80GB", "8".
 _READ: Mapping[str, Callable[[str], Any]] = {
@@ -258,14 +259,8 @@ def predict(
     Raises:
         Error: for unknown names, with those that resemble them, for what an operator or ranks refuse, and for missing ceilings.
     """
-    given: dict[str, Any] = {
-        "dtype": dtype, "quantization": quantization, "weights": weights, "activations": activations, "kv": kv, "tp": tp, "ep": ep,
-        "lm_head": lm_head, "fused": fused, "counting": counting, "utilisation": utilisation, "launch_s": launch_s,
-        "overhead_s": overhead_s, "link_bytes_per_s": link_bytes_per_s, "link_latency_s": link_latency_s,
-        "memory_share": memory_share, "memory_bytes": memory_bytes, "must_fit": must_fit, "price_per_hour": price_per_hour,
-        "variant": variant, "plan": plan,
-        "level": level, "threads": threads, "unit": unit, "knee": knee, **fields,
-    }  # fmt: skip
+    arguments = locals()  # as nothing else has a name yet
+    given = {name: x for name, x in arguments.items() if name in (*_OF_PROBLEMS, *_OF_MODELS, *_SHARED)} | fields
     machines, whats = machines_of(machine), _whats(what)
     if not machines:
         raise Error("predict needs at least one machine")
@@ -341,7 +336,7 @@ def _one(given: dict[str, Any]) -> Answer:
     machine, what, phase = given.pop("machine"), given.pop("what"), given.pop("phase")
     given |= {name: _read(name, given[name]) for name in _READ if isinstance(given[name], str)}
     shared = {name: given[name] for name in ("utilisation", "launch_s")}
-    fields = {name: x for name, x in given.items() if name not in (*_OF_MODELS, *_OF_PROBLEMS, *shared, "dtype")}
+    fields = {name: x for name, x in given.items() if name not in (*_OF_MODELS, *_OF_PROBLEMS, *_SHARED)}
     subject = subject_of(what, {name: given[name] for name in ("dtype", *_DTYPES)})
     if isinstance(subject, TransformerConfig):
         _apart(f"{subject.name}", given, _OF_PROBLEMS, "single problems")

@@ -77,11 +77,7 @@ def _are_numbers(values: Sequence[Any]) -> bool:
 
 
 def points(
-    problem: Operator,
-    variant: str | Sequence[str] | None,
-    device: Device,
-    axes: Mapping[str, Any],
-    machine: Machine | None = None,
+    problem: Operator, variant: str | Sequence[str] | None, device: Device, axes: Mapping[str, Any], machine: Machine | None = None
 ) -> Points:
     """The sweep's problems and variants. Raises Error for bad fields and for too many points, before anything is measured."""
     lists = {name: _values(name, values) for name, values in axes.items()}

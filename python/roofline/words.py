@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
-from .errors import Error
+from .errors import Error, shown
 
 _WHOLE = re.compile(r"([+-]?[0-9]+(?:\.[0-9]+)?)\s*([kKmM]?)")
 _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20}
@@ -96,6 +96,21 @@ def whole(text: str) -> int:
     value = float(match[1]) * _FACTORS[match[2].lower()] if "." in match[1] else int(match[1]) * _FACTORS[match[2].lower()]
     if value != int(value):
         raise Error(f"must be a whole number such as 4096 or 8k, got {text!r:.80}")
+    return int(value)
+
+
+def dimension(where: str, value: Any, least: int, power: int) -> int:
+    """A number from `least` to 2**power, in words too. Raises Error naming `where`."""
+    if isinstance(value, str):
+        try:
+            value = whole(value)
+        except Error as error:
+            raise Error(f"{where} {error}") from None
+    if isinstance(value, bool) or not hasattr(value, "__index__") or getattr(value, "ndim", False):
+        raise Error(f"{where} must be an integer, got {shown(value)}")
+    value = value.__index__()
+    if not least <= value <= 1 << power:
+        raise Error(f"{where} must be between {least} and 2**{power}, got {shown(value)}")
     return int(value)
 
 

@@ -1,8 +1,9 @@
-"""Commands that show the installation and its measurements: version, devices, doctor, explain."""
+"""Commands that show the installation and its measurements: version, devices, completion, doctor, explain."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,16 @@ def devices(as_json: bool) -> int:
     else:
         rows = [(d["name"], "missing" if d["missing"] else "ok", d["missing"] or d["summary"]) for d in found]
         screen.table(("device", "state", "what it is"), rows, wide=("what it is",))
+    return OK
+
+
+def completion(options: argparse.Namespace) -> int:
+    """Prints the completion script of a shell."""
+    import shtab
+
+    from .parser import whole
+
+    sys.stdout.write(shtab.complete(whole(), options.shell) + "\n")
     return OK
 
 

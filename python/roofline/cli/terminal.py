@@ -9,8 +9,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-from .._repr import Row, printable, text_table
-from .._repr.text import right_aligned, width
+from .._repr import Row, printable, right_aligned, text_table, width
 
 if TYPE_CHECKING:
     from ..report.tables import Table

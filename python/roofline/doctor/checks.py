@@ -14,6 +14,7 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
+from .._repr import json_form
 from ..errors import Error
 from ..measurement import build_info, libraries, list_devices, open_device
 from ..measurement.devices import core
@@ -48,7 +49,11 @@ class Check:
     cure: str = ""
 
     def to_dict(self) -> dict[str, str]:
-        return {"name": self.name, "state": self.state, "detail": self.detail, "cure": self.cure}
+        return dict(json_form(self))
+
+
+def _one(name: str, state: str, detail: str, cure: str = "") -> list[Check]:
+    return [Check(name=name, state=state, detail=detail, cure=cure)]
 
 
 def _module() -> list[Check]:
@@ -56,11 +61,9 @@ def _module() -> list[Check]:
     info = build_info()
     built = f"version {info['version']}, {info['compiler']}, {info['build_type']}, for {info['processor']}"
     if info["build_type"] in ("Release", "RelWithDebInfo"):
-        return [Check(name="compiled module", state=OK, detail=built)]
+        return _one("compiled module", OK, built)
     cure = "pip install . --config-settings=cmake.build-type=Release"
-    return [
-        Check(name="compiled module", state=WARNING, detail=f"{built}: without optimisation its timings mean little", cure=cure)
-    ]
+    return _one("compiled module", WARNING, f"{built}: without optimisation its timings mean little", cure)
 
 
 def _instruction_sets() -> list[Check]:
@@ -69,31 +72,24 @@ def _instruction_sets() -> list[Check]:
     limit = os.environ.get("ROOFLINE_ISA", "")
     detail = f"built {', '.join(built)}; usable here {', '.join(usable)}"
     if limit:
-        return [
-            Check(
-                name="instruction sets",
-                state=WARNING,
-                detail=f"{detail}; limited by ROOFLINE_ISA={limit}",
-                cure="unset ROOFLINE_ISA",
-            )
-        ]
-    return [Check(name="instruction sets", state=OK, detail=detail)]
+        return _one("instruction sets", WARNING, f"{detail}; limited by ROOFLINE_ISA={limit}", "unset ROOFLINE_ISA")
+    return _one("instruction sets", OK, detail)
 
 
 def _devices() -> list[Check]:
-    found = []
+    found: list[Check] = []
     info = build_info()
     for device in list_devices():
         name, missing = device["name"], device["missing"]
         if not missing:
-            found.append(Check(name=f"device {name}", state=OK, detail=device["summary"]))
+            found += _one(f"device {name}", OK, device["summary"])
             continue
         cure = "install an NVIDIA driver, and check that nvidia-smi lists the GPU"
         if not info["cuda"]:
             cure = "ROOFLINE_CUDA=ON pip install . (in the source folder, with a CUDA 13 toolkit)"
-        found.append(Check(name=f"device {name}", state=MISSING, detail=missing, cure=cure))
+        found += _one(f"device {name}", MISSING, missing, cure)
     if info["cuda"]:
-        found.append(Check(name="CUDA build", state=OK, detail=f"CUDA {info['cuda_version']} for {info['cuda_archs']}"))
+        found += _one("CUDA build", OK, f"CUDA {info['cuda_version']} for {info['cuda_archs']}")
     return found
 
 
@@ -117,11 +113,12 @@ def gpu_checks(name: str, facts: Mapping[str, Any]) -> list[Check]:
         f"power limit {watts('power_limit_w')}" if "power_limit_w" in facts else "",
         f"{fmt_si(facts['memory_bytes_per_s'], 'B/s')} by memory clock and bus" if facts.get("memory_bytes_per_s") else "",
     ]
-    found = [Check(name=f"{name} facts", state=OK, detail=", ".join(fact for fact in told if fact) or "none are told")]
+    found: list[Check] = []
 
     def add(what: str, state: str, detail: str, cure: str = "") -> None:
-        found.append(Check(name=f"{name} {what}", state=state, detail=detail, cure=cure))
+        found.extend(_one(f"{name} {what}", state, detail, cure))
 
+    add("facts", OK, ", ".join(fact for fact in told if fact) or "none are told")
     smi = f"sudo nvidia-smi -i {facts['pci_bus_id']}" if facts.get("pci_bus_id") else "sudo nvidia-smi"
     if "nvml_missing" in facts:
         detail = f"{facts['nvml_missing']}; clocks, power, heat and other processes are not seen"
@@ -167,13 +164,13 @@ def _gpus() -> list[Check]:
 
 
 def _libraries() -> list[Check]:
-    found = []
+    found: list[Check] = []
     for library in libraries():
         name = library["name"]
         if library["missing"]:
-            found.append(Check(name=name, state=MISSING, detail=library["missing"], cure=_LIBRARY_CURE.get(name, "")))
+            found += _one(name, MISSING, library["missing"], _LIBRARY_CURE.get(name, ""))
         else:
-            found.append(Check(name=name, state=OK, detail=f"version {library['version']}, {library['path']}"))
+            found += _one(name, OK, f"version {library['version']}, {library['path']}")
     return found
 
 
@@ -195,40 +192,37 @@ def _cores() -> list[Check]:
         detail += ": the affinity mask hides the rest"
         cure = f"taskset -c 0-{present - 1} roofline …"
     else:
-        return [Check(name="cores", state=OK, detail=detail)]
-    return [Check(name="cores", state=WARNING, detail=detail, cure=cure)]
+        return _one("cores", OK, detail)
+    return _one("cores", WARNING, detail, cure)
 
 
 def _huge_pages() -> list[Check]:
     state = str(open_device("cpu").facts.get("huge_pages", "unknown"))
     if state in ("always", "madvise"):
-        return [Check(name="huge pages", state=OK, detail=f"transparent huge pages: {state}")]
+        return _one("huge pages", OK, f"transparent huge pages: {state}")
     cure = "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled" if state == "never" else ""
-    return [
-        Check(name="huge pages", state=WARNING, detail=f"transparent huge pages: {state}; bandwidth may come out lower", cure=cure)
-    ]
+    return _one("huge pages", WARNING, f"transparent huge pages: {state}; bandwidth may come out lower", cure)
 
 
 def _governor() -> list[Check]:
-    facts = open_device("cpu").facts
+    name, facts = "frequency governor", open_device("cpu").facts
     governor, virtual = str(facts.get("governor", "unknown")), bool(facts.get("virtual_machine"))
     if governor == "unknown":
         detail = "unknown" + (": this is a virtual machine, and its host decides" if virtual else "")
-        return [Check(name="frequency governor", state=OK if virtual else WARNING, detail=detail)]
+        return _one(name, OK if virtual else WARNING, detail)
     if governor == "performance":
-        return [Check(name="frequency governor", state=OK, detail=governor)]
+        return _one(name, OK, governor)
     cure = "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
-    return [Check(name="frequency governor", state=WARNING, detail=f"{governor}: clocks may wander between samples", cure=cure)]
+    return _one(name, WARNING, f"{governor}: clocks may wander between samples", cure)
 
 
 def _memory() -> list[Check]:
     device = open_device("cpu")
     available = int(device.core.available_bytes())
-    detail = f"{fmt_bytes(available)} available"
-    detail += f", of which probes take {fmt_bytes(device.arena_bytes)} at most"
+    detail = f"{fmt_bytes(available)} available, of which probes take {fmt_bytes(device.arena_bytes)} at most"
     if available < 1024 * MIB:
-        return [Check(name="memory", state=WARNING, detail=f"{detail}: that is little", cure="close other programs")]
-    return [Check(name="memory", state=OK, detail=detail)]
+        return _one("memory", WARNING, f"{detail}: that is little", "close other programs")
+    return _one("memory", OK, detail)
 
 
 def cpu_ticks() -> tuple[int, int, int]:
@@ -245,22 +239,14 @@ def _contention(wait_s: float) -> list[Check]:
         time.sleep(wait_s)
         after = cpu_ticks()
     except (OSError, ValueError, IndexError):
-        return [Check(name=name, state=WARNING, detail="unknown: /proc/stat cannot be read")]
+        return _one(name, WARNING, "unknown: /proc/stat cannot be read")
     total = max(after[2] - before[2], 1)
     busy, stolen = (after[0] - before[0]) / total, (after[1] - before[1]) / total
-    detail = f"other work keeps {fmt_percent(busy, 2)} of the cores busy" + (
-        f", the host takes {fmt_percent(stolen, 2)}" if stolen else ""
-    )
+    taken = f", the host takes {fmt_percent(stolen, 2)}" if stolen else ""
+    detail = f"other work keeps {fmt_percent(busy, 2)} of the cores busy{taken}"
     if busy + stolen > BUSY:
-        return [
-            Check(
-                name=name,
-                state=WARNING,
-                detail=f"{detail}: timings will come out contended",
-                cure="stop other programs, and repeat",
-            )
-        ]
-    return [Check(name=name, state=OK, detail=detail)]
+        return _one(name, WARNING, f"{detail}: timings will come out contended", "stop other programs, and repeat")
+    return _one(name, OK, detail)
 
 
 def required() -> list[Requirement]:
@@ -273,18 +259,18 @@ def required() -> list[Requirement]:
 
 
 def _packages() -> list[Check]:
-    found = []
+    found: list[Check] = []
     for need, purpose in [*((need, "") for need in required()), *((Requirement(name), use) for name, use in OPTIONAL.items())]:
         absent, cure = WARNING if purpose else MISSING, f"pip install '{need}'" if need.specifier else f"pip install {need.name}"
         note = f"optional, for {purpose}" if purpose else "needed"
         try:
             version = importlib.metadata.version(need.name)
         except importlib.metadata.PackageNotFoundError:
-            found.append(Check(name=need.name, state=absent, detail=f"not installed; {note}", cure=cure))
+            found += _one(need.name, absent, f"not installed; {note}", cure)
             continue
         fits = need.specifier.contains(version, prereleases=True)
         detail = f"version {version}{'' if fits else f', where {need.specifier} is wanted'}; {note}"
-        found.append(Check(name=need.name, state=OK if fits else absent, detail=detail, cure="" if fits else cure))
+        found += _one(need.name, OK, detail) if fits else _one(need.name, absent, detail, cure)
     return found
 
 
@@ -294,9 +280,9 @@ def _guarded(name: str, look: Callable[[], list[Check]]) -> list[Check]:
         return look()
     except Error as error:
         cure = "pip install . (in the source folder)" if name == "compiled module" else ""
-        return [Check(name=name, state=MISSING, detail=str(error), cure=cure)]
+        return _one(name, MISSING, str(error), cure)
     except (OSError, KeyError, ValueError) as error:
-        return [Check(name=name, state=WARNING, detail=f"could not be looked at: {error!r:.80}")]
+        return _one(name, WARNING, f"could not be looked at: {error!r:.80}")
 
 
 def doctor(wait_s: float = 1.0) -> list[Check]:
@@ -305,11 +291,11 @@ def doctor(wait_s: float = 1.0) -> list[Check]:
     wait_s: seconds to watch the load of the cores. Never raises for what is missing; details may hold paths, so they are for
     the screen and belong in no file that is published.
     """
-    system = Check(name="Python", state=OK, detail=f"{platform.python_version()} ({sys.platform}, {platform.machine()})")
+    system = _one("Python", OK, f"{platform.python_version()} ({sys.platform}, {platform.machine()})")
     loads = _guarded("compiled module", _module)
     needs_module: dict[str, Any] = {
         "instruction sets": _instruction_sets, "devices": _devices, "GPUs": _gpus, "libraries": _libraries, "cores": _cores,
         "huge pages": _huge_pages, "frequency governor": _governor, "memory": _memory,
     }  # fmt: skip
     rest = [] if loads[0].state == MISSING else [check for name, look in needs_module.items() for check in _guarded(name, look)]
-    return [system, *loads, *rest, *_guarded("load right now", lambda: _contention(wait_s)), *_guarded("packages", _packages)]
+    return [*system, *loads, *rest, *_guarded("load right now", lambda: _contention(wait_s)), *_guarded("packages", _packages)]

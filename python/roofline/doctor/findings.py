@@ -83,13 +83,8 @@ class Run:
 
     def to_dict(self) -> dict[str, Any]:
         rates = summary(self.rates(self.samples_s)) if self.samples_s else None
-        derived = {
-            "flops_per_s": rates.median if rates else None,
-            "flops_per_s_low": rates.low if rates else None,
-            "flops_per_s_high": rates.high if rates else None,
-            "share": self.share,
-            "below": self.below,
-        }
+        median, low, high = (rates.median, rates.low, rates.high) if rates else (None, None, None)
+        derived = {"flops_per_s": median, "flops_per_s_low": low, "flops_per_s_high": high, **values_of(self, "share below")}
         return {**json_form(self), "derived": derived}
 
 

@@ -167,38 +167,23 @@ class Examination:
         last = turns.last
         kept = {key: last[key] for key in ("blas", "blas_version", "layer", "kernels", "build")}
         made = dataclasses.replace(
-            empty,
-            threads=int(last["threads"]),
-            size=size,
-            samples_s=tuple(turns.samples_s),
-            shares=tuple(turns.shares),
-            roof_samples=tuple(turns.roof_flops_per_s),
-            busy_cores=last["cpu_s"] / max(last["wall_s"], 1e-9),
-            load=watch.load,
-            environment=session.environment,
-            **kept,
-        )
+            empty, threads=int(last["threads"]), size=size, samples_s=tuple(turns.samples_s), shares=tuple(turns.shares),
+            roof_samples=tuple(turns.roof_flops_per_s), busy_cores=last["cpu_s"] / max(last["wall_s"], 1e-9), load=watch.load,
+            environment=session.environment, **kept,
+        )  # fmt: skip
+        moved, status, reason = float(np.median(turns.moved)), "ok", ""
         if watch.load["foreign_cores"] + watch.load["stolen_cores"] > BUSY * (os.cpu_count() or 1):
-            taken = f"others kept {watch.load['foreign_cores']:.2f} cores busy"
-            taken += f", the host took {watch.load['stolen_cores']:.2f}" if watch.load["stolen_cores"] >= 0.005 else ""
-            made = dataclasses.replace(made, status="contended", reason=taken)
-        elif float(np.median(turns.moved)) > MOVED:
-            made = dataclasses.replace(
-                made, status="roof_moved", reason=f"the roof moved by {float(np.median(turns.moved)):.0%} around its turns"
-            )
+            status, reason = "contended", f"others kept {watch.load['foreign_cores']:.2f} cores busy"
+            reason += f", the host took {watch.load['stolen_cores']:.2f}" if watch.load["stolen_cores"] >= 0.005 else ""
+        elif moved > MOVED:
+            status, reason = "roof_moved", f"the roof moved by {moved:.0%} around its turns"
         elif made.share is not None and made.share > IMPLAUSIBLE:
-            above = f"{made.share:.0%} of the roof: its work did not happen as counted, or on units that the probe does not use"
-            made = dataclasses.replace(made, status="implausible", reason=above)
-        if made.status == "ok" and not made.below:
+            status = "implausible"
+            reason = f"{made.share:.0%} of the roof: its work did not happen as counted, or on units that the probe does not use"
+        made = dataclasses.replace(made, status=status, reason=reason)
+        if status == "ok" and not made.below:
             return made
-        facts = Facts(
-            library=self.library,
-            dtype=dtype,
-            asked=asked,
-            threads=made.threads,
-            environment=session.environment,
-            **kept,
-        )
+        facts = Facts(library=self.library, dtype=dtype, asked=asked, threads=made.threads, environment=session.environment, **kept)
         return self._cured(made, reasons(self.cpu, facts), device, probe)
 
     def _cured(self, run: Run, found: Sequence[Reason], device: Any, probe: Ready) -> Run:
@@ -221,16 +206,11 @@ class Examination:
             self.close()
             return dataclasses.replace(run, cure=Cure(environment=changes, reason=str(broken)))
         gains = tuple(after / before for before, after in zip(given.flops_per_s, turns.flops_per_s, strict=True))
-        return dataclasses.replace(
-            run,
-            cure=Cure(
-                environment=changes,
-                before_samples_s=tuple(given.samples_s),
-                after_samples_s=tuple(turns.samples_s),
-                gains=gains,
-                share=float(np.median(turns.shares)),
-            ),
-        )
+        cure = Cure(
+            environment=changes, before_samples_s=tuple(given.samples_s), after_samples_s=tuple(turns.samples_s), gains=gains,
+            share=float(np.median(turns.shares)),
+        )  # fmt: skip
+        return dataclasses.replace(run, cure=cure)
 
 
 def _examined(library: str, cpu: Cpu, pace: Pace, curing: bool, command: Sequence[str]) -> Iterator[Library | Run]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..errors import Error
+from ..errors import Error, require_one_of
 from .imported import Imported, Source, source_of
 from .nccl import from_nccl_tests, is_nccl_tests
 from .ncu import from_ncu, is_ncu
@@ -32,8 +32,8 @@ def read(path: str | os.PathLike[str], *, tool: str | None = None, collective: s
     Raises:
         Error: for any other file, and for what is wrong in it with the line's number.
     """
-    if tool not in (None, *TOOLS):
-        raise Error(f"tool must be one of {', '.join(TOOLS)}, got {tool!r:.80}")
+    if tool is not None:
+        require_one_of("tool", tool, TOOLS)
     source = source_of(path)
     found = tool or _tool(source)
     if found == "ncu" and collective is not None:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from .._repr import Parts, Row, Shown, json_form, printable
 from ..dtypes import DTYPES, dtype_name
-from ..errors import Error, require_type
+from ..errors import Error, require_one_of, require_type
 from ..operators.base import MIXES
 from ..probes import LEVELS, MEMORIES, RATE_UNITS, roofs_of
 from ..probes.levels import stated_caches
@@ -121,8 +121,7 @@ class Machine(Shown):
         is the most threads measured. variant: only this one; "plain" stands for ordinary stores by any kernel. Raises Error
         naming the missing ceiling and how to measure it.
         """
-        if access not in MIXES:
-            raise Error(f"access must be one of {', '.join(MIXES)}, got {access!r:.80}")
+        require_one_of("access", access, MIXES)
         levels = self.levels()
         if not levels:
             raise Error(f"{self.name}: no bandwidth was measured; measure the machine, e.g. with `roofline measure`")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import dtype as dtype_named
-from ..errors import Error, require_type
+from ..errors import Error, require_one_of, require_type
 from ..machine import CACHES, Machine, memory_level
 from ..operators import Operator
 from ..results import Measurement
@@ -97,8 +97,7 @@ def measure_callable(
     policy = checked_options(machine, policy)
     opened, begun = open_device(device, threads), time.monotonic()
     level, levels = level or memory_level(opened.facts), (*CACHES, memory_level(opened.facts))
-    if level not in levels:
-        raise Error(f"level must be one of {', '.join(levels)}, got {level!r:.60}")
+    require_one_of("level", level, levels)
     if stream is not None and opened.backend != "cuda":
         raise Error(f"measure_callable: a stream belongs to a GPU, and the device is {opened.name!r:.80}; pass device='cuda:0'")
     keywords = dict(kwargs or {})

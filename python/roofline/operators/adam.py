@@ -37,16 +37,13 @@ class Adam(Operator):
     name = "adam"
     summary = "one step of the optimiser Adam, in place"
     mix = "update"
+    allowed = dict.fromkeys(("dtype", "gradient_dtype", "moment_dtype"), _DTYPES)
     variants = {
         "fused": Variant(
             summary="one pass: each byte of parameters, gradients and moments is read once and written once",
             dtypes={"cpu": ("fp32", "fp16", "bf16"), "cuda": ("fp32", "fp16", "bf16")},
         ),
     }
-
-    def check(self) -> None:
-        for field in ("dtype", "gradient_dtype", "moment_dtype"):
-            self.one_of(field, _DTYPES)
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         return (TensorSpec(name="g", shape=(self.elements,), dtype=self.gradient_dtype),)
@@ -88,7 +85,7 @@ class Adam(Operator):
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
-        given: tuple[Mapping[str, int | str | bool], ...] = (
+        given = (
             {"elements": 1},
             {"elements": 17, "decayed": False},
             {"elements": 1000, "master": False, "dtype": "fp32", "gradient_dtype": "fp16"},
@@ -97,5 +94,4 @@ class Adam(Operator):
             {"elements": 4099, "dtype": "fp16", "moment_dtype": "fp16", "gradient_dtype": "fp16"},
             {"elements": 100003, "master": False, "dtype": "fp32", "gradient_dtype": "fp32"},
         )
-        big = Case(problem=cls(elements=2**31 + 17, moment_dtype="bf16"), slow=True)
-        return (*(Case(problem=cls.make(**fields)) for fields in given), big)
+        return (*cls.grid(given), Case(problem=cls(elements=2**31 + 17, moment_dtype="bf16"), slow=True))

@@ -21,9 +21,7 @@ class AllGather(Exchange):
 
     name = "all_gather"
     summary = "the parts of all ranks put together on each, by a ring; per rank"
-
-    def check(self) -> None:
-        self.one_of("dtype", ("fp64", "fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8"))
+    allowed = {"dtype": ("fp64", "fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8")}
 
     def held(self) -> int:
         return self.chunk()

@@ -21,9 +21,7 @@ class AllToAll(Exchange):
 
     name = "all_to_all"
     summary = "every rank hands each other one a part of its own; per rank"
-
-    def check(self) -> None:
-        self.one_of("dtype", ("fp64", "fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "nvfp4", "mxfp4"))
+    allowed = {"dtype": ("fp64", "fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "nvfp4", "mxfp4")}
 
     def held(self) -> int:
         return self.elements

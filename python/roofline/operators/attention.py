@@ -174,6 +174,7 @@ class Attention(Masked):
     name = "attention"
     summary = "softmax(q kᵀ / sqrt(head_dim)) v for every head"
     small = frozenset({"kv_heads"})
+    allowed = {"dtype": ("fp64", "fp32", "fp16", "bf16")}
     variants = {
         "naive": _Naive(
             summary="three passes, all scores written to memory and read back twice",
@@ -196,10 +197,6 @@ class Attention(Masked):
             dtypes={"cpu": ("fp32", "fp64", "fp16", "bf16"), "cuda": ("fp16", "bf16")},
         ),
     }
-
-    def check(self) -> None:
-        self.one_of("dtype", ("fp64", "fp32", "fp16", "bf16"))
-        Masked.check(self)
 
     def replace(self, **changes: Any) -> Self:
         """As for every operator; where kv_heads was heads, it stays so unless it is given."""
@@ -255,9 +252,6 @@ class Attention(Masked):
     def loops(self) -> int:
         return self.pairs()
 
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, "fp64" if self.dtype == "fp64" else "fp32"
-
     def tolerance(self) -> tuple[float, float]:
         if self.dtype == "fp64" and self.logsumexp:  # which is in fp32
             return 1e-6, 1e-6
@@ -298,52 +292,32 @@ class Attention(Masked):
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
-        def case(**given: int | bool | str) -> Case:
-            return Case(problem=cls.make(**given))
-
         shapes = (
-            case(heads=1, seq_len=1, head_dim=64),
-            case(heads=2, seq_q=1, seq_kv=1000),
-            case(heads=2, seq_q=300, seq_kv=1),
-            case(heads=3, seq_q=37, seq_kv=41, head_dim=17),
-            case(heads=2, seq_q=131, seq_kv=67, head_dim=40),
-            case(batch=2, heads=3, seq_q=67, seq_kv=131, head_dim=80),
-            case(batch=3, heads=2, seq_len=101, causal=True),
-            case(heads=2, seq_q=70, seq_kv=523, causal=True),
-            case(heads=2, seq_q=1, seq_kv=257, causal=True),
+            {"heads": 1, "seq_len": 1, "head_dim": 64},
+            {"heads": 2, "seq_q": 1, "seq_kv": 1000},
+            {"heads": 2, "seq_q": 300, "seq_kv": 1},
+            {"heads": 3, "seq_q": 37, "seq_kv": 41, "head_dim": 17},
+            {"heads": 2, "seq_q": 131, "seq_kv": 67, "head_dim": 40},
+            {"batch": 2, "heads": 3, "seq_q": 67, "seq_kv": 131, "head_dim": 80},
+            {"batch": 3, "heads": 2, "seq_len": 101, "causal": True},
+            {"heads": 2, "seq_q": 70, "seq_kv": 523, "causal": True},
+            {"heads": 2, "seq_q": 1, "seq_kv": 257, "causal": True},
+            {"batch": 2, "heads": 8, "kv_heads": 2, "seq_q": 33, "seq_kv": 100},
+            {"heads": 6, "kv_heads": 2, "seq_q": 50, "seq_kv": 75, "causal": True},
+            {"batch": 2, "heads": 8, "kv_heads": 1, "seq_q": 5, "seq_kv": 300, "causal": True},
+            {"heads": 16, "kv_heads": 2, "seq_q": 1, "seq_kv": 500, "head_dim": 128},
         )
-        groups = (
-            case(batch=2, heads=8, kv_heads=2, seq_q=33, seq_kv=100),
-            case(heads=6, kv_heads=2, seq_q=50, seq_kv=75, causal=True),
-            case(batch=2, heads=8, kv_heads=1, seq_q=5, seq_kv=300, causal=True),
-            case(heads=16, kv_heads=2, seq_q=1, seq_kv=500, head_dim=128),
+        both, lengths = (False, True), "seq_q seq_kv head_dim"
+        grouped: Any = {"heads": 4, "kv_heads": 2}
+        halves = ((1, 1, 64), (150, 200, 64), (129, 129, 128), (70, 90, 256), (33, 100, 40), (5, 700, 128), (9, 31, 17))
+        doubles = ((1, 1, 64), (150, 200, 64), (33, 300, 40), (9, 31, 17), (70, 90, 3), (49, 131, 128))
+        sums = ((3, "fp32"), (70, "fp32"), (70, "bf16"), (5, "fp16"), (70, "fp64"))
+        return (
+            *cls.grid(shapes),
+            *cls.grid((1, 16, 17, 40, 64, 80, 128, 256, 512), "head_dim", heads=2, seq_q=70, seq_kv=90, causal=both),
+            *cls.grid((63, 64, 65, 127, 128, 129, 257), "seq_len", heads=1, head_dim=16, causal=both),
+            *cls.grid(halves, lengths, **grouped, causal=both, dtype=("fp16", "bf16")),
+            *cls.grid(doubles, lengths, **grouped, causal=both, dtype="fp64"),
+            *cls.grid(sums, "seq_q dtype", **grouped, seq_kv=150, head_dim=24, causal=both, logsumexp=True),
+            Case(problem=cls(heads=2, seq_q=32771, seq_kv=32777, head_dim=4), slow=True),  # 8.6 GB of scores in the naive variant
         )
-        dims = tuple(
-            case(heads=2, seq_q=70, seq_kv=90, head_dim=d, causal=causal)
-            for d in (1, 16, 17, 40, 64, 80, 128, 256, 512)
-            for causal in (False, True)
-        )
-        edges = tuple(
-            case(heads=1, seq_len=n, head_dim=16, causal=causal)
-            for n in (63, 64, 65, 127, 128, 129, 257)
-            for causal in (False, True)
-        )
-        halves = tuple(
-            case(heads=4, kv_heads=2, seq_q=q, seq_kv=kv, head_dim=d, causal=causal, dtype=dtype)
-            for q, kv, d in ((1, 1, 64), (150, 200, 64), (129, 129, 128), (70, 90, 256), (33, 100, 40), (5, 700, 128), (9, 31, 17))
-            for causal in (False, True)
-            for dtype in ("fp16", "bf16")
-        )
-        doubles = tuple(
-            case(heads=4, kv_heads=2, seq_q=q, seq_kv=kv, head_dim=d, causal=causal, dtype="fp64")
-            for q, kv, d in ((1, 1, 64), (150, 200, 64), (33, 300, 40), (9, 31, 17), (70, 90, 3), (49, 131, 128))
-            for causal in (False, True)
-        )
-        sums = tuple(
-            case(heads=4, kv_heads=2, seq_q=q, seq_kv=150, head_dim=24, causal=causal, logsumexp=True, dtype=dtype)
-            for q, dtype in ((3, "fp32"), (70, "fp32"), (70, "bf16"), (5, "fp16"), (70, "fp64"))
-            for causal in (False, True)
-        )
-        # More than 2**31 scores, 8.6 GB of them in the naive variant.
-        big = Case(problem=cls(heads=2, seq_q=32771, seq_kv=32777, head_dim=4), slow=True)
-        return (*shapes, *groups, *dims, *edges, *halves, *doubles, *sums, big)

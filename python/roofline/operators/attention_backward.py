@@ -69,16 +69,13 @@ class AttentionBackward(Masked):
     name = "attention_backward"
     summary = "gradients of attention, with its scores computed again"
     small = frozenset({"kv_heads"})
+    allowed = {"dtype": _DTYPES}
     variants = {
         "tiled": _Tiled(
             summary="blocks of keys meet all queries; scores computed again once, parts of dq added up at the end",
             dtypes={"cpu": _DTYPES},
         ),
     }
-
-    def check(self) -> None:
-        self.one_of("dtype", _DTYPES)
-        Masked.check(self)
 
     def _tensor(self, name: str, keys: bool, role: Any) -> TensorSpec:
         shape = (
@@ -173,7 +170,7 @@ class AttentionBackward(Masked):
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
-        given: tuple[Mapping[str, int | bool | str], ...] = (
+        return cls.grid((
             {"heads": 1, "seq_q": 1, "seq_kv": 1, "head_dim": 1},
             {"heads": 2, "kv_heads": 1, "seq_q": 3, "seq_kv": 5, "head_dim": 4},
             {"batch": 2, "heads": 2, "seq_q": 4, "seq_kv": 3, "head_dim": 2, "causal": False},
@@ -181,5 +178,4 @@ class AttentionBackward(Masked):
             {"heads": 2, "seq_q": 67, "seq_kv": 35, "head_dim": 17, "causal": False, "dtype": "fp32"},
             {"heads": 1, "seq_q": 9, "seq_kv": 20, "head_dim": 512, "dtype": "fp16"},
             {"batch": 2, "heads": 4, "kv_heads": 1, "seq_q": 30, "seq_kv": 150, "head_dim": 64, "dtype": "bf16"},
-        )
-        return tuple(Case(problem=cls.make(**fields)) for fields in given)
+        ))  # fmt: skip

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
@@ -20,15 +21,19 @@ from ..counts import Array, Sizes, sizes, smaller
 from ..dtypes import dtype, dtype_name
 from ..errors import Error
 from ..tensor_spec import TensorSpec
-from ..words import ByName, hint, whole
+from ..words import ByName, dimension, hint
 
-MAX_DIMENSION = 2**62
+POWER = 62
+MAX_DIMENSION = 2**POWER
 
 # The stream access whose bandwidth is an operator's memory roof.
 MIXES = ("read", "write", "copy", "scale", "add", "triad", "update")
 
 # About: a CPU computes products of up to so many rows faster than it reads b, and libraries pack b or read one address stream.
 FEW_ROWS = 18
+
+# What products of a dtype are added up in; fp32 for all others.
+ACCUMULATORS: Mapping[str, str] = {"fp64": "fp64", "int8": "int32", "int4": "int32"}
 
 # Kinds of arithmetic with a rate of their own: matrix products, exponentials, and all else.
 WORK = ("product", "exp", "other")
@@ -124,10 +129,11 @@ class Operator(ByName):
     mix: ClassVar[str]  # one of MIXES, or a property where it depends on the fields
     variants: ClassVar[Mapping[str, Variant]]  # slowest first; empty for an operator that is cost only
     small: ClassVar[frozenset[str]] = frozenset()  # integer fields that may be 0
+    allowed: ClassVar[Mapping[str, tuple[Any, ...]]] = {}  # of fields that take few values, these
     products_in_blocks: ClassVar[bool] = False  # by kernels that never see a whole one: its size says nothing of their rate
     sums_in_chunks: ClassVar[bool] = False  # whether `reference` takes tensors that are only sliced: see `chunks`
 
-    _stated = ("name", "summary", "mix", "variants", "inputs", "outputs", "flops", "reference", "cases", "compute")
+    _stated = ("name", "summary", "mix", "variants", "inputs", "outputs", "flops", "reference", "cases")
 
     def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
         """abstract: what several operators have in common, and none by itself."""
@@ -152,8 +158,9 @@ class Operator(ByName):
         raise NotImplementedError
 
     def compute(self) -> tuple[str, str]:
-        """(dtype, accumulator) of the compute roof it meets, e.g. ("bf16", "fp32")."""
-        raise NotImplementedError
+        """(dtype, accumulator) of the compute roof it meets, e.g. ("bf16", "fp32"): of its dtype, summed as usual."""
+        own: str = self.dtype  # type: ignore[attr-defined]
+        return own, ACCUMULATORS.get(own, "fp32")
 
     def operations(self) -> dict[str, int]:
         """Operations by kind (WORK), as a model counts them: all of `flops`."""
@@ -214,6 +221,23 @@ class Operator(ByName):
     def cases(cls) -> tuple[Case, ...]:
         raise NotImplementedError
 
+    @classmethod
+    def grid(cls, shapes: Iterable[Any], names: str = "", *, slow: bool = False, **axes: Any) -> tuple[Case, ...]:
+        """A case for each combination of `axes` (a value, or a tuple of them) with each of `shapes`: fields by name, or the values
+        of `names`.
+        """
+        fields, lists = names.split(), [value if isinstance(value, tuple) else (value,) for value in axes.values()]
+
+        def named(shape: Any) -> Mapping[str, Any]:
+            if isinstance(shape, Mapping):
+                return shape
+            return dict(zip(fields, shape if len(fields) > 1 else (shape,), strict=True))
+
+        return tuple(
+            Case(problem=cls.make(**named(shape), **dict(zip(axes, values, strict=True))), slow=slow)
+            for *values, shape in itertools.product(*lists, shapes)
+        )
+
     def initial(self, tensor: str, generator: np.random.Generator) -> Array | None:
         """What this input holds before a launch, in its dtype's storage, where random numbers would mean nothing; None: those.
 
@@ -254,6 +278,8 @@ class Operator(ByName):
     def __post_init__(self) -> None:
         for field in fields(self):  # type: ignore[arg-type]
             object.__setattr__(self, field.name, self._accepted(field, getattr(self, field.name)))
+        for name, values in self.allowed.items():
+            self.one_of(name, values)
         self.check()
         self._check_sizes()
 
@@ -263,14 +289,7 @@ class Operator(ByName):
         if isinstance(value, Sizes):
             return self._accepted_all(field, value)
         if field.type in ("int", int):
-            if isinstance(value, str):
-                value = self._read(where, value)
-            if isinstance(value, bool) or not hasattr(value, "__index__") or (isinstance(value, np.ndarray) and value.ndim):
-                raise Error(f"{where} must be an integer, got {value!r}")
-            value = value.__index__()
-            least = 0 if field.name in self.small else 1
-            if not least <= value <= MAX_DIMENSION:
-                raise Error(f"{where} must be between {least} and 2**62, got {value}")
+            value = dimension(where, value, 0 if field.name in self.small else 1, POWER)
         elif field.type in ("bool", bool):
             if not isinstance(value, bool):
                 raise Error(f"{where} must be True or False, got {value!r:.80}")
@@ -283,12 +302,6 @@ class Operator(ByName):
             except Error as error:
                 raise Error(f"{where}: {error}") from None
         return value
-
-    def _read(self, where: str, text: str) -> int:
-        try:
-            return whole(text)
-        except Error as error:
-            raise Error(f"{where} {error}") from None
 
     def _accepted_all(self, field: dataclasses.Field[Any], values: Array) -> Array:
         """As `_accepted`, for an array of a batch: float64, so that no product overflows."""

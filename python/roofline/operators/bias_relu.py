@@ -31,9 +31,7 @@ class BiasRelu(Rowwise):
     name = "bias_relu"
     summary = "max(x + bias, 0), one bias for each column"
     constants = ("bias",)
-    variants = {
-        "fused": _Fused(summary="each element read once and written once; the bias stays in cache", dtypes=BOTH),
-    }
+    variants = {"fused": _Fused(summary="each element read once and written once; the bias stays in cache", dtypes=BOTH)}
 
     def flops(self) -> dict[str, int]:
         elements = self.rows * self.columns

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,12 +12,11 @@ from ..counts import Array, smaller
 from ..dtypes import dtype
 from ..references import matmul
 from ..tensor_spec import TensorSpec, size_bytes
-from .base import FEW_ROWS, Case, Facts, Operator, Product, Variant
+from .base import FEW_ROWS, Case, Facts, Product, Variant
 from .matmul import ALONG_INNER, lost, spread
-from .scales import SCALES, Scaled, check_scales, scale_values
+from .scales import SCALES, Scaled
 
 _DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "int4", "nvfp4", "mxfp4")
-_ACCUMULATORS = {"fp64": "fp64", "int8": "int32", "int4": "int32"}  # fp32 for the rest
 
 
 class _Library(Variant):
@@ -43,7 +43,7 @@ class _Tiled(Variant):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bmm(Scaled, Operator):
+class Bmm(Scaled):
     """c[i] = a[i] b[i] for every i of the batch.
 
     a: [batch, rows, inner], b: [batch, inner, columns] in dtype; c: [batch, rows, columns] in out_dtype. scales, scale_block,
@@ -65,6 +65,7 @@ class Bmm(Scaled, Operator):
     name = "bmm"
     summary = "a batch of matrix products, with the scales of low-precision operands"
     mix = "read"
+    allowed = {"dtype": _DTYPES, "out_dtype": (*_DTYPES, "int32"), **Scaled.allowed}
     variants = {
         "library": _Library(
             summary="OpenBLAS, in 16 bits oneDNN; on a GPU cuBLASLt, the fastest of its heuristic's proposals; fp8 with scales of "
@@ -82,11 +83,6 @@ class Bmm(Scaled, Operator):
         ),
     }
 
-    def check(self) -> None:
-        self.one_of("dtype", _DTYPES)
-        self.one_of("out_dtype", (*_DTYPES, "int32"))
-        check_scales(self, self.scale_bits)
-
     def inputs(self) -> tuple[TensorSpec, ...]:
         return (
             TensorSpec(name="a", shape=(self.batch, self.rows, self.inner), dtype=self.dtype),
@@ -102,9 +98,6 @@ class Bmm(Scaled, Operator):
         elements = self.batch * self.inner * (self.rows + self.columns)
         return {"a·b": 2 * results * self.inner, "scale": self.scale_flops(results, elements)}
 
-    def initial(self, tensor: str, generator: np.random.Generator) -> Array | None:
-        return scale_values(self, tensor, generator)
-
     def products(self) -> tuple[Product, ...]:
         return (Product(term="a·b", count=self.batch, rows=self.rows, columns=self.columns, inner=self.inner),)
 
@@ -112,12 +105,9 @@ class Bmm(Scaled, Operator):
         flops = self.flops()
         return {"product": flops["a·b"], "other": flops["scale"]}
 
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, _ACCUMULATORS.get(self.dtype, "fp32")
-
     def tolerance(self) -> tuple[float, float]:
         """As `Matmul.tolerance`, and half a step of a result in out_dtype."""
-        eps = dtype(_ACCUMULATORS.get(self.dtype, "fp32")).eps
+        eps = dtype(self.compute()[1]).eps
         largest = self.largest_scale() * spread(self.dtype)
         return largest * ((2 * self.inner + 16) * eps + lost(self.dtype, self.inner)), 4 * eps + dtype(self.out_dtype).eps
 
@@ -139,27 +129,25 @@ class Bmm(Scaled, Operator):
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
-        shapes = tuple(
-            Case(problem=cls(batch=2, rows=3, columns=5, inner=7, scales=scales, scale_block=4, scale_bits=bits, dtype=dtype))
-            for scales, bits, dtype in zip(SCALES, (32, 32, 16, 8, 8), ("fp64", "fp8_e4m3", "int8", "mxfp4", "nvfp4"), strict=True)
-        )
-        one = Case(problem=cls(batch=1, rows=1, columns=1, inner=1, dtype="fp32", out_dtype="fp32"))
-        odd = Case(problem=cls(batch=1, rows=3, columns=1, inner=1, dtype="mxfp4"))  # a: 12 bits, two bytes
+        sizes = "batch rows columns inner"
+        small: Any = {"batch": 2, "rows": 3, "columns": 5, "inner": 7, "scale_block": 4}
+        scaled = zip(SCALES, (32, 32, 16, 8, 8), ("fp64", "fp8_e4m3", "int8", "mxfp4", "nvfp4"), strict=True)
+        shapes = ((3, 5, 7, 9), (2, 64, 128, 256), (5, 1, 300, 33), (1, 67, 1100, 40), (1, 500, 7, 50))
         kept = (("fp64", "fp64"), ("fp32", "fp32"), ("tf32", "fp32"), ("fp16", "fp16"), ("bf16", "bf16"), ("bf16", "fp32"))
-        products = tuple(
-            Case(problem=cls(batch=batch, rows=m, columns=n, inner=k, dtype=of, out_dtype=to))
-            for of, to in kept
-            for batch, m, n, k in ((3, 5, 7, 9), (2, 64, 128, 256), (5, 1, 300, 33), (1, 67, 1100, 40), (1, 500, 7, 50))
+        bytes_ = (
+            ("int8", "int32", "none"), *(("fp8_e4m3", to, "tensor") for to in ("bf16", "fp16", "fp32")),
+            ("fp8_e4m3", "bf16", "none"), ("fp8_e4m3", "bf16", "row"), ("fp8_e4m3", "fp32", "block"),
+        )  # fmt: skip
+        wide = ((3, 5, 16, 32), (1, 70, 144, 272), (1, 128, 256, 1024))
+        return (
+            *cls.grid(scaled, "scales scale_bits dtype", **small),
+            *(case for of, to in kept for case in cls.grid(shapes, sizes, dtype=of, out_dtype=to)),
+            *(
+                case
+                for of, to, how in bytes_
+                for case in cls.grid(wide, sizes, scales=how, scale_block=128, dtype=of, out_dtype=to)
+            ),
+            Case(problem=cls(batch=1, rows=1, columns=1, inner=1, dtype="fp32", out_dtype="fp32")),
+            Case(problem=cls(batch=1, rows=3, columns=1, inner=1, dtype="mxfp4")),  # a: 12 bits, two bytes
+            Case(problem=cls(dtype="fp8_e4m3", scales="tensor")),
         )
-        bytes_ = tuple(
-            Case(problem=cls(batch=batch, rows=m, columns=n, inner=k, scales=scales, scale_block=128, dtype=of, out_dtype=to))
-            for of, to, scales in (
-                ("int8", "int32", "none"),
-                *(("fp8_e4m3", to, "tensor") for to in ("bf16", "fp16", "fp32")),
-                ("fp8_e4m3", "bf16", "none"),
-                ("fp8_e4m3", "bf16", "row"),
-                ("fp8_e4m3", "fp32", "block"),
-            )
-            for batch, m, n, k in ((3, 5, 16, 32), (1, 70, 144, 272), (1, 128, 256, 1024))
-        )
-        return (*shapes, one, *products, *bytes_, odd, Case(problem=cls(dtype="fp8_e4m3", scales="tensor")))

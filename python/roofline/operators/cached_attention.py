@@ -57,6 +57,7 @@ class CachedAttention(Operator):
     mix = "read"
     small = frozenset({"window", "page_size", "shortest"})
     products_in_blocks = True
+    allowed = {"dtype": _DTYPES, "kv_dtype": (*_DTYPES, "int8", "int4")}
     variants = {
         "tiled": Tiled(
             summary="one pass, blocks of scores and a running softmax stay on the chip; the cache is widened block by block",
@@ -69,8 +70,6 @@ class CachedAttention(Operator):
     }
 
     def check(self) -> None:
-        self.one_of("dtype", _DTYPES)
-        self.one_of("kv_dtype", (*_DTYPES, "int8", "int4"))
         self.require(
             (self.dtype == "fp64") == (self.kv_dtype == "fp64"),
             "fp64 is the dtype of both or of none, got dtype {dtype} and kv_dtype {kv_dtype}",
@@ -186,9 +185,6 @@ class CachedAttention(Operator):
     def operations(self) -> dict[str, Any]:
         return self.operations_of(self.pairs())
 
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, "fp64" if self.dtype == "fp64" else "fp32"
-
     def tolerance(self) -> tuple[float, float]:
         # Whole numbers are of a size of up to 128: scores lie so far apart then that few keys have all the weight.
         size = {"int8": 128.0, "int4": 8.0}.get(self.kv_dtype, 1.0)
@@ -238,7 +234,7 @@ class CachedAttention(Operator):
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
-        given: tuple[Mapping[str, Any], ...] = (
+        given = (
             {"heads": 1, "kv_heads": 1, "seq_kv": 1, "head_dim": 1},
             {"heads": 4, "kv_heads": 2, "seq_q": 3, "seq_kv": 7, "head_dim": 5},
             {"heads": 2, "kv_heads": 1, "seq_q": 5, "seq_kv": 9, "head_dim": 3, "window": 4, "sinks": True},
@@ -250,7 +246,7 @@ class CachedAttention(Operator):
             {"batch": 3, "heads": 2, "kv_heads": 1, "seq_q": 2, "seq_kv": 9, "head_dim": 3, "shortest": 2, "window": 4},
             {"batch": 4, "heads": 2, "kv_heads": 2, "seq_kv": 9, "head_dim": 2, "shortest": 1, "page_size": 4, "sinks": True},
         )
-        served: tuple[Mapping[str, Any], ...] = (
+        served = (
             {"batch": 2, "heads": 16, "kv_heads": 2, "seq_kv": 777},
             {"batch": 3, "heads": 4, "kv_heads": 2, "seq_q": 5, "seq_kv": 300, "head_dim": 64},
             {"heads": 40, "kv_heads": 1, "seq_q": 8, "seq_kv": 520, "head_dim": 256},
@@ -263,8 +259,9 @@ class CachedAttention(Operator):
             {"heads": 16, "kv_heads": 2, "seq_q": 7, "seq_kv": 400, "head_dim": 64, "window": 128, "sinks": True, "softcap": 2.0},
             {"batch": 2, "heads": 16, "kv_heads": 2, "seq_q": 4, "seq_kv": 301, "page_size": 16},
         )
+        wide = (*served[2:4], *served[5:])
         narrow = {"heads": 8, "kv_heads": 2, "seq_q": 2, "seq_kv": 333}
-        caches: tuple[Mapping[str, Any], ...] = (
+        caches = (
             {**narrow, "kv_dtype": "fp8_e4m3"},
             {**narrow, "kv_dtype": "int8"},
             {**narrow, "batch": 2, "seq_q": 8, "head_dim": 96, "page_size": 32, "kv_dtype": "fp8_e4m3"},
@@ -272,11 +269,11 @@ class CachedAttention(Operator):
         )
         halves = ("bf16", "fp16")
         return (
-            *(Case(problem=cls.make(**fields)) for fields in given),
-            *(Case(problem=cls.make(**fields, dtype=d, kv_dtype=d)) for fields in served for d in halves),
-            *(Case(problem=cls.make(**fields, dtype=d)) for fields in caches for d in halves),
-            *(Case(problem=cls.make(**served[i], dtype=d, kv_dtype=d)) for i in (2, 3, *range(5, 11)) for d in ("fp32", "fp64")),
-            *(Case(problem=cls.make(**narrow, dtype="fp32", kv_dtype=kv)) for kv in ("fp16", "bf16", "fp8_e4m3", "int8")),
-            *(Case(problem=cls.make(**narrow, dtype="bf16", kv_dtype=kv)) for kv in ("fp32", "fp16")),
-            Case(problem=cls.make(batch=128, heads=64, seq_kv=131072, kv_dtype="fp8_e4m3"), slow=True),
+            *cls.grid(given),
+            *(case for d in halves for case in cls.grid(served, dtype=d, kv_dtype=d)),
+            *(case for d in ("fp32", "fp64") for case in cls.grid(wide, dtype=d, kv_dtype=d)),
+            *cls.grid(caches, dtype=halves),
+            *cls.grid((narrow,), dtype="fp32", kv_dtype=("fp16", "bf16", "fp8_e4m3", "int8")),
+            *cls.grid((narrow,), dtype="bf16", kv_dtype=("fp32", "fp16")),
+            Case(problem=cls(batch=128, heads=64, seq_kv=131072, kv_dtype="fp8_e4m3"), slow=True),
         )

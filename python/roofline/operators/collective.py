@@ -36,8 +36,7 @@ class Collective(Operator, abstract=True):
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
         shapes = ((1, 1), (12, 4), (17, 4), (5, 8), (100, 2), (100_000, 1))
-        small = tuple(Case(problem=cls.make(elements=elements, ranks=ranks)) for elements, ranks in shapes)
-        return (*small, Case(problem=cls.make(elements=2**34, ranks=72), slow=True))
+        return (*cls.grid(shapes, "elements ranks"), *cls.grid(((2**34, 72),), "elements ranks", slow=True))
 
 
 class Exchange(Moved, Collective, abstract=True):
@@ -68,14 +67,10 @@ class Exchange(Moved, Collective, abstract=True):
 class Sum(Collective, abstract=True):
     """Every rank adds up one chunk of all ranks."""
 
-    def check(self) -> None:
-        self.one_of("dtype", ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2"))
+    allowed = {"dtype": ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")}
 
     def flops(self) -> dict[str, int]:
         return {"add": (self.ranks - 1) * self.chunk()}
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, "fp32"
 
     def tolerance(self) -> tuple[float, float]:
         """For terms of variance 1, rounded after every addition."""

@@ -28,13 +28,8 @@ class Convert(Moved, Elementwise):
 
     name = "convert"
     summary = "numbers copied into another dtype"
-    variants = {
-        "fused": Variant(summary="each element is read once and written once", dtypes=BOTH),
-    }
-
-    def check(self) -> None:
-        self.one_of("dtype", _DTYPES)
-        self.one_of("out_dtype", _DTYPES)
+    allowed = {"dtype": _DTYPES, "out_dtype": _DTYPES}
+    variants = {"fused": Variant(summary="each element is read once and written once", dtypes=BOTH)}
 
     def outputs(self) -> tuple[TensorSpec, ...]:
         return (TensorSpec(name="y", shape=(self.elements,), dtype=self.out_dtype, role="out"),)
@@ -51,13 +46,10 @@ class Convert(Moved, Elementwise):
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
-        few = tuple(Case(problem=cls(elements=n, out_dtype=to)) for n, to in ((1, "bf16"), (17, "fp8_e4m3")))
-        floating = ("fp32", "fp16", "bf16")
-        pairs = tuple(Case(problem=cls(elements=4099, dtype=of, out_dtype=to)) for of in floating for to in floating)
-        narrow = tuple(
-            Case(problem=cls(elements=n, dtype=of, out_dtype=to))
-            for of in floating
-            for to in ("int8", "fp8_e4m3", "fp8_e5m2")
-            for n in (4099, 3_000_017)
+        floating, narrow = ("fp32", "fp16", "bf16"), ("int8", "fp8_e4m3", "fp8_e5m2")
+        return (
+            *cls.grid(((1, "bf16"), (17, "fp8_e4m3")), "elements out_dtype"),
+            *cls.grid((4099,), "elements", dtype=floating, out_dtype=floating),
+            *cls.grid((4099, 3_000_017), "elements", dtype=floating, out_dtype=narrow),
+            Case(problem=cls(elements=2**31 + 17, out_dtype="int4"), slow=True),
         )
-        return (*few, *pairs, *narrow, Case(problem=cls(elements=2**31 + 17, out_dtype="int4"), slow=True))

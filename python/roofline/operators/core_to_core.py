@@ -46,4 +46,4 @@ class CoreToCore(Moved):
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
-        return tuple(Case(problem=cls(first=a, second=b, rounds=r)) for a, b, r in ((0, 1, 1), (1, 0, 7), (0, 1, 1000)))
+        return cls.grid(((0, 1, 1), (1, 0, 7), (0, 1, 1000)), "first second rounds")

@@ -28,6 +28,7 @@ class Embedding(Moved):
     name = "embedding"
     summary = "the vectors of tokens, looked up in a table"
     mix = "copy"
+    allowed = {"dtype": ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")}
     variants = {
         "fused": Variant(
             summary="a row of the table is read and written for each token",
@@ -36,7 +37,6 @@ class Embedding(Moved):
     }
 
     def check(self) -> None:
-        self.one_of("dtype", ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2"))
         self.require(self.vocabulary <= 2**31, "vocabulary must be at most 2**31, for ids in int32, got {vocabulary}")
 
     def pieces(self, plan: Facts) -> Any:
@@ -64,9 +64,8 @@ class Embedding(Moved):
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
         shapes = ((1, 1, 1), (3, 7, 5), (9, 4, 3), (1, 1283, 8192), (1000, 97, 1024))
-        small = tuple(Case(problem=cls(tokens=tokens, vocabulary=v, d_model=d)) for tokens, v, d in shapes)
-        others = tuple(
-            Case(problem=cls(tokens=50, vocabulary=97, d_model=d, dtype=dtype)) for dtype in ("fp32", "fp16") for d in (5, 64)
+        return (
+            *cls.grid(shapes, "tokens vocabulary d_model"),
+            *cls.grid((5, 64), "d_model", tokens=50, vocabulary=97, dtype=("fp32", "fp16")),
+            *cls.grid((1, 2**18 + 1), "tokens", d_model=8192, slow=True),
         )
-        large = tuple(Case(problem=cls(tokens=tokens, d_model=8192), slow=True) for tokens in (1, 2**18 + 1))
-        return (*small, *others, *large)

@@ -26,12 +26,8 @@ class Exp(Elementwise):
 
     name = "exp"
     summary = "e^x element by element, the probe of the exponential roof"
-    variants = {
-        "vector": Variant(summary="each element read once and written once, in every pass", dtypes={"cpu": ("fp32",)}),
-    }
-
-    def check(self) -> None:
-        self.one_of("dtype", ("fp32",))
+    allowed = {"dtype": ("fp32",)}
+    variants = {"vector": Variant(summary="each element read once and written once, in every pass", dtypes={"cpu": ("fp32",)})}
 
     def flops(self) -> dict[str, int]:
         return {"exp": self.elements * self.passes}
@@ -43,9 +39,6 @@ class Exp(Elementwise):
     def operations(self) -> dict[str, int]:
         return {"exp": self.total_flops()}
 
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, self.dtype
-
     def reference(self, tensors: Mapping[str, Array], rows: Array | None = None) -> dict[str, Array]:
         """rows: indices of elements."""
         x = tensors["x"] if rows is None else tensors["x"][rows]
@@ -56,5 +49,5 @@ class Exp(Elementwise):
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
         sizes = (1, 2, 15, 16, 17, 63, 64, 1000, 4099, 262147)
-        small = tuple(Case(problem=cls(elements=elements)) for elements in sizes)
-        return (*small, Case(problem=cls(elements=513, passes=3)), Case(problem=cls(elements=2**31 + 17), slow=True))
+        more = (Case(problem=cls(elements=513, passes=3)), Case(problem=cls(elements=2**31 + 17), slow=True))
+        return (*cls.grid(sizes, "elements"), *more)

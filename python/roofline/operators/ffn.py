@@ -98,6 +98,7 @@ class Ffn(Operator):
     name = "ffn"
     summary = "the feed-forward block of a transformer layer"
     mix = "read"
+    allowed = {"activation": tuple(_ACTIVATIONS), "dtype": ("fp32", "fp16", "bf16", "int8")}
     variants = {
         "library": _Library(
             summary="one library product per weight matrix and a pass for the activation; hidden activations go to memory and back",
@@ -116,8 +117,6 @@ class Ffn(Operator):
     }
 
     def check(self) -> None:
-        self.one_of("activation", tuple(_ACTIVATIONS))
-        self.one_of("dtype", ("fp32", "fp16", "bf16", "int8"))
         self.require(
             not self.quantized or (self.d_model <= _MOST_INNER_INT8) & (self.d_ff <= _MOST_INNER_INT8),
             "d_model and d_ff must be below 2**17 for int8, so that sums fit in int32, got {d_model} and {d_ff}",
@@ -174,9 +173,6 @@ class Ffn(Operator):
         exps = exponentials(self.activation) * self.rows * self.d_ff
         product = sum(flops[one.term] for one in self.products())
         return {"product": product, "exp": exps, "other": sum(flops.values()) - product - exps}
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, "int32" if self.quantized else "fp32"
 
     def tolerance(self) -> tuple[float, float]:
         """Absolute, for x of variance 1 and weights as `initial` states.
@@ -251,22 +247,13 @@ class Ffn(Operator):
             (1, 130, 257, 64),  # narrower inside than outside
             (4, 1, 96, 1031),
         )
-        small = tuple(
-            Case(problem=cls(batch=b, seq_q=s, d_model=d, d_ff=f, activation=activation))
-            for activation in _ACTIVATIONS
-            for b, s, d, f in shapes
+        halves = ((1, 1, 64, 256), (3, 5, 17, 131), (2, 33, 64, 104), (1, 130, 256, 1024))
+        whole = ((1, 1, 1, 1), (1, 1, 64, 256), (3, 5, 17, 131), (2, 33, 64, 104), (1, 130, 257, 1030))
+        sizes, all_ = "batch seq_q d_model d_ff", tuple(_ACTIVATIONS)
+        return (
+            *cls.grid(shapes, sizes, activation=all_),
+            *cls.grid(halves, sizes, activation=all_, dtype=("fp16", "bf16")),
+            *cls.grid(whole, sizes, activation=all_, dtype="int8"),
+            # The hidden activations pass 2**31 elements; only x and out are tensors of the problem, and they are small.
+            Case(problem=cls(seq_q=2**31 // 512 + 33, d_model=1, d_ff=512, activation="relu"), slow=True),
         )
-        halves = tuple(
-            Case(problem=cls(batch=b, seq_q=s, d_model=d, d_ff=f, activation=activation, dtype=dtype))
-            for dtype in ("fp16", "bf16")
-            for activation in _ACTIVATIONS
-            for b, s, d, f in ((1, 1, 64, 256), (3, 5, 17, 131), (2, 33, 64, 104), (1, 130, 256, 1024))
-        )
-        whole = tuple(
-            Case(problem=cls(batch=b, seq_q=s, d_model=d, d_ff=f, activation=activation, dtype="int8"))
-            for activation in _ACTIVATIONS
-            for b, s, d, f in ((1, 1, 1, 1), (1, 1, 64, 256), (3, 5, 17, 131), (2, 33, 64, 104), (1, 130, 257, 1030))
-        )
-        # The hidden activations pass 2**31 elements; only x and out are tensors of the problem, and they are small.
-        big = (Case(problem=cls(seq_q=2**31 // 512 + 33, d_model=1, d_ff=512, activation="relu"), slow=True),)
-        return small + halves + whole + big

@@ -42,6 +42,7 @@ class Fma(Operator):
     name = "fma"
     summary = "multiply-adds in registers, the probe of the compute roofs"
     mix = "copy"
+    allowed = {"dtype": tuple(TERMS), "pattern": ("fma", "fma_add")}
     variants = {
         "l2_operands": _Asked(
             summary="tile instructions (amx), 2 x 2 tiles: rows streamed from half of L2, columns from L1",
@@ -56,10 +57,6 @@ class Fma(Operator):
             dtypes={"cpu": ("fp64", "fp32", "fp16", "bf16", "int16", "int8"), "cuda": ("fp64", "fp32", "fp16")},
         ),
     }
-
-    def check(self) -> None:
-        self.one_of("dtype", tuple(TERMS))
-        self.one_of("pattern", ("fma", "fma_add"))
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         return (TensorSpec(name="start", shape=(self.chains,), dtype=ACCUMULATORS[self.dtype]),)
@@ -100,5 +97,5 @@ class Fma(Operator):
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
         shapes = ((1, 1), (7, 2), (48, 9), (385, 16), (1536, 1001))
-        both = tuple((dtype, "fma") for dtype in TERMS) + (("fp64", "fma_add"), ("fp32", "fma_add"))
-        return tuple(Case(problem=cls(chains=c, steps=s, dtype=d, pattern=p)) for d, p in both for c, s in shapes)
+        added = cls.grid(shapes, "chains steps", pattern="fma_add", dtype=("fp64", "fp32"))
+        return (*cls.grid(shapes, "chains steps", dtype=tuple(TERMS)), *added)

@@ -58,4 +58,4 @@ class ForkJoin(Moved):
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
-        return (Case(problem=cls()), Case(problem=cls(calls=7)))
+        return cls.grid((1, 7), "calls")

@@ -26,13 +26,8 @@ class Gelu(Elementwise):
 
     name = "gelu"
     summary = "the Gaussian error linear unit, exact or by tanh"
-    variants = {
-        "fused": Variant(summary="each element is read once and written once", dtypes=BOTH),
-    }
-
-    def check(self) -> None:
-        self.one_of("form", tuple(_FORMS))
-        Elementwise.check(self)
+    allowed = {**Elementwise.allowed, "form": tuple(_FORMS)}
+    variants = {"fused": Variant(summary="each element is read once and written once", dtypes=BOTH)}
 
     def flops(self) -> dict[str, int]:
         return {"gelu": ACTIVATIONS[_FORMS[self.form]] * self.elements}
@@ -48,10 +43,6 @@ class Gelu(Elementwise):
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
-        small = tuple(
-            Case(problem=cls(elements=n, form=form, dtype=dtype))
-            for dtype in ("fp32", "fp16", "bf16")
-            for form in _FORMS
-            for n in (1, 17, 1000, 262147)
-        )
-        return (*small, *(Case(problem=cls(elements=2**31 + 17, form=form), slow=True) for form in _FORMS))
+        forms = tuple(_FORMS)
+        small = cls.grid((1, 17, 1000, 262147), "elements", form=forms, dtype=("fp32", "fp16", "bf16"))
+        return (*small, *cls.grid((2**31 + 17,), "elements", form=forms, slow=True))

@@ -129,6 +129,7 @@ class GroupedMatmul(Operator):
     summary = "the experts of a mixture-of-experts layer, over the tokens routed to each"
     mix = "read"
     small = frozenset({"shared_experts", "touched_experts"})
+    allowed = {"activation": _ACTIVATIONS, "dtype": _DTYPES, "out_dtype": _DTYPES}
     variants = {
         "library": _Library(
             summary="rows gathered by expert, a cuBLASLt product per expert and matrix, one pass for the activation, results added "
@@ -143,9 +144,6 @@ class GroupedMatmul(Operator):
     }
 
     def check(self) -> None:
-        self.one_of("activation", _ACTIVATIONS)
-        self.one_of("dtype", _DTYPES)
-        self.one_of("out_dtype", _DTYPES)
         self.require(
             self.experts_per_token <= self.experts, "experts_per_token must be at most experts {experts}, got {experts_per_token}"
         )
@@ -296,9 +294,6 @@ class GroupedMatmul(Operator):
             "other": flops["activation"] - exps + flops["combine"],
         }
 
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, "fp32"
-
     def _expert(self, x: Array, tensors: Mapping[str, Array], expert: int) -> Array:
         up = references.matmul(x, tensors["w_up"][expert])
         if self.gated:
@@ -328,29 +323,7 @@ class GroupedMatmul(Operator):
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
         few = {"tokens": 3, "experts": 5, "experts_per_token": 2, "d_model": 4, "d_ff": 3}
-        measured: list[Mapping[str, int | float | str]] = [
-            {
-                "tokens": tokens,
-                "experts": experts,
-                "experts_per_token": 2,
-                "shared_experts": shared,
-                "touched_experts": touched,
-                "d_model": d_model,
-                "d_ff": d_ff,
-                "activation": activation,
-                "dtype": dtype,
-                "out_dtype": dtype,
-                "weight_bits": float(dtypes.dtype(dtype).bits),
-            }
-            for dtype in ("fp32", "fp16", "bf16")
-            for activation in _ACTIVATIONS
-            for tokens, experts, shared, touched, d_model, d_ff in (
-                (1, 4, 0, 0, 16, 8),
-                (37, 8, 1, 5, 64, 136),
-                (5, 6, 0, 6, 17, 9),
-            )
-        ]
-        given: tuple[Mapping[str, int | float | str], ...] = (
+        given = (
             {"experts": 1, "experts_per_token": 1, "d_model": 1, "d_ff": 1},
             few,
             {**few, "shared_experts": 1, "touched_experts": 4, "activation": "gelu", "dtype": "fp8_e4m3", "weight_bits": 8.0},
@@ -358,6 +331,14 @@ class GroupedMatmul(Operator):
             {"tokens": 64, "shared_experts": 1, "weight_bits": 8.0, "dtype": "fp8_e4m3"},
             {"tokens": 16384, "weight_bits": 4.5, "dtype": "nvfp4"},
             {"tokens": 64, "ranks": 16, "groups": 8, "groups_per_token": 4, "weight_bits": 8.0, "dtype": "fp8_e4m3"},
-            *measured,
         )
-        return tuple(Case(problem=cls.make(**fields)) for fields in given)
+        sizes = "tokens experts shared_experts touched_experts d_model d_ff"
+        shapes = ((1, 4, 0, 0, 16, 8), (37, 8, 1, 5, 64, 136), (5, 6, 0, 6, 17, 9))
+        measured = (
+            case
+            for dtype, bits in (("fp32", 32.0), ("fp16", 16.0), ("bf16", 16.0))
+            for case in cls.grid(
+                shapes, sizes, experts_per_token=2, activation=_ACTIVATIONS, dtype=dtype, out_dtype=dtype, weight_bits=bits
+            )
+        )
+        return (*cls.grid(given), *measured)

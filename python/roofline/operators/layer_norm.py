@@ -46,8 +46,7 @@ class LayerNorm(Rowwise):
     constants = ("weight", "bias")
     variants = {
         "two_pass": _TwoPass(
-            summary="mean first, then the variance from deviations: safe for any mean; a row is read from memory once",
-            dtypes=BOTH,
+            summary="mean first, then the variance from deviations: safe for any mean; a row is read from memory once", dtypes=BOTH
         ),
         "one_pass": _OnePass(
             summary="sums of d and d² together, d = x less the row's first element; their difference loses digits where that "

@@ -32,6 +32,7 @@ class LmHead(Operator):
     name = "lm_head"
     summary = "the last product of a language model, one logit per token of the vocabulary"
     mix = "read"
+    allowed = dict.fromkeys(("dtype", "weight_dtype", "out_dtype"), _DTYPES)
     variants = {
         "library": Variant(
             summary="oneDNN on one block of the logits per thread, w packed before the clock starts",
@@ -43,10 +44,6 @@ class LmHead(Operator):
             own_products=True,
         ),
     }
-
-    def check(self) -> None:
-        for field in ("dtype", "weight_dtype", "out_dtype"):
-            self.one_of(field, _DTYPES)
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         return (
@@ -66,9 +63,6 @@ class LmHead(Operator):
     def operations(self) -> dict[str, int]:
         return {"product": self.total_flops()}
 
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, "fp32"
-
     def tolerance(self) -> tuple[float, float]:
         """As of `Matmul`, for terms of variance 1, and a step of the logits."""
         return (2 * self.d_model + 16) * dtype("fp32").eps, 2 * dtype(self.out_dtype).eps
@@ -80,9 +74,5 @@ class LmHead(Operator):
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
         shapes = ((1, 1, 1), (3, 5, 7), (2, 64, 101), (37, 130, 1030))
-        small = tuple(
-            Case(problem=cls(tokens=tokens, d_model=d, vocabulary=v, dtype=dtype, weight_dtype=dtype))
-            for dtype in ("bf16", "fp32")
-            for tokens, d, v in shapes
-        )
+        small = (case for d in ("bf16", "fp32") for case in cls.grid(shapes, "tokens d_model vocabulary", dtype=d, weight_dtype=d))
         return (*small, Case(problem=cls(tokens=128, d_model=7168, vocabulary=129280), slow=True))

@@ -16,22 +16,17 @@ class Mapped(Operator, abstract=True):
 
     dtype: str
     mix = "copy"
+    allowed = {"dtype": FLOATS}
 
     @property
     def shape(self) -> tuple[int, ...]:
         raise NotImplementedError
-
-    def check(self) -> None:
-        self.one_of("dtype", FLOATS)
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         return (TensorSpec(name="x", shape=self.shape, dtype=self.dtype),)
 
     def outputs(self) -> tuple[TensorSpec, ...]:
         return (TensorSpec(name="y", shape=self.shape, dtype=self.dtype, role="out"),)
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, "fp32"
 
 
 class Elementwise(Mapped, abstract=True):
@@ -54,7 +49,6 @@ class Rowwise(Mapped, abstract=True):
         return (self.rows, self.columns)
 
     def check(self) -> None:
-        Mapped.check(self)
         if "eps" in self.field_names():
             self.require(self.eps > 0, "eps must be above 0, got {eps}")  # type: ignore[attr-defined]
 
@@ -69,16 +63,15 @@ class Rowwise(Mapped, abstract=True):
     def cases(cls) -> tuple[Case, ...]:
         shapes = ((1, 1), (1, 7), (5, 1), (3, 16), (7, 31), (13, 64), (2, 127), (17, 1000), (3, 4097), (1, 100003), (997, 129))
         long = ((3, 10000), (2, 20004))  # more than a GPU's warp or block keeps
-        small = tuple(Case(problem=cls.make(rows=rows, columns=columns)) for rows, columns in (*shapes, *long))
-        narrow = tuple(
-            Case(problem=cls.make(rows=rows, columns=columns, dtype=dtype))
-            for dtype in ("fp16", "bf16")
-            for rows, columns in ((70, 64), (7, 31), (5, 4096), (3, 4097), (3, 20000), (2, 50000))
+        beyond = ((4099, 4099),)  # a cache, with rows that end inside a line: non-temporal stores
+        narrow = ((70, 64), (7, 31), (5, 4096), (3, 4097), (3, 20000), (2, 50000))
+        sizes = "rows columns"
+        return (
+            *cls.grid((*shapes, *long, *beyond), sizes),
+            *cls.grid(narrow, sizes, dtype=("fp16", "bf16")),
+            *(cls.grid(((11, 130),), sizes, eps=0.5) if "eps" in cls.field_names() else ()),
+            *cls.grid(((2**19 + 3, 4099),), sizes, slow=True),
         )
-        eps = (Case(problem=cls.make(rows=11, columns=130, eps=0.5)),) if "eps" in cls.field_names() else ()
-        # Results beyond a cache, with rows that end inside a line: non-temporal stores.
-        beyond = Case(problem=cls.make(rows=4099, columns=4099))
-        return (*small, *narrow, *eps, beyond, Case(problem=cls.make(rows=2**19 + 3, columns=4099), slow=True))
 
 
 class RowCached(Variant):

@@ -54,9 +54,6 @@ class Masked(Operator, abstract=True):
             "causal with seq_q {seq_q} > seq_kv {seq_kv}: the first queries would see no key; use seq_q <= seq_kv",
         )
 
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, "fp32"
-
     @property
     def group(self) -> int:
         """Query heads of one head of keys and values."""

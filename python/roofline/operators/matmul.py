@@ -13,8 +13,8 @@ from .. import dtypes, references
 from ..counts import Array, ceil_div, larger
 from ..tensor_spec import TensorSpec
 from .activations import ACTIVATIONS, activated, exponentials
-from .base import Case, Facts, Operator, Product, Variant
-from .scales import Scaled, check_scales, scale_values
+from .base import Case, Facts, Product, Variant
+from .scales import Scaled
 
 # Of c, and of the sums.
 _RESULT = {
@@ -73,7 +73,7 @@ class _Tiled(Variant):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Matmul(Scaled, Operator):
+class Matmul(Scaled):
     """c = activation(a b + bias): the GEMM of the textbooks with M = rows, N = columns, K = inner.
 
     a: [rows, inner]. b: [inner, columns], constant: packing it happens before the clock starts, and its time and bytes are in
@@ -99,6 +99,7 @@ class Matmul(Scaled, Operator):
     name = "matmul"
     summary = "the matrix product, the probe of the compute roofs"
     mix = "read"
+    allowed = {"dtype": _DTYPES, "activation": ("none", *ACTIVATIONS), **Scaled.allowed}
     variants = {
         "library": _Library(
             summary="oneDNN (fp32, bf16, int8) or OpenBLAS (fp64, fp32 where it is the faster), one block of c per thread; on a "
@@ -121,9 +122,7 @@ class Matmul(Scaled, Operator):
     }
 
     def check(self) -> None:
-        self.one_of("dtype", _DTYPES)
-        check_scales(self, self.scale_bits)
-        self.one_of("activation", ("none", *ACTIVATIONS))
+        Scaled.check(self)
         self.require(
             not self.finished or _RESULT[self.dtype] == "fp32",
             "bias and activation need a c in fp32, and of {dtype} it is none; use bias False and activation none, or fp32",
@@ -157,9 +156,6 @@ class Matmul(Scaled, Operator):
         activation = {} if self.activation == "none" else {"activation": ACTIVATIONS[self.activation] * results}
         return {"a·b": 2 * results * self.inner, **scale, **bias, **activation}
 
-    def initial(self, tensor: str, generator: np.random.Generator) -> Array | None:
-        return scale_values(self, tensor, generator)
-
     def products(self) -> tuple[Product, ...]:
         return (Product(term="a·b", rows=self.rows, columns=self.columns, inner=self.inner),)
 
@@ -168,9 +164,6 @@ class Matmul(Scaled, Operator):
         product, exps = flops.pop("a·b"), exponentials(self.activation) * self.rows * self.columns
         counts = {"exp": exps, "other": sum(flops.values()) - exps}
         return {"product": product, **{kind: count for kind, count in counts.items() if flops and (kind != "exp" or np.any(exps))}}
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, _RESULT[self.dtype]
 
     def tolerance(self) -> tuple[float, float]:
         """Absolute, for terms of variance 1.
@@ -215,41 +208,25 @@ class Matmul(Scaled, Operator):
             (129, 1024, 500),  # rows and columns that no tile divides
         )
         whole = tuple(dtype for dtype in _DTYPES if dtype != "nvfp4")
-        small = tuple(Case(problem=cls(rows=m, columns=n, inner=k, dtype=dtype)) for dtype in whole for m, n, k in shapes)
-        # Whose kernels want inner and columns in multiples of 16.
-        bytes_ = tuple(
-            Case(problem=cls(rows=m, columns=n, inner=k, dtype=dtype))
-            for dtype in ("int8", "fp8_e4m3")
-            for m, n, k in ((1, 16, 16), (37, 48, 80), (129, 256, 1024), (300, 1040, 64))
-        )
+        sixteens = ((1, 16, 16), (37, 48, 80), (129, 256, 1024), (300, 1040, 64))  # as kernels of 8 bits want inner and columns
         scales = (
             ("fp8_e4m3", "tensor", 128, 1, 32), ("fp8_e4m3", "row", 128, 1, 32), ("fp8_e4m3", "block", 128, 1, 32),
             ("fp8_e4m3", "block", 128, 128, 32), ("fp8_e4m3", "block", 32, 1, 8), ("nvfp4", "block", 16, 1, 8),
             ("nvfp4", "two_level", 16, 1, 8),
         )  # fmt: skip
-        scaled = tuple(
-            Case(
-                problem=cls(
-                    rows=m, columns=n, inner=k, dtype=of, scales=how, scale_block=block, scale_columns=wide, scale_bits=bits
-                )
-            )
-            for of, how, block, wide, bits in scales
-            for m, n, k in ((3, 16, 32), (70, 144, 288), (129, 256, 1024), (256, 384, 640))
-        )
-        finished = tuple(
-            Case(problem=cls(rows=m, columns=n, inner=k, bias=bias, activation=activation, dtype=dtype))
-            for dtype, all_shapes in (("fp32", True), ("bf16", False), ("fp16", False))
-            for bias, activation in (
-                (True, "none"),
-                *((False, name) for name in ACTIVATIONS),
-                *((True, name) for name in ACTIVATIONS),
-            )
-            for m, n, k in (
-                ((1, 1, 1), (3, 531, 7), (70, 130, 33), (129, 1040, 64)) if all_shapes else ((3, 531, 7), (70, 130, 33))
-            )
-        )
-        big = (
+        names = "dtype scales scale_block scale_columns scale_bits rows columns inner"
+        scaled = ((*how, *sizes) for how in scales for sizes in ((3, 16, 32), (70, 144, 288), (129, 256, 1024), (256, 384, 640)))
+        some = ((3, 531, 7), (70, 130, 33))
+        return (
+            *cls.grid(shapes, "rows columns inner", dtype=whole),
+            *cls.grid(sixteens, "rows columns inner", dtype=("int8", "fp8_e4m3")),
+            *cls.grid(scaled, names),
+            *(
+                case
+                for dtypes_, sizes in ((("fp32",), ((1, 1, 1), *some, (129, 1040, 64))), (("bf16", "fp16"), some))
+                for bias, activations in ((True, ("none", *ACTIVATIONS)), (False, tuple(ACTIVATIONS)))
+                for case in cls.grid(sizes, "rows columns inner", bias=bias, activation=activations, dtype=dtypes_)
+            ),
             Case(problem=cls(rows=46351, columns=46337, inner=3), slow=True),  # c
             Case(problem=cls(rows=2**31 // 64 + 33, columns=3, inner=64, dtype="int8"), slow=True),  # a
         )
-        return small + bytes_ + scaled + finished + big

@@ -39,6 +39,7 @@ class MixedIntensity(Operator):
     summary = "a read with a chosen number of multiply-adds per element, from bandwidth to arithmetic"
     mix = "read"
     sums_in_chunks = True
+    allowed = {"dtype": ("fp32", "fp64"), "every": (1, 2, 4, 8), "streams": (1, 2)}
     variants = {
         "read": Variant(
             summary="loads, multiply-adds in registers, one sum", dtypes={"cpu": ("fp32", "fp64"), "cuda": ("fp32", "fp64")}
@@ -46,9 +47,6 @@ class MixedIntensity(Operator):
     }
 
     def check(self) -> None:
-        self.one_of("dtype", ("fp32", "fp64"))
-        self.one_of("every", (1, 2, 4, 8))
-        self.one_of("streams", (1, 2))
         self.require(self.multiply_adds <= MOST, f"multiply_adds must be at most {MOST}, got {{multiply_adds}}")
 
     def _line(self) -> int:
@@ -76,9 +74,6 @@ class MixedIntensity(Operator):
 
     def operations(self) -> dict[str, int]:
         return {"other": self.total_flops() // 2}  # one instruction for two operations
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, self.dtype
 
     def tolerance(self) -> tuple[float, float]:
         eps = dtype(self.dtype).eps
@@ -111,20 +106,11 @@ class MixedIntensity(Operator):
         # Every compiled number of multiply-adds, the run-time ones around a round of eight, every share of lines, awkward lengths.
         numbers = (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 40)
         sizes = (1, 7, 64, 100, 333, 1000, 4099, 1029, 640, 2049, 515, 262147)
-        small = tuple(
-            Case(problem=cls(elements=n, multiply_adds=m, streams=1 + m % 2, dtype=d))
-            for d in ("fp32", "fp64")
-            for n, m in zip(sizes, numbers, strict=True)
-        )
+        small = tuple((n, m, 1 + m % 2) for n, m in zip(sizes, numbers, strict=True))
         lines = ((17, 1, 2, 1), (1000, 1, 2, 2), (4099, 1, 4, 1), (10007, 1, 8, 2), (5003, 5, 2, 2), (9001, 11, 8, 1))
-        skipping = tuple(
-            Case(problem=cls(elements=n, multiply_adds=m, every=every, streams=s, dtype=d))
-            for d in ("fp32", "fp64")
-            for n, m, every, s in lines
+        return (
+            *cls.grid(small, "elements multiply_adds streams", dtype=("fp32", "fp64")),
+            *cls.grid(lines, "elements multiply_adds every streams", dtype=("fp32", "fp64")),
+            *cls.grid(((4096, 3, 2), (700, 2, 65)), "elements passes multiply_adds"),
+            Case(problem=cls(elements=2**31 + 17, multiply_adds=3), slow=True),
         )
-        passes = (
-            Case(problem=cls(elements=4096, passes=3, multiply_adds=2)),
-            Case(problem=cls(elements=700, passes=2, multiply_adds=65)),
-        )
-        big = (Case(problem=cls(elements=2**31 + 17, multiply_adds=3), slow=True),)
-        return small + skipping + passes + big

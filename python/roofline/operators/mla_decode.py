@@ -45,17 +45,13 @@ class MlaDecode(Masked):
     name = "mla_decode"
     summary = "multi-head latent attention over the compressed cache (absorbed form)"
     small = frozenset({"scale_block"})
+    allowed = dict.fromkeys(("dtype", "cache_dtype", "rope_dtype"), _DTYPES)
     variants = {
         "split_kv": Parts(
             summary="one pass: the keys are shared out to blocks, whose parts are added up at the end",
             dtypes={"cpu": ("fp32", "fp16", "bf16"), "cuda": ("fp16", "bf16")},
         ),
     }
-
-    def check(self) -> None:
-        for field in ("dtype", "cache_dtype", "rope_dtype"):
-            self.one_of(field, _DTYPES)
-        Masked.check(self)
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         queries, cached = (self.batch, self.heads, self.seq_q), (self.batch, self.seq_kv)
@@ -119,23 +115,19 @@ class MlaDecode(Masked):
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
         few = {"heads": 3, "kv_lora_rank": 5, "qk_nope_head_dim": 3, "qk_rope_head_dim": 2}
-        given: tuple[Mapping[str, int | str | bool], ...] = (
+        given = (
             {"heads": 1, "seq_kv": 1, "kv_lora_rank": 1, "qk_rope_head_dim": 1},
             {**few, "batch": 2, "seq_q": 3, "seq_kv": 7},
             {**few, "batch": 2, "seq_q": 3, "seq_kv": 7, "causal": False, "scale_block": 4, "cache_dtype": "fp8_e4m3"},
             {**few, "seq_q": 8, "seq_kv": 11, "dtype": "fp16"},
+            {"heads": 16, "seq_kv": 200, "cache_dtype": "fp8_e4m3", "rope_dtype": "fp8_e4m3"},
         )
-        served: tuple[Mapping[str, int | str | bool], ...] = (
+        served = (
             {"heads": 16, "seq_kv": 333},
             {"batch": 2, "heads": 70, "seq_q": 2, "seq_kv": 130},
             {"batch": 2, "heads": 96, "seq_kv": 333},
             {"heads": 3, "seq_q": 5, "seq_kv": 65, "kv_lora_rank": 256, "qk_rope_head_dim": 32, "causal": False},
         )
-        same = [{"dtype": dtype, "cache_dtype": dtype, "rope_dtype": dtype} for dtype in ("fp32", "bf16", "fp16")]
-        many = cls.make(batch=128, seq_q=2, seq_kv=32768, cache_dtype="fp8_e4m3", scale_block=128)
-        return (
-            *(Case(problem=cls.make(**fields)) for fields in given),
-            *(Case(problem=cls.make(**fields, **dtypes)) for fields in served for dtypes in same),
-            Case(problem=cls.make(heads=16, seq_kv=200, cache_dtype="fp8_e4m3", rope_dtype="fp8_e4m3")),
-            Case(problem=many, slow=True),
-        )
+        kept = (case for d in ("fp32", "bf16", "fp16") for case in cls.grid(served, dtype=d, cache_dtype=d, rope_dtype=d))
+        many = cls(batch=128, seq_q=2, seq_kv=32768, cache_dtype="fp8_e4m3", scale_block=128)
+        return (*cls.grid(given), *kept, Case(problem=many, slow=True))

@@ -38,16 +38,12 @@ class MlaPrefill(Masked):
 
     name = "mla_prefill"
     summary = "multi-head latent attention with keys and values of every head"
+    allowed = {"dtype": ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")}
     variants = {
         "tiled": Tiled(
-            summary="one pass, blocks of scores and a running softmax stay on the chip",
-            dtypes={"cpu": ("fp32", "fp16", "bf16")},
-        ),
+            summary="one pass, blocks of scores and a running softmax stay on the chip", dtypes={"cpu": ("fp32", "fp16", "bf16")}
+        )
     }
-
-    def check(self) -> None:
-        self.one_of("dtype", ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2"))
-        Masked.check(self)
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         queries, keys = (self.batch, self.heads, self.seq_q), (self.batch, self.heads, self.seq_kv)
@@ -117,20 +113,16 @@ class MlaPrefill(Masked):
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
         few = {"heads": 2, "qk_nope_head_dim": 3, "qk_rope_head_dim": 2, "v_head_dim": 5}
-        given: tuple[Mapping[str, int | str | bool], ...] = (
+        given = (
             {"heads": 1, "seq_len": 1, "qk_nope_head_dim": 1, "qk_rope_head_dim": 1, "v_head_dim": 1},
             {**few, "batch": 2, "seq_q": 3, "seq_kv": 7},
             {**few, "seq_q": 5, "seq_kv": 3, "causal": False, "dtype": "fp8_e4m3"},
         )
-        shapes: tuple[Mapping[str, int | str | bool], ...] = (
+        shapes = (
             {"batch": 2, "heads": 3, "seq_q": 37, "seq_kv": 141},
             {"heads": 2, "seq_len": 130, "qk_nope_head_dim": 17, "qk_rope_head_dim": 5, "v_head_dim": 33},
             {"heads": 1, "seq_q": 150, "seq_kv": 70, "qk_rope_head_dim": 16, "causal": False},
         )
         # More than 2**31 pairs.
         big = Case(problem=cls(heads=1, seq_q=65537, seq_kv=65537, qk_nope_head_dim=2, qk_rope_head_dim=2, v_head_dim=2), slow=True)
-        return (
-            *(Case(problem=cls.make(**fields)) for fields in given),
-            *(Case(problem=cls.make(**fields, dtype=dtype)) for fields in shapes for dtype in ("fp32", "bf16", "fp16")),
-            big,
-        )
+        return (*cls.grid(given), *cls.grid(shapes, dtype=("fp32", "bf16", "fp16")), big)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -77,6 +77,7 @@ class Mma(Operator):
     summary = "products of tiles held on chip, the probe of the tensor units"
     mix = "read"
     products_in_blocks = True
+    allowed = {"dtype": tuple(ACCUMULATORS), "data": ("random", "constant", "zeros")}
     variants: ClassVar[Mapping[str, _Tiles]] = {
         "mma_sync": _MmaSync(
             summary="a tile per warp, all of it in registers; mma.sync, on every tensor unit",
@@ -89,13 +90,11 @@ class Mma(Operator):
     }
 
     @classmethod
-    def tile(cls, variant: str, dtype: str) -> dict[str, int]:
+    def tile(cls, variant: str, dtype: str) -> dict[str, Any]:
         """rows, columns and inner of a variant's tiles."""
         return cls.variants[variant].tile(dtype)
 
     def check(self) -> None:
-        self.one_of("dtype", tuple(ACCUMULATORS))
-        self.one_of("data", ("random", "constant", "zeros"))
         self.one_of("accumulator", ("", *ACCUMULATORS[self.dtype]))
 
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -162,18 +161,19 @@ class Mma(Operator):
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
         shapes = ((1, 3, 5, 2, 1), (2, 2, 3, 4, 2), (3, 5, 2, 7, 3))  # no unit's: tiles, rows, columns, inner, steps
-        small = tuple(
-            Case(problem=cls(tiles=t, rows=m, columns=n, inner=k + k % dtypes.dtype(dtype).packed, steps=s, dtype=dtype))
-            for dtype in ACCUMULATORS
-            for t, m, n, k, s in shapes
-        )
-        kept = tuple((dtype, accumulator) for dtype, listed in ACCUMULATORS.items() for accumulator in listed)
-        tiles = tuple(
-            Case(problem=cls.make(tiles=tiles, steps=steps, dtype=dtype, accumulator=accumulator, **cls.tile(variant, dtype)))
+        small = ((dtype, t, m, n, k + k % dtypes.dtype(dtype).packed, s) for dtype in ACCUMULATORS for t, m, n, k, s in shapes)
+        tiles = (
+            case
             for variant, declared in cls.variants.items()
-            for dtype, accumulator in kept
-            if dtype in declared.dtypes["cuda"]
-            for tiles, steps in ((1, 1), (5, 2), (131, 1001))
+            for dtype in declared.dtypes["cuda"]
+            for case in cls.grid(
+                ((1, 1), (5, 2), (131, 1001)),
+                "tiles steps",
+                dtype=dtype,
+                accumulator=ACCUMULATORS[dtype],
+                **cls.tile(variant, dtype),
+            )
         )
-        data = tuple(Case(problem=cls(data=data, steps=3)) for data in ("constant", "zeros"))
-        return small + tiles + data
+        return (
+            *cls.grid(small, "dtype tiles rows columns inner steps"), *tiles, *cls.grid(("constant", "zeros"), "data", steps=3),
+        )  # fmt: skip

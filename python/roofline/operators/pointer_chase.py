@@ -39,11 +39,10 @@ class PointerChase(Moved):
     name = "pointer_chase"
     summary = "loads that wait for each other, in random order over a set: the latency of its memory level"
     mix = "read"
+    allowed = {"pages": ("huge", "small"), "dtype": ("int32",)}
     variants = {"dependent": _Dependent(summary="one thread, one load in flight", dtypes={"cpu": ("int32",), "cuda": ("int32",)})}
 
     def check(self) -> None:
-        self.one_of("pages", ("huge", "small"))
-        self.one_of("dtype", ("int32",))
         self.require(self.size_bytes % LINE_BYTES == 0, f"size_bytes must be a multiple of {LINE_BYTES}, got {{size_bytes}}")
         self.require(self.lines <= MOST_LINES, "size_bytes must be below 128 GiB, whose lines int32 can number, got {size_bytes}")
 
@@ -82,5 +81,5 @@ class PointerChase(Moved):
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
         shapes = ((1, 1), (1, 7), (2, 3), (3, 16), (17, 1000), (509, 33), (40_009, 100_003))
-        small = tuple(Case(problem=cls(size_bytes=LINE_BYTES * n, hops=h, pages=p)) for n, h in shapes for p in ("huge", "small"))
+        small = cls.grid(((LINE_BYTES * n, hops) for n, hops in shapes), "size_bytes hops", pages=("huge", "small"))
         return (*small, Case(problem=cls(size_bytes=2**31 + 2**20, hops=1_000_003), slow=True))

@@ -44,6 +44,7 @@ class QuantizedMatmul(Operator):
     summary = "a matrix product with weights of few bits, in groups with scales and zero points"
     mix = "read"
     small = frozenset({"group_size", "scale_bits", "zero_bits"})
+    allowed = {"dtype": _DTYPES, "out_dtype": (*_DTYPES, "int32")}
     variants = {
         "tiled": Variant(
             summary="our own kernels on packed strips of b, taken apart in registers, sums in fp32; few rows read b in eight "
@@ -54,8 +55,6 @@ class QuantizedMatmul(Operator):
     }
 
     def check(self) -> None:
-        self.one_of("dtype", _DTYPES)
-        self.one_of("out_dtype", (*_DTYPES, "int32"))
         self.require(
             (self.weight_bits > 0) & (self.weight_bits <= 64), "weight_bits must be above 0 and at most 64, got {weight_bits}"
         )
@@ -100,9 +99,6 @@ class QuantizedMatmul(Operator):
         flops = self.flops()
         return {"product": flops["a·b"], "other": flops["dequantise"]}
 
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, "int32" if self.dtype == "int8" else "fp32"
-
     def tolerance(self) -> tuple[float, float]:
         """As `Matmul.tolerance`, of weights and zero points as large as whole numbers of their bits, times scales of variance 1.
 
@@ -131,7 +127,7 @@ class QuantizedMatmul(Operator):
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
-        given: tuple[Mapping[str, int | float | str], ...] = (
+        given = (
             {"rows": 1, "columns": 1, "inner": 1, "weight_bits": 1.58, "group_size": 0},
             {"rows": 3, "columns": 5, "inner": 7, "weight_bits": 3.0, "group_size": 4, "zero_bits": 3},
             {"rows": 3, "columns": 5, "inner": 20, "weight_bits": 1.58, "scale_bits": 0, "dtype": "int8"},  # 158 bits, 20 bytes
@@ -139,21 +135,15 @@ class QuantizedMatmul(Operator):
             {"rows": 3, "columns": 5, "inner": 16, "weight_bits": 4.5, "group_size": 0, "scale_bits": 0, "dtype": "nvfp4"},
             {"rows": 128, "columns": 2456, "inner": 1536, "zero_bits": 4},
         )
-        measured: tuple[Mapping[str, int | float | str], ...] = tuple(
-            {
-                "rows": rows, "columns": columns, "inner": inner, "weight_bits": weight_bits, "group_size": group,
-                "scale_bits": scale_bits, "zero_bits": zero_bits, "dtype": dtype, "out_dtype": out,
-            }
-            for weight_bits in (8.0, 4.0)
-            for rows, columns, inner, group, scale_bits, zero_bits, dtype, out in (
-                (1, 2, 1, 0, 16, 0, "fp32", "fp32"),
-                (1, 4098, 300, 128, 16, 4, "bf16", "bf16"),
-                (3, 70, 257, 32, 32, 8, "fp32", "bf16"),
-                (5, 64, 130, 6, 16, 16, "fp16", "fp16"),  # groups that four does not divide
-                (16, 300, 500, 0, 32, 32, "bf16", "fp32"),
-                (17, 34, 65, 5, 0, 8, "fp32", "fp32"),
-                (70, 130, 390, 128, 16, 4, "bf16", "bf16"),
-                (300, 600, 777, 7, 32, 16, "fp32", "fp32"),
-            )
-        )  # fmt: skip
-        return tuple(Case(problem=cls.make(**fields)) for fields in (*given, *measured))
+        names = "rows columns inner group_size scale_bits zero_bits dtype out_dtype"
+        measured = (
+            (1, 2, 1, 0, 16, 0, "fp32", "fp32"),
+            (1, 4098, 300, 128, 16, 4, "bf16", "bf16"),
+            (3, 70, 257, 32, 32, 8, "fp32", "bf16"),
+            (5, 64, 130, 6, 16, 16, "fp16", "fp16"),  # groups that four does not divide
+            (16, 300, 500, 0, 32, 32, "bf16", "fp32"),
+            (17, 34, 65, 5, 0, 8, "fp32", "fp32"),
+            (70, 130, 390, 128, 16, 4, "bf16", "bf16"),
+            (300, 600, 777, 7, 32, 16, "fp32", "fp32"),
+        )
+        return (*cls.grid(given), *cls.grid(measured, names, weight_bits=(8.0, 4.0)))

@@ -23,9 +23,7 @@ class Relu(Elementwise):
 
     name = "relu"
     summary = "max(x, 0), element by element"
-    variants = {
-        "fused": Variant(summary="each element read once and written once", dtypes=BOTH),
-    }
+    variants = {"fused": Variant(summary="each element read once and written once", dtypes=BOTH)}
 
     def flops(self) -> dict[str, int]:
         return {"compare": self.elements}
@@ -37,6 +35,5 @@ class Relu(Elementwise):
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
         sizes = (1, 2, 15, 16, 17, 63, 64, 1000, 4099, 262147, 20_000_003)  # the last is beyond most caches
-        small = tuple(Case(problem=cls(elements=elements)) for elements in sizes)
-        narrow = tuple(Case(problem=cls(elements=n, dtype=dtype)) for dtype in ("fp16", "bf16") for n in (1, 17, 4099))
-        return (*small, *narrow, Case(problem=cls(elements=2**31 + 17), slow=True))
+        narrow = cls.grid((1, 17, 4099), "elements", dtype=("fp16", "bf16"))
+        return (*cls.grid(sizes, "elements"), *narrow, Case(problem=cls(elements=2**31 + 17), slow=True))

@@ -36,9 +36,8 @@ class ResidualRmsNorm(Rowwise):
     constants = ("weight",)
     variants = {
         "fused": _Fused(
-            summary="a row and its residual are read once; their sum stays on the chip until both results are written",
-            dtypes=BOTH,
-        ),
+            summary="a row and its residual are read once; their sum stays on the chip until both results are written", dtypes=BOTH
+        )
     }
 
     def outputs(self) -> tuple[TensorSpec, ...]:
@@ -64,8 +63,5 @@ class ResidualRmsNorm(Rowwise):
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
         shapes = ((1, 1), (1, 7), (5, 1), (7, 31), (300, 128), (17, 1000), (5, 4096), (3, 4097), (3, 33000))
-        small = tuple(Case(problem=cls(rows=rows, columns=columns)) for rows, columns in shapes)
-        others = tuple(
-            Case(problem=cls(rows=13, columns=columns, dtype=dtype)) for dtype in ("fp32", "fp16") for columns in (130, 4096)
-        )
-        return (*small, *others, Case(problem=cls(rows=65536, columns=65536), slow=True))
+        others = cls.grid((130, 4096), "columns", rows=13, dtype=("fp32", "fp16"))
+        return (*cls.grid(shapes, "rows columns"), *others, Case(problem=cls(rows=65536, columns=65536), slow=True))

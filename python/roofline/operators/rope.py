@@ -35,6 +35,7 @@ class Rope(Operator):
     name = "rope"
     summary = "rotary position embedding of queries and keys, in place"
     mix = "update"
+    allowed = {"dtype": _DTYPES, "table_dtype": _DTYPES}
     variants = {
         "fused": Variant(
             summary="q and k are read and written once; a token's cos and sin are read once for all its heads",
@@ -43,8 +44,6 @@ class Rope(Operator):
     }
 
     def check(self) -> None:
-        self.one_of("dtype", _DTYPES)
-        self.one_of("table_dtype", _DTYPES)
         self.require(self.head_dim % 2 == 0, "head_dim must be even, since numbers are rotated in pairs, got {head_dim}")
 
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -63,9 +62,6 @@ class Rope(Operator):
 
     def loops(self) -> int:
         return self.batch * self.seq_q * (self.heads + self.kv_heads)
-
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, "fp32"
 
     def initial(self, tensor: str, generator: np.random.Generator) -> Array | None:
         """Tables of angles: pairs that keep their length, since a launch rotates what the one before left."""
@@ -93,10 +89,6 @@ class Rope(Operator):
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
         shapes = ((1, 1, 1, 1, 2), (2, 3, 4, 2, 6), (1, 5, 3, 1, 8), (2, 37, 5, 1, 128), (1, 8192, 128, 1, 64))
-        small = tuple(Case(problem=cls(batch=b, seq_q=s, heads=h, kv_heads=g, head_dim=d)) for b, s, h, g, d in shapes)
-        tables = tuple(
-            Case(problem=cls(seq_q=33, heads=3, kv_heads=2, head_dim=64, dtype=dtype, table_dtype=table))
-            for dtype in _DTYPES
-            for table in _DTYPES
-        )
+        small = cls.grid(shapes, "batch seq_q heads kv_heads head_dim")
+        tables = cls.grid((33,), "seq_q", heads=3, kv_heads=2, head_dim=64, dtype=_DTYPES, table_dtype=_DTYPES)
         return (*small, *tables, Case(problem=cls(seq_q=2**17, heads=128, kv_heads=1), slow=True))

@@ -28,9 +28,9 @@ class Router(Operator, abstract=True):
     renormalise: bool
     dtype: str
     mix = "read"
+    allowed = {"dtype": FLOATS}
 
     def check(self) -> None:
-        self.one_of("dtype", FLOATS)
         self.require(
             self.experts_per_token <= self.experts, "experts_per_token must be at most experts {experts}, got {experts_per_token}"
         )
@@ -62,9 +62,6 @@ class Router(Operator, abstract=True):
         """Selections: each goes over the experts that are left."""
         return self.tokens * self.experts_per_token
 
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, "fp32"
-
     def tolerance(self) -> tuple[float, float]:
         """That of fp32, in which all is computed; it holds an expert's number exactly."""
         return 2.0**-22, 2.0**-18
@@ -78,16 +75,12 @@ class Router(Operator, abstract=True):
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
         shapes = ((1, 1, 1), (1, 7, 1), (3, 5, 5), (2, 64, 6), (5, 17, 4))
-        biased = [{"biased": k != 4} if "biased" in cls.field_names() else {} for *_, k in shapes]
-        small = tuple(
-            Case(problem=cls.make(tokens=t, experts=n, experts_per_token=k, renormalise=again, **bias))
-            for (t, n, k), bias in zip(shapes, biased, strict=True)
-            for again in (False, True)
+        names, biased = "tokens experts experts_per_token", "biased" in cls.field_names()
+        small = (
+            {**dict(zip(names.split(), shape, strict=True)), **({"biased": shape[2] != 4} if biased else {})} for shape in shapes
         )
-        others = tuple(
-            Case(problem=cls.make(tokens=9, experts=n, experts_per_token=8, dtype=dtype))
-            for dtype in ("fp32", "fp16")
-            for n in (64, 384)
+        return (
+            *cls.grid(small, renormalise=(False, True)),
+            *cls.grid((64, 384), "experts", tokens=9, experts_per_token=8, dtype=("fp32", "fp16")),
+            *cls.grid(({"tokens": 5, "experts": 64, "experts_per_token": 12}, {"tokens": 65536, "dtype": "bf16"})),
         )
-        more = Case(problem=cls.make(tokens=5, experts=64, experts_per_token=12))
-        return (*small, *others, more, Case(problem=cls.make(tokens=65536, dtype="bf16")))

@@ -39,21 +39,7 @@ def shown_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {letters.get(name, name): value for name, value in fields.items() if name not in unused}
 
 
-def check_scales(problem: Operator, scale_bits: Any) -> None:
-    """Raises Error for fields of `Scaled` that mean nothing."""
-    problem.one_of("scales", SCALES)
-    problem.require(scale_bits <= 64, "scale_bits must be at most 64, got {scale_bits}")
-
-
-def scale_values(problem: Operator, tensor: str, generator: np.random.Generator) -> Array | None:
-    """Scales that must not be negative, where numbers of both signs would be made; None for all other tensors of `problem`."""
-    spec = next(spec for spec in problem.tensors() if spec.name == tensor)
-    if spec.dtype != "fp8_e4m3" or not spec.name.endswith("_scale"):
-        return None
-    return from_float64(generator.uniform(0.5, 1.75, spec.shape), spec.dtype)
-
-
-class Scaled:
+class Scaled(Operator, abstract=True):
     """What operators with these fields have in common.
 
     scales: none; tensor: one number each for a and b; row: one for each row of a and column of b; block: one for every scale_block
@@ -69,6 +55,18 @@ class Scaled:
     rows: int
     columns: int
     inner: int
+
+    allowed = {"scales": SCALES}
+
+    def check(self) -> None:
+        self.require(self.scale_bits <= 64, "scale_bits must be at most 64, got {scale_bits}")
+
+    def initial(self, tensor: str, generator: np.random.Generator) -> Array | None:
+        """Scales that must not be negative, where numbers of both signs would be made."""
+        spec = next(spec for spec in self.tensors() if spec.name == tensor)
+        if spec.dtype != "fp8_e4m3" or not spec.name.endswith("_scale"):
+            return None
+        return from_float64(generator.uniform(0.5, 1.75, spec.shape), spec.dtype)
 
     def scale_tensors(self, *batch: int, role: Any = "in") -> tuple[TensorSpec, ...]:
         """a_scale and b_scale, and of two levels a_whole and b_whole. batch: the leading dimension, if there is one."""

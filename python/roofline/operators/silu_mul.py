@@ -26,9 +26,7 @@ class SiluMul(Rowwise):
     name = "silu_mul"
     summary = "silu(gate) · up, the gate of a SwiGLU block"
     mix = "add"
-    variants = {
-        "fused": Variant(summary="each element of gate and up is read once, each result written once", dtypes=BOTH),
-    }
+    variants = {"fused": Variant(summary="each element of gate and up is read once, each result written once", dtypes=BOTH)}
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         return tuple(TensorSpec(name=name, shape=(self.rows, self.columns), dtype=self.dtype) for name in ("gate", "up"))
@@ -49,6 +47,5 @@ class SiluMul(Rowwise):
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
         shapes = ((1, 1), (5, 1), (3, 16), (7, 31), (1000, 1009))
-        small = tuple(Case(problem=cls(rows=rows, columns=columns)) for rows, columns in shapes)
-        others = tuple(Case(problem=cls(rows=37, columns=129, dtype=dtype)) for dtype in ("fp32", "fp16"))
-        return (*small, *others, Case(problem=cls(rows=65536, columns=65536), slow=True))
+        others = cls.grid(((37, 129),), "rows columns", dtype=("fp32", "fp16"))
+        return (*cls.grid(shapes, "rows columns"), *others, Case(problem=cls(rows=65536, columns=65536), slow=True))

@@ -58,6 +58,10 @@ class Stream(Operator):
 
     name = "stream"
     summary = "memory accesses of the STREAM kind, the probes of the bandwidth roofs"
+    allowed = {
+        "access": MIXES, "dtype": ("fp32", "fp64"), "streams": (1, 2, 4, 8), "prefetch": ("none", "nta"),
+        "in_flight_bytes": IN_FLIGHT_BYTES,
+    }  # fmt: skip
     variants = {
         "cached": _Asked(summary="each block re-reads its own part through L1", dtypes={"cuda": ("fp32",)}),
         "shared": _Asked(summary="each block re-reads its own part from shared memory", dtypes={"cuda": ("fp32",)}),
@@ -76,11 +80,6 @@ class Stream(Operator):
     sums_in_chunks = True
 
     def check(self) -> None:
-        self.one_of("access", MIXES)
-        self.one_of("dtype", ("fp32", "fp64"))
-        self.one_of("streams", (1, 2, 4, 8))
-        self.one_of("prefetch", ("none", "nta"))
-        self.one_of("in_flight_bytes", IN_FLIGHT_BYTES)
         plain, together = self.prefetch == "none", self.stride == 1
         self.require(
             (self.access == "read") | (plain & together),
@@ -129,9 +128,6 @@ class Stream(Operator):
         """What one pass moves: every array once, an updated one to and fro."""
         return sum(t.moved_bytes for t in self.tensors() if t.name != "sum")
 
-    def compute(self) -> tuple[str, str]:
-        return self.dtype, self.dtype
-
     def tolerance(self) -> tuple[float, float]:
         eps = dtype(self.dtype).eps
         if self.access == "update":  # every pass rounds again
@@ -172,32 +168,27 @@ class Stream(Operator):
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
-        sizes = (1, 7, 64, 1000, 4099, 262147)
-        streams = (1, 2, 4, 8, 1, 2)
-        small = tuple(
-            Case(problem=cls(access=access, elements=n, streams=s)) for access in MIXES for n, s in zip(sizes, streams, strict=True)
-        )
+        sizes = ((1, 1), (7, 2), (64, 4), (1000, 8), (4099, 1), (262147, 2))  # elements, streams
         passes = (
-            Case(problem=cls(access="read", elements=4096, passes=3)),
-            Case(problem=cls(access="read", elements=70_003, passes=5, streams=8, prefetch="nta", dtype="fp64")),
-            Case(problem=cls(access="triad", elements=513, passes=2)),
-            Case(problem=cls(access="update", elements=70_003, passes=5, streams=4)),
-            Case(problem=cls(access="update", elements=4096, passes=100, factor=-1.0)),
+            {"access": "read", "elements": 4096, "passes": 3},
+            {"access": "read", "elements": 70_003, "passes": 5, "streams": 8, "prefetch": "nta", "dtype": "fp64"},
+            {"access": "triad", "elements": 513, "passes": 2},
+            {"access": "update", "elements": 70_003, "passes": 5, "streams": 4},
+            {"access": "update", "elements": 4096, "passes": 100, "factor": -1.0},
         )
-        doubles = tuple(Case(problem=cls(access=access, elements=1027, dtype="fp64")) for access in MIXES)
-        # Streams of several pages begin at different places of their pages.
-        long = tuple(Case(problem=cls(access=a, elements=8 * 67589 + 3, streams=s)) for a in ("read", "triad") for s in (2, 4, 8))
-        prefetched = tuple(Case(problem=cls(elements=n, streams=s, prefetch="nta")) for n, s in ((1, 1), (4099, 2), (540715, 8)))
         strides = ((3, 2), (10, 3), (1000, 7), (4099, 16), (4099, 4098), (262147, 1024))
-        strided = tuple(
-            Case(problem=cls(elements=n, stride=s, passes=p, dtype=d)) for n, s in strides for p, d in ((1, "fp32"), (3, "fp64"))
-        )
-        scalar = tuple(Case(problem=cls(access=access, elements=1003, streams=4, passes=2, isa="scalar")) for access in MIXES)
         # More pieces than stages, with a short last one, over and over.
-        flying = tuple(
-            Case(problem=cls(access=access, elements=n, passes=2, in_flight_bytes=size, dtype=d))
-            for access in MIXES
-            for n, size, d in ((40_961, 32 * KIB, "fp32"), (700_003, 128 * KIB, "fp64"))
+        flying = ((40_961, 32 * KIB, "fp32"), (700_003, 128 * KIB, "fp64"))
+        return (
+            *cls.grid(sizes, "elements streams", access=MIXES),
+            *cls.grid(flying, "elements in_flight_bytes dtype", access=MIXES, passes=2),
+            *cls.grid(passes),
+            *cls.grid((1027,), "elements", access=MIXES, dtype="fp64"),
+            # Streams of several pages begin at different places of their pages.
+            *cls.grid((8 * 67589 + 3,), "elements", access=("read", "triad"), streams=(2, 4, 8)),
+            *cls.grid(((1, 1), (4099, 2), (540715, 8)), "elements streams", prefetch="nta"),
+            *cls.grid(strides, "elements stride", passes=1, dtype="fp32"),
+            *cls.grid(strides, "elements stride", passes=3, dtype="fp64"),
+            *cls.grid((1003,), "elements", access=MIXES, streams=4, passes=2, isa="scalar"),
+            Case(problem=cls(access="copy", elements=2**31 + 17), slow=True),
         )
-        big = (Case(problem=cls(access="copy", elements=2**31 + 17), slow=True),)
-        return small + flying + passes + doubles + long + prefetched + strided + scalar + big

@@ -26,12 +26,12 @@ class Transfer(Moved, abstract=True):
     direction: str
     size_bytes: int
     mix = "copy"
+    allowed = {"dtype": ("int8",)}
     inward: ClassVar[str]
     outward: ClassVar[str]
 
     def check(self) -> None:
         self.one_of("direction", (self.inward, self.outward, "both"))
-        self.one_of("dtype", ("int8",))
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         return (TensorSpec(name="a", shape=(self.size_bytes,), dtype="int8"),)
@@ -74,5 +74,4 @@ class Transfer(Moved, abstract=True):
 
     @classmethod
     def cases(cls) -> tuple[Case, ...]:
-        directions = (cls.inward, cls.outward, "both")
-        return tuple(Case(problem=cls.make(size_bytes=size, direction=way)) for size in CASE_SIZES for way in directions)
+        return cls.grid(CASE_SIZES, "size_bytes", direction=(cls.inward, cls.outward, "both"))

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import pictures
-from .curve import roofline_curve
 from .figure import Picture, save_panels
 from .pictures import *  # noqa: F403
+from .roofs import roofline_curve
 
 PICTURES: Mapping[str, Picture[Any]] = {
     name: found

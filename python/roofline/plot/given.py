@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..dtypes import DTYPES
-from ..errors import Error
+from ..errors import Error, require_one_of
 from ..units import parse_si
 
 # Names of columns: ours first.
@@ -109,8 +109,8 @@ def _point(given: Any, where: str) -> OwnPoint:
         raise Error(f"{where}: got {given!r:.80}; {FORM}")
     where = f"{where}, {str(name)!r:.60}"
     dtype = "" if dtype is None or dtype != dtype else str(dtype)  # a missing value of pandas is None or NaN
-    if dtype and dtype not in DTYPES:
-        raise Error(f"{where}: dtype must be one of {', '.join(DTYPES)}, got {dtype!r:.40}")
+    if dtype:
+        require_one_of(f"{where}: dtype", dtype, DTYPES)
     return OwnPoint(
         name=str(name), flops_per_byte=_number(x, "FLOP/byte", where), flops_per_s=_number(y, "FLOP/s", where), dtype=dtype
     )

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ..errors import Error
-from ..machine import Ceiling, Given, Machine, machines_of
-from ..model import Roofs, machine_roofs
+from ..machine import Ceiling, Given, Machine, machine_of, machines_of
+from ..model import Roofs, attainable_flops_per_s, machine_roofs, ridge_flops_per_byte
 from ..operators import Operator
 from ..units import fmt_number, fmt_si
 from . import style
@@ -114,6 +116,25 @@ def level_lines(levels: Iterable[Level], low: float, high: float, *, key: bool =
              colour="muted", dashes=level.dashes, width=0.9, write="" if key else "flat", key=key, small=True, gid="level")
         for level in sorted(levels, key=lambda each: -each.y)
     ]  # fmt: skip
+
+
+def roofline_curve(
+    machine: Given, *, dtype: str = "fp32", level: str | None = None, access: str = "read", points: int = 200
+) -> list[dict[str, float]]:
+    """The attainable performance of one dtype and memory level over arithmetic intensity.
+
+    Records {"flops_per_byte", "flops_per_s"}: `points` of them log-spaced from 1/64 to 64 times the ridge point, and the
+    ridge point itself. Raises Error where a ceiling was not measured or points < 2.
+    """
+    machine = machine_of(machine)
+    if points < 2:
+        raise Error(f"points must be at least 2, got {points}")
+    compute, bandwidth = machine.compute(dtype).value, machine.bandwidth(level, access).value
+    ridge = float(ridge_flops_per_byte(compute, bandwidth))
+    spread = np.geomspace(ridge / 64, ridge * 64, points)
+    x = np.union1d(spread[~np.isclose(spread, ridge, rtol=1e-9)], [ridge])
+    y = attainable_flops_per_s(x, compute, bandwidth)
+    return [{"flops_per_byte": float(a), "flops_per_s": float(b)} for a, b in zip(x, y, strict=True)]
 
 
 # -- rooflines ----------------------------------------------------------------------------------------------------------------

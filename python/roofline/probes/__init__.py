@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
-from ..errors import Error
+from ..errors import require_one_of
 from .bandwidth import SCALAR, SHARED, STREAM, STRIDED, VARIANTS
 from .base import DEPTHS, KINDS, RATE_UNITS, UNITS, Identified, Identity, Probe, Target, Wanted, wanted_of
 from .compute import EXP, FMA, FMA_ADD, FMA_OPERANDS
@@ -25,8 +25,7 @@ _BY_ID = {probe.id: probe for probe in PROBES}
 
 def probe_named(id: str) -> Probe:
     """The probe of this id. Raises Error naming all of them."""
-    if id not in _BY_ID:
-        raise Error(f"a ceiling's probe must be one of {', '.join(_BY_ID)}, got {id!r:.80}")
+    require_one_of("a ceiling's probe", id, _BY_ID)
     return _BY_ID[id]
 
 

@@ -11,21 +11,7 @@ from ..errors import Error, Unsupported
 from ..operators import MIXES, Operator, Stream
 from ..operators.stream import IN_FLIGHT_BYTES
 from ..units import GIB, KIB, MIB, fmt_bytes
-from .base import (
-    ACCESSES,
-    FURTHER,
-    REPORT,
-    ROOFS,
-    THOROUGH,
-    Candidate,
-    Identified,
-    Identity,
-    Probe,
-    Target,
-    Wanted,
-    want,
-    words,
-)
+from .base import ACCESSES, FURTHER, REPORT, ROOFS, THOROUGH, Candidate, Identified, Identity, Probe, Target, Wanted, want, words
 from .levels import MEMORIES, cache_capacity, last_cache, memory_level
 
 # A flushed array reads at DRAM's rate from 16 MiB up; larger ones make a launch long against its ends.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ..errors import Error, Unsupported
+from ..errors import Unsupported, require_one_of
 from ..operators import CoreToCore, ForkJoin, Operator, PointerChase
 from ..operators.pointer_chase import LINE_BYTES
 from ..units import MIB, fmt_bytes
@@ -35,8 +35,7 @@ def chase_problem(target: Target, level: str, pages: str = "huge") -> PointerCha
     """
     if "sms" in target.facts:
         return _gpu_chase_problem(target, level, pages)
-    if level not in HOPS:
-        raise Error(f"level must be one of {', '.join(HOPS)}, got {level!r:.80}")
+    require_one_of("level", level, HOPS)
     if level == "DRAM":
         size = dram_array_bytes(target)
     elif level == "L3":

@@ -111,9 +111,13 @@ def conditions(machine: Machine) -> list[str]:
 
 
 def end_check_lines(machine: Machine) -> list[str]:
-    """Whether the main roofs moved between the start and the end of the report."""
+    """Whether the main roofs moved between the start and the end of the report, or what is wrong in a file that was edited."""
+    try:
+        checks = end_checks(machine)
+    except Error as error:
+        return [str(error)]
     lines = []
-    for check in end_checks(machine):
+    for check in checks:
         unit = RATE_UNITS[check.kind]
         ends = f"{fmt_si(check.median_before, unit)} at the start, {fmt_si(check.median_after, unit)} at the end"
         verdict = f"moved by {fmt_percent(check.moved, 2)}" if check.moved > MOVED else "did not move"
@@ -204,11 +208,7 @@ def markdown(machine: Machine, results: Sequence[Measurement], *, pictures: Sequ
     if slower := slower_defaults(machine, results):
         parts.append("Defaults that are not the fastest:\n\n" + _bullets(slower))
     parts += ["## Prediction", _bullets(prediction_lines(results))]
-    try:
-        ends = end_check_lines(machine)
-    except Error as error:
-        ends = [str(error)]
-    parts += ["## Roofs at the end", _bullets(ends, "They were not measured again.")]
+    parts += ["## Roofs at the end", _bullets(end_check_lines(machine), "They were not measured again.")]
     parts += ["## Sanity", _bullets(sanity_lines(machine), "Nothing contradicts: levels, widths, threads and clocks agree.")]
     parts += ["## Left out", _bullets(left_out_lines(machine), "Nothing.")]
     parts += ["## Counting rules", _bullets(RULES)]

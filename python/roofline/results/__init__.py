@@ -5,7 +5,8 @@ from __future__ import annotations
 from .._repr import records_to_csv
 from .advice import advise, faster_variant
 from .appending import append_to, begun
-from .record import CACHE_STATES, STATUSES, Bracket, Measurement, kind_of, measurement_key, problem_behind, roof_value
+from .brackets import Bracket, roof_value
+from .record import CACHE_STATES, STATUSES, Measurement, kind_of, measurement_key, problem_behind
 from .results import Results
 
 __all__ = [

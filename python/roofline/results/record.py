@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar
 
 from .._repr import Parts, Row, Shown, json_form, printable, values_of
-from ..errors import Error
+from ..errors import Error, require_one_of
 from ..machine import RATE_UNITS, Machine, Summary, modes, summary, to_json
 from ..machine.facts import StatedConditions, StatedPlan, StatedProvenance
 from ..operators import OPERATORS, Operator
 from ..operators import from_dict as operator_from_dict
 from ..operators.scales import shown_fields
-from ..reading import SCHEMA_VERSION, Amount, Integer, Sample, Scalars, Seconds, Text, Whole, build
+from ..reading import SCHEMA_VERSION, Amount, Integer, Scalars, Seconds, Text, Whole, build
 from ..units import fmt_number, fmt_percent, fmt_si
+from .brackets import Bracket, positive
 from .parts import StatedCorrectness, StatedLoad, StatedPrediction
 
 BUSY = 0.8  # of a window: below, more than a quarter of its energy may be that of pauses
-BRACKETED = ("bandwidth", "compute", "latency", "link")  # kinds of roof
 CALLABLE = "callable"  # the variant of what measure_callable timed
 CACHE_STATES = ("cold", "warm", "user")
 STATUSES = ("ok", "contended", "roof_moved", "implausible", "unsupported", "out_of_memory", "failed")
@@ -39,24 +38,8 @@ def measurement_key(operator: str, problem: Mapping[str, Any], variant: str, dev
 
 
 def kind_of(device: str) -> str:
-    """"cuda" of "cuda:0"."""
+    """ "cuda" of "cuda:0"."""
     return device.partition(":")[0]
-
-
-def _positive(name: str, samples: tuple[float, ...]) -> tuple[float, ...]:
-    values = tuple(float(sample) for sample in samples)
-    if not all(0 < value < float("inf") for value in values):
-        raise Error(f"{name} must be positive finite numbers")
-    return values
-
-
-def roof_value(kind: str, samples: Sequence[float]) -> float:
-    """The rate that samples of a roof of this kind stand for: their median; of a latency the shortest.
-
-    A launch takes below a microsecond: whatever else the machine does can lengthen it many times over, and nothing shortens it.
-    A median of few samples taken in such a moment would make the launch the bound of a problem that it does not bound.
-    """
-    return min(samples) if kind == "latency" else statistics.median(samples)
 
 
 def fmt_conditions(conditions: Mapping[str, Any]) -> str:
@@ -75,70 +58,6 @@ def fmt_conditions(conditions: Mapping[str, Any]) -> str:
         f"{value('other_processes')} other processes" if value("other_processes") else "",
     ]
     return ", ".join(word for word in words if word)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bracket:
-    """Short probes of one roof directly before and after a measurement, on the same threads and level.
-
-    kind: "bandwidth", "link" (samples in bytes/s), "compute" (FLOP/s) or "latency" (seconds). problem: {"operator": ..., **fields}.
-    """
-
-    label: Text
-    kind: Text
-    before_samples: tuple[Sample, ...]
-    after_samples: tuple[Sample, ...] = ()
-    level: Text = ""
-    problem: Scalars = field(default_factory=dict)
-    variant: str = ""
-
-    derived_keys: ClassVar[frozenset[str]] = frozenset({"median_before", "median_after"})
-
-    def __post_init__(self) -> None:
-        if self.kind not in BRACKETED:
-            raise Error(f"bracket {self.label!r:.80}: kind must be one of {', '.join(BRACKETED)}, got {self.kind!r:.80}")
-        for name in ("before_samples", "after_samples"):
-            object.__setattr__(self, name, _positive(f"bracket {self.label!r:.80}: {name}", getattr(self, name)))
-        if not self.before_samples:
-            raise Error(f"bracket {self.label!r:.80}: before_samples is empty")
-
-    @property
-    def median_before(self) -> float:
-        return statistics.median(self.before_samples)
-
-    @property
-    def median_after(self) -> float | None:
-        return statistics.median(self.after_samples) if self.after_samples else None
-
-    @property
-    def value(self) -> float:
-        """The roof around the measurement: the mean of both medians (the one before where there is none after).
-
-        For a latency it is the shortest sample, see `roof_value`.
-        """
-        if self.kind == "latency":
-            return roof_value(self.kind, self.samples)
-        after = self.median_after
-        return self.median_before if after is None else (self.median_before + after) / 2
-
-    @property
-    def moved(self) -> float:
-        """|after - before| / the smaller of both; 0 without an after."""
-        after = self.median_after
-        return 0.0 if after is None else abs(after - self.median_before) / min(after, self.median_before)
-
-    @property
-    def samples(self) -> tuple[float, ...]:
-        return self.before_samples + self.after_samples
-
-    def time_s(self, flops: int, bytes_: int, link_bytes: int = 0, *, rate: float | None = None) -> float:
-        """Seconds this roof allows for that work, at `value` or another `rate` of the roof."""
-        rate = self.value if rate is None else rate
-        work = {"bandwidth": bytes_, "link": link_bytes, "compute": flops}
-        return rate if self.kind == "latency" else work[self.kind] / rate
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**json_form(self), **values_of(self, "median_before median_after")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -197,11 +116,10 @@ class Measurement(Shown):
     def __post_init__(self) -> None:
         where = f"measurement of {self.operator}"
         for name, allowed in (("cache_state", CACHE_STATES), ("status", STATUSES)):
-            if getattr(self, name) not in allowed:
-                raise Error(f"{where}: {name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r:.80}")
-        object.__setattr__(self, "samples_s", _positive(f"{where}: samples_s", self.samples_s))
+            require_one_of(f"{where}: {name}", getattr(self, name), allowed)
+        object.__setattr__(self, "samples_s", positive(f"{where}: samples_s", self.samples_s))
         object.__setattr__(
-            self, "steps", {name: _positive(f"{where}: steps[{name!r:.80}]", values) for name, values in self.steps.items()}
+            self, "steps", {name: positive(f"{where}: steps[{name!r:.80}]", values) for name, values in self.steps.items()}
         )
 
     # -- derived ----------------------------------------------------------------------------------------------------------

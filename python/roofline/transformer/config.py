@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 from .._repr import Parts, Row, Shown, printable
 from ..dtypes import DTYPES as KNOWN
 from ..dtypes import dtype, dtype_name
-from ..errors import Error
+from ..errors import Error, require_one_of, shown
 from ..units import fmt_si
-from ..words import ByName, hint, spelled, whole
+from ..words import ByName, dimension, hint, spelled
 
 ACTIVATIONS = ("silu", "gelu", "relu")  # the tanh form of gelu counts as gelu
 NORMS = ("rms_norm", "layer_norm")
@@ -30,23 +30,8 @@ SHARED_SCALES: Mapping[str, tuple[int, int]] = {"nvfp4": (16, 8), "mxfp4": (32, 
 DTYPES = ("fp32", "fp16", "bf16")  # of a model as it is trained; narrower weights are a Quantization
 CACHES = (*DTYPES, "fp8_e4m3", "fp8_e5m2", "int8", "int4")
 _OF_EXPERTS = ("experts_per_token", "expert_groups", "groups_per_token", "expert_d_ff", "shared_experts", "shared_d_ff")
-MOST = 2**40  # of any one dimension: beyond what can be built, and products of several stay exact and quick
-
-
-def shown(value: object) -> str:
-    """A value as an error quotes it: short, whatever it is."""
-    try:
-        return repr(value)[:60]
-    except (ValueError, RecursionError):  # an integer of thousands of digits, an object without an end
-        return f"a {type(value).__name__} too large to print"
-
-
-def read_whole(where: str, text: str) -> int:
-    """A whole number in words, "8k". Raises Error naming `where`."""
-    try:
-        return whole(text)
-    except Error as error:
-        raise Error(f"{where} {error}") from None
+POWER = 40  # of two, that no one dimension passes: beyond what can be built, and products of several stay exact and quick
+MOST = 2**POWER
 
 
 def _check_fields(made: Any, what: str, least: Mapping[str, int]) -> None:
@@ -54,13 +39,7 @@ def _check_fields(made: Any, what: str, least: Mapping[str, int]) -> None:
     for field in fields(made):
         value, where = getattr(made, field.name), f"{what}: {field.name}"
         if field.type in ("int", "int | None"):  # of which None was replaced
-            if isinstance(value, str):
-                value = read_whole(where, value)
-            if isinstance(value, bool) or not hasattr(value, "__index__"):
-                raise Error(f"{where} must be an integer, got {shown(value)}")
-            object.__setattr__(made, field.name, value := value.__index__())
-            if not least.get(field.name, 1) <= value <= MOST:
-                raise Error(f"{where} must be between {least.get(field.name, 1)} and 2**40, got {shown(value)}")
+            object.__setattr__(made, field.name, dimension(where, value, least.get(field.name, 1), POWER))
         elif field.type == "bool" and not isinstance(value, bool):
             raise Error(f"{where} must be True or False, got {shown(value)}")
         elif field.type == "str" and not isinstance(value, str):
@@ -107,8 +86,7 @@ class Quantization(ByName):
         _check_fields(self, "quantization", {"group": 0, "scale_bits": 0, "zero_bits": 0})
         if self.activations:
             object.__setattr__(self, "activations", dtype_name(self.activations))
-        if self.covers not in COVERS:
-            raise Error(f"quantization: covers must be one of {', '.join(COVERS)}, got {self.covers!r:.80}")
+        require_one_of("quantization: covers", self.covers, COVERS)
 
     def narrows(self, part: str) -> bool:
         """Whether it covers "attention" (but for "output", its last projection), "ffn" (shared experts too) or "experts"."""
@@ -248,12 +226,11 @@ class TransformerConfig(Shown, ByName):
                 f"weights {self.weights} are a quantization: give quantization=Quantization(weights={self.weights!r}), or "
                 f"replace(weights={self.weights!r}) in a configuration of {', '.join(DTYPES)}"
             )
-        self._one_of("weights", DTYPES)
-        self._one_of("activations", DTYPES)
-        self._one_of("kv", CACHES)
-        self._one_of("activation", ACTIVATIONS)
-        self._one_of("norm", NORMS)
-        self._one_of("router", ROUTERS)
+        allowed = {
+            "weights": DTYPES, "activations": DTYPES, "kv": CACHES, "activation": ACTIVATIONS, "norm": NORMS, "router": ROUTERS,
+        }  # fmt: skip
+        for field, values in allowed.items():
+            require_one_of(f"{self._what}: {field}", getattr(self, field), values)
         if not self.rope_fraction <= 1:
             self._refuse(f"rope_fraction is a share of head_dim from 0 to 1, got {self.rope_fraction}")
         object.__setattr__(self, "quantization", quantization_of(self.quantization))
@@ -268,10 +245,6 @@ class TransformerConfig(Shown, ByName):
 
     def _refuse(self, why: str) -> None:
         raise Error(f"{self._what}: {why}")
-
-    def _one_of(self, field: str, allowed: tuple[str, ...]) -> None:
-        if getattr(self, field) not in allowed:
-            self._refuse(f"{field} must be one of {', '.join(allowed)}, got {shown(getattr(self, field))}")
 
     def _check_layers(self, field: str, needed: int, what: str) -> None:
         given = getattr(self, field)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ..dtypes import dtype_name
-from ..errors import Error
-from .config import DTYPES, Quantization, TransformerConfig, quantization_of, shown
+from ..errors import Error, shown
+from .config import DTYPES, Quantization, TransformerConfig, quantization_of
 from .hugging_face import from_hugging_face
 from .presets import preset
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import Error
+from ..errors import Error, shown
 from ..reading import CONFIG, from_json, read_bytes
-from .config import MOST, TransformerConfig, shown
+from .config import MOST, TransformerConfig
 from .families import ACTIVATIONS, DTYPES, FAMILIES, GPT2_NAMES, NO_MATTER, NOT_MODELLED, TEXT_PARTS, Family
 from .quantization import QUANTIZATION_KEYS, kv_cache, quantization
 

@@ -61,10 +61,7 @@ class Memory:
         return f"{of}: {'fits' if self.fits else 'does not fit'}; {batch}"
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "parts": dict(self.parts),
-            **values_of(self, "total_bytes capacity_bytes capacity_source fits largest_batch"),
-        }
+        return {"parts": dict(self.parts), **values_of(self, "total_bytes capacity_bytes capacity_source fits largest_batch")}
 
 
 def kv_bytes(config: TransformerConfig, seq_kv: int, *, batch: int = 1, tp: int = 1) -> int:

@@ -12,9 +12,9 @@ import numpy as np
 
 from ..counts import Sizes, sizes
 from ..dtypes import dtype_name
-from ..errors import Error
-from ..words import ByName, hint, spelled
-from .config import MOST, read_whole, shown
+from ..errors import Error, require_one_of, shown
+from ..words import ByName, dimension, hint, spelled
+from .config import POWER
 
 MOST_CHUNKS = 4096  # each is a problem of its own
 RECOMPUTE = ("none", "full")
@@ -68,21 +68,16 @@ class Phase(ByName):
         for field in fields(self):
             value, where = getattr(self, field.name), f"{self.name}: {field.name}"
             if field.type == "int":
-                if isinstance(value, str):
-                    value = read_whole(where, value)
-                if isinstance(value, Sizes):
-                    if value.dtype.kind not in "iu" or not value.size:
-                        raise Error(f"{where} must be whole numbers, at least one, got {shown(value)}")
-                    ends = [int(np.min(value)), int(np.max(value))]
-                    value = value.astype(np.int64)
-                elif isinstance(value, bool) or not hasattr(value, "__index__"):
-                    raise Error(f"{where} must be an integer, got {shown(value)}")
-                else:
-                    ends = [value := value.__index__()]
-                object.__setattr__(self, field.name, value)
                 least = 0 if field.name in self.zero else 1
-                if outside := [end for end in ends if not least <= end <= MOST]:
-                    raise Error(f"{where} must be between {least} and 2**40, got {shown(outside[0])}")
+                if not isinstance(value, Sizes):
+                    value = dimension(where, value, least, POWER)
+                elif value.dtype.kind not in "iu" or not value.size:
+                    raise Error(f"{where} must be whole numbers, at least one, got {shown(value)}")
+                else:
+                    for end in (int(np.min(value)), int(np.max(value))):
+                        dimension(where, end, least, POWER)
+                    value = value.astype(np.int64)
+                object.__setattr__(self, field.name, value)
         for follower, leader in self.follows:
             if not getattr(self, follower):
                 object.__setattr__(self, follower, getattr(self, leader))
@@ -267,12 +262,10 @@ class Training(Phase):
     name: ClassVar[str] = "training"
 
     def check(self) -> None:
-        if self.recompute not in RECOMPUTE:
-            raise Error(f"training: recompute must be one of {', '.join(RECOMPUTE)}, got {shown(self.recompute)}")
+        require_one_of("training: recompute", self.recompute, RECOMPUTE)
         for field in ("gradients", "moments"):
             object.__setattr__(self, field, dtype_name(getattr(self, field)))
-            if getattr(self, field) not in STATES:
-                raise Error(f"training: {field} must be one of {', '.join(STATES)}, got {shown(getattr(self, field))}")
+            require_one_of(f"training: {field}", getattr(self, field), STATES)
         if not isinstance(self.master, bool):
             raise Error(f"training: master must be True or False, got {shown(self.master)}")
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import dtype
-from ..errors import Error, require_type
+from ..errors import Error, require_one_of, require_type, shown
 from ..machine import Machine
 from ..operators import GroupedMatmul
 from ..prediction import Utilisation, utilisation_of
 from ..units import SECONDS, SHARES, fmt_number, fmt_si, within
 from .calls import calls_of
-from .config import Quantization, TransformerConfig, shown
+from .config import Quantization, TransformerConfig
 from .memory import memory_of
 from .phases import Decode, Phase, Training
 from .pricing import COUNTINGS, FULL, Options, Part, linked, price
@@ -55,8 +55,7 @@ def _check(options: Options) -> None:
     for name in ("lm_head", "fused"):
         if not isinstance(getattr(options, name), bool):
             raise Error(f"{name} must be True or False, got {shown(getattr(options, name))}")
-    if options.counting not in COUNTINGS:
-        raise Error(f"counting must be one of {', '.join(COUNTINGS)}, got {shown(options.counting)}")
+    require_one_of("counting", options.counting, COUNTINGS)
     for name in ("overhead_s", "launch_s", "link_latency_s"):
         value = getattr(options, name)
         if name != "launch_s" or value is not None:

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import Error
-from .config import Quantization, shown
+from ..errors import Error, shown
+from .config import Quantization
 
 # Where methods list modules that stay as they were, and what names in those lists are attention's.
 LEFT_OUT = ("ignore", "exclude_modules", "modules_to_not_convert")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import Error
-from .config import TransformerConfig, shown
+from ..errors import Error, shown
+from .config import TransformerConfig
 from .phases import Decode, Phase, Prefill
 
 

@@ -272,10 +272,7 @@ def _advice(machine: Machine, listed: Sequence[Measurement]) -> Table:
 
 
 def _warnings(machine: Machine, results: Results) -> list[str]:
-    try:
-        ends = [line for line in text.end_check_lines(machine) if "moved by" in line]
-    except Error as error:
-        ends = [str(error)]
+    ends = [line for line in text.end_check_lines(machine) if "did not move (" not in line]
     return [*reasons(results), *sanity_lines(machine), *ends, *results.notes]
 
 
@@ -337,17 +334,10 @@ def page_contents(machine: Machine, results: Results) -> dict[str, Any]:
         "advice": _advice(machine, listed),
         "warnings": _warnings(machine, results),
         "left_out": text.left_out_lines(machine),
-        "ends": _ends(machine),
+        "ends": text.end_check_lines(machine),
         "commands": _commands(machine, results),
         "rules": text.RULES,
     }
-
-
-def _ends(machine: Machine) -> list[str]:
-    try:
-        return text.end_check_lines(machine)
-    except Error as error:
-        return [str(error)]
 
 
 def _headline(machine: Machine) -> list[Ceiling]:
