@@ -22,6 +22,8 @@ template <class Strip>
 struct Rows {
   using B = Strip;
   static constexpr bool kBegun = B::kWide && B::Sum::kBegun;
+  // Rows of c that meet a strip as it lies: 16 bits are widened for a second tile in less time than fp32 is written and read.
+  static constexpr Index kMostDirect = B::kWide ? INT64_MAX : kLanes > 1 && B::kRowBytes >= 2 * kWidth ? 2 * kTileRows : 0;
   ROOFLINE_INLINE Index bytes(const GemmPart& part) { return (part.inner + (kBegun ? 1 : 0)) * B::kRowBytes; }
   ROOFLINE_INLINE const float* begun(const GemmPart& part, const char* strip) {
     return kBegun ? reinterpret_cast<const float*>(strip + part.inner * B::kRowBytes) : nullptr;
@@ -46,7 +48,7 @@ struct Rows {
   ROOFLINE_INLINE void add(const GemmPart& part, const char* strip, Index k, Index n, float* sums) {
     const float* const a = static_cast<const float*>(part.a) + k;
     const char* const b = strip + k * B::kRowBytes;
-    if (B::kWide || part.rows <= kTileRows) {
+    if (part.rows <= most(kMostDirect, kTileRows)) {
       add_rows<B, true>(part, a, b, n, sums);
     } else {
       alignas(64) float wide[kInFlight / B::kRowBytes * kWidth];

@@ -185,12 +185,12 @@ ROOFLINE_INLINE void put_sums(const Vec (&sums)[Rows][2], Element* to, Index str
 }
 
 // a[Rows][n] b[n][columns] to its target.
-template <class Sum, int Rows>
-void tile(const float* a, const float* b, Index n, const Target& target, const char* next, Index fetch) {
+template <class B, int Rows>
+void tile(const float* a, const char* b, Index n, const Target& target, const char* next, Index fetch) {
+  using Sum = typename B::Sum;
   Vec sums[Rows][2];
   const auto* const written = static_cast<const char*>(target.to ? target.to : target.c);
-  multiply<WideStrip<Sum>, false>(Panel<Rows>{a}, reinterpret_cast<const char*>(b), n, sums, fetch, next, written,
-                                  target.to ? 2 * target.to_stride : 4 * target.c_stride);
+  multiply<B, false>(Panel<Rows>{a}, b, n, sums, fetch, next, written, target.to ? 2 * target.to_stride : 4 * target.c_stride);
   const auto plus = [&](const float* from, Index stride, int columns) __attribute__((always_inline)) {
     each_vector<Rows>(columns, [&](int r, int half, int lanes) __attribute__((always_inline)) {
       sums[r][half] = Sum::plus(sums[r][half], get(from + r * stride + half * kLanes, lanes, zero()));
@@ -209,8 +209,8 @@ template <int... Rows>
 struct Functions {
   template <class B, bool Ahead>
   static constexpr decltype(&add_product<B, Ahead, 1>) kAdd[] = {add_product<B, Ahead, Rows + 1>...};
-  template <class Sum>
-  static constexpr decltype(&tile<Sum, 1>) kTile[] = {tile<Sum, Rows + 1>...};
+  template <class B>
+  static constexpr decltype(&tile<B, 1>) kTile[] = {tile<B, Rows + 1>...};
 };
 
 template <int... Rows>
@@ -306,6 +306,8 @@ constexpr Index kWidened = kLanes == 16 ? 32 : 128;
 template <class Strips, class Part>
 void block(const Part& part) {
   using B = typename Strips::B;
+  using Wide = WideStrip<typename B::Sum>;
+  const bool direct = part.rows <= Strips::kMostDirect;
   const Index bytes = Strips::bytes(part);
   const auto* const b = static_cast<const char*>(part.b);
   float* const wide = part.workspace;  // [inner_block, kWidth], where b is no fp32
@@ -323,10 +325,10 @@ void block(const Part& part) {
       const bool over = s + 1 == part.last;
       const Index from = Strips::at(part, k), after = Strips::at(part, k + n), next_bytes = over && k + n == part.inner ? 0 : after - from;
       const char* const next = over ? b + part.first * bytes + after : strip + bytes + from;
-      const float* const rows_of_b = B::kWide ? reinterpret_cast<const float*>(strip + from) : wide;
       const int columns = static_cast<int>(least(kWidth, part.columns - s * kWidth));
-      // Every four steps of a tile fetch two lines of it, or four where few tiles are left to do so.
-      const Index each = part.rows > 3 * kTileRows ? 128 : 256;
+      // Every four steps of a tile fetch two lines of it, or more where so few tiles share them: evenly, as memory gives them.
+      const Index tiles = (part.rows + kTileRows - 1) / kTileRows;
+      const Index each = most(128, (4 * next_bytes / (n * tiles) + 63) / 64 * 64);
       Index fetched = 0;
       in_tiles(part.rows, [&](Index row, Index rows) {
         // Then what later parts read.
@@ -336,19 +338,22 @@ void block(const Part& part) {
         const char* const from_next = own ? next + fetched : others ? later->from + ahead : nullptr;
         (own ? fetched : ahead) += n / 4 * fetch;
         char* const to = last ? static_cast<char*>(part.to) + (row * part.to_stride + s * kWidth) * 2 : nullptr;
+        const auto meet = [&](auto tile, const void* rows_of_b, Index i, Index some) __attribute__((always_inline)) {
+          tile(panels + row * n + i * rows, static_cast<const char*>(rows_of_b), some,
+               {part.c + row * part.c_stride + s * kWidth, part.c_stride, i + some == n ? to : nullptr, part.to_stride, part.to_stored,
+                columns, k + i == 0, k + i == 0 ? Strips::begun(part, strip) : nullptr},
+               from_next ? from_next + i / 4 * fetch : nullptr, fetch);
+        };
+        if constexpr (Strips::kMostDirect > 0)
+          if (direct) return meet(OfRows::kTile<B>[rows - 1], strip + from, 0, n);
         // The first rows meet b while it is widened, some rows of it at a time: the stores take longer than all else of that, and
         // have the time of the multiply-adds to drain.
-        const Index step = B::kWide || row ? n : kWidened;
-        for (Index i = 0, some; i < n; i += some) {
-          some = least(step, n - i);
-          if constexpr (!B::kWide)
+        if constexpr (!B::kWide)
+          for (Index i = 0, some; i < n; i += some) {
+            some = least(row ? n : kWidened, n - i);
             if (!row) Strips::widen(part, strip, k + i, some, wide + i * kWidth);
-          OfRows::kTile<typename B::Sum>[rows - 1](panels + row * n + i * rows, rows_of_b + i * kWidth, some,
-                                                   {part.c + row * part.c_stride + s * kWidth, part.c_stride,
-                                                    i + some == n ? to : nullptr, part.to_stride, part.to_stored, columns,
-                                                    k + i == 0, k + i == 0 ? Strips::begun(part, strip) : nullptr},
-                                                   from_next ? from_next + i / 4 * fetch : nullptr, fetch);
-        }
+            meet(OfRows::kTile<Wide>[rows - 1], wide + i * kWidth, i, some);
+          }
       });
     }
   }

@@ -66,6 +66,7 @@ template <class Strip>
 struct Groups {
   using B = Strip;
   static constexpr bool kPairs = std::is_same_v<typename B::Sum, Integers>;
+  static constexpr Index kMostDirect = 0;  // scales are met as strips are widened
   static constexpr Index kRow = kPairs ? B::kRowBytes / 2 : B::kRowBytes;  // bytes of a row of b
 
   ROOFLINE_INLINE Index row(const QuantizedPart& part) { return kWidth * (part.scale == Stored::fp32 ? 4 : 2); }  // bytes of scales
