@@ -11,7 +11,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
@@ -116,6 +116,40 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         os._exit(70)
 
 
+@functools.cache
+def _opened_on_own_core(name: str, threads: int) -> Any:
+    from roofline.measurement.devices import Device
+
+    return Device(name, threads)
+
+
+@contextmanager
+def own_core() -> Iterator[None]:
+    """A core for this test process, which its programs inherit, and devices of their own.
+
+    Threads on all cores, in two processes, spend most of their time on waiting for threads that the other process has displaced.
+    """
+    from roofline.measurement import devices
+
+    cores = sorted(os.sched_getaffinity(0))
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(devices, "_opened", _opened_on_own_core)
+        os.sched_setaffinity(0, {cores[worker % len(cores)]})
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, cores)
+
+
+@pytest.fixture(autouse=True)
+def cores(request: pytest.FixtureRequest) -> Iterator[None]:
+    """One of several test processes has a core, except for tests of what several threads do."""
+    alone = "PYTEST_XDIST_WORKER" not in os.environ or request.node.get_closest_marker("all_cores")
+    with nullcontext() if alone else own_core():
+        yield
+
+
 @contextmanager
 def small() -> Iterator[None]:
     """Arrays and products that are checked in milliseconds, and no time for a core to find its clock."""
@@ -139,8 +173,8 @@ def small_machines() -> Callable[..., Any]:
 
 @pytest.fixture
 def small_probes() -> Iterator[None]:
-    """Small probes on a device that has no others: for what a measurement does, whatever it finds."""
-    with small():
+    """Small probes on a device that has no others, of one core: for what a measurement does, whatever it finds."""
+    with own_core(), small():
         yield
 
 

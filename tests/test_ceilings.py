@@ -23,6 +23,8 @@ from roofline.operators import from_dict
 from roofline.probes import probe_named
 from roofline.units import GIB, KIB, MIB
 
+pytestmark = pytest.mark.all_cores
+
 # What reports and predictions need, which is all that quick measures.
 PREDICTED = {"launch", "stream", "fma", "fma.operands", "exp", "gemm.square", "gemm.narrow"}
 FAST = Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.01, max_s=0.02, bracket_s=0.002, tries=1)
@@ -133,7 +135,7 @@ def test_an_interrupted_measurement_is_finished_by_the_same_call(machine: Machin
     assert "pending" not in whole.provenance
     assert Machine.load(out) == whole
     assert not side.exists()
-    assert [c.name for c in whole.ceilings] == [c.name for c in machine.ceilings]
+    assert [c.name.partition(",")[0] for c in whole.ceilings] == [c.name.partition(",")[0] for c in machine.ceilings]
 
 
 @pytest.mark.usefixtures("small_probes")

@@ -56,6 +56,7 @@ def test_sizes_and_shapes_of_what_is_packed() -> None:
         dtype("nvfp4").stored_shape((4, 5))
 
 
+@pytest.mark.all_cores
 @pytest.mark.parametrize("threads", [1, 2])
 def test_random_numbers_of_few_bits(threads: int) -> None:
     device = open_device("cpu", threads)

@@ -15,6 +15,8 @@ from roofline.operators import OPERATORS, Attention, CachedAttention, Ffn, Matmu
 from roofline.operators.attention import FEW_QUERIES
 from roofline.tensor_spec import TensorSpec
 
+pytestmark = pytest.mark.all_cores
+
 GPU = "cuda:0"
 
 

@@ -24,6 +24,8 @@ from roofline.probes.bandwidth import STREAM
 from roofline.probes.latency import CHASE, CORE_TO_CORE, HOPS, HOST_CALL, LAUNCH, chase_problem
 from roofline.results import roof_value
 
+pytestmark = pytest.mark.all_cores
+
 FAST = Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.02, max_s=0.1, bracket_s=0.004, tries=1)
 MIB = 2**20
 

@@ -32,6 +32,8 @@ from roofline.probes.intensity import mixed_intensity_grid
 from roofline.probes.levels import last_cache
 from roofline.results import Measurement
 
+pytestmark = pytest.mark.all_cores
+
 FAST = Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.02, max_s=0.1, bracket_s=0.004, tries=1)
 
 

@@ -22,6 +22,8 @@ from roofline.measurement.devices import open_device
 from roofline.measurement.tensors import allocate_all, bind
 from roofline.operators import OPERATORS, CoreToCore, Operator, Softmax
 
+pytestmark = pytest.mark.all_cores
+
 THREADS = 4
 CALLS = int(os.environ.get("ROOFLINE_THREAD_CALLS", "1000"))  # of every kernel, by all threads together
 FAST = roofline.Policy(warmup_min_s=0.0, warmup_max_s=0.005, min_s=0.01, max_s=0.02, bracket_s=0.002, tries=1)
