@@ -10,7 +10,7 @@ import pytest
 
 from roofline.dtypes import DTYPES
 from roofline.errors import Error, Unsupported
-from roofline.measurement import attempt, measure, run
+from roofline.measurement import Policy, attempt, measure, run
 from roofline.measurement.tensors import IN_KERNELS
 from roofline.operators import OPERATORS, Convert, Operator
 
@@ -62,5 +62,6 @@ def test_what_kernels_lack_is_unsupported(problem: Operator, monkeypatch: pytest
 
 
 def test_what_kernels_have_is_not_refused_for_its_dtype() -> None:
-    found = attempt(Convert(elements=64, dtype="bf16", out_dtype="fp32"), device="cpu")
+    brief = Policy(warmup_min_s=0.0, warmup_max_s=0.001, batch_s=1e-4, min_samples=3, min_s=0.0, max_s=0.001, tries=1)
+    found = attempt(Convert(elements=64, dtype="bf16", out_dtype="fp32"), device="cpu", cache_state="warm", policy=brief)
     assert "no kernel stores" not in found.reason

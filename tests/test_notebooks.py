@@ -51,6 +51,12 @@ def test_public_names_and_no_definitions(path: Path) -> None:
             assert node.module == "roofline", f"{ast.unparse(node)}: the public names are those of roofline itself"
 
 
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the first notebook leaves its machine to the others."""
+    return tmp_path_factory.mktemp("machine") / "measured.json"
+
+
 def executed(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str = "") -> Any:
     """The notebook after it ran in a fresh kernel with quick settings, `before` first. Fails with the cell that raises."""
     nbclient = pytest.importorskip("nbclient", reason="executing notebooks needs nbclient")
@@ -135,8 +141,9 @@ def test_these_tests_can_fail() -> None:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_runs(path: Path, tmp_path: Path, measured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is committed stands for what runs: the same pictures, and of each claim that is no measurement the same verdict."""
+    monkeypatch.setenv("MEASURED", str(measured))
     before, after = read(path), executed(path, tmp_path, monkeypatch, QUICKLY)
     check_outputs(after)
     assert any(pictures(cell) for cell in after.cells if cell.cell_type == "code"), "nothing was drawn"
