@@ -1,4 +1,4 @@
-// Attention of one KV head as a case of a test: what its tensors hold, and their result against that in long double.
+// Attention of one KV head as a case of a test: what its tensors hold, and their result against that in double.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -124,36 +124,43 @@ void compare(const Shape& shape, Tensors<T, K>& tensors, double tolerance, doubl
   ASSERT_TRUE(tensors.out.guarded() && tensors.logsumexp.guarded());
   const double step = sizeof(T) == 8 ? 1e-15 : step_of(kElementOf<T>);
   const std::int64_t head_dim = shape.head_dim, key_dim = shape.key_dim(), values = shape.values();
+  const auto doubles = [](auto& tensor) {
+    std::vector<double> all(tensor.size());
+    for (std::int64_t i = 0; i < tensor.size(); ++i) all[i] = tensor.value(i);
+    return all;
+  };
+  const std::vector<double> q = doubles(tensors.q), k = doubles(tensors.k), rope = doubles(tensors.rope),
+                            v = doubles(tensors.values);
   for (std::int64_t row = 0; row < shape.rows(); ++row) {
     const std::int64_t first = shape.first(row), count = shape.visible(row) - first;
-    std::vector<long double> weights(count), wanted(values), sizes(values);
+    std::vector<double> weights(count), wanted(values), sizes(values);
     for (std::int64_t key = 0; key < count; ++key) {
-      for (std::int64_t d = 0; d < head_dim; ++d)
-        weights[key] += static_cast<long double>(tensors.q.value(row * key_dim + d)) *
-                        tensors.k.value(shape.row_of(first + key) * head_dim + d);
+      const std::int64_t at = shape.row_of(first + key);
+      for (std::int64_t d = 0; d < head_dim; ++d) weights[key] += q[row * key_dim + d] * k[at * head_dim + d];
       for (std::int64_t d = 0; d < shape.rope_dim; ++d)
-        weights[key] += static_cast<long double>(tensors.q.value(row * key_dim + head_dim + d)) *
-                        tensors.rope.value(shape.row_of(first + key) * shape.rope_dim + d);
+        weights[key] += q[row * key_dim + head_dim + d] * rope[at * shape.rope_dim + d];
       weights[key] *= shape.scale();
       if (shape.softcap > 0) weights[key] = shape.softcap * std::tanh(weights[key] / shape.softcap);
     }
-    const long double sink = shape.sinks ? tensors.sinks[row / shape.seq_q] : -std::numeric_limits<float>::infinity();
-    const long double top = std::max(sink, *std::max_element(weights.begin(), weights.end()));
-    long double sum = std::exp(sink - top);
-    for (long double& weight : weights) sum += weight = std::exp(weight - top);
-    for (std::int64_t key = 0; key < count; ++key)
+    const double sink = shape.sinks ? tensors.sinks[row / shape.seq_q] : -std::numeric_limits<double>::infinity();
+    const double top = std::max(sink, *std::max_element(weights.begin(), weights.end()));
+    double sum = std::exp(sink - top);
+    for (double& weight : weights) sum += weight = std::exp(weight - top);
+    for (std::int64_t key = 0; key < count; ++key) {
+      const double weight = weights[key] / sum;
       for (std::int64_t d = 0; d < values; ++d) {
-        const long double part = weights[key] / sum * tensors.values.value(shape.row_of(first + key) * values + d);
+        const double part = weight * v[shape.row_of(first + key) * values + d];
         wanted[d] += part;
         sizes[d] += std::abs(part);
       }
+    }
     // Scores of 100 are rounded to 8e-6 of them; results once. Logarithms of sums are in fp32.
     for (std::int64_t d = 0; d < values; ++d)
-      ASSERT_NEAR(tensors.out.value(row * values + d), static_cast<double>(wanted[d]),
-                  tolerance + step / 2 * static_cast<double>(std::abs(wanted[d])) + weight_step / 2 * static_cast<double>(sizes[d]))
+      ASSERT_NEAR(tensors.out.value(row * values + d), wanted[d],
+                  tolerance + step / 2 * std::abs(wanted[d]) + weight_step / 2 * sizes[d])
           << shape.group << " x " << shape.seq_q << " queries, " << shape.seq_kv << " keys, head_dim " << head_dim << ", causal "
           << shape.causal << ", window " << shape.window << ", row " << row << ", column " << d << ", element " << kCachedOf<K>;
-    const double logsumexp = static_cast<double>(top + std::log(sum));
+    const double logsumexp = top + std::log(sum);
     ASSERT_NEAR(tensors.logsumexp[row], logsumexp, tolerance + 2e-7 * (1 + std::abs(logsumexp))) << "row " << row;
   }
 }

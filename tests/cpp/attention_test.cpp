@@ -1,4 +1,4 @@
-// Attention of many queries, in three passes and tiled, on every instruction set and in every element against long double:
+// Attention of many queries, in three passes and tiled, on every instruction set and in every element against double:
 // remainders of queries, keys and columns, groups of heads, masks, growing scores, logarithms of sums; tiled also windows, sinks,
 // pages, keys of two parts, capped scores, caches of every element; with guard zones around what is written. AVX-512 also runs by
 // SIMDe's emulation.

@@ -1,4 +1,4 @@
-// Attention of few queries on every instruction set and of every element, and in fp64, against long double: all rows and
+// Attention of few queries on every instruction set and of every element, and in fp64, against double: all rows and
 // remainders, masks, windows, sinks, pages, more columns of the keys, ranges of keys that some rows do not see, growing scores,
 // with guard zones around what is written. AVX-512 also runs by SIMDe's emulation (table decode_simde).
 #include <gtest/gtest.h>

@@ -1,6 +1,7 @@
 // Elements of a test in fp32, bf16 or fp16: what lies before and after them must stay as it was.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -69,10 +70,9 @@ class Guarded {
     for (std::int64_t i = 0; i < n_; ++i) make_random(data()[i], random_bits(seed, i));
   }
   bool guarded() const {
-    const std::int64_t last = first_ + n_ * static_cast<std::int64_t>(sizeof(T));
-    for (std::int64_t i = 0; i < static_cast<std::int64_t>(memory_.size()); ++i)
-      if ((i < first_ || i >= last) && memory_[i] != 0xA5) return false;
-    return true;
+    const auto kept = [](std::uint8_t byte) { return byte == 0xA5; };
+    return std::all_of(memory_.begin(), memory_.begin() + first_, kept) &&
+           std::all_of(memory_.begin() + first_ + n_ * static_cast<std::int64_t>(sizeof(T)), memory_.end(), kept);
   }
   bool operator==(const Guarded& other) const {
     return n_ == other.n_ && std::memcmp(memory_.data() + first_, other.memory_.data() + other.first_, n_ * sizeof(T)) == 0;
