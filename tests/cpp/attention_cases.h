@@ -124,13 +124,8 @@ void compare(const Shape& shape, Tensors<T, K>& tensors, double tolerance, doubl
   ASSERT_TRUE(tensors.out.guarded() && tensors.logsumexp.guarded());
   const double step = sizeof(T) == 8 ? 1e-15 : step_of(kElementOf<T>);
   const std::int64_t head_dim = shape.head_dim, key_dim = shape.key_dim(), values = shape.values();
-  const auto doubles = [](auto& tensor) {
-    std::vector<double> all(tensor.size());
-    for (std::int64_t i = 0; i < tensor.size(); ++i) all[i] = tensor.value(i);
-    return all;
-  };
-  const std::vector<double> q = doubles(tensors.q), k = doubles(tensors.k), rope = doubles(tensors.rope),
-                            v = doubles(tensors.values);
+  const std::vector<double> q = tensors.q.values(), k = tensors.k.values(), rope = tensors.rope.values(),
+                            v = tensors.values.values();
   for (std::int64_t row = 0; row < shape.rows(); ++row) {
     const std::int64_t first = shape.first(row), count = shape.visible(row) - first;
     std::vector<double> weights(count), wanted(values), sizes(values);

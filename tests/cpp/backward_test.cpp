@@ -52,6 +52,7 @@ class BackwardTest : public TableTest<BackwardKernels> {
     std::uint64_t seed = 0;
     for (Guarded<T>* each : {&q, &k, &v, &out, &dout}) each->fill(++seed);
 
+    const std::vector<double> wide_q = q.values(), wide_k = k.values(), wide_v = v.values(), wide_dout = dout.values();
     std::vector<double> p(rows * shape.seq_kv), ds(p.size());
     std::vector<double> wanted_delta(rows), sizes(rows);
     for (std::int64_t row = 0; row < rows; ++row) {
@@ -59,16 +60,16 @@ class BackwardTest : public TableTest<BackwardKernels> {
       double sum = 0;
       for (std::int64_t key = 0; key < seen; ++key) {
         double score = 0;
-        for (std::int64_t d = 0; d < head_dim; ++d) score += q.value(row * head_dim + d) * k.value(key * head_dim + d);
+        for (std::int64_t d = 0; d < head_dim; ++d) score += wide_q[row * head_dim + d] * wide_k[key * head_dim + d];
         p[row * shape.seq_kv + key] = score * scale;
         sum += std::exp(score * scale);
       }
       logsumexp[row] = static_cast<float>(std::log(sum));
       for (std::int64_t d = 0; d < head_dim; ++d)
-        wanted_delta[row] += out.value(row * head_dim + d) * dout.value(row * head_dim + d);
+        wanted_delta[row] += out.value(row * head_dim + d) * wide_dout[row * head_dim + d];
       for (std::int64_t key = 0; key < seen; ++key) {
         double dp = 0;
-        for (std::int64_t d = 0; d < head_dim; ++d) dp += dout.value(row * head_dim + d) * v.value(key * head_dim + d);
+        for (std::int64_t d = 0; d < head_dim; ++d) dp += wide_dout[row * head_dim + d] * wide_v[key * head_dim + d];
         double& one = p[row * shape.seq_kv + key];
         one = std::exp(one - static_cast<double>(logsumexp[row]));
         ds[row * shape.seq_kv + key] = one * (dp - wanted_delta[row]);
@@ -99,8 +100,8 @@ class BackwardTest : public TableTest<BackwardKernels> {
       for (std::int64_t d = 0; d < head_dim; ++d) {
         double of_k = 0, of_v = 0, size_k = 1e-2, size_v = 1e-2;
         for (std::int64_t row = 0; row < rows; ++row) {
-          const double one_k = ds[row * shape.seq_kv + key] * q.value(row * head_dim + d) * scale;
-          const double one_v = p[row * shape.seq_kv + key] * dout.value(row * head_dim + d);
+          const double one_k = ds[row * shape.seq_kv + key] * wide_q[row * head_dim + d] * scale;
+          const double one_v = p[row * shape.seq_kv + key] * wide_dout[row * head_dim + d];
           of_k += one_k, of_v += one_v, size_k += std::fabs(one_k), size_v += std::fabs(one_v);
         }
         const std::int64_t i = key * head_dim + d;
@@ -111,7 +112,7 @@ class BackwardTest : public TableTest<BackwardKernels> {
       for (std::int64_t d = 0; d < head_dim; ++d) {
         double wanted = 0, size = 1e-2 * head_dim;
         for (std::int64_t key = 0; key < shape.seq_kv; ++key) {
-          const double one = ds[row * shape.seq_kv + key] * k.value(key * head_dim + d) * scale;
+          const double one = ds[row * shape.seq_kv + key] * wide_k[key * head_dim + d] * scale;
           wanted += one, size += std::fabs(one);
         }
         ASSERT_TRUE(near(dq.value(row * head_dim + d), wanted, size, "dq", row * head_dim + d));

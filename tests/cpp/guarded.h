@@ -22,7 +22,7 @@ inline double value_of(Bf16 x) {
 }
 inline double value_of(Fp16 x) {
   const int exponent = x.bits >> 10 & 31, mantissa = x.bits & 1023;
-  const double finite = exponent ? std::ldexp(1024 + mantissa, exponent - 25) : std::ldexp(mantissa, -24);
+  const double finite = exponent ? (1024 + mantissa) * static_cast<double>(1u << exponent) * 0x1p-25 : mantissa * 0x1p-24;
   const double size = exponent < 31 ? finite : mantissa ? NAN : INFINITY;
   return x.bits >> 15 ? -size : size;
 }
@@ -30,12 +30,12 @@ inline double value_of(Fp16 x) {
 // A random number of either sign between 1/4 and 4.
 inline void make_random(float& x, std::uint64_t bits) {
   const float fraction = static_cast<float>(bits >> 41) / static_cast<float>(1 << 23);
-  x = std::ldexp(bits & 4 ? -1 - fraction : 1 + fraction, static_cast<int>(bits & 3) - 2);
+  x = (bits & 4 ? -1 - fraction : 1 + fraction) * static_cast<float>(1u << (bits & 3)) / 4;
 }
 inline void make_random(double& x, std::uint64_t bits) {
   float narrow;
   make_random(narrow, bits);
-  x = narrow * (1 + std::ldexp(static_cast<double>(bits >> 20 & 0xFFFFF), -50));
+  x = narrow * (1 + static_cast<double>(bits >> 20 & 0xFFFFF) * 0x1p-50);
 }
 inline void make_random(Bf16& x, std::uint64_t bits) {
   x.bits = static_cast<std::uint16_t>((bits & 1) << 15 | (125 + (bits >> 1 & 3)) << 7 | (bits >> 3 & 127));
@@ -66,6 +66,11 @@ class Guarded {
   T* data() { return reinterpret_cast<T*>(memory_.data() + first_); }
   T& operator[](std::int64_t i) { return data()[i]; }
   double value(std::int64_t i) { return value_of(data()[i]); }
+  std::vector<double> values() {
+    std::vector<double> all(n_);
+    for (std::int64_t i = 0; i < n_; ++i) all[i] = value(i);
+    return all;
+  }
   void fill(std::uint64_t seed) {
     for (std::int64_t i = 0; i < n_; ++i) make_random(data()[i], random_bits(seed, i));
   }
