@@ -316,13 +316,6 @@ TEST_P(AttentionTiledTest, CachesOfEveryElement) {
   check_caches<double>(table());
 }
 
-TEST_P(AttentionNaiveTest, Doubles) {
-  for (const std::int64_t head_dim : {1, 3, 4, 17, 64, 257})
-    for (const bool causal : {false, true}) check_of<double>(table(), {2, 19, 150, head_dim, causal});
-  for (const std::int64_t keys : {1, 2, 3, 5, 129}) check_of<double>(table(), {1, 1, keys, 8});
-  check_of<double>(table(), {1, 3, 300, 16, false, 0, 0, 0.01});
-}
-
 TEST_P(AttentionNaiveTest, GrowingScores) { check(table(), {1, 3, 300, 16, false, 0, 0, 0.01}); }
 TEST_P(AttentionTiledTest, GrowingScores) {
   check(table(), {1, 3, 300, 16, false, 0, 24, 0.01});
