@@ -13,6 +13,8 @@ import contextlib
 import functools
 import io
 import json
+import math
+import statistics
 import sys
 from pathlib import Path
 
@@ -126,6 +128,20 @@ def beside_pytorch(few: bool = False) -> str:
     return "\n\n".join(found) or "None is recorded yet."
 
 
+def predictions_table() -> str:
+    """Predicted against measured times of problems drawn at random, by machine: those that other work did not disturb."""
+    rows = []
+    for path in sorted(RECORDED.glob("*/prediction/prediction.json")):
+        results = json.loads(path.read_text())["results"]
+        errors = sorted(abs(r["prediction"]["time_s"] / r["time_s"] - 1) for r in results if r["status"] == "ok")
+        shares = (statistics.median(errors), errors[math.ceil(0.95 * len(errors)) - 1])
+        runs = len({r["run"] for r in results})
+        title = machine_title(Machine.load(path.parents[1] / "machine.json"))
+        rows.append([title, str(len(results) // runs), str(runs), f"{len(errors)} of {len(results)}", *map(fmt_percent, shares)])
+    headers = ("machine", "problems", "runs", "undisturbed", "error, median", "95th percentile")
+    return github_table(headers, rows, str)
+
+
 def models_table() -> str:
     """Every preset: what it is made of, its parameters, and where its numbers were read."""
     rows = []
@@ -167,7 +183,12 @@ def advice() -> str:
 PAGES = {
     README: {"advice": advice, "figures": first_figures, "gpu": functools.partial(beside_pytorch, few=True)},
     TABLE: {"operators": operators_table},
-    MACHINES: {"machines": machines_table, "gpus": functools.partial(machines_table, gpus=True), "pytorch": beside_pytorch},
+    MACHINES: {
+        "machines": machines_table,
+        "predictions": predictions_table,
+        "gpus": functools.partial(machines_table, gpus=True),
+        "pytorch": beside_pytorch,
+    },
     MODELS: {"models": models_table},
     GALLERY: {"pictures": pictures},
 }
