@@ -175,15 +175,15 @@ def test_import_takes_less_than_a_tenth_of_a_second() -> None:
 
 def test_commands_that_measure_nothing_need_no_compiled_module() -> None:
     code = """
-import contextlib, io, sys
+import contextlib, io, shlex, sys
 sys.modules["roofline._core"] = None
 from roofline.cli import main
 for line in (
-    "predict Llama-3-8B --machine H100", "census DeepSeek-R1-NVFP4 --machine GB200",
-    "cheat-sheet Llama-3-8B --machine H100 --batch 1", "hardware H100 SXM", "claims", "--help",
+    "predict Llama-3-8B --machine 'H100 SXM'", "census DeepSeek-R1-NVFP4 --machine GB200",
+    "cheat-sheet Llama-3-8B --machine 'H100 SXM' --batch 1", "hardware H100 SXM", "claims", "--help",
 ):
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        code = main(line.split())
+        code = main(shlex.split(line))
     drawn = [name for name in ("matplotlib", "pandas", "torch") if name in sys.modules]
     if code or drawn or not printed.getvalue():
         raise SystemExit(f"{line}: {code}, {drawn}")

@@ -44,8 +44,7 @@ def test_every_main_ceiling_is_there(machine: Machine) -> None:
         assert machine.bandwidth(level, "read").value > 0
     single, double = machine.compute("fp32"), machine.compute("fp64")
     assert single.value > double.value / 1.5 or "contended" in (single.status, double.status)
-    launch = machine.latency()
-    assert 0 < launch.value < 1e-2 or launch.status == "contended"
+    assert 0 < machine.latency().value < 1e-2
     assert machine.device == "cpu"
 
 

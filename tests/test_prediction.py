@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from roofline.ceilings import measuring
 from roofline.ceilings.standard import Surroundings
 from roofline.errors import Error
-from roofline.kernel_costs import KernelCosts, _not_negative, cold_bytes, kernel_costs, problem_of, surprises, unevenness
+from roofline.kernel_costs import KernelCosts, _not_negative, cold_bytes, kernel_costs, leave_one_out, problem_of, unevenness
 from roofline.machine import Ceiling, EmpiricalRoofline, IntensityPoint, KernelTime, Machine
 from roofline.measurement.progress import Progress
 from roofline.model import machine_roofs
@@ -580,16 +580,16 @@ def test_costs_of_a_kernel_are_found(operator: str, variant: str) -> None:
     assert kernel_costs(machine(), OPERATORS[operator](), variant) is None
 
 
-def test_a_standard_problem_that_surprises_is_timed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_standard_problem_with_a_large_residual_is_timed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     true = kernel_times("rms_norm", "fused").kernels
     wrong = {10: 1.5, 30: 0.6, 50: 1.02}
     seen = [dataclasses.replace(k, samples_s=(k.time_s * wrong.get(i, 1.0),)) for i, k in enumerate(true)]
-    beyond = surprises(seen)
+    beyond = leave_one_out(seen)
     assert sorted(range(len(seen)), key=lambda i: -abs(beyond[i]))[:2] == [30, 10]
     for index in (10, 30):
         time_s, launch_s = true[index].time_s, true[index].launch_s
         assert beyond[index] == pytest.approx(math.log((wrong[index] * time_s - launch_s) / (time_s - launch_s)), abs=0.08)
-    assert surprises(seen[:12]) == [0.0] * 12, "too few to say"
+    assert leave_one_out(seen[:12]) == [0.0] * 12, "too few to say"
     keys = [Standard(problem_of(k.problem), k.variant, k.cold) for k in true]  # type: ignore[arg-type]
     again = dict(zip(keys, true, strict=True)) | {keys[30]: dataclasses.replace(true[30], samples_s=(5 * true[30].time_s,))}
     monkeypatch.setattr(measuring, "kernel_time", lambda device, standard, around: again[standard])

@@ -1,6 +1,6 @@
-// Routers, one thread's range of tokens: a token's logits are read from memory once, and the selection takes place in L1. Where
-// experts are not too many, some tokens are done together by networks of exchanges, and scores tell whether the result is right.
-// Others, and those for which it is not, are done alone: the few scores that reach a lower bound of the chosen are put in order.
+// Routers, one thread's range of tokens: a token's logits are read from memory once, and the selection takes place in L1. Up to
+// 1024 experts, as many tokens as a vector has lanes go through sorting networks together, and their scores tell which results are
+// right. All other tokens are done alone: the few scores that reach a lower bound of the chosen are put in order.
 #include "cpu/routers_kernels.h"
 
 #include <type_traits>
@@ -219,7 +219,7 @@ ROOFLINE_INLINE Words comes_before(Vec before, Words before_expert, Vec after, W
   return (x > y) | ((x == y) & (before_expert < after_expert));
 }
 
-// Tokens by networks: picked, divisors and numbers are right of those whose bits are returned.
+// Tokens by sorting networks: picked, divisors and numbers are right of those whose bits are returned.
 template <class T, bool Biased>
 ROOFLINE_INLINE std::uint32_t choose_together(const TopkPart& part, const Places& places, Group& group) {
   constexpr bool kExact = sizeof(T) == 2 && !Biased;  // fp32 has bits to spare

@@ -1,4 +1,4 @@
-// The largest scores of several tokens at once, by networks of exchanges. A kernel file includes it.
+// The largest scores of several tokens at once, by sorting networks. A kernel file includes it.
 //
 // As many tokens as a vector has lanes are done together. Each lane of a token's vectors is a column of scores, put in order by a
 // network; columns are merged by pairs, of which only the largest stay, and at each merging the vectors of two tokens become one,
@@ -41,36 +41,31 @@ constexpr Exchanges sorting_bitonic(int n) {
   return all;
 }
 
-template <int N>
-ROOFLINE_INLINE void sort(Vec (&x)[N]) {
-  constexpr Exchanges kAll = sorting(N, 1);
+// make(): the network.
+template <class Make, int N>
+ROOFLINE_INLINE void exchange(Make make, Vec (&x)[N]) {
+  constexpr Exchanges kAll = make();
 #pragma GCC unroll 64
   for (int e = 0; e < kAll.count; ++e) {
     const Vec a = x[kAll.first[e]], b = x[kAll.second[e]];
     x[kAll.first[e]] = max(a, b), x[kAll.second[e]] = min(a, b);
   }
+}
+template <int N>
+ROOFLINE_INLINE void sort(Vec (&x)[N]) {
+  exchange([] { return sorting(N, 1); }, x);
 }
 // Two halves, each in order, become one.
 template <int N>
 ROOFLINE_INLINE void merge(Vec (&x)[N]) {
-  constexpr Exchanges kAll = sorting(N, N / 2);
-#pragma GCC unroll 64
-  for (int e = 0; e < kAll.count; ++e) {
-    const Vec a = x[kAll.first[e]], b = x[kAll.second[e]];
-    x[kAll.first[e]] = max(a, b), x[kAll.second[e]] = min(a, b);
-  }
+  exchange([] { return sorting(N, N / 2); }, x);
 }
 // x becomes the larger half of x and y, each in order.
 template <int N>
 ROOFLINE_INLINE void keep_larger(Vec (&x)[N], const Vec (&y)[N]) {
-  constexpr Exchanges kAll = sorting_bitonic(N);
 #pragma GCC unroll 16
   for (int i = 0; i < N; ++i) x[i] = max(x[i], y[N - 1 - i]);
-#pragma GCC unroll 64
-  for (int e = 0; e < kAll.count; ++e) {
-    const Vec a = x[kAll.first[e]], b = x[kAll.second[e]];
-    x[kAll.first[e]] = max(a, b), x[kAll.second[e]] = min(a, b);
-  }
+  exchange([] { return sorting_bitonic(N); }, x);
 }
 
 typedef std::int32_t Words __attribute__((vector_size(sizeof(Vec))));

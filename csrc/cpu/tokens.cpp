@@ -112,8 +112,8 @@ Bound topk_sigmoid(const ops::TopkSigmoid& problem, Device& device) {
 }
 
 constexpr const char* kRouter =
-    "tokens shared out over threads; logits are read from memory once, put in order by networks of exchanges for several tokens at "
-    "once, and only the chosen are written";
+    "tokens shared out over threads; logits are read from memory once, sorting networks select for several tokens at once, and "
+    "only the chosen are written";
 
 }  // namespace
 

@@ -291,7 +291,7 @@ class _Timed:
         return Nearby.of([row.features for row in self.rows], beyond, [row.weight < 1 for row in self.rows])
 
 
-def surprises(kernels: Sequence[KernelTime]) -> list[float]:
+def leave_one_out(kernels: Sequence[KernelTime]) -> list[float]:
     """How far each is from what all others of its variant lead to expect: the logarithm of the ratio, 0 where these are FEWER.
 
     Source: leave-one-out residuals, Rasmussen and Williams, Gaussian Processes for Machine Learning, equation 5.12.
@@ -305,7 +305,7 @@ def surprises(kernels: Sequence[KernelTime]) -> list[float]:
         if len(group) < FEWER:
             continue
         indices, rows = zip(*group, strict=True)
-        for index, beyond in zip(indices, _Timed(rows).nearby.left_out(), strict=True):
+        for index, beyond in zip(indices, _Timed(rows).nearby.leave_one_out(), strict=True):
             found[index] = float(beyond)
     return found
 

@@ -42,7 +42,7 @@ class Nearby:
         near = _covariance(self.seen, features)
         return math.sqrt(max(SPREAD**2 - float(near @ self.inverse @ near), 0.0))
 
-    def left_out(self) -> NDArray[np.float64]:
+    def leave_one_out(self) -> NDArray[np.float64]:
         """The logarithm of what each problem took over what the others alone lead to expect."""
         return np.asarray(self.weights / np.diag(self.inverse))
 

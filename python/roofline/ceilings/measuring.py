@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ..errors import Error, OutOfMemory, Unsupported
-from ..kernel_costs import problem_of, surprises
+from ..kernel_costs import leave_one_out, problem_of
 from ..machine import Ceiling, EmpiricalRoofline, KernelTime, Machine, SizeCurve
 from ..measurement import Policy
 from ..measurement.devices import Device, exclusive, open_device, provenance, utc_now
@@ -20,7 +20,7 @@ from ..measurement.probing import fastest
 from ..measurement.progress import Progress, ProgressOption
 from ..measurement.timing import IMPLAUSIBLE, QUICK, THOROUGH, clock_hz, disturbed
 from ..probes import DEPTHS, Standard, Wanted, standard_problems
-from ..probes.base import REPORT, ROOFS
+from ..probes.base import DEEPEST, FURTHER, REPORT, ROOFS
 from ..probes.gpu_units import rate
 from ..units import fmt_percent
 from ..words import arguments_checked
@@ -37,9 +37,9 @@ STANDARD = Policy(min_s=0.3, max_s=1.5, tries=3)
 POLICIES = {"quick": QUICK, REPORT: QUICK, "standard": STANDARD, "thorough": THOROUGH}
 LATE = "the time limit was reached"
 STANDARD_PROBLEMS = "kernels on standard problems"
-# One that took more or less than the others lead to expect, by this in the logarithm, is timed again: a guest's memory and cores
-# change for seconds. AGAIN: the share of a time limit, and of all of them, for that.
-SURPRISE, AGAIN = 0.15, (0.06, 0.1)
+# Those with a larger leave-one-out residual are timed again, up to this share of them and of a time limit: a guest's memory and
+# cores change for seconds.
+MOST_RESIDUAL, MOST_AGAIN, AGAIN_TIME = 0.15, 0.1, 0.06
 # A core runs its widest instructions at a clock of their own, which it takes up after some tenths of a second.
 WARM_S = 0.3
 FAILURE = "failed: "  # begins the reason of what was left out although it should have run
@@ -241,22 +241,28 @@ class _Run:
         """Every kernel on its standard problems. What cannot run is left out; what a deadline leaves out is counted."""
         surroundings = Surroundings(self.device, self.machine())
         todo = [standard for standard in self.standard if standard not in self.kernels]
+        many = DEEPEST[self.depth] >= FURTHER  # else too few of a variant to say what one more should take
         for index, standard in enumerate(todo):
             shown.step(standard.label)
-            if late(1 - AGAIN[0]):
+            if late(1 - AGAIN_TIME * many):
                 self.left_out[STANDARD_PROBLEMS] = f"{len(todo) - index} of {len(self.standard)}: {LATE}"
                 break
             made = self.tried(standard.label, partial(kernel_time, self.device, standard, surroundings))
             if made is not None:
                 self.kernels[standard] = made
             self.kept.save_soon(self.machine)
-        self._time_again(shown, late, surroundings)
+        if many:
+            self._time_again(shown, late, surroundings)
 
     def _time_again(self, shown: Progress, late: Callable[..., bool], surroundings: Surroundings) -> None:
-        """Once more what surprises most; of two times that one is kept which the others bear out."""
-        beyond = dict(zip(self.kernels, map(abs, surprises(tuple(self.kernels.values()))), strict=True))
-        todo = sorted((each for each in beyond if beyond[each] > SURPRISE), key=lambda each: -beyond[each])
-        todo = todo[: int(AGAIN[1] * len(beyond))]
+        """Those with the largest residuals once more; of two times the one with the smaller residual is kept."""
+
+        def residuals(kernels: Mapping[Standard, KernelTime]) -> dict[Standard, float]:
+            return dict(zip(kernels, map(abs, leave_one_out(tuple(kernels.values()))), strict=True))
+
+        before = residuals(self.kernels)
+        todo = sorted((each for each in before if before[each] > MOST_RESIDUAL), key=lambda each: -before[each])
+        todo = todo[: int(MOST_AGAIN * len(before))]
         shown.more(len(todo))
         again: dict[Standard, KernelTime] = {}
         for standard in todo:
@@ -265,9 +271,8 @@ class _Run:
                 break
             with contextlib.suppress(Error, MemoryError):  # it is there
                 again[standard] = kernel_time(self.device, standard, surroundings)
-        found = self.kernels | again
-        since = dict(zip(found, map(abs, surprises(tuple(found.values()))), strict=True))
-        self.kernels |= {standard: made for standard, made in again.items() if since[standard] < beyond[standard]}
+        after = residuals(self.kernels | again) if again else {}
+        self.kernels |= {standard: made for standard, made in again.items() if after[standard] < before[standard]}
 
 
 @arguments_checked
