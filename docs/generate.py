@@ -13,10 +13,11 @@ import contextlib
 import functools
 import io
 import json
-import math
 import statistics
 import sys
 from pathlib import Path
+
+import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -133,8 +134,8 @@ def predictions_table() -> str:
     rows = []
     for path in sorted(RECORDED.glob("*/prediction/prediction.json")):
         results = json.loads(path.read_text())["results"]
-        errors = sorted(abs(r["prediction"]["time_s"] / r["time_s"] - 1) for r in results if r["status"] == "ok")
-        shares = (statistics.median(errors), errors[math.ceil(0.95 * len(errors)) - 1])
+        errors = [abs(r["prediction"]["time_s"] / r["time_s"] - 1) for r in results if r["status"] == "ok"]
+        shares = (statistics.median(errors), float(np.percentile(errors, 95)))
         runs = len({r["run"] for r in results})
         title = machine_title(Machine.load(path.parents[1] / "machine.json"))
         rows.append([title, str(len(results) // runs), str(runs), f"{len(errors)} of {len(results)}", *map(fmt_percent, shares)])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from roofline.measurement import open_device
-from roofline.measurement.timing import Policy, prepare
+from roofline.measurement import Policy, open_device
+from roofline.measurement.timing import prepare
 from roofline.operators import Fma
 
 POLICY = Policy(warmup_min_s=0.02, warmup_max_s=0.05, min_s=0.05, max_s=0.1, bracket_s=0.004, tries=1)

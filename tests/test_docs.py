@@ -419,14 +419,13 @@ def test_traffic_terms_are_named(cases: list[Operator]) -> None:
 
 def test_policies() -> None:
     from roofline.ceilings import STANDARD
-    from roofline.measurement import measure
+    from roofline.measurement import policy
 
     table = rows(section(TIMING, "Timing"), 6)
-    module = sys.modules[measure.__module__]
-    columns = [roofline.Policy(), module.REPORT, module.QUICK, STANDARD, module.THOROUGH]
+    columns = [roofline.Policy(), policy.REPORT, policy.QUICK, STANDARD, policy.THOROUGH]
     stated = {row[0].strip("`"): [float(value) for value in row[1:]] for row in table[1:]}
     names = [field.name for field in dataclasses.fields(roofline.Policy)]
-    assert stated == {name: [getattr(policy, name) for policy in columns] for name in names}
+    assert stated == {name: [getattr(column, name) for column in columns] for name in names}
 
 
 def test_statuses_are_explained() -> None:

@@ -7,9 +7,9 @@ import statistics
 
 import pytest
 
-from roofline.measurement import open_device
+from roofline.measurement import Policy, open_device
 from roofline.measurement.tensors import check
-from roofline.measurement.timing import Policy, prepare
+from roofline.measurement.timing import prepare
 from roofline.operators import Attention, Operator, Softmax, Stream
 from roofline.units import KIB, MIB
 

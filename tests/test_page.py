@@ -176,7 +176,7 @@ def test_the_command_writes_it_from_saved_files(tmp_path: Path, capsys: pytest.C
 
 
 def test_a_measured_report_has_a_page(tmp_path: Path, small_probes: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    from roofline.measurement.timing import Policy
+    from roofline.measurement import Policy
     from roofline.report import Point, report
 
     point = Point(problem=Softmax(rows=8, columns=64), variant="fused", cache_state="cold")

@@ -6,8 +6,8 @@ import math
 
 from ..errors import Unsupported
 from ..measurement.devices import Device, exclusive
+from ..measurement.policy import Policy
 from ..measurement.probing import ready
-from ..measurement.timing import Policy
 from ..probes.bandwidth import STREAM, cache_set_bytes, size_problem
 from ..units import MIB
 

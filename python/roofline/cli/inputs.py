@@ -28,7 +28,7 @@ def backend() -> None:
 
 def policy_of(options: argparse.Namespace, usual: Any) -> Any:
     """The sampling rules that the flags ask for, from `usual`."""
-    from ..measurement.timing import QUICK, THOROUGH
+    from ..measurement.policy import QUICK, THOROUGH
 
     rules = QUICK if options.quick else THOROUGH if options.thorough else usual
     changes: dict[str, Any] = {}

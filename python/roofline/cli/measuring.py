@@ -161,7 +161,7 @@ def _kept(out: Path | None, total: int | None = None) -> str:
 
 def report(options: argparse.Namespace) -> int:
     from ..machine.output import require_apart
-    from ..measurement.timing import REPORT
+    from ..measurement.policy import REPORT
     from ..report import report as measured
     from ..report.files import DEFAULT, NAMES, PAGE, PICTURES, RESULTS, TABLE, TEXT, UNFINISHED, begin, load, render, require_ours
     from ..report.page import require_packages

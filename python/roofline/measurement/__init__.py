@@ -5,8 +5,9 @@ from __future__ import annotations
 from .callables import measure_callable
 from .devices import Device, build_info, default_device, libraries, list_devices, open_device
 from .exchange import DeviceArray
+from .policy import Policy
 from .running import run
-from .timing import Policy, attempt, measure, timed
+from .timing import attempt, measure, timed
 
 __all__ = [
     "Device",

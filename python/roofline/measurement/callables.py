@@ -17,8 +17,9 @@ from ..results import Measurement
 from ..results.record import CALLABLE
 from ..words import arguments_checked
 from .devices import Device, measuring, open_device, provenance, utc_now
+from .policy import Policy
 from .probing import roofs_of
-from .timing import Policy, bracketed, checked_options, from_roofs, tried, with_plausibility
+from .timing import bracketed, checked_options, from_roofs, tried, with_plausibility
 
 
 def _count(name: str, value: Any) -> int:

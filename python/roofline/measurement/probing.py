@@ -29,7 +29,7 @@ from .devices import Device
 from .tensors import Held, allocate_all, allocate_one, bind, check, huge_page_share
 
 if TYPE_CHECKING:
-    from .timing import Policy
+    from .policy import Policy
 
 Problem = dict[str, Any]
 

@@ -13,10 +13,10 @@ from ..errors import Error
 from ..machine import Ceiling, Machine
 from ..measurement import Device, Policy, attempt, open_device
 from ..measurement.devices import exclusive, utc_now
+from ..measurement.policy import QUICK, REPORT, THOROUGH
 from ..measurement.probing import measured_again
 from ..measurement.progress import Progress, ProgressOption
 from ..measurement.tensors import WHOLE_CHECK_BYTES, WHOLE_CHECK_FLOPS
-from ..measurement.timing import QUICK, REPORT, THOROUGH
 from ..prediction import predict_problem
 from ..results import Bracket, Measurement, Results, append_to
 from .files import DEFAULT, MACHINE, RESULTS, UNFINISHED, Report, begin, finish, render
