@@ -16,7 +16,6 @@ namespace {
 using Key = double;
 
 constexpr std::int64_t kBlock = TopkPart::kBlock;
-constexpr float kMostFinite = __FLT_MAX__;
 constexpr Key kLeastKey = -__builtin_inf();
 constexpr std::int32_t kNormal = 0x00100000;
 
@@ -63,12 +62,12 @@ void put_in_order(Key* keys, std::int64_t count, Key* ordered) {
 
 // maxima[g] = the largest of every kGroups-th score from g on.
 template <int kGroups>
-ROOFLINE_INLINE void group_maxima(const float* scores, std::int64_t experts, float* maxima) {
+ROOFLINE_INLINE void group_maxima(const float* scores, std::int64_t padded, float* maxima) {
   constexpr int kVectors = kGroups / kLanes;
   Vec largest[kVectors];
 #pragma GCC unroll 64
   for (Vec& one : largest) one = set1(-kInfinity);
-  for (std::int64_t i = 0; i < experts; i += kBlock) {
+  for (std::int64_t i = 0; i < padded; i += kBlock) {
 #pragma GCC unroll 64
     for (int u = 0; u < kBlock / kLanes; ++u)
       largest[u % kVectors] = max_number(load(scores + i + u * kLanes), largest[u % kVectors]);
@@ -77,7 +76,26 @@ ROOFLINE_INLINE void group_maxima(const float* scores, std::int64_t experts, flo
   for (int v = 0; v < kVectors; ++v) store(maxima + v * kLanes, largest[v]);
 }
 
-// A number that at least `chosen` scores reach: so many of the maxima of groups of them do.
+// A number that at least `chosen` scores reach: one of the largest in each of twice as many columns or more. With a NaN it may be
+// too large.
+template <int K>
+float bound_of_few(const float* scores, std::int64_t padded, std::int64_t chosen) {
+  float ordered[K][kLanes];
+  if constexpr (kLanes == 1) {
+    float maxima[2 * K];
+    group_maxima<2 * K>(scores, padded, maxima);
+    Vec half[K], other[K];
+    for (int i = 0; i < K; ++i) half[i] = load(maxima + i), other[i] = load(maxima + K + i);
+    sort(half), sort(other), keep_larger(half, other);
+    for (int i = 0; i < K; ++i) store(ordered[i], half[i]);
+  } else {
+    Ahead nothing(nullptr, 0, 1);
+    select<true, (2 * K + kLanes - 1) / kLanes, K>(scores, 0, 1, padded, Places(0), nothing, ordered);
+  }
+  return ordered[chosen - 1][0];
+}
+
+// The same of more: so many of the maxima of groups of them reach it.
 float bound_of_many(const TopkPart& part, const float* scores) {
   constexpr int kGroups = 64, kVectors = kGroups / kLanes;
   float each[kGroups];
@@ -105,12 +123,13 @@ ROOFLINE_INLINE float poison_of(Vec squares) {
 }
 
 // The keys of the scores that reach the bound, the largest at least.
-Found collect(const TopkPart& part, const float* scores, float bound) {
+Found collect(const TopkPart& part, const float* scores, float bound, Ahead& ahead) {
   Key *const candidates = part.candidates, *const ordered = part.ordered;
   const std::int64_t chosen = part.chosen, experts = part.experts, limit = part.room - 2 * kBlock;
   Vec squares[2] = {set1(1.0f), set1(1.0f)};
   std::int64_t count = 0;
   for (std::int64_t i = 0; i < experts; i += kBlock) {
+    ahead.fetch_some();
     const Vec reach = set1(bound);
     std::uint64_t bits = 0;
 #pragma GCC unroll 64
@@ -138,6 +157,27 @@ Found collect(const TopkPart& part, const float* scores, float bound) {
   return {count, poison_of(add(squares[0], squares[1]))};
 }
 
+// Without vectors: the chosen in order, each put where it belongs when it is found.
+Found insert(const TopkPart& part, const float* scores, float reach) {
+  Key* const ordered = part.ordered;
+  std::int64_t count = 0;
+  float poison = 0;
+  for (std::int64_t expert = 0; expert < part.experts; ++expert) {
+    const float score = scores[expert];
+    if (!(score >= reach)) {
+      if (score != score) poison = score;
+      continue;
+    }
+    const Key key = key_of(score, expert);
+    if (count == part.chosen && key < ordered[count - 1]) continue;
+    std::int64_t i = count < part.chosen ? count++ : count - 1;
+    for (; i > 0 && ordered[i - 1] < key; --i) ordered[i] = ordered[i - 1];
+    ordered[i] = key;
+    if (count == part.chosen) reach = scores[expert_of(ordered[count - 1])];
+  }
+  return {count, poison};
+}
+
 // 1 / (1 + e^-x): 0 or 1 to within 1e-37 where it is not computed. In this order a NaN stays one.
 ROOFLINE_INLINE Vec sigmoid(Vec x) {
   const Vec one = set1(1.0f);
@@ -147,6 +187,7 @@ ROOFLINE_INLINE Vec sigmoid(Vec x) {
 // A token's scores: its logits or, with a bias, their sigmoids and the bias; `padding` behind them up to `padded`. Without a bias
 // logits stand in the order of what they become, so that only those of the chosen go through an exponential. Exact: as keys, which
 // have bits to spare, `mask`, for the places of experts, and are in the right order even if scores are equal.
+constexpr float kMasked = -0x1.fff8p127f;  // for minus infinity: below all numbers of 16 bits, and with room for a place
 template <class T, bool Biased, bool Exact>
 ROOFLINE_INLINE void score(const TopkPart& part, const T* logits, float padding, std::int64_t padded, std::int32_t mask,
                            float* scores, float* sigmoids) {
@@ -158,7 +199,7 @@ ROOFLINE_INLINE void score(const TopkPart& part, const T* logits, float padding,
       store(sigmoids + i, weight);
       store(scores + i, add(weight, get(part.bias + i, n, set1(padding))));
     } else if constexpr (Exact) {
-      const Words score = words(add(x, zero()));  // -0 and 0 are the same
+      const Words score = words(add(max(set1(kMasked), x), zero()));  // -0 and 0 are the same
       store(scores + i, bits(score | (place ^ ((score >> 31) & mask))));
     } else {
       store(scores + i, x);
@@ -271,6 +312,7 @@ ROOFLINE_INLINE std::uint32_t choose_together(const TopkPart& part, const Places
     right &= comes_before(before, expert_before, score, expert);
     before = score, expert_before = expert;
   }
+  if constexpr (kExact) right &= __builtin_bit_cast(Floats, before) > kMasked;  // elsewhere the order of places says so
   store_rows(numbers, chosen, group.tokens, part.numbers + group.first * chosen);
 
   // As many scores have to be less than the last of the chosen as are not chosen.
@@ -303,13 +345,27 @@ template <class T, bool Biased>
 void choose_alone(const TopkPart& part, Group& group, int t) {
   const std::int64_t experts = part.experts, chosen = part.chosen;
   const T* const logits = static_cast<const T*>(part.logits) + (group.first + t) * experts;
-  score<T, Biased, false>(part, logits, -kInfinity, TopkPart::pitch(experts), 0, part.scores, part.sigmoids);
-  const bool bounded = experts > 2 * chosen && chosen <= 48;  // else half would reach one
-  const float bound = bounded ? bound_of_many(part, part.scores) : -kInfinity;
-  const Found found = collect(part, part.scores, bound);
-  put_in_order(part.candidates, found.count, part.ordered);
+  const std::int64_t padded = (experts + kBlock - 1) / kBlock * kBlock;
+  const float* scores = part.scores;
+  if constexpr (std::is_same_v<T, float> && !Biased)
+    if (experts == padded) scores = logits;
+  if (scores == part.scores) score<T, Biased, false>(part, logits, -kInfinity, padded, 0, part.scores, part.sigmoids);
+  const bool bounded = experts > 2 * chosen && chosen <= (kLanes == 1 ? 16 : 48);  // else half would reach one
+  const float bound = !bounded      ? -kInfinity
+                      : chosen > 16 ? bound_of_many(part, scores)
+                      : chosen > 8  ? bound_of_few<16>(scores, padded, chosen)
+                                    : bound_of_few<8>(scores, padded, chosen);
+  Found found;
+  if constexpr (kLanes == 1) {
+    found = insert(part, scores, bound);
+  } else {
+    Ahead ahead(logits + experts, experts * std::int64_t{sizeof(T)}, padded / kBlock);
+    found = collect(part, scores, bound, ahead);
+    if (found.count < chosen) found = collect(part, scores, -kInfinity, ahead);
+    put_in_order(part.candidates, found.count, part.ordered);
+  }
   const std::int64_t count = least(found.count, chosen);
-  const float* const from = Biased ? part.sigmoids : part.scores;
+  const float* const from = Biased ? part.sigmoids : scores;
   std::int32_t* const numbers = part.numbers + (group.first + t) * chosen;
   for (std::int64_t i = 0; i < chosen; ++i) {
     numbers[i] = i < count ? expert_of(part.ordered[i]) : -1;
@@ -317,7 +373,7 @@ void choose_alone(const TopkPart& part, Group& group, int t) {
   }
   group.divisors[t] = part.renormalise ? (part.sigmoid ? 0.0f : found.poison)
                       : part.sigmoid   ? 1.0f
-                                       : sum_of_powers(part.scores, experts, -1, part.picked[t]);
+                                       : sum_of_powers(scores, experts, -1, part.picked[t]);
 }
 
 // The picked numbers of a group's tokens become their weights.
@@ -339,7 +395,8 @@ ROOFLINE_INLINE void weigh(const TopkPart& part, const Group& group) {
 
 template <class T, bool Biased>
 void topk(const TopkPart& part) {
-  const bool together = TopkPart::together(part.experts, part.chosen);
+  constexpr std::int64_t kMost = kLanes == 1 ? 2 * kBlock : TopkPart::kMostExperts;  // exchanges pay where they do many lanes
+  const bool together = part.experts <= kMost && TopkPart::together(part.experts, part.chosen);
   const Places places(together ? part.experts : 0);
   Group group{};
   for (; group.first < part.tokens; group.first += group.tokens) {

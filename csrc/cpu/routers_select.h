@@ -68,6 +68,8 @@ ROOFLINE_INLINE void keep_larger(Vec (&x)[N], const Vec (&y)[N]) {
   exchange([] { return sorting_bitonic(N); }, x);
 }
 
+constexpr float kMostFinite = __FLT_MAX__;
+
 typedef std::int32_t Words __attribute__((vector_size(sizeof(Vec))));
 typedef float Floats __attribute__((vector_size(sizeof(Vec))));  // Vec, with the compiler's comparisons
 ROOFLINE_INLINE Words words(Vec x) { return __builtin_bit_cast(Words, x); }
@@ -116,7 +118,8 @@ class Ahead {
   const std::uintptr_t step_;
 };
 
-// The N largest of each column of a token's vectors. Exact: scores are keys already.
+// The N largest of each column of a token's vectors. Exact: scores are keys already; else those that are masked become finite, for
+// bits of a place would make minus infinity a NaN.
 template <bool Exact, int N>
 ROOFLINE_INLINE void sort_columns(const float* scores, std::int64_t experts, const Places& places, Vec (&largest)[N]) {
   const auto sorted = [&](std::int64_t first, Vec (&x)[N]) __attribute__((always_inline)) {
@@ -124,7 +127,8 @@ ROOFLINE_INLINE void sort_columns(const float* scores, std::int64_t experts, con
     for (int v = 0; v < N; ++v) {
       const std::int64_t i = first + v * kLanes;
       x[v] = load(scores + i);
-      if constexpr (!Exact) x[v] = bits((words(x[v]) & ~each_word(places.mask)) | load_words(places.of + i));
+      if constexpr (!Exact)
+        x[v] = bits((words(max(set1(-kMostFinite), x[v])) & ~each_word(places.mask)) | load_words(places.of + i));
     }
     sort(x);
   };

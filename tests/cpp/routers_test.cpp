@@ -82,7 +82,7 @@ class RoutersTest : public TableTest<RoutersKernels> {
   template <class T>
   void every_router() const {
     const std::int64_t tokens = 18;
-    for (const std::int64_t experts : {1, 5, 16, 17, 63, 64, 100, 128, 256, 300, 513})
+    for (const std::int64_t experts : {1, 5, 16, 17, 63, 64, 100, 128, 256, 300, 513, 1100})
       for (const std::int64_t chosen : {1, 2, 6, 8, 12, 13, 48, 49, 300}) {
         if (chosen > experts) continue;
         Guarded<T> logits(tokens * experts, 1);
@@ -111,7 +111,7 @@ TEST_P(RoutersTest, RoutersOfFp16) { every_router<Fp16>(); }
 
 // All candidates at once, and in the order in which each displaces another.
 TEST_P(RoutersTest, OrderedAndEqualScores) {
-  for (const std::int64_t experts : {64, 200, 640})
+  for (const std::int64_t experts : {64, 200, 640, 1152})
     for (const std::int64_t chosen : {1, 8, 40, 60})
       for (const auto& logit : std::vector<std::function<float(std::int64_t)>>{
                [](auto) { return 0.0f; },
@@ -142,8 +142,40 @@ TEST_P(RoutersTest, MaskedExpertsAndHugeLogits) {
   }
 }
 
+// Masked experts have no weight, whatever their number; where fewer are left than are chosen, the first of the masked are too.
+TEST_P(RoutersTest, MaskedExpertsAreChosenLast) {
+  const auto check = [this](auto masked) {
+    using T = decltype(masked);
+    for (const std::int64_t experts : {16, 60, 128, 1100})
+      for (const std::int64_t chosen : {2, 8, 13})
+        for (const std::int64_t left : {experts / 2, chosen + 1, chosen, chosen - 1, std::int64_t{1}})
+          for (const bool sigmoid : {false, true}) {
+            if (left > experts) continue;
+            Guarded<T> logits(17 * experts, 1);
+            logits.fill(experts);
+            for (std::int64_t t = 0; t < 17; ++t)  // every other token; experts from the t-th on are left
+              for (std::int64_t e = 0; t % 2 == 0 && e < experts; ++e)
+                if ((e + experts - t % experts) % experts >= left) logits[t * experts + e] = masked;
+            expect_topk(logits, 17, experts, chosen, sigmoid, nullptr, true);
+          }
+  };
+  check(-kInfinity), check(Bf16{0xFF80}), check(Fp16{0xFC00});
+}
+
+// A softmax of nothing but masked experts is NaN.
+TEST_P(RoutersTest, NothingIsLeft) {
+  for (const std::int64_t experts : {64, 100, 1200}) {
+    Guarded<float> logits(18 * experts);
+    logits.fill(experts);
+    for (std::int64_t e = 0; e < experts; ++e) logits[5 * experts + e] = -kInfinity;
+    const Chosen found = topk(logits, 18, experts, 4, false, nullptr, true);
+    for (std::int64_t i = 0; i < 18 * 4; ++i) EXPECT_EQ(std::isnan(found.weights[i]), i / 4 == 5) << experts << " " << i;
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(found.numbers[5 * 4 + i], i);
+  }
+}
+
 TEST_P(RoutersTest, NanIsNeverChosen) {
-  for (const std::int64_t experts : {5, 64, 130})
+  for (const std::int64_t experts : {5, 64, 130, 1300})
     for (std::int64_t at = 0; at < experts; at += 1 + experts / 9)
       for (const bool renormalise : {false, true}) {
         Guarded<float> logits(experts);
