@@ -1,17 +1,25 @@
-// gelu for results of bf16: max(x, 0) - g(|x|), g(a) = a Φ(-a), by a cubic polynomial in each of 32 parts of [0, 8], for
-// instruction sets that look numbers up in registers. The part is round(a kPerUnit). Results are the nearest bf16 down to x = -4,
-// then within a step; from -7.9 on, where g is less than 1e-13, they are 0.
+// gelu for instruction sets that look numbers up in registers: max(x, 0) - g(|x|), g(a) = a Φ(-a), by a polynomial in each of 32
+// parts of [0, most]. The part is round(a per_unit).
 #pragma once
 
 namespace roofline::cpu {
 
+template <int Terms>
 struct GeluTable {
-  static constexpr int kParts = 32, kTerms = 4;
-  static constexpr float kMost = 8, kPerUnit = (kParts - 1) / kMost;
+  static constexpr int kParts = 32, kTerms = Terms;
 
-  float coefficients[kTerms][kParts];  // of a^0, a^1, ...
+  float most, per_unit;
+  alignas(64) float coefficients[kTerms][kParts];  // of a^0, a^1, ...
 };
 
-extern const GeluTable gelu_erf_table, gelu_tanh_table;
+// Of results of 16 bits the polynomial is g; in the last part, where that is less than 1e-13 or half of the least fp16, it is 0.
+// Of fp32 it is log2 Φ(-a), so that small results keep their digits: to 3e-8, and minus infinity in the last part, where Φ is below
+// 2^-126.
+struct GeluTables {
+  GeluTable<4> of_bf16, of_fp16;
+  GeluTable<5> of_fp32;
+};
+
+extern const GeluTables gelu_erf_tables, gelu_tanh_tables;
 
 }  // namespace roofline::cpu

@@ -130,7 +130,7 @@ void softmax(const void* in, void* out, float* scratch, std::int64_t rows, std::
   };
   in_blocks<V, NonTemporal>(y, most, rows, columns, first, [&](std::int64_t row, int r) __attribute__((always_inline)) {
     return [from = kept(row, r), by = set1(scale[r])](std::int64_t i, int n) __attribute__((always_inline)) {
-      return each([&](Vec a) __attribute__((always_inline)) { return mul(a, by); }, kept_at<V>(from + i, n));
+      return inexact(each([&](Vec a) __attribute__((always_inline)) { return mul(a, by); }, kept_at<V>(from + i, n)));
     };
   });
 }
@@ -259,12 +259,12 @@ void layer_norm(const void* in, const void* weight_, const void* bias_, void* ou
 }
 
 // y[i] = of(x[i], ...) of every element, any of whose operands may be y.
-template <class T, bool NonTemporal, class Of, class... X>
+template <class T, bool NonTemporal, bool Long = false, class Of, class... X>
 ROOFLINE_INLINE void map(void* y, std::int64_t n, Of of, const X*... x) {
   using V = std::conditional_t<(std::is_same_v<X, T> && ...), VecOf<T>, Vec>;
-  write<V, NonTemporal>(static_cast<T*>(y), n, [&](std::int64_t i, int lanes) __attribute__((always_inline)) {
+  write<V, NonTemporal, Long>(static_cast<T*>(y), n, [&](std::int64_t i, int lanes) __attribute__((always_inline)) {
     return each(of, take<V>(x + i, lanes, 0)...);
-  }, x + kAheadBytes / sizeof(X)...);
+  }, x...);
   if constexpr (NonTemporal) fence();
 }
 
@@ -285,7 +285,7 @@ void bias_relu(const void* in, const void* bias_, void* out, std::int64_t rows, 
   for (; rows > 0; --rows, x += columns, y += columns)
     write<V, NonTemporal>(y, columns, [&](std::int64_t i, int n) __attribute__((always_inline)) {
       return each([](Vec a, Vec b) __attribute__((always_inline)) { return relu_of(add(a, b)); }, take<V>(x + i, n, 0), take<V>(bias + i, n, 0));
-    }, x + kAheadBytes / sizeof(T));
+    }, x);
   if constexpr (NonTemporal) fence();
 }
 
@@ -304,12 +304,6 @@ template <>
 constexpr float kTail<float>[9] = {0.135620505f, 0.136112198f,  0.115197696f, 0.115359031f,  -0.0447181426f,
                                    0.202182233f, -0.273132384f, 0.139499322f, -0.0261204429f};
 
-// e^x for x <= 87, about 0 for those below -87. For results of 16 bits the reduction need not be exact.
-template <class T>
-ROOFLINE_INLINE Vec exp_for(Vec x) {
-  return sizeof(T) == sizeof(float) ? exp(x) : exp2_or_zero<T>(mul(x, set1(1.44269504f)));
-}
-
 // x (1 + erf(x / sqrt(2))) / 2 = max(x, 0) - |x| tail(|x|): no difference of near numbers where x is negative.
 template <class T>
 ROOFLINE_INLINE Vec gelu_of(Vec x) {
@@ -325,44 +319,11 @@ ROOFLINE_INLINE Vec gelu_of(Vec x) {
   return sub(max(zero(), x), select_less(size, most, mul(a, tail), zero()));
 }
 
-// Either gelu of bf16.
-template <bool NonTemporal>
-ROOFLINE_INLINE void gelu_by(const GeluTable& table, const void* x, void* y, std::int64_t n) {
-#if defined(ROOFLINE_LOOK_UP)
-  constexpr int kTerms = GeluTable::kTerms;
-  Vec numbers[kTerms][2];
-#pragma GCC unroll 4
-  for (int k = 0; k < kTerms; ++k) numbers[k][0] = load(table.coefficients[k]), numbers[k][1] = load(table.coefficients[k] + kLanes);
-  map<Bf16, NonTemporal>(y, n, [=](Vec a) __attribute__((always_inline)) {
-    const Vec size = min(set1(GeluTable::kMost), abs(a));
-    const Vec part = fma(size, set1(GeluTable::kPerUnit), set1(12582912.0f));  // 1.5 2^23: the whole number is in the last bits
-    Vec g = look_up(numbers[kTerms - 1], part);
-#pragma GCC unroll 4
-    for (int k = kTerms - 2; k >= 0; --k) g = fma(g, size, look_up(numbers[k], part));
-    return sub(max(zero(), a), g);  // a NaN stays one
-  }, static_cast<const Bf16*>(x));
-#else
-  (void)table, (void)x, (void)y, (void)n;
-#endif
-}
-#if defined(ROOFLINE_LOOK_UP)
-template <class T>
-constexpr bool kLooksUp = std::is_same_v<T, Bf16>;
-#else
-template <class T>
-constexpr bool kLooksUp = false;
-#endif
-
-template <class T, bool NonTemporal>
-void gelu(const void* x, void* y, std::int64_t n) {
-  if constexpr (kLooksUp<T>) return gelu_by<NonTemporal>(gelu_erf_table, x, y, n);
-  map<T, NonTemporal>(y, n, [](Vec a) __attribute__((always_inline)) { return gelu_of<T>(a); }, static_cast<const T*>(x));
-}
-
-// a / (1 + e^-x). x is clamped to where exp is accurate: beyond, the quotient is below 1e-37, or 1.
+// a / (1 + e^-x). e^-x is at most 2^125. For results of 16 bits its reduction need not be exact.
 template <class T>
 ROOFLINE_INLINE Vec times_sigmoid(Vec a, Vec x) {
-  const Vec e = exp_for<T>(min(set1(87.0f), sub(zero(), x)));
+  const Vec e = sizeof(T) == sizeof(float) ? exp(min(set1(87.0f), sub(zero(), x)))
+                                           : exp2_or_zero<T>(min(set1(125.0f), mul(x, set1(-1.44269504f))));
   return div(a, add(set1(1.0f), e));
 }
 
@@ -373,15 +334,65 @@ ROOFLINE_INLINE Vec gelu_tanh_of(Vec a) {
   return select_less(a, set1(-10.0f), zero(), times_sigmoid<T>(a, twice_u));
 }
 
-template <class T, bool NonTemporal>
-void gelu_tanh(const void* x, void* y, std::int64_t n) {
-  if constexpr (kLooksUp<T>) return gelu_by<NonTemporal>(gelu_tanh_table, x, y, n);
-  map<T, NonTemporal>(y, n, [](Vec a) __attribute__((always_inline)) { return gelu_tanh_of<T>(a); }, static_cast<const T*>(x));
+// Either gelu, by its tables where registers can hold them.
+#if defined(ROOFLINE_LOOK_UP)
+template <class T, const GeluTables& Tables>
+class GeluBy {
+  static constexpr bool kWide = sizeof(T) == sizeof(float);
+  static const auto& table() {
+    if constexpr (kWide)
+      return Tables.of_fp32;
+    else if constexpr (std::is_same_v<T, Bf16>)
+      return Tables.of_bf16;
+    else
+      return Tables.of_fp16;
+  }
+  static constexpr int kTerms = std::remove_reference_t<decltype(table())>::kTerms;
+
+ public:
+  __attribute__((always_inline)) GeluBy() {
+    most_ = set1(table().most), per_unit_ = set1(table().per_unit);
+#pragma GCC unroll 8
+    for (int k = 0; k < kTerms; ++k)
+      for (int half = 0; half < 2; ++half) numbers_[k][half] = load(table().coefficients[k] + half * kLanes);
+  }
+  __attribute__((always_inline)) Vec operator()(Vec x) const {
+    const Vec size = least_size(x, most_), part = fma(size, per_unit_, set1(12582912.0f));  // 1.5 2^23: the last bits are its number
+    Vec g = look_up(numbers_[kTerms - 1], part);
+#pragma GCC unroll 8
+    for (int k = kTerms - 2; k >= 0; --k) g = fma(g, size, look_up(numbers_[k], part));
+    if constexpr (kWide) g = mul(size, exp2_scaled<T>(g));
+    return sub(max(zero(), x), g);  // a NaN stays one
+  }
+
+ private:
+  Vec most_, per_unit_, numbers_[kTerms][2];
+};
+template <class T>
+using Gelu = GeluBy<T, gelu_erf_tables>;
+template <class T>
+using GeluTanh = GeluBy<T, gelu_tanh_tables>;
+#else
+template <class T>
+struct Gelu { __attribute__((always_inline)) Vec operator()(Vec x) const { return gelu_of<T>(x); } };
+template <class T>
+struct GeluTanh { __attribute__((always_inline)) Vec operator()(Vec x) const { return gelu_tanh_of<T>(x); } };
+#endif
+
+template <class T, template <class> class Of, bool NonTemporal>
+void activate(const void* in, void* y, std::int64_t n) {
+  using V = VecOf<T>;
+  auto* const x = static_cast<const T*>(in);
+  const Of<T> of;
+  write<V, NonTemporal, true>(static_cast<T*>(y), n, [&](std::int64_t i, int lanes) __attribute__((always_inline)) {
+    return inexact(each(of, take<V>(x + i, lanes, 0)));
+  }, x);
+  if constexpr (NonTemporal) fence();
 }
 
 template <class T, bool NonTemporal>
 void silu_mul(const void* gate, const void* up, void* y, std::int64_t n) {
-  map<T, NonTemporal>(y, n, [](Vec g, Vec u) __attribute__((always_inline)) { return mul(times_sigmoid<T>(g, g), u); },
+  map<T, NonTemporal, true>(y, n, [](Vec g, Vec u) __attribute__((always_inline)) { return mul(times_sigmoid<T>(g, g), u); },
                       static_cast<const T*>(gate), static_cast<const T*>(up));
 }
 
@@ -393,16 +404,16 @@ void convert(const void* x, void* y, std::int64_t n) {
 // What becomes of a part of a product's result.
 template <class Of>
 void finish(float* c, const float* bias, std::int64_t n) {
+  const Of of;
   if (bias)
-    map<float, false>(c, n, [](Vec a, Vec b) __attribute__((always_inline)) { return Of::of(add(a, b)); }, static_cast<const float*>(c), bias);
+    map<float, false>(c, n, [&](Vec a, Vec b) __attribute__((always_inline)) { return of(add(a, b)); },
+                      static_cast<const float*>(c), bias);
   else
-    map<float, false>(c, n, [](Vec a) __attribute__((always_inline)) { return Of::of(a); }, static_cast<const float*>(c));
+    map<float, false>(c, n, of, static_cast<const float*>(c));
 }
-struct Nothing { ROOFLINE_INLINE Vec of(Vec x) { return x; } };
-struct Relu { ROOFLINE_INLINE Vec of(Vec x) { return relu_of(x); } };
-struct Gelu { ROOFLINE_INLINE Vec of(Vec x) { return gelu_of<float>(x); } };
-struct GeluTanh { ROOFLINE_INLINE Vec of(Vec x) { return gelu_tanh_of<float>(x); } };
-struct Silu { ROOFLINE_INLINE Vec of(Vec x) { return times_sigmoid<float>(x, x); } };
+struct Nothing { __attribute__((always_inline)) Vec operator()(Vec x) const { return x; } };
+struct Relu { __attribute__((always_inline)) Vec operator()(Vec x) const { return relu_of(x); } };
+struct Silu { __attribute__((always_inline)) Vec operator()(Vec x) const { return times_sigmoid<float>(x, x); } };
 
 #define ROOFLINE_BOTH(...) {__VA_ARGS__, false>, __VA_ARGS__, (kLanes > 1)>}  // the scalar set has no non-temporal stores
 
@@ -415,8 +426,8 @@ constexpr RowsKernels kRows = {
     ROOFLINE_BOTH(layer_norm<T, true),
     ROOFLINE_BOTH(relu<T),
     ROOFLINE_BOTH(bias_relu<T),
-    ROOFLINE_BOTH(gelu<T),
-    ROOFLINE_BOTH(gelu_tanh<T),
+    ROOFLINE_BOTH(activate<T, Gelu),
+    ROOFLINE_BOTH(activate<T, GeluTanh),
     ROOFLINE_BOTH(silu_mul<T),
 #if !defined(__AVX512BF16__)
     {ROOFLINE_BOTH(convert<T, float), ROOFLINE_BOTH(convert<T, Bf16), ROOFLINE_BOTH(convert<T, Fp16), ROOFLINE_BOTH(convert<T, Int8),
@@ -431,8 +442,9 @@ constexpr RowsKernels kRows = {
 #if defined(__AVX512BF16__)
 extern const RowsTable ROOFLINE_TABLE(rows) = {{{}, kRows<Bf16>, {}}, nullptr, {}};
 #else
-extern const RowsTable ROOFLINE_TABLE(rows) = {{kRows<float>, kRows<Bf16>, kRows<Fp16>}, exp_of,
-                                               {finish<Nothing>, finish<Relu>, finish<Gelu>, finish<GeluTanh>, finish<Silu>}};
+extern const RowsTable ROOFLINE_TABLE(rows) = {
+    {kRows<float>, kRows<Bf16>, kRows<Fp16>}, exp_of,
+    {finish<Nothing>, finish<Relu>, finish<Gelu<float>>, finish<GeluTanh<float>>, finish<Silu>}};
 #endif
 
 }  // namespace roofline::cpu

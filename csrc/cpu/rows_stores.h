@@ -11,19 +11,20 @@ namespace {
 
 constexpr std::int64_t kLineBytes = 64;
 
-// Into L2: the few buffers of L1's misses serve non-temporal stores too. On an Intel Xeon, 4 KiB ahead, a copy makes 48 instead of
-// 40 GB/s.
-template <class X>
-ROOFLINE_INLINE void fetch(const X* p, std::int64_t n) {
+// What is `ahead` bytes later, into L2: the few buffers of L1's misses serve non-temporal stores too. On an Intel Xeon, 4 KiB
+// ahead, a copy makes 48 instead of 40 GB/s.
+template <int Level = 2, class X>
+ROOFLINE_INLINE void fetch(const X* p, std::int64_t n, std::int64_t ahead = 0) {
   for (std::int64_t byte = 0; byte < n * std::int64_t{sizeof(X)}; byte += kLineBytes)
-    __builtin_prefetch(reinterpret_cast<const char*>(p) + byte, 0, 2);
+    __builtin_prefetch(reinterpret_cast<const char*>(p) + ahead + byte, 0, 4 - Level);
 }
-constexpr std::int64_t kAheadBytes = 4096;
+constexpr std::int64_t kAheadBytes = 4096, kNearBytes = 1024;
 
-// y[i] = value(i, n) over a row of any alignment: non-temporal stores write whole cache lines only. Beside these, n elements of each
-// `next` are fetched: else memory would wait for reads and writes in turn.
-template <class V, bool NonTemporal, class T, class Value, class... X>
-ROOFLINE_INLINE void write(T* y, std::int64_t n, Value value, const X*... next) {
+// y[i] = value(i, n) over a row of any alignment: non-temporal stores write whole cache lines only. Beside these, what value reads
+// of each x is fetched: else memory would wait for reads and writes in turn. Long: value takes so many instructions that a core
+// finds its loads too late to wait for L2, so that they are fetched into L1 too.
+template <class V, bool NonTemporal, bool Long = false, class T, class Value, class... X>
+ROOFLINE_INLINE void write(T* y, std::int64_t n, Value value, const X*... x) {
   constexpr std::int64_t kLine = kLineBytes / sizeof(T);
   constexpr int kAtOnce = kStep<V>;
   std::int64_t i = 0;
@@ -36,13 +37,17 @@ ROOFLINE_INLINE void write(T* y, std::int64_t n, Value value, const X*... next) 
     const auto head = static_cast<std::int64_t>((kLineBytes - reinterpret_cast<std::uintptr_t>(y) % kLineBytes) % kLineBytes / sizeof(T));
     plainly(head < n ? head : n);
     const std::int64_t lines = i + (n - i) / kLine * kLine;
+    const auto fetch_all = [&](std::int64_t first, std::int64_t some) __attribute__((always_inline)) {
+      (fetch(x + first, some, kAheadBytes), ...);
+      if constexpr (Long) (fetch<1>(x + first, some, kNearBytes), ...);
+    };
     for (; i + 4 * kLine <= lines; i += 4 * kLine) {
-      (fetch(next + i, 4 * kLine), ...);
+      fetch_all(i, 4 * kLine);
 #pragma GCC unroll 4
       for (int u = 0; u < 4 * kLine; u += kAtOnce) give<true>(y + i + u, kAtOnce, value(i + u, kAtOnce));
     }
     for (; i < lines; i += kAtOnce) {
-      (fetch(next + i, kAtOnce), ...);
+      fetch_all(i, kAtOnce);
       give<true>(y + i, kAtOnce, value(i, kAtOnce));
     }
   } else {

@@ -398,28 +398,33 @@ INSTANTIATE_TEST_SUITE_P(All, RowsOfBf16Test, testing::ValuesIn(kBf16Tested),
 TEST_P(RowsOfBf16Test, Bf16) { check_all<Bf16>(); }
 TEST_P(RowsOfTest, Fp16) { check_all<Fp16>(); }
 
-// Every number there is: the nearest bf16, next to it where two are nearly as near. Below -4 the smallest results are less near.
-TEST_P(RowsOfBf16Test, GeluOfEveryBf16) {
-  const auto tanh = [](double x) { return x / (1 + std::exp(-2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); };
-  const auto erf = [](double x) { return x * tail(x); };
-  constexpr int kAll = 1 << 16;
-  Guarded<Bf16> x(kAll, 0), y(kAll, 0);
+// Every number there is: the nearest bf16, next to it where two are nearly as near, and a fp16 within 0.65 of a step. Below -4 the
+// smallest results are less near.
+template <class T, class Kernels>
+void check_every_gelu(const Kernels& kernels, double (*gelu)(double)) {
+  constexpr bool kBf16s = std::is_same_v<T, Bf16>;
+  constexpr int kAll = 1 << 16, kFraction = kBf16s ? 7 : 10, kLeastExponent = kBf16s ? -126 : -14;
+  Guarded<T> x(kAll, 0), y(kAll, 0);
   for (int i = 0; i < kAll; ++i) x[i].bits = static_cast<std::uint16_t>(i);
-  const auto check = [&](auto kernels, auto gelu) {
-    kernels[0](x.data(), y.data(), kAll);
-    for (int i = 0; i < kAll; ++i) {
-      const double a = x.value(i), expected = std::isinf(a) ? std::max(a, 0.0) : gelu(a), size = std::abs(expected);
-      if (std::isnan(a) || std::isinf(expected)) {
-        ASSERT_EQ(std::isnan(y.value(i)), std::isnan(a)) << i;
-        ASSERT_TRUE(std::isnan(a) || y.value(i) == expected) << a;
-      } else {
-        ASSERT_NEAR(y.value(i), expected,
-                    size < 1e-37 ? 1e-37 : std::ldexp(a < -4 ? 1 : 0.52, std::ilogb(size) - 7) + (a < -5) * 1e-8)
-            << a;
-      }
+  kernels[0](x.data(), y.data(), kAll);
+  for (int i = 0; i < kAll; ++i) {
+    const double a = x.value(i), expected = std::isinf(a) ? std::max(a, 0.0) : gelu(a), size = std::abs(expected);
+    if (std::isnan(a) || std::isinf(expected)) {
+      ASSERT_EQ(std::isnan(y.value(i)), std::isnan(a)) << i;
+      ASSERT_TRUE(std::isnan(a) || y.value(i) == expected) << a;
+    } else {
+      const double step = std::ldexp(1, std::max(size > 0 ? std::ilogb(size) : kLeastExponent, kLeastExponent) - kFraction);
+      ASSERT_NEAR(y.value(i), expected, step * (a < -4 ? 1 : kBf16s ? 0.52 : 0.65) + (kBf16s && a < -5) * 1e-8) << a;
     }
-  };
-  check(of<Bf16>().gelu, erf), check(of<Bf16>().gelu_tanh, tanh);
+  }
+}
+double erf_gelu(double x) { return x * tail(x); }
+double tanh_gelu(double x) { return x / (1 + std::exp(-2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
+TEST_P(RowsOfBf16Test, GeluOfEveryBf16) {
+  check_every_gelu<Bf16>(of<Bf16>().gelu, erf_gelu), check_every_gelu<Bf16>(of<Bf16>().gelu_tanh, tanh_gelu);
+}
+TEST_P(RowsOfTest, GeluOfEveryFp16) {
+  check_every_gelu<Fp16>(of<Fp16>().gelu, erf_gelu), check_every_gelu<Fp16>(of<Fp16>().gelu_tanh, tanh_gelu);
 }
 TEST_P(RowsOfTest, Convert) { check_converts<float>(), check_converts<Bf16>(), check_converts<Fp16>(); }
 

@@ -26,23 +26,29 @@ ROOFLINE_INLINE Vec widen(const Fp16*, __m128i x) { return _mm256_cvtph_ps(x); }
 ROOFLINE_INLINE Vec load(const Bf16* p) { return widen(p, _mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
 ROOFLINE_INLINE Vec load(const Fp16* p) { return widen(p, _mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
 // Words whose upper halves are bf16.
+template <Rounded From>
 ROOFLINE_INLINE __m256i rounded(Vec x) {
-  const __m256i bits = _mm256_castps_si256(x), even = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+  const __m256i bits = _mm256_castps_si256(x);
+  if constexpr (From == Rounded::inexact) return _mm256_add_epi32(bits, _mm256_set1_epi32(0x8000));
+  const __m256i even = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+  const __m256i nearest = _mm256_add_epi32(bits, _mm256_add_epi32(even, _mm256_set1_epi32(0x7FFF)));
+  if constexpr (From == Rounded::of_bf16) return nearest;
   const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));  // all ones is one: cheaper than what x was
-  return _mm256_or_si256(_mm256_add_epi32(bits, _mm256_add_epi32(even, _mm256_set1_epi32(0x7FFF))), nan);
+  return _mm256_or_si256(nearest, nan);
 }
 // The inverse of widen_pairs.
+template <Rounded From>
 ROOFLINE_INLINE __m256i paired(Vec low, Vec high) {
-  return _mm256_blend_epi16(_mm256_srli_epi32(rounded(low), 16), rounded(high), 0xAA);
+  return _mm256_blend_epi16(_mm256_srli_epi32(rounded<From>(low), 16), rounded<From>(high), 0xAA);
 }
-template <bool NonTemporal>
+template <bool NonTemporal, Rounded From = Rounded::any>
 ROOFLINE_INLINE void narrow_pairs(Bf16* p, Vec low, Vec high) {
-  const __m256i words = paired(low, high);
+  const __m256i words = paired<From>(low, high);
   NonTemporal ? _mm256_stream_si256(reinterpret_cast<__m256i*>(p), words)
               : _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), words);
 }
 ROOFLINE_INLINE __m128i narrow(const Bf16*, Vec x) {
-  const __m256i words = _mm256_srli_epi32(rounded(x), 16);
+  const __m256i words = _mm256_srli_epi32(rounded<Rounded::any>(x), 16);
   return _mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
 }
 ROOFLINE_INLINE __m128i narrow(const Fp16*, Vec x) { return _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
@@ -189,7 +195,7 @@ ROOFLINE_INLINE void widen_pairs_partial(const Bf16* p, int n, Vec other, Vec& l
   high = first_lanes(_mm256_castsi256_ps(_mm256_and_si256(words, _mm256_set1_epi32(static_cast<int>(0xFFFF0000u)))), n / 2, other);
 }
 ROOFLINE_INLINE void narrow_pairs_partial(Bf16* p, int n, Vec low, Vec high) {
-  const __m256i words = paired(low, high);
+  const __m256i words = paired<Rounded::any>(low, high);
   store_halves(p, n, _mm256_castsi256_si128(words));
   if (n > 8) store_halves(p + 8, n - 8, _mm256_extracti128_si256(words, 1));
 }

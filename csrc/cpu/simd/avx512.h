@@ -33,15 +33,20 @@ ROOFLINE_INLINE Vec widen(const Fp16*, __m256i x) { return _mm512_cvtph_ps(x); }
 ROOFLINE_INLINE Vec load(const Bf16* p) { return widen(p, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
 ROOFLINE_INLINE Vec load(const Fp16* p) { return widen(p, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
 // Words whose upper halves are bf16.
+template <Rounded From>
 ROOFLINE_INLINE __m512i rounded(Vec x) {
-  const __m512i bits = _mm512_castps_si512(x), up = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF));
+  const __m512i bits = _mm512_castps_si512(x);
+  if constexpr (From == Rounded::inexact) return _mm512_add_epi32(bits, _mm512_set1_epi32(0x8000));
+  const __m512i up = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF));
   const __mmask16 odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000));
   const __m512i nearest = _mm512_mask_add_epi32(up, odd, up, _mm512_set1_epi32(1));
+  if constexpr (From == Rounded::of_bf16) return nearest;
   constexpr int kQuietNaN = 0x22;  // where x is a NaN of either kind it comes back, quiet
   return _mm512_castps_si512(_mm512_fixupimm_ps(_mm512_castsi512_ps(nearest), x, _mm512_set1_epi32(kQuietNaN), 0));
 }
 // The inverse of widen_pairs.
 #if defined(__AVX512BF16__) && !defined(ROOFLINE_SIMDE)  // denormals count as 0
+template <Rounded>
 ROOFLINE_INLINE __m512i paired(Vec low, Vec high) {
   alignas(64) static constexpr std::uint16_t kInTurn[] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
                                                           8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
@@ -49,14 +54,17 @@ ROOFLINE_INLINE __m512i paired(Vec low, Vec high) {
 }
 ROOFLINE_INLINE __m256i narrow(const Bf16*, Vec x) { return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)); }
 #else
+template <Rounded From>
 ROOFLINE_INLINE __m512i paired(Vec low, Vec high) {
-  return _mm512_mask_blend_epi16(0xAAAAAAAAu, _mm512_srli_epi32(rounded(low), 16), rounded(high));
+  return _mm512_mask_blend_epi16(0xAAAAAAAAu, _mm512_srli_epi32(rounded<From>(low), 16), rounded<From>(high));
 }
-ROOFLINE_INLINE __m256i narrow(const Bf16*, Vec x) { return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded(x), 16)); }
+ROOFLINE_INLINE __m256i narrow(const Bf16*, Vec x) {
+  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded<Rounded::any>(x), 16));
+}
 #endif
-template <bool NonTemporal>
+template <bool NonTemporal, Rounded From = Rounded::any>
 ROOFLINE_INLINE void narrow_pairs(Bf16* p, Vec low, Vec high) {
-  const __m512i words = paired(low, high);
+  const __m512i words = paired<From>(low, high);
   NonTemporal ? stream(reinterpret_cast<float*>(p), _mm512_castsi512_ps(words)) : _mm512_storeu_si512(p, words);
 }
 ROOFLINE_INLINE __m256i narrow(const Fp16*, Vec x) { return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
@@ -90,9 +98,9 @@ ROOFLINE_INLINE Vec scale2(Vec a, Vec n) {
 // 2^x, as near as a result in elements T needs. One instruction gives the fraction of x, and the scale takes the whole number below
 // x by itself. A rounding and a difference would take three of an Intel core's operations.
 template <class T>
-ROOFLINE_INLINE Vec exp2_scaled(Vec x) {
+ROOFLINE_INLINE Vec exp2_scaled(Vec x, __mmask16 those = 0xFFFF) {
   const Vec above = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);  // 0 of an infinity
-  return _mm512_scalef_ps(exp2_polynomial(kExp2Above<T>, above), x);
+  return _mm512_maskz_scalef_ps(those, exp2_polynomial(kExp2Above<T>, above), x);
 }
 
 // 2^x for x <= 126, at least 2^-125.
@@ -102,7 +110,7 @@ ROOFLINE_INLINE Vec exp2_bounded(Vec x) { return exp2_scaled<float>(max(set1(-12
 #define ROOFLINE_EXP2_OR_ZERO
 template <class T>
 ROOFLINE_INLINE Vec exp2_or_zero(Vec x) {
-  return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, set1(-126.0f), _CMP_NLE_UQ), exp2_scaled<T>(x));
+  return exp2_scaled<T>(x, _mm512_cmp_ps_mask(x, set1(-126.0f), _CMP_NLE_UQ));
 }
 
 // x where a < b, else y.
@@ -126,6 +134,8 @@ ROOFLINE_INLINE void store_pairs(void* p, Vec low, Vec high) {
 ROOFLINE_INLINE Vec look_up(const Vec (&numbers)[2], Vec which) {
   return _mm512_permutex2var_ps(numbers[0], _mm512_castps_si512(which), numbers[1]);
 }
+// |a|, at most that of b, which is a number: b where a is NaN.
+ROOFLINE_INLINE Vec least_size(Vec a, Vec b) { return _mm512_range_ps(a, b, 0b1010); }
 ROOFLINE_INLINE Vec max_number(Vec a, Vec b) { return max(a, b); }  // b where a is NaN
 // Pieces of 2^Level lanes of a and b in turn, as transpose has them in each of its rounds.
 template <int Level>
@@ -212,7 +222,7 @@ ROOFLINE_INLINE void widen_pairs_partial(const Bf16* p, int n, Vec other, Vec& l
   high = first_lanes(_mm512_castsi512_ps(_mm512_and_si512(words, _mm512_set1_epi32(static_cast<int>(0xFFFF0000u)))), n / 2, other);
 }
 ROOFLINE_INLINE void narrow_pairs_partial(Bf16* p, int n, Vec low, Vec high) {
-  _mm512_mask_storeu_epi16(p, first_halves(n), paired(low, high));
+  _mm512_mask_storeu_epi16(p, first_halves(n), paired<Rounded::any>(low, high));
 }
 
 }  // namespace

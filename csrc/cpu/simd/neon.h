@@ -27,19 +27,23 @@ ROOFLINE_INLINE void fence() { asm volatile("dmb ishst" ::: "memory"); }
 ROOFLINE_INLINE Vec load(const Bf16* p) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(&p->bits), 16)); }
 ROOFLINE_INLINE Vec load(const Fp16* p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(&p->bits))); }
 // Words whose upper halves are bf16.
+template <Rounded From>
 ROOFLINE_INLINE uint32x4_t rounded(Vec x) {
-  const uint32x4_t bits = vreinterpretq_u32_f32(x), even = vandq_u32(vshrq_n_u32(bits, 16), vdupq_n_u32(1));
+  const uint32x4_t bits = vreinterpretq_u32_f32(x);
+  if constexpr (From == Rounded::inexact) return vaddq_u32(bits, vdupq_n_u32(0x8000));
+  const uint32x4_t even = vandq_u32(vshrq_n_u32(bits, 16), vdupq_n_u32(1));
   const uint32x4_t nearest = vaddq_u32(bits, vaddq_u32(even, vdupq_n_u32(0x7FFF)));
+  if constexpr (From == Rounded::of_bf16) return nearest;
   const uint32x4_t quiet = vorrq_u32(bits, vdupq_n_u32(0x400000));  // what a NaN becomes
   return vbslq_u32(vceqq_f32(x, x), nearest, quiet);
 }
 // The inverse of widen_pairs.
-template <bool NonTemporal>
+template <bool NonTemporal, Rounded From = Rounded::any>
 ROOFLINE_INLINE void narrow_pairs(Bf16* p, Vec low, Vec high) {
-  const Vec words = vreinterpretq_f32_u32(vsriq_n_u32(rounded(high), rounded(low), 16));
+  const Vec words = vreinterpretq_f32_u32(vsriq_n_u32(rounded<From>(high), rounded<From>(low), 16));
   NonTemporal ? stream(reinterpret_cast<float*>(p), words) : store(reinterpret_cast<float*>(p), words);
 }
-ROOFLINE_INLINE uint16x4_t narrow(const Bf16*, Vec x) { return vshrn_n_u32(rounded(x), 16); }
+ROOFLINE_INLINE uint16x4_t narrow(const Bf16*, Vec x) { return vshrn_n_u32(rounded<Rounded::any>(x), 16); }
 ROOFLINE_INLINE uint16x4_t narrow(const Fp16*, Vec x) { return vreinterpret_u16_f16(vcvt_f16_f32(x)); }
 template <class Half>
 ROOFLINE_INLINE void store(Half* p, Vec x) {

@@ -42,7 +42,7 @@ ROOFLINE_INLINE void store(Bf16* p, Vec x) {
   __builtin_memcpy(&bits, &x, sizeof bits);
   p->bits = static_cast<std::uint16_t>(x != x ? bits >> 16 | 0x40 : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
-template <bool NonTemporal>
+template <bool NonTemporal, Rounded = Rounded::any>
 ROOFLINE_INLINE void narrow_pairs(Bf16* p, Vec low, Vec high) {
   store(p, low), store(p + 1, high);
 }

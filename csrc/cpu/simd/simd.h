@@ -18,6 +18,14 @@ using roofline::cpu::Fp16;
 
 }  // namespace
 
+namespace {
+
+// What bf16 is rounded from. any: any numbers. of_bf16: what came of bf16, whose NaNs end in 16 zeros, so that rounding leaves them
+// NaNs. inexact: the same, and of two bf16 that are equally near either is right.
+enum class Rounded { any, of_bf16, inexact };
+
+}  // namespace
+
 // This header's functions are always inlined, so that no copy compiled for a wider set can be shared with a narrower one.
 #define ROOFLINE_INLINE [[gnu::always_inline]] static inline
 

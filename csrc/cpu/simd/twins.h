@@ -14,6 +14,7 @@ namespace {
 struct Twin {
   Vec even, odd;
 };
+struct InexactTwin : Twin {};  // as Rounded says
 
 // What registers hold of elements T, and how many of them.
 template <class T>
@@ -54,10 +55,15 @@ ROOFLINE_INLINE V take(const T* p, int n, float other) {
   }
 }
 
+// What is about to be stored is no exact result.
+ROOFLINE_INLINE Vec inexact(Vec x) { return x; }
+ROOFLINE_INLINE InexactTwin inexact(Twin x) { return {x}; }
+
 template <bool NonTemporal, class T, class V>
 ROOFLINE_INLINE void give(T* p, int n, V x) {
-  if constexpr (std::is_same_v<V, Twin>) {
-    n == kStep<Twin> ? narrow_pairs<NonTemporal>(p, x.even, x.odd) : narrow_pairs_partial(p, n, x.even, x.odd);
+  if constexpr (std::is_base_of_v<Twin, V>) {
+    constexpr Rounded kFrom = std::is_same_v<V, Twin> ? Rounded::of_bf16 : Rounded::inexact;
+    n == kStep<Twin> ? narrow_pairs<NonTemporal, kFrom>(p, x.even, x.odd) : narrow_pairs_partial(p, n, x.even, x.odd);
   } else if (n != kLanes) {
     store_partial(p, n, x);
   } else if constexpr (NonTemporal) {
