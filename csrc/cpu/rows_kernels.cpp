@@ -128,7 +128,7 @@ void softmax(const void* in, void* out, float* scratch, std::int64_t rows, std::
     rest();
     store(scale, div(set1(1), sums[0]));
   };
-  in_blocks<V, NonTemporal>(y, most, rows, columns, first, [&](std::int64_t row, int r) __attribute__((always_inline)) {
+  in_blocks<V, NonTemporal, 0>(y, most, rows, columns, first, [&](std::int64_t row, int r) __attribute__((always_inline)) {
     return [from = kept(row, r), by = set1(scale[r])](std::int64_t i, int n) __attribute__((always_inline)) {
       return inexact(each([&](Vec a) __attribute__((always_inline)) { return mul(a, by); }, kept_at<V>(from + i, n)));
     };
@@ -168,7 +168,7 @@ ROOFLINE_INLINE void norm_by_squares(const T* x, T* residual, const T* weight, T
     rest();
     store(scale, over_root(squares[0], columns, eps));
   };
-  in_blocks<V, NonTemporal>(y, most, rows, columns, first, [&](std::int64_t row, int r) __attribute__((always_inline)) {
+  in_blocks<V, NonTemporal, Residual ? 4 : 3>(y, most, rows, columns, first, [&](std::int64_t row, int r) __attribute__((always_inline)) {
     return [weight, from = (Residual ? residual : x) + (row + r) * columns, by = set1(scale[r])](std::int64_t i, int n)
                __attribute__((always_inline)) {
       return each([&](Vec a, Vec w) __attribute__((always_inline)) { return mul(mul(a, by), w); }, take<V>(from + i, n, 0),
@@ -249,7 +249,7 @@ void layer_norm(const void* in, const void* weight_, const void* bias_, void* ou
       });
     store(scale, over_root(squares[0], columns, eps));
   };
-  in_blocks<V, NonTemporal>(y, most, rows, columns, first, [&](std::int64_t row, int r) __attribute__((always_inline)) {
+  in_blocks<V, NonTemporal, 4>(y, most, rows, columns, first, [&](std::int64_t row, int r) __attribute__((always_inline)) {
     return [=, from = x + (row + r) * columns, mean = set1(centre[r]), one = set1(scale[r])](std::int64_t i, int n)
                __attribute__((always_inline)) {
       return each([&](Vec a, Vec w, Vec b) __attribute__((always_inline)) { return fma(mul(sub(a, mean), one), w, b); },

@@ -123,8 +123,10 @@ ROOFLINE_INLINE void in_blocks(T* y, std::int64_t most, std::int64_t rows, std::
   }
 }
 
-// The same with non-temporal stores: results of one block are stored while the first pass over the next one reads.
-template <class V, bool Whole, class T, class First, class Result>
+// The same with non-temporal stores: results of one block are stored while the first pass over the next one reads. Streams: rows
+// of memory that a row's steps go through; where these do not fit into L1, rows of whole lines are stored from either end in turn, for
+// it still holds the last of them. 0: result i is stored in step i.
+template <class V, bool Whole, int Streams, class T, class First, class Result>
 ROOFLINE_INLINE void blocks_in_turn(T* y, std::int64_t most, std::int64_t rows, std::int64_t columns, First first, Result result) {
   Outgoing<Whole> outgoing(y);
   const auto put_rows = [&](std::int64_t row, int begin, int end) __attribute__((always_inline)) {
@@ -136,13 +138,18 @@ ROOFLINE_INLINE void blocks_in_turn(T* y, std::int64_t most, std::int64_t rows, 
       }
     }
   };
+  constexpr std::int64_t kL1Bytes = 48 << 10;
+  const bool fits = Streams * columns * std::int64_t{sizeof(T)} <= kL1Bytes;
+  bool backward = false;
   int waiting = 0;  // rows of the block before that are yet to be stored
   std::int64_t before = 0;
   for (std::int64_t row = 0; row < rows; row += most) {
     const int some = static_cast<int>(least(most, rows - row));
     first(row, some, [&](int r) __attribute__((always_inline)) {
-      return [&, any = waiting > 0, at = (before + r) * columns, value = result(before, r)](std::int64_t i, int n)
-                 __attribute__((always_inline)) {
+      backward = Whole && !fits && !backward;
+      return [&, any = waiting > 0, at = (before + r) * columns, value = result(before, r), begin = backward ? columns - kStep<V> : 0,
+              way = backward ? -1 : 1](std::int64_t i, int n) __attribute__((always_inline)) {
+        if constexpr (Whole && Streams > 0) i = begin + way * i;
         if (any) outgoing.template put<T>(at + i, n, value(i, n));
       };
     }, [&]() __attribute__((always_inline)) { put_rows(before, some, waiting); });
@@ -152,14 +159,14 @@ ROOFLINE_INLINE void blocks_in_turn(T* y, std::int64_t most, std::int64_t rows, 
   outgoing.finish(rows * columns * sizeof(T));
 }
 
-template <class V, bool NonTemporal, class T, class First, class Result>
+template <class V, bool NonTemporal, int Streams, class T, class First, class Result>
 ROOFLINE_INLINE void in_blocks(T* y, std::int64_t most, std::int64_t rows, std::int64_t columns, First first, Result result) {
   if constexpr (!NonTemporal)
     in_blocks<V>(y, most, rows, columns, first, result);
   else if ((reinterpret_cast<std::uintptr_t>(y) | static_cast<std::uintptr_t>(columns) * sizeof(T)) % kLineBytes == 0)
-    blocks_in_turn<V, true>(y, most, rows, columns, first, result);
+    blocks_in_turn<V, true, Streams>(y, most, rows, columns, first, result);
   else
-    blocks_in_turn<V, false>(y, most, rows, columns, first, result);
+    blocks_in_turn<V, false, 0>(y, most, rows, columns, first, result);
 }
 
 }  // namespace
