@@ -96,6 +96,20 @@ ROOFLINE_INLINE Vec tops(const T* x, int rows, std::int64_t columns) {
   return rows == 1 ? set1(reduce_max(of_row[0])) : reduce_max(of_row);
 }
 
+// (x - top) log2 e. Numbers of 16 bits take one operation: what rounds top log2 e is the same for the row, whose quotients do not
+// change. From 2^25 on they are 2^17 apart, and e to the power of that is 0, and 2 too.
+template <class T>
+struct Powers {
+  static constexpr bool kFused = sizeof(T) == 2 && kLanes > 1;
+  Vec factor, base;
+
+  __attribute__((always_inline)) explicit Powers(float top) {
+    const float by = kFused && !(__builtin_fabsf(top) < 0x1p25f) ? 1.0f : 1.44269504f;
+    factor = set1(by), base = set1(kFused ? -top * by : top);
+  }
+  __attribute__((always_inline)) Vec operator()(Vec x) const { return kFused ? fma(x, factor, base) : mul(sub(x, base), factor); }
+};
+
 // Three passes over rows: their maxima; e^(x - max), kept in cache, and their sums; the quotients.
 template <class T, bool NonTemporal>
 void softmax(const void* in, void* out, float* scratch, std::int64_t rows, std::int64_t columns) {
@@ -115,9 +129,9 @@ void softmax(const void* in, void* out, float* scratch, std::int64_t rows, std::
     store(top, tops<V>(x + row * columns, some, columns));
     Vec sums[1];
     totals<V, 1, NonTemporal ? 2 : 4>(some, columns, sums, [&](int r) __attribute__((always_inline)) {
-      return [=, from = x + (row + r) * columns, to = kept(row, r), top = set1(top[r]), also = beside(r)](
+      return [=, from = x + (row + r) * columns, to = kept(row, r), powers = Powers<T>(top[r]), also = beside(r)](
                  auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
-        const V e = each([&](Vec a) __attribute__((always_inline)) { return exp2_or_zero<T>(mul(sub(a, top), set1(1.44269504f))); },
+        const V e = each([&](Vec a) __attribute__((always_inline)) { return exp2_or_zero<T>(powers(a)); },
                          take<V>(from + i, n, -kInfinity));
         state.sum[0] = plus(state.sum[0], e);
         if constexpr (NonTemporal) fetch(from + step + i, n);
@@ -171,8 +185,8 @@ ROOFLINE_INLINE void norm_by_squares(const T* x, T* residual, const T* weight, T
   in_blocks<V, NonTemporal, Residual ? 4 : 3>(y, most, rows, columns, first, [&](std::int64_t row, int r) __attribute__((always_inline)) {
     return [weight, from = (Residual ? residual : x) + (row + r) * columns, by = set1(scale[r])](std::int64_t i, int n)
                __attribute__((always_inline)) {
-      return each([&](Vec a, Vec w) __attribute__((always_inline)) { return mul(mul(a, by), w); }, take<V>(from + i, n, 0),
-                  take<V>(weight + i, n, 0));
+      return inexact(each([&](Vec a, Vec w) __attribute__((always_inline)) { return mul(mul(a, by), w); }, take<V>(from + i, n, 0),
+                          take<V>(weight + i, n, 0)));
     };
   });
 }
@@ -252,8 +266,8 @@ void layer_norm(const void* in, const void* weight_, const void* bias_, void* ou
   in_blocks<V, NonTemporal, 4>(y, most, rows, columns, first, [&](std::int64_t row, int r) __attribute__((always_inline)) {
     return [=, from = x + (row + r) * columns, mean = set1(centre[r]), one = set1(scale[r])](std::int64_t i, int n)
                __attribute__((always_inline)) {
-      return each([&](Vec a, Vec w, Vec b) __attribute__((always_inline)) { return fma(mul(sub(a, mean), one), w, b); },
-                  take<V>(from + i, n, 0), take<V>(weight + i, n, 0), take<V>(bias + i, n, 0));
+      return inexact(each([&](Vec a, Vec w, Vec b) __attribute__((always_inline)) { return fma(mul(sub(a, mean), one), w, b); },
+                          take<V>(from + i, n, 0), take<V>(weight + i, n, 0), take<V>(bias + i, n, 0)));
     };
   });
 }

@@ -426,6 +426,28 @@ TEST_P(RowsOfBf16Test, GeluOfEveryBf16) {
 TEST_P(RowsOfTest, GeluOfEveryFp16) {
   check_every_gelu<Fp16>(of<Fp16>().gelu, erf_gelu), check_every_gelu<Fp16>(of<Fp16>().gelu_tanh, tanh_gelu);
 }
+// Logits as large as an element has them, next to each other and not: e^x of what is less than the largest by a step is 0 from 2^15 on.
+template <class T, class Kernels>
+void check_large_logits(const Kernels& kernels, std::initializer_list<std::uint16_t> tops) {
+  constexpr int kColumns = 70;
+  for (const int stores : {0, 1})
+    for (const std::uint16_t top : tops) {
+      Guarded<T> x(kColumns), y(kColumns);
+      Guarded<float> scratch(scratch_of(kColumns));
+      for (int i = 0; i < kColumns; ++i) x[i].bits = static_cast<std::uint16_t>(top - (top >> 15 ? -1 : 1) * (i % 5));
+      double sum = 0;
+      for (int i = 0; i < kColumns; ++i) sum += std::exp(x.value(i) - x.value(0));
+      kernels.softmax[stores](x.data(), y.data(), scratch.data(), 1, kColumns);
+      for (int i = 0; i < kColumns; ++i) {
+        const double expected = std::exp(x.value(i) - x.value(0)) / sum;
+        ASSERT_NEAR(y.value(i), expected, step_of(kElementOf<T>) * 0.51 * expected + 1e-7) << x.value(0) << " " << i;
+      }
+    }
+}
+TEST_P(RowsOfBf16Test, SoftmaxOfLargeBf16) {  // 1, 2^15, -2^15, below and above 2^25, -2^25, -2^26, the largest
+  check_large_logits<Bf16>(of<Bf16>(), {0x3F84, 0x4700, 0xC700, 0x4BFF, 0x4C05, 0xCC00, 0xCC80, 0x7F7F});
+}
+TEST_P(RowsOfTest, SoftmaxOfLargeFp16) { check_large_logits<Fp16>(of<Fp16>(), {0x3C04, 0x6400, 0xE400, 0x7BFF}); }
 TEST_P(RowsOfTest, Convert) { check_converts<float>(), check_converts<Bf16>(), check_converts<Fp16>(); }
 
 // What a number of `fraction` bits of fraction and an exponent biased by `bias` is.
