@@ -60,58 +60,6 @@ void put_in_order(Key* keys, std::int64_t count, Key* ordered) {
   }
 }
 
-// maxima[g] = the largest of every kGroups-th score from g on.
-template <int kGroups>
-ROOFLINE_INLINE void group_maxima(const float* scores, std::int64_t padded, float* maxima) {
-  constexpr int kVectors = kGroups / kLanes;
-  Vec largest[kVectors];
-#pragma GCC unroll 64
-  for (Vec& one : largest) one = set1(-kInfinity);
-  for (std::int64_t i = 0; i < padded; i += kBlock) {
-#pragma GCC unroll 64
-    for (int u = 0; u < kBlock / kLanes; ++u)
-      largest[u % kVectors] = max_number(load(scores + i + u * kLanes), largest[u % kVectors]);
-  }
-#pragma GCC unroll 64
-  for (int v = 0; v < kVectors; ++v) store(maxima + v * kLanes, largest[v]);
-}
-
-// A number that at least `chosen` scores reach: one of the largest in each of twice as many columns or more. With a NaN it may be
-// too large.
-template <int K>
-float bound_of_few(const float* scores, std::int64_t padded, std::int64_t chosen) {
-  float ordered[K][kLanes];
-  if constexpr (kLanes == 1) {
-    float maxima[2 * K];
-    group_maxima<2 * K>(scores, padded, maxima);
-    Vec half[K], other[K];
-    for (int i = 0; i < K; ++i) half[i] = load(maxima + i), other[i] = load(maxima + K + i);
-    sort(half), sort(other), keep_larger(half, other);
-    for (int i = 0; i < K; ++i) store(ordered[i], half[i]);
-  } else {
-    Ahead nothing(nullptr, 0, 1);
-    select<true, (2 * K + kLanes - 1) / kLanes, K>(scores, 0, 1, padded, Places(0), nothing, ordered);
-  }
-  return ordered[chosen - 1][0];
-}
-
-// The same of more: so many of the maxima of groups of them reach it.
-float bound_of_many(const TopkPart& part, const float* scores) {
-  constexpr int kGroups = 64, kVectors = kGroups / kLanes;
-  float each[kGroups];
-  group_maxima<kGroups>(scores, part.experts, each);
-  Vec bound = set1(-kInfinity);
-#pragma GCC unroll 64
-  for (int v = 0; v < kVectors; ++v) {
-    const Vec maximum = load(each + v * kLanes);
-    Vec reached[2] = {zero(), zero()};  // how many maxima are no less
-#pragma GCC unroll 16
-    for (int i = 0; i < kGroups; ++i) reached[i % 2] = add(reached[i % 2], select_less(set1(each[i]), maximum, zero(), set1(1.0f)));
-    bound = max(bound, select_less(add(reached[0], reached[1]), set1(static_cast<float>(part.chosen)), set1(-kInfinity), maximum));
-  }
-  return reduce_max(bound);
-}
-
 struct Found {
   std::int64_t count;
   float poison;  // NaN where a score is NaN, else 0
@@ -352,7 +300,7 @@ void choose_alone(const TopkPart& part, Group& group, int t) {
   if (scores == part.scores) score<T, Biased, false>(part, logits, -kInfinity, padded, 0, part.scores, part.sigmoids);
   const bool bounded = experts > 2 * chosen && chosen <= (kLanes == 1 ? 16 : 48);  // else half would reach one
   const float bound = !bounded      ? -kInfinity
-                      : chosen > 16 ? bound_of_many(part, scores)
+                      : chosen > 16 ? bound_of_many(scores, padded, chosen)
                       : chosen > 8  ? bound_of_few<16>(scores, padded, chosen)
                                     : bound_of_few<8>(scores, padded, chosen);
   Found found;

@@ -1,4 +1,4 @@
-// The largest scores of several tokens at once, by sorting networks. A kernel file includes it.
+// The largest scores of several tokens at once, by sorting networks, and lower bounds of those of one. A kernel file includes it.
 //
 // As many tokens as a vector has lanes are done together. Each lane of a token's vectors is a column of scores, put in order by a
 // network; columns are merged by pairs, of which only the largest stay, and at each merging the vectors of two tokens become one,
@@ -188,6 +188,58 @@ void select(const float* scores, std::int64_t row, int tokens, std::int64_t expe
 // Vectors of a column of which the largest are kept: seldom are more of a token's K largest in one of many columns.
 template <int K>
 constexpr int kColumn = K <= 4 || kLanes == 1 ? K : K == 8 && kLanes >= 8 ? 4 : 8;
+
+// maxima[g] = the largest of every kGroups-th score from g on.
+template <int kGroups>
+ROOFLINE_INLINE void group_maxima(const float* scores, std::int64_t padded, float* maxima) {
+  constexpr int kVectors = kGroups / kLanes;
+  Vec largest[kVectors];
+#pragma GCC unroll 64
+  for (Vec& one : largest) one = set1(-kInfinity);
+  for (std::int64_t i = 0; i < padded; i += TopkPart::kBlock) {
+#pragma GCC unroll 64
+    for (int u = 0; u < TopkPart::kBlock / kLanes; ++u)
+      largest[u % kVectors] = max_number(load(scores + i + u * kLanes), largest[u % kVectors]);
+  }
+#pragma GCC unroll 64
+  for (int v = 0; v < kVectors; ++v) store(maxima + v * kLanes, largest[v]);
+}
+
+// A number that at least `chosen` scores reach: one of the largest in each of twice as many columns or more. With a NaN it may be
+// too large.
+template <int K>
+float bound_of_few(const float* scores, std::int64_t padded, std::int64_t chosen) {
+  float ordered[K][kLanes];
+  if constexpr (kLanes == 1) {
+    float maxima[2 * K];
+    group_maxima<2 * K>(scores, padded, maxima);
+    Vec half[K], other[K];
+    for (int i = 0; i < K; ++i) half[i] = load(maxima + i), other[i] = load(maxima + K + i);
+    sort(half), sort(other), keep_larger(half, other);
+    for (int i = 0; i < K; ++i) store(ordered[i], half[i]);
+  } else {
+    Ahead nothing(nullptr, 0, 1);
+    select<true, (2 * K + kLanes - 1) / kLanes, K>(scores, 0, 1, padded, Places(0), nothing, ordered);
+  }
+  return ordered[chosen - 1][0];
+}
+
+// The same of more: so many of the maxima of groups of them reach it.
+float bound_of_many(const float* scores, std::int64_t padded, std::int64_t chosen) {
+  constexpr int kGroups = 64, kVectors = kGroups / kLanes;
+  float each[kGroups];
+  group_maxima<kGroups>(scores, padded, each);
+  Vec bound = set1(-kInfinity);
+#pragma GCC unroll 64
+  for (int v = 0; v < kVectors; ++v) {
+    const Vec maximum = load(each + v * kLanes);
+    Vec reached[2] = {zero(), zero()};  // how many maxima are no less
+#pragma GCC unroll 16
+    for (int i = 0; i < kGroups; ++i) reached[i % 2] = add(reached[i % 2], select_less(set1(each[i]), maximum, zero(), set1(1.0f)));
+    bound = max(bound, select_less(add(reached[0], reached[1]), set1(static_cast<float>(chosen)), set1(-kInfinity), maximum));
+  }
+  return reduce_max(bound);
+}
 
 }  // namespace
 }  // namespace roofline::cpu

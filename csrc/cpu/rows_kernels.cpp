@@ -3,7 +3,7 @@
 // side by side, and in fp64 over its blocks, so that a long row costs no accuracy.
 #include "cpu/rows_kernels.h"
 
-#include "cpu/gelu_table.h"
+#include "cpu/activations.h"
 #include "cpu/isa.h"
 #include "cpu/rows_stores.h"
 #include "cpu/simd/narrow_bytes.h"
@@ -307,91 +307,6 @@ void bias_relu(const void* in, const void* bias_, void* out, std::int64_t rows, 
 [[maybe_unused]] void exp_of(const float* x, float* y, std::int64_t n) {
   map<float, false>(y, n, [](Vec a) __attribute__((always_inline)) { return exp(a); }, x);
 }
-
-// The normal distribution's lower tail below -a, a >= 0, is e^(-a²/2) t Q(t) with t = 1 / (1 + kTailScale a). Q: minimax in relative
-// error over a in [0, 14]: for fp32 3.0e-8 (2.9e-7 evaluated in fp32), for results of 16 bits 3.5e-5, a seventh of fp16's rounding.
-template <class T>
-constexpr float kTailScale = sizeof(T) == sizeof(float) ? 0.34f : 0.38f;
-template <class T>
-constexpr float kTail[5] = {0.151225139f, 0.157829468f, 0.0919797273f, 0.188876506f, -0.0899283688f};
-template <>
-constexpr float kTail<float>[9] = {0.135620505f, 0.136112198f,  0.115197696f, 0.115359031f,  -0.0447181426f,
-                                   0.202182233f, -0.273132384f, 0.139499322f, -0.0261204429f};
-
-// x (1 + erf(x / sqrt(2))) / 2 = max(x, 0) - |x| tail(|x|): no difference of near numbers where x is negative.
-template <class T>
-ROOFLINE_INLINE Vec gelu_of(Vec x) {
-  constexpr int kTerms = sizeof(kTail<T>) / sizeof(float);
-  // Beyond 12.9 the tail is below fp32's normal numbers, on which Intel's CPUs take a hundred cycles each: it counts as 0 there.
-  const Vec most = set1(12.9f), size = abs(x), a = min(size, most);
-  const Vec t = div(set1(1.0f), fma(set1(kTailScale<T>), a, set1(1.0f)));
-  Vec q = set1(kTail<T>[kTerms - 1]);
-#pragma GCC unroll 8
-  for (int k = kTerms - 2; k >= 0; --k) q = fma(q, t, set1(kTail<T>[k]));
-  // The rounding of a² costs as much as that of a² log2 e / 2: exp's exact reduction would gain nothing.
-  const Vec tail = mul(mul(exp2_or_zero<T>(mul(mul(a, a), set1(-0.72134752f))), t), q);
-  return sub(max(zero(), x), select_less(size, most, mul(a, tail), zero()));
-}
-
-// a / (1 + e^-x). e^-x is at most 2^125. For results of 16 bits its reduction need not be exact.
-template <class T>
-ROOFLINE_INLINE Vec times_sigmoid(Vec a, Vec x) {
-  const Vec e = sizeof(T) == sizeof(float) ? exp(min(set1(87.0f), sub(zero(), x)))
-                                           : exp2_or_zero<T>(min(set1(125.0f), mul(x, set1(-1.44269504f))));
-  return div(a, add(set1(1.0f), e));
-}
-
-// x (1 + tanh(u)) / 2 = x / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x³). Below -10 it is less than fp32's normal numbers: 0.
-template <class T>
-ROOFLINE_INLINE Vec gelu_tanh_of(Vec a) {
-  const Vec twice_u = mul(mul(a, set1(1.5957691216f)), fma(mul(a, a), set1(0.044715f), set1(1.0f)));
-  return select_less(a, set1(-10.0f), zero(), times_sigmoid<T>(a, twice_u));
-}
-
-// Either gelu, by its tables where registers can hold them.
-#if defined(ROOFLINE_LOOK_UP)
-template <class T, const GeluTables& Tables>
-class GeluBy {
-  static constexpr bool kWide = sizeof(T) == sizeof(float);
-  static const auto& table() {
-    if constexpr (kWide)
-      return Tables.of_fp32;
-    else if constexpr (std::is_same_v<T, Bf16>)
-      return Tables.of_bf16;
-    else
-      return Tables.of_fp16;
-  }
-  static constexpr int kTerms = std::remove_reference_t<decltype(table())>::kTerms;
-
- public:
-  __attribute__((always_inline)) GeluBy() {
-    most_ = set1(table().most), per_unit_ = set1(table().per_unit);
-#pragma GCC unroll 8
-    for (int k = 0; k < kTerms; ++k)
-      for (int half = 0; half < 2; ++half) numbers_[k][half] = load(table().coefficients[k] + half * kLanes);
-  }
-  __attribute__((always_inline)) Vec operator()(Vec x) const {
-    const Vec size = least_size(x, most_), part = fma(size, per_unit_, set1(12582912.0f));  // 1.5 2^23: the last bits are its number
-    Vec g = look_up(numbers_[kTerms - 1], part);
-#pragma GCC unroll 8
-    for (int k = kTerms - 2; k >= 0; --k) g = fma(g, size, look_up(numbers_[k], part));
-    if constexpr (kWide) g = mul(size, exp2_scaled<T>(g));
-    return sub(max(zero(), x), g);  // a NaN stays one
-  }
-
- private:
-  Vec most_, per_unit_, numbers_[kTerms][2];
-};
-template <class T>
-using Gelu = GeluBy<T, gelu_erf_tables>;
-template <class T>
-using GeluTanh = GeluBy<T, gelu_tanh_tables>;
-#else
-template <class T>
-struct Gelu { __attribute__((always_inline)) Vec operator()(Vec x) const { return gelu_of<T>(x); } };
-template <class T>
-struct GeluTanh { __attribute__((always_inline)) Vec operator()(Vec x) const { return gelu_tanh_of<T>(x); } };
-#endif
 
 template <class T, template <class> class Of, bool NonTemporal>
 void activate(const void* in, void* y, std::int64_t n) {
