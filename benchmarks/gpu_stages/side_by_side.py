@@ -177,6 +177,12 @@ def rows(copied: Operator, copied_by: str) -> Iterator[Row]:
     yield Row("decode 32 × 8192", decode, "split_kv", roof=(0.88, 0.92), rivals=flash)
     wide = _made("attention", batch=1, heads=32, kv_heads=8, seq_q=1, seq_kv=131072, head_dim=128, dtype="bf16")
     yield Row("decode 1 × 131072", wide, "split_kv", roof=(0.88, 0.92), rivals=flash)
+    for problem in (decode, wide):
+        exact = problem.replace(dtype="fp32")
+        yield Row(f"decode fp32 {exact.batch} × {exact.seq_kv}", exact, "split_kv", roof=(0.88, 0.92))
+    for dtype in ("fp8_e4m3", "int8"):
+        cached = _made("cached_attention", batch=32, seq_kv=8192, kv_dtype=dtype)
+        yield Row(f"decode cache of {dtype} 32 × 8192", cached, "split_kv", roof=(0.85, 0.88))
     for dtype, size in (("bf16", 8192), ("fp16", 8192), ("tf32", 8192), ("fp64", 4096), ("fp32", 4096)):
         kept = "fp32" if dtype == "tf32" else dtype
         problem = _made("bmm", batch=1, rows=size, columns=size, inner=size, dtype=dtype, out_dtype=kept)

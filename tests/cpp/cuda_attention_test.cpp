@@ -151,8 +151,8 @@ TEST(KvSplit, CoversEveryStepOnceWithEqualShares) {
   for (const std::int64_t units : {1, 2, 7, 64})
     for (const std::int64_t unit_steps : {1, 3, 16, 100})
       for (const std::int64_t resident : {1, 5, 132, 264})
-        for (const std::int64_t least : {1, 4}) {
-          const KvSplit split = plan_split(units, unit_steps, resident, least);
+        for (const auto& [least, busy] : {std::pair<std::int64_t, int>{1, 17}, {4, 17}, {1, 12}, {4, 12}, {1, 0}}) {
+          const KvSplit split = plan_split(units, unit_steps, resident, least, busy);
           ASSERT_GE(split.blocks, 1);
           ASSERT_LE(split.blocks, resident);
           ASSERT_EQ(split.begin(0), 0);
@@ -177,11 +177,22 @@ TEST(KvSplit, CoversEveryStepOnceWithEqualShares) {
         }
 }
 
+TEST(KvSplit, SharesEndWhereUnitsDoIfThatKeepsTheGpuBusy) {
+  EXPECT_EQ(plan_split(64, 128, 66, 4, 15).blocks, 64);
+  EXPECT_EQ(split_parts(plan_split(64, 128, 66, 4, 15)), 0);
+  EXPECT_EQ(plan_split(128, 64, 66, 4, 15).blocks, 64);
+  EXPECT_EQ(plan_split(60, 128, 66, 4, 15).blocks, 66);   // 10 % would be idle
+  EXPECT_EQ(plan_split(129, 128, 66, 4, 15).blocks, 66);  // two units to a block, and one left
+  EXPECT_EQ(plan_split(8, 256, 264, 4, 12).blocks, 256);  // 33 to a unit take 8 steps at most, as 32 do
+  EXPECT_EQ(plan_split(56, 128, 264, 4, 12).blocks, 224);
+  EXPECT_EQ(plan_split(56, 128, 264, 4, 14).blocks, 264);
+}
+
 TEST(KvSplit, PartsAreThoseOfSharedUnits) {
   for (const std::int64_t units : {1, 3, 8})
     for (const std::int64_t steps : {1, 5, 12})
-      for (const std::int64_t resident : {1, 4, 7, 100}) {
-        const KvSplit split = plan_split(units, steps, resident, 1);
+      for (const auto& [resident, busy] : {std::pair<std::int64_t, int>{1, 17}, {4, 17}, {7, 12}, {100, 17}, {100, 8}}) {
+        const KvSplit split = plan_split(units, steps, resident, 1, busy);
         std::int64_t parts = 0;
         for (std::int64_t unit = 0; unit < units; ++unit)
           if (split.first_block(unit) != split.last_block(unit)) parts += split.last_block(unit) - split.first_block(unit) + 1;
@@ -228,7 +239,8 @@ TEST(Buffers, HoldEveryKernelOnTheSmallest) {
   constexpr std::int64_t kPerSm = 102400, kPerBlock = 101376;  // sm_86, 89 and 120
   expect_room<SplitShape<Cache::same, 64, 1>, SplitShape<Cache::same, 64, 4>, SplitShape<Cache::same, 128, 1>,
               SplitShape<Cache::same, 128, 4>, SplitShape<Cache::same, 256, 1>, SplitShape<Cache::same, 256, 2>,
-              SplitShape<Cache::fp8_e4m3, 128, 1, 3>, SplitShape<Cache::int8, 128, 4>, MlaShape<2, 1>>(kPerSm, kPerBlock);
+              SplitShape<Cache::fp8_e4m3, 128, 1>, SplitShape<Cache::int8, 128, 4>, FmaShape<64, 4>, FmaShape<64, 8>,
+              FmaShape<128, 4>, FmaShape<128, 8>, FmaShape<256, 8>, MlaShape<2, 1>>(kPerSm, kPerBlock);
   const auto tiled_slots = [&](auto shape) {
     using Shape = decltype(shape);
     return plan_buffers(Shape::kQueryBytes, Shape::kSlotBytes, Shape::kMostSlots, 2, kPerSm, kPerBlock).slots;
@@ -305,22 +317,27 @@ double byte_number(Cache cache, std::uint8_t bits) {
   return bits & 128 ? -size : size;
 }
 
-template <class T, Cache Kind>
+template <Cache Kind, bool Alternate>
 void expect_widened() {
   for (int bits = 0; bits < 256; ++bits) {
     if (Kind == Cache::fp8_e4m3 && (bits & 127) == 127) continue;
-    const std::uint32_t word = static_cast<std::uint32_t>(bits) << 16 | 0x3800009Bu;  // bits at place 2, 0x38 at 3
-    const std::uint32_t pair = widened<Kind>(T{}, word, 2, 3);
-    EXPECT_EQ(number(T{}, pair & 0xFFFF), byte_number(Kind, static_cast<std::uint8_t>(bits))) << bits;
-    EXPECT_EQ(number(T{}, pair >> 16), byte_number(Kind, 0x38)) << bits;
+    for (int place = 0; place < 4; ++place) {
+      const std::uint32_t word = (0x3800429Bu & ~(255u << 8 * place)) | static_cast<std::uint32_t>(bits) << 8 * place;
+      std::uint32_t pairs[2];
+      widen<Kind, Alternate>(pairs, word);
+      for (int i = 0; i < 4; ++i) {
+        const int from = Alternate ? i % 2 * 2 + i / 2 : i;
+        EXPECT_EQ(number(Fp16{}, pairs[i / 2] >> 16 * (i % 2) & 0xFFFF), byte_number(Kind, word >> 8 * from & 255)) << word;
+      }
+    }
   }
 }
 
 TEST(SplitKv, BytesAreWidenedExactly) {
-  expect_widened<Fp16, Cache::fp8_e4m3>();
-  expect_widened<Bf16, Cache::fp8_e4m3>();
-  expect_widened<Fp16, Cache::int8>();
-  expect_widened<Bf16, Cache::int8>();
+  expect_widened<Cache::fp8_e4m3, false>();
+  expect_widened<Cache::fp8_e4m3, true>();
+  expect_widened<Cache::int8, false>();
+  expect_widened<Cache::int8, true>();
 }
 
 struct DecodeShape {
@@ -329,10 +346,14 @@ struct DecodeShape {
   int window = 0;
   bool sinks = false;
   int page_size = 0;
+  float size = 1;  // of queries, a power of two that the scale of scores takes back
 };
 
-template <class T, class Shape>
-void expect_split(const DecodeShape& s, Emulation mode, int slots, int resident) {
+template <class Arithmetic>
+void expect_split(const DecodeShape& s, Emulation mode, int slots, int resident, int busy = 17) {
+  using Shape = typename Arithmetic::Shape;
+  using T = typename Arithmetic::Result;
+  constexpr double relative = std::is_same_v<T, float> ? 1e-4 : 0.012;
   const int rows = s.group * s.seq_q, units = s.batch * s.kv_heads;
   const int per_entry = s.page_size ? static_cast<int>(ceil_div(s.keys, s.page_size)) : 0;
   // Keys of unit u lie at place(u, key): in order, or in pages handed out backwards, with one to spare.
@@ -346,6 +367,8 @@ void expect_split(const DecodeShape& s, Emulation mode, int slots, int resident)
   };
   const std::int64_t cached = s.page_size ? std::int64_t{all_pages} * s.kv_heads * s.page_size : std::int64_t{units} * s.keys;
   const Operand<T> q(std::int64_t{units} * rows * s.head_dim, 1);
+  auto given = q.bits;
+  for (std::size_t i = 0; i < given.size(); ++i) given[i] = Operand<T>::word(static_cast<float>(q.values[i]) * s.size);
   struct Cached {
     std::vector<std::uint8_t> bytes;
     std::vector<double> values;
@@ -356,10 +379,10 @@ void expect_split(const DecodeShape& s, Emulation mode, int slots, int resident)
     made.bytes.resize(elements * Shape::kElementBytes);
     made.values.resize(elements);
     for (std::int64_t i = 0; i < elements; ++i) {
-      if constexpr (Shape::kCache == Cache::same) {
-        const std::uint16_t bits = static_cast<std::uint16_t>(rounded(T{}, static_cast<float>(random_uniform(seed, i))));
-        std::memcpy(&made.bytes[2 * i], &bits, 2);
-        made.values[i] = number(T{}, bits);
+      if constexpr (Shape::kElementBytes > 1) {
+        const auto word = Operand<T>::word(static_cast<float>(random_uniform(seed, i)));
+        std::memcpy(&made.bytes[Shape::kElementBytes * i], &word, sizeof word);
+        made.values[i] = Operand<T>::value(word);
       } else {  // of a size near 1, so that more than one key counts
         const std::uint64_t random = random_bits(seed, i);
         made.bytes[i] = Shape::kCache == Cache::int8 ? static_cast<std::uint8_t>(random % 5 - 2)
@@ -374,20 +397,21 @@ void expect_split(const DecodeShape& s, Emulation mode, int slots, int resident)
   for (std::size_t i = 0; i < sinks.size(); ++i) sinks[i] = static_cast<float>(random_uniform(5, i)) + 1;
 
   SplitWork work;
-  std::vector<std::uint16_t> out(q.bits.size() + 8, 0xFFFF);
-  work.q = q.bits.data(), work.k = k.bytes.data(), work.v = v.bytes.data(), work.out = out.data();
+  constexpr typename Operand<T>::Word kUntouched = 12345;
+  std::vector<typename Operand<T>::Word> out(q.bits.size() + 8, kUntouched);
+  work.q = given.data(), work.k = k.bytes.data(), work.v = v.bytes.data(), work.out = out.data();
   work.page_table = s.page_size ? table.data() : nullptr, work.sinks = s.sinks ? sinks.data() : nullptr;
   work.row_chunks = static_cast<int>(ceil_div(rows, Shape::kRows));
-  work.split = plan_split(std::int64_t{units} * work.row_chunks, ceil_div(s.keys, Shape::kStepKeys), resident, 1);
+  work.split = plan_split(std::int64_t{units} * work.row_chunks, ceil_div(s.keys, Shape::kStepKeys), resident, 1, busy);
   work.kv_heads = s.kv_heads, work.rows = rows, work.seq_q = s.seq_q, work.keys = s.keys, work.window = s.window;
   work.head_dim = s.head_dim, work.page_size = s.page_size, work.slots = slots, work.causal = s.causal;
-  work.scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(s.head_dim)));
+  work.scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(s.head_dim))) / s.size;
   std::vector<float> parts(2 * work.split.blocks * Shape::kRows * Shape::kHeadDim, NAN);
   std::vector<float> stats(2 * work.split.blocks * Shape::kRows * 2, NAN);
   std::vector<unsigned> arrivals(work.split.units, 0);
   work.parts = parts.data(), work.stats = stats.data(), work.arrivals = arrivals.data();
   emulate(work.split.blocks, Shape::kThreads, Shape::kFixedBytes + slots * Shape::kSlotBytes, mode,
-          [&] { split_attention<T, Shape>(work); });
+          [&] { split_attention<Arithmetic>(work); });
   for (const unsigned arrived : arrivals) ASSERT_EQ(arrived, 0u) << "a counter is not ready for the next launch";
 
   for (int unit = 0; unit < units; ++unit) {
@@ -413,69 +437,85 @@ void expect_split(const DecodeShape& s, Emulation mode, int slots, int resident)
         for (double& x : want) x *= total / (total + sink);
       }
       for (int d = 0; d < s.head_dim; ++d) {
-        const double got = number(T{}, out[at + d]);
-        ASSERT_LE(std::fabs(got - want[d]), kTolerance<T> + 0.012 * std::fabs(want[d])) << unit << ", row " << row << ", " << d;
+        const double got = Operand<T>::value(out[at + d]);
+        ASSERT_LE(std::fabs(got - want[d]), kTolerance<T> + relative * std::fabs(want[d])) << unit << ", row " << row << ", " << d;
       }
     }
   }
-  for (std::size_t i = q.bits.size(); i < out.size(); ++i) ASSERT_EQ(out[i], 0xFFFF);
+  for (std::size_t i = q.bits.size(); i < out.size(); ++i) ASSERT_EQ(out[i], kUntouched);
 }
 
 constexpr Emulation kLate = {.late_copies = true};
 constexpr Emulation kBackwards = {.last_warp_first = true, .last_block_first = true};
 constexpr Emulation kLateBackwards = {.late_copies = true, .last_warp_first = true, .last_block_first = true};
 
+template <class T>
+using Small = SplitMma<T, SplitShape<Cache::same, 64, 1>>;
+
 TEST(SplitKv, EmulatedBlocksAgreeWithFloat64) {
   EmulatedBlock::matrix_rows = EmulatedBlock::bank_conflicts = 0;
-  using Small = SplitShape<Cache::same, 64, 1>;
-  expect_split<Bf16, Small>({1, 1, 8, 1, 300, 64}, {}, 2, 1);
-  expect_split<Fp16, Small>({2, 2, 4, 2, 1000, 64}, kLate, 3, 7);  // blocks that share units, and units that share blocks
-  expect_split<Bf16, Small>({3, 1, 1, 1, 1, 40}, kBackwards, 2, 64);
-  expect_split<Bf16, SplitShape<Cache::same, 64, 4>>({1, 2, 5, 8, 520, 64}, kLateBackwards, 4, 5);  // 40 rows: two chunks
-  expect_split<Fp16, SplitShape<Cache::same, 128, 1>>({1, 2, 7, 1, 333, 128}, kLate, 5, 6);
-  expect_split<Bf16, SplitShape<Cache::same, 128, 4>>({1, 1, 4, 5, 200, 80, false}, kBackwards, 2, 3);
-  expect_split<Bf16, SplitShape<Cache::same, 256, 1>>({1, 1, 3, 1, 200, 256}, kLate, 2, 2);
-  expect_split<Fp16, SplitShape<Cache::same, 256, 2>>({1, 1, 2, 6, 150, 200}, {}, 3, 2);
+  expect_split<Small<Bf16>>({1, 1, 8, 1, 300, 64}, {}, 2, 1);
+  expect_split<Small<Fp16>>({2, 2, 4, 2, 1000, 64}, kLate, 3, 7);  // blocks that share units, and units that share blocks
+  expect_split<Small<Bf16>>({3, 1, 1, 1, 1, 40}, kBackwards, 2, 64);
+  expect_split<SplitMma<Bf16, SplitShape<Cache::same, 64, 4>>>({1, 2, 5, 8, 520, 64}, kLateBackwards, 4, 5);  // 40 rows: two chunks
+  expect_split<SplitMma<Fp16, SplitShape<Cache::same, 128, 1>>>({1, 2, 7, 1, 333, 128}, kLate, 5, 6);
+  expect_split<SplitMma<Bf16, SplitShape<Cache::same, 128, 4>>>({1, 1, 4, 5, 200, 80, false}, kBackwards, 2, 3);
+  expect_split<SplitMma<Bf16, SplitShape<Cache::same, 256, 1>>>({1, 1, 3, 1, 200, 256}, kLate, 2, 2);
+  expect_split<SplitMma<Fp16, SplitShape<Cache::same, 256, 2>>>({1, 1, 2, 6, 150, 200}, {}, 3, 2);
+  expect_split<Small<Bf16>>({2, 2, 4, 1, 900, 64}, kLate, 3, 9, 12);  // two blocks to a unit
+  expect_split<Small<Bf16>>({3, 2, 4, 1, 300, 64}, kLate, 3, 3, 12);  // two units to a block
   // More parts than are asked for at once, and one whose only keys the first queries do not see.
-  expect_split<Bf16, Small>({1, 1, 8, 1, 2500, 64}, kLateBackwards, 3, 19);
-  expect_split<Fp16, Small>({1, 2, 1, 8, 1155, 64}, kBackwards, 2, 20);
+  expect_split<Small<Bf16>>({1, 1, 8, 1, 2500, 64}, kLateBackwards, 3, 19);
+  expect_split<Small<Fp16>>({1, 2, 1, 8, 1155, 64}, kBackwards, 2, 20);
   EXPECT_GT(EmulatedBlock::matrix_rows, 0);
   EXPECT_EQ(EmulatedBlock::bank_conflicts, 0);
 }
 
 TEST(SplitKv, WindowsAndSinks) {
-  using Small = SplitShape<Cache::same, 64, 1>;
-  expect_split<Bf16, Small>({1, 2, 2, 3, 130, 64, true, 128}, kLate, 3, 5);
-  expect_split<Fp16, Small>({1, 1, 1, 8, 12, 64, true, 5, true}, {}, 2, 1);
-  expect_split<Fp16, SplitShape<Cache::same, 128, 1>>({1, 2, 4, 2, 300, 128, true, 0, true}, kBackwards, 2, 4);
+  expect_split<Small<Bf16>>({1, 2, 2, 3, 130, 64, true, 128}, kLate, 3, 5);
+  expect_split<Small<Fp16>>({1, 1, 1, 8, 12, 64, true, 5, true}, {}, 2, 1);
+  expect_split<SplitMma<Fp16, SplitShape<Cache::same, 128, 1>>>({1, 2, 4, 2, 300, 128, true, 0, true}, kBackwards, 2, 4);
 }
 
 TEST(SplitKv, Pages) {
-  expect_split<Bf16, SplitShape<Cache::same, 64, 1>>({2, 2, 2, 1, 301, 64, true, 0, false, 16}, kLate, 3, 5);
-  expect_split<Fp16, SplitShape<Cache::same, 128, 4>>({2, 1, 4, 4, 200, 128, true, 0, false, 64}, kBackwards, 2, 3);
-  expect_split<Bf16, SplitShape<Cache::fp8_e4m3, 128, 1>>({2, 2, 2, 1, 201, 128, true, 0, false, 16}, kLate, 4, 5);
+  expect_split<SplitMma<Bf16, SplitShape<Cache::same, 64, 1>>>({2, 2, 2, 1, 301, 64, true, 0, false, 16}, kLate, 3, 5);
+  expect_split<SplitMma<Fp16, SplitShape<Cache::same, 128, 4>>>({2, 1, 4, 4, 200, 128, true, 0, false, 64}, kBackwards, 2, 3);
+  expect_split<SplitMma<Bf16, SplitShape<Cache::fp8_e4m3, 128, 1>>>({2, 2, 2, 1, 201, 128, true, 0, false, 16}, kLate, 4, 5);
+}
+
+TEST(SplitKv, InFp32) {
+  using Few = SplitFma<FmaShape<128, 4>>;
+  expect_split<Few>({1, 2, 4, 1, 300, 128}, kLate, 3, 5);
+  expect_split<Few>({2, 1, 3, 1, 45, 100, false}, kLateBackwards, 2, 3);
+  expect_split<SplitFma<FmaShape<128, 8>>>({2, 2, 4, 3, 200, 128, true, 90, true}, kBackwards, 4, 6);  // 12 rows: two chunks
+  expect_split<SplitFma<FmaShape<64, 4>>>({1, 2, 2, 2, 500, 64, true, 0, true, 16}, kLate, 2, 7);
+  expect_split<SplitFma<FmaShape<64, 8>>>({1, 1, 1, 8, 1155, 36}, kLateBackwards, 3, 20);
+  expect_split<SplitFma<FmaShape<256, 8>>>({2, 1, 2, 4, 100, 256, true, 0, false, 32}, kLate, 3, 4);
 }
 
 TEST(SplitKv, CachesOfBytes) {
   EmulatedBlock::matrix_rows = EmulatedBlock::bank_conflicts = 0;
-  expect_split<Bf16, SplitShape<Cache::fp8_e4m3, 128, 1>>({1, 2, 8, 1, 333, 128}, kLate, 4, 3);
-  expect_split<Fp16, SplitShape<Cache::fp8_e4m3, 128, 4>>({1, 1, 4, 8, 200, 64}, kBackwards, 3, 3);
-  expect_split<Fp16, SplitShape<Cache::int8, 128, 1>>({1, 2, 3, 2, 300, 128}, kLateBackwards, 5, 4);
-  expect_split<Bf16, SplitShape<Cache::int8, 128, 4>>({1, 1, 16, 2, 150, 96}, {}, 2, 2);
+  expect_split<SplitMma<Bf16, SplitShape<Cache::fp8_e4m3, 128, 1>>>({1, 2, 8, 1, 333, 128}, kLate, 4, 3);
+  expect_split<SplitMma<Fp16, SplitShape<Cache::fp8_e4m3, 128, 4>>>({1, 1, 4, 8, 200, 64}, kBackwards, 3, 3);
+  expect_split<SplitMma<Fp16, SplitShape<Cache::int8, 128, 1>>>({1, 2, 3, 2, 300, 128}, kLateBackwards, 5, 4);
+  expect_split<SplitMma<Bf16, SplitShape<Cache::int8, 128, 4>>>({1, 1, 16, 2, 150, 96}, {}, 2, 2);
   EXPECT_EQ(EmulatedBlock::bank_conflicts, 0);
+  // Queries in bf16 that fp16 would not hold.
+  for (const float size : {0x1p-40f, 0x1p40f})
+    expect_split<SplitMma<Bf16, SplitShape<Cache::fp8_e4m3, 128, 1>>>({1, 1, 3, 2, 100, 112, true, 0, false, 0, size}, {}, 3, 1);
 }
 
 // -- mla_decode ---------------------------------------------------------------------------------------------------------------
 
 template <class T, class Shape>
-void expect_mla(const MlaCase& s, Emulation mode, int slots, int resident) {
+void expect_mla(const MlaCase& s, Emulation mode, int slots, int resident, int busy = 17) {
   MlaOperands<T> operands(s);
   MlaWork work;
   work.q_latent = operands.latent.bits.data(), work.q_rope = operands.rotated.bits.data();
   work.c = operands.c.bits.data(), work.k_rope = operands.rope.bits.data(), work.out = operands.out.data();
   work.rows = s.rows(), work.seq_q = s.seq_q, work.keys = s.keys, work.rank = s.rank, work.rope_dim = s.rope_dim;
   work.slots = slots, work.causal = s.causal, work.row_chunks = static_cast<int>(ceil_div(s.rows(), Shape::kRows));
-  work.split = plan_split(std::int64_t{s.batch} * work.row_chunks, ceil_div(s.keys, Shape::kStepKeys), resident, 1);
+  work.split = plan_split(std::int64_t{s.batch} * work.row_chunks, ceil_div(s.keys, Shape::kStepKeys), resident, 1, busy);
   work.scale = s.scale();
   std::vector<float> parts(2 * work.split.blocks * Shape::kRows * Shape::kRank, NAN);
   std::vector<float> stats(2 * work.split.blocks * Shape::kRows * 2, NAN);

@@ -53,9 +53,12 @@ std::uint32_t packed(T type, float low, float high) {
   return rounded(type, low) | rounded(type, high) << 16;
 }
 template <class T>
-std::uint32_t scaled(T type, std::uint32_t pair, std::uint32_t factors) {
-  return packed(type, number(type, pair & 0xFFFF) * number(type, factors & 0xFFFF),
-                number(type, pair >> 16) * number(type, factors >> 16));
+std::uint32_t times(T type, std::uint32_t a, std::uint32_t b) {
+  return packed(type, number(type, a & 0xFFFF) * number(type, b & 0xFFFF), number(type, a >> 16) * number(type, b >> 16));
+}
+template <class T>
+std::uint32_t plus(T type, std::uint32_t a, std::uint32_t b) {
+  return packed(type, number(type, a & 0xFFFF) + number(type, b & 0xFFFF), number(type, a >> 16) + number(type, b >> 16));
 }
 inline std::uint32_t bytes_of(std::uint32_t a, std::uint32_t b, std::uint32_t digits) {
   const std::uint64_t all = a | static_cast<std::uint64_t>(b) << 32;

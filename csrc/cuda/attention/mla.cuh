@@ -35,6 +35,9 @@ struct MlaShape {
   static constexpr int kRank = 512, kRope = 64, kRowChunks = (kRank + kRope) / 8, kRankChunks = kRank / 8;
   static constexpr int kRowTiles = RowTileCount, kKeyTiles = KeyTileCount;  // of 16
   static constexpr int kRows = 16 * RowTileCount, kStepKeys = 16 * KeyTileCount;
+  static constexpr int kLeastSteps = 256 / kStepKeys;  // of a block
+  static constexpr const char* kArithmetic = "mma";
+  static constexpr int kBusy = kBusyComputing;
   static constexpr int kWarps = 8, kThreads = 32 * kWarps;
   // Scores: a warp has half of the rows and 16 keys, so that what it reads of the keys serves several rows; warps that are left
   // share out the depth.

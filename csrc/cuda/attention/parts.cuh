@@ -31,49 +31,50 @@ ROOFLINE_DEVICE bool last_to_arrive(const PartsWork& work, int unit, int first, 
   return *shared_at<const int>(flag) != 0;
 }
 
-// Eight columns of a row, summed over what blocks first ... last left of it.
+// Columns of a row, summed over what several blocks left of it.
+template <int Columns>
 struct AddedParts {
-  float most = -INFINITY, total = 0.f, x[8] = {};
+  float most = -INFINITY, total = 0.f, x[Columns] = {};
 };
 
-// Several parts are asked for before the first is added: one after the other, each would be a round trip to L2 and back. This runs
-// once in a launch, and its instructions come from memory as it runs: few of them are worth more than fast ones.
-template <int Rows, int Width>
-ROOFLINE_DEVICE AddedParts add_parts(const PartsWork& work, int unit, int first, int last, int row, int column) {
-  constexpr int kAtOnce = 8;
-  AddedParts added;
-  const int first_place = work.split.scratch(first, unit);  // the blocks after it begin within the unit
+// Of blocks first ... last. AtOnce parts are asked for before the first of them is added: each time is a round trip to L2 and back.
+// This runs once in a launch, and its instructions come from memory as it runs: few of them are worth more than fast ones.
+template <int Rows, int Width, int Columns, int AtOnce>
+ROOFLINE_DEVICE AddedParts<Columns> add_parts(const PartsWork& work, int unit, int first, int last, int row, int column) {
+  AddedParts<Columns> added;
+  const int aside = work.split.scratch(first, unit) - 2 * first;  // the blocks after it begin within the unit
 #pragma unroll 1
-  for (int other = first; other <= last; other += kAtOnce) {
-    TwoFloats its_stats[kAtOnce];
-    FourFloats its[kAtOnce][2];
+  for (int other = first; other <= last; other += AtOnce) {
+    TwoFloats its_stats[AtOnce];
+    FourFloats its[AtOnce][Columns / 4];
     float most = added.most;
+    const std::int64_t at = 2 * std::int64_t{other} * Rows + row;
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      const int block = other + i < last ? other + i : last;  // past the last: that again, without weight
-      const std::int64_t at = std::int64_t{block == first ? first_place : 2 * block} * Rows + row;
-      its_stats[i] = from_others(reinterpret_cast<const TwoFloats*>(work.stats) + at);
+    for (int i = 0; i < AtOnce; ++i) {
+      its_stats[i] = {{-INFINITY, 0.f}};
 #pragma unroll
-      for (int half = 0; half < 2; ++half)
-        its[i][half] = from_others(reinterpret_cast<const FourFloats*>(work.parts + at * Width + column + 4 * half));
+      for (int four = 0; four < Columns / 4; ++four) its[i][four] = {};
+      if (other + i > last) continue;
+      const std::int64_t place = at + (2 * i + (i == 0 && other == first ? aside : 0)) * Rows;
+      its_stats[i] = from_others(reinterpret_cast<const TwoFloats*>(work.stats) + place);
+#pragma unroll
+      for (int four = 0; four < Columns / 4; ++four)
+        its[i][four] = from_others(reinterpret_cast<const FourFloats*>(work.parts + place * Width + column + 4 * four));
     }
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      if (other + i > last) its_stats[i].x[0] = -INFINITY;
-      most = larger_of(most, its_stats[i].x[0]);
-    }
+    for (int i = 0; i < AtOnce; ++i) most = larger_of(most, its_stats[i].x[0]);
     if (most == -INFINITY) continue;  // none saw a key of this query
     const float shrunk = exp2_of(added.most - most);
     added.most = most;
     added.total *= shrunk;
 #pragma unroll
-    for (int j = 0; j < 8; ++j) added.x[j] *= shrunk;
+    for (int j = 0; j < Columns; ++j) added.x[j] *= shrunk;
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
+    for (int i = 0; i < AtOnce; ++i) {
       const float weight = exp2_of(its_stats[i].x[0] - most);  // 0 where it saw none
       added.total = fused(its_stats[i].x[1], weight, added.total);
 #pragma unroll
-      for (int j = 0; j < 8; ++j) added.x[j] = fused(its[i][j / 4].x[j % 4], weight, added.x[j]);
+      for (int j = 0; j < Columns; ++j) added.x[j] = fused(its[i][j / 4].x[j % 4], weight, added.x[j]);
     }
   }
   return added;
@@ -82,7 +83,7 @@ ROOFLINE_DEVICE AddedParts add_parts(const PartsWork& work, int unit, int first,
 // The same, divided by their sum, in 16 bits.
 template <class T, int Rows, int Width>
 ROOFLINE_DEVICE void store_added(const PartsWork& work, int unit, int first, int last, int row, int column, void* out) {
-  const AddedParts all = add_parts<Rows, Width>(work, unit, first, last, row, column);
+  const AddedParts<8> all = add_parts<Rows, Width, 8, 8>(work, unit, first, last, row, column);
   const float inverse = 1.f / all.total;
   Chunk chunk;
 #pragma unroll

@@ -127,20 +127,26 @@ inline std::string size_refuses(const char* variant, std::int64_t seq_kv, const 
 
 // -- split_kv: ranges of keys -----------------------------------------------------------------------------------------------
 
-// Every unit (a KV head of a batch entry and up to `rows` of its queries) has the same number of steps over its keys. All steps of
-// all units stand in one line, and each block takes an equal share of it: its first and its last unit may be shared with others.
+// Every unit (a KV head of a batch entry and up to `rows` of its queries) has the same number of steps over its keys. Lines of
+// steps, of one unit, of several, or of all of them, are each shared out equally among the same number of blocks: a block's first
+// and its last unit may be shared with others.
 struct KvSplit {
   int units = 0;
   int unit_steps = 0;
   int blocks = 0;
-  int each = 0;  // steps of a block; the first `rest` blocks take one more
+  int line_steps = 0;
+  int line_blocks = 1;
+  int each = 0;  // steps of a block; the first `rest` blocks of a line take one more
   int rest = 0;
   ROOFLINE_HOST_DEVICE constexpr int steps() const { return units * unit_steps; }
   // Block b takes steps begin(b) up to begin(b + 1).
-  ROOFLINE_HOST_DEVICE constexpr int begin(int block) const { return block * each + (block < rest ? block : rest); }
+  ROOFLINE_HOST_DEVICE constexpr int begin(int block) const {
+    const int line = block / line_blocks, within = block % line_blocks;
+    return line * line_steps + within * each + (within < rest ? within : rest);
+  }
   ROOFLINE_HOST_DEVICE constexpr int block_of(int step) const {
-    const int longer = rest * (each + 1);
-    return step < longer ? step / (each + 1) : rest + (step - longer) / each;
+    const int longer = rest * (each + 1), line = step / line_steps, within = step % line_steps;
+    return line * line_blocks + (within < longer ? within / (each + 1) : rest + (within - longer) / each);
   }
   // Blocks first ... last work on a unit.
   ROOFLINE_HOST_DEVICE constexpr int first_block(int unit) const { return block_of(unit * unit_steps); }
@@ -155,13 +161,26 @@ struct KvSplit {
 constexpr std::int64_t kMostSplitSteps = INT32_MAX / 2;
 
 // resident: blocks that run at once. least_steps: of a block, since below it the parts cost more to merge than they save.
-constexpr KvSplit plan_split(std::int64_t units, std::int64_t unit_steps, std::int64_t resident, std::int64_t least_steps) {
+// Where at least `busy` sixteenths of the blocks that could run then do, a block takes whole units, as many as every other one, or
+// a share of one unit: that makes no parts, or few. Else all units stand in one line.
+constexpr KvSplit plan_split(std::int64_t units, std::int64_t unit_steps, std::int64_t resident, std::int64_t least_steps,
+                             int busy) {
   const std::int64_t steps = units * unit_steps;
   const std::int64_t worth = std::max<std::int64_t>(steps / std::max<std::int64_t>(least_steps, 1), 1);
-  // More units than places: whole units where they come out even, equal shares of steps otherwise.
-  const std::int64_t blocks = std::max<std::int64_t>(1, std::min({resident, worth, steps}));
-  return {static_cast<int>(units), static_cast<int>(unit_steps), static_cast<int>(blocks), static_cast<int>(steps / blocks),
-          static_cast<int>(steps % blocks)};
+  const std::int64_t most = std::max<std::int64_t>(1, std::min({resident, worth, steps}));
+  std::int64_t line_units = units, line_blocks = most;
+  const std::int64_t each = ceil_div(units, most);  // units of a block
+  if (each > 1 || units == most) {
+    if (units % each == 0 && units / each * 16 >= most * busy) line_units = each, line_blocks = 1;
+  } else {
+    // As few blocks as do with the steps that the longest share has.
+    const std::int64_t share = ceil_div(unit_steps, most / units), blocks = ceil_div(unit_steps, share);
+    if (units * blocks * 16 >= most * busy) line_units = 1, line_blocks = blocks;
+  }
+  const std::int64_t line_steps = line_units * unit_steps;
+  return {static_cast<int>(units), static_cast<int>(unit_steps), static_cast<int>(units / line_units * line_blocks),
+          static_cast<int>(line_steps), static_cast<int>(line_blocks), static_cast<int>(line_steps / line_blocks),
+          static_cast<int>(line_steps % line_blocks)};
 }
 
 // Parts of units that more than one block works on: what goes to memory and back.
@@ -187,7 +206,8 @@ inline std::string mla_refuses(std::int64_t rank, std::int64_t rope_dim, std::in
 }
 
 constexpr int kMostSplitSlots = 6;
-constexpr std::int64_t kLeastSplitKeys = 256;  // of a block: its part is then at most 2 % of what it reads
+// How busy a GPU must be for shares that end where units do: sixteenths, of kernels that memory or that arithmetic limits.
+constexpr int kBusyReading = 12, kBusyComputing = 14;
 
 // Why split_kv does not take a problem; empty if it does. rows: queries of the whole batch.
 inline std::string split_refuses(std::int64_t head_dim, std::int64_t seq_q, std::int64_t element_bytes, std::int64_t page_size,

@@ -1,9 +1,9 @@
 // attention of few queries on a GPU, split_kv: for the plain operator and for caches of other dtypes, windows, sinks and pages.
 //
-// On an H200, 8 KV heads with 4 queries each, head_dim 128, bf16, as shares of a plain read of the same K and V: 96 % of 1.07 GB
-// (32 x 8192 keys), 91 % of 0.54 GB (1 x 131072), 88 % of 0.23 GB (7 x 8192); with caches of fp8 87 % (32 x 8192). Bound by memory
-// up to 32 queries of a KV head: per 64 keys about 500 cycles of tensor cores and 320 of shared memory stand against 1800 that the
-// memory takes. Beyond that K and V are read again from L2.
+// On an H200, 8 KV heads with 4 queries each, head_dim 128, as shares of the time that a plain read of the same K and V takes: in
+// bf16 99 % of 1.07 GB (32 x 8192 keys), 98 % of 0.54 GB (1 x 131072), 94 % of 0.23 GB (7 x 8192); in fp32 99 % and 98 % of twice
+// as much; with caches of fp8 98 % (32 x 8192) and 96 % (1 x 131072), of int8 96 %. Bound by memory up to 32 queries of a KV head
+// in 16 bits, up to 8 in fp32; beyond that K and V are read again from L2.
 #include <cuda_runtime.h>
 
 #include <cmath>
@@ -20,9 +20,9 @@ namespace {
 using ops::Attention;
 using ops::CachedAttention;
 
-template <class T, class Shape>
-__global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks) split_kernel(const SplitWork work) {
-  split_attention<T, Shape>(work);
+template <class Arithmetic>
+__global__ void __launch_bounds__(Arithmetic::Shape::kThreads, Arithmetic::Shape::kBlocks) split_kernel(const SplitWork work) {
+  split_attention<Arithmetic>(work);
 }
 
 // What both operators ask for.
@@ -35,10 +35,12 @@ struct Decode {
   const void* page_table;
   bool causal;
   Cache cache;
+  std::int64_t rows() const { return group * seq_q; }  // of a KV head
 };
 
-template <class T, class Shape>
+template <class Arithmetic>
 Bound split_with(const Decode& problem, Device& device) {
+  using Shape = typename Arithmetic::Shape;
   const Properties& gpu = device.properties();
   const Buffers buffers = plan_buffers(Shape::kFixedBytes, Shape::kSlotBytes, kMostSplitSlots, Shape::kBlocks,
                                        gpu.shared_bytes_per_sm, gpu.shared_bytes_per_block);
@@ -46,7 +48,7 @@ Bound split_with(const Decode& problem, Device& device) {
     throw Unsupported(std::string(problem.op) + ": split_kv needs " + std::to_string(Shape::kFixedBytes + 2 * Shape::kSlotBytes) +
                       " bytes of shared memory, this GPU gives a block " + std::to_string(gpu.shared_bytes_per_block));
 
-  const std::int64_t rows = problem.group * problem.seq_q;
+  const std::int64_t rows = problem.rows();
   SplitWork work;
   work.q = problem.q, work.k = problem.k, work.v = problem.v, work.out = problem.out;
   work.sinks = problem.sinks, work.page_table = static_cast<const int*>(problem.page_table);
@@ -56,25 +58,40 @@ Bound split_with(const Decode& problem, Device& device) {
   work.page_size = static_cast<int>(problem.page_size), work.causal = problem.causal;
   work.scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(problem.head_dim)));
   const std::int64_t units = problem.batch * problem.kv_heads * work.row_chunks;
-  return bind_split<Shape>(split_kernel<T, Shape>, work, units, Shape::kHeadDim, buffers, device);
+  return bind_split<Shape>(split_kernel<Arithmetic>, work, units, Shape::kHeadDim, buffers, device);
+}
+
+// In 16 bits; T: of queries and out.
+template <class T, Cache Kind, int Head, int MostTiles>
+Bound split_mma(const Decode& problem, Device& device) {
+  return problem.rows() <= 8 ? split_with<SplitMma<T, SplitShape<Kind, Head, 1>>>(problem, device)
+                             : split_with<SplitMma<T, SplitShape<Kind, Head, MostTiles>>>(problem, device);
+}
+
+// In fp32.
+template <int Head>
+Bound split_fma(const Decode& problem, Device& device) {
+  return problem.rows() <= 4 ? split_with<SplitFma<FmaShape<Head, 4>>>(problem, device)
+                             : split_with<SplitFma<FmaShape<Head, 8>>>(problem, device);
 }
 
 template <class T>
 Bound split(const Decode& problem, Device& device) {
-  const std::int64_t element_bytes = problem.cache == Cache::same ? 2 : 1;
+  constexpr bool kWhole = std::is_same_v<T, float>;
+  const std::int64_t element_bytes = problem.cache != Cache::same ? 1 : kWhole ? 4 : 2;
   const std::string reason = split_refuses(problem.head_dim, problem.seq_q, element_bytes, problem.page_size, problem.keys,
-                                           problem.batch * problem.kv_heads * problem.group * problem.seq_q);
+                                           problem.batch * problem.kv_heads * problem.rows());
   if (!reason.empty()) throw Unsupported(std::string(problem.op) + ": " + reason);
-  const bool few = problem.group * problem.seq_q <= 8;
-  const auto go = [&](auto one, auto several) {
-    return few ? split_with<T, decltype(one)>(problem, device) : split_with<T, decltype(several)>(problem, device);
-  };
-  if (problem.cache == Cache::fp8_e4m3)
-    return go(SplitShape<Cache::fp8_e4m3, 128, 1, 3>{}, SplitShape<Cache::fp8_e4m3, 128, 4>{});
-  if (problem.cache == Cache::int8) return go(SplitShape<Cache::int8, 128, 1, 3>{}, SplitShape<Cache::int8, 128, 4>{});
-  if (problem.head_dim <= 64) return go(SplitShape<Cache::same, 64, 1>{}, SplitShape<Cache::same, 64, 4>{});
-  if (problem.head_dim <= 128) return go(SplitShape<Cache::same, 128, 1>{}, SplitShape<Cache::same, 128, 4>{});
-  return go(SplitShape<Cache::same, 256, 1>{}, SplitShape<Cache::same, 256, 2>{});
+  if constexpr (kWhole) {
+    if (problem.head_dim > 128) return split_with<SplitFma<FmaShape<256, 8>>>(problem, device);
+    return problem.head_dim > 64 ? split_fma<128>(problem, device) : split_fma<64>(problem, device);
+  } else {
+    if (problem.cache == Cache::fp8_e4m3) return split_mma<T, Cache::fp8_e4m3, 128, 4>(problem, device);
+    if (problem.cache == Cache::int8) return split_mma<T, Cache::int8, 128, 4>(problem, device);
+    if (problem.head_dim <= 64) return split_mma<T, Cache::same, 64, 4>(problem, device);
+    if (problem.head_dim <= 128) return split_mma<T, Cache::same, 128, 4>(problem, device);
+    return split_mma<T, Cache::same, 256, 2>(problem, device);
+  }
 }
 
 template <class T>
@@ -89,11 +106,14 @@ template <class T>
 Bound cached(const CachedAttention& p, Device& device) {
   p.refuse_softcap_and_lengths("split_kv");
   Cache cache = Cache::same;
-  if (p.kv_dtype == DType::fp8_e4m3) cache = Cache::fp8_e4m3;
-  else if (p.kv_dtype == DType::int8) cache = Cache::int8;
-  else if (p.kv_dtype != p.dtype)
-    throw Unsupported("cached_attention: split_kv takes a cache of " + name(p.dtype) + ", fp8_e4m3 or int8 with queries of " +
-                      name(p.dtype) + ", got " + name(p.kv_dtype));
+  if (p.kv_dtype != p.dtype) {
+    if (p.kv_dtype == DType::fp8_e4m3) cache = Cache::fp8_e4m3;
+    else if (p.kv_dtype == DType::int8) cache = Cache::int8;
+    if (cache == Cache::same || p.dtype == DType::fp32)
+      throw Unsupported("cached_attention: split_kv takes a cache of " + name(p.dtype) +
+                        (p.dtype == DType::fp32 ? "" : ", fp8_e4m3 or int8") + " with queries of " + name(p.dtype) + ", got " +
+                        name(p.kv_dtype));
+  }
   const Decode problem = {CachedAttention::op, p.batch, p.kv_heads, p.group(), p.seq_q, p.keys, p.head_dim, p.window, p.page_size,
                           p.q, p.k, p.v, p.out, p.sinks, p.page_table, true, cache};
   return split<T>(problem, device);
@@ -106,7 +126,8 @@ std::vector<KernelEntry> attention_split_kernels() {
   const char* summary =
       "blocks take equal shares of the keys of all KV heads, with the queries that share them; K and V are read once, and the last "
       "block of a KV head adds up the parts that others left in memory";
-  return {entry(K{"split_kv", DType::fp16, "sm_80", summary, plain<Fp16>}),
+  return {entry(K{"split_kv", DType::fp32, "sm_80", summary, plain<float>}),
+          entry(K{"split_kv", DType::fp16, "sm_80", summary, plain<Fp16>}),
           entry(K{"split_kv", DType::bf16, "sm_80", summary, plain<Bf16>})};
 }
 
@@ -115,7 +136,8 @@ std::vector<KernelEntry> cached_attention_kernels() {
   const char* summary =
       "blocks take equal shares of the keys of all KV heads, with the queries that share them; the cache is read once, in its own "
       "dtype, and the last block of a KV head adds up the parts that others left in memory";
-  return {entry(K{"split_kv", DType::fp16, "sm_80", summary, cached<Fp16>}),
+  return {entry(K{"split_kv", DType::fp32, "sm_80", summary, cached<float>}),
+          entry(K{"split_kv", DType::fp16, "sm_80", summary, cached<Fp16>}),
           entry(K{"split_kv", DType::bf16, "sm_80", summary, cached<Bf16>})};
 }
 

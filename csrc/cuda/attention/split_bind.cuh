@@ -20,10 +20,10 @@ Bound bind_split(void (*kernel)(Work), Work work, std::int64_t units, std::int64
   if (units > kMostSplitSteps / unit_steps)
     throw Unsupported("split_kv counts steps of " + std::to_string(Shape::kStepKeys) + " keys in 32 bits, got " +
                       std::to_string(units) + " times " + std::to_string(unit_steps) + "; use a smaller batch");
-  work.split = plan_split(units, unit_steps, resident, kLeastSplitKeys / Shape::kStepKeys);
+  work.split = plan_split(units, unit_steps, resident, Shape::kLeastSteps, Shape::kBusy);
 
   Bound bound;
-  bound.plan.set("implementation", "split_kv/mma/" + gpu.architecture());
+  bound.plan.set("implementation", std::string("split_kv/") + Shape::kArithmetic + "/" + gpu.architecture());
   bound.plan.set("query_block", Shape::kRows);
   bound.plan.set("kv_block", Shape::kStepKeys);
   bound.plan.set("kv_buffers", buffers.slots);

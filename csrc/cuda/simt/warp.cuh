@@ -18,6 +18,9 @@ struct alignas(16) Chunk {
   std::uint32_t words[4];
 };
 
+struct alignas(8) TwoWords {
+  std::uint32_t words[2];
+};
 struct alignas(8) TwoFloats {
   float x[2];
 };
@@ -130,21 +133,21 @@ ROOFLINE_DEVICE std::uint32_t packed(Bf16, float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
   return out;
 }
-// Products of two pairs, rounded; exact by powers of two.
-ROOFLINE_DEVICE std::uint32_t scaled(Fp16, std::uint32_t pair, std::uint32_t factors) {
-  std::uint32_t out;
-  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(pair), "r"(factors));
-  return out;
-}
-ROOFLINE_DEVICE std::uint32_t scaled(Bf16, std::uint32_t pair, std::uint32_t factors) {
-  std::uint32_t out;
-  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(out) : "r"(pair), "r"(factors), "r"(0x80008000u));
-  return out;
-}
-
 // Bytes of the pair (a, b), eight of them from a's lowest up, picked by four digits, the lowest first.
 ROOFLINE_DEVICE std::uint32_t bytes_of(std::uint32_t a, std::uint32_t b, std::uint32_t digits) { return __byte_perm(a, b, digits); }
 ROOFLINE_DEVICE float as_float(std::uint32_t bits) { return __uint_as_float(bits); }
+ROOFLINE_DEVICE std::uint32_t bits_of(float x) { return __float_as_uint(x); }
+// Products and sums of two pairs, rounded.
+ROOFLINE_DEVICE std::uint32_t times(Fp16, std::uint32_t a, std::uint32_t b) {
+  std::uint32_t out;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+  return out;
+}
+ROOFLINE_DEVICE std::uint32_t plus(Fp16, std::uint32_t a, std::uint32_t b) {
+  std::uint32_t out;
+  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+  return out;
+}
 // 2^x to 2 units in the last place; 0 of -infinity.
 ROOFLINE_DEVICE float exp2_of(float x) {
   float y;
@@ -181,6 +184,22 @@ ROOFLINE_DEVICE unsigned arrive(unsigned* counter, unsigned arrivals) { return a
 #endif
 
 namespace roofline::cuda {
+
+// Four e4m3 numbers as two pairs in fp16.
+ROOFLINE_DEVICE void from_e4m3(std::uint32_t (&pairs)[2], std::uint32_t bytes) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\ncvt.rn.f16x2.e4m3x2 %0, low;\ncvt.rn.f16x2.e4m3x2 %1, high;\n}"
+      : "=r"(pairs[0]), "=r"(pairs[1])
+      : "r"(bytes));
+#else
+  // Sign, exponent and fraction at their places of the wider format, whose exponent is biased by 15, not 7: times 2^8.
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const std::uint32_t high = bytes_of(bytes, 0, i == 0 ? 0x1404u : 0x3424u);
+    pairs[i] = times(Fp16{}, (high & 0x80008000u) | (high & 0x7F007F00u) >> 1, 0x5C005C00u);
+  }
+#endif
+}
 
 // As wait_copies, with a number that is not known to the compiler: 0 ... 6.
 ROOFLINE_DEVICE void wait_copies(int pending) {

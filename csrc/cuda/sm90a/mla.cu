@@ -42,7 +42,7 @@ Bound bind(const MlaDecode& problem, Device& device) {
                                   std::sqrt(static_cast<double>(problem.qk_nope_head_dim + problem.qk_rope_head_dim)));
   const std::int64_t groups = std::max(device.properties().sms / work.row_chunks, 1);
   work.split =
-      plan_split(problem.batch, ceil_div(problem.seq_kv, Shape::kStepKeys), groups, kLeastSplitKeys / Shape::kStepKeys);
+      plan_split(problem.batch, ceil_div(problem.seq_kv, Shape::kStepKeys), groups, Shape::kLeastSteps, kBusyComputing);
 
   const auto map = [&](const void* data, std::int64_t count, std::int64_t columns) {
     return tensor_map("mla_decode", data, problem.dtype, problem.batch, count, columns, Shape::kRows);

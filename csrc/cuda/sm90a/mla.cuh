@@ -33,7 +33,7 @@ struct LatentMaps {
 };
 
 struct LatentShape {
-  static constexpr int kRank = 512, kRows = 64, kStepKeys = 64, kBuffers = 2;
+  static constexpr int kRank = 512, kRows = 64, kStepKeys = 64, kLeastSteps = 4, kBuffers = 2;
   static constexpr int kComputing = 256, kThreads = 384;
   // Queries and tiles lie in slabs of 64 columns, 128 bytes to a row, swizzled: what a box is, and what wgmma reads. The order is
   // the one in which slabs are filled and freed: rotated part, columns of the second warpgroup, columns of the first.

@@ -148,7 +148,9 @@ class _SplitKv(Tiled):
 
     def suits(self, problem: Attention, device: str) -> bool:
         # A few queries of each head, as in decode: blocks of queries alone would leave lanes of vectors and most of a GPU idle.
-        return problem.seq_q <= FEW_QUERIES
+        # On a GPU rows are whole 16 bytes.
+        fits = device != "cuda" or (problem.head_dim <= 256 and problem.key_bytes() % 32 == 0)
+        return fits and problem.seq_q <= FEW_QUERIES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +196,7 @@ class Attention(Masked):
         ),
         "split_kv": _SplitKv(
             summary="as tiled, for few queries: ranges of keys are shared out, and their parts added up at the end",
-            dtypes={"cpu": ("fp32", "fp64", "fp16", "bf16"), "cuda": ("fp16", "bf16")},
+            dtypes={"cpu": ("fp32", "fp64", "fp16", "bf16"), "cuda": ("fp32", "fp16", "bf16")},
         ),
     }
 
@@ -306,6 +308,8 @@ class Attention(Masked):
             {"heads": 6, "kv_heads": 2, "seq_q": 50, "seq_kv": 75, "causal": True},
             {"batch": 2, "heads": 8, "kv_heads": 1, "seq_q": 5, "seq_kv": 300, "causal": True},
             {"heads": 16, "kv_heads": 2, "seq_q": 1, "seq_kv": 500, "head_dim": 128},
+            {"heads": 4, "kv_heads": 1, "seq_q": 1, "seq_kv": 3000, "head_dim": 100},
+            {"batch": 2, "heads": 6, "kv_heads": 2, "seq_q": 3, "seq_kv": 700, "head_dim": 256, "causal": True},
         )
         both, lengths = (False, True), "seq_q seq_kv head_dim"
         grouped: Any = {"heads": 4, "kv_heads": 2}

@@ -65,7 +65,7 @@ class CachedAttention(Operator):
         ),
         "split_kv": _SplitKv(
             summary="one pass for few queries: the keys are shared out to blocks, whose parts are added up at the end",
-            dtypes={"cpu": ("fp32", "fp64", "fp16", "bf16"), "cuda": ("fp16", "bf16")},
+            dtypes={"cpu": ("fp32", "fp64", "fp16", "bf16"), "cuda": ("fp32", "fp16", "bf16")},
         ),
     }
 
