@@ -132,6 +132,8 @@ inline void store_box(const TensorMap* map, void* from, int column, int row, int
   });
 }
 
+inline void prefetch(const void*) {}
+
 inline void store_matrices(std::uint32_t address, std::uint32_t r0, std::uint32_t r1, std::uint32_t r2, std::uint32_t r3) {
   struct In {
     std::uint32_t address, r[4];

@@ -1,9 +1,9 @@
 // mla_decode with roles for warpgroups, for sm_90a alone.
 //
 // A tile of 64 rows and 64 keys takes 2176 cycles of an SM's tensor units; its 74 KB have to come from L2 meanwhile. Measured on an
-// H200 in bf16: 516 TFLOP/s with 128 heads over 64 x 8192 keys and 508 over 128 x 4096 (0.283 and 0.288 ms), 340 over 8 x 8192,
-// 312 over 1 x 65536; 16 heads over 64 x 8192 keys take 0.165 ms, at 3.7 TB/s. By mma.sync (attention/mla.cu) these take 2.7 to 4.8
-// times as long. Of 3400 cycles a tile 1000 are waits for the cache.
+// H200 in bf16, a few launches in a row at 1.97 GHz: 669 TFLOP/s with 128 heads over 64 x 8192 keys and 646 over 128 x 4096 (0.218
+// and 0.226 ms), 401 over 8 x 8192, 386 over 1 x 65536; 16 heads over 64 x 8192 keys take 0.151 ms, at 4.0 TB/s. Two blocks of a
+// cluster that copy halves of each tile for both were slower by half: each waits for the other at every piece.
 #include <cuda_runtime.h>
 
 #include <cmath>
@@ -35,7 +35,8 @@ Bound bind(const MlaDecode& problem, Device& device) {
   using Shape = LatentShape;
   const std::int64_t rows = problem.heads * problem.seq_q, rank = problem.kv_lora_rank, rope_dim = problem.qk_rope_head_dim;
   LatentWork work;
-  work.out = problem.out, work.rows = static_cast<int>(rows), work.seq_q = static_cast<int>(problem.seq_q);
+  work.out = problem.out, work.c = problem.c, work.k_rope = problem.k_rope;
+  work.rope_dim = static_cast<int>(rope_dim), work.rows = static_cast<int>(rows), work.seq_q = static_cast<int>(problem.seq_q);
   work.keys = static_cast<int>(problem.seq_kv), work.rank = static_cast<int>(rank), work.causal = problem.causal;
   work.row_chunks = static_cast<int>(ceil_div(rows, Shape::kRows));
   work.scale = static_cast<float>(1.4426950408889634 /

@@ -5,8 +5,9 @@
 // blocks of a group take the same keys for other rows, so that the cache comes from memory once. Queries stay in shared memory.
 // Tiles of the cache, latents and rotated keys, come through two buffers in pieces that are filled and freed by themselves. The
 // first warpgroup multiplies queries and keys, 64 x 64 scores, and has their softmax; it adds p c for half of the latents' columns,
-// the second warpgroup for the other half, and gets p through shared memory as the registers hold it. Scores of the next tile are
-// under way while p c of this one is. The third warpgroup copies.
+// the second warpgroup for the other half, and gets p through shared memory as the registers hold it. Beside the products of the
+// next tile's scores, which read shared memory at its limit, goes a quarter of p c; the rest beside their softmax. A warp of the
+// third warpgroup copies, and asks for the tile after that to come to L2.
 //
 // Limits per tile: 2176 cycles of the tensor units; shared memory is read for 1660 and written for 640.
 #pragma once
@@ -18,11 +19,14 @@ namespace roofline::cuda {
 
 struct LatentWork : PartsWork {  // split: units are batch entries, blocks are groups. parts: of each chunk of rows after the other
   void* out = nullptr;  // [batch, rows, rank]
+  const void* c = nullptr;       // [batch, keys, rank]
+  const void* k_rope = nullptr;  // [batch, keys, rope_dim]
   int row_chunks = 0;   // blocks of a group
   int rows = 0;         // heads * seq_q
   int seq_q = 0;
   int keys = 0;
   int rank = 0;  // at most 512, a multiple of 8; the rest is zeros
+  int rope_dim = 0;
   bool causal = false;
   float scale = 0;  // of scores, with log2(e)
 };
@@ -69,8 +73,8 @@ struct TileOfCache {
 };
 using LatentQueries = Ring<LatentShape::kQueryBarriers, 1>;
 
-// Named barriers: p or factors are there for the second warpgroup; it has taken them.
-constexpr int kSent = 1, kTaken = 2;
+// Named barriers: p or factors are there for the second warpgroup; it has taken them; the first one has the next scores.
+constexpr int kSent = 1, kTaken = 2, kScored = 3;
 
 // The share of a block: each(unit, first tile, tiles), one unit after the other.
 template <class F>
@@ -84,9 +88,23 @@ ROOFLINE_DEVICE void each_unit(const KvSplit& split, int group, F each) {
   }
 }
 
-// What the one thread does that copies.
-ROOFLINE_DEVICE void copy_latents(const LatentWork& work, const LatentMaps& maps, int group, int first_row) {
+// Keys of a tile on their way to L2, of both parts of the cache, ahead of the copy that waits for room: a row for each lane. Blocks
+// of a group share a tile, and two of them its rows; a block alone does without, as it waits for memory anyway.
+ROOFLINE_DEVICE void prefetch_latents(const LatentWork& work, int chunk, int unit, int tile) {
+  if (work.row_chunks == 1) return;
+  const int key = tile * LatentShape::kStepKeys + chunk % 2 * 32 + thread() % 32;
+  if (key >= work.keys) return;
+  const std::int64_t row = std::int64_t{unit} * work.keys + key;
+  const std::uint16_t* latents = static_cast<const std::uint16_t*>(work.c) + row * work.rank;
+  for (int column = 0; column < work.rank; column += 64) prefetch(latents + column);
+  prefetch(static_cast<const std::uint16_t*>(work.k_rope) + row * work.rope_dim);
+}
+
+// What the one warp does that copies.
+ROOFLINE_DEVICE void copy_latents(const LatentWork& work, const LatentMaps& maps, int group, int chunk) {
   using Shape = LatentShape;
+  const int first_row = chunk * Shape::kRows;
+  const bool copies = thread() % 32 == 0;
   TileOfCache tile;
   LatentQueries q;
   const auto copy_slab = [&](const TensorMap& latent, const TensorMap& rotated, int at, int slab, int row, int unit,
@@ -101,17 +119,23 @@ ROOFLINE_DEVICE void copy_latents(const LatentWork& work, const LatentMaps& maps
       for (int piece = 0; piece < Shape::kPieces; ++piece) {
         const int begin = first_of_piece(piece), end = first_of_piece(piece + 1);
         wait_phase(tile.free(piece), tile.parity ^ 1);
-        expect_bytes(tile.full(piece), (end - begin) * Shape::kSlabBytes);
+        if (copies) {
+          expect_bytes(tile.full(piece), (end - begin) * Shape::kSlabBytes);
 #pragma unroll
-        for (int slab = begin; slab < end; ++slab)
-          copy_slab(maps.c, maps.k_rope, tile.at(), slab, (first + i) * Shape::kStepKeys, unit, tile.full(piece));
+          for (int slab = begin; slab < end; ++slab)
+            copy_slab(maps.c, maps.k_rope, tile.at(), slab, (first + i) * Shape::kStepKeys, unit, tile.full(piece));
+        }
         if (i > 0 || piece > 0) continue;
         wait_phase(q.free(), q.parity ^ 1);
-        expect_bytes(q.full(), Shape::kTileBytes);
+        if (copies) {
+          expect_bytes(q.full(), Shape::kTileBytes);
 #pragma unroll
-        for (int slab = 0; slab < Shape::kSlabs; ++slab) copy_slab(maps.q_latent, maps.q_rope, 0, slab, first_row, unit, q.full());
+          for (int slab = 0; slab < Shape::kSlabs; ++slab)
+            copy_slab(maps.q_latent, maps.q_rope, 0, slab, first_row, unit, q.full());
+        }
         q.next();
       }
+      if (i + 1 < count) prefetch_latents(work, chunk, unit, first + i + 1);
       tile = tile.next();
     }
   });
@@ -151,15 +175,15 @@ struct LatentSums {
   }
   // Two groups of products, of two slabs each.
   ROOFLINE_DEVICE void multiply(const TileOfCache& tile, int first_slab) {
+    multiply(tile, first_slab, sums[0]);
+    multiply(tile, first_slab + 2, sums[1]);
+  }
+  ROOFLINE_DEVICE void multiply(const TileOfCache& tile, int slab, float (&half)[64]) {
     const std::uint64_t latents =
-        column_descriptor(shared_address(fresh(tile.at()) + first_slab * LatentShape::kSlabBytes), LatentShape::kSlabBytes);
+        column_descriptor(shared_address(fresh(tile.at()) + slab * LatentShape::kSlabBytes), LatentShape::kSlabBytes);
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-#pragma unroll
-      for (int step = 0; step < 4; ++step)
-        multiply_async(T{}, sums[half], p[step], further(latents, 2 * half * LatentShape::kSlabBytes + step * 16 * 128), 1);
-      commit_products();
-    }
+    for (int step = 0; step < 4; ++step) multiply_async(T{}, half, p[step], further(latents, step * 16 * 128), 1);
+    commit_products();
   }
   // Waits for them, and gives the pieces with their slabs away: this one and the next.
   ROOFLINE_DEVICE void finish(const TileOfCache& tile, int piece) {
@@ -287,6 +311,7 @@ ROOFLINE_DEVICE void score_latents(const LatentWork& work, int first_row, int fi
     multiply_keys(after);
     mine.multiply(tile, Shape::kFirstSlab);
     wait_products<2>();
+    announce<Shape::kComputing>(kScored);
     hold(scores);
     free_rotated(after);
     softmax(first + i);
@@ -330,7 +355,10 @@ ROOFLINE_DEVICE void weight_latents(int count, TileOfCache& tile, LatentSums<T>&
     for (int piece = 1; piece < 3; ++piece) wait_phase(tile.full(piece), tile.parity);  // they are: there are scores of them
     mine.keep();
     begin_products();
-    mine.multiply(tile, Shape::kSecondSlab);
+    // Half of it beside the next scores, which shared memory limits; half beside their softmax.
+    mine.multiply(tile, Shape::kSecondSlab, mine.sums[0]);
+    if (i + 1 < count) meet<Shape::kComputing>(kScored);
+    mine.multiply(tile, Shape::kSecondSlab + 2, mine.sums[1]);
     mine.finish(tile, 1);
     tile = tile.next();
   }
@@ -395,7 +423,7 @@ ROOFLINE_DEVICE void latent_attention(const LatentWork& work, const LatentMaps& 
 
   if (warpgroup == 2) {
     give_registers<Shape::kCopyRegisters>();
-    if (thread() == Shape::kComputing) copy_latents(work, maps, group, first_row);
+    if (thread() / 32 == Shape::kComputing / 32) copy_latents(work, maps, group, chunk);
   } else {
     take_registers<Shape::kComputeRegisters>();
     LatentQueries q;
@@ -417,7 +445,7 @@ ROOFLINE_DEVICE void latent_attention(const LatentWork& work, const LatentMaps& 
 }
 
 // The kernel that follows where groups share units: blocks of kMergeThreads threads, kMergeRows rows each.
-constexpr int kMergeRows = 4, kMergeThreads = kMergeRows * LatentShape::kRank / 8;
+constexpr int kMergeRows = 2, kMergeThreads = kMergeRows * LatentShape::kRank / 8;
 constexpr std::int64_t merge_blocks(std::int64_t units, std::int64_t rows) { return units * ceil_div(rows, kMergeRows); }
 
 template <class T>
