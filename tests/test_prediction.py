@@ -174,7 +174,8 @@ def test_the_default_variant_suits_the_problem() -> None:
     decode = OPERATORS["attention"].make(seq_q=1, seq_kv=1000, dtype="bf16")
     assert decode.default_variant("cuda") == "split_kv"
     assert decode.replace(seq_q=9).default_variant("cuda") == "warp_specialized"
-    assert decode.replace(seq_q=9, head_dim=136).default_variant("cuda") == "tiled"
+    assert decode.replace(seq_q=9, head_dim=256).default_variant("cuda") == "warp_specialized"
+    assert decode.replace(seq_q=9, head_dim=264).default_variant("cuda") == "tiled"
     assert decode.replace(seq_q=9, head_dim=36).default_variant("cuda") == "tiled"
     assert decode.replace(dtype="fp32").default_variant("cuda") == "tiled"
     few = Attention(heads=8, kv_heads=2, seq_q=8, seq_kv=8192)

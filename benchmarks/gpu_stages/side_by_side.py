@@ -224,8 +224,10 @@ def rows(copied: Operator, copied_by: str) -> Iterator[Row]:
     yield Row("adam", _made("adam", elements=big, dtype="bf16"), "fused", **fused)
     yield Row("top-k softmax", _made("topk_softmax", tokens=2**19, dtype="fp32"), "fused", **fused)
     yield Row("softmax fp32, long rows", _made("softmax", rows=2048, columns=131072, dtype="fp32"), "fused", **fused)
-    long = _made("attention", batch=4, heads=16, seq_len=2048, head_dim=256, causal=True, dtype="bf16")
-    yield Row("attention 256 causal", long, "tiled", rivals={**flash, **cudnn})
+    for causal in (False, True):
+        long = _made("attention", batch=4, heads=16, seq_len=2048, head_dim=256, causal=causal, dtype="bf16")
+        name = f"attention 256 {'causal' if causal else 'full'}"
+        yield Row(name, long, "warp_specialized", rivals={**flash, **cudnn})
     grouped = _made("attention", batch=2, heads=32, kv_heads=8, seq_len=4096, head_dim=128, causal=True, dtype="bf16")
     yield Row("attention 128 causal, 32 / 8 heads", grouped, "warp_specialized", rivals={**flash, **cudnn})
 

@@ -141,10 +141,10 @@ TEST(Buffers, FitEveryArchitecture) {
 }
 
 TEST(TiledRefuses, WhatItCannotLoad) {
-  EXPECT_EQ(tiled_refuses(64, 2), "");
-  EXPECT_EQ(tiled_refuses(17, 4), "");
-  EXPECT_NE(tiled_refuses(17, 2).find("multiples of 8"), std::string::npos);
-  EXPECT_NE(tiled_refuses(512, 4).find("up to 256"), std::string::npos);
+  EXPECT_EQ(head_refuses("tiled", 64, 2), "");
+  EXPECT_EQ(head_refuses("tiled", 17, 4), "");
+  EXPECT_NE(head_refuses("tiled", 17, 2).find("multiples of 8"), std::string::npos);
+  EXPECT_NE(head_refuses("tiled", 512, 4).find("up to 256"), std::string::npos);
 }
 
 TEST(KvSplit, CoversEveryStepOnceWithEqualShares) {

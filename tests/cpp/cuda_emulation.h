@@ -67,6 +67,7 @@ inline std::uint32_t bytes_of(std::uint32_t a, std::uint32_t b, std::uint32_t di
   return out;
 }
 inline float exp2_of(float x) { return std::exp2(x); }
+inline float log2_of(float x) { return std::log2(x); }
 inline float larger_of(float a, float b) { return std::fmax(a, b); }
 inline float smaller_of(float a, float b) { return std::fmin(a, b); }
 inline int fresh(int x) { return x; }
@@ -97,12 +98,13 @@ struct Nothing {};
 inline void synchronize_warp() {
   EmulatedBlock::current->together<Nothing, Nothing>("__syncwarp", {}, [](auto, auto) {});
 }
-inline float from_lane_xor(float x, int mask) {
+template <class X>
+X from_lane_xor(X x, int mask) {
   struct In {
-    float x;
+    X x;
     int mask;
   };
-  return EmulatedBlock::current->together<In, float>("shfl.xor", {x, mask}, [](const In* const* in, float* const* out) {
+  return EmulatedBlock::current->together<In, X>("shfl.xor", {x, mask}, [](const In* const* in, X* const* out) {
     for (int lane = 0; lane < 32; ++lane) *out[lane] = in[lane ^ in[lane]->mask]->x;
   });
 }

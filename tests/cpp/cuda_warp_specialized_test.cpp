@@ -51,11 +51,7 @@ TEST(SeenKeys, AreThoseOfEveryRow) {
       }
 }
 
-TEST(WarpSpecializedRefuses, WhatItCannotLoad) {
-  EXPECT_EQ(warp_specialized_refuses(8), "");
-  EXPECT_EQ(warp_specialized_refuses(128), "");
-  EXPECT_NE(warp_specialized_refuses(100).find("multiples of 8"), std::string::npos);
-  EXPECT_NE(warp_specialized_refuses(136).find("up to 128"), std::string::npos);
+TEST(SizeRefuses, WhatIndicesCannotCount) {
   const QueryTiling tiling = plan_queries(4, 4, 1000, 1 << 20, 128, 5 << 20);
   EXPECT_EQ(size_refuses("tiled", 1000, tiling), "");
   EXPECT_NE(size_refuses("tiled", std::int64_t{1} << 31, tiling).find("tiled takes up to 2^31 keys"), std::string::npos);
@@ -67,7 +63,9 @@ void expect_attention(const AttentionShape& s, Emulation mode, std::int64_t bloc
   AttentionOperands<T> operands(s);
   operands.grow(growth);
   auto out = operands.poisoned();
+  std::vector<float> logsumexp(std::size_t{1} * s.batch * s.heads * s.seq_q + 1, NAN);
   WarpSpecializedWork work;
+  work.out = out.data(), work.logsumexp = logsumexp.data(), work.head_dim = s.head_dim;
   work.tiling = plan_queries(s.batch * s.heads, s.batch * s.kv_heads, s.seq_q, 1 << 20, Shape::kBlockQ, 5 << 20);
   work.seq_q = s.seq_q, work.seq_kv = s.seq_kv, work.causal = s.causal;
   work.scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(s.head_dim)));
@@ -77,14 +75,15 @@ void expect_attention(const AttentionShape& s, Emulation mode, std::int64_t bloc
   maps.q = {operands.q.bits.data(), s.head_dim, work.tiling.unit_rows, work.tiling.units, Shape::kGroupRows};
   maps.k = {operands.k.bits.data(), s.head_dim, s.seq_kv, std::int64_t{s.batch} * s.kv_heads, Shape::kBlockKv};
   maps.v = maps.k, maps.v.data = operands.v.bits.data();
-  maps.out = maps.q, maps.out.data = out.data();
   emulate(work.grid, Shape::kThreads, Shape::kSharedBytes, mode, [&] { warp_specialized_attention<T, Shape>(work, maps); });
-  operands.expect(out);
+  operands.expect(out, logsumexp);
   EXPECT_EQ(drawn, 0u) << "the next launch begins with it";
 }
 
-using Small = WarpSpecializedShape<64, 128, 3, 4>;
-using Large = WarpSpecializedShape<128, 128, 2, 5>;
+using Small = WarpSpecializedShape<64, 128, 3, 4, 2>;
+using Large = WarpSpecializedShape<128, 128, 2, 5, 2>;
+using Wide = WarpSpecializedShape<192, 128, 2, 3, 1>;
+using Widest = WarpSpecializedShape<256, 64, 2, 5, 1>;
 
 TEST(WarpSpecialized, EmulatedBlocksAgreeWithFloat64) {
   for (const bool late : {false, true})
@@ -92,6 +91,7 @@ TEST(WarpSpecialized, EmulatedBlocksAgreeWithFloat64) {
       const Emulation mode = {.late_copies = late, .last_warp_first = last};
       expect_attention<Bf16, Large>({1, 1, 1, 128, 300, 128, false}, mode, 132);
       expect_attention<Bf16, Small>({1, 3, 3, 200, 200, 64, true}, mode, 2);  // three blocks of queries, one drawn
+      expect_attention<Bf16, Widest>({1, 2, 2, 200, 200, 256, true}, mode, 1);
     }
 }
 
@@ -99,17 +99,23 @@ TEST(WarpSpecialized, RowsAndColumnsEndAnywhere) {
   expect_attention<Bf16, Large>({1, 1, 1, 1, 1, 128, false}, {.late_copies = true}, 132);
   expect_attention<Bf16, Large>({1, 2, 1, 131, 67, 104, false}, {.late_copies = true}, 1);
   expect_attention<Fp16, Small>({1, 1, 1, 193, 129, 40, false}, {.last_warp_first = true}, 1);
+  expect_attention<Bf16, Widest>({1, 1, 1, 1, 1, 256, false}, {.late_copies = true}, 132);
+  expect_attention<Fp16, Widest>({1, 2, 1, 131, 97, 200, false}, {.late_copies = true}, 1);
+  expect_attention<Fp16, Wide>({1, 1, 1, 129, 300, 192, false}, {.last_warp_first = true}, 1);
 }
 
 TEST(WarpSpecialized, MasksFollowTheDiagonal) {
   // Rows that see nothing of the first tile; and heads of a KV head together.
   expect_attention<Bf16, Large>({1, 2, 2, 200, 523, 128, true}, {.late_copies = true}, 3);
   expect_attention<Fp16, Small>({2, 8, 2, 33, 100, 64, true}, {.late_copies = true}, 132);
+  expect_attention<Bf16, Wide>({1, 2, 2, 200, 523, 136, true}, {.late_copies = true}, 3);
+  expect_attention<Fp16, Widest>({2, 8, 2, 33, 100, 256, true}, {.late_copies = true}, 3);
 }
 
 TEST(WarpSpecialized, SumsFollowGrowingMaxima) {
   expect_attention<Fp16, Small>({1, 1, 1, 192, 500, 64, false}, {}, 132, 40);
   expect_attention<Bf16, Large>({1, 1, 1, 128, 500, 128, true}, {}, 132, 40);
+  expect_attention<Bf16, Widest>({1, 1, 1, 100, 300, 256, true}, {}, 132, 40);
 }
 
 }  // namespace

@@ -42,9 +42,9 @@ struct Operand {
 template <class T>
 constexpr double kTolerance = std::is_same_v<T, float> ? 1e-5 : std::is_same_v<T, Bf16> ? 1.5e-2 : 2e-3;
 
-// softmax(q kᵀ / sqrt(dim)) v of one query over keys [first, last), in float64.
+// softmax(q kᵀ / sqrt(dim)) v of one query over keys [first, last), in float64; and the logarithm of its sum where it is asked for.
 inline std::vector<double> attend(const double* q, const double* k, const double* v, std::int64_t first, std::int64_t last,
-                                  int dim) {
+                                  int dim, double* logsumexp = nullptr) {
   std::vector<double> scores, out(dim, 0.0);
   double max = -INFINITY, sum = 0;
   for (std::int64_t j = first; j < last; ++j) {
@@ -54,6 +54,7 @@ inline std::vector<double> attend(const double* q, const double* k, const double
     max = std::max(max, scores.back());
   }
   for (double& score : scores) sum += score = std::exp(score - max);
+  if (logsumexp) *logsumexp = max + std::log(sum);
   for (std::int64_t j = first; j < last; ++j)
     for (int d = 0; d < dim; ++d) out[d] += scores[j - first] / sum * v[j * dim + d];
   return out;
@@ -91,18 +92,24 @@ struct AttentionOperands {
     return out;
   }
 
-  void expect(const std::vector<Word>& out) const {
+  // logsumexp: of each row, and one element beyond them; or none.
+  void expect(const std::vector<Word>& out, const std::vector<float>& logsumexp = {}) const {
     const double relative = std::is_same_v<T, float> ? 1e-4 : 0.01;
     for (std::int64_t row = 0; row < std::int64_t{s.batch} * s.heads * s.seq_q; ++row) {
       const std::int64_t head = row / s.seq_q, kv_head = head / (s.heads / s.kv_heads), query = row % s.seq_q;
       const std::int64_t at = kv_head * s.seq_kv * s.head_dim;
+      double sum = 0;
       const auto want = attend(&q.values[row * s.head_dim], &k.values[at], &v.values[at], 0,
-                               s.causal ? query + s.seq_kv - s.seq_q + 1 : s.seq_kv, s.head_dim);
+                               s.causal ? query + s.seq_kv - s.seq_q + 1 : s.seq_kv, s.head_dim, &sum);
+      if (!logsumexp.empty()) {
+        ASSERT_NEAR(logsumexp[row], sum, 1e-5 * (1 + std::fabs(sum))) << "row " << row;
+      }
       for (int d = 0; d < s.head_dim; ++d)
         ASSERT_NEAR(Operand<T>::value(out[row * s.head_dim + d]), want[d], kTolerance<T> + relative * std::fabs(want[d]))
             << "row " << row << " of " << s.seq_q << ", " << d;
     }
     for (std::size_t i = q.bits.size(); i < out.size(); ++i) ASSERT_EQ(std::memcmp(&out[i], "\xFF\xFF\xFF\xFF", sizeof out[i]), 0);
+    EXPECT_TRUE(logsumexp.empty() || std::isnan(logsumexp.back()));
   }
 };
 

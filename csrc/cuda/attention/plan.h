@@ -51,13 +51,13 @@ struct QueryBlock {
 
 // Section by section; within one, the last rows of every unit first: with a causal mask they see the most keys, and the blocks that
 // end the launch are then short.
+// In 32 bits, which size_refuses sees to: a GPU divides longer numbers by a call.
 ROOFLINE_HOST_DEVICE constexpr QueryBlock query_block(const QueryTiling& tiling, std::int64_t index, int block_q) {
-  const std::int64_t section = index / (tiling.section * tiling.unit_blocks);
-  const std::int64_t first = section * tiling.section;
-  const std::int64_t left = tiling.units - first;
-  const std::int64_t units = left < tiling.section ? left : tiling.section;
-  const std::int64_t within = index - first * tiling.unit_blocks;
-  return {first + within % units, (tiling.unit_blocks - 1 - within / units) * block_q};
+  const auto all = static_cast<std::uint32_t>(tiling.units), unit_blocks = static_cast<std::uint32_t>(tiling.unit_blocks);
+  const auto each = static_cast<std::uint32_t>(tiling.section), number = static_cast<std::uint32_t>(index);
+  const std::uint32_t first = number / (each * unit_blocks) * each;
+  const std::uint32_t units = all - first < each ? all - first : each, within = number - first * unit_blocks;
+  return {first + within % units, (unit_blocks - 1 - within / units) * static_cast<std::uint32_t>(block_q)};
 }
 
 // Keys that rows of a unit see. Rows past its end count as its last, so that every row sees a key.
@@ -104,21 +104,15 @@ constexpr Buffers plan_buffers(std::int64_t fixed_bytes, std::int64_t slot_bytes
 constexpr int kMostSlots = 4;
 
 // Why the tiled kernels do not take a head_dim; empty if they do.
-inline std::string tiled_refuses(std::int64_t head_dim, int element_bytes) {
-  if (head_dim > 256) return "tiled takes head_dim up to 256, got " + std::to_string(head_dim) + "; use naive";
+inline std::string head_refuses(const std::string& variant, std::int64_t head_dim, int element_bytes) {
+  if (head_dim > 256) return variant + " takes head_dim up to 256, got " + std::to_string(head_dim) + "; use naive";
   if (element_bytes == 2 && head_dim % 8 != 0)
-    return "tiled in 16 bits takes multiples of 8 as head_dim (rows of whole 16 bytes), got " + std::to_string(head_dim) +
+    return variant + " in 16 bits takes multiples of 8 as head_dim (rows of whole 16 bytes), got " + std::to_string(head_dim) +
            "; pad the heads, or use naive";
   return "";
 }
 
-// The same for warp_specialized.
-inline std::string warp_specialized_refuses(std::int64_t head_dim) {
-  if (head_dim <= 128 && head_dim % 8 == 0) return "";
-  return "warp_specialized takes multiples of 8 up to 128 as head_dim, got " + std::to_string(head_dim) + "; use tiled";
-}
-
-// And for either: beyond 2^31 rows of a head's group or keys, or blocks, indices inside a block no longer fit.
+// And for sizes: beyond 2^31 rows of a head's group or keys, or blocks, indices inside a block no longer fit.
 inline std::string size_refuses(const char* variant, std::int64_t seq_kv, const QueryTiling& tiling) {
   const std::int64_t most = INT32_MAX - 256;
   if (seq_kv <= most && tiling.unit_rows <= most && tiling.blocks() <= most) return "";

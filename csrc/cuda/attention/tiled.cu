@@ -79,7 +79,8 @@ Bound tiled_with(const Attention& problem, Device& device) {
 template <class T>
 Bound tiled(const Attention& problem, Device& device) {
   problem.refuse_logsumexp("tiled");
-  if (const std::string reason = tiled_refuses(problem.head_dim, 2); !reason.empty()) throw Unsupported("attention: " + reason);
+  if (const std::string reason = head_refuses("tiled", problem.head_dim, 2); !reason.empty())
+    throw Unsupported("attention: " + reason);
   if (problem.head_dim <= 64) return tiled_with<T, TiledFor64>(problem, device);
   if (problem.head_dim <= 128) return tiled_with<T, TiledFor128>(problem, device);
   return tiled_with<T, TiledFor256>(problem, device);
@@ -93,7 +94,8 @@ Bound fp32_with(const Attention& problem, Device& device) {
 
 Bound tiled_fp32(const Attention& problem, Device& device) {
   problem.refuse_logsumexp("tiled");
-  if (const std::string reason = tiled_refuses(problem.head_dim, 4); !reason.empty()) throw Unsupported("attention: " + reason);
+  if (const std::string reason = head_refuses("tiled", problem.head_dim, 4); !reason.empty())
+    throw Unsupported("attention: " + reason);
   if (problem.head_dim <= 64) return fp32_with<Fp32Shape<64, 128>>(problem, device);
   if (problem.head_dim <= 128) return fp32_with<Fp32Shape<128, 128>>(problem, device);
   return fp32_with<Fp32Shape<256, 64>>(problem, device);

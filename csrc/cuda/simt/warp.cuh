@@ -154,12 +154,14 @@ ROOFLINE_DEVICE float exp2_of(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+ROOFLINE_DEVICE float log2_of(float x) { return __log2f(x); }
 // The same number, which the compiler takes for another: what is worked out from it does not stay in registers from round to round.
 ROOFLINE_DEVICE int fresh(int x) {
   asm volatile("" : "+r"(x));
   return x;
 }
-ROOFLINE_DEVICE float from_lane_xor(float x, int mask) { return __shfl_xor_sync(0xFFFFFFFFu, x, mask); }
+template <class X>
+ROOFLINE_DEVICE X from_lane_xor(X x, int mask) { return __shfl_xor_sync(0xFFFFFFFFu, x, mask); }
 ROOFLINE_DEVICE bool any_lane(bool is) { return __any_sync(0xFFFFFFFFu, is); }
 ROOFLINE_DEVICE float larger_of(float a, float b) { return fmaxf(a, b); }
 ROOFLINE_DEVICE float smaller_of(float a, float b) { return fminf(a, b); }

@@ -1,9 +1,11 @@
 // attention with roles for warpgroups, for sm_90a alone.
 //
 // A tile of 128 x 128 pairs at head_dim 128 takes 2048 cycles of an SM's tensor units, 1056 of its units for exponentials, and
-// about 980 of the 2048 issue slots of each quarter; at head_dim 64 tensor units and exponentials take as long as each other.
-// Measured on an H200 in bf16, 8192 queries and keys of 2 x 16 heads (at head_dim 64, 2 x 32), in TFLOP/s without masked pairs:
-// 716, causal 696; at head_dim 64 539 and 498. At 716 the tensor units are busy for 79 % of the time, at 1.67 GHz.
+// about 980 of the 2048 issue slots of each quarter; at head_dim 64 tensor units and exponentials take as long as each other. At
+// 256 q kᵀ of 64 keys reads shared memory at its full rate, 128 bytes a cycle.
+// Measured on an H200 in bf16, 8192 queries and keys of 2 x 16 heads (at head_dim 64, 2 x 32), in TFLOP/s without masked pairs,
+// for 5 ms after 10 ms of rest, at 1.98 GHz: 573 at head_dim 64, causal 521; 718 and 712 at 128; 799 at 192; 814 and 774 at 256.
+// Without rest, limited by power: 522 and 488, 639 and 634, 700, 718 and 682.
 #include <cuda_runtime.h>
 
 #include <cmath>
@@ -30,6 +32,7 @@ Bound bind_with(const Attention& problem, Device& device) {
   const Properties& gpu = device.properties();
   const std::int64_t kv_heads = problem.batch * problem.kv_heads, kv_bytes = 4 * problem.seq_kv * problem.head_dim;
   WarpSpecializedWork work;
+  work.out = problem.out, work.logsumexp = problem.logsumexp, work.head_dim = static_cast<int>(problem.head_dim);
   work.tiling = plan_queries(problem.batch * problem.heads, kv_heads, problem.seq_q, kv_bytes, Shape::kBlockQ, gpu.l2_bytes);
   if (const std::string reason = size_refuses("warp_specialized", problem.seq_kv, work.tiling); !reason.empty())
     throw Unsupported("attention: " + reason);
@@ -49,7 +52,6 @@ Bound bind_with(const Attention& problem, Device& device) {
   };
   AttentionMaps maps;
   maps.q = map(problem.q, work.tiling.units, work.tiling.unit_rows, Shape::kGroupRows);
-  maps.out = map(problem.out, work.tiling.units, work.tiling.unit_rows, Shape::kGroupRows);
   maps.k = map(problem.k, kv_heads, problem.seq_kv, Shape::kBlockKv);
   maps.v = map(problem.v, kv_heads, problem.seq_kv, Shape::kBlockKv);
 
@@ -71,15 +73,16 @@ Bound bind_with(const Attention& problem, Device& device) {
 
 template <class T>
 Bound bind(const Attention& problem, Device& device) {
-  if (problem.head_dim <= 64) return bind_with<T, WarpSpecializedShape<64, 128, 3, 4>>(problem, device);
-  return bind_with<T, WarpSpecializedShape<128, 128, 2, 5>>(problem, device);
+  if (problem.head_dim <= 64) return bind_with<T, WarpSpecializedShape<64, 128, 3, 4, 2>>(problem, device);
+  if (problem.head_dim <= 128) return bind_with<T, WarpSpecializedShape<128, 128, 2, 5, 2>>(problem, device);
+  if (problem.head_dim <= 192) return bind_with<T, WarpSpecializedShape<192, 128, 2, 3, 1>>(problem, device);
+  return bind_with<T, WarpSpecializedShape<256, 64, 2, 5, 1>>(problem, device);
 }
 
 }  // namespace
 
 Bound bind_attention_warp_specialized(const Attention& problem, Device& device) {
-  problem.refuse_logsumexp("warp_specialized");
-  if (const std::string reason = warp_specialized_refuses(problem.head_dim); !reason.empty())
+  if (const std::string reason = head_refuses("warp_specialized", problem.head_dim, 2); !reason.empty())
     throw Unsupported("attention: " + reason);
   if (!aligned(problem.q, problem.k, problem.v, problem.out))
     throw Unsupported("attention: warp_specialized takes tensors that begin at multiples of 16 bytes; copy them, or use naive");

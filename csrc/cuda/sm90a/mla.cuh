@@ -236,27 +236,11 @@ ROOFLINE_DEVICE void score_latents(const LatentWork& work, int first_row, int fi
       for (int half = 0; half < 2; ++half) {
         const int row = first_row + lane_row() + 8 * half;
         const int seen = work.causal ? row % work.seq_q + work.keys - work.seq_q + 1 : work.keys;
-        const int left = seen - index * Shape::kStepKeys - lane % 4 * 2;
-#pragma unroll
-        for (int n = 0; n < 8; ++n)
-#pragma unroll
-          for (int i = 0; i < 2; ++i)
-            if (8 * n + i >= left) scores[4 * n + 2 * half + i] = -INFINITY;
+        mask(scores, half, seen - index * Shape::kStepKeys - lane % 4 * 2);
       }
     float top[2];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float max[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) max[i] = scores[4 * (i / 2) + 2 * half + i % 2];
-#pragma unroll
-      for (int n = 2; n < 8; ++n)
-#pragma unroll
-        for (int i = 0; i < 2; ++i) max[n % 2 * 2 + i] = larger_of(max[n % 2 * 2 + i], scores[4 * n + 2 * half + i]);
-      top[half] = larger_of(larger_of(larger_of(max[0], max[1]), larger_of(max[2], max[3])), rows.max[half]);
-      top[half] = larger_of(top[half], from_lane_xor(top[half], 1));
-      top[half] = larger_of(top[half], from_lane_xor(top[half], 2));
-    }
+    for (int half = 0; half < 2; ++half) top[half] = largest_of_row(larger_of(largest(scores, half), rows.max[half]));
     grown = any_lane((top[0] - rows.max[0]) * work.scale > kSlack || (top[1] - rows.max[1]) * work.scale > kSlack);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -265,16 +249,7 @@ ROOFLINE_DEVICE void score_latents(const LatentWork& work, int first_row, int fi
       const float less = top[half] == -INFINITY ? 0.f : -top[half] * work.scale;
       shrink[half] = grown ? exp2_of(fused(rows.max[half], work.scale, less)) : 1.f;
       rows.max[half] = top[half];
-      float sum[4] = {0.f, 0.f, 0.f, 0.f};
-#pragma unroll
-      for (int n = 0; n < 8; ++n)
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          float& score = scores[4 * n + 2 * half + i];
-          score = exp2_of(fused(score, work.scale, less));
-          sum[n % 2 * 2 + i] += score;
-        }
-      rows.sum[half] = fused(rows.sum[half], shrink[half], (sum[0] + sum[1]) + (sum[2] + sum[3]));
+      rows.sum[half] = fused(rows.sum[half], shrink[half], exponentiate(scores, half, work.scale, less));
     }
   };
   const auto send_factors = [&](const float (&factors)[2]) {
@@ -327,10 +302,8 @@ ROOFLINE_DEVICE void score_latents(const LatentWork& work, int first_row, int fi
   mine.multiply(tile, Shape::kFirstSlab);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    float& sum = rows.sum[half];
-    sum += from_lane_xor(sum, 1);
-    sum += from_lane_xor(sum, 2);
-    rows.inverse[half] = 1.f / sum;
+    rows.sum[half] = sum_of_row(rows.sum[half]);
+    rows.inverse[half] = 1.f / rows.sum[half];
   }
   meet<Shape::kComputing>(kTaken);
   send_factors(rows.inverse);

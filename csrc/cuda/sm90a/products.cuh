@@ -12,16 +12,6 @@
 
 namespace roofline::cuda {
 
-#define ROOFLINE_NAMES_32                                                                                                     \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, " \
-  "%26, %27, %28, %29, %30, %31"
-#define ROOFLINE_NAMES_64                                                                                                  \
-  ROOFLINE_NAMES_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, " \
-                    "%52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define ROOFLINE_8(i) \
-  "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), "+f"(c[i + 6]), "+f"(c[i + 7])
-#define ROOFLINE_SUMS_32 ROOFLINE_8(0), ROOFLINE_8(8), ROOFLINE_8(16), ROOFLINE_8(24)
-#define ROOFLINE_SUMS_64 ROOFLINE_SUMS_32, ROOFLINE_8(32), ROOFLINE_8(40), ROOFLINE_8(48), ROOFLINE_8(56)
 #define ROOFLINE_WGMMA(type, N, add_name, operands)                                                                         \
   "{ .reg .pred p; setp.ne.b32 p, " add_name ", 0; wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." type "." type " " operands \
   "; }"
@@ -30,21 +20,23 @@ namespace roofline::cuda {
 #define ROOFLINE_PRODUCT_OF_ROWS(In, type, N, count, operands, add_name)                                      \
   ROOFLINE_DEVICE void multiply_async(In, float (&c)[count], std::uint64_t a, std::uint64_t b, int add) {     \
     asm volatile(ROOFLINE_WGMMA(type, N, add_name, "{" ROOFLINE_NAMES_##count "}, " operands ", p, 1, 1, 0, 0") \
-                 : ROOFLINE_SUMS_##count                                                                      \
+                 : ROOFLINE_SUMS_##count("+f")                                                                \
                  : "l"(a), "l"(b), "r"(add));                                                                 \
   }
 // c = a b, or c += a b, enqueued: a in registers, as mma.sync wants it; b in shared memory, its columns contiguous.
 #define ROOFLINE_PRODUCT_OF_COLUMNS(In, type, N, count, operands, add_name)                                                   \
   ROOFLINE_DEVICE void multiply_async(In, float (&c)[count], const std::uint32_t (&a)[4], std::uint64_t b, int add) {         \
     asm volatile(ROOFLINE_WGMMA(type, N, add_name, "{" ROOFLINE_NAMES_##count "}, " operands ", p, 1, 1, 1")                  \
-                 : ROOFLINE_SUMS_##count                                                                                      \
+                 : ROOFLINE_SUMS_##count("+f")                                                                                \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));                                             \
   }
-#define ROOFLINE_PRODUCTS(In, type)                                                                   \
-  ROOFLINE_PRODUCT_OF_ROWS(In, type, 64, 32, "%32, %33", "%34")                                       \
-  ROOFLINE_PRODUCT_OF_ROWS(In, type, 128, 64, "%64, %65", "%66")                                      \
-  ROOFLINE_PRODUCT_OF_COLUMNS(In, type, 64, 32, "{%32, %33, %34, %35}, %36", "%37")                   \
-  ROOFLINE_PRODUCT_OF_COLUMNS(In, type, 128, 64, "{%64, %65, %66, %67}, %68", "%69")
+#define ROOFLINE_PRODUCTS(In, type)                                                    \
+  ROOFLINE_PRODUCT_OF_ROWS(In, type, 64, 32, "%32, %33", "%34")                        \
+  ROOFLINE_PRODUCT_OF_ROWS(In, type, 128, 64, "%64, %65", "%66")                       \
+  ROOFLINE_PRODUCT_OF_COLUMNS(In, type, 64, 32, "{%32, %33, %34, %35}, %36", "%37")    \
+  ROOFLINE_PRODUCT_OF_COLUMNS(In, type, 128, 64, "{%64, %65, %66, %67}, %68", "%69")   \
+  ROOFLINE_PRODUCT_OF_COLUMNS(In, type, 192, 96, "{%96, %97, %98, %99}, %100", "%101") \
+  ROOFLINE_PRODUCT_OF_COLUMNS(In, type, 256, 128, "{%128, %129, %130, %131}, %132", "%133")
 ROOFLINE_PRODUCTS(Fp16, "f16")
 ROOFLINE_PRODUCTS(Bf16, "bf16")
 
@@ -52,11 +44,6 @@ ROOFLINE_PRODUCTS(Bf16, "bf16")
 #undef ROOFLINE_PRODUCT_OF_COLUMNS
 #undef ROOFLINE_PRODUCT_OF_ROWS
 #undef ROOFLINE_WGMMA
-#undef ROOFLINE_SUMS_64
-#undef ROOFLINE_SUMS_32
-#undef ROOFLINE_8
-#undef ROOFLINE_NAMES_64
-#undef ROOFLINE_NAMES_32
 
 // Nothing that reads or writes these registers is moved across this place: products that were enqueued earlier have them until the
 // wait before it.
@@ -73,3 +60,56 @@ ROOFLINE_DEVICE void hold(std::uint32_t (&a)[Count][4]) {
 
 }  // namespace roofline::cuda
 #endif
+
+namespace roofline::cuda {
+
+// -- a lane's scores, of one of its two rows (half) ----------------------------------------------------------------------------
+
+// What does not count: columns from `left` on, after the lane's first.
+template <int Count>
+ROOFLINE_DEVICE void mask(float (&scores)[Count], int half, int left) {
+#pragma unroll
+  for (int n = 0; n < Count / 4; ++n)
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+      if (8 * n + i >= left) scores[4 * n + 2 * half + i] = -INFINITY;
+}
+
+template <int Count>
+ROOFLINE_DEVICE float largest(const float (&scores)[Count], int half) {
+  float max[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) max[i] = scores[4 * (i / 2) + 2 * half + i % 2];
+#pragma unroll
+  for (int n = 2; n < Count / 4; ++n)
+#pragma unroll
+    for (int i = 0; i < 2; ++i) max[n % 2 * 2 + i] = larger_of(max[n % 2 * 2 + i], scores[4 * n + 2 * half + i]);
+  return larger_of(larger_of(max[0], max[1]), larger_of(max[2], max[3]));
+}
+
+// They become powers of two of scale * score + less; returns their sum.
+template <int Count>
+ROOFLINE_DEVICE float exponentiate(float (&scores)[Count], int half, float scale, float less) {
+  float sum[4] = {0.f, 0.f, 0.f, 0.f};
+#pragma unroll
+  for (int n = 0; n < Count / 4; ++n)
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      float& score = scores[4 * n + 2 * half + i];
+      score = exp2_of(fused(score, scale, less));
+      sum[n % 2 * 2 + i] += score;
+    }
+  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
+// Over the four lanes of a row.
+ROOFLINE_DEVICE float largest_of_row(float x) {
+  x = larger_of(x, from_lane_xor(x, 1));
+  return larger_of(x, from_lane_xor(x, 2));
+}
+ROOFLINE_DEVICE float sum_of_row(float x) {
+  x += from_lane_xor(x, 1);
+  return x + from_lane_xor(x, 2);
+}
+
+}  // namespace roofline::cuda

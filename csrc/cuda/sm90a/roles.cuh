@@ -22,7 +22,7 @@ ROOFLINE_DEVICE void arrive_at(std::uint64_t* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address_of(barrier)) : "memory");
 }
 
-// A box of a tensor of three dimensions, and its first element. Past the tensor's edges zeros are loaded, and nothing is stored.
+// A box of a tensor of three dimensions, and its first element. Past the tensor's edges zeros are loaded.
 ROOFLINE_DEVICE void load_box(void* to, const TensorMap* map, int column, int row, int matrix, std::uint64_t* barrier) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(
@@ -30,20 +30,9 @@ ROOFLINE_DEVICE void load_box(void* to, const TensorMap* map, int column, int ro
       "l"(map), "r"(column), "r"(row), "r"(matrix), "r"(shared_address_of(barrier))
       : "memory");
 }
-ROOFLINE_DEVICE void store_box(const TensorMap* map, const void* from, int column, int row, int matrix) {
-  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(map), "r"(column),
-               "r"(row), "r"(matrix), "r"(shared_address_of(from))
-               : "memory");
-}
 
 // The 128 bytes that hold this one, to L2.
 ROOFLINE_DEVICE void prefetch(const void* memory) { asm volatile("prefetch.global.L2 [%0];" ::"l"(memory)); }
-
-// Four 8 x 8 matrices of 16-bit elements to shared memory; lane l names row l % 8 of matrix l / 8.
-ROOFLINE_DEVICE void store_matrices(std::uint32_t address, std::uint32_t r0, std::uint32_t r1, std::uint32_t r2, std::uint32_t r3) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(r0), "r"(r1), "r"(r2), "r"(r3)
-               : "memory");
-}
 
 // setmaxnreg: every thread of this warpgroup keeps so many registers, or waits until other warpgroups gave enough to have so many.
 template <int Registers>

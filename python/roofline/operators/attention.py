@@ -139,7 +139,7 @@ class _WarpSpecialized(Tiled):
     """As tiled, with a GPU's newer instructions, which have limits of their own."""
 
     def suits(self, problem: Attention, device: str) -> bool:
-        return device == "cuda" and problem.dtype in ("fp16", "bf16") and problem.head_dim <= 128 and problem.head_dim % 8 == 0
+        return device == "cuda" and problem.dtype in ("fp16", "bf16") and problem.head_dim <= 256 and problem.head_dim % 8 == 0
 
 
 class _SplitKv(Tiled):
@@ -191,7 +191,7 @@ class Attention(Masked):
             dtypes={"cpu": ("fp32", "fp64", "fp16", "bf16"), "cuda": ("fp32", "fp16", "bf16")},
         ),
         "warp_specialized": _WarpSpecialized(
-            summary="as tiled, with some warps that copy while others compute; sm_90a, head_dim up to 128",
+            summary="as tiled, with some warps that copy while others compute; sm_90a, head_dim up to 256",
             dtypes={"cuda": ("fp16", "bf16")},
         ),
         "split_kv": _SplitKv(
@@ -313,7 +313,8 @@ class Attention(Masked):
         )
         both, lengths = (False, True), "seq_q seq_kv head_dim"
         grouped: Any = {"heads": 4, "kv_heads": 2}
-        halves = ((1, 1, 64), (150, 200, 64), (129, 129, 128), (70, 90, 256), (33, 100, 40), (5, 700, 128), (9, 31, 17))
+        halves: Any = ((1, 1, 64), (150, 200, 64), (129, 129, 128), (70, 90, 256), (300, 333, 256), (130, 140, 136))
+        halves += ((33, 100, 40), (5, 700, 128), (9, 31, 17))
         doubles = ((1, 1, 64), (150, 200, 64), (33, 300, 40), (9, 31, 17), (70, 90, 3), (49, 131, 128))
         sums = ((3, "fp32"), (70, "fp32"), (70, "bf16"), (5, "fp16"), (70, "fp64"))
         return (
