@@ -177,7 +177,7 @@ def test_the_default_variant_suits_the_problem() -> None:
     assert decode.replace(seq_q=9, head_dim=256).default_variant("cuda") == "warp_specialized"
     assert decode.replace(seq_q=9, head_dim=264).default_variant("cuda") == "tiled"
     assert decode.replace(seq_q=9, head_dim=36).default_variant("cuda") == "tiled"
-    assert decode.replace(dtype="fp32").default_variant("cuda") == "tiled"
+    assert decode.replace(dtype="fp32").default_variant("cuda") == "split_kv"
     few = Attention(heads=8, kv_heads=2, seq_q=8, seq_kv=8192)
     assert few.default_variant("cpu") == "split_kv"
     assert few.replace(seq_q=9).default_variant("cpu") == "tiled"
