@@ -260,7 +260,7 @@ __global__ void __launch_bounds__(kTopkThreads, Values == kMostValues ? kListedB
 #pragma unroll
       for (int u = 0; u < Values / kLanes; ++u) {
         if (full || u * step + rank * kLanes < work.experts) {
-          pack[u] = load_plain(at + u * step);
+          pack[u] = load_pack(at + u * step);
         } else {
 #pragma unroll
           for (int j = 0; j < kLanes; ++j) pack[u].lane[j] = from_float<T>(-INFINITY);
