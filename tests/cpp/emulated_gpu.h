@@ -16,6 +16,8 @@
 #undef __device__
 #undef __shared__
 #undef __launch_bounds__
+#undef __host__
+#define __host__
 #define __global__
 #define __device__
 #define __shared__ static  // blocks run one after the other
@@ -83,13 +85,9 @@ template <class T>
 T __ldca(const T* p) {
   return *p;
 }
-template <class T>
-void __stcs(T* p, T x) {
-  *p = x;
-}
 
-inline float __expf(float x) { return std::exp(x); }
 inline float __saturatef(float x) { return x > 0 ? (x < 1 ? x : 1.f) : 0.f; }  // of NaN 0
+inline int __clz(int x) { return x ? __builtin_clz(static_cast<unsigned>(x)) : 32; }
 inline int __float_as_int(float x) {
   int bits;
   std::memcpy(&bits, &x, sizeof bits);

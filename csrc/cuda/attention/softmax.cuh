@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kLoopedTeam, kLoopedBlocks)
     probabilities_kernel(const float* __restrict__ scores,  // [rows, columns]
                          T* __restrict__ p,                 // [rows, columns]
                          std::int64_t seq_q, bool causal, RowsWork work) {
-  __shared__ float shared[64];
+  __shared__ float4 shared[64];
   each_row(work, shared, [&](std::int64_t row, Team& team) {
     const float* const from = scores + row * work.columns;
     T* const to = p + row * work.columns;
@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kLoopedTeam, kLoopedBlocks)
     const std::int64_t visible = causal && columns > 0 ? row % seq_q + columns - seq_q + 1 : columns;
     const Run<float> run(from, visible, true);
     const Exponentials of = exponentials_of<T>(run, from, team);
-    each_chunk<true>(run, from, team, 0.f, [&](std::int64_t chunk, const Pack<float>& pack, auto is_whole) {
+    each_chunk(run, from, team, 0.f, [&](std::int64_t chunk, const Pack<float>& pack, auto is_whole) {
       float values[4];
 #pragma unroll
       for (int j = 0; j < 4; ++j) values[j] = exponential<T>(pack.lane[j] - of.largest) * of.inverse;

@@ -1,4 +1,6 @@
 // Binding the kernels over elements (cuda/rows/elementwise_kernels.cuh).
+#include <algorithm>
+
 #include "cuda/kernels.h"
 #include "cuda/launch.cuh"
 #include "cuda/plan.h"
@@ -25,16 +27,22 @@ std::int64_t plan_elements(Bound& bound, Device& device, Kernel* kernel, std::in
   return grid;
 }
 
-template <class F, class T, bool InPlace = false>
+// A vector each.
+template <class T>
+std::int64_t threads_of(const Run<T>& run) {
+  return std::max(run.high - run.low, run.others());
+}
+
+template <class F, class T>
 Bound map(const char* step, std::int64_t elements, const void* x, void* y, DType dtype, Device& device) {
   const bool vectors = phase(x) == phase(y);
+  const Run<T> run(static_cast<const T*>(x), elements, vectors);
   Bound bound;
-  const auto kernel = map_kernel<F, T, InPlace>;
-  const std::int64_t grid =
-      plan_elements(bound, device, kernel, ceil_div(elements, Pack<T>::kLanes), kElementUnroll, vectors, dtype);
+  const auto kernel = map_kernel<F, T>;
+  const std::int64_t grid = plan_elements(bound, device, kernel, threads_of(run), 1, vectors, dtype);
   bound.steps.push_back({step, [=](Queue& queue) {
                            kernel<<<static_cast<unsigned>(grid), kElementThreads, 0, stream(queue)>>>(
-                               static_cast<const T*>(x), static_cast<T*>(y), elements, vectors);
+                               static_cast<const T*>(x), static_cast<T*>(y), run);
                            ROOFLINE_CUDA_LAUNCHED("map_kernel");
                          }});
   return bound;
@@ -42,8 +50,7 @@ Bound map(const char* step, std::int64_t elements, const void* x, void* y, DType
 
 template <class T>
 Bound relu(const ops::Relu& problem, Device& device) {
-  const auto bind = problem.x == problem.y ? map<Relu, T, true> : map<Relu, T>;
-  return bind("relu", problem.elements, problem.x, problem.y, problem.dtype, device);
+  return map<Relu, T>("relu", problem.elements, problem.x, problem.y, problem.dtype, device);
 }
 
 template <class T>
@@ -62,16 +69,13 @@ Bound silu_mul(const ops::SiluMul& problem, std::int64_t pitch, Device& device) 
   const bool vectors = even && phase(problem.gate) == phase(problem.y) && phase(problem.up) == phase(problem.y);
   Bound bound;
   const auto kernel = map2_kernel<SiluMul, T>;
-  constexpr int kUnroll = kElementUnroll / 2;
-  const std::int64_t segments = ceil_div(ceil_div(columns, Pack<T>::kLanes), std::int64_t{kElementThreads} * kUnroll);
-  const std::int64_t grid = plan_elements(bound, device, kernel, rows * segments * kElementThreads * kUnroll, kUnroll, vectors,
-                                          problem.dtype);
-  // One row is shared out to the whole grid, in tiles that lie a grid apart.
-  const std::int64_t parts = rows == 1 ? grid : segments;
-  bound.steps.push_back({"silu_mul", [=](Queue& queue) {
+  const Run<T> run(static_cast<const T*>(problem.gate), columns, vectors);
+  const std::int64_t segments = ceil_div(threads_of(run), kElementThreads);
+  const std::int64_t grid = plan_elements(bound, device, kernel, rows * segments * kElementThreads, 1, vectors, problem.dtype);
+  bound.steps.push_back({"silu_mul", [=, of_row = Divisor(static_cast<int>(segments))](Queue& queue) {
                            kernel<<<static_cast<unsigned>(grid), kElementThreads, 0, stream(queue)>>>(
                                static_cast<const T*>(problem.gate), static_cast<const T*>(problem.up), static_cast<T*>(problem.y),
-                               rows, columns, pitch, parts, vectors);
+                               run, pitch, of_row);
                            ROOFLINE_CUDA_LAUNCHED("map2_kernel");
                          }});
   return bound;

@@ -8,8 +8,6 @@
 
 namespace roofline::cuda {
 
-constexpr int kElementUnroll = 4;  // vectors of one tensor in flight per thread
-
 // -- y = f(x), y = f(x, z) ----------------------------------------------------------------------------------------------------
 
 struct Relu {
@@ -59,76 +57,46 @@ struct SiluMul {
   }
 };
 
-// vectors: false where x and y are not cut at the same places. InPlace: y is x, so that loads may not be of the read-only kind.
-template <class F, class T, bool InPlace = false>
-__global__ void __launch_bounds__(kElementThreads) map_kernel(const T* x,  // [elements]
-                                                              T* y,        // [elements]
-                                                              std::int64_t elements, bool vectors) {
-  const Run<T> run(x, elements, vectors);
-  const auto result = [&](const Pack<T>& pack) {
-    Pack<T> out;
+// A thread takes one vector: tiles of 4 KB, handed out in order as others end, go fastest past the caches, and the few registers
+// let all the threads of an SM be there. y may be x.
+template <class F, class T>
+__global__ void __launch_bounds__(kElementThreads) map_kernel(const T* x, T* y, Run<T> run) {
+  const auto move = [&](std::int64_t chunk, auto is_whole) {
+    constexpr bool kWhole = decltype(is_whole)::value;
+    const Pack<T> pack = load_chunk<kWhole>(run, x, chunk, 0.f);
+    float out[Run<T>::kLanes];
+    to_floats(pack, out);
 #pragma unroll
-    for (int j = 0; j < run.kLanes; ++j) out.lane[j] = from_float<T>(F::template value<T>(to_float(pack.lane[j])));
-    return out;
+    for (int j = 0; j < Run<T>::kLanes; ++j) out[j] = F::template value<T>(out[j]);
+    store_chunk<kWhole>(run, y, chunk, rounded<T>(out));
   };
-  const std::int64_t tile = std::int64_t{kElementThreads} * kElementUnroll;
-  for (std::int64_t first = run.low + blockIdx.x * tile + threadIdx.x; first < run.high; first += gridDim.x * tile) {
-    Pack<T> pack[kElementUnroll];
-#pragma unroll
-    for (int u = 0; u < kElementUnroll; ++u)
-      if (const std::int64_t chunk = first + u * kElementThreads; chunk < run.high)
-        pack[u] = load_chunk<!InPlace, true>(run, x, chunk, 0.f);
-#pragma unroll
-    for (int u = 0; u < kElementUnroll; ++u)
-      if (const std::int64_t chunk = first + u * kElementThreads; chunk < run.high)
-        store_chunk<true>(run, y, chunk, result(pack[u]));
-  }
   const std::int64_t thread = std::int64_t{blockIdx.x} * kElementThreads + threadIdx.x;
-  for (std::int64_t i = thread; i < run.others(); i += std::int64_t{gridDim.x} * kElementThreads)
-    store_chunk<false>(run, y, run.other(i), result(load_chunk<!InPlace, false>(run, x, run.other(i), 0.f)));
+  if (run.low + thread < run.high) move(run.low + thread, IsWhole<true>{});
+  if (thread < run.others()) move(run.other(thread), IsWhole<false>{});
 }
 
-// rows of a and b begin every `pitch` elements, those of y follow each other. Blocks take a segment of a row after the other:
-// segments per row.
+// Rows of a and b begin every `pitch` elements, those of y follow each other. All are cut as the first, each into segments of a
+// vector per thread.
 template <class F, class T>
 __global__ void __launch_bounds__(kElementThreads) map2_kernel(const T* __restrict__ a,  // [rows, columns]
-                                                                  const T* __restrict__ b,  // [rows, columns]
-                                                                  T* __restrict__ y,        // [rows, columns]
-                                                                  std::int64_t rows, std::int64_t columns, std::int64_t pitch,
-                                                                  std::int64_t segments, bool vectors) {
-  constexpr int kUnroll = kElementUnroll / 2;  // of both tensors
-  const std::int64_t tile = std::int64_t{kElementThreads} * kUnroll;
-  for (std::int64_t part = blockIdx.x; part < rows * segments; part += gridDim.x) {
-    const std::int64_t row = part / segments, segment = part % segments;
-    const T *const left_row = a + row * pitch, *const right_row = b + row * pitch;
-    T* const out_row = y + row * columns;
-    const Run<T> run(left_row, columns, vectors);
-    const auto result = [&](const Pack<T>& left, const Pack<T>& right) {
-      Pack<T> out;
+                                                               const T* __restrict__ b,  // [rows, columns]
+                                                               T* __restrict__ y,        // [rows, columns]
+                                                               Run<T> run, std::int64_t pitch, Divisor segments) {
+  const int block = static_cast<int>(blockIdx.x), row = quotient(block, segments);
+  const auto move = [&](std::int64_t chunk, auto is_whole) {
+    constexpr bool kWhole = decltype(is_whole)::value;
+    const Pack<T> left = load_chunk<kWhole>(run, a + row * pitch, chunk, 0.f);
+    const Pack<T> right = load_chunk<kWhole>(run, b + row * pitch, chunk, 0.f);
+    float out[Run<T>::kLanes], other[Run<T>::kLanes];
+    to_floats(left, out);
+    to_floats(right, other);
 #pragma unroll
-      for (int j = 0; j < run.kLanes; ++j)
-        out.lane[j] = from_float<T>(F::template value<T>(to_float(left.lane[j]), to_float(right.lane[j])));
-      return out;
-    };
-    for (std::int64_t first = run.low + segment * tile + threadIdx.x; first < run.high; first += segments * tile) {
-      Pack<T> left[kUnroll], right[kUnroll];
-#pragma unroll
-      for (int u = 0; u < kUnroll; ++u)
-        if (const std::int64_t chunk = first + u * kElementThreads; chunk < run.high) {
-          left[u] = load_chunk<true, true>(run, left_row, chunk, 0.f);
-          right[u] = load_chunk<true, true>(run, right_row, chunk, 0.f);
-        }
-#pragma unroll
-      for (int u = 0; u < kUnroll; ++u)
-        if (const std::int64_t chunk = first + u * kElementThreads; chunk < run.high)
-          store_chunk<true>(run, out_row, chunk, result(left[u], right[u]));
-    }
-    for (std::int64_t i = segment * kElementThreads + threadIdx.x; i < run.others(); i += segments * kElementThreads) {
-      const std::int64_t chunk = run.other(i);
-      const Pack<T> left = load_chunk<true, false>(run, left_row, chunk, 0.f);
-      store_chunk<false>(run, out_row, chunk, result(left, load_chunk<true, false>(run, right_row, chunk, 0.f)));
-    }
-  }
+    for (int j = 0; j < Run<T>::kLanes; ++j) out[j] = F::template value<T>(out[j], other[j]);
+    store_chunk<kWhole>(run, y + row * run.elements, chunk, rounded<T>(out));
+  };
+  const std::int64_t thread = std::int64_t{block - row * segments.divisor} * kElementThreads + threadIdx.x;
+  if (run.low + thread < run.high) move(run.low + thread, IsWhole<true>{});
+  if (thread < run.others()) move(run.other(thread), IsWhole<false>{});
 }
 
 // -- several dtypes in one kernel ---------------------------------------------------------------------------------------------

@@ -16,8 +16,10 @@ Bound topk(const ops::Topk& problem, const void* bias, Device& device) {
   const auto listed = plan.values == kFewValues ? topk_listed<T, Sigmoid, kFewValues> : topk_listed<T, Sigmoid, kMostValues>;
   const auto kernel = plan.listed ? listed : topk_picked<T, Sigmoid>;
   const KernelFacts facts = kernel_facts(device, kernel, kTopkThreads);
+  // Few experts are done with too soon for blocks to be handed out one by one.
+  const std::int64_t tiles = ceil_div(problem.tokens, kTopkThreads / plan.lanes);
   const std::int64_t grid =
-      persistent_grid(ceil_div(problem.tokens, kTopkThreads / plan.lanes), device.properties().sms, facts.blocks_per_sm);
+      plan.values == kMostValues ? passing_grid(tiles) : persistent_grid(tiles, device.properties().sms, facts.blocks_per_sm);
   const TopkWork work = {problem.tokens,
                          static_cast<int>(problem.experts),
                          static_cast<int>(problem.experts_per_token),

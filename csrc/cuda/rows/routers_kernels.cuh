@@ -1,13 +1,14 @@
 // Routers of a mixture of experts, topk_softmax and topk_sigmoid: the largest few scores of each token, on a tie the lowest expert.
 //
 // listed: up to kListed experts of up to 32 * kMostValues. A few lanes share a token; each finds the largest of its own experts by
-//         networks of minima and maxima, and lists of the lanes are merged likewise: next to no step depends on the data.
+//         networks of minima and maxima, and lists of the lanes are merged likewise: next to no step depends on the data. Of many
+//         experts it is groups of neighbours with the largest maxima that are found so first, then the chosen among those.
 // picked: any number of any number of experts. One warp per token, by successive maxima.
 #pragma once
 
 #include <cmath>
 
-#include "cuda/rows/routers_plan.h"
+#include "cuda/rows/sorted_lists.cuh"
 #include "cuda/simt/vector.cuh"
 
 namespace roofline::cuda {
@@ -122,56 +123,6 @@ __device__ inline int ordered(int bits) { return bits ^ (bits >> 31 & 0x7FFFFFFF
 // A sum with 0 makes zeros equal, and of any NaN the one above infinity.
 __device__ inline int ordered(float score) { return ordered(__float_as_int(score + 0.f)); }
 
-template <class K>
-__device__ inline void exchange(K& a, K& b) {
-  const K low = min(a, b);
-  a = max(a, b), b = low;
-}
-
-// The largest first, in 19 exchanges: as few as there can be.
-template <class K>
-__device__ inline void sort(K (&key)[kListed]) {
-  constexpr int kExchanges[19][2] = {{0, 2}, {1, 3}, {4, 6}, {5, 7}, {0, 4}, {1, 5}, {2, 6}, {3, 7}, {0, 1}, {2, 3},
-                                     {4, 5}, {6, 7}, {2, 4}, {3, 5}, {1, 4}, {3, 6}, {1, 2}, {3, 4}, {5, 6}};
-#pragma unroll
-  for (const auto& [above, below] : kExchanges) exchange(key[above], key[below]);
-}
-
-// The largest of two sorted lists: maxima of one and the other in reverse rise and fall once, which log2 n steps sort.
-template <class K>
-__device__ inline void merge(K (&key)[kListed], const K (&other)[kListed]) {
-#pragma unroll
-  for (int i = 0; i < kListed; ++i) key[i] = max(key[i], other[kListed - 1 - i]);
-#pragma unroll
-  for (int step = kListed / 2; step > 0; step /= 2)
-#pragma unroll
-    for (int i = 0; i < kListed; ++i)
-      if (i / step % 2 == 0) exchange(key[i], key[i + step]);
-}
-
-// The lists of all lanes of a token become one, in each.
-template <class K>
-__device__ inline void merge_over(K (&key)[kListed], int lanes) {
-#pragma unroll 1
-  for (int half = 1; half < lanes; half *= 2) {
-    K other[kListed];
-#pragma unroll
-    for (int j = 0; j < kListed; ++j) other[j] = __shfl_xor_sync(0xFFFFFFFFu, key[j], half);
-    merge(key, other);
-  }
-}
-
-__device__ inline int at_place(const Key (&key)[kListed], int place) {
-  int found[kListed];
-#pragma unroll
-  for (int i = 0; i < kListed; ++i) found[i] = key[i];
-#pragma unroll
-  for (int half = kListed / 2; half > 0; half /= 2)
-#pragma unroll
-    for (int i = 0; i < half; ++i) found[i] = place & half ? found[i + half] : found[i];
-  return found[0];
-}
-
 __device__ inline float sum_over(float mine, int lanes) {
   for (int half = 1; half < lanes; half *= 2) mine += __shfl_xor_sync(0xFFFFFFFFu, mine, half);
   return mine;
@@ -183,6 +134,25 @@ __device__ inline float listed_score(float logit, const TopkWork& work, int expe
   if (!Sigmoid) return logit;
   const float weight = fast_inverse(1.f + fast_exp2(logit * -kLog2E));
   return work.bias ? weight + work.bias[expert] : weight;
+}
+
+constexpr int kGrouped = 4;  // neighbours whose maximum is looked at first
+
+// What the neighbours from `first` on order by.
+template <class T, bool Sigmoid>
+__device__ inline void load_scores(const T* row, const TopkWork& work, int first, float (&score)[kGrouped]) {
+  struct alignas(kGrouped * sizeof(T)) Logits {
+    T of[kGrouped];
+  } logits;
+  if (work.vectors && first < work.experts) {
+    logits = *reinterpret_cast<const Logits*>(row + first);
+  } else {
+#pragma unroll
+    for (int j = 0; j < kGrouped; ++j) logits.of[j] = first + j < work.experts ? row[first + j] : from_float<T>(-INFINITY);
+  }
+#pragma unroll
+  for (int j = 0; j < kGrouped; ++j)
+    score[j] = first + j < work.experts ? listed_score<Sigmoid>(to_float(logits.of[j]), work, first + j) : -INFINITY;
 }
 
 template <class T, bool Sigmoid>
@@ -260,7 +230,7 @@ __global__ void __launch_bounds__(kTopkThreads, Values == kMostValues ? kListedB
 #pragma unroll
       for (int u = 0; u < Values / kLanes; ++u) {
         if (full || u * step + rank * kLanes < work.experts) {
-          pack[u] = load_plain(at + u * step);
+          pack[u] = load_pack(at + u * step);
         } else {
 #pragma unroll
           for (int j = 0; j < kLanes; ++j) pack[u].lane[j] = from_float<T>(-INFINITY);
@@ -284,23 +254,52 @@ __global__ void __launch_bounds__(kTopkThreads, Values == kMostValues ? kListedB
     }
 
     Key key[kListed];
+    if constexpr (Values == kMostValues) {
+      // The chosen are in the kListed groups with the largest maxima: of any other group, each of these has an element that comes
+      // before all elements.
+      const int last = Values / kGrouped * work.lanes - 1;
 #pragma unroll
-    for (int i = 0; i < Values; i += kListed) {
-      Key next[kListed];
-#pragma unroll
-      for (int j = 0; j < kListed; ++j) {
-        const int expert = ((i + j) / kLanes * work.lanes + rank) * kLanes + (i + j) % kLanes;
-        next[j] = (ordered(value[i + j]) & ~numbered) | (numbered - expert);
+      for (int g = 0; g < kListed; ++g) {
+        constexpr int kPerPack = kLanes / kGrouped;
+        const float* const of = value + kGrouped * g;
+        const int group = (g / kPerPack * work.lanes + rank) * kPerPack + g % kPerPack;
+        key[g] = (ordered(larger(larger(of[0], of[1]), larger(of[2], of[3]))) & ~last) | (last - group);
       }
-      sort(next);
-      if (i == 0) {
+      sort(key);
+      merge_over(key, work.lanes);
+      // Each of four lanes takes two of them.
+      const Key low = rank & 1 ? key[1] : key[0], high = rank & 1 ? key[3] : key[2];
+      const Key low2 = rank & 1 ? key[5] : key[4], high2 = rank & 1 ? key[7] : key[6];
+      const int group[2] = {last - ((rank & 2 ? high : low) & last), last - ((rank & 2 ? high2 : low2) & last)};
 #pragma unroll
-        for (int j = 0; j < kListed; ++j) key[j] = next[j];
-      } else {
-        merge(key, next);
+      for (int h = 0; h < 2; ++h) {
+        float score[kGrouped];
+        load_scores<T, Sigmoid>(row, work, kGrouped * group[h], score);
+#pragma unroll
+        for (int j = 0; j < kGrouped; ++j)
+          key[kGrouped * h + j] = (ordered(score[j]) & ~numbered) | (numbered - kGrouped * group[h] - j);
       }
+      sort(key);
+      merge_over(key, kFewestLanes);
+    } else {
+#pragma unroll
+      for (int i = 0; i < Values; i += kListed) {
+        Key next[kListed];
+#pragma unroll
+        for (int j = 0; j < kListed; ++j) {
+          const int expert = ((i + j) / kLanes * work.lanes + rank) * kLanes + (i + j) % kLanes;
+          next[j] = (ordered(value[i + j]) & ~numbered) | (numbered - expert);
+        }
+        sort(next);
+        if (i == 0) {
+#pragma unroll
+          for (int j = 0; j < kListed; ++j) key[j] = next[j];
+        } else {
+          merge(key, next);
+        }
+      }
+      merge_over(key, work.lanes);
     }
-    merge_over(key, work.lanes);
 
     const bool nan = key[0] > (0x7F800000 | numbered);
     if constexpr (!kWholeKeys) {

@@ -91,6 +91,7 @@ struct ClusterLaunch {
     if (made.plan.blocks == 0) return {};
     device.use();
     ROOFLINE_CUDA(cudaFuncSetAttribute(softmax_cluster<T>, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
+    allow_shared(device, softmax_cluster<T>, made.plan.shared_bytes);
     made.grid = made.plan.blocks;
     cudaLaunchAttribute attribute;
     const cudaLaunchConfig_t config = made.config(attribute);
@@ -116,7 +117,7 @@ Bound softmax_of_clusters(const ops::Softmax& problem, Device& device, const Clu
   bound.plan.set("threads_per_row", launch.plan.blocks * threads);
   bound.plan.set("vector_bytes", 16);
   bound.plan.set("row_cached", true);
-  bound.plan.set("exponentials_kept", true);  // taken again of the row in registers: nothing is read or written for them
+  bound.plan.set("exponentials_kept", true);
   bound.plan.set("workspace_bytes", 0);
   const RowsWork work = {problem.rows, problem.columns, threads, true, 0.f};
   bound.steps.push_back({"softmax", [=](Queue& queue) {

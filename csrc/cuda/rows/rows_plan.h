@@ -18,10 +18,6 @@ constexpr int kKeptPairs = 4;  // the same where each is a vector of two tensors
 // Above, a thread could not have the 128 registers that it may need.
 constexpr int kMostTeam = 512;
 
-// Blocks of kMostTeam threads that an SM must have room for.
-template <int Chunks>
-constexpr int kKeptBlocks = Chunks <= kFewChunks ? 2 : 1;
-
 // A looped row has four vectors in flight per thread, and no more threads than have as many: 512 threads of an SM and more keep
 // 32 KB and more.
 constexpr int kLoopedChunks = 4;
@@ -29,7 +25,7 @@ constexpr int kLoopedTeam = 256;
 constexpr int kLoopedBlocks = 2;
 
 constexpr int kMostCluster = 16;  // blocks; above 8 not every GPU with clusters has room
-constexpr int kClusterThreads = 256;
+constexpr int kClusterThreads = 512;
 constexpr int kClusterElements = 32;  // of a row that one thread keeps, so that it takes 64 registers at most
 
 struct RowPlan {

@@ -1,15 +1,9 @@
 // Kernels over tokens: rope, embedding and the sum over a token's experts.
 #pragma once
 
-#include "cuda/plan.h"
 #include "cuda/simt/any_tensor.cuh"
 
 namespace roofline::cuda {
-
-// n: 0 ... 2^31 - 1.
-__device__ inline int quotient(int n, const Divisor& by) {
-  return static_cast<int>(std::uint64_t{static_cast<std::uint32_t>(n)} * by.factor >> by.shift);
-}
 
 // -- rope ---------------------------------------------------------------------------------------------------------------------
 
@@ -54,7 +48,7 @@ __global__ void __launch_bounds__(kElementThreads, 4) rope_kernel(T* __restrict_
     if constexpr (Width == 1) {
       turn(start[0], start[work.half], read_one(work.cos, at), read_one(work.sin, at));
     } else {
-      Pack<T> x = load_plain(start), y = load_plain(start + work.half);
+      Pack<T> x = load_pack(start), y = load_pack(start + work.half);
       RawGroup cos[kGroups], sin[kGroups];
 #pragma unroll
       for (int i = 0; i < kGroups; ++i) {
@@ -69,8 +63,8 @@ __global__ void __launch_bounds__(kElementThreads, 4) rope_kernel(T* __restrict_
 #pragma unroll
         for (int j = 0; j < kGroup; ++j) turn(x.lane[i * kGroup + j], y.lane[i * kGroup + j], c[j], s[j]);
       }
-      store_plain(start, x);
-      store_plain(start + work.half, y);
+      store_pack(start, x);
+      store_pack(start + work.half, y);
     }
   }
 }

@@ -60,7 +60,7 @@ __device__ inline void write_group(void* data, std::int64_t first, const float (
   } u;
 #pragma unroll
   for (int i = 0; i < kGroup; ++i) u.group.lane[i] = from_float<T>(in[i]);
-  __stcs(reinterpret_cast<Word*>(static_cast<T*>(data) + first), u.word);
+  *reinterpret_cast<Word*>(static_cast<T*>(data) + first) = u.word;
 }
 
 __device__ inline void write_group(const AnyTensor& tensor, std::int64_t first, const float (&in)[kGroup]) {

@@ -8,6 +8,9 @@
 #include <cuda_fp16.h>
 
 #include <cstdint>
+#include <type_traits>
+
+#include "cuda/plan.h"
 
 #if defined(ROOFLINE_EMULATED_GPU)
 #include "emulated_gpu.h"
@@ -54,6 +57,34 @@ __device__ inline float fast_inverse(float x) {
 #endif
 }
 
+__device__ inline float added(float a, float b) { return a + b; }
+// A NaN stays one, unlike with fmaxf.
+__device__ inline float larger(float a, float b) {
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+#else
+  return a >= b || a != a ? a : b;
+#endif
+}
+
+// 1 / sqrt(x) to 2 units in the last place.
+__device__ inline float fast_inverse_root(float x) {
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return 1.f / sqrtf(x);
+#endif
+}
+
+// n: 0 ... 2^31 - 1.
+__device__ inline int quotient(int n, const Divisor& by) {
+  return static_cast<int>(std::uint64_t{static_cast<std::uint32_t>(n)} * by.factor >> by.shift);
+}
+
 // What one thread moves in one access.
 template <class T>
 struct alignas(16) Pack {
@@ -61,81 +92,96 @@ struct alignas(16) Pack {
   T lane[kLanes];
 };
 
+// A pack as bits: where it is kept for long, the compiler would give each element of 16 bits a register.
+template <class T>
+__device__ inline uint4 bits_of(const Pack<T>& pack) {
+  union {
+    Pack<T> pack;
+    uint4 bits;
+  } u;
+  u.pack = pack;
+  return u.bits;
+}
+template <class T>
+__device__ inline Pack<T> pack_of(uint4 bits) {
+  union {
+    uint4 bits;
+    Pack<T> pack;
+  } u;
+  u.bits = bits;
+  return u.pack;
+}
+
+template <class T>
+__device__ inline void to_floats(uint4 bits, float (&out)[Pack<T>::kLanes]) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {  // each by one instruction
+    const unsigned words[4] = {bits.x, bits.y, bits.z, bits.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      out[2 * i] = __uint_as_float(words[i] << 16);
+      out[2 * i + 1] = __uint_as_float(words[i] & 0xFFFF0000u);
+    }
+  } else
+#endif
+  {
+    const Pack<T> pack = pack_of<T>(bits);
+#pragma unroll
+    for (int j = 0; j < pack.kLanes; ++j) out[j] = to_float(pack.lane[j]);
+  }
+}
+template <class T>
+__device__ inline void to_floats(const Pack<T>& pack, float (&out)[Pack<T>::kLanes]) {
+  to_floats<T>(bits_of(pack), out);
+}
+
+template <class T>
+__device__ inline uint4 rounded_bits(const float (&values)[Pack<T>::kLanes]) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (sizeof(T) == 2) {  // two by one instruction
+    using Two = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
+    union {
+      Two two;
+      unsigned bits;
+    } u[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if constexpr (std::is_same_v<T, __half>)
+        u[i].two = __floats2half2_rn(values[2 * i], values[2 * i + 1]);
+      else
+        u[i].two = __floats2bfloat162_rn(values[2 * i], values[2 * i + 1]);
+    }
+    return make_uint4(u[0].bits, u[1].bits, u[2].bits, u[3].bits);
+  } else
+#endif
+  {
+    Pack<T> pack;
+#pragma unroll
+    for (int j = 0; j < pack.kLanes; ++j) pack.lane[j] = from_float<T>(values[j]);
+    return bits_of(pack);
+  }
+}
+template <class T>
+__device__ inline Pack<T> rounded(const float (&values)[Pack<T>::kLanes]) {
+  return pack_of<T>(rounded_bits<T>(values));
+}
+
 // The compiler takes the bits for new ones: conversions of an earlier pass over them are done again, and not kept in registers.
-template <class T>
-__device__ inline void forget(Pack<T>& pack) {
+__device__ inline void forget([[maybe_unused]] uint4& bits) {
 #if defined(__CUDA_ARCH__)
-  union {
-    Pack<T> pack;
-    uint4 bits;
-  } u;
-  u.pack = pack;
-  asm volatile("" : "+r"(u.bits.x), "+r"(u.bits.y), "+r"(u.bits.z), "+r"(u.bits.w));
-  pack = u.pack;
-#else
-  (void)pack;
+  asm volatile("" : "+r"(bits.x), "+r"(bits.y), "+r"(bits.z), "+r"(bits.w));
 #endif
 }
 
-// Read once and written by nobody meanwhile: past L1, which weights keep for themselves.
+// By ordinary instructions: that what streams past be kept by no cache, or leave it first (no_allocate, st.cs), costs an H200's
+// DRAM up to 6 %, and most where another kernel has left its results in L2.
 template <class T>
-__device__ inline Pack<T> load_streamed(const T* from) {
-#if defined(__CUDA_ARCH__)
-  union {
-    uint4 bits;
-    Pack<T> pack;
-  } u;
-  asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-      : "=r"(u.bits.x), "=r"(u.bits.y), "=r"(u.bits.z), "=r"(u.bits.w)
-      : "l"(from));
-  return u.pack;
-#else
-  return *reinterpret_cast<const Pack<T>*>(from);
-#endif
+__device__ inline Pack<T> load_pack(const T* from) {
+  return pack_of<T>(*reinterpret_cast<const uint4*>(from));
 }
-
-// May have been written by this launch.
 template <class T>
-__device__ inline Pack<T> load_plain(const T* from) {
-#if defined(__CUDA_ARCH__)
-  union {
-    uint4 bits;
-    Pack<T> pack;
-  } u;
-  u.bits = *reinterpret_cast<const uint4*>(from);
-  return u.pack;
-#else
-  return *reinterpret_cast<const Pack<T>*>(from);
-#endif
-}
-
-template <class T>
-__device__ inline void store_plain(T* to, const Pack<T>& pack) {
-#if defined(__CUDA_ARCH__)
-  union {
-    Pack<T> pack;
-    uint4 bits;
-  } u;
-  u.pack = pack;
-  *reinterpret_cast<uint4*>(to) = u.bits;
-#else
-  *reinterpret_cast<Pack<T>*>(to) = pack;
-#endif
-}
-
-// First to leave L2.
-template <class T>
-__device__ inline void store_streamed(T* to, const Pack<T>& pack) {
-#if defined(__CUDA_ARCH__)
-  union {
-    Pack<T> pack;
-    uint4 bits;
-  } u;
-  u.pack = pack;
-  __stcs(reinterpret_cast<uint4*>(to), u.bits);
-#else
-  *reinterpret_cast<Pack<T>*>(to) = pack;
-#endif
+__device__ inline void store_pack(T* to, const Pack<T>& pack) {
+  *reinterpret_cast<uint4*>(to) = bits_of(pack);
 }
 
 // A run of elements cut at the 16-byte boundaries of memory, so that runs which begin anywhere are still moved in whole vectors:
@@ -147,7 +193,7 @@ struct Run {
   int before;  // elements of the first chunk that belong to whatever lies before the run
 
   // vectors: false where the tensors of a kernel are not cut at the same places; no chunk counts as whole then.
-  __device__ Run(const T* start, std::int64_t count, bool vectors) : elements(count) {
+  __host__ __device__ Run(const T* start, std::int64_t count, bool vectors) : elements(count) {
     before = static_cast<int>(reinterpret_cast<std::uintptr_t>(start) / sizeof(T) % kLanes);
     chunks = (elements + before + kLanes - 1) / kLanes;
     low = before > 0 ? 1 : 0;
@@ -157,7 +203,7 @@ struct Run {
   __device__ std::int64_t first(std::int64_t chunk) const { return chunk * kLanes - before; }
   __device__ bool has(std::int64_t element) const { return element >= 0 && element < elements; }
   // Chunks that are not whole, by number.
-  __device__ std::int64_t others() const { return chunks - (high - low); }
+  __host__ __device__ std::int64_t others() const { return chunks - (high - low); }
   __device__ std::int64_t other(std::int64_t i) const { return i < low ? i : high + i - low; }
 };
 
@@ -166,12 +212,12 @@ struct IsWhole {
   static constexpr bool value = Whole;
 };
 
-// One chunk; what lies outside the run reads as `outside`. Fresh: nobody writes the run meanwhile.
-template <bool Fresh, bool Whole, class T>
+// One chunk; what lies outside the run reads as `outside`.
+template <bool Whole, class T>
 __device__ inline Pack<T> load_chunk(const Run<T>& run, const T* start, std::int64_t chunk, float outside) {
   const std::int64_t first = run.first(chunk);
   if constexpr (Whole) {
-    return Fresh ? load_streamed(start + first) : load_plain(start + first);
+    return load_pack(start + first);
   } else {
     Pack<T> pack;
 #pragma unroll
@@ -184,7 +230,7 @@ template <bool Whole, class T>
 __device__ inline void store_chunk(const Run<T>& run, T* start, std::int64_t chunk, const Pack<T>& pack) {
   const std::int64_t first = run.first(chunk);
   if constexpr (Whole) {
-    store_streamed(start + first, pack);
+    store_pack(start + first, pack);
   } else {
 #pragma unroll
     for (int j = 0; j < run.kLanes; ++j)
@@ -197,7 +243,7 @@ template <bool Whole, class T>
 __device__ inline void load_columns(const Run<T>& run, const T* vector, std::int64_t chunk, float (&out)[Run<T>::kLanes]) {
   const std::int64_t first = run.first(chunk);
   if (Whole && reinterpret_cast<std::uintptr_t>(vector + first) % 16 == 0) {
-    const Pack<T> pack = load_plain(vector + first);
+    const Pack<T> pack = load_pack(vector + first);
 #pragma unroll
     for (int j = 0; j < run.kLanes; ++j) out[j] = to_float(pack.lane[j]);
     return;
@@ -208,33 +254,56 @@ __device__ inline void load_columns(const Run<T>& run, const T* vector, std::int
 
 // The threads that share a row: 2^n lanes of a warp, or a whole block.
 struct Team {
-  int size;       // threads
-  int rank;       // of this one
-  float* shared;  // [2][32] of the block; used where the team is the whole block
+  int size;        // threads
+  int rank;        // of this one
+  float4* shared;  // [2][32] of the block; used where the team is the whole block
   int turn = 0;
+
+  // The same in every lane of the team that this one's warp has.
+  template <class Merge>
+  __device__ float in_warp(float mine, Merge merge) const {
+    if (size >= 32) {
+#pragma unroll
+      for (int half = 16; half > 0; half /= 2) mine = merge(mine, __shfl_xor_sync(0xFFFFFFFFu, mine, half));
+    } else {
+      for (int half = size / 2; half > 0; half /= 2) mine = merge(mine, __shfl_xor_sync(0xFFFFFFFFu, mine, half));
+    }
+    return mine;
+  }
+
+  // Of what is the same in each warp: one warp's to each lane, so that over_warps() sees all of them; `none` where lanes are left.
+  template <class Of>
+  __device__ Of of_warps(Of mine, Of none) {
+    static_assert(sizeof(Of) <= sizeof(float4));
+    if (size <= 32) return mine;
+    // Two buffers in turn: whoever writes one again has passed the barrier behind the last reading of it.
+    float4* buffer = shared + 32 * turn;
+    turn ^= 1;
+    if (threadIdx.x % 32 == 0) *reinterpret_cast<Of*>(buffer + threadIdx.x / 32) = mine;
+    __syncthreads();
+    const int warp = static_cast<int>(threadIdx.x) & last_warp();
+    return warp < size / 32 ? *reinterpret_cast<const Of*>(buffer + warp) : none;
+  }
+  template <class Merge>
+  __device__ float over_warps(float mine, Merge merge) const {
+    for (int half = (last_warp() + 1) / 2; half > 0; half /= 2) mine = merge(mine, __shfl_xor_sync(0xFFFFFFFFu, mine, half));
+    return mine;
+  }
+  // Of as many as a power of two.
+  __device__ int last_warp() const {
+    int last = (size - 1) / 32;
+    last |= last >> 1;
+    last |= last >> 2;
+    return last | last >> 4;
+  }
 
   // The same value in every thread of the team, in an order that does not depend on timing.
   template <class Merge>
-  __device__ float all(float mine, float identity, Merge merge) {
-    for (int half = (size < 32 ? size : 32) / 2; half > 0; half /= 2) mine = merge(mine, __shfl_xor_sync(0xFFFFFFFFu, mine, half));
-    if (size <= 32) return mine;
-    // Two buffers in turn: whoever writes one again has passed the barrier behind the last reading of it.
-    float* buffer = shared + 32 * turn;
-    turn ^= 1;
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    if (lane == 0) buffer[threadIdx.x / 32] = mine;
-    __syncthreads();
-    mine = lane < size / 32 ? buffer[lane] : identity;
-    for (int half = 16; half > 0; half /= 2) mine = merge(mine, __shfl_xor_sync(0xFFFFFFFFu, mine, half));
-    return mine;
+  __device__ float all(float mine, float none, Merge merge) {
+    return over_warps(of_warps(in_warp(mine, merge), none), merge);
   }
-  __device__ float sum(float mine) {
-    return all(mine, 0.f, [](float a, float b) { return a + b; });
-  }
-  // A NaN stays one, unlike with fmaxf.
-  __device__ float max(float mine) {
-    return all(mine, -INFINITY, [](float a, float b) { return a >= b || a != a ? a : b; });
-  }
+  __device__ float sum(float mine) { return all(mine, 0.f, added); }
+  __device__ float max(float mine) { return all(mine, -INFINITY, larger); }
 };
 
 }  // namespace roofline::cuda
