@@ -183,8 +183,8 @@ ROOFLINE_DEVICE void compute_attention(const WarpSpecializedWork& work, const Se
   const auto release = [&](const TileRing<Shape>& tile) {
     if (first_thread) arrive_at(tile.free());
   };
-  const auto release_queries = [&](int buffer) {
-    if (first_thread) arrive_at(QueryRing<Shape>{buffer, 0}.free(group));
+  const auto release_queries = [&](int buffer) {  // each warp for itself: it has read the number of their block
+    if (lane == 0) arrive_at(QueryRing<Shape>{buffer, 0}.free(group));
   };
   const auto queries_at = [&](int buffer) { return buffer * Shape::kQueryBytes + group * Shape::kGroupBytes; };
   const auto tile_at = [](const TileRing<Shape>& tile) { return Shape::kTilesAt + tile.buffer * Shape::kTileBytes; };
@@ -349,7 +349,7 @@ ROOFLINE_DEVICE void warp_specialized_attention(const WarpSpecializedWork& work,
   const SeenKeys seen = {static_cast<int>(work.tiling.unit_rows), work.seq_q, work.seq_kv, work.causal};
   if (thread() == 0) {
     for (QueryRing<Shape> q; q.parity == 0; q.next())
-      for (int group = 0; group < Shape::kGroups; ++group) init_barrier(q.full(group), 1), init_barrier(q.free(group), 1);
+      for (int group = 0; group < Shape::kGroups; ++group) init_barrier(q.full(group), 1), init_barrier(q.free(group), 4);
     for (TileRing<Shape> tiles; tiles.parity == 0; tiles.next())
       init_barrier(tiles.full(), 1), init_barrier(tiles.free(), Shape::kGroups);
     fence_barriers();
