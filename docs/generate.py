@@ -28,8 +28,9 @@ TABLE = ROOT / "docs" / "operators.md"
 RECORDED = ROOT / "benchmarks" / "results"  # by benchmarks/record
 # Rows of the GPU table in README.md.
 FIRST_ROWS = (
-    "copy", "attention 128 full", "attention 128 causal", "attention 64 full", "attention 64 causal", "decode 32 × 8192",
-    "matmul bf16 8192", "matmul fp8 8192 library", "rms_norm", "softmax", "silu_mul", "adam", "top-k softmax",
+    "copy", "attention 128 full", "attention 128 causal", "attention 64 full", "attention 64 causal", "attention 256 causal",
+    "decode 32 × 8192", "MLA decode 64 × 8192", "matmul bf16 8192", "matmul fp8 8192 library", "rms_norm", "softmax", "silu_mul",
+    "adam", "top-k softmax",
 )  # fmt: skip
 BACKENDS = {"cpu": "CPU", "cuda": "CUDA"}  # as declared, as shown
 
@@ -63,12 +64,6 @@ def operators_table() -> str:
     return github_table(["operator", "computes", "variant", *BACKENDS.values()], rows, str)
 
 
-def recorded() -> dict[str, tuple[Machine, Results]]:
-    """Machines and results by folder."""
-    folders = sorted(path.parent for path in RECORDED.glob("*/machine.json"))
-    return {f.name: (Machine.load(f / "machine.json"), Results.load(f / "results.jsonl")) for f in folders}
-
-
 def machine_title(machine: Machine) -> str:
     facts = machine.facts
     ids = f" (family {facts['cpu_family']}, model {facts['cpu_model']})" if "cpu_family" in facts else ""
@@ -81,20 +76,22 @@ def first_figures() -> str:
     named = RECORDED / "readme"
     if not named.exists():
         return ""
-    machine, results = recorded()[named.read_text().strip()]
+    folder = RECORDED / named.read_text().strip()
+    machine, results = Machine.load(folder / "machine.json"), Results.load(folder / "results.jsonl")
     table = operator_table(fit_for_a_page(usual(results, machine)), machine)
     columns = ("operator", "variant", "problem", "cache", "time", "GFLOP/s", "GB/s", "bound", "of attainable", "error")
     at = [table.headers.index(name) for name in columns if name in table.headers]
     points = github_table([table.headers[i] for i in at], [[row[i] for i in at] for row in table.rows[:32]], str)
     return (
         f"`benchmarks/record --readme` measured this on {machine_title(machine)}.\nThe variants are the default ones and `naive`; "
-        f"all are in its\n[report](benchmarks/results/{named.read_text().strip()}/report.md).\n\n{points}"
+        f"all are in its\n[report](benchmarks/results/{folder.name}/report.md).\n\n{points}"
     )
 
 
 def machines_table(gpus: bool = False) -> str:
     """Every ceiling of all threads, by machine."""
-    found = [machine for machine, _ in recorded().values() if ("sms" in machine.facts) == gpus]
+    machines = [Machine.load(path) for path in sorted(RECORDED.glob("*/machine.json"))]
+    found = [machine for machine in machines if ("sms" in machine.facts) == gpus]
     if not found:
         return "None is recorded yet."
     names: dict[str, None] = {}
