@@ -12,9 +12,9 @@ struct GeluTable {
   alignas(64) float coefficients[kTerms][kParts];  // of a^0, a^1, ...
 };
 
-// Of results of 16 bits the polynomial is g; in the last part, where that is less than 1e-13 or half of the least fp16, it is 0.
-// Of fp32 it is log2 Φ(-a), so that small results keep their digits: to 3e-8, and minus infinity in the last part, where Φ is below
-// 2^-126.
+// For results of 16 bits the polynomial is g; in the last part, where g is less than 1e-13 or half of the least fp16, it is 0. For
+// fp32 it is log2 Φ(-a) to 3e-8, so that small results keep their digits; in the last part, where Φ is below 2^-126, it is minus
+// infinity.
 struct GeluTables {
   GeluTable<4> of_bf16, of_fp16;
   GeluTable<5> of_fp32;

@@ -37,8 +37,9 @@ struct AddedParts {
   float most = -INFINITY, total = 0.f, x[Columns] = {};
 };
 
-// Of blocks first ... last. AtOnce parts are asked for before the first of them is added: each time is a round trip to L2 and back.
-// This runs once in a launch, and its instructions come from memory as it runs: few of them are worth more than fast ones.
+// The sum of the parts of blocks first ... last. AtOnce parts are asked for before the first of them is added: each time is a round
+// trip to L2 and back. This runs once in a launch, and its instructions come from memory as it runs: few of them are worth more than
+// fast ones.
 template <int Rows, int Width, int Columns, int AtOnce>
 ROOFLINE_DEVICE AddedParts<Columns> add_parts(const PartsWork& work, int unit, int first, int last, int row, int column) {
   AddedParts<Columns> added;

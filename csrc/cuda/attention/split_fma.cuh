@@ -194,7 +194,7 @@ struct SplitFma {
 #pragma unroll
         for (int d = 0; d < 4; ++d) sums[0][r].x[d] += from_lane_xor(sums[0][r].x[d], mask);
   }
-  // Of the tiles from `first` on.
+  // Writes the sums of the tiles from `first` on.
   ROOFLINE_DEVICE void leave_sums(float* mine, int first) {
 #pragma unroll
     for (int c = 0; c < kVectors; ++c) {

@@ -14,7 +14,7 @@ namespace roofline::cuda {
 
 enum class Cache : std::uint8_t { same, fp8_e4m3, int8 };  // what K and V hold: numbers as of q, or one byte each
 
-// Of 16 keys, per warp and step: two where a row is short, as far as registers go.
+// Tiles of 16 keys that a warp takes in a step: two where a row is short, as far as registers go.
 constexpr int mma_key_tiles(Cache kind, int head, int head_tiles) {
   return head * (kind == Cache::same ? 2 : 1) <= 128 && head * head_tiles <= 256 ? 2 : 1;
 }
@@ -289,7 +289,7 @@ struct SplitMma {
     add_values(p, shared_address(ring.next()));
   }
 
-  // Of each query of this warp, the maximum and the sum.
+  // Writes the maximum and the sum of each query, as this warp has seen them.
   ROOFLINE_DEVICE void leave_stats(TwoFloats* stats) {
 #pragma unroll
     for (int h = 0; h < kHeadTiles; ++h)
@@ -301,7 +301,7 @@ struct SplitMma {
         if (lane < 4) stats[8 * h + c_place(lane, j).column] = {{-less[h][j], all}};
       }
   }
-  // Of the tiles from `first` on.
+  // Writes the sums of the tiles from `first` on.
   ROOFLINE_DEVICE void leave_sums(float* mine, int first) {
     const int its_lane = own_lane();
 #pragma unroll

@@ -25,7 +25,7 @@ constexpr int kKeptBlocks = 2;
 
 // -- softmax ------------------------------------------------------------------------------------------------------------------
 
-// Of a row: its largest element, and one over the sum of e^(x - largest).
+// The largest element of a row, and the inverse of the sum of e^(x - largest).
 struct Exponentials {
   float largest, inverse;
 };
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(kLoopedTeam, kLoopedBlocks) softmax_looped(con
 
 // -- normalisations -----------------------------------------------------------------------------------------------------------
 
-// Of elements: how many, their sum, and the sum of the squares of their deviations from their mean.
+// How many elements there are, their sum, and the sum of their squared deviations from their mean.
 struct Moments {
   float elements, sum, deviations;
 };
@@ -276,7 +276,7 @@ __global__ void __launch_bounds__(kLoopedTeam, 1) layer_norm_looped(const T* __r
   each_looped_row(work, shared, x, [&](std::int64_t at, const Run<T>& run, const T* from, Team& team) {
     float sum = 0.f, deviations = 0.f;
     each_chunk(run, from, team, 0.f,
-                     [&](std::int64_t, const Pack<T>& pack, auto) { sum += sum_of(pack, [](float value) { return value; }); });
+               [&](std::int64_t, const Pack<T>& pack, auto) { sum += sum_of(pack, [](float value) { return value; }); });
     const float mean = team.sum(sum) * work.inverse;
     each_chunk(run, from, team, 0.f, [&](std::int64_t chunk, const Pack<T>& pack, auto is_whole) {
 #pragma unroll

@@ -88,7 +88,7 @@ struct Kept {
     }
   }
 
-  // Of the row, that this thread's warp has, or a team that shares its warp with others.
+  // Elements of the row that this thread's warp holds, or its team where several teams share a warp.
   __device__ float elements_of_warp(const Team& team) const {
     if (team.size <= 32) return static_cast<float>(chunks * kLanes);
     int of_warp = 0;

@@ -243,9 +243,7 @@ template <bool Whole, class T>
 __device__ inline void load_columns(const Run<T>& run, const T* vector, std::int64_t chunk, float (&out)[Run<T>::kLanes]) {
   const std::int64_t first = run.first(chunk);
   if (Whole && reinterpret_cast<std::uintptr_t>(vector + first) % 16 == 0) {
-    const Pack<T> pack = load_pack(vector + first);
-#pragma unroll
-    for (int j = 0; j < run.kLanes; ++j) out[j] = to_float(pack.lane[j]);
+    to_floats(load_pack(vector + first), out);
     return;
   }
 #pragma unroll
@@ -271,7 +269,7 @@ struct Team {
     return mine;
   }
 
-  // Of what is the same in each warp: one warp's to each lane, so that over_warps() sees all of them; `none` where lanes are left.
+  // Each lane gets another warp's `mine`, which all its lanes agree on, for over_warps() to reduce. Lanes that are left get `none`.
   template <class Of>
   __device__ Of of_warps(Of mine, Of none) {
     static_assert(sizeof(Of) <= sizeof(float4));
@@ -289,7 +287,7 @@ struct Team {
     for (int half = (last_warp() + 1) / 2; half > 0; half /= 2) mine = merge(mine, __shfl_xor_sync(0xFFFFFFFFu, mine, half));
     return mine;
   }
-  // Of as many as a power of two.
+  // The number of warps, rounded up to a power of two, less one.
   __device__ int last_warp() const {
     int last = (size - 1) / 32;
     last |= last >> 1;

@@ -86,12 +86,12 @@ using QueryRing = Ring<Shape::kQueryBarriers, Shape::kQueryBuffers, Shape::kGrou
 template <class Shape>
 using TileRing = Ring<Shape::kTileBarriers, Shape::kSlots>;
 
-// Of keys that some of these rows see.
+// Tiles with keys that some of these rows see.
 template <class Shape>
 ROOFLINE_DEVICE int tiles_of(const SeenKeys& seen, int first, int rows) {
   return (seen.most(first, rows) + Shape::kBlockKv - 1) / Shape::kBlockKv;
 }
-// Where the number of the block is said that a group's queries are of.
+// Where the copying thread writes which block the queries of a group belong to.
 template <class Shape>
 ROOFLINE_DEVICE volatile int* number_at(int buffer, int group) {
   return shared_at<volatile int>(Shape::kNumbersAt + 4 * (Shape::kGroups * buffer + group));
