@@ -40,10 +40,13 @@ __global__ void __launch_bounds__(kLoopedTeam, kLoopedBlocks)
 #pragma unroll
       for (int j = 0; j < 4; ++j) values[j] = exponential<T>(pack.lane[j] - of.largest) * of.inverse;
       const std::int64_t first = run.first(chunk);
-      if (decltype(is_whole)::value) return store_four(to + first, values);
+      if constexpr (decltype(is_whole)::value) {
+        store_four(to + first, values);
+      } else {
 #pragma unroll
-      for (int j = 0; j < 4; ++j)
-        if (run.has(first + j)) to[first + j] = from_float<T>(values[j]);
+        for (int j = 0; j < 4; ++j)
+          if (run.has(first + j)) to[first + j] = from_float<T>(values[j]);
+      }
     });
     const Run<T> masked(to + visible, columns - visible, true);
     Pack<T> zeros;
