@@ -31,69 +31,71 @@ constexpr int kSets = kStep<V> == kLanes || Sets == 2 ? Sets : Sets / 2;
 
 template <class V, int Sums>
 struct Partial {
-  V sum[Sums];
+  V sum[Sums], top;
+};
+// Lane r: what belongs to row r.
+template <int Sums>
+struct Totals {
+  Vec sum[Sums], top;
 };
 
-// What step adds over [0, n) to the vectors of its state, one vector of each. What rounding takes from the sum of two blocks is kept
-// and added at the end.
+constexpr auto kHigher = [](Vec a, Vec b) __attribute__((always_inline)) { return max(a, b); };
+
+// What step adds over [0, n) to the sums of its state, one vector of each, and what it raises its top to. What rounding takes from
+// the sum of two blocks is kept and added at the end.
 template <class V, int Sums, int Sets, class Step>
-ROOFLINE_INLINE void total(std::int64_t n, Vec (&sum)[Sums], Step step) {
+ROOFLINE_INLINE void total(std::int64_t n, Totals<Sums>& found, Step step) {
   constexpr std::int64_t kBlock = 64 * Sets * kStep<V>;  // summed in fp32: 64 to a lane, so few roundings
   Vec lost[Sums];
+  found.top = set1(-kInfinity);
   for (std::int64_t first = 0; first < n; first += kBlock) {
     Partial<V, Sums> state[Sets];
-    for (Partial<V, Sums>& one : state)
+    for (Partial<V, Sums>& one : state) {
       for (V& part : one.sum) part = all<V>(0);
+      one.top = all<V>(-kInfinity);
+    }
     accumulate<V>(first, least(n, first + kBlock), state, step);
+    for (int width = Sets / 2; width > 0; width /= 2)
+      for (int s = 0; s < width; ++s) state[s].top = each(kHigher, state[s].top, state[s + width].top);
+    found.top = max(found.top, top_of(state[0].top));
     for (int k = 0; k < Sums; ++k) {
       for (int width = Sets / 2; width > 0; width /= 2)
         for (int s = 0; s < width; ++s) state[s].sum[k] = plus(state[s].sum[k], state[s + width].sum[k]);
       const Vec part = sum_of(state[0].sum[k]);
       if (first == 0) {
-        sum[k] = part, lost[k] = zero();
+        found.sum[k] = part, lost[k] = zero();
       } else {
-        const Vec both = add(sum[k], part), grown = sub(both, sum[k]);
-        lost[k] = add(lost[k], add(sub(sum[k], sub(both, grown)), sub(part, grown)));
-        sum[k] = both;
+        const Vec both = add(found.sum[k], part), grown = sub(both, found.sum[k]);
+        lost[k] = add(lost[k], add(sub(found.sum[k], sub(both, grown)), sub(part, grown)));
+        found.sum[k] = both;
       }
     }
   }
-  for (int k = 0; n > kBlock && k < Sums; ++k) sum[k] = add(sum[k], lost[k]);
+  for (int k = 0; n > kBlock && k < Sums; ++k) found.sum[k] = add(found.sum[k], lost[k]);
 }
 
-// Lane r of sums: the total of what step(r) adds over row r. Rows of a few vectors have no use for many states, nor have steps that
-// wait for memory.
+// Lane r: the totals of what step(r) adds and raises over row r. Rows of a few vectors have no use for many states, nor have steps
+// that wait for memory.
 template <class V, int Sums, int MostSets, class Step>
-ROOFLINE_INLINE void totals(int rows, std::int64_t columns, Vec (&sums)[Sums], Step step) {
-  Vec of_row[Sums][kLanes];
+ROOFLINE_INLINE Totals<Sums> totals(int rows, std::int64_t columns, Step step) {
+  Vec of_row[Sums][kLanes], tops[kLanes];
   for (int r = 0; r < rows; ++r) {
-    Vec one[Sums] = {};
+    Totals<Sums> one = {};
     if (MostSets == 2 || columns < 2 * MostSets * kStep<V>)
       total<V, Sums, 2>(columns, one, step(r));
     else
       total<V, Sums, kSets<V, MostSets>>(columns, one, step(r));
-    for (int k = 0; k < Sums; ++k) of_row[k][r] = one[k];
+    for (int k = 0; k < Sums; ++k) of_row[k][r] = one.sum[k];
+    tops[r] = one.top;
   }
-  for (int r = rows; r > 1 && r < kLanes; ++r)
+  for (int r = rows; r > 1 && r < kLanes; ++r) {
     for (int k = 0; k < Sums; ++k) of_row[k][r] = zero();
-  for (int k = 0; k < Sums; ++k) sums[k] = rows == 1 ? set1(reduce_add(of_row[k][0])) : reduce_add(of_row[k]);
-}
-
-// Lane r: the largest element of row r.
-template <class V, class T>
-ROOFLINE_INLINE Vec tops(const T* x, int rows, std::int64_t columns) {
-  Vec of_row[kLanes];
-  const auto higher = [](Vec a, Vec b) __attribute__((always_inline)) { return max(a, b); };
-  for (int r = 0; r < rows; ++r) {
-    V state[4];
-    for (V& one : state) one = all<V>(-kInfinity);
-    accumulate<V>(0, columns, state, [&](V& one, std::int64_t i, int n) __attribute__((always_inline)) {
-      one = each(higher, one, take<V>(x + r * columns + i, n, -kInfinity));
-    });
-    of_row[r] = top_of(each(higher, each(higher, state[0], state[1]), each(higher, state[2], state[3])));
+    tops[r] = tops[0];
   }
-  for (int r = rows; r > 1 && r < kLanes; ++r) of_row[r] = of_row[0];
-  return rows == 1 ? set1(reduce_max(of_row[0])) : reduce_max(of_row);
+  Totals<Sums> found;
+  for (int k = 0; k < Sums; ++k) found.sum[k] = rows == 1 ? set1(reduce_add(of_row[k][0])) : reduce_add(of_row[k]);
+  found.top = rows == 1 ? set1(reduce_max(tops[0])) : reduce_max(tops);
+  return found;
 }
 
 // (x - top) log2 e. Numbers of 16 bits take one operation: what rounds top log2 e is the same for the row, whose quotients do not
@@ -110,10 +112,12 @@ struct Powers {
   __attribute__((always_inline)) Vec operator()(Vec x) const { return kFused ? fma(x, factor, base) : mul(sub(x, base), factor); }
 };
 
-// Three passes over rows: their maxima; e^(x - max), kept in cache, and their sums; the quotients.
+// Passes over rows: their maxima; e^(x - max), kept in cache, and their sums; the quotients. The maxima of the rows after are found
+// beside the exponentials, so that memory is read and written in the same steps.
 template <class T, bool NonTemporal>
 void softmax(const void* in, void* out, float* scratch, std::int64_t rows, std::int64_t columns) {
   using V = VecOf<T>;
+  constexpr bool kBeside = kManyRegisters || std::is_same_v<T, float>;  // 16 registers are full of what 16 bits take
   auto* x = static_cast<const T*>(in);
   auto* y = static_cast<T*>(out);
   const std::int64_t most = least(kLanes, softmax_together(columns)), step = most * columns;
@@ -123,24 +127,33 @@ void softmax(const void* in, void* out, float* scratch, std::int64_t rows, std::
       if (!scratch) return reinterpret_cast<float*>(y) + (row + r) * stride;
     return scratch + r * stride;
   };
-  float scale[kLanes] = {};
+  const auto raise = [](auto& state, const T* from, int n) __attribute__((always_inline)) {
+    state.top = each(kHigher, state.top, take<V>(from, n, -kInfinity));
+  };
+  float scale[kLanes] = {}, top[kLanes];
   const auto first = [&](std::int64_t row, int some, auto beside, auto rest) __attribute__((always_inline)) {
-    float top[kLanes];
-    store(top, tops<V>(x + row * columns, some, columns));
-    Vec sums[1];
-    totals<V, 1, NonTemporal ? 2 : 4>(some, columns, sums, [&](int r) __attribute__((always_inline)) {
-      return [=, from = x + (row + r) * columns, to = kept(row, r), powers = Powers<T>(top[r]), also = beside(r)](
+    if (row == 0 || !kBeside)
+      store(top, totals<V, 1, 8>(some, columns, [&](int r) __attribute__((always_inline)) {
+              return [=, from = x + (row + r) * columns](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
+                raise(state, from + i, n);
+              };
+            }).top);
+    const std::int64_t follow = least(most, rows - row - some);
+    const auto found = totals<V, 1, 2>(some, columns, [&](int r) __attribute__((always_inline)) {
+      const T* const from = x + (row + r) * columns;
+      return [=, next = from + (r < follow ? step : 0), to = kept(row, r), powers = Powers<T>(top[r]), also = beside(r)](
                  auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
         const V e = each([&](Vec a) __attribute__((always_inline)) { return exp2_or_zero<T>(powers(a)); },
                          take<V>(from + i, n, -kInfinity));
         state.sum[0] = plus(state.sum[0], e);
-        if constexpr (NonTemporal) fetch(from + step + i, n);
+        if constexpr (NonTemporal) fetch(next + i, n, kBeside ? kAheadBytes : 0);
+        if constexpr (kBeside) raise(state, next + i, n);
         also(i, n);
         keep(to + i, n, e);  // where what was stored was kept
       };
     });
     rest();
-    store(scale, div(set1(1), sums[0]));
+    store(scale, div(set1(1), found.sum[0])), store(top, found.top);
   };
   in_blocks<V, NonTemporal, 0>(y, most, rows, columns, first, [&](std::int64_t row, int r) __attribute__((always_inline)) {
     return [from = kept(row, r), by = set1(scale[r])](std::int64_t i, int n) __attribute__((always_inline)) {
@@ -164,8 +177,7 @@ ROOFLINE_INLINE void norm_by_squares(const T* x, T* residual, const T* weight, T
   const std::int64_t most = least(kLanes, rows_together(columns * sizeof(T))), step = most * columns;
   float scale[kLanes] = {};
   const auto first = [&](std::int64_t row, int some, auto beside, auto rest) __attribute__((always_inline)) {
-    Vec squares[1];
-    totals<V, 1, NonTemporal ? 2 : 8>(some, columns, squares, [&](int r) __attribute__((always_inline)) {
+    const auto found = totals<V, 1, NonTemporal ? 2 : 8>(some, columns, [&](int r) __attribute__((always_inline)) {
       return [=, from = x + (row + r) * columns, sum = residual + (Residual ? (row + r) * columns : 0), also = beside(r)](
                  auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
         V value = take<V>(from + i, n, 0);
@@ -180,7 +192,7 @@ ROOFLINE_INLINE void norm_by_squares(const T* x, T* residual, const T* weight, T
       };
     });
     rest();
-    store(scale, over_root(squares[0], columns, eps));
+    store(scale, over_root(found.sum[0], columns, eps));
   };
   in_blocks<V, NonTemporal, Residual ? 4 : 3>(y, most, rows, columns, first, [&](std::int64_t row, int r) __attribute__((always_inline)) {
     return [weight, from = (Residual ? residual : x) + (row + r) * columns, by = set1(scale[r])](std::int64_t i, int n)
@@ -233,10 +245,10 @@ void layer_norm(const void* in, const void* weight_, const void* bias_, void* ou
   const auto first = [&](std::int64_t row, int some, auto beside, auto rest) __attribute__((always_inline)) {
     const T* const block = x + row * columns;
     float shift[kLanes] = {};
-    Vec sums[1 + OnePass], squares[1];
     if constexpr (OnePass)
       for (int r = 0; r < some; ++r) shift[r] = first_of(block + r * columns);
-    totals<V, 1 + OnePass, NonTemporal ? 2 : OnePass ? 4 : 8>(some, columns, sums, [&](int r) __attribute__((always_inline)) {
+    constexpr int kMostSets = NonTemporal ? 2 : OnePass ? 4 : 8;
+    const auto sums = totals<V, 1 + OnePass, kMostSets>(some, columns, [&](int r) __attribute__((always_inline)) {
       return [=, from = block + r * columns, shift = shift[r], also = beside(r)](auto& state, std::int64_t i, int n)
                  __attribute__((always_inline)) {
         V d = take<V>(from + i, n, shift);
@@ -250,18 +262,19 @@ void layer_norm(const void* in, const void* weight_, const void* bias_, void* ou
       };
     });
     rest();
-    const Vec mean = div(sums[0], count);
+    const Vec mean = div(sums.sum[0], count);
     store(centre, add(load(shift), mean));
+    Vec squares;
     if constexpr (OnePass)
-      squares[0] = max(zero(), sub(sums[1], mul(mean, sums[0])));
+      squares = max(zero(), sub(sums.sum[1], mul(mean, sums.sum[0])));
     else
-      totals<V, 1, 8>(some, columns, squares, [&](int r) __attribute__((always_inline)) {
+      squares = totals<V, 1, 8>(some, columns, [&](int r) __attribute__((always_inline)) {
         return [from = block + r * columns, mean = centre[r]](auto& state, std::int64_t i, int n) __attribute__((always_inline)) {
           const V d = less(take<V>(from + i, n, mean), set1(mean));
           state.sum[0] = times_plus(d, d, state.sum[0]);
         };
-      });
-    store(scale, over_root(squares[0], columns, eps));
+      }).sum[0];
+    store(scale, over_root(squares, columns, eps));
   };
   in_blocks<V, NonTemporal, 4>(y, most, rows, columns, first, [&](std::int64_t row, int r) __attribute__((always_inline)) {
     return [=, from = x + (row + r) * columns, mean = set1(centre[r]), one = set1(scale[r])](std::int64_t i, int n)
@@ -314,7 +327,7 @@ void activate(const void* in, void* y, std::int64_t n) {
   auto* const x = static_cast<const T*>(in);
   const Of<T> of;
   write<V, NonTemporal, true>(static_cast<T*>(y), n, [&](std::int64_t i, int lanes) __attribute__((always_inline)) {
-    return inexact(each(of, take<V>(x + i, lanes, 0)));
+    return inexact(of(take<V>(x + i, lanes, 0)));
   }, x);
   if constexpr (NonTemporal) fence();
 }
