@@ -23,12 +23,12 @@ ROOFLINE_INLINE void rotate(T* x, T* y, const float* cos, const float* sin, std:
       __builtin_prefetch(reinterpret_cast<const char*>(y + i) + kHeadsAheadBytes);
     }
     const V left = take<V>(x + i, n, 0), right = take<V>(y + i, n, 0), c = kept_at<V>(cos + i, n), s = kept_at<V>(sin + i, n);
-    give<false>(x + i, n, each([](Vec a, Vec b, Vec of_a, Vec of_b) __attribute__((always_inline)) {
+    give<false>(x + i, n, inexact(each([](Vec a, Vec b, Vec of_a, Vec of_b) __attribute__((always_inline)) {
       return sub(mul(a, of_a), mul(b, of_b));
-    }, left, right, c, s));
-    give<false>(y + i, n, each([](Vec a, Vec b, Vec of_a, Vec of_b) __attribute__((always_inline)) {
+    }, left, right, c, s)));
+    give<false>(y + i, n, inexact(each([](Vec a, Vec b, Vec of_a, Vec of_b) __attribute__((always_inline)) {
       return fma(b, of_b, mul(a, of_a));
-    }, left, right, s, c));
+    }, left, right, s, c)));
   };
   std::int64_t i = 0;
   for (; i + kWhole <= half; i += kWhole) pairs(VecOf<T>{}, i, kWhole);
