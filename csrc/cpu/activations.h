@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include "cpu/gelu_table.h"
-#include "cpu/simd/simd.h"
+#include "cpu/simd/twins.h"
 
 namespace roofline::cpu {
 namespace {
@@ -26,11 +26,17 @@ ROOFLINE_INLINE Vec gelu_of(Vec x) {
   // Beyond 12.9 the tail is below fp32's normal numbers, on which Intel's CPUs take a hundred cycles each: it counts as 0 there.
   const Vec most = set1(12.9f), size = abs(x), a = min(size, most);
   const Vec t = div(set1(1.0f), fma(set1(kTailScale<T>), a, set1(1.0f)));
-  Vec q = set1(kTail<T>[kTerms - 1]);
-#pragma GCC unroll 8
-  for (int k = kTerms - 2; k >= 0; --k) q = fma(q, t, set1(kTail<T>[k]));
+  // Its even and its odd terms side by side: all in one chain would wait for each other.
+  const Vec square = mul(t, t);
+  Vec even = set1(kTail<T>[kTerms - 1]), odd = set1(kTail<T>[kTerms - 2]);
+#pragma GCC unroll 4
+  for (int k = kTerms - 3; k > 0; k -= 2) {
+    even = fma(even, square, set1(kTail<T>[k]));
+    odd = fma(odd, square, set1(kTail<T>[k - 1]));
+  }
+  const Vec q = fma(odd, t, fma(even, square, set1(kTail<T>[0])));
   // The rounding of a² costs as much as that of a² log2 e / 2: exp's exact reduction would gain nothing.
-  const Vec tail = mul(mul(exp2_or_zero<T>(mul(mul(a, a), set1(-0.72134752f))), t), q);
+  const Vec tail = mul(mul(exp2_bounded(mul(mul(a, a), set1(-0.72134752f))), t), q);
   return sub(max(zero(), x), select_less(size, most, mul(a, tail), zero()));
 }
 
@@ -71,13 +77,21 @@ class GeluBy {
     for (int k = 0; k < kTerms; ++k)
       for (int half = 0; half < 2; ++half) numbers_[k][half] = load(table().coefficients[k] + half * kLanes);
   }
-  __attribute__((always_inline)) Vec operator()(Vec x) const {
-    const Vec size = least_size(x, most_), part = fma(size, per_unit_, set1(12582912.0f));  // 1.5 2^23: the last bits are its number
-    Vec g = look_up(numbers_[kTerms - 1], part);
+  // Instruction by instruction of both halves of a Twin.
+  template <class V>
+  __attribute__((always_inline)) V operator()(V x) const {
+    const V size = each([&](Vec a) __attribute__((always_inline)) { return least_size(a, most_); }, x);
+    const V part = each([&](Vec a) __attribute__((always_inline)) {
+      return fma(a, per_unit_, set1(12582912.0f));  // 1.5 2^23: the last bits are its number
+    }, size);
+    V g = each([&](Vec p) __attribute__((always_inline)) { return look_up(numbers_[kTerms - 1], p); }, part);
 #pragma GCC unroll 8
-    for (int k = kTerms - 2; k >= 0; --k) g = fma(g, size, look_up(numbers_[k], part));
-    if constexpr (kWide) g = mul(size, exp2_scaled<T>(g));
-    return sub(max(zero(), x), g);  // a NaN stays one
+    for (int k = kTerms - 2; k >= 0; --k)
+      g = each([&](Vec y, Vec a, Vec p) __attribute__((always_inline)) {
+        return fma(y, a, look_up(numbers_[k], p));
+      }, g, size, part);
+    if constexpr (kWide) g = each([](Vec y, Vec a) __attribute__((always_inline)) { return mul(a, exp2_scaled<T>(y)); }, g, size);
+    return each([](Vec a, Vec y) __attribute__((always_inline)) { return sub(max(zero(), a), y); }, x, g);  // a NaN stays one
   }
 
  private:
@@ -89,9 +103,19 @@ template <class T>
 using GeluTanh = GeluBy<T, gelu_tanh_tables>;
 #else
 template <class T>
-struct Gelu { __attribute__((always_inline)) Vec operator()(Vec x) const { return gelu_of<T>(x); } };
+struct Gelu {
+  template <class V>
+  __attribute__((always_inline)) V operator()(V x) const {
+    return each([](Vec a) __attribute__((always_inline)) { return gelu_of<T>(a); }, x);
+  }
+};
 template <class T>
-struct GeluTanh { __attribute__((always_inline)) Vec operator()(Vec x) const { return gelu_tanh_of<T>(x); } };
+struct GeluTanh {
+  template <class V>
+  __attribute__((always_inline)) V operator()(V x) const {
+    return each([](Vec a) __attribute__((always_inline)) { return gelu_tanh_of<T>(a); }, x);
+  }
+};
 #endif
 
 }  // namespace
