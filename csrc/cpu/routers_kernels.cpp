@@ -138,14 +138,12 @@ ROOFLINE_INLINE Vec sigmoid(Vec x) {
 constexpr float kMasked = -0x1.fff8p127f;  // for minus infinity: below all numbers of 16 bits, and with room for a place
 template <class T, bool Biased, bool Exact>
 ROOFLINE_INLINE void score(const TopkPart& part, const T* logits, float padding, std::int64_t padded, std::int32_t mask,
-                           float* scores, float* sigmoids) {
+                           float* scores) {
   const std::int64_t experts = part.experts;
   const auto each = [&](std::int64_t i, int n, Words place) __attribute__((always_inline)) {
     const Vec x = get(logits + i, n, set1(padding));
     if constexpr (Biased) {
-      const Vec weight = sigmoid(x);
-      store(sigmoids + i, weight);
-      store(scores + i, add(weight, get(part.bias + i, n, set1(padding))));
+      store(scores + i, add(sigmoid(x), get(part.bias + i, n, set1(padding))));
     } else if constexpr (Exact) {
       const Words score = words(add(max(set1(kMasked), x), zero()));  // -0 and 0 are the same
       store(scores + i, bits(score | (place ^ ((score >> 31) & mask))));
@@ -229,8 +227,7 @@ ROOFLINE_INLINE std::uint32_t choose_together(const TopkPart& part, const Places
   Ahead ahead(reinterpret_cast<const char*>(logits) + most(4096, 2 * bytes), bytes, (in_place ? 3 : 4) * kLanes + chosen);
   for (int t = 0; t < group.tokens && !in_place; ++t) {
     ahead.fetch_some();
-    score<T, Biased, kExact>(part, logits + t * experts, -kMostFinite, padded, places.mask, part.scores + t * row,
-                             part.sigmoids + t * row);
+    score<T, Biased, kExact>(part, logits + t * experts, -kMostFinite, padded, places.mask, part.scores + t * row);
   }
 
   float ordered[TopkPart::kMostChosen][kLanes];
@@ -256,11 +253,18 @@ ROOFLINE_INLINE std::uint32_t choose_together(const TopkPart& part, const Places
     store(numbers[i], bits(expert));
     const Words at = of_row + expert;
     const Vec score = kExact ? key : gather(scores, bits(at));
-    store(part.picked + i * kLanes, kExact ? bits(words(key) & ~places.mask) : Biased ? gather(part.sigmoids, bits(at)) : score);
+    store(part.picked + i * kLanes, kExact ? bits(words(key) & ~places.mask) : score);
     right &= comes_before(before, expert_before, score, expert);
     before = score, expert_before = expert;
   }
   if constexpr (kExact) right &= __builtin_bit_cast(Floats, before) > kMasked;  // elsewhere the order of places says so
+  if constexpr (Biased) {  // the chosen go through an exponential again: all sigmoids would take as much of L1 as the scores
+    T picked[TopkPart::kMostChosen][kLanes];
+    for (std::int64_t i = 0; i < chosen; ++i)
+      for (int t = 0; t < kLanes; ++t)
+        picked[i][t] = logits[(t < group.tokens ? t : 0) * experts + __builtin_bit_cast(std::int32_t, numbers[i][t])];
+    for (std::int64_t i = 0; i < chosen; ++i) store(part.picked + i * kLanes, load(picked[i]));
+  }
   store_rows(numbers, chosen, group.tokens, part.numbers + group.first * chosen);
 
   // As many scores have to be less than the last of the chosen as are not chosen.
@@ -297,7 +301,7 @@ void choose_alone(const TopkPart& part, Group& group, int t) {
   const float* scores = part.scores;
   if constexpr (std::is_same_v<T, float> && !Biased)
     if (experts == padded) scores = logits;
-  if (scores == part.scores) score<T, Biased, false>(part, logits, -kInfinity, padded, 0, part.scores, part.sigmoids);
+  if (scores == part.scores) score<T, Biased, false>(part, logits, -kInfinity, padded, 0, part.scores);
   const bool bounded = experts > 2 * chosen && chosen <= (kLanes == 1 ? 16 : 48);  // else half would reach one
   const float bound = !bounded      ? -kInfinity
                       : chosen > 16 ? bound_of_many(scores, padded, chosen)
@@ -313,11 +317,12 @@ void choose_alone(const TopkPart& part, Group& group, int t) {
     put_in_order(part.candidates, found.count, part.ordered);
   }
   const std::int64_t count = least(found.count, chosen);
-  const float* const from = Biased ? part.sigmoids : scores;
   std::int32_t* const numbers = part.numbers + (group.first + t) * chosen;
   for (std::int64_t i = 0; i < chosen; ++i) {
     numbers[i] = i < count ? expert_of(part.ordered[i]) : -1;
-    part.picked[i * kLanes + t] = i < count ? from[numbers[i]] : __builtin_nanf("");
+    float lanes[kLanes];
+    store(lanes, i < count ? get(logits + numbers[i], 1, zero()) : set1(__builtin_nanf("")));
+    part.picked[i * kLanes + t] = lanes[0];
   }
   group.divisors[t] = part.renormalise ? (part.sigmoid ? 0.0f : found.poison)
                       : part.sigmoid   ? 1.0f
@@ -325,14 +330,13 @@ void choose_alone(const TopkPart& part, Group& group, int t) {
 }
 
 // The picked numbers of a group's tokens become their weights.
-template <bool Biased>
 ROOFLINE_INLINE void weigh(const TopkPart& part, const Group& group) {
   auto* const picked = reinterpret_cast<float(*)[kLanes]>(part.picked);
   const std::int64_t chosen = part.chosen;
   const Vec top = load(picked[0]);
   Vec divisor = load(group.divisors);
   for (std::int64_t i = 0; i < chosen; ++i) {
-    const Vec x = load(picked[i]), y = Biased ? x : part.sigmoid ? sigmoid(x) : exp(sub(x, top));
+    const Vec x = load(picked[i]), y = part.sigmoid ? sigmoid(x) : exp(sub(x, top));
     store(picked[i], y);
     if (part.renormalise) divisor = add(divisor, y);
   }
@@ -352,7 +356,7 @@ void topk(const TopkPart& part) {
     const std::uint32_t right = together ? choose_together<T, Biased>(part, places, group) : 0;
     for (int t = 0; t < group.tokens; ++t)
       if (!(right >> t & 1)) choose_alone<T, Biased>(part, group, t);
-    weigh<Biased>(part, group);
+    weigh(part, group);
   }
 }
 

@@ -18,7 +18,6 @@ struct TopkPart {
   float* weights;         // [tokens, chosen]
   std::int32_t* numbers;  // [tokens, chosen]; of experts
   float* scores;          // [rows(experts, chosen), pitch(experts)]
-  float* sigmoids;        // as scores; where there is a bias
   float* picked;          // [chosen, kTogether]
   double* candidates;     // [room]
   double* ordered;        // [room]

@@ -76,7 +76,7 @@ Bound topk(const ops::Topk& problem, const char* op, bool sigmoid, const void* b
   const auto run = table->topk[element_of(problem.dtype, op)];
   const std::int64_t room = problem.experts_per_token + 4 * TopkPart::kBlock, chosen = problem.experts_per_token;
   const std::int64_t scores = TopkPart::rows(problem.experts, chosen) * TopkPart::pitch(problem.experts);
-  const std::int64_t floats = 2 * scores + chosen * TopkPart::kTogether;
+  const std::int64_t floats = scores + chosen * TopkPart::kTogether;
   const std::int64_t scratch_bytes = whole_pages(2 * room * std::int64_t{sizeof(double)} + floats * std::int64_t{sizeof(float)});
   const std::shared_ptr<void> scratch = workspace(device, device.threads() * scratch_bytes);
   Bound bound = over("topk", problem.tokens, [=](const Range& mine, int worker) {
@@ -86,8 +86,7 @@ Bound topk(const ops::Topk& problem, const char* op, bool sigmoid, const void* b
     part.weights = static_cast<float*>(problem.weights) + mine.first * chosen;
     part.numbers = static_cast<std::int32_t*>(problem.chosen) + mine.first * chosen;
     part.scores = reinterpret_cast<float*>(static_cast<char*>(scratch.get()) + worker * scratch_bytes);
-    part.sigmoids = part.scores + scores;
-    part.picked = part.sigmoids + scores;
+    part.picked = part.scores + scores;
     part.candidates = reinterpret_cast<double*>(part.picked + chosen * TopkPart::kTogether);
     part.ordered = part.candidates + room;
     part.room = room;
