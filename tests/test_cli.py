@@ -477,7 +477,6 @@ def test_colour_only_where_it_is_wanted(no_color: bool, monkeypatch: pytest.Monk
 
 
 def test_plot_draws_from_saved_files(ceilings: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("matplotlib")
     assert main(["plot", ceilings, "-o", str(tmp_path / "folder")]) == 0
     assert sorted(f.name for f in (tmp_path / "folder").iterdir()) == ["roofline.csv", "roofline.png", "roofline.svg"]
     assert main(["plot", ceilings, "-o", str(tmp_path / "one.svg")]) == 0

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from example import bandwidth, fma, measurement
 
-pytest.importorskip("rich", reason="the command line needs rich")
 pytest.importorskip("matplotlib", reason="the plots need matplotlib")
 
 from matplotlib import pyplot as plt

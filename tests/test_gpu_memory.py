@@ -314,7 +314,6 @@ def test_its_roofs_are_those_of_operators() -> None:
 
 
 def test_its_pictures_draw(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     machine = made_up()
     assert set(plot.held_pictures(machine)) == {"roofline", "empirical", "size_curve", "latency"}
     for name in plot.held_pictures(machine):

@@ -9,11 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from example import CACHES, around, bandwidth, fma
-from shown import data, lines, notes
-
-pytest.importorskip("matplotlib", reason="the plots need matplotlib")
-
 from matplotlib import pyplot as plt
+from shown import data, lines, notes
 
 from roofline import plot
 from roofline.errors import Error

@@ -12,12 +12,9 @@ from typing import Any
 
 import pytest
 from example import bandwidth, fma, launch, measurement
-from shown import lines, notes
-
-pytest.importorskip("matplotlib", reason="the plots need matplotlib")
-
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from shown import lines, notes
 
 from roofline import AllReduce, Attention, Bmm, Machine, Matmul, Relu, Stream, census_of, plot
 from roofline.cli import main

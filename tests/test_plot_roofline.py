@@ -8,13 +8,10 @@ from typing import Any
 import pytest
 import shown
 from example import CACHES, around, bandwidth, bracket, fma, launch
-from shown import data, lines
-
-pytest.importorskip("matplotlib", reason="the plot needs matplotlib")
-
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.lines import Line2D
+from shown import data, lines
 
 from roofline import plot
 from roofline.errors import Error

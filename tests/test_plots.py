@@ -17,13 +17,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 from example import CACHES, bandwidth, bracket, fma, launch, measurement
-
-pytest.importorskip("matplotlib", reason="the plots need matplotlib")
-
-import matplotlib as mpl
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg

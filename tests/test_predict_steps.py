@@ -121,7 +121,6 @@ def test_a_heat_map_of_many_points_is_quick(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_large_heat_maps_are_drawn_without_numbers(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="the plots need matplotlib")
     from matplotlib.figure import Figure
 
     from roofline import plot
