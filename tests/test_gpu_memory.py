@@ -1,7 +1,5 @@
 """What is measured of a GPU: problems, sizes and candidates, asked of devices that are not there; and pictures of one made up."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

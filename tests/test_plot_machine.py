@@ -1,7 +1,5 @@
 """Pictures of a machine alone: the measured roofline, size curves and latencies, and their data."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """The roofline of a machine with measurements: what is on the Axes and in the data, against numbers worked out by hand."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 
@@ -453,8 +451,6 @@ def test_a_datasheet_over_what_was_measured() -> None:
 
 
 def test_other_ceilings_are_said_and_drawn_when_asked_for() -> None:
-    assert not lines(plot.roofline(zen()), "roof fp32 scalar") and lines(
-        plot.roofline(zen(), ceilings="all"), "roof fp32 scalar"
-    )
+    assert not lines(plot.roofline(zen()), "roof fp32 scalar") and lines(plot.roofline(zen(), ceilings="all"), "roof fp32 scalar")
     assert "fp32 scalar: 14.0 GFLOP/s, a ceiling that is not drawn" in notes(zen())
     assert "not drawn" not in notes(zen(), ceilings="all")

@@ -1,7 +1,5 @@
 """Many decode steps at once: each is what `predict` says of it alone, and thousands take no longer than a few."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

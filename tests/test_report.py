@@ -1,7 +1,5 @@
 """Reports: the contents of the files, that every figure can be computed again from them, and that no foreign file is lost."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json
