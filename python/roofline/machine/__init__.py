@@ -19,7 +19,7 @@ from .statistics import FEWEST, MOVED, Summary, bars_name, grouped, modes, summa
 __all__ = [
     "CACHES", "FEWEST", "LEVELS", "MEMORIES", "MOVED", "RATE_UNITS", "TOLERANCE", "UNVERIFIED", "Ceiling", "EmpiricalRoofline",
     "Estimate", "Fit", "Given", "IntensityPoint", "KernelTime", "Machine", "Plateau", "SizeCurve", "SizePoint", "Summary",
-    "SustainedSample", "bars_name", "cache_capacity", "cache_level", "curve_capacity", "fit_roofline", "fmt_modes", "fmt_p", "grouped",
-    "held_by", "last_half", "lasting_capacity", "load_machines", "machine_of", "machines_of", "marked", "memory_level", "modes",
-    "own_bytes", "require_file", "require_replaceable", "save_machines", "summary", "to_json", "write_atomically",
+    "SustainedSample", "bars_name", "cache_capacity", "cache_level", "curve_capacity", "fit_roofline", "fmt_modes", "fmt_p",
+    "grouped", "held_by", "last_half", "lasting_capacity", "load_machines", "machine_of", "machines_of", "marked", "memory_level",
+    "modes", "own_bytes", "require_file", "require_replaceable", "save_machines", "summary", "to_json", "write_atomically",
 ]  # fmt: skip
