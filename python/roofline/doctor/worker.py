@@ -225,7 +225,7 @@ class Onnxruntime(Library):
 class Roofline(Library):
     """The variant `library` of this package, on its own thread pool."""
 
-    dtypes = ("fp32", "fp64", "bf16")
+    dtypes: tuple[str, ...] = ("fp32", "fp64", "bf16")
 
     def __init__(self) -> None:
         devices = importlib.import_module("roofline.measurement.devices")
