@@ -456,6 +456,8 @@ def test_without_matplotlib_there_are_data(monkeypatch: pytest.MonkeyPatch) -> N
 
 NEW = '''"""Bars of powers."""
 
+from __future__ import annotations
+
 from typing import Unpack
 
 from roofline.plot.figure import Look, Panels, picture
